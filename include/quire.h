@@ -1,0 +1,269 @@
+/*
+ * quire.h - the embedded library: nearest-neighbour search on NVMe with a small memory budget.
+ *
+ * Caveats first
+ *  - A handle (`struct quire_index`) may be used by many threads at once for searches and look-ups; quire_open,
+ *    quire_close and quire_build may not run at the same time as another call on the same handle.
+ *  - A `struct quire_loop` belongs to one thread at a time. Nothing in the library starts a signal handler, prints,
+ *    exits, or aborts for lack of memory.
+ *  - Every function returns 0 (or a count >= 0) or a negative QUIRE_E... number, never errno. On failure outputs are
+ *    untouched and, where a `struct quire_error *` was given, it says what was wrong, with which value, and where.
+ *  - Distances are distances (nearer is smaller): squared L2 under QUIRE_METRIC_L2, 1 - cosine under
+ *    QUIRE_METRIC_COSINE, minus the inner product under QUIRE_METRIC_IP.
+ *  - Files written by a development version carry a format version that another version refuses to open.
+ */
+#ifndef QUIRE_H
+#define QUIRE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define QUIRE_VERSION_MAJOR 0
+#define QUIRE_VERSION_MINOR 1
+#define QUIRE_VERSION_PATCH 0
+#define QUIRE_VERSION_STRING "0.1.0"
+/* One number to compare at compile time: major * 10000 + minor * 100 + patch. */
+#define QUIRE_VERSION_NUMBER (QUIRE_VERSION_MAJOR * 10000 + QUIRE_VERSION_MINOR * 100 + QUIRE_VERSION_PATCH)
+
+#if defined(__GNUC__)
+#define QUIRE_API __attribute__((visibility("default")))
+#else
+#define QUIRE_API
+#endif
+
+/* Limits that the format and the commands keep. */
+#define QUIRE_DIM_MAX 16384u           /* dimensions of a vector */
+#define QUIRE_KEY_BYTES_MAX 65535u     /* bytes of a user's key */
+#define QUIRE_K_MAX 100000u            /* neighbours one search may ask for */
+#define QUIRE_BLOCK_BYTES_MIN 4096u    /* a block is a multiple of this */
+#define QUIRE_BLOCK_BYTES_MAX 1048576u
+#define QUIRE_ROWS_MAX 0xfffffff0u     /* rows of one segment */
+
+/* ---- errors ------------------------------------------------------------------------------------------------- */
+
+/* Numbers are grouped and never reused. X(name, number, text). */
+#define QUIRE_ERRORS(X)                                                                                              \
+    X(INVALID, 1, "invalid argument")                                                                                \
+    X(RANGE, 2, "value out of range")                                                                                \
+    X(DIM, 3, "wrong dimension")                                                                                     \
+    X(TYPE, 4, "wrong element type")                                                                                 \
+    X(NOTFINITE, 5, "a vector holds NaN or infinity")                                                                \
+    X(ZEROVEC, 6, "a zero vector has no direction under this metric")                                                \
+    X(NOTFOUND, 7, "not found")                                                                                      \
+    X(EXISTS, 8, "exists already")                                                                                   \
+    X(LIMIT, 9, "a limit was reached")                                                                               \
+    X(FORMAT, 20, "not a file of the expected format")                                                               \
+    X(VERSION, 21, "format version not supported")                                                                   \
+    X(TRUNCATED, 22, "file is shorter than it says")                                                                 \
+    X(OVERSIZED, 23, "file is longer than it says")                                                                  \
+    X(CORRUPT, 24, "checksum or structure is wrong")                                                                 \
+    X(PARSE, 25, "text could not be parsed")                                                                         \
+    X(IO, 40, "input/output error")                                                                                  \
+    X(NOSPACE, 41, "no space left on device")                                                                        \
+    X(PERM, 42, "permission denied")                                                                                 \
+    X(NOFILE, 43, "no such file or directory")                                                                       \
+    X(SHORTREAD, 44, "fewer bytes were read than asked for")                                                         \
+    X(ADDRINUSE, 45, "address in use")                                                                               \
+    X(NET, 46, "network error")                                                                                      \
+    X(UNSUPPORTED, 60, "not supported here")                                                                         \
+    X(BUSY, 61, "busy")                                                                                              \
+    X(CANCELLED, 62, "cancelled")                                                                                    \
+    X(CLOSED, 63, "closed")                                                                                          \
+    X(TIMEOUT, 64, "timed out")                                                                                      \
+    X(NOMEM, 80, "out of memory")                                                                                    \
+    X(INTERNAL, 99, "internal error")
+
+enum quire_errno {
+    QUIRE_OK = 0,
+#define QUIRE_ERROR_ENUM(name, number, text) QUIRE_E##name = -(number),
+    QUIRE_ERRORS(QUIRE_ERROR_ENUM)
+#undef QUIRE_ERROR_ENUM
+};
+
+/* What went wrong, for people. Caller's memory; any function accepts NULL for it. */
+struct quire_error {
+    int code;            /* one of enum quire_errno */
+    char message[384];   /* one sentence: the value, the limit, the remedy */
+    const char *where;   /* function that saw it first; static storage */
+};
+
+/* The name ("QUIRE_EINVALID") and the text of an error number. Static storage, never NULL. Thread-safe. */
+QUIRE_API const char *quire_error_name(int code);
+QUIRE_API const char *quire_error_text(int code);
+/* The version of the library that is running, "major.minor.patch". */
+QUIRE_API const char *quire_version(void);
+
+/* ---- kinds -------------------------------------------------------------------------------------------------- */
+
+enum quire_metric { QUIRE_METRIC_L2 = 0, QUIRE_METRIC_COSINE = 1, QUIRE_METRIC_IP = 2 };
+enum quire_type { QUIRE_TYPE_F32 = 0, QUIRE_TYPE_F16 = 1, QUIRE_TYPE_I8 = 2, QUIRE_TYPE_U8 = 3 };
+/* How a block holds a vector: as the user gave it (F32, F16, I8, U8), or as an 8-bit code (Q8). */
+enum quire_slot { QUIRE_SLOT_AUTO = 0, QUIRE_SLOT_F32 = 1, QUIRE_SLOT_F16 = 2, QUIRE_SLOT_I8 = 3, QUIRE_SLOT_U8 = 4,
+                  QUIRE_SLOT_Q8 = 5 };
+enum quire_engine_kind { QUIRE_ENGINE_AUTO = 0, QUIRE_ENGINE_URING = 1, QUIRE_ENGINE_THREADS = 2 };
+
+/* Bytes of one element. */
+QUIRE_API size_t quire_type_bytes(enum quire_type type);
+QUIRE_API const char *quire_type_name(enum quire_type type);
+QUIRE_API const char *quire_metric_name(enum quire_metric metric);
+QUIRE_API const char *quire_slot_name(enum quire_slot slot);
+
+/* ---- building ----------------------------------------------------------------------------------------------- */
+
+struct quire_build_options {
+    size_t struct_bytes;          /* sizeof(struct quire_build_options), set by quire_build_options_init */
+    enum quire_metric metric;
+    enum quire_slot slot;         /* AUTO: u8 and i8 as they are, f32 and f16 as Q8 */
+    uint32_t block_bytes;         /* multiple of 4096; 0: auto (8192, more where a vector needs it) */
+    unsigned code_bits;           /* navigation code written to disk: 1, 2, 4 or 8 bits per dimension; 0: 4 */
+    unsigned degree;              /* out-edges per row while building; 0: 32 */
+    unsigned build_beam;          /* beam width of an insertion; 0: 100 */
+    unsigned threads;             /* 0: as many as there are cores */
+    uint64_t seed;                /* with threads = 1 the result is a function of input and seed */
+    uint64_t memory_bytes;        /* budget that a search of this index is expected to have; kept as its default; 0: none */
+    /* One key per row, or NULL: then the key of row i is its number in decimal. Bytes, no terminator. */
+    const void *const *keys;
+    const uint32_t *key_bytes;
+    /* One JSON text per row, or NULL; an entry may be NULL. */
+    const char *const *attributes;
+    const uint32_t *attribute_bytes;
+    /* NULL, or called now and then from the calling thread: phase ("graph", ...), done of total. Non-zero stops with
+     * QUIRE_ECANCELLED and leaves nothing behind. */
+    int (*progress)(void *context, const char *phase, uint64_t done, uint64_t total);
+    void *context;
+};
+
+QUIRE_API void quire_build_options_init(struct quire_build_options *options);
+
+/* Builds an index of `rows` vectors (rows x dim, row-major, elements of `type`) in the new folder `path`.
+ * The folder appears whole or not at all. Errors: QUIRE_EEXISTS (path is there), EDIM, ENOTFINITE and EZEROVEC (row
+ * named), EINVALID, ENOSPACE, EPERM, ENOMEM, ECANCELLED. Cost: about 100 us per row and thread at 128 dimensions. */
+QUIRE_API int quire_build(const char *path, const void *vectors, uint64_t rows, uint32_t dim, enum quire_type type,
+                          const struct quire_build_options *options, struct quire_error *err);
+
+/* ---- opening ------------------------------------------------------------------------------------------------- */
+
+struct quire_index;
+
+struct quire_open_options {
+    size_t struct_bytes;
+    uint64_t memory_bytes;         /* resident budget: the largest navigation code that fits is loaded; 0: all of it */
+    enum quire_engine_kind engine; /* for the blocking and batch calls */
+    unsigned reads_max;            /* cap on reads in flight per lane; 0: 64 */
+};
+
+QUIRE_API void quire_open_options_init(struct quire_open_options *options);
+/* options may be NULL. *out is ended by quire_close. Errors name the file, what was expected and what was found. */
+QUIRE_API int quire_open(const char *path, const struct quire_open_options *options, struct quire_index **out,
+                         struct quire_error *err);
+QUIRE_API void quire_close(struct quire_index *index); /* NULL is fine */
+
+struct quire_info {
+    uint64_t rows;
+    uint32_t dim;
+    enum quire_type type;      /* of the vectors it was built from */
+    enum quire_metric metric;
+    enum quire_slot slot;
+    uint32_t block_bytes, blocks, slots_per_block;
+    unsigned code_bits;        /* per dimension, resident */
+    uint64_t resident_bytes;   /* codes, entry points and tables held by this handle */
+    uint64_t memory_bytes;     /* the budget it was opened with; 0: none */
+    uint64_t index_bytes;      /* on disk, all files */
+    uint64_t raw_bytes;        /* rows * dim * element size */
+    bool direct_io;
+    bool user_keys;            /* built with keys of the user's own */
+    unsigned format_version;
+};
+QUIRE_API void quire_get_info(const struct quire_index *index, struct quire_info *out);
+
+/* ---- searching ----------------------------------------------------------------------------------------------- */
+
+struct quire_search_options {
+    size_t struct_bytes;
+    uint32_t k;            /* 1..QUIRE_K_MAX; more than there are rows answers all rows */
+    float recall;          /* 0 < recall <= 1: calibrated effort; 0: use effort */
+    uint32_t effort;       /* beam of candidates kept, >= 1; 0 and recall 0: recall 0.95 */
+    uint32_t reads_max;    /* blocks one query may read; 0: no limit. A query cut short says so (complete = false) */
+    bool exact;            /* read every block: brute force, recall 1 (of the stored precision) */
+};
+QUIRE_API void quire_search_options_init(struct quire_search_options *options);
+
+struct quire_hit {
+    uint64_t id;      /* number of the row in the build's input */
+    uint32_t row;     /* place in the index: changes when the index is rebuilt */
+    float distance;   /* as the metric defines it, see the caveats */
+};
+
+struct quire_search_stats {
+    uint32_t reads;        /* blocks read from the device */
+    uint64_t bytes;        /* bytes of those */
+    uint32_t rounds;       /* dependent steps: how many times the query waited */
+    uint32_t rows_scored;  /* slots compared at full slot precision */
+    uint32_t codes_scored; /* navigation codes compared */
+    uint32_t effort;       /* effort that was used */
+    uint64_t cpu_ns;       /* time on the processor inside the search's steps */
+    uint64_t latency_ns;   /* from start to done */
+    bool exact;            /* every row was compared */
+    bool complete;         /* the search ended by its own rule, not by reads_max */
+};
+
+/* One query (dim floats), blocking on a private lane of the calling thread's making; many threads may call it at once.
+ * hits: room for k. *n_hits <= k. stats may be NULL. */
+QUIRE_API int quire_search(struct quire_index *index, const float *query, const struct quire_search_options *options,
+                           struct quire_hit *hits, uint32_t *n_hits, struct quire_search_stats *stats,
+                           struct quire_error *err);
+
+/* n queries (n x dim, row-major) with `inflight` of them interleaved on each of `lanes` threads (0: 1 lane, 32 in
+ * flight). hits: n x k, n_hits: n, stats: n or NULL. Stops at the first error. */
+QUIRE_API int quire_search_batch(struct quire_index *index, const float *queries, uint64_t n,
+                                 const struct quire_search_options *options, unsigned lanes, unsigned inflight,
+                                 struct quire_hit *hits, uint32_t *n_hits, struct quire_search_stats *stats,
+                                 struct quire_error *err);
+
+/* A loop: one io_uring driven by the caller. */
+struct quire_loop;
+struct quire_loop_options {
+    size_t struct_bytes;
+    enum quire_engine_kind engine;
+    unsigned reads_max;  /* cap on reads in flight; 0: 64 */
+    unsigned inflight;   /* searches that may run at once; more wait in order; 0: 32 */
+};
+QUIRE_API void quire_loop_options_init(struct quire_loop_options *options);
+QUIRE_API int quire_loop_create(const struct quire_loop_options *options, struct quire_loop **out, struct quire_error *err);
+/* Searches under way end with QUIRE_ECANCELLED before it returns. */
+QUIRE_API void quire_loop_destroy(struct quire_loop *loop);
+/* Runs inside quire_loop_poll. code: 0 or a negative QUIRE_E; hits are valid during the call only. */
+typedef void quire_search_callback(void *context, int code, const struct quire_hit *hits, uint32_t n_hits,
+                                   const struct quire_search_stats *stats, const struct quire_error *err);
+/* The query is copied. Errors that need no disk (EDIM, ENOTFINITE, ...) are returned at once, without a callback. */
+QUIRE_API int quire_loop_search(struct quire_loop *loop, struct quire_index *index, const float *query,
+                                const struct quire_search_options *options, quire_search_callback *callback,
+                                void *context, struct quire_error *err);
+/* Submits, waits for at least wait_min events or timeout_us (0: no wait; UINT64_MAX: no limit), runs callbacks.
+ * Returns how many callbacks ran. */
+QUIRE_API int quire_loop_poll(struct quire_loop *loop, unsigned wait_min, uint64_t timeout_us);
+/* Becomes readable when quire_loop_poll has something to do: for epoll and other loops. -1 if not supported. */
+QUIRE_API int quire_loop_fd(struct quire_loop *loop);
+
+/* ---- keys and vectors ---------------------------------------------------------------------------------------- */
+
+/* Row of a key. QUIRE_ENOTFOUND if there is none. At most two reads. */
+QUIRE_API int quire_lookup(struct quire_index *index, const void *key, size_t key_bytes, uint32_t *row,
+                           struct quire_error *err);
+/* Key of a row, copied into key (room for QUIRE_KEY_BYTES_MAX), its length into *key_bytes. */
+QUIRE_API int quire_key(struct quire_index *index, uint32_t row, void *key, size_t *key_bytes, struct quire_error *err);
+/* The stored vector of a row, decoded to dim floats (an approximation for slots of lower precision). */
+QUIRE_API int quire_vector(struct quire_index *index, uint32_t row, float *vector, struct quire_error *err);
+/* The JSON of a row, copied into text (room for *bytes; QUIRE_ELIMIT and the needed size in *bytes when too small).
+ * QUIRE_ENOTFOUND when the row has none. */
+QUIRE_API int quire_attributes(struct quire_index *index, uint32_t row, char *text, size_t *bytes, struct quire_error *err);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,50 @@
+/*
+ * segment.h - an immutable part of a collection, opened from its folder; shared by lanes.
+ *
+ * A segment is read by resumable tasks (search.h). It is reference-counted: whoever starts tasks on it holds a
+ * reference until they are done. Opening loads the resident parts (codes, entry points) and checks their checksums;
+ * blocks are checked when read.
+ */
+#ifndef QUIRE_INDEX_SEGMENT_H
+#define QUIRE_INDEX_SEGMENT_H
+
+#include "io/engine.h"
+#include "quire.h"
+
+struct segment;
+
+struct segment_info {
+    uint64_t rows;
+    uint32_t dim;              /* of the user's vectors */
+    enum quire_type type;
+    enum quire_metric metric;
+    enum quire_slot slot;
+    uint32_t block_bytes, n_blocks, slots_per_block;
+    uint32_t code_dim;         /* padded dimension of codes */
+    unsigned code_bits;        /* resident */
+    unsigned degree, build_beam;
+    uint64_t seed;
+    uint64_t resident_bytes, index_bytes, raw_bytes;
+    uint64_t resident_codes_bytes, resident_factors_bytes, resident_entries_bytes;
+    uint32_t n_entries;
+    bool direct_io, user_keys, has_attributes;
+    unsigned format_version;
+    const char *path;          /* valid while the segment is */
+};
+
+struct segment_options {
+    uint64_t memory_bytes;     /* 0: no limit */
+    bool buffered;             /* no O_DIRECT, for tests */
+    struct io_fs *fs;          /* NULL: fs_real() */
+};
+
+/* options may be NULL. The caller gets one reference. */
+int segment_open(const char *path, const struct segment_options *options, struct segment **out, struct quire_error *err);
+struct segment *segment_ref(struct segment *segment);  /* thread-safe */
+void segment_unref(struct segment *segment);           /* thread-safe; closes with the last; NULL is fine */
+const struct segment_info *segment_info(const struct segment *segment);
+
+/* The effort that reaches `recall` (0 < recall <= 1) at k, from the calibration curve kept at build. */
+uint32_t segment_effort(const struct segment *segment, float recall, uint32_t k);
+
+#endif

@@ -1,0 +1,37 @@
+/*
+ * memory.h - aligned and huge-page memory with an account of where each byte went.
+ *
+ * The library's large arrays (navigation codes, block buffers) come from here, so that INFO, inspect and the search
+ * report can name them. Small structures use malloc of the host.
+ */
+#ifndef QUIRE_IO_MEMORY_H
+#define QUIRE_IO_MEMORY_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* n * size, or SIZE_MAX where that overflows (every allocator then answers NULL). */
+static inline size_t size_mul(size_t n, size_t size)
+{
+    size_t product;
+    return __builtin_mul_overflow(n, size, &product) ? SIZE_MAX : product;
+}
+
+/* 4096-aligned, zeroed, anonymous memory of its own mapping; ask for huge pages where `huge` and at least 2 MiB.
+ * NULL without memory. Ended by memory_unmap with the same size. */
+void *memory_map(size_t bytes, int huge);
+void memory_unmap(void *base, size_t bytes);
+
+/* malloc with alignment (a power of two >= 16), ended by memory_free. */
+void *memory_aligned(size_t alignment, size_t bytes);
+void memory_free(void *base);
+
+/* What the kernel counts for this process, in bytes: VmRSS, and its parts. 0 where /proc is not there. */
+struct memory_resident {
+    uint64_t total, anonymous, file, peak;
+};
+void memory_resident(struct memory_resident *out);
+/* Sets the kernel's peak (VmHWM) back to the present size, where it allows that. */
+void memory_reset_peak(void);
+
+#endif
