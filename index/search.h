@@ -52,6 +52,7 @@ struct search_request {
     struct quire_search_stats stats;
     /* the searcher's */
     struct search_request *next;
+    float *kept_query;
 };
 
 /* 0 when the task was started or waits (done will run exactly once), or a negative QUIRE_E at once for a bad request

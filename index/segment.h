@@ -24,6 +24,7 @@ struct segment_info {
     unsigned code_bits;        /* resident */
     unsigned degree, build_beam;
     uint64_t seed;
+    uint64_t memory_bytes;     /* the budget in force; 0: none */
     uint64_t resident_bytes, index_bytes, raw_bytes;
     uint64_t resident_codes_bytes, resident_factors_bytes, resident_entries_bytes;
     uint32_t n_entries;

@@ -1,0 +1,280 @@
+/*
+ * build_blocks.c - the blocks file: slots, keys and the merged, sorted, trimmed edges of each group.
+ *
+ * Worth of an edge of the block: a target's weight is the sum over the rows of the block of 1/(rank + 2) for each edge
+ * to it, and the weight of a middle rank for each edge from it. Targets inside the block are dropped (the slots are
+ * read anyway). The heaviest targets that fit in the bytes left are kept, in ascending order.
+ *
+ * Blocks are made in batches on all threads and written in order from one buffer.
+ */
+#include "index/build_priv.h"
+#include "io/bytes.h"
+#include "io/error.h"
+#include "index/kernels/kernels.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define BATCH_BYTES (4u << 20)
+
+struct weighted {
+    uint32_t row, weight;
+};
+
+struct batch {
+    const struct build *b;
+    const uint8_t *hidden;
+    uint8_t *buffer;
+    uint64_t first_block;
+};
+
+struct scratch {
+    struct weighted *table;   /* open addressing; weight 0: free */
+    uint32_t table_mask;
+    struct weighted *targets; /* those found */
+    uint32_t *sorted;
+    uint8_t *edges;           /* encoded */
+    uint8_t *slots, *factors, *keys;
+    float *vector, *rotated;
+};
+
+static void scratch_fini(struct scratch *s)
+{
+    free(s->table);
+    free(s->targets);
+    free(s->sorted);
+    free(s->edges);
+    free(s->slots);
+    free(s->factors);
+    free(s->keys);
+    free(s->vector);
+    free(s->rotated);
+}
+
+static int scratch_init(struct scratch *s, const struct build *b)
+{
+    const struct segment_params *p = &b->params;
+    size_t most = (size_t)p->slots_per_block * b->neighbours.degree * 2, size = 64;
+    while (size < 2 * most)
+        size *= 2;
+    memset(s, 0, sizeof *s);
+    s->table = calloc(size, sizeof *s->table);
+    s->table_mask = (uint32_t)size - 1;
+    s->targets = malloc(sizeof *s->targets * (most + 1));
+    s->sorted = malloc(sizeof *s->sorted * (most + 1));
+    s->edges = malloc(5 * (most + 1));
+    s->slots = malloc((size_t)p->slots_per_block * p->slot_bytes);
+    s->factors = malloc((size_t)p->slots_per_block * 8);
+    s->keys = malloc((size_t)p->slots_per_block * (BLOCK_KEY_INLINE_MAX + BLOCK_KEY_EXTERNAL_BYTES));
+    s->vector = malloc(sizeof(float) * b->space.code_dim);
+    s->rotated = malloc(sizeof(float) * b->space.code_dim);
+    if (s->table && s->targets && s->sorted && s->edges && s->slots && s->factors && s->keys && s->vector && s->rotated)
+        return 0;
+    scratch_fini(s);
+    return QUIRE_ENOMEM;
+}
+
+static bool is_set(const uint8_t *bitmap, uint32_t row)
+{
+    return bitmap && (bitmap[row / 8] >> (row % 8) & 1);
+}
+
+static void add_weight(struct scratch *s, uint32_t row, uint32_t weight)
+{
+    uint32_t at = row * 2654435761u & s->table_mask;
+    while (s->table[at].weight && s->table[at].row != row)
+        at = (at + 1) & s->table_mask;
+    s->table[at].row = row;
+    s->table[at].weight += weight;
+}
+
+static int by_weight(const void *a, const void *b)
+{
+    const struct weighted *x = a, *y = b;
+    if (x->weight != y->weight)
+        return x->weight > y->weight ? -1 : 1;
+    return x->row < y->row ? -1 : 1;
+}
+
+static int by_row(const void *a, const void *b)
+{
+    uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+    return x < y ? -1 : x > y;
+}
+
+/* All targets of the block's rows outside it, heaviest first, into s->targets. */
+static uint32_t collect_targets(const struct batch *batch, struct scratch *s, uint32_t first, uint32_t n)
+{
+    const struct neighbours *nb = &batch->b->neighbours;
+    for (uint32_t row = first; row < first + n; row++) {
+        if (is_set(batch->hidden, row))
+            continue;
+        for (uint32_t k = 0; k < nb->degree; k++) {
+            uint32_t to = nb->ids[(size_t)row * nb->degree + k];
+            if (to != NEIGHBOUR_NONE && to - first >= n && !is_set(batch->hidden, to))
+                add_weight(s, to, 1000 / (k + 2));
+        }
+        uint32_t begin = nb->reverse_at[row], end = nb->reverse_at[row + 1];
+        for (uint32_t i = begin; i < end && i - begin < nb->degree; i++)
+            if (nb->reverse[i] - first >= n && !is_set(batch->hidden, nb->reverse[i]))
+                add_weight(s, nb->reverse[i], 1000 / (nb->degree / 2 + 2));
+    }
+    uint32_t found = 0;
+    for (uint32_t at = 0; at <= s->table_mask; at++)
+        if (s->table[at].weight) {
+            s->targets[found++] = s->table[at];
+            s->table[at].weight = 0;
+        }
+    qsort(s->targets, found, sizeof *s->targets, by_weight);
+    return found;
+}
+
+/* The heaviest targets whose encoding fits in `room` bytes, encoded in s->edges. */
+static void choose_edges(struct scratch *s, uint32_t found, uint32_t room, struct block_parts *parts)
+{
+    uint32_t keep = found < room ? found : room, bytes = 0;
+    while (keep > 0) {
+        for (uint32_t i = 0; i < keep; i++)
+            s->sorted[i] = s->targets[i].row;
+        qsort(s->sorted, keep, sizeof *s->sorted, by_row);
+        bytes = block_edges_encode(s->sorted, keep, s->edges);
+        if (bytes <= room)
+            break;
+        uint32_t fewer = (uint32_t)((uint64_t)keep * room / bytes);
+        keep = fewer < keep ? fewer : keep - 1;
+    }
+    parts->edges = s->edges;
+    parts->n_edges = keep;
+    parts->edges_bytes = keep ? bytes : 0;
+}
+
+static void encode_slot(const struct build *b, struct scratch *s, uint32_t block, uint32_t slot, uint32_t input_row)
+{
+    const struct segment_params *p = &b->params;
+    const uint8_t *raw = b->vectors + (size_t)input_row * b->row_bytes;
+    uint8_t *to = s->slots + (size_t)slot * p->slot_bytes, *factor = s->factors + (size_t)slot * p->factor_bytes;
+    build_vector(b, input_row, s->vector);
+    if (p->slot == QUIRE_SLOT_Q8) {
+        const float *centre = b->centres + (size_t)block * b->space.code_dim;
+        double norm2 = 0;
+        float dot;
+        space_row(&b->space, s->vector, s->rotated);
+        for (uint32_t i = 0; i < b->space.code_dim; i++) {
+            s->rotated[i] -= centre[i];
+            norm2 += (double)s->rotated[i] * s->rotated[i];
+        }
+        float f = code_encode(s->rotated, b->space.code_dim, 8, to, centre, &dot);
+        store_f32(factor, (float)(norm2 + 2.0 * f * dot));
+        store_f32(factor + 4, f);
+        return;
+    }
+    if (p->slot == QUIRE_SLOT_F16)
+        kernels()->f16_from_f32(s->vector, (f16_t *)(void *)to, b->dim);
+    else if (p->slot == QUIRE_SLOT_F32)
+        memcpy(to, s->vector, sizeof(float) * b->dim);
+    else
+        memcpy(to, raw, p->slot_bytes);
+    if (p->factor_bytes) {
+        double norm2 = 0;
+        for (uint32_t i = 0; i < b->dim; i++)
+            norm2 += (double)s->vector[i] * s->vector[i];
+        store_f32(factor, (float)(1 / sqrt(norm2)));
+    }
+}
+
+/* Encodes the keys of a block; keys that do not fit its room, longest first, stand in the heap only. */
+static uint32_t encode_keys(const struct build *b, struct scratch *s, uint32_t first, uint32_t n, uint32_t room)
+{
+    uint32_t limit = BLOCK_KEY_INLINE_MAX, bytes;
+    if (!b->options.keys)
+        return 0;
+    for (;;) {
+        bytes = 0;
+        for (uint32_t i = 0; i < n; i++) {
+            uint32_t input = b->order[first + i], length = b->options.key_bytes[input];
+            bytes += block_key_encode(b->options.keys[input], length, length > limit, b->external_at[input],
+                                      s->keys + bytes);
+        }
+        if (bytes <= room || limit == 0)
+            return bytes;
+        limit = limit > 8 ? limit - 8 : 0;
+    }
+}
+
+static void make_block(const struct batch *batch, struct scratch *s, uint32_t block, uint8_t *out)
+{
+    const struct build *b = batch->b;
+    const struct segment_params *p = &b->params;
+    uint32_t first = block * p->slots_per_block;
+    uint32_t n = b->n - first < p->slots_per_block ? b->n - first : p->slots_per_block;
+    for (uint32_t i = 0; i < n; i++)
+        encode_slot(b, s, block, i, b->order[first + i]);
+    uint32_t bare = block_fixed_bytes(n, p->slot_bytes, p->factor_bytes, 0);
+    uint32_t keys_bytes = encode_keys(b, s, first, n, (p->block_bytes - bare) / 8 * 8);
+    struct block_parts parts = {.number = block,
+                                .first_row = first,
+                                .n_slots = n,
+                                .ids = b->order + first,
+                                .slots = s->slots,
+                                .slot_bytes = p->slot_bytes,
+                                .factors = s->factors,
+                                .factor_bytes = p->factor_bytes,
+                                .keys = s->keys,
+                                .keys_bytes = keys_bytes};
+    uint32_t fixed = block_fixed_bytes(n, p->slot_bytes, p->factor_bytes, keys_bytes);
+    uint32_t found = collect_targets(batch, s, first, n);
+    choose_edges(s, found, p->block_bytes - fixed, &parts);
+    block_write(out, p->block_bytes, &parts, b->segment_id);
+}
+
+static int make_range(void *context, uint64_t begin, uint64_t end)
+{
+    const struct batch *batch = context;
+    struct scratch s;
+    int rc = scratch_init(&s, batch->b);
+    if (rc < 0)
+        return rc;
+    for (uint64_t i = begin; i < end; i++)
+        make_block(batch, &s, (uint32_t)(batch->first_block + i), batch->buffer + i * batch->b->params.block_bytes);
+    scratch_fini(&s);
+    return 0;
+}
+
+int build_write_blocks(struct build *b, const uint8_t *hidden)
+{
+    uint32_t block_bytes = b->params.block_bytes, per_batch = BATCH_BYTES / block_bytes;
+    struct batch batch = {.b = b, .hidden = hidden};
+    struct section_writer *writer = NULL;
+    struct progress progress;
+    char *path = build_file_path(b, BLOCKS_NAME);
+    batch.buffer = malloc((size_t)per_batch * block_bytes);
+    int rc = path && batch.buffer ? 0 : QUIRE_ENOMEM;
+    if (rc < 0)
+        goto out;
+    rc = section_writer_create(b->fs, path, FILE_BLOCKS, b->segment_id, &writer, b->err);
+    if (rc == 0)
+        rc = section_begin(writer, BLOCKS_BLOCKS, SECTION_SELF_CHECKED, b->err);
+    build_progress(b, hidden ? "write blocks (to calibrate)" : "write blocks", &progress);
+    for (uint32_t at = 0; rc == 0 && at < b->params.n_blocks; at += per_batch) {
+        uint32_t n = b->params.n_blocks - at < per_batch ? b->params.n_blocks - at : per_batch;
+        batch.first_block = at;
+        rc = parallel_for(b->options.threads, n, n / (4 * b->options.threads) + 1, make_range, &batch, NULL);
+        if (rc == 0)
+            rc = section_write(writer, batch.buffer, (size_t)n * block_bytes, b->err);
+        if (rc == 0 && progress.report &&
+            progress.report(progress.context, progress.phase, at + n, b->params.n_blocks) != 0)
+            rc = QUIRE_ECANCELLED;
+    }
+    if (rc == 0)
+        rc = section_end(writer, b->err);
+    if (rc == 0) {
+        rc = section_writer_finish(writer, b->err);
+        writer = NULL;
+    }
+out:
+    if (writer)
+        section_writer_abort(writer);
+    free(batch.buffer);
+    free(path);
+    return rc;
+}

@@ -1,0 +1,205 @@
+/*
+ * build_layout.c - how many slots a block has, which rows share one, and where its centre lies.
+ *
+ * A block has a fixed number of slots, so that a row's place is a division. Room is counted per slot: vector, factors, input
+ * number, key (the mean inline record, and at least what an external one takes), and EDGE_BYTES for edges; edges then
+ * get whatever is left of each block.
+ */
+#include "index/build_priv.h"
+#include "io/error.h"
+#include <stdlib.h>
+#include <string.h>
+
+#define EDGE_BYTES 20u          /* per slot: about 18 edges */
+#define BLOCK_BYTES_DEFAULT 8192u
+#define SLOTS_WANTED_MIN 8u     /* auto block size grows until so many slots fit, up to the largest block */
+#define SLOTS_MAX 4096u
+
+static uint32_t key_room(const struct build *b)
+{
+    if (!b->options.keys)
+        return 0;
+    uint64_t sum = 0;
+    for (uint32_t i = 0; i < b->n; i++) {
+        uint32_t length = b->options.key_bytes[i];
+        sum += length <= BLOCK_KEY_INLINE_MAX ? length + 2 : BLOCK_KEY_EXTERNAL_BYTES;
+    }
+    uint32_t mean = (uint32_t)((sum + b->n - 1) / b->n);
+    return mean > BLOCK_KEY_EXTERNAL_BYTES ? mean : BLOCK_KEY_EXTERNAL_BYTES;
+}
+
+static enum quire_slot choose_slot(const struct build *b)
+{
+    if (b->options.slot != QUIRE_SLOT_AUTO)
+        return b->options.slot;
+    return b->type == QUIRE_TYPE_U8 ? QUIRE_SLOT_U8 : b->type == QUIRE_TYPE_I8 ? QUIRE_SLOT_I8 : QUIRE_SLOT_Q8;
+}
+
+/* A slot holds the user's elements as they are, or half floats of f32, or the 8-bit code of anything. */
+static bool slot_suits(enum quire_slot slot, enum quire_type type)
+{
+    switch (slot) {
+    case QUIRE_SLOT_F32:
+        return true;
+    case QUIRE_SLOT_F16:
+        return true;
+    case QUIRE_SLOT_I8:
+        return type == QUIRE_TYPE_I8;
+    case QUIRE_SLOT_U8:
+        return type == QUIRE_TYPE_U8;
+    case QUIRE_SLOT_Q8:
+        return true;
+    case QUIRE_SLOT_AUTO:
+        break;
+    }
+    return false;
+}
+
+static uint32_t slot_bytes_of(const struct build *b, enum quire_slot slot)
+{
+    switch (slot) {
+    case QUIRE_SLOT_F32:
+        return 4 * b->dim;
+    case QUIRE_SLOT_F16:
+        return 2 * b->dim;
+    case QUIRE_SLOT_Q8:
+        return b->space.code_dim;
+    default:
+        return b->dim;
+    }
+}
+
+/* Q8: A and f. Cosine over raw elements: 1 / |x|. Otherwise none. */
+static uint32_t factor_bytes_of(const struct build *b, enum quire_slot slot)
+{
+    return slot == QUIRE_SLOT_Q8 ? 8 : b->options.metric == QUIRE_METRIC_COSINE ? 4 : 0;
+}
+
+static uint32_t slots_that_fit(uint32_t block_bytes, uint32_t per_slot)
+{
+    /* 32: rounding of four parts to multiples of 8 */
+    uint32_t slots = (block_bytes - BLOCK_HEADER_BYTES - 32) / per_slot;
+    return slots < SLOTS_MAX ? slots : SLOTS_MAX;
+}
+
+int build_choose_layout(struct build *b)
+{
+    struct segment_params *p = &b->params;
+    enum quire_slot slot = choose_slot(b);
+    if (!slot_suits(slot, b->type))
+        return error_set(b->err, QUIRE_ETYPE, "slot %s does not suit vectors of type %s: use auto, q8, f16 or f32",
+                         quire_slot_name(slot), quire_type_name(b->type));
+    p->slot = slot;
+    p->slot_bytes = slot_bytes_of(b, slot);
+    p->factor_bytes = factor_bytes_of(b, slot);
+    uint32_t per_slot = 4 + p->slot_bytes + p->factor_bytes + key_room(b) + EDGE_BYTES;
+    p->block_bytes = b->options.block_bytes ? b->options.block_bytes : BLOCK_BYTES_DEFAULT;
+    while (!b->options.block_bytes && slots_that_fit(p->block_bytes, per_slot) < SLOTS_WANTED_MIN &&
+           p->block_bytes < QUIRE_BLOCK_BYTES_MAX)
+        p->block_bytes *= 2;
+    p->slots_per_block = slots_that_fit(p->block_bytes, per_slot);
+    if (p->slots_per_block == 0)
+        return error_set(b->err, QUIRE_ERANGE,
+                         "a block of %u bytes cannot hold one slot of %u bytes: use --block auto or at least %u",
+                         p->block_bytes, per_slot, (per_slot + BLOCK_HEADER_BYTES + 32 + 4095) / 4096 * 4096);
+    p->n_blocks = (b->n + p->slots_per_block - 1) / p->slots_per_block;
+    return 0;
+}
+
+struct permute_job {
+    struct build *b;
+    struct rows *to;
+};
+
+static int permute_range(void *context, uint64_t begin, uint64_t end)
+{
+    struct permute_job *job = context;
+    const struct rows *from = &job->b->rows;
+    struct rows *to = job->to;
+    for (uint64_t row = begin; row < end; row++) {
+        uint32_t old = job->b->order[row];
+        memcpy(to->codes + row * to->code_dim, from->codes + (size_t)old * from->code_dim, from->code_dim);
+        to->f[row] = from->f[old];
+        to->norm2[row] = from->norm2[old];
+        to->level_sum[row] = from->level_sum[old];
+    }
+    return 0;
+}
+
+static void rows_free(struct rows *rows)
+{
+    free(rows->codes);
+    free(rows->f);
+    free(rows->norm2);
+    free(rows->level_sum);
+    rows->codes = NULL;
+    rows->f = rows->norm2 = NULL;
+    rows->level_sum = NULL;
+}
+
+int build_order_rows(struct build *b)
+{
+    struct progress progress;
+    struct rows to = {b->n, b->rows.code_dim, NULL, NULL, NULL, NULL};
+    struct permute_job job = {b, &to};
+    b->order = malloc(sizeof(uint32_t) * b->n);
+    if (!b->order)
+        return QUIRE_ENOMEM;
+    build_progress(b, "partition", &progress);
+    int rc = partition_build(&b->rows, b->params.slots_per_block, b->options.threads, b->options.seed, &progress, b->order);
+    if (rc < 0)
+        return rc;
+    to.codes = malloc((size_t)b->n * to.code_dim);
+    to.f = malloc(sizeof(float) * b->n);
+    to.norm2 = malloc(sizeof(float) * b->n);
+    to.level_sum = malloc(sizeof(int32_t) * b->n);
+    if (!to.codes || !to.f || !to.norm2 || !to.level_sum) {
+        rows_free(&to);
+        return QUIRE_ENOMEM;
+    }
+    parallel_for(b->options.threads, b->n, 16384, permute_range, &job, NULL);
+    rows_free(&b->rows);
+    b->rows = to;
+    return 0;
+}
+
+static int centre_range(void *context, uint64_t begin, uint64_t end)
+{
+    struct build *b = context;
+    uint32_t dim = b->space.code_dim, capacity = b->params.slots_per_block;
+    float *row = malloc(sizeof(float) * dim);
+    if (!row)
+        return QUIRE_ENOMEM;
+    for (uint64_t block = begin; block < end; block++) {
+        float *centre = b->centres + block * dim;
+        uint32_t first = (uint32_t)block * capacity, n = b->n - first < capacity ? b->n - first : capacity;
+        memset(centre, 0, sizeof(float) * dim);
+        for (uint32_t i = 0; i < n; i++) {
+            code_decode(b->rows.codes + (size_t)(first + i) * dim, dim, 8, b->rows.f[first + i], row);
+            for (uint32_t d = 0; d < dim; d++)
+                centre[d] += row[d];
+        }
+        for (uint32_t d = 0; d < dim; d++)
+            centre[d] /= (float)n;
+        uint8_t *code = b->centre_codes + block * code_bytes_of(dim, CENTRE_BITS);
+        float f = code_encode(centre, dim, CENTRE_BITS, code, NULL, NULL), norm2 = 0;
+        code_decode(code, dim, CENTRE_BITS, f, centre);
+        for (uint32_t d = 0; d < dim; d++)
+            norm2 += centre[d] * centre[d];
+        b->centre_factors[3 * block] = f;
+        b->centre_factors[3 * block + 1] = norm2;
+    }
+    free(row);
+    return 0;
+}
+
+int build_centres(struct build *b)
+{
+    uint32_t dim = b->space.code_dim;
+    b->centres = malloc(sizeof(float) * b->params.n_blocks * dim);
+    b->centre_codes = malloc((size_t)b->params.n_blocks * code_bytes_of(dim, CENTRE_BITS));
+    b->centre_factors = calloc((size_t)b->params.n_blocks * 3, sizeof(float));
+    if (!b->centres || !b->centre_codes || !b->centre_factors)
+        return QUIRE_ENOMEM;
+    return parallel_for(b->options.threads, b->params.n_blocks, 64, centre_range, b, NULL);
+}

@@ -1,0 +1,45 @@
+/*
+ * codes.h - scalar codes of 1, 2, 4 or 8 bits per dimension with an unbiased estimate of distances.
+ *
+ * A residual r (rotated, code_dim floats) becomes unsigned levels u, meaning y = u - (2^bits - 1) / 2, with the grid's
+ * step chosen so that y points as nearly as possible along r. With f = |r|^2 / <r, y>, <r, z> is estimated by f <y, z>.
+ * Source: RaBitQ (Gao and Long, SIGMOD 2024; Gao et al., SIGMOD 2025). docs/architecture.md has the derivation.
+ */
+#ifndef QUIRE_INDEX_CODES_H
+#define QUIRE_INDEX_CODES_H
+
+#include "quire.h"
+
+static inline uint32_t code_bytes_of(uint32_t code_dim, unsigned bits)
+{
+    return code_dim / 8 * bits;
+}
+
+/* The value that is subtracted from a level to get y. */
+static inline float code_half(unsigned bits)
+{
+    return (float)((1u << bits) - 1) * 0.5f;
+}
+
+/* Writes the code of r (code_dim floats) and returns f; 0 (and the code of all middle levels) for r = 0.
+ * <y, extra> is put in *dot_extra if extra is not NULL. */
+float code_encode(const float *r, uint32_t code_dim, unsigned bits, uint8_t *code, const float *extra, float *dot_extra);
+/* r ~ f * y. */
+void code_decode(const uint8_t *code, uint32_t code_dim, unsigned bits, float f, float *r);
+
+/* A query as the code kernels want it: int8 levels, q ~ step * level. */
+struct code_query {
+    int8_t *levels;      /* code_dim; owned by the caller */
+    float step;
+    int32_t level_sum;
+    float norm2;         /* |q|^2 */
+};
+void code_query_set(struct code_query *query, const float *q, uint32_t code_dim);
+
+/* <y, q> from a kernel's dot product of levels. */
+static inline float code_query_dot(const struct code_query *query, int32_t dot, float half)
+{
+    return query->step * ((float)dot - half * (float)query->level_sum);
+}
+
+#endif

@@ -1,0 +1,450 @@
+/*
+ * fetch.c - what is known of one row: found by key or number; its vector, key, attributes and links.
+ *
+ *   by key, keys of the user's   hash -> one page of the key table -> block of each entry with that hash, until one holds
+ *                                this very key (a long key is compared with its record in the heap)
+ *   by key, keys are numbers     decimal -> one page of places -> block
+ *   by row                       block
+ *   then, as asked               attribute index page -> record; links: the block's out-edges scored by code against the
+ *                                row, the nearest links_max of them looked up in their blocks for id and key
+ *
+ * One read at a time but for the blocks of links, of which BEAM_MAX are read together. A link whose key is long is
+ * answered without its key's bytes (key NULL, key_bytes its length): VLINKS says so.
+ */
+#include "index/search_priv.h"
+#include "io/error.h"
+#include "io/memory.h"
+#include <stdlib.h>
+#include <string.h>
+
+#define LINKS_MAX 256u
+
+static void read_row_block(struct task *t);
+static void after_block(struct task *t);
+static void next_entry(struct task *t);
+
+static void fail(struct task *t, int code)
+{
+    task_finish(t, code);
+}
+
+static void damaged(struct task *t, const char *what, const struct io_file *file, uint64_t offset)
+{
+    task_fail(t, QUIRE_ECORRUPT, "%s of %s at offset %llu is damaged: wrong checksum or contents", what, file->path,
+              (unsigned long long)offset);
+    task_finish(t, t->code);
+}
+
+static void read_one(struct task *t, void (*then)(struct task *))
+{
+    t->n_reads = 1;
+    t->on_reads = then;
+    t->fetch->reads++;
+}
+
+static void read_page(struct task *t, struct section_file *file, uint64_t at, void (*then)(struct task *))
+{
+    read_one(t, then);
+    task_read_at(t, 0, section_file_io(file), at, PAGE_BYTES, t->page);
+    task_wait(t);
+}
+
+/* ---- the key ---------------------------------------------------------------------------------------------------- */
+
+static void on_rows_page(struct task *t)
+{
+    const struct segment *s = t->segment;
+    uint32_t input = t->bucket_at;
+    uint64_t page = input / ROWS_PER_PAGE;
+    if (task_check_read(t, 0, "read of a key page") < 0) {
+        fail(t, t->code);
+        return;
+    }
+    uint32_t row = load_u32(t->page + 4 * (input % ROWS_PER_PAGE));
+    if (!page_is_valid(t->page, page, s->segment_id) || row >= s->params.rows) {
+        damaged(t, "page", section_file_io(s->keys), s->rows_at + page * PAGE_BYTES);
+        return;
+    }
+    t->fetch->row = row;
+    read_row_block(t);
+}
+
+/* Canonical decimal only: "07" and "+7" are other keys, which this index does not have. */
+static bool parse_number(const uint8_t *key, uint32_t n, uint64_t rows, uint32_t *out)
+{
+    uint64_t value = 0;
+    if (n == 0 || n > 10 || (n > 1 && key[0] == '0'))
+        return false;
+    for (uint32_t i = 0; i < n; i++) {
+        if (key[i] < '0' || key[i] > '9')
+            return false;
+        value = value * 10 + (uint64_t)(key[i] - '0');
+    }
+    *out = (uint32_t)value;
+    return value < rows;
+}
+
+static void not_found(struct task *t)
+{
+    task_fail(t, QUIRE_ENOTFOUND, "there is no such key");
+    task_finish(t, QUIRE_ENOTFOUND);
+}
+
+static void on_bucket(struct task *t)
+{
+    const struct segment *s = t->segment;
+    uint32_t page = key_bucket(t->hash, s->params.key_buckets);
+    if (task_check_read(t, 0, "read of a key page") < 0) {
+        fail(t, t->code);
+        return;
+    }
+    if (!page_is_valid(t->page, page, s->segment_id) || load_u32(t->page) > BUCKET_ENTRIES_MAX) {
+        damaged(t, "page", section_file_io(s->keys), s->buckets_at + (uint64_t)page * PAGE_BYTES);
+        return;
+    }
+    t->bucket_at = 0;
+    next_entry(t);
+}
+
+/* The next entry of the key page with the sought hash; its row's block proves or refutes the key. */
+static void next_entry(struct task *t)
+{
+    uint32_t n = load_u32(t->page);
+    for (; t->bucket_at < n; t->bucket_at++)
+        if (load_u64(t->page + 8 + 8 * (size_t)t->bucket_at) == t->hash) {
+            uint32_t row = load_u32(t->page + 8 + 8 * (size_t)n + 4 * (size_t)t->bucket_at++);
+            if (row >= t->segment->params.rows) {
+                damaged(t, "page", section_file_io(t->segment->keys), t->segment->buckets_at);
+                return;
+            }
+            t->fetch->row = row;
+            read_row_block(t);
+            return;
+        }
+    not_found(t);
+}
+
+static void find_key(struct task *t)
+{
+    const struct segment *s = t->segment;
+    const struct fetch_request *r = t->fetch;
+    if (s->params.user_keys) {
+        t->hash = key_hash(r->key, r->key_bytes);
+        read_page(t, s->keys, s->buckets_at + (uint64_t)key_bucket(t->hash, s->params.key_buckets) * PAGE_BYTES, on_bucket);
+    } else if (parse_number(r->key, r->key_bytes, s->params.rows, &t->bucket_at)) {
+        read_page(t, s->keys, s->rows_at + t->bucket_at / ROWS_PER_PAGE * (uint64_t)PAGE_BYTES, on_rows_page);
+    } else {
+        not_found(t);
+    }
+}
+
+/* ---- the block of the row --------------------------------------------------------------------------------------- */
+
+/* Takes what is asked for out of the block, before its buffer is used again. */
+static int take_from_block(struct task *t, const struct block_view *view)
+{
+    const struct segment *s = t->segment;
+    const struct segment_params *p = &s->params;
+    struct fetch_request *r = t->fetch;
+    r->id = load_u32(view->ids + 4 * (size_t)t->slot);
+    if (r->want_vector || r->want_links) {
+        const uint8_t *slot = view->slots + (size_t)t->slot * p->slot_bytes;
+        const uint8_t *factor = view->factors ? view->factors + (size_t)t->slot * p->factor_bytes : NULL;
+        segment_slot_vector(s, view->number, slot, factor, t->centre, t->query);
+        r->vector = t->query;
+    }
+    if (!r->want_links)
+        return 0;
+    if (view->n_edges > t->searcher->edges_capacity) {
+        uint32_t *bigger = realloc(t->searcher->edges, sizeof *bigger * view->n_edges);
+        if (!bigger)
+            return QUIRE_ENOMEM;
+        t->searcher->edges = bigger;
+        t->searcher->edges_capacity = view->n_edges;
+    }
+    return block_edges(view, t->searcher->edges);
+}
+
+static void choose_links(struct task *t, const struct block_view *view);
+
+static void take_number_key(struct task *t)
+{
+    t->fetch->found_key_bytes = search_number_key((uint32_t)t->fetch->id, t->key);
+    t->fetch->found_key = t->key;
+}
+
+static void on_key_record(struct task *t)
+{
+    const struct segment *s = t->segment;
+    struct fetch_request *r = t->fetch;
+    uint64_t at = s->heap_at + t->attribute_at;
+    const uint8_t *record = t->wide + at % 4096;
+    if (task_check_read(t, 0, "read of a key") < 0) {
+        fail(t, t->code);
+        return;
+    }
+    if (load_u64(record) != record_checksum(record + RECORD_HEADER_BYTES, r->found_key_bytes, s->segment_id)) {
+        damaged(t, "key record", section_file_io(s->keys), at);
+        return;
+    }
+    memcpy(t->key, record + RECORD_HEADER_BYTES, r->found_key_bytes);
+    r->found_key = t->key;
+    if (r->key && (r->key_bytes != r->found_key_bytes || memcmp(r->key, t->key, r->key_bytes) != 0)) {
+        next_entry(t);
+        return;
+    }
+    after_block(t);
+}
+
+static void on_row_block(struct task *t)
+{
+    const struct segment *s = t->segment;
+    struct fetch_request *r = t->fetch;
+    struct block_view view;
+    struct block_key key = {.bytes = NULL};
+    if (task_open_block(t, 0, &view) < 0) {
+        fail(t, t->code);
+        return;
+    }
+    t->slot = r->row - view.first_row;
+    int rc = view.keys ? block_key(&view, t->slot, &key) : 0;
+    bool other = rc == 0 && r->key && view.keys && key.bytes &&
+                 (key.length != r->key_bytes || memcmp(key.bytes, r->key, key.length) != 0);
+    if (other || (rc == 0 && r->key && view.keys && key.length != r->key_bytes)) {
+        next_entry(t);
+        return;
+    }
+    if (rc == 0)
+        rc = take_from_block(t, &view);
+    if (rc < 0) {
+        damaged(t, "block", section_file_io(s->blocks), segment_block_offset(s, view.number));
+        return;
+    }
+    if (r->want_links)
+        choose_links(t, &view);
+    if (!view.keys) {
+        take_number_key(t);
+    } else if (key.bytes) {
+        memcpy(t->key, key.bytes, key.length);
+        r->found_key = t->key;
+        r->found_key_bytes = key.length;
+    } else {
+        /* a long key: needed to prove the look-up, or asked for */
+        r->found_key_bytes = key.length;
+        if (r->key || r->want_key) {
+            t->attribute_at = key.external_at;
+            read_one(t, on_key_record);
+            if (task_read_record(t, section_file_io(s->keys), s->heap_at + key.external_at,
+                                 RECORD_HEADER_BYTES + (uint64_t)key.length, s->heap_at + s->heap_bytes) < 0)
+                fail(t, t->code);
+            else
+                task_wait(t);
+            return;
+        }
+    }
+    after_block(t);
+}
+
+static void read_row_block(struct task *t)
+{
+    read_one(t, on_row_block);
+    task_read_block(t, 0, t->fetch->row / t->segment->params.slots_per_block);
+    task_wait(t);
+}
+
+/* ---- attributes -------------------------------------------------------------------------------------------------- */
+
+static void read_links(struct task *t);
+
+static void on_attribute_record(struct task *t)
+{
+    const struct segment *s = t->segment;
+    uint64_t at = s->attribute_heap_at + t->attribute_at;
+    const uint8_t *record = t->wide + at % 4096;
+    if (task_check_read(t, 0, "read of attributes") < 0) {
+        fail(t, t->code);
+        return;
+    }
+    if (load_u64(record) != record_checksum(record + RECORD_HEADER_BYTES, t->attribute_bytes, s->segment_id)) {
+        damaged(t, "attribute record", section_file_io(s->attributes), at);
+        return;
+    }
+    t->fetch->attributes = (const char *)record + RECORD_HEADER_BYTES;
+    t->fetch->attributes_bytes = t->attribute_bytes;
+    read_links(t);
+}
+
+static void on_attribute_page(struct task *t)
+{
+    const struct segment *s = t->segment;
+    uint32_t row = t->fetch->row;
+    uint64_t page = row / ATTRIBUTES_PER_PAGE;
+    if (task_check_read(t, 0, "read of an attribute page") < 0) {
+        fail(t, t->code);
+        return;
+    }
+    if (!page_is_valid(t->page, page, s->segment_id)) {
+        damaged(t, "page", section_file_io(s->attributes), s->attribute_index_at + page * PAGE_BYTES);
+        return;
+    }
+    uint64_t entry = load_u64(t->page + 8 * (size_t)(row % ATTRIBUTES_PER_PAGE));
+    if (entry == 0) {
+        read_links(t);
+        return;
+    }
+    t->attribute_at = (entry >> 24) - 1;
+    t->attribute_bytes = (uint32_t)(entry & 0xffffff);
+    read_one(t, on_attribute_record);
+    if (task_read_record(t, section_file_io(s->attributes), s->attribute_heap_at + t->attribute_at,
+                         RECORD_HEADER_BYTES + (uint64_t)t->attribute_bytes,
+                         s->attribute_heap_at + s->attribute_heap_bytes) < 0)
+        fail(t, t->code);
+    else
+        task_wait(t);
+}
+
+static void after_block(struct task *t)
+{
+    const struct segment *s = t->segment;
+    if (t->fetch->want_attributes && s->attributes)
+        read_page(t, s->attributes, s->attribute_index_at + t->fetch->row / ATTRIBUTES_PER_PAGE * (uint64_t)PAGE_BYTES,
+                  on_attribute_page);
+    else
+        read_links(t);
+}
+
+/* ---- links ------------------------------------------------------------------------------------------------------- */
+
+static int by_estimate(const void *a, const void *b)
+{
+    const struct candidate *x = a, *y = b;
+    return x->distance < y->distance ? -1 : x->distance > y->distance ? 1 : x->row < y->row ? -1 : x->row > y->row;
+}
+
+/* The nearest edges of the block by code, as candidates 0..n_links. The row's own vector is the query. */
+static void choose_links(struct task *t, const struct block_view *view)
+{
+    struct searcher *s = t->searcher;
+    uint32_t want = t->fetch->links_max < LINKS_MAX ? t->fetch->links_max : LINKS_MAX;
+    task_set_query(t, t->fetch->vector);
+    for (uint32_t at = 0; at < view->n_edges; at += STEP_ROWS) {
+        uint32_t n = view->n_edges - at < STEP_ROWS ? view->n_edges - at : STEP_ROWS;
+        memcpy(s->ids, s->edges + at, sizeof *s->ids * n);
+        task_score_rows(t, n);
+        for (uint32_t i = 0; i < n; i++) {
+            if (s->ids[i] >= t->segment->params.rows)
+                continue;
+            t->candidates[t->n_candidates++] = (struct candidate){s->ids[i], s->estimates[i], 0};
+            if (t->n_candidates == t->candidates_capacity) {
+                qsort(t->candidates, t->n_candidates, sizeof *t->candidates, by_estimate);
+                t->n_candidates = want;
+            }
+        }
+    }
+    qsort(t->candidates, t->n_candidates, sizeof *t->candidates, by_estimate);
+    t->n_links = t->n_candidates < want ? t->n_candidates : want;
+}
+
+/* Fills link `i` from its row's block. */
+static int take_link(struct task *t, uint32_t i, const struct block_view *view)
+{
+    const struct segment *s = t->segment;
+    uint32_t row = t->candidates[i].row, slot = row - view->first_row;
+    struct search_hit *hit = &t->hits[i];
+    struct block_key key = {.bytes = NULL};
+    task_score_slots(t, view, t->searcher->slot_distances);
+    *hit = (struct search_hit){.id = load_u32(view->ids + 4 * (size_t)slot), .row = row};
+    hit->distance = space_distance(&s->space, t->searcher->slot_distances[slot], t->query_norm2);
+    uint8_t *copy = t->copies + (size_t)i * (BLOCK_KEY_INLINE_MAX + 16);
+    if (!view->keys) {
+        hit->key_bytes = search_number_key((uint32_t)hit->id, copy);
+        hit->key = copy;
+        return 0;
+    }
+    int rc = block_key(view, slot, &key);
+    if (rc < 0)
+        return rc;
+    hit->key_bytes = key.length;
+    if (key.bytes) {
+        memcpy(copy, key.bytes, key.length);
+        hit->key = copy;
+    }
+    return 0;
+}
+
+static void on_link_blocks(struct task *t)
+{
+    for (uint32_t i = 0; i < t->n_reads; i++) {
+        struct block_view view;
+        if (task_open_block(t, i, &view) < 0) {
+            fail(t, t->code);
+            return;
+        }
+        if (take_link(t, t->step + i, &view) < 0) {
+            damaged(t, "block", section_file_io(t->segment->blocks), segment_block_offset(t->segment, view.number));
+            return;
+        }
+    }
+    t->step += t->n_reads;
+    read_links(t);
+}
+
+static void read_links(struct task *t)
+{
+    uint32_t n = t->n_links - t->step < BEAM_MAX ? t->n_links - t->step : BEAM_MAX;
+    if (n == 0) {
+        t->fetch->links = t->hits;
+        t->fetch->n_links = t->n_links;
+        task_finish(t, 0);
+        return;
+    }
+    t->n_reads = n;
+    t->on_reads = on_link_blocks;
+    t->fetch->reads += n;
+    for (uint32_t i = 0; i < n; i++)
+        task_read_block(t, i, t->candidates[t->step + i].row / t->segment->params.slots_per_block);
+    task_wait(t);
+}
+
+/* ---- begin and end ----------------------------------------------------------------------------------------------- */
+
+static void clear_answer(struct fetch_request *r)
+{
+    r->code = 0;
+    r->id = 0;
+    r->vector = NULL;
+    r->found_key = NULL;
+    r->found_key_bytes = 0;
+    r->attributes = NULL;
+    r->attributes_bytes = 0;
+    r->links = NULL;
+    r->n_links = 0;
+    r->reads = 0;
+}
+
+void fetch_begin(struct task *t)
+{
+    clear_answer(t->fetch);
+    t->step = t->n_links = t->n_candidates = 0;
+    int rc = task_reserve(t, t->segment);
+    if (rc == 0 && !t->key)
+        rc = (t->key = malloc(QUIRE_KEY_BYTES_MAX)) ? 0 : QUIRE_ENOMEM;
+    if (rc == 0 && t->fetch->want_links)
+        rc = search_reserve_links(t, LINKS_MAX);
+    if (rc < 0) {
+        task_fail(t, QUIRE_ENOMEM, "no memory for a look-up");
+        task_finish(t, QUIRE_ENOMEM);
+        return;
+    }
+    if (t->fetch->key)
+        find_key(t);
+    else
+        read_row_block(t);
+}
+
+void fetch_end(struct task *t, int code)
+{
+    t->fetch->code = code;
+    t->fetch->error = t->error;
+    t->fetch->done(t->fetch);
+}

@@ -1,0 +1,95 @@
+/*
+ * format.h - the files of a segment: kinds, sections and parameters. docs/format.md is the description for outsiders.
+ */
+#ifndef QUIRE_INDEX_FORMAT_H
+#define QUIRE_INDEX_FORMAT_H
+
+#include "quire.h"
+
+/* Raised whenever a file's meaning changes. Each file's superblock carries the container's version, PARAMS this one. */
+#define SEGMENT_FORMAT_VERSION 1u
+
+enum segment_file_kind { FILE_META = 1, FILE_BLOCKS = 2, FILE_CODES = 3, FILE_KEYS = 4, FILE_ATTRIBUTES = 5 };
+
+#define META_NAME "meta"
+#define BLOCKS_NAME "blocks"
+#define CODES_NAME "codes"
+#define KEYS_NAME "keys"
+#define ATTRIBUTES_NAME "attrs"
+
+enum meta_section { META_PARAMS = 1, META_MEAN = 2, META_CALIBRATION = 3, META_FILES = 4 };
+enum blocks_section { BLOCKS_BLOCKS = 1 };
+enum codes_section {
+    CODES_CENTRES = 1,        /* CENTRE_BITS-bit code of each block's centre */
+    CODES_CENTRE_FACTORS = 2, /* per block 3 f32: f, squared length of the decoded centre, rms of |row - centre| */
+    CODES_NAVIGATION = 16,    /* + bits: one code per row, relative to the decoded centre of its block */
+    CODES_NAV_FACTORS = 32    /* + bits: per row 2 f16: A / scale_a, f / scale_f (scales in PARAMS) */
+};
+enum keys_section { KEYS_BUCKETS = 1, KEYS_ROWS = 2, KEYS_HEAP = 3 };
+enum attributes_section { ATTRIBUTES_INDEX = 1, ATTRIBUTES_HEAP = 2 };
+
+#define CENTRE_BITS 4u
+
+/* Navigation codes that a segment can carry, and the slot of their scales in PARAMS. */
+#define NAV_WIDTHS 4u
+extern const unsigned nav_bits[NAV_WIDTHS]; /* 1, 2, 4, 8 */
+
+#define PARAMS_BYTES 256u
+
+struct segment_params {
+    uint32_t format_version;
+    uint32_t metric, type, slot;
+    uint32_t dim, code_dim;
+    uint64_t rows;
+    uint32_t block_bytes, n_blocks, slots_per_block;
+    uint32_t slot_bytes, factor_bytes;
+    uint32_t degree, pool;
+    uint32_t user_keys, has_attributes;
+    uint32_t key_buckets;               /* pages of the key table */
+    uint64_t seed;
+    uint64_t memory_bytes;              /* default budget; 0: none */
+    double norm2_max;
+    float scale_a[NAV_WIDTHS], scale_f[NAV_WIDTHS];
+    float error[NAV_WIDTHS];            /* rms of sqrt(1/cos^2(y, r) - 1) of these codes; 0: not on disk */
+};
+
+void params_encode(const struct segment_params *params, uint8_t out[PARAMS_BYTES]);
+/* Refuses versions it does not know and values out of their limits. */
+int params_decode(const uint8_t in[PARAMS_BYTES], struct segment_params *out, struct quire_error *err);
+
+/* One line of META_FILES: which files belong to the segment. */
+#define FILE_ENTRY_BYTES 32u
+struct file_entry {
+    char name[16];      /* zero-padded */
+    uint64_t bytes;
+    uint64_t checksum;  /* of the file's superblock, which holds those of its sections */
+};
+
+/* ---- checked pages and heap records --------------------------------------------------------------------------- */
+
+/* 4096 bytes, the last 8 of which are XXH3-64 of the others, seeded with page number and segment. */
+#define PAGE_BYTES 4096u
+#define PAGE_PAYLOAD (PAGE_BYTES - 8)
+
+void page_seal(uint8_t page[PAGE_BYTES], uint64_t number, const uint8_t segment_id[16]);
+bool page_is_valid(const uint8_t page[PAGE_BYTES], uint64_t number, const uint8_t segment_id[16]);
+
+/* A heap record: XXH3-64 of its bytes (seeded with the segment), then the bytes. */
+#define RECORD_HEADER_BYTES 8u
+uint64_t record_checksum(const void *bytes, size_t n, const uint8_t segment_id[16]);
+
+/* Key table page: u32 entries, u32 0, then per entry u64 hash, then per entry u32 row. */
+#define BUCKET_ENTRIES_MAX 339u
+/* Rows page (keys are numbers): u32 row of input row i at i % ROWS_PER_PAGE. */
+#define ROWS_PER_PAGE (PAGE_PAYLOAD / 4)
+/* Attribute index page: u64 per row: offset in the heap << 24 | bytes; 0: none (offset counts from 1). */
+#define ATTRIBUTES_PER_PAGE (PAGE_PAYLOAD / 8)
+#define ATTRIBUTE_BYTES_MAX ((1u << 24) - 1)
+
+uint64_t key_hash(const void *key, size_t bytes);
+static inline uint32_t key_bucket(uint64_t hash, uint32_t buckets)
+{
+    return (uint32_t)(((hash >> 32) * buckets) >> 32);
+}
+
+#endif

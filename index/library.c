@@ -1,0 +1,552 @@
+/*
+ * library.c - the calls of quire.h over segments, searchers and engines.
+ *
+ * A handle holds a segment and a small pool of lanes (an engine with a searcher each). A blocking call takes a lane from
+ * the pool, or makes one when all are taken, drives it until its request is done, and puts it back; so calls of many
+ * threads run at once and none makes a ring per query. The batch call gives each of its lanes a thread and shares the
+ * queries out by an atomic counter. A loop (quire_loop) is a lane that the caller drives.
+ *
+ * The mutex guards the pool only and is never held over I/O.
+ */
+#include "index/parallel.h"
+#include "index/search.h"
+#include "index/segment_priv.h"
+#include "io/error.h"
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define INFLIGHT_DEFAULT 32u
+#define LANES_MAX 256u
+
+struct lane {
+    struct engine *engine;
+    struct searcher *searcher;
+    unsigned tasks;
+    struct lane *next;
+};
+
+struct quire_index {
+    struct segment *segment;
+    struct quire_open_options options;
+    pthread_mutex_t mutex;
+    struct lane *idle;
+};
+
+struct quire_loop {
+    struct lane *lane;
+    struct quire_loop_options options;
+    int callbacks;               /* run in the present poll */
+};
+
+struct loop_search {
+    struct search_request request;
+    struct quire_loop *loop;
+    struct segment *segment;
+    quire_search_callback *callback;
+    void *context;
+    struct quire_hit *hits;
+};
+
+static void lane_destroy(struct lane *lane)
+{
+    if (!lane)
+        return;
+    if (lane->searcher) {
+        searcher_cancel(lane->searcher);
+        searcher_destroy(lane->searcher);
+    }
+    if (lane->engine)
+        engine_destroy(lane->engine);
+    free(lane);
+}
+
+static int lane_create(enum quire_engine_kind kind, unsigned reads_max, unsigned tasks, struct lane **out,
+                       struct quire_error *err)
+{
+    struct engine_config engine_config = {.kind = kind, .reads_max = reads_max};
+    struct searcher_config config = {.tasks_max = tasks};
+    struct lane *lane = calloc(1, sizeof *lane);
+    if (!lane)
+        return error_set(err, QUIRE_ENOMEM, "no memory for a lane");
+    lane->tasks = tasks;
+    int rc = engine_create(&engine_config, &lane->engine, err);
+    if (rc == 0)
+        rc = searcher_create(lane->engine, &config, &lane->searcher, err);
+    if (rc < 0)
+        lane_destroy(lane);
+    else
+        *out = lane;
+    return rc;
+}
+
+/* A lane with at least `tasks` tasks from the pool, or a new one. */
+static int lane_take(struct quire_index *index, unsigned tasks, struct lane **out, struct quire_error *err)
+{
+    struct lane *found = NULL;
+    pthread_mutex_lock(&index->mutex);
+    for (struct lane **at = &index->idle; *at && !found; at = &(*at)->next)
+        if ((*at)->tasks >= tasks) {
+            found = *at;
+            *at = found->next;
+            break;
+        }
+    pthread_mutex_unlock(&index->mutex);
+    if (found) {
+        *out = found;
+        return 0;
+    }
+    return lane_create(index->options.engine, index->options.reads_max, tasks, out, err);
+}
+
+static void lane_put(struct quire_index *index, struct lane *lane)
+{
+    pthread_mutex_lock(&index->mutex);
+    lane->next = index->idle;
+    index->idle = lane;
+    pthread_mutex_unlock(&index->mutex);
+}
+
+void quire_open_options_init(struct quire_open_options *options)
+{
+    memset(options, 0, sizeof *options);
+    options->struct_bytes = sizeof *options;
+}
+
+int quire_open(const char *path, const struct quire_open_options *options, struct quire_index **out,
+               struct quire_error *err)
+{
+    if (!path || !out)
+        return error_set(err, QUIRE_EINVALID, "path and out must be given");
+    struct quire_index *index = calloc(1, sizeof *index);
+    if (!index)
+        return error_set(err, QUIRE_ENOMEM, "no memory to open %s", path);
+    if (options)
+        index->options = *options;
+    else
+        quire_open_options_init(&index->options);
+    struct segment_options segment_options = {.memory_bytes = index->options.memory_bytes};
+    int rc = segment_open(path, &segment_options, &index->segment, err);
+    if (rc == 0 && pthread_mutex_init(&index->mutex, NULL) != 0) {
+        segment_unref(index->segment);
+        rc = error_set(err, QUIRE_ENOMEM, "no memory for a mutex");
+    }
+    if (rc < 0)
+        free(index);
+    else
+        *out = index;
+    return rc;
+}
+
+void quire_close(struct quire_index *index)
+{
+    if (!index)
+        return;
+    while (index->idle) {
+        struct lane *lane = index->idle;
+        index->idle = lane->next;
+        lane_destroy(lane);
+    }
+    segment_unref(index->segment);
+    pthread_mutex_destroy(&index->mutex);
+    free(index);
+}
+
+void quire_get_info(const struct quire_index *index, struct quire_info *out)
+{
+    const struct segment_info *i = segment_info(index->segment);
+    *out = (struct quire_info){.rows = i->rows, .dim = i->dim, .type = i->type, .metric = i->metric, .slot = i->slot,
+                               .block_bytes = i->block_bytes, .blocks = i->n_blocks,
+                               .slots_per_block = i->slots_per_block, .code_bits = i->code_bits,
+                               .resident_bytes = i->resident_bytes, .memory_bytes = i->memory_bytes,
+                               .index_bytes = i->index_bytes, .raw_bytes = i->raw_bytes, .direct_io = i->direct_io,
+                               .user_keys = i->user_keys, .format_version = i->format_version};
+}
+
+void quire_search_options_init(struct quire_search_options *options)
+{
+    memset(options, 0, sizeof *options);
+    options->struct_bytes = sizeof *options;
+    options->k = 10;
+}
+
+/* ---- batches ------------------------------------------------------------------------------------------------------ */
+
+struct batch {
+    struct quire_index *index;
+    const float *queries;
+    uint64_t n;
+    struct quire_search_options options;
+    unsigned inflight;
+    struct quire_hit *hits;
+    uint32_t *n_hits;
+    struct quire_search_stats *stats;
+    atomic_uint_fast64_t next;
+    atomic_int code;
+    pthread_mutex_t mutex;       /* guards error */
+    struct quire_error error;
+};
+
+struct batch_slot {
+    struct search_request request;
+    struct batch_lane *lane;
+    uint64_t query;
+    bool busy;
+};
+
+struct batch_lane {
+    struct batch *batch;
+    struct lane *lane;
+    struct batch_slot *slots;
+    unsigned running;
+};
+
+static void copy_hits(const struct search_request *request, struct quire_hit *hits, uint32_t *n_hits)
+{
+    for (uint32_t i = 0; i < request->n_hits; i++)
+        hits[i] = (struct quire_hit){request->hits[i].id, request->hits[i].row, request->hits[i].distance};
+    *n_hits = request->n_hits;
+}
+
+static void batch_fail(struct batch *batch, int code, const struct quire_error *error)
+{
+    int none = 0;
+    if (atomic_compare_exchange_strong(&batch->code, &none, code)) {
+        pthread_mutex_lock(&batch->mutex);
+        batch->error = *error;
+        pthread_mutex_unlock(&batch->mutex);
+    }
+}
+
+static void batch_done(struct search_request *request)
+{
+    struct batch_slot *slot = request->owner;
+    struct batch *batch = slot->lane->batch;
+    slot->busy = false;
+    slot->lane->running--;
+    if (request->code < 0) {
+        batch_fail(batch, request->code, &request->error);
+        return;
+    }
+    copy_hits(request, batch->hits + slot->query * batch->options.k, &batch->n_hits[slot->query]);
+    if (batch->stats)
+        batch->stats[slot->query] = request->stats;
+}
+
+static void batch_start(struct batch_slot *slot)
+{
+    struct batch *batch = slot->lane->batch;
+    struct quire_error error = {0};
+    if (atomic_load(&batch->code) < 0 || (slot->query = atomic_fetch_add(&batch->next, 1)) >= batch->n)
+        return;
+    uint32_t dim = segment_info(batch->index->segment)->dim;
+    memset(&slot->request, 0, sizeof slot->request);
+    slot->request.segment = batch->index->segment;
+    slot->request.query = batch->queries + slot->query * dim;
+    slot->request.options = batch->options;
+    slot->request.done = batch_done;
+    slot->request.owner = slot;
+    slot->busy = true;
+    slot->lane->running++;
+    int rc = search_start(slot->lane->lane->searcher, &slot->request, &error);
+    if (rc < 0) {
+        slot->busy = false;
+        slot->lane->running--;
+        batch_fail(batch, rc, &error);
+    }
+}
+
+static bool batch_has_more(const struct batch *batch)
+{
+    return atomic_load(&batch->next) < batch->n && atomic_load(&batch->code) == 0;
+}
+
+/* A slot whose query is done takes the next one after the poll, not inside it: recursion stays shallow. */
+static void *batch_run(void *argument)
+{
+    struct batch_lane *lane = argument;
+    struct batch *batch = lane->batch;
+    struct quire_error error = {0};
+    do {
+        for (unsigned i = 0; i < batch->inflight && batch_has_more(batch); i++)
+            if (!lane->slots[i].busy)
+                batch_start(&lane->slots[i]);
+        int rc = lane->running > 0 ? engine_poll(lane->lane->engine, 1, UINT64_MAX) : 0;
+        if (rc < 0) {
+            error_set(&error, rc, "the lane's engine failed: %s", quire_error_text(rc));
+            batch_fail(batch, rc, &error);
+            searcher_cancel(lane->lane->searcher);
+        }
+    } while (lane->running > 0 || batch_has_more(batch));
+    return NULL;
+}
+
+static int check_k(const struct quire_search_options *options, struct quire_error *err)
+{
+    if (options->k == 0 || options->k > QUIRE_K_MAX)
+        return error_set(err, QUIRE_ERANGE, "k is %u: it must be 1..%u", options->k, QUIRE_K_MAX);
+    return 0;
+}
+
+/* Lanes of a batch: taken from the pool, run, put back. */
+static int batch_lanes(struct batch *batch, unsigned n_lanes, struct quire_error *err)
+{
+    struct batch_lane lanes[LANES_MAX];
+    pthread_t threads[LANES_MAX];
+    unsigned taken = 0, started = 0;
+    int rc = 0;
+    memset(lanes, 0, sizeof *lanes * n_lanes);
+    for (; taken < n_lanes && rc == 0; taken += rc == 0) {
+        struct batch_lane *lane = &lanes[taken];
+        lane->batch = batch;
+        lane->slots = calloc(batch->inflight, sizeof *lane->slots);
+        rc = lane->slots ? lane_take(batch->index, batch->inflight, &lane->lane, err)
+                         : error_set(err, QUIRE_ENOMEM, "no memory for %u queries in flight", batch->inflight);
+        for (unsigned i = 0; rc == 0 && i < batch->inflight; i++)
+            lane->slots[i].lane = lane;
+        if (rc < 0)
+            free(lane->slots);
+    }
+    while (rc == 0 && started + 1 < taken && pthread_create(&threads[started], NULL, batch_run, &lanes[started + 1]) == 0)
+        started++;
+    if (rc == 0)
+        batch_run(&lanes[0]);
+    for (unsigned i = 0; i < started; i++)
+        pthread_join(threads[i], NULL);
+    for (unsigned i = 0; i < taken; i++) {
+        lane_put(batch->index, lanes[i].lane);
+        free(lanes[i].slots);
+    }
+    return rc;
+}
+
+int quire_search_batch(struct quire_index *index, const float *queries, uint64_t n,
+                       const struct quire_search_options *options, unsigned lanes, unsigned inflight,
+                       struct quire_hit *hits, uint32_t *n_hits, struct quire_search_stats *stats,
+                       struct quire_error *err)
+{
+    struct batch batch = {.index = index, .queries = queries, .n = n, .hits = hits, .n_hits = n_hits, .stats = stats};
+    if (!index || !queries || !hits || !n_hits)
+        return error_set(err, QUIRE_EINVALID, "index, queries, hits and n_hits must be given");
+    if (lanes > LANES_MAX)
+        return error_set(err, QUIRE_ERANGE, "%u lanes: at most %u", lanes, LANES_MAX);
+    quire_search_options_init(&batch.options);
+    if (options)
+        batch.options = *options;
+    batch.inflight = inflight ? inflight : INFLIGHT_DEFAULT;
+    int rc = check_k(&batch.options, err);
+    if (rc < 0)
+        return rc;
+    if (pthread_mutex_init(&batch.mutex, NULL) != 0)
+        return error_set(err, QUIRE_ENOMEM, "no memory for a mutex");
+    rc = batch_lanes(&batch, lanes ? lanes : 1, err);
+    if (rc == 0 && atomic_load(&batch.code) < 0) {
+        rc = atomic_load(&batch.code);
+        if (err)
+            *err = batch.error;
+    }
+    pthread_mutex_destroy(&batch.mutex);
+    return rc;
+}
+
+int quire_search(struct quire_index *index, const float *query, const struct quire_search_options *options,
+                 struct quire_hit *hits, uint32_t *n_hits, struct quire_search_stats *stats, struct quire_error *err)
+{
+    return quire_search_batch(index, query, 1, options, 1, 1, hits, n_hits, stats, err);
+}
+
+/* ---- loops --------------------------------------------------------------------------------------------------------- */
+
+void quire_loop_options_init(struct quire_loop_options *options)
+{
+    memset(options, 0, sizeof *options);
+    options->struct_bytes = sizeof *options;
+}
+
+int quire_loop_create(const struct quire_loop_options *options, struct quire_loop **out, struct quire_error *err)
+{
+    struct quire_loop *loop = calloc(1, sizeof *loop);
+    if (!loop)
+        return error_set(err, QUIRE_ENOMEM, "no memory for a loop");
+    quire_loop_options_init(&loop->options);
+    if (options)
+        loop->options = *options;
+    unsigned inflight = loop->options.inflight ? loop->options.inflight : INFLIGHT_DEFAULT;
+    int rc = lane_create(loop->options.engine, loop->options.reads_max, inflight, &loop->lane, err);
+    if (rc < 0)
+        free(loop);
+    else
+        *out = loop;
+    return rc;
+}
+
+void quire_loop_destroy(struct quire_loop *loop)
+{
+    if (!loop)
+        return;
+    lane_destroy(loop->lane);
+    free(loop);
+}
+
+static void loop_done(struct search_request *request)
+{
+    struct loop_search *search = request->owner;
+    struct quire_loop *loop = search->loop;
+    uint32_t n_hits = 0;
+    copy_hits(request, search->hits, &n_hits);
+    loop->callbacks++;
+    search->callback(search->context, request->code, search->hits, n_hits, &request->stats,
+                     request->code < 0 ? &request->error : NULL);
+    segment_unref(search->segment);
+    free(search->hits);
+    free(search);
+}
+
+int quire_loop_search(struct quire_loop *loop, struct quire_index *index, const float *query,
+                      const struct quire_search_options *options, quire_search_callback *callback, void *context,
+                      struct quire_error *err)
+{
+    struct quire_search_options defaults;
+    if (!loop || !index || !query || !callback)
+        return error_set(err, QUIRE_EINVALID, "loop, index, query and callback must be given");
+    quire_search_options_init(&defaults);
+    if (!options)
+        options = &defaults;
+    int rc = check_k(options, err);
+    if (rc < 0)
+        return rc;
+    struct loop_search *search = calloc(1, sizeof *search);
+    uint64_t rows = segment_info(index->segment)->rows;
+    struct quire_hit *hits = malloc(sizeof *hits * (options->k < rows ? options->k : rows));
+    if (!search || !hits) {
+        free(search);
+        free(hits);
+        return error_set(err, QUIRE_ENOMEM, "no memory for a search with k %u", options->k);
+    }
+    *search = (struct loop_search){.loop = loop, .segment = segment_ref(index->segment), .callback = callback,
+                                   .context = context, .hits = hits};
+    search->request.segment = index->segment;
+    search->request.query = query;
+    search->request.options = *options;
+    search->request.done = loop_done;
+    search->request.owner = search;
+    rc = search_start(loop->lane->searcher, &search->request, err);
+    if (rc < 0) {
+        segment_unref(search->segment);
+        free(hits);
+        free(search);
+    }
+    return rc;
+}
+
+int quire_loop_poll(struct quire_loop *loop, unsigned wait_min, uint64_t timeout_us)
+{
+    loop->callbacks = 0;
+    int rc = engine_poll(loop->lane->engine, wait_min, timeout_us);
+    return rc < 0 ? rc : loop->callbacks;
+}
+
+int quire_loop_fd(struct quire_loop *loop)
+{
+    return engine_event_fd(loop->lane->engine);
+}
+
+/* ---- keys and vectors ----------------------------------------------------------------------------------------------- */
+
+struct fetch_answer {
+    float *vector;
+    void *key;
+    size_t *key_bytes;
+    char *text;
+    size_t *text_bytes;
+    uint32_t *row;
+    uint32_t dim;
+    bool done;
+    int code;
+    struct quire_error *err;
+};
+
+/* Copies what was asked for while the task still holds it. */
+static void fetch_done(struct fetch_request *request)
+{
+    struct fetch_answer *a = request->owner;
+    a->done = true;
+    a->code = request->code;
+    if (request->code < 0) {
+        if (a->err)
+            *a->err = request->error;
+        return;
+    }
+    if (a->row)
+        *a->row = request->row;
+    if (a->vector)
+        memcpy(a->vector, request->vector, sizeof(float) * a->dim);
+    if (a->key) {
+        memcpy(a->key, request->found_key, request->found_key_bytes);
+        *a->key_bytes = request->found_key_bytes;
+    }
+    if (!a->text)
+        return;
+    size_t room = *a->text_bytes;
+    *a->text_bytes = request->attributes_bytes;
+    if (!request->attributes)
+        a->code = error_set(a->err, QUIRE_ENOTFOUND, "row %u has no attributes", request->row);
+    else if (request->attributes_bytes > room)
+        a->code = error_set(a->err, QUIRE_ELIMIT, "the attributes have %u bytes, there is room for %zu",
+                            request->attributes_bytes, room);
+    else
+        memcpy(a->text, request->attributes, request->attributes_bytes);
+}
+
+static int fetch_blocking(struct quire_index *index, struct fetch_request *request, struct fetch_answer *answer,
+                          struct quire_error *err)
+{
+    struct lane *lane;
+    if (!index)
+        return error_set(err, QUIRE_EINVALID, "index must be given");
+    answer->err = err;
+    answer->dim = segment_info(index->segment)->dim;
+    request->segment = index->segment;
+    request->done = fetch_done;
+    request->owner = answer;
+    int rc = lane_take(index, 1, &lane, err);
+    if (rc < 0)
+        return rc;
+    rc = fetch_start(lane->searcher, request, err);
+    while (rc == 0 && !answer->done)
+        if (engine_poll(lane->engine, 1, UINT64_MAX) < 0)
+            searcher_cancel(lane->searcher);
+    lane_put(index, lane);
+    return rc < 0 ? rc : answer->code;
+}
+
+int quire_lookup(struct quire_index *index, const void *key, size_t key_bytes, uint32_t *row, struct quire_error *err)
+{
+    struct fetch_answer answer = {.row = row};
+    struct fetch_request request = {.key = key};
+    if (!key || key_bytes == 0 || key_bytes > QUIRE_KEY_BYTES_MAX)
+        return error_set(err, QUIRE_ERANGE, "a key has 1..%u bytes, not %zu", QUIRE_KEY_BYTES_MAX, key_bytes);
+    request.key_bytes = (uint32_t)key_bytes;
+    return fetch_blocking(index, &request, &answer, err);
+}
+
+int quire_key(struct quire_index *index, uint32_t row, void *key, size_t *key_bytes, struct quire_error *err)
+{
+    struct fetch_answer answer = {.key = key, .key_bytes = key_bytes};
+    struct fetch_request request = {.row = row, .want_key = true};
+    return fetch_blocking(index, &request, &answer, err);
+}
+
+int quire_vector(struct quire_index *index, uint32_t row, float *vector, struct quire_error *err)
+{
+    struct fetch_answer answer = {.vector = vector};
+    struct fetch_request request = {.row = row, .want_vector = true};
+    return fetch_blocking(index, &request, &answer, err);
+}
+
+int quire_attributes(struct quire_index *index, uint32_t row, char *text, size_t *bytes, struct quire_error *err)
+{
+    struct fetch_answer answer = {.text = text, .text_bytes = bytes};
+    struct fetch_request request = {.row = row, .want_attributes = true};
+    return fetch_blocking(index, &request, &answer, err);
+}

@@ -1,0 +1,732 @@
+/*
+ * search.c - nearest neighbours: seed from block centres, read the blocks that are worth most, follow their edges.
+ *
+ *   seed   The query is compared with the centre of every block (4-bit codes in memory). The rows of the `effort` nearest
+ *          blocks are scored by their navigation codes, which lie next to each other in memory. The best become
+ *          candidates: (row, estimate, sigma).
+ *   round  tau is the k-th best exact distance, or while there are fewer than k the k-th best estimate. A candidate is
+ *          nearer than tau with probability Phi((tau - estimate) / sigma); the gain of a block is the sum over its
+ *          candidates: how many of the k nearest one expects to gain by one read. The blocks of largest gain are read in
+ *          one submission, at most BEAM; all their slots are scored exactly; all their edges that lead to blocks not yet
+ *          seen are scored by code and join the candidates.
+ *   stop   when no block's gain reaches theta, which falls as effort rises: theta = THETA_EFFORT / effort.
+ *
+ * So one knob, effort, widens the seed and lowers the stop; calibration (calibrate.c) maps recall to it. Probability
+ * instead of a fixed beam lets an easy query end after few reads and a hard one go on, and prefers a block with several
+ * fair candidates to one with a single good one.
+ *
+ * Memory per query is bounded: candidates beyond candidates_max keep the best estimates; rows scored through edges are
+ * remembered in a small lossy filter (a row forgotten is scored twice, which costs 20 ns and changes no result).
+ *
+ * Exact search reads every block in order and answers with slot precision.
+ */
+#include "index/search_priv.h"
+#include <assert.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define BEAM 4u
+#define THETA_EFFORT 64.0f
+#define THETA_MIN 0.001f
+#define THETA_MAX 4.0f
+#define EFFORT_MIN 4u
+#define CANDIDATES_BASE 512u
+#define CANDIDATES_PER_K 8u
+#define Z_DROP 4.0f       /* candidates this many sigmas beyond tau are dropped */
+#define DEFAULT_RECALL 0.95f
+
+static bool bit(const uint8_t *bitmap, uint32_t i)
+{
+    return bitmap[i / 8] >> (i % 8) & 1;
+}
+
+static void set_bit(uint8_t *bitmap, uint32_t i)
+{
+    bitmap[i / 8] = (uint8_t)(bitmap[i / 8] | 1u << (i % 8));
+}
+
+/* ---- memory --------------------------------------------------------------------------------------------------- */
+
+static int grow(void *array, size_t bytes)
+{
+    void **at = array;
+    void *bigger = realloc(*at, bytes ? bytes : 1);
+    if (!bigger)
+        return QUIRE_ENOMEM;
+    *at = bigger;
+    return 0;
+}
+
+static int reserve_results(struct task *t)
+{
+    const struct segment_params *p = &t->segment->params;
+    uint32_t k = t->k;
+    t->copy_bytes = (t->search->want_keys ? BLOCK_KEY_INLINE_MAX + 16 : 0) +
+                    (t->search->want_vectors ? (p->slot_bytes + p->factor_bytes + 7) / 8 * 8 : 0);
+    if (k > t->k_capacity) {
+        if (grow(&t->results, sizeof *t->results * k) < 0)
+            return QUIRE_ENOMEM;
+        t->k_capacity = k;
+    }
+    if (k > t->hits_capacity) {
+        if (grow(&t->hits, sizeof *t->hits * k) < 0)
+            return QUIRE_ENOMEM;
+        t->hits_capacity = k;
+    }
+    size_t copies = (size_t)t->copy_bytes * k, vectors = t->search->want_vectors ? sizeof(float) * p->dim * (size_t)k : 0;
+    if (copies > t->copies_capacity) {
+        if (grow(&t->copies, copies) < 0)
+            return QUIRE_ENOMEM;
+        t->copies_capacity = copies;
+    }
+    if (vectors > t->vectors_capacity) {
+        if (grow(&t->vectors, vectors) < 0)
+            return QUIRE_ENOMEM;
+        t->vectors_capacity = vectors;
+    }
+    return 0;
+}
+
+static int reserve_candidates(struct task *t)
+{
+    struct searcher *s = t->searcher;
+    t->candidates_max = CANDIDATES_BASE + CANDIDATES_PER_K * t->k;
+    uint32_t room = 2 * t->candidates_max;
+    if (room > t->candidates_capacity) {
+        if (grow(&t->candidates, sizeof *t->candidates * room) < 0)
+            return QUIRE_ENOMEM;
+        t->candidates_capacity = room;
+    }
+    uint32_t places = 64;
+    while (places < 2 * room)
+        places *= 2;
+    if (!s->gains || places - 1 > s->gains_mask) {
+        if (grow(&s->gains, sizeof *s->gains * places) < 0)
+            return QUIRE_ENOMEM;
+        memset(s->gains, 0, sizeof *s->gains * places);
+        s->gains_mask = places - 1;
+        s->gains_stamp = 0;
+    }
+    if (!s->run_blocks) {
+        if (grow(&s->run_blocks, sizeof *s->run_blocks * STEP_ROWS) < 0 ||
+            grow(&s->run_distances, sizeof *s->run_distances * STEP_ROWS) < 0)
+            return QUIRE_ENOMEM;
+    }
+    uint32_t slots = t->segment->params.slots_per_block;
+    if (slots > s->slots_capacity) {
+        if (grow(&s->slot_distances, sizeof *s->slot_distances * slots) < 0)
+            return QUIRE_ENOMEM;
+        s->slots_capacity = slots;
+    }
+    return 0;
+}
+
+int search_reserve_links(struct task *t, uint32_t n)
+{
+    t->k = n;
+    if (reserve_candidates(t) < 0)
+        return QUIRE_ENOMEM;
+    if (n > t->hits_capacity) {
+        if (grow(&t->hits, sizeof *t->hits * n) < 0)
+            return QUIRE_ENOMEM;
+        t->hits_capacity = n;
+    }
+    size_t copies = (size_t)n * (BLOCK_KEY_INLINE_MAX + 16);
+    if (copies > t->copies_capacity) {
+        if (grow(&t->copies, copies) < 0)
+            return QUIRE_ENOMEM;
+        t->copies_capacity = copies;
+    }
+    return 0;
+}
+
+/* ---- results: a max-heap of the k nearest ---------------------------------------------------------------------- */
+
+static bool is_farther(const struct result *a, const struct result *b)
+{
+    return a->distance > b->distance || (a->distance == b->distance && a->id > b->id);
+}
+
+static void sift_down(struct result *heap, uint32_t n, uint32_t at)
+{
+    struct result moved = heap[at];
+    for (;;) {
+        uint32_t child = 2 * at + 1;
+        if (child >= n)
+            break;
+        if (child + 1 < n && is_farther(&heap[child + 1], &heap[child]))
+            child++;
+        if (!is_farther(&heap[child], &moved))
+            break;
+        heap[at] = heap[child];
+        at = child;
+    }
+    heap[at] = moved;
+}
+
+static void sift_up(struct result *heap, uint32_t at)
+{
+    struct result moved = heap[at];
+    while (at > 0 && is_farther(&moved, &heap[(at - 1) / 2])) {
+        heap[at] = heap[(at - 1) / 2];
+        at = (at - 1) / 2;
+    }
+    heap[at] = moved;
+}
+
+/* Copies what the answer needs of a slot, since its block's buffer is used again. */
+static int copy_slot(struct task *t, const struct block_view *view, uint32_t slot, uint32_t place)
+{
+    const struct segment_params *p = &t->segment->params;
+    uint8_t *to = t->copies + (size_t)place * t->copy_bytes;
+    if (t->search->want_keys) {
+        struct block_key key = {.bytes = NULL};
+        int rc = view->keys ? block_key(view, slot, &key) : 0;
+        if (rc < 0)
+            return rc;
+        store_u32(to, key.length);
+        to[4] = key.bytes != NULL;
+        store_u64(to + 8, key.external_at);
+        if (key.bytes)
+            memcpy(to + 16, key.bytes, key.length);
+        to += BLOCK_KEY_INLINE_MAX + 16;
+    }
+    if (t->search->want_vectors) {
+        memcpy(to, view->slots + (size_t)slot * p->slot_bytes, p->slot_bytes);
+        if (p->factor_bytes)
+            memcpy(to + p->slot_bytes, view->factors + (size_t)slot * p->factor_bytes, p->factor_bytes);
+    }
+    return 0;
+}
+
+static int offer(struct task *t, const struct block_view *view, uint32_t slot, float distance)
+{
+    struct result new = {distance, view->first_row + slot, load_u32(view->ids + 4 * slot), t->n_results};
+    bool full = t->n_results == t->k;
+    if (full && !is_farther(&t->results[0], &new))
+        return 0;
+    if (segment_row_is_dead(t->segment, new.row))
+        return 0;
+    if (full)
+        new.place = t->results[0].place;
+    if (t->copy_bytes && copy_slot(t, view, slot, new.place) < 0)
+        return QUIRE_ECORRUPT;
+    if (full) {
+        t->results[0] = new;
+        sift_down(t->results, t->k, 0);
+    } else {
+        t->results[t->n_results] = new;
+        sift_up(t->results, t->n_results++);
+    }
+    return 0;
+}
+
+static int by_distance(const void *a, const void *b)
+{
+    return is_farther(a, b) ? 1 : is_farther(b, a) ? -1 : 0;
+}
+
+/* ---- candidates ------------------------------------------------------------------------------------------------ */
+
+static bool has_smaller_estimate(const struct candidate *a, const struct candidate *b)
+{
+    return a->distance < b->distance || (a->distance == b->distance && a->row < b->row);
+}
+
+/* Moves the `keep` best of c[0..n) to the front; afterwards c[keep - 1] is not special, all before are the best. */
+static void select_best(struct candidate *c, uint32_t n, uint32_t keep)
+{
+    uint32_t begin = 0, end = n;
+    while (end - begin > 1 && keep > begin && keep < end) {
+        struct candidate pivot = c[begin + (end - begin) / 2];
+        uint32_t i = begin, j = end - 1;
+        for (;;) {
+            while (has_smaller_estimate(&c[i], &pivot))
+                i++;
+            while (has_smaller_estimate(&pivot, &c[j]))
+                j--;
+            if (i >= j)
+                break;
+            struct candidate swap = c[i];
+            c[i++] = c[j];
+            c[j--] = swap;
+        }
+        uint32_t split = i == j ? i : j + 1;
+        split = split == begin ? begin + 1 : split == end ? end - 1 : split;
+        if (keep < split)
+            end = split;
+        else
+            begin = split;
+    }
+}
+
+/* Adds the scored rows (searcher->ids, estimates) to the candidates; `limit` is the estimate above which none matters. */
+static void add_candidates(struct task *t, uint32_t n, float *limit)
+{
+    struct searcher *s = t->searcher;
+    for (uint32_t i = 0; i < n; i++) {
+        float d = s->estimates[i];
+        if (!(d < *limit) || segment_row_is_dead(t->segment, s->ids[i]))
+            continue;
+        t->candidates[t->n_candidates++] = (struct candidate){s->ids[i], d, s->estimates[n + i]};
+        if (t->n_candidates == 2 * t->candidates_max) {
+            select_best(t->candidates, t->n_candidates, t->candidates_max);
+            t->n_candidates = t->candidates_max;
+            for (uint32_t j = 0; j < t->n_candidates; j++)
+                *limit = j == 0 || t->candidates[j].distance > *limit ? t->candidates[j].distance : *limit;
+        }
+    }
+    t->stats.codes_scored += n;
+}
+
+/* The distance a row must beat to be among the k nearest. */
+static float current_tau(struct task *t)
+{
+    if (t->n_results == t->k)
+        return t->results[0].distance;
+    uint32_t missing = t->k - t->n_results;
+    if (t->n_candidates <= missing)
+        return INFINITY;
+    /* the exact ones count as nearer than all estimates that are still open */
+    select_best(t->candidates, t->n_candidates, missing);
+    float tau = 0;
+    for (uint32_t i = 0; i < missing; i++)
+        tau = fmaxf(tau, t->candidates[i].distance);
+    for (uint32_t i = 0; i < t->n_results; i++)
+        tau = fmaxf(tau, t->results[i].distance);
+    return tau;
+}
+
+/* ---- seed ------------------------------------------------------------------------------------------------------ */
+
+/* The `want` blocks nearest by centre into searcher->nearest[0..want). */
+static void nearest_blocks(struct task *t, uint32_t want)
+{
+    struct searcher *s = t->searcher;
+    uint32_t n = t->segment->params.n_blocks;
+    for (uint32_t at = 0; at < n; at += STEP_ROWS) {
+        uint32_t m = n - at < STEP_ROWS ? n - at : STEP_ROWS;
+        for (uint32_t i = 0; i < m; i++)
+            s->ids[i] = at + i;
+        task_score_centres(t, s->ids, m, s->centre_distances + at);
+    }
+    for (uint32_t i = 0; i < n; i++)
+        s->nearest[i] = (struct candidate){i, s->centre_distances[i], 0};
+    select_best(s->nearest, n, want);
+    t->stats.codes_scored += n;
+}
+
+static void seed(struct task *t)
+{
+    struct searcher *s = t->searcher;
+    const struct segment_params *p = &t->segment->params;
+    uint32_t want = t->effort < p->n_blocks ? t->effort : p->n_blocks, n = 0;
+    float limit = INFINITY;
+    nearest_blocks(t, want);
+    for (uint32_t i = 0; i < want; i++) {
+        uint32_t block = s->nearest[i].row, first = block * p->slots_per_block;
+        uint32_t end = p->rows - first < p->slots_per_block ? (uint32_t)p->rows : first + p->slots_per_block;
+        set_bit(t->probed, block);
+        if (n + (end - first) > STEP_ROWS) {
+            task_score_rows(t, n);
+            add_candidates(t, n, &limit);
+            n = 0;
+        }
+        while (first < end)
+            s->ids[n++] = first++;
+    }
+    task_score_rows(t, n);
+    add_candidates(t, n, &limit);
+    if (t->n_candidates > t->candidates_max) {
+        select_best(t->candidates, t->n_candidates, t->candidates_max);
+        t->n_candidates = t->candidates_max;
+    }
+}
+
+/* ---- rounds ---------------------------------------------------------------------------------------------------- */
+
+/* Phi(z) of the standard normal distribution, by a table over [-4, 4]. */
+static float normal_cdf(float z)
+{
+    static const float table[33] = {
+        0.00003f, 0.00009f, 0.00023f, 0.00058f, 0.00135f, 0.00298f, 0.00621f, 0.01222f, 0.02275f, 0.04006f, 0.06681f,
+        0.10565f, 0.15866f, 0.22663f, 0.30854f, 0.40129f, 0.50000f, 0.59871f, 0.69146f, 0.77337f, 0.84134f, 0.89435f,
+        0.93319f, 0.95994f, 0.97725f, 0.98778f, 0.99379f, 0.99702f, 0.99865f, 0.99942f, 0.99977f, 0.99991f, 0.99997f};
+    if (z <= -4)
+        return 0;
+    if (z >= 4)
+        return 1;
+    float at = (z + 4) * 4;
+    int i = (int)at;
+    return table[i] + (at - (float)i) * (table[i + 1] - table[i]);
+}
+
+static void add_gain(struct searcher *s, uint32_t block, float gain)
+{
+    uint32_t at = block * 2654435761u >> 7 & s->gains_mask;
+    while (s->gains[at].stamp == s->gains_stamp && s->gains[at].block != block)
+        at = (at + 1) & s->gains_mask;
+    if (s->gains[at].stamp != s->gains_stamp) {
+        s->gains[at].stamp = s->gains_stamp;
+        s->gains[at].block = block;
+        s->gains[at].gain = 0;
+    }
+    s->gains[at].gain += gain;
+}
+
+static float gain_of(const struct searcher *s, uint32_t block)
+{
+    uint32_t at = block * 2654435761u >> 7 & s->gains_mask;
+    while (s->gains[at].stamp == s->gains_stamp && s->gains[at].block != block)
+        at = (at + 1) & s->gains_mask;
+    return s->gains[at].stamp == s->gains_stamp ? s->gains[at].gain : 0;
+}
+
+/* Sums the gains of all blocks with candidates; forgets candidates of read blocks and hopeless ones. */
+static void compute_gains(struct task *t, float tau)
+{
+    struct searcher *s = t->searcher;
+    uint32_t per_block = t->segment->params.slots_per_block, kept = 0;
+    if (++s->gains_stamp == 0) {
+        memset(s->gains, 0, sizeof *s->gains * ((size_t)s->gains_mask + 1));
+        s->gains_stamp = 1;
+    }
+    for (uint32_t i = 0; i < t->n_candidates; i++) {
+        struct candidate c = t->candidates[i];
+        uint32_t block = c.row / per_block;
+        if (bit(t->read, block))
+            continue;
+        float z = isinf(tau) ? 4 : (tau - c.distance) / (c.sigma + 1e-30f);
+        if (z < -Z_DROP && t->n_results == t->k)
+            continue;
+        t->candidates[kept++] = c;
+        if (z > -Z_DROP)
+            add_gain(s, block, normal_cdf(z));
+    }
+    t->n_candidates = kept;
+}
+
+/* The blocks of largest gain, at most `most`, best first, into blocks; returns how many reach theta. */
+static uint32_t choose_blocks(struct task *t, uint32_t most, uint32_t *blocks)
+{
+    struct searcher *s = t->searcher;
+    uint32_t per_block = t->segment->params.slots_per_block, n = 0;
+    float gains[BEAM_MAX];
+    /* a first round reads something even where theta asks for more than any block promises */
+    float least = t->stats.reads == 0 ? 0 : t->theta;
+    for (uint32_t i = 0; i < t->n_candidates; i++) {
+        uint32_t block = t->candidates[i].row / per_block, at;
+        float gain = gain_of(s, block);
+        if (gain < least || gain <= 0 || (n == most && gain <= gains[n - 1]))
+            continue;
+        bool known = false;
+        for (uint32_t j = 0; j < n && !known; j++)
+            known = blocks[j] == block;
+        if (known)
+            continue;
+        for (at = n < most ? n++ : n - 1; at > 0 && gains[at - 1] < gain; at--) {
+            gains[at] = gains[at - 1];
+            blocks[at] = blocks[at - 1];
+        }
+        gains[at] = gain;
+        blocks[at] = block;
+    }
+    if (t->stats.reads == 0)
+        while (n > 1 && gains[n - 1] < t->theta)
+            n--;
+    return n;
+}
+
+static void on_blocks(struct task *t);
+
+static void read_blocks(struct task *t, const uint32_t *blocks, uint32_t n)
+{
+    t->n_reads = n;
+    t->on_reads = on_blocks;
+    t->stats.rounds++;
+    t->stats.reads += n;
+    t->stats.bytes += (uint64_t)n * t->segment->params.block_bytes;
+    for (uint32_t i = 0; i < n; i++) {
+        set_bit(t->read, blocks[i]);
+        task_read_block(t, i, blocks[i]);
+    }
+    task_wait(t);
+}
+
+static void deliver(struct task *t);
+
+static void next_round(struct task *t)
+{
+    uint32_t blocks[BEAM_MAX], n = 0, most = BEAM;
+    uint32_t limit = t->search->options.reads_max;
+    if (limit && limit - t->stats.reads < most)
+        most = limit - t->stats.reads;
+    compute_gains(t, current_tau(t));
+    n = choose_blocks(t, most ? most : 1, blocks);
+    if (n > 0 && most == 0) {
+        t->stats.complete = false;
+        n = 0;
+    }
+    if (n > 0)
+        read_blocks(t, blocks, n);
+    else
+        deliver(t);
+}
+
+static void next_exact_round(struct task *t)
+{
+    uint32_t blocks[BEAM_MAX], n = 0, limit = t->search->options.reads_max;
+    while (n < BEAM_MAX && t->next_block < t->segment->params.n_blocks && (!limit || t->stats.reads + n < limit))
+        blocks[n++] = t->next_block++;
+    if (n > 0) {
+        read_blocks(t, blocks, n);
+        return;
+    }
+    t->stats.exact = t->stats.complete = t->next_block == t->segment->params.n_blocks;
+    deliver(t);
+}
+
+static int score_block(struct task *t, const struct block_view *view)
+{
+    float *distances = t->searcher->slot_distances;
+    task_score_slots(t, view, distances);
+    t->stats.rows_scored += view->n_slots;
+    for (uint32_t i = 0; i < view->n_slots; i++)
+        if (offer(t, view, i, distances[i]) < 0)
+            return QUIRE_ECORRUPT;
+    return 0;
+}
+
+/* Scores the block's edges that lead where the query has not been. */
+static int follow_edges(struct task *t, const struct block_view *view, float limit)
+{
+    struct searcher *s = t->searcher;
+    const struct segment_params *p = &t->segment->params;
+    if (view->n_edges > s->edges_capacity) {
+        if (grow(&s->edges, sizeof *s->edges * view->n_edges) < 0)
+            return QUIRE_ENOMEM;
+        s->edges_capacity = view->n_edges;
+    }
+    if (block_edges(view, s->edges) < 0)
+        return QUIRE_ECORRUPT;
+    uint32_t n = 0, block_end = 0;
+    bool skip = false;
+    for (uint32_t i = 0; i < view->n_edges; i++) {
+        uint32_t row = s->edges[i];
+        if (row >= p->rows)
+            return QUIRE_ECORRUPT;
+        if (row >= block_end) {
+            uint32_t block = row / p->slots_per_block;
+            block_end = (block + 1) * p->slots_per_block;
+            skip = bit(t->probed, block) || bit(t->read, block);
+        }
+        uint32_t *recent = &t->recent[row * 2654435761u >> 20 & (RECENT_ROWS - 1)];
+        if (skip || *recent == row)
+            continue;
+        *recent = row;
+        s->ids[n++] = row;
+        if (n == STEP_ROWS) {
+            task_score_rows(t, n);
+            add_candidates(t, n, &limit);
+            n = 0;
+        }
+    }
+    task_score_rows(t, n);
+    add_candidates(t, n, &limit);
+    return 0;
+}
+
+static void on_blocks(struct task *t)
+{
+    struct block_view views[BEAM_MAX];
+    bool exact = t->search->options.exact;
+    int rc = 0;
+    for (uint32_t i = 0; i < t->n_reads && rc == 0; i++)
+        rc = task_open_block(t, i, &views[i]);
+    for (uint32_t i = 0; i < t->n_reads && rc == 0; i++)
+        rc = score_block(t, &views[i]);
+    float limit = INFINITY;
+    if (t->n_results == t->k)
+        limit = t->results[0].distance;
+    for (uint32_t i = 0; i < t->n_reads && rc == 0 && !exact; i++) {
+        /* an estimate may exceed tau by its error; sigma is about the same for all rows near the query */
+        float widest = t->n_candidates ? t->candidates[0].sigma : 0;
+        rc = follow_edges(t, &views[i], limit + Z_DROP * widest);
+    }
+    if (rc < 0) {
+        if (t->code == 0)
+            task_fail(t, rc, "a block of %s is damaged: its keys or edges do not decode",
+                      section_file_io(t->segment->blocks)->path);
+        task_finish(t, rc);
+    } else if (exact) {
+        next_exact_round(t);
+    } else {
+        next_round(t);
+    }
+}
+
+/* ---- answer ---------------------------------------------------------------------------------------------------- */
+
+static void fetch_long_keys(struct task *t);
+
+static void on_long_key(struct task *t)
+{
+    const struct segment *s = t->segment;
+    uint8_t *copy = t->copies + (size_t)t->results[t->next_key].place * t->copy_bytes;
+    uint64_t at = s->heap_at + load_u64(copy + 8);
+    uint32_t length = load_u32(copy);
+    const uint8_t *record = t->wide + at % 4096;
+    if (task_check_read(t, 0, "read of a key") < 0) {
+        task_finish(t, t->code);
+        return;
+    }
+    if (load_u64(record) != record_checksum(record + RECORD_HEADER_BYTES, length, s->segment_id)) {
+        task_fail(t, QUIRE_ECORRUPT, "key record of %s at offset %llu is damaged: wrong checksum",
+                  section_file_io(s->keys)->path, (unsigned long long)at);
+        task_finish(t, t->code);
+        return;
+    }
+    uint8_t *kept = malloc(length);
+    if (!kept) {
+        task_finish(t, QUIRE_ENOMEM);
+        return;
+    }
+    memcpy(kept, record + RECORD_HEADER_BYTES, length);
+    t->hits[t->next_key].key = kept;
+    t->next_key++;
+    fetch_long_keys(t);
+}
+
+/* Reads the keys that do not stand in the blocks, one after the other, then ends the task. */
+static void fetch_long_keys(struct task *t)
+{
+    const struct segment *s = t->segment;
+    for (; t->next_key < t->n_results; t->next_key++) {
+        const uint8_t *copy = t->copies + (size_t)t->results[t->next_key].place * t->copy_bytes;
+        if (copy[4])
+            continue;
+        uint64_t at = s->heap_at + load_u64(copy + 8);
+        uint32_t bytes = RECORD_HEADER_BYTES + load_u32(copy);
+        t->n_reads = 1;
+        t->on_reads = on_long_key;
+        t->stats.rounds++;
+        t->stats.reads++;
+        if (task_read_record(t, section_file_io(s->keys), at, bytes, s->heap_at + s->heap_bytes) < 0)
+            task_finish(t, t->code);
+        else
+            task_wait(t);
+        return;
+    }
+    task_finish(t, 0);
+}
+
+static void fill_hit(struct task *t, uint32_t i)
+{
+    const struct segment *s = t->segment;
+    const struct segment_params *p = &s->params;
+    const struct result *r = &t->results[i];
+    struct search_hit *hit = &t->hits[i];
+    const uint8_t *copy = t->copies + (size_t)r->place * t->copy_bytes;
+    *hit = (struct search_hit){.id = r->id, .row = r->row,
+                               .distance = space_distance(&s->space, r->distance, t->query_norm2)};
+    if (t->search->want_keys) {
+        hit->key_bytes = load_u32(copy);
+        hit->key = copy[4] ? copy + 16 : NULL;
+        copy += BLOCK_KEY_INLINE_MAX + 16;
+    }
+    if (t->search->want_vectors) {
+        float *vector = t->vectors + (size_t)i * p->dim;
+        segment_slot_vector(s, r->row / p->slots_per_block, copy, copy + p->slot_bytes, t->centre, vector);
+        hit->vector = vector;
+    }
+}
+
+uint32_t search_number_key(uint32_t id, uint8_t *out)
+{
+    uint8_t digits[10];
+    uint32_t n = 0;
+    do
+        digits[n++] = (uint8_t)('0' + id % 10);
+    while (id /= 10);
+    for (uint32_t i = 0; i < n; i++)
+        out[i] = digits[n - 1 - i];
+    return n;
+}
+
+/* Keys that are row numbers are written where a key's bytes would be. */
+static void write_number_keys(struct task *t)
+{
+    for (uint32_t i = 0; i < t->n_results; i++) {
+        uint8_t *copy = t->copies + (size_t)t->results[i].place * t->copy_bytes;
+        store_u32(copy, search_number_key(t->results[i].id, copy + 16));
+        copy[4] = 1;
+    }
+}
+
+static void deliver(struct task *t)
+{
+    qsort(t->results, t->n_results, sizeof *t->results, by_distance);
+    if (t->search->want_keys && !t->segment->params.user_keys)
+        write_number_keys(t);
+    for (uint32_t i = 0; i < t->n_results; i++)
+        fill_hit(t, i);
+    t->next_key = 0;
+    if (t->search->want_keys)
+        fetch_long_keys(t);
+    else
+        task_finish(t, 0);
+}
+
+void search_begin(struct task *t)
+{
+    const struct quire_search_options *o = &t->search->options;
+    const struct segment_params *p = &t->segment->params;
+    memset(&t->stats, 0, sizeof t->stats);
+    t->n_results = t->n_candidates = t->next_block = t->next_key = 0;
+    t->k = o->k < p->rows ? o->k : (uint32_t)p->rows;
+    t->stats.complete = true;
+    if (task_reserve(t, t->segment) < 0 || reserve_results(t) < 0 || reserve_candidates(t) < 0) {
+        task_fail(t, QUIRE_ENOMEM, "no memory for a search with k %u", o->k);
+        task_finish(t, QUIRE_ENOMEM);
+        return;
+    }
+    size_t bitmap = (p->n_blocks + 7) / 8;
+    memset(t->probed, 0, bitmap);
+    memset(t->read, 0, bitmap);
+    memset(t->recent, 0xff, sizeof *t->recent * RECENT_ROWS);
+    task_set_query(t, t->search->query);
+    if (o->exact) {
+        next_exact_round(t);
+        return;
+    }
+    t->effort = o->recall > 0 ? segment_effort(t->segment, o->recall, t->k)
+                : o->effort   ? o->effort
+                              : segment_effort(t->segment, DEFAULT_RECALL, t->k);
+    t->effort = t->effort < EFFORT_MIN ? EFFORT_MIN : t->effort;
+    t->stats.effort = t->effort;
+    t->theta = fminf(fmaxf(THETA_EFFORT / (float)t->effort, THETA_MIN), THETA_MAX);
+    seed(t);
+    next_round(t);
+}
+
+void search_end(struct task *t, int code)
+{
+    struct search_request *request = t->search;
+    uint64_t now = task_now_ns();
+    t->stats.cpu_ns = t->cpu_ns + (now - t->step_ns);
+    t->stats.latency_ns = now - t->started_ns;
+    request->code = code;
+    request->error = t->error;
+    request->hits = code == 0 ? t->hits : NULL;
+    request->n_hits = code == 0 ? t->n_results : 0;
+    request->stats = t->stats;
+    uint32_t n_keys = t->search->want_keys ? t->next_key : 0;
+    request->done(request);
+    /* keys read from the heap are the task's to free */
+    for (uint32_t i = 0; i < n_keys; i++) {
+        const uint8_t *copy = t->copies + (size_t)t->results[i].place * t->copy_bytes;
+        if (!copy[4])
+            free((void *)t->hits[i].key);
+    }
+}

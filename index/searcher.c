@@ -1,0 +1,507 @@
+/*
+ * searcher.c - the tasks of a lane: pool, waiting lines, reads of a step, errors, endings.
+ *
+ * A task is a struct with a pointer to what comes next (on_reads). A step queues some reads and returns to the lane's
+ * loop; when the last of them is back, on_reads runs. Reads of one step are handled together and in the order in which
+ * they were asked for, so a query's result and its counts do not depend on which completion came first.
+ *
+ * A request that finds no free task waits in line. `done` runs while the task still holds the answer; it may start new
+ * requests. Errors of a read are kept until all reads of the step are back, because their buffers belong to the engine
+ * until then.
+ *
+ * Memory: a task's arrays grow to the largest segment and k that it has served and stay; after warm-up a search allocates
+ * nothing.
+ */
+#include "index/search_priv.h"
+#include "io/error.h"
+#include "io/memory.h"
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define TASKS_DEFAULT 32u
+#define TASKS_MAX 4096u
+
+uint64_t task_now_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+/* realloc that leaves the old array alone on failure; counts in elements. */
+static int grow(void **array, size_t elements, size_t size)
+{
+    void *bigger = realloc(*array, elements * size + 1);
+    if (!bigger)
+        return QUIRE_ENOMEM;
+    *array = bigger;
+    return 0;
+}
+
+static int reserve_dims(struct task *t, uint32_t dims)
+{
+    void *query = t->query, *rotated = t->rotated, *centre = t->centre, *u8 = t->query_u8, *levels = t->levels.levels;
+    if (dims <= t->dims_capacity)
+        return 0;
+    int rc = grow(&query, dims, sizeof(float)) | grow(&rotated, dims, sizeof(float)) |
+             grow(&centre, dims, sizeof(float)) | grow(&u8, dims, 1) | grow(&levels, dims, 1);
+    t->query = query;
+    t->rotated = rotated;
+    t->centre = centre;
+    t->query_u8 = u8;
+    t->levels.levels = levels;
+    if (rc == 0)
+        t->dims_capacity = dims;
+    return rc ? QUIRE_ENOMEM : 0;
+}
+
+static int reserve_blocks(struct task *t, uint32_t n_blocks)
+{
+    struct searcher *s = t->searcher;
+    size_t bytes = (n_blocks + 7) / 8;
+    void *probed = t->probed, *read = t->read, *nearest = s->nearest, *distances = s->centre_distances;
+    int rc = 0;
+    if (bytes > t->blocks_capacity) {
+        rc = grow(&probed, bytes, 1) | grow(&read, bytes, 1);
+        t->probed = probed;
+        t->read = read;
+        if (rc == 0)
+            t->blocks_capacity = bytes;
+    }
+    if (rc == 0 && n_blocks > s->scratch_blocks) {
+        rc = grow(&nearest, n_blocks, sizeof *s->nearest) | grow(&distances, n_blocks, sizeof(float));
+        s->nearest = nearest;
+        s->centre_distances = distances;
+        if (rc == 0)
+            s->scratch_blocks = n_blocks;
+    }
+    return rc ? QUIRE_ENOMEM : 0;
+}
+
+int task_reserve(struct task *t, const struct segment *segment)
+{
+    const struct segment_params *p = &segment->params;
+    uint32_t dims = p->code_dim > p->dim + 1 ? p->code_dim : p->dim + 1;
+    int rc = reserve_dims(t, dims);
+    if (rc == 0)
+        rc = reserve_blocks(t, p->n_blocks);
+    if (rc == 0 && p->block_bytes > t->buffer_bytes) {
+        uint8_t *bigger = memory_aligned(4096, (size_t)BEAM_MAX * p->block_bytes);
+        if (!bigger)
+            return QUIRE_ENOMEM;
+        memory_free(t->buffers);
+        t->buffers = bigger;
+        t->buffer_bytes = p->block_bytes;
+    }
+    if (rc == 0 && !t->recent) {
+        t->recent = malloc(sizeof *t->recent * RECENT_ROWS);
+        t->page = memory_aligned(4096, PAGE_BYTES);
+        rc = t->recent && t->page ? 0 : QUIRE_ENOMEM;
+    }
+    return rc;
+}
+
+static void task_fini(struct task *t)
+{
+    memory_free(t->buffers);
+    memory_free(t->wide);
+    memory_free(t->page);
+    free(t->query);
+    free(t->rotated);
+    free(t->centre);
+    free(t->query_u8);
+    free(t->levels.levels);
+    free(t->probed);
+    free(t->read);
+    free(t->candidates);
+    free(t->results);
+    free(t->copies);
+    free(t->hits);
+    free(t->vectors);
+    free(t->recent);
+    free(t->key);
+}
+
+int searcher_create(struct engine *engine, const struct searcher_config *config, struct searcher **out,
+                    struct quire_error *err)
+{
+    unsigned n = config && config->tasks_max ? config->tasks_max : TASKS_DEFAULT;
+    if (n > TASKS_MAX)
+        return error_set(err, QUIRE_ERANGE, "%u queries in flight: at most %u", n, TASKS_MAX);
+    struct searcher *s = calloc(1, sizeof *s);
+    if (!s)
+        return error_set(err, QUIRE_ENOMEM, "no memory for a searcher");
+    s->engine = engine;
+    s->n_tasks = n;
+    s->tasks = calloc(n, sizeof *s->tasks);
+    s->ids = malloc(sizeof *s->ids * STEP_ROWS);
+    s->dots = malloc(sizeof *s->dots * STEP_ROWS);
+    s->estimates = malloc(sizeof *s->estimates * 2 * STEP_ROWS);
+    s->factor_floats = malloc(sizeof *s->factor_floats * 2 * STEP_ROWS);
+    s->factor_halves = malloc(sizeof *s->factor_halves * 2 * STEP_ROWS);
+    if (!s->tasks || !s->ids || !s->dots || !s->estimates || !s->factor_floats || !s->factor_halves) {
+        searcher_destroy(s);
+        return error_set(err, QUIRE_ENOMEM, "no memory for a searcher of %u tasks", n);
+    }
+    for (unsigned i = n; i-- > 0;) {
+        s->tasks[i].searcher = s;
+        s->tasks[i].next_free = s->free_tasks;
+        s->free_tasks = &s->tasks[i];
+    }
+    *out = s;
+    return 0;
+}
+
+void searcher_destroy(struct searcher *s)
+{
+    if (!s)
+        return;
+    while (s->attachments)
+        searcher_forget(s, s->attachments->segment);
+    for (unsigned i = 0; s->tasks && i < s->n_tasks; i++)
+        task_fini(&s->tasks[i]);
+    free(s->tasks);
+    free(s->ids);
+    free(s->dots);
+    free(s->estimates);
+    free(s->factor_floats);
+    free(s->factor_halves);
+    free(s->nearest);
+    free(s->centre_distances);
+    free(s->gains);
+    free(s->edges);
+    free(s);
+}
+
+unsigned searcher_running(const struct searcher *s)
+{
+    unsigned waiting = 0;
+    for (const struct search_request *r = s->waiting; r; r = r->next)
+        waiting++;
+    for (const struct fetch_request *r = s->waiting_fetch; r; r = r->next)
+        waiting++;
+    return s->n_running + waiting;
+}
+
+/* Registers the segment's files with this lane's engine the first time they meet. */
+int searcher_attach(struct searcher *s, struct segment *segment)
+{
+    for (struct attachment *a = s->attachments; a; a = a->next)
+        if (a->segment == segment)
+            return 0;
+    struct attachment *a = malloc(sizeof *a);
+    if (!a)
+        return QUIRE_ENOMEM;
+    a->segment = segment;
+    a->next = s->attachments;
+    s->attachments = a;
+    engine_attach(s->engine, section_file_io(segment->blocks));
+    engine_attach(s->engine, section_file_io(segment->keys));
+    return 0;
+}
+
+void searcher_forget(struct searcher *s, struct segment *segment)
+{
+    for (struct attachment **at = &s->attachments; *at; at = &(*at)->next)
+        if ((*at)->segment == segment) {
+            struct attachment *gone = *at;
+            *at = gone->next;
+            engine_detach(s->engine, section_file_io(segment->blocks));
+            engine_detach(s->engine, section_file_io(segment->keys));
+            free(gone);
+            return;
+        }
+}
+
+static void begin(struct task *t)
+{
+    t->started_ns = t->step_ns = task_now_ns();
+    t->cpu_ns = 0;
+    t->code = 0;
+    t->n_reads = t->n_pending = 0;
+    t->cancelled = false;
+    memset(&t->error, 0, sizeof t->error);
+    t->searcher->n_running++;
+    if (t->kind == TASK_SEARCH)
+        search_begin(t);
+    else
+        fetch_begin(t);
+}
+
+void task_wait(struct task *t)
+{
+    t->cpu_ns += task_now_ns() - t->step_ns;
+}
+
+static struct task *take_task(struct searcher *s)
+{
+    struct task *t = s->free_tasks;
+    if (t)
+        s->free_tasks = t->next_free;
+    return t;
+}
+
+static void start_search(struct task *t, struct search_request *request)
+{
+    t->kind = TASK_SEARCH;
+    t->search = request;
+    t->segment = request->segment;
+    float *kept = request->kept_query; /* begin may end the task, and with it the request's life */
+    begin(t);
+    free(kept);
+}
+
+static void start_fetch(struct task *t, struct fetch_request *request)
+{
+    t->kind = TASK_FETCH;
+    t->fetch = request;
+    t->segment = request->segment;
+    begin(t);
+}
+
+/* Gives free tasks to those that wait, searches first. */
+static void start_waiting(struct searcher *s)
+{
+    while (s->free_tasks && (s->waiting || s->waiting_fetch)) {
+        if (s->waiting) {
+            struct search_request *request = s->waiting;
+            s->waiting = request->next;
+            start_search(take_task(s), request);
+        } else {
+            struct fetch_request *request = s->waiting_fetch;
+            s->waiting_fetch = request->next;
+            start_fetch(take_task(s), request);
+        }
+    }
+}
+
+static int check_search(const struct search_request *request, struct quire_error *err)
+{
+    const struct quire_search_options *o = &request->options;
+    if (o->k == 0 || o->k > QUIRE_K_MAX)
+        return error_set(err, QUIRE_ERANGE, "k is %u: it must be 1..%u", o->k, QUIRE_K_MAX);
+    if (!(o->recall >= 0 && o->recall <= 1))
+        return error_set(err, QUIRE_ERANGE, "recall is %g: it must be above 0 and at most 1", (double)o->recall);
+    int rc = space_check(&request->segment->space, request->query);
+    if (rc == QUIRE_ENOTFINITE)
+        return error_set(err, rc, "the query holds NaN, infinity or values too large to square");
+    if (rc == QUIRE_EZEROVEC)
+        return error_set(err, rc, "the query is a zero vector, which has no direction under the cosine metric");
+    return 0;
+}
+
+/* Puts a request in line. Its query is copied, since the caller's is promised to be needed during the call only. */
+static int wait_in_line(struct searcher *s, struct search_request *request, struct quire_error *err)
+{
+    size_t bytes = sizeof(float) * request->segment->params.dim;
+    request->kept_query = malloc(bytes);
+    if (!request->kept_query)
+        return error_set(err, QUIRE_ENOMEM, "no memory to keep a waiting query of %zu bytes", bytes);
+    memcpy(request->kept_query, request->query, bytes);
+    request->query = request->kept_query;
+    if (s->waiting)
+        s->waiting_last->next = request;
+    else
+        s->waiting = request;
+    s->waiting_last = request;
+    return 0;
+}
+
+int search_start(struct searcher *s, struct search_request *request, struct quire_error *err)
+{
+    int rc = check_search(request, err);
+    if (rc == 0 && searcher_attach(s, request->segment) < 0)
+        rc = error_set(err, QUIRE_ENOMEM, "no memory to attach a segment");
+    if (rc < 0)
+        return rc;
+    request->next = NULL;
+    request->kept_query = NULL;
+    if (!s->free_tasks || s->waiting)
+        return wait_in_line(s, request, err);
+    start_search(take_task(s), request);
+    return 0;
+}
+
+int fetch_start(struct searcher *s, struct fetch_request *request, struct quire_error *err)
+{
+    if (request->key ? request->key_bytes == 0 || request->key_bytes > QUIRE_KEY_BYTES_MAX
+                     : request->row >= request->segment->params.rows)
+        return request->key ? error_set(err, QUIRE_ERANGE, "a key has 1..%u bytes, not %u", QUIRE_KEY_BYTES_MAX,
+                                        request->key_bytes)
+                            : error_set(err, QUIRE_ERANGE, "row %u: there are %llu", request->row,
+                                        (unsigned long long)request->segment->params.rows);
+    if (searcher_attach(s, request->segment) < 0)
+        return error_set(err, QUIRE_ENOMEM, "no memory to attach a segment");
+    request->next = NULL;
+    if (s->free_tasks && !s->waiting_fetch) {
+        start_fetch(take_task(s), request);
+        return 0;
+    }
+    if (s->waiting_fetch)
+        s->waiting_fetch_last->next = request;
+    else
+        s->waiting_fetch = request;
+    s->waiting_fetch_last = request;
+    return 0;
+}
+
+/* One read of a step is back. */
+static void on_read(struct io_op *op, int result, unsigned flags)
+{
+    struct task *t = op->owner;
+    (void)flags;
+    ((struct read_slot *)(void *)((char *)op - offsetof(struct read_slot, op)))->result = result;
+    if (--t->n_pending > 0)
+        return;
+    t->step_ns = task_now_ns();
+    if (t->searcher->cancelling)
+        task_finish(t, QUIRE_ECANCELLED);
+    else
+        t->on_reads(t);
+}
+
+void task_read_at(struct task *t, uint32_t i, struct io_file *file, uint64_t offset, uint32_t bytes, uint8_t *buffer)
+{
+    struct read_slot *r = &t->reads[i];
+    memset(&r->op, 0, sizeof r->op);
+    r->op.kind = IO_READ;
+    r->op.file = file;
+    r->op.offset = offset;
+    r->op.buffer = buffer;
+    r->op.bytes = bytes;
+    r->op.done = on_read;
+    r->op.owner = t;
+    r->buffer = buffer;
+    t->n_pending++;
+    engine_queue(t->searcher->engine, &r->op);
+}
+
+void task_read_block(struct task *t, uint32_t i, uint32_t block)
+{
+    t->reads[i].block = block;
+    task_read_at(t, i, section_file_io(t->segment->blocks), segment_block_offset(t->segment, block),
+                 t->segment->params.block_bytes, t->buffers + (size_t)i * t->buffer_bytes);
+}
+
+int task_read_record(struct task *t, struct io_file *file, uint64_t offset, uint64_t bytes, uint64_t end)
+{
+    uint64_t begin = offset / 4096 * 4096;
+    if (offset > end || bytes > end - offset) {
+        task_fail(t, QUIRE_ECORRUPT, "%s: a record of %llu bytes at offset %llu lies outside its section", file->path,
+                  (unsigned long long)bytes, (unsigned long long)offset);
+        return t->code;
+    }
+    size_t span = (size_t)((offset + bytes - begin + 4095) / 4096 * 4096);
+    if (span > t->wide_bytes) {
+        uint8_t *bigger = memory_aligned(4096, span);
+        if (!bigger) {
+            task_fail(t, QUIRE_ENOMEM, "no memory for a record of %zu bytes", span);
+            return t->code;
+        }
+        memory_free(t->wide);
+        t->wide = bigger;
+        t->wide_bytes = span;
+    }
+    task_read_at(t, 0, file, begin, (uint32_t)span, t->wide);
+    return 0;
+}
+
+void task_fail(struct task *t, int code, const char *format, ...)
+{
+    va_list arguments;
+    if (t->code < 0)
+        return;
+    va_start(arguments, format);
+    vsnprintf(t->error.message, sizeof t->error.message, format, arguments);
+    va_end(arguments);
+    t->error.code = code;
+    t->error.where = __func__;
+    t->code = code;
+}
+
+int task_check_read(struct task *t, uint32_t i, const char *what)
+{
+    const struct read_slot *r = &t->reads[i];
+    if (r->result == (int)r->op.bytes)
+        return 0;
+    int code = r->result < 0 ? r->result : QUIRE_ESHORTREAD;
+    task_fail(t, code, "%s of %s at offset %llu: %s (%d of %u bytes)", what, r->op.file->path,
+              (unsigned long long)r->op.offset, quire_error_text(code), r->result < 0 ? 0 : r->result, r->op.bytes);
+    return code;
+}
+
+int task_open_block(struct task *t, uint32_t i, struct block_view *view)
+{
+    const struct segment *s = t->segment;
+    struct quire_error err = {0};
+    int rc = task_check_read(t, i, "read of a block");
+    if (rc < 0)
+        return rc;
+    const struct read_slot *r = &t->reads[i];
+    rc = block_open(r->buffer, s->params.block_bytes, r->block, s->params.slot_bytes, s->params.factor_bytes,
+                    s->segment_id, view, &err);
+    uint32_t first = r->block * s->params.slots_per_block;
+    uint64_t left = s->params.rows - first;
+    uint32_t expected = left < s->params.slots_per_block ? (uint32_t)left : s->params.slots_per_block;
+    if (rc == 0 && (view->first_row != first || view->n_slots != expected))
+        rc = error_set(&err, QUIRE_ECORRUPT, "holds %u rows from %u, expected %u from %u", view->n_slots, view->first_row,
+                       expected, first);
+    if (rc < 0)
+        task_fail(t, rc, "block %u of %s at offset %llu is damaged: %s", r->block, r->op.file->path,
+                  (unsigned long long)r->op.offset, err.message);
+    return rc;
+}
+
+void task_finish(struct task *t, int code)
+{
+    struct searcher *s = t->searcher;
+    if (code < 0 && t->code == 0)
+        task_fail(t, code, "%s", quire_error_text(code));
+    if (t->kind == TASK_SEARCH)
+        search_end(t, t->code);
+    else
+        fetch_end(t, t->code);
+    t->kind = TASK_FREE;
+    t->next_free = s->free_tasks;
+    s->free_tasks = t;
+    s->n_running--;
+    if (!s->cancelling)
+        start_waiting(s);
+}
+
+static void cancel_waiting(struct searcher *s)
+{
+    struct search_request *search = s->waiting;
+    struct fetch_request *fetch = s->waiting_fetch;
+    s->waiting = NULL;
+    s->waiting_fetch = NULL;
+    while (search) {
+        struct search_request *next = search->next;
+        search->code = error_set(&search->error, QUIRE_ECANCELLED, "the search was cancelled before it began");
+        search->hits = NULL;
+        search->n_hits = 0;
+        memset(&search->stats, 0, sizeof search->stats);
+        free(search->kept_query);
+        search->done(search);
+        search = next;
+    }
+    while (fetch) {
+        struct fetch_request *next = fetch->next;
+        fetch->code = error_set(&fetch->error, QUIRE_ECANCELLED, "the look-up was cancelled before it began");
+        fetch->done(fetch);
+        fetch = next;
+    }
+}
+
+void searcher_cancel(struct searcher *s)
+{
+    s->cancelling = true;
+    cancel_waiting(s);
+    while (s->n_running > 0)
+        if (engine_poll(s->engine, 1, UINT64_MAX) < 0)
+            break;
+    s->cancelling = false;
+}

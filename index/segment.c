@@ -1,0 +1,436 @@
+/*
+ * segment.c - opening a segment: which files, what of them stays in memory, and what is refused.
+ *
+ * Order: meta (parameters, mean, calibration, list of files), then each file's superblock against that list, then the
+ * resident parts, whose checksums are proved while they are read. Blocks, key pages and heaps are checked when a search
+ * reads them. A file that belongs to another segment, an older copy, is refused by its segment id and by the checksum of
+ * its superblock.
+ *
+ * The budget: centres and the code's factors are always resident; the widest navigation code that fits next to them and
+ * a reserve for block buffers is loaded. When not even the 1-bit code fits, opening fails and names the least budget.
+ */
+#include "index/segment_priv.h"
+#include "index/block.h"
+#include "io/error.h"
+#include "io/memory.h"
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <xxhash.h>
+
+#define RESERVE_BYTES (1u << 20) /* of a budget, for the buffers of searches */
+#define CALIBRATION_POINTS_MAX 4096u
+
+struct opening {
+    struct segment *s;
+    struct io_fs *fs;
+    const struct segment_options *options;
+    const char *path;
+    uint8_t files[8 * FILE_ENTRY_BYTES];
+    uint32_t n_files;
+    struct quire_error *err;
+};
+
+static int open_file(struct opening *o, const char *name, uint32_t kind, unsigned flags, struct section_file **out)
+{
+    char *path;
+    if (asprintf(&path, "%s/%s", o->path, name) < 0)
+        return QUIRE_ENOMEM;
+    const uint8_t *id = kind == FILE_META ? NULL : o->s->segment_id;
+    int rc = section_file_open(o->fs, path, kind, id, flags, out, o->err);
+    free(path);
+    return rc;
+}
+
+/* The section, or an error that names file and section; `bytes` is the size it must have (UINT64_MAX: any). */
+static int need_section(struct opening *o, struct section_file *file, uint32_t id, uint64_t bytes,
+                        const struct section_entry **out)
+{
+    const struct section_entry *entry = section_find(file, id);
+    if (!entry)
+        return error_set(o->err, QUIRE_ECORRUPT, "%s has no section %u", section_file_io(file)->path, id);
+    if (bytes != UINT64_MAX && entry->bytes != bytes)
+        return error_set(o->err, QUIRE_ECORRUPT, "%s: section %u has %llu bytes, expected %llu",
+                         section_file_io(file)->path, id, (unsigned long long)entry->bytes, (unsigned long long)bytes);
+    *out = entry;
+    return 0;
+}
+
+static int load_mean(struct opening *o, struct section_file *meta)
+{
+    struct segment *s = o->s;
+    const struct section_entry *entry;
+    int rc = need_section(o, meta, META_MEAN, 4ull * s->space.work_dim, &entry);
+    if (rc == 0)
+        rc = section_load(meta, entry, s->space.mean, o->err);
+    for (uint32_t i = 0; rc == 0 && i < s->space.work_dim; i++) {
+        s->space.mean[i] = load_f32((const uint8_t *)&s->space.mean[i]);
+        if (!isfinite(s->space.mean[i]))
+            rc = error_set(o->err, QUIRE_ECORRUPT, "%s: the mean is not finite", o->path);
+    }
+    return rc;
+}
+
+static int load_calibration(struct opening *o, struct section_file *meta)
+{
+    struct segment *s = o->s;
+    const struct section_entry *entry;
+    int rc = need_section(o, meta, META_CALIBRATION, UINT64_MAX, &entry);
+    if (rc < 0)
+        return rc;
+    uint64_t n = entry->bytes / CALIBRATION_POINT_BYTES;
+    if (entry->bytes % CALIBRATION_POINT_BYTES || n > CALIBRATION_POINTS_MAX)
+        return error_set(o->err, QUIRE_ECORRUPT, "%s: calibration of %llu bytes", o->path,
+                         (unsigned long long)entry->bytes);
+    uint8_t *bytes = malloc(entry->bytes + 1);
+    s->calibration = calloc(n + 1, sizeof *s->calibration);
+    rc = bytes && s->calibration ? section_load(meta, entry, bytes, o->err) : QUIRE_ENOMEM;
+    for (uint64_t i = 0; rc == 0 && i < n; i++) {
+        const uint8_t *p = bytes + i * CALIBRATION_POINT_BYTES;
+        s->calibration[i] =
+            (struct calibration_point){load_u32(p), load_u32(p + 4), load_f32(p + 8), load_f32(p + 12)};
+    }
+    s->n_calibration = rc == 0 ? (uint32_t)n : 0;
+    free(bytes);
+    return rc;
+}
+
+static int load_meta(struct opening *o)
+{
+    struct section_file *meta = NULL;
+    const struct section_entry *entry;
+    struct segment *s = o->s;
+    uint8_t params[PARAMS_BYTES];
+    int rc = open_file(o, META_NAME, FILE_META, FS_READ, &meta);
+    if (rc < 0)
+        return rc;
+    s->info.index_bytes = section_file_bytes(meta);
+    memcpy(s->segment_id, section_file_segment_id(meta), 16);
+    if ((rc = need_section(o, meta, META_PARAMS, PARAMS_BYTES, &entry)) < 0 ||
+        (rc = section_load(meta, entry, params, o->err)) < 0 || (rc = params_decode(params, &s->params, o->err)) < 0)
+        goto out;
+    const struct segment_params *p = &s->params;
+    rc = space_init(&s->space, (enum quire_metric)p->metric, (enum quire_type)p->type, p->dim, p->seed);
+    if (rc < 0)
+        goto out;
+    s->space.norm2_max = p->norm2_max;
+    if ((rc = load_mean(o, meta)) < 0 || (rc = load_calibration(o, meta)) < 0 ||
+        (rc = need_section(o, meta, META_FILES, UINT64_MAX, &entry)) < 0)
+        goto out;
+    if (entry->bytes > sizeof o->files || entry->bytes % FILE_ENTRY_BYTES) {
+        rc = error_set(o->err, QUIRE_ECORRUPT, "%s: list of files of %llu bytes", o->path,
+                       (unsigned long long)entry->bytes);
+        goto out;
+    }
+    o->n_files = (uint32_t)(entry->bytes / FILE_ENTRY_BYTES);
+    rc = section_load(meta, entry, o->files, o->err);
+out:
+    section_file_close(meta);
+    return rc;
+}
+
+/* Opens a listed file and compares size and superblock with the list. */
+static int open_listed(struct opening *o, const char *name, uint32_t kind, struct section_file **out)
+{
+    unsigned flags = FS_READ | (o->options->buffered ? 0 : FS_DIRECT);
+    const uint8_t *listed = NULL;
+    for (uint32_t i = 0; i < o->n_files; i++)
+        if (strncmp((const char *)o->files + i * FILE_ENTRY_BYTES, name, 16) == 0)
+            listed = o->files + i * FILE_ENTRY_BYTES;
+    if (!listed)
+        return error_set(o->err, QUIRE_ECORRUPT, "%s: the meta file does not list %s", o->path, name);
+    int rc = open_file(o, name, kind, flags, out);
+    if (rc < 0)
+        return rc;
+    struct io_file *file = section_file_io(*out);
+    uint8_t *superblock = memory_aligned(SECTION_ALIGN, SECTION_ALIGN);
+    rc = superblock ? fs_read_exact(file, superblock, SECTION_ALIGN, 0, o->err) : QUIRE_ENOMEM;
+    if (rc == 0 && (load_u64(listed + 16) != file->bytes ||
+                    load_u64(listed + 24) != XXH3_64bits(superblock, SECTION_ALIGN)))
+        rc = error_set(o->err, QUIRE_ECORRUPT, "%s is not the file that this index was built with", file->path);
+    memory_free(superblock);
+    o->s->info.index_bytes += file->bytes;
+    return rc;
+}
+
+static int load_resident(struct opening *o, struct section_file *codes, uint32_t id, uint64_t bytes, void **out,
+                         size_t *mapped)
+{
+    const struct section_entry *entry;
+    int rc = need_section(o, codes, id, bytes, &entry);
+    if (rc < 0)
+        return rc;
+    *out = memory_map(bytes, 1);
+    if (!*out)
+        return error_set(o->err, QUIRE_ENOMEM, "no memory for %llu bytes of %s", (unsigned long long)bytes, CODES_NAME);
+    *mapped = bytes;
+    o->s->info.resident_bytes += bytes;
+    return section_load(codes, entry, *out, o->err);
+}
+
+/* The widest code that fits. */
+static int choose_width(struct opening *o, const struct section_file *codes)
+{
+    struct segment *s = o->s;
+    uint64_t budget = o->options->memory_bytes ? o->options->memory_bytes : s->params.memory_bytes;
+    uint64_t fixed = RESERVE_BYTES + 4 * s->params.rows + (uint64_t)s->params.n_blocks * (s->centre_bytes + 12);
+    uint64_t least = 0;
+    bool found = false;
+    for (unsigned w = 0; w < NAV_WIDTHS; w++) {
+        if (!section_find(codes, CODES_NAVIGATION + nav_bits[w]))
+            continue;
+        uint64_t need = fixed + s->params.rows * code_bytes_of(s->params.code_dim, nav_bits[w]);
+        if (!least)
+            least = need;
+        if (budget && need > budget)
+            continue;
+        s->width = w;
+        found = true;
+    }
+    if (!found)
+        return error_set(o->err, QUIRE_ELIMIT,
+                         "a memory budget of %llu bytes is below the %llu that the narrowest navigation code of %s needs: "
+                         "raise --memory",
+                         (unsigned long long)budget, (unsigned long long)least, o->path);
+    return 0;
+}
+
+static void decode_factors(struct segment *s)
+{
+    for (uint64_t i = 0; i < 2 * s->params.rows; i++)
+        s->nav_factors[i] = load_u16((const uint8_t *)&s->nav_factors[i]);
+    for (uint64_t i = 0; i < 3ull * s->params.n_blocks; i++)
+        s->centre_factors[i] = load_f32((const uint8_t *)&s->centre_factors[i]);
+}
+
+static int load_codes(struct opening *o)
+{
+    struct segment *s = o->s;
+    struct section_file *codes = NULL;
+    s->centre_bytes = code_bytes_of(s->params.code_dim, CENTRE_BITS);
+    int rc = open_listed(o, CODES_NAME, FILE_CODES, &codes);
+    if (rc < 0 || (rc = choose_width(o, codes)) < 0)
+        goto out;
+    unsigned bits = nav_bits[s->width];
+    uint64_t rows = s->params.rows, blocks = s->params.n_blocks;
+    s->nav_bytes = code_bytes_of(s->params.code_dim, bits);
+    void *codes_mem = NULL, *factors = NULL, *centres = NULL, *centre_factors = NULL;
+    rc = load_resident(o, codes, CODES_NAVIGATION + bits, rows * s->nav_bytes, &codes_mem, &s->nav_codes_mapped);
+    s->nav_codes = codes_mem;
+    if (rc == 0)
+        rc = load_resident(o, codes, CODES_NAV_FACTORS + bits, rows * 4, &factors, &s->nav_factors_mapped);
+    s->nav_factors = factors;
+    if (rc == 0)
+        rc = load_resident(o, codes, CODES_CENTRES, blocks * s->centre_bytes, &centres, &s->centre_codes_mapped);
+    s->centre_codes = centres;
+    if (rc == 0)
+        rc = load_resident(o, codes, CODES_CENTRE_FACTORS, blocks * 12, &centre_factors, &s->centre_factors_mapped);
+    s->centre_factors = centre_factors;
+    if (rc < 0)
+        goto out;
+    decode_factors(s);
+    s->scale_a = s->params.scale_a[s->width];
+    s->scale_f = s->params.scale_f[s->width];
+    s->sigma_factor = 2 * s->params.error[s->width] / sqrtf((float)s->params.code_dim - 1);
+out:
+    section_file_close(codes);
+    return rc;
+}
+
+static int section_offset(struct opening *o, struct section_file *file, uint32_t id, uint64_t bytes, uint64_t *offset,
+                          uint64_t *size)
+{
+    const struct section_entry *entry;
+    int rc = need_section(o, file, id, bytes, &entry);
+    if (rc == 0) {
+        *offset = entry->offset;
+        if (size)
+            *size = entry->bytes;
+    }
+    return rc;
+}
+
+static int open_disk_parts(struct opening *o)
+{
+    struct segment *s = o->s;
+    const struct segment_params *p = &s->params;
+    int rc = open_listed(o, BLOCKS_NAME, FILE_BLOCKS, &s->blocks);
+    if (rc == 0)
+        rc = section_offset(o, s->blocks, BLOCKS_BLOCKS, (uint64_t)p->n_blocks * p->block_bytes, &s->blocks_at, NULL);
+    if (rc == 0)
+        rc = open_listed(o, KEYS_NAME, FILE_KEYS, &s->keys);
+    if (rc == 0 && p->user_keys) {
+        rc = section_offset(o, s->keys, KEYS_BUCKETS, (uint64_t)p->key_buckets * PAGE_BYTES, &s->buckets_at, NULL);
+        if (rc == 0)
+            rc = section_offset(o, s->keys, KEYS_HEAP, UINT64_MAX, &s->heap_at, &s->heap_bytes);
+    } else if (rc == 0) {
+        uint64_t pages = (p->rows + ROWS_PER_PAGE - 1) / ROWS_PER_PAGE;
+        rc = section_offset(o, s->keys, KEYS_ROWS, pages * PAGE_BYTES, &s->rows_at, NULL);
+    }
+    if (rc == 0 && p->has_attributes) {
+        uint64_t pages = (p->rows + ATTRIBUTES_PER_PAGE - 1) / ATTRIBUTES_PER_PAGE;
+        rc = open_listed(o, ATTRIBUTES_NAME, FILE_ATTRIBUTES, &s->attributes);
+        if (rc == 0)
+            rc = section_offset(o, s->attributes, ATTRIBUTES_INDEX, pages * PAGE_BYTES, &s->attribute_index_at, NULL);
+        if (rc == 0)
+            rc = section_offset(o, s->attributes, ATTRIBUTES_HEAP, UINT64_MAX, &s->attribute_heap_at,
+                                &s->attribute_heap_bytes);
+    }
+    return rc;
+}
+
+static void fill_info(struct segment *s, const struct segment_options *options)
+{
+    const struct segment_params *p = &s->params;
+    struct segment_info *info = &s->info;
+    info->rows = p->rows;
+    info->dim = p->dim;
+    info->type = (enum quire_type)p->type;
+    info->metric = (enum quire_metric)p->metric;
+    info->slot = (enum quire_slot)p->slot;
+    info->block_bytes = p->block_bytes;
+    info->n_blocks = p->n_blocks;
+    info->slots_per_block = p->slots_per_block;
+    info->code_dim = p->code_dim;
+    info->code_bits = nav_bits[s->width];
+    info->degree = p->degree;
+    info->build_beam = p->pool;
+    info->seed = p->seed;
+    info->memory_bytes = options->memory_bytes ? options->memory_bytes : p->memory_bytes;
+    info->raw_bytes = p->rows * p->dim * quire_type_bytes(info->type);
+    info->resident_codes_bytes = s->nav_codes_mapped;
+    info->resident_factors_bytes = s->nav_factors_mapped;
+    info->resident_entries_bytes = s->centre_codes_mapped + s->centre_factors_mapped;
+    info->n_entries = p->n_blocks;
+    info->direct_io = section_file_io(s->blocks)->direct;
+    info->user_keys = p->user_keys;
+    info->has_attributes = p->has_attributes;
+    info->format_version = p->format_version;
+}
+
+static void segment_free(struct segment *s)
+{
+    section_file_close(s->blocks);
+    section_file_close(s->keys);
+    section_file_close(s->attributes);
+    memory_unmap(s->nav_codes, s->nav_codes_mapped);
+    memory_unmap(s->nav_factors, s->nav_factors_mapped);
+    memory_unmap(s->centre_codes, s->centre_codes_mapped);
+    memory_unmap(s->centre_factors, s->centre_factors_mapped);
+    space_fini(&s->space);
+    free(s->calibration);
+    free((char *)s->info.path);
+    free(s);
+}
+
+int segment_open(const char *path, const struct segment_options *options, struct segment **out, struct quire_error *err)
+{
+    static const struct segment_options defaults;
+    struct opening o = {.options = options ? options : &defaults, .path = path, .err = err};
+    o.fs = o.options->fs ? o.options->fs : fs_real();
+    if (err)
+        memset(err, 0, sizeof *err);
+    o.s = calloc(1, sizeof *o.s);
+    if (!o.s)
+        return error_set(err, QUIRE_ENOMEM, "no memory to open %s", path);
+    atomic_init(&o.s->references, 1);
+    o.s->info.path = strdup(path);
+    int rc = o.s->info.path ? load_meta(&o) : QUIRE_ENOMEM;
+    if (rc == 0)
+        rc = load_codes(&o);
+    if (rc == 0)
+        rc = open_disk_parts(&o);
+    if (rc < 0) {
+        segment_free(o.s);
+        if (err && err->code == 0)
+            error_set(err, rc, "cannot open %s: %s", path, quire_error_text(rc));
+        return rc;
+    }
+    fill_info(o.s, o.options);
+    *out = o.s;
+    return 0;
+}
+
+struct segment *segment_ref(struct segment *s)
+{
+    atomic_fetch_add_explicit(&s->references, 1, memory_order_relaxed);
+    return s;
+}
+
+void segment_unref(struct segment *s)
+{
+    if (s && atomic_fetch_sub_explicit(&s->references, 1, memory_order_acq_rel) == 1)
+        segment_free(s);
+}
+
+const struct segment_info *segment_info(const struct segment *s)
+{
+    return &s->info;
+}
+
+/* Effort on one curve (points of one k, ascending effort), between points on a logarithmic scale. */
+static float effort_on_curve(const struct calibration_point *points, uint32_t n, float recall)
+{
+    if (recall <= points[0].recall)
+        return (float)points[0].effort;
+    for (uint32_t i = 1; i < n; i++) {
+        if (points[i].recall < recall)
+            continue;
+        float below = points[i - 1].recall, above = points[i].recall;
+        float part = above > below ? (recall - below) / (above - below) : 1;
+        float low = logf((float)points[i - 1].effort), high = logf((float)points[i].effort);
+        return expf(low + part * (high - low));
+    }
+    return 4 * (float)points[n - 1].effort;
+}
+
+uint32_t segment_effort(const struct segment *s, float recall, uint32_t k)
+{
+    float effort = 0, before_k = 0;
+    for (uint32_t i = 0, n; i < s->n_calibration; i += n) {
+        const struct calibration_point *p = s->calibration + i;
+        for (n = 1; i + n < s->n_calibration && p[n].k == p[0].k; n++)
+            ;
+        float here = effort_on_curve(p, n, recall);
+        if (effort > 0 && k > before_k && k < p[0].k) {
+            float part = (logf((float)k) - logf(before_k)) / (logf((float)p[0].k) - logf(before_k));
+            return (uint32_t)ceilf(expf(logf(effort) + part * (logf(here) - logf(effort))));
+        }
+        effort = effort > 0 && k <= before_k ? effort : here;
+        before_k = (float)p[0].k;
+        if (k <= p[0].k)
+            break;
+    }
+    if (effort == 0)
+        effort = 64 * (1 + (float)k / 20);
+    if (before_k > 0 && (float)k > before_k)
+        effort *= (float)k / before_k;
+    return effort < (float)UINT32_MAX / 2 ? (uint32_t)ceilf(effort) : UINT32_MAX / 2;
+}
+
+void segment_centre(const struct segment *s, uint32_t block, float *out)
+{
+    code_decode(s->centre_codes + (size_t)block * s->centre_bytes, s->params.code_dim, CENTRE_BITS,
+                s->centre_factors[3 * (size_t)block], out);
+}
+
+void segment_slot_vector(const struct segment *s, uint32_t block, const uint8_t *slot, const uint8_t *factor,
+                         float *rotated, float *out)
+{
+    const struct segment_params *p = &s->params;
+    if (p->slot != QUIRE_SLOT_Q8) {
+        static const enum quire_type types[] = {QUIRE_TYPE_F32, QUIRE_TYPE_F32, QUIRE_TYPE_F16, QUIRE_TYPE_I8,
+                                                QUIRE_TYPE_U8};
+        space_floats(types[p->slot], slot, p->dim, out);
+        if (p->factor_bytes)
+            for (uint32_t i = 0; i < p->dim; i++)
+                out[i] *= load_f32(factor);
+        return;
+    }
+    segment_centre(s, block, rotated);
+    float f = load_f32(factor + 4);
+    for (uint32_t i = 0; i < p->code_dim; i++)
+        rotated[i] += f * ((float)slot[i] - 127.5f);
+    space_restore(&s->space, rotated, out);
+}

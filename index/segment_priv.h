@@ -1,0 +1,62 @@
+/* segment_priv.h - the inside of an open segment, for search, fetch, calibration and verification. */
+#ifndef QUIRE_INDEX_SEGMENT_PRIV_H
+#define QUIRE_INDEX_SEGMENT_PRIV_H
+
+#include "index/codes.h"
+#include "index/format.h"
+#include "index/kernels/kernels.h"
+#include "index/segment.h"
+#include "index/space.h"
+#include "io/bytes.h"
+#include "io/sections.h"
+#include <stdatomic.h>
+
+struct calibration_point {
+    uint32_t k, effort;
+    float recall, reads;
+};
+#define CALIBRATION_POINT_BYTES 16u
+
+struct segment {
+    atomic_uint references;
+    struct segment_info info;
+    struct segment_params params;
+    struct space space;
+    uint8_t segment_id[16];
+    struct section_file *blocks, *keys, *attributes; /* attributes NULL: none */
+    uint64_t blocks_at, buckets_at, heap_at, rows_at, attribute_index_at, attribute_heap_at; /* offsets in their files */
+    uint64_t heap_bytes, attribute_heap_bytes;
+
+    /* resident */
+    unsigned width;            /* index in nav_bits */
+    float scale_a, scale_f;
+    float sigma_factor;        /* sigma of an estimate = this * rms residual of the block * |q - c| */
+    uint8_t *nav_codes;        /* rows x nav_bytes; memory_map */
+    f16_t *nav_factors;        /* rows x 2 */
+    uint8_t *centre_codes;     /* n_blocks x centre_bytes */
+    float *centre_factors;     /* n_blocks x 3 */
+    uint32_t nav_bytes, centre_bytes;
+    size_t nav_codes_mapped, nav_factors_mapped, centre_codes_mapped, centre_factors_mapped;
+    struct calibration_point *calibration;
+    uint32_t n_calibration;
+    /* Rows that are neither followed nor answered: bitmap, or NULL. Set by calibration for the rows it asks with. */
+    const uint8_t *dead;
+};
+
+static inline uint64_t segment_block_offset(const struct segment *s, uint32_t block)
+{
+    return s->blocks_at + (uint64_t)block * s->params.block_bytes;
+}
+
+static inline bool segment_row_is_dead(const struct segment *s, uint32_t row)
+{
+    return s->dead && (s->dead[row / 8] >> (row % 8) & 1);
+}
+
+/* The decoded centre of a block, code_dim floats. */
+void segment_centre(const struct segment *s, uint32_t block, float *out);
+/* The stored vector of a slot in the user's terms (dim floats). rotated: scratch of code_dim floats. */
+void segment_slot_vector(const struct segment *s, uint32_t block, const uint8_t *slot, const uint8_t *factor,
+                         float *rotated, float *out);
+
+#endif
