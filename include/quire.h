@@ -263,6 +263,32 @@ QUIRE_API int quire_vector(struct quire_index *index, uint32_t row, float *vecto
  * QUIRE_ENOTFOUND when the row has none. */
 QUIRE_API int quire_attributes(struct quire_index *index, uint32_t row, char *text, size_t *bytes, struct quire_error *err);
 
+/* ---- proving an index ---------------------------------------------------------------------------------------- */
+
+struct quire_verify_report {
+    uint64_t files, sections, blocks, rows, edges, keys; /* looked at */
+    uint64_t blocks_without_entry; /* blocks that no edge leads to (searches still find them by their centre) */
+    uint64_t findings;             /* damages found */
+    double code_error;             /* rms of |decoded navigation code - stored vector| / |stored vector - block centre| */
+    double code_error_max;         /* the worst row's */
+};
+/* Reads every byte of an index and proves it: sizes and checksums of all files, every block, each input row exactly once,
+ * every edge inside the index, every key found under its row, every block reachable from the entry points, every
+ * navigation code near its vector. finding (may be NULL) gets one sentence per damage, at most 1,000 of them; progress as
+ * in a build. Returns 0, or QUIRE_ECORRUPT when there are findings, or another error when the index cannot be read. */
+QUIRE_API int quire_verify(const char *path, void (*finding)(void *context, const char *sentence),
+                           int (*progress)(void *context, const char *phase, uint64_t done, uint64_t total),
+                           void *context, struct quire_verify_report *report, struct quire_error *err);
+
+/* One point of the calibration that was measured when the index was built. */
+struct quire_calibration_point {
+    uint32_t k, effort;
+    float recall, reads; /* of held-out rows; blocks read per query */
+};
+/* Copies at most `room` points (ordered by k, then effort) and returns how many there are; 0: the index is too small to
+ * have been calibrated. */
+QUIRE_API uint32_t quire_calibration(const struct quire_index *index, struct quire_calibration_point *points, uint32_t room);
+
 #ifdef __cplusplus
 }
 #endif

@@ -163,6 +163,15 @@ void quire_get_info(const struct quire_index *index, struct quire_info *out)
                                .user_keys = i->user_keys, .format_version = i->format_version};
 }
 
+uint32_t quire_calibration(const struct quire_index *index, struct quire_calibration_point *points, uint32_t room)
+{
+    const struct segment *s = index->segment;
+    for (uint32_t i = 0; i < room && i < s->n_calibration; i++)
+        points[i] = (struct quire_calibration_point){s->calibration[i].k, s->calibration[i].effort,
+                                                     s->calibration[i].recall, s->calibration[i].reads};
+    return s->n_calibration;
+}
+
 void quire_search_options_init(struct quire_search_options *options)
 {
     memset(options, 0, sizeof *options);

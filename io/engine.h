@@ -62,6 +62,8 @@ struct engine_config {
     unsigned threads;            /* threads engine: pool size; 0: 16 */
     unsigned recv_buffers;       /* number of receive buffers of recv_bytes each; 0: no sockets on this engine */
     unsigned recv_bytes;         /* 0: 16384 */
+    bool one_thread;             /* only the thread that creates the engine will ever use it: lets io_uring defer its work
+                                    to engine_poll (IORING_SETUP_SINGLE_ISSUER, _DEFER_TASKRUN) */
 };
 
 /* Counters since creation. Read by the lane itself, or by others as a snapshot that may lag. */

@@ -21,28 +21,28 @@ struct kernels {
     const char *name; /* "scalar", "avx2", "avx512", "neon" */
 
     /* one pair */
-    float (*f32_l2)(const float *a, const float *b, size_t dim);          /* sum (a-b)^2 */
+    float (*f32_l2)(const float *a, const float *b, size_t dim); /* sum (a-b)^2 */
     float (*f32_dot)(const float *a, const float *b, size_t dim);
-    float (*f16_l2)(const float *a, const f16_t *b, size_t dim);          /* query f32, stored f16 */
+    float (*f16_l2)(const float *a, const f16_t *b, size_t dim); /* query f32, stored f16 */
     float (*f16_dot)(const float *a, const f16_t *b, size_t dim);
     int32_t (*u8_l2)(const uint8_t *a, const uint8_t *b, size_t dim);
     int32_t (*u8_dot)(const uint8_t *a, const uint8_t *b, size_t dim);
     int32_t (*i8_l2)(const int8_t *a, const int8_t *b, size_t dim);
     int32_t (*i8_dot)(const int8_t *a, const int8_t *b, size_t dim);
-    float (*f32_u8_dot)(const float *a, const uint8_t *b, size_t dim);    /* query f32, stored u8 */
+    float (*f32_u8_dot)(const float *a, const uint8_t *b, size_t dim); /* query f32, stored u8 */
     float (*f32_i8_dot)(const float *a, const int8_t *b, size_t dim);
     float (*f32_u8_l2)(const float *a, const uint8_t *b, size_t dim);
     float (*f32_i8_l2)(const float *a, const int8_t *b, size_t dim);
 
     /* Batches over scattered codes: out[i] = sum_j code[rows[i]][j] * q[j], code row r at codes + r * stride, with
      * prefetch inside. q is int8; codes unsigned. stride in bytes. dim multiple of 32. */
-    void (*code_dot[4])(const int8_t *q, const uint8_t *codes, size_t stride, const uint32_t *rows, size_t n, size_t dim,
-                        int32_t *out); /* [0] 1 bit, [1] 2 bit, [2] 4 bit, [3] 8 bit */
+    void (*code_dot[4])(const int8_t *q, const uint8_t *codes, size_t stride, const uint32_t *rows, size_t n,
+                        size_t dim, int32_t *out); /* [0] 1 bit, [1] 2 bit, [2] 4 bit, [3] 8 bit */
     /* Batches over f32 rows, row-major: out[i] = squared L2 of q and base + i * dim. */
     void (*f32_l2_many)(const float *q, const float *base, size_t n, size_t dim, float *out);
 
     /* conversions */
-    void (*f16_from_f32)(const float *in, f16_t *out, size_t n);          /* round to nearest even, overflow to inf */
+    void (*f16_from_f32)(const float *in, f16_t *out, size_t n); /* round to nearest even, overflow to inf */
     void (*f32_from_f16)(const f16_t *in, float *out, size_t n);
     /* y[i] = H x, orthonormal Walsh-Hadamard transform in place; n a power of two */
     void (*hadamard)(float *x, size_t n);

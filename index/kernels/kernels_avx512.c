@@ -1,0 +1,678 @@
+/*
+ * kernels_avx512.c - the kernels with 512-bit registers and VNNI.
+ *
+ * Tails are masked loads: lanes beyond the end read as zero, touch no memory and add nothing, so no kernel has a scalar
+ * remainder and none reads past its input.
+ *
+ * Bytes. vpdpbusd multiplies unsigned by signed bytes and adds four products to a 32-bit lane without saturating, so it
+ * is exact. What is not u8 x i8 is brought into that form, and the correction is a sum of one operand:
+ *     d^2     = d (d - 128) + 128 d      d = |a - b|, a byte; d ^ 0x80 is d - 128 as signed byte
+ *     u8 x u8 = a (b - 128) + 128 a
+ *     i8 x i8 = (a + 128) b - 128 b
+ * Two vpdpbusd for 64 elements beat widening to 16 bits, which takes two unpacks and two vpdpwssd per operand pair.
+ * Lanes may wrap on the way; the total is right modulo 2^32, and the true one fits.
+ *
+ * Codes. A byte of codes holds 8 / bits neighbours of the vector. Once per batch the query is split into planes, so
+ * that plane j of a block of 64 code bytes holds the elements that bits j * bits .. meet. Then `code & mask` meets a
+ * plane directly: the levels of plane j come out times 2^(j * bits), which one shift of the sum takes away at the end.
+ * At 1 bit the code is a mask register and picks the query's lanes; no planes, and 16-byte codes do not waste three
+ * quarters of a register. Four rows at a time share each load of the query, and one transposing reduction turns four
+ * sums into four results. The last group repeats its last row rather than having a path of its own.
+ *
+ * Codes come from tables far larger than the caches, at random rows: each group of four prefetches the group that
+ * starts PREFETCH_ROWS later. In time that covers a miss to memory at about 3 ns a row with the fill buffers full.
+ *
+ * Hadamard. Up to 256 floats are transformed in 16 registers; longer inputs do 256 at a time and then go through memory
+ * two stages per pass.
+ *
+ * Rejected: bit planes of the query with vpopcntdq for 1 bit (8 ands and counts per 512 dimensions and a sum of each,
+ * no better than 8 masked vpdpbusd, and the planes must be built), horizontal sums per row (more than the products at
+ * 128 dimensions).
+ */
+#include "index/kernels/kernels_priv.h"
+#include <immintrin.h>
+#include <math.h>
+#include <stdbool.h>
+#include <string.h>
+
+#define INLINE        static inline __attribute__((always_inline))
+#define PREFETCH_ROWS 8
+#define PREFETCH_MAX  8     /* cache lines of one code; the hardware follows a longer run by itself */
+#define PLANES_DIM    16384 /* dimensions whose planes stand on the stack at once */
+
+/* n < 16 and n < 64 */
+INLINE __mmask16 first16(size_t n)
+{
+    return (__mmask16)((1u << n) - 1);
+}
+
+INLINE __mmask64 first64(size_t n)
+{
+    return (1ull << n) - 1;
+}
+
+/* ---- float queries against stored floats, halves and bytes ----------------------------------------------------- */
+
+enum element { F32, F16, U8, I8 };
+
+INLINE __m512 load(const void *row, size_t i, enum element element)
+{
+    const char *at = (const char *)row + i * (element == F32 ? 4 : element == F16 ? 2 : 1);
+    switch (element) {
+    case F32:
+        return _mm512_loadu_ps(at);
+    case F16:
+        return _mm512_cvtph_ps(_mm256_loadu_si256((const void *)at));
+    case U8:
+        return _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(_mm_loadu_si128((const void *)at)));
+    default:
+        return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128((const void *)at)));
+    }
+}
+
+INLINE __m512 load_masked(const void *row, size_t i, __mmask16 mask, enum element element)
+{
+    const char *at = (const char *)row + i * (element == F32 ? 4 : element == F16 ? 2 : 1);
+    switch (element) {
+    case F32:
+        return _mm512_maskz_loadu_ps(mask, at);
+    case F16:
+        return _mm512_cvtph_ps(_mm256_maskz_loadu_epi16(mask, at));
+    case U8:
+        return _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(_mm_maskz_loadu_epi8(mask, at)));
+    default:
+        return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_maskz_loadu_epi8(mask, at)));
+    }
+}
+
+INLINE __m512 add_term(__m512 sum, __m512 a, __m512 b, bool l2)
+{
+    if (!l2)
+        return _mm512_fmadd_ps(a, b, sum);
+    __m512 difference = _mm512_sub_ps(a, b);
+    return _mm512_fmadd_ps(difference, difference, sum);
+}
+
+INLINE float sum_floats(const float *a, const void *b, size_t dim, enum element element, bool l2)
+{
+    __m512 s0 = _mm512_setzero_ps(), s1 = s0, s2 = s0, s3 = s0;
+    size_t i = 0;
+    for (; i + 64 <= dim; i += 64) {
+        s0 = add_term(s0, _mm512_loadu_ps(a + i), load(b, i, element), l2);
+        s1 = add_term(s1, _mm512_loadu_ps(a + i + 16), load(b, i + 16, element), l2);
+        s2 = add_term(s2, _mm512_loadu_ps(a + i + 32), load(b, i + 32, element), l2);
+        s3 = add_term(s3, _mm512_loadu_ps(a + i + 48), load(b, i + 48, element), l2);
+    }
+    for (; i + 16 <= dim; i += 16)
+        s0 = add_term(s0, _mm512_loadu_ps(a + i), load(b, i, element), l2);
+    if (i < dim) {
+        __mmask16 mask = first16(dim - i);
+        s1 = add_term(s1, _mm512_maskz_loadu_ps(mask, a + i), load_masked(b, i, mask, element), l2);
+    }
+    return _mm512_reduce_add_ps(_mm512_add_ps(_mm512_add_ps(s0, s1), _mm512_add_ps(s2, s3)));
+}
+
+static float f32_l2(const float *a, const float *b, size_t dim)
+{
+    return sum_floats(a, b, dim, F32, true);
+}
+
+static float f32_dot(const float *a, const float *b, size_t dim)
+{
+    return sum_floats(a, b, dim, F32, false);
+}
+
+static float f16_l2(const float *a, const f16_t *b, size_t dim)
+{
+    return sum_floats(a, b, dim, F16, true);
+}
+
+static float f16_dot(const float *a, const f16_t *b, size_t dim)
+{
+    return sum_floats(a, b, dim, F16, false);
+}
+
+static float f32_u8_dot(const float *a, const uint8_t *b, size_t dim)
+{
+    return sum_floats(a, b, dim, U8, false);
+}
+
+static float f32_i8_dot(const float *a, const int8_t *b, size_t dim)
+{
+    return sum_floats(a, b, dim, I8, false);
+}
+
+static float f32_u8_l2(const float *a, const uint8_t *b, size_t dim)
+{
+    return sum_floats(a, b, dim, U8, true);
+}
+
+static float f32_i8_l2(const float *a, const int8_t *b, size_t dim)
+{
+    return sum_floats(a, b, dim, I8, true);
+}
+
+/* ---- bytes against bytes --------------------------------------------------------------------------------------- */
+
+enum bytes_sum { U8_L2, U8_DOT, I8_L2, I8_DOT };
+
+/* Adds the terms of 64 elements: the result is product +- 128 * linear, see the top. */
+INLINE void add_bytes(__m512i *product, __m512i *linear, __m512i a, __m512i b, enum bytes_sum what)
+{
+    const __m512i flip = _mm512_set1_epi8(-128), ones = _mm512_set1_epi8(1);
+    __m512i x, y;
+    if (what == I8_DOT) {
+        x = _mm512_xor_si512(a, flip);
+        y = b;
+        *linear = _mm512_dpbusd_epi32(*linear, ones, b);
+    } else {
+        if (what == U8_DOT)
+            x = a;
+        else if (what == U8_L2)
+            x = _mm512_sub_epi8(_mm512_max_epu8(a, b), _mm512_min_epu8(a, b));
+        else
+            x = _mm512_sub_epi8(_mm512_max_epi8(a, b), _mm512_min_epi8(a, b));
+        y = _mm512_xor_si512(what == U8_DOT ? b : x, flip);
+        *linear = _mm512_dpbusd_epi32(*linear, x, ones);
+    }
+    *product = _mm512_dpbusd_epi32(*product, x, y);
+}
+
+INLINE int32_t sum_bytes(const void *a_row, const void *b_row, size_t dim, enum bytes_sum what)
+{
+    const char *a = a_row, *b = b_row;
+    __m512i p0 = _mm512_setzero_si512(), p1 = p0, l0 = p0, l1 = p0;
+    size_t i = 0;
+    for (; i + 128 <= dim; i += 128) {
+        add_bytes(&p0, &l0, _mm512_loadu_si512(a + i), _mm512_loadu_si512(b + i), what);
+        add_bytes(&p1, &l1, _mm512_loadu_si512(a + i + 64), _mm512_loadu_si512(b + i + 64), what);
+    }
+    if (i + 64 <= dim) {
+        add_bytes(&p0, &l0, _mm512_loadu_si512(a + i), _mm512_loadu_si512(b + i), what);
+        i += 64;
+    }
+    if (i < dim) {
+        __mmask64 mask = first64(dim - i);
+        add_bytes(&p1, &l1, _mm512_maskz_loadu_epi8(mask, a + i), _mm512_maskz_loadu_epi8(mask, b + i), what);
+    }
+    __m512i product = _mm512_add_epi32(p0, p1);
+    __m512i linear = _mm512_slli_epi32(_mm512_add_epi32(l0, l1), 7);
+    return _mm512_reduce_add_epi32(what == I8_DOT ? _mm512_sub_epi32(product, linear)
+                                                  : _mm512_add_epi32(product, linear));
+}
+
+static int32_t u8_l2(const uint8_t *a, const uint8_t *b, size_t dim)
+{
+    return sum_bytes(a, b, dim, U8_L2);
+}
+
+static int32_t u8_dot(const uint8_t *a, const uint8_t *b, size_t dim)
+{
+    return sum_bytes(a, b, dim, U8_DOT);
+}
+
+static int32_t i8_l2(const int8_t *a, const int8_t *b, size_t dim)
+{
+    return sum_bytes(a, b, dim, I8_L2);
+}
+
+static int32_t i8_dot(const int8_t *a, const int8_t *b, size_t dim)
+{
+    return sum_bytes(a, b, dim, I8_DOT);
+}
+
+/* ---- sums of four registers at once ---------------------------------------------------------------------------- */
+
+/* Lane r of the result is the sum of s[r]. */
+INLINE __m128i reduce_four(__m512i s0, __m512i s1, __m512i s2, __m512i s3)
+{
+    __m512i s01 = _mm512_add_epi32(_mm512_unpacklo_epi32(s0, s1), _mm512_unpackhi_epi32(s0, s1));
+    __m512i s23 = _mm512_add_epi32(_mm512_unpacklo_epi32(s2, s3), _mm512_unpackhi_epi32(s2, s3));
+    __m512i all = _mm512_add_epi32(_mm512_unpacklo_epi64(s01, s23), _mm512_unpackhi_epi64(s01, s23));
+    __m256i half = _mm256_add_epi32(_mm512_castsi512_si256(all), _mm512_extracti64x4_epi64(all, 1));
+    return _mm_add_epi32(_mm256_castsi256_si128(half), _mm256_extracti128_si256(half, 1));
+}
+
+INLINE __m128 reduce_four_floats(__m512 s0, __m512 s1, __m512 s2, __m512 s3)
+{
+    __m512 s01 = _mm512_add_ps(_mm512_unpacklo_ps(s0, s1), _mm512_unpackhi_ps(s0, s1));
+    __m512 s23 = _mm512_add_ps(_mm512_unpacklo_ps(s2, s3), _mm512_unpackhi_ps(s2, s3));
+    __m512 all = _mm512_add_ps(_mm512_shuffle_ps(s01, s23, 0x44), _mm512_shuffle_ps(s01, s23, 0xee));
+    __m256 half = _mm256_add_ps(_mm512_castps512_ps256(all), _mm512_extractf32x8_ps(all, 1));
+    return _mm_add_ps(_mm256_castps256_ps128(half), _mm256_extractf128_ps(half, 1));
+}
+
+static void f32_l2_many(const float *q, const float *base, size_t n, size_t dim, float *out)
+{
+    for (size_t row = 0; row < n; row += 4) {
+        size_t left = n - row < 4 ? n - row : 4;
+        const float *r0 = base + row * dim;
+        const float *r1 = left > 1 ? r0 + dim : r0, *r2 = left > 2 ? r1 + dim : r1, *r3 = left > 3 ? r2 + dim : r2;
+        __m512 s0 = _mm512_setzero_ps(), s1 = s0, s2 = s0, s3 = s0;
+        size_t i = 0;
+        for (; i + 16 <= dim; i += 16) {
+            __m512 x = _mm512_loadu_ps(q + i);
+            s0 = add_term(s0, x, _mm512_loadu_ps(r0 + i), true);
+            s1 = add_term(s1, x, _mm512_loadu_ps(r1 + i), true);
+            s2 = add_term(s2, x, _mm512_loadu_ps(r2 + i), true);
+            s3 = add_term(s3, x, _mm512_loadu_ps(r3 + i), true);
+        }
+        if (i < dim) {
+            __mmask16 mask = first16(dim - i);
+            __m512 x = _mm512_maskz_loadu_ps(mask, q + i);
+            s0 = add_term(s0, x, _mm512_maskz_loadu_ps(mask, r0 + i), true);
+            s1 = add_term(s1, x, _mm512_maskz_loadu_ps(mask, r1 + i), true);
+            s2 = add_term(s2, x, _mm512_maskz_loadu_ps(mask, r2 + i), true);
+            s3 = add_term(s3, x, _mm512_maskz_loadu_ps(mask, r3 + i), true);
+        }
+        _mm_mask_storeu_ps(out + row, (__mmask8)first16(left), reduce_four_floats(s0, s1, s2, s3));
+    }
+}
+
+/* ---- codes ----------------------------------------------------------------------------------------------------- */
+
+/* The sums of four rows; `bytes` of each, `query` in planes (at 1 and 8 bits as given). */
+typedef __m128i sum_rows(const int8_t *query, const uint8_t *const row[4], size_t bytes);
+
+INLINE __m128i sum_rows_8(const int8_t *query, const uint8_t *const row[4], size_t bytes)
+{
+    __m512i s0 = _mm512_setzero_si512(), s1 = s0, s2 = s0, s3 = s0, t0 = s0, t1 = s0, t2 = s0, t3 = s0;
+    size_t i = 0;
+    for (; i + 128 <= bytes; i += 128) {
+        __m512i q = _mm512_loadu_si512(query + i), p = _mm512_loadu_si512(query + i + 64);
+        s0 = _mm512_dpbusd_epi32(s0, _mm512_loadu_si512(row[0] + i), q);
+        s1 = _mm512_dpbusd_epi32(s1, _mm512_loadu_si512(row[1] + i), q);
+        s2 = _mm512_dpbusd_epi32(s2, _mm512_loadu_si512(row[2] + i), q);
+        s3 = _mm512_dpbusd_epi32(s3, _mm512_loadu_si512(row[3] + i), q);
+        t0 = _mm512_dpbusd_epi32(t0, _mm512_loadu_si512(row[0] + i + 64), p);
+        t1 = _mm512_dpbusd_epi32(t1, _mm512_loadu_si512(row[1] + i + 64), p);
+        t2 = _mm512_dpbusd_epi32(t2, _mm512_loadu_si512(row[2] + i + 64), p);
+        t3 = _mm512_dpbusd_epi32(t3, _mm512_loadu_si512(row[3] + i + 64), p);
+    }
+    while (i < bytes) {
+        __mmask64 mask = bytes - i < 64 ? first64(bytes - i) : ~0ull;
+        __m512i q = _mm512_maskz_loadu_epi8(mask, query + i);
+        s0 = _mm512_dpbusd_epi32(s0, _mm512_maskz_loadu_epi8(mask, row[0] + i), q);
+        s1 = _mm512_dpbusd_epi32(s1, _mm512_maskz_loadu_epi8(mask, row[1] + i), q);
+        s2 = _mm512_dpbusd_epi32(s2, _mm512_maskz_loadu_epi8(mask, row[2] + i), q);
+        s3 = _mm512_dpbusd_epi32(s3, _mm512_maskz_loadu_epi8(mask, row[3] + i), q);
+        i += 64;
+    }
+    return reduce_four(_mm512_add_epi32(s0, t0), _mm512_add_epi32(s1, t1), _mm512_add_epi32(s2, t2),
+                       _mm512_add_epi32(s3, t3));
+}
+
+/* The sum of a row from its planes in the low nibbles and its planes in the high ones, which count 16 times. */
+INLINE __m512i add_high(__m512i low, __m512i high)
+{
+    return _mm512_add_epi32(low, _mm512_srai_epi32(high, 4));
+}
+
+/* Adds 64 bytes of 4-bit codes of one row. */
+INLINE void add_4(__m512i *low, __m512i *high, __m512i code, __m512i q0, __m512i q1)
+{
+    const __m512i m0 = _mm512_set1_epi8(0x0f), m1 = _mm512_set1_epi8((char)0xf0);
+    *low = _mm512_dpbusd_epi32(*low, _mm512_and_si512(code, m0), q0);
+    *high = _mm512_dpbusd_epi32(*high, _mm512_and_si512(code, m1), q1);
+}
+
+INLINE __m128i sum_rows_4(const int8_t *query, const uint8_t *const row[4], size_t bytes)
+{
+    __m512i s0 = _mm512_setzero_si512(), s1 = s0, s2 = s0, s3 = s0, t0 = s0, t1 = s0, t2 = s0, t3 = s0;
+    size_t i = 0;
+    for (; i + 64 <= bytes; i += 64) {
+        __m512i q0 = _mm512_load_si512(query + 2 * i), q1 = _mm512_load_si512(query + 2 * i + 64);
+        add_4(&s0, &t0, _mm512_loadu_si512(row[0] + i), q0, q1);
+        add_4(&s1, &t1, _mm512_loadu_si512(row[1] + i), q0, q1);
+        add_4(&s2, &t2, _mm512_loadu_si512(row[2] + i), q0, q1);
+        add_4(&s3, &t3, _mm512_loadu_si512(row[3] + i), q0, q1);
+    }
+    if (i < bytes) {
+        __mmask64 mask = first64(bytes - i);
+        __m512i q0 = _mm512_load_si512(query + 2 * i), q1 = _mm512_load_si512(query + 2 * i + 64);
+        add_4(&s0, &t0, _mm512_maskz_loadu_epi8(mask, row[0] + i), q0, q1);
+        add_4(&s1, &t1, _mm512_maskz_loadu_epi8(mask, row[1] + i), q0, q1);
+        add_4(&s2, &t2, _mm512_maskz_loadu_epi8(mask, row[2] + i), q0, q1);
+        add_4(&s3, &t3, _mm512_maskz_loadu_epi8(mask, row[3] + i), q0, q1);
+    }
+    return reduce_four(add_high(s0, t0), add_high(s1, t1), add_high(s2, t2), add_high(s3, t3));
+}
+
+/* Adds 64 bytes of 2-bit codes of one row: even planes as they are, odd ones after a shift of 2, so that two sums do.
+ */
+INLINE void add_2(__m512i *low, __m512i *high, __m512i code, const __m512i q[4])
+{
+    const __m512i m0 = _mm512_set1_epi8(0x03), m2 = _mm512_set1_epi8(0x30);
+    __m512i shifted = _mm512_srli_epi16(code, 2);
+    *low = _mm512_dpbusd_epi32(*low, _mm512_and_si512(code, m0), q[0]);
+    *high = _mm512_dpbusd_epi32(*high, _mm512_and_si512(code, m2), q[2]);
+    *low = _mm512_dpbusd_epi32(*low, _mm512_and_si512(shifted, m0), q[1]);
+    *high = _mm512_dpbusd_epi32(*high, _mm512_and_si512(shifted, m2), q[3]);
+}
+
+INLINE __m128i sum_rows_2(const int8_t *query, const uint8_t *const row[4], size_t bytes)
+{
+    __m512i s0 = _mm512_setzero_si512(), s1 = s0, s2 = s0, s3 = s0, t0 = s0, t1 = s0, t2 = s0, t3 = s0;
+    for (size_t i = 0; i < bytes; i += 64, query += 256) {
+        __mmask64 mask = bytes - i < 64 ? first64(bytes - i) : ~0ull;
+        const __m512i q[4] = {_mm512_load_si512(query), _mm512_load_si512(query + 64), _mm512_load_si512(query + 128),
+                              _mm512_load_si512(query + 192)};
+        add_2(&s0, &t0, _mm512_maskz_loadu_epi8(mask, row[0] + i), q);
+        add_2(&s1, &t1, _mm512_maskz_loadu_epi8(mask, row[1] + i), q);
+        add_2(&s2, &t2, _mm512_maskz_loadu_epi8(mask, row[2] + i), q);
+        add_2(&s3, &t3, _mm512_maskz_loadu_epi8(mask, row[3] + i), q);
+    }
+    return reduce_four(add_high(s0, t0), add_high(s1, t1), add_high(s2, t2), add_high(s3, t3));
+}
+
+INLINE __m512i add_1(__m512i sum, uint64_t code, __m512i q)
+{
+    return _mm512_dpbusd_epi32(sum, _mm512_set1_epi8(1), _mm512_maskz_mov_epi8(code, q));
+}
+
+INLINE uint64_t bits_of(const uint8_t *code, size_t bytes)
+{
+    uint64_t bits = 0;
+    memcpy(&bits, code, bytes);
+    return bits;
+}
+
+INLINE __m128i sum_rows_1(const int8_t *query, const uint8_t *const row[4], size_t bytes)
+{
+    __m512i s0 = _mm512_setzero_si512(), s1 = s0, s2 = s0, s3 = s0;
+    size_t i = 0;
+    for (; i + 8 <= bytes; i += 8) {
+        __m512i q = _mm512_loadu_si512(query + 8 * i);
+        s0 = add_1(s0, bits_of(row[0] + i, 8), q);
+        s1 = add_1(s1, bits_of(row[1] + i, 8), q);
+        s2 = add_1(s2, bits_of(row[2] + i, 8), q);
+        s3 = add_1(s3, bits_of(row[3] + i, 8), q);
+    }
+    if (i < bytes) { /* 4 bytes: dim is a multiple of 32 */
+        __m512i q = _mm512_zextsi256_si512(_mm256_loadu_si256((const void *)(query + 8 * i)));
+        s0 = add_1(s0, bits_of(row[0] + i, 4), q);
+        s1 = add_1(s1, bits_of(row[1] + i, 4), q);
+        s2 = add_1(s2, bits_of(row[2] + i, 4), q);
+        s3 = add_1(s3, bits_of(row[3] + i, 4), q);
+    }
+    return reduce_four(s0, s1, s2, s3);
+}
+
+/* What the rows of a batch are and which of them to ask for ahead of time. */
+struct batch {
+    const uint8_t *codes;
+    size_t stride;
+    const uint32_t *rows;
+    size_t n;
+    size_t bytes;   /* of one code that count here */
+    size_t lines;   /* cache lines to prefetch from its first byte on */
+    bool straddles; /* codes may begin inside a line, so the last byte can lie in one more */
+};
+
+INLINE struct batch batch_of(const uint8_t *codes, size_t stride, const uint32_t *rows, size_t n, size_t bytes)
+{
+    size_t lines = (bytes + 63) / 64;
+    return (struct batch){codes,
+                          stride,
+                          rows,
+                          n,
+                          bytes,
+                          lines < PREFETCH_MAX ? lines : PREFETCH_MAX,
+                          (((uintptr_t)codes | stride) & 63) != 0};
+}
+
+INLINE void prefetch_row(const struct batch *batch, size_t i)
+{
+    if (i >= batch->n)
+        return;
+    const char *code = (const char *)batch->codes + batch->rows[i] * batch->stride;
+    for (size_t line = 0; line < batch->lines; line++)
+        _mm_prefetch(code + line * 64, _MM_HINT_T0);
+    if (batch->straddles)
+        _mm_prefetch(code + (batch->bytes - 1), _MM_HINT_T0);
+}
+
+/* out[i] = sum of row i, or += with `add`. */
+INLINE void sum_batch(sum_rows *sum, const int8_t *query, const struct batch *batch, bool add, int32_t *out)
+{
+    for (size_t i = 0; i < PREFETCH_ROWS; i++)
+        prefetch_row(batch, i);
+    for (size_t i = 0; i < batch->n; i += 4) {
+        size_t left = batch->n - i < 4 ? batch->n - i : 4;
+        const uint8_t *row[4];
+        for (size_t r = 0; r < 4; r++) {
+            row[r] = batch->codes + batch->rows[r < left ? i + r : i + left - 1] * batch->stride;
+            prefetch_row(batch, i + r + PREFETCH_ROWS);
+        }
+        __m128i sums = sum(query, row, batch->bytes);
+        __mmask8 mask = (__mmask8)first16(left);
+        if (add)
+            sums = _mm_add_epi32(sums, _mm_maskz_loadu_epi32(mask, out + i));
+        _mm_mask_storeu_epi32(out + i, mask, sums);
+    }
+}
+
+/* The even and the odd ones of 128 bytes. */
+INLINE void split_pair(__m512i a, __m512i b, __m512i *even, __m512i *odd)
+{
+    static const uint8_t evens[64] = {0,  2,  4,   6,   8,   10,  12,  14,  16,  18,  20,  22,  24,  26,  28,  30,
+                                      32, 34, 36,  38,  40,  42,  44,  46,  48,  50,  52,  54,  56,  58,  60,  62,
+                                      64, 66, 68,  70,  72,  74,  76,  78,  80,  82,  84,  86,  88,  90,  92,  94,
+                                      96, 98, 100, 102, 104, 106, 108, 110, 112, 114, 116, 118, 120, 122, 124, 126};
+    __m512i at = _mm512_loadu_si512(evens);
+    *even = _mm512_permutex2var_epi8(a, at, b);
+    *odd = _mm512_permutex2var_epi8(a, _mm512_or_si512(at, _mm512_set1_epi8(1)), b);
+}
+
+/* 64 bytes of q from i on, zero from dim on. */
+INLINE __m512i load_query(const int8_t *q, size_t i, size_t dim)
+{
+    if (i + 64 <= dim)
+        return _mm512_loadu_si512(q + i);
+    return i < dim ? _mm512_maskz_loadu_epi8(first64(dim - i), q + i) : _mm512_setzero_si512();
+}
+
+static void split_2_planes(const int8_t *q, size_t dim, int8_t *planes)
+{
+    for (size_t i = 0; i < dim; i += 128) {
+        __m512i even, odd;
+        split_pair(load_query(q, i, dim), load_query(q, i + 64, dim), &even, &odd);
+        _mm512_store_si512(planes + i, even);
+        _mm512_store_si512(planes + i + 64, odd);
+    }
+}
+
+static void split_4_planes(const int8_t *q, size_t dim, int8_t *planes)
+{
+    for (size_t i = 0; i < dim; i += 256) {
+        __m512i even0, odd0, even1, odd1, plane[4];
+        split_pair(load_query(q, i, dim), load_query(q, i + 64, dim), &even0, &odd0);
+        split_pair(load_query(q, i + 128, dim), load_query(q, i + 192, dim), &even1, &odd1);
+        split_pair(even0, even1, &plane[0], &plane[2]);
+        split_pair(odd0, odd1, &plane[1], &plane[3]);
+        for (size_t j = 0; j < 4; j++)
+            _mm512_store_si512(planes + i + j * 64, plane[j]);
+    }
+}
+
+static void code_dot_1(const int8_t *q, const uint8_t *codes, size_t stride, const uint32_t *rows, size_t n, size_t dim,
+                       int32_t *out)
+{
+    struct batch batch = batch_of(codes, stride, rows, n, dim / 8);
+    sum_batch(sum_rows_1, q, &batch, false, out);
+}
+
+static void code_dot_2(const int8_t *q, const uint8_t *codes, size_t stride, const uint32_t *rows, size_t n, size_t dim,
+                       int32_t *out)
+{
+    _Alignas(64) int8_t planes[PLANES_DIM];
+    for (size_t from = 0; from < dim; from += PLANES_DIM) {
+        size_t part = dim - from < PLANES_DIM ? dim - from : PLANES_DIM;
+        split_4_planes(q + from, part, planes);
+        struct batch batch = batch_of(codes + from / 4, stride, rows, n, part / 4);
+        sum_batch(sum_rows_2, planes, &batch, from > 0, out);
+    }
+}
+
+static void code_dot_4(const int8_t *q, const uint8_t *codes, size_t stride, const uint32_t *rows, size_t n, size_t dim,
+                       int32_t *out)
+{
+    _Alignas(64) int8_t planes[PLANES_DIM];
+    for (size_t from = 0; from < dim; from += PLANES_DIM) {
+        size_t part = dim - from < PLANES_DIM ? dim - from : PLANES_DIM;
+        split_2_planes(q + from, part, planes);
+        struct batch batch = batch_of(codes + from / 2, stride, rows, n, part / 2);
+        sum_batch(sum_rows_4, planes, &batch, from > 0, out);
+    }
+}
+
+static void code_dot_8(const int8_t *q, const uint8_t *codes, size_t stride, const uint32_t *rows, size_t n, size_t dim,
+                       int32_t *out)
+{
+    struct batch batch = batch_of(codes, stride, rows, n, dim);
+    sum_batch(sum_rows_8, q, &batch, false, out);
+}
+
+/* ---- conversions ----------------------------------------------------------------------------------------------- */
+
+#define ROUND_NEAREST (_MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC)
+
+static void f16_from_f32(const float *in, f16_t *out, size_t n)
+{
+    size_t i = 0;
+    for (; i + 16 <= n; i += 16)
+        _mm256_storeu_si256((void *)(out + i), _mm512_cvtps_ph(_mm512_loadu_ps(in + i), ROUND_NEAREST));
+    if (i < n) {
+        __mmask16 mask = first16(n - i);
+        _mm256_mask_storeu_epi16(out + i, mask, _mm512_cvtps_ph(_mm512_maskz_loadu_ps(mask, in + i), ROUND_NEAREST));
+    }
+}
+
+static void f32_from_f16(const f16_t *in, float *out, size_t n)
+{
+    size_t i = 0;
+    for (; i + 16 <= n; i += 16)
+        _mm512_storeu_ps(out + i, load(in, i, F16));
+    if (i < n) {
+        __mmask16 mask = first16(n - i);
+        _mm512_mask_storeu_ps(out + i, mask, load_masked(in, i, mask, F16));
+    }
+}
+
+/* ---- Walsh-Hadamard transform ---------------------------------------------------------------------------------- */
+
+/* The four stages inside a register: each lane becomes partner + self, or partner - self in the upper of a pair. */
+INLINE __m512 mix_lanes(__m512 x)
+{
+    const __m512 sign1 = _mm512_setr_ps(1, -1, 1, -1, 1, -1, 1, -1, 1, -1, 1, -1, 1, -1, 1, -1);
+    const __m512 sign2 = _mm512_setr_ps(1, 1, -1, -1, 1, 1, -1, -1, 1, 1, -1, -1, 1, 1, -1, -1);
+    const __m512 sign4 = _mm512_setr_ps(1, 1, 1, 1, -1, -1, -1, -1, 1, 1, 1, 1, -1, -1, -1, -1);
+    const __m512 sign8 = _mm512_setr_ps(1, 1, 1, 1, 1, 1, 1, 1, -1, -1, -1, -1, -1, -1, -1, -1);
+    x = _mm512_fmadd_ps(x, sign1, _mm512_permute_ps(x, 0xb1));
+    x = _mm512_fmadd_ps(x, sign2, _mm512_permute_ps(x, 0x4e));
+    x = _mm512_fmadd_ps(x, sign4, _mm512_shuffle_f32x4(x, x, 0xb1));
+    return _mm512_fmadd_ps(x, sign8, _mm512_shuffle_f32x4(x, x, 0x4e));
+}
+
+/* Transforms count * 16 floats, scaled; count is a constant power of two <= 16, so that all stays in registers. */
+INLINE void transform_block(float *x, size_t count, __m512 scale)
+{
+    __m512 v[16];
+    for (size_t i = 0; i < count; i++)
+        v[i] = mix_lanes(_mm512_mul_ps(_mm512_loadu_ps(x + 16 * i), scale));
+    for (size_t half = 1; half < count; half *= 2)
+        for (size_t i = 0; i < count; i++)
+            if (!(i & half)) {
+                __m512 a = v[i], b = v[i + half];
+                v[i] = _mm512_add_ps(a, b);
+                v[i + half] = _mm512_sub_ps(a, b);
+            }
+    for (size_t i = 0; i < count; i++)
+        _mm512_storeu_ps(x + 16 * i, v[i]);
+}
+
+/* Two stages in one pass: pairs `half` apart, then pairs 2 * half apart. */
+static void two_stages(float *x, size_t n, size_t half)
+{
+    for (size_t start = 0; start < n; start += 4 * half)
+        for (float *p = x + start; p < x + start + half; p += 16) {
+            __m512 a = _mm512_loadu_ps(p), b = _mm512_loadu_ps(p + half);
+            __m512 c = _mm512_loadu_ps(p + 2 * half), d = _mm512_loadu_ps(p + 3 * half);
+            __m512 ab = _mm512_add_ps(a, b), cd = _mm512_add_ps(c, d);
+            __m512 a_b = _mm512_sub_ps(a, b), c_d = _mm512_sub_ps(c, d);
+            _mm512_storeu_ps(p, _mm512_add_ps(ab, cd));
+            _mm512_storeu_ps(p + half, _mm512_add_ps(a_b, c_d));
+            _mm512_storeu_ps(p + 2 * half, _mm512_sub_ps(ab, cd));
+            _mm512_storeu_ps(p + 3 * half, _mm512_sub_ps(a_b, c_d));
+        }
+}
+
+static void one_stage(float *x, size_t n, size_t half)
+{
+    for (size_t start = 0; start < n; start += 2 * half)
+        for (float *p = x + start; p < x + start + half; p += 16) {
+            __m512 a = _mm512_loadu_ps(p), b = _mm512_loadu_ps(p + half);
+            _mm512_storeu_ps(p, _mm512_add_ps(a, b));
+            _mm512_storeu_ps(p + half, _mm512_sub_ps(a, b));
+        }
+}
+
+static void hadamard(float *x, size_t n)
+{
+    float scale = (float)(1 / sqrt((double)n));
+    __m512 scales = _mm512_set1_ps(scale);
+    switch (n) {
+    case 0:
+        return;
+    case 1: /* fewer than 16 lanes: transform sixteen, of which the others are zero, and keep the first n */
+    case 2:
+    case 4:
+    case 8: {
+        __mmask16 mask = first16(n);
+        _mm512_mask_storeu_ps(x, mask, mix_lanes(_mm512_mul_ps(_mm512_maskz_loadu_ps(mask, x), scales)));
+        return;
+    }
+    case 16:
+        transform_block(x, 1, scales);
+        return;
+    case 32:
+        transform_block(x, 2, scales);
+        return;
+    case 64:
+        transform_block(x, 4, scales);
+        return;
+    case 128:
+        transform_block(x, 8, scales);
+        return;
+    default:
+        break;
+    }
+    for (size_t i = 0; i < n; i += 256)
+        transform_block(x + i, 16, scales);
+    size_t half = 256;
+    for (; 4 * half <= n; half *= 4)
+        two_stages(x, n, half);
+    if (half < n)
+        one_stage(x, n, half);
+}
+
+const struct kernels kernels_avx512 = {
+    .name = "avx512",
+    .f32_l2 = f32_l2,
+    .f32_dot = f32_dot,
+    .f16_l2 = f16_l2,
+    .f16_dot = f16_dot,
+    .u8_l2 = u8_l2,
+    .u8_dot = u8_dot,
+    .i8_l2 = i8_l2,
+    .i8_dot = i8_dot,
+    .f32_u8_dot = f32_u8_dot,
+    .f32_i8_dot = f32_i8_dot,
+    .f32_u8_l2 = f32_u8_l2,
+    .f32_i8_l2 = f32_i8_l2,
+    .code_dot = {code_dot_1, code_dot_2, code_dot_4, code_dot_8},
+    .f32_l2_many = f32_l2_many,
+    .f16_from_f32 = f16_from_f32,
+    .f32_from_f16 = f32_from_f16,
+    .hadamard = hadamard,
+};

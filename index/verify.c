@@ -1,0 +1,351 @@
+/*
+ * verify.c - quire_verify: read everything, believe nothing.
+ *
+ * Opening already proves the superblocks, the list of files and the resident parts. Then every section that has a checksum
+ * is read whole, and the self-checked ones page by page and block by block. Against each other: input row numbers form a
+ * permutation, edges are ascending rows of this index and none leads into its own block, the key table finds each row
+ * under its key, and the widest navigation code of each row decodes near the vector in its slot (2.5 times the error that
+ * the width has on this index on average, plus the slot's own rounding, would be suspicious; 6 times is a finding).
+ *
+ * A finding is a sentence; the walk goes on, so that one damaged block does not hide another.
+ */
+#include "index/block.h"
+#include "index/segment_priv.h"
+#include "io/error.h"
+#include "io/memory.h"
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define FINDINGS_MAX 1000u
+#define BATCH_BYTES (1u << 20)
+#define CODE_ERROR_LIMIT 6.0
+
+struct verification {
+    struct segment *s;
+    void (*finding)(void *context, const char *sentence);
+    int (*progress)(void *context, const char *phase, uint64_t done, uint64_t total);
+    void *context;
+    struct quire_verify_report report;
+    struct quire_error *err;
+    uint8_t *seen;        /* bitmap of input rows */
+    uint8_t *entered;     /* bitmap of blocks that an edge leads to */
+    uint32_t *places;     /* KEYS_ROWS: row of each input row; NULL with keys of the user's */
+    uint8_t *buckets;     /* key pages, whole; NULL otherwise */
+    uint8_t *batch;
+    uint32_t *edges;
+    float *centre, *vector, *rotated, *decoded;
+    double error_sum;
+};
+
+static void __attribute__((format(printf, 2, 3))) found(struct verification *v, const char *format, ...)
+{
+    char sentence[512];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(sentence, sizeof sentence, format, arguments);
+    va_end(arguments);
+    if (v->report.findings++ < FINDINGS_MAX && v->finding)
+        v->finding(v->context, sentence);
+}
+
+static int report_progress(const struct verification *v, const char *phase, uint64_t done, uint64_t total)
+{
+    return v->progress && v->progress(v->context, phase, done, total) ? QUIRE_ECANCELLED : 0;
+}
+
+static int verify_file(struct verification *v, const char *name, uint32_t kind)
+{
+    struct section_file *file = NULL;
+    char *path;
+    if (asprintf(&path, "%s/%s", v->s->info.path, name) < 0)
+        return QUIRE_ENOMEM;
+    struct quire_error err = {0};
+    int rc = section_file_open(fs_real(), path, kind, v->s->segment_id, FS_READ | FS_DIRECT, &file, &err);
+    free(path);
+    v->report.files++;
+    if (rc < 0) {
+        found(v, "%s", err.message);
+        return 0;
+    }
+    for (uint32_t i = 0; i < section_count(file); i++) {
+        v->report.sections++;
+        if (section_verify(file, section_at(file, i), &err) < 0)
+            found(v, "%s", err.message);
+    }
+    section_file_close(file);
+    return report_progress(v, "check files", v->report.files, 5);
+}
+
+static int verify_files(struct verification *v)
+{
+    int rc = verify_file(v, META_NAME, FILE_META);
+    if (rc == 0)
+        rc = verify_file(v, BLOCKS_NAME, FILE_BLOCKS);
+    if (rc == 0)
+        rc = verify_file(v, CODES_NAME, FILE_CODES);
+    if (rc == 0)
+        rc = verify_file(v, KEYS_NAME, FILE_KEYS);
+    if (rc == 0 && v->s->attributes)
+        rc = verify_file(v, ATTRIBUTES_NAME, FILE_ATTRIBUTES);
+    return rc;
+}
+
+/* ---- keys ---------------------------------------------------------------------------------------------------------- */
+
+static int load_pages(struct verification *v, struct section_file *file, uint32_t id, uint8_t **out)
+{
+    const struct section_entry *entry = section_find(file, id);
+    uint8_t *pages = malloc((size_t)entry->bytes + 1);
+    int rc = pages ? section_read(file, entry, 0, pages, (size_t)entry->bytes, v->err)
+                   : error_set(v->err, QUIRE_ENOMEM, "no memory for %llu bytes of keys", (unsigned long long)entry->bytes);
+    for (uint64_t page = 0; rc == 0 && page < entry->bytes / PAGE_BYTES; page++)
+        if (!page_is_valid(pages + page * PAGE_BYTES, page, v->s->segment_id))
+            found(v, "page %llu of section %u of %s is damaged: wrong checksum", (unsigned long long)page, id,
+                  section_file_io(file)->path);
+    if (rc < 0)
+        free(pages);
+    else
+        *out = pages;
+    return rc;
+}
+
+static int load_keys(struct verification *v)
+{
+    struct segment *s = v->s;
+    if (s->params.user_keys)
+        return load_pages(v, s->keys, KEYS_BUCKETS, &v->buckets);
+    uint8_t *pages = NULL;
+    int rc = load_pages(v, s->keys, KEYS_ROWS, &pages);
+    v->places = rc == 0 ? malloc(sizeof *v->places * s->params.rows) : NULL;
+    if (rc == 0 && !v->places)
+        rc = QUIRE_ENOMEM;
+    for (uint64_t i = 0; rc == 0 && i < s->params.rows; i++)
+        v->places[i] = load_u32(pages + i / ROWS_PER_PAGE * PAGE_BYTES + 4 * (i % ROWS_PER_PAGE));
+    free(pages);
+    return rc;
+}
+
+static bool bucket_has(const struct verification *v, uint64_t hash, uint32_t row)
+{
+    const uint8_t *page = v->buckets + (size_t)key_bucket(hash, v->s->params.key_buckets) * PAGE_BYTES;
+    uint32_t n = load_u32(page);
+    for (uint32_t i = 0; i < n && n <= BUCKET_ENTRIES_MAX; i++)
+        if (load_u64(page + 8 + 8 * (size_t)i) == hash && load_u32(page + 8 + 8 * (size_t)n + 4 * (size_t)i) == row)
+            return true;
+    return false;
+}
+
+/* The hash of a long key, from its record in the heap. */
+static int external_hash(struct verification *v, const struct block_key *key, uint64_t *hash)
+{
+    const struct section_entry *entry = section_find(v->s->keys, KEYS_HEAP);
+    uint8_t *record = malloc(RECORD_HEADER_BYTES + (size_t)key->length);
+    struct quire_error err = {0};
+    int rc = record ? section_read(v->s->keys, entry, key->external_at, record, RECORD_HEADER_BYTES + (size_t)key->length, &err)
+                    : QUIRE_ENOMEM;
+    if (rc == 0 && load_u64(record) != record_checksum(record + RECORD_HEADER_BYTES, key->length, v->s->segment_id))
+        rc = QUIRE_ECORRUPT;
+    if (rc == 0)
+        *hash = key_hash(record + RECORD_HEADER_BYTES, key->length);
+    free(record);
+    return rc;
+}
+
+static void verify_key(struct verification *v, const struct block_view *view, uint32_t slot, uint32_t input)
+{
+    uint32_t row = view->first_row + slot;
+    v->report.keys++;
+    if (v->places) {
+        if (v->places[input] != row)
+            found(v, "key %u is listed at row %u but stands at row %u", input, v->places[input], row);
+        return;
+    }
+    struct block_key key;
+    uint64_t hash = 0;
+    int rc = view->keys ? block_key(view, slot, &key) : QUIRE_ECORRUPT;
+    if (rc == 0 && !key.bytes)
+        rc = external_hash(v, &key, &hash);
+    else if (rc == 0)
+        hash = key_hash(key.bytes, key.length);
+    if (rc < 0)
+        found(v, "the key of row %u cannot be read: %s", row, quire_error_text(rc));
+    else if (!bucket_has(v, hash, row))
+        found(v, "the key of row %u is not in the key table", row);
+}
+
+/* ---- blocks -------------------------------------------------------------------------------------------------------- */
+
+static void verify_edges(struct verification *v, const struct block_view *view)
+{
+    const struct segment_params *p = &v->s->params;
+    v->report.edges += view->n_edges;
+    if (block_edges(view, v->edges) < 0) {
+        found(v, "the edges of block %u do not decode", view->number);
+        return;
+    }
+    for (uint32_t i = 0; i < view->n_edges; i++) {
+        uint32_t to = v->edges[i];
+        if (to >= p->rows || to / p->slots_per_block == view->number || (i > 0 && to <= v->edges[i - 1])) {
+            found(v, "edge %u of block %u leads to row %u: outside the index, into its own block or out of order", i,
+                  view->number, to);
+            return;
+        }
+        uint32_t block = to / p->slots_per_block;
+        v->entered[block / 8] = (uint8_t)(v->entered[block / 8] | 1u << (block % 8));
+    }
+}
+
+/* The vector of a slot in the rotated working space. */
+static void slot_rotated(struct verification *v, const struct block_view *view, uint32_t slot)
+{
+    const struct segment_params *p = &v->s->params;
+    const uint8_t *at = view->slots + (size_t)slot * p->slot_bytes;
+    if (p->slot == QUIRE_SLOT_Q8) {
+        float f = load_f32(view->factors + 8 * (size_t)slot + 4);
+        for (uint32_t i = 0; i < p->code_dim; i++)
+            v->rotated[i] = v->centre[i] + f * ((float)at[i] - 127.5f);
+        return;
+    }
+    static const enum quire_type types[] = {QUIRE_TYPE_F32, QUIRE_TYPE_F32, QUIRE_TYPE_F16, QUIRE_TYPE_I8, QUIRE_TYPE_U8};
+    space_floats(types[p->slot], at, p->dim, v->vector);
+    space_row(&v->s->space, v->vector, v->rotated);
+}
+
+static void verify_code(struct verification *v, const struct block_view *view, uint32_t slot)
+{
+    const struct segment *s = v->s;
+    uint32_t row = view->first_row + slot, dim = s->params.code_dim;
+    float f;
+    kernels()->f32_from_f16(s->nav_factors + 2 * (size_t)row + 1, &f, 1);
+    slot_rotated(v, view, slot);
+    code_decode(s->nav_codes + (size_t)row * s->nav_bytes, dim, nav_bits[s->width], f * s->scale_f, v->decoded);
+    double wrong = 0, radius = 0;
+    for (uint32_t i = 0; i < dim; i++) {
+        double r = (double)v->rotated[i] - v->centre[i], d = r - v->decoded[i];
+        wrong += d * d;
+        radius += r * r;
+    }
+    double share = radius > 1e-12 * s->params.norm2_max ? sqrt(wrong / radius) : 0;
+    v->error_sum += share * share;
+    if (share > v->report.code_error_max)
+        v->report.code_error_max = share;
+    if (share > CODE_ERROR_LIMIT * s->params.error[s->width] + 0.5)
+        found(v, "the navigation code of row %u is %.3f of its length away from its vector", row, share);
+}
+
+static void verify_block(struct verification *v, const uint8_t *bytes, uint32_t number)
+{
+    struct segment *s = v->s;
+    const struct segment_params *p = &s->params;
+    struct block_view view;
+    struct quire_error err = {0};
+    uint32_t first = number * p->slots_per_block;
+    uint64_t expected = p->rows - first < p->slots_per_block ? p->rows - first : p->slots_per_block;
+    v->report.blocks++;
+    int rc = block_open(bytes, p->block_bytes, number, p->slot_bytes, p->factor_bytes, s->segment_id, &view, &err);
+    if (rc < 0 || view.first_row != first || view.n_slots != expected) {
+        found(v, "block %u of %s at offset %llu is damaged: %s", number, section_file_io(s->blocks)->path,
+              (unsigned long long)segment_block_offset(s, number), rc < 0 ? err.message : "wrong rows");
+        return;
+    }
+    segment_centre(s, number, v->centre);
+    for (uint32_t slot = 0; slot < view.n_slots; slot++) {
+        uint32_t input = load_u32(view.ids + 4 * (size_t)slot);
+        v->report.rows++;
+        if (input >= p->rows || (v->seen[input / 8] >> (input % 8) & 1)) {
+            found(v, "row %u holds input row %u, which is out of range or stands elsewhere too", first + slot, input);
+            continue;
+        }
+        v->seen[input / 8] = (uint8_t)(v->seen[input / 8] | 1u << (input % 8));
+        verify_key(v, &view, slot, input);
+        verify_code(v, &view, slot);
+    }
+    verify_edges(v, &view);
+}
+
+static int verify_blocks(struct verification *v)
+{
+    struct segment *s = v->s;
+    const struct section_entry *entry = section_find(s->blocks, BLOCKS_BLOCKS);
+    uint32_t block_bytes = s->params.block_bytes, per_batch = BATCH_BYTES / block_bytes;
+    int rc = 0;
+    for (uint32_t at = 0; rc == 0 && at < s->params.n_blocks; at += per_batch) {
+        uint32_t n = s->params.n_blocks - at < per_batch ? s->params.n_blocks - at : per_batch;
+        rc = section_read(s->blocks, entry, (uint64_t)at * block_bytes, v->batch, (size_t)n * block_bytes, v->err);
+        for (uint32_t i = 0; rc == 0 && i < n; i++)
+            verify_block(v, v->batch + (size_t)i * block_bytes, at + i);
+        if (rc == 0)
+            rc = report_progress(v, "check blocks", at + n, s->params.n_blocks);
+    }
+    for (uint32_t b = 0; rc == 0 && b < s->params.n_blocks; b++)
+        v->report.blocks_without_entry += !(v->entered[b / 8] >> (b % 8) & 1);
+    return rc;
+}
+
+static int allocate(struct verification *v)
+{
+    const struct segment_params *p = &v->s->params;
+    uint32_t dims = p->code_dim > p->dim + 1 ? p->code_dim : p->dim + 1;
+    v->seen = calloc(p->rows / 8 + 1, 1);
+    v->entered = calloc(p->n_blocks / 8 + 1, 1);
+    v->batch = malloc(BATCH_BYTES);
+    v->edges = malloc(sizeof *v->edges * p->block_bytes);
+    v->centre = malloc(sizeof(float) * dims);
+    v->vector = malloc(sizeof(float) * dims);
+    v->rotated = malloc(sizeof(float) * dims);
+    v->decoded = malloc(sizeof(float) * dims);
+    return v->seen && v->entered && v->batch && v->edges && v->centre && v->vector && v->rotated && v->decoded
+               ? 0
+               : error_set(v->err, QUIRE_ENOMEM, "no memory to verify %s", v->s->info.path);
+}
+
+static void release(struct verification *v)
+{
+    free(v->seen);
+    free(v->entered);
+    free(v->places);
+    free(v->buckets);
+    free(v->batch);
+    free(v->edges);
+    free(v->centre);
+    free(v->vector);
+    free(v->rotated);
+    free(v->decoded);
+    segment_unref(v->s);
+}
+
+int quire_verify(const char *path, void (*finding)(void *context, const char *sentence),
+                 int (*progress)(void *context, const char *phase, uint64_t done, uint64_t total), void *context,
+                 struct quire_verify_report *report, struct quire_error *err)
+{
+    struct verification v = {.finding = finding, .progress = progress, .context = context, .err = err};
+    struct quire_error open_error = {0};
+    /* no budget: the widest code is the one to prove */
+    struct segment_options options = {.memory_bytes = UINT64_MAX};
+    int rc = segment_open(path, &options, &v.s, &open_error);
+    if (rc == QUIRE_ECORRUPT || rc == QUIRE_ETRUNCATED || rc == QUIRE_EOVERSIZED || rc == QUIRE_EFORMAT) {
+        found(&v, "%s", open_error.message);
+        if (report)
+            *report = v.report;
+        return error_set(err, QUIRE_ECORRUPT, "%s", open_error.message);
+    }
+    if (rc < 0)
+        return error_set(err, rc, "%s", open_error.message);
+    rc = allocate(&v);
+    if (rc == 0)
+        rc = verify_files(&v);
+    if (rc == 0)
+        rc = load_keys(&v);
+    if (rc == 0)
+        rc = verify_blocks(&v);
+    v.report.code_error = v.report.rows ? sqrt(v.error_sum / (double)v.report.rows) : 0;
+    release(&v);
+    if (report)
+        *report = v.report;
+    if (rc == 0 && v.report.findings)
+        rc = error_set(err, QUIRE_ECORRUPT, "%s: %llu findings", path, (unsigned long long)v.report.findings);
+    return rc;
+}

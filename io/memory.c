@@ -1,0 +1,94 @@
+/*
+ * memory.c - mappings and aligned blocks.
+ *
+ * Large arrays get mappings of their own: their pages go back to the kernel at once when they are unmapped, and huge
+ * pages can be asked for without touching the host's allocator. A huge mapping is aligned to 2 MiB by mapping more and
+ * cutting the ends off; the kernel fills it with huge pages where transparent_hugepage is "madvise" or "always", and
+ * silently with small ones elsewhere. The tail beyond the last whole 2 MiB is not advised, so that rounding up does not
+ * cost resident memory.
+ */
+#include "io/memory.h"
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#define HUGE_BYTES ((size_t)2 << 20)
+
+static size_t whole_pages(size_t bytes)
+{
+    return (bytes + 4095) & ~(size_t)4095;
+}
+
+void *memory_map(size_t bytes, int huge)
+{
+    if (bytes == 0 || bytes > SIZE_MAX - 2 * HUGE_BYTES)
+        return NULL;
+    size_t size = whole_pages(bytes), slack = huge && bytes >= HUGE_BYTES ? HUGE_BYTES : 0;
+    char *base = mmap(NULL, size + slack, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (base == MAP_FAILED)
+        return NULL;
+    if (!slack)
+        return base;
+    size_t front = (HUGE_BYTES - (uintptr_t)base % HUGE_BYTES) % HUGE_BYTES;
+    if (front)
+        munmap(base, front);
+    if (slack - front)
+        munmap(base + front + size, slack - front);
+    base += front;
+    madvise(base, size / HUGE_BYTES * HUGE_BYTES, MADV_HUGEPAGE);
+    return base;
+}
+
+void memory_unmap(void *base, size_t bytes)
+{
+    if (base)
+        munmap(base, whole_pages(bytes));
+}
+
+void *memory_aligned(size_t alignment, size_t bytes)
+{
+    void *base;
+    return posix_memalign(&base, alignment, bytes ? bytes : 1) == 0 ? base : NULL;
+}
+
+void memory_free(void *base)
+{
+    free(base);
+}
+
+/* "Name:   123 kB" somewhere in text -> bytes. */
+static uint64_t status_field(const char *text, const char *name)
+{
+    const char *at = strstr(text, name);
+    return at ? strtoull(at + strlen(name), NULL, 10) * 1024 : 0;
+}
+
+void memory_resident(struct memory_resident *out)
+{
+    char text[4096];
+    memset(out, 0, sizeof *out);
+    int fd = open("/proc/self/status", O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return;
+    ssize_t n = read(fd, text, sizeof text - 1);
+    close(fd);
+    if (n <= 0)
+        return;
+    text[n] = 0;
+    out->total = status_field(text, "\nVmRSS:");
+    out->anonymous = status_field(text, "\nRssAnon:");
+    out->file = status_field(text, "\nRssFile:");
+    out->peak = status_field(text, "\nVmHWM:");
+}
+
+void memory_reset_peak(void)
+{
+    int fd = open("/proc/self/clear_refs", O_WRONLY | O_CLOEXEC);
+    if (fd < 0)
+        return;
+    ssize_t n = write(fd, "5", 1);
+    (void)n; /* a kernel that does not allow it keeps the old peak */
+    close(fd);
+}
