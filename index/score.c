@@ -81,42 +81,58 @@ void task_score_centres(struct task *t, const uint32_t *blocks, uint32_t n, floa
     }
 }
 
-/* Notes the block of each run of rows in run_blocks and |q - c|^2 in run_distances; returns the number of runs. */
+/* Notes the block of each run of rows in run_blocks, where it ends in run_ends, and |q - c|^2 in run_distances; returns the
+ * number of runs. */
 static uint32_t score_runs(struct task *t, uint32_t n)
 {
     struct searcher *s = t->searcher;
-    uint32_t per_block = t->segment->params.slots_per_block, runs = 0, end = 0;
-    for (uint32_t i = 0; i < n; i++) {
-        if (runs > 0 && s->ids[i] < end && s->ids[i] >= end - per_block)
-            continue;
-        uint32_t block = s->ids[i] / per_block;
-        s->run_blocks[runs++] = block;
-        end = (block + 1) * per_block;
+    uint32_t per_block = t->segment->params.slots_per_block, runs = 0;
+    for (uint32_t i = 0; i < n;) {
+        uint32_t block = s->ids[i] / per_block, begin = block * per_block;
+        while (i < n && s->ids[i] - begin < per_block)
+            i++;
+        s->run_blocks[runs] = block;
+        s->run_ends[runs++] = i;
     }
     task_score_centres(t, s->run_blocks, runs, s->run_distances);
     return runs;
+}
+
+/* A and f of the rows of a run as floats; whole blocks lie together in memory, edges are gathered. */
+static const float *run_factors(struct task *t, uint32_t begin, uint32_t end)
+{
+    struct searcher *s = t->searcher;
+    const f16_t *all = t->segment->nav_factors, *from = all + 2 * (size_t)s->ids[begin];
+    uint32_t n = end - begin;
+    if (s->ids[end - 1] - s->ids[begin] != n - 1) {
+        for (uint32_t i = 0; i < n; i++)
+            memcpy(s->factor_halves + 2 * i, all + 2 * (size_t)s->ids[begin + i], 2 * sizeof(f16_t));
+        from = s->factor_halves;
+    }
+    kernels()->f32_from_f16(from, s->factor_floats, 2 * (size_t)n);
+    return s->factor_floats;
 }
 
 void task_score_rows(struct task *t, uint32_t n)
 {
     struct searcher *s = t->searcher;
     const struct segment *g = t->segment;
-    const float half = code_half(nav_bits[g->width]), scale_a = g->scale_a, scale_f2 = 2 * g->scale_f;
-    uint32_t per_block = g->params.slots_per_block;
+    const float scale_a = g->scale_a, scale_f = 2 * g->scale_f * t->levels.step;
+    const float middle = code_half(nav_bits[g->width]) * (float)t->levels.level_sum;
     kernels()->code_dot[g->width](t->levels.levels, g->nav_codes, g->nav_bytes, s->ids, n, g->params.code_dim, s->dots);
-    for (uint32_t i = 0; i < n; i++)
-        memcpy(s->factor_halves + 2 * i, g->nav_factors + 2 * (size_t)s->ids[i], 2 * sizeof(f16_t));
-    kernels()->f32_from_f16(s->factor_halves, s->factor_floats, 2 * n);
-    uint32_t runs = score_runs(t, n), i = 0;
+    uint32_t runs = score_runs(t, n), begin = 0;
     for (uint32_t r = 0; r < runs; r++) {
-        uint32_t begin = s->run_blocks[r] * per_block;
-        float centre = s->run_distances[r];
-        float sigma = g->sigma_factor * g->centre_factors[3 * (size_t)s->run_blocks[r] + 2] * sqrtf(centre);
-        for (; i < n && s->ids[i] - begin < per_block; i++) {
-            float y = code_query_dot(&t->levels, s->dots[i], half);
-            s->estimates[i] = centre + scale_a * s->factor_floats[2 * i] - scale_f2 * s->factor_floats[2 * i + 1] * y;
-            s->estimates[n + i] = sigma;
+        const uint32_t end = s->run_ends[r];
+        const float *restrict factors = run_factors(t, begin, end);
+        const int32_t *restrict dots = s->dots + begin;
+        float *restrict estimates = s->estimates + begin, *restrict sigmas = s->estimates + n + begin;
+        const float centre = s->run_distances[r];
+        const float sigma = g->sigma_factor * g->centre_factors[3 * (size_t)s->run_blocks[r] + 2] * sqrtf(centre);
+        for (uint32_t i = 0; i < end - begin; i++) {
+            estimates[i] = centre + scale_a * factors[2 * i] - scale_f * factors[2 * i + 1] * ((float)dots[i] - middle);
+            sigmas[i] = sigma;
         }
+        begin = end;
     }
 }
 

@@ -7,7 +7,7 @@
  *   round  tau is the k-th best exact distance, or while there are fewer than k the k-th best estimate. A candidate is
  *          nearer than tau with probability Phi((tau - estimate) / sigma); the gain of a block is the sum over its
  *          candidates: how many of the k nearest one expects to gain by one read. The blocks of largest gain are read in
- *          one submission, at most BEAM; all their slots are scored exactly; all their edges that lead to blocks not yet
+ *          one submission, at most BEAM_MAX; all their slots are scored exactly; all their edges that lead to blocks not yet
  *          seen are scored by code and join the candidates.
  *   stop   when no block's gain reaches theta, which falls as effort rises: theta = THETA_EFFORT / effort.
  *
@@ -26,13 +26,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define BEAM 4u
 #define THETA_EFFORT 64.0f
 #define THETA_MIN 0.001f
 #define THETA_MAX 4.0f
 #define EFFORT_MIN 4u
-#define CANDIDATES_BASE 512u
-#define CANDIDATES_PER_K 8u
+#define CANDIDATES_BASE 192u
+#define CANDIDATES_PER_K 6u
 #define Z_DROP 4.0f       /* candidates this many sigmas beyond tau are dropped */
 #define DEFAULT_RECALL 0.95f
 
@@ -108,8 +107,9 @@ static int reserve_candidates(struct task *t)
         s->gains_mask = places - 1;
         s->gains_stamp = 0;
     }
-    if (!s->run_blocks) {
+    if (!s->run_distances) {
         if (grow(&s->run_blocks, sizeof *s->run_blocks * STEP_ROWS) < 0 ||
+            grow(&s->run_ends, sizeof *s->run_ends * STEP_ROWS) < 0 ||
             grow(&s->run_distances, sizeof *s->run_distances * STEP_ROWS) < 0)
             return QUIRE_ENOMEM;
     }
@@ -458,7 +458,7 @@ static void deliver(struct task *t);
 
 static void next_round(struct task *t)
 {
-    uint32_t blocks[BEAM_MAX], n = 0, most = BEAM;
+    uint32_t blocks[BEAM_MAX], n = 0, most = BEAM_MAX;
     uint32_t limit = t->search->options.reads_max;
     if (limit && limit - t->stats.reads < most)
         most = limit - t->stats.reads;

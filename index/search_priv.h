@@ -7,7 +7,7 @@
 #include "index/search.h"
 #include "index/segment_priv.h"
 
-#define BEAM_MAX 8u            /* blocks that one task reads at once */
+#define BEAM_MAX 4u            /* blocks that one task reads at once */
 #define RECENT_ROWS 4096u      /* places of the filter of rows already scored */
 
 struct task;
@@ -121,6 +121,7 @@ struct searcher {
     uint32_t *edges;
     uint32_t edges_capacity;
     uint32_t *run_blocks;        /* STEP_ROWS: the block of each run of rows */
+    uint32_t *run_ends;          /* STEP_ROWS: the first row behind each run */
     float *run_distances;        /* STEP_ROWS */
     float *slot_distances;       /* slots of one block */
     uint32_t slots_capacity;

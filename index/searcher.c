@@ -173,6 +173,10 @@ void searcher_destroy(struct searcher *s)
     free(s->centre_distances);
     free(s->gains);
     free(s->edges);
+    free(s->run_blocks);
+    free(s->run_ends);
+    free(s->run_distances);
+    free(s->slot_distances);
     free(s);
 }
 

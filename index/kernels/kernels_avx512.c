@@ -19,9 +19,6 @@
  * quarters of a register. Four rows at a time share each load of the query, and one transposing reduction turns four
  * sums into four results. The last group repeats its last row rather than having a path of its own.
  *
- * Codes come from tables far larger than the caches, at random rows: each group of four prefetches the group that
- * starts PREFETCH_ROWS later. In time that covers a miss to memory at about 3 ns a row with the fill buffers full.
- *
  * Hadamard. Up to 256 floats are transformed in 16 registers; longer inputs do 256 at a time and then go through memory
  * two stages per pass.
  *
@@ -29,24 +26,22 @@
  * no better than 8 masked vpdpbusd, and the planes must be built), horizontal sums per row (more than the products at
  * 128 dimensions).
  */
+#include "index/kernels/kernels_batch.h"
 #include "index/kernels/kernels_priv.h"
 #include <immintrin.h>
 #include <math.h>
 #include <stdbool.h>
 #include <string.h>
 
-#define INLINE        static inline __attribute__((always_inline))
-#define PREFETCH_ROWS 8
-#define PREFETCH_MAX  8     /* cache lines of one code; the hardware follows a longer run by itself */
-#define PLANES_DIM    16384 /* dimensions whose planes stand on the stack at once */
+#define PLANES_DIM 16384 /* dimensions whose planes stand on the stack at once */
 
 /* n < 16 and n < 64 */
-INLINE __mmask16 first16(size_t n)
+KERNEL_INLINE __mmask16 first16(size_t n)
 {
     return (__mmask16)((1u << n) - 1);
 }
 
-INLINE __mmask64 first64(size_t n)
+KERNEL_INLINE __mmask64 first64(size_t n)
 {
     return (1ull << n) - 1;
 }
@@ -55,7 +50,7 @@ INLINE __mmask64 first64(size_t n)
 
 enum element { F32, F16, U8, I8 };
 
-INLINE __m512 load(const void *row, size_t i, enum element element)
+KERNEL_INLINE __m512 load(const void *row, size_t i, enum element element)
 {
     const char *at = (const char *)row + i * (element == F32 ? 4 : element == F16 ? 2 : 1);
     switch (element) {
@@ -70,7 +65,7 @@ INLINE __m512 load(const void *row, size_t i, enum element element)
     }
 }
 
-INLINE __m512 load_masked(const void *row, size_t i, __mmask16 mask, enum element element)
+KERNEL_INLINE __m512 load_masked(const void *row, size_t i, __mmask16 mask, enum element element)
 {
     const char *at = (const char *)row + i * (element == F32 ? 4 : element == F16 ? 2 : 1);
     switch (element) {
@@ -85,7 +80,7 @@ INLINE __m512 load_masked(const void *row, size_t i, __mmask16 mask, enum elemen
     }
 }
 
-INLINE __m512 add_term(__m512 sum, __m512 a, __m512 b, bool l2)
+KERNEL_INLINE __m512 add_term(__m512 sum, __m512 a, __m512 b, bool l2)
 {
     if (!l2)
         return _mm512_fmadd_ps(a, b, sum);
@@ -93,7 +88,7 @@ INLINE __m512 add_term(__m512 sum, __m512 a, __m512 b, bool l2)
     return _mm512_fmadd_ps(difference, difference, sum);
 }
 
-INLINE float sum_floats(const float *a, const void *b, size_t dim, enum element element, bool l2)
+KERNEL_INLINE float sum_floats(const float *a, const void *b, size_t dim, enum element element, bool l2)
 {
     __m512 s0 = _mm512_setzero_ps(), s1 = s0, s2 = s0, s3 = s0;
     size_t i = 0;
@@ -157,7 +152,7 @@ static float f32_i8_l2(const float *a, const int8_t *b, size_t dim)
 enum bytes_sum { U8_L2, U8_DOT, I8_L2, I8_DOT };
 
 /* Adds the terms of 64 elements: the result is product +- 128 * linear, see the top. */
-INLINE void add_bytes(__m512i *product, __m512i *linear, __m512i a, __m512i b, enum bytes_sum what)
+KERNEL_INLINE void add_bytes(__m512i *product, __m512i *linear, __m512i a, __m512i b, enum bytes_sum what)
 {
     const __m512i flip = _mm512_set1_epi8(-128), ones = _mm512_set1_epi8(1);
     __m512i x, y;
@@ -178,7 +173,7 @@ INLINE void add_bytes(__m512i *product, __m512i *linear, __m512i a, __m512i b, e
     *product = _mm512_dpbusd_epi32(*product, x, y);
 }
 
-INLINE int32_t sum_bytes(const void *a_row, const void *b_row, size_t dim, enum bytes_sum what)
+KERNEL_INLINE int32_t sum_bytes(const void *a_row, const void *b_row, size_t dim, enum bytes_sum what)
 {
     const char *a = a_row, *b = b_row;
     __m512i p0 = _mm512_setzero_si512(), p1 = p0, l0 = p0, l1 = p0;
@@ -224,7 +219,7 @@ static int32_t i8_dot(const int8_t *a, const int8_t *b, size_t dim)
 /* ---- sums of four registers at once ---------------------------------------------------------------------------- */
 
 /* Lane r of the result is the sum of s[r]. */
-INLINE __m128i reduce_four(__m512i s0, __m512i s1, __m512i s2, __m512i s3)
+KERNEL_INLINE __m128i reduce_four(__m512i s0, __m512i s1, __m512i s2, __m512i s3)
 {
     __m512i s01 = _mm512_add_epi32(_mm512_unpacklo_epi32(s0, s1), _mm512_unpackhi_epi32(s0, s1));
     __m512i s23 = _mm512_add_epi32(_mm512_unpacklo_epi32(s2, s3), _mm512_unpackhi_epi32(s2, s3));
@@ -233,7 +228,7 @@ INLINE __m128i reduce_four(__m512i s0, __m512i s1, __m512i s2, __m512i s3)
     return _mm_add_epi32(_mm256_castsi256_si128(half), _mm256_extracti128_si256(half, 1));
 }
 
-INLINE __m128 reduce_four_floats(__m512 s0, __m512 s1, __m512 s2, __m512 s3)
+KERNEL_INLINE __m128 reduce_four_floats(__m512 s0, __m512 s1, __m512 s2, __m512 s3)
 {
     __m512 s01 = _mm512_add_ps(_mm512_unpacklo_ps(s0, s1), _mm512_unpackhi_ps(s0, s1));
     __m512 s23 = _mm512_add_ps(_mm512_unpacklo_ps(s2, s3), _mm512_unpackhi_ps(s2, s3));
@@ -274,7 +269,7 @@ static void f32_l2_many(const float *q, const float *base, size_t n, size_t dim,
 /* The sums of four rows; `bytes` of each, `query` in planes (at 1 and 8 bits as given). */
 typedef __m128i sum_rows(const int8_t *query, const uint8_t *const row[4], size_t bytes);
 
-INLINE __m128i sum_rows_8(const int8_t *query, const uint8_t *const row[4], size_t bytes)
+KERNEL_INLINE __m128i sum_rows_8(const int8_t *query, const uint8_t *const row[4], size_t bytes)
 {
     __m512i s0 = _mm512_setzero_si512(), s1 = s0, s2 = s0, s3 = s0, t0 = s0, t1 = s0, t2 = s0, t3 = s0;
     size_t i = 0;
@@ -303,20 +298,20 @@ INLINE __m128i sum_rows_8(const int8_t *query, const uint8_t *const row[4], size
 }
 
 /* The sum of a row from its planes in the low nibbles and its planes in the high ones, which count 16 times. */
-INLINE __m512i add_high(__m512i low, __m512i high)
+KERNEL_INLINE __m512i add_high(__m512i low, __m512i high)
 {
     return _mm512_add_epi32(low, _mm512_srai_epi32(high, 4));
 }
 
 /* Adds 64 bytes of 4-bit codes of one row. */
-INLINE void add_4(__m512i *low, __m512i *high, __m512i code, __m512i q0, __m512i q1)
+KERNEL_INLINE void add_4(__m512i *low, __m512i *high, __m512i code, __m512i q0, __m512i q1)
 {
     const __m512i m0 = _mm512_set1_epi8(0x0f), m1 = _mm512_set1_epi8((char)0xf0);
     *low = _mm512_dpbusd_epi32(*low, _mm512_and_si512(code, m0), q0);
     *high = _mm512_dpbusd_epi32(*high, _mm512_and_si512(code, m1), q1);
 }
 
-INLINE __m128i sum_rows_4(const int8_t *query, const uint8_t *const row[4], size_t bytes)
+KERNEL_INLINE __m128i sum_rows_4(const int8_t *query, const uint8_t *const row[4], size_t bytes)
 {
     __m512i s0 = _mm512_setzero_si512(), s1 = s0, s2 = s0, s3 = s0, t0 = s0, t1 = s0, t2 = s0, t3 = s0;
     size_t i = 0;
@@ -340,7 +335,7 @@ INLINE __m128i sum_rows_4(const int8_t *query, const uint8_t *const row[4], size
 
 /* Adds 64 bytes of 2-bit codes of one row: even planes as they are, odd ones after a shift of 2, so that two sums do.
  */
-INLINE void add_2(__m512i *low, __m512i *high, __m512i code, const __m512i q[4])
+KERNEL_INLINE void add_2(__m512i *low, __m512i *high, __m512i code, const __m512i q[4])
 {
     const __m512i m0 = _mm512_set1_epi8(0x03), m2 = _mm512_set1_epi8(0x30);
     __m512i shifted = _mm512_srli_epi16(code, 2);
@@ -350,7 +345,7 @@ INLINE void add_2(__m512i *low, __m512i *high, __m512i code, const __m512i q[4])
     *high = _mm512_dpbusd_epi32(*high, _mm512_and_si512(shifted, m2), q[3]);
 }
 
-INLINE __m128i sum_rows_2(const int8_t *query, const uint8_t *const row[4], size_t bytes)
+KERNEL_INLINE __m128i sum_rows_2(const int8_t *query, const uint8_t *const row[4], size_t bytes)
 {
     __m512i s0 = _mm512_setzero_si512(), s1 = s0, s2 = s0, s3 = s0, t0 = s0, t1 = s0, t2 = s0, t3 = s0;
     for (size_t i = 0; i < bytes; i += 64, query += 256) {
@@ -365,19 +360,19 @@ INLINE __m128i sum_rows_2(const int8_t *query, const uint8_t *const row[4], size
     return reduce_four(add_high(s0, t0), add_high(s1, t1), add_high(s2, t2), add_high(s3, t3));
 }
 
-INLINE __m512i add_1(__m512i sum, uint64_t code, __m512i q)
+KERNEL_INLINE __m512i add_1(__m512i sum, uint64_t code, __m512i q)
 {
     return _mm512_dpbusd_epi32(sum, _mm512_set1_epi8(1), _mm512_maskz_mov_epi8(code, q));
 }
 
-INLINE uint64_t bits_of(const uint8_t *code, size_t bytes)
+KERNEL_INLINE uint64_t bits_of(const uint8_t *code, size_t bytes)
 {
     uint64_t bits = 0;
     memcpy(&bits, code, bytes);
     return bits;
 }
 
-INLINE __m128i sum_rows_1(const int8_t *query, const uint8_t *const row[4], size_t bytes)
+KERNEL_INLINE __m128i sum_rows_1(const int8_t *query, const uint8_t *const row[4], size_t bytes)
 {
     __m512i s0 = _mm512_setzero_si512(), s1 = s0, s2 = s0, s3 = s0;
     size_t i = 0;
@@ -398,54 +393,14 @@ INLINE __m128i sum_rows_1(const int8_t *query, const uint8_t *const row[4], size
     return reduce_four(s0, s1, s2, s3);
 }
 
-/* What the rows of a batch are and which of them to ask for ahead of time. */
-struct batch {
-    const uint8_t *codes;
-    size_t stride;
-    const uint32_t *rows;
-    size_t n;
-    size_t bytes;   /* of one code that count here */
-    size_t lines;   /* cache lines to prefetch from its first byte on */
-    bool straddles; /* codes may begin inside a line, so the last byte can lie in one more */
-};
-
-INLINE struct batch batch_of(const uint8_t *codes, size_t stride, const uint32_t *rows, size_t n, size_t bytes)
-{
-    size_t lines = (bytes + 63) / 64;
-    return (struct batch){codes,
-                          stride,
-                          rows,
-                          n,
-                          bytes,
-                          lines < PREFETCH_MAX ? lines : PREFETCH_MAX,
-                          (((uintptr_t)codes | stride) & 63) != 0};
-}
-
-INLINE void prefetch_row(const struct batch *batch, size_t i)
-{
-    if (i >= batch->n)
-        return;
-    const char *code = (const char *)batch->codes + batch->rows[i] * batch->stride;
-    for (size_t line = 0; line < batch->lines; line++)
-        _mm_prefetch(code + line * 64, _MM_HINT_T0);
-    if (batch->straddles)
-        _mm_prefetch(code + (batch->bytes - 1), _MM_HINT_T0);
-}
-
 /* out[i] = sum of row i, or += with `add`. */
-INLINE void sum_batch(sum_rows *sum, const int8_t *query, const struct batch *batch, bool add, int32_t *out)
+KERNEL_INLINE void sum_batch(sum_rows *sum, const int8_t *query, const struct batch *batch, bool add, int32_t *out)
 {
-    for (size_t i = 0; i < PREFETCH_ROWS; i++)
-        prefetch_row(batch, i);
+    batch_start(batch);
     for (size_t i = 0; i < batch->n; i += 4) {
-        size_t left = batch->n - i < 4 ? batch->n - i : 4;
         const uint8_t *row[4];
-        for (size_t r = 0; r < 4; r++) {
-            row[r] = batch->codes + batch->rows[r < left ? i + r : i + left - 1] * batch->stride;
-            prefetch_row(batch, i + r + PREFETCH_ROWS);
-        }
+        __mmask8 mask = (__mmask8)first16(batch_rows(batch, i, row));
         __m128i sums = sum(query, row, batch->bytes);
-        __mmask8 mask = (__mmask8)first16(left);
         if (add)
             sums = _mm_add_epi32(sums, _mm_maskz_loadu_epi32(mask, out + i));
         _mm_mask_storeu_epi32(out + i, mask, sums);
@@ -453,7 +408,7 @@ INLINE void sum_batch(sum_rows *sum, const int8_t *query, const struct batch *ba
 }
 
 /* The even and the odd ones of 128 bytes. */
-INLINE void split_pair(__m512i a, __m512i b, __m512i *even, __m512i *odd)
+KERNEL_INLINE void split_pair(__m512i a, __m512i b, __m512i *even, __m512i *odd)
 {
     static const uint8_t evens[64] = {0,  2,  4,   6,   8,   10,  12,  14,  16,  18,  20,  22,  24,  26,  28,  30,
                                       32, 34, 36,  38,  40,  42,  44,  46,  48,  50,  52,  54,  56,  58,  60,  62,
@@ -465,7 +420,7 @@ INLINE void split_pair(__m512i a, __m512i b, __m512i *even, __m512i *odd)
 }
 
 /* 64 bytes of q from i on, zero from dim on. */
-INLINE __m512i load_query(const int8_t *q, size_t i, size_t dim)
+KERNEL_INLINE __m512i load_query(const int8_t *q, size_t i, size_t dim)
 {
     if (i + 64 <= dim)
         return _mm512_loadu_si512(q + i);
@@ -562,7 +517,7 @@ static void f32_from_f16(const f16_t *in, float *out, size_t n)
 /* ---- Walsh-Hadamard transform ---------------------------------------------------------------------------------- */
 
 /* The four stages inside a register: each lane becomes partner + self, or partner - self in the upper of a pair. */
-INLINE __m512 mix_lanes(__m512 x)
+KERNEL_INLINE __m512 mix_lanes(__m512 x)
 {
     const __m512 sign1 = _mm512_setr_ps(1, -1, 1, -1, 1, -1, 1, -1, 1, -1, 1, -1, 1, -1, 1, -1);
     const __m512 sign2 = _mm512_setr_ps(1, 1, -1, -1, 1, 1, -1, -1, 1, 1, -1, -1, 1, 1, -1, -1);
@@ -575,7 +530,7 @@ INLINE __m512 mix_lanes(__m512 x)
 }
 
 /* Transforms count * 16 floats, scaled; count is a constant power of two <= 16, so that all stays in registers. */
-INLINE void transform_block(float *x, size_t count, __m512 scale)
+KERNEL_INLINE void transform_block(float *x, size_t count, __m512 scale)
 {
     __m512 v[16];
     for (size_t i = 0; i < count; i++)

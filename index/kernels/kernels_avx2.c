@@ -1,0 +1,394 @@
+/*
+ * kernels_avx2.c - the kernels with 256-bit registers, for machines without AVX-512 VNNI.
+ *
+ * Bytes. vpmaddubsw adds two products of u8 and i8 into 16 bits and saturates: 255 * 127 * 2 does not fit. So bytes are
+ * widened to 16 bits and go through vpmaddwd, which is exact; differences are taken as bytes first, |a - b| <= 255.
+ *
+ * Codes of 1, 2 and 4 bits are at most 15, and there vpmaddubsw is exact: all planes of a code byte together make at
+ * most 15 * 128 * 4 = 7,680 in a lane of 16 bits. Once per batch the query is split into planes, so that plane j of a
+ * block of 32 code bytes holds the elements that bits j * bits .. of those bytes meet; a code is then shifted and
+ * masked plane by plane. Four rows share each load of the query, and one transposing reduction turns four sums into
+ * four results. 8-bit codes are widened like bytes, the query once for four rows.
+ *
+ * Tails. Floats and codes (whose bytes come in fours) are loaded with a mask that touches no memory beyond the end;
+ * halves and bytes are copied into a zeroed buffer, once per pair of vectors.
+ *
+ * Hadamard. Up to 64 floats are transformed in 8 registers; longer inputs do 64 at a time and then go through memory
+ * two stages per pass.
+ *
+ * Rejected: a scalar loop for tails (up to 31 steps at 300 dimensions cost more than the vector part); AVX-VNNI, which
+ * only machines have that lost AVX-512, and which would be one more tier to test.
+ */
+#include "index/kernels/kernels_batch.h"
+#include "index/kernels/kernels_priv.h"
+#include <immintrin.h>
+#include <math.h>
+#include <string.h>
+
+#define PLANES_DIM 16384 /* dimensions whose planes stand on the stack at once */
+
+/* All ones in the first n lanes of 32 bits, n <= 8. */
+KERNEL_INLINE __m256i first8(size_t n)
+{
+    return _mm256_cmpgt_epi32(_mm256_set1_epi32((int)n), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
+}
+
+KERNEL_INLINE __m128i first4(size_t n)
+{
+    return _mm256_castsi256_si128(first8(n));
+}
+
+KERNEL_INLINE __m128i load_128(const void *at)
+{
+    return _mm_loadu_si128(at);
+}
+
+KERNEL_INLINE __m256i load_256(const void *at)
+{
+    return _mm256_loadu_si256(at);
+}
+
+/* The first `bytes` < 32 bytes at `at`, then zeros. */
+KERNEL_INLINE __m256i load_part(const void *at, size_t bytes)
+{
+    _Alignas(32) char buffer[32] = {0};
+    memcpy(buffer, at, bytes);
+    return _mm256_load_si256((const void *)buffer);
+}
+
+/* ---- float queries against stored floats, halves and bytes ----------------------------------------------------- */
+
+enum element { F32, F16, U8, I8 };
+
+KERNEL_INLINE const char *element_at(const void *row, size_t i, enum element element)
+{
+    return (const char *)row + i * (element == F32 ? 4 : element == F16 ? 2 : 1);
+}
+
+/* Eight elements from the low end of 16 bytes; not for F32. */
+KERNEL_INLINE __m256 widen(__m128i packed, enum element element)
+{
+    switch (element) {
+    case F16:
+        return _mm256_cvtph_ps(packed);
+    case U8:
+        return _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(packed));
+    default:
+        return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(packed));
+    }
+}
+
+KERNEL_INLINE __m256 load(const void *row, size_t i, enum element element)
+{
+    const char *at = element_at(row, i, element);
+    if (element == F32)
+        return _mm256_loadu_ps((const void *)at);
+    return widen(element == F16 ? load_128(at) : _mm_loadl_epi64((const void *)at), element);
+}
+
+KERNEL_INLINE __m256 load_first(const void *row, size_t i, size_t n, enum element element)
+{
+    const char *at = element_at(row, i, element);
+    if (element == F32)
+        return _mm256_maskload_ps((const void *)at, first8(n));
+    return widen(_mm256_castsi256_si128(load_part(at, element == F16 ? n * 2 : n)), element);
+}
+
+KERNEL_INLINE __m256 add_term(__m256 sum, __m256 a, __m256 b, bool l2)
+{
+    if (!l2)
+        return _mm256_fmadd_ps(a, b, sum);
+    __m256 difference = _mm256_sub_ps(a, b);
+    return _mm256_fmadd_ps(difference, difference, sum);
+}
+
+KERNEL_INLINE float reduce_floats(__m256 sum)
+{
+    __m128 four = _mm_add_ps(_mm256_castps256_ps128(sum), _mm256_extractf128_ps(sum, 1));
+    __m128 two = _mm_add_ps(four, _mm_movehl_ps(four, four));
+    return _mm_cvtss_f32(_mm_add_ss(two, _mm_movehdup_ps(two)));
+}
+
+KERNEL_INLINE float sum_floats(const float *a, const void *b, size_t dim, enum element element, bool l2)
+{
+    __m256 s0 = _mm256_setzero_ps(), s1 = s0, s2 = s0, s3 = s0;
+    size_t i = 0;
+    for (; i + 32 <= dim; i += 32) {
+        s0 = add_term(s0, load(a, i, F32), load(b, i, element), l2);
+        s1 = add_term(s1, load(a, i + 8, F32), load(b, i + 8, element), l2);
+        s2 = add_term(s2, load(a, i + 16, F32), load(b, i + 16, element), l2);
+        s3 = add_term(s3, load(a, i + 24, F32), load(b, i + 24, element), l2);
+    }
+    for (; i + 8 <= dim; i += 8)
+        s0 = add_term(s0, load(a, i, F32), load(b, i, element), l2);
+    if (i < dim)
+        s1 = add_term(s1, load_first(a, i, dim - i, F32), load_first(b, i, dim - i, element), l2);
+    return reduce_floats(_mm256_add_ps(_mm256_add_ps(s0, s1), _mm256_add_ps(s2, s3)));
+}
+
+static float f32_l2(const float *a, const float *b, size_t dim)
+{
+    return sum_floats(a, b, dim, F32, true);
+}
+
+static float f32_dot(const float *a, const float *b, size_t dim)
+{
+    return sum_floats(a, b, dim, F32, false);
+}
+
+static float f16_l2(const float *a, const f16_t *b, size_t dim)
+{
+    return sum_floats(a, b, dim, F16, true);
+}
+
+static float f16_dot(const float *a, const f16_t *b, size_t dim)
+{
+    return sum_floats(a, b, dim, F16, false);
+}
+
+static float f32_u8_dot(const float *a, const uint8_t *b, size_t dim)
+{
+    return sum_floats(a, b, dim, U8, false);
+}
+
+static float f32_i8_dot(const float *a, const int8_t *b, size_t dim)
+{
+    return sum_floats(a, b, dim, I8, false);
+}
+
+static float f32_u8_l2(const float *a, const uint8_t *b, size_t dim)
+{
+    return sum_floats(a, b, dim, U8, true);
+}
+
+static float f32_i8_l2(const float *a, const int8_t *b, size_t dim)
+{
+    return sum_floats(a, b, dim, I8, true);
+}
+
+/* ---- bytes against bytes --------------------------------------------------------------------------------------- */
+
+enum bytes_sum { U8_L2, U8_DOT, I8_L2, I8_DOT };
+
+/* The terms of 32 elements, four to a lane of 32 bits. */
+KERNEL_INLINE __m256i byte_terms(__m256i a, __m256i b, enum bytes_sum what)
+{
+    const __m256i zero = _mm256_setzero_si256();
+    __m256i low_a, low_b, high_a, high_b;
+    if (what == I8_DOT) {
+        low_a = _mm256_cvtepi8_epi16(_mm256_castsi256_si128(a));
+        low_b = _mm256_cvtepi8_epi16(_mm256_castsi256_si128(b));
+        high_a = _mm256_cvtepi8_epi16(_mm256_extracti128_si256(a, 1));
+        high_b = _mm256_cvtepi8_epi16(_mm256_extracti128_si256(b, 1));
+    } else {
+        if (what == U8_L2)
+            a = b = _mm256_sub_epi8(_mm256_max_epu8(a, b), _mm256_min_epu8(a, b));
+        else if (what == I8_L2)
+            a = b = _mm256_sub_epi8(_mm256_max_epi8(a, b), _mm256_min_epi8(a, b));
+        low_a = _mm256_unpacklo_epi8(a, zero);
+        low_b = _mm256_unpacklo_epi8(b, zero);
+        high_a = _mm256_unpackhi_epi8(a, zero);
+        high_b = _mm256_unpackhi_epi8(b, zero);
+    }
+    return _mm256_add_epi32(_mm256_madd_epi16(low_a, low_b), _mm256_madd_epi16(high_a, high_b));
+}
+
+KERNEL_INLINE int32_t reduce_integers(__m256i sum)
+{
+    __m128i four = _mm_add_epi32(_mm256_castsi256_si128(sum), _mm256_extracti128_si256(sum, 1));
+    __m128i two = _mm_add_epi32(four, _mm_unpackhi_epi64(four, four));
+    return _mm_cvtsi128_si32(_mm_add_epi32(two, _mm_shuffle_epi32(two, 1)));
+}
+
+KERNEL_INLINE int32_t sum_bytes(const void *a_row, const void *b_row, size_t dim, enum bytes_sum what)
+{
+    const char *a = a_row, *b = b_row;
+    __m256i s0 = _mm256_setzero_si256(), s1 = s0;
+    size_t i = 0;
+    for (; i + 64 <= dim; i += 64) {
+        s0 = _mm256_add_epi32(s0, byte_terms(load_256(a + i), load_256(b + i), what));
+        s1 = _mm256_add_epi32(s1, byte_terms(load_256(a + i + 32), load_256(b + i + 32), what));
+    }
+    if (i + 32 <= dim) {
+        s0 = _mm256_add_epi32(s0, byte_terms(load_256(a + i), load_256(b + i), what));
+        i += 32;
+    }
+    if (i < dim)
+        s1 = _mm256_add_epi32(s1, byte_terms(load_part(a + i, dim - i), load_part(b + i, dim - i), what));
+    return reduce_integers(_mm256_add_epi32(s0, s1));
+}
+
+static int32_t u8_l2(const uint8_t *a, const uint8_t *b, size_t dim)
+{
+    return sum_bytes(a, b, dim, U8_L2);
+}
+
+static int32_t u8_dot(const uint8_t *a, const uint8_t *b, size_t dim)
+{
+    return sum_bytes(a, b, dim, U8_DOT);
+}
+
+static int32_t i8_l2(const int8_t *a, const int8_t *b, size_t dim)
+{
+    return sum_bytes(a, b, dim, I8_L2);
+}
+
+static int32_t i8_dot(const int8_t *a, const int8_t *b, size_t dim)
+{
+    return sum_bytes(a, b, dim, I8_DOT);
+}
+
+/* ---- sums of four registers at once ---------------------------------------------------------------------------- */
+
+/* Lane r of the result is the sum of s[r]. */
+KERNEL_INLINE __m128i reduce_four(__m256i s0, __m256i s1, __m256i s2, __m256i s3)
+{
+    __m256i all = _mm256_hadd_epi32(_mm256_hadd_epi32(s0, s1), _mm256_hadd_epi32(s2, s3));
+    return _mm_add_epi32(_mm256_castsi256_si128(all), _mm256_extracti128_si256(all, 1));
+}
+
+KERNEL_INLINE __m128 reduce_four_floats(__m256 s0, __m256 s1, __m256 s2, __m256 s3)
+{
+    __m256 all = _mm256_hadd_ps(_mm256_hadd_ps(s0, s1), _mm256_hadd_ps(s2, s3));
+    return _mm_add_ps(_mm256_castps256_ps128(all), _mm256_extractf128_ps(all, 1));
+}
+
+static void f32_l2_many(const float *q, const float *base, size_t n, size_t dim, float *out)
+{
+    for (size_t row = 0; row < n; row += 4) {
+        size_t left = n - row < 4 ? n - row : 4;
+        const float *r0 = base + row * dim;
+        const float *r1 = left > 1 ? r0 + dim : r0, *r2 = left > 2 ? r1 + dim : r1, *r3 = left > 3 ? r2 + dim : r2;
+        __m256 s0 = _mm256_setzero_ps(), s1 = s0, s2 = s0, s3 = s0;
+        size_t i = 0;
+        for (; i + 8 <= dim; i += 8) {
+            __m256 x = load(q, i, F32);
+            s0 = add_term(s0, x, load(r0, i, F32), true);
+            s1 = add_term(s1, x, load(r1, i, F32), true);
+            s2 = add_term(s2, x, load(r2, i, F32), true);
+            s3 = add_term(s3, x, load(r3, i, F32), true);
+        }
+        if (i < dim) {
+            __m256 x = load_first(q, i, dim - i, F32);
+            s0 = add_term(s0, x, load_first(r0, i, dim - i, F32), true);
+            s1 = add_term(s1, x, load_first(r1, i, dim - i, F32), true);
+            s2 = add_term(s2, x, load_first(r2, i, dim - i, F32), true);
+            s3 = add_term(s3, x, load_first(r3, i, dim - i, F32), true);
+        }
+        _mm_maskstore_ps(out + row, first4(left), reduce_four_floats(s0, s1, s2, s3));
+    }
+}
+
+/* ---- codes ----------------------------------------------------------------------------------------------------- */
+
+/* Adds 32 bytes of one row, query widened to q0 and q1. */
+KERNEL_INLINE __m256i add_8(__m256i sum, const uint8_t *code, __m256i q0, __m256i q1)
+{
+    __m256i low = _mm256_cvtepu8_epi16(load_128(code)), high = _mm256_cvtepu8_epi16(load_128(code + 16));
+    return _mm256_add_epi32(sum, _mm256_add_epi32(_mm256_madd_epi16(low, q0), _mm256_madd_epi16(high, q1)));
+}
+
+KERNEL_INLINE __m128i sum_rows_8(const int8_t *query, const uint8_t *const row[4], size_t bytes)
+{
+    __m256i s0 = _mm256_setzero_si256(), s1 = s0, s2 = s0, s3 = s0;
+    for (size_t i = 0; i < bytes; i += 32) {
+        __m256i q0 = _mm256_cvtepi8_epi16(load_128(query + i)), q1 = _mm256_cvtepi8_epi16(load_128(query + i + 16));
+        s0 = add_8(s0, row[0] + i, q0, q1);
+        s1 = add_8(s1, row[1] + i, q0, q1);
+        s2 = add_8(s2, row[2] + i, q0, q1);
+        s3 = add_8(s3, row[3] + i, q0, q1);
+    }
+    return reduce_four(s0, s1, s2, s3);
+}
+
+/* Adds what the lowest `bits` bits of each byte of *code make with plane q, and shifts the next ones down. */
+KERNEL_INLINE __m256i add_plane(__m256i sum, __m256i *code, __m256i q, int bits)
+{
+    __m256i levels = _mm256_and_si256(*code, _mm256_set1_epi8((char)((1 << bits) - 1)));
+    *code = _mm256_srli_epi16(*code, bits);
+    return _mm256_add_epi16(sum, _mm256_maddubs_epi16(levels, q));
+}
+
+/* Adds a block of up to 32 bytes of four rows to sums[4]; c0 .. c3 are the codes. */
+KERNEL_INLINE void add_block(__m256i sums[4], const int8_t *planes, __m256i c0, __m256i c1, __m256i c2, __m256i c3,
+                             int bits)
+{
+    const __m256i ones = _mm256_set1_epi16(1);
+    __m256i s0 = _mm256_setzero_si256(), s1 = s0, s2 = s0, s3 = s0;
+    for (int plane = 0; plane < 8 / bits; plane++) {
+        __m256i q = _mm256_load_si256((const void *)(planes + 32 * plane));
+        s0 = add_plane(s0, &c0, q, bits);
+        s1 = add_plane(s1, &c1, q, bits);
+        s2 = add_plane(s2, &c2, q, bits);
+        s3 = add_plane(s3, &c3, q, bits);
+    }
+    sums[0] = _mm256_add_epi32(sums[0], _mm256_madd_epi16(s0, ones));
+    sums[1] = _mm256_add_epi32(sums[1], _mm256_madd_epi16(s1, ones));
+    sums[2] = _mm256_add_epi32(sums[2], _mm256_madd_epi16(s2, ones));
+    sums[3] = _mm256_add_epi32(sums[3], _mm256_madd_epi16(s3, ones));
+}
+
+KERNEL_INLINE __m256i load_words(const uint8_t *at, __m256i mask)
+{
+    return _mm256_maskload_epi32((const void *)at, mask);
+}
+
+/* 1, 2 and 4 bits; `query` in planes. `bytes` is a multiple of 4, since dim is one of 32. */
+KERNEL_INLINE __m128i sum_rows_planes(const int8_t *query, const uint8_t *const row[4], size_t bytes, int bits)
+{
+    __m256i sums[4] = {_mm256_setzero_si256(), _mm256_setzero_si256(), _mm256_setzero_si256(),
+                       _mm256_setzero_si256()};
+    size_t i = 0;
+    for (; i + 32 <= bytes; i += 32, query += 256 / bits)
+        add_block(sums, query, load_256(row[0] + i), load_256(row[1] + i), load_256(row[2] + i), load_256(row[3] + i),
+                  bits);
+    if (i < bytes) {
+        __m256i mask = first8((bytes - i) / 4);
+        add_block(sums, query, load_words(row[0] + i, mask), load_words(row[1] + i, mask),
+                  load_words(row[2] + i, mask), load_words(row[3] + i, mask), bits);
+    }
+    return reduce_four(sums[0], sums[1], sums[2], sums[3]);
+}
+
+/* out[i] = sum of row i, or += with `add`. */
+KERNEL_INLINE void sum_batch(const int8_t *query, const struct batch *batch, int bits, bool add, int32_t *out)
+{
+    batch_start(batch);
+    for (size_t i = 0; i < batch->n; i += 4) {
+        const uint8_t *row[4];
+        __m128i mask = first4(batch_rows(batch, i, row));
+        __m128i sums =
+            bits == 8 ? sum_rows_8(query, row, batch->bytes) : sum_rows_planes(query, row, batch->bytes, bits);
+        if (add)
+            sums = _mm_add_epi32(sums, _mm_maskload_epi32((const void *)(out + i), mask));
+        _mm_maskstore_epi32((void *)(out + i), mask, sums);
+    }
+}
+
+/* The even and the odd ones of 64 bytes. */
+KERNEL_INLINE void split_pair(__m256i a, __m256i b, __m256i *even, __m256i *odd)
+{
+    __m256i evens = _mm256_packs_epi16(_mm256_srai_epi16(_mm256_slli_epi16(a, 8), 8),
+                                       _mm256_srai_epi16(_mm256_slli_epi16(b, 8), 8));
+    __m256i odds = _mm256_packs_epi16(_mm256_srai_epi16(a, 8), _mm256_srai_epi16(b, 8));
+    *even = _mm256_permute4x64_epi64(evens, 0xd8);
+    *odd = _mm256_permute4x64_epi64(odds, 0xd8);
+}
+
+/* Splits blocks of 32 * n_planes query elements: halving log2(n_planes) times leaves in v[j] the elements whose index
+ * ends in the bits of j reversed, which is where plane j is taken from. */
+KERNEL_INLINE void split_planes(const int8_t *q, size_t dim, int8_t *planes, size_t n_planes)
+{
+    for (size_t from = 0; from < dim; from += 32 * n_planes) {
+        __m256i v[8], halves[8];
+        for (size_t j = 0; j < n_planes; j++)
+            v[j] = from + 32 * j < dim ? load_256(q + from + 32 * j) : _mm256_setzero_si256();
+        for (size_t span = n_planes / 2; span > 0; span /= 2) {
+            for (size_t j = 0; j < n_planes / 2; j++)
+                split_pair(v[2 * j], v[2 * j + 1], &halves[j], &halves[j + n_planes / 2]);
+            memcpy(v, halves, n_planes * sizeof *v);
+        }
+        for (size_t j = 0; j < n_planes; j++)
+            _mm256_store_si256((void *)(planes + from + 32 * j), v[j]);
+    }
+}
