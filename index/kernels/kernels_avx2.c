@@ -16,7 +16,7 @@
  * Hadamard. Up to 64 floats are transformed in 8 registers; longer inputs do 64 at a time and then go through memory
  * two stages per pass.
  *
- * Rejected: a scalar loop for tails (up to 31 steps at 300 dimensions cost more than the vector part); AVX-VNNI, which
+ * Rejected: a scalar loop for tails (up to 31 steps, more than the vector part of most dimensions); AVX-VNNI, which
  * only machines have that lost AVX-512, and which would be one more tier to test.
  */
 #include "index/kernels/kernels_batch.h"
@@ -336,16 +336,15 @@ KERNEL_INLINE __m256i load_words(const uint8_t *at, __m256i mask)
 /* 1, 2 and 4 bits; `query` in planes. `bytes` is a multiple of 4, since dim is one of 32. */
 KERNEL_INLINE __m128i sum_rows_planes(const int8_t *query, const uint8_t *const row[4], size_t bytes, int bits)
 {
-    __m256i sums[4] = {_mm256_setzero_si256(), _mm256_setzero_si256(), _mm256_setzero_si256(),
-                       _mm256_setzero_si256()};
+    __m256i sums[4] = {_mm256_setzero_si256(), _mm256_setzero_si256(), _mm256_setzero_si256(), _mm256_setzero_si256()};
     size_t i = 0;
     for (; i + 32 <= bytes; i += 32, query += 256 / bits)
         add_block(sums, query, load_256(row[0] + i), load_256(row[1] + i), load_256(row[2] + i), load_256(row[3] + i),
                   bits);
     if (i < bytes) {
         __m256i mask = first8((bytes - i) / 4);
-        add_block(sums, query, load_words(row[0] + i, mask), load_words(row[1] + i, mask),
-                  load_words(row[2] + i, mask), load_words(row[3] + i, mask), bits);
+        add_block(sums, query, load_words(row[0] + i, mask), load_words(row[1] + i, mask), load_words(row[2] + i, mask),
+                  load_words(row[3] + i, mask), bits);
     }
     return reduce_four(sums[0], sums[1], sums[2], sums[3]);
 }
@@ -375,8 +374,8 @@ KERNEL_INLINE void split_pair(__m256i a, __m256i b, __m256i *even, __m256i *odd)
     *odd = _mm256_permute4x64_epi64(odds, 0xd8);
 }
 
-/* Splits blocks of 32 * n_planes query elements: halving log2(n_planes) times leaves in v[j] the elements whose index
- * ends in the bits of j reversed, which is where plane j is taken from. */
+/* Splits blocks of 32 * n_planes query elements. Each round takes neighbours apart into evens (lower half of v) and
+ * odds (upper half); after log2(n_planes) rounds v[j] holds the elements whose index is j modulo n_planes, in order. */
 KERNEL_INLINE void split_planes(const int8_t *q, size_t dim, int8_t *planes, size_t n_planes)
 {
     for (size_t from = 0; from < dim; from += 32 * n_planes) {
@@ -392,3 +391,176 @@ KERNEL_INLINE void split_planes(const int8_t *q, size_t dim, int8_t *planes, siz
             _mm256_store_si256((void *)(planes + from + 32 * j), v[j]);
     }
 }
+
+KERNEL_INLINE void dot_planes(const int8_t *q, const uint8_t *codes, size_t stride, const uint32_t *rows, size_t n,
+                              size_t dim, int bits, int32_t *out)
+{
+    _Alignas(32) int8_t planes[PLANES_DIM];
+    for (size_t from = 0; from < dim; from += PLANES_DIM) {
+        size_t part = dim - from < PLANES_DIM ? dim - from : PLANES_DIM;
+        split_planes(q + from, part, planes, 8 / (size_t)bits);
+        struct batch batch = batch_of(codes + from / 8 * (size_t)bits, stride, rows, n, part / 8 * (size_t)bits);
+        sum_batch(planes, &batch, bits, from > 0, out);
+    }
+}
+
+static void code_dot_1(const int8_t *q, const uint8_t *codes, size_t stride, const uint32_t *rows, size_t n, size_t dim,
+                       int32_t *out)
+{
+    dot_planes(q, codes, stride, rows, n, dim, 1, out);
+}
+
+static void code_dot_2(const int8_t *q, const uint8_t *codes, size_t stride, const uint32_t *rows, size_t n, size_t dim,
+                       int32_t *out)
+{
+    dot_planes(q, codes, stride, rows, n, dim, 2, out);
+}
+
+static void code_dot_4(const int8_t *q, const uint8_t *codes, size_t stride, const uint32_t *rows, size_t n, size_t dim,
+                       int32_t *out)
+{
+    dot_planes(q, codes, stride, rows, n, dim, 4, out);
+}
+
+static void code_dot_8(const int8_t *q, const uint8_t *codes, size_t stride, const uint32_t *rows, size_t n, size_t dim,
+                       int32_t *out)
+{
+    struct batch batch = batch_of(codes, stride, rows, n, dim);
+    sum_batch(q, &batch, 8, false, out);
+}
+
+/* ---- conversions ----------------------------------------------------------------------------------------------- */
+
+#define ROUND_NEAREST (_MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC)
+
+static void f16_from_f32(const float *in, f16_t *out, size_t n)
+{
+    size_t i = 0;
+    for (; i + 8 <= n; i += 8)
+        _mm_storeu_si128((void *)(out + i), _mm256_cvtps_ph(load(in, i, F32), ROUND_NEAREST));
+    if (i < n) {
+        f16_t last[8];
+        _mm_storeu_si128((void *)last, _mm256_cvtps_ph(load_first(in, i, n - i, F32), ROUND_NEAREST));
+        memcpy(out + i, last, (n - i) * sizeof *last);
+    }
+}
+
+static void f32_from_f16(const f16_t *in, float *out, size_t n)
+{
+    size_t i = 0;
+    for (; i + 8 <= n; i += 8)
+        _mm256_storeu_ps(out + i, load(in, i, F16));
+    if (i < n)
+        _mm256_maskstore_ps(out + i, first8(n - i), load_first(in, i, n - i, F16));
+}
+
+/* ---- Walsh-Hadamard transform ---------------------------------------------------------------------------------- */
+
+/* The three stages inside a register: each lane becomes partner + self, or partner - self in the upper of a pair. */
+KERNEL_INLINE __m256 mix_lanes(__m256 x)
+{
+    const __m256 sign1 = _mm256_setr_ps(1, -1, 1, -1, 1, -1, 1, -1);
+    const __m256 sign2 = _mm256_setr_ps(1, 1, -1, -1, 1, 1, -1, -1);
+    const __m256 sign4 = _mm256_setr_ps(1, 1, 1, 1, -1, -1, -1, -1);
+    x = _mm256_fmadd_ps(x, sign1, _mm256_permute_ps(x, 0xb1));
+    x = _mm256_fmadd_ps(x, sign2, _mm256_permute_ps(x, 0x4e));
+    return _mm256_fmadd_ps(x, sign4, _mm256_permute2f128_ps(x, x, 1));
+}
+
+/* Transforms count * 8 floats, scaled; count is a constant power of two <= 8, so that all stays in registers. */
+KERNEL_INLINE void transform_block(float *x, size_t count, __m256 scale)
+{
+    __m256 v[8];
+    for (size_t i = 0; i < count; i++)
+        v[i] = mix_lanes(_mm256_mul_ps(_mm256_loadu_ps(x + 8 * i), scale));
+    for (size_t half = 1; half < count; half *= 2)
+        for (size_t i = 0; i < count; i++)
+            if (!(i & half)) {
+                __m256 a = v[i], b = v[i + half];
+                v[i] = _mm256_add_ps(a, b);
+                v[i + half] = _mm256_sub_ps(a, b);
+            }
+    for (size_t i = 0; i < count; i++)
+        _mm256_storeu_ps(x + 8 * i, v[i]);
+}
+
+/* Two stages in one pass: pairs `half` apart, then pairs 2 * half apart. */
+static void two_stages(float *x, size_t n, size_t half)
+{
+    for (size_t start = 0; start < n; start += 4 * half)
+        for (float *p = x + start; p < x + start + half; p += 8) {
+            __m256 a = _mm256_loadu_ps(p), b = _mm256_loadu_ps(p + half);
+            __m256 c = _mm256_loadu_ps(p + 2 * half), d = _mm256_loadu_ps(p + 3 * half);
+            __m256 ab = _mm256_add_ps(a, b), cd = _mm256_add_ps(c, d);
+            __m256 a_b = _mm256_sub_ps(a, b), c_d = _mm256_sub_ps(c, d);
+            _mm256_storeu_ps(p, _mm256_add_ps(ab, cd));
+            _mm256_storeu_ps(p + half, _mm256_add_ps(a_b, c_d));
+            _mm256_storeu_ps(p + 2 * half, _mm256_sub_ps(ab, cd));
+            _mm256_storeu_ps(p + 3 * half, _mm256_sub_ps(a_b, c_d));
+        }
+}
+
+static void one_stage(float *x, size_t n, size_t half)
+{
+    for (size_t start = 0; start < n; start += 2 * half)
+        for (float *p = x + start; p < x + start + half; p += 8) {
+            __m256 a = _mm256_loadu_ps(p), b = _mm256_loadu_ps(p + half);
+            _mm256_storeu_ps(p, _mm256_add_ps(a, b));
+            _mm256_storeu_ps(p + half, _mm256_sub_ps(a, b));
+        }
+}
+
+static void hadamard(float *x, size_t n)
+{
+    __m256 scale = _mm256_set1_ps((float)(1 / sqrt((double)n)));
+    switch (n) {
+    case 0:
+        return;
+    case 1: /* fewer than 8 lanes: transform eight, of which the others are zero, and keep the first n */
+    case 2:
+    case 4: {
+        __m256i mask = first8(n);
+        _mm256_maskstore_ps(x, mask, mix_lanes(_mm256_mul_ps(_mm256_maskload_ps(x, mask), scale)));
+        return;
+    }
+    case 8:
+        transform_block(x, 1, scale);
+        return;
+    case 16:
+        transform_block(x, 2, scale);
+        return;
+    case 32:
+        transform_block(x, 4, scale);
+        return;
+    default:
+        break;
+    }
+    for (size_t i = 0; i < n; i += 64)
+        transform_block(x + i, 8, scale);
+    size_t half = 64;
+    for (; 4 * half <= n; half *= 4)
+        two_stages(x, n, half);
+    if (half < n)
+        one_stage(x, n, half);
+}
+
+const struct kernels kernels_avx2 = {
+    .name = "avx2",
+    .f32_l2 = f32_l2,
+    .f32_dot = f32_dot,
+    .f16_l2 = f16_l2,
+    .f16_dot = f16_dot,
+    .u8_l2 = u8_l2,
+    .u8_dot = u8_dot,
+    .i8_l2 = i8_l2,
+    .i8_dot = i8_dot,
+    .f32_u8_dot = f32_u8_dot,
+    .f32_i8_dot = f32_i8_dot,
+    .f32_u8_l2 = f32_u8_l2,
+    .f32_i8_l2 = f32_i8_l2,
+    .code_dot = {code_dot_1, code_dot_2, code_dot_4, code_dot_8},
+    .f32_l2_many = f32_l2_many,
+    .f16_from_f32 = f16_from_f32,
+    .f32_from_f16 = f32_from_f16,
+    .hadamard = hadamard,
+};
