@@ -26,7 +26,7 @@
  * leaves under 1 GiB. 117,000 glosses, which are not thinned out, take 0.6 GiB.
  */
 #include "datasets/embed_priv.h"
-#include "index/random.h"
+#include "io/random.h"
 #include "io/error.h"
 #include "io/memory.h"
 #include <math.h>

@@ -23,7 +23,7 @@
  */
 #include "datasets/blas.h"
 #include "datasets/embed_priv.h"
-#include "index/random.h"
+#include "io/random.h"
 #include "io/error.h"
 #include "io/memory.h"
 #include <math.h>

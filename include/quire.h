@@ -102,7 +102,8 @@ QUIRE_API const char *quire_version(void);
 
 enum quire_metric { QUIRE_METRIC_L2 = 0, QUIRE_METRIC_COSINE = 1, QUIRE_METRIC_IP = 2 };
 enum quire_type { QUIRE_TYPE_F32 = 0, QUIRE_TYPE_F16 = 1, QUIRE_TYPE_I8 = 2, QUIRE_TYPE_U8 = 3 };
-/* How a block holds a vector: as the user gave it (F32, F16, I8, U8), or as an 8-bit code (Q8). */
+/* How a block holds a vector: as numbers (F32, F16; I8 and U8 for input of that type), or as an 8-bit code (Q8; also what
+ * I8 means for f32 and f16 input). */
 enum quire_slot { QUIRE_SLOT_AUTO = 0, QUIRE_SLOT_F32 = 1, QUIRE_SLOT_F16 = 2, QUIRE_SLOT_I8 = 3, QUIRE_SLOT_U8 = 4,
                   QUIRE_SLOT_Q8 = 5 };
 enum quire_engine_kind { QUIRE_ENGINE_AUTO = 0, QUIRE_ENGINE_URING = 1, QUIRE_ENGINE_THREADS = 2 };
@@ -121,7 +122,7 @@ struct quire_build_options {
     enum quire_slot slot;         /* AUTO: u8 and i8 as they are, f32 and f16 as Q8 */
     uint32_t block_bytes;         /* multiple of 4096; 0: auto (8192, more where a vector needs it) */
     unsigned code_bits;           /* navigation code written to disk: 1, 2, 4 or 8 bits per dimension; 0: 4 */
-    unsigned degree;              /* out-edges per row while building; 0: 32 */
+    unsigned degree;              /* out-edges per row while building; 0: 24 */
     unsigned build_beam;          /* beam width of an insertion; 0: 100 */
     unsigned threads;             /* 0: as many as there are cores */
     uint64_t seed;                /* with threads = 1 the result is a function of input and seed */
@@ -273,8 +274,8 @@ struct quire_verify_report {
     double code_error_max;         /* the worst row's */
 };
 /* Reads every byte of an index and proves it: sizes and checksums of all files, every block, each input row exactly once,
- * every edge inside the index, every key found under its row, every block reachable from the entry points, every
- * navigation code near its vector. finding (may be NULL) gets one sentence per damage, at most 1,000 of them; progress as
+ * every edge inside the index, every key found under its row, every navigation code near its vector; blocks that no edge
+ * leads to are counted, not findings: a search finds each block by its resident centre as well. finding (may be NULL) gets one sentence per damage, at most 1,000 of them; progress as
  * in a build. Returns 0, or QUIRE_ECORRUPT when there are findings, or another error when the index cannot be read. */
 QUIRE_API int quire_verify(const char *path, void (*finding)(void *context, const char *sentence),
                            int (*progress)(void *context, const char *phase, uint64_t done, uint64_t total),

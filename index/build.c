@@ -13,7 +13,7 @@
  */
 #include "index/build.h"
 #include "index/build_priv.h"
-#include "index/random.h"
+#include "io/random.h"
 #include "io/bytes.h"
 #include "io/error.h"
 #include <errno.h>

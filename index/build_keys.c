@@ -77,7 +77,7 @@ static int write_buckets(struct build *b, struct section_writer *writer, const s
     return rc == 0 ? section_end(writer, b->err) : rc;
 }
 
-/* Records of the long keys; notes their places for the blocks. */
+/* A record for each key; notes their places for the blocks, which hold short keys themselves as well. */
 static int write_heap(struct build *b, struct section_writer *writer)
 {
     int rc = section_begin(writer, KEYS_HEAP, SECTION_SELF_CHECKED, b->err);

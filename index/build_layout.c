@@ -30,6 +30,9 @@ static uint32_t key_room(const struct build *b)
 
 static enum quire_slot choose_slot(const struct build *b)
 {
+    bool floats = b->type == QUIRE_TYPE_F32 || b->type == QUIRE_TYPE_F16;
+    if (b->options.slot == QUIRE_SLOT_I8 && floats)
+        return QUIRE_SLOT_Q8;
     if (b->options.slot != QUIRE_SLOT_AUTO)
         return b->options.slot;
     return b->type == QUIRE_TYPE_U8 ? QUIRE_SLOT_U8 : b->type == QUIRE_TYPE_I8 ? QUIRE_SLOT_I8 : QUIRE_SLOT_Q8;

@@ -30,7 +30,7 @@ struct build {
     uint8_t *centre_codes;     /* n_blocks x code_bytes; owned */
     float *centre_factors;     /* n_blocks x 3; owned */
     struct neighbours neighbours;
-    uint64_t *external_at;     /* per input row: heap offset of its long key + 1; NULL without keys; owned */
+    uint64_t *external_at;     /* per input row: offset of its key's record in the heap; NULL without keys; owned */
 };
 
 /* The floats of the user's vector of an input row. */

@@ -12,7 +12,7 @@
  * Small inputs (fewer than ROWS_MIN rows) are not calibrated; the search then uses a fixed rule, and inspect says so.
  */
 #include "index/build_priv.h"
-#include "index/random.h"
+#include "io/random.h"
 #include "index/search.h"
 #include "index/segment_priv.h"
 #include "io/error.h"

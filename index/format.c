@@ -15,6 +15,8 @@
 #include <string.h>
 #include <xxhash.h>
 
+#define PARAMS_USED 144u
+
 const unsigned nav_bits[NAV_WIDTHS] = {1, 2, 4, 8};
 
 void params_encode(const struct segment_params *p, uint8_t out[PARAMS_BYTES])
@@ -49,6 +51,23 @@ void params_encode(const struct segment_params *p, uint8_t out[PARAMS_BYTES])
     }
 }
 
+/* Sizes that follow from the kind of slot, and what else must agree with it. */
+static int params_check_slots(const struct segment_params *p, struct quire_error *err)
+{
+    static const uint32_t element[] = {0, 4, 2, 1, 1, 0};
+    uint32_t slot_bytes = p->slot == QUIRE_SLOT_Q8 ? p->code_dim : p->dim * element[p->slot];
+    uint32_t factor_bytes = p->slot == QUIRE_SLOT_Q8 ? 8 : p->metric == QUIRE_METRIC_COSINE ? 4 : 0;
+    if (p->slot_bytes != slot_bytes || p->factor_bytes != factor_bytes)
+        return error_set(err, QUIRE_ECORRUPT, "parameters name slots of %u + %u bytes, expected %u + %u", p->slot_bytes,
+                         p->factor_bytes, slot_bytes, factor_bytes);
+    if ((p->slot == QUIRE_SLOT_I8 && p->type != QUIRE_TYPE_I8) || (p->slot == QUIRE_SLOT_U8 && p->type != QUIRE_TYPE_U8))
+        return error_set(err, QUIRE_ECORRUPT, "parameters name slot %u for type %u: they do not agree", p->slot, p->type);
+    if (p->user_keys > 1 || p->has_attributes > 1 || (p->user_keys && p->key_buckets == 0))
+        return error_set(err, QUIRE_ECORRUPT, "parameters name %u key pages, keys %u, attributes %u: out of range",
+                         p->key_buckets, p->user_keys, p->has_attributes);
+    return 0;
+}
+
 static int params_check(const struct segment_params *p, struct quire_error *err)
 {
     uint32_t work_dim = p->dim + (p->metric == QUIRE_METRIC_IP);
@@ -63,15 +82,11 @@ static int params_check(const struct segment_params *p, struct quire_error *err)
         return error_set(err, QUIRE_ECORRUPT, "parameters name %llu rows in %u blocks of %u: they do not agree",
                          (unsigned long long)p->rows, p->n_blocks, p->slots_per_block);
     if (p->block_bytes % QUIRE_BLOCK_BYTES_MIN || p->block_bytes < QUIRE_BLOCK_BYTES_MIN ||
-        p->block_bytes > QUIRE_BLOCK_BYTES_MAX || p->slot_bytes == 0 || p->factor_bytes > 8 ||
+        p->block_bytes > QUIRE_BLOCK_BYTES_MAX || p->slot_bytes == 0 ||
         (uint64_t)p->slots_per_block * (p->slot_bytes + p->factor_bytes + 4) > p->block_bytes)
         return error_set(err, QUIRE_ECORRUPT, "parameters name blocks of %u bytes with %u slots of %u: out of range",
                          p->block_bytes, p->slots_per_block, p->slot_bytes);
-    static const uint32_t element[] = {0, 4, 2, 1, 1, 0};
-    uint32_t expected = p->slot == QUIRE_SLOT_Q8 ? p->code_dim : p->dim * element[p->slot];
-    if (p->slot_bytes != expected)
-        return error_set(err, QUIRE_ECORRUPT, "parameters name slots of %u bytes, expected %u", p->slot_bytes, expected);
-    return 0;
+    return params_check_slots(p, err);
 }
 
 int params_decode(const uint8_t in[PARAMS_BYTES], struct segment_params *out, struct quire_error *err)
@@ -107,6 +122,9 @@ int params_decode(const uint8_t in[PARAMS_BYTES], struct segment_params *out, st
         p.scale_f[i] = load_f32(in + 112 + 4 * i);
         p.error[i] = load_f32(in + 128 + 4 * i);
     }
+    for (unsigned i = PARAMS_USED; i < PARAMS_BYTES; i++)
+        if (in[i])
+            return error_set(err, QUIRE_ECORRUPT, "parameters: byte %u is %u, not zero", i, in[i]);
     int rc = params_check(&p, err);
     if (rc == 0)
         *out = p;

@@ -17,7 +17,7 @@
  */
 #include "index/partition.h"
 #include "index/kernels/kernels.h"
-#include "index/random.h"
+#include "io/random.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

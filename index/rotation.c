@@ -15,7 +15,7 @@
  */
 #include "index/rotation.h"
 #include "index/kernels/kernels.h"
-#include "index/random.h"
+#include "io/random.h"
 #include <stdlib.h>
 
 int rotation_init(struct rotation *rotation, uint32_t code_dim, uint64_t seed)

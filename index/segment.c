@@ -60,7 +60,7 @@ static int need_section(struct opening *o, struct section_file *file, uint32_t i
 static int load_mean(struct opening *o, struct section_file *meta)
 {
     struct segment *s = o->s;
-    const struct section_entry *entry;
+    const struct section_entry *entry = NULL;
     int rc = need_section(o, meta, META_MEAN, 4ull * s->space.work_dim, &entry);
     if (rc == 0)
         rc = section_load(meta, entry, s->space.mean, o->err);
@@ -75,7 +75,7 @@ static int load_mean(struct opening *o, struct section_file *meta)
 static int load_calibration(struct opening *o, struct section_file *meta)
 {
     struct segment *s = o->s;
-    const struct section_entry *entry;
+    const struct section_entry *entry = NULL;
     int rc = need_section(o, meta, META_CALIBRATION, UINT64_MAX, &entry);
     if (rc < 0)
         return rc;
@@ -99,7 +99,7 @@ static int load_calibration(struct opening *o, struct section_file *meta)
 static int load_meta(struct opening *o)
 {
     struct section_file *meta = NULL;
-    const struct section_entry *entry;
+    const struct section_entry *entry = NULL;
     struct segment *s = o->s;
     uint8_t params[PARAMS_BYTES];
     int rc = open_file(o, META_NAME, FILE_META, FS_READ, &meta);
@@ -157,7 +157,7 @@ static int open_listed(struct opening *o, const char *name, uint32_t kind, struc
 static int load_resident(struct opening *o, struct section_file *codes, uint32_t id, uint64_t bytes, void **out,
                          size_t *mapped)
 {
-    const struct section_entry *entry;
+    const struct section_entry *entry = NULL;
     int rc = need_section(o, codes, id, bytes, &entry);
     if (rc < 0)
         return rc;
@@ -241,7 +241,7 @@ out:
 static int section_offset(struct opening *o, struct section_file *file, uint32_t id, uint64_t bytes, uint64_t *offset,
                           uint64_t *size)
 {
-    const struct section_entry *entry;
+    const struct section_entry *entry = NULL;
     int rc = need_section(o, file, id, bytes, &entry);
     if (rc == 0) {
         *offset = entry->offset;

@@ -26,16 +26,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define VARIANTS_MAX 4
-
-struct choice {
-    const struct kernels *available[VARIANTS_MAX]; /* best first, scalar last */
-    size_t n_available;
-    const struct kernels *table;
-    char reason[160];
-};
-
-static struct choice choice;
+static struct kernels_choice choice;
 static pthread_once_t choice_once = PTHREAD_ONCE_INIT;
 
 #if defined(__x86_64__)
@@ -149,34 +140,46 @@ static void printable(char *to, size_t size, const char *from)
     to[i] = '\0';
 }
 
-static void choose(void)
+/* The best available variant that is no higher than tier `cap`. */
+static const struct kernels *capped(const struct kernels_choice *among, size_t cap)
 {
-    size_t best = detect();
+    size_t i = 0;
+    while (tier_named(among->available[i]->name) > cap)
+        i++;
+    return among->available[i];
+}
+
+void kernels_choose(size_t best, const char *asked, struct kernels_choice *made)
+{
+    memset(made, 0, sizeof *made);
     for (size_t tier = best + 1; tier-- > 0;)
         if (tier_table(tier))
-            choice.available[choice.n_available++] = tier_table(tier);
-    choice.table = choice.available[0];
-
-    const char *asked = getenv("QUIRE_CPU");
-    size_t cap = asked && *asked ? tier_named(asked) : N_TIERS;
+            made->available[made->n_available++] = tier_table(tier);
+    made->table = made->available[0];
+    const size_t size = sizeof made->reason;
     if (!asked || !*asked) {
-        snprintf(choice.reason, sizeof choice.reason, "%s (%s)", choice.table->name, DETECTED_BY);
-    } else if (cap == N_TIERS) {
+        snprintf(made->reason, size, "%s (%s)", made->table->name, DETECTED_BY);
+        return;
+    }
+    size_t cap = tier_named(asked);
+    if (cap == N_TIERS) {
         char shown[33];
         printable(shown, sizeof shown, asked);
-        snprintf(choice.reason, sizeof choice.reason, "%s (%s; QUIRE_CPU=%s names no variant of this build)",
-                 choice.table->name, DETECTED_BY, shown);
-    } else if (cap > best || !tier_table(cap)) {
-        size_t i = 0;
-        while (tier_named(choice.available[i]->name) > cap)
-            i++;
-        choice.table = choice.available[i];
-        snprintf(choice.reason, sizeof choice.reason, "%s (%s; QUIRE_CPU=%s is more than this machine or build has)",
-                 choice.table->name, DETECTED_BY, tiers[cap]);
-    } else {
-        choice.table = tier_table(cap);
-        snprintf(choice.reason, sizeof choice.reason, "%s (QUIRE_CPU)", choice.table->name);
+        snprintf(made->reason, size, "%s (%s; QUIRE_CPU=%s names no variant of this build)", made->table->name,
+                 DETECTED_BY, shown);
+        return;
     }
+    made->table = capped(made, cap);
+    if (tier_named(made->table->name) == cap)
+        snprintf(made->reason, size, "%s (QUIRE_CPU)", made->table->name);
+    else
+        snprintf(made->reason, size, "%s (%s; QUIRE_CPU=%s is more than this machine or build has)", made->table->name,
+                 DETECTED_BY, tiers[cap]);
+}
+
+static void choose(void)
+{
+    kernels_choose(detect(), getenv("QUIRE_CPU"), &choice);
 }
 
 const struct kernels *kernels(void)

@@ -3,8 +3,9 @@
  *
  * Every variant computes the same function; kernels_scalar.c is the oracle (double sums). The table is picked at the
  * first kernels() call from CPUID and XGETBV (the operating system must save the registers too), lowered by
- * QUIRE_CPU=scalar|avx2|avx512|neon. Vectors need no alignment. Dimensions are counted in elements, any value >= 1
- * unless said otherwise. Sums of u8/i8 products are exact in int32 up to 16,384 dimensions.
+ * QUIRE_CPU=scalar|avx2|avx512|neon. Vectors need no alignment; the row numbers
+ * and results of batches have that of their type. Dimensions are counted in elements, any value >= 1 unless said
+ * otherwise. Sums of u8/i8 products are exact in int32 up to 16,384 dimensions.
  *
  * Codes: b-bit codes pack element i into bits [i*b % 8, i*b % 8 + b) of byte i*b/8 (little end first), b in 1, 2, 4, 8;
  * unsigned. `dim` of the code kernels is a multiple of 32 (codes are padded).

@@ -167,7 +167,7 @@ static float f32_i8_l2(const float *a, const int8_t *b, size_t dim)
 static int32_t code_sum(const int8_t *q, const uint8_t *code, size_t dim, unsigned bits)
 {
     unsigned mask = (1u << bits) - 1;
-    SUM_DOT(int64_t, code[i * bits / 8] >> (i * bits % 8) & mask, q[i])
+    SUM_DOT(int64_t, (unsigned)code[i * bits / 8] >> (i * bits % 8) & mask, q[i])
     return (int32_t)sum;
 }
 

@@ -6,7 +6,7 @@
  */
 #include "datasets/blas.h"
 #include "datasets/embed_priv.h"
-#include "index/random.h"
+#include "io/random.h"
 #include "io/sections.h"
 #include <math.h>
 #include <setjmp.h>

@@ -14,6 +14,7 @@
 #include "tests/kernels/support_compare.h"
 #include <inttypes.h>
 #include <math.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,11 +29,14 @@ static uint8_t *region_ends[N_REGIONS];
 /* `bytes` bytes that end `slack` bytes before a guard page; region r is reused by the next call with the same r. */
 static void *place(unsigned r, size_t bytes, size_t slack)
 {
+    if (bytes + slack > REGION_BYTES) {
+        fprintf(stderr, "%zu bytes asked of a region of %u\n", bytes + slack, REGION_BYTES);
+        abort();
+    }
     if (!region_ends[r]) {
         size_t page = (size_t)sysconf(_SC_PAGESIZE);
         uint8_t *start = mmap(NULL, REGION_BYTES + page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-        if (start == MAP_FAILED || mprotect(start + REGION_BYTES, page, PROT_NONE) != 0 ||
-            bytes + slack > REGION_BYTES) {
+        if (start == MAP_FAILED || mprotect(start + REGION_BYTES, page, PROT_NONE) != 0) {
             perror("guarded memory");
             abort();
         }
@@ -220,19 +224,24 @@ static bool is_nan(float x)
 /* A NaN anywhere must show in the result: callers reject vectors by it. */
 static bool check_nan(const struct kernels *k, char *message, size_t size)
 {
-    for (size_t dim = 1; dim <= 150; dim++)
-        for (size_t at = 0; at < dim; at++) {
-            float *a = place(0, dim * sizeof *a, 0), *b = place(1, dim * sizeof *b, 0);
-            fill(a, dim, F32, RANDOM, 0);
-            fill(b, dim, F32, RANDOM, 1);
-            b[at] = NAN;
-            float many;
-            k->f32_l2_many(a, b, 1, dim, &many);
-            if (!is_nan(k->f32_l2(a, b, dim)) || !is_nan(k->f32_dot(a, b, dim)) || !is_nan(many)) {
-                snprintf(message, size, "NaN at %zu of %zu dimensions is lost", at, dim);
+    const float nan = NAN;
+    for (size_t i = 0; i < sizeof pair_kernels / sizeof *pair_kernels; i++) {
+        const struct pair_kernel *p = &pair_kernels[i];
+        for (size_t dim = 1; p->a == F32 && dim <= 150; dim++)
+            for (size_t at = 0; at < dim; at++) {
+                float *a = place(0, dim * sizeof *a, 0), many = 0;
+                void *b = place(1, dim * element_bytes[p->b], 0);
+                fill(a, dim, F32, RANDOM, 0);
+                fill(b, dim, p->b, RANDOM, 1);
+                a[at] = nan;
+                if (p->b == F32)
+                    k->f32_l2_many(b, a, 1, dim, &many);
+                if (isnan(call_pair(k, p, a, b, dim)) && (p->b != F32 || is_nan(many)))
+                    continue;
+                snprintf(message, size, "%s: NaN at %zu of %zu dimensions is lost", p->name, at, dim);
                 return false;
             }
-        }
+    }
     return true;
 }
 
@@ -243,7 +252,7 @@ static bool check_f32_l2_many(const struct kernels *k, char *message, size_t siz
         size_t dim = dim_number(d);
         for (size_t n = 0; n <= 9; n++) {
             float *q = place(0, dim * sizeof *q, n % 4), *base = place(1, n * dim * sizeof *base, 0);
-            float *out = place(2, n * sizeof *out, d % 4);
+            float *out = place(2, n * sizeof *out, 0);
             fill(q, dim, F32, RANDOM, 0);
             fill(base, n * dim, F32, RANDOM, 1);
             k->f32_l2_many(q, base, n, dim, out);
@@ -271,7 +280,7 @@ static int64_t expected_code(const int8_t *q, const uint8_t *code, size_t dim, u
     for (size_t i = 0; i < dim; i++)
         for (unsigned bit = 0; bit < bits; bit++)
             if (code[(i * bits + bit) / 8] >> (i * bits + bit) % 8 & 1)
-                sum += (int64_t)q[i] << bit;
+                sum += q[i] * (INT64_C(1) << bit);
     return sum;
 }
 
@@ -292,7 +301,7 @@ static bool check_batch(const struct kernels *k, unsigned bits, size_t dim, size
     uint8_t *codes = place(0, codes_bytes, 0);
     int8_t *q = place(1, dim, n % 4);
     uint32_t *rows = place(2, n * sizeof *rows, 0);
-    int32_t *out = place(3, n * sizeof *out, dim / 32 % 4);
+    int32_t *out = place(3, n * sizeof *out, 0);
     fill_codes(q, dim, codes, codes_bytes, pattern);
     for (size_t i = 0; i < n; i++)
         rows[i] = random_u64() % 4 ? (uint32_t)(random_u64() % TABLE_ROWS) : TABLE_ROWS - 1;
@@ -340,25 +349,41 @@ static uint32_t float_bits(float x)
     return bits;
 }
 
+static uint32_t expected_float(f16_t half)
+{
+    if ((half & 0x7fff) > 0x7c00) /* quiet, payload kept */
+        return (half & 0x8000u) << 16 | 0x7fc00000u | (half & 0x3ffu) << 13;
+    return float_bits((float)half_value(half));
+}
+
+/* Operand number i of an array of halves that need not be aligned. */
+static f16_t half_at(const void *halves, size_t i)
+{
+    f16_t half;
+    memcpy(&half, (const uint8_t *)halves + i * sizeof half, sizeof half);
+    return half;
+}
+
+/* All halves in one call, then every length up to 70 at every alignment. */
 static bool check_f32_from_f16(const struct kernels *k, char *message, size_t size)
 {
-    for (size_t n = 0; n <= 65536; n = n < 70 ? n + 1 : n == 70 ? 65536 : 65537) {
-        f16_t *in = place(0, n * sizeof *in, 0);
-        float *out = place(1, n * sizeof *out, 0);
-        for (size_t i = 0; i < n; i++)
-            in[i] = (f16_t)(i + (n < 65536 ? n * 907 : 0));
-        k->f32_from_f16(in, out, n);
-        for (size_t i = 0; i < n; i++) {
-            uint32_t want = float_bits((float)half_value(in[i]));
-            if ((in[i] & 0x7fff) > 0x7c00) /* quiet, payload kept */
-                want = (in[i] & 0x8000u) << 16 | 0x7fc00000u | (in[i] & 0x3ffu) << 13;
-            if (float_bits(out[i]) != want) {
-                snprintf(message, size, "half %04x of %zu: %08" PRIx32 " not %08" PRIx32, in[i], n, float_bits(out[i]),
-                         want);
+    for (size_t n = 0; n <= 65536; n = n < 70 ? n + 1 : n == 70 ? 65536 : 65537)
+        for (size_t slack = 0; slack < 4; slack++) {
+            uint8_t *in = place(0, n * sizeof(f16_t), slack), *out = place(1, n * sizeof(float), 3 - slack);
+            for (size_t i = 0; i < n; i++) {
+                f16_t half = (f16_t)(i + (n < 65536 ? n * 907 : 0));
+                memcpy(in + i * sizeof half, &half, sizeof half);
+            }
+            k->f32_from_f16((const void *)in, (void *)out, n);
+            for (size_t i = 0; i < n; i++) {
+                uint32_t got, want = expected_float(half_at(in, i));
+                memcpy(&got, out + i * sizeof got, sizeof got);
+                if (got == want)
+                    continue;
+                snprintf(message, size, "half %04x of %zu: %08" PRIx32 " not %08" PRIx32, half_at(in, i), n, got, want);
                 return false;
             }
         }
-    }
     return true;
 }
 
@@ -379,15 +404,17 @@ static f16_t expected_half(float x)
     return (f16_t)(sign | (((unsigned)(exponent + 13) << 10) + significand));
 }
 
-static bool check_halves(const struct kernels *k, const float *in, size_t n, char *message, size_t size)
+static bool check_halves(const struct kernels *k, const void *in, size_t n, size_t slack, char *message, size_t size)
 {
-    f16_t *out = place(3, n * sizeof *out, 0);
+    void *out = place(3, n * sizeof(f16_t), slack);
     k->f16_from_f32(in, out, n);
     for (size_t i = 0; i < n; i++) {
-        if (out[i] == expected_half(in[i]))
+        float x;
+        memcpy(&x, (const uint8_t *)in + i * sizeof x, sizeof x);
+        if (half_at(out, i) == expected_half(x))
             continue;
-        snprintf(message, size, "float %08" PRIx32 " (%.9g), number %zu of %zu: half %04x not %04x", float_bits(in[i]),
-                 (double)in[i], i, n, out[i], expected_half(in[i]));
+        snprintf(message, size, "float %08" PRIx32 " (%.9g), number %zu of %zu: half %04x not %04x", float_bits(x),
+                 (double)x, i, n, half_at(out, i), expected_half(x));
         return false;
     }
     return true;
@@ -406,16 +433,14 @@ static bool check_f16_from_f32(const struct kernels *k, char *message, size_t si
         in[4 * i + 2] = nextafterf(middle, INFINITY);
         in[4 * i + 3] = nextafterf(middle, -INFINITY);
     }
-    if (!check_halves(k, in, (size_t)65536 * 4, message, size))
+    if (!check_halves(k, in, (size_t)65536 * 4, 0, message, size))
         return false;
     for (size_t n = 0; n <= 2000; n++) {
         size_t count = n < 100 ? n : 100 + n % 7;
-        in = place(0, count * sizeof *in, 0);
-        for (size_t i = 0; i < count; i++) {
-            uint32_t bits = (uint32_t)random_u64();
-            memcpy(in + i, &bits, sizeof bits);
-        }
-        if (!check_halves(k, in, count, message, size))
+        uint8_t *bytes = place(0, count * sizeof(float), n / 7 % 4);
+        for (size_t i = 0; i < count * sizeof(float); i++)
+            bytes[i] = (uint8_t)random_u64();
+        if (!check_halves(k, bytes, count, n % 4, message, size))
             return false;
     }
     return true;
@@ -463,10 +488,44 @@ static bool check_hadamard(const struct kernels *k, char *message, size_t size)
     return true;
 }
 
+/* ---- the table, and the choice --------------------------------------------------------------------------------- */
+
+/* A table without a hole: a call through NULL would be found by the first user of it only. */
+static bool check_table(const struct kernels *k, char *message, size_t size)
+{
+    static const unsigned char nothing[sizeof(void (*)(void))];
+    for (size_t at = 0; at < sizeof *k; at += sizeof nothing)
+        if (memcmp((const unsigned char *)k + at, nothing, sizeof nothing) == 0) {
+            snprintf(message, size, "member %zu of the table is NULL", at / sizeof nothing);
+            return false;
+        }
+    return true;
+}
+
+static void *first_call(void *unused)
+{
+    (void)unused;
+    return (void *)(uintptr_t)kernels();
+}
+
+int compare_report(void)
+{
+    pthread_t threads[4];
+    for (size_t i = 0; i < 4; i++)
+        if (pthread_create(&threads[i], NULL, first_call, NULL) != 0)
+            return 2;
+    for (size_t i = 0; i < 4; i++) {
+        void *table;
+        if (pthread_join(threads[i], &table) != 0 || table != (void *)(uintptr_t)kernels())
+            return 3;
+    }
+    printf("%s\n%s\n", kernels()->name, kernels_reason());
+    return 0;
+}
+
 const struct compare_check compare_checks[] = {
-    {"sums of pairs", check_pairs},       {"NaN shows", check_nan},
-    {"f32_l2_many", check_f32_l2_many},   {"code_dot", check_codes},
-    {"f32_from_f16", check_f32_from_f16}, {"f16_from_f32", check_f16_from_f32},
-    {"hadamard", check_hadamard},
+    {"the table", check_table},           {"sums of pairs", check_pairs}, {"NaN shows", check_nan},
+    {"f32_l2_many", check_f32_l2_many},   {"code_dot", check_codes},      {"f32_from_f16", check_f32_from_f16},
+    {"f16_from_f32", check_f16_from_f32}, {"hadamard", check_hadamard},
 };
 const size_t n_compare_checks = sizeof compare_checks / sizeof *compare_checks;

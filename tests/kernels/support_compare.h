@@ -15,4 +15,8 @@ struct compare_check {
 extern const struct compare_check compare_checks[];
 extern const size_t n_compare_checks;
 
+/* Makes the first call of kernels() in several threads at once, then prints the name of the table and the reason, a
+ * line each. An exit status: 0, or more if the threads did not all get the same table. */
+int compare_report(void);
+
 #endif

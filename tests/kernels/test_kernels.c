@@ -2,10 +2,10 @@
  * test_kernels.c - every variant that this machine runs against plain arithmetic, and how one of them is chosen.
  *
  * The choice is made once per process, so the tests of QUIRE_CPU start this program again with --report, which prints
- * the table and the reason; several threads make its first call at the same time.
+ * the table and the reason. A machine with less than this one is played by calling kernels_choose.
  */
+#include "index/kernels/kernels_priv.h"
 #include "tests/kernels/support_compare.h"
-#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -76,18 +76,15 @@ static void test_hadamard(void **state)
     run_check("hadamard");
 }
 
-/* A table without a hole: a call through NULL would be found by the first user of it only. */
-static void test_tables_complete(void **state)
+static void test_tables(void **state)
 {
     (void)state;
     const struct kernels *const *variants;
+    run_check("the table");
     size_t n = kernels_available(&variants);
-    assert_in_range(n, 1, 4);
+    assert_in_range(n, 1, KERNELS_VARIANTS_MAX);
     assert_string_equal(variants[n - 1]->name, "scalar");
     for (size_t i = 0; i < n; i++) {
-        unsigned char nothing[sizeof(void (*)(void))] = {0}, *table = (unsigned char *)variants[i];
-        for (size_t at = 0; at < sizeof(struct kernels); at += sizeof nothing)
-            assert_memory_not_equal(table + at, nothing, sizeof nothing);
         for (size_t j = 0; j < i; j++)
             assert_string_not_equal(variants[i]->name, variants[j]->name);
     }
@@ -103,27 +100,6 @@ static void test_tables_complete(void **state)
 }
 
 /* ---- the choice ------------------------------------------------------------------------------------------------ */
-
-static void *first_call(void *unused)
-{
-    (void)unused;
-    return (void *)(uintptr_t)kernels();
-}
-
-static int report(void)
-{
-    pthread_t threads[4];
-    for (size_t i = 0; i < 4; i++)
-        if (pthread_create(&threads[i], NULL, first_call, NULL) != 0)
-            return 2;
-    for (size_t i = 0; i < 4; i++) {
-        void *table;
-        if (pthread_join(threads[i], &table) != 0 || table != (void *)(uintptr_t)kernels())
-            return 3;
-    }
-    printf("%s\n%s\n", kernels()->name, kernels_reason());
-    return 0;
-}
 
 /* Name and reason that a process with this QUIRE_CPU (NULL: unset) comes to. */
 static void choice_with(const char *quire_cpu, char name[64], char reason[256])
@@ -206,6 +182,32 @@ static void test_choice_not_there(void **state)
     }
 }
 
+/* A tier that the build knows and the machine lacks: kernels_choose is told of a lesser machine. */
+static void test_choice_lesser_machine(void **state)
+{
+    (void)state;
+    const struct kernels *const *variants;
+    size_t n = kernels_available(&variants);
+    for (size_t best = 0; best < n; best++)
+        for (size_t asked = 0; asked < n; asked++) {
+            struct kernels_choice choice;
+            kernels_choose(best, variants[n - 1 - asked]->name, &choice);
+            const struct kernels *want = variants[n - 1 - (asked < best ? asked : best)];
+            assert_ptr_equal(choice.table, want);
+            assert_int_equal(choice.n_available, best + 1);
+            for (size_t i = 0; i <= best; i++)
+                assert_ptr_equal(choice.available[i], variants[n - 1 - best + i]);
+            char more[64];
+            snprintf(more, sizeof more, "; QUIRE_CPU=%s is more than this machine or build has)",
+                     variants[n - 1 - asked]->name);
+            assert_int_equal(strncmp(choice.reason, want->name, strlen(want->name)), 0);
+            if (asked > best)
+                assert_non_null(strstr(choice.reason, more));
+            else
+                assert_non_null(strstr(choice.reason, " (QUIRE_CPU)"));
+        }
+}
+
 /* A hostile value stays bounded and on one line of plain characters. */
 static void test_choice_hostile_value(void **state)
 {
@@ -263,7 +265,7 @@ static void test_agrees_with_cpuinfo(void **state)
 int main(int argc, char **argv)
 {
     if (argc == 2 && strcmp(argv[1], "--report") == 0)
-        return report();
+        return compare_report();
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_pairs),
         cmocka_unit_test(test_nan),
@@ -272,10 +274,11 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_f32_from_f16),
         cmocka_unit_test(test_f16_from_f32),
         cmocka_unit_test(test_hadamard),
-        cmocka_unit_test(test_tables_complete),
+        cmocka_unit_test(test_tables),
         cmocka_unit_test(test_choice_automatic),
         cmocka_unit_test(test_choice_capped),
         cmocka_unit_test(test_choice_not_there),
+        cmocka_unit_test(test_choice_lesser_machine),
         cmocka_unit_test(test_choice_hostile_value),
 #if defined(__x86_64__)
         cmocka_unit_test(test_agrees_with_cpuinfo),

@@ -1,0 +1,634 @@
+/*
+ * kernels_neon.c - the kernels with the 128-bit registers that every 64-bit Arm processor has.
+ *
+ * Only ARMv8.0 is assumed, so there is nothing to detect. A build for processors with the dot product instructions
+ * (-march=armv8.2-a+dotprod) uses them in the three functions under __ARM_FEATURE_DOTPROD; nothing else differs.
+ *
+ * Bytes. Products are widened to 16 bits and added in pairs to lanes of 32 (umull and uadalp), which is exact: two
+ * products of -128 by -128 make 32,768, but they meet only in 32 bits. Differences are taken as bytes, |a - b| <= 255.
+ *
+ * Codes. Once per batch the query is split into planes, so that plane j of a block of 16 code bytes holds the elements
+ * that bits j * bits .. of those bytes meet; the loads that take structures apart do it. A code is then masked and
+ * shifted plane by plane. Levels of 1, 2 and 4 bits are at most 15, so all products of a block fit lanes of 16 bits:
+ * 2 planes * 2 products * 15 * 128 = 7,680 is the most. There is no product of u8 and i8 in ARMv8.0, so 8-bit codes are
+ * taken as c = (c ^ 0x80) + 128, where c ^ 0x80 is a signed byte, and 128 times the sum of the query is added once.
+ *
+ * Tails. There are no masked loads; what is left of a vector is copied into a zeroed buffer, and zeros add nothing.
+ *
+ * Loads go through bytes, since vectors need no alignment and a pointer to float promises one to the compiler. Lanes
+ * are numbered as in memory, which is so with the low byte first; Arm with the high byte first is refused.
+ *
+ * Rejected: FP16 arithmetic (ARMv8.2, and sums of halves lose too much); SVE (its registers have no fixed size, which
+ * the planes need, and few machines have more than 128 bits).
+ */
+#include "index/kernels/kernels_batch.h"
+#include "index/kernels/kernels_priv.h"
+#include <arm_neon.h>
+#include <math.h>
+#include <string.h>
+
+#ifdef __ARM_BIG_ENDIAN
+#error "kernels_neon.c is for machines that store the low byte first"
+#endif
+
+#define PLANES_DIM 16384 /* dimensions whose planes stand on the stack at once */
+
+KERNEL_INLINE uint8x16_t load_128(const void *at)
+{
+    return vld1q_u8(at);
+}
+
+/* The first `bytes` <= 16 bytes at `at`, then zeros. */
+KERNEL_INLINE uint8x16_t load_part(const void *at, size_t bytes)
+{
+    _Alignas(16) uint8_t buffer[16] = {0};
+    memcpy(buffer, at, bytes);
+    return load_128(buffer);
+}
+
+KERNEL_INLINE int8x16_t load_signed(const void *at)
+{
+    return vreinterpretq_s8_u8(load_128(at));
+}
+
+KERNEL_INLINE float32x4_t load_4(const void *at)
+{
+    return vreinterpretq_f32_u8(load_128(at));
+}
+
+KERNEL_INLINE void store_4(void *at, float32x4_t x)
+{
+    vst1q_u8(at, vreinterpretq_u8_f32(x));
+}
+
+/* ---- float queries against stored floats, halves and bytes ----------------------------------------------------- */
+
+enum element { F32, F16, U8, I8 };
+
+KERNEL_INLINE size_t element_bytes(enum element element)
+{
+    return element == F32 ? 4 : element == F16 ? 2 : 1;
+}
+
+KERNEL_INLINE float32x4x4_t widen_unsigned(uint8x16_t bytes)
+{
+    uint16x8_t low = vmovl_u8(vget_low_u8(bytes)), high = vmovl_high_u8(bytes);
+    return (float32x4x4_t){{vcvtq_f32_u32(vmovl_u16(vget_low_u16(low))), vcvtq_f32_u32(vmovl_high_u16(low)),
+                            vcvtq_f32_u32(vmovl_u16(vget_low_u16(high))), vcvtq_f32_u32(vmovl_high_u16(high))}};
+}
+
+KERNEL_INLINE float32x4x4_t widen_signed(int8x16_t bytes)
+{
+    int16x8_t low = vmovl_s8(vget_low_s8(bytes)), high = vmovl_high_s8(bytes);
+    return (float32x4x4_t){{vcvtq_f32_s32(vmovl_s16(vget_low_s16(low))), vcvtq_f32_s32(vmovl_high_s16(low)),
+                            vcvtq_f32_s32(vmovl_s16(vget_low_s16(high))), vcvtq_f32_s32(vmovl_high_s16(high))}};
+}
+
+/* Sixteen elements. */
+KERNEL_INLINE float32x4x4_t load_16(const char *at, enum element element)
+{
+    float16x8_t low, high;
+    switch (element) {
+    case F32:
+        return (float32x4x4_t){{load_4(at), load_4(at + 16), load_4(at + 32), load_4(at + 48)}};
+    case F16:
+        low = vreinterpretq_f16_u8(load_128(at));
+        high = vreinterpretq_f16_u8(load_128(at + 16));
+        return (float32x4x4_t){{vcvt_f32_f16(vget_low_f16(low)), vcvt_high_f32_f16(low),
+                                vcvt_f32_f16(vget_low_f16(high)), vcvt_high_f32_f16(high)}};
+    case U8:
+        return widen_unsigned(load_128(at));
+    default:
+        return widen_signed(load_signed(at));
+    }
+}
+
+/* The first n < 16 elements, then zeros. */
+KERNEL_INLINE float32x4x4_t load_first(const char *at, size_t n, enum element element)
+{
+    _Alignas(16) char buffer[64] = {0};
+    memcpy(buffer, at, n * element_bytes(element));
+    return load_16(buffer, element);
+}
+
+KERNEL_INLINE float32x4_t add_term(float32x4_t sum, float32x4_t a, float32x4_t b, bool l2)
+{
+    if (!l2)
+        return vfmaq_f32(sum, a, b);
+    float32x4_t difference = vsubq_f32(a, b);
+    return vfmaq_f32(sum, difference, difference);
+}
+
+KERNEL_INLINE float32x4x4_t add_terms(float32x4x4_t sum, float32x4x4_t a, float32x4x4_t b, bool l2)
+{
+    return (float32x4x4_t){{add_term(sum.val[0], a.val[0], b.val[0], l2), add_term(sum.val[1], a.val[1], b.val[1], l2),
+                            add_term(sum.val[2], a.val[2], b.val[2], l2),
+                            add_term(sum.val[3], a.val[3], b.val[3], l2)}};
+}
+
+KERNEL_INLINE float sum_floats(const float *a_row, const void *b_row, size_t dim, enum element element, bool l2)
+{
+    const char *a = (const char *)a_row, *b = b_row;
+    const float32x4_t zero = vdupq_n_f32(0);
+    float32x4x4_t sum = {{zero, zero, zero, zero}};
+    size_t i = 0, size = element_bytes(element);
+    for (; i + 16 <= dim; i += 16)
+        sum = add_terms(sum, load_16(a + 4 * i, F32), load_16(b + size * i, element), l2);
+    if (i < dim)
+        sum = add_terms(sum, load_first(a + 4 * i, dim - i, F32), load_first(b + size * i, dim - i, element), l2);
+    return vaddvq_f32(vaddq_f32(vaddq_f32(sum.val[0], sum.val[1]), vaddq_f32(sum.val[2], sum.val[3])));
+}
+
+static float f32_l2(const float *a, const float *b, size_t dim)
+{
+    return sum_floats(a, b, dim, F32, true);
+}
+
+static float f32_dot(const float *a, const float *b, size_t dim)
+{
+    return sum_floats(a, b, dim, F32, false);
+}
+
+static float f16_l2(const float *a, const f16_t *b, size_t dim)
+{
+    return sum_floats(a, b, dim, F16, true);
+}
+
+static float f16_dot(const float *a, const f16_t *b, size_t dim)
+{
+    return sum_floats(a, b, dim, F16, false);
+}
+
+static float f32_u8_dot(const float *a, const uint8_t *b, size_t dim)
+{
+    return sum_floats(a, b, dim, U8, false);
+}
+
+static float f32_i8_dot(const float *a, const int8_t *b, size_t dim)
+{
+    return sum_floats(a, b, dim, I8, false);
+}
+
+static float f32_u8_l2(const float *a, const uint8_t *b, size_t dim)
+{
+    return sum_floats(a, b, dim, U8, true);
+}
+
+static float f32_i8_l2(const float *a, const int8_t *b, size_t dim)
+{
+    return sum_floats(a, b, dim, I8, true);
+}
+
+/* Up to four rows from base on, each load of the query shared; lane r of the result is row r's. */
+KERNEL_INLINE float32x4_t l2_of_rows(const char *q, const char *base, size_t left, size_t dim)
+{
+    const char *r0 = base, *r1 = left > 1 ? r0 + 4 * dim : r0;
+    const char *r2 = left > 2 ? r1 + 4 * dim : r1, *r3 = left > 3 ? r2 + 4 * dim : r2;
+    float32x4_t s0 = vdupq_n_f32(0), s1 = s0, s2 = s0, s3 = s0;
+    size_t at = 0, bytes = 4 * dim;
+    for (; at + 16 <= bytes; at += 16) {
+        float32x4_t x = load_4(q + at);
+        s0 = add_term(s0, x, load_4(r0 + at), true);
+        s1 = add_term(s1, x, load_4(r1 + at), true);
+        s2 = add_term(s2, x, load_4(r2 + at), true);
+        s3 = add_term(s3, x, load_4(r3 + at), true);
+    }
+    if (at < bytes) {
+        float32x4_t x = vreinterpretq_f32_u8(load_part(q + at, bytes - at));
+        s0 = add_term(s0, x, vreinterpretq_f32_u8(load_part(r0 + at, bytes - at)), true);
+        s1 = add_term(s1, x, vreinterpretq_f32_u8(load_part(r1 + at, bytes - at)), true);
+        s2 = add_term(s2, x, vreinterpretq_f32_u8(load_part(r2 + at, bytes - at)), true);
+        s3 = add_term(s3, x, vreinterpretq_f32_u8(load_part(r3 + at, bytes - at)), true);
+    }
+    return vpaddq_f32(vpaddq_f32(s0, s1), vpaddq_f32(s2, s3));
+}
+
+static void f32_l2_many(const float *q, const float *base, size_t n, size_t dim, float *out)
+{
+    for (size_t row = 0; row < n; row += 4) {
+        size_t left = n - row < 4 ? n - row : 4;
+        float four[4];
+        store_4(four, l2_of_rows((const char *)q, (const char *)base + 4 * dim * row, left, dim));
+        memcpy((char *)out + 4 * row, four, left * sizeof *four);
+    }
+}
+
+/* ---- bytes against bytes --------------------------------------------------------------------------------------- */
+
+/* Sums of products of levels <= 15 and signed bytes, over one block of a code. */
+#ifdef __ARM_FEATURE_DOTPROD
+typedef int32x4_t small_sum;
+#else
+typedef int16x8_t small_sum;
+#endif
+
+KERNEL_INLINE uint32x4_t dot_unsigned(uint32x4_t sum, uint8x16_t a, uint8x16_t b)
+{
+#ifdef __ARM_FEATURE_DOTPROD
+    return vdotq_u32(sum, a, b);
+#else
+    sum = vpadalq_u16(sum, vmull_u8(vget_low_u8(a), vget_low_u8(b)));
+    return vpadalq_u16(sum, vmull_high_u8(a, b));
+#endif
+}
+
+KERNEL_INLINE int32x4_t dot_signed(int32x4_t sum, int8x16_t a, int8x16_t b)
+{
+#ifdef __ARM_FEATURE_DOTPROD
+    return vdotq_s32(sum, a, b);
+#else
+    sum = vpadalq_s16(sum, vmull_s8(vget_low_s8(a), vget_low_s8(b)));
+    return vpadalq_s16(sum, vmull_high_s8(a, b));
+#endif
+}
+
+KERNEL_INLINE small_sum dot_small(small_sum sum, int8x16_t levels, int8x16_t q)
+{
+#ifdef __ARM_FEATURE_DOTPROD
+    return vdotq_s32(sum, levels, q);
+#else
+    return vmlal_high_s8(vmlal_s8(sum, vget_low_s8(levels), vget_low_s8(q)), levels, q);
+#endif
+}
+
+KERNEL_INLINE int32x4_t add_small(int32x4_t sum, small_sum block)
+{
+#ifdef __ARM_FEATURE_DOTPROD
+    return vaddq_s32(sum, block);
+#else
+    return vpadalq_s16(sum, block);
+#endif
+}
+
+enum bytes_sum { U8_L2, U8_DOT, I8_L2, I8_DOT };
+
+/* Adds the terms of 16 elements. */
+KERNEL_INLINE uint32x4_t add_bytes(uint32x4_t sum, uint8x16_t a, uint8x16_t b, enum bytes_sum what)
+{
+    if (what == I8_DOT)
+        return vreinterpretq_u32_s32(
+            dot_signed(vreinterpretq_s32_u32(sum), vreinterpretq_s8_u8(a), vreinterpretq_s8_u8(b)));
+    if (what == U8_L2)
+        a = b = vabdq_u8(a, b);
+    else if (what == I8_L2)
+        a = b = vreinterpretq_u8_s8(vabdq_s8(vreinterpretq_s8_u8(a), vreinterpretq_s8_u8(b)));
+    return dot_unsigned(sum, a, b);
+}
+
+KERNEL_INLINE int32_t sum_bytes(const void *a_row, const void *b_row, size_t dim, enum bytes_sum what)
+{
+    const char *a = a_row, *b = b_row;
+    uint32x4_t s0 = vdupq_n_u32(0), s1 = s0;
+    size_t i = 0;
+    for (; i + 32 <= dim; i += 32) {
+        s0 = add_bytes(s0, load_128(a + i), load_128(b + i), what);
+        s1 = add_bytes(s1, load_128(a + i + 16), load_128(b + i + 16), what);
+    }
+    if (i + 16 <= dim) {
+        s0 = add_bytes(s0, load_128(a + i), load_128(b + i), what);
+        i += 16;
+    }
+    if (i < dim)
+        s1 = add_bytes(s1, load_part(a + i, dim - i), load_part(b + i, dim - i), what);
+    return vaddvq_s32(vreinterpretq_s32_u32(vaddq_u32(s0, s1)));
+}
+
+static int32_t u8_l2(const uint8_t *a, const uint8_t *b, size_t dim)
+{
+    return sum_bytes(a, b, dim, U8_L2);
+}
+
+static int32_t u8_dot(const uint8_t *a, const uint8_t *b, size_t dim)
+{
+    return sum_bytes(a, b, dim, U8_DOT);
+}
+
+static int32_t i8_l2(const int8_t *a, const int8_t *b, size_t dim)
+{
+    return sum_bytes(a, b, dim, I8_L2);
+}
+
+static int32_t i8_dot(const int8_t *a, const int8_t *b, size_t dim)
+{
+    return sum_bytes(a, b, dim, I8_DOT);
+}
+
+/* ---- codes ----------------------------------------------------------------------------------------------------- */
+
+/* Lane r of the result is the sum of s[r]. */
+KERNEL_INLINE int32x4_t reduce_four(const int32x4_t s[4])
+{
+    return vpaddq_s32(vpaddq_s32(s[0], s[1]), vpaddq_s32(s[2], s[3]));
+}
+
+/* The bytes at `at` less 128. */
+KERNEL_INLINE int8x16_t load_flipped(const uint8_t *at)
+{
+    return vreinterpretq_s8_u8(veorq_u8(load_128(at), vdupq_n_u8(0x80)));
+}
+
+KERNEL_INLINE int32x4_t sum_rows_8(const int8_t *query, const uint8_t *const row[4], size_t bytes)
+{
+    int32x4_t s[4] = {vdupq_n_s32(0), vdupq_n_s32(0), vdupq_n_s32(0), vdupq_n_s32(0)};
+    for (size_t i = 0; i < bytes; i += 16) {
+        int8x16_t q = load_signed(query + i);
+        for (size_t r = 0; r < 4; r++)
+            s[r] = dot_signed(s[r], load_flipped(row[r] + i), q);
+    }
+    return reduce_four(s);
+}
+
+/* 128 times the sum of the query, in every lane: what sum_rows_8 lacks. */
+KERNEL_INLINE int32x4_t flipped_part(const int8_t *query, size_t dim)
+{
+    int32x4_t sum = vdupq_n_s32(0);
+    for (size_t i = 0; i < dim; i += 16)
+        sum = dot_signed(sum, vdupq_n_s8(1), load_signed(query + i));
+    return vshlq_n_s32(vdupq_n_s32(vaddvq_s32(sum)), 7);
+}
+
+/* Adds a block of 16 bytes of four rows to s. */
+KERNEL_INLINE void add_block(int32x4_t s[4], const int8_t *planes, uint8x16_t code[4], int bits)
+{
+    const uint8x16_t mask = vdupq_n_u8((uint8_t)((1 << bits) - 1));
+    const int8x16_t down = vdupq_n_s8((int8_t)-bits);
+    small_sum block[4];
+    memset(block, 0, sizeof block);
+    for (int plane = 0; plane < 8 / bits; plane++) {
+        int8x16_t q = load_signed(planes + 16 * plane);
+        for (size_t r = 0; r < 4; r++) {
+            block[r] = dot_small(block[r], vreinterpretq_s8_u8(vandq_u8(code[r], mask)), q);
+            code[r] = vshlq_u8(code[r], down);
+        }
+    }
+    for (size_t r = 0; r < 4; r++)
+        s[r] = add_small(s[r], block[r]);
+}
+
+/* 1, 2 and 4 bits; `query` in planes. */
+KERNEL_INLINE int32x4_t sum_rows_planes(const int8_t *query, const uint8_t *const row[4], size_t bytes, int bits)
+{
+    int32x4_t s[4] = {vdupq_n_s32(0), vdupq_n_s32(0), vdupq_n_s32(0), vdupq_n_s32(0)};
+    uint8x16_t code[4];
+    size_t i = 0;
+    for (; i + 16 <= bytes; i += 16, query += 128 / bits) {
+        for (size_t r = 0; r < 4; r++)
+            code[r] = load_128(row[r] + i);
+        add_block(s, query, code, bits);
+    }
+    if (i < bytes) {
+        for (size_t r = 0; r < 4; r++)
+            code[r] = load_part(row[r] + i, bytes - i);
+        add_block(s, query, code, bits);
+    }
+    return reduce_four(s);
+}
+
+/* out[i] = sum of row i, or += with `add`. */
+KERNEL_INLINE void sum_batch(const int8_t *query, const struct batch *batch, int bits, bool add, int32_t *out)
+{
+    const int32x4_t constant = bits == 8 ? flipped_part(query, batch->bytes) : vdupq_n_s32(0);
+    batch_start(batch);
+    for (size_t i = 0; i < batch->n; i += 4) {
+        const uint8_t *row[4];
+        size_t left = batch_rows(batch, i, row);
+        int32_t four[4] = {0};
+        if (add)
+            memcpy(four, (char *)out + 4 * i, left * sizeof *four);
+        int32x4_t sums =
+            bits == 8 ? sum_rows_8(query, row, batch->bytes) : sum_rows_planes(query, row, batch->bytes, bits);
+        vst1q_s32(four, vaddq_s32(vaddq_s32(vld1q_s32(four), constant), sums));
+        memcpy((char *)out + 4 * i, four, left * sizeof *four);
+    }
+}
+
+/* Splits 16 * 8 / bits elements of the query into as many planes of 16. */
+KERNEL_INLINE void split_block(const int8_t *q, int8_t *planes, int bits)
+{
+    if (bits == 4) {
+        int8x16x2_t two = vld2q_s8(q);
+        vst1q_s8(planes, two.val[0]);
+        vst1q_s8(planes + 16, two.val[1]);
+        return;
+    }
+    int8x16x4_t low = vld4q_s8(q); /* element i in low.val[i % 4] */
+    if (bits == 2) {
+        for (size_t j = 0; j < 4; j++)
+            vst1q_s8(planes + 16 * j, low.val[j]);
+        return;
+    }
+    int8x16x4_t high = vld4q_s8(q + 64);
+    for (size_t j = 0; j < 4; j++) {
+        vst1q_s8(planes + 16 * j, vuzp1q_s8(low.val[j], high.val[j]));
+        vst1q_s8(planes + 16 * (j + 4), vuzp2q_s8(low.val[j], high.val[j]));
+    }
+}
+
+KERNEL_INLINE void split_planes(const int8_t *q, size_t dim, int8_t *planes, int bits)
+{
+    const size_t block = 128 / (size_t)bits;
+    size_t i = 0;
+    for (; i + block <= dim; i += block)
+        split_block(q + i, planes + i, bits);
+    if (i < dim) {
+        _Alignas(16) int8_t last[128] = {0};
+        memcpy(last, q + i, dim - i);
+        split_block(last, planes + i, bits);
+    }
+}
+
+KERNEL_INLINE void dot_planes(const int8_t *q, const uint8_t *codes, size_t stride, const uint32_t *rows, size_t n,
+                              size_t dim, int bits, int32_t *out)
+{
+    _Alignas(16) int8_t planes[PLANES_DIM];
+    for (size_t from = 0; from < dim; from += PLANES_DIM) {
+        size_t part = dim - from < PLANES_DIM ? dim - from : PLANES_DIM;
+        split_planes(q + from, part, planes, bits);
+        struct batch batch = batch_of(codes + from / 8 * (size_t)bits, stride, rows, n, part / 8 * (size_t)bits);
+        sum_batch(planes, &batch, bits, from > 0, out);
+    }
+}
+
+static void code_dot_1(const int8_t *q, const uint8_t *codes, size_t stride, const uint32_t *rows, size_t n, size_t dim,
+                       int32_t *out)
+{
+    dot_planes(q, codes, stride, rows, n, dim, 1, out);
+}
+
+static void code_dot_2(const int8_t *q, const uint8_t *codes, size_t stride, const uint32_t *rows, size_t n, size_t dim,
+                       int32_t *out)
+{
+    dot_planes(q, codes, stride, rows, n, dim, 2, out);
+}
+
+static void code_dot_4(const int8_t *q, const uint8_t *codes, size_t stride, const uint32_t *rows, size_t n, size_t dim,
+                       int32_t *out)
+{
+    dot_planes(q, codes, stride, rows, n, dim, 4, out);
+}
+
+static void code_dot_8(const int8_t *q, const uint8_t *codes, size_t stride, const uint32_t *rows, size_t n, size_t dim,
+                       int32_t *out)
+{
+    struct batch batch = batch_of(codes, stride, rows, n, dim);
+    sum_batch(q, &batch, 8, false, out);
+}
+
+/* ---- conversions ----------------------------------------------------------------------------------------------- */
+
+KERNEL_INLINE void eight_halves(const char *in, char *out)
+{
+    float16x4_t low = vcvt_f16_f32(load_4(in));
+    vst1q_u8((uint8_t *)out, vreinterpretq_u8_f16(vcvt_high_f16_f32(low, load_4(in + 16))));
+}
+
+KERNEL_INLINE void eight_floats(const char *in, char *out)
+{
+    float16x8_t halves = vreinterpretq_f16_u8(load_128(in));
+    store_4(out, vcvt_f32_f16(vget_low_f16(halves)));
+    store_4(out + 16, vcvt_high_f32_f16(halves));
+}
+
+static void f16_from_f32(const float *in, f16_t *out, size_t n)
+{
+    const char *from = (const char *)in;
+    char *to = (char *)out;
+    for (; n >= 8; n -= 8, from += 32, to += 16)
+        eight_halves(from, to);
+    if (n > 0) {
+        _Alignas(16) char wide[32] = {0}, narrow[16];
+        memcpy(wide, from, 4 * n);
+        eight_halves(wide, narrow);
+        memcpy(to, narrow, 2 * n);
+    }
+}
+
+static void f32_from_f16(const f16_t *in, float *out, size_t n)
+{
+    const char *from = (const char *)in;
+    char *to = (char *)out;
+    for (; n >= 8; n -= 8, from += 16, to += 32)
+        eight_floats(from, to);
+    if (n > 0) {
+        _Alignas(16) char narrow[16] = {0}, wide[32];
+        memcpy(narrow, from, 2 * n);
+        eight_floats(narrow, wide);
+        memcpy(to, wide, 4 * n);
+    }
+}
+
+/* ---- Walsh-Hadamard transform ---------------------------------------------------------------------------------- */
+
+/* The two stages inside a register: each lane becomes partner + self, or partner - self in the upper of a pair. */
+KERNEL_INLINE float32x4_t mix_lanes(float32x4_t x)
+{
+    const float32x4_t sign1 = {1, -1, 1, -1}, sign2 = {1, 1, -1, -1};
+    x = vfmaq_f32(vrev64q_f32(x), x, sign1);
+    return vfmaq_f32(vextq_f32(x, x, 2), x, sign2);
+}
+
+/* Transforms count * 4 floats, scaled; count is a constant power of two <= 16, so that all stays in registers. */
+KERNEL_INLINE void transform_block(char *x, size_t count, float32x4_t scale)
+{
+    float32x4_t v[16];
+    for (size_t i = 0; i < count; i++)
+        v[i] = mix_lanes(vmulq_f32(load_4(x + 16 * i), scale));
+    for (size_t half = 1; half < count; half *= 2)
+        for (size_t i = 0; i < count; i++)
+            if (!(i & half)) {
+                float32x4_t a = v[i], b = v[i + half];
+                v[i] = vaddq_f32(a, b);
+                v[i + half] = vsubq_f32(a, b);
+            }
+    for (size_t i = 0; i < count; i++)
+        store_4(x + 16 * i, v[i]);
+}
+
+/* Two stages in one pass: pairs `half` bytes apart, then pairs 2 * half apart. */
+static void two_stages(char *x, size_t bytes, size_t half)
+{
+    for (size_t start = 0; start < bytes; start += 4 * half)
+        for (char *p = x + start; p < x + start + half; p += 16) {
+            float32x4_t a = load_4(p), b = load_4(p + half), c = load_4(p + 2 * half), d = load_4(p + 3 * half);
+            float32x4_t ab = vaddq_f32(a, b), cd = vaddq_f32(c, d);
+            float32x4_t a_b = vsubq_f32(a, b), c_d = vsubq_f32(c, d);
+            store_4(p, vaddq_f32(ab, cd));
+            store_4(p + half, vaddq_f32(a_b, c_d));
+            store_4(p + 2 * half, vsubq_f32(ab, cd));
+            store_4(p + 3 * half, vsubq_f32(a_b, c_d));
+        }
+}
+
+static void one_stage(char *x, size_t bytes, size_t half)
+{
+    for (size_t start = 0; start < bytes; start += 2 * half)
+        for (char *p = x + start; p < x + start + half; p += 16) {
+            float32x4_t a = load_4(p), b = load_4(p + half);
+            store_4(p, vaddq_f32(a, b));
+            store_4(p + half, vsubq_f32(a, b));
+        }
+}
+
+static void hadamard_large(char *x, size_t bytes, float32x4_t scale)
+{
+    for (size_t at = 0; at < bytes; at += 256)
+        transform_block(x + at, 16, scale);
+    size_t half = 256;
+    for (; 4 * half <= bytes; half *= 4)
+        two_stages(x, bytes, half);
+    if (half < bytes)
+        one_stage(x, bytes, half);
+}
+
+static void hadamard(float *x_row, size_t n)
+{
+    const float32x4_t scale = vdupq_n_f32((float)(1 / sqrt((double)n)));
+    char *x = (char *)x_row;
+    switch (n) {
+    case 0:
+        return;
+    case 1: /* fewer than 4 lanes: transform four, of which the others are zero, and keep the first n */
+    case 2: {
+        _Alignas(16) char four[16] = {0};
+        memcpy(four, x, 4 * n);
+        transform_block(four, 1, scale);
+        memcpy(x, four, 4 * n);
+        return;
+    }
+    case 4:
+        transform_block(x, 1, scale);
+        return;
+    case 8:
+        transform_block(x, 2, scale);
+        return;
+    case 16:
+        transform_block(x, 4, scale);
+        return;
+    case 32:
+        transform_block(x, 8, scale);
+        return;
+    default:
+        hadamard_large(x, 4 * n, scale);
+    }
+}
+
+const struct kernels kernels_neon = {
+    .name = "neon",
+    .f32_l2 = f32_l2,
+    .f32_dot = f32_dot,
+    .f16_l2 = f16_l2,
+    .f16_dot = f16_dot,
+    .u8_l2 = u8_l2,
+    .u8_dot = u8_dot,
+    .i8_l2 = i8_l2,
+    .i8_dot = i8_dot,
+    .f32_u8_dot = f32_u8_dot,
+    .f32_i8_dot = f32_i8_dot,
+    .f32_u8_l2 = f32_u8_l2,
+    .f32_i8_l2 = f32_i8_l2,
+    .code_dot = {code_dot_1, code_dot_2, code_dot_4, code_dot_8},
+    .f32_l2_many = f32_l2_many,
+    .f16_from_f32 = f16_from_f32,
+    .f32_from_f16 = f32_from_f16,
+    .hadamard = hadamard,
+};

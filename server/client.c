@@ -1,0 +1,446 @@
+/*
+ * client.c - what happens to the bytes of a connection.
+ *
+ * In: the engine hands over received bytes in its own buffer. Requests are parsed and run straight from there; only what
+ * is incomplete is copied to `in`, so that an idle connection holds no buffer at all.
+ *
+ * Out: replies are collected in `out` while a batch of requests is worked on, and leave in one send; while that is on its
+ * way (`flight`) further replies collect in `out`. A reply that has to wait for the disk is a `struct pending` in a list; as
+ * long as the list is not empty, replies that are ready join it, and its ready head moves to `out`.
+ *
+ * Ends: QUIT, protocol errors and shutdown drain: replies are sent, then our side is closed, and the other's bytes are read and
+ * dropped until it closes too (a reset would throw away the reply in its receive buffer), at most a second. A client
+ * whose end has been reached (EOF) still gets its replies: `printf ... | nc` works. Whatever goes wrong ends in
+ * CLIENT_DEAD: both directions are shut down, which makes the kernel give the ops back; the struct is freed when it has
+ * neither ops nor pending replies.
+ *
+ * Nothing here recurses: commands that end within their start only mark the client; the lane works on marked clients
+ * after the engine has delivered its completions.
+ */
+#include "server/client.h"
+#include "server/command.h"
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+enum { LINGER_MS = 1000, EOF_DRAIN_MS = 30000, KEEP_BUFFER_BYTES = 16384 };
+
+static void on_receive(struct io_op *op, int result, unsigned flags);
+static void on_send(struct io_op *op, int result, unsigned flags);
+
+static void mark(struct client *c)
+{
+    if (c->dirty)
+        return;
+    c->dirty = true;
+    c->next_dirty = c->lane->dirty;
+    c->lane->dirty = c;
+}
+
+/* ---- life ------------------------------------------------------------------------------------------------------------- */
+
+struct client *client_create(struct lane *lane, int fd)
+{
+    struct client *c = calloc(1, sizeof *c);
+    if (!c) {
+        close(fd);
+        atomic_fetch_sub(&lane->n_clients, 1);
+        return NULL;
+    }
+    c->lane = lane;
+    c->fd = fd;
+    c->protocol = 2;
+    c->authenticated = lane->server->config->requirepass[0] == 0;
+    c->id = atomic_fetch_add(&lane->server->next_client_id, 1);
+    c->created_ms = c->last_ms = lane->now_ms;
+    c->need = 1;
+    c->next = lane->clients;
+    if (c->next)
+        c->next->prev = c;
+    lane->clients = c;
+    c->recv = (struct io_op){.kind = IO_RECV, .fd = fd, .done = on_receive, .owner = c};
+    c->send = (struct io_op){.kind = IO_SEND, .fd = fd, .done = on_send, .owner = c};
+    c->receiving = true;
+    engine_queue(lane->engine, &c->recv);
+    stat_add(&lane->stats.connections, 1);
+    return c;
+}
+
+static void destroy(struct client *c)
+{
+    struct lane *lane = c->lane;
+    if (c->prev)
+        c->prev->next = c->next;
+    else
+        lane->clients = c->next;
+    if (c->next)
+        c->next->prev = c->prev;
+    close(c->fd);
+    resp_buffer_fini(&c->out);
+    resp_buffer_fini(&c->flight);
+    free(c->in);
+    free(c->name);
+    free(c->library);
+    free(c->library_version);
+    free(c);
+    atomic_fetch_sub(&lane->n_clients, 1);
+}
+
+void client_end(struct client *c)
+{
+    if (c->state == CLIENT_OPEN)
+        c->state = CLIENT_DRAINING;
+    mark(c);
+}
+
+void client_kill(struct client *c)
+{
+    if (c->state != CLIENT_DEAD)
+        shutdown(c->fd, SHUT_RDWR);
+    c->state = CLIENT_DEAD;
+    mark(c);
+}
+
+/* ---- replies ------------------------------------------------------------------------------------------------------------ */
+
+static void add_pending(struct client *c, struct pending *p)
+{
+    p->client = c;
+    p->out.protocol = c->protocol;
+    p->row = c->row;
+    p->next = NULL;
+    if (c->last)
+        c->last->next = p;
+    else
+        c->first = p;
+    c->last = p;
+    c->n_pending++;
+}
+
+struct resp_buffer *client_reply(struct client *c)
+{
+    mark(c);
+    c->out.protocol = c->protocol;
+    if (!c->first)
+        return &c->out;
+    struct pending *p = calloc(1, sizeof *p);
+    if (!p) {
+        /* without the place in line the order would be lost */
+        client_kill(c);
+        return &c->out;
+    }
+    p->ready = true;
+    add_pending(c, p);
+    return &p->out;
+}
+
+void client_error(struct client *c, const char *format, ...)
+{
+    char text[1024];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    resp_error(client_reply(c), "%s", text);
+    stat_add(&c->lane->stats.commands_by_row[c->row].failed, 1);
+}
+
+void reply_quire_error(struct resp_buffer *out, const struct quire_error *err)
+{
+    const char *code = err->code == QUIRE_ENOMEM ? "OOM" : err->code == QUIRE_EEXISTS ? "BUSYKEY" : "ERR";
+    resp_error(out, "%s %s", code, err->message);
+}
+
+void *client_defer(struct client *c, size_t bytes, bool barrier)
+{
+    struct pending *p = calloc(1, bytes);
+    if (!p) {
+        client_kill(c);
+        return NULL;
+    }
+    p->barrier = barrier;
+    p->started_us = clock_us();
+    c->blocked |= barrier;
+    add_pending(c, p);
+    return p;
+}
+
+void pending_done(struct pending *p)
+{
+    struct client *c = p->client;
+    struct command_stats *stats = &c->lane->stats.commands_by_row[p->row];
+    stat_add(&stats->us, clock_us() - p->started_us);
+    if (p->out.bytes > 0 && p->out.data[0] == '-')
+        stat_add(&stats->failed, 1);
+    p->ready = true;
+    if (p->barrier)
+        c->blocked = false;
+    mark(c);
+}
+
+/* Moves replies that are ready and first in line to `out`. */
+static void flush_pending(struct client *c)
+{
+    struct pending *p;
+    while ((p = c->first) && p->ready) {
+        c->first = p->next;
+        if (!c->first)
+            c->last = NULL;
+        c->n_pending--;
+        if (c->out.bytes == 0) {
+            struct resp_buffer swapped = c->out;
+            c->out = p->out;
+            p->out = swapped;
+        } else {
+            resp_raw(&c->out, p->out.data, p->out.bytes);
+            c->out.failed |= p->out.failed;
+        }
+        resp_buffer_fini(&p->out);
+        free(p);
+    }
+}
+
+/* ---- requests ------------------------------------------------------------------------------------------------------------ */
+
+static struct resp_limits limits_of(const struct client *c)
+{
+    /* before AUTH a client gets little room, as in Redis */
+    uint64_t bulk = c->authenticated ? c->lane->server->config->bulk_max : 16384;
+    return (struct resp_limits){.bulk_bytes_max = bulk, .args_max = c->authenticated ? 1048576 : 10,
+                                .inline_bytes_max = 65536};
+}
+
+static bool takes_requests(const struct client *c)
+{
+    return c->state == CLIENT_OPEN && !c->blocked && c->n_pending < PENDING_MAX &&
+           c->out.bytes <= c->lane->server->config->output_buffer_max;
+}
+
+/* Parses and runs what is whole in bytes; returns how many were used. */
+static size_t consume(struct client *c, const uint8_t *bytes, size_t n)
+{
+    struct lane *lane = c->lane;
+    size_t at = 0;
+    c->need = 1;
+    while (at < n && takes_requests(c)) {
+        size_t used = 0, need = 1;
+        char message[128];
+        struct resp_limits limits = limits_of(c);
+        enum resp_status status = resp_parse(bytes + at, n - at, &limits, &lane->request, &used, &need, message);
+        if (status == RESP_MORE) {
+            c->need = need;
+            break;
+        }
+        if (status == RESP_BROKEN) {
+            resp_error(client_reply(c), "%s", message);
+            stat_add(&lane->stats.closed_protocol, 1);
+            client_end(c);
+            return n;
+        }
+        at += used;
+        if (lane->request.n_args > 0)
+            command_run(c, lane->request.args, lane->request.n_args);
+    }
+    return at;
+}
+
+static bool keep(struct client *c, const uint8_t *bytes, size_t n)
+{
+    size_t have = c->in_bytes - c->in_start;
+    if (c->in_start > 0) {
+        memmove(c->in, c->in + c->in_start, have);
+        c->in_start = 0;
+        c->in_bytes = have;
+    }
+    if (have + n > c->in_capacity) {
+        size_t capacity = c->in_capacity ? c->in_capacity : 1024;
+        while (capacity < have + n)
+            capacity *= 2;
+        uint8_t *bigger = realloc(c->in, capacity);
+        if (!bigger)
+            return false;
+        c->in = bigger;
+        c->in_capacity = capacity;
+    }
+    memcpy(c->in + have, bytes, n);
+    c->in_bytes = have + n;
+    return true;
+}
+
+static void drop_input(struct client *c)
+{
+    c->in_start = c->in_bytes = 0;
+    if (c->in_capacity > KEEP_BUFFER_BYTES) {
+        free(c->in);
+        c->in = NULL;
+        c->in_capacity = 0;
+    }
+}
+
+/* Runs requests out of `in`. */
+static void consume_kept(struct client *c)
+{
+    size_t have = c->in_bytes - c->in_start;
+    if (have == 0 || have < c->need || !takes_requests(c))
+        return;
+    c->in_start += consume(c, c->in + c->in_start, have);
+    if (c->in_start == c->in_bytes)
+        drop_input(c);
+}
+
+static void take_bytes(struct client *c, const uint8_t *bytes, size_t n)
+{
+    const struct lane *lane = c->lane;
+    size_t used = 0;
+    if (c->in_bytes == c->in_start)
+        used = consume(c, bytes, n);
+    if (c->state != CLIENT_OPEN || used == n)
+        return;
+    if (!keep(c, bytes + used, n - used)) {
+        log_line(lane->server->log, LOG_LEVEL_WARNING, "no memory for the request of client %llu: closed",
+                 (unsigned long long)c->id);
+        client_kill(c);
+    } else if (c->in_bytes - c->in_start > lane->server->config->query_buffer_max) {
+        log_line(lane->server->log, LOG_LEVEL_WARNING,
+                 "client %llu sent more than client-query-buffer-limit (%llu bytes) ahead: closed",
+                 (unsigned long long)c->id, (unsigned long long)lane->server->config->query_buffer_max);
+        stat_add(&c->lane->stats.closed_query_limit, 1);
+        client_kill(c);
+    } else if (used == 0) {
+        consume_kept(c);
+    }
+}
+
+static void on_receive(struct io_op *op, int result, unsigned flags)
+{
+    struct client *c = op->owner;
+    if (!(flags & IO_MORE))
+        c->receiving = false;
+    if (result > 0) {
+        stat_add(&c->lane->stats.net_input_bytes, (uint64_t)result);
+        c->last_ms = c->lane->now_ms;
+        if (c->state == CLIENT_OPEN)
+            take_bytes(c, op->buffer, (size_t)result);
+        return;
+    }
+    if (result < 0 || c->state == CLIENT_LINGERING) {
+        client_kill(c);
+        return;
+    }
+    c->eof = true;
+    c->deadline_ms = c->lane->now_ms + EOF_DRAIN_MS;
+    mark(c);
+}
+
+/* ---- sending, and the end --------------------------------------------------------------------------------------------------- */
+
+static void send_more(struct client *c)
+{
+    c->send.buffer = c->flight.data + c->flight_sent;
+    size_t left = c->flight.bytes - c->flight_sent;
+    c->send.bytes = left > (1u << 30) ? 1u << 30 : (uint32_t)left;
+    c->sending = true;
+    engine_queue(c->lane->engine, &c->send);
+}
+
+static void on_send(struct io_op *op, int result, unsigned flags)
+{
+    struct client *c = op->owner;
+    (void)flags;
+    c->sending = false;
+    if (result < 0) {
+        client_kill(c);
+        return;
+    }
+    stat_add(&c->lane->stats.net_output_bytes, (uint64_t)result);
+    c->last_ms = c->lane->now_ms;
+    c->flight_sent += (size_t)result;
+    mark(c);
+}
+
+static void send_replies(struct client *c)
+{
+    if (c->sending || c->state == CLIENT_DEAD || c->state == CLIENT_LINGERING)
+        return;
+    if (c->flight_sent < c->flight.bytes) {
+        send_more(c);
+        return;
+    }
+    struct resp_buffer sent = c->flight;
+    if (sent.capacity > KEEP_BUFFER_BYTES)
+        resp_buffer_fini(&sent);
+    sent.bytes = 0;
+    c->flight = c->out;
+    c->flight_sent = 0;
+    c->out = sent;
+    if (c->flight.bytes > 0)
+        send_more(c);
+}
+
+static void check_output(struct client *c)
+{
+    const struct config *config = c->lane->server->config;
+    size_t held = c->out.bytes + c->flight.bytes - c->flight_sent;
+    if (held > stat_get(&c->lane->stats.output_bytes_peak))
+        stat_set(&c->lane->stats.output_bytes_peak, held);
+    if (c->state == CLIENT_DEAD || (held <= config->output_buffer_max && !c->out.failed))
+        return;
+    log_line(c->lane->server->log, LOG_LEVEL_WARNING,
+             "client %llu does not read its replies: more than client-output-buffer-limit (%llu bytes): closed",
+             (unsigned long long)c->id, (unsigned long long)config->output_buffer_max);
+    stat_add(&c->lane->stats.closed_output_limit, 1);
+    client_kill(c);
+}
+
+/* Moves a client that drains on, when all its replies are out. */
+static void step_end(struct client *c)
+{
+    bool idle = !c->sending && !c->first && c->out.bytes == 0 && c->flight_sent == c->flight.bytes;
+    if (c->state == CLIENT_OPEN && c->eof && !c->blocked && c->in_bytes == c->in_start)
+        c->state = CLIENT_DRAINING;
+    /* an incomplete request will never be completed */
+    if (c->state == CLIENT_OPEN && c->eof && idle && c->in_bytes - c->in_start < c->need)
+        c->state = CLIENT_DRAINING;
+    if (c->state != CLIENT_DRAINING || !idle)
+        return;
+    if (c->eof) {
+        client_kill(c);
+        return;
+    }
+    c->state = CLIENT_LINGERING;
+    c->deadline_ms = c->lane->now_ms + LINGER_MS;
+    shutdown(c->fd, SHUT_WR);
+}
+
+static void work_on(struct client *c)
+{
+    c->dirty = false;
+    flush_pending(c);
+    consume_kept(c);
+    flush_pending(c);
+    check_output(c);
+    send_replies(c);
+    step_end(c);
+    if (c->state == CLIENT_DEAD && !c->receiving && !c->sending && !c->first) {
+        if (!c->dirty) {
+            destroy(c);
+            return;
+        }
+    }
+    /* a request that became ready by flushing: PENDING_MAX or a barrier stood in its way */
+    if (c->state == CLIENT_OPEN && c->in_bytes - c->in_start >= c->need && c->in_bytes > c->in_start &&
+        takes_requests(c))
+        mark(c);
+}
+
+void lane_work_on_clients(struct lane *lane)
+{
+    struct client *c;
+    while ((c = lane->dirty)) {
+        lane->dirty = c->next_dirty;
+        work_on(c);
+    }
+}

@@ -1,0 +1,256 @@
+/*
+ * command.c - finding and running commands.
+ *
+ * The table (commands.def) is the only list of commands. Look-up is a hash of the upper-case name into a small
+ * open-addressing table that is filled when the server is created; sub-commands follow their container in the table and are
+ * found by a short scan.
+ *
+ * Error texts for unknown commands and wrong arity are those of Redis: clients match them.
+ */
+#include "server/command.h"
+#include <ctype.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+const struct command commands[] = {
+#define COMMAND_ROW(name, handler, arity, flags, first, last, step, group, since, summary, syntax)                   \
+    {name, handler, arity, flags, first, last, step, group, since, summary, syntax},
+#include "server/commands.def"
+#undef COMMAND_ROW
+};
+const unsigned n_commands = sizeof commands / sizeof *commands;
+_Static_assert(sizeof commands / sizeof *commands <= COMMANDS_MAX, "raise COMMANDS_MAX");
+
+static unsigned hash_name(const uint8_t *name, size_t bytes)
+{
+    unsigned hash = 2166136261u;
+    for (size_t i = 0; i < bytes; i++)
+        hash = (hash ^ (name[i] | 0x20u)) * 16777619u;
+    return hash % (2 * COMMANDS_MAX);
+}
+
+void command_index_fill(uint8_t *index)
+{
+    memset(index, 0, 2 * COMMANDS_MAX);
+    for (unsigned row = 0; row < n_commands; row++) {
+        const char *name = commands[row].name;
+        if (strchr(name, '|'))
+            continue;
+        unsigned at = hash_name((const uint8_t *)name, strlen(name));
+        while (index[at])
+            at = (at + 1) % (2 * COMMANDS_MAX);
+        index[at] = (uint8_t)(row + 1);
+    }
+}
+
+static int find_top(const uint8_t *index, const uint8_t *name, size_t bytes)
+{
+    for (unsigned at = hash_name(name, bytes); index[at]; at = (at + 1) % (2 * COMMANDS_MAX)) {
+        const char *candidate = commands[index[at] - 1].name;
+        if (strlen(candidate) == bytes && strncasecmp(candidate, (const char *)name, bytes) == 0)
+            return index[at] - 1;
+    }
+    return -1;
+}
+
+bool command_is_sub(const struct command *command, const struct command *container)
+{
+    size_t bytes = strlen(container->name);
+    return strncmp(command->name, container->name, bytes) == 0 && command->name[bytes] == '|';
+}
+
+static int find_sub(int container, const uint8_t *name, size_t bytes)
+{
+    size_t prefix = strlen(commands[container].name) + 1;
+    for (unsigned row = (unsigned)container + 1; row < n_commands && command_is_sub(&commands[row], &commands[container]);
+         row++)
+        if (strlen(commands[row].name) == prefix + bytes &&
+            strncasecmp(commands[row].name + prefix, (const char *)name, bytes) == 0)
+            return (int)row;
+    return -1;
+}
+
+int command_find(const uint8_t *index, const void *name, size_t bytes)
+{
+    const uint8_t *bar = memchr(name, '|', bytes), *text = name;
+    int row = find_top(index, text, bar ? (size_t)(bar - text) : bytes);
+    return row >= 0 && bar ? find_sub(row, bar + 1, bytes - (size_t)(bar - text) - 1) : row;
+}
+
+/* ---- running --------------------------------------------------------------------------------------------------------- */
+
+static void reject_unknown(struct client *c, const struct resp_arg *args, uint32_t n)
+{
+    char words[140] = "";
+    size_t used = 0;
+    for (uint32_t i = 1; i < n && used < 128; i++) {
+        int bytes = args[i].bytes > 64 ? 64 : (int)args[i].bytes;
+        int more = snprintf(words + used, sizeof words - used, "'%.*s' ", bytes, (const char *)args[i].data);
+        used += more > 0 ? (size_t)more : 0;
+    }
+    resp_error(client_reply(c), "ERR unknown command '%.*s', with args beginning with: %s",
+               args[0].bytes > 128 ? 128 : (int)args[0].bytes, (const char *)args[0].data, words);
+}
+
+/* The row of a request, or -1 after an error reply. */
+static int route(struct client *c, const struct resp_arg *args, uint32_t n)
+{
+    int row = find_top(c->lane->server->command_index, args[0].data, args[0].bytes);
+    if (row < 0) {
+        reject_unknown(c, args, n);
+        return -1;
+    }
+    int sub = n > 1 ? find_sub(row, args[1].data, args[1].bytes) : -1;
+    if (sub >= 0)
+        return sub;
+    bool container = (unsigned)row + 1 < n_commands && command_is_sub(&commands[row + 1], &commands[row]);
+    if (container && n > 1) {
+        char name[32];
+        snprintf(name, sizeof name, "%s", commands[row].name);
+        for (char *p = name; *p; p++)
+            *p = (char)toupper((unsigned char)*p);
+        resp_error(client_reply(c), "ERR unknown subcommand '%.*s'. Try %s HELP.",
+                   args[1].bytes > 128 ? 128 : (int)args[1].bytes, (const char *)args[1].data, name);
+        return -1;
+    }
+    return row;
+}
+
+void command_run(struct client *c, const struct resp_arg *args, uint32_t n)
+{
+    struct lane_stats *stats = &c->lane->stats;
+    stat_add(&stats->commands, 1);
+    int row = route(c, args, n);
+    if (row < 0)
+        return;
+    const struct command *command = &commands[row];
+    struct command_stats *own = &stats->commands_by_row[row];
+    if (!command->run || (command->arity >= 0 ? n != (uint32_t)command->arity : n < (uint32_t)-command->arity)) {
+        resp_error(client_reply(c), "ERR wrong number of arguments for '%s' command", command->name);
+        stat_add(&own->rejected, 1);
+        return;
+    }
+    if (!c->authenticated && !(command->flags & CMD_NOAUTH)) {
+        resp_error(client_reply(c), "NOAUTH Authentication required.");
+        stat_add(&own->rejected, 1);
+        return;
+    }
+    c->row = (unsigned)row;
+    uint64_t before = clock_us();
+    stat_add(&own->calls, 1);
+    unsigned pending = c->n_pending;
+    command->run(c, args, n);
+    /* what a deferred command takes is counted when it is done */
+    if (c->n_pending == pending || c->last->ready)
+        stat_add(&own->us, clock_us() - before);
+}
+
+/* ---- helpers of handlers ------------------------------------------------------------------------------------------------ */
+
+bool arg_is(struct resp_arg arg, const char *word)
+{
+    return strlen(word) == arg.bytes && strncasecmp((const char *)arg.data, word, arg.bytes) == 0;
+}
+
+bool arg_integer(struct resp_arg arg, long long *out)
+{
+    char text[32], *end;
+    if (arg.bytes == 0 || arg.bytes >= sizeof text || isspace(arg.data[0]))
+        return false;
+    memcpy(text, arg.data, arg.bytes);
+    text[arg.bytes] = 0;
+    errno = 0;
+    long long value = strtoll(text, &end, 10);
+    if (errno || end != text + arg.bytes)
+        return false;
+    *out = value;
+    return true;
+}
+
+bool arg_number(struct resp_arg arg, double *out)
+{
+    char text[128], *end;
+    if (arg.bytes == 0 || arg.bytes >= sizeof text || isspace(arg.data[0]))
+        return false;
+    memcpy(text, arg.data, arg.bytes);
+    text[arg.bytes] = 0;
+    double value = strtod(text, &end);
+    if (end != text + arg.bytes)
+        return false;
+    *out = value;
+    return true;
+}
+
+char *arg_text(struct resp_arg arg)
+{
+    if (memchr(arg.data, 0, arg.bytes))
+        return NULL;
+    char *text = malloc((size_t)arg.bytes + 1);
+    if (text) {
+        memcpy(text, arg.data, arg.bytes);
+        text[arg.bytes] = 0;
+    }
+    return text;
+}
+
+struct collection *arg_collection(struct client *c, struct resp_arg key)
+{
+    return keyspace_find(&c->lane->server->keyspace, key.data, key.bytes);
+}
+
+/* One "[...]" at *p against c; *p stands behind it afterwards. */
+static bool set_matches(const char **p, const char *end, char c)
+{
+    const char *at = *p + 1;
+    bool negated = at < end && *at == '^', found = false;
+    if (negated)
+        at++;
+    for (; at < end && *at != ']'; at++) {
+        char low = *at == '\\' && at + 1 < end ? *++at : *at, high = low;
+        if (at + 2 < end && at[1] == '-' && at[2] != ']') {
+            high = at[2];
+            at += 2;
+        }
+        int l = tolower((unsigned char)low), h = tolower((unsigned char)high), x = tolower((unsigned char)c);
+        found |= (l <= h ? l <= x && x <= h : h <= x && x <= l);
+    }
+    *p = at < end ? at + 1 : end;
+    return found != negated;
+}
+
+bool glob_matches(const char *pattern, size_t pattern_bytes, const char *text)
+{
+    /* iterative, with one place to go back to: a pattern of many stars stays quadratic */
+    const char *p = pattern, *end = pattern + pattern_bytes, *star = NULL, *star_text = NULL;
+    while (*text) {
+        const char *next = p;
+        bool same = false;
+        if (p < end && *p == '*') {
+            star = ++p;
+            star_text = text;
+            continue;
+        }
+        if (p < end && *p == '[') {
+            same = set_matches(&next, end, *text);
+        } else if (p < end) {
+            next = *p == '\\' && p + 1 < end ? p + 1 : p;
+            same = *p == '?' || tolower((unsigned char)*next) == tolower((unsigned char)*text);
+            next++;
+        }
+        if (same) {
+            p = next;
+            text++;
+        } else if (star) {
+            p = star;
+            text = ++star_text;
+        } else {
+            return false;
+        }
+    }
+    while (p < end && *p == '*')
+        p++;
+    return p == end;
+}

@@ -1,0 +1,337 @@
+/*
+ * lane.c - a thread that serves sockets and disk from one ring.
+ *
+ * Each turn of the loop: one engine_poll submits every read and send that the last turn produced and waits for completions,
+ * whose callbacks parse requests and step searches; then messages of other threads are run, then marked clients are worked
+ * on, which queues the sends of the next turn. So a turn costs one system call whatever the number of clients.
+ *
+ * Lane 0 also accepts, and gives each connection to the lane that has fewest. (A listening socket per lane with
+ * SO_REUSEPORT spreads few connections badly, and lets a second server of the same user bind the port unnoticed.)
+ *
+ * A timer of 100 ms keeps the clock of idle lanes and looks for clients whose time is over.
+ */
+#include "io/error.h"
+#include "server/client.h"
+#include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { TICK_US = 100000, SCAN_MS = 500, RECV_BUFFERS = 256, RECV_BYTES = 16384 };
+
+uint64_t clock_us(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000000u + (uint64_t)t.tv_nsec / 1000u;
+}
+
+uint64_t clock_ms(void)
+{
+    return clock_us() / 1000u;
+}
+
+/* ---- messages ------------------------------------------------------------------------------------------------------------- */
+
+void lane_post(struct lane *lane, struct message *message)
+{
+    message->next = NULL;
+    pthread_mutex_lock(&lane->inbox_lock);
+    if (lane->inbox_first)
+        lane->inbox_last->next = message;
+    else
+        lane->inbox_first = message;
+    lane->inbox_last = message;
+    atomic_store_explicit(&lane->has_mail, true, memory_order_release);
+    /* under the lock: afterwards the lane may end, and its engine with it */
+    if (lane->engine)
+        engine_wake(lane->engine);
+    pthread_mutex_unlock(&lane->inbox_lock);
+}
+
+static void run_messages(struct lane *lane)
+{
+    if (!atomic_load_explicit(&lane->has_mail, memory_order_acquire))
+        return;
+    pthread_mutex_lock(&lane->inbox_lock);
+    struct message *m = lane->inbox_first;
+    lane->inbox_first = lane->inbox_last = NULL;
+    atomic_store_explicit(&lane->has_mail, false, memory_order_release);
+    pthread_mutex_unlock(&lane->inbox_lock);
+    while (m) {
+        struct message *next = m->next;
+        m->run(lane, m);
+        m = next;
+    }
+}
+
+/* ---- connections ----------------------------------------------------------------------------------------------------------- */
+
+struct arrival {
+    struct message message;
+    int fd;
+};
+
+static void on_arrival(struct lane *lane, struct message *message)
+{
+    struct arrival *a = (struct arrival *)(void *)message;
+    int fd = a->fd;
+    free(a);
+    if (lane->stopping) {
+        close(fd);
+        atomic_fetch_sub(&lane->n_clients, 1);
+        return;
+    }
+    client_create(lane, fd);
+}
+
+static void set_socket_options(const struct config *config, int fd)
+{
+    int one = 1, idle = (int)config->tcp_keepalive;
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+    if (idle > 0) {
+        setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &one, sizeof one);
+        setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof idle);
+    }
+}
+
+static bool full(struct server *server)
+{
+    uint64_t n = 0;
+    for (unsigned i = 0; i < server->n_lanes; i++)
+        n += atomic_load(&server->lanes[i].n_clients);
+    return n >= server->config->maxclients;
+}
+
+static void refuse(struct server *server, int fd)
+{
+    static const char text[] = "-ERR max number of clients reached\r\n";
+    ssize_t sent = send(fd, text, sizeof text - 1, MSG_DONTWAIT | MSG_NOSIGNAL);
+    (void)sent; /* a courtesy */
+    close(fd);
+    atomic_fetch_add(&server->rejected_connections, 1);
+}
+
+static void distribute(struct server *server, int fd)
+{
+    struct lane *best = &server->lanes[0];
+    for (unsigned i = 1; i < server->n_lanes; i++)
+        if (atomic_load(&server->lanes[i].n_clients) < atomic_load(&best->n_clients))
+            best = &server->lanes[i];
+    set_socket_options(server->config, fd);
+    if (best->index == 0) {
+        atomic_fetch_add(&best->n_clients, 1);
+        client_create(best, fd);
+        return;
+    }
+    struct arrival *a = malloc(sizeof *a);
+    if (!a) {
+        refuse(server, fd);
+        return;
+    }
+    atomic_fetch_add(&best->n_clients, 1);
+    *a = (struct arrival){.message = {.run = on_arrival}, .fd = fd};
+    lane_post(best, &a->message);
+}
+
+static void on_accept(struct io_op *op, int result, unsigned flags)
+{
+    struct lane *lane = op->owner;
+    if (!(flags & IO_MORE))
+        lane->accepting[op - lane->accepts] = false;
+    if (result < 0) {
+        if (result != QUIRE_ECANCELLED)
+            log_line(lane->server->log, LOG_LEVEL_WARNING, "accepting a connection failed: %s",
+                     quire_error_text(result));
+    } else if (lane->stopping) {
+        close(result);
+    } else if (full(lane->server)) {
+        refuse(lane->server, result);
+    } else {
+        distribute(lane->server, result);
+    }
+}
+
+static void start_accepting(struct lane *lane)
+{
+    for (unsigned i = 0; i < lane->server->n_listeners; i++) {
+        lane->accepts[i] = (struct io_op){.kind = IO_ACCEPT, .fd = lane->server->listeners[i], .done = on_accept,
+                                          .owner = lane};
+        lane->accepting[i] = true;
+        engine_queue(lane->engine, &lane->accepts[i]);
+    }
+}
+
+/* ---- time -------------------------------------------------------------------------------------------------------------------- */
+
+/* Ends clients that idle, linger or hang beyond their time. */
+static void scan_clients(struct lane *lane)
+{
+    uint64_t timeout_ms = lane->server->config->timeout * 1000;
+    lane->last_scan_ms = lane->now_ms;
+    for (struct client *c = lane->clients; c; c = c->next) {
+        bool late = (c->eof || c->state == CLIENT_LINGERING) && lane->now_ms >= c->deadline_ms;
+        bool idle = timeout_ms && c->state == CLIENT_OPEN && !c->first && lane->now_ms - c->last_ms >= timeout_ms;
+        bool stop = lane->stopping && lane->now_ms >= lane->stop_deadline_ms;
+        if (idle)
+            stat_add(&lane->stats.closed_idle, 1);
+        if (late || idle || stop)
+            client_kill(c);
+    }
+}
+
+static void on_timer(struct io_op *op, int result, unsigned flags)
+{
+    struct lane *lane = op->owner;
+    (void)flags;
+    lane->timer_armed = false;
+    if (result == QUIRE_ECANCELLED || lane->stopped)
+        return;
+    lane->timer_armed = true;
+    engine_queue(lane->engine, op);
+}
+
+static void publish_engine(struct lane *lane)
+{
+    const struct engine_stats *s = engine_stats(lane->engine);
+    stat_set(&lane->stats.engine_reads, s->reads);
+    stat_set(&lane->stats.engine_read_bytes, s->read_bytes);
+    stat_set(&lane->stats.engine_read_errors, s->read_errors);
+    stat_set(&lane->stats.engine_submissions, s->submissions);
+    stat_set(&lane->stats.reads_in_flight, s->reads_in_flight);
+    stat_set(&lane->stats.reads_in_flight_peak, s->reads_in_flight_peak);
+    stat_set(&lane->stats.reads_waiting, s->reads_waiting);
+}
+
+/* ---- stop --------------------------------------------------------------------------------------------------------------------- */
+
+static void on_stop(struct lane *lane, struct message *message)
+{
+    (void)message;
+    lane->stopping = true;
+    lane->now_ms = clock_ms();
+    lane->stop_deadline_ms = lane->now_ms + lane->server->config->shutdown_timeout * 1000;
+    for (struct client *c = lane->clients; c; c = c->next)
+        client_end(c);
+}
+
+void lane_stop(struct lane *lane)
+{
+    lane->stop_message.run = on_stop;
+    lane_post(lane, &lane->stop_message);
+}
+
+/* ---- the loop ------------------------------------------------------------------------------------------------------------------ */
+
+static void serve(struct lane *lane)
+{
+    lane->timer = (struct io_op){.kind = IO_TIMER, .timeout_us = TICK_US, .done = on_timer, .owner = lane};
+    lane->timer_armed = true;
+    engine_queue(lane->engine, &lane->timer);
+    if (lane->index == 0)
+        start_accepting(lane);
+    while (!(lane->stopping && atomic_load(&lane->n_clients) == 0)) {
+        int rc = engine_poll(lane->engine, 1, UINT64_MAX);
+        if (rc < 0) {
+            log_line(lane->server->log, LOG_LEVEL_WARNING, "lane %u: the engine failed: %s", lane->index,
+                     quire_error_text(rc));
+            usleep(10000);
+        }
+        lane->now_ms = clock_ms();
+        run_messages(lane);
+        if (lane->now_ms - lane->last_scan_ms >= SCAN_MS ||
+            (lane->stopping && lane->now_ms - lane->last_scan_ms >= SCAN_MS / 10))
+            scan_clients(lane);
+        lane_work_on_clients(lane);
+        publish_engine(lane);
+    }
+    lane->stopped = true;
+}
+
+static int open_lane(struct lane *lane, struct quire_error *err)
+{
+    const struct config *config = lane->server->config;
+    struct engine_config engine = {.kind = (enum quire_engine_kind)config->engine, .reads_max = (unsigned)config->reads_max,
+                                   .entries = 1024, .recv_buffers = RECV_BUFFERS, .recv_bytes = RECV_BYTES,
+                                   .one_thread = true};
+    struct searcher_config searcher = {.tasks_max = (unsigned)config->searches_max};
+    struct engine *made = NULL;
+    int rc = engine_create(&engine, &made, err);
+    if (rc < 0)
+        return rc;
+    rc = searcher_create(made, &searcher, &lane->searcher, err);
+    if (rc < 0) {
+        engine_destroy(made);
+        return rc;
+    }
+    pthread_mutex_lock(&lane->inbox_lock);
+    lane->engine = made;
+    pthread_mutex_unlock(&lane->inbox_lock);
+    return 0;
+}
+
+static void close_lane(struct lane *lane)
+{
+    /* what still comes is run by whoever joins this thread */
+    pthread_mutex_lock(&lane->inbox_lock);
+    struct engine *engine = lane->engine;
+    lane->engine = NULL;
+    pthread_mutex_unlock(&lane->inbox_lock);
+    run_messages(lane);
+    searcher_destroy(lane->searcher);
+    lane->searcher = NULL;
+    engine_destroy(engine);
+    resp_request_fini(&lane->request);
+}
+
+static void *run_lane(void *context)
+{
+    struct lane *lane = context;
+    struct server *server = lane->server;
+    sigset_t all;
+    sigfillset(&all);
+    pthread_sigmask(SIG_BLOCK, &all, NULL);
+    int rc = open_lane(lane, &lane->start_error);
+    pthread_mutex_lock(&server->start_lock);
+    lane->start_code = rc;
+    server->lanes_ready++;
+    pthread_cond_broadcast(&server->start_ready);
+    /* no lane serves before all are there */
+    while (!server->lanes_go)
+        pthread_cond_wait(&server->start_ready, &server->start_lock);
+    pthread_mutex_unlock(&server->start_lock);
+    if (rc < 0)
+        return NULL;
+    lane->now_ms = clock_ms();
+    serve(lane);
+    close_lane(lane);
+    return NULL;
+}
+
+int lane_start(struct server *server, unsigned index, struct quire_error *err)
+{
+    struct lane *lane = &server->lanes[index];
+    lane->server = server;
+    lane->index = index;
+    pthread_mutex_init(&lane->inbox_lock, NULL);
+    int errnum = pthread_create(&lane->thread, NULL, run_lane, lane);
+    if (errnum)
+        return error_set_errno(err, errnum, "start", "a lane's thread");
+    lane->thread_started = true;
+    return 0;
+}
+
+void lane_join(struct lane *lane)
+{
+    if (!lane->thread_started)
+        return;
+    pthread_join(lane->thread, NULL);
+    lane->thread_started = false;
+    run_messages(lane);
+}

@@ -1,0 +1,115 @@
+/*
+ * listen.c - the listening sockets, and who may be listened to.
+ *
+ * Protected mode is decided here, before anything listens: an address beyond loopback needs a password, or the operator's
+ * word that the network is safe. A server that is reachable by mistake is worse than one that does not start.
+ * Addresses are numbers, not names: what a name resolves to may change, and would be asked for while starting.
+ */
+#include "io/error.h"
+#include "server/server_priv.h"
+#include <errno.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+static bool is_loopback(const struct sockaddr *address)
+{
+    if (address->sa_family == AF_INET) {
+        const struct sockaddr_in *in = (const struct sockaddr_in *)(const void *)address;
+        return ntohl(in->sin_addr.s_addr) >> 24 == 127;
+    }
+    const struct sockaddr_in6 *in6 = (const struct sockaddr_in6 *)(const void *)address;
+    return IN6_IS_ADDR_LOOPBACK(&in6->sin6_addr);
+}
+
+static unsigned port_of(int fd)
+{
+    struct sockaddr_storage address;
+    socklen_t bytes = sizeof address;
+    if (getsockname(fd, (struct sockaddr *)&address, &bytes) < 0)
+        return 0;
+    if (address.ss_family == AF_INET)
+        return ntohs(((struct sockaddr_in *)&address)->sin_port);
+    return ntohs(((struct sockaddr_in6 *)&address)->sin6_port);
+}
+
+static int bind_and_listen(const struct server *server, const struct addrinfo *info, const char *name, int *out,
+                           struct quire_error *err)
+{
+    int one = 1, fd = socket(info->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    char where[160];
+    snprintf(where, sizeof where, "%.100s port %u", name, server->port);
+    if (fd < 0)
+        return error_set_errno(err, errno, "make a socket for", where);
+    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
+    if (info->ai_family == AF_INET6)
+        setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &one, sizeof one);
+    if (bind(fd, info->ai_addr, info->ai_addrlen) == 0 && listen(fd, (int)server->config->tcp_backlog) == 0) {
+        *out = fd;
+        return 0;
+    }
+    int errnum = errno;
+    close(fd);
+    if (errnum == EADDRINUSE)
+        return error_set(err, QUIRE_EADDRINUSE,
+                         "%s is in use: stop what listens there, or choose another with --port (0: any free one)", where);
+    return error_set_errno(err, errnum, "listen on", where);
+}
+
+static int open_one(struct server *server, const char *name, struct quire_error *err)
+{
+    const struct config *config = server->config;
+    struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICHOST | AI_PASSIVE}, *info = NULL;
+    char port[16];
+    if (server->n_listeners == LISTENERS_MAX)
+        return error_set(err, QUIRE_ELIMIT, "bind: more than %d addresses", LISTENERS_MAX);
+    snprintf(port, sizeof port, "%u", server->port);
+    if (getaddrinfo(name, port, &hints, &info) != 0 || !info)
+        return error_set(err, QUIRE_EINVALID, "bind: '%.100s' is not an IPv4 or IPv6 address", name);
+    int rc;
+    if (config->protected_mode && config->requirepass[0] == 0 && !is_loopback(info->ai_addr))
+        rc = error_set(err, QUIRE_EPERM,
+                       "bind: %.100s is beyond loopback and there is no password: set requirepass, or protected-mode no "
+                       "where the network itself keeps strangers out", name);
+    else
+        rc = bind_and_listen(server, info, name, &server->listeners[server->n_listeners], err);
+    freeaddrinfo(info);
+    if (rc < 0)
+        return rc;
+    /* with port 0 the first address chooses for all */
+    server->port = port_of(server->listeners[server->n_listeners++]);
+    return 0;
+}
+
+int listen_open(struct server *server, struct quire_error *err)
+{
+    const char *rest = server->config->bind;
+    int rc = 0;
+    server->port = (unsigned)server->config->port;
+    while (rc == 0) {
+        char name[128];
+        rest += strspn(rest, " ");
+        size_t bytes = strcspn(rest, " ");
+        if (bytes == 0)
+            break;
+        if (bytes >= sizeof name)
+            return error_set(err, QUIRE_EINVALID, "bind: an address of %zu bytes", bytes);
+        memcpy(name, rest, bytes);
+        name[bytes] = 0;
+        rest += bytes;
+        rc = open_one(server, name, err);
+    }
+    if (rc == 0 && server->n_listeners == 0)
+        rc = error_set(err, QUIRE_EINVALID, "bind: no address to listen on");
+    server->config->port = server->port;
+    return rc;
+}
+
+void listen_close(struct server *server)
+{
+    while (server->n_listeners > 0)
+        close(server->listeners[--server->n_listeners]);
+}

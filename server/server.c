@@ -1,0 +1,193 @@
+/*
+ * server.c - the server's life: what is opened in which order, and closed in the reverse.
+ *
+ * Start: files limit, sockets (so that a port in use is known at once), worker, indexes to load, lanes. All lanes are
+ * created before the first serves; when one cannot be, the reason is returned and nothing has been served.
+ * Stop: lanes end when their clients have; messages that came too late are run by this thread; then collections are closed
+ * by the worker, whose queue is emptied last.
+ */
+#include "server/server.h"
+#include "index/parallel.h"
+#include "io/error.h"
+#include "io/memory.h"
+#include "server/command.h"
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/random.h>
+#include <sys/resource.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { FILES_FOR_OTHERS = 256 }; /* descriptors that are not clients: rings, indexes, logs */
+
+static void make_run_id(struct server *s)
+{
+    uint8_t bytes[20];
+    if (getrandom(bytes, sizeof bytes, 0) != (ssize_t)sizeof bytes)
+        for (size_t i = 0; i < sizeof bytes; i++)
+            bytes[i] = (uint8_t)(clock_us() >> (i % 8 * 4)); /* an id to tell runs apart, not a secret */
+    for (size_t i = 0; i < sizeof bytes; i++)
+        snprintf(s->run_id + 2 * i, 3, "%02x", bytes[i]);
+}
+
+static uint64_t wall_ms(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_REALTIME, &t);
+    return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
+}
+
+/* Raises the limit of open files as far as maxclients needs, and lowers maxclients to what is possible. */
+static void fit_clients_to_files(struct server *s)
+{
+    struct rlimit limit;
+    uint64_t wanted = s->config->maxclients + FILES_FOR_OTHERS;
+    if (getrlimit(RLIMIT_NOFILE, &limit) < 0)
+        return;
+    if (limit.rlim_cur < wanted) {
+        struct rlimit more = {.rlim_cur = limit.rlim_max < wanted ? limit.rlim_max : wanted, .rlim_max = limit.rlim_max};
+        if (setrlimit(RLIMIT_NOFILE, &more) == 0)
+            limit = more;
+    }
+    if (limit.rlim_cur >= wanted)
+        return;
+    uint64_t possible = limit.rlim_cur > FILES_FOR_OTHERS + 1 ? limit.rlim_cur - FILES_FOR_OTHERS : 1;
+    log_line(s->log, LOG_LEVEL_WARNING, "maxclients lowered from %llu to %llu: the process may open %llu files (ulimit -n)",
+             (unsigned long long)s->config->maxclients, (unsigned long long)possible,
+             (unsigned long long)limit.rlim_cur);
+    s->config->maxclients = possible;
+}
+
+/* One line of the setting `load`: "key path". */
+static int load_line(struct server *s, const char *line, size_t bytes, struct quire_error *err)
+{
+    char path[4096];
+    const char *space = memchr(line, ' ', bytes);
+    struct segment *segment = NULL;
+    struct collection *collection = NULL, *replaced = NULL;
+    struct segment_options options = {.memory_bytes = s->config->memory};
+    if (!space || space == line || (size_t)(line + bytes - space) > sizeof path)
+        return error_set(err, QUIRE_EINVALID, "load: '%.*s' is not a key and a path", (int)bytes, line);
+    size_t path_bytes = (size_t)(line + bytes - space) - 1;
+    memcpy(path, space + 1, path_bytes);
+    path[path_bytes] = 0;
+    int rc = segment_open(path, &options, &segment, err);
+    if (rc == 0)
+        rc = collection_create(s, line, (size_t)(space - line), segment, &collection, err);
+    if (rc < 0)
+        return rc;
+    rc = keyspace_put(&s->keyspace, collection, false, &replaced, err);
+    if (rc < 0)
+        collection_destroy(collection);
+    else
+        log_line(s->log, LOG_LEVEL_NOTICE, "loaded %.*s", (int)bytes, line);
+    return rc;
+}
+
+static int load_all(struct server *s, struct quire_error *err)
+{
+    int rc = 0;
+    for (const char *at = s->config->load; *at && rc == 0;) {
+        size_t bytes = strcspn(at, "\n");
+        rc = load_line(s, at, bytes, err);
+        at += bytes + (at[bytes] == '\n');
+    }
+    return rc;
+}
+
+static int start_lanes(struct server *s, struct quire_error *err)
+{
+    int rc = 0;
+    unsigned started = 0;
+    for (; started < s->n_lanes && rc == 0; started += rc == 0)
+        rc = lane_start(s, started, err);
+    pthread_mutex_lock(&s->start_lock);
+    while (s->lanes_ready < started)
+        pthread_cond_wait(&s->start_ready, &s->start_lock);
+    for (unsigned i = 0; i < started && rc == 0; i++) {
+        rc = s->lanes[i].start_code;
+        if (rc < 0 && err)
+            *err = s->lanes[i].start_error;
+    }
+    s->lanes_go = true;
+    pthread_cond_broadcast(&s->start_ready);
+    pthread_mutex_unlock(&s->start_lock);
+    return rc;
+}
+
+int server_create(struct config *config, const struct log *log, struct server **out, struct quire_error *err)
+{
+    struct server *s = calloc(1, sizeof *s);
+    if (!s)
+        return error_set(err, QUIRE_ENOMEM, "no memory for a server");
+    s->config = config;
+    s->log = log;
+    s->started_ms = wall_ms();
+    s->n_lanes = config->lanes ? (unsigned)config->lanes : parallel_processors();
+    s->n_lanes = s->n_lanes > LANES_MAX ? LANES_MAX : s->n_lanes;
+    atomic_init(&s->next_client_id, 1);
+    atomic_init(&s->next_collection_id, 1);
+    pthread_mutex_init(&s->start_lock, NULL);
+    pthread_cond_init(&s->start_ready, NULL);
+    make_run_id(s);
+    command_index_fill(s->command_index);
+    s->stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    s->lanes = memory_aligned(64, size_mul(s->n_lanes, sizeof *s->lanes));
+    int rc = s->stop_fd < 0 ? error_set_errno(err, errno, "make", "an event descriptor") : 0;
+    if (rc == 0 && !s->lanes)
+        rc = error_set(err, QUIRE_ENOMEM, "no memory for %u lanes", s->n_lanes);
+    if (s->lanes)
+        memset(s->lanes, 0, s->n_lanes * sizeof *s->lanes);
+    if (rc == 0)
+        rc = keyspace_init(&s->keyspace, err);
+    if (rc == 0) {
+        fit_clients_to_files(s);
+        rc = listen_open(s, err);
+    }
+    if (rc == 0)
+        rc = worker_start(&s->worker, err);
+    if (rc == 0)
+        rc = load_all(s, err);
+    if (rc == 0)
+        rc = start_lanes(s, err);
+    if (rc < 0) {
+        server_destroy(s);
+        return rc;
+    }
+    *out = s;
+    return 0;
+}
+
+unsigned server_port(const struct server *server)
+{
+    return server->port;
+}
+
+int server_stop_fd(const struct server *server)
+{
+    return server->stop_fd;
+}
+
+void server_destroy(struct server *s)
+{
+    struct collection *c;
+    for (unsigned i = 0; s->lanes && i < s->n_lanes; i++)
+        if (s->lanes[i].thread_started)
+            lane_stop(&s->lanes[i]);
+    for (unsigned i = 0; s->lanes && i < s->n_lanes; i++)
+        lane_join(&s->lanes[i]);
+    listen_close(s);
+    while (s->keyspace.buckets && (c = keyspace_take_any(&s->keyspace)))
+        collection_destroy(c);
+    worker_stop(&s->worker);
+    keyspace_fini(&s->keyspace);
+    if (s->stop_fd >= 0)
+        close(s->stop_fd);
+    memory_free(s->lanes);
+    pthread_mutex_destroy(&s->start_lock);
+    pthread_cond_destroy(&s->start_ready);
+    free(s);
+}

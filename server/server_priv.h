@@ -1,0 +1,153 @@
+/*
+ * server_priv.h - what the files of server/ share: the server, its lanes, and the figures they keep.
+ *
+ * Threads: each lane runs in its own, a worker runs what may block (opening and closing indexes). What a lane owns is touched
+ * by its thread only; `struct lane_stats` is written by its lane and read by any (relaxed atomics). Threads talk through
+ * lane_post and worker_post.
+ */
+#ifndef QUIRE_SERVER_SERVER_PRIV_H
+#define QUIRE_SERVER_SERVER_PRIV_H
+
+#include "index/search.h"
+#include "server/keyspace.h"
+#include "server/resp.h"
+#include "server/server.h"
+#include <pthread.h>
+#include <stdatomic.h>
+
+enum { LANES_MAX = 256, LISTENERS_MAX = 16, COMMANDS_MAX = 128, LATENCY_BUCKETS = 160 };
+
+/* ---- figures ------------------------------------------------------------------------------------------------------- */
+
+#define LANE_STATS(X)                                                                                                \
+    X(commands) X(connections) X(net_input_bytes) X(net_output_bytes) X(searches) X(search_reads) X(search_rounds)    \
+    X(search_cpu_ns) X(search_errors) X(fetches) X(fetch_reads) X(closed_output_limit) X(closed_query_limit)         \
+    X(closed_protocol) X(closed_idle) X(engine_reads) X(engine_read_bytes) X(engine_read_errors)                     \
+    X(engine_submissions) X(reads_in_flight) X(reads_in_flight_peak) X(reads_waiting) X(output_bytes_peak)           \
+    X(auth_failures)
+
+struct command_stats {
+    _Atomic uint64_t calls, us, failed, rejected;
+};
+
+struct lane_stats {
+#define X(name) _Atomic uint64_t name;
+    LANE_STATS(X)
+#undef X
+    _Atomic uint64_t latency[LATENCY_BUCKETS]; /* of searches, see latency_bucket */
+    struct command_stats commands_by_row[COMMANDS_MAX];
+};
+
+/* Only the owning lane writes, so no locked instruction is needed. */
+static inline void stat_add(_Atomic uint64_t *stat, uint64_t n)
+{
+    atomic_store_explicit(stat, atomic_load_explicit(stat, memory_order_relaxed) + n, memory_order_relaxed);
+}
+
+static inline void stat_set(_Atomic uint64_t *stat, uint64_t n)
+{
+    atomic_store_explicit(stat, n, memory_order_relaxed);
+}
+
+static inline uint64_t stat_get(const _Atomic uint64_t *stat)
+{
+    return atomic_load_explicit(stat, memory_order_relaxed);
+}
+
+/* ---- messages and jobs ------------------------------------------------------------------------------------------------ */
+
+struct lane;
+
+/* Runs once on the lane it is posted to. Embedded in what it is about. */
+struct message {
+    struct message *next;
+    void (*run)(struct lane *lane, struct message *message);
+};
+
+/* Runs once on the worker's thread. */
+struct job {
+    struct job *next;
+    void (*run)(struct job *job);
+};
+
+struct worker {
+    pthread_t thread;
+    pthread_mutex_t lock;
+    pthread_cond_t ready;
+    struct job *first, *last;
+    bool started, stopping;
+};
+
+int worker_start(struct worker *worker, struct quire_error *err);
+void worker_post(struct worker *worker, struct job *job);
+/* Runs what was posted, then ends the thread. */
+void worker_stop(struct worker *worker);
+
+/* ---- lanes ------------------------------------------------------------------------------------------------------------ */
+
+struct client;
+
+struct lane {
+    struct server *server;
+    unsigned index;
+    pthread_t thread;
+    bool thread_started;
+    struct engine *engine;
+    struct searcher *searcher;
+
+    pthread_mutex_t inbox_lock;
+    struct message *inbox_first, *inbox_last;
+    atomic_bool has_mail;
+
+    struct client *clients;       /* all of this lane */
+    struct client *dirty;         /* to be worked on before the next wait */
+    atomic_uint n_clients;        /* of this lane, and those on their way to it */
+    struct resp_request request;  /* of the request being run */
+    struct io_op accepts[LISTENERS_MAX]; /* lane 0 */
+    struct io_op timer;
+    bool accepting[LISTENERS_MAX], timer_armed, stopping, stopped;
+    uint64_t now_ms, stop_deadline_ms, last_scan_ms;
+    struct message stop_message;
+    int start_code;               /* of the thread's start, under server->start_lock */
+    struct quire_error start_error;
+    struct lane_stats stats;
+};
+
+struct server {
+    struct config *config;
+    const struct log *log;
+    struct keyspace keyspace;
+    struct worker worker;
+    unsigned n_lanes;
+    struct lane *lanes;           /* n_lanes, cache-line aligned */
+    int listeners[LISTENERS_MAX];
+    unsigned n_listeners, port;
+    int stop_fd;
+    uint64_t started_ms;          /* wall clock */
+    char run_id[41];
+    atomic_uint_fast64_t next_client_id, next_collection_id, rejected_connections;
+    pthread_mutex_t start_lock;
+    pthread_cond_t start_ready;
+    unsigned lanes_ready;
+    bool lanes_go;
+    uint8_t command_index[2 * COMMANDS_MAX]; /* open addressing: row + 1 of the command table, 0: free */
+};
+
+int lane_start(struct server *server, unsigned index, struct quire_error *err);
+/* Asks the lane to end; lane_join waits for it. */
+void lane_stop(struct lane *lane);
+void lane_join(struct lane *lane);
+/* From any thread. */
+void lane_post(struct lane *lane, struct message *message);
+uint64_t clock_ms(void); /* monotonic */
+uint64_t clock_us(void);
+
+/* Opens the sockets that `bind` and `port` name. */
+int listen_open(struct server *server, struct quire_error *err);
+void listen_close(struct server *server);
+
+/* Index of the bucket for a latency: four per power of two, from 1 us. And the upper end of a bucket in us. */
+unsigned latency_bucket(uint64_t us);
+double latency_bucket_us(unsigned bucket);
+
+#endif

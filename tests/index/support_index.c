@@ -1,0 +1,319 @@
+/*
+ * support_index.c - what the tests of index/ share.
+ *
+ * Vectors are Gaussian clusters, because neighbours of uniform noise say nothing about a graph: in high dimensions all
+ * rows are equally far. Integer types get the same clusters scaled to their range. True neighbours are found by looking
+ * at every row in double, so that a difference is the library's.
+ *
+ * Every function fails the running test instead of returning an error; a helper that cannot make its folder leaves
+ * nothing to test.
+ */
+#include "tests/index/support_index.h"
+#include "index/kernels/kernels.h"
+#include "io/random.h"
+#include <dirent.h>
+#include <fcntl.h>
+#include <ftw.h>
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#define ROWS_PER_CLUSTER 50u
+#define INTEGER_SCALE 30.0f
+
+float support_gauss(uint64_t *state)
+{
+    struct random random = {*state};
+    double u = ((double)(random_next(&random) >> 11) + 0.5) * 0x1p-53;
+    double v = (double)(random_next(&random) >> 11) * 0x1p-53;
+    *state = random.state;
+    return (float)(sqrt(-2 * log(u)) * cos(6.283185307179586 * v));
+}
+
+void support_data_alloc(uint32_t rows, uint32_t dim, enum quire_type type, struct support_data *out)
+{
+    *out = (struct support_data){.rows = rows, .dim = dim, .type = type};
+    out->vectors = calloc((size_t)rows * dim, quire_type_bytes(type));
+    out->floats = calloc((size_t)rows * dim, sizeof(float));
+    assert_non_null(out->vectors);
+    assert_non_null(out->floats);
+}
+
+void support_data_free(struct support_data *data)
+{
+    free(data->vectors);
+    free(data->floats);
+    memset(data, 0, sizeof *data);
+}
+
+static int clamp_round(float x, int low, int high)
+{
+    long rounded = lrintf(x);
+    return rounded < low ? low : rounded > high ? high : (int)rounded;
+}
+
+static void set_element(struct support_data *data, size_t at, float x)
+{
+    switch (data->type) {
+    case QUIRE_TYPE_F32:
+        memcpy(data->vectors + at * sizeof x, &x, sizeof x);
+        break;
+    case QUIRE_TYPE_F16:
+        kernels()->f16_from_f32(&x, (f16_t *)(void *)data->vectors + at, 1);
+        break;
+    case QUIRE_TYPE_I8:
+        data->vectors[at] = (uint8_t)(int8_t)clamp_round(x * INTEGER_SCALE, -128, 127);
+        break;
+    case QUIRE_TYPE_U8:
+        data->vectors[at] = (uint8_t)clamp_round(x * INTEGER_SCALE + 128, 0, 255);
+        break;
+    }
+}
+
+void support_floats(struct support_data *data)
+{
+    for (size_t i = 0; i < (size_t)data->rows * data->dim; i++) {
+        switch (data->type) {
+        case QUIRE_TYPE_F32:
+            memcpy(&data->floats[i], data->vectors + i * sizeof(float), sizeof(float));
+            break;
+        case QUIRE_TYPE_F16:
+            kernels()->f32_from_f16((const f16_t *)(const void *)data->vectors + i, &data->floats[i], 1);
+            break;
+        case QUIRE_TYPE_I8:
+            data->floats[i] = (int8_t)data->vectors[i];
+            break;
+        case QUIRE_TYPE_U8:
+            data->floats[i] = data->vectors[i];
+            break;
+        }
+    }
+}
+
+void support_clusters(uint32_t rows, uint32_t dim, enum quire_type type, uint64_t seed, struct support_data *out)
+{
+    struct random random;
+    random_init(&random, seed);
+    uint32_t clusters = rows / ROWS_PER_CLUSTER + 1;
+    float *centres = malloc(sizeof(float) * clusters * dim);
+    assert_non_null(centres);
+    support_data_alloc(rows, dim, type, out);
+    for (size_t i = 0; i < (size_t)clusters * dim; i++)
+        centres[i] = support_gauss(&random.state);
+    for (uint32_t row = 0; row < rows; row++) {
+        const float *centre = centres + random_below(&random, clusters) * dim;
+        for (uint32_t i = 0; i < dim; i++)
+            set_element(out, (size_t)row * dim + i, centre[i] + 0.5f * support_gauss(&random.state));
+    }
+    free(centres);
+    support_floats(out);
+}
+
+float *support_queries(const struct support_data *data, uint32_t n, uint64_t seed)
+{
+    struct random random;
+    random_init(&random, seed);
+    bool integral = data->type == QUIRE_TYPE_I8 || data->type == QUIRE_TYPE_U8;
+    float *queries = malloc(sizeof(float) * n * data->dim), scale = integral ? INTEGER_SCALE : 1;
+    assert_non_null(queries);
+    for (uint32_t i = 0; i < n; i++) {
+        const float *row = data->floats + random_below(&random, data->rows) * data->dim;
+        for (uint32_t d = 0; d < data->dim; d++) {
+            float x = row[d] + scale * 0.4f * support_gauss(&random.state);
+            queries[(size_t)i * data->dim + d] = integral ? rintf(x) : x;
+        }
+    }
+    return queries;
+}
+
+double support_distance(enum quire_metric metric, const float *query, const float *row, uint32_t dim)
+{
+    double l2 = 0, dot = 0, qq = 0, rr = 0;
+    for (uint32_t i = 0; i < dim; i++) {
+        double q = query[i], r = row[i];
+        l2 += (q - r) * (q - r);
+        dot += q * r;
+        qq += q * q;
+        rr += r * r;
+    }
+    return metric == QUIRE_METRIC_L2 ? l2 : metric == QUIRE_METRIC_COSINE ? 1 - dot / sqrt(qq * rr) : -dot;
+}
+
+struct ranked {
+    double distance;
+    uint32_t id;
+};
+
+static int compare_ranked(const void *a, const void *b)
+{
+    const struct ranked *x = a, *y = b;
+    if (x->distance < y->distance || x->distance > y->distance)
+        return x->distance < y->distance ? -1 : 1;
+    return x->id < y->id ? -1 : x->id > y->id;
+}
+
+void support_truth(enum quire_metric metric, const float *rows, uint32_t n, uint32_t dim, const float *query, uint32_t k,
+                   uint32_t *ids, double *distances)
+{
+    struct ranked *ranked = malloc(sizeof *ranked * n);
+    assert_non_null(ranked);
+    assert_true(k <= n);
+    for (uint32_t i = 0; i < n; i++)
+        ranked[i] = (struct ranked){support_distance(metric, query, rows + (size_t)i * dim, dim), i};
+    qsort(ranked, n, sizeof *ranked, compare_ranked);
+    for (uint32_t i = 0; i < k; i++) {
+        if (ids)
+            ids[i] = ranked[i].id;
+        if (distances)
+            distances[i] = ranked[i].distance;
+    }
+    free(ranked);
+}
+
+double support_recall(enum quire_metric metric, const float *rows, uint32_t n, uint32_t dim, const float *query, uint32_t k,
+                      const struct quire_hit *hits, uint32_t n_hits)
+{
+    double *distances = malloc(sizeof *distances * k);
+    uint32_t right = 0;
+    assert_non_null(distances);
+    support_truth(metric, rows, n, dim, query, k, NULL, distances);
+    double limit = distances[k - 1] + 1e-5 * fabs(distances[k - 1]);
+    for (uint32_t i = 0; i < n_hits && i < k; i++) {
+        assert_true(hits[i].id < n);
+        right += support_distance(metric, query, rows + hits[i].id * dim, dim) <= limit;
+    }
+    free(distances);
+    return (double)right / k;
+}
+
+/* ---- files --------------------------------------------------------------------------------------------------------- */
+
+char *support_path(const char *folder, const char *name)
+{
+    char *path;
+    assert_true(asprintf(&path, "%s/%s", folder, name) > 0);
+    return path;
+}
+
+char *support_folder(void)
+{
+    const char *base = getenv("TMPDIR");
+    char *folder = support_path(base && *base ? base : "/tmp", "quire-index-XXXXXX");
+    assert_non_null(mkdtemp(folder));
+    return folder;
+}
+
+static int remove_entry(const char *path, const struct stat *status, int kind, struct FTW *place)
+{
+    (void)status;
+    (void)kind;
+    (void)place;
+    return remove(path);
+}
+
+void support_folder_remove(char *folder)
+{
+    assert_int_equal(nftw(folder, remove_entry, 16, FTW_DEPTH | FTW_PHYS), 0);
+    free(folder);
+}
+
+uint8_t *support_read_file(const char *path, size_t *bytes)
+{
+    FILE *file = fopen(path, "rb");
+    struct stat status;
+    assert_non_null(file);
+    assert_int_equal(fstat(fileno(file), &status), 0);
+    *bytes = (size_t)status.st_size;
+    uint8_t *data = malloc(*bytes + 1);
+    assert_non_null(data);
+    assert_int_equal(fread(data, 1, *bytes, file), *bytes);
+    fclose(file);
+    return data;
+}
+
+void support_write_file(const char *path, const void *data, size_t bytes)
+{
+    FILE *file = fopen(path, "wb");
+    assert_non_null(file);
+    assert_int_equal(fwrite(data, 1, bytes, file), bytes);
+    assert_int_equal(fclose(file), 0);
+}
+
+void support_copy_folder(const char *from, const char *to)
+{
+    assert_int_equal(mkdir(to, 0755), 0);
+    DIR *entries = opendir(from);
+    assert_non_null(entries);
+    for (struct dirent *entry; (entry = readdir(entries)) != NULL;) {
+        if (entry->d_name[0] == '.')
+            continue;
+        size_t bytes;
+        char *source = support_path(from, entry->d_name), *target = support_path(to, entry->d_name);
+        uint8_t *data = support_read_file(source, &bytes);
+        support_write_file(target, data, bytes);
+        free(data);
+        free(source);
+        free(target);
+    }
+    closedir(entries);
+}
+
+unsigned support_count_entries(const char *folder)
+{
+    DIR *entries = opendir(folder);
+    unsigned n = 0;
+    assert_non_null(entries);
+    for (struct dirent *entry; (entry = readdir(entries)) != NULL;)
+        n += strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0;
+    closedir(entries);
+    return n;
+}
+
+/* ---- indexes ------------------------------------------------------------------------------------------------------- */
+
+struct quire_build_options support_options(enum quire_metric metric, enum quire_slot slot)
+{
+    struct quire_build_options options;
+    quire_build_options_init(&options);
+    options.metric = metric;
+    options.slot = slot;
+    options.threads = 2;
+    options.seed = 7;
+    return options;
+}
+
+void support_build(const char *path, const struct support_data *data, const struct quire_build_options *options)
+{
+    struct quire_error err;
+    int rc = quire_build(path, data->vectors, data->rows, data->dim, data->type, options, &err);
+    if (rc < 0)
+        fail_msg("build of %u rows x %u: %s (%s)", data->rows, data->dim, err.message, quire_error_name(rc));
+}
+
+struct quire_index *support_open(const char *path, const struct quire_open_options *options)
+{
+    struct quire_error err;
+    struct quire_index *index = NULL;
+    int rc = quire_open(path, options, &index, &err);
+    if (rc < 0)
+        fail_msg("open of %s: %s (%s)", path, err.message, quire_error_name(rc));
+    assert_non_null(index);
+    return index;
+}
+
+struct quire_search_options support_search(uint32_t k, float recall, uint32_t effort)
+{
+    struct quire_search_options options;
+    quire_search_options_init(&options);
+    options.k = k;
+    options.recall = recall;
+    options.effort = effort;
+    return options;
+}

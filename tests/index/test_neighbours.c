@@ -1,0 +1,200 @@
+/*
+ * test_neighbours.c - the graph of a build against brute force.
+ *
+ * With every group searched and no pruning (alpha so small that no kept edge rules another out is not possible, so a huge
+ * one is used: alpha * d(kept, c) < d(row, c) never holds) the edges are the nearest rows; with the defaults they must
+ * still lead to the nearest row of nearly all rows. The graph must not depend on threads.
+ */
+#include "index/neighbours.h"
+#include "index/partition.h"
+#include "tests/index/support_index.h"
+#include "tests/index/support_rows.h"
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define CAPACITY 20u
+#define DIM 32u
+
+struct graph {
+    struct support_data data; /* in group order */
+    struct rows rows;
+    float *centres;
+    uint32_t n_groups;
+};
+
+/* Puts vectors in group order, as build_layout.c does, with exact means as centres. */
+static void make_graph(uint32_t n, struct graph *g)
+{
+    struct support_data given;
+    support_clusters(n, DIM, QUIRE_TYPE_F32, 77, &given);
+    struct rows rows = support_rows(given.floats, n, DIM);
+    uint32_t *order = malloc(sizeof *order * n);
+    assert_non_null(order);
+    assert_int_equal(partition_build(&rows, CAPACITY, 2, 1, NULL, order), 0);
+    support_rows_free(&rows);
+    support_data_alloc(n, DIM, QUIRE_TYPE_F32, &g->data);
+    g->n_groups = (n + CAPACITY - 1) / CAPACITY;
+    g->centres = calloc((size_t)g->n_groups * DIM, sizeof(float));
+    assert_non_null(g->centres);
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t group = i / CAPACITY, members = n - group * CAPACITY < CAPACITY ? n - group * CAPACITY : CAPACITY;
+        const float *x = given.floats + (size_t)order[i] * DIM;
+        memcpy(g->data.floats + (size_t)i * DIM, x, sizeof(float) * DIM);
+        for (uint32_t d = 0; d < DIM; d++)
+            g->centres[group * DIM + d] += x[d] / (float)members;
+    }
+    g->rows = support_rows(g->data.floats, n, DIM);
+    free(order);
+    support_data_free(&given);
+}
+
+static void free_graph(struct graph *g)
+{
+    support_rows_free(&g->rows);
+    support_data_free(&g->data);
+    free(g->centres);
+}
+
+static struct neighbours build(const struct graph *g, struct neighbours_config config)
+{
+    struct neighbours out = {0};
+    assert_int_equal(neighbours_build(&g->rows, g->centres, &config, NULL, &out), 0);
+    return out;
+}
+
+/* Edges lead to other rows, each once, unused places come last, and the reverse lists are the same edges. */
+static void check_edges(const struct graph *g, const struct neighbours *graph)
+{
+    uint64_t edges = 0;
+    for (uint32_t row = 0; row < g->rows.n; row++) {
+        const uint32_t *ids = graph->ids + (size_t)row * graph->degree;
+        bool ended = false;
+        for (uint32_t i = 0; i < graph->degree; i++) {
+            ended = ended || ids[i] == NEIGHBOUR_NONE;
+            assert_true(ended ? ids[i] == NEIGHBOUR_NONE : ids[i] < g->rows.n && ids[i] != row);
+            for (uint32_t j = 0; j < i && !ended; j++)
+                assert_int_not_equal(ids[i], ids[j]);
+            edges += !ended;
+        }
+    }
+    assert_int_equal(graph->reverse_at[0], 0);
+    assert_int_equal(graph->reverse_at[g->rows.n], edges);
+    for (uint32_t row = 0; row < g->rows.n; row++)
+        for (uint32_t at = graph->reverse_at[row]; at < graph->reverse_at[row + 1]; at++) {
+            const uint32_t *ids = graph->ids + (size_t)graph->reverse[at] * graph->degree;
+            uint32_t i = 0;
+            while (i < graph->degree && ids[i] != row)
+                i++;
+            assert_true(i < graph->degree);
+        }
+}
+
+/* Share of the k true neighbours of every seventh row that are among its edges. */
+static double overlap(const struct graph *g, const struct neighbours *graph, uint32_t k)
+{
+    uint32_t right = 0, asked = 0, *truth = malloc(sizeof *truth * (k + 1));
+    assert_non_null(truth);
+    for (uint32_t row = 0; row < g->rows.n; row += 7) {
+        support_truth(QUIRE_METRIC_L2, g->data.floats, g->rows.n, DIM, g->data.floats + (size_t)row * DIM, k + 1, truth, NULL);
+        for (uint32_t i = 0; i <= k; i++) {
+            if (truth[i] == row)
+                continue;
+            asked++;
+            for (uint32_t e = 0; e < graph->degree; e++)
+                right += graph->ids[(size_t)row * graph->degree + e] == truth[i];
+        }
+    }
+    free(truth);
+    return (double)right / asked;
+}
+
+static void test_unpruned_graph_is_nearest_rows(void **state)
+{
+    struct graph g;
+    (void)state;
+    make_graph(1500, &g);
+    struct neighbours_config config = {CAPACITY, 16, 16, g.n_groups, 1e9f, 2};
+    struct neighbours graph = build(&g, config);
+    check_edges(&g, &graph);
+    assert_true(overlap(&g, &graph, 16) > 0.97); /* 8-bit codes swap a few near ties */
+    neighbours_fini(&graph);
+    free_graph(&g);
+}
+
+static void test_pruned_graph_keeps_nearest(void **state)
+{
+    struct graph g;
+    (void)state;
+    make_graph(4000, &g);
+    struct neighbours_config config = {CAPACITY, 24, 100, 48, 1.5f, 2};
+    struct neighbours graph = build(&g, config);
+    check_edges(&g, &graph);
+    assert_true(overlap(&g, &graph, 1) > 0.95);
+    neighbours_fini(&graph);
+    free_graph(&g);
+}
+
+static void test_same_for_any_threads(void **state)
+{
+    struct graph g;
+    (void)state;
+    make_graph(3000, &g);
+    struct neighbours_config config = {CAPACITY, 24, 100, 20, 1.5f, 1};
+    struct neighbours one = build(&g, config);
+    for (unsigned threads = 2; threads <= 7; threads += 5) {
+        config.threads = threads;
+        struct neighbours many = build(&g, config);
+        assert_memory_equal(one.ids, many.ids, sizeof *one.ids * g.rows.n * one.degree);
+        assert_memory_equal(one.reverse_at, many.reverse_at, sizeof *one.reverse_at * (g.rows.n + 1));
+        assert_memory_equal(one.reverse, many.reverse, sizeof *one.reverse * one.reverse_at[g.rows.n]);
+        neighbours_fini(&many);
+    }
+    neighbours_fini(&one);
+    free_graph(&g);
+}
+
+static void test_few_rows(void **state)
+{
+    static const uint32_t counts[] = {1, 2, 5, CAPACITY, CAPACITY + 1};
+    (void)state;
+    for (size_t i = 0; i < SUPPORT_COUNT(counts); i++) {
+        struct graph g;
+        make_graph(counts[i], &g);
+        struct neighbours_config config = {CAPACITY, 24, 100, 48, 1.5f, 2};
+        struct neighbours graph = build(&g, config);
+        check_edges(&g, &graph);
+        assert_true(counts[i] == 1 ? graph.ids[0] == NEIGHBOUR_NONE : graph.ids[0] != NEIGHBOUR_NONE);
+        neighbours_fini(&graph);
+        free_graph(&g);
+    }
+}
+
+static void test_equal_rows(void **state)
+{
+    enum { N = 3000 };
+    struct graph g = {.n_groups = (N + CAPACITY - 1) / CAPACITY};
+    (void)state;
+    support_data_alloc(N, DIM, QUIRE_TYPE_F32, &g.data);
+    g.centres = calloc((size_t)g.n_groups * DIM, sizeof(float));
+    assert_non_null(g.centres);
+    g.rows = support_rows(g.data.floats, N, DIM);
+    struct neighbours_config config = {CAPACITY, 24, 100, 48, 1.5f, 2};
+    struct neighbours graph = build(&g, config);
+    check_edges(&g, &graph);
+    neighbours_fini(&graph);
+    free_graph(&g);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_unpruned_graph_is_nearest_rows), cmocka_unit_test(test_pruned_graph_keeps_nearest),
+        cmocka_unit_test(test_same_for_any_threads),           cmocka_unit_test(test_few_rows),
+        cmocka_unit_test(test_equal_rows),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,323 @@
+#!/usr/bin/env bash
+# cli_test.sh BUILD_DIR - the program `quire` from end to end, on small generated data.
+#
+# Every verb runs for real; results are read from --json, mistakes are judged by exit code and sentence, and after each
+# failure nothing may be left behind. One line per check; the exit code is 0 when all passed.
+set -u
+
+build=$(cd "${1:?usage: cli_test.sh BUILD_DIR}" && pwd) || exit 2
+source_dir=$(cd "$(dirname "$0")/../.." && pwd)
+quire=$build/quire
+work=$(mktemp -d "${TMPDIR:-/tmp}/quire-cli.XXXXXX") || exit 2
+trap 'rm -rf "$work"' EXIT
+cd "$work" || exit 2
+passed=0 failed=0 skipped=0
+
+say() { # ok NAME: counts and prints one check
+    if [ "$1" = 0 ]; then
+        passed=$((passed + 1))
+        echo "ok      $2"
+    else
+        failed=$((failed + 1))
+        echo "FAILED  $2"
+        sed 's/^/        | /' out err 2>/dev/null | head -12
+    fi
+}
+
+check() { # NAME COMMAND...: passes when the command does
+    local name=$1
+    shift
+    "$@" >/dev/null 2>&1
+    say $? "$name"
+}
+
+# expect NAME CODE PATTERN ARGUMENTS...: runs quire; its exit code must be CODE, and standard output or error match PATTERN.
+expect() {
+    local name=$1 code=$2 pattern=$3 got
+    shift 3
+    "$quire" "$@" >out 2>err </dev/null
+    got=$?
+    [ "$got" = "$code" ] && cat out err | grep -q -- "$pattern"
+    say $? "$name (exit code $got)"
+}
+
+# json NAME FILE EXPRESSION: the Python expression over the object j holds.
+json() {
+    /usr/bin/python3 -c 'import json, sys; j = json.load(open(sys.argv[1])); sys.exit(not eval(sys.argv[2]))' "$2" "$3" \
+        2>>err
+    say $? "$1"
+}
+
+absent() { # NAME PATH...: none of these is there
+    local name=$1 path
+    shift
+    for path in "$@"; do
+        [ -e "$path" ] && { say 1 "$name: $path"; return; }
+    done
+    say 0 "$name"
+}
+
+flip() { # FILE OFFSET: inverts one byte
+    /usr/bin/python3 -c '
+import sys
+with open(sys.argv[1], "r+b") as f:
+    f.seek(int(sys.argv[2])); b = f.read(1)[0]
+    f.seek(int(sys.argv[2])); f.write(bytes([b ^ 0xff]))' "$1" "$2"
+}
+
+# ---- help -----------------------------------------------------------------------------------------------------------
+expect "no verb is wrong use" 2 "usage: quire VERB"
+expect "an unknown verb is named" 2 'no verb "sing"' sing
+expect "--version" 0 "^quire [0-9]*\.[0-9]*\.[0-9]*$" --version
+expect "--help lists the verbs" 0 "^  verify " --help
+for verb in gen truth build search inspect verify convert probe "embed fit" "embed apply"; do
+    # shellcheck disable=SC2086
+    expect "$verb --help has examples" 0 "^  .*quire $verb" $verb --help
+done
+expect "embed without its verb" 2 "quire embed fit" embed
+
+# ---- gen and truth --------------------------------------------------------------------------------------------------
+small="--rows 2000 --dim 32 --clusters 20 --intrinsic 8 --queries 200 --k 20"
+# shellcheck disable=SC2086
+expect "gen" 0 '"rows": 2000' gen $small --seed 3 --out a --json
+json "gen reports what it made" out \
+    'j["dim"] == 32 and j["clusters"] == 20 and j["queries"] == 200 and j["k"] == 20 and j["seconds"] > 0'
+check "gen wrote rows" test "$(stat -c %s a.fbin)" = $((8 + 2000 * 32 * 4))
+check "gen wrote queries" test "$(stat -c %s a.query.fbin)" = $((8 + 200 * 32 * 4))
+# shellcheck disable=SC2086
+expect "gen refuses names that are there" 1 "a.fbin is there already" gen $small --out a
+# shellcheck disable=SC2086
+"$quire" gen $small --seed 3 --threads 1 --out same >/dev/null && "$quire" gen $small --seed 4 --out other >/dev/null
+check "the same seed gives the same rows" cmp a.fbin same.fbin
+check "the same seed gives the same queries" cmp a.query.fbin same.query.fbin
+check "another seed gives other rows" test "$(cmp -s a.fbin other.fbin; echo $?)" = 1
+expect "gen with k above rows" 2 "more than --rows" gen --rows 10 --k 11 --out x
+expect "gen with more true dimensions than dimensions" 1 "quire gen: " gen --rows 100 --dim 4 --intrinsic 8 --k 1 --out x
+expect "gen without --out" 2 "--out must be given" gen --rows 10
+expect "truth" 0 "^queries *200" truth --base a.fbin --queries a.query.fbin --k 20 --out a.truth.bin
+check "truth agrees with gen" cmp a.gt.bin a.truth.bin
+expect "truth as ivecs" 0 "^k *20" truth --base a.fbin --queries a.query.fbin --k 20 --out a.truth.ivecs
+expect "truth with k above rows" 1 "has 2000 rows only" truth --base a.fbin --queries a.query.fbin --k 2001 --out x.bin
+expect "truth in a folder that is not there" 1 "quire truth: " truth --base a.fbin --queries a.query.fbin --k 5 --out no/x.bin
+absent "failed gen and truth left nothing" x.fbin x.query.fbin x.gt.bin x.bin
+
+# ---- build ----------------------------------------------------------------------------------------------------------
+seq -f 'key:%g' 0 1999 >keys
+awk 'BEGIN { for (i = 0; i < 2000; i++) print i % 3 ? "{\"n\": " i "}" : "" }' >attrs
+expect "build" 0 '"rows": 2000' build --base a.fbin --out a.index --json
+json "build reports" out 'j["slot"] == "q8" and j["raw_bytes"] == 256000 and j["index_bytes"] > 0 and j["blocks"] > 0 and
+    j["seconds"] > 0 and j["calibration_points"] > 0 and j["metric"] == "l2"'
+check "build is silent without a terminal" test ! -s err
+expect "build shows progress when asked" 0 "^rows *2000" build --base a.fbin --out b.index --keys keys --attrs attrs \
+    --memory 50% --bits 2 --progress always --seed 1
+check "the bar has phases and rates" grep -q "graph .*100%.*/s" err
+expect "build refuses a folder that is there" 1 "a.index is there already" build --base a.fbin --out a.index
+expect "build without a base" 1 "no.fbin: No such file" build --base no.fbin --out x
+expect "build with an unknown metric" 2 "it must be l2|cosine|ip" build --base a.fbin --out x --metric hamming
+expect "build with an odd block" 1 "multiple of 4096" build --base a.fbin --out x --block 5000
+expect "build with a wrong size" 2 "--memory lots: it must be a size" build --base a.fbin --out x --memory lots
+expect "build with an option that is not there" 2 "no option --bass" build --bass a.fbin --out x
+expect "build with a value forgotten" 2 "--base needs a value" build --base --out x
+expect "build with an argument too many" 2 "one argument too many" build --base a.fbin --out x y
+head -n 1999 keys >keys.few
+{ cat keys; echo more; } >keys.many
+sed '7s/.*//' keys >keys.empty
+sed '7s/.*/key:3/' keys >keys.twice
+sed '8s/.*/{"n": /' attrs >attrs.bad
+sed '8s/.*/[1, 2]/' attrs >attrs.array
+expect "fewer keys than rows" 1 "has 1999 lines, but a.fbin has 2000 rows" build --base a.fbin --out x --keys keys.few
+expect "more keys than rows" 1 "has 2001 lines, but a.fbin has 2000 rows" build --base a.fbin --out x --keys keys.many
+expect "an empty key" 1 "keys.empty line 7: a key of 0 bytes" build --base a.fbin --out x --keys keys.empty
+expect "a key twice" 1 'same key "key:3"' build --base a.fbin --out x --keys keys.twice
+expect "attributes that are no JSON" 1 "attrs.bad line 8 is not a JSON object" build --base a.fbin --out x --attrs attrs.bad
+expect "attributes that are no object" 1 "attrs.array line 8 is not a JSON object" build --base a.fbin --out x \
+    --attrs attrs.array
+expect "no attributes file" 1 "no.jsonl: No such file" build --base a.fbin --out x --attrs no.jsonl
+: >empty.fbin
+head -c 10000 a.fbin >short.fbin
+expect "an empty base" 1 "empty.fbin" build --base empty.fbin --out x
+expect "a truncated base" 1 "short.fbin" build --base short.fbin --out x
+expect "a base of unknown format" 1 "quire build: " build --base keys --out x
+expect "failures speak JSON too" 1 '"error": "QUIRE_EEXISTS"' build --base a.fbin --out a.index --json
+json "and say what is wrong" out '"a.index" in j["message"]'
+absent "failed builds left nothing" x x.building*
+
+# ---- search ---------------------------------------------------------------------------------------------------------
+queries="--queries a.query.fbin"
+# shellcheck disable=SC2086
+{
+    expect "search" 0 '"qps"' search --index a.index $queries --truth a.gt.bin --k 10 --json
+    json "search reports everything" out 'all(x in j for x in "recall_at_k qps latency_us reads_per_query bytes_per_query "
+        "rounds_per_query cpu_us_per_query resident_bytes query_bytes index_resident_bytes memory_budget_bytes index_bytes "
+        "raw_bytes engine cpu rows dim k queries lanes inflight effort".split())'
+    json "latencies are in order" out 'all(x in j["latency_us"] for x in ("mean", "p50", "p99", "p999")) and
+        0 < j["latency_us"]["p50"] <= j["latency_us"]["p99"] <= j["latency_us"]["p999"]'
+    json "numbers agree with each other" out 'j["rows"] == 2000 and j["dim"] == 32 and j["k"] == 10 and j["queries"] == 200
+        and j["reads_per_query"] >= 1 and j["bytes_per_query"] >= 4096 * j["reads_per_query"] and j["qps"] > 0'
+    json "memory is the process and stays small" out 'j["index_resident_bytes"] < j["resident_bytes"] < 64 << 20'
+    json "recall reaches what was asked by default" out 'j["recall_at_k"] >= 0.9'
+    expect "search without truth" 0 '"recall_at_k": null' search --index a.index $queries --json
+    expect "search as text" 0 "^latency_us.p99 " search --index a.index $queries
+    expect "exact search" 0 '"exact": true' search --index a.index $queries --truth a.gt.bin --exact --json
+    json "exact search is as good as the stored precision" out 'j["recall_at_k"] >= 0.97'
+    expect "truth by ids only" 0 '"recall_by": "ids"' search --index a.index $queries --truth a.truth.ivecs --json
+    expect "more effort" 0 '"effort": 500' search --index a.index $queries --truth a.gt.bin --effort 500 --json
+    json "more effort, more recall" out 'j["recall_at_k"] >= 0.95'
+    expect "lanes and repeats" 0 '"lanes": 2' search --index a.index $queries --lanes 2 --inflight 8 --repeat 3 --limit 50 --json
+    json "queries of all passes count" out 'j["queries"] == 150 and j["inflight"] == 8'
+    expect "threads engine" 0 '"name": "threads"' search --index a.index $queries --truth a.gt.bin --engine threads --json
+    json "threads engine finds the same" out 'j["recall_at_k"] >= 0.9'
+    expect "a budget in per cent of raw" 0 '"memory_budget_bytes": 1280000' search --index a.index $queries --memory 500% --json
+    expect "the budget of the build" 0 '"memory_budget_bytes": 128000,' search --index b.index $queries --json
+    expect "a budget with a suffix" 0 '"memory_budget_bytes": 1572864,' search --index b.index $queries --memory 1.5M --json
+    expect "a cap on reads" 0 '"queries_cut_short"' search --index a.index $queries --reads-max 1 --effort 500 --k 100 --json
+    json "queries that were cut short are counted" out 'j["queries_cut_short"] > 0 and j["reads_per_query"] <= 1'
+    expect "k above rows" 0 '"k": 5000' search --index a.index $queries --k 5000 --limit 3 --json
+    expect "a budget that is too small" 1 "quire search: " search --index a.index $queries --memory 1K
+    expect "k of 0" 2 "--k 0: it must be a whole number from 1 to 100000" search --index a.index $queries --k 0
+    expect "k above its limit" 2 "--k 100001" search --index a.index $queries --k 100001
+    expect "recall above 1" 2 "--recall 1.5: it must be a number above 0" search --index a.index $queries --recall 1.5
+    expect "recall and effort" 2 "give one of" search --index a.index $queries --recall 0.9 --effort 10
+    expect "k above the truth's" 1 "has the 20 nearest" search --index a.index $queries --truth a.gt.bin --k 21
+    expect "truth of other queries" 1 "it belongs to other queries" search --index a.index --queries a.fbin --truth a.gt.bin
+    expect "a damaged truth" 1 "quire search: " search --index a.index $queries --truth short.fbin
+    expect "no such index" 1 "No such file" search --index no.index $queries
+}
+expect "no such queries" 1 "no.fbin: No such file" search --index a.index --queries no.fbin
+expect "ids are no queries" 1 "holds ids, not vectors" search --index a.index --queries a.truth.ivecs
+"$quire" gen --rows 50 --dim 16 --clusters 2 --queries 0 --out narrow >/dev/null
+expect "queries of another dimension" 1 "narrow.fbin has dimension 16, a.index has 32" search --index a.index --queries narrow.fbin
+check "gen without queries makes one file" test ! -e narrow.query.fbin
+"$quire" search --index a.index --queries a.query.fbin >/dev/full 2>err
+check "standard output that is full is an error" test $? = 1 -a -s err
+
+# ---- inspect and verify ---------------------------------------------------------------------------------------------
+expect "inspect" 0 '"calibration"' inspect b.index --json
+json "inspect reports" out 'j["rows"] == 2000 and j["user_keys"] and j["attributes"] and j["code_bits"] == 2 and
+    len(j["files"]) == 5 and j["memory"]["resident_bytes"] == sum(j["memory"][x + "_bytes"] for x in
+    ("codes", "factors", "centres", "other")) and all(0 < p["recall"] <= 1 for p in j["calibration"])'
+expect "inspect as text" 0 "^ *k  *effort  *recall  *reads" inspect a.index
+expect "inspect of no index" 1 "No such file" inspect .
+expect "inspect without an index" 2 "DIR must be given" inspect
+expect "verify" 0 '"findings": 0' verify b.index --json
+json "verify looked at everything" out 'j["rows"] == 2000 and j["keys"] == 2000 and j["files"] == 5 and j["edges"] > 0'
+expect "verify of no index" 1 "No such file" verify .
+for file in meta blocks codes keys attrs; do
+    cp -r b.index damaged
+    flip damaged/$file $(($(stat -c %s damaged/$file) / 2 / 4096 * 4096 + 100))
+    expect "a flipped byte in $file is found" 3 "^findings *[1-9]" verify damaged
+    check "and has a sentence" grep -q "damage\|finding" out
+    rm -rf damaged
+    cp -r b.index damaged
+    truncate -s -4096 damaged/$file
+    expect "a truncated $file is found" 3 "^findings *[1-9]" verify damaged
+    rm damaged/$file
+    if [ $file = meta ]; then
+        expect "without meta it is no index" 1 "No such file" verify damaged
+    else
+        expect "a missing $file is found" 3 "^findings *[1-9]" verify damaged
+    fi
+    rm -rf damaged
+done
+
+# ---- convert --------------------------------------------------------------------------------------------------------
+expect "convert to npy" 0 '"rows": 2000' convert a.fbin a.npy --json
+expect "convert to fvecs" 0 "^type *f32" convert a.npy a.fvecs
+expect "convert back" 0 "^rows *2000" convert a.fvecs back.fbin
+check "nothing was lost" cmp a.fbin back.fbin
+expect "convert a part" 0 "^rows *7" convert a.fbin part.fbin --limit 7
+check "the part is that long" test "$(stat -c %s part.fbin)" = $((8 + 7 * 32 * 4))
+"$quire" convert - - --from fvecs --to fvecs <a.fvecs 2>err | cmp - a.fvecs >/dev/null 2>&1
+say $? "convert through pipes"
+"$quire" convert - x.fbin --from fvecs <a.fvecs >out 2>err
+check "a pipe that does not say its rows" grep -q "does not say how many rows" err
+expect "convert to half precision" 0 "^type *f16" convert a.fbin half.npy --type f16
+expect "fractions do not fit u8" 1 "u8 holds whole numbers" convert a.fbin x.u8bin
+/usr/bin/python3 -c '
+import struct, sys
+sys.stdout.buffer.write(struct.pack("<II", 40, 32) + bytes(i * 7 % 256 for i in range(40 * 32)))' >bytes.u8bin
+expect "bytes to floats" 0 "^type *f32" convert bytes.u8bin bytes.fbin
+expect "whole floats to bytes" 0 "^type *u8" convert bytes.fbin bytes.bvecs
+expect "and back" 0 "^type *u8" convert bytes.bvecs bytes2.u8bin
+check "bytes survive" cmp bytes.u8bin bytes2.u8bin
+expect "bytes search an index of floats" 0 '"queries": 40' search --index a.index --queries bytes.u8bin --json
+expect "convert refuses a name that is there" 1 "there already" convert a.fbin a.npy
+expect "convert to an unknown format" 1 "x.txt: give --to" convert a.fbin x.txt
+expect "convert of a truncated file" 1 "short.fbin" convert short.fbin x.fbin
+expect "convert with one argument" 2 "IN OUT must be given" convert a.fbin
+absent "failed conversions left nothing" x.fbin x.u8bin x.txt
+check "nor temporary files" test -z "$(find . -name 'x.*' -print)"
+
+# ---- probe ----------------------------------------------------------------------------------------------------------
+mkdir probed
+expect "probe" 0 '"points"' probe probed --size 2M --time 5 --lanes 2 --json
+json "probe measured every pair" out 'len(j["points"]) == 24 and all(p["reads_per_second"] > 0 for p in j["points"]) and
+    [k["block_bytes"] for k in j["knees"]] == [4096, 8192, 16384, 65536]'
+check "probe removed its file" rmdir probed
+expect "probe of no folder" 1 "quire probe: " probe no/folder
+expect "probe with a tiny file" 2 "--size 4K" probe . --size 4K
+
+# ---- embed ----------------------------------------------------------------------------------------------------------
+sample=$source_dir/datasets/sample.tsv
+if "$quire" embed fit --text "$sample" --column 2 --dim 32 --out words.model --json >out 2>err; then
+    json "embed fit" out 'j["dim"] == 32 and j["features"] > 0 and j["lines"] > 0 and j["model_bytes"] > 0'
+    expect "embed fit refuses a name that is there" 1 "there already" embed fit --text "$sample" --out words.model
+    expect "embed apply" 0 '"rows"' embed apply --model words.model --text "$sample" --column 2 --key-column 1 \
+        --out text.fbin --keys-out text.keys --json
+    json "every line has a vector" out 'j["rows"] > 0 and j["dim"] == 32'
+    check "as many keys as rows" test "$(stat -c %s text.fbin)" = $((8 + $(wc -l <text.keys) * 32 * 4))
+    check "keys are the first column" cmp -s <(head -n 1 text.keys) <(head -n 1 "$sample" | cut -f 1)
+    expect "text and keys become an index" 0 "^user_keys\|^rows" build --base text.fbin --keys text.keys --metric cosine \
+        --out text.index
+    words=$(head -n 1 "$sample" | cut -f 2)
+    expect "embed apply --query" 0 "^-*[0-9]" embed apply --model words.model --query "$words"
+    check "it prints dim numbers" test "$(wc -w <out)" = 32
+    expect "embed apply --query --json" 0 '"vector"' embed apply --model words.model --query "$words" --json
+    json "a unit vector" out 'abs(sum(x * x for x in j["vector"]) - 1) < 1e-3'
+    "$quire" embed apply --model words.model --query "$words" --raw >out 2>err
+    check "raw bytes" test "$(stat -c %s out)" = 128
+    expect "a text without known words" 1 "quire embed apply: " embed apply --model words.model --query "qqqzzz"
+    expect "no model" 1 "no.model" embed apply --model no.model --query a
+    expect "text and query" 2 "give either" embed apply --model words.model --query a --text "$sample" --out x.fbin
+    expect "a column that is not there" 1 "quire embed apply: " embed apply --model words.model --text "$sample" --column 9 \
+        --out x.fbin
+    printf 'a\t%s\n\t%s\n' "$words" "$words" >nokey.tsv
+    expect "an empty key" 1 "nokey.tsv line 2 has an empty key" embed apply --model words.model --text nokey.tsv --column 2 \
+        --key-column 1 --out x.fbin --keys-out x.keys
+    check "failed embedding left nothing" test -z "$(find . -name 'x.*' -print)"
+else
+    skipped=$((skipped + 1))
+    echo "skipped embed: $(cat err)"
+fi
+
+# ---- interruption and full disks ------------------------------------------------------------------------------------
+"$quire" gen --rows 20000 --dim 64 --queries 0 --out long >/dev/null
+set -m # children of a shell without job control ignore SIGINT
+"$quire" build --base long.fbin --out long.index --threads 1 >out 2>err &
+pid=$!
+for _ in $(seq 200); do
+    compgen -G 'long.index.building*' >/dev/null && break
+    sleep 0.02
+done
+check "a build works in a folder of another name" compgen -G 'long.index.building*'
+kill -INT $pid
+wait $pid
+check "an interrupted build fails" test $? = 1
+set +m
+check "and says so" grep -q "quire build: " err
+check "and leaves nothing" test -z "$(find . -name 'long.index*' -print)"
+expect "an index built afterwards is whole" 0 "^rows *20000" build --base long.fbin --out long.index
+
+(ulimit -f 200 && "$quire" build --base a.fbin --out full.index >out 2>err)
+check "a build without room fails" test $? = 1
+check "with a sentence" grep -q "quire build: .*full.index" err
+check "and leaves nothing behind" test -z "$(find . -name 'full.index*' -print)"
+(ulimit -f 50 && "$quire" gen --rows 2000 --dim 32 --out full >out 2>err)
+check "gen without room fails" test $? = 1
+check "and leaves no files" test -z "$(find . -name 'full*' -print)"
+(ulimit -f 50 && "$quire" convert a.fbin full.npy >out 2>err)
+check "convert without room fails" test $? = 1
+check "and leaves no file" test -z "$(find . -name 'full*' -print)"
+
+echo "$passed passed, $failed failed$([ $skipped = 0 ] || echo ", $skipped skipped")"
+[ "$failed" = 0 ]

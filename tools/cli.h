@@ -1,0 +1,158 @@
+/*
+ * cli.h - what the verbs of `quire` share: one table of options per verb, progress, output, sizes.
+ *
+ * A row of the table is the only place that knows an option: it feeds the parser, --help and the sentence for a wrong
+ * value. --json, --progress and --help belong to every verb. Results are put into one JSON object, which is printed as
+ * it is with --json and as aligned lines and tables without; so both always say the same.
+ *
+ * Standard output carries results only; errors, notes and progress go to standard error.
+ */
+#ifndef QUIRE_TOOLS_CLI_H
+#define QUIRE_TOOLS_CLI_H
+
+#include "quire.h"
+#include <jansson.h>
+
+enum cli_exit { CLI_OK = 0, CLI_FAILED = 1, CLI_USAGE = 2, CLI_DAMAGED = 3 };
+
+/* ---- options ---------------------------------------------------------------------------------------------------- */
+
+enum cli_kind {
+    CLI_FLAG,   /* bool */
+    CLI_TEXT,   /* const char * */
+    CLI_COUNT,  /* uint64_t, minimum..maximum */
+    CLI_SIZE,   /* uint64_t bytes, minimum..maximum, suffixes K M G T (powers of 1024); "auto" is 0 */
+    CLI_MEMORY, /* struct cli_memory: a size or a percentage */
+    CLI_REAL,   /* double, above 0, at most maximum */
+    CLI_CHOICE, /* int: the value of one of choices */
+};
+
+struct cli_choice {
+    const char *name; /* NULL ends the list */
+    int value;
+};
+
+struct cli_option {
+    const char *name; /* without the dashes */
+    enum cli_kind kind;
+    void *value;      /* of the kind's type; what it holds before parsing is the default */
+    const char *unit; /* "N", "FILE": how help calls the value; NULL: the choices' names */
+    const char *help;
+    uint64_t minimum, maximum; /* maximum 0: no limit */
+    const struct cli_choice *choices;
+    bool required;
+};
+
+/* A row; what follows help names further fields. */
+#define CLI_OPTION(name_, kind_, value_, unit_, help_, ...)                                                           \
+    {                                                                                                                  \
+        .name = name_, .kind = kind_, .value = value_, .unit = unit_, .help = help_, __VA_ARGS__                       \
+    }
+#define CLI_RANGE(low, high) .minimum = low, .maximum = high
+#define CLI_REQUIRED         .required = true
+
+struct cli_memory {
+    uint64_t bytes;
+    double percent; /* of the raw vectors; 0: bytes counts */
+};
+
+#define CLI_ARGUMENTS_MAX 2u
+
+struct cli_verb {
+    const char *name;      /* "build", "embed fit" */
+    const char *summary;   /* a sentence or more */
+    const char *arguments; /* "DIR", "IN OUT"; "" */
+    unsigned n_arguments;
+    const struct cli_option *options;
+    size_t n_options;
+    const char *examples;  /* lines */
+};
+
+struct cli {
+    const struct cli_verb *verb;
+    const char *arguments[CLI_ARGUMENTS_MAX];
+    bool json;
+    /* progress */
+    bool bar;              /* drawn at all */
+    bool bar_open;         /* a line without its end stands on the terminal */
+    const char *phase;
+    uint64_t phase_ns, drawn_ns, called_ns; /* when the phase began, was last drawn; the last call */
+    /* results */
+    json_t *report;
+    bool report_failed;    /* no memory for a part of it */
+};
+
+/* Reads the command line of a verb (argv[0] is its first argument). true: go on; false: *code is the exit code, for help
+ * or a mistake, and everything has been said. The caller ends it with cli_finish, cli_fail or cli_mistake. */
+bool cli_parse(struct cli *cli, const struct cli_verb *verb, int argc, char **argv, int *code);
+uint64_t cli_memory_bytes(const struct cli_memory *memory, uint64_t raw_bytes);
+
+extern const struct cli_choice cli_metrics[], cli_engines[], cli_formats[];
+
+/* ---- ends ------------------------------------------------------------------------------------------------------- */
+
+/* Prints the report and returns `code`, or CLI_FAILED when standard output takes no more. */
+int cli_finish(struct cli *cli, int code);
+/* "quire build: sentence" on standard error, with --json also as an object on standard output. Returns CLI_FAILED. */
+int cli_fail(struct cli *cli, int rc, const struct quire_error *err);
+/* A mistake in the use of options that the table cannot see. Returns CLI_USAGE. */
+int cli_mistake(struct cli *cli, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* A remark on standard error. */
+void cli_note(struct cli *cli, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* ---- results ---------------------------------------------------------------------------------------------------- */
+
+/* Into `object`, or into the report itself where it is NULL. Without memory the report is marked as failed. */
+void cli_put(struct cli *cli, json_t *object, const char *name, json_t *value); /* takes the reference */
+void cli_put_count(struct cli *cli, json_t *object, const char *name, uint64_t value);
+void cli_put_real(struct cli *cli, json_t *object, const char *name, double value); /* null unless finite */
+void cli_put_text(struct cli *cli, json_t *object, const char *name, const char *value);
+void cli_put_bool(struct cli *cli, json_t *object, const char *name, bool value);
+/* A new object at the end of an array (made when it is not there) in the report. */
+json_t *cli_put_row(struct cli *cli, const char *array);
+
+/* ---- progress and interruption ---------------------------------------------------------------------------------- */
+
+/* SIGINT, SIGTERM and SIGHUP set a flag; the third one kills. Writing beyond a file size limit becomes an error. */
+void cli_catch_signals(void);
+bool cli_interrupted(void);
+/* A progress callback of the library; context is the struct cli. 1 when interrupted. */
+int cli_progress(void *context, const char *phase, uint64_t done, uint64_t total);
+/* QUIRE_ECANCELLED with a sentence. */
+int cli_cancelled(struct quire_error *err);
+
+/* ---- files and vectors (quire_files.c) -------------------------------------------------------------------------- */
+
+/* QUIRE_EEXISTS when something has this name. "-" is standard output and never there. */
+int cli_refuse_existing(const char *path, struct quire_error *err);
+
+/* A text file in memory, cut at the ends of lines; "\r\n" and a last line without an end are fine. */
+struct cli_lines {
+    char *text;
+    uint64_t n;
+    const void **start;
+    uint32_t *bytes;
+};
+int cli_lines_load(const char *path, struct cli_lines *out, struct quire_error *err);
+void cli_lines_free(struct cli_lines *lines);
+
+/* rows * dim * element size of an index, from its meta file only. */
+int cli_index_raw_bytes(const char *path, uint64_t *out, struct quire_error *err);
+
+/* n elements of a type as floats. */
+void cli_to_f32(enum quire_type type, const void *in, float *out, size_t n);
+
+
+/* ---- verbs ------------------------------------------------------------------------------------------------------ */
+
+int quire_gen(int argc, char **argv);
+int quire_truth(int argc, char **argv);
+int quire_build_verb(int argc, char **argv);
+int quire_search_verb(int argc, char **argv);
+int quire_inspect(int argc, char **argv);
+int quire_verify_verb(int argc, char **argv);
+int quire_convert(int argc, char **argv);
+int quire_probe(int argc, char **argv);
+int quire_embed(int argc, char **argv);
+
+#endif

@@ -1,0 +1,56 @@
+/*
+ * quire.c - the program: finds the verb, hands over, returns its exit code.
+ *
+ * Each verb lives in a file of its own, with its table of options, its help and its results (cli.h). Exit codes: 0
+ * done, 1 the operation failed, 2 it was asked for wrongly, 3 verify found damage.
+ */
+#include "cli.h"
+#include <stdio.h>
+#include <string.h>
+
+static const struct {
+    const char *name;
+    int (*run)(int argc, char **argv);
+    const char *summary;
+} verbs[] = {
+    {"gen", quire_gen, "make clustered vectors, queries and their ground truth"},
+    {"truth", quire_truth, "compute exact nearest neighbours"},
+    {"build", quire_build_verb, "build an index from a file of vectors"},
+    {"search", quire_search_verb, "run queries; measure recall, rate, latency, reads and memory"},
+    {"inspect", quire_inspect, "show what an index is and where its memory goes"},
+    {"verify", quire_verify_verb, "read every byte of an index and prove it"},
+    {"convert", quire_convert, "convert between formats of vector files"},
+    {"probe", quire_probe, "measure random reads of a device"},
+    {"embed", quire_embed, "turn lines of text into vectors"},
+};
+#define N_VERBS (sizeof verbs / sizeof *verbs)
+
+static void print_usage(FILE *out)
+{
+    fprintf(out, "usage: quire VERB [options]\n\n");
+    for (size_t i = 0; i < N_VERBS; i++)
+        fprintf(out, "  %-10s%s\n", verbs[i].name, verbs[i].summary);
+    fprintf(out, "\nquire VERB --help explains a verb, with examples; quire --version prints the version.\n"
+                 "Exit codes: 0 done, 1 failed, 2 wrong use, 3 verify found damage.\n");
+}
+
+int main(int argc, char **argv)
+{
+    const char *verb = argc > 1 ? argv[1] : "";
+    cli_catch_signals();
+    for (size_t i = 0; i < N_VERBS; i++)
+        if (strcmp(verb, verbs[i].name) == 0)
+            return verbs[i].run(argc - 2, argv + 2);
+    if (strcmp(verb, "--version") == 0) {
+        printf("quire %s\n", quire_version());
+        return fflush(stdout) == 0 ? CLI_OK : CLI_FAILED;
+    }
+    if (strcmp(verb, "--help") == 0 || strcmp(verb, "help") == 0) {
+        print_usage(stdout);
+        return fflush(stdout) == 0 ? CLI_OK : CLI_FAILED;
+    }
+    if (*verb)
+        fprintf(stderr, "quire: there is no verb \"%s\"\n\n", verb);
+    print_usage(stderr);
+    return CLI_USAGE;
+}

@@ -1,0 +1,208 @@
+/*
+ * quire_build.c - `quire build`: a file of vectors, perhaps with keys and attributes, becomes an index.
+ *
+ * What the library cannot know is checked here before the long work begins: that the output is not there, that there
+ * are as many keys and attributes as rows, and that each attribute is a JSON object. Keys are checked for emptiness
+ * too; duplicates are found by the library, which sorts them anyway.
+ *
+ * The library makes the folder appear whole or not at all; interrupting a build leaves nothing.
+ */
+#include "cli.h"
+#include "datasets/vecfile.h"
+#include "io/clock.h"
+#include "io/error.h"
+#include "io/memory.h"
+#include <stdlib.h>
+#include <string.h>
+
+#define THREADS_MAX 256u
+
+static const struct cli_choice indexes[] = {{"pagegraph", 0}, {0}};
+static const struct cli_choice slots[] = {{"auto", QUIRE_SLOT_AUTO},
+                                          {"f32", QUIRE_SLOT_F32},
+                                          {"f16", QUIRE_SLOT_F16},
+                                          {"i8", QUIRE_SLOT_I8},
+                                          {"u8", QUIRE_SLOT_U8},
+                                          {"q8", QUIRE_SLOT_Q8},
+                                          {0}};
+static const struct cli_choice widths[] = {{"1", 1}, {"2", 2}, {"4", 4}, {"8", 8}, {0}};
+
+struct build_work {
+    struct cli *cli;
+    const char *base, *out, *keys_path, *attributes_path;
+    int metric, slot, bits, index;
+    uint64_t block_bytes, threads, seed, degree, beam;
+    struct cli_memory memory;
+    struct vectors vectors;
+    struct cli_lines keys, attributes;
+    double seconds;
+};
+
+static int load_keys(struct build_work *w, struct quire_error *err)
+{
+    int rc = cli_lines_load(w->keys_path, &w->keys, err);
+    if (rc < 0)
+        return rc;
+    if (w->keys.n != w->vectors.rows)
+        return error_set(err, QUIRE_EINVALID, "%s has %llu lines, but %s has %llu rows: give one key per row",
+                         w->keys_path, (unsigned long long)w->keys.n, w->base, (unsigned long long)w->vectors.rows);
+    for (uint64_t i = 0; i < w->keys.n; i++)
+        if (w->keys.bytes[i] == 0 || w->keys.bytes[i] > QUIRE_KEY_BYTES_MAX)
+            return error_set(err, QUIRE_EINVALID, "%s line %llu: a key of %u bytes, it must have 1 to %u", w->keys_path,
+                             (unsigned long long)i + 1, w->keys.bytes[i], QUIRE_KEY_BYTES_MAX);
+    return 0;
+}
+
+static int check_attribute(const struct build_work *w, uint64_t line, struct quire_error *err)
+{
+    json_error_t error;
+    json_t *value = json_loadb(w->attributes.start[line], w->attributes.bytes[line], JSON_REJECT_DUPLICATES, &error);
+    bool object = json_is_object(value);
+    json_decref(value);
+    if (value && object)
+        return 0;
+    return error_set(err, QUIRE_EPARSE, "%s line %llu is not a JSON object: %s", w->attributes_path,
+                     (unsigned long long)line + 1, value ? "it is another kind of value" : error.text);
+}
+
+static int load_attributes(struct build_work *w, struct quire_error *err)
+{
+    int rc = cli_lines_load(w->attributes_path, &w->attributes, err);
+    if (rc == 0 && w->attributes.n != w->vectors.rows)
+        rc = error_set(err, QUIRE_EINVALID,
+                       "%s has %llu lines, but %s has %llu rows: give one line per row, an empty one "
+                       "for a row without attributes",
+                       w->attributes_path, (unsigned long long)w->attributes.n, w->base,
+                       (unsigned long long)w->vectors.rows);
+    for (uint64_t i = 0; rc == 0 && i < w->attributes.n; i++) {
+        if (w->attributes.bytes[i])
+            rc = check_attribute(w, i, err);
+        else
+            w->attributes.start[i] = NULL;
+        if (rc == 0 && i % 1024 == 0 && cli_progress(w->cli, "attributes", i, w->attributes.n))
+            rc = cli_cancelled(err);
+    }
+    return rc;
+}
+
+static int load(struct build_work *w, struct quire_error *err)
+{
+    int rc = cli_refuse_existing(w->out, err);
+    if (rc == 0)
+        rc = vectors_load(w->base, VECFILE_AUTO, &w->vectors, err);
+    if (rc == 0 && w->keys_path)
+        rc = load_keys(w, err);
+    if (rc == 0 && w->attributes_path)
+        rc = load_attributes(w, err);
+    return rc;
+}
+
+static uint64_t raw_bytes(const struct build_work *w)
+{
+    return w->vectors.rows * w->vectors.dim * quire_type_bytes(w->vectors.type);
+}
+
+static int build(struct build_work *w, struct quire_error *err)
+{
+    struct quire_build_options options;
+    quire_build_options_init(&options);
+    options.metric = (enum quire_metric)w->metric;
+    options.slot = (enum quire_slot)w->slot;
+    options.block_bytes = (uint32_t)w->block_bytes;
+    options.code_bits = (unsigned)w->bits;
+    options.degree = (unsigned)w->degree;
+    options.build_beam = (unsigned)w->beam;
+    options.threads = (unsigned)w->threads;
+    options.seed = w->seed;
+    options.memory_bytes = cli_memory_bytes(&w->memory, raw_bytes(w));
+    options.keys = w->keys.start;
+    options.key_bytes = w->keys.bytes;
+    options.attributes = (const char *const *)w->attributes.start;
+    options.attribute_bytes = w->attributes.bytes;
+    options.progress = cli_progress;
+    options.context = w->cli;
+    uint64_t begin = clock_ns();
+    int rc = quire_build(w->out, w->vectors.data, w->vectors.rows, w->vectors.dim, w->vectors.type, &options, err);
+    w->seconds = (double)(clock_ns() - begin) / 1e9;
+    return rc;
+}
+
+/* What was built, as quire_open sees it. A budget that is too small is no reason to throw the index away. */
+static void report(struct build_work *w)
+{
+    struct quire_index *index = NULL;
+    struct quire_info info;
+    struct quire_error err = {0};
+    struct memory_resident resident;
+    memory_resident(&resident);
+    cli_put_text(w->cli, NULL, "index", w->out);
+    cli_put_count(w->cli, NULL, "rows", w->vectors.rows);
+    cli_put_count(w->cli, NULL, "dim", w->vectors.dim);
+    cli_put_text(w->cli, NULL, "type", quire_type_name(w->vectors.type));
+    cli_put_text(w->cli, NULL, "metric", quire_metric_name((enum quire_metric)w->metric));
+    cli_put_real(w->cli, NULL, "seconds", w->seconds);
+    cli_put_real(w->cli, NULL, "rows_per_second", (double)w->vectors.rows / w->seconds);
+    cli_put_count(w->cli, NULL, "peak_resident_bytes", resident.peak);
+    cli_put_count(w->cli, NULL, "raw_bytes", raw_bytes(w));
+    if (quire_open(w->out, NULL, &index, &err) < 0) {
+        cli_note(w->cli, "built, but it does not open with its default budget: %s", err.message);
+        cli_put_text(w->cli, NULL, "warning", err.message);
+        return;
+    }
+    quire_get_info(index, &info);
+    cli_put_text(w->cli, NULL, "slot", quire_slot_name(info.slot));
+    cli_put_count(w->cli, NULL, "block_bytes", info.block_bytes);
+    cli_put_count(w->cli, NULL, "blocks", info.blocks);
+    cli_put_count(w->cli, NULL, "code_bits", info.code_bits);
+    cli_put_count(w->cli, NULL, "index_bytes", info.index_bytes);
+    cli_put_count(w->cli, NULL, "index_resident_bytes", info.resident_bytes);
+    cli_put_count(w->cli, NULL, "memory_budget_bytes", info.memory_bytes);
+    cli_put_count(w->cli, NULL, "calibration_points", quire_calibration(index, NULL, 0));
+    quire_close(index);
+}
+
+static const char summary[] =
+    "Builds an index in the new folder --out. The folder appears whole or not at all; interrupting leaves nothing.";
+static const char examples[] =
+    "  quire build --base base.fbin --out index\n"
+    "  quire build --base base.u8bin --out index --memory 15% --threads 4\n"
+    "  quire build --base text.fbin --out index --metric cosine --keys text.keys --attrs text.jsonl\n";
+
+int quire_build_verb(int argc, char **argv)
+{
+    struct cli cli;
+    struct build_work w = {.cli = &cli, .bits = 4};
+    struct quire_error err = {0};
+    const struct cli_option options[] = {
+        CLI_OPTION("base", CLI_TEXT, &w.base, "FILE", "vectors: .fbin .u8bin .i8bin .fvecs .bvecs .npy", CLI_REQUIRED),
+        CLI_OPTION("out", CLI_TEXT, &w.out, "DIR", "the new folder", CLI_REQUIRED),
+        CLI_OPTION("index", CLI_CHOICE, &w.index, NULL, "kind of index", .choices = indexes),
+        CLI_OPTION("metric", CLI_CHOICE, &w.metric, NULL, "distance", .choices = cli_metrics),
+        CLI_OPTION("slot", CLI_CHOICE, &w.slot, NULL, "how blocks hold vectors", .choices = slots),
+        CLI_OPTION("block", CLI_SIZE, &w.block_bytes, "SIZE",
+                   "bytes of a block, a multiple of 4K; auto: 8K or what a vector needs",
+                   CLI_RANGE(0, QUIRE_BLOCK_BYTES_MAX)),
+        CLI_OPTION("memory", CLI_MEMORY, &w.memory, "SIZE|N%", "budget that searches get unless they say otherwise"),
+        CLI_OPTION("bits", CLI_CHOICE, &w.bits, NULL, "widest navigation code, bits per dimension", .choices = widths),
+        CLI_OPTION("degree", CLI_COUNT, &w.degree, "N", "out-edges per row; 0: chosen", CLI_RANGE(0, 256)),
+        CLI_OPTION("beam", CLI_COUNT, &w.beam, "N", "candidates per row while building; 0: chosen", CLI_RANGE(0, 4096)),
+        CLI_OPTION("keys", CLI_TEXT, &w.keys_path, "FILE", "one key per line; line number is row number"),
+        CLI_OPTION("attrs", CLI_TEXT, &w.attributes_path, "FILE", "one JSON object per line; an empty line for none"),
+        CLI_OPTION("threads", CLI_COUNT, &w.threads, "N", "0: as many as there are processors",
+                   CLI_RANGE(0, THREADS_MAX)),
+        CLI_OPTION("seed", CLI_COUNT, &w.seed, "N", "same seed, input and --threads 1: same index"),
+    };
+    const struct cli_verb verb = {"build", summary, "", 0, options, sizeof options / sizeof *options, examples};
+    int code;
+    if (!cli_parse(&cli, &verb, argc, argv, &code))
+        return code;
+    int rc = load(&w, &err);
+    if (rc == 0)
+        rc = build(&w, &err);
+    if (rc == 0)
+        report(&w);
+    vectors_free(&w.vectors);
+    cli_lines_free(&w.keys);
+    cli_lines_free(&w.attributes);
+    return rc < 0 ? cli_fail(&cli, rc, &err) : cli_finish(&cli, CLI_OK);
+}

@@ -1,0 +1,136 @@
+/*
+ * quire_inspect.c - `quire inspect`: what an index is, where its bytes on disk and in memory go, and what its
+ * calibration promises.
+ *
+ * The parts of memory come from the segment (which the handle of the library does not show), so the index is opened
+ * twice, one after the other and with the same budget.
+ */
+#include "cli.h"
+#include "index/format.h"
+#include "index/segment.h"
+#include "io/error.h"
+#include <stdlib.h>
+#include <sys/stat.h>
+
+static void report_files(struct cli *cli, const char *path)
+{
+    static const char *const names[] = {META_NAME, BLOCKS_NAME, CODES_NAME, KEYS_NAME, ATTRIBUTES_NAME};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        struct stat status;
+        char *name;
+        if (asprintf(&name, "%s/%s", path, names[i]) < 0)
+            return;
+        if (stat(name, &status) == 0) {
+            json_t *row = cli_put_row(cli, "files");
+            cli_put_text(cli, row, "file", names[i]);
+            cli_put_count(cli, row, "bytes", (uint64_t)status.st_size);
+        }
+        free(name);
+    }
+}
+
+static void report_memory(struct cli *cli, const struct segment_info *i)
+{
+    json_t *memory = json_object();
+    uint64_t known = i->resident_codes_bytes + i->resident_factors_bytes + i->resident_entries_bytes;
+    cli_put_count(cli, memory, "budget_bytes", i->memory_bytes);
+    cli_put_count(cli, memory, "resident_bytes", i->resident_bytes);
+    cli_put_count(cli, memory, "codes_bytes", i->resident_codes_bytes);
+    cli_put_count(cli, memory, "factors_bytes", i->resident_factors_bytes);
+    cli_put_count(cli, memory, "centres_bytes", i->resident_entries_bytes);
+    cli_put_count(cli, memory, "other_bytes", i->resident_bytes > known ? i->resident_bytes - known : 0);
+    cli_put_real(cli, memory, "of_raw", (double)i->resident_bytes / (double)i->raw_bytes);
+    cli_put_real(cli, memory, "bytes_per_row", (double)i->resident_bytes / (double)i->rows);
+    cli_put(cli, NULL, "memory", memory);
+}
+
+static void report_segment(struct cli *cli, const struct segment_info *i)
+{
+    cli_put_text(cli, NULL, "index", cli->arguments[0]);
+    cli_put_text(cli, NULL, "kind", "pagegraph");
+    cli_put_count(cli, NULL, "format_version", i->format_version);
+    cli_put_count(cli, NULL, "rows", i->rows);
+    cli_put_count(cli, NULL, "dim", i->dim);
+    cli_put_text(cli, NULL, "type", quire_type_name(i->type));
+    cli_put_text(cli, NULL, "metric", quire_metric_name(i->metric));
+    cli_put_text(cli, NULL, "slot", quire_slot_name(i->slot));
+    cli_put_bool(cli, NULL, "user_keys", i->user_keys);
+    cli_put_bool(cli, NULL, "attributes", i->has_attributes);
+    cli_put_count(cli, NULL, "block_bytes", i->block_bytes);
+    cli_put_count(cli, NULL, "blocks", i->n_blocks);
+    cli_put_count(cli, NULL, "slots_per_block", i->slots_per_block);
+    cli_put_count(cli, NULL, "degree", i->degree);
+    cli_put_count(cli, NULL, "build_beam", i->build_beam);
+    cli_put_count(cli, NULL, "seed", i->seed);
+    cli_put_count(cli, NULL, "code_bits", i->code_bits);
+    cli_put_count(cli, NULL, "code_dim", i->code_dim);
+    cli_put_bool(cli, NULL, "direct_io", i->direct_io);
+    cli_put_count(cli, NULL, "raw_bytes", i->raw_bytes);
+    cli_put_count(cli, NULL, "index_bytes", i->index_bytes);
+    report_memory(cli, i);
+    report_files(cli, cli->arguments[0]);
+}
+
+static int report_calibration(struct cli *cli, uint64_t memory_bytes, struct quire_error *err)
+{
+    struct quire_open_options options;
+    struct quire_index *index = NULL;
+    quire_open_options_init(&options);
+    options.memory_bytes = memory_bytes;
+    int rc = quire_open(cli->arguments[0], &options, &index, err);
+    if (rc < 0)
+        return rc;
+    uint32_t n = quire_calibration(index, NULL, 0);
+    struct quire_calibration_point *points = calloc(n + 1u, sizeof *points);
+    if (!points)
+        rc = error_set(err, QUIRE_ENOMEM, "no memory for %u points of calibration", n);
+    else
+        quire_calibration(index, points, n);
+    cli_put_bool(cli, NULL, "calibrated", n > 0);
+    for (uint32_t i = 0; rc == 0 && i < n; i++) {
+        json_t *row = cli_put_row(cli, "calibration");
+        cli_put_count(cli, row, "k", points[i].k);
+        cli_put_count(cli, row, "effort", points[i].effort);
+        cli_put_real(cli, row, "recall", points[i].recall);
+        cli_put_real(cli, row, "reads", points[i].reads);
+    }
+    free(points);
+    quire_close(index);
+    return rc;
+}
+
+static int inspect(struct cli *cli, const struct cli_memory *memory, struct quire_error *err)
+{
+    uint64_t raw_bytes = 0;
+    struct segment_options options = {0};
+    struct segment *segment = NULL;
+    int rc = cli_index_raw_bytes(cli->arguments[0], &raw_bytes, err);
+    options.memory_bytes = cli_memory_bytes(memory, raw_bytes);
+    if (rc == 0)
+        rc = segment_open(cli->arguments[0], &options, &segment, err);
+    if (rc < 0)
+        return rc;
+    report_segment(cli, segment_info(segment));
+    segment_unref(segment);
+    return report_calibration(cli, options.memory_bytes, err);
+}
+
+static const char summary[] = "Shows what an index is, where its memory goes under a budget, and its calibration.";
+static const char examples[] = "  quire inspect index\n"
+                               "  quire inspect index --memory 10% --json\n";
+
+int quire_inspect(int argc, char **argv)
+{
+    struct cli cli;
+    struct cli_memory memory = {0};
+    struct quire_error err = {0};
+    const struct cli_option options[] = {
+        CLI_OPTION("memory", CLI_MEMORY, &memory, "SIZE|N%", "budget to plan for; without: the index's own"),
+    };
+    const struct cli_verb verb = {"inspect", summary, "DIR", 1, options, sizeof options / sizeof *options, examples};
+    int code;
+    if (!cli_parse(&cli, &verb, argc, argv, &code))
+        return code;
+    int rc = inspect(&cli, &memory, &err);
+    return rc < 0 ? cli_fail(&cli, rc, &err) : cli_finish(&cli, CLI_OK);
+}

@@ -1,0 +1,492 @@
+/*
+ * quire_search.c - `quire search`: run a file of queries and say what that cost.
+ *
+ * The process is measured whole (VmRSS), so it keeps little itself: queries are read in chunks of about 2 MiB with
+ * their hits, of the truth only the ids that count as right stay, and latencies go into a histogram of 0.8 % resolution
+ * instead of a list. What queries and truth still hold is reported as query_bytes. The clock and the processor time
+ * cover the searches only, not the reading of files nor the counting of hits; lanes exist before the clock starts.
+ *
+ * Recall counts a hit when its id is among the truth's first k, or tied with the k-th by the truth's own distances:
+ * distances of the index itself are no judge, since its blocks may hold vectors rounded. Only where the ties reach the
+ * end of the truth's list, so that a tied id may be missing there, a hit at that same distance counts too.
+ */
+#include "cli.h"
+#include "datasets/vecfile.h"
+#include "index/kernels/kernels.h"
+#include "io/clock.h"
+#include "io/engine.h"
+#include "io/error.h"
+#include "io/memory.h"
+#include <malloc.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+
+#define CHUNK_BYTES        ((uint64_t)2 << 20)
+#define CHUNK_ROUNDS_MIN   8u /* a chunk refills each place in flight this often, so that its end does not weigh */
+#define LANES_MAX          256u
+#define INFLIGHT_MAX       4096u
+#define INFLIGHT_DEFAULT   32u
+#define TIE_TOLERANCE      1e-6f /* relative: two ways of summing the same floats */
+#define HISTOGRAM_SUB_BITS 7u
+#define HISTOGRAM_BUCKETS  ((64u - HISTOGRAM_SUB_BITS + 1) << HISTOGRAM_SUB_BITS)
+
+/* Latencies in ns: 128 buckets per power of two. */
+struct histogram {
+    uint32_t counts[HISTOGRAM_BUCKETS];
+    uint64_t n;
+};
+
+/* The right answers: ids of query q at ids[start[q]] .. ids[start[q + 1]], ascending. */
+struct expected {
+    uint32_t n, *start, *ids;
+    float *
+        open_tie; /* per query the distance at which the list was cut off within a tie, NAN where it was not; or NULL */
+    uint64_t bytes;
+    bool by_distance;
+};
+
+struct totals {
+    uint64_t queries, reads, bytes, rounds, rows_scored, codes_scored, effort, latency_ns, cut_short, matches, wanted;
+    double wall_s, cpu_s;
+};
+
+struct search_work {
+    struct cli *cli;
+    const char *path, *queries_path, *truth_path;
+    uint64_t k, limit, lanes, inflight, repeat, effort, reads_max, in_flight_reads;
+    double recall;
+    bool exact;
+    int engine;
+    struct cli_memory memory;
+
+    struct quire_index *index;
+    struct quire_info info;
+    struct expected expected;
+    uint64_t chunk, rows; /* queries at a time, and in a pass */
+    size_t stored_bytes;  /* of a query in its file */
+    void *stored;         /* as in the file; NULL for f32, which is read in place */
+    float *queries;
+    struct quire_hit *hits;
+    uint32_t *n_hits;
+    struct quire_search_stats *stats;
+    struct totals totals;
+    struct histogram histogram;
+    char engine_name[16], engine_note[160];
+};
+
+/* ---- latencies -------------------------------------------------------------------------------------------------- */
+
+static uint32_t histogram_bucket(uint64_t ns)
+{
+    unsigned shift = ns >> HISTOGRAM_SUB_BITS ? 63u - HISTOGRAM_SUB_BITS - (unsigned)__builtin_clzll(ns) + 1 : 0;
+    return (shift << HISTOGRAM_SUB_BITS) + (uint32_t)(ns >> shift);
+}
+
+static double histogram_value(uint32_t bucket)
+{
+    unsigned shift = bucket >> (HISTOGRAM_SUB_BITS + 1) ? (bucket >> HISTOGRAM_SUB_BITS) - 1 : 0;
+    uint64_t low = (uint64_t)(bucket - (shift << HISTOGRAM_SUB_BITS)) << shift;
+    return (double)low + (double)((1ull << shift) - 1) / 2;
+}
+
+/* The value that a share of the queries do not exceed, in microseconds. */
+static double histogram_percentile(const struct histogram *h, double share)
+{
+    uint64_t wanted = (uint64_t)ceil(share * (double)h->n), seen = 0;
+    for (uint32_t i = 0; i < HISTOGRAM_BUCKETS; i++) {
+        seen += h->counts[i];
+        if (seen >= wanted && seen > 0)
+            return histogram_value(i) / 1e3;
+    }
+    return NAN;
+}
+
+/* ---- truth ------------------------------------------------------------------------------------------------------ */
+
+static int by_id(const void *a, const void *b)
+{
+    uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+    return (x > y) - (x < y);
+}
+
+/* How many of a query's ids count as right for k. */
+static uint32_t count_right(const struct truth *truth, uint32_t query, uint32_t k)
+{
+    const float *distances = truth->distances ? truth->distances + (size_t)query * truth->k : NULL;
+    uint32_t n = k;
+    while (distances && n < truth->k && distances[n] <= distances[k - 1])
+        n++;
+    return n;
+}
+
+static int keep_expected(const struct truth *truth, uint32_t n, uint32_t k, struct expected *out,
+                         struct quire_error *err)
+{
+    uint64_t total = 0;
+    for (uint32_t q = 0; q < n; q++)
+        total += count_right(truth, q, k);
+    *out = (struct expected){.n = n, .by_distance = truth->distances != NULL};
+    out->start = malloc(sizeof *out->start * (n + 1u));
+    out->ids = malloc(size_mul(total, sizeof *out->ids));
+    out->open_tie = truth->distances ? malloc(sizeof *out->open_tie * n) : NULL;
+    if (total > UINT32_MAX || !out->start || !out->ids || (truth->distances && !out->open_tie))
+        return error_set(err, QUIRE_ENOMEM, "no memory for %llu ids of the truth", (unsigned long long)total);
+    out->bytes = sizeof *out->start * (n + 1u) + total * sizeof *out->ids + (out->open_tie ? sizeof(float) * n : 0);
+    uint32_t at = 0;
+    for (uint32_t q = 0; q < n; q++) {
+        uint32_t right = count_right(truth, q, k);
+        out->start[q] = at;
+        memcpy(out->ids + at, truth->ids + (size_t)q * truth->k, sizeof(uint32_t) * right);
+        qsort(out->ids + at, right, sizeof(uint32_t), by_id);
+        if (out->open_tie)
+            out->open_tie[q] = right == truth->k ? truth->distances[(size_t)q * truth->k + k - 1] : NAN;
+        at += right;
+    }
+    out->start[n] = at;
+    return 0;
+}
+
+static int load_expected(struct search_work *w, struct quire_error *err)
+{
+    struct truth truth = {0};
+    uint32_t k = (uint32_t)(w->k < w->info.rows ? w->k : w->info.rows);
+    int rc = truth_load(w->truth_path, &truth, err);
+    if (rc < 0)
+        return rc;
+    if (truth.k < k)
+        rc = error_set(err, QUIRE_ERANGE, "%s has the %u nearest, --k %u asks for more", w->truth_path, truth.k, k);
+    else if (w->rows != UINT64_MAX && truth.n_queries < w->rows)
+        rc = error_set(err, QUIRE_ERANGE, "%s has %u queries, %llu are to be searched: it belongs to other queries",
+                       w->truth_path, truth.n_queries, (unsigned long long)w->rows);
+    else
+        rc = keep_expected(&truth, w->rows == UINT64_MAX ? truth.n_queries : (uint32_t)w->rows, k, &w->expected, err);
+    truth_free(&truth);
+    malloc_trim(0);
+    return rc;
+}
+
+static bool is_right(const struct expected *expected, uint64_t query, const struct quire_hit *hit)
+{
+    const uint32_t *ids = expected->ids + expected->start[query], id = (uint32_t)hit->id;
+    if (bsearch(&id, ids, expected->start[query + 1] - expected->start[query], sizeof id, by_id))
+        return true;
+    float tie = expected->open_tie ? expected->open_tie[query] : NAN;
+    return fabsf(hit->distance - tie) <= TIE_TOLERANCE * fabsf(tie);
+}
+
+/* ---- set-up ----------------------------------------------------------------------------------------------------- */
+
+/* Which engine the lanes will get, and why not io_uring: a handle does not say. */
+static int name_engine(struct search_work *w, struct quire_error *err)
+{
+    struct engine_config config = {.kind = (enum quire_engine_kind)w->engine};
+    struct engine *engine = NULL;
+    int rc = engine_create(&config, &engine, err);
+    if (rc < 0)
+        return rc;
+    snprintf(w->engine_name, sizeof w->engine_name, "%s", engine_name(engine));
+    snprintf(w->engine_note, sizeof w->engine_note, "%s", engine_note(engine));
+    engine_destroy(engine);
+    return 0;
+}
+
+static int open_index(struct search_work *w, struct quire_error *err)
+{
+    struct quire_open_options options;
+    uint64_t raw_bytes = 0;
+    int rc = w->memory.percent > 0 ? cli_index_raw_bytes(w->path, &raw_bytes, err) : 0;
+    if (rc < 0)
+        return rc;
+    quire_open_options_init(&options);
+    options.memory_bytes = cli_memory_bytes(&w->memory, raw_bytes);
+    options.engine = (enum quire_engine_kind)w->engine;
+    options.reads_max = (unsigned)w->in_flight_reads;
+    rc = quire_open(w->path, &options, &w->index, err);
+    if (rc == 0)
+        quire_get_info(w->index, &w->info);
+    return rc;
+}
+
+/* Checks the file of queries against the index and sets how many there are. */
+static int look_at_queries(struct search_work *w, const struct vecfile *file, struct quire_error *err)
+{
+    if (vecfile_is_ivecs(file))
+        return error_set(err, QUIRE_ETYPE, "%s holds ids, not vectors", w->queries_path);
+    if (vecfile_dim(file) != w->info.dim)
+        return error_set(err, QUIRE_EDIM, "%s has dimension %u, %s has %u", w->queries_path, vecfile_dim(file), w->path,
+                         w->info.dim);
+    w->rows = vecfile_rows(file);
+    if (w->limit && w->limit < w->rows)
+        w->rows = w->limit;
+    w->stored_bytes = vecfile_dim(file) * quire_type_bytes(vecfile_type(file));
+    return w->rows ? 0 : error_set(err, QUIRE_EINVALID, "%s has no rows", w->queries_path);
+}
+
+static int make_buffers(struct search_work *w, struct quire_error *err)
+{
+    uint64_t dim = w->info.dim, places = w->lanes * w->inflight;
+    uint64_t row = dim * sizeof(float) + w->k * sizeof *w->hits + sizeof *w->stats;
+    uint64_t least = w->exact ? places : places * CHUNK_ROUNDS_MIN;
+    w->chunk = w->exact || CHUNK_BYTES / row < least ? least : CHUNK_BYTES / row;
+    if (w->chunk > w->rows)
+        w->chunk = w->rows;
+    w->queries = malloc(size_mul(w->chunk * dim, sizeof(float)));
+    w->stored = w->stored_bytes == dim * sizeof(float) ? NULL : malloc(size_mul(w->chunk, w->stored_bytes));
+    w->hits = malloc(size_mul(w->chunk * w->k, sizeof *w->hits));
+    w->n_hits = malloc(size_mul(w->chunk, sizeof *w->n_hits));
+    w->stats = malloc(size_mul(w->chunk, sizeof *w->stats));
+    bool ok = w->queries && w->hits && w->n_hits && w->stats && (w->stored || w->stored_bytes == dim * sizeof(float));
+    return ok ? 0
+              : error_set(err, QUIRE_ENOMEM,
+                          "no memory for %llu queries at a time with k %llu: use a smaller --k, "
+                          "--lanes or --inflight",
+                          (unsigned long long)w->chunk, (unsigned long long)w->k);
+}
+
+/* ---- the run ---------------------------------------------------------------------------------------------------- */
+
+static double processor_seconds(void)
+{
+    struct rusage usage;
+    getrusage(RUSAGE_SELF, &usage);
+    return (double)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) +
+           (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) / 1e6;
+}
+
+static void count(struct search_work *w, uint64_t first, uint64_t n)
+{
+    struct totals *t = &w->totals;
+    for (uint64_t q = 0; q < n; q++) {
+        const struct quire_search_stats *s = &w->stats[q];
+        t->reads += s->reads;
+        t->bytes += s->bytes;
+        t->rounds += s->rounds;
+        t->rows_scored += s->rows_scored;
+        t->codes_scored += s->codes_scored;
+        t->latency_ns += s->latency_ns;
+        t->cut_short += !s->complete;
+        t->effort = s->effort;
+        w->histogram.counts[histogram_bucket(s->latency_ns)]++;
+        for (uint32_t i = 0; w->expected.ids && i < w->n_hits[q]; i++)
+            t->matches += is_right(&w->expected, first + q, &w->hits[q * w->k + i]);
+    }
+    t->queries += n;
+    t->wanted += n * (w->k < w->info.rows ? w->k : w->info.rows);
+    w->histogram.n += n;
+}
+
+static int search_chunk(struct search_work *w, uint64_t n, struct quire_error *err)
+{
+    struct quire_search_options options;
+    quire_search_options_init(&options);
+    options.k = (uint32_t)w->k;
+    options.recall = (float)w->recall;
+    options.effort = (uint32_t)w->effort;
+    options.reads_max = (uint32_t)w->reads_max;
+    options.exact = w->exact;
+    double cpu = processor_seconds();
+    uint64_t begin = clock_ns();
+    int rc = quire_search_batch(w->index, w->queries, n, &options, (unsigned)w->lanes, (unsigned)w->inflight, w->hits,
+                                w->n_hits, w->stats, err);
+    w->totals.wall_s += (double)(clock_ns() - begin) / 1e9;
+    w->totals.cpu_s += processor_seconds() - cpu;
+    return rc;
+}
+
+/* One pass over the file. */
+static int run_pass(struct search_work *w, struct vecfile *file, struct quire_error *err)
+{
+    uint64_t done = 0, total = w->rows == UINT64_MAX ? 0 : w->rows * w->repeat;
+    int rc = 0;
+    while (rc == 0 && done < w->rows) {
+        uint64_t n = w->rows - done < w->chunk ? w->rows - done : w->chunk;
+        int64_t got = vecfile_read(file, w->stored ? w->stored : w->queries, n, err);
+        if (got < 0)
+            return (int)got;
+        if (got == 0)
+            break;
+        if (w->expected.ids && done + (uint64_t)got > w->expected.n)
+            return error_set(err, QUIRE_ERANGE, "%s has %u queries only", w->truth_path, w->expected.n);
+        if (w->stored)
+            cli_to_f32(vecfile_type(file), w->stored, w->queries, (size_t)got * w->info.dim);
+        rc = search_chunk(w, (uint64_t)got, err);
+        if (rc == 0)
+            count(w, done, (uint64_t)got);
+        done += (uint64_t)got;
+        if (rc == 0 && cli_progress(w->cli, "search", w->totals.queries, total))
+            rc = error_set(err, QUIRE_ECANCELLED, "interrupted after %llu queries",
+                           (unsigned long long)w->totals.queries);
+    }
+    return rc;
+}
+
+static int run(struct search_work *w, struct quire_error *err)
+{
+    struct vecfile *file = NULL;
+    int rc = name_engine(w, err);
+    if (rc == 0)
+        rc = open_index(w, err);
+    if (rc == 0)
+        rc = vecfile_open(w->queries_path, VECFILE_AUTO, &file, err);
+    if (rc == 0)
+        rc = look_at_queries(w, file, err);
+    if (rc == 0 && w->truth_path)
+        rc = load_expected(w, err);
+    if (rc == 0)
+        rc = make_buffers(w, err);
+    if (rc == 0) /* no queries: makes the lanes */
+        rc = quire_search_batch(w->index, w->queries, 0, NULL, (unsigned)w->lanes, (unsigned)w->inflight, w->hits,
+                                w->n_hits, NULL, err);
+    for (uint64_t pass = 0; rc == 0 && pass < w->repeat; pass++) {
+        if (pass > 0) {
+            vecfile_close(file);
+            file = NULL;
+            rc = vecfile_open(w->queries_path, VECFILE_AUTO, &file, err);
+        }
+        if (rc == 0)
+            rc = run_pass(w, file, err);
+    }
+    vecfile_close(file);
+    return rc;
+}
+
+/* ---- results ---------------------------------------------------------------------------------------------------- */
+
+static void report_costs(struct search_work *w)
+{
+    const struct totals *t = &w->totals;
+    struct cli *cli = w->cli;
+    double n = (double)t->queries;
+    json_t *latency = json_object();
+    cli_put_real(cli, NULL, "qps", n / t->wall_s);
+    cli_put_real(cli, latency, "mean", (double)t->latency_ns / n / 1e3);
+    cli_put_real(cli, latency, "p50", histogram_percentile(&w->histogram, 0.5));
+    cli_put_real(cli, latency, "p99", histogram_percentile(&w->histogram, 0.99));
+    cli_put_real(cli, latency, "p999", histogram_percentile(&w->histogram, 0.999));
+    cli_put(cli, NULL, "latency_us", latency);
+    cli_put_real(cli, NULL, "reads_per_query", (double)t->reads / n);
+    cli_put_real(cli, NULL, "bytes_per_query", (double)t->bytes / n);
+    cli_put_real(cli, NULL, "rounds_per_query", (double)t->rounds / n);
+    cli_put_real(cli, NULL, "rows_scored_per_query", (double)t->rows_scored / n);
+    cli_put_real(cli, NULL, "codes_scored_per_query", (double)t->codes_scored / n);
+    cli_put_real(cli, NULL, "cpu_us_per_query", t->cpu_s * 1e6 / n);
+    cli_put_real(cli, NULL, "reads_per_second", (double)t->reads / t->wall_s);
+    cli_put_real(cli, NULL, "seconds", t->wall_s);
+}
+
+static void report_memory(struct search_work *w, const struct memory_resident *resident)
+{
+    struct cli *cli = w->cli;
+    uint64_t query_bytes =
+        w->chunk * (w->info.dim * sizeof(float) + (w->stored ? w->stored_bytes : 0)) + w->expected.bytes;
+    cli_put_count(cli, NULL, "resident_bytes", resident->total);
+    cli_put_count(cli, NULL, "resident_anonymous_bytes", resident->anonymous);
+    cli_put_count(cli, NULL, "resident_peak_bytes", resident->peak);
+    cli_put_real(cli, NULL, "resident_of_raw", (double)resident->total / (double)w->info.raw_bytes);
+    cli_put_count(cli, NULL, "query_bytes", query_bytes);
+    cli_put_count(cli, NULL, "index_resident_bytes", w->info.resident_bytes);
+    cli_put_count(cli, NULL, "memory_budget_bytes", w->info.memory_bytes);
+    cli_put_count(cli, NULL, "index_bytes", w->info.index_bytes);
+    cli_put_count(cli, NULL, "raw_bytes", w->info.raw_bytes);
+}
+
+static void report(struct search_work *w, const struct memory_resident *resident)
+{
+    struct cli *cli = w->cli;
+    const struct totals *t = &w->totals;
+    json_t *engine = json_object();
+    if (w->expected.ids) {
+        cli_put_real(cli, NULL, "recall_at_k", (double)t->matches / (double)t->wanted);
+        cli_put_text(cli, NULL, "recall_by",
+                     w->expected.by_distance ? "ids, and ties by the truth's distances" : "ids");
+    } else {
+        cli_put(cli, NULL, "recall_at_k", json_null());
+    }
+    report_costs(w);
+    report_memory(w, resident);
+    cli_put_text(cli, engine, "name", w->engine_name);
+    cli_put_text(cli, engine, "note", w->engine_note);
+    cli_put_bool(cli, engine, "direct_io", w->info.direct_io);
+    cli_put(cli, NULL, "engine", engine);
+    cli_put_text(cli, NULL, "cpu", kernels()->name);
+    cli_put_text(cli, NULL, "metric", quire_metric_name(w->info.metric));
+    cli_put_text(cli, NULL, "slot", quire_slot_name(w->info.slot));
+    cli_put_count(cli, NULL, "code_bits", w->info.code_bits);
+    cli_put_count(cli, NULL, "rows", w->info.rows);
+    cli_put_count(cli, NULL, "dim", w->info.dim);
+    cli_put_count(cli, NULL, "k", w->k);
+    cli_put_count(cli, NULL, "queries", t->queries);
+    cli_put_count(cli, NULL, "queries_cut_short", t->cut_short);
+    cli_put_count(cli, NULL, "lanes", w->lanes);
+    cli_put_count(cli, NULL, "inflight", w->inflight);
+    cli_put_count(cli, NULL, "effort", t->effort);
+    if (w->recall > 0)
+        cli_put_real(cli, NULL, "recall_wanted", w->recall);
+    cli_put_bool(cli, NULL, "exact", w->exact);
+}
+
+static void release(struct search_work *w)
+{
+    quire_close(w->index);
+    free(w->expected.start);
+    free(w->expected.ids);
+    free(w->expected.open_tie);
+    free(w->stored);
+    free(w->queries);
+    free(w->hits);
+    free(w->n_hits);
+    free(w->stats);
+}
+
+static const char summary[] =
+    "Searches an index for every row of --queries and reports recall (with --truth), rate, latency, reads and memory.\n"
+    "resident_bytes is the whole process at the end of the run; --memory is the budget of the index within it.";
+static const char examples[] =
+    "  quire search --index index --queries base.query.fbin --truth base.gt.bin --k 10\n"
+    "  quire search --index index --queries q.fbin --recall 0.98 --lanes 2 --inflight 64 --json\n"
+    "  quire search --index index --queries q.fbin --memory 10% --effort 200 --engine threads\n"
+    "  quire search --index index --queries q.fbin --truth gt.bin --exact --limit 100\n";
+
+int quire_search_verb(int argc, char **argv)
+{
+    static struct search_work w = {.k = 10, .lanes = 1, .inflight = INFLIGHT_DEFAULT, .repeat = 1};
+    struct cli cli;
+    struct quire_error err = {0};
+    struct memory_resident resident;
+    const struct cli_option options[] = {
+        CLI_OPTION("index", CLI_TEXT, &w.path, "DIR", "the index", CLI_REQUIRED),
+        CLI_OPTION("queries", CLI_TEXT, &w.queries_path, "FILE", "vectors to search for", CLI_REQUIRED),
+        CLI_OPTION("k", CLI_COUNT, &w.k, "N", "neighbours per query", CLI_RANGE(1, QUIRE_K_MAX)),
+        CLI_OPTION("truth", CLI_TEXT, &w.truth_path, "FILE", "ground truth: .bin (ids and distances) or .ivecs"),
+        CLI_OPTION("memory", CLI_MEMORY, &w.memory, "SIZE|N%",
+                   "budget of the index; without: what it was built with, or all"),
+        CLI_OPTION("recall", CLI_REAL, &w.recall, "R", "recall wanted, by the index's calibration; without: 0.95",
+                   CLI_RANGE(0, 1)),
+        CLI_OPTION("effort", CLI_COUNT, &w.effort, "E", "width of the search instead of a recall",
+                   CLI_RANGE(1, UINT32_MAX)),
+        CLI_OPTION("exact", CLI_FLAG, &w.exact, NULL, "read every block"),
+        CLI_OPTION("reads-max", CLI_COUNT, &w.reads_max, "N", "blocks that one query may read; 0: no limit",
+                   CLI_RANGE(0, UINT32_MAX)),
+        CLI_OPTION("lanes", CLI_COUNT, &w.lanes, "N", "threads, each with a ring of its own", CLI_RANGE(1, LANES_MAX)),
+        CLI_OPTION("inflight", CLI_COUNT, &w.inflight, "N", "queries interleaved per lane", CLI_RANGE(1, INFLIGHT_MAX)),
+        CLI_OPTION("depth", CLI_COUNT, &w.in_flight_reads, "N", "reads in flight per lane; 0: 64", CLI_RANGE(0, 65536)),
+        CLI_OPTION("engine", CLI_CHOICE, &w.engine, NULL, "how blocks are read", .choices = cli_engines),
+        CLI_OPTION("repeat", CLI_COUNT, &w.repeat, "N", "passes over the queries", CLI_RANGE(1, UINT32_MAX)),
+        CLI_OPTION("limit", CLI_COUNT, &w.limit, "N", "queries per pass; 0: all"),
+    };
+    const struct cli_verb verb = {"search", summary, "", 0, options, sizeof options / sizeof *options, examples};
+    int code;
+    w.cli = &cli;
+    if (!cli_parse(&cli, &verb, argc, argv, &code))
+        return code;
+    if ((w.recall > 0) + (w.effort > 0) + w.exact > 1)
+        return cli_mistake(&cli, "give one of --recall, --effort and --exact");
+    int rc = run(&w, &err);
+    memory_resident(&resident);
+    if (rc == 0)
+        report(&w, &resident);
+    release(&w);
+    return rc < 0 ? cli_fail(&cli, rc, &err) : cli_finish(&cli, CLI_OK);
+}

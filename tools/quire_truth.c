@@ -1,0 +1,104 @@
+/*
+ * quire_truth.c - `quire truth`: exact nearest neighbours of a file of queries, by brute force.
+ *
+ * The answer is unique: ties go to the smaller row number (datasets/vecfile.h), so two runs on any two machines that
+ * sum alike write the same file.
+ */
+#include "cli.h"
+#include "datasets/vecfile.h"
+#include "io/clock.h"
+#include "io/error.h"
+
+#define THREADS_MAX 256u
+
+struct truth_work {
+    struct cli *cli;
+    const char *base_path, *queries_path, *out;
+    uint64_t k, threads, limit;
+    int metric;
+    struct vectors base, queries;
+    struct truth truth;
+    double seconds;
+};
+
+static int on_progress(void *context, uint64_t done, uint64_t total)
+{
+    return cli_progress(context, "truth", done, total);
+}
+
+static int load(struct truth_work *w, struct quire_error *err)
+{
+    int rc = cli_refuse_existing(w->out, err);
+    if (rc == 0)
+        rc = vectors_load(w->queries_path, VECFILE_AUTO, &w->queries, err);
+    if (rc == 0)
+        rc = vectors_load(w->base_path, VECFILE_AUTO, &w->base, err);
+    if (rc < 0)
+        return rc;
+    if (w->base.dim != w->queries.dim)
+        return error_set(err, QUIRE_EDIM, "%s has dimension %u, %s has %u", w->queries_path, w->queries.dim,
+                         w->base_path, w->base.dim);
+    if (w->k > w->base.rows)
+        return error_set(err, QUIRE_ERANGE, "--k %llu: %s has %llu rows only", (unsigned long long)w->k, w->base_path,
+                         (unsigned long long)w->base.rows);
+    if (w->limit && w->limit < w->queries.rows)
+        w->queries.rows = w->limit;
+    return 0;
+}
+
+static int compute(struct truth_work *w, struct quire_error *err)
+{
+    uint64_t begin = clock_ns();
+    int rc = truth_compute(&w->base, &w->queries, (enum quire_metric)w->metric, (uint32_t)w->k, (unsigned)w->threads,
+                           on_progress, w->cli, &w->truth, err);
+    w->seconds = (double)(clock_ns() - begin) / 1e9;
+    if (rc == QUIRE_ECANCELLED)
+        return cli_cancelled(err);
+    return rc == 0 ? truth_save(w->out, &w->truth, err) : rc;
+}
+
+static void report(const struct truth_work *w)
+{
+    cli_put_text(w->cli, NULL, "out", w->out);
+    cli_put_count(w->cli, NULL, "rows", w->base.rows);
+    cli_put_count(w->cli, NULL, "dim", w->base.dim);
+    cli_put_count(w->cli, NULL, "queries", w->truth.n_queries);
+    cli_put_count(w->cli, NULL, "k", w->truth.k);
+    cli_put_text(w->cli, NULL, "metric", quire_metric_name((enum quire_metric)w->metric));
+    cli_put_real(w->cli, NULL, "seconds", w->seconds);
+}
+
+static const char summary[] = "Computes the exact nearest rows of --base for every row of --queries.";
+static const char examples[] =
+    "  quire truth --base base.fbin --queries query.fbin --k 100 --metric cosine --out gt.bin\n"
+    "  quire truth --base base.u8bin --queries query.u8bin --out gt.bin --limit 1000\n";
+
+int quire_truth(int argc, char **argv)
+{
+    struct cli cli;
+    struct truth_work w = {.cli = &cli, .k = 100};
+    struct quire_error err = {0};
+    const struct cli_option options[] = {
+        CLI_OPTION("base", CLI_TEXT, &w.base_path, "FILE", "vectors", CLI_REQUIRED),
+        CLI_OPTION("queries", CLI_TEXT, &w.queries_path, "FILE", "vectors to search for", CLI_REQUIRED),
+        CLI_OPTION("out", CLI_TEXT, &w.out, "FILE", "ids and distances (.bin), or ids (.ivecs)", CLI_REQUIRED),
+        CLI_OPTION("k", CLI_COUNT, &w.k, "N", "neighbours per query", CLI_RANGE(1, QUIRE_K_MAX)),
+        CLI_OPTION("metric", CLI_CHOICE, &w.metric, NULL, "distance", .choices = cli_metrics),
+        CLI_OPTION("limit", CLI_COUNT, &w.limit, "N", "first so many queries only; 0: all"),
+        CLI_OPTION("threads", CLI_COUNT, &w.threads, "N", "0: as many as there are processors",
+                   CLI_RANGE(0, THREADS_MAX)),
+    };
+    const struct cli_verb verb = {"truth", summary, "", 0, options, sizeof options / sizeof *options, examples};
+    int code;
+    if (!cli_parse(&cli, &verb, argc, argv, &code))
+        return code;
+    int rc = load(&w, &err);
+    if (rc == 0)
+        rc = compute(&w, &err);
+    if (rc == 0)
+        report(&w);
+    truth_free(&w.truth);
+    vectors_free(&w.base);
+    vectors_free(&w.queries);
+    return rc < 0 ? cli_fail(&cli, rc, &err) : cli_finish(&cli, CLI_OK);
+}

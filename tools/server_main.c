@@ -1,0 +1,143 @@
+/*
+ * server_main.c - the program quire-server: arguments, signals, the pidfile.
+ *
+ * The main thread waits for SIGTERM, SIGINT or a client's SHUTDOWN and then stops the server; lanes and worker have all
+ * signals blocked, since they are started with this thread's mask. A second signal during the stop ends the process at
+ * once. Exit status: 0 after a graceful stop, 1 when the server could not start, 2 for wrong arguments.
+ */
+#include "io/error.h"
+#include "server/server.h"
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+static void print_setting(void *context, const char *name, const char *value, const char *help)
+{
+    (void)context;
+    printf("  --%-28s %s [%s]\n", name, help, value);
+}
+
+static void print_help(const struct config *config)
+{
+    printf("quire-server %s: vector search from NVMe over the Redis protocol\n\n"
+           "usage: quire-server [CONFIG-FILE] [--setting value]...\n\n"
+           "A file holds one setting per line, without the dashes: port 7000\n\nsettings [default]:\n",
+           QUIRE_VERSION_STRING);
+    config_each(config, print_setting, NULL);
+    printf("\nexamples:\n"
+           "  quire-server --port 7000 --import-dir /srv/indexes\n"
+           "  quire-server --port 0 --port-file /run/quire.port --load docs /srv/indexes/docs\n"
+           "  redis-cli -p 7000 VLOAD docs docs-2024\n"
+           "  redis-cli -p 7000 VSIM docs ELE apple WITHSCORES COUNT 5\n");
+}
+
+/* Writes a short text to a new file, whole or not at all. */
+static int write_file(const char *path, long number, struct quire_error *err)
+{
+    char text[32], temporary[4096];
+    int n = snprintf(temporary, sizeof temporary, "%s.%d", path, (int)getpid());
+    if (n < 0 || (size_t)n >= sizeof temporary)
+        return error_set(err, QUIRE_EINVALID, "path of %zu bytes is too long", strlen(path));
+    FILE *file = fopen(temporary, "we");
+    n = snprintf(text, sizeof text, "%ld\n", number);
+    if (!file)
+        return error_set_errno(err, errno, "write", path);
+    bool written = fwrite(text, 1, (size_t)n, file) == (size_t)n;
+    written = fclose(file) == 0 && written;
+    if (written && rename(temporary, path) == 0)
+        return 0;
+    int rc = error_set_errno(err, errno, "write", path);
+    unlink(temporary);
+    return rc;
+}
+
+static int wait_for_stop(const struct server *server, const struct log *log, int signals)
+{
+    struct pollfd fds[] = {{.fd = signals, .events = POLLIN}, {.fd = server_stop_fd(server), .events = POLLIN}};
+    while (poll(fds, 2, -1) < 0 && errno == EINTR)
+        continue;
+    struct signalfd_siginfo info;
+    if ((fds[0].revents & POLLIN) && read(signals, &info, sizeof info) == (ssize_t)sizeof info)
+        log_line(log, LOG_LEVEL_NOTICE, "received signal %u", info.ssi_signo);
+    return 0;
+}
+
+static int serve(struct config *config, const struct log *log, int signals, struct quire_error *err)
+{
+    struct server *server = NULL;
+    sigset_t stops;
+    int rc = server_create(config, log, &server, err);
+    if (rc < 0)
+        return rc;
+    if (config->pidfile[0])
+        rc = write_file(config->pidfile, (long)getpid(), err);
+    if (rc == 0 && config->port_file[0])
+        rc = write_file(config->port_file, (long)server_port(server), err);
+    if (rc == 0) {
+        log_line(log, LOG_LEVEL_NOTICE, "quire-server %s accepts connections on port %u (%s)", QUIRE_VERSION_STRING,
+                 server_port(server), config->bind);
+        wait_for_stop(server, log, signals);
+        log_line(log, LOG_LEVEL_NOTICE, "stopping");
+        /* a second signal ends the process at once */
+        sigemptyset(&stops);
+        sigaddset(&stops, SIGTERM);
+        sigaddset(&stops, SIGINT);
+        pthread_sigmask(SIG_UNBLOCK, &stops, NULL);
+    }
+    server_destroy(server);
+    if (config->port_file[0])
+        unlink(config->port_file);
+    if (config->pidfile[0])
+        unlink(config->pidfile);
+    log_line(log, LOG_LEVEL_NOTICE, "stopped");
+    return rc;
+}
+
+int main(int argc, char **argv)
+{
+    struct config config;
+    struct quire_error err = {0};
+    struct log log = {.fd = -1};
+    sigset_t stops;
+    int rc = config_init(&config, &err);
+    for (int i = 1; i < argc && rc == 0; i++) {
+        if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) {
+            print_help(&config);
+            config_fini(&config);
+            return 0;
+        }
+        if (strcmp(argv[i], "--version") == 0) {
+            printf("quire-server %s\n", QUIRE_VERSION_STRING);
+            config_fini(&config);
+            return 0;
+        }
+    }
+    if (rc == 0)
+        rc = config_parse(&config, argc - 1, argv + 1, &err);
+    if (rc < 0) {
+        fprintf(stderr, "quire-server: %s\n", err.message);
+        config_fini(&config);
+        return 2;
+    }
+    signal(SIGPIPE, SIG_IGN);
+    sigemptyset(&stops);
+    sigaddset(&stops, SIGTERM);
+    sigaddset(&stops, SIGINT);
+    pthread_sigmask(SIG_BLOCK, &stops, NULL);
+    int signals = signalfd(-1, &stops, SFD_CLOEXEC);
+    rc = signals < 0 ? error_set_errno(&err, errno, "watch for", "signals")
+                     : log_open(&log, config.logfile, (enum log_level)config.loglevel, &err);
+    if (rc == 0)
+        rc = serve(&config, &log, signals, &err);
+    if (rc < 0)
+        fprintf(stderr, "quire-server: %s\n", err.message);
+    log_close(&log);
+    if (signals >= 0)
+        close(signals);
+    config_fini(&config);
+    return rc < 0 ? 1 : 0;
+}
