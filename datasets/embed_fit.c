@@ -26,9 +26,9 @@
  * leaves under 1 GiB. 117,000 glosses, which are not thinned out, take 0.6 GiB.
  */
 #include "datasets/embed_priv.h"
-#include "io/random.h"
 #include "io/error.h"
 #include "io/memory.h"
+#include "io/random.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

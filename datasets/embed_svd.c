@@ -23,9 +23,9 @@
  */
 #include "datasets/blas.h"
 #include "datasets/embed_priv.h"
-#include "io/random.h"
 #include "io/error.h"
 #include "io/memory.h"
+#include "io/random.h"
 #include <math.h>
 #include <stdlib.h>
 

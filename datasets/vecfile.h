@@ -1,10 +1,11 @@
 /*
  * vecfile.h - reading and writing files of vectors.
  *
- * Formats by extension: .fbin .u8bin .i8bin (u32 rows, u32 dim, rows; big-ann-benchmarks), .fvecs .bvecs .ivecs (each row
- * with its own u32 dim; texmex), .npy (NumPy 1.0-3.0; float32, float16, int8, uint8; C order; two axes), little-endian
- * all. "-" with a format given is a pipe: it is read forward only. Damaged files are refused with a sentence that has
- * expected and found bytes. ivecs rows are int32 and serve as ground truth ids, not as vectors to index.
+ * Formats by extension: .fbin .u8bin .i8bin (u32 rows, u32 dim, rows; big-ann-benchmarks), .fvecs .bvecs .ivecs (each
+ * row with its own u32 dim; texmex), .npy (NumPy 1.0-3.0; float32, float16, int8, uint8; C order; two axes),
+ * little-endian all. "-" with a format given is a pipe: it is read forward only. Damaged files are refused with a
+ * sentence that has expected and found bytes. ivecs rows are int32 and serve as ground truth ids, not as vectors to
+ * index.
  */
 #ifndef QUIRE_DATASETS_VECFILE_H
 #define QUIRE_DATASETS_VECFILE_H
@@ -12,15 +13,22 @@
 #include "quire.h"
 
 enum vecfile_format {
-    VECFILE_AUTO, VECFILE_FBIN, VECFILE_U8BIN, VECFILE_I8BIN, VECFILE_FVECS, VECFILE_BVECS, VECFILE_IVECS, VECFILE_NPY
+    VECFILE_AUTO,
+    VECFILE_FBIN,
+    VECFILE_U8BIN,
+    VECFILE_I8BIN,
+    VECFILE_FVECS,
+    VECFILE_BVECS,
+    VECFILE_IVECS,
+    VECFILE_NPY
 };
 
 struct vecfile;
 
-/* Opens for forward reading. path "-" is standard input (format must be given). *rows may be 0 for a pipe of fvecs,
- * bvecs or ivecs, whose number of rows is known at the end only. */
+/* Opens for forward reading. path "-" is standard input (format must be given). A pipe of fvecs,
+ * bvecs or ivecs has an unknown number of rows (vecfile_rows: UINT64_MAX) before its end. */
 int vecfile_open(const char *path, enum vecfile_format format, struct vecfile **out, struct quire_error *err);
-void vecfile_close(struct vecfile *file); /* NULL is fine */
+void vecfile_close(struct vecfile *file);          /* NULL is fine */
 uint64_t vecfile_rows(const struct vecfile *file); /* UINT64_MAX: not known before the end */
 uint32_t vecfile_dim(const struct vecfile *file);
 enum quire_type vecfile_type(const struct vecfile *file); /* ivecs: 4-byte rows read raw, type F32 is not implied; see
@@ -40,8 +48,8 @@ struct vectors {
 int vectors_load(const char *path, enum vecfile_format format, struct vectors *out, struct quire_error *err);
 void vectors_free(struct vectors *v);
 
-/* Writers, format by extension or given; "-" writes to standard output (rows must be known first for fbin family and npy:
- * pass them; others ignore it). Published under the final name only when vecwriter_finish succeeds. */
+/* Writers, format by extension or given; "-" writes to standard output (rows must be known first for fbin family and
+ * npy: pass them; others ignore it). Published under the final name only when vecwriter_finish succeeds. */
 struct vecwriter;
 int vecwriter_open(const char *path, enum vecfile_format format, uint64_t rows, uint32_t dim, enum quire_type type,
                    struct vecwriter **out, struct quire_error *err);

@@ -32,6 +32,12 @@ static int check_options(const char *path, enum vecfile_format format, uint64_t 
                          quire_type_name(type));
     if (vecfile_has_row_heads(format))
         return 0;
+    if (rows == VECFILE_UNKNOWN)
+        return error_set(
+            err, QUIRE_EINVALID,
+            "%s: a file of format %s begins with the number of its rows, which is not known yet: read from "
+            "a file, or write .fvecs or .bvecs",
+            path, vecfile_format_name(format));
     /* npy has no limit of its own; this one keeps rows * bytes inside 63 bits */
     uint64_t max = format == VECFILE_NPY ? INT64_MAX / (4u * QUIRE_DIM_MAX) : UINT32_MAX;
     if (rows < 1 || rows > max)

@@ -23,9 +23,9 @@
 extern "C" {
 #endif
 
-#define QUIRE_VERSION_MAJOR 0
-#define QUIRE_VERSION_MINOR 1
-#define QUIRE_VERSION_PATCH 0
+#define QUIRE_VERSION_MAJOR  0
+#define QUIRE_VERSION_MINOR  1
+#define QUIRE_VERSION_PATCH  0
 #define QUIRE_VERSION_STRING "0.1.0"
 /* One number to compare at compile time: major * 10000 + minor * 100 + patch. */
 #define QUIRE_VERSION_NUMBER (QUIRE_VERSION_MAJOR * 10000 + QUIRE_VERSION_MINOR * 100 + QUIRE_VERSION_PATCH)
@@ -37,45 +37,45 @@ extern "C" {
 #endif
 
 /* Limits that the format and the commands keep. */
-#define QUIRE_DIM_MAX 16384u           /* dimensions of a vector */
-#define QUIRE_KEY_BYTES_MAX 65535u     /* bytes of a user's key */
-#define QUIRE_K_MAX 100000u            /* neighbours one search may ask for */
-#define QUIRE_BLOCK_BYTES_MIN 4096u    /* a block is a multiple of this */
+#define QUIRE_DIM_MAX         16384u  /* dimensions of a vector */
+#define QUIRE_KEY_BYTES_MAX   65535u  /* bytes of a user's key */
+#define QUIRE_K_MAX           100000u /* neighbours one search may ask for */
+#define QUIRE_BLOCK_BYTES_MIN 4096u   /* a block is a multiple of this */
 #define QUIRE_BLOCK_BYTES_MAX 1048576u
-#define QUIRE_ROWS_MAX 0xfffffff0u     /* rows of one segment */
+#define QUIRE_ROWS_MAX        0xfffffff0u /* rows of one segment */
 
 /* ---- errors ------------------------------------------------------------------------------------------------- */
 
 /* Numbers are grouped and never reused. X(name, number, text). */
-#define QUIRE_ERRORS(X)                                                                                              \
-    X(INVALID, 1, "invalid argument")                                                                                \
-    X(RANGE, 2, "value out of range")                                                                                \
-    X(DIM, 3, "wrong dimension")                                                                                     \
-    X(TYPE, 4, "wrong element type")                                                                                 \
-    X(NOTFINITE, 5, "a vector holds NaN or infinity")                                                                \
-    X(ZEROVEC, 6, "a zero vector has no direction under this metric")                                                \
-    X(NOTFOUND, 7, "not found")                                                                                      \
-    X(EXISTS, 8, "exists already")                                                                                   \
-    X(LIMIT, 9, "a limit was reached")                                                                               \
-    X(FORMAT, 20, "not a file of the expected format")                                                               \
-    X(VERSION, 21, "format version not supported")                                                                   \
-    X(TRUNCATED, 22, "file is shorter than it says")                                                                 \
-    X(OVERSIZED, 23, "file is longer than it says")                                                                  \
-    X(CORRUPT, 24, "checksum or structure is wrong")                                                                 \
-    X(PARSE, 25, "text could not be parsed")                                                                         \
-    X(IO, 40, "input/output error")                                                                                  \
-    X(NOSPACE, 41, "no space left on device")                                                                        \
-    X(PERM, 42, "permission denied")                                                                                 \
-    X(NOFILE, 43, "no such file or directory")                                                                       \
-    X(SHORTREAD, 44, "fewer bytes were read than asked for")                                                         \
-    X(ADDRINUSE, 45, "address in use")                                                                               \
-    X(NET, 46, "network error")                                                                                      \
-    X(UNSUPPORTED, 60, "not supported here")                                                                         \
-    X(BUSY, 61, "busy")                                                                                              \
-    X(CANCELLED, 62, "cancelled")                                                                                    \
-    X(CLOSED, 63, "closed")                                                                                          \
-    X(TIMEOUT, 64, "timed out")                                                                                      \
-    X(NOMEM, 80, "out of memory")                                                                                    \
+#define QUIRE_ERRORS(X)                                                                                                \
+    X(INVALID, 1, "invalid argument")                                                                                  \
+    X(RANGE, 2, "value out of range")                                                                                  \
+    X(DIM, 3, "wrong dimension")                                                                                       \
+    X(TYPE, 4, "wrong element type")                                                                                   \
+    X(NOTFINITE, 5, "a vector holds NaN or infinity")                                                                  \
+    X(ZEROVEC, 6, "a zero vector has no direction under this metric")                                                  \
+    X(NOTFOUND, 7, "not found")                                                                                        \
+    X(EXISTS, 8, "exists already")                                                                                     \
+    X(LIMIT, 9, "a limit was reached")                                                                                 \
+    X(FORMAT, 20, "not a file of the expected format")                                                                 \
+    X(VERSION, 21, "format version not supported")                                                                     \
+    X(TRUNCATED, 22, "file is shorter than it says")                                                                   \
+    X(OVERSIZED, 23, "file is longer than it says")                                                                    \
+    X(CORRUPT, 24, "checksum or structure is wrong")                                                                   \
+    X(PARSE, 25, "text could not be parsed")                                                                           \
+    X(IO, 40, "input/output error")                                                                                    \
+    X(NOSPACE, 41, "no space left on device")                                                                          \
+    X(PERM, 42, "permission denied")                                                                                   \
+    X(NOFILE, 43, "no such file or directory")                                                                         \
+    X(SHORTREAD, 44, "fewer bytes were read than asked for")                                                           \
+    X(ADDRINUSE, 45, "address in use")                                                                                 \
+    X(NET, 46, "network error")                                                                                        \
+    X(UNSUPPORTED, 60, "not supported here")                                                                           \
+    X(BUSY, 61, "busy")                                                                                                \
+    X(CANCELLED, 62, "cancelled")                                                                                      \
+    X(CLOSED, 63, "closed")                                                                                            \
+    X(TIMEOUT, 64, "timed out")                                                                                        \
+    X(NOMEM, 80, "out of memory")                                                                                      \
     X(INTERNAL, 99, "internal error")
 
 enum quire_errno {
@@ -87,9 +87,9 @@ enum quire_errno {
 
 /* What went wrong, for people. Caller's memory; any function accepts NULL for it. */
 struct quire_error {
-    int code;            /* one of enum quire_errno */
-    char message[384];   /* one sentence: the value, the limit, the remedy */
-    const char *where;   /* function that saw it first; static storage */
+    int code;          /* one of enum quire_errno */
+    char message[384]; /* one sentence: the value, the limit, the remedy */
+    const char *where; /* function that saw it first; static storage */
 };
 
 /* The name ("QUIRE_EINVALID") and the text of an error number. Static storage, never NULL. Thread-safe. */
@@ -102,10 +102,16 @@ QUIRE_API const char *quire_version(void);
 
 enum quire_metric { QUIRE_METRIC_L2 = 0, QUIRE_METRIC_COSINE = 1, QUIRE_METRIC_IP = 2 };
 enum quire_type { QUIRE_TYPE_F32 = 0, QUIRE_TYPE_F16 = 1, QUIRE_TYPE_I8 = 2, QUIRE_TYPE_U8 = 3 };
-/* How a block holds a vector: as numbers (F32, F16; I8 and U8 for input of that type), or as an 8-bit code (Q8; also what
- * I8 means for f32 and f16 input). */
-enum quire_slot { QUIRE_SLOT_AUTO = 0, QUIRE_SLOT_F32 = 1, QUIRE_SLOT_F16 = 2, QUIRE_SLOT_I8 = 3, QUIRE_SLOT_U8 = 4,
-                  QUIRE_SLOT_Q8 = 5 };
+/* How a block holds a vector: as numbers (F32, F16; I8 and U8 for input of that type), or as an 8-bit code (Q8; also
+ * what I8 means for f32 and f16 input). */
+enum quire_slot {
+    QUIRE_SLOT_AUTO = 0,
+    QUIRE_SLOT_F32 = 1,
+    QUIRE_SLOT_F16 = 2,
+    QUIRE_SLOT_I8 = 3,
+    QUIRE_SLOT_U8 = 4,
+    QUIRE_SLOT_Q8 = 5
+};
 enum quire_engine_kind { QUIRE_ENGINE_AUTO = 0, QUIRE_ENGINE_URING = 1, QUIRE_ENGINE_THREADS = 2 };
 
 /* Bytes of one element. */
@@ -117,16 +123,16 @@ QUIRE_API const char *quire_slot_name(enum quire_slot slot);
 /* ---- building ----------------------------------------------------------------------------------------------- */
 
 struct quire_build_options {
-    size_t struct_bytes;          /* sizeof(struct quire_build_options), set by quire_build_options_init */
+    size_t struct_bytes; /* sizeof(struct quire_build_options), set by quire_build_options_init */
     enum quire_metric metric;
-    enum quire_slot slot;         /* AUTO: u8 and i8 as they are, f32 and f16 as Q8 */
-    uint32_t block_bytes;         /* multiple of 4096; 0: auto (8192, more where a vector needs it) */
-    unsigned code_bits;           /* navigation code written to disk: 1, 2, 4 or 8 bits per dimension; 0: 4 */
-    unsigned degree;              /* out-edges per row while building; 0: 24 */
-    unsigned build_beam;          /* beam width of an insertion; 0: 100 */
-    unsigned threads;             /* 0: as many as there are cores */
-    uint64_t seed;                /* with threads = 1 the result is a function of input and seed */
-    uint64_t memory_bytes;        /* budget that a search of this index is expected to have; kept as its default; 0: none */
+    enum quire_slot slot;  /* AUTO: u8 and i8 as they are, f32 and f16 as Q8 */
+    uint32_t block_bytes;  /* multiple of 4096; 0: auto (8192, more where a vector needs it) */
+    unsigned code_bits;    /* navigation code written to disk: 1, 2, 4 or 8 bits per dimension; 0: 4 */
+    unsigned degree;       /* out-edges per row while building; 0: 24 */
+    unsigned build_beam;   /* beam width of an insertion; 0: 100 */
+    unsigned threads;      /* 0: as many as there are cores */
+    uint64_t seed;         /* with threads = 1 the result is a function of input and seed */
+    uint64_t memory_bytes; /* budget that a search of this index is expected to have; kept as its default; 0: none */
     /* One key per row, or NULL: then the key of row i is its number in decimal. Bytes, no terminator. */
     const void *const *keys;
     const uint32_t *key_bytes;
@@ -167,17 +173,17 @@ QUIRE_API void quire_close(struct quire_index *index); /* NULL is fine */
 struct quire_info {
     uint64_t rows;
     uint32_t dim;
-    enum quire_type type;      /* of the vectors it was built from */
+    enum quire_type type; /* of the vectors it was built from */
     enum quire_metric metric;
     enum quire_slot slot;
     uint32_t block_bytes, blocks, slots_per_block;
-    unsigned code_bits;        /* per dimension, resident */
-    uint64_t resident_bytes;   /* codes, entry points and tables held by this handle */
-    uint64_t memory_bytes;     /* the budget it was opened with; 0: none */
-    uint64_t index_bytes;      /* on disk, all files */
-    uint64_t raw_bytes;        /* rows * dim * element size */
+    unsigned code_bits;      /* per dimension, resident */
+    uint64_t resident_bytes; /* codes, entry points and tables held by this handle */
+    uint64_t memory_bytes;   /* the budget it was opened with; 0: none */
+    uint64_t index_bytes;    /* on disk, all files */
+    uint64_t raw_bytes;      /* rows * dim * element size */
     bool direct_io;
-    bool user_keys;            /* built with keys of the user's own */
+    bool user_keys; /* built with keys of the user's own */
     unsigned format_version;
 };
 QUIRE_API void quire_get_info(const struct quire_index *index, struct quire_info *out);
@@ -186,18 +192,18 @@ QUIRE_API void quire_get_info(const struct quire_index *index, struct quire_info
 
 struct quire_search_options {
     size_t struct_bytes;
-    uint32_t k;            /* 1..QUIRE_K_MAX; more than there are rows answers all rows */
-    float recall;          /* 0 < recall <= 1: calibrated effort; 0: use effort */
-    uint32_t effort;       /* beam of candidates kept, >= 1; 0 and recall 0: recall 0.95 */
-    uint32_t reads_max;    /* blocks one query may read; 0: no limit. A query cut short says so (complete = false) */
-    bool exact;            /* read every block: brute force, recall 1 (of the stored precision) */
+    uint32_t k;         /* 1..QUIRE_K_MAX; more than there are rows answers all rows */
+    float recall;       /* 0 < recall <= 1: calibrated effort; 0: use effort */
+    uint32_t effort;    /* beam of candidates kept, >= 1; 0 and recall 0: recall 0.95 */
+    uint32_t reads_max; /* blocks one query may read; 0: no limit. A query cut short says so (complete = false) */
+    bool exact;         /* read every block: brute force, recall 1 (of the stored precision) */
 };
 QUIRE_API void quire_search_options_init(struct quire_search_options *options);
 
 struct quire_hit {
-    uint64_t id;      /* number of the row in the build's input */
-    uint32_t row;     /* place in the index: changes when the index is rebuilt */
-    float distance;   /* as the metric defines it, see the caveats */
+    uint64_t id;    /* number of the row in the build's input */
+    uint32_t row;   /* place in the index: changes when the index is rebuilt */
+    float distance; /* as the metric defines it, see the caveats */
 };
 
 struct quire_search_stats {
@@ -231,11 +237,12 @@ struct quire_loop;
 struct quire_loop_options {
     size_t struct_bytes;
     enum quire_engine_kind engine;
-    unsigned reads_max;  /* cap on reads in flight; 0: 64 */
-    unsigned inflight;   /* searches that may run at once; more wait in order; 0: 32 */
+    unsigned reads_max; /* cap on reads in flight; 0: 64 */
+    unsigned inflight;  /* searches that may run at once; more wait in order; 0: 32 */
 };
 QUIRE_API void quire_loop_options_init(struct quire_loop_options *options);
-QUIRE_API int quire_loop_create(const struct quire_loop_options *options, struct quire_loop **out, struct quire_error *err);
+QUIRE_API int quire_loop_create(const struct quire_loop_options *options, struct quire_loop **out,
+                                struct quire_error *err);
 /* Searches under way end with QUIRE_ECANCELLED before it returns. */
 QUIRE_API void quire_loop_destroy(struct quire_loop *loop);
 /* Runs inside quire_loop_poll. code: 0 or a negative QUIRE_E; hits are valid during the call only. */
@@ -262,7 +269,8 @@ QUIRE_API int quire_key(struct quire_index *index, uint32_t row, void *key, size
 QUIRE_API int quire_vector(struct quire_index *index, uint32_t row, float *vector, struct quire_error *err);
 /* The JSON of a row, copied into text (room for *bytes; QUIRE_ELIMIT and the needed size in *bytes when too small).
  * QUIRE_ENOTFOUND when the row has none. */
-QUIRE_API int quire_attributes(struct quire_index *index, uint32_t row, char *text, size_t *bytes, struct quire_error *err);
+QUIRE_API int quire_attributes(struct quire_index *index, uint32_t row, char *text, size_t *bytes,
+                               struct quire_error *err);
 
 /* ---- proving an index ---------------------------------------------------------------------------------------- */
 
@@ -270,13 +278,14 @@ struct quire_verify_report {
     uint64_t files, sections, blocks, rows, edges, keys; /* looked at */
     uint64_t blocks_without_entry; /* blocks that no edge leads to (searches still find them by their centre) */
     uint64_t findings;             /* damages found */
-    double code_error;             /* rms of |decoded navigation code - stored vector| / |stored vector - block centre| */
-    double code_error_max;         /* the worst row's */
+    double code_error;     /* rms of |decoded navigation code - stored vector| / |stored vector - block centre| */
+    double code_error_max; /* the worst row's */
 };
-/* Reads every byte of an index and proves it: sizes and checksums of all files, every block, each input row exactly once,
- * every edge inside the index, every key found under its row, every navigation code near its vector; blocks that no edge
- * leads to are counted, not findings: a search finds each block by its resident centre as well. finding (may be NULL) gets one sentence per damage, at most 1,000 of them; progress as
- * in a build. Returns 0, or QUIRE_ECORRUPT when there are findings, or another error when the index cannot be read. */
+/* Reads every byte of an index and proves it: sizes and checksums of all files, every block, each input row exactly
+ * once, every edge inside the index, every key found under its row, every navigation code near its vector; blocks that
+ * no edge leads to are counted, not findings: a search finds each block by its resident centre as well. finding (may be
+ * NULL) gets one sentence per damage, at most 1,000 of them; progress as in a build. Returns 0, or QUIRE_ECORRUPT when
+ * there are findings, or another error when the index cannot be read. */
 QUIRE_API int quire_verify(const char *path, void (*finding)(void *context, const char *sentence),
                            int (*progress)(void *context, const char *phase, uint64_t done, uint64_t total),
                            void *context, struct quire_verify_report *report, struct quire_error *err);
@@ -288,7 +297,8 @@ struct quire_calibration_point {
 };
 /* Copies at most `room` points (ordered by k, then effort) and returns how many there are; 0: the index is too small to
  * have been calibrated. */
-QUIRE_API uint32_t quire_calibration(const struct quire_index *index, struct quire_calibration_point *points, uint32_t room);
+QUIRE_API uint32_t quire_calibration(const struct quire_index *index, struct quire_calibration_point *points,
+                                     uint32_t room);
 
 #ifdef __cplusplus
 }

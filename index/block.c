@@ -1,10 +1,10 @@
 /*
  * block.c - writing, checking and reading blocks.
  *
- * Rows are location-coded: slot s of block b is row b * slots_per_block + s, so a block needs no row numbers and an edge
- * is one number. Edges of all slots are merged into one ascending list: near rows share neighbours, a list of sorted rows
- * in tree order has gaps of one byte mostly (1.03 to 1.10 bytes per edge measured, against 4), and reading a block
- * offers them all. What is lost is which slot an edge belongs to; the search does not ask.
+ * Rows are location-coded: slot s of block b is row b * slots_per_block + s, so a block needs no row numbers and an
+ * edge is one number. Edges of all slots are merged into one ascending list: near rows share neighbours, a list of
+ * sorted rows in tree order has gaps of one byte mostly (1.03 to 1.10 bytes per edge measured, against 4), and reading
+ * a block offers them all. What is lost is which slot an edge belongs to; the search does not ask.
  *
  * Bytes from disk are never trusted: every part is checked against the block's size before a pointer to it is made,
  * and decoding stops at its end. The checksum comes first, so that a failure of the later checks means a writer's bug

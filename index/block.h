@@ -15,18 +15,18 @@
  *   52  u32 offset of keys        per slot: LEB128 of (length * 2 + external), then the bytes, or if external the u64
  *                                 offset of the key in the keys file's heap
  *   56  u32 bytes of edges        60 u32 bytes of keys
- * Valid if and only if: magic, kind and version are known, the checksum is right (which also proves that it is the block
- * of this number and segment that was asked for), and every part lies inside the block.
+ * Valid if and only if: magic, kind and version are known, the checksum is right (which also proves that it is the
+ * block of this number and segment that was asked for), and every part lies inside the block.
  */
 #ifndef QUIRE_INDEX_BLOCK_H
 #define QUIRE_INDEX_BLOCK_H
 
 #include "quire.h"
 
-#define BLOCK_MAGIC 0x4b4c4251u /* "QBLK" */
-#define BLOCK_HEADER_BYTES 64u
-#define BLOCK_FORMAT_VERSION 1u
-#define BLOCK_KEY_INLINE_MAX 64u     /* longer keys stand in the keys file */
+#define BLOCK_MAGIC              0x4b4c4251u /* "QBLK" */
+#define BLOCK_HEADER_BYTES       64u
+#define BLOCK_FORMAT_VERSION     1u
+#define BLOCK_KEY_INLINE_MAX     64u /* longer keys stand in the keys file */
 #define BLOCK_KEY_EXTERNAL_BYTES 11u /* most that an external key takes inside the block */
 
 enum block_kind { BLOCK_PAGEGRAPH = 1 };
@@ -46,10 +46,10 @@ struct block_parts {
     const uint8_t *slots;
     uint32_t slot_bytes;
     const uint8_t *factors;
-    uint32_t factor_bytes;       /* per slot; 0: none */
+    uint32_t factor_bytes; /* per slot; 0: none */
     const uint8_t *edges;
     uint32_t n_edges, edges_bytes;
-    const uint8_t *keys;         /* encoded; NULL: none */
+    const uint8_t *keys; /* encoded; NULL: none */
     uint32_t keys_bytes;
 };
 

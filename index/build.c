@@ -2,20 +2,21 @@
  * build.c - quire_build: the steps in order, and the promise that the folder appears whole or not at all.
  *
  *   check input -> 8-bit codes -> slots per block -> balanced order -> centres -> neighbours
- *   -> keys, attributes, codes -> blocks without the held-out rows' edges -> calibrate by real searches -> blocks -> meta
+ *   -> keys, attributes, codes -> blocks without the held-out rows' edges -> calibrate by real searches -> blocks ->
+ * meta
  *   -> sync, rename
  *
  * Everything is written in PATH.building-<pid>-<random>; whatever fails or is cancelled removes that folder. The
  * manifest of a segment is its meta file, which is written last and lists the others with their checksums.
  *
- * Memory: the input, twice the 8-bit codes while rows change places, then the codes and 4 x degree bytes per row for the
- * graph and as much for its reverse.
+ * Memory: the input, twice the 8-bit codes while rows change places, then the codes and 4 x degree bytes per row for
+ * the graph and as much for its reverse.
  */
 #include "index/build.h"
 #include "index/build_priv.h"
-#include "io/random.h"
 #include "io/bytes.h"
 #include "io/error.h"
+#include "io/random.h"
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,11 +26,11 @@
 #include <xxhash.h>
 
 #define DEGREE_DEFAULT 24u
-#define POOL_DEFAULT 100u
-#define ALPHA 1.5f
+#define POOL_DEFAULT   100u
+#define ALPHA          1.5f
 #define MEMBERS_WANTED 1700u /* rows measured per row when looking for neighbours */
-#define GROUPS_MIN 4u
-#define GROUPS_MAX 48u
+#define GROUPS_MIN     4u
+#define GROUPS_MAX     48u
 
 void quire_build_options_init(struct quire_build_options *options)
 {
@@ -59,8 +60,8 @@ static int check_options(struct build *b)
         return error_set(b->err, QUIRE_EINVALID, "unknown metric %d, slot %d or type %d", (int)o->metric, (int)o->slot,
                          (int)b->type);
     if (o->block_bytes % QUIRE_BLOCK_BYTES_MIN || o->block_bytes > QUIRE_BLOCK_BYTES_MAX)
-        return error_set(b->err, QUIRE_ERANGE, "block of %u bytes: it must be a multiple of %u up to %u", o->block_bytes,
-                         QUIRE_BLOCK_BYTES_MIN, QUIRE_BLOCK_BYTES_MAX);
+        return error_set(b->err, QUIRE_ERANGE, "block of %u bytes: it must be a multiple of %u up to %u",
+                         o->block_bytes, QUIRE_BLOCK_BYTES_MIN, QUIRE_BLOCK_BYTES_MAX);
     if (o->code_bits == 0)
         o->code_bits = 4;
     if (o->code_bits != 1 && o->code_bits != 2 && o->code_bits != 4 && o->code_bits != 8)
@@ -68,10 +69,13 @@ static int check_options(struct build *b)
     o->degree = o->degree ? o->degree : DEGREE_DEFAULT;
     o->build_beam = o->build_beam ? o->build_beam : POOL_DEFAULT;
     if (o->degree > 256 || o->build_beam > 4096 || o->build_beam < o->degree)
-        return error_set(b->err, QUIRE_ERANGE, "degree %u (1..256), build beam %u (degree..4096)", o->degree, o->build_beam);
+        return error_set(b->err, QUIRE_ERANGE, "degree %u (1..256), build beam %u (degree..4096)", o->degree,
+                         o->build_beam);
     if ((uint64_t)b->n * o->degree >= UINT32_MAX)
-        return error_set(b->err, QUIRE_ELIMIT, "%u rows of degree %u: a segment holds at most %u edges while it is built, "
-                         "use a smaller --degree", b->n, o->degree, UINT32_MAX);
+        return error_set(b->err, QUIRE_ELIMIT,
+                         "%u rows of degree %u: a segment holds at most %u edges while it is built, "
+                         "use a smaller --degree",
+                         b->n, o->degree, UINT32_MAX);
     o->threads = o->threads ? o->threads : parallel_processors();
     if ((o->keys && !o->key_bytes) || (o->attributes && !o->attribute_bytes))
         return error_set(b->err, QUIRE_EINVALID, "keys or attributes without their lengths");
@@ -118,7 +122,8 @@ static int find_neighbours(struct build *b)
     struct progress progress;
     uint32_t capacity = b->params.slots_per_block, groups = MEMBERS_WANTED / capacity;
     groups = groups < GROUPS_MIN ? GROUPS_MIN : groups > GROUPS_MAX ? GROUPS_MAX : groups;
-    struct neighbours_config config = {capacity, b->options.degree, b->options.build_beam, groups, ALPHA, b->options.threads};
+    struct neighbours_config config = {capacity, b->options.degree, b->options.build_beam, groups,
+                                       ALPHA,    b->options.threads};
     build_progress(b, "graph", &progress);
     return neighbours_build(&b->rows, b->centres, &config, &progress, &b->neighbours);
 }
@@ -151,7 +156,8 @@ static int list_file(const struct build *b, const char *name, uint8_t entry[FILE
     return rc;
 }
 
-static int write_section(struct section_writer *writer, uint32_t id, const void *data, size_t bytes, struct quire_error *err)
+static int write_section(struct section_writer *writer, uint32_t id, const void *data, size_t bytes,
+                         struct quire_error *err)
 {
     int rc = section_begin(writer, id, 0, err);
     if (rc == 0)
@@ -280,12 +286,18 @@ static void build_fini(struct build *b, int rc)
 int build_segment(struct io_fs *fs, const char *path, const void *vectors, uint64_t rows, uint32_t dim,
                   enum quire_type type, const struct quire_build_options *options, struct quire_error *err)
 {
-    struct build b = {.path = path, .vectors = vectors, .row_bytes = dim * quire_type_bytes(type), .dim = dim,
-                      .type = type, .err = err, .fs = fs};
+    struct build b = {.path = path,
+                      .vectors = vectors,
+                      .row_bytes = dim * quire_type_bytes(type),
+                      .dim = dim,
+                      .type = type,
+                      .err = err,
+                      .fs = fs};
     if (!path || !vectors || !options)
         return error_set(err, QUIRE_EINVALID, "path, vectors and options must be given");
     if (rows > QUIRE_ROWS_MAX)
-        return error_set(err, QUIRE_ELIMIT, "%llu rows: one index holds at most %u", (unsigned long long)rows, QUIRE_ROWS_MAX);
+        return error_set(err, QUIRE_ELIMIT, "%llu rows: one index holds at most %u", (unsigned long long)rows,
+                         QUIRE_ROWS_MAX);
     b.n = (uint32_t)rows;
     b.options = *options;
     if (err)
@@ -301,8 +313,8 @@ int build_segment(struct io_fs *fs, const char *path, const void *vectors, uint6
     build_fini(&b, rc);
 out:
     if (rc < 0 && err && err->code == 0)
-        error_set(err, rc, "%s", rc == QUIRE_ECANCELLED ? "the build was stopped; nothing was left behind"
-                                                        : quire_error_text(rc));
+        error_set(err, rc, "%s",
+                  rc == QUIRE_ECANCELLED ? "the build was stopped; nothing was left behind" : quire_error_text(rc));
     return rc;
 }
 

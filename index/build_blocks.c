@@ -8,9 +8,9 @@
  * Blocks are made in batches on all threads and written in order from one buffer.
  */
 #include "index/build_priv.h"
+#include "index/kernels/kernels.h"
 #include "io/bytes.h"
 #include "io/error.h"
-#include "index/kernels/kernels.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,11 +29,11 @@ struct batch {
 };
 
 struct scratch {
-    struct weighted *table;   /* open addressing; weight 0: free */
+    struct weighted *table; /* open addressing; weight 0: free */
     uint32_t table_mask;
     struct weighted *targets; /* those found */
     uint32_t *sorted;
-    uint8_t *edges;           /* encoded */
+    uint8_t *edges; /* encoded */
     uint8_t *slots, *factors, *keys;
     float *vector, *rotated;
 };

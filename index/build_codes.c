@@ -16,16 +16,16 @@
 #include <stdlib.h>
 
 #define BATCH_ROWS 16384u
-#define F16_TOP 32768.0f
+#define F16_TOP    32768.0f
 
 struct codes_job {
     struct build *b;
     unsigned bits;
-    uint32_t first_row;     /* of the batch */
-    uint8_t *codes;         /* of the batch */
-    float *a, *f;           /* n each */
-    double *errors;         /* per row of the batch */
-    double *radii;          /* per row of the batch: |r|^2 */
+    uint32_t first_row; /* of the batch */
+    uint8_t *codes;     /* of the batch */
+    float *a, *f;       /* n each */
+    double *errors;     /* per row of the batch */
+    double *radii;      /* per row of the batch: |r|^2 */
 };
 
 static int encode_range(void *context, uint64_t begin, uint64_t end)

@@ -36,8 +36,9 @@ static int refuse_duplicates(const struct build *b, const struct hashed *keys)
         for (uint32_t j = i; j > 0 && keys[j - 1].hash == keys[i].hash; j--) {
             uint32_t x = keys[j - 1].input, y = keys[i].input, length = b->options.key_bytes[x];
             if (length == b->options.key_bytes[y] && memcmp(b->options.keys[x], b->options.keys[y], length) == 0)
-                return error_set(b->err, QUIRE_EEXISTS, "rows %u and %u have the same key \"%.*s\": keys must be unique", x,
-                                 y, (int)(length < 100 ? length : 100), (const char *)b->options.keys[x]);
+                return error_set(b->err, QUIRE_EEXISTS,
+                                 "rows %u and %u have the same key \"%.*s\": keys must be unique", x, y,
+                                 (int)(length < 100 ? length : 100), (const char *)b->options.keys[x]);
         }
     return 0;
 }

@@ -1,19 +1,19 @@
 /*
  * build_layout.c - how many slots a block has, which rows share one, and where its centre lies.
  *
- * A block has a fixed number of slots, so that a row's place is a division. Room is counted per slot: vector, factors, input
- * number, key (the mean inline record, and at least what an external one takes), and EDGE_BYTES for edges; edges then
- * get whatever is left of each block.
+ * A block has a fixed number of slots, so that a row's place is a division. Room is counted per slot: vector, factors,
+ * input number, key (the mean inline record, and at least what an external one takes), and EDGE_BYTES for edges; edges
+ * then get whatever is left of each block.
  */
 #include "index/build_priv.h"
 #include "io/error.h"
 #include <stdlib.h>
 #include <string.h>
 
-#define EDGE_BYTES 20u          /* per slot: about 18 edges */
+#define EDGE_BYTES          20u /* per slot: about 18 edges */
 #define BLOCK_BYTES_DEFAULT 8192u
-#define SLOTS_WANTED_MIN 8u     /* auto block size grows until so many slots fit, up to the largest block */
-#define SLOTS_MAX 4096u
+#define SLOTS_WANTED_MIN    8u /* auto block size grows until so many slots fit, up to the largest block */
+#define SLOTS_MAX           4096u
 
 static uint32_t key_room(const struct build *b)
 {
@@ -149,7 +149,8 @@ int build_order_rows(struct build *b)
     if (!b->order)
         return QUIRE_ENOMEM;
     build_progress(b, "partition", &progress);
-    int rc = partition_build(&b->rows, b->params.slots_per_block, b->options.threads, b->options.seed, &progress, b->order);
+    int rc =
+        partition_build(&b->rows, b->params.slots_per_block, b->options.threads, b->options.seed, &progress, b->order);
     if (rc < 0)
         return rc;
     to.codes = malloc((size_t)b->n * to.code_dim);

@@ -23,14 +23,14 @@ struct build {
     struct space space;
     struct segment_params params;
     uint8_t segment_id[16];
-    char *folder;              /* temporary name until published; owned */
-    struct rows rows;          /* in input order, then in block order; codes released after the graph */
-    uint32_t *order;           /* row of the index -> row of the input; owned */
-    float *centres;            /* decoded CENTRE_BITS codes: n_blocks x code_dim; owned */
-    uint8_t *centre_codes;     /* n_blocks x code_bytes; owned */
-    float *centre_factors;     /* n_blocks x 3; owned */
+    char *folder;          /* temporary name until published; owned */
+    struct rows rows;      /* in input order, then in block order; codes released after the graph */
+    uint32_t *order;       /* row of the index -> row of the input; owned */
+    float *centres;        /* decoded CENTRE_BITS codes: n_blocks x code_dim; owned */
+    uint8_t *centre_codes; /* n_blocks x code_bytes; owned */
+    float *centre_factors; /* n_blocks x 3; owned */
     struct neighbours neighbours;
-    uint64_t *external_at;     /* per input row: offset of its key's record in the heap; NULL without keys; owned */
+    uint64_t *external_at; /* per input row: offset of its key's record in the heap; NULL without keys; owned */
 };
 
 /* The floats of the user's vector of an input row. */

@@ -2,8 +2,8 @@
  * build_rows.c - first steps of a build: look at every input vector once, then encode it.
  *
  * The first pass refuses what cannot be measured (NaN, infinity, zero under cosine) and names the row, before anything
- * is written. Sums for the mean are kept per range of MEAN_RANGE rows and added in order, so the mean does not depend on
- * the number of threads. The second pass makes the 8-bit working codes (rows.h).
+ * is written. Sums for the mean are kept per range of MEAN_RANGE rows and added in order, so the mean does not depend
+ * on the number of threads. The second pass makes the 8-bit working codes (rows.h).
  */
 #include "index/build_priv.h"
 #include "io/error.h"
@@ -18,8 +18,8 @@ struct input_job {
     struct build *b;
     atomic_uint_fast64_t bad_row; /* smallest row that was refused */
     atomic_int bad_code;
-    double *sums;                 /* ranges x work_dim */
-    double *norms;                /* per range: largest squared length */
+    double *sums;  /* ranges x work_dim */
+    double *norms; /* per range: largest squared length */
 };
 
 void build_vector(const struct build *b, uint32_t input_row, float *out)
@@ -85,9 +85,12 @@ static int refuse_row(struct input_job *job)
     unsigned long long row = (unsigned long long)atomic_load(&job->bad_row);
     int code = atomic_load(&job->bad_code);
     if (code == QUIRE_EZEROVEC)
-        return error_set(b->err, code, "row %llu is a zero vector, which has no direction under the cosine metric: "
-                         "drop it or use --metric l2", row);
-    return error_set(b->err, code, "row %llu holds NaN, infinity or values too large to square: repair or drop it", row);
+        return error_set(b->err, code,
+                         "row %llu is a zero vector, which has no direction under the cosine metric: "
+                         "drop it or use --metric l2",
+                         row);
+    return error_set(b->err, code, "row %llu holds NaN, infinity or values too large to square: repair or drop it",
+                     row);
 }
 
 int build_check_input(struct build *b)

@@ -6,33 +6,33 @@
  * vector, at a ladder of efforts and for several k, by the same search on the same files through the same engine. Exact
  * answers come from brute force over the input. Afterwards the blocks are written again whole.
  *
- * What remains of bias: a held-out row still sits in its block and moved that block's centre by one part in some thirty.
- * Measured against real query sets the curve is right within a point (docs/performance.md).
+ * What remains of bias: a held-out row still sits in its block and moved that block's centre by one part in some
+ * thirty. Measured against real query sets the curve is right within a point (docs/performance.md).
  *
  * Small inputs (fewer than ROWS_MIN rows) are not calibrated; the search then uses a fixed rule, and inspect says so.
  */
 #include "index/build_priv.h"
-#include "io/random.h"
 #include "index/search.h"
 #include "index/segment_priv.h"
 #include "io/error.h"
+#include "io/random.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define ROWS_MIN 1000u
-#define QUERIES_MAX 400u
-#define ROWS_PER_QUERY 20u     /* at most one row in so many is held out */
-#define LADDER_RECALL 0.999f   /* the ladder ends when this is reached */
-#define LADDER_GAIN 0.0005f    /* or when LADDER_FLAT steps in a row gain less */
-#define LADDER_FLAT 2u
-#define EFFORT_FIRST 16u
-#define EFFORT_FINE 200u      /* steps of a quarter below, of a half above */
+#define ROWS_MIN        1000u
+#define QUERIES_MAX     400u
+#define ROWS_PER_QUERY  20u     /* at most one row in so many is held out */
+#define LADDER_RECALL   0.999f  /* the ladder ends when this is reached */
+#define LADDER_GAIN     0.0005f /* or when LADDER_FLAT steps in a row gain less */
+#define LADDER_FLAT     2u
+#define EFFORT_FIRST    16u
+#define EFFORT_FINE     200u /* steps of a quarter below, of a half above */
 #define EFFORT_FLAT_MIN 500u
-#define TRUTH_K 100u
+#define TRUTH_K         100u
 
 static const uint32_t ladder_ks[] = {1, 10, 100};
-#define LADDER_KS (sizeof ladder_ks / sizeof *ladder_ks)
+#define LADDER_KS        (sizeof ladder_ks / sizeof *ladder_ks)
 #define LADDER_STEPS_MAX 48u
 
 struct near {
@@ -44,8 +44,8 @@ struct calibration {
     struct build *b;
     uint32_t *held, n_held;
     uint8_t *bitmap;
-    struct near *truth;        /* n_held x TRUTH_K, nearest first */
-    float *queries;            /* n_held x dim */
+    struct near *truth; /* n_held x TRUTH_K, nearest first */
+    float *queries;     /* n_held x dim */
     struct calibration_point points[LADDER_KS * LADDER_STEPS_MAX];
     uint32_t n_points;
     struct search_request *requests;
@@ -79,7 +79,8 @@ static int choose_held_out(struct calibration *c)
     return 0;
 }
 
-/* ---- exact answers ------------------------------------------------------------------------------------------------ */
+/* ---- exact answers ------------------------------------------------------------------------------------------------
+ */
 
 static bool is_nearer(struct near a, struct near b)
 {
@@ -164,7 +165,8 @@ static int compute_truth(struct calibration *c)
     return rc;
 }
 
-/* ---- the ladder ---------------------------------------------------------------------------------------------------- */
+/* ---- the ladder ----------------------------------------------------------------------------------------------------
+ */
 
 static void on_answer(struct search_request *request)
 {
@@ -213,8 +215,8 @@ static int run_point(struct calibration *c, struct searcher *searcher, struct en
     }
     if (c->code < 0)
         return c->code;
-    c->points[c->n_points++] = (struct calibration_point){
-        k, effort, (float)c->n_found / ((float)c->n_held * (float)k), (float)c->reads / (float)c->n_held};
+    c->points[c->n_points++] = (struct calibration_point){k, effort, (float)c->n_found / ((float)c->n_held * (float)k),
+                                                          (float)c->reads / (float)c->n_held};
     return 0;
 }
 

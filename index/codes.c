@@ -1,14 +1,14 @@
 /*
  * codes.c - encoding by choosing the grid step that keeps the direction best.
  *
- * For B bits the levels are odd multiples of half a step: (u - (2^B - 1)/2) * step. The step alone decides the code. Only
- * the direction of y counts, because the estimate is scaled by f = |r|^2 / <r, y>; its error grows with
+ * For B bits the levels are odd multiples of half a step: (u - (2^B - 1)/2) * step. The step alone decides the code.
+ * Only the direction of y counts, because the estimate is scaled by f = |r|^2 / <r, y>; its error grows with
  * sqrt(1/cos^2(y, r) - 1). So a few steps are tried and the one with the largest <r,y>^2 / |y|^2 is kept. One bit
  * has no choice: the signs. Eight bits: the step that just reaches the largest coordinate is within 0.1 % of the best.
  *
  * The candidates are fractions of max|r| / half: clipping the few largest coordinates of a near-Gaussian vector pays at
- * 2 and 4 bits. The exact sweep over all steps at which some coordinate changes its level (RaBitQ's own) gains less than
- * 0.1 % in cosine over these twelve at 4 bits and costs sorting; rejected.
+ * 2 and 4 bits. The exact sweep over all steps at which some coordinate changes its level (RaBitQ's own) gains less
+ * than 0.1 % in cosine over these twelve at 4 bits and costs sorting; rejected.
  */
 #include "index/codes.h"
 #include <math.h>
@@ -32,7 +32,8 @@ static void try_step(const float *restrict r, uint32_t dim, float inverse, float
 
 static float best_inverse_step(const float *r, uint32_t dim, unsigned bits, float largest)
 {
-    static const float fractions[] = {1.0f, 0.92f, 0.85f, 0.78f, 0.71f, 0.65f, 0.59f, 0.53f, 0.47f, 0.41f, 0.35f, 0.29f};
+    static const float fractions[] = {1.0f,  0.92f, 0.85f, 0.78f, 0.71f, 0.65f,
+                                      0.59f, 0.53f, 0.47f, 0.41f, 0.35f, 0.29f};
     float half = code_half(bits), top = 2 * half;
     float base = half / largest;
     if (bits == 1 || bits == 8)

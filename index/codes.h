@@ -23,16 +23,17 @@ static inline float code_half(unsigned bits)
 
 /* Writes the code of r (code_dim floats) and returns f; 0 (and the code of all middle levels) for r = 0.
  * <y, extra> is put in *dot_extra if extra is not NULL. */
-float code_encode(const float *r, uint32_t code_dim, unsigned bits, uint8_t *code, const float *extra, float *dot_extra);
+float code_encode(const float *r, uint32_t code_dim, unsigned bits, uint8_t *code, const float *extra,
+                  float *dot_extra);
 /* r ~ f * y. */
 void code_decode(const uint8_t *code, uint32_t code_dim, unsigned bits, float f, float *r);
 
 /* A query as the code kernels want it: int8 levels, q ~ step * level. */
 struct code_query {
-    int8_t *levels;      /* code_dim; owned by the caller */
+    int8_t *levels; /* code_dim; owned by the caller */
     float step;
     int32_t level_sum;
-    float norm2;         /* |q|^2 */
+    float norm2; /* |q|^2 */
 };
 void code_query_set(struct code_query *query, const float *q, uint32_t code_dim);
 

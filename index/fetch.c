@@ -1,12 +1,11 @@
 /*
  * fetch.c - what is known of one row: found by key or number; its vector, key, attributes and links.
  *
- *   by key, keys of the user's   hash -> one page of the key table -> block of each entry with that hash, until one holds
- *                                this very key (a long key is compared with its record in the heap)
- *   by key, keys are numbers     decimal -> one page of places -> block
- *   by row                       block
- *   then, as asked               attribute index page -> record; links: the block's out-edges scored by code against the
- *                                row, the nearest links_max of them looked up in their blocks for id and key
+ *   by key, keys of the user's   hash -> one page of the key table -> block of each entry with that hash, until one
+ * holds this very key (a long key is compared with its record in the heap) by key, keys are numbers     decimal -> one
+ * page of places -> block by row                       block then, as asked               attribute index page ->
+ * record; links: the block's out-edges scored by code against the row, the nearest links_max of them looked up in their
+ * blocks for id and key
  *
  * One read at a time but for the blocks of links, of which BEAM_MAX are read together. A link whose key is long is
  * answered without its key's bytes (key NULL, key_bytes its length): VLINKS says so.
@@ -130,7 +129,8 @@ static void find_key(struct task *t)
     const struct fetch_request *r = t->fetch;
     if (s->params.user_keys) {
         t->hash = key_hash(r->key, r->key_bytes);
-        read_page(t, s->keys, s->buckets_at + (uint64_t)key_bucket(t->hash, s->params.key_buckets) * PAGE_BYTES, on_bucket);
+        read_page(t, s->keys, s->buckets_at + (uint64_t)key_bucket(t->hash, s->params.key_buckets) * PAGE_BYTES,
+                  on_bucket);
     } else if (parse_number(r->key, r->key_bytes, s->params.rows, &t->bucket_at)) {
         read_page(t, s->keys, s->rows_at + t->bucket_at / ROWS_PER_PAGE * (uint64_t)PAGE_BYTES, on_rows_page);
     } else {

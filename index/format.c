@@ -60,8 +60,10 @@ static int params_check_slots(const struct segment_params *p, struct quire_error
     if (p->slot_bytes != slot_bytes || p->factor_bytes != factor_bytes)
         return error_set(err, QUIRE_ECORRUPT, "parameters name slots of %u + %u bytes, expected %u + %u", p->slot_bytes,
                          p->factor_bytes, slot_bytes, factor_bytes);
-    if ((p->slot == QUIRE_SLOT_I8 && p->type != QUIRE_TYPE_I8) || (p->slot == QUIRE_SLOT_U8 && p->type != QUIRE_TYPE_U8))
-        return error_set(err, QUIRE_ECORRUPT, "parameters name slot %u for type %u: they do not agree", p->slot, p->type);
+    if ((p->slot == QUIRE_SLOT_I8 && p->type != QUIRE_TYPE_I8) ||
+        (p->slot == QUIRE_SLOT_U8 && p->type != QUIRE_TYPE_U8))
+        return error_set(err, QUIRE_ECORRUPT, "parameters name slot %u for type %u: they do not agree", p->slot,
+                         p->type);
     if (p->user_keys > 1 || p->has_attributes > 1 || (p->user_keys && p->key_buckets == 0))
         return error_set(err, QUIRE_ECORRUPT, "parameters name %u key pages, keys %u, attributes %u: out of range",
                          p->key_buckets, p->user_keys, p->has_attributes);
@@ -72,8 +74,8 @@ static int params_check(const struct segment_params *p, struct quire_error *err)
 {
     uint32_t work_dim = p->dim + (p->metric == QUIRE_METRIC_IP);
     if (p->metric > QUIRE_METRIC_IP || p->type > QUIRE_TYPE_U8 || p->slot < QUIRE_SLOT_F32 || p->slot > QUIRE_SLOT_Q8)
-        return error_set(err, QUIRE_ECORRUPT, "parameters name metric %u, type %u, slot %u: unknown", p->metric, p->type,
-                         p->slot);
+        return error_set(err, QUIRE_ECORRUPT, "parameters name metric %u, type %u, slot %u: unknown", p->metric,
+                         p->type, p->slot);
     if (p->dim == 0 || p->dim > QUIRE_DIM_MAX || p->code_dim != code_dim_of(work_dim))
         return error_set(err, QUIRE_ECORRUPT, "parameters name dimension %u, code dimension %u: out of range", p->dim,
                          p->code_dim);
@@ -95,8 +97,9 @@ int params_decode(const uint8_t in[PARAMS_BYTES], struct segment_params *out, st
     if (p.format_version != SEGMENT_FORMAT_VERSION)
         return error_set(err, QUIRE_EVERSION, "segment format version %u, this build reads version %u: %s",
                          p.format_version, SEGMENT_FORMAT_VERSION,
-                         p.format_version > SEGMENT_FORMAT_VERSION ? "it was made by a newer Quire, use that one or rebuild"
-                                                                   : "rebuild the index");
+                         p.format_version > SEGMENT_FORMAT_VERSION
+                             ? "it was made by a newer Quire, use that one or rebuild"
+                             : "rebuild the index");
     p.metric = load_u32(in + 4);
     p.type = load_u32(in + 8);
     p.slot = load_u32(in + 12);

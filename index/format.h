@@ -11,10 +11,10 @@
 
 enum segment_file_kind { FILE_META = 1, FILE_BLOCKS = 2, FILE_CODES = 3, FILE_KEYS = 4, FILE_ATTRIBUTES = 5 };
 
-#define META_NAME "meta"
-#define BLOCKS_NAME "blocks"
-#define CODES_NAME "codes"
-#define KEYS_NAME "keys"
+#define META_NAME       "meta"
+#define BLOCKS_NAME     "blocks"
+#define CODES_NAME      "codes"
+#define KEYS_NAME       "keys"
 #define ATTRIBUTES_NAME "attrs"
 
 enum meta_section { META_PARAMS = 1, META_MEAN = 2, META_CALIBRATION = 3, META_FILES = 4 };
@@ -45,12 +45,12 @@ struct segment_params {
     uint32_t slot_bytes, factor_bytes;
     uint32_t degree, pool;
     uint32_t user_keys, has_attributes;
-    uint32_t key_buckets;               /* pages of the key table */
+    uint32_t key_buckets; /* pages of the key table */
     uint64_t seed;
-    uint64_t memory_bytes;              /* default budget; 0: none */
+    uint64_t memory_bytes; /* default budget; 0: none */
     double norm2_max;
     float scale_a[NAV_WIDTHS], scale_f[NAV_WIDTHS];
-    float error[NAV_WIDTHS];            /* rms of sqrt(1/cos^2(y, r) - 1) of these codes; 0: not on disk */
+    float error[NAV_WIDTHS]; /* rms of sqrt(1/cos^2(y, r) - 1) of these codes; 0: not on disk */
 };
 
 void params_encode(const struct segment_params *params, uint8_t out[PARAMS_BYTES]);
@@ -60,15 +60,15 @@ int params_decode(const uint8_t in[PARAMS_BYTES], struct segment_params *out, st
 /* One line of META_FILES: which files belong to the segment. */
 #define FILE_ENTRY_BYTES 32u
 struct file_entry {
-    char name[16];      /* zero-padded */
+    char name[16]; /* zero-padded */
     uint64_t bytes;
-    uint64_t checksum;  /* of the file's superblock, which holds those of its sections */
+    uint64_t checksum; /* of the file's superblock, which holds those of its sections */
 };
 
 /* ---- checked pages and heap records --------------------------------------------------------------------------- */
 
 /* 4096 bytes, the last 8 of which are XXH3-64 of the others, seeded with page number and segment. */
-#define PAGE_BYTES 4096u
+#define PAGE_BYTES   4096u
 #define PAGE_PAYLOAD (PAGE_BYTES - 8)
 
 void page_seal(uint8_t page[PAGE_BYTES], uint64_t number, const uint8_t segment_id[16]);

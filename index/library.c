@@ -1,10 +1,10 @@
 /*
  * library.c - the calls of quire.h over segments, searchers and engines.
  *
- * A handle holds a segment and a small pool of lanes (an engine with a searcher each). A blocking call takes a lane from
- * the pool, or makes one when all are taken, drives it until its request is done, and puts it back; so calls of many
- * threads run at once and none makes a ring per query. The batch call gives each of its lanes a thread and shares the
- * queries out by an atomic counter. A loop (quire_loop) is a lane that the caller drives.
+ * A handle holds a segment and a small pool of lanes (an engine with a searcher each). A blocking call takes a lane
+ * from the pool, or makes one when all are taken, drives it until its request is done, and puts it back; so calls of
+ * many threads run at once and none makes a ring per query. The batch call gives each of its lanes a thread and shares
+ * the queries out by an atomic counter. A loop (quire_loop) is a lane that the caller drives.
  *
  * The mutex guards the pool only and is never held over I/O.
  */
@@ -17,7 +17,7 @@
 #include <string.h>
 
 #define INFLIGHT_DEFAULT 32u
-#define LANES_MAX 256u
+#define LANES_MAX        256u
 
 struct lane {
     struct engine *engine;
@@ -36,7 +36,7 @@ struct quire_index {
 struct quire_loop {
     struct lane *lane;
     struct quire_loop_options options;
-    int callbacks;               /* run in the present poll */
+    int callbacks; /* run in the present poll */
 };
 
 struct loop_search {
@@ -155,12 +155,22 @@ void quire_close(struct quire_index *index)
 void quire_get_info(const struct quire_index *index, struct quire_info *out)
 {
     const struct segment_info *i = segment_info(index->segment);
-    *out = (struct quire_info){.rows = i->rows, .dim = i->dim, .type = i->type, .metric = i->metric, .slot = i->slot,
-                               .block_bytes = i->block_bytes, .blocks = i->n_blocks,
-                               .slots_per_block = i->slots_per_block, .code_bits = i->code_bits,
-                               .resident_bytes = i->resident_bytes, .memory_bytes = i->memory_bytes,
-                               .index_bytes = i->index_bytes, .raw_bytes = i->raw_bytes, .direct_io = i->direct_io,
-                               .user_keys = i->user_keys, .format_version = i->format_version};
+    *out = (struct quire_info){.rows = i->rows,
+                               .dim = i->dim,
+                               .type = i->type,
+                               .metric = i->metric,
+                               .slot = i->slot,
+                               .block_bytes = i->block_bytes,
+                               .blocks = i->n_blocks,
+                               .slots_per_block = i->slots_per_block,
+                               .code_bits = i->code_bits,
+                               .resident_bytes = i->resident_bytes,
+                               .memory_bytes = i->memory_bytes,
+                               .index_bytes = i->index_bytes,
+                               .raw_bytes = i->raw_bytes,
+                               .direct_io = i->direct_io,
+                               .user_keys = i->user_keys,
+                               .format_version = i->format_version};
 }
 
 uint32_t quire_calibration(const struct quire_index *index, struct quire_calibration_point *points, uint32_t room)
@@ -179,7 +189,8 @@ void quire_search_options_init(struct quire_search_options *options)
     options->k = 10;
 }
 
-/* ---- batches ------------------------------------------------------------------------------------------------------ */
+/* ---- batches ------------------------------------------------------------------------------------------------------
+ */
 
 struct batch {
     struct quire_index *index;
@@ -192,7 +203,7 @@ struct batch {
     struct quire_search_stats *stats;
     atomic_uint_fast64_t next;
     atomic_int code;
-    pthread_mutex_t mutex;       /* guards error */
+    pthread_mutex_t mutex; /* guards error */
     struct quire_error error;
 };
 
@@ -316,7 +327,8 @@ static int batch_lanes(struct batch *batch, unsigned n_lanes, struct quire_error
         if (rc < 0)
             free(lane->slots);
     }
-    while (rc == 0 && started + 1 < taken && pthread_create(&threads[started], NULL, batch_run, &lanes[started + 1]) == 0)
+    while (rc == 0 && started + 1 < taken &&
+           pthread_create(&threads[started], NULL, batch_run, &lanes[started + 1]) == 0)
         started++;
     if (rc == 0)
         batch_run(&lanes[0]);
@@ -364,7 +376,8 @@ int quire_search(struct quire_index *index, const float *query, const struct qui
     return quire_search_batch(index, query, 1, options, 1, 1, hits, n_hits, stats, err);
 }
 
-/* ---- loops --------------------------------------------------------------------------------------------------------- */
+/* ---- loops ---------------------------------------------------------------------------------------------------------
+ */
 
 void quire_loop_options_init(struct quire_loop_options *options)
 {
@@ -432,8 +445,8 @@ int quire_loop_search(struct quire_loop *loop, struct quire_index *index, const 
         free(hits);
         return error_set(err, QUIRE_ENOMEM, "no memory for a search with k %u", options->k);
     }
-    *search = (struct loop_search){.loop = loop, .segment = segment_ref(index->segment), .callback = callback,
-                                   .context = context, .hits = hits};
+    *search = (struct loop_search){
+        .loop = loop, .segment = segment_ref(index->segment), .callback = callback, .context = context, .hits = hits};
     search->request.segment = index->segment;
     search->request.query = query;
     search->request.options = *options;
@@ -460,7 +473,8 @@ int quire_loop_fd(struct quire_loop *loop)
     return engine_event_fd(loop->lane->engine);
 }
 
-/* ---- keys and vectors ----------------------------------------------------------------------------------------------- */
+/* ---- keys and vectors -----------------------------------------------------------------------------------------------
+ */
 
 struct fetch_answer {
     float *vector;

@@ -2,17 +2,17 @@
  * neighbours.c - near neighbours by neighbouring groups, pruned to different directions.
  *
  * Rows already lie in groups of near ones (partition.h), so a row's neighbours are sought where they must be: for each
- * group its GROUP_POOL nearest groups by centre are found once, each row of the group ranks those by its own distance to
- * their centres, and all rows of its nearest `groups` groups are measured: contiguous 8-bit codes, a few thousand
- * products per row. The nearest `pool` rows then compete under the relative-neighbourhood rule (Arya and Mount 1993; alpha
- * after DiskANN, Subramanya et al. 2019): a candidate is dropped when an edge already kept leads nearer to it.
+ * group its GROUP_POOL nearest groups by centre are found once, each row of the group ranks those by its own distance
+ * to their centres, and all rows of its nearest `groups` groups are measured: contiguous 8-bit codes, a few thousand
+ * products per row. The nearest `pool` rows then compete under the relative-neighbourhood rule (Arya and Mount 1993;
+ * alpha after DiskANN, Subramanya et al. 2019): a candidate is dropped when an edge already kept leads nearer to it.
  *
  * Against inserting rows one after the other into a growing graph (HNSW, Vamana) this costs about a tenth on a million
- * rows, needs no locks, and its result is a function of the input alone whatever the number of threads. What it lacks are
- * long edges; the search does not need them, because it starts from the centres of all groups.
+ * rows, needs no locks, and its result is a function of the input alone whatever the number of threads. What it lacks
+ * are long edges; the search does not need them, because it starts from the centres of all groups.
  *
- * Rejected: edges without reverse ones (recall .944 instead of .954 at the same reads on the text set); degree 32 instead
- * of 24 (+.001).
+ * Rejected: edges without reverse ones (recall .944 instead of .954 at the same reads on the text set); degree 32
+ * instead of 24 (+.001).
  */
 #include "index/neighbours.h"
 #include "index/kernels/kernels.h"

@@ -11,7 +11,7 @@
 #include <stdatomic.h>
 #include <time.h>
 
-#define THREADS_MAX 256u
+#define THREADS_MAX     256u
 #define REPORT_EVERY_NS 100000000u
 
 struct loop {

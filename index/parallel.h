@@ -11,8 +11,8 @@ struct progress {
     const char *phase;
 };
 
-/* Calls body(context, begin, end) on disjoint ranges of at most `chunk` that cover 0..n-1, on `threads` threads (>= 1, the
- * caller's among them). A negative answer of body stops the loop and is returned. progress may be NULL. */
+/* Calls body(context, begin, end) on disjoint ranges of at most `chunk` that cover 0..n-1, on `threads` threads (>= 1,
+ * the caller's among them). A negative answer of body stops the loop and is returned. progress may be NULL. */
 int parallel_for(unsigned threads, uint64_t n, uint64_t chunk, int (*body)(void *context, uint64_t begin, uint64_t end),
                  void *context, const struct progress *progress);
 

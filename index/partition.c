@@ -11,9 +11,9 @@
  * groups are near, so sorted lists of rows have small gaps (edges compress to about a byte) and a run of groups is a
  * larger cluster.
  *
- * Levels are processed one after the other; nodes of a level are independent and each one's random numbers come from the
- * seed and its range, so the result does not depend on the number of threads. The first levels have fewer nodes than
- * threads: there the projection loop over rows is what runs in parallel.
+ * Levels are processed one after the other; nodes of a level are independent and each one's random numbers come from
+ * the seed and its range, so the result does not depend on the number of threads. The first levels have fewer nodes
+ * than threads: there the projection loop over rows is what runs in parallel.
  */
 #include "index/partition.h"
 #include "index/kernels/kernels.h"
@@ -22,8 +22,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define SAMPLE_MAX 512u
-#define MEANS_ROUNDS 6
+#define SAMPLE_MAX         512u
+#define MEANS_ROUNDS       6
 #define PARALLEL_NODE_ROWS 65536u /* nodes larger than this are projected by all threads */
 
 struct node {
@@ -47,7 +47,7 @@ struct partition {
     float *keys;        /* n: projection of order[i], at i */
     struct node *nodes; /* nodes of the present level */
     struct code_query query;
-    uint32_t base;      /* first row of the range being projected */
+    uint32_t base; /* first row of the range being projected */
 };
 
 static void scratch_fini(struct scratch *s)
@@ -131,7 +131,8 @@ static void sample_mean(const struct scratch *s, const uint32_t *ranks, uint32_t
         mean[d] /= (float)n;
 }
 
-static void sample_rows(const struct partition *p, struct scratch *s, struct node node, struct random *random, uint32_t m)
+static void sample_rows(const struct partition *p, struct scratch *s, struct node node, struct random *random,
+                        uint32_t m)
 {
     uint32_t n = node.end - node.begin, dim = p->rows->code_dim;
     for (uint32_t i = 0; i < m; i++) {

@@ -2,9 +2,9 @@
  * rotation.c - random signs and Hadamard transforms in place of a dense random rotation.
  *
  * A dense orthogonal matrix costs dim^2 per vector; four rounds of (random signs, Walsh-Hadamard) cost dim log dim and
- * mix as well as one needs for scalar codes: every coordinate of the result is a sum of all inputs with random signs, so
- * that no coordinate carries much more than its share of the length (Ailon and Chazelle 2009; Gao and Long 2024, RaBitQ,
- * use the same trick).
+ * mix as well as one needs for scalar codes: every coordinate of the result is a sum of all inputs with random signs,
+ * so that no coordinate carries much more than its share of the length (Ailon and Chazelle 2009; Gao and Long 2024,
+ * RaBitQ, use the same trick).
  *
  * The transform needs a power of two. Where the padded dimension is none, a round transforms a window of the largest
  * power of two below it: the first `window` coordinates in even rounds, the last `window` in odd ones. The windows

@@ -13,9 +13,9 @@ static inline uint32_t code_dim_of(uint32_t dim)
 }
 
 struct rotation {
-    uint32_t dim;      /* code_dim: a multiple of CODE_DIM_ALIGN */
-    uint32_t window;   /* the largest power of two <= dim */
-    uint8_t *signs;    /* ROTATION_ROUNDS bits per dimension, one byte each; owned */
+    uint32_t dim;    /* code_dim: a multiple of CODE_DIM_ALIGN */
+    uint32_t window; /* the largest power of two <= dim */
+    uint8_t *signs;  /* ROTATION_ROUNDS bits per dimension, one byte each; owned */
 };
 
 #define ROTATION_ROUNDS 4

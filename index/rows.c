@@ -1,10 +1,10 @@
 /*
  * rows.c - distances between two 8-bit codes.
  *
- * With a = f_a (u_a - 127.5) and b = f_b (u_b - 127.5): |a - b|^2 = |a|^2 + |b|^2 - 2 f_a f_b <u_a - 127.5, u_b - 127.5>.
- * The kernel multiplies unsigned codes with a signed query, so the query's levels are i = u_a - 128, and
- * <i + 0.5, u_b - 127.5> = <i, u_b> - 127.5 sum(i) + 0.5 sum(u_b) - 63.75 dim.
- * |a|^2 is the true squared length, f is |a|^2 / <a, y>: the estimate is unbiased (codes.h).
+ * With a = f_a (u_a - 127.5) and b = f_b (u_b - 127.5): |a - b|^2 = |a|^2 + |b|^2 - 2 f_a f_b <u_a - 127.5, u_b -
+ * 127.5>. The kernel multiplies unsigned codes with a signed query, so the query's levels are i = u_a - 128, and <i +
+ * 0.5, u_b - 127.5> = <i, u_b> - 127.5 sum(i) + 0.5 sum(u_b) - 63.75 dim. |a|^2 is the true squared length, f is |a|^2
+ * / <a, y>: the estimate is unbiased (codes.h).
  */
 #include "index/rows.h"
 #include "index/kernels/kernels.h"

@@ -20,9 +20,9 @@ struct rows {
 /* One row as a query against many: int8 levels of its code. */
 struct row_query {
     const struct rows *rows;
-    int8_t *levels;     /* code_dim, caller's memory */
+    int8_t *levels; /* code_dim, caller's memory */
     uint32_t row;
-    int32_t sum;        /* of levels */
+    int32_t sum; /* of levels */
 };
 
 void row_query_set(struct row_query *query, const struct rows *rows, uint32_t row, int8_t *levels);

@@ -81,8 +81,8 @@ void task_score_centres(struct task *t, const uint32_t *blocks, uint32_t n, floa
     }
 }
 
-/* Notes the block of each run of rows in run_blocks, where it ends in run_ends, and |q - c|^2 in run_distances; returns the
- * number of runs. */
+/* Notes the block of each run of rows in run_blocks, where it ends in run_ends, and |q - c|^2 in run_distances; returns
+ * the number of runs. */
 static uint32_t score_runs(struct task *t, uint32_t n)
 {
     struct searcher *s = t->searcher;

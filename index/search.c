@@ -1,13 +1,13 @@
 /*
  * search.c - nearest neighbours: seed from block centres, read the blocks that are worth most, follow their edges.
  *
- *   seed   The query is compared with the centre of every block (4-bit codes in memory). The rows of the `effort` nearest
- *          blocks are scored by their navigation codes, which lie next to each other in memory. The best become
+ *   seed   The query is compared with the centre of every block (4-bit codes in memory). The rows of the `effort`
+ * nearest blocks are scored by their navigation codes, which lie next to each other in memory. The best become
  *          candidates: (row, estimate, sigma).
  *   round  tau is the k-th best exact distance, or while there are fewer than k the k-th best estimate. A candidate is
  *          nearer than tau with probability Phi((tau - estimate) / sigma); the gain of a block is the sum over its
- *          candidates: how many of the k nearest one expects to gain by one read. The blocks of largest gain are read in
- *          one submission, at most BEAM_MAX; all their slots are scored exactly; all their edges that lead to blocks not yet
+ *          candidates: how many of the k nearest one expects to gain by one read. The blocks of largest gain are read
+ * in one submission, at most BEAM_MAX; all their slots are scored exactly; all their edges that lead to blocks not yet
  *          seen are scored by code and join the candidates.
  *   stop   when no block's gain reaches theta, which falls as effort rises: theta = THETA_EFFORT / effort.
  *
@@ -26,14 +26,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define THETA_EFFORT 64.0f
-#define THETA_MIN 0.001f
-#define THETA_MAX 4.0f
-#define EFFORT_MIN 4u
-#define CANDIDATES_BASE 192u
+#define THETA_EFFORT     64.0f
+#define THETA_MIN        0.001f
+#define THETA_MAX        4.0f
+#define EFFORT_MIN       4u
+#define CANDIDATES_BASE  192u
 #define CANDIDATES_PER_K 6u
-#define Z_DROP 4.0f       /* candidates this many sigmas beyond tau are dropped */
-#define DEFAULT_RECALL 0.95f
+#define Z_DROP           4.0f /* candidates this many sigmas beyond tau are dropped */
+#define DEFAULT_RECALL   0.95f
 
 static bool bit(const uint8_t *bitmap, uint32_t i)
 {
@@ -73,7 +73,8 @@ static int reserve_results(struct task *t)
             return QUIRE_ENOMEM;
         t->hits_capacity = k;
     }
-    size_t copies = (size_t)t->copy_bytes * k, vectors = t->search->want_vectors ? sizeof(float) * p->dim * (size_t)k : 0;
+    size_t copies = (size_t)t->copy_bytes * k,
+           vectors = t->search->want_vectors ? sizeof(float) * p->dim * (size_t)k : 0;
     if (copies > t->copies_capacity) {
         if (grow(&t->copies, copies) < 0)
             return QUIRE_ENOMEM;
@@ -261,7 +262,8 @@ static void select_best(struct candidate *c, uint32_t n, uint32_t keep)
     }
 }
 
-/* Adds the scored rows (searcher->ids, estimates) to the candidates; `limit` is the estimate above which none matters. */
+/* Adds the scored rows (searcher->ids, estimates) to the candidates; `limit` is the estimate above which none matters.
+ */
 static void add_candidates(struct task *t, uint32_t n, float *limit)
 {
     struct searcher *s = t->searcher;
@@ -628,8 +630,8 @@ static void fill_hit(struct task *t, uint32_t i)
     const struct result *r = &t->results[i];
     struct search_hit *hit = &t->hits[i];
     const uint8_t *copy = t->copies + (size_t)r->place * t->copy_bytes;
-    *hit = (struct search_hit){.id = r->id, .row = r->row,
-                               .distance = space_distance(&s->space, r->distance, t->query_norm2)};
+    *hit = (struct search_hit){
+        .id = r->id, .row = r->row, .distance = space_distance(&s->space, r->distance, t->query_norm2)};
     if (t->search->want_keys) {
         hit->key_bytes = load_u32(copy);
         hit->key = copy[4] ? copy + 16 : NULL;

@@ -13,7 +13,7 @@
 struct searcher;
 
 struct searcher_config {
-    unsigned tasks_max;    /* tasks that run at once; 0: 32 */
+    unsigned tasks_max; /* tasks that run at once; 0: 32 */
 };
 int searcher_create(struct engine *engine, const struct searcher_config *config, struct searcher **out,
                     struct quire_error *err);
@@ -30,22 +30,22 @@ void searcher_forget(struct searcher *searcher, struct segment *segment);
 struct search_hit {
     uint64_t id;
     uint32_t row;
-    float distance;         /* as quire.h defines it per metric */
-    const void *key;        /* NULL unless want_keys; valid during the callback */
+    float distance;  /* as quire.h defines it per metric */
+    const void *key; /* NULL unless want_keys; valid during the callback */
     uint32_t key_bytes;
-    const float *vector;    /* NULL unless want_vectors; dim floats, valid during the callback */
+    const float *vector; /* NULL unless want_vectors; dim floats, valid during the callback */
 };
 
 struct search_request {
     /* set by the caller, who owns the struct until `done` */
-    struct segment *segment;       /* the caller holds a reference until done */
-    const float *query;            /* dim floats; copied by search_start */
+    struct segment *segment; /* the caller holds a reference until done */
+    const float *query;      /* dim floats; copied by search_start */
     struct quire_search_options options;
     bool want_keys, want_vectors;
     void (*done)(struct search_request *request);
     void *owner;
     /* filled before `done` */
-    int code;                      /* 0 or a negative QUIRE_E */
+    int code; /* 0 or a negative QUIRE_E */
     struct quire_error error;
     const struct search_hit *hits; /* nearest first; valid during done */
     uint32_t n_hits;
@@ -62,21 +62,21 @@ int search_start(struct searcher *searcher, struct search_request *request, stru
 /* What to fetch of one row, found by key or by row number. */
 struct fetch_request {
     struct segment *segment;
-    const void *key;               /* look up by key, kept by the caller until done; NULL: by row */
+    const void *key; /* look up by key, kept by the caller until done; NULL: by row */
     uint32_t key_bytes;
-    uint32_t row;                  /* in, or found */
+    uint32_t row; /* in, or found */
     bool want_vector, want_key, want_attributes, want_links;
-    uint32_t links_max;            /* want_links: at most so many, nearest first */
+    uint32_t links_max; /* want_links: at most so many, nearest first */
     void (*done)(struct fetch_request *request);
     void *owner;
     /* filled; pointers valid during done */
-    int code;                      /* QUIRE_ENOTFOUND when there is no such key */
+    int code; /* QUIRE_ENOTFOUND when there is no such key */
     struct quire_error error;
     uint64_t id;
-    const float *vector;           /* dim floats, decoded from the slot (unit length under cosine) */
+    const float *vector; /* dim floats, decoded from the slot (unit length under cosine) */
     const void *found_key;
     uint32_t found_key_bytes;
-    const char *attributes;        /* NULL: none */
+    const char *attributes; /* NULL: none */
     uint32_t attributes_bytes;
     const struct search_hit *links; /* the out-edges of the row's block, ranked by distance to the row, with keys */
     uint32_t n_links;

@@ -7,8 +7,8 @@
 #include "index/search.h"
 #include "index/segment_priv.h"
 
-#define BEAM_MAX 4u            /* blocks that one task reads at once */
-#define RECENT_ROWS 4096u      /* places of the filter of rows already scored */
+#define BEAM_MAX    4u    /* blocks that one task reads at once */
+#define RECENT_ROWS 4096u /* places of the filter of rows already scored */
 
 struct task;
 
@@ -20,10 +20,10 @@ struct candidate {
 
 /* One of the k nearest so far. */
 struct result {
-    float distance;   /* in the working space */
+    float distance; /* in the working space */
     uint32_t row;
     uint32_t id;
-    uint32_t place;   /* of its copy in task->copies */
+    uint32_t place; /* of its copy in task->copies */
 };
 
 struct read_slot {
@@ -44,9 +44,9 @@ struct task {
     struct task *next_free;
     struct read_slot reads[BEAM_MAX];
     uint32_t n_reads, n_pending;
-    uint8_t *buffers;          /* BEAM_MAX x buffer_bytes, 4096-aligned */
+    uint8_t *buffers; /* BEAM_MAX x buffer_bytes, 4096-aligned */
     uint32_t buffer_bytes;
-    uint8_t *wide;             /* a record larger than a block buffer; owned */
+    uint8_t *wide; /* a record larger than a block buffer; owned */
     size_t wide_bytes;
     void (*on_reads)(struct task *task); /* all reads of the step are back */
     bool cancelled;
@@ -55,40 +55,40 @@ struct task {
     uint64_t started_ns, step_ns, cpu_ns;
 
     /* search */
-    float *query;              /* dim: the user's query (unit length under cosine) */
-    float *rotated;            /* code_dim */
-    float *centre;             /* code_dim: scratch */
-    uint8_t *query_u8;         /* dim; used when integral */
+    float *query;      /* dim: the user's query (unit length under cosine) */
+    float *rotated;    /* code_dim */
+    float *centre;     /* code_dim: scratch */
+    uint8_t *query_u8; /* dim; used when integral */
     bool integral;
     float query_norm2, rotated_sum;
     struct code_query levels;
     uint32_t dims_capacity;
-    uint8_t *probed, *read;    /* bitmaps of blocks */
-    size_t blocks_capacity;    /* bytes of each bitmap */
+    uint8_t *probed, *read; /* bitmaps of blocks */
+    size_t blocks_capacity; /* bytes of each bitmap */
     struct candidate *candidates;
     uint32_t n_candidates, candidates_max, candidates_capacity;
-    struct result *results;    /* a max-heap by distance */
+    struct result *results; /* a max-heap by distance */
     uint32_t n_results, k, k_capacity;
-    uint8_t *copies;           /* k places of copy_bytes: key record, then slot and factors */
+    uint8_t *copies; /* k places of copy_bytes: key record, then slot and factors */
     uint32_t copy_bytes;
     size_t copies_capacity;
     struct search_hit *hits;
     uint32_t hits_capacity;
-    float *vectors;            /* k x dim */
+    float *vectors; /* k x dim */
     size_t vectors_capacity;
-    uint32_t *recent;          /* rows scored lately, RECENT_ROWS places */
+    uint32_t *recent; /* rows scored lately, RECENT_ROWS places */
     uint32_t effort;
     float theta;
-    uint32_t next_block;       /* exact search: first block not asked for */
-    uint32_t next_key;         /* first hit whose long key is not fetched */
+    uint32_t next_block; /* exact search: first block not asked for */
+    uint32_t next_key;   /* first hit whose long key is not fetched */
     struct quire_search_stats stats;
 
     /* fetch */
     uint32_t step, slot, n_links;
-    uint32_t bucket_at;        /* next entry of the key page to try */
+    uint32_t bucket_at; /* next entry of the key page to try */
     uint64_t hash;
-    uint8_t *page;             /* PAGE_BYTES: key page kept while its candidates are tried */
-    uint8_t *key;              /* QUIRE_KEY_BYTES_MAX */
+    uint8_t *page; /* PAGE_BYTES: key page kept while its candidates are tried */
+    uint8_t *key;  /* QUIRE_KEY_BYTES_MAX */
     uint64_t attribute_at;
     uint32_t attribute_bytes;
 };
@@ -113,21 +113,25 @@ struct searcher {
     float *estimates;
     float *factor_floats;
     f16_t *factor_halves;
-    struct candidate *nearest;   /* n_blocks */
+    struct candidate *nearest; /* n_blocks */
     float *centre_distances;
-    uint32_t scratch_blocks;     /* capacity of the two above */
-    struct { uint32_t block; float gain; uint32_t stamp; } *gains;
+    uint32_t scratch_blocks; /* capacity of the two above */
+    struct {
+        uint32_t block;
+        float gain;
+        uint32_t stamp;
+    } * gains;
     uint32_t gains_mask, gains_stamp;
     uint32_t *edges;
     uint32_t edges_capacity;
-    uint32_t *run_blocks;        /* STEP_ROWS: the block of each run of rows */
-    uint32_t *run_ends;          /* STEP_ROWS: the first row behind each run */
-    float *run_distances;        /* STEP_ROWS */
-    float *slot_distances;       /* slots of one block */
+    uint32_t *run_blocks;  /* STEP_ROWS: the block of each run of rows */
+    uint32_t *run_ends;    /* STEP_ROWS: the first row behind each run */
+    float *run_distances;  /* STEP_ROWS */
+    float *slot_distances; /* slots of one block */
     uint32_t slots_capacity;
 };
 
-#define STEP_ROWS 4096u          /* rows scored per kernel call */
+#define STEP_ROWS 4096u /* rows scored per kernel call */
 
 uint64_t task_now_ns(void);
 /* Grows what the task holds to the segment's and the request's sizes; QUIRE_ENOMEM or 0. */
@@ -135,7 +139,8 @@ int task_reserve(struct task *task, const struct segment *segment);
 int searcher_attach(struct searcher *searcher, struct segment *segment);
 /* Queues a read of one block, page or record into buffer `i` of the step. */
 void task_read_block(struct task *task, uint32_t i, uint32_t block);
-void task_read_at(struct task *task, uint32_t i, struct io_file *file, uint64_t offset, uint32_t bytes, uint8_t *buffer);
+void task_read_at(struct task *task, uint32_t i, struct io_file *file, uint64_t offset, uint32_t bytes,
+                  uint8_t *buffer);
 /* Queues read 0 of the step over a record at `offset` of a file, into task->wide at offset % 4096. `end` is where the
  * record's section ends; a record beyond it is noted as damage. */
 int task_read_record(struct task *task, struct io_file *file, uint64_t offset, uint64_t bytes, uint64_t end);
@@ -153,8 +158,8 @@ void task_fail(struct task *task, int code, const char *format, ...) __attribute
 void task_set_query(struct task *task, const float *query);
 /* Squared distances in the working space from the query to the centres of n blocks. */
 void task_score_centres(struct task *task, const uint32_t *blocks, uint32_t n, float *out);
-/* Estimates by navigation code for searcher->ids[0..n), n <= STEP_ROWS, into searcher->estimates: first n distances, then
- * n sigmas. Rows of one block must stand together. */
+/* Estimates by navigation code for searcher->ids[0..n), n <= STEP_ROWS, into searcher->estimates: first n distances,
+ * then n sigmas. Rows of one block must stand together. */
 void task_score_rows(struct task *task, uint32_t n);
 /* Squared distances at slot precision of all slots of an open block. */
 void task_score_slots(struct task *task, const struct block_view *view, float *out);

@@ -9,8 +9,8 @@
  * requests. Errors of a read are kept until all reads of the step are back, because their buffers belong to the engine
  * until then.
  *
- * Memory: a task's arrays grow to the largest segment and k that it has served and stay; after warm-up a search allocates
- * nothing.
+ * Memory: a task's arrays grow to the largest segment and k that it has served and stay; after warm-up a search
+ * allocates nothing.
  */
 #include "index/search_priv.h"
 #include "io/error.h"
@@ -22,7 +22,7 @@
 #include <time.h>
 
 #define TASKS_DEFAULT 32u
-#define TASKS_MAX 4096u
+#define TASKS_MAX     4096u
 
 uint64_t task_now_ns(void)
 {
@@ -451,8 +451,8 @@ int task_open_block(struct task *t, uint32_t i, struct block_view *view)
     uint64_t left = s->params.rows - first;
     uint32_t expected = left < s->params.slots_per_block ? (uint32_t)left : s->params.slots_per_block;
     if (rc == 0 && (view->first_row != first || view->n_slots != expected))
-        rc = error_set(&err, QUIRE_ECORRUPT, "holds %u rows from %u, expected %u from %u", view->n_slots, view->first_row,
-                       expected, first);
+        rc = error_set(&err, QUIRE_ECORRUPT, "holds %u rows from %u, expected %u from %u", view->n_slots,
+                       view->first_row, expected, first);
     if (rc < 0)
         task_fail(t, rc, "block %u of %s at offset %llu is damaged: %s", r->block, r->op.file->path,
                   (unsigned long long)r->op.offset, err.message);

@@ -3,14 +3,14 @@
  *
  * Order: meta (parameters, mean, calibration, list of files), then each file's superblock against that list, then the
  * resident parts, whose checksums are proved while they are read. Blocks, key pages and heaps are checked when a search
- * reads them. A file that belongs to another segment, an older copy, is refused by its segment id and by the checksum of
- * its superblock.
+ * reads them. A file that belongs to another segment, an older copy, is refused by its segment id and by the checksum
+ * of its superblock.
  *
  * The budget: centres and the code's factors are always resident; the widest navigation code that fits next to them and
  * a reserve for block buffers is loaded. When not even the 1-bit code fits, opening fails and names the least budget.
  */
-#include "index/segment_priv.h"
 #include "index/block.h"
+#include "index/segment_priv.h"
 #include "io/error.h"
 #include "io/memory.h"
 #include <math.h>
@@ -19,7 +19,8 @@
 #include <string.h>
 #include <xxhash.h>
 
-#define RESERVE_BYTES (1u << 20) /* of a budget, for the buffers of searches */
+#define RESERVE_BYTES                                                                                                  \
+    (4u << 20) /* of a budget: what a searching process holds beside the codes (measured, see choose_width) */
 #define CALIBRATION_POINTS_MAX 4096u
 
 struct opening {
@@ -88,8 +89,7 @@ static int load_calibration(struct opening *o, struct section_file *meta)
     rc = bytes && s->calibration ? section_load(meta, entry, bytes, o->err) : QUIRE_ENOMEM;
     for (uint64_t i = 0; rc == 0 && i < n; i++) {
         const uint8_t *p = bytes + i * CALIBRATION_POINT_BYTES;
-        s->calibration[i] =
-            (struct calibration_point){load_u32(p), load_u32(p + 4), load_f32(p + 8), load_f32(p + 12)};
+        s->calibration[i] = (struct calibration_point){load_u32(p), load_u32(p + 4), load_f32(p + 8), load_f32(p + 12)};
     }
     s->n_calibration = rc == 0 ? (uint32_t)n : 0;
     free(bytes);
@@ -146,8 +146,8 @@ static int open_listed(struct opening *o, const char *name, uint32_t kind, struc
     struct io_file *file = section_file_io(*out);
     uint8_t *superblock = memory_aligned(SECTION_ALIGN, SECTION_ALIGN);
     rc = superblock ? fs_read_exact(file, superblock, SECTION_ALIGN, 0, o->err) : QUIRE_ENOMEM;
-    if (rc == 0 && (load_u64(listed + 16) != file->bytes ||
-                    load_u64(listed + 24) != XXH3_64bits(superblock, SECTION_ALIGN)))
+    if (rc == 0 &&
+        (load_u64(listed + 16) != file->bytes || load_u64(listed + 24) != XXH3_64bits(superblock, SECTION_ALIGN)))
         rc = error_set(o->err, QUIRE_ECORRUPT, "%s is not the file that this index was built with", file->path);
     memory_free(superblock);
     o->s->info.index_bytes += file->bytes;
@@ -169,30 +169,33 @@ static int load_resident(struct opening *o, struct section_file *codes, uint32_t
     return section_load(codes, entry, *out, o->err);
 }
 
-/* The widest code that fits. */
+/* The widest code that fits. The kernel counts more than codes: program, libraries, stacks and the buffers of searches,
+ * about 4 MiB with one lane. So a wider code than the narrowest is taken only if that much is left. */
 static int choose_width(struct opening *o, const struct section_file *codes)
 {
     struct segment *s = o->s;
     uint64_t budget = o->options->memory_bytes ? o->options->memory_bytes : s->params.memory_bytes;
-    uint64_t fixed = RESERVE_BYTES + 4 * s->params.rows + (uint64_t)s->params.n_blocks * (s->centre_bytes + 12);
+    uint64_t fixed = 4 * s->params.rows + (uint64_t)s->params.n_blocks * (s->centre_bytes + 12);
     uint64_t least = 0;
     bool found = false;
     for (unsigned w = 0; w < NAV_WIDTHS; w++) {
         if (!section_find(codes, CODES_NAVIGATION + nav_bits[w]))
             continue;
         uint64_t need = fixed + s->params.rows * code_bytes_of(s->params.code_dim, nav_bits[w]);
-        if (!least)
-            least = need;
-        if (budget && need > budget)
+        if (budget && need + (least ? RESERVE_BYTES : 0) > budget) {
+            least = least ? least : need;
             continue;
+        }
+        least = least ? least : need;
         s->width = w;
         found = true;
     }
     if (!found)
-        return error_set(o->err, QUIRE_ELIMIT,
-                         "a memory budget of %llu bytes is below the %llu that the narrowest navigation code of %s needs: "
-                         "raise --memory",
-                         (unsigned long long)budget, (unsigned long long)least, o->path);
+        return error_set(
+            o->err, QUIRE_ELIMIT,
+            "a memory budget of %llu bytes is below the %llu that the narrowest navigation code of %s needs: "
+            "raise --memory",
+            (unsigned long long)budget, (unsigned long long)least, o->path);
     return 0;
 }
 

@@ -15,34 +15,35 @@ struct segment;
 
 struct segment_info {
     uint64_t rows;
-    uint32_t dim;              /* of the user's vectors */
+    uint32_t dim; /* of the user's vectors */
     enum quire_type type;
     enum quire_metric metric;
     enum quire_slot slot;
     uint32_t block_bytes, n_blocks, slots_per_block;
-    uint32_t code_dim;         /* padded dimension of codes */
-    unsigned code_bits;        /* resident */
+    uint32_t code_dim;  /* padded dimension of codes */
+    unsigned code_bits; /* resident */
     unsigned degree, build_beam;
     uint64_t seed;
-    uint64_t memory_bytes;     /* the budget in force; 0: none */
+    uint64_t memory_bytes; /* the budget in force; 0: none */
     uint64_t resident_bytes, index_bytes, raw_bytes;
     uint64_t resident_codes_bytes, resident_factors_bytes, resident_entries_bytes;
     uint32_t n_entries;
     bool direct_io, user_keys, has_attributes;
     unsigned format_version;
-    const char *path;          /* valid while the segment is */
+    const char *path; /* valid while the segment is */
 };
 
 struct segment_options {
-    uint64_t memory_bytes;     /* 0: no limit */
-    bool buffered;             /* no O_DIRECT, for tests */
-    struct io_fs *fs;          /* NULL: fs_real() */
+    uint64_t memory_bytes; /* 0: no limit */
+    bool buffered;         /* no O_DIRECT, for tests */
+    struct io_fs *fs;      /* NULL: fs_real() */
 };
 
 /* options may be NULL. The caller gets one reference. */
-int segment_open(const char *path, const struct segment_options *options, struct segment **out, struct quire_error *err);
-struct segment *segment_ref(struct segment *segment);  /* thread-safe */
-void segment_unref(struct segment *segment);           /* thread-safe; closes with the last; NULL is fine */
+int segment_open(const char *path, const struct segment_options *options, struct segment **out,
+                 struct quire_error *err);
+struct segment *segment_ref(struct segment *segment); /* thread-safe */
+void segment_unref(struct segment *segment);          /* thread-safe; closes with the last; NULL is fine */
 const struct segment_info *segment_info(const struct segment *segment);
 
 /* The effort that reaches `recall` (0 < recall <= 1) at k, from the calibration curve kept at build. */

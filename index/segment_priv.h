@@ -24,17 +24,18 @@ struct segment {
     struct space space;
     uint8_t segment_id[16];
     struct section_file *blocks, *keys, *attributes; /* attributes NULL: none */
-    uint64_t blocks_at, buckets_at, heap_at, rows_at, attribute_index_at, attribute_heap_at; /* offsets in their files */
+    uint64_t blocks_at, buckets_at, heap_at, rows_at, attribute_index_at,
+        attribute_heap_at; /* offsets in their files */
     uint64_t heap_bytes, attribute_heap_bytes;
 
     /* resident */
-    unsigned width;            /* index in nav_bits */
+    unsigned width; /* index in nav_bits */
     float scale_a, scale_f;
-    float sigma_factor;        /* sigma of an estimate = this * rms residual of the block * |q - c| */
-    uint8_t *nav_codes;        /* rows x nav_bytes; memory_map */
-    f16_t *nav_factors;        /* rows x 2 */
-    uint8_t *centre_codes;     /* n_blocks x centre_bytes */
-    float *centre_factors;     /* n_blocks x 3 */
+    float sigma_factor;    /* sigma of an estimate = this * rms residual of the block * |q - c| */
+    uint8_t *nav_codes;    /* rows x nav_bytes; memory_map */
+    f16_t *nav_factors;    /* rows x 2 */
+    uint8_t *centre_codes; /* n_blocks x centre_bytes */
+    float *centre_factors; /* n_blocks x 3 */
     uint32_t nav_bytes, centre_bytes;
     size_t nav_codes_mapped, nav_factors_mapped, centre_codes_mapped, centre_factors_mapped;
     struct calibration_point *calibration;

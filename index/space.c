@@ -1,10 +1,10 @@
 /*
  * space.c - from the user's vectors to the working space and back.
  *
- * One transformation for all metrics keeps every later part (partition, graph, codes, search) free of cases. Under inner
- * product the extra coordinate makes the longest row's coordinate 0 and the others' positive; it carries the whole
- * difference between inner product and distance, so the search is a true maximum inner product search, not a cosine
- * search in disguise. Centring keeps that coordinate from eating the precision of the codes.
+ * One transformation for all metrics keeps every later part (partition, graph, codes, search) free of cases. Under
+ * inner product the extra coordinate makes the longest row's coordinate 0 and the others' positive; it carries the
+ * whole difference between inner product and distance, so the search is a true maximum inner product search, not a
+ * cosine search in disguise. Centring keeps that coordinate from eating the precision of the codes.
  *
  * Under cosine the query is normalised as well; a zero vector has no direction and is refused before it gets here.
  */

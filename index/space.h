@@ -15,13 +15,13 @@
 
 struct space {
     enum quire_metric metric;
-    enum quire_type type;   /* of the user's vectors */
-    uint32_t dim;           /* of the user's vectors */
-    uint32_t work_dim;      /* dim, or dim + 1 under ip */
+    enum quire_type type; /* of the user's vectors */
+    uint32_t dim;         /* of the user's vectors */
+    uint32_t work_dim;    /* dim, or dim + 1 under ip */
     uint32_t code_dim;
     uint64_t seed;
-    double norm2_max;       /* M^2, largest squared length; ip only */
-    float *mean;            /* work_dim; owned */
+    double norm2_max; /* M^2, largest squared length; ip only */
+    float *mean;      /* work_dim; owned */
     struct rotation rotation;
 };
 

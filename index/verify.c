@@ -1,11 +1,12 @@
 /*
  * verify.c - quire_verify: read everything, believe nothing.
  *
- * Opening already proves the superblocks, the list of files and the resident parts. Then every section that has a checksum
- * is read whole, and the self-checked ones page by page and block by block. Against each other: input row numbers form a
- * permutation, edges are ascending rows of this index and none leads into its own block, the key table finds each row
- * under its key, and the widest navigation code of each row decodes near the vector in its slot (2.5 times the error that
- * the width has on this index on average, plus the slot's own rounding, would be suspicious; 6 times is a finding).
+ * Opening already proves the superblocks, the list of files and the resident parts. Then every section that has a
+ * checksum is read whole, and the self-checked ones page by page and block by block. Against each other: input row
+ * numbers form a permutation, edges are ascending rows of this index and none leads into its own block, the key table
+ * finds each row under its key, and the widest navigation code of each row decodes near the vector in its slot (2.5
+ * times the error that the width has on this index on average, plus the slot's own rounding, would be suspicious; 6
+ * times is a finding).
  *
  * A finding is a sentence; the walk goes on, so that one damaged block does not hide another.
  */
@@ -19,8 +20,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define FINDINGS_MAX 1000u
-#define BATCH_BYTES (1u << 20)
+#define FINDINGS_MAX     1000u
+#define BATCH_BYTES      (1u << 20)
 #define CODE_ERROR_LIMIT 6.0
 
 struct verification {
@@ -30,10 +31,10 @@ struct verification {
     void *context;
     struct quire_verify_report report;
     struct quire_error *err;
-    uint8_t *seen;        /* bitmap of input rows */
-    uint8_t *entered;     /* bitmap of blocks that an edge leads to */
-    uint32_t *places;     /* KEYS_ROWS: row of each input row; NULL with keys of the user's */
-    uint8_t *buckets;     /* key pages, whole; NULL otherwise */
+    uint8_t *seen;    /* bitmap of input rows */
+    uint8_t *entered; /* bitmap of blocks that an edge leads to */
+    uint32_t *places; /* KEYS_ROWS: row of each input row; NULL with keys of the user's */
+    uint8_t *buckets; /* key pages, whole; NULL otherwise */
     uint8_t *batch;
     uint32_t *edges;
     float *centre, *vector, *rotated, *decoded;
@@ -93,14 +94,16 @@ static int verify_files(struct verification *v)
     return rc;
 }
 
-/* ---- keys ---------------------------------------------------------------------------------------------------------- */
+/* ---- keys ----------------------------------------------------------------------------------------------------------
+ */
 
 static int load_pages(struct verification *v, struct section_file *file, uint32_t id, uint8_t **out)
 {
     const struct section_entry *entry = section_find(file, id);
     uint8_t *pages = malloc((size_t)entry->bytes + 1);
-    int rc = pages ? section_read(file, entry, 0, pages, (size_t)entry->bytes, v->err)
-                   : error_set(v->err, QUIRE_ENOMEM, "no memory for %llu bytes of keys", (unsigned long long)entry->bytes);
+    int rc =
+        pages ? section_read(file, entry, 0, pages, (size_t)entry->bytes, v->err)
+              : error_set(v->err, QUIRE_ENOMEM, "no memory for %llu bytes of keys", (unsigned long long)entry->bytes);
     for (uint64_t page = 0; rc == 0 && page < entry->bytes / PAGE_BYTES; page++)
         if (!page_is_valid(pages + page * PAGE_BYTES, page, v->s->segment_id))
             found(v, "page %llu of section %u of %s is damaged: wrong checksum", (unsigned long long)page, id,
@@ -144,7 +147,8 @@ static int external_hash(struct verification *v, const struct block_key *key, ui
     const struct section_entry *entry = section_find(v->s->keys, KEYS_HEAP);
     uint8_t *record = malloc(RECORD_HEADER_BYTES + (size_t)key->length);
     struct quire_error err = {0};
-    int rc = record ? section_read(v->s->keys, entry, key->external_at, record, RECORD_HEADER_BYTES + (size_t)key->length, &err)
+    int rc = record ? section_read(v->s->keys, entry, key->external_at, record,
+                                   RECORD_HEADER_BYTES + (size_t)key->length, &err)
                     : QUIRE_ENOMEM;
     if (rc == 0 && load_u64(record) != record_checksum(record + RECORD_HEADER_BYTES, key->length, v->s->segment_id))
         rc = QUIRE_ECORRUPT;
@@ -176,7 +180,8 @@ static void verify_key(struct verification *v, const struct block_view *view, ui
         found(v, "the key of row %u is not in the key table", row);
 }
 
-/* ---- blocks -------------------------------------------------------------------------------------------------------- */
+/* ---- blocks --------------------------------------------------------------------------------------------------------
+ */
 
 static void verify_edges(struct verification *v, const struct block_view *view)
 {
@@ -209,7 +214,8 @@ static void slot_rotated(struct verification *v, const struct block_view *view, 
             v->rotated[i] = v->centre[i] + f * ((float)at[i] - 127.5f);
         return;
     }
-    static const enum quire_type types[] = {QUIRE_TYPE_F32, QUIRE_TYPE_F32, QUIRE_TYPE_F16, QUIRE_TYPE_I8, QUIRE_TYPE_U8};
+    static const enum quire_type types[] = {QUIRE_TYPE_F32, QUIRE_TYPE_F32, QUIRE_TYPE_F16, QUIRE_TYPE_I8,
+                                            QUIRE_TYPE_U8};
     space_floats(types[p->slot], at, p->dim, v->vector);
     space_row(&v->s->space, v->vector, v->rotated);
 }

@@ -2,15 +2,15 @@
  * engine.c - choosing an implementation, and what all of them share.
  *
  * AUTO tries io_uring and falls back to threads where the kernel refuses it (seccomp in containers: EPERM; old kernels:
- * ENOSYS; locked-memory limits: ENOMEM). The fallback is never silent: engine_note carries the reason to INFO and reports.
- * QUIRE_ENGINE=uring|threads in the environment overrides AUTO, for tests and for hosts that want to be sure.
+ * ENOSYS; locked-memory limits: ENOMEM). The fallback is never silent: engine_note carries the reason to INFO and
+ * reports. QUIRE_ENGINE=uring|threads in the environment overrides AUTO, for tests and for hosts that want to be sure.
  */
 #include "io/engine.h"
 #include "io/engine_priv.h"
 #include "io/error.h"
 #include <assert.h>
-#include <stdlib.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static int create_auto(const struct engine_config *config, struct engine **out, struct quire_error *err)

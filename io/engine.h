@@ -24,14 +24,14 @@ struct engine;
 struct io_op;
 
 enum io_kind {
-    IO_READ,    /* file, offset, buffer, bytes -> bytes read (short only at end of file) */
-    IO_WRITE,   /* file, offset, buffer, bytes -> bytes written */
-    IO_SYNC,    /* file -> 0 */
-    IO_ACCEPT,  /* fd (listening); multishot -> new fd, IO_MORE while it goes on */
-    IO_RECV,    /* fd; multishot with engine buffers -> bytes, `buffer` set for the call only; 0 at end of stream */
-    IO_SEND,    /* fd, buffer, bytes -> bytes sent (may be short) */
-    IO_TIMER,   /* timeout_us -> 0 when it has passed */
-    IO_CANCEL,  /* target -> 0, or QUIRE_ENOTFOUND; the target's own done runs with QUIRE_ECANCELLED */
+    IO_READ,   /* file, offset, buffer, bytes -> bytes read (short only at end of file) */
+    IO_WRITE,  /* file, offset, buffer, bytes -> bytes written */
+    IO_SYNC,   /* file -> 0 */
+    IO_ACCEPT, /* fd (listening); multishot -> new fd, IO_MORE while it goes on */
+    IO_RECV,   /* fd; multishot with engine buffers -> bytes, `buffer` set for the call only; 0 at end of stream */
+    IO_SEND,   /* fd, buffer, bytes -> bytes sent (may be short) */
+    IO_TIMER,  /* timeout_us -> 0 when it has passed */
+    IO_CANCEL, /* target -> 0, or QUIRE_ENOTFOUND; the target's own done runs with QUIRE_ECANCELLED */
 };
 
 enum io_flags { IO_MORE = 1 }; /* in `done`: the op is still armed and done will run again */
@@ -41,15 +41,15 @@ typedef void io_done_fn(struct io_op *op, int result, unsigned flags);
 struct io_op {
     /* set by the caller */
     enum io_kind kind;
-    struct io_file *file;   /* IO_READ, IO_WRITE, IO_SYNC */
-    int fd;                 /* IO_ACCEPT, IO_RECV, IO_SEND */
-    void *buffer;           /* IO_SEND and IO_WRITE do not write to it */
+    struct io_file *file; /* IO_READ, IO_WRITE, IO_SYNC */
+    int fd;               /* IO_ACCEPT, IO_RECV, IO_SEND */
+    void *buffer;         /* IO_SEND and IO_WRITE do not write to it */
     uint32_t bytes;
-    uint64_t offset;        /* bytes */
-    uint64_t timeout_us;    /* IO_TIMER */
-    struct io_op *target;   /* IO_CANCEL */
+    uint64_t offset;      /* bytes */
+    uint64_t timeout_us;  /* IO_TIMER */
+    struct io_op *target; /* IO_CANCEL */
     io_done_fn *done;
-    void *owner;            /* the caller's, untouched */
+    void *owner; /* the caller's, untouched */
     /* the engine's */
     struct io_op *next, *prev;
     uint64_t state[4];
@@ -62,15 +62,15 @@ struct engine_config {
     unsigned threads;            /* threads engine: pool size; 0: 16 */
     unsigned recv_buffers;       /* number of receive buffers of recv_bytes each; 0: no sockets on this engine */
     unsigned recv_bytes;         /* 0: 16384 */
-    bool one_thread;             /* only the thread that creates the engine will ever use it: lets io_uring defer its work
-                                    to engine_poll (IORING_SETUP_SINGLE_ISSUER, _DEFER_TASKRUN) */
+    bool one_thread; /* only the thread that creates the engine will ever use it: lets io_uring defer its work
+                        to engine_poll (IORING_SETUP_SINGLE_ISSUER, _DEFER_TASKRUN) */
 };
 
 /* Counters since creation. Read by the lane itself, or by others as a snapshot that may lag. */
 struct engine_stats {
     uint64_t reads, read_bytes, writes, write_bytes, syncs; /* file ops completed */
     uint64_t receives, sends, accepts;
-    uint64_t submissions;     /* system calls made to submit or wait */
+    uint64_t submissions; /* system calls made to submit or wait */
     uint64_t read_errors, write_errors;
     unsigned reads_in_flight, reads_in_flight_peak, reads_waiting;
 };
@@ -96,7 +96,8 @@ int engine_register_buffers(struct engine *engine, void *base, size_t bytes);
 /* Hands an op over; it starts at the next engine_poll. */
 void engine_queue(struct engine *engine, struct io_op *op);
 /* Submits what is queued in one system call, waits until at least `wait_min` completions were dispatched or timeout_us
- * has passed (0: do not wait; UINT64_MAX: no limit) or engine_wake was called. Returns the number of `done` calls made. */
+ * has passed (0: do not wait; UINT64_MAX: no limit) or engine_wake was called. Returns the number of `done` calls made.
+ */
 int engine_poll(struct engine *engine, unsigned wait_min, uint64_t timeout_us);
 /* Ends a wait of engine_poll. The only call that other threads may make. */
 void engine_wake(struct engine *engine);

@@ -5,7 +5,7 @@
 #include "io/engine.h"
 
 #define RECV_BYTES_DEFAULT 16384u
-#define READS_MAX_DEFAULT 64u
+#define READS_MAX_DEFAULT  64u
 
 struct engine_ops {
     void (*destroy)(struct engine *engine);

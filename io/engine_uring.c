@@ -1,18 +1,18 @@
 /*
  * engine_uring.c - the engine over io_uring.
  *
- * One io_uring_enter per engine_poll: what was queued goes to the kernel together with the wait. Ops wait in `queued` until
- * then; file reads beyond reads_max wait in `reads` and follow as others complete. Ops in the kernel's hands stand in
- * `flying`, so that destroy can cancel each and wait for it.
+ * One io_uring_enter per engine_poll: what was queued goes to the kernel together with the wait. Ops wait in `queued`
+ * until then; file reads beyond reads_max wait in `reads` and follow as others complete. Ops in the kernel's hands
+ * stand in `flying`, so that destroy can cancel each and wait for it.
  *
  * user_data is the op's address; addresses below 16 are the engine's own (the wake descriptor's poll, cancel requests).
  *
  * Files: a sparse table of registered descriptors; a file without a place uses its plain descriptor. Buffers: one
- * registered range, used by reads that lie in it. Receives: a ring of provided buffers shared by all sockets, so an idle
- * connection holds none; each goes back to the ring as soon as `done` has returned.
+ * registered range, used by reads that lie in it. Receives: a ring of provided buffers shared by all sockets, so an
+ * idle connection holds none; each goes back to the ring as soon as `done` has returned.
  *
- * Multishot accept (Linux 5.19) and receive (6.0) end now and then (no buffer, overflow); they are armed again here, so a
- * caller sees one stream until end of file, error or cancel. Where the kernel does not know them (EINVAL at the first
+ * Multishot accept (Linux 5.19) and receive (6.0) end now and then (no buffer, overflow); they are armed again here, so
+ * a caller sees one stream until end of file, error or cancel. Where the kernel does not know them (EINVAL at the first
  * completion) the engine waits for readiness by poll and accepts or receives by hand; engine_note says so.
  *
  * A read that comes back short before the end of the file is continued; callers see a short read only at its end.
@@ -35,11 +35,11 @@
 #include <unistd.h>
 
 #define ENTRIES_DEFAULT 256u
-#define FILES_MAX 64u
-#define RECV_GROUP 1
-#define TAG_WAKE 1u
-#define TAG_CANCEL 2u
-#define TAG_MAX 16u
+#define FILES_MAX       64u
+#define RECV_GROUP      1
+#define TAG_WAKE        1u
+#define TAG_CANCEL      2u
+#define TAG_MAX         16u
 
 /* op->state[0] */
 enum op_flags { OP_FLYING = 1, OP_WAITING = 2, OP_BY_POLL = 4, OP_READ_COUNTED = 8 };
@@ -50,7 +50,7 @@ struct uring {
     struct io_uring ring;
     unsigned reads_max;
     struct op_list queued, reads, flying;
-    struct op_list finished;          /* ops ended without the kernel; result in state[1] */
+    struct op_list finished; /* ops ended without the kernel; result in state[1] */
     struct io_file *files[FILES_MAX];
     bool files_registered;
     uint8_t *fixed_base;
@@ -70,12 +70,14 @@ static struct uring *uring_of(struct engine *engine)
     return (struct uring *)(void *)engine;
 }
 
-/* ---- creation ------------------------------------------------------------------------------------------------------ */
+/* ---- creation ------------------------------------------------------------------------------------------------------
+ */
 
 static int setup_ring(struct uring *u, const struct engine_config *config, struct quire_error *err)
 {
     const unsigned defer = IORING_SETUP_SINGLE_ISSUER | IORING_SETUP_DEFER_TASKRUN;
-    const unsigned tries[] = {IORING_SETUP_COOP_TASKRUN | (config->one_thread ? defer : 0), IORING_SETUP_COOP_TASKRUN, 0};
+    const unsigned tries[] = {IORING_SETUP_COOP_TASKRUN | (config->one_thread ? defer : 0), IORING_SETUP_COOP_TASKRUN,
+                              0};
     unsigned entries = config->entries ? config->entries : ENTRIES_DEFAULT;
     int rc = -EINVAL;
     for (size_t i = 0; i < sizeof tries / sizeof *tries && rc == -EINVAL; i++) {
@@ -107,7 +109,8 @@ static int setup_receive(struct uring *u, const struct engine_config *config, st
     u->recv_memory = memory_map((size_t)count * u->recv_bytes, 0);
     if (!u->buffers || !u->recv_memory)
         return error_set(err, QUIRE_ENOMEM, "no memory for %u receive buffers", count);
-    struct io_uring_buf_reg reg = {.ring_addr = (uint64_t)(uintptr_t)u->buffers, .ring_entries = count, .bgid = RECV_GROUP};
+    struct io_uring_buf_reg reg = {
+        .ring_addr = (uint64_t)(uintptr_t)u->buffers, .ring_entries = count, .bgid = RECV_GROUP};
     if (io_uring_register_buf_ring(&u->ring, &reg, 0) < 0) {
         u->no_multishot_recv = true;
         engine_add_note(&u->base, "kernel without provided buffers: receives by poll");
@@ -152,7 +155,8 @@ int engine_uring_create(const struct engine_config *config, struct engine **out,
     return 0;
 }
 
-/* ---- files and buffers ---------------------------------------------------------------------------------------------- */
+/* ---- files and buffers ----------------------------------------------------------------------------------------------
+ */
 
 static int uring_attach(struct engine *engine, struct io_file *file)
 {
@@ -196,7 +200,8 @@ static int uring_register_buffers(struct engine *engine, void *base, size_t byte
     return 0;
 }
 
-/* ---- submission ------------------------------------------------------------------------------------------------------ */
+/* ---- submission
+ * ------------------------------------------------------------------------------------------------------ */
 
 static void uring_queue(struct engine *engine, struct io_op *op)
 {
@@ -368,7 +373,8 @@ static void arm_wake(struct uring *u)
     u->wake_armed = true;
 }
 
-/* ---- completion ------------------------------------------------------------------------------------------------------ */
+/* ---- completion
+ * ------------------------------------------------------------------------------------------------------ */
 
 static void finish(struct uring *u, struct io_op *op, int result, unsigned flags)
 {
@@ -657,6 +663,11 @@ static void uring_destroy(struct engine *engine)
     free(u);
 }
 
-static const struct engine_ops uring_ops = {.destroy = uring_destroy, .attach = uring_attach, .detach = uring_detach,
-                                            .register_buffers = uring_register_buffers, .queue = uring_queue,
-                                            .poll = uring_poll, .wake = uring_wake, .event_fd = uring_event_fd};
+static const struct engine_ops uring_ops = {.destroy = uring_destroy,
+                                            .attach = uring_attach,
+                                            .detach = uring_detach,
+                                            .register_buffers = uring_register_buffers,
+                                            .queue = uring_queue,
+                                            .poll = uring_poll,
+                                            .wake = uring_wake,
+                                            .event_fd = uring_event_fd};

@@ -1,8 +1,8 @@
 /*
  * error.c - the error table, and filling a struct quire_error.
  *
- * First error wins is the caller's business: error_set overwrites, so that the innermost function that knows most writes
- * last before returning, and callers above pass the number on without touching the sentence.
+ * First error wins is the caller's business: error_set overwrites, so that the innermost function that knows most
+ * writes last before returning, and callers above pass the number on without touching the sentence.
  */
 #include "io/error.h"
 #include <errno.h>

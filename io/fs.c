@@ -1,13 +1,13 @@
 /*
  * fs.c - the operating system's files behind the io_fs table, and helpers that hold for every io_fs.
  *
- * Direct I/O is asked for with O_DIRECT; a file system without it (tmpfs, some network file systems) answers EINVAL, and
- * the file is opened buffered with direct_refused set, so that reports can say so. Reads and writes go on after EINTR
- * and short transfers. Publication follows the only order that survives a power cut: contents synced, folder synced,
- * rename, parent folder synced.
+ * Direct I/O is asked for with O_DIRECT; a file system without it (tmpfs, some network file systems) answers EINVAL,
+ * and the file is opened buffered with direct_refused set, so that reports can say so. Reads and writes go on after
+ * EINTR and short transfers. Publication follows the only order that survives a power cut: contents synced, folder
+ * synced, rename, parent folder synced.
  */
-#include "io/error.h"
 #include "io/fs.h"
+#include "io/error.h"
 #include <assert.h>
 #include <dirent.h>
 #include <errno.h>
@@ -54,8 +54,8 @@ static int real_open(struct io_fs *fs, const char *path, unsigned flags, struct 
         close(fd);
         return rc;
     }
-    *file = (struct io_file){.fs = fs, .fd = fd, .direct = direct, .direct_refused = refused,
-                             .bytes = (uint64_t)st.st_size, .path = copy};
+    *file = (struct io_file){
+        .fs = fs, .fd = fd, .direct = direct, .direct_refused = refused, .bytes = (uint64_t)st.st_size, .path = copy};
     *out = file;
     return 0;
 }
@@ -167,10 +167,19 @@ static int real_list(struct io_fs *fs, const char *path, int (*visit)(void *cont
     return rc;
 }
 
-static const struct io_fs_ops real_ops = {
-    .open = real_open, .close = real_close, .read = real_read, .write = real_write, .sync = real_sync,
-    .allocate = real_allocate, .truncate = real_truncate, .rename = real_rename, .unlink = real_unlink,
-    .mkdir = real_mkdir, .rmdir = real_rmdir, .sync_dir = real_sync_dir, .list = real_list};
+static const struct io_fs_ops real_ops = {.open = real_open,
+                                          .close = real_close,
+                                          .read = real_read,
+                                          .write = real_write,
+                                          .sync = real_sync,
+                                          .allocate = real_allocate,
+                                          .truncate = real_truncate,
+                                          .rename = real_rename,
+                                          .unlink = real_unlink,
+                                          .mkdir = real_mkdir,
+                                          .rmdir = real_rmdir,
+                                          .sync_dir = real_sync_dir,
+                                          .list = real_list};
 
 static struct io_fs real_fs = {&real_ops};
 

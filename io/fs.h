@@ -18,21 +18,21 @@
 struct io_fs;
 
 enum fs_open_flags {
-    FS_READ = 1,          /* open for reading */
-    FS_WRITE = 2,         /* open for reading and writing */
-    FS_CREATE = 4,        /* create; with FS_EXCLUSIVE fail if it is there */
+    FS_READ = 1,   /* open for reading */
+    FS_WRITE = 2,  /* open for reading and writing */
+    FS_CREATE = 4, /* create; with FS_EXCLUSIVE fail if it is there */
     FS_EXCLUSIVE = 8,
-    FS_DIRECT = 16,       /* ask for O_DIRECT; where the file system refuses, the file opens buffered and says so */
+    FS_DIRECT = 16, /* ask for O_DIRECT; where the file system refuses, the file opens buffered and says so */
 };
 
 /* An open file. Read-only for all but its io_fs. */
 struct io_file {
     struct io_fs *fs;
-    int fd;               /* -1 under a fault fs */
-    bool direct;          /* O_DIRECT is in force */
-    bool direct_refused;  /* FS_DIRECT was asked for and the file system said no */
-    uint64_t bytes;       /* size when opened */
-    char *path;           /* owned */
+    int fd;              /* -1 under a fault fs */
+    bool direct;         /* O_DIRECT is in force */
+    bool direct_refused; /* FS_DIRECT was asked for and the file system said no */
+    uint64_t bytes;      /* size when opened */
+    char *path;          /* owned */
 };
 
 struct io_fs_ops {

@@ -6,7 +6,8 @@
  *
  * A point is measured by `lanes` threads with an engine each; the queue depth is split between them as evenly as it
  * goes. Each op is queued again from its own `done` with a new offset, so exactly the wanted number of reads is in
- * flight, until the time is over. A latency runs from queueing to `done`, as a search sees it. Latencies go to a
+ * flight, until the time is over; the last reads count, and their time with them, so that a device slower than the time
+ * given has a rate as well. A latency runs from queueing to `done`, as a search sees it. Latencies go to a
  * histogram of fixed size, 64 classes per octave (under 1.6 % wide): memory does not grow with the rate.
  *
  * Without O_DIRECT (the report says so) the page cache is dropped before each point, which makes the first reads those
@@ -49,7 +50,7 @@ struct lane {
     pthread_t thread;
     struct engine *engine;
     const char *engine_name;
-    uint64_t end_ns;
+    uint64_t begun_ns, end_ns, last_ns;
     uint32_t running;
     struct histogram latencies;
     int failed;
@@ -130,12 +131,13 @@ static void on_read(struct io_op *op, int result, unsigned flags)
             error_set(&lane->error, result < 0 ? result : QUIRE_ESHORTREAD,
                       "probe: read of %u bytes at offset %llu of %s: %s", op->bytes, (unsigned long long)op->offset,
                       op->file->path, quire_error_text(result < 0 ? result : QUIRE_ESHORTREAD));
-    if (!lane->failed && now <= lane->end_ns) {
+    if (!lane->failed)
         histogram_add(&lane->latencies, now - read->begun_ns);
+    lane->last_ns = now;
+    if (!lane->failed && now < lane->end_ns)
         queue_read(lane, read, now);
-    } else {
+    else
         lane->running--;
-    }
 }
 
 static int measure(struct lane *lane, uint8_t *buffers, struct probe_read *reads)
@@ -144,6 +146,7 @@ static int measure(struct lane *lane, uint8_t *buffers, struct probe_read *reads
     /* registered buffers are an extra: locked-memory limits may forbid them */
     engine_register_buffers(lane->engine, buffers, size_mul(lane->depth, lane->block_bytes));
     uint64_t now = clock_ns();
+    lane->begun_ns = now;
     lane->end_ns = now + lane->measure_ns;
     for (uint32_t i = 0; i < lane->depth; i++) {
         reads[i].op = (struct io_op){.kind = IO_READ,
@@ -197,9 +200,12 @@ static void *run_lane(void *context)
 static void sum_up(const struct lane *lanes, uint32_t n_lanes, struct histogram *all, struct probe_point *point)
 {
     memset(all, 0, sizeof *all);
-    for (uint32_t i = 0; i < n_lanes; i++)
-        histogram_merge(all, &lanes[i].latencies);
-    point->iops = (double)all->n * 1e9 / (double)lanes[0].measure_ns;
+    point->iops = 0;
+    for (uint32_t i = 0; i < n_lanes; i++) {
+        const struct lane *lane = &lanes[i];
+        histogram_merge(all, &lane->latencies);
+        point->iops += (double)lane->latencies.n * 1e9 / (double)(lane->last_ns - lane->begun_ns + 1);
+    }
     point->mean_us = all->n ? (double)all->sum_ns / (double)all->n / 1000 : 0;
     point->p50_us = percentile_us(all, 0.5);
     point->p99_us = percentile_us(all, 0.99);

@@ -15,13 +15,13 @@ struct probe_point {
 };
 
 struct probe_config {
-    const uint32_t *block_bytes;   /* n_blocks sizes, multiples of 4096 */
+    const uint32_t *block_bytes; /* n_blocks sizes, multiples of 4096 */
     uint32_t n_blocks;
-    const uint32_t *depths;        /* n_depths queue depths, per lane-sum */
+    const uint32_t *depths; /* n_depths queue depths, per lane-sum */
     uint32_t n_depths;
-    uint32_t lanes;                /* threads with a ring each that share the depth; 1.. */
-    uint64_t file_bytes;           /* size of the test file; 0: 1 GiB, less where room is short */
-    uint32_t measure_ms;           /* per point; 0: 500 */
+    uint32_t lanes;      /* threads with a ring each that share the depth; 1.. */
+    uint64_t file_bytes; /* size of the test file; 0: 1 GiB, less where room is short */
+    uint32_t measure_ms; /* per point; 0: 500 */
     enum quire_engine_kind engine;
     /* NULL or called after each point: done of total. A non-zero answer stops with QUIRE_ECANCELLED. */
     int (*progress)(void *context, uint32_t done, uint32_t total);
@@ -29,10 +29,10 @@ struct probe_config {
 };
 
 struct probe_report {
-    struct probe_point *points;    /* n_blocks * n_depths, block-major; owned, freed by probe_free */
+    struct probe_point *points; /* n_blocks * n_depths, block-major; owned, freed by probe_free */
     uint32_t n_points;
-    const char *engine;            /* static name */
-    bool direct;                   /* whether O_DIRECT was in force */
+    const char *engine; /* static name */
+    bool direct;        /* whether O_DIRECT was in force */
     uint64_t file_bytes;
 };
 

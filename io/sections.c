@@ -12,39 +12,39 @@
  *   72   section table, 40 bytes each: u32 id, u32 flags, u64 offset, u64 bytes, u64 checksum, u64 zero
  *   4088 u64 XXH3-64 of bytes 0..4087
  *
- * A writer streams: data goes through one aligned buffer to ever higher offsets, sections begin at multiples of 4096, and
- * the superblock is written last, after the data was synced; so a file whose superblock is right has all its data. The
- * file size is a multiple of 4096.
+ * A writer streams: data goes through one aligned buffer to ever higher offsets, sections begin at multiples of 4096,
+ * and the superblock is written last, after the data was synced; so a file whose superblock is right has all its data.
+ * The file size is a multiple of 4096.
  *
- * A reader believes nothing before the superblock's checksum is right, and even then checks that sections lie inside the
- * file, are aligned and do not overlap: a forged file must not make it read or allocate out of bounds.
+ * A reader believes nothing before the superblock's checksum is right, and even then checks that sections lie inside
+ * the file, are aligned and do not overlap: a forged file must not make it read or allocate out of bounds.
  */
+#include "io/sections.h"
 #include "io/bytes.h"
 #include "io/error.h"
 #include "io/memory.h"
-#include "io/sections.h"
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 #include <xxhash.h>
 
-#define BUFFER_BYTES (1u << 20)
-#define TABLE_AT 72u
+#define BUFFER_BYTES      (1u << 20)
+#define TABLE_AT          72u
 #define TABLE_ENTRY_BYTES 40u
-#define CHECKSUM_AT (SECTION_ALIGN - 8)
+#define CHECKSUM_AT       (SECTION_ALIGN - 8)
 
 struct section_writer {
     struct io_file *file;
-    uint8_t *buffer;          /* BUFFER_BYTES, aligned */
+    uint8_t *buffer; /* BUFFER_BYTES, aligned */
     size_t filled;
-    uint64_t flushed;         /* offset in the file of buffer[0] */
+    uint64_t flushed; /* offset in the file of buffer[0] */
     XXH3_state_t *hash;
     uint32_t kind;
     uint8_t segment_id[16];
     struct section_entry entries[SECTIONS_MAX];
     uint32_t n_entries;
-    bool open;                /* a section is begun */
-    int failed;               /* first error; the writer then refuses all but abort and finish */
+    bool open;  /* a section is begun */
+    int failed; /* first error; the writer then refuses all but abort and finish */
 };
 
 struct section_file {
@@ -54,7 +54,8 @@ struct section_file {
     uint32_t n_entries;
 };
 
-/* ---- writing ------------------------------------------------------------------------------------------------------ */
+/* ---- writing ------------------------------------------------------------------------------------------------------
+ */
 
 static void writer_free(struct section_writer *w)
 {
@@ -223,7 +224,8 @@ void section_writer_abort(struct section_writer *w)
     writer_free(w);
 }
 
-/* ---- reading ------------------------------------------------------------------------------------------------------ */
+/* ---- reading ------------------------------------------------------------------------------------------------------
+ */
 
 static int check_header(const struct io_file *file, const uint8_t *sb, uint32_t kind, const uint8_t *segment_id,
                         struct quire_error *err)
@@ -234,8 +236,10 @@ static int check_header(const struct io_file *file, const uint8_t *sb, uint32_t 
     uint64_t stated = load_u64(sb + CHECKSUM_AT), found = XXH3_64bits(sb, CHECKSUM_AT);
     uint32_t version = load_u32(sb + 8);
     if (version > SECTION_FORMAT_VERSION)
-        return error_set(err, QUIRE_EVERSION, "%s has container format version %u, this build reads %u: it was made by a "
-                         "newer Quire, use that one or rebuild", file->path, version, SECTION_FORMAT_VERSION);
+        return error_set(err, QUIRE_EVERSION,
+                         "%s has container format version %u, this build reads %u: it was made by a "
+                         "newer Quire, use that one or rebuild",
+                         file->path, version, SECTION_FORMAT_VERSION);
     if (stated != found)
         return error_set(err, QUIRE_ECORRUPT, "%s: superblock checksum is %016llx, expected %016llx", file->path,
                          (unsigned long long)found, (unsigned long long)stated);
@@ -267,8 +271,9 @@ static int parse_table(struct section_file *f, const uint8_t *sb, struct quire_e
                                       load_u64(at + 24)};
         if (entry.offset % SECTION_ALIGN || entry.offset < end || entry.offset > f->file->bytes ||
             entry.bytes > f->file->bytes - entry.offset)
-            return error_set(err, QUIRE_ECORRUPT, "%s: section %u (%llu bytes at %llu) lies outside the file or overlaps",
-                             f->file->path, entry.id, (unsigned long long)entry.bytes, (unsigned long long)entry.offset);
+            return error_set(err, QUIRE_ECORRUPT,
+                             "%s: section %u (%llu bytes at %llu) lies outside the file or overlaps", f->file->path,
+                             entry.id, (unsigned long long)entry.bytes, (unsigned long long)entry.offset);
         end = entry.offset + entry.bytes;
         f->entries[i] = entry;
     }
@@ -281,7 +286,8 @@ int section_file_open(struct io_fs *fs, const char *path, uint32_t kind, const u
 {
     struct section_file *f = calloc(1, sizeof *f);
     uint8_t *sb = memory_aligned(4096, SECTION_ALIGN);
-    int rc = f && sb ? fs_open(fs, path, flags, &f->file, err) : error_set(err, QUIRE_ENOMEM, "no memory to open %s", path);
+    int rc =
+        f && sb ? fs_open(fs, path, flags, &f->file, err) : error_set(err, QUIRE_ENOMEM, "no memory to open %s", path);
     if (rc == 0 && f->file->bytes < SECTION_ALIGN)
         rc = error_set(err, f->file->bytes ? QUIRE_ETRUNCATED : QUIRE_EFORMAT,
                        "%s has %llu bytes, a Quire file has at least %u", path, (unsigned long long)f->file->bytes,
@@ -345,7 +351,8 @@ const struct section_entry *section_at(const struct section_file *f, uint32_t in
 
 /* Reads [offset, offset + bytes) of the file in pieces through an aligned bounce buffer; each piece goes to `take`. */
 static int read_pieces(struct section_file *f, uint64_t offset, uint64_t bytes,
-                       void (*take)(void *context, const uint8_t *piece, size_t n), void *context, struct quire_error *err)
+                       void (*take)(void *context, const uint8_t *piece, size_t n), void *context,
+                       struct quire_error *err)
 {
     uint8_t *bounce = memory_aligned(4096, BUFFER_BYTES);
     int rc = bounce ? 0 : error_set(err, QUIRE_ENOMEM, "no memory to read %s", f->file->path);
@@ -353,7 +360,8 @@ static int read_pieces(struct section_file *f, uint64_t offset, uint64_t bytes,
         uint64_t begin = offset / SECTION_ALIGN * SECTION_ALIGN, skip = offset - begin;
         uint64_t want = skip + bytes < BUFFER_BYTES ? skip + bytes : BUFFER_BYTES;
         /* a file's size is a multiple of a page, so whole pages are there */
-        rc = fs_read_exact(f->file, bounce, (size_t)((want + SECTION_ALIGN - 1) / SECTION_ALIGN * SECTION_ALIGN), begin, err);
+        rc = fs_read_exact(f->file, bounce, (size_t)((want + SECTION_ALIGN - 1) / SECTION_ALIGN * SECTION_ALIGN), begin,
+                           err);
         if (rc < 0)
             break;
         take(context, bounce + skip, (size_t)(want - skip));
@@ -390,9 +398,10 @@ static int read_checked(struct section_file *f, const struct section_entry *entr
         XXH3_64bits_reset(sink.hash);
     int rc = read_pieces(f, entry->offset, entry->bytes, take_piece, &sink, err);
     if (rc == 0 && checked && XXH3_64bits_digest(sink.hash) != entry->checksum)
-        rc = error_set(err, QUIRE_ECORRUPT, "%s: section %u at offset %llu is damaged: checksum %016llx, expected %016llx",
-                       f->file->path, entry->id, (unsigned long long)entry->offset,
-                       (unsigned long long)XXH3_64bits_digest(sink.hash), (unsigned long long)entry->checksum);
+        rc = error_set(err, QUIRE_ECORRUPT,
+                       "%s: section %u at offset %llu is damaged: checksum %016llx, expected %016llx", f->file->path,
+                       entry->id, (unsigned long long)entry->offset, (unsigned long long)XXH3_64bits_digest(sink.hash),
+                       (unsigned long long)entry->checksum);
     XXH3_freeState(sink.hash);
     return rc;
 }

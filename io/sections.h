@@ -1,28 +1,29 @@
 /*
- * sections.h - the one container for everything but raw blocks: a 4 KiB superblock with a table of checksummed sections.
+ * sections.h - the one container for everything but raw blocks: a 4 KiB superblock with a table of checksummed
+ * sections.
  *
  * Layout (little-endian; docs/format.md has every byte)
  *   0      superblock, 4096 bytes: magic "QUIREFIL", kind, format version, segment id, file bytes, section table,
  *          XXH3-64 of bytes 0..4087 at 4088
  *   4096.. sections, each at a multiple of 4096, each with its XXH3-64 in the table (SECTION_SELF_CHECKED ones carry
  *          their own checksums inside, per block)
- * Valid if and only if: magic, known version, expected kind, superblock checksum right, file size equals the stated one,
- * sections inside the file and not overlapping, and each section that is read matches its checksum.
+ * Valid if and only if: magic, known version, expected kind, superblock checksum right, file size equals the stated
+ * one, sections inside the file and not overlapping, and each section that is read matches its checksum.
  */
 #ifndef QUIRE_IO_SECTIONS_H
 #define QUIRE_IO_SECTIONS_H
 
 #include "io/fs.h"
 
-#define SECTION_MAGIC "QUIREFIL"
+#define SECTION_MAGIC          "QUIREFIL"
 #define SECTION_FORMAT_VERSION 1u
-#define SECTION_ALIGN 4096u
-#define SECTIONS_MAX 64u
+#define SECTION_ALIGN          4096u
+#define SECTIONS_MAX           64u
 
 enum section_flags { SECTION_SELF_CHECKED = 1 };
 
 struct section_entry {
-    uint32_t id;       /* meaning belongs to the file's kind; unique within a file */
+    uint32_t id; /* meaning belongs to the file's kind; unique within a file */
     uint32_t flags;
     uint64_t offset;   /* bytes from the start of the file */
     uint64_t bytes;    /* without padding */

@@ -1,16 +1,16 @@
 /*
  * client.c - what happens to the bytes of a connection.
  *
- * In: the engine hands over received bytes in its own buffer. Requests are parsed and run straight from there; only what
- * is incomplete is copied to `in`, so that an idle connection holds no buffer at all.
+ * In: the engine hands over received bytes in its own buffer. Requests are parsed and run straight from there; only
+ * what is incomplete is copied to `in`, so that an idle connection holds no buffer at all.
  *
- * Out: replies are collected in `out` while a batch of requests is worked on, and leave in one send; while that is on its
- * way (`flight`) further replies collect in `out`. A reply that has to wait for the disk is a `struct pending` in a list; as
- * long as the list is not empty, replies that are ready join it, and its ready head moves to `out`.
+ * Out: replies are collected in `out` while a batch of requests is worked on, and leave in one send; while that is on
+ * its way (`flight`) further replies collect in `out`. A reply that has to wait for the disk is a `struct pending` in a
+ * list; as long as the list is not empty, replies that are ready join it, and its ready head moves to `out`.
  *
- * Ends: QUIT, protocol errors and shutdown drain: replies are sent, then our side is closed, and the other's bytes are read and
- * dropped until it closes too (a reset would throw away the reply in its receive buffer), at most a second. A client
- * whose end has been reached (EOF) still gets its replies: `printf ... | nc` works. Whatever goes wrong ends in
+ * Ends: QUIT, protocol errors and shutdown drain: replies are sent, then our side is closed, and the other's bytes are
+ * read and dropped until it closes too (a reset would throw away the reply in its receive buffer), at most a second. A
+ * client whose end has been reached (EOF) still gets its replies: `printf ... | nc` works. Whatever goes wrong ends in
  * CLIENT_DEAD: both directions are shut down, which makes the kernel give the ops back; the struct is freed when it has
  * neither ops nor pending replies.
  *
@@ -40,7 +40,8 @@ static void mark(struct client *c)
     c->lane->dirty = c;
 }
 
-/* ---- life ------------------------------------------------------------------------------------------------------------- */
+/* ---- life
+ * ------------------------------------------------------------------------------------------------------------- */
 
 struct client *client_create(struct lane *lane, int fd)
 {
@@ -104,7 +105,8 @@ void client_kill(struct client *c)
     mark(c);
 }
 
-/* ---- replies ------------------------------------------------------------------------------------------------------------ */
+/* ---- replies
+ * ------------------------------------------------------------------------------------------------------------ */
 
 static void add_pending(struct client *c, struct pending *p)
 {
@@ -203,14 +205,15 @@ static void flush_pending(struct client *c)
     }
 }
 
-/* ---- requests ------------------------------------------------------------------------------------------------------------ */
+/* ---- requests
+ * ------------------------------------------------------------------------------------------------------------ */
 
 static struct resp_limits limits_of(const struct client *c)
 {
     /* before AUTH a client gets little room, as in Redis */
     uint64_t bulk = c->authenticated ? c->lane->server->config->bulk_max : 16384;
-    return (struct resp_limits){.bulk_bytes_max = bulk, .args_max = c->authenticated ? 1048576 : 10,
-                                .inline_bytes_max = 65536};
+    return (struct resp_limits){
+        .bulk_bytes_max = bulk, .args_max = c->authenticated ? 1048576 : 10, .inline_bytes_max = 65536};
 }
 
 static bool takes_requests(const struct client *c)
@@ -335,7 +338,8 @@ static void on_receive(struct io_op *op, int result, unsigned flags)
     mark(c);
 }
 
-/* ---- sending, and the end --------------------------------------------------------------------------------------------------- */
+/* ---- sending, and the end
+ * --------------------------------------------------------------------------------------------------- */
 
 static void send_more(struct client *c)
 {

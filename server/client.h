@@ -1,21 +1,21 @@
 /*
  * client.h - a connection: requests in, replies out in the order of the requests.
  *
- * A command gives exactly one reply per request: at once (client_reply) or later (client_defer, pending_done). Commands of
- * one pipeline that wait for the disk run at the same time; their replies leave in order all the same.
+ * A command gives exactly one reply per request: at once (client_reply) or later (client_defer, pending_done). Commands
+ * of one pipeline that wait for the disk run at the same time; their replies leave in order all the same.
  */
 #ifndef QUIRE_SERVER_CLIENT_H
 #define QUIRE_SERVER_CLIENT_H
 
 #include "server/server_priv.h"
 
-enum { PENDING_MAX = 256 };       /* deferred replies of one client; its further requests wait */
+enum { PENDING_MAX = 256 }; /* deferred replies of one client; its further requests wait */
 
 enum client_state {
-    CLIENT_OPEN,       /* takes requests */
-    CLIENT_DRAINING,   /* no further requests; ends when its replies have been sent */
-    CLIENT_LINGERING,  /* our side is closed; waits for the other's end, so that the last reply is not lost to a reset */
-    CLIENT_DEAD        /* shut down; waits for its ops and deferred replies, then is freed */
+    CLIENT_OPEN,      /* takes requests */
+    CLIENT_DRAINING,  /* no further requests; ends when its replies have been sent */
+    CLIENT_LINGERING, /* our side is closed; waits for the other's end, so that the last reply is not lost to a reset */
+    CLIENT_DEAD       /* shut down; waits for its ops and deferred replies, then is freed */
 };
 
 /* A reply that is not there yet, or stands behind one that is not. First member of what a command keeps. */
@@ -23,7 +23,7 @@ struct pending {
     struct client *client;
     struct pending *next;
     struct resp_buffer out;
-    unsigned row;          /* of the command table */
+    unsigned row; /* of the command table */
     uint64_t started_us;
     bool ready, barrier;
 };
@@ -39,14 +39,14 @@ struct client {
     uint64_t id, created_ms, last_ms, deadline_ms;
     char *name, *library, *library_version;
     struct io_op recv, send;
-    uint8_t *in;                       /* bytes received and not yet worked on */
+    uint8_t *in; /* bytes received and not yet worked on */
     size_t in_start, in_bytes, in_capacity, need;
-    struct resp_buffer out, flight;    /* being written, being sent */
+    struct resp_buffer out, flight; /* being written, being sent */
     size_t flight_sent;
     struct pending *first, *last;
     unsigned n_pending;
-    bool blocked;                      /* a barrier is pending: no further request before its reply */
-    unsigned row;                      /* of the command being run */
+    bool blocked; /* a barrier is pending: no further request before its reply */
+    unsigned row; /* of the command being run */
 };
 
 /* Takes the socket over. NULL without memory (the socket is closed). */
@@ -65,8 +65,8 @@ void client_error(struct client *client, const char *format, ...) __attribute__(
 /* The same for an error of the library, with the code that fits. `out` is the reply's buffer. */
 void reply_quire_error(struct resp_buffer *out, const struct quire_error *err);
 
-/* A reply to come: `bytes` zeroed bytes that begin with struct pending, freed after the reply was handed on. With barrier no
- * request behind it starts before. NULL without memory: the client is closed then. */
+/* A reply to come: `bytes` zeroed bytes that begin with struct pending, freed after the reply was handed on. With
+ * barrier no request behind it starts before. NULL without memory: the client is closed then. */
 void *client_defer(struct client *client, size_t bytes, bool barrier);
 /* p->out holds the reply. p may be freed at once. */
 void pending_done(struct pending *p);

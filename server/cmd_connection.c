@@ -1,8 +1,8 @@
 /*
  * cmd_connection.c - PING, ECHO, HELLO, AUTH, QUIT, RESET, SELECT, CLIENT: what concerns one connection.
  *
- * There is one user, "default", and at most one password (requirepass). Passwords are compared in time independent of where
- * they differ.
+ * There is one user, "default", and at most one password (requirepass). Passwords are compared in time independent of
+ * where they differ.
  */
 #include "server/command.h"
 #include <stdlib.h>
@@ -44,7 +44,8 @@ void cmd_select(struct client *c, const struct resp_arg *args, uint32_t n)
         resp_simple(client_reply(c), "OK");
 }
 
-/* ---- who is there -------------------------------------------------------------------------------------------------------- */
+/* ---- who is there
+ * -------------------------------------------------------------------------------------------------------- */
 
 static bool same_secret(const char *secret, struct resp_arg given)
 {
@@ -93,7 +94,8 @@ static bool good_name(struct resp_arg name)
 static bool set_name(struct client *c, char **place, struct resp_arg name, const char *what)
 {
     if (!good_name(name)) {
-        client_error(c, "ERR %s cannot contain spaces, newlines or special characters, and has at most 256 bytes.", what);
+        client_error(c, "ERR %s cannot contain spaces, newlines or special characters, and has at most 256 bytes.",
+                     what);
         return false;
     }
     char *text = name.bytes ? arg_text(name) : NULL;
@@ -168,9 +170,10 @@ void cmd_hello(struct client *c, const struct resp_arg *args, uint32_t n)
         return;
     }
     if (!c->authenticated) {
-        client_error(c, "NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO <proto> "
-                        "AUTH <user> <pass> option can be used to authenticate the client and select the RESP protocol "
-                        "version at the same time");
+        client_error(c,
+                     "NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO <proto> "
+                     "AUTH <user> <pass> option can be used to authenticate the client and select the RESP protocol "
+                     "version at the same time");
         return;
     }
     if (h.name && !set_name(c, &c->name, *h.name, "Client names"))
@@ -190,7 +193,8 @@ void cmd_reset(struct client *c, const struct resp_arg *args, uint32_t n)
     resp_simple(client_reply(c), "RESET");
 }
 
-/* ---- CLIENT ----------------------------------------------------------------------------------------------------------------- */
+/* ---- CLIENT
+ * ----------------------------------------------------------------------------------------------------------------- */
 
 void cmd_client_id(struct client *c, const struct resp_arg *args, uint32_t n)
 {

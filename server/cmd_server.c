@@ -1,15 +1,16 @@
 /*
  * cmd_server.c - COMMAND, CONFIG, INFO, DBSIZE, SHUTDOWN and the commands of keys: what concerns the server as a whole.
  *
- * COMMAND answers what Redis 7 answers, entry by entry, from the one table; redis-cli builds its hints from it and cluster
- * clients their routing.
+ * COMMAND answers what Redis 7 answers, entry by entry, from the one table; redis-cli builds its hints from it and
+ * cluster clients their routing.
  */
 #include "server/command.h"
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
-/* ---- COMMAND -------------------------------------------------------------------------------------------------------------- */
+/* ---- COMMAND
+ * -------------------------------------------------------------------------------------------------------------- */
 
 static void put_words(struct resp_buffer *out, const char *const *words, const bool *present, unsigned n)
 {
@@ -40,11 +41,17 @@ static void put_flags(struct resp_buffer *out, const struct command *command)
 
 static void put_categories(struct resp_buffer *out, const struct command *command)
 {
-    static const char *const words[] = {"@read", "@write", "@fast", "@slow", "@admin", "@dangerous", "@connection",
-                                        "@keyspace", "@vectorset"};
+    static const char *const words[] = {"@read",      "@write",      "@fast",     "@slow",     "@admin",
+                                        "@dangerous", "@connection", "@keyspace", "@vectorset"};
     bool fast = command->flags & CMD_FAST, admin = command->flags & CMD_ADMIN;
-    const bool present[] = {command->flags & CMD_READ, command->flags & CMD_WRITE, fast, !fast, admin, admin,
-                            strcmp(command->group, "connection") == 0, strcmp(command->group, "generic") == 0,
+    const bool present[] = {command->flags & CMD_READ,
+                            command->flags & CMD_WRITE,
+                            fast,
+                            !fast,
+                            admin,
+                            admin,
+                            strcmp(command->group, "connection") == 0,
+                            strcmp(command->group, "generic") == 0,
                             strcmp(command->group, "vector_set") == 0};
     put_words(out, words, present, 9);
 }
@@ -189,7 +196,8 @@ void cmd_help(struct client *c, const struct resp_arg *args, uint32_t n)
     }
 }
 
-/* ---- CONFIG, INFO, SHUTDOWN ------------------------------------------------------------------------------------------------ */
+/* ---- CONFIG, INFO, SHUTDOWN
+ * ------------------------------------------------------------------------------------------------ */
 
 struct matches {
     const struct resp_arg *patterns;
@@ -247,7 +255,9 @@ void cmd_shutdown(struct client *c, const struct resp_arg *args, uint32_t n)
     client_end(c);
 }
 
-/* ---- keys ---------------------------------------------------------------------------------------------------------------------- */
+/* ---- keys
+ * ----------------------------------------------------------------------------------------------------------------------
+ */
 
 void cmd_dbsize(struct client *c, const struct resp_arg *args, uint32_t n)
 {

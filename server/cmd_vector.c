@@ -1,12 +1,12 @@
 /*
  * cmd_vector.c - the commands of vector sets but VSIM and VLOAD: what is in a set, and single elements of it.
  *
- * What the segment knows without the disk is answered at once. The rest (VEMB, VISMEMBER, VLINKS, VRANDMEMBER) is one fetch or
- * several: the reply is deferred and built when the fetch is done.
+ * What the segment knows without the disk is answered at once. The rest (VEMB, VISMEMBER, VLINKS, VRANDMEMBER) is one
+ * fetch or several: the reply is deferred and built when the fetch is done.
  *
- * VRANDMEMBER with a positive count gives distinct elements without a list of those given: the i-th is perm(i), where perm is a
- * random permutation of the rows made by a Feistel network over the next power of four, walked until it falls below the number
- * of rows (Black and Rogaway, "Ciphers with arbitrary finite domains", 2002).
+ * VRANDMEMBER with a positive count gives distinct elements without a list of those given: the i-th is perm(i), where
+ * perm is a random permutation of the rows made by a Feistel network over the next power of four, walked until it falls
+ * below the number of rows (Black and Rogaway, "Ciphers with arbitrary finite domains", 2002).
  */
 #include "io/random.h"
 #include "server/vector_call.h"
@@ -52,7 +52,8 @@ static const struct segment_info *info_of(const struct collection *collection)
     return segment_info(collection_segment(collection));
 }
 
-/* ---- answered at once ------------------------------------------------------------------------------------------------------- */
+/* ---- answered at once
+ * ------------------------------------------------------------------------------------------------------- */
 
 void cmd_vcard(struct client *c, const struct resp_arg *args, uint32_t n)
 {
@@ -113,7 +114,8 @@ void cmd_vinfo(struct client *c, const struct resp_arg *args, uint32_t n)
     resp_bool(out, info->direct_io);
 }
 
-/* ---- one element ------------------------------------------------------------------------------------------------------------- */
+/* ---- one element
+ * ------------------------------------------------------------------------------------------------------------- */
 
 enum element_kind { ELEMENT_VECTOR, ELEMENT_RAW, ELEMENT_MEMBER, ELEMENT_LINKS };
 
@@ -142,7 +144,8 @@ static void put_raw(struct resp_buffer *out, const float *vector, uint32_t dim)
 }
 
 /* One layer, as the graph has one. */
-static void put_links(struct resp_buffer *out, const struct fetch_request *f, enum quire_metric metric, bool with_scores)
+static void put_links(struct resp_buffer *out, const struct fetch_request *f, enum quire_metric metric,
+                      bool with_scores)
 {
     resp_array(out, 1);
     if (with_scores)
@@ -202,11 +205,14 @@ static void start_element(struct client *c, const struct resp_arg *args, enum el
     memcpy(call->key, args[2].data, args[2].bytes);
     call->kind = kind;
     call->with_scores = with_scores;
-    call->fetch = (struct fetch_request){.segment = collection_segment(collection), .key = call->key,
+    call->fetch = (struct fetch_request){.segment = collection_segment(collection),
+                                         .key = call->key,
                                          .key_bytes = args[2].bytes,
                                          .want_vector = kind == ELEMENT_VECTOR || kind == ELEMENT_RAW,
-                                         .want_links = kind == ELEMENT_LINKS, .links_max = LINKS_MAX,
-                                         .done = on_element, .owner = call};
+                                         .want_links = kind == ELEMENT_LINKS,
+                                         .links_max = LINKS_MAX,
+                                         .done = on_element,
+                                         .owner = call};
     if (fetch_start(c->lane->searcher, &call->fetch, &err) < 0) {
         reply_quire_error(&call->base.pending.out, &err);
         vector_call_end(&call->base);
@@ -235,12 +241,13 @@ void cmd_vlinks(struct client *c, const struct resp_arg *args, uint32_t n)
         start_element(c, args, ELEMENT_LINKS, n == 4);
 }
 
-/* ---- VRANDMEMBER --------------------------------------------------------------------------------------------------------------- */
+/* ---- VRANDMEMBER
+ * --------------------------------------------------------------------------------------------------------------- */
 
 struct random_call {
     struct vector_call base;
     uint64_t seed, rows, n, started, ended;
-    unsigned half_bits;      /* of the Feistel network */
+    unsigned half_bits; /* of the Feistel network */
     bool repeat, starting;
     int code;
     struct quire_error error;
@@ -296,7 +303,9 @@ static void start_random(struct random_call *call)
     while (call->started < call->n && call->n_free > 0 && call->code == 0) {
         struct fetch_request *f = call->free[--call->n_free];
         *f = (struct fetch_request){.segment = collection_segment(call->base.collection),
-                                    .row = random_row(call, call->started++), .want_key = true, .done = on_random,
+                                    .row = random_row(call, call->started++),
+                                    .want_key = true,
+                                    .done = on_random,
                                     .owner = call};
         int rc = fetch_start(call->base.lane->searcher, f, &call->error);
         if (rc < 0) {

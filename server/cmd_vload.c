@@ -1,10 +1,10 @@
 /*
  * cmd_vload.c - VLOAD key path [REPLACE] [MEMORY bytes]: opens an index made offline under a key.
  *
- * The path is taken below `import-dir`, and after symbolic links are resolved it must still lie there: a client must not be able
- * to have the server open other files. Opening reads the resident codes and may take seconds, so the worker does it; requests
- * that the client sent behind it wait, those of other clients do not. With REPLACE searches that run on the old index end
- * on it, later ones see the new: there is no moment without either.
+ * The path is taken below `import-dir`, and after symbolic links are resolved it must still lie there: a client must
+ * not be able to have the server open other files. Opening reads the resident codes and may take seconds, so the worker
+ * does it; requests that the client sent behind it wait, those of other clients do not. With REPLACE searches that run
+ * on the old index end on it, later ones see the new: there is no moment without either.
  */
 #include "io/error.h"
 #include "server/command.h"
@@ -118,7 +118,8 @@ void cmd_vload(struct client *c, const struct resp_arg *args, uint32_t n)
     if (!take_options(c, args, n, &o))
         return;
     if (config->import_dir[0] == 0) {
-        client_error(c, "ERR VLOAD is off: start the server with --import-dir FOLDER, below which indexes may be opened");
+        client_error(c,
+                     "ERR VLOAD is off: start the server with --import-dir FOLDER, below which indexes may be opened");
         return;
     }
     if (args[1].bytes == 0 || args[1].bytes > QUIRE_KEY_BYTES_MAX) {

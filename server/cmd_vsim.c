@@ -7,8 +7,9 @@
  * ELE costs a fetch first: the element's stored vector is the query, and the element itself is among the results, as in
  * Redis. NOTHREAD is accepted and changes nothing: no command runs in a thread of its own.
  *
- * The reply is that of Redis's vector sets. With EXPLAIN it is an array of two: that reply, and a map of what the search did.
- * Filters and tenants are refused with a sentence rather than ignored: a filter that is ignored shows a stranger's rows.
+ * The reply is that of Redis's vector sets. With EXPLAIN it is an array of two: that reply, and a map of what the
+ * search did. Filters and tenants are refused with a sentence rather than ignored: a filter that is ignored shows a
+ * stranger's rows.
  */
 #include "server/vector_call.h"
 #include <math.h>
@@ -18,11 +19,11 @@
 enum { COUNT_DEFAULT = 10 };
 
 struct vsim_options {
-    struct resp_arg element, blob;       /* data NULL: not given */
+    struct resp_arg element, blob; /* data NULL: not given */
     const struct resp_arg *values;
     uint32_t n_values;
     bool with_scores, explain;
-    double least_score;                  /* of EPSILON; -infinity: none */
+    double least_score; /* of EPSILON; -infinity: none */
     struct quire_search_options search;
 };
 
@@ -33,10 +34,12 @@ struct vsim_call {
     struct quire_search_options options;
     struct search_request search;
     struct fetch_request fetch;
-    float query[];                       /* dim floats, or the element's key */
+    float query[]; /* dim floats, or the element's key */
 };
 
-/* ---- options ------------------------------------------------------------------------------------------------------------------- */
+/* ---- options
+ * -------------------------------------------------------------------------------------------------------------------
+ */
 
 /* The value behind args[*at] as a whole number of low..high; false after an error reply. */
 static bool take_integer(struct client *c, const struct resp_arg *args, uint32_t n, uint32_t *at, long long low,
@@ -54,8 +57,8 @@ static bool take_integer(struct client *c, const struct resp_arg *args, uint32_t
 }
 
 /* The value behind args[*at] as a number, above `low` and at most `high`. */
-static bool take_number(struct client *c, const struct resp_arg *args, uint32_t n, uint32_t *at, double low, double high,
-                        double *out)
+static bool take_number(struct client *c, const struct resp_arg *args, uint32_t n, uint32_t *at, double low,
+                        double high, double *out)
 {
     const char *name = (const char *)args[*at].data;
     int bytes = (int)args[*at].bytes;
@@ -121,7 +124,8 @@ static bool take_target(struct client *c, const struct resp_arg *args, uint32_t 
     } else if (arg_is(args[2], "FP32")) {
         o->blob = args[3];
         if (o->blob.bytes == 0 || o->blob.bytes % sizeof(float)) {
-            client_error(c, "ERR invalid vector specification: a FP32 vector of %u bytes is not a row of 4-byte numbers",
+            client_error(c,
+                         "ERR invalid vector specification: a FP32 vector of %u bytes is not a row of 4-byte numbers",
                          o->blob.bytes);
             return false;
         }
@@ -162,7 +166,9 @@ static bool take_options(struct client *c, const struct resp_arg *args, uint32_t
     return true;
 }
 
-/* ---- reply ---------------------------------------------------------------------------------------------------------------------- */
+/* ---- reply
+ * ----------------------------------------------------------------------------------------------------------------------
+ */
 
 static void put_hits(const struct vsim_call *call, struct resp_buffer *out)
 {
@@ -238,13 +244,19 @@ static void on_search(struct search_request *request)
     vector_call_end(&call->base);
 }
 
-/* ---- the call -------------------------------------------------------------------------------------------------------------------- */
+/* ---- the call
+ * --------------------------------------------------------------------------------------------------------------------
+ */
 
 static void start(struct vsim_call *call, const float *query)
 {
     struct quire_error err = {0};
-    call->search = (struct search_request){.segment = collection_segment(call->base.collection), .query = query,
-                                           .options = call->options, .want_keys = true, .done = on_search, .owner = call};
+    call->search = (struct search_request){.segment = collection_segment(call->base.collection),
+                                           .query = query,
+                                           .options = call->options,
+                                           .want_keys = true,
+                                           .done = on_search,
+                                           .owner = call};
     if (search_start(call->base.lane->searcher, &call->search, &err) == 0)
         return;
     stat_add(&call->base.lane->stats.search_errors, 1);
@@ -272,8 +284,11 @@ static void start_with_element(struct vsim_call *call, struct resp_arg element)
 {
     struct quire_error err = {0};
     memcpy(call->query, element.data, element.bytes);
-    call->fetch = (struct fetch_request){.segment = collection_segment(call->base.collection), .key = call->query,
-                                         .key_bytes = element.bytes, .want_vector = true, .done = on_element,
+    call->fetch = (struct fetch_request){.segment = collection_segment(call->base.collection),
+                                         .key = call->query,
+                                         .key_bytes = element.bytes,
+                                         .want_vector = true,
+                                         .done = on_element,
                                          .owner = call};
     if (fetch_start(call->base.lane->searcher, &call->fetch, &err) == 0)
         return;
@@ -289,8 +304,8 @@ static bool fill_query(struct vsim_call *call, const struct vsim_options *o)
     for (uint32_t i = 0; i < o->n_values; i++) {
         double value;
         if (!arg_number(o->values[i], &value)) {
-            resp_error(&call->base.pending.out, "ERR invalid vector specification: value %u, '%.*s', is not a number", i + 1,
-                       o->values[i].bytes > 64 ? 64 : (int)o->values[i].bytes, (const char *)o->values[i].data);
+            resp_error(&call->base.pending.out, "ERR invalid vector specification: value %u, '%.*s', is not a number",
+                       i + 1, o->values[i].bytes > 64 ? 64 : (int)o->values[i].bytes, (const char *)o->values[i].data);
             return false;
         }
         call->query[i] = (float)value;

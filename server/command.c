@@ -2,8 +2,8 @@
  * command.c - finding and running commands.
  *
  * The table (commands.def) is the only list of commands. Look-up is a hash of the upper-case name into a small
- * open-addressing table that is filled when the server is created; sub-commands follow their container in the table and are
- * found by a short scan.
+ * open-addressing table that is filled when the server is created; sub-commands follow their container in the table and
+ * are found by a short scan.
  *
  * Error texts for unknown commands and wrong arity are those of Redis: clients match them.
  */
@@ -16,7 +16,7 @@
 #include <strings.h>
 
 const struct command commands[] = {
-#define COMMAND_ROW(name, handler, arity, flags, first, last, step, group, since, summary, syntax)                   \
+#define COMMAND_ROW(name, handler, arity, flags, first, last, step, group, since, summary, syntax)                     \
     {name, handler, arity, flags, first, last, step, group, since, summary, syntax},
 #include "server/commands.def"
 #undef COMMAND_ROW
@@ -65,8 +65,8 @@ bool command_is_sub(const struct command *command, const struct command *contain
 static int find_sub(int container, const uint8_t *name, size_t bytes)
 {
     size_t prefix = strlen(commands[container].name) + 1;
-    for (unsigned row = (unsigned)container + 1; row < n_commands && command_is_sub(&commands[row], &commands[container]);
-         row++)
+    for (unsigned row = (unsigned)container + 1;
+         row < n_commands && command_is_sub(&commands[row], &commands[container]); row++)
         if (strlen(commands[row].name) == prefix + bytes &&
             strncasecmp(commands[row].name + prefix, (const char *)name, bytes) == 0)
             return (int)row;
@@ -80,7 +80,8 @@ int command_find(const uint8_t *index, const void *name, size_t bytes)
     return row >= 0 && bar ? find_sub(row, bar + 1, bytes - (size_t)(bar - text) - 1) : row;
 }
 
-/* ---- running --------------------------------------------------------------------------------------------------------- */
+/* ---- running
+ * --------------------------------------------------------------------------------------------------------- */
 
 static void reject_unknown(struct client *c, const struct resp_arg *args, uint32_t n)
 {
@@ -148,7 +149,8 @@ void command_run(struct client *c, const struct resp_arg *args, uint32_t n)
         stat_add(&own->us, clock_us() - before);
 }
 
-/* ---- helpers of handlers ------------------------------------------------------------------------------------------------ */
+/* ---- helpers of handlers
+ * ------------------------------------------------------------------------------------------------ */
 
 bool arg_is(struct resp_arg arg, const char *word)
 {

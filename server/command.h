@@ -11,16 +11,16 @@ enum command_flags {
     CMD_WRITE = 2,
     CMD_FAST = 4,
     CMD_ADMIN = 8,
-    CMD_NOAUTH = 16    /* allowed before the password was given */
+    CMD_NOAUTH = 16 /* allowed before the password was given */
 };
 
-/* args[0] is the command's name; a sub-command's name is args[1]. Gives exactly one reply: client_reply, client_error or
- * client_defer. Arguments are valid during the call only. */
+/* args[0] is the command's name; a sub-command's name is args[1]. Gives exactly one reply: client_reply, client_error
+ * or client_defer. Arguments are valid during the call only. */
 typedef void command_fn(struct client *c, const struct resp_arg *args, uint32_t n);
 
 struct command {
     const char *name;
-    command_fn *run;       /* NULL: a container that needs a sub-command */
+    command_fn *run; /* NULL: a container that needs a sub-command */
     int arity;
     unsigned flags;
     int first_key, last_key, key_step;
@@ -43,11 +43,12 @@ bool command_is_sub(const struct command *command, const struct command *contain
 bool command_has_arguments(const struct command *command);
 void command_docs_arguments(struct resp_buffer *out, const struct command *command);
 
-/* ---- helpers of handlers ------------------------------------------------------------------------------------------ */
+/* ---- helpers of handlers ------------------------------------------------------------------------------------------
+ */
 
 bool arg_is(struct resp_arg arg, const char *word); /* without regard to case */
 bool arg_integer(struct resp_arg arg, long long *out);
-bool arg_number(struct resp_arg arg, double *out);  /* finite or not: the caller decides */
+bool arg_number(struct resp_arg arg, double *out); /* finite or not: the caller decides */
 /* A copy that ends in 0; NULL without memory or where the bytes hold a 0. Owned by the caller. */
 char *arg_text(struct resp_arg arg);
 /* The collection of args[1], or NULL. */
@@ -56,9 +57,9 @@ struct collection *arg_collection(struct client *c, struct resp_arg key);
 bool glob_matches(const char *pattern, size_t pattern_bytes, const char *text);
 
 command_fn cmd_auth, cmd_client_getname, cmd_client_id, cmd_client_setinfo, cmd_client_setname, cmd_help, cmd_command,
-    cmd_command_count, cmd_command_docs, cmd_command_info, cmd_command_list, cmd_config_get, cmd_dbsize, cmd_del, cmd_echo,
-    cmd_exists, cmd_hello, cmd_info, cmd_ping, cmd_quit, cmd_reset, cmd_select, cmd_shutdown, cmd_type, cmd_vcard,
-    cmd_vdim, cmd_vemb, cmd_vinfo, cmd_vismember, cmd_vlinks, cmd_vload, cmd_vrandmember, cmd_vsim;
+    cmd_command_count, cmd_command_docs, cmd_command_info, cmd_command_list, cmd_config_get, cmd_dbsize, cmd_del,
+    cmd_echo, cmd_exists, cmd_hello, cmd_info, cmd_ping, cmd_quit, cmd_reset, cmd_select, cmd_shutdown, cmd_type,
+    cmd_vcard, cmd_vdim, cmd_vemb, cmd_vinfo, cmd_vismember, cmd_vlinks, cmd_vload, cmd_vrandmember, cmd_vsim;
 
 /* The text of INFO's sections that match; in info.c. */
 void info_write(struct server *server, const struct resp_arg *sections, uint32_t n, struct resp_buffer *text);

@@ -6,9 +6,9 @@
  *   list   := item*                        item := choice ["..."]
  *   choice := "[" list-or-alternatives "]" optional   |   "(" list-or-alternatives ")"   |   WORD [name]   |   name
  *
- * Alternatives are separated by "|" with no blank around. A word in capitals is a token; a name that follows it belongs to it.
- * What comes out are the maps of Redis 7: name, type (string, integer, double, key, pure-token, block, oneof), token, flags.
- * The text is parsed twice for each list: once to count, once to write.
+ * Alternatives are separated by "|" with no blank around. A word in capitals is a token; a name that follows it belongs
+ * to it. What comes out are the maps of Redis 7: name, type (string, integer, double, key, pure-token, block, oneof),
+ * token, flags. The text is parsed twice for each list: once to count, once to write.
  */
 #include "server/command.h"
 #include <ctype.h>
@@ -121,9 +121,9 @@ static const char *type_of(struct span name)
 {
     static const struct {
         const char *name, *type;
-    } types[] = {{"key", "key"}, {"num", "integer"}, {"count", "integer"}, {"effort", "integer"}, {"bytes", "integer"},
-                 {"index", "integer"}, {"protover", "integer"}, {"delta", "double"}, {"recall", "double"},
-                 {"value", "double"}};
+    } types[] = {{"key", "key"},       {"num", "integer"},   {"count", "integer"},    {"effort", "integer"},
+                 {"bytes", "integer"}, {"index", "integer"}, {"protover", "integer"}, {"delta", "double"},
+                 {"recall", "double"}, {"value", "double"}};
     for (size_t i = 0; i < sizeof types / sizeof *types; i++)
         if (strlen(types[i].name) == (size_t)(name.end - name.at) &&
             memcmp(types[i].name, name.at, strlen(types[i].name)) == 0)

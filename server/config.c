@@ -23,21 +23,21 @@ enum kind { KIND_STRING, KIND_LIST, KIND_NUMBER, KIND_BYTES, KIND_BOOL, KIND_CHO
 struct setting {
     enum kind kind;
     const char *name;
-    size_t place;                  /* in struct config */
+    size_t place; /* in struct config */
     uint64_t number, minimum, maximum;
-    const char *text;              /* default, choices or fixed value */
+    const char *text; /* default, choices or fixed value */
     const char *help;
 };
 
 #define AT(field) offsetof(struct config, field)
 static const struct setting settings[] = {
-#define STRING(field, name, value, help) {KIND_STRING, name, AT(field), 0, 0, 0, value, help},
-#define LIST(field, name, help) {KIND_LIST, name, AT(field), 0, 0, 0, "", help},
+#define STRING(field, name, value, help)              {KIND_STRING, name, AT(field), 0, 0, 0, value, help},
+#define LIST(field, name, help)                       {KIND_LIST, name, AT(field), 0, 0, 0, "", help},
 #define NUMBER(field, name, value, least, most, help) {KIND_NUMBER, name, AT(field), value, least, most, NULL, help},
-#define BYTES(field, name, value, least, most, help) {KIND_BYTES, name, AT(field), value, least, most, NULL, help},
-#define BOOL(field, name, value, help) {KIND_BOOL, name, AT(field), value, 0, 1, NULL, help},
-#define CHOICE(field, name, value, choices, help) {KIND_CHOICE, name, AT(field), value, 0, 0, choices, help},
-#define FIXED(name, value, help) {KIND_FIXED, name, 0, 0, 0, 0, value, help},
+#define BYTES(field, name, value, least, most, help)  {KIND_BYTES, name, AT(field), value, least, most, NULL, help},
+#define BOOL(field, name, value, help)                {KIND_BOOL, name, AT(field), value, 0, 1, NULL, help},
+#define CHOICE(field, name, value, choices, help)     {KIND_CHOICE, name, AT(field), value, 0, 0, choices, help},
+#define FIXED(name, value, help)                      {KIND_FIXED, name, 0, 0, 0, 0, value, help},
 #include "server/config.def"
 };
 enum { N_SETTINGS = sizeof settings / sizeof *settings };
@@ -117,8 +117,8 @@ static uint64_t unit_factor(const char *unit)
     static const struct {
         const char *unit;
         uint64_t factor;
-    } units[] = {{"", 1}, {"b", 1}, {"k", 1000}, {"kb", 1u << 10}, {"m", 1000000}, {"mb", 1u << 20},
-                 {"g", 1000000000}, {"gb", 1u << 30}};
+    } units[] = {{"", 1},        {"b", 1},         {"k", 1000},       {"kb", 1u << 10},
+                 {"m", 1000000}, {"mb", 1u << 20}, {"g", 1000000000}, {"gb", 1u << 30}};
     for (size_t i = 0; i < sizeof units / sizeof *units; i++)
         if (strcasecmp(units[i].unit, unit) == 0)
             return units[i].factor;
@@ -134,7 +134,8 @@ static int set_number(struct config *config, const struct setting *s, const char
     if (!isdigit((unsigned char)value[0]) || factor == 0)
         return error_set(err, QUIRE_EINVALID, "%s: '%.64s' is not a %s", s->name, value,
                          s->kind == KIND_BYTES ? "size (such as 1048576, 512kb, 64mb, 2gb)" : "whole number");
-    if (errno == ERANGE || __builtin_mul_overflow(number, factor, &number) || number < s->minimum || number > s->maximum)
+    if (errno == ERANGE || __builtin_mul_overflow(number, factor, &number) || number < s->minimum ||
+        number > s->maximum)
         return error_set(err, QUIRE_ERANGE, "%s: %.64s is out of range: %" PRIu64 " to %" PRIu64, s->name, value,
                          s->minimum, s->maximum);
     *number_of(config, s) = number;
@@ -301,8 +302,7 @@ void config_each(const struct config *config,
         else if (s->kind == KIND_CHOICE) {
             const char *word = choice_at(s->text, *number_of(config, s), &bytes);
             snprintf(text, sizeof text, "%.*s", (int)bytes, word);
-        }
-        else
+        } else
             snprintf(text, sizeof text, "%" PRIu64, *number_of(config, s));
         visit(context, s->name, value, s->help);
     }

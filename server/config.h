@@ -10,10 +10,10 @@
 
 struct config {
 #define STRING(field, ...) char *field;
-#define LIST(field, ...) char *field;
+#define LIST(field, ...)   char *field;
 #define NUMBER(field, ...) uint64_t field;
-#define BYTES(field, ...) uint64_t field;
-#define BOOL(field, ...) bool field;
+#define BYTES(field, ...)  uint64_t field;
+#define BOOL(field, ...)   bool field;
 #define CHOICE(field, ...) uint64_t field;
 #define FIXED(...)
 #include "server/config.def"

@@ -1,9 +1,9 @@
 /*
  * info.c - INFO: the server's figures as sections of "name:value" lines.
  *
- * Figures of lanes are read while the lanes go on counting, so sums may be a moment apart; each figure itself is whole. Names
- * that tools know (prometheus-redis-exporter, clients' start-up checks) are Redis's; what is Quire's own stands in
- * section "quire".
+ * Figures of lanes are read while the lanes go on counting, so sums may be a moment apart; each figure itself is whole.
+ * Names that tools know (prometheus-redis-exporter, clients' start-up checks) are Redis's; what is Quire's own stands
+ * in section "quire".
  *
  * redis_version tells clients which commands' behaviour to expect, not whose server this is: that is quire_version.
  */
@@ -84,7 +84,8 @@ static double percentile(const struct sums *sums, double share)
     return 0;
 }
 
-/* ---- sections ----------------------------------------------------------------------------------------------------------------- */
+/* ---- sections
+ * ----------------------------------------------------------------------------------------------------------------- */
 
 static void section_server(const struct server *server, const struct sums *sums, struct resp_buffer *text)
 {
@@ -186,9 +187,10 @@ static void section_commandstats(const struct server *server, const struct sums 
             rejected += stat_get(&s->rejected);
         }
         if (calls + rejected)
-            line(text, "cmdstat_%s:calls=%" PRIu64 ",usec=%" PRIu64 ",usec_per_call=%.2f,rejected_calls=%" PRIu64
-                       ",failed_calls=%" PRIu64, commands[row].name, calls, us,
-                 calls ? (double)us / (double)calls : 0.0, rejected, failed);
+            line(text,
+                 "cmdstat_%s:calls=%" PRIu64 ",usec=%" PRIu64 ",usec_per_call=%.2f,rejected_calls=%" PRIu64
+                 ",failed_calls=%" PRIu64,
+                 commands[row].name, calls, us, calls ? (double)us / (double)calls : 0.0, rejected, failed);
     }
 }
 
@@ -249,8 +251,8 @@ void info_write(struct server *server, const struct resp_arg *wanted, uint32_t n
     for (size_t s = 0; s < sizeof sections / sizeof *sections; s++) {
         bool show = n == 0 && sections[s].by_default;
         for (uint32_t i = 0; i < n; i++)
-            show |= arg_is(wanted[i], sections[s].name) || arg_is(wanted[i], "all") || arg_is(wanted[i], "everything") ||
-                    (arg_is(wanted[i], "default") && sections[s].by_default);
+            show |= arg_is(wanted[i], sections[s].name) || arg_is(wanted[i], "all") ||
+                    arg_is(wanted[i], "everything") || (arg_is(wanted[i], "default") && sections[s].by_default);
         if (!show)
             continue;
         if (text->bytes > 0)

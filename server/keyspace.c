@@ -1,10 +1,10 @@
 /*
  * keyspace.c - a chained hash table of collections, and how a collection ends while lanes may be searching it.
  *
- * DEL answers at once. The collection leaves the table (nobody finds it any more), each lane gets a message; a lane with
- * tasks on it remembers the message and acts when its last task has ended. Then the lane detaches the files from its ring
- * and lets go of its reference. Reference counts per task would put an atomic on the search path of every query; one
- * reference per lane costs nothing there, since a lane counts its own tasks in plain memory.
+ * DEL answers at once. The collection leaves the table (nobody finds it any more), each lane gets a message; a lane
+ * with tasks on it remembers the message and acts when its last task has ended. Then the lane detaches the files from
+ * its ring and lets go of its reference. Reference counts per task would put an atomic on the search path of every
+ * query; one reference per lane costs nothing there, since a lane counts its own tasks in plain memory.
  */
 #include "server/keyspace.h"
 #include "io/error.h"
@@ -58,7 +58,8 @@ void keyspace_fini(struct keyspace *k)
     pthread_rwlock_destroy(&k->lock);
 }
 
-/* ---- collections ------------------------------------------------------------------------------------------------------ */
+/* ---- collections
+ * ------------------------------------------------------------------------------------------------------ */
 
 static void free_collection(struct collection *c)
 {
@@ -168,7 +169,8 @@ void keyspace_release(struct server *server, struct collection *c)
     unref(c);
 }
 
-/* ---- the table --------------------------------------------------------------------------------------------------------- */
+/* ---- the table
+ * --------------------------------------------------------------------------------------------------------- */
 
 static struct collection **place_of(struct keyspace *k, const void *key, size_t key_bytes, uint64_t hash)
 {

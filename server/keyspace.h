@@ -4,8 +4,8 @@
  * A collection is an opened segment under a key. It is found under a lock that is held for the look-up only, and stays
  * valid on a lane until the lane has run the collection's forget message, which waits for the lane's last task on it:
  *
- *   references: one of the table, one of each lane. keyspace_release takes the collection out of the lanes' hands; the last
- *   one to let go has the worker close the segment (closing unmaps memory and may take long).
+ *   references: one of the table, one of each lane. keyspace_release takes the collection out of the lanes' hands; the
+ * last one to let go has the worker close the segment (closing unmaps memory and may take long).
  */
 #ifndef QUIRE_SERVER_KEYSPACE_H
 #define QUIRE_SERVER_KEYSPACE_H

@@ -1,9 +1,10 @@
 /*
  * lane.c - a thread that serves sockets and disk from one ring.
  *
- * Each turn of the loop: one engine_poll submits every read and send that the last turn produced and waits for completions,
- * whose callbacks parse requests and step searches; then messages of other threads are run, then marked clients are worked
- * on, which queues the sends of the next turn. So a turn costs one system call whatever the number of clients.
+ * Each turn of the loop: one engine_poll submits every read and send that the last turn produced and waits for
+ * completions, whose callbacks parse requests and step searches; then messages of other threads are run, then marked
+ * clients are worked on, which queues the sends of the next turn. So a turn costs one system call whatever the number
+ * of clients.
  *
  * Lane 0 also accepts, and gives each connection to the lane that has fewest. (A listening socket per lane with
  * SO_REUSEPORT spreads few connections badly, and lets a second server of the same user bind the port unnoticed.)
@@ -37,7 +38,8 @@ uint64_t clock_ms(void)
     return clock_us() / 1000u;
 }
 
-/* ---- messages ------------------------------------------------------------------------------------------------------------- */
+/* ---- messages
+ * ------------------------------------------------------------------------------------------------------------- */
 
 void lane_post(struct lane *lane, struct message *message)
 {
@@ -71,7 +73,8 @@ static void run_messages(struct lane *lane)
     }
 }
 
-/* ---- connections ----------------------------------------------------------------------------------------------------------- */
+/* ---- connections
+ * ----------------------------------------------------------------------------------------------------------- */
 
 struct arrival {
     struct message message;
@@ -161,14 +164,16 @@ static void on_accept(struct io_op *op, int result, unsigned flags)
 static void start_accepting(struct lane *lane)
 {
     for (unsigned i = 0; i < lane->server->n_listeners; i++) {
-        lane->accepts[i] = (struct io_op){.kind = IO_ACCEPT, .fd = lane->server->listeners[i], .done = on_accept,
-                                          .owner = lane};
+        lane->accepts[i] =
+            (struct io_op){.kind = IO_ACCEPT, .fd = lane->server->listeners[i], .done = on_accept, .owner = lane};
         lane->accepting[i] = true;
         engine_queue(lane->engine, &lane->accepts[i]);
     }
 }
 
-/* ---- time -------------------------------------------------------------------------------------------------------------------- */
+/* ---- time
+ * --------------------------------------------------------------------------------------------------------------------
+ */
 
 /* Ends clients that idle, linger or hang beyond their time. */
 static void scan_clients(struct lane *lane)
@@ -209,7 +214,9 @@ static void publish_engine(struct lane *lane)
     stat_set(&lane->stats.reads_waiting, s->reads_waiting);
 }
 
-/* ---- stop --------------------------------------------------------------------------------------------------------------------- */
+/* ---- stop
+ * ---------------------------------------------------------------------------------------------------------------------
+ */
 
 static void on_stop(struct lane *lane, struct message *message)
 {
@@ -227,7 +234,8 @@ void lane_stop(struct lane *lane)
     lane_post(lane, &lane->stop_message);
 }
 
-/* ---- the loop ------------------------------------------------------------------------------------------------------------------ */
+/* ---- the loop
+ * ------------------------------------------------------------------------------------------------------------------ */
 
 static void serve(struct lane *lane)
 {
@@ -257,8 +265,11 @@ static void serve(struct lane *lane)
 static int open_lane(struct lane *lane, struct quire_error *err)
 {
     const struct config *config = lane->server->config;
-    struct engine_config engine = {.kind = (enum quire_engine_kind)config->engine, .reads_max = (unsigned)config->reads_max,
-                                   .entries = 1024, .recv_buffers = RECV_BUFFERS, .recv_bytes = RECV_BYTES,
+    struct engine_config engine = {.kind = (enum quire_engine_kind)config->engine,
+                                   .reads_max = (unsigned)config->reads_max,
+                                   .entries = 1024,
+                                   .recv_buffers = RECV_BUFFERS,
+                                   .recv_bytes = RECV_BYTES,
                                    .one_thread = true};
     struct searcher_config searcher = {.tasks_max = (unsigned)config->searches_max};
     struct engine *made = NULL;

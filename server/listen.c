@@ -1,9 +1,9 @@
 /*
  * listen.c - the listening sockets, and who may be listened to.
  *
- * Protected mode is decided here, before anything listens: an address beyond loopback needs a password, or the operator's
- * word that the network is safe. A server that is reachable by mistake is worse than one that does not start.
- * Addresses are numbers, not names: what a name resolves to may change, and would be asked for while starting.
+ * Protected mode is decided here, before anything listens: an address beyond loopback needs a password, or the
+ * operator's word that the network is safe. A server that is reachable by mistake is worse than one that does not
+ * start. Addresses are numbers, not names: what a name resolves to may change, and would be asked for while starting.
  */
 #include "io/error.h"
 #include "server/server_priv.h"
@@ -55,7 +55,8 @@ static int bind_and_listen(const struct server *server, const struct addrinfo *i
     close(fd);
     if (errnum == EADDRINUSE)
         return error_set(err, QUIRE_EADDRINUSE,
-                         "%s is in use: stop what listens there, or choose another with --port (0: any free one)", where);
+                         "%s is in use: stop what listens there, or choose another with --port (0: any free one)",
+                         where);
     return error_set_errno(err, errnum, "listen on", where);
 }
 
@@ -71,9 +72,11 @@ static int open_one(struct server *server, const char *name, struct quire_error 
         return error_set(err, QUIRE_EINVALID, "bind: '%.100s' is not an IPv4 or IPv6 address", name);
     int rc;
     if (config->protected_mode && config->requirepass[0] == 0 && !is_loopback(info->ai_addr))
-        rc = error_set(err, QUIRE_EPERM,
-                       "bind: %.100s is beyond loopback and there is no password: set requirepass, or protected-mode no "
-                       "where the network itself keeps strangers out", name);
+        rc =
+            error_set(err, QUIRE_EPERM,
+                      "bind: %.100s is beyond loopback and there is no password: set requirepass, or protected-mode no "
+                      "where the network itself keeps strangers out",
+                      name);
     else
         rc = bind_and_listen(server, info, name, &server->listeners[server->n_listeners], err);
     freeaddrinfo(info);

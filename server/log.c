@@ -1,10 +1,10 @@
 /*
  * log.c - the log of quire-server.
  *
- * A line is "<pid> <date> <time>.<ms> <mark> <text>", marks as Redis has them (. debug, - verbose, * notice, # warning), so that
- * the tools people have for its logs read ours. Each line is one write(2) to a descriptor opened for appending: lines of
- * lanes do not mix, nothing is buffered when the process dies, and rotation by rename and restart works.
- * What a client sent is never logged as it came: control bytes become '?'.
+ * A line is "<pid> <date> <time>.<ms> <mark> <text>", marks as Redis has them (. debug, - verbose, * notice, #
+ * warning), so that the tools people have for its logs read ours. Each line is one write(2) to a descriptor opened for
+ * appending: lines of lanes do not mix, nothing is buffered when the process dies, and rotation by rename and restart
+ * works. What a client sent is never logged as it came: control bytes become '?'.
  */
 #include "server/log.h"
 #include "io/error.h"

@@ -15,6 +15,7 @@ struct log {
 int log_open(struct log *log, const char *path, enum log_level level, struct quire_error *err);
 void log_close(struct log *log);
 /* Thread-safe. A line longer than 1,000 bytes is cut and ends in "...". */
-void log_line(const struct log *log, enum log_level level, const char *format, ...) __attribute__((format(printf, 3, 4)));
+void log_line(const struct log *log, enum log_level level, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
 
 #endif

@@ -1,14 +1,16 @@
 /*
  * resp.c - parsing without state, writing without trees.
  *
- * A request is parsed from its first byte each time; while it is incomplete the parser says how many bytes it needs before
- * it can get further (`need`), and the connection does not ask again earlier. So a bulk of 512 MiB costs a handful of
- * parses, not one per received piece, and there is no parser state that could be wrong.
+ * A request is parsed from its first byte each time; while it is incomplete the parser says how many bytes it needs
+ * before it can get further (`need`), and the connection does not ask again earlier. So a bulk of 512 MiB costs a
+ * handful of parses, not one per received piece, and there is no parser state that could be wrong.
  *
- * Arguments point into the receive buffer. Only inline requests with quotes are copied (unquoted) into the request's store.
+ * Arguments point into the receive buffer. Only inline requests with quotes are copied (unquoted) into the request's
+ * store.
  *
- * Limits are checked on the numbers as soon as they are read: a count of a billion or a length of -2 ends the connection
- * before anything is allocated for it. Messages are those of Redis, because clients' authors test against them.
+ * Limits are checked on the numbers as soon as they are read: a count of a billion or a length of -2 ends the
+ * connection before anything is allocated for it. Messages are those of Redis, because clients' authors test against
+ * them.
  */
 #include "server/resp.h"
 #include <ctype.h>
@@ -18,7 +20,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- requests -------------------------------------------------------------------------------------------------------- */
+/* ---- requests
+ * -------------------------------------------------------------------------------------------------------- */
 
 static enum resp_status broken(char message[128], const char *text)
 {
@@ -40,7 +43,8 @@ static bool add_arg(struct resp_request *r, const uint8_t *data, uint32_t bytes)
     return true;
 }
 
-/* The line from `at`: its end (before \r\n or \n) in *end and the place behind it in *next; false when there is no \n yet. */
+/* The line from `at`: its end (before \r\n or \n) in *end and the place behind it in *next; false when there is no \n
+ * yet. */
 static bool find_line(const uint8_t *bytes, size_t n, size_t at, size_t *end, size_t *next)
 {
     const uint8_t *newline = at < n ? memchr(bytes + at, '\n', n - at) : NULL;
@@ -215,7 +219,8 @@ void resp_request_fini(struct resp_request *r)
     memset(r, 0, sizeof *r);
 }
 
-/* ---- replies --------------------------------------------------------------------------------------------------------- */
+/* ---- replies
+ * --------------------------------------------------------------------------------------------------------- */
 
 void resp_buffer_fini(struct resp_buffer *out)
 {

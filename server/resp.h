@@ -1,5 +1,6 @@
 /*
- * resp.h - the Redis serialization protocol: parsing requests (RESP arrays and inline), writing replies (RESP2 and RESP3).
+ * resp.h - the Redis serialization protocol: parsing requests (RESP arrays and inline), writing replies (RESP2 and
+ * RESP3).
  */
 #ifndef QUIRE_SERVER_RESP_H
 #define QUIRE_SERVER_RESP_H
@@ -13,35 +14,36 @@ struct resp_arg {
 };
 
 struct resp_limits {
-    uint64_t bulk_bytes_max;    /* one argument */
-    uint32_t args_max;          /* arguments of one request */
-    uint32_t inline_bytes_max;  /* an inline line, and the line of a count or length */
+    uint64_t bulk_bytes_max;   /* one argument */
+    uint32_t args_max;         /* arguments of one request */
+    uint32_t inline_bytes_max; /* an inline line, and the line of a count or length */
 };
 
 /* A request, reused from one parse to the next. Zeroed before first use. */
 struct resp_request {
-    struct resp_arg *args;      /* owned */
+    struct resp_arg *args; /* owned */
     uint32_t n_args, capacity;
-    uint8_t *store;             /* unquoted inline arguments; owned */
+    uint8_t *store; /* unquoted inline arguments; owned */
     size_t store_capacity;
 };
 
 enum resp_status {
-    RESP_DONE = 1,       /* a request: *consumed bytes were used; n_args may be 0 (an empty line), to be skipped */
-    RESP_MORE = 0,       /* incomplete: do not parse again before there are *need bytes */
-    RESP_BROKEN = -1     /* protocol error: reply `message` and close */
+    RESP_DONE = 1,   /* a request: *consumed bytes were used; n_args may be 0 (an empty line), to be skipped */
+    RESP_MORE = 0,   /* incomplete: do not parse again before there are *need bytes */
+    RESP_BROKEN = -1 /* protocol error: reply `message` and close */
 };
 
 /* Parses one request from bytes. Pointers in request->args are valid as long as the bytes are. */
-enum resp_status resp_parse(const uint8_t *bytes, size_t n, const struct resp_limits *limits, struct resp_request *request,
-                            size_t *consumed, size_t *need, char message[128]);
+enum resp_status resp_parse(const uint8_t *bytes, size_t n, const struct resp_limits *limits,
+                            struct resp_request *request, size_t *consumed, size_t *need, char message[128]);
 void resp_request_fini(struct resp_request *request);
 
-/* A reply under construction: a growing array of bytes. `failed` is set when memory ran out; the connection then closes. */
+/* A reply under construction: a growing array of bytes. `failed` is set when memory ran out; the connection then
+ * closes. */
 struct resp_buffer {
-    uint8_t *data;              /* owned */
+    uint8_t *data; /* owned */
     size_t bytes, capacity;
-    int protocol;               /* 2 or 3 */
+    int protocol; /* 2 or 3 */
     bool failed;
 };
 void resp_buffer_fini(struct resp_buffer *out);
@@ -52,11 +54,11 @@ void resp_error(struct resp_buffer *out, const char *format, ...) __attribute__(
 void resp_integer(struct resp_buffer *out, long long value);
 void resp_bulk(struct resp_buffer *out, const void *data, size_t bytes);
 void resp_text(struct resp_buffer *out, const char *text);
-void resp_null(struct resp_buffer *out);            /* RESP2: null bulk */
-void resp_null_array(struct resp_buffer *out);      /* RESP2: null array */
+void resp_null(struct resp_buffer *out);       /* RESP2: null bulk */
+void resp_null_array(struct resp_buffer *out); /* RESP2: null array */
 void resp_array(struct resp_buffer *out, size_t n);
-void resp_map(struct resp_buffer *out, size_t n);   /* RESP2: flat array of 2n */
-void resp_set(struct resp_buffer *out, size_t n);   /* RESP2: array */
+void resp_map(struct resp_buffer *out, size_t n);        /* RESP2: flat array of 2n */
+void resp_set(struct resp_buffer *out, size_t n);        /* RESP2: array */
 void resp_double(struct resp_buffer *out, double value); /* RESP2: bulk string, shortest that reads back as the same */
 void resp_bool(struct resp_buffer *out, bool value);     /* RESP2: integer 0 or 1 */
 void resp_verbatim(struct resp_buffer *out, const char *text, size_t bytes); /* RESP2: bulk */

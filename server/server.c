@@ -3,8 +3,8 @@
  *
  * Start: files limit, sockets (so that a port in use is known at once), worker, indexes to load, lanes. All lanes are
  * created before the first serves; when one cannot be, the reason is returned and nothing has been served.
- * Stop: lanes end when their clients have; messages that came too late are run by this thread; then collections are closed
- * by the worker, whose queue is emptied last.
+ * Stop: lanes end when their clients have; messages that came too late are run by this thread; then collections are
+ * closed by the worker, whose queue is emptied last.
  */
 #include "server/server.h"
 #include "index/parallel.h"
@@ -48,16 +48,17 @@ static void fit_clients_to_files(struct server *s)
     if (getrlimit(RLIMIT_NOFILE, &limit) < 0)
         return;
     if (limit.rlim_cur < wanted) {
-        struct rlimit more = {.rlim_cur = limit.rlim_max < wanted ? limit.rlim_max : wanted, .rlim_max = limit.rlim_max};
+        struct rlimit more = {.rlim_cur = limit.rlim_max < wanted ? limit.rlim_max : wanted,
+                              .rlim_max = limit.rlim_max};
         if (setrlimit(RLIMIT_NOFILE, &more) == 0)
             limit = more;
     }
     if (limit.rlim_cur >= wanted)
         return;
     uint64_t possible = limit.rlim_cur > FILES_FOR_OTHERS + 1 ? limit.rlim_cur - FILES_FOR_OTHERS : 1;
-    log_line(s->log, LOG_LEVEL_WARNING, "maxclients lowered from %llu to %llu: the process may open %llu files (ulimit -n)",
-             (unsigned long long)s->config->maxclients, (unsigned long long)possible,
-             (unsigned long long)limit.rlim_cur);
+    log_line(
+        s->log, LOG_LEVEL_WARNING, "maxclients lowered from %llu to %llu: the process may open %llu files (ulimit -n)",
+        (unsigned long long)s->config->maxclients, (unsigned long long)possible, (unsigned long long)limit.rlim_cur);
     s->config->maxclients = possible;
 }
 

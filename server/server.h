@@ -1,5 +1,6 @@
 /*
- * server.h - quire-server as an object: create, serve, stop. The program (tools/server_main.c) adds signals and the pidfile.
+ * server.h - quire-server as an object: create, serve, stop. The program (tools/server_main.c) adds signals and the
+ * pidfile.
  */
 #ifndef QUIRE_SERVER_SERVER_H
 #define QUIRE_SERVER_SERVER_H
@@ -10,8 +11,8 @@
 struct server;
 
 /* Listens, loads what `load` names, starts the lanes. config and log are the caller's and live as long as the server;
- * maxclients is lowered (and logged) where the process may not open enough files. Errors: QUIRE_EADDRINUSE, EPERM (also:
- * protected mode), EINVALID (addresses), whatever opening an index gives. */
+ * maxclients is lowered (and logged) where the process may not open enough files. Errors: QUIRE_EADDRINUSE, EPERM
+ * (also: protected mode), EINVALID (addresses), whatever opening an index gives. */
 int server_create(struct config *config, const struct log *log, struct server **out, struct quire_error *err);
 /* The port of the first listening socket. */
 unsigned server_port(const struct server *server);

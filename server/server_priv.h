@@ -1,9 +1,9 @@
 /*
  * server_priv.h - what the files of server/ share: the server, its lanes, and the figures they keep.
  *
- * Threads: each lane runs in its own, a worker runs what may block (opening and closing indexes). What a lane owns is touched
- * by its thread only; `struct lane_stats` is written by its lane and read by any (relaxed atomics). Threads talk through
- * lane_post and worker_post.
+ * Threads: each lane runs in its own, a worker runs what may block (opening and closing indexes). What a lane owns is
+ * touched by its thread only; `struct lane_stats` is written by its lane and read by any (relaxed atomics). Threads
+ * talk through lane_post and worker_post.
  */
 #ifndef QUIRE_SERVER_SERVER_PRIV_H
 #define QUIRE_SERVER_SERVER_PRIV_H
@@ -17,13 +17,33 @@
 
 enum { LANES_MAX = 256, LISTENERS_MAX = 16, COMMANDS_MAX = 128, LATENCY_BUCKETS = 160 };
 
-/* ---- figures ------------------------------------------------------------------------------------------------------- */
+/* ---- figures -------------------------------------------------------------------------------------------------------
+ */
 
-#define LANE_STATS(X)                                                                                                \
-    X(commands) X(connections) X(net_input_bytes) X(net_output_bytes) X(searches) X(search_reads) X(search_rounds)    \
-    X(search_cpu_ns) X(search_errors) X(fetches) X(fetch_reads) X(closed_output_limit) X(closed_query_limit)         \
-    X(closed_protocol) X(closed_idle) X(engine_reads) X(engine_read_bytes) X(engine_read_errors)                     \
-    X(engine_submissions) X(reads_in_flight) X(reads_in_flight_peak) X(reads_waiting) X(output_bytes_peak)           \
+#define LANE_STATS(X)                                                                                                  \
+    X(commands)                                                                                                        \
+    X(connections)                                                                                                     \
+    X(net_input_bytes)                                                                                                 \
+    X(net_output_bytes)                                                                                                \
+    X(searches)                                                                                                        \
+    X(search_reads)                                                                                                    \
+    X(search_rounds)                                                                                                   \
+    X(search_cpu_ns)                                                                                                   \
+    X(search_errors)                                                                                                   \
+    X(fetches)                                                                                                         \
+    X(fetch_reads)                                                                                                     \
+    X(closed_output_limit)                                                                                             \
+    X(closed_query_limit)                                                                                              \
+    X(closed_protocol)                                                                                                 \
+    X(closed_idle)                                                                                                     \
+    X(engine_reads)                                                                                                    \
+    X(engine_read_bytes)                                                                                               \
+    X(engine_read_errors)                                                                                              \
+    X(engine_submissions)                                                                                              \
+    X(reads_in_flight)                                                                                                 \
+    X(reads_in_flight_peak)                                                                                            \
+    X(reads_waiting)                                                                                                   \
+    X(output_bytes_peak)                                                                                               \
     X(auth_failures)
 
 struct command_stats {
@@ -54,7 +74,8 @@ static inline uint64_t stat_get(const _Atomic uint64_t *stat)
     return atomic_load_explicit(stat, memory_order_relaxed);
 }
 
-/* ---- messages and jobs ------------------------------------------------------------------------------------------------ */
+/* ---- messages and jobs
+ * ------------------------------------------------------------------------------------------------ */
 
 struct lane;
 
@@ -83,7 +104,8 @@ void worker_post(struct worker *worker, struct job *job);
 /* Runs what was posted, then ends the thread. */
 void worker_stop(struct worker *worker);
 
-/* ---- lanes ------------------------------------------------------------------------------------------------------------ */
+/* ---- lanes
+ * ------------------------------------------------------------------------------------------------------------ */
 
 struct client;
 
@@ -99,16 +121,16 @@ struct lane {
     struct message *inbox_first, *inbox_last;
     atomic_bool has_mail;
 
-    struct client *clients;       /* all of this lane */
-    struct client *dirty;         /* to be worked on before the next wait */
-    atomic_uint n_clients;        /* of this lane, and those on their way to it */
-    struct resp_request request;  /* of the request being run */
+    struct client *clients;              /* all of this lane */
+    struct client *dirty;                /* to be worked on before the next wait */
+    atomic_uint n_clients;               /* of this lane, and those on their way to it */
+    struct resp_request request;         /* of the request being run */
     struct io_op accepts[LISTENERS_MAX]; /* lane 0 */
     struct io_op timer;
     bool accepting[LISTENERS_MAX], timer_armed, stopping, stopped;
     uint64_t now_ms, stop_deadline_ms, last_scan_ms;
     struct message stop_message;
-    int start_code;               /* of the thread's start, under server->start_lock */
+    int start_code; /* of the thread's start, under server->start_lock */
     struct quire_error start_error;
     struct lane_stats stats;
 };
@@ -119,11 +141,11 @@ struct server {
     struct keyspace keyspace;
     struct worker worker;
     unsigned n_lanes;
-    struct lane *lanes;           /* n_lanes, cache-line aligned */
+    struct lane *lanes; /* n_lanes, cache-line aligned */
     int listeners[LISTENERS_MAX];
     unsigned n_listeners, port;
     int stop_fd;
-    uint64_t started_ms;          /* wall clock */
+    uint64_t started_ms; /* wall clock */
     char run_id[41];
     atomic_uint_fast64_t next_client_id, next_collection_id, rejected_connections;
     pthread_mutex_t start_lock;

@@ -13,7 +13,8 @@ struct vector_call {
     struct lane *lane;
 };
 
-/* Defers the reply to a command on `collection`: `bytes` zeroed bytes that begin with struct vector_call. NULL: no memory. */
+/* Defers the reply to a command on `collection`: `bytes` zeroed bytes that begin with struct vector_call. NULL: no
+ * memory. */
 void *vector_call_begin(struct client *c, struct collection *collection, size_t bytes);
 /* Lets the collection go and hands the reply on; the call is gone afterwards. */
 void vector_call_end(struct vector_call *call);

@@ -1,8 +1,8 @@
 /*
  * worker.c - one thread for what may block: opening and closing indexes.
  *
- * Lanes never open files or unmap gigabytes themselves; they post a job and answer when its message comes back. One thread
- * is enough: opens are bound by the device, and two at once would only share it.
+ * Lanes never open files or unmap gigabytes themselves; they post a job and answer when its message comes back. One
+ * thread is enough: opens are bound by the device, and two at once would only share it.
  */
 #include "io/error.h"
 #include "server/server_priv.h"

@@ -206,8 +206,8 @@ static void print_option(const struct cli_option *option)
 
 static void print_help(const struct cli_verb *verb, const struct cli_option *common, size_t n_common)
 {
-    printf("usage: quire %s%s%s%s\n\n%s\n\n", verb->name, *verb->arguments ? " " : "", verb->arguments,
-           verb->n_options + n_common ? " [options]" : "", verb->summary);
+    printf("usage: quire %s%s%s [options]\n\n%s\n\n", verb->name, *verb->arguments ? " " : "", verb->arguments,
+           verb->summary);
     for (size_t i = 0; i < verb->n_options; i++)
         print_option(&verb->options[i]);
     for (size_t i = 0; i < n_common; i++)
@@ -225,79 +225,91 @@ static const struct cli_option *find_option(const struct cli_option *options, si
     return NULL;
 }
 
-/* argv[*at] begins with "--". Returns 0 or CLI_USAGE. */
-static int parse_option(struct cli *cli, const struct cli_option *common, size_t n_common, int argc, char **argv,
-                        int *at, const struct cli_option **out)
+#define OPTIONS_MAX 64u
+
+struct parsing {
+    struct cli *cli;
+    const struct cli_option *common;
+    size_t n_common;
+    int argc, at;
+    char **argv;
+    unsigned n_arguments;
+    bool given[OPTIONS_MAX]; /* options of the verb */
+};
+
+/* argv[at] begins with "--". Returns 0 or CLI_USAGE. */
+static int parse_option(struct parsing *p)
 {
-    const char *name = argv[*at] + 2, *equals = strchr(name, '='), *text = equals ? equals + 1 : NULL;
+    const struct cli_verb *verb = p->cli->verb;
+    const char *name = p->argv[p->at] + 2, *equals = strchr(name, '='), *text = equals ? equals + 1 : NULL;
     size_t length = equals ? (size_t)(equals - name) : strlen(name);
     char wanted[192] = "";
-    const struct cli_option *option = find_option(cli->verb->options, cli->verb->n_options, name, length);
+    const struct cli_option *option = find_option(verb->options, verb->n_options, name, length);
+    if (option)
+        p->given[option - verb->options] = true;
+    else
+        option = find_option(p->common, p->n_common, name, length);
     if (!option)
-        option = find_option(common, n_common, name, length);
-    *out = option;
-    if (!option)
-        return cli_mistake(cli, "there is no option --%.*s", (int)length, name);
+        return cli_mistake(p->cli, "there is no option --%.*s", (int)length, name);
     if (option->kind == CLI_FLAG && text)
-        return cli_mistake(cli, "--%s takes no value", option->name);
+        return cli_mistake(p->cli, "--%s takes no value", option->name);
     if (option->kind != CLI_FLAG && !text) {
-        if (*at + 1 >= argc || strncmp(argv[*at + 1], "--", 2) == 0)
-            return cli_mistake(cli, "--%s needs a value", option->name);
-        text = argv[++*at];
+        if (p->at + 1 >= p->argc || strncmp(p->argv[p->at + 1], "--", 2) == 0)
+            return cli_mistake(p->cli, "--%s needs a value", option->name);
+        text = p->argv[++p->at];
     }
     if (!set_value(option, text, wanted, sizeof wanted))
-        return cli_mistake(cli, "--%s %s: it must be %s", option->name, text, wanted);
+        return cli_mistake(p->cli, "--%s %s: it must be %s", option->name, text, wanted);
     return 0;
 }
 
-static int check_complete(struct cli *cli, const bool *given, unsigned n_arguments)
+static int check_complete(const struct parsing *p)
 {
-    const struct cli_verb *verb = cli->verb;
-    if (n_arguments < verb->n_arguments)
-        return cli_mistake(cli, "%s must be given", verb->arguments);
+    const struct cli_verb *verb = p->cli->verb;
+    if (p->n_arguments < verb->n_arguments)
+        return cli_mistake(p->cli, "%s must be given", verb->arguments);
     for (size_t i = 0; i < verb->n_options; i++)
-        if (verb->options[i].required && !given[i])
-            return cli_mistake(cli, "--%s must be given", verb->options[i].name);
+        if (verb->options[i].required && !p->given[i])
+            return cli_mistake(p->cli, "--%s must be given", verb->options[i].name);
     return 0;
+}
+
+/* Up to the end, the first mistake, or --help. Returns 0 or CLI_USAGE. */
+static int parse_words(struct parsing *p, const bool *help)
+{
+    bool options_end = false;
+    int code = 0;
+    for (; p->at < p->argc && code == 0 && !*help; p->at++) {
+        const char *word = p->argv[p->at];
+        if (!options_end && strcmp(word, "--") == 0)
+            options_end = true;
+        else if (!options_end && strncmp(word, "--", 2) == 0)
+            code = parse_option(p);
+        else if (p->n_arguments == p->cli->verb->n_arguments)
+            code = cli_mistake(p->cli, "\"%s\" is one argument too many", word);
+        else
+            p->cli->arguments[p->n_arguments++] = word;
+    }
+    return code == 0 && !*help ? check_complete(p) : code;
 }
 
 bool cli_parse(struct cli *cli, const struct cli_verb *verb, int argc, char **argv, int *code)
 {
-    bool help = false, options_end = false, given[64] = {false};
+    bool help = false;
     int when = WHEN_AUTO;
-    unsigned n_arguments = 0;
-    memset(cli, 0, sizeof *cli);
-    cli->verb = verb;
+    *cli = (struct cli){.verb = verb, .called_ns = clock_ns()};
     const struct cli_option common[] = {
-        {.name = "json", .kind = CLI_FLAG, .value = &cli->json, .help = "print one JSON object"},
-        {.name = "progress", .kind = CLI_CHOICE, .value = &when, .choices = whens, .help = "bar on standard error"},
-        {.name = "help", .kind = CLI_FLAG, .value = &help, .help = "this text"},
+        CLI_OPTION("json", CLI_FLAG, &cli->json, NULL, "print one JSON object"),
+        CLI_OPTION("progress", CLI_CHOICE, &when, NULL, "bar on standard error", .choices = whens),
+        CLI_OPTION("help", CLI_FLAG, &help, NULL, "this text"),
     };
-    const size_t n_common = sizeof common / sizeof *common;
-    *code = 0;
-    for (int i = 0; i < argc && *code == 0; i++) {
-        const struct cli_option *option = NULL;
-        if (!options_end && strcmp(argv[i], "--") == 0)
-            options_end = true;
-        else if (!options_end && strncmp(argv[i], "--", 2) == 0)
-            *code = parse_option(cli, common, n_common, argc, argv, &i, &option);
-        else if (n_arguments == verb->n_arguments)
-            *code = cli_mistake(cli, "\"%s\" is one argument too many", argv[i]);
-        else
-            cli->arguments[n_arguments++] = argv[i];
-        if (option >= verb->options && option < verb->options + verb->n_options)
-            given[option - verb->options] = true;
-        if (help) {
-            cli->verb = verb;
-            print_help(verb, common, n_common);
-            return false;
-        }
-    }
-    if (*code == 0)
-        *code = check_complete(cli, given, n_arguments);
-    cli->called_ns = clock_ns();
+    struct parsing p = {
+        .cli = cli, .common = common, .n_common = sizeof common / sizeof *common, .argc = argc, .argv = argv};
+    *code = parse_words(&p, &help);
+    if (help)
+        print_help(verb, common, p.n_common);
     cli->bar = when == WHEN_ALWAYS || (when == WHEN_AUTO && isatty(STDERR_FILENO));
-    return *code == 0;
+    return *code == 0 && !help;
 }
 
 /* ---- signals and progress --------------------------------------------------------------------------------------- */

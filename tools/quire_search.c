@@ -442,7 +442,8 @@ static void release(struct search_work *w)
 
 static const char summary[] =
     "Searches an index for every row of --queries and reports recall (with --truth), rate, latency, reads and memory.\n"
-    "resident_bytes is the whole process at the end of the run; --memory is the budget of the index within it.";
+    "resident_bytes is the whole process at the end of the run; --memory picks the widest\n"
+    "navigation code that leaves room for the rest of it.";
 static const char examples[] =
     "  quire search --index index --queries base.query.fbin --truth base.gt.bin --k 10\n"
     "  quire search --index index --queries q.fbin --recall 0.98 --lanes 2 --inflight 64 --json\n"
@@ -461,7 +462,7 @@ int quire_search_verb(int argc, char **argv)
         CLI_OPTION("k", CLI_COUNT, &w.k, "N", "neighbours per query", CLI_RANGE(1, QUIRE_K_MAX)),
         CLI_OPTION("truth", CLI_TEXT, &w.truth_path, "FILE", "ground truth: .bin (ids and distances) or .ivecs"),
         CLI_OPTION("memory", CLI_MEMORY, &w.memory, "SIZE|N%",
-                   "budget of the index; without: what it was built with, or all"),
+                   "resident budget; without: what it was built with, or all"),
         CLI_OPTION("recall", CLI_REAL, &w.recall, "R", "recall wanted, by the index's calibration; without: 0.95",
                    CLI_RANGE(0, 1)),
         CLI_OPTION("effort", CLI_COUNT, &w.effort, "E", "width of the search instead of a recall",

@@ -6,13 +6,14 @@
  */
 #include "datasets/vecfile.h"
 #include <dirent.h>
-#include <math.h>
+#include <fcntl.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -190,6 +191,7 @@ static void test_ivecs(void **state)
     assert_int_equal(vecfile_open(path_of("a.ivecs"), VECFILE_AUTO, &file, &err), 0);
     assert_true(vecfile_is_ivecs(file));
     assert_int_equal(vecfile_rows(file), 1);
+    assert_int_equal(quire_type_bytes(vecfile_type(file)), sizeof row[0]);
     assert_int_equal(vecfile_read(file, row, 2, &err), 1); /* 0x7fffffff would be NaN, were it f32 */
     assert_int_equal(row[0], INT32_MAX);
     assert_int_equal(row[1], 5);
@@ -450,6 +452,11 @@ static void load_short_fvecs(void)
     expect_load_error("-", VECFILE_FVECS, QUIRE_ETRUNCATED, "standard input|found 15 bytes");
 }
 
+static void load_short_head(void)
+{
+    expect_load_error("-", VECFILE_FVECS, QUIRE_ETRUNCATED, "dimension of row 1|expected 4 bytes|found 2 bytes");
+}
+
 static void load_empty(void)
 {
     expect_load_error("-", VECFILE_BVECS, QUIRE_ETRUNCATED, "standard input is empty");
@@ -478,6 +485,7 @@ static void test_pipes(void **state)
     with_stdin(fbin, 30, load_short);
     with_stdin(longer, sizeof longer, load_long);
     with_stdin(fvecs, 15, load_short_fvecs);
+    with_stdin(fvecs, 10, load_short_head);
     with_stdin("", 0, load_empty);
     size_t n = make_npy(2, "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }      \n", 24);
     with_stdin(npy, n, load_npy);
@@ -548,6 +556,8 @@ static void test_writer_refuses(void **state)
                      QUIRE_ERANGE);
     assert_int_equal(vecwriter_open(path_of("w.fbin"), VECFILE_AUTO, 1ull << 32, 3, QUIRE_TYPE_F32, &writer, &err),
                      QUIRE_ERANGE);
+    assert_int_equal(vecwriter_open(path_of("w.npy"), VECFILE_AUTO, UINT64_MAX, 3, QUIRE_TYPE_F32, &writer, &err),
+                     QUIRE_EINVALID); /* what a pipe of fvecs answers */
     assert_int_equal(vecwriter_open(path_of("w.txt"), VECFILE_AUTO, 1, 3, QUIRE_TYPE_F32, &writer, &err),
                      QUIRE_EINVALID);
     assert_int_equal(vecwriter_open(path_of("no/w.fbin"), VECFILE_AUTO, 1, 3, QUIRE_TYPE_F32, &writer, &err),
@@ -616,6 +626,54 @@ static void test_writer_to_stdout(void **state)
     close(ends[0]);
 }
 
+/* A disk that fills up: an error, and no file, neither under the final name nor under another. */
+static void test_writer_full(void **state)
+{
+    (void)state;
+    enum { DIM = 16384, BLOCK = 16 }; /* one write is the whole of the writer's buffer */
+    struct vecwriter *writer;
+    struct rlimit old, low;
+    uint8_t *rows = calloc(BLOCK * 4, DIM);
+    clear_folder();
+    signal(SIGXFSZ, SIG_IGN);
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &old), 0);
+    low = old;
+    low.rlim_cur = 1500000;
+    assert_int_equal(vecwriter_open(path_of("w.fbin"), VECFILE_AUTO, 3 * BLOCK, DIM, QUIRE_TYPE_F32, &writer, &err), 0);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &low), 0);
+    int rc = 0;
+    for (int i = 0; rc == 0 && i < 3; i++)
+        rc = vecwriter_write(writer, rows, BLOCK, &err);
+    setrlimit(RLIMIT_FSIZE, &old);
+    assert_int_equal(rc, QUIRE_ELIMIT); /* EFBIG stands in for ENOSPC here */
+    assert_non_null(strstr(err.message, "w.fbin"));
+    vecwriter_abort(writer);
+    assert_int_equal(clear_folder(), 0);
+    free(rows);
+}
+
+static void test_stdout_full(void **state)
+{
+    (void)state;
+    struct vecwriter *writer;
+    int full = open("/dev/full", O_WRONLY);
+    if (full < 0)
+        skip();
+    fflush(stdout);
+    int saved = dup(STDOUT_FILENO);
+    dup2(full, STDOUT_FILENO);
+    int opened = vecwriter_open("-", VECFILE_FBIN, 2, 3, QUIRE_TYPE_F32, &writer, &err);
+    int written = opened == 0 ? vecwriter_write(writer, fbin_values, 2, &err) : -1;
+    int finished = opened == 0 ? vecwriter_finish(writer, &err) : -1;
+    dup2(saved, STDOUT_FILENO);
+    close(saved);
+    close(full);
+    assert_int_equal(opened, 0);
+    assert_int_equal(written, 0);
+    assert_int_equal(finished, QUIRE_ENOSPACE);
+    assert_non_null(strstr(err.message, "make room"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -636,6 +694,8 @@ int main(void)
         cmocka_unit_test(test_writer_unfinished),
         cmocka_unit_test(test_writer_replaces),
         cmocka_unit_test(test_writer_to_stdout),
+        cmocka_unit_test(test_writer_full),
+        cmocka_unit_test(test_stdout_full),
     };
     return cmocka_run_group_tests_name("vecfile", tests, setup, teardown);
 }

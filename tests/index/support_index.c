@@ -26,7 +26,7 @@
 #include <cmocka.h>
 
 #define ROWS_PER_CLUSTER 50u
-#define INTEGER_SCALE 30.0f
+#define INTEGER_SCALE    30.0f
 
 float support_gauss(uint64_t *state)
 {
@@ -159,8 +159,8 @@ static int compare_ranked(const void *a, const void *b)
     return x->id < y->id ? -1 : x->id > y->id;
 }
 
-void support_truth(enum quire_metric metric, const float *rows, uint32_t n, uint32_t dim, const float *query, uint32_t k,
-                   uint32_t *ids, double *distances)
+void support_truth(enum quire_metric metric, const float *rows, uint32_t n, uint32_t dim, const float *query,
+                   uint32_t k, uint32_t *ids, double *distances)
 {
     struct ranked *ranked = malloc(sizeof *ranked * n);
     assert_non_null(ranked);
@@ -177,8 +177,8 @@ void support_truth(enum quire_metric metric, const float *rows, uint32_t n, uint
     free(ranked);
 }
 
-double support_recall(enum quire_metric metric, const float *rows, uint32_t n, uint32_t dim, const float *query, uint32_t k,
-                      const struct quire_hit *hits, uint32_t n_hits)
+double support_recall(enum quire_metric metric, const float *rows, uint32_t n, uint32_t dim, const float *query,
+                      uint32_t k, const struct quire_hit *hits, uint32_t n_hits)
 {
     double *distances = malloc(sizeof *distances * k);
     uint32_t right = 0;
@@ -193,7 +193,7 @@ double support_recall(enum quire_metric metric, const float *rows, uint32_t n, u
     return (double)right / k;
 }
 
-/* ---- files --------------------------------------------------------------------------------------------------------- */
+/* ---- files ---------------------------------------------------------------------------------------------------- */
 
 char *support_path(const char *folder, const char *name)
 {
@@ -276,7 +276,7 @@ unsigned support_count_entries(const char *folder)
     return n;
 }
 
-/* ---- indexes ------------------------------------------------------------------------------------------------------- */
+/* ---- indexes -------------------------------------------------------------------------------------------------- */
 
 struct quire_build_options support_options(enum quire_metric metric, enum quire_slot slot)
 {

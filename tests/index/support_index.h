@@ -26,12 +26,12 @@ float support_gauss(uint64_t *state); /* mean 0, deviation 1 */
 
 /* The metric's distance as quire.h defines it, in double. */
 double support_distance(enum quire_metric metric, const float *query, const float *row, uint32_t dim);
-/* The k nearest of `rows` rows (k <= rows), nearest first. Either output may be NULL. */
-void support_truth(enum quire_metric metric, const float *rows, uint32_t n, uint32_t dim, const float *query, uint32_t k,
-                   uint32_t *ids, double *distances);
+/* The k nearest of n rows (k <= n), nearest first. Either output may be NULL. */
+void support_truth(enum quire_metric metric, const float *rows, uint32_t n, uint32_t dim, const float *query,
+                   uint32_t k, uint32_t *ids, double *distances);
 /* Share of the k true neighbours among the hits; a hit as near as the k-th (1e-5) counts, so ties do not matter. */
-double support_recall(enum quire_metric metric, const float *rows, uint32_t n, uint32_t dim, const float *query, uint32_t k,
-                      const struct quire_hit *hits, uint32_t n_hits);
+double support_recall(enum quire_metric metric, const float *rows, uint32_t n, uint32_t dim, const float *query,
+                      uint32_t k, const struct quire_hit *hits, uint32_t n_hits);
 
 /* A folder of its own under $TMPDIR or /tmp, ended by support_folder_remove, which removes all below it. */
 char *support_folder(void);

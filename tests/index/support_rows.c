@@ -13,7 +13,11 @@
 
 struct rows support_rows(const float *vectors, uint32_t n, uint32_t dim)
 {
-    struct rows rows = {n, dim, malloc((size_t)n * dim), malloc(sizeof(float) * n), malloc(sizeof(float) * n),
+    struct rows rows = {n,
+                        dim,
+                        malloc((size_t)n * dim),
+                        malloc(sizeof(float) * n),
+                        malloc(sizeof(float) * n),
                         malloc(sizeof(int32_t) * n)};
     assert_true(rows.codes && rows.f && rows.norm2 && rows.level_sum);
     for (uint32_t i = 0; i < n; i++) {

@@ -5,8 +5,8 @@
  * end in QUIRE_ECORRUPT, never in a read outside the block (the sanitizers watch: blocks are allocated to their size).
  */
 #include "index/block.h"
-#include "io/random.h"
 #include "io/bytes.h"
+#include "io/random.h"
 #include "tests/index/support_index.h"
 #include <setjmp.h>
 #include <stdarg.h>
@@ -16,11 +16,11 @@
 
 #include <cmocka.h>
 
-#define BYTES 4096u
-#define SLOTS 9u
-#define SLOT_BYTES 33u
+#define BYTES        4096u
+#define SLOTS        9u
+#define SLOT_BYTES   33u
 #define FACTOR_BYTES 8u
-#define EDGES 150u
+#define EDGES        150u
 
 static const uint8_t segment[16] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16};
 
@@ -49,11 +49,19 @@ static void make_content(struct content *c, bool with_keys)
         c->ids[i] = (uint32_t)random_next(&random);
         c->key_bytes[i] = i == 4 ? 50000 : i == 5 ? BLOCK_KEY_INLINE_MAX : 1 + i;
         memset(c->key_text[i], 'a' + (int)i, sizeof c->key_text[i]);
-        keys_bytes += block_key_encode(c->key_text[i], c->key_bytes[i], i == 4, 0x123456789abcull, c->keys + keys_bytes);
+        keys_bytes +=
+            block_key_encode(c->key_text[i], c->key_bytes[i], i == 4, 0x123456789abcull, c->keys + keys_bytes);
     }
-    c->parts = (struct block_parts){.number = 12, .first_row = 12 * SLOTS, .n_slots = SLOTS, .ids = c->ids, .slots = c->slots,
-                                    .slot_bytes = SLOT_BYTES, .factors = c->factors, .factor_bytes = FACTOR_BYTES,
-                                    .edges = c->encoded, .n_edges = EDGES,
+    c->parts = (struct block_parts){.number = 12,
+                                    .first_row = 12 * SLOTS,
+                                    .n_slots = SLOTS,
+                                    .ids = c->ids,
+                                    .slots = c->slots,
+                                    .slot_bytes = SLOT_BYTES,
+                                    .factors = c->factors,
+                                    .factor_bytes = FACTOR_BYTES,
+                                    .edges = c->encoded,
+                                    .n_edges = EDGES,
                                     .edges_bytes = block_edges_encode(c->edges, EDGES, c->encoded)};
     if (with_keys) {
         c->parts.keys = c->keys;
@@ -199,7 +207,8 @@ static void test_forged_blocks(void **state)
     for (unsigned round = 0; round < 30000; round++) {
         uint8_t *block = write_block(&c);
         for (uint64_t n = 1 + random_below(&random, 3); n > 0; n--) {
-            uint32_t at = round % 2 ? 8 + 4 * (uint32_t)random_below(&random, 14) : (uint32_t)random_below(&random, BYTES - 4);
+            uint32_t at =
+                round % 2 ? 8 + 4 * (uint32_t)random_below(&random, 14) : (uint32_t)random_below(&random, BYTES - 4);
             uint64_t value = random_next(&random);
             store_u32(block + at, round % 3 ? (uint32_t)value % (BYTES + 9) : (uint32_t)value);
         }

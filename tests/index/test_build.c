@@ -1,12 +1,13 @@
 /*
  * test_build.c - quire_build over odd shapes, and what it refuses.
  *
- * Every index that is built is proved by quire_verify and asked for its own rows. A build that fails must leave nothing:
- * neither the folder, nor one half-written next to it, so each failing test counts the entries of the parent folder.
- * A limit on files is played by RLIMIT_FSIZE, in a child process, so that the limit ends with it; a full or broken disk by
- * an io_fs that passes everything on but its n-th call.
+ * Every index that is built is proved by quire_verify and asked for its own rows. A build that fails must leave
+ * nothing: neither the folder, nor one half-written next to it, so each failing test counts the entries of the parent
+ * folder. A limit on files is played by RLIMIT_FSIZE, in a child process, so that the limit ends with it; a full or
+ * broken disk by the file system of io/fault.h, which fails at any call and loses what is not durable.
  */
 #include "index/build.h"
+#include "io/fault.h"
 #include "tests/index/support_index.h"
 #include <errno.h>
 #include <math.h>
@@ -60,7 +61,8 @@ static void ask_for_rows(const char *path, const struct support_data *data, enum
         assert_int_equal(n_hits, data->rows);
         double best, first = support_distance(metric, query, data->floats + hits[0].id * data->dim, data->dim);
         support_truth(metric, data->floats, data->rows, data->dim, query, 1, NULL, &best);
-        double unit = metric == QUIRE_METRIC_COSINE ? 1 : fabs(support_distance(QUIRE_METRIC_IP, query, query, data->dim));
+        double unit =
+            metric == QUIRE_METRIC_COSINE ? 1 : fabs(support_distance(QUIRE_METRIC_IP, query, query, data->dim));
         assert_true(first <= best + 1e-3 * (unit + fabs(best)));
         options.exact = false;
         options.k = data->rows < 10 ? data->rows : 10;
@@ -188,7 +190,9 @@ static void test_outlier(void **state)
         struct quire_hit hits[10];
         uint32_t n_hits;
         assert_int_equal(quire_search(index, queries + i * data.dim, &search, hits, &n_hits, NULL, NULL), 0);
-        recall += support_recall(QUIRE_METRIC_L2, data.floats, data.rows, data.dim, queries + i * data.dim, 10, hits, n_hits) / 30;
+        recall += support_recall(QUIRE_METRIC_L2, data.floats, data.rows, data.dim, queries + i * data.dim, 10, hits,
+                                 n_hits) /
+                  30;
     }
     if (recall < 0.85)
         fail_msg("recall %.3f next to an outlier", recall);
@@ -199,7 +203,7 @@ static void test_outlier(void **state)
     support_data_free(&data);
 }
 
-/* ---- refused ------------------------------------------------------------------------------------------------------- */
+/* ---- refused -------------------------------------------------------------------------------------------------- */
 
 struct attempt {
     char *folder, *path;
@@ -240,7 +244,8 @@ static void expect_refusal(struct attempt *a, int code, const char *text)
 {
     int rc = attempt_build(a);
     if (rc != code)
-        fail_msg("expected %s for \"%s\", found %s: %s", quire_error_name(code), text, quire_error_name(rc), a->err.message);
+        fail_msg("expected %s for \"%s\", found %s: %s", quire_error_name(code), text, quire_error_name(rc),
+                 a->err.message);
     if (!strstr(a->err.message, text))
         fail_msg("\"%s\" is not in \"%s\"", text, a->err.message);
     assert_int_equal(support_count_entries(a->folder), 0);
@@ -259,8 +264,9 @@ static void test_bad_shapes(void **state)
     a.data.rows = 0;
     expect_refusal(&a, QUIRE_EINVALID, "rows");
     a.data.rows = 50;
-    assert_int_equal(quire_build(a.path, a.data.vectors, (uint64_t)QUIRE_ROWS_MAX + 1, 8, QUIRE_TYPE_F32, &a.options, NULL),
-                     QUIRE_ELIMIT);
+    assert_int_equal(
+        quire_build(a.path, a.data.vectors, (uint64_t)QUIRE_ROWS_MAX + 1, 8, QUIRE_TYPE_F32, &a.options, NULL),
+        QUIRE_ELIMIT);
     assert_int_equal(quire_build(NULL, a.data.vectors, 50, 8, QUIRE_TYPE_F32, &a.options, NULL), QUIRE_EINVALID);
     assert_int_equal(quire_build(a.path, NULL, 50, 8, QUIRE_TYPE_F32, &a.options, NULL), QUIRE_EINVALID);
     assert_int_equal(quire_build(a.path, a.data.vectors, 50, 8, QUIRE_TYPE_F32, NULL, NULL), QUIRE_EINVALID);
@@ -335,7 +341,8 @@ static void test_bad_vectors(void **state)
     attempt_fini(&a);
 }
 
-/* f32 rows beyond the range of half floats cannot stand in f16 slots: refused, or stored so that searches still work. */
+/* f32 rows beyond the range of half floats cannot stand in f16 slots: refused, or stored so that searches still work.
+ */
 static void test_f16_overflow(void **state)
 {
     struct attempt a;
@@ -481,7 +488,7 @@ static void test_bad_keys(void **state)
     attempt_fini(&a);
 }
 
-/* ---- stopped on the way ---------------------------------------------------------------------------------------------- */
+/* ---- stopped on the way --------------------------------------------------------------------------------------- */
 
 struct stopper {
     unsigned calls, stop_at;
@@ -562,54 +569,56 @@ static void test_file_size_limit(void **state)
     attempt_fini(&a);
 }
 
-/* The operating system's files, but call number fail_at of those that can run out of room fails. */
-static struct {
-    struct io_fs fs;
-    struct io_fs_ops ops;
-    unsigned calls, fail_at;
-    int code;
-} failing;
+/* ---- failing disks -------------------------------------------------------------------------------------------- */
 
-static bool fails_now(void)
+/* Calls that a build makes on its way; those that only clean up are left alone. */
+#define BUILD_CALLS                                                                                                    \
+    (FAULT_OPEN | FAULT_READ | FAULT_WRITE | FAULT_SYNC | FAULT_ALLOCATE | FAULT_TRUNCATE | FAULT_RENAME |             \
+     FAULT_MKDIR | FAULT_SYNC_DIR)
+
+static int build_in(struct io_fs *fs, struct attempt *a)
 {
-    return ++failing.calls == failing.fail_at;
+    memset(&a->err, 0, sizeof a->err);
+    return build_segment(fs, "/index", a->data.vectors, a->data.rows, a->data.dim, a->data.type, &a->options, &a->err);
 }
 
-static int failing_open(struct io_fs *fs, const char *path, unsigned flags, struct io_file **out, struct quire_error *err)
+static int count_file(void *context, const char *path, const uint8_t *data, uint64_t bytes)
 {
-    return fails_now() ? failing.code : fs_real()->ops->open(fs, path, flags, out, err);
+    (void)path;
+    (void)data;
+    (void)bytes;
+    ++*(unsigned *)context;
+    return 0;
 }
 
-static ssize_t failing_write(struct io_file *file, const void *buffer, size_t bytes, uint64_t offset)
+static unsigned files_in(struct io_fs *fs)
 {
-    return fails_now() ? failing.code : fs_real()->ops->write(file, buffer, bytes, offset);
+    unsigned n = 0;
+    fault_each_file(fs, count_file, &n);
+    return n;
 }
 
-static int failing_sync(struct io_file *file)
+static int copy_out(void *context, const char *path, const uint8_t *data, uint64_t bytes)
 {
-    return fails_now() ? failing.code : fs_real()->ops->sync(file);
+    const struct attempt *a = context;
+    if (strncmp(path, "/index/", 7) != 0) /* a half-written folder that a power cut left */
+        return 0;
+    char *to = support_path(a->path, path + 7);
+    support_write_file(to, data, bytes);
+    free(to);
+    return 0;
 }
 
-static int failing_rename(struct io_fs *fs, const char *from, const char *to)
+/* True when the fs has the index; then it is whole. */
+static bool prove_in(struct io_fs *fs, struct attempt *a)
 {
-    return fails_now() ? failing.code : fs_real()->ops->rename(fs, from, to);
-}
-
-static int failing_mkdir(struct io_fs *fs, const char *path)
-{
-    return fails_now() ? failing.code : fs_real()->ops->mkdir(fs, path);
-}
-
-static void make_failing_fs(int code)
-{
-    failing.ops = *fs_real()->ops;
-    failing.ops.open = failing_open;
-    failing.ops.write = failing_write;
-    failing.ops.sync = failing_sync;
-    failing.ops.rename = failing_rename;
-    failing.ops.mkdir = failing_mkdir;
-    failing.fs.ops = &failing.ops;
-    failing.code = code;
+    assert_int_equal(mkdir(a->path, 0755), 0);
+    fault_each_file(fs, copy_out, a);
+    bool is_there = support_count_entries(a->path) > 0;
+    if (is_there)
+        prove(a->path, &a->data);
+    assert_int_equal(fs_remove_folder(fs_real(), a->path, NULL), 0);
+    return is_there;
 }
 
 static void test_each_failing_call(void **state)
@@ -619,26 +628,86 @@ static void test_each_failing_call(void **state)
     (void)state;
     attempt_init(&a);
     for (size_t c = 0; c < SUPPORT_COUNT(codes); c++) {
-        int rc = -1;
-        make_failing_fs(codes[c]);
-        for (failing.fail_at = 1; rc < 0; failing.fail_at++) {
-            failing.calls = 0;
-            memset(&a.err, 0, sizeof a.err);
-            rc = build_segment(&failing.fs, a.path, a.data.vectors, a.data.rows, a.data.dim, a.data.type, &a.options, &a.err);
-            if (rc == 0)
-                break;
-            if (rc != codes[c] || a.err.code != rc || !a.err.message[0])
-                fail_msg("call %u fails with %s: build says %s, \"%s\"", failing.fail_at, quire_error_name(codes[c]),
+        struct io_fs *fs = fault_fs_create();
+        unsigned n = 1;
+        assert_non_null(fs);
+        for (int rc = -1; rc < 0; n++) {
+            fault_fail_nth(fs, BUILD_CALLS, n, codes[c], false);
+            rc = build_in(fs, &a);
+            if (rc < 0 && (rc != codes[c] || a.err.code != rc || !a.err.message[0]))
+                fail_msg("call %u fails with %s: build says %s, \"%s\"", n, quire_error_name(codes[c]),
                          quire_error_name(rc), a.err.message);
-            assert_int_equal(support_count_entries(a.folder), 0);
+            if (rc < 0 && files_in(fs) > 0)
+                fail_msg("call %u fails with %s: \"%s\", and %u files are left", n, quire_error_name(codes[c]),
+                         a.err.message, files_in(fs));
         }
-        assert_true(failing.fail_at > 10);
-        prove(a.path, &a.data);
-        char *done = support_path(a.folder, "done");
-        assert_int_equal(rename(a.path, done), 0);
-        assert_int_equal(fs_remove_folder(fs_real(), done, NULL), 0);
-        free(done);
+        assert_true(n > 20);
+        assert_true(prove_in(fs, &a));
+        fault_fs_destroy(fs);
     }
+    attempt_fini(&a);
+}
+
+static void test_no_space(void **state)
+{
+    struct attempt a;
+    struct io_fs *fs = fault_fs_create();
+    (void)state;
+    assert_non_null(fs);
+    attempt_init(&a);
+    int rc = -1;
+    for (uint64_t capacity = 0; rc < 0; capacity += 3000) {
+        fault_capacity(fs, capacity);
+        rc = build_in(fs, &a);
+        if (rc < 0) {
+            assert_int_equal(rc, QUIRE_ENOSPACE);
+            assert_true(a.err.code == rc && a.err.message[0]);
+            assert_int_equal(files_in(fs), 0);
+        }
+        assert_true(capacity < 1000000);
+    }
+    assert_true(prove_in(fs, &a));
+    fault_fs_destroy(fs);
+    attempt_fini(&a);
+}
+
+/* What a build has answered for stays, whatever of the rest is lost. */
+static void test_finished_build_is_durable(void **state)
+{
+    struct attempt a;
+    (void)state;
+    attempt_init(&a);
+    for (uint64_t seed = 0; seed < 8; seed++) {
+        struct io_fs *fs = fault_fs_create();
+        assert_non_null(fs);
+        assert_int_equal(build_in(fs, &a), 0);
+        fault_power_cut(fs, seed);
+        assert_true(prove_in(fs, &a));
+        fault_fs_destroy(fs);
+    }
+    attempt_fini(&a);
+}
+
+/* The power goes at any call: afterwards the folder is whole, or not there. */
+static void test_power_cut_on_the_way(void **state)
+{
+    struct attempt a;
+    int rc = -1;
+    unsigned n = 1;
+    (void)state;
+    attempt_init(&a);
+    for (; rc < 0; n++)
+        for (uint64_t seed = 0; seed < 4; seed++) {
+            struct io_fs *fs = fault_fs_create();
+            assert_non_null(fs);
+            fault_fail_nth(fs, BUILD_CALLS & ~FAULT_READ, n, QUIRE_EIO, true);
+            rc = build_in(fs, &a);
+            fault_power_cut(fs, seed == 3 ? UINT64_MAX : seed);
+            bool is_there = prove_in(fs, &a);
+            assert_true(rc < 0 || is_there);
+            fault_fs_destroy(fs);
+        }
+    assert_true(n > 20);
     attempt_fini(&a);
 }
 
@@ -664,6 +733,9 @@ int main(void)
         cmocka_unit_test(test_cancel),
         cmocka_unit_test(test_file_size_limit),
         cmocka_unit_test(test_each_failing_call),
+        cmocka_unit_test(test_no_space),
+        cmocka_unit_test(test_finished_build_is_durable),
+        cmocka_unit_test(test_power_cut_on_the_way),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

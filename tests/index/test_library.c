@@ -1,8 +1,9 @@
 /*
- * test_library.c - the rest of quire.h: keys, vectors, attributes, loops, calibration, verify and the facts of a handle.
+ * test_library.c - the rest of quire.h: keys, vectors, attributes, loops, calibration, verify and the facts of a
+ * handle.
  *
- * Two indexes are built once: one with keys and attributes of the user's own (binary, short, long), one whose keys are row
- * numbers and which is large enough to be calibrated.
+ * Two indexes are built once: one with keys and attributes of the user's own (binary, short, long), one whose keys are
+ * row numbers and which is large enough to be calibrated.
  */
 #include "index/block.h"
 #include "tests/index/support_index.h"
@@ -19,9 +20,9 @@
 
 #include <cmocka.h>
 
-#define ROWS 500u
+#define ROWS          500u
 #define NUMBERED_ROWS 1500u
-#define DIM 40u
+#define DIM           40u
 
 static struct {
     char *folder, *path, *numbered_path;
@@ -95,7 +96,7 @@ static int tear_down(void **state)
     return 0;
 }
 
-/* ---- keys ---------------------------------------------------------------------------------------------------------- */
+/* ---- keys ----------------------------------------------------------------------------------------------------- */
 
 static void test_every_key_is_found(void **state)
 {
@@ -161,8 +162,9 @@ static void test_bad_keys(void **state)
 
 static void test_numbers_as_keys(void **state)
 {
-    static const char *const absent[] = {"1500", "4294967295", "4294967296", "99999999999999999999", "-1", "+1", "01", " 1",
-                                         "1 ", "1x", "x", "0x1", "00"};
+    static const char *const absent[] = {
+        "1500", "4294967295", "4294967296", "99999999999999999999", "-1", "+1", "01", " 1", "1 ", "1x",
+        "x",    "0x1",        "00"};
     char key[QUIRE_KEY_BYTES_MAX];
     uint32_t row;
     (void)state;
@@ -195,7 +197,7 @@ static void test_rows_out_of_range(void **state)
     assert_int_equal(quire_vector(NULL, 0, vector, &err), QUIRE_EINVALID);
 }
 
-/* ---- vectors and attributes ------------------------------------------------------------------------------------------ */
+/* ---- vectors and attributes ----------------------------------------------------------------------------------- */
 
 static uint32_t row_of_key(uint32_t i)
 {
@@ -281,7 +283,7 @@ static void test_index_without_attributes(void **state)
     assert_int_equal(bytes, sizeof text);
 }
 
-/* ---- loops --------------------------------------------------------------------------------------------------------- */
+/* ---- loops ---------------------------------------------------------------------------------------------------- */
 
 struct tally {
     struct quire_loop *loop;
@@ -307,8 +309,9 @@ static void count_callback(void *context, int code, const struct quire_hit *hits
     tally->done++;
     if (tally->more > 0) { /* a callback may start the next search */
         tally->more--;
-        assert_int_equal(quire_loop_search(tally->loop, shared.numbered, shared.numbered_data.floats, NULL, count_callback,
-                                           tally, NULL), 0);
+        assert_int_equal(quire_loop_search(tally->loop, shared.numbered, shared.numbered_data.floats, NULL,
+                                           count_callback, tally, NULL),
+                         0);
     }
 }
 
@@ -329,8 +332,9 @@ static void start_searches(struct tally *tally, unsigned n)
 {
     struct quire_search_options options = support_search(10, 0, 100);
     for (unsigned i = 0; i < n; i++)
-        assert_int_equal(quire_loop_search(tally->loop, shared.numbered, shared.numbered_data.floats + (size_t)i * DIM, &options,
-                                           count_callback, tally, NULL), 0);
+        assert_int_equal(quire_loop_search(tally->loop, shared.numbered, shared.numbered_data.floats + (size_t)i * DIM,
+                                           &options, count_callback, tally, NULL),
+                         0);
 }
 
 static const enum quire_engine_kind engines[] = {QUIRE_ENGINE_URING, QUIRE_ENGINE_THREADS};
@@ -365,14 +369,18 @@ static void test_loop_errors_at_once(void **state)
     float query[DIM] = {0};
     (void)state;
     query[0] = 1;
-    assert_int_equal(quire_loop_search(tally.loop, shared.index, query, &options, count_callback, &tally, &err), QUIRE_ERANGE);
+    assert_int_equal(quire_loop_search(tally.loop, shared.index, query, &options, count_callback, &tally, &err),
+                     QUIRE_ERANGE);
     query[3] = NAN;
-    assert_int_equal(quire_loop_search(tally.loop, shared.index, query, NULL, count_callback, &tally, &err), QUIRE_ENOTFINITE);
+    assert_int_equal(quire_loop_search(tally.loop, shared.index, query, NULL, count_callback, &tally, &err),
+                     QUIRE_ENOTFINITE);
     memset(query, 0, sizeof query);
-    assert_int_equal(quire_loop_search(tally.loop, shared.index, query, NULL, count_callback, &tally, &err), QUIRE_EZEROVEC);
+    assert_int_equal(quire_loop_search(tally.loop, shared.index, query, NULL, count_callback, &tally, &err),
+                     QUIRE_EZEROVEC);
     assert_int_equal(quire_loop_search(NULL, shared.index, query, NULL, count_callback, &tally, &err), QUIRE_EINVALID);
     assert_int_equal(quire_loop_search(tally.loop, NULL, query, NULL, count_callback, &tally, &err), QUIRE_EINVALID);
-    assert_int_equal(quire_loop_search(tally.loop, shared.index, NULL, NULL, count_callback, &tally, &err), QUIRE_EINVALID);
+    assert_int_equal(quire_loop_search(tally.loop, shared.index, NULL, NULL, count_callback, &tally, &err),
+                     QUIRE_EINVALID);
     assert_int_equal(quire_loop_search(tally.loop, shared.index, query, NULL, NULL, &tally, &err), QUIRE_EINVALID);
     quire_loop_destroy(tally.loop);
     assert_int_equal(tally.done + tally.cancelled, 0);
@@ -423,14 +431,15 @@ static void test_index_closed_before_its_searches(void **state)
     (void)state;
     for (unsigned i = 0; i < 10; i++)
         assert_int_equal(quire_loop_search(tally.loop, index, shared.numbered_data.floats + (size_t)i * DIM, NULL,
-                                           count_callback, &tally, NULL), 0);
+                                           count_callback, &tally, NULL),
+                         0);
     quire_close(index);
     while (tally.done < 10)
         assert_true(quire_loop_poll(tally.loop, 1, UINT64_MAX) >= 0);
     quire_loop_destroy(tally.loop);
 }
 
-/* ---- facts --------------------------------------------------------------------------------------------------------- */
+/* ---- facts ---------------------------------------------------------------------------------------------------- */
 
 static uint64_t folder_bytes(const char *path)
 {

@@ -1,9 +1,9 @@
 /*
  * test_neighbours.c - the graph of a build against brute force.
  *
- * With every group searched and no pruning (alpha so small that no kept edge rules another out is not possible, so a huge
- * one is used: alpha * d(kept, c) < d(row, c) never holds) the edges are the nearest rows; with the defaults they must
- * still lead to the nearest row of nearly all rows. The graph must not depend on threads.
+ * With every group searched and pruning switched off (alpha * d(kept, c) < d(row, c) never holds for a huge alpha) the
+ * edges are the nearest rows; with the values of a build they must still lead to the nearest row of nearly all rows.
+ * The graph must not depend on threads.
  */
 #include "index/neighbours.h"
 #include "index/partition.h"
@@ -17,7 +17,7 @@
 #include <cmocka.h>
 
 #define CAPACITY 20u
-#define DIM 32u
+#define DIM      32u
 
 struct graph {
     struct support_data data; /* in group order */
@@ -99,7 +99,8 @@ static double overlap(const struct graph *g, const struct neighbours *graph, uin
     uint32_t right = 0, asked = 0, *truth = malloc(sizeof *truth * (k + 1));
     assert_non_null(truth);
     for (uint32_t row = 0; row < g->rows.n; row += 7) {
-        support_truth(QUIRE_METRIC_L2, g->data.floats, g->rows.n, DIM, g->data.floats + (size_t)row * DIM, k + 1, truth, NULL);
+        support_truth(QUIRE_METRIC_L2, g->data.floats, g->rows.n, DIM, g->data.floats + (size_t)row * DIM, k + 1, truth,
+                      NULL);
         for (uint32_t i = 0; i <= k; i++) {
             if (truth[i] == row)
                 continue;
@@ -192,8 +193,10 @@ static void test_equal_rows(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_unpruned_graph_is_nearest_rows), cmocka_unit_test(test_pruned_graph_keeps_nearest),
-        cmocka_unit_test(test_same_for_any_threads),           cmocka_unit_test(test_few_rows),
+        cmocka_unit_test(test_unpruned_graph_is_nearest_rows),
+        cmocka_unit_test(test_pruned_graph_keeps_nearest),
+        cmocka_unit_test(test_same_for_any_threads),
+        cmocka_unit_test(test_few_rows),
         cmocka_unit_test(test_equal_rows),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,8 +1,10 @@
 /*
- * test_partition.c - the order of rows: a permutation, cut into full groups of near rows, whatever the input looks like.
+ * test_partition.c - the order of rows: a permutation, cut into full groups of near rows, whatever the input looks
+ * like.
  *
- * Capacity needs no check of its own: groups are runs of `capacity` places of a permutation, so all are full but the last.
- * What can go wrong is a row lost or twice, an order that depends on threads, or time that explodes on equal rows.
+ * Capacity needs no check of its own: groups are runs of `capacity` places of a permutation, so all are full but the
+ * last. What can go wrong is a row lost or twice, an order that depends on threads, or time that explodes on equal
+ * rows.
  */
 #include "index/partition.h"
 #include "tests/index/support_index.h"
@@ -159,8 +161,8 @@ static void test_cancel(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_every_row_once),   cmocka_unit_test(test_same_for_any_threads),
-        cmocka_unit_test(test_duplicates),       cmocka_unit_test(test_groups_hold_near_rows),
+        cmocka_unit_test(test_every_row_once), cmocka_unit_test(test_same_for_any_threads),
+        cmocka_unit_test(test_duplicates),     cmocka_unit_test(test_groups_hold_near_rows),
         cmocka_unit_test(test_cancel),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,9 +1,9 @@
 /*
  * test_search.c - searches of a built index against brute force, and the same answer whichever way one asks.
  *
- * Truth is computed in double over the input. Recall is counted by distance, so a tie is no error. A search is a function
- * of index, query and options: reads of a round are all back before the next begins, so hits and counts must not
- * depend on engine, lanes, queries in flight or other threads, bit for bit.
+ * Truth is computed in double over the input. Recall is counted by distance, so a tie is no error. A search is a
+ * function of index, query and options: reads of a round are all back before the next begins, so hits and counts must
+ * not depend on engine, lanes, queries in flight or other threads, bit for bit.
  */
 #include "index/format.h"
 #include "io/bytes.h"
@@ -19,7 +19,7 @@
 #include <cmocka.h>
 
 #define QUERIES 40u
-#define K_MOST 100u
+#define K_MOST  100u
 
 static const enum quire_metric metrics[] = {QUIRE_METRIC_L2, QUIRE_METRIC_COSINE, QUIRE_METRIC_IP};
 
@@ -97,13 +97,14 @@ static void check_same(const struct quire_hit *a, const struct quire_hit *b, uin
     }
 }
 
-/* ---- recall -------------------------------------------------------------------------------------------------------- */
+/* ---- recall --------------------------------------------------------------------------------------------------- */
 
 /* A hit's distance is the metric's, up to the precision of the slot. */
 static void check_distances(enum quire_metric metric, const struct support_data *data, const float *query,
                             const struct quire_hit *hits, uint32_t n, double precision)
 {
-    double qq = -support_distance(QUIRE_METRIC_IP, query, query, data->dim), scale = metric == QUIRE_METRIC_COSINE ? 1 : qq;
+    double qq = -support_distance(QUIRE_METRIC_IP, query, query, data->dim),
+           scale = metric == QUIRE_METRIC_COSINE ? 1 : qq;
     for (uint32_t i = 0; i < n; i++) {
         const float *row = data->floats + hits[i].id * data->dim;
         double exact = support_distance(metric, query, row, data->dim);
@@ -129,7 +130,8 @@ static double check_recall(const char *path, enum quire_metric metric, const str
         assert_int_equal(n, 10);
         exact_recall += support_recall(metric, data->floats, data->rows, data->dim, query, 10, hits, n) / 30;
     }
-    /* 300 answers of 30 queries, and a calibration of 60: a few points of noise; the mean over all indexes is held closer */
+    /* 300 answers of 30 queries, and a calibration of 60: a few points of noise; the mean over all indexes is held
+     * closer */
     if (recall < 0.88 || exact_recall < (coarse ? 0.97 : 0.9999))
         fail_msg("%s, %s: recall %.3f, exact %.3f", quire_metric_name(metric), quire_type_name(data->type), recall,
                  exact_recall);
@@ -211,7 +213,7 @@ static void test_exact_is_brute_force_of_stored(void **state)
     free(stored);
 }
 
-/* ---- options ------------------------------------------------------------------------------------------------------- */
+/* ---- options -------------------------------------------------------------------------------------------------- */
 
 static void test_any_k(void **state)
 {
@@ -228,6 +230,21 @@ static void test_any_k(void **state)
             check_hits(hits, n, shared.data.rows);
         }
     free(hits);
+}
+
+static void test_defaults(void **state)
+{
+    struct quire_search_options options;
+    struct quire_hit hits[10], same[10];
+    uint32_t n_hits = 0;
+    (void)state;
+    quire_search_options_init(&options);
+    assert_int_equal(options.k, 10);
+    assert_int_equal(quire_search(shared.index, query_at(1), NULL, hits, &n_hits, NULL, NULL), 0);
+    assert_int_equal(n_hits, 10);
+    /* no recall and no effort mean recall 0.95 */
+    assert_int_equal(search(shared.index, query_at(1), support_search(10, 0.95f, 0), same, NULL), 10);
+    check_same(hits, same, 10);
 }
 
 static int search_code(struct quire_index *index, const float *query, struct quire_search_options options)
@@ -312,8 +329,9 @@ static void test_effort(void **state)
             assert_int_equal(n, 10);
             assert_true(stats.complete && !stats.exact);
             assert_true(stats.effort >= efforts[e] || efforts[e] == UINT32_MAX);
-            recall += support_recall(QUIRE_METRIC_L2, shared.data.floats, shared.data.rows, shared.data.dim, query_at(i), 10,
-                                     hits, n) / QUERIES;
+            recall += support_recall(QUIRE_METRIC_L2, shared.data.floats, shared.data.rows, shared.data.dim,
+                                     query_at(i), 10, hits, n) /
+                      QUERIES;
             reads += stats.reads;
         }
         assert_true(recall >= recall_before - 0.02);
@@ -376,7 +394,7 @@ static void test_reads_max(void **state)
         }
 }
 
-/* ---- the same answer, whichever way ---------------------------------------------------------------------------------- */
+/* ---- the same answer, whichever way --------------------------------------------------------------------------- */
 
 struct answers {
     struct quire_hit hits[QUERIES * 10];
@@ -402,15 +420,18 @@ static void check_same_answers(const struct answers *a, const struct answers *b)
     }
 }
 
-static void check_batches(struct quire_index *index, const struct answers *expected, struct quire_search_options options)
+static void check_batches(struct quire_index *index, const struct answers *expected,
+                          struct quire_search_options options)
 {
-    static const struct { unsigned lanes, inflight; } ways[] = {{0, 0}, {1, 1}, {1, 7}, {3, 4}, {8, 32}};
+    static const struct {
+        unsigned lanes, inflight;
+    } ways[] = {{0, 0}, {1, 1}, {1, 7}, {3, 4}, {8, 32}};
     for (size_t w = 0; w < SUPPORT_COUNT(ways); w++) {
         struct answers found;
         struct quire_error err;
         memset(&found, 0xff, sizeof found);
-        int rc = quire_search_batch(index, shared.queries, QUERIES, &options, ways[w].lanes, ways[w].inflight, found.hits,
-                                    found.n_hits, found.stats, &err);
+        int rc = quire_search_batch(index, shared.queries, QUERIES, &options, ways[w].lanes, ways[w].inflight,
+                                    found.hits, found.n_hits, found.stats, &err);
         if (rc < 0)
             fail_msg("batch: %s", err.message);
         check_same_answers(expected, &found);
@@ -435,7 +456,8 @@ static void loop_callback(void *context, int code, const struct quire_hit *hits,
     ++*answer->done;
 }
 
-static void check_loop(enum quire_engine_kind engine, const struct answers *expected, struct quire_search_options options)
+static void check_loop(enum quire_engine_kind engine, const struct answers *expected,
+                       struct quire_search_options options)
 {
     struct quire_loop_options loop_options;
     struct quire_loop *loop = NULL;
@@ -538,11 +560,12 @@ static void test_empty_batch_and_bad_lanes(void **state)
     uint32_t n_hits;
     (void)state;
     assert_int_equal(quire_search_batch(shared.index, shared.queries, 0, &options, 2, 2, hits, &n_hits, NULL, NULL), 0);
-    assert_int_equal(quire_search_batch(shared.index, shared.queries, 1, &options, 100000, 2, hits, &n_hits, NULL, NULL),
-                     QUIRE_ERANGE);
+    assert_int_equal(
+        quire_search_batch(shared.index, shared.queries, 1, &options, 100000, 2, hits, &n_hits, NULL, NULL),
+        QUIRE_ERANGE);
 }
 
-/* ---- memory budgets ------------------------------------------------------------------------------------------------ */
+/* ---- memory budgets ------------------------------------------------------------------------------------------- */
 
 static void test_budgets(void **state)
 {
@@ -556,7 +579,7 @@ static void test_budgets(void **state)
     quire_get_info(shared.index, &whole);
     assert_int_equal(whole.code_bits, 8);
     quire_open_options_init(&options);
-    for (uint64_t budget = whole.resident_bytes + (2u << 20); budget > 0; budget -= 32768) {
+    for (uint64_t budget = whole.resident_bytes + (8u << 20); budget > 0; budget -= 32768) {
         options.memory_bytes = budget;
         int rc = quire_open(shared.path, &options, &index, &err);
         if (rc < 0) {
@@ -572,8 +595,9 @@ static void test_budgets(void **state)
             double recall = 0;
             for (uint32_t i = 0; i < QUERIES; i++) {
                 uint32_t n = search(index, query_at(i), support_search(10, 0, 200), hits, NULL);
-                recall += support_recall(QUIRE_METRIC_L2, shared.data.floats, shared.data.rows, shared.data.dim, query_at(i),
-                                         10, hits, n) / QUERIES;
+                recall += support_recall(QUIRE_METRIC_L2, shared.data.floats, shared.data.rows, shared.data.dim,
+                                         query_at(i), 10, hits, n) /
+                          QUERIES;
             }
             assert_true(recall > 0.85);
         }
@@ -616,14 +640,15 @@ static void test_built_in_budget(void **state)
     free(path);
 }
 
-/* ---- determinism --------------------------------------------------------------------------------------------------- */
+/* ---- determinism ---------------------------------------------------------------------------------------------- */
 
 /* The parts of a file that carry the random segment id, and checksums seeded with it, are blanked. */
 static uint8_t *file_without_id(const char *path, const char *name, size_t *bytes)
 {
     char *file = support_path(path, name);
     uint8_t *data = support_read_file(file, bytes);
-    size_t step = strcmp(name, KEYS_NAME) == 0 ? PAGE_BYTES : 4096, at = strcmp(name, KEYS_NAME) == 0 ? PAGE_PAYLOAD : 16;
+    size_t step = strcmp(name, KEYS_NAME) == 0 ? PAGE_BYTES : 4096,
+           at = strcmp(name, KEYS_NAME) == 0 ? PAGE_PAYLOAD : 16;
     if (strcmp(name, META_NAME) == 0) {
         /* params, mean and calibration; the fourth section lists checksums of superblocks */
         *bytes = (size_t)load_u64(data + 72 + 3 * 40 + 8);
@@ -676,6 +701,7 @@ int main(void)
         cmocka_unit_test(test_recall_u8),
         cmocka_unit_test(test_exact_is_brute_force_of_stored),
         cmocka_unit_test(test_any_k),
+        cmocka_unit_test(test_defaults),
         cmocka_unit_test(test_bad_requests),
         cmocka_unit_test(test_unknown_struct_bytes),
         cmocka_unit_test(test_zero_query),

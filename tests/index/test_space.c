@@ -111,7 +111,8 @@ static void test_restore(void **state)
         assert_non_null(x);
         for (uint32_t i = 0; i < data.rows; i++) {
             const float *row = data.floats + (size_t)i * 70;
-            double length = metrics[m] == QUIRE_METRIC_COSINE ? sqrt(-support_distance(QUIRE_METRIC_IP, row, row, 70)) : 1;
+            double length =
+                metrics[m] == QUIRE_METRIC_COSINE ? sqrt(-support_distance(QUIRE_METRIC_IP, row, row, 70)) : 1;
             space_row(&space, row, x);
             space_restore(&space, x, back);
             for (uint32_t d = 0; d < 70; d++)
