@@ -250,9 +250,9 @@ static void fill_params(struct build *b)
 
 static int run_steps(struct build *b)
 {
-    int rc = build_check_input(b);
+    int rc = build_choose_layout(b);
     if (rc == 0)
-        rc = build_choose_layout(b);
+        rc = build_check_input(b);
     if (rc == 0)
         rc = make_folder(b);
     if (rc < 0)
@@ -283,16 +283,20 @@ static void build_fini(struct build *b, int rc)
     free(b->external_at);
 }
 
+/* A copy of a path without slashes at its end: names for other things are made by appending to it. */
+static char *without_slashes(const char *path)
+{
+    char *copy = strdup(path);
+    for (size_t n = copy ? strlen(copy) : 0; n > 1 && copy[n - 1] == '/'; n--)
+        copy[n - 1] = 0;
+    return copy;
+}
+
 int build_segment(struct io_fs *fs, const char *path, const void *vectors, uint64_t rows, uint32_t dim,
                   enum quire_type type, const struct quire_build_options *options, struct quire_error *err)
 {
-    struct build b = {.path = path,
-                      .vectors = vectors,
-                      .row_bytes = dim * quire_type_bytes(type),
-                      .dim = dim,
-                      .type = type,
-                      .err = err,
-                      .fs = fs};
+    struct build b = {
+        .vectors = vectors, .row_bytes = dim * quire_type_bytes(type), .dim = dim, .type = type, .err = err, .fs = fs};
     if (!path || !vectors || !options)
         return error_set(err, QUIRE_EINVALID, "path, vectors and options must be given");
     if (rows > QUIRE_ROWS_MAX)
@@ -302,6 +306,16 @@ int build_segment(struct io_fs *fs, const char *path, const void *vectors, uint6
     b.options = *options;
     if (err)
         memset(err, 0, sizeof *err);
+    if (options->struct_bytes != sizeof *options)
+        return error_set(
+            err, QUIRE_EINVALID,
+            "struct_bytes of struct quire_build_options is %zu, this library knows %zu: fill the options with "
+            "quire_build_options_init",
+            options->struct_bytes, sizeof *options);
+    char *bare_path = without_slashes(path);
+    if (!bare_path)
+        return error_set(err, QUIRE_ENOMEM, "no memory to build %s", path);
+    b.path = bare_path;
     int rc = check_options(&b);
     if (rc == 0)
         rc = check_keys(&b);
@@ -312,6 +326,7 @@ int build_segment(struct io_fs *fs, const char *path, const void *vectors, uint6
     rc = run_steps(&b);
     build_fini(&b, rc);
 out:
+    free(bare_path);
     if (rc < 0 && err && err->code == 0)
         error_set(err, rc, "%s",
                   rc == QUIRE_ECANCELLED ? "the build was stopped; nothing was left behind" : quire_error_text(rc));

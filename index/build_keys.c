@@ -7,6 +7,9 @@
  * overflow is an 8-sigma event, and if it comes the table is laid out anew with a tenth more pages.
  * Keys that are row numbers need no hashing: KEYS_ROWS is an array of places.
  *
+ * The heaps are checked record by record when read, and as whole sections by quire_verify, which cannot find the
+ * records that no block points to.
+ *
  * Duplicate keys are found here by sorting the hashes, and refused with both rows named.
  */
 #include "index/build_priv.h"
@@ -81,7 +84,7 @@ static int write_buckets(struct build *b, struct section_writer *writer, const s
 /* A record for each key; notes their places for the blocks, which hold short keys themselves as well. */
 static int write_heap(struct build *b, struct section_writer *writer)
 {
-    int rc = section_begin(writer, KEYS_HEAP, SECTION_SELF_CHECKED, b->err);
+    int rc = section_begin(writer, KEYS_HEAP, 0, b->err);
     for (uint32_t i = 0; rc == 0 && i < b->n; i++) {
         /* a key that fits may still have to leave its block when its neighbours are long: keep it here as well */
         uint32_t length = b->options.key_bytes[i];
@@ -169,7 +172,7 @@ static int write_attribute_index(struct build *b, struct section_writer *writer)
 {
     uint8_t page[PAGE_BYTES];
     uint64_t heap_at = 0;
-    int rc = section_begin(writer, ATTRIBUTES_INDEX, SECTION_SELF_CHECKED, b->err);
+    int rc = section_begin(writer, ATTRIBUTES_INDEX, 0, b->err);
     for (uint32_t at = 0; rc == 0 && at < b->n; at += ATTRIBUTES_PER_PAGE) {
         memset(page, 0, sizeof page);
         for (uint32_t i = 0; i < ATTRIBUTES_PER_PAGE && at + i < b->n; i++) {
@@ -187,7 +190,7 @@ static int write_attribute_index(struct build *b, struct section_writer *writer)
 
 static int write_attribute_heap(struct build *b, struct section_writer *writer)
 {
-    int rc = section_begin(writer, ATTRIBUTES_HEAP, SECTION_SELF_CHECKED, b->err);
+    int rc = section_begin(writer, ATTRIBUTES_HEAP, 0, b->err);
     for (uint32_t row = 0; rc == 0 && row < b->n; row++) {
         uint32_t bytes = attribute_bytes(b, row);
         const char *text = b->options.attributes[b->order[row]];

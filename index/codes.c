@@ -14,11 +14,12 @@
 #include <math.h>
 #include <string.h>
 
+#define SMALLEST 1e-30f /* what is below counts as zero: its inverse would overflow */
+
 /* <r,y> and |y|^2 for one inverse step. */
 static void try_step(const float *restrict r, uint32_t dim, float inverse, float half, float top, float *ry, float *yy)
 {
     float sum_ry = 0, sum_yy = 0;
-#pragma GCC ivdep
     for (uint32_t i = 0; i < dim; i++) {
         float level = floorf(r[i] * inverse + half + 0.5f);
         level = level < 0 ? 0 : level > top ? top : level;
@@ -56,7 +57,7 @@ float code_encode(const float *r, uint32_t code_dim, unsigned bits, uint8_t *cod
     float half = code_half(bits), top = 2 * half, largest = 0;
     for (uint32_t i = 0; i < code_dim; i++)
         largest = fmaxf(largest, fabsf(r[i]));
-    float inverse = largest > 0 ? best_inverse_step(r, code_dim, bits, largest) : 0;
+    float inverse = largest > SMALLEST ? best_inverse_step(r, code_dim, bits, largest) : 0;
     double norm2 = 0, ry = 0, ey = 0;
     memset(code, 0, code_bytes_of(code_dim, bits));
     for (uint32_t i = 0; i < code_dim; i++) {
@@ -71,7 +72,7 @@ float code_encode(const float *r, uint32_t code_dim, unsigned bits, uint8_t *cod
     }
     if (dot_extra)
         *dot_extra = (float)ey;
-    return ry > 0 ? (float)(norm2 / ry) : 0;
+    return largest > SMALLEST && ry > 0 ? (float)(norm2 / ry) : 0;
 }
 
 void code_decode(const uint8_t *code, uint32_t code_dim, unsigned bits, float f, float *r)
@@ -90,7 +91,7 @@ void code_query_set(struct code_query *query, const float *q, uint32_t code_dim)
         largest = fmaxf(largest, fabsf(q[i]));
         norm2 += (double)q[i] * q[i];
     }
-    float inverse = largest > 0 ? 127.0f / largest : 0;
+    float inverse = largest > SMALLEST ? 127.0f / largest : 0;
     int32_t sum = 0;
     for (uint32_t i = 0; i < code_dim; i++) {
         int level = (int)lrintf(q[i] * inverse);

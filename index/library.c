@@ -107,6 +107,18 @@ static void lane_put(struct quire_index *index, struct lane *lane)
     pthread_mutex_unlock(&index->mutex);
 }
 
+/* Options carry their size, so that a caller that was compiled with another header is refused and not misread. */
+static int check_struct_bytes(size_t given, size_t known, const char *name, struct quire_error *err)
+{
+    if (given == known)
+        return 0;
+    return error_set(
+        err, QUIRE_EINVALID,
+        "struct_bytes of struct %s is %zu, this library knows %zu: fill the options with %s_init, and compile "
+        "with the header of quire %s",
+        name, given, known, name, QUIRE_VERSION_STRING);
+}
+
 void quire_open_options_init(struct quire_open_options *options)
 {
     memset(options, 0, sizeof *options);
@@ -118,6 +130,9 @@ int quire_open(const char *path, const struct quire_open_options *options, struc
 {
     if (!path || !out)
         return error_set(err, QUIRE_EINVALID, "path and out must be given");
+    int rc = options ? check_struct_bytes(options->struct_bytes, sizeof *options, "quire_open_options", err) : 0;
+    if (rc < 0)
+        return rc;
     struct quire_index *index = calloc(1, sizeof *index);
     if (!index)
         return error_set(err, QUIRE_ENOMEM, "no memory to open %s", path);
@@ -126,7 +141,7 @@ int quire_open(const char *path, const struct quire_open_options *options, struc
     else
         quire_open_options_init(&index->options);
     struct segment_options segment_options = {.memory_bytes = index->options.memory_bytes};
-    int rc = segment_open(path, &segment_options, &index->segment, err);
+    rc = segment_open(path, &segment_options, &index->segment, err);
     if (rc == 0 && pthread_mutex_init(&index->mutex, NULL) != 0) {
         segment_unref(index->segment);
         rc = error_set(err, QUIRE_ENOMEM, "no memory for a mutex");
@@ -301,8 +316,11 @@ static void *batch_run(void *argument)
     return NULL;
 }
 
-static int check_k(const struct quire_search_options *options, struct quire_error *err)
+static int check_search_options(const struct quire_search_options *options, struct quire_error *err)
 {
+    int rc = check_struct_bytes(options->struct_bytes, sizeof *options, "quire_search_options", err);
+    if (rc < 0)
+        return rc;
     if (options->k == 0 || options->k > QUIRE_K_MAX)
         return error_set(err, QUIRE_ERANGE, "k is %u: it must be 1..%u", options->k, QUIRE_K_MAX);
     return 0;
@@ -355,7 +373,7 @@ int quire_search_batch(struct quire_index *index, const float *queries, uint64_t
     if (options)
         batch.options = *options;
     batch.inflight = inflight ? inflight : INFLIGHT_DEFAULT;
-    int rc = check_k(&batch.options, err);
+    int rc = check_search_options(&batch.options, err);
     if (rc < 0)
         return rc;
     if (pthread_mutex_init(&batch.mutex, NULL) != 0)
@@ -387,6 +405,9 @@ void quire_loop_options_init(struct quire_loop_options *options)
 
 int quire_loop_create(const struct quire_loop_options *options, struct quire_loop **out, struct quire_error *err)
 {
+    int rc = options ? check_struct_bytes(options->struct_bytes, sizeof *options, "quire_loop_options", err) : 0;
+    if (rc < 0)
+        return rc;
     struct quire_loop *loop = calloc(1, sizeof *loop);
     if (!loop)
         return error_set(err, QUIRE_ENOMEM, "no memory for a loop");
@@ -394,7 +415,7 @@ int quire_loop_create(const struct quire_loop_options *options, struct quire_loo
     if (options)
         loop->options = *options;
     unsigned inflight = loop->options.inflight ? loop->options.inflight : INFLIGHT_DEFAULT;
-    int rc = lane_create(loop->options.engine, loop->options.reads_max, inflight, &loop->lane, err);
+    rc = lane_create(loop->options.engine, loop->options.reads_max, inflight, &loop->lane, err);
     if (rc < 0)
         free(loop);
     else
@@ -434,7 +455,7 @@ int quire_loop_search(struct quire_loop *loop, struct quire_index *index, const 
     quire_search_options_init(&defaults);
     if (!options)
         options = &defaults;
-    int rc = check_k(options, err);
+    int rc = check_search_options(options, err);
     if (rc < 0)
         return rc;
     struct loop_search *search = calloc(1, sizeof *search);
@@ -489,6 +510,21 @@ struct fetch_answer {
     struct quire_error *err;
 };
 
+static void copy_attributes(struct fetch_answer *a, const struct fetch_request *request)
+{
+    size_t room = *a->text_bytes;
+    if (!request->attributes) {
+        a->code = error_set(a->err, QUIRE_ENOTFOUND, "row %u has no attributes", request->row);
+        return;
+    }
+    *a->text_bytes = request->attributes_bytes;
+    if (request->attributes_bytes > room)
+        a->code = error_set(a->err, QUIRE_ELIMIT, "the attributes have %u bytes, there is room for %zu",
+                            request->attributes_bytes, room);
+    else
+        memcpy(a->text, request->attributes, request->attributes_bytes);
+}
+
 /* Copies what was asked for while the task still holds it. */
 static void fetch_done(struct fetch_request *request)
 {
@@ -508,17 +544,8 @@ static void fetch_done(struct fetch_request *request)
         memcpy(a->key, request->found_key, request->found_key_bytes);
         *a->key_bytes = request->found_key_bytes;
     }
-    if (!a->text)
-        return;
-    size_t room = *a->text_bytes;
-    *a->text_bytes = request->attributes_bytes;
-    if (!request->attributes)
-        a->code = error_set(a->err, QUIRE_ENOTFOUND, "row %u has no attributes", request->row);
-    else if (request->attributes_bytes > room)
-        a->code = error_set(a->err, QUIRE_ELIMIT, "the attributes have %u bytes, there is room for %zu",
-                            request->attributes_bytes, room);
-    else
-        memcpy(a->text, request->attributes, request->attributes_bytes);
+    if (a->text_bytes)
+        copy_attributes(a, request);
 }
 
 static int fetch_blocking(struct quire_index *index, struct fetch_request *request, struct fetch_answer *answer,

@@ -6,6 +6,7 @@
  * host's callback never runs on a foreign thread. If a thread cannot be made, the others do its share.
  */
 #include "index/parallel.h"
+#include "io/clock.h"
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
@@ -21,13 +22,6 @@ struct loop {
     atomic_uint_fast64_t next, done;
     atomic_int result;
 };
-
-static uint64_t now_ns(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
 
 /* One chunk; false when there is none left or the loop was stopped. */
 static bool run_chunk(struct loop *loop)
@@ -68,10 +62,10 @@ int parallel_for(unsigned threads, uint64_t n, uint64_t chunk, int (*body)(void 
             n_made++;
         else
             break;
-    uint64_t last = now_ns();
+    uint64_t last = clock_ns();
     bool report = progress && progress->report;
     while (run_chunk(&loop)) {
-        uint64_t now = report ? now_ns() : 0;
+        uint64_t now = report ? clock_ns() : 0;
         if (report && now - last >= REPORT_EVERY_NS) {
             last = now;
             if (progress->report(progress->context, progress->phase, atomic_load(&loop.done), n) != 0)

@@ -21,6 +21,7 @@
  * Exact search reads every block in order and answers with slot precision.
  */
 #include "index/search_priv.h"
+#include "io/clock.h"
 #include <assert.h>
 #include <math.h>
 #include <stdlib.h>
@@ -629,7 +630,7 @@ static void fill_hit(struct task *t, uint32_t i)
     const struct segment_params *p = &s->params;
     const struct result *r = &t->results[i];
     struct search_hit *hit = &t->hits[i];
-    const uint8_t *copy = t->copies + (size_t)r->place * t->copy_bytes;
+    const uint8_t *copy = t->copy_bytes ? t->copies + (size_t)r->place * t->copy_bytes : NULL;
     *hit = (struct search_hit){
         .id = r->id, .row = r->row, .distance = space_distance(&s->space, r->distance, t->query_norm2)};
     if (t->search->want_keys) {
@@ -715,7 +716,7 @@ void search_begin(struct task *t)
 void search_end(struct task *t, int code)
 {
     struct search_request *request = t->search;
-    uint64_t now = task_now_ns();
+    uint64_t now = clock_ns();
     t->stats.cpu_ns = t->cpu_ns + (now - t->step_ns);
     t->stats.latency_ns = now - t->started_ns;
     request->code = code;

@@ -133,7 +133,6 @@ struct searcher {
 
 #define STEP_ROWS 4096u /* rows scored per kernel call */
 
-uint64_t task_now_ns(void);
 /* Grows what the task holds to the segment's and the request's sizes; QUIRE_ENOMEM or 0. */
 int task_reserve(struct task *task, const struct segment *segment);
 int searcher_attach(struct searcher *searcher, struct segment *segment);

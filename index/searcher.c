@@ -13,6 +13,7 @@
  * allocates nothing.
  */
 #include "index/search_priv.h"
+#include "io/clock.h"
 #include "io/error.h"
 #include "io/memory.h"
 #include <stdarg.h>
@@ -23,13 +24,6 @@
 
 #define TASKS_DEFAULT 32u
 #define TASKS_MAX     4096u
-
-uint64_t task_now_ns(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
 
 /* realloc that leaves the old array alone on failure; counts in elements. */
 static int grow(void **array, size_t elements, size_t size)
@@ -199,7 +193,7 @@ int searcher_attach(struct searcher *s, struct segment *segment)
     struct attachment *a = malloc(sizeof *a);
     if (!a)
         return QUIRE_ENOMEM;
-    a->segment = segment;
+    a->segment = segment_ref(segment);
     a->next = s->attachments;
     s->attachments = a;
     engine_attach(s->engine, section_file_io(segment->blocks));
@@ -216,13 +210,14 @@ void searcher_forget(struct searcher *s, struct segment *segment)
             engine_detach(s->engine, section_file_io(segment->blocks));
             engine_detach(s->engine, section_file_io(segment->keys));
             free(gone);
+            segment_unref(segment);
             return;
         }
 }
 
 static void begin(struct task *t)
 {
-    t->started_ns = t->step_ns = task_now_ns();
+    t->started_ns = t->step_ns = clock_ns();
     t->cpu_ns = 0;
     t->code = 0;
     t->n_reads = t->n_pending = 0;
@@ -237,7 +232,7 @@ static void begin(struct task *t)
 
 void task_wait(struct task *t)
 {
-    t->cpu_ns += task_now_ns() - t->step_ns;
+    t->cpu_ns += clock_ns() - t->step_ns;
 }
 
 static struct task *take_task(struct searcher *s)
@@ -360,7 +355,7 @@ static void on_read(struct io_op *op, int result, unsigned flags)
     ((struct read_slot *)(void *)((char *)op - offsetof(struct read_slot, op)))->result = result;
     if (--t->n_pending > 0)
         return;
-    t->step_ns = task_now_ns();
+    t->step_ns = clock_ns();
     if (t->searcher->cancelling)
         task_finish(t, QUIRE_ECANCELLED);
     else

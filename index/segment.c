@@ -108,8 +108,14 @@ static int load_meta(struct opening *o)
     s->info.index_bytes = section_file_bytes(meta);
     memcpy(s->segment_id, section_file_segment_id(meta), 16);
     if ((rc = need_section(o, meta, META_PARAMS, PARAMS_BYTES, &entry)) < 0 ||
-        (rc = section_load(meta, entry, params, o->err)) < 0 || (rc = params_decode(params, &s->params, o->err)) < 0)
+        (rc = section_load(meta, entry, params, o->err)) < 0)
         goto out;
+    struct quire_error inner = {0};
+    rc = params_decode(params, &s->params, &inner);
+    if (rc < 0) {
+        error_set(o->err, rc, "%s: %s", o->path, inner.message);
+        goto out;
+    }
     const struct segment_params *p = &s->params;
     rc = space_init(&s->space, (enum quire_metric)p->metric, (enum quire_type)p->type, p->dim, p->seed);
     if (rc < 0)
@@ -396,11 +402,11 @@ uint32_t segment_effort(const struct segment *s, float recall, uint32_t k)
         for (n = 1; i + n < s->n_calibration && p[n].k == p[0].k; n++)
             ;
         float here = effort_on_curve(p, n, recall);
-        if (effort > 0 && k > before_k && k < p[0].k) {
+        if (effort > 0 && (float)k > before_k && k < p[0].k) {
             float part = (logf((float)k) - logf(before_k)) / (logf((float)p[0].k) - logf(before_k));
             return (uint32_t)ceilf(expf(logf(effort) + part * (logf(here) - logf(effort))));
         }
-        effort = effort > 0 && k <= before_k ? effort : here;
+        effort = effort > 0 && (float)k <= before_k ? effort : here;
         before_k = (float)p[0].k;
         if (k <= p[0].k)
             break;

@@ -351,6 +351,8 @@ int quire_verify(const char *path, void (*finding)(void *context, const char *se
     release(&v);
     if (report)
         *report = v.report;
+    if (rc == QUIRE_ECANCELLED)
+        error_set(err, rc, "verification of %s was cancelled", path);
     if (rc == 0 && v.report.findings)
         rc = error_set(err, QUIRE_ECORRUPT, "%s: %llu findings", path, (unsigned long long)v.report.findings);
     return rc;

@@ -283,8 +283,11 @@ int fs_publish(struct io_fs *fs, const char *from, const char *to, struct quire_
     }
     if (rc == 0)
         rc = fs->ops->rename(fs, from, to);
-    if (rc == 0)
+    if (rc == 0) {
         rc = fs->ops->sync_dir(fs, parent);
+        if (rc < 0)
+            fs->ops->rename(fs, to, from); /* what is reported as failed must not be found */
+    }
     if (rc < 0 && rc != QUIRE_EEXISTS)
         error_set(err, rc, "cannot publish %s as %s: %s", from, to, quire_error_text(rc));
     free(parent);

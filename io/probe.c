@@ -200,12 +200,13 @@ static void *run_lane(void *context)
 static void sum_up(const struct lane *lanes, uint32_t n_lanes, struct histogram *all, struct probe_point *point)
 {
     memset(all, 0, sizeof *all);
-    point->iops = 0;
+    uint64_t begun = UINT64_MAX, last = 0;
     for (uint32_t i = 0; i < n_lanes; i++) {
-        const struct lane *lane = &lanes[i];
-        histogram_merge(all, &lane->latencies);
-        point->iops += (double)lane->latencies.n * 1e9 / (double)(lane->last_ns - lane->begun_ns + 1);
+        histogram_merge(all, &lanes[i].latencies);
+        begun = lanes[i].begun_ns < begun ? lanes[i].begun_ns : begun;
+        last = lanes[i].last_ns > last ? lanes[i].last_ns : last;
     }
+    point->iops = (double)all->n * 1e9 / (double)(last - begun + 1);
     point->mean_us = all->n ? (double)all->sum_ns / (double)all->n / 1000 : 0;
     point->p50_us = percentile_us(all, 0.5);
     point->p99_us = percentile_us(all, 0.99);

@@ -131,7 +131,7 @@ static int pad(struct section_writer *w, struct quire_error *err)
 
 int section_begin(struct section_writer *w, uint32_t id, uint32_t flags, struct quire_error *err)
 {
-    assert(!w->open);
+    assert(!w->open || w->failed);
     if (w->failed)
         return w->failed;
     if (w->n_entries == SECTIONS_MAX)

@@ -26,18 +26,6 @@
 
 enum { TICK_US = 100000, SCAN_MS = 500, RECV_BUFFERS = 256, RECV_BYTES = 16384 };
 
-uint64_t clock_us(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * 1000000u + (uint64_t)t.tv_nsec / 1000u;
-}
-
-uint64_t clock_ms(void)
-{
-    return clock_us() / 1000u;
-}
-
 /* ---- messages
  * ------------------------------------------------------------------------------------------------------------- */
 
@@ -222,7 +210,7 @@ static void on_stop(struct lane *lane, struct message *message)
 {
     (void)message;
     lane->stopping = true;
-    lane->now_ms = clock_ms();
+    lane->now_ms = clock_us() / 1000;
     lane->stop_deadline_ms = lane->now_ms + lane->server->config->shutdown_timeout * 1000;
     for (struct client *c = lane->clients; c; c = c->next)
         client_end(c);
@@ -251,7 +239,7 @@ static void serve(struct lane *lane)
                      quire_error_text(rc));
             usleep(10000);
         }
-        lane->now_ms = clock_ms();
+        lane->now_ms = clock_us() / 1000;
         run_messages(lane);
         if (lane->now_ms - lane->last_scan_ms >= SCAN_MS ||
             (lane->stopping && lane->now_ms - lane->last_scan_ms >= SCAN_MS / 10))
@@ -319,7 +307,7 @@ static void *run_lane(void *context)
     pthread_mutex_unlock(&server->start_lock);
     if (rc < 0)
         return NULL;
-    lane->now_ms = clock_ms();
+    lane->now_ms = clock_us() / 1000;
     serve(lane);
     close_lane(lane);
     return NULL;

@@ -9,6 +9,7 @@
 #define QUIRE_SERVER_SERVER_PRIV_H
 
 #include "index/search.h"
+#include "io/clock.h"
 #include "server/keyspace.h"
 #include "server/resp.h"
 #include "server/server.h"
@@ -161,8 +162,6 @@ void lane_stop(struct lane *lane);
 void lane_join(struct lane *lane);
 /* From any thread. */
 void lane_post(struct lane *lane, struct message *message);
-uint64_t clock_ms(void); /* monotonic */
-uint64_t clock_us(void);
 
 /* Opens the sockets that `bind` and `port` name. */
 int listen_open(struct server *server, struct quire_error *err);

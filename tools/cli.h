@@ -34,21 +34,21 @@ struct cli_choice {
 
 struct cli_option {
     const char *name; /* without the dashes */
-    enum cli_kind kind;
     void *value;      /* of the kind's type; what it holds before parsing is the default */
     const char *unit; /* "N", "FILE": how help calls the value; NULL: the choices' names */
     const char *help;
     uint64_t minimum, maximum; /* maximum 0: no limit */
     const struct cli_choice *choices;
+    enum cli_kind kind;
     bool required;
 };
 
 /* A row; what follows help names further fields. */
-#define CLI_OPTION(name_, kind_, value_, unit_, help_, ...)                                                           \
+#define CLI_OPTION(name_, kind_, value_, unit_, help_, ...)                                                            \
     {                                                                                                                  \
         .name = name_, .kind = kind_, .value = value_, .unit = unit_, .help = help_, __VA_ARGS__                       \
     }
-#define CLI_RANGE(low, high) .minimum = low, .maximum = high
+#define CLI_RANGE(low, high) .minimum = (low), .maximum = (high)
 #define CLI_REQUIRED         .required = true
 
 struct cli_memory {
@@ -65,7 +65,7 @@ struct cli_verb {
     unsigned n_arguments;
     const struct cli_option *options;
     size_t n_options;
-    const char *examples;  /* lines */
+    const char *examples; /* lines */
 };
 
 struct cli {
@@ -73,21 +73,21 @@ struct cli {
     const char *arguments[CLI_ARGUMENTS_MAX];
     bool json;
     /* progress */
-    bool bar;              /* drawn at all */
-    bool bar_open;         /* a line without its end stands on the terminal */
+    bool bar;      /* drawn at all */
+    bool bar_open; /* a line without its end stands on the terminal */
     const char *phase;
     uint64_t phase_ns, drawn_ns, called_ns; /* when the phase began, was last drawn; the last call */
     /* results */
     json_t *report;
-    bool report_failed;    /* no memory for a part of it */
+    bool report_failed; /* no memory for a part of it */
 };
 
-/* Reads the command line of a verb (argv[0] is its first argument). true: go on; false: *code is the exit code, for help
- * or a mistake, and everything has been said. The caller ends it with cli_finish, cli_fail or cli_mistake. */
+/* Reads the command line of a verb (argv[0] is its first argument). true: go on; false: *code is the exit code, for
+ * help or a mistake, and everything has been said. The caller ends it with cli_finish, cli_fail or cli_mistake. */
 bool cli_parse(struct cli *cli, const struct cli_verb *verb, int argc, char **argv, int *code);
 uint64_t cli_memory_bytes(const struct cli_memory *memory, uint64_t raw_bytes);
 
-extern const struct cli_choice cli_metrics[], cli_engines[], cli_formats[];
+extern const struct cli_choice cli_metrics[], cli_engines[];
 
 /* ---- ends ------------------------------------------------------------------------------------------------------- */
 
@@ -141,7 +141,6 @@ int cli_index_raw_bytes(const char *path, uint64_t *out, struct quire_error *err
 
 /* n elements of a type as floats. */
 void cli_to_f32(enum quire_type type, const void *in, float *out, size_t n);
-
 
 /* ---- verbs ------------------------------------------------------------------------------------------------------ */
 

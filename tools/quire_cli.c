@@ -184,7 +184,8 @@ static void print_default(const struct cli_option *option)
         printf(" (%g)", *(const double *)option->value);
     if (option->kind == CLI_TEXT && *(const char *const *)option->value)
         printf(" (%s)", *(const char *const *)option->value);
-    for (const struct cli_choice *c = option->choices; option->kind == CLI_CHOICE && c->name; c++)
+    const struct cli_choice *c = option->kind == CLI_CHOICE ? option->choices : NULL;
+    for (; c && c->name; c++)
         if (c->value == *(const int *)option->value)
             printf(" (%s)", c->name);
 }

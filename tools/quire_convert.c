@@ -16,9 +16,9 @@
 #include <string.h>
 
 #define CHUNK_BYTES ((uint64_t)4 << 20)
-#define TYPE_AUTO   -1
+#define TYPE_AUTO   (-1)
 
-const struct cli_choice cli_formats[] = {
+static const struct cli_choice formats[] = {
     {"auto", VECFILE_AUTO},   {"fbin", VECFILE_FBIN},   {"u8bin", VECFILE_U8BIN}, {"i8bin", VECFILE_I8BIN},
     {"fvecs", VECFILE_FVECS}, {"bvecs", VECFILE_BVECS}, {"npy", VECFILE_NPY},     {0}};
 static const struct cli_choice types[] = {{"auto", TYPE_AUTO},   {"f32", QUIRE_TYPE_F32}, {"f16", QUIRE_TYPE_F16},
@@ -126,23 +126,28 @@ static int convert_rows(const struct convert_work *w, void *rows, float *floats,
 static int convert(struct convert_work *w, struct quire_error *err)
 {
     uint64_t chunk = CHUNK_BYTES / (w->dim * sizeof(float)) + 1;
-    void *rows = malloc(chunk * w->dim * sizeof(float)), *out; /* f32 is the widest type: in and out fit */
+    void *rows = malloc(chunk * w->dim * sizeof(float)), *ready; /* f32 is the widest type: in and out fit */
     float *floats = malloc(chunk * w->dim * sizeof *floats);
     uint64_t end = w->limit && w->limit < w->rows ? w->limit : w->rows;
-    int rc = rows && floats ? 0 : error_set(err, QUIRE_ENOMEM, "no memory for %llu rows", (unsigned long long)chunk);
+    int rc = 0;
+    if (!rows || !floats) {
+        rc = error_set(err, QUIRE_ENOMEM, "no memory for %llu rows", (unsigned long long)chunk);
+        goto out;
+    }
     while (rc == 0 && w->done < end) {
         int64_t n = vecfile_read(w->file, rows, end - w->done < chunk ? end - w->done : chunk, err);
         if (n <= 0) {
             rc = (int)n;
             break;
         }
-        rc = convert_rows(w, rows, floats, (uint64_t)n, &out, err);
+        rc = convert_rows(w, rows, floats, (uint64_t)n, &ready, err);
         if (rc == 0)
-            rc = vecwriter_write(w->writer, out, (uint64_t)n, err);
+            rc = vecwriter_write(w->writer, ready, (uint64_t)n, err);
         w->done += (uint64_t)n;
         if (rc == 0 && cli_progress(w->cli, "convert", w->done, end == UINT64_MAX ? 0 : end))
             rc = cli_cancelled(err);
     }
+out:
     free(rows);
     free(floats);
     return rc;
@@ -161,8 +166,8 @@ int quire_convert(int argc, char **argv)
     struct convert_work w = {.cli = &cli, .type_wanted = TYPE_AUTO};
     struct quire_error err = {0};
     const struct cli_option options[] = {
-        CLI_OPTION("from", CLI_CHOICE, &w.from, NULL, "format of IN", .choices = cli_formats),
-        CLI_OPTION("to", CLI_CHOICE, &w.to, NULL, "format of OUT", .choices = cli_formats),
+        CLI_OPTION("from", CLI_CHOICE, &w.from, NULL, "format of IN", .choices = formats),
+        CLI_OPTION("to", CLI_CHOICE, &w.to, NULL, "format of OUT", .choices = formats),
         CLI_OPTION("type", CLI_CHOICE, &w.type_wanted, NULL, "element type of npy", .choices = types),
         CLI_OPTION("limit", CLI_COUNT, &w.limit, "N", "first so many rows only; 0: all"),
     };

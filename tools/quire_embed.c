@@ -2,8 +2,8 @@
  * quire_embed.c - `quire embed fit` and `quire embed apply`: from lines of text to vectors and keys.
  *
  * apply goes over the text twice: once to count the lines that have a vector (an fbin file begins with that number),
- * once to write them. Lines without any known word have no vector; they are left out and counted, unless --strict
- * refuses them. Keys go to a file of their own, one per line, in the order of the rows: what `quire build --keys`
+ * once to write them. Lines without any known word have no vector; the first one ends the run, unless --skip-empty
+ * leaves them out and counts them. Keys go to a file of their own, one per line, in the order of the rows: what `quire build --keys`
  * reads. Vectors and keys appear together or not at all.
  *
  * apply --query writes one vector to standard output, as numbers or as bytes, for shell scripts.
@@ -87,7 +87,7 @@ static int embed_fit_verb(int argc, char **argv)
 {
     struct cli cli;
     struct fit_work w = {.cli = &cli, .dim = EMBED_DIM_DEFAULT};
-    struct embed_info info;
+    struct embed_info info = {0};
     struct quire_error err = {0};
     const struct cli_option options[] = {
         CLI_OPTION("text", CLI_TEXT, &w.text, "FILE", "lines of text; \"-\" is standard input", CLI_REQUIRED),
@@ -124,7 +124,7 @@ struct apply_work {
     struct cli *cli;
     const char *model_path, *text, *out, *keys_out, *query;
     uint64_t column, key_column, threads;
-    bool strict, raw;
+    bool skip_empty, raw;
     struct embed_model *model;
     uint32_t dim;
     struct vecwriter *writer;
@@ -240,7 +240,7 @@ static int apply_text(struct apply_work *w)
     if (rc == 0 && w->keys_out)
         rc = open_keys(w);
     if (rc == 0) {
-        struct embed_run run = {(unsigned)w->threads, !w->strict, take_line, run_progress, w};
+        struct embed_run run = {(unsigned)w->threads, w->skip_empty, take_line, run_progress, w};
         rc = embed_lines_apply(w->model, lines, &run, &w->rows, &w->skipped, w->err);
     }
     if (rc == 0)
@@ -321,7 +321,7 @@ static void report(const struct apply_work *w, double seconds)
 
 static const char apply_summary[] =
     "Turns lines of text into unit vectors (compare them by cosine), or one text into a vector on standard output.\n"
-    "Lines without any known word are left out; --keys-out names the rows that are there.";
+    "A line without any known word has no vector: an error, or left out with --skip-empty.";
 static const char apply_examples[] =
     "  quire embed apply --model words.model --text corpus.tsv --column 2 --key-column 1 \\\n"
     "      --out corpus.fbin --keys-out corpus.keys\n"
@@ -343,7 +343,7 @@ static int embed_apply_verb(int argc, char **argv)
                    CLI_RANGE(1, COLUMN_MAX)),
         CLI_OPTION("out", CLI_TEXT, &w.out, "FILE", "vectors: .fbin .fvecs .npy"),
         CLI_OPTION("keys-out", CLI_TEXT, &w.keys_out, "FILE", "keys, one per line"),
-        CLI_OPTION("strict", CLI_FLAG, &w.strict, NULL, "fail at the first line without a vector"),
+        CLI_OPTION("skip-empty", CLI_FLAG, &w.skip_empty, NULL, "leave lines without a vector out, and count them"),
         CLI_OPTION("query", CLI_TEXT, &w.query, "TEXT", "print the vector of this text"),
         CLI_OPTION("raw", CLI_FLAG, &w.raw, NULL, "with --query: little-endian f32 bytes"),
         CLI_OPTION("threads", CLI_COUNT, &w.threads, "N", "0: as many as there are processors",

@@ -50,11 +50,11 @@ static int write_rows(struct gen_work *w, const char *path, uint64_t rows, make_
             rc = cli_cancelled(err);
     }
     free(buffer);
-    if (rc < 0) {
+    if (rc == 0)
+        return vecwriter_finish(writer, err);
+    if (writer)
         vecwriter_abort(writer);
-        return rc;
-    }
-    return vecwriter_finish(writer, err);
+    return rc;
 }
 
 static int on_truth(void *context, uint64_t done, uint64_t total)

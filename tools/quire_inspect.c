@@ -82,12 +82,13 @@ static int report_calibration(struct cli *cli, uint64_t memory_bytes, struct qui
         return rc;
     uint32_t n = quire_calibration(index, NULL, 0);
     struct quire_calibration_point *points = calloc(n + 1u, sizeof *points);
-    if (!points)
+    if (!points) {
         rc = error_set(err, QUIRE_ENOMEM, "no memory for %u points of calibration", n);
-    else
-        quire_calibration(index, points, n);
+        goto out;
+    }
+    quire_calibration(index, points, n);
     cli_put_bool(cli, NULL, "calibrated", n > 0);
-    for (uint32_t i = 0; rc == 0 && i < n; i++) {
+    for (uint32_t i = 0; i < n; i++) {
         json_t *row = cli_put_row(cli, "calibration");
         cli_put_count(cli, row, "k", points[i].k);
         cli_put_count(cli, row, "effort", points[i].effort);
@@ -95,6 +96,7 @@ static int report_calibration(struct cli *cli, uint64_t memory_bytes, struct qui
         cli_put_real(cli, row, "reads", points[i].reads);
     }
     free(points);
+out:
     quire_close(index);
     return rc;
 }

@@ -130,7 +130,7 @@ static int keep_expected(const struct truth *truth, uint32_t n, uint32_t k, stru
     *out = (struct expected){.n = n, .by_distance = truth->distances != NULL};
     out->start = malloc(sizeof *out->start * (n + 1u));
     out->ids = malloc(size_mul(total, sizeof *out->ids));
-    out->open_tie = truth->distances ? malloc(sizeof *out->open_tie * n) : NULL;
+    out->open_tie = truth->distances ? malloc(sizeof *out->open_tie * (n + 1u)) : NULL;
     if (total > UINT32_MAX || !out->start || !out->ids || (truth->distances && !out->open_tie))
         return error_set(err, QUIRE_ENOMEM, "no memory for %llu ids of the truth", (unsigned long long)total);
     out->bytes = sizeof *out->start * (n + 1u) + total * sizeof *out->ids + (out->open_tie ? sizeof(float) * n : 0);

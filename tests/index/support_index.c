@@ -5,7 +5,7 @@
  * rows are equally far. Integer types get the same clusters scaled to their range. True neighbours are found by looking
  * at every row in double, so that a difference is the library's.
  *
- * Every function fails the running test instead of returning an error; a helper that cannot make its folder leaves
+ * Every function fails the running test instead of returning an error; a test that cannot make its folder leaves
  * nothing to test.
  */
 #include "tests/index/support_index.h"

@@ -36,7 +36,7 @@ static int set_up(void **state)
     (void)state;
     shared.folder = support_folder();
     shared.path = support_path(shared.folder, "shared");
-    support_clusters(3000, 48, QUIRE_TYPE_F32, 1, &shared.data);
+    support_clusters(2000, 48, QUIRE_TYPE_F32, 1, &shared.data);
     shared.queries = support_queries(&shared.data, QUERIES, 2);
     struct quire_build_options options = support_options(QUIRE_METRIC_L2, QUIRE_SLOT_AUTO);
     options.block_bytes = 4096;
@@ -145,7 +145,7 @@ static void check_type(enum quire_type type, const enum quire_slot slots[3])
 {
     struct support_data data;
     double recall = 0;
-    support_clusters(1200, 40, type, type + 10u, &data);
+    support_clusters(1100, 40, type, type + 10u, &data);
     for (size_t i = 0; i < 5; i++) {
         enum quire_metric metric = metrics[i < 3 ? i : (i + type) % 3];
         enum quire_slot slot = slots[i < 3 ? 0 : i - 2];
@@ -217,7 +217,7 @@ static void test_exact_is_brute_force_of_stored(void **state)
 
 static void test_any_k(void **state)
 {
-    static const uint32_t ks[] = {1, 2, 10, 100, 2999, 3000, 3001, QUIRE_K_MAX};
+    static const uint32_t ks[] = {1, 2, 10, 100, 1999, 2000, 2001, QUIRE_K_MAX};
     struct quire_hit *hits = malloc(sizeof *hits * QUIRE_K_MAX);
     (void)state;
     assert_non_null(hits);
@@ -674,7 +674,7 @@ static void test_files_do_not_depend_on_threads(void **state)
         options.block_bytes = 4096;
         options.threads = threads[i];
         assert_true(asprintf(&paths[i], "%s/threads-%zu", shared.folder, i) > 0);
-        data.rows = 1200;
+        data.rows = 1100;
         support_build(paths[i], &data, &options);
     }
     for (size_t i = 1; i < SUPPORT_COUNT(threads); i++)

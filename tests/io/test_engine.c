@@ -623,6 +623,60 @@ static void test_stream(void **state)
     free(back);
 }
 
+/* Sends that wait behind each other on a full socket: one is cancelled, the others end when there is room. */
+static void test_blocked_sends(void **state)
+{
+    struct fixture *x = begin(state);
+    struct seen *seen = calloc(4, sizeof *seen);
+    uint8_t *bytes = calloc(1, STREAM_BYTES), sink[65536];
+    struct io_op ops[3];
+    uint64_t before = 0, received = 0;
+    int pair[2];
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair), 0);
+    for (ssize_t n; (n = send(pair[0], bytes, 4096, MSG_DONTWAIT)) > 0;)
+        before += (uint64_t)n;
+    for (int i = 0; i < 3; i++) {
+        ops[i] = (struct io_op){
+            .kind = IO_SEND, .fd = pair[0], .buffer = bytes, .bytes = 4096, .done = on_done, .owner = &seen[i]};
+        engine_queue(x->engine, &ops[i]);
+    }
+    assert_int_equal(engine_poll(x->engine, 1, 1000), 0);
+    struct io_op cancel = {.kind = IO_CANCEL, .target = &ops[0], .done = on_done, .owner = &seen[3]};
+    engine_queue(x->engine, &cancel);
+    poll_until(x->engine, &seen[0].ended);
+    poll_until(x->engine, &seen[3].ended);
+    assert_int_equal(seen[0].result, QUIRE_ECANCELLED);
+    while (received < before + seen[1].bytes + seen[2].bytes || !seen[1].ended || !seen[2].ended) {
+        ssize_t n = recv(pair[1], sink, sizeof sink, MSG_DONTWAIT);
+        received += n > 0 ? (uint64_t)n : 0;
+        assert_true(engine_poll(x->engine, 0, 0) >= 0);
+    }
+    assert_true(seen[1].result > 0 && seen[2].result > 0);
+    assert_int_equal(recv(pair[1], sink, 1, MSG_DONTWAIT), -1);
+    close(pair[0]);
+    close(pair[1]);
+    free(bytes);
+    free(seen);
+}
+
+/* Under epoll a second receive on the same socket is refused, not lost. */
+static void test_second_receive(void **state)
+{
+    struct fixture *x = begin(state);
+    struct seen *seen = calloc(1, sizeof *seen);
+    int pair[2];
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair), 0);
+    struct io_op first = {.kind = IO_RECV, .fd = pair[0], .done = on_done, .owner = seen};
+    struct io_op second = {.kind = IO_RECV, .fd = pair[0], .done = on_done};
+    engine_queue(x->engine, &first);
+    assert_int_equal(engine_run(x->engine, &second), QUIRE_EBUSY);
+    close(pair[1]);
+    poll_until(x->engine, &seen->ended);
+    assert_int_equal(seen->result, 0);
+    close(pair[0]);
+    free(seen);
+}
+
 static void test_socket_errors(void **state)
 {
     struct fixture *x = begin(state);
@@ -761,6 +815,9 @@ int main(void)
                                        ROWS(test_receive),
                                        ROWS(test_cancel_receive),
                                        ROWS(test_stream),
+                                       ROWS(test_blocked_sends),
+                                       ROW(test_second_receive, THREADS),
+                                       ROW(test_second_receive, FAULT),
                                        ROWS(test_socket_errors),
                                        ROWS(test_destroy_ends_all),
                                        cmocka_unit_test(test_choice),

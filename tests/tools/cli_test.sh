@@ -17,11 +17,11 @@ passed=0 failed=0 skipped=0
 say() { # ok NAME: counts and prints one check
     if [ "$1" = 0 ]; then
         passed=$((passed + 1))
-        echo "ok      $2"
+        echo "ok - $2"
     else
         failed=$((failed + 1))
-        echo "FAILED  $2"
-        sed 's/^/        | /' out err 2>/dev/null | head -12
+        echo "FAIL - $2"
+        sed 's/^/       | /' out err 2>/dev/null | head -12
     fi
 }
 
@@ -44,7 +44,8 @@ expect() {
 
 # json NAME FILE EXPRESSION: the Python expression over the object j holds.
 json() {
-    /usr/bin/python3 -c 'import json, sys; j = json.load(open(sys.argv[1])); sys.exit(not eval("(" + sys.argv[2] + ")"))' "$2" "$3" \
+    /usr/bin/python3 -c \
+        'import json, sys; j = json.load(open(sys.argv[1])); sys.exit(not eval("(" + sys.argv[2] + ")"))' "$2" "$3" \
         2>>err
     say $? "$1"
 }
@@ -93,13 +94,15 @@ check "the same seed gives the same rows" cmp a.fbin same.fbin
 check "the same seed gives the same queries" cmp a.query.fbin same.query.fbin
 check "another seed gives other rows" test "$(cmp -s a.fbin other.fbin; echo $?)" = 1
 expect "gen with k above rows" 2 "more than --rows" gen --rows 10 --k 11 --out x
-expect "gen with more true dimensions than dimensions" 1 "quire gen: " gen --rows 100 --dim 4 --intrinsic 8 --k 1 --out x
+expect "gen with more true dimensions than dimensions" 1 "quire gen: " gen --rows 100 --dim 4 --intrinsic 8 --k 1 \
+    --out x
 expect "gen without --out" 2 "--out must be given" gen --rows 10
 expect "truth" 0 "^queries *200" truth --base a.fbin --queries a.query.fbin --k 20 --out a.truth.bin
 check "truth agrees with gen" cmp a.gt.bin a.truth.bin
 expect "truth as ivecs" 0 "^k *20" truth --base a.fbin --queries a.query.fbin --k 20 --out a.truth.ivecs
 expect "truth with k above rows" 1 "has 2000 rows only" truth --base a.fbin --queries a.query.fbin --k 2001 --out x.bin
-expect "truth in a folder that is not there" 1 "quire truth: " truth --base a.fbin --queries a.query.fbin --k 5 --out no/x.bin
+expect "truth in a folder that is not there" 1 "quire truth: " truth --base a.fbin --queries a.query.fbin --k 5 --out \
+    no/x.bin
 absent "failed gen and truth left nothing" x.fbin x.query.fbin x.gt.bin x.bin
 
 # ---- build ----------------------------------------------------------------------------------------------------------
@@ -130,7 +133,8 @@ expect "fewer keys than rows" 1 "has 1999 lines, but a.fbin has 2000 rows" build
 expect "more keys than rows" 1 "has 2001 lines, but a.fbin has 2000 rows" build --base a.fbin --out x --keys keys.many
 expect "an empty key" 1 "keys.empty line 7: a key of 0 bytes" build --base a.fbin --out x --keys keys.empty
 expect "a key twice" 1 'same key "key:3"' build --base a.fbin --out x --keys keys.twice
-expect "attributes that are no JSON" 1 "attrs.bad line 8 is not a JSON object" build --base a.fbin --out x --attrs attrs.bad
+expect "attributes that are no JSON" 1 "attrs.bad line 8 is not a JSON object" build --base a.fbin --out x --attrs \
+    attrs.bad
 expect "attributes that are no object" 1 "attrs.array line 8 is not a JSON object" build --base a.fbin --out x \
     --attrs attrs.array
 expect "no attributes file" 1 "no.jsonl: No such file" build --base a.fbin --out x --attrs no.jsonl
@@ -164,14 +168,23 @@ queries="--queries a.query.fbin"
     expect "truth by ids only" 0 '"recall_by": "ids"' search --index a.index $queries --truth a.truth.ivecs --json
     expect "more effort" 0 '"effort": 500' search --index a.index $queries --truth a.gt.bin --effort 500 --json
     json "more effort, more recall" out 'j["recall_at_k"] >= 0.95'
-    expect "lanes and repeats" 0 '"lanes": 2' search --index a.index $queries --lanes 2 --inflight 8 --repeat 3 --limit 50 --json
+    expect "lanes and repeats" 0 '"lanes": 2' search --index a.index $queries --lanes 2 --inflight 8 --repeat 3 \
+        --limit 50 --json
     json "queries of all passes count" out 'j["queries"] == 150 and j["inflight"] == 8'
-    expect "threads engine" 0 '"name": "threads"' search --index a.index $queries --truth a.gt.bin --engine threads --json
+    expect "threads engine" 0 '"name": "threads"' search --index a.index $queries --truth a.gt.bin --engine threads \
+        --json
     json "threads engine finds the same" out 'j["recall_at_k"] >= 0.9'
-    expect "a budget in per cent of raw" 0 '"memory_budget_bytes": 1280000' search --index a.index $queries --memory 500% --json
+    expect "a budget in per cent of raw" 0 '"memory_budget_bytes": 1280000' search --index a.index $queries --memory \
+        500% --json
     expect "the budget of the build" 0 '"memory_budget_bytes": 8388608,' search --index b.index $queries --json
-    expect "a budget with a suffix" 0 '"memory_budget_bytes": 6815744,' search --index b.index $queries --memory 6.5M --json
-    expect "a cap on reads" 0 '"queries_cut_short"' search --index a.index $queries --reads-max 1 --effort 500 --k 100 --json
+    expect "a budget with a suffix" 0 '"memory_budget_bytes": 6815744,' search --index b.index $queries --memory 6.5M \
+        --json
+    "$quire" truth --base a.fbin $queries --k 1000 --out a.deep.bin >/dev/null
+    expect "more than one chunk of queries" 0 '"k": 1000' search --index a.index $queries --truth a.deep.bin --k 1000 \
+        --inflight 4 --json
+    json "recall over chunks" out 'j["queries"] == 200 and j["recall_at_k"] >= 0.9'
+    expect "a cap on reads" 0 '"queries_cut_short"' search --index a.index $queries --reads-max 1 --effort 500 --k \
+        100 --json
     json "queries that were cut short are counted" out 'j["queries_cut_short"] > 0 and j["reads_per_query"] <= 1'
     expect "k above rows" 0 '"k": 5000' search --index a.index $queries --k 5000 --limit 3 --json
     expect "a budget that is too small" 1 "quire search: " search --index a.index $queries --memory 1K
@@ -180,14 +193,17 @@ queries="--queries a.query.fbin"
     expect "recall above 1" 2 "--recall 1.5: it must be a number above 0" search --index a.index $queries --recall 1.5
     expect "recall and effort" 2 "give one of" search --index a.index $queries --recall 0.9 --effort 10
     expect "k above the truth's" 1 "has the 20 nearest" search --index a.index $queries --truth a.gt.bin --k 21
-    expect "truth of other queries" 1 "it belongs to other queries" search --index a.index --queries a.fbin --truth a.gt.bin
+    expect "truth of other queries" 1 "it belongs to other queries" search --index a.index --queries a.fbin --truth \
+        a.gt.bin
     expect "a damaged truth" 1 "quire search: " search --index a.index $queries --truth short.fbin
     expect "no such index" 1 "No such file" search --index no.index $queries
 }
 expect "no such queries" 1 "no.fbin: No such file" search --index a.index --queries no.fbin
 expect "ids are no queries" 1 "holds ids, not vectors" search --index a.index --queries a.truth.ivecs
+expect "gen in a folder that is not there" 1 "quire gen: " gen --rows 50 --dim 16 --clusters 2 --queries 0 --out no/x
 "$quire" gen --rows 50 --dim 16 --clusters 2 --queries 0 --out narrow >/dev/null
-expect "queries of another dimension" 1 "narrow.fbin has dimension 16, a.index has 32" search --index a.index --queries narrow.fbin
+expect "queries of another dimension" 1 "narrow.fbin has dimension 16, a.index has 32" search --index a.index \
+    --queries narrow.fbin
 check "gen without queries makes one file" test ! -e narrow.query.fbin
 "$quire" search --index a.index --queries a.query.fbin >/dev/full 2>err
 check "standard output that is full is an error" test $? = 1 -a -s err
@@ -228,8 +244,10 @@ expect "convert back" 0 "^rows *2000" convert a.fvecs back.fbin
 check "nothing was lost" cmp a.fbin back.fbin
 expect "convert a part" 0 "^rows *7" convert a.fbin part.fbin --limit 7
 check "the part is that long" test "$(stat -c %s part.fbin)" = $((8 + 7 * 32 * 4))
+# shellcheck disable=SC2094
 "$quire" convert - - --from fvecs --to fvecs <a.fvecs 2>err | cmp - a.fvecs >/dev/null 2>&1
 say $? "convert through pipes"
+# shellcheck disable=SC2002 # a pipe, which a redirected file is not
 cat a.fvecs | "$quire" convert - x.fbin --from fvecs >out 2>err
 check "a pipe that does not say its rows" grep -q "does not say how many rows" err
 expect "convert to half precision" 0 "^type *f16" convert a.fbin half.npy --type f16
@@ -268,7 +286,8 @@ if "$quire" embed fit --text "$sample" --column 2 --dim 32 --out words.model --j
     json "every line has a vector" out 'j["rows"] > 0 and j["dim"] == 32'
     check "as many keys as rows" test "$(stat -c %s text.fbin)" = $((8 + $(wc -l <text.keys) * 32 * 4))
     check "keys are the first column" cmp -s <(head -n 1 text.keys) <(head -n 1 "$sample" | cut -f 1)
-    expect "text and keys become an index" 0 "^user_keys\|^rows" build --base text.fbin --keys text.keys --metric cosine \
+    expect "text and keys become an index" 0 "^user_keys\|^rows" build --base text.fbin --keys text.keys --metric \
+        cosine \
         --out text.index
     words=$(head -n 1 "$sample" | cut -f 2)
     expect "embed apply --query" 0 "^-*[0-9]" embed apply --model words.model --query "$words"
@@ -280,15 +299,17 @@ if "$quire" embed fit --text "$sample" --column 2 --dim 32 --out words.model --j
     expect "a text without known words" 1 "quire embed apply: " embed apply --model words.model --query "qqqzzz"
     expect "no model" 1 "no.model" embed apply --model no.model --query a
     expect "text and query" 2 "give either" embed apply --model words.model --query a --text "$sample" --out x.fbin
-    expect "a column that is not there" 1 "quire embed apply: " embed apply --model words.model --text "$sample" --column 9 \
+    expect "a column that is not there" 1 "quire embed apply: " embed apply --model words.model --text "$sample" \
+        --column 9 \
         --out x.fbin
     printf 'a\t%s\n\t%s\n' "$words" "$words" >nokey.tsv
-    expect "an empty key" 1 "nokey.tsv line 2 has an empty key" embed apply --model words.model --text nokey.tsv --column 2 \
+    expect "an empty key" 1 "nokey.tsv line 2 has an empty key" embed apply --model words.model --text nokey.tsv \
+        --column 2 \
         --key-column 1 --out x.fbin --keys-out x.keys
     check "failed embedding left nothing" test -z "$(find . -name 'x.*' -print)"
 else
     skipped=$((skipped + 1))
-    echo "skipped embed: $(cat err)"
+    echo "skip - embed: $(cat err)"
 fi
 
 # ---- interruption and full disks ------------------------------------------------------------------------------------

@@ -1,0 +1,79 @@
+// node_redis.js - the server through node-redis, in RESP2 and RESP3: its methods for vector sets, and sendCommand.
+'use strict';
+const { createClient } = require('redis');
+const { port, check, rejects, readVectors, numbersOf, same, run } = require('./checks.js');
+
+const queries = readVectors('base.query.fbin');
+
+async function methods(client, label) {
+    check(label + ': vCard, vDim', (await client.vCard('words')) === 4000 && (await client.vDim('words')) === 64);
+    const info = await client.vInfo('words');
+    check(label + ': vInfo', info['vector-dim'] === 64 && info.size === 4000, info);
+    const emb = await client.vEmb('words', 'apple-0');
+    check(label + ': vEmb is numbers', emb.length === 64 && emb.every((x) => typeof x === 'number'), emb);
+    const raw = await client.vEmbRaw('words', 'apple-0');
+    check(label + ': vEmbRaw', raw.quantization === 'f32' && raw.l2Norm === 1, raw);
+    const byElement = await client.vSim('words', 'apple-0', { COUNT: 5 });
+    check(label + ': vSim by element', byElement.length === 5 && byElement[0] === 'apple-0', byElement);
+    const scores = await client.vSimWithScores('words', 'apple-0', { COUNT: 5, EF: 100 });
+    const values = Object.values(scores);
+    check(label + ': vSimWithScores', same(Object.keys(scores), byElement) && values[0] > 0.999 && values[4] < values[1],
+          scores);
+    const byValues = await client.vSim('words', numbersOf(queries[0]), { COUNT: 10, TRUTH: true });
+    check(label + ': vSim by numbers', byValues.length === 10 && new Set(byValues).size === 10, byValues);
+    const links = await client.vLinks('words', 'apple-0');
+    check(label + ': vLinks', links.length === 1 && links[0].length > 0, links);
+    const scored = await client.vLinksWithScores('words', 'apple-0');
+    check(label + ': vLinksWithScores',
+          same(Object.keys(scored[0]).sort(), [...links[0]].sort()) &&
+              Object.values(scored[0]).every((s) => s > 0 && s <= 1), scored);
+    const random = await client.vRandMember('words', 20);
+    check(label + ': vRandMember', new Set(random).size === 20, random);
+    return byValues;
+}
+
+async function generic(client, label) {
+    check(label + ': ping, echo', (await client.ping()) === 'PONG' && (await client.echo('ß\0€')) === 'ß\0€');
+    await client.clientSetName('e2e');
+    check(label + ': client name', (await client.clientGetName()) === 'e2e');
+    const config = await client.configGet('port');
+    check(label + ': configGet', config.port === String(port), config);
+    check(label + ': info', /redis_version:\d+\.\d+/.test(await client.info()));
+    check(label + ': commandCount', (await client.commandCount()) > 20);
+    check(label + ': dbSize, exists, type',
+          (await client.dbSize()) === 1 && (await client.exists(['words', 'no'])) === 1 &&
+              (await client.type('words')) === 'vectorset');
+    await rejects(label + ': an error rejects its promise', client.vSim('words', [1, 2]), /dimension mismatch/);
+    await rejects(label + ': an unknown command', client.set('a', 'b'), /unknown command/);
+    const member = await client.sendCommand(['VISMEMBER', 'words', 'apple-0']);
+    check(label + ': sendCommand VISMEMBER', member === (label === 'RESP3' ? true : 1), member);
+}
+
+async function search(client, label, expected) {
+    const blob = await client.sendCommand(['VSIM', 'words', 'FP32', queries[0], 'COUNT', '10', 'TRUTH']);
+    check(label + ': sendCommand VSIM with a binary vector', same(blob, expected), blob);
+    const alone = [];
+    for (const q of queries)
+        alone.push(await client.sendCommand(['VSIM', 'words', 'FP32', q, 'COUNT', '10']));
+    const together = await Promise.all(queries.map((q) => client.sendCommand(['VSIM', 'words', 'FP32', q, 'COUNT', '10'])));
+    check(label + ': 100 promises get what one gets', queries.length === 100 && same(together, alone));
+    const clients = await Promise.all(Array.from({ length: 10 }, () => client.duplicate().connect()));
+    const spread = await Promise.all(
+        queries.map((q, i) => clients[i % 10].sendCommand(['VSIM', 'words', 'FP32', q, 'COUNT', '10'])));
+    check(label + ': 100 promises over 10 connections', same(spread, alone));
+    await Promise.all(clients.map((c) => c.close()));
+}
+
+run(async () => {
+    for (const RESP of [2, 3]) {
+        const label = 'RESP' + RESP;
+        const problems = [];
+        const client = createClient({ socket: { host: '127.0.0.1', port, reconnectStrategy: false }, RESP });
+        client.on('error', (e) => problems.push(e.message));
+        await client.connect();
+        await generic(client, label);
+        await search(client, label, await methods(client, label));
+        await client.close();
+        check(label + ': no error events', problems.length === 0, problems);
+    }
+});

@@ -1,0 +1,177 @@
+"""redis_py.py - the server through redis-py as Debian ships it (RESP2), compared with brute force in plain Python.
+
+Started by run.sh: QUIRE_PORT is a server with the rows of QUIRE_WORK/base.fbin loaded under "words", named by the lines
+of QUIRE_WORK/names.
+"""
+import array
+import operator
+import os
+import struct
+import sys
+import threading
+
+import redis
+
+PORT, WORK, KEY, K = int(os.environ["QUIRE_PORT"]), os.environ["QUIRE_WORK"], "words", 10
+failed = 0
+
+
+def check(name, right, seen=""):
+    global failed
+    print(("ok - " if right else "FAIL - ") + name, flush=True)
+    if not right:
+        failed += 1
+        print("    | " + repr(seen)[:600], flush=True)
+
+
+def fails(name, function, text):
+    try:
+        check(name, False, function())
+    except redis.ResponseError as e:
+        check(name, text in str(e), str(e))
+
+
+def read_fbin(path):
+    with open(path, "rb") as file:
+        rows, dim = struct.unpack("<II", file.read(8))
+        numbers = array.array("f", file.read(rows * dim * 4))
+    return [numbers[i * dim:(i + 1) * dim] for i in range(rows)]
+
+
+def unit(v):
+    norm = sum(map(operator.mul, v, v)) ** 0.5
+    return [x / norm for x in v]
+
+
+base = [unit(v) for v in read_fbin(os.path.join(WORK, "base.fbin"))]
+queries = read_fbin(os.path.join(WORK, "base.query.fbin"))
+with open(os.path.join(WORK, "names"), encoding="utf-8") as names_file:
+    names = names_file.read().split("\n")[:len(base)]
+row_of = {name: row for row, name in enumerate(names)}
+
+
+def score(query, name):
+    """As Redis: 1 for the same direction, 0 for the opposite."""
+    return (1 + sum(map(operator.mul, query, base[row_of[name]]))) / 2
+
+
+def brute_force(query):
+    return sorted(names, key=lambda name: -score(query, name))[:K]
+
+
+truth = [brute_force(unit(q)) for q in queries]
+
+
+def pairs_of(flat):
+    return [(flat[i], float(flat[i + 1])) for i in range(0, len(flat), 2)]
+
+
+def judge(label, replies):
+    """Recall against brute force, and each score against its definition."""
+    found = sum(len({name for name, _ in reply} & set(t)) for reply, t in zip(replies, truth))
+    recall = found / (K * len(truth))
+    worst = max(abs(s - score(unit(q), name)) for q, reply in zip(queries, replies) for name, s in reply)
+    check("%s: recall %.3f is at least 0.9" % (label, recall), recall >= 0.9)
+    check("%s: scores are within 0.01 (%.2g)" % (label, worst), worst < 0.01)
+    check("%s: nearest first" % label, all(r == sorted(r, key=lambda p: -p[1]) for r in replies))
+    return recall
+
+
+r = redis.Redis(port=PORT, decode_responses=True)
+b = redis.Redis(port=PORT)
+
+# one connection
+check("ping", r.ping() is True)
+check("echo of any bytes", b.echo(bytes(range(256))) == bytes(range(256)))
+check("client_setname, client_getname", r.client_setname("e2e") is True and r.client_getname() == "e2e")
+check("client_id", isinstance(r.client_id(), int))
+config = r.config_get("*")
+check("config_get is a dictionary", config.get("port") == str(PORT) and config.get("databases") == "1", config)
+info = r.info()
+check("info parses", info["tcp_port"] == PORT and info["role"] == "master" and info["db0"]["keys"] == 1, info)
+check("info('commandstats') parses", r.info("commandstats")["cmdstat_ping"]["calls"] >= 1, r.info("commandstats"))
+check("dbsize, exists, type", r.dbsize() == 1 and r.exists(KEY, "no") == 1 and r.type(KEY) == "vectorset")
+check("command_count, command_list", r.command_count() == len(r.execute_command("COMMAND LIST")), r.command_count())
+check("command() parses", r.command()["vsim"]["arity"] == -4, r.command().get("vsim"))
+
+# elements
+check("VCARD, VDIM", (r.execute_command("VCARD", KEY), r.execute_command("VDIM", KEY)) == (4000, 64))
+vector = [float(x) for x in r.execute_command("VEMB", KEY, names[7])]
+cosine = sum(map(operator.mul, unit(vector), base[7]))
+check("VEMB is the row, up to quantization", len(vector) == 64 and cosine > 0.999, cosine)
+raw = b.execute_command("VEMB", KEY, names[7], "RAW")
+check("VEMB RAW is binary", raw[0] == b"f32" and max(
+    abs(x - y) for x, y in zip(vector, struct.unpack("<64f", raw[1]))) < 1e-5, raw)
+check("VISMEMBER", [r.execute_command("VISMEMBER", KEY, n) for n in (names[7], "nobody")] == [1, 0])
+links = r.execute_command("VLINKS", KEY, names[7])
+check("VLINKS names elements", len(links) == 1 and links[0] and all(n in row_of for n in links[0]), links)
+some = r.execute_command("VRANDMEMBER", KEY, 100)
+check("VRANDMEMBER without repetition", len(set(some)) == 100 and all(n in row_of for n in some), some)
+
+# errors are exceptions, and the connection lives on
+fails("wrong dimension", lambda: r.execute_command("VSIM", KEY, "VALUES", 2, 1, 2), "dimension mismatch")
+fails("FP32 that is no row of numbers", lambda: b.execute_command("VSIM", KEY, "FP32", b"abc"), "FP32")
+fails("syntax", lambda: r.execute_command("VSIM", KEY, "ELE", names[0], "COUNT"), "syntax error")
+fails("unknown element", lambda: r.execute_command("VSIM", KEY, "ELE", "nobody"), "element not found")
+fails("unknown command", lambda: r.set("a", "b"), "unknown command")
+fails("filters are refused, not ignored", lambda: r.execute_command("VSIM", KEY, "ELE", names[0], "FILTER", ".a==1"),
+      "not supported")
+check("the connection lives on after errors", r.ping() is True)
+
+# searches
+def search(client, query, *options):
+    return pairs_of(client.execute_command("VSIM", KEY, "FP32", query.tobytes(), "WITHSCORES", "COUNT", K, *options))
+
+
+judge("FP32", [search(r, q) for q in queries])
+judge("VALUES", [pairs_of(r.execute_command("VSIM", KEY, "VALUES", len(q), *q, "WITHSCORES", "COUNT", K))
+                 for q in queries])
+exact = judge("TRUTH", [search(r, q, "TRUTH") for q in queries])
+check("TRUTH finds nearly all (rows are stored quantized)", exact >= 0.98, exact)
+close = [p for p in search(r, queries[0], "EPSILON", "0.1") if p[1] < 0.9]
+check("EPSILON leaves out what is further", close == [], close)
+self_first = [r.execute_command("VSIM", KEY, "ELE", names[i], "COUNT", 1) == [names[i]] for i in range(0, 4000, 40)]
+check("ELE finds itself", all(self_first), self_first)
+
+# pipelines
+with r.pipeline(transaction=False) as p:
+    for q in queries:
+        p.execute_command("VSIM", KEY, "FP32", q.tobytes(), "WITHSCORES", "COUNT", K)
+        p.echo("between")
+    replies = p.execute()
+check("a pipeline answers in order", replies[1::2] == ["between"] * len(queries), replies[1::2])
+judge("pipeline", [pairs_of(x) for x in replies[0::2]])
+with r.pipeline(transaction=False) as p:
+    p.ping().execute_command("VSIM", KEY, "VALUES", 1, 1).execute_command("VCARD", KEY)
+    replies = p.execute(raise_on_error=False)
+check("an error in a pipeline stays in its place",
+      replies[0] is True and isinstance(replies[1], redis.ResponseError) and replies[2] == 4000, replies)
+with r.pipeline(transaction=False) as p:
+    for i in range(5000):
+        p.echo(str(i))
+    check("5000 requests in one pipeline", p.execute() == [str(i) for i in range(5000)])
+
+# many at once
+expected = [[name for name, _ in search(r, q)] for q in queries]
+wrong = []
+
+
+def work(seed):
+    try:
+        with redis.Redis(port=PORT, decode_responses=True) as own:
+            for i in range(100):
+                n = (seed * 37 + i) % len(queries)
+                reply = search(own, queries[n])
+                if [name for name, _ in reply] != expected[n] or own.echo(str(i)) != str(i):
+                    wrong.append((seed, n, reply))
+    except redis.RedisError as e:
+        wrong.append((seed, e))
+
+
+threads = [threading.Thread(target=work, args=(seed,)) for seed in range(20)]
+for t in threads:
+    t.start()
+for t in threads:
+    t.join()
+check("20 threads get what one gets", wrong == [], wrong[:2])
+sys.exit(failed > 0)

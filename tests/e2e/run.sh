@@ -1,0 +1,113 @@
+#!/usr/bin/env bash
+# run.sh BUILD_DIR [PART...] - the server from end to end, as its users meet it: through the clients they have.
+#
+# Makes data and an index, starts quire-server on a free loopback port and runs every part against it (or those named:
+# redis_cli redis_py node_redis ioredis limits signals). One line per check; at the end "N passed, M failed"; the exit
+# status is 0 when nothing failed. The npm packages are installed into BUILD_DIR/e2e-node, never into the source tree.
+set -u
+
+build=$(cd "${1:?usage: run.sh BUILD_DIR [PART...]}" && pwd) || exit 2
+shift
+here=$(cd "$(dirname "$0")" && pwd)
+for program in quire quire-server; do
+    [ -x "$build/$program" ] || { echo "there is no $build/$program: build it first"; exit 2; }
+done
+work=$(mktemp -d "${TMPDIR:-/tmp}/quire-e2e.XXXXXX") || exit 2
+export QUIRE_BUILD=$build QUIRE_WORK=$work
+. "$here/lib.sh"
+part_pid=
+leave() {
+    [ -z "$part_pid" ] || kill "$part_pid" 2>/dev/null
+    end_servers
+    rm -rf "$work"
+}
+trap leave EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM
+
+# The names of the rows, as people name things; row i is line i of the file.
+make_names() { # ROWS
+    awk -v rows="$1" 'BEGIN {
+        split("apple brook cedar delta ember fjord grove heath islet jetty", nouns, " ")
+        for (i = 0; i < rows; i++)
+            printf "%s-%d\n", nouns[i % 10 + 1], i
+    }'
+}
+
+prepare() {
+    mkdir "$work/indexes" &&
+        "$build/quire" gen --rows 4000 --dim 64 --clusters 40 --queries 100 --k 10 --metric cosine --out "$work/base" &&
+        make_names 4000 >"$work/names" &&
+        "$build/quire" build --base "$work/base.fbin" --keys "$work/names" --metric cosine --out "$work/indexes/words"
+}
+
+node_packages() {
+    local modules=$build/e2e-node
+    mkdir -p "$modules"
+    if ! cmp -s "$here/node/package-lock.json" "$modules/installed.json"; then
+        cp "$here/node/package.json" "$here/node/package-lock.json" "$modules/" &&
+            (cd "$modules" && npm ci --no-audit --no-fund) >"$work/npm.out" 2>&1 &&
+            cp "$here/node/package-lock.json" "$modules/installed.json" || return 1
+    fi
+    export NODE_PATH=$modules/node_modules
+}
+
+# part NAME COMMAND...: runs it, counts its lines; a part that ends badly without a FAIL line counts as a failure.
+part() {
+    local name=$1 status
+    shift
+    echo "# $name"
+    timeout -k 5 300 "$@" > >(tee "$work/part.out") 2>"$work/part.err" </dev/null &
+    part_pid=$!
+    wait "$part_pid"
+    status=$?
+    part_pid=
+    wait_until 2 grep -q '^[oFs]' "$work/part.out"
+    passed=$((passed + $(grep -c '^ok - ' "$work/part.out")))
+    failed=$((failed + $(grep -c '^FAIL - ' "$work/part.out")))
+    skipped=$((skipped + $(grep -c '^skip - ' "$work/part.out")))
+    if [ $status -ne 0 ] && ! grep -q '^FAIL - ' "$work/part.out"; then
+        failed=$((failed + 1))
+        fail "$name ends with status $status" "$(tail -n 15 "$work/part.err")"
+    elif [ -s "$work/part.err" ] && [ $status -ne 0 ]; then
+        head -n 15 "$work/part.err" | sed 's/^/    | /'
+    fi
+}
+
+node_part() {
+    if node_packages; then
+        part "$1" node "$here/node/$1.js"
+    else
+        failed=$((failed + 1))
+        fail "$1: npm ci installs the client libraries" "$(tail -n 15 "$work/npm.out")"
+    fi
+}
+
+wanted() { [ ${#parts[@]} -eq 0 ] || [[ " ${parts[*]} " == *" $1 "* ]]; }
+
+passed=0 failed=0 skipped=0
+parts=("$@")
+prepare >"$work/prepare.out" 2>&1 || { echo "no data to test with:"; cat "$work/prepare.out"; exit 1; }
+server_start main --import-dir "$work/indexes" || exit 1
+export QUIRE_PORT=$server_port QUIRE_PID=$server_pid
+loaded=$(redis-cli -p "$QUIRE_PORT" VLOAD words words)
+[ "$loaded" = OK ] || { echo "VLOAD answers: $loaded"; exit 1; }
+
+wanted redis_cli && part redis_cli bash "$here/redis_cli.sh"
+wanted redis_py && part redis_py /usr/bin/python3 "$here/redis_py.py"
+wanted node_redis && node_part node_redis
+wanted ioredis && node_part ioredis
+wanted limits && part limits /usr/bin/python3 "$here/limits.py"
+wanted signals && part signals bash "$here/signals.sh"
+
+echo "# the server that all parts used"
+if server_stop "$server_pid" 2>/dev/null; then
+    passed=$((passed + 1))
+    ok "it ends with status 0"
+else
+    failed=$((failed + 1))
+    fail "it ends with status 0" "$(tail -n 15 "$work/main.log")"
+fi
+[ "$skipped" -eq 0 ] || echo "$skipped skipped"
+echo "$passed passed, $failed failed"
+[ "$failed" -eq 0 ]

@@ -1,0 +1,71 @@
+/* support_server.h - a server in this process, sockets to talk to it, and small indexes for it to load. */
+#ifndef QUIRE_TESTS_SERVER_SUPPORT_SERVER_H
+#define QUIRE_TESTS_SERVER_SUPPORT_SERVER_H
+
+#include "server/server.h"
+#include "tests/server/support_reply.h"
+
+enum { SUPPORT_ROWS = 600, SUPPORT_DIM = 16 };
+
+/* ---- folder and indexes ------------------------------------------------------------------------------------------- */
+
+/* A temporary folder, ended by support_folder_remove. */
+char *support_folder_make(void);
+void support_folder_remove(char *folder);
+/* folder/name; owned by the caller. */
+char *support_path(const char *folder, const char *name);
+
+/* SUPPORT_ROWS x SUPPORT_DIM numbers in clusters, the same each time. Row i is always element "i". */
+const float *support_vectors(void);
+/* Builds folder/name from them, with numbers as they are (slot f32). */
+void support_build(const char *folder, const char *name, enum quire_metric metric);
+/* The score VSIM should give, in double. */
+double support_score(enum quire_metric metric, const float *query, uint32_t row);
+/* Scores of all rows, the greatest first. */
+void support_best_scores(enum quire_metric metric, const float *query, double scores[SUPPORT_ROWS]);
+
+/* ---- server ---------------------------------------------------------------------------------------------------------- */
+
+struct test_server {
+    struct config config;
+    struct log log;
+    struct server *server;
+    unsigned port;
+};
+
+/* Port 0 of 127.0.0.1, 2 lanes, a log that is thrown away; then the settings: name, value, ..., NULL. */
+int support_try_server(struct test_server *s, struct quire_error *err, const char *const *settings);
+void support_server_end(struct test_server *s);
+#define SETTINGS(...) ((const char *const[]){__VA_ARGS__, NULL})
+
+/* ---- connections ---------------------------------------------------------------------------------------------------- */
+
+struct connection {
+    int fd;
+    uint8_t *in;
+    size_t have, room;
+};
+
+/* Waiting for a reply fails the test after 20 seconds. */
+void connect_to(struct connection *c, unsigned port);
+void disconnect(struct connection *c);
+void send_bytes(struct connection *c, const void *bytes, size_t n);
+/* A request as an array; the words are parted by blanks. */
+void put_request(struct resp_buffer *out, const char *words);
+void send_request(struct connection *c, const char *words);
+struct reply read_reply(struct connection *c);
+/* send_request and read_reply. */
+struct reply ask(struct connection *c, const char *words);
+/* The reply is this simple or bulk text, this integer, an error that begins with this text. */
+void expect_text(struct connection *c, const char *words, const char *text);
+void expect_integer(struct connection *c, const char *words, long long value);
+void expect_error(struct connection *c, const char *words, const char *begin);
+void check_error(struct reply reply, const char *begin); /* takes the reply over */
+void check_text(struct reply reply, const char *text);
+/* The server has closed: nothing more comes but the end (or a reset). */
+void expect_closed(struct connection *c);
+
+/* A number out of INFO, by the field's name. */
+long long info_number(struct connection *c, const char *field);
+
+#endif
