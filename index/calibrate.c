@@ -27,13 +27,28 @@
 #define LADDER_GAIN     0.0005f /* or when LADDER_FLAT steps in a row gain less */
 #define LADDER_FLAT     2u
 #define EFFORT_FIRST    16u
-#define EFFORT_FINE     200u /* steps of a quarter below, of a half above */
 #define EFFORT_FLAT_MIN 500u
 #define TRUTH_K         100u
 
-static const uint32_t ladder_ks[] = {1, 10, 100};
+/* What is measured for each k: a query with k 100 counts a hundred neighbours, so a quarter of the queries will do. */
+static const struct {
+    uint32_t k, share;
+} ladder_ks[] = {{1, 1}, {10, 1}, {100, 4}};
 #define LADDER_KS        (sizeof ladder_ks / sizeof *ladder_ks)
 #define LADDER_STEPS_MAX 48u
+
+/* The climb for one k, on a thread, an engine and a searcher of its own. */
+struct ladder {
+    struct calibration *c;
+    struct engine *engine;
+    struct searcher *searcher;
+    struct search_request *requests; /* n_queries */
+    uint32_t k, n_queries, n_found, n_points;
+    uint64_t reads;
+    int code;
+    struct quire_error error;
+    struct calibration_point points[LADDER_STEPS_MAX];
+};
 
 struct near {
     float distance;
@@ -46,12 +61,8 @@ struct calibration {
     uint8_t *bitmap;
     struct near *truth; /* n_held x TRUTH_K, nearest first */
     float *queries;     /* n_held x dim */
-    struct calibration_point points[LADDER_KS * LADDER_STEPS_MAX];
-    uint32_t n_points;
-    struct search_request *requests;
-    uint32_t k, n_found;
-    uint64_t reads;
-    int code;
+    struct segment *segment;
+    struct ladder ladders[LADDER_KS];
 };
 
 static bool is_set(const uint8_t *bitmap, uint32_t row)
@@ -170,104 +181,126 @@ static int compute_truth(struct calibration *c)
 
 static void on_answer(struct search_request *request)
 {
-    struct calibration *c = request->owner;
-    const struct near *truth = c->truth + (size_t)(request - c->requests) * TRUTH_K;
+    struct ladder *l = request->owner;
+    const struct near *truth = l->c->truth + (size_t)(request - l->requests) * TRUTH_K;
     if (request->code < 0) {
-        if (c->code == 0) {
-            c->code = request->code;
-            if (c->b->err)
-                *c->b->err = request->error;
+        if (l->code == 0) {
+            l->code = request->code;
+            l->error = request->error;
         }
         return;
     }
-    c->reads += request->stats.reads;
+    l->reads += request->stats.reads;
     for (uint32_t i = 0; i < request->n_hits; i++)
-        for (uint32_t j = 0; j < c->k; j++)
+        for (uint32_t j = 0; j < l->k; j++)
             if (truth[j].row == request->hits[i].row) {
-                c->n_found++;
+                l->n_found++;
                 break;
             }
 }
 
-static int run_point(struct calibration *c, struct searcher *searcher, struct engine *engine, struct segment *segment,
-                     uint32_t k, uint32_t effort)
+static int run_point(struct ladder *l, uint32_t effort)
 {
-    c->k = k;
-    c->n_found = 0;
-    c->reads = 0;
-    for (uint32_t q = 0; q < c->n_held; q++) {
-        struct search_request *r = &c->requests[q];
+    const struct calibration *c = l->c;
+    l->n_found = 0;
+    l->reads = 0;
+    for (uint32_t q = 0; q < l->n_queries; q++) {
+        struct search_request *r = &l->requests[q];
         memset(r, 0, sizeof *r);
-        r->segment = segment;
+        r->segment = c->segment;
         r->query = c->queries + (size_t)q * c->b->dim;
-        r->options.k = k;
+        r->options.k = l->k;
         r->options.effort = effort;
         r->done = on_answer;
-        r->owner = c;
-        int rc = search_start(searcher, r, c->b->err);
+        r->owner = l;
+        int rc = search_start(l->searcher, r, &l->error);
         if (rc < 0)
             return rc;
     }
-    while (searcher_running(searcher) > 0) {
-        int rc = engine_poll(engine, 1, UINT64_MAX);
+    while (searcher_running(l->searcher) > 0) {
+        int rc = engine_poll(l->engine, 1, UINT64_MAX);
         if (rc < 0)
-            return rc;
+            return error_set(&l->error, rc, "the engine failed: %s", quire_error_text(rc));
     }
-    if (c->code < 0)
-        return c->code;
-    c->points[c->n_points++] = (struct calibration_point){k, effort, (float)c->n_found / ((float)c->n_held * (float)k),
-                                                          (float)c->reads / (float)c->n_held};
+    if (l->code < 0)
+        return l->code;
+    float answers = (float)l->n_queries * (float)l->k;
+    l->points[l->n_points++] =
+        (struct calibration_point){l->k, effort, (float)l->n_found / answers, (float)l->reads / (float)l->n_queries};
     return 0;
 }
 
-static int climb(struct calibration *c, struct searcher *searcher, struct engine *engine, struct segment *segment)
+static int climb(struct ladder *l)
 {
-    struct progress progress;
-    uint32_t others = c->b->n - c->n_held;
-    build_progress(c->b, "calibrate", &progress);
-    for (uint32_t i = 0; i < LADDER_KS; i++) {
-        uint32_t effort = EFFORT_FIRST, flat = 0;
-        float recall = 0, before;
-        if (ladder_ks[i] > others)
-            break;
-        for (uint32_t step = 0; step < LADDER_STEPS_MAX && recall < LADDER_RECALL && flat < LADDER_FLAT; step++) {
-            int rc = run_point(c, searcher, engine, segment, ladder_ks[i], effort);
-            if (rc < 0)
-                return rc;
-            before = recall;
-            recall = c->points[c->n_points - 1].recall;
-            flat = recall - before < LADDER_GAIN && effort > EFFORT_FLAT_MIN ? flat + 1 : 0;
-            effort = effort < EFFORT_FINE ? effort * 5 / 4 : effort * 3 / 2;
-            if (progress.report && progress.report(progress.context, progress.phase, i, LADDER_KS) != 0)
-                return QUIRE_ECANCELLED;
+    uint32_t effort = EFFORT_FIRST, flat = 0;
+    float recall = 0;
+    while (l->n_points < LADDER_STEPS_MAX && recall < LADDER_RECALL && flat < LADDER_FLAT) {
+        int rc = run_point(l, effort);
+        if (rc < 0)
+            return rc;
+        float before = recall;
+        recall = l->points[l->n_points - 1].recall;
+        flat = recall - before < LADDER_GAIN && effort > EFFORT_FLAT_MIN ? flat + 1 : 0;
+        effort = effort * 7 / 5;
+    }
+    return 0;
+}
+
+static int run_ladder(struct ladder *l)
+{
+    struct engine_config engine_config = {.kind = QUIRE_ENGINE_AUTO, .one_thread = true};
+    l->requests = calloc(l->n_queries, sizeof *l->requests);
+    int rc = l->requests ? engine_create(&engine_config, &l->engine, &l->error) : QUIRE_ENOMEM;
+    if (rc == 0)
+        rc = searcher_create(l->engine, NULL, &l->searcher, &l->error);
+    if (rc == 0)
+        rc = climb(l);
+    if (l->searcher) {
+        searcher_cancel(l->searcher);
+        searcher_destroy(l->searcher);
+    }
+    if (l->engine)
+        engine_destroy(l->engine);
+    free(l->requests);
+    return rc;
+}
+
+/* Ladders begin..end; the largest k, which takes longest, is begun first. */
+static int run_ladders(void *context, uint64_t begin, uint64_t end)
+{
+    struct calibration *c = context;
+    for (uint64_t i = begin; i < end; i++) {
+        struct ladder *l = &c->ladders[LADDER_KS - 1 - i];
+        int rc = l->n_queries ? run_ladder(l) : 0;
+        if (rc < 0) {
+            l->code = rc;
+            return rc;
         }
     }
     return 0;
 }
 
-static int search_ladder(struct calibration *c)
+static int search_ladders(struct calibration *c)
 {
     struct build *b = c->b;
-    struct engine_config engine_config = {.kind = QUIRE_ENGINE_AUTO};
-    struct engine *engine = NULL;
-    struct searcher *searcher = NULL;
-    struct segment *segment = NULL;
     struct segment_options options = {.fs = b->fs, .memory_bytes = 0};
-    c->requests = calloc(c->n_held, sizeof *c->requests);
-    int rc = c->requests ? segment_open(b->folder, &options, &segment, b->err) : QUIRE_ENOMEM;
-    if (rc == 0)
-        rc = engine_create(&engine_config, &engine, b->err);
-    if (rc == 0)
-        rc = searcher_create(engine, NULL, &searcher, b->err);
-    if (rc == 0) {
-        segment->dead = c->bitmap;
-        rc = climb(c, searcher, engine, segment);
-        searcher_cancel(searcher);
+    struct progress progress;
+    int rc = segment_open(b->folder, &options, &c->segment, b->err);
+    if (rc < 0)
+        return rc;
+    c->segment->dead = c->bitmap;
+    for (uint32_t i = 0; i < LADDER_KS; i++) {
+        struct ladder *l = &c->ladders[i];
+        l->c = c;
+        l->k = ladder_ks[i].k;
+        l->n_queries = l->k <= b->n - c->n_held ? c->n_held / ladder_ks[i].share : 0;
     }
-    searcher_destroy(searcher);
-    if (engine)
-        engine_destroy(engine);
-    segment_unref(segment);
+    build_progress(b, "calibrate", &progress);
+    rc = parallel_for(b->options.threads, LADDER_KS, 1, run_ladders, c, &progress);
+    for (uint32_t i = 0; i < LADDER_KS && rc < 0; i++)
+        if (c->ladders[i].code == rc && c->ladders[i].error.code == rc && b->err)
+            *b->err = c->ladders[i].error;
+    segment_unref(c->segment);
     return rc;
 }
 
@@ -279,18 +312,23 @@ static int remove_file(const struct build *b, const char *name)
     return rc;
 }
 
-/* Recall must not fall as effort rises: noise of the sample is smoothed by the running maximum. */
-static void encode_points(const struct calibration *c, uint8_t *out)
+/* Recall must not fall as effort rises: noise of the sample is smoothed by the running maximum. Returns the bytes
+ * written. */
+static size_t encode_points(const struct calibration *c, uint8_t *out)
 {
-    float best = 0;
-    for (uint32_t i = 0; i < c->n_points; i++) {
-        const struct calibration_point *p = &c->points[i];
-        best = i > 0 && p->k == c->points[i - 1].k ? fmaxf(best, p->recall) : p->recall;
-        store_u32(out + i * CALIBRATION_POINT_BYTES, p->k);
-        store_u32(out + i * CALIBRATION_POINT_BYTES + 4, p->effort);
-        store_f32(out + i * CALIBRATION_POINT_BYTES + 8, best);
-        store_f32(out + i * CALIBRATION_POINT_BYTES + 12, p->reads);
+    uint8_t *at = out;
+    for (uint32_t i = 0; i < LADDER_KS; i++) {
+        float best = 0;
+        for (uint32_t n = 0; n < c->ladders[i].n_points; n++, at += CALIBRATION_POINT_BYTES) {
+            const struct calibration_point *p = &c->ladders[i].points[n];
+            best = fmaxf(best, p->recall);
+            store_u32(at, p->k);
+            store_u32(at + 4, p->effort);
+            store_f32(at + 8, best);
+            store_f32(at + 12, p->reads);
+        }
     }
+    return (size_t)(at - out);
 }
 
 int build_calibrate(struct build *b, uint8_t **out, size_t *bytes)
@@ -305,13 +343,12 @@ int build_calibrate(struct build *b, uint8_t **out, size_t *bytes)
     }
     c->b = b;
     if ((rc = choose_held_out(c)) < 0 || (rc = build_write_blocks(b, c->bitmap)) < 0 ||
-        (rc = build_write_meta(b, NULL, 0)) < 0 || (rc = compute_truth(c)) < 0 || (rc = search_ladder(c)) < 0 ||
+        (rc = build_write_meta(b, NULL, 0)) < 0 || (rc = compute_truth(c)) < 0 || (rc = search_ladders(c)) < 0 ||
         (rc = remove_file(b, BLOCKS_NAME)) < 0 || (rc = remove_file(b, META_NAME)) < 0)
         goto out;
-    *bytes = c->n_points * CALIBRATION_POINT_BYTES;
-    *out = malloc(*bytes + 1);
+    *out = malloc(LADDER_KS * LADDER_STEPS_MAX * CALIBRATION_POINT_BYTES);
     if (*out)
-        encode_points(c, *out);
+        *bytes = encode_points(c, *out);
     else
         rc = QUIRE_ENOMEM;
 out:
@@ -319,7 +356,6 @@ out:
     free(c->bitmap);
     free(c->truth);
     free(c->queries);
-    free(c->requests);
     free(c);
     return rc;
 }

@@ -298,8 +298,13 @@ static int check_apply(struct apply_work *w)
         return cli_mistake(w->cli, "--query prints its vector: --out and --keys-out belong to --text");
     if (w->raw && (w->text || w->cli->json))
         return cli_mistake(w->cli, "--raw belongs to --query without --json");
-    if (!w->keys_out != !w->key_column)
-        return cli_mistake(w->cli, "--key-column and --keys-out belong together");
+    if (w->key_column && !w->keys_out)
+        return cli_mistake(w->cli, "--key-column needs --keys-out, the file that the keys go to");
+    if (w->keys_out && !w->key_column) {
+        if (!w->column)
+            return cli_mistake(w->cli, "--keys-out needs --key-column, or --column where keys stand in the first column");
+        w->key_column = 1;
+    }
     if (w->out && strcmp(w->out, "-") == 0)
         return cli_mistake(w->cli, "--out must be a file");
     return 0;
@@ -339,7 +344,7 @@ static int embed_apply_verb(int argc, char **argv)
         CLI_OPTION("text", CLI_TEXT, &w.text, "FILE", "lines of text; \"-\" is standard input"),
         CLI_OPTION("column", CLI_COUNT, &w.column, "N", "tab-separated column with the text, from 1; 0: the whole line",
                    CLI_RANGE(0, COLUMN_MAX)),
-        CLI_OPTION("key-column", CLI_COUNT, &w.key_column, "K", "column with the key, from 1",
+        CLI_OPTION("key-column", CLI_COUNT, &w.key_column, "K", "column with the key, from 1 (1 with --keys-out)",
                    CLI_RANGE(1, COLUMN_MAX)),
         CLI_OPTION("out", CLI_TEXT, &w.out, "FILE", "vectors: .fbin .fvecs .npy"),
         CLI_OPTION("keys-out", CLI_TEXT, &w.keys_out, "FILE", "keys, one per line"),

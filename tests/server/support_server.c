@@ -123,10 +123,11 @@ void support_best_scores(enum quire_metric metric, const float *query, double sc
 
 /* ---- server ---------------------------------------------------------------------------------------------------------- */
 
-int support_try_server(struct test_server *s, struct quire_error *err, const char *const *settings)
+int support_try_server(struct test_server **out, struct quire_error *err, const char *const *settings)
 {
     static const char *const usual[] = {"port", "0", "bind", "127.0.0.1", "lanes", "2", "maxclients", "200", NULL};
-    memset(s, 0, sizeof *s);
+    struct test_server *s = *out = calloc(1, sizeof *s);
+    assert_non_null(s);
     assert_int_equal(config_init(&s->config, err), 0);
     for (const char *const *at = usual; *at; at += 2)
         assert_int_equal(config_set(&s->config, at[0], at[1], err), 0);
@@ -140,13 +141,22 @@ int support_try_server(struct test_server *s, struct quire_error *err, const cha
     return rc;
 }
 
+struct test_server *support_server(const char *const *settings)
+{
+    struct test_server *s;
+    struct quire_error err = {0};
+    if (support_try_server(&s, &err, settings) < 0)
+        fail_msg("no server: %s", err.message);
+    return s;
+}
+
 void support_server_end(struct test_server *s)
 {
     if (s->server)
         server_destroy(s->server);
-    s->server = NULL;
     log_close(&s->log);
     config_fini(&s->config);
+    free(s);
 }
 
 /* ---- connections ----------------------------------------------------------------------------------------------------- */

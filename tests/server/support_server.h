@@ -33,10 +33,12 @@ struct test_server {
     unsigned port;
 };
 
-/* Port 0 of 127.0.0.1, 2 lanes, a log that is thrown away; then the settings: name, value, ..., NULL. */
-int support_try_server(struct test_server *s, struct quire_error *err, const char *const *settings);
+/* Port 0 of 127.0.0.1, 2 lanes, a log that is thrown away; then the settings: name, value, ..., NULL. The server keeps
+ * pointers into *out, which is set also on failure and ended by support_server_end. */
+int support_try_server(struct test_server **out, struct quire_error *err, const char *const *settings);
+/* The same; a failure fails the test. */
+struct test_server *support_server(const char *const *settings);
 void support_server_end(struct test_server *s);
-#define SETTINGS(...) ((const char *const[]){__VA_ARGS__, NULL})
 
 /* ---- connections ---------------------------------------------------------------------------------------------------- */
 
@@ -50,6 +52,7 @@ struct connection {
 void connect_to(struct connection *c, unsigned port);
 void disconnect(struct connection *c);
 void send_bytes(struct connection *c, const void *bytes, size_t n);
+#define send_literal(c, text) send_bytes((c), (text), sizeof(text) - 1)
 /* A request as an array; the words are parted by blanks. */
 void put_request(struct resp_buffer *out, const char *words);
 void send_request(struct connection *c, const char *words);

@@ -170,7 +170,7 @@ static void test_wrong_command_lines(void **state)
     expect_refusal(WORDS("/nowhere/at/all.conf"), QUIRE_ENOFILE, WORDS("/nowhere/at/all.conf"));
     write_file("port 1\n");
     expect_refusal(WORDS(file_path, "port", "2"), QUIRE_EINVALID, WORDS("'port'", "--"));
-    expect_refusal(WORDS(folder), QUIRE_EIO, WORDS(folder));
+    expect_refusal(WORDS(folder), QUIRE_EINVALID, WORDS(folder, "directory"));
     free(huge);
 }
 
