@@ -295,8 +295,9 @@ struct quire_calibration_point {
     uint32_t k, effort;
     float recall, reads; /* of held-out rows; blocks read per query */
 };
-/* Copies at most `room` points (ordered by k, then effort) and returns how many there are; 0: the index is too small to
- * have been calibrated. */
+/* Measured with the widest codes; under a budget that loads narrower ones, efforts are scaled to what those need, reads
+ * are not. Copies at most `room` points (ordered by k, then effort) and returns how many there are; 0: the index is too
+ * small to have been calibrated. */
 QUIRE_API uint32_t quire_calibration(const struct quire_index *index, struct quire_calibration_point *points,
                                      uint32_t room);
 

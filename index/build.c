@@ -246,6 +246,8 @@ static void fill_params(struct build *b)
     p->seed = b->options.seed;
     p->memory_bytes = b->options.memory_bytes;
     p->norm2_max = b->space.norm2_max;
+    for (unsigned i = 0; i < NAV_WIDTHS; i++)
+        p->effort_factor[i] = 1;
 }
 
 static int run_steps(struct build *b)

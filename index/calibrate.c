@@ -36,6 +36,8 @@ static const struct {
 } ladder_ks[] = {{1, 1}, {10, 1}, {100, 4}};
 #define LADDER_KS        (sizeof ladder_ks / sizeof *ladder_ks)
 #define LADDER_STEPS_MAX 48u
+#define WIDTH_LADDER     1 /* k 10 */
+#define WIDTH_RECALL     0.95f
 
 /* The climb for one k, on a thread, an engine and a searcher of its own. */
 struct ladder {
@@ -43,7 +45,9 @@ struct ladder {
     struct engine *engine;
     struct searcher *searcher;
     struct search_request *requests; /* n_queries */
-    uint32_t k, n_queries, n_found, n_points;
+    struct segment *segment;
+    uint32_t k, n_queries, n_found, n_points, effort_first;
+    float recall_wanted; /* the climb ends there */
     uint64_t reads;
     int code;
     struct quire_error error;
@@ -63,6 +67,7 @@ struct calibration {
     float *queries;     /* n_held x dim */
     struct segment *segment;
     struct ladder ladders[LADDER_KS];
+    struct ladder widths[NAV_WIDTHS]; /* of narrower codes, at WIDTH_K */
 };
 
 static bool is_set(const uint8_t *bitmap, uint32_t row)
@@ -207,7 +212,7 @@ static int run_point(struct ladder *l, uint32_t effort)
     for (uint32_t q = 0; q < l->n_queries; q++) {
         struct search_request *r = &l->requests[q];
         memset(r, 0, sizeof *r);
-        r->segment = c->segment;
+        r->segment = l->segment;
         r->query = c->queries + (size_t)q * c->b->dim;
         r->options.k = l->k;
         r->options.effort = effort;
@@ -232,9 +237,9 @@ static int run_point(struct ladder *l, uint32_t effort)
 
 static int climb(struct ladder *l)
 {
-    uint32_t effort = EFFORT_FIRST, flat = 0;
+    uint32_t effort = l->effort_first, flat = 0;
     float recall = 0;
-    while (l->n_points < LADDER_STEPS_MAX && recall < LADDER_RECALL && flat < LADDER_FLAT) {
+    while (l->n_points < LADDER_STEPS_MAX && recall < l->recall_wanted && flat < LADDER_FLAT) {
         int rc = run_point(l, effort);
         if (rc < 0)
             return rc;
@@ -280,10 +285,75 @@ static int run_ladders(void *context, uint64_t begin, uint64_t end)
     return 0;
 }
 
+static void take_error(const struct calibration *c, const struct ladder *l, int rc)
+{
+    if (l->code == rc && l->error.code == rc && c->b->err)
+        *c->b->err = l->error;
+}
+
+/* ---- narrower codes -----------------------------------------------------------------------------------------------
+ *
+ * Under a small memory budget a search uses narrower codes, whose estimates are worse: it needs more effort for the
+ * same recall. One factor per width says how much, measured at WIDTH_K and WIDTH_RECALL; over other k and recalls it
+ * varies by some tenths, which the curve's steepness makes small in recall.
+ */
+
+static int run_widths(void *context, uint64_t begin, uint64_t end)
+{
+    struct calibration *c = context;
+    for (uint64_t w = begin; w < end; w++) {
+        struct ladder *l = &c->widths[w];
+        struct segment_options options = {.fs = c->b->fs, .memory_bytes = UINT64_MAX, .code_bits = nav_bits[w]};
+        int rc = segment_open(c->b->folder, &options, &l->segment, &l->error);
+        if (rc == 0) {
+            l->segment->dead = c->bitmap;
+            rc = run_ladder(l);
+            segment_unref(l->segment);
+        }
+        if (rc < 0) {
+            l->code = rc;
+            return rc;
+        }
+    }
+    return 0;
+}
+
+static float last_recall(const struct ladder *l)
+{
+    return l->n_points ? l->points[l->n_points - 1].recall : 0;
+}
+
+static int measure_widths(struct calibration *c)
+{
+    const struct ladder *widest = &c->ladders[WIDTH_LADDER];
+    unsigned n_widths = c->segment->width;
+    float recall = fminf(WIDTH_RECALL, last_recall(widest));
+    if (widest->n_points == 0 || recall <= widest->points[0].recall)
+        return 0;
+    float effort = calibration_effort(widest->points, widest->n_points, recall);
+    for (unsigned w = 0; w < n_widths; w++) {
+        struct ladder *l = &c->widths[w];
+        l->c = c;
+        l->k = widest->k;
+        l->n_queries = widest->n_queries;
+        l->effort_first = (uint32_t)effort;
+        l->recall_wanted = recall;
+    }
+    int rc = parallel_for(c->b->options.threads, n_widths, 1, run_widths, c, NULL);
+    for (unsigned w = 0; w < n_widths && rc == 0; w++) {
+        const struct ladder *l = &c->widths[w];
+        float factor = calibration_effort(l->points, l->n_points, fminf(recall, last_recall(l))) / effort;
+        c->b->params.effort_factor[w] = fminf(fmaxf(factor, EFFORT_FACTOR_MIN), EFFORT_FACTOR_MAX);
+    }
+    for (unsigned w = 0; w < n_widths && rc < 0; w++)
+        take_error(c, &c->widths[w], rc);
+    return rc;
+}
+
 static int search_ladders(struct calibration *c)
 {
     struct build *b = c->b;
-    struct segment_options options = {.fs = b->fs, .memory_bytes = 0};
+    struct segment_options options = {.fs = b->fs, .memory_bytes = UINT64_MAX};
     struct progress progress;
     int rc = segment_open(b->folder, &options, &c->segment, b->err);
     if (rc < 0)
@@ -292,14 +362,18 @@ static int search_ladders(struct calibration *c)
     for (uint32_t i = 0; i < LADDER_KS; i++) {
         struct ladder *l = &c->ladders[i];
         l->c = c;
+        l->segment = c->segment;
         l->k = ladder_ks[i].k;
+        l->effort_first = EFFORT_FIRST;
+        l->recall_wanted = LADDER_RECALL;
         l->n_queries = l->k <= b->n - c->n_held ? c->n_held / ladder_ks[i].share : 0;
     }
     build_progress(b, "calibrate", &progress);
     rc = parallel_for(b->options.threads, LADDER_KS, 1, run_ladders, c, &progress);
+    if (rc == 0)
+        rc = measure_widths(c);
     for (uint32_t i = 0; i < LADDER_KS && rc < 0; i++)
-        if (c->ladders[i].code == rc && c->ladders[i].error.code == rc && b->err)
-            *b->err = c->ladders[i].error;
+        take_error(c, &c->ladders[i], rc);
     segment_unref(c->segment);
     return rc;
 }

@@ -15,7 +15,7 @@
 #include <string.h>
 #include <xxhash.h>
 
-#define PARAMS_USED 144u
+#define PARAMS_USED 160u
 
 const unsigned nav_bits[NAV_WIDTHS] = {1, 2, 4, 8};
 
@@ -48,6 +48,7 @@ void params_encode(const struct segment_params *p, uint8_t out[PARAMS_BYTES])
         store_f32(out + 96 + 4 * i, p->scale_a[i]);
         store_f32(out + 112 + 4 * i, p->scale_f[i]);
         store_f32(out + 128 + 4 * i, p->error[i]);
+        store_f32(out + 144 + 4 * i, p->effort_factor[i]);
     }
 }
 
@@ -88,6 +89,10 @@ static int params_check(const struct segment_params *p, struct quire_error *err)
         (uint64_t)p->slots_per_block * (p->slot_bytes + p->factor_bytes + 4) > p->block_bytes)
         return error_set(err, QUIRE_ECORRUPT, "parameters name blocks of %u bytes with %u slots of %u: out of range",
                          p->block_bytes, p->slots_per_block, p->slot_bytes);
+    for (unsigned i = 0; i < NAV_WIDTHS; i++)
+        if (!(p->effort_factor[i] >= EFFORT_FACTOR_MIN && p->effort_factor[i] <= EFFORT_FACTOR_MAX))
+            return error_set(err, QUIRE_ECORRUPT, "parameters name effort factor %g for codes of %u bits: out of range",
+                             (double)p->effort_factor[i], nav_bits[i]);
     return params_check_slots(p, err);
 }
 
@@ -124,6 +129,7 @@ int params_decode(const uint8_t in[PARAMS_BYTES], struct segment_params *out, st
         p.scale_a[i] = load_f32(in + 96 + 4 * i);
         p.scale_f[i] = load_f32(in + 112 + 4 * i);
         p.error[i] = load_f32(in + 128 + 4 * i);
+        p.effort_factor[i] = load_f32(in + 144 + 4 * i);
     }
     for (unsigned i = PARAMS_USED; i < PARAMS_BYTES; i++)
         if (in[i])

@@ -34,7 +34,9 @@ enum attributes_section { ATTRIBUTES_INDEX = 1, ATTRIBUTES_HEAP = 2 };
 #define NAV_WIDTHS 4u
 extern const unsigned nav_bits[NAV_WIDTHS]; /* 1, 2, 4, 8 */
 
-#define PARAMS_BYTES 256u
+#define PARAMS_BYTES      256u
+#define EFFORT_FACTOR_MIN 0.5f
+#define EFFORT_FACTOR_MAX 64.0f
 
 struct segment_params {
     uint32_t format_version;
@@ -50,7 +52,8 @@ struct segment_params {
     uint64_t memory_bytes; /* default budget; 0: none */
     double norm2_max;
     float scale_a[NAV_WIDTHS], scale_f[NAV_WIDTHS];
-    float error[NAV_WIDTHS]; /* rms of sqrt(1/cos^2(y, r) - 1) of these codes; 0: not on disk */
+    float effort_factor[NAV_WIDTHS]; /* effort of this width over that of the widest, at equal recall */
+    float error[NAV_WIDTHS];         /* rms of sqrt(1/cos^2(y, r) - 1) of these codes; 0: not on disk */
 };
 
 void params_encode(const struct segment_params *params, uint8_t out[PARAMS_BYTES]);

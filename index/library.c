@@ -12,6 +12,7 @@
 #include "index/search.h"
 #include "index/segment_priv.h"
 #include "io/error.h"
+#include <math.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -191,8 +192,10 @@ void quire_get_info(const struct quire_index *index, struct quire_info *out)
 uint32_t quire_calibration(const struct quire_index *index, struct quire_calibration_point *points, uint32_t room)
 {
     const struct segment *s = index->segment;
+    float factor = s->params.effort_factor[s->width];
     for (uint32_t i = 0; i < room && i < s->n_calibration; i++)
-        points[i] = (struct quire_calibration_point){s->calibration[i].k, s->calibration[i].effort,
+        points[i] = (struct quire_calibration_point){s->calibration[i].k,
+                                                     (uint32_t)ceilf((float)s->calibration[i].effort * factor),
                                                      s->calibration[i].recall, s->calibration[i].reads};
     return s->n_calibration;
 }

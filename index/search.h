@@ -23,8 +23,8 @@ void searcher_destroy(struct searcher *searcher);
 void searcher_cancel(struct searcher *searcher);
 unsigned searcher_running(const struct searcher *searcher);
 
-/* A lane's first task on a segment registers its files and takes a reference. This lets both go: call it on each lane when
- * a segment is to be closed before the searcher is; no task of this lane may be using it. */
+/* A lane's first task on a segment registers its files and takes a reference. This lets both go: call it on each lane
+ * when a segment is to be closed before the searcher is; no task of this lane may be using it. */
 void searcher_forget(struct searcher *searcher, struct segment *segment);
 
 struct search_hit {

@@ -185,7 +185,8 @@ static int choose_width(struct opening *o, const struct section_file *codes)
     uint64_t least = 0;
     bool found = false;
     for (unsigned w = 0; w < NAV_WIDTHS; w++) {
-        if (!section_find(codes, CODES_NAVIGATION + nav_bits[w]))
+        if (!section_find(codes, CODES_NAVIGATION + nav_bits[w]) ||
+            (o->options->code_bits && o->options->code_bits != nav_bits[w]))
             continue;
         uint64_t need = fixed + s->params.rows * code_bytes_of(s->params.code_dim, nav_bits[w]);
         if (budget && need + (least ? RESERVE_BYTES : 0) > budget) {
@@ -378,8 +379,7 @@ const struct segment_info *segment_info(const struct segment *s)
     return &s->info;
 }
 
-/* Effort on one curve (points of one k, ascending effort), between points on a logarithmic scale. */
-static float effort_on_curve(const struct calibration_point *points, uint32_t n, float recall)
+float calibration_effort(const struct calibration_point *points, uint32_t n, float recall)
 {
     if (recall <= points[0].recall)
         return (float)points[0].effort;
@@ -401,10 +401,12 @@ uint32_t segment_effort(const struct segment *s, float recall, uint32_t k)
         const struct calibration_point *p = s->calibration + i;
         for (n = 1; i + n < s->n_calibration && p[n].k == p[0].k; n++)
             ;
-        float here = effort_on_curve(p, n, recall);
+        float here = calibration_effort(p, n, recall);
         if (effort > 0 && (float)k > before_k && k < p[0].k) {
             float part = (logf((float)k) - logf(before_k)) / (logf((float)p[0].k) - logf(before_k));
-            return (uint32_t)ceilf(expf(logf(effort) + part * (logf(here) - logf(effort))));
+            effort = expf(logf(effort) + part * (logf(here) - logf(effort)));
+            before_k = 0;
+            break;
         }
         effort = effort > 0 && (float)k <= before_k ? effort : here;
         before_k = (float)p[0].k;
@@ -415,6 +417,7 @@ uint32_t segment_effort(const struct segment *s, float recall, uint32_t k)
         effort = 64 * (1 + (float)k / 20);
     if (before_k > 0 && (float)k > before_k)
         effort *= (float)k / before_k;
+    effort *= s->params.effort_factor[s->width];
     return effort < (float)UINT32_MAX / 2 ? (uint32_t)ceilf(effort) : UINT32_MAX / 2;
 }
 

@@ -34,7 +34,8 @@ struct segment_info {
 };
 
 struct segment_options {
-    uint64_t memory_bytes; /* 0: no limit */
+    uint64_t memory_bytes; /* 0: the index's own, UINT64_MAX: no limit */
+    unsigned code_bits;    /* navigation code to load; 0: the widest that fits */
     bool buffered;         /* no O_DIRECT, for tests */
     struct io_fs *fs;      /* NULL: fs_real() */
 };

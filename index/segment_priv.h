@@ -54,6 +54,9 @@ static inline bool segment_row_is_dead(const struct segment *s, uint32_t row)
     return s->dead && (s->dead[row / 8] >> (row % 8) & 1);
 }
 
+/* Effort on one curve (points of one k, ascending effort), between points on a logarithmic scale. */
+float calibration_effort(const struct calibration_point *points, uint32_t n, float recall);
+
 /* The decoded centre of a block, code_dim floats. */
 void segment_centre(const struct segment *s, uint32_t block, float *out);
 /* The stored vector of a slot in the user's terms (dim floats). rotated: scratch of code_dim floats. */

@@ -48,18 +48,18 @@ measure() { # PORT DEPTH: requests per second
 
 median() { sort -n | awk '{ v[NR] = $1 } END { printf "%.0f\n", (v[int((NR + 1) / 2)] + v[int((NR + 2) / 2)]) / 2 }'; }
 
+declare -A ports
 server_start quire || exit 1
-quire_port=$server_port
+ports[quire]=$server_port
 server_start quire1 --lanes 1 || exit 1
-quire1_port=$server_port
+ports[quire1]=$server_port
 redis_start || exit 1
-redis_port=$server_port
+ports[redis]=$server_port
 names=(quire quire1 redis)
 for depth in 1 16; do
     for ((round = 1; round <= rounds; round++)); do
         for name in "${names[@]}"; do
-            port=${name}_port
-            figure=$(measure "${!port}" "$depth")
+            figure=$(measure "${ports[$name]}" "$depth")
             [ -n "$figure" ] || { echo "redis-benchmark gave no figure for $name" >&2; exit 1; }
             echo "$figure" >>"$QUIRE_WORK/$name.$depth"
             $json || echo "depth $depth, round $round: $name $figure requests/s" >&2

@@ -1,3 +1,4 @@
+# shellcheck shell=bash disable=SC2034
 # lib.sh - what the shell parts of the end-to-end tests share: checks, and servers that never outlive the test.
 #
 # A check is one line, "ok - NAME", "FAIL - NAME" (followed by what was seen) or "skip - NAME: reason". Servers are known

@@ -54,15 +54,19 @@ node_packages() {
 
 # part NAME COMMAND...: runs it, counts its lines; a part that ends badly without a FAIL line counts as a failure.
 part() {
-    local name=$1 status
+    local name=$1 status tee_pid
     shift
     echo "# $name"
-    timeout -k 5 300 "$@" > >(tee "$work/part.out") 2>"$work/part.err" </dev/null &
+    rm -f "$work/lines"
+    mkfifo "$work/lines"
+    tee "$work/part.out" <"$work/lines" &
+    tee_pid=$!
+    timeout -k 5 300 "$@" >"$work/lines" 2>"$work/part.err" </dev/null &
     part_pid=$!
     wait "$part_pid"
     status=$?
     part_pid=
-    wait_until 2 grep -q '^[oFs]' "$work/part.out"
+    wait "$tee_pid"
     passed=$((passed + $(grep -c '^ok - ' "$work/part.out")))
     failed=$((failed + $(grep -c '^FAIL - ' "$work/part.out")))
     skipped=$((skipped + $(grep -c '^skip - ' "$work/part.out")))
