@@ -66,7 +66,7 @@ int embed_known(const struct embed_model *model, const char *text, size_t bytes,
 int embed_apply(const struct embed_model *model, const char *text, size_t bytes, float *vector,
                 struct quire_error *err);
 
-/* ---- lines of text to embed ------------------------------------------------------------------------------------- */
+/* ---- lines of text to embed -------------------------------------------------------------------------------------- */
 
 /* Reads texts one to a line, or out of one column of a tab-separated file. "\r\n" and a last line without an end are
  * fine. A line has at most EMBED_LINE_BYTES_MAX bytes, so that memory stays bounded whatever comes. */

@@ -42,7 +42,7 @@ struct parameters {
 };
 _Static_assert(sizeof(struct parameters) == 64, "no padding in a struct that is written");
 
-/* ---- in memory -------------------------------------------------------------------------------------------------- */
+/* ---- in memory --------------------------------------------------------------------------------------------------- */
 
 static size_t projection_elements(const struct embed_info *info)
 {
@@ -88,7 +88,7 @@ void embed_model_info(const struct embed_model *model, struct embed_info *out)
     *out = model->info;
 }
 
-/* ---- applying --------------------------------------------------------------------------------------------------- */
+/* ---- applying ---------------------------------------------------------------------------------------------------- */
 
 /* The sparse row of a text; *columns and *values are the caller's to free, also on failure. */
 static int text_row(const struct embed_model *model, const char *text, size_t bytes, uint32_t **columns, float **values,
@@ -151,7 +151,7 @@ int embed_known(const struct embed_model *model, const char *text, size_t bytes,
     return rc == QUIRE_EZEROVEC ? 0 : rc < 0 ? rc : 1;
 }
 
-/* ---- the file --------------------------------------------------------------------------------------------------- */
+/* ---- the file ---------------------------------------------------------------------------------------------------- */
 
 static int write_section(struct section_writer *writer, uint32_t id, const void *data, size_t bytes,
                          struct quire_error *err)

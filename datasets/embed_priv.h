@@ -6,7 +6,7 @@
 #include "datasets/embed.h"
 #include "index/parallel.h"
 
-/* ---- features of a text (embed_text.c) -------------------------------------------------------------------------- */
+/* ---- features of a text (embed_text.c) --------------------------------------------------------------------------- */
 
 /* A bucket is 22 bits: its two top bits are the group, so that groups never share a bucket. */
 #define EMBED_BUCKET_BITS 22u
@@ -43,7 +43,7 @@ static inline uint32_t feature_count(uint32_t entry)
 int features_of(struct features *features, const char *text, size_t bytes, struct quire_error *err);
 void features_fini(struct features *features);
 
-/* ---- vocabulary (embed_text.c) ---------------------------------------------------------------------------------- */
+/* ---- vocabulary (embed_text.c) ----------------------------------------------------------------------------------- */
 
 #define EMBED_DIRECTORY_BITS 16u
 
@@ -63,7 +63,7 @@ void vocabulary_fini(struct vocabulary *vocabulary);
 uint32_t vocabulary_row(const struct vocabulary *vocabulary, const uint32_t *entries, uint32_t n_entries,
                         uint32_t *columns, float *values);
 
-/* ---- sparse rows (embed_sparse.c) ------------------------------------------------------------------------------- */
+/* ---- sparse rows (embed_sparse.c) -------------------------------------------------------------------------------- */
 
 struct sparse {
     uint32_t rows, columns;
@@ -78,14 +78,14 @@ int sparse_multiply(const struct sparse *a, const float *x, float *y, uint32_t w
                     const struct progress *progress);
 void sparse_fini(struct sparse *a);
 
-/* ---- randomised SVD (embed_svd.c) ------------------------------------------------------------------------------- */
+/* ---- randomised SVD (embed_svd.c) -------------------------------------------------------------------------------- */
 
 /* With a = U diag(s) V', the leading dim columns of V as *basis (columns x dim, row-major, the caller's to free).
  * QUIRE_EDIM, with the rank in the message, when dim is more than that. */
 int svd_right(const struct sparse *a, uint32_t dim, uint64_t seed, unsigned threads, const struct progress *progress,
               float **basis, struct quire_error *err);
 
-/* ---- the model (embed_model.c) ---------------------------------------------------------------------------------- */
+/* ---- the model (embed_model.c) ----------------------------------------------------------------------------------- */
 
 struct embed_model {
     struct embed_info info;

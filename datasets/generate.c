@@ -78,7 +78,7 @@ static int check_options(const struct generate_options *o, struct quire_error *e
     return 0;
 }
 
-/* ---- directions ------------------------------------------------------------------------------------------------- */
+/* ---- directions -------------------------------------------------------------------------------------------------- */
 
 /* Takes the earlier directions off `v` and makes it a unit vector; false where too little of it is left. */
 static bool orthonormalise(double *v, const float *directions, uint32_t n, uint32_t dim)
@@ -174,7 +174,7 @@ void generate_destroy(struct generator *generator)
     free(generator);
 }
 
-/* ---- rows ------------------------------------------------------------------------------------------------------- */
+/* ---- rows -------------------------------------------------------------------------------------------------------- */
 
 struct job {
     const struct generator *generator;

@@ -61,7 +61,7 @@ struct scratch {
     struct near *exact; /* room for k, second run */
 };
 
-/* ---- nearest rows ----------------------------------------------------------------------------------------------- */
+/* ---- nearest rows ------------------------------------------------------------------------------------------------ */
 
 static bool farther(const struct near *a, const struct near *b)
 {
@@ -103,7 +103,7 @@ static int compare_near(const void *a, const void *b)
     return farther(a, b) ? 1 : -1; /* ids differ, so no two are equal */
 }
 
-/* ---- one pair --------------------------------------------------------------------------------------------------- */
+/* ---- one pair ---------------------------------------------------------------------------------------------------- */
 
 static const void *row_of(const struct vectors *v, uint64_t row)
 {
@@ -184,7 +184,7 @@ static double error_of(const struct scan *s, uint64_t query, double distance)
     return s->error * distance + TINY;
 }
 
-/* ---- some queries against all rows ------------------------------------------------------------------------------ */
+/* ---- some queries against all rows ------------------------------------------------------------------------------- */
 
 static void scan_blocks(const struct scan *s, const void *const *q, uint64_t first, uint64_t n, struct scratch *scratch)
 {
@@ -283,7 +283,7 @@ static int scan_queries(void *context, uint64_t begin, uint64_t end)
     return rc;
 }
 
-/* ---- lengths ---------------------------------------------------------------------------------------------------- */
+/* ---- lengths ----------------------------------------------------------------------------------------------------- */
 
 struct norms {
     const struct vectors *vectors;
@@ -328,7 +328,7 @@ static int norms_of(const struct vectors *v, const char *what, enum quire_metric
     return 0;
 }
 
-/* ---- all of it -------------------------------------------------------------------------------------------------- */
+/* ---- all of it --------------------------------------------------------------------------------------------------- */
 
 static int check_input(const struct vectors *base, const struct vectors *queries, uint32_t k, struct quire_error *err)
 {

@@ -92,7 +92,7 @@ int vecfile_check_dim(const char *name, enum vecfile_format format, uint64_t dim
                      (unsigned long long)dim, max);
 }
 
-/* ---- opening ---------------------------------------------------------------------------------------------------- */
+/* ---- opening ----------------------------------------------------------------------------------------------------- */
 
 static void set_dim(struct vecfile *file, uint64_t dim)
 {
@@ -199,7 +199,7 @@ bool vecfile_is_ivecs(const struct vecfile *file)
     return file->format == VECFILE_IVECS;
 }
 
-/* ---- reading ---------------------------------------------------------------------------------------------------- */
+/* ---- reading ----------------------------------------------------------------------------------------------------- */
 
 /* Whether one of n stored elements has an exponent of ones only, which is NaN or infinity. No branch: it vectorises. */
 static bool any_not_finite(enum quire_type type, const uint8_t *elements, uint64_t n)
@@ -297,7 +297,7 @@ int64_t vecfile_read(struct vecfile *file, void *rows, uint64_t n, struct quire_
     return vecfile_has_row_heads(file->format) ? read_headed(file, rows, n, err) : read_counted(file, rows, n, err);
 }
 
-/* ---- whole files ------------------------------------------------------------------------------------------------ */
+/* ---- whole files ------------------------------------------------------------------------------------------------- */
 
 /* Gives v room for `rows`, and keeps the `used` that are there. */
 static int make_room(struct vectors *v, uint64_t rows, uint64_t used, size_t row_bytes, const char *name,

@@ -7,7 +7,7 @@
 
 #define VECFILE_UNKNOWN UINT64_MAX /* a number of rows or bytes that only the end will tell */
 
-/* ---- bytes in, forward only (vecstream.c) ----------------------------------------------------------------------- */
+/* ---- bytes in, forward only (vecstream.c) ------------------------------------------------------------------------ */
 
 struct instream {
     int fd;
@@ -34,7 +34,7 @@ int instream_expect(struct instream *in, uint64_t expected, struct quire_error *
 /* QUIRE_EOVERSIZED where bytes are left. */
 int instream_finish(struct instream *in, struct quire_error *err);
 
-/* ---- bytes out, published whole or not at all (vecstream.c) ----------------------------------------------------- */
+/* ---- bytes out, published whole or not at all (vecstream.c) ------------------------------------------------------ */
 
 struct outstream {
     struct io_file *file; /* NULL: standard output */
@@ -55,7 +55,7 @@ void outstream_abort(struct outstream *out);
 /* Turns n elements of 1, 2 or 4 bytes from little-endian order into the machine's, or back. */
 void elements_order(void *elements, uint64_t n, size_t element_bytes);
 
-/* ---- formats ---------------------------------------------------------------------------------------------------- */
+/* ---- formats ----------------------------------------------------------------------------------------------------- */
 
 /* The format that is given or, for VECFILE_AUTO, that the path's extension names; < 0 where neither does. */
 int vecfile_resolve(const char *path, enum vecfile_format format, enum vecfile_format *out, struct quire_error *err);
@@ -70,7 +70,7 @@ static inline bool vecfile_has_row_heads(enum vecfile_format format)
     return format == VECFILE_FVECS || format == VECFILE_BVECS || format == VECFILE_IVECS;
 }
 
-/* ---- .npy (vecfile_npy.c) --------------------------------------------------------------------------------------- */
+/* ---- .npy (vecfile_npy.c) ---------------------------------------------------------------------------------------- */
 
 #define NPY_HEADER_BYTES 128u /* of the headers that are written here */
 

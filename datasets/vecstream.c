@@ -158,7 +158,7 @@ int instream_finish(struct instream *in, struct quire_error *err)
                      (unsigned long long)in->expected, (unsigned long long)in->taken);
 }
 
-/* ---- out -------------------------------------------------------------------------------------------------------- */
+/* ---- out --------------------------------------------------------------------------------------------------------- */
 
 /* A name beside the final one that no other run has. */
 static char *temporary_name(const char *path)

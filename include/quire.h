@@ -44,7 +44,7 @@ extern "C" {
 #define QUIRE_BLOCK_BYTES_MAX 1048576u
 #define QUIRE_ROWS_MAX        0xfffffff0u /* rows of one segment */
 
-/* ---- errors ------------------------------------------------------------------------------------------------- */
+/* ---- errors ------------------------------------------------------------------------------------------------------ */
 
 /* Numbers are grouped and never reused. X(name, number, text). */
 #define QUIRE_ERRORS(X)                                                                                                \
@@ -98,7 +98,7 @@ QUIRE_API const char *quire_error_text(int code);
 /* The version of the library that is running, "major.minor.patch". */
 QUIRE_API const char *quire_version(void);
 
-/* ---- kinds -------------------------------------------------------------------------------------------------- */
+/* ---- kinds ------------------------------------------------------------------------------------------------------- */
 
 enum quire_metric { QUIRE_METRIC_L2 = 0, QUIRE_METRIC_COSINE = 1, QUIRE_METRIC_IP = 2 };
 enum quire_type { QUIRE_TYPE_F32 = 0, QUIRE_TYPE_F16 = 1, QUIRE_TYPE_I8 = 2, QUIRE_TYPE_U8 = 3 };
@@ -120,7 +120,7 @@ QUIRE_API const char *quire_type_name(enum quire_type type);
 QUIRE_API const char *quire_metric_name(enum quire_metric metric);
 QUIRE_API const char *quire_slot_name(enum quire_slot slot);
 
-/* ---- building ----------------------------------------------------------------------------------------------- */
+/* ---- building ---------------------------------------------------------------------------------------------------- */
 
 struct quire_build_options {
     size_t struct_bytes; /* sizeof(struct quire_build_options), set by quire_build_options_init */
@@ -153,7 +153,7 @@ QUIRE_API void quire_build_options_init(struct quire_build_options *options);
 QUIRE_API int quire_build(const char *path, const void *vectors, uint64_t rows, uint32_t dim, enum quire_type type,
                           const struct quire_build_options *options, struct quire_error *err);
 
-/* ---- opening ------------------------------------------------------------------------------------------------- */
+/* ---- opening ----------------------------------------------------------------------------------------------------- */
 
 struct quire_index;
 
@@ -188,7 +188,7 @@ struct quire_info {
 };
 QUIRE_API void quire_get_info(const struct quire_index *index, struct quire_info *out);
 
-/* ---- searching ----------------------------------------------------------------------------------------------- */
+/* ---- searching --------------------------------------------------------------------------------------------------- */
 
 struct quire_search_options {
     size_t struct_bytes;
@@ -258,7 +258,7 @@ QUIRE_API int quire_loop_poll(struct quire_loop *loop, unsigned wait_min, uint64
 /* Becomes readable when quire_loop_poll has something to do: for epoll and other loops. -1 if not supported. */
 QUIRE_API int quire_loop_fd(struct quire_loop *loop);
 
-/* ---- keys and vectors ---------------------------------------------------------------------------------------- */
+/* ---- keys and vectors -------------------------------------------------------------------------------------------- */
 
 /* Row of a key. QUIRE_ENOTFOUND if there is none. At most two reads. */
 QUIRE_API int quire_lookup(struct quire_index *index, const void *key, size_t key_bytes, uint32_t *row,
@@ -272,7 +272,7 @@ QUIRE_API int quire_vector(struct quire_index *index, uint32_t row, float *vecto
 QUIRE_API int quire_attributes(struct quire_index *index, uint32_t row, char *text, size_t *bytes,
                                struct quire_error *err);
 
-/* ---- proving an index ---------------------------------------------------------------------------------------- */
+/* ---- proving an index -------------------------------------------------------------------------------------------- */
 
 struct quire_verify_report {
     uint64_t files, sections, blocks, rows, edges, keys; /* looked at */

@@ -95,8 +95,7 @@ static int choose_held_out(struct calibration *c)
     return 0;
 }
 
-/* ---- exact answers ------------------------------------------------------------------------------------------------
- */
+/* ---- exact answers ----------------------------------------------------------------------------------------------- */
 
 static bool is_nearer(struct near a, struct near b)
 {
@@ -181,8 +180,7 @@ static int compute_truth(struct calibration *c)
     return rc;
 }
 
-/* ---- the ladder ----------------------------------------------------------------------------------------------------
- */
+/* ---- the ladder -------------------------------------------------------------------------------------------------- */
 
 static void on_answer(struct search_request *request)
 {

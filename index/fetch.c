@@ -1,11 +1,12 @@
 /*
  * fetch.c - what is known of one row: found by key or number; its vector, key, attributes and links.
  *
- *   by key, keys of the user's   hash -> one page of the key table -> block of each entry with that hash, until one
- * holds this very key (a long key is compared with its record in the heap) by key, keys are numbers     decimal -> one
- * page of places -> block by row                       block then, as asked               attribute index page ->
- * record; links: the block's out-edges scored by code against the row, the nearest links_max of them looked up in their
- * blocks for id and key
+ *   by key, keys of the user's   hash -> one page of the key table -> block of each entry with that hash, until one holds
+ *                                this very key (a long key is compared with its record in the heap)
+ *   by key, keys are numbers     decimal -> one page of places -> block
+ *   by row                       block
+ *   then, as asked               attribute index page -> record; links: the block's out-edges scored by code against the
+ *                                row, the nearest links_max of them looked up in their blocks for id and key
  *
  * One read at a time but for the blocks of links, of which BEAM_MAX are read together. A link whose key is long is
  * answered without its key's bytes (key NULL, key_bytes its length): VLINKS says so.
@@ -48,7 +49,7 @@ static void read_page(struct task *t, struct section_file *file, uint64_t at, vo
     task_wait(t);
 }
 
-/* ---- the key ---------------------------------------------------------------------------------------------------- */
+/* ---- the key ----------------------------------------------------------------------------------------------------- */
 
 static void on_rows_page(struct task *t)
 {
@@ -138,7 +139,7 @@ static void find_key(struct task *t)
     }
 }
 
-/* ---- the block of the row --------------------------------------------------------------------------------------- */
+/* ---- the block of the row ---------------------------------------------------------------------------------------- */
 
 /* Takes what is asked for out of the block, before its buffer is used again. */
 static int take_from_block(struct task *t, const struct block_view *view)

@@ -68,7 +68,7 @@ struct file_entry {
     uint64_t checksum; /* of the file's superblock, which holds those of its sections */
 };
 
-/* ---- checked pages and heap records --------------------------------------------------------------------------- */
+/* ---- checked pages and heap records ------------------------------------------------------------------------------ */
 
 /* 4096 bytes, the last 8 of which are XXH3-64 of the others, seeded with page number and segment. */
 #define PAGE_BYTES   4096u

@@ -207,8 +207,7 @@ void quire_search_options_init(struct quire_search_options *options)
     options->k = 10;
 }
 
-/* ---- batches ------------------------------------------------------------------------------------------------------
- */
+/* ---- batches ----------------------------------------------------------------------------------------------------- */
 
 struct batch {
     struct quire_index *index;
@@ -397,8 +396,7 @@ int quire_search(struct quire_index *index, const float *query, const struct qui
     return quire_search_batch(index, query, 1, options, 1, 1, hits, n_hits, stats, err);
 }
 
-/* ---- loops ---------------------------------------------------------------------------------------------------------
- */
+/* ---- loops ------------------------------------------------------------------------------------------------------- */
 
 void quire_loop_options_init(struct quire_loop_options *options)
 {
@@ -497,8 +495,7 @@ int quire_loop_fd(struct quire_loop *loop)
     return engine_event_fd(loop->lane->engine);
 }
 
-/* ---- keys and vectors -----------------------------------------------------------------------------------------------
- */
+/* ---- keys and vectors -------------------------------------------------------------------------------------------- */
 
 struct fetch_answer {
     float *vector;

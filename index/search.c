@@ -2,12 +2,12 @@
  * search.c - nearest neighbours: seed from block centres, read the blocks that are worth most, follow their edges.
  *
  *   seed   The query is compared with the centre of every block (4-bit codes in memory). The rows of the `effort`
- * nearest blocks are scored by their navigation codes, which lie next to each other in memory. The best become
+ *          nearest blocks are scored by their navigation codes, which lie next to each other in memory. The best become
  *          candidates: (row, estimate, sigma).
  *   round  tau is the k-th best exact distance, or while there are fewer than k the k-th best estimate. A candidate is
  *          nearer than tau with probability Phi((tau - estimate) / sigma); the gain of a block is the sum over its
  *          candidates: how many of the k nearest one expects to gain by one read. The blocks of largest gain are read
- * in one submission, at most BEAM_MAX; all their slots are scored exactly; all their edges that lead to blocks not yet
+ *          in one submission, at most BEAM_MAX; all their slots are scored exactly; all their edges that lead to blocks not yet
  *          seen are scored by code and join the candidates.
  *   stop   when no block's gain reaches theta, which falls as effort rises: theta = THETA_EFFORT / effort.
  *
@@ -46,7 +46,7 @@ static void set_bit(uint8_t *bitmap, uint32_t i)
     bitmap[i / 8] = (uint8_t)(bitmap[i / 8] | 1u << (i % 8));
 }
 
-/* ---- memory --------------------------------------------------------------------------------------------------- */
+/* ---- memory ------------------------------------------------------------------------------------------------------ */
 
 static int grow(void *array, size_t bytes)
 {
@@ -143,7 +143,7 @@ int search_reserve_links(struct task *t, uint32_t n)
     return 0;
 }
 
-/* ---- results: a max-heap of the k nearest ---------------------------------------------------------------------- */
+/* ---- results: a max-heap of the k nearest ------------------------------------------------------------------------ */
 
 static bool is_farther(const struct result *a, const struct result *b)
 {
@@ -229,7 +229,7 @@ static int by_distance(const void *a, const void *b)
     return is_farther(a, b) ? 1 : is_farther(b, a) ? -1 : 0;
 }
 
-/* ---- candidates ------------------------------------------------------------------------------------------------ */
+/* ---- candidates -------------------------------------------------------------------------------------------------- */
 
 static bool has_smaller_estimate(const struct candidate *a, const struct candidate *b)
 {
@@ -301,7 +301,7 @@ static float current_tau(struct task *t)
     return tau;
 }
 
-/* ---- seed ------------------------------------------------------------------------------------------------------ */
+/* ---- seed -------------------------------------------------------------------------------------------------------- */
 
 /* The `want` blocks nearest by centre into searcher->nearest[0..want). */
 static void nearest_blocks(struct task *t, uint32_t want)
@@ -347,7 +347,7 @@ static void seed(struct task *t)
     }
 }
 
-/* ---- rounds ---------------------------------------------------------------------------------------------------- */
+/* ---- rounds ------------------------------------------------------------------------------------------------------ */
 
 /* Phi(z) of the standard normal distribution, by a table over [-4, 4]. */
 static float normal_cdf(float z)
@@ -569,7 +569,7 @@ static void on_blocks(struct task *t)
     }
 }
 
-/* ---- answer ---------------------------------------------------------------------------------------------------- */
+/* ---- answer ------------------------------------------------------------------------------------------------------ */
 
 static void fetch_long_keys(struct task *t);
 

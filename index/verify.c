@@ -94,8 +94,7 @@ static int verify_files(struct verification *v)
     return rc;
 }
 
-/* ---- keys ----------------------------------------------------------------------------------------------------------
- */
+/* ---- keys -------------------------------------------------------------------------------------------------------- */
 
 static int load_pages(struct verification *v, struct section_file *file, uint32_t id, uint8_t **out)
 {
@@ -180,8 +179,7 @@ static void verify_key(struct verification *v, const struct block_view *view, ui
         found(v, "the key of row %u is not in the key table", row);
 }
 
-/* ---- blocks --------------------------------------------------------------------------------------------------------
- */
+/* ---- blocks ------------------------------------------------------------------------------------------------------ */
 
 static void verify_edges(struct verification *v, const struct block_view *view)
 {

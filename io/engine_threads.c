@@ -149,8 +149,7 @@ static void stop_pool(struct threads *t)
     t->pool_size = 0;
 }
 
-/* ---- creation ------------------------------------------------------------------------------------------------------
- */
+/* ---- creation ---------------------------------------------------------------------------------------------------- */
 
 static int watch(int epoll, int fd, uint32_t events, void *tag)
 {
@@ -235,8 +234,7 @@ static int threads_register_buffers(struct engine *engine, void *base, size_t by
     return 0;
 }
 
-/* ---- starting ops --------------------------------------------------------------------------------------------------
- */
+/* ---- starting ops ------------------------------------------------------------------------------------------------ */
 
 static void threads_queue(struct engine *engine, struct io_op *op)
 {
@@ -444,8 +442,7 @@ static void move_queued(struct threads *t)
     }
 }
 
-/* ---- ending ops ----------------------------------------------------------------------------------------------------
- */
+/* ---- ending ops -------------------------------------------------------------------------------------------------- */
 
 static void finish(struct threads *t, struct io_op *op, int result, unsigned flags)
 {
@@ -559,8 +556,7 @@ static void take_events(struct threads *t)
     end_timers(t);
 }
 
-/* ---- waiting -------------------------------------------------------------------------------------------------------
- */
+/* ---- waiting ----------------------------------------------------------------------------------------------------- */
 
 /* Sleeps until something is to be done or the deadline (us) has come. */
 static int wait_until(struct threads *t, uint64_t deadline, uint64_t now)
@@ -641,8 +637,7 @@ static int threads_event_fd(struct engine *engine)
     return t->input;
 }
 
-/* ---- the end -------------------------------------------------------------------------------------------------------
- */
+/* ---- the end ----------------------------------------------------------------------------------------------------- */
 
 static void cancel_list(struct threads *t, const struct op_list *list)
 {

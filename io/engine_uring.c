@@ -82,8 +82,7 @@ static struct uring *uring_of(struct engine *engine)
     return (struct uring *)(void *)engine;
 }
 
-/* ---- creation ------------------------------------------------------------------------------------------------------
- */
+/* ---- creation ---------------------------------------------------------------------------------------------------- */
 
 static int setup_ring(struct uring *u, const struct engine_config *config, struct quire_error *err)
 {
@@ -167,8 +166,7 @@ int engine_uring_create(const struct engine_config *config, struct engine **out,
     return 0;
 }
 
-/* ---- files and buffers ----------------------------------------------------------------------------------------------
- */
+/* ---- files and buffers ------------------------------------------------------------------------------------------- */
 
 static int uring_attach(struct engine *engine, struct io_file *file)
 {

@@ -103,8 +103,7 @@ static void *need(void *memory)
     return memory;
 }
 
-/* ---- images --------------------------------------------------------------------------------------------------------
- */
+/* ---- images ------------------------------------------------------------------------------------------------------ */
 
 static void image_resize(struct image *image, uint64_t size)
 {
@@ -135,8 +134,7 @@ static void image_copy(struct image *to, const struct image *from)
         memcpy(to->bytes, from->bytes, from->size);
 }
 
-/* ---- nodes and names -----------------------------------------------------------------------------------------------
- */
+/* ---- nodes and names --------------------------------------------------------------------------------------------- */
 
 static struct node *node_new(struct fault_fs *f, bool folder)
 {
@@ -270,8 +268,7 @@ static void sync_names(struct fault_fs *f, const struct node *folder)
     settle_due(f);
 }
 
-/* ---- faults --------------------------------------------------------------------------------------------------------
- */
+/* ---- faults ------------------------------------------------------------------------------------------------------ */
 
 /* Counts a call and answers 0, or the error that it must fail with. */
 static int begin(struct fault_fs *f, enum fault_call call)
@@ -344,8 +341,7 @@ static void clear_log(struct node *node, bool settle)
     node->log_end = &node->log;
 }
 
-/* ---- the table: files ----------------------------------------------------------------------------------------------
- */
+/* ---- the table: files -------------------------------------------------------------------------------------------- */
 
 static int open_node(struct fault_fs *f, const char *path, unsigned flags, struct node **out)
 {
@@ -490,8 +486,7 @@ static int fault_truncate(struct io_file *file, uint64_t bytes)
     return resize(file, FAULT_TRUNCATE, bytes);
 }
 
-/* ---- the table: names ----------------------------------------------------------------------------------------------
- */
+/* ---- the table: names -------------------------------------------------------------------------------------------- */
 
 static int rename_locked(struct fault_fs *f, const char *from, const char *to)
 {
@@ -621,8 +616,7 @@ static const struct io_fs_ops fault_ops = {.open = fault_open,
                                            .sync_dir = fault_sync_dir,
                                            .list = fault_list};
 
-/* ---- creation and faults by hand ------------------------------------------------------------------------------------
- */
+/* ---- creation and faults by hand --------------------------------------------------------------------------------- */
 
 struct io_fs *fault_fs_create(void)
 {
@@ -728,8 +722,7 @@ int fault_flip_bit(struct io_fs *fs, const char *path, uint64_t bit)
     return rc;
 }
 
-/* ---- the power cut --------------------------------------------------------------------------------------------------
- */
+/* ---- the power cut ----------------------------------------------------------------------------------------------- */
 
 struct dice {
     struct random random;

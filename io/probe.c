@@ -62,8 +62,7 @@ struct probe_read {
     uint64_t begun_ns;
 };
 
-/* ---- latencies -----------------------------------------------------------------------------------------------------
- */
+/* ---- latencies --------------------------------------------------------------------------------------------------- */
 
 static uint32_t class_of(uint64_t ns)
 {
@@ -110,8 +109,7 @@ static double percentile_us(const struct histogram *h, double share)
     return 0;
 }
 
-/* ---- one lane ------------------------------------------------------------------------------------------------------
- */
+/* ---- one lane ---------------------------------------------------------------------------------------------------- */
 
 static void queue_read(struct lane *lane, struct probe_read *read, uint64_t now_ns)
 {
@@ -194,8 +192,7 @@ static void *run_lane(void *context)
     return NULL;
 }
 
-/* ---- one point ------------------------------------------------------------------------------------------------------
- */
+/* ---- one point --------------------------------------------------------------------------------------------------- */
 
 static void sum_up(const struct lane *lanes, uint32_t n_lanes, struct histogram *all, struct probe_point *point)
 {
@@ -252,8 +249,7 @@ static int measure_point(const struct probe_config *config, struct io_file *file
     return rc;
 }
 
-/* ---- the file ------------------------------------------------------------------------------------------------------
- */
+/* ---- the file ---------------------------------------------------------------------------------------------------- */
 
 /* The wanted size, or half of the room that is left where that is less, in whole pages. */
 static uint64_t choose_bytes(const char *folder, uint64_t wanted)
@@ -303,8 +299,7 @@ static int fill_file(struct io_file *file, uint64_t bytes, struct quire_error *e
     return rc;
 }
 
-/* ---- all points ----------------------------------------------------------------------------------------------------
- */
+/* ---- all points -------------------------------------------------------------------------------------------------- */
 
 static int check_config(const struct probe_config *config, uint64_t file_bytes, struct quire_error *err)
 {

@@ -54,8 +54,7 @@ struct section_file {
     uint32_t n_entries;
 };
 
-/* ---- writing ------------------------------------------------------------------------------------------------------
- */
+/* ---- writing ----------------------------------------------------------------------------------------------------- */
 
 static void writer_free(struct section_writer *w)
 {
@@ -224,8 +223,7 @@ void section_writer_abort(struct section_writer *w)
     writer_free(w);
 }
 
-/* ---- reading ------------------------------------------------------------------------------------------------------
- */
+/* ---- reading ----------------------------------------------------------------------------------------------------- */
 
 static int check_header(const struct io_file *file, const uint8_t *sb, uint32_t kind, const uint8_t *segment_id,
                         struct quire_error *err)

@@ -43,8 +43,7 @@ bool command_is_sub(const struct command *command, const struct command *contain
 bool command_has_arguments(const struct command *command);
 void command_docs_arguments(struct resp_buffer *out, const struct command *command);
 
-/* ---- helpers of handlers ------------------------------------------------------------------------------------------
- */
+/* ---- helpers of handlers ----------------------------------------------------------------------------------------- */
 
 bool arg_is(struct resp_arg arg, const char *word); /* without regard to case */
 bool arg_integer(struct resp_arg arg, long long *out);

@@ -15,7 +15,7 @@
 
 enum cli_exit { CLI_OK = 0, CLI_FAILED = 1, CLI_USAGE = 2, CLI_DAMAGED = 3 };
 
-/* ---- options ---------------------------------------------------------------------------------------------------- */
+/* ---- options ----------------------------------------------------------------------------------------------------- */
 
 enum cli_kind {
     CLI_FLAG,   /* bool */
@@ -89,7 +89,7 @@ uint64_t cli_memory_bytes(const struct cli_memory *memory, uint64_t raw_bytes);
 
 extern const struct cli_choice cli_metrics[], cli_engines[];
 
-/* ---- ends ------------------------------------------------------------------------------------------------------- */
+/* ---- ends -------------------------------------------------------------------------------------------------------- */
 
 /* Prints the report and returns `code`, or CLI_FAILED when standard output takes no more. */
 int cli_finish(struct cli *cli, int code);
@@ -100,7 +100,7 @@ int cli_mistake(struct cli *cli, const char *format, ...) __attribute__((format(
 /* A remark on standard error. */
 void cli_note(struct cli *cli, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* ---- results ---------------------------------------------------------------------------------------------------- */
+/* ---- results ----------------------------------------------------------------------------------------------------- */
 
 /* Into `object`, or into the report itself where it is NULL. Without memory the report is marked as failed. */
 void cli_put(struct cli *cli, json_t *object, const char *name, json_t *value); /* takes the reference */
@@ -111,7 +111,7 @@ void cli_put_bool(struct cli *cli, json_t *object, const char *name, bool value)
 /* A new object at the end of an array (made when it is not there) in the report. */
 json_t *cli_put_row(struct cli *cli, const char *array);
 
-/* ---- progress and interruption ---------------------------------------------------------------------------------- */
+/* ---- progress and interruption ----------------------------------------------------------------------------------- */
 
 /* SIGINT, SIGTERM and SIGHUP set a flag; the third one kills. Writing beyond a file size limit becomes an error. */
 void cli_catch_signals(void);
@@ -121,7 +121,7 @@ int cli_progress(void *context, const char *phase, uint64_t done, uint64_t total
 /* QUIRE_ECANCELLED with a sentence. */
 int cli_cancelled(struct quire_error *err);
 
-/* ---- files and vectors (quire_files.c) -------------------------------------------------------------------------- */
+/* ---- files and vectors (quire_files.c) --------------------------------------------------------------------------- */
 
 /* QUIRE_EEXISTS when something has this name. "-" is standard output and never there. */
 int cli_refuse_existing(const char *path, struct quire_error *err);
@@ -142,7 +142,7 @@ int cli_index_raw_bytes(const char *path, uint64_t *out, struct quire_error *err
 /* n elements of a type as floats. */
 void cli_to_f32(enum quire_type type, const void *in, float *out, size_t n);
 
-/* ---- verbs ------------------------------------------------------------------------------------------------------ */
+/* ---- verbs ------------------------------------------------------------------------------------------------------- */
 
 int quire_gen(int argc, char **argv);
 int quire_truth(int argc, char **argv);

@@ -36,7 +36,7 @@ const struct cli_choice cli_metrics[] = {
 const struct cli_choice cli_engines[] = {
     {"auto", QUIRE_ENGINE_AUTO}, {"uring", QUIRE_ENGINE_URING}, {"threads", QUIRE_ENGINE_THREADS}, {0}};
 
-/* ---- values ----------------------------------------------------------------------------------------------------- */
+/* ---- values ------------------------------------------------------------------------------------------------------ */
 
 /* Digits and perhaps a fraction, then K, M, G or T, perhaps followed by B or iB. */
 static bool parse_size(const char *text, uint64_t *out)
@@ -174,7 +174,7 @@ static bool set_value(const struct cli_option *option, const char *text, char *w
     return set_number(option, text, wanted, room);
 }
 
-/* ---- help ------------------------------------------------------------------------------------------------------- */
+/* ---- help -------------------------------------------------------------------------------------------------------- */
 
 static void print_default(const struct cli_option *option)
 {
@@ -216,7 +216,7 @@ static void print_help(const struct cli_verb *verb, const struct cli_option *com
     printf("\nSizes take K, M, G and T (powers of 1024).\n\nExamples\n%s", verb->examples);
 }
 
-/* ---- parsing ---------------------------------------------------------------------------------------------------- */
+/* ---- parsing ----------------------------------------------------------------------------------------------------- */
 
 static const struct cli_option *find_option(const struct cli_option *options, size_t n, const char *name, size_t length)
 {
@@ -313,7 +313,7 @@ bool cli_parse(struct cli *cli, const struct cli_verb *verb, int argc, char **ar
     return *code == 0 && !help;
 }
 
-/* ---- signals and progress --------------------------------------------------------------------------------------- */
+/* ---- signals and progress ---------------------------------------------------------------------------------------- */
 
 static volatile sig_atomic_t signals;
 
@@ -420,7 +420,7 @@ int cli_progress(void *context, const char *phase, uint64_t done, uint64_t total
     return 0;
 }
 
-/* ---- results ---------------------------------------------------------------------------------------------------- */
+/* ---- results ----------------------------------------------------------------------------------------------------- */
 
 void cli_put(struct cli *cli, json_t *object, const char *name, json_t *value)
 {
@@ -539,7 +539,7 @@ static void show_object(json_t *object, const char *prefix, size_t width)
     json_object_foreach(object, name, value) if (json_is_array(value)) show_table(name, value);
 }
 
-/* ---- ends ------------------------------------------------------------------------------------------------------- */
+/* ---- ends -------------------------------------------------------------------------------------------------------- */
 
 int cli_finish(struct cli *cli, int code)
 {

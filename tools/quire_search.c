@@ -76,7 +76,7 @@ struct search_work {
     char engine_name[16], engine_note[160];
 };
 
-/* ---- latencies -------------------------------------------------------------------------------------------------- */
+/* ---- latencies --------------------------------------------------------------------------------------------------- */
 
 static uint32_t histogram_bucket(uint64_t ns)
 {
@@ -103,7 +103,7 @@ static double histogram_percentile(const struct histogram *h, double share)
     return NAN;
 }
 
-/* ---- truth ------------------------------------------------------------------------------------------------------ */
+/* ---- truth ------------------------------------------------------------------------------------------------------- */
 
 static int by_id(const void *a, const void *b)
 {
@@ -176,7 +176,7 @@ static bool is_right(const struct expected *expected, uint64_t query, const stru
     return fabsf(hit->distance - tie) <= TIE_TOLERANCE * fabsf(tie);
 }
 
-/* ---- set-up ----------------------------------------------------------------------------------------------------- */
+/* ---- set-up ------------------------------------------------------------------------------------------------------ */
 
 /* Which engine the lanes will get, and why not io_uring: a handle does not say. */
 static int name_engine(struct search_work *w, struct quire_error *err)
@@ -245,7 +245,7 @@ static int make_buffers(struct search_work *w, struct quire_error *err)
                           (unsigned long long)w->chunk, (unsigned long long)w->k);
 }
 
-/* ---- the run ---------------------------------------------------------------------------------------------------- */
+/* ---- the run ----------------------------------------------------------------------------------------------------- */
 
 static double processor_seconds(void)
 {
@@ -352,7 +352,7 @@ static int run(struct search_work *w, struct quire_error *err)
     return rc;
 }
 
-/* ---- results ---------------------------------------------------------------------------------------------------- */
+/* ---- results ----------------------------------------------------------------------------------------------------- */
 
 static void report_costs(struct search_work *w)
 {

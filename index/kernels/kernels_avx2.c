@@ -56,7 +56,7 @@ KERNEL_INLINE __m256i load_part(const void *at, size_t bytes)
     return _mm256_load_si256((const void *)buffer);
 }
 
-/* ---- float queries against stored floats, halves and bytes ----------------------------------------------------- */
+/* ---- float queries against stored floats, halves and bytes ------------------------------------------------------- */
 
 enum element { F32, F16, U8, I8 };
 
@@ -166,7 +166,7 @@ static float f32_i8_l2(const float *a, const int8_t *b, size_t dim)
     return sum_floats(a, b, dim, I8, true);
 }
 
-/* ---- bytes against bytes --------------------------------------------------------------------------------------- */
+/* ---- bytes against bytes ----------------------------------------------------------------------------------------- */
 
 enum bytes_sum { U8_L2, U8_DOT, I8_L2, I8_DOT };
 
@@ -238,7 +238,7 @@ static int32_t i8_dot(const int8_t *a, const int8_t *b, size_t dim)
     return sum_bytes(a, b, dim, I8_DOT);
 }
 
-/* ---- sums of four registers at once ---------------------------------------------------------------------------- */
+/* ---- sums of four registers at once ------------------------------------------------------------------------------ */
 
 /* Lane r of the result is the sum of s[r]. */
 KERNEL_INLINE __m128i reduce_four(__m256i s0, __m256i s1, __m256i s2, __m256i s3)
@@ -279,7 +279,7 @@ static void f32_l2_many(const float *q, const float *base, size_t n, size_t dim,
     }
 }
 
-/* ---- codes ----------------------------------------------------------------------------------------------------- */
+/* ---- codes ------------------------------------------------------------------------------------------------------- */
 
 /* Adds 32 bytes of one row, query widened to q0 and q1. */
 KERNEL_INLINE __m256i add_8(__m256i sum, const uint8_t *code, __m256i q0, __m256i q1)
@@ -429,7 +429,7 @@ static void code_dot_8(const int8_t *q, const uint8_t *codes, size_t stride, con
     sum_batch(q, &batch, 8, false, out);
 }
 
-/* ---- conversions ----------------------------------------------------------------------------------------------- */
+/* ---- conversions ------------------------------------------------------------------------------------------------- */
 
 #define ROUND_NEAREST (_MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC)
 
@@ -454,7 +454,7 @@ static void f32_from_f16(const f16_t *in, float *out, size_t n)
         _mm256_maskstore_ps(out + i, first8(n - i), load_first(in, i, n - i, F16));
 }
 
-/* ---- Walsh-Hadamard transform ---------------------------------------------------------------------------------- */
+/* ---- Walsh-Hadamard transform ------------------------------------------------------------------------------------ */
 
 /* The three stages inside a register: each lane becomes partner + self, or partner - self in the upper of a pair. */
 KERNEL_INLINE __m256 mix_lanes(__m256 x)

@@ -46,7 +46,7 @@ KERNEL_INLINE __mmask64 first64(size_t n)
     return (1ull << n) - 1;
 }
 
-/* ---- float queries against stored floats, halves and bytes ----------------------------------------------------- */
+/* ---- float queries against stored floats, halves and bytes ------------------------------------------------------- */
 
 enum element { F32, F16, U8, I8 };
 
@@ -147,7 +147,7 @@ static float f32_i8_l2(const float *a, const int8_t *b, size_t dim)
     return sum_floats(a, b, dim, I8, true);
 }
 
-/* ---- bytes against bytes --------------------------------------------------------------------------------------- */
+/* ---- bytes against bytes ----------------------------------------------------------------------------------------- */
 
 enum bytes_sum { U8_L2, U8_DOT, I8_L2, I8_DOT };
 
@@ -216,7 +216,7 @@ static int32_t i8_dot(const int8_t *a, const int8_t *b, size_t dim)
     return sum_bytes(a, b, dim, I8_DOT);
 }
 
-/* ---- sums of four registers at once ---------------------------------------------------------------------------- */
+/* ---- sums of four registers at once ------------------------------------------------------------------------------ */
 
 /* Lane r of the result is the sum of s[r]. */
 KERNEL_INLINE __m128i reduce_four(__m512i s0, __m512i s1, __m512i s2, __m512i s3)
@@ -264,7 +264,7 @@ static void f32_l2_many(const float *q, const float *base, size_t n, size_t dim,
     }
 }
 
-/* ---- codes ----------------------------------------------------------------------------------------------------- */
+/* ---- codes ------------------------------------------------------------------------------------------------------- */
 
 /* The sums of four rows; `bytes` of each, `query` in planes (at 1 and 8 bits as given). */
 typedef __m128i sum_rows(const int8_t *query, const uint8_t *const row[4], size_t bytes);
@@ -488,7 +488,7 @@ static void code_dot_8(const int8_t *q, const uint8_t *codes, size_t stride, con
     sum_batch(sum_rows_8, q, &batch, false, out);
 }
 
-/* ---- conversions ----------------------------------------------------------------------------------------------- */
+/* ---- conversions ------------------------------------------------------------------------------------------------- */
 
 #define ROUND_NEAREST (_MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC)
 
@@ -514,7 +514,7 @@ static void f32_from_f16(const f16_t *in, float *out, size_t n)
     }
 }
 
-/* ---- Walsh-Hadamard transform ---------------------------------------------------------------------------------- */
+/* ---- Walsh-Hadamard transform ------------------------------------------------------------------------------------ */
 
 /* The four stages inside a register: each lane becomes partner + self, or partner - self in the upper of a pair. */
 KERNEL_INLINE __m512 mix_lanes(__m512 x)

@@ -61,7 +61,7 @@ KERNEL_INLINE void store_4(void *at, float32x4_t x)
     vst1q_u8(at, vreinterpretq_u8_f32(x));
 }
 
-/* ---- float queries against stored floats, halves and bytes ----------------------------------------------------- */
+/* ---- float queries against stored floats, halves and bytes ------------------------------------------------------- */
 
 enum element { F32, F16, U8, I8 };
 
@@ -213,7 +213,7 @@ static void f32_l2_many(const float *q, const float *base, size_t n, size_t dim,
     }
 }
 
-/* ---- bytes against bytes --------------------------------------------------------------------------------------- */
+/* ---- bytes against bytes ----------------------------------------------------------------------------------------- */
 
 /* Sums of products of levels <= 15 and signed bytes, over one block of a code. */
 #ifdef __ARM_FEATURE_DOTPROD
@@ -313,7 +313,7 @@ static int32_t i8_dot(const int8_t *a, const int8_t *b, size_t dim)
     return sum_bytes(a, b, dim, I8_DOT);
 }
 
-/* ---- codes ----------------------------------------------------------------------------------------------------- */
+/* ---- codes ------------------------------------------------------------------------------------------------------- */
 
 /* Lane r of the result is the sum of s[r]. */
 KERNEL_INLINE int32x4_t reduce_four(const int32x4_t s[4])
@@ -474,7 +474,7 @@ static void code_dot_8(const int8_t *q, const uint8_t *codes, size_t stride, con
     sum_batch(q, &batch, 8, false, out);
 }
 
-/* ---- conversions ----------------------------------------------------------------------------------------------- */
+/* ---- conversions ------------------------------------------------------------------------------------------------- */
 
 KERNEL_INLINE void eight_halves(const char *in, char *out)
 {
@@ -517,7 +517,7 @@ static void f32_from_f16(const f16_t *in, float *out, size_t n)
     }
 }
 
-/* ---- Walsh-Hadamard transform ---------------------------------------------------------------------------------- */
+/* ---- Walsh-Hadamard transform ------------------------------------------------------------------------------------ */
 
 /* The two stages inside a register: each lane becomes partner + self, or partner - self in the upper of a pair. */
 KERNEL_INLINE float32x4_t mix_lanes(float32x4_t x)

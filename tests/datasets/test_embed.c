@@ -121,7 +121,7 @@ static int teardown(void **state)
     return fs_remove_folder(fs_real(), folder, &err);
 }
 
-/* ---- features --------------------------------------------------------------------------------------------------- */
+/* ---- features ---------------------------------------------------------------------------------------------------- */
 
 static uint32_t count_features(const char *text, size_t bytes)
 {
@@ -182,7 +182,7 @@ static void test_feature_counts_and_groups(void **state)
     features_fini(&f);
 }
 
-/* ---- linear algebra --------------------------------------------------------------------------------------------- */
+/* ---- linear algebra ---------------------------------------------------------------------------------------------- */
 
 /* About a third of the places filled; the dense copy is for the model answers. */
 static void random_sparse(struct sparse *a, uint32_t rows, uint32_t columns, float *dense, uint64_t seed)
@@ -322,7 +322,7 @@ static void test_no_blas(void **state)
     expect_no_blas("libm.so.6", "cblas_sgemm");
 }
 
-/* ---- what it is for --------------------------------------------------------------------------------------------- */
+/* ---- what it is for ---------------------------------------------------------------------------------------------- */
 
 static void test_unit_vectors(void **state)
 {
@@ -366,7 +366,7 @@ static void test_nearest_question_has_the_topic(void **state)
     assert_true(right * 2 > n_lines);
 }
 
-/* ---- determinism ------------------------------------------------------------------------------------------------ */
+/* ---- determinism ------------------------------------------------------------------------------------------------- */
 
 static char *file_bytes(const char *path, size_t *bytes)
 {
@@ -438,7 +438,7 @@ static void test_saved_model_gives_the_same_vectors(void **state)
     embed_model_free(model);
 }
 
-/* ---- text that is empty, strange or long ------------------------------------------------------------------------ */
+/* ---- text that is empty, strange or long ------------------------------------------------------------------------- */
 
 static void expect_zero(const char *text, size_t bytes)
 {
@@ -519,7 +519,7 @@ static void test_long_text(void **state)
     free(text);
 }
 
-/* ---- fits that cannot be ---------------------------------------------------------------------------------------- */
+/* ---- fits that cannot be ----------------------------------------------------------------------------------------- */
 
 static int fit_of(const char *const *texts, unsigned n, uint32_t dim, struct quire_error *err)
 {
@@ -622,7 +622,7 @@ static void test_more_text_than_is_kept(void **state)
     embed_fit_destroy(fit);
 }
 
-/* ---- whole files ------------------------------------------------------------------------------------------------ */
+/* ---- whole files ------------------------------------------------------------------------------------------------- */
 
 struct taken {
     unsigned n, stop_at;
@@ -696,7 +696,7 @@ static void test_lines_without_a_vector(void **state)
     assert_string_equal(t.key[1], "d");
 }
 
-/* ---- damaged models --------------------------------------------------------------------------------------------- */
+/* ---- damaged models ---------------------------------------------------------------------------------------------- */
 
 static int open_code(const char *path, struct quire_error *err)
 {

@@ -54,7 +54,7 @@ static struct vectors made(uint64_t rows, uint32_t dim, enum quire_type type, ui
     return v;
 }
 
-/* ---- the naive search ------------------------------------------------------------------------------------------- */
+/* ---- the naive search -------------------------------------------------------------------------------------------- */
 
 struct naive {
     double distance;
@@ -208,7 +208,7 @@ static void test_near_ties(void **state)
     free(queries.data);
 }
 
-/* ---- what is refused -------------------------------------------------------------------------------------------- */
+/* ---- what is refused --------------------------------------------------------------------------------------------- */
 
 static void expect_refused(const struct vectors *base, const struct vectors *queries, enum quire_metric metric,
                            uint32_t k, int code, const char *word)
@@ -279,7 +279,7 @@ static void test_progress(void **state)
     free(queries.data);
 }
 
-/* ---- files ------------------------------------------------------------------------------------------------------ */
+/* ---- files ------------------------------------------------------------------------------------------------------- */
 
 static uint32_t ids[] = {7, 0x01020304, 9, 1, 2, 3};
 static float distances[] = {0.5f, 1, 2, -3, 0, 4};

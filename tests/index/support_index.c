@@ -193,7 +193,7 @@ double support_recall(enum quire_metric metric, const float *rows, uint32_t n, u
     return (double)right / k;
 }
 
-/* ---- files ---------------------------------------------------------------------------------------------------- */
+/* ---- files ------------------------------------------------------------------------------------------------------- */
 
 char *support_path(const char *folder, const char *name)
 {
@@ -276,7 +276,7 @@ unsigned support_count_entries(const char *folder)
     return n;
 }
 
-/* ---- indexes -------------------------------------------------------------------------------------------------- */
+/* ---- indexes ----------------------------------------------------------------------------------------------------- */
 
 struct quire_build_options support_options(enum quire_metric metric, enum quire_slot slot)
 {

@@ -203,7 +203,7 @@ static void test_outlier(void **state)
     support_data_free(&data);
 }
 
-/* ---- refused -------------------------------------------------------------------------------------------------- */
+/* ---- refused ----------------------------------------------------------------------------------------------------- */
 
 struct attempt {
     char *folder, *path;
@@ -488,7 +488,7 @@ static void test_bad_keys(void **state)
     attempt_fini(&a);
 }
 
-/* ---- stopped on the way --------------------------------------------------------------------------------------- */
+/* ---- stopped on the way ------------------------------------------------------------------------------------------ */
 
 struct stopper {
     unsigned calls, stop_at;
@@ -569,7 +569,7 @@ static void test_file_size_limit(void **state)
     attempt_fini(&a);
 }
 
-/* ---- failing disks -------------------------------------------------------------------------------------------- */
+/* ---- failing disks ----------------------------------------------------------------------------------------------- */
 
 /* Calls that a build makes on its way; those that only clean up are left alone. */
 #define BUILD_CALLS                                                                                                    \

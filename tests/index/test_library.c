@@ -96,7 +96,7 @@ static int tear_down(void **state)
     return 0;
 }
 
-/* ---- keys ----------------------------------------------------------------------------------------------------- */
+/* ---- keys -------------------------------------------------------------------------------------------------------- */
 
 static void test_every_key_is_found(void **state)
 {
@@ -197,7 +197,7 @@ static void test_rows_out_of_range(void **state)
     assert_int_equal(quire_vector(NULL, 0, vector, &err), QUIRE_EINVALID);
 }
 
-/* ---- vectors and attributes ----------------------------------------------------------------------------------- */
+/* ---- vectors and attributes -------------------------------------------------------------------------------------- */
 
 static uint32_t row_of_key(uint32_t i)
 {
@@ -283,7 +283,7 @@ static void test_index_without_attributes(void **state)
     assert_int_equal(bytes, sizeof text);
 }
 
-/* ---- loops ---------------------------------------------------------------------------------------------------- */
+/* ---- loops ------------------------------------------------------------------------------------------------------- */
 
 struct tally {
     struct quire_loop *loop;
@@ -439,7 +439,7 @@ static void test_index_closed_before_its_searches(void **state)
     quire_loop_destroy(tally.loop);
 }
 
-/* ---- facts ---------------------------------------------------------------------------------------------------- */
+/* ---- facts ------------------------------------------------------------------------------------------------------- */
 
 static uint64_t folder_bytes(const char *path)
 {

@@ -97,7 +97,7 @@ static void check_same(const struct quire_hit *a, const struct quire_hit *b, uin
     }
 }
 
-/* ---- recall --------------------------------------------------------------------------------------------------- */
+/* ---- recall ------------------------------------------------------------------------------------------------------ */
 
 /* A hit's distance is the metric's, up to the precision of the slot. */
 static void check_distances(enum quire_metric metric, const struct support_data *data, const float *query,
@@ -213,7 +213,7 @@ static void test_exact_is_brute_force_of_stored(void **state)
     free(stored);
 }
 
-/* ---- options -------------------------------------------------------------------------------------------------- */
+/* ---- options ----------------------------------------------------------------------------------------------------- */
 
 static void test_any_k(void **state)
 {
@@ -394,7 +394,7 @@ static void test_reads_max(void **state)
         }
 }
 
-/* ---- the same answer, whichever way --------------------------------------------------------------------------- */
+/* ---- the same answer, whichever way ------------------------------------------------------------------------------ */
 
 struct answers {
     struct quire_hit hits[QUERIES * 10];
@@ -565,7 +565,7 @@ static void test_empty_batch_and_bad_lanes(void **state)
         QUIRE_ERANGE);
 }
 
-/* ---- memory budgets ------------------------------------------------------------------------------------------- */
+/* ---- memory budgets ---------------------------------------------------------------------------------------------- */
 
 static void test_budgets(void **state)
 {
@@ -640,7 +640,7 @@ static void test_built_in_budget(void **state)
     free(path);
 }
 
-/* ---- determinism ---------------------------------------------------------------------------------------------- */
+/* ---- determinism ------------------------------------------------------------------------------------------------- */
 
 /* The parts of a file that carry the random segment id, and checksums seeded with it, are blanked. */
 static uint8_t *file_without_id(const char *path, const char *name, size_t *bytes)

@@ -130,7 +130,7 @@ static void expect_open(int code, const char *name)
     assert_true(verify < 0);
 }
 
-/* ---- whole files ---------------------------------------------------------------------------------------------- */
+/* ---- whole files ------------------------------------------------------------------------------------------------- */
 
 static void test_missing(void **state)
 {
@@ -315,7 +315,7 @@ static void test_forged_parameters(void **state)
         }
 }
 
-/* ---- flipped bits --------------------------------------------------------------------------------------------- */
+/* ---- flipped bits ------------------------------------------------------------------------------------------------ */
 
 /* An error of a damaged index: of the right kind, with the file's name. */
 static void check_error(int rc, const struct quire_error *err, const char *name, bool offset_too)

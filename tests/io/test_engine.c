@@ -146,8 +146,7 @@ static struct io_op file_op(struct fixture *x, enum io_kind kind, void *buffer, 
         .kind = kind, .file = x->file, .buffer = buffer, .bytes = bytes, .offset = offset, .done = on_done};
 }
 
-/* ---- files ----------------------------------------------------------------------------------------------------------
- */
+/* ---- files ------------------------------------------------------------------------------------------------------- */
 
 static void test_reads(void **state)
 {

@@ -70,7 +70,7 @@ static size_t dim_number(size_t i)
     return i < 300 + sizeof large / sizeof *large ? large[i - 300] : 0;
 }
 
-/* ---- sums over one pair ---------------------------------------------------------------------------------------- */
+/* ---- sums over one pair ------------------------------------------------------------------------------------------ */
 
 enum element { F32, F16, U8, I8 };
 
@@ -270,7 +270,7 @@ static bool check_f32_l2_many(const struct kernels *k, char *message, size_t siz
     return true;
 }
 
-/* ---- codes ----------------------------------------------------------------------------------------------------- */
+/* ---- codes ------------------------------------------------------------------------------------------------------- */
 
 #define TABLE_ROWS 61
 
@@ -340,7 +340,7 @@ static bool check_codes(const struct kernels *k, char *message, size_t size)
     return true;
 }
 
-/* ---- conversions ----------------------------------------------------------------------------------------------- */
+/* ---- conversions ------------------------------------------------------------------------------------------------- */
 
 static uint32_t float_bits(float x)
 {
@@ -446,7 +446,7 @@ static bool check_f16_from_f32(const struct kernels *k, char *message, size_t si
     return true;
 }
 
-/* ---- Walsh-Hadamard transform ---------------------------------------------------------------------------------- */
+/* ---- Walsh-Hadamard transform ------------------------------------------------------------------------------------ */
 
 /* By the definition: y[i] = sum over j of (-1)^(number of ones in i & j) x[j], over sqrt(n). */
 static double hadamard_at(const double *x, size_t n, size_t i)
@@ -488,7 +488,7 @@ static bool check_hadamard(const struct kernels *k, char *message, size_t size)
     return true;
 }
 
-/* ---- the table, and the choice --------------------------------------------------------------------------------- */
+/* ---- the table, and the choice ----------------------------------------------------------------------------------- */
 
 /* A table without a hole: a call through NULL would be found by the first user of it only. */
 static bool check_table(const struct kernels *k, char *message, size_t size)

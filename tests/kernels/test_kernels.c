@@ -99,7 +99,7 @@ static void test_tables(void **state)
     assert_int_equal(kernels_code_index(16), -1);
 }
 
-/* ---- the choice ------------------------------------------------------------------------------------------------ */
+/* ---- the choice -------------------------------------------------------------------------------------------------- */
 
 /* Name and reason that a process with this QUIRE_CPU (NULL: unset) comes to. */
 static void choice_with(const char *quire_cpu, char name[64], char reason[256])

@@ -22,7 +22,7 @@
 
 #include <cmocka.h>
 
-/* ---- folder and indexes -------------------------------------------------------------------------------------------- */
+/* ---- folder and indexes ------------------------------------------------------------------------------------------ */
 
 char *support_folder_make(void)
 {
@@ -121,7 +121,7 @@ void support_best_scores(enum quire_metric metric, const float *query, double sc
     qsort(scores, SUPPORT_ROWS, sizeof *scores, greater_first);
 }
 
-/* ---- server ---------------------------------------------------------------------------------------------------------- */
+/* ---- server ------------------------------------------------------------------------------------------------------ */
 
 int support_try_server(struct test_server **out, struct quire_error *err, const char *const *settings)
 {
@@ -159,7 +159,7 @@ void support_server_end(struct test_server *s)
     free(s);
 }
 
-/* ---- connections ----------------------------------------------------------------------------------------------------- */
+/* ---- connections ------------------------------------------------------------------------------------------------- */
 
 void connect_to(struct connection *c, unsigned port)
 {

@@ -7,7 +7,7 @@
 
 enum { SUPPORT_ROWS = 600, SUPPORT_DIM = 16 };
 
-/* ---- folder and indexes ------------------------------------------------------------------------------------------- */
+/* ---- folder and indexes ------------------------------------------------------------------------------------------ */
 
 /* A temporary folder, ended by support_folder_remove. */
 char *support_folder_make(void);
@@ -24,7 +24,7 @@ double support_score(enum quire_metric metric, const float *query, uint32_t row)
 /* Scores of all rows, the greatest first. */
 void support_best_scores(enum quire_metric metric, const float *query, double scores[SUPPORT_ROWS]);
 
-/* ---- server ---------------------------------------------------------------------------------------------------------- */
+/* ---- server ------------------------------------------------------------------------------------------------------ */
 
 struct test_server {
     struct config config;
@@ -40,7 +40,7 @@ int support_try_server(struct test_server **out, struct quire_error *err, const 
 struct test_server *support_server(const char *const *settings);
 void support_server_end(struct test_server *s);
 
-/* ---- connections ---------------------------------------------------------------------------------------------------- */
+/* ---- connections ------------------------------------------------------------------------------------------------- */
 
 struct connection {
     int fd;
@@ -52,7 +52,8 @@ struct connection {
 void connect_to(struct connection *c, unsigned port);
 void disconnect(struct connection *c);
 void send_bytes(struct connection *c, const void *bytes, size_t n);
-#define send_literal(c, text) send_bytes((c), (text), sizeof(text) - 1)
+#define send_literal(c, text)  send_bytes((c), (text), sizeof(text) - 1)
+#define put_literal(out, text) resp_raw((out), (text), sizeof(text) - 1)
 /* A request as an array; the words are parted by blanks. */
 void put_request(struct resp_buffer *out, const char *words);
 void send_request(struct connection *c, const char *words);

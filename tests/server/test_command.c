@@ -26,7 +26,7 @@ static int fill(void **state)
     return 0;
 }
 
-/* ---- rows ------------------------------------------------------------------------------------------------------- */
+/* ---- rows -------------------------------------------------------------------------------------------------------- */
 
 static void test_names(void **state)
 {
@@ -186,7 +186,7 @@ static void test_what_is_no_command(void **state)
     assert_int_equal(command_find(command_index, "\x10ing", 4), -1);
 }
 
-/* ---- documentation ------------------------------------------------------------------------------------------------ */
+/* ---- documentation ----------------------------------------------------------------------------------------------- */
 
 static const char *const types[] = {"string", "integer", "double", "key", "pure-token", "block", "oneof"};
 
@@ -319,7 +319,7 @@ static void test_documentation_in_detail(void **state)
     reply_free(&r);
 }
 
-/* ---- helpers of handlers ------------------------------------------------------------------------------------------- */
+/* ---- helpers of handlers ----------------------------------------------------------------------------------------- */
 
 static void test_glob(void **state)
 {

@@ -247,7 +247,7 @@ static void test_values_hold_one_line(void **state)
     config_fini(&config);
 }
 
-/* ---- config_each ---------------------------------------------------------------------------------------------------- */
+/* ---- config_each ------------------------------------------------------------------------------------------------- */
 
 struct listing {
     struct config *into; /* NULL: none */

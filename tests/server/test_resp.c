@@ -334,7 +334,7 @@ static void test_random_requests(void **state)
     parse_end(&p);
 }
 
-/* ---- writers -------------------------------------------------------------------------------------------------- */
+/* ---- writers ----------------------------------------------------------------------------------------------------- */
 
 static void expect(struct resp_buffer *out, const char *bytes, size_t n)
 {
