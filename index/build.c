@@ -2,9 +2,8 @@
  * build.c - quire_build: the steps in order, and the promise that the folder appears whole or not at all.
  *
  *   check input -> 8-bit codes -> slots per block -> balanced order -> centres -> neighbours
- *   -> keys, attributes, codes -> blocks without the held-out rows' edges -> calibrate by real searches -> blocks ->
- * meta
- *   -> sync, rename
+ *   -> keys, attributes, codes -> blocks without the held-out rows' edges -> calibrate by real searches -> blocks
+ *   -> meta -> sync, rename
  *
  * Everything is written in PATH.building-<pid>-<random>; whatever fails or is cancelled removes that folder. The
  * manifest of a segment is its meta file, which is written last and lists the others with their checksums.

@@ -1,0 +1,134 @@
+/*
+ * test_allocations.c - the search path does not allocate once it is warm.
+ *
+ * The program's own malloc, calloc, realloc, aligned_alloc and posix_memalign count and pass on to glibc's; liburing and the engine
+ * use the same ones. Sanitizers bring their own allocators, so there the counting is left out and the test says so.
+ */
+#include "index/search.h"
+#include "io/engine.h"
+#include "tests/index/support_index.h"
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static atomic_ulong allocations;
+
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+#define COUNTING 1
+extern void *__libc_malloc(size_t bytes);
+extern void *__libc_calloc(size_t n, size_t bytes);
+extern void *__libc_realloc(void *old, size_t bytes);
+extern void *__libc_memalign(size_t alignment, size_t bytes);
+
+void *malloc(size_t bytes)
+{
+    atomic_fetch_add(&allocations, 1);
+    return __libc_malloc(bytes);
+}
+
+void *calloc(size_t n, size_t bytes)
+{
+    atomic_fetch_add(&allocations, 1);
+    return __libc_calloc(n, bytes);
+}
+
+void *realloc(void *old, size_t bytes)
+{
+    atomic_fetch_add(&allocations, 1);
+    return __libc_realloc(old, bytes);
+}
+
+void *aligned_alloc(size_t alignment, size_t bytes)
+{
+    atomic_fetch_add(&allocations, 1);
+    return __libc_memalign(alignment, bytes);
+}
+#else
+#define COUNTING 0
+#endif
+
+enum { ROWS = 3000, DIM = 48, QUERIES = 64 };
+
+struct lap {
+    struct search_request requests[QUERIES];
+    unsigned done;
+};
+
+static void on_done(struct search_request *request)
+{
+    struct lap *lap = request->owner;
+    assert_int_equal(request->code, 0);
+    assert_true(request->n_hits > 0 && request->hits[0].key);
+    lap->done++;
+}
+
+/* All queries at once, as many as the searcher has tasks. */
+static void run_lap(struct lap *lap, struct segment *segment, struct searcher *searcher, struct engine *engine,
+                    const float *queries)
+{
+    lap->done = 0;
+    for (unsigned i = 0; i < QUERIES; i++) {
+        struct search_request *r = &lap->requests[i];
+        memset(r, 0, sizeof *r);
+        r->segment = segment;
+        r->query = queries + (size_t)i * DIM;
+        quire_search_options_init(&r->options);
+        r->options.recall = 0.95f;
+        r->want_keys = true;
+        r->done = on_done;
+        r->owner = lap;
+        assert_int_equal(search_start(searcher, r, NULL), 0);
+    }
+    while (lap->done < QUERIES)
+        assert_true(engine_poll(engine, 1, UINT64_MAX) >= 0);
+}
+
+static void test_warm_searches_do_not_allocate(void **state)
+{
+    struct support_data data;
+    static struct lap lap;
+    struct segment *segment = NULL;
+    struct engine *engine = NULL;
+    struct searcher *searcher = NULL;
+    struct engine_config engine_config = {.one_thread = true};
+    struct searcher_config searcher_config = {.tasks_max = QUERIES};
+    (void)state;
+    support_clusters(ROWS, DIM, QUIRE_TYPE_F32, 8, &data);
+    char *folder = support_folder(), *path = support_path(folder, "index");
+    struct quire_build_options options = support_options(QUIRE_METRIC_COSINE, QUIRE_SLOT_AUTO);
+    support_build(path, &data, &options);
+    float *queries = support_queries(&data, QUERIES, 3);
+    assert_int_equal(segment_open(path, NULL, &segment, NULL), 0);
+    assert_int_equal(engine_create(&engine_config, &engine, NULL), 0);
+    assert_int_equal(searcher_create(engine, &searcher_config, &searcher, NULL), 0);
+    /* which task gets which query varies with the disk's order: three laps warm all of them */
+    for (unsigned i = 0; i < 3; i++)
+        run_lap(&lap, segment, searcher, engine, queries);
+    unsigned long before = atomic_load(&allocations);
+    for (unsigned i = 0; i < 5; i++)
+        run_lap(&lap, segment, searcher, engine, queries);
+    unsigned long made = atomic_load(&allocations) - before;
+    if (COUNTING)
+        assert_true(before > 0);
+    else
+        print_message("a sanitizer's allocator: not counted\n");
+    assert_int_equal(made, 0);
+    searcher_destroy(searcher);
+    engine_destroy(engine);
+    segment_unref(segment);
+    free(queries);
+    free(path);
+    support_folder_remove(folder);
+    support_data_free(&data);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_warm_searches_do_not_allocate)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
