@@ -80,7 +80,7 @@ void code_decode(const uint8_t *code, uint32_t code_dim, unsigned bits, float f,
     float half = code_half(bits);
     unsigned mask = (1u << bits) - 1;
     for (uint32_t i = 0; i < code_dim; i++)
-        r[i] = f * ((float)(code[i * bits / 8] >> (i * bits % 8) & mask) - half);
+        r[i] = f * ((float)((unsigned)code[i * bits / 8] >> (i * bits % 8) & mask) - half);
 }
 
 void code_query_set(struct code_query *query, const float *q, uint32_t code_dim)

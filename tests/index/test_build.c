@@ -516,14 +516,23 @@ static void test_cancel(void **state)
     assert_int_equal(attempt_build(&a), 0);
     char *done = support_path(a.folder, "done");
     assert_int_equal(rename(a.path, done), 0);
-    unsigned calls = stopper.calls, step = calls / 12 + 1;
+    unsigned calls = stopper.calls, step = calls / 12 + 1, n_stopped = 0;
     assert_true(calls > 4);
     for (unsigned at = 1; at <= calls; at += step) {
         stopper = (struct stopper){.stop_at = at};
-        assert_int_equal(attempt_build(&a), QUIRE_ECANCELLED);
+        int rc = attempt_build(&a);
+        /* long loops report by the clock: a quicker run may be over before its call number `at` */
+        if (stopper.calls < at) {
+            assert_int_equal(rc, 0);
+            assert_int_equal(fs_remove_folder(fs_real(), a.path, NULL), 0);
+            continue;
+        }
+        n_stopped++;
+        assert_int_equal(rc, QUIRE_ECANCELLED);
         assert_int_equal(stopper.calls, at);
         assert_int_equal(support_count_entries(a.folder), 1);
     }
+    assert_true(n_stopped > 2);
     free(done);
     attempt_fini(&a);
 }
