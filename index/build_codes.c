@@ -52,7 +52,8 @@ static int encode_range(void *context, uint64_t begin, uint64_t end)
         }
         float f = code_encode(x, dim, job->bits, code, centre, &dot);
         for (uint32_t d = 0; d < dim; d++) {
-            float y = (float)((unsigned)code[d * job->bits / 8] >> (d * job->bits % 8) & ((1u << job->bits) - 1)) - half;
+            float y =
+                (float)((unsigned)code[d * job->bits / 8] >> (d * job->bits % 8) & ((1u << job->bits) - 1)) - half;
             yy += (double)y * y;
         }
         job->a[row] = (float)(norm2 + 2.0 * f * dot);

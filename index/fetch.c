@@ -8,8 +8,8 @@
  *   then, as asked               attribute index page -> record; links: the block's out-edges scored by code against the
  *                                row, the nearest links_max of them looked up in their blocks for id and key
  *
- * One read at a time but for the blocks of links, of which BEAM_MAX are read together. A link whose key is long is
- * answered without its key's bytes (key NULL, key_bytes its length): VLINKS says so.
+ * One read at a time but for the blocks of links, of which BEAM_MAX are read together. Links are chosen by code and
+ * answered in the order of their exact distances.
  */
 #include "index/search_priv.h"
 #include "io/error.h"
@@ -176,19 +176,13 @@ static void take_number_key(struct task *t)
 
 static void on_key_record(struct task *t)
 {
-    const struct segment *s = t->segment;
     struct fetch_request *r = t->fetch;
-    uint64_t at = s->heap_at + t->attribute_at;
-    const uint8_t *record = t->wide + at % 4096;
-    if (task_check_read(t, 0, "read of a key") < 0) {
+    const uint8_t *key;
+    if (task_take_key(t, t->attribute_at, r->found_key_bytes, &key) < 0) {
         fail(t, t->code);
         return;
     }
-    if (load_u64(record) != record_checksum(record + RECORD_HEADER_BYTES, r->found_key_bytes, s->segment_id)) {
-        damaged(t, "key record", section_file_io(s->keys), at);
-        return;
-    }
-    memcpy(t->key, record + RECORD_HEADER_BYTES, r->found_key_bytes);
+    memcpy(t->key, key, r->found_key_bytes);
     r->found_key = t->key;
     if (r->key && (r->key_bytes != r->found_key_bytes || memcmp(r->key, t->key, r->key_bytes) != 0)) {
         next_entry(t);
@@ -235,8 +229,7 @@ static void on_row_block(struct task *t)
         if (r->key || r->want_key) {
             t->attribute_at = key.external_at;
             read_one(t, on_key_record);
-            if (task_read_record(t, section_file_io(s->keys), s->heap_at + key.external_at,
-                                 RECORD_HEADER_BYTES + (uint64_t)key.length, s->heap_at + s->heap_bytes) < 0)
+            if (task_read_key(t, key.external_at, key.length) < 0)
                 fail(t, t->code);
             else
                 task_wait(t);
@@ -346,6 +339,12 @@ static void choose_links(struct task *t, const struct block_view *view)
     t->n_links = t->n_candidates < want ? t->n_candidates : want;
 }
 
+/* Where link i keeps its key, or the heap offset of a key that does not stand in the block. */
+static uint8_t *link_copy(const struct task *t, uint32_t i)
+{
+    return t->copies + (size_t)i * (BLOCK_KEY_INLINE_MAX + 16);
+}
+
 /* Fills link `i` from its row's block. */
 static int take_link(struct task *t, uint32_t i, const struct block_view *view)
 {
@@ -356,7 +355,7 @@ static int take_link(struct task *t, uint32_t i, const struct block_view *view)
     task_score_slots(t, view, t->searcher->slot_distances);
     *hit = (struct search_hit){.id = load_u32(view->ids + 4 * (size_t)slot), .row = row};
     hit->distance = space_distance(&s->space, t->searcher->slot_distances[slot], t->query_norm2);
-    uint8_t *copy = t->copies + (size_t)i * (BLOCK_KEY_INLINE_MAX + 16);
+    uint8_t *copy = link_copy(t, i);
     if (!view->keys) {
         hit->key_bytes = search_number_key((uint32_t)hit->id, copy);
         hit->key = copy;
@@ -369,6 +368,8 @@ static int take_link(struct task *t, uint32_t i, const struct block_view *view)
     if (key.bytes) {
         memcpy(copy, key.bytes, key.length);
         hit->key = copy;
+    } else {
+        store_u64(copy, key.external_at);
     }
     return 0;
 }
@@ -390,13 +391,58 @@ static void on_link_blocks(struct task *t)
     read_links(t);
 }
 
+static int by_distance(const void *a, const void *b)
+{
+    const struct search_hit *x = a, *y = b;
+    return x->distance < y->distance ? -1 : x->distance > y->distance ? 1 : x->row < y->row ? -1 : x->row > y->row;
+}
+
+static void read_link_keys(struct task *t);
+
+static void on_link_key(struct task *t)
+{
+    struct search_hit *hit = &t->hits[t->next_key];
+    const uint8_t *key;
+    uint8_t *kept = NULL;
+    if (task_take_key(t, load_u64(link_copy(t, t->next_key)), hit->key_bytes, &key) < 0) {
+        fail(t, t->code);
+        return;
+    }
+    kept = malloc(hit->key_bytes);
+    if (!kept) {
+        task_fail(t, QUIRE_ENOMEM, "no memory for a key of %u bytes", hit->key_bytes);
+        fail(t, t->code);
+        return;
+    }
+    memcpy(kept, key, hit->key_bytes);
+    hit->key = kept;
+    t->next_key++;
+    read_link_keys(t);
+}
+
+static void read_link_keys(struct task *t)
+{
+    while (t->next_key < t->n_links && t->hits[t->next_key].key)
+        t->next_key++;
+    if (t->next_key == t->n_links) {
+        qsort(t->hits, t->n_links, sizeof *t->hits, by_distance);
+        t->fetch->links = t->hits;
+        t->fetch->n_links = t->n_links;
+        task_finish(t, 0);
+        return;
+    }
+    read_one(t, on_link_key);
+    if (task_read_key(t, load_u64(link_copy(t, t->next_key)), t->hits[t->next_key].key_bytes) < 0)
+        fail(t, t->code);
+    else
+        task_wait(t);
+}
+
 static void read_links(struct task *t)
 {
     uint32_t n = t->n_links - t->step < BEAM_MAX ? t->n_links - t->step : BEAM_MAX;
     if (n == 0) {
-        t->fetch->links = t->hits;
-        t->fetch->n_links = t->n_links;
-        task_finish(t, 0);
+        read_link_keys(t);
         return;
     }
     t->n_reads = n;
@@ -426,7 +472,7 @@ static void clear_answer(struct fetch_request *r)
 void fetch_begin(struct task *t)
 {
     clear_answer(t->fetch);
-    t->step = t->n_links = t->n_candidates = 0;
+    t->step = t->n_links = t->n_candidates = t->next_key = 0;
     int rc = task_reserve(t, t->segment);
     if (rc == 0 && !t->key)
         rc = (t->key = malloc(QUIRE_KEY_BYTES_MAX)) ? 0 : QUIRE_ENOMEM;
@@ -448,4 +494,10 @@ void fetch_end(struct task *t, int code)
     t->fetch->code = code;
     t->fetch->error = t->error;
     t->fetch->done(t->fetch);
+    /* keys read from the heap are the task's to free */
+    for (uint32_t i = 0; i < t->next_key; i++) {
+        const uint8_t *key = t->hits[i].key;
+        if (key < t->copies || key >= t->copies + t->copies_capacity)
+            free((void *)(uintptr_t)key);
+    }
 }

@@ -575,18 +575,9 @@ static void fetch_long_keys(struct task *t);
 
 static void on_long_key(struct task *t)
 {
-    const struct segment *s = t->segment;
-    uint8_t *copy = t->copies + (size_t)t->results[t->next_key].place * t->copy_bytes;
-    uint64_t at = s->heap_at + load_u64(copy + 8);
+    const uint8_t *copy = t->copies + (size_t)t->results[t->next_key].place * t->copy_bytes, *key;
     uint32_t length = load_u32(copy);
-    const uint8_t *record = t->wide + at % 4096;
-    if (task_check_read(t, 0, "read of a key") < 0) {
-        task_finish(t, t->code);
-        return;
-    }
-    if (load_u64(record) != record_checksum(record + RECORD_HEADER_BYTES, length, s->segment_id)) {
-        task_fail(t, QUIRE_ECORRUPT, "key record of %s at offset %llu is damaged: wrong checksum",
-                  section_file_io(s->keys)->path, (unsigned long long)at);
+    if (task_take_key(t, load_u64(copy + 8), length, &key) < 0) {
         task_finish(t, t->code);
         return;
     }
@@ -595,7 +586,7 @@ static void on_long_key(struct task *t)
         task_finish(t, QUIRE_ENOMEM);
         return;
     }
-    memcpy(kept, record + RECORD_HEADER_BYTES, length);
+    memcpy(kept, key, length);
     t->hits[t->next_key].key = kept;
     t->next_key++;
     fetch_long_keys(t);
@@ -604,18 +595,15 @@ static void on_long_key(struct task *t)
 /* Reads the keys that do not stand in the blocks, one after the other, then ends the task. */
 static void fetch_long_keys(struct task *t)
 {
-    const struct segment *s = t->segment;
     for (; t->next_key < t->n_results; t->next_key++) {
         const uint8_t *copy = t->copies + (size_t)t->results[t->next_key].place * t->copy_bytes;
         if (copy[4])
             continue;
-        uint64_t at = s->heap_at + load_u64(copy + 8);
-        uint32_t bytes = RECORD_HEADER_BYTES + load_u32(copy);
         t->n_reads = 1;
         t->on_reads = on_long_key;
         t->stats.rounds++;
         t->stats.reads++;
-        if (task_read_record(t, section_file_io(s->keys), at, bytes, s->heap_at + s->heap_bytes) < 0)
+        if (task_read_key(t, load_u64(copy + 8), load_u32(copy)) < 0)
             task_finish(t, t->code);
         else
             task_wait(t);

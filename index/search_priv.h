@@ -143,6 +143,10 @@ void task_read_at(struct task *task, uint32_t i, struct io_file *file, uint64_t 
 /* Queues read 0 of the step over a record at `offset` of a file, into task->wide at offset % 4096. `end` is where the
  * record's section ends; a record beyond it is noted as damage. */
 int task_read_record(struct task *task, struct io_file *file, uint64_t offset, uint64_t bytes, uint64_t end);
+/* Queues read 0 of the step over a key's record at heap offset `at`; then, when it has come, *key points to the key in
+ * task->wide. Errors are noted in the task. */
+int task_read_key(struct task *task, uint64_t at, uint32_t length);
+int task_take_key(struct task *task, uint64_t at, uint32_t length, const uint8_t **key);
 /* Opens the block of read i; on failure notes the error with file and offset in the task. */
 int task_open_block(struct task *task, uint32_t i, struct block_view *view);
 /* A step ends here and waits for its reads: its time on the processor is added up. */

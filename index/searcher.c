@@ -408,6 +408,28 @@ int task_read_record(struct task *t, struct io_file *file, uint64_t offset, uint
     return 0;
 }
 
+int task_read_key(struct task *t, uint64_t at, uint32_t length)
+{
+    const struct segment *s = t->segment;
+    return task_read_record(t, section_file_io(s->keys), s->heap_at + at, RECORD_HEADER_BYTES + (uint64_t)length,
+                            s->heap_at + s->heap_bytes);
+}
+
+int task_take_key(struct task *t, uint64_t at, uint32_t length, const uint8_t **key)
+{
+    const struct segment *s = t->segment;
+    const uint8_t *record = t->wide + (s->heap_at + at) % 4096;
+    if (task_check_read(t, 0, "read of a key") < 0)
+        return t->code;
+    if (load_u64(record) != record_checksum(record + RECORD_HEADER_BYTES, length, s->segment_id)) {
+        task_fail(t, QUIRE_ECORRUPT, "key record of %s at offset %llu is damaged: wrong checksum",
+                  section_file_io(s->keys)->path, (unsigned long long)(s->heap_at + at));
+        return t->code;
+    }
+    *key = record + RECORD_HEADER_BYTES;
+    return 0;
+}
+
 void task_fail(struct task *t, int code, const char *format, ...)
 {
     va_list arguments;

@@ -201,7 +201,7 @@ static int choose_width(struct opening *o, const struct section_file *codes)
         return error_set(
             o->err, QUIRE_ELIMIT,
             "a memory budget of %llu bytes is below the %llu that the narrowest navigation code of %s needs: "
-            "raise --memory",
+            "raise --memory (server: index-memory, or VLOAD ... MEMORY)",
             (unsigned long long)budget, (unsigned long long)least, o->path);
     return 0;
 }

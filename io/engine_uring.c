@@ -210,8 +210,7 @@ static int uring_register_buffers(struct engine *engine, void *base, size_t byte
     return 0;
 }
 
-/* ---- submission
- * ------------------------------------------------------------------------------------------------------ */
+/* ---- submission -------------------------------------------------------------------------------------------------- */
 
 static void uring_queue(struct engine *engine, struct io_op *op)
 {
@@ -383,8 +382,7 @@ static void arm_wake(struct uring *u)
     u->wake_armed = true;
 }
 
-/* ---- completion
- * ------------------------------------------------------------------------------------------------------ */
+/* ---- completion -------------------------------------------------------------------------------------------------- */
 
 static void finish(struct uring *u, struct io_op *op, int result, unsigned flags)
 {

@@ -786,8 +786,7 @@ void fault_power_cut(struct io_fs *fs, uint64_t seed)
     pthread_mutex_unlock(&f->lock);
 }
 
-/* ---- a look at all files
- * --------------------------------------------------------------------------------------------- */
+/* ---- a look at all files ----------------------------------------------------------------------------------------- */
 
 static int each_in(const struct node *folder, const char *path,
                    int (*visit)(void *context, const char *path, const uint8_t *data, uint64_t bytes), void *context)

@@ -40,8 +40,7 @@ static void mark(struct client *c)
     c->lane->dirty = c;
 }
 
-/* ---- life
- * ------------------------------------------------------------------------------------------------------------- */
+/* ---- life -------------------------------------------------------------------------------------------------------- */
 
 struct client *client_create(struct lane *lane, int fd)
 {
@@ -105,8 +104,15 @@ void client_kill(struct client *c)
     mark(c);
 }
 
-/* ---- replies
- * ------------------------------------------------------------------------------------------------------------ */
+void client_abort(struct client *c)
+{
+    /* With a mere FIN a peer whose window we closed would go on probing it until our FIN-WAIT-2 ends, a minute later. */
+    struct linger reset = {.l_onoff = 1, .l_linger = 0};
+    setsockopt(c->fd, SOL_SOCKET, SO_LINGER, &reset, sizeof reset);
+    client_kill(c);
+}
+
+/* ---- replies ----------------------------------------------------------------------------------------------------- */
 
 static void add_pending(struct client *c, struct pending *p)
 {
@@ -205,8 +211,7 @@ static void flush_pending(struct client *c)
     }
 }
 
-/* ---- requests
- * ------------------------------------------------------------------------------------------------------------ */
+/* ---- requests ---------------------------------------------------------------------------------------------------- */
 
 static struct resp_limits limits_of(const struct client *c)
 {
@@ -311,7 +316,7 @@ static void take_bytes(struct client *c, const uint8_t *bytes, size_t n)
                  "client %llu sent more than client-query-buffer-limit (%llu bytes) ahead: closed",
                  (unsigned long long)c->id, (unsigned long long)lane->server->config->query_buffer_max);
         stat_add(&c->lane->stats.closed_query_limit, 1);
-        client_kill(c);
+        client_abort(c);
     } else if (used == 0) {
         consume_kept(c);
     }
@@ -338,8 +343,7 @@ static void on_receive(struct io_op *op, int result, unsigned flags)
     mark(c);
 }
 
-/* ---- sending, and the end
- * --------------------------------------------------------------------------------------------------- */
+/* ---- sending, and the end ---------------------------------------------------------------------------------------- */
 
 static void send_more(struct client *c)
 {
@@ -396,7 +400,7 @@ static void check_output(struct client *c)
              "client %llu does not read its replies: more than client-output-buffer-limit (%llu bytes): closed",
              (unsigned long long)c->id, (unsigned long long)config->output_buffer_max);
     stat_add(&c->lane->stats.closed_output_limit, 1);
-    client_kill(c);
+    client_abort(c);
 }
 
 /* Moves a client that drains on, when all its replies are out. */

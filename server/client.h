@@ -57,6 +57,8 @@ void lane_work_on_clients(struct lane *lane);
 void client_end(struct client *client);
 /* Closes now. */
 void client_kill(struct client *client);
+/* As client_kill, and the connection is reset: for clients that broke a limit. */
+void client_abort(struct client *client);
 
 /* The buffer for the reply to the request being run. */
 struct resp_buffer *client_reply(struct client *client);

@@ -44,8 +44,7 @@ void cmd_select(struct client *c, const struct resp_arg *args, uint32_t n)
         resp_simple(client_reply(c), "OK");
 }
 
-/* ---- who is there
- * -------------------------------------------------------------------------------------------------------- */
+/* ---- who is there ------------------------------------------------------------------------------------------------ */
 
 static bool same_secret(const char *secret, struct resp_arg given)
 {
@@ -193,8 +192,7 @@ void cmd_reset(struct client *c, const struct resp_arg *args, uint32_t n)
     resp_simple(client_reply(c), "RESET");
 }
 
-/* ---- CLIENT
- * ----------------------------------------------------------------------------------------------------------------- */
+/* ---- CLIENT ------------------------------------------------------------------------------------------------------ */
 
 void cmd_client_id(struct client *c, const struct resp_arg *args, uint32_t n)
 {

@@ -9,8 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* ---- COMMAND
- * -------------------------------------------------------------------------------------------------------------- */
+/* ---- COMMAND ----------------------------------------------------------------------------------------------------- */
 
 static void put_words(struct resp_buffer *out, const char *const *words, const bool *present, unsigned n)
 {
@@ -196,8 +195,7 @@ void cmd_help(struct client *c, const struct resp_arg *args, uint32_t n)
     }
 }
 
-/* ---- CONFIG, INFO, SHUTDOWN
- * ------------------------------------------------------------------------------------------------ */
+/* ---- CONFIG, INFO, SHUTDOWN -------------------------------------------------------------------------------------- */
 
 struct matches {
     const struct resp_arg *patterns;

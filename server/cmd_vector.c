@@ -52,8 +52,7 @@ static const struct segment_info *info_of(const struct collection *collection)
     return segment_info(collection_segment(collection));
 }
 
-/* ---- answered at once
- * ------------------------------------------------------------------------------------------------------- */
+/* ---- answered at once -------------------------------------------------------------------------------------------- */
 
 void cmd_vcard(struct client *c, const struct resp_arg *args, uint32_t n)
 {
@@ -114,8 +113,7 @@ void cmd_vinfo(struct client *c, const struct resp_arg *args, uint32_t n)
     resp_bool(out, info->direct_io);
 }
 
-/* ---- one element
- * ------------------------------------------------------------------------------------------------------------- */
+/* ---- one element ------------------------------------------------------------------------------------------------- */
 
 enum element_kind { ELEMENT_VECTOR, ELEMENT_RAW, ELEMENT_MEMBER, ELEMENT_LINKS };
 
@@ -241,8 +239,7 @@ void cmd_vlinks(struct client *c, const struct resp_arg *args, uint32_t n)
         start_element(c, args, ELEMENT_LINKS, n == 4);
 }
 
-/* ---- VRANDMEMBER
- * --------------------------------------------------------------------------------------------------------------- */
+/* ---- VRANDMEMBER ------------------------------------------------------------------------------------------------- */
 
 struct random_call {
     struct vector_call base;
@@ -279,6 +276,12 @@ static uint32_t random_row(const struct random_call *call, uint64_t i)
 
 static void start_random(struct random_call *call);
 
+/* Whether more elements are of use: none failed, and the client can still be told. */
+static bool random_goes_on(const struct random_call *call)
+{
+    return call->started < call->n && call->code == 0 && call->base.pending.client->state != CLIENT_DEAD;
+}
+
 static void on_random(struct fetch_request *f)
 {
     struct random_call *call = f->owner;
@@ -300,7 +303,7 @@ static void start_random(struct random_call *call)
     if (call->starting)
         return;
     call->starting = true;
-    while (call->started < call->n && call->n_free > 0 && call->code == 0) {
+    while (call->n_free > 0 && random_goes_on(call)) {
         struct fetch_request *f = call->free[--call->n_free];
         *f = (struct fetch_request){.segment = collection_segment(call->base.collection),
                                     .row = random_row(call, call->started++),
@@ -315,7 +318,7 @@ static void start_random(struct random_call *call)
         }
     }
     call->starting = false;
-    if (call->ended < call->started || (call->started < call->n && call->code == 0))
+    if (call->ended < call->started || random_goes_on(call))
         return;
     if (call->code < 0) {
         call->base.pending.out.bytes = 0;

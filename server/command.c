@@ -80,8 +80,7 @@ int command_find(const uint8_t *index, const void *name, size_t bytes)
     return row >= 0 && bar ? find_sub(row, bar + 1, bytes - (size_t)(bar - text) - 1) : row;
 }
 
-/* ---- running
- * --------------------------------------------------------------------------------------------------------- */
+/* ---- running ----------------------------------------------------------------------------------------------------- */
 
 static void reject_unknown(struct client *c, const struct resp_arg *args, uint32_t n)
 {
@@ -149,8 +148,7 @@ void command_run(struct client *c, const struct resp_arg *args, uint32_t n)
         stat_add(&own->us, clock_us() - before);
 }
 
-/* ---- helpers of handlers
- * ------------------------------------------------------------------------------------------------ */
+/* ---- helpers of handlers ----------------------------------------------------------------------------------------- */
 
 bool arg_is(struct resp_arg arg, const char *word)
 {

@@ -156,8 +156,9 @@ static const char *choice_at(const char *choices, uint64_t index, size_t *bytes)
 {
     for (; index > 0; index--) {
         choices = strchr(choices, '|');
-        if (!choices++)
+        if (!choices)
             return NULL;
+        choices++;
     }
     *bytes = strcspn(choices, "|");
     return choices;

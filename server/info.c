@@ -84,8 +84,7 @@ static double percentile(const struct sums *sums, double share)
     return 0;
 }
 
-/* ---- sections
- * ----------------------------------------------------------------------------------------------------------------- */
+/* ---- sections ---------------------------------------------------------------------------------------------------- */
 
 static void section_server(const struct server *server, const struct sums *sums, struct resp_buffer *text)
 {
@@ -205,10 +204,12 @@ static void section_keyspace(const struct server *server, const struct sums *sum
 static void section_quire(const struct server *server, const struct sums *sums, struct resp_buffer *text)
 {
     double searches = sums->searches ? (double)sums->searches : 1;
-    const struct lane *lane = &server->lanes[0];
+    struct lane *lane = &server->lanes[0];
     line(text, "lanes:%u", server->n_lanes);
-    line(text, "engine:%s", engine_name(lane->engine));
-    line(text, "engine_note:%s", engine_note(lane->engine));
+    pthread_mutex_lock(&lane->inbox_lock);
+    line(text, "engine:%s", lane->engine_name);
+    line(text, "engine_note:%s", lane->engine_note);
+    pthread_mutex_unlock(&lane->inbox_lock);
     line(text, "cpu:%s", kernels()->name);
     line(text, "searches:%" PRIu64, sums->searches);
     line(text, "search_errors:%" PRIu64, sums->search_errors);

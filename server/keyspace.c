@@ -58,8 +58,7 @@ void keyspace_fini(struct keyspace *k)
     pthread_rwlock_destroy(&k->lock);
 }
 
-/* ---- collections
- * ------------------------------------------------------------------------------------------------------ */
+/* ---- collections ------------------------------------------------------------------------------------------------- */
 
 static void free_collection(struct collection *c)
 {
@@ -84,7 +83,8 @@ static void unref(struct collection *c)
 
 static void forget_on(struct lane *lane, struct lane_view *view)
 {
-    searcher_forget(lane->searcher, view->collection->segment);
+    if (lane->searcher) /* a lane that has ended forgot everything */
+        searcher_forget(lane->searcher, view->collection->segment);
     unref(view->collection);
 }
 
@@ -169,8 +169,7 @@ void keyspace_release(struct server *server, struct collection *c)
     unref(c);
 }
 
-/* ---- the table
- * --------------------------------------------------------------------------------------------------------- */
+/* ---- the table --------------------------------------------------------------------------------------------------- */
 
 static struct collection **place_of(struct keyspace *k, const void *key, size_t key_bytes, uint64_t hash)
 {

@@ -26,8 +26,7 @@
 
 enum { TICK_US = 100000, SCAN_MS = 500, RECV_BUFFERS = 256, RECV_BYTES = 16384 };
 
-/* ---- messages
- * ------------------------------------------------------------------------------------------------------------- */
+/* ---- messages ---------------------------------------------------------------------------------------------------- */
 
 void lane_post(struct lane *lane, struct message *message)
 {
@@ -45,7 +44,7 @@ void lane_post(struct lane *lane, struct message *message)
     pthread_mutex_unlock(&lane->inbox_lock);
 }
 
-static void run_messages(struct lane *lane)
+void lane_run_messages(struct lane *lane)
 {
     if (!atomic_load_explicit(&lane->has_mail, memory_order_acquire))
         return;
@@ -61,8 +60,7 @@ static void run_messages(struct lane *lane)
     }
 }
 
-/* ---- connections
- * ----------------------------------------------------------------------------------------------------------- */
+/* ---- connections ------------------------------------------------------------------------------------------------- */
 
 struct arrival {
     struct message message;
@@ -200,6 +198,12 @@ static void publish_engine(struct lane *lane)
     stat_set(&lane->stats.reads_in_flight, s->reads_in_flight);
     stat_set(&lane->stats.reads_in_flight_peak, s->reads_in_flight_peak);
     stat_set(&lane->stats.reads_waiting, s->reads_waiting);
+    /* what the kernel does not know shows at the first use */
+    if (strcmp(lane->engine_note, engine_note(lane->engine)) != 0) {
+        pthread_mutex_lock(&lane->inbox_lock);
+        snprintf(lane->engine_note, sizeof lane->engine_note, "%s", engine_note(lane->engine));
+        pthread_mutex_unlock(&lane->inbox_lock);
+    }
 }
 
 /* ---- stop
@@ -222,8 +226,7 @@ void lane_stop(struct lane *lane)
     lane_post(lane, &lane->stop_message);
 }
 
-/* ---- the loop
- * ------------------------------------------------------------------------------------------------------------------ */
+/* ---- the loop ---------------------------------------------------------------------------------------------------- */
 
 static void serve(struct lane *lane)
 {
@@ -240,7 +243,7 @@ static void serve(struct lane *lane)
             usleep(10000);
         }
         lane->now_ms = clock_us() / 1000;
-        run_messages(lane);
+        lane_run_messages(lane);
         if (lane->now_ms - lane->last_scan_ms >= SCAN_MS ||
             (lane->stopping && lane->now_ms - lane->last_scan_ms >= SCAN_MS / 10))
             scan_clients(lane);
@@ -271,6 +274,8 @@ static int open_lane(struct lane *lane, struct quire_error *err)
     }
     pthread_mutex_lock(&lane->inbox_lock);
     lane->engine = made;
+    lane->engine_name = engine_name(made);
+    snprintf(lane->engine_note, sizeof lane->engine_note, "%s", engine_note(made));
     pthread_mutex_unlock(&lane->inbox_lock);
     return 0;
 }
@@ -282,7 +287,7 @@ static void close_lane(struct lane *lane)
     struct engine *engine = lane->engine;
     lane->engine = NULL;
     pthread_mutex_unlock(&lane->inbox_lock);
-    run_messages(lane);
+    lane_run_messages(lane);
     searcher_destroy(lane->searcher);
     lane->searcher = NULL;
     engine_destroy(engine);
@@ -332,5 +337,4 @@ void lane_join(struct lane *lane)
         return;
     pthread_join(lane->thread, NULL);
     lane->thread_started = false;
-    run_messages(lane);
 }

@@ -20,8 +20,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- requests
- * -------------------------------------------------------------------------------------------------------- */
+/* ---- requests ---------------------------------------------------------------------------------------------------- */
 
 static enum resp_status broken(char message[128], const char *text)
 {
@@ -63,7 +62,7 @@ static bool parse_number(const uint8_t *p, size_t n, long long *out)
     bool negative = n > 0 && p[0] == '-';
     long long value = 0;
     size_t i = negative;
-    if (i == n || n > 19)
+    if (i == n || n - i > 18)
         return false;
     for (; i < n; i++) {
         if (p[i] < '0' || p[i] > '9')
@@ -130,7 +129,7 @@ static enum resp_status parse_inline(const uint8_t *bytes, size_t n, const struc
     size_t end, next;
     if (!find_line(bytes, n, 0, &end, &next)) {
         *need = n + 1;
-        return n > limits->inline_bytes_max ? broken(message, "too big inline request") : RESP_MORE;
+        return n > limits->inline_bytes_max + 1u ? broken(message, "too big inline request") : RESP_MORE;
     }
     if (end > limits->inline_bytes_max)
         return broken(message, "too big inline request");
@@ -171,7 +170,7 @@ static enum resp_status parse_bulk(const uint8_t *bytes, size_t n, const struct 
     }
     if (!find_line(bytes, n, *at, &end, &next)) {
         *need = n + 1;
-        return n - *at > limits->inline_bytes_max ? broken(message, "too big bulk count string") : RESP_MORE;
+        return n - *at > limits->inline_bytes_max + 1u ? broken(message, "too big bulk count string") : RESP_MORE;
     }
     if (!parse_number(bytes + *at + 1, end - *at - 1, &length) || length < 0 ||
         (unsigned long long)length > limits->bulk_bytes_max)
@@ -199,7 +198,7 @@ enum resp_status resp_parse(const uint8_t *bytes, size_t n, const struct resp_li
         return parse_inline(bytes, n, limits, r, consumed, need, message);
     if (!find_line(bytes, n, 0, &end, &at)) {
         *need = n + 1;
-        return n > limits->inline_bytes_max ? broken(message, "too big mbulk count string") : RESP_MORE;
+        return n > limits->inline_bytes_max + 1u ? broken(message, "too big mbulk count string") : RESP_MORE;
     }
     if (!parse_number(bytes + 1, end - 1, &count) || count > (long long)limits->args_max)
         return broken(message, "invalid multibulk length");
@@ -219,8 +218,7 @@ void resp_request_fini(struct resp_request *r)
     memset(r, 0, sizeof *r);
 }
 
-/* ---- replies
- * --------------------------------------------------------------------------------------------------------- */
+/* ---- replies ----------------------------------------------------------------------------------------------------- */
 
 void resp_buffer_fini(struct resp_buffer *out)
 {

@@ -180,6 +180,9 @@ void server_destroy(struct server *s)
             lane_stop(&s->lanes[i]);
     for (unsigned i = 0; s->lanes && i < s->n_lanes; i++)
         lane_join(&s->lanes[i]);
+    /* what a lane that ended later posted to one that ended earlier */
+    for (unsigned i = 0; s->lanes && i < s->n_lanes; i++)
+        lane_run_messages(&s->lanes[i]);
     listen_close(s);
     while (s->keyspace.buckets && (c = keyspace_take_any(&s->keyspace)))
         collection_destroy(c);

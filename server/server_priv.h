@@ -74,8 +74,7 @@ static inline uint64_t stat_get(const _Atomic uint64_t *stat)
     return atomic_load_explicit(stat, memory_order_relaxed);
 }
 
-/* ---- messages and jobs
- * ------------------------------------------------------------------------------------------------ */
+/* ---- messages and jobs ------------------------------------------------------------------------------------------- */
 
 struct lane;
 
@@ -104,8 +103,7 @@ void worker_post(struct worker *worker, struct job *job);
 /* Runs what was posted, then ends the thread. */
 void worker_stop(struct worker *worker);
 
-/* ---- lanes
- * ------------------------------------------------------------------------------------------------------------ */
+/* ---- lanes ------------------------------------------------------------------------------------------------------- */
 
 struct client;
 
@@ -115,6 +113,9 @@ struct lane {
     pthread_t thread;
     bool thread_started;
     struct engine *engine;
+    const char
+        *engine_name; /* of engine, kept under inbox_lock: INFO on other lanes reads them while this one closes */
+    char engine_note[256];
     struct searcher *searcher;
 
     pthread_mutex_t inbox_lock;
@@ -159,6 +160,8 @@ int lane_start(struct server *server, unsigned index, struct quire_error *err);
 /* Asks the lane to end; lane_join waits for it. */
 void lane_stop(struct lane *lane);
 void lane_join(struct lane *lane);
+/* Runs the messages of a lane that has been joined. */
+void lane_run_messages(struct lane *lane);
 /* From any thread. */
 void lane_post(struct lane *lane, struct message *message);
 

@@ -79,7 +79,8 @@ if $json; then
         redis=$(of "redis.$depth")
         for name in quire quire1; do
             printf '%s{"pipeline":%d,"lanes":"%s","quire_median":%s,"redis_median":%s,"ratio":%s,' \
-                "$comma" "$depth" "$([ $name = quire ] && echo auto || echo 1)" "$(of "$name.$depth")" "$redis" "$(ratio "$(of "$name.$depth")" "$redis")"
+                "$comma" "$depth" "$([ $name = quire ] && echo auto || echo 1)" "$(of "$name.$depth")" \
+                "$redis" "$(ratio "$(of "$name.$depth")" "$redis")"
             printf '"quire":[%s],"redis":[%s]}' "$(list "$name.$depth")" "$(list "redis.$depth")"
             comma=,
         done

@@ -1,8 +1,8 @@
 # shellcheck shell=bash disable=SC2034
 # lib.sh - what the shell parts of the end-to-end tests share: checks, and servers that never outlive the test.
 #
-# A check is one line, "ok - NAME", "FAIL - NAME" (followed by what was seen) or "skip - NAME: reason". Servers are known
-# by their process ids and ended by them, whatever ends the script.
+# A check is one line, "ok - NAME", "FAIL - NAME" (followed by what was seen) or "skip - NAME: reason". Servers are
+# known by their process ids and ended by them, whatever ends the script.
 : "${QUIRE_BUILD:?folder with quire-server}" "${QUIRE_WORK:?folder for temporary files}"
 server_binary=$QUIRE_BUILD/quire-server
 server_pids=()
@@ -31,7 +31,11 @@ fails() {
     shift 3
     seen=$(timeout 20 "$@" 2>&1 </dev/null)
     status=$?
-    if [ $status -eq "$wanted" ] && [[ $seen =~ $pattern ]]; then ok "$name"; else fail "$name" "status $status: $seen"; fi
+    if [ $status -eq "$wanted" ] && [[ $seen =~ $pattern ]]; then
+        ok "$name"
+    else
+        fail "$name" "status $status: $seen"
+    fi
 }
 
 # wait_until SECONDS COMMAND...

@@ -69,7 +69,8 @@ benchmark() { # NAME ARGUMENTS...: figures come, and neither warnings nor errors
     shift
     seen=$(timeout 120 redis-benchmark -p "$QUIRE_PORT" -q "$@" 2>&1 </dev/null)
     status=$?
-    if [ $status -eq 0 ] && [[ $seen == *"requests per second"* ]] && ! grep -qiE 'warning|error|unknown' <<<"$seen"; then
+    if [ $status -eq 0 ] && [[ $seen == *"requests per second"* ]] &&
+        ! grep -qiE 'warning|error|unknown' <<<"$seen"; then
         ok "$name: $(tr '\r' '\n' <<<"$seen" | grep 'requests per second' | tail -n 1)"
     else
         fail "$name" "status $status: $seen"

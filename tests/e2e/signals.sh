@@ -108,7 +108,8 @@ fails "a port in use: status 1 and a sentence" 1 "port $server_port is in use.*-
 absent "a server that could not start leaves no pidfile" "$pidfile"
 matches "the first server did not notice" '^PONG$' redis-cli -p "$server_port" PING
 server_stop "$server_pid"
-fails "--bind 0.0.0.0 without password is refused" 1 'beyond loopback.*requirepass' "$server_binary" --port 0 --bind 0.0.0.0
+fails "--bind 0.0.0.0 without password is refused" 1 'beyond loopback.*requirepass' \
+    "$server_binary" --port 0 --bind 0.0.0.0
 fails "an address that is none" 1 "not an IPv4 or IPv6 address" "$server_binary" --port 0 --bind localhost.invalid
 fails "an index that is not there" 1 "nowhere" "$server_binary" --port 0 --load words "$QUIRE_WORK/nowhere"
 fails "a logfile that cannot be opened" 1 "nowhere" "$server_binary" --port 0 --logfile "$QUIRE_WORK/nowhere/log"

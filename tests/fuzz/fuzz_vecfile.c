@@ -1,8 +1,8 @@
 /*
  * fuzz_vecfile.c - any bytes as a file of vectors, in every format.
  *
- * The first byte chooses the format, the rest is the file. A file is read to its end or refused with a sentence; it never
- * gives more rows than it said, nor a dimension out of the limits. Memory files: nothing is left on disk.
+ * The first byte chooses the format, the rest is the file. A file is read to its end or refused with a sentence; it
+ * never gives more rows than it said, nor a dimension out of the limits. Memory files: nothing is left on disk.
  */
 #include "datasets/vecfile.h"
 #include <stdio.h>

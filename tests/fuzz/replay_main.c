@@ -1,10 +1,10 @@
 /*
  * replay_main.c - runs a fuzz target over the files of folders: `replay_<target> FOLDER-OR-FILE ...`.
  *
- * So what fuzzing once found stays tested in every build, also without clang and libFuzzer. Each file is given as it is
- * and cut short at some places: a corpus of a few tiny files then reaches most of the early returns. The bytes lie in a
- * block of just their size, so that a sanitizer sees one read too many. Exits 1 where nothing was found to run, because
- * a folder that moved would otherwise look like a passed test.
+ * So what fuzzing once found stays tested in every build, also without clang and libFuzzer. Each file is given as it
+ * is and cut short at some places: a corpus of a few tiny files then reaches most of the early returns. The bytes lie
+ * in a block of just their size, so that a sanitizer sees one read too many. Exits 1 where nothing was found to run,
+ * because a folder that moved would otherwise look like a passed test.
  */
 #include <dirent.h>
 #include <stdbool.h>

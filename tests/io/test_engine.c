@@ -314,8 +314,7 @@ static void test_many_reads_queue_themselves(void **state)
     free(chains);
 }
 
-/* ---- timers and waits
- * ------------------------------------------------------------------------------------------------ */
+/* ---- timers and waits -------------------------------------------------------------------------------------------- */
 
 static void test_timers(void **state)
 {
@@ -406,8 +405,7 @@ static void test_event_fd(void **state)
     free(seen);
 }
 
-/* ---- cancel
- * ---------------------------------------------------------------------------------------------------------- */
+/* ---- cancel ------------------------------------------------------------------------------------------------------ */
 
 static void test_cancel_timer(void **state)
 {
@@ -459,8 +457,7 @@ static void test_cancel_reads(void **state)
     free(seen);
 }
 
-/* ---- sockets
- * --------------------------------------------------------------------------------------------------------- */
+/* ---- sockets ----------------------------------------------------------------------------------------------------- */
 
 static int listen_on_loopback(struct sockaddr_in *address)
 {
@@ -691,8 +688,7 @@ static void test_socket_errors(void **state)
     assert_int_equal(engine_run(x->engine, &accept_op), QUIRE_EIO);
 }
 
-/* ---- the end
- * --------------------------------------------------------------------------------------------------------- */
+/* ---- the end ----------------------------------------------------------------------------------------------------- */
 
 /* Queues its op once more when it is cancelled: destroy must end that one, too. */
 static void on_last(struct io_op *op, int result, unsigned flags)
@@ -753,8 +749,7 @@ static void test_names(void **state)
     assert_non_null(engine_note(x->engine));
 }
 
-/* ---- choosing
- * -------------------------------------------------------------------------------------------------------- */
+/* ---- choosing ---------------------------------------------------------------------------------------------------- */
 
 static void test_choice(void **state)
 {

@@ -60,8 +60,7 @@ static void write_text(struct io_file *file, const char *text, uint64_t offset)
     assert_int_equal(fs_write_exact(file, text, strlen(text), offset, NULL), 0);
 }
 
-/* ---- the power cut
- * --------------------------------------------------------------------------------------------------- */
+/* ---- the power cut ----------------------------------------------------------------------------------------------- */
 
 static void test_cut_loses_unsynced_data(void **state)
 {
@@ -230,8 +229,7 @@ static void test_rename_between_folders(void **state)
     assert_false(is_there(fs, "/from/a"));
 }
 
-/* ---- faults by hand
- * -------------------------------------------------------------------------------------------------- */
+/* ---- faults by hand ---------------------------------------------------------------------------------------------- */
 
 static void test_fail_nth(void **state)
 {
@@ -332,8 +330,7 @@ static void test_flip_and_look(void **state)
     assert_int_equal(fault_flip_bit(fs, "/none", 0), QUIRE_ENOFILE);
 }
 
-/* ---- publication
- * ----------------------------------------------------------------------------------------------------- */
+/* ---- publication ------------------------------------------------------------------------------------------------- */
 
 #define OLD 1u
 #define NEW 2u
@@ -469,8 +466,7 @@ static void test_careless_writer_is_caught(void **state)
     assert_true(broken > 0 && broken < SEEDS);
 }
 
-/* ---- the engine
- * ------------------------------------------------------------------------------------------------------ */
+/* ---- the engine -------------------------------------------------------------------------------------------------- */
 
 struct order {
     unsigned n;

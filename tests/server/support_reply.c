@@ -1,9 +1,9 @@
 /*
  * support_reply.c - a reader of RESP replies that forgives nothing.
  *
- * It is written from the protocol's description and shares no line with server/resp.c, so that a writer's mistake is not
- * read back by the same mistake. Counts must agree with what follows, lines must end in \r\n, a null is only the null of
- * the description, a number has nothing behind it.
+ * It is written from the protocol's description and shares no line with server/resp.c, so that a writer's mistake is
+ * not read back by the same mistake. Counts must agree with what follows, lines must end in \r\n, a null is only the
+ * null of the description, a number has nothing behind it.
  */
 #include "tests/server/support_reply.h"
 #include <setjmp.h>
@@ -84,9 +84,12 @@ static int read_items(struct cursor *c, struct reply *out, int depth)
     }
     size_t n = (size_t)count * (out->type == '%' ? 2 : 1);
     for (rc = 1; out->n < n && rc == 1; out->n++) {
-        struct reply *bigger = realloc(out->items, (out->n + 1) * sizeof *bigger);
-        assert_non_null(bigger);
-        out->items = bigger;
+        /* room doubles: at 0, 1, 2, 4, ... items it is full */
+        if ((out->n & (out->n - 1)) == 0) {
+            struct reply *bigger = realloc(out->items, (out->n ? 2 * out->n : 1) * sizeof *bigger);
+            assert_non_null(bigger);
+            out->items = bigger;
+        }
         rc = read_any(c, &out->items[out->n], depth + 1);
     }
     return rc;

@@ -1,9 +1,9 @@
 /*
  * support_server.c - what the tests of a running server share.
  *
- * The server runs in the test's own process, so that the sanitizers see both sides; clients are plain blocking sockets with
- * a time limit, because a client library would hide what the wire says. Indexes are small, in clusters, and hold their
- * numbers unchanged, so that scores can be compared with a look at every row.
+ * The server runs in the test's own process, so that the sanitizers see both sides; clients are plain blocking
+ * sockets with a time limit, because a client library would hide what the wire says. Indexes are small, in clusters,
+ * and hold their numbers unchanged, so that scores can be compared with a look at every row.
  */
 #include "tests/server/support_server.h"
 #include "io/random.h"

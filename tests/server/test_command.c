@@ -1,9 +1,9 @@
 /*
  * test_command.c - the command table is consistent with itself, and what COMMAND DOCS says of it is well formed.
  *
- * The table feeds dispatch, arity checks, COMMAND and the documentation: a wrong row is wrong everywhere. So every row is
- * checked, not samples: names, containers, arity against the syntax text, keys against flags, and the structured
- * arguments in both protocols with a reader of its own.
+ * The table feeds dispatch, arity checks, COMMAND and the documentation: a wrong row is wrong everywhere. So every
+ * row is checked, not samples: names, containers, arity against the syntax text, keys against flags, and the
+ * structured arguments in both protocols with a reader of its own.
  */
 #include "server/command.h"
 #include "tests/server/support_reply.h"
@@ -328,16 +328,45 @@ static void test_glob(void **state)
         const char *pattern, *text;
         bool matches;
     } cases[] = {
-        {"", "", true},          {"", "a", false},         {"*", "", true},          {"*", "abc", true},
-        {"**", "abc", true},     {"a*", "abc", true},      {"*c", "abc", true},      {"a*c", "abbbc", true},
-        {"a*c", "abbb", false},  {"a*b*c", "aXbXbc", true}, {"?", "", false},        {"?", "a", true},
-        {"??", "a", false},      {"a?c", "abc", true},     {"ABC", "abc", true},     {"abc", "ABC", true},
-        {"abc", "abcd", false},  {"abcd", "abc", false},   {"[abc]", "b", true},     {"[abc]", "d", false},
-        {"[a-c]x", "Bx", true},  {"[c-a]", "b", true},     {"[^a-c]", "b", false},   {"[^a-c]", "d", true},
-        {"[]", "a", false},      {"[^]", "a", true},       {"[a", "a", true},        {"[a-]", "-", true},
-        {"[\\]]", "]", true},    {"[", "[", false},        {"\\*", "*", true},       {"\\*", "a", false},
-        {"\\?", "?", true},      {"\\[", "[", true},       {"a\\", "a\\", true},     {"\\\\", "\\", true},
-        {"*[b]*", "abc", true},  {"*?", "", false},        {"*-buffer-*", "client-output-buffer-limit", true},
+        {"", "", true},
+        {"", "a", false},
+        {"*", "", true},
+        {"*", "abc", true},
+        {"**", "abc", true},
+        {"a*", "abc", true},
+        {"*c", "abc", true},
+        {"a*c", "abbbc", true},
+        {"a*c", "abbb", false},
+        {"a*b*c", "aXbXbc", true},
+        {"?", "", false},
+        {"?", "a", true},
+        {"??", "a", false},
+        {"a?c", "abc", true},
+        {"ABC", "abc", true},
+        {"abc", "ABC", true},
+        {"abc", "abcd", false},
+        {"abcd", "abc", false},
+        {"[abc]", "b", true},
+        {"[abc]", "d", false},
+        {"[a-c]x", "Bx", true},
+        {"[c-a]", "b", true},
+        {"[^a-c]", "b", false},
+        {"[^a-c]", "d", true},
+        {"[]", "a", false},
+        {"[^]", "a", true},
+        {"[a", "a", true},
+        {"[a-]", "-", true},
+        {"[\\]]", "]", true},
+        {"[", "[", false},
+        {"\\*", "*", true},
+        {"\\*", "a", false},
+        {"\\?", "?", true},
+        {"\\[", "[", true},
+        {"a\\", "a\\", true},
+        {"\\\\", "\\", true},
+        {"*[b]*", "abc", true},
+        {"*?", "", false},
+        {"*-buffer-*", "client-output-buffer-limit", true},
         {"*a*a*a*b", "aaaaaaaaaaaaaaaaaaaaaaaa", false},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -378,13 +407,10 @@ static void test_integers(void **state)
     static const struct {
         const char *text;
         long long value;
-    } good[] = {{"0", 0},
-                {"-1", -1},
-                {"42", 42},
-                {"9223372036854775807", INT64_MAX},
-                {"-9223372036854775808", INT64_MIN}};
-    static const char *const bad[] = {"",     " 1",  "1 ", "1.0", "1e3", "0x1", "9223372036854775808", "abc", "-", "--1",
-                                      "\t1", "\n1", "1,"};
+    } good[] = {
+        {"0", 0}, {"-1", -1}, {"42", 42}, {"9223372036854775807", INT64_MAX}, {"-9223372036854775808", INT64_MIN}};
+    static const char *const bad[] = {"",    " 1", "1 ",  "1.0", "1e3", "0x1", "9223372036854775808",
+                                      "abc", "-",  "--1", "\t1", "\n1", "1,"};
     long long value = 7;
     for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
         assert_true(arg_integer(arg_of(good[i].text, strlen(good[i].text)), &value));

@@ -1,8 +1,8 @@
 /*
  * test_config.c - settings are taken as written or refused with a sentence; nothing is guessed or skipped.
  *
- * Every refusal is looked at: the sentence must name the file and line or the option, the setting, the value, and what
- * would be right, because whoever reads it has nothing else.
+ * Every refusal is looked at: the sentence must name the file and line or the option, the setting, the value, and
+ * what would be right, because whoever reads it has nothing else.
  */
 #include "server/config.h"
 #include <setjmp.h>

@@ -1,10 +1,10 @@
 /*
  * test_resp.c - requests are parsed the same however their bytes arrive, and what is no request is refused early.
  *
- * The parser is always given a copy of exactly the bytes it may look at, so that the address sanitizer sees one byte read
- * too many. For every prefix of a whole request it must ask for more, and never for more than completes the request: a
- * connection that waits for bytes nobody will send hangs. Writers are compared byte by byte with the protocol's
- * description, doubles by reading them back.
+ * The parser is always given a copy of exactly the bytes it may look at, so that the address sanitizer sees one byte
+ * read too many. For every prefix of a whole request it must ask for more, and never for more than completes the
+ * request: a connection that waits for bytes nobody will send hangs. Writers are compared byte by byte with the
+ * protocol's description, doubles by reading them back.
  */
 #include "io/random.h"
 #include "server/resp.h"
@@ -285,7 +285,7 @@ static void test_argument_limits(void **state)
     parse_end(&p);
 }
 
-/* As in Redis the two bytes behind a bulk are its end, whatever they are: lengths, not line ends, say where things are. */
+/* As in Redis the two bytes behind a bulk are its end, whatever they are: lengths say where things are. */
 static void test_end_of_bulk_is_counted(void **state)
 {
     (void)state;
@@ -430,9 +430,26 @@ static void check_double(struct resp_buffer *out, double value)
 static void test_doubles_round_trip(void **state)
 {
     (void)state;
-    static const double values[] = {0,      -0.0,   1,         -1,        0.1,       1.0 / 3, 1e300,
-                                    1e-300, 5e-324, 2.5e-310,  1e15,      123456789, 1e21,    0x1.fffffffffffffp1023,
-                                    1e22,   1e23,   (double)0.1f, INFINITY, -INFINITY, NAN};
+    static const double values[] = {0,
+                                    -0.0,
+                                    1,
+                                    -1,
+                                    0.1,
+                                    1.0 / 3,
+                                    1e300,
+                                    1e-300,
+                                    5e-324,
+                                    2.5e-310,
+                                    1e15,
+                                    123456789,
+                                    1e21,
+                                    0x1.fffffffffffffp1023,
+                                    1e22,
+                                    1e23,
+                                    (double)0.1f,
+                                    INFINITY,
+                                    -INFINITY,
+                                    NAN};
     for (int protocol = 2; protocol <= 3; protocol++) {
         struct resp_buffer out = {.protocol = protocol};
         struct random random = {11};

@@ -1,8 +1,8 @@
 /*
  * test_server.c - connections: order, splits, ends, limits, passwords, and the server's own start and stop.
  *
- * Everything runs twice, once with each engine: sockets are driven quite differently, and clients must not notice. Each
- * test has a server of its own, so that a server started after another in one process is tested all the time.
+ * Everything runs twice, once with each engine: sockets are driven quite differently, and clients must not notice.
+ * Each test has a server of its own, so that a server started after another in one process is tested all the time.
  */
 #include "tests/server/support_server.h"
 #include <errno.h>
@@ -81,9 +81,9 @@ static void check_mixed(struct connection *c)
         assert_int_equal(r.type, ':');
         assert_int_equal(r.integer, i % 4 < 2);
         reply_free(&r);
-        check_error(read_reply(c),
-                    i % 2 ? "ERR unknown command 'NOSUCH', with args beginning with: 'a' 'b'" : "ERR wrong number of "
-                                                                                                "arguments for 'vcard'");
+        check_error(read_reply(c), i % 2 ? "ERR unknown command 'NOSUCH', with args beginning with: 'a' 'b'"
+                                         : "ERR wrong number of "
+                                           "arguments for 'vcard'");
         r = read_reply(c);
         assert_int_equal(r.type, '*');
         assert_int_equal(r.n, i % 7);
@@ -486,9 +486,9 @@ static void test_query_buffer_is_limited(void **state)
 static void test_password(void **state)
 {
     (void)state;
-    static const char *const wrong[] = {"AUTH secre",          "AUTH secrets",        "AUTH secretsecret",
-                                        "AUTH Secret",         "AUTH default wrong",  "AUTH somebody secret",
-                                        "HELLO 3 AUTH default wrong"};
+    static const char *const wrong[] = {
+        "AUTH secre",         "AUTH secrets",         "AUTH secretsecret",         "AUTH Secret",
+        "AUTH default wrong", "AUTH somebody secret", "HELLO 3 AUTH default wrong"};
     struct test_server *s = START("requirepass", "secret", );
     struct connection c;
     connect_to(&c, s->port);
@@ -657,9 +657,9 @@ static void test_config_get_and_info(void **state)
 static void test_command_replies(void **state)
 {
     (void)state;
-    static const char *const asks[] = {"COMMAND",           "COMMAND INFO",  "COMMAND DOCS", "COMMAND LIST",
-                                       "COMMAND DOCS nope", "COMMAND HELP",  "CONFIG HELP",  "CLIENT HELP",
-                                       "COMMAND DOCS vsim config|get PING"};
+    static const char *const asks[] = {"COMMAND",      "COMMAND INFO",      "COMMAND DOCS",
+                                       "COMMAND LIST", "COMMAND DOCS nope", "COMMAND HELP",
+                                       "CONFIG HELP",  "CLIENT HELP",       "COMMAND DOCS vsim config|get PING"};
     struct test_server *s = START();
     struct connection c;
     connect_to(&c, s->port);

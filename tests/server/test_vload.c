@@ -1,9 +1,9 @@
 /*
  * test_vload.c - indexes come, go and are damaged while others search them; and what VLOAD may not open.
  *
- * Searching threads keep pipelines full while the main thread replaces, removes and loads; every reply must be whole and
- * of the kind the state of the key allows. The threads assert nothing (cmocka's failures may not leave another thread):
- * they count, and the main thread judges.
+ * Searching threads keep pipelines full while the main thread replaces, removes and loads; every reply must be whole
+ * and of the kind the state of the key allows. The threads assert nothing (cmocka's failures may not leave another
+ * thread): they count, and the main thread judges.
  */
 #include "server/server.h"
 #include "tests/server/support_server.h"
@@ -53,7 +53,7 @@ static struct test_server *start(void)
     return support_server(settings);
 }
 
-/* ---- what may be opened ------------------------------------------------------------------------------------------------ */
+/* ---- what may be opened ------------------------------------------------------------------------------------------ */
 
 static void put_link(const char *to, const char *name)
 {
@@ -66,8 +66,8 @@ static void put_link(const char *to, const char *name)
 static void test_outside_is_refused(void **state)
 {
     (void)state;
-    static const char *const outside[] = {"../outside", "one/../../outside", "link-out", "link-up/outside", ".", "..",
-                                          "./../imports/../outside"};
+    static const char *const outside[] = {"../outside", "one/../../outside",      "link-out", "link-up/outside", ".",
+                                          "..",         "./../imports/../outside"};
     struct test_server *s = start();
     struct connection c;
     char words[600];
@@ -209,14 +209,14 @@ static void test_two_loads_of_one_key(void **state)
     support_server_end(s);
 }
 
-/* ---- searching threads ---------------------------------------------------------------------------------------------------- */
+/* ---- searching threads ------------------------------------------------------------------------------------------- */
 
 struct searching {
     pthread_t thread;
     unsigned port;
     atomic_bool *stop;
-    bool until_closed;           /* the server ends the connection */
-    atomic_ulong hits, empty;    /* replies with elements, without */
+    bool until_closed;            /* the server ends the connection */
+    atomic_ulong hits, empty;     /* replies with elements, without */
     unsigned long errors, broken; /* error replies; what is no reply or ends within one */
     char first_error[200];
 };
@@ -425,7 +425,7 @@ static void test_stop_while_loading(void **state)
     }
 }
 
-/* ---- damage ---------------------------------------------------------------------------------------------------------------- */
+/* ---- damage ------------------------------------------------------------------------------------------------------ */
 
 static void flip_bit(const char *path, off_t at)
 {
@@ -496,16 +496,11 @@ static void test_damaged_before_opening(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_outside_is_refused),
-        cmocka_unit_test(test_sibling_with_the_same_beginning),
-        cmocka_unit_test(test_options_and_errors),
-        cmocka_unit_test(test_requests_behind_wait),
-        cmocka_unit_test(test_two_loads_of_one_key),
-        cmocka_unit_test(test_replace_while_searching),
-        cmocka_unit_test(test_delete_while_searching),
-        cmocka_unit_test(test_stop_while_searching),
-        cmocka_unit_test(test_stop_while_loading),
-        cmocka_unit_test(test_damaged_block),
+        cmocka_unit_test(test_outside_is_refused),     cmocka_unit_test(test_sibling_with_the_same_beginning),
+        cmocka_unit_test(test_options_and_errors),     cmocka_unit_test(test_requests_behind_wait),
+        cmocka_unit_test(test_two_loads_of_one_key),   cmocka_unit_test(test_replace_while_searching),
+        cmocka_unit_test(test_delete_while_searching), cmocka_unit_test(test_stop_while_searching),
+        cmocka_unit_test(test_stop_while_loading),     cmocka_unit_test(test_damaged_block),
         cmocka_unit_test(test_damaged_before_opening),
     };
     engine = "auto";

@@ -1,8 +1,8 @@
 /*
  * test_vsim.c - VSIM and the commands of single elements: answers compared with a look at every row, and every error.
  *
- * The three indexes hold the same rows under the three metrics, unchanged (slot f32), so TRUTH must give just what brute
- * force in double gives, and scores must agree to float precision. Both protocols must say the same.
+ * The three indexes hold the same rows under the three metrics, unchanged (slot f32), so TRUTH must give just what
+ * brute force in double gives, and scores must agree to float precision. Both protocols must say the same.
  */
 #include "tests/server/support_server.h"
 #include <math.h>
@@ -261,7 +261,7 @@ static void test_explain(void **state)
     }
 }
 
-/* ---- errors ---------------------------------------------------------------------------------------------------------- */
+/* ---- errors ------------------------------------------------------------------------------------------------------ */
 
 static void test_wrong_targets(void **state)
 {
@@ -354,7 +354,7 @@ static void test_wrong_options(void **state)
     expect_integer(&c, "VCARD l2", SUPPORT_ROWS);
 }
 
-/* ---- single elements ----------------------------------------------------------------------------------------------------- */
+/* ---- single elements --------------------------------------------------------------------------------------------- */
 
 static void test_vemb(void **state)
 {
@@ -422,8 +422,8 @@ static void test_vlinks(void **state)
 static void test_vismember(void **state)
 {
     (void)state;
-    static const char *const absent[] = {"VISMEMBER l2 600", "VISMEMBER l2 -1", "VISMEMBER l2 01", "VISMEMBER l2 1x",
-                                         "VISMEMBER l2 4294967296", "VISMEMBER nokey 1"};
+    static const char *const absent[] = {"VISMEMBER l2 600", "VISMEMBER l2 -1",         "VISMEMBER l2 01",
+                                         "VISMEMBER l2 1x",  "VISMEMBER l2 4294967296", "VISMEMBER nokey 1"};
     speak(2);
     expect_integer(&c, "VISMEMBER l2 0", 1);
     expect_integer(&c, "VISMEMBER l2 599", 1);
@@ -515,10 +515,12 @@ static void test_missing_keys(void **state)
         char type;
         bool null;
     } cases[] = {
-        {"VSIM nokey ELE 1", '*', false},    {"VSIM nokey VALUES 1 2", '*', false}, {"VEMB nokey 1", '*', true},
-        {"VEMB nokey 1 RAW", '*', true},     {"VEMB l2 nosuch", '*', true},         {"VLINKS nokey 1", '*', true},
-        {"VLINKS l2 nosuch", '*', true},     {"VRANDMEMBER nokey", '$', true},      {"VRANDMEMBER nokey 3", '*', false},
-        {"VRANDMEMBER nokey -3", '*', false}, {"VINFO nokey", '*', true},
+        {"VSIM nokey ELE 1", '*', false},    {"VSIM nokey VALUES 1 2", '*', false},
+        {"VEMB nokey 1", '*', true},         {"VEMB nokey 1 RAW", '*', true},
+        {"VEMB l2 nosuch", '*', true},       {"VLINKS nokey 1", '*', true},
+        {"VLINKS l2 nosuch", '*', true},     {"VRANDMEMBER nokey", '$', true},
+        {"VRANDMEMBER nokey 3", '*', false}, {"VRANDMEMBER nokey -3", '*', false},
+        {"VINFO nokey", '*', true},
     };
     for (int protocol = 2; protocol <= 3; protocol++) {
         speak(protocol);

@@ -41,7 +41,8 @@ async function many(client) {
 
 run(async () => {
     const problems = [];
-    const client = new Redis({ port, host: '127.0.0.1', connectionName: 'e2e', retryStrategy: null, lazyConnect: true });
+    const client = new Redis(
+        { port, host: '127.0.0.1', connectionName: 'e2e', retryStrategy: null, lazyConnect: true });
     client.on('error', (e) => problems.push(e.message));
     await client.connect();
     check('the ready check passes', client.status === 'ready', client.status);

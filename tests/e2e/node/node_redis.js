@@ -17,8 +17,8 @@ async function methods(client, label) {
     check(label + ': vSim by element', byElement.length === 5 && byElement[0] === 'apple-0', byElement);
     const scores = await client.vSimWithScores('words', 'apple-0', { COUNT: 5, EF: 100 });
     const values = Object.values(scores);
-    check(label + ': vSimWithScores', same(Object.keys(scores), byElement) && values[0] > 0.999 && values[4] < values[1],
-          scores);
+    check(label + ': vSimWithScores',
+          same(Object.keys(scores), byElement) && values[0] > 0.999 && values[4] < values[1], scores);
     const byValues = await client.vSim('words', numbersOf(queries[0]), { COUNT: 10, TRUTH: true });
     check(label + ': vSim by numbers', byValues.length === 10 && new Set(byValues).size === 10, byValues);
     const links = await client.vLinks('words', 'apple-0');
@@ -52,14 +52,14 @@ async function generic(client, label) {
 async function search(client, label, expected) {
     const blob = await client.sendCommand(['VSIM', 'words', 'FP32', queries[0], 'COUNT', '10', 'TRUTH']);
     check(label + ': sendCommand VSIM with a binary vector', same(blob, expected), blob);
+    const ask = (on, q) => on.sendCommand(['VSIM', 'words', 'FP32', q, 'COUNT', '10']);
     const alone = [];
     for (const q of queries)
-        alone.push(await client.sendCommand(['VSIM', 'words', 'FP32', q, 'COUNT', '10']));
-    const together = await Promise.all(queries.map((q) => client.sendCommand(['VSIM', 'words', 'FP32', q, 'COUNT', '10'])));
+        alone.push(await ask(client, q));
+    const together = await Promise.all(queries.map((q) => ask(client, q)));
     check(label + ': 100 promises get what one gets', queries.length === 100 && same(together, alone));
     const clients = await Promise.all(Array.from({ length: 10 }, () => client.duplicate().connect()));
-    const spread = await Promise.all(
-        queries.map((q, i) => clients[i % 10].sendCommand(['VSIM', 'words', 'FP32', q, 'COUNT', '10'])));
+    const spread = await Promise.all(queries.map((q, i) => ask(clients[i % 10], q)));
     check(label + ': 100 promises over 10 connections', same(spread, alone));
     await Promise.all(clients.map((c) => c.close()));
 }
