@@ -13,7 +13,6 @@
 #define EDGE_BYTES          20u /* per slot: about 18 edges */
 #define BLOCK_BYTES_DEFAULT 8192u
 #define SLOTS_WANTED_MIN    8u /* auto block size grows until so many slots fit, up to the largest block */
-#define SLOTS_MAX           4096u
 
 static uint32_t key_room(const struct build *b)
 {

@@ -39,7 +39,7 @@ static void read_one(struct task *t, void (*then)(struct task *))
 {
     t->n_reads = 1;
     t->on_reads = then;
-    t->fetch->reads++;
+    t->fetch->rounds++;
 }
 
 static void read_page(struct task *t, struct section_file *file, uint64_t at, void (*then)(struct task *))
@@ -447,7 +447,7 @@ static void read_links(struct task *t)
     }
     t->n_reads = n;
     t->on_reads = on_link_blocks;
-    t->fetch->reads += n;
+    t->fetch->rounds++;
     for (uint32_t i = 0; i < n; i++)
         task_read_block(t, i, t->candidates[t->step + i].row / t->segment->params.slots_per_block);
     task_wait(t);
@@ -466,7 +466,8 @@ static void clear_answer(struct fetch_request *r)
     r->attributes_bytes = 0;
     r->links = NULL;
     r->n_links = 0;
-    r->reads = 0;
+    r->reads = r->rounds = 0;
+    r->bytes = 0;
 }
 
 void fetch_begin(struct task *t)

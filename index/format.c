@@ -80,7 +80,7 @@ static int params_check(const struct segment_params *p, struct quire_error *err)
     if (p->dim == 0 || p->dim > QUIRE_DIM_MAX || p->code_dim != code_dim_of(work_dim))
         return error_set(err, QUIRE_ECORRUPT, "parameters name dimension %u, code dimension %u: out of range", p->dim,
                          p->code_dim);
-    if (p->rows == 0 || p->rows > QUIRE_ROWS_MAX || p->slots_per_block == 0 || p->slots_per_block > 65535 ||
+    if (p->rows == 0 || p->rows > QUIRE_ROWS_MAX || p->slots_per_block == 0 || p->slots_per_block > SLOTS_MAX ||
         p->n_blocks != (p->rows + p->slots_per_block - 1) / p->slots_per_block)
         return error_set(err, QUIRE_ECORRUPT, "parameters name %llu rows in %u blocks of %u: they do not agree",
                          (unsigned long long)p->rows, p->n_blocks, p->slots_per_block);

@@ -448,8 +448,6 @@ static void read_blocks(struct task *t, const uint32_t *blocks, uint32_t n)
     t->n_reads = n;
     t->on_reads = on_blocks;
     t->stats.rounds++;
-    t->stats.reads += n;
-    t->stats.bytes += (uint64_t)n * t->segment->params.block_bytes;
     for (uint32_t i = 0; i < n; i++) {
         set_bit(t->read, blocks[i]);
         task_read_block(t, i, blocks[i]);
@@ -602,7 +600,6 @@ static void fetch_long_keys(struct task *t)
         t->n_reads = 1;
         t->on_reads = on_long_key;
         t->stats.rounds++;
-        t->stats.reads++;
         if (task_read_key(t, load_u64(copy + 8), load_u32(copy)) < 0)
             task_finish(t, t->code);
         else
@@ -706,7 +703,7 @@ void search_end(struct task *t, int code)
     struct search_request *request = t->search;
     uint64_t now = clock_ns();
     t->stats.cpu_ns = t->cpu_ns + (now - t->step_ns);
-    t->stats.latency_ns = now - t->started_ns;
+    t->stats.latency_ns = now - request->started_ns;
     request->code = code;
     request->error = t->error;
     request->hits = code == 0 ? t->hits : NULL;

@@ -22,6 +22,8 @@ void searcher_destroy(struct searcher *searcher);
 /* Ends every waiting and running task with QUIRE_ECANCELLED; polls the engine until the last read is back. */
 void searcher_cancel(struct searcher *searcher);
 unsigned searcher_running(const struct searcher *searcher);
+/* Those of them that wait for a task. */
+unsigned searcher_waiting(const struct searcher *searcher);
 
 /* A lane's first task on a segment registers its files and takes a reference. This lets both go: call it on each lane
  * when a segment is to be closed before the searcher is; no task of this lane may be using it. */
@@ -53,6 +55,7 @@ struct search_request {
     /* the searcher's */
     struct search_request *next;
     float *kept_query;
+    uint64_t started_ns;
 };
 
 /* 0 when the task was started or waits (done will run exactly once), or a negative QUIRE_E at once for a bad request
@@ -80,7 +83,8 @@ struct fetch_request {
     uint32_t attributes_bytes;
     const struct search_hit *links; /* the out-edges of the row's block, ranked by distance to the row, with keys */
     uint32_t n_links;
-    uint32_t reads;
+    uint32_t reads, rounds;
+    uint64_t bytes; /* read */
     struct fetch_request *next;
 };
 int fetch_start(struct searcher *searcher, struct fetch_request *request, struct quire_error *err);

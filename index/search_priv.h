@@ -52,7 +52,7 @@ struct task {
     bool cancelled;
     int code;
     struct quire_error error;
-    uint64_t started_ns, step_ns, cpu_ns;
+    uint64_t step_ns, cpu_ns;
 
     /* search */
     float *query;      /* dim: the user's query (unit length under cosine) */
@@ -101,12 +101,14 @@ struct attachment {
 struct searcher {
     struct engine *engine;
     struct task *tasks;
-    unsigned n_tasks, n_running;
+    unsigned n_tasks, n_running, n_waiting;
     struct task *free_tasks;
     struct search_request *waiting, *waiting_last;
     struct fetch_request *waiting_fetch, *waiting_fetch_last;
     struct attachment *attachments;
     bool cancelling;
+    bool starting;   /* start_waiting is on the stack: requests that end at once do not enter it again */
+    bool fetch_turn; /* whose turn it is to get a free task: searches and fetches alternate */
     /* scratch of one step; no task keeps anything here between steps */
     uint32_t *ids;
     int32_t *dots;

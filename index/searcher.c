@@ -22,6 +22,7 @@
 #include <string.h>
 #include <time.h>
 
+#define K_KEPT        4096u /* results that a task may keep room for between searches */
 #define TASKS_DEFAULT 32u
 #define TASKS_MAX     4096u
 
@@ -176,12 +177,12 @@ void searcher_destroy(struct searcher *s)
 
 unsigned searcher_running(const struct searcher *s)
 {
-    unsigned waiting = 0;
-    for (const struct search_request *r = s->waiting; r; r = r->next)
-        waiting++;
-    for (const struct fetch_request *r = s->waiting_fetch; r; r = r->next)
-        waiting++;
-    return s->n_running + waiting;
+    return s->n_running + s->n_waiting;
+}
+
+unsigned searcher_waiting(const struct searcher *s)
+{
+    return s->n_waiting;
 }
 
 /* Registers the segment's files with this lane's engine the first time they meet. */
@@ -217,7 +218,7 @@ void searcher_forget(struct searcher *s, struct segment *segment)
 
 static void begin(struct task *t)
 {
-    t->started_ns = t->step_ns = clock_ns();
+    t->step_ns = clock_ns();
     t->cpu_ns = 0;
     t->code = 0;
     t->n_reads = t->n_pending = 0;
@@ -261,20 +262,37 @@ static void start_fetch(struct task *t, struct fetch_request *request)
     begin(t);
 }
 
-/* Gives free tasks to those that wait, searches first. */
+static void start_next_search(struct searcher *s)
+{
+    struct search_request *request = s->waiting;
+    s->waiting = request->next;
+    s->n_waiting--;
+    start_search(take_task(s), request);
+}
+
+static void start_next_fetch(struct searcher *s)
+{
+    struct fetch_request *request = s->waiting_fetch;
+    s->waiting_fetch = request->next;
+    s->n_waiting--;
+    start_fetch(take_task(s), request);
+}
+
+/* Gives free tasks to those that wait, searches and fetches in turn, so that neither starves the other. */
 static void start_waiting(struct searcher *s)
 {
+    if (s->starting)
+        return;
+    s->starting = true;
     while (s->free_tasks && (s->waiting || s->waiting_fetch)) {
-        if (s->waiting) {
-            struct search_request *request = s->waiting;
-            s->waiting = request->next;
-            start_search(take_task(s), request);
-        } else {
-            struct fetch_request *request = s->waiting_fetch;
-            s->waiting_fetch = request->next;
-            start_fetch(take_task(s), request);
-        }
+        bool fetch = s->waiting_fetch && (!s->waiting || s->fetch_turn);
+        s->fetch_turn = !fetch;
+        if (fetch)
+            start_next_fetch(s);
+        else
+            start_next_search(s);
     }
+    s->starting = false;
 }
 
 static int check_search(const struct search_request *request, struct quire_error *err)
@@ -306,18 +324,20 @@ static int wait_in_line(struct searcher *s, struct search_request *request, stru
     else
         s->waiting = request;
     s->waiting_last = request;
+    s->n_waiting++;
     return 0;
 }
 
 int search_start(struct searcher *s, struct search_request *request, struct quire_error *err)
 {
-    int rc = check_search(request, err);
+    int rc = s->cancelling ? error_set(err, QUIRE_ECANCELLED, "the lane is stopping") : check_search(request, err);
     if (rc == 0 && searcher_attach(s, request->segment) < 0)
         rc = error_set(err, QUIRE_ENOMEM, "no memory to attach a segment");
     if (rc < 0)
         return rc;
     request->next = NULL;
     request->kept_query = NULL;
+    request->started_ns = clock_ns();
     if (!s->free_tasks || s->waiting)
         return wait_in_line(s, request, err);
     start_search(take_task(s), request);
@@ -326,6 +346,8 @@ int search_start(struct searcher *s, struct search_request *request, struct quir
 
 int fetch_start(struct searcher *s, struct fetch_request *request, struct quire_error *err)
 {
+    if (s->cancelling)
+        return error_set(err, QUIRE_ECANCELLED, "the lane is stopping");
     if (request->key ? request->key_bytes == 0 || request->key_bytes > QUIRE_KEY_BYTES_MAX
                      : request->row >= request->segment->params.rows)
         return request->key ? error_set(err, QUIRE_ERANGE, "a key has 1..%u bytes, not %u", QUIRE_KEY_BYTES_MAX,
@@ -344,6 +366,7 @@ int fetch_start(struct searcher *s, struct fetch_request *request, struct quire_
     else
         s->waiting_fetch = request;
     s->waiting_fetch_last = request;
+    s->n_waiting++;
     return 0;
 }
 
@@ -364,6 +387,13 @@ static void on_read(struct io_op *op, int result, unsigned flags)
 
 void task_read_at(struct task *t, uint32_t i, struct io_file *file, uint64_t offset, uint32_t bytes, uint8_t *buffer)
 {
+    if (t->kind == TASK_SEARCH) {
+        t->stats.reads++;
+        t->stats.bytes += bytes;
+    } else {
+        t->fetch->reads++;
+        t->fetch->bytes += bytes;
+    }
     struct read_slot *r = &t->reads[i];
     memset(&r->op, 0, sizeof r->op);
     r->op.kind = IO_READ;
@@ -476,6 +506,23 @@ int task_open_block(struct task *t, uint32_t i, struct block_view *view)
     return rc;
 }
 
+/* One search for a hundred thousand neighbours must not leave its 30 MB with every task for good. */
+static void give_results_back(struct task *t)
+{
+    free(t->candidates);
+    free(t->results);
+    free(t->copies);
+    free(t->hits);
+    free(t->vectors);
+    t->candidates = NULL;
+    t->results = NULL;
+    t->copies = NULL;
+    t->hits = NULL;
+    t->vectors = NULL;
+    t->candidates_capacity = t->k_capacity = t->hits_capacity = 0;
+    t->copies_capacity = t->vectors_capacity = 0;
+}
+
 void task_finish(struct task *t, int code)
 {
     struct searcher *s = t->searcher;
@@ -486,6 +533,8 @@ void task_finish(struct task *t, int code)
     else
         fetch_end(t, t->code);
     t->kind = TASK_FREE;
+    if (t->k_capacity > K_KEPT)
+        give_results_back(t);
     t->next_free = s->free_tasks;
     s->free_tasks = t;
     s->n_running--;
@@ -499,6 +548,7 @@ static void cancel_waiting(struct searcher *s)
     struct fetch_request *fetch = s->waiting_fetch;
     s->waiting = NULL;
     s->waiting_fetch = NULL;
+    s->n_waiting = 0;
     while (search) {
         struct search_request *next = search->next;
         search->code = error_set(&search->error, QUIRE_ECANCELLED, "the search was cancelled before it began");

@@ -27,7 +27,8 @@ enum io_kind {
     IO_READ,   /* file, offset, buffer, bytes -> bytes read (short only at end of file) */
     IO_WRITE,  /* file, offset, buffer, bytes -> bytes written */
     IO_SYNC,   /* file -> 0 */
-    IO_ACCEPT, /* fd (listening); multishot -> new fd, IO_MORE while it goes on */
+    IO_ACCEPT, /* fd (listening); multishot -> new fd, IO_MORE while it goes on; ends with any error, such as no
+                  descriptor left */
     IO_RECV,   /* fd; multishot with engine buffers -> bytes, `buffer` set for the call only; 0 at end of stream */
     IO_SEND,   /* fd, buffer, bytes -> bytes sent (may be short) */
     IO_TIMER,  /* timeout_us -> 0 when it has passed */

@@ -489,11 +489,6 @@ static void end_timers(struct threads *t)
     }
 }
 
-static bool accept_may_go_on(int errnum)
-{
-    return errnum == EMFILE || errnum == ENFILE || errnum == ENOBUFS || errnum == ENOMEM;
-}
-
 static void on_input(struct threads *t, struct io_op *op)
 {
     ssize_t n;
@@ -506,7 +501,7 @@ static void on_input(struct threads *t, struct io_op *op)
     int errnum = n < 0 ? errno : 0;
     if (errnum == EAGAIN || errnum == EINTR || errnum == ECONNABORTED)
         return;
-    bool more = op->kind == IO_ACCEPT ? !errnum || accept_may_go_on(errnum) : n > 0;
+    bool more = op->kind == IO_ACCEPT ? !errnum : n > 0;
     if (!more) {
         leave_sockets(t, op);
         op->state[0] = AT_END;

@@ -26,6 +26,7 @@
 #include "io/memory.h"
 #include <assert.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <liburing.h>
 #include <poll.h>
 #include <stdatomic.h>
@@ -276,6 +277,9 @@ static void prepare_socket_op(struct uring *u, struct io_uring_sqe *sqe, struct 
         io_uring_prep_send(sqe, op->fd, op->buffer, op->bytes, MSG_NOSIGNAL);
     } else if (by_poll) {
         op->state[0] |= OP_BY_POLL;
+        /* the peer may be gone before accept4 is called, which must not wait for the next */
+        if (op->kind == IO_ACCEPT)
+            fcntl(op->fd, F_SETFL, fcntl(op->fd, F_GETFL) | O_NONBLOCK);
         io_uring_prep_poll_add(sqe, op->fd, POLLIN);
     } else if (op->kind == IO_ACCEPT) {
         io_uring_prep_multishot_accept(sqe, op->fd, NULL, NULL, SOCK_CLOEXEC);
@@ -439,11 +443,12 @@ static void on_accept(struct uring *u, struct io_op *op, int result, bool more)
         arm_again(u, op);
         return;
     }
-    bool fatal = result < 0 && result != -EAGAIN && result != -EINTR && result != -ECONNABORTED && result != -EMFILE &&
-                 result != -ENFILE && result != -ENOBUFS && result != -ENOMEM;
-    if (!more && !fatal)
+    /* Without descriptors or memory, and after errors of the listener itself, the op ends: armed again at once it would fail
+     * again at once. The caller may queue it later. */
+    bool ends = result < 0 && result != -EAGAIN && result != -EINTR && result != -ECONNABORTED;
+    if (!more && !ends)
         arm_again(u, op);
-    finish(u, op, result < 0 ? error_from_errno(-result) : result, fatal ? 0 : IO_MORE);
+    finish(u, op, result < 0 ? error_from_errno(-result) : result, ends && !more ? 0 : IO_MORE);
 }
 
 static void on_receive(struct uring *u, struct io_op *op, int result, unsigned cqe_flags)
@@ -551,8 +556,11 @@ static void take_completions(struct uring *u)
 static void end_finished(struct uring *u)
 {
     struct io_op *op;
-    while ((op = op_list_take(&u->finished)))
+    while ((op = op_list_take(&u->finished))) {
+        if (op->state[0] & OP_READ_COUNTED)
+            u->base.stats.reads_in_flight--;
         finish(u, op, (int)(int64_t)op->state[1], 0);
+    }
 }
 
 /* Submits and waits for one completion at least, or until the time is over. */
@@ -570,6 +578,15 @@ static int submit_only(struct uring *u)
     bool work = io_uring_sq_ready(&u->ring) > 0;
     u->base.stats.submissions++;
     int rc = work ? io_uring_submit_and_get_events(&u->ring) : io_uring_get_events(&u->ring);
+    return rc == -EINTR || rc == -EAGAIN || rc == -EBUSY || rc >= 0 ? 0 : error_from_errno(-rc);
+}
+
+static int hand_over(struct uring *u)
+{
+    if (io_uring_sq_ready(&u->ring) == 0)
+        return 0;
+    u->base.stats.submissions++;
+    int rc = io_uring_submit(&u->ring);
     return rc == -EINTR || rc == -EAGAIN || rc == -EBUSY || rc >= 0 ? 0 : error_from_errno(-rc);
 }
 
@@ -593,11 +610,14 @@ static int uring_poll(struct engine *engine, unsigned wait_min, uint64_t timeout
             left = now < deadline ? deadline - now : 0;
             enough = left == 0 && !first;
         }
-        if (enough && !first && io_uring_sq_ready(&u->ring) == 0)
+        if (enough && !first) {
+            /* hand over what the callbacks queued, but let the caller answer before more completions are taken */
+            rc = hand_over(u);
             break;
+        }
         rc = enough || left == 0 ? submit_only(u) : submit_and_wait(u, left);
         take_completions(u);
-        if (rc < 0 || (enough && !u->queued.first && !u->finished.first && io_uring_sq_ready(&u->ring) == 0))
+        if (rc < 0)
             break;
     }
     u->woken = false;

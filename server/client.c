@@ -14,6 +14,9 @@
  * CLIENT_DEAD: both directions are shut down, which makes the kernel give the ops back; the struct is freed when it has
  * neither ops nor pending replies.
  *
+ * Memory of a client is bounded: requests beyond what may be pending, or whose replies nobody reads, wait in `in`; when much
+ * waits there nothing more is received, and the rest waits in the sender's socket.
+ *
  * Nothing here recurses: commands that end within their start only mark the client; the lane works on marked clients
  * after the engine has delivered its completions.
  */
@@ -26,7 +29,13 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-enum { LINGER_MS = 1000, EOF_DRAIN_MS = 30000, KEEP_BUFFER_BYTES = 16384 };
+enum {
+    LINGER_MS = 1000,
+    DRAIN_MS = 30000, /* without progress, of a client that ends */
+    STUCK_MS = 5000,  /* without progress, of a client whose replies fill its share of memory */
+    KEEP_BUFFER_BYTES = 16384,
+    BACKLOG_BYTES = 4 * 1024 * 1024 /* received and not worked on; beyond it nothing is received until there is room */
+};
 
 static void on_receive(struct io_op *op, int result, unsigned flags);
 static void on_send(struct io_op *op, int result, unsigned flags);
@@ -93,6 +102,7 @@ void client_end(struct client *c)
 {
     if (c->state == CLIENT_OPEN)
         c->state = CLIENT_DRAINING;
+    c->deadline_ms = c->lane->now_ms + DRAIN_MS;
     mark(c);
 }
 
@@ -170,6 +180,7 @@ void *client_defer(struct client *c, size_t bytes, bool barrier)
         return NULL;
     }
     p->barrier = barrier;
+    p->deferred = true;
     p->started_us = clock_us();
     c->blocked |= barrier;
     add_pending(c, p);
@@ -184,6 +195,8 @@ void pending_done(struct pending *p)
     if (p->out.bytes > 0 && p->out.data[0] == '-')
         stat_add(&stats->failed, 1);
     p->ready = true;
+    c->pending_bytes += p->out.bytes;
+    c->deadline_ms = c->lane->now_ms + DRAIN_MS; /* meant for those that end; others do not look at it */
     if (p->barrier)
         c->blocked = false;
     mark(c);
@@ -198,6 +211,7 @@ static void flush_pending(struct client *c)
         if (!c->first)
             c->last = NULL;
         c->n_pending--;
+        c->pending_bytes -= p->deferred ? p->out.bytes : 0;
         if (c->out.bytes == 0) {
             struct resp_buffer swapped = c->out;
             c->out = p->out;
@@ -218,13 +232,24 @@ static struct resp_limits limits_of(const struct client *c)
     /* before AUTH a client gets little room, as in Redis */
     uint64_t bulk = c->authenticated ? c->lane->server->config->bulk_max : 16384;
     return (struct resp_limits){
-        .bulk_bytes_max = bulk, .args_max = c->authenticated ? 1048576 : 10, .inline_bytes_max = 65536};
+        .bulk_bytes_max = bulk, .args_max = c->authenticated ? ARGS_MAX : 10, .inline_bytes_max = 65536};
+}
+
+static size_t held_bytes(const struct client *c)
+{
+    return c->out.bytes + c->flight.bytes - c->flight_sent + c->pending_bytes;
+}
+
+/* A quarter of the output limit is where requests wait for replies to be read; the limit itself is where the client is
+ * closed, which a single large reply may reach. */
+static bool has_room(const struct client *c)
+{
+    return held_bytes(c) <= c->lane->server->config->output_buffer_max / 4;
 }
 
 static bool takes_requests(const struct client *c)
 {
-    return c->state == CLIENT_OPEN && !c->blocked && c->n_pending < PENDING_MAX &&
-           c->out.bytes <= c->lane->server->config->output_buffer_max;
+    return c->state == CLIENT_OPEN && !c->blocked && c->n_pending < PENDING_MAX && has_room(c) && !c->lane->crowded;
 }
 
 /* Parses and runs what is whole in bytes; returns how many were used. */
@@ -255,17 +280,19 @@ static size_t consume(struct client *c, const uint8_t *bytes, size_t n)
     return at;
 }
 
+/* Adds bytes to `in`. What was worked on is dropped only when that makes room for at least as much as must be moved. */
 static bool keep(struct client *c, const uint8_t *bytes, size_t n)
 {
     size_t have = c->in_bytes - c->in_start;
-    if (c->in_start > 0) {
-        memmove(c->in, c->in + c->in_start, have);
+    if (c->in_bytes + n > c->in_capacity && c->in_start >= have) {
+        if (have > 0)
+            memmove(c->in, c->in + c->in_start, have);
         c->in_start = 0;
         c->in_bytes = have;
     }
-    if (have + n > c->in_capacity) {
+    if (c->in_bytes + n > c->in_capacity) {
         size_t capacity = c->in_capacity ? c->in_capacity : 1024;
-        while (capacity < have + n)
+        while (capacity < c->in_bytes + n)
             capacity *= 2;
         uint8_t *bigger = realloc(c->in, capacity);
         if (!bigger)
@@ -273,8 +300,8 @@ static bool keep(struct client *c, const uint8_t *bytes, size_t n)
         c->in = bigger;
         c->in_capacity = capacity;
     }
-    memcpy(c->in + have, bytes, n);
-    c->in_bytes = have + n;
+    memcpy(c->in + c->in_bytes, bytes, n);
+    c->in_bytes += n;
     return true;
 }
 
@@ -320,6 +347,34 @@ static void take_bytes(struct client *c, const uint8_t *bytes, size_t n)
     } else if (used == 0) {
         consume_kept(c);
     }
+    if (c->in_bytes - c->in_start > BACKLOG_BYTES)
+        mark(c); /* to be paused */
+}
+
+static void on_cancel(struct io_op *op, int result, unsigned flags)
+{
+    struct client *c = op->owner;
+    (void)result;
+    (void)flags;
+    c->cancelling = false;
+    mark(c);
+}
+
+/* Receives no more while requests wait in memory, and again when they have been worked on: the rest waits in the sender. */
+static void pause_or_resume(struct client *c)
+{
+    size_t backlog = c->in_bytes - c->in_start;
+    if (c->receiving && !c->pausing && !c->cancelling && c->state == CLIENT_OPEN && backlog > BACKLOG_BYTES &&
+        backlog >= c->need) {
+        c->pausing = c->cancelling = true;
+        c->cancel = (struct io_op){.kind = IO_CANCEL, .target = &c->recv, .done = on_cancel, .owner = c};
+        engine_queue(c->lane->engine, &c->cancel);
+    } else if (c->pausing && !c->receiving && !c->cancelling && c->state != CLIENT_DEAD &&
+               (backlog <= BACKLOG_BYTES / 2 || backlog < c->need)) {
+        c->pausing = false;
+        c->receiving = true;
+        engine_queue(c->lane->engine, &c->recv);
+    }
 }
 
 static void on_receive(struct io_op *op, int result, unsigned flags)
@@ -327,6 +382,10 @@ static void on_receive(struct io_op *op, int result, unsigned flags)
     struct client *c = op->owner;
     if (!(flags & IO_MORE))
         c->receiving = false;
+    if (result == QUIRE_ECANCELLED && c->pausing && c->state != CLIENT_DEAD) {
+        mark(c);
+        return;
+    }
     if (result > 0) {
         stat_add(&c->lane->stats.net_input_bytes, (uint64_t)result);
         c->last_ms = c->lane->now_ms;
@@ -339,7 +398,7 @@ static void on_receive(struct io_op *op, int result, unsigned flags)
         return;
     }
     c->eof = true;
-    c->deadline_ms = c->lane->now_ms + EOF_DRAIN_MS;
+    c->deadline_ms = c->lane->now_ms + DRAIN_MS;
     mark(c);
 }
 
@@ -347,6 +406,7 @@ static void on_receive(struct io_op *op, int result, unsigned flags)
 
 static void send_more(struct client *c)
 {
+    c->sent_ms = c->lane->now_ms;
     c->send.buffer = c->flight.data + c->flight_sent;
     size_t left = c->flight.bytes - c->flight_sent;
     c->send.bytes = left > (1u << 30) ? 1u << 30 : (uint32_t)left;
@@ -366,6 +426,7 @@ static void on_send(struct io_op *op, int result, unsigned flags)
     stat_add(&c->lane->stats.net_output_bytes, (uint64_t)result);
     c->last_ms = c->lane->now_ms;
     c->flight_sent += (size_t)result;
+    c->deadline_ms = c->lane->now_ms + (c->state == CLIENT_LINGERING ? LINGER_MS : DRAIN_MS);
     mark(c);
 }
 
@@ -391,7 +452,7 @@ static void send_replies(struct client *c)
 static void check_output(struct client *c)
 {
     const struct config *config = c->lane->server->config;
-    size_t held = c->out.bytes + c->flight.bytes - c->flight_sent;
+    size_t held = held_bytes(c);
     if (held > stat_get(&c->lane->stats.output_bytes_peak))
         stat_set(&c->lane->stats.output_bytes_peak, held);
     if (c->state == CLIENT_DEAD || (held <= config->output_buffer_max && !c->out.failed))
@@ -423,6 +484,19 @@ static void step_end(struct client *c)
     shutdown(c->fd, SHUT_WR);
 }
 
+bool client_is_late(const struct client *c)
+{
+    uint64_t now = c->lane->now_ms;
+    if (c->eof || c->state == CLIENT_LINGERING || c->state == CLIENT_DRAINING)
+        return now >= c->deadline_ms;
+    return c->state == CLIENT_OPEN && c->sending && !has_room(c) && now - c->sent_ms >= STUCK_MS;
+}
+
+void client_kick(struct client *c)
+{
+    mark(c);
+}
+
 static void work_on(struct client *c)
 {
     c->dirty = false;
@@ -431,8 +505,9 @@ static void work_on(struct client *c)
     flush_pending(c);
     check_output(c);
     send_replies(c);
+    pause_or_resume(c);
     step_end(c);
-    if (c->state == CLIENT_DEAD && !c->receiving && !c->sending && !c->first) {
+    if (c->state == CLIENT_DEAD && !c->receiving && !c->sending && !c->cancelling && !c->first) {
         if (!c->dirty) {
             destroy(c);
             return;

@@ -25,7 +25,12 @@ struct pending {
     struct resp_buffer out;
     unsigned row; /* of the command table */
     uint64_t started_us;
-    bool ready, barrier;
+    bool ready, barrier, deferred;
+};
+
+enum {
+    LANE_WAITING_MAX = 4096, /* searches that wait for a task; beyond it a lane takes no further requests */
+    ARGS_MAX = 65536         /* of one request */
 };
 
 struct client {
@@ -33,16 +38,20 @@ struct client {
     struct client *next, *prev, *next_dirty;
     int fd;
     enum client_state state;
-    bool receiving, sending, dirty, eof;
+    bool receiving, pausing, sending, dirty,
+        eof; /* pausing: the receive is being cancelled until there is room again */
     int protocol;
     bool authenticated;
     uint64_t id, created_ms, last_ms, deadline_ms;
     char *name, *library, *library_version;
-    struct io_op recv, send;
-    uint8_t *in; /* bytes received and not yet worked on */
+    struct io_op recv, send, cancel;
+    bool cancelling; /* `cancel` is the engine's */
+    uint8_t *in;     /* bytes received and not yet worked on */
     size_t in_start, in_bytes, in_capacity, need;
     struct resp_buffer out, flight; /* being written, being sent */
     size_t flight_sent;
+    uint64_t sent_ms;     /* when the last bytes went out, or sending began */
+    size_t pending_bytes; /* of replies that are ready and not yet in `out` */
     struct pending *first, *last;
     unsigned n_pending;
     bool blocked; /* a barrier is pending: no further request before its reply */
@@ -53,6 +62,10 @@ struct client {
 struct client *client_create(struct lane *lane, int fd);
 /* Works on clients that were marked: replies, further requests, ends. */
 void lane_work_on_clients(struct lane *lane);
+/* Whether its time is over: it ends and makes no progress, or its replies fill memory and it does not read them. */
+bool client_is_late(const struct client *client);
+/* Has it worked on before the next wait. */
+void client_kick(struct client *client);
 /* Closes after what is pending was sent. */
 void client_end(struct client *client);
 /* Closes now. */

@@ -101,6 +101,10 @@ void cmd_command(struct client *c, const struct resp_arg *args, uint32_t n)
 
 void cmd_command_info(struct client *c, const struct resp_arg *args, uint32_t n)
 {
+    if (n > COMMANDS_MAX + 2) {
+        client_error(c, "ERR more than %d names", COMMANDS_MAX);
+        return;
+    }
     struct resp_buffer *out = client_reply(c);
     if (n == 2) {
         put_all(c, out);
@@ -161,8 +165,12 @@ static void put_docs(struct resp_buffer *out, unsigned row)
 
 void cmd_command_docs(struct client *c, const struct resp_arg *args, uint32_t n)
 {
-    struct resp_buffer *out = client_reply(c);
     unsigned found = 0;
+    if (n > COMMANDS_MAX + 2) {
+        client_error(c, "ERR more than %d names", COMMANDS_MAX);
+        return;
+    }
+    struct resp_buffer *out = client_reply(c);
     for (uint32_t i = 2; i < n; i++)
         found += command_find(c->lane->server->command_index, args[i].data, args[i].bytes) >= 0;
     resp_map(out, n == 2 ? count_top() : found);

@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { RANDOM_COUNT_MAX = 1000000, RANDOM_WINDOW = 16, LINKS_MAX = 64 };
+enum { RANDOM_COUNT_MAX = 100000, RANDOM_WINDOW = 16, LINKS_MAX = 64 };
 
 void *vector_call_begin(struct client *c, struct collection *collection, size_t bytes)
 {

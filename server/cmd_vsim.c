@@ -16,7 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { COUNT_DEFAULT = 10 };
+enum { COUNT_DEFAULT = 10, EFFORT_MAX = 100000 /* blocks that one step seeds from: some milliseconds */ };
 
 struct vsim_options {
     struct resp_arg element, blob; /* data NULL: not given */
@@ -97,7 +97,7 @@ static bool take_option(struct client *c, const struct resp_arg *args, uint32_t 
         right = true;
     else if (arg_is(arg, "COUNT") && (right = take_integer(c, args, n, at, 1, QUIRE_K_MAX, &integer)))
         o->search.k = (uint32_t)integer;
-    else if (right && arg_is(arg, "EF") && (right = take_integer(c, args, n, at, 1, 1000000, &integer)))
+    else if (right && arg_is(arg, "EF") && (right = take_integer(c, args, n, at, 1, EFFORT_MAX, &integer)))
         o->search.effort = (uint32_t)integer;
     else if (right && arg_is(arg, "MAXREADS") && (right = take_integer(c, args, n, at, 1, UINT32_MAX, &integer)))
         o->search.reads_max = (uint32_t)integer;
@@ -199,17 +199,17 @@ static void put_explanation(const struct vsim_call *call, struct resp_buffer *ou
     const struct quire_search_stats *s = &call->search.stats;
     resp_map(out, 10);
     resp_text(out, "plan");
-    resp_text(out, s->exact ? "scan" : "pagegraph");
+    resp_text(out, call->options.exact ? "scan" : "pagegraph");
     resp_text(out, "result");
     resp_text(out, s->exact ? "exact" : s->complete ? "complete" : "partial");
     put_count(out, "reads", s->reads + call->fetch.reads);
-    put_count(out, "bytes", s->bytes + call->fetch.reads * (uint64_t)segment_info(call->search.segment)->block_bytes);
-    put_count(out, "rounds", s->rounds);
+    put_count(out, "bytes", s->bytes + call->fetch.bytes);
+    put_count(out, "rounds", s->rounds + call->fetch.rounds);
     put_count(out, "rows-scored", s->rows_scored);
     put_count(out, "codes-scored", s->codes_scored);
     put_count(out, "effort", s->effort);
     put_count(out, "latency-us", s->latency_ns / 1000);
-    put_count(out, "cpu-us", s->cpu_ns / 1000);
+    put_count(out, "step-us", s->cpu_ns / 1000);
 }
 
 static void count_search(const struct vsim_call *call)

@@ -144,7 +144,7 @@ void command_run(struct client *c, const struct resp_arg *args, uint32_t n)
     unsigned pending = c->n_pending;
     command->run(c, args, n);
     /* what a deferred command takes is counted when it is done */
-    if (c->n_pending == pending || c->last->ready)
+    if (c->n_pending == pending || (c->last->ready && !c->last->deferred))
         stat_add(&own->us, clock_us() - before);
 }
 

@@ -59,6 +59,7 @@ double latency_bucket_us(unsigned bucket)
 
 static void sum_lanes(const struct server *server, struct sums *sums)
 {
+    uint64_t largest = 0;
     memset(sums, 0, sizeof *sums);
     for (unsigned i = 0; i < server->n_lanes; i++) {
         const struct lane *lane = &server->lanes[i];
@@ -66,6 +67,9 @@ static void sum_lanes(const struct server *server, struct sums *sums)
         LANE_STATS(X)
 #undef X
         sums->clients += atomic_load(&lane->n_clients);
+        uint64_t peak = stat_get(&lane->stats.output_bytes_peak);
+        sums->output_bytes_peak = peak > largest ? peak : largest;
+        largest = sums->output_bytes_peak;
         for (unsigned b = 0; b < LATENCY_BUCKETS; b++)
             sums->latency[b] += stat_get(&lane->stats.latency[b]);
     }
@@ -108,7 +112,6 @@ static void section_clients(const struct server *server, const struct sums *sums
     line(text, "connected_clients:%" PRIu64, sums->clients);
     line(text, "maxclients:%" PRIu64, server->config->maxclients);
     line(text, "client_recent_max_output_buffer:%" PRIu64, sums->output_bytes_peak);
-    line(text, "blocked_clients:0");
 }
 
 static void sum_memory(void *context, const struct collection *collection)
@@ -216,7 +219,7 @@ static void section_quire(const struct server *server, const struct sums *sums, 
     line(text, "search_reads:%" PRIu64, sums->search_reads);
     line(text, "reads_per_search:%.2f", (double)sums->search_reads / searches);
     line(text, "rounds_per_search:%.2f", (double)sums->search_rounds / searches);
-    line(text, "cpu_us_per_search:%.1f", (double)sums->search_cpu_ns / searches / 1000);
+    line(text, "step_us_per_search:%.1f", (double)sums->search_cpu_ns / searches / 1000);
     line(text, "search_latency_us:p50=%.0f,p99=%.0f,p99.9=%.0f", percentile(sums, 0.5), percentile(sums, 0.99),
          percentile(sums, 0.999));
     line(text, "fetches:%" PRIu64, sums->fetches);

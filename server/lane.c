@@ -129,15 +129,22 @@ static void distribute(struct server *server, int fd)
     lane_post(best, &a->message);
 }
 
+static void complain_of_accept(struct lane *lane, int code)
+{
+    if (code == QUIRE_ECANCELLED || lane->now_ms - lane->last_complaint_ms < 1000)
+        return;
+    lane->last_complaint_ms = lane->now_ms;
+    log_line(lane->server->log, LOG_LEVEL_WARNING, "accepting connections fails: %s%s", quire_error_text(code),
+             code == QUIRE_ELIMIT ? " of open files: raise ulimit -n or lower maxclients" : "");
+}
+
 static void on_accept(struct io_op *op, int result, unsigned flags)
 {
     struct lane *lane = op->owner;
     if (!(flags & IO_MORE))
         lane->accepting[op - lane->accepts] = false;
     if (result < 0) {
-        if (result != QUIRE_ECANCELLED)
-            log_line(lane->server->log, LOG_LEVEL_WARNING, "accepting a connection failed: %s",
-                     quire_error_text(result));
+        complain_of_accept(lane, result);
     } else if (lane->stopping) {
         close(result);
     } else if (full(lane->server)) {
@@ -147,9 +154,12 @@ static void on_accept(struct io_op *op, int result, unsigned flags)
     }
 }
 
+/* Also again, a tick after accepting failed. */
 static void start_accepting(struct lane *lane)
 {
     for (unsigned i = 0; i < lane->server->n_listeners; i++) {
+        if (lane->accepting[i])
+            continue;
         lane->accepts[i] =
             (struct io_op){.kind = IO_ACCEPT, .fd = lane->server->listeners[i], .done = on_accept, .owner = lane};
         lane->accepting[i] = true;
@@ -161,20 +171,33 @@ static void start_accepting(struct lane *lane)
  * --------------------------------------------------------------------------------------------------------------------
  */
 
+static void close_stuck(struct lane *lane, struct client *c)
+{
+    log_line(lane->server->log, LOG_LEVEL_WARNING,
+             "client %llu does not read its replies (a quarter of client-output-buffer-limit waits): closed",
+             (unsigned long long)c->id);
+    stat_add(&lane->stats.closed_output_limit, 1);
+    client_abort(c);
+}
+
 /* Ends clients that idle, linger or hang beyond their time. */
 static void scan_clients(struct lane *lane)
 {
     uint64_t timeout_ms = lane->server->config->timeout * 1000;
     lane->last_scan_ms = lane->now_ms;
     for (struct client *c = lane->clients; c; c = c->next) {
-        bool late = (c->eof || c->state == CLIENT_LINGERING) && lane->now_ms >= c->deadline_ms;
+        bool late = client_is_late(c);
         bool idle = timeout_ms && c->state == CLIENT_OPEN && !c->first && lane->now_ms - c->last_ms >= timeout_ms;
         bool stop = lane->stopping && lane->now_ms >= lane->stop_deadline_ms;
         if (idle)
             stat_add(&lane->stats.closed_idle, 1);
-        if (late || idle || stop)
+        if (late && c->state == CLIENT_OPEN && !c->eof)
+            close_stuck(lane, c);
+        else if (late || idle || stop)
             client_kill(c);
     }
+    if (lane->stopping && lane->now_ms >= lane->stop_deadline_ms)
+        searcher_cancel(lane->searcher);
 }
 
 static void on_timer(struct io_op *op, int result, unsigned flags)
@@ -186,6 +209,20 @@ static void on_timer(struct io_op *op, int result, unsigned flags)
         return;
     lane->timer_armed = true;
     engine_queue(lane->engine, op);
+    if (lane->index == 0 && !lane->stopping)
+        start_accepting(lane);
+}
+
+/* Searches in line: when there are too many, clients' further requests wait in their buffers. */
+static void watch_crowd(struct lane *lane)
+{
+    unsigned waiting = searcher_waiting(lane->searcher);
+    bool crowded = waiting > (lane->crowded ? LANE_WAITING_MAX / 2 : LANE_WAITING_MAX);
+    bool over = lane->crowded && !crowded;
+    lane->crowded = crowded;
+    for (struct client *c = over ? lane->clients : NULL; c; c = c->next)
+        if (c->in_bytes > c->in_start)
+            client_kick(c);
 }
 
 static void publish_engine(struct lane *lane)
@@ -247,6 +284,7 @@ static void serve(struct lane *lane)
         if (lane->now_ms - lane->last_scan_ms >= SCAN_MS ||
             (lane->stopping && lane->now_ms - lane->last_scan_ms >= SCAN_MS / 10))
             scan_clients(lane);
+        watch_crowd(lane);
         lane_work_on_clients(lane);
         publish_engine(lane);
     }

@@ -325,7 +325,7 @@ static void test_wrong_options(void **state)
         {"COUNT 1.5", "ERR COUNT is not a whole number"},
         {"EF", "ERR syntax error: EF needs a value"},
         {"EF 0", "ERR EF is not a whole number"},
-        {"EF 1000001", "ERR EF is not a whole number from 1 to 1000000"},
+        {"EF 100001", "ERR EF is not a whole number from 1 to 100000"},
         {"MAXREADS 0", "ERR MAXREADS is not a whole number"},
         {"MAXREADS 4294967296", "ERR MAXREADS is not a whole number from 1 to 4294967295"},
         {"RECALL", "ERR syntax error: RECALL needs a value"},
@@ -475,8 +475,8 @@ static void test_vrandmember(void **state)
     reply_free(&a);
     reply_free(&b);
     reply_free(&d);
-    expect_error(&c, "VRANDMEMBER l2 x", "ERR count is not an integer from -1000000 to 1000000");
-    expect_error(&c, "VRANDMEMBER l2 1000001", "ERR count is not an integer");
+    expect_error(&c, "VRANDMEMBER l2 x", "ERR count is not an integer from -100000 to 100000");
+    expect_error(&c, "VRANDMEMBER l2 100001", "ERR count is not an integer");
     expect_error(&c, "VRANDMEMBER l2 -9223372036854775808", "ERR count is not an integer");
     expect_error(&c, "VRANDMEMBER l2 1 2", "ERR wrong number of arguments");
 }
