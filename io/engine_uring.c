@@ -563,13 +563,14 @@ static void end_finished(struct uring *u)
     }
 }
 
-/* Submits and waits for one completion at least, or until the time is over. */
-static int submit_and_wait(struct uring *u, uint64_t wait_us)
+/* Submits and waits for `wanted` completions, or until the time is over. The kernel wakes the thread when they are there, not
+ * at each one. */
+static int submit_and_wait(struct uring *u, unsigned wanted, uint64_t wait_us)
 {
     struct io_uring_cqe *cqe;
     struct __kernel_timespec ts = {(long long)(wait_us / 1000000), (long long)(wait_us % 1000000 * 1000)};
     u->base.stats.submissions++;
-    int rc = io_uring_submit_and_wait_timeout(&u->ring, &cqe, 1, wait_us == UINT64_MAX ? NULL : &ts, NULL);
+    int rc = io_uring_submit_and_wait_timeout(&u->ring, &cqe, wanted, wait_us == UINT64_MAX ? NULL : &ts, NULL);
     return rc == -ETIME || rc == -EINTR || rc == -EAGAIN || rc == -EBUSY || rc >= 0 ? 0 : error_from_errno(-rc);
 }
 
@@ -615,7 +616,7 @@ static int uring_poll(struct engine *engine, unsigned wait_min, uint64_t timeout
             rc = hand_over(u);
             break;
         }
-        rc = enough || left == 0 ? submit_only(u) : submit_and_wait(u, left);
+        rc = enough || left == 0 ? submit_only(u) : submit_and_wait(u, wait_min - u->dispatched, left);
         take_completions(u);
         if (rc < 0)
             break;
@@ -664,7 +665,7 @@ static void drain(struct uring *u)
             finish_later(u, op, QUIRE_ECANCELLED);
         end_finished(u);
         if (u->flying.first || u->cancels_flying) {
-            if (submit_and_wait(u, 100000) < 0)
+            if (submit_and_wait(u, 1, 100000) < 0)
                 break;
             take_completions(u);
         }

@@ -181,6 +181,7 @@ void *client_defer(struct client *c, size_t bytes, bool barrier)
     }
     p->barrier = barrier;
     p->deferred = true;
+    c->lane->running_row = ROW_NONE; /* its time is counted when it is done, from request to reply */
     p->started_us = clock_us();
     c->blocked |= barrier;
     add_pending(c, p);
@@ -277,6 +278,7 @@ static size_t consume(struct client *c, const uint8_t *bytes, size_t n)
         if (lane->request.n_args > 0)
             command_run(c, lane->request.args, lane->request.n_args);
     }
+    command_attribute_time(lane);
     return at;
 }
 
@@ -388,6 +390,7 @@ static void on_receive(struct io_op *op, int result, unsigned flags)
     }
     if (result > 0) {
         stat_add(&c->lane->stats.net_input_bytes, (uint64_t)result);
+        c->lane->window_receives++;
         c->last_ms = c->lane->now_ms;
         if (c->state == CLIENT_OPEN)
             take_bytes(c, op->buffer, (size_t)result);

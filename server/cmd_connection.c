@@ -15,7 +15,7 @@ void cmd_ping(struct client *c, const struct resp_arg *args, uint32_t n)
     else if (n == 2)
         resp_bulk(client_reply(c), args[1].data, args[1].bytes);
     else
-        resp_simple(client_reply(c), "PONG");
+        resp_raw(client_reply(c), "+PONG\r\n", 7);
 }
 
 void cmd_echo(struct client *c, const struct resp_arg *args, uint32_t n)

@@ -17,12 +17,12 @@
 
 const struct command commands[] = {
 #define COMMAND_ROW(name, handler, arity, flags, first, last, step, group, since, summary, syntax)                     \
-    {name, handler, arity, flags, first, last, step, group, since, summary, syntax},
+    {name, sizeof name - 1, handler, arity, flags, first, last, step, group, since, summary, syntax},
 #include "server/commands.def"
 #undef COMMAND_ROW
 };
 const unsigned n_commands = sizeof commands / sizeof *commands;
-_Static_assert(sizeof commands / sizeof *commands <= COMMANDS_MAX, "raise COMMANDS_MAX");
+_Static_assert(sizeof commands / sizeof *commands < COMMANDS_MAX, "raise COMMANDS_MAX");
 
 static unsigned hash_name(const uint8_t *name, size_t bytes)
 {
@@ -49,8 +49,8 @@ void command_index_fill(uint8_t *index)
 static int find_top(const uint8_t *index, const uint8_t *name, size_t bytes)
 {
     for (unsigned at = hash_name(name, bytes); index[at]; at = (at + 1) % (2 * COMMANDS_MAX)) {
-        const char *candidate = commands[index[at] - 1].name;
-        if (strlen(candidate) == bytes && strncasecmp(candidate, (const char *)name, bytes) == 0)
+        const struct command *candidate = &commands[index[at] - 1];
+        if (candidate->name_bytes == bytes && strncasecmp(candidate->name, (const char *)name, bytes) == 0)
             return index[at] - 1;
     }
     return -1;
@@ -58,8 +58,8 @@ static int find_top(const uint8_t *index, const uint8_t *name, size_t bytes)
 
 bool command_is_sub(const struct command *command, const struct command *container)
 {
-    size_t bytes = strlen(container->name);
-    return strncmp(command->name, container->name, bytes) == 0 && command->name[bytes] == '|';
+    return command->name_bytes > container->name_bytes && command->name[container->name_bytes] == '|' &&
+           memcmp(command->name, container->name, container->name_bytes) == 0;
 }
 
 static int find_sub(int container, const uint8_t *name, size_t bytes)
@@ -103,10 +103,10 @@ static int route(struct client *c, const struct resp_arg *args, uint32_t n)
         reject_unknown(c, args, n);
         return -1;
     }
-    int sub = n > 1 ? find_sub(row, args[1].data, args[1].bytes) : -1;
+    bool container = (unsigned)row + 1 < n_commands && command_is_sub(&commands[row + 1], &commands[row]);
+    int sub = n > 1 && container ? find_sub(row, args[1].data, args[1].bytes) : -1;
     if (sub >= 0)
         return sub;
-    bool container = (unsigned)row + 1 < n_commands && command_is_sub(&commands[row + 1], &commands[row]);
     if (container && n > 1) {
         char name[32];
         snprintf(name, sizeof name, "%s", commands[row].name);
@@ -121,7 +121,8 @@ static int route(struct client *c, const struct resp_arg *args, uint32_t n)
 
 void command_run(struct client *c, const struct resp_arg *args, uint32_t n)
 {
-    struct lane_stats *stats = &c->lane->stats;
+    struct lane *lane = c->lane;
+    struct lane_stats *stats = &lane->stats;
     stat_add(&stats->commands, 1);
     int row = route(c, args, n);
     if (row < 0)
@@ -139,13 +140,19 @@ void command_run(struct client *c, const struct resp_arg *args, uint32_t n)
         return;
     }
     c->row = (unsigned)row;
-    uint64_t before = clock_us();
+    if (lane->running_row != (unsigned)row) {
+        command_attribute_time(lane);
+        lane->running_row = (unsigned)row;
+    }
     stat_add(&own->calls, 1);
-    unsigned pending = c->n_pending;
     command->run(c, args, n);
-    /* what a deferred command takes is counted when it is done */
-    if (c->n_pending == pending || (c->last->ready && !c->last->deferred))
-        stat_add(&own->us, clock_us() - before);
+}
+
+void command_attribute_time(struct lane *lane)
+{
+    uint64_t now_us = clock_us();
+    stat_add(&lane->stats.commands_by_row[lane->running_row].us, now_us - lane->stamp_us);
+    lane->stamp_us = now_us;
 }
 
 /* ---- helpers of handlers ----------------------------------------------------------------------------------------- */

@@ -20,6 +20,7 @@ typedef void command_fn(struct client *c, const struct resp_arg *args, uint32_t 
 
 struct command {
     const char *name;
+    size_t name_bytes;
     command_fn *run; /* NULL: a container that needs a sub-command */
     int arity;
     unsigned flags;
@@ -34,6 +35,8 @@ extern const unsigned n_commands;
 void command_index_fill(uint8_t *index);
 /* Runs one request. */
 void command_run(struct client *c, const struct resp_arg *args, uint32_t n);
+/* Adds the time since the last call to the command that was run last: one look at the clock for a run of one kind. */
+void command_attribute_time(struct lane *lane);
 /* The row of a name such as "ping" or "config|get" in any case, -1 where there is none. */
 int command_find(const uint8_t *index, const void *name, size_t bytes);
 /* Whether `command` is a sub-command of `container`. */

@@ -16,7 +16,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-enum { LANES_MAX = 256, LISTENERS_MAX = 16, COMMANDS_MAX = 128, LATENCY_BUCKETS = 160 };
+enum { LANES_MAX = 256, LISTENERS_MAX = 16, COMMANDS_MAX = 128, LATENCY_BUCKETS = 160, ROW_NONE = COMMANDS_MAX - 1 };
 
 /* ---- figures ----------------------------------------------------------------------------------------------------- */
 
@@ -125,6 +125,7 @@ struct lane {
     struct client *clients;              /* all of this lane */
     struct client *dirty;                /* to be worked on before the next wait */
     atomic_uint n_clients;               /* of this lane, and those on their way to it */
+    unsigned running_row;                /* command that time is attributed to */
     struct resp_request request;         /* of the request being run */
     struct io_op accepts[LISTENERS_MAX]; /* lane 0 */
     struct io_op timer;
@@ -132,6 +133,9 @@ struct lane {
     bool crowded; /* too many searches wait: no further requests are taken */
     uint64_t last_complaint_ms;
     uint64_t now_ms, stop_deadline_ms, last_scan_ms;
+    uint64_t now_us, window_us, window_receives; /* since window_us */
+    unsigned wanted;                             /* completions worth waking for */
+    uint64_t stamp_us;                           /* up to where time has been attributed to commands */
     struct message stop_message;
     int start_code; /* of the thread's start, under server->start_lock */
     struct quire_error start_error;

@@ -123,7 +123,7 @@ void support_best_scores(enum quire_metric metric, const float *query, double sc
 
 /* ---- server ------------------------------------------------------------------------------------------------------ */
 
-int support_try_server(struct test_server **out, struct quire_error *err, const char *const *settings)
+static int try_server(struct test_server **out, struct quire_error *err, const char *log, const char *const *settings)
 {
     static const char *const usual[] = {"port", "0", "bind", "127.0.0.1", "lanes", "2", "maxclients", "200", NULL};
     struct test_server *s = *out = calloc(1, sizeof *s);
@@ -134,20 +134,30 @@ int support_try_server(struct test_server **out, struct quire_error *err, const 
     for (; settings && *settings; settings += 2)
         if (config_set(&s->config, settings[0], settings[1], err) != 0)
             fail_msg("%s", err->message);
-    assert_int_equal(log_open(&s->log, "/dev/null", LOG_LEVEL_DEBUG, err), 0);
+    assert_int_equal(log_open(&s->log, log, LOG_LEVEL_DEBUG, err), 0);
     int rc = server_create(&s->config, &s->log, &s->server, err);
     if (rc == 0)
         s->port = server_port(s->server);
     return rc;
 }
 
-struct test_server *support_server(const char *const *settings)
+int support_try_server(struct test_server **out, struct quire_error *err, const char *const *settings)
+{
+    return try_server(out, err, "/dev/null", settings);
+}
+
+struct test_server *support_server_logging(const char *log, const char *const *settings)
 {
     struct test_server *s;
     struct quire_error err = {0};
-    if (support_try_server(&s, &err, settings) < 0)
+    if (try_server(&s, &err, log, settings) < 0)
         fail_msg("no server: %s", err.message);
     return s;
+}
+
+struct test_server *support_server(const char *const *settings)
+{
+    return support_server_logging("/dev/null", settings);
 }
 
 void support_server_end(struct test_server *s)
@@ -161,20 +171,30 @@ void support_server_end(struct test_server *s)
 
 /* ---- connections ------------------------------------------------------------------------------------------------- */
 
-void connect_to(struct connection *c, unsigned port)
+void make_socket(struct connection *c)
 {
-    struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
     struct timeval limit = {.tv_sec = 20};
     int one = 1;
-    to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     memset(c, 0, sizeof *c);
     c->fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     assert_true(c->fd >= 0);
     setsockopt(c->fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
     setsockopt(c->fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
     setsockopt(c->fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+}
+
+void connect_socket(struct connection *c, unsigned port)
+{
+    struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
+    to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     if (connect(c->fd, (struct sockaddr *)&to, sizeof to) < 0)
         fail_msg("connecting: %s", strerror(errno));
+}
+
+void connect_to(struct connection *c, unsigned port)
+{
+    make_socket(c);
+    connect_socket(c, port);
 }
 
 void disconnect(struct connection *c)

@@ -38,6 +38,8 @@ struct test_server {
 int support_try_server(struct test_server **out, struct quire_error *err, const char *const *settings);
 /* The same; a failure fails the test. */
 struct test_server *support_server(const char *const *settings);
+/* The same, and the log's lines are added to the file `log`. */
+struct test_server *support_server_logging(const char *log, const char *const *settings);
 void support_server_end(struct test_server *s);
 
 /* ---- connections ------------------------------------------------------------------------------------------------- */
@@ -50,6 +52,9 @@ struct connection {
 
 /* Waiting for a reply fails the test after 20 seconds. */
 void connect_to(struct connection *c, unsigned port);
+/* Its two halves: a socket, which takes a descriptor; connecting it, which takes none. */
+void make_socket(struct connection *c);
+void connect_socket(struct connection *c, unsigned port);
 void disconnect(struct connection *c);
 void send_bytes(struct connection *c, const void *bytes, size_t n);
 #define send_literal(c, text)  send_bytes((c), (text), sizeof(text) - 1)
