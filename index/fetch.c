@@ -425,7 +425,8 @@ static void read_link_keys(struct task *t)
     while (t->next_key < t->n_links && t->hits[t->next_key].key)
         t->next_key++;
     if (t->next_key == t->n_links) {
-        qsort(t->hits, t->n_links, sizeof *t->hits, by_distance);
+        if (t->n_links > 0)
+            qsort(t->hits, t->n_links, sizeof *t->hits, by_distance);
         t->fetch->links = t->hits;
         t->fetch->n_links = t->n_links;
         task_finish(t, 0);

@@ -8,7 +8,6 @@
  */
 #include "io/fs.h"
 #include "io/error.h"
-#include <assert.h>
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -199,14 +198,21 @@ void fs_close(struct io_file *file)
         file->fs->ops->close(file);
 }
 
-static bool is_aligned(const struct io_file *file, const void *buffer, size_t bytes, uint64_t offset)
+/* Direct I/O takes multiples of 4096 only. */
+static int check_aligned(const struct io_file *file, const void *buffer, size_t bytes, uint64_t offset,
+                         struct quire_error *err)
 {
-    return !file->direct || ((uintptr_t)buffer % 4096 == 0 && bytes % 4096 == 0 && offset % 4096 == 0);
+    if (!file->direct || ((uintptr_t)buffer % 4096 == 0 && bytes % 4096 == 0 && offset % 4096 == 0))
+        return 0;
+    return error_set(err, QUIRE_EINVALID, "%s: direct I/O of %zu bytes at offset %llu is not aligned to 4096",
+                     file->path, bytes, (unsigned long long)offset);
 }
 
 int fs_read_exact(struct io_file *file, void *buffer, size_t bytes, uint64_t offset, struct quire_error *err)
 {
-    assert(is_aligned(file, buffer, bytes, offset));
+    int rc = check_aligned(file, buffer, bytes, offset, err);
+    if (rc < 0)
+        return rc;
     ssize_t n = file->fs->ops->read(file, buffer, bytes, offset);
     if (n == (ssize_t)bytes)
         return 0;
@@ -217,7 +223,9 @@ int fs_read_exact(struct io_file *file, void *buffer, size_t bytes, uint64_t off
 
 int fs_write_exact(struct io_file *file, const void *buffer, size_t bytes, uint64_t offset, struct quire_error *err)
 {
-    assert(is_aligned(file, buffer, bytes, offset));
+    int rc = check_aligned(file, buffer, bytes, offset, err);
+    if (rc < 0)
+        return rc;
     ssize_t n = file->fs->ops->write(file, buffer, bytes, offset);
     if (n == (ssize_t)bytes)
         return 0;

@@ -64,7 +64,7 @@ struct io_fs *fs_real(void);
 int fs_open(struct io_fs *fs, const char *path, unsigned flags, struct io_file **out, struct quire_error *err);
 void fs_close(struct io_file *file); /* NULL is fine */
 /* Read or write exactly `bytes`; QUIRE_ESHORTREAD names path, offset, expected and found bytes. Under O_DIRECT buffer,
- * offset and bytes must be multiples of 4096 (asserted). */
+ * offset and bytes must be multiples of 4096 (QUIRE_EINVALID). */
 int fs_read_exact(struct io_file *file, void *buffer, size_t bytes, uint64_t offset, struct quire_error *err);
 int fs_write_exact(struct io_file *file, const void *buffer, size_t bytes, uint64_t offset, struct quire_error *err);
 /* Removes a folder and the plain files in it (one level, as segments are). Missing is fine. */

@@ -490,8 +490,9 @@ static void step_end(struct client *c)
 bool client_is_late(const struct client *c)
 {
     uint64_t now = c->lane->now_ms;
+    bool working = c->first || (c->lane->crowded && c->in_bytes > c->in_start);
     if (c->eof || c->state == CLIENT_LINGERING || c->state == CLIENT_DRAINING)
-        return now >= c->deadline_ms;
+        return !working && now >= c->deadline_ms;
     return c->state == CLIENT_OPEN && c->sending && !has_room(c) && now - c->sent_ms >= STUCK_MS;
 }
 

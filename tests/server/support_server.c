@@ -246,7 +246,10 @@ static size_t receive(struct connection *c)
         c->in = realloc(c->in, c->room);
         assert_non_null(c->in);
     }
-    ssize_t got = recv(c->fd, c->in + c->have, c->room - c->have, 0);
+    ssize_t got;
+    /* a receive with a time limit is not begun again after an interruption */
+    while ((got = recv(c->fd, c->in + c->have, c->room - c->have, 0)) < 0 && errno == EINTR)
+        continue;
     if (got < 0 && errno != ECONNRESET)
         fail_msg("no reply: %s", strerror(errno));
     c->have += got > 0 ? (size_t)got : 0;

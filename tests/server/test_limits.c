@@ -9,13 +9,14 @@
  * Where it can be had, a count is compared and not a time: "answered soon" is how many searches of others ended before.
  * Times that must be kept have a margin of the busy machine, and counts are smaller under sanitizers.
  *
- * Left out: a client that sends QUIT and reads nothing is closed after 30 seconds (DRAIN_MS), too long to wait for here;
- * that it does not hold up a stop is tested.
+ * Left out: a client that sends QUIT and reads nothing is closed after 30 seconds (DRAIN_MS), too long to wait for
+ * here; that it does not hold up a stop is tested.
  */
 #include "io/random.h"
 #include "tests/server/support_server.h"
 #include <errno.h>
 #include <fcntl.h>
+#include <malloc.h>
 #include <math.h>
 #include <poll.h>
 #include <pthread.h>
@@ -48,9 +49,9 @@ enum { SANITIZED = 0 };
 #define SCALED(fast, slow) (SANITIZED ? (slow) : (fast))
 
 enum {
-    SLOW_ROWS = SCALED(2000, 500), /* an index whose TRUTH takes some 10 ms: 16 MiB, under sanitizers 4 MiB */
+    SLOW_ROWS = SCALED(1200, 300), /* an index whose TRUTH takes some milliseconds */
     SLOW_DIM = 2048,
-    MANY_ROWS = 6000, /* more than the results a task keeps room for */
+    MANY_ROWS = SCALED(9000, 4500), /* more than the results a task keeps room for */
     MANY_DIM = 4,
     WAIT_MS = 20000
 };
@@ -91,6 +92,7 @@ static void build(const char *name, const float *vectors, uint32_t rows, uint32_
     quire_build_options_init(&options);
     options.metric = QUIRE_METRIC_L2;
     options.slot = QUIRE_SLOT_F32;
+    options.block_bytes = dim > 512 ? 0 : 4096;
     options.threads = 1;
     options.degree = 8;
     options.build_beam = 16;
@@ -114,9 +116,8 @@ static float *random_vectors(uint32_t rows, uint32_t dim)
 
 static float slow_query[SLOW_DIM]; /* row 7 of "slow" */
 
-static int make_folder(void **state)
+static void make_folder(void)
 {
-    (void)state;
     folder = support_folder_make();
     support_build(folder, "l2", QUIRE_METRIC_L2);
     float *slow = random_vectors(SLOW_ROWS, SLOW_DIM), *many = random_vectors(MANY_ROWS, MANY_DIM);
@@ -125,14 +126,6 @@ static int make_folder(void **state)
     memcpy(slow_query, slow + 7 * SLOW_DIM, sizeof slow_query);
     free(slow);
     free(many);
-    return 0;
-}
-
-static int remove_folder(void **state)
-{
-    (void)state;
-    support_folder_remove(folder);
-    return 0;
 }
 
 /* VSIM key FP32 vector COUNT 1 TRUTH, which row 7 answers. */
@@ -163,6 +156,7 @@ struct pump {
     size_t periods;                       /* to send; SIZE_MAX: until stopped */
     size_t window;                        /* periods that may be under way */
     bool half_close;                      /* once all is sent */
+    bool lazy;                            /* reads only when nothing more can be sent */
     atomic_size_t sent, got;              /* bytes */
     atomic_bool stop;
     char fault[200];
@@ -203,7 +197,7 @@ static bool pump_sends(struct pump *p)
     size_t at = atomic_load(&p->sent), end = pump_send_end(p), within = at % p->requests.bytes;
     size_t n = p->requests.bytes - within < end - at ? p->requests.bytes - within : end - at;
     ssize_t sent = send(p->c.fd, p->requests.data + within, n, MSG_NOSIGNAL | MSG_DONTWAIT);
-    if (sent < 0 && errno != EAGAIN)
+    if (sent < 0 && errno != EAGAIN && errno != EINTR)
         snprintf(p->fault, sizeof p->fault, "sending after %zu replies: %s", pump_replies(p), strerror(errno));
     atomic_fetch_add(&p->sent, sent > 0 ? (size_t)sent : 0);
     if (p->half_close && atomic_load(&p->sent) == p->periods * p->requests.bytes)
@@ -217,7 +211,7 @@ static bool pump_reads(struct pump *p)
     size_t at = atomic_load(&p->got), within = at % p->replies.bytes;
     size_t room = p->replies.bytes - within < sizeof in ? p->replies.bytes - within : sizeof in;
     ssize_t got = recv(p->c.fd, in, room, MSG_DONTWAIT);
-    if (got < 0 && errno == EAGAIN)
+    if (got < 0 && (errno == EAGAIN || errno == EINTR))
         return true;
     if (got <= 0)
         snprintf(p->fault, sizeof p->fault, "%zu replies, then %s", pump_replies(p), got ? strerror(errno) : "the end");
@@ -241,11 +235,15 @@ static void *pump_run(void *context)
         if (!wants && atomic_load(&p->got) == due)
             return NULL;
         struct pollfd fd = {.fd = p->c.fd, .events = (short)(POLLIN | (wants ? POLLOUT : 0))};
-        if (poll(&fd, 1, WAIT_MS) <= 0) {
+        int ready = poll(&fd, 1, WAIT_MS);
+        if (ready < 0 && errno == EINTR)
+            continue;
+        if (ready <= 0) {
             snprintf(p->fault, sizeof p->fault, "nothing comes after %zu replies", pump_replies(p));
             return NULL;
         }
-        if ((fd.revents & POLLOUT && !pump_sends(p)) || (fd.revents & ~POLLOUT && !pump_reads(p)))
+        bool sends = fd.revents & POLLOUT, reads = fd.revents & ~POLLOUT && !(sends && p->lazy);
+        if ((sends && !pump_sends(p)) || (reads && !pump_reads(p)))
             return NULL;
     }
 }
@@ -261,6 +259,13 @@ static void pump_join(struct pump *p)
     pthread_join(p->thread, NULL);
     if (p->fault[0])
         fail_msg("%s", p->fault);
+}
+
+/* Until no other client is left. */
+static void wait_until_alone(struct connection *c)
+{
+    for (uint64_t began = now_ms(); info_number(c, "connected_clients") > 1; usleep(10000))
+        assert_in_range(now_ms() - began, 0, WAIT_MS);
 }
 
 /* ---- fair turns -------------------------------------------------------------------------------------------------- */
@@ -399,8 +404,8 @@ static size_t read_to_end(struct connection *c)
     uint8_t in[65536];
     size_t all = 0;
     ssize_t got;
-    while ((got = recv(c->fd, in, sizeof in, 0)) > 0)
-        all += (size_t)got;
+    while ((got = recv(c->fd, in, sizeof in, 0)) > 0 || (got < 0 && errno == EINTR))
+        all += got > 0 ? (size_t)got : 0;
     if (got < 0 && errno != ECONNRESET)
         fail_msg("the connection does not end: %s", strerror(errno));
     return all;
@@ -466,18 +471,23 @@ static void test_stop_with_a_client_that_quit_and_reads_nothing(void **state)
 
 /* ---- descriptors ------------------------------------------------------------------------------------------------- */
 
-enum { FILES_MAX = 400, COMERS = 5 };
+enum { FILES_MAX = 512, COMERS = 5 };
 
-/* Takes every descriptor that is left under a low limit; returns how many. */
-static unsigned take_descriptors(int *fds, struct rlimit *usual)
+/* io_uring keeps the limit of the moment when an accept was queued, so it must be low before the server starts. */
+static void limit_descriptors(rlim_t n, rlim_t *usual)
+{
+    struct rlimit limit;
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
+    *usual = limit.rlim_cur;
+    limit.rlim_cur = n;
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
+}
+
+/* Takes every descriptor that is left; returns how many. */
+static unsigned take_descriptors(int fds[FILES_MAX])
 {
     unsigned n = 0;
-    struct rlimit low;
-    assert_int_equal(getrlimit(RLIMIT_NOFILE, usual), 0);
-    low = *usual;
-    low.rlim_cur = FILES_MAX;
-    assert_int_equal(setrlimit(RLIMIT_NOFILE, &low), 0);
-    while ((fds[n] = dup(STDERR_FILENO)) >= 0)
+    while (n < FILES_MAX && (fds[n] = dup(STDERR_FILENO)) >= 0)
         n++;
     assert_int_equal(errno, EMFILE);
     return n;
@@ -498,15 +508,16 @@ static void test_no_descriptors_left(void **state)
 {
     (void)state;
     char *log = support_path(folder, "log");
-    struct test_server *s = support_server_logging(log, SETTINGS());
     struct connection before, comers[COMERS];
-    struct rlimit usual;
+    rlim_t usual, low;
     int fds[FILES_MAX];
+    limit_descriptors(FILES_MAX, &usual);
+    struct test_server *s = support_server_logging(log, SETTINGS("maxclients", "20", ));
     connect_to(&before, s->port);
     expect_text(&before, "PING", "PONG");
     for (unsigned i = 0; i < COMERS; i++)
         make_socket(&comers[i]);
-    unsigned lines = lines_of(log), n = take_descriptors(fds, &usual);
+    unsigned lines = lines_of(log), n = take_descriptors(fds);
     for (unsigned i = 0; i < COMERS; i++)
         connect_socket(&comers[i], s->port);
     usleep(200000);
@@ -516,7 +527,7 @@ static void test_no_descriptors_left(void **state)
     expect_text(&before, "PING", "PONG");
     while (n > 0)
         close(fds[--n]);
-    assert_int_equal(setrlimit(RLIMIT_NOFILE, &usual), 0);
+    limit_descriptors(usual, &low);
     assert_in_range(spent, 0, 400);
     lines = lines_of(log) - lines;
     assert_in_range(lines, 1, 10);
@@ -553,29 +564,33 @@ static void test_half_closed_client_gets_thousands_of_replies(void **state)
     support_server_end(s);
 }
 
-/* The replies are many times client-output-buffer-limit, and the requests many times what the server takes ahead. */
+/* The replies are many times client-output-buffer-limit, and the requests many times what the server takes ahead; read
+ * as they come, and read only when the server takes no more requests. */
 static void test_reading_client_may_pipeline_without_end(void **state)
 {
     enum { PERIOD = 500 };
     (void)state;
     struct test_server *s = START("client-output-buffer-limit", "1mb", );
     struct connection c;
-    struct pump p;
-    char words[128];
-    pump_init(&p, s->port, SCALED(800, 80), SIZE_MAX / 2);
-    for (unsigned i = 0; i < PERIOD; i++) {
-        snprintf(words, sizeof words, "ECHO %0*u", 1 + (int)(i % 100), i);
-        put_request(&p.requests, words);
-        resp_text(&p.replies, words + 5);
-    }
-    pump_run(&p);
-    if (p.fault[0])
-        fail_msg("%s", p.fault);
     connect_to(&c, s->port);
+    for (unsigned lazy = 0; lazy < 2; lazy++) {
+        struct pump p;
+        char words[128];
+        pump_init(&p, s->port, SCALED(600, 80), SIZE_MAX / 2);
+        p.lazy = lazy;
+        for (unsigned i = 0; i < PERIOD; i++) {
+            snprintf(words, sizeof words, "ECHO %0*u", 1 + (int)(i % 100), i);
+            put_request(&p.requests, words);
+            resp_text(&p.replies, words + 5);
+        }
+        pump_run(&p);
+        if (p.fault[0])
+            fail_msg("%s", p.fault);
+        pump_fini(&p);
+    }
     assert_int_equal(info_number(&c, "client_output_buffer_limit_disconnections"), 0);
     assert_int_equal(info_number(&c, "client_query_buffer_limit_disconnections"), 0);
     disconnect(&c);
-    pump_fini(&p);
     support_server_end(s);
 }
 
@@ -616,7 +631,7 @@ static void test_client_that_does_not_read(void **state)
     assert_int_equal(poll(&fd, 1, 10000), 1);
     assert_in_range(now_ms() - began, 0, SCALED(10000, 20000));
     assert_int_equal(info_number(&other, "client_output_buffer_limit_disconnections"), 1);
-    assert_int_equal(info_number(&other, "connected_clients"), 1);
+    wait_until_alone(&other);
     disconnect(&deaf);
     disconnect(&other);
     resp_buffer_fini(&requests);
@@ -675,11 +690,17 @@ static void test_random_elements_for_a_client_that_left(void **state)
     struct linger reset = {.l_onoff = 1, .l_linger = 0};
     assert_int_equal(setsockopt(leaving.fd, SOL_SOCKET, SO_LINGER, &reset, sizeof reset), 0);
     disconnect(&leaving);
-    for (uint64_t began = now_ms(); info_number(&c, "connected_clients") > 1; usleep(10000))
-        assert_in_range(now_ms() - began, 0, WAIT_MS);
+    wait_until_alone(&c);
     assert_in_range(info_number(&c, "fetches"), 1, 400000);
     disconnect(&c);
     support_server_end(s);
+}
+
+/* What the allocator has handed out and not got back; not what it keeps for later, which is its own business. */
+static size_t allocated(void)
+{
+    struct mallinfo2 info = mallinfo2();
+    return info.uordblks + info.hblkhd;
 }
 
 static void test_room_for_large_results_goes_back(void **state)
@@ -692,7 +713,7 @@ static void test_room_for_large_results_goes_back(void **state)
     expect_text(&c, "VLOAD many many", "OK");
     struct reply r = ask(&c, "VSIM many ELE 1");
     reply_free(&r);
-    long long before = info_number(&c, "used_memory");
+    size_t before = allocated();
     for (unsigned round = 0; round < SCALED(8, 1); round++) {
         for (unsigned i = 0; i < 40; i++) {
             snprintf(words, sizeof words, "VSIM many ELE %u COUNT 100000%s", i, i % 2 ? " TRUTH" : "");
@@ -706,7 +727,7 @@ static void test_room_for_large_results_goes_back(void **state)
         }
     }
     if (!SANITIZED)
-        assert_in_range(info_number(&c, "used_memory"), 0, before + (64 << 20));
+        assert_in_range(allocated(), 0, before + (16 << 20));
     disconnect(&c);
     support_server_end(s);
 }
@@ -827,7 +848,7 @@ static void test_long_keys(void **state)
     static const struct {
         const char *name;
         uint32_t rows, bytes;
-    } cases[] = {{"keys-300", 400, 300}, {"keys-60000", 60, 60000}};
+    } cases[] = {{"keys-300", 400, 300}, {"keys-60000", 200, 60000}};
     (void)state;
     struct test_server *s = START();
     struct connection c;
@@ -854,6 +875,18 @@ static void *stop_server(void *context)
     return NULL;
 }
 
+/* Clients read to their end and close while the server stops, in this order. */
+static void stop_while_reading(struct test_server *s, struct connection *c, unsigned n)
+{
+    pthread_t thread;
+    assert_int_equal(pthread_create(&thread, NULL, stop_server, s), 0);
+    for (unsigned i = 0; i < n; i++) {
+        read_to_end(&c[i]);
+        disconnect(&c[i]);
+    }
+    pthread_join(thread, NULL);
+}
+
 /* One lane ends at once, the other answers INFO, which looks at both. */
 static void test_info_while_stopping(void **state)
 {
@@ -861,23 +894,17 @@ static void test_info_while_stopping(void **state)
     struct resp_buffer out = {.protocol = 2};
     for (unsigned i = 0; i < SCALED(1000, 300); i++)
         put_request(&out, "INFO everything");
-    for (unsigned round = 0; round < 6; round++) {
+    for (unsigned round = 0; round < 8; round++) {
         struct test_server *s = START("shutdown-timeout", "5", );
-        struct connection c[2];
-        pthread_t thread;
+        struct connection c[2]; /* idle, busy */
         for (unsigned i = 0; i < 2; i++) {
-            connect_to(&c[i], s->port);
-            expect_text(&c[i], "PING", "PONG");
+            connect_to(&c[(round + i) % 2], s->port);
+            expect_text(&c[(round + i) % 2], "PING", "PONG");
         }
-        send_bytes(&c[round % 2], out.data, out.bytes);
-        struct reply r = read_reply(&c[round % 2]);
+        send_bytes(&c[1], out.data, out.bytes);
+        struct reply r = read_reply(&c[1]);
         reply_free(&r);
-        assert_int_equal(pthread_create(&thread, NULL, stop_server, s), 0);
-        for (unsigned i = 0; i < 2; i++)
-            read_to_end(&c[(round + i) % 2]);
-        pthread_join(thread, NULL);
-        for (unsigned i = 0; i < 2; i++)
-            disconnect(&c[i]);
+        stop_while_reading(s, c, 2);
     }
     resp_buffer_fini(&out);
 }
@@ -900,11 +927,7 @@ static void test_stop_while_replacing_and_deleting(void **state)
             for (unsigned i = 0; i < CLIENTS; i++)
                 send_request(&c[i], words[(n + i + round) % (sizeof words / sizeof *words)]);
         usleep(round * 500);
-        end_in_time(s);
-        for (unsigned i = 0; i < CLIENTS; i++) {
-            read_to_end(&c[i]);
-            disconnect(&c[i]);
-        }
+        stop_while_reading(s, c, CLIENTS);
     }
 }
 
@@ -926,8 +949,11 @@ int main(void)
         cmocka_unit_test(test_info_while_stopping),
         cmocka_unit_test(test_stop_while_replacing_and_deleting),
     };
+    make_folder();
     engine = "auto";
-    int failed = cmocka_run_group_tests_name("limits, engine auto", tests, make_folder, remove_folder);
+    int failed = cmocka_run_group_tests_name("limits, engine auto", tests, NULL, NULL);
     engine = "threads";
-    return failed + cmocka_run_group_tests_name("limits, engine threads", tests, make_folder, remove_folder);
+    failed += cmocka_run_group_tests_name("limits, engine threads", tests, NULL, NULL);
+    support_folder_remove(folder);
+    return failed;
 }
