@@ -35,7 +35,7 @@ enum attributes_section { ATTRIBUTES_INDEX = 1, ATTRIBUTES_HEAP = 2 };
 extern const unsigned nav_bits[NAV_WIDTHS]; /* 1, 2, 4, 8 */
 
 #define PARAMS_BYTES      256u
-#define SLOTS_MAX 4096u /* of a block */
+#define SLOTS_MAX         4096u /* of a block */
 #define EFFORT_FACTOR_MIN 0.5f
 #define EFFORT_FACTOR_MAX 64.0f
 

@@ -7,8 +7,8 @@
  *   round  tau is the k-th best exact distance, or while there are fewer than k the k-th best estimate. A candidate is
  *          nearer than tau with probability Phi((tau - estimate) / sigma); the gain of a block is the sum over its
  *          candidates: how many of the k nearest one expects to gain by one read. The blocks of largest gain are read
- *          in one submission, at most BEAM_MAX; all their slots are scored exactly; all their edges that lead to blocks not yet
- *          seen are scored by code and join the candidates.
+ *          in one submission, at most BEAM_MAX; all their slots are scored exactly; all their edges that lead to
+ *          blocks not yet seen are scored by code and join the candidates.
  *   stop   when no block's gain reaches theta, which falls as effort rises: theta = THETA_EFFORT / effort.
  *
  * So one knob, effort, widens the seed and lowers the stop; calibration (calibrate.c) maps recall to it. Probability
@@ -275,8 +275,9 @@ static void sort_floats(float *x, uint32_t n)
     }
 }
 
-/* A value that at least `want` of d[0..n) lie below, and not many more, or INFINITY: found from a sample, then counted. Comparing
- * with it costs a cycle a value, where selecting among all of them costs a mispredicted branch for every other. */
+/* A value that at least `want` of d[0..n) lie below, and not many more, or INFINITY: found from a sample, then
+ * counted. Comparing with it costs a cycle a value, where selecting among all of them costs a mispredicted branch for
+ * every other. */
 static float rough_limit(const float *d, uint32_t n, uint32_t want)
 {
     float sample[LIMIT_SAMPLE];

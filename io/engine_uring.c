@@ -48,6 +48,7 @@ const char *__tsan_default_suppressions(void)
 #endif
 
 #define ENTRIES_DEFAULT 256u
+#define BATCHED_WAIT_US 1000u
 #define FILES_MAX       64u
 #define RECV_GROUP      1
 #define TAG_WAKE        1u
@@ -443,8 +444,8 @@ static void on_accept(struct uring *u, struct io_op *op, int result, bool more)
         arm_again(u, op);
         return;
     }
-    /* Without descriptors or memory, and after errors of the listener itself, the op ends: armed again at once it would fail
-     * again at once. The caller may queue it later. */
+    /* Without descriptors or memory, and after errors of the listener itself, the op ends: armed again at once it
+     * would fail again at once. The caller may queue it later. */
     bool ends = result < 0 && result != -EAGAIN && result != -EINTR && result != -ECONNABORTED;
     if (!more && !ends)
         arm_again(u, op);
@@ -563,8 +564,8 @@ static void end_finished(struct uring *u)
     }
 }
 
-/* Submits and waits for `wanted` completions, or until the time is over. The kernel wakes the thread when they are there, not
- * at each one. */
+/* Submits and waits for `wanted` completions, or until the time is over. The kernel wakes the thread when they are
+ * there, not at each one. */
 static int submit_and_wait(struct uring *u, unsigned wanted, uint64_t wait_us)
 {
     struct io_uring_cqe *cqe;
@@ -616,7 +617,10 @@ static int uring_poll(struct engine *engine, unsigned wait_min, uint64_t timeout
             rc = hand_over(u);
             break;
         }
-        rc = enough || left == 0 ? submit_only(u) : submit_and_wait(u, wait_min - u->dispatched, left);
+        /* The kernel may be asked to wake for several only where the time is short: more may be wanted than can fly at once,
+         * and a wake counts as one. */
+        unsigned wanted = timeout_us <= BATCHED_WAIT_US ? wait_min - u->dispatched : 1;
+        rc = enough || left == 0 ? submit_only(u) : submit_and_wait(u, wanted, left);
         take_completions(u);
         if (rc < 0)
             break;

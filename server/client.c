@@ -14,8 +14,8 @@
  * CLIENT_DEAD: both directions are shut down, which makes the kernel give the ops back; the struct is freed when it has
  * neither ops nor pending replies.
  *
- * Memory of a client is bounded: requests beyond what may be pending, or whose replies nobody reads, wait in `in`; when much
- * waits there nothing more is received, and the rest waits in the sender's socket.
+ * Memory of a client is bounded: requests beyond what may be pending, or whose replies nobody reads, wait in `in`;
+ * when much waits there nothing more is received, and the rest waits in the sender's socket.
  *
  * Nothing here recurses: commands that end within their start only mark the client; the lane works on marked clients
  * after the engine has delivered its completions.
@@ -116,7 +116,8 @@ void client_kill(struct client *c)
 
 void client_abort(struct client *c)
 {
-    /* With a mere FIN a peer whose window we closed would go on probing it until our FIN-WAIT-2 ends, a minute later. */
+    /* With a mere FIN a peer whose window we closed would go on probing it until our FIN-WAIT-2 ends, a minute
+     * later. */
     struct linger reset = {.l_onoff = 1, .l_linger = 0};
     setsockopt(c->fd, SOL_SOCKET, SO_LINGER, &reset, sizeof reset);
     client_kill(c);
@@ -362,7 +363,8 @@ static void on_cancel(struct io_op *op, int result, unsigned flags)
     mark(c);
 }
 
-/* Receives no more while requests wait in memory, and again when they have been worked on: the rest waits in the sender. */
+/* Receives no more while requests wait in memory, and again when they have been worked on: the rest waits in the
+ * sender. */
 static void pause_or_resume(struct client *c)
 {
     size_t backlog = c->in_bytes - c->in_start;

@@ -167,7 +167,8 @@ static bool take_options(struct client *c, const struct resp_arg *args, uint32_t
 }
 
 /* ---- reply
- * ----------------------------------------------------------------------------------------------------------------------
+ * -------------------------------------------------------------------------------------------------------------------
+ * ---
  */
 
 static void put_hits(const struct vsim_call *call, struct resp_buffer *out)

@@ -265,9 +265,9 @@ void lane_stop(struct lane *lane)
 
 /* ---- the loop ---------------------------------------------------------------------------------------------------- */
 
-/* How many completions to wait for. When requests come thick, a lane that wakes for each spends its time waking, and so do
- * those who send; then it waits for a sixteenth of a millisecond's worth, but not longer than BATCH_US. With few requests it
- * wakes for each. */
+/* How many completions to wait for. When requests come thick, a lane that wakes for each spends its time waking, and
+ * so do those who send; then it waits for a sixteenth of a millisecond's worth, but not longer than BATCH_US. With
+ * few requests it wakes for each. */
 static unsigned wanted_completions(struct lane *lane)
 {
     uint64_t passed_us = lane->now_us - lane->window_us;

@@ -206,7 +206,8 @@ enum resp_status resp_parse(const uint8_t *bytes, size_t n, const struct resp_li
         return broken(message, "invalid multibulk length");
     for (long long i = 0; i < count; i++) {
         enum resp_status status = parse_bulk(bytes, n, limits, r, &at, need, message);
-        /* the arguments behind this one have six bytes each at least: no use in looking again before they can be there */
+        /* the arguments behind this one have six bytes each at least: no use in looking again before they can be
+         * there */
         if (status == RESP_MORE)
             *need += (size_t)(count - i - 1) * ARGUMENT_BYTES_MIN;
         if (status != RESP_DONE)

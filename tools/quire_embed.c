@@ -3,8 +3,8 @@
  *
  * apply goes over the text twice: once to count the lines that have a vector (an fbin file begins with that number),
  * once to write them. Lines without any known word have no vector; the first one ends the run, unless --skip-empty
- * leaves them out and counts them. Keys go to a file of their own, one per line, in the order of the rows: what `quire build --keys`
- * reads. Vectors and keys appear together or not at all.
+ * leaves them out and counts them. Keys go to a file of their own, one per line, in the order of the rows: what
+ * `quire build --keys` reads. Vectors and keys appear together or not at all.
  *
  * apply --query writes one vector to standard output, as numbers or as bytes, for shell scripts.
  */
@@ -302,7 +302,8 @@ static int check_apply(struct apply_work *w)
         return cli_mistake(w->cli, "--key-column needs --keys-out, the file that the keys go to");
     if (w->keys_out && !w->key_column) {
         if (!w->column)
-            return cli_mistake(w->cli, "--keys-out needs --key-column, or --column where keys stand in the first column");
+            return cli_mistake(w->cli,
+                               "--keys-out needs --key-column, or --column where keys stand in the first column");
         w->key_column = 1;
     }
     if (w->out && strcmp(w->out, "-") == 0)

@@ -107,45 +107,7 @@ KERNEL_INLINE float sum_floats(const float *a, const void *b, size_t dim, enum e
     return _mm512_reduce_add_ps(_mm512_add_ps(_mm512_add_ps(s0, s1), _mm512_add_ps(s2, s3)));
 }
 
-static float f32_l2(const float *a, const float *b, size_t dim)
-{
-    return sum_floats(a, b, dim, F32, true);
-}
-
-static float f32_dot(const float *a, const float *b, size_t dim)
-{
-    return sum_floats(a, b, dim, F32, false);
-}
-
-static float f16_l2(const float *a, const f16_t *b, size_t dim)
-{
-    return sum_floats(a, b, dim, F16, true);
-}
-
-static float f16_dot(const float *a, const f16_t *b, size_t dim)
-{
-    return sum_floats(a, b, dim, F16, false);
-}
-
-static float f32_u8_dot(const float *a, const uint8_t *b, size_t dim)
-{
-    return sum_floats(a, b, dim, U8, false);
-}
-
-static float f32_i8_dot(const float *a, const int8_t *b, size_t dim)
-{
-    return sum_floats(a, b, dim, I8, false);
-}
-
-static float f32_u8_l2(const float *a, const uint8_t *b, size_t dim)
-{
-    return sum_floats(a, b, dim, U8, true);
-}
-
-static float f32_i8_l2(const float *a, const int8_t *b, size_t dim)
-{
-    return sum_floats(a, b, dim, I8, true);
-}
+#include "index/kernels/kernels_floats.h"
 
 /* ---- bytes against bytes ----------------------------------------------------------------------------------------- */
 
@@ -611,23 +573,4 @@ static void hadamard(float *x, size_t n)
         one_stage(x, n, half);
 }
 
-const struct kernels kernels_avx512 = {
-    .name = "avx512",
-    .f32_l2 = f32_l2,
-    .f32_dot = f32_dot,
-    .f16_l2 = f16_l2,
-    .f16_dot = f16_dot,
-    .u8_l2 = u8_l2,
-    .u8_dot = u8_dot,
-    .i8_l2 = i8_l2,
-    .i8_dot = i8_dot,
-    .f32_u8_dot = f32_u8_dot,
-    .f32_i8_dot = f32_i8_dot,
-    .f32_u8_l2 = f32_u8_l2,
-    .f32_i8_l2 = f32_i8_l2,
-    .code_dot = {code_dot_1, code_dot_2, code_dot_4, code_dot_8},
-    .f32_l2_many = f32_l2_many,
-    .f16_from_f32 = f16_from_f32,
-    .f32_from_f16 = f32_from_f16,
-    .hadamard = hadamard,
-};
+KERNELS_TABLE(kernels_avx512, "avx512");

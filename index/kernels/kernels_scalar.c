@@ -223,23 +223,4 @@ static void hadamard(float *x, size_t n)
     }
 }
 
-const struct kernels kernels_scalar = {
-    .name = "scalar",
-    .f32_l2 = f32_l2,
-    .f32_dot = f32_dot,
-    .f16_l2 = f16_l2,
-    .f16_dot = f16_dot,
-    .u8_l2 = u8_l2,
-    .u8_dot = u8_dot,
-    .i8_l2 = i8_l2,
-    .i8_dot = i8_dot,
-    .f32_u8_dot = f32_u8_dot,
-    .f32_i8_dot = f32_i8_dot,
-    .f32_u8_l2 = f32_u8_l2,
-    .f32_i8_l2 = f32_i8_l2,
-    .code_dot = {code_dot_1, code_dot_2, code_dot_4, code_dot_8},
-    .f32_l2_many = f32_l2_many,
-    .f16_from_f32 = f16_from_f32,
-    .f32_from_f16 = f32_from_f16,
-    .hadamard = hadamard,
-};
+KERNELS_TABLE(kernels_scalar, "scalar");

@@ -1,8 +1,9 @@
 /*
  * test_allocations.c - the search path does not allocate once it is warm.
  *
- * The program's own malloc, calloc, realloc, aligned_alloc and posix_memalign count and pass on to glibc's; liburing and the engine
- * use the same ones. Sanitizers bring their own allocators, so there the counting is left out and the test says so.
+ * The program's own malloc, calloc, realloc, aligned_alloc and posix_memalign count and pass on to glibc's; liburing
+ * and the engine use the same ones. Sanitizers bring their own allocators, so there the counting is left out and the
+ * test says so.
  */
 #include "index/search.h"
 #include "io/engine.h"
