@@ -617,8 +617,8 @@ static int uring_poll(struct engine *engine, unsigned wait_min, uint64_t timeout
             rc = hand_over(u);
             break;
         }
-        /* The kernel may be asked to wake for several only where the time is short: more may be wanted than can fly at once,
-         * and a wake counts as one. */
+        /* The kernel may be asked to wake for several only where the time is short: more may be wanted than can fly at
+         * once, and a wake counts as one. */
         unsigned wanted = timeout_us <= BATCHED_WAIT_US ? wait_min - u->dispatched : 1;
         rc = enough || left == 0 ? submit_only(u) : submit_and_wait(u, wanted, left);
         take_completions(u);
