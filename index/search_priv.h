@@ -44,7 +44,8 @@ struct task {
     struct task *next_free;
     struct read_slot reads[BEAM_MAX];
     uint32_t n_reads, n_pending;
-    uint8_t *buffers; /* BEAM_MAX x buffer_bytes, 4096-aligned */
+    uint8_t *buffers; /* BEAM_MAX x buffer_bytes, 4096-aligned: the task's own or its arena */
+    uint8_t *arena;   /* its part of the searcher's, or NULL */
     uint32_t buffer_bytes;
     uint8_t *wide; /* a record larger than a block buffer; owned */
     size_t wide_bytes;
@@ -106,6 +107,7 @@ struct searcher {
     struct search_request *waiting, *waiting_last;
     struct fetch_request *waiting_fetch, *waiting_fetch_last;
     struct attachment *attachments;
+    uint8_t *arena; /* memory_map; registered with the engine; NULL: tasks have buffers of their own */
     bool cancelling;
     bool starting;   /* start_waiting is on the stack: requests that end at once do not enter it again */
     bool fetch_turn; /* whose turn it is to get a free task: searches and fetches alternate */

@@ -22,9 +22,12 @@
 #include <string.h>
 #include <time.h>
 
-#define K_KEPT        4096u /* results that a task may keep room for between searches */
-#define TASKS_DEFAULT 32u
-#define TASKS_MAX     4096u
+#define K_KEPT            4096u /* results that a task may keep room for between searches */
+#define TASKS_DEFAULT     32u
+#define ARENA_BLOCK_BYTES 8192u
+#define ARENA_TASK_BYTES  ((size_t)BEAM_MAX * ARENA_BLOCK_BYTES)
+#define ARENA_BYTES_MAX   (8u << 20) /* the usual limit of locked memory */
+#define TASKS_MAX         4096u
 
 /* realloc that leaves the old array alone on failure; counts in elements. */
 static int grow(void **array, size_t elements, size_t size)
@@ -76,6 +79,21 @@ static int reserve_blocks(struct task *t, uint32_t n_blocks)
     return rc ? QUIRE_ENOMEM : 0;
 }
 
+/* Blocks of the usual size are read into the searcher's arena, which is registered with the engine; larger ones into
+ * memory of the task's own. */
+static int reserve_buffers(struct task *t, uint32_t block_bytes)
+{
+    bool fits = t->arena && block_bytes <= ARENA_BLOCK_BYTES;
+    uint8_t *bigger = fits ? t->arena : memory_aligned(4096, (size_t)BEAM_MAX * block_bytes);
+    if (!bigger)
+        return QUIRE_ENOMEM;
+    if (t->buffers != t->arena)
+        memory_free(t->buffers);
+    t->buffers = bigger;
+    t->buffer_bytes = fits ? ARENA_BLOCK_BYTES : block_bytes;
+    return 0;
+}
+
 int task_reserve(struct task *t, const struct segment *segment)
 {
     const struct segment_params *p = &segment->params;
@@ -83,14 +101,8 @@ int task_reserve(struct task *t, const struct segment *segment)
     int rc = reserve_dims(t, dims);
     if (rc == 0)
         rc = reserve_blocks(t, p->n_blocks);
-    if (rc == 0 && p->block_bytes > t->buffer_bytes) {
-        uint8_t *bigger = memory_aligned(4096, (size_t)BEAM_MAX * p->block_bytes);
-        if (!bigger)
-            return QUIRE_ENOMEM;
-        memory_free(t->buffers);
-        t->buffers = bigger;
-        t->buffer_bytes = p->block_bytes;
-    }
+    if (rc == 0 && p->block_bytes > t->buffer_bytes)
+        rc = reserve_buffers(t, p->block_bytes);
     if (rc == 0 && !t->recent) {
         t->recent = malloc(sizeof *t->recent * RECENT_ROWS);
         t->page = memory_aligned(4096, PAGE_BYTES);
@@ -101,7 +113,8 @@ int task_reserve(struct task *t, const struct segment *segment)
 
 static void task_fini(struct task *t)
 {
-    memory_free(t->buffers);
+    if (t->buffers != t->arena)
+        memory_free(t->buffers);
     memory_free(t->wide);
     memory_free(t->page);
     free(t->query);
@@ -118,6 +131,18 @@ static void task_fini(struct task *t)
     free(t->vectors);
     free(t->recent);
     free(t->key);
+}
+
+/* Room for the blocks of all tasks, registered so that the kernel need not pin its pages for each read. Without it
+ * (too many tasks, no locked memory left) tasks use memory of their own. */
+static void make_arena(struct searcher *s)
+{
+    size_t bytes = s->n_tasks * ARENA_TASK_BYTES;
+    s->arena = bytes <= ARENA_BYTES_MAX ? memory_map(bytes, 0) : NULL;
+    if (s->arena && engine_register_buffers(s->engine, s->arena, bytes) < 0) {
+        memory_unmap(s->arena, bytes);
+        s->arena = NULL;
+    }
 }
 
 int searcher_create(struct engine *engine, const struct searcher_config *config, struct searcher **out,
@@ -141,8 +166,10 @@ int searcher_create(struct engine *engine, const struct searcher_config *config,
         searcher_destroy(s);
         return error_set(err, QUIRE_ENOMEM, "no memory for a searcher of %u tasks", n);
     }
+    make_arena(s);
     for (unsigned i = n; i-- > 0;) {
         s->tasks[i].searcher = s;
+        s->tasks[i].arena = s->arena ? s->arena + i * ARENA_TASK_BYTES : NULL;
         s->tasks[i].next_free = s->free_tasks;
         s->free_tasks = &s->tasks[i];
     }
@@ -158,6 +185,10 @@ void searcher_destroy(struct searcher *s)
         searcher_forget(s, s->attachments->segment);
     for (unsigned i = 0; s->tasks && i < s->n_tasks; i++)
         task_fini(&s->tasks[i]);
+    if (s->arena) {
+        engine_register_buffers(s->engine, NULL, 0);
+        memory_unmap(s->arena, s->n_tasks * ARENA_TASK_BYTES);
+    }
     free(s->tasks);
     free(s->ids);
     free(s->dots);

@@ -91,7 +91,8 @@ const struct engine_stats *engine_stats(const struct engine *engine);
 int engine_attach(struct engine *engine, struct io_file *file);
 void engine_detach(struct engine *engine, struct io_file *file);
 /* Registers one memory range for reads of files (IORING_READ_FIXED). At most one at a time; a second call replaces
- * it. Optional: ops whose buffer lies outside it work as well. base 4096-aligned. */
+ * it. Optional: ops whose buffer lies outside it work as well. base 4096-aligned; NULL takes
+ * the registration back, before the memory goes and when no op uses it. */
 int engine_register_buffers(struct engine *engine, void *base, size_t bytes);
 
 /* Hands an op over; it starts at the next engine_poll. */

@@ -204,6 +204,8 @@ static int uring_register_buffers(struct engine *engine, void *base, size_t byte
     if (u->fixed_base)
         io_uring_unregister_buffers(&u->ring);
     u->fixed_base = NULL;
+    if (!base)
+        return 0;
     int rc = io_uring_register_buffers(&u->ring, &range, 1);
     if (rc < 0)
         return error_from_errno(-rc);
