@@ -21,7 +21,7 @@ run_packages=(
 )
 test_packages=(
     g++                                          # the library's header from C++
-    libcmocka-dev libhiredis-dev                 # unit tests, a client in C
+    libcmocka-dev                                # unit tests
     python3 python3-numpy python3-redis          # end-to-end tests with redis-py
     clang clang-format                           # second compiler, layout of the sources
     git procps
