@@ -452,16 +452,17 @@ static void code_dot_8(const int8_t *q, const uint8_t *codes, size_t stride, con
 
 /* ---- conversions ------------------------------------------------------------------------------------------------- */
 
-#define ROUND_NEAREST (_MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC)
+/* the unmasked intrinsic is a macro without optimisation, and one that warns */
+#define TO_HALVES(x) _mm512_maskz_cvtps_ph((__mmask16)0xffff, x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC)
 
 static void f16_from_f32(const float *in, f16_t *out, size_t n)
 {
     size_t i = 0;
     for (; i + 16 <= n; i += 16)
-        _mm256_storeu_si256((void *)(out + i), _mm512_cvtps_ph(_mm512_loadu_ps(in + i), ROUND_NEAREST));
+        _mm256_storeu_si256((void *)(out + i), TO_HALVES(_mm512_loadu_ps(in + i)));
     if (i < n) {
         __mmask16 mask = first16(n - i);
-        _mm256_mask_storeu_epi16(out + i, mask, _mm512_cvtps_ph(_mm512_maskz_loadu_ps(mask, in + i), ROUND_NEAREST));
+        _mm256_mask_storeu_epi16(out + i, mask, TO_HALVES(_mm512_maskz_loadu_ps(mask, in + i)));
     }
 }
 
