@@ -169,6 +169,7 @@ int features_of(struct features *features, const char *text, size_t bytes, struc
     int rc = features_reserve(features, bytes, err);
     if (rc != 0)
         return rc;
+    /* NOLINTNEXTLINE(clang-analyzer-unix.Malloc): what features_reserve freed it has replaced */
     size_t n_words = normalise((const uint8_t *)text, bytes, features->words);
     uint32_t n = collect(features->words, n_words, features->entries);
     sort_buckets(features->entries, features->room, n);

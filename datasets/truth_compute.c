@@ -193,6 +193,7 @@ static void scan_blocks(const struct scan *s, const void *const *q, uint64_t fir
         uint64_t end = rows - begin < s->block_rows ? rows : begin + s->block_rows;
         for (uint64_t i = 0; i < n; i++)
             for (uint64_t row = begin; row < end; row++)
+                /* NOLINTNEXTLINE(clang-analyzer-core.CallAndMessage): q has n entries */
                 nearest_add(&scratch->nearest[i], distance_kernel(s, q[i], first + i, row), (uint32_t)row);
     }
 }

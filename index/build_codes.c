@@ -141,7 +141,7 @@ static float within_f16(float x)
 static int write_factors(const struct codes_job *job, struct section_writer *writer, unsigned width)
 {
     struct build *b = job->b;
-    float scale_a, scale_f;
+    float scale_a = 1, scale_f = 1;
     float pairs[512];
     f16_t halves[512];
     int rc = unit_of(job->a, b->n, &scale_a);

@@ -7,6 +7,7 @@
  */
 #include "index/build_priv.h"
 #include "io/error.h"
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -23,6 +24,7 @@ static uint32_t key_room(const struct build *b)
         uint32_t length = b->options.key_bytes[i];
         sum += length <= BLOCK_KEY_INLINE_MAX ? length + 2 : BLOCK_KEY_EXTERNAL_BYTES;
     }
+    assert(b->n > 0);
     uint32_t mean = (uint32_t)((sum + b->n - 1) / b->n);
     return mean > BLOCK_KEY_EXTERNAL_BYTES ? mean : BLOCK_KEY_EXTERNAL_BYTES;
 }

@@ -14,6 +14,7 @@
 #include "index/segment_priv.h"
 #include "io/error.h"
 #include "io/memory.h"
+#include <assert.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -189,6 +190,7 @@ static void verify_edges(struct verification *v, const struct block_view *view)
         found(v, "the edges of block %u do not decode", view->number);
         return;
     }
+    assert(p->slots_per_block > 0); /* params_check */
     for (uint32_t i = 0; i < view->n_edges; i++) {
         uint32_t to = v->edges[i];
         if (to >= p->rows || to / p->slots_per_block == view->number || (i > 0 && to <= v->edges[i - 1])) {

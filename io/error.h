@@ -7,13 +7,27 @@
 /* Sets *err (may be NULL) and returns `code`, so that a caller writes `return error_set(err, QUIRE_EDIM, "...")`. */
 int error_set_at(struct quire_error *err, const char *where, int code, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
+#ifdef __clang_analyzer__
+/* The analyzer does not look into variadic functions and would follow paths on which an error is 0. */
+static inline int error_negative(int code)
+{
+    return code < 0 ? code : QUIRE_EINTERNAL;
+}
+#define error_set(err, code, ...) error_negative(error_set_at((err), __func__, (code), __VA_ARGS__))
+#else
 #define error_set(err, code, ...) error_set_at((err), __func__, (code), __VA_ARGS__)
+#endif
 
 /* The QUIRE_E number for a positive errno. */
 int error_from_errno(int errnum);
 
 /* error_set for a failed system call: "<what> <path>: <strerror>". `errnum` is a positive errno. */
 int error_set_errno_at(struct quire_error *err, const char *where, int errnum, const char *what, const char *path);
+#ifdef __clang_analyzer__
+#define error_set_errno(err, errnum, what, path)                                                                       \
+    error_negative(error_set_errno_at((err), __func__, (errnum), (what), (path)))
+#else
 #define error_set_errno(err, errnum, what, path) error_set_errno_at((err), __func__, (errnum), (what), (path))
+#endif
 
 #endif

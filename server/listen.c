@@ -28,6 +28,7 @@ static bool is_loopback(const struct sockaddr *address)
 static unsigned port_of(int fd)
 {
     struct sockaddr_storage address;
+    memset(&address, 0, sizeof address);
     socklen_t bytes = sizeof address;
     if (getsockname(fd, (struct sockaddr *)&address, &bytes) < 0)
         return 0;
