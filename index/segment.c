@@ -176,20 +176,21 @@ static int load_resident(struct opening *o, struct section_file *codes, uint32_t
 }
 
 /* The widest code that fits. The kernel counts more than codes: program, libraries, stacks and the buffers of searches,
- * about 4 MiB with one lane. So a wider code than the narrowest is taken only if that much is left. */
+ * about 4 MiB with one lane. So a wider code than the narrowest is taken only if that much is left, or of a small budget,
+ * which such a process exceeds anyhow, a quarter. */
 static int choose_width(struct opening *o, const struct section_file *codes)
 {
     struct segment *s = o->s;
     uint64_t budget = o->options->memory_bytes ? o->options->memory_bytes : s->params.memory_bytes;
     uint64_t fixed = 4 * s->params.rows + (uint64_t)s->params.n_blocks * (s->centre_bytes + 12);
-    uint64_t least = 0;
+    uint64_t least = 0, reserve = RESERVE_BYTES < budget / 4 ? RESERVE_BYTES : budget / 4;
     bool found = false;
     for (unsigned w = 0; w < NAV_WIDTHS; w++) {
         if (!section_find(codes, CODES_NAVIGATION + nav_bits[w]) ||
             (o->options->code_bits && o->options->code_bits != nav_bits[w]))
             continue;
         uint64_t need = fixed + s->params.rows * code_bytes_of(s->params.code_dim, nav_bits[w]);
-        if (budget && need + (least ? RESERVE_BYTES : 0) > budget) {
+        if (budget && need + (least ? reserve : 0) > budget) {
             least = least ? least : need;
             continue;
         }
