@@ -175,9 +175,9 @@ static int load_resident(struct opening *o, struct section_file *codes, uint32_t
     return section_load(codes, entry, *out, o->err);
 }
 
-/* The widest code that fits. The kernel counts more than codes: program, libraries, stacks and the buffers of searches,
- * about 4 MiB with one lane. So a wider code than the narrowest is taken only if that much is left, or of a small budget,
- * which such a process exceeds anyhow, a quarter. */
+/* The widest code that fits. The kernel counts more than codes: program, libraries, stacks and the buffers of
+ * searches, about 4 MiB with one lane. So a wider code than the narrowest is taken only if that much is left, or of a
+ * small budget, which such a process exceeds anyhow, a quarter. */
 static int choose_width(struct opening *o, const struct section_file *codes)
 {
     struct segment *s = o->s;
