@@ -153,15 +153,6 @@ int embed_known(const struct embed_model *model, const char *text, size_t bytes,
 
 /* ---- the file ---------------------------------------------------------------------------------------------------- */
 
-static int write_section(struct section_writer *writer, uint32_t id, const void *data, size_t bytes,
-                         struct quire_error *err)
-{
-    int rc = section_begin(writer, id, 0, err);
-    if (rc == 0)
-        rc = section_write(writer, data, bytes, err);
-    return rc == 0 ? section_end(writer, err) : rc;
-}
-
 static int write_sections(const struct embed_model *model, struct section_writer *writer, struct quire_error *err)
 {
     const struct vocabulary *v = &model->vocabulary;
@@ -172,14 +163,14 @@ static int write_sections(const struct embed_model *model, struct section_writer
                            .rows = model->info.rows,
                            .seed = model->info.seed};
     memcpy(p.weight, v->weight, sizeof p.weight);
-    int rc = write_section(writer, SECTION_PARAMETERS, &p, sizeof p, err);
+    int rc = section_put(writer, SECTION_PARAMETERS, &p, sizeof p, err);
     if (rc == 0)
-        rc = write_section(writer, SECTION_BUCKETS, v->bucket, v->n * sizeof *v->bucket, err);
+        rc = section_put(writer, SECTION_BUCKETS, v->bucket, v->n * sizeof *v->bucket, err);
     if (rc == 0)
-        rc = write_section(writer, SECTION_IDF, v->idf, v->n * sizeof *v->idf, err);
+        rc = section_put(writer, SECTION_IDF, v->idf, v->n * sizeof *v->idf, err);
     if (rc == 0)
-        rc = write_section(writer, SECTION_PROJECTION, model->projection,
-                           projection_elements(&model->info) * sizeof *model->projection, err);
+        rc = section_put(writer, SECTION_PROJECTION, model->projection,
+                         projection_elements(&model->info) * sizeof *model->projection, err);
     return rc;
 }
 

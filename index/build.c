@@ -155,15 +155,6 @@ static int list_file(const struct build *b, const char *name, uint8_t entry[FILE
     return rc;
 }
 
-static int write_section(struct section_writer *writer, uint32_t id, const void *data, size_t bytes,
-                         struct quire_error *err)
-{
-    int rc = section_begin(writer, id, 0, err);
-    if (rc == 0)
-        rc = section_write(writer, data, bytes, err);
-    return rc == 0 ? section_end(writer, err) : rc;
-}
-
 static int write_mean(const struct build *b, struct section_writer *writer)
 {
     size_t bytes = sizeof(float) * b->space.work_dim;
@@ -172,7 +163,7 @@ static int write_mean(const struct build *b, struct section_writer *writer)
         return QUIRE_ENOMEM;
     for (uint32_t i = 0; i < b->space.work_dim; i++)
         store_f32(mean + 4 * i, b->space.mean[i]);
-    int rc = write_section(writer, META_MEAN, mean, bytes, b->err);
+    int rc = section_put(writer, META_MEAN, mean, bytes, b->err);
     free(mean);
     return rc;
 }
@@ -187,7 +178,7 @@ static int write_files(const struct build *b, struct section_writer *writer)
         if (rc < 0)
             return rc;
     }
-    return write_section(writer, META_FILES, entries, n * FILE_ENTRY_BYTES, b->err);
+    return section_put(writer, META_FILES, entries, n * FILE_ENTRY_BYTES, b->err);
 }
 
 int build_write_meta(struct build *b, const uint8_t *calibration, size_t calibration_bytes)
@@ -198,19 +189,14 @@ int build_write_meta(struct build *b, const uint8_t *calibration, size_t calibra
     int rc = path ? section_writer_create(b->fs, path, FILE_META, b->segment_id, &writer, b->err) : QUIRE_ENOMEM;
     params_encode(&b->params, params);
     if (rc == 0)
-        rc = write_section(writer, META_PARAMS, params, sizeof params, b->err);
+        rc = section_put(writer, META_PARAMS, params, sizeof params, b->err);
     if (rc == 0)
         rc = write_mean(b, writer);
     if (rc == 0)
-        rc = write_section(writer, META_CALIBRATION, calibration, calibration_bytes, b->err);
+        rc = section_put(writer, META_CALIBRATION, calibration, calibration_bytes, b->err);
     if (rc == 0)
         rc = write_files(b, writer);
-    if (rc == 0) {
-        rc = section_writer_finish(writer, b->err);
-        writer = NULL;
-    }
-    if (writer)
-        section_writer_abort(writer);
+    rc = section_writer_conclude(writer, rc, b->err);
     free(path);
     return rc;
 }

@@ -267,13 +267,8 @@ int build_write_blocks(struct build *b, const uint8_t *hidden)
     }
     if (rc == 0)
         rc = section_end(writer, b->err);
-    if (rc == 0) {
-        rc = section_writer_finish(writer, b->err);
-        writer = NULL;
-    }
 out:
-    if (writer)
-        section_writer_abort(writer);
+    rc = section_writer_conclude(writer, rc, b->err);
     free(batch.buffer);
     free(path);
     return rc;

@@ -181,12 +181,8 @@ static int write_floats(struct section_writer *writer, uint32_t id, const float 
 
 static int write_centres(struct build *b, struct section_writer *writer)
 {
-    int rc = section_begin(writer, CODES_CENTRES, 0, b->err);
-    if (rc == 0)
-        rc = section_write(writer, b->centre_codes,
-                           (size_t)b->params.n_blocks * code_bytes_of(b->space.code_dim, CENTRE_BITS), b->err);
-    if (rc == 0)
-        rc = section_end(writer, b->err);
+    size_t bytes = (size_t)b->params.n_blocks * code_bytes_of(b->space.code_dim, CENTRE_BITS);
+    int rc = section_put(writer, CODES_CENTRES, b->centre_codes, bytes, b->err);
     if (rc == 0)
         rc = write_floats(writer, CODES_CENTRE_FACTORS, b->centre_factors, (size_t)b->params.n_blocks * 3, b->err);
     return rc;
@@ -214,12 +210,7 @@ int build_write_codes(struct build *b)
         finish_radii(b);
         rc = write_centres(b, writer);
     }
-    if (rc == 0) {
-        rc = section_writer_finish(writer, b->err);
-        writer = NULL;
-    }
-    if (writer)
-        section_writer_abort(writer);
+    rc = section_writer_conclude(writer, rc, b->err);
     free(job.codes);
     free(job.a);
     free(job.f);

@@ -151,12 +151,7 @@ int build_write_keys(struct build *b)
     int rc = path ? section_writer_create(b->fs, path, FILE_KEYS, b->segment_id, &writer, b->err) : QUIRE_ENOMEM;
     if (rc == 0)
         rc = b->options.keys ? write_user_keys(b, writer) : write_row_numbers(b, writer);
-    if (rc == 0) {
-        rc = section_writer_finish(writer, b->err);
-        writer = NULL;
-    }
-    if (writer)
-        section_writer_abort(writer);
+    rc = section_writer_conclude(writer, rc, b->err);
     free(path);
     return rc;
 }
@@ -216,12 +211,7 @@ int build_write_attributes(struct build *b)
         rc = write_attribute_index(b, writer);
     if (rc == 0)
         rc = write_attribute_heap(b, writer);
-    if (rc == 0) {
-        rc = section_writer_finish(writer, b->err);
-        writer = NULL;
-    }
-    if (writer)
-        section_writer_abort(writer);
+    rc = section_writer_conclude(writer, rc, b->err);
     free(path);
     return rc;
 }

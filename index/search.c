@@ -59,6 +59,22 @@ static int grow(void *array, size_t bytes)
     return 0;
 }
 
+/* Room for n hits and for what is copied out of blocks for them. */
+static int reserve_hits(struct task *t, uint32_t n, size_t copies)
+{
+    if (n > t->hits_capacity) {
+        if (grow(&t->hits, sizeof *t->hits * n) < 0)
+            return QUIRE_ENOMEM;
+        t->hits_capacity = n;
+    }
+    if (copies > t->copies_capacity) {
+        if (grow(&t->copies, copies) < 0)
+            return QUIRE_ENOMEM;
+        t->copies_capacity = copies;
+    }
+    return 0;
+}
+
 static int reserve_results(struct task *t)
 {
     const struct segment_params *p = &t->segment->params;
@@ -70,18 +86,10 @@ static int reserve_results(struct task *t)
             return QUIRE_ENOMEM;
         t->k_capacity = k;
     }
-    if (k > t->hits_capacity) {
-        if (grow(&t->hits, sizeof *t->hits * k) < 0)
-            return QUIRE_ENOMEM;
-        t->hits_capacity = k;
-    }
     size_t copies = (size_t)t->copy_bytes * k,
            vectors = t->search->want_vectors ? sizeof(float) * p->dim * (size_t)k : 0;
-    if (copies > t->copies_capacity) {
-        if (grow(&t->copies, copies) < 0)
-            return QUIRE_ENOMEM;
-        t->copies_capacity = copies;
-    }
+    if (reserve_hits(t, k, copies) < 0)
+        return QUIRE_ENOMEM;
     if (vectors > t->vectors_capacity) {
         if (grow(&t->vectors, vectors) < 0)
             return QUIRE_ENOMEM;
@@ -130,18 +138,8 @@ int search_reserve_links(struct task *t, uint32_t n)
     t->k = n;
     if (reserve_candidates(t) < 0)
         return QUIRE_ENOMEM;
-    if (n > t->hits_capacity) {
-        if (grow(&t->hits, sizeof *t->hits * n) < 0)
-            return QUIRE_ENOMEM;
-        t->hits_capacity = n;
-    }
     size_t copies = (size_t)n * (BLOCK_KEY_INLINE_MAX + 16);
-    if (copies > t->copies_capacity) {
-        if (grow(&t->copies, copies) < 0)
-            return QUIRE_ENOMEM;
-        t->copies_capacity = copies;
-    }
-    return 0;
+    return reserve_hits(t, n, copies);
 }
 
 /* ---- results: a max-heap of the k nearest ------------------------------------------------------------------------ */

@@ -111,6 +111,23 @@ int task_reserve(struct task *t, const struct segment *segment)
     return rc;
 }
 
+/* One search for a hundred thousand neighbours must not leave its 30 MB with every task for good. */
+static void give_results_back(struct task *t)
+{
+    free(t->candidates);
+    free(t->results);
+    free(t->copies);
+    free(t->hits);
+    free(t->vectors);
+    t->candidates = NULL;
+    t->results = NULL;
+    t->copies = NULL;
+    t->hits = NULL;
+    t->vectors = NULL;
+    t->candidates_capacity = t->k_capacity = t->hits_capacity = 0;
+    t->copies_capacity = t->vectors_capacity = 0;
+}
+
 static void task_fini(struct task *t)
 {
     if (t->buffers != t->arena)
@@ -124,11 +141,7 @@ static void task_fini(struct task *t)
     free(t->levels.levels);
     free(t->probed);
     free(t->read);
-    free(t->candidates);
-    free(t->results);
-    free(t->copies);
-    free(t->hits);
-    free(t->vectors);
+    give_results_back(t);
     free(t->recent);
     free(t->key);
 }
@@ -535,23 +548,6 @@ int task_open_block(struct task *t, uint32_t i, struct block_view *view)
         task_fail(t, rc, "block %u of %s at offset %llu is damaged: %s", r->block, r->op.file->path,
                   (unsigned long long)r->op.offset, err.message);
     return rc;
-}
-
-/* One search for a hundred thousand neighbours must not leave its 30 MB with every task for good. */
-static void give_results_back(struct task *t)
-{
-    free(t->candidates);
-    free(t->results);
-    free(t->copies);
-    free(t->hits);
-    free(t->vectors);
-    t->candidates = NULL;
-    t->results = NULL;
-    t->copies = NULL;
-    t->hits = NULL;
-    t->vectors = NULL;
-    t->candidates_capacity = t->k_capacity = t->hits_capacity = 0;
-    t->copies_capacity = t->vectors_capacity = 0;
 }
 
 void task_finish(struct task *t, int code)

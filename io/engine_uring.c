@@ -566,6 +566,12 @@ static void end_finished(struct uring *u)
     }
 }
 
+/* What a submission's answer means: what it could not do now is tried again at the next. */
+static int submit_code(int rc)
+{
+    return rc == -EINTR || rc == -EAGAIN || rc == -EBUSY || rc >= 0 ? 0 : error_from_errno(-rc);
+}
+
 /* Submits and waits for `wanted` completions, or until the time is over. The kernel wakes the thread when they are
  * there, not at each one. */
 static int submit_and_wait(struct uring *u, unsigned wanted, uint64_t wait_us)
@@ -574,7 +580,7 @@ static int submit_and_wait(struct uring *u, unsigned wanted, uint64_t wait_us)
     struct __kernel_timespec ts = {(long long)(wait_us / 1000000), (long long)(wait_us % 1000000 * 1000)};
     u->base.stats.submissions++;
     int rc = io_uring_submit_and_wait_timeout(&u->ring, &cqe, wanted, wait_us == UINT64_MAX ? NULL : &ts, NULL);
-    return rc == -ETIME || rc == -EINTR || rc == -EAGAIN || rc == -EBUSY || rc >= 0 ? 0 : error_from_errno(-rc);
+    return rc == -ETIME ? 0 : submit_code(rc);
 }
 
 static int submit_only(struct uring *u)
@@ -582,7 +588,7 @@ static int submit_only(struct uring *u)
     bool work = io_uring_sq_ready(&u->ring) > 0;
     u->base.stats.submissions++;
     int rc = work ? io_uring_submit_and_get_events(&u->ring) : io_uring_get_events(&u->ring);
-    return rc == -EINTR || rc == -EAGAIN || rc == -EBUSY || rc >= 0 ? 0 : error_from_errno(-rc);
+    return submit_code(rc);
 }
 
 static int hand_over(struct uring *u)
@@ -591,7 +597,7 @@ static int hand_over(struct uring *u)
         return 0;
     u->base.stats.submissions++;
     int rc = io_uring_submit(&u->ring);
-    return rc == -EINTR || rc == -EAGAIN || rc == -EBUSY || rc >= 0 ? 0 : error_from_errno(-rc);
+    return submit_code(rc);
 }
 
 static int uring_poll(struct engine *engine, unsigned wait_min, uint64_t timeout_us)

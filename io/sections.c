@@ -166,6 +166,14 @@ int section_end(struct section_writer *w, struct quire_error *err)
     return pad(w, err);
 }
 
+int section_put(struct section_writer *w, uint32_t id, const void *data, size_t bytes, struct quire_error *err)
+{
+    int rc = section_begin(w, id, 0, err);
+    if (rc == 0)
+        rc = section_write(w, data, bytes, err);
+    return rc == 0 ? section_end(w, err) : rc;
+}
+
 uint64_t section_tell(const struct section_writer *w)
 {
     return w->open ? w->entries[w->n_entries].bytes : 0;
@@ -221,6 +229,16 @@ void section_writer_abort(struct section_writer *w)
 {
     w->file->fs->ops->unlink(w->file->fs, w->file->path);
     writer_free(w);
+}
+
+int section_writer_conclude(struct section_writer *w, int rc, struct quire_error *err)
+{
+    if (!w)
+        return rc;
+    if (rc == 0)
+        return section_writer_finish(w, err);
+    section_writer_abort(w);
+    return rc;
 }
 
 /* ---- reading ----------------------------------------------------------------------------------------------------- */

@@ -40,12 +40,16 @@ int section_writer_create(struct io_fs *fs, const char *path, uint32_t kind, con
 int section_begin(struct section_writer *writer, uint32_t id, uint32_t flags, struct quire_error *err);
 int section_write(struct section_writer *writer, const void *data, size_t bytes, struct quire_error *err);
 int section_end(struct section_writer *writer, struct quire_error *err);
+/* A whole section at once. */
+int section_put(struct section_writer *writer, uint32_t id, const void *data, size_t bytes, struct quire_error *err);
 /* Offset that the next section_write of this section will have, counted from the section's start. */
 uint64_t section_tell(const struct section_writer *writer);
 /* Writes the superblock, syncs, closes and frees the writer, also on failure. */
 int section_writer_finish(struct section_writer *writer, struct quire_error *err);
 /* Closes and removes the half-written file. */
 void section_writer_abort(struct section_writer *writer);
+/* The one or the other: finishes when rc is 0, aborts otherwise. Returns rc, or what finishing gave. NULL is fine. */
+int section_writer_conclude(struct section_writer *writer, int rc, struct quire_error *err);
 
 /* Opens and checks superblock and size. flags: FS_READ, FS_DIRECT. Errors name path, expected and found. `kind` must
  * match; segment_id may be NULL (not compared). */

@@ -40,7 +40,7 @@ enum {
 static void on_receive(struct io_op *op, int result, unsigned flags);
 static void on_send(struct io_op *op, int result, unsigned flags);
 
-static void mark(struct client *c)
+void client_mark(struct client *c)
 {
     if (c->dirty)
         return;
@@ -64,7 +64,7 @@ struct client *client_create(struct lane *lane, int fd)
     c->protocol = 2;
     c->authenticated = lane->server->config->requirepass[0] == 0;
     c->id = atomic_fetch_add(&lane->server->next_client_id, 1);
-    c->created_ms = c->last_ms = lane->now_ms;
+    c->last_ms = lane->now_ms;
     c->need = 1;
     c->next = lane->clients;
     if (c->next)
@@ -103,7 +103,7 @@ void client_end(struct client *c)
     if (c->state == CLIENT_OPEN)
         c->state = CLIENT_DRAINING;
     c->deadline_ms = c->lane->now_ms + DRAIN_MS;
-    mark(c);
+    client_mark(c);
 }
 
 void client_kill(struct client *c)
@@ -111,7 +111,7 @@ void client_kill(struct client *c)
     if (c->state != CLIENT_DEAD)
         shutdown(c->fd, SHUT_RDWR);
     c->state = CLIENT_DEAD;
-    mark(c);
+    client_mark(c);
 }
 
 void client_abort(struct client *c)
@@ -141,7 +141,7 @@ static void add_pending(struct client *c, struct pending *p)
 
 struct resp_buffer *client_reply(struct client *c)
 {
-    mark(c);
+    client_mark(c);
     c->out.protocol = c->protocol;
     if (!c->first)
         return &c->out;
@@ -201,7 +201,7 @@ void pending_done(struct pending *p)
     c->deadline_ms = c->lane->now_ms + DRAIN_MS; /* meant for those that end; others do not look at it */
     if (p->barrier)
         c->blocked = false;
-    mark(c);
+    client_mark(c);
 }
 
 /* Moves replies that are ready and first in line to `out`. */
@@ -351,7 +351,7 @@ static void take_bytes(struct client *c, const uint8_t *bytes, size_t n)
         consume_kept(c);
     }
     if (c->in_bytes - c->in_start > BACKLOG_BYTES)
-        mark(c); /* to be paused */
+        client_mark(c); /* to be paused */
 }
 
 static void on_cancel(struct io_op *op, int result, unsigned flags)
@@ -360,7 +360,7 @@ static void on_cancel(struct io_op *op, int result, unsigned flags)
     (void)result;
     (void)flags;
     c->cancelling = false;
-    mark(c);
+    client_mark(c);
 }
 
 /* Receives no more while requests wait in memory, and again when they have been worked on: the rest waits in the
@@ -387,7 +387,7 @@ static void on_receive(struct io_op *op, int result, unsigned flags)
     if (!(flags & IO_MORE))
         c->receiving = false;
     if (result == QUIRE_ECANCELLED && c->pausing && c->state != CLIENT_DEAD) {
-        mark(c);
+        client_mark(c);
         return;
     }
     if (result > 0) {
@@ -404,7 +404,7 @@ static void on_receive(struct io_op *op, int result, unsigned flags)
     }
     c->eof = true;
     c->deadline_ms = c->lane->now_ms + DRAIN_MS;
-    mark(c);
+    client_mark(c);
 }
 
 /* ---- sending, and the end ---------------------------------------------------------------------------------------- */
@@ -432,7 +432,7 @@ static void on_send(struct io_op *op, int result, unsigned flags)
     c->last_ms = c->lane->now_ms;
     c->flight_sent += (size_t)result;
     c->deadline_ms = c->lane->now_ms + (c->state == CLIENT_LINGERING ? LINGER_MS : DRAIN_MS);
-    mark(c);
+    client_mark(c);
 }
 
 static void send_replies(struct client *c)
@@ -498,11 +498,6 @@ bool client_is_late(const struct client *c)
     return c->state == CLIENT_OPEN && c->sending && !has_room(c) && now - c->sent_ms >= STUCK_MS;
 }
 
-void client_kick(struct client *c)
-{
-    mark(c);
-}
-
 static void work_on(struct client *c)
 {
     c->dirty = false;
@@ -522,7 +517,7 @@ static void work_on(struct client *c)
     /* a request that became ready by flushing: PENDING_MAX or a barrier stood in its way */
     if (c->state == CLIENT_OPEN && c->in_bytes - c->in_start >= c->need && c->in_bytes > c->in_start &&
         takes_requests(c))
-        mark(c);
+        client_mark(c);
 }
 
 void lane_work_on_clients(struct lane *lane)

@@ -42,7 +42,7 @@ struct client {
         eof; /* pausing: the receive is being cancelled until there is room again */
     int protocol;
     bool authenticated;
-    uint64_t id, created_ms, last_ms, deadline_ms;
+    uint64_t id, last_ms, deadline_ms;
     char *name, *library, *library_version;
     struct io_op recv, send, cancel;
     bool cancelling; /* `cancel` is the engine's */
@@ -65,7 +65,7 @@ void lane_work_on_clients(struct lane *lane);
 /* Whether its time is over: it ends and makes no progress, or its replies fill memory and it does not read them. */
 bool client_is_late(const struct client *client);
 /* Has it worked on before the next wait. */
-void client_kick(struct client *client);
+void client_mark(struct client *client);
 /* Closes after what is pending was sent. */
 void client_end(struct client *client);
 /* Closes now. */

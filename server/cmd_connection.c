@@ -131,8 +131,7 @@ static bool parse_hello(struct client *c, const struct resp_arg *args, uint32_t 
             h->name = &args[i + 1];
             i += 2;
         } else {
-            client_error(c, "ERR Syntax error in HELLO option '%.*s'", args[i].bytes > 64 ? 64 : (int)args[i].bytes,
-                         (const char *)args[i].data);
+            client_error(c, "ERR Syntax error in HELLO option '%.*s'", ARG_SHOWN(args[i], 64u));
             return false;
         }
     }
@@ -224,8 +223,7 @@ void cmd_client_setinfo(struct client *c, const struct resp_arg *args, uint32_t 
     (void)n;
     bool library = arg_is(args[2], "LIB-NAME");
     if (!library && !arg_is(args[2], "LIB-VER"))
-        client_error(c, "ERR Unrecognized option '%.*s'", args[2].bytes > 64 ? 64 : (int)args[2].bytes,
-                     (const char *)args[2].data);
+        client_error(c, "ERR Unrecognized option '%.*s'", ARG_SHOWN(args[2], 64u));
     else if (set_name(c, library ? &c->library : &c->library_version, args[3], library ? "lib-name" : "lib-ver"))
         resp_simple(client_reply(c), "OK");
 }

@@ -104,7 +104,7 @@ static bool take_options(struct client *c, const struct resp_arg *args, uint32_t
             i++;
         } else {
             client_error(c, "ERR syntax error at '%.*s': VLOAD key path [REPLACE] [MEMORY bytes]",
-                         args[i].bytes > 64 ? 64 : (int)args[i].bytes, (const char *)args[i].data);
+                         ARG_SHOWN(args[i], 64u));
             return false;
         }
     }

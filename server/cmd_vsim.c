@@ -109,7 +109,7 @@ static bool take_option(struct client *c, const struct resp_arg *args, uint32_t 
         if (is_later_option(arg))
             client_error(c, "ERR %.*s is not supported by this version", (int)arg.bytes, (const char *)arg.data);
         else
-            client_error(c, "ERR syntax error at '%.*s'", arg.bytes > 64 ? 64 : (int)arg.bytes, (const char *)arg.data);
+            client_error(c, "ERR syntax error at '%.*s'", ARG_SHOWN(arg, 64u));
         right = false;
     }
     return right;
@@ -306,7 +306,7 @@ static bool fill_query(struct vsim_call *call, const struct vsim_options *o)
         double value;
         if (!arg_number(o->values[i], &value)) {
             resp_error(&call->base.pending.out, "ERR invalid vector specification: value %u, '%.*s', is not a number",
-                       i + 1, o->values[i].bytes > 64 ? 64 : (int)o->values[i].bytes, (const char *)o->values[i].data);
+                       i + 1, ARG_SHOWN(o->values[i], 64u));
             return false;
         }
         call->query[i] = (float)value;

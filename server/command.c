@@ -39,7 +39,7 @@ void command_index_fill(uint8_t *index)
         const char *name = commands[row].name;
         if (strchr(name, '|'))
             continue;
-        unsigned at = hash_name((const uint8_t *)name, strlen(name));
+        unsigned at = hash_name((const uint8_t *)name, commands[row].name_bytes);
         while (index[at])
             at = (at + 1) % (2 * COMMANDS_MAX);
         index[at] = (uint8_t)(row + 1);
@@ -64,10 +64,10 @@ bool command_is_sub(const struct command *command, const struct command *contain
 
 static int find_sub(int container, const uint8_t *name, size_t bytes)
 {
-    size_t prefix = strlen(commands[container].name) + 1;
+    size_t prefix = commands[container].name_bytes + 1;
     for (unsigned row = (unsigned)container + 1;
          row < n_commands && command_is_sub(&commands[row], &commands[container]); row++)
-        if (strlen(commands[row].name) == prefix + bytes &&
+        if (commands[row].name_bytes == prefix + bytes &&
             strncasecmp(commands[row].name + prefix, (const char *)name, bytes) == 0)
             return (int)row;
     return -1;
@@ -87,12 +87,11 @@ static void reject_unknown(struct client *c, const struct resp_arg *args, uint32
     char words[140] = "";
     size_t used = 0;
     for (uint32_t i = 1; i < n && used < 128; i++) {
-        int bytes = args[i].bytes > 64 ? 64 : (int)args[i].bytes;
-        int more = snprintf(words + used, sizeof words - used, "'%.*s' ", bytes, (const char *)args[i].data);
+        int more = snprintf(words + used, sizeof words - used, "'%.*s' ", ARG_SHOWN(args[i], 64u));
         used += more > 0 ? (size_t)more : 0;
     }
-    resp_error(client_reply(c), "ERR unknown command '%.*s', with args beginning with: %s",
-               args[0].bytes > 128 ? 128 : (int)args[0].bytes, (const char *)args[0].data, words);
+    resp_error(client_reply(c), "ERR unknown command '%.*s', with args beginning with: %s", ARG_SHOWN(args[0], 128u),
+               words);
 }
 
 /* The row of a request, or -1 after an error reply. */
@@ -112,8 +111,7 @@ static int route(struct client *c, const struct resp_arg *args, uint32_t n)
         snprintf(name, sizeof name, "%s", commands[row].name);
         for (char *p = name; *p; p++)
             *p = (char)toupper((unsigned char)*p);
-        resp_error(client_reply(c), "ERR unknown subcommand '%.*s'. Try %s HELP.",
-                   args[1].bytes > 128 ? 128 : (int)args[1].bytes, (const char *)args[1].data, name);
+        resp_error(client_reply(c), "ERR unknown subcommand '%.*s'. Try %s HELP.", ARG_SHOWN(args[1], 128u), name);
         return -1;
     }
     return row;

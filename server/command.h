@@ -48,6 +48,8 @@ void command_docs_arguments(struct resp_buffer *out, const struct command *comma
 
 /* ---- helpers of handlers ----------------------------------------------------------------------------------------- */
 
+/* An argument as two of printf's, for "%.*s": at most `most` bytes of it. */
+#define ARG_SHOWN(arg, most) (int)((arg).bytes < (most) ? (arg).bytes : (most)), (const char *)(arg).data
 bool arg_is(struct resp_arg arg, const char *word); /* without regard to case */
 bool arg_integer(struct resp_arg arg, long long *out);
 bool arg_number(struct resp_arg arg, double *out); /* finite or not: the caller decides */

@@ -204,10 +204,8 @@ static void on_timer(struct io_op *op, int result, unsigned flags)
 {
     struct lane *lane = op->owner;
     (void)flags;
-    lane->timer_armed = false;
     if (result == QUIRE_ECANCELLED || lane->stopped)
         return;
-    lane->timer_armed = true;
     engine_queue(lane->engine, op);
     if (lane->index == 0 && !lane->stopping)
         start_accepting(lane);
@@ -222,7 +220,7 @@ static void watch_crowd(struct lane *lane)
     lane->crowded = crowded;
     for (struct client *c = over ? lane->clients : NULL; c; c = c->next)
         if (c->in_bytes > c->in_start)
-            client_kick(c);
+            client_mark(c);
 }
 
 static void publish_engine(struct lane *lane)
@@ -283,7 +281,6 @@ static unsigned wanted_completions(struct lane *lane)
 static void serve(struct lane *lane)
 {
     lane->timer = (struct io_op){.kind = IO_TIMER, .timeout_us = TICK_US, .done = on_timer, .owner = lane};
-    lane->timer_armed = true;
     engine_queue(lane->engine, &lane->timer);
     if (lane->index == 0)
         start_accepting(lane);

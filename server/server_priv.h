@@ -129,7 +129,7 @@ struct lane {
     struct resp_request request;         /* of the request being run */
     struct io_op accepts[LISTENERS_MAX]; /* lane 0 */
     struct io_op timer;
-    bool accepting[LISTENERS_MAX], timer_armed, stopping, stopped;
+    bool accepting[LISTENERS_MAX], stopping, stopped;
     bool crowded; /* too many searches wait: no further requests are taken */
     uint64_t last_complaint_ms;
     uint64_t now_ms, stop_deadline_ms, last_scan_ms;
