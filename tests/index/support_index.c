@@ -13,7 +13,6 @@
 #include "io/random.h"
 #include <dirent.h>
 #include <fcntl.h>
-#include <ftw.h>
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -195,35 +194,6 @@ double support_recall(enum quire_metric metric, const float *rows, uint32_t n, u
 
 /* ---- files ------------------------------------------------------------------------------------------------------- */
 
-char *support_path(const char *folder, const char *name)
-{
-    char *path;
-    assert_true(asprintf(&path, "%s/%s", folder, name) > 0);
-    return path;
-}
-
-char *support_folder(void)
-{
-    const char *base = getenv("TMPDIR");
-    char *folder = support_path(base && *base ? base : "/tmp", "quire-index-XXXXXX");
-    assert_non_null(mkdtemp(folder));
-    return folder;
-}
-
-static int remove_entry(const char *path, const struct stat *status, int kind, struct FTW *place)
-{
-    (void)status;
-    (void)kind;
-    (void)place;
-    return remove(path);
-}
-
-void support_folder_remove(char *folder)
-{
-    assert_int_equal(nftw(folder, remove_entry, 16, FTW_DEPTH | FTW_PHYS), 0);
-    free(folder);
-}
-
 uint8_t *support_read_file(const char *path, size_t *bytes)
 {
     FILE *file = fopen(path, "rb");
@@ -263,17 +233,6 @@ void support_copy_folder(const char *from, const char *to)
         free(target);
     }
     closedir(entries);
-}
-
-unsigned support_count_entries(const char *folder)
-{
-    DIR *entries = opendir(folder);
-    unsigned n = 0;
-    assert_non_null(entries);
-    for (struct dirent *entry; (entry = readdir(entries)) != NULL;)
-        n += strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0;
-    closedir(entries);
-    return n;
 }
 
 /* ---- indexes ----------------------------------------------------------------------------------------------------- */

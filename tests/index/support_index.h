@@ -3,6 +3,7 @@
 #define QUIRE_TESTS_INDEX_SUPPORT_INDEX_H
 
 #include "quire.h"
+#include "tests/temp_folder.h"
 
 #define SUPPORT_COUNT(array) (sizeof(array) / sizeof *(array))
 
@@ -33,17 +34,10 @@ void support_truth(enum quire_metric metric, const float *rows, uint32_t n, uint
 double support_recall(enum quire_metric metric, const float *rows, uint32_t n, uint32_t dim, const float *query,
                       uint32_t k, const struct quire_hit *hits, uint32_t n_hits);
 
-/* A folder of its own under $TMPDIR or /tmp, ended by support_folder_remove, which removes all below it. */
-char *support_folder(void);
-void support_folder_remove(char *folder);
-/* folder/name, ended by free. */
-char *support_path(const char *folder, const char *name);
 /* The whole file, ended by free. */
 uint8_t *support_read_file(const char *path, size_t *bytes);
 void support_write_file(const char *path, const void *data, size_t bytes);
 void support_copy_folder(const char *from, const char *to);
-/* Entries of a folder, without "." and "..". */
-unsigned support_count_entries(const char *folder);
 
 /* Options with two threads and a fixed seed. */
 struct quire_build_options support_options(enum quire_metric metric, enum quire_slot slot);

@@ -100,7 +100,7 @@ static void test_warm_searches_do_not_allocate(void **state)
     struct searcher_config searcher_config = {.tasks_max = QUERIES};
     (void)state;
     support_clusters(ROWS, DIM, QUIRE_TYPE_F32, 8, &data);
-    char *folder = support_folder(), *path = support_path(folder, "index");
+    char *folder = support_folder_make(), *path = support_path(folder, "index");
     struct quire_build_options options = support_options(QUIRE_METRIC_COSINE, QUIRE_SLOT_AUTO);
     support_build(path, &data, &options);
     float *queries = support_queries(&data, QUERIES, 3);

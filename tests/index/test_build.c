@@ -76,7 +76,7 @@ static void ask_for_rows(const char *path, const struct support_data *data, enum
 
 static void check_build(const struct support_data *data, enum quire_metric metric, enum quire_slot slot)
 {
-    char *folder = support_folder(), *path = support_path(folder, "index");
+    char *folder = support_folder_make(), *path = support_path(folder, "index");
     struct quire_build_options options = support_options(metric, slot);
     support_build(path, data, &options);
     assert_int_equal(support_count_entries(folder), 1);
@@ -129,7 +129,7 @@ static void test_vector_larger_than_a_block(void **state)
     struct support_data data;
     struct quire_info info;
     struct quire_error err;
-    char *folder = support_folder(), *path = support_path(folder, "index");
+    char *folder = support_folder_make(), *path = support_path(folder, "index");
     (void)state;
     support_clusters(100, 3000, QUIRE_TYPE_F32, 1, &data);
     struct quire_build_options options = support_options(QUIRE_METRIC_L2, QUIRE_SLOT_F32);
@@ -178,7 +178,7 @@ static void test_outlier(void **state)
     for (uint32_t d = 0; d < data.dim; d++)
         ((float *)(void *)data.vectors)[777 * data.dim + d] = 1e6f;
     support_floats(&data);
-    char *folder = support_folder(), *path = support_path(folder, "index");
+    char *folder = support_folder_make(), *path = support_path(folder, "index");
     struct quire_build_options options = support_options(QUIRE_METRIC_L2, QUIRE_SLOT_AUTO);
     support_build(path, &data, &options);
     prove(path, &data);
@@ -214,7 +214,7 @@ struct attempt {
 
 static void attempt_init(struct attempt *a)
 {
-    a->folder = support_folder();
+    a->folder = support_folder_make();
     a->path = support_path(a->folder, "index");
     support_clusters(50, 8, QUIRE_TYPE_F32, 1, &a->data);
     a->options = support_options(QUIRE_METRIC_L2, QUIRE_SLOT_AUTO);

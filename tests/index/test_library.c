@@ -59,7 +59,7 @@ static void make_keys(void)
 static int set_up(void **state)
 {
     (void)state;
-    shared.folder = support_folder();
+    shared.folder = support_folder_make();
     shared.path = support_path(shared.folder, "keyed");
     shared.numbered_path = support_path(shared.folder, "numbered");
     support_clusters(ROWS, DIM, QUIRE_TYPE_F32, 4, &shared.data);

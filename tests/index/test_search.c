@@ -34,7 +34,7 @@ static struct {
 static int set_up(void **state)
 {
     (void)state;
-    shared.folder = support_folder();
+    shared.folder = support_folder_make();
     shared.path = support_path(shared.folder, "shared");
     support_clusters(2000, 48, QUIRE_TYPE_F32, 1, &shared.data);
     shared.queries = support_queries(&shared.data, QUERIES, 2);

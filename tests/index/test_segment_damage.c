@@ -73,7 +73,7 @@ static void build_sound(const char *path)
 static int set_up(void **state)
 {
     (void)state;
-    shared.folder = support_folder();
+    shared.folder = support_folder_make();
     shared.sound = support_path(shared.folder, "sound");
     shared.copy = support_path(shared.folder, "copy");
     support_clusters(ROWS, DIM, QUIRE_TYPE_F32, 12, &shared.data);

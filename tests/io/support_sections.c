@@ -5,7 +5,7 @@
  * pieces of odd sizes, as builders do.
  */
 #include "support_sections.h"
-#include "support_folder.h"
+#include "support_contents.h"
 #include <stdlib.h>
 
 const uint8_t support_segment_id[16] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16};

@@ -9,7 +9,7 @@
 #include "io/engine.h"
 #include "io/fault.h"
 #include "io/memory.h"
-#include "support_folder.h"
+#include "support_contents.h"
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <poll.h>

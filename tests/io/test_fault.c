@@ -8,7 +8,7 @@
  */
 #include "io/engine.h"
 #include "io/fault.h"
-#include "support_folder.h"
+#include "support_contents.h"
 #include "support_sections.h"
 #include <setjmp.h>
 #include <stdarg.h>

@@ -7,7 +7,7 @@
 #include "io/fault.h"
 #include "io/fs.h"
 #include "io/memory.h"
-#include "support_folder.h"
+#include "support_contents.h"
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>

@@ -5,7 +5,7 @@
  * after success, failure and a stop.
  */
 #include "io/probe.h"
-#include "support_folder.h"
+#include "support_contents.h"
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -80,7 +80,7 @@ static void run_and_check(const char *folder, uint32_t lanes, enum quire_engine_
     assert_true(probe_knee(&report, 4096) > 0);
     probe_free(&report);
     assert_null(report.points);
-    assert_int_equal(support_folder_count(folder), 0);
+    assert_int_equal(support_count_entries(folder), 0);
 }
 
 static void test_one_lane(void **state)
@@ -113,7 +113,7 @@ static void test_stop(void **state)
     assert_int_equal(probe_run(*state, &config, &report, &err), QUIRE_ECANCELLED);
     assert_null(report.points);
     assert_non_null(strstr(err.message, "1 of 6"));
-    assert_int_equal(support_folder_count(*state), 0);
+    assert_int_equal(support_count_entries(*state), 0);
 }
 
 static void test_refusals(void **state)
@@ -139,7 +139,7 @@ static void test_refusals(void **state)
     assert_int_equal(probe_run("/nonexistent/folder", &config, &report, &err), QUIRE_ENOFILE);
     config.engine = (enum quire_engine_kind)77;
     assert_int_equal(probe_run(*state, &config, &report, &err), QUIRE_EINVALID);
-    assert_int_equal(support_folder_count(*state), 0);
+    assert_int_equal(support_count_entries(*state), 0);
 }
 
 static void test_knee(void **state)

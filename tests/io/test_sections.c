@@ -8,7 +8,7 @@
 #include "io/bytes.h"
 #include "io/fault.h"
 #include "io/sections.h"
-#include "support_folder.h"
+#include "support_contents.h"
 #include "support_sections.h"
 #include <setjmp.h>
 #include <stdarg.h>

@@ -9,7 +9,6 @@
 #include "io/random.h"
 #include <arpa/inet.h>
 #include <errno.h>
-#include <ftw.h>
 #include <math.h>
 #include <netinet/tcp.h>
 #include <setjmp.h>
@@ -23,37 +22,6 @@
 #include <cmocka.h>
 
 /* ---- folder and indexes ------------------------------------------------------------------------------------------ */
-
-char *support_folder_make(void)
-{
-    const char *base = getenv("TMPDIR");
-    char *folder;
-    assert_true(asprintf(&folder, "%s/quire-test-XXXXXX", base && *base ? base : "/tmp") > 0);
-    assert_non_null(mkdtemp(folder));
-    return folder;
-}
-
-static int remove_one(const char *path, const struct stat *st, int type, struct FTW *ftw)
-{
-    (void)st;
-    (void)type;
-    (void)ftw;
-    return remove(path);
-}
-
-void support_folder_remove(char *folder)
-{
-    if (folder)
-        nftw(folder, remove_one, 16, FTW_DEPTH | FTW_PHYS);
-    free(folder);
-}
-
-char *support_path(const char *folder, const char *name)
-{
-    char *path;
-    assert_true(asprintf(&path, "%s/%s", folder, name) > 0);
-    return path;
-}
 
 static float uniform(struct random *random)
 {

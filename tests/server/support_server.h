@@ -4,16 +4,11 @@
 
 #include "server/server.h"
 #include "tests/server/support_reply.h"
+#include "tests/temp_folder.h"
 
 enum { SUPPORT_ROWS = 600, SUPPORT_DIM = 16 };
 
 /* ---- folder and indexes ------------------------------------------------------------------------------------------ */
-
-/* A temporary folder, ended by support_folder_remove. */
-char *support_folder_make(void);
-void support_folder_remove(char *folder);
-/* folder/name; owned by the caller. */
-char *support_path(const char *folder, const char *name);
 
 /* SUPPORT_ROWS x SUPPORT_DIM numbers in clusters, the same each time. Row i is always element "i". */
 const float *support_vectors(void);
