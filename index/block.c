@@ -2,9 +2,9 @@
  * block.c - writing, checking and reading blocks.
  *
  * Rows are location-coded: slot s of block b is row b * slots_per_block + s, so a block needs no row numbers and an
- * edge is one number. Edges of all slots are merged into one ascending list: near rows share neighbours, a list of
- * sorted rows in tree order has gaps of one byte mostly (1.03 to 1.10 bytes per edge measured, against 4), and reading
- * a block offers them all. What is lost is which slot an edge belongs to; the search does not ask.
+ * edge is one number. Edges of a few neighbouring slots are merged into one ascending list: near rows share neighbours,
+ * and sorted rows in tree order have gaps of little more than a byte. A search decodes the lists of the slots that
+ * turned out near the query and skips the others.
  *
  * Bytes from disk are never trusted: every part is checked against the block's size before a pointer to it is made,
  * and decoding stops at its end. The checksum comes first, so that a failure of the later checks means a writer's bug
@@ -54,6 +54,7 @@ void block_write(uint8_t *block, uint32_t block_bytes, const struct block_parts 
     store_u32(block, BLOCK_MAGIC);
     block[4] = BLOCK_PAGEGRAPH;
     block[5] = BLOCK_FORMAT_VERSION;
+    store_u16(block + 6, (uint16_t)parts->list_slots);
     store_u32(block + 8, parts->number);
     store_u32(block + 12, parts->n_slots);
     store_u32(block + 24, parts->first_row);
@@ -67,6 +68,8 @@ void block_write(uint8_t *block, uint32_t block_bytes, const struct block_parts 
     store_u32(block + 44, put_part(block, block_bytes, &at, parts->factors, parts->n_slots * parts->factor_bytes));
     store_u32(block + 52, put_part(block, block_bytes, &at, parts->keys, parts->keys_bytes));
     store_u32(block + 48, put_part(block, block_bytes, &at, parts->edges, parts->edges_bytes));
+    store_u32(block + 36,
+              put_part(block, block_bytes, &at, parts->edge_codes, parts->n_edges * parts->edge_code_bytes));
     store_u32(block + 56, parts->edges_bytes);
     store_u32(block + 60, parts->keys_bytes);
     store_u64(block + 16, block_checksum(block, block_bytes, segment_id));
@@ -80,9 +83,26 @@ static bool part_fits(uint32_t offset, uint64_t bytes, uint32_t block_bytes)
     return offset >= BLOCK_HEADER_BYTES && bytes <= block_bytes && offset <= block_bytes - bytes;
 }
 
-int block_open(const uint8_t *block, uint32_t block_bytes, uint32_t number, uint32_t slot_bytes, uint32_t factor_bytes,
-               const uint8_t segment_id[16], struct block_view *out, struct quire_error *err)
+/* The headers of the lists lie inside the part and add up to it. */
+static bool lists_fit(const struct block_view *v)
 {
+    uint64_t bytes = (uint64_t)v->n_lists * BLOCK_LIST_HEADER_BYTES, edges = 0;
+    if (bytes > v->edges_bytes)
+        return false;
+    for (uint32_t i = 0; i < v->n_lists; i++) {
+        uint32_t n = load_u16(v->edges + 4 * (size_t)i), length = load_u16(v->edges + 4 * (size_t)i + 2);
+        if (n > length)
+            return false;
+        edges += n;
+        bytes += length;
+    }
+    return bytes == v->edges_bytes && edges == v->n_edges;
+}
+
+int block_open(const uint8_t *block, const struct block_shape *shape, uint32_t number, const uint8_t segment_id[16],
+               struct block_view *out, struct quire_error *err)
+{
+    const uint32_t block_bytes = shape->block_bytes;
     if (load_u32(block) != BLOCK_MAGIC)
         return error_set(err, QUIRE_ECORRUPT, "magic is %08x, expected %08x", load_u32(block), BLOCK_MAGIC);
     uint64_t stated = load_u64(block + 16), found = block_checksum(block, block_bytes, segment_id);
@@ -96,24 +116,32 @@ int block_open(const uint8_t *block, uint32_t block_bytes, uint32_t number, uint
         return error_set(err, QUIRE_ECORRUPT, "block says it is number %u, expected %u", load_u32(block + 8), number);
     uint64_t n = load_u32(block + 12);
     uint32_t ids = load_u32(block + 32), slots = load_u32(block + 40), factors = load_u32(block + 44);
-    uint32_t edges = load_u32(block + 48), keys = load_u32(block + 52);
-    uint32_t edges_bytes = load_u32(block + 56), keys_bytes = load_u32(block + 60);
-    if (n == 0 || !part_fits(ids, 4 * n, block_bytes) || !part_fits(slots, n * slot_bytes, block_bytes) ||
-        !part_fits(factors, n * factor_bytes, block_bytes) || !part_fits(edges, edges_bytes, block_bytes) ||
-        !part_fits(keys, keys_bytes, block_bytes) || load_u32(block + 28) > edges_bytes)
+    uint32_t edges = load_u32(block + 48), keys = load_u32(block + 52), codes = load_u32(block + 36);
+    uint32_t edges_bytes = load_u32(block + 56), keys_bytes = load_u32(block + 60), list_slots = load_u16(block + 6);
+    uint64_t n_edges = load_u32(block + 28);
+    if (n == 0 || !part_fits(ids, 4 * n, block_bytes) || !part_fits(slots, n * shape->slot_bytes, block_bytes) ||
+        !part_fits(factors, n * shape->factor_bytes, block_bytes) || !part_fits(edges, edges_bytes, block_bytes) ||
+        !part_fits(keys, keys_bytes, block_bytes) || !part_fits(codes, n_edges * shape->edge_code_bytes, block_bytes) ||
+        (n_edges && !list_slots))
         return error_set(err, QUIRE_ECORRUPT, "a part lies outside the block (%u slots)", (unsigned)n);
     *out = (struct block_view){.base = block,
                                .number = number,
                                .first_row = load_u32(block + 24),
                                .n_slots = (uint32_t)n,
-                               .n_edges = load_u32(block + 28),
+                               .n_edges = (uint32_t)n_edges,
+                               .list_slots = list_slots,
+                               .n_lists = list_slots ? ((uint32_t)n + list_slots - 1) / list_slots : 0,
                                .ids = block + ids,
                                .slots = block + slots,
                                .factors = factors ? block + factors : NULL,
                                .edges = block + edges,
+                               .edge_codes = codes ? block + codes : NULL,
                                .keys = keys ? block + keys : NULL,
                                .edges_bytes = edges_bytes,
                                .keys_bytes = keys_bytes};
+    if (!lists_fit(out))
+        return error_set(err, QUIRE_ECORRUPT, "%u edge lists do not add up to %u edges in %u bytes", out->n_lists,
+                         out->n_edges, edges_bytes);
     return 0;
 }
 
@@ -143,27 +171,46 @@ static uint32_t put_varint(uint64_t value, uint8_t *out)
     return n;
 }
 
-int block_edges(const struct block_view *view, uint32_t *out)
+int block_edges(const struct block_view *view, uint32_t list, uint32_t *out, uint32_t *first)
 {
-    const uint8_t *p = view->edges, *end = p + view->edges_bytes;
-    uint64_t row = 0, gap;
-    for (uint32_t i = 0; i < view->n_edges; i++) {
+    const uint8_t *header = view->edges, *p = header + (size_t)view->n_lists * BLOCK_LIST_HEADER_BYTES;
+    *first = 0;
+    for (uint32_t i = 0; i < list; i++, header += BLOCK_LIST_HEADER_BYTES) {
+        *first += load_u16(header);
+        p += load_u16(header + 2);
+    }
+    uint32_t n = load_u16(header);
+    const uint8_t *end = p + load_u16(header + 2);
+    uint64_t row = view->first_row, gap;
+    for (uint32_t i = 0; i < n; i++) {
         p = varint(p, end, &gap);
-        if (!p || (row += gap) > UINT32_MAX)
+        if (!p)
+            return QUIRE_ECORRUPT;
+        row += i > 0 || !(gap & 1) ? gap >> (i == 0) : ~(gap >> 1);
+        if (row > UINT32_MAX)
             return QUIRE_ECORRUPT;
         out[i] = (uint32_t)row;
     }
-    return 0;
+    return p == end ? (int)n : QUIRE_ECORRUPT;
 }
 
-uint32_t block_edges_encode(const uint32_t *rows, uint32_t n, uint8_t *out)
+uint32_t block_edges_encode(const uint32_t *rows, uint32_t n, uint32_t first_row, uint8_t *out)
 {
-    uint32_t bytes = 0, before = 0;
-    for (uint32_t i = 0; i < n; i++) {
-        bytes += put_varint(rows[i] - before, out + bytes);
-        before = rows[i];
-    }
+    if (n == 0)
+        return 0;
+    bool back = rows[0] < first_row;
+    uint64_t distance = back ? first_row - rows[0] - 1 : rows[0] - first_row;
+    uint32_t bytes = put_varint(distance << 1 | back, out);
+    for (uint32_t i = 1; i < n; i++)
+        bytes += put_varint(rows[i] - rows[i - 1], out + bytes);
     return bytes;
+}
+
+void block_list_header(uint32_t n, uint32_t bytes, uint8_t out[BLOCK_LIST_HEADER_BYTES])
+{
+    assert(n <= BLOCK_LIST_MAX && bytes <= BLOCK_LIST_MAX);
+    store_u16(out, (uint16_t)n);
+    store_u16(out + 2, (uint16_t)bytes);
 }
 
 int block_key(const struct block_view *view, uint32_t slot, struct block_key *out)

@@ -17,6 +17,7 @@
 #include "io/error.h"
 #include "io/random.h"
 #include <errno.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -233,6 +234,8 @@ static void fill_params(struct build *b)
     p->norm2_max = b->space.norm2_max;
     for (unsigned i = 0; i < NAV_WIDTHS; i++)
         p->effort_factor[i] = 1;
+    p->edge_effort_factor = 1;
+    p->spread = 1 / sqrtf((float)p->code_dim);
 }
 
 static int run_steps(struct build *b)

@@ -1,14 +1,15 @@
 /*
- * build_blocks.c - the blocks file: slots, keys and the merged, sorted, trimmed edges of each group.
+ * build_blocks.c - the blocks file: slots, keys and the merged, sorted, trimmed edges of each run of slots.
  *
- * Worth of an edge of the block: a target's weight is the sum over the rows of the block of 1/(rank + 2) for each edge
- * to it, and the weight of a middle rank for each edge from it. Targets inside the block are dropped (the slots are
- * read anyway). The heaviest targets that fit in the bytes left are kept, in ascending order.
+ * Worth of an edge of a run: a target's weight is the sum over the rows of the run of 1/(rank + 2) for each edge to it,
+ * and the weight of a middle rank for each edge from it. Targets inside the block are dropped (the slots are read
+ * anyway). Each run gets its share of the bytes left; its heaviest targets that fit are kept, in ascending order.
  *
  * Blocks are made in batches on all threads and written in order from one buffer.
  */
 #include "index/build_priv.h"
 #include "index/kernels/kernels.h"
+#include "index/partition.h"
 #include "io/bytes.h"
 #include "io/error.h"
 #include <math.h>
@@ -22,10 +23,13 @@ struct weighted {
 };
 
 struct batch {
-    const struct build *b;
+    struct build *b;
     const uint8_t *hidden;
     uint8_t *buffer;
     uint64_t first_block;
+    uint32_t list_slots;
+    struct section_file *codes; /* where edge codes are read from; NULL: blocks carry none */
+    uint64_t codes_at, factors_at;
 };
 
 struct scratch {
@@ -33,7 +37,8 @@ struct scratch {
     uint32_t table_mask;
     struct weighted *targets; /* those found */
     uint32_t *sorted;
-    uint8_t *edges; /* encoded */
+    uint8_t *edges;      /* encoded */
+    uint8_t *edge_codes; /* of as many */
     uint8_t *slots, *factors, *keys;
     float *vector, *rotated;
 };
@@ -44,6 +49,7 @@ static void scratch_fini(struct scratch *s)
     free(s->targets);
     free(s->sorted);
     free(s->edges);
+    free(s->edge_codes);
     free(s->slots);
     free(s->factors);
     free(s->keys);
@@ -62,13 +68,15 @@ static int scratch_init(struct scratch *s, const struct build *b)
     s->table_mask = (uint32_t)size - 1;
     s->targets = malloc(sizeof *s->targets * (most + 1));
     s->sorted = malloc(sizeof *s->sorted * (most + 1));
-    s->edges = malloc(5 * (most + 1));
+    s->edges = malloc((size_t)p->block_bytes + 8 * (most + 1));
+    s->edge_codes = malloc(p->block_bytes);
     s->slots = malloc((size_t)p->slots_per_block * p->slot_bytes);
     s->factors = malloc((size_t)p->slots_per_block * 8);
     s->keys = malloc((size_t)p->slots_per_block * (BLOCK_KEY_INLINE_MAX + BLOCK_KEY_EXTERNAL_BYTES));
     s->vector = malloc(sizeof(float) * b->space.code_dim);
     s->rotated = malloc(sizeof(float) * b->space.code_dim);
-    if (s->table && s->targets && s->sorted && s->edges && s->slots && s->factors && s->keys && s->vector && s->rotated)
+    if (s->table && s->targets && s->sorted && s->edges && s->edge_codes && s->slots && s->factors && s->keys &&
+        s->vector && s->rotated)
         return 0;
     scratch_fini(s);
     return QUIRE_ENOMEM;
@@ -102,11 +110,13 @@ static int by_row(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-/* All targets of the block's rows outside it, heaviest first, into s->targets. */
-static uint32_t collect_targets(const struct batch *batch, struct scratch *s, uint32_t first, uint32_t n)
+/* All targets of rows begin..end outside their block, whose rows are first..first + n; heaviest first, into
+ * s->targets. */
+static uint32_t collect_targets(const struct batch *batch, struct scratch *s, uint32_t first, uint32_t n,
+                                uint32_t begin_row, uint32_t end_row)
 {
     const struct neighbours *nb = &batch->b->neighbours;
-    for (uint32_t row = first; row < first + n; row++) {
+    for (uint32_t row = begin_row; row < end_row; row++) {
         if (is_set(batch->hidden, row))
             continue;
         for (uint32_t k = 0; k < nb->degree; k++) {
@@ -129,23 +139,72 @@ static uint32_t collect_targets(const struct batch *batch, struct scratch *s, ui
     return found;
 }
 
-/* The heaviest targets whose encoding fits in `room` bytes, encoded in s->edges. */
-static void choose_edges(struct scratch *s, uint32_t found, uint32_t room, struct block_parts *parts)
+/* The heaviest targets that fit in `room` bytes, `code` bytes of which each takes besides its gap: their rows into
+ * s->sorted, their gaps into `out`. Returns how many; *bytes: of the gaps. */
+static uint32_t choose_edges(struct scratch *s, uint32_t found, uint32_t first, uint32_t room, uint32_t code,
+                             uint8_t *out, uint32_t *bytes)
 {
-    uint32_t keep = found < room ? found : room, bytes = 0;
+    uint32_t keep = found < room / (code + 1) ? found : room / (code + 1);
+    *bytes = 0;
     while (keep > 0) {
         for (uint32_t i = 0; i < keep; i++)
             s->sorted[i] = s->targets[i].row;
         qsort(s->sorted, keep, sizeof *s->sorted, by_row);
-        bytes = block_edges_encode(s->sorted, keep, s->edges);
-        if (bytes <= room)
-            break;
-        uint32_t fewer = (uint32_t)((uint64_t)keep * room / bytes);
+        *bytes = block_edges_encode(s->sorted, keep, first, out);
+        if (*bytes + keep * code <= room)
+            return keep;
+        uint32_t fewer = (uint32_t)((uint64_t)keep * room / (*bytes + keep * code));
         keep = fewer < keep ? fewer : keep - 1;
     }
+    *bytes = 0;
+    return 0;
+}
+
+/* The navigation codes and factors of n rows, read back from the codes file. */
+static int edge_codes(const struct batch *batch, const uint32_t *rows, uint32_t n, uint8_t *out)
+{
+    struct io_file *file = section_file_io(batch->codes);
+    uint32_t bytes = batch->b->params.edge_code_bytes - EDGE_CODE_FACTOR_BYTES;
+    for (uint32_t i = 0; i < n; i++, out += bytes + EDGE_CODE_FACTOR_BYTES) {
+        int rc = fs_read_exact(file, out, bytes, batch->codes_at + (uint64_t)rows[i] * bytes, batch->b->err);
+        if (rc == 0)
+            rc = fs_read_exact(file, out + bytes, EDGE_CODE_FACTOR_BYTES,
+                               batch->factors_at + (uint64_t)rows[i] * EDGE_CODE_FACTOR_BYTES, batch->b->err);
+        if (rc < 0)
+            return rc;
+    }
+    return 0;
+}
+
+/* The edge lists of a block whose rows are first..first + n, in `room` bytes. */
+static int make_lists(const struct batch *batch, struct scratch *s, uint32_t first, uint32_t n, uint32_t room,
+                      struct block_parts *parts)
+{
+    uint32_t code = batch->b->params.edge_code_bytes, slots = batch->list_slots;
+    uint32_t lists = (n + slots - 1) / slots, at = lists * BLOCK_LIST_HEADER_BYTES;
+    if (room < at + 8) /* the part of codes begins at a multiple of 8 */
+        return 0;
+    room -= at + (code ? 8 : 0);
+    for (uint32_t i = 0; i < lists; i++) {
+        uint32_t begin = first + i * slots, end = first + n - begin < slots ? first + n : begin + slots, bytes;
+        uint32_t share = room / (lists - i);
+        share = share < BLOCK_LIST_MAX ? share : BLOCK_LIST_MAX;
+        uint32_t found = collect_targets(batch, s, first, n, begin, end);
+        uint32_t kept = choose_edges(s, found, first, share, code, s->edges + at, &bytes);
+        block_list_header(kept, bytes, s->edges + i * BLOCK_LIST_HEADER_BYTES);
+        int rc = code ? edge_codes(batch, s->sorted, kept, s->edge_codes + (size_t)parts->n_edges * code) : 0;
+        if (rc < 0)
+            return rc;
+        parts->n_edges += kept;
+        at += bytes;
+        room -= bytes + kept * code;
+    }
     parts->edges = s->edges;
-    parts->n_edges = keep;
-    parts->edges_bytes = keep ? bytes : 0;
+    parts->edges_bytes = at;
+    parts->list_slots = slots;
+    parts->edge_codes = s->edge_codes;
+    parts->edge_code_bytes = code;
+    return 0;
 }
 
 static void encode_slot(const struct build *b, struct scratch *s, uint32_t block, uint32_t slot, uint32_t input_row)
@@ -201,7 +260,7 @@ static uint32_t encode_keys(const struct build *b, struct scratch *s, uint32_t f
     }
 }
 
-static void make_block(const struct batch *batch, struct scratch *s, uint32_t block, uint8_t *out)
+static int make_block(const struct batch *batch, struct scratch *s, uint32_t block, uint8_t *out)
 {
     const struct build *b = batch->b;
     const struct segment_params *p = &b->params;
@@ -222,9 +281,9 @@ static void make_block(const struct batch *batch, struct scratch *s, uint32_t bl
                                 .keys = s->keys,
                                 .keys_bytes = keys_bytes};
     uint32_t fixed = block_fixed_bytes(n, p->slot_bytes, p->factor_bytes, keys_bytes);
-    uint32_t found = collect_targets(batch, s, first, n);
-    choose_edges(s, found, p->block_bytes - fixed, &parts);
+    int rc = make_lists(batch, s, first, n, p->block_bytes - fixed, &parts);
     block_write(out, p->block_bytes, &parts, b->segment_id);
+    return rc;
 }
 
 static int make_range(void *context, uint64_t begin, uint64_t end)
@@ -234,21 +293,40 @@ static int make_range(void *context, uint64_t begin, uint64_t end)
     int rc = scratch_init(&s, batch->b);
     if (rc < 0)
         return rc;
-    for (uint64_t i = begin; i < end; i++)
-        make_block(batch, &s, (uint32_t)(batch->first_block + i), batch->buffer + i * batch->b->params.block_bytes);
+    for (uint64_t i = begin; rc == 0 && i < end; i++)
+        rc =
+            make_block(batch, &s, (uint32_t)(batch->first_block + i), batch->buffer + i * batch->b->params.block_bytes);
     scratch_fini(&s);
+    return rc;
+}
+
+/* Edge codes belong to all slots of a block at once: a target's code is worth more bytes than a second list saves. */
+static int open_codes(struct batch *batch)
+{
+    struct build *b = batch->b;
+    char *path = build_file_path(b, CODES_NAME);
+    int rc =
+        path ? section_file_open(b->fs, path, FILE_CODES, b->segment_id, FS_READ, &batch->codes, b->err) : QUIRE_ENOMEM;
+    free(path);
+    if (rc < 0)
+        return rc;
+    batch->codes_at = section_find(batch->codes, CODES_NAVIGATION + nav_bits[EDGE_CODE_WIDTH])->offset;
+    batch->factors_at = section_find(batch->codes, CODES_NAV_FACTORS + nav_bits[EDGE_CODE_WIDTH])->offset;
+    batch->list_slots = b->params.slots_per_block;
     return 0;
 }
 
 int build_write_blocks(struct build *b, const uint8_t *hidden)
 {
     uint32_t block_bytes = b->params.block_bytes, per_batch = BATCH_BYTES / block_bytes;
-    struct batch batch = {.b = b, .hidden = hidden};
+    struct batch batch = {.b = b, .hidden = hidden, .list_slots = PARTITION_RUN};
     struct section_writer *writer = NULL;
     struct progress progress;
     char *path = build_file_path(b, BLOCKS_NAME);
     batch.buffer = malloc((size_t)per_batch * block_bytes);
     int rc = path && batch.buffer ? 0 : QUIRE_ENOMEM;
+    if (rc == 0 && b->params.edge_code_bytes)
+        rc = open_codes(&batch);
     if (rc < 0)
         goto out;
     rc = section_writer_create(b->fs, path, FILE_BLOCKS, b->segment_id, &writer, b->err);
@@ -269,6 +347,7 @@ int build_write_blocks(struct build *b, const uint8_t *hidden)
         rc = section_end(writer, b->err);
 out:
     rc = section_writer_conclude(writer, rc, b->err);
+    section_file_close(batch.codes);
     free(batch.buffer);
     free(path);
     return rc;

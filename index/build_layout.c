@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define EDGE_BYTES          20u /* per slot: about 18 edges */
+#define EDGE_BYTES          10u /* per slot: about 18 edges */
 #define BLOCK_BYTES_DEFAULT 8192u
 #define SLOTS_WANTED_MIN    8u /* auto block size grows until so many slots fit, up to the largest block */
 

@@ -37,18 +37,10 @@ static void damaged(struct task *t, const char *what, const struct io_file *file
     task_finish(t, t->code);
 }
 
-static void read_one(struct task *t, void (*then)(struct task *))
-{
-    t->n_reads = 1;
-    t->on_reads = then;
-    t->fetch->rounds++;
-}
-
 static void read_page(struct task *t, struct section_file *file, uint64_t at, void (*then)(struct task *))
 {
-    read_one(t, then);
-    task_read_at(t, 0, section_file_io(file), at, PAGE_BYTES, t->page);
-    task_wait(t);
+    t->fetch->rounds++;
+    task_read_at(t, section_file_io(file), at, PAGE_BYTES, t->page, then);
 }
 
 /* ---- the key ----------------------------------------------------------------------------------------------------- */
@@ -143,6 +135,8 @@ static void find_key(struct task *t)
 
 /* ---- the block of the row ---------------------------------------------------------------------------------------- */
 
+static int choose_links(struct task *t, const struct block_view *view);
+
 /* Takes what is asked for out of the block, before its buffer is used again. */
 static int take_from_block(struct task *t, const struct block_view *view)
 {
@@ -158,17 +152,8 @@ static int take_from_block(struct task *t, const struct block_view *view)
     }
     if (!r->want_links)
         return 0;
-    if (view->n_edges > t->searcher->edges_capacity) {
-        uint32_t *bigger = realloc(t->searcher->edges, sizeof *bigger * view->n_edges);
-        if (!bigger)
-            return QUIRE_ENOMEM;
-        t->searcher->edges = bigger;
-        t->searcher->edges_capacity = view->n_edges;
-    }
-    return block_edges(view, t->searcher->edges);
+    return choose_links(t, view);
 }
-
-static void choose_links(struct task *t, const struct block_view *view);
 
 static void take_number_key(struct task *t)
 {
@@ -217,8 +202,6 @@ static void on_row_block(struct task *t)
         damaged(t, "block", section_file_io(s->blocks), segment_block_offset(s, view.number));
         return;
     }
-    if (r->want_links)
-        choose_links(t, &view);
     if (!view.keys) {
         take_number_key(t);
     } else if (key.bytes) {
@@ -230,11 +213,9 @@ static void on_row_block(struct task *t)
         r->found_key_bytes = key.length;
         if (r->key || r->want_key) {
             t->attribute_at = key.external_at;
-            read_one(t, on_key_record);
-            if (task_read_key(t, key.external_at, key.length) < 0)
+            t->fetch->rounds++;
+            if (task_read_key(t, key.external_at, key.length, on_key_record) < 0)
                 fail(t, t->code);
-            else
-                task_wait(t);
             return;
         }
     }
@@ -243,9 +224,9 @@ static void on_row_block(struct task *t)
 
 static void read_row_block(struct task *t)
 {
-    read_one(t, on_row_block);
-    task_read_block(t, 0, t->fetch->row / t->segment->params.slots_per_block);
-    task_wait(t);
+    uint32_t block = t->fetch->row / t->segment->params.slots_per_block;
+    t->fetch->rounds++;
+    task_read_blocks(t, &block, 1, NULL, on_row_block);
 }
 
 /* ---- attributes -------------------------------------------------------------------------------------------------- */
@@ -290,13 +271,11 @@ static void on_attribute_page(struct task *t)
     }
     t->attribute_at = (entry >> 24) - 1;
     t->attribute_bytes = (uint32_t)(entry & 0xffffff);
-    read_one(t, on_attribute_record);
+    t->fetch->rounds++;
     if (task_read_record(t, section_file_io(s->attributes), s->attribute_heap_at + t->attribute_at,
                          RECORD_HEADER_BYTES + (uint64_t)t->attribute_bytes,
-                         s->attribute_heap_at + s->attribute_heap_bytes) < 0)
+                         s->attribute_heap_at + s->attribute_heap_bytes, on_attribute_record) < 0)
         fail(t, t->code);
-    else
-        task_wait(t);
 }
 
 static void after_block(struct task *t)
@@ -317,28 +296,51 @@ static int by_estimate(const void *a, const void *b)
     return x->distance < y->distance ? -1 : x->distance > y->distance ? 1 : x->row < y->row ? -1 : x->row > y->row;
 }
 
-/* The nearest edges of the block by code, as candidates 0..n_links. The row's own vector is the query. */
-static void choose_links(struct task *t, const struct block_view *view)
+/* Adds a row to the candidates, of which the nearest `want` stay when there is no more room. */
+static void take_link_candidate(struct task *t, uint32_t row, float distance, uint32_t want)
+{
+    t->candidates[t->n_candidates++] = (struct candidate){row, distance, 0, 1};
+    if (t->n_candidates == t->candidates_capacity) {
+        qsort(t->candidates, t->n_candidates, sizeof *t->candidates, by_estimate);
+        t->n_candidates = want;
+    }
+}
+
+static void take_neighbours(struct task *t, const struct block_view *view, uint32_t want)
 {
     struct searcher *s = t->searcher;
-    uint32_t want = t->fetch->links_max < LINKS_MAX ? t->fetch->links_max : LINKS_MAX;
+    task_score_slots(t, view, s->slot_distances);
+    for (uint32_t i = 0; i < view->n_slots; i++)
+        if (i != t->slot)
+            take_link_candidate(t, view->first_row + i, s->slot_distances[i], want);
+}
+
+/* The nearest of the rows of its own block and, by code, of the edges of the slot's list, as candidates 0..n_links. The
+ * row's own vector is the query. */
+static int choose_links(struct task *t, const struct block_view *view)
+{
+    struct searcher *s = t->searcher;
+    uint32_t want = t->fetch->links_max < LINKS_MAX ? t->fetch->links_max : LINKS_MAX, first;
+    if (search_reserve_edges(t, view->n_edges) < 0)
+        return QUIRE_ENOMEM;
     task_set_query(t, t->fetch->vector);
-    for (uint32_t at = 0; at < view->n_edges; at += STEP_ROWS) {
-        uint32_t n = view->n_edges - at < STEP_ROWS ? view->n_edges - at : STEP_ROWS;
-        memcpy(s->ids, s->edges + at, sizeof *s->ids * n);
-        task_score_rows(t, n);
-        for (uint32_t i = 0; i < n; i++) {
-            if (s->ids[i] >= t->segment->params.rows)
-                continue;
-            t->candidates[t->n_candidates++] = (struct candidate){s->ids[i], s->estimates[i], 0};
-            if (t->n_candidates == t->candidates_capacity) {
-                qsort(t->candidates, t->n_candidates, sizeof *t->candidates, by_estimate);
-                t->n_candidates = want;
-            }
+    take_neighbours(t, view, want);
+    int edges = view->n_edges ? block_edges(view, t->slot / view->list_slots, s->edges, &first) : 0;
+    for (int at = 0; at < edges;) {
+        uint32_t n = 0;
+        for (; at < edges && n < STEP_ROWS; at++) {
+            if (s->edges[at] >= t->segment->params.rows)
+                return QUIRE_ECORRUPT;
+            s->picks[n] = first + (uint32_t)at;
+            s->ids[n++] = s->edges[at];
         }
+        task_score_edges(t, view, n);
+        for (uint32_t i = 0; i < n; i++)
+            take_link_candidate(t, s->ids[i], s->estimates[i], want);
     }
     qsort(t->candidates, t->n_candidates, sizeof *t->candidates, by_estimate);
     t->n_links = t->n_candidates < want ? t->n_candidates : want;
+    return edges < 0 ? edges : 0;
 }
 
 /* Where link i keeps its key, or the heap offset of a key that does not stand in the block. */
@@ -434,11 +436,9 @@ static void read_link_keys(struct task *t)
         task_finish(t, 0);
         return;
     }
-    read_one(t, on_link_key);
-    if (task_read_key(t, load_u64(link_copy(t, t->next_key)), t->hits[t->next_key].key_bytes) < 0)
+    t->fetch->rounds++;
+    if (task_read_key(t, load_u64(link_copy(t, t->next_key)), t->hits[t->next_key].key_bytes, on_link_key) < 0)
         fail(t, t->code);
-    else
-        task_wait(t);
 }
 
 static void read_links(struct task *t)
@@ -448,12 +448,11 @@ static void read_links(struct task *t)
         read_link_keys(t);
         return;
     }
-    t->n_reads = n;
-    t->on_reads = on_link_blocks;
-    t->fetch->rounds++;
+    uint32_t blocks[BEAM_MAX];
     for (uint32_t i = 0; i < n; i++)
-        task_read_block(t, i, t->candidates[t->step + i].row / t->segment->params.slots_per_block);
-    task_wait(t);
+        blocks[i] = t->candidates[t->step + i].row / t->segment->params.slots_per_block;
+    t->fetch->rounds++;
+    task_read_blocks(t, blocks, n, NULL, on_link_blocks);
 }
 
 /* ---- begin and end ----------------------------------------------------------------------------------------------- */

@@ -15,7 +15,7 @@
 #include <string.h>
 #include <xxhash.h>
 
-#define PARAMS_USED 160u
+#define PARAMS_USED 172u
 
 const unsigned nav_bits[NAV_WIDTHS] = {1, 2, 4, 8};
 
@@ -50,6 +50,9 @@ void params_encode(const struct segment_params *p, uint8_t out[PARAMS_BYTES])
         store_f32(out + 128 + 4 * i, p->error[i]);
         store_f32(out + 144 + 4 * i, p->effort_factor[i]);
     }
+    store_u32(out + 160, p->edge_code_bytes);
+    store_f32(out + 164, p->edge_effort_factor);
+    store_f32(out + 168, p->spread);
 }
 
 /* Sizes that follow from the kind of slot, and what else must agree with it. */
@@ -93,6 +96,14 @@ static int params_check(const struct segment_params *p, struct quire_error *err)
         if (!(p->effort_factor[i] >= EFFORT_FACTOR_MIN && p->effort_factor[i] <= EFFORT_FACTOR_MAX))
             return error_set(err, QUIRE_ECORRUPT, "parameters name effort factor %g for codes of %u bits: out of range",
                              (double)p->effort_factor[i], nav_bits[i]);
+    if (!(p->edge_effort_factor >= EFFORT_FACTOR_MIN && p->edge_effort_factor <= EFFORT_FACTOR_MAX) ||
+        !(p->spread > 0 && p->spread <= 1))
+        return error_set(err, QUIRE_ECORRUPT,
+                         "parameters name effort factor %g for edge codes, spread %g: out of range",
+                         (double)p->edge_effort_factor, (double)p->spread);
+    if (p->edge_code_bytes && p->edge_code_bytes != edge_code_bytes_of(p->code_dim))
+        return error_set(err, QUIRE_ECORRUPT, "parameters name edge codes of %u bytes, expected %u", p->edge_code_bytes,
+                         edge_code_bytes_of(p->code_dim));
     return params_check_slots(p, err);
 }
 
@@ -131,6 +142,9 @@ int params_decode(const uint8_t in[PARAMS_BYTES], struct segment_params *out, st
         p.error[i] = load_f32(in + 128 + 4 * i);
         p.effort_factor[i] = load_f32(in + 144 + 4 * i);
     }
+    p.edge_code_bytes = load_u32(in + 160);
+    p.edge_effort_factor = load_f32(in + 164);
+    p.spread = load_f32(in + 168);
     for (unsigned i = PARAMS_USED; i < PARAMS_BYTES; i++)
         if (in[i])
             return error_set(err, QUIRE_ECORRUPT, "parameters: byte %u is %u, not zero", i, in[i]);

@@ -7,7 +7,7 @@
 #include "quire.h"
 
 /* Raised whenever a file's meaning changes. Each file's superblock carries the container's version, PARAMS this one. */
-#define SEGMENT_FORMAT_VERSION 1u
+#define SEGMENT_FORMAT_VERSION 2u
 
 enum segment_file_kind { FILE_META = 1, FILE_BLOCKS = 2, FILE_CODES = 3, FILE_KEYS = 4, FILE_ATTRIBUTES = 5 };
 
@@ -34,6 +34,10 @@ enum attributes_section { ATTRIBUTES_INDEX = 1, ATTRIBUTES_HEAP = 2 };
 #define NAV_WIDTHS 4u
 extern const unsigned nav_bits[NAV_WIDTHS]; /* 1, 2, 4, 8 */
 
+/* Codes inside the blocks stand in for resident ones where a budget has no room for any: of this width, per edge. */
+#define EDGE_CODE_WIDTH        0u
+#define EDGE_CODE_FACTOR_BYTES 4u
+
 #define PARAMS_BYTES      256u
 #define SLOTS_MAX         4096u /* of a block */
 #define EFFORT_FACTOR_MIN 0.5f
@@ -46,6 +50,7 @@ struct segment_params {
     uint64_t rows;
     uint32_t block_bytes, n_blocks, slots_per_block;
     uint32_t slot_bytes, factor_bytes;
+    uint32_t edge_code_bytes; /* per edge inside the blocks, factors included; 0: none */
     uint32_t degree, pool;
     uint32_t user_keys, has_attributes;
     uint32_t key_buckets; /* pages of the key table */
@@ -54,8 +59,15 @@ struct segment_params {
     double norm2_max;
     float scale_a[NAV_WIDTHS], scale_f[NAV_WIDTHS];
     float effort_factor[NAV_WIDTHS]; /* effort of this width over that of the widest, at equal recall */
+    float edge_effort_factor;        /* the same of edge codes with nothing resident */
+    float spread;                    /* rms cosine between a row's residual and the way to a near row elsewhere */
     float error[NAV_WIDTHS];         /* rms of sqrt(1/cos^2(y, r) - 1) of these codes; 0: not on disk */
 };
+
+static inline uint32_t edge_code_bytes_of(uint32_t code_dim)
+{
+    return code_dim / 8 * nav_bits[EDGE_CODE_WIDTH] + EDGE_CODE_FACTOR_BYTES;
+}
 
 void params_encode(const struct segment_params *params, uint8_t out[PARAMS_BYTES]);
 /* Refuses versions it does not know and values out of their limits. */

@@ -193,8 +193,9 @@ static int project(void *context, uint64_t begin, uint64_t end)
 
 static uint32_t cut_of(const struct partition *p, struct node node)
 {
-    uint32_t groups = (node.end - node.begin + p->capacity - 1) / p->capacity;
-    return node.begin + groups / 2 * p->capacity;
+    uint32_t n = node.end - node.begin, unit = n > p->capacity ? p->capacity : PARTITION_RUN;
+    uint32_t groups = (n + unit - 1) / unit;
+    return node.begin + groups / 2 * unit;
 }
 
 static void split_node(const struct partition *p, struct scratch *s, struct node node, unsigned threads)
@@ -238,15 +239,15 @@ static int split_level(struct partition *p, uint32_t n_nodes, unsigned threads)
     return 0;
 }
 
-/* The nodes of the next level; leaves (one group) drop out. */
+/* The nodes of the next level; leaves (one run) drop out. */
 static uint32_t next_level(const struct partition *p, const struct node *nodes, uint32_t n, struct node *next)
 {
     uint32_t n_next = 0;
     for (uint32_t i = 0; i < n; i++) {
         uint32_t cut = cut_of(p, nodes[i]);
-        if (cut - nodes[i].begin > p->capacity)
+        if (cut - nodes[i].begin > PARTITION_RUN)
             next[n_next++] = (struct node){nodes[i].begin, cut};
-        if (nodes[i].end - cut > p->capacity)
+        if (nodes[i].end - cut > PARTITION_RUN)
             next[n_next++] = (struct node){cut, nodes[i].end};
     }
     return n_next;
@@ -255,19 +256,20 @@ static uint32_t next_level(const struct partition *p, const struct node *nodes, 
 int partition_build(const struct rows *rows, uint32_t capacity, unsigned threads, uint64_t seed,
                     const struct progress *progress, uint32_t *order)
 {
-    uint32_t groups = (rows->n + capacity - 1) / capacity, n_nodes = 0, level = 0, levels = 1;
+    uint32_t runs = (rows->n + capacity - 1) / capacity * ((capacity + PARTITION_RUN - 1) / PARTITION_RUN);
+    uint32_t n_nodes = 0, level = 0, levels = 1;
     struct partition p = {.rows = rows, .capacity = capacity, .seed = seed, .order = order};
     p.keys = malloc(sizeof(float) * rows->n);
-    p.nodes = malloc(sizeof(struct node) * (groups + 1));
-    struct node *next = malloc(sizeof(struct node) * (groups + 1));
+    p.nodes = malloc(sizeof(struct node) * ((size_t)runs + 1));
+    struct node *next = malloc(sizeof(struct node) * ((size_t)runs + 1));
     int rc = p.keys && p.nodes && next ? 0 : QUIRE_ENOMEM;
     if (rc < 0)
         goto out;
     for (uint32_t i = 0; i < rows->n; i++)
         order[i] = i;
-    if (groups > 1)
+    if (rows->n > PARTITION_RUN)
         p.nodes[n_nodes++] = (struct node){0, rows->n};
-    while ((1u << levels) < groups && levels < 31)
+    while ((1u << levels) < runs && levels < 31)
         levels++;
     while (n_nodes > 0) {
         rc = split_level(&p, n_nodes, threads);

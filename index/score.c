@@ -64,76 +64,127 @@ void task_set_query(struct task *t, const float *query)
     set_integral(t);
 }
 
-void task_score_centres(struct task *t, const uint32_t *blocks, uint32_t n, float *out)
+void task_score_centres(struct task *t, const struct entry_level *level, const uint32_t *nodes, uint32_t n, float *out)
 {
     const struct segment *s = t->segment;
     const float half = code_half(CENTRE_BITS);
     int32_t dots[256];
     for (uint32_t at = 0; at < n; at += 256) {
         uint32_t m = n - at < 256 ? n - at : 256;
-        kernels()->code_dot[kernels_code_index(CENTRE_BITS)](t->levels.levels, s->centre_codes, s->centre_bytes,
-                                                             blocks + at, m, s->params.code_dim, dots);
+        kernels()->code_dot[kernels_code_index(CENTRE_BITS)](t->levels.levels, level->codes, s->entry.code_bytes,
+                                                             nodes + at, m, s->params.code_dim, dots);
         for (uint32_t i = 0; i < m; i++) {
-            const float *factors = s->centre_factors + 3 * (size_t)blocks[at + i];
+            const float *factors = level->factors + ENTRY_FACTORS * (size_t)nodes[at + i];
             float d = t->levels.norm2 + factors[1] - 2 * factors[0] * code_query_dot(&t->levels, dots[i], half);
             out[at + i] = d > 0 ? d : 0;
         }
     }
 }
 
-/* Notes the block of each run of rows in run_blocks, where it ends in run_ends, and |q - c|^2 in run_distances; returns
- * the number of runs. */
-static uint32_t score_runs(struct task *t, uint32_t n)
+/* Cuts s->ids[0..n) into runs of one block each, with the centre's distance and the sigma of its estimates. */
+static void find_runs(struct task *t, uint32_t n)
 {
     struct searcher *s = t->searcher;
-    uint32_t per_block = t->segment->params.slots_per_block, runs = 0;
+    const struct segment *g = t->segment;
+    uint32_t per_block = g->params.slots_per_block, runs = 0;
     for (uint32_t i = 0; i < n;) {
         uint32_t block = s->ids[i] / per_block, begin = block * per_block;
         while (i < n && s->ids[i] - begin < per_block)
             i++;
         s->run_blocks[runs] = block;
-        s->run_ends[runs++] = i;
+        s->runs[runs++].end = i;
     }
-    task_score_centres(t, s->run_blocks, runs, s->run_distances);
-    return runs;
+    task_score_centres(t, &g->centres, s->run_blocks, runs, s->run_distances);
+    for (uint32_t r = 0; r < runs; r++) {
+        s->runs[r].centre = s->run_distances[r];
+        s->runs[r].sigma = g->sigma_factor * segment_block_rms(g, s->run_blocks[r]) * sqrtf(s->run_distances[r]);
+    }
+    s->n_runs = runs;
 }
 
-/* A and f of the rows of a run as floats; whole blocks lie together in memory, edges are gathered. */
-static const float *run_factors(struct task *t, uint32_t begin, uint32_t end)
+/* The scales of estimates by codes of width `width`, but for the base. */
+static struct code_scales estimate_scales(const struct task *t, unsigned width)
+{
+    const struct segment_params *p = &t->segment->params;
+    return (struct code_scales){.a = p->scale_a[width],
+                                .f = 2 * p->scale_f[width] * t->levels.step,
+                                .middle = code_half(nav_bits[width]) * (float)t->levels.level_sum};
+}
+
+/* s->estimates from s->dots and s->pairs, the factors of the rows, which have codes of width `width`. */
+static void estimate_runs(struct task *t, unsigned width)
 {
     struct searcher *s = t->searcher;
-    const f16_t *all = t->segment->nav_factors, *from = all + 2 * (size_t)s->ids[begin];
-    uint32_t n = end - begin;
-    if (s->ids[end - 1] - s->ids[begin] != n - 1) {
-        for (uint32_t i = 0; i < n; i++)
-            memcpy(s->factor_halves + 2 * i, all + 2 * (size_t)s->ids[begin + i], 2 * sizeof(f16_t));
-        from = s->factor_halves;
+    const f16_t *pairs = (const f16_t *)(const void *)s->pairs;
+    struct code_scales scales = estimate_scales(t, width);
+    for (uint32_t r = 0, begin = 0; r < s->n_runs; begin = s->runs[r++].end) {
+        scales.base = s->runs[r].centre;
+        kernels()->code_estimates(pairs + 2 * (size_t)begin, s->dots + begin, s->runs[r].end - begin, &scales,
+                                  s->estimates + begin);
     }
-    kernels()->f32_from_f16(from, s->factor_floats, 2 * (size_t)n);
-    return s->factor_floats;
 }
 
 void task_score_rows(struct task *t, uint32_t n)
 {
     struct searcher *s = t->searcher;
     const struct segment *g = t->segment;
-    const float scale_a = g->scale_a, scale_f = 2 * g->scale_f * t->levels.step;
-    const float middle = code_half(nav_bits[g->width]) * (float)t->levels.level_sum;
+    const uint32_t *factors = (const uint32_t *)(const void *)g->nav_factors; /* a pair of half floats each */
+    /* factors take a cache line for each scattered row: ask for them now, they come while the codes are multiplied */
+    for (uint32_t i = 0; i < n; i++)
+        __builtin_prefetch(&factors[s->ids[i]]);
     kernels()->code_dot[g->width](t->levels.levels, g->nav_codes, g->nav_bytes, s->ids, n, g->params.code_dim, s->dots);
-    uint32_t runs = score_runs(t, n), begin = 0;
-    for (uint32_t r = 0; r < runs; r++) {
-        const uint32_t end = s->run_ends[r];
-        const float *restrict factors = run_factors(t, begin, end);
-        const int32_t *restrict dots = s->dots + begin;
-        float *restrict estimates = s->estimates + begin, *restrict sigmas = s->estimates + n + begin;
-        const float centre = s->run_distances[r];
-        const float sigma = g->sigma_factor * g->centre_factors[3 * (size_t)s->run_blocks[r] + 2] * sqrtf(centre);
-        for (uint32_t i = 0; i < end - begin; i++) {
-            estimates[i] = centre + scale_a * factors[2 * i] - scale_f * factors[2 * i + 1] * ((float)dots[i] - middle);
-            sigmas[i] = sigma;
-        }
-        begin = end;
+    find_runs(t, n);
+    for (uint32_t i = 0; i < n; i++)
+        s->pairs[i] = factors[s->ids[i]];
+    estimate_runs(t, g->width);
+}
+
+void task_prefetch_block_rows(const struct task *t, uint32_t block)
+{
+    const struct segment *g = t->segment;
+    size_t first = (size_t)block * g->params.slots_per_block, n = g->params.slots_per_block;
+    if (g->params.rows - first < n)
+        n = g->params.rows - first;
+    for (size_t at = 0; at < n * g->nav_bytes; at += 64)
+        __builtin_prefetch(g->nav_codes + first * g->nav_bytes + at, 0, 2);
+    for (size_t at = 0; at < n; at += 16)
+        __builtin_prefetch(g->nav_factors + 2 * (first + at), 0, 2);
+}
+
+uint32_t task_score_block_rows(struct task *t, uint32_t block, float centre, uint32_t at)
+{
+    struct searcher *s = t->searcher;
+    const struct segment *g = t->segment;
+    const struct segment_params *p = &g->params;
+    uint32_t first = block * p->slots_per_block, left = (uint32_t)p->rows - first;
+    uint32_t n = left < p->slots_per_block ? left : p->slots_per_block;
+    struct code_scales scales = estimate_scales(t, g->width);
+    scales.base = centre;
+    for (uint32_t i = 0; i < n; i++)
+        s->ids[at + i] = first + i;
+    kernels()->code_dot[g->width](t->levels.levels, g->nav_codes, g->nav_bytes, s->ids + at, n, p->code_dim, s->dots);
+    kernels()->code_estimates(g->nav_factors + 2 * (size_t)first, s->dots, n, &scales, s->estimates + at);
+    s->n_runs = at ? s->n_runs : 0;
+    s->runs[s->n_runs++] = (struct scored_run){
+        .end = at + n, .centre = centre, .sigma = g->sigma_factor * segment_block_rms(g, block) * sqrtf(centre)};
+    return at + n;
+}
+
+void task_score_edges(struct task *t, const struct block_view *view, uint32_t n)
+{
+    struct searcher *s = t->searcher;
+    const struct segment *g = t->segment;
+    if (g->nav_codes) {
+        task_score_rows(t, n);
+        return;
     }
+    uint32_t stride = g->params.edge_code_bytes, code_bytes = stride - EDGE_CODE_FACTOR_BYTES;
+    kernels()->code_dot[EDGE_CODE_WIDTH](t->levels.levels, view->edge_codes, stride, s->picks, n, g->params.code_dim,
+                                         s->dots);
+    find_runs(t, n);
+    for (uint32_t i = 0; i < n; i++)
+        memcpy(&s->pairs[i], view->edge_codes + (size_t)s->picks[i] * stride + code_bytes, EDGE_CODE_FACTOR_BYTES);
+    estimate_runs(t, EDGE_CODE_WIDTH);
 }
 
 static void score_q8(struct task *t, const struct block_view *view, float *out)

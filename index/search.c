@@ -1,14 +1,15 @@
 /*
  * search.c - nearest neighbours: seed from block centres, read the blocks that are worth most, follow their edges.
  *
- *   seed   The query is compared with the centre of every block (4-bit codes in memory). The rows of the `effort`
- *          nearest blocks are scored by their navigation codes, which lie next to each other in memory. The best become
- *          candidates: (row, estimate, sigma).
+ *   seed   The tree over the centres of all blocks (entry.h) leads to the `effort` nearest blocks. Their rows are scored
+ *          by their navigation codes, which lie next to each other in memory. The best become candidates: (row, estimate,
+ *          sigma). Where a budget leaves no room for codes, a block stands for its rows: how many of them are near
+ *          follows from its centre's distance and their spread around it.
  *   round  tau is the k-th best exact distance, or while there are fewer than k the k-th best estimate. A candidate is
  *          nearer than tau with probability Phi((tau - estimate) / sigma); the gain of a block is the sum over its
  *          candidates: how many of the k nearest one expects to gain by one read. The blocks of largest gain are read
- *          in one submission, at most BEAM_MAX; all their slots are scored exactly; all their edges that lead to
- *          blocks not yet seen are scored by code and join the candidates.
+ *          in one submission, at most BEAM_MAX; each block's slots are scored exactly as soon as it comes; the edges
+ *          of those that are near and lead to blocks not yet seen are scored by code and join the candidates.
  *   stop   when no block's gain reaches theta, which falls as effort rises: theta = THETA_EFFORT / effort.
  *
  * So one knob, effort, widens the seed and lowers the stop; calibration (calibrate.c) maps recall to it. Probability
@@ -36,6 +37,9 @@
 #define Z_DROP           4.0f /* candidates this many sigmas beyond tau are dropped */
 #define DEFAULT_RECALL   0.95f
 #define LIMIT_SAMPLE     64u
+#define PREFETCH_BLOCKS  2u
+#define TREE_BEAM_MIN    8u
+#define LIST_REACH       1.1f /* of the squared distance of the k-th nearest: slots within it have their edges followed */
 
 static bool bit(const uint8_t *bitmap, uint32_t i)
 {
@@ -117,12 +121,6 @@ static int reserve_candidates(struct task *t)
         memset(s->gains, 0, sizeof *s->gains * places);
         s->gains_mask = places - 1;
         s->gains_stamp = 0;
-    }
-    if (!s->run_distances) {
-        if (grow(&s->run_blocks, sizeof *s->run_blocks * STEP_ROWS) < 0 ||
-            grow(&s->run_ends, sizeof *s->run_ends * STEP_ROWS) < 0 ||
-            grow(&s->run_distances, sizeof *s->run_distances * STEP_ROWS) < 0)
-            return QUIRE_ENOMEM;
     }
     uint32_t slots = t->segment->params.slots_per_block;
     if (slots > s->slots_capacity) {
@@ -273,6 +271,14 @@ static void sort_floats(float *x, uint32_t n)
     }
 }
 
+/* A value that `want` of n probably lie below, and not many more, from a sample of them; want < n / 4. */
+static float sample_limit(float sample[LIMIT_SAMPLE], uint32_t n, uint32_t want)
+{
+    sort_floats(sample, LIMIT_SAMPLE);
+    float share = (float)want / (float)n * LIMIT_SAMPLE;
+    return sample[(uint32_t)(share + 2 * sqrtf(share)) + 1];
+}
+
 /* A value that at least `want` of d[0..n) lie below, and not many more, or INFINITY: found from a sample, then
  * counted. Comparing with it costs a cycle a value, where selecting among all of them costs a mispredicted branch for
  * every other. */
@@ -283,32 +289,40 @@ static float rough_limit(const float *d, uint32_t n, uint32_t want)
         return INFINITY;
     for (uint32_t i = 0; i < LIMIT_SAMPLE; i++)
         sample[i] = d[(uint64_t)i * n / LIMIT_SAMPLE];
-    sort_floats(sample, LIMIT_SAMPLE);
-    float share = (float)want / (float)n * LIMIT_SAMPLE;
-    float limit = sample[(uint32_t)(share + 2 * sqrtf(share)) + 1];
+    float limit = sample_limit(sample, n, want);
     uint32_t below = 0;
     for (uint32_t i = 0; i < n; i++)
         below += d[i] < limit;
     return below >= want ? limit : INFINITY;
 }
 
-/* Adds the scored rows (searcher->ids, estimates) to the candidates; `limit` is the estimate above which none matters.
- */
+/* Halves the candidates to the best ones; returns the largest estimate among them. */
+static float keep_best(struct task *t)
+{
+    select_best(t->candidates, t->n_candidates, t->candidates_max);
+    t->n_candidates = t->candidates_max;
+    float largest = 0;
+    for (uint32_t j = 0; j < t->n_candidates; j++)
+        largest = fmaxf(largest, t->candidates[j].distance);
+    return largest;
+}
+
+/* Adds the rows scored last to the candidates; `limit` is the estimate above which none matters. */
 static void add_candidates(struct task *t, uint32_t n, float *limit)
 {
     struct searcher *s = t->searcher;
+    uint32_t i = 0;
     if (t->n_candidates == 0)
         *limit = fminf(*limit, rough_limit(s->estimates, n, t->candidates_max));
-    for (uint32_t i = 0; i < n; i++) {
-        float d = s->estimates[i];
-        if (!(d < *limit) || segment_row_is_dead(t->segment, s->ids[i]))
-            continue;
-        t->candidates[t->n_candidates++] = (struct candidate){s->ids[i], d, s->estimates[n + i]};
-        if (t->n_candidates == 2 * t->candidates_max) {
-            select_best(t->candidates, t->n_candidates, t->candidates_max);
-            t->n_candidates = t->candidates_max;
-            for (uint32_t j = 0; j < t->n_candidates; j++)
-                *limit = j == 0 || t->candidates[j].distance > *limit ? t->candidates[j].distance : *limit;
+    for (uint32_t r = 0; r < s->n_runs; r++) {
+        const float sigma = s->runs[r].sigma;
+        for (; i < s->runs[r].end; i++) {
+            float d = s->estimates[i];
+            if (!(d < *limit) || segment_row_is_dead(t->segment, s->ids[i]))
+                continue;
+            t->candidates[t->n_candidates++] = (struct candidate){s->ids[i], d, sigma, 1};
+            if (t->n_candidates == 2 * t->candidates_max)
+                *limit = keep_best(t);
         }
     }
     t->stats.codes_scored += n;
@@ -319,7 +333,11 @@ static float current_tau(struct task *t)
 {
     if (t->n_results == t->k)
         return t->results[0].distance;
-    uint32_t missing = t->k - t->n_results;
+    uint32_t missing = t->k - t->n_results, open = 0;
+    for (uint32_t i = 0; i < t->n_candidates; i++)
+        if (!bit(t->read, t->candidates[i].row / t->segment->params.slots_per_block))
+            t->candidates[open++] = t->candidates[i];
+    t->n_candidates = open;
     if (t->n_candidates <= missing)
         return INFINITY;
     /* the exact ones count as nearer than all estimates that are still open */
@@ -334,48 +352,131 @@ static float current_tau(struct task *t)
 
 /* ---- seed -------------------------------------------------------------------------------------------------------- */
 
-/* The `want` blocks nearest by centre into searcher->nearest[0..want). */
-static void nearest_blocks(struct task *t, uint32_t want)
+/* Scores s->ids[0..n), nodes of a level, and adds them to s->nearest[0..have); returns how many there are then. */
+static uint32_t score_nodes(struct task *t, const struct entry_level *level, uint32_t n, uint32_t have)
 {
     struct searcher *s = t->searcher;
-    uint32_t n = t->segment->params.n_blocks;
-    for (uint32_t at = 0; at < n; at += STEP_ROWS) {
-        uint32_t m = n - at < STEP_ROWS ? n - at : STEP_ROWS;
-        for (uint32_t i = 0; i < m; i++)
-            s->ids[i] = at + i;
-        task_score_centres(t, s->ids, m, s->centre_distances + at);
-    }
-    float limit = rough_limit(s->centre_distances, n, want);
-    uint32_t kept = 0;
-    for (uint32_t i = 0; i < n; i++) {
-        s->nearest[kept] = (struct candidate){i, s->centre_distances[i], 0};
-        kept += s->centre_distances[i] < limit || limit == INFINITY;
-    }
-    select_best(s->nearest, kept, want);
+    task_score_centres(t, level, s->ids, n, s->estimates);
+    for (uint32_t i = 0; i < n; i++)
+        s->nearest[have++] = (struct candidate){s->ids[i], s->estimates[i], 0, 1};
     t->stats.codes_scored += n;
+    return have;
+}
+
+/* Replaces s->nearest[0..n), nodes of the level above, by all their children; returns how many. */
+static uint32_t descend(struct task *t, const struct entry_level *level, uint32_t n)
+{
+    struct searcher *s = t->searcher;
+    uint32_t pending = 0, have = 0;
+    for (uint32_t i = 0; i < n; i++)
+        s->beam[i] = s->nearest[i].row;
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t first = s->beam[i] * ENTRY_FANOUT;
+        for (uint32_t c = first; c < first + ENTRY_FANOUT && c < level->n; c++)
+            s->ids[pending++] = c;
+        if (pending > STEP_ROWS - ENTRY_FANOUT) {
+            have = score_nodes(t, level, pending, have);
+            pending = 0;
+        }
+    }
+    return score_nodes(t, level, pending, have);
+}
+
+/* Keeps at least the `want` nearest of s->nearest[0..n), in no order; returns how many. The exact number is not worth a
+ * selection's mispredicted branches where most are far: those go by a sampled limit first. */
+static uint32_t narrow(struct searcher *s, uint32_t n, uint32_t want)
+{
+    float sample[LIMIT_SAMPLE];
+    if (want >= n)
+        return n;
+    if (n >= 4 * LIMIT_SAMPLE && want < n / 4) {
+        for (uint32_t i = 0; i < LIMIT_SAMPLE; i++)
+            sample[i] = s->nearest[(uint64_t)i * n / LIMIT_SAMPLE].distance;
+        float limit = sample_limit(sample, n, want);
+        uint32_t kept = 0;
+        for (uint32_t i = 0; i < n; i++)
+            kept += s->nearest[i].distance < limit;
+        if (kept >= want) {
+            kept = 0;
+            for (uint32_t i = 0; i < n; i++) {
+                s->nearest[kept] = s->nearest[i];
+                kept += s->nearest[kept].distance < limit;
+            }
+            n = kept;
+        }
+    }
+    select_best(s->nearest, n, want);
+    return want;
+}
+
+/* Goes down the tree with a beam: the `want` blocks nearest by centre, or nearly so, into s->nearest; returns how many.
+ */
+static uint32_t nearest_blocks(struct task *t, uint32_t want)
+{
+    struct searcher *s = t->searcher;
+    const struct entry_tree *tree = &t->segment->entry;
+    uint32_t l = tree->n_levels - 1, n = tree->levels[l].n;
+    uint32_t beam = want / 2 + TREE_BEAM_MIN; /* the nearest blocks have fewer parents; more found none (measured) */
+    for (uint32_t i = 0; i < n; i++)
+        s->ids[i] = i;
+    n = score_nodes(t, &tree->levels[l], n, 0);
+    while (l > 0) {
+        n = narrow(s, n, beam);
+        n = descend(t, &tree->levels[--l], n);
+    }
+    return narrow(s, n, want);
+}
+
+/* Scores all rows of the nearest blocks by their resident codes. */
+static void seed_rows(struct task *t, uint32_t n_blocks)
+{
+    struct searcher *s = t->searcher;
+    uint32_t n = 0;
+    float limit = INFINITY;
+    for (uint32_t i = 0; i < n_blocks; i++) {
+        if (i + PREFETCH_BLOCKS < n_blocks)
+            task_prefetch_block_rows(t, s->nearest[i + PREFETCH_BLOCKS].row);
+        if (bit(t->probed, s->nearest[i].row))
+            continue;
+        set_bit(t->probed, s->nearest[i].row);
+        if (n + t->segment->params.slots_per_block > STEP_ROWS) {
+            add_candidates(t, n, &limit);
+            n = 0;
+        }
+        n = task_score_block_rows(t, s->nearest[i].row, s->nearest[i].distance, n);
+    }
+    add_candidates(t, n, &limit);
+}
+
+/* Where no code is resident a block stands for its rows: their distances spread around that of the centre. */
+static void seed_blocks(struct task *t, uint32_t n_blocks)
+{
+    struct searcher *s = t->searcher;
+    const struct segment *g = t->segment;
+    const struct segment_params *p = &g->params;
+    n_blocks = n_blocks < t->candidates_max ? n_blocks : t->candidates_max;
+    for (uint32_t i = 0; i < n_blocks; i++) {
+        struct candidate c = s->nearest[i];
+        if (bit(t->read, c.row))
+            continue;
+        uint32_t first = c.row * p->slots_per_block, left = (uint32_t)p->rows - first;
+        float rms = segment_block_rms(g, c.row);
+        c.weight = (float)(left < p->slots_per_block ? left : p->slots_per_block);
+        c.sigma = 2 * sqrtf(c.distance) * rms * p->spread;
+        c.distance += rms * rms;
+        c.row = first;
+        t->candidates[t->n_candidates++] = c;
+    }
 }
 
 static void seed(struct task *t)
 {
-    struct searcher *s = t->searcher;
-    const struct segment_params *p = &t->segment->params;
-    uint32_t want = t->effort < p->n_blocks ? t->effort : p->n_blocks, n = 0;
-    float limit = INFINITY;
-    nearest_blocks(t, want);
-    for (uint32_t i = 0; i < want; i++) {
-        uint32_t block = s->nearest[i].row, first = block * p->slots_per_block;
-        uint32_t end = p->rows - first < p->slots_per_block ? (uint32_t)p->rows : first + p->slots_per_block;
-        set_bit(t->probed, block);
-        if (n + (end - first) > STEP_ROWS) {
-            task_score_rows(t, n);
-            add_candidates(t, n, &limit);
-            n = 0;
-        }
-        while (first < end)
-            s->ids[n++] = first++;
-    }
-    task_score_rows(t, n);
-    add_candidates(t, n, &limit);
+    uint32_t n_blocks = t->segment->params.n_blocks, want = t->effort < n_blocks ? t->effort : n_blocks;
+    want = nearest_blocks(t, want);
+    if (t->segment->nav_codes)
+        seed_rows(t, want);
+    else
+        seed_blocks(t, want);
     if (t->n_candidates > t->candidates_max) {
         select_best(t->candidates, t->n_candidates, t->candidates_max);
         t->n_candidates = t->candidates_max;
@@ -440,7 +541,7 @@ static void compute_gains(struct task *t, float tau)
             continue;
         t->candidates[kept++] = c;
         if (z > -Z_DROP)
-            add_gain(s, block, normal_cdf(z));
+            add_gain(s, block, c.weight * normal_cdf(z));
     }
     t->n_candidates = kept;
 }
@@ -451,8 +552,8 @@ static uint32_t choose_blocks(struct task *t, uint32_t most, uint32_t *blocks)
     struct searcher *s = t->searcher;
     uint32_t per_block = t->segment->params.slots_per_block, n = 0;
     float gains[BEAM_MAX];
-    /* a first round reads something even where theta asks for more than any block promises */
-    float least = t->stats.reads == 0 ? 0 : t->theta;
+    /* while there are fewer than k answers something is read, even where theta asks for more than any block promises */
+    float least = t->n_results < t->k ? 0 : t->theta;
     for (uint32_t i = 0; i < t->n_candidates; i++) {
         uint32_t block = t->candidates[i].row / per_block, at;
         float gain = gain_of(s, block);
@@ -470,24 +571,21 @@ static uint32_t choose_blocks(struct task *t, uint32_t most, uint32_t *blocks)
         gains[at] = gain;
         blocks[at] = block;
     }
-    if (t->stats.reads == 0)
+    if (t->n_results < t->k)
         while (n > 1 && gains[n - 1] < t->theta)
             n--;
     return n;
 }
 
+static int on_block(struct task *t, const struct block_view *view);
 static void on_blocks(struct task *t);
 
 static void read_blocks(struct task *t, const uint32_t *blocks, uint32_t n)
 {
-    t->n_reads = n;
-    t->on_reads = on_blocks;
     t->stats.rounds++;
-    for (uint32_t i = 0; i < n; i++) {
+    for (uint32_t i = 0; i < n; i++)
         set_bit(t->read, blocks[i]);
-        task_read_block(t, i, blocks[i]);
-    }
-    task_wait(t);
+    task_read_blocks(t, blocks, n, on_block, on_blocks);
 }
 
 static void deliver(struct task *t);
@@ -498,8 +596,15 @@ static void next_round(struct task *t)
     uint32_t limit = t->search->options.reads_max;
     if (limit && limit - t->stats.reads < most)
         most = limit - t->stats.reads;
-    compute_gains(t, current_tau(t));
-    n = choose_blocks(t, most ? most : 1, blocks);
+    for (;;) {
+        compute_gains(t, current_tau(t));
+        n = choose_blocks(t, most ? most : 1, blocks);
+        if (n > 0 || t->n_results == t->k || t->effort >= t->segment->params.n_blocks)
+            break;
+        /* all that is known was read and gave fewer than k: look farther */
+        t->effort *= 2;
+        seed(t);
+    }
     if (n > 0 && most == 0) {
         t->stats.complete = false;
         n = 0;
@@ -534,25 +639,30 @@ static int score_block(struct task *t, const struct block_view *view)
     return 0;
 }
 
-/* Scores the block's edges that lead where the query has not been. */
-static int follow_edges(struct task *t, const struct block_view *view, float limit)
+int search_reserve_edges(struct task *t, uint32_t n)
+{
+    struct searcher *s = t->searcher;
+    if (n <= s->edges_capacity)
+        return 0;
+    if (grow(&s->edges, sizeof *s->edges * n) < 0)
+        return QUIRE_ENOMEM;
+    s->edges_capacity = n;
+    return 0;
+}
+
+/* Scores the edges of one list that lead where the query has not been. */
+static int follow_list(struct task *t, const struct block_view *view, uint32_t list, uint32_t *n, float *limit)
 {
     struct searcher *s = t->searcher;
     const struct segment_params *p = &t->segment->params;
-    if (view->n_edges > s->edges_capacity) {
-        if (grow(&s->edges, sizeof *s->edges * view->n_edges) < 0)
-            return QUIRE_ENOMEM;
-        s->edges_capacity = view->n_edges;
-    }
-    if (block_edges(view, s->edges) < 0)
-        return QUIRE_ECORRUPT;
-    uint32_t n = 0, block_end = 0;
+    uint32_t block_end = 0, first;
     bool skip = false;
-    for (uint32_t i = 0; i < view->n_edges; i++) {
+    int edges = block_edges(view, list, s->edges, &first);
+    for (int i = 0; i < edges; i++) {
         uint32_t row = s->edges[i];
-        if (row >= p->rows)
-            return QUIRE_ECORRUPT;
         if (row >= block_end) {
+            if (row >= p->rows)
+                return QUIRE_ECORRUPT;
             uint32_t block = row / p->slots_per_block;
             block_end = (block + 1) * p->slots_per_block;
             skip = bit(t->probed, block) || bit(t->read, block);
@@ -561,45 +671,72 @@ static int follow_edges(struct task *t, const struct block_view *view, float lim
         if (skip || *recent == row)
             continue;
         *recent = row;
-        s->ids[n++] = row;
-        if (n == STEP_ROWS) {
-            task_score_rows(t, n);
-            add_candidates(t, n, &limit);
-            n = 0;
+        s->picks[*n] = first + (uint32_t)i;
+        s->ids[(*n)++] = row;
+        if (*n == STEP_ROWS) {
+            task_score_edges(t, view, *n);
+            add_candidates(t, *n, limit);
+            *n = 0;
         }
     }
-    task_score_rows(t, n);
-    add_candidates(t, n, &limit);
-    return 0;
+    return edges < 0 ? edges : 0;
+}
+
+/* The squared distance up to which a slot's edges are worth following: about that of the k-th nearest, or of the nearest
+ * slot while there are fewer. */
+static float reach_of(const struct task *t, const float *distances, uint32_t n)
+{
+    if (t->n_results == t->k)
+        return t->results[0].distance * LIST_REACH;
+    float nearest = INFINITY;
+    for (uint32_t i = 0; i < n; i++)
+        nearest = fminf(nearest, distances[i]);
+    return nearest;
+}
+
+/* Follows the edge lists of the slots that turned out near. */
+static int follow_edges(struct task *t, const struct block_view *view)
+{
+    const float *distances = t->searcher->slot_distances;
+    float tau = t->n_results == t->k ? t->results[0].distance : INFINITY;
+    /* an estimate may exceed tau by its error; sigma is about the same for all rows near the query */
+    float limit = tau + Z_DROP * (t->n_candidates ? t->candidates[0].sigma : 0);
+    float reach = reach_of(t, distances, view->n_slots);
+    uint32_t n = 0;
+    int rc = search_reserve_edges(t, view->n_edges);
+    for (uint32_t l = 0; l < view->n_lists && rc == 0; l++) {
+        uint32_t i = l * view->list_slots, end = i + view->list_slots;
+        while (i < end && i < view->n_slots && distances[i] > reach)
+            i++;
+        if (i < end && i < view->n_slots)
+            rc = follow_list(t, view, l, &n, &limit);
+    }
+    if (rc == 0 && n > 0) {
+        task_score_edges(t, view, n);
+        add_candidates(t, n, &limit);
+    }
+    return rc;
+}
+
+static int on_block(struct task *t, const struct block_view *view)
+{
+    int rc = score_block(t, view);
+    if (rc == 0 && !t->search->options.exact)
+        rc = follow_edges(t, view);
+    if (rc == QUIRE_ECORRUPT)
+        task_fail(t, rc, "a block of %s is damaged: its keys or edges do not decode",
+                  section_file_io(t->segment->blocks)->path);
+    return rc;
 }
 
 static void on_blocks(struct task *t)
 {
-    struct block_view views[BEAM_MAX];
-    bool exact = t->search->options.exact;
-    int rc = 0;
-    for (uint32_t i = 0; i < t->n_reads && rc == 0; i++)
-        rc = task_open_block(t, i, &views[i]);
-    for (uint32_t i = 0; i < t->n_reads && rc == 0; i++)
-        rc = score_block(t, &views[i]);
-    float limit = INFINITY;
-    if (t->n_results == t->k)
-        limit = t->results[0].distance;
-    for (uint32_t i = 0; i < t->n_reads && rc == 0 && !exact; i++) {
-        /* an estimate may exceed tau by its error; sigma is about the same for all rows near the query */
-        float widest = t->n_candidates ? t->candidates[0].sigma : 0;
-        rc = follow_edges(t, &views[i], limit + Z_DROP * widest);
-    }
-    if (rc < 0) {
-        if (t->code == 0)
-            task_fail(t, rc, "a block of %s is damaged: its keys or edges do not decode",
-                      section_file_io(t->segment->blocks)->path);
-        task_finish(t, rc);
-    } else if (exact) {
+    if (t->code < 0)
+        task_finish(t, t->code);
+    else if (t->search->options.exact)
         next_exact_round(t);
-    } else {
+    else
         next_round(t);
-    }
 }
 
 /* ---- answer ------------------------------------------------------------------------------------------------------ */
@@ -632,13 +769,9 @@ static void fetch_long_keys(struct task *t)
         const uint8_t *copy = t->copies + (size_t)t->results[t->next_key].place * t->copy_bytes;
         if (copy[4])
             continue;
-        t->n_reads = 1;
-        t->on_reads = on_long_key;
         t->stats.rounds++;
-        if (task_read_key(t, load_u64(copy + 8), load_u32(copy)) < 0)
+        if (task_read_key(t, load_u64(copy + 8), load_u32(copy), on_long_key) < 0)
             task_finish(t, t->code);
-        else
-            task_wait(t);
         return;
     }
     task_finish(t, 0);

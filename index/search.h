@@ -81,7 +81,7 @@ struct fetch_request {
     uint32_t found_key_bytes;
     const char *attributes; /* NULL: none */
     uint32_t attributes_bytes;
-    const struct search_hit *links; /* the out-edges of the row's block, ranked by distance to the row, with keys */
+    const struct search_hit *links; /* rows of its block and out-edges, nearest first, with keys */
     uint32_t n_links;
     uint32_t reads, rounds;
     uint64_t bytes; /* read */

@@ -8,14 +8,16 @@
 #include "index/segment_priv.h"
 
 #define BEAM_MAX    4u    /* blocks that one task reads at once */
+#define FRAMES_MAX  64u   /* blocks that all tasks of a lane hold at once */
 #define RECENT_ROWS 4096u /* places of the filter of rows already scored */
 
 struct task;
 
-/* A row that may be among the k nearest, known by its navigation code. */
+/* A row that may be among the k nearest, known by its navigation code; or the first of `weight` rows of a block of
+ * which only the centre is known. */
 struct candidate {
     uint32_t row;
-    float distance, sigma;
+    float distance, sigma, weight;
 };
 
 /* One of the k nearest so far. */
@@ -31,6 +33,13 @@ struct read_slot {
     uint8_t *buffer;
     uint32_t block;
     int result;
+    bool back;
+};
+
+/* Rows of one block among those scored together: up to `end`, from where the run before ends. */
+struct scored_run {
+    uint32_t end;
+    float centre, sigma; /* distance of the block's centre; standard deviation of the estimates */
 };
 
 enum task_kind { TASK_FREE, TASK_SEARCH, TASK_FETCH };
@@ -44,12 +53,17 @@ struct task {
     struct task *next_free;
     struct read_slot reads[BEAM_MAX];
     uint32_t n_reads, n_pending;
-    uint8_t *buffers; /* BEAM_MAX x buffer_bytes, 4096-aligned: the task's own or its arena */
-    uint8_t *arena;   /* its part of the searcher's, or NULL */
+    uint32_t n_opened; /* reads of the step that on_block has seen */
+    bool step_open;    /* a step's reads are asked for and on_reads has not run */
+    bool advancing;    /* advance is on the stack */
+    bool starving;     /* the step waits for frames */
+    struct task *next_starving;
+    uint8_t *buffers; /* BEAM_MAX x buffer_bytes, 4096-aligned, for blocks larger than a frame; owned */
     uint32_t buffer_bytes;
     uint8_t *wide; /* a record larger than a block buffer; owned */
     size_t wide_bytes;
-    void (*on_reads)(struct task *task); /* all reads of the step are back */
+    int (*on_block)(struct task *task, const struct block_view *view); /* one more is, in the order asked; or NULL */
+    void (*on_reads)(struct task *task);                               /* all reads of the step are back */
     bool cancelled;
     int code;
     struct quire_error error;
@@ -107,19 +121,23 @@ struct searcher {
     struct search_request *waiting, *waiting_last;
     struct fetch_request *waiting_fetch, *waiting_fetch_last;
     struct attachment *attachments;
-    uint8_t *arena; /* memory_map; registered with the engine; NULL: tasks have buffers of their own */
+    uint8_t *arena; /* n_frames x frame_bytes, memory_map, registered with the engine; NULL: tasks have buffers of
+                     * their own */
+    uint32_t n_frames, frame_bytes, n_free;
+    uint8_t *free_frames[FRAMES_MAX];
+    struct task *starving, *starving_last;
     bool cancelling;
     bool starting;   /* start_waiting is on the stack: requests that end at once do not enter it again */
     bool fetch_turn; /* whose turn it is to get a free task: searches and fetches alternate */
     /* scratch of one step; no task keeps anything here between steps */
     uint32_t *ids;
+    uint32_t *picks;
     int32_t *dots;
     float *estimates;
-    float *factor_floats;
-    f16_t *factor_halves;
+    uint32_t *pairs;           /* two half floats each */
     struct candidate *nearest; /* n_blocks */
-    float *centre_distances;
-    uint32_t scratch_blocks; /* capacity of the two above */
+    uint32_t *beam;            /* n_blocks */
+    uint32_t scratch_blocks;   /* capacity of the two above */
     struct {
         uint32_t block;
         float gain;
@@ -128,8 +146,9 @@ struct searcher {
     uint32_t gains_mask, gains_stamp;
     uint32_t *edges;
     uint32_t edges_capacity;
-    uint32_t *run_blocks;  /* STEP_ROWS: the block of each run of rows */
-    uint32_t *run_ends;    /* STEP_ROWS: the first row behind each run */
+    struct scored_run *runs; /* STEP_ROWS: of the rows scored last */
+    uint32_t n_runs;
+    uint32_t *run_blocks;  /* STEP_ROWS */
     float *run_distances;  /* STEP_ROWS */
     float *slot_distances; /* slots of one block */
     uint32_t slots_capacity;
@@ -140,21 +159,25 @@ struct searcher {
 /* Grows what the task holds to the segment's and the request's sizes; QUIRE_ENOMEM or 0. */
 int task_reserve(struct task *task, const struct segment *segment);
 int searcher_attach(struct searcher *searcher, struct segment *segment);
-/* Queues a read of one block, page or record into buffer `i` of the step. */
-void task_read_block(struct task *task, uint32_t i, uint32_t block);
-void task_read_at(struct task *task, uint32_t i, struct io_file *file, uint64_t offset, uint32_t bytes,
-                  uint8_t *buffer);
-/* Queues read 0 of the step over a record at `offset` of a file, into task->wide at offset % 4096. `end` is where the
- * record's section ends; a record beyond it is noted as damage. */
-int task_read_record(struct task *task, struct io_file *file, uint64_t offset, uint64_t bytes, uint64_t end);
-/* Queues read 0 of the step over a key's record at heap offset `at`; then, when it has come, *key points to the key in
+/* A step that reads n blocks, n <= BEAM_MAX. Each is opened and given to on_block, if there is one, as soon as it and
+ * those before it are back, so that it is scored while the others come; an error ends that and is noted. on_reads runs
+ * when all are back; blocks of a step without on_block can be opened there. */
+void task_read_blocks(struct task *task, const uint32_t *blocks, uint32_t n,
+                      int (*on_block)(struct task *task, const struct block_view *view),
+                      void (*on_reads)(struct task *task));
+/* A step that reads one page or record. */
+void task_read_at(struct task *task, struct io_file *file, uint64_t offset, uint32_t bytes, uint8_t *buffer,
+                  void (*on_reads)(struct task *task));
+/* A step that reads a record at `offset` of a file, into task->wide at offset % 4096. `end` is where the record's section
+ * ends; a record beyond it is noted as damage, and no step begins. */
+int task_read_record(struct task *task, struct io_file *file, uint64_t offset, uint64_t bytes, uint64_t end,
+                     void (*on_reads)(struct task *task));
+/* A step that reads a key's record at heap offset `at`; then, when it has come, task_take_key points *key to the key in
  * task->wide. Errors are noted in the task. */
-int task_read_key(struct task *task, uint64_t at, uint32_t length);
+int task_read_key(struct task *task, uint64_t at, uint32_t length, void (*on_reads)(struct task *task));
 int task_take_key(struct task *task, uint64_t at, uint32_t length, const uint8_t **key);
 /* Opens the block of read i; on failure notes the error with file and offset in the task. */
 int task_open_block(struct task *task, uint32_t i, struct block_view *view);
-/* A step ends here and waits for its reads: its time on the processor is added up. */
-void task_wait(struct task *task);
 /* Checks that read i brought `expected` bytes; notes the error otherwise. */
 int task_check_read(struct task *task, uint32_t i, const char *what);
 /* Ends the task: its request's done runs, then the task is free. */
@@ -163,11 +186,19 @@ void task_fail(struct task *task, int code, const char *format, ...) __attribute
 
 /* score.c: the query of the task, rotated and quantised, from dim floats of the user's. */
 void task_set_query(struct task *task, const float *query);
-/* Squared distances in the working space from the query to the centres of n blocks. */
-void task_score_centres(struct task *task, const uint32_t *blocks, uint32_t n, float *out);
-/* Estimates by navigation code for searcher->ids[0..n), n <= STEP_ROWS, into searcher->estimates: first n distances,
- * then n sigmas. Rows of one block must stand together. */
+/* Squared distances in the working space from the query to n nodes of a level of the entry tree. */
+void task_score_centres(struct task *task, const struct entry_level *level, const uint32_t *nodes, uint32_t n,
+                        float *out);
+/* Estimates by resident code for searcher->ids[0..n), n <= STEP_ROWS, into searcher->estimates and ->runs. Rows of one
+ * block should stand together. */
 void task_score_rows(struct task *task, uint32_t n);
+/* The same for all rows of a block, whose centre is `centre` away, behind the `at` rows scored so before it. Returns how
+ * many there are then. */
+uint32_t task_score_block_rows(struct task *task, uint32_t block, float centre, uint32_t at);
+/* Asks for the codes of a block's rows, which will be scored soon. */
+void task_prefetch_block_rows(const struct task *task, uint32_t block);
+/* The same by the codes of edges inside a block: searcher->picks[i] is the edge that leads to searcher->ids[i]. */
+void task_score_edges(struct task *task, const struct block_view *view, uint32_t n);
 /* Squared distances at slot precision of all slots of an open block. */
 void task_score_slots(struct task *task, const struct block_view *view, float *out);
 
@@ -175,6 +206,8 @@ void task_score_slots(struct task *task, const struct block_view *view, float *o
 uint32_t search_number_key(uint32_t id, uint8_t *out);
 /* Room in hits, copies (BLOCK_KEY_INLINE_MAX + 16 bytes each) and candidates for n links. */
 int search_reserve_links(struct task *task, uint32_t n);
+/* Room in searcher->edges. */
+int search_reserve_edges(struct task *task, uint32_t n);
 
 void search_begin(struct task *task);
 void search_end(struct task *task, int code);

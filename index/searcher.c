@@ -22,12 +22,10 @@
 #include <string.h>
 #include <time.h>
 
-#define K_KEPT            4096u /* results that a task may keep room for between searches */
-#define TASKS_DEFAULT     32u
-#define ARENA_BLOCK_BYTES 8192u
-#define ARENA_TASK_BYTES  ((size_t)BEAM_MAX * ARENA_BLOCK_BYTES)
-#define ARENA_BYTES_MAX   (8u << 20) /* the usual limit of locked memory */
-#define TASKS_MAX         4096u
+#define K_KEPT          4096u /* results that a task may keep room for between searches */
+#define TASKS_DEFAULT   32u
+#define ARENA_BYTES_MAX (1u << 20) /* frames of a lane, BEAM_MAX of them at least */
+#define TASKS_MAX       4096u
 
 /* realloc that leaves the old array alone on failure; counts in elements. */
 static int grow(void **array, size_t elements, size_t size)
@@ -60,7 +58,7 @@ static int reserve_blocks(struct task *t, uint32_t n_blocks)
 {
     struct searcher *s = t->searcher;
     size_t bytes = (n_blocks + 7) / 8;
-    void *probed = t->probed, *read = t->read, *nearest = s->nearest, *distances = s->centre_distances;
+    void *probed = t->probed, *read = t->read, *nearest = s->nearest, *beam = s->beam;
     int rc = 0;
     if (bytes > t->blocks_capacity) {
         rc = grow(&probed, bytes, 1) | grow(&read, bytes, 1);
@@ -70,27 +68,26 @@ static int reserve_blocks(struct task *t, uint32_t n_blocks)
             t->blocks_capacity = bytes;
     }
     if (rc == 0 && n_blocks > s->scratch_blocks) {
-        rc = grow(&nearest, n_blocks, sizeof *s->nearest) | grow(&distances, n_blocks, sizeof(float));
+        rc = grow(&nearest, n_blocks, sizeof *s->nearest) | grow(&beam, n_blocks, sizeof *s->beam);
         s->nearest = nearest;
-        s->centre_distances = distances;
+        s->beam = beam;
         if (rc == 0)
             s->scratch_blocks = n_blocks;
     }
     return rc ? QUIRE_ENOMEM : 0;
 }
 
-/* Blocks of the usual size are read into the searcher's arena, which is registered with the engine; larger ones into
- * memory of the task's own. */
+/* Blocks are read into frames of the searcher's arena; those that are larger, into memory of the task's own. */
 static int reserve_buffers(struct task *t, uint32_t block_bytes)
 {
-    bool fits = t->arena && block_bytes <= ARENA_BLOCK_BYTES;
-    uint8_t *bigger = fits ? t->arena : memory_aligned(4096, (size_t)BEAM_MAX * block_bytes);
+    if ((t->searcher->arena && block_bytes <= t->searcher->frame_bytes) || block_bytes <= t->buffer_bytes)
+        return 0;
+    uint8_t *bigger = memory_aligned(4096, (size_t)BEAM_MAX * block_bytes);
     if (!bigger)
         return QUIRE_ENOMEM;
-    if (t->buffers != t->arena)
-        memory_free(t->buffers);
+    memory_free(t->buffers);
     t->buffers = bigger;
-    t->buffer_bytes = fits ? ARENA_BLOCK_BYTES : block_bytes;
+    t->buffer_bytes = block_bytes;
     return 0;
 }
 
@@ -101,7 +98,7 @@ int task_reserve(struct task *t, const struct segment *segment)
     int rc = reserve_dims(t, dims);
     if (rc == 0)
         rc = reserve_blocks(t, p->n_blocks);
-    if (rc == 0 && p->block_bytes > t->buffer_bytes)
+    if (rc == 0)
         rc = reserve_buffers(t, p->block_bytes);
     if (rc == 0 && !t->recent) {
         t->recent = malloc(sizeof *t->recent * RECENT_ROWS);
@@ -130,8 +127,7 @@ static void give_results_back(struct task *t)
 
 static void task_fini(struct task *t)
 {
-    if (t->buffers != t->arena)
-        memory_free(t->buffers);
+    memory_free(t->buffers);
     memory_free(t->wide);
     memory_free(t->page);
     free(t->query);
@@ -146,16 +142,24 @@ static void task_fini(struct task *t)
     free(t->key);
 }
 
-/* Room for the blocks of all tasks, registered so that the kernel need not pin its pages for each read. Without it
- * (too many tasks, no locked memory left) tasks use memory of their own. */
-static void make_arena(struct searcher *s)
+/* Room for the blocks that are being read, registered so that the kernel need not pin its pages for each read. It is
+ * made for the blocks of the first segment that this lane serves. Without it (no locked memory left) tasks use memory of
+ * their own. */
+static void make_arena(struct searcher *s, uint32_t frame_bytes)
 {
-    size_t bytes = s->n_tasks * ARENA_TASK_BYTES;
-    s->arena = bytes <= ARENA_BYTES_MAX ? memory_map(bytes, 0) : NULL;
-    if (s->arena && engine_register_buffers(s->engine, s->arena, bytes) < 0) {
-        memory_unmap(s->arena, bytes);
+    unsigned wanted = s->n_tasks * BEAM_MAX;
+    uint32_t n = wanted < FRAMES_MAX ? wanted : FRAMES_MAX;
+    while (n > BEAM_MAX && (size_t)n * frame_bytes > ARENA_BYTES_MAX)
+        n--;
+    s->arena = memory_map((size_t)n * frame_bytes, 0);
+    if (s->arena && engine_register_buffers(s->engine, s->arena, (size_t)n * frame_bytes) < 0) {
+        memory_unmap(s->arena, (size_t)n * frame_bytes);
         s->arena = NULL;
     }
+    s->n_frames = s->arena ? n : 0;
+    s->frame_bytes = frame_bytes;
+    for (s->n_free = 0; s->n_free < s->n_frames; s->n_free++)
+        s->free_frames[s->n_free] = s->arena + (size_t)s->n_free * frame_bytes;
 }
 
 int searcher_create(struct engine *engine, const struct searcher_config *config, struct searcher **out,
@@ -172,17 +176,19 @@ int searcher_create(struct engine *engine, const struct searcher_config *config,
     s->tasks = calloc(n, sizeof *s->tasks);
     s->ids = malloc(sizeof *s->ids * STEP_ROWS);
     s->dots = malloc(sizeof *s->dots * STEP_ROWS);
-    s->estimates = malloc(sizeof *s->estimates * 2 * STEP_ROWS);
-    s->factor_floats = malloc(sizeof *s->factor_floats * 2 * STEP_ROWS);
-    s->factor_halves = malloc(sizeof *s->factor_halves * 2 * STEP_ROWS);
-    if (!s->tasks || !s->ids || !s->dots || !s->estimates || !s->factor_floats || !s->factor_halves) {
+    s->estimates = malloc(sizeof *s->estimates * STEP_ROWS);
+    s->pairs = malloc(sizeof *s->pairs * STEP_ROWS);
+    s->runs = malloc(sizeof *s->runs * STEP_ROWS);
+    s->run_blocks = malloc(sizeof *s->run_blocks * STEP_ROWS);
+    s->run_distances = malloc(sizeof *s->run_distances * STEP_ROWS);
+    s->picks = malloc(sizeof *s->picks * STEP_ROWS);
+    if (!s->tasks || !s->ids || !s->picks || !s->dots || !s->estimates || !s->pairs || !s->runs || !s->run_blocks ||
+        !s->run_distances) {
         searcher_destroy(s);
         return error_set(err, QUIRE_ENOMEM, "no memory for a searcher of %u tasks", n);
     }
-    make_arena(s);
     for (unsigned i = n; i-- > 0;) {
         s->tasks[i].searcher = s;
-        s->tasks[i].arena = s->arena ? s->arena + i * ARENA_TASK_BYTES : NULL;
         s->tasks[i].next_free = s->free_tasks;
         s->free_tasks = &s->tasks[i];
     }
@@ -200,20 +206,20 @@ void searcher_destroy(struct searcher *s)
         task_fini(&s->tasks[i]);
     if (s->arena) {
         engine_register_buffers(s->engine, NULL, 0);
-        memory_unmap(s->arena, s->n_tasks * ARENA_TASK_BYTES);
+        memory_unmap(s->arena, (size_t)s->n_frames * s->frame_bytes);
     }
     free(s->tasks);
     free(s->ids);
     free(s->dots);
     free(s->estimates);
-    free(s->factor_floats);
-    free(s->factor_halves);
+    free(s->pairs);
+    free(s->runs);
+    free(s->picks);
     free(s->nearest);
-    free(s->centre_distances);
+    free(s->beam);
     free(s->gains);
     free(s->edges);
     free(s->run_blocks);
-    free(s->run_ends);
     free(s->run_distances);
     free(s->slot_distances);
     free(s);
@@ -238,6 +244,8 @@ int searcher_attach(struct searcher *s, struct segment *segment)
     struct attachment *a = malloc(sizeof *a);
     if (!a)
         return QUIRE_ENOMEM;
+    if (!s->frame_bytes)
+        make_arena(s, segment->params.block_bytes);
     a->segment = segment_ref(segment);
     a->next = s->attachments;
     s->attachments = a;
@@ -260,12 +268,15 @@ void searcher_forget(struct searcher *s, struct segment *segment)
         }
 }
 
+static void advance(struct task *t);
+
 static void begin(struct task *t)
 {
     t->step_ns = clock_ns();
     t->cpu_ns = 0;
     t->code = 0;
     t->n_reads = t->n_pending = 0;
+    t->step_open = false;
     t->cancelled = false;
     memset(&t->error, 0, sizeof t->error);
     t->searcher->n_running++;
@@ -273,11 +284,9 @@ static void begin(struct task *t)
         search_begin(t);
     else
         fetch_begin(t);
-}
-
-void task_wait(struct task *t)
-{
-    t->cpu_ns += clock_ns() - t->step_ns;
+    advance(t);
+    if (t->step_open)
+        t->cpu_ns += clock_ns() - t->step_ns;
 }
 
 static struct task *take_task(struct searcher *s)
@@ -414,22 +423,85 @@ int fetch_start(struct searcher *s, struct fetch_request *request, struct quire_
     return 0;
 }
 
+/* ---- steps ------------------------------------------------------------------------------------------------------- */
+
+/* Whether the reads of the present step come into frames of the arena. */
+static bool uses_frames(const struct task *t, const uint8_t *buffer)
+{
+    const struct searcher *s = t->searcher;
+    return s->arena && buffer >= s->arena && buffer < s->arena + (size_t)s->n_frames * s->frame_bytes;
+}
+
+static void release_frame(struct task *t, uint8_t *buffer)
+{
+    struct searcher *s = t->searcher;
+    if (buffer && uses_frames(t, buffer))
+        s->free_frames[s->n_free++] = buffer;
+}
+
+/* Opens the blocks that are back, in the order asked for, and hands them on. */
+static void open_blocks(struct task *t)
+{
+    while (t->on_block && t->n_opened < t->n_reads && t->reads[t->n_opened].back && t->code == 0) {
+        struct block_view view;
+        uint32_t i = t->n_opened++;
+        int rc = task_open_block(t, i, &view);
+        if (rc == 0)
+            rc = t->on_block(t, &view);
+        if (rc < 0)
+            task_fail(t, rc, "%s", quire_error_text(rc));
+        release_frame(t, t->reads[i].buffer);
+        t->reads[i].buffer = NULL;
+    }
+}
+
+static void serve_starving(struct searcher *s);
+
+/* Goes on with a task as far as its reads have come. A step whose reads need no waiting ends inside the one before: the
+ * loop takes it from there instead of the stack. */
+static void advance(struct task *t)
+{
+    if (t->advancing)
+        return;
+    t->advancing = true;
+    while (t->step_open && !t->starving) {
+        uint8_t *held[BEAM_MAX];
+        open_blocks(t);
+        if (t->n_pending > 0)
+            break;
+        uint32_t n = t->n_reads;
+        for (uint32_t i = 0; i < n; i++)
+            held[i] = t->reads[i].buffer;
+        t->step_open = false;
+        if (t->searcher->cancelling)
+            task_finish(t, QUIRE_ECANCELLED);
+        else
+            t->on_reads(t);
+        for (uint32_t i = 0; i < n; i++)
+            release_frame(t, held[i]);
+        serve_starving(t->searcher);
+    }
+    t->advancing = false;
+}
+
 /* One read of a step is back. */
 static void on_read(struct io_op *op, int result, unsigned flags)
 {
     struct task *t = op->owner;
+    struct read_slot *slot = (struct read_slot *)(void *)((char *)op - offsetof(struct read_slot, op));
     (void)flags;
-    ((struct read_slot *)(void *)((char *)op - offsetof(struct read_slot, op)))->result = result;
-    if (--t->n_pending > 0)
-        return;
-    t->step_ns = clock_ns();
-    if (t->searcher->cancelling)
-        task_finish(t, QUIRE_ECANCELLED);
-    else
-        t->on_reads(t);
+    slot->result = result;
+    slot->back = true;
+    t->n_pending--;
+    uint64_t begin = clock_ns();
+    t->step_ns = begin;
+    advance(t);
+    if (t->step_open)
+        t->cpu_ns += clock_ns() - begin;
 }
 
-void task_read_at(struct task *t, uint32_t i, struct io_file *file, uint64_t offset, uint32_t bytes, uint8_t *buffer)
+static void queue_read(struct task *t, uint32_t i, struct io_file *file, uint64_t offset, uint32_t bytes,
+                       uint8_t *buffer)
 {
     if (t->kind == TASK_SEARCH) {
         t->stats.reads++;
@@ -448,18 +520,86 @@ void task_read_at(struct task *t, uint32_t i, struct io_file *file, uint64_t off
     r->op.done = on_read;
     r->op.owner = t;
     r->buffer = buffer;
+    r->back = false;
     t->n_pending++;
     engine_queue(t->searcher->engine, &r->op);
 }
 
-void task_read_block(struct task *t, uint32_t i, uint32_t block)
+static void begin_step(struct task *t, uint32_t n, int (*on_block)(struct task *, const struct block_view *),
+                       void (*on_reads)(struct task *))
 {
-    t->reads[i].block = block;
-    task_read_at(t, i, section_file_io(t->segment->blocks), segment_block_offset(t->segment, block),
-                 t->segment->params.block_bytes, t->buffers + (size_t)i * t->buffer_bytes);
+    t->n_reads = n;
+    t->n_opened = 0;
+    t->on_block = on_block;
+    t->on_reads = on_reads;
+    t->step_open = true;
 }
 
-int task_read_record(struct task *t, struct io_file *file, uint64_t offset, uint64_t bytes, uint64_t end)
+void task_read_at(struct task *t, struct io_file *file, uint64_t offset, uint32_t bytes, uint8_t *buffer,
+                  void (*on_reads)(struct task *))
+{
+    begin_step(t, 1, NULL, on_reads);
+    queue_read(t, 0, file, offset, bytes, buffer);
+}
+
+/* Queues the block reads of a step, whose frames are there. */
+static void queue_blocks(struct task *t)
+{
+    struct searcher *s = t->searcher;
+    uint32_t bytes = t->segment->params.block_bytes;
+    bool frames = s->arena && bytes <= s->frame_bytes;
+    for (uint32_t i = 0; i < t->n_reads; i++) {
+        uint8_t *buffer = frames ? s->free_frames[--s->n_free] : t->buffers + (size_t)i * t->buffer_bytes;
+        queue_read(t, i, section_file_io(t->segment->blocks), segment_block_offset(t->segment, t->reads[i].block),
+                   bytes, buffer);
+    }
+}
+
+static bool has_frames(const struct task *t)
+{
+    const struct searcher *s = t->searcher;
+    return !s->arena || t->segment->params.block_bytes > s->frame_bytes || s->n_free >= t->n_reads;
+}
+
+void task_read_blocks(struct task *t, const uint32_t *blocks, uint32_t n,
+                      int (*on_block)(struct task *, const struct block_view *), void (*on_reads)(struct task *))
+{
+    struct searcher *s = t->searcher;
+    begin_step(t, n, on_block, on_reads);
+    for (uint32_t i = 0; i < n; i++)
+        t->reads[i] = (struct read_slot){.block = blocks[i]};
+    t->starving = s->starving || !has_frames(t);
+    if (!t->starving) {
+        queue_blocks(t);
+        return;
+    }
+    t->next_starving = NULL;
+    if (s->starving)
+        s->starving_last->next_starving = t;
+    else
+        s->starving = t;
+    s->starving_last = t;
+}
+
+/* Frames are free again: those who wait for them get them, first come first served. A step gets all of its frames or
+ * none, so that no two wait for each other. */
+static void serve_starving(struct searcher *s)
+{
+    while (s->starving && (s->cancelling || has_frames(s->starving))) {
+        struct task *t = s->starving;
+        s->starving = t->next_starving;
+        t->starving = false;
+        if (!s->cancelling) {
+            queue_blocks(t);
+            continue;
+        }
+        t->n_reads = 0;
+        advance(t);
+    }
+}
+
+int task_read_record(struct task *t, struct io_file *file, uint64_t offset, uint64_t bytes, uint64_t end,
+                     void (*on_reads)(struct task *))
 {
     uint64_t begin = offset / 4096 * 4096;
     if (offset > end || bytes > end - offset) {
@@ -478,15 +618,15 @@ int task_read_record(struct task *t, struct io_file *file, uint64_t offset, uint
         t->wide = bigger;
         t->wide_bytes = span;
     }
-    task_read_at(t, 0, file, begin, (uint32_t)span, t->wide);
+    task_read_at(t, file, begin, (uint32_t)span, t->wide, on_reads);
     return 0;
 }
 
-int task_read_key(struct task *t, uint64_t at, uint32_t length)
+int task_read_key(struct task *t, uint64_t at, uint32_t length, void (*on_reads)(struct task *))
 {
     const struct segment *s = t->segment;
     return task_read_record(t, section_file_io(s->keys), s->heap_at + at, RECORD_HEADER_BYTES + (uint64_t)length,
-                            s->heap_at + s->heap_bytes);
+                            s->heap_at + s->heap_bytes, on_reads);
 }
 
 int task_take_key(struct task *t, uint64_t at, uint32_t length, const uint8_t **key)
@@ -536,8 +676,7 @@ int task_open_block(struct task *t, uint32_t i, struct block_view *view)
     if (rc < 0)
         return rc;
     const struct read_slot *r = &t->reads[i];
-    rc = block_open(r->buffer, s->params.block_bytes, r->block, s->params.slot_bytes, s->params.factor_bytes,
-                    s->segment_id, view, &err);
+    rc = block_open(r->buffer, &s->shape, r->block, s->segment_id, view, &err);
     uint32_t first = r->block * s->params.slots_per_block;
     uint64_t left = s->params.rows - first;
     uint32_t expected = left < s->params.slots_per_block ? (uint32_t)left : s->params.slots_per_block;
@@ -598,6 +737,7 @@ void searcher_cancel(struct searcher *s)
 {
     s->cancelling = true;
     cancel_waiting(s);
+    serve_starving(s);
     while (s->n_running > 0)
         if (engine_poll(s->engine, 1, UINT64_MAX) < 0)
             break;

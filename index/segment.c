@@ -117,6 +117,7 @@ static int load_meta(struct opening *o)
         goto out;
     }
     const struct segment_params *p = &s->params;
+    s->shape = (struct block_shape){p->block_bytes, p->slot_bytes, p->factor_bytes, p->edge_code_bytes};
     rc = space_init(&s->space, (enum quire_metric)p->metric, (enum quire_type)p->type, p->dim, p->seed);
     if (rc < 0)
         goto out;
@@ -182,7 +183,8 @@ static int choose_width(struct opening *o, const struct section_file *codes)
 {
     struct segment *s = o->s;
     uint64_t budget = o->options->memory_bytes ? o->options->memory_bytes : s->params.memory_bytes;
-    uint64_t fixed = 4 * s->params.rows + (uint64_t)s->params.n_blocks * (s->centre_bytes + 12);
+    uint64_t fixed =
+        4 * s->params.rows + (uint64_t)s->params.n_blocks * (code_bytes_of(s->params.code_dim, CENTRE_BITS) + 12);
     uint64_t least = 0, reserve = RESERVE_BYTES < budget / 4 ? RESERVE_BYTES : budget / 4;
     bool found = false;
     for (unsigned w = 0; w < NAV_WIDTHS; w++) {
@@ -212,14 +214,13 @@ static void decode_factors(struct segment *s)
     for (uint64_t i = 0; i < 2 * s->params.rows; i++)
         s->nav_factors[i] = load_u16((const uint8_t *)&s->nav_factors[i]);
     for (uint64_t i = 0; i < 3ull * s->params.n_blocks; i++)
-        s->centre_factors[i] = load_f32((const uint8_t *)&s->centre_factors[i]);
+        s->centres.factors[i] = load_f32((const uint8_t *)&s->centres.factors[i]);
 }
 
 static int load_codes(struct opening *o)
 {
     struct segment *s = o->s;
     struct section_file *codes = NULL;
-    s->centre_bytes = code_bytes_of(s->params.code_dim, CENTRE_BITS);
     int rc = open_listed(o, CODES_NAME, FILE_CODES, &codes);
     if (rc < 0 || (rc = choose_width(o, codes)) < 0)
         goto out;
@@ -233,17 +234,18 @@ static int load_codes(struct opening *o)
         rc = load_resident(o, codes, CODES_NAV_FACTORS + bits, rows * 4, &factors, &s->nav_factors_mapped);
     s->nav_factors = factors;
     if (rc == 0)
-        rc = load_resident(o, codes, CODES_CENTRES, blocks * s->centre_bytes, &centres, &s->centre_codes_mapped);
-    s->centre_codes = centres;
+        rc = load_resident(o, codes, CODES_CENTRES, blocks * code_bytes_of(s->params.code_dim, CENTRE_BITS), &centres,
+                           &s->centre_codes_mapped);
+    s->centres.codes = centres;
     if (rc == 0)
         rc = load_resident(o, codes, CODES_CENTRE_FACTORS, blocks * 12, &centre_factors, &s->centre_factors_mapped);
-    s->centre_factors = centre_factors;
+    s->centres.factors = centre_factors;
+    s->centres.n = s->params.n_blocks;
     if (rc < 0)
         goto out;
     decode_factors(s);
-    s->scale_a = s->params.scale_a[s->width];
-    s->scale_f = s->params.scale_f[s->width];
     s->sigma_factor = 2 * s->params.error[s->width] / sqrtf((float)s->params.code_dim - 1);
+    rc = entry_init(&s->entry, &s->centres, s->params.code_dim);
 out:
     section_file_close(codes);
     return rc;
@@ -312,7 +314,7 @@ static void fill_info(struct segment *s, const struct segment_options *options)
     info->raw_bytes = p->rows * p->dim * quire_type_bytes(info->type);
     info->resident_codes_bytes = s->nav_codes_mapped;
     info->resident_factors_bytes = s->nav_factors_mapped;
-    info->resident_entries_bytes = s->centre_codes_mapped + s->centre_factors_mapped;
+    info->resident_entries_bytes = s->centre_codes_mapped + s->centre_factors_mapped + s->entry.bytes;
     info->n_entries = p->n_blocks;
     info->direct_io = section_file_io(s->blocks)->direct;
     info->user_keys = p->user_keys;
@@ -327,8 +329,9 @@ static void segment_free(struct segment *s)
     section_file_close(s->attributes);
     memory_unmap(s->nav_codes, s->nav_codes_mapped);
     memory_unmap(s->nav_factors, s->nav_factors_mapped);
-    memory_unmap(s->centre_codes, s->centre_codes_mapped);
-    memory_unmap(s->centre_factors, s->centre_factors_mapped);
+    entry_fini(&s->entry);
+    memory_unmap(s->centres.codes, s->centre_codes_mapped);
+    memory_unmap(s->centres.factors, s->centre_factors_mapped);
     space_fini(&s->space);
     free(s->calibration);
     free((char *)s->info.path);
@@ -424,8 +427,8 @@ uint32_t segment_effort(const struct segment *s, float recall, uint32_t k)
 
 void segment_centre(const struct segment *s, uint32_t block, float *out)
 {
-    code_decode(s->centre_codes + (size_t)block * s->centre_bytes, s->params.code_dim, CENTRE_BITS,
-                s->centre_factors[3 * (size_t)block], out);
+    code_decode(s->centres.codes + (size_t)block * s->entry.code_bytes, s->params.code_dim, CENTRE_BITS,
+                s->centres.factors[ENTRY_FACTORS * (size_t)block], out);
 }
 
 void segment_slot_vector(const struct segment *s, uint32_t block, const uint8_t *slot, const uint8_t *factor,

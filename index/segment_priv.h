@@ -2,7 +2,9 @@
 #ifndef QUIRE_INDEX_SEGMENT_PRIV_H
 #define QUIRE_INDEX_SEGMENT_PRIV_H
 
+#include "index/block.h"
 #include "index/codes.h"
+#include "index/entry.h"
 #include "index/format.h"
 #include "index/kernels/kernels.h"
 #include "index/segment.h"
@@ -21,6 +23,7 @@ struct segment {
     atomic_uint references;
     struct segment_info info;
     struct segment_params params;
+    struct block_shape shape;
     struct space space;
     uint8_t segment_id[16];
     struct section_file *blocks, *keys, *attributes; /* attributes NULL: none */
@@ -29,14 +32,13 @@ struct segment {
     uint64_t heap_bytes, attribute_heap_bytes;
 
     /* resident */
-    unsigned width; /* index in nav_bits */
-    float scale_a, scale_f;
-    float sigma_factor;    /* sigma of an estimate = this * rms residual of the block * |q - c| */
-    uint8_t *nav_codes;    /* rows x nav_bytes; memory_map */
-    f16_t *nav_factors;    /* rows x 2 */
-    uint8_t *centre_codes; /* n_blocks x centre_bytes */
-    float *centre_factors; /* n_blocks x 3 */
-    uint32_t nav_bytes, centre_bytes;
+    unsigned width;             /* index in nav_bits */
+    float sigma_factor;         /* sigma of an estimate = this * rms residual of the block * |q - c| */
+    uint8_t *nav_codes;         /* rows x nav_bytes; memory_map */
+    f16_t *nav_factors;         /* rows x 2 */
+    struct entry_level centres; /* of the blocks */
+    struct entry_tree entry;
+    uint32_t nav_bytes;
     size_t nav_codes_mapped, nav_factors_mapped, centre_codes_mapped, centre_factors_mapped;
     struct calibration_point *calibration;
     uint32_t n_calibration;
@@ -47,6 +49,12 @@ struct segment {
 static inline uint64_t segment_block_offset(const struct segment *s, uint32_t block)
 {
     return s->blocks_at + (uint64_t)block * s->params.block_bytes;
+}
+
+/* Root mean square of |row - centre| over the rows of a block. */
+static inline float segment_block_rms(const struct segment *s, uint32_t block)
+{
+    return s->centres.factors[ENTRY_FACTORS * (size_t)block + 2];
 }
 
 static inline bool segment_row_is_dead(const struct segment *s, uint32_t row)

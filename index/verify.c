@@ -185,21 +185,24 @@ static void verify_key(struct verification *v, const struct block_view *view, ui
 static void verify_edges(struct verification *v, const struct block_view *view)
 {
     const struct segment_params *p = &v->s->params;
+    uint32_t first;
     v->report.edges += view->n_edges;
-    if (block_edges(view, v->edges) < 0) {
-        found(v, "the edges of block %u do not decode", view->number);
-        return;
-    }
     assert(p->slots_per_block > 0); /* params_check */
-    for (uint32_t i = 0; i < view->n_edges; i++) {
-        uint32_t to = v->edges[i];
-        if (to >= p->rows || to / p->slots_per_block == view->number || (i > 0 && to <= v->edges[i - 1])) {
-            found(v, "edge %u of block %u leads to row %u: outside the index, into its own block or out of order", i,
-                  view->number, to);
-            return;
+    for (uint32_t list = 0; list < view->n_lists; list++) {
+        int n = block_edges(view, list, v->edges, &first);
+        if (n < 0)
+            found(v, "the edges of block %u do not decode", view->number);
+        for (int i = 0; i < n; i++) {
+            uint32_t to = v->edges[i], block = to / p->slots_per_block;
+            if (to >= p->rows || block == view->number || (i > 0 && to <= v->edges[i - 1])) {
+                found(v,
+                      "edge %d of list %u of block %u leads to row %u: outside the index, into its own block or out "
+                      "of order",
+                      i, list, view->number, to);
+                return;
+            }
+            v->entered[block / 8] = (uint8_t)(v->entered[block / 8] | 1u << (block % 8));
         }
-        uint32_t block = to / p->slots_per_block;
-        v->entered[block / 8] = (uint8_t)(v->entered[block / 8] | 1u << (block % 8));
     }
 }
 
@@ -227,7 +230,8 @@ static void verify_code(struct verification *v, const struct block_view *view, u
     float f;
     kernels()->f32_from_f16(s->nav_factors + 2 * (size_t)row + 1, &f, 1);
     slot_rotated(v, view, slot);
-    code_decode(s->nav_codes + (size_t)row * s->nav_bytes, dim, nav_bits[s->width], f * s->scale_f, v->decoded);
+    code_decode(s->nav_codes + (size_t)row * s->nav_bytes, dim, nav_bits[s->width], f * s->params.scale_f[s->width],
+                v->decoded);
     double wrong = 0, radius = 0;
     for (uint32_t i = 0; i < dim; i++) {
         double r = (double)v->rotated[i] - v->centre[i], d = r - v->decoded[i];
@@ -251,7 +255,7 @@ static void verify_block(struct verification *v, const uint8_t *bytes, uint32_t 
     uint32_t first = number * p->slots_per_block;
     uint64_t expected = p->rows - first < p->slots_per_block ? p->rows - first : p->slots_per_block;
     v->report.blocks++;
-    int rc = block_open(bytes, p->block_bytes, number, p->slot_bytes, p->factor_bytes, s->segment_id, &view, &err);
+    int rc = block_open(bytes, &s->shape, number, s->segment_id, &view, &err);
     if (rc < 0 || view.first_row != first || view.n_slots != expected) {
         found(v, "block %u of %s at offset %llu is damaged: %s", number, section_file_io(s->blocks)->path,
               (unsigned long long)segment_block_offset(s, number), rc < 0 ? err.message : "wrong rows");

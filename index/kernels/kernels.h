@@ -18,6 +18,11 @@
 
 typedef uint16_t f16_t; /* IEEE 754 binary16 as bits */
 
+/* What the estimates of one run of codes have in common; codes.h has the formula. */
+struct code_scales {
+    float base, a, f, middle;
+};
+
 struct kernels {
     const char *name; /* "scalar", "avx2", "avx512", "neon" */
 
@@ -41,6 +46,10 @@ struct kernels {
                         size_t dim, int32_t *out); /* [0] 1 bit, [1] 2 bit, [2] 4 bit, [3] 8 bit */
     /* Batches over f32 rows, row-major: out[i] = squared L2 of q and base + i * dim. */
     void (*f32_l2_many)(const float *q, const float *base, size_t n, size_t dim, float *out);
+
+    /* out[i] = base + a * factors[2 i] - f * factors[2 i + 1] * (dots[i] - middle): distances from the products above. */
+    void (*code_estimates)(const f16_t *factors, const int32_t *dots, size_t n, const struct code_scales *scales,
+                           float *out);
 
     /* conversions */
     void (*f16_from_f32)(const float *in, f16_t *out, size_t n); /* round to nearest even, overflow to inf */

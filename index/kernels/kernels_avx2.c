@@ -416,6 +416,33 @@ static void f32_from_f16(const f16_t *in, float *out, size_t n)
         _mm256_maskstore_ps(out + i, first8(n - i), load_first(in, i, n - i, F16));
 }
 
+KERNEL_INLINE __m256 eight_estimates(__m256i pairs, __m256i dots, const struct code_scales *scales)
+{
+    const __m256i low = _mm256_set1_epi32(0xffff);
+    /* packing works in halves of a register: eight 16-bit values end in its first and third quarters */
+    __m256i a = _mm256_packus_epi32(_mm256_and_si256(pairs, low), _mm256_srli_epi32(pairs, 16));
+    a = _mm256_permute4x64_epi64(a, 0xd8);
+    __m256 as = _mm256_cvtph_ps(_mm256_castsi256_si128(a)), fs = _mm256_cvtph_ps(_mm256_extracti128_si256(a, 1));
+    __m256 dot = _mm256_sub_ps(_mm256_cvtepi32_ps(dots), _mm256_set1_ps(scales->middle));
+    __m256 near = _mm256_fmadd_ps(_mm256_set1_ps(scales->a), as, _mm256_set1_ps(scales->base));
+    return _mm256_fnmadd_ps(_mm256_mul_ps(_mm256_set1_ps(scales->f), fs), dot, near);
+}
+
+static void code_estimates(const f16_t *factors, const int32_t *dots, size_t n, const struct code_scales *scales,
+                           float *out)
+{
+    size_t i = 0;
+    for (; i + 8 <= n; i += 8)
+        _mm256_storeu_ps(out + i, eight_estimates(_mm256_loadu_si256((const void *)(factors + 2 * i)),
+                                                  _mm256_loadu_si256((const void *)(dots + i)), scales));
+    if (i < n) {
+        __m256i mask = first8(n - i);
+        _mm256_maskstore_ps(out + i, mask,
+                            eight_estimates(_mm256_maskload_epi32((const void *)(factors + 2 * i), mask),
+                                            _mm256_maskload_epi32(dots + i, mask), scales));
+    }
+}
+
 /* ---- Walsh-Hadamard transform ------------------------------------------------------------------------------------ */
 
 /* The three stages inside a register: each lane becomes partner + self, or partner - self in the upper of a pair. */

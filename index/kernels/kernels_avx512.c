@@ -477,6 +477,22 @@ static void f32_from_f16(const f16_t *in, float *out, size_t n)
     }
 }
 
+static void code_estimates(const f16_t *factors, const int32_t *dots, size_t n, const struct code_scales *scales,
+                           float *out)
+{
+    __m512 base = _mm512_set1_ps(scales->base), scale_a = _mm512_set1_ps(scales->a);
+    __m512 scale_f = _mm512_set1_ps(scales->f), middle = _mm512_set1_ps(scales->middle);
+    for (size_t i = 0; i < n; i += 16) {
+        __mmask16 mask = n - i < 16 ? first16(n - i) : (__mmask16)0xffff;
+        __m512i pairs = _mm512_maskz_loadu_epi32(mask, factors + 2 * i);
+        __m512 a = _mm512_cvtph_ps(_mm512_cvtepi32_epi16(pairs));
+        __m512 f = _mm512_cvtph_ps(_mm512_cvtepi32_epi16(_mm512_srli_epi32(pairs, 16)));
+        __m512 dot = _mm512_sub_ps(_mm512_cvtepi32_ps(_mm512_maskz_loadu_epi32(mask, dots + i)), middle);
+        __m512 near = _mm512_fmadd_ps(scale_a, a, base);
+        _mm512_mask_storeu_ps(out + i, mask, _mm512_fnmadd_ps(_mm512_mul_ps(scale_f, f), dot, near));
+    }
+}
+
 /* ---- Walsh-Hadamard transform ------------------------------------------------------------------------------------ */
 
 /* The four stages inside a register: each lane becomes partner + self, or partner - self in the upper of a pair. */

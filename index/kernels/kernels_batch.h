@@ -15,7 +15,7 @@
 #include <stdint.h>
 
 #define KERNEL_INLINE  static inline __attribute__((always_inline, unused))
-#define PREFETCH_ROWS  8
+#define PREFETCH_ROWS  24
 #define PREFETCH_LINES 8
 
 struct batch {

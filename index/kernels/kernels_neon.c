@@ -479,6 +479,26 @@ static void f32_from_f16(const f16_t *in, float *out, size_t n)
     }
 }
 
+static void code_estimates(const f16_t *factors, const int32_t *dots, size_t n, const struct code_scales *scales,
+                           float *out)
+{
+    const float32x4_t base = vdupq_n_f32(scales->base), middle = vdupq_n_f32(scales->middle);
+    for (size_t i = 0; i < n; i += 4) {
+        f16_t pairs[8] = {0};
+        int32_t products[4] = {0};
+        float results[4];
+        size_t m = n - i < 4 ? n - i : 4;
+        memcpy(pairs, factors + 2 * i, 2 * m * sizeof *pairs);
+        memcpy(products, dots + i, m * sizeof *products);
+        uint16x4x2_t both = vld2_u16(pairs);
+        float32x4_t a = vcvt_f32_f16(vreinterpret_f16_u16(both.val[0]));
+        float32x4_t f = vmulq_n_f32(vcvt_f32_f16(vreinterpret_f16_u16(both.val[1])), scales->f);
+        float32x4_t dot = vsubq_f32(vcvtq_f32_s32(vld1q_s32(products)), middle);
+        vst1q_f32(results, vfmsq_f32(vfmaq_n_f32(base, a, scales->a), f, dot));
+        memcpy(out + i, results, m * sizeof *results);
+    }
+}
+
 /* ---- Walsh-Hadamard transform ------------------------------------------------------------------------------------ */
 
 /* The two stages inside a register: each lane becomes partner + self, or partner - self in the upper of a pair. */

@@ -206,6 +206,15 @@ static void f32_from_f16(const f16_t *in, float *out, size_t n)
     }
 }
 
+static void code_estimates(const f16_t *factors, const int32_t *dots, size_t n, const struct code_scales *scales,
+                           float *out)
+{
+    for (size_t i = 0; i < n; i++) {
+        double product = ((double)dots[i] - scales->middle) * scales->f * load_f16(factors + 2 * i + 1);
+        out[i] = (float)(scales->base + (double)scales->a * load_f16(factors + 2 * i) - product);
+    }
+}
+
 static void hadamard(float *x, size_t n)
 {
     float scale = (float)(1 / sqrt((double)n));

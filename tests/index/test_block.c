@@ -21,17 +21,34 @@
 #define SLOT_BYTES   33u
 #define FACTOR_BYTES 8u
 #define EDGES        150u
+#define LIST_SLOTS   4u /* so three lists, the last of one slot */
+#define LISTS        3u
+#define LIST_EDGES   (EDGES / LISTS)
+#define CODE_BYTES   12u
 
 static const uint8_t segment[16] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16};
 
 struct content {
     uint32_t ids[SLOTS], edges[EDGES];
     uint8_t slots[SLOTS * SLOT_BYTES], factors[SLOTS * FACTOR_BYTES];
-    uint8_t encoded[EDGES * 5], keys[SLOTS * (BLOCK_KEY_INLINE_MAX + 11)];
+    uint8_t encoded[EDGES * 5 + LISTS * BLOCK_LIST_HEADER_BYTES], codes[EDGES * CODE_BYTES],
+        keys[SLOTS * (BLOCK_KEY_INLINE_MAX + 11)];
     char key_text[SLOTS][BLOCK_KEY_INLINE_MAX];
     uint32_t key_bytes[SLOTS];
     struct block_parts parts;
 };
+
+/* Lists of LIST_EDGES edges each, encoded as a part. */
+static uint32_t encode_lists(struct content *c)
+{
+    uint32_t at = LISTS * BLOCK_LIST_HEADER_BYTES;
+    for (uint32_t l = 0; l < LISTS; l++) {
+        uint32_t bytes = block_edges_encode(c->edges + l * LIST_EDGES, LIST_EDGES, 12 * SLOTS, c->encoded + at);
+        block_list_header(LIST_EDGES, bytes, c->encoded + l * BLOCK_LIST_HEADER_BYTES);
+        at += bytes;
+    }
+    return at;
+}
 
 static void make_content(struct content *c, bool with_keys)
 {
@@ -39,8 +56,13 @@ static void make_content(struct content *c, bool with_keys)
     random_init(&random, 99);
     memset(c, 0, sizeof *c);
     uint32_t row = 0, keys_bytes = 0;
-    for (uint32_t i = 0; i < EDGES; i++)
+    for (uint32_t i = 0; i < EDGES; i++) {
+        row =
+            i % LIST_EDGES ? row : (uint32_t)random_below(&random, 200); /* first rows before and behind the block's */
         c->edges[i] = row += 1 + (uint32_t)random_below(&random, i % 10 ? 100 : 9000000);
+    }
+    for (size_t i = 0; i < sizeof c->codes; i++)
+        c->codes[i] = (uint8_t)random_next(&random);
     for (size_t i = 0; i < sizeof c->slots; i++)
         c->slots[i] = (uint8_t)random_next(&random);
     for (size_t i = 0; i < sizeof c->factors; i++)
@@ -62,7 +84,10 @@ static void make_content(struct content *c, bool with_keys)
                                     .factor_bytes = FACTOR_BYTES,
                                     .edges = c->encoded,
                                     .n_edges = EDGES,
-                                    .edges_bytes = block_edges_encode(c->edges, EDGES, c->encoded)};
+                                    .edges_bytes = encode_lists(c),
+                                    .list_slots = LIST_SLOTS,
+                                    .edge_codes = c->codes,
+                                    .edge_code_bytes = CODE_BYTES};
     if (with_keys) {
         c->parts.keys = c->keys;
         c->parts.keys_bytes = keys_bytes;
@@ -77,9 +102,11 @@ static uint8_t *write_block(const struct content *c)
     return block;
 }
 
+static const struct block_shape shape = {BYTES, SLOT_BYTES, FACTOR_BYTES, CODE_BYTES};
+
 static int open_block(const uint8_t *block, struct block_view *view, struct quire_error *err)
 {
-    return block_open(block, BYTES, 12, SLOT_BYTES, FACTOR_BYTES, segment, view, err);
+    return block_open(block, &shape, 12, segment, view, err);
 }
 
 /* As a writer would seal it: the checksum of block.h, computed here from its description. */
@@ -100,8 +127,14 @@ static void check_view(const struct content *c, const struct block_view *view)
     assert_memory_equal(view->slots, c->slots, sizeof c->slots);
     assert_memory_equal(view->factors, c->factors, sizeof c->factors);
     assert_int_equal(view->n_edges, EDGES);
-    assert_int_equal(block_edges(view, edges), 0);
-    assert_memory_equal(edges, c->edges, sizeof edges);
+    assert_int_equal(view->n_lists, LISTS);
+    for (uint32_t l = 0; l < LISTS; l++) {
+        uint32_t before;
+        assert_int_equal(block_edges(view, l, edges, &before), LIST_EDGES);
+        assert_int_equal(before, l * LIST_EDGES);
+        assert_memory_equal(edges, c->edges + before, sizeof *edges * LIST_EDGES);
+    }
+    assert_memory_equal(view->edge_codes, c->codes, sizeof c->codes);
 }
 
 static void test_round_trip(void **state)
@@ -139,11 +172,14 @@ static void test_layout_is_documented(void **state)
     assert_int_equal(load_u32(block + 8), 12);
     assert_int_equal(load_u32(block + 12), SLOTS);
     assert_int_equal(load_u32(block + 28), EDGES);
-    assert_int_equal(load_u32(block + 36), 0);
+    assert_int_equal(load_u16(block + 6), LIST_SLOTS);
+    assert_memory_equal(block + load_u32(block + 36), c.codes, sizeof c.codes);
     uint64_t checksum = load_u64(block + 16);
     reseal(block);
     assert_true(checksum == load_u64(block + 16));
-    assert_true(block_fixed_bytes(SLOTS, SLOT_BYTES, FACTOR_BYTES, c.parts.keys_bytes) + c.parts.edges_bytes <= BYTES);
+    assert_true(block_fixed_bytes(SLOTS, SLOT_BYTES, FACTOR_BYTES, c.parts.keys_bytes) + c.parts.edges_bytes +
+                    sizeof c.codes <=
+                BYTES);
     free(block);
 }
 
@@ -175,8 +211,8 @@ static void test_wrong_place_or_segment(void **state)
     uint8_t *block = write_block(&c);
     memcpy(other, segment, sizeof other);
     other[0]++;
-    assert_int_equal(block_open(block, BYTES, 13, SLOT_BYTES, FACTOR_BYTES, segment, &view, NULL), QUIRE_ECORRUPT);
-    assert_int_equal(block_open(block, BYTES, 12, SLOT_BYTES, FACTOR_BYTES, other, &view, NULL), QUIRE_ECORRUPT);
+    assert_int_equal(block_open(block, &shape, 13, segment, &view, NULL), QUIRE_ECORRUPT);
+    assert_int_equal(block_open(block, &shape, 12, other, &view, NULL), QUIRE_ECORRUPT);
     memset(block, 0, BYTES);
     assert_int_equal(open_block(block, &view, NULL), QUIRE_ECORRUPT);
     free(block);
@@ -213,7 +249,7 @@ static void test_forged_blocks(void **state)
             store_u32(block + at, round % 3 ? (uint32_t)value % (BYTES + 9) : (uint32_t)value);
         }
         store_u32(block + 8, 12);
-        memcpy(block, "QBLK\1\1", 6);
+        memcpy(block, "QBLK\1\2", 6);
         reseal(block);
         struct block_view view;
         struct block_key key;
@@ -221,8 +257,12 @@ static void test_forged_blocks(void **state)
             opened++;
             uint32_t *edges = malloc(sizeof *edges * (view.n_edges + 1));
             assert_non_null(edges);
-            int rc = block_edges(&view, edges);
-            assert_true(rc == 0 || rc == QUIRE_ECORRUPT);
+            int rc = 0;
+            for (uint32_t l = 0; l < view.n_lists; l++) {
+                uint32_t before;
+                rc = block_edges(&view, l, edges, &before);
+                assert_true(rc == QUIRE_ECORRUPT || (rc >= 0 && before + (uint32_t)rc <= view.n_edges));
+            }
             for (uint32_t i = 0; i < view.n_slots && view.keys; i++) {
                 rc = block_key(&view, i, &key);
                 assert_true(rc == 0 || rc == QUIRE_ECORRUPT);
@@ -236,26 +276,35 @@ static void test_forged_blocks(void **state)
     assert_true(opened > 1000);
 }
 
+/* A block with one list of n edges in `bytes`. */
+static struct block_view one_list(const uint8_t *bytes, uint32_t n, uint32_t first_row)
+{
+    return (struct block_view){.edges = bytes, .n_edges = n, .n_lists = 1, .list_slots = 1, .first_row = first_row};
+}
+
 static void test_edges_encode(void **state)
 {
     static const uint32_t rows[] = {0, 1, 128, 129, 16511, 2113663, 270549119, UINT32_MAX};
-    uint32_t out[SUPPORT_COUNT(rows)];
-    uint8_t bytes[5 * SUPPORT_COUNT(rows)];
+    static const uint32_t firsts[] = {0, 1, 500, UINT32_MAX};
+    uint32_t out[SUPPORT_COUNT(rows)], before;
+    uint8_t bytes[BLOCK_LIST_HEADER_BYTES + 5 * SUPPORT_COUNT(rows)];
     (void)state;
-    for (uint32_t n = 0; n <= SUPPORT_COUNT(rows); n++) {
-        struct block_view view = {.edges = bytes, .n_edges = n};
-        view.edges_bytes = block_edges_encode(rows, n, bytes);
-        assert_true(view.edges_bytes <= 5 * n);
-        assert_int_equal(block_edges(&view, out), 0);
-        assert_memory_equal(out, rows, sizeof *rows * n);
-        if (n > 0) {
-            view.edges_bytes--;
-            assert_int_equal(block_edges(&view, out), QUIRE_ECORRUPT);
+    for (uint32_t n = 0; n <= SUPPORT_COUNT(rows); n++)
+        for (size_t f = 0; f < SUPPORT_COUNT(firsts); f++) {
+            uint32_t length = block_edges_encode(rows, n, firsts[f], bytes + BLOCK_LIST_HEADER_BYTES);
+            struct block_view view = one_list(bytes, n, firsts[f]);
+            assert_true(length <= 5 * n);
+            block_list_header(n, length, bytes);
+            assert_int_equal(block_edges(&view, 0, out, &before), n);
+            assert_memory_equal(out, rows, sizeof *rows * n);
+            if (n > 0) {
+                block_list_header(n, length - 1, bytes);
+                assert_int_equal(block_edges(&view, 0, out, &before), QUIRE_ECORRUPT);
+            }
         }
-    }
-    uint8_t over[] = {0xff, 0xff, 0xff, 0xff, 0x0f, 1}; /* UINT32_MAX, then one more */
-    struct block_view view = {.edges = over, .n_edges = 2, .edges_bytes = sizeof over};
-    assert_int_equal(block_edges(&view, out), QUIRE_ECORRUPT);
+    uint8_t over[] = {2, 0, 6, 0, 0xfe, 0xff, 0xff, 0xff, 0x1f, 1}; /* UINT32_MAX, then one more */
+    struct block_view view = one_list(over, 2, 0);
+    assert_int_equal(block_edges(&view, 0, out, &before), QUIRE_ECORRUPT);
 }
 
 static void test_keys_out_of_limits(void **state)

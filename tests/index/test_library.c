@@ -469,7 +469,7 @@ static void test_info(void **state)
     assert_int_equal(info.raw_bytes, ROWS * DIM * sizeof(float));
     assert_int_equal(info.index_bytes, folder_bytes(shared.path));
     assert_int_equal(info.memory_bytes, 0);
-    assert_int_equal(info.format_version, 1);
+    assert_int_equal(info.format_version, 2);
     assert_true(info.user_keys && info.block_bytes % 4096 == 0);
     quire_get_info(shared.numbered, &info);
     assert_int_equal(info.rows, NUMBERED_ROWS);

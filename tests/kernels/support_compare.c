@@ -446,6 +446,36 @@ static bool check_f16_from_f32(const struct kernels *k, char *message, size_t si
     return true;
 }
 
+/* ---- estimates from products and factors ------------------------------------------------------------------------- */
+
+static bool check_code_estimates(const struct kernels *k, char *message, size_t size)
+{
+    for (size_t n = 0; n <= 100; n++) {
+        f16_t *factors = place(0, 2 * n * sizeof *factors, n % 3 * sizeof(f16_t));
+        int32_t *dots = place(1, n * sizeof *dots, 0);
+        float *out = place(2, n * sizeof *out, 0);
+        struct code_scales scales = {3.5f, 0.25f, 0.001f, 17.5f};
+        for (size_t i = 0; i < n; i++) {
+            dots[i] = (int32_t)(random_u64() % 200001) - 100000;
+            for (size_t j = 0; j < 2; j++) {
+                f16_t half = expected_half((float)(random_u64() % 1000) / 500 - 1);
+                memcpy(&factors[2 * i + j], &half, sizeof half);
+            }
+        }
+        k->code_estimates(factors, dots, n, &scales, out);
+        for (size_t i = 0; i < n; i++) {
+            double near = 3.5 + 0.25 * half_value(half_at(factors, 2 * i));
+            double part = 0.001f * half_value(half_at(factors, 2 * i + 1)) * ((double)dots[i] - 17.5);
+            double got = element_at(out, i, F32);
+            if (fabs(got - (near - part)) <= 1e-5 * (4 + fabs(part)))
+                continue;
+            snprintf(message, size, "estimate %zu of %zu: %.9g not %.9g", i, n, got, near - part);
+            return false;
+        }
+    }
+    return true;
+}
+
 /* ---- Walsh-Hadamard transform ------------------------------------------------------------------------------------ */
 
 /* By the definition: y[i] = sum over j of (-1)^(number of ones in i & j) x[j], over sqrt(n). */
@@ -526,6 +556,6 @@ int compare_report(void)
 const struct compare_check compare_checks[] = {
     {"the table", check_table},           {"sums of pairs", check_pairs}, {"NaN shows", check_nan},
     {"f32_l2_many", check_f32_l2_many},   {"code_dot", check_codes},      {"f32_from_f16", check_f32_from_f16},
-    {"f16_from_f32", check_f16_from_f32}, {"hadamard", check_hadamard},
+    {"f16_from_f32", check_f16_from_f32}, {"hadamard", check_hadamard},   {"code_estimates", check_code_estimates},
 };
 const size_t n_compare_checks = sizeof compare_checks / sizeof *compare_checks;

@@ -70,6 +70,12 @@ static void test_f16_from_f32(void **state)
     run_check("f16_from_f32");
 }
 
+static void test_code_estimates(void **state)
+{
+    (void)state;
+    run_check("code_estimates");
+}
+
 static void test_hadamard(void **state)
 {
     (void)state;
@@ -273,6 +279,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_code_dot),
         cmocka_unit_test(test_f32_from_f16),
         cmocka_unit_test(test_f16_from_f32),
+        cmocka_unit_test(test_code_estimates),
         cmocka_unit_test(test_hadamard),
         cmocka_unit_test(test_tables),
         cmocka_unit_test(test_choice_automatic),
