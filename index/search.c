@@ -1,10 +1,10 @@
 /*
  * search.c - nearest neighbours: seed from block centres, read the blocks that are worth most, follow their edges.
  *
- *   seed   The tree over the centres of all blocks (entry.h) leads to the `effort` nearest blocks. Their rows are scored
- *          by their navigation codes, which lie next to each other in memory. The best become candidates: (row, estimate,
- *          sigma). Where a budget leaves no room for codes, a block stands for its rows: how many of them are near
- *          follows from its centre's distance and their spread around it.
+ *   seed   The tree over the centres of all blocks (entry.h) leads to the `effort` nearest blocks. Their rows are
+ *          scored by their navigation codes, which lie next to each other in memory. The best become candidates: (row,
+ *          estimate, sigma). Where a budget leaves no room for codes, a block stands for its rows: how many of them are
+ *          near follows from its centre's distance and their spread around it.
  *   round  tau is the k-th best exact distance, or while there are fewer than k the k-th best estimate. A candidate is
  *          nearer than tau with probability Phi((tau - estimate) / sigma); the gain of a block is the sum over its
  *          candidates: how many of the k nearest one expects to gain by one read. The blocks of largest gain are read
@@ -39,7 +39,7 @@
 #define LIMIT_SAMPLE     64u
 #define PREFETCH_BLOCKS  2u
 #define TREE_BEAM_MIN    8u
-#define LIST_REACH       1.1f /* of the squared distance of the k-th nearest: slots within it have their edges followed */
+#define LIST_REACH       1.1f /* of the k-th nearest's squared distance: slots within it have their edges followed */
 
 static bool bit(const uint8_t *bitmap, uint32_t i)
 {
@@ -682,8 +682,8 @@ static int follow_list(struct task *t, const struct block_view *view, uint32_t l
     return edges < 0 ? edges : 0;
 }
 
-/* The squared distance up to which a slot's edges are worth following: about that of the k-th nearest, or of the nearest
- * slot while there are fewer. */
+/* The squared distance up to which a slot's edges are worth following: about that of the k-th nearest, or of the
+ * nearest slot while there are fewer. */
 static float reach_of(const struct task *t, const float *distances, uint32_t n)
 {
     if (t->n_results == t->k)

@@ -168,8 +168,8 @@ void task_read_blocks(struct task *task, const uint32_t *blocks, uint32_t n,
 /* A step that reads one page or record. */
 void task_read_at(struct task *task, struct io_file *file, uint64_t offset, uint32_t bytes, uint8_t *buffer,
                   void (*on_reads)(struct task *task));
-/* A step that reads a record at `offset` of a file, into task->wide at offset % 4096. `end` is where the record's section
- * ends; a record beyond it is noted as damage, and no step begins. */
+/* A step that reads a record at `offset` of a file, into task->wide at offset % 4096. `end` is where the record's
+ * section ends; a record beyond it is noted as damage, and no step begins. */
 int task_read_record(struct task *task, struct io_file *file, uint64_t offset, uint64_t bytes, uint64_t end,
                      void (*on_reads)(struct task *task));
 /* A step that reads a key's record at heap offset `at`; then, when it has come, task_take_key points *key to the key in
@@ -192,8 +192,8 @@ void task_score_centres(struct task *task, const struct entry_level *level, cons
 /* Estimates by resident code for searcher->ids[0..n), n <= STEP_ROWS, into searcher->estimates and ->runs. Rows of one
  * block should stand together. */
 void task_score_rows(struct task *task, uint32_t n);
-/* The same for all rows of a block, whose centre is `centre` away, behind the `at` rows scored so before it. Returns how
- * many there are then. */
+/* The same for all rows of a block, whose centre is `centre` away, behind the `at` rows scored so before it. Returns
+ * how many there are then. */
 uint32_t task_score_block_rows(struct task *task, uint32_t block, float centre, uint32_t at);
 /* Asks for the codes of a block's rows, which will be scored soon. */
 void task_prefetch_block_rows(const struct task *task, uint32_t block);

@@ -143,8 +143,8 @@ static void task_fini(struct task *t)
 }
 
 /* Room for the blocks that are being read, registered so that the kernel need not pin its pages for each read. It is
- * made for the blocks of the first segment that this lane serves. Without it (no locked memory left) tasks use memory of
- * their own. */
+ * made for the blocks of the first segment that this lane serves. Without it (no locked memory left) tasks use memory
+ * of their own. */
 static void make_arena(struct searcher *s, uint32_t frame_bytes)
 {
     unsigned wanted = s->n_tasks * BEAM_MAX;
