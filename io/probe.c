@@ -8,7 +8,7 @@
  * goes. Each op is queued again from its own `done` with a new offset, so exactly the wanted number of reads is in
  * flight, until the time is over; the last reads count, and their time with them, so that a device slower than the time
  * given has a rate as well. A latency runs from queueing to `done`, as a search sees it. Latencies go to a
- * histogram of fixed size, 64 classes per octave (under 1.6 % wide): memory does not grow with the rate.
+ * histogram, within 0.8 %: memory does not grow with the rate.
  *
  * Without O_DIRECT (the report says so) the page cache is dropped before each point, which makes the first reads those
  * of the device and the later ones those of memory.
@@ -16,6 +16,7 @@
 #include "io/probe.h"
 #include "io/clock.h"
 #include "io/error.h"
+#include "io/histogram.h"
 #include "io/memory.h"
 #include "io/random.h"
 #include <fcntl.h>
@@ -32,13 +33,13 @@
 #define BLOCK_MAX          (64u << 20)
 #define DEPTH_MAX          4096u
 #define LANES_MAX          256u
-#define CLASS_BITS         6u
-#define OCTAVES            40u /* 2^40 ns: 18 minutes */
-#define CLASSES            ((OCTAVES + 1) << CLASS_BITS)
+#define LATENCY_SUB_BITS   6u
+#define LATENCY_BITS       40u /* 2^40 ns: 18 minutes */
 
-struct histogram {
-    uint64_t counts[CLASSES];
-    uint64_t n, sum_ns;
+/* Of reads, in ns. */
+struct latencies {
+    struct histogram histogram;
+    _Atomic uint64_t counts[HISTOGRAM_BUCKETS(LATENCY_SUB_BITS, LATENCY_BITS)];
 };
 
 struct lane {
@@ -52,7 +53,7 @@ struct lane {
     const char *engine_name;
     uint64_t begun_ns, end_ns, last_ns;
     uint32_t running;
-    struct histogram latencies;
+    struct latencies latencies;
     int failed;
     struct quire_error error;
 };
@@ -61,53 +62,6 @@ struct probe_read {
     struct io_op op;
     uint64_t begun_ns;
 };
-
-/* ---- latencies --------------------------------------------------------------------------------------------------- */
-
-static uint32_t class_of(uint64_t ns)
-{
-    if (ns >> CLASS_BITS == 0)
-        return (uint32_t)ns;
-    uint32_t shift = 63 - (uint32_t)__builtin_clzll(ns) - CLASS_BITS;
-    if (shift >= OCTAVES)
-        return CLASSES - 1;
-    return ((shift + 1) << CLASS_BITS) + (uint32_t)((ns >> shift) & ((1u << CLASS_BITS) - 1));
-}
-
-/* The middle of a class. */
-static double class_ns(uint32_t class)
-{
-    uint32_t octave = class >> CLASS_BITS, low = class & ((1u << CLASS_BITS) - 1);
-    if (octave == 0)
-        return low;
-    return (double)((uint64_t)((1u << CLASS_BITS) + low) << (octave - 1)) + (double)(1ull << (octave - 1)) / 2;
-}
-
-static void histogram_add(struct histogram *h, uint64_t ns)
-{
-    h->counts[class_of(ns)]++;
-    h->n++;
-    h->sum_ns += ns;
-}
-
-static void histogram_merge(struct histogram *h, const struct histogram *other)
-{
-    for (uint32_t i = 0; i < CLASSES; i++)
-        h->counts[i] += other->counts[i];
-    h->n += other->n;
-    h->sum_ns += other->sum_ns;
-}
-
-static double percentile_us(const struct histogram *h, double share)
-{
-    uint64_t rank = (uint64_t)(share * (double)h->n), seen = 0;
-    for (uint32_t i = 0; i < CLASSES; i++) {
-        seen += h->counts[i];
-        if (seen > rank)
-            return class_ns(i) / 1000;
-    }
-    return 0;
-}
 
 /* ---- one lane ---------------------------------------------------------------------------------------------------- */
 
@@ -130,7 +84,7 @@ static void on_read(struct io_op *op, int result, unsigned flags)
                       "probe: read of %u bytes at offset %llu of %s: %s", op->bytes, (unsigned long long)op->offset,
                       op->file->path, quire_error_text(result < 0 ? result : QUIRE_ESHORTREAD));
     if (!lane->failed)
-        histogram_add(&lane->latencies, now - read->begun_ns);
+        histogram_add(&lane->latencies.histogram, now - read->begun_ns);
     lane->last_ns = now;
     if (!lane->failed && now < lane->end_ns)
         queue_read(lane, read, now);
@@ -194,20 +148,24 @@ static void *run_lane(void *context)
 
 /* ---- one point --------------------------------------------------------------------------------------------------- */
 
+static void latencies_init(struct latencies *latencies)
+{
+    histogram_init(&latencies->histogram, latencies->counts, LATENCY_SUB_BITS, LATENCY_BITS);
+}
+
 static void sum_up(const struct lane *lanes, uint32_t n_lanes, struct histogram *all, struct probe_point *point)
 {
-    memset(all, 0, sizeof *all);
     uint64_t begun = UINT64_MAX, last = 0;
     for (uint32_t i = 0; i < n_lanes; i++) {
-        histogram_merge(all, &lanes[i].latencies);
+        histogram_merge(all, &lanes[i].latencies.histogram);
         begun = lanes[i].begun_ns < begun ? lanes[i].begun_ns : begun;
         last = lanes[i].last_ns > last ? lanes[i].last_ns : last;
     }
-    point->iops = (double)all->n * 1e9 / (double)(last - begun + 1);
-    point->mean_us = all->n ? (double)all->sum_ns / (double)all->n / 1000 : 0;
-    point->p50_us = percentile_us(all, 0.5);
-    point->p99_us = percentile_us(all, 0.99);
-    point->p999_us = percentile_us(all, 0.999);
+    point->iops = (double)histogram_count(all) * 1e9 / (double)(last - begun + 1);
+    point->mean_us = histogram_mean(all) / 1000;
+    point->p50_us = histogram_percentile(all, 0.5) / 1000;
+    point->p99_us = histogram_percentile(all, 0.99) / 1000;
+    point->p999_us = histogram_percentile(all, 0.999) / 1000;
 }
 
 static int measure_point(const struct probe_config *config, struct io_file *file, uint64_t file_bytes, uint64_t seed,
@@ -216,7 +174,7 @@ static int measure_point(const struct probe_config *config, struct io_file *file
     uint32_t n = config->lanes < point->depth ? config->lanes : point->depth, started = 0;
     uint64_t measure_ms = config->measure_ms ? config->measure_ms : MEASURE_MS_DEFAULT;
     struct lane *lanes = calloc(n, sizeof *lanes);
-    struct histogram *all = malloc(sizeof *all);
+    struct latencies *all = calloc(1, sizeof *all);
     int rc = lanes && all ? 0 : error_set(err, QUIRE_ENOMEM, "no memory for %u lanes", n);
     if (rc == 0 && !file->direct)
         posix_fadvise(file->fd, 0, 0, POSIX_FADV_DONTNEED);
@@ -229,6 +187,7 @@ static int measure_point(const struct probe_config *config, struct io_file *file
         lane->n_blocks = file_bytes / point->block_bytes;
         lane->measure_ns = measure_ms * 1000000;
         random_init(&lane->random, seed + started);
+        latencies_init(&lane->latencies);
         int errnum = pthread_create(&lane->thread, NULL, run_lane, lane);
         rc = errnum ? error_set_errno(err, errnum, "start", "a thread of the probe") : 0;
     }
@@ -241,7 +200,8 @@ static int measure_point(const struct probe_config *config, struct io_file *file
         }
     }
     if (rc == 0) {
-        sum_up(lanes, n, all, point);
+        latencies_init(all);
+        sum_up(lanes, n, &all->histogram, point);
         report->engine = lanes[0].engine_name;
     }
     free(all);

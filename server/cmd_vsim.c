@@ -225,7 +225,7 @@ static void count_search(const struct vsim_call *call)
     stat_add(&stats->search_reads, s->reads);
     stat_add(&stats->search_rounds, s->rounds);
     stat_add(&stats->search_cpu_ns, s->cpu_ns);
-    stat_add(&stats->latency[latency_bucket(s->latency_ns / 1000)], 1);
+    histogram_add(&stats->latency, s->latency_ns / 1000);
 }
 
 static void on_search(struct search_request *request)

@@ -26,7 +26,8 @@ struct sums {
     LANE_STATS(X)
 #undef X
     uint64_t clients;
-    uint64_t latency[LATENCY_BUCKETS];
+    struct histogram latency;
+    _Atomic uint64_t latency_counts[LATENCY_BUCKETS];
 };
 
 static void line(struct resp_buffer *text, const char *format, ...) __attribute__((format(printf, 2, 3)));
@@ -42,25 +43,11 @@ static void line(struct resp_buffer *text, const char *format, ...)
     resp_raw(text, "\r\n", 2);
 }
 
-unsigned latency_bucket(uint64_t us)
-{
-    if (us < 4)
-        return (unsigned)us;
-    unsigned power = 63u - (unsigned)__builtin_clzll(us), bucket = 4 * (power - 1) + (unsigned)(us >> (power - 2) & 3);
-    return bucket < LATENCY_BUCKETS ? bucket : LATENCY_BUCKETS - 1;
-}
-
-double latency_bucket_us(unsigned bucket)
-{
-    if (bucket < 4)
-        return bucket + 1;
-    return ldexp(4 + bucket % 4 + 1, (int)(bucket / 4) - 1);
-}
-
 static void sum_lanes(const struct server *server, struct sums *sums)
 {
     uint64_t largest = 0;
     memset(sums, 0, sizeof *sums);
+    histogram_init(&sums->latency, sums->latency_counts, LATENCY_SUB_BITS, LATENCY_BITS);
     for (unsigned i = 0; i < server->n_lanes; i++) {
         const struct lane *lane = &server->lanes[i];
 #define X(name) sums->name += stat_get(&lane->stats.name);
@@ -70,22 +57,15 @@ static void sum_lanes(const struct server *server, struct sums *sums)
         uint64_t peak = stat_get(&lane->stats.output_bytes_peak);
         sums->output_bytes_peak = peak > largest ? peak : largest;
         largest = sums->output_bytes_peak;
-        for (unsigned b = 0; b < LATENCY_BUCKETS; b++)
-            sums->latency[b] += stat_get(&lane->stats.latency[b]);
+        histogram_merge(&sums->latency, &lane->stats.latency);
     }
 }
 
-static double percentile(const struct sums *sums, double share)
+/* 0 before the first search. */
+static double latency_us(const struct sums *sums, double share)
 {
-    uint64_t total = 0, seen = 0;
-    for (unsigned b = 0; b < LATENCY_BUCKETS; b++)
-        total += sums->latency[b];
-    for (unsigned b = 0; b < LATENCY_BUCKETS && total; b++) {
-        seen += sums->latency[b];
-        if ((double)seen >= share * (double)total)
-            return latency_bucket_us(b);
-    }
-    return 0;
+    double us = histogram_percentile(&sums->latency, share);
+    return isnan(us) ? 0 : us;
 }
 
 /* ---- sections ---------------------------------------------------------------------------------------------------- */
@@ -220,8 +200,8 @@ static void section_quire(const struct server *server, const struct sums *sums, 
     line(text, "reads_per_search:%.2f", (double)sums->search_reads / searches);
     line(text, "rounds_per_search:%.2f", (double)sums->search_rounds / searches);
     line(text, "step_us_per_search:%.1f", (double)sums->search_cpu_ns / searches / 1000);
-    line(text, "search_latency_us:p50=%.0f,p99=%.0f,p99.9=%.0f", percentile(sums, 0.5), percentile(sums, 0.99),
-         percentile(sums, 0.999));
+    line(text, "search_latency_us:p50=%.0f,p99=%.0f,p99.9=%.0f", latency_us(sums, 0.5), latency_us(sums, 0.99),
+         latency_us(sums, 0.999));
     line(text, "fetches:%" PRIu64, sums->fetches);
     line(text, "fetch_reads:%" PRIu64, sums->fetch_reads);
     line(text, "device_reads:%" PRIu64, sums->engine_reads);

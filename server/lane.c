@@ -378,6 +378,7 @@ int lane_start(struct server *server, unsigned index, struct quire_error *err)
     lane->server = server;
     lane->index = index;
     pthread_mutex_init(&lane->inbox_lock, NULL);
+    histogram_init(&lane->stats.latency, lane->stats.latency_counts, LATENCY_SUB_BITS, LATENCY_BITS);
     int errnum = pthread_create(&lane->thread, NULL, run_lane, lane);
     if (errnum)
         return error_set_errno(err, errnum, "start", "a lane's thread");

@@ -10,13 +10,16 @@
 
 #include "index/search.h"
 #include "io/clock.h"
+#include "io/histogram.h"
 #include "server/keyspace.h"
 #include "server/resp.h"
 #include "server/server.h"
 #include <pthread.h>
 #include <stdatomic.h>
 
-enum { LANES_MAX = 256, LISTENERS_MAX = 16, COMMANDS_MAX = 128, LATENCY_BUCKETS = 160, ROW_NONE = COMMANDS_MAX - 1 };
+/* Latencies of searches are kept in us, within 3.2 %, up to 71 minutes: 3.7 KB a lane. */
+enum { LATENCY_SUB_BITS = 4, LATENCY_BITS = 32, LATENCY_BUCKETS = HISTOGRAM_BUCKETS(LATENCY_SUB_BITS, LATENCY_BITS) };
+enum { LANES_MAX = 256, LISTENERS_MAX = 16, COMMANDS_MAX = 128, ROW_NONE = COMMANDS_MAX - 1 };
 
 /* ---- figures ----------------------------------------------------------------------------------------------------- */
 
@@ -54,7 +57,8 @@ struct lane_stats {
 #define X(name) _Atomic uint64_t name;
     LANE_STATS(X)
 #undef X
-    _Atomic uint64_t latency[LATENCY_BUCKETS]; /* of searches, see latency_bucket */
+    struct histogram latency; /* of searches, us */
+    _Atomic uint64_t latency_counts[LATENCY_BUCKETS];
     struct command_stats commands_by_row[COMMANDS_MAX];
 };
 
@@ -174,9 +178,5 @@ void lane_post(struct lane *lane, struct message *message);
 /* Opens the sockets that `bind` and `port` name. */
 int listen_open(struct server *server, struct quire_error *err);
 void listen_close(struct server *server);
-
-/* Index of the bucket for a latency: four per power of two, from 1 us. And the upper end of a bucket in us. */
-unsigned latency_bucket(uint64_t us);
-double latency_bucket_us(unsigned bucket);
 
 #endif

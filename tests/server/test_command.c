@@ -463,20 +463,6 @@ static void test_words_and_texts(void **state)
     assert_null(arg_text(arg_of("a\0b", 3)));
 }
 
-static void test_latency_buckets(void **state)
-{
-    (void)state;
-    unsigned before = 0;
-    for (uint64_t us = 0; us < 3000000; us += 1 + us / 50) {
-        unsigned bucket = latency_bucket(us);
-        assert_true(bucket >= before && bucket < LATENCY_BUCKETS);
-        assert_true(latency_bucket_us(bucket) >= (double)us);
-        assert_true(latency_bucket_us(bucket) <= 1.5 * (double)us + 2);
-        before = bucket;
-    }
-    assert_true(latency_bucket(UINT64_MAX) < LATENCY_BUCKETS);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -493,7 +479,6 @@ int main(void)
         cmocka_unit_test(test_integers),
         cmocka_unit_test(test_numbers),
         cmocka_unit_test(test_words_and_texts),
-        cmocka_unit_test(test_latency_buckets),
     };
     return cmocka_run_group_tests_name("command", tests, fill, NULL);
 }
