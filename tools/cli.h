@@ -152,6 +152,7 @@ int quire_inspect(int argc, char **argv);
 int quire_verify_verb(int argc, char **argv);
 int quire_convert(int argc, char **argv);
 int quire_probe(int argc, char **argv);
+int quire_bench_kernels(int argc, char **argv);
 int quire_embed(int argc, char **argv);
 
 #endif

@@ -21,6 +21,7 @@ static const struct {
     {"verify", quire_verify_verb, "read every byte of an index and prove it"},
     {"convert", quire_convert, "convert between formats of vector files"},
     {"probe", quire_probe, "measure random reads of a device"},
+    {"bench-kernels", quire_bench_kernels, "measure the kernels beside the memory's bandwidth"},
     {"embed", quire_embed, "turn lines of text into vectors"},
 };
 #define N_VERBS (sizeof verbs / sizeof *verbs)
@@ -29,7 +30,7 @@ static void print_usage(FILE *out)
 {
     fprintf(out, "usage: quire VERB [options]\n\n");
     for (size_t i = 0; i < N_VERBS; i++)
-        fprintf(out, "  %-10s%s\n", verbs[i].name, verbs[i].summary);
+        fprintf(out, "  %-15s%s\n", verbs[i].name, verbs[i].summary);
     fprintf(out, "\nquire VERB --help explains a verb, with examples; quire --version prints the version.\n"
                  "Exit codes: 0 done, 1 failed, 2 wrong use, 3 verify found damage.\n");
 }
