@@ -50,6 +50,9 @@ struct cli_option {
     }
 #define CLI_RANGE(low, high) .minimum = (low), .maximum = (high)
 #define CLI_REQUIRED         .required = true
+#define CLI_THREADS(value_)                                                                                            \
+    CLI_OPTION("threads", CLI_COUNT, value_, "N", "0: as many as there are processors", CLI_RANGE(0, CLI_THREADS_MAX))
+#define CLI_THREADS_MAX 256u
 
 struct cli_memory {
     uint64_t bytes;
@@ -95,6 +98,8 @@ extern const struct cli_choice cli_metrics[], cli_engines[];
 int cli_finish(struct cli *cli, int code);
 /* "quire build: sentence" on standard error, with --json also as an object on standard output. Returns CLI_FAILED. */
 int cli_fail(struct cli *cli, int rc, const struct quire_error *err);
+/* cli_fail where rc < 0, cli_finish with CLI_OK otherwise. */
+int cli_end(struct cli *cli, int rc, const struct quire_error *err);
 /* A mistake in the use of options that the table cannot see. Returns CLI_USAGE. */
 int cli_mistake(struct cli *cli, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* A remark on standard error. */
@@ -118,6 +123,8 @@ void cli_catch_signals(void);
 bool cli_interrupted(void);
 /* A progress callback of the library; context is the struct cli. 1 when interrupted. */
 int cli_progress(void *context, const char *phase, uint64_t done, uint64_t total);
+/* The same for what computes ground truth, which has no phases. */
+int cli_truth_progress(void *context, uint64_t done, uint64_t total);
 /* QUIRE_ECANCELLED with a sentence. */
 int cli_cancelled(struct quire_error *err);
 

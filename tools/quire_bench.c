@@ -478,5 +478,5 @@ int quire_bench_kernels(int argc, char **argv)
     free(b.results);
     free(b.bandwidths);
     free(b.chunk_ns);
-    return rc < 0 ? cli_fail(&cli, rc, &err) : cli_finish(&cli, CLI_OK);
+    return cli_end(&cli, rc, &err);
 }

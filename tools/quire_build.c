@@ -13,9 +13,6 @@
 #include "io/error.h"
 #include "io/memory.h"
 #include <stdlib.h>
-#include <string.h>
-
-#define THREADS_MAX 256u
 
 static const struct cli_choice indexes[] = {{"pagegraph", 0}, {0}};
 static const struct cli_choice slots[] = {{"auto", QUIRE_SLOT_AUTO},
@@ -188,8 +185,7 @@ int quire_build_verb(int argc, char **argv)
         CLI_OPTION("beam", CLI_COUNT, &w.beam, "N", "candidates per row while building; 0: chosen", CLI_RANGE(0, 4096)),
         CLI_OPTION("keys", CLI_TEXT, &w.keys_path, "FILE", "one key per line; line number is row number"),
         CLI_OPTION("attrs", CLI_TEXT, &w.attributes_path, "FILE", "one JSON object per line; an empty line for none"),
-        CLI_OPTION("threads", CLI_COUNT, &w.threads, "N", "0: as many as there are processors",
-                   CLI_RANGE(0, THREADS_MAX)),
+        CLI_THREADS(&w.threads),
         CLI_OPTION("seed", CLI_COUNT, &w.seed, "N", "same seed, input and --threads 1: same index"),
     };
     const struct cli_verb verb = {"build", summary, "", 0, options, sizeof options / sizeof *options, examples};
@@ -204,5 +200,5 @@ int quire_build_verb(int argc, char **argv)
     vectors_free(&w.vectors);
     cli_lines_free(&w.keys);
     cli_lines_free(&w.attributes);
-    return rc < 0 ? cli_fail(&cli, rc, &err) : cli_finish(&cli, CLI_OK);
+    return cli_end(&cli, rc, &err);
 }

@@ -420,6 +420,11 @@ int cli_progress(void *context, const char *phase, uint64_t done, uint64_t total
     return 0;
 }
 
+int cli_truth_progress(void *context, uint64_t done, uint64_t total)
+{
+    return cli_progress(context, "truth", done, total);
+}
+
 /* ---- results ----------------------------------------------------------------------------------------------------- */
 
 void cli_put(struct cli *cli, json_t *object, const char *name, json_t *value)
@@ -572,6 +577,11 @@ int cli_fail(struct cli *cli, int rc, const struct quire_error *err)
         return cli_finish(cli, CLI_FAILED);
     }
     return CLI_FAILED;
+}
+
+int cli_end(struct cli *cli, int rc, const struct quire_error *err)
+{
+    return rc < 0 ? cli_fail(cli, rc, err) : cli_finish(cli, CLI_OK);
 }
 
 int cli_mistake(struct cli *cli, const char *format, ...)

@@ -10,7 +10,6 @@
 #include "index/kernels/kernels.h"
 #include "io/clock.h"
 #include "io/error.h"
-#include "io/memory.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

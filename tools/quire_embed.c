@@ -20,9 +20,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#define COLUMN_MAX        100000u
-#define EMBED_THREADS_MAX 256u
-#define PROGRESS_EVERY    1024u
+#define COLUMN_MAX     100000u
+#define PROGRESS_EVERY 1024u
 
 /* ---- fit --------------------------------------------------------------------------------------------------------- */
 
@@ -95,8 +94,7 @@ static int embed_fit_verb(int argc, char **argv)
                    CLI_RANGE(0, COLUMN_MAX)),
         CLI_OPTION("dim", CLI_COUNT, &w.dim, "N", "dimensions of the vectors", CLI_RANGE(1, EMBED_DIM_MAX)),
         CLI_OPTION("seed", CLI_COUNT, &w.seed, "N", "same text and seed: same model"),
-        CLI_OPTION("threads", CLI_COUNT, &w.threads, "N", "0: as many as there are processors",
-                   CLI_RANGE(0, EMBED_THREADS_MAX)),
+        CLI_THREADS(&w.threads),
         CLI_OPTION("out", CLI_TEXT, &w.out, "MODEL", "the new model", CLI_REQUIRED),
     };
     const struct cli_verb verb = {"embed fit", fit_summary, "", 0, options, sizeof options / sizeof *options,
@@ -352,8 +350,7 @@ static int embed_apply_verb(int argc, char **argv)
         CLI_OPTION("skip-empty", CLI_FLAG, &w.skip_empty, NULL, "leave lines without a vector out, and count them"),
         CLI_OPTION("query", CLI_TEXT, &w.query, "TEXT", "print the vector of this text"),
         CLI_OPTION("raw", CLI_FLAG, &w.raw, NULL, "with --query: little-endian f32 bytes"),
-        CLI_OPTION("threads", CLI_COUNT, &w.threads, "N", "0: as many as there are processors",
-                   CLI_RANGE(0, EMBED_THREADS_MAX)),
+        CLI_THREADS(&w.threads),
     };
     const struct cli_verb verb = {"embed apply", apply_summary, "", 0, options, sizeof options / sizeof *options,
                                   apply_examples};

@@ -10,13 +10,11 @@
 #include "datasets/vecfile.h"
 #include "io/clock.h"
 #include "io/error.h"
-#include "io/memory.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 
-#define CHUNK_BYTES          ((uint64_t)8 << 20)
-#define GENERATE_THREADS_MAX 256u
+#define CHUNK_BYTES ((uint64_t)8 << 20)
 
 struct gen_work {
     struct cli *cli;
@@ -57,11 +55,6 @@ static int write_rows(struct gen_work *w, const char *path, uint64_t rows, make_
     return rc;
 }
 
-static int on_truth(void *context, uint64_t done, uint64_t total)
-{
-    return cli_progress(context, "truth", done, total);
-}
-
 static int write_truth(struct gen_work *w, struct quire_error *err)
 {
     struct vectors base = {0}, queries = {0};
@@ -71,7 +64,7 @@ static int write_truth(struct gen_work *w, struct quire_error *err)
         rc = vectors_load(w->query_path, VECFILE_FBIN, &queries, err);
     if (rc == 0)
         rc = truth_compute(&base, &queries, (enum quire_metric)w->metric, (uint32_t)w->k, (unsigned)w->threads,
-                           on_truth, w->cli, &truth, err);
+                           cli_truth_progress, w->cli, &truth, err);
     if (rc == QUIRE_ECANCELLED)
         cli_cancelled(err);
     if (rc == 0)
@@ -178,8 +171,7 @@ int quire_gen(int argc, char **argv)
                    CLI_RANGE(0, QUIRE_ROWS_MAX)),
         CLI_OPTION("k", CLI_COUNT, &w.k, "N", "neighbours per query in the truth", CLI_RANGE(1, QUIRE_K_MAX)),
         CLI_OPTION("metric", CLI_CHOICE, &w.metric, NULL, "distance of the truth", .choices = cli_metrics),
-        CLI_OPTION("threads", CLI_COUNT, &w.threads, "N", "0: as many as there are processors",
-                   CLI_RANGE(0, GENERATE_THREADS_MAX)),
+        CLI_THREADS(&w.threads),
         CLI_OPTION("out", CLI_TEXT, &w.prefix, "PREFIX", "of the names of the files", CLI_REQUIRED),
     };
     const struct cli_verb verb = {"gen", summary, "", 0, options, sizeof options / sizeof *options, examples};
@@ -197,5 +189,5 @@ int quire_gen(int argc, char **argv)
     free(w.base_path);
     free(w.query_path);
     free(w.truth_path);
-    return rc < 0 ? cli_fail(&cli, rc, &err) : cli_finish(&cli, CLI_OK);
+    return cli_end(&cli, rc, &err);
 }

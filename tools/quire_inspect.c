@@ -134,5 +134,5 @@ int quire_inspect(int argc, char **argv)
     if (!cli_parse(&cli, &verb, argc, argv, &code))
         return code;
     int rc = inspect(&cli, &memory, &err);
-    return rc < 0 ? cli_fail(&cli, rc, &err) : cli_finish(&cli, CLI_OK);
+    return cli_end(&cli, rc, &err);
 }

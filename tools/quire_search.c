@@ -457,5 +457,5 @@ int quire_search_verb(int argc, char **argv)
     if (rc == 0)
         report(&w, &resident);
     release(&w);
-    return rc < 0 ? cli_fail(&cli, rc, &err) : cli_finish(&cli, CLI_OK);
+    return cli_end(&cli, rc, &err);
 }

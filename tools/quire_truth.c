@@ -9,8 +9,6 @@
 #include "io/clock.h"
 #include "io/error.h"
 
-#define THREADS_MAX 256u
-
 struct truth_work {
     struct cli *cli;
     const char *base_path, *queries_path, *out;
@@ -20,11 +18,6 @@ struct truth_work {
     struct truth truth;
     double seconds;
 };
-
-static int on_progress(void *context, uint64_t done, uint64_t total)
-{
-    return cli_progress(context, "truth", done, total);
-}
 
 static int load(struct truth_work *w, struct quire_error *err)
 {
@@ -50,7 +43,7 @@ static int compute(struct truth_work *w, struct quire_error *err)
 {
     uint64_t begin = clock_ns();
     int rc = truth_compute(&w->base, &w->queries, (enum quire_metric)w->metric, (uint32_t)w->k, (unsigned)w->threads,
-                           on_progress, w->cli, &w->truth, err);
+                           cli_truth_progress, w->cli, &w->truth, err);
     w->seconds = (double)(clock_ns() - begin) / 1e9;
     if (rc == QUIRE_ECANCELLED)
         return cli_cancelled(err);
@@ -85,8 +78,7 @@ int quire_truth(int argc, char **argv)
         CLI_OPTION("k", CLI_COUNT, &w.k, "N", "neighbours per query", CLI_RANGE(1, QUIRE_K_MAX)),
         CLI_OPTION("metric", CLI_CHOICE, &w.metric, NULL, "distance", .choices = cli_metrics),
         CLI_OPTION("limit", CLI_COUNT, &w.limit, "N", "first so many queries only; 0: all"),
-        CLI_OPTION("threads", CLI_COUNT, &w.threads, "N", "0: as many as there are processors",
-                   CLI_RANGE(0, THREADS_MAX)),
+        CLI_THREADS(&w.threads),
     };
     const struct cli_verb verb = {"truth", summary, "", 0, options, sizeof options / sizeof *options, examples};
     int code;
@@ -100,5 +92,5 @@ int quire_truth(int argc, char **argv)
     truth_free(&w.truth);
     vectors_free(&w.base);
     vectors_free(&w.queries);
-    return rc < 0 ? cli_fail(&cli, rc, &err) : cli_finish(&cli, CLI_OK);
+    return cli_end(&cli, rc, &err);
 }
