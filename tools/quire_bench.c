@@ -3,7 +3,7 @@
  *
  * A kernel is measured on vectors that the caches hold, where it alone is the limit, and on vectors at random places of
  * a set that they do not hold, where memory is. What memory gives is measured in the same run, by one thread that sums
- * slices of the set in order: some before each kernel, so that on a shared machine they see the same neighbours as the
+ * slices of the set in order: one before each kernel, so that on a shared machine they see the same neighbours as the
  * kernels; the median of all counts. A kernel whose share of that is near 1 has little more to gain. Shares above 1 are
  * possible: a core waits for more lines at a time when it reads many short rows than one long one.
  *
@@ -14,7 +14,8 @@
  *
  * Vectors are worked through in chunks of some ten microseconds and more. The clock runs while a kernel does, not while
  * the next rows are drawn; they are drawn anew for each chunk, since a list used twice would find its vectors in the
- * cache. The figure is the median of the chunks, so those that an interrupt or another process fell into do not count.
+ * cache. The run goes through all kernels several times. A figure is the median over these rounds of the median over a
+ * round's chunks: neither an interrupt nor seconds in which a neighbour takes the memory decide it.
  *
  * The operands go through pointers to functions that no compiler sees through: results need not be kept. Only
  * `hadamard` works in place, on a vector that is always in the cache; it has no scattered figure.
@@ -42,9 +43,9 @@
 #define CHUNK_ROWS_MAX  2048u
 #define CHUNK_ELEMENTS  (1u << 18)
 #define CODE_MULTIPLE   32u
-#define REPETITIONS_MIN 5u
-#define REPETITIONS_MAX 16384u
-#define SLICES          4u /* before each row of results */
+#define ROUNDS          5u
+#define REPETITIONS_MIN 3u /* of a chunk, in a round */
+#define REPETITIONS_MAX 8192u
 #define SLICE_BYTES     ((size_t)16 << 20)
 #define SECONDS_DEFAULT 12.0
 #define SECONDS_MAX     3600u
@@ -214,7 +215,7 @@ struct result {
     const struct bench_kernel *kernel;
     const struct kernels *variant;
     size_t dim;
-    double cached_ns, scattered_ns; /* per vector; NAN: not measured */
+    double cached_ns[ROUNDS], scattered_ns[ROUNDS]; /* per vector; NAN: not measured */
 };
 
 struct bench {
@@ -229,7 +230,7 @@ struct bench {
     struct random random;
     struct result *results;
     size_t n_results;
-    double *bandwidths; /* bytes per ns; SLICES for each result */
+    double *bandwidths; /* bytes per ns; for each result and round */
     size_t n_bandwidths, slice_at;
 };
 
@@ -255,23 +256,21 @@ static void fill(struct bench *b, void *at, size_t bytes)
 
 static volatile uint64_t sum_kept; /* so that the reading is not left out */
 
-/* Goes on where the last slice ended. */
+/* One slice; goes on where the last one ended. */
 static void measure_bandwidth(struct bench *b)
 {
     size_t n = (b->set_bytes < SLICE_BYTES ? b->set_bytes : SLICE_BYTES) / sizeof(uint64_t) / 8 * 8;
-    for (unsigned slice = 0; slice < SLICES; slice++) {
-        if (b->slice_at + n > b->set_bytes / sizeof(uint64_t))
-            b->slice_at = 0;
-        const uint64_t *words = (const uint64_t *)b->set + b->slice_at;
-        uint64_t sums[8] = {0}, begin = clock_ns();
-        for (size_t i = 0; i < n; i += 8)
-            for (size_t j = 0; j < 8; j++)
-                sums[j] += words[i + j];
+    if (b->slice_at + n > b->set_bytes / sizeof(uint64_t))
+        b->slice_at = 0;
+    const uint64_t *words = (const uint64_t *)b->set + b->slice_at;
+    uint64_t sums[8] = {0}, begin = clock_ns();
+    for (size_t i = 0; i < n; i += 8)
         for (size_t j = 0; j < 8; j++)
-            sum_kept += sums[j];
-        b->bandwidths[b->n_bandwidths++] = (double)(n * sizeof *words) / (double)(clock_ns() - begin + 1);
-        b->slice_at += n;
-    }
+            sums[j] += words[i + j];
+    for (size_t j = 0; j < 8; j++)
+        sum_kept += sums[j];
+    b->bandwidths[b->n_bandwidths++] = (double)(n * sizeof *words) / (double)(clock_ns() - begin + 1);
+    b->slice_at += n;
 }
 
 static void draw_rows(struct bench *b, struct operands *o, uint64_t n_rows)
@@ -323,14 +322,14 @@ static double measure(struct bench *b, const struct result *r, bool scattered)
 
 /* ---- the run ----------------------------------------------------------------------------------------------------- */
 
-/* A row of results for each dimension, kernel and variant; how long a setting may take. */
+/* A row of results for each dimension, kernel and variant; how long a setting may take in a round. */
 static int plan(struct bench *b, struct quire_error *err)
 {
     const struct kernels *const *variants;
     size_t n_variants = kernels_available(&variants), n_dims = b->dim ? 1 : sizeof dims_default / sizeof *dims_default;
     size_t n = n_dims * N_KERNELS * n_variants, points = 0;
     b->results = calloc(n, sizeof *b->results);
-    b->bandwidths = malloc(n * SLICES * sizeof *b->bandwidths);
+    b->bandwidths = malloc(n * ROUNDS * sizeof *b->bandwidths);
     b->chunk_ns = malloc(REPETITIONS_MAX * sizeof *b->chunk_ns);
     if (!b->results || !b->bandwidths || !b->chunk_ns)
         return error_set(err, QUIRE_ENOMEM, "no memory for the results");
@@ -345,7 +344,7 @@ static int plan(struct bench *b, struct quire_error *err)
                                                              .dim = dim_for(kernel, b->dim ? b->dim : dims_default[d])};
                 points += kernel->in_place ? 1 : 2;
             }
-    b->setting_ns = (uint64_t)(b->seconds * 1e9 / (double)points);
+    b->setting_ns = (uint64_t)(b->seconds * 1e9 / (double)(points * ROUNDS));
     return 0;
 }
 
@@ -379,12 +378,13 @@ static int run(struct bench *b, struct quire_error *err)
         rc = make_set(b, err);
     if (rc < 0)
         return rc;
-    for (size_t i = 0; i < b->n_results; i++) {
-        struct result *r = &b->results[i];
+    for (size_t i = 0; i < b->n_results * ROUNDS; i++) {
+        struct result *r = &b->results[i % b->n_results];
+        size_t round = i / b->n_results;
         measure_bandwidth(b);
-        r->cached_ns = measure(b, r, false);
-        r->scattered_ns = r->kernel->in_place ? NAN : measure(b, r, true);
-        if (cli_progress(b->cli, "kernels", i + 1, b->n_results))
+        r->cached_ns[round] = measure(b, r, false);
+        r->scattered_ns[round] = r->kernel->in_place ? NAN : measure(b, r, true);
+        if (cli_progress(b->cli, "kernels", i + 1, b->n_results * ROUNDS))
             return cli_cancelled(err);
     }
     return 0;
@@ -399,10 +399,11 @@ static double rounded(double x)
     return round(x / unit) * unit;
 }
 
-static void report(const struct bench *b, double bandwidth)
+static void report(const struct bench *b)
 {
     struct cli *cli = b->cli;
     char processor[128];
+    double bandwidth = median(b->bandwidths, b->n_bandwidths);
     bool named = proc_field("/proc/cpuinfo", "model name", processor, sizeof processor);
     cli_put_text(cli, NULL, "processor", named ? processor : "unknown");
     cli_put_text(cli, NULL, "cpu", kernels_reason());
@@ -411,19 +412,20 @@ static void report(const struct bench *b, double bandwidth)
     cli_put_count(cli, NULL, "huge_page_bytes", proc_bytes("/proc/self/smaps_rollup", "AnonHugePages:"));
     cli_put_real(cli, NULL, "bandwidth_gb_s", rounded(bandwidth));
     for (size_t i = 0; i < b->n_results; i++) {
-        const struct result *r = &b->results[i];
+        struct result *r = &b->results[i];
         double bytes = (double)(r->dim * r->kernel->bits / 8);
+        double cached_ns = median(r->cached_ns, ROUNDS), scattered_ns = median(r->scattered_ns, ROUNDS);
         json_t *row = cli_put_row(cli, "kernels");
         cli_put_text(cli, row, "kernel", r->kernel->name);
         cli_put_text(cli, row, "variant", r->variant->name);
         cli_put_count(cli, row, "dim", r->dim);
         cli_put_count(cli, row, "bytes", (uint64_t)bytes);
-        cli_put_real(cli, row, "cached_ns", rounded(r->cached_ns));
-        cli_put_real(cli, row, "cached_gb_s", rounded(bytes / r->cached_ns));
-        cli_put_real(cli, row, "cached_share", rounded(bytes / r->cached_ns / bandwidth));
-        cli_put_real(cli, row, "scattered_ns", rounded(r->scattered_ns));
-        cli_put_real(cli, row, "scattered_gb_s", rounded(bytes / r->scattered_ns));
-        cli_put_real(cli, row, "scattered_share", rounded(bytes / r->scattered_ns / bandwidth));
+        cli_put_real(cli, row, "cached_ns", rounded(cached_ns));
+        cli_put_real(cli, row, "cached_gb_s", rounded(bytes / cached_ns));
+        cli_put_real(cli, row, "cached_share", rounded(bytes / cached_ns / bandwidth));
+        cli_put_real(cli, row, "scattered_ns", rounded(scattered_ns));
+        cli_put_real(cli, row, "scattered_gb_s", rounded(bytes / scattered_ns));
+        cli_put_real(cli, row, "scattered_share", rounded(bytes / scattered_ns / bandwidth));
     }
 }
 
@@ -470,7 +472,7 @@ int quire_bench_kernels(int argc, char **argv)
         return CLI_USAGE;
     int rc = run(&b, &err);
     if (rc == 0)
-        report(&b, median(b.bandwidths, b.n_bandwidths));
+        report(&b);
     memory_unmap(b.set, b.set_bytes);
     memory_free(b.query);
     memory_free(b.out);
