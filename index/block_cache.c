@@ -6,12 +6,12 @@
  * that is offered again while it is remembered gets a frame. That is A1out of 2Q (Johnson and Shasha, VLDB 1994) and
  * the ghost queue of S3-FIFO (Yang et al., SOSP 2023) without their small queue of first-time blocks: a search reads a
  * block at most once, so the quick second hits that such a queue is for are rare. As many ghosts as frames: twice as
- * many admitted too much and lost 1 to 2 hits in 100 on Zipf traces.
+ * many admitted too much and lost up to 2 hits in 100 on Zipf traces.
  *
- * Scans: one that is longer than the ghosts is offered once per block while it is remembered and takes no frame. Scans
- * side by side offer a block several times within a short while; offers less than n_frames / YOUNG_SHARE misses after
- * the first therefore do not count ("correlated references" in 2Q). What a scan puts into free frames has a use count
- * of 0 and goes first.
+ * Scans: one over more blocks than there are ghosts, repeated or not, offers no block again while it is remembered and
+ * takes no frame. Scans side by side offer a block several times within a short while; offers up to n_frames /
+ * YOUNG_SHARE misses after the first therefore do not count ("correlated references" in 2Q). What a scan puts into free
+ * frames has a use count of 0 and goes first.
  *
  * Eviction: a clock over the frames with use counts of 0..USES_MAX (the main queue of S3-FIFO): a hit adds one, the
  * passing hand takes one, a frame without uses loses its block.
