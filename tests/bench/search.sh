@@ -1,20 +1,21 @@
 #!/usr/bin/env bash
 # search.sh NAME BASE QUERIES TRUTH METRIC [BUILD_DIR] - builds an index of a data set and measures it: recall, reads, rounds,
-# memory, processor time, latency, throughput beside the device's own rate in the same minute.
+# memory, processor time, latency, throughput. queue.sh sets the throughput beside what the device gives.
 #
 # The index is made in $TMPDIR or /tmp, on the file system that is to be measured, and removed afterwards.
 # Not part of the tests: figures depend on the machine. docs/performance.md has its output.
 set -euo pipefail
-if (($# < 5)); then
-    sed -n '2,5p' "${BASH_SOURCE[0]}" >&2
-    exit 2
-fi
+here=$(dirname "${BASH_SOURCE[0]}")
+# shellcheck source=tests/bench/lib.sh
+source "$here/lib.sh"
+if [[ ${1:-} == --help ]]; then usage_of "${BASH_SOURCE[0]}"; exit 0; fi
+(($# == 5 || $# == 6)) || { usage_of "${BASH_SOURCE[0]}" >&2; exit 2; }
 name=$1 base=$2 queries=$3 truth=$4 metric=$5
-quire=$(cd "${6:-build/release}" && pwd)/quire
+need_quire "${6:-$here/../../build/release}"
+need_files "$base" "$queries" "$truth"
 work=$(mktemp -d "${TMPDIR:-/tmp}/quire-bench.XXXXXX")
 trap 'rm -rf "$work"' EXIT
 
-field() { sed -n "s/^ *\"$1\": \(-\{0,1\}[0-9.e+]*\),*$/\1/p" "$2" | head -1; }
 "$quire" build --base "$base" --out "$work/index" --metric "$metric" --json >"$work/build.json"
 printf '%s: built in %.1f s, %.1f MB on disk (raw %.1f MB)\n' "$name" "$(field seconds "$work/build.json")" \
     "$(awk "BEGIN { print $(field index_bytes "$work/build.json") / 1e6 }")" \
@@ -41,8 +42,3 @@ measure "all codes, 1 query" --lanes 1 --inflight 1 --repeat 4
 measure "15 % of raw, 1 lane" --memory 15% --lanes 1 --inflight 32
 measure "15 % of raw, 2 lanes" --memory 15% --lanes 2 --inflight 32
 measure "all codes, 2 lanes" --lanes 2 --inflight 32 --repeat 20
-rate=$(field reads_per_second "$work/search.json")
-device=$("$quire" probe "$work" --lanes 2 | awk '$1 == 8192 && $3 > best { best = $3 } END { print best }')
-awk -v rate="$rate" -v device="$device" 'BEGIN {
-    printf "two lanes: %.0f reads/s of 8 KiB; the most the device gives two lanes is %.0f: %.0f %%\n", rate, device,
-        100 * rate / device }'

@@ -1,0 +1,40 @@
+# lib.sh - what search.sh, growth.sh, queue.sh and all.sh share; sourced, not run.
+# shellcheck shell=bash
+
+# usage_of SCRIPT - the comment at its head, which is its help
+usage_of() { sed -n '2,/^[^#]/{/^#/s/^# \{0,1\}//p}' "$1"; }
+
+fail() {
+    echo "$(basename "$0"): $*" >&2
+    exit 1
+}
+
+# need_files FILE... - ends the script where one is missing
+need_files() {
+    local file
+    for file in "$@"; do
+        [[ -f $file ]] || fail "$file: no such file; docs/performance.md says what the data sets are"
+    done
+}
+
+# need_quire BUILD_DIR - sets $quire
+need_quire() {
+    quire=$1/quire
+    [[ -x $quire ]] || fail "$quire: not there; cmake --preset release && cmake --build --preset release"
+}
+
+# field NAME FILE - the first number of that name in a JSON file of quire
+field() { sed -n "s/^ *\"$1\": \(-\{0,1\}[0-9.e+]*\),*$/\1/p" "$2" | head -1; }
+
+# median NUMBER...
+median() { printf '%s\n' "$@" | sort -g | awk '{ v[NR] = $1 } END { print (v[int((NR + 1) / 2)] + v[int(NR / 2) + 1]) / 2 }'; }
+
+# device_rate FOLDER BLOCK_BYTES LANES [PROBE-OPTION...] - the most reads/s of that block size, over all depths
+device_rate() {
+    local folder=$1 block=$2 lanes=$3 rate
+    shift 3
+    rate=$("$quire" probe "$folder" --lanes "$lanes" "$@" | awk -v block="$block" '$1 == block && $3 > best { best = $3 }
+        END { print best + 0 }') || return 1
+    [[ $rate != 0 ]] || fail "quire probe measures no blocks of $block bytes; build with --block 4K, 8K, 16K or 64K"
+    echo "$rate"
+}
