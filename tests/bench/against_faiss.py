@@ -1,18 +1,21 @@
 #!/usr/bin/python3
 """Quire from disk beside Debian's faiss in RAM: same data, same machine, same run, two threads each; Markdown tables.
 
-Every contender is a process that holds its own index only; faiss reads a file that another process trained. All settings
-take their turn in every round. RAM is what the kernel counts for the whole process (VmRSS) after searching: for faiss with
-the Python interpreter and its libraries, whose share before the index was read stands beside it. faiss gets all queries of
-a pass in one call, which is what it is fastest at. Building counts reading the vectors, training and writing the index.
+Every contender is a process that holds its own index only; faiss reads a file that another process trained. All
+settings take their turn in every round. RAM is what the kernel counts for the whole process (VmRSS) after searching:
+for faiss with the Python interpreter and its libraries, whose share before the index was read stands beside it. faiss
+gets all queries of a pass in one call, which is what it is fastest at. Building counts reading the vectors, training
+and writing the index.
 
-A contender is FACTORY:SETTING;SETTING, a faiss factory string and search parameters, as in
---faiss 'HNSW32:efSearch=64;efSearch=128'. Without --faiss: HNSW of 32 links over f32, IVF-PQ of half a byte per dimension
-(about what Quire's 4-bit codes take), and IVF-PQ of a quarter with 80 candidates refined by 8-bit vectors, in RAM too.
+A contender is FACTORY:SETTING;SETTING, a faiss factory string and search parameters, as in --faiss
+'HNSW32:efSearch=64;efSearch=128'. Without --faiss: HNSW of 32 links over f32, IVF-PQ of half a byte per dimension
+(about what Quire's 4-bit codes take), and IVF-PQ of a quarter with 80 candidates refined by 8-bit vectors, in RAM
+too.
 """
 import importlib.util
 import json
 import math
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -50,13 +53,16 @@ def parse():
     parser.add_argument("--faiss", action="append", default=[], metavar="FACTORY:SETTINGS",
                         help="a contender instead of the usual three; may be repeated")
     parser.add_argument("--ef-construction", type=int, default=200, help="of HNSW while building (200)")
+    parser.add_argument("--train-rows", type=int, help="rows that faiss trains with at most (262144; quick: 16384)")
     parser.add_argument("--recalls", type=real_list, help=f"Quire's recall targets ({','.join(map(str, RECALLS))})")
     parser.add_argument("--budgets", type=lambda text: text.split(","),
-                        help=f"Quire's memory budgets ({','.join(BUDGETS)})")
-    parser.add_argument("--threads", type=int, default=2, help="threads of faiss, lanes of Quire, threads of builds (2)")
+                        help=f"Quire's memory budgets ({','.join(BUDGETS)})".replace("%", "%%"))
+    parser.add_argument("--threads", type=int, default=2,
+                        help="threads of faiss, lanes of Quire, threads of builds (2)")
     options = finish_arguments(parser.parse_args())
     options.recalls = options.recalls or ([0.9, 0.95] if options.quick else RECALLS)
     options.budgets = options.budgets or BUDGETS
+    options.train_rows = options.train_rows or (16384 if options.quick else 1 << 18)
     if importlib.util.find_spec("faiss") is None:
         raise Failed("faiss is missing: apt-get install -y python3-faiss")
     return options
@@ -69,16 +75,20 @@ class FaissContender:
         self.name, self.settings, self.truth = f"faiss {factory}", settings, read_truth(options.truth)
         self.ids, index = folder / f"ids{n}.npy", folder / f"faiss{n}"
         common = ["--threads", str(options.threads)]
+        # idle OpenMP threads must not spin beside those of BLAS: on two cores training took ten times as long; with two
+        # threads of BLAS as well, its many small products wait for each other
+        quiet = {**os.environ, "OMP_WAIT_POLICY": "PASSIVE"}
         print(f"{options.name}: building {factory}", file=sys.stderr)
-        done = subprocess.run([sys.executable, CHILD, "build", index, options.base, options.metric, "--factory", factory,
-                               "--ef-construction", str(options.ef_construction), *common], stdout=subprocess.PIPE, text=True,
-                              check=False)
+        done = subprocess.run([sys.executable, CHILD, "build", index, options.base, options.metric, "--factory",
+                               factory, "--ef-construction", str(options.ef_construction), "--train-rows",
+                               str(options.train_rows), *common],
+                              env={**quiet, "OPENBLAS_NUM_THREADS": "1"}, stdout=subprocess.PIPE, text=True, check=False)
         if done.returncode != 0:
             raise Failed(f"faiss did not build {factory}")
         self.built = json.loads(done.stdout)["seconds"]
         self.disk = index.stat().st_size
         self.child = subprocess.Popen([sys.executable, CHILD, "serve", index, options.queries, options.metric, *common],
-                                      stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+                                      env=quiet, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         self.about = self.answer()
 
     def answer(self):
@@ -155,28 +165,33 @@ def measure(options, contenders):
     return {one: [(setting, medians(rounds[one, setting])) for setting in one.settings] for one in contenders}
 
 
-HEADER = """| index | setting | recall@10 | queries/s | cpu us per query | RAM MB | of which before the index | reads | build s | on disk MB |
-|---|---|---|---|---|---|---|---|---|---|"""
+COLUMNS = ["index", "setting", "recall@10", "queries/s", "cpu us per query", "RAM MB", "of which without an index",
+           "reads", "build s", "on disk MB"]
+HEADER = f"| {' | '.join(COLUMNS)} |\n|{'---|' * len(COLUMNS)}"
 
 
 def row(one, setting, m):
     empty = m["resident_without_index_bytes"]
     before = "" if empty is None else f"{empty / 1e6:.0f}"
     return (f"| {one.name} | `{setting}` | {m['recall']:.4f} | {m['qps']:,.0f} | {m['cpu_us_per_query']:,.0f} |"
-            f" {m['resident_bytes'] / 1e6:,.1f} | {before} | {m['reads']:.2f} | {one.built:,.1f} | {one.disk / 1e6:,.0f} |")
+            f" {m['resident_bytes'] / 1e6:,.1f} | {before} | {m['reads']:.2f} | {one.built:,.1f} |"
+            f" {one.disk / 1e6:,.0f} |")
 
 
 def tables(options, built, about, results, refused):
     raw = built["raw_bytes"]
     faiss = [one for one in results if isinstance(one, FaissContender)]
-    yield f"## {options.name}: {built['rows']:,} x {built['dim']} {built['type']}, {built['metric']}, raw {raw / 1e6:.1f} MB\n"
+    yield f"## {options.name}: {built['rows']:,} x {built['dim']} {built['type']}, {built['metric']}," \
+          f" raw {raw / 1e6:.1f} MB\n"
     yield (f"{about['processors']} processors ({about['processor']}), Linux {about['kernel']}, {about['quire']};"
            f" {options.threads} threads or lanes; medians of {options.rounds} rounds"
            + (", a quick run: too short for its times to be relied on" if options.quick else "") + ".")
     if faiss:
-        yield f"faiss {faiss[0].about['faiss']} of Debian (compiled: {faiss[0].about['compiled']})," \
-              f" efConstruction {options.ef_construction}."
-    yield f"\nThe first setting of each ladder whose recall reaches {MARK} (a setting that was run, nothing is interpolated):\n"
+        yield f"\nfaiss {faiss[0].about['faiss']} of Debian (compiled: {faiss[0].about['compiled']})," \
+              f" efConstruction {options.ef_construction}, training with at most {options.train_rows:,} rows and" \
+              " BLAS on one thread, everything else on all."
+    yield f"\nThe first setting of each ladder whose recall reaches {MARK} (a setting that was run, nothing is" \
+          " interpolated):\n"
     yield HEADER
     missed = list(refused)
     for one, ladder in results.items():

@@ -1,15 +1,16 @@
 #!/usr/bin/python3
 """Recall against reads and throughput: one index, a ladder of efforts and recall targets for each memory budget.
 
-Each setting is searched with one query at a time (latency) and with two lanes of 32 (throughput, memory, processor time),
-in rounds over all settings; medians stand in the JSON file that figures.py draws from. A budget below the narrowest codes
-is recorded as refused, with what quire said. The index is made under $TMPDIR or /tmp, on the file system that is measured,
-and removed afterwards.
+Each setting is searched with one query at a time (latency) and with two lanes of 32 (throughput, memory, processor
+time), in rounds over all settings; medians stand in the JSON file that figures.py draws from. A budget below the
+narrowest codes is recorded as refused, with what quire said. The index is made under $TMPDIR or /tmp, on the file
+system that is measured, and removed afterwards.
 """
 import json
 import sys
 
-from measure import Failed, Quire, arguments, finish_arguments, machine, medians, number_list, real_list, run, temp_folder
+from measure import Failed, Quire, arguments, finish_arguments, machine, medians, number_list, real_list, run, \
+    temp_folder
 
 EFFORTS = [16, 32, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536]
 RECALLS = [0.8, 0.9, 0.95, 0.97, 0.98, 0.99]
@@ -21,7 +22,7 @@ def parse():
     parser.add_argument("--efforts", type=number_list, help=f"ladder of widths ({','.join(map(str, EFFORTS))})")
     parser.add_argument("--recalls", type=real_list, help=f"ladder of recall targets ({','.join(map(str, RECALLS))})")
     parser.add_argument("--budgets", type=lambda text: text.split(","),
-                        help=f"memory budgets as quire search takes them, or all ({','.join(BUDGETS)})")
+                        help=f"memory budgets as quire search takes them, or all ({','.join(BUDGETS)})".replace("%", "%%"))
     options = finish_arguments(parser.parse_args())
     options.efforts = options.efforts or ([64, 256, 1024] if options.quick else EFFORTS)
     options.recalls = options.recalls or ([0.9, 0.95] if options.quick else RECALLS)
@@ -78,9 +79,9 @@ def main():
     with temp_folder() as folder:
         index, built = quire.build(options, folder, 0)
         points, refused = measure(quire, options, index)
-    result = {"name": options.name, "k": 10, "rounds": options.rounds, "quick": options.quick, "machine": machine(quire),
-              "throughput": "2 lanes x 32 in flight", "latency": "one query at a time", "build": built, "refused": refused,
-              "points": points}
+    result = {"name": options.name, "k": 10, "rounds": options.rounds, "quick": options.quick,
+              "machine": machine(quire), "throughput": "2 lanes x 32 in flight", "latency": "one query at a time",
+              "build": built, "refused": refused, "points": points}
     text = json.dumps(result, indent=1) + "\n"
     if options.out:
         options.out.write_text(text, encoding="utf-8")

@@ -1,9 +1,10 @@
 #!/usr/bin/python3
 """One faiss index in a process of its own, started by against_faiss.py; not for use by hand.
 
-build: trains and fills an index from a file of vectors and writes it. serve: holds nothing but that index and the queries,
-and answers each line of standard input (a JSON object with faiss's search parameters) by a line with time and memory, the
-ids of the neighbours in a file. Two modes, because memory that training took must not count for searching.
+build: trains and fills an index from a file of vectors and writes it. serve: holds nothing but that index and the
+queries, and answers each line of standard input (a JSON object with faiss's search parameters) by a line with time
+and memory, the ids of the neighbours in a file. Two modes, because memory that training took must not count for
+searching.
 """
 import argparse
 import json
@@ -42,7 +43,7 @@ def build(options):
     index = faiss.index_factory(rows.shape[1], options.factory, kind)
     if options.factory.startswith("HNSW"):
         faiss.ParameterSpace().set_index_parameter(index, "efConstruction", options.ef_construction)
-    index.train(rows)
+    index.train(rows[::-(-len(rows) // options.train_rows)])
     index.add(rows)
     faiss.write_index(index, options.index)
     print(json.dumps({"seconds": time.monotonic() - start}))
@@ -65,7 +66,8 @@ def serve(options):
             passes += 1
         wall, cpu = time.monotonic() - wall, time.process_time() - cpu
         n = passes * len(queries)
-        print(json.dumps({"qps": n / wall, "cpu_us_per_query": 1e6 * cpu / n, "resident_bytes": resident_bytes()}), flush=True)
+        print(json.dumps({"qps": n / wall, "cpu_us_per_query": 1e6 * cpu / n, "resident_bytes": resident_bytes()}),
+              flush=True)
 
 
 def main():
@@ -76,6 +78,7 @@ def main():
     parser.add_argument("metric", choices=["l2", "cosine", "ip"])
     parser.add_argument("--factory", help="what build makes, as faiss.index_factory takes it")
     parser.add_argument("--ef-construction", type=int, default=200)
+    parser.add_argument("--train-rows", type=int, default=1 << 18)
     parser.add_argument("--threads", type=int, default=2)
     options = parser.parse_args()
     faiss.omp_set_num_threads(options.threads)

@@ -1,9 +1,10 @@
 #!/usr/bin/python3
 """Draws recall-NAME.svg from the JSON files of curves.py: recall@10 against reads per query and against queries/s.
 
-One line per memory budget; the setting nobody has to choose (recall 0.95) has a larger mark. Where a data set of peers.json
-has the same rows, dimension and type, the peers' points are marks without a line, and the figure says whose implementation
-they are, and that they are of another run and machine. Nothing is measured here, so a figure can be redrawn at any time.
+One line per memory budget; the setting nobody has to choose (recall 0.95) has a larger mark. Where a data set of
+peers.json has the same rows, dimension and type, the peers' points are marks without a line, and the figure says
+whose implementation they are, and that they are of another run and machine. Nothing is measured here, so a figure can
+be redrawn at any time.
 """
 import argparse
 import json
@@ -46,7 +47,8 @@ def shape(kind, x, y, colour, size=4.5):
     if kind == "dot":
         return f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{size}" {style}/>'
     if kind == "cross":
-        return f'<path d="M{x - size:.1f} {y - size:.1f}l{2 * size} {2 * size}m0 {-2 * size}l{-2 * size} {2 * size}" {style}/>'
+        full = 2 * size
+        return f'<path d="M{x - size:.1f} {y - size:.1f}l{full} {full}m0 {-full}l{-full} {full}" {style}/>'
     corners = {"square": [(-1, -1), (1, -1), (1, 1), (-1, 1)], "diamond": [(0, -1.3), (1.3, 0), (0, 1.3), (-1.3, 0)],
                "triangle": [(0, -1.2), (1.2, 1), (-1.2, 1)]}[kind.removesuffix("-full")]
     points = " ".join(f"{x + size * dx:.1f},{y + size * dy:.1f}" for dx, dy in corners)
@@ -89,7 +91,8 @@ def frame(x_axis, y_axis, title, left):
         out.append(text(left - 8, y + 4, f"{value:.2f}", "end"))
     middle = TOP + PANEL_HEIGHT / 2
     out.append(text((left + right) / 2, bottom + 38, title, "middle", 13))
-    out.append(text(left - 46, middle, "recall@10", "middle", 13, f'transform="rotate(-90 {left - 46:.1f} {middle:.1f})"'))
+    out.append(text(left - 46, middle, "recall@10", "middle", 13,
+                    f'transform="rotate(-90 {left - 46:.1f} {middle:.1f})"'))
     return out
 
 
@@ -134,11 +137,13 @@ def legend(lines, marks, y):
 
 def notes(data, marks, peers):
     machine, built = data["machine"], data["build"]
-    yield (f"Quire: reads of {built['block_bytes'] // 1024} KiB; queries/s on {data['throughput']}, {machine['processors']}"
-           f" processors ({machine['processor']}), medians of {data['rounds']} rounds; memory is the whole process's.")
+    yield (f"Quire: reads of {built['block_bytes'] // 1024} KiB; queries/s on {data['throughput']},"
+           f" {machine['processors']} processors ({machine['processor']}), medians of {data['rounds']} rounds;"
+           " memory is the whole process's.")
     if marks:
         systems = " and ".join(dict.fromkeys(one["system"] for one in marks))
-        yield f"{systems}: their authors' implementations, same data, reads of {peers['read_bytes'] // 1024} KiB, direct I/O;"
+        yield f"{systems}: their authors' implementations, same data, reads of {peers['read_bytes'] // 1024} KiB," \
+              " direct I/O;"
         yield f"measured on {peers['machine']}: reads compare, queries/s only roughly."
     for one in data["refused"]:
         yield f"--memory {one['budget']} is refused: the narrowest codes need more."
@@ -149,8 +154,8 @@ def notes(data, marks, peers):
 def draw(data, peers, recall_min):
     lines, marks = budget_lines(data), peer_series(data, peers)
     built = data["build"]
-    out = [text(LEFT, 28, f"{data['name']}: {built['rows']:,} x {built['dim']} {built['type']}, {built['metric']}", size=16,
-                extra='font-weight="bold"')]
+    out = [text(LEFT, 28, f"{data['name']}: {built['rows']:,} x {built['dim']} {built['type']}, {built['metric']}",
+                size=16, extra='font-weight="bold"')]
     out += panel(lines, marks, "reads_per_query", "reads per query (left is better)", LEFT, recall_min)
     out += panel(lines, marks, "qps", "queries/s (right is better)", LEFT + PANEL_WIDTH + GAP, recall_min)
     y = TOP + PANEL_HEIGHT + 74
@@ -161,8 +166,9 @@ def draw(data, peers, recall_min):
         out.append(text(LEFT, y, words, size=11, extra='fill="#555555"'))
         y += 16
     return (f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {y}" width="{WIDTH}" height="{y}"'
-            f' font-family="sans-serif" fill="#222222">\n<title>{escape(data["name"])}: recall@10 against reads per query and'
-            f' queries/s</title>\n<rect width="{WIDTH}" height="{y}" fill="#ffffff"/>\n' + "\n".join(out) + "\n</svg>\n")
+            f' font-family="sans-serif" fill="#222222">\n<title>{escape(data["name"])}: recall@10 against reads'
+            f' per query and queries/s</title>\n<rect width="{WIDTH}" height="{y}" fill="#ffffff"/>\n'
+            + "\n".join(out) + "\n</svg>\n")
 
 
 def main():

@@ -27,14 +27,16 @@ need_quire() {
 field() { sed -n "s/^ *\"$1\": \(-\{0,1\}[0-9.e+]*\),*$/\1/p" "$2" | head -1; }
 
 # median NUMBER...
-median() { printf '%s\n' "$@" | sort -g | awk '{ v[NR] = $1 } END { print (v[int((NR + 1) / 2)] + v[int(NR / 2) + 1]) / 2 }'; }
+median() {
+    printf '%s\n' "$@" | sort -g | awk '{ v[NR] = $1 } END { print (v[int((NR + 1) / 2)] + v[int(NR / 2) + 1]) / 2 }'
+}
 
 # device_rate FOLDER BLOCK_BYTES LANES [PROBE-OPTION...] - the most reads/s of that block size, over all depths
 device_rate() {
     local folder=$1 block=$2 lanes=$3 rate
     shift 3
-    rate=$("$quire" probe "$folder" --lanes "$lanes" "$@" | awk -v block="$block" '$1 == block && $3 > best { best = $3 }
-        END { print best + 0 }') || return 1
+    rate=$("$quire" probe "$folder" --lanes "$lanes" "$@" | awk -v block="$block" '
+        $1 == block && $3 > best { best = $3 } END { print best + 0 }') || return 1
     [[ $rate != 0 ]] || fail "quire probe measures no blocks of $block bytes; build with --block 4K, 8K, 16K or 64K"
     echo "$rate"
 }

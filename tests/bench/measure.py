@@ -1,7 +1,8 @@
 """measure.py - what curves.py and against_faiss.py share: data sets, `quire` as a child process, medians over rounds.
 
-A figure is the median of rounds that go through all settings in turn, so that a slow minute of a shared machine falls on
-all of them and on none alone. How long a run of `quire search` takes is set by passes over the queries, found by one pass.
+A figure is the median of rounds that go through all settings in turn, so that a slow minute of a shared machine falls
+on all of them and on none alone. How long a run of `quire search` takes is set by passes over the queries, found by
+one pass.
 """
 import argparse
 import contextlib
@@ -43,13 +44,15 @@ def arguments(description, out_help):
     parser.add_argument("name", metavar="NAME", help="what the data set is called in the output")
     parser.add_argument("base", metavar="BASE", type=Path, help="vectors: .fbin, .u8bin or .i8bin")
     parser.add_argument("queries", metavar="QUERIES", type=Path, help="queries of the same format")
-    parser.add_argument("truth", metavar="TRUTH", type=Path, help="exact neighbours with distances (quire truth), 10 or more")
+    parser.add_argument("truth", metavar="TRUTH", type=Path, 
+                        help="exact neighbours with distances (quire truth), 10 or more")
     parser.add_argument("metric", metavar="METRIC", choices=["l2", "cosine", "ip"], help="l2, cosine or ip")
     parser.add_argument("--out", type=Path, help=out_help)
     parser.add_argument("--build-dir", type=Path, default=ROOT / "build/release", help="where quire is (build/release)")
     parser.add_argument("--rounds", type=int, help="rounds over all settings, of which medians are taken (3; quick: 1)")
     parser.add_argument("--seconds", type=float, help="least time of one throughput run (1; quick: 0.2)")
-    parser.add_argument("--quick", action="store_true", help="few settings, short runs: does it work, not what is the figure")
+    parser.add_argument("--quick", action="store_true", 
+                        help="few settings, short runs: does it work, not what is the figure")
     return parser
 
 
@@ -94,7 +97,7 @@ def read_truth(path):
 
 
 def recall_at_k(found, truth, k):
-    """Share of the k nearest among `found` (queries x k ids); any row as near as the k-th counts, as in quire search."""
+    """Share of the k nearest among `found` (queries x k ids); a row as near as the k-th counts, as in quire search."""
     ids, distances = truth
     hits = 0
     for row, row_ids, row_distances in zip(found, ids, distances):
@@ -111,7 +114,8 @@ def machine(quire):
                 model = line.split(":", 1)[1].strip()
                 break
     version = subprocess.run([quire.program, "--version"], capture_output=True, text=True, check=True).stdout.strip()
-    return {"processors": len(os.sched_getaffinity(0)), "processor": model, "kernel": ".".join(platform.release().split(".")[:2]), "quire": version}
+    return {"processors": len(os.sched_getaffinity(0)), "processor": model, 
+            "kernel": ".".join(platform.release().split(".")[:2]), "quire": version}
 
 
 class Quire:
@@ -141,7 +145,8 @@ class Quire:
 
     def search(self, options, index, seconds, *settings):
         """One search over all queries, repeated until it lasts about `seconds`."""
-        verb = ("search", "--index", index, "--queries", options.queries, "--truth", options.truth, "--k", 10, *settings)
+        verb = ("search", "--index", index, "--queries", options.queries, "--truth", options.truth, "--k", 10,
+                *settings)
         report = self.json(*verb)
         if report["seconds"] >= seconds:
             return report

@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # queue.sh [OPTION...] NAME BASE QUERIES TRUTH METRIC - the share of the device's rate that two lanes of searches reach.
 #
-# Builds an index under $TMPDIR or /tmp (removed afterwards), then alternates `quire search` and `quire probe` in the same
-# folder with reads of the index's own block size. A round's share is queries/s x reads per query over the most the probe
-# finds at any depth; the median of the shares counts, because a shared device changes from minute to minute.
+# Builds an index under $TMPDIR or /tmp (removed afterwards), then alternates `quire search` and `quire probe` in the
+# same folder with reads of the index's own block size. A round's share is queries/s x reads per query over the most
+# the probe finds at any depth; the median of the shares counts, because a shared device changes from minute to
+# minute.
 #
 #   --build DIR     where quire is (build/release)
 #   --rounds N      rounds of search and probe (5)
@@ -17,8 +18,10 @@ here=$(dirname "${BASH_SOURCE[0]}")
 source "$here/lib.sh"
 
 build=$here/../../build/release rounds=5 lanes=2 passes=20 budget=() probe=()
-while [[ ${1:-} == -* ]]; do
+given=()
+while (($# > 0)); do
     case $1 in
+    [!-]*) given+=("$1"); shift; continue ;;
     --help) usage_of "${BASH_SOURCE[0]}"; exit 0 ;;
     --quick) rounds=2 passes=3 probe=(--time 100 --size 256M); shift; continue ;;
     esac
@@ -33,6 +36,7 @@ while [[ ${1:-} == -* ]]; do
     esac
     shift 2
 done
+set -- "${given[@]}"
 (($# == 5)) || { usage_of "${BASH_SOURCE[0]}" >&2; exit 2; }
 name=$1 base=$2 queries=$3 truth=$4 metric=$5
 need_quire "$build"
@@ -55,7 +59,7 @@ for ((round = 1; round <= rounds; round++)); do
     share=$(awk "BEGIN { print 100 * $qps * $reads / $device }")
     shares+=("$share")
     awk -v round="$round" -v recall="$recall" -v qps="$qps" -v reads="$reads" -v device="$device" -v share="$share" \
-        'BEGIN { printf "| %d | %.4f | %.0f | %.2f | %.0f | %.0f | %.0f %% |\n", round, recall, qps, reads, qps * reads, device,
-                 share }'
+        'BEGIN { printf "| %d | %.4f | %.0f | %.2f | %.0f | %.0f | %.0f %% |\n", round, recall, qps, reads, qps * reads,
+                 device, share }'
 done
 printf '\nmedian share of the device: %.0f %%\n' "$(median "${shares[@]}")"
