@@ -82,7 +82,8 @@ class FaissContender:
         done = subprocess.run([sys.executable, CHILD, "build", index, options.base, options.metric, "--factory",
                                factory, "--ef-construction", str(options.ef_construction), "--train-rows",
                                str(options.train_rows), *common],
-                              env={**quiet, "OPENBLAS_NUM_THREADS": "1"}, stdout=subprocess.PIPE, text=True, check=False)
+                              env={**quiet, "OPENBLAS_NUM_THREADS": "1"}, stdout=subprocess.PIPE, text=True,
+                              check=False)
         if done.returncode != 0:
             raise Failed(f"faiss did not build {factory}")
         self.built = json.loads(done.stdout)["seconds"]

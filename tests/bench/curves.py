@@ -22,7 +22,7 @@ def parse():
     parser.add_argument("--efforts", type=number_list, help=f"ladder of widths ({','.join(map(str, EFFORTS))})")
     parser.add_argument("--recalls", type=real_list, help=f"ladder of recall targets ({','.join(map(str, RECALLS))})")
     parser.add_argument("--budgets", type=lambda text: text.split(","),
-                        help=f"memory budgets as quire search takes them, or all ({','.join(BUDGETS)})".replace("%", "%%"))
+                        help=f"budgets as quire search takes them, or all ({','.join(BUDGETS)})".replace("%", "%%"))
     options = finish_arguments(parser.parse_args())
     options.efforts = options.efforts or ([64, 256, 1024] if options.quick else EFFORTS)
     options.recalls = options.recalls or ([0.9, 0.95] if options.quick else RECALLS)
