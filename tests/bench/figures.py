@@ -21,7 +21,7 @@ DEFAULT_RECALL = 0.95
 
 
 class Axis:
-    """Values to pixels; logarithmic (ticks 1, 2, 5) or linear (ticks every `step`)."""
+    """Values to pixels; logarithmic (ticks 1, 2, 5; more within a decade) or linear (ticks every `step`)."""
 
     def __init__(self, low, high, start, end, step=None):
         self.start, self.end, self.step = start, end, step
@@ -36,7 +36,8 @@ class Axis:
             n = round((self.high - self.low) / self.step)
             return [self.low + i * self.step for i in range(n + 1)]
         powers = range(math.floor(self.low), math.ceil(self.high) + 1)
-        every = [m * 10.0**p for p in powers for m in (1, 2, 5)]
+        steps = (1, 2, 5) if self.high - self.low > 1 else (1, 1.5, 2, 3, 4, 5, 7)
+        every = [m * 10.0**p for p in powers for m in steps]
         return [v for v in every if self.low - 1e-9 <= math.log10(v) <= self.high + 1e-9]
 
 
@@ -84,7 +85,7 @@ def frame(x_axis, y_axis, title, left):
     for value in x_axis.ticks():
         x = x_axis.at(value)
         out.append(f'<path d="M{x:.1f} {TOP}V{bottom}" stroke="#e4e4e4"/>')
-        out.append(text(x, bottom + 18, f"{value:,.0f}" if value >= 1 else f"{value:g}", "middle"))
+        out.append(text(x, bottom + 18, f"{value:,g}", "middle"))
     for value in y_axis.ticks():
         y = y_axis.at(value)
         out.append(f'<path d="M{left} {y:.1f}H{right}" stroke="#e4e4e4"/>')
