@@ -16,7 +16,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-typedef uint16_t f16_t; /* IEEE 754 binary16 as bits */
+typedef uint16_t f16_t;  /* IEEE 754 binary16 as bits */
+typedef uint16_t bf16_t; /* bfloat16 as bits: the upper half of a float */
 
 /* What the estimates of one run of codes have in common; codes.h has the formula. */
 struct code_scales {
@@ -31,6 +32,8 @@ struct kernels {
     float (*f32_dot)(const float *a, const float *b, size_t dim);
     float (*f16_l2)(const float *a, const f16_t *b, size_t dim); /* query f32, stored f16 */
     float (*f16_dot)(const float *a, const f16_t *b, size_t dim);
+    float (*bf16_l2)(const float *a, const bf16_t *b, size_t dim); /* query f32, stored bf16 */
+    float (*bf16_dot)(const float *a, const bf16_t *b, size_t dim);
     int32_t (*u8_l2)(const uint8_t *a, const uint8_t *b, size_t dim);
     int32_t (*u8_dot)(const uint8_t *a, const uint8_t *b, size_t dim);
     int32_t (*i8_l2)(const int8_t *a, const int8_t *b, size_t dim);
@@ -54,6 +57,8 @@ struct kernels {
     /* conversions */
     void (*f16_from_f32)(const float *in, f16_t *out, size_t n); /* round to nearest even, overflow to inf */
     void (*f32_from_f16)(const f16_t *in, float *out, size_t n);
+    void (*bf16_from_f32)(const float *in, bf16_t *out, size_t n); /* the same; NaN quiet, the rest of it cut off */
+    void (*f32_from_bf16)(const bf16_t *in, float *out, size_t n); /* exact */
     /* y[i] = H x, orthonormal Walsh-Hadamard transform in place; n a power of two */
     void (*hadamard)(float *x, size_t n);
 };

@@ -58,11 +58,16 @@ KERNEL_INLINE __m256i load_part(const void *at, size_t bytes)
 
 /* ---- float queries against stored floats, halves and bytes ------------------------------------------------------- */
 
-enum element { F32, F16, U8, I8 };
+enum element { F32, F16, BF16, U8, I8 };
+
+KERNEL_INLINE size_t element_bytes(enum element element)
+{
+    return element == F32 ? 4 : element == F16 || element == BF16 ? 2 : 1;
+}
 
 KERNEL_INLINE const char *element_at(const void *row, size_t i, enum element element)
 {
-    return (const char *)row + i * (element == F32 ? 4 : element == F16 ? 2 : 1);
+    return (const char *)row + i * element_bytes(element);
 }
 
 /* Eight elements from the low end of 16 bytes; not for F32. */
@@ -71,6 +76,8 @@ KERNEL_INLINE __m256 widen(__m128i packed, enum element element)
     switch (element) {
     case F16:
         return _mm256_cvtph_ps(packed);
+    case BF16:
+        return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(packed), 16));
     case U8:
         return _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(packed));
     default:
@@ -83,7 +90,7 @@ KERNEL_INLINE __m256 load(const void *row, size_t i, enum element element)
     const char *at = element_at(row, i, element);
     if (element == F32)
         return _mm256_loadu_ps((const void *)at);
-    return widen(element == F16 ? load_128(at) : _mm_loadl_epi64((const void *)at), element);
+    return widen(element_bytes(element) == 2 ? load_128(at) : _mm_loadl_epi64((const void *)at), element);
 }
 
 KERNEL_INLINE __m256 load_first(const void *row, size_t i, size_t n, enum element element)
@@ -91,7 +98,7 @@ KERNEL_INLINE __m256 load_first(const void *row, size_t i, size_t n, enum elemen
     const char *at = element_at(row, i, element);
     if (element == F32)
         return _mm256_maskload_ps((const void *)at, first8(n));
-    return widen(_mm256_castsi256_si128(load_part(at, element == F16 ? n * 2 : n)), element);
+    return widen(_mm256_castsi256_si128(load_part(at, n * element_bytes(element))), element);
 }
 
 KERNEL_INLINE __m256 add_term(__m256 sum, __m256 a, __m256 b, bool l2)
@@ -414,6 +421,40 @@ static void f32_from_f16(const f16_t *in, float *out, size_t n)
         _mm256_storeu_ps(out + i, load(in, i, F16));
     if (i < n)
         _mm256_maskstore_ps(out + i, first8(n - i), load_first(in, i, n - i, F16));
+}
+
+/* The upper halves of eight floats, rounded to nearest even; NaN stays NaN. */
+KERNEL_INLINE __m128i to_uppers(__m256 x)
+{
+    __m256i bits = _mm256_castps_si256(x), upper = _mm256_srli_epi32(bits, 16);
+    __m256i odd = _mm256_and_si256(upper, _mm256_set1_epi32(1));
+    __m256i rounded = _mm256_add_epi32(_mm256_add_epi32(bits, _mm256_set1_epi32(0x7fff)), odd);
+    __m256i quiet = _mm256_or_si256(upper, _mm256_set1_epi32(0x40));
+    __m256i is_nan = _mm256_castps_si256(_mm256_cmp_ps(x, x, _CMP_UNORD_Q));
+    __m256i wide = _mm256_blendv_epi8(_mm256_srli_epi32(rounded, 16), quiet, is_nan);
+    __m256i packed = _mm256_packus_epi32(wide, wide);
+    return _mm256_castsi256_si128(_mm256_permute4x64_epi64(packed, 0x08));
+}
+
+static void bf16_from_f32(const float *in, bf16_t *out, size_t n)
+{
+    size_t i = 0;
+    for (; i + 8 <= n; i += 8)
+        _mm_storeu_si128((void *)(out + i), to_uppers(load(in, i, F32)));
+    if (i < n) {
+        bf16_t last[8];
+        _mm_storeu_si128((void *)last, to_uppers(load_first(in, i, n - i, F32)));
+        memcpy(out + i, last, (n - i) * sizeof *last);
+    }
+}
+
+static void f32_from_bf16(const bf16_t *in, float *out, size_t n)
+{
+    size_t i = 0;
+    for (; i + 8 <= n; i += 8)
+        _mm256_storeu_ps(out + i, load(in, i, BF16));
+    if (i < n)
+        _mm256_maskstore_ps(out + i, first8(n - i), load_first(in, i, n - i, BF16));
 }
 
 KERNEL_INLINE __m256 eight_estimates(__m256i pairs, __m256i dots, const struct code_scales *scales)

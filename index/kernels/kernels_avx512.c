@@ -19,6 +19,9 @@
  * quarters of a register. Four rows at a time share each load of the query, and one transposing reduction turns four
  * sums into four results. The last group repeats its last row rather than having a path of its own.
  *
+ * bf16 is the upper half of a float, so it is read by a shift and written by a rounding addition. Not by VDPBF16PS and
+ * VCVTNEPS2BF16: they want the query in bf16 too, and take denormals for zero.
+ *
  * Hadamard. Up to 256 floats are transformed in 16 registers; longer inputs do 256 at a time and then go through memory
  * two stages per pass.
  *
@@ -48,16 +51,29 @@ KERNEL_INLINE __mmask64 first64(size_t n)
 
 /* ---- float queries against stored floats, halves and bytes ------------------------------------------------------- */
 
-enum element { F32, F16, U8, I8 };
+enum element { F32, F16, BF16, U8, I8 };
+
+KERNEL_INLINE const char *element_at(const void *row, size_t i, enum element element)
+{
+    return (const char *)row + i * (element == F32 ? 4 : element == F16 || element == BF16 ? 2 : 1);
+}
+
+/* Sixteen floats whose upper halves these are. */
+KERNEL_INLINE __m512 from_uppers(__m256i uppers)
+{
+    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(uppers), 16));
+}
 
 KERNEL_INLINE __m512 load(const void *row, size_t i, enum element element)
 {
-    const char *at = (const char *)row + i * (element == F32 ? 4 : element == F16 ? 2 : 1);
+    const char *at = element_at(row, i, element);
     switch (element) {
     case F32:
         return _mm512_loadu_ps(at);
     case F16:
         return _mm512_cvtph_ps(_mm256_loadu_si256((const void *)at));
+    case BF16:
+        return from_uppers(_mm256_loadu_si256((const void *)at));
     case U8:
         return _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(_mm_loadu_si128((const void *)at)));
     default:
@@ -67,12 +83,14 @@ KERNEL_INLINE __m512 load(const void *row, size_t i, enum element element)
 
 KERNEL_INLINE __m512 load_masked(const void *row, size_t i, __mmask16 mask, enum element element)
 {
-    const char *at = (const char *)row + i * (element == F32 ? 4 : element == F16 ? 2 : 1);
+    const char *at = element_at(row, i, element);
     switch (element) {
     case F32:
         return _mm512_maskz_loadu_ps(mask, at);
     case F16:
         return _mm512_cvtph_ps(_mm256_maskz_loadu_epi16(mask, at));
+    case BF16:
+        return from_uppers(_mm256_maskz_loadu_epi16(mask, at));
     case U8:
         return _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(_mm_maskz_loadu_epi8(mask, at)));
     default:
@@ -474,6 +492,39 @@ static void f32_from_f16(const f16_t *in, float *out, size_t n)
     if (i < n) {
         __mmask16 mask = first16(n - i);
         _mm512_mask_storeu_ps(out + i, mask, load_masked(in, i, mask, F16));
+    }
+}
+
+/* The upper halves of sixteen floats, rounded to nearest even; NaN stays NaN. */
+KERNEL_INLINE __m256i to_uppers(__m512 x)
+{
+    __m512i bits = _mm512_castps_si512(x), upper = _mm512_srli_epi32(bits, 16);
+    __m512i odd = _mm512_and_si512(upper, _mm512_set1_epi32(1));
+    __m512i rounded = _mm512_add_epi32(_mm512_add_epi32(bits, _mm512_set1_epi32(0x7fff)), odd);
+    __mmask16 is_nan = _mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q);
+    __m512i wide = _mm512_mask_or_epi32(_mm512_srli_epi32(rounded, 16), is_nan, upper, _mm512_set1_epi32(0x40));
+    return _mm512_cvtepi32_epi16(wide);
+}
+
+static void bf16_from_f32(const float *in, bf16_t *out, size_t n)
+{
+    size_t i = 0;
+    for (; i + 16 <= n; i += 16)
+        _mm256_storeu_si256((void *)(out + i), to_uppers(_mm512_loadu_ps(in + i)));
+    if (i < n) {
+        __mmask16 mask = first16(n - i);
+        _mm256_mask_storeu_epi16(out + i, mask, to_uppers(_mm512_maskz_loadu_ps(mask, in + i)));
+    }
+}
+
+static void f32_from_bf16(const bf16_t *in, float *out, size_t n)
+{
+    size_t i = 0;
+    for (; i + 16 <= n; i += 16)
+        _mm512_storeu_ps(out + i, load(in, i, BF16));
+    if (i < n) {
+        __mmask16 mask = first16(n - i);
+        _mm512_mask_storeu_ps(out + i, mask, load_masked(in, i, mask, BF16));
     }
 }
 

@@ -28,6 +28,16 @@ static float f16_dot(const float *a, const f16_t *b, size_t dim)
     return sum_floats(a, b, dim, F16, false);
 }
 
+static float bf16_l2(const float *a, const bf16_t *b, size_t dim)
+{
+    return sum_floats(a, b, dim, BF16, true);
+}
+
+static float bf16_dot(const float *a, const bf16_t *b, size_t dim)
+{
+    return sum_floats(a, b, dim, BF16, false);
+}
+
 static float f32_u8_dot(const float *a, const uint8_t *b, size_t dim)
 {
     return sum_floats(a, b, dim, U8, false);

@@ -63,11 +63,11 @@ KERNEL_INLINE void store_4(void *at, float32x4_t x)
 
 /* ---- float queries against stored floats, halves and bytes ------------------------------------------------------- */
 
-enum element { F32, F16, U8, I8 };
+enum element { F32, F16, BF16, U8, I8 };
 
 KERNEL_INLINE size_t element_bytes(enum element element)
 {
-    return element == F32 ? 4 : element == F16 ? 2 : 1;
+    return element == F32 ? 4 : element == F16 || element == BF16 ? 2 : 1;
 }
 
 KERNEL_INLINE float32x4x4_t widen_unsigned(uint8x16_t bytes)
@@ -84,6 +84,17 @@ KERNEL_INLINE float32x4x4_t widen_signed(int8x16_t bytes)
                             vcvtq_f32_s32(vmovl_s16(vget_low_s16(high))), vcvtq_f32_s32(vmovl_high_s16(high))}};
 }
 
+/* The four floats whose upper halves these are. */
+KERNEL_INLINE float32x4_t from_uppers(uint16x4_t uppers)
+{
+    return vreinterpretq_f32_u32(vshlq_n_u32(vmovl_u16(uppers), 16));
+}
+
+KERNEL_INLINE uint16x8_t load_8(const void *at)
+{
+    return vreinterpretq_u16_u8(load_128(at));
+}
+
 /* Sixteen elements. */
 KERNEL_INLINE float32x4x4_t load_16(const char *at, enum element element)
 {
@@ -96,6 +107,10 @@ KERNEL_INLINE float32x4x4_t load_16(const char *at, enum element element)
         high = vreinterpretq_f16_u8(load_128(at + 16));
         return (float32x4x4_t){{vcvt_f32_f16(vget_low_f16(low)), vcvt_high_f32_f16(low),
                                 vcvt_f32_f16(vget_low_f16(high)), vcvt_high_f32_f16(high)}};
+    case BF16:
+        return (float32x4x4_t){{from_uppers(vget_low_u16(load_8(at))), from_uppers(vget_high_u16(load_8(at))),
+                                from_uppers(vget_low_u16(load_8(at + 16))),
+                                from_uppers(vget_high_u16(load_8(at + 16)))}};
     case U8:
         return widen_unsigned(load_128(at));
     default:
@@ -475,6 +490,55 @@ static void f32_from_f16(const f16_t *in, float *out, size_t n)
         _Alignas(16) char narrow[16] = {0}, wide[32];
         memcpy(narrow, from, 2 * n);
         eight_floats(narrow, wide);
+        memcpy(to, wide, 4 * n);
+    }
+}
+
+/* The upper halves of four floats, rounded to nearest even; NaN stays NaN. */
+KERNEL_INLINE uint16x4_t to_uppers(float32x4_t x)
+{
+    uint32x4_t bits = vreinterpretq_u32_f32(x), upper = vshrq_n_u32(bits, 16);
+    uint32x4_t odd = vandq_u32(upper, vdupq_n_u32(1));
+    uint32x4_t rounded = vshrq_n_u32(vaddq_u32(vaddq_u32(bits, vdupq_n_u32(0x7fff)), odd), 16);
+    uint32x4_t quiet = vorrq_u32(upper, vdupq_n_u32(0x40));
+    return vmovn_u32(vbslq_u32(vceqq_f32(x, x), rounded, quiet));
+}
+
+KERNEL_INLINE void eight_uppers(const char *from, char *to)
+{
+    vst1q_u8((void *)to, vreinterpretq_u8_u16(vcombine_u16(to_uppers(load_4(from)), to_uppers(load_4(from + 16)))));
+}
+
+KERNEL_INLINE void eight_floats_of_uppers(const char *from, char *to)
+{
+    store_4(to, from_uppers(vget_low_u16(load_8(from))));
+    store_4(to + 16, from_uppers(vget_high_u16(load_8(from))));
+}
+
+static void bf16_from_f32(const float *in, bf16_t *out, size_t n)
+{
+    const char *from = (const char *)in;
+    char *to = (char *)out;
+    for (; n >= 8; n -= 8, from += 32, to += 16)
+        eight_uppers(from, to);
+    if (n > 0) {
+        _Alignas(16) char wide[32] = {0}, narrow[16];
+        memcpy(wide, from, 4 * n);
+        eight_uppers(wide, narrow);
+        memcpy(to, narrow, 2 * n);
+    }
+}
+
+static void f32_from_bf16(const bf16_t *in, float *out, size_t n)
+{
+    const char *from = (const char *)in;
+    char *to = (char *)out;
+    for (; n >= 8; n -= 8, from += 16, to += 32)
+        eight_floats_of_uppers(from, to);
+    if (n > 0) {
+        _Alignas(16) char narrow[16] = {0}, wide[32];
+        memcpy(narrow, from, 2 * n);
+        eight_floats_of_uppers(narrow, wide);
         memcpy(to, wide, 4 * n);
     }
 }

@@ -23,6 +23,8 @@ extern const struct kernels kernels_neon;
         .f32_dot = f32_dot,                                                                                            \
         .f16_l2 = f16_l2,                                                                                              \
         .f16_dot = f16_dot,                                                                                            \
+        .bf16_l2 = bf16_l2,                                                                                            \
+        .bf16_dot = bf16_dot,                                                                                          \
         .u8_l2 = u8_l2,                                                                                                \
         .u8_dot = u8_dot,                                                                                              \
         .i8_l2 = i8_l2,                                                                                                \
@@ -36,6 +38,8 @@ extern const struct kernels kernels_neon;
         .code_estimates = code_estimates,                                                                              \
         .f16_from_f32 = f16_from_f32,                                                                                  \
         .f32_from_f16 = f32_from_f16,                                                                                  \
+        .bf16_from_f32 = bf16_from_f32,                                                                                \
+        .f32_from_bf16 = f32_from_bf16,                                                                                \
         .hadamard = hadamard,                                                                                          \
     }
 

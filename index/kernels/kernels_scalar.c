@@ -6,7 +6,8 @@
  * within the rounding of the variant's own order of summation.
  *
  * Conversions are bit for bit what F16C and NEON do in their default mode: round to nearest even, overflow to infinity,
- * denormal halves kept, NaN made quiet with the upper bits of its payload.
+ * denormal halves kept, NaN made quiet with the upper bits of its payload. To bf16 they round in the same way, which is
+ * not what VCVTNEPS2BF16 does: that takes denormals for zero.
  *
  * Vectors need no alignment (they may lie anywhere in a block), so elements wider than a byte are read with memcpy; a
  * compiler makes plain loads of that.
@@ -72,11 +73,31 @@ static f16_t float_to_half(float value)
     return (f16_t)(sign | kept);
 }
 
+static bf16_t float_to_upper(float value)
+{
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    if ((bits & 0x7fffffffu) > 0x7f800000u)
+        return (bf16_t)(bits >> 16 | 0x40u);
+    /* A carry out of the fraction runs into the exponent, and from the largest number into infinity, as it should. */
+    return (bf16_t)((bits + 0x7fffu + (bits >> 16 & 1u)) >> 16);
+}
+
 static float load_f16(const f16_t *p)
 {
     f16_t v;
     memcpy(&v, p, sizeof v);
     return half_to_float(v);
+}
+
+static float load_bf16(const bf16_t *p)
+{
+    bf16_t upper;
+    memcpy(&upper, p, sizeof upper);
+    uint32_t bits = (uint32_t)upper << 16;
+    float value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
 }
 
 /* The sum over i < dim of the square of (x - y), or of x * y, where x and y are expressions of i. */
@@ -113,6 +134,18 @@ static float f16_l2(const float *a, const f16_t *b, size_t dim)
 static float f16_dot(const float *a, const f16_t *b, size_t dim)
 {
     SUM_DOT(double, load_f32(a + i), load_f16(b + i))
+    return (float)sum;
+}
+
+static float bf16_l2(const float *a, const bf16_t *b, size_t dim)
+{
+    SUM_L2(double, load_f32(a + i), load_bf16(b + i))
+    return (float)sum;
+}
+
+static float bf16_dot(const float *a, const bf16_t *b, size_t dim)
+{
+    SUM_DOT(double, load_f32(a + i), load_bf16(b + i))
     return (float)sum;
 }
 
@@ -202,6 +235,22 @@ static void f32_from_f16(const f16_t *in, float *out, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
         float value = load_f16(in + i);
+        memcpy(out + i, &value, sizeof value);
+    }
+}
+
+static void bf16_from_f32(const float *in, bf16_t *out, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        bf16_t upper = float_to_upper(load_f32(in + i));
+        memcpy(out + i, &upper, sizeof upper);
+    }
+}
+
+static void f32_from_bf16(const bf16_t *in, float *out, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        float value = load_bf16(in + i);
         memcpy(out + i, &value, sizeof value);
     }
 }

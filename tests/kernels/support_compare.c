@@ -72,9 +72,9 @@ static size_t dim_number(size_t i)
 
 /* ---- sums over one pair ------------------------------------------------------------------------------------------ */
 
-enum element { F32, F16, U8, I8 };
+enum element { F32, F16, BF16, U8, I8 };
 
-static const size_t element_bytes[] = {[F32] = 4, [F16] = 2, [U8] = 1, [I8] = 1};
+static const size_t element_bytes[] = {[F32] = 4, [F16] = 2, [BF16] = 2, [U8] = 1, [I8] = 1};
 
 static double half_value(f16_t half)
 {
@@ -84,6 +84,16 @@ static double half_value(f16_t half)
                        : exponent     ? ldexp(1024 + fraction, exponent - 25)
                                       : ldexp(fraction, -24);
     return half & 0x8000 ? -magnitude : magnitude;
+}
+
+static double upper_value(bf16_t upper)
+{
+    int exponent = upper >> 7 & 255;
+    double fraction = upper & 127;
+    double magnitude = exponent == 255 ? (fraction > 0 ? (double)NAN : (double)INFINITY)
+                       : exponent      ? ldexp(128 + fraction, exponent - 134)
+                                       : ldexp(fraction, -133);
+    return upper & 0x8000 ? -magnitude : magnitude;
 }
 
 static double element_at(const void *vector, size_t i, enum element element)
@@ -98,6 +108,9 @@ static double element_at(const void *vector, size_t i, enum element element)
     case F16:
         memcpy(&half, at, sizeof half);
         return half_value(half);
+    case BF16:
+        memcpy(&half, at, sizeof half);
+        return upper_value(half);
     case U8:
         return *at;
     default:
@@ -118,6 +131,9 @@ static void fill(void *vector, size_t dim, enum element element, enum pattern pa
         f16_t half = (f16_t)(pattern == RANDOM ? (random_u64() & 0x83ff) | (8 + random_u64() % 14) << 10
                              : high            ? 0x7bff
                                                : 0x8001);
+        bf16_t upper = (bf16_t)(pattern == RANDOM ? (random_u64() & 0x807f) | (120 + random_u64() % 14) << 7
+                                : high            ? 0x44fa
+                                                  : 0x8001);
         uint8_t byte = (uint8_t)(pattern == RANDOM ? random_u64()
                                  : element == U8   ? (high ? 255 : 0)
                                  : high            ? 127
@@ -126,6 +142,8 @@ static void fill(void *vector, size_t dim, enum element element, enum pattern pa
             memcpy(at, &f, sizeof f);
         else if (element == F16)
             memcpy(at, &half, sizeof half);
+        else if (element == BF16)
+            memcpy(at, &upper, sizeof upper);
         else
             *at = byte;
     }
@@ -143,6 +161,8 @@ static const struct pair_kernel pair_kernels[] = {
     {"f32_dot", F32, F32, false, offsetof(struct kernels, f32_dot)},
     {"f16_l2", F32, F16, true, offsetof(struct kernels, f16_l2)},
     {"f16_dot", F32, F16, false, offsetof(struct kernels, f16_dot)},
+    {"bf16_l2", F32, BF16, true, offsetof(struct kernels, bf16_l2)},
+    {"bf16_dot", F32, BF16, false, offsetof(struct kernels, bf16_dot)},
     {"u8_l2", U8, U8, true, offsetof(struct kernels, u8_l2)},
     {"u8_dot", U8, U8, false, offsetof(struct kernels, u8_dot)},
     {"i8_l2", I8, I8, true, offsetof(struct kernels, i8_l2)},
@@ -161,6 +181,8 @@ static double call_pair(const struct kernels *k, const struct pair_kernel *p, co
         return (double)(*(float (*const *)(const float *, const float *, size_t))function)(a, b, dim);
     case F16:
         return (double)(*(float (*const *)(const float *, const f16_t *, size_t))function)(a, b, dim);
+    case BF16:
+        return (double)(*(float (*const *)(const float *, const bf16_t *, size_t))function)(a, b, dim);
     case U8:
         if (p->a == F32)
             return (double)(*(float (*const *)(const float *, const uint8_t *, size_t))function)(a, b, dim);
@@ -446,6 +468,83 @@ static bool check_f16_from_f32(const struct kernels *k, char *message, size_t si
     return true;
 }
 
+/* All uppers in one call, then every length up to 70 at every alignment: a shift, so every bit of a NaN too. */
+static bool check_f32_from_bf16(const struct kernels *k, char *message, size_t size)
+{
+    for (size_t n = 0; n <= 65536; n = n < 70 ? n + 1 : n == 70 ? 65536 : 65537)
+        for (size_t slack = 0; slack < 4; slack++) {
+            uint8_t *in = place(0, n * sizeof(bf16_t), slack), *out = place(1, n * sizeof(float), 3 - slack);
+            for (size_t i = 0; i < n; i++) {
+                bf16_t upper = (bf16_t)(i + (n < 65536 ? n * 907 : 0));
+                memcpy(in + i * sizeof upper, &upper, sizeof upper);
+            }
+            k->f32_from_bf16((const void *)in, (void *)out, n);
+            for (size_t i = 0; i < n; i++) {
+                uint32_t got;
+                bf16_t upper = half_at(in, i);
+                memcpy(&got, out + i * sizeof got, sizeof got);
+                double value = element_at(out, i, F32), want = upper_value(upper);
+                if (got == (uint32_t)upper << 16 && (isnan(want) ? isnan(value) : value - want == 0 || value == want))
+                    continue;
+                snprintf(message, size, "bf16 %04x of %zu: %08" PRIx32, upper, n, got);
+                return false;
+            }
+        }
+    return true;
+}
+
+/* By value, not by bits: the nearer of the two neighbours, the even one where both are as near. */
+static bf16_t expected_upper(float x)
+{
+    bf16_t below = (bf16_t)(float_bits(x) >> 16); /* towards zero */
+    if (is_nan(x))
+        return below | 0x40;
+    if (isinf(x))
+        return below;
+    bf16_t above = (bf16_t)(below + 1);
+    double largest = 0x1p128; /* what infinity counts as when rounding */
+    double low = fabs(upper_value(below)), high = (above & 0x7fff) == 0x7f80 ? largest : fabs(upper_value(above));
+    double down = fabs((double)x) - low, up = high - fabs((double)x);
+    return down < up || (down <= up && !(below & 1)) ? below : above;
+}
+
+static bool check_uppers(const struct kernels *k, const void *in, size_t n, size_t slack, char *message, size_t size)
+{
+    void *out = place(3, n * sizeof(bf16_t), slack);
+    k->bf16_from_f32(in, out, n);
+    for (size_t i = 0; i < n; i++) {
+        float x;
+        memcpy(&x, (const uint8_t *)in + i * sizeof x, sizeof x);
+        if (half_at(out, i) == expected_upper(x))
+            continue;
+        snprintf(message, size, "float %08" PRIx32 " (%.9g), number %zu of %zu: bf16 %04x not %04x", float_bits(x),
+                 (double)x, i, n, half_at(out, i), expected_upper(x));
+        return false;
+    }
+    return true;
+}
+
+/* Every upper half with the lower halves around zero, the tie and the end; then random bits of every length. */
+static bool check_bf16_from_f32(const struct kernels *k, char *message, size_t size)
+{
+    static const uint32_t lower[] = {0, 1, 0x7fff, 0x8000, 0x8001, 0xffff};
+    const size_t n_lower = sizeof lower / sizeof *lower;
+    uint32_t *in = place(0, 65536 * n_lower * sizeof *in, 0);
+    for (size_t i = 0; i < 65536 * n_lower; i++)
+        in[i] = (uint32_t)(i / n_lower) << 16 | lower[i % n_lower];
+    if (!check_uppers(k, in, 65536 * n_lower, 0, message, size))
+        return false;
+    for (size_t n = 0; n <= 2000; n++) {
+        size_t count = n < 100 ? n : 100 + n % 7;
+        uint8_t *bytes = place(0, count * sizeof(float), n / 7 % 4);
+        for (size_t i = 0; i < count * sizeof(float); i++)
+            bytes[i] = (uint8_t)random_u64();
+        if (!check_uppers(k, bytes, count, n % 4, message, size))
+            return false;
+    }
+    return true;
+}
+
 /* ---- estimates from products and factors ------------------------------------------------------------------------- */
 
 static bool check_code_estimates(const struct kernels *k, char *message, size_t size)
@@ -554,8 +653,16 @@ int compare_report(void)
 }
 
 const struct compare_check compare_checks[] = {
-    {"the table", check_table},           {"sums of pairs", check_pairs}, {"NaN shows", check_nan},
-    {"f32_l2_many", check_f32_l2_many},   {"code_dot", check_codes},      {"f32_from_f16", check_f32_from_f16},
-    {"f16_from_f32", check_f16_from_f32}, {"hadamard", check_hadamard},   {"code_estimates", check_code_estimates},
+    {"the table", check_table},
+    {"sums of pairs", check_pairs},
+    {"NaN shows", check_nan},
+    {"f32_l2_many", check_f32_l2_many},
+    {"code_dot", check_codes},
+    {"f32_from_f16", check_f32_from_f16},
+    {"f16_from_f32", check_f16_from_f32},
+    {"f32_from_bf16", check_f32_from_bf16},
+    {"bf16_from_f32", check_bf16_from_f32},
+    {"code_estimates", check_code_estimates},
+    {"hadamard", check_hadamard},
 };
 const size_t n_compare_checks = sizeof compare_checks / sizeof *compare_checks;

@@ -70,6 +70,18 @@ static void test_f16_from_f32(void **state)
     run_check("f16_from_f32");
 }
 
+static void test_f32_from_bf16(void **state)
+{
+    (void)state;
+    run_check("f32_from_bf16");
+}
+
+static void test_bf16_from_f32(void **state)
+{
+    (void)state;
+    run_check("bf16_from_f32");
+}
+
 static void test_code_estimates(void **state)
 {
     (void)state;
@@ -279,6 +291,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_code_dot),
         cmocka_unit_test(test_f32_from_f16),
         cmocka_unit_test(test_f16_from_f32),
+        cmocka_unit_test(test_f32_from_bf16),
+        cmocka_unit_test(test_bf16_from_f32),
         cmocka_unit_test(test_code_estimates),
         cmocka_unit_test(test_hadamard),
         cmocka_unit_test(test_tables),
