@@ -39,22 +39,24 @@ void space_fini(struct space *space)
     rotation_fini(&space->rotation);
 }
 
-void space_floats(enum quire_type type, const void *vector, uint32_t dim, float *out)
+void space_floats(enum quire_type type, const void *elements, size_t n, float *out)
 {
+    const int8_t *i8 = elements;
+    const uint8_t *u8 = elements;
     switch (type) {
     case QUIRE_TYPE_F32:
-        memcpy(out, vector, sizeof(float) * dim);
+        memcpy(out, elements, sizeof(float) * n);
         break;
     case QUIRE_TYPE_F16:
-        kernels()->f32_from_f16(vector, out, dim);
+        kernels()->f32_from_f16(elements, out, n);
         break;
     case QUIRE_TYPE_I8:
-        for (uint32_t i = 0; i < dim; i++)
-            out[i] = ((const int8_t *)vector)[i];
+        for (size_t i = 0; i < n; i++)
+            out[i] = i8[i];
         break;
     case QUIRE_TYPE_U8:
-        for (uint32_t i = 0; i < dim; i++)
-            out[i] = ((const uint8_t *)vector)[i];
+        for (size_t i = 0; i < n; i++)
+            out[i] = u8[i];
         break;
     }
 }

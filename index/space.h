@@ -29,8 +29,8 @@ struct space {
 int space_init(struct space *space, enum quire_metric metric, enum quire_type type, uint32_t dim, uint64_t seed);
 void space_fini(struct space *space);
 
-/* Elements of one stored vector as floats. */
-void space_floats(enum quire_type type, const void *vector, uint32_t dim, float *out);
+/* n stored elements as floats. `out` overlaps none of them. */
+void space_floats(enum quire_type type, const void *elements, size_t n, float *out);
 /* Checks a vector of the user: QUIRE_ENOTFINITE, QUIRE_EZEROVEC (cosine). */
 int space_check(const struct space *space, const float *vector);
 /* Row -> working space before centring (work_dim floats) from dim floats. */

@@ -146,9 +146,6 @@ void cli_lines_free(struct cli_lines *lines);
 /* rows * dim * element size of an index, from its meta file only. */
 int cli_index_raw_bytes(const char *path, uint64_t *out, struct quire_error *err);
 
-/* n elements of a type as floats. */
-void cli_to_f32(enum quire_type type, const void *in, float *out, size_t n);
-
 /* ---- verbs ------------------------------------------------------------------------------------------------------- */
 
 int quire_gen(int argc, char **argv);

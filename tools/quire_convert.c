@@ -8,6 +8,7 @@
 #include "cli.h"
 #include "datasets/vecfile.h"
 #include "index/kernels/kernels.h"
+#include "index/space.h"
 #include "io/clock.h"
 #include "io/error.h"
 #include <math.h>
@@ -112,7 +113,7 @@ static int convert_rows(const struct convert_work *w, void *rows, float *floats,
     *out = rows;
     if (w->in_type == w->out_type)
         return 0;
-    cli_to_f32(w->in_type, rows, floats, n * w->dim);
+    space_floats(w->in_type, rows, n * w->dim, floats);
     *out = w->out_type == QUIRE_TYPE_F32 ? (void *)floats : rows;
     if (w->out_type == QUIRE_TYPE_F32)
         return 0;

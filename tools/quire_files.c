@@ -1,12 +1,11 @@
 /*
- * quire_files.c - text files of lines, element types, and the rule that no output replaces what is there.
+ * quire_files.c - text files of lines, sizes of indexes, and the rule that no output replaces what is there.
  *
  * Lines are cut in place: the text is read whole (also from a pipe, whose size nobody knows) and the library gets
  * pointers into it, so a file of keys costs its own bytes and 12 more per line.
  */
 #include "cli.h"
 #include "index/format.h"
-#include "index/kernels/kernels.h"
 #include "io/error.h"
 #include "io/memory.h"
 #include "io/sections.h"
@@ -129,26 +128,4 @@ int cli_index_raw_bytes(const char *path, uint64_t *out, struct quire_error *err
     section_file_close(meta);
     free(name);
     return rc;
-}
-
-void cli_to_f32(enum quire_type type, const void *in, float *out, size_t n)
-{
-    const uint8_t *u8 = in;
-    const int8_t *i8 = in;
-    switch (type) {
-    case QUIRE_TYPE_F32:
-        memmove(out, in, n * sizeof *out);
-        break;
-    case QUIRE_TYPE_F16:
-        kernels()->f32_from_f16(in, out, n);
-        break;
-    case QUIRE_TYPE_U8:
-        for (size_t i = 0; i < n; i++)
-            out[i] = u8[i];
-        break;
-    case QUIRE_TYPE_I8:
-        for (size_t i = 0; i < n; i++)
-            out[i] = i8[i];
-        break;
-    }
 }

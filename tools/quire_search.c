@@ -13,6 +13,7 @@
 #include "cli.h"
 #include "datasets/vecfile.h"
 #include "index/kernels/kernels.h"
+#include "index/space.h"
 #include "io/clock.h"
 #include "io/engine.h"
 #include "io/error.h"
@@ -277,7 +278,7 @@ static int run_pass(struct search_work *w, struct vecfile *file, struct quire_er
         if (w->expected.ids && done + (uint64_t)got > w->expected.n)
             return error_set(err, QUIRE_ERANGE, "%s has %u queries only", w->truth_path, w->expected.n);
         if (w->stored)
-            cli_to_f32(vecfile_type(file), w->stored, w->queries, (size_t)got * w->info.dim);
+            space_floats(vecfile_type(file), w->stored, (size_t)got * w->info.dim, w->queries);
         rc = search_chunk(w, (uint64_t)got, err);
         if (rc == 0)
             count(w, done, (uint64_t)got);
