@@ -116,6 +116,8 @@ static double kernel_l2(const struct scan *s, const void *q, const void *x)
     switch (s->base->type) {
     case QUIRE_TYPE_F16:
         return (double)s->kernels->f16_l2(q, x, s->base->dim);
+    case QUIRE_TYPE_BF16:
+        return (double)s->kernels->bf16_l2(q, x, s->base->dim);
     case QUIRE_TYPE_I8:
         return s->whole ? s->kernels->i8_l2(q, x, s->base->dim) : (double)s->kernels->f32_i8_l2(q, x, s->base->dim);
     case QUIRE_TYPE_U8:
@@ -131,6 +133,8 @@ static double kernel_dot(const struct scan *s, const void *q, const void *x)
     switch (s->base->type) {
     case QUIRE_TYPE_F16:
         return (double)s->kernels->f16_dot(q, x, s->base->dim);
+    case QUIRE_TYPE_BF16:
+        return (double)s->kernels->bf16_dot(q, x, s->base->dim);
     case QUIRE_TYPE_I8:
         return s->whole ? s->kernels->i8_dot(q, x, s->base->dim) : (double)s->kernels->f32_i8_dot(q, x, s->base->dim);
     case QUIRE_TYPE_U8:

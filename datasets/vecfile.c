@@ -1,7 +1,7 @@
 /*
  * vecfile.c - rows out of files of vectors, whatever their format.
  *
- * All formats come down to one of two: rows of one size behind a header that says how many (fbin, u8bin, i8bin, npy),
+ * All formats come down to one of two: rows of one size behind a header that says how many (fbin and its like, npy),
  * and rows that each carry their dimension (fvecs, bvecs, ivecs). A plain file is checked against its length when it is
  * opened, so that a damaged file of 100 GB is refused before an hour of work; a pipe is checked as it comes.
  *
@@ -33,10 +33,15 @@ static const struct {
     const char *name;
     enum quire_type type;
 } formats[] = {
-    [VECFILE_AUTO] = {"", QUIRE_TYPE_F32},       [VECFILE_FBIN] = {"fbin", QUIRE_TYPE_F32},
-    [VECFILE_U8BIN] = {"u8bin", QUIRE_TYPE_U8},  [VECFILE_I8BIN] = {"i8bin", QUIRE_TYPE_I8},
-    [VECFILE_FVECS] = {"fvecs", QUIRE_TYPE_F32}, [VECFILE_BVECS] = {"bvecs", QUIRE_TYPE_U8},
-    [VECFILE_IVECS] = {"ivecs", QUIRE_TYPE_F32}, [VECFILE_NPY] = {"npy", QUIRE_TYPE_F32},
+    [VECFILE_AUTO] = {"", QUIRE_TYPE_F32},
+    [VECFILE_FBIN] = {"fbin", QUIRE_TYPE_F32},
+    [VECFILE_U8BIN] = {"u8bin", QUIRE_TYPE_U8},
+    [VECFILE_I8BIN] = {"i8bin", QUIRE_TYPE_I8},
+    [VECFILE_BF16BIN] = {"bf16bin", QUIRE_TYPE_BF16},
+    [VECFILE_FVECS] = {"fvecs", QUIRE_TYPE_F32},
+    [VECFILE_BVECS] = {"bvecs", QUIRE_TYPE_U8},
+    [VECFILE_IVECS] = {"ivecs", QUIRE_TYPE_F32},
+    [VECFILE_NPY] = {"npy", QUIRE_TYPE_F32},
 };
 
 #define FORMATS (sizeof formats / sizeof formats[0])
@@ -75,7 +80,7 @@ int vecfile_resolve(const char *path, enum vecfile_format format, enum vecfile_f
     if (format == VECFILE_AUTO)
         return error_set(
             err, QUIRE_EINVALID,
-            "%s has no extension that names a format: name one of fbin, u8bin, i8bin, fvecs, bvecs, ivecs, "
+            "%s has no extension that names a format: name one of fbin, u8bin, i8bin, bf16bin, fvecs, bvecs, ivecs, "
             "npy",
             path);
     *out = format;
@@ -201,14 +206,15 @@ bool vecfile_is_ivecs(const struct vecfile *file)
 
 /* ---- reading ----------------------------------------------------------------------------------------------------- */
 
-/* Whether one of n stored elements has an exponent of ones only, which is NaN or infinity. No branch: it vectorises. */
+/* Whether one of n stored floats has an exponent of ones only, which is NaN or infinity. No branch: it vectorises. */
 static bool any_not_finite(enum quire_type type, const uint8_t *elements, uint64_t n)
 {
     uint32_t found = 0;
     for (uint64_t i = 0; type == QUIRE_TYPE_F32 && i < n; i++)
         found |= (load_u32(elements + 4 * i) & 0x7f800000u) == 0x7f800000u;
-    for (uint64_t i = 0; type == QUIRE_TYPE_F16 && i < n; i++)
-        found |= (load_u16(elements + 2 * i) & 0x7c00u) == 0x7c00u;
+    uint16_t ones = type == QUIRE_TYPE_F16 ? 0x7c00u : 0x7f80u;
+    for (uint64_t i = 0; type != QUIRE_TYPE_F32 && i < n; i++)
+        found |= (load_u16(elements + 2 * i) & ones) == ones;
     return found != 0;
 }
 

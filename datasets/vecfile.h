@@ -1,9 +1,9 @@
 /*
  * vecfile.h - reading and writing files of vectors.
  *
- * Formats by extension: .fbin .u8bin .i8bin (u32 rows, u32 dim, rows; big-ann-benchmarks), .fvecs .bvecs .ivecs (each
- * row with its own u32 dim; texmex), .npy (NumPy 1.0-3.0; float32, float16, int8, uint8; C order; two axes),
- * little-endian all. "-" with a format given is a pipe: it is read forward only. Damaged files are refused with a
+ * Formats by extension: .fbin .u8bin .i8bin (u32 rows, u32 dim, rows; big-ann-benchmarks), .bf16bin (the same with
+ * bf16, which NumPy does not have), .fvecs .bvecs .ivecs (each row with its own u32 dim; texmex), .npy (NumPy 1.0-3.0;
+ * float32, float16, int8, uint8; C order; two axes), little-endian all. "-" with a format given is a pipe: it is read forward only. Damaged files are refused with a
  * sentence that has expected and found bytes. ivecs rows are int32 and serve as ground truth ids, not as vectors to
  * index.
  */
@@ -20,7 +20,8 @@ enum vecfile_format {
     VECFILE_FVECS,
     VECFILE_BVECS,
     VECFILE_IVECS,
-    VECFILE_NPY
+    VECFILE_NPY,
+    VECFILE_BF16BIN
 };
 
 struct vecfile;
@@ -35,7 +36,7 @@ enum quire_type vecfile_type(const struct vecfile *file); /* ivecs: 4-byte rows 
                                                              vecfile_is_ivecs */
 bool vecfile_is_ivecs(const struct vecfile *file);
 /* Reads up to n rows, row-major, elements as stored (dim * quire_type_bytes). Returns rows read, 0 at the end, or a
- * negative QUIRE_E. Checks NaN and infinity of f32 and f16 (QUIRE_ENOTFINITE names row and dimension). */
+ * negative QUIRE_E. Checks NaN and infinity of floats of any width (QUIRE_ENOTFINITE names row and dimension). */
 int64_t vecfile_read(struct vecfile *file, void *rows, uint64_t n, struct quire_error *err);
 
 /* A whole file in memory; rows * dim elements, 64-byte aligned; freed by vectors_free. */

@@ -149,6 +149,11 @@ static int accept(const char *name, const struct dictionary *d, enum quire_type 
     size_t t = 0;
     while (t < NPY_TYPES && strncmp(d->descr, npy_types[t].descr, sizeof npy_types[t].descr) != 0)
         t++;
+    if (t == NPY_TYPES && strcmp(d->descr + 1, "V2") == 0)
+        return error_set(err, QUIRE_ETYPE,
+                         "%s has elements of type '%s', two bytes of no meaning, which is how NumPy saves bf16: save "
+                         "it with a.astype('<f4'), or write its rows into a .bf16bin file",
+                         name, d->descr);
     if (t == NPY_TYPES)
         return error_set(err, QUIRE_ETYPE,
                          "%s has elements of type '%s'; expected '<f4', '<f2', '|i1' or '|u1': save it with "

@@ -1,7 +1,7 @@
 /*
  * vecwriter.c - rows into files of vectors.
  *
- * The header of fbin, u8bin, i8bin and npy holds the number of rows and stands first, and a pipe cannot be patched
+ * The header of fbin, its like and npy holds the number of rows and stands first, and a pipe cannot be patched
  * afterwards, so the caller says the number when it opens the file, and vecwriter_finish refuses when another number
  * was written: a file whose header lies never gets its final name. fvecs, bvecs and ivecs have no such header and take
  * rows as they come. A file without rows would be refused by the reader, so the writer refuses it too.
@@ -30,6 +30,8 @@ static int check_options(const char *path, enum vecfile_format format, uint64_t 
         return error_set(err, QUIRE_ETYPE, "%s: a file of format %s holds %s, not %s", path,
                          vecfile_format_name(format), quire_type_name(vecfile_format_type(format)),
                          quire_type_name(type));
+    if (format == VECFILE_NPY && type == QUIRE_TYPE_BF16)
+        return error_set(err, QUIRE_ETYPE, "%s: NumPy has no bf16: write .bf16bin, or .npy of f32", path);
     if (vecfile_has_row_heads(format))
         return 0;
     if (rows == VECFILE_UNKNOWN)

@@ -101,16 +101,18 @@ QUIRE_API const char *quire_version(void);
 /* ---- kinds ------------------------------------------------------------------------------------------------------- */
 
 enum quire_metric { QUIRE_METRIC_L2 = 0, QUIRE_METRIC_COSINE = 1, QUIRE_METRIC_IP = 2 };
-enum quire_type { QUIRE_TYPE_F32 = 0, QUIRE_TYPE_F16 = 1, QUIRE_TYPE_I8 = 2, QUIRE_TYPE_U8 = 3 };
-/* How a block holds a vector: as numbers (F32, F16; I8 and U8 for input of that type), or as an 8-bit code (Q8; also
- * what I8 means for f32 and f16 input). */
+/* IEEE 754 binary32 and binary16, bytes, and bfloat16: the upper half of a binary32. */
+enum quire_type { QUIRE_TYPE_F32 = 0, QUIRE_TYPE_F16 = 1, QUIRE_TYPE_I8 = 2, QUIRE_TYPE_U8 = 3, QUIRE_TYPE_BF16 = 4 };
+/* How a block holds a vector: as numbers (F32, F16, BF16; I8 and U8 for input of that type), or as an 8-bit code (Q8;
+ * also what I8 means for f32, f16 and bf16 input). */
 enum quire_slot {
     QUIRE_SLOT_AUTO = 0,
     QUIRE_SLOT_F32 = 1,
     QUIRE_SLOT_F16 = 2,
     QUIRE_SLOT_I8 = 3,
     QUIRE_SLOT_U8 = 4,
-    QUIRE_SLOT_Q8 = 5
+    QUIRE_SLOT_Q8 = 5,
+    QUIRE_SLOT_BF16 = 6
 };
 enum quire_engine_kind { QUIRE_ENGINE_AUTO = 0, QUIRE_ENGINE_URING = 1, QUIRE_ENGINE_THREADS = 2 };
 
@@ -125,7 +127,7 @@ QUIRE_API const char *quire_slot_name(enum quire_slot slot);
 struct quire_build_options {
     size_t struct_bytes; /* sizeof(struct quire_build_options), set by quire_build_options_init */
     enum quire_metric metric;
-    enum quire_slot slot;  /* AUTO: u8 and i8 as they are, f32 and f16 as Q8 */
+    enum quire_slot slot;  /* AUTO: u8 and i8 as they are, others as Q8 */
     uint32_t block_bytes;  /* multiple of 4096; 0: auto (8192, more where a vector needs it) */
     unsigned code_bits;    /* navigation code written to disk: 1, 2, 4 or 8 bits per dimension; 0: 4 */
     unsigned degree;       /* out-edges per row while building; 0: 24 */

@@ -56,7 +56,8 @@ static int check_options(struct build *b)
         return error_set(b->err, QUIRE_EDIM, "dimension %u is out of range 1..%u", b->dim, QUIRE_DIM_MAX);
     if (b->n == 0)
         return error_set(b->err, QUIRE_EINVALID, "there are no rows: an index needs at least one vector");
-    if ((unsigned)o->metric > QUIRE_METRIC_IP || (unsigned)o->slot > QUIRE_SLOT_Q8 || (unsigned)b->type > QUIRE_TYPE_U8)
+    if ((unsigned)o->metric > QUIRE_METRIC_IP || (unsigned)o->slot > QUIRE_SLOT_BF16 ||
+        (unsigned)b->type > QUIRE_TYPE_BF16)
         return error_set(b->err, QUIRE_EINVALID, "unknown metric %d, slot %d or type %d", (int)o->metric, (int)o->slot,
                          (int)b->type);
     if (o->block_bytes % QUIRE_BLOCK_BYTES_MIN || o->block_bytes > QUIRE_BLOCK_BYTES_MAX)

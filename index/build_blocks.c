@@ -229,6 +229,8 @@ static void encode_slot(const struct build *b, struct scratch *s, uint32_t block
     }
     if (p->slot == QUIRE_SLOT_F16)
         kernels()->f16_from_f32(s->vector, (f16_t *)(void *)to, b->dim);
+    else if (p->slot == QUIRE_SLOT_BF16)
+        kernels()->bf16_from_f32(s->vector, (bf16_t *)(void *)to, b->dim);
     else if (p->slot == QUIRE_SLOT_F32)
         memcpy(to, s->vector, sizeof(float) * b->dim);
     else

@@ -31,7 +31,7 @@ static uint32_t key_room(const struct build *b)
 
 static enum quire_slot choose_slot(const struct build *b)
 {
-    bool floats = b->type == QUIRE_TYPE_F32 || b->type == QUIRE_TYPE_F16;
+    bool floats = b->type != QUIRE_TYPE_U8 && b->type != QUIRE_TYPE_I8;
     if (b->options.slot == QUIRE_SLOT_I8 && floats)
         return QUIRE_SLOT_Q8;
     if (b->options.slot != QUIRE_SLOT_AUTO)
@@ -39,20 +39,19 @@ static enum quire_slot choose_slot(const struct build *b)
     return b->type == QUIRE_TYPE_U8 ? QUIRE_SLOT_U8 : b->type == QUIRE_TYPE_I8 ? QUIRE_SLOT_I8 : QUIRE_SLOT_Q8;
 }
 
-/* A slot holds the user's elements as they are, or half floats of f32, or the 8-bit code of anything. */
+/* A slot holds the user's elements as they are, or floats of some width, or the 8-bit code of anything. */
 static bool slot_suits(enum quire_slot slot, enum quire_type type)
 {
     switch (slot) {
     case QUIRE_SLOT_F32:
-        return true;
     case QUIRE_SLOT_F16:
+    case QUIRE_SLOT_BF16:
+    case QUIRE_SLOT_Q8:
         return true;
     case QUIRE_SLOT_I8:
         return type == QUIRE_TYPE_I8;
     case QUIRE_SLOT_U8:
         return type == QUIRE_TYPE_U8;
-    case QUIRE_SLOT_Q8:
-        return true;
     case QUIRE_SLOT_AUTO:
         break;
     }
@@ -61,16 +60,7 @@ static bool slot_suits(enum quire_slot slot, enum quire_type type)
 
 static uint32_t slot_bytes_of(const struct build *b, enum quire_slot slot)
 {
-    switch (slot) {
-    case QUIRE_SLOT_F32:
-        return 4 * b->dim;
-    case QUIRE_SLOT_F16:
-        return 2 * b->dim;
-    case QUIRE_SLOT_Q8:
-        return b->space.code_dim;
-    default:
-        return b->dim;
-    }
+    return slot == QUIRE_SLOT_Q8 ? b->space.code_dim : b->dim * (uint32_t)quire_type_bytes(slot_element_type(slot));
 }
 
 /* Q8: A and f. Cosine over raw elements: 1 / |x|. Otherwise none. */
@@ -91,7 +81,8 @@ int build_choose_layout(struct build *b)
     struct segment_params *p = &b->params;
     enum quire_slot slot = choose_slot(b);
     if (!slot_suits(slot, b->type))
-        return error_set(b->err, QUIRE_ETYPE, "slot %s does not suit vectors of type %s: use auto, q8, f16 or f32",
+        return error_set(b->err, QUIRE_ETYPE,
+                         "slot %s does not suit vectors of type %s: use auto, q8, bf16, f16 or f32",
                          quire_slot_name(slot), quire_type_name(b->type));
     p->slot = slot;
     p->slot_bytes = slot_bytes_of(b, slot);

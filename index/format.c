@@ -12,6 +12,7 @@
 #include "index/rotation.h"
 #include "io/bytes.h"
 #include "io/error.h"
+#include <assert.h>
 #include <string.h>
 #include <xxhash.h>
 
@@ -55,11 +56,22 @@ void params_encode(const struct segment_params *p, uint8_t out[PARAMS_BYTES])
     store_f32(out + 168, p->spread);
 }
 
+enum quire_type slot_element_type(uint32_t slot)
+{
+    static const enum quire_type types[] = {[QUIRE_SLOT_F32] = QUIRE_TYPE_F32,
+                                            [QUIRE_SLOT_F16] = QUIRE_TYPE_F16,
+                                            [QUIRE_SLOT_I8] = QUIRE_TYPE_I8,
+                                            [QUIRE_SLOT_U8] = QUIRE_TYPE_U8,
+                                            [QUIRE_SLOT_BF16] = QUIRE_TYPE_BF16};
+    assert(slot < sizeof types / sizeof *types && slot != QUIRE_SLOT_AUTO && slot != QUIRE_SLOT_Q8);
+    return types[slot];
+}
+
 /* Sizes that follow from the kind of slot, and what else must agree with it. */
 static int params_check_slots(const struct segment_params *p, struct quire_error *err)
 {
-    static const uint32_t element[] = {0, 4, 2, 1, 1, 0};
-    uint32_t slot_bytes = p->slot == QUIRE_SLOT_Q8 ? p->code_dim : p->dim * element[p->slot];
+    uint32_t slot_bytes =
+        p->slot == QUIRE_SLOT_Q8 ? p->code_dim : p->dim * (uint32_t)quire_type_bytes(slot_element_type(p->slot));
     uint32_t factor_bytes = p->slot == QUIRE_SLOT_Q8 ? 8 : p->metric == QUIRE_METRIC_COSINE ? 4 : 0;
     if (p->slot_bytes != slot_bytes || p->factor_bytes != factor_bytes)
         return error_set(err, QUIRE_ECORRUPT, "parameters name slots of %u + %u bytes, expected %u + %u", p->slot_bytes,
@@ -77,7 +89,8 @@ static int params_check_slots(const struct segment_params *p, struct quire_error
 static int params_check(const struct segment_params *p, struct quire_error *err)
 {
     uint32_t work_dim = p->dim + (p->metric == QUIRE_METRIC_IP);
-    if (p->metric > QUIRE_METRIC_IP || p->type > QUIRE_TYPE_U8 || p->slot < QUIRE_SLOT_F32 || p->slot > QUIRE_SLOT_Q8)
+    if (p->metric > QUIRE_METRIC_IP || p->type > QUIRE_TYPE_BF16 || p->slot < QUIRE_SLOT_F32 ||
+        p->slot > QUIRE_SLOT_BF16)
         return error_set(err, QUIRE_ECORRUPT, "parameters name metric %u, type %u, slot %u: unknown", p->metric,
                          p->type, p->slot);
     if (p->dim == 0 || p->dim > QUIRE_DIM_MAX || p->code_dim != code_dim_of(work_dim))
@@ -181,13 +194,13 @@ uint64_t key_hash(const void *key, size_t bytes)
 
 size_t quire_type_bytes(enum quire_type type)
 {
-    static const size_t bytes[] = {4, 2, 1, 1};
+    static const size_t bytes[] = {4, 2, 1, 1, 2};
     return (unsigned)type < sizeof bytes / sizeof *bytes ? bytes[type] : 0;
 }
 
 const char *quire_type_name(enum quire_type type)
 {
-    static const char *const names[] = {"f32", "f16", "i8", "u8"};
+    static const char *const names[] = {"f32", "f16", "i8", "u8", "bf16"};
     return (unsigned)type < sizeof names / sizeof *names ? names[type] : "unknown";
 }
 
@@ -199,6 +212,6 @@ const char *quire_metric_name(enum quire_metric metric)
 
 const char *quire_slot_name(enum quire_slot slot)
 {
-    static const char *const names[] = {"auto", "f32", "f16", "i8", "u8", "q8"};
+    static const char *const names[] = {"auto", "f32", "f16", "i8", "u8", "q8", "bf16"};
     return (unsigned)slot < sizeof names / sizeof *names ? names[slot] : "unknown";
 }

@@ -69,6 +69,9 @@ static inline uint32_t edge_code_bytes_of(uint32_t code_dim)
     return code_dim / 8 * nav_bits[EDGE_CODE_WIDTH] + EDGE_CODE_FACTOR_BYTES;
 }
 
+/* The type of a slot's numbers; of no other slot than those that hold numbers (not of AUTO and Q8). */
+enum quire_type slot_element_type(uint32_t slot);
+
 void params_encode(const struct segment_params *params, uint8_t out[PARAMS_BYTES]);
 /* Refuses versions it does not know and values out of their limits. */
 int params_decode(const uint8_t in[PARAMS_BYTES], struct segment_params *out, struct quire_error *err);

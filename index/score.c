@@ -212,6 +212,8 @@ static float raw_product(const struct task *t, const uint8_t *slot)
         return (l2 ? k->f32_l2 : k->f32_dot)(q, (const float *)(const void *)slot, p->dim);
     case QUIRE_SLOT_F16:
         return (l2 ? k->f16_l2 : k->f16_dot)(q, (const f16_t *)(const void *)slot, p->dim);
+    case QUIRE_SLOT_BF16:
+        return (l2 ? k->bf16_l2 : k->bf16_dot)(q, (const bf16_t *)(const void *)slot, p->dim);
     case QUIRE_SLOT_I8:
         if (t->integral)
             return (float)k->i8_l2((const int8_t *)t->query_u8, (const int8_t *)slot, p->dim);

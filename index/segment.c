@@ -436,9 +436,7 @@ void segment_slot_vector(const struct segment *s, uint32_t block, const uint8_t 
 {
     const struct segment_params *p = &s->params;
     if (p->slot != QUIRE_SLOT_Q8) {
-        static const enum quire_type types[] = {QUIRE_TYPE_F32, QUIRE_TYPE_F32, QUIRE_TYPE_F16, QUIRE_TYPE_I8,
-                                                QUIRE_TYPE_U8};
-        space_floats(types[p->slot], slot, p->dim, out);
+        space_floats(slot_element_type(p->slot), slot, p->dim, out);
         if (p->factor_bytes)
             for (uint32_t i = 0; i < p->dim; i++)
                 out[i] *= load_f32(factor);

@@ -50,6 +50,9 @@ void space_floats(enum quire_type type, const void *elements, size_t n, float *o
     case QUIRE_TYPE_F16:
         kernels()->f32_from_f16(elements, out, n);
         break;
+    case QUIRE_TYPE_BF16:
+        kernels()->f32_from_bf16(elements, out, n);
+        break;
     case QUIRE_TYPE_I8:
         for (size_t i = 0; i < n; i++)
             out[i] = i8[i];

@@ -217,9 +217,7 @@ static void slot_rotated(struct verification *v, const struct block_view *view, 
             v->rotated[i] = v->centre[i] + f * ((float)at[i] - 127.5f);
         return;
     }
-    static const enum quire_type types[] = {QUIRE_TYPE_F32, QUIRE_TYPE_F32, QUIRE_TYPE_F16, QUIRE_TYPE_I8,
-                                            QUIRE_TYPE_U8};
-    space_floats(types[p->slot], at, p->dim, v->vector);
+    space_floats(slot_element_type(p->slot), at, p->dim, v->vector);
     space_row(&v->s->space, v->vector, v->rotated);
 }
 

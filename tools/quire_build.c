@@ -15,13 +15,9 @@
 #include <stdlib.h>
 
 static const struct cli_choice indexes[] = {{"pagegraph", 0}, {0}};
-static const struct cli_choice slots[] = {{"auto", QUIRE_SLOT_AUTO},
-                                          {"f32", QUIRE_SLOT_F32},
-                                          {"f16", QUIRE_SLOT_F16},
-                                          {"i8", QUIRE_SLOT_I8},
-                                          {"u8", QUIRE_SLOT_U8},
-                                          {"q8", QUIRE_SLOT_Q8},
-                                          {0}};
+static const struct cli_choice slots[] = {
+    {"auto", QUIRE_SLOT_AUTO}, {"f32", QUIRE_SLOT_F32}, {"f16", QUIRE_SLOT_F16}, {"bf16", QUIRE_SLOT_BF16},
+    {"i8", QUIRE_SLOT_I8},     {"u8", QUIRE_SLOT_U8},   {"q8", QUIRE_SLOT_Q8},   {0}};
 static const struct cli_choice widths[] = {{"1", 1}, {"2", 2}, {"4", 4}, {"8", 8}, {0}};
 
 struct build_work {
@@ -171,7 +167,8 @@ int quire_build_verb(int argc, char **argv)
     struct build_work w = {.cli = &cli, .bits = 4};
     struct quire_error err = {0};
     const struct cli_option options[] = {
-        CLI_OPTION("base", CLI_TEXT, &w.base, "FILE", "vectors: .fbin .u8bin .i8bin .fvecs .bvecs .npy", CLI_REQUIRED),
+        CLI_OPTION("base", CLI_TEXT, &w.base, "FILE", "vectors: .fbin .u8bin .i8bin .bf16bin .fvecs .bvecs .npy",
+                   CLI_REQUIRED),
         CLI_OPTION("out", CLI_TEXT, &w.out, "DIR", "the new folder", CLI_REQUIRED),
         CLI_OPTION("index", CLI_CHOICE, &w.index, NULL, "kind of index", .choices = indexes),
         CLI_OPTION("metric", CLI_CHOICE, &w.metric, NULL, "distance", .choices = cli_metrics),

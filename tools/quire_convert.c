@@ -3,7 +3,7 @@
  *
  * The element type follows from the output's format (npy: --type, or the input's own). Widening to f32 loses nothing;
  * narrowing to i8 or u8 is refused where a value is not a whole number of that range, because cutting it off would
- * change distances silently; f16 rounds to nearest. So every conversion but that to f16 can be undone.
+ * change distances silently; f16 and bf16 round to nearest. So every conversion but those two can be undone.
  */
 #include "cli.h"
 #include "datasets/vecfile.h"
@@ -19,10 +19,16 @@
 #define TYPE_AUTO   (-1)
 
 static const struct cli_choice formats[] = {
-    {"auto", VECFILE_AUTO},   {"fbin", VECFILE_FBIN},   {"u8bin", VECFILE_U8BIN}, {"i8bin", VECFILE_I8BIN},
-    {"fvecs", VECFILE_FVECS}, {"bvecs", VECFILE_BVECS}, {"npy", VECFILE_NPY},     {0}};
-static const struct cli_choice types[] = {{"auto", TYPE_AUTO},   {"f32", QUIRE_TYPE_F32}, {"f16", QUIRE_TYPE_F16},
-                                          {"i8", QUIRE_TYPE_I8}, {"u8", QUIRE_TYPE_U8},   {0}};
+    {"auto", VECFILE_AUTO},   {"fbin", VECFILE_FBIN},       {"u8bin", VECFILE_U8BIN},
+    {"i8bin", VECFILE_I8BIN}, {"bf16bin", VECFILE_BF16BIN}, {"fvecs", VECFILE_FVECS},
+    {"bvecs", VECFILE_BVECS}, {"npy", VECFILE_NPY},         {0}};
+static const struct cli_choice types[] = {{"auto", TYPE_AUTO},
+                                          {"f32", QUIRE_TYPE_F32},
+                                          {"f16", QUIRE_TYPE_F16},
+                                          {"bf16", QUIRE_TYPE_BF16},
+                                          {"i8", QUIRE_TYPE_I8},
+                                          {"u8", QUIRE_TYPE_U8},
+                                          {0}};
 
 struct convert_work {
     struct cli *cli;
@@ -52,12 +58,15 @@ static int choose_type(struct convert_work *w, const char *out, struct quire_err
     case VECFILE_I8BIN:
         type = QUIRE_TYPE_I8;
         break;
+    case VECFILE_BF16BIN:
+        type = QUIRE_TYPE_BF16;
+        break;
     case VECFILE_NPY:
         type = w->type_wanted == TYPE_AUTO ? w->in_type : (enum quire_type)w->type_wanted;
         break;
     default:
         return error_set(err, QUIRE_ETYPE,
-                         "%s: give --to, or a name that ends in .fbin .u8bin .i8bin .fvecs .bvecs .npy", out);
+                         "%s: give --to, or a name that ends in .fbin .u8bin .i8bin .bf16bin .fvecs .bvecs .npy", out);
     }
     if (w->type_wanted != TYPE_AUTO && w->type_wanted != (int)type)
         return error_set(err, QUIRE_ETYPE, "%s holds %s; only npy takes other types", out, quire_type_name(type));
@@ -117,9 +126,12 @@ static int convert_rows(const struct convert_work *w, void *rows, float *floats,
     *out = w->out_type == QUIRE_TYPE_F32 ? (void *)floats : rows;
     if (w->out_type == QUIRE_TYPE_F32)
         return 0;
-    if (w->out_type != QUIRE_TYPE_F16)
+    if (w->out_type == QUIRE_TYPE_F16)
+        kernels()->f16_from_f32(floats, rows, n * w->dim);
+    else if (w->out_type == QUIRE_TYPE_BF16)
+        kernels()->bf16_from_f32(floats, rows, n * w->dim);
+    else
         return narrow(w, floats, rows, n, err);
-    kernels()->f16_from_f32(floats, rows, n * w->dim);
     return 0;
 }
 
@@ -153,9 +165,10 @@ out:
     return rc;
 }
 
-static const char summary[] = "Converts between .fbin .u8bin .i8bin .fvecs .bvecs and .npy, by extension. \"-\" is "
-                              "standard input or output; then\n"
-                              "--from or --to names the format.";
+static const char summary[] =
+    "Converts between .fbin .u8bin .i8bin .bf16bin .fvecs .bvecs and .npy, by extension. \"-\" is "
+    "standard input or output; then\n"
+    "--from or --to names the format.";
 static const char examples[] = "  quire convert base.fvecs base.fbin\n"
                                "  quire convert base.npy base.fbin --limit 10000\n"
                                "  zcat base.fvecs.gz | quire convert - base.npy --from fvecs --to npy --type f16\n";

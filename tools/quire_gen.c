@@ -8,6 +8,7 @@
 #include "cli.h"
 #include "datasets/generate.h"
 #include "datasets/vecfile.h"
+#include "index/kernels/kernels.h"
 #include "io/clock.h"
 #include "io/error.h"
 #include <stdio.h>
@@ -16,11 +17,13 @@
 
 #define CHUNK_BYTES ((uint64_t)8 << 20)
 
+static const struct cli_choice types[] = {{"f32", QUIRE_TYPE_F32}, {"bf16", QUIRE_TYPE_BF16}, {0}};
+
 struct gen_work {
     struct cli *cli;
     const char *prefix;
     uint64_t rows, dim, clusters, intrinsic, seed, threads, queries, k;
-    int metric;
+    int metric, type;
     char *base_path, *query_path, *truth_path;
     bool base_written, query_written;
     struct generator *generator;
@@ -29,25 +32,32 @@ struct gen_work {
 
 typedef int make_fn(const struct generator *generator, uint64_t first, uint64_t n, float *out, struct quire_error *err);
 
-static int write_rows(struct gen_work *w, const char *path, uint64_t rows, make_fn *make, const char *phase,
-                      struct quire_error *err)
+static int write_rows(struct gen_work *w, const char *path, uint64_t rows, enum quire_type type, make_fn *make,
+                      const char *phase, struct quire_error *err)
 {
     struct vecwriter *writer = NULL;
     uint64_t chunk = CHUNK_BYTES / (w->dim * sizeof(float)) + 1;
+    bool narrow = type == QUIRE_TYPE_BF16;
     float *buffer = malloc(chunk * w->dim * sizeof *buffer);
-    int rc = buffer ? 0 : error_set(err, QUIRE_ENOMEM, "no memory for %llu rows", (unsigned long long)chunk);
+    bf16_t *halves = narrow ? malloc(chunk * w->dim * sizeof *halves) : NULL;
+    int rc = buffer && (halves || !narrow)
+                 ? 0
+                 : error_set(err, QUIRE_ENOMEM, "no memory for %llu rows", (unsigned long long)chunk);
     if (rc == 0)
-        rc = vecwriter_open(path, VECFILE_FBIN, rows, (uint32_t)w->dim, QUIRE_TYPE_F32, &writer, err);
+        rc = vecwriter_open(path, VECFILE_AUTO, rows, (uint32_t)w->dim, type, &writer, err);
     for (uint64_t at = 0; rc == 0 && at < rows;) {
         uint64_t n = rows - at < chunk ? rows - at : chunk;
         rc = make(w->generator, at, n, buffer, err);
+        if (rc == 0 && narrow)
+            kernels()->bf16_from_f32(buffer, halves, n * w->dim);
         if (rc == 0)
-            rc = vecwriter_write(writer, buffer, n, err);
+            rc = vecwriter_write(writer, narrow ? (const void *)halves : buffer, n, err);
         at += n;
         if (rc == 0 && cli_progress(w->cli, phase, at, rows))
             rc = cli_cancelled(err);
     }
     free(buffer);
+    free(halves);
     if (rc == 0)
         return vecwriter_finish(writer, err);
     if (writer)
@@ -59,7 +69,7 @@ static int write_truth(struct gen_work *w, struct quire_error *err)
 {
     struct vectors base = {0}, queries = {0};
     struct truth truth = {0};
-    int rc = vectors_load(w->base_path, VECFILE_FBIN, &base, err);
+    int rc = vectors_load(w->base_path, VECFILE_AUTO, &base, err);
     if (rc == 0)
         rc = vectors_load(w->query_path, VECFILE_FBIN, &queries, err);
     if (rc == 0)
@@ -77,7 +87,7 @@ static int write_truth(struct gen_work *w, struct quire_error *err)
 
 static int name_files(struct gen_work *w, struct quire_error *err)
 {
-    if (asprintf(&w->base_path, "%s.fbin", w->prefix) < 0)
+    if (asprintf(&w->base_path, "%s.%s", w->prefix, w->type == QUIRE_TYPE_BF16 ? "bf16bin" : "fbin") < 0)
         w->base_path = NULL;
     if (asprintf(&w->query_path, "%s.query.fbin", w->prefix) < 0)
         w->query_path = NULL;
@@ -105,10 +115,10 @@ static int generate(struct gen_work *w, struct quire_error *err)
     if (rc == 0)
         rc = generate_create(&options, &w->generator, err);
     if (rc == 0)
-        rc = write_rows(w, w->base_path, w->rows, generate_rows, "rows", err);
+        rc = write_rows(w, w->base_path, w->rows, (enum quire_type)w->type, generate_rows, "rows", err);
     w->base_written = rc == 0;
     if (rc == 0 && w->queries) {
-        rc = write_rows(w, w->query_path, w->queries, generate_queries, "queries", err);
+        rc = write_rows(w, w->query_path, w->queries, QUIRE_TYPE_F32, generate_queries, "queries", err);
         w->query_written = rc == 0;
     }
     if (rc == 0 && w->queries)
@@ -130,6 +140,7 @@ static void report(const struct gen_work *w)
     }
     cli_put_count(w->cli, NULL, "rows", w->rows);
     cli_put_count(w->cli, NULL, "dim", w->dim);
+    cli_put_text(w->cli, NULL, "type", quire_type_name((enum quire_type)w->type));
     cli_put_count(w->cli, NULL, "clusters", w->clusters);
     cli_put_count(w->cli, NULL, "intrinsic", w->intrinsic);
     cli_put_count(w->cli, NULL, "seed", w->seed);
@@ -139,9 +150,10 @@ static void report(const struct gen_work *w)
     cli_put_real(w->cli, NULL, "seconds", w->seconds);
 }
 
-static const char summary[] = "Makes clustered vectors: PREFIX.fbin, held-out queries PREFIX.query.fbin and their "
-                              "exact neighbours PREFIX.gt.bin.\n"
-                              "Row i depends on dimensions, clusters, intrinsic, seed and i only.";
+static const char summary[] =
+    "Makes clustered vectors: PREFIX.fbin (or .bf16bin), held-out queries PREFIX.query.fbin and their "
+    "exact neighbours PREFIX.gt.bin.\n"
+    "Row i depends on dimensions, clusters, intrinsic, seed and i only.";
 static const char examples[] =
     "  quire gen --rows 100000 --dim 128 --out base\n"
     "  quire gen --rows 1000000 --dim 768 --clusters 1000 --intrinsic 24 --seed 7 --out big\n";
@@ -172,6 +184,7 @@ int quire_gen(int argc, char **argv)
         CLI_OPTION("k", CLI_COUNT, &w.k, "N", "neighbours per query in the truth", CLI_RANGE(1, QUIRE_K_MAX)),
         CLI_OPTION("metric", CLI_CHOICE, &w.metric, NULL, "distance of the truth", .choices = cli_metrics),
         CLI_THREADS(&w.threads),
+        CLI_OPTION("type", CLI_CHOICE, &w.type, NULL, "of the base's elements; queries are f32", .choices = types),
         CLI_OPTION("out", CLI_TEXT, &w.prefix, "PREFIX", "of the names of the files", CLI_REQUIRED),
     };
     const struct cli_verb verb = {"gen", summary, "", 0, options, sizeof options / sizeof *options, examples};

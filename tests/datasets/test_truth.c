@@ -48,6 +48,8 @@ static struct vectors made(uint64_t rows, uint32_t dim, enum quire_type type, ui
             ((float *)v.data)[i] = x;
         else if (type == QUIRE_TYPE_F16)
             kernels()->f16_from_f32(&x, (f16_t *)v.data + i, 1);
+        else if (type == QUIRE_TYPE_BF16)
+            kernels()->bf16_from_f32(&x, (bf16_t *)v.data + i, 1);
         else
             ((uint8_t *)v.data)[i] = (uint8_t)(bits >> 17);
     }
@@ -137,8 +139,8 @@ static void test_all_types(void **state)
 {
     (void)state;
     const uint32_t dims[] = {1, 37, 130};
-    for (int b = 0; b < 4; b++)
-        for (int q = 0; q < 4; q++)
+    for (int b = 0; b <= QUIRE_TYPE_BF16; b++)
+        for (int q = 0; q <= QUIRE_TYPE_BF16; q++)
             for (int d = 0; d < 3; d++)
                 for (int m = 0; m < 3; m++) {
                     struct vectors base = made(333, dims[d], (enum quire_type)b, 1 + (uint64_t)b);
@@ -174,7 +176,7 @@ static void test_shapes(void **state)
 static void test_ties(void **state)
 {
     (void)state;
-    for (int t = 0; t < 4; t++) {
+    for (int t = 0; t <= QUIRE_TYPE_BF16; t++) {
         struct vectors base = made(400, 24, (enum quire_type)t, 9), queries = made(4, 24, (enum quire_type)t, 10);
         size_t bytes = 24 * quire_type_bytes(base.type);
         for (size_t row = 3; row < 400; row++) /* three kinds of rows only */

@@ -129,6 +129,9 @@ static const uint8_t fbin[] = {2, 0, 0,    0,    3, 0, 0, 0, 0, 0, 0x80, 0x3f, 0
                                0, 0, 0x40, 0x40, 0, 0, 0, 0, 0, 0, 0,    0xbf, 0, 0, 0x20, 0x41};
 static const float fbin_values[] = {1, 2, 3, 0, -0.5f, 10};
 static const uint8_t u8bin[] = {2, 0, 0, 0, 3, 0, 0, 0, 1, 2, 3, 253, 254, 255};
+static const uint16_t bf16_values[] = {0x3f80, 0x4000, 0x4040, 0, 0xbf00, 0x4120}; /* those of fbin */
+static const uint8_t bf16bin[] = {2,    0,    0,    0,    3, 0, 0,    0,    0x80, 0x3f,
+                                  0x00, 0x40, 0x40, 0x40, 0, 0, 0x00, 0xbf, 0x20, 0x41};
 static const uint8_t fvecs[] = {1, 0, 0, 0, 0, 0, 0x80, 0x3f, 1, 0, 0, 0, 0, 0, 0, 0x40};
 static const uint8_t bvecs[] = {3, 0, 0, 0, 1, 2, 3, 3, 0, 0, 0, 253, 254, 255};
 
@@ -158,6 +161,8 @@ static void test_layouts(void **state)
     expect_vectors(path_of("a.u8bin"), VECFILE_AUTO, QUIRE_TYPE_U8, 2, 3, u8bin + 8);
     write_file("a.i8bin", u8bin, sizeof u8bin);
     expect_vectors(path_of("a.i8bin"), VECFILE_AUTO, QUIRE_TYPE_I8, 2, 3, u8bin + 8);
+    write_file("a.bf16bin", bf16bin, sizeof bf16bin);
+    expect_vectors(path_of("a.bf16bin"), VECFILE_AUTO, QUIRE_TYPE_BF16, 2, 3, bf16_values);
     write_file("a.fvecs", fvecs, sizeof fvecs);
     expect_vectors(path_of("a.fvecs"), VECFILE_AUTO, QUIRE_TYPE_F32, 2, 1, ones);
     write_file("a.bvecs", bvecs, sizeof bvecs);
@@ -174,8 +179,8 @@ static void test_formats(void **state)
     assert_int_equal(vecfile_format_from_path("x.fbin/base"), VECFILE_AUTO);
     assert_int_equal(vecfile_format_from_path("base."), VECFILE_AUTO);
     assert_int_equal(vecfile_format_from_path("base.bin"), VECFILE_AUTO);
-    const char *names[] = {"fbin", "u8bin", "i8bin", "fvecs", "bvecs", "ivecs", "npy"};
-    for (int i = 0; i < 7; i++)
+    const char *names[] = {"fbin", "u8bin", "i8bin", "fvecs", "bvecs", "ivecs", "npy", "bf16bin"};
+    for (int i = 0; i < 8; i++)
         assert_int_equal(vecfile_format_from_name(names[i]), VECFILE_FBIN + i);
     assert_int_equal(vecfile_format_from_name("auto"), VECFILE_AUTO);
     assert_int_equal(vecfile_format_from_name(""), VECFILE_AUTO);
@@ -281,6 +286,11 @@ static void test_not_finite(void **state)
     expect_error("n.fbin", bytes, sizeof fbin, QUIRE_ENOTFINITE, "row 1 |dimension 1");
     memcpy(bytes + 8 + 4 * 2, inf_bits, 4);
     expect_error("n.fbin", bytes, sizeof fbin, QUIRE_ENOTFINITE, "row 0 |dimension 2");
+    memcpy(bytes, bf16bin, sizeof bf16bin);
+    bytes[16] = 0x80; /* 0x7f80: infinity */
+    bytes[17] = 0x7f;
+    expect_error("n.bf16bin", bytes, sizeof bf16bin, QUIRE_ENOTFINITE, "row 1 |dimension 1");
+    expect_error("n.bf16bin", bytes, sizeof bf16bin - 1, QUIRE_ETRUNCATED, "expected 20 bytes|found 19 bytes");
     memcpy(bytes, fvecs, sizeof fvecs);
     memcpy(bytes + 12, inf_bits, 4);
     expect_error("n.fvecs", bytes, sizeof fvecs, QUIRE_ENOTFINITE, "row 1 |dimension 0");
@@ -352,6 +362,7 @@ static void test_npy_refused(void **state)
     (void)state;
 #define REST "'fortran_order': False, 'shape': (2, 3)}"
     expect_npy_error("{'descr': '<f8', " REST, 48, QUIRE_ETYPE, "'<f8'|astype");
+    expect_npy_error("{'descr': '<V2', " REST, 12, QUIRE_ETYPE, "'<V2'|bf16|.bf16bin");
     expect_npy_error("{'descr': '>f4', " REST, 24, QUIRE_ETYPE, "'>f4'");
     expect_npy_error("{'descr': [('x', '<f4')], " REST, 24, QUIRE_ETYPE, "fields");
     expect_npy_error("{'descr': '<f4', 'fortran_order': True, 'shape': (2, 3)}", 24, QUIRE_EFORMAT, "Fortran order");
@@ -530,6 +541,8 @@ static void test_writers(void **state)
     expect_bytes("w.u8bin", u8bin, sizeof u8bin);
     write_rows("w.i8bin", QUIRE_TYPE_I8, 3, u8bin + 8);
     expect_bytes("w.i8bin", u8bin, sizeof u8bin);
+    write_rows("w.bf16bin", QUIRE_TYPE_BF16, 3, bf16_values);
+    expect_bytes("w.bf16bin", bf16bin, sizeof bf16bin);
     write_rows("w.fvecs", QUIRE_TYPE_F32, 1, ones);
     expect_bytes("w.fvecs", fvecs, sizeof fvecs);
     write_rows("w.bvecs", QUIRE_TYPE_U8, 3, u8bin + 8);
@@ -542,7 +555,7 @@ static void test_writers(void **state)
         write_rows(name, types[i], 3, values);
         expect_vectors(path_of(name), VECFILE_AUTO, types[i], 2, 3, values);
     }
-    assert_int_equal(clear_folder(), 9); /* and nothing temporary beside them */
+    assert_int_equal(clear_folder(), 10); /* and nothing temporary beside them */
 }
 
 static void test_writer_refuses(void **state)
@@ -551,6 +564,10 @@ static void test_writer_refuses(void **state)
     struct vecwriter *writer = NULL;
     clear_folder();
     assert_int_equal(vecwriter_open(path_of("w.fbin"), VECFILE_AUTO, 2, 3, QUIRE_TYPE_U8, &writer, &err), QUIRE_ETYPE);
+    assert_int_equal(vecwriter_open(path_of("w.fbin"), VECFILE_AUTO, 2, 3, QUIRE_TYPE_BF16, &writer, &err),
+                     QUIRE_ETYPE);
+    assert_int_equal(vecwriter_open(path_of("w.npy"), VECFILE_AUTO, 2, 3, QUIRE_TYPE_BF16, &writer, &err), QUIRE_ETYPE);
+    assert_non_null(strstr(err.message, "NumPy has no bf16"));
     assert_int_equal(vecwriter_open(path_of("w.fbin"), VECFILE_AUTO, 2, 0, QUIRE_TYPE_F32, &writer, &err), QUIRE_EDIM);
     assert_int_equal(vecwriter_open(path_of("w.fbin"), VECFILE_AUTO, 0, 3, QUIRE_TYPE_F32, &writer, &err),
                      QUIRE_ERANGE);

@@ -59,7 +59,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     char path[64];
     if (size == 0 || size > 1 << 20)
         return 0;
-    enum vecfile_format format = (enum vecfile_format)(VECFILE_FBIN + data[0] % (VECFILE_NPY - VECFILE_FBIN + 1));
+    enum vecfile_format format = (enum vecfile_format)(VECFILE_FBIN + data[0] % (VECFILE_BF16BIN - VECFILE_FBIN + 1));
     int fd = memfd_create("vectors", MFD_CLOEXEC);
     require(fd >= 0 && write(fd, data + 1, size - 1) == (ssize_t)(size - 1));
     snprintf(path, sizeof path, "/proc/self/fd/%d", fd);

@@ -67,6 +67,9 @@ static void set_element(struct support_data *data, size_t at, float x)
     case QUIRE_TYPE_F16:
         kernels()->f16_from_f32(&x, (f16_t *)(void *)data->vectors + at, 1);
         break;
+    case QUIRE_TYPE_BF16:
+        kernels()->bf16_from_f32(&x, (bf16_t *)(void *)data->vectors + at, 1);
+        break;
     case QUIRE_TYPE_I8:
         data->vectors[at] = (uint8_t)(int8_t)clamp_round(x * INTEGER_SCALE, -128, 127);
         break;
@@ -85,6 +88,9 @@ void support_floats(struct support_data *data)
             break;
         case QUIRE_TYPE_F16:
             kernels()->f32_from_f16((const f16_t *)(const void *)data->vectors + i, &data->floats[i], 1);
+            break;
+        case QUIRE_TYPE_BF16:
+            kernels()->f32_from_bf16((const bf16_t *)(const void *)data->vectors + i, &data->floats[i], 1);
             break;
         case QUIRE_TYPE_I8:
             data->floats[i] = (int8_t)data->vectors[i];

@@ -280,8 +280,8 @@ static void test_bad_options(void **state)
     attempt_init(&a);
     a.options.metric = (enum quire_metric)3;
     expect_refusal(&a, QUIRE_EINVALID, "3");
-    a.options = support_options(QUIRE_METRIC_L2, (enum quire_slot)6);
-    expect_refusal(&a, QUIRE_EINVALID, "6");
+    a.options = support_options(QUIRE_METRIC_L2, (enum quire_slot)7);
+    expect_refusal(&a, QUIRE_EINVALID, "7");
     a.options = support_options(QUIRE_METRIC_L2, QUIRE_SLOT_U8);
     expect_refusal(&a, QUIRE_ETYPE, "u8");
     a.options = support_options(QUIRE_METRIC_L2, QUIRE_SLOT_AUTO);

@@ -607,10 +607,13 @@ static void test_names(void **state)
     (void)state;
     assert_string_equal(quire_version(), QUIRE_VERSION_STRING);
     assert_string_equal(quire_type_name(QUIRE_TYPE_F16), "f16");
+    assert_string_equal(quire_type_name(QUIRE_TYPE_BF16), "bf16");
     assert_string_equal(quire_metric_name(QUIRE_METRIC_COSINE), "cosine");
     assert_string_equal(quire_slot_name(QUIRE_SLOT_Q8), "q8");
+    assert_string_equal(quire_slot_name(QUIRE_SLOT_BF16), "bf16");
     assert_int_equal(quire_type_bytes(QUIRE_TYPE_F32), 4);
     assert_int_equal(quire_type_bytes(QUIRE_TYPE_F16), 2);
+    assert_int_equal(quire_type_bytes(QUIRE_TYPE_BF16), 2);
     assert_int_equal(quire_type_bytes(QUIRE_TYPE_I8), 1);
     assert_int_equal(quire_type_bytes(QUIRE_TYPE_U8), 1);
     assert_non_null(quire_type_name((enum quire_type)99));

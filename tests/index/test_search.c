@@ -154,7 +154,8 @@ static void check_type(enum quire_type type, const enum quire_slot slots[3])
         options.block_bytes = 4096;
         assert_true(asprintf(&path, "%s/%s-%zu", shared.folder, quire_type_name(type), i) > 0);
         support_build(path, &data, &options);
-        bool coarse = slot == QUIRE_SLOT_Q8 || (slot == QUIRE_SLOT_F16 && type == QUIRE_TYPE_F32);
+        bool coarse = slot == QUIRE_SLOT_Q8 || (slot == QUIRE_SLOT_F16 && type == QUIRE_TYPE_F32) ||
+                      (slot == QUIRE_SLOT_BF16 && type != QUIRE_TYPE_BF16);
         recall += check_recall(path, metric, &data, coarse) / 5;
         free(path);
     }
@@ -174,10 +175,16 @@ static void test_recall_f16(void **state)
     check_type(QUIRE_TYPE_F16, (const enum quire_slot[]){QUIRE_SLOT_Q8, QUIRE_SLOT_F32, QUIRE_SLOT_F16});
 }
 
+static void test_recall_bf16(void **state)
+{
+    (void)state;
+    check_type(QUIRE_TYPE_BF16, (const enum quire_slot[]){QUIRE_SLOT_Q8, QUIRE_SLOT_F32, QUIRE_SLOT_BF16});
+}
+
 static void test_recall_i8(void **state)
 {
     (void)state;
-    check_type(QUIRE_TYPE_I8, (const enum quire_slot[]){QUIRE_SLOT_I8, QUIRE_SLOT_Q8, QUIRE_SLOT_F16});
+    check_type(QUIRE_TYPE_I8, (const enum quire_slot[]){QUIRE_SLOT_I8, QUIRE_SLOT_Q8, QUIRE_SLOT_BF16});
 }
 
 static void test_recall_u8(void **state)
@@ -697,6 +704,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_recall_f32),
         cmocka_unit_test(test_recall_f16),
+        cmocka_unit_test(test_recall_bf16),
         cmocka_unit_test(test_recall_i8),
         cmocka_unit_test(test_recall_u8),
         cmocka_unit_test(test_exact_is_brute_force_of_stored),

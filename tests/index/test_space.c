@@ -76,13 +76,13 @@ static void check_query(const struct space *space, const struct support_data *da
 static void test_order_is_kept(void **state)
 {
     static const uint32_t dims[] = {1, 2, 31, 32, 33, 100, 384};
-    static const enum quire_type types[] = {QUIRE_TYPE_F32, QUIRE_TYPE_F16, QUIRE_TYPE_I8, QUIRE_TYPE_U8};
+    static const enum quire_type types[] = {QUIRE_TYPE_F32, QUIRE_TYPE_F16, QUIRE_TYPE_I8, QUIRE_TYPE_U8, QUIRE_TYPE_BF16};
     (void)state;
     for (size_t d = 0; d < SUPPORT_COUNT(dims); d++)
         for (size_t m = 0; m < SUPPORT_COUNT(metrics); m++) {
             struct support_data data;
             struct space space;
-            support_clusters(120, dims[d], types[d % 4], dims[d], &data);
+            support_clusters(120, dims[d], types[d % SUPPORT_COUNT(types)], dims[d], &data);
             /* no zero vectors: small integers may round to one */
             for (uint32_t i = 0; i < data.rows; i++)
                 if (space_check(&(struct space){.metric = QUIRE_METRIC_COSINE, .dim = dims[d]},
@@ -148,6 +148,9 @@ static void test_floats(void **state)
     (void)state;
     kernels()->f16_from_f32(values, half, 4);
     space_floats(QUIRE_TYPE_F16, half, 4, out);
+    assert_memory_equal(out, values, sizeof values);
+    kernels()->bf16_from_f32(values, half, 4);
+    space_floats(QUIRE_TYPE_BF16, half, 4, out);
     assert_memory_equal(out, values, sizeof values);
     space_floats(QUIRE_TYPE_F32, values, 4, out);
     assert_memory_equal(out, values, sizeof values);

@@ -251,6 +251,22 @@ say $? "convert through pipes"
 cat a.fvecs | "$quire" convert - x.fbin --from fvecs >out 2>err
 check "a pipe that does not say its rows" grep -q "does not say how many rows" err
 expect "convert to half precision" 0 "^type *f16" convert a.fbin half.npy --type f16
+expect "convert to bfloat16" 0 "^type *bf16" convert a.fbin a.bf16bin
+check "two bytes an element" test "$(stat -c %s a.bf16bin)" = $((8 + 2000 * 32 * 2))
+expect "bfloat16 to floats" 0 "^type *f32" convert a.bf16bin wide.fbin
+expect "and back without loss" 0 "^type *bf16" convert wide.fbin again.bf16bin
+check "bf16 survives" cmp a.bf16bin again.bf16bin
+expect "NumPy has no bf16" 1 "NumPy has no bf16" convert a.bf16bin x.npy
+expect "truth of bfloat16" 0 '"rows": 2000' truth --base a.bf16bin --queries a.query.fbin --k 10 --out bf16.gt.bin --json
+expect "build from bfloat16" 0 '"type": "bf16"' build --base a.bf16bin --slot bf16 --out bf16.index --json
+json "slots hold it as it is" out 'j["slot"] == "bf16" and j["raw_bytes"] == 2000 * 32 * 2'
+expect "search it, with bfloat16 queries" 0 "^queries *50" search --index bf16.index --queries a.bf16bin --limit 50
+expect "search it against its truth" 0 "recall_at_k" search --index bf16.index --queries a.query.fbin --truth bf16.gt.bin \
+    --exact --json
+json "exact search of bf16 finds all" out 'j["recall_at_k"] == 1'
+expect "it verifies" 0 "^findings *0" verify bf16.index
+expect "gen of bfloat16" 0 '"type": "bf16"' gen --rows 300 --dim 16 --queries 5 --k 3 --type bf16 --out g --json
+check "gen wrote base, queries and truth" test -s g.bf16bin -a -s g.query.fbin -a -s g.gt.bin
 expect "fractions do not fit u8" 1 "u8 holds whole numbers" convert a.fbin x.u8bin
 /usr/bin/python3 -c '
 import struct, sys
