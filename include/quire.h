@@ -128,7 +128,7 @@ struct quire_build_options {
     size_t struct_bytes; /* sizeof(struct quire_build_options), set by quire_build_options_init */
     enum quire_metric metric;
     enum quire_slot slot;  /* AUTO: u8 and i8 as they are, others as Q8 */
-    uint32_t block_bytes;  /* multiple of 4096; 0: auto (8192, more where a vector needs it) */
+    uint32_t block_bytes;  /* multiple of 4096; 0: 8192. Grows where it would hold too few vectors: quire_info */
     unsigned code_bits;    /* navigation code written to disk: 1, 2, 4 or 8 bits per dimension; 0: 4 */
     unsigned degree;       /* out-edges per row while building; 0: 24 */
     unsigned build_beam;   /* beam width of an insertion; 0: 100 */

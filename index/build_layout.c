@@ -4,6 +4,9 @@
  * A block has a fixed number of slots, so that a row's place is a division. Room is counted per slot: vector, factors,
  * input number, key (the mean inline record, and at least what an external one takes), and EDGE_BYTES for edges; edges
  * then get whatever is left of each block.
+ *
+ * A vector may be larger than the block that was asked for. The block then grows to the least size that holds one, with
+ * GROWN_EDGE_BYTES for the edges of that single slot: refusing would only make the user try sizes.
  */
 #include "index/build_priv.h"
 #include "io/error.h"
@@ -11,9 +14,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define EDGE_BYTES          10u /* per slot: about 18 edges */
+#define EDGE_BYTES          10u /* per slot: about 8 edges */
+#define GROWN_EDGE_BYTES    64u /* in a block that grew to hold one slot */
 #define BLOCK_BYTES_DEFAULT 8192u
-#define SLOTS_WANTED_MIN    8u /* auto block size grows until so many slots fit, up to the largest block */
+#define PARTS_ROUNDING      32u /* of four parts to multiples of 8 */
+#define SLOTS_WANTED_MIN    8u  /* auto block size grows until so many slots fit, up to the largest block */
 
 static uint32_t key_room(const struct build *b)
 {
@@ -71,9 +76,22 @@ static uint32_t factor_bytes_of(const struct build *b, enum quire_slot slot)
 
 static uint32_t slots_that_fit(uint32_t block_bytes, uint32_t per_slot)
 {
-    /* 32: rounding of four parts to multiples of 8 */
-    uint32_t slots = (block_bytes - BLOCK_HEADER_BYTES - 32) / per_slot;
+    uint32_t slots = (block_bytes - BLOCK_HEADER_BYTES - PARTS_ROUNDING) / per_slot;
     return slots < SLOTS_MAX ? slots : SLOTS_MAX;
+}
+
+/* The options' size, or the default; larger where too few slots would fit. */
+static uint32_t choose_block_bytes(const struct build *b, uint32_t per_slot)
+{
+    uint32_t bytes = b->options.block_bytes ? b->options.block_bytes : BLOCK_BYTES_DEFAULT;
+    while (!b->options.block_bytes && slots_that_fit(bytes, per_slot) < SLOTS_WANTED_MIN &&
+           bytes < QUIRE_BLOCK_BYTES_MAX)
+        bytes *= 2;
+    uint32_t least = BLOCK_HEADER_BYTES + PARTS_ROUNDING + per_slot + GROWN_EDGE_BYTES;
+    if (slots_that_fit(bytes, per_slot) == 0)
+        bytes = (least + QUIRE_BLOCK_BYTES_MIN - 1) / QUIRE_BLOCK_BYTES_MIN * QUIRE_BLOCK_BYTES_MIN;
+    assert(bytes <= QUIRE_BLOCK_BYTES_MAX); /* 16,384 floats are 64 KiB, and a key's room is small */
+    return bytes;
 }
 
 int build_choose_layout(struct build *b)
@@ -88,15 +106,8 @@ int build_choose_layout(struct build *b)
     p->slot_bytes = slot_bytes_of(b, slot);
     p->factor_bytes = factor_bytes_of(b, slot);
     uint32_t per_slot = 4 + p->slot_bytes + p->factor_bytes + key_room(b) + EDGE_BYTES;
-    p->block_bytes = b->options.block_bytes ? b->options.block_bytes : BLOCK_BYTES_DEFAULT;
-    while (!b->options.block_bytes && slots_that_fit(p->block_bytes, per_slot) < SLOTS_WANTED_MIN &&
-           p->block_bytes < QUIRE_BLOCK_BYTES_MAX)
-        p->block_bytes *= 2;
+    p->block_bytes = choose_block_bytes(b, per_slot);
     p->slots_per_block = slots_that_fit(p->block_bytes, per_slot);
-    if (p->slots_per_block == 0)
-        return error_set(b->err, QUIRE_ERANGE,
-                         "a block of %u bytes cannot hold one slot of %u bytes: use --block auto or at least %u",
-                         p->block_bytes, per_slot, (per_slot + BLOCK_HEADER_BYTES + 32 + 4095) / 4096 * 4096);
     p->n_blocks = (b->n + p->slots_per_block - 1) / p->slots_per_block;
     return 0;
 }
