@@ -8,4 +8,9 @@
 int build_segment(struct io_fs *fs, const char *path, const void *vectors, uint64_t rows, uint32_t dim,
                   enum quire_type type, const struct quire_build_options *options, struct quire_error *err);
 
+/* The least power of two, from 4096 to the largest block, that holds as many slots as a block should have; what a build
+ * with these options would not go below on its own. */
+uint32_t build_block_least(uint64_t rows, uint32_t dim, enum quire_type type,
+                           const struct quire_build_options *options);
+
 #endif

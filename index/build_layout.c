@@ -8,6 +8,7 @@
  * A vector may be larger than the block that was asked for. The block then grows to the least size that holds one, with
  * GROWN_EDGE_BYTES for the edges of that single slot: refusing would only make the user try sizes.
  */
+#include "index/build.h"
 #include "index/build_priv.h"
 #include "io/error.h"
 #include <assert.h>
@@ -80,13 +81,31 @@ static uint32_t slots_that_fit(uint32_t block_bytes, uint32_t per_slot)
     return slots < SLOTS_MAX ? slots : SLOTS_MAX;
 }
 
+/* Bytes that one row needs in a block, of `slot` kind. */
+static uint32_t room_per_slot(const struct build *b, enum quire_slot slot)
+{
+    return 4 + slot_bytes_of(b, slot) + factor_bytes_of(b, slot) + key_room(b) + EDGE_BYTES;
+}
+
+/* `bytes` doubled until enough slots fit, up to the largest block. */
+static uint32_t doubled_for_slots(uint32_t bytes, uint32_t per_slot)
+{
+    while (slots_that_fit(bytes, per_slot) < SLOTS_WANTED_MIN && bytes < QUIRE_BLOCK_BYTES_MAX)
+        bytes *= 2;
+    return bytes;
+}
+
+uint32_t build_block_least(uint64_t rows, uint32_t dim, enum quire_type type, const struct quire_build_options *options)
+{
+    struct build b = {.n = (uint32_t)rows, .dim = dim, .type = type, .options = *options};
+    b.space.code_dim = code_dim_of(options->metric == QUIRE_METRIC_IP ? dim + 1 : dim);
+    return doubled_for_slots(QUIRE_BLOCK_BYTES_MIN, room_per_slot(&b, choose_slot(&b)));
+}
+
 /* The options' size, or the default; larger where too few slots would fit. */
 static uint32_t choose_block_bytes(const struct build *b, uint32_t per_slot)
 {
-    uint32_t bytes = b->options.block_bytes ? b->options.block_bytes : BLOCK_BYTES_DEFAULT;
-    while (!b->options.block_bytes && slots_that_fit(bytes, per_slot) < SLOTS_WANTED_MIN &&
-           bytes < QUIRE_BLOCK_BYTES_MAX)
-        bytes *= 2;
+    uint32_t bytes = b->options.block_bytes ? b->options.block_bytes : doubled_for_slots(BLOCK_BYTES_DEFAULT, per_slot);
     uint32_t least = BLOCK_HEADER_BYTES + PARTS_ROUNDING + per_slot + GROWN_EDGE_BYTES;
     if (slots_that_fit(bytes, per_slot) == 0)
         bytes = (least + QUIRE_BLOCK_BYTES_MIN - 1) / QUIRE_BLOCK_BYTES_MIN * QUIRE_BLOCK_BYTES_MIN;
@@ -105,7 +124,7 @@ int build_choose_layout(struct build *b)
     p->slot = slot;
     p->slot_bytes = slot_bytes_of(b, slot);
     p->factor_bytes = factor_bytes_of(b, slot);
-    uint32_t per_slot = 4 + p->slot_bytes + p->factor_bytes + key_room(b) + EDGE_BYTES;
+    uint32_t per_slot = room_per_slot(b, slot);
     p->block_bytes = choose_block_bytes(b, per_slot);
     p->slots_per_block = slots_that_fit(p->block_bytes, per_slot);
     p->n_blocks = (b->n + p->slots_per_block - 1) / p->slots_per_block;

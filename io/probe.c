@@ -20,6 +20,7 @@
 #include "io/memory.h"
 #include "io/random.h"
 #include <fcntl.h>
+#include <math.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -33,6 +34,7 @@
 #define BLOCK_MAX          (64u << 20)
 #define DEPTH_MAX          4096u
 #define LANES_MAX          256u
+#define NEARLY_BEST        0.95 /* of the worth of block sizes */
 #define LATENCY_SUB_BITS   6u
 #define LATENCY_BITS       40u /* 2^40 ns: 18 minutes */
 
@@ -334,13 +336,36 @@ void probe_free(struct probe_report *report)
     report->n_points = 0;
 }
 
-uint32_t probe_knee(const struct probe_report *report, uint32_t block_bytes)
+double probe_rate(const struct probe_report *report, uint32_t block_bytes)
 {
     double best = 0;
-    uint32_t knee = 0;
     for (uint32_t i = 0; i < report->n_points; i++)
         if (report->points[i].block_bytes == block_bytes && report->points[i].iops > best)
             best = report->points[i].iops;
+    return best;
+}
+
+uint32_t probe_best_block(const struct probe_report *report, double exponent)
+{
+    double best = 0;
+    uint32_t block = 0;
+    for (uint32_t i = 0; i < report->n_points; i++) {
+        uint32_t bytes = report->points[i].block_bytes;
+        best = fmax(best, probe_rate(report, bytes) * pow(bytes, exponent));
+    }
+    for (uint32_t i = 0; i < report->n_points; i++) {
+        uint32_t bytes = report->points[i].block_bytes;
+        bool good = probe_rate(report, bytes) * pow(bytes, exponent) >= NEARLY_BEST * best;
+        if (good && (block == 0 || bytes < block))
+            block = bytes;
+    }
+    return block;
+}
+
+uint32_t probe_knee(const struct probe_report *report, uint32_t block_bytes)
+{
+    double best = probe_rate(report, block_bytes);
+    uint32_t knee = 0;
     for (uint32_t i = 0; i < report->n_points; i++) {
         const struct probe_point *point = &report->points[i];
         bool good = point->block_bytes == block_bytes && point->iops >= 0.9 * best;

@@ -9,9 +9,11 @@
  */
 #include "cli.h"
 #include "datasets/vecfile.h"
+#include "index/block_size.h"
 #include "io/clock.h"
 #include "io/error.h"
 #include "io/memory.h"
+#include <stdio.h>
 #include <stdlib.h>
 
 static const struct cli_choice indexes[] = {{"pagegraph", 0}, {0}};
@@ -28,6 +30,7 @@ struct build_work {
     struct cli_memory memory;
     struct vectors vectors;
     struct cli_lines keys, attributes;
+    struct block_choice block;
     double seconds;
 };
 
@@ -114,10 +117,35 @@ static int build(struct build_work *w, struct quire_error *err)
     options.attribute_bytes = w->attributes.bytes;
     options.progress = cli_progress;
     options.context = w->cli;
+    if (options.block_bytes) {
+        snprintf(w->block.why, sizeof w->block.why, "as it was asked for");
+    } else {
+        block_choose(w->out, w->vectors.rows, w->vectors.dim, w->vectors.type, &options, &w->block);
+        options.block_bytes = w->block.block_bytes;
+    }
     uint64_t begin = clock_ns();
     int rc = quire_build(w->out, w->vectors.data, w->vectors.rows, w->vectors.dim, w->vectors.type, &options, err);
     w->seconds = (double)(clock_ns() - begin) / 1e9;
     return rc;
+}
+
+/* The size of blocks, and whose choice it was. */
+static void report_block(struct build_work *w, const struct quire_info *info)
+{
+    if (w->block_bytes && info->block_bytes != w->block_bytes) {
+        cli_note(w->cli, "blocks have %u bytes: not one vector fits into the %llu that were asked for",
+                 info->block_bytes, (unsigned long long)w->block_bytes);
+        snprintf(w->block.why, sizeof w->block.why, "%llu were asked for, which hold no vector",
+                 (unsigned long long)w->block_bytes);
+    }
+    cli_put_count(w->cli, NULL, "block_bytes", info->block_bytes);
+    cli_put_text(w->cli, NULL, "block_choice", w->block.why);
+    for (uint32_t i = 0; i < w->block.n_rates; i++) {
+        json_t *row = cli_put_row(w->cli, "block_rates");
+        cli_put_count(w->cli, row, "block_bytes", w->block.rates[i].block_bytes);
+        cli_put_real(w->cli, row, "reads_per_second", w->block.rates[i].reads_per_second);
+        cli_put_real(w->cli, row, "worth", w->block.rates[i].worth);
+    }
 }
 
 /* What was built, as quire_open sees it. A budget that is too small is no reason to throw the index away. */
@@ -144,7 +172,7 @@ static void report(struct build_work *w)
     }
     quire_get_info(index, &info);
     cli_put_text(w->cli, NULL, "slot", quire_slot_name(info.slot));
-    cli_put_count(w->cli, NULL, "block_bytes", info.block_bytes);
+    report_block(w, &info);
     cli_put_count(w->cli, NULL, "blocks", info.blocks);
     cli_put_count(w->cli, NULL, "code_bits", info.code_bits);
     cli_put_count(w->cli, NULL, "index_bytes", info.index_bytes);
@@ -174,7 +202,7 @@ int quire_build_verb(int argc, char **argv)
         CLI_OPTION("metric", CLI_CHOICE, &w.metric, NULL, "distance", .choices = cli_metrics),
         CLI_OPTION("slot", CLI_CHOICE, &w.slot, NULL, "how blocks hold vectors", .choices = slots),
         CLI_OPTION("block", CLI_SIZE, &w.block_bytes, "SIZE",
-                   "bytes of a block, a multiple of 4K; auto: 8K or what a vector needs",
+                   "bytes of a block, a multiple of 4K; auto: what suits device and vectors",
                    CLI_RANGE(0, QUIRE_BLOCK_BYTES_MAX)),
         CLI_OPTION("memory", CLI_MEMORY, &w.memory, "SIZE|N%", "budget that searches get unless they say otherwise"),
         CLI_OPTION("bits", CLI_CHOICE, &w.bits, NULL, "widest navigation code, bits per dimension", .choices = widths),
@@ -183,7 +211,7 @@ int quire_build_verb(int argc, char **argv)
         CLI_OPTION("keys", CLI_TEXT, &w.keys_path, "FILE", "one key per line; line number is row number"),
         CLI_OPTION("attrs", CLI_TEXT, &w.attributes_path, "FILE", "one JSON object per line; an empty line for none"),
         CLI_THREADS(&w.threads),
-        CLI_OPTION("seed", CLI_COUNT, &w.seed, "N", "same seed, input and --threads 1: same index"),
+        CLI_OPTION("seed", CLI_COUNT, &w.seed, "N", "same seed, input, --block and --threads 1: same index"),
     };
     const struct cli_verb verb = {"build", summary, "", 0, options, sizeof options / sizeof *options, examples};
     int code;

@@ -111,7 +111,16 @@ awk 'BEGIN { for (i = 0; i < 2000; i++) print i % 3 ? "{\"n\": " i "}" : "" }' >
 expect "build" 0 '"rows": 2000' build --base a.fbin --out a.index --json
 json "build reports" out 'j["slot"] == "q8" and j["raw_bytes"] == 256000 and j["index_bytes"] > 0 and j["blocks"] > 0 and
     j["seconds"] > 0 and j["calibration_points"] > 0 and j["metric"] == "l2"'
+json "few rows are not probed for" out 'j["block_bytes"] == 8192 and "100000 rows" in j["block_choice"] and
+    "block_rates" not in j'
 check "build is silent without a terminal" test ! -s err
+expect "build with a block of its own" 0 '"block_bytes": 16384' build --base a.fbin --out big.index --block 16K --json
+json "it says whose choice that was" out '"asked" in j["block_choice"]'
+"$quire" gen --rows 60 --dim 2000 --queries 0 --clusters 2 --out broad >out 2>err
+expect "a block too small for a vector grows" 0 '"block_bytes": 8192' build --base broad.fbin --slot f32 --block 4K \
+    --out broad.index --json
+json "and the report says so" out '"hold no vector" in j["block_choice"]'
+check "and a note does" grep -q "not one vector fits into the 4096" err
 expect "build shows progress when asked" 0 "^rows *2000" build --base a.fbin --out b.index --keys keys --attrs attrs \
     --memory 8M --bits 2 --progress always --seed 1
 check "the bar has phases and rates" grep -q "graph .*100%.*/s" err
