@@ -3,9 +3,9 @@
  *
  * Formats by extension: .fbin .u8bin .i8bin (u32 rows, u32 dim, rows; big-ann-benchmarks), .bf16bin (the same with
  * bf16, which NumPy does not have), .fvecs .bvecs .ivecs (each row with its own u32 dim; texmex), .npy (NumPy 1.0-3.0;
- * float32, float16, int8, uint8; C order; two axes), little-endian all. "-" with a format given is a pipe: it is read forward only. Damaged files are refused with a
- * sentence that has expected and found bytes. ivecs rows are int32 and serve as ground truth ids, not as vectors to
- * index.
+ * float32, float16, int8, uint8; C order; two axes), little-endian all. "-" with a format given is a pipe: it is read
+ * forward only. Damaged files are refused with a sentence that has expected and found bytes. ivecs rows are int32 and
+ * serve as ground truth ids, not as vectors to index.
  */
 #ifndef QUIRE_DATASETS_VECFILE_H
 #define QUIRE_DATASETS_VECFILE_H

@@ -3,8 +3,8 @@
  * the block that was asked for.
  *
  * Slots hold the elements as they are, so an exact search must answer as brute force in double does; with 8-bit codes,
- * the default for floats, nearly so. Blocks of 4096 bytes are asked for first; where they hold few slots, or had to grow
- * for one, an index with the default size is built too, whose search by effort is judged. Hits are judged by their
+ * the default for floats, nearly so. Blocks of 4096 bytes are asked for first; where they hold few slots, or had to
+ * grow for one, an index with the default size is built too, whose search by effort is judged. Hits are judged by their
  * true distance, not by their id: in one dimension and under cosine, most rows tie. The tolerance is that of sums of
  * floats, relative to the lengths that a distance comes from.
  */

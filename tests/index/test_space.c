@@ -76,7 +76,8 @@ static void check_query(const struct space *space, const struct support_data *da
 static void test_order_is_kept(void **state)
 {
     static const uint32_t dims[] = {1, 2, 31, 32, 33, 100, 384};
-    static const enum quire_type types[] = {QUIRE_TYPE_F32, QUIRE_TYPE_F16, QUIRE_TYPE_I8, QUIRE_TYPE_U8, QUIRE_TYPE_BF16};
+    static const enum quire_type types[] = {QUIRE_TYPE_F32, QUIRE_TYPE_F16, QUIRE_TYPE_I8, QUIRE_TYPE_U8,
+                                            QUIRE_TYPE_BF16};
     (void)state;
     for (size_t d = 0; d < SUPPORT_COUNT(dims); d++)
         for (size_t m = 0; m < SUPPORT_COUNT(metrics); m++) {
