@@ -237,7 +237,7 @@ void task_score_slots(struct task *t, const struct block_view *view, float *out)
         if (p->metric == QUIRE_METRIC_COSINE)
             out[i] = 2 - 2 * product * load_f32(view->factors + 4 * (size_t)i);
         else if (p->metric == QUIRE_METRIC_IP)
-            out[i] = (float)((double)t->query_norm2 + p->norm2_max - 2.0 * product);
+            out[i] = space_work_distance(&t->segment->space, -product, t->query_norm2);
         else
             out[i] = product;
     }

@@ -6,6 +6,11 @@
  * whole difference between inner product and distance, so the search is a true maximum inner product search, not a
  * cosine search in disguise. Centring keeps that coordinate from eating the precision of the codes.
  *
+ * The length of a query changes no inner product's rank, so it is free to choose. Codes err in proportion to
+ * |w_q - w_x|, which a short query leaves at about M while its products are small: at a thousandth of M nothing was
+ * found at all. A query of 2 M loses little of what an endless one would gain (sqrt(5) / 2 is near 1), and all numbers
+ * stay of the size of M^2.
+ *
  * Under cosine the query is normalised as well; a zero vector has no direction and is refused before it gets here.
  */
 #include "index/space.h"
@@ -13,6 +18,8 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+
+#define QUERY_LENGTH 2.0 /* of a query under inner product, in lengths of the longest row */
 
 int space_init(struct space *space, enum quire_metric metric, enum quire_type type, uint32_t dim, uint64_t seed)
 {
@@ -114,11 +121,19 @@ void space_row(const struct space *space, const float *vector, float *out)
     centre_and_rotate(space, out);
 }
 
+/* Under inner product: what a query of this squared length is multiplied with. */
+static double query_scale(const struct space *space, double query_norm2)
+{
+    return query_norm2 > 0 && space->norm2_max > 0 ? QUERY_LENGTH * sqrt(space->norm2_max / query_norm2) : 1;
+}
+
 void space_query(const struct space *space, const float *query, float *out, float *norm2)
 {
     *norm2 = (float)norm2_of(query, space->dim);
     if (space->metric == QUIRE_METRIC_IP) {
-        memcpy(out, query, sizeof(float) * space->dim);
+        float scale = (float)query_scale(space, *norm2);
+        for (uint32_t i = 0; i < space->dim; i++)
+            out[i] = query[i] * scale;
         out[space->dim] = 0;
     } else {
         space_lift(space, query, out);
@@ -136,7 +151,8 @@ float space_distance(const struct space *space, float work_distance, float query
     case QUIRE_METRIC_IP:
         break;
     }
-    return (float)(((double)work_distance - query_norm2 - space->norm2_max) * 0.5);
+    double scale = query_scale(space, query_norm2), norm2 = scale * scale * query_norm2 + space->norm2_max;
+    return (float)((work_distance - norm2) / (2 * scale));
 }
 
 float space_work_distance(const struct space *space, float distance, float query_norm2)
@@ -149,7 +165,8 @@ float space_work_distance(const struct space *space, float distance, float query
     case QUIRE_METRIC_IP:
         break;
     }
-    return (float)(2 * (double)distance + query_norm2 + space->norm2_max);
+    double scale = query_scale(space, query_norm2), norm2 = scale * scale * query_norm2 + space->norm2_max;
+    return (float)(2 * scale * distance + norm2);
 }
 
 void space_restore(const struct space *space, float *rotated, float *vector)
