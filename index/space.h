@@ -6,8 +6,8 @@
  *   ip      w = (x, sqrt(M^2 - |x|^2)), w_q = (t q, 0)   |w_q - w_x|^2 = t^2 |q|^2 + M^2 - 2 t <q, x>
  *                                                                                            (Bachrach et al. 2014)
  *
- * t makes w_q twice as long as M, see space.c. Then the mean is taken off, the vector is padded to code_dim and rotated.
- * Distances stay.
+ * t makes w_q twice as long as M, see space.c. Then the mean is taken off, the vector is padded to code_dim and
+ * rotated. Distances stay.
  */
 #ifndef QUIRE_INDEX_SPACE_H
 #define QUIRE_INDEX_SPACE_H
