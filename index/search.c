@@ -409,14 +409,23 @@ static uint32_t narrow(struct searcher *s, uint32_t n, uint32_t want)
     return want;
 }
 
-/* Goes down the tree with a beam: the `want` blocks nearest by centre, or nearly so, into s->nearest; returns how many.
- */
-static uint32_t nearest_blocks(struct task *t, uint32_t want)
+static int reserve_nearest(struct searcher *s, uint64_t n)
+{
+    if (n <= s->nearest_capacity)
+        return 0;
+    if (grow(&s->nearest, sizeof *s->nearest * n) < 0 || grow(&s->beam, sizeof *s->beam * n) < 0)
+        return QUIRE_ENOMEM;
+    s->nearest_capacity = (uint32_t)n;
+    return 0;
+}
+
+/* Goes down the tree with a beam of nodes: the `want` blocks nearest by centre, or nearly so, into s->nearest; returns
+ * how many. */
+static uint32_t nearest_blocks(struct task *t, uint32_t want, uint32_t beam)
 {
     struct searcher *s = t->searcher;
     const struct entry_tree *tree = &t->segment->entry;
     uint32_t l = tree->n_levels - 1, n = tree->levels[l].n;
-    uint32_t beam = want / 2 + TREE_BEAM_MIN; /* the nearest blocks have fewer parents; more found none (measured) */
     for (uint32_t i = 0; i < n; i++)
         s->ids[i] = i;
     n = score_nodes(t, &tree->levels[l], n, 0);
@@ -469,10 +478,13 @@ static void seed_blocks(struct task *t, uint32_t n_blocks)
     }
 }
 
-static void seed(struct task *t)
+static int seed(struct task *t)
 {
     uint32_t n_blocks = t->segment->params.n_blocks, want = t->effort < n_blocks ? t->effort : n_blocks;
-    want = nearest_blocks(t, want);
+    uint32_t beam = want / 2 + TREE_BEAM_MIN; /* the nearest blocks have fewer parents; more found none (measured) */
+    if (reserve_nearest(t->searcher, (uint64_t)beam * ENTRY_FANOUT + ENTRY_TOP_MAX) < 0)
+        return QUIRE_ENOMEM;
+    want = nearest_blocks(t, want, beam);
     if (t->segment->nav_codes)
         seed_rows(t, want);
     else
@@ -481,6 +493,7 @@ static void seed(struct task *t)
         select_best(t->candidates, t->n_candidates, t->candidates_max);
         t->n_candidates = t->candidates_max;
     }
+    return 0;
 }
 
 /* ---- rounds ------------------------------------------------------------------------------------------------------ */
@@ -603,7 +616,10 @@ static void next_round(struct task *t)
             break;
         /* all that is known was read and gave fewer than k: look farther */
         t->effort *= 2;
-        seed(t);
+        if (seed(t) < 0) {
+            task_finish(t, QUIRE_ENOMEM);
+            return;
+        }
     }
     if (n > 0 && most == 0) {
         t->stats.complete = false;
@@ -667,7 +683,7 @@ static int follow_list(struct task *t, const struct block_view *view, uint32_t l
             block_end = (block + 1) * p->slots_per_block;
             skip = bit(t->probed, block) || bit(t->read, block);
         }
-        uint32_t *recent = &t->recent[row * 2654435761u >> 20 & (RECENT_ROWS - 1)];
+        uint32_t *recent = &t->recent[row * 2654435761u >> 22 & (RECENT_ROWS - 1)];
         if (skip || *recent == row)
             continue;
         *recent = row;
@@ -862,8 +878,10 @@ void search_begin(struct task *t)
     t->effort = t->effort < EFFORT_MIN ? EFFORT_MIN : t->effort;
     t->stats.effort = t->effort;
     t->theta = fminf(fmaxf(THETA_EFFORT / (float)t->effort, THETA_MIN), THETA_MAX);
-    seed(t);
-    next_round(t);
+    if (seed(t) < 0)
+        task_finish(t, QUIRE_ENOMEM);
+    else
+        next_round(t);
 }
 
 void search_end(struct task *t, int code)

@@ -9,7 +9,7 @@
 
 #define BEAM_MAX    4u    /* blocks that one task reads at once */
 #define FRAMES_MAX  64u   /* blocks that all tasks of a lane hold at once */
-#define RECENT_ROWS 4096u /* places of the filter of rows already scored */
+#define RECENT_ROWS 1024u /* places of the filter of rows already scored */
 
 struct task;
 
@@ -135,9 +135,9 @@ struct searcher {
     int32_t *dots;
     float *estimates;
     uint32_t *pairs;           /* two half floats each */
-    struct candidate *nearest; /* n_blocks */
-    uint32_t *beam;            /* n_blocks */
-    uint32_t scratch_blocks;   /* capacity of the two above */
+    struct candidate *nearest; /* nodes of the entry tree on the way down */
+    uint32_t *beam;            /* those of the level before */
+    uint32_t nearest_capacity; /* of the two above */
     struct {
         uint32_t block;
         float gain;

@@ -24,7 +24,7 @@
 
 #define K_KEPT          4096u /* results that a task may keep room for between searches */
 #define TASKS_DEFAULT   32u
-#define ARENA_BYTES_MAX (1u << 20) /* frames of a lane, BEAM_MAX of them at least */
+#define ARENA_BYTES_MAX (512u << 10) /* frames of a lane, BEAM_MAX of them at least */
 #define TASKS_MAX       4096u
 
 /* realloc that leaves the old array alone on failure; counts in elements. */
@@ -56,9 +56,8 @@ static int reserve_dims(struct task *t, uint32_t dims)
 
 static int reserve_blocks(struct task *t, uint32_t n_blocks)
 {
-    struct searcher *s = t->searcher;
     size_t bytes = (n_blocks + 7) / 8;
-    void *probed = t->probed, *read = t->read, *nearest = s->nearest, *beam = s->beam;
+    void *probed = t->probed, *read = t->read;
     int rc = 0;
     if (bytes > t->blocks_capacity) {
         rc = grow(&probed, bytes, 1) | grow(&read, bytes, 1);
@@ -66,13 +65,6 @@ static int reserve_blocks(struct task *t, uint32_t n_blocks)
         t->read = read;
         if (rc == 0)
             t->blocks_capacity = bytes;
-    }
-    if (rc == 0 && n_blocks > s->scratch_blocks) {
-        rc = grow(&nearest, n_blocks, sizeof *s->nearest) | grow(&beam, n_blocks, sizeof *s->beam);
-        s->nearest = nearest;
-        s->beam = beam;
-        if (rc == 0)
-            s->scratch_blocks = n_blocks;
     }
     return rc ? QUIRE_ENOMEM : 0;
 }
