@@ -124,6 +124,12 @@ QUIRE_API const char *quire_slot_name(enum quire_slot slot);
 
 /* ---- building ---------------------------------------------------------------------------------------------------- */
 
+enum quire_edge_codes {
+    QUIRE_EDGE_CODES_AUTO = 0, /* if memory_bytes is below what the narrowest resident code takes */
+    QUIRE_EDGE_CODES_NO = 1,
+    QUIRE_EDGE_CODES_YES = 2
+};
+
 struct quire_build_options {
     size_t struct_bytes; /* sizeof(struct quire_build_options), set by quire_build_options_init */
     enum quire_metric metric;
@@ -135,6 +141,9 @@ struct quire_build_options {
     unsigned threads;      /* 0: as many as there are cores */
     uint64_t seed;         /* with threads = 1 the result is a function of input and seed */
     uint64_t memory_bytes; /* budget that a search of this index is expected to have; kept as its default; 0: none */
+    /* Whether the codes of edges stand inside the blocks, for searches with nothing resident but the centres of blocks;
+     * costs slots per block, so that other searches read more. */
+    enum quire_edge_codes edge_codes;
     /* One key per row, or NULL: then the key of row i is its number in decimal. Bytes, no terminator. */
     const void *const *keys;
     const uint32_t *key_bytes;
@@ -161,7 +170,8 @@ struct quire_index;
 
 struct quire_open_options {
     size_t struct_bytes;
-    uint64_t memory_bytes;         /* resident budget: the largest navigation code that fits is loaded; 0: all of it */
+    /* Resident budget: the largest navigation code that fits is loaded, or none if the blocks carry codes; 0: all. */
+    uint64_t memory_bytes;
     enum quire_engine_kind engine; /* for the blocking and batch calls */
     unsigned reads_max;            /* cap on reads in flight per lane; 0: 64 */
 };
@@ -179,7 +189,8 @@ struct quire_info {
     enum quire_metric metric;
     enum quire_slot slot;
     uint32_t block_bytes, blocks, slots_per_block;
-    unsigned code_bits;      /* per dimension, resident */
+    unsigned code_bits;      /* per dimension, resident; 0: codes are read with the blocks */
+    bool edge_codes;         /* blocks carry the codes of their edges */
     uint64_t resident_bytes; /* codes, entry points and tables held by this handle */
     uint64_t memory_bytes;   /* the budget it was opened with; 0: none */
     uint64_t index_bytes;    /* on disk, all files */

@@ -15,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define CODED_EDGES 6u /* edges per slot where each brings its target's code */
 #define EDGE_BYTES          10u /* per slot: about 8 edges */
 #define GROWN_EDGE_BYTES    64u /* in a block that grew to hold one slot */
 #define BLOCK_BYTES_DEFAULT 8192u
@@ -81,10 +82,20 @@ static uint32_t slots_that_fit(uint32_t block_bytes, uint32_t per_slot)
     return slots < SLOTS_MAX ? slots : SLOTS_MAX;
 }
 
+/* Whether the blocks carry the codes of their edges. */
+static bool wants_edge_codes(const struct build *b)
+{
+    if (b->options.edge_codes != QUIRE_EDGE_CODES_AUTO)
+        return b->options.edge_codes == QUIRE_EDGE_CODES_YES;
+    uint64_t narrowest = (uint64_t)b->n * edge_code_bytes_of(b->space.code_dim); /* the same code and factors */
+    return b->options.memory_bytes && b->options.memory_bytes < narrowest;
+}
+
 /* Bytes that one row needs in a block, of `slot` kind. */
 static uint32_t room_per_slot(const struct build *b, enum quire_slot slot)
 {
-    return 4 + slot_bytes_of(b, slot) + factor_bytes_of(b, slot) + key_room(b) + EDGE_BYTES;
+    uint32_t edges = wants_edge_codes(b) ? CODED_EDGES * (edge_code_bytes_of(b->space.code_dim) + 2) : EDGE_BYTES;
+    return 4 + slot_bytes_of(b, slot) + factor_bytes_of(b, slot) + key_room(b) + edges;
 }
 
 /* `bytes` doubled until enough slots fit, up to the largest block. */
@@ -124,6 +135,7 @@ int build_choose_layout(struct build *b)
     p->slot = slot;
     p->slot_bytes = slot_bytes_of(b, slot);
     p->factor_bytes = factor_bytes_of(b, slot);
+    p->edge_code_bytes = wants_edge_codes(b) ? edge_code_bytes_of(b->space.code_dim) : 0;
     uint32_t per_slot = room_per_slot(b, slot);
     p->block_bytes = choose_block_bytes(b, per_slot);
     p->slots_per_block = slots_that_fit(p->block_bytes, per_slot);

@@ -67,7 +67,7 @@ struct calibration {
     float *queries;     /* n_held x dim */
     struct segment *segment;
     struct ladder ladders[LADDER_KS];
-    struct ladder widths[NAV_WIDTHS]; /* of narrower codes, at WIDTH_K */
+    struct ladder widths[NAV_WIDTHS]; /* of narrower codes, then of edge codes, at WIDTH_K */
 };
 
 static bool is_set(const uint8_t *bitmap, uint32_t row)
@@ -301,7 +301,11 @@ static int run_widths(void *context, uint64_t begin, uint64_t end)
     struct calibration *c = context;
     for (uint64_t w = begin; w < end; w++) {
         struct ladder *l = &c->widths[w];
-        struct segment_options options = {.fs = c->b->fs, .memory_bytes = UINT64_MAX, .code_bits = nav_bits[w]};
+        struct segment_options options = {.fs = c->b->fs, .memory_bytes = UINT64_MAX};
+        if (w < c->segment->width)
+            options.code_bits = nav_bits[w];
+        else
+            options.edge_codes = true;
         int rc = segment_open(c->b->folder, &options, &l->segment, &l->error);
         if (rc == 0) {
             l->segment->dead = c->bitmap;
@@ -324,7 +328,7 @@ static float last_recall(const struct ladder *l)
 static int measure_widths(struct calibration *c)
 {
     const struct ladder *widest = &c->ladders[WIDTH_LADDER];
-    unsigned n_widths = c->segment->width;
+    unsigned n_widths = c->segment->width + (c->b->params.edge_code_bytes ? 1 : 0);
     float recall = fminf(WIDTH_RECALL, last_recall(widest));
     if (widest->n_points == 0 || recall <= widest->points[0].recall)
         return 0;
@@ -341,7 +345,11 @@ static int measure_widths(struct calibration *c)
     for (unsigned w = 0; w < n_widths && rc == 0; w++) {
         const struct ladder *l = &c->widths[w];
         float factor = calibration_effort(l->points, l->n_points, fminf(recall, last_recall(l))) / effort;
-        c->b->params.effort_factor[w] = fminf(fmaxf(factor, EFFORT_FACTOR_MIN), EFFORT_FACTOR_MAX);
+        factor = fminf(fmaxf(factor, EFFORT_FACTOR_MIN), EFFORT_FACTOR_MAX);
+        if (w < c->segment->width)
+            c->b->params.effort_factor[w] = factor;
+        else
+            c->b->params.edge_effort_factor = factor;
     }
     for (unsigned w = 0; w < n_widths && rc < 0; w++)
         take_error(c, &c->widths[w], rc);

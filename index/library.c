@@ -180,6 +180,7 @@ void quire_get_info(const struct quire_index *index, struct quire_info *out)
                                .blocks = i->n_blocks,
                                .slots_per_block = i->slots_per_block,
                                .code_bits = i->code_bits,
+                               .edge_codes = i->edge_codes,
                                .resident_bytes = i->resident_bytes,
                                .memory_bytes = i->memory_bytes,
                                .index_bytes = i->index_bytes,
@@ -192,7 +193,7 @@ void quire_get_info(const struct quire_index *index, struct quire_info *out)
 uint32_t quire_calibration(const struct quire_index *index, struct quire_calibration_point *points, uint32_t room)
 {
     const struct segment *s = index->segment;
-    float factor = s->params.effort_factor[s->width];
+    float factor = segment_effort_factor(s);
     for (uint32_t i = 0; i < room && i < s->n_calibration; i++)
         points[i] = (struct quire_calibration_point){s->calibration[i].k,
                                                      (uint32_t)ceilf((float)s->calibration[i].effort * factor),

@@ -6,8 +6,9 @@
  * reads them. A file that belongs to another segment, an older copy, is refused by its segment id and by the checksum
  * of its superblock.
  *
- * The budget: centres and the code's factors are always resident; the widest navigation code that fits next to them and
- * a reserve for block buffers is loaded. When not even the 1-bit code fits, opening fails and names the least budget.
+ * The budget: centres are always resident; the widest navigation code that fits next to them and a reserve for block
+ * buffers is loaded with its factors. When not even the 1-bit code fits, the codes of edges inside the blocks are used
+ * where the index has them; else opening fails and names the least budget.
  */
 #include "index/block.h"
 #include "index/segment_priv.h"
@@ -176,18 +177,24 @@ static int load_resident(struct opening *o, struct section_file *codes, uint32_t
     return section_load(codes, entry, *out, o->err);
 }
 
+/* Bytes of the centres and the tree over them, which are always resident. */
+static uint64_t entry_bytes(const struct segment_params *p)
+{
+    uint64_t blocks = (uint64_t)p->n_blocks * (code_bytes_of(p->code_dim, CENTRE_BITS) + 12);
+    return blocks + blocks / (ENTRY_FANOUT - 1);
+}
+
 /* The widest code that fits. The kernel counts more than codes: program, libraries, stacks and the buffers of
  * searches, about 4 MiB with one lane. So a wider code than the narrowest is taken only if that much is left, or of a
- * small budget, which such a process exceeds anyhow, a quarter. */
+ * small budget, which such a process exceeds anyhow, a quarter. Below the narrowest, edge codes do if there are any. */
 static int choose_width(struct opening *o, const struct section_file *codes)
 {
     struct segment *s = o->s;
     uint64_t budget = o->options->memory_bytes ? o->options->memory_bytes : s->params.memory_bytes;
-    uint64_t fixed =
-        4 * s->params.rows + (uint64_t)s->params.n_blocks * (code_bytes_of(s->params.code_dim, CENTRE_BITS) + 12);
+    uint64_t fixed = 4 * s->params.rows + entry_bytes(&s->params);
     uint64_t least = 0, reserve = RESERVE_BYTES < budget / 4 ? RESERVE_BYTES : budget / 4;
     bool found = false;
-    for (unsigned w = 0; w < NAV_WIDTHS; w++) {
+    for (unsigned w = 0; w < NAV_WIDTHS && !o->options->edge_codes; w++) {
         if (!section_find(codes, CODES_NAVIGATION + nav_bits[w]) ||
             (o->options->code_bits && o->options->code_bits != nav_bits[w]))
             continue;
@@ -200,18 +207,24 @@ static int choose_width(struct opening *o, const struct section_file *codes)
         s->width = w;
         found = true;
     }
-    if (!found)
-        return error_set(
-            o->err, QUIRE_ELIMIT,
-            "a memory budget of %llu bytes is below the %llu that the narrowest navigation code of %s needs: "
-            "raise --memory (server: index-memory, or VLOAD ... MEMORY)",
-            (unsigned long long)budget, (unsigned long long)least, o->path);
-    return 0;
+    if (found)
+        return 0;
+    s->width = NAV_WIDTHS;
+    if (s->params.edge_code_bytes)
+        least = entry_bytes(&s->params);
+    if (s->params.edge_code_bytes && (!budget || least <= budget))
+        return 0;
+    return error_set(o->err, QUIRE_ELIMIT,
+                     "a memory budget of %llu bytes is below the %llu that the %s of %s need: raise --memory (server: "
+                     "index-memory, or VLOAD ... MEMORY)%s",
+                     (unsigned long long)budget, (unsigned long long)least,
+                     s->params.edge_code_bytes ? "centres of the blocks" : "narrowest navigation codes", o->path,
+                     s->params.edge_code_bytes ? "" : ", or build with this --memory, which puts codes into the blocks");
 }
 
 static void decode_factors(struct segment *s)
 {
-    for (uint64_t i = 0; i < 2 * s->params.rows; i++)
+    for (uint64_t i = 0; s->nav_factors && i < 2 * s->params.rows; i++)
         s->nav_factors[i] = load_u16((const uint8_t *)&s->nav_factors[i]);
     for (uint64_t i = 0; i < 3ull * s->params.n_blocks; i++)
         s->centres.factors[i] = load_f32((const uint8_t *)&s->centres.factors[i]);
@@ -224,13 +237,16 @@ static int load_codes(struct opening *o)
     int rc = open_listed(o, CODES_NAME, FILE_CODES, &codes);
     if (rc < 0 || (rc = choose_width(o, codes)) < 0)
         goto out;
-    unsigned bits = nav_bits[s->width];
     uint64_t rows = s->params.rows, blocks = s->params.n_blocks;
-    s->nav_bytes = code_bytes_of(s->params.code_dim, bits);
     void *codes_mem = NULL, *factors = NULL, *centres = NULL, *centre_factors = NULL;
-    rc = load_resident(o, codes, CODES_NAVIGATION + bits, rows * s->nav_bytes, &codes_mem, &s->nav_codes_mapped);
+    bool resident = s->width < NAV_WIDTHS;
+    s->width = resident ? s->width : EDGE_CODE_WIDTH;
+    unsigned bits = nav_bits[s->width];
+    s->nav_bytes = code_bytes_of(s->params.code_dim, bits);
+    if (resident)
+        rc = load_resident(o, codes, CODES_NAVIGATION + bits, rows * s->nav_bytes, &codes_mem, &s->nav_codes_mapped);
     s->nav_codes = codes_mem;
-    if (rc == 0)
+    if (rc == 0 && resident)
         rc = load_resident(o, codes, CODES_NAV_FACTORS + bits, rows * 4, &factors, &s->nav_factors_mapped);
     s->nav_factors = factors;
     if (rc == 0)
@@ -306,7 +322,8 @@ static void fill_info(struct segment *s, const struct segment_options *options)
     info->n_blocks = p->n_blocks;
     info->slots_per_block = p->slots_per_block;
     info->code_dim = p->code_dim;
-    info->code_bits = nav_bits[s->width];
+    info->code_bits = s->nav_codes ? nav_bits[s->width] : 0;
+    info->edge_codes = p->edge_code_bytes > 0;
     info->degree = p->degree;
     info->build_beam = p->pool;
     info->seed = p->seed;
@@ -421,7 +438,7 @@ uint32_t segment_effort(const struct segment *s, float recall, uint32_t k)
         effort = 64 * (1 + (float)k / 20);
     if (before_k > 0 && (float)k > before_k)
         effort *= (float)k / before_k;
-    effort *= s->params.effort_factor[s->width];
+    effort *= segment_effort_factor(s);
     return effort < (float)UINT32_MAX / 2 ? (uint32_t)ceilf(effort) : UINT32_MAX / 2;
 }
 

@@ -21,7 +21,8 @@ struct segment_info {
     enum quire_slot slot;
     uint32_t block_bytes, n_blocks, slots_per_block;
     uint32_t code_dim;  /* padded dimension of codes */
-    unsigned code_bits; /* resident */
+    unsigned code_bits; /* resident; 0: codes are read with the blocks */
+    bool edge_codes;    /* blocks carry the codes of their edges */
     unsigned degree, build_beam;
     uint64_t seed;
     uint64_t memory_bytes; /* the budget in force; 0: none */
@@ -36,6 +37,7 @@ struct segment_info {
 struct segment_options {
     uint64_t memory_bytes; /* 0: the index's own, UINT64_MAX: no limit */
     unsigned code_bits;    /* navigation code to load; 0: the widest that fits */
+    bool edge_codes;       /* load none, use those of the edges; the index must have them */
     bool buffered;         /* no O_DIRECT, for tests */
     struct io_fs *fs;      /* NULL: fs_real() */
 };

@@ -32,9 +32,9 @@ struct segment {
     uint64_t heap_bytes, attribute_heap_bytes;
 
     /* resident */
-    unsigned width;             /* index in nav_bits */
+    unsigned width; /* of the codes in use, resident or of edges: index in nav_bits */
     float sigma_factor;         /* sigma of an estimate = this * rms residual of the block * |q - c| */
-    uint8_t *nav_codes;         /* rows x nav_bytes; memory_map */
+    uint8_t *nav_codes; /* rows x nav_bytes; memory_map; NULL: those of edges are used */
     f16_t *nav_factors;         /* rows x 2 */
     struct entry_level centres; /* of the blocks */
     struct entry_tree entry;
@@ -64,6 +64,12 @@ static inline bool segment_row_is_dead(const struct segment *s, uint32_t row)
 
 /* Effort on one curve (points of one k, ascending effort), between points on a logarithmic scale. */
 float calibration_effort(const struct calibration_point *points, uint32_t n, float recall);
+
+/* Effort needed with the codes in use over that with the widest. */
+static inline float segment_effort_factor(const struct segment *s)
+{
+    return s->nav_codes ? s->params.effort_factor[s->width] : s->params.edge_effort_factor;
+}
 
 /* The decoded centre of a block, code_dim floats. */
 void segment_centre(const struct segment *s, uint32_t block, float *out);

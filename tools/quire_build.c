@@ -20,12 +20,14 @@ static const struct cli_choice indexes[] = {{"pagegraph", 0}, {0}};
 static const struct cli_choice slots[] = {
     {"auto", QUIRE_SLOT_AUTO}, {"f32", QUIRE_SLOT_F32}, {"f16", QUIRE_SLOT_F16}, {"bf16", QUIRE_SLOT_BF16},
     {"i8", QUIRE_SLOT_I8},     {"u8", QUIRE_SLOT_U8},   {"q8", QUIRE_SLOT_Q8},   {0}};
+static const struct cli_choice edge_codes[] = {
+    {"auto", QUIRE_EDGE_CODES_AUTO}, {"no", QUIRE_EDGE_CODES_NO}, {"yes", QUIRE_EDGE_CODES_YES}, {0}};
 static const struct cli_choice widths[] = {{"1", 1}, {"2", 2}, {"4", 4}, {"8", 8}, {0}};
 
 struct build_work {
     struct cli *cli;
     const char *base, *out, *keys_path, *attributes_path;
-    int metric, slot, bits, index;
+    int metric, slot, bits, index, edge_codes;
     uint64_t block_bytes, threads, seed, degree, beam;
     struct cli_memory memory;
     struct vectors vectors;
@@ -111,6 +113,7 @@ static int build(struct build_work *w, struct quire_error *err)
     options.threads = (unsigned)w->threads;
     options.seed = w->seed;
     options.memory_bytes = cli_memory_bytes(&w->memory, raw_bytes(w));
+    options.edge_codes = (enum quire_edge_codes)w->edge_codes;
     options.keys = w->keys.start;
     options.key_bytes = w->keys.bytes;
     options.attributes = (const char *const *)w->attributes.start;
@@ -206,6 +209,9 @@ int quire_build_verb(int argc, char **argv)
                    CLI_RANGE(0, QUIRE_BLOCK_BYTES_MAX)),
         CLI_OPTION("memory", CLI_MEMORY, &w.memory, "SIZE|N%", "budget that searches get unless they say otherwise"),
         CLI_OPTION("bits", CLI_CHOICE, &w.bits, NULL, "widest navigation code, bits per dimension", .choices = widths),
+        CLI_OPTION("edge-codes", CLI_CHOICE, &w.edge_codes, NULL,
+                   "codes of edges inside blocks; auto: if --memory is too small for resident ones",
+                   .choices = edge_codes),
         CLI_OPTION("degree", CLI_COUNT, &w.degree, "N", "out-edges per row; 0: chosen", CLI_RANGE(0, 256)),
         CLI_OPTION("beam", CLI_COUNT, &w.beam, "N", "candidates per row while building; 0: chosen", CLI_RANGE(0, 4096)),
         CLI_OPTION("keys", CLI_TEXT, &w.keys_path, "FILE", "one key per line; line number is row number"),
