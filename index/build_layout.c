@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define CODED_EDGES 6u /* edges per slot where each brings its target's code */
+#define CODED_EDGES         6u  /* edges per slot where each brings its target's code */
 #define EDGE_BYTES          10u /* per slot: about 8 edges */
 #define GROWN_EDGE_BYTES    64u /* in a block that grew to hold one slot */
 #define BLOCK_BYTES_DEFAULT 8192u

@@ -37,7 +37,12 @@ static const struct {
 #define LADDER_KS        (sizeof ladder_ks / sizeof *ladder_ks)
 #define LADDER_STEPS_MAX 48u
 #define WIDTH_LADDER     1 /* k 10 */
+#define WIDTH_K          10u
 #define WIDTH_RECALL     0.95f
+
+/* The fitted spread counts right on average; blocks differ, so that a larger one may lead to fewer reads. */
+#define SPREADS 3u
+static const float spread_multiples[SPREADS] = {1, 1.5f, 2.25f};
 
 /* The climb for one k, on a thread, an engine and a searcher of its own. */
 struct ladder {
@@ -67,7 +72,7 @@ struct calibration {
     float *queries;     /* n_held x dim */
     struct segment *segment;
     struct ladder ladders[LADDER_KS];
-    struct ladder widths[NAV_WIDTHS]; /* of narrower codes, then of edge codes, at WIDTH_K */
+    struct ladder widths[NAV_WIDTHS + SPREADS]; /* of narrower codes, then of edge codes, at WIDTH_K */
 };
 
 static bool is_set(const uint8_t *bitmap, uint32_t row)
@@ -289,6 +294,103 @@ static void take_error(const struct calibration *c, const struct ladder *l, int 
         *c->b->err = l->error;
 }
 
+/* ---- spread -------------------------------------------------------------------------------------------------------
+ *
+ * Where no code is resident a search guesses from a block's centre how many of its rows are near: their distances are
+ * taken as normal around |q - c|^2 + rms^2 with standard deviation 2 |q - c| rms * spread. The spread is the one with
+ * which the expected counts add up to the true ones over the held-out rows and their nearest blocks.
+ */
+
+#define SPREAD_BLOCKS 512u
+#define SPREAD_STEPS  20
+
+struct spread_sample {
+    float distance, rms; /* of a block's centre */
+    float tau;           /* of the query */
+    uint32_t rows;
+};
+
+struct block_near {
+    float distance;
+    uint32_t block;
+};
+
+static int by_centre(const void *a, const void *b)
+{
+    const struct block_near *x = a, *y = b;
+    return x->distance < y->distance ? -1 : x->distance > y->distance ? 1 : x->block < y->block ? -1 : 1;
+}
+
+static double expected_count(const struct spread_sample *samples, size_t n, double spread)
+{
+    double sum = 0;
+    for (size_t i = 0; i < n; i++) {
+        const struct spread_sample *s = &samples[i];
+        double sigma = 2 * sqrt(s->distance) * s->rms * spread;
+        double z = (s->tau - s->distance - (double)s->rms * s->rms) / (sigma + 1e-30);
+        sum += s->rows * 0.5 * erfc(-z / sqrt(2));
+    }
+    return sum;
+}
+
+/* The nearest blocks of one held-out row, its own left out, into samples; returns how many of its true neighbours lie in
+ * them. near: n_blocks. */
+static uint32_t sample_blocks(const struct calibration *c, uint32_t query, struct block_near *near,
+                              struct spread_sample *samples, uint32_t n_samples)
+{
+    const struct segment_params *p = &c->b->params;
+    const struct near *truth = c->truth + (size_t)query * TRUTH_K;
+    uint32_t own = c->held[query] / p->slots_per_block, count = 0;
+    qsort(near, p->n_blocks, sizeof *near, by_centre);
+    for (uint32_t i = 0, at = 0; at < n_samples; i++) {
+        uint32_t block = near[i].block, first = block * p->slots_per_block;
+        if (block == own)
+            continue;
+        uint32_t left = c->b->n - first;
+        samples[at++] =
+            (struct spread_sample){near[i].distance, segment_block_rms(c->segment, block), truth[WIDTH_K - 1].distance,
+                                   left < p->slots_per_block ? left : p->slots_per_block};
+        for (uint32_t k = 0; k < WIDTH_K; k++)
+            count += truth[k].row / p->slots_per_block == block;
+    }
+    return count;
+}
+
+static int fit_spread(struct calibration *c)
+{
+    struct build *b = c->b;
+    struct segment_params *p = &b->params;
+    uint32_t dim = p->code_dim, each = p->n_blocks - 1 < SPREAD_BLOCKS ? p->n_blocks - 1 : SPREAD_BLOCKS;
+    uint64_t found = 0;
+    struct block_near *near = malloc(sizeof *near * p->n_blocks);
+    struct spread_sample *samples = malloc(sizeof *samples * ((size_t)each * c->n_held + 1));
+    float *query = malloc(sizeof *query * dim), *centre = malloc(sizeof *centre * dim), norm2;
+    int rc = near && samples && query && centre ? 0 : QUIRE_ENOMEM;
+    for (uint32_t q = 0; rc == 0 && q < c->n_held; q++) {
+        space_query(&b->space, c->queries + (size_t)q * b->dim, query, &norm2);
+        for (uint32_t block = 0; block < p->n_blocks; block++) {
+            segment_centre(c->segment, block, centre);
+            near[block] = (struct block_near){kernels()->f32_l2(query, centre, dim), block};
+        }
+        found += sample_blocks(c, q, near, samples + (size_t)q * each, each);
+    }
+    double low = 1e-3, high = 1;
+    for (int step = 0; rc == 0 && step < SPREAD_STEPS; step++) {
+        double middle = sqrt(low * high);
+        if (expected_count(samples, (size_t)each * c->n_held, middle) < (double)found)
+            low = middle;
+        else
+            high = middle;
+    }
+    if (rc == 0)
+        p->spread = (float)high;
+    free(near);
+    free(samples);
+    free(query);
+    free(centre);
+    return rc;
+}
+
 /* ---- narrower codes -----------------------------------------------------------------------------------------------
  *
  * Under a small memory budget a search uses narrower codes, whose estimates are worse: it needs more effort for the
@@ -302,13 +404,16 @@ static int run_widths(void *context, uint64_t begin, uint64_t end)
     for (uint64_t w = begin; w < end; w++) {
         struct ladder *l = &c->widths[w];
         struct segment_options options = {.fs = c->b->fs, .memory_bytes = UINT64_MAX};
-        if (w < c->segment->width)
+        unsigned narrower = c->segment->width;
+        if (w < narrower)
             options.code_bits = nav_bits[w];
         else
             options.edge_codes = true;
         int rc = segment_open(c->b->folder, &options, &l->segment, &l->error);
         if (rc == 0) {
             l->segment->dead = c->bitmap;
+            if (w >= narrower)
+                l->segment->params.spread = fminf(c->b->params.spread * spread_multiples[w - narrower], 1);
             rc = run_ladder(l);
             segment_unref(l->segment);
         }
@@ -325,10 +430,36 @@ static float last_recall(const struct ladder *l)
     return l->n_points ? l->points[l->n_points - 1].recall : 0;
 }
 
+static float effort_factor(const struct ladder *l, float recall, float effort)
+{
+    float factor = calibration_effort(l->points, l->n_points, fminf(recall, last_recall(l))) / effort;
+    return fminf(fmaxf(factor, EFFORT_FACTOR_MIN), EFFORT_FACTOR_MAX);
+}
+
+/* The spread with which the wanted recall takes the fewest reads. */
+static void choose_spread(struct calibration *c, float recall, float effort)
+{
+    struct segment_params *p = &c->b->params;
+    float fewest = INFINITY, fitted = p->spread;
+    for (unsigned i = 0; i < SPREADS; i++) {
+        const struct ladder *l = &c->widths[c->segment->width + i];
+        uint32_t at = 0;
+        while (at + 1 < l->n_points && l->points[at].recall < recall)
+            at++;
+        /* a ladder that ended below the wanted recall counts for what is missing */
+        float reads = l->n_points ? l->points[at].reads / fmaxf(1 - (recall - l->points[at].recall) * 20, 0.01f) : 0;
+        if (l->n_points == 0 || reads >= fewest)
+            continue;
+        fewest = reads;
+        p->spread = fminf(fitted * spread_multiples[i], 1);
+        p->edge_effort_factor = effort_factor(l, recall, effort);
+    }
+}
+
 static int measure_widths(struct calibration *c)
 {
     const struct ladder *widest = &c->ladders[WIDTH_LADDER];
-    unsigned n_widths = c->segment->width + (c->b->params.edge_code_bytes ? 1 : 0);
+    unsigned narrower = c->segment->width, n_widths = narrower + (c->b->params.edge_code_bytes ? SPREADS : 0);
     float recall = fminf(WIDTH_RECALL, last_recall(widest));
     if (widest->n_points == 0 || recall <= widest->points[0].recall)
         return 0;
@@ -338,19 +469,14 @@ static int measure_widths(struct calibration *c)
         l->c = c;
         l->k = widest->k;
         l->n_queries = widest->n_queries;
-        l->effort_first = (uint32_t)effort;
+        l->effort_first = w < narrower ? (uint32_t)effort : EFFORT_FIRST;
         l->recall_wanted = recall;
     }
     int rc = parallel_for(c->b->options.threads, n_widths, 1, run_widths, c, NULL);
-    for (unsigned w = 0; w < n_widths && rc == 0; w++) {
-        const struct ladder *l = &c->widths[w];
-        float factor = calibration_effort(l->points, l->n_points, fminf(recall, last_recall(l))) / effort;
-        factor = fminf(fmaxf(factor, EFFORT_FACTOR_MIN), EFFORT_FACTOR_MAX);
-        if (w < c->segment->width)
-            c->b->params.effort_factor[w] = factor;
-        else
-            c->b->params.edge_effort_factor = factor;
-    }
+    for (unsigned w = 0; w < narrower && rc == 0; w++)
+        c->b->params.effort_factor[w] = effort_factor(&c->widths[w], recall, effort);
+    if (rc == 0 && n_widths > narrower)
+        choose_spread(c, recall, effort);
     for (unsigned w = 0; w < n_widths && rc < 0; w++)
         take_error(c, &c->widths[w], rc);
     return rc;
@@ -376,6 +502,8 @@ static int search_ladders(struct calibration *c)
     }
     build_progress(b, "calibrate", &progress);
     rc = parallel_for(b->options.threads, LADDER_KS, 1, run_ladders, c, &progress);
+    if (rc == 0 && b->params.edge_code_bytes)
+        rc = fit_spread(c);
     if (rc == 0)
         rc = measure_widths(c);
     for (uint32_t i = 0; i < LADDER_KS && rc < 0; i++)

@@ -102,6 +102,22 @@ static int reserve_results(struct task *t)
     return 0;
 }
 
+/* Room for the gains of `blocks` blocks. */
+static int reserve_gains(struct searcher *s, uint32_t blocks)
+{
+    uint32_t places = 64;
+    while (places < 2 * blocks)
+        places *= 2;
+    if (s->gains && places - 1 <= s->gains_mask)
+        return 0;
+    if (grow(&s->gains, sizeof *s->gains * places) < 0)
+        return QUIRE_ENOMEM;
+    memset(s->gains, 0, sizeof *s->gains * places);
+    s->gains_mask = places - 1;
+    s->gains_stamp = 0;
+    return 0;
+}
+
 static int reserve_candidates(struct task *t)
 {
     struct searcher *s = t->searcher;
@@ -112,16 +128,8 @@ static int reserve_candidates(struct task *t)
             return QUIRE_ENOMEM;
         t->candidates_capacity = room;
     }
-    uint32_t places = 64;
-    while (places < 2 * room)
-        places *= 2;
-    if (!s->gains || places - 1 > s->gains_mask) {
-        if (grow(&s->gains, sizeof *s->gains * places) < 0)
-            return QUIRE_ENOMEM;
-        memset(s->gains, 0, sizeof *s->gains * places);
-        s->gains_mask = places - 1;
-        s->gains_stamp = 0;
-    }
+    if (reserve_gains(s, room) < 0)
+        return QUIRE_ENOMEM;
     uint32_t slots = t->segment->params.slots_per_block;
     if (slots > s->slots_capacity) {
         if (grow(&s->slot_distances, sizeof *s->slot_distances * slots) < 0)
@@ -328,6 +336,16 @@ static void add_candidates(struct task *t, uint32_t n, float *limit)
     t->stats.codes_scored += n;
 }
 
+/* The mean distance of the rows of the nearest block that is known by its centre only: a start, where there is no better
+ * one. */
+static float nearest_prior(const struct task *t)
+{
+    float nearest = INFINITY;
+    for (uint32_t i = 0; i < t->n_priors; i++)
+        nearest = fminf(nearest, t->priors[i].distance);
+    return nearest;
+}
+
 /* The distance a row must beat to be among the k nearest. */
 static float current_tau(struct task *t)
 {
@@ -339,7 +357,7 @@ static float current_tau(struct task *t)
             t->candidates[open++] = t->candidates[i];
     t->n_candidates = open;
     if (t->n_candidates <= missing)
-        return INFINITY;
+        return nearest_prior(t);
     /* the exact ones count as nearer than all estimates that are still open */
     select_best(t->candidates, t->n_candidates, missing);
     float tau = 0;
@@ -458,24 +476,30 @@ static void seed_rows(struct task *t, uint32_t n_blocks)
 }
 
 /* Where no code is resident a block stands for its rows: their distances spread around that of the centre. */
-static void seed_blocks(struct task *t, uint32_t n_blocks)
+static int seed_blocks(struct task *t, uint32_t n_blocks)
 {
     struct searcher *s = t->searcher;
     const struct segment *g = t->segment;
     const struct segment_params *p = &g->params;
-    n_blocks = n_blocks < t->candidates_max ? n_blocks : t->candidates_max;
+    if (n_blocks > t->priors_capacity) {
+        if (grow(&t->priors, sizeof *t->priors * n_blocks) < 0)
+            return QUIRE_ENOMEM;
+        t->priors_capacity = n_blocks;
+    }
+    if (reserve_gains(s, t->candidates_capacity + n_blocks) < 0)
+        return QUIRE_ENOMEM;
+    t->n_priors = n_blocks;
     for (uint32_t i = 0; i < n_blocks; i++) {
         struct candidate c = s->nearest[i];
-        if (bit(t->read, c.row))
-            continue;
         uint32_t first = c.row * p->slots_per_block, left = (uint32_t)p->rows - first;
         float rms = segment_block_rms(g, c.row);
         c.weight = (float)(left < p->slots_per_block ? left : p->slots_per_block);
         c.sigma = 2 * sqrtf(c.distance) * rms * p->spread;
         c.distance += rms * rms;
         c.row = first;
-        t->candidates[t->n_candidates++] = c;
+        t->priors[i] = c;
     }
+    return 0;
 }
 
 static int seed(struct task *t)
@@ -487,8 +511,8 @@ static int seed(struct task *t)
     want = nearest_blocks(t, want, beam);
     if (t->segment->nav_codes)
         seed_rows(t, want);
-    else
-        seed_blocks(t, want);
+    else if (seed_blocks(t, want) < 0)
+        return QUIRE_ENOMEM;
     if (t->n_candidates > t->candidates_max) {
         select_best(t->candidates, t->n_candidates, t->candidates_max);
         t->n_candidates = t->candidates_max;
@@ -535,59 +559,80 @@ static float gain_of(const struct searcher *s, uint32_t block)
     return s->gains[at].stamp == s->gains_stamp ? s->gains[at].gain : 0;
 }
 
-/* Sums the gains of all blocks with candidates; forgets candidates of read blocks and hopeless ones. */
-static void compute_gains(struct task *t, float tau)
+/* Adds the gains of c[0..n) to their blocks; forgets candidates of read blocks and, with `drop`, hopeless ones. Returns
+ * how many stay. */
+static uint32_t add_gains(struct task *t, struct candidate *c, uint32_t n, float tau, bool drop)
 {
     struct searcher *s = t->searcher;
     uint32_t per_block = t->segment->params.slots_per_block, kept = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t block = c[i].row / per_block;
+        if (bit(t->read, block))
+            continue;
+        float z = isinf(tau) ? 4 : (tau - c[i].distance) / (c[i].sigma + 1e-30f);
+        if (z < -Z_DROP && drop)
+            continue;
+        if (z > -Z_DROP)
+            add_gain(s, block, c[i].weight * normal_cdf(z));
+        c[kept++] = c[i];
+    }
+    return kept;
+}
+
+/* The gains of all blocks with candidates. */
+static void compute_gains(struct task *t, float tau)
+{
+    struct searcher *s = t->searcher;
+    bool full = t->n_results == t->k;
     if (++s->gains_stamp == 0) {
         memset(s->gains, 0, sizeof *s->gains * ((size_t)s->gains_mask + 1));
         s->gains_stamp = 1;
     }
-    for (uint32_t i = 0; i < t->n_candidates; i++) {
-        struct candidate c = t->candidates[i];
-        uint32_t block = c.row / per_block;
-        if (bit(t->read, block))
+    t->n_candidates = add_gains(t, t->candidates, t->n_candidates, tau, full);
+    t->n_priors = add_gains(t, t->priors, t->n_priors, tau, full);
+}
+
+/* Blocks by falling gain. */
+struct chosen {
+    uint32_t n, most;
+    uint32_t *blocks;
+    float gains[BEAM_MAX];
+};
+
+static void choose_among(struct task *t, const struct candidate *c, uint32_t n, float least, struct chosen *out)
+{
+    uint32_t per_block = t->segment->params.slots_per_block;
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t block = c[i].row / per_block, at;
+        float gain = gain_of(t->searcher, block);
+        if (gain < least || gain <= 0 || (out->n == out->most && gain <= out->gains[out->n - 1]))
             continue;
-        float z = isinf(tau) ? 4 : (tau - c.distance) / (c.sigma + 1e-30f);
-        if (z < -Z_DROP && t->n_results == t->k)
+        bool known = false;
+        for (uint32_t j = 0; j < out->n && !known; j++)
+            known = out->blocks[j] == block;
+        if (known)
             continue;
-        t->candidates[kept++] = c;
-        if (z > -Z_DROP)
-            add_gain(s, block, c.weight * normal_cdf(z));
+        for (at = out->n < out->most ? out->n++ : out->n - 1; at > 0 && out->gains[at - 1] < gain; at--) {
+            out->gains[at] = out->gains[at - 1];
+            out->blocks[at] = out->blocks[at - 1];
+        }
+        out->gains[at] = gain;
+        out->blocks[at] = block;
     }
-    t->n_candidates = kept;
 }
 
 /* The blocks of largest gain, at most `most`, best first, into blocks; returns how many reach theta. */
 static uint32_t choose_blocks(struct task *t, uint32_t most, uint32_t *blocks)
 {
-    struct searcher *s = t->searcher;
-    uint32_t per_block = t->segment->params.slots_per_block, n = 0;
-    float gains[BEAM_MAX];
+    struct chosen chosen = {.most = most, .blocks = blocks};
     /* while there are fewer than k answers something is read, even where theta asks for more than any block promises */
     float least = t->n_results < t->k ? 0 : t->theta;
-    for (uint32_t i = 0; i < t->n_candidates; i++) {
-        uint32_t block = t->candidates[i].row / per_block, at;
-        float gain = gain_of(s, block);
-        if (gain < least || gain <= 0 || (n == most && gain <= gains[n - 1]))
-            continue;
-        bool known = false;
-        for (uint32_t j = 0; j < n && !known; j++)
-            known = blocks[j] == block;
-        if (known)
-            continue;
-        for (at = n < most ? n++ : n - 1; at > 0 && gains[at - 1] < gain; at--) {
-            gains[at] = gains[at - 1];
-            blocks[at] = blocks[at - 1];
-        }
-        gains[at] = gain;
-        blocks[at] = block;
-    }
+    choose_among(t, t->candidates, t->n_candidates, least, &chosen);
+    choose_among(t, t->priors, t->n_priors, least, &chosen);
     if (t->n_results < t->k)
-        while (n > 1 && gains[n - 1] < t->theta)
-            n--;
-    return n;
+        while (chosen.n > 1 && chosen.gains[chosen.n - 1] < t->theta)
+            chosen.n--;
+    return chosen.n;
 }
 
 static int on_block(struct task *t, const struct block_view *view);
@@ -702,6 +747,8 @@ static int follow_list(struct task *t, const struct block_view *view, uint32_t l
  * nearest slot while there are fewer. */
 static float reach_of(const struct task *t, const float *distances, uint32_t n)
 {
+    if (!t->segment->nav_codes)
+        return INFINITY; /* edges are all there is to go by */
     if (t->n_results == t->k)
         return t->results[0].distance * LIST_REACH;
     float nearest = INFINITY;
@@ -855,7 +902,7 @@ void search_begin(struct task *t)
     const struct quire_search_options *o = &t->search->options;
     const struct segment_params *p = &t->segment->params;
     memset(&t->stats, 0, sizeof t->stats);
-    t->n_results = t->n_candidates = t->next_block = t->next_key = 0;
+    t->n_results = t->n_candidates = t->n_priors = t->next_block = t->next_key = 0;
     t->k = o->k < p->rows ? o->k : (uint32_t)p->rows;
     t->stats.complete = true;
     if (task_reserve(t, t->segment) < 0 || reserve_results(t) < 0 || reserve_candidates(t) < 0) {

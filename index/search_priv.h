@@ -82,6 +82,8 @@ struct task {
     size_t blocks_capacity; /* bytes of each bitmap */
     struct candidate *candidates;
     uint32_t n_candidates, candidates_max, candidates_capacity;
+    struct candidate *priors; /* blocks of which the centre is known, where no code is resident */
+    uint32_t n_priors, priors_capacity;
     struct result *results; /* a max-heap by distance */
     uint32_t n_results, k, k_capacity;
     uint8_t *copies; /* k places of copy_bytes: key record, then slot and factors */

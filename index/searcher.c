@@ -104,11 +104,14 @@ int task_reserve(struct task *t, const struct segment *segment)
 static void give_results_back(struct task *t)
 {
     free(t->candidates);
+    free(t->priors);
     free(t->results);
     free(t->copies);
     free(t->hits);
     free(t->vectors);
     t->candidates = NULL;
+    t->priors = NULL;
+    t->n_priors = t->priors_capacity = 0;
     t->results = NULL;
     t->copies = NULL;
     t->hits = NULL;

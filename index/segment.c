@@ -219,7 +219,8 @@ static int choose_width(struct opening *o, const struct section_file *codes)
                      "index-memory, or VLOAD ... MEMORY)%s",
                      (unsigned long long)budget, (unsigned long long)least,
                      s->params.edge_code_bytes ? "centres of the blocks" : "narrowest navigation codes", o->path,
-                     s->params.edge_code_bytes ? "" : ", or build with this --memory, which puts codes into the blocks");
+                     s->params.edge_code_bytes ? ""
+                                               : ", or build with this --memory, which puts codes into the blocks");
 }
 
 static void decode_factors(struct segment *s)
