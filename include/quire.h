@@ -172,6 +172,7 @@ struct quire_open_options {
     size_t struct_bytes;
     /* Resident budget: the largest navigation code that fits is loaded, or none if the blocks carry codes; 0: all. */
     uint64_t memory_bytes;
+    bool no_cache;                 /* keep no blocks in memory, whatever the budget leaves beside the codes */
     enum quire_engine_kind engine; /* for the blocking and batch calls */
     unsigned reads_max;            /* cap on reads in flight per lane; 0: 64 */
 };
@@ -192,6 +193,7 @@ struct quire_info {
     unsigned code_bits;      /* per dimension, resident; 0: codes are read with the blocks */
     bool edge_codes;         /* blocks carry the codes of their edges */
     uint64_t resident_bytes; /* codes, entry points and tables held by this handle */
+    uint64_t cache_bytes;    /* for blocks, when all its frames are used; 0: no cache */
     uint64_t memory_bytes;   /* the budget it was opened with; 0: none */
     uint64_t index_bytes;    /* on disk, all files */
     uint64_t raw_bytes;      /* rows * dim * element size */
@@ -221,6 +223,7 @@ struct quire_hit {
 
 struct quire_search_stats {
     uint32_t reads;        /* blocks read from the device */
+    uint32_t cached;       /* blocks found in the cache instead */
     uint64_t bytes;        /* bytes of those */
     uint32_t rounds;       /* dependent steps: how many times the query waited */
     uint32_t rows_scored;  /* slots compared at full slot precision */

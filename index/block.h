@@ -71,7 +71,8 @@ struct block_parts {
 uint32_t block_fixed_bytes(uint32_t n_slots, uint32_t slot_bytes, uint32_t factor_bytes, uint32_t keys_bytes);
 /* Fills block_bytes at `block`. The parts must fit (asserted). */
 void block_write(uint8_t *block, uint32_t block_bytes, const struct block_parts *parts, const uint8_t segment_id[16]);
-/* Checks and opens. QUIRE_ECORRUPT with a sentence in err that says what is wrong (the caller adds file and offset). */
+/* Checks and opens; without segment_id the checksum counts as proved before. QUIRE_ECORRUPT with a sentence in err that
+ * says what is wrong (the caller adds file and offset). */
 int block_open(const uint8_t *block, const struct block_shape *shape, uint32_t number, const uint8_t segment_id[16],
                struct block_view *out, struct quire_error *err);
 

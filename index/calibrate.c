@@ -333,8 +333,8 @@ static double expected_count(const struct spread_sample *samples, size_t n, doub
     return sum;
 }
 
-/* The nearest blocks of one held-out row, its own left out, into samples; returns how many of its true neighbours lie in
- * them. near: n_blocks. */
+/* The nearest blocks of one held-out row, its own left out, into samples; returns how many of its true neighbours lie
+ * in them. near: n_blocks. */
 static uint32_t sample_blocks(const struct calibration *c, uint32_t query, struct block_near *near,
                               struct spread_sample *samples, uint32_t n_samples)
 {

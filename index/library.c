@@ -141,7 +141,8 @@ int quire_open(const char *path, const struct quire_open_options *options, struc
         index->options = *options;
     else
         quire_open_options_init(&index->options);
-    struct segment_options segment_options = {.memory_bytes = index->options.memory_bytes};
+    struct segment_options segment_options = {.memory_bytes = index->options.memory_bytes,
+                                              .no_cache = index->options.no_cache};
     rc = segment_open(path, &segment_options, &index->segment, err);
     if (rc == 0 && pthread_mutex_init(&index->mutex, NULL) != 0) {
         segment_unref(index->segment);
@@ -182,6 +183,7 @@ void quire_get_info(const struct quire_index *index, struct quire_info *out)
                                .code_bits = i->code_bits,
                                .edge_codes = i->edge_codes,
                                .resident_bytes = i->resident_bytes,
+                               .cache_bytes = i->cache_bytes,
                                .memory_bytes = i->memory_bytes,
                                .index_bytes = i->index_bytes,
                                .raw_bytes = i->raw_bytes,

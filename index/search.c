@@ -336,8 +336,8 @@ static void add_candidates(struct task *t, uint32_t n, float *limit)
     t->stats.codes_scored += n;
 }
 
-/* The mean distance of the rows of the nearest block that is known by its centre only: a start, where there is no better
- * one. */
+/* The mean distance of the rows of the nearest block that is known by its centre only: a start, where there is no
+ * better one. */
 static float nearest_prior(const struct task *t)
 {
     float nearest = INFINITY;

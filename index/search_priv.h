@@ -33,7 +33,7 @@ struct read_slot {
     uint8_t *buffer;
     uint32_t block;
     int result;
-    bool back;
+    bool back, cached;
 };
 
 /* Rows of one block among those scored together: up to `end`, from where the run before ends. */
@@ -129,6 +129,7 @@ struct searcher {
     uint8_t *free_frames[FRAMES_MAX];
     struct task *starving, *starving_last;
     bool cancelling;
+    bool serving;    /* serve_starving is on the stack */
     bool starting;   /* start_waiting is on the stack: requests that end at once do not enter it again */
     bool fetch_turn; /* whose turn it is to get a free task: searches and fetches alternate */
     /* scratch of one step; no task keeps anything here between steps */

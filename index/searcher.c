@@ -537,6 +537,23 @@ void task_read_at(struct task *t, struct io_file *file, uint64_t offset, uint32_
     queue_read(t, 0, file, offset, bytes, buffer);
 }
 
+/* A block that the segment keeps in memory needs no read. */
+static bool take_cached(struct task *t, uint32_t i, uint8_t *buffer)
+{
+    struct read_slot *r = &t->reads[i];
+    if (!t->segment->cache || !block_cache_get(t->segment->cache, r->block, buffer))
+        return false;
+    r->buffer = buffer;
+    r->result = (int)t->segment->params.block_bytes;
+    r->op = (struct io_op){.file = section_file_io(t->segment->blocks),
+                           .offset = segment_block_offset(t->segment, r->block),
+                           .bytes = t->segment->params.block_bytes};
+    r->back = r->cached = true;
+    if (t->kind == TASK_SEARCH)
+        t->stats.cached++;
+    return true;
+}
+
 /* Queues the block reads of a step, whose frames are there. */
 static void queue_blocks(struct task *t)
 {
@@ -545,6 +562,8 @@ static void queue_blocks(struct task *t)
     bool frames = s->arena && bytes <= s->frame_bytes;
     for (uint32_t i = 0; i < t->n_reads; i++) {
         uint8_t *buffer = frames ? s->free_frames[--s->n_free] : t->buffers + (size_t)i * t->buffer_bytes;
+        if (take_cached(t, i, buffer))
+            continue;
         queue_read(t, i, section_file_io(t->segment->blocks), segment_block_offset(t->segment, t->reads[i].block),
                    bytes, buffer);
     }
@@ -580,17 +599,21 @@ void task_read_blocks(struct task *t, const uint32_t *blocks, uint32_t n,
  * none, so that no two wait for each other. */
 static void serve_starving(struct searcher *s)
 {
+    if (s->serving)
+        return;
+    s->serving = true;
     while (s->starving && (s->cancelling || has_frames(s->starving))) {
         struct task *t = s->starving;
         s->starving = t->next_starving;
         t->starving = false;
-        if (!s->cancelling) {
+        if (s->cancelling)
+            t->n_reads = 0;
+        else
             queue_blocks(t);
-            continue;
-        }
-        t->n_reads = 0;
-        advance(t);
+        if (t->n_pending == 0)
+            advance(t);
     }
+    s->serving = false;
 }
 
 int task_read_record(struct task *t, struct io_file *file, uint64_t offset, uint64_t bytes, uint64_t end,
@@ -671,13 +694,15 @@ int task_open_block(struct task *t, uint32_t i, struct block_view *view)
     if (rc < 0)
         return rc;
     const struct read_slot *r = &t->reads[i];
-    rc = block_open(r->buffer, &s->shape, r->block, s->segment_id, view, &err);
+    rc = block_open(r->buffer, &s->shape, r->block, r->cached ? NULL : s->segment_id, view, &err);
     uint32_t first = r->block * s->params.slots_per_block;
     uint64_t left = s->params.rows - first;
     uint32_t expected = left < s->params.slots_per_block ? (uint32_t)left : s->params.slots_per_block;
     if (rc == 0 && (view->first_row != first || view->n_slots != expected))
         rc = error_set(&err, QUIRE_ECORRUPT, "holds %u rows from %u, expected %u from %u", view->n_slots,
                        view->first_row, expected, first);
+    if (rc == 0 && s->cache && !r->cached)
+        block_cache_offer(s->cache, r->block, r->buffer);
     if (rc < 0)
         task_fail(t, rc, "block %u of %s at offset %llu is damaged: %s", r->block, r->op.file->path,
                   (unsigned long long)r->op.offset, err.message);

@@ -7,8 +7,8 @@
  * of its superblock.
  *
  * The budget: centres are always resident; the widest navigation code that fits next to them and a reserve for block
- * buffers is loaded with its factors. When not even the 1-bit code fits, the codes of edges inside the blocks are used
- * where the index has them; else opening fails and names the least budget.
+ * buffers is loaded with its factors, and what then is left keeps hot blocks. When not even the 1-bit code fits, the
+ * codes of edges inside the blocks are used where the index has them; else opening fails and names the least budget.
  */
 #include "index/block.h"
 #include "index/segment_priv.h"
@@ -20,8 +20,8 @@
 #include <string.h>
 #include <xxhash.h>
 
-#define RESERVE_BYTES                                                                                                  \
-    (4u << 20) /* of a budget: what a searching process holds beside the codes (measured, see choose_width) */
+#define RESERVE_BYTES          (6u << 20) /* of a budget: what a process with two lanes holds besides (measured) */
+#define CACHE_SHARE            20u        /* a cache is made if one such part of the budget is left for it */
 #define CALIBRATION_POINTS_MAX 4096u
 
 struct opening {
@@ -118,6 +118,10 @@ static int load_meta(struct opening *o)
         goto out;
     }
     const struct segment_params *p = &s->params;
+    s->info.memory_bytes = o->options->memory_bytes ? o->options->memory_bytes : p->memory_bytes;
+    s->info.reserve_bytes = RESERVE_BYTES;
+    if (s->info.memory_bytes && s->info.memory_bytes / 4 < RESERVE_BYTES)
+        s->info.reserve_bytes = s->info.memory_bytes / 4;
     s->shape = (struct block_shape){p->block_bytes, p->slot_bytes, p->factor_bytes, p->edge_code_bytes};
     rc = space_init(&s->space, (enum quire_metric)p->metric, (enum quire_type)p->type, p->dim, p->seed);
     if (rc < 0)
@@ -185,14 +189,14 @@ static uint64_t entry_bytes(const struct segment_params *p)
 }
 
 /* The widest code that fits. The kernel counts more than codes: program, libraries, stacks and the buffers of
- * searches, about 4 MiB with one lane. So a wider code than the narrowest is taken only if that much is left, or of a
- * small budget, which such a process exceeds anyhow, a quarter. Below the narrowest, edge codes do if there are any. */
+ * searches. So a wider code than the narrowest is taken only if that much is left, or of a small budget, which such a
+ * process exceeds anyhow, a quarter. Below the narrowest, edge codes do if there are any. */
 static int choose_width(struct opening *o, const struct section_file *codes)
 {
     struct segment *s = o->s;
-    uint64_t budget = o->options->memory_bytes ? o->options->memory_bytes : s->params.memory_bytes;
+    uint64_t budget = s->info.memory_bytes;
     uint64_t fixed = 4 * s->params.rows + entry_bytes(&s->params);
-    uint64_t least = 0, reserve = RESERVE_BYTES < budget / 4 ? RESERVE_BYTES : budget / 4;
+    uint64_t least = 0, reserve = s->info.reserve_bytes;
     bool found = false;
     for (unsigned w = 0; w < NAV_WIDTHS && !o->options->edge_codes; w++) {
         if (!section_find(codes, CODES_NAVIGATION + nav_bits[w]) ||
@@ -263,8 +267,25 @@ static int load_codes(struct opening *o)
     decode_factors(s);
     s->sigma_factor = 2 * s->params.error[s->width] / sqrtf((float)s->params.code_dim - 1);
     rc = entry_init(&s->entry, &s->centres, s->params.code_dim);
+    s->info.resident_bytes += s->entry.bytes;
 out:
     section_file_close(codes);
+    return rc;
+}
+
+/* What the budget leaves beside codes and reserve keeps hot blocks, if it is enough to matter. */
+static int make_cache(struct opening *o)
+{
+    struct segment *s = o->s;
+    uint64_t budget = s->info.memory_bytes, used = s->info.resident_bytes + RESERVE_BYTES;
+    if (o->options->no_cache || budget == 0 || budget == UINT64_MAX || used >= budget ||
+        budget - used < budget / CACHE_SHARE)
+        return 0;
+    int rc = block_cache_create(budget - used, s->params.block_bytes, s->params.n_blocks, &s->cache);
+    if (rc == QUIRE_ELIMIT)
+        return 0; /* fewer than a few blocks are no cache */
+    if (rc == 0)
+        s->info.cache_bytes = block_cache_bytes(s->cache);
     return rc;
 }
 
@@ -310,7 +331,7 @@ static int open_disk_parts(struct opening *o)
     return rc;
 }
 
-static void fill_info(struct segment *s, const struct segment_options *options)
+static void fill_info(struct segment *s)
 {
     const struct segment_params *p = &s->params;
     struct segment_info *info = &s->info;
@@ -328,7 +349,6 @@ static void fill_info(struct segment *s, const struct segment_options *options)
     info->degree = p->degree;
     info->build_beam = p->pool;
     info->seed = p->seed;
-    info->memory_bytes = options->memory_bytes ? options->memory_bytes : p->memory_bytes;
     info->raw_bytes = p->rows * p->dim * quire_type_bytes(info->type);
     info->resident_codes_bytes = s->nav_codes_mapped;
     info->resident_factors_bytes = s->nav_factors_mapped;
@@ -347,6 +367,7 @@ static void segment_free(struct segment *s)
     section_file_close(s->attributes);
     memory_unmap(s->nav_codes, s->nav_codes_mapped);
     memory_unmap(s->nav_factors, s->nav_factors_mapped);
+    block_cache_destroy(s->cache);
     entry_fini(&s->entry);
     memory_unmap(s->centres.codes, s->centre_codes_mapped);
     memory_unmap(s->centres.factors, s->centre_factors_mapped);
@@ -373,13 +394,15 @@ int segment_open(const char *path, const struct segment_options *options, struct
         rc = load_codes(&o);
     if (rc == 0)
         rc = open_disk_parts(&o);
+    if (rc == 0)
+        rc = make_cache(&o);
     if (rc < 0) {
         segment_free(o.s);
         if (err && err->code == 0)
             error_set(err, rc, "cannot open %s: %s", path, quire_error_text(rc));
         return rc;
     }
-    fill_info(o.s, o.options);
+    fill_info(o.s);
     *out = o.s;
     return 0;
 }
@@ -394,6 +417,13 @@ void segment_unref(struct segment *s)
 {
     if (s && atomic_fetch_sub_explicit(&s->references, 1, memory_order_acq_rel) == 1)
         segment_free(s);
+}
+
+void segment_cache_stats(const struct segment *s, struct block_cache_stats *out)
+{
+    memset(out, 0, sizeof *out);
+    if (s->cache)
+        block_cache_stats(s->cache, out);
 }
 
 const struct segment_info *segment_info(const struct segment *s)

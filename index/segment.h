@@ -28,6 +28,8 @@ struct segment_info {
     uint64_t memory_bytes; /* the budget in force; 0: none */
     uint64_t resident_bytes, index_bytes, raw_bytes;
     uint64_t resident_codes_bytes, resident_factors_bytes, resident_entries_bytes;
+    uint64_t cache_bytes;   /* for blocks, when all its frames are used; 0: no cache */
+    uint64_t reserve_bytes; /* of the budget: what the process and the buffers of searches take, by measurement */
     uint32_t n_entries;
     bool direct_io, user_keys, has_attributes;
     unsigned format_version;
@@ -37,6 +39,7 @@ struct segment_info {
 struct segment_options {
     uint64_t memory_bytes; /* 0: the index's own, UINT64_MAX: no limit */
     unsigned code_bits;    /* navigation code to load; 0: the widest that fits */
+    bool no_cache;         /* keep no blocks, whatever the budget leaves */
     bool edge_codes;       /* load none, use those of the edges; the index must have them */
     bool buffered;         /* no O_DIRECT, for tests */
     struct io_fs *fs;      /* NULL: fs_real() */
@@ -47,6 +50,9 @@ int segment_open(const char *path, const struct segment_options *options, struct
                  struct quire_error *err);
 struct segment *segment_ref(struct segment *segment); /* thread-safe */
 void segment_unref(struct segment *segment);          /* thread-safe; closes with the last; NULL is fine */
+struct block_cache_stats;
+/* Zeros without a cache. */
+void segment_cache_stats(const struct segment *segment, struct block_cache_stats *out);
 const struct segment_info *segment_info(const struct segment *segment);
 
 /* The effort that reaches `recall` (0 < recall <= 1) at k, from the calibration curve kept at build. */

@@ -3,6 +3,7 @@
 #define QUIRE_INDEX_SEGMENT_PRIV_H
 
 #include "index/block.h"
+#include "index/block_cache.h"
 #include "index/codes.h"
 #include "index/entry.h"
 #include "index/format.h"
@@ -32,14 +33,15 @@ struct segment {
     uint64_t heap_bytes, attribute_heap_bytes;
 
     /* resident */
-    unsigned width; /* of the codes in use, resident or of edges: index in nav_bits */
+    unsigned width;             /* of the codes in use, resident or of edges: index in nav_bits */
     float sigma_factor;         /* sigma of an estimate = this * rms residual of the block * |q - c| */
-    uint8_t *nav_codes; /* rows x nav_bytes; memory_map; NULL: those of edges are used */
+    uint8_t *nav_codes;         /* rows x nav_bytes; memory_map; NULL: those of edges are used */
     f16_t *nav_factors;         /* rows x 2 */
     struct entry_level centres; /* of the blocks */
     struct entry_tree entry;
     uint32_t nav_bytes;
     size_t nav_codes_mapped, nav_factors_mapped, centre_codes_mapped, centre_factors_mapped;
+    struct block_cache *cache; /* NULL: none */
     struct calibration_point *calibration;
     uint32_t n_calibration;
     /* Rows that are neither followed nor answered: bitmap, or NULL. Set by calibration for the rows it asks with. */

@@ -32,13 +32,14 @@ static void report_files(struct cli *cli, const char *path)
 static void report_memory(struct cli *cli, const struct segment_info *i)
 {
     json_t *memory = json_object();
-    uint64_t known = i->resident_codes_bytes + i->resident_factors_bytes + i->resident_entries_bytes;
     cli_put_count(cli, memory, "budget_bytes", i->memory_bytes);
+    cli_put_count(cli, memory, "planned_bytes", i->resident_bytes + i->cache_bytes + i->reserve_bytes);
     cli_put_count(cli, memory, "resident_bytes", i->resident_bytes);
     cli_put_count(cli, memory, "codes_bytes", i->resident_codes_bytes);
     cli_put_count(cli, memory, "factors_bytes", i->resident_factors_bytes);
     cli_put_count(cli, memory, "centres_bytes", i->resident_entries_bytes);
-    cli_put_count(cli, memory, "other_bytes", i->resident_bytes > known ? i->resident_bytes - known : 0);
+    cli_put_count(cli, memory, "cache_bytes", i->cache_bytes);
+    cli_put_count(cli, memory, "reserve_bytes", i->reserve_bytes);
     cli_put_real(cli, memory, "of_raw", (double)i->resident_bytes / (double)i->raw_bytes);
     cli_put_real(cli, memory, "bytes_per_row", (double)i->resident_bytes / (double)i->rows);
     cli_put(cli, NULL, "memory", memory);

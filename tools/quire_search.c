@@ -44,7 +44,7 @@ struct expected {
 };
 
 struct totals {
-    uint64_t queries, reads, bytes, rounds, rows_scored, codes_scored, effort, cut_short, matches, wanted;
+    uint64_t queries, reads, cached, bytes, rounds, rows_scored, codes_scored, effort, cut_short, matches, wanted;
     double wall_s, cpu_s;
 };
 
@@ -53,7 +53,7 @@ struct search_work {
     const char *path, *queries_path, *truth_path;
     uint64_t k, limit, lanes, inflight, repeat, effort, reads_max, in_flight_reads;
     double recall;
-    bool exact;
+    bool exact, no_cache;
     int engine;
     struct cli_memory memory;
 
@@ -171,6 +171,7 @@ static int open_index(struct search_work *w, struct quire_error *err)
         return rc;
     quire_open_options_init(&options);
     options.memory_bytes = cli_memory_bytes(&w->memory, raw_bytes);
+    options.no_cache = w->no_cache;
     options.engine = (enum quire_engine_kind)w->engine;
     options.reads_max = (unsigned)w->in_flight_reads;
     rc = quire_open(w->path, &options, &w->index, err);
@@ -231,6 +232,7 @@ static void count(struct search_work *w, uint64_t first, uint64_t n)
     for (uint64_t q = 0; q < n; q++) {
         const struct quire_search_stats *s = &w->stats[q];
         t->reads += s->reads;
+        t->cached += s->cached;
         t->bytes += s->bytes;
         t->rounds += s->rounds;
         t->rows_scored += s->rows_scored;
@@ -335,6 +337,7 @@ static void report_costs(struct search_work *w)
     cli_put_real(cli, latency, "p999", histogram_percentile(&w->latencies, 0.999) / 1e3);
     cli_put(cli, NULL, "latency_us", latency);
     cli_put_real(cli, NULL, "reads_per_query", (double)t->reads / n);
+    cli_put_real(cli, NULL, "cached_per_query", (double)t->cached / n);
     cli_put_real(cli, NULL, "bytes_per_query", (double)t->bytes / n);
     cli_put_real(cli, NULL, "rounds_per_query", (double)t->rounds / n);
     cli_put_real(cli, NULL, "rows_scored_per_query", (double)t->rows_scored / n);
@@ -355,6 +358,7 @@ static void report_memory(struct search_work *w, const struct memory_resident *r
     cli_put_real(cli, NULL, "resident_of_raw", (double)resident->total / (double)w->info.raw_bytes);
     cli_put_count(cli, NULL, "query_bytes", query_bytes);
     cli_put_count(cli, NULL, "index_resident_bytes", w->info.resident_bytes);
+    cli_put_count(cli, NULL, "cache_bytes", w->info.cache_bytes);
     cli_put_count(cli, NULL, "memory_budget_bytes", w->info.memory_bytes);
     cli_put_count(cli, NULL, "index_bytes", w->info.index_bytes);
     cli_put_count(cli, NULL, "raw_bytes", w->info.raw_bytes);
@@ -433,6 +437,7 @@ int quire_search_verb(int argc, char **argv)
                    "resident budget; without: what it was built with, or all"),
         CLI_OPTION("recall", CLI_REAL, &w.recall, "R", "recall wanted, by the index's calibration; without: 0.95",
                    CLI_RANGE(0, 1)),
+        CLI_OPTION("no-cache", CLI_FLAG, &w.no_cache, NULL, "keep no blocks in memory, whatever the budget leaves"),
         CLI_OPTION("effort", CLI_COUNT, &w.effort, "E", "width of the search instead of a recall",
                    CLI_RANGE(1, UINT32_MAX)),
         CLI_OPTION("exact", CLI_FLAG, &w.exact, NULL, "read every block"),
