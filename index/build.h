@@ -4,8 +4,8 @@
 
 #include "io/fs.h"
 
-/* See quire_build. */
-int build_segment(struct io_fs *fs, const char *path, const void *vectors, uint64_t rows, uint32_t dim,
-                  enum quire_type type, const struct quire_build_options *options, struct quire_error *err);
+/* See quire_build_from. */
+int build_segment(struct io_fs *fs, const char *path, const struct quire_input *input,
+                  const struct quire_build_options *options, struct quire_error *err);
 
 #endif
