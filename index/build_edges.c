@@ -110,9 +110,8 @@ int build_edges(struct build *b)
         return rc;
     build_progress(b, "graph", &progress);
     rc = neighbours_build(&rows, b->state.linked_groups, b->centres, &config, &progress);
-    if (rc == 0 && b->options.resume)
-        rc = sync_edges(b);
-    return rc;
+    b->state.linked_groups = b->params.n_blocks;
+    return rc == 0 && b->options.resume ? sync_edges(b) : rc;
 }
 
 /* ---- reverse ----------------------------------------------------------------------------------------------------- */

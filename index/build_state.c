@@ -263,6 +263,7 @@ static int clear_begun(struct build *b)
 static int resume_folder(struct build *b)
 {
     int rc = hash_options(b);
+    b->state.saved_ns = clock_ns();
     if (rc == 0)
         rc = take_lock(b);
     if (rc == 0)

@@ -408,7 +408,7 @@ static int job_init(struct job *job, const struct neighbours_rows *rows, const f
     job->edges = malloc(sizeof *job->edges * BATCH_GROUPS * capacity * config->degree);
     int rc = job->runs && job->iota && job->near && job->n_near && job->place && job->edges ? 0 : QUIRE_ENOMEM;
     if (rc == 0 && !rows->all) {
-        job->loaded = malloc(sizeof *job->loaded * (rows->room / capacity + 1));
+        job->loaded = malloc(sizeof *job->loaded * n_groups);
         rc = job->loaded ? rows_alloc(&job->rows, smaller(rows->room, rows->n), rows->code_dim) : QUIRE_ENOMEM;
     }
     if (rc < 0) {
@@ -427,7 +427,7 @@ static int job_init(struct job *job, const struct neighbours_rows *rows, const f
 /* How many of the batch's groups, from the first on, have all groups near to them within the room; marks these. */
 static uint32_t choose_groups(struct job *job, const struct neighbours_rows *rows, uint32_t n)
 {
-    uint32_t room = rows->room / job->config->capacity;
+    uint32_t room = rows->room < job->n ? rows->room / job->config->capacity : job->n_groups;
     job->n_loaded = 0;
     for (uint32_t g = 0; g < n; g++) {
         const uint32_t *near = job->near + g * (size_t)NEIGHBOUR_GROUPS_MAX;
