@@ -16,19 +16,25 @@
 
 #define SMALLEST 1e-30f /* what is below counts as zero: its inverse would overflow */
 
+#define LANES 8u /* sums kept apart, so that a compiler may keep them in one register; divides code_dim */
+
 /* <r,y> and |y|^2 for one inverse step. */
 static void try_step(const float *restrict r, uint32_t dim, float inverse, float half, float top, float *ry, float *yy)
 {
-    float sum_ry = 0, sum_yy = 0;
-    for (uint32_t i = 0; i < dim; i++) {
-        float level = floorf(r[i] * inverse + half + 0.5f);
-        level = level < 0 ? 0 : level > top ? top : level;
-        float y = level - half;
-        sum_ry += r[i] * y;
-        sum_yy += y * y;
+    float sum_ry[LANES] = {0}, sum_yy[LANES] = {0};
+    for (uint32_t i = 0; i < dim; i += LANES)
+        for (uint32_t lane = 0; lane < LANES; lane++) {
+            float level = r[i + lane] * inverse + half + 0.5f;
+            level = level < 0 ? 0 : level > top ? top : level;
+            float y = (float)(int)level - half; /* not negative: truncated is rounded down */
+            sum_ry[lane] += r[i + lane] * y;
+            sum_yy[lane] += y * y;
+        }
+    *ry = *yy = 0;
+    for (uint32_t lane = 0; lane < LANES; lane++) {
+        *ry += sum_ry[lane];
+        *yy += sum_yy[lane];
     }
-    *ry = sum_ry;
-    *yy = sum_yy;
 }
 
 static float best_inverse_step(const float *r, uint32_t dim, unsigned bits, float largest)
