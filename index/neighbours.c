@@ -31,7 +31,7 @@
 #include <string.h>
 
 #define RUN_GROUPS   32u
-#define RUNS_PROBED  48u
+#define RUNS_PROBED  96u
 #define BATCH_GROUPS 512u
 
 /* Distance and row or group as one number that orders by distance, then by number: a float that is not negative orders
