@@ -1,10 +1,10 @@
 /*
  * vecstream.c - the bytes below files of vectors: forward reading of files and pipes, writing that is whole or nothing.
  *
- * Reading uses read(2), so that a pipe and a file take the same way; only who wants to read a plain file again seeks. Small reads go through a buffer
- * of 1 MiB, reads of that size and more go straight into the caller's memory. What the header announces is compared
- * with the length of a plain file before any row is read; a pipe shows the same damage when it ends too early or goes
- * on.
+ * Reading uses read(2), so that a pipe and a file take the same way; only who reads a plain file again seeks. Small
+ * reads go through a buffer of 1 MiB, reads of that size and more go straight into the caller's memory. What the header
+ * announces is compared with the length of a plain file before any row is read; a pipe shows the same damage when it
+ * ends too early or goes on.
  *
  * Writing goes to a temporary name beside the final one, with a random part, so that two runs never share it. It is
  * synced and renamed, and the folder is synced, in that order; the final name is the old file or the whole new one.

@@ -30,7 +30,7 @@ struct partition_advance {
 int partition_scratch_init(struct partition_scratch *s, uint32_t code_dim);
 void partition_scratch_fini(struct partition_scratch *s);
 
-/* Draws the rows of a node that are looked at: s->positions are filled with places within the node; returns how many. */
+/* Draws the rows of a node that are looked at: s->positions gets places within the node. Returns how many. */
 uint32_t partition_draw(struct partition_scratch *s, struct node node, uint64_t seed, struct random *random);
 /* The direction in which a node is cut, from the m rows in s->sample: from one mean to the other. */
 void partition_direction(struct partition_scratch *s, uint32_t m, uint32_t code_dim, struct random *random);

@@ -5,8 +5,8 @@
  * are as many keys and attributes as rows, and that each attribute is a JSON object. Keys are checked for emptiness
  * too; duplicates are found by the library, which sorts them anyway.
  *
- * A plain file of vectors is never loaded as a whole: the library reads it batch by batch. A pipe can only be read once,
- * so it is loaded.
+ * A plain file of vectors is never loaded as a whole: the library reads it batch by batch. A pipe can be read only
+ * once, so it is loaded.
  *
  * Under --build-memory the allocator is told to give everything of some size back at once: what it keeps would count.
  *

@@ -211,11 +211,12 @@ struct attempt {
     struct quire_build_options options;
     struct quire_error err;
     bool streamed; /* build_in reads the vectors */
+    bool small;    /* and has little memory */
 };
 
 static void attempt_init(struct attempt *a)
 {
-    a->streamed = false;
+    a->streamed = a->small = false;
     a->folder = support_folder_make();
     a->path = support_path(a->folder, "index");
     support_clusters(50, 8, QUIRE_TYPE_F32, 1, &a->data);
@@ -602,7 +603,7 @@ static struct quire_input attempt_input(struct attempt *a)
     return input;
 }
 
-/* The least memory in which the build works with files, and some room for what the process may still take. */
+/* The least memory in which the build works with files, and some room for what the process may take until then. */
 static uint64_t small_memory(struct attempt *a)
 {
     struct io_fs *fs = fault_fs_create();
@@ -623,6 +624,8 @@ static uint64_t small_memory(struct attempt *a)
 
 static int build_in(struct io_fs *fs, struct attempt *a)
 {
+    if (a->small)
+        a->options.build_memory_bytes = small_memory(a);
     memset(&a->err, 0, sizeof a->err);
     struct quire_input input = attempt_input(a);
     return build_segment(fs, "/index", &input, &a->options, &a->err);
@@ -704,7 +707,7 @@ static void test_each_failing_call_in_files(void **state)
     (void)state;
     attempt_init(&a);
     a.streamed = true;
-    a.options.build_memory_bytes = small_memory(&a);
+    a.small = true;
     fail_each_call(&a, QUIRE_ENOSPACE, 1);
     fail_each_call(&a, QUIRE_EIO, 3);
     attempt_fini(&a);
@@ -719,7 +722,7 @@ static void test_each_failing_call_resumed(void **state)
     a.options.resume = true;
     fail_each_call(&a, QUIRE_EIO, 1);
     a.streamed = true;
-    a.options.build_memory_bytes = small_memory(&a);
+    a.small = true;
     fail_each_call(&a, QUIRE_EIO, 1);
     attempt_fini(&a);
 }
