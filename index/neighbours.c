@@ -32,7 +32,9 @@
 
 #define RUN_GROUPS   32u
 #define RUNS_PROBED  96u
-#define BATCH_GROUPS 512u
+#define BATCH_GROUPS 512u       /* groups of a batch at most, */
+#define BATCH_EDGES  (1u << 20) /* of so many edges, but for small groups' sake */
+#define BATCH_LEAST  16u
 
 /* Distance and row or group as one number that orders by distance, then by number: a float that is not negative orders
  * as its bits do. */
@@ -60,12 +62,14 @@ struct job {
     uint32_t *iota;
     uint32_t n, n_groups, n_runs, code_dim;
     /* the batch */
+    uint32_t batch_groups; /* at most */
     uint32_t first_group;
-    uint32_t *near;   /* BATCH_GROUPS x NEIGHBOUR_GROUPS_MAX groups, nearest first, its own before all */
-    uint32_t *n_near; /* BATCH_GROUPS */
-    struct rows rows; /* all, or those loaded */
-    uint32_t *place;  /* per group: which of the loaded ones it is; all rows in memory: itself */
-    uint32_t *loaded; /* groups in the order of their places */
+    uint32_t n_listed; /* groups from first_group on whose near groups are known */
+    uint32_t *near;    /* batch_groups x NEIGHBOUR_GROUPS_MAX groups, nearest first, its own before all */
+    uint32_t *n_near;  /* batch_groups */
+    struct rows rows;  /* all, or those loaded */
+    uint32_t *place;   /* per group: which of the loaded ones it is; all rows in memory: itself */
+    uint32_t *loaded;  /* groups in the order of their places */
     uint32_t n_loaded;
     uint32_t *edges; /* of the batch's rows */
 };
@@ -240,7 +244,7 @@ static int find_near_groups(void *context, uint64_t begin, uint64_t end)
     int rc = scratch_init(&s, job);
     if (rc < 0)
         return rc;
-    for (uint64_t g = begin; g < end; g++)
+    for (uint64_t g = job->n_listed + begin; g < job->n_listed + end; g++)
         job->n_near[g] =
             near_groups(job, &s, job->first_group + (uint32_t)g, job->near + g * (size_t)NEIGHBOUR_GROUPS_MAX);
     scratch_fini(&s);
@@ -380,6 +384,11 @@ static int link_groups(void *context, uint64_t begin, uint64_t end)
 
 /* ---- batches ----------------------------------------------------------------------------------------------------- */
 
+static uint32_t batch_groups(const struct neighbours_config *config)
+{
+    return larger(BATCH_LEAST, smaller(BATCH_GROUPS, BATCH_EDGES / (config->capacity * config->degree)));
+}
+
 static void job_fini(struct job *job, bool owns_rows)
 {
     free(job->runs);
@@ -400,12 +409,13 @@ static int job_init(struct job *job, const struct neighbours_rows *rows, const f
     *job = (struct job){.config = config, .centres = centres, .n = rows->n, .n_groups = n_groups};
     job->code_dim = rows->code_dim;
     job->n_runs = (n_groups + RUN_GROUPS - 1) / RUN_GROUPS;
+    job->batch_groups = batch_groups(config);
     job->runs = malloc(sizeof(float) * job->n_runs * rows->code_dim);
     job->iota = malloc(sizeof *job->iota * capacity);
-    job->near = malloc(sizeof *job->near * BATCH_GROUPS * NEIGHBOUR_GROUPS_MAX);
-    job->n_near = malloc(sizeof *job->n_near * BATCH_GROUPS);
+    job->near = malloc(sizeof *job->near * job->batch_groups * NEIGHBOUR_GROUPS_MAX);
+    job->n_near = malloc(sizeof *job->n_near * job->batch_groups);
     job->place = malloc(sizeof *job->place * n_groups);
-    job->edges = malloc(sizeof *job->edges * BATCH_GROUPS * capacity * config->degree);
+    job->edges = malloc(sizeof *job->edges * job->batch_groups * capacity * config->degree);
     int rc = job->runs && job->iota && job->near && job->n_near && job->place && job->edges ? 0 : QUIRE_ENOMEM;
     if (rc == 0 && !rows->all) {
         job->loaded = malloc(sizeof *job->loaded * n_groups);
@@ -482,12 +492,32 @@ static void forget_groups(struct job *job)
     job->n_loaded = 0;
 }
 
-/* Links the groups from job->first_group on, as many as fit; *done: how many. */
-static int run_batch(struct job *job, const struct neighbours_rows *rows, uint32_t *done)
+/* Near groups of the batch's groups; those that the batch before did not come to are known. */
+static int list_near_groups(struct job *job, uint32_t n)
 {
-    uint32_t n = smaller(job->n_groups - job->first_group, BATCH_GROUPS), capacity = job->config->capacity;
+    int rc = parallel_for(job->config->threads, n - job->n_listed, 8, find_near_groups, job, NULL);
+    if (rc == 0)
+        job->n_listed = n;
+    return rc;
+}
+
+/* The batch of `done` groups is over: what was found out for later ones moves to the front. */
+static void next_batch(struct job *job, uint32_t done)
+{
+    forget_groups(job);
+    job->n_listed -= done;
+    memmove(job->near, job->near + done * (size_t)NEIGHBOUR_GROUPS_MAX,
+            sizeof *job->near * job->n_listed * NEIGHBOUR_GROUPS_MAX);
+    memmove(job->n_near, job->n_near + done, sizeof *job->n_near * job->n_listed);
+    job->first_group += done;
+}
+
+/* Links the groups from job->first_group on, as many as fit. */
+static int run_batch(struct job *job, const struct neighbours_rows *rows)
+{
+    uint32_t n = smaller(job->n_groups - job->first_group, job->batch_groups), capacity = job->config->capacity;
     uint32_t first = job->first_group * capacity;
-    int rc = parallel_for(job->config->threads, n, 8, find_near_groups, job, NULL);
+    int rc = list_near_groups(job, n);
     if (rc == 0 && !rows->all) {
         n = choose_groups(job, rows, n);
         rc = n ? load_groups(job, rows) : QUIRE_EINTERNAL;
@@ -496,8 +526,8 @@ static int run_batch(struct job *job, const struct neighbours_rows *rows, uint32
         rc = parallel_for(job->config->threads, n, 4, link_groups, job, NULL);
     if (rc == 0)
         rc = rows->put(rows->context, first, smaller(job->n - first, n * capacity), job->edges);
-    forget_groups(job);
-    *done = n;
+    if (rc == 0)
+        next_batch(job, n);
     return rc;
 }
 
@@ -509,11 +539,11 @@ int neighbours_build(const struct neighbours_rows *rows, uint32_t first_group, c
     if (rc < 0)
         return rc;
     parallel_for(config->threads, job.n_runs, 8, run_means, &job, NULL);
-    for (uint32_t done = 0, at = first_group; rc == 0 && at < job.n_groups; at += done) {
-        job.first_group = at;
-        rc = run_batch(&job, rows, &done);
+    job.first_group = first_group;
+    while (rc == 0 && job.first_group < job.n_groups) {
+        rc = run_batch(&job, rows);
         if (rc == 0 && progress && progress->report &&
-            progress->report(progress->context, progress->phase, at + done, job.n_groups) != 0)
+            progress->report(progress->context, progress->phase, job.first_group, job.n_groups) != 0)
             rc = QUIRE_ECANCELLED;
     }
     job_fini(&job, !rows->all);
@@ -523,8 +553,8 @@ int neighbours_build(const struct neighbours_rows *rows, uint32_t first_group, c
 uint64_t neighbours_bytes(uint32_t n_groups, uint32_t code_dim, const struct neighbours_config *config)
 {
     uint64_t runs = (n_groups + RUN_GROUPS - 1) / RUN_GROUPS * (uint64_t)code_dim * sizeof(float);
-    uint64_t lists = (uint64_t)BATCH_GROUPS * (NEIGHBOUR_GROUPS_MAX + 1) * sizeof(uint32_t);
-    uint64_t edges = (uint64_t)BATCH_GROUPS * config->capacity * config->degree * sizeof(uint32_t);
+    uint64_t lists = (uint64_t)batch_groups(config) * (NEIGHBOUR_GROUPS_MAX + 1) * sizeof(uint32_t);
+    uint64_t edges = (uint64_t)batch_groups(config) * config->capacity * config->degree * sizeof(uint32_t);
     uint64_t most = larger(larger(n_groups / RUN_GROUPS + 1, RUN_GROUPS * RUNS_PROBED), pool_room(config));
     uint64_t scratch = most * 20 + (uint64_t)pool_room(config) * 16 + 5 * (uint64_t)code_dim;
     return runs + lists + edges + 8 * (uint64_t)n_groups + scratch * config->threads;
