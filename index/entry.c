@@ -13,8 +13,6 @@
  * blocks found, but scattered, and its links take as much memory as the centres.
  */
 #include "index/entry.h"
-#include "index/codes.h"
-#include "index/format.h"
 #include "io/memory.h"
 #include <stdlib.h>
 #include <string.h>

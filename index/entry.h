@@ -4,7 +4,8 @@
 #ifndef QUIRE_INDEX_ENTRY_H
 #define QUIRE_INDEX_ENTRY_H
 
-#include "quire.h"
+#include "index/codes.h"
+#include "index/format.h"
 
 #define ENTRY_FANOUT     16u
 #define ENTRY_TOP_MAX    128u /* a level of at most so many nodes is looked at whole */
@@ -24,6 +25,13 @@ struct entry_tree {
     uint32_t code_dim, code_bytes;
     uint64_t bytes; /* of the levels above the blocks */
 };
+
+/* Bytes of the centres of n_blocks and the tree over them, or a little more. */
+static inline uint64_t entry_bytes_of(uint32_t n_blocks, uint32_t code_dim)
+{
+    uint64_t blocks = (uint64_t)n_blocks * (code_bytes_of(code_dim, CENTRE_BITS) + ENTRY_FACTORS * sizeof(float));
+    return blocks + blocks / (ENTRY_FANOUT - 1) + ENTRY_TOP_MAX;
+}
 
 /* blocks: the level of the centres, in tree order (partition.h). Errors: QUIRE_ENOMEM. */
 int entry_init(struct entry_tree *tree, const struct entry_level *blocks, uint32_t code_dim);
