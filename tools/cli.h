@@ -81,7 +81,8 @@ struct cli {
     const char *phase;
     uint64_t phase_ns, drawn_ns, called_ns; /* when the phase began, was last drawn; the last call */
     uint64_t work_ns;                       /* when the first phase of a whole began; 0: not yet */
-    double work_first, work_done;           /* share of the whole that was done then, and now; < 0: not known */
+    double work_first;                      /* share of the whole that needed no work */
+    double work_done;                       /* share that is done now */
     /* results */
     json_t *report;
     bool report_failed; /* no memory for a part of it */

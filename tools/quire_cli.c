@@ -382,7 +382,7 @@ static const char *time_in_all(const struct cli *cli, uint64_t now, char out[TIM
     char left[TIME_BYTES];
     double share = cli->work_done - cli->work_first;
     out[0] = 0;
-    if (cli->work_ns && cli->work_done >= 0 && share > 0)
+    if (cli->work_ns && share > 0)
         snprintf(out, TIME_BYTES + 16, ", %s in all",
                  short_time((1 - cli->work_done) / share * (double)(now - cli->work_ns) / 1e9, left));
     return out;
@@ -443,12 +443,15 @@ int cli_truth_progress(void *context, uint64_t done, uint64_t total)
 int cli_build_progress(void *context, const char *phase, uint64_t done, uint64_t total)
 {
     struct cli *cli = context;
-    double share = quire_build_done(phase, done, total);
+    double share = quire_build_done(phase, done, total), begin = quire_build_done(phase, 0, total);
     if (!cli->work_ns) {
         cli->work_ns = cli->called_ns;
-        cli->work_first = share < 0 ? 0 : quire_build_done(phase, 0, total);
+        cli->work_first = cli->work_done = 0;
     }
-    if (share >= 0)
+    /* phases that are left out, because an earlier run has finished them, are not work of this one */
+    if (begin > cli->work_done && (!cli->phase || strcmp(cli->phase, phase) != 0))
+        cli->work_first += begin - cli->work_done;
+    if (share > cli->work_done)
         cli->work_done = share;
     return cli_progress(context, phase, done, total);
 }
