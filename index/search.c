@@ -28,7 +28,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define THETA_EFFORT     64.0f
+#define THETA_EFFORT     100.0f
 #define THETA_MIN        0.001f
 #define THETA_MAX        4.0f
 #define EFFORT_MIN       4u
@@ -38,8 +38,8 @@
 #define DEFAULT_RECALL   0.95f
 #define LIMIT_SAMPLE     64u
 #define PREFETCH_BLOCKS  2u
+#define SCAN_STEP        16u
 #define TREE_BEAM_MIN    8u
-#define LIST_REACH       1.1f /* of the k-th nearest's squared distance: slots within it have their edges followed */
 
 static bool bit(const uint8_t *bitmap, uint32_t i)
 {
@@ -315,6 +315,32 @@ static float keep_best(struct task *t)
     return largest;
 }
 
+/* Most rows are too far: comparing a few at once without branches skips them. */
+static bool any_below(const float *d, uint32_t n, float limit)
+{
+    unsigned below = 0;
+    if (n == SCAN_STEP)
+        for (uint32_t i = 0; i < SCAN_STEP; i++)
+            below |= d[i] < limit;
+    else
+        for (uint32_t i = 0; i < n; i++)
+            below |= d[i] < limit;
+    return below;
+}
+
+static void take_below(struct task *t, uint32_t begin, uint32_t end, float sigma, float *limit)
+{
+    struct searcher *s = t->searcher;
+    for (uint32_t i = begin; i < end; i++) {
+        float d = s->estimates[i];
+        if (!(d < *limit) || segment_row_is_dead(t->segment, s->ids[i]))
+            continue;
+        t->candidates[t->n_candidates++] = (struct candidate){s->ids[i], d, sigma, 1};
+        if (t->n_candidates == 2 * t->candidates_max)
+            *limit = keep_best(t);
+    }
+}
+
 /* Adds the rows scored last to the candidates; `limit` is the estimate above which none matters. */
 static void add_candidates(struct task *t, uint32_t n, float *limit)
 {
@@ -323,14 +349,12 @@ static void add_candidates(struct task *t, uint32_t n, float *limit)
     if (t->n_candidates == 0)
         *limit = fminf(*limit, rough_limit(s->estimates, n, t->candidates_max));
     for (uint32_t r = 0; r < s->n_runs; r++) {
-        const float sigma = s->runs[r].sigma;
-        for (; i < s->runs[r].end; i++) {
-            float d = s->estimates[i];
-            if (!(d < *limit) || segment_row_is_dead(t->segment, s->ids[i]))
-                continue;
-            t->candidates[t->n_candidates++] = (struct candidate){s->ids[i], d, sigma, 1};
-            if (t->n_candidates == 2 * t->candidates_max)
-                *limit = keep_best(t);
+        const uint32_t end = s->runs[r].end;
+        while (i < end) {
+            uint32_t stop = end - i < SCAN_STEP ? end : i + SCAN_STEP;
+            if (any_below(s->estimates + i, stop - i, *limit))
+                take_below(t, i, stop, s->runs[r].sigma, limit);
+            i = stop;
         }
     }
     t->stats.codes_scored += n;
@@ -505,7 +529,7 @@ static int seed_blocks(struct task *t, uint32_t n_blocks)
 static int seed(struct task *t)
 {
     uint32_t n_blocks = t->segment->params.n_blocks, want = t->effort < n_blocks ? t->effort : n_blocks;
-    uint32_t beam = want / 2 + TREE_BEAM_MIN; /* the nearest blocks have fewer parents; more found none (measured) */
+    uint32_t beam = want / 3 + TREE_BEAM_MIN; /* the nearest blocks have fewer parents; more found none (measured) */
     if (reserve_nearest(t->searcher, (uint64_t)beam * ENTRY_FANOUT + ENTRY_TOP_MAX) < 0)
         return QUIRE_ENOMEM;
     want = nearest_blocks(t, want, beam);
@@ -743,14 +767,14 @@ static int follow_list(struct task *t, const struct block_view *view, uint32_t l
     return edges < 0 ? edges : 0;
 }
 
-/* The squared distance up to which a slot's edges are worth following: about that of the k-th nearest, or of the
- * nearest slot while there are fewer. */
+/* The squared distance up to which a slot's edges are worth following: that of the k-th nearest and more where codes
+ * are coarse and the seeds have missed more, or that of the nearest slot while there are fewer than k. */
 static float reach_of(const struct task *t, const float *distances, uint32_t n)
 {
     if (!t->segment->nav_codes)
         return INFINITY; /* edges are all there is to go by */
     if (t->n_results == t->k)
-        return t->results[0].distance * LIST_REACH;
+        return t->results[0].distance * (1 + t->segment->params.error[t->segment->width] / 2);
     float nearest = INFINITY;
     for (uint32_t i = 0; i < n; i++)
         nearest = fminf(nearest, distances[i]);
