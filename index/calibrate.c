@@ -21,7 +21,7 @@
 #include <string.h>
 
 #define ROWS_MIN        1000u
-#define QUERIES_MAX     400u
+#define QUERIES_MAX     800u
 #define ROWS_PER_QUERY  20u     /* at most one row in so many is held out */
 #define LADDER_RECALL   0.999f  /* the ladder ends when this is reached */
 #define LADDER_GAIN     0.0005f /* or when LADDER_FLAT steps in a row gain less */
@@ -52,8 +52,9 @@ struct ladder {
     struct searcher *searcher;
     struct search_request *requests; /* n_queries */
     struct segment *segment;
-    uint32_t k, n_queries, n_found, n_points, effort_first;
-    float recall_wanted; /* the climb ends there */
+    uint32_t k, n_queries, n_points, effort_first;
+    uint64_t n_found, squares; /* neighbours found; sum over queries of their number squared */
+    float recall_wanted;       /* the climb ends there */
     uint64_t reads;
     int code;
     struct quire_error error;
@@ -223,19 +224,31 @@ static void on_answer(struct search_request *request)
         }
         return;
     }
-    l->reads += request->stats.reads;
+    uint64_t found = 0;
     for (uint32_t i = 0; i < request->n_hits; i++)
         for (uint32_t j = 0; j < l->k; j++)
             if (truth[j].row == request->hits[i].row) {
-                l->n_found++;
+                found++;
                 break;
             }
+    l->reads += request->stats.reads;
+    l->n_found += found;
+    l->squares += found * found;
+}
+
+/* The recall of the last point, less one standard error of it: queries differ, and whoever asks for 0.95 is to get it
+ * rather than to get it every other time. */
+static float recall_of(const struct ladder *l)
+{
+    double n = l->n_queries, mean = (double)l->n_found / n, variance = (double)l->squares / n - mean * mean;
+    double recall = (mean - sqrt(variance > 0 ? variance / n : 0)) / l->k;
+    return recall > 0 ? (float)recall : 0;
 }
 
 static int run_point(struct ladder *l, uint32_t effort)
 {
     const struct calibration *c = l->c;
-    l->n_found = 0;
+    l->n_found = l->squares = 0;
     l->reads = 0;
     for (uint32_t q = 0; q < l->n_queries; q++) {
         struct search_request *r = &l->requests[q];
@@ -257,9 +270,8 @@ static int run_point(struct ladder *l, uint32_t effort)
     }
     if (l->code < 0)
         return l->code;
-    float answers = (float)l->n_queries * (float)l->k;
     l->points[l->n_points++] =
-        (struct calibration_point){l->k, effort, (float)l->n_found / answers, (float)l->reads / (float)l->n_queries};
+        (struct calibration_point){l->k, effort, recall_of(l), (float)l->reads / (float)l->n_queries};
     return 0;
 }
 

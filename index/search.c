@@ -927,8 +927,8 @@ static void deliver(struct task *t)
         task_finish(t, 0);
 }
 
-/* Seeds and first round. The nearest part of the seeds knows the first blocks to read almost as well as all of them: those
- * are asked for first, and the rest is scored while they come. */
+/* Seeds and first round. The nearest part of the seeds knows the first blocks to read almost as well as all of them:
+ * those are asked for first, and the rest is scored while they come. */
 static void begin_rounds(struct task *t)
 {
     struct searcher *s = t->searcher;
