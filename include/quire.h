@@ -335,7 +335,7 @@ QUIRE_API int quire_verify(const char *path, void (*finding)(void *context, cons
 /* One point of the calibration that was measured when the index was built. */
 struct quire_calibration_point {
     uint32_t k, effort;
-    float recall, reads; /* of held-out rows, less one standard error; blocks read per query */
+    float recall, reads; /* of held-out rows, less two standard errors; blocks read per query */
 };
 /* Measured with the widest codes; under a budget that loads narrower ones, efforts are scaled to what those need, reads
  * are not. Copies at most `room` points (ordered by k, then effort) and returns how many there are; 0: the index is too
