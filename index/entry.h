@@ -29,4 +29,13 @@ struct entry_tree {
 int entry_init(struct entry_tree *tree, const struct entry_level *blocks, uint32_t code_dim);
 void entry_fini(struct entry_tree *tree);
 
+/* How near a level's centres are to the means that they stand for. */
+struct entry_error {
+    double worst; /* |centre - mean of the centres below| / |that mean| */
+    uint32_t level, node;
+};
+/* Follows the tree down as a search does whose beam is without limit: sets the bit of each block that it leads to in
+ * `reached` (zeroed; a bit per block). *error (may be NULL): the worst node above the blocks. Errors: QUIRE_ENOMEM. */
+int entry_walk(const struct entry_tree *tree, uint8_t *reached, struct entry_error *error);
+
 #endif
