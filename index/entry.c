@@ -126,8 +126,9 @@ static void walk_level(const struct entry_tree *tree, uint32_t l, const uint8_t 
             wrong += ((double)node[d] - mean[d]) * ((double)node[d] - mean[d]);
             length += (double)mean[d] * mean[d];
         }
-        double share = length > 0 ? sqrt(wrong / length) : wrong > 0 ? INFINITY : 0;
-        if (!(share <= error->worst))
+        double share = sqrt(wrong / (length + 1e-300));
+        share = share < INFINITY ? share : INFINITY; /* not a number: the worst there is */
+        if (share > error->worst)
             *error = (struct entry_error){share, l, i};
     }
 }

@@ -221,12 +221,13 @@ check "standard output that is full is an error" test $? = 1 -a -s err
 expect "inspect" 0 '"calibration"' inspect b.index --json
 json "inspect reports" out 'j["rows"] == 2000 and j["user_keys"] and j["attributes"] and j["code_bits"] == 2 and
     len(j["files"]) == 5 and j["memory"]["resident_bytes"] == sum(j["memory"][x + "_bytes"] for x in
-    ("codes", "factors", "centres", "other")) and all(0 < p["recall"] <= 1 for p in j["calibration"])'
+    ("codes", "factors", "centres")) and all(0 < p["recall"] <= 1 for p in j["calibration"])'
 expect "inspect as text" 0 "^ *k  *effort  *recall  *reads" inspect a.index
 expect "inspect of no index" 1 "No such file" inspect .
 expect "inspect without an index" 2 "DIR must be given" inspect
 expect "verify" 0 '"findings": 0' verify b.index --json
-json "verify looked at everything" out 'j["rows"] == 2000 and j["keys"] == 2000 and j["files"] == 5 and j["edges"] > 0'
+json "verify looked at everything" out 'j["rows"] == 2000 and j["keys"] == 2000 and j["files"] == 5 and j["edges"] > 0 and
+    j["rows_reachable"] == 2000 and 0 < j["rows_by_edges"] <= 2000'
 expect "verify of no index" 1 "No such file" verify .
 for file in meta blocks codes keys attrs; do
     cp -r b.index damaged
