@@ -25,6 +25,22 @@ static uint64_t level_bytes(const struct entry_tree *tree, uint32_t n)
     return (uint64_t)n * (tree->code_bytes + ENTRY_FACTORS * sizeof(float));
 }
 
+static uint32_t nodes_above(uint32_t n)
+{
+    return n / ENTRY_FANOUT + (n % ENTRY_FANOUT > 0);
+}
+
+uint64_t entry_bytes_of(uint32_t n_blocks, uint32_t code_dim)
+{
+    const struct entry_tree tree = {.code_bytes = code_bytes_of(code_dim, CENTRE_BITS)};
+    uint64_t bytes = level_bytes(&tree, n_blocks);
+    while (n_blocks > ENTRY_TOP_MAX) {
+        n_blocks = nodes_above(n_blocks);
+        bytes += level_bytes(&tree, n_blocks);
+    }
+    return bytes;
+}
+
 static uint32_t children_of(const struct entry_level *below, uint32_t node)
 {
     uint32_t first = node * ENTRY_FANOUT;
@@ -81,7 +97,7 @@ int entry_init(struct entry_tree *tree, const struct entry_level *blocks, uint32
     while (tree->levels[tree->n_levels - 1].n > ENTRY_TOP_MAX) {
         const struct entry_level *below = &tree->levels[tree->n_levels - 1];
         struct entry_level *level = &tree->levels[tree->n_levels];
-        level->n = (below->n + ENTRY_FANOUT - 1) / ENTRY_FANOUT;
+        level->n = nodes_above(below->n);
         level->codes = memory_map(level_bytes(tree, level->n), 0);
         if (!level->codes) {
             free(scratch);

@@ -25,6 +25,8 @@ struct entry_tree {
     uint64_t bytes; /* of the levels above the blocks */
 };
 
+/* What the centres of so many blocks and the tree over them take in memory. */
+uint64_t entry_bytes_of(uint32_t n_blocks, uint32_t code_dim);
 /* blocks: the level of the centres, in tree order (partition.h). Errors: QUIRE_ENOMEM. */
 int entry_init(struct entry_tree *tree, const struct entry_level *blocks, uint32_t code_dim);
 void entry_fini(struct entry_tree *tree);

@@ -181,13 +181,6 @@ static int load_resident(struct opening *o, struct section_file *codes, uint32_t
     return section_load(codes, entry, *out, o->err);
 }
 
-/* Bytes of the centres and the tree over them, which are always resident. */
-static uint64_t entry_bytes(const struct segment_params *p)
-{
-    uint64_t blocks = (uint64_t)p->n_blocks * (code_bytes_of(p->code_dim, CENTRE_BITS) + 12);
-    return blocks + blocks / (ENTRY_FANOUT - 1);
-}
-
 /* The widest code that fits. The kernel counts more than codes: program, libraries, stacks and the buffers of
  * searches. So a wider code than the narrowest is taken only if that much is left, or of a small budget, which such a
  * process exceeds anyhow, a quarter. Below the narrowest, edge codes do if there are any. */
@@ -195,8 +188,8 @@ static int choose_width(struct opening *o, const struct section_file *codes)
 {
     struct segment *s = o->s;
     uint64_t budget = s->info.memory_bytes;
-    uint64_t fixed = 4 * s->params.rows + entry_bytes(&s->params);
-    uint64_t least = 0, reserve = s->info.reserve_bytes;
+    uint64_t entries = entry_bytes_of(s->params.n_blocks, s->params.code_dim);
+    uint64_t fixed = 4 * s->params.rows + entries, least = 0, reserve = s->info.reserve_bytes;
     bool found = false;
     for (unsigned w = 0; w < NAV_WIDTHS && !o->options->edge_codes; w++) {
         if (!section_find(codes, CODES_NAVIGATION + nav_bits[w]) ||
@@ -215,7 +208,7 @@ static int choose_width(struct opening *o, const struct section_file *codes)
         return 0;
     s->width = NAV_WIDTHS;
     if (s->params.edge_code_bytes)
-        least = entry_bytes(&s->params);
+        least = entries;
     if (s->params.edge_code_bytes && (!budget || least <= budget))
         return 0;
     return error_set(o->err, QUIRE_ELIMIT,

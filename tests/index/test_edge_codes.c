@@ -235,6 +235,7 @@ static void test_auto(void **state)
                          (unsigned long long)budgets[b], (unsigned long long)least, info.edge_codes, info.code_bits);
             quire_close(index);
         }
+        assert_int_equal(fs_remove_folder(fs_real(), path, NULL), 0);
         free(path);
     }
 }

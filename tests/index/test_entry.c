@@ -72,6 +72,8 @@ static void test_every_block_is_reached(void **state)
         struct entry_error error = {.worst = -1};
         make(cases[i].blocks, &f);
         assert_int_equal(f.tree.n_levels, cases[i].levels);
+        uint64_t of_blocks = (uint64_t)cases[i].blocks * (f.tree.code_bytes + ENTRY_FACTORS * sizeof(float));
+        assert_int_equal(entry_bytes_of(cases[i].blocks, DIM), of_blocks + f.tree.bytes);
         assert_int_equal(entry_walk(&f.tree, f.reached, &error), 0);
         assert_int_equal(count_reached(&f), cases[i].blocks);
         assert_true(error.worst >= 0 && error.worst < 0.25);
