@@ -475,7 +475,7 @@ static int open_with(const char *path, unsigned bits, struct segment **out, stru
     if (rc == 0 && !(*out)->nav_codes) {
         segment_unref(*out);
         *out = NULL;
-        rc = bits ? error_set(err, QUIRE_ECORRUPT, "%s has no navigation codes of %u bits", path, bits)
+        rc = bits ? error_set(err, QUIRE_ECORRUPT, "%s has no navigation codes of width %u", path, bits)
                   : error_set(err, QUIRE_ECORRUPT, "%s has no navigation codes", path);
     }
     return rc;
