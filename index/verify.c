@@ -395,6 +395,7 @@ static uint32_t middle_block(const struct segment *s)
 static int count_rows_by_edges(struct verification *v)
 {
     const struct segment_params *p = &v->s->params;
+    assert(p->n_blocks > 0); /* params_check */
     uint32_t *queue = malloc(sizeof *queue * p->n_blocks), n = 0;
     uint8_t *seen = calloc(p->n_blocks / 8 + 1, 1);
     int rc = queue && seen ? 0 : error_set(v->err, QUIRE_ENOMEM, "no memory for %u blocks", p->n_blocks);
