@@ -23,8 +23,9 @@ struct vecfile {
     struct instream in;
     enum vecfile_format format;
     enum quire_type type;
-    uint64_t rows; /* VECFILE_UNKNOWN: not before the end */
-    uint64_t next; /* row that the next read begins with */
+    uint64_t rows;    /* VECFILE_UNKNOWN: not before the end */
+    uint64_t next;    /* row that the next read begins with */
+    uint64_t rows_at; /* bytes before row 0 */
     uint32_t dim;
     size_t element_bytes, row_bytes;
 };
@@ -129,6 +130,7 @@ static int open_counted(struct vecfile *file, struct quire_error *err)
     if (__builtin_mul_overflow(file->rows, (uint64_t)file->row_bytes, &bytes) || bytes > INT64_MAX - file->in.taken)
         return error_set(err, QUIRE_EFORMAT, "%s says that it holds %llu rows of %zu bytes, which no file can",
                          file->in.name, (unsigned long long)file->rows, file->row_bytes);
+    file->rows_at = file->in.taken;
     return instream_expect(&file->in, file->in.taken + bytes, err);
 }
 
@@ -303,6 +305,24 @@ int64_t vecfile_read(struct vecfile *file, void *rows, uint64_t n, struct quire_
     return vecfile_has_row_heads(file->format) ? read_headed(file, rows, n, err) : read_counted(file, rows, n, err);
 }
 
+bool vecfile_is_seekable(const struct vecfile *file)
+{
+    return file->in.total != VECFILE_UNKNOWN;
+}
+
+int vecfile_seek(struct vecfile *file, uint64_t row, struct quire_error *err)
+{
+    if (row == file->next)
+        return 0;
+    bool headed = vecfile_has_row_heads(file->format);
+    uint64_t each = file->row_bytes + (headed ? ROW_HEAD_BYTES : 0), at = file->rows_at + row * each;
+    /* the dimension before row 0 is not read again: it was read when the file was opened */
+    int rc = instream_seek(&file->in, headed && row == 0 ? at + ROW_HEAD_BYTES : at, err);
+    if (rc == 0)
+        file->next = row;
+    return rc;
+}
+
 /* ---- whole files ------------------------------------------------------------------------------------------------- */
 
 /* Gives v room for `rows`, and keeps the `used` that are there. */
@@ -341,23 +361,28 @@ static int load_rows(struct vecfile *file, struct vectors *v, struct quire_error
     return rc;
 }
 
-int vectors_load(const char *path, enum vecfile_format format, struct vectors *out, struct quire_error *err)
+int vectors_read(struct vecfile *file, struct vectors *out, struct quire_error *err)
 {
-    struct vecfile *file = NULL;
-    struct vectors v = {0};
-    int rc = vecfile_open(path, format, &file, err);
-    if (rc < 0)
-        return rc;
+    struct vectors v = {.dim = file->dim, .type = file->type};
+    int rc = 0;
     if (vecfile_is_ivecs(file))
-        rc = error_set(err, QUIRE_ETYPE, "%s is an .ivecs file: it holds numbers of rows, not vectors", path);
-    v.dim = file->dim;
-    v.type = file->type;
+        rc = error_set(err, QUIRE_ETYPE, "%s is an .ivecs file: it holds numbers of rows, not vectors", file->in.name);
     if (rc == 0)
         rc = load_rows(file, &v, err);
     if (rc < 0)
         vectors_free(&v);
     else
         *out = v;
+    return rc;
+}
+
+int vectors_load(const char *path, enum vecfile_format format, struct vectors *out, struct quire_error *err)
+{
+    struct vecfile *file = NULL;
+    int rc = vecfile_open(path, format, &file, err);
+    if (rc < 0)
+        return rc;
+    rc = vectors_read(file, out, err);
     vecfile_close(file);
     return rc;
 }

@@ -39,6 +39,10 @@ bool vecfile_is_ivecs(const struct vecfile *file);
  * negative QUIRE_E. Checks NaN and infinity of floats of any width (QUIRE_ENOTFINITE names row and dimension). */
 int64_t vecfile_read(struct vecfile *file, void *rows, uint64_t n, struct quire_error *err);
 
+/* The next read begins with this row. QUIRE_EUNSUPPORTED for a pipe, unless it stands there already. */
+int vecfile_seek(struct vecfile *file, uint64_t row, struct quire_error *err);
+bool vecfile_is_seekable(const struct vecfile *file);
+
 /* A whole file in memory; rows * dim elements, 64-byte aligned; freed by vectors_free. */
 struct vectors {
     void *data;
@@ -47,6 +51,8 @@ struct vectors {
     enum quire_type type;
 };
 int vectors_load(const char *path, enum vecfile_format format, struct vectors *out, struct quire_error *err);
+/* The rest of an open file. */
+int vectors_read(struct vecfile *file, struct vectors *out, struct quire_error *err);
 void vectors_free(struct vectors *v);
 
 /* Writers, format by extension or given; "-" writes to standard output (rows must be known first for fbin family and

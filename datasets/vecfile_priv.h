@@ -17,6 +17,7 @@ struct instream {
     uint64_t total;    /* bytes of a plain file from where it was opened; VECFILE_UNKNOWN: a pipe */
     uint64_t expected; /* bytes that the header announces; VECFILE_UNKNOWN: it does not */
     uint64_t taken;    /* bytes handed out */
+    int64_t base;      /* offset in a plain file at which it was opened */
     uint8_t *buffer;
     size_t begin, end; /* part of buffer that is still to be handed out */
 };
@@ -25,6 +26,8 @@ struct instream {
  */
 int instream_open(struct instream *in, const char *path, struct quire_error *err);
 void instream_close(struct instream *in);
+/* The next byte read is the one that was number `at` when the stream was opened; plain files only. */
+int instream_seek(struct instream *in, uint64_t at, struct quire_error *err);
 /* Bytes read: fewer than asked for at the end only. */
 int64_t instream_read(struct instream *in, void *to, size_t bytes, struct quire_error *err);
 /* QUIRE_ETRUNCATED where fewer are left; `what` names them. */

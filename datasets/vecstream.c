@@ -1,10 +1,10 @@
 /*
  * vecstream.c - the bytes below files of vectors: forward reading of files and pipes, writing that is whole or nothing.
  *
- * Reading uses read(2) only, never a seek, so that a pipe and a file take the same way. Small reads go through a buffer
- * of 1 MiB, reads of that size and more go straight into the caller's memory. What the header announces is compared
- * with the length of a plain file before any row is read; a pipe shows the same damage when it ends too early or goes
- * on.
+ * Reading uses read(2), so that a pipe and a file take the same way; only who reads a plain file again seeks. Small
+ * reads go through a buffer of 1 MiB, reads of that size and more go straight into the caller's memory. What the header
+ * announces is compared with the length of a plain file before any row is read; a pipe shows the same damage when it
+ * ends too early or goes on.
  *
  * Writing goes to a temporary name beside the final one, with a random part, so that two runs never share it. It is
  * synced and renamed, and the folder is synced, in that order; the final name is the old file or the whole new one.
@@ -46,6 +46,7 @@ static int open_input(struct instream *in, const char *path, struct quire_error 
         off_t at = lseek(in->fd, 0, SEEK_CUR);
         if (at < 0)
             return error_set_errno(err, errno, "examine", in->name);
+        in->base = at;
         in->total = at < st.st_size ? (uint64_t)(st.st_size - at) : 0;
     }
     return 0;
@@ -70,6 +71,19 @@ void instream_close(struct instream *in)
     free(in->name);
     memory_free(in->buffer);
     *in = (struct instream){.fd = -1};
+}
+
+int instream_seek(struct instream *in, uint64_t at, struct quire_error *err)
+{
+    if (in->total == VECFILE_UNKNOWN)
+        return error_set(err, QUIRE_EUNSUPPORTED, "%s is a pipe, which is read forward only: write it to a file first",
+                         in->name);
+    if (lseek(in->fd, (off_t)(in->base + (int64_t)at), SEEK_SET) < 0)
+        return error_set_errno(err, errno, "seek in", in->name);
+    in->begin = in->end = 0;
+    in->taken = at;
+    in->ended = false;
+    return 0;
 }
 
 /* One read(2) that goes on after a signal. 0: the end. */

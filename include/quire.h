@@ -139,7 +139,7 @@ struct quire_build_options {
     unsigned degree;       /* out-edges per row while building; 0: 24 */
     unsigned build_beam;   /* beam width of an insertion; 0: 100 */
     unsigned threads;      /* 0: as many as there are cores */
-    uint64_t seed;         /* with threads = 1 the result is a function of input and seed */
+    uint64_t seed;         /* the result is a function of input, options and seed, whatever threads and memory */
     uint64_t memory_bytes; /* budget that a search of this index is expected to have; kept as its default; 0: none */
     /* Whether the codes of edges stand inside the blocks, for searches with nothing resident but the centres of blocks;
      * costs slots per block, so that other searches read more. */
@@ -154,6 +154,14 @@ struct quire_build_options {
      * QUIRE_ECANCELLED and leaves nothing behind. */
     int (*progress)(void *context, const char *phase, uint64_t done, uint64_t total);
     void *context;
+    /* Bound on the resident memory of the process while it builds, what is resident before included; 0: none. Rows and
+     * graph then stand in files in the folder, about 2 x (rows x (dim + 16 + 4 x degree)) bytes and the raw vectors
+     * once or twice. QUIRE_ELIMIT names the least that would do. */
+    uint64_t build_memory_bytes;
+    /* Work in PATH.building-resume and keep what is finished there when the build is stopped, fails or is killed: the
+     * same call goes on after it. QUIRE_EINVALID if vectors or options are others than then, QUIRE_EBUSY if another
+     * build works there. */
+    bool resume;
 };
 
 QUIRE_API void quire_build_options_init(struct quire_build_options *options);
@@ -163,6 +171,24 @@ QUIRE_API void quire_build_options_init(struct quire_build_options *options);
  * named), EINVALID, ENOSPACE, EPERM, ENOMEM, ECANCELLED. Cost: about 100 us per row and thread at 128 dimensions. */
 QUIRE_API int quire_build(const char *path, const void *vectors, uint64_t rows, uint32_t dim, enum quire_type type,
                           const struct quire_build_options *options, struct quire_error *err);
+
+/* Vectors that are read while the index is built, instead of all being in memory. */
+struct quire_input {
+    uint64_t rows;
+    uint32_t dim;
+    enum quire_type type;
+    const void *vectors; /* rows x dim, row-major: all in memory; or NULL: */
+    /* Puts rows row .. row + n into out, row-major. Called from the thread that builds only, forward through all rows,
+     * about six times. Returns 0 or a negative QUIRE_E with *err filled. */
+    int (*read)(void *context, uint64_t row, uint64_t n, void *out, struct quire_error *err);
+    void *context;
+};
+/* As quire_build. Also QUIRE_ELIMIT, QUIRE_EBUSY and what input->read answers. */
+QUIRE_API int quire_build_from(const char *path, const struct quire_input *input,
+                               const struct quire_build_options *options, struct quire_error *err);
+/* What share of a build is done, 0..1, when its progress is called with these numbers: an estimate from the shares that
+ * phases have on a million rows. Negative for a phase that it does not know. */
+QUIRE_API double quire_build_done(const char *phase, uint64_t done, uint64_t total);
 
 /* ---- opening ----------------------------------------------------------------------------------------------------- */
 
@@ -312,7 +338,7 @@ QUIRE_API int quire_verify(const char *path, void (*finding)(void *context, cons
 /* One point of the calibration that was measured when the index was built. */
 struct quire_calibration_point {
     uint32_t k, effort;
-    float recall, reads; /* of held-out rows; blocks read per query */
+    float recall, reads; /* of held-out rows, less one standard error; blocks read per query */
 };
 /* Measured with the widest codes; under a budget that loads narrower ones, efforts are scaled to what those need, reads
  * are not. Copies at most `room` points (ordered by k, then effort) and returns how many there are; 0: the index is too

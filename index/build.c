@@ -1,36 +1,49 @@
 /*
  * build.c - quire_build: the steps in order, and the promise that the folder appears whole or not at all.
  *
- *   check input -> 8-bit codes -> slots per block -> balanced order -> centres -> neighbours
+ *   check input -> 8-bit codes -> balanced order -> input in that order -> centres -> neighbours, and back
  *   -> keys, attributes, codes -> blocks without the held-out rows' edges -> calibrate by real searches -> blocks
  *   -> meta -> sync, rename
  *
- * Everything is written in PATH.building-<pid>-<random>; whatever fails or is cancelled removes that folder. The
- * manifest of a segment is its meta file, which is written last and lists the others with their checksums.
+ * Everything is written in a folder beside PATH (build_state.c); whatever fails or is cancelled removes that folder,
+ * unless the build may be resumed and has finished a stage. The manifest of a segment is its meta file, which is
+ * written last and lists the others with their checksums.
  *
- * Memory: the input, twice the 8-bit codes while rows change places, then the codes and 4 x degree bytes per row for
- * the graph and as much for its reverse.
+ * Memory: without a budget the 8-bit codes and the graph are in memory, one after the other: the codes with the edges
+ * that are found on them, then edges and reverse edges, each 4 x degree bytes per row. Under a budget both are in files
+ * (build_plan.c). Either way every step goes through rows, edges and input in order, a batch at a time, and the result
+ * is the same, whatever the memory and the number of threads.
  */
 #include "index/build.h"
 #include "index/build_priv.h"
 #include "io/bytes.h"
 #include "io/error.h"
-#include "io/random.h"
-#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
-#include <unistd.h>
 #include <xxhash.h>
 
 #define DEGREE_DEFAULT 24u
 #define POOL_DEFAULT   100u
-#define ALPHA          1.5f
-#define MEMBERS_WANTED 1700u /* rows measured per row when looking for neighbours */
-#define GROUPS_MIN     4u
-#define GROUPS_MAX     48u
+
+/* What a whole build spends on each phase, in hundredths; measured on a million rows. */
+static const struct {
+    const char *phase;
+    float share;
+} phases[] = {{"check input", 1},
+              {"find mean", 1},
+              {"encode", 6},
+              {"partition", 7},
+              {"order input", 1},
+              {"centres", 1},
+              {"graph", 47},
+              {"turn edges", 2},
+              {"write codes", 15},
+              {"write blocks (to calibrate)", 5},
+              {"exact answers (to calibrate)", 5},
+              {"calibrate", 5},
+              {"write blocks", 4}};
 
 void quire_build_options_init(struct quire_build_options *options)
 {
@@ -41,6 +54,30 @@ void quire_build_options_init(struct quire_build_options *options)
 void build_progress(const struct build *b, const char *phase, struct progress *out)
 {
     *out = (struct progress){b->options.progress, b->options.context, phase};
+}
+
+int build_report(const struct build *b, const char *phase, uint64_t done, uint64_t total)
+{
+    if (!b->options.progress)
+        return 0;
+    return b->options.progress(b->options.context, phase, done, total) != 0 ? QUIRE_ECANCELLED : 0;
+}
+
+double quire_build_done(const char *phase, uint64_t done, uint64_t total)
+{
+    float before = 0, all = 0, present = 0;
+    bool found = false;
+    for (size_t i = 0; i < sizeof phases / sizeof *phases; i++) {
+        all += phases[i].share;
+        found = found || strcmp(phases[i].phase, phase) == 0;
+        if (!found)
+            before += phases[i].share;
+        else if (present == 0)
+            present = phases[i].share;
+    }
+    if (!found)
+        return -1;
+    return (before + present * (total ? (double)done / (double)total : 0)) / all;
 }
 
 char *build_file_path(const struct build *b, const char *name)
@@ -95,47 +132,6 @@ static int check_keys(const struct build *b)
             return error_set(b->err, QUIRE_ERANGE, "attributes of row %u have %u bytes, more than %u", i,
                              o->attribute_bytes[i], ATTRIBUTE_BYTES_MAX);
     return 0;
-}
-
-static int make_folder(struct build *b)
-{
-    uint64_t random;
-    if (access(b->path, F_OK) == 0)
-        return error_set(b->err, QUIRE_EEXISTS, "%s is there already: choose another name or remove it", b->path);
-    if (getrandom(b->segment_id, sizeof b->segment_id, 0) != sizeof b->segment_id ||
-        getrandom(&random, sizeof random, 0) != sizeof random)
-        return error_set(b->err, QUIRE_EINTERNAL, "no random bytes from the kernel");
-    if (asprintf(&b->folder, "%s.building-%d-%08x", b->path, (int)getpid(), (unsigned)random) < 0) {
-        b->folder = NULL;
-        return QUIRE_ENOMEM;
-    }
-    int rc = b->fs->ops->mkdir(b->fs, b->folder);
-    if (rc < 0) {
-        error_set(b->err, rc, "cannot make folder %s: %s", b->folder, quire_error_text(rc));
-        free(b->folder);
-        b->folder = NULL;
-    }
-    return rc;
-}
-
-static int find_neighbours(struct build *b)
-{
-    struct progress progress;
-    uint32_t capacity = b->params.slots_per_block, groups = MEMBERS_WANTED / capacity;
-    groups = groups < GROUPS_MIN ? GROUPS_MIN : groups > GROUPS_MAX ? GROUPS_MAX : groups;
-    struct neighbours_config config = {capacity, b->options.degree, b->options.build_beam, groups,
-                                       ALPHA,    b->options.threads};
-    build_progress(b, "graph", &progress);
-    return neighbours_build(&b->rows, b->centres, &config, &progress, &b->neighbours);
-}
-
-static void release_codes(struct build *b)
-{
-    free(b->rows.codes);
-    free(b->rows.f);
-    free(b->rows.norm2);
-    free(b->rows.level_sum);
-    memset(&b->rows, 0, sizeof b->rows);
 }
 
 static int list_file(const struct build *b, const char *name, uint8_t entry[FILE_ENTRY_BYTES])
@@ -203,20 +199,6 @@ int build_write_meta(struct build *b, const uint8_t *calibration, size_t calibra
     return rc;
 }
 
-/* Blocks, calibrated: once without the edges of the rows that ask, searched, then whole. */
-static int write_blocks_calibrated(struct build *b)
-{
-    uint8_t *calibration = NULL;
-    size_t calibration_bytes = 0;
-    int rc = build_calibrate(b, &calibration, &calibration_bytes);
-    if (rc == 0)
-        rc = build_write_blocks(b, NULL);
-    if (rc == 0)
-        rc = build_write_meta(b, calibration, calibration_bytes);
-    free(calibration);
-    return rc;
-}
-
 static void fill_params(struct build *b)
 {
     struct segment_params *p = &b->params;
@@ -239,39 +221,102 @@ static void fill_params(struct build *b)
     p->spread = 1 / sqrtf((float)p->code_dim);
 }
 
+/* What stands on the disk in the end of a stage is synced, so that a later run may rely on it. */
+static int sort_rows(struct build *b)
+{
+    if (b->state.stage >= STAGE_ROWS) {
+        int rc = build_open_rows(b);
+        return rc == 0 && !b->vectors ? build_open_work(b, WORK_INPUT, FS_READ, &b->sorted) : rc;
+    }
+    int rc = build_encode_rows(b);
+    if (rc == 0)
+        rc = build_order_rows(b);
+    if (rc == 0)
+        rc = build_order_input(b);
+    return rc == 0 ? build_save_state(b, STAGE_ROWS) : rc;
+}
+
+/* The graph both ways; afterwards the rows have served. */
+static int find_edges(struct build *b)
+{
+    int rc = build_edges(b);
+    row_store_close(&b->rows);
+    if (rc == 0 && b->state.stage < STAGE_GRAPH)
+        rc = build_save_state(b, STAGE_GRAPH);
+    if (rc == 0 && !b->options.resume)
+        rc = build_remove_file(b, WORK_ROWS);
+    return rc == 0 ? build_reverse(b) : rc;
+}
+
+static int write_tables(struct build *b)
+{
+    int rc = build_place_keys(b);
+    if (rc < 0 || b->state.stage >= STAGE_TABLES)
+        return rc;
+    if ((rc = build_write_keys(b)) < 0 || (rc = build_write_attributes(b)) < 0 || (rc = build_write_codes(b)) < 0)
+        return rc;
+    return build_save_state(b, STAGE_TABLES);
+}
+
+static int write_blocks(struct build *b)
+{
+    int rc = 0;
+    if (b->state.stage < STAGE_CALIBRATED) {
+        rc = build_calibrate(b);
+        if (rc == 0)
+            rc = build_save_state(b, STAGE_CALIBRATED);
+    }
+    if (rc == 0)
+        rc = build_write_blocks(b, NULL);
+    if (rc == 0)
+        rc = build_write_meta(b, b->calibration, b->calibration_bytes);
+    return rc == 0 ? build_save_state(b, STAGE_WRITTEN) : rc;
+}
+
 static int run_steps(struct build *b)
 {
     int rc = build_choose_layout(b);
     if (rc == 0)
-        rc = build_check_input(b);
+        rc = build_plan(b);
     if (rc == 0)
-        rc = make_folder(b);
+        rc = build_check_input(b);
     if (rc < 0)
         return rc;
     fill_params(b);
-    if ((rc = build_encode_rows(b)) < 0 || (rc = build_order_rows(b)) < 0 || (rc = build_centres(b)) < 0 ||
-        (rc = find_neighbours(b)) < 0)
+    if ((rc = build_open_folder(b)) < 0)
         return rc;
-    release_codes(b);
-    if ((rc = build_write_keys(b)) < 0 || (rc = build_write_attributes(b)) < 0 || (rc = build_write_codes(b)) < 0 ||
-        (rc = write_blocks_calibrated(b)) < 0)
+    if (b->state.stage < STAGE_WRITTEN &&
+        ((rc = sort_rows(b)) < 0 || (rc = build_centres(b)) < 0 || (rc = find_edges(b)) < 0 ||
+         (rc = write_tables(b)) < 0 || (rc = write_blocks(b)) < 0))
         return rc;
-    return fs_publish(b->fs, b->folder, b->path, b->err);
+    rc = build_remove_work(b);
+    return rc == 0 ? fs_publish(b->fs, b->folder, b->path, b->err) : rc;
 }
 
 static void build_fini(struct build *b, int rc)
 {
-    if (b->folder && rc < 0)
-        fs_remove_folder(b->fs, b->folder, NULL);
-    release_codes(b);
-    neighbours_fini(&b->neighbours);
+    row_store_close(&b->rows);
+    edges_fini(&b->edges);
+    fs_close(b->sorted);
+    build_close_folder(b, rc);
     space_fini(&b->space);
-    free(b->folder);
     free(b->order);
     free(b->centres);
     free(b->centre_codes);
     free(b->centre_factors);
     free(b->external_at);
+    free(b->calibration);
+}
+
+/* What a caller that stopped a build is told. */
+static void say_stopped(const struct build *b, int rc)
+{
+    if (rc == QUIRE_ECANCELLED && b->options.resume && b->state.stage > STAGE_NONE && b->folder)
+        error_set(b->err, rc, "the build was stopped; %s keeps its work: build with resume again to go on", b->folder);
+    else if (rc == QUIRE_ECANCELLED)
+        error_set(b->err, rc, "the build was stopped; nothing was left behind");
+    else
+        error_set(b->err, rc, "%s", quire_error_text(rc));
 }
 
 /* A copy of a path without slashes at its end: names for other things are made by appending to it. */
@@ -283,17 +328,19 @@ static char *without_slashes(const char *path)
     return copy;
 }
 
-int build_segment(struct io_fs *fs, const char *path, const void *vectors, uint64_t rows, uint32_t dim,
-                  enum quire_type type, const struct quire_build_options *options, struct quire_error *err)
+int build_segment(struct io_fs *fs, const char *path, const struct quire_input *input,
+                  const struct quire_build_options *options, struct quire_error *err)
 {
-    struct build b = {
-        .vectors = vectors, .row_bytes = dim * quire_type_bytes(type), .dim = dim, .type = type, .err = err, .fs = fs};
-    if (!path || !vectors || !options)
+    if (!path || !input || (!input->vectors && !input->read) || !options)
         return error_set(err, QUIRE_EINVALID, "path, vectors and options must be given");
-    if (rows > QUIRE_ROWS_MAX)
-        return error_set(err, QUIRE_ELIMIT, "%llu rows: one index holds at most %u", (unsigned long long)rows,
+    struct build b = {.input = *input, .vectors = input->vectors, .dim = input->dim, .type = input->type};
+    b.err = err;
+    b.fs = fs;
+    b.row_bytes = input->dim * quire_type_bytes(input->type);
+    if (input->rows > QUIRE_ROWS_MAX)
+        return error_set(err, QUIRE_ELIMIT, "%llu rows: one index holds at most %u", (unsigned long long)input->rows,
                          QUIRE_ROWS_MAX);
-    b.n = (uint32_t)rows;
+    b.n = (uint32_t)input->rows;
     b.options = *options;
     if (err)
         memset(err, 0, sizeof *err);
@@ -311,21 +358,28 @@ int build_segment(struct io_fs *fs, const char *path, const void *vectors, uint6
     if (rc == 0)
         rc = check_keys(&b);
     if (rc == 0)
-        rc = space_init(&b.space, b.options.metric, type, dim, b.options.seed);
+        rc = space_init(&b.space, b.options.metric, b.type, b.dim, b.options.seed);
     if (rc < 0)
         goto out;
     rc = run_steps(&b);
     build_fini(&b, rc);
 out:
-    free(bare_path);
     if (rc < 0 && err && err->code == 0)
-        error_set(err, rc, "%s",
-                  rc == QUIRE_ECANCELLED ? "the build was stopped; nothing was left behind" : quire_error_text(rc));
+        say_stopped(&b, rc);
+    free(b.folder);
+    free(bare_path);
     return rc;
+}
+
+int quire_build_from(const char *path, const struct quire_input *input, const struct quire_build_options *options,
+                     struct quire_error *err)
+{
+    return build_segment(fs_real(), path, input, options, err);
 }
 
 int quire_build(const char *path, const void *vectors, uint64_t rows, uint32_t dim, enum quire_type type,
                 const struct quire_build_options *options, struct quire_error *err)
 {
-    return build_segment(fs_real(), path, vectors, rows, dim, type, options, err);
+    struct quire_input input = {.vectors = vectors, .rows = rows, .dim = dim, .type = type};
+    return build_segment(fs_real(), path, &input, options, err);
 }

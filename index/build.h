@@ -4,9 +4,9 @@
 
 #include "io/fs.h"
 
-/* See quire_build. */
-int build_segment(struct io_fs *fs, const char *path, const void *vectors, uint64_t rows, uint32_t dim,
-                  enum quire_type type, const struct quire_build_options *options, struct quire_error *err);
+/* See quire_build_from. */
+int build_segment(struct io_fs *fs, const char *path, const struct quire_input *input,
+                  const struct quire_build_options *options, struct quire_error *err);
 
 /* The least power of two, from 4096 to the largest block, that holds as many slots as a block should have; what a build
  * with these options would not go below on its own. */

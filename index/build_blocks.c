@@ -16,8 +16,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define BATCH_BYTES (4u << 20)
-
 struct weighted {
     uint32_t row, weight;
 };
@@ -30,6 +28,8 @@ struct batch {
     uint32_t list_slots;
     struct section_file *codes; /* where edge codes are read from; NULL: blocks carry none */
     uint64_t codes_at, factors_at;
+    uint8_t *vectors; /* of the batch's rows, as they came */
+    struct edges_part edges;
 };
 
 struct scratch {
@@ -60,7 +60,7 @@ static void scratch_fini(struct scratch *s)
 static int scratch_init(struct scratch *s, const struct build *b)
 {
     const struct segment_params *p = &b->params;
-    size_t most = (size_t)p->slots_per_block * b->neighbours.degree * 2, size = 64;
+    size_t most = (size_t)p->slots_per_block * b->edges.degree * 2, size = 64;
     while (size < 2 * most)
         size *= 2;
     memset(s, 0, sizeof *s);
@@ -115,19 +115,21 @@ static int by_row(const void *a, const void *b)
 static uint32_t collect_targets(const struct batch *batch, struct scratch *s, uint32_t first, uint32_t n,
                                 uint32_t begin_row, uint32_t end_row)
 {
-    const struct neighbours *nb = &batch->b->neighbours;
+    const struct edges_part *part = &batch->edges;
     for (uint32_t row = begin_row; row < end_row; row++) {
+        uint32_t at = row - part->first;
         if (is_set(batch->hidden, row))
             continue;
-        for (uint32_t k = 0; k < nb->degree; k++) {
-            uint32_t to = nb->ids[(size_t)row * nb->degree + k];
+        for (uint32_t k = 0; k < part->degree; k++) {
+            uint32_t to = part->ids[(size_t)at * part->degree + k];
             if (to != NEIGHBOUR_NONE && to - first >= n && !is_set(batch->hidden, to))
                 add_weight(s, to, 1000 / (k + 2));
         }
-        uint32_t begin = nb->reverse_at[row], end = nb->reverse_at[row + 1];
-        for (uint32_t i = begin; i < end && i - begin < nb->degree; i++)
-            if (nb->reverse[i] - first >= n && !is_set(batch->hidden, nb->reverse[i]))
-                add_weight(s, nb->reverse[i], 1000 / (nb->degree / 2 + 2));
+        uint32_t begin = part->reverse_at[at] - part->reverse_at[0];
+        uint32_t end = part->reverse_at[at + 1] - part->reverse_at[0];
+        for (uint32_t i = begin; i < end; i++)
+            if (part->reverse[i] - first >= n && !is_set(batch->hidden, part->reverse[i]))
+                add_weight(s, part->reverse[i], 1000 / (part->degree / 2 + 2));
     }
     uint32_t found = 0;
     for (uint32_t at = 0; at <= s->table_mask; at++)
@@ -207,12 +209,12 @@ static int make_lists(const struct batch *batch, struct scratch *s, uint32_t fir
     return 0;
 }
 
-static void encode_slot(const struct build *b, struct scratch *s, uint32_t block, uint32_t slot, uint32_t input_row)
+/* raw: the vector as it came. */
+static void encode_slot(const struct build *b, struct scratch *s, uint32_t block, uint32_t slot, const uint8_t *raw)
 {
     const struct segment_params *p = &b->params;
-    const uint8_t *raw = b->vectors + (size_t)input_row * b->row_bytes;
     uint8_t *to = s->slots + (size_t)slot * p->slot_bytes, *factor = s->factors + (size_t)slot * p->factor_bytes;
-    build_vector(b, input_row, s->vector);
+    build_vector(b, raw, s->vector);
     if (p->slot == QUIRE_SLOT_Q8) {
         const float *centre = b->centres + (size_t)block * b->space.code_dim;
         double norm2 = 0;
@@ -269,7 +271,7 @@ static int make_block(const struct batch *batch, struct scratch *s, uint32_t blo
     uint32_t first = block * p->slots_per_block;
     uint32_t n = b->n - first < p->slots_per_block ? b->n - first : p->slots_per_block;
     for (uint32_t i = 0; i < n; i++)
-        encode_slot(b, s, block, i, b->order[first + i]);
+        encode_slot(b, s, block, i, batch->vectors + (first + i - batch->edges.first) * b->row_bytes);
     uint32_t bare = block_fixed_bytes(n, p->slot_bytes, p->factor_bytes, 0);
     uint32_t keys_bytes = encode_keys(b, s, first, n, (p->block_bytes - bare) / 8 * 8);
     struct block_parts parts = {.number = block,
@@ -318,38 +320,60 @@ static int open_codes(struct batch *batch)
     return 0;
 }
 
+/* Blocks of a batch: neither they, nor their rows' vectors, nor the edges take more than BATCH_BYTES. */
+static uint32_t blocks_per_batch(const struct build *b)
+{
+    uint32_t rows = build_batch_rows(b, sizeof(uint32_t) * b->edges.degree), n = rows / b->params.slots_per_block;
+    uint32_t most = BATCH_BYTES / b->params.block_bytes;
+    n = n < most ? n : most;
+    return n ? n : 1;
+}
+
+/* Loads what `n` blocks are made from, and makes them. */
+static int make_batch(struct batch *batch, struct build *b, uint32_t n)
+{
+    uint32_t capacity = b->params.slots_per_block, first = (uint32_t)batch->first_block * capacity;
+    uint32_t rows = b->n - first < n * capacity ? b->n - first : n * capacity;
+    int rc = build_load_input(b, first, rows, batch->vectors);
+    if (rc == 0)
+        rc = edges_part_load(b, first, rows, &batch->edges);
+    if (rc == 0)
+        rc = parallel_for(b->options.threads, n, n / (4 * b->options.threads) + 1, make_range, batch, NULL);
+    return rc;
+}
+
 int build_write_blocks(struct build *b, const uint8_t *hidden)
 {
-    uint32_t block_bytes = b->params.block_bytes, per_batch = BATCH_BYTES / block_bytes;
+    uint32_t block_bytes = b->params.block_bytes, per_batch = blocks_per_batch(b);
     struct batch batch = {.b = b, .hidden = hidden, .list_slots = PARTITION_RUN};
     struct section_writer *writer = NULL;
-    struct progress progress;
     char *path = build_file_path(b, BLOCKS_NAME);
     batch.buffer = malloc((size_t)per_batch * block_bytes);
-    int rc = path && batch.buffer ? 0 : QUIRE_ENOMEM;
+    batch.vectors = malloc((size_t)per_batch * b->params.slots_per_block * b->row_bytes);
+    int rc = path && batch.buffer && batch.vectors ? 0 : QUIRE_ENOMEM;
+    if (rc == 0)
+        rc = edges_part_init(b, per_batch * b->params.slots_per_block, &batch.edges);
     if (rc == 0 && b->params.edge_code_bytes)
         rc = open_codes(&batch);
-    if (rc < 0)
-        goto out;
-    rc = section_writer_create(b->fs, path, FILE_BLOCKS, b->segment_id, &writer, b->err);
+    if (rc == 0)
+        rc = section_writer_create(b->fs, path, FILE_BLOCKS, b->segment_id, &writer, b->err);
     if (rc == 0)
         rc = section_begin(writer, BLOCKS_BLOCKS, SECTION_SELF_CHECKED, b->err);
-    build_progress(b, hidden ? "write blocks (to calibrate)" : "write blocks", &progress);
     for (uint32_t at = 0; rc == 0 && at < b->params.n_blocks; at += per_batch) {
         uint32_t n = b->params.n_blocks - at < per_batch ? b->params.n_blocks - at : per_batch;
         batch.first_block = at;
-        rc = parallel_for(b->options.threads, n, n / (4 * b->options.threads) + 1, make_range, &batch, NULL);
+        rc = make_batch(&batch, b, n);
         if (rc == 0)
             rc = section_write(writer, batch.buffer, (size_t)n * block_bytes, b->err);
-        if (rc == 0 && progress.report &&
-            progress.report(progress.context, progress.phase, at + n, b->params.n_blocks) != 0)
-            rc = QUIRE_ECANCELLED;
+        if (rc == 0)
+            rc = build_report(b, hidden ? "write blocks (to calibrate)" : "write blocks", at + n, b->params.n_blocks);
     }
     if (rc == 0)
         rc = section_end(writer, b->err);
-out:
     rc = section_writer_conclude(writer, rc, b->err);
     section_file_close(batch.codes);
+    edges_part_fini(&batch.edges);
+    free(batch.vectors);
     free(batch.buffer);
     free(path);
     return rc;

@@ -17,7 +17,6 @@
 #include <math.h>
 #include <stdlib.h>
 
-#define BATCH_ROWS  16384u
 #define F16_TOP     65504.0f
 #define UNIT_SAMPLE 65536u
 
@@ -25,6 +24,8 @@ struct codes_job {
     struct build *b;
     unsigned bits;
     uint32_t first_row; /* of the batch */
+    uint32_t most;      /* rows of a batch */
+    uint8_t *vectors;   /* of the batch, as they came */
     uint8_t *codes;     /* of the batch */
     float *a, *f;       /* n each */
     double *errors;     /* per row of the batch */
@@ -44,7 +45,7 @@ static int encode_range(void *context, uint64_t begin, uint64_t end)
         uint8_t *code = job->codes + i * bytes;
         double norm2 = 0, yy = 0;
         float dot;
-        build_vector(b, b->order[row], v);
+        build_vector(b, job->vectors + i * b->row_bytes, v);
         space_row(&b->space, v, x);
         for (uint32_t d = 0; d < dim; d++) {
             x[d] -= centre[d];
@@ -85,28 +86,29 @@ static void finish_radii(struct build *b)
     }
 }
 
-static int write_width(struct codes_job *job, struct section_writer *writer, unsigned width, bool with_radii)
+/* One width of `widths`; the first one finds the radii of the blocks as well. */
+static int write_width(struct codes_job *job, struct section_writer *writer, unsigned width, unsigned widths)
 {
     struct build *b = job->b;
     unsigned bits = nav_bits[width];
     uint32_t bytes = code_bytes_of(b->space.code_dim, bits);
-    struct progress progress;
     double error_sum = 0;
-    build_progress(b, "write codes", &progress);
     job->bits = bits;
     int rc = section_begin(writer, CODES_NAVIGATION + bits, 0, b->err);
-    for (uint32_t at = 0; rc == 0 && at < b->n; at += BATCH_ROWS) {
-        uint32_t n = b->n - at < BATCH_ROWS ? b->n - at : BATCH_ROWS;
+    for (uint32_t at = 0; rc == 0 && at < b->n; at += job->most) {
+        uint32_t n = b->n - at < job->most ? b->n - at : job->most;
         job->first_row = at;
-        rc = parallel_for(b->options.threads, n, 512, encode_range, job, NULL);
-        for (uint32_t i = 0; i < n; i++)
+        rc = build_load_input(b, at, n, job->vectors);
+        if (rc == 0)
+            rc = parallel_for(b->options.threads, n, 512, encode_range, job, NULL);
+        for (uint32_t i = 0; rc == 0 && i < n; i++)
             error_sum += job->errors[i];
-        if (with_radii)
+        if (rc == 0 && width == 0)
             add_radii(job, n);
         if (rc == 0)
             rc = section_write(writer, job->codes, (size_t)n * bytes, b->err);
-        if (rc == 0 && progress.report && progress.report(progress.context, progress.phase, at + n, b->n) != 0)
-            rc = QUIRE_ECANCELLED;
+        if (rc == 0)
+            rc = build_report(b, "write codes", width * (uint64_t)b->n + at + n, widths * (uint64_t)b->n);
     }
     b->params.error[width] = fmaxf((float)sqrt(error_sum / b->n), 1e-6f);
     return rc == 0 ? section_end(writer, b->err) : rc;
@@ -193,16 +195,21 @@ int build_write_codes(struct build *b)
     struct codes_job job = {.b = b};
     struct section_writer *writer = NULL;
     char *path = build_file_path(b, CODES_NAME);
-    job.codes = malloc((size_t)BATCH_ROWS * b->space.code_dim);
+    unsigned widths = 0;
+    while (widths < NAV_WIDTHS && nav_bits[widths] <= b->options.code_bits)
+        widths++;
+    job.most = build_batch_rows(b, b->space.code_dim);
+    job.vectors = malloc(job.most * b->row_bytes);
+    job.codes = malloc((size_t)job.most * b->space.code_dim);
     job.a = malloc(sizeof(float) * b->n);
     job.f = malloc(sizeof(float) * b->n);
-    job.errors = malloc(sizeof(double) * BATCH_ROWS);
-    job.radii = malloc(sizeof(double) * BATCH_ROWS);
-    int rc = path && job.codes && job.a && job.f && job.errors && job.radii ? 0 : QUIRE_ENOMEM;
+    job.errors = malloc(sizeof(double) * job.most);
+    job.radii = malloc(sizeof(double) * job.most);
+    int rc = path && job.vectors && job.codes && job.a && job.f && job.errors && job.radii ? 0 : QUIRE_ENOMEM;
     if (rc == 0)
         rc = section_writer_create(b->fs, path, FILE_CODES, b->segment_id, &writer, b->err);
-    for (unsigned width = 0; rc == 0 && width < NAV_WIDTHS && nav_bits[width] <= b->options.code_bits; width++) {
-        rc = write_width(&job, writer, width, width == 0);
+    for (unsigned width = 0; rc == 0 && width < widths; width++) {
+        rc = write_width(&job, writer, width, widths);
         if (rc == 0)
             rc = write_factors(&job, writer, width);
     }
@@ -211,6 +218,7 @@ int build_write_codes(struct build *b)
         rc = write_centres(b, writer);
     }
     rc = section_writer_conclude(writer, rc, b->err);
+    free(job.vectors);
     free(job.codes);
     free(job.a);
     free(job.f);

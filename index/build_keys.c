@@ -81,7 +81,7 @@ static int write_buckets(struct build *b, struct section_writer *writer, const s
     return rc == 0 ? section_end(writer, b->err) : rc;
 }
 
-/* A record for each key; notes their places for the blocks, which hold short keys themselves as well. */
+/* A record for each key, at the places that build_place_keys has noted. */
 static int write_heap(struct build *b, struct section_writer *writer)
 {
     int rc = section_begin(writer, KEYS_HEAP, 0, b->err);
@@ -89,7 +89,6 @@ static int write_heap(struct build *b, struct section_writer *writer)
         /* a key that fits may still have to leave its block when its neighbours are long: keep it here as well */
         uint32_t length = b->options.key_bytes[i];
         uint8_t header[RECORD_HEADER_BYTES];
-        b->external_at[i] = section_tell(writer);
         store_u64(header, record_checksum(b->options.keys[i], length, b->segment_id));
         rc = section_write(writer, header, sizeof header, b->err);
         if (rc == 0)
@@ -98,11 +97,24 @@ static int write_heap(struct build *b, struct section_writer *writer)
     return rc == 0 ? section_end(writer, b->err) : rc;
 }
 
+/* Where each key's record lies in the heap, for the blocks, which hold short keys themselves as well. */
+int build_place_keys(struct build *b)
+{
+    uint64_t at = 0;
+    if (!b->options.keys)
+        return 0;
+    b->external_at = malloc(sizeof(uint64_t) * b->n);
+    for (uint32_t i = 0; b->external_at && i < b->n; i++) {
+        b->external_at[i] = at;
+        at += RECORD_HEADER_BYTES + b->options.key_bytes[i];
+    }
+    return b->external_at ? 0 : QUIRE_ENOMEM;
+}
+
 static int write_user_keys(struct build *b, struct section_writer *writer)
 {
     struct hashed *keys = malloc(sizeof *keys * b->n);
-    b->external_at = malloc(sizeof(uint64_t) * b->n);
-    int rc = keys && b->external_at ? 0 : QUIRE_ENOMEM;
+    int rc = keys ? 0 : QUIRE_ENOMEM;
     if (rc < 0)
         goto out;
     for (uint32_t row = 0; row < b->n; row++) {

@@ -7,6 +7,9 @@
  *
  * A vector may be larger than the block that was asked for. The block then grows to the least size that holds one, with
  * GROWN_EDGE_BYTES for the edges of that single slot: refusing would only make the user try sizes.
+ *
+ * Rows in memory change places in place, cycle by cycle of the permutation, so that they are there only once; rows in a
+ * file are put in order while they are partitioned (partition_files.c).
  */
 #include "index/build.h"
 #include "index/build_priv.h"
@@ -154,77 +157,129 @@ int build_choose_layout(struct build *b)
     return 0;
 }
 
-struct permute_job {
-    struct build *b;
-    struct rows *to;
-};
+/* ---- order ------------------------------------------------------------------------------------------------------- */
 
-static int permute_range(void *context, uint64_t begin, uint64_t end)
+/* Puts rows in memory in their new order, in place, cycle by cycle. */
+static int permute_rows(struct build *b)
 {
-    struct permute_job *job = context;
-    const struct rows *from = &job->b->rows;
-    struct rows *to = job->to;
-    for (uint64_t row = begin; row < end; row++) {
-        uint32_t old = job->b->order[row];
-        memcpy(to->codes + row * to->code_dim, from->codes + (size_t)old * from->code_dim, from->code_dim);
-        to->f[row] = from->f[old];
-        to->norm2[row] = from->norm2[old];
-        to->level_sum[row] = from->level_sum[old];
+    struct rows *rows = &b->rows.rows, held;
+    uint8_t *done = calloc((size_t)b->n / 8 + 1, 1);
+    int rc = done ? rows_alloc(&held, 1, rows->code_dim) : QUIRE_ENOMEM;
+    for (uint32_t start = 0; rc == 0 && start < b->n; start++) {
+        if (done[start / 8] >> (start % 8) & 1)
+            continue;
+        rows_copy(rows, start, &held, 0);
+        for (uint32_t at = start;;) {
+            uint32_t from = b->order[at];
+            done[at / 8] = (uint8_t)(done[at / 8] | 1u << (at % 8));
+            if (from == start) {
+                rows_copy(&held, 0, rows, at);
+                break;
+            }
+            rows_copy(rows, from, rows, at);
+            at = from;
+        }
     }
-    return 0;
+    if (rc == 0)
+        rows_free(&held);
+    free(done);
+    return rc;
 }
 
-static void rows_free(struct rows *rows)
+/* Orders the rows in memory; a build that may be resumed keeps them in a file as well. */
+static int order_in_memory(struct build *b, const struct partition_config *config, const struct progress *progress)
 {
-    free(rows->codes);
-    free(rows->f);
-    free(rows->norm2);
-    free(rows->level_sum);
-    rows->codes = NULL;
-    rows->f = rows->norm2 = NULL;
-    rows->level_sum = NULL;
+    int rc = partition_build(&b->rows.rows, config, progress, b->order);
+    if (rc == 0)
+        rc = permute_rows(b);
+    if (rc < 0 || !b->options.resume)
+        return rc;
+    struct row_store kept;
+    char *path = build_file_path(b, WORK_ROWS);
+    rc = path ? row_store_open(&kept, b->n, b->space.code_dim, b->fs, path, false, b->err) : QUIRE_ENOMEM;
+    if (rc == 0) {
+        rc = row_store_write(&kept, 0, &b->rows.rows, b->order);
+        if (rc == 0)
+            rc = row_store_sync(&kept);
+        row_store_close(&kept);
+    }
+    free(path);
+    return rc;
+}
+
+static int order_in_files(struct build *b, const struct partition_config *config, const struct progress *progress)
+{
+    struct row_store spare;
+    char *path = build_file_path(b, WORK_SPARE);
+    int rc = path ? row_store_open(&spare, b->n, b->space.code_dim, b->fs, path, false, b->err) : QUIRE_ENOMEM;
+    free(path);
+    if (rc < 0)
+        return rc;
+    rc = partition_files(&b->rows, &spare, b->plan.partition_rows, config, progress, b->order);
+    row_store_close(&spare);
+    if (rc == 0 && b->options.resume)
+        rc = row_store_sync(&b->rows);
+    return rc == 0 ? build_remove_file(b, WORK_SPARE) : rc;
 }
 
 int build_order_rows(struct build *b)
 {
+    struct partition_config config = {b->params.slots_per_block, b->options.threads, b->options.seed};
     struct progress progress;
-    struct rows to = {b->n, b->rows.code_dim, NULL, NULL, NULL, NULL};
-    struct permute_job job = {b, &to};
     b->order = malloc(sizeof(uint32_t) * b->n);
     if (!b->order)
         return QUIRE_ENOMEM;
     build_progress(b, "partition", &progress);
-    int rc =
-        partition_build(&b->rows, b->params.slots_per_block, b->options.threads, b->options.seed, &progress, b->order);
-    if (rc < 0)
-        return rc;
-    to.codes = malloc((size_t)b->n * to.code_dim);
-    to.f = malloc(sizeof(float) * b->n);
-    to.norm2 = malloc(sizeof(float) * b->n);
-    to.level_sum = malloc(sizeof(int32_t) * b->n);
-    if (!to.codes || !to.f || !to.norm2 || !to.level_sum) {
-        rows_free(&to);
-        return QUIRE_ENOMEM;
-    }
-    parallel_for(b->options.threads, b->n, 16384, permute_range, &job, NULL);
-    rows_free(&b->rows);
-    b->rows = to;
-    return 0;
+    return b->plan.in_files ? order_in_files(b, &config, &progress) : order_in_memory(b, &config, &progress);
 }
+
+int build_open_rows(struct build *b)
+{
+    uint32_t most = build_batch_rows(b, row_record_bytes(b->space.code_dim));
+    struct rows room = {0};
+    char *path = build_file_path(b, WORK_ROWS);
+    b->order = malloc(sizeof(uint32_t) * b->n);
+    int rc =
+        path && b->order ? row_store_open(&b->rows, b->n, b->space.code_dim, b->fs, path, true, b->err) : QUIRE_ENOMEM;
+    if (rc == 0)
+        rc = b->plan.in_files ? rows_alloc(&room, most, b->space.code_dim)
+                              : rows_alloc(&b->rows.rows, b->n, b->space.code_dim);
+    for (uint32_t at = 0; rc == 0 && at < b->n;) {
+        uint32_t n = b->n - at < most ? b->n - at : most;
+        struct rows *to = b->plan.in_files ? &room : &b->rows.rows;
+        rc = row_store_read(&b->rows, at, n, to, b->plan.in_files ? 0 : at, b->order + at);
+        at += n;
+        if (rc == 0)
+            rc = build_report(b, "read rows", at, b->n);
+    }
+    rows_free(&room);
+    free(path);
+    return rc;
+}
+
+/* ---- centres ----------------------------------------------------------------------------------------------------- */
+
+struct centres_job {
+    struct build *b;
+    uint32_t first_block; /* of the batch */
+    struct rows rows;     /* of the batch */
+};
 
 static int centre_range(void *context, uint64_t begin, uint64_t end)
 {
-    struct build *b = context;
+    struct centres_job *job = context;
+    struct build *b = job->b;
     uint32_t dim = b->space.code_dim, capacity = b->params.slots_per_block;
     float *row = malloc(sizeof(float) * dim);
     if (!row)
         return QUIRE_ENOMEM;
-    for (uint64_t block = begin; block < end; block++) {
+    for (uint64_t i = begin; i < end; i++) {
+        uint64_t block = job->first_block + i;
         float *centre = b->centres + block * dim;
-        uint32_t first = (uint32_t)block * capacity, n = b->n - first < capacity ? b->n - first : capacity;
+        uint32_t first = (uint32_t)i * capacity, n = job->rows.n - first < capacity ? job->rows.n - first : capacity;
         memset(centre, 0, sizeof(float) * dim);
-        for (uint32_t i = 0; i < n; i++) {
-            code_decode(b->rows.codes + (size_t)(first + i) * dim, dim, 8, b->rows.f[first + i], row);
+        for (uint32_t r = first; r < first + n; r++) {
+            code_decode(job->rows.codes + (size_t)r * dim, dim, 8, job->rows.f[r], row);
             for (uint32_t d = 0; d < dim; d++)
                 centre[d] += row[d];
         }
@@ -242,13 +297,43 @@ static int centre_range(void *context, uint64_t begin, uint64_t end)
     return 0;
 }
 
+static int find_centres(struct build *b)
+{
+    struct centres_job job = {.b = b};
+    struct rows room = {0};
+    uint32_t capacity = b->params.slots_per_block;
+    uint32_t blocks = build_batch_rows(b, row_record_bytes(b->space.code_dim)) / capacity + 1;
+    int rc = b->plan.in_files ? rows_alloc(&room, blocks * capacity, b->space.code_dim) : 0;
+    for (uint32_t at = 0; rc == 0 && at < b->params.n_blocks; at += blocks) {
+        uint32_t first = at * capacity, n = b->n - first < blocks * capacity ? b->n - first : blocks * capacity;
+        job.first_block = at;
+        rc = row_store_view(&b->rows, first, n, &room, &job.rows);
+        if (rc == 0)
+            rc = parallel_for(b->options.threads, (n + capacity - 1) / capacity, 64, centre_range, &job, NULL);
+        if (rc == 0)
+            rc = build_report(b, "centres", first + n, b->n);
+    }
+    rows_free(&room);
+    return rc;
+}
+
 int build_centres(struct build *b)
 {
     uint32_t dim = b->space.code_dim;
     b->centres = malloc(sizeof(float) * b->params.n_blocks * dim);
     b->centre_codes = malloc((size_t)b->params.n_blocks * code_bytes_of(dim, CENTRE_BITS));
     b->centre_factors = calloc((size_t)b->params.n_blocks * 3, sizeof(float));
-    if (!b->centres || !b->centre_codes || !b->centre_factors)
+    return b->centres && b->centre_codes && b->centre_factors ? find_centres(b) : QUIRE_ENOMEM;
+}
+
+int build_decode_centres(struct build *b)
+{
+    uint32_t dim = b->space.code_dim, bytes = code_bytes_of(dim, CENTRE_BITS);
+    b->centres = malloc(sizeof(float) * b->params.n_blocks * dim);
+    if (!b->centres)
         return QUIRE_ENOMEM;
-    return parallel_for(b->options.threads, b->params.n_blocks, 64, centre_range, b, NULL);
+    for (size_t block = 0; block < b->params.n_blocks; block++)
+        code_decode(b->centre_codes + block * bytes, dim, CENTRE_BITS, b->centre_factors[3 * block],
+                    b->centres + block * dim);
+    return 0;
 }

@@ -9,10 +9,66 @@
 #include "index/space.h"
 #include "io/sections.h"
 
+/* Rows that are streamed past: input rows, or rows of the index with what they were in the input. */
+struct row_batch {
+    uint32_t first, n;
+    const uint8_t *rows; /* n x dim elements of the input's type */
+};
+
+#define BATCH_BYTES (4u << 20) /* of a batch of rows, and of what is made from it */
+
+/* How much is held in memory at a time (build_plan.c). */
+struct build_plan {
+    bool in_files;           /* rows and edges lie in files; otherwise they are in memory */
+    uint32_t partition_rows; /* rows that are partitioned in memory */
+    uint32_t input_rows;     /* rows of the input that change places in memory */
+    uint32_t graph_rows;     /* rows among which edges are looked for */
+    uint32_t reverse_edges;  /* edges that are turned round in memory */
+    uint64_t segment_bytes;  /* for the codes of the index that is asked to calibrate it; UINT64_MAX: no limit */
+};
+
+/* The graph, in memory or in files: edges of each row, nearest first, and rows that lead to it. */
+struct edges {
+    uint32_t degree;
+    uint32_t *ids; /* n x degree; NULL: in the file; owned */
+    struct io_file *ids_file;
+    uint32_t *reverse_at; /* n + 1: places in reverse; owned */
+    uint32_t *reverse;    /* NULL: in the file; owned; at most degree for each row, by ascending number */
+    struct io_file *reverse_file;
+};
+
+/* The edges of some consecutive rows. */
+struct edges_part {
+    uint32_t first, degree;
+    const uint32_t *ids;        /* of row r: at (r - first) * degree */
+    const uint32_t *reverse_at; /* of row r: reverse[reverse_at[r - first] - reverse_at[0]] .. */
+    const uint32_t *reverse;
+    uint32_t *buffers[2]; /* owned */
+};
+
+/* What a build that can be resumed has finished. Stages follow each other. */
+enum build_stage {
+    STAGE_NONE,
+    STAGE_ROWS,       /* rows and input in block order */
+    STAGE_GRAPH,      /* edges */
+    STAGE_TABLES,     /* keys, attributes and codes files */
+    STAGE_CALIBRATED, /* calibration points */
+    STAGE_WRITTEN     /* all files of the index */
+};
+
+struct build_state {
+    enum build_stage stage;
+    uint32_t linked_groups; /* groups whose edges are in the file */
+    uint64_t input_hash, options_hash;
+    uint64_t saved_ns; /* when it was last written */
+    struct io_file *lock;
+};
+
 struct build {
     /* input */
     const char *path;
-    const uint8_t *vectors;
+    struct quire_input input;
+    const uint8_t *vectors; /* the input in memory, or NULL: it is read */
     size_t row_bytes;
     uint32_t n, dim;
     enum quire_type type;
@@ -22,20 +78,50 @@ struct build {
     /* made on the way */
     struct space space;
     struct segment_params params;
+    struct build_plan plan;
+    struct build_state state;
     uint8_t segment_id[16];
-    char *folder;          /* temporary name until published; owned */
-    struct rows rows;      /* in input order, then in block order; codes released after the graph */
-    uint32_t *order;       /* row of the index -> row of the input; owned */
-    float *centres;        /* decoded CENTRE_BITS codes: n_blocks x code_dim; owned */
-    uint8_t *centre_codes; /* n_blocks x code_bytes; owned */
-    float *centre_factors; /* n_blocks x 3; owned */
-    struct neighbours neighbours;
+    char *folder;           /* temporary name until published; owned */
+    struct row_store rows;  /* in input order, then in block order; closed after the graph */
+    struct io_file *sorted; /* the input in block order; NULL where it is in memory */
+    uint32_t *order;        /* row of the index -> row of the input; owned */
+    float *centres;         /* decoded CENTRE_BITS codes: n_blocks x code_dim; owned */
+    uint8_t *centre_codes;  /* n_blocks x code_bytes; owned */
+    float *centre_factors;  /* n_blocks x 3; owned */
+    struct edges edges;
     uint64_t *external_at; /* per input row: offset of its key's record in the heap; NULL without keys; owned */
+    uint8_t *calibration;  /* points, as META_CALIBRATION stores them (none for small inputs); owned */
+    size_t calibration_bytes;
 };
 
-/* The floats of the user's vector of an input row. */
-void build_vector(const struct build *b, uint32_t input_row, float *out);
+/* Names in the folder of what is removed before the index is published. */
+#define WORK_ROWS    "work.rows"    /* rows in block order */
+#define WORK_SPARE   "work.spare"   /* rows and input on their way there */
+#define WORK_INPUT   "work.input"   /* the input in block order */
+#define WORK_EDGES   "work.edges"   /* edges of each row */
+#define WORK_REVERSE "work.reverse" /* rows that lead to each row */
+#define WORK_STATE   "work.state"   /* what is finished */
+#define WORK_LOCK    "work.lock"
+
+/* The floats of one vector of the input. */
+static inline void build_vector(const struct build *b, const uint8_t *raw, float *out)
+{
+    space_floats(b->type, raw, b->dim, out);
+}
 void build_progress(const struct build *b, const char *phase, struct progress *out);
+int build_report(const struct build *b, const char *phase, uint64_t done, uint64_t total);
+
+/* build_plan.c: refuses a budget that is too small */
+int build_plan(struct build *b);
+/* Rows of a batch of which each takes so many bytes. */
+uint32_t build_batch_rows(const struct build *b, size_t bytes);
+
+/* build_input.c: the input, streamed and put in block order */
+int build_each_input(struct build *b, const char *phase, int (*body)(void *context, const struct row_batch *batch),
+                     void *context);
+int build_order_input(struct build *b);
+/* The input's vectors of rows first .. first + n of the index, into `to`. */
+int build_load_input(struct build *b, uint32_t first, uint32_t n, uint8_t *to);
 
 /* build_rows.c: validation, mean, 8-bit codes */
 int build_check_input(struct build *b);
@@ -43,18 +129,39 @@ int build_encode_rows(struct build *b);
 /* build_layout.c: slots per block, order, centres */
 int build_choose_layout(struct build *b);
 int build_order_rows(struct build *b);
+int build_open_rows(struct build *b); /* as an earlier run left them */
 int build_centres(struct build *b);
+int build_decode_centres(struct build *b); /* b->centres from their codes */
+/* build_edges.c */
+struct neighbours_config build_neighbours_config(const struct build *b);
+int build_edges(struct build *b);
+int build_reverse(struct build *b);
+void edges_fini(struct edges *edges);
+/* Room of part->buffers is for so many rows. */
+int edges_part_init(const struct build *b, uint32_t n, struct edges_part *part);
+void edges_part_fini(struct edges_part *part);
+int edges_part_load(const struct build *b, uint32_t first, uint32_t n, struct edges_part *part);
 /* build_blocks.c; hidden: bitmap of rows whose edges are left out, or NULL */
 int build_write_blocks(struct build *b, const uint8_t *hidden);
 /* build_codes.c */
 int build_write_codes(struct build *b);
 /* build_keys.c */
+int build_place_keys(struct build *b); /* external_at */
 int build_write_keys(struct build *b);
 int build_write_attributes(struct build *b);
-/* calibrate.c: points, as META_CALIBRATION stores them (none for small inputs); *out owned by the caller */
-int build_calibrate(struct build *b, uint8_t **out, size_t *bytes);
+/* calibrate.c: b->calibration, b->params.effort_factor */
+int build_calibrate(struct build *b);
+/* build_state.c: folder and lock; what is finished */
+int build_open_folder(struct build *b);
+int build_save_state(struct build *b, enum build_stage stage);
+/* Whether some seconds have passed since the state was written. */
+bool build_state_is_old(const struct build *b);
+void build_close_folder(struct build *b, int rc);
+int build_remove_work(struct build *b);
 /* build.c */
 int build_write_meta(struct build *b, const uint8_t *calibration, size_t calibration_bytes);
 char *build_file_path(const struct build *b, const char *name); /* owned by the caller; NULL without memory */
+int build_open_work(struct build *b, const char *name, unsigned flags, struct io_file **out);
+int build_remove_file(struct build *b, const char *name); /* that is not there: fine */
 
 #endif

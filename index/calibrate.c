@@ -21,7 +21,7 @@
 #include <string.h>
 
 #define ROWS_MIN        1000u
-#define QUERIES_MAX     400u
+#define QUERIES_MAX     800u
 #define ROWS_PER_QUERY  20u     /* at most one row in so many is held out */
 #define LADDER_RECALL   0.999f  /* the ladder ends when this is reached */
 #define LADDER_GAIN     0.0005f /* or when LADDER_FLAT steps in a row gain less */
@@ -29,6 +29,7 @@
 #define EFFORT_FIRST    16u
 #define EFFORT_FLAT_MIN 500u
 #define TRUTH_K         100u
+#define COMPARE_ROWS    64u /* rows that all queries of a thread are compared with while they are in its cache */
 
 /* What is measured for each k: a query with k 100 counts a hundred neighbours, so a quarter of the queries will do. */
 static const struct {
@@ -51,8 +52,9 @@ struct ladder {
     struct searcher *searcher;
     struct search_request *requests; /* n_queries */
     struct segment *segment;
-    uint32_t k, n_queries, n_found, n_points, effort_first;
-    float recall_wanted; /* the climb ends there */
+    uint32_t k, n_queries, n_points, effort_first;
+    uint64_t n_found, squares; /* neighbours found; sum over queries of their number squared */
+    float recall_wanted;       /* the climb ends there */
     uint64_t reads;
     int code;
     struct quire_error error;
@@ -71,6 +73,7 @@ struct calibration {
     struct near *truth; /* n_held x TRUTH_K, nearest first */
     float *queries;     /* n_held x dim */
     struct segment *segment;
+    unsigned width; /* of its codes */
     struct ladder ladders[LADDER_KS];
     struct ladder widths[NAV_WIDTHS + SPREADS]; /* of narrower codes, then of edge codes, at WIDTH_K */
 };
@@ -117,71 +120,94 @@ static void insert_near(struct near *list, uint32_t k, struct near new)
     list[at] = new;
 }
 
-/* Distances of the working space from rows begin..end to all queries; each range keeps lists of its own. */
-struct truth_range {
+/* Rows streamed past all queries. */
+struct truth_job {
     struct calibration *c;
-    struct near *lists; /* ranges x n_held x TRUTH_K */
-    float *rotated;     /* n_held x code_dim */
-    uint32_t rows_per_range;
+    uint32_t first, n; /* rows of the batch */
+    uint8_t *vectors;  /* as they came */
+    float *rows;       /* n x code_dim, in the working space */
+    float *queries;    /* n_held x code_dim */
 };
 
-static int truth_range(void *context, uint64_t begin, uint64_t end)
+static int rotate_range(void *context, uint64_t begin, uint64_t end)
 {
-    struct truth_range *job = context;
-    const struct calibration *c = job->c;
-    const struct build *b = c->b;
-    uint32_t dim = b->space.code_dim;
-    struct near *lists = job->lists + begin / job->rows_per_range * c->n_held * TRUTH_K;
-    float *vector = malloc(sizeof(float) * dim), *row = malloc(sizeof(float) * dim);
-    float *distances = malloc(sizeof(float) * c->n_held);
-    int rc = vector && row && distances ? 0 : QUIRE_ENOMEM;
-    for (size_t i = 0; rc == 0 && i < (size_t)c->n_held * TRUTH_K; i++)
-        lists[i] = (struct near){INFINITY, UINT32_MAX};
-    for (uint64_t r = begin; rc == 0 && r < end; r++) {
-        if (is_set(c->bitmap, (uint32_t)r))
-            continue;
-        build_vector(b, b->order[r], vector);
-        space_row(&b->space, vector, row);
-        kernels()->f32_l2_many(row, job->rotated, c->n_held, dim, distances);
-        for (uint32_t q = 0; q < c->n_held; q++)
-            insert_near(lists + (size_t)q * TRUTH_K, TRUTH_K, (struct near){distances[q], (uint32_t)r});
+    struct truth_job *job = context;
+    const struct build *b = job->c->b;
+    float *vector = malloc(sizeof(float) * b->space.code_dim);
+    for (uint64_t i = begin; vector && i < end; i++) {
+        build_vector(b, job->vectors + i * b->row_bytes, vector);
+        space_row(&b->space, vector, job->rows + i * b->space.code_dim);
     }
     free(vector);
-    free(row);
-    free(distances);
+    return vector ? 0 : QUIRE_ENOMEM;
+}
+
+/* The batch's rows into the lists of queries begin..end. */
+static int compare_range(void *context, uint64_t begin, uint64_t end)
+{
+    struct truth_job *job = context;
+    const struct calibration *c = job->c;
+    uint32_t dim = c->b->space.code_dim;
+    float distances[COMPARE_ROWS];
+    for (uint32_t at = 0; at < job->n; at += COMPARE_ROWS) {
+        uint32_t m = job->n - at < COMPARE_ROWS ? job->n - at : COMPARE_ROWS;
+        for (uint64_t q = begin; q < end; q++) {
+            struct near *list = c->truth + q * TRUTH_K;
+            kernels()->f32_l2_many(job->queries + q * dim, job->rows + (size_t)at * dim, m, dim, distances);
+            for (uint32_t i = 0; i < m; i++) {
+                uint32_t row = job->first + at + i;
+                if (distances[i] <= list[TRUTH_K - 1].distance && !is_set(c->bitmap, row))
+                    insert_near(list, TRUTH_K, (struct near){distances[i], row});
+            }
+        }
+    }
+    return 0;
+}
+
+static int load_queries(struct truth_job *job)
+{
+    struct calibration *c = job->c;
+    struct build *b = c->b;
+    float norm2;
+    int rc = 0;
+    for (uint32_t q = 0; rc == 0 && q < c->n_held; q++) {
+        float *query = c->queries + (size_t)q * b->dim;
+        rc = build_load_input(b, c->held[q], 1, job->vectors);
+        if (rc < 0)
+            break;
+        build_vector(b, job->vectors, query);
+        space_query(&b->space, query, job->queries + (size_t)q * b->space.code_dim, &norm2);
+    }
+    for (size_t i = 0; i < (size_t)c->n_held * TRUTH_K; i++)
+        c->truth[i] = (struct near){INFINITY, UINT32_MAX};
     return rc;
 }
 
 static int compute_truth(struct calibration *c)
 {
     struct build *b = c->b;
-    unsigned ranges = b->options.threads * 4;
-    struct truth_range job = {.c = c, .rows_per_range = (b->n + ranges - 1) / ranges};
-    struct progress progress;
-    uint32_t dim = b->space.code_dim;
-    size_t lists = (size_t)c->n_held * TRUTH_K;
-    ranges = (b->n + job.rows_per_range - 1) / job.rows_per_range;
-    c->truth = malloc(sizeof *c->truth * lists);
+    struct truth_job job = {.c = c};
+    uint32_t dim = b->space.code_dim, most = build_batch_rows(b, sizeof(float) * dim);
+    c->truth = malloc(sizeof *c->truth * c->n_held * TRUTH_K);
     c->queries = malloc(sizeof(float) * c->n_held * (b->dim + 1));
-    job.lists = malloc(sizeof *job.lists * lists * ranges);
-    job.rotated = malloc(sizeof(float) * c->n_held * dim);
-    int rc = c->truth && c->queries && job.lists && job.rotated ? 0 : QUIRE_ENOMEM;
-    float norm2;
-    for (uint32_t q = 0; rc == 0 && q < c->n_held; q++) {
-        float *query = c->queries + (size_t)q * b->dim;
-        build_vector(b, b->order[c->held[q]], query);
-        space_query(&b->space, query, job.rotated + (size_t)q * dim, &norm2);
+    job.vectors = malloc(most * b->row_bytes);
+    job.rows = malloc(sizeof(float) * most * dim);
+    job.queries = malloc(sizeof(float) * c->n_held * dim);
+    int rc = c->truth && c->queries && job.vectors && job.rows && job.queries ? load_queries(&job) : QUIRE_ENOMEM;
+    for (; rc == 0 && job.first < b->n; job.first += job.n) {
+        job.n = b->n - job.first < most ? b->n - job.first : most;
+        rc = build_load_input(b, job.first, job.n, job.vectors);
+        if (rc == 0)
+            rc = parallel_for(b->options.threads, job.n, 256, rotate_range, &job, NULL);
+        if (rc == 0)
+            rc = parallel_for(b->options.threads, c->n_held, c->n_held / (2 * b->options.threads) + 1, compare_range,
+                              &job, NULL);
+        if (rc == 0)
+            rc = build_report(b, "exact answers (to calibrate)", job.first + job.n, b->n);
     }
-    build_progress(b, "exact answers (to calibrate)", &progress);
-    if (rc == 0)
-        rc = parallel_for(b->options.threads, b->n, job.rows_per_range, truth_range, &job, &progress);
-    for (size_t i = 0; rc == 0 && i < lists; i++)
-        c->truth[i] = job.lists[i];
-    for (unsigned r = 1; rc == 0 && r < ranges; r++)
-        for (size_t i = 0; i < lists; i++)
-            insert_near(c->truth + i / TRUTH_K * TRUTH_K, TRUTH_K, job.lists[r * lists + i]);
-    free(job.lists);
-    free(job.rotated);
+    free(job.vectors);
+    free(job.rows);
+    free(job.queries);
     return rc;
 }
 
@@ -198,19 +224,31 @@ static void on_answer(struct search_request *request)
         }
         return;
     }
-    l->reads += request->stats.reads;
+    uint64_t found = 0;
     for (uint32_t i = 0; i < request->n_hits; i++)
         for (uint32_t j = 0; j < l->k; j++)
             if (truth[j].row == request->hits[i].row) {
-                l->n_found++;
+                found++;
                 break;
             }
+    l->reads += request->stats.reads;
+    l->n_found += found;
+    l->squares += found * found;
+}
+
+/* The recall of the last point, less one standard error of it: queries differ, and whoever asks for 0.95 is to get it
+ * rather than to get it every other time. */
+static float recall_of(const struct ladder *l)
+{
+    double n = l->n_queries, mean = (double)l->n_found / n, variance = (double)l->squares / n - mean * mean;
+    double recall = (mean - sqrt(variance > 0 ? variance / n : 0)) / l->k;
+    return recall > 0 ? (float)recall : 0;
 }
 
 static int run_point(struct ladder *l, uint32_t effort)
 {
     const struct calibration *c = l->c;
-    l->n_found = 0;
+    l->n_found = l->squares = 0;
     l->reads = 0;
     for (uint32_t q = 0; q < l->n_queries; q++) {
         struct search_request *r = &l->requests[q];
@@ -232,9 +270,8 @@ static int run_point(struct ladder *l, uint32_t effort)
     }
     if (l->code < 0)
         return l->code;
-    float answers = (float)l->n_queries * (float)l->k;
     l->points[l->n_points++] =
-        (struct calibration_point){l->k, effort, (float)l->n_found / answers, (float)l->reads / (float)l->n_queries};
+        (struct calibration_point){l->k, effort, recall_of(l), (float)l->reads / (float)l->n_queries};
     return 0;
 }
 
@@ -398,13 +435,19 @@ static int fit_spread(struct calibration *c)
  * varies by some tenths, which the curve's steepness makes small in recall.
  */
 
+/* Searches at a time, each with memory of its own: under a budget one. */
+static unsigned searchers(const struct build *b)
+{
+    return b->plan.in_files ? 1 : b->options.threads;
+}
+
 static int run_widths(void *context, uint64_t begin, uint64_t end)
 {
     struct calibration *c = context;
     for (uint64_t w = begin; w < end; w++) {
         struct ladder *l = &c->widths[w];
-        struct segment_options options = {.fs = c->b->fs, .memory_bytes = UINT64_MAX};
-        unsigned narrower = c->segment->width;
+        struct segment_options options = {.fs = c->b->fs, .memory_bytes = UINT64_MAX, .no_cache = true};
+        unsigned narrower = c->width;
         if (w < narrower)
             options.code_bits = nav_bits[w];
         else
@@ -442,7 +485,7 @@ static void choose_spread(struct calibration *c, float recall, float effort)
     struct segment_params *p = &c->b->params;
     float fewest = INFINITY, fitted = p->spread;
     for (unsigned i = 0; i < SPREADS; i++) {
-        const struct ladder *l = &c->widths[c->segment->width + i];
+        const struct ladder *l = &c->widths[c->width + i];
         uint32_t at = 0;
         while (at + 1 < l->n_points && l->points[at].recall < recall)
             at++;
@@ -459,7 +502,7 @@ static void choose_spread(struct calibration *c, float recall, float effort)
 static int measure_widths(struct calibration *c)
 {
     const struct ladder *widest = &c->ladders[WIDTH_LADDER];
-    unsigned narrower = c->segment->width, n_widths = narrower + (c->b->params.edge_code_bytes ? SPREADS : 0);
+    unsigned narrower = c->width, n_widths = narrower + (c->b->params.edge_code_bytes ? SPREADS : 0);
     float recall = fminf(WIDTH_RECALL, last_recall(widest));
     if (widest->n_points == 0 || recall <= widest->points[0].recall)
         return 0;
@@ -472,7 +515,7 @@ static int measure_widths(struct calibration *c)
         l->effort_first = w < narrower ? (uint32_t)effort : EFFORT_FIRST;
         l->recall_wanted = recall;
     }
-    int rc = parallel_for(c->b->options.threads, n_widths, 1, run_widths, c, NULL);
+    int rc = parallel_for(searchers(c->b), n_widths, 1, run_widths, c, NULL);
     for (unsigned w = 0; w < narrower && rc == 0; w++)
         c->b->params.effort_factor[w] = effort_factor(&c->widths[w], recall, effort);
     if (rc == 0 && n_widths > narrower)
@@ -485,12 +528,13 @@ static int measure_widths(struct calibration *c)
 static int search_ladders(struct calibration *c)
 {
     struct build *b = c->b;
-    struct segment_options options = {.fs = b->fs, .memory_bytes = UINT64_MAX};
+    struct segment_options options = {.fs = b->fs, .memory_bytes = b->plan.segment_bytes, .no_cache = true};
     struct progress progress;
     int rc = segment_open(b->folder, &options, &c->segment, b->err);
     if (rc < 0)
         return rc;
     c->segment->dead = c->bitmap;
+    c->width = c->segment->width;
     for (uint32_t i = 0; i < LADDER_KS; i++) {
         struct ladder *l = &c->ladders[i];
         l->c = c;
@@ -501,23 +545,27 @@ static int search_ladders(struct calibration *c)
         l->n_queries = l->k <= b->n - c->n_held ? c->n_held / ladder_ks[i].share : 0;
     }
     build_progress(b, "calibrate", &progress);
-    rc = parallel_for(b->options.threads, LADDER_KS, 1, run_ladders, c, &progress);
+    rc = parallel_for(searchers(b), LADDER_KS, 1, run_ladders, c, &progress);
     if (rc == 0 && b->params.edge_code_bytes)
         rc = fit_spread(c);
+    segment_unref(c->segment);
     if (rc == 0)
         rc = measure_widths(c);
     for (uint32_t i = 0; i < LADDER_KS && rc < 0; i++)
         take_error(c, &c->ladders[i], rc);
-    segment_unref(c->segment);
     return rc;
 }
 
-static int remove_file(const struct build *b, const char *name)
+/* Under a budget the codes of the index need the room in which the centres stand decoded. */
+static int search_under_plan(struct calibration *c)
 {
-    char *path = build_file_path(b, name);
-    int rc = path ? b->fs->ops->unlink(b->fs, path) : QUIRE_ENOMEM;
-    free(path);
-    return rc;
+    struct build *b = c->b;
+    if (!b->plan.in_files)
+        return search_ladders(c);
+    free(b->centres);
+    b->centres = NULL;
+    int rc = search_ladders(c);
+    return rc == 0 ? build_decode_centres(b) : rc;
 }
 
 /* Recall must not fall as effort rises: noise of the sample is smoothed by the running maximum. Returns the bytes
@@ -539,27 +587,31 @@ static size_t encode_points(const struct calibration *c, uint8_t *out)
     return (size_t)(at - out);
 }
 
-int build_calibrate(struct build *b, uint8_t **out, size_t *bytes)
+/* Holds the queries, searches, and keeps the points. */
+static int measure(struct calibration *c)
 {
-    struct calibration *c = calloc(1, sizeof *c);
-    int rc = c ? 0 : QUIRE_ENOMEM;
-    *out = NULL;
-    *bytes = 0;
-    if (rc < 0 || b->n < ROWS_MIN) {
-        free(c);
+    struct build *b = c->b;
+    int rc = choose_held_out(c);
+    if (rc < 0 || (rc = build_write_blocks(b, c->bitmap)) < 0 || (rc = build_write_meta(b, NULL, 0)) < 0 ||
+        (rc = compute_truth(c)) < 0 || (rc = search_under_plan(c)) < 0 ||
+        (rc = build_remove_file(b, BLOCKS_NAME)) < 0 || (rc = build_remove_file(b, META_NAME)) < 0)
         return rc;
-    }
+    b->calibration = malloc(LADDER_KS * LADDER_STEPS_MAX * CALIBRATION_POINT_BYTES);
+    if (!b->calibration)
+        return QUIRE_ENOMEM;
+    b->calibration_bytes = encode_points(c, b->calibration);
+    return 0;
+}
+
+int build_calibrate(struct build *b)
+{
+    if (b->n < ROWS_MIN)
+        return 0;
+    struct calibration *c = calloc(1, sizeof *c);
+    if (!c)
+        return QUIRE_ENOMEM;
     c->b = b;
-    if ((rc = choose_held_out(c)) < 0 || (rc = build_write_blocks(b, c->bitmap)) < 0 ||
-        (rc = build_write_meta(b, NULL, 0)) < 0 || (rc = compute_truth(c)) < 0 || (rc = search_ladders(c)) < 0 ||
-        (rc = remove_file(b, BLOCKS_NAME)) < 0 || (rc = remove_file(b, META_NAME)) < 0)
-        goto out;
-    *out = malloc(LADDER_KS * LADDER_STEPS_MAX * CALIBRATION_POINT_BYTES);
-    if (*out)
-        *bytes = encode_points(c, *out);
-    else
-        rc = QUIRE_ENOMEM;
-out:
+    int rc = measure(c);
     free(c->held);
     free(c->bitmap);
     free(c->truth);

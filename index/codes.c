@@ -12,23 +12,28 @@
  */
 #include "index/codes.h"
 #include <math.h>
-#include <string.h>
 
 #define SMALLEST 1e-30f /* what is below counts as zero: its inverse would overflow */
+
+#define LANES 8u /* sums kept apart, so that a compiler may keep them in one register; divides code_dim */
 
 /* <r,y> and |y|^2 for one inverse step. */
 static void try_step(const float *restrict r, uint32_t dim, float inverse, float half, float top, float *ry, float *yy)
 {
-    float sum_ry = 0, sum_yy = 0;
-    for (uint32_t i = 0; i < dim; i++) {
-        float level = floorf(r[i] * inverse + half + 0.5f);
-        level = level < 0 ? 0 : level > top ? top : level;
-        float y = level - half;
-        sum_ry += r[i] * y;
-        sum_yy += y * y;
+    float sum_ry[LANES] = {0}, sum_yy[LANES] = {0};
+    for (uint32_t i = 0; i < dim; i += LANES)
+        for (uint32_t lane = 0; lane < LANES; lane++) {
+            float level = r[i + lane] * inverse + half + 0.5f;
+            level = level < 0 ? 0 : level > top ? top : level;
+            float y = (float)(int)level - half; /* not negative: truncated is rounded down */
+            sum_ry[lane] += r[i + lane] * y;
+            sum_yy[lane] += y * y;
+        }
+    *ry = *yy = 0;
+    for (uint32_t lane = 0; lane < LANES; lane++) {
+        *ry += sum_ry[lane];
+        *yy += sum_yy[lane];
     }
-    *ry = sum_ry;
-    *yy = sum_yy;
 }
 
 static float best_inverse_step(const float *r, uint32_t dim, unsigned bits, float largest)
@@ -52,23 +57,46 @@ static float best_inverse_step(const float *r, uint32_t dim, unsigned bits, floa
     return best;
 }
 
+/* Adds up what an encoding is judged by. */
+struct code_sums {
+    double norm2[LANES], ry[LANES], ey[LANES];
+};
+
+/* Codes LANES coordinates: `bits` bytes. */
+static void encode_lanes(const float *restrict r, const float *restrict extra, float inverse, unsigned bits,
+                         uint8_t *code, struct code_sums *sums)
+{
+    float half = code_half(bits), top = 2 * half;
+    uint64_t packed = 0;
+    for (uint32_t lane = 0; lane < LANES; lane++) {
+        float level = bits == 1 ? (r[lane] >= 0) : r[lane] * inverse + half + 0.5f;
+        level = level < 0 ? 0 : level > top ? top : level;
+        unsigned whole = (unsigned)(int)level; /* not negative: truncated is rounded down */
+        float y = (float)(int)whole - half;
+        packed |= (uint64_t)whole << (lane * bits);
+        sums->norm2[lane] += (double)r[lane] * r[lane];
+        sums->ry[lane] += (double)r[lane] * y;
+        if (extra)
+            sums->ey[lane] += (double)extra[lane] * y;
+    }
+    for (unsigned byte = 0; byte < bits; byte++)
+        code[byte] = (uint8_t)(packed >> (8 * byte));
+}
+
 float code_encode(const float *r, uint32_t code_dim, unsigned bits, uint8_t *code, const float *extra, float *dot_extra)
 {
-    float half = code_half(bits), top = 2 * half, largest = 0;
+    float largest = 0;
     for (uint32_t i = 0; i < code_dim; i++)
         largest = fmaxf(largest, fabsf(r[i]));
     float inverse = largest > SMALLEST ? best_inverse_step(r, code_dim, bits, largest) : 0;
     double norm2 = 0, ry = 0, ey = 0;
-    memset(code, 0, code_bytes_of(code_dim, bits));
-    for (uint32_t i = 0; i < code_dim; i++) {
-        float level = bits == 1 ? (r[i] >= 0) : floorf(r[i] * inverse + half + 0.5f);
-        level = level < 0 ? 0 : level > top ? top : level;
-        code[i * bits / 8] = (uint8_t)(code[i * bits / 8] | (unsigned)level << (i * bits % 8));
-        float y = level - half;
-        norm2 += (double)r[i] * r[i];
-        ry += (double)r[i] * y;
-        if (extra)
-            ey += (double)extra[i] * y;
+    struct code_sums sums = {{0}, {0}, {0}};
+    for (uint32_t i = 0; i < code_dim; i += LANES)
+        encode_lanes(r + i, extra ? extra + i : NULL, inverse, bits, code + i / LANES * bits, &sums);
+    for (uint32_t lane = 0; lane < LANES; lane++) {
+        norm2 += sums.norm2[lane];
+        ry += sums.ry[lane];
+        ey += sums.ey[lane];
     }
     if (dot_extra)
         *dot_extra = (float)ey;

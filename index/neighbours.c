@@ -2,10 +2,19 @@
  * neighbours.c - near neighbours by neighbouring groups, pruned to different directions.
  *
  * Rows already lie in groups of near ones (partition.h), so a row's neighbours are sought where they must be: for each
- * group its GROUP_POOL nearest groups by centre are found once, each row of the group ranks those by its own distance
- * to their centres, and all rows of its nearest `groups` groups are measured: contiguous 8-bit codes, a few thousand
- * products per row. The nearest `pool` rows then compete under the relative-neighbourhood rule (Arya and Mount 1993;
- * alpha after DiskANN, Subramanya et al. 2019): a candidate is dropped when an edge already kept leads nearer to it.
+ * group its NEIGHBOUR_GROUPS_MAX nearest groups by centre are found once, each row of the group ranks those by its own
+ * distance to their centres, and all rows of its nearest `groups` groups are measured: contiguous 8-bit codes, a few
+ * thousand products per row. The nearest `pool` rows then compete under the relative-neighbourhood rule (Arya and Mount
+ * 1993; alpha after DiskANN, Subramanya et al. 2019): a candidate is dropped when an edge already kept leads nearer to
+ * it.
+ *
+ * Near groups are found in two steps, because comparing all centres with all would grow with the square of the rows:
+ * runs of RUN_GROUPS consecutive groups are near each other, too; the RUNS_PROBED runs nearest to a centre hold the
+ * groups that are compared with it.
+ *
+ * Groups are done in batches of consecutive ones. Where the rows are not all in memory, a batch ends when the groups
+ * near to its groups would no longer fit; these are loaded once per batch, in ascending order, so that a row's place
+ * among the loaded ones and its number order ties alike: the result is that of having all rows in memory.
  *
  * Against inserting rows one after the other into a growing graph (HNSW, Vamana) this costs about a tenth on a million
  * rows, needs no locks, and its result is a function of the input alone whatever the number of threads. What it lacks
@@ -16,246 +25,537 @@
  */
 #include "index/neighbours.h"
 #include "index/kernels/kernels.h"
+#include <float.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define GROUP_POOL 128u
+#define RUN_GROUPS   32u
+#define RUNS_PROBED  96u
+#define BATCH_GROUPS 512u       /* groups of a batch at most, */
+#define BATCH_EDGES  (1u << 20) /* of so many edges, but for small groups' sake */
+#define BATCH_LEAST  16u
 
-struct near {
+/* Distance and row or group as one number that orders by distance, then by number: a float that is not negative orders
+ * as its bits do. */
+typedef uint64_t near_t;
+
+static near_t near_of(float distance, uint32_t id)
+{
+    uint32_t bits;
+    memcpy(&bits, &distance, sizeof bits);
+    return (near_t)bits << 32 | id;
+}
+
+static float near_distance(near_t near)
+{
+    uint32_t bits = (uint32_t)(near >> 32);
     float distance;
-    uint32_t id;
-};
+    memcpy(&distance, &bits, sizeof distance);
+    return distance;
+}
 
 struct job {
-    const struct rows *rows;
-    const float *centres;
     const struct neighbours_config *config;
-    struct neighbours *out;
-    uint32_t n_groups;
+    const float *centres;
+    float *runs; /* n_runs x code_dim: means of RUN_GROUPS centres */
+    uint32_t *iota;
+    uint32_t n, n_groups, n_runs, code_dim;
+    /* the batch */
+    uint32_t batch_groups; /* at most */
+    uint32_t first_group;
+    uint32_t n_listed; /* groups from first_group on whose near groups are known */
+    uint32_t *near;    /* batch_groups x NEIGHBOUR_GROUPS_MAX groups, nearest first, its own before all */
+    uint32_t *n_near;  /* batch_groups */
+    struct rows rows;  /* all, or those loaded */
+    uint32_t *place;   /* per group: which of the loaded ones it is; all rows in memory: itself */
+    uint32_t *loaded;  /* groups in the order of their places */
+    uint32_t n_loaded;
+    uint32_t *edges; /* of the batch's rows */
 };
 
 struct scratch {
-    float *centre_distances; /* n_groups */
-    struct near *groups;     /* n_groups, then GROUP_POOL of interest */
-    float *row;              /* code_dim */
-    int8_t *levels;          /* code_dim */
-    uint32_t *ids;           /* members of the searched groups */
+    float *distances; /* to centres, then to rows of a group */
+    near_t *groups, *spare;
+    float *row;
+    int8_t *levels;
     int32_t *dots;
-    float *distances;
-    struct near *pool;
+    near_t *pool; /* up to 2 * pool + capacity */
+    uint32_t *alive;
 };
+
+static uint32_t larger(uint32_t a, uint32_t b)
+{
+    return a > b ? a : b;
+}
+
+static uint32_t smaller(uint32_t a, uint32_t b)
+{
+    return a < b ? a : b;
+}
+
+static uint32_t candidates_max(const struct job *job)
+{
+    return smaller(job->n_groups, RUN_GROUPS * RUNS_PROBED);
+}
+
+static uint32_t pool_room(const struct neighbours_config *config)
+{
+    return 2 * config->pool + config->capacity;
+}
 
 static void scratch_fini(struct scratch *s)
 {
-    free(s->centre_distances);
+    free(s->distances);
     free(s->groups);
+    free(s->spare);
     free(s->row);
     free(s->levels);
-    free(s->ids);
     free(s->dots);
-    free(s->distances);
     free(s->pool);
+    free(s->alive);
 }
 
 static int scratch_init(struct scratch *s, const struct job *job)
 {
-    size_t members = (size_t)job->config->groups * job->config->capacity, dim = job->rows->code_dim;
-    s->centre_distances = malloc(sizeof(float) * job->n_groups);
-    s->groups = malloc(sizeof(struct near) * job->n_groups);
-    s->row = malloc(sizeof(float) * dim);
-    s->levels = malloc(dim);
-    s->ids = malloc(sizeof(uint32_t) * members);
-    s->dots = malloc(sizeof(int32_t) * members);
-    s->distances = malloc(sizeof(float) * members);
-    s->pool = malloc(sizeof(struct near) * members);
-    if (s->centre_distances && s->groups && s->row && s->levels && s->ids && s->dots && s->distances && s->pool)
+    uint32_t candidates = larger(candidates_max(job), job->n_runs), room = pool_room(job->config);
+    uint32_t most = larger(larger(candidates, room), NEIGHBOUR_GROUPS_MAX);
+    s->distances = malloc(sizeof(float) * most);
+    s->groups = malloc(sizeof(near_t) * most);
+    s->spare = malloc(sizeof(near_t) * most);
+    s->row = malloc(sizeof(float) * job->code_dim);
+    s->levels = malloc(job->code_dim);
+    s->dots = malloc(sizeof(int32_t) * room);
+    s->pool = malloc(sizeof(near_t) * room);
+    s->alive = malloc(sizeof(uint32_t) * room);
+    if (s->distances && s->groups && s->spare && s->row && s->levels && s->dots && s->pool && s->alive)
         return 0;
     scratch_fini(s);
     return QUIRE_ENOMEM;
 }
 
-static bool is_nearer(struct near a, struct near b)
-{
-    return a.distance < b.distance || (a.distance == b.distance && a.id < b.id);
-}
+/* ---- selection --------------------------------------------------------------------------------------------------- */
 
-static int compare_near(const void *a, const void *b)
-{
-    const struct near *x = a, *y = b;
-    return is_nearer(*x, *y) ? -1 : is_nearer(*y, *x) ? 1 : 0;
-}
-
-/* Moves the `keep` nearest of items[0..n) to the front, in no order. */
-static void select_nearest(struct near *items, uint32_t n, uint32_t keep)
+/* Moves the `keep` smallest of items[0..n) to the front, in no order. All are different. */
+static void select_nearest(near_t *items, uint32_t n, uint32_t keep)
 {
     uint32_t begin = 0, end = n;
     while (end - begin > 1 && keep > begin && keep < end) {
-        struct near pivot = items[begin + (end - begin) / 2];
-        uint32_t i = begin, j = end - 1;
-        for (;;) {
-            while (is_nearer(items[i], pivot))
-                i++;
-            while (is_nearer(pivot, items[j]))
-                j--;
-            if (i >= j)
-                break;
-            struct near t = items[i];
-            items[i++] = items[j];
-            items[j--] = t;
+        near_t a = items[begin], b = items[begin + (end - begin) / 2], c = items[end - 1];
+        near_t low = a < b ? a : b, high = a < b ? b : a, pivot = c < low ? low : c > high ? high : c;
+        uint32_t split = begin;
+        /* no branch depends on the data: everything is swapped, the split moves where it was smaller */
+        for (uint32_t i = begin; i < end; i++) {
+            near_t x = items[i];
+            items[i] = items[split];
+            items[split] = x;
+            split += x < pivot;
         }
-        uint32_t split = i == j ? i : j + 1;
-        if (split == begin)
-            split++;
-        if (split == end)
-            split--;
-        if (keep < split)
+        if (split == begin) {
+            /* the pivot is the smallest of all: to the front with it */
+            uint32_t at = begin;
+            while (items[at] != pivot)
+                at++;
+            items[at] = items[begin];
+            items[begin++] = pivot;
+        } else if (keep <= split) {
             end = split;
-        else
+        } else {
             begin = split;
+        }
     }
 }
 
-static uint32_t keep_nearest_sorted(struct near *items, uint32_t n, uint32_t keep)
+/* Bottom-up merge sort; spare has room for n. */
+static void sort_nearest(near_t *items, uint32_t n, near_t *spare)
+{
+    near_t *from = items, *to = spare;
+    for (uint32_t width = 1; width < n; width *= 2) {
+        for (uint32_t at = 0; at < n; at += 2 * width) {
+            uint32_t i = at, middle = smaller(at + width, n), j = middle, end = smaller(at + 2 * width, n);
+            for (uint32_t k = at; k < end; k++) {
+                bool left = j >= end || (i < middle && from[i] < from[j]);
+                to[k] = left ? from[i] : from[j];
+                i += left;
+                j += !left;
+            }
+        }
+        near_t *t = from;
+        from = to;
+        to = t;
+    }
+    if (from != items)
+        memcpy(items, from, sizeof *items * n);
+}
+
+static uint32_t keep_nearest_sorted(near_t *items, uint32_t n, uint32_t keep, near_t *spare)
 {
     if (n > keep) {
         select_nearest(items, n, keep);
         n = keep;
     }
-    qsort(items, n, sizeof *items, compare_near);
+    sort_nearest(items, n, spare);
     return n;
 }
 
-/* The nearest groups of a group, its own among them, into s->groups; returns how many. */
-static uint32_t near_groups(const struct job *job, struct scratch *s, uint32_t group)
+/* ---- groups near a group ----------------------------------------------------------------------------------------- */
+
+/* The runs whose groups are compared with the group, its own among them, into s->groups; returns how many. */
+static uint32_t near_runs(const struct job *job, struct scratch *s, uint32_t group)
 {
-    size_t dim = job->rows->code_dim;
-    kernels()->f32_l2_many(job->centres + group * dim, job->centres, job->n_groups, dim, s->centre_distances);
-    for (uint32_t g = 0; g < job->n_groups; g++)
-        s->groups[g] = (struct near){g == group ? -1 : s->centre_distances[g], g};
-    return keep_nearest_sorted(s->groups, job->n_groups, GROUP_POOL);
+    size_t dim = job->code_dim;
+    if (job->n_runs > RUNS_PROBED)
+        kernels()->f32_l2_many(job->centres + group * dim, job->runs, job->n_runs, dim, s->distances);
+    else
+        memset(s->distances, 0, sizeof(float) * job->n_runs);
+    s->distances[group / RUN_GROUPS] = 0;
+    for (uint32_t r = 0; r < job->n_runs; r++)
+        s->groups[r] = near_of(s->distances[r], r);
+    if (job->n_runs > RUNS_PROBED)
+        select_nearest(s->groups, job->n_runs, RUNS_PROBED);
+    return smaller(job->n_runs, RUNS_PROBED);
 }
 
-/* All rows of the row's nearest groups, but the row; returns how many are in s->ids. */
-static uint32_t gather_members(const struct job *job, struct scratch *s, uint32_t row, uint32_t n_near)
+/* The nearest groups of a group, its own before all, into `near`; returns how many. */
+static uint32_t near_groups(const struct job *job, struct scratch *s, uint32_t group, uint32_t *near)
 {
-    struct near ranked[GROUP_POOL];
-    uint32_t capacity = job->config->capacity, n = 0;
-    size_t dim = job->rows->code_dim;
-    code_decode(job->rows->codes + row * dim, (uint32_t)dim, 8, job->rows->f[row], s->row);
-    for (uint32_t i = 0; i < n_near; i++) {
-        uint32_t group = s->groups[i].id;
-        float d = i == 0 ? -1 : kernels()->f32_l2(s->row, job->centres + group * dim, dim);
-        ranked[i] = (struct near){d, group};
+    uint32_t runs[RUNS_PROBED], n_runs = near_runs(job, s, group), n = 0;
+    size_t dim = job->code_dim;
+    for (uint32_t i = 0; i < n_runs; i++)
+        runs[i] = (uint32_t)s->groups[i];
+    for (uint32_t i = 0; i < n_runs; i++) {
+        uint32_t first = runs[i] * RUN_GROUPS, m = smaller(job->n_groups - first, RUN_GROUPS);
+        kernels()->f32_l2_many(job->centres + group * dim, job->centres + first * dim, m, dim, s->distances);
+        for (uint32_t g = first; g < first + m; g++)
+            if (g != group)
+                s->groups[n++] = near_of(s->distances[g - first], g);
     }
-    uint32_t n_ranked = keep_nearest_sorted(ranked, n_near, job->config->groups);
-    for (uint32_t i = 0; i < n_ranked; i++) {
-        uint32_t begin = ranked[i].id * capacity;
-        uint32_t end = job->rows->n - begin < capacity ? job->rows->n : begin + capacity;
-        for (uint32_t r = begin; r < end; r++)
-            if (r != row)
-                s->ids[n++] = r;
-    }
-    return n;
-}
-
-/* Keeps of pool[0..n), nearest first, those that no kept one leads to. */
-static uint32_t prune(const struct job *job, struct scratch *s, uint32_t n, uint32_t *kept)
-{
-    struct row_query query;
-    uint32_t n_kept = 0;
-    for (uint32_t i = 0; i < n && n_kept < job->config->degree; i++) {
-        bool covered = false;
-        if (n_kept) {
-            row_query_set(&query, job->rows, s->pool[i].id, s->levels);
-            row_query_distances(&query, kept, n_kept, s->dots, s->distances);
-        }
-        for (uint32_t j = 0; j < n_kept && !covered; j++)
-            covered = job->config->alpha * s->distances[j] < s->pool[i].distance;
-        if (!covered)
-            kept[n_kept++] = s->pool[i].id;
-    }
-    return n_kept;
-}
-
-static void link_row(const struct job *job, struct scratch *s, uint32_t row, uint32_t n_near)
-{
-    uint32_t *kept = job->out->ids + (size_t)row * job->out->degree;
-    struct row_query query;
-    uint32_t n = gather_members(job, s, row, n_near);
-    row_query_set(&query, job->rows, row, s->levels);
-    row_query_distances(&query, s->ids, n, s->dots, s->distances);
+    n = keep_nearest_sorted(s->groups, n, NEIGHBOUR_GROUPS_MAX - 1, s->spare);
+    near[0] = group;
     for (uint32_t i = 0; i < n; i++)
-        s->pool[i] = (struct near){s->distances[i], s->ids[i]};
-    n = keep_nearest_sorted(s->pool, n, job->config->pool);
-    uint32_t n_kept = prune(job, s, n, kept);
-    for (uint32_t i = n_kept; i < job->out->degree; i++)
-        kept[i] = NEIGHBOUR_NONE;
+        near[i + 1] = (uint32_t)s->groups[i];
+    return n + 1;
 }
 
-static int link_groups(void *context, uint64_t begin, uint64_t end)
+static int find_near_groups(void *context, uint64_t begin, uint64_t end)
 {
     struct job *job = context;
     struct scratch s;
     int rc = scratch_init(&s, job);
     if (rc < 0)
         return rc;
+    for (uint64_t g = job->n_listed + begin; g < job->n_listed + end; g++)
+        job->n_near[g] =
+            near_groups(job, &s, job->first_group + (uint32_t)g, job->near + g * (size_t)NEIGHBOUR_GROUPS_MAX);
+    scratch_fini(&s);
+    return 0;
+}
+
+static int run_means(void *context, uint64_t begin, uint64_t end)
+{
+    struct job *job = context;
+    for (uint64_t r = begin; r < end; r++) {
+        float *mean = job->runs + r * job->code_dim;
+        uint32_t first = (uint32_t)r * RUN_GROUPS, m = smaller(job->n_groups - first, RUN_GROUPS);
+        memset(mean, 0, sizeof(float) * job->code_dim);
+        for (uint32_t g = first; g < first + m; g++)
+            for (uint32_t d = 0; d < job->code_dim; d++)
+                mean[d] += job->centres[(size_t)g * job->code_dim + d];
+        for (uint32_t d = 0; d < job->code_dim; d++)
+            mean[d] /= (float)m;
+    }
+    return 0;
+}
+
+/* ---- edges of a row ---------------------------------------------------------------------------------------------- */
+
+/* The rows of a group, among those in memory. */
+static struct rows group_rows(const struct job *job, uint32_t group)
+{
+    uint32_t capacity = job->config->capacity, first = group * capacity;
+    return rows_part(&job->rows, job->place[group] * capacity, smaller(job->n - first, capacity));
+}
+
+/* The row's nearest groups of those near its own, its own before all, into s->groups; returns how many. */
+static uint32_t rank_groups(const struct job *job, struct scratch *s, uint32_t row, const uint32_t *near,
+                            uint32_t n_near)
+{
+    const struct rows *rows = &job->rows;
+    size_t dim = job->code_dim;
+    if (n_near <= job->config->groups) {
+        for (uint32_t i = 0; i < n_near; i++)
+            s->groups[i] = near[i];
+        return n_near;
+    }
+    code_decode(rows->codes + row * dim, (uint32_t)dim, 8, rows->f[row], s->row);
+    for (uint32_t i = 1; i < n_near; i++)
+        s->groups[i] = near_of(kernels()->f32_l2(s->row, job->centres + near[i] * dim, dim), near[i]);
+    s->groups[0] = near[0];
+    return 1 + keep_nearest_sorted(s->groups + 1, n_near - 1, job->config->groups - 1, s->spare);
+}
+
+/* The `pool` rows nearest to the row, sorted, into s->pool. Groups come nearest first, so that most rows of the later
+ * ones are beyond the last of the pool and cost one comparison. */
+static uint32_t nearest_rows(const struct job *job, struct scratch *s, const struct row_query *query, uint32_t n_groups)
+{
+    uint32_t keep = job->config->pool, n = 0;
+    float limit = FLT_MAX;
+    for (uint32_t g = 0; g < n_groups; g++) {
+        struct rows members = group_rows(job, (uint32_t)s->groups[g]);
+        uint32_t first = (uint32_t)((members.codes - job->rows.codes) / job->code_dim);
+        row_query_range(query, &members, job->iota, s->dots, s->distances);
+        if (query->row - first < members.n)
+            s->distances[query->row - first] = INFINITY;
+        for (uint32_t i = 0; i < members.n; i++) {
+            s->pool[n] = near_of(s->distances[i], first + i);
+            n += s->distances[i] <= limit;
+        }
+        if (n < keep || (limit < FLT_MAX && n < 2 * keep))
+            continue;
+        select_nearest(s->pool, n, keep);
+        n = keep;
+        near_t last = 0;
+        for (uint32_t i = 0; i < n; i++)
+            last = s->pool[i] > last ? s->pool[i] : last;
+        limit = near_distance(last);
+    }
+    return keep_nearest_sorted(s->pool, n, keep, s->spare);
+}
+
+/* Keeps of s->pool[0..n), nearest first, those that no kept one leads to. Whenever one is kept, those it leads to are
+ * dropped, so that few are measured again. */
+static uint32_t prune(const struct job *job, struct scratch *s, uint32_t n, uint32_t *kept)
+{
+    struct row_query query;
+    near_t *pool = s->pool;
+    uint32_t n_kept = 0;
+    while (n > 0 && n_kept < job->config->degree) {
+        uint32_t nearest = (uint32_t)pool[0], left = 0;
+        kept[n_kept++] = nearest;
+        n--;
+        pool++;
+        if (n == 0 || n_kept == job->config->degree)
+            break;
+        for (uint32_t i = 0; i < n; i++)
+            s->alive[i] = (uint32_t)pool[i];
+        row_query_set(&query, &job->rows, nearest, s->levels);
+        row_query_distances(&query, s->alive, n, s->dots, s->distances);
+        for (uint32_t i = 0; i < n; i++) {
+            pool[left] = pool[i];
+            left += job->config->alpha * s->distances[i] < near_distance(pool[i]) ? 0 : 1;
+        }
+        n = left;
+    }
+    return n_kept;
+}
+
+static void link_row(const struct job *job, struct scratch *s, uint32_t row, uint32_t in_batch, uint32_t *edges)
+{
+    uint32_t capacity = job->config->capacity;
+    struct row_query query;
+    uint32_t n_groups =
+        rank_groups(job, s, row, job->near + in_batch * (size_t)NEIGHBOUR_GROUPS_MAX, job->n_near[in_batch]);
+    row_query_set(&query, &job->rows, row, s->levels);
+    uint32_t n = nearest_rows(job, s, &query, n_groups);
+    uint32_t n_kept = prune(job, s, n, edges);
+    for (uint32_t i = 0; i < n_kept && job->loaded; i++)
+        edges[i] = job->loaded[edges[i] / capacity] * capacity + edges[i] % capacity;
+    for (uint32_t i = n_kept; i < job->config->degree; i++)
+        edges[i] = NEIGHBOUR_NONE;
+}
+
+static int link_groups(void *context, uint64_t begin, uint64_t end)
+{
+    struct job *job = context;
+    uint32_t capacity = job->config->capacity;
+    struct scratch s;
+    int rc = scratch_init(&s, job);
+    if (rc < 0)
+        return rc;
     for (uint64_t g = begin; g < end; g++) {
-        uint32_t n_near = near_groups(job, &s, (uint32_t)g), capacity = job->config->capacity;
-        uint32_t first = (uint32_t)g * capacity;
-        uint32_t last = job->rows->n - first < capacity ? job->rows->n : first + capacity;
-        for (uint32_t row = first; row < last; row++)
-            link_row(job, &s, row, n_near);
+        uint32_t group = job->first_group + (uint32_t)g, n = smaller(job->n - group * capacity, capacity);
+        uint32_t *edges = job->edges + g * capacity * job->config->degree;
+        for (uint32_t i = 0; i < n; i++)
+            link_row(job, &s, job->place[group] * capacity + i, (uint32_t)g, edges + (size_t)i * job->config->degree);
     }
     scratch_fini(&s);
     return 0;
 }
 
-/* Counting sort of all edges by target. */
-static int build_reverse(struct neighbours *nb, uint32_t n)
+/* ---- batches ----------------------------------------------------------------------------------------------------- */
+
+static uint32_t batch_groups(const struct neighbours_config *config)
 {
-    size_t places = (size_t)n * nb->degree;
-    nb->reverse_at = calloc((size_t)n + 2, sizeof(uint32_t));
-    if (!nb->reverse_at)
-        return QUIRE_ENOMEM;
-    uint32_t *at = nb->reverse_at;
-    for (size_t i = 0; i < places; i++)
-        if (nb->ids[i] != NEIGHBOUR_NONE)
-            at[nb->ids[i] + 2]++;
-    for (uint32_t i = 0; i < n; i++)
-        at[i + 2] += at[i + 1];
-    nb->reverse = malloc(sizeof(uint32_t) * ((size_t)at[n + 1] + 1));
-    if (!nb->reverse)
-        return QUIRE_ENOMEM;
-    /* at[t + 1] is where the next edge to t goes; when all are placed it is the end of t's and the begin of t + 1's */
-    for (size_t i = 0; i < places; i++)
-        if (nb->ids[i] != NEIGHBOUR_NONE)
-            nb->reverse[at[nb->ids[i] + 1]++] = (uint32_t)(i / nb->degree);
+    return larger(BATCH_LEAST, smaller(BATCH_GROUPS, BATCH_EDGES / (config->capacity * config->degree)));
+}
+
+static void job_fini(struct job *job, bool owns_rows)
+{
+    free(job->runs);
+    free(job->iota);
+    free(job->near);
+    free(job->n_near);
+    free(job->place);
+    free(job->loaded);
+    free(job->edges);
+    if (owns_rows)
+        rows_free(&job->rows);
+}
+
+static int job_init(struct job *job, const struct neighbours_rows *rows, const float *centres,
+                    const struct neighbours_config *config)
+{
+    uint32_t capacity = config->capacity, n_groups = (rows->n + capacity - 1) / capacity;
+    *job = (struct job){.config = config, .centres = centres, .n = rows->n, .n_groups = n_groups};
+    job->code_dim = rows->code_dim;
+    job->n_runs = (n_groups + RUN_GROUPS - 1) / RUN_GROUPS;
+    job->batch_groups = batch_groups(config);
+    job->runs = malloc(sizeof(float) * job->n_runs * rows->code_dim);
+    job->iota = malloc(sizeof *job->iota * capacity);
+    job->near = malloc(sizeof *job->near * job->batch_groups * NEIGHBOUR_GROUPS_MAX);
+    job->n_near = malloc(sizeof *job->n_near * job->batch_groups);
+    job->place = malloc(sizeof *job->place * n_groups);
+    job->edges = malloc(sizeof *job->edges * job->batch_groups * capacity * config->degree);
+    int rc = job->runs && job->iota && job->near && job->n_near && job->place && job->edges ? 0 : QUIRE_ENOMEM;
+    if (rc == 0 && !rows->all) {
+        job->loaded = malloc(sizeof *job->loaded * n_groups);
+        rc = job->loaded ? rows_alloc(&job->rows, smaller(rows->room, rows->n), rows->code_dim) : QUIRE_ENOMEM;
+    }
+    if (rc < 0) {
+        job_fini(job, !rows->all);
+        return rc;
+    }
+    for (uint32_t i = 0; i < capacity; i++)
+        job->iota[i] = i;
+    for (uint32_t g = 0; g < n_groups; g++)
+        job->place[g] = rows->all ? g : NEIGHBOUR_NONE;
+    if (rows->all)
+        job->rows = *rows->all;
     return 0;
 }
 
-int neighbours_build(const struct rows *rows, const float *centres, const struct neighbours_config *config,
-                     const struct progress *progress, struct neighbours *out)
+/* How many of the batch's groups, from the first on, have all groups near to them within the room; marks these. */
+static uint32_t choose_groups(struct job *job, const struct neighbours_rows *rows, uint32_t n)
 {
-    uint32_t n_groups = (rows->n + config->capacity - 1) / config->capacity;
-    struct neighbours nb = {.degree = config->degree};
-    struct job job = {rows, centres, config, &nb, n_groups};
-    nb.ids = malloc(sizeof(uint32_t) * rows->n * config->degree);
-    int rc = nb.ids ? 0 : QUIRE_ENOMEM;
-    if (rc == 0)
-        rc = parallel_for(config->threads, n_groups, 8, link_groups, &job, progress);
-    if (rc == 0)
-        rc = build_reverse(&nb, rows->n);
-    if (rc < 0)
-        neighbours_fini(&nb);
-    else
-        *out = nb;
+    uint32_t room = rows->room < job->n ? rows->room / job->config->capacity : job->n_groups;
+    job->n_loaded = 0;
+    for (uint32_t g = 0; g < n; g++) {
+        const uint32_t *near = job->near + g * (size_t)NEIGHBOUR_GROUPS_MAX;
+        uint32_t before = job->n_loaded;
+        bool fits = true;
+        for (uint32_t i = 0; i < job->n_near[g] && fits; i++) {
+            if (job->place[near[i]] != NEIGHBOUR_NONE)
+                continue;
+            fits = job->n_loaded < room;
+            if (fits) {
+                job->place[near[i]] = 0;
+                job->loaded[job->n_loaded++] = near[i];
+            }
+        }
+        if (fits)
+            continue;
+        while (job->n_loaded > before)
+            job->place[job->loaded[--job->n_loaded]] = NEIGHBOUR_NONE;
+        return g;
+    }
+    return n;
+}
+
+static int ascending(const void *a, const void *b)
+{
+    uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+    return x < y ? -1 : x > y;
+}
+
+/* Loads the groups that were marked, consecutive ones at once. */
+static int load_groups(struct job *job, const struct neighbours_rows *rows)
+{
+    uint32_t capacity = job->config->capacity;
+    int rc = 0;
+    qsort(job->loaded, job->n_loaded, sizeof *job->loaded, ascending);
+    for (uint32_t at = 0; rc == 0 && at < job->n_loaded;) {
+        uint32_t run = 1, first = job->loaded[at] * capacity;
+        while (at + run < job->n_loaded && job->loaded[at + run] == job->loaded[at] + run)
+            run++;
+        for (uint32_t i = 0; i < run; i++)
+            job->place[job->loaded[at + i]] = at + i;
+        rc = rows->load(rows->context, first, smaller(rows->n - first, run * capacity), &job->rows, at * capacity);
+        at += run;
+    }
     return rc;
 }
 
-void neighbours_fini(struct neighbours *nb)
+static void forget_groups(struct job *job)
 {
-    free(nb->ids);
-    free(nb->reverse_at);
-    free(nb->reverse);
-    memset(nb, 0, sizeof *nb);
+    for (uint32_t i = 0; i < job->n_loaded; i++)
+        job->place[job->loaded[i]] = NEIGHBOUR_NONE;
+    job->n_loaded = 0;
+}
+
+/* Near groups of the batch's groups; those that the batch before did not come to are known. */
+static int list_near_groups(struct job *job, uint32_t n)
+{
+    int rc = parallel_for(job->config->threads, n - job->n_listed, 8, find_near_groups, job, NULL);
+    if (rc == 0)
+        job->n_listed = n;
+    return rc;
+}
+
+/* The batch of `done` groups is over: what was found out for later ones moves to the front. */
+static void next_batch(struct job *job, uint32_t done)
+{
+    forget_groups(job);
+    job->n_listed -= done;
+    memmove(job->near, job->near + done * (size_t)NEIGHBOUR_GROUPS_MAX,
+            sizeof *job->near * job->n_listed * NEIGHBOUR_GROUPS_MAX);
+    memmove(job->n_near, job->n_near + done, sizeof *job->n_near * job->n_listed);
+    job->first_group += done;
+}
+
+/* Links the groups from job->first_group on, as many as fit. */
+static int run_batch(struct job *job, const struct neighbours_rows *rows)
+{
+    uint32_t n = smaller(job->n_groups - job->first_group, job->batch_groups), capacity = job->config->capacity;
+    uint32_t first = job->first_group * capacity;
+    int rc = list_near_groups(job, n);
+    if (rc == 0 && !rows->all) {
+        n = choose_groups(job, rows, n);
+        rc = n ? load_groups(job, rows) : QUIRE_EINTERNAL;
+    }
+    if (rc == 0)
+        rc = parallel_for(job->config->threads, n, 4, link_groups, job, NULL);
+    if (rc == 0)
+        rc = rows->put(rows->context, first, smaller(job->n - first, n * capacity), job->edges);
+    if (rc == 0)
+        next_batch(job, n);
+    return rc;
+}
+
+int neighbours_build(const struct neighbours_rows *rows, uint32_t first_group, const float *centres,
+                     const struct neighbours_config *config, const struct progress *progress)
+{
+    struct job job;
+    int rc = job_init(&job, rows, centres, config);
+    if (rc < 0)
+        return rc;
+    parallel_for(config->threads, job.n_runs, 8, run_means, &job, NULL);
+    job.first_group = first_group;
+    while (rc == 0 && job.first_group < job.n_groups) {
+        rc = run_batch(&job, rows);
+        if (rc == 0 && progress && progress->report &&
+            progress->report(progress->context, progress->phase, job.first_group, job.n_groups) != 0)
+            rc = QUIRE_ECANCELLED;
+    }
+    job_fini(&job, !rows->all);
+    return rc;
+}
+
+uint64_t neighbours_bytes(uint32_t n_groups, uint32_t code_dim, const struct neighbours_config *config)
+{
+    uint64_t runs = (n_groups + RUN_GROUPS - 1) / RUN_GROUPS * (uint64_t)code_dim * sizeof(float);
+    uint64_t lists = (uint64_t)batch_groups(config) * (NEIGHBOUR_GROUPS_MAX + 1) * sizeof(uint32_t);
+    uint64_t edges = (uint64_t)batch_groups(config) * config->capacity * config->degree * sizeof(uint32_t);
+    uint64_t most = larger(larger(n_groups / RUN_GROUPS + 1, RUN_GROUPS * RUNS_PROBED), pool_room(config));
+    uint64_t scratch = most * 20 + (uint64_t)pool_room(config) * 16 + 5 * (uint64_t)code_dim;
+    return runs + lists + edges + 8 * (uint64_t)n_groups + scratch * config->threads;
 }

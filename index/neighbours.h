@@ -7,6 +7,9 @@
 #include "index/parallel.h"
 #include "index/rows.h"
 
+#define NEIGHBOUR_NONE       UINT32_MAX
+#define NEIGHBOUR_GROUPS_MAX 128u /* groups near a group: so many must fit in memory at once */
+
 struct neighbours_config {
     uint32_t capacity; /* rows per group: group g is rows g * capacity .. */
     uint32_t degree;   /* out-edges per row at most */
@@ -16,18 +19,24 @@ struct neighbours_config {
     unsigned threads;
 };
 
-struct neighbours {
-    uint32_t degree;
-    uint32_t *ids;        /* n x degree; unused places hold NEIGHBOUR_NONE; owned */
-    uint32_t *reverse_at; /* n + 1: places in reverse; owned */
-    uint32_t *reverse;    /* rows that have an edge to the row; owned */
+/* Where the rows come from, in group order, and where their edges go. */
+struct neighbours_rows {
+    uint32_t n, code_dim;
+    const struct rows *all; /* all rows, or NULL: they are loaded */
+    uint32_t room;          /* rows loaded at a time at most; at least NEIGHBOUR_GROUPS_MAX groups or all rows */
+    /* Puts rows first .. first + n into `to` from place `at` on. Called from the caller's thread. */
+    int (*load)(void *context, uint32_t first, uint32_t n, struct rows *to, uint32_t at);
+    /* Takes the edges of rows first .. first + n: n x degree targets, nearest first; unused places hold
+     * NEIGHBOUR_NONE. In order of rows, from the caller's thread. */
+    int (*put)(void *context, uint32_t first, uint32_t n, const uint32_t *edges);
+    void *context;
 };
 
-#define NEIGHBOUR_NONE UINT32_MAX
-
-/* rows are in group order. centres: n_groups x code_dim floats. The result does not depend on the number of threads. */
-int neighbours_build(const struct rows *rows, const float *centres, const struct neighbours_config *config,
-                     const struct progress *progress, struct neighbours *out);
-void neighbours_fini(struct neighbours *neighbours);
+/* Edges of the rows of groups first_group.. . centres: n_groups x code_dim floats. What a row's edges are depends
+ * neither on the number of threads nor on the room. Errors: QUIRE_ENOMEM, QUIRE_ECANCELLED, those of load and put. */
+int neighbours_build(const struct neighbours_rows *rows, uint32_t first_group, const float *centres,
+                     const struct neighbours_config *config, const struct progress *progress);
+/* Bytes that neighbours_build holds besides centres and loaded rows. */
+uint64_t neighbours_bytes(uint32_t n_groups, uint32_t code_dim, const struct neighbours_config *config);
 
 #endif

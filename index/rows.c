@@ -8,6 +8,33 @@
  */
 #include "index/rows.h"
 #include "index/kernels/kernels.h"
+#include "io/memory.h"
+#include <stdlib.h>
+#include <string.h>
+
+int rows_alloc(struct rows *rows, uint32_t n, uint32_t code_dim)
+{
+    uint8_t *base = malloc(size_mul(n ? n : 1, rows_bytes(code_dim)));
+    if (!base)
+        return QUIRE_ENOMEM;
+    float *numbers = (float *)(void *)(base + (size_t)n * code_dim); /* code_dim is a multiple of 32 */
+    *rows = (struct rows){n, code_dim, base, numbers, numbers + n, (int32_t *)(void *)(numbers + 2 * (size_t)n)};
+    return 0;
+}
+
+void rows_free(struct rows *rows)
+{
+    free(rows->codes);
+    memset(rows, 0, sizeof *rows);
+}
+
+void rows_copy(const struct rows *from, uint32_t row, struct rows *to, uint32_t at)
+{
+    memcpy(to->codes + (size_t)at * to->code_dim, from->codes + (size_t)row * from->code_dim, from->code_dim);
+    to->f[at] = from->f[row];
+    to->norm2[at] = from->norm2[row];
+    to->level_sum[at] = from->level_sum[row];
+}
 
 void row_query_set(struct row_query *query, const struct rows *rows, uint32_t row, int8_t *levels)
 {
@@ -20,16 +47,35 @@ void row_query_set(struct row_query *query, const struct rows *rows, uint32_t ro
     query->sum = rows->level_sum[row] - 128 * (int32_t)rows->code_dim;
 }
 
+/* What does not depend on the other row: <i + 0.5, u_b - 127.5> = dot + this + 0.5 sum(u_b). */
+static float constant_part(const struct row_query *query)
+{
+    return -127.5f * (float)query->sum - 63.75f * (float)query->rows->code_dim;
+}
+
 void row_query_distances(const struct row_query *query, const uint32_t *ids, uint32_t n, int32_t *dots, float *out)
 {
     const struct rows *rows = query->rows;
     kernels()->code_dot[3](query->levels, rows->codes, rows->code_dim, ids, n, rows->code_dim, dots);
-    float fa = rows->f[query->row], na = rows->norm2[query->row];
-    float constant = -127.5f * (float)query->sum - 63.75f * (float)rows->code_dim;
+    float fa = rows->f[query->row], na = rows->norm2[query->row], constant = constant_part(query);
     for (uint32_t i = 0; i < n; i++) {
         uint32_t b = ids[i];
         float dot = (float)dots[i] + constant + 0.5f * (float)rows->level_sum[b];
         float d = na + rows->norm2[b] - 2 * fa * rows->f[b] * dot;
+        out[i] = d > 0 ? d : 0;
+    }
+}
+
+void row_query_range(const struct row_query *query, const struct rows *to, const uint32_t *iota, int32_t *dots,
+                     float *out)
+{
+    const float *restrict f = to->f, *restrict norm2 = to->norm2;
+    const int32_t *restrict level_sum = to->level_sum;
+    kernels()->code_dot[3](query->levels, to->codes, to->code_dim, iota, to->n, to->code_dim, dots);
+    float fa = query->rows->f[query->row], na = query->rows->norm2[query->row], constant = constant_part(query);
+    for (uint32_t i = 0; i < to->n; i++) {
+        float dot = (float)dots[i] + constant + 0.5f * (float)level_sum[i];
+        float d = na + norm2[i] - 2 * fa * f[i] * dot;
         out[i] = d > 0 ? d : 0;
     }
 }

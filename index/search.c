@@ -28,7 +28,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define THETA_EFFORT     64.0f
+#define THETA_EFFORT     100.0f
 #define THETA_MIN        0.001f
 #define THETA_MAX        4.0f
 #define EFFORT_MIN       4u
@@ -38,8 +38,11 @@
 #define DEFAULT_RECALL   0.95f
 #define LIMIT_SAMPLE     64u
 #define PREFETCH_BLOCKS  2u
+#define EARLY_PART       5u /* of the seeds go before the first round */
+#define EARLY_MIN        8u
+#define FLUSH_TASKS      2u /* with more on a lane the device has enough to do */
+#define SCAN_STEP        16u
 #define TREE_BEAM_MIN    8u
-#define LIST_REACH       1.1f /* of the k-th nearest's squared distance: slots within it have their edges followed */
 
 static bool bit(const uint8_t *bitmap, uint32_t i)
 {
@@ -315,6 +318,32 @@ static float keep_best(struct task *t)
     return largest;
 }
 
+/* Most rows are too far: comparing a few at once without branches skips them. */
+static bool any_below(const float *d, uint32_t n, float limit)
+{
+    unsigned below = 0;
+    if (n == SCAN_STEP)
+        for (uint32_t i = 0; i < SCAN_STEP; i++)
+            below |= d[i] < limit;
+    else
+        for (uint32_t i = 0; i < n; i++)
+            below |= d[i] < limit;
+    return below;
+}
+
+static void take_below(struct task *t, uint32_t begin, uint32_t end, float sigma, float *limit)
+{
+    struct searcher *s = t->searcher;
+    for (uint32_t i = begin; i < end; i++) {
+        float d = s->estimates[i];
+        if (!(d < *limit) || segment_row_is_dead(t->segment, s->ids[i]))
+            continue;
+        t->candidates[t->n_candidates++] = (struct candidate){s->ids[i], d, sigma, 1};
+        if (t->n_candidates == 2 * t->candidates_max)
+            *limit = keep_best(t);
+    }
+}
+
 /* Adds the rows scored last to the candidates; `limit` is the estimate above which none matters. */
 static void add_candidates(struct task *t, uint32_t n, float *limit)
 {
@@ -323,14 +352,12 @@ static void add_candidates(struct task *t, uint32_t n, float *limit)
     if (t->n_candidates == 0)
         *limit = fminf(*limit, rough_limit(s->estimates, n, t->candidates_max));
     for (uint32_t r = 0; r < s->n_runs; r++) {
-        const float sigma = s->runs[r].sigma;
-        for (; i < s->runs[r].end; i++) {
-            float d = s->estimates[i];
-            if (!(d < *limit) || segment_row_is_dead(t->segment, s->ids[i]))
-                continue;
-            t->candidates[t->n_candidates++] = (struct candidate){s->ids[i], d, sigma, 1};
-            if (t->n_candidates == 2 * t->candidates_max)
-                *limit = keep_best(t);
+        const uint32_t end = s->runs[r].end;
+        while (i < end) {
+            uint32_t stop = end - i < SCAN_STEP ? end : i + SCAN_STEP;
+            if (any_below(s->estimates + i, stop - i, *limit))
+                take_below(t, i, stop, s->runs[r].sigma, limit);
+            i = stop;
         }
     }
     t->stats.codes_scored += n;
@@ -454,14 +481,14 @@ static uint32_t nearest_blocks(struct task *t, uint32_t want, uint32_t beam)
     return narrow(s, n, want);
 }
 
-/* Scores all rows of the nearest blocks by their resident codes. */
-static void seed_rows(struct task *t, uint32_t n_blocks)
+/* Scores all rows of the blocks s->nearest[begin..end) by their resident codes. */
+static void seed_rows(struct task *t, uint32_t begin, uint32_t end)
 {
     struct searcher *s = t->searcher;
     uint32_t n = 0;
     float limit = INFINITY;
-    for (uint32_t i = 0; i < n_blocks; i++) {
-        if (i + PREFETCH_BLOCKS < n_blocks)
+    for (uint32_t i = begin; i < end; i++) {
+        if (i + PREFETCH_BLOCKS < end)
             task_prefetch_block_rows(t, s->nearest[i + PREFETCH_BLOCKS].row);
         if (bit(t->probed, s->nearest[i].row))
             continue;
@@ -473,6 +500,8 @@ static void seed_rows(struct task *t, uint32_t n_blocks)
         n = task_score_block_rows(t, s->nearest[i].row, s->nearest[i].distance, n);
     }
     add_candidates(t, n, &limit);
+    if (t->n_candidates > t->candidates_max)
+        keep_best(t);
 }
 
 /* Where no code is resident a block stands for its rows: their distances spread around that of the centre. */
@@ -502,22 +531,14 @@ static int seed_blocks(struct task *t, uint32_t n_blocks)
     return 0;
 }
 
-static int seed(struct task *t)
+/* The blocks that the tree leads to, at most `effort`, in s->nearest; returns how many, or QUIRE_ENOMEM. */
+static int find_blocks(struct task *t)
 {
     uint32_t n_blocks = t->segment->params.n_blocks, want = t->effort < n_blocks ? t->effort : n_blocks;
-    uint32_t beam = want / 2 + TREE_BEAM_MIN; /* the nearest blocks have fewer parents; more found none (measured) */
+    uint32_t beam = want / 3 + TREE_BEAM_MIN; /* the nearest blocks have fewer parents; more found none (measured) */
     if (reserve_nearest(t->searcher, (uint64_t)beam * ENTRY_FANOUT + ENTRY_TOP_MAX) < 0)
         return QUIRE_ENOMEM;
-    want = nearest_blocks(t, want, beam);
-    if (t->segment->nav_codes)
-        seed_rows(t, want);
-    else if (seed_blocks(t, want) < 0)
-        return QUIRE_ENOMEM;
-    if (t->n_candidates > t->candidates_max) {
-        select_best(t->candidates, t->n_candidates, t->candidates_max);
-        t->n_candidates = t->candidates_max;
-    }
-    return 0;
+    return (int)nearest_blocks(t, want, beam);
 }
 
 /* ---- rounds ------------------------------------------------------------------------------------------------------ */
@@ -648,6 +669,15 @@ static void read_blocks(struct task *t, const uint32_t *blocks, uint32_t n)
 
 static void deliver(struct task *t);
 
+static int look_farther(struct task *t)
+{
+    int n = find_blocks(t);
+    if (n < 0 || !t->segment->nav_codes)
+        return n < 0 ? n : seed_blocks(t, (uint32_t)n);
+    seed_rows(t, 0, (uint32_t)n);
+    return 0;
+}
+
 static void next_round(struct task *t)
 {
     uint32_t blocks[BEAM_MAX], n = 0, most = BEAM_MAX;
@@ -661,7 +691,7 @@ static void next_round(struct task *t)
             break;
         /* all that is known was read and gave fewer than k: look farther */
         t->effort *= 2;
-        if (seed(t) < 0) {
+        if (look_farther(t) < 0) {
             task_finish(t, QUIRE_ENOMEM);
             return;
         }
@@ -743,14 +773,14 @@ static int follow_list(struct task *t, const struct block_view *view, uint32_t l
     return edges < 0 ? edges : 0;
 }
 
-/* The squared distance up to which a slot's edges are worth following: about that of the k-th nearest, or of the
- * nearest slot while there are fewer. */
+/* The squared distance up to which a slot's edges are worth following: that of the k-th nearest and more where codes
+ * are coarse and the seeds have missed more, or that of the nearest slot while there are fewer than k. */
 static float reach_of(const struct task *t, const float *distances, uint32_t n)
 {
     if (!t->segment->nav_codes)
         return INFINITY; /* edges are all there is to go by */
     if (t->n_results == t->k)
-        return t->results[0].distance * LIST_REACH;
+        return t->results[0].distance * (1 + t->segment->params.error[t->segment->width] / 2);
     float nearest = INFINITY;
     for (uint32_t i = 0; i < n; i++)
         nearest = fminf(nearest, distances[i]);
@@ -897,6 +927,35 @@ static void deliver(struct task *t)
         task_finish(t, 0);
 }
 
+/* Seeds and first round. The nearest part of the seeds knows the first blocks to read almost as well as all of them:
+ * those are asked for first, and the rest is scored while they come. */
+static void begin_rounds(struct task *t)
+{
+    struct searcher *s = t->searcher;
+    int n = find_blocks(t);
+    if (n > 0 && !t->segment->nav_codes)
+        n = seed_blocks(t, (uint32_t)n) < 0 ? QUIRE_ENOMEM : n;
+    if (n < 0) {
+        task_finish(t, QUIRE_ENOMEM);
+        return;
+    }
+    if (!t->segment->nav_codes) {
+        next_round(t);
+        return;
+    }
+    uint32_t all = (uint32_t)n, early = all / EARLY_PART + EARLY_MIN;
+    early = early < all ? early : all;
+    select_best(s->nearest, all, early);
+    seed_rows(t, 0, early);
+    uint64_t generation = t->generation;
+    next_round(t);
+    if (t->generation != generation || early == all)
+        return; /* it has ended, and may serve another request by now */
+    if (s->n_running <= FLUSH_TASKS)
+        engine_flush(s->engine);
+    seed_rows(t, early, all);
+}
+
 void search_begin(struct task *t)
 {
     const struct quire_search_options *o = &t->search->options;
@@ -925,10 +984,7 @@ void search_begin(struct task *t)
     t->effort = t->effort < EFFORT_MIN ? EFFORT_MIN : t->effort;
     t->stats.effort = t->effort;
     t->theta = fminf(fmaxf(THETA_EFFORT / (float)t->effort, THETA_MIN), THETA_MAX);
-    if (seed(t) < 0)
-        task_finish(t, QUIRE_ENOMEM);
-    else
-        next_round(t);
+    begin_rounds(t);
 }
 
 void search_end(struct task *t, int code)

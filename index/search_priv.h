@@ -65,6 +65,7 @@ struct task {
     int (*on_block)(struct task *task, const struct block_view *view); /* one more is, in the order asked; or NULL */
     void (*on_reads)(struct task *task);                               /* all reads of the step are back */
     bool cancelled;
+    uint64_t generation; /* requests that it has finished */
     int code;
     struct quire_error error;
     uint64_t step_ns, cpu_ns;

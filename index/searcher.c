@@ -719,6 +719,7 @@ void task_finish(struct task *t, int code)
     else
         fetch_end(t, t->code);
     t->kind = TASK_FREE;
+    t->generation++;
     if (t->k_capacity > K_KEPT)
         give_results_back(t);
     t->next_free = s->free_tasks;

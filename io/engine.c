@@ -90,6 +90,12 @@ void engine_queue(struct engine *engine, struct io_op *op)
     engine->ops->queue(engine, op);
 }
 
+void engine_flush(struct engine *engine)
+{
+    if (engine->ops->flush)
+        engine->ops->flush(engine);
+}
+
 int engine_poll(struct engine *engine, unsigned wait_min, uint64_t timeout_us)
 {
     return engine->ops->poll(engine, wait_min, timeout_us);

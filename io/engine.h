@@ -97,6 +97,9 @@ int engine_register_buffers(struct engine *engine, void *base, size_t bytes);
 
 /* Hands an op over; it starts at the next engine_poll. */
 void engine_queue(struct engine *engine, struct io_op *op);
+/* Submits what is queued without waiting and without calling any `done`, so that the device works on it while the
+ * caller computes. Optional: engine_poll submits as well. May be called from inside a `done`. */
+void engine_flush(struct engine *engine);
 /* Submits what is queued in one system call, waits until at least `wait_min` completions were dispatched or timeout_us
  * has passed (0: do not wait; UINT64_MAX: no limit) or engine_wake was called. Returns the number of `done` calls made.
  */

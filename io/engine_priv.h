@@ -13,6 +13,7 @@ struct engine_ops {
     void (*detach)(struct engine *engine, struct io_file *file);
     int (*register_buffers)(struct engine *engine, void *base, size_t bytes);
     void (*queue)(struct engine *engine, struct io_op *op);
+    void (*flush)(struct engine *engine); /* NULL: nothing to do */
     int (*poll)(struct engine *engine, unsigned wait_min, uint64_t timeout_us);
     void (*wake)(struct engine *engine);
     int (*event_fd)(struct engine *engine);

@@ -600,6 +600,14 @@ static int hand_over(struct uring *u)
     return submit_code(rc);
 }
 
+/* What cannot be handed over now is handed over, or fails, in the next uring_poll. */
+static void uring_flush(struct engine *engine)
+{
+    struct uring *u = uring_of(engine);
+    move_queued(u);
+    (void)hand_over(u);
+}
+
 static int uring_poll(struct engine *engine, unsigned wait_min, uint64_t timeout_us)
 {
     struct uring *u = uring_of(engine);
@@ -702,6 +710,7 @@ static const struct engine_ops uring_ops = {.destroy = uring_destroy,
                                             .detach = uring_detach,
                                             .register_buffers = uring_register_buffers,
                                             .queue = uring_queue,
+                                            .flush = uring_flush,
                                             .poll = uring_poll,
                                             .wake = uring_wake,
                                             .event_fd = uring_event_fd};

@@ -8,6 +8,7 @@
  * perm is a random permutation of the rows made by a Feistel network over the next power of four, walked until it falls
  * below the number of rows (Black and Rogaway, "Ciphers with arbitrary finite domains", 2002).
  */
+#include "index/block_cache.h"
 #include "io/random.h"
 #include "server/vector_call.h"
 #include <stdio.h>
@@ -93,7 +94,9 @@ void cmd_vinfo(struct client *c, const struct resp_arg *args, uint32_t n)
         return;
     }
     const struct segment_info *info = info_of(collection);
-    resp_map(out, 16);
+    struct block_cache_stats cache;
+    segment_cache_stats(collection_segment(collection), &cache);
+    resp_map(out, 19);
     put_text(out, "quant-type", quire_slot_name(info->slot));
     put_integer(out, "vector-dim", info->dim);
     put_integer(out, "size", info->rows);
@@ -107,6 +110,9 @@ void cmd_vinfo(struct client *c, const struct resp_arg *args, uint32_t n)
     put_integer(out, "code-bits", info->code_bits);
     put_integer(out, "memory-budget", info->memory_bytes);
     put_integer(out, "resident-bytes", info->resident_bytes);
+    put_integer(out, "cache-bytes", info->cache_bytes);
+    put_integer(out, "cache-hits", cache.hits);
+    put_integer(out, "cache-misses", cache.misses);
     put_integer(out, "disk-bytes", info->index_bytes);
     put_integer(out, "raw-bytes", info->raw_bytes);
     resp_text(out, "direct-io");

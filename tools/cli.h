@@ -80,6 +80,9 @@ struct cli {
     bool bar_open; /* a line without its end stands on the terminal */
     const char *phase;
     uint64_t phase_ns, drawn_ns, called_ns; /* when the phase began, was last drawn; the last call */
+    uint64_t work_ns;                       /* when the first phase of a whole began; 0: not yet */
+    double work_first;                      /* share of the whole that needed no work */
+    double work_done;                       /* share that is done now */
     /* results */
     json_t *report;
     bool report_failed; /* no memory for a part of it */
@@ -125,6 +128,8 @@ bool cli_interrupted(void);
 int cli_progress(void *context, const char *phase, uint64_t done, uint64_t total);
 /* The same for what computes ground truth, which has no phases. */
 int cli_truth_progress(void *context, uint64_t done, uint64_t total);
+/* The same for quire_build, with the time that is left for all its phases. */
+int cli_build_progress(void *context, const char *phase, uint64_t done, uint64_t total);
 /* QUIRE_ECANCELLED with a sentence. */
 int cli_cancelled(struct quire_error *err);
 

@@ -5,7 +5,13 @@
  * are as many keys and attributes as rows, and that each attribute is a JSON object. Keys are checked for emptiness
  * too; duplicates are found by the library, which sorts them anyway.
  *
- * The library makes the folder appear whole or not at all; interrupting a build leaves nothing.
+ * A plain file of vectors is never loaded as a whole: the library reads it batch by batch. A pipe can be read only
+ * once, so it is loaded.
+ *
+ * Under --build-memory the allocator is told to give everything of some size back at once: what it keeps would count.
+ *
+ * The library makes the folder appear whole or not at all; interrupting a build leaves nothing, or with --resume what
+ * is finished.
  */
 #include "cli.h"
 #include "datasets/vecfile.h"
@@ -13,8 +19,12 @@
 #include "io/clock.h"
 #include "io/error.h"
 #include "io/memory.h"
+#include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
+
+#define MAPPED_BYTES  (128 << 10) /* an allocation of so many has a mapping of its own under --build-memory */
+#define RESERVE_BYTES (1u << 20)  /* of the budget, to look at the finished index */
 
 static const struct cli_choice indexes[] = {{"pagegraph", 0}, {0}};
 static const struct cli_choice slots[] = {
@@ -30,7 +40,10 @@ struct build_work {
     int metric, slot, bits, index, edge_codes;
     uint64_t block_bytes, threads, seed, degree, beam;
     struct cli_memory memory;
-    struct vectors vectors;
+    uint64_t build_memory;
+    bool resume;
+    struct vecfile *file;
+    struct vectors vectors; /* of a pipe; data NULL: they are read from the file */
     struct cli_lines keys, attributes;
     struct block_choice block;
     double seconds;
@@ -83,16 +96,47 @@ static int load_attributes(struct build_work *w, struct quire_error *err)
     return rc;
 }
 
+static int open_base(struct build_work *w, struct quire_error *err)
+{
+    int rc = vecfile_open(w->base, VECFILE_AUTO, &w->file, err);
+    if (rc < 0)
+        return rc;
+    if (vecfile_is_seekable(w->file) && !vecfile_is_ivecs(w->file)) {
+        w->vectors.rows = vecfile_rows(w->file);
+        w->vectors.dim = vecfile_dim(w->file);
+        w->vectors.type = vecfile_type(w->file);
+        return 0;
+    }
+    if (w->build_memory && !vecfile_is_ivecs(w->file))
+        return error_set(err, QUIRE_EINVALID,
+                         "%s is a pipe, which must be loaded as a whole: write it to a file to use --build-memory",
+                         w->base);
+    return vectors_read(w->file, &w->vectors, err);
+}
+
 static int load(struct build_work *w, struct quire_error *err)
 {
     int rc = cli_refuse_existing(w->out, err);
     if (rc == 0)
-        rc = vectors_load(w->base, VECFILE_AUTO, &w->vectors, err);
+        rc = open_base(w, err);
     if (rc == 0 && w->keys_path)
         rc = load_keys(w, err);
     if (rc == 0 && w->attributes_path)
         rc = load_attributes(w, err);
     return rc;
+}
+
+static int read_rows(void *context, uint64_t row, uint64_t n, void *out, struct quire_error *err)
+{
+    struct build_work *w = context;
+    int rc = vecfile_seek(w->file, row, err);
+    if (rc < 0)
+        return rc;
+    int64_t got = vecfile_read(w->file, out, n, err);
+    if (got < 0 || (uint64_t)got == n)
+        return got < 0 ? (int)got : 0;
+    return error_set(err, QUIRE_ETRUNCATED, "%s became shorter while it was read: row %llu is not there any more",
+                     w->base, (unsigned long long)(row + (uint64_t)got));
 }
 
 static uint64_t raw_bytes(const struct build_work *w)
@@ -118,16 +162,27 @@ static int build(struct build_work *w, struct quire_error *err)
     options.key_bytes = w->keys.bytes;
     options.attributes = (const char *const *)w->attributes.start;
     options.attribute_bytes = w->attributes.bytes;
-    options.progress = cli_progress;
+    options.progress = cli_build_progress;
     options.context = w->cli;
     if (options.block_bytes) {
         snprintf(w->block.why, sizeof w->block.why, "as it was asked for");
+    } else if (w->resume) {
+        /* a probe may choose otherwise tomorrow, and a build can go on with the same blocks only */
+        snprintf(w->block.why, sizeof w->block.why, "the default, not probed because of --resume");
     } else {
         block_choose(w->out, w->vectors.rows, w->vectors.dim, w->vectors.type, &options, &w->block);
         options.block_bytes = w->block.block_bytes;
     }
+    options.build_memory_bytes = w->build_memory;
+    options.resume = w->resume;
+    struct quire_input input = {.rows = w->vectors.rows,
+                                .dim = w->vectors.dim,
+                                .type = w->vectors.type,
+                                .vectors = w->vectors.data,
+                                .read = read_rows,
+                                .context = w};
     uint64_t begin = clock_ns();
-    int rc = quire_build(w->out, w->vectors.data, w->vectors.rows, w->vectors.dim, w->vectors.type, &options, err);
+    int rc = quire_build_from(w->out, &input, &options, err);
     w->seconds = (double)(clock_ns() - begin) / 1e9;
     return rc;
 }
@@ -151,6 +206,20 @@ static void report_block(struct build_work *w, const struct quire_info *info)
     }
 }
 
+/* Under --build-memory the index is opened with what is left of it, if that is less than its own budget. */
+static int open_index(const struct build_work *w, struct quire_index **index, struct quire_error *err)
+{
+    struct quire_open_options options;
+    struct memory_resident resident;
+    memory_resident(&resident);
+    uint64_t own = cli_memory_bytes(&w->memory, raw_bytes(w)), used = resident.total + RESERVE_BYTES;
+    uint64_t left = w->build_memory > used ? w->build_memory - used : 1;
+    quire_open_options_init(&options);
+    if (w->build_memory && (own == 0 || left < own))
+        options.memory_bytes = left;
+    return quire_open(w->out, &options, index, err);
+}
+
 /* What was built, as quire_open sees it. A budget that is too small is no reason to throw the index away. */
 static void report(struct build_work *w)
 {
@@ -168,7 +237,7 @@ static void report(struct build_work *w)
     cli_put_real(w->cli, NULL, "rows_per_second", (double)w->vectors.rows / w->seconds);
     cli_put_count(w->cli, NULL, "peak_resident_bytes", resident.peak);
     cli_put_count(w->cli, NULL, "raw_bytes", raw_bytes(w));
-    if (quire_open(w->out, NULL, &index, &err) < 0) {
+    if (open_index(w, &index, &err) < 0) {
         cli_note(w->cli, "built, but it does not open with its default budget: %s", err.message);
         cli_put_text(w->cli, NULL, "warning", err.message);
         return;
@@ -186,10 +255,12 @@ static void report(struct build_work *w)
 }
 
 static const char summary[] =
-    "Builds an index in the new folder --out. The folder appears whole or not at all; interrupting leaves nothing.";
+    "Builds an index in the new folder --out. The folder appears whole or not at all; interrupting leaves nothing, or\n"
+    "with --resume what is finished, in OUT.building-resume: the same command goes on from there.";
 static const char examples[] =
     "  quire build --base base.fbin --out index\n"
     "  quire build --base base.u8bin --out index --memory 15% --threads 4\n"
+    "  quire build --base large.fbin --out index --build-memory 2G --resume\n"
     "  quire build --base text.fbin --out index --metric cosine --keys text.keys --attrs text.jsonl\n";
 
 int quire_build_verb(int argc, char **argv)
@@ -208,6 +279,9 @@ int quire_build_verb(int argc, char **argv)
                    "bytes of a block, a multiple of 4K; auto: what suits device and vectors",
                    CLI_RANGE(0, QUIRE_BLOCK_BYTES_MAX)),
         CLI_OPTION("memory", CLI_MEMORY, &w.memory, "SIZE|N%", "budget that searches get unless they say otherwise"),
+        CLI_OPTION("build-memory", CLI_SIZE, &w.build_memory, "SIZE",
+                   "resident memory of the build; what does not fit lies in files; auto: no limit", CLI_RANGE(0, 0)),
+        CLI_OPTION("resume", CLI_FLAG, &w.resume, NULL, "keep what is finished when stopped; go on from there"),
         CLI_OPTION("bits", CLI_CHOICE, &w.bits, NULL, "widest navigation code, bits per dimension", .choices = widths),
         CLI_OPTION("edge-codes", CLI_CHOICE, &w.edge_codes, NULL,
                    "codes of edges inside blocks; auto: if --memory is too small for resident ones",
@@ -223,12 +297,18 @@ int quire_build_verb(int argc, char **argv)
     int code;
     if (!cli_parse(&cli, &verb, argc, argv, &code))
         return code;
+    if (w.build_memory) {
+        mallopt(M_MMAP_THRESHOLD, MAPPED_BYTES);
+        mallopt(M_TRIM_THRESHOLD, MAPPED_BYTES);
+        mallopt(M_ARENA_MAX, 2);
+    }
     int rc = load(&w, &err);
     if (rc == 0)
         rc = build(&w, &err);
     if (rc == 0)
         report(&w);
     vectors_free(&w.vectors);
+    vecfile_close(w.file);
     cli_lines_free(&w.keys);
     cli_lines_free(&w.attributes);
     return cli_end(&cli, rc, &err);

@@ -7,7 +7,8 @@
  * Signals only set a flag: the work stops at its next progress call, and whoever runs it removes what is unfinished.
  * The third signal gets its usual effect back, for a user who has had enough.
  *
- * The bar is redrawn at most ten times a second; the time left is what the present phase's rate so far promises.
+ * The bar is redrawn at most ten times a second; the time left is what the present phase's rate so far promises. Where
+ * a phase is one of several whose shares of the whole are known, the time left for all follows from them.
  */
 #include "cli.h"
 #include "io/clock.h"
@@ -375,10 +376,23 @@ static const char *short_time(double seconds, char out[TIME_BYTES])
     return out;
 }
 
-static void draw_bar(struct cli *cli, uint64_t done, uint64_t total, double seconds)
+/* ", 1:23 in all" where the whole is known, or nothing. */
+static const char *time_in_all(const struct cli *cli, uint64_t now, char out[TIME_BYTES + 16])
 {
-    char bar[BAR_WIDTH + 1], rate[16], count[16], left[TIME_BYTES];
-    double fraction = total ? (double)done / (double)total : 0, per_second = seconds > 0 ? (double)done / seconds : 0;
+    char left[TIME_BYTES];
+    double share = cli->work_done - cli->work_first;
+    out[0] = 0;
+    if (cli->work_ns && share > 0)
+        snprintf(out, TIME_BYTES + 16, ", %s in all",
+                 short_time((1 - cli->work_done) / share * (double)(now - cli->work_ns) / 1e9, left));
+    return out;
+}
+
+static void draw_bar(struct cli *cli, uint64_t done, uint64_t total, uint64_t now)
+{
+    char bar[BAR_WIDTH + 1], rate[16], count[16], left[TIME_BYTES], all[TIME_BYTES + 16];
+    double seconds = (double)(now - cli->phase_ns) / 1e9, fraction = total ? (double)done / (double)total : 0;
+    double per_second = seconds > 0 ? (double)done / seconds : 0;
     unsigned full = (unsigned)(fraction * BAR_WIDTH);
     full = full > BAR_WIDTH ? BAR_WIDTH : full;
     memset(bar, '.', BAR_WIDTH);
@@ -391,8 +405,9 @@ static void draw_bar(struct cli *cli, uint64_t done, uint64_t total, double seco
     else if (done >= total)
         fprintf(stderr, "\r%-12s [%s] 100%%  %s/s  %.1f s\033[K\n", cli->phase, bar, rate, seconds);
     else
-        fprintf(stderr, "\r%-12s [%s] %3.0f%%  %s/s  %s left\033[K", cli->phase, bar, 100 * fraction, rate,
-                short_time(per_second > 0 ? (double)(total - done) / per_second : NAN, left));
+        fprintf(stderr, "\r%-12s [%s] %3.0f%%  %s/s  %s left%s\033[K", cli->phase, bar, 100 * fraction, rate,
+                short_time(per_second > 0 ? (double)(total - done) / per_second : NAN, left),
+                time_in_all(cli, now, all));
     cli->bar_open = !total || done < total;
     fflush(stderr);
 }
@@ -414,7 +429,7 @@ int cli_progress(void *context, const char *phase, uint64_t done, uint64_t total
     }
     cli->called_ns = now;
     if (end ? fresh || cli->bar_open : now - cli->drawn_ns >= DRAW_EVERY_NS) {
-        draw_bar(cli, done, total, (double)(now - cli->phase_ns) / 1e9);
+        draw_bar(cli, done, total, now);
         cli->drawn_ns = now;
     }
     return 0;
@@ -423,6 +438,22 @@ int cli_progress(void *context, const char *phase, uint64_t done, uint64_t total
 int cli_truth_progress(void *context, uint64_t done, uint64_t total)
 {
     return cli_progress(context, "truth", done, total);
+}
+
+int cli_build_progress(void *context, const char *phase, uint64_t done, uint64_t total)
+{
+    struct cli *cli = context;
+    double share = quire_build_done(phase, done, total), begin = quire_build_done(phase, 0, total);
+    if (!cli->work_ns) {
+        cli->work_ns = cli->called_ns;
+        cli->work_first = cli->work_done = 0;
+    }
+    /* phases that are left out, because an earlier run has finished them, are not work of this one */
+    if (begin > cli->work_done && (!cli->phase || strcmp(cli->phase, phase) != 0))
+        cli->work_first += begin - cli->work_done;
+    if (share > cli->work_done)
+        cli->work_done = share;
+    return cli_progress(context, phase, done, total);
 }
 
 /* ---- results ----------------------------------------------------------------------------------------------------- */

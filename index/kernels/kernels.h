@@ -50,7 +50,8 @@ struct kernels {
     /* Batches over f32 rows, row-major: out[i] = squared L2 of q and base + i * dim. */
     void (*f32_l2_many)(const float *q, const float *base, size_t n, size_t dim, float *out);
 
-    /* Distances from the products above: out[i] = base + a * factors[2 i] - f * factors[2 i + 1] * (dots[i] - middle). */
+    /* Distances from the products above:
+     * out[i] = base + a * factors[2 i] - f * factors[2 i + 1] * (dots[i] - middle). */
     void (*code_estimates)(const f16_t *factors, const int32_t *dots, size_t n, const struct code_scales *scales,
                            float *out);
 

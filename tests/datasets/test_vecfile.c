@@ -237,6 +237,36 @@ static void test_read_in_parts(void **state)
     free(got);
 }
 
+/* A plain file is read again from any row, before and behind the buffer; a file of each layout. */
+static void test_seek(void **state)
+{
+    (void)state;
+    enum { ROWS = 9001, DIM = 67 };
+    static const uint64_t rows[] = {8999, 0, 1, 4000, 4001, 0, 9000, 3};
+    float *values = malloc(ROWS * DIM * sizeof *values), got[2 * DIM];
+    assert_non_null(values);
+    for (int i = 0; i < ROWS * DIM; i++)
+        values[i] = (float)i * 0.25f;
+    const char *names[] = {"s.fbin", "s.fvecs", "s.npy"};
+    for (int f = 0; f < 3; f++) {
+        struct vecwriter *writer;
+        struct vecfile *file;
+        assert_int_equal(vecwriter_open(path_of(names[f]), VECFILE_AUTO, ROWS, DIM, QUIRE_TYPE_F32, &writer, &err), 0);
+        assert_int_equal(vecwriter_write(writer, values, ROWS, &err), 0);
+        assert_int_equal(vecwriter_finish(writer, &err), 0);
+        assert_int_equal(vecfile_open(path_of(names[f]), VECFILE_AUTO, &file, &err), 0);
+        assert_true(vecfile_is_seekable(file));
+        for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+            int64_t wanted = rows[i] == ROWS - 1 ? 1 : 2;
+            assert_int_equal(vecfile_seek(file, rows[i], &err), 0);
+            assert_int_equal(vecfile_read(file, got, (uint64_t)wanted, &err), wanted);
+            assert_memory_equal(got, values + rows[i] * DIM, (size_t)wanted * DIM * sizeof *got);
+        }
+        vecfile_close(file);
+    }
+    free(values);
+}
+
 /* ---- damage ------------------------------------------------------------------------------------------------------ */
 
 static void test_damaged_counted(void **state)
@@ -698,6 +728,7 @@ int main(void)
         cmocka_unit_test(test_formats),
         cmocka_unit_test(test_ivecs),
         cmocka_unit_test(test_read_in_parts),
+        cmocka_unit_test(test_seek),
         cmocka_unit_test(test_damaged_counted),
         cmocka_unit_test(test_damaged_headed),
         cmocka_unit_test(test_not_finite),

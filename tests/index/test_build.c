@@ -211,10 +211,13 @@ struct attempt {
     struct support_data data;
     struct quire_build_options options;
     struct quire_error err;
+    bool streamed; /* build_in reads the vectors */
+    bool small;    /* and has little memory */
 };
 
 static void attempt_init(struct attempt *a)
 {
+    a->streamed = a->small = false;
     a->folder = support_folder_make();
     a->path = support_path(a->folder, "index");
     support_clusters(50, 8, QUIRE_TYPE_F32, 1, &a->data);
@@ -581,6 +584,40 @@ static void test_file_size_limit(void **state)
 
 /* ---- failing disks ----------------------------------------------------------------------------------------------- */
 
+/* The input of an attempt: in memory, or read. */
+static int read_rows(void *context, uint64_t row, uint64_t n, void *out, struct quire_error *err)
+{
+    const struct attempt *a = context;
+    size_t bytes = a->data.dim * quire_type_bytes(a->data.type);
+    (void)err;
+    memcpy(out, a->data.vectors + row * bytes, n * bytes);
+    return 0;
+}
+
+static struct quire_input attempt_input(struct attempt *a)
+{
+    struct quire_input input = {.rows = a->data.rows, .dim = a->data.dim, .type = a->data.type, .context = a};
+    if (a->streamed)
+        input.read = read_rows;
+    else
+        input.vectors = a->data.vectors;
+    return input;
+}
+
+/* The least memory in which the build works with files, and some room for what the process may take until then. */
+static uint64_t small_memory(struct attempt *a)
+{
+    struct io_fs *fs = fault_fs_create();
+    struct quire_input input = attempt_input(a);
+    assert_non_null(fs);
+    a->options.build_memory_bytes = 1;
+    assert_int_equal(build_segment(fs, "/index", &input, &a->options, &a->err), QUIRE_ELIMIT);
+    const char *figure = strstr(a->err.message, "below the ");
+    assert_non_null(figure);
+    fault_fs_destroy(fs);
+    return strtoull(figure + strlen("below the "), NULL, 10) + (3u << 20);
+}
+
 /* Calls that a build makes on its way; those that only clean up are left alone. */
 #define BUILD_CALLS                                                                                                    \
     (FAULT_OPEN | FAULT_READ | FAULT_WRITE | FAULT_SYNC | FAULT_ALLOCATE | FAULT_TRUNCATE | FAULT_RENAME |             \
@@ -588,8 +625,11 @@ static void test_file_size_limit(void **state)
 
 static int build_in(struct io_fs *fs, struct attempt *a)
 {
+    if (a->small)
+        a->options.build_memory_bytes = small_memory(a);
     memset(&a->err, 0, sizeof a->err);
-    return build_segment(fs, "/index", a->data.vectors, a->data.rows, a->data.dim, a->data.type, &a->options, &a->err);
+    struct quire_input input = attempt_input(a);
+    return build_segment(fs, "/index", &input, &a->options, &a->err);
 }
 
 static int count_file(void *context, const char *path, const uint8_t *data, uint64_t bytes)
@@ -631,30 +671,60 @@ static bool prove_in(struct io_fs *fs, struct attempt *a)
     return is_there;
 }
 
+static void fail_each_call(struct attempt *a, int code, unsigned step)
+{
+    struct io_fs *fs = fault_fs_create();
+    unsigned n = 1;
+    assert_non_null(fs);
+    for (int rc = -1; rc < 0; n += step) {
+        fault_fail_nth(fs, BUILD_CALLS, n, code, false);
+        rc = build_in(fs, a);
+        if (rc < 0 && (rc != code || a->err.code != rc || !a->err.message[0]))
+            fail_msg("call %u fails with %s: build says %s, \"%s\"", n, quire_error_name(code), quire_error_name(rc),
+                     a->err.message);
+        if (rc < 0 && !a->options.resume && files_in(fs) > 0)
+            fail_msg("call %u fails with %s: \"%s\", and %u files are left", n, quire_error_name(code), a->err.message,
+                     files_in(fs));
+    }
+    assert_true(n > 20);
+    assert_true(prove_in(fs, a));
+    fault_fs_destroy(fs);
+}
+
 static void test_each_failing_call(void **state)
 {
-    static const int codes[] = {QUIRE_ENOSPACE, QUIRE_EIO};
     struct attempt a;
     (void)state;
     attempt_init(&a);
-    for (size_t c = 0; c < SUPPORT_COUNT(codes); c++) {
-        struct io_fs *fs = fault_fs_create();
-        unsigned n = 1;
-        assert_non_null(fs);
-        for (int rc = -1; rc < 0; n++) {
-            fault_fail_nth(fs, BUILD_CALLS, n, codes[c], false);
-            rc = build_in(fs, &a);
-            if (rc < 0 && (rc != codes[c] || a.err.code != rc || !a.err.message[0]))
-                fail_msg("call %u fails with %s: build says %s, \"%s\"", n, quire_error_name(codes[c]),
-                         quire_error_name(rc), a.err.message);
-            if (rc < 0 && files_in(fs) > 0)
-                fail_msg("call %u fails with %s: \"%s\", and %u files are left", n, quire_error_name(codes[c]),
-                         a.err.message, files_in(fs));
-        }
-        assert_true(n > 20);
-        assert_true(prove_in(fs, &a));
-        fault_fs_destroy(fs);
-    }
+    fail_each_call(&a, QUIRE_ENOSPACE, 1);
+    fail_each_call(&a, QUIRE_EIO, 1);
+    attempt_fini(&a);
+}
+
+/* The same where rows, edges and input lie in files. */
+static void test_each_failing_call_in_files(void **state)
+{
+    struct attempt a;
+    (void)state;
+    attempt_init(&a);
+    a.streamed = true;
+    a.small = true;
+    fail_each_call(&a, QUIRE_ENOSPACE, 1);
+    fail_each_call(&a, QUIRE_EIO, 3);
+    attempt_fini(&a);
+}
+
+/* A build that may be resumed goes on after each failure, whichever call it was, and ends in a whole index. */
+static void test_each_failing_call_resumed(void **state)
+{
+    struct attempt a;
+    (void)state;
+    attempt_init(&a);
+    a.options.resume = true;
+    fail_each_call(&a, QUIRE_EIO, 1);
+    a.streamed = true;
+    a.small = true;
+    fail_each_call(&a, QUIRE_EIO, 1);
     attempt_fini(&a);
 }
 
@@ -699,25 +769,46 @@ static void test_finished_build_is_durable(void **state)
 }
 
 /* The power goes at any call: afterwards the folder is whole, or not there. */
-static void test_power_cut_on_the_way(void **state)
+static void cut_power_at_each_call(struct attempt *a)
 {
-    struct attempt a;
     int rc = -1;
     unsigned n = 1;
-    (void)state;
-    attempt_init(&a);
     for (; rc < 0; n++)
         for (uint64_t seed = 0; seed < 4; seed++) {
             struct io_fs *fs = fault_fs_create();
             assert_non_null(fs);
             fault_fail_nth(fs, BUILD_CALLS & ~FAULT_READ, n, QUIRE_EIO, true);
-            rc = build_in(fs, &a);
+            rc = build_in(fs, a);
             fault_power_cut(fs, seed == 3 ? UINT64_MAX : seed);
-            bool is_there = prove_in(fs, &a);
+            bool is_there = prove_in(fs, a);
             assert_true(rc < 0 || is_there);
+            if (a->options.resume && !is_there) {
+                if (build_in(fs, a) < 0)
+                    fail_msg("power cut at call %u, seed %d: %s", n, (int)seed, a->err.message);
+                assert_true(prove_in(fs, a));
+            }
             fault_fs_destroy(fs);
         }
     assert_true(n > 20);
+}
+
+static void test_power_cut_on_the_way(void **state)
+{
+    struct attempt a;
+    (void)state;
+    attempt_init(&a);
+    cut_power_at_each_call(&a);
+    attempt_fini(&a);
+}
+
+static void test_power_cut_and_resume(void **state)
+{
+    struct attempt a;
+    (void)state;
+    attempt_init(&a);
+    a.options.resume = true;
+    a.streamed = true;
+    cut_power_at_each_call(&a);
     attempt_fini(&a);
 }
 
@@ -743,9 +834,12 @@ int main(void)
         cmocka_unit_test(test_cancel),
         cmocka_unit_test(test_file_size_limit),
         cmocka_unit_test(test_each_failing_call),
+        cmocka_unit_test(test_each_failing_call_in_files),
+        cmocka_unit_test(test_each_failing_call_resumed),
         cmocka_unit_test(test_no_space),
         cmocka_unit_test(test_finished_build_is_durable),
         cmocka_unit_test(test_power_cut_on_the_way),
+        cmocka_unit_test(test_power_cut_and_resume),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -302,10 +302,10 @@ static void test_lengths(void **state)
         set_row(&data, row, x);
     }
     struct built built = build(&data, QUIRE_METRIC_IP);
-    check(&built, &(struct hard){"lengths over three decades, short queries", 10, 0.95}, queries, QUERIES);
+    check(&built, &(struct hard){"lengths over three decades, short queries", 10, 0.9}, queries, QUERIES);
     for (uint32_t i = 0; i < QUERIES * 48; i++)
         queries[i] *= 1e6f;
-    check(&built, &(struct hard){"lengths over three decades, long queries", 10, 0.95}, queries, QUERIES);
+    check(&built, &(struct hard){"lengths over three decades, long queries", 10, 0.9}, queries, QUERIES);
     end(&built);
     built = build(&data, QUIRE_METRIC_COSINE);
     check(&built, &(struct hard){"lengths over three decades", 10, 0.9}, queries, QUERIES);

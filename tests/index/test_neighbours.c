@@ -34,7 +34,8 @@ static void make_graph(uint32_t n, struct graph *g)
     struct rows rows = support_rows(given.floats, n, DIM);
     uint32_t *order = malloc(sizeof *order * n);
     assert_non_null(order);
-    assert_int_equal(partition_build(&rows, CAPACITY, 2, 1, NULL, order), 0);
+    struct partition_config config = {CAPACITY, 2, 1};
+    assert_int_equal(partition_build(&rows, &config, NULL, order), 0);
     support_rows_free(&rows);
     support_data_alloc(n, DIM, QUIRE_TYPE_F32, &g->data);
     g->n_groups = (n + CAPACITY - 1) / CAPACITY;
@@ -59,17 +60,53 @@ static void free_graph(struct graph *g)
     free(g->centres);
 }
 
-static struct neighbours build(const struct graph *g, struct neighbours_config config)
+/* The edges of all rows, and how they were asked for. */
+struct edges_kept {
+    const struct graph *graph;
+    uint32_t *ids, degree, next, largest_load, n_loads, fail_at;
+};
+
+static int load_rows(void *context, uint32_t first, uint32_t n, struct rows *to, uint32_t at)
 {
-    struct neighbours out = {0};
-    assert_int_equal(neighbours_build(&g->rows, g->centres, &config, NULL, &out), 0);
-    return out;
+    struct edges_kept *kept = context;
+    if (++kept->n_loads == kept->fail_at)
+        return QUIRE_EIO;
+    assert_true(at + n <= to->n);
+    kept->largest_load = at + n > kept->largest_load ? at + n : kept->largest_load;
+    for (uint32_t i = 0; i < n; i++)
+        rows_copy(&kept->graph->rows, first + i, to, at + i);
+    return 0;
 }
 
-/* Edges lead to other rows, each once, unused places come last, and the reverse lists are the same edges. */
-static void check_edges(const struct graph *g, const struct neighbours *graph)
+static int put_edges(void *context, uint32_t first, uint32_t n, const uint32_t *edges)
 {
-    uint64_t edges = 0;
+    struct edges_kept *kept = context;
+    assert_int_equal(first, kept->next);
+    memcpy(kept->ids + (size_t)first * kept->degree, edges, sizeof *edges * n * kept->degree);
+    kept->next = first + n;
+    return 0;
+}
+
+/* room 0: all rows in memory. */
+static struct edges_kept build_in(const struct graph *g, struct neighbours_config config, uint32_t room)
+{
+    struct edges_kept kept = {.graph = g, .degree = config.degree};
+    struct neighbours_rows rows = {g->rows.n, DIM, room ? NULL : &g->rows, room, load_rows, put_edges, &kept};
+    kept.ids = malloc(sizeof *kept.ids * g->rows.n * config.degree);
+    assert_non_null(kept.ids);
+    assert_int_equal(neighbours_build(&rows, 0, g->centres, &config, NULL), 0);
+    assert_int_equal(kept.next, g->rows.n);
+    return kept;
+}
+
+static struct edges_kept build(const struct graph *g, struct neighbours_config config)
+{
+    return build_in(g, config, 0);
+}
+
+/* Edges lead to other rows, each once, and unused places come last. */
+static void check_edges(const struct graph *g, const struct edges_kept *graph)
+{
     for (uint32_t row = 0; row < g->rows.n; row++) {
         const uint32_t *ids = graph->ids + (size_t)row * graph->degree;
         bool ended = false;
@@ -78,23 +115,12 @@ static void check_edges(const struct graph *g, const struct neighbours *graph)
             assert_true(ended ? ids[i] == NEIGHBOUR_NONE : ids[i] < g->rows.n && ids[i] != row);
             for (uint32_t j = 0; j < i && !ended; j++)
                 assert_int_not_equal(ids[i], ids[j]);
-            edges += !ended;
         }
     }
-    assert_int_equal(graph->reverse_at[0], 0);
-    assert_int_equal(graph->reverse_at[g->rows.n], edges);
-    for (uint32_t row = 0; row < g->rows.n; row++)
-        for (uint32_t at = graph->reverse_at[row]; at < graph->reverse_at[row + 1]; at++) {
-            const uint32_t *ids = graph->ids + (size_t)graph->reverse[at] * graph->degree;
-            uint32_t i = 0;
-            while (i < graph->degree && ids[i] != row)
-                i++;
-            assert_true(i < graph->degree);
-        }
 }
 
 /* Share of the k true neighbours of every seventh row that are among its edges. */
-static double overlap(const struct graph *g, const struct neighbours *graph, uint32_t k)
+static double overlap(const struct graph *g, const struct edges_kept *graph, uint32_t k)
 {
     uint32_t right = 0, asked = 0, *truth = malloc(sizeof *truth * (k + 1));
     assert_non_null(truth);
@@ -119,10 +145,10 @@ static void test_unpruned_graph_is_nearest_rows(void **state)
     (void)state;
     make_graph(1500, &g);
     struct neighbours_config config = {CAPACITY, 16, 16, g.n_groups, 1e9f, 2};
-    struct neighbours graph = build(&g, config);
+    struct edges_kept graph = build(&g, config);
     check_edges(&g, &graph);
     assert_true(overlap(&g, &graph, 16) > 0.97); /* 8-bit codes swap a few near ties */
-    neighbours_fini(&graph);
+    free(graph.ids);
     free_graph(&g);
 }
 
@@ -132,10 +158,10 @@ static void test_pruned_graph_keeps_nearest(void **state)
     (void)state;
     make_graph(4000, &g);
     struct neighbours_config config = {CAPACITY, 24, 100, 48, 1.5f, 2};
-    struct neighbours graph = build(&g, config);
+    struct edges_kept graph = build(&g, config);
     check_edges(&g, &graph);
     assert_true(overlap(&g, &graph, 1) > 0.95);
-    neighbours_fini(&graph);
+    free(graph.ids);
     free_graph(&g);
 }
 
@@ -145,16 +171,55 @@ static void test_same_for_any_threads(void **state)
     (void)state;
     make_graph(3000, &g);
     struct neighbours_config config = {CAPACITY, 24, 100, 20, 1.5f, 1};
-    struct neighbours one = build(&g, config);
+    struct edges_kept one = build(&g, config);
     for (unsigned threads = 2; threads <= 7; threads += 5) {
         config.threads = threads;
-        struct neighbours many = build(&g, config);
+        struct edges_kept many = build(&g, config);
         assert_memory_equal(one.ids, many.ids, sizeof *one.ids * g.rows.n * one.degree);
-        assert_memory_equal(one.reverse_at, many.reverse_at, sizeof *one.reverse_at * (g.rows.n + 1));
-        assert_memory_equal(one.reverse, many.reverse, sizeof *one.reverse * one.reverse_at[g.rows.n]);
-        neighbours_fini(&many);
+        free(many.ids);
     }
-    neighbours_fini(&one);
+    free(one.ids);
+    free_graph(&g);
+}
+
+/* Rows that are loaded group by group have the edges that they have when all are in memory. */
+static void test_same_for_any_room(void **state)
+{
+    static const uint32_t rooms[] = {NEIGHBOUR_GROUPS_MAX * CAPACITY, 3000, 5000, 9990};
+    struct graph g;
+    (void)state;
+    make_graph(9990, &g);
+    struct neighbours_config config = {CAPACITY, 24, 100, 20, 1.5f, 2};
+    struct edges_kept whole = build(&g, config);
+    for (size_t r = 0; r < SUPPORT_COUNT(rooms); r++) {
+        struct edges_kept parts = build_in(&g, config, rooms[r]);
+        assert_memory_equal(whole.ids, parts.ids, sizeof *whole.ids * g.rows.n * whole.degree);
+        assert_true(parts.largest_load <= rooms[r]);
+        free(parts.ids);
+    }
+    free(whole.ids);
+    free_graph(&g);
+}
+
+/* Beginning with a later group gives that group's edges; a load that fails ends it. */
+static void test_begin_later_and_fail(void **state)
+{
+    enum { FROM = 17 };
+    struct graph g;
+    (void)state;
+    make_graph(3000, &g);
+    struct neighbours_config config = {CAPACITY, 24, 100, 20, 1.5f, 2};
+    struct edges_kept whole = build(&g, config), rest = {.graph = &g, .degree = 24, .next = FROM * CAPACITY};
+    struct neighbours_rows rows = {g.rows.n, DIM, NULL, 2560, load_rows, put_edges, &rest};
+    rest.ids = calloc((size_t)g.rows.n * 24, sizeof *rest.ids);
+    assert_non_null(rest.ids);
+    assert_int_equal(neighbours_build(&rows, FROM, g.centres, &config, NULL), 0);
+    assert_memory_equal(whole.ids + FROM * CAPACITY * 24, rest.ids + FROM * CAPACITY * 24,
+                        sizeof *whole.ids * 24 * (g.rows.n - FROM * CAPACITY));
+    rest.fail_at = rest.n_loads + 1;
+    assert_int_equal(neighbours_build(&rows, FROM, g.centres, &config, NULL), QUIRE_EIO);
+    free(rest.ids);
+    free(whole.ids);
     free_graph(&g);
 }
 
@@ -166,10 +231,10 @@ static void test_few_rows(void **state)
         struct graph g;
         make_graph(counts[i], &g);
         struct neighbours_config config = {CAPACITY, 24, 100, 48, 1.5f, 2};
-        struct neighbours graph = build(&g, config);
+        struct edges_kept graph = build(&g, config);
         check_edges(&g, &graph);
         assert_true(counts[i] == 1 ? graph.ids[0] == NEIGHBOUR_NONE : graph.ids[0] != NEIGHBOUR_NONE);
-        neighbours_fini(&graph);
+        free(graph.ids);
         free_graph(&g);
     }
 }
@@ -184,9 +249,9 @@ static void test_equal_rows(void **state)
     assert_non_null(g.centres);
     g.rows = support_rows(g.data.floats, N, DIM);
     struct neighbours_config config = {CAPACITY, 24, 100, 48, 1.5f, 2};
-    struct neighbours graph = build(&g, config);
+    struct edges_kept graph = build(&g, config);
     check_edges(&g, &graph);
-    neighbours_fini(&graph);
+    free(graph.ids);
     free_graph(&g);
 }
 
@@ -196,6 +261,8 @@ int main(void)
         cmocka_unit_test(test_unpruned_graph_is_nearest_rows),
         cmocka_unit_test(test_pruned_graph_keeps_nearest),
         cmocka_unit_test(test_same_for_any_threads),
+        cmocka_unit_test(test_same_for_any_room),
+        cmocka_unit_test(test_begin_later_and_fail),
         cmocka_unit_test(test_few_rows),
         cmocka_unit_test(test_equal_rows),
     };

@@ -7,6 +7,7 @@
  * rows.
  */
 #include "index/partition.h"
+#include "io/fault.h"
 #include "tests/index/support_index.h"
 #include "tests/index/support_rows.h"
 #include <math.h>
@@ -22,7 +23,8 @@ static uint32_t *order_of(const struct rows *rows, uint32_t capacity, unsigned t
     uint32_t *order = malloc(sizeof *order * rows->n);
     assert_non_null(order);
     memset(order, 0xff, sizeof *order * rows->n);
-    assert_int_equal(partition_build(rows, capacity, threads, seed, NULL, order), 0);
+    struct partition_config config = {capacity, threads, seed};
+    assert_int_equal(partition_build(rows, &config, NULL, order), 0);
     return order;
 }
 
@@ -132,6 +134,102 @@ static void test_groups_hold_near_rows(void **state)
     support_data_free(&data);
 }
 
+/* ---- in files ---------------------------------------------------------------------------------------------------- */
+
+/* Rows that lie in a file, in order of the input. */
+static void open_store(struct row_store *store, struct io_fs *fs, const char *path, const struct rows *rows)
+{
+    uint32_t *inputs = malloc(sizeof *inputs * rows->n);
+    assert_non_null(inputs);
+    for (uint32_t i = 0; i < rows->n; i++)
+        inputs[i] = i;
+    assert_int_equal(row_store_open(store, rows->n, rows->code_dim, fs, path, false, NULL), 0);
+    assert_int_equal(row_store_write(store, 0, rows, inputs), 0);
+    free(inputs);
+}
+
+static int order_in_files(const struct rows *rows, uint32_t room, const struct partition_config *config,
+                          struct io_fs *fs, const struct progress *progress, uint32_t *order, struct rows *sorted)
+{
+    struct row_store from, spare;
+    open_store(&from, fs, "/from", rows);
+    assert_int_equal(row_store_open(&spare, rows->n, rows->code_dim, fs, "/spare", false, NULL), 0);
+    int rc = partition_files(&from, &spare, room, config, progress, order);
+    if (rc == 0 && sorted)
+        assert_int_equal(row_store_read(&from, 0, rows->n, sorted, 0, NULL), 0);
+    row_store_close(&from);
+    row_store_close(&spare);
+    fs->ops->unlink(fs, "/from");
+    fs->ops->unlink(fs, "/spare");
+    return rc;
+}
+
+/* Whatever fits in memory at once, the order is that of all rows in memory, and the rows lie in it afterwards. */
+static void test_files_give_the_same_order(void **state)
+{
+    enum { N = 9000, DIM = 32 };
+    static const uint32_t rooms[] = {30, 100, 800, 5000, N};
+    struct support_data data;
+    struct io_fs *fs = fault_fs_create();
+    (void)state;
+    assert_non_null(fs);
+    support_clusters(N, DIM, QUIRE_TYPE_F32, 6, &data);
+    for (uint32_t i = 0; i < N; i += 3) /* ties */
+        memset(data.floats + (size_t)i * DIM, 0, sizeof(float) * DIM);
+    struct rows rows = support_rows(data.floats, N, DIM), sorted;
+    assert_int_equal(rows_alloc(&sorted, N, DIM), 0);
+    uint32_t *wanted = order_of(&rows, 30, 2, 5), *order = malloc(sizeof *order * N);
+    assert_non_null(order);
+    for (size_t r = 0; r < SUPPORT_COUNT(rooms); r++)
+        for (unsigned threads = 1; threads <= 3; threads += 2) {
+            struct partition_config config = {30, threads, 5};
+            memset(order, 0xff, sizeof *order * N);
+            assert_int_equal(order_in_files(&rows, rooms[r], &config, fs, NULL, order, &sorted), 0);
+            assert_memory_equal(order, wanted, sizeof *order * N);
+            for (uint32_t i = 0; i < N; i++)
+                assert_memory_equal(sorted.codes + (size_t)i * DIM, rows.codes + (size_t)order[i] * DIM, DIM);
+        }
+    free(order);
+    free(wanted);
+    rows_free(&sorted);
+    support_rows_free(&rows);
+    support_data_free(&data);
+    fault_fs_destroy(fs);
+}
+
+static void test_failing_files(void **state)
+{
+    enum { N = 500, DIM = 32 };
+    struct support_data data;
+    struct io_fs *fs = fault_fs_create();
+    struct partition_config config = {20, 2, 5};
+    uint32_t order[N];
+    (void)state;
+    assert_non_null(fs);
+    support_clusters(N, DIM, QUIRE_TYPE_F32, 6, &data);
+    struct rows rows = support_rows(data.floats, N, DIM);
+    int rc = -1;
+    for (unsigned n = 1; rc < 0; n += 7) {
+        struct row_store from, spare;
+        open_store(&from, fs, "/from", &rows);
+        assert_int_equal(row_store_open(&spare, N, DIM, fs, "/spare", false, NULL), 0);
+        fault_fail_nth(fs, FAULT_READ | FAULT_WRITE, n, QUIRE_EIO, false);
+        rc = partition_files(&from, &spare, 60, &config, NULL, order);
+        assert_true(rc == 0 || rc == QUIRE_EIO);
+        fault_fail_nth(fs, FAULT_ANY, 0, 0, false);
+        row_store_close(&from);
+        row_store_close(&spare);
+        fs->ops->unlink(fs, "/from");
+        fs->ops->unlink(fs, "/spare");
+    }
+    check_permutation(order, N);
+    support_rows_free(&rows);
+    support_data_free(&data);
+    fault_fs_destroy(fs);
+}
+
+/* ---- stopped ----------------------------------------------------------------------------------------------------- */
+
 static int stop_at_once(void *context, const char *phase, uint64_t done, uint64_t total)
 {
     (void)done;
@@ -151,7 +249,8 @@ static void test_cancel(void **state)
     struct rows rows = support_rows(data.floats, data.rows, data.dim);
     uint32_t *order = malloc(sizeof *order * data.rows);
     assert_non_null(order);
-    assert_int_equal(partition_build(&rows, 10, 2, 1, &progress, order), QUIRE_ECANCELLED);
+    struct partition_config config = {10, 2, 1};
+    assert_int_equal(partition_build(&rows, &config, &progress, order), QUIRE_ECANCELLED);
     assert_int_equal(calls, 1);
     free(order);
     support_rows_free(&rows);
@@ -161,8 +260,12 @@ static void test_cancel(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_every_row_once), cmocka_unit_test(test_same_for_any_threads),
-        cmocka_unit_test(test_duplicates),     cmocka_unit_test(test_groups_hold_near_rows),
+        cmocka_unit_test(test_every_row_once),
+        cmocka_unit_test(test_same_for_any_threads),
+        cmocka_unit_test(test_duplicates),
+        cmocka_unit_test(test_groups_hold_near_rows),
+        cmocka_unit_test(test_files_give_the_same_order),
+        cmocka_unit_test(test_failing_files),
         cmocka_unit_test(test_cancel),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

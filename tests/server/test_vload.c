@@ -131,6 +131,8 @@ static void test_options_and_errors(void **state)
     expect_text(&c, "VLOAD k one MEMORY 100000000", "OK");
     struct reply r = ask(&c, "VINFO k");
     assert_int_equal(reply_field(&r, "memory-budget")->integer, 100000000);
+    assert_true(reply_field(&r, "cache-bytes")->integer > 0);
+    assert_int_equal(reply_field(&r, "cache-hits")->integer, 0);
     long long first = reply_field(&r, "vset-uid")->integer;
     reply_free(&r);
     expect_error(&c, "VLOAD k two", "BUSYKEY ");

@@ -221,7 +221,8 @@ check "standard output that is full is an error" test $? = 1 -a -s err
 expect "inspect" 0 '"calibration"' inspect b.index --json
 json "inspect reports" out 'j["rows"] == 2000 and j["user_keys"] and j["attributes"] and j["code_bits"] == 2 and
     len(j["files"]) == 5 and j["memory"]["resident_bytes"] == sum(j["memory"][x + "_bytes"] for x in
-    ("codes", "factors", "centres")) and all(0 < p["recall"] <= 1 for p in j["calibration"])'
+    ("codes", "factors", "centres")) and j["memory"]["planned_bytes"] == sum(j["memory"][x + "_bytes"] for x in
+    ("resident", "cache", "reserve")) and all(0 < p["recall"] <= 1 for p in j["calibration"])'
 expect "inspect as text" 0 "^ *k  *effort  *recall  *reads" inspect a.index
 expect "inspect of no index" 1 "No such file" inspect .
 expect "inspect without an index" 2 "DIR must be given" inspect
@@ -374,9 +375,48 @@ check "and says so" grep -q "quire build: " err
 check "and leaves nothing" test -z "$(find . -name 'long.index*' -print)"
 expect "an index built afterwards is whole" 0 "^rows *20000" build --base long.fbin --out long.index
 
+# ---- little memory, and going on ------------------------------------------------------------------------------------
+expect "too little memory is refused with a figure" 1 "a build memory of 1048576 bytes is below the [0-9]" \
+    build --base long.fbin --out small.index --build-memory 1M
+absent "and nothing is left" small.index small.index.building*
+"$quire" build --base long.fbin --out small.index --build-memory 1M >out 2>err
+least=$(grep -o 'below the [0-9]*' err | grep -o '[0-9]*$')
+expect "the figure is enough" 0 '"rows": 20000' build --base long.fbin --out small.index --json \
+    --build-memory $((least + 2 * 1048576))
+if ! nm "$quire" | grep -q __asan_init && ! nm "$quire" | grep -q __tsan_init; then
+    json "the process keeps to it" out 'j["peak_resident_bytes"] <= '$((least + 3 * 1048576))
+fi
+expect "and the index is whole" 0 "^findings *0" verify small.index
+check "a pipe and little memory do not go together" bash -c \
+    "mkfifo pipe.fbin && (cat long.fbin >pipe.fbin & '$quire' build --base pipe.fbin --out x --build-memory 64M 2>&1) |
+     grep -q 'is a pipe'"
+check "a pipe alone does" bash -c "(cat long.fbin >pipe.fbin & '$quire' build --base pipe.fbin --out pipe.index) >out"
+check "with all its rows" grep -q "^rows *20000" out
+
+"$quire" build --base long.fbin --out going.index --resume --progress always >out 2>err &
+pid=$!
+for _ in $(seq 400); do
+    [ -e going.index.building-resume/work.state ] && break
+    sleep 0.02
+done
+kill -KILL $pid
+wait $pid 2>/dev/null
+check "a killed build keeps its folder" test -e going.index.building-resume/work.state
+expect "other options are refused" 1 "with other options" build --base long.fbin --out going.index --resume --degree 20
+cp long.fbin other.fbin
+printf 'x' | dd of=other.fbin bs=1 seek=5000 conv=notrunc status=none
+expect "another input is refused" 1 "the input has changed" build --base other.fbin --out going.index --resume
+expect "the same command goes on" 0 "^rows *20000" build --base long.fbin --out going.index --resume --progress always
+check "from where it was" bash -c "! grep -q partition err"
+absent "and clears its folder" going.index.building*
+expect "to a whole index" 0 "^findings *0" verify going.index
+
 (ulimit -f 50 && "$quire" build --base a.fbin --out full.index >out 2>err)
 check "a build without room fails" test $? = 1
 check "with a sentence" grep -q "quire build: .*full.index" err
+(ulimit -f 1500 && "$quire" build --base long.fbin --out full.index --build-memory $((least + 2 * 1048576)) >out 2>err)
+check "nor one whose work files have no room" test $? = 1
+check "with a sentence, too" grep -q "quire build: .*full.index.*work" err
 check "and leaves nothing behind" test -z "$(find . -name 'full.index*' -print)"
 (ulimit -f 50 && "$quire" gen --rows 2000 --dim 32 --out full >out 2>err)
 check "gen without room fails" test $? = 1
