@@ -318,16 +318,19 @@ QUIRE_API int quire_attributes(struct quire_index *index, uint32_t row, char *te
 
 struct quire_verify_report {
     uint64_t files, sections, blocks, rows, edges, keys; /* looked at */
+    uint64_t rows_reachable;       /* input rows in blocks to which the entry tree leads: all, or there are findings */
+    uint64_t rows_by_edges;        /* rows that edges alone lead to from the block nearest to the mean: no finding */
     uint64_t blocks_without_entry; /* blocks that no edge leads to (searches still find them by their centre) */
     uint64_t findings;             /* damages found */
     double code_error;     /* rms of |decoded navigation code - stored vector| / |stored vector - block centre| */
     double code_error_max; /* the worst row's */
 };
 /* Reads every byte of an index and proves it: sizes and checksums of all files, every block, each input row exactly
- * once, every edge inside the index, every key found under its row, every navigation code near its vector; blocks that
- * no edge leads to are counted, not findings: a search finds each block by its resident centre as well. finding (may be
- * NULL) gets one sentence per damage, at most 1,000 of them; progress as in a build. Returns 0, or QUIRE_ECORRUPT when
- * there are findings, or another error when the index cannot be read. */
+ * once, every edge inside the index and its code, if edges carry codes, that of its target, every key found under its
+ * row, every navigation code near its vector, every row in a block to which the entry tree leads. Blocks that no edge
+ * leads to are counted, not findings: a search finds each block by its resident centre as well. finding (may be NULL)
+ * gets one sentence per damage, at most 1,000 of them; progress as in a build. Returns 0, or QUIRE_ECORRUPT when there
+ * are findings, or another error when the index cannot be read. */
 QUIRE_API int quire_verify(const char *path, void (*finding)(void *context, const char *sentence),
                            int (*progress)(void *context, const char *phase, uint64_t done, uint64_t total),
                            void *context, struct quire_verify_report *report, struct quire_error *err);

@@ -13,6 +13,7 @@
  */
 #include "index/build.h"
 #include "index/build_priv.h"
+#include "index/entry.h"
 #include "io/error.h"
 #include <assert.h>
 #include <stdlib.h>
@@ -85,19 +86,10 @@ static uint32_t slots_that_fit(uint32_t block_bytes, uint32_t per_slot)
     return slots < SLOTS_MAX ? slots : SLOTS_MAX;
 }
 
-/* Whether the blocks carry the codes of their edges. */
-static bool wants_edge_codes(const struct build *b)
-{
-    if (b->options.edge_codes != QUIRE_EDGE_CODES_AUTO)
-        return b->options.edge_codes == QUIRE_EDGE_CODES_YES;
-    uint64_t narrowest = (uint64_t)b->n * edge_code_bytes_of(b->space.code_dim); /* the same code and factors */
-    return b->options.memory_bytes && b->options.memory_bytes < narrowest;
-}
-
 /* Bytes that one row needs in a block, of `slot` kind. */
-static uint32_t room_per_slot(const struct build *b, enum quire_slot slot)
+static uint32_t room_per_slot(const struct build *b, enum quire_slot slot, bool edge_codes)
 {
-    uint32_t edges = wants_edge_codes(b) ? CODED_EDGES * (edge_code_bytes_of(b->space.code_dim) + 2) : EDGE_BYTES;
+    uint32_t edges = edge_codes ? CODED_EDGES * (edge_code_bytes_of(b->space.code_dim) + 2) : EDGE_BYTES;
     return 4 + slot_bytes_of(b, slot) + factor_bytes_of(b, slot) + key_room(b) + edges;
 }
 
@@ -107,13 +99,6 @@ static uint32_t doubled_for_slots(uint32_t bytes, uint32_t per_slot)
     while (slots_that_fit(bytes, per_slot) < SLOTS_WANTED_MIN && bytes < QUIRE_BLOCK_BYTES_MAX)
         bytes *= 2;
     return bytes;
-}
-
-uint32_t build_block_least(uint64_t rows, uint32_t dim, enum quire_type type, const struct quire_build_options *options)
-{
-    struct build b = {.n = (uint32_t)rows, .dim = dim, .type = type, .options = *options};
-    b.space.code_dim = code_dim_of(options->metric == QUIRE_METRIC_IP ? dim + 1 : dim);
-    return doubled_for_slots(QUIRE_BLOCK_BYTES_MIN, room_per_slot(&b, choose_slot(&b)));
 }
 
 /* The options' size, or the default; larger where too few slots would fit. */
@@ -127,6 +112,36 @@ static uint32_t choose_block_bytes(const struct build *b, uint32_t per_slot)
     return bytes;
 }
 
+static void lay_out(const struct build *b, enum quire_slot slot, bool edge_codes, struct segment_params *p)
+{
+    uint32_t per_slot = room_per_slot(b, slot, edge_codes);
+    p->edge_code_bytes = edge_codes ? edge_code_bytes_of(b->space.code_dim) : 0;
+    p->block_bytes = choose_block_bytes(b, per_slot);
+    p->slots_per_block = slots_that_fit(p->block_bytes, per_slot);
+    p->n_blocks = (b->n + p->slots_per_block - 1) / p->slots_per_block;
+}
+
+/* Whether the blocks carry the codes of their edges. If left open, where an index without them could not be searched
+ * within the memory that searches are expected to have. */
+static bool wants_edge_codes(const struct build *b, enum quire_slot slot)
+{
+    struct segment_params plain;
+    if (b->options.edge_codes != QUIRE_EDGE_CODES_AUTO)
+        return b->options.edge_codes == QUIRE_EDGE_CODES_YES;
+    lay_out(b, slot, false, &plain);
+    uint64_t narrowest = (uint64_t)b->n * edge_code_bytes_of(b->space.code_dim) + /* the same code and factors */
+                         entry_bytes_of(plain.n_blocks, b->space.code_dim);
+    return b->options.memory_bytes && b->options.memory_bytes < narrowest;
+}
+
+uint32_t build_block_least(uint64_t rows, uint32_t dim, enum quire_type type, const struct quire_build_options *options)
+{
+    struct build b = {.n = (uint32_t)rows, .dim = dim, .type = type, .options = *options};
+    b.space.code_dim = code_dim_of(options->metric == QUIRE_METRIC_IP ? dim + 1 : dim);
+    enum quire_slot slot = choose_slot(&b);
+    return doubled_for_slots(QUIRE_BLOCK_BYTES_MIN, room_per_slot(&b, slot, wants_edge_codes(&b, slot)));
+}
+
 int build_choose_layout(struct build *b)
 {
     struct segment_params *p = &b->params;
@@ -138,11 +153,7 @@ int build_choose_layout(struct build *b)
     p->slot = slot;
     p->slot_bytes = slot_bytes_of(b, slot);
     p->factor_bytes = factor_bytes_of(b, slot);
-    p->edge_code_bytes = wants_edge_codes(b) ? edge_code_bytes_of(b->space.code_dim) : 0;
-    uint32_t per_slot = room_per_slot(b, slot);
-    p->block_bytes = choose_block_bytes(b, per_slot);
-    p->slots_per_block = slots_that_fit(p->block_bytes, per_slot);
-    p->n_blocks = (b->n + p->slots_per_block - 1) / p->slots_per_block;
+    lay_out(b, slot, wants_edge_codes(b, slot), p);
     return 0;
 }
 

@@ -4,8 +4,7 @@
 #ifndef QUIRE_INDEX_ENTRY_H
 #define QUIRE_INDEX_ENTRY_H
 
-#include "index/codes.h"
-#include "index/format.h"
+#include "quire.h"
 
 #define ENTRY_FANOUT     16u
 #define ENTRY_TOP_MAX    128u /* a level of at most so many nodes is looked at whole */
@@ -26,15 +25,19 @@ struct entry_tree {
     uint64_t bytes; /* of the levels above the blocks */
 };
 
-/* Bytes of the centres of n_blocks and the tree over them, or a little more. */
-static inline uint64_t entry_bytes_of(uint32_t n_blocks, uint32_t code_dim)
-{
-    uint64_t blocks = (uint64_t)n_blocks * (code_bytes_of(code_dim, CENTRE_BITS) + ENTRY_FACTORS * sizeof(float));
-    return blocks + blocks / (ENTRY_FANOUT - 1) + ENTRY_TOP_MAX;
-}
-
+/* What the centres of so many blocks and the tree over them take in memory. */
+uint64_t entry_bytes_of(uint32_t n_blocks, uint32_t code_dim);
 /* blocks: the level of the centres, in tree order (partition.h). Errors: QUIRE_ENOMEM. */
 int entry_init(struct entry_tree *tree, const struct entry_level *blocks, uint32_t code_dim);
 void entry_fini(struct entry_tree *tree);
+
+/* How near a level's centres are to the means that they stand for. */
+struct entry_error {
+    double worst; /* |centre - mean of the centres below| / |that mean| */
+    uint32_t level, node;
+};
+/* Follows the tree down as a search does whose beam is without limit: sets the bit of each block that it leads to in
+ * `reached` (zeroed; a bit per block). *error (may be NULL): the worst node above the blocks. Errors: QUIRE_ENOMEM. */
+int entry_walk(const struct entry_tree *tree, uint8_t *reached, struct entry_error *error);
 
 #endif

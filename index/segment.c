@@ -188,8 +188,8 @@ static int choose_width(struct opening *o, const struct section_file *codes)
 {
     struct segment *s = o->s;
     uint64_t budget = s->info.memory_bytes;
-    uint64_t fixed = 4 * s->params.rows + entry_bytes_of(s->params.n_blocks, s->params.code_dim);
-    uint64_t least = 0, reserve = s->info.reserve_bytes;
+    uint64_t entries = entry_bytes_of(s->params.n_blocks, s->params.code_dim);
+    uint64_t fixed = 4 * s->params.rows + entries, least = 0, reserve = s->info.reserve_bytes;
     bool found = false;
     for (unsigned w = 0; w < NAV_WIDTHS && !o->options->edge_codes; w++) {
         if (!section_find(codes, CODES_NAVIGATION + nav_bits[w]) ||
@@ -208,7 +208,7 @@ static int choose_width(struct opening *o, const struct section_file *codes)
         return 0;
     s->width = NAV_WIDTHS;
     if (s->params.edge_code_bytes)
-        least = entry_bytes_of(s->params.n_blocks, s->params.code_dim);
+        least = entries;
     if (s->params.edge_code_bytes && (!budget || least <= budget))
         return 0;
     return error_set(o->err, QUIRE_ELIMIT,

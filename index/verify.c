@@ -6,7 +6,12 @@
  * numbers form a permutation, edges are ascending rows of this index and none leads into its own block, the key table
  * finds each row under its key, and the widest navigation code of each row decodes near the vector in its slot (2.5
  * times the error that the width has on this index on average, plus the slot's own rounding, would be suspicious; 6
- * times is a finding).
+ * times is a finding). An edge's code is the very bytes that the codes file has for the target, so those are compared.
+ *
+ * Reachable is a row whose block the entry tree leads to, which is followed from its top as a search does; a block that
+ * it misses is a finding, and so is a centre above the blocks that is not the mean of those below it. What edges alone
+ * reach is counted too, from the block nearest to the mean: it says how good the graph is, not whether the index is
+ * sound. For that the blocks that each block leads to are kept in memory, 4 bytes each: a fraction of the codes.
  *
  * A finding is a sentence; the walk goes on, so that one damaged block does not hide another.
  */
@@ -24,9 +29,18 @@
 #define FINDINGS_MAX     1000u
 #define BATCH_BYTES      (1u << 20)
 #define CODE_ERROR_LIMIT 6.0
+#define NODE_ERROR_LIMIT 0.5 /* of a centre's length; codes of CENTRE_BITS bits are off by 0.1, other clusters by 1 */
+
+/* Which blocks each block leads to: targets[at[b]..at[b + 1]). */
+struct block_links {
+    uint64_t *at;
+    uint32_t *targets;
+    uint64_t capacity;
+};
 
 struct verification {
     struct segment *s;
+    struct segment *narrow; /* the same index with the codes that edges carry; NULL: it has no edge codes */
     void (*finding)(void *context, const char *sentence);
     int (*progress)(void *context, const char *phase, uint64_t done, uint64_t total);
     void *context;
@@ -34,6 +48,9 @@ struct verification {
     struct quire_error *err;
     uint8_t *seen;    /* bitmap of input rows */
     uint8_t *entered; /* bitmap of blocks that an edge leads to */
+    uint8_t *reached; /* bitmap of blocks that the entry tree leads to */
+    uint8_t *sound;   /* bitmap of blocks that could be opened */
+    struct block_links links;
     uint32_t *places; /* KEYS_ROWS: row of each input row; NULL with keys of the user's */
     uint8_t *buckets; /* key pages, whole; NULL otherwise */
     uint8_t *batch;
@@ -93,6 +110,16 @@ static int verify_files(struct verification *v)
     if (rc == 0 && v->s->attributes)
         rc = verify_file(v, ATTRIBUTES_NAME, FILE_ATTRIBUTES);
     return rc;
+}
+
+static bool bit(const uint8_t *bitmap, uint32_t i)
+{
+    return bitmap[i / 8] >> (i % 8) & 1;
+}
+
+static void set_bit(uint8_t *bitmap, uint32_t i)
+{
+    bitmap[i / 8] = (uint8_t)(bitmap[i / 8] | 1u << (i % 8));
 }
 
 /* ---- keys -------------------------------------------------------------------------------------------------------- */
@@ -182,28 +209,69 @@ static void verify_key(struct verification *v, const struct block_view *view, ui
 
 /* ---- blocks ------------------------------------------------------------------------------------------------------ */
 
-static void verify_edges(struct verification *v, const struct block_view *view)
+/* The code and factors that edge number `edge` of the block carries are those of row `to`. */
+static bool edge_code_is_right(const struct verification *v, const struct block_view *view, uint32_t edge, uint32_t to)
+{
+    const struct segment *narrow = v->narrow;
+    const uint8_t *code = view->edge_codes + (size_t)edge * v->s->params.edge_code_bytes;
+    const f16_t *factors = narrow->nav_factors + 2 * (size_t)to;
+    const uint8_t *carried = code + narrow->nav_bytes;
+    return memcmp(code, narrow->nav_codes + (size_t)to * narrow->nav_bytes, narrow->nav_bytes) == 0 &&
+           load_u16(carried) == factors[0] && load_u16(carried + 2) == factors[1];
+}
+
+static int add_link(struct verification *v, uint32_t from, uint32_t to)
+{
+    struct block_links *l = &v->links;
+    uint64_t *n = &l->at[from + 1];
+    if (*n > l->at[from] && l->targets[*n - 1] == to)
+        return 0; /* edges ascend: those to one block follow each other */
+    if (*n == l->capacity) {
+        uint64_t capacity = l->capacity ? l->capacity + l->capacity / 2 : 4096;
+        uint32_t *more = realloc(l->targets, sizeof *more * capacity);
+        if (!more)
+            return error_set(v->err, QUIRE_ENOMEM, "no memory for %llu links between blocks",
+                             (unsigned long long)capacity);
+        l->targets = more;
+        l->capacity = capacity;
+    }
+    l->targets[(*n)++] = to;
+    return 0;
+}
+
+/* Edge i of a list, whose rows are v->edges. Returns 1 after a finding that makes the rest of the list worthless. */
+static int verify_edge(struct verification *v, const struct block_view *view, uint32_t list, uint32_t first, int i)
 {
     const struct segment_params *p = &v->s->params;
+    assert(p->slots_per_block > 0); /* params_check */
+    uint32_t to = v->edges[i], block = to / p->slots_per_block;
+    if (to >= p->rows || block == view->number || (i > 0 && to <= v->edges[i - 1])) {
+        found(v,
+              "edge %d of list %u of block %u leads to row %u: outside the index, into its own block or out of order",
+              i, list, view->number, to);
+        return 1;
+    }
+    if (v->narrow && !edge_code_is_right(v, view, first + (uint32_t)i, to))
+        found(v, "the code of edge %d of list %u of block %u is not that of row %u, to which it leads", i, list,
+              view->number, to);
+    set_bit(v->entered, block);
+    return add_link(v, view->number, block);
+}
+
+static int verify_edges(struct verification *v, const struct block_view *view)
+{
     uint32_t first;
     v->report.edges += view->n_edges;
-    assert(p->slots_per_block > 0); /* params_check */
     for (uint32_t list = 0; list < view->n_lists; list++) {
-        int n = block_edges(view, list, v->edges, &first);
+        int n = block_edges(view, list, v->edges, &first), rc = 0;
         if (n < 0)
             found(v, "the edges of block %u do not decode", view->number);
-        for (int i = 0; i < n; i++) {
-            uint32_t to = v->edges[i], block = to / p->slots_per_block;
-            if (to >= p->rows || block == view->number || (i > 0 && to <= v->edges[i - 1])) {
-                found(v,
-                      "edge %d of list %u of block %u leads to row %u: outside the index, into its own block or out "
-                      "of order",
-                      i, list, view->number, to);
-                return;
-            }
-            v->entered[block / 8] = (uint8_t)(v->entered[block / 8] | 1u << (block % 8));
-        }
+        for (int i = 0; rc == 0 && i < n; i++)
+            rc = verify_edge(v, view, list, first, i);
+        if (rc < 0)
+            return rc;
     }
+    return 0;
 }
 
 /* The vector of a slot in the rotated working space. */
@@ -244,7 +312,7 @@ static void verify_code(struct verification *v, const struct block_view *view, u
         found(v, "the navigation code of row %u is %.3f of its length away from its vector", row, share);
 }
 
-static void verify_block(struct verification *v, const uint8_t *bytes, uint32_t number)
+static int verify_block(struct verification *v, const uint8_t *bytes, uint32_t number)
 {
     struct segment *s = v->s;
     const struct segment_params *p = &s->params;
@@ -253,25 +321,31 @@ static void verify_block(struct verification *v, const uint8_t *bytes, uint32_t 
     uint32_t first = number * p->slots_per_block;
     uint64_t expected = p->rows - first < p->slots_per_block ? p->rows - first : p->slots_per_block;
     v->report.blocks++;
+    v->links.at[number + 1] = v->links.at[number];
     int rc = block_open(bytes, &s->shape, number, s->segment_id, &view, &err);
     if (rc < 0 || view.first_row != first || view.n_slots != expected) {
         found(v, "block %u of %s at offset %llu is damaged: %s", number, section_file_io(s->blocks)->path,
               (unsigned long long)segment_block_offset(s, number), rc < 0 ? err.message : "wrong rows");
-        return;
+        return 0;
     }
+    set_bit(v->sound, number);
+    if (!bit(v->reached, number))
+        found(v, "rows %u to %u cannot be found: no entry leads to block %u", first, first + (uint32_t)expected - 1,
+              number);
     segment_centre(s, number, v->centre);
     for (uint32_t slot = 0; slot < view.n_slots; slot++) {
         uint32_t input = load_u32(view.ids + 4 * (size_t)slot);
         v->report.rows++;
-        if (input >= p->rows || (v->seen[input / 8] >> (input % 8) & 1)) {
+        if (input >= p->rows || bit(v->seen, input)) {
             found(v, "row %u holds input row %u, which is out of range or stands elsewhere too", first + slot, input);
             continue;
         }
-        v->seen[input / 8] = (uint8_t)(v->seen[input / 8] | 1u << (input % 8));
+        set_bit(v->seen, input);
+        v->report.rows_reachable += bit(v->reached, number);
         verify_key(v, &view, slot, input);
         verify_code(v, &view, slot);
     }
-    verify_edges(v, &view);
+    return verify_edges(v, &view);
 }
 
 static int verify_blocks(struct verification *v)
@@ -284,14 +358,68 @@ static int verify_blocks(struct verification *v)
         uint32_t n = s->params.n_blocks - at < per_batch ? s->params.n_blocks - at : per_batch;
         rc = section_read(s->blocks, entry, (uint64_t)at * block_bytes, v->batch, (size_t)n * block_bytes, v->err);
         for (uint32_t i = 0; rc == 0 && i < n; i++)
-            verify_block(v, v->batch + (size_t)i * block_bytes, at + i);
+            rc = verify_block(v, v->batch + (size_t)i * block_bytes, at + i);
         if (rc == 0)
             rc = report_progress(v, "check blocks", at + n, s->params.n_blocks);
     }
     for (uint32_t b = 0; rc == 0 && b < s->params.n_blocks; b++)
-        v->report.blocks_without_entry += !(v->entered[b / 8] >> (b % 8) & 1);
+        v->report.blocks_without_entry += !bit(v->entered, b);
     return rc;
 }
+
+/* ---- reachability ------------------------------------------------------------------------------------------------ */
+
+static int verify_entries(struct verification *v)
+{
+    struct entry_error error;
+    int rc = entry_walk(&v->s->entry, v->reached, &error);
+    if (rc < 0)
+        return error_set(v->err, rc, "no memory to follow the entries of %s", v->s->info.path);
+    if (!(error.worst <= NODE_ERROR_LIMIT))
+        found(v, "entry %u of level %u is %.3f of its length away from the mean of the centres below it", error.node,
+              error.level, error.worst);
+    return 0;
+}
+
+/* The block whose centre is nearest to the mean of all rows, the origin of the working space. */
+static uint32_t middle_block(const struct segment *s)
+{
+    uint32_t best = 0;
+    for (uint32_t b = 1; b < s->params.n_blocks; b++)
+        if (s->centres.factors[ENTRY_FACTORS * (size_t)b + 1] < s->centres.factors[ENTRY_FACTORS * (size_t)best + 1])
+            best = b;
+    return best;
+}
+
+/* Breadth first along the edges from one block; a block that could not be opened leads nowhere. */
+static int count_rows_by_edges(struct verification *v)
+{
+    const struct segment_params *p = &v->s->params;
+    assert(p->n_blocks > 0); /* params_check */
+    uint32_t *queue = malloc(sizeof *queue * p->n_blocks), n = 0;
+    uint8_t *seen = calloc(p->n_blocks / 8 + 1, 1);
+    int rc = queue && seen ? 0 : error_set(v->err, QUIRE_ENOMEM, "no memory for %u blocks", p->n_blocks);
+    if (rc == 0) {
+        queue[n++] = middle_block(v->s);
+        set_bit(seen, queue[0]);
+    }
+    for (uint32_t at = 0; at < n; at++) {
+        uint32_t block = queue[at];
+        uint64_t left = p->rows - (uint64_t)block * p->slots_per_block;
+        if (bit(v->sound, block))
+            v->report.rows_by_edges += left < p->slots_per_block ? left : p->slots_per_block;
+        for (uint64_t i = v->links.at[block]; i < v->links.at[block + 1]; i++)
+            if (!bit(seen, v->links.targets[i])) {
+                set_bit(seen, v->links.targets[i]);
+                queue[n++] = v->links.targets[i];
+            }
+    }
+    free(queue);
+    free(seen);
+    return rc;
+}
+
+/* ---- the whole --------------------------------------------------------------------------------------------------- */
 
 static int allocate(struct verification *v)
 {
@@ -299,13 +427,17 @@ static int allocate(struct verification *v)
     uint32_t dims = p->code_dim > p->dim + 1 ? p->code_dim : p->dim + 1;
     v->seen = calloc(p->rows / 8 + 1, 1);
     v->entered = calloc(p->n_blocks / 8 + 1, 1);
+    v->reached = calloc(p->n_blocks / 8 + 1, 1);
+    v->sound = calloc(p->n_blocks / 8 + 1, 1);
+    v->links.at = calloc((size_t)p->n_blocks + 1, sizeof *v->links.at);
     v->batch = malloc(BATCH_BYTES);
     v->edges = malloc(sizeof *v->edges * p->block_bytes);
     v->centre = malloc(sizeof(float) * dims);
     v->vector = malloc(sizeof(float) * dims);
     v->rotated = malloc(sizeof(float) * dims);
     v->decoded = malloc(sizeof(float) * dims);
-    return v->seen && v->entered && v->batch && v->edges && v->centre && v->vector && v->rotated && v->decoded
+    return v->seen && v->entered && v->reached && v->sound && v->links.at && v->batch && v->edges && v->centre &&
+                   v->vector && v->rotated && v->decoded
                ? 0
                : error_set(v->err, QUIRE_ENOMEM, "no memory to verify %s", v->s->info.path);
 }
@@ -314,6 +446,10 @@ static void release(struct verification *v)
 {
     free(v->seen);
     free(v->entered);
+    free(v->reached);
+    free(v->sound);
+    free(v->links.at);
+    free(v->links.targets);
     free(v->places);
     free(v->buckets);
     free(v->batch);
@@ -322,7 +458,40 @@ static void release(struct verification *v)
     free(v->vector);
     free(v->rotated);
     free(v->decoded);
+    segment_unref(v->narrow);
     segment_unref(v->s);
+}
+
+static bool is_damage(int code)
+{
+    return code == QUIRE_ECORRUPT || code == QUIRE_ETRUNCATED || code == QUIRE_EOVERSIZED || code == QUIRE_EFORMAT;
+}
+
+/* Opens with codes of `bits` bits (0: the widest) and no budget. An index that has none of them is damaged: without a
+ * budget opening makes do with the codes of edges. */
+static int open_with(const char *path, unsigned bits, struct segment **out, struct quire_error *err)
+{
+    struct segment_options options = {.memory_bytes = UINT64_MAX, .code_bits = bits};
+    int rc = segment_open(path, &options, out, err);
+    if (rc == 0 && !(*out)->nav_codes) {
+        segment_unref(*out);
+        *out = NULL;
+        rc = bits ? error_set(err, QUIRE_ECORRUPT, "%s has no navigation codes of width %u", path, bits)
+                  : error_set(err, QUIRE_ECORRUPT, "%s has no navigation codes", path);
+    }
+    return rc;
+}
+
+/* The codes that edges must carry. Where they cannot be loaded, that is the finding and edges are not compared. */
+static int open_narrow(struct verification *v, const char *path)
+{
+    struct quire_error err = {0};
+    if (!v->s->params.edge_code_bytes)
+        return 0;
+    int rc = open_with(path, nav_bits[EDGE_CODE_WIDTH], &v->narrow, &err);
+    if (is_damage(rc))
+        found(v, "%s", err.message);
+    return rc < 0 && !is_damage(rc) ? error_set(v->err, rc, "%s", err.message) : 0;
 }
 
 int quire_verify(const char *path, void (*finding)(void *context, const char *sentence),
@@ -331,10 +500,8 @@ int quire_verify(const char *path, void (*finding)(void *context, const char *se
 {
     struct verification v = {.finding = finding, .progress = progress, .context = context, .err = err};
     struct quire_error open_error = {0};
-    /* no budget: the widest code is the one to prove */
-    struct segment_options options = {.memory_bytes = UINT64_MAX};
-    int rc = segment_open(path, &options, &v.s, &open_error);
-    if (rc == QUIRE_ECORRUPT || rc == QUIRE_ETRUNCATED || rc == QUIRE_EOVERSIZED || rc == QUIRE_EFORMAT) {
+    int rc = open_with(path, 0, &v.s, &open_error); /* the widest code is the one to prove */
+    if (is_damage(rc)) {
         found(&v, "%s", open_error.message);
         if (report)
             *report = v.report;
@@ -348,7 +515,13 @@ int quire_verify(const char *path, void (*finding)(void *context, const char *se
     if (rc == 0)
         rc = load_keys(&v);
     if (rc == 0)
+        rc = open_narrow(&v, path);
+    if (rc == 0)
+        rc = verify_entries(&v);
+    if (rc == 0)
         rc = verify_blocks(&v);
+    if (rc == 0)
+        rc = count_rows_by_edges(&v);
     v.report.code_error = v.report.rows ? sqrt(v.error_sum / (double)v.report.rows) : 0;
     release(&v);
     if (report)

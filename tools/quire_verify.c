@@ -45,6 +45,8 @@ static void report(struct cli *cli, const struct quire_verify_report *r, double 
     cli_put_count(cli, NULL, "rows", r->rows);
     cli_put_count(cli, NULL, "edges", r->edges);
     cli_put_count(cli, NULL, "keys", r->keys);
+    cli_put_count(cli, NULL, "rows_reachable", r->rows_reachable);
+    cli_put_count(cli, NULL, "rows_by_edges", r->rows_by_edges);
     cli_put_count(cli, NULL, "blocks_without_entry", r->blocks_without_entry);
     cli_put_real(cli, NULL, "code_error", r->code_error);
     cli_put_real(cli, NULL, "code_error_max", r->code_error_max);

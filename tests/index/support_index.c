@@ -9,7 +9,9 @@
  * nothing to test.
  */
 #include "tests/index/support_index.h"
+#include "index/format.h"
 #include "index/kernels/kernels.h"
+#include "io/bytes.h"
 #include "io/random.h"
 #include <dirent.h>
 #include <fcntl.h>
@@ -239,6 +241,25 @@ void support_copy_folder(const char *from, const char *to)
         free(target);
     }
     closedir(entries);
+}
+
+uint8_t *support_file_without_id(const char *path, const char *name, size_t *bytes)
+{
+    char *file = support_path(path, name);
+    uint8_t *data = support_read_file(file, bytes);
+    size_t step = strcmp(name, KEYS_NAME) == 0 ? PAGE_BYTES : 4096,
+           at = strcmp(name, KEYS_NAME) == 0 ? PAGE_PAYLOAD : 16;
+    if (strcmp(name, META_NAME) == 0) {
+        /* params, mean and calibration; the fourth section lists checksums of superblocks */
+        *bytes = (size_t)load_u64(data + 72 + 3 * 40 + 8);
+    } else if (strcmp(name, CODES_NAME) != 0) {
+        for (size_t block = 4096; block < *bytes; block += step)
+            memset(data + block + at, 0, 8);
+    }
+    free(file);
+    *bytes -= 4096;
+    memmove(data, data + 4096, *bytes);
+    return data;
 }
 
 /* ---- indexes ----------------------------------------------------------------------------------------------------- */

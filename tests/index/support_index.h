@@ -38,6 +38,9 @@ double support_recall(enum quire_metric metric, const float *rows, uint32_t n, u
 uint8_t *support_read_file(const char *path, size_t *bytes);
 void support_write_file(const char *path, const void *data, size_t bytes);
 void support_copy_folder(const char *from, const char *to);
+/* The sections of an index's file, ended by free. The parts that carry the random segment id, and checksums seeded with
+ * it, are blanked. */
+uint8_t *support_file_without_id(const char *index, const char *name, size_t *bytes);
 
 /* Options with two threads and a fixed seed. */
 struct quire_build_options support_options(enum quire_metric metric, enum quire_slot slot);

@@ -649,26 +649,6 @@ static void test_built_in_budget(void **state)
 
 /* ---- determinism ------------------------------------------------------------------------------------------------- */
 
-/* The parts of a file that carry the random segment id, and checksums seeded with it, are blanked. */
-static uint8_t *file_without_id(const char *path, const char *name, size_t *bytes)
-{
-    char *file = support_path(path, name);
-    uint8_t *data = support_read_file(file, bytes);
-    size_t step = strcmp(name, KEYS_NAME) == 0 ? PAGE_BYTES : 4096,
-           at = strcmp(name, KEYS_NAME) == 0 ? PAGE_PAYLOAD : 16;
-    if (strcmp(name, META_NAME) == 0) {
-        /* params, mean and calibration; the fourth section lists checksums of superblocks */
-        *bytes = (size_t)load_u64(data + 72 + 3 * 40 + 8);
-    } else if (strcmp(name, CODES_NAME) != 0) {
-        for (size_t block = 4096; block < *bytes; block += step)
-            memset(data + block + at, 0, 8);
-    }
-    free(file);
-    *bytes -= 4096;
-    memmove(data, data + 4096, *bytes);
-    return data;
-}
-
 static void test_files_do_not_depend_on_threads(void **state)
 {
     static const char *const names[] = {META_NAME, BLOCKS_NAME, CODES_NAME, KEYS_NAME};
@@ -687,8 +667,8 @@ static void test_files_do_not_depend_on_threads(void **state)
     for (size_t i = 1; i < SUPPORT_COUNT(threads); i++)
         for (size_t n = 0; n < SUPPORT_COUNT(names); n++) {
             size_t bytes, other_bytes;
-            uint8_t *first = file_without_id(paths[0], names[n], &bytes);
-            uint8_t *other = file_without_id(paths[i], names[n], &other_bytes);
+            uint8_t *first = support_file_without_id(paths[0], names[n], &bytes);
+            uint8_t *other = support_file_without_id(paths[i], names[n], &other_bytes);
             assert_int_equal(bytes, other_bytes);
             if (memcmp(first, other, bytes) != 0)
                 fail_msg("file %s differs between %u and %u threads", names[n], threads[0], threads[i]);

@@ -227,7 +227,8 @@ expect "inspect as text" 0 "^ *k  *effort  *recall  *reads" inspect a.index
 expect "inspect of no index" 1 "No such file" inspect .
 expect "inspect without an index" 2 "DIR must be given" inspect
 expect "verify" 0 '"findings": 0' verify b.index --json
-json "verify looked at everything" out 'j["rows"] == 2000 and j["keys"] == 2000 and j["files"] == 5 and j["edges"] > 0'
+json "verify looked at everything" out 'j["rows"] == 2000 and j["keys"] == 2000 and j["files"] == 5 and j["edges"] > 0 and
+    j["rows_reachable"] == 2000 and 0 < j["rows_by_edges"] <= 2000'
 expect "verify of no index" 1 "No such file" verify .
 for file in meta blocks codes keys attrs; do
     cp -r b.index damaged
