@@ -238,9 +238,9 @@ static void on_answer(struct search_request *request)
     l->squares += found * found;
 }
 
-/* The recall of the last point, less MARGIN standard errors of it: whoever asks for 0.95 is to get it rather than to get
- * it every other time. The margin also makes up for what held-out rows find easier than strangers do: their block was
- * cut around them (0.003 on the text set, 0.008 on SIFT). */
+/* The recall of the last point, less MARGIN standard errors of it: whoever asks for 0.95 is to get it rather than to
+ * get it every other time. The margin also makes up for what held-out rows find easier than strangers do: their block
+ * was cut around them (0.003 on the text set, 0.008 on SIFT). */
 static float recall_of(const struct ladder *l)
 {
     double n = l->n_queries, mean = (double)l->n_found / n, variance = (double)l->squares / n - mean * mean;
