@@ -7,8 +7,10 @@
  * where |q - c|^2 is one more small dot product per block. Local centres make a 4-bit code as good as a 4.7-bit one
  * (residuals are 0.6 to 0.8 of the rows' lengths on the sample sets). A and f are half floats in units of their
  * median: exact to 0.05 %, a tenth of the code's own error, from a sixteen-thousandth of the median to 65,504 times it.
- * What lies above is an outlier and stands as the largest half float: its estimate is too near, so it is looked at
- * rather than lost.
+ * What lies above is a row far out and stands as the largest half float, which leaves its direction: of the queries
+ * that are far out as well, it is nearest to those that it should be, as far as that shows beside |q - c|^2 in a float
+ * (it does not from about 1e8 times the others' distance on; such a row is found by an exact search). The spread of a
+ * block, which the errors of estimates are taken from, is that of its ordinary rows (build_layout.c).
  */
 #include "index/build_priv.h"
 #include "index/kernels/kernels.h"
@@ -29,7 +31,6 @@ struct codes_job {
     uint8_t *codes;     /* of the batch */
     float *a, *f;       /* n each */
     double *errors;     /* per row of the batch */
-    double *radii;      /* per row of the batch: |r|^2 */
 };
 
 static int encode_range(void *context, uint64_t begin, uint64_t end)
@@ -61,32 +62,13 @@ static int encode_range(void *context, uint64_t begin, uint64_t end)
         job->f[row] = f;
         /* 1/cos^2(y, r) = |y|^2 |r|^2 / <r,y>^2 with <r,y> = |r|^2 / f */
         job->errors[i] = norm2 > 0 ? fmax(0, yy * f * f / norm2 - 1) : 0;
-        job->radii[i] = norm2;
     }
     free(x);
     free(v);
     return rc;
 }
 
-/* Adds a batch's residual lengths to the centres' third factor (a sum until finish_radii). */
-static void add_radii(const struct codes_job *job, uint32_t n)
-{
-    struct build *b = job->b;
-    for (uint32_t i = 0; i < n; i++)
-        b->centre_factors[3 * (size_t)((job->first_row + i) / b->params.slots_per_block) + 2] += (float)job->radii[i];
-}
-
-static void finish_radii(struct build *b)
-{
-    uint32_t capacity = b->params.slots_per_block;
-    for (uint32_t block = 0; block < b->params.n_blocks; block++) {
-        uint32_t first = block * capacity, n = b->n - first < capacity ? b->n - first : capacity;
-        float *radius = &b->centre_factors[3 * (size_t)block + 2];
-        *radius = sqrtf(*radius / (float)n);
-    }
-}
-
-/* One width of `widths`; the first one finds the radii of the blocks as well. */
+/* One width of `widths`. */
 static int write_width(struct codes_job *job, struct section_writer *writer, unsigned width, unsigned widths)
 {
     struct build *b = job->b;
@@ -103,8 +85,6 @@ static int write_width(struct codes_job *job, struct section_writer *writer, uns
             rc = parallel_for(b->options.threads, n, 512, encode_range, job, NULL);
         for (uint32_t i = 0; rc == 0 && i < n; i++)
             error_sum += job->errors[i];
-        if (rc == 0 && width == 0)
-            add_radii(job, n);
         if (rc == 0)
             rc = section_write(writer, job->codes, (size_t)n * bytes, b->err);
         if (rc == 0)
@@ -204,8 +184,7 @@ int build_write_codes(struct build *b)
     job.a = malloc(sizeof(float) * b->n);
     job.f = malloc(sizeof(float) * b->n);
     job.errors = malloc(sizeof(double) * job.most);
-    job.radii = malloc(sizeof(double) * job.most);
-    int rc = path && job.vectors && job.codes && job.a && job.f && job.errors && job.radii ? 0 : QUIRE_ENOMEM;
+    int rc = path && job.vectors && job.codes && job.a && job.f && job.errors ? 0 : QUIRE_ENOMEM;
     if (rc == 0)
         rc = section_writer_create(b->fs, path, FILE_CODES, b->segment_id, &writer, b->err);
     for (unsigned width = 0; rc == 0 && width < widths; width++) {
@@ -213,17 +192,14 @@ int build_write_codes(struct build *b)
         if (rc == 0)
             rc = write_factors(&job, writer, width);
     }
-    if (rc == 0) {
-        finish_radii(b);
+    if (rc == 0)
         rc = write_centres(b, writer);
-    }
     rc = section_writer_conclude(writer, rc, b->err);
     free(job.vectors);
     free(job.codes);
     free(job.a);
     free(job.f);
     free(job.errors);
-    free(job.radii);
     free(path);
     return rc;
 }

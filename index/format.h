@@ -21,7 +21,7 @@ enum meta_section { META_PARAMS = 1, META_MEAN = 2, META_CALIBRATION = 3, META_F
 enum blocks_section { BLOCKS_BLOCKS = 1 };
 enum codes_section {
     CODES_CENTRES = 1,        /* CENTRE_BITS-bit code of each block's centre */
-    CODES_CENTRE_FACTORS = 2, /* per block 3 f32: f, squared length of the decoded centre, rms of |row - centre| */
+    CODES_CENTRE_FACTORS = 2, /* per block 3 f32: f, squared length of the decoded centre, spread of |row - centre| */
     CODES_NAVIGATION = 16,    /* + bits: one code per row, relative to the decoded centre of its block */
     CODES_NAV_FACTORS = 32    /* + bits: per row 2 f16: A / scale_a, f / scale_f (scales in PARAMS) */
 };

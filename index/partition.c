@@ -4,7 +4,8 @@
  * A node is a range of the order. It is cut in two at a multiple of the capacity nearest to its middle: a direction is
  * found by 2-means with exact halves on a sample (assign by the median of the projection, recompute the two means, a
  * few times), then all rows of the node are projected on it and those with the smallest projections go left. Within
- * each side the rows keep their order. Cost: one 8-bit dot product per row and level, n log2(n / capacity) in all.
+ * each side the rows keep their order. Rows far out are left out of the sample, since no cut would go between any
+ * others for them. Cost: one 8-bit dot product per row and level, n log2(n / capacity) in all.
  *
  * Why not k-means with capacity or greedy grouping along the graph: greedy fills blocks to 35-85 % only, and bisection
  * reaches the same locality at 100 % fill (measured; docs/performance.md). The order is also a tree order: neighbouring
@@ -25,6 +26,7 @@
 #define MEANS_ROUNDS       6
 #define PARALLEL_NODE_ROWS 65536u /* nodes larger than this are projected by all threads */
 #define PROJECT_ROWS       256u
+#define FAR2               1024.0f /* rows 32 times farther out than three quarters of all are left out */
 
 struct partition {
     const struct rows *rows;
@@ -135,9 +137,31 @@ static void sample_means(const struct partition_scratch *s, uint32_t m, uint32_t
     }
 }
 
+/* Takes the rows far out from the m of the sample; returns how many stay. The origin is the mean of the ordinary rows
+ * (build_rows.c), and so no row of the node can hide another. */
+static uint32_t leave_out_far(struct partition_scratch *s, uint32_t m, uint32_t dim)
+{
+    float *norms = s->projection, *moved = s->projection + PARTITION_SAMPLE;
+    for (uint32_t i = 0; i < m; i++) {
+        const float *x = s->sample + (size_t)i * dim;
+        norms[i] = moved[i] = kernels()->f32_dot(x, x, dim);
+    }
+    float limit = FAR2 * partition_select(moved, m, m - m / 4).value;
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < m; i++) {
+        if (norms[i] > limit && limit > 0)
+            continue;
+        if (kept < i)
+            memcpy(s->sample + (size_t)kept * dim, s->sample + (size_t)i * dim, sizeof(float) * dim);
+        kept++;
+    }
+    return kept;
+}
+
 void partition_direction(struct partition_scratch *s, uint32_t m, uint32_t code_dim, struct random *random)
 {
     const struct kernels *k = kernels();
+    m = leave_out_far(s, m, code_dim);
     const float *first = s->sample + random_below(random, m) * code_dim, *far = first;
     float largest = -1;
     for (uint32_t i = 0; i < m; i++) {
