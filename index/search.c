@@ -10,7 +10,8 @@
  *          candidates: how many of the k nearest one expects to gain by one read. The blocks of largest gain are read
  *          in one submission, at most BEAM_MAX; each block's slots are scored exactly as soon as it comes; the edges
  *          of those that are near and lead to blocks not yet seen are scored by code and join the candidates.
- *   stop   when no block's gain reaches theta, which falls as effort rises: theta = THETA_EFFORT / effort.
+ *   stop   when no block's gain reaches theta, which falls as effort rises: theta = THETA_EFFORT / effort. A block
+ *          cannot gain more rows than it has slots, so below FEW_SLOTS theta is less in proportion.
  *
  * So one knob, effort, widens the seed and lowers the stop; calibration (calibrate.c) maps recall to it. Probability
  * instead of a fixed beam lets an easy query end after few reads and a hard one go on, and prefers a block with several
@@ -31,6 +32,7 @@
 #define THETA_EFFORT     100.0f
 #define THETA_MIN        0.001f
 #define THETA_MAX        4.0f
+#define FEW_SLOTS        16u
 #define EFFORT_MIN       4u
 #define CANDIDATES_BASE  192u
 #define CANDIDATES_PER_K 6u
@@ -984,6 +986,8 @@ void search_begin(struct task *t)
     t->effort = t->effort < EFFORT_MIN ? EFFORT_MIN : t->effort;
     t->stats.effort = t->effort;
     t->theta = fminf(fmaxf(THETA_EFFORT / (float)t->effort, THETA_MIN), THETA_MAX);
+    if (p->slots_per_block < FEW_SLOTS)
+        t->theta *= (float)p->slots_per_block / FEW_SLOTS;
     begin_rounds(t);
 }
 
