@@ -139,8 +139,7 @@ static void test_vector_larger_than_a_block(void **state)
         options.block_bytes = cases[i].asked;
         support_build(path, &data, &options);
         prove(path, &data);
-        if (!cases[i].asked)
-            ask_for_rows(path, &data, QUIRE_METRIC_L2);
+        ask_for_rows(path, &data, QUIRE_METRIC_L2);
         struct quire_index *index = support_open(path, NULL);
         quire_get_info(index, &info);
         assert_int_equal(info.block_bytes, cases[i].expected);
