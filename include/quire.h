@@ -236,7 +236,7 @@ struct quire_search_options {
     uint32_t k;         /* 1..QUIRE_K_MAX; more than there are rows answers all rows */
     float recall;       /* 0 < recall <= 1: calibrated effort; 0: use effort */
     uint32_t effort;    /* beam of candidates kept, >= 1; 0 and recall 0: recall 0.95 */
-    uint32_t reads_max; /* blocks one query may read; 0: no limit. A query cut short says so (complete = false) */
+    uint32_t reads_max; /* blocks one query may read, cached ones too; 0: no limit. One cut short says so (complete) */
     bool exact;         /* read every block: brute force, recall 1 (of the stored precision) */
 };
 QUIRE_API void quire_search_options_init(struct quire_search_options *options);

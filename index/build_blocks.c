@@ -162,16 +162,17 @@ static uint32_t choose_edges(struct scratch *s, uint32_t found, uint32_t first, 
     return 0;
 }
 
-/* The navigation codes and factors of n rows, read back from the codes file. */
+/* The navigation codes and factors of n rows, read back from the codes file. Runs on several threads: what an error is
+ * about is told where they have come together (make_batch). */
 static int edge_codes(const struct batch *batch, const uint32_t *rows, uint32_t n, uint8_t *out)
 {
     struct io_file *file = section_file_io(batch->codes);
     uint32_t bytes = batch->b->params.edge_code_bytes - EDGE_CODE_FACTOR_BYTES;
     for (uint32_t i = 0; i < n; i++, out += bytes + EDGE_CODE_FACTOR_BYTES) {
-        int rc = fs_read_exact(file, out, bytes, batch->codes_at + (uint64_t)rows[i] * bytes, batch->b->err);
+        int rc = fs_read_exact(file, out, bytes, batch->codes_at + (uint64_t)rows[i] * bytes, NULL);
         if (rc == 0)
             rc = fs_read_exact(file, out + bytes, EDGE_CODE_FACTOR_BYTES,
-                               batch->factors_at + (uint64_t)rows[i] * EDGE_CODE_FACTOR_BYTES, batch->b->err);
+                               batch->factors_at + (uint64_t)rows[i] * EDGE_CODE_FACTOR_BYTES, NULL);
         if (rc < 0)
             return rc;
     }

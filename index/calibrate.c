@@ -493,7 +493,8 @@ static void choose_spread(struct calibration *c, float recall, float effort)
         while (at + 1 < l->n_points && l->points[at].recall < recall)
             at++;
         /* a ladder that ended below the wanted recall counts for what is missing */
-        float reads = l->n_points ? l->points[at].reads / fmaxf(1 - (recall - l->points[at].recall) * 20, 0.01f) : 0;
+        float reads =
+            l->n_points ? l->points[at].reads / fminf(fmaxf(1 - (recall - l->points[at].recall) * 20, 0.01f), 1) : 0;
         if (l->n_points == 0 || reads >= fewest)
             continue;
         fewest = reads;

@@ -323,6 +323,7 @@ static int choose_links(struct task *t, const struct block_view *view)
     uint32_t want = t->fetch->links_max < LINKS_MAX ? t->fetch->links_max : LINKS_MAX, first;
     if (search_reserve_edges(t, view->n_edges) < 0)
         return QUIRE_ENOMEM;
+    t->n_candidates = 0;
     task_set_query(t, t->fetch->vector);
     take_neighbours(t, view, want);
     int edges = view->n_edges ? block_edges(view, t->slot / view->list_slots, s->edges, &first) : 0;

@@ -13,6 +13,7 @@
 #include "io/bytes.h"
 #include "io/error.h"
 #include <assert.h>
+#include <math.h>
 #include <string.h>
 #include <xxhash.h>
 
@@ -105,6 +106,9 @@ static int params_check(const struct segment_params *p, struct quire_error *err)
         (uint64_t)p->slots_per_block * (p->slot_bytes + p->factor_bytes + 4) > p->block_bytes)
         return error_set(err, QUIRE_ECORRUPT, "parameters name blocks of %u bytes with %u slots of %u: out of range",
                          p->block_bytes, p->slots_per_block, p->slot_bytes);
+    for (unsigned i = 0; i < NAV_WIDTHS; i++)
+        if (!isfinite(p->scale_a[i]) || !isfinite(p->scale_f[i]) || !isfinite(p->error[i]) || !isfinite(p->norm2_max))
+            return error_set(err, QUIRE_ECORRUPT, "parameters of codes of %u bits are not finite", nav_bits[i]);
     for (unsigned i = 0; i < NAV_WIDTHS; i++)
         if (!(p->effort_factor[i] >= EFFORT_FACTOR_MIN && p->effort_factor[i] <= EFFORT_FACTOR_MAX))
             return error_set(err, QUIRE_ECORRUPT, "parameters name effort factor %g for codes of %u bits: out of range",

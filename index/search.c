@@ -18,7 +18,7 @@
  * fair candidates to one with a single good one.
  *
  * Memory per query is bounded: candidates beyond candidates_max keep the best estimates; rows scored through edges are
- * remembered in a small lossy filter (a row forgotten is scored twice, which costs 20 ns and changes no result).
+ * remembered in a small lossy filter (a row forgotten is scored twice and counts twice for its block).
  *
  * Exact search reads every block in order and answers with slot precision.
  */
@@ -108,17 +108,19 @@ static int reserve_results(struct task *t)
 }
 
 /* Room for the gains of `blocks` blocks. */
-static int reserve_gains(struct searcher *s, uint32_t blocks)
+static int reserve_gains(struct searcher *s, uint64_t blocks)
 {
-    uint32_t places = 64;
+    uint64_t places = 64;
     while (places < 2 * blocks)
         places *= 2;
+    if (places > UINT32_MAX)
+        return QUIRE_ENOMEM;
     if (s->gains && places - 1 <= s->gains_mask)
         return 0;
     if (grow(&s->gains, sizeof *s->gains * places) < 0)
         return QUIRE_ENOMEM;
     memset(s->gains, 0, sizeof *s->gains * places);
-    s->gains_mask = places - 1;
+    s->gains_mask = (uint32_t)(places - 1);
     s->gains_stamp = 0;
     return 0;
 }
@@ -351,6 +353,8 @@ static void add_candidates(struct task *t, uint32_t n, float *limit)
 {
     struct searcher *s = t->searcher;
     uint32_t i = 0;
+    if (n == 0)
+        return;
     if (t->n_candidates == 0)
         *limit = fminf(*limit, rough_limit(s->estimates, n, t->candidates_max));
     for (uint32_t r = 0; r < s->n_runs; r++) {
@@ -371,7 +375,8 @@ static float nearest_prior(const struct task *t)
 {
     float nearest = INFINITY;
     for (uint32_t i = 0; i < t->n_priors; i++)
-        nearest = fminf(nearest, t->priors[i].distance);
+        if (!bit(t->read, t->priors[i].row / t->segment->params.slots_per_block))
+            nearest = fminf(nearest, t->priors[i].distance);
     return nearest;
 }
 
@@ -460,6 +465,8 @@ static int reserve_nearest(struct searcher *s, uint64_t n)
 {
     if (n <= s->nearest_capacity)
         return 0;
+    if (n > UINT32_MAX)
+        return QUIRE_ENOMEM;
     if (grow(&s->nearest, sizeof *s->nearest * n) < 0 || grow(&s->beam, sizeof *s->beam * n) < 0)
         return QUIRE_ENOMEM;
     s->nearest_capacity = (uint32_t)n;
@@ -483,12 +490,12 @@ static uint32_t nearest_blocks(struct task *t, uint32_t want, uint32_t beam)
     return narrow(s, n, want);
 }
 
-/* Scores all rows of the blocks s->nearest[begin..end) by their resident codes. */
-static void seed_rows(struct task *t, uint32_t begin, uint32_t end)
+/* Scores all rows of the blocks s->nearest[begin..end) by their resident codes. `limit` is an estimate above which none
+ * matters; returns that limit, lowered by what was found. */
+static float seed_rows(struct task *t, uint32_t begin, uint32_t end, float limit)
 {
     struct searcher *s = t->searcher;
     uint32_t n = 0;
-    float limit = INFINITY;
     for (uint32_t i = begin; i < end; i++) {
         if (i + PREFETCH_BLOCKS < end)
             task_prefetch_block_rows(t, s->nearest[i + PREFETCH_BLOCKS].row);
@@ -502,8 +509,7 @@ static void seed_rows(struct task *t, uint32_t begin, uint32_t end)
         n = task_score_block_rows(t, s->nearest[i].row, s->nearest[i].distance, n);
     }
     add_candidates(t, n, &limit);
-    if (t->n_candidates > t->candidates_max)
-        keep_best(t);
+    return t->n_candidates > t->candidates_max ? keep_best(t) : limit;
 }
 
 /* Where no code is resident a block stands for its rows: their distances spread around that of the centre. */
@@ -517,7 +523,7 @@ static int seed_blocks(struct task *t, uint32_t n_blocks)
             return QUIRE_ENOMEM;
         t->priors_capacity = n_blocks;
     }
-    if (reserve_gains(s, t->candidates_capacity + n_blocks) < 0)
+    if (reserve_gains(s, (uint64_t)t->candidates_capacity + n_blocks) < 0)
         return QUIRE_ENOMEM;
     t->n_priors = n_blocks;
     for (uint32_t i = 0; i < n_blocks; i++) {
@@ -557,7 +563,7 @@ static float normal_cdf(float z)
     if (z >= 4)
         return 1;
     float at = (z + 4) * 4;
-    int i = (int)at;
+    int i = at < 31 ? (int)at : 31;
     return table[i] + (at - (float)i) * (table[i + 1] - table[i]);
 }
 
@@ -676,30 +682,55 @@ static int look_farther(struct task *t)
     int n = find_blocks(t);
     if (n < 0 || !t->segment->nav_codes)
         return n < 0 ? n : seed_blocks(t, (uint32_t)n);
-    seed_rows(t, 0, (uint32_t)n);
+    seed_rows(t, 0, (uint32_t)n, INFINITY);
     return 0;
+}
+
+/* The block known by its centre only that is nearest, where no block promises anything; returns how many (1 or 0). */
+static uint32_t nearest_unread(const struct task *t, uint32_t *block)
+{
+    uint32_t per_block = t->segment->params.slots_per_block, found = 0;
+    float nearest = INFINITY;
+    for (uint32_t i = 0; i < t->n_priors; i++) {
+        const struct candidate *c = &t->priors[i];
+        if (c->distance < nearest && !bit(t->read, c->row / per_block)) {
+            nearest = c->distance;
+            *block = c->row / per_block;
+            found = 1;
+        }
+    }
+    return found;
+}
+
+/* Blocks that the query has read, from the device or the cache: reads_max means both, so that an answer does not depend
+ * on what others have asked for. */
+static uint32_t blocks_seen(const struct task *t)
+{
+    return t->stats.reads + t->stats.cached;
 }
 
 static void next_round(struct task *t)
 {
     uint32_t blocks[BEAM_MAX], n = 0, most = BEAM_MAX;
     uint32_t limit = t->search->options.reads_max;
-    if (limit && limit - t->stats.reads < most)
-        most = limit - t->stats.reads;
+    if (limit && limit - blocks_seen(t) < most)
+        most = limit - blocks_seen(t);
     for (;;) {
         compute_gains(t, current_tau(t));
         n = choose_blocks(t, most ? most : 1, blocks);
-        if (n > 0 || t->n_results == t->k || t->effort >= t->segment->params.n_blocks)
+        if (n == 0 && t->n_results < t->k)
+            n = nearest_unread(t, blocks);
+        if (n > 0 || most == 0 || t->n_results == t->k || t->effort >= t->segment->params.n_blocks)
             break;
         /* all that is known was read and gave fewer than k: look farther */
-        t->effort *= 2;
+        t->effort = t->effort < t->segment->params.n_blocks / 2 ? 2 * t->effort : t->segment->params.n_blocks;
         if (look_farther(t) < 0) {
             task_finish(t, QUIRE_ENOMEM);
             return;
         }
     }
-    if (n > 0 && most == 0) {
-        t->stats.complete = false;
+    if (most == 0) {
+        t->stats.complete = n == 0 && t->n_results == t->k;
         n = 0;
     }
     if (n > 0)
@@ -711,7 +742,7 @@ static void next_round(struct task *t)
 static void next_exact_round(struct task *t)
 {
     uint32_t blocks[BEAM_MAX], n = 0, limit = t->search->options.reads_max;
-    while (n < BEAM_MAX && t->next_block < t->segment->params.n_blocks && (!limit || t->stats.reads + n < limit))
+    while (n < BEAM_MAX && t->next_block < t->segment->params.n_blocks && (!limit || blocks_seen(t) + n < limit))
         blocks[n++] = t->next_block++;
     if (n > 0) {
         read_blocks(t, blocks, n);
@@ -948,14 +979,14 @@ static void begin_rounds(struct task *t)
     uint32_t all = (uint32_t)n, early = all / EARLY_PART + EARLY_MIN;
     early = early < all ? early : all;
     select_best(s->nearest, all, early);
-    seed_rows(t, 0, early);
+    float limit = seed_rows(t, 0, early, INFINITY);
     uint64_t generation = t->generation;
     next_round(t);
     if (t->generation != generation || early == all)
         return; /* it has ended, and may serve another request by now */
     if (s->n_running <= FLUSH_TASKS)
         engine_flush(s->engine);
-    seed_rows(t, early, all);
+    seed_rows(t, early, all, limit);
 }
 
 void search_begin(struct task *t)

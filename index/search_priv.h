@@ -52,6 +52,7 @@ struct task {
     struct fetch_request *fetch;
     struct task *next_free;
     struct read_slot reads[BEAM_MAX];
+    struct io_op turn; /* of a step whose blocks are all in the cache */
     uint32_t n_reads, n_pending;
     uint32_t n_opened; /* reads of the step that on_block has seen */
     bool step_open;    /* a step's reads are asked for and on_reads has not run */
@@ -64,8 +65,7 @@ struct task {
     size_t wide_bytes;
     int (*on_block)(struct task *task, const struct block_view *view); /* one more is, in the order asked; or NULL */
     void (*on_reads)(struct task *task);                               /* all reads of the step are back */
-    bool cancelled;
-    uint64_t generation; /* requests that it has finished */
+    uint64_t generation;                                               /* requests that it has finished */
     int code;
     struct quire_error error;
     uint64_t step_ns, cpu_ns;

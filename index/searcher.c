@@ -2,15 +2,16 @@
  * searcher.c - the tasks of a lane: pool, waiting lines, reads of a step, errors, endings.
  *
  * A task is a struct with a pointer to what comes next (on_reads). A step queues some reads and returns to the lane's
- * loop; when the last of them is back, on_reads runs. Reads of one step are handled together and in the order in which
- * they were asked for, so a query's result and its counts do not depend on which completion came first.
+ * loop; blocks are handed on as they come, but in the order in which they were asked for, so a query's result does not
+ * depend on which completion came first; when the last is back, on_reads runs. A step whose blocks are all in the cache
+ * takes a turn through the engine, too: whoever starts a search returns before it ends, whatever is cached.
  *
  * A request that finds no free task waits in line. `done` runs while the task still holds the answer; it may start new
  * requests. Errors of a read are kept until all reads of the step are back, because their buffers belong to the engine
  * until then.
  *
- * Memory: a task's arrays grow to the largest segment and k that it has served and stay; after warm-up a search
- * allocates nothing.
+ * Memory: a task's arrays grow to the largest segment and k that it has served and stay, but for those of k above
+ * K_KEPT; after warm-up a search for up to so many allocates nothing, keys above the inline size apart.
  */
 #include "index/search_priv.h"
 #include "io/clock.h"
@@ -22,7 +23,9 @@
 #include <string.h>
 #include <time.h>
 
-#define K_KEPT          4096u /* results that a task may keep room for between searches */
+#define K_KEPT          4096u  /* results that a task may keep room for between searches */
+#define PRIORS_KEPT     16384u /* blocks known by their centres only */
+#define SCRATCH_KEPT    65536u /* places of gains, nodes of the tree */
 #define TASKS_DEFAULT   32u
 #define ARENA_BYTES_MAX (512u << 10) /* frames of a lane, BEAM_MAX of them at least */
 #define TASKS_MAX       4096u
@@ -92,11 +95,12 @@ int task_reserve(struct task *t, const struct segment *segment)
         rc = reserve_blocks(t, p->n_blocks);
     if (rc == 0)
         rc = reserve_buffers(t, p->block_bytes);
-    if (rc == 0 && !t->recent) {
+    if (!t->recent)
         t->recent = malloc(sizeof *t->recent * RECENT_ROWS);
+    if (!t->page)
         t->page = memory_aligned(4096, PAGE_BYTES);
-        rc = t->recent && t->page ? 0 : QUIRE_ENOMEM;
-    }
+    if (!t->recent || !t->page)
+        rc = QUIRE_ENOMEM;
     return rc;
 }
 
@@ -118,6 +122,20 @@ static void give_results_back(struct task *t)
     t->vectors = NULL;
     t->candidates_capacity = t->k_capacity = t->hits_capacity = 0;
     t->copies_capacity = t->vectors_capacity = 0;
+}
+
+/* What a search for very many left in the lane's scratch; nothing of it is in use between searches. */
+static void give_scratch_back(struct searcher *s)
+{
+    if (s->gains_mask < SCRATCH_KEPT && s->nearest_capacity <= SCRATCH_KEPT)
+        return;
+    free(s->gains);
+    free(s->nearest);
+    free(s->beam);
+    s->gains = NULL;
+    s->nearest = NULL;
+    s->beam = NULL;
+    s->gains_mask = s->nearest_capacity = 0;
 }
 
 static void task_fini(struct task *t)
@@ -263,24 +281,21 @@ void searcher_forget(struct searcher *s, struct segment *segment)
         }
 }
 
-static void advance(struct task *t);
-
 static void begin(struct task *t)
 {
+    uint64_t generation = t->generation;
     t->step_ns = clock_ns();
     t->cpu_ns = 0;
     t->code = 0;
     t->n_reads = t->n_pending = 0;
     t->step_open = false;
-    t->cancelled = false;
     memset(&t->error, 0, sizeof t->error);
     t->searcher->n_running++;
     if (t->kind == TASK_SEARCH)
         search_begin(t);
     else
         fetch_begin(t);
-    advance(t);
-    if (t->step_open)
+    if (t->generation == generation)
         t->cpu_ns += clock_ns() - t->step_ns;
 }
 
@@ -420,8 +435,8 @@ int fetch_start(struct searcher *s, struct fetch_request *request, struct quire_
 
 /* ---- steps ------------------------------------------------------------------------------------------------------- */
 
-/* Whether the reads of the present step come into frames of the arena. */
-static bool uses_frames(const struct task *t, const uint8_t *buffer)
+/* Whether a buffer is a frame of the arena. */
+static bool is_frame(const struct task *t, const uint8_t *buffer)
 {
     const struct searcher *s = t->searcher;
     return s->arena && buffer >= s->arena && buffer < s->arena + (size_t)s->n_frames * s->frame_bytes;
@@ -430,7 +445,7 @@ static bool uses_frames(const struct task *t, const uint8_t *buffer)
 static void release_frame(struct task *t, uint8_t *buffer)
 {
     struct searcher *s = t->searcher;
-    if (buffer && uses_frames(t, buffer))
+    if (buffer && is_frame(t, buffer))
         s->free_frames[s->n_free++] = buffer;
 }
 
@@ -452,12 +467,14 @@ static void open_blocks(struct task *t)
 
 static void serve_starving(struct searcher *s);
 
-/* Goes on with a task as far as its reads have come. A step whose reads need no waiting ends inside the one before: the
- * loop takes it from there instead of the stack. */
+/* Goes on with a task as far as its reads have come. on_reads may end it and with it begin another request in the same
+ * struct, whose step is looked at by this loop then. */
 static void advance(struct task *t)
 {
     if (t->advancing)
         return;
+    uint64_t generation = t->generation;
+    t->step_ns = clock_ns();
     t->advancing = true;
     while (t->step_open && !t->starving) {
         uint8_t *held[BEAM_MAX];
@@ -477,6 +494,8 @@ static void advance(struct task *t)
         serve_starving(t->searcher);
     }
     t->advancing = false;
+    if (t->generation == generation)
+        t->cpu_ns += clock_ns() - t->step_ns;
 }
 
 /* One read of a step is back. */
@@ -488,11 +507,17 @@ static void on_read(struct io_op *op, int result, unsigned flags)
     slot->result = result;
     slot->back = true;
     t->n_pending--;
-    uint64_t begin = clock_ns();
-    t->step_ns = begin;
     advance(t);
-    if (t->step_open)
-        t->cpu_ns += clock_ns() - begin;
+}
+
+/* A step without reads has waited for its turn. */
+static void on_turn(struct io_op *op, int result, unsigned flags)
+{
+    struct task *t = op->owner;
+    (void)result;
+    (void)flags;
+    t->n_pending--;
+    advance(t);
 }
 
 static void queue_read(struct task *t, uint32_t i, struct io_file *file, uint64_t offset, uint32_t bytes,
@@ -567,6 +592,11 @@ static void queue_blocks(struct task *t)
         queue_read(t, i, section_file_io(t->segment->blocks), segment_block_offset(t->segment, t->reads[i].block),
                    bytes, buffer);
     }
+    if (t->n_pending > 0)
+        return;
+    t->turn = (struct io_op){.kind = IO_TIMER, .done = on_turn, .owner = t};
+    t->n_pending++;
+    engine_queue(s->engine, &t->turn);
 }
 
 static bool has_frames(const struct task *t)
@@ -606,12 +636,12 @@ static void serve_starving(struct searcher *s)
         struct task *t = s->starving;
         s->starving = t->next_starving;
         t->starving = false;
-        if (s->cancelling)
-            t->n_reads = 0;
-        else
+        if (!s->cancelling) {
             queue_blocks(t);
-        if (t->n_pending == 0)
-            advance(t);
+            continue;
+        }
+        t->n_reads = 0;
+        advance(t);
     }
     s->serving = false;
 }
@@ -720,11 +750,12 @@ void task_finish(struct task *t, int code)
         fetch_end(t, t->code);
     t->kind = TASK_FREE;
     t->generation++;
-    if (t->k_capacity > K_KEPT)
+    if (t->k_capacity > K_KEPT || t->priors_capacity > PRIORS_KEPT)
         give_results_back(t);
     t->next_free = s->free_tasks;
     s->free_tasks = t;
-    s->n_running--;
+    if (--s->n_running == 0)
+        give_scratch_back(s);
     if (!s->cancelling)
         start_waiting(s);
 }

@@ -220,12 +220,16 @@ static int choose_width(struct opening *o, const struct section_file *codes)
                                                : ", or build with this --memory, which puts codes into the blocks");
 }
 
-static void decode_factors(struct segment *s)
+static int decode_factors(const struct opening *o)
 {
+    struct segment *s = o->s;
     for (uint64_t i = 0; s->nav_factors && i < 2 * s->params.rows; i++)
         s->nav_factors[i] = load_u16((const uint8_t *)&s->nav_factors[i]);
     for (uint64_t i = 0; i < 3ull * s->params.n_blocks; i++)
-        s->centres.factors[i] = load_f32((const uint8_t *)&s->centres.factors[i]);
+        if (!isfinite(s->centres.factors[i] = load_f32((const uint8_t *)&s->centres.factors[i])))
+            return error_set(o->err, QUIRE_ECORRUPT, "%s: the centre of block %llu is not finite", o->path,
+                             (unsigned long long)i / 3);
+    return 0;
 }
 
 static int load_codes(struct opening *o)
@@ -257,7 +261,8 @@ static int load_codes(struct opening *o)
     s->centres.n = s->params.n_blocks;
     if (rc < 0)
         goto out;
-    decode_factors(s);
+    if ((rc = decode_factors(o)) < 0)
+        goto out;
     s->sigma_factor = 2 * s->params.error[s->width] / sqrtf((float)s->params.code_dim - 1);
     rc = entry_init(&s->entry, &s->centres, s->params.code_dim);
     s->info.resident_bytes += s->entry.bytes;
@@ -275,11 +280,12 @@ static int make_cache(struct opening *o)
         budget - used < budget / CACHE_SHARE)
         return 0;
     int rc = block_cache_create(budget - used, s->params.block_bytes, s->params.n_blocks, &s->cache);
-    if (rc == QUIRE_ELIMIT)
-        return 0; /* fewer than a few blocks are no cache */
-    if (rc == 0)
+    if (rc == 0) {
         s->info.cache_bytes = block_cache_bytes(s->cache);
-    return rc;
+        s->info.reserve_bytes = RESERVE_BYTES;
+    }
+    /* room for fewer than a few blocks, or no memory after all: searches go without */
+    return rc == QUIRE_ELIMIT || rc == QUIRE_ENOMEM ? 0 : rc;
 }
 
 static int section_offset(struct opening *o, struct section_file *file, uint32_t id, uint64_t bytes, uint64_t *offset,

@@ -209,6 +209,70 @@ static void test_plan_is_within_the_budget(void **state)
     assert_true(with > 10 && without > 10);
 }
 
+struct loop_call {
+    bool in_poll;
+    unsigned done, outside;
+    uint32_t reads;
+};
+
+static void on_answer(void *context, int code, const struct quire_hit *hits, uint32_t n_hits,
+                      const struct quire_search_stats *stats, const struct quire_error *err)
+{
+    struct loop_call *call = context;
+    (void)hits;
+    (void)err;
+    assert_true(code == 0 && n_hits == K);
+    call->done++;
+    call->outside += !call->in_poll;
+    call->reads += stats->reads;
+}
+
+/* Also where no block has to be read a callback runs inside quire_loop_poll, and is counted. */
+static void test_cached_answers_come_from_the_poll(void **state)
+{
+    struct quire_index *index = open_within(shared.path, large_budget(), false);
+    struct quire_search_options options = support_search(K, 0.95f, 0);
+    struct quire_loop *loop;
+    struct loop_call call = {0};
+    struct quire_error err;
+    uint64_t reads, cached;
+    (void)state;
+    lap(index, &reads, &cached);
+    assert_int_equal(quire_loop_create(NULL, &loop, &err), 0);
+    for (uint32_t i = 0; i < QUERIES; i++)
+        assert_int_equal(quire_loop_search(loop, index, query_at(i), &options, on_answer, &call, &err), 0);
+    assert_int_equal(call.done, 0);
+    call.in_poll = true;
+    int counted = 0;
+    while (call.done < QUERIES) {
+        int n = quire_loop_poll(loop, 1, 10000000);
+        assert_true(n > 0);
+        counted += n;
+    }
+    assert_int_equal(counted, QUERIES);
+    assert_true(call.outside == 0 && call.reads == 0);
+    quire_loop_destroy(loop);
+    quire_close(index);
+}
+
+/* A limit on blocks means the same whether they are in the cache or not. */
+static void test_limit_counts_cached_blocks(void **state)
+{
+    struct quire_index *index = open_within(shared.path, large_budget(), false);
+    struct quire_search_options options = support_search(K, 0.95f, 0);
+    struct quire_error err;
+    (void)state;
+    options.reads_max = 1;
+    for (int round = 0; round < 2; round++)
+        for (uint32_t i = 0; i < 10; i++) {
+            struct answer a;
+            assert_int_equal(quire_search(index, query_at(i), &options, a.hits, &a.n_hits, &a.stats, &err), 0);
+            assert_int_equal(a.stats.reads + a.stats.cached, 1);
+            assert_true(!a.stats.complete);
+        }
+    quire_close(index);
+}
+
 static void test_exact_search(void **state)
 {
     const uint64_t budgets[] = {large_budget(), small_budget()};
@@ -366,6 +430,8 @@ int main(void)
         cmocka_unit_test(test_later_laps_read_less),
         cmocka_unit_test(test_without_a_cache),
         cmocka_unit_test(test_plan_is_within_the_budget),
+        cmocka_unit_test(test_cached_answers_come_from_the_poll),
+        cmocka_unit_test(test_limit_counts_cached_blocks),
         cmocka_unit_test(test_exact_search),
         cmocka_unit_test(test_batches),
         cmocka_unit_test(test_many_threads),

@@ -11,6 +11,7 @@
 #include "index/search.h"
 #include "io/bytes.h"
 #include "io/fs.h"
+#include "io/random.h"
 #include "io/sections.h"
 #include "tests/index/support_index.h"
 #include <math.h>
@@ -163,6 +164,45 @@ static void test_recall_with_nothing_resident(void **state)
             fail_msg("%s: recall %.3f", s->name, recall);
         quire_close(index);
     }
+}
+
+/* Clusters that no edge joins, each smaller than what is asked for: blocks far behind the nearest are read until there
+ * are k answers. */
+static void test_k_above_a_cluster(void **state)
+{
+    enum { PER_CLUSTER = 38, CLUSTERS = 80, FAR_DIM = 32, MANY = 1000 };
+    struct random random;
+    struct support_data data = {.rows = PER_CLUSTER * CLUSTERS, .dim = FAR_DIM, .type = QUIRE_TYPE_F32};
+    float *rows = malloc(sizeof *rows * data.rows * FAR_DIM), centre[FAR_DIM];
+    struct quire_hit hits[MANY];
+    uint32_t ks[] = {10, 100, MANY}, n;
+    (void)state;
+    assert_non_null(rows);
+    random_init(&random, 17);
+    for (uint32_t i = 0; i < data.rows * FAR_DIM; i++) {
+        if (i % (PER_CLUSTER * FAR_DIM) < FAR_DIM)
+            centre[i % FAR_DIM] = (float)random_below(&random, 20000) / 1000;
+        rows[i] = centre[i % FAR_DIM] + (float)random_below(&random, 1000) / 100000;
+    }
+    data.vectors = (uint8_t *)rows;
+    data.floats = rows;
+    struct quire_build_options options = support_options(QUIRE_METRIC_L2, QUIRE_SLOT_AUTO);
+    options.block_bytes = 4096;
+    options.edge_codes = QUIRE_EDGE_CODES_YES;
+    char *path = support_path(folder, "far");
+    support_build(path, &data, &options);
+    struct quire_index *index = open_within(path, least_budget(path) / 2);
+    for (size_t i = 0; i < SUPPORT_COUNT(ks); i++) {
+        struct quire_search_options search = support_search(ks[i], 0.95f, 0);
+        struct quire_search_stats stats;
+        struct quire_error err;
+        assert_int_equal(quire_search(index, rows, &search, hits, &n, &stats, &err), 0);
+        assert_int_equal(n, ks[i]);
+        assert_true(stats.complete);
+    }
+    quire_close(index);
+    free(path);
+    free(rows);
 }
 
 static void test_least_of_all_budgets(void **state)
@@ -517,6 +557,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_recall_with_nothing_resident),
+        cmocka_unit_test(test_k_above_a_cluster),
         cmocka_unit_test(test_least_of_all_budgets),
         cmocka_unit_test(test_without_edge_codes_it_is_refused),
         cmocka_unit_test(test_auto),
