@@ -2,11 +2,10 @@
  * test_dimensions.c - every element type and metric from 1 to 16,384 dimensions, also where one vector is larger than
  * the block that was asked for.
  *
- * Slots hold the elements as they are, so an exact search must answer as brute force in double does; with 8-bit
- * codes, the default for floats, nearly so. Blocks of 4096 bytes are asked for, which hold few slots of many
- * dimensions or have to grow for one. Hits are judged by their true distance, not by their id: in one dimension and
- * under cosine, most rows tie. The tolerance is that of sums of floats, relative to the lengths that a distance comes
- * from.
+ * Slots hold the elements as they are, so an exact search must answer as brute force in double does; with 8-bit codes,
+ * the default for floats, nearly so. Blocks of 4096 bytes are asked for, which hold few slots of many dimensions or
+ * have to grow for one. Hits are judged by their true distance, not by their id: in one dimension and under cosine,
+ * most rows tie. The tolerance is that of sums of floats, relative to the lengths that a distance comes from.
  */
 #include "tests/index/support_index.h"
 #include <math.h>
