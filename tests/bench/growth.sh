@@ -10,6 +10,7 @@
 #   --small N       rows of the small index (a quarter)
 #   --large N       first so many rows for the large one, with truth computed anew (all, with TRUTH)
 #   --rounds N      searches of each index (7)
+#   --block SIZE    of the index: auto, 4K, 8K or 16K (auto)
 #   --lanes N       lanes (2)
 #   --passes N      passes over the queries in a search (10)
 #   --quick         3 rounds of 2 passes: does it work, not what is the figure
@@ -19,7 +20,7 @@ here=$(dirname "${BASH_SOURCE[0]}")
 source "$here/lib.sh"
 
 reads_bar=25 cpu_bar=35
-build=$here/../../build/release small='' large='' rounds=7 lanes=2 passes=10
+build=$here/../../build/release small='' large='' rounds=7 lanes=2 passes=10 block_size=auto
 given=()
 while (($# > 0)); do
     case $1 in
@@ -34,6 +35,7 @@ while (($# > 0)); do
     --large) large=$2 ;;
     --rounds) rounds=$2 ;;
     --lanes) lanes=$2 ;;
+    --block) block_size=$2 ;;
     --passes) passes=$2 ;;
     *) fail "$1: unknown; --help says what there is" ;;
     esac
@@ -60,12 +62,12 @@ if [[ -n $large ]]; then
     cut_rows large "$large"
     vectors[large]=$work/large.${base##*.} truths[large]=$work/large.gt.bin
 fi
-"$quire" build --base "${vectors[large]}" --out "$work/large.index" --metric "$metric" --json >"$work/large.json"
+"$quire" build --base "${vectors[large]}" --out "$work/large.index" --metric "$metric" --block "$block_size" --json >"$work/large.json"
 rows[large]=$(field rows "$work/large.json")
 rows[small]=${small:-$((rows[large] / 4))}
 cut_rows small "${rows[small]}"
 vectors[small]=$work/small.${base##*.} truths[small]=$work/small.gt.bin
-"$quire" build --base "${vectors[small]}" --out "$work/small.index" --metric "$metric" --json >"$work/small.json"
+"$quire" build --base "${vectors[small]}" --out "$work/small.index" --metric "$metric" --block "$block_size" --json >"$work/small.json"
 
 printf '## %s: %s to %s rows, default recall, %s lanes x 32 in flight\n\n' \
     "$name" "${rows[small]}" "${rows[large]}" "$lanes"

@@ -50,6 +50,7 @@ def arguments(description, out_help):
     parser.add_argument("--out", type=Path, help=out_help)
     parser.add_argument("--build-dir", type=Path, default=ROOT / "build/release", help="where quire is (build/release)")
     parser.add_argument("--rounds", type=int, help="rounds over all settings, of which medians are taken (3; quick: 1)")
+    parser.add_argument("--block", default="auto", help="block size of Quire's index: auto, 4K, 8K or 16K (auto)")
     parser.add_argument("--seconds", type=float, help="least time of one throughput run (1; quick: 0.2)")
     parser.add_argument("--quick", action="store_true", 
                         help="few settings, short runs: does it work, not what is the figure")
@@ -139,7 +140,7 @@ class Quire:
         index = folder / "index"
         print(f"{options.name}: building", file=sys.stderr)
         report = self.json("build", "--base", options.base, "--metric", options.metric, "--out", index,
-                           "--threads", threads)
+                           "--threads", threads, "--block", options.block)
         return index, {key: report[key] for key in ("rows", "dim", "type", "metric", "seconds", "peak_resident_bytes",
                                                     "raw_bytes", "slot", "block_bytes", "index_bytes")}
 

@@ -8,6 +8,7 @@
 #
 #   --build DIR     where quire is (build/release)
 #   --rounds N      rounds of search and probe (5)
+#   --block SIZE    of the index: auto, 4K, 8K or 16K (auto)
 #   --lanes N       lanes of the search and of the probe (2)
 #   --passes N      passes over the queries in a search (20)
 #   --memory SIZE   budget of the search (all codes)
@@ -17,7 +18,7 @@ here=$(dirname "${BASH_SOURCE[0]}")
 # shellcheck source=tests/bench/lib.sh
 source "$here/lib.sh"
 
-build=$here/../../build/release rounds=5 lanes=2 passes=20 budget=() probe=()
+build=$here/../../build/release rounds=5 lanes=2 passes=20 block_size=auto budget=() probe=()
 given=()
 while (($# > 0)); do
     case $1 in
@@ -30,6 +31,7 @@ while (($# > 0)); do
     --build) build=$2 ;;
     --rounds) rounds=$2 ;;
     --lanes) lanes=$2 ;;
+    --block) block_size=$2 ;;
     --passes) passes=$2 ;;
     --memory) budget=(--memory "$2") ;;
     *) fail "$1: unknown; --help says what there is" ;;
@@ -44,7 +46,7 @@ need_files "$base" "$queries" "$truth"
 work=$(mktemp -d "${TMPDIR:-/tmp}/quire-bench.XXXXXX")
 trap 'rm -rf "$work"' EXIT
 
-"$quire" build --base "$base" --out "$work/index" --metric "$metric" --json >"$work/build.json"
+"$quire" build --base "$base" --out "$work/index" --metric "$metric" --block "$block_size" --json >"$work/build.json"
 block=$(field block_bytes "$work/build.json")
 printf '## %s: reads of %s bytes, %s lanes x 32 in flight\n\n' "$name" "$block" "$lanes"
 printf '| round | recall@10 | queries/s | reads per query | reads/s of the search | reads/s of the device | share |\n'
