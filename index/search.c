@@ -10,7 +10,7 @@
  *          candidates: how many of the k nearest one expects to gain by one read. The blocks of largest gain are read
  *          in one submission, at most BEAM_MAX; each block's slots are scored exactly as soon as it comes; the edges
  *          of those that are near and lead to blocks not yet seen are scored by code and join the candidates.
- *   stop   when no block's gain reaches theta, which falls as effort rises: theta = THETA_EFFORT / effort. A block
+ *   stop   when no block's gain reaches theta, which falls as effort rises: theta = theta_effort / effort. A block
  *          cannot gain more rows than it has slots, so below FEW_SLOTS theta is less in proportion.
  *
  * So one knob, effort, widens the seed and lowers the stop; calibration (calibrate.c) maps recall to it. Probability
@@ -29,7 +29,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define THETA_EFFORT     100.0f
 #define THETA_MIN        0.001f
 #define THETA_MAX        4.0f
 #define FEW_SLOTS        16u
@@ -45,6 +44,10 @@
 #define FLUSH_TASKS      2u /* with more on a lane the device has enough to do */
 #define SCAN_STEP        16u
 #define TREE_BEAM_MIN    8u
+
+/* Theta times effort, by the width of the codes. Seeds of narrow codes cost fewer bytes of memory each, so that more of
+ * them and fewer reads are the better bargain. */
+static const float theta_effort[NAV_WIDTHS] = {110, 80, 60, 60};
 
 static bool bit(const uint8_t *bitmap, uint32_t i)
 {
@@ -1016,7 +1019,7 @@ void search_begin(struct task *t)
                               : segment_effort(t->segment, DEFAULT_RECALL, t->k);
     t->effort = t->effort < EFFORT_MIN ? EFFORT_MIN : t->effort;
     t->stats.effort = t->effort;
-    t->theta = fminf(fmaxf(THETA_EFFORT / (float)t->effort, THETA_MIN), THETA_MAX);
+    t->theta = fminf(fmaxf(theta_effort[t->segment->width] / (float)t->effort, THETA_MIN), THETA_MAX);
     if (p->slots_per_block < FEW_SLOTS)
         t->theta *= (float)p->slots_per_block / FEW_SLOTS;
     begin_rounds(t);
