@@ -76,6 +76,6 @@ row sift sift-8K 'all codes, one at a time' --inflight 1
 row text text-8K 'all codes, 2 lanes x 32' --lanes 2
 row text text-8K '15 %, 2 lanes x 32' --memory 15% --lanes 2
 row text text-16K '15 %, 2 lanes x 32' --memory 15% --lanes 2
-row text text-16K '8 %, 2 lanes x 12' --memory 8% --lanes 2 --inflight 12
+row text text-16K '8 %, 2 lanes x 8' --memory 8% --lanes 2 --inflight 8
 row text text-edges-16K '2 %, 2 lanes x 32' --memory 2% --lanes 2
 row text text-8K 'all codes, one at a time' --inflight 1
