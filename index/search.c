@@ -437,8 +437,8 @@ static uint32_t descend(struct task *t, const struct entry_level *level, uint32_
     return score_nodes(t, level, pending, have);
 }
 
-/* Keeps at least the `want` nearest of s->nearest[0..n), in no order; returns how many. The exact number is not worth a
- * selection's mispredicted branches where most are far: those go by a sampled limit first. */
+/* Keeps the `want` nearest of s->nearest[0..n), in no order; returns how many. Where most are far they go by a sampled
+ * limit first, which spares a selection's mispredicted branches. */
 static uint32_t narrow(struct searcher *s, uint32_t n, uint32_t want)
 {
     float sample[LIMIT_SAMPLE];
