@@ -10,6 +10,7 @@
 #include "index/build_priv.h"
 #include "index/kernels/kernels.h"
 #include "index/partition.h"
+#include "io/bitmap.h"
 #include "io/bytes.h"
 #include "io/error.h"
 #include <math.h>
@@ -82,9 +83,9 @@ static int scratch_init(struct scratch *s, const struct build *b)
     return QUIRE_ENOMEM;
 }
 
-static bool is_set(const uint8_t *bitmap, uint32_t row)
+static bool is_hidden(const struct batch *batch, uint32_t row)
 {
-    return bitmap && (bitmap[row / 8] >> (row % 8) & 1);
+    return batch->hidden && bitmap_has(batch->hidden, row);
 }
 
 static void add_weight(struct scratch *s, uint32_t row, uint32_t weight)
@@ -118,17 +119,17 @@ static uint32_t collect_targets(const struct batch *batch, struct scratch *s, ui
     const struct edges_part *part = &batch->edges;
     for (uint32_t row = begin_row; row < end_row; row++) {
         uint32_t at = row - part->first;
-        if (is_set(batch->hidden, row))
+        if (is_hidden(batch, row))
             continue;
         for (uint32_t k = 0; k < part->degree; k++) {
             uint32_t to = part->ids[(size_t)at * part->degree + k];
-            if (to != NEIGHBOUR_NONE && to - first >= n && !is_set(batch->hidden, to))
+            if (to != NEIGHBOUR_NONE && to - first >= n && !is_hidden(batch, to))
                 add_weight(s, to, 1000 / (k + 2));
         }
         uint32_t begin = part->reverse_at[at] - part->reverse_at[0];
         uint32_t end = part->reverse_at[at + 1] - part->reverse_at[0];
         for (uint32_t i = begin; i < end; i++)
-            if (part->reverse[i] - first >= n && !is_set(batch->hidden, part->reverse[i]))
+            if (part->reverse[i] - first >= n && !is_hidden(batch, part->reverse[i]))
                 add_weight(s, part->reverse[i], 1000 / (part->degree / 2 + 2));
     }
     uint32_t found = 0;
@@ -270,7 +271,7 @@ static int make_block(const struct batch *batch, struct scratch *s, uint32_t blo
     const struct build *b = batch->b;
     const struct segment_params *p = &b->params;
     uint32_t first = block * p->slots_per_block;
-    uint32_t n = b->n - first < p->slots_per_block ? b->n - first : p->slots_per_block;
+    uint32_t n = params_block_rows(p, block);
     for (uint32_t i = 0; i < n; i++)
         encode_slot(b, s, block, i, batch->vectors + (first + i - batch->edges.first) * b->row_bytes);
     uint32_t bare = block_fixed_bytes(n, p->slot_bytes, p->factor_bytes, 0);

@@ -19,6 +19,7 @@
 #include "index/entry.h"
 #include "index/kernels/kernels.h"
 #include "index/partition_priv.h"
+#include "io/bitmap.h"
 #include "io/error.h"
 #include <assert.h>
 #include <math.h>
@@ -174,12 +175,12 @@ static int permute_rows(struct build *b)
     uint8_t *done = calloc((size_t)b->n / 8 + 1, 1);
     int rc = done ? rows_alloc(&held, 1, rows->code_dim) : QUIRE_ENOMEM;
     for (uint32_t start = 0; rc == 0 && start < b->n; start++) {
-        if (done[start / 8] >> (start % 8) & 1)
+        if (bitmap_has(done, start))
             continue;
         rows_copy(rows, start, &held, 0);
         for (uint32_t at = start;;) {
             uint32_t from = b->order[at];
-            done[at / 8] = (uint8_t)(done[at / 8] | 1u << (at % 8));
+            bitmap_add(done, at);
             if (from == start) {
                 rows_copy(&held, 0, rows, at);
                 break;

@@ -15,6 +15,7 @@
 #include "index/entry.h"
 #include "index/codes.h"
 #include "index/format.h"
+#include "io/bitmap.h"
 #include "io/memory.h"
 #include <math.h>
 #include <stdlib.h>
@@ -120,21 +121,16 @@ void entry_fini(struct entry_tree *tree)
     tree->n_levels = 0;
 }
 
-static bool bit(const uint8_t *bitmap, uint32_t i)
-{
-    return bitmap[i / 8] >> (i % 8) & 1;
-}
-
 /* Marks what the marked nodes of level l lead to; `below` and `above` are bitmaps. */
 static void walk_level(const struct entry_tree *tree, uint32_t l, const uint8_t *above, uint8_t *below, float *mean,
                        float *node, struct entry_error *error)
 {
     const struct entry_level *level = &tree->levels[l], *children = level - 1;
     for (uint32_t i = 0; i < level->n; i++) {
-        if (!bit(above, i) || (uint64_t)i * ENTRY_FANOUT >= children->n)
+        if (!bitmap_has(above, i) || (uint64_t)i * ENTRY_FANOUT >= children->n)
             continue;
         for (uint32_t c = i * ENTRY_FANOUT, end = c + children_of(children, i); c < end; c++)
-            below[c / 8] = (uint8_t)(below[c / 8] | 1u << (c % 8));
+            bitmap_add(below, c);
         mean_below(tree, children, i, mean, node);
         decode_node(tree, level, i, node);
         double wrong = 0, length = 0;
@@ -157,7 +153,7 @@ int entry_walk(const struct entry_tree *tree, uint8_t *reached, struct entry_err
     struct entry_error worst = {0};
     int rc = above && below && scratch ? 0 : QUIRE_ENOMEM;
     for (uint32_t i = 0; rc == 0 && i < tree->levels[tree->n_levels - 1].n; i++)
-        below[i / 8] = (uint8_t)(below[i / 8] | 1u << (i % 8));
+        bitmap_add(below, i);
     for (uint32_t l = tree->n_levels - 1; rc == 0 && l > 0; l--) {
         uint8_t *swap = above;
         above = below;

@@ -2,13 +2,12 @@
  * fetch.c - what is known of one row: found by key or number; its vector, key, attributes and links.
  *
  *   by key, keys of the user's   hash -> one page of the key table -> block of each entry with that hash, until one
- *   holds
- *                                this very key (a long key is compared with its record in the heap)
+ *                                holds this very key (a long key is compared with its record in the heap)
  *   by key, keys are numbers     decimal -> one page of places -> block
  *   by row                       block
- *   then, as asked               attribute index page -> record; links: the block's out-edges scored by code against
- *   the
- *                                row, the nearest links_max of them looked up in their blocks for id and key
+ *   then, as asked               attribute index page -> record; links: the rows of its block and the out-edges of its
+ *                                run, scored against the row, the nearest links_max of them looked up in their blocks
+ *                                for id and key
  *
  * One read at a time but for the blocks of links, of which BEAM_MAX are read together. Links are chosen by code and
  * answered in the order of their exact distances.

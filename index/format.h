@@ -72,6 +72,13 @@ static inline uint32_t edge_code_bytes_of(uint32_t code_dim)
 /* The type of a slot's numbers; of no other slot than those that hold numbers (not of AUTO and Q8). */
 enum quire_type slot_element_type(uint32_t slot);
 
+/* Rows of a block: as many as it has slots, but for the last. */
+static inline uint32_t params_block_rows(const struct segment_params *p, uint32_t block)
+{
+    uint64_t left = p->rows - (uint64_t)block * p->slots_per_block;
+    return left < p->slots_per_block ? (uint32_t)left : p->slots_per_block;
+}
+
 void params_encode(const struct segment_params *params, uint8_t out[PARAMS_BYTES]);
 /* Refuses versions it does not know and values out of their limits. */
 int params_decode(const uint8_t in[PARAMS_BYTES], struct segment_params *out, struct quire_error *err);

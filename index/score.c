@@ -142,9 +142,7 @@ void task_score_rows(struct task *t, uint32_t n)
 void task_prefetch_block_rows(const struct task *t, uint32_t block)
 {
     const struct segment *g = t->segment;
-    size_t first = (size_t)block * g->params.slots_per_block, n = g->params.slots_per_block;
-    if (g->params.rows - first < n)
-        n = g->params.rows - first;
+    size_t first = (size_t)block * g->params.slots_per_block, n = params_block_rows(&g->params, block);
     for (size_t at = 0; at < n * g->nav_bytes; at += 64)
         __builtin_prefetch(g->nav_codes + first * g->nav_bytes + at, 0, 2);
     for (size_t at = 0; at < n; at += 16)
@@ -156,8 +154,7 @@ uint32_t task_score_block_rows(struct task *t, uint32_t block, float centre, uin
     struct searcher *s = t->searcher;
     const struct segment *g = t->segment;
     const struct segment_params *p = &g->params;
-    uint32_t first = block * p->slots_per_block, left = (uint32_t)p->rows - first;
-    uint32_t n = left < p->slots_per_block ? left : p->slots_per_block;
+    uint32_t first = block * p->slots_per_block, n = params_block_rows(p, block);
     struct code_scales scales = estimate_scales(t, g->width);
     scales.base = centre;
     for (uint32_t i = 0; i < n; i++)

@@ -23,6 +23,7 @@
  * Exact search reads every block in order and answers with slot precision.
  */
 #include "index/search_priv.h"
+#include "io/bitmap.h"
 #include "io/clock.h"
 #include <assert.h>
 #include <math.h>
@@ -48,16 +49,6 @@
 /* Theta times effort, by the width of the codes. Seeds of narrow codes cost fewer bytes of memory each, so that more of
  * them and fewer reads are the better bargain. */
 static const float theta_effort[NAV_WIDTHS] = {110, 80, 60, 60};
-
-static bool bit(const uint8_t *bitmap, uint32_t i)
-{
-    return bitmap[i / 8] >> (i % 8) & 1;
-}
-
-static void set_bit(uint8_t *bitmap, uint32_t i)
-{
-    bitmap[i / 8] = (uint8_t)(bitmap[i / 8] | 1u << (i % 8));
-}
 
 /* ---- memory ------------------------------------------------------------------------------------------------------ */
 
@@ -378,7 +369,7 @@ static float nearest_prior(const struct task *t)
 {
     float nearest = INFINITY;
     for (uint32_t i = 0; i < t->n_priors; i++)
-        if (!bit(t->read, t->priors[i].row / t->segment->params.slots_per_block))
+        if (!bitmap_has(t->read, t->priors[i].row / t->segment->params.slots_per_block))
             nearest = fminf(nearest, t->priors[i].distance);
     return nearest;
 }
@@ -390,7 +381,7 @@ static float current_tau(struct task *t)
         return t->results[0].distance;
     uint32_t missing = t->k - t->n_results, open = 0;
     for (uint32_t i = 0; i < t->n_candidates; i++)
-        if (!bit(t->read, t->candidates[i].row / t->segment->params.slots_per_block))
+        if (!bitmap_has(t->read, t->candidates[i].row / t->segment->params.slots_per_block))
             t->candidates[open++] = t->candidates[i];
     t->n_candidates = open;
     if (t->n_candidates <= missing)
@@ -502,9 +493,9 @@ static float seed_rows(struct task *t, uint32_t begin, uint32_t end, float limit
     for (uint32_t i = begin; i < end; i++) {
         if (i + PREFETCH_BLOCKS < end)
             task_prefetch_block_rows(t, s->nearest[i + PREFETCH_BLOCKS].row);
-        if (bit(t->probed, s->nearest[i].row))
+        if (bitmap_has(t->probed, s->nearest[i].row))
             continue;
-        set_bit(t->probed, s->nearest[i].row);
+        bitmap_add(t->probed, s->nearest[i].row);
         if (n + t->segment->params.slots_per_block > STEP_ROWS) {
             add_candidates(t, n, &limit);
             n = 0;
@@ -531,12 +522,11 @@ static int seed_blocks(struct task *t, uint32_t n_blocks)
     t->n_priors = n_blocks;
     for (uint32_t i = 0; i < n_blocks; i++) {
         struct candidate c = s->nearest[i];
-        uint32_t first = c.row * p->slots_per_block, left = (uint32_t)p->rows - first;
         float rms = segment_block_rms(g, c.row);
-        c.weight = (float)(left < p->slots_per_block ? left : p->slots_per_block);
+        c.weight = (float)params_block_rows(p, c.row);
         c.sigma = 2 * sqrtf(c.distance) * rms * p->spread;
         c.distance += rms * rms;
-        c.row = first;
+        c.row *= p->slots_per_block; /* its first row */
         t->priors[i] = c;
     }
     return 0;
@@ -599,7 +589,7 @@ static uint32_t add_gains(struct task *t, struct candidate *c, uint32_t n, float
     uint32_t per_block = t->segment->params.slots_per_block, kept = 0;
     for (uint32_t i = 0; i < n; i++) {
         uint32_t block = c[i].row / per_block;
-        if (bit(t->read, block))
+        if (bitmap_has(t->read, block))
             continue;
         float z = isinf(tau) ? 4 : (tau - c[i].distance) / (c[i].sigma + 1e-30f);
         if (z < -Z_DROP && drop)
@@ -674,7 +664,7 @@ static void read_blocks(struct task *t, const uint32_t *blocks, uint32_t n)
 {
     t->stats.rounds++;
     for (uint32_t i = 0; i < n; i++)
-        set_bit(t->read, blocks[i]);
+        bitmap_add(t->read, blocks[i]);
     task_read_blocks(t, blocks, n, on_block, on_blocks);
 }
 
@@ -696,7 +686,7 @@ static uint32_t nearest_unread(const struct task *t, uint32_t *block)
     float nearest = INFINITY;
     for (uint32_t i = 0; i < t->n_priors; i++) {
         const struct candidate *c = &t->priors[i];
-        if (c->distance < nearest && !bit(t->read, c->row / per_block)) {
+        if (c->distance < nearest && !bitmap_has(t->read, c->row / per_block)) {
             nearest = c->distance;
             *block = c->row / per_block;
             found = 1;
@@ -792,7 +782,7 @@ static int follow_list(struct task *t, const struct block_view *view, uint32_t l
                 return QUIRE_ECORRUPT;
             uint32_t block = row / p->slots_per_block;
             block_end = (block + 1) * p->slots_per_block;
-            skip = bit(t->probed, block) || bit(t->read, block);
+            skip = bitmap_has(t->probed, block) || bitmap_has(t->read, block);
         }
         uint32_t *recent = &t->recent[row * 2654435761u >> 22 & (RECENT_ROWS - 1)];
         if (skip || *recent == row)

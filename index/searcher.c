@@ -726,8 +726,7 @@ int task_open_block(struct task *t, uint32_t i, struct block_view *view)
     const struct read_slot *r = &t->reads[i];
     rc = block_open(r->buffer, &s->shape, r->block, r->cached ? NULL : s->segment_id, view, &err);
     uint32_t first = r->block * s->params.slots_per_block;
-    uint64_t left = s->params.rows - first;
-    uint32_t expected = left < s->params.slots_per_block ? (uint32_t)left : s->params.slots_per_block;
+    uint32_t expected = params_block_rows(&s->params, r->block);
     if (rc == 0 && (view->first_row != first || view->n_slots != expected))
         rc = error_set(&err, QUIRE_ECORRUPT, "holds %u rows from %u, expected %u from %u", view->n_slots,
                        view->first_row, expected, first);

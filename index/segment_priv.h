@@ -10,6 +10,7 @@
 #include "index/kernels/kernels.h"
 #include "index/segment.h"
 #include "index/space.h"
+#include "io/bitmap.h"
 #include "io/bytes.h"
 #include "io/sections.h"
 #include <stdatomic.h>
@@ -61,7 +62,7 @@ static inline float segment_block_rms(const struct segment *s, uint32_t block)
 
 static inline bool segment_row_is_dead(const struct segment *s, uint32_t row)
 {
-    return s->dead && (s->dead[row / 8] >> (row % 8) & 1);
+    return s->dead && bitmap_has(s->dead, row);
 }
 
 /* Effort on one curve (points of one k, ascending effort), between points on a logarithmic scale. */

@@ -17,6 +17,7 @@
  */
 #include "index/block.h"
 #include "index/segment_priv.h"
+#include "io/bitmap.h"
 #include "io/error.h"
 #include "io/memory.h"
 #include <assert.h>
@@ -110,16 +111,6 @@ static int verify_files(struct verification *v)
     if (rc == 0 && v->s->attributes)
         rc = verify_file(v, ATTRIBUTES_NAME, FILE_ATTRIBUTES);
     return rc;
-}
-
-static bool bit(const uint8_t *bitmap, uint32_t i)
-{
-    return bitmap[i / 8] >> (i % 8) & 1;
-}
-
-static void set_bit(uint8_t *bitmap, uint32_t i)
-{
-    bitmap[i / 8] = (uint8_t)(bitmap[i / 8] | 1u << (i % 8));
 }
 
 /* ---- keys -------------------------------------------------------------------------------------------------------- */
@@ -254,7 +245,7 @@ static int verify_edge(struct verification *v, const struct block_view *view, ui
     if (v->narrow && !edge_code_is_right(v, view, first + (uint32_t)i, to))
         found(v, "the code of edge %d of list %u of block %u is not that of row %u, to which it leads", i, list,
               view->number, to);
-    set_bit(v->entered, block);
+    bitmap_add(v->entered, block);
     return add_link(v, view->number, block);
 }
 
@@ -319,7 +310,7 @@ static int verify_block(struct verification *v, const uint8_t *bytes, uint32_t n
     struct block_view view;
     struct quire_error err = {0};
     uint32_t first = number * p->slots_per_block;
-    uint64_t expected = p->rows - first < p->slots_per_block ? p->rows - first : p->slots_per_block;
+    uint32_t expected = params_block_rows(p, number);
     v->report.blocks++;
     v->links.at[number + 1] = v->links.at[number];
     int rc = block_open(bytes, &s->shape, number, s->segment_id, &view, &err);
@@ -328,20 +319,19 @@ static int verify_block(struct verification *v, const uint8_t *bytes, uint32_t n
               (unsigned long long)segment_block_offset(s, number), rc < 0 ? err.message : "wrong rows");
         return 0;
     }
-    set_bit(v->sound, number);
-    if (!bit(v->reached, number))
-        found(v, "rows %u to %u cannot be found: no entry leads to block %u", first, first + (uint32_t)expected - 1,
-              number);
+    bitmap_add(v->sound, number);
+    if (!bitmap_has(v->reached, number))
+        found(v, "rows %u to %u cannot be found: no entry leads to block %u", first, first + expected - 1, number);
     segment_centre(s, number, v->centre);
     for (uint32_t slot = 0; slot < view.n_slots; slot++) {
         uint32_t input = load_u32(view.ids + 4 * (size_t)slot);
         v->report.rows++;
-        if (input >= p->rows || bit(v->seen, input)) {
+        if (input >= p->rows || bitmap_has(v->seen, input)) {
             found(v, "row %u holds input row %u, which is out of range or stands elsewhere too", first + slot, input);
             continue;
         }
-        set_bit(v->seen, input);
-        v->report.rows_reachable += bit(v->reached, number);
+        bitmap_add(v->seen, input);
+        v->report.rows_reachable += bitmap_has(v->reached, number);
         verify_key(v, &view, slot, input);
         verify_code(v, &view, slot);
     }
@@ -363,7 +353,7 @@ static int verify_blocks(struct verification *v)
             rc = report_progress(v, "check blocks", at + n, s->params.n_blocks);
     }
     for (uint32_t b = 0; rc == 0 && b < s->params.n_blocks; b++)
-        v->report.blocks_without_entry += !bit(v->entered, b);
+        v->report.blocks_without_entry += !bitmap_has(v->entered, b);
     return rc;
 }
 
@@ -401,16 +391,15 @@ static int count_rows_by_edges(struct verification *v)
     int rc = queue && seen ? 0 : error_set(v->err, QUIRE_ENOMEM, "no memory for %u blocks", p->n_blocks);
     if (rc == 0) {
         queue[n++] = middle_block(v->s);
-        set_bit(seen, queue[0]);
+        bitmap_add(seen, queue[0]);
     }
     for (uint32_t at = 0; at < n; at++) {
         uint32_t block = queue[at];
-        uint64_t left = p->rows - (uint64_t)block * p->slots_per_block;
-        if (bit(v->sound, block))
-            v->report.rows_by_edges += left < p->slots_per_block ? left : p->slots_per_block;
+        if (bitmap_has(v->sound, block))
+            v->report.rows_by_edges += params_block_rows(p, block);
         for (uint64_t i = v->links.at[block]; i < v->links.at[block + 1]; i++)
-            if (!bit(seen, v->links.targets[i])) {
-                set_bit(seen, v->links.targets[i]);
+            if (!bitmap_has(seen, v->links.targets[i])) {
+                bitmap_add(seen, v->links.targets[i]);
                 queue[n++] = v->links.targets[i];
             }
     }

@@ -261,10 +261,7 @@ void cmd_shutdown(struct client *c, const struct resp_arg *args, uint32_t n)
     client_end(c);
 }
 
-/* ---- keys
- * -------------------------------------------------------------------------------------------------------------------
- * ---
- */
+/* ---- keys -------------------------------------------------------------------------------------------------------- */
 
 void cmd_dbsize(struct client *c, const struct resp_arg *args, uint32_t n)
 {

@@ -37,9 +37,7 @@ struct vsim_call {
     float query[]; /* dim floats, or the element's key */
 };
 
-/* ---- options
- * -------------------------------------------------------------------------------------------------------------------
- */
+/* ---- options ----------------------------------------------------------------------------------------------------- */
 
 /* The value behind args[*at] as a whole number of low..high; false after an error reply. */
 static bool take_integer(struct client *c, const struct resp_arg *args, uint32_t n, uint32_t *at, long long low,
@@ -166,10 +164,7 @@ static bool take_options(struct client *c, const struct resp_arg *args, uint32_t
     return true;
 }
 
-/* ---- reply
- * -------------------------------------------------------------------------------------------------------------------
- * ---
- */
+/* ---- reply ------------------------------------------------------------------------------------------------------- */
 
 static void put_hits(const struct vsim_call *call, struct resp_buffer *out)
 {
@@ -245,9 +240,7 @@ static void on_search(struct search_request *request)
     vector_call_end(&call->base);
 }
 
-/* ---- the call
- * --------------------------------------------------------------------------------------------------------------------
- */
+/* ---- the call ---------------------------------------------------------------------------------------------------- */
 
 static void start(struct vsim_call *call, const float *query)
 {

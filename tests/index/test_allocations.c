@@ -8,6 +8,7 @@
 #include "index/search.h"
 #include "io/engine.h"
 #include "tests/index/support_index.h"
+#include "tests/sanitized.h"
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -19,7 +20,7 @@
 
 static atomic_ulong allocations;
 
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+#if !SANITIZED
 #define COUNTING 1
 extern void *__libc_malloc(size_t bytes);
 extern void *__libc_calloc(size_t n, size_t bytes);

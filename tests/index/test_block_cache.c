@@ -10,6 +10,7 @@
 #include "io/random.h"
 #include "quire.h"
 #include "tests/index/support_index.h"
+#include "tests/sanitized.h"
 #include <math.h>
 #include <pthread.h>
 #include <setjmp.h>
@@ -20,18 +21,6 @@
 #include <cmocka.h>
 
 #define BLOCK_BYTES 4096u
-
-#if defined(__has_feature)
-#define FEATURE(name) __has_feature(name)
-#else
-#define FEATURE(name) 0
-#endif
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || FEATURE(address_sanitizer) ||                     \
-    FEATURE(thread_sanitizer)
-enum { SANITIZED = 1 }; /* shadow memory counts as resident, and everything is slower */
-#else
-enum { SANITIZED = 0 };
-#endif
 
 /* ---- blocks ------------------------------------------------------------------------------------------------------ */
 

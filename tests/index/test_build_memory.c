@@ -9,6 +9,7 @@
 #include "io/fs.h"
 #include "io/memory.h"
 #include "tests/index/support_index.h"
+#include "tests/sanitized.h"
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -98,12 +99,6 @@ static int job_build(struct job *job)
         assert_true(job->err.code == rc && job->err.message[0]);
     return rc;
 }
-
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-enum { SANITIZED = 1 }; /* memory that was freed stays resident */
-#else
-enum { SANITIZED = 0 };
-#endif
 
 /* The least memory that the refusal of one byte names. */
 static uint64_t least_memory(struct job *job)

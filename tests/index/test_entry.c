@@ -7,6 +7,7 @@
 #include "index/codes.h"
 #include "index/entry.h"
 #include "index/format.h"
+#include "io/bitmap.h"
 #include "tests/index/support_index.h"
 #include <math.h>
 #include <setjmp.h>
@@ -56,7 +57,7 @@ static uint32_t count_reached(const struct fixture *f)
 {
     uint32_t n = 0;
     for (uint32_t i = 0; i < f->blocks.n; i++)
-        n += f->reached[i / 8] >> (i % 8) & 1;
+        n += bitmap_has(f->reached, i);
     return n;
 }
 

@@ -13,6 +13,7 @@
  * here; that it does not hold up a stop is tested.
  */
 #include "io/random.h"
+#include "tests/sanitized.h"
 #include "tests/server/support_server.h"
 #include <errno.h>
 #include <fcntl.h>
@@ -32,18 +33,6 @@
 #include <unistd.h>
 
 #include <cmocka.h>
-
-#if defined(__has_feature)
-#define FEATURE(name) __has_feature(name)
-#else
-#define FEATURE(name) 0
-#endif
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || FEATURE(address_sanitizer) ||                     \
-    FEATURE(thread_sanitizer)
-enum { SANITIZED = 1 };
-#else
-enum { SANITIZED = 0 };
-#endif
 
 /* The larger number where the program runs at full speed. */
 #define SCALED(fast, slow) (SANITIZED ? (slow) : (fast))
