@@ -15,6 +15,7 @@
 #include "index/build_priv.h"
 #include "index/search.h"
 #include "index/segment_priv.h"
+#include "io/bitmap.h"
 #include "io/error.h"
 #include "io/random.h"
 #include <math.h>
@@ -80,11 +81,6 @@ struct calibration {
     struct ladder widths[NAV_WIDTHS + SPREADS]; /* of narrower codes, then of edge codes, at WIDTH_K */
 };
 
-static bool is_set(const uint8_t *bitmap, uint32_t row)
-{
-    return bitmap[row / 8] >> (row % 8) & 1;
-}
-
 static int choose_held_out(struct calibration *c)
 {
     const struct build *b = c->b;
@@ -97,9 +93,9 @@ static int choose_held_out(struct calibration *c)
         return QUIRE_ENOMEM;
     while (c->n_held < want) {
         uint32_t row = (uint32_t)random_below(&random, b->n);
-        if (is_set(c->bitmap, row))
+        if (bitmap_has(c->bitmap, row))
             continue;
-        c->bitmap[row / 8] = (uint8_t)(c->bitmap[row / 8] | 1u << (row % 8));
+        bitmap_add(c->bitmap, row);
         c->held[c->n_held++] = row;
     }
     return 0;
@@ -158,7 +154,7 @@ static int compare_range(void *context, uint64_t begin, uint64_t end)
             kernels()->f32_l2_many(job->queries + q * dim, job->rows + (size_t)at * dim, m, dim, distances);
             for (uint32_t i = 0; i < m; i++) {
                 uint32_t row = job->first + at + i;
-                if (distances[i] <= list[TRUTH_K - 1].distance && !is_set(c->bitmap, row))
+                if (distances[i] <= list[TRUTH_K - 1].distance && !bitmap_has(c->bitmap, row))
                     insert_near(list, TRUTH_K, (struct near){distances[i], row});
             }
         }
@@ -341,25 +337,15 @@ static void take_error(const struct calibration *c, const struct ladder *l, int 
  * which the expected counts add up to the true ones over the held-out rows and their nearest blocks.
  */
 
-#define SPREAD_BLOCKS 512u
-#define SPREAD_STEPS  20
+#define SPREAD_BLOCKS  512u
+#define SPREAD_QUERIES 8u /* compared with a centre while it is decoded */
+#define SPREAD_STEPS   20
 
 struct spread_sample {
     float distance, rms; /* of a block's centre */
     float tau;           /* of the query */
     uint32_t rows;
 };
-
-struct block_near {
-    float distance;
-    uint32_t block;
-};
-
-static int by_centre(const void *a, const void *b)
-{
-    const struct block_near *x = a, *y = b;
-    return x->distance < y->distance ? -1 : x->distance > y->distance ? 1 : x->block < y->block ? -1 : 1;
-}
 
 static double expected_count(const struct spread_sample *samples, size_t n, double spread)
 {
@@ -373,47 +359,78 @@ static double expected_count(const struct spread_sample *samples, size_t n, doub
     return sum;
 }
 
+static int by_nearness(const void *a, const void *b)
+{
+    const struct near *x = a, *y = b;
+    return is_nearer(*x, *y) ? -1 : is_nearer(*y, *x) ? 1 : 0;
+}
+
 /* The nearest blocks of one held-out row, its own left out, into samples; returns how many of its true neighbours lie
- * in them. near: n_blocks. */
-static uint32_t sample_blocks(const struct calibration *c, uint32_t query, struct block_near *near,
+ * in them. near: all blocks, where struct near says row. */
+static uint32_t sample_blocks(const struct calibration *c, uint32_t query, struct near *near,
                               struct spread_sample *samples, uint32_t n_samples)
 {
     const struct segment_params *p = &c->b->params;
     const struct near *truth = c->truth + (size_t)query * TRUTH_K;
     uint32_t own = c->held[query] / p->slots_per_block, count = 0;
-    qsort(near, p->n_blocks, sizeof *near, by_centre);
+    qsort(near, p->n_blocks, sizeof *near, by_nearness);
     for (uint32_t i = 0, at = 0; at < n_samples; i++) {
-        uint32_t block = near[i].block, first = block * p->slots_per_block;
+        uint32_t block = near[i].row;
         if (block == own)
             continue;
-        uint32_t left = c->b->n - first;
-        samples[at++] =
-            (struct spread_sample){near[i].distance, segment_block_rms(c->segment, block), truth[WIDTH_K - 1].distance,
-                                   left < p->slots_per_block ? left : p->slots_per_block};
+        samples[at++] = (struct spread_sample){near[i].distance, segment_block_rms(c->segment, block),
+                                               truth[WIDTH_K - 1].distance, params_block_rows(p, block)};
         for (uint32_t k = 0; k < WIDTH_K; k++)
             count += truth[k].row / p->slots_per_block == block;
     }
     return count;
 }
 
+/* Distances of the blocks' centres from queries first..first + n, into near: n x n_blocks. Each centre is decoded once
+ * for all of them. */
+static void measure_blocks(const struct calibration *c, const float *queries, uint32_t n, float *centre,
+                           struct near *near)
+{
+    uint32_t dim = c->b->params.code_dim, blocks = c->b->params.n_blocks;
+    for (uint32_t block = 0; block < blocks; block++) {
+        segment_centre(c->segment, block, centre);
+        for (uint32_t q = 0; q < n; q++)
+            near[(size_t)q * blocks + block] =
+                (struct near){kernels()->f32_l2(queries + (size_t)q * dim, centre, dim), block};
+    }
+}
+
+/* The samples of all held-out rows, `each` of one; *found: how many true neighbours lie in them. */
+static int sample_queries(const struct calibration *c, uint32_t each, struct spread_sample *samples, uint64_t *found)
+{
+    const struct build *b = c->b;
+    uint32_t dim = b->params.code_dim;
+    struct near *near = malloc(sizeof *near * b->params.n_blocks * SPREAD_QUERIES);
+    float *queries = malloc(sizeof *queries * dim * SPREAD_QUERIES), *centre = malloc(sizeof *centre * dim), norm2;
+    int rc = near && queries && centre ? 0 : QUIRE_ENOMEM;
+    *found = 0;
+    for (uint32_t at = 0; rc == 0 && at < c->n_held; at += SPREAD_QUERIES) {
+        uint32_t n = c->n_held - at < SPREAD_QUERIES ? c->n_held - at : SPREAD_QUERIES;
+        for (uint32_t q = 0; q < n; q++)
+            space_query(&b->space, c->queries + (size_t)(at + q) * b->dim, queries + (size_t)q * dim, &norm2);
+        measure_blocks(c, queries, n, centre, near);
+        for (uint32_t q = 0; q < n; q++)
+            *found += sample_blocks(c, at + q, near + (size_t)q * b->params.n_blocks, samples + (size_t)(at + q) * each,
+                                    each);
+    }
+    free(near);
+    free(queries);
+    free(centre);
+    return rc;
+}
+
 static int fit_spread(struct calibration *c)
 {
-    struct build *b = c->b;
-    struct segment_params *p = &b->params;
-    uint32_t dim = p->code_dim, each = p->n_blocks - 1 < SPREAD_BLOCKS ? p->n_blocks - 1 : SPREAD_BLOCKS;
-    uint64_t found = 0;
-    struct block_near *near = malloc(sizeof *near * p->n_blocks);
+    struct segment_params *p = &c->b->params;
+    uint32_t each = p->n_blocks - 1 < SPREAD_BLOCKS ? p->n_blocks - 1 : SPREAD_BLOCKS;
+    uint64_t found;
     struct spread_sample *samples = malloc(sizeof *samples * ((size_t)each * c->n_held + 1));
-    float *query = malloc(sizeof *query * dim), *centre = malloc(sizeof *centre * dim), norm2;
-    int rc = near && samples && query && centre ? 0 : QUIRE_ENOMEM;
-    for (uint32_t q = 0; rc == 0 && q < c->n_held; q++) {
-        space_query(&b->space, c->queries + (size_t)q * b->dim, query, &norm2);
-        for (uint32_t block = 0; block < p->n_blocks; block++) {
-            segment_centre(c->segment, block, centre);
-            near[block] = (struct block_near){kernels()->f32_l2(query, centre, dim), block};
-        }
-        found += sample_blocks(c, q, near, samples + (size_t)q * each, each);
-    }
+    int rc = samples ? sample_queries(c, each, samples, &found) : QUIRE_ENOMEM;
     double low = 1e-3, high = 1;
     for (int step = 0; rc == 0 && step < SPREAD_STEPS; step++) {
         double middle = sqrt(low * high);
@@ -424,19 +441,9 @@ static int fit_spread(struct calibration *c)
     }
     if (rc == 0)
         p->spread = (float)high;
-    free(near);
     free(samples);
-    free(query);
-    free(centre);
     return rc;
 }
-
-/* ---- narrower codes -----------------------------------------------------------------------------------------------
- *
- * Under a small memory budget a search uses narrower codes, whose estimates are worse: it needs more effort for the
- * same recall. One factor per width says how much, measured at WIDTH_K and WIDTH_RECALL; over other k and recalls it
- * varies by some tenths, which the curve's steepness makes small in recall.
- */
 
 /* Searches at a time, each with memory of its own: under a budget one. */
 static unsigned searchers(const struct build *b)
