@@ -257,9 +257,9 @@ int outstream_put(struct outstream *out, const void *elements, uint64_t n, size_
 static int publish(struct outstream *out, struct quire_error *err)
 {
     struct io_fs *fs = fs_real();
-    int rc = out->file->fs->ops->sync(out->file);
+    int rc = fs_sync(out->file, err);
     if (rc < 0)
-        return error_set(err, rc, "cannot sync %s: %s", out->temporary, quire_error_text(rc));
+        return rc;
     rc = fs->ops->rename(fs, out->temporary, out->path);
     if (rc < 0)
         return error_set(err, rc, "cannot rename %s to %s: %s", out->temporary, out->path, quire_error_text(rc));

@@ -46,13 +46,6 @@ static int load_rows(void *context, uint32_t first, uint32_t n, struct rows *to,
     return row_store_read(&b->rows, first, n, to, at, NULL);
 }
 
-static int sync_edges(struct build *b)
-{
-    struct io_file *file = b->edges.ids_file;
-    int rc = file->fs->ops->sync(file);
-    return rc < 0 ? error_set(b->err, rc, "cannot sync %s: %s", file->path, quire_error_text(rc)) : 0;
-}
-
 static int put_edges(void *context, uint32_t first, uint32_t n, const uint32_t *ids)
 {
     struct build *b = context;
@@ -65,7 +58,7 @@ static int put_edges(void *context, uint32_t first, uint32_t n, const uint32_t *
         rc = fs_write_exact(e->ids_file, ids, bytes, at, b->err);
     if (rc == 0 && b->options.resume && build_state_is_old(b)) {
         b->state.linked_groups = (first + n) / b->params.slots_per_block;
-        rc = sync_edges(b);
+        rc = fs_sync(b->edges.ids_file, b->err);
         if (rc == 0)
             rc = build_save_state(b, STAGE_ROWS);
     }
@@ -111,7 +104,7 @@ int build_edges(struct build *b)
     build_progress(b, "graph", &progress);
     rc = neighbours_build(&rows, b->state.linked_groups, b->centres, &config, &progress);
     b->state.linked_groups = b->params.n_blocks;
-    return rc == 0 && b->options.resume ? sync_edges(b) : rc;
+    return rc == 0 && b->options.resume ? fs_sync(b->edges.ids_file, b->err) : rc;
 }
 
 /* ---- reverse ----------------------------------------------------------------------------------------------------- */

@@ -111,6 +111,5 @@ int row_store_view(struct row_store *store, uint32_t first, uint32_t n, struct r
 
 int row_store_sync(struct row_store *store)
 {
-    int rc = store->file->fs->ops->sync(store->file);
-    return rc < 0 ? error_set(store->err, rc, "cannot sync %s: %s", store->file->path, quire_error_text(rc)) : 0;
+    return fs_sync(store->file, store->err);
 }

@@ -235,6 +235,12 @@ int fs_write_exact(struct io_file *file, const void *buffer, size_t bytes, uint6
                      code == QUIRE_ENOSPACE ? ": make room or choose another disk" : "");
 }
 
+int fs_sync(struct io_file *file, struct quire_error *err)
+{
+    int rc = file->fs->ops->sync(file);
+    return rc < 0 ? error_set(err, rc, "cannot sync %s: %s", file->path, quire_error_text(rc)) : 0;
+}
+
 struct removal {
     struct io_fs *fs;
     const char *folder;

@@ -67,6 +67,8 @@ void fs_close(struct io_file *file); /* NULL is fine */
  * offset and bytes must be multiples of 4096 (QUIRE_EINVALID). */
 int fs_read_exact(struct io_file *file, void *buffer, size_t bytes, uint64_t offset, struct quire_error *err);
 int fs_write_exact(struct io_file *file, const void *buffer, size_t bytes, uint64_t offset, struct quire_error *err);
+/* What was written is durable on return. */
+int fs_sync(struct io_file *file, struct quire_error *err);
 /* Removes a folder and the plain files in it (one level, as segments are). Missing is fine. */
 int fs_remove_folder(struct io_fs *fs, const char *path, struct quire_error *err);
 /* Publishes a finished folder or file: sync of `from` when it is a folder, rename to `to`, sync of the parent.

@@ -252,11 +252,8 @@ static int fill_file(struct io_file *file, uint64_t bytes, struct quire_error *e
             buffer[i] = random_next(&random);
         rc = fs_write_exact(file, buffer, bytes - at < FILL_BYTES ? (size_t)(bytes - at) : FILL_BYTES, at, err);
     }
-    if (rc == 0) {
-        rc = file->fs->ops->sync(file);
-        if (rc < 0)
-            error_set(err, rc, "cannot sync %s: %s", file->path, quire_error_text(rc));
-    }
+    if (rc == 0)
+        rc = fs_sync(file, err);
     memory_free(buffer);
     return rc;
 }

@@ -199,25 +199,19 @@ static void encode_superblock(const struct section_writer *w, uint64_t file_byte
     store_u64(out + CHECKSUM_AT, XXH3_64bits(out, CHECKSUM_AT));
 }
 
-static int sync_file(struct section_writer *w, struct quire_error *err)
-{
-    int rc = w->file->fs->ops->sync(w->file);
-    return rc < 0 ? error_set(err, rc, "cannot sync %s: %s", w->file->path, quire_error_text(rc)) : 0;
-}
-
 int section_writer_finish(struct section_writer *w, struct quire_error *err)
 {
     assert(!w->open || w->failed);
     int rc = w->failed ? w->failed : flush(w, err);
     uint64_t bytes = place(w);
     if (rc == 0)
-        rc = sync_file(w, err);
+        rc = fs_sync(w->file, err);
     if (rc == 0) {
         encode_superblock(w, bytes, w->buffer);
         rc = fs_write_exact(w->file, w->buffer, SECTION_ALIGN, 0, err);
     }
     if (rc == 0)
-        rc = sync_file(w, err);
+        rc = fs_sync(w->file, err);
     if (rc < 0)
         section_writer_abort(w);
     else
