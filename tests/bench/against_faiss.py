@@ -23,7 +23,7 @@ from pathlib import Path
 import numpy as np
 
 from measure import Failed, Quire, arguments, finish_arguments, machine, medians, read_truth, read_vectors, real_list, \
-    recall_at_k, run, temp_folder
+    recall_at_k, run, temp_folder, write_out
 
 CHILD = Path(__file__).with_name("faiss_contender.py")
 RECALLS = [0.8, 0.9, 0.93, 0.95, 0.96, 0.97, 0.98, 0.99]
@@ -221,10 +221,7 @@ def main():
             for one in contenders:
                 one.close()
     text = "\n".join(tables(options, built, machine(quire), results, refused)) + "\n"
-    if options.out:
-        options.out.write_text(text, encoding="utf-8")
-    else:
-        sys.stdout.write(text)
+    write_out(options, text)
     return 0
 
 

@@ -10,7 +10,7 @@ import json
 import sys
 
 from measure import Failed, Quire, arguments, finish_arguments, machine, medians, number_list, real_list, run, \
-    temp_folder
+    temp_folder, write_out
 
 EFFORTS = [16, 32, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536]
 RECALLS = [0.8, 0.9, 0.95, 0.97, 0.98, 0.99]
@@ -83,10 +83,7 @@ def main():
               "machine": machine(quire), "throughput": "2 lanes x 32 in flight", "latency": "one query at a time",
               "build": built, "refused": refused, "points": points}
     text = json.dumps(result, indent=1) + "\n"
-    if options.out:
-        options.out.write_text(text, encoding="utf-8")
-    else:
-        sys.stdout.write(text)
+    write_out(options, text)
     return 0
 
 

@@ -41,13 +41,7 @@ while (($# > 0)); do
     esac
     shift 2
 done
-set -- "${given[@]}"
-(($# == 5)) || { usage_of "${BASH_SOURCE[0]}" >&2; exit 2; }
-name=$1 base=$2 queries=$3 truth=$4 metric=$5
-need_quire "$build"
-need_files "$base" "$queries" "$truth"
-work=$(mktemp -d "${TMPDIR:-/tmp}/quire-bench.XXXXXX")
-trap 'rm -rf "$work"' EXIT
+take_data_set "$build" "${given[@]}"
 
 # cut_rows SIZE ROWS - the first ROWS rows and their truth, as $work/SIZE.*
 cut_rows() {

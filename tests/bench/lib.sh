@@ -40,3 +40,15 @@ device_rate() {
     [[ $rate != 0 ]] || fail "quire probe measures no blocks of $block bytes; build with --block 4K, 8K, 16K or 64K"
     echo "$rate"
 }
+
+# take_data_set BUILD_DIR NAME BASE QUERIES TRUTH METRIC - sets $name to $metric, $quire, and $work, a folder that goes
+# with the script
+take_data_set() {
+    (($# == 6)) || { usage_of "$0" >&2; exit 2; }
+    # shellcheck disable=SC2034  # the script that sources this uses them
+    name=$2 base=$3 queries=$4 truth=$5 metric=$6
+    need_quire "$1"
+    need_files "$base" "$queries" "$truth"
+    work=$(mktemp -d "${TMPDIR:-/tmp}/quire-bench.XXXXXX")
+    trap 'rm -rf "$work"' EXIT
+}

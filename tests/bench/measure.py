@@ -72,6 +72,14 @@ def finish_arguments(options):
     return options
 
 
+def write_out(options, text):
+    """To --out, or to standard output without it."""
+    if options.out:
+        options.out.write_text(text, encoding="utf-8")
+    else:
+        sys.stdout.write(text)
+
+
 @contextlib.contextmanager
 def temp_folder():
     """A folder under $TMPDIR or /tmp, on the file system that is measured; gone afterwards."""

@@ -9,12 +9,7 @@ here=$(dirname "${BASH_SOURCE[0]}")
 # shellcheck source=tests/bench/lib.sh
 source "$here/lib.sh"
 if [[ ${1:-} == --help ]]; then usage_of "${BASH_SOURCE[0]}"; exit 0; fi
-(($# == 5 || $# == 6)) || { usage_of "${BASH_SOURCE[0]}" >&2; exit 2; }
-name=$1 base=$2 queries=$3 truth=$4 metric=$5
-need_quire "${6:-$here/../../build/release}"
-need_files "$base" "$queries" "$truth"
-work=$(mktemp -d "${TMPDIR:-/tmp}/quire-bench.XXXXXX")
-trap 'rm -rf "$work"' EXIT
+take_data_set "${6:-$here/../../build/release}" "${@:1:5}"
 
 "$quire" build --base "$base" --out "$work/index" --metric "$metric" --json >"$work/build.json"
 printf '%s: built in %.1f s, %.1f MB on disk (raw %.1f MB)\n' "$name" "$(field seconds "$work/build.json")" \

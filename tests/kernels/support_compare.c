@@ -426,18 +426,40 @@ static f16_t expected_half(float x)
     return (f16_t)(sign | (((unsigned)(exponent + 13) << 10) + significand));
 }
 
-static bool check_halves(const struct kernels *k, const void *in, size_t n, size_t slack, char *message, size_t size)
+/* A conversion of floats to 16 bits, and what it must give. */
+struct narrowing {
+    const char *what;
+    void (*convert)(const float *in, uint16_t *out, size_t n);
+    uint16_t (*expected)(float x);
+};
+
+static bool check_narrowed(const struct narrowing *to, const void *in, size_t n, size_t slack, char *message,
+                           size_t size)
 {
-    void *out = place(3, n * sizeof(f16_t), slack);
-    k->f16_from_f32(in, out, n);
+    void *out = place(3, n * sizeof(uint16_t), slack);
+    to->convert(in, out, n);
     for (size_t i = 0; i < n; i++) {
         float x;
         memcpy(&x, (const uint8_t *)in + i * sizeof x, sizeof x);
-        if (half_at(out, i) == expected_half(x))
+        if (half_at(out, i) == to->expected(x))
             continue;
-        snprintf(message, size, "float %08" PRIx32 " (%.9g), number %zu of %zu: half %04x not %04x", float_bits(x),
-                 (double)x, i, n, half_at(out, i), expected_half(x));
+        snprintf(message, size, "float %08" PRIx32 " (%.9g), number %zu of %zu: %s %04x not %04x", float_bits(x),
+                 (double)x, i, n, to->what, half_at(out, i), to->expected(x));
         return false;
+    }
+    return true;
+}
+
+/* Random bits of every length, anywhere. */
+static bool check_narrowed_random(const struct narrowing *to, char *message, size_t size)
+{
+    for (size_t n = 0; n <= 2000; n++) {
+        size_t count = n < 100 ? n : 100 + n % 7;
+        uint8_t *bytes = place(0, count * sizeof(float), n / 7 % 4);
+        for (size_t i = 0; i < count * sizeof(float); i++)
+            bytes[i] = (uint8_t)random_u64();
+        if (!check_narrowed(to, bytes, count, n % 4, message, size))
+            return false;
     }
     return true;
 }
@@ -455,17 +477,8 @@ static bool check_f16_from_f32(const struct kernels *k, char *message, size_t si
         in[4 * i + 2] = nextafterf(middle, INFINITY);
         in[4 * i + 3] = nextafterf(middle, -INFINITY);
     }
-    if (!check_halves(k, in, (size_t)65536 * 4, 0, message, size))
-        return false;
-    for (size_t n = 0; n <= 2000; n++) {
-        size_t count = n < 100 ? n : 100 + n % 7;
-        uint8_t *bytes = place(0, count * sizeof(float), n / 7 % 4);
-        for (size_t i = 0; i < count * sizeof(float); i++)
-            bytes[i] = (uint8_t)random_u64();
-        if (!check_halves(k, bytes, count, n % 4, message, size))
-            return false;
-    }
-    return true;
+    const struct narrowing to = {"half", k->f16_from_f32, expected_half};
+    return check_narrowed(&to, in, (size_t)65536 * 4, 0, message, size) && check_narrowed_random(&to, message, size);
 }
 
 /* All uppers in one call, then every length up to 70 at every alignment: a shift, so every bit of a NaN too. */
@@ -508,22 +521,6 @@ static bf16_t expected_upper(float x)
     return down < up || (down <= up && !(below & 1)) ? below : above;
 }
 
-static bool check_uppers(const struct kernels *k, const void *in, size_t n, size_t slack, char *message, size_t size)
-{
-    void *out = place(3, n * sizeof(bf16_t), slack);
-    k->bf16_from_f32(in, out, n);
-    for (size_t i = 0; i < n; i++) {
-        float x;
-        memcpy(&x, (const uint8_t *)in + i * sizeof x, sizeof x);
-        if (half_at(out, i) == expected_upper(x))
-            continue;
-        snprintf(message, size, "float %08" PRIx32 " (%.9g), number %zu of %zu: bf16 %04x not %04x", float_bits(x),
-                 (double)x, i, n, half_at(out, i), expected_upper(x));
-        return false;
-    }
-    return true;
-}
-
 /* Every upper half with the lower halves around zero, the tie and the end; then random bits of every length. */
 static bool check_bf16_from_f32(const struct kernels *k, char *message, size_t size)
 {
@@ -532,17 +529,8 @@ static bool check_bf16_from_f32(const struct kernels *k, char *message, size_t s
     uint32_t *in = place(0, 65536 * n_lower * sizeof *in, 0);
     for (size_t i = 0; i < 65536 * n_lower; i++)
         in[i] = (uint32_t)(i / n_lower) << 16 | lower[i % n_lower];
-    if (!check_uppers(k, in, 65536 * n_lower, 0, message, size))
-        return false;
-    for (size_t n = 0; n <= 2000; n++) {
-        size_t count = n < 100 ? n : 100 + n % 7;
-        uint8_t *bytes = place(0, count * sizeof(float), n / 7 % 4);
-        for (size_t i = 0; i < count * sizeof(float); i++)
-            bytes[i] = (uint8_t)random_u64();
-        if (!check_uppers(k, bytes, count, n % 4, message, size))
-            return false;
-    }
-    return true;
+    const struct narrowing to = {"bf16", k->bf16_from_f32, expected_upper};
+    return check_narrowed(&to, in, 65536 * n_lower, 0, message, size) && check_narrowed_random(&to, message, size);
 }
 
 /* ---- estimates from products and factors ------------------------------------------------------------------------- */
