@@ -106,7 +106,8 @@ static int hash_options(struct build *b)
                                 o->degree,
                                 o->build_beam,
                                 o->seed,
-                                o->memory_bytes};
+                                o->memory_bytes,
+                                o->edge_codes};
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
         hash_number(hash, numbers[i]);
     hash_texts(hash, o->keys, o->key_bytes, b->n);

@@ -379,6 +379,10 @@ static void test_resume_wants_the_same(void **state)
     assert_int_equal(job_build(&job), QUIRE_EINVALID);
     assert_non_null(strstr(job.err.message, "other options"));
     job.options.degree = 0;
+    job.options.edge_codes = QUIRE_EDGE_CODES_YES;
+    assert_int_equal(job_build(&job), QUIRE_EINVALID);
+    assert_non_null(strstr(job.err.message, "other options"));
+    job.options.edge_codes = QUIRE_EDGE_CODES_AUTO;
     const char *attributes[1500] = {"{}"};
     uint32_t attribute_bytes[1500] = {2};
     job.options.attributes = attributes;
