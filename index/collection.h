@@ -1,0 +1,194 @@
+/*
+ * collection.h - a live collection: elements under keys that are put, removed and searched while they change.
+ *
+ * Its rows lie in memtables (memtable.h: the newest takes writes, older ones are being sealed) and in sealed segments
+ * (segment.h) with tombstones. Readers work on an immutable view of both. Every write is a frame of the store's journal
+ * (store.h) before it is visible.
+ *
+ *   write   locate: where the key's row is, if a sealed segment holds one: decided in memory by the segments' key
+ *   filters         (collection_locate_now), or with reads on a lane (collection_locate_start). Commit: under the
+ *   collection's         lock, in microseconds and without the disk: journal, memtable, tombstone. A commit whose
+ *   `located` is older         than the newest seal or merge answers QUIRE_EBUSY: locate again.
+ *   search  segments first, on a lane's ring. When all have answered: under the lock the snapshot number and which of
+ *   the         hits have died; then the memtables as of that number. So each element is seen once, old or new.
+ *
+ * Reference-counted: a request under way holds a reference. Thread-safe but where a searcher is named (its lane's
+ * thread).
+ */
+#ifndef QUIRE_INDEX_COLLECTION_H
+#define QUIRE_INDEX_COLLECTION_H
+
+#include "index/search.h"
+
+struct collection;
+struct graph_scratch;
+struct view;
+struct store;
+
+#define ATTRIBUTES_BYTES_MAX ((1u << 24) - 1)
+
+/* What is fixed when a collection is made. */
+struct collection_config {
+    uint32_t dim;
+    enum quire_type type;
+    enum quire_metric metric;
+    enum quire_slot slot;
+    uint32_t block_bytes;            /* of sealed segments; 0: 8192 */
+    unsigned code_bits;              /* 0: 4 */
+    unsigned degree, build_beam;     /* of sealed segments; 0: the build's defaults */
+    unsigned link_degree, link_beam; /* of the mutable graph; 0: its defaults */
+    uint64_t memory_bytes;           /* resident budget of its sealed segments; 0: the store's */
+    uint64_t seed;
+};
+#define COLLECTION_CONFIG_BYTES 96u
+void collection_config_encode(const struct collection_config *config, uint8_t out[COLLECTION_CONFIG_BYTES]);
+int collection_config_decode(const uint8_t in[COLLECTION_CONFIG_BYTES], struct collection_config *out,
+                             struct quire_error *err);
+/* QUIRE_EDIM, QUIRE_EINVALID, QUIRE_ERANGE with a sentence. Fills in defaults. */
+int collection_config_check(struct collection_config *config, struct quire_error *err);
+
+struct collection *collection_ref(struct collection *collection);
+void collection_unref(struct collection *collection);
+uint64_t collection_uid(const struct collection *collection); /* unique in its store, for ever */
+const struct collection_config *collection_config(const struct collection *collection);
+uint64_t collection_count(const struct collection *collection); /* living elements */
+
+/* ---- writing ----------------------------------------------------------------------------------------------------- */
+
+/* Where a key's sealed row is, if anywhere, as of a generation of the collection's segments. */
+struct located {
+    uint64_t generation;
+    uint64_t segment_uid; /* 0: no sealed segment holds a living row of it */
+    uint32_t row;
+};
+/* 1: *out is right, found in memory; 0: a segment may hold it, the disk must be asked. */
+int collection_locate_now(struct collection *collection, const void *key, uint32_t key_bytes, struct located *out);
+
+struct locate_request {
+    struct collection *collection; /* the caller holds a reference until done */
+    const void *key;               /* kept by the caller until done */
+    uint32_t key_bytes;
+    void (*done)(struct locate_request *request);
+    void *owner;
+    int code; /* 0, also when no segment has it */
+    struct quire_error error;
+    struct located located;
+    uint32_t reads;
+    /* inside */
+    struct fetch_request fetch;
+    struct view *view;
+    uint32_t next_part;
+};
+int collection_locate_start(struct searcher *searcher, struct locate_request *request, struct quire_error *err);
+
+enum put_condition { PUT_ALWAYS, PUT_ONLY_NEW, PUT_ONLY_OLD };
+struct collection_put {
+    const void *key;
+    uint32_t key_bytes;
+    const void *vector;     /* elements of config.type, dim of them; checked */
+    const void *attributes; /* NULL: none; with keep_attributes: those of the element that is replaced in memory stay */
+    uint32_t attribute_bytes;
+    bool keep_attributes;
+    enum put_condition condition;
+    struct located located;
+    /* out */
+    bool was_new;
+    uint64_t lsn;
+};
+/* Commits an element. 0, also where the condition did not hold (lsn 0 then); QUIRE_EBUSY: locate again. Other errors:
+ * the vector's (EDIM is the caller's to check), the journal's, QUIRE_ELIMIT (a limit of the store: the sentence names
+ * it), QUIRE_ENOMEM. The row is linked by collection_link. */
+int collection_put(struct collection *collection, struct collection_put *put, struct quire_error *err);
+/* *removed: whether there was one. */
+int collection_remove(struct collection *collection, const void *key, uint32_t key_bytes, const struct located *located,
+                      bool *removed, uint64_t *lsn, struct quire_error *err);
+/* Other attributes for an element that a memtable holds. QUIRE_ENOTFOUND: none does; then one of a segment is put again
+ * with its stored vector by the caller. */
+int collection_set_attributes(struct collection *collection, const void *key, uint32_t key_bytes,
+                              const void *attributes, uint32_t attribute_bytes, uint64_t *lsn, struct quire_error *err);
+/* Links rows that wait for it, for about budget_us. True if some still wait. */
+bool collection_link(struct collection *collection, struct graph_scratch *scratch, uint64_t budget_us);
+
+/* ---- reading ----------------------------------------------------------------------------------------------------- */
+
+struct collection_hit {
+    const void *key;
+    uint32_t key_bytes;
+    float distance;
+    const char *attributes; /* NULL unless want_attributes and the element has some */
+    uint32_t attribute_bytes;
+    const float *vector; /* NULL unless want_vectors */
+};
+
+struct collection_search {
+    /* set by the caller, who owns the struct until done */
+    struct collection *collection; /* a reference is taken */
+    const float *query;            /* dim floats; copied */
+    struct quire_search_options options;
+    bool want_vectors, want_attributes;
+    void (*done)(struct collection_search *search);
+    void *owner;
+    /* filled before done; pointers valid during done */
+    int code;
+    struct quire_error error;
+    const struct collection_hit *hits; /* nearest first */
+    uint32_t n_hits;
+    struct quire_search_stats stats; /* sums over segments and memtables */
+    uint32_t n_segments, memtable_rows_scored;
+    /* inside */
+    struct search_work *work;
+};
+/* As search_start. QUIRE_ENOTFINITE and QUIRE_EZEROVEC at once. */
+int collection_search_start(struct searcher *searcher, struct collection_search *search, struct quire_error *err);
+
+struct collection_fetch {
+    struct collection *collection;
+    const void *key; /* kept by the caller until done */
+    uint32_t key_bytes;
+    bool want_vector, want_attributes, want_links;
+    uint32_t links_max;
+    void (*done)(struct collection_fetch *fetch);
+    void *owner;
+    /* filled; pointers valid during done */
+    int code; /* QUIRE_ENOTFOUND */
+    struct quire_error error;
+    struct located located; /* of a row in a segment */
+    bool in_memory;
+    const float *vector;
+    const char *attributes;
+    uint32_t attribute_bytes;
+    const struct collection_hit *links;
+    uint32_t n_links;
+    uint32_t reads, rounds;
+    uint64_t bytes;
+    /* inside */
+    struct fetch_work *work;
+};
+int collection_fetch_start(struct searcher *searcher, struct collection_fetch *fetch, struct quire_error *err);
+
+/* The keys of elements picked at random with repetition, for VRANDMEMBER: `place` is any number; each place is an
+ * element of the view (collection_view), or one that has died (QUIRE_ENOTFOUND: try another). 0 <= place <
+ * collection_places. */
+uint64_t collection_places(const struct collection *collection);
+struct place_request {
+    struct collection *collection;
+    uint64_t place;
+    void (*done)(struct place_request *request);
+    void *owner;
+    int code;
+    struct quire_error error;
+    const void *key; /* valid during done */
+    uint32_t key_bytes, reads;
+    struct fetch_request fetch;
+    struct view *view;
+};
+int collection_place_start(struct searcher *searcher, struct place_request *request, struct quire_error *err);
+
+struct collection_stats {
+    uint64_t elements, memtable_rows, unlinked, memtable_bytes, memtables;
+    uint64_t segments, segment_rows, dead_rows, resident_bytes, cache_bytes, cache_hits, cache_misses, disk_bytes;
+    uint64_t raw_bytes, last_lsn, seals, merges;
+};
+void collection_get_stats(const struct collection *collection, struct collection_stats *out);
+
+#endif

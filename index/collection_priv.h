@@ -1,0 +1,120 @@
+/*
+ * collection_priv.h - the inside of a collection, for its own files and for the store: views, tables, edits, replay.
+ *
+ * Locks, in the order in which they are taken: the journal's quiesce, the store's, a collection's, the journal's own.
+ * Nothing waits for the disk under a collection's lock.
+ */
+#ifndef QUIRE_INDEX_COLLECTION_PRIV_H
+#define QUIRE_INDEX_COLLECTION_PRIV_H
+
+#include "index/collection.h"
+#include "index/memtable.h"
+#include "index/part.h"
+#include "index/store.h"
+#include <pthread.h>
+
+/* A memtable and who may still read it. */
+struct table {
+    atomic_uint references;
+    struct memtable *memtable;
+    uint64_t last_seq; /* of a frozen one: every row in it was born at or before this, every later row is elsewhere */
+};
+
+/* What readers see. Immutable but for the tombstones of its parts and the rows of its tables. */
+struct view {
+    atomic_uint references;
+    uint64_t generation; /* changes with the parts */
+    uint32_t n_parts, n_tables;
+    struct part **parts;   /* references */
+    struct table **tables; /* the newest, which takes writes, first; references; n_tables >= 1 */
+};
+
+struct collection {
+    atomic_uint references;
+    uint64_t uid;
+    struct collection_config config;
+    struct memtable_config table_config;
+    struct store *store;
+    pthread_mutex_t lock; /* view, last_lsn, pins; writes to the newest table */
+    struct view *view;
+    uint64_t last_lsn; /* of the last write that is visible */
+    atomic_uint_fast64_t n_elements;
+    atomic_bool dropped;
+    uint64_t *pins; /* snapshots that are read: rows that died after the least of them stay; owned */
+    uint32_t n_pins, pins_capacity;
+    /* the store's, under its lock */
+    struct collection *next;
+    bool busy; /* a maintenance thread works on it */
+    uint64_t n_seals, n_merges;
+    uint64_t retry_ms; /* when maintenance that failed is tried again */
+};
+
+/* The one that is current, with a reference. */
+struct view *collection_view(struct collection *collection);
+void view_unref(struct view *view);
+
+/* A new collection without records of its own: for store_create_collection and replay. */
+int collection_create(struct store *store, uint64_t uid, const struct collection_config *config,
+                      struct collection **out, struct quire_error *err);
+
+/* Freezes the newest table, if it has rows, and puts an empty one before it. Under journal_quiesce. */
+int collection_freeze(struct collection *collection, struct quire_error *err);
+
+/* A seal, a merge, an adoption: what goes and what comes. */
+struct collection_edit {
+    struct part *const *removed_parts; /* of the current view */
+    uint32_t n_removed_parts;
+    struct table *const *removed_tables; /* the oldest of the current view, frozen */
+    uint32_t n_removed_tables;
+    struct part *added; /* opened; NULL: none */
+    /* Where rows have gone (merge.h): rows_of[i] for removed part i; then for each removed table, by its row numbers,
+     * table_rows_of[i]; UINT32_MAX: not in the added part. */
+    uint32_t *const *rows_of;
+    uint32_t *const *table_rows_of;
+};
+/* Makes it so, under the lock and in one frame: rows that died since the merge took its copy are dead in the added
+ * part. *lsn of the frame. On failure nothing has changed. Under journal_quiesce. */
+int collection_publish(struct collection *collection, const struct collection_edit *edit, uint64_t *lsn,
+                       struct quire_error *err);
+
+/* The state for a checkpoint, as of one LSN: records of the kinds below. */
+int collection_save(struct collection *collection, struct checkpoint *checkpoint, struct quire_error *err);
+/* Keeps rows that die after *lsn (the present) readable until collection_unpin. */
+int collection_pin(struct collection *collection, uint64_t *lsn);
+void collection_unpin(struct collection *collection, uint64_t lsn);
+/* The oldest pin, or the last LSN: rows that died at or before it can be given back. Under the lock. */
+uint64_t collection_horizon(const struct collection *collection);
+
+/* Kinds of records of the journal. docs/format.md has their bytes. All begin with the collection's uid (u64). */
+enum collection_record {
+    RECORD_CREATE = STORE_KINDS, /* config */
+    RECORD_DROP,                 /* */
+    RECORD_PUT,                  /* one element, and the sealed row that it replaces */
+    RECORD_REMOVE,               /* key, sealed row */
+    RECORD_ATTRIBUTES,           /* key, attributes */
+    RECORD_EDIT,                 /* parts that go, up to where tables go, the part that comes and its dead rows */
+    RECORD_STATE,                /* checkpoints only: config, parts and their dead rows */
+    RECORD_ROWS                  /* checkpoints only: rows of memtables */
+};
+
+/* One record given back to a collection (any kind but CREATE and DROP; STATE too, on a collection made from its
+ * config). `restored`: of a checkpoint. Parts are not open yet: part->segment is NULL. */
+int collection_replay(struct collection *collection, uint8_t kind, bool restored, uint64_t lsn, const uint8_t *bytes,
+                      uint32_t n, struct quire_error *err);
+/* The config of a CREATE or STATE record. */
+int collection_record_config(const uint8_t *bytes, uint32_t n, uint64_t *uid, struct collection_config *config,
+                             struct quire_error *err);
+
+/* ---- what a collection asks of its store
+ * ----------------------------------------------------------------------------- */
+
+/* 0, or why a put is refused now (memory, disk, segments, the journal). Cheap: no lock. */
+int store_admit(struct store *store, const struct collection *collection, struct quire_error *err);
+/* The newest table has grown beyond what it should, or rows have died: a maintenance thread should look. Cheap. */
+void store_wake(struct store *store, struct collection *collection);
+/* Bytes that a memtable may take before store_wake is called. */
+uint64_t store_memtable_bytes(const struct store *store);
+/* The collection's last reference went. */
+void store_collection_gone(struct store *store, struct collection *collection);
+
+#endif

@@ -1,0 +1,71 @@
+/*
+ * merge.h - a segment from other segments and new rows, made from what the largest of them knows already.
+ *
+ * The rows of all parts that are alive become one segment. The working space (mean, rotation) is that of the first
+ * part, whose rows keep their edges as candidates: neighbours are looked for only for the rows of the other parts,
+ * and rows that these come near get links back. Everything else is the build (build.h): blocks, codes, calibration.
+ */
+#ifndef QUIRE_INDEX_MERGE_H
+#define QUIRE_INDEX_MERGE_H
+
+#include "index/segment.h"
+
+/* Rows of a sealed segment. */
+struct merge_segment {
+    struct segment *segment;
+    const uint8_t *dead; /* bitmap of rows that are left out (io/bitmap.h), a copy that does not change; NULL: none */
+};
+
+/* Rows that come from memory: a seal, or what is merged with segments. */
+struct merge_rows {
+    uint32_t n;
+    enum quire_type type; /* of vectors */
+    /* row i; pointers stay valid until the merge has ended. vector: dim elements, copied at once */
+    void (*row)(void *context, uint32_t i, void *vector, const void **key, uint32_t *key_bytes, const char **attributes,
+                uint32_t *attribute_bytes);
+    void *context;
+};
+
+struct merge_options {
+    struct io_fs *fs;
+    struct quire_build_options build; /* metric, slot, block_bytes, code_bits, degree, build_beam, threads,
+                                         build_memory_bytes, progress; keys and attributes are the merge's */
+    enum quire_type type;             /* of the collection */
+    uint32_t dim;
+};
+
+/* Where each row has gone. */
+struct merge_result {
+    uint64_t rows;
+    /* rows_of[p][r]: row in the new segment of row r of segment p (parts in the order given), then of row r of `rows`
+     * as the last; UINT32_MAX: left out. Owned by the caller: merge_result_fini. */
+    uint32_t **rows_of;
+    uint32_t n_parts;
+    uint32_t reused_rows; /* whose edges were taken over */
+};
+
+/* Writes the segment to the new folder `path`. segments: n of them, the one to reuse first (the largest); rows may be
+ * NULL. Memory: keys and attributes of all rows beside the build's own. Errors: those of a build and of reading the
+ * segments (QUIRE_ECORRUPT names file and block). */
+int merge_build(const char *path, const struct merge_segment *segments, uint32_t n, const struct merge_rows *rows,
+                const struct merge_options *options, struct merge_result *result, struct quire_error *err);
+void merge_result_fini(struct merge_result *result);
+
+/* Calls visit for each living row of a segment in row order, reading its blocks forward; blocking, not for lanes.
+ * vector: in the user's terms. A negative answer stops and is returned. damaged (may be NULL): called for each block
+ * that cannot be read, which is then left out; without it that ends the scan. */
+struct scanned_row {
+    uint32_t row;
+    uint64_t id;
+    const void *key;
+    uint32_t key_bytes;
+    const float *vector; /* dim floats */
+    const void *slot;    /* as stored: slot bytes */
+    const char *attributes;
+    uint32_t attribute_bytes;
+};
+int segment_scan(struct segment *segment, const uint8_t *dead,
+                 int (*visit)(void *context, const struct scanned_row *row),
+                 void (*damaged)(void *context, const char *sentence), void *context, struct quire_error *err);
+
+#endif
