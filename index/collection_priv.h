@@ -37,7 +37,8 @@ struct collection {
     struct store *store;
     pthread_mutex_t lock; /* view, last_lsn, pins; writes to the newest table */
     struct view *view;
-    uint64_t last_lsn; /* of the last write that is visible */
+    uint64_t last_lsn;     /* of the last write that is visible */
+    uint64_t restored_lsn; /* what the checkpoint's record knew: older records of the log are left out */
     atomic_uint_fast64_t n_elements;
     atomic_bool dropped;
     uint64_t *pins; /* snapshots that are read: rows that died after the least of them stay; owned */
@@ -45,20 +46,15 @@ struct collection {
     /* the store's, under its lock */
     struct collection *next;
     bool busy; /* a maintenance thread works on it */
-    uint64_t n_seals, n_merges;
+    atomic_uint_fast64_t n_seals, n_merges;
     uint64_t retry_ms; /* when maintenance that failed is tried again */
 };
 
 /* The one that is current, with a reference. */
 struct view *collection_view(struct collection *collection);
 void view_unref(struct view *view);
-
-/* A new collection without records of its own: for store_create_collection and replay. */
-int collection_create(struct store *store, uint64_t uid, const struct collection_config *config,
-                      struct collection **out, struct quire_error *err);
-
-/* Freezes the newest table, if it has rows, and puts an empty one before it. Under journal_quiesce. */
-int collection_freeze(struct collection *collection, struct quire_error *err);
+/* A part by its number, or NULL. */
+struct part *view_part(const struct view *view, uint64_t uid);
 
 /* A seal, a merge, an adoption: what goes and what comes. */
 struct collection_edit {
@@ -72,6 +68,20 @@ struct collection_edit {
     uint32_t *const *rows_of;
     uint32_t *const *table_rows_of;
 };
+/* A memtable with one reference; the last one destroys it. */
+int table_create(const struct memtable_config *config, struct table **out, struct quire_error *err);
+struct table *table_ref(struct table *table);
+void table_unref(struct table *table); /* NULL is fine */
+/* The view after an edit; `fresh`, if given, becomes the newest table. NULL without memory. */
+struct view *view_edited(const struct view *old, const struct collection_edit *edit, struct table *fresh);
+
+/* A new collection without records of its own: for store_create_collection and replay. */
+int collection_create(struct store *store, uint64_t uid, const struct collection_config *config,
+                      struct collection **out, struct quire_error *err);
+
+/* Freezes the newest table, if it has rows, and puts an empty one before it. Under journal_quiesce. */
+int collection_freeze(struct collection *collection, struct quire_error *err);
+
 /* Makes it so, under the lock and in one frame: rows that died since the merge took its copy are dead in the added
  * part. *lsn of the frame. On failure nothing has changed. Under journal_quiesce. */
 int collection_publish(struct collection *collection, const struct collection_edit *edit, uint64_t *lsn,
@@ -97,10 +107,27 @@ enum collection_record {
     RECORD_ROWS                  /* checkpoints only: rows of memtables */
 };
 
+/* What a PUT, REMOVE or ATTRIBUTES record says. Pointers are the caller's, or into the record's bytes. */
+struct record_element {
+    uint64_t ended_uid; /* of the sealed row whose life it ends; 0: none */
+    uint32_t ended_row;
+    const void *key;
+    uint32_t key_bytes;
+    const void *stored; /* the vector, as memtables keep it; PUT only */
+    uint32_t stored_bytes;
+    const void *attributes;
+    uint32_t attribute_bytes;
+};
+/* The bytes of a record, owned by the caller; NULL without memory. */
+uint8_t *record_element_encode(uint64_t uid, const struct record_element *element, uint32_t *n_bytes);
+uint8_t *record_edit_encode(uint64_t uid, const struct collection_edit *edit, uint64_t sealed_lsn, uint32_t *n_bytes);
+
 /* One record given back to a collection (any kind but CREATE and DROP; STATE too, on a collection made from its
  * config). `restored`: of a checkpoint. Parts are not open yet: part->segment is NULL. */
 int collection_replay(struct collection *collection, uint8_t kind, bool restored, uint64_t lsn, const uint8_t *bytes,
                       uint32_t n, struct quire_error *err);
+/* Counts its elements, after its parts have been opened. */
+void collection_recount(struct collection *collection);
 /* The config of a CREATE or STATE record. */
 int collection_record_config(const uint8_t *bytes, uint32_t n, uint64_t *uid, struct collection_config *config,
                              struct quire_error *err);

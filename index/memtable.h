@@ -72,6 +72,8 @@ struct memtable_row {
     uint64_t birth, death;
 };
 void memtable_row(const struct memtable *table, uint32_t row, struct memtable_row *out);
+/* When a row number's row died, SEQ_MAX while it lives; 0 for one that is not in use. For any row < stats.room. */
+uint64_t memtable_death(const struct memtable *table, uint32_t row);
 /* The row's vector as dim floats, in the user's terms (unit length under cosine). scratch: code_dim floats. */
 void memtable_vector(const struct memtable *table, uint32_t row, float *scratch, float *out);
 /* Rows it is linked with (VLINKS), nearest first; up to FLAT_ROWS rows: the nearest rows of all. Returns how many. */

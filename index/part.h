@@ -14,7 +14,7 @@ struct part {
     atomic_uint references;
     uint64_t uid;
     struct segment *segment; /* NULL while a journal is replayed; a reference */
-    uint8_t *dead;           /* bitmap of rows; memory_map or malloc; see part_kill */
+    uint8_t *dead;           /* bitmap of rows, see part_kill; owned */
     uint64_t dead_capacity;  /* rows there is room for */
     atomic_uint_fast64_t n_dead;
     uint64_t *filter; /* of keys (blocked Bloom filter, 10 bits a row); NULL: keys are row numbers */
@@ -31,7 +31,8 @@ int part_open(struct part *part, const char *path, const struct segment_options 
 struct part *part_ref(struct part *part);
 void part_unref(struct part *part); /* NULL is fine */
 
-/* Marks a row dead; false if it was already. Before the segment is open there is room for any row. QUIRE_ENOMEM < 0. */
+/* Marks a row dead: 1, 0 if it was already, or QUIRE_ERANGE (no such row), QUIRE_ENOMEM. Before the segment is open
+ * there is room for any row. */
 int part_kill(struct part *part, uint32_t row);
 bool part_is_dead(const struct part *part, uint32_t row);
 /* Rows that live. */

@@ -214,7 +214,7 @@ static int offer(struct task *t, const struct block_view *view, uint32_t slot, f
     bool full = t->n_results == t->k;
     if (full && !is_farther(&t->results[0], &new))
         return 0;
-    if (segment_row_is_dead(t->segment, new.row))
+    if (task_row_is_dead(t, new.row))
         return 0;
     if (full)
         new.place = t->results[0].place;
@@ -334,7 +334,7 @@ static void take_below(struct task *t, uint32_t begin, uint32_t end, float sigma
     struct searcher *s = t->searcher;
     for (uint32_t i = begin; i < end; i++) {
         float d = s->estimates[i];
-        if (!(d < *limit) || segment_row_is_dead(t->segment, s->ids[i]))
+        if (!(d < *limit) || task_row_is_dead(t, s->ids[i]))
             continue;
         t->candidates[t->n_candidates++] = (struct candidate){s->ids[i], d, sigma, 1};
         if (t->n_candidates == 2 * t->candidates_max)
@@ -989,6 +989,7 @@ void search_begin(struct task *t)
     memset(&t->stats, 0, sizeof t->stats);
     t->n_results = t->n_candidates = t->n_priors = t->next_block = t->next_key = 0;
     t->k = o->k < p->rows ? o->k : (uint32_t)p->rows;
+    t->dead = t->search->dead ? t->search->dead : t->segment->dead;
     t->stats.complete = true;
     if (task_reserve(t, t->segment) < 0 || reserve_results(t) < 0 || reserve_candidates(t) < 0) {
         task_fail(t, QUIRE_ENOMEM, "no memory for a search with k %u", o->k);

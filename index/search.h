@@ -28,6 +28,9 @@ unsigned searcher_waiting(const struct searcher *searcher);
 /* A lane's first task on a segment registers its files and takes a reference. This lets both go: call it on each lane
  * when a segment is to be closed before the searcher is; no task of this lane may be using it. */
 void searcher_forget(struct searcher *searcher, struct segment *segment);
+/* The same for every segment that was retired (segment_retire) and that no task of this lane uses. Cheap; to be called
+ * now and then. */
+void searcher_sweep(struct searcher *searcher);
 
 struct search_hit {
     uint64_t id;
@@ -44,6 +47,7 @@ struct search_request {
     const float *query;      /* dim floats; copied by search_start */
     struct quire_search_options options;
     bool want_keys, want_vectors;
+    const uint8_t *dead; /* rows that are neither followed nor answered, a bitmap; NULL: those of the segment */
     void (*done)(struct search_request *request);
     void *owner;
     /* filled before `done` */

@@ -50,6 +50,7 @@ struct task {
     struct segment *segment;
     struct search_request *search;
     struct fetch_request *fetch;
+    const uint8_t *dead; /* of the search, or NULL */
     struct task *next_free;
     struct read_slot reads[BEAM_MAX];
     struct io_op turn; /* of a step whose blocks are all in the cache */
@@ -212,6 +213,11 @@ uint32_t search_number_key(uint32_t id, uint8_t *out);
 int search_reserve_links(struct task *task, uint32_t n);
 /* Room in searcher->edges. */
 int search_reserve_edges(struct task *task, uint32_t n);
+
+static inline bool task_row_is_dead(const struct task *task, uint32_t row)
+{
+    return task->dead && bitmap_has_shared(task->dead, row);
+}
 
 void search_begin(struct task *task);
 void search_end(struct task *task, int code);

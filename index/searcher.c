@@ -281,6 +281,29 @@ void searcher_forget(struct searcher *s, struct segment *segment)
         }
 }
 
+static bool is_used(const struct searcher *s, const struct segment *segment)
+{
+    for (unsigned i = 0; i < s->n_tasks; i++)
+        if (s->tasks[i].kind != TASK_FREE && s->tasks[i].segment == segment)
+            return true;
+    for (const struct search_request *r = s->waiting; r; r = r->next)
+        if (r->segment == segment)
+            return true;
+    for (const struct fetch_request *r = s->waiting_fetch; r; r = r->next)
+        if (r->segment == segment)
+            return true;
+    return false;
+}
+
+void searcher_sweep(struct searcher *s)
+{
+    for (struct attachment *a = s->attachments, *next; a; a = next) {
+        next = a->next;
+        if (atomic_load_explicit(&a->segment->retired, memory_order_relaxed) && !is_used(s, a->segment))
+            searcher_forget(s, a->segment);
+    }
+}
+
 static void begin(struct task *t)
 {
     uint64_t generation = t->generation;

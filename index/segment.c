@@ -412,6 +412,11 @@ struct segment *segment_ref(struct segment *s)
     return s;
 }
 
+void segment_retire(struct segment *s)
+{
+    atomic_store_explicit(&s->retired, true, memory_order_relaxed);
+}
+
 void segment_unref(struct segment *s)
 {
     if (s && atomic_fetch_sub_explicit(&s->references, 1, memory_order_acq_rel) == 1)

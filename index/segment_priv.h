@@ -45,8 +45,10 @@ struct segment {
     struct block_cache *cache; /* NULL: none */
     struct calibration_point *calibration;
     uint32_t n_calibration;
-    /* Rows that are neither followed nor answered: bitmap, or NULL. Set by calibration for the rows it asks with. */
+    /* Rows that are neither followed nor answered: bitmap, or NULL; bits may be added at any time. Set by calibration
+     * for the rows it asks with, and by the part of a collection that the segment is (part.h). */
     const uint8_t *dead;
+    atomic_bool retired; /* lanes let go of it as soon as none of their tasks uses it */
 };
 
 static inline uint64_t segment_block_offset(const struct segment *s, uint32_t block)
@@ -58,11 +60,6 @@ static inline uint64_t segment_block_offset(const struct segment *s, uint32_t bl
 static inline float segment_block_rms(const struct segment *s, uint32_t block)
 {
     return s->centres.factors[ENTRY_FACTORS * (size_t)block + 2];
-}
-
-static inline bool segment_row_is_dead(const struct segment *s, uint32_t row)
-{
-    return s->dead && bitmap_has(s->dead, row);
 }
 
 /* Effort on one curve (points of one k, ascending effort), between points on a logarithmic scale. */

@@ -84,6 +84,8 @@ int journal_append(struct journal *journal, const struct journal_record *records
  * may be appended meanwhile; they are not written before. An empty batch leaves an empty frame. No nesting. */
 int journal_batch_begin(struct journal *journal, struct quire_error *err);
 int journal_batch_end(struct journal *journal, uint64_t *lsn, struct quire_error *err);
+/* Whether this thread has a batch open. */
+bool journal_in_batch(const struct journal *journal);
 /* Between the two no batch is open: what is read then never holds half of one. begin waits for batches that are. The
  * host sees to it that what a batch writes about nobody else writes about meanwhile. */
 void journal_quiesce_begin(struct journal *journal);
