@@ -64,6 +64,17 @@ struct located {
 /* 1: *out is right, found in memory; 0: a segment may hold it, the disk must be asked. */
 int collection_locate_now(struct collection *collection, const void *key, uint32_t key_bytes, struct located *out);
 
+/* Inside of requests that ask the segments for a key, one after the other. */
+struct part_walk {
+    struct fetch_request fetch;
+    struct searcher *searcher;
+    struct view *view;
+    uint32_t next_part; /* of the view, from the last to the first; n_parts - next_part have been asked */
+    uint32_t tries;
+    void (*ended)(struct part_walk *walk, bool found); /* or an error: fetch.code */
+    void *owner;
+};
+
 struct locate_request {
     struct collection *collection; /* the caller holds a reference until done */
     const void *key;               /* kept by the caller until done */
@@ -75,9 +86,7 @@ struct locate_request {
     struct located located;
     uint32_t reads;
     /* inside */
-    struct fetch_request fetch;
-    struct view *view;
-    uint32_t next_part;
+    struct part_walk walk;
 };
 int collection_locate_start(struct searcher *searcher, struct locate_request *request, struct quire_error *err);
 
@@ -126,6 +135,7 @@ struct collection_search {
     const float *query;            /* dim floats; copied */
     struct quire_search_options options;
     bool want_vectors, want_attributes;
+    const struct collection_snapshot *snapshot; /* NULL: the present; otherwise kept by the caller until done */
     void (*done)(struct collection_search *search);
     void *owner;
     /* filled before done; pointers valid during done */
@@ -140,6 +150,14 @@ struct collection_search {
 };
 /* As search_start. QUIRE_ENOTFINITE and QUIRE_EZEROVEC at once. */
 int collection_search_start(struct searcher *searcher, struct collection_search *search, struct quire_error *err);
+
+/* The collection as it is now, whatever is written afterwards. Costs a bit per sealed row, and what is removed
+ * meanwhile keeps its memory and its disk until it is closed. Thread-safe; no search uses it when it is closed. */
+struct collection_snapshot;
+int collection_snapshot_open(struct collection *collection, struct collection_snapshot **out, struct quire_error *err);
+void collection_snapshot_close(struct collection_snapshot *snapshot); /* NULL is fine */
+uint64_t collection_snapshot_count(const struct collection_snapshot *snapshot);
+uint64_t collection_snapshot_lsn(const struct collection_snapshot *snapshot);
 
 struct collection_fetch {
     struct collection *collection;
@@ -162,7 +180,7 @@ struct collection_fetch {
     uint32_t reads, rounds;
     uint64_t bytes;
     /* inside */
-    struct fetch_work *work;
+    struct part_walk walk;
 };
 int collection_fetch_start(struct searcher *searcher, struct collection_fetch *fetch, struct quire_error *err);
 

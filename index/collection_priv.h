@@ -89,6 +89,13 @@ int collection_publish(struct collection *collection, const struct collection_ed
 
 /* The state for a checkpoint, as of one LSN: records of the kinds below. */
 int collection_save(struct collection *collection, struct checkpoint *checkpoint, struct quire_error *err);
+struct collection_snapshot {
+    struct collection *collection; /* a reference */
+    struct view *view;             /* a reference */
+    uint64_t lsn, pin, n_elements;
+    uint8_t **dead; /* per part of the view, as of lsn; owned */
+};
+
 /* Keeps rows that die after *lsn (the present) readable until collection_unpin. */
 int collection_pin(struct collection *collection, uint64_t *lsn);
 void collection_unpin(struct collection *collection, uint64_t lsn);

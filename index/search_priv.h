@@ -130,6 +130,8 @@ struct searcher {
     uint32_t n_frames, frame_bytes, n_free;
     uint8_t *free_frames[FRAMES_MAX];
     struct task *starving, *starving_last;
+    struct graph_scratch *graph_scratch; /* of searches in memtables; made when first needed; owned */
+    struct search_work *free_works;      /* of searches in collections; owned */
     bool cancelling;
     bool serving;    /* serve_starving is on the stack */
     bool starting;   /* start_waiting is on the stack: requests that end at once do not enter it again */
@@ -218,6 +220,11 @@ static inline bool task_row_is_dead(const struct task *task, uint32_t row)
 {
     return task->dead && bitmap_has_shared(task->dead, row);
 }
+
+/* The lane's scratch for memtables, or NULL without memory. */
+struct graph_scratch *searcher_graph_scratch(struct searcher *searcher);
+/* collection_search.c: what it keeps for the next request. */
+void search_works_free(struct searcher *searcher);
 
 void search_begin(struct task *task);
 void search_end(struct task *task, int code);

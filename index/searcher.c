@@ -13,6 +13,7 @@
  * Memory: a task's arrays grow to the largest segment and k that it has served and stay, but for those of k above
  * K_KEPT; after warm-up a search for up to so many allocates nothing, keys above the inline size apart.
  */
+#include "index/graph.h"
 #include "index/search_priv.h"
 #include "io/clock.h"
 #include "io/error.h"
@@ -217,6 +218,8 @@ void searcher_destroy(struct searcher *s)
         searcher_forget(s, s->attachments->segment);
     for (unsigned i = 0; s->tasks && i < s->n_tasks; i++)
         task_fini(&s->tasks[i]);
+    search_works_free(s);
+    graph_scratch_destroy(s->graph_scratch);
     if (s->arena) {
         engine_register_buffers(s->engine, NULL, 0);
         memory_unmap(s->arena, (size_t)s->n_frames * s->frame_bytes);
@@ -236,6 +239,13 @@ void searcher_destroy(struct searcher *s)
     free(s->run_distances);
     free(s->slot_distances);
     free(s);
+}
+
+struct graph_scratch *searcher_graph_scratch(struct searcher *s)
+{
+    if (!s->graph_scratch && graph_scratch_create(&s->graph_scratch, NULL) < 0)
+        return NULL;
+    return s->graph_scratch;
 }
 
 unsigned searcher_running(const struct searcher *s)

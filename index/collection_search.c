@@ -1,0 +1,566 @@
+/*
+ * collection_search.c - one search over everything a collection consists of.
+ *
+ *   1. the sealed segments of the view, all at once, each by its own search on this lane's ring (search.h)
+ *   2. when the last has answered, under the collection's lock: the number S of the last write, and which of the hits
+ *      have died by now. Those are dropped: what replaced them was written before S, so it is found in step 3.
+ *   3. the memtables as of S: rows with birth <= S < death. Without disk, without lock.
+ *   4. the k nearest of all; then their attributes, where they are wanted and lie on the disk
+ *
+ * So an element that was replaced meanwhile is seen once. Where the view has changed between 1 and 2 (a seal or a merge
+ * was published), the memtables of both views are searched: what was sealed away is in the old one, what was written
+ * since in the new one. An element may then be found twice, in its old and its new version; the younger one counts.
+ *
+ * A work's memory stays with the lane for the next search.
+ */
+#include "index/collection_priv.h"
+#include "index/search_priv.h"
+#include "io/clock.h"
+#include "io/error.h"
+#include "io/memory.h"
+#include <float.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define BEAM_LEAST 64u
+
+/* A hit on its way. Key, vector and attributes lie in work->bytes. */
+struct found {
+    float distance;
+    uint32_t part, row; /* part: index in the view's parts, or PART_NONE: of a memtable */
+    uint64_t birth;     /* of a memtable's row; 0: sealed, older than all of those */
+    size_t key_at, vector_at, attributes_at;
+    uint32_t key_bytes, attribute_bytes;
+};
+#define PART_NONE UINT32_MAX
+
+struct sub_search {
+    struct search_request request;
+    struct search_work *work;
+    uint32_t part;
+};
+
+struct search_work {
+    struct search_work *next_free;
+    struct searcher *searcher;
+    struct collection_search *search;
+    struct view *view;
+    uint32_t n_pending, k;
+    struct sub_search *subs;
+    uint32_t subs_capacity;
+    float *query;
+    uint32_t query_capacity;
+    struct found *found;
+    uint32_t n_found, found_capacity;
+    uint8_t *bytes;
+    size_t n_bytes, bytes_capacity;
+    struct memtable_hit *table_hits;
+    uint32_t table_hits_capacity;
+    struct collection_hit *hits;
+    uint32_t hits_capacity;
+    float *scratch; /* a rotated vector */
+    uint32_t scratch_capacity;
+    struct fetch_request fetch; /* of attributes */
+    uint32_t next_attributes;
+    uint64_t started_ns;
+    bool starting;
+};
+
+/* ---- memory ------------------------------------------------------------------------------------------------------ */
+
+static int reserve(void *array, uint32_t *capacity, uint32_t n, size_t size)
+{
+    void **at = array;
+    if (n <= *capacity)
+        return 0;
+    void *bigger = realloc(*at, size_mul(n, size));
+    if (!bigger)
+        return QUIRE_ENOMEM;
+    *at = bigger;
+    *capacity = n;
+    return 0;
+}
+
+/* Room for n bytes more, aligned for floats; their place. SIZE_MAX without memory. */
+static size_t take_bytes(struct search_work *w, size_t n)
+{
+    size_t at = (w->n_bytes + 7) / 8 * 8, end = at + n;
+    if (end > w->bytes_capacity) {
+        size_t capacity = end + end / 2 + 1024;
+        uint8_t *bigger = realloc(w->bytes, capacity);
+        if (!bigger)
+            return SIZE_MAX;
+        w->bytes = bigger;
+        w->bytes_capacity = capacity;
+    }
+    w->n_bytes = end;
+    return at;
+}
+
+static size_t keep_bytes(struct search_work *w, const void *bytes, size_t n)
+{
+    size_t at = take_bytes(w, n);
+    if (at != SIZE_MAX && n > 0)
+        memcpy(w->bytes + at, bytes, n);
+    return at;
+}
+
+static void work_free(struct search_work *w)
+{
+    free(w->subs);
+    free(w->query);
+    free(w->found);
+    free(w->bytes);
+    free(w->table_hits);
+    free(w->hits);
+    free(w->scratch);
+    free(w);
+}
+
+void search_works_free(struct searcher *s)
+{
+    while (s->free_works) {
+        struct search_work *w = s->free_works;
+        s->free_works = w->next_free;
+        work_free(w);
+    }
+}
+
+static struct search_work *take_work(struct searcher *s)
+{
+    struct search_work *w = s->free_works;
+    if (!w)
+        return calloc(1, sizeof *w);
+    s->free_works = w->next_free;
+    return w;
+}
+
+#define BYTES_KEPT (1u << 20) /* of one work; a search for very many does not leave its memory with the lane */
+
+static void give_back(struct searcher *s, struct search_work *w)
+{
+    if (w->bytes_capacity + w->found_capacity * sizeof *w->found > BYTES_KEPT) {
+        work_free(w);
+        return;
+    }
+    w->next_free = s->free_works;
+    s->free_works = w;
+}
+
+/* ---- the end ----------------------------------------------------------------------------------------------------- */
+
+static void fail(struct search_work *w, int code, const struct quire_error *error)
+{
+    if (w->search->code < 0)
+        return;
+    w->search->code = code;
+    if (error)
+        w->search->error = *error;
+    else
+        error_set(&w->search->error, code, "%s", quire_error_text(code));
+}
+
+static void deliver(struct search_work *w)
+{
+    struct collection_search *search = w->search;
+    struct collection *c = search->collection;
+    struct searcher *s = w->searcher;
+    search->hits = search->code == 0 ? w->hits : NULL;
+    search->n_hits = search->code == 0 ? w->n_found : 0;
+    search->stats.latency_ns = clock_ns() - w->started_ns;
+    search->done(search);
+    view_unref(w->view);
+    give_back(s, w);
+    collection_unref(c);
+}
+
+static void fill_hits(struct search_work *w)
+{
+    const struct collection_search *search = w->search;
+    for (uint32_t i = 0; i < w->n_found; i++) {
+        const struct found *f = &w->found[i];
+        w->hits[i] = (struct collection_hit){.key = w->bytes + f->key_at,
+                                             .key_bytes = f->key_bytes,
+                                             .distance = f->distance,
+                                             .attribute_bytes = f->attribute_bytes};
+        if (f->attribute_bytes)
+            w->hits[i].attributes = (const char *)w->bytes + f->attributes_at;
+        if (search->want_vectors)
+            w->hits[i].vector = (const float *)(const void *)(w->bytes + f->vector_at);
+    }
+}
+
+/* ---- attributes of sealed rows ----------------------------------------------------------------------------------- */
+
+static void fetch_attributes(struct search_work *w);
+
+static void on_attributes(struct fetch_request *fetch)
+{
+    struct search_work *w = fetch->owner;
+    struct found *f = &w->found[w->next_attributes++];
+    w->search->stats.reads += fetch->reads;
+    w->search->stats.rounds += fetch->rounds;
+    w->search->stats.bytes += fetch->bytes;
+    if (fetch->code < 0) {
+        fail(w, fetch->code, &fetch->error);
+    } else if (fetch->attributes) {
+        f->attributes_at = keep_bytes(w, fetch->attributes, fetch->attributes_bytes);
+        f->attribute_bytes = fetch->attributes_bytes;
+        if (f->attributes_at == SIZE_MAX)
+            fail(w, QUIRE_ENOMEM, NULL);
+    }
+    fetch_attributes(w);
+}
+
+/* One after the other: few hits lie in segments with attributes, and each costs two reads. */
+static void fetch_attributes(struct search_work *w)
+{
+    for (; w->search->code == 0 && w->next_attributes < w->n_found; w->next_attributes++) {
+        const struct found *f = &w->found[w->next_attributes];
+        if (f->part == PART_NONE || !segment_info(w->view->parts[f->part]->segment)->has_attributes)
+            continue;
+        w->fetch = (struct fetch_request){.segment = w->view->parts[f->part]->segment,
+                                          .row = f->row,
+                                          .want_attributes = true,
+                                          .done = on_attributes,
+                                          .owner = w};
+        struct quire_error err = {0};
+        int rc = fetch_start(w->searcher, &w->fetch, &err);
+        if (rc == 0)
+            return;
+        fail(w, rc, &err);
+    }
+    fill_hits(w);
+    deliver(w);
+}
+
+/* ---- memtables --------------------------------------------------------------------------------------------------- */
+
+/* The beam in a graph for what is asked of segments by recall. */
+static uint32_t beam_of(const struct quire_search_options *o)
+{
+    uint32_t beam = 2 * o->k > BEAM_LEAST ? 2 * o->k : BEAM_LEAST;
+    if (o->effort)
+        return o->effort;
+    if (o->recall <= 0.95f)
+        return 0;
+    return o->recall <= 0.98f ? 2 * beam : o->recall <= 0.99f ? 3 * beam : 8 * beam;
+}
+
+static int keep_row(struct search_work *w, const struct memtable *memtable, const struct memtable_hit *hit)
+{
+    struct memtable_row row;
+    struct found *f = &w->found[w->n_found];
+    memtable_row(memtable, hit->row, &row);
+    *f = (struct found){.distance = hit->distance, .part = PART_NONE, .row = hit->row, .birth = row.birth};
+    f->key_at = keep_bytes(w, row.key, row.key_bytes);
+    f->key_bytes = row.key_bytes;
+    if (f->key_at == SIZE_MAX)
+        return QUIRE_ENOMEM;
+    if (w->search->want_attributes && row.attributes) {
+        f->attributes_at = keep_bytes(w, row.attributes, row.attribute_bytes);
+        f->attribute_bytes = row.attribute_bytes;
+        if (f->attributes_at == SIZE_MAX)
+            return QUIRE_ENOMEM;
+    }
+    if (w->search->want_vectors) {
+        f->vector_at = take_bytes(w, sizeof(float) * w->search->collection->config.dim);
+        if (f->vector_at == SIZE_MAX)
+            return QUIRE_ENOMEM;
+        memtable_vector(memtable, hit->row, w->scratch, (float *)(void *)(w->bytes + f->vector_at));
+    }
+    w->n_found++;
+    return 0;
+}
+
+static int search_table(struct search_work *w, const struct table *table, uint64_t snapshot)
+{
+    struct collection_search *search = w->search;
+    struct memtable_query query = {.query = w->query,
+                                   .k = w->k,
+                                   .effort = beam_of(&search->options),
+                                   .exact = search->options.exact,
+                                   .snapshot = snapshot};
+    struct graph_scratch *scratch = searcher_graph_scratch(w->searcher);
+    uint32_t scored = 0;
+    int n = scratch ? memtable_search(table->memtable, scratch, &query, w->table_hits, &scored) : QUIRE_ENOMEM;
+    search->memtable_rows_scored += scored;
+    if (n < 0 || reserve(&w->found, &w->found_capacity, w->n_found + (uint32_t)n, sizeof *w->found) < 0)
+        return QUIRE_ENOMEM;
+    for (int i = 0; i < n; i++)
+        if (keep_row(w, table->memtable, &w->table_hits[i]) < 0)
+            return QUIRE_ENOMEM;
+    return 0;
+}
+
+static bool view_has_table(const struct view *view, const struct table *table)
+{
+    for (uint32_t i = 0; i < view->n_tables; i++)
+        if (view->tables[i] == table)
+            return true;
+    return false;
+}
+
+/* The memtables of the view, and those of `now` that are not among them. */
+static int search_tables(struct search_work *w, const struct view *now, uint64_t snapshot)
+{
+    struct epochs *epochs = store_epochs(w->search->collection->store);
+    int rc = 0;
+    for (uint32_t i = 0; i < w->view->n_tables && rc == 0; i++) {
+        unsigned epoch = epoch_enter(epochs);
+        rc = search_table(w, w->view->tables[i], snapshot);
+        epoch_exit(epochs, epoch);
+    }
+    for (uint32_t i = 0; i < now->n_tables && rc == 0; i++) {
+        if (view_has_table(w->view, now->tables[i]))
+            continue;
+        unsigned epoch = epoch_enter(epochs);
+        rc = search_table(w, now->tables[i], snapshot);
+        epoch_exit(epochs, epoch);
+    }
+    return rc;
+}
+
+/* ---- bringing it together ---------------------------------------------------------------------------------------- */
+
+static bool has_died(const struct search_work *w, const struct found *f)
+{
+    const struct collection_snapshot *snapshot = w->search->snapshot;
+    if (snapshot)
+        return snapshot->dead[f->part] && bitmap_has(snapshot->dead[f->part], f->row);
+    return part_is_dead(w->view->parts[f->part], f->row);
+}
+
+/* Step 2. The caller lets *now go. */
+static uint64_t take_snapshot(struct search_work *w, struct view **now)
+{
+    struct collection *c = w->search->collection;
+    uint32_t n = 0;
+    if (w->search->snapshot) {
+        *now = w->view;
+        atomic_fetch_add_explicit(&w->view->references, 1, memory_order_relaxed);
+        return w->search->snapshot->lsn;
+    }
+    pthread_mutex_lock(&c->lock);
+    for (uint32_t i = 0; i < w->n_found; i++)
+        if (!has_died(w, &w->found[i]))
+            w->found[n++] = w->found[i];
+    w->n_found = n;
+    *now = c->view;
+    atomic_fetch_add_explicit(&c->view->references, 1, memory_order_relaxed);
+    uint64_t lsn = c->last_lsn;
+    pthread_mutex_unlock(&c->lock);
+    return lsn;
+}
+
+static int by_distance(const void *left, const void *right)
+{
+    const struct found *a = left, *b = right;
+    if (a->distance != b->distance)
+        return a->distance < b->distance ? -1 : 1;
+    return a->birth != b->birth ? (a->birth > b->birth ? -1 : 1) : a->row < b->row ? -1 : a->row > b->row;
+}
+
+static bool is_same_key(const struct search_work *w, const struct found *a, const struct found *b)
+{
+    return a->key_bytes == b->key_bytes && memcmp(w->bytes + a->key_at, w->bytes + b->key_at, a->key_bytes) == 0;
+}
+
+/* Of an element that was found in two versions the younger one stays. Only after a change of the view: n is small. */
+static void drop_older_versions(struct search_work *w)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < w->n_found; i++) {
+        bool older = false;
+        for (uint32_t j = 0; j < w->n_found && !older; j++)
+            older = j != i && w->found[j].birth > w->found[i].birth && is_same_key(w, &w->found[i], &w->found[j]);
+        if (!older)
+            w->found[n++] = w->found[i];
+    }
+    w->n_found = n;
+}
+
+static void conclude(struct search_work *w)
+{
+    struct collection_search *search = w->search;
+    struct view *now;
+    uint64_t began = clock_ns();
+    uint64_t lsn = take_snapshot(w, &now);
+    if (search_tables(w, now, lsn) < 0)
+        fail(w, QUIRE_ENOMEM, NULL);
+    if (now != w->view)
+        drop_older_versions(w);
+    view_unref(now);
+    qsort(w->found, w->n_found, sizeof *w->found, by_distance);
+    w->n_found = w->n_found < w->k ? w->n_found : w->k;
+    if (reserve(&w->hits, &w->hits_capacity, w->n_found, sizeof *w->hits) < 0)
+        fail(w, QUIRE_ENOMEM, NULL);
+    search->stats.rows_scored += search->memtable_rows_scored;
+    search->stats.cpu_ns += clock_ns() - began;
+    w->next_attributes = search->want_attributes ? 0 : w->n_found;
+    if (search->code < 0) {
+        deliver(w);
+        return;
+    }
+    fetch_attributes(w);
+}
+
+/* ---- segments ---------------------------------------------------------------------------------------------------- */
+
+static int keep_hits(struct search_work *w, const struct sub_search *sub)
+{
+    const struct search_request *r = &sub->request;
+    if (reserve(&w->found, &w->found_capacity, w->n_found + r->n_hits, sizeof *w->found) < 0)
+        return QUIRE_ENOMEM;
+    for (uint32_t i = 0; i < r->n_hits; i++) {
+        const struct search_hit *hit = &r->hits[i];
+        struct found *f = &w->found[w->n_found];
+        *f = (struct found){.distance = hit->distance, .part = sub->part, .row = hit->row};
+        f->key_at = keep_bytes(w, hit->key, hit->key_bytes);
+        f->key_bytes = hit->key_bytes;
+        if (w->search->want_vectors)
+            f->vector_at = keep_bytes(w, hit->vector, sizeof(float) * w->search->collection->config.dim);
+        if (f->key_at == SIZE_MAX || f->vector_at == SIZE_MAX)
+            return QUIRE_ENOMEM;
+        w->n_found++;
+    }
+    return 0;
+}
+
+static void add_stats(struct quire_search_stats *sum, const struct quire_search_stats *one)
+{
+    sum->reads += one->reads;
+    sum->cached += one->cached;
+    sum->bytes += one->bytes;
+    sum->rounds = sum->rounds > one->rounds ? sum->rounds : one->rounds;
+    sum->rows_scored += one->rows_scored;
+    sum->codes_scored += one->codes_scored;
+    sum->effort = sum->effort > one->effort ? sum->effort : one->effort;
+    sum->cpu_ns += one->cpu_ns;
+    sum->exact = sum->exact && one->exact;
+    sum->complete = sum->complete && one->complete;
+}
+
+static void on_segment(struct search_request *request)
+{
+    struct sub_search *sub = request->owner;
+    struct search_work *w = sub->work;
+    if (request->code < 0)
+        fail(w, request->code, &request->error);
+    else if (keep_hits(w, sub) < 0)
+        fail(w, QUIRE_ENOMEM, NULL);
+    add_stats(&w->search->stats, &request->stats);
+    if (--w->n_pending > 0 || w->starting)
+        return;
+    if (w->search->code < 0)
+        deliver(w);
+    else
+        conclude(w);
+}
+
+static void start_segments(struct search_work *w)
+{
+    struct collection_search *search = w->search;
+    uint32_t n = w->view->n_parts;
+    struct quire_search_options options = search->options;
+    if (options.reads_max && n > 1)
+        options.reads_max = options.reads_max > n ? options.reads_max / n : 1;
+    options.k = w->k;
+    w->starting = true;
+    w->n_pending = n;
+    for (uint32_t i = 0; i < n; i++) {
+        struct sub_search *sub = &w->subs[i];
+        struct quire_error err = {0};
+        *sub = (struct sub_search){.work = w, .part = i};
+        sub->request = (struct search_request){.segment = w->view->parts[i]->segment,
+                                               .query = w->query,
+                                               .options = options,
+                                               .want_keys = true,
+                                               .want_vectors = search->want_vectors,
+                                               .dead = search->snapshot ? search->snapshot->dead[i] : NULL,
+                                               .done = on_segment,
+                                               .owner = sub};
+        int rc = search_start(w->searcher, &sub->request, &err);
+        if (rc < 0) {
+            fail(w, rc, &err);
+            w->n_pending--;
+        }
+    }
+    w->starting = false;
+    if (w->n_pending > 0)
+        return;
+    if (search->code < 0)
+        deliver(w);
+    else
+        conclude(w);
+}
+
+/* ---- the call ---------------------------------------------------------------------------------------------------- */
+
+static int check(const struct collection_search *search, struct quire_error *err)
+{
+    const struct collection_config *config = &search->collection->config;
+    const struct quire_search_options *o = &search->options;
+    double norm2 = 0;
+    if (o->k == 0 || o->k > QUIRE_K_MAX)
+        return error_set(err, QUIRE_ERANGE, "k is %u: it must be 1..%u", o->k, QUIRE_K_MAX);
+    if (!(o->recall >= 0 && o->recall <= 1))
+        return error_set(err, QUIRE_ERANGE, "recall is %g: it must be above 0 and at most 1", (double)o->recall);
+    for (uint32_t i = 0; i < config->dim; i++)
+        norm2 += (double)search->query[i] * (double)search->query[i];
+    if (!(norm2 <= (double)FLT_MAX))
+        return error_set(err, QUIRE_ENOTFINITE, "the query holds NaN, infinity or values too large to square");
+    if (norm2 == 0 && config->metric == QUIRE_METRIC_COSINE)
+        return error_set(err, QUIRE_EZEROVEC,
+                         "the query is a zero vector, which has no direction under the cosine metric");
+    return 0;
+}
+
+static int reserve_work(struct search_work *w, const struct collection_config *config)
+{
+    uint32_t code_dim = config->dim + 64 > 2 * config->dim ? config->dim + 64 : 2 * config->dim;
+    uint32_t k = w->k;
+    if (reserve(&w->subs, &w->subs_capacity, w->view->n_parts, sizeof *w->subs) < 0 ||
+        reserve(&w->query, &w->query_capacity, config->dim, sizeof *w->query) < 0 ||
+        reserve(&w->scratch, &w->scratch_capacity, code_dim, sizeof *w->scratch) < 0 ||
+        reserve(&w->table_hits, &w->table_hits_capacity, k, sizeof *w->table_hits) < 0)
+        return QUIRE_ENOMEM;
+    return 0;
+}
+
+int collection_search_start(struct searcher *s, struct collection_search *search, struct quire_error *err)
+{
+    int rc = check(search, err);
+    struct search_work *w = rc == 0 ? take_work(s) : NULL;
+    if (rc == 0 && !w)
+        rc = error_set(err, QUIRE_ENOMEM, "no memory for a search");
+    if (rc < 0)
+        return rc;
+    w->searcher = s;
+    w->search = search;
+    w->view = search->snapshot ? search->snapshot->view : collection_view(search->collection);
+    if (search->snapshot)
+        atomic_fetch_add_explicit(&w->view->references, 1, memory_order_relaxed);
+    uint64_t elements = search->snapshot ? search->snapshot->n_elements : collection_count(search->collection);
+    w->k = search->options.k <= elements ? search->options.k : elements ? (uint32_t)elements : 1;
+    w->n_found = 0;
+    w->n_bytes = 0;
+    w->started_ns = clock_ns();
+    if (reserve_work(w, &search->collection->config) < 0) {
+        view_unref(w->view);
+        give_back(s, w);
+        return error_set(err, QUIRE_ENOMEM, "no memory for a search with k %u", search->options.k);
+    }
+    memcpy(w->query, search->query, sizeof(float) * search->collection->config.dim);
+    collection_ref(search->collection);
+    search->work = w;
+    search->code = 0;
+    memset(&search->error, 0, sizeof search->error);
+    memset(&search->stats, 0, sizeof search->stats);
+    search->stats.complete = true;
+    search->stats.exact = search->options.exact;
+    search->n_segments = w->view->n_parts;
+    search->memtable_rows_scored = 0;
+    start_segments(w);
+    return 0;
+}
