@@ -4,6 +4,8 @@
  * Caveats first
  *  - A handle (`struct quire_index`) may be used by many threads at once for searches and look-ups; quire_open,
  *    quire_close and quire_build may not run at the same time as another call on the same handle.
+ *  - A live collection (`struct quire_collection`) may be used by many threads at once for everything but opening and
+ *    closing. Its folder belongs to one process at a time.
  *  - A `struct quire_loop` belongs to one thread at a time. Nothing in the library starts a signal handler, prints,
  *    exits, or aborts for lack of memory.
  *  - Every function returns 0 (or a count >= 0) or a negative QUIRE_E... number, never errno. On failure outputs are
@@ -75,6 +77,7 @@ extern "C" {
     X(CANCELLED, 62, "cancelled")                                                                                      \
     X(CLOSED, 63, "closed")                                                                                            \
     X(TIMEOUT, 64, "timed out")                                                                                        \
+    X(STALE, 65, "what the call relied on has changed meanwhile")                                                      \
     X(NOMEM, 80, "out of memory")                                                                                      \
     X(INTERNAL, 99, "internal error")
 
@@ -313,6 +316,116 @@ QUIRE_API int quire_vector(struct quire_index *index, uint32_t row, float *vecto
  * QUIRE_ENOTFOUND when the row has none. */
 QUIRE_API int quire_attributes(struct quire_index *index, uint32_t row, char *text, size_t *bytes,
                                struct quire_error *err);
+
+/* ---- live collections -------------------------------------------------------------------------------------------- */
+
+/* A folder that is written and searched at the same time. Elements have a key, a vector and attributes (JSON text).
+ * Every write is logged before the call that makes it returns; what that promises after a crash is the durability's
+ * choice. */
+struct quire_collection;
+struct quire_snapshot;
+struct quire_result;
+
+enum quire_durability {
+    QUIRE_DURABLE_EVERYSEC = 0, /* a crash of the machine loses at most the last second */
+    QUIRE_DURABLE_ALWAYS = 1,   /* nothing: a call returns when its write is on the device; calls share a sync */
+    QUIRE_DURABLE_NO = 2        /* what the operating system has not written */
+};
+
+struct quire_collection_options {
+    size_t struct_bytes;
+    bool create;  /* make the collection where there is none */
+    uint32_t dim; /* when it is made; otherwise 0, or compared: QUIRE_EDIM */
+    enum quire_type type;
+    enum quire_metric metric;
+    enum quire_slot slot; /* AUTO: 8 bits per dimension */
+    uint32_t block_bytes; /* of sealed parts; 0: 8192 */
+    unsigned code_bits;   /* of sealed parts; 0: 4 */
+    enum quire_durability durability;
+    uint64_t memtable_bytes; /* elements in memory are sealed to the disk beyond this; 0: 64 MiB */
+    uint64_t memory_bytes;   /* of what is resident of sealed parts; 0: no limit */
+    uint64_t disk_bytes;     /* the folder may have at most so many; 0: no limit */
+    unsigned threads;        /* of one seal or merge in the background; 0: 1 */
+    enum quire_engine_kind engine;
+    unsigned reads_max; /* cap on reads in flight per lane; 0: 64 */
+    /* NULL, or gets a line about what happens in the background, from another thread. */
+    void (*log)(void *context, bool warning, const char *line);
+    void *context;
+};
+QUIRE_API void quire_collection_options_init(struct quire_collection_options *options);
+
+/* Opens a collection's folder and replays its log. QUIRE_EBUSY: another process has it open (named in the message);
+ * QUIRE_ENOFILE: it is not there and create is false; ECORRUPT: damaged, `quire repair` saves what is left. */
+QUIRE_API int quire_collection_open(const char *path, const struct quire_collection_options *options,
+                                    struct quire_collection **out, struct quire_error *err);
+/* Syncs and closes. Results and snapshots must have been given back. An error: the last writes may not be durable; the
+ * handle is gone all the same. NULL is fine. */
+QUIRE_API int quire_collection_close(struct quire_collection *collection, struct quire_error *err);
+
+/* Adds an element, or replaces the one with this key. vector: dim elements of the collection's type. attributes: JSON
+ * text or NULL (with NULL the attributes that the element has stay). *was_new may be NULL. A search sees the old vector
+ * or the new one. Errors: QUIRE_ENOTFINITE, EZEROVEC, ERANGE (key, attributes), ELIMIT, ENOSPACE, EIO: nothing was
+ * written, searches go on. */
+QUIRE_API int quire_put(struct quire_collection *collection, const void *key, size_t key_bytes, const void *vector,
+                        const char *attributes, size_t attribute_bytes, bool *was_new, struct quire_error *err);
+/* QUIRE_ENOTFOUND where there is none. */
+QUIRE_API int quire_remove(struct quire_collection *collection, const void *key, size_t key_bytes,
+                           struct quire_error *err);
+/* Replaces an element's attributes; NULL or 0 bytes: it has none then. */
+QUIRE_API int quire_set_attributes(struct quire_collection *collection, const void *key, size_t key_bytes,
+                                   const char *attributes, size_t attribute_bytes, struct quire_error *err);
+/* The stored vector (dim floats; unit length under cosine) and attributes of an element; vector and attributes may be
+ * NULL. attributes: room for *attribute_bytes, which becomes their size; QUIRE_ELIMIT when they do not fit; 0: there
+ * are none. */
+QUIRE_API int quire_get(struct quire_collection *collection, const void *key, size_t key_bytes, float *vector,
+                        char *attributes, size_t *attribute_bytes, struct quire_error *err);
+
+struct quire_element {
+    const void *key;
+    size_t key_bytes;
+    float distance;         /* as the metric defines it */
+    const char *attributes; /* NULL: none, or not asked for */
+    size_t attribute_bytes;
+    const float *vector; /* NULL: not asked for; dim floats */
+};
+enum quire_with { QUIRE_WITH_ATTRIBUTES = 1, QUIRE_WITH_VECTORS = 2 };
+/* The nearest elements now, or with a snapshot, as of then. with: a sum of QUIRE_WITH_...; options may be NULL. stats
+ * may be NULL. *result is given back by quire_result_free. Blocks; many threads may call it at once. */
+QUIRE_API int quire_collection_search(struct quire_collection *collection, const struct quire_snapshot *snapshot,
+                                      const float *query, const struct quire_search_options *options, unsigned with,
+                                      struct quire_result **result, struct quire_search_stats *stats,
+                                      struct quire_error *err);
+QUIRE_API uint32_t quire_result_count(const struct quire_result *result);
+/* i < count, nearest first. Pointers are valid as long as the result is. */
+QUIRE_API void quire_result_element(const struct quire_result *result, uint32_t i, struct quire_element *out);
+QUIRE_API void quire_result_free(struct quire_result *result); /* NULL is fine */
+
+/* The collection as it is now, for searches, whatever is written afterwards. What is removed meanwhile keeps its room
+ * until it is closed. */
+QUIRE_API int quire_snapshot_open(struct quire_collection *collection, struct quire_snapshot **out,
+                                  struct quire_error *err);
+QUIRE_API uint64_t quire_snapshot_count(const struct quire_snapshot *snapshot);
+QUIRE_API void quire_snapshot_close(struct quire_snapshot *snapshot); /* NULL is fine */
+
+/* Everything written so far is on the device on return, and the next opening replays nothing of it. */
+QUIRE_API int quire_checkpoint(struct quire_collection *collection, struct quire_error *err);
+/* Seals what is in memory to the disk; merges all sealed parts into one. */
+QUIRE_API int quire_seal(struct quire_collection *collection, struct quire_error *err);
+QUIRE_API int quire_compact(struct quire_collection *collection, struct quire_error *err);
+/* A consistent copy in the new folder `to` on the same file system, by hard links. Writes go on meanwhile. */
+QUIRE_API int quire_backup(struct quire_collection *collection, const char *to, struct quire_error *err);
+
+struct quire_collection_info {
+    uint64_t elements, raw_bytes;
+    uint32_t dim;
+    enum quire_type type;
+    enum quire_metric metric;
+    enum quire_slot slot;
+    uint64_t memory_rows, memory_bytes; /* elements that are not sealed, and what they take */
+    uint64_t segments, segment_rows, dead_rows, resident_bytes, disk_bytes;
+    uint64_t recovery_us, replayed_records; /* of its opening */
+};
+QUIRE_API void quire_collection_get_info(struct quire_collection *collection, struct quire_collection_info *out);
 
 /* ---- proving an index -------------------------------------------------------------------------------------------- */
 

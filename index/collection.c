@@ -303,7 +303,7 @@ static bool is_somewhere(const struct place *place)
     return place->table || place->part;
 }
 
-/* Under the lock. QUIRE_EBUSY where `located` is of another generation. */
+/* Under the lock. QUIRE_ESTALE where `located` is of another generation. */
 static int find_place(struct collection *c, const void *key, uint32_t key_bytes, const struct located *located,
                       struct place *out, struct quire_error *err)
 {
@@ -312,7 +312,7 @@ static int find_place(struct collection *c, const void *key, uint32_t key_bytes,
     if (atomic_load(&c->dropped))
         return error_set(err, QUIRE_ECLOSED, "the collection was removed");
     if (located->generation != view->generation)
-        return error_set(err, QUIRE_EBUSY, "the collection's segments have changed");
+        return error_set(err, QUIRE_ESTALE, "the collection's segments have changed");
     for (uint32_t i = 0; i < view->n_tables && !out->table; i++) {
         out->row = memtable_find(view->tables[i]->memtable, key, key_bytes);
         if (out->row != MEMTABLE_NONE) {

@@ -8,7 +8,7 @@
  *   write   locate: where the key's row is, if a sealed segment holds one: decided in memory by the segments' key
  *   filters         (collection_locate_now), or with reads on a lane (collection_locate_start). Commit: under the
  *   collection's         lock, in microseconds and without the disk: journal, memtable, tombstone. A commit whose
- *   `located` is older         than the newest seal or merge answers QUIRE_EBUSY: locate again.
+ *   `located` is older         than the newest seal or merge answers QUIRE_ESTALE: locate again.
  *   search  segments first, on a lane's ring. When all have answered: under the lock the snapshot number and which of
  *   the         hits have died; then the memtables as of that number. So each element is seen once, old or new.
  *
@@ -104,7 +104,7 @@ struct collection_put {
     bool was_new;
     uint64_t lsn;
 };
-/* Commits an element. 0, also where the condition did not hold (lsn 0 then); QUIRE_EBUSY: locate again. Other errors:
+/* Commits an element. 0, also where the condition did not hold (lsn 0 then); QUIRE_ESTALE: locate again. Other errors:
  * the vector's (EDIM is the caller's to check), the journal's, QUIRE_ELIMIT (a limit of the store: the sentence names
  * it), QUIRE_ENOMEM. The row is linked by collection_link. */
 int collection_put(struct collection *collection, struct collection_put *put, struct quire_error *err);

@@ -1,15 +1,12 @@
 /*
  * library.c - the calls of quire.h over segments, searchers and engines.
  *
- * A handle holds a segment and a small pool of lanes (an engine with a searcher each). A blocking call takes a lane
- * from the pool, or makes one when all are taken, drives it until its request is done, and puts it back; so calls of
- * many threads run at once and none makes a ring per query. The batch call gives each of its lanes a thread and shares
- * the queries out by an atomic counter. A loop (quire_loop) is a lane that the caller drives.
- *
- * The mutex guards the pool only and is never held over I/O.
+ * A handle holds a segment and a pool of lanes (lane_pool.h) for blocking calls. The batch call gives each of its
+ * lanes a thread and shares the queries out by an atomic counter. A loop (quire_loop) is a lane that the caller drives.
  */
+#include "index/lane_pool.h"
+#include "index/library_priv.h"
 #include "index/parallel.h"
-#include "index/search.h"
 #include "index/segment_priv.h"
 #include "io/error.h"
 #include <math.h>
@@ -20,18 +17,10 @@
 #define INFLIGHT_DEFAULT 32u
 #define LANES_MAX        256u
 
-struct lane {
-    struct engine *engine;
-    struct searcher *searcher;
-    unsigned tasks;
-    struct lane *next;
-};
-
 struct quire_index {
     struct segment *segment;
     struct quire_open_options options;
-    pthread_mutex_t mutex;
-    struct lane *idle;
+    struct lane_pool lanes;
 };
 
 struct quire_loop {
@@ -49,67 +38,7 @@ struct loop_search {
     struct quire_hit *hits;
 };
 
-static void lane_destroy(struct lane *lane)
-{
-    if (!lane)
-        return;
-    if (lane->searcher) {
-        searcher_cancel(lane->searcher);
-        searcher_destroy(lane->searcher);
-    }
-    if (lane->engine)
-        engine_destroy(lane->engine);
-    free(lane);
-}
-
-static int lane_create(enum quire_engine_kind kind, unsigned reads_max, unsigned tasks, struct lane **out,
-                       struct quire_error *err)
-{
-    struct engine_config engine_config = {.kind = kind, .reads_max = reads_max};
-    struct searcher_config config = {.tasks_max = tasks};
-    struct lane *lane = calloc(1, sizeof *lane);
-    if (!lane)
-        return error_set(err, QUIRE_ENOMEM, "no memory for a lane");
-    lane->tasks = tasks;
-    int rc = engine_create(&engine_config, &lane->engine, err);
-    if (rc == 0)
-        rc = searcher_create(lane->engine, &config, &lane->searcher, err);
-    if (rc < 0)
-        lane_destroy(lane);
-    else
-        *out = lane;
-    return rc;
-}
-
-/* A lane with at least `tasks` tasks from the pool, or a new one. */
-static int lane_take(struct quire_index *index, unsigned tasks, struct lane **out, struct quire_error *err)
-{
-    struct lane *found = NULL;
-    pthread_mutex_lock(&index->mutex);
-    for (struct lane **at = &index->idle; *at && !found; at = &(*at)->next)
-        if ((*at)->tasks >= tasks) {
-            found = *at;
-            *at = found->next;
-            break;
-        }
-    pthread_mutex_unlock(&index->mutex);
-    if (found) {
-        *out = found;
-        return 0;
-    }
-    return lane_create(index->options.engine, index->options.reads_max, tasks, out, err);
-}
-
-static void lane_put(struct quire_index *index, struct lane *lane)
-{
-    pthread_mutex_lock(&index->mutex);
-    lane->next = index->idle;
-    index->idle = lane;
-    pthread_mutex_unlock(&index->mutex);
-}
-
-/* Options carry their size, so that a caller that was compiled with another header is refused and not misread. */
-static int check_struct_bytes(size_t given, size_t known, const char *name, struct quire_error *err)
+int check_struct_bytes(size_t given, size_t known, const char *name, struct quire_error *err)
 {
     if (given == known)
         return 0;
@@ -144,9 +73,10 @@ int quire_open(const char *path, const struct quire_open_options *options, struc
     struct segment_options segment_options = {.memory_bytes = index->options.memory_bytes,
                                               .no_cache = index->options.no_cache};
     rc = segment_open(path, &segment_options, &index->segment, err);
-    if (rc == 0 && pthread_mutex_init(&index->mutex, NULL) != 0) {
-        segment_unref(index->segment);
-        rc = error_set(err, QUIRE_ENOMEM, "no memory for a mutex");
+    if (rc == 0) {
+        rc = lane_pool_init(&index->lanes, index->options.engine, index->options.reads_max, err);
+        if (rc < 0)
+            segment_unref(index->segment);
     }
     if (rc < 0)
         free(index);
@@ -159,13 +89,8 @@ void quire_close(struct quire_index *index)
 {
     if (!index)
         return;
-    while (index->idle) {
-        struct lane *lane = index->idle;
-        index->idle = lane->next;
-        lane_destroy(lane);
-    }
+    lane_pool_fini(&index->lanes);
     segment_unref(index->segment);
-    pthread_mutex_destroy(&index->mutex);
     free(index);
 }
 
@@ -321,7 +246,7 @@ static void *batch_run(void *argument)
     return NULL;
 }
 
-static int check_search_options(const struct quire_search_options *options, struct quire_error *err)
+int check_search_options(const struct quire_search_options *options, struct quire_error *err)
 {
     int rc = check_struct_bytes(options->struct_bytes, sizeof *options, "quire_search_options", err);
     if (rc < 0)
@@ -343,7 +268,7 @@ static int batch_lanes(struct batch *batch, unsigned n_lanes, struct quire_error
         struct batch_lane *lane = &lanes[taken];
         lane->batch = batch;
         lane->slots = calloc(batch->inflight, sizeof *lane->slots);
-        rc = lane->slots ? lane_take(batch->index, batch->inflight, &lane->lane, err)
+        rc = lane->slots ? lane_pool_take(&batch->index->lanes, batch->inflight, &lane->lane, err)
                          : error_set(err, QUIRE_ENOMEM, "no memory for %u queries in flight", batch->inflight);
         for (unsigned i = 0; rc == 0 && i < batch->inflight; i++)
             lane->slots[i].lane = lane;
@@ -358,7 +283,7 @@ static int batch_lanes(struct batch *batch, unsigned n_lanes, struct quire_error
     for (unsigned i = 0; i < started; i++)
         pthread_join(threads[i], NULL);
     for (unsigned i = 0; i < taken; i++) {
-        lane_put(batch->index, lanes[i].lane);
+        lane_pool_put(&batch->index->lanes, lanes[i].lane);
         free(lanes[i].slots);
     }
     return rc;
@@ -562,14 +487,13 @@ static int fetch_blocking(struct quire_index *index, struct fetch_request *reque
     request->segment = index->segment;
     request->done = fetch_done;
     request->owner = answer;
-    int rc = lane_take(index, 1, &lane, err);
+    int rc = lane_pool_take(&index->lanes, 1, &lane, err);
     if (rc < 0)
         return rc;
     rc = fetch_start(lane->searcher, request, err);
-    while (rc == 0 && !answer->done)
-        if (engine_poll(lane->engine, 1, UINT64_MAX) < 0)
-            searcher_cancel(lane->searcher);
-    lane_put(index, lane);
+    if (rc == 0)
+        lane_run(lane, &answer->done);
+    lane_pool_put(&index->lanes, lane);
     return rc < 0 ? rc : answer->code;
 }
 

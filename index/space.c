@@ -71,6 +71,37 @@ void space_floats(enum quire_type type, const void *elements, size_t n, float *o
     }
 }
 
+/* The nearest whole number of low..high. */
+static int nearest_of(float x, float low, float high)
+{
+    return (int)lrintf(fminf(fmaxf(x, low), high));
+}
+
+void space_elements(enum quire_type type, const float *floats, size_t n, void *out)
+{
+    int8_t *i8 = out;
+    uint8_t *u8 = out;
+    switch (type) {
+    case QUIRE_TYPE_F32:
+        memcpy(out, floats, sizeof(float) * n);
+        break;
+    case QUIRE_TYPE_F16:
+        kernels()->f16_from_f32(floats, out, n);
+        break;
+    case QUIRE_TYPE_BF16:
+        kernels()->bf16_from_f32(floats, out, n);
+        break;
+    case QUIRE_TYPE_I8:
+        for (size_t i = 0; i < n; i++)
+            i8[i] = (int8_t)nearest_of(floats[i], -128, 127);
+        break;
+    case QUIRE_TYPE_U8:
+        for (size_t i = 0; i < n; i++)
+            u8[i] = (uint8_t)nearest_of(floats[i], 0, 255);
+        break;
+    }
+}
+
 static double norm2_of(const float *x, uint32_t n)
 {
     double sum = 0;

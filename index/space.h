@@ -33,6 +33,8 @@ void space_fini(struct space *space);
 
 /* n stored elements as floats. `out` overlaps none of them. */
 void space_floats(enum quire_type type, const void *elements, size_t n, float *out);
+/* And back: floats as n elements, rounded to the nearest that the type has. */
+void space_elements(enum quire_type type, const float *floats, size_t n, void *out);
 /* Checks a vector of the user: QUIRE_ENOTFINITE, QUIRE_EZEROVEC (cosine). */
 int space_check(const struct space *space, const float *vector);
 /* Row -> working space before centring (work_dim floats) from dim floats. */

@@ -1,0 +1,600 @@
+/*
+ * library_collection.c - quire.h's live collections: a store with one collection in it, and lanes for blocking calls.
+ *
+ * A write is located (in memory, or with a read where a sealed segment may hold its key), committed, linked into the
+ * graph by the calling thread, and waited for as its durability asks. A commit that comes too late, because segments
+ * have changed since it was located, is located again.
+ */
+#include "index/collection.h"
+#include "index/graph.h"
+#include "index/lane_pool.h"
+#include "index/library_priv.h"
+#include "index/search_priv.h"
+#include "index/space.h"
+#include "index/store.h"
+#include "io/error.h"
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define LINK_BUDGET_US 500u /* a writer links at least as much as it adds */
+
+struct quire_collection {
+    struct store *store;
+    struct collection *collection;
+    struct lane_pool lanes;
+    struct store_report report;
+    void (*log)(void *context, bool warning, const char *line);
+    void *context;
+};
+
+struct quire_result {
+    uint32_t n;
+    bool with_vectors;
+    struct quire_element *elements;
+    uint8_t *bytes; /* keys, attributes and vectors */
+};
+
+struct quire_snapshot {
+    struct collection_snapshot *snapshot;
+};
+
+/* ---- opening ----------------------------------------------------------------------------------------------------- */
+
+void quire_collection_options_init(struct quire_collection_options *options)
+{
+    memset(options, 0, sizeof *options);
+    options->struct_bytes = sizeof *options;
+}
+
+static void pass_log(void *context, bool warning, const char *line)
+{
+    struct quire_collection *c = context;
+    if (c->log)
+        c->log(c->context, warning, line);
+}
+
+static void find_first(void *context, struct collection *collection)
+{
+    struct collection **first = context;
+    if (!*first || collection_uid(collection) < collection_uid(*first)) {
+        collection_unref(*first);
+        *first = collection_ref(collection);
+    }
+}
+
+static enum journal_sync sync_of(enum quire_durability durability)
+{
+    return durability == QUIRE_DURABLE_ALWAYS ? JOURNAL_ALWAYS
+           : durability == QUIRE_DURABLE_NO   ? JOURNAL_NO
+                                              : JOURNAL_EVERYSEC;
+}
+
+static int compare_config(const struct collection_config *have, const struct quire_collection_options *o,
+                          const char *path, struct quire_error *err)
+{
+    if (o->dim == 0)
+        return 0;
+    if (have->dim != o->dim)
+        return error_set(err, QUIRE_EDIM, "%s has dimension %u, not %u", path, have->dim, o->dim);
+    if (have->type != o->type || have->metric != o->metric)
+        return error_set(err, QUIRE_ETYPE, "%s holds %s under %s, not %s under %s", path, quire_type_name(have->type),
+                         quire_metric_name(have->metric), quire_type_name(o->type), quire_metric_name(o->metric));
+    return 0;
+}
+
+/* The one collection of the store, found or made. */
+static int take_collection(struct quire_collection *c, const struct quire_collection_options *o, const char *path,
+                           struct quire_error *err)
+{
+    struct collection_config config = {.dim = o->dim,
+                                       .type = o->type,
+                                       .metric = o->metric,
+                                       .slot = o->slot,
+                                       .block_bytes = o->block_bytes,
+                                       .code_bits = o->code_bits};
+    uint64_t lsn;
+    store_each(c->store, find_first, &c->collection);
+    if (c->collection)
+        return compare_config(collection_config(c->collection), o, path, err);
+    if (!o->create)
+        return error_set(err, QUIRE_ENOFILE, "%s holds no collection: open it with create", path);
+    int rc = collection_config_check(&config, err);
+    if (rc == 0)
+        rc = store_create_collection(c->store, &config, &c->collection, &lsn, err);
+    return rc == 0 ? journal_wait(store_journal(c->store), lsn, err) : rc;
+}
+
+static int open_store(struct quire_collection *c, const struct quire_collection_options *o, const char *path,
+                      struct quire_error *err)
+{
+    struct store_options options = {.sync = sync_of(o->durability),
+                                    .memtable_bytes = o->memtable_bytes,
+                                    .segment_memory_bytes = o->memory_bytes,
+                                    .disk_bytes = o->disk_bytes,
+                                    .threads = o->threads};
+    struct store_host host = {.log = pass_log, .context = c};
+    if (!o->create && access(path, F_OK) != 0)
+        return error_set(err, QUIRE_ENOFILE, "%s is not there: open it with create to make a collection", path);
+    return store_open(path, &options, &host, &c->store, &c->report, err);
+}
+
+int quire_collection_open(const char *path, const struct quire_collection_options *options,
+                          struct quire_collection **out, struct quire_error *err)
+{
+    struct quire_collection_options defaults;
+    quire_collection_options_init(&defaults);
+    const struct quire_collection_options *o = options ? options : &defaults;
+    if (!path || !out)
+        return error_set(err, QUIRE_EINVALID, "path and out must be given");
+    int rc = check_struct_bytes(o->struct_bytes, sizeof *o, "quire_collection_options", err);
+    struct quire_collection *c = rc == 0 ? calloc(1, sizeof *c) : NULL;
+    if (rc < 0)
+        return rc;
+    if (!c)
+        return error_set(err, QUIRE_ENOMEM, "no memory to open %s", path);
+    c->log = o->log;
+    c->context = o->context;
+    rc = lane_pool_init(&c->lanes, o->engine, o->reads_max, err);
+    if (rc < 0) {
+        free(c);
+        return rc;
+    }
+    rc = open_store(c, o, path, err);
+    if (rc == 0)
+        rc = take_collection(c, o, path, err);
+    if (rc < 0)
+        quire_collection_close(c, NULL);
+    else
+        *out = c;
+    return rc;
+}
+
+int quire_collection_close(struct quire_collection *c, struct quire_error *err)
+{
+    if (!c)
+        return 0;
+    lane_pool_fini(&c->lanes);
+    collection_unref(c->collection);
+    int rc = c->store ? store_close(c->store, err) : 0;
+    free(c);
+    return rc;
+}
+
+/* ---- writing ----------------------------------------------------------------------------------------------------- */
+
+static void on_located(struct locate_request *request)
+{
+    *(bool *)request->owner = true;
+}
+
+static int locate(struct quire_collection *c, const void *key, uint32_t key_bytes, struct located *out,
+                  struct quire_error *err)
+{
+    bool done = false;
+    struct locate_request request = {
+        .collection = c->collection, .key = key, .key_bytes = key_bytes, .done = on_located, .owner = &done};
+    struct lane *lane;
+    if (collection_locate_now(c->collection, key, key_bytes, out))
+        return 0;
+    int rc = lane_pool_take(&c->lanes, 1, &lane, err);
+    if (rc < 0)
+        return rc;
+    rc = collection_locate_start(lane->searcher, &request, err);
+    if (rc == 0)
+        lane_run(lane, &done);
+    lane_pool_put(&c->lanes, lane);
+    if (rc == 0 && request.code < 0) {
+        if (err)
+            *err = request.error;
+        return request.code;
+    }
+    *out = request.located;
+    return rc;
+}
+
+/* Links what waits, the element just put among it, and waits until the write counts as durable. */
+static int finish_write(struct quire_collection *c, uint64_t lsn, struct quire_error *err)
+{
+    struct lane *lane;
+    int rc = lane_pool_take(&c->lanes, 1, &lane, err);
+    if (rc < 0)
+        return rc;
+    struct graph_scratch *scratch = searcher_graph_scratch(lane->searcher);
+    if (scratch)
+        collection_link(c->collection, scratch, LINK_BUDGET_US);
+    lane_pool_put(&c->lanes, lane);
+    return lsn ? journal_wait(store_journal(c->store), lsn, err) : 0;
+}
+
+static int check_key(const void *key, size_t key_bytes, struct quire_error *err)
+{
+    if (!key || key_bytes == 0 || key_bytes > QUIRE_KEY_BYTES_MAX)
+        return error_set(err, QUIRE_ERANGE, "a key has 1..%u bytes, not %zu", QUIRE_KEY_BYTES_MAX, key_bytes);
+    return 0;
+}
+
+/* The attributes of a sealed element that is about to be replaced, owned by the caller; NULL: it has none. */
+static int copy_attributes(struct quire_collection *c, const struct collection_put *put, char **out, size_t *bytes,
+                           struct quire_error *err)
+{
+    *bytes = 0;
+    *out = NULL;
+    int rc = quire_get(c, put->key, put->key_bytes, NULL, NULL, bytes, err);
+    if (rc == QUIRE_ELIMIT) {
+        *out = malloc(*bytes);
+        rc = *out ? quire_get(c, put->key, put->key_bytes, NULL, *out, bytes, err)
+                  : error_set(err, QUIRE_ENOMEM, "no memory for attributes of %zu bytes", *bytes);
+    }
+    return rc == QUIRE_ENOTFOUND || rc == QUIRE_ELIMIT ? QUIRE_ESTALE : rc; /* it has changed: locate again */
+}
+
+static int put_once(struct quire_collection *c, struct collection_put *put, struct quire_error *err)
+{
+    char *kept = NULL;
+    size_t bytes = 0;
+    int rc = locate(c, put->key, put->key_bytes, &put->located, err);
+    if (rc == 0 && put->keep_attributes && put->located.segment_uid) {
+        rc = copy_attributes(c, put, &kept, &bytes, err);
+        put->attributes = kept;
+        put->attribute_bytes = (uint32_t)bytes;
+    }
+    if (rc == 0)
+        rc = collection_put(c->collection, put, err);
+    free(kept);
+    if (put->keep_attributes)
+        put->attributes = NULL;
+    return rc;
+}
+
+int quire_put(struct quire_collection *c, const void *key, size_t key_bytes, const void *vector, const char *attributes,
+              size_t attribute_bytes, bool *was_new, struct quire_error *err)
+{
+    if (!c || !vector)
+        return error_set(err, QUIRE_EINVALID, "collection and vector must be given");
+    int rc = check_key(key, key_bytes, err);
+    if (rc == 0 && attributes && attribute_bytes > ATTRIBUTES_BYTES_MAX)
+        rc = error_set(err, QUIRE_ERANGE, "attributes of %zu bytes: at most %u", attribute_bytes, ATTRIBUTES_BYTES_MAX);
+    if (rc < 0)
+        return rc;
+    struct collection_put put = {.key = key,
+                                 .key_bytes = (uint32_t)key_bytes,
+                                 .vector = vector,
+                                 .attributes = attributes,
+                                 .attribute_bytes = attributes ? (uint32_t)attribute_bytes : 0,
+                                 .keep_attributes = !attributes};
+    do
+        rc = put_once(c, &put, err);
+    while (rc == QUIRE_ESTALE);
+    if (rc == 0 && was_new)
+        *was_new = put.was_new;
+    return rc == 0 ? finish_write(c, put.lsn, err) : rc;
+}
+
+int quire_remove(struct quire_collection *c, const void *key, size_t key_bytes, struct quire_error *err)
+{
+    struct located located;
+    bool removed = false;
+    uint64_t lsn = 0;
+    if (!c)
+        return error_set(err, QUIRE_EINVALID, "collection must be given");
+    int rc = check_key(key, key_bytes, err);
+    if (rc < 0)
+        return rc;
+    do {
+        rc = locate(c, key, (uint32_t)key_bytes, &located, err);
+        if (rc == 0)
+            rc = collection_remove(c->collection, key, (uint32_t)key_bytes, &located, &removed, &lsn, err);
+    } while (rc == QUIRE_ESTALE);
+    if (rc == 0 && !removed)
+        return error_set(err, QUIRE_ENOTFOUND, "there is no such element");
+    return rc == 0 ? journal_wait(store_journal(c->store), lsn, err) : rc;
+}
+
+/* An element of a sealed segment is put again with its stored vector, in the elements of the collection's type. */
+static int put_again(struct quire_collection *c, const void *key, uint32_t key_bytes, const char *attributes,
+                     uint32_t attribute_bytes, uint64_t *lsn, struct quire_error *err)
+{
+    const struct collection_config *config = collection_config(c->collection);
+    float *vector = malloc(sizeof(float) * config->dim);
+    void *elements = malloc(sizeof(float) * config->dim);
+    struct collection_put put = {.key = key,
+                                 .key_bytes = key_bytes,
+                                 .vector = elements,
+                                 .attributes = attribute_bytes ? attributes : NULL,
+                                 .attribute_bytes = attribute_bytes,
+                                 .condition = PUT_ONLY_OLD};
+    int rc = vector && elements ? locate(c, key, key_bytes, &put.located, err)
+                                : error_set(err, QUIRE_ENOMEM, "no memory for a vector");
+    if (rc == 0)
+        rc = quire_get(c, key, key_bytes, vector, NULL, NULL, err);
+    if (rc == 0) {
+        space_elements(config->type, vector, config->dim, elements);
+        rc = collection_put(c->collection, &put, err);
+    }
+    if (rc == 0 && put.was_new)
+        rc = error_set(err, QUIRE_ENOTFOUND, "there is no such element");
+    *lsn = put.lsn;
+    free(vector);
+    free(elements);
+    return rc;
+}
+
+int quire_set_attributes(struct quire_collection *c, const void *key, size_t key_bytes, const char *attributes,
+                         size_t attribute_bytes, struct quire_error *err)
+{
+    uint64_t lsn = 0;
+    if (!c)
+        return error_set(err, QUIRE_EINVALID, "collection must be given");
+    int rc = check_key(key, key_bytes, err);
+    attribute_bytes = attributes ? attribute_bytes : 0;
+    if (rc == 0 && attribute_bytes > ATTRIBUTES_BYTES_MAX)
+        rc = error_set(err, QUIRE_ERANGE, "attributes of %zu bytes: at most %u", attribute_bytes, ATTRIBUTES_BYTES_MAX);
+    if (rc < 0)
+        return rc;
+    do {
+        rc = collection_set_attributes(c->collection, key, (uint32_t)key_bytes, attributes, (uint32_t)attribute_bytes,
+                                       &lsn, err);
+        if (rc == QUIRE_ENOTFOUND)
+            rc = put_again(c, key, (uint32_t)key_bytes, attributes, (uint32_t)attribute_bytes, &lsn, err);
+    } while (rc == QUIRE_ESTALE);
+    return rc == 0 ? finish_write(c, lsn, err) : rc;
+}
+
+/* ---- reading ----------------------------------------------------------------------------------------------------- */
+
+struct get_answer {
+    float *vector;
+    char *attributes;
+    size_t *attribute_bytes;
+    uint32_t dim;
+    bool done;
+    int code;
+    struct quire_error *err;
+};
+
+static void on_fetched(struct collection_fetch *fetch)
+{
+    struct get_answer *a = fetch->owner;
+    a->done = true;
+    a->code = fetch->code;
+    if (fetch->code < 0) {
+        if (a->err)
+            *a->err = fetch->error;
+        return;
+    }
+    if (a->vector)
+        memcpy(a->vector, fetch->vector, sizeof(float) * a->dim);
+    if (!a->attribute_bytes)
+        return;
+    size_t room = *a->attribute_bytes;
+    *a->attribute_bytes = fetch->attribute_bytes;
+    if (fetch->attribute_bytes > room)
+        a->code = error_set(a->err, QUIRE_ELIMIT, "the attributes have %u bytes, there is room for %zu",
+                            fetch->attribute_bytes, room);
+    else if (a->attributes && fetch->attribute_bytes > 0)
+        memcpy(a->attributes, fetch->attributes, fetch->attribute_bytes);
+}
+
+int quire_get(struct quire_collection *c, const void *key, size_t key_bytes, float *vector, char *attributes,
+              size_t *attribute_bytes, struct quire_error *err)
+{
+    struct lane *lane;
+    if (!c)
+        return error_set(err, QUIRE_EINVALID, "collection must be given");
+    int rc = check_key(key, key_bytes, err);
+    if (rc == 0)
+        rc = lane_pool_take(&c->lanes, 1, &lane, err);
+    if (rc < 0)
+        return rc;
+    struct get_answer answer = {.vector = vector,
+                                .attributes = attributes,
+                                .attribute_bytes = attribute_bytes,
+                                .dim = collection_config(c->collection)->dim,
+                                .err = err};
+    struct collection_fetch fetch = {.collection = c->collection,
+                                     .key = key,
+                                     .key_bytes = (uint32_t)key_bytes,
+                                     .want_vector = vector != NULL,
+                                     .want_attributes = attribute_bytes != NULL,
+                                     .done = on_fetched,
+                                     .owner = &answer};
+    rc = collection_fetch_start(lane->searcher, &fetch, err);
+    if (rc == 0)
+        lane_run(lane, &answer.done);
+    lane_pool_put(&c->lanes, lane);
+    return rc < 0 ? rc : answer.code;
+}
+
+struct search_answer {
+    struct quire_result *result;
+    struct quire_search_stats *stats;
+    bool done;
+    int code;
+    struct quire_error *err;
+    uint32_t dim;
+};
+
+static size_t rounded(size_t bytes)
+{
+    return (bytes + 7) / 8 * 8;
+}
+
+/* Copies what the search found into one piece of memory. */
+static int copy_result(const struct collection_search *search, uint32_t dim, struct quire_result *result)
+{
+    size_t total = 0;
+    for (uint32_t i = 0; i < search->n_hits; i++)
+        total += rounded(search->hits[i].key_bytes) + rounded(search->hits[i].attribute_bytes) +
+                 (search->hits[i].vector ? rounded(sizeof(float) * dim) : 0);
+    result->elements = calloc((size_t)search->n_hits + 1, sizeof *result->elements);
+    result->bytes = malloc(total + 1);
+    if (!result->elements || !result->bytes)
+        return QUIRE_ENOMEM;
+    uint8_t *to = result->bytes;
+    for (uint32_t i = 0; i < search->n_hits; i++) {
+        const struct collection_hit *hit = &search->hits[i];
+        struct quire_element *e = &result->elements[i];
+        *e = (struct quire_element){.key = memcpy(to, hit->key, hit->key_bytes),
+                                    .key_bytes = hit->key_bytes,
+                                    .distance = hit->distance,
+                                    .attribute_bytes = hit->attribute_bytes};
+        to += rounded(hit->key_bytes);
+        if (hit->attributes)
+            e->attributes = memcpy(to, hit->attributes, hit->attribute_bytes);
+        to += rounded(hit->attribute_bytes);
+        if (hit->vector) {
+            e->vector = memcpy(to, hit->vector, sizeof(float) * dim);
+            to += rounded(sizeof(float) * dim);
+        }
+    }
+    result->n = search->n_hits;
+    return 0;
+}
+
+static void on_search(struct collection_search *search)
+{
+    struct search_answer *a = search->owner;
+    a->done = true;
+    a->code = search->code;
+    if (search->code < 0 && a->err)
+        *a->err = search->error;
+    if (search->code < 0)
+        return;
+    if (copy_result(search, a->dim, a->result) < 0)
+        a->code = error_set(a->err, QUIRE_ENOMEM, "no memory for a result of %u elements", search->n_hits);
+    if (a->stats)
+        *a->stats = search->stats;
+}
+
+int quire_collection_search(struct quire_collection *c, const struct quire_snapshot *snapshot, const float *query,
+                            const struct quire_search_options *options, unsigned with, struct quire_result **result,
+                            struct quire_search_stats *stats, struct quire_error *err)
+{
+    struct quire_search_options defaults;
+    struct lane *lane;
+    quire_search_options_init(&defaults);
+    if (!c || !query || !result)
+        return error_set(err, QUIRE_EINVALID, "collection, query and result must be given");
+    int rc = check_search_options(options ? options : &defaults, err);
+    struct search_answer answer = {.stats = stats, .err = err, .dim = collection_config(c->collection)->dim};
+    if (rc == 0 && !(answer.result = calloc(1, sizeof *answer.result)))
+        rc = error_set(err, QUIRE_ENOMEM, "no memory for a result");
+    if (rc == 0)
+        rc = lane_pool_take(&c->lanes, 1, &lane, err);
+    if (rc < 0) {
+        free(answer.result);
+        return rc;
+    }
+    struct collection_search search = {.collection = c->collection,
+                                       .query = query,
+                                       .options = options ? *options : defaults,
+                                       .want_attributes = with & QUIRE_WITH_ATTRIBUTES,
+                                       .want_vectors = with & QUIRE_WITH_VECTORS,
+                                       .snapshot = snapshot ? snapshot->snapshot : NULL,
+                                       .done = on_search,
+                                       .owner = &answer};
+    rc = collection_search_start(lane->searcher, &search, err);
+    if (rc == 0) {
+        lane_run(lane, &answer.done);
+        rc = answer.code;
+    }
+    lane_pool_put(&c->lanes, lane);
+    if (rc < 0)
+        quire_result_free(answer.result);
+    else
+        *result = answer.result;
+    return rc;
+}
+
+uint32_t quire_result_count(const struct quire_result *result)
+{
+    return result->n;
+}
+
+void quire_result_element(const struct quire_result *result, uint32_t i, struct quire_element *out)
+{
+    *out = result->elements[i];
+}
+
+void quire_result_free(struct quire_result *result)
+{
+    if (!result)
+        return;
+    free(result->elements);
+    free(result->bytes);
+    free(result);
+}
+
+/* ---- snapshots, upkeep ------------------------------------------------------------------------------------------- */
+
+int quire_snapshot_open(struct quire_collection *c, struct quire_snapshot **out, struct quire_error *err)
+{
+    if (!c || !out)
+        return error_set(err, QUIRE_EINVALID, "collection and out must be given");
+    struct quire_snapshot *snapshot = calloc(1, sizeof *snapshot);
+    if (!snapshot)
+        return error_set(err, QUIRE_ENOMEM, "no memory for a snapshot");
+    int rc = collection_snapshot_open(c->collection, &snapshot->snapshot, err);
+    if (rc < 0)
+        free(snapshot);
+    else
+        *out = snapshot;
+    return rc;
+}
+
+uint64_t quire_snapshot_count(const struct quire_snapshot *snapshot)
+{
+    return collection_snapshot_count(snapshot->snapshot);
+}
+
+void quire_snapshot_close(struct quire_snapshot *snapshot)
+{
+    if (!snapshot)
+        return;
+    collection_snapshot_close(snapshot->snapshot);
+    free(snapshot);
+}
+
+int quire_checkpoint(struct quire_collection *c, struct quire_error *err)
+{
+    return store_checkpoint(c->store, err);
+}
+
+int quire_seal(struct quire_collection *c, struct quire_error *err)
+{
+    return store_seal(c->store, c->collection, err);
+}
+
+int quire_compact(struct quire_collection *c, struct quire_error *err)
+{
+    return store_compact(c->store, c->collection, err);
+}
+
+int quire_backup(struct quire_collection *c, const char *to, struct quire_error *err)
+{
+    uint64_t lsn;
+    return store_snapshot(c->store, to, &lsn, err);
+}
+
+void quire_collection_get_info(struct quire_collection *c, struct quire_collection_info *out)
+{
+    const struct collection_config *config = collection_config(c->collection);
+    struct collection_stats stats;
+    collection_get_stats(c->collection, &stats);
+    *out = (struct quire_collection_info){.elements = stats.elements,
+                                          .raw_bytes = stats.raw_bytes,
+                                          .dim = config->dim,
+                                          .type = config->type,
+                                          .metric = config->metric,
+                                          .slot = config->slot,
+                                          .memory_rows = stats.memtable_rows,
+                                          .memory_bytes = stats.memtable_bytes,
+                                          .segments = stats.segments,
+                                          .segment_rows = stats.segment_rows,
+                                          .dead_rows = stats.dead_rows,
+                                          .resident_bytes = stats.resident_bytes,
+                                          .disk_bytes = stats.disk_bytes,
+                                          .recovery_us = c->report.duration_us,
+                                          .replayed_records = c->report.journal.records};
+}
