@@ -52,7 +52,7 @@ struct node {
     struct name *names, *durable_names; /* of a folder */
 };
 
-/* A change of names: the node leaves one place (unlink, rename) and takes another (create, rename). */
+/* A change of names: the node leaves one place (unlink, rename) and takes another (create, link, rename). */
 struct move {
     struct move *next;
     struct node *node, *from, *to; /* folders; NULL: none */
@@ -76,7 +76,7 @@ struct fault_fs {
     struct plan fail;
     uint64_t misdirect_left, short_left, capacity, generation;
     int64_t misdirect_shift;
-    uint64_t counts[12]; /* by bit of enum fault_call */
+    uint64_t counts[13]; /* by bit of enum fault_call */
 };
 
 struct fault_file {
@@ -517,6 +517,32 @@ static int fault_rename(struct io_fs *fs, const char *from, const char *to)
     return rc;
 }
 
+static int link_locked(struct fault_fs *f, const char *from, const char *to)
+{
+    char name[256];
+    struct node *node = find(f, from), *folder = find_parent(f, to, name);
+    if (!node || !folder)
+        return QUIRE_ENOFILE;
+    if (node->folder)
+        return QUIRE_EPERM;
+    if (!name[0] || lookup(folder->names, name))
+        return QUIRE_EEXISTS;
+    bind_name(&folder->names, name, node);
+    note_move(f, (struct move){.node = node, .to = folder, .to_name = name});
+    return 0;
+}
+
+static int fault_link(struct io_fs *fs, const char *from, const char *to)
+{
+    struct fault_fs *f = fault_of(fs);
+    pthread_mutex_lock(&f->lock);
+    int rc = begin(f, FAULT_LINK);
+    if (rc == 0)
+        rc = link_locked(f, from, to);
+    pthread_mutex_unlock(&f->lock);
+    return rc;
+}
+
 static int fault_remove(struct io_fs *fs, enum fault_call call, const char *path)
 {
     struct fault_fs *f = fault_of(fs);
@@ -610,6 +636,7 @@ static const struct io_fs_ops fault_ops = {.open = fault_open,
                                            .allocate = fault_allocate,
                                            .truncate = fault_truncate,
                                            .rename = fault_rename,
+                                           .link = fault_link,
                                            .unlink = fault_unlink,
                                            .mkdir = fault_mkdir,
                                            .rmdir = fault_rmdir,

@@ -123,6 +123,12 @@ static int real_rename(struct io_fs *fs, const char *from, const char *to)
     return zero_or_error(rename(from, to));
 }
 
+static int real_link(struct io_fs *fs, const char *from, const char *to)
+{
+    (void)fs;
+    return zero_or_error(link(from, to));
+}
+
 static int real_unlink(struct io_fs *fs, const char *path)
 {
     (void)fs;
@@ -174,6 +180,7 @@ static const struct io_fs_ops real_ops = {.open = real_open,
                                           .allocate = real_allocate,
                                           .truncate = real_truncate,
                                           .rename = real_rename,
+                                          .link = real_link,
                                           .unlink = real_unlink,
                                           .mkdir = real_mkdir,
                                           .rmdir = real_rmdir,

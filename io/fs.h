@@ -45,6 +45,8 @@ struct io_fs_ops {
     int (*allocate)(struct io_file *file, uint64_t bytes); /* reserve room; QUIRE_ENOSPACE where there is none */
     int (*truncate)(struct io_file *file, uint64_t bytes);
     int (*rename)(struct io_fs *fs, const char *from, const char *to); /* replaces a file, never a folder in use */
+    /* gives a plain file another name, on the same file system; QUIRE_EEXISTS if `to` is there */
+    int (*link)(struct io_fs *fs, const char *from, const char *to);
     int (*unlink)(struct io_fs *fs, const char *path);
     int (*mkdir)(struct io_fs *fs, const char *path);
     int (*rmdir)(struct io_fs *fs, const char *path);

@@ -25,6 +25,7 @@ struct journal;
 struct checkpoint;
 
 #define JOURNAL_RECORD_BYTES_MAX (1u << 30)
+#define JOURNAL_FRAME_BYTES_MAX  (1u << 31) /* all records of one frame, with 8 to 15 bytes for each */
 
 enum journal_sync {
     JOURNAL_ALWAYS,   /* a frame counts as durable when it was synced; frames that wait share one sync */
@@ -117,6 +118,8 @@ void journal_get_stats(const struct journal *journal, struct journal_stats *out)
  * of records; finish syncs, publishes it, and removes the logs before L and the older checkpoint. One at a time
  * (QUIRE_EBUSY). From one maintenance thread; appends go on meanwhile. */
 int journal_checkpoint_begin(struct journal *journal, struct checkpoint **out, struct quire_error *err);
+/* L: the first LSN that is replayed after this checkpoint. */
+uint64_t checkpoint_lsn(const struct checkpoint *checkpoint);
 int checkpoint_put(struct checkpoint *checkpoint, uint8_t kind, uint64_t lsn, const void *bytes, uint32_t n,
                    struct quire_error *err);
 int checkpoint_finish(struct checkpoint *checkpoint, struct quire_error *err); /* frees it, also on failure */

@@ -185,6 +185,29 @@ static void test_names(void **state)
     assert_int_equal(ops->rmdir(x->fs, folder), QUIRE_ENOFILE);
 }
 
+/* Both names are one file; each goes by itself. */
+static void test_link(void **state)
+{
+    struct fixture *x = *state;
+    const struct io_fs_ops *ops = x->fs->ops;
+    const char *a = in(x, "a"), *folder = in(x, "folder"), *inside = in(x, "folder/b"), *none = in(x, "none");
+    struct io_file *file;
+    write_file(x, a, "one");
+    assert_int_equal(ops->mkdir(x->fs, folder), 0);
+    assert_int_equal(ops->link(x->fs, a, inside), 0);
+    assert_holds(x, inside, "one");
+    assert_int_equal(fs_open(x->fs, inside, FS_WRITE, &file, NULL), 0);
+    assert_int_equal(fs_write_exact(file, "two", 3, 0, NULL), 0);
+    fs_close(file);
+    assert_holds(x, a, "two");
+    assert_int_equal(ops->link(x->fs, a, inside), QUIRE_EEXISTS);
+    assert_int_equal(ops->link(x->fs, none, in(x, "c")), QUIRE_ENOFILE);
+    assert_int_equal(ops->link(x->fs, a, in(x, "none/c")), QUIRE_ENOFILE);
+    assert_int_equal(ops->link(x->fs, folder, in(x, "d")), QUIRE_EPERM);
+    assert_int_equal(ops->unlink(x->fs, a), 0);
+    assert_holds(x, inside, "two");
+}
+
 /* An open file outlives its name. */
 static void test_unlinked_file(void **state)
 {
@@ -276,8 +299,7 @@ enum { REAL, MEMORY };
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        ROWS(test_open),   ROWS(test_reads_and_writes), ROWS(test_sizes), ROWS(test_direct),
-        ROWS(test_names),  ROWS(test_unlinked_file),    ROWS(test_list),  ROWS(test_remove_folder),
-        ROWS(test_publish)};
+        ROWS(test_open), ROWS(test_reads_and_writes), ROWS(test_sizes), ROWS(test_direct),        ROWS(test_names),
+        ROWS(test_link), ROWS(test_unlinked_file),    ROWS(test_list),  ROWS(test_remove_folder), ROWS(test_publish)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

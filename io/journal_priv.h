@@ -1,0 +1,184 @@
+/*
+ * journal_priv.h - what journal.c, journal_read.c and journal_checkpoint.c share: bytes on disk, the journal itself.
+ *
+ * Log and checkpoint files are alike: a file header of 64 bytes, then frames. docs/format.md has every byte; the
+ * places of the fields are here, once.
+ */
+#ifndef QUIRE_IO_JOURNAL_PRIV_H
+#define QUIRE_IO_JOURNAL_PRIV_H
+
+#include "io/journal.h"
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stddef.h>
+
+#define BUFFER_BYTES (1u << 20) /* of one write */
+
+/* ---- bytes on disk ----------------------------------------------------------------------------------------------- */
+
+#define LOG_MAGIC        "QUIRELOG"
+#define CHECKPOINT_MAGIC "QUIRECKP"
+#define FILE_VERSION     1u
+
+enum file_header_at { FILE_VERSION_AT = 8, FILE_ID_AT = 16, FILE_FIRST_AT = 24, FILE_CHECKSUM_AT = 56 };
+enum { FILE_HEADER_BYTES = 64 };
+
+#define FRAME_MAGIC 0x4d524651u /* bytes "QFRM": records */
+#define END_MAGIC   0x444e4551u /* bytes "QEND": the file was ended on purpose, nothing follows */
+
+/* number: the LSN, or of a checkpoint's chunk 1, 2, ...; known: every frame up to this LSN was durable when this one was
+ * written, or of a checkpoint's end the number of records. */
+enum frame_header_at {
+    FRAME_MAGIC_AT = 0,
+    FRAME_PAYLOAD_BYTES_AT = 4,
+    FRAME_FILE_ID_AT = 8,
+    FRAME_NUMBER_AT = 16,
+    FRAME_KNOWN_AT = 24,
+    FRAME_RECORDS_AT = 32,
+    FRAME_HEADER_CHECKSUM_AT = 36, /* lower 32 bits, of the header with zero here */
+    FRAME_PAYLOAD_CHECKSUM_AT = 40
+};
+enum { FRAME_HEADER_BYTES = 48 };
+
+/* A record in a payload: u32 bytes, u8 kind, 3 zero, in a checkpoint u64 LSN, the bytes, zero up to a multiple of 8. */
+enum { RECORD_HEADER_BYTES = 8, RECORD_ALIGN = 8 };
+
+static inline uint64_t record_padded(uint64_t bytes)
+{
+    return (bytes + RECORD_ALIGN - 1) / RECORD_ALIGN * RECORD_ALIGN;
+}
+
+/* Writes a file's header. */
+void journal_file_header(uint8_t header[FILE_HEADER_BYTES], const char *magic, uint64_t id, uint64_t first_lsn);
+/* Writes a record's header, bytes and padding; returns what is behind it. lsn: NULL in a log. */
+uint8_t *journal_put_record(uint8_t *at, uint8_t kind, const uint64_t *lsn, const void *bytes, uint32_t n);
+
+struct frame_header {
+    uint32_t magic, payload_bytes, n_records;
+    uint64_t file_id, number, known, payload_checksum;
+};
+void journal_frame_header(uint8_t *at, const struct frame_header *header);
+uint64_t journal_checksum(const void *bytes, size_t n);
+/* A number that no other file has. */
+int journal_random_id(uint64_t *id, struct quire_error *err);
+
+/* ---- names ------------------------------------------------------------------------------------------------------- */
+
+enum journal_name { NAME_OTHER, NAME_LOG, NAME_CHECKPOINT, NAME_TEMPORARY };
+
+/* What an entry of the folder is, and its LSN. */
+enum journal_name journal_parse_name(const char *name, uint64_t *lsn);
+/* folder/log-<lsn>, folder/checkpoint-<lsn>, with ".tmp" behind it if asked for; owned by the caller. NULL without
+ * memory. */
+char *journal_path(const char *folder, enum journal_name kind, uint64_t lsn, bool temporary);
+
+struct journal_files {
+    uint64_t *logs, *checkpoints; /* LSNs, ascending */
+    unsigned n_logs, n_checkpoints;
+};
+int journal_list(struct io_fs *fs, const char *folder, struct journal_files *out, struct quire_error *err);
+void journal_files_free(struct journal_files *files);
+/* Removes what a checkpoint at `lsn` made useless: older logs and checkpoints, and with `temporary` half-made files. What
+ * cannot be removed does no harm: the next checkpoint or opening tries again. */
+void journal_remove_older(struct io_fs *fs, const char *folder, uint64_t lsn, bool temporary);
+
+/* ---- reading ----------------------------------------------------------------------------------------------------- */
+
+struct recovery {
+    uint64_t checkpoint_lsn, checkpoint_bytes;
+    uint64_t next_lsn;             /* behind the last valid frame */
+    uint64_t log_bytes, log_files; /* from the checkpoint on, as they lie on the disk */
+};
+
+/* One walk over a folder, for journal_open and journal_read. */
+struct walk {
+    struct io_fs *fs;
+    const char *folder;
+    const struct journal_reader *reader;
+    bool salvage;
+    bool sync; /* each file before it is read */
+    void (*lost)(void *context, const char *sentence);
+    void *lost_context;
+    struct journal_report *report;
+};
+int journal_walk(const struct walk *walk, struct recovery *out, struct quire_error *err);
+
+/* ---- the journal ------------------------------------------------------------------------------------------------- */
+
+/* A frame in memory. The journal's lock guards next, lsn and closed; the bytes belong to who appends until it is closed,
+ * then to the writer. */
+struct frame {
+    struct frame *next;
+    uint64_t lsn;
+    uint8_t *bytes; /* FRAME_HEADER_BYTES, then the payload; behind the struct or, of a batch, its own memory */
+    size_t n_bytes, room;
+    uint32_t n_records;
+    uint64_t payload_checksum;
+    bool closed;
+};
+
+/* The log file that is written to. The writer's thread only. */
+struct log_file {
+    struct io_file *file; /* NULL: none, after a failure */
+    uint64_t id, first_lsn, bytes, allocated;
+};
+
+struct journal {
+    struct io_fs *fs;
+    char *folder;
+    struct journal_options options; /* but for sync: below */
+    pthread_t thread;
+    bool thread_started;
+    uint8_t *buffer;              /* BUFFER_BYTES: what one write gathers. The writer's */
+    struct log_file log;          /* the writer's */
+    struct journal_stats written; /* the writer's: figures not added to stats yet */
+    void (*notify)(void *context);
+    void *notify_context;
+
+    pthread_mutex_t lock;
+    pthread_cond_t work;    /* to the writer */
+    pthread_cond_t changed; /* from it, and from who ends a batch or a quiesce */
+    bool writer_waits, stopping;
+
+    struct frame *first, *last;   /* in memory, by LSN */
+    struct frame *unwritten;      /* the first of them that is not written */
+    uint64_t written_lsn;         /* to the operating system */
+    uint64_t unwritten_bytes;     /* of closed frames */
+    uint64_t unsynced_bytes;      /* written since the last sync */
+    uint64_t sync_lsn;            /* journal_sync wants it synced up to here */
+    uint64_t rotate_lsn;          /* a log is to begin at this LSN; 0: none is asked for */
+    uint64_t synced_us, retry_us; /* when the last sync began; when to try again */
+    uint64_t log_bytes;           /* of the present log */
+    uint64_t closed_log_bytes, closed_log_files;
+    unsigned batches; /* open */
+    bool quiesced;    /* batches must wait */
+    bool maintenance; /* a checkpoint or a snapshot is made */
+    bool gave_up;     /* the try after `stopping` failed, too */
+    bool lost;        /* frames that memory no longer has could not be synced (under NO) */
+    uint64_t noticed_lsn;
+    int noticed_health;
+    struct quire_error failure; /* the last one */
+    struct journal_stats stats; /* but for what is computed */
+
+    atomic_uint_fast64_t next_lsn, synced_lsn;
+    atomic_int sync;   /* enum journal_sync */
+    atomic_int health; /* 0 or the failure's code */
+};
+
+void journal_frame_free(struct frame *frame);
+
+/* Begins a log, with the frames from `frame` (NULL: none) to `last`, and makes it the journal's. All is durable on
+ * return. */
+int journal_begin_log(struct journal *journal, uint64_t first_lsn, struct frame *frame, const struct frame *last,
+                      struct quire_error *err);
+/* Writes the end frame of the journal's log, all of which is synced. */
+int journal_end_log(struct journal *journal, uint64_t next_lsn, struct quire_error *err);
+/* The thread. */
+void *journal_writer(void *context);
+/* An error where an own batch is open: waiting would not end. */
+int journal_check_no_batch(const struct journal *journal, const char *what, struct quire_error *err);
+
+/* Waits until a new log begins at the LSN that is next now, and gives that LSN: everything before it is synced. */
+int journal_rotate(struct journal *journal, uint64_t *lsn, struct quire_error *err);
+
+#endif

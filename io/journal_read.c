@@ -1,0 +1,477 @@
+/*
+ * journal_read.c - what a folder's journal holds: for opening, for checking, and for saving what can be saved.
+ *
+ * The state is the newest checkpoint, then the frames from its LSN on. The logs are walked in the order of their first
+ * LSNs, and each log holds for the LSNs from its own first one up to the next log's first one:
+ *
+ *   1. Whoever begins a log has synced every frame before its first LSN (journal_writer.c). So a log that is followed by
+ *      another must give all LSNs up to it: what is missing there is damage. What it holds beyond is a write that
+ *      failed or was torn; the next log has it again, or nobody was ever told that it is safe.
+ *   2. The last log may end in torn bytes: behind its first invalid frame everything is ignored, whole frames of later
+ *      numbers too (the disk may write sectors in any order). Each frame says which LSNs were durable when it was
+ *      written: if one behind the invalid place knows that place as durable, it is damage and no torn end.
+ *   3. A new log begins at the LSN behind the last valid frame, so by 1. the ignored ones can never come back.
+ *
+ * Files are synced first (for opening) and read with direct I/O: after a sync that failed, the operating system may show
+ * bytes in memory that are not on the disk, and a state that the next power cut takes back must not be built upon.
+ *
+ * Nothing read is believed before its checksum is right, and lengths are held against the file even then. Salvage looks
+ * for the next frame whose checksums are right, at multiples of 8 bytes, and gives a sentence for each gap.
+ */
+#include "io/bytes.h"
+#include "io/clock.h"
+#include "io/error.h"
+#include "io/journal_priv.h"
+#include "io/memory.h"
+#include <assert.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#define PAGE         4096u
+#define WINDOW_BYTES (1u << 20)
+#define REMEDY       "`quire repair` saves what can be read"
+
+/* ---- a window on a file ------------------------------------------------------------------------------------------ */
+
+struct scan {
+    struct io_file *file;
+    uint64_t id;    /* of the file; frames of another do not count. 0: its header is lost */
+    uint64_t first; /* LSN in its name */
+    bool with_lsn;  /* records have their own: a checkpoint */
+    bool salvage;
+    uint8_t *window;
+    size_t room, filled;
+    uint64_t window_at; /* offset of window[0] */
+};
+
+static void scan_close(struct scan *scan)
+{
+    fs_close(scan->file);
+    memory_free(scan->window);
+    *scan = (struct scan){0};
+}
+
+/* Pages that the disk cannot give are zero, and so damaged. */
+static void read_by_page(struct scan *scan, uint64_t at, size_t bytes)
+{
+    for (size_t i = 0; i < bytes; i += PAGE) {
+        ssize_t n = scan->file->fs->ops->read(scan->file, scan->window + i, PAGE, at + i);
+        size_t good = n < 0 ? 0 : (size_t)n;
+        memset(scan->window + i + good, 0, PAGE - good);
+    }
+}
+
+/* Fills the window with whole pages from `at` on. */
+static int fill_window(struct scan *scan, uint64_t at, size_t bytes, struct quire_error *err)
+{
+    uint64_t rest = scan->file->bytes - at;
+    size_t expected = rest < bytes ? (size_t)rest : bytes;
+    ssize_t n = scan->file->fs->ops->read(scan->file, scan->window, bytes, at);
+    scan->window_at = at;
+    scan->filled = 0;
+    if (n < (ssize_t)expected && scan->salvage)
+        read_by_page(scan, at, bytes);
+    else if (n < (ssize_t)expected)
+        return error_set(err, n < 0 ? (int)n : QUIRE_ESHORTREAD,
+                         "read of %s at offset %" PRIu64 ": %s (%zd of %zu bytes)", scan->file->path, at,
+                         quire_error_text(n < 0 ? (int)n : QUIRE_ESHORTREAD), n < 0 ? 0 : n, expected);
+    scan->filled = expected;
+    return 0;
+}
+
+/* *out: `bytes` bytes from `at` on, which lie in the file; valid until the next call. */
+static int scan_bytes(struct scan *scan, uint64_t at, size_t bytes, const uint8_t **out, struct quire_error *err)
+{
+    assert(at <= scan->file->bytes && bytes <= scan->file->bytes - at);
+    if (at < scan->window_at || at + bytes > scan->window_at + scan->filled) {
+        uint64_t from = at / PAGE * PAGE;
+        size_t need = (size_t)((at + bytes - from + PAGE - 1) / PAGE * PAGE);
+        need = need < WINDOW_BYTES ? WINDOW_BYTES : need;
+        if (need > scan->room) {
+            memory_free(scan->window);
+            scan->room = scan->filled = 0;
+            scan->window = memory_aligned(PAGE, need);
+            if (!scan->window)
+                return error_set(err, QUIRE_ENOMEM, "no memory for %zu bytes of %s", need, scan->file->path);
+            scan->room = need;
+        }
+        int rc = fill_window(scan, from, need, err);
+        if (rc < 0)
+            return rc;
+    }
+    *out = scan->window + (at - scan->window_at);
+    return 0;
+}
+
+/* ---- frames ------------------------------------------------------------------------------------------------------ */
+
+struct found {
+    struct frame_header header;
+    uint64_t at;
+    const uint8_t *payload; /* in the window */
+};
+
+typedef int (*record_taker)(void *context, uint8_t kind, uint64_t lsn, const uint8_t *bytes, uint32_t n,
+                            struct quire_error *err);
+
+static uint64_t found_end(const struct found *found)
+{
+    return found->at + FRAME_HEADER_BYTES + found->header.payload_bytes;
+}
+
+static bool header_is_right(const uint8_t *at)
+{
+    uint8_t copy[FRAME_HEADER_BYTES];
+    memcpy(copy, at, sizeof copy);
+    store_u32(copy + FRAME_HEADER_CHECKSUM_AT, 0);
+    return load_u32(at + FRAME_HEADER_CHECKSUM_AT) == (uint32_t)journal_checksum(copy, sizeof copy);
+}
+
+static size_t record_header_bytes(const struct scan *scan)
+{
+    return RECORD_HEADER_BYTES + (scan->with_lsn ? 8u : 0u);
+}
+
+/* The records fill the payload. A right checksum does not say so: it can be forged. */
+static bool records_fit(const struct scan *scan, const uint8_t *payload, const struct frame_header *header)
+{
+    uint64_t rest = header->payload_bytes;
+    for (uint32_t i = 0; i < header->n_records; i++) {
+        if (rest < record_header_bytes(scan))
+            return false;
+        uint64_t bytes = record_header_bytes(scan) + record_padded(load_u32(payload));
+        if (bytes > rest)
+            return false;
+        payload += bytes;
+        rest -= bytes;
+    }
+    return rest == 0 && (header->magic == FRAME_MAGIC || header->n_records == 0);
+}
+
+/* 1: a valid frame begins at `at`; 0: none does; or an error of reading. */
+static int scan_frame(struct scan *scan, uint64_t at, struct found *out, struct quire_error *err)
+{
+    const uint8_t *bytes;
+    if (at > scan->file->bytes || scan->file->bytes - at < FRAME_HEADER_BYTES)
+        return 0;
+    int rc = scan_bytes(scan, at, FRAME_HEADER_BYTES, &bytes, err);
+    if (rc < 0)
+        return rc;
+    uint32_t magic = load_u32(bytes);
+    if ((magic != FRAME_MAGIC && magic != END_MAGIC) || !header_is_right(bytes))
+        return 0;
+    struct frame_header header = {.magic = magic,
+                                  .payload_bytes = load_u32(bytes + FRAME_PAYLOAD_BYTES_AT),
+                                  .n_records = load_u32(bytes + FRAME_RECORDS_AT),
+                                  .file_id = load_u64(bytes + FRAME_FILE_ID_AT),
+                                  .number = load_u64(bytes + FRAME_NUMBER_AT),
+                                  .known = load_u64(bytes + FRAME_KNOWN_AT),
+                                  .payload_checksum = load_u64(bytes + FRAME_PAYLOAD_CHECKSUM_AT)};
+    if ((scan->id && header.file_id != scan->id) || header.number == 0 ||
+        header.payload_bytes > scan->file->bytes - at - FRAME_HEADER_BYTES || header.payload_bytes % RECORD_ALIGN != 0)
+        return 0;
+    rc = scan_bytes(scan, at, FRAME_HEADER_BYTES + (size_t)header.payload_bytes, &bytes, err);
+    if (rc < 0)
+        return rc;
+    const uint8_t *payload = bytes + FRAME_HEADER_BYTES;
+    if (journal_checksum(payload, header.payload_bytes) != header.payload_checksum ||
+        !records_fit(scan, payload, &header))
+        return 0;
+    *out = (struct found){.header = header, .at = at, .payload = payload};
+    return 1;
+}
+
+/* The first valid frame from `at` on that `accept` takes. */
+static int scan_search(struct scan *scan, uint64_t at, bool (*accept)(const struct found *found, uint64_t lsn),
+                       uint64_t lsn, struct found *out, struct quire_error *err)
+{
+    int rc = 0;
+    for (at = record_padded(at); rc == 0 && at + FRAME_HEADER_BYTES <= scan->file->bytes; at += RECORD_ALIGN) {
+        rc = scan_frame(scan, at, out, err);
+        if (rc > 0 && !accept(out, lsn))
+            rc = 0;
+    }
+    return rc;
+}
+
+/* A frame that knows `lsn` as durable. */
+static bool accept_proof(const struct found *found, uint64_t lsn)
+{
+    return found->header.known >= lsn && found->header.number > lsn;
+}
+
+/* A frame, or an end, of `lsn` or later. */
+static bool accept_from(const struct found *found, uint64_t lsn)
+{
+    return found->header.number >= lsn;
+}
+
+/* Gives the records of a frame to `take`; they fit, scan_frame saw to it. */
+static int each_record(const struct scan *scan, const struct found *found, record_taker take, void *context,
+                       struct quire_error *err)
+{
+    const uint8_t *at = found->payload;
+    int rc = 0;
+    for (uint32_t i = 0; rc >= 0 && take && i < found->header.n_records; i++) {
+        uint32_t n = load_u32(at);
+        uint64_t lsn = scan->with_lsn ? load_u64(at + RECORD_HEADER_BYTES) : found->header.number;
+        rc = take(context, at[4], lsn, at + record_header_bytes(scan), n, err);
+        at += record_header_bytes(scan) + record_padded(n);
+    }
+    return rc < 0 ? rc : 0;
+}
+
+/* ---- the walk ---------------------------------------------------------------------------------------------------- */
+
+__attribute__((format(printf, 2, 3))) static void say_lost(const struct walk *walk, const char *format, ...)
+{
+    char sentence[512];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(sentence, sizeof sentence, format, arguments);
+    va_end(arguments);
+    if (walk->lost)
+        walk->lost(walk->lost_context, sentence);
+}
+
+/* Reads the file's header. In salvage a damaged one is reported, and frames are taken by their own word. */
+static int check_file_header(const struct walk *walk, struct scan *scan, const char *magic, struct quire_error *err)
+{
+    const uint8_t *header = NULL;
+    bool right = scan->file->bytes >= FILE_HEADER_BYTES;
+    if (right) {
+        int rc = scan_bytes(scan, 0, FILE_HEADER_BYTES, &header, err);
+        if (rc < 0)
+            return rc;
+        if (memcmp(header, magic, 8) == 0 && load_u32(header + FILE_VERSION_AT) > FILE_VERSION)
+            return error_set(err, QUIRE_EVERSION, "%s has format version %" PRIu32 ", this program reads up to %u",
+                             scan->file->path, load_u32(header + FILE_VERSION_AT), FILE_VERSION);
+        right = memcmp(header, magic, 8) == 0 && load_u32(header + FILE_VERSION_AT) == FILE_VERSION &&
+                load_u64(header + FILE_CHECKSUM_AT) == journal_checksum(header, FILE_CHECKSUM_AT) &&
+                load_u64(header + FILE_FIRST_AT) == scan->first && load_u64(header + FILE_ID_AT) != 0;
+    }
+    if (right)
+        scan->id = load_u64(header + FILE_ID_AT);
+    else if (walk->salvage)
+        say_lost(walk, "%s: the file's header is damaged", scan->file->path);
+    else
+        return error_set(err, QUIRE_ECORRUPT, "%s: the file's header is damaged at offset 0; " REMEDY,
+                         scan->file->path);
+    return 0;
+}
+
+static int scan_open(const struct walk *walk, enum journal_name kind, uint64_t first, struct scan *out,
+                     struct quire_error *err)
+{
+    char *path = journal_path(walk->folder, kind, first, false);
+    struct scan scan = {.first = first, .with_lsn = kind == NAME_CHECKPOINT, .salvage = walk->salvage};
+    int rc = path ? fs_open(walk->fs, path, FS_READ | FS_DIRECT, &scan.file, err)
+                  : error_set(err, QUIRE_ENOMEM, "no memory to read the journal in %s", walk->folder);
+    free(path);
+    if (rc == 0 && walk->sync)
+        rc = fs_sync(scan.file, err);
+    if (rc == 0)
+        rc = check_file_header(walk, &scan, kind == NAME_LOG ? LOG_MAGIC : CHECKPOINT_MAGIC, err);
+    if (rc < 0)
+        scan_close(&scan);
+    else
+        *out = scan;
+    return rc;
+}
+
+/* What a file is to give, and where the walk has got to. Numbers are LSNs, or a checkpoint's chunks. */
+struct stretch {
+    uint64_t next, limit; /* numbers below `limit` only */
+    bool may_be_torn;     /* the last log */
+    bool ended;           /* by an end frame */
+    uint64_t at;          /* behind the last valid frame */
+    uint64_t frames, records;
+    uint64_t known_at_end; /* what the end frame says */
+};
+
+/* How far behind `at` there are bytes that are not zero: room that was reserved is no torn frame. */
+static int count_torn(struct scan *scan, uint64_t at, uint64_t *torn, struct quire_error *err)
+{
+    *torn = 0;
+    for (uint64_t from = at; from < scan->file->bytes;) {
+        const uint8_t *bytes;
+        uint64_t rest = scan->file->bytes - from;
+        size_t n = rest < WINDOW_BYTES / 2 ? (size_t)rest : WINDOW_BYTES / 2;
+        int rc = scan_bytes(scan, from, n, &bytes, err);
+        if (rc < 0)
+            return rc;
+        for (size_t i = 0; i < n; i++)
+            if (bytes[i])
+                *torn = from + i + 1 - at;
+        from += n;
+    }
+    return 0;
+}
+
+/* What is there gives no number from s->next up to below `behind` (UINT64_MAX: it is not known which). */
+static int lose(const struct walk *walk, const struct scan *scan, struct stretch *s, uint64_t behind,
+                struct quire_error *err)
+{
+    const char *what = scan->with_lsn ? "the chunks" : "the frames of LSN";
+    char sentence[320], last[24] = "the last";
+    if (behind != UINT64_MAX)
+        snprintf(last, sizeof last, "%" PRIu64, behind - 1);
+    snprintf(sentence, sizeof sentence, "%.200s: damaged at offset %" PRIu64 ": %s %" PRIu64 " to %s are missing",
+             scan->file->path, s->at, what, s->next, last);
+    if (!walk->salvage)
+        return error_set(err, QUIRE_ECORRUPT, "%s; " REMEDY, sentence);
+    say_lost(walk, "%s", sentence);
+    if (behind != UINT64_MAX)
+        s->next = behind;
+    return 0;
+}
+
+/* No valid frame of the next number is at s->at. 1: salvage goes on with *found; 0: the file has no more to give. */
+static int resume(const struct walk *walk, struct scan *scan, struct stretch *s, struct found *found,
+                  struct quire_error *err)
+{
+    if (s->may_be_torn) {
+        int rc = scan_search(scan, s->at, accept_proof, s->next, found, err);
+        if (rc <= 0)
+            return rc < 0 ? rc : count_torn(scan, s->at, &walk->report->torn_bytes, err);
+    }
+    int rc = scan_search(scan, s->at, accept_from, s->next, found, err);
+    if (rc < 0)
+        return rc;
+    uint64_t behind = rc > 0 && found->header.number < s->limit ? found->header.number : s->limit;
+    rc = lose(walk, scan, s, behind, err);
+    return rc < 0 ? rc : behind < s->limit;
+}
+
+static int walk_frames(const struct walk *walk, struct scan *scan, struct stretch *s, record_taker take,
+                       struct quire_error *err)
+{
+    void *context = walk->reader ? walk->reader->context : NULL;
+    int rc = 0;
+    s->at = FILE_HEADER_BYTES;
+    while (s->next < s->limit && !s->ended) {
+        struct found found;
+        rc = scan_frame(scan, s->at, &found, err);
+        if (rc == 0 || (rc > 0 && found.header.number != s->next))
+            rc = resume(walk, scan, s, &found, err);
+        if (rc <= 0)
+            return rc;
+        scan->id = found.header.file_id;
+        s->at = found_end(&found);
+        s->ended = found.header.magic == END_MAGIC;
+        s->known_at_end = found.header.known;
+        if (s->ended)
+            continue;
+        rc = each_record(scan, &found, take, context, err);
+        if (rc < 0)
+            return rc;
+        s->records += found.header.n_records;
+        s->frames++;
+        s->next++;
+    }
+    /* its end came before the next log begins */
+    return s->limit != UINT64_MAX && s->next < s->limit ? lose(walk, scan, s, s->limit, err) : 0;
+}
+
+/* ---- checkpoint and logs ----------------------------------------------------------------------------------------- */
+
+static int walk_checkpoint(const struct walk *walk, uint64_t lsn, struct recovery *out, struct quire_error *err)
+{
+    struct scan scan = {0};
+    struct stretch s = {.next = 1, .limit = UINT64_MAX};
+    int rc = scan_open(walk, NAME_CHECKPOINT, lsn, &scan, err);
+    if (rc == 0)
+        rc = walk_frames(walk, &scan, &s, walk->reader ? walk->reader->restore : NULL, err);
+    if (rc == 0 && s.ended && s.known_at_end != s.records && !walk->salvage)
+        rc =
+            error_set(err, QUIRE_ECORRUPT,
+                      "%s: its end at offset %" PRIu64 " speaks of %" PRIu64 " records, there are %" PRIu64 "; " REMEDY,
+                      scan.file->path, s.at, s.known_at_end, s.records);
+    if (rc == 0) {
+        out->checkpoint_lsn = walk->report->checkpoint_lsn = lsn;
+        out->checkpoint_bytes = walk->report->checkpoint_bytes = scan.file->bytes;
+        walk->report->checkpoint_records = s.records;
+    }
+    scan_close(&scan);
+    return rc;
+}
+
+/* limit: the first LSN of the log behind this one, UINT64_MAX: there is none. */
+static int walk_log(const struct walk *walk, uint64_t first, uint64_t limit, struct recovery *out,
+                    struct quire_error *err)
+{
+    struct scan scan = {0};
+    struct stretch s = {.next = out->next_lsn, .limit = limit, .may_be_torn = limit == UINT64_MAX};
+    int rc = scan_open(walk, NAME_LOG, first, &scan, err);
+    if (rc == 0) {
+        rc = walk_frames(walk, &scan, &s, walk->reader ? walk->reader->replay : NULL, err);
+        out->next_lsn = s.next;
+        walk->report->frames += s.frames;
+        walk->report->records += s.records;
+        walk->report->log_bytes += s.at - FILE_HEADER_BYTES;
+        walk->report->log_files++;
+        out->log_files++;
+        out->log_bytes += scan.file->bytes;
+    }
+    scan_close(&scan);
+    return rc;
+}
+
+static int walk_logs(const struct walk *walk, const struct journal_files *files, struct recovery *out,
+                     struct quire_error *err)
+{
+    int rc = 0;
+    unsigned i = 0;
+    while (i < files->n_logs && files->logs[i] < out->next_lsn)
+        i++;
+    if (i < files->n_logs && files->logs[i] > out->next_lsn) {
+        if (!walk->salvage)
+            return error_set(err, QUIRE_ECORRUPT,
+                             "%s: no log has the frames of LSN %" PRIu64 " to %" PRIu64 "; " REMEDY, walk->folder,
+                             out->next_lsn, files->logs[i] - 1);
+        say_lost(walk, "%s: no log has the frames of LSN %" PRIu64 " to %" PRIu64, walk->folder, out->next_lsn,
+                 files->logs[i] - 1);
+        out->next_lsn = files->logs[i];
+    }
+    for (; rc == 0 && i < files->n_logs; i++)
+        rc = walk_log(walk, files->logs[i], i + 1 < files->n_logs ? files->logs[i + 1] : UINT64_MAX, out, err);
+    return rc;
+}
+
+int journal_walk(const struct walk *walk, struct recovery *out, struct quire_error *err)
+{
+    uint64_t started_us = clock_us();
+    struct journal_files files;
+    *out = (struct recovery){.next_lsn = 1};
+    *walk->report = (struct journal_report){0};
+    int rc = journal_list(walk->fs, walk->folder, &files, err);
+    if (rc == 0 && files.n_checkpoints) {
+        uint64_t newest = files.checkpoints[files.n_checkpoints - 1];
+        rc = walk_checkpoint(walk, newest, out, err);
+        out->next_lsn = newest;
+    }
+    if (rc == 0)
+        rc = walk_logs(walk, &files, out, err);
+    walk->report->last_lsn = out->next_lsn - 1;
+    walk->report->duration_us = clock_us() - started_us;
+    journal_files_free(&files);
+    return rc;
+}
+
+int journal_read(struct io_fs *fs, const char *folder, const struct journal_reader *reader, bool salvage,
+                 void (*lost)(void *context, const char *sentence), void *lost_context, struct journal_report *report,
+                 struct quire_error *err)
+{
+    struct journal_report unused;
+    struct recovery recovery;
+    struct walk walk = {.fs = fs,
+                        .folder = folder,
+                        .reader = reader,
+                        .salvage = salvage,
+                        .lost = lost,
+                        .lost_context = lost_context,
+                        .report = report ? report : &unused};
+    return journal_walk(&walk, &recovery, err);
+}
