@@ -8,6 +8,7 @@
  * cost resident memory.
  */
 #include "io/memory.h"
+#include "quire.h"
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
@@ -45,6 +46,26 @@ void memory_unmap(void *base, size_t bytes)
 {
     if (base)
         munmap(base, whole_pages(bytes));
+}
+
+void *memory_reserve(size_t bytes)
+{
+    if (bytes == 0 || bytes > SIZE_MAX - 4096)
+        return NULL;
+    void *base = mmap(NULL, whole_pages(bytes), PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    return base == MAP_FAILED ? NULL : base;
+}
+
+int memory_commit(void *base, size_t from, size_t to, int huge)
+{
+    size_t first = from & ~(size_t)4095, end = whole_pages(to);
+    if (mprotect((char *)base + first, end - first, PROT_READ | PROT_WRITE) != 0)
+        return QUIRE_ENOMEM;
+    uintptr_t start = ((uintptr_t)base + first + HUGE_BYTES - 1) / HUGE_BYTES * HUGE_BYTES;
+    uintptr_t last = ((uintptr_t)base + end) / HUGE_BYTES * HUGE_BYTES;
+    if (huge && start < last)
+        madvise((char *)base + (start - (uintptr_t)base), last - start, MADV_HUGEPAGE);
+    return 0;
 }
 
 void *memory_aligned(size_t alignment, size_t bytes)
