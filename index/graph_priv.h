@@ -1,0 +1,184 @@
+/*
+ * graph_priv.h - what the files of the mutable graph share: its rows, their locks and links, measuring, searching.
+ *
+ * A row's state word says what it is, how many links it has on the lowest layer, and whether a writer holds it. Links
+ * are atomic words that only a writer who holds the row changes; readers copy the count and then the words, and may
+ * see a mixture of old and new ones: each of them is a row that was linked a moment ago.
+ */
+#ifndef QUIRE_INDEX_GRAPH_PRIV_H
+#define QUIRE_INDEX_GRAPH_PRIV_H
+
+#include "index/graph.h"
+#include "index/row_table.h"
+#include <pthread.h>
+#include <stdatomic.h>
+
+#define DEGREE_MAX 64u
+#define LINKS_MAX  (2 * DEGREE_MAX)
+#define LAYERS_MAX 8u
+#define ROW_NONE   0x7fffffffu
+
+/* In a link: it belongs to the tree that holds the graph together (graph_link.c) and is never pruned. */
+#define LINK_TREE 0x80000000u
+
+/* States of a row; below them the count of its links. Of a row that is gone, the rest is the next of its list. */
+#define STATE_GONE   0x80000000u
+#define STATE_LOCKED 0x40000000u
+#define STATE_DYING  0x20000000u /* being removed: gets no more links */
+#define STATE_LINKED 0x10000000u /* reachable */
+#define STATE_COUNT  0x000000ffu
+
+struct row_numbers {
+    float f, norm2;
+    int32_t level_sum;
+    _Atomic uint32_t state;
+};
+
+struct graph {
+    uint32_t code_dim;
+    unsigned degree, capacity; /* links: of upper layers, of the lowest */
+    unsigned beam, layer_bits; /* a row is on one layer more with probability 2^-layer_bits */
+    uint64_t seed;
+    struct epochs *epochs;
+
+    struct row_table codes, numbers, links;
+    struct row_table upper;      /* blocks of a count and `degree` links, one per row and upper layer */
+    atomic_uint_fast64_t entry;  /* layers above the lowest << 32 | row */
+    atomic_uint_fast64_t linked; /* rows */
+    atomic_uint_fast64_t distances;
+
+    pthread_mutex_t removing; /* one removal at a time; then `matrix` */
+    float *matrix;            /* capacity x capacity distances */
+
+    pthread_mutex_t mutex; /* what follows, and changes of entry */
+    atomic_uint n_rows;    /* numbers in use, free ones included; read by searches */
+    uint32_t n_upper;
+    uint32_t free_first, n_free;
+    uint32_t gone_first, n_gone; /* removed since `item` was deferred */
+    uint32_t deferred_first, n_deferred;
+    bool deferred;  /* `item` waits */
+    bool destroyed; /* and frees the graph when it runs */
+    struct epoch_item item;
+};
+
+/* distance = base + norm2 - f * (scale * dot + offset + by_sum * level_sum) */
+struct measure {
+    int8_t *levels;
+    float base, scale, offset, by_sum;
+};
+
+/* Rows that a search has seen: a table of row + 1 with linear probing, and the same rows in order. */
+struct visited {
+    uint32_t *slots, *order;
+    uint32_t mask, n;
+};
+
+struct graph_scratch {
+    struct measure query, row, other; /* of graph_query; of the row at work; of a row that it is compared with */
+    uint32_t room;                    /* rows in each of these arrays; twice as many in visited.slots */
+    struct visited visited;
+    /* Both heaps hold ordered keys: bits of the distance << 32 | row. */
+    uint64_t *best, *frontier; /* worst on top; nearest on top */
+    uint32_t n_best, n_frontier;
+    uint64_t n_distances;
+    uint32_t batch[LINKS_MAX];
+    int32_t dots[LINKS_MAX];
+    float distances[LINKS_MAX];
+};
+
+/* ---- rows ---- */
+
+static inline const uint8_t *row_code(const struct graph *graph, uint32_t row)
+{
+    return row_table_at(&graph->codes, row);
+}
+
+static inline struct row_numbers *row_numbers(const struct graph *graph, uint32_t row)
+{
+    return row_table_at(&graph->numbers, row);
+}
+
+static inline uint32_t row_state(const struct graph *graph, uint32_t row)
+{
+    return atomic_load_explicit(&row_numbers(graph, row)->state, memory_order_acquire);
+}
+
+/* Upper layers of a row number: always the same, so that a number that is used again keeps its blocks. */
+unsigned row_layers(const struct graph *graph, uint32_t row);
+
+/* False if the row is gone. Held for as long as it takes to change a few links. */
+bool row_lock(const struct graph *graph, uint32_t row);
+void row_unlock(const struct graph *graph, uint32_t row);
+
+/* Where the links of a row on a layer are, and how many there is room for. */
+struct link_list {
+    _Atomic uint32_t *links, *count; /* count: on the lowest layer the state */
+    uint32_t room;
+};
+struct link_list link_list(const struct graph *graph, uint32_t row, unsigned layer);
+
+static inline uint32_t link_count(const struct link_list *list)
+{
+    uint32_t count = atomic_load_explicit(list->count, memory_order_acquire);
+    return count & STATE_GONE ? 0 : count & STATE_COUNT;
+}
+
+/* Copies a row's links with their flags; returns how many. */
+uint32_t links_read(const struct graph *graph, uint32_t row, unsigned layer, uint32_t *links);
+
+/* Ends a removed row, whose lock the caller holds: its number is free when all readers of now have left. */
+void row_gone(struct graph *graph, uint32_t row);
+
+/* Rows that are kept together by their numbers' first bits; for tests of more than one region. */
+int graph_create_sized(const struct graph_config *config, unsigned region_shift, struct graph **out,
+                       struct quire_error *err);
+
+/* ---- measuring and searching (graph_search.c) ---- */
+
+static inline uint64_t key_of(float distance, uint32_t row)
+{
+    union {
+        float value;
+        uint32_t bits;
+    } d = {.value = distance}; /* not negative: its bits are in its order */
+    return (uint64_t)d.bits << 32 | row;
+}
+
+static inline float key_distance(uint64_t key)
+{
+    union {
+        uint32_t bits;
+        float value;
+    } d = {.bits = (uint32_t)(key >> 32)};
+    return d.value;
+}
+
+static inline uint32_t key_row(uint64_t key)
+{
+    return (uint32_t)key;
+}
+
+void measure_row(const struct graph *graph, struct measure *measure, uint32_t row);
+/* Distances to n <= LINKS_MAX rows, which may carry flags of links. */
+void measure_rows(const struct graph *graph, struct graph_scratch *scratch, const struct measure *measure,
+                  const uint32_t *rows, uint32_t n, float *out);
+
+/* Makes room for searches with this beam. QUIRE_ENOMEM. */
+int scratch_reserve(struct graph_scratch *scratch, const struct graph *graph, uint32_t beam);
+
+struct layer_search {
+    const struct measure *measure;
+    unsigned layer;
+    uint32_t beam;
+    bool (*accept)(void *context, uint32_t row);
+    void *context;
+};
+/* From the rows of scratch->best to the nearest ones, which lie in scratch->best afterwards, nearest first. */
+void search_layer(const struct graph *graph, struct graph_scratch *scratch, const struct layer_search *search);
+/* Sets scratch->best to the entry and goes down to `layer`; false if the graph is empty. *top: the entry's layers. */
+bool search_enter(const struct graph *graph, struct graph_scratch *scratch, const struct measure *measure,
+                  unsigned layer, unsigned *top);
+/* Adds what a scratch has counted to the graph's count. */
+void scratch_settle(const struct graph *graph, struct graph_scratch *scratch);
+
+#endif

@@ -1,0 +1,584 @@
+/*
+ * test_graph.c - the mutable graph against brute force, and its structure proven after everything that is done to it.
+ *
+ * Data: random, tight clusters (a beam that starts in the wrong one must find the right one), and thousands of copies
+ * of one row (nothing is in another direction). Truth is by the same codes (graph_score), so recall is the graph's
+ * alone.
+ */
+#include "index/codes.h"
+#include "index/graph_priv.h"
+#include "io/random.h"
+#include "tests/sanitized.h"
+#include <math.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define DIM     32u
+#define K       10u
+#define QUERIES 100u
+#define MANY    (SANITIZED ? 2000u : 10000u)
+
+/* A graph and what was put into it. */
+struct world {
+    struct epochs *epochs;
+    struct graph *graph;
+    struct graph_scratch *scratch;
+    struct random random;
+    uint32_t clusters; /* 0: random data */
+    uint32_t n, *rows; /* linked rows, in any order */
+};
+
+static void world_open_sized(struct world *world, unsigned degree, uint32_t room, unsigned shift)
+{
+    struct quire_error err;
+    memset(world, 0, sizeof *world);
+    random_init(&world->random, 7);
+    assert_int_equal(epochs_create(&world->epochs), 0);
+    struct graph_config config = {.code_dim = DIM, .degree = degree, .epochs = world->epochs, .seed = 3};
+    assert_int_equal(graph_create_sized(&config, shift, &world->graph, &err), 0);
+    assert_int_equal(graph_scratch_create(&world->scratch, &err), 0);
+    world->rows = malloc((room + 1) * sizeof *world->rows);
+    assert_non_null(world->rows);
+}
+
+static void world_open(struct world *world, unsigned degree, uint32_t room)
+{
+    world_open_sized(world, degree, room, 20);
+}
+
+static void world_close(struct world *world)
+{
+    graph_destroy(world->graph);
+    graph_scratch_destroy(world->scratch);
+    epochs_destroy(world->epochs);
+    free(world->rows);
+}
+
+static float uniform(struct random *random)
+{
+    return (float)random_below(random, 1u << 24) * 0x1p-23f - 1;
+}
+
+/* A vector: uniform, or near one of the centres, whose coordinates follow from their numbers. */
+static void make_vector(struct random *random, uint32_t clusters, float *vector)
+{
+    struct random centre;
+    random_init(&centre, clusters ? random_below(random, clusters) : 0);
+    for (uint32_t i = 0; i < DIM; i++)
+        vector[i] = clusters ? uniform(&centre) + 0.01f * uniform(random) : uniform(random);
+}
+
+static uint32_t add_vector(struct world *world, const float *vector)
+{
+    uint8_t code[DIM];
+    uint32_t row;
+    float norm2 = 0, f = code_encode(vector, DIM, 8, code, NULL, NULL);
+    for (uint32_t i = 0; i < DIM; i++)
+        norm2 += vector[i] * vector[i];
+    assert_int_equal(graph_add(world->graph, code, f, norm2, &row), 0);
+    return row;
+}
+
+static void link_row(struct world *world, uint32_t row)
+{
+    unsigned slot = epoch_enter(world->epochs);
+    assert_int_equal(graph_link(world->graph, world->scratch, row), 0);
+    epoch_exit(world->epochs, slot);
+    world->rows[world->n++] = row;
+}
+
+static void grow(struct world *world, uint32_t n)
+{
+    float vector[DIM];
+    for (uint32_t i = 0; i < n; i++) {
+        make_vector(&world->random, world->clusters, vector);
+        link_row(world, add_vector(world, vector));
+    }
+}
+
+static void remove_at(struct world *world, uint32_t at)
+{
+    unsigned slot = epoch_enter(world->epochs);
+    graph_remove(world->graph, world->scratch, world->rows[at]);
+    epoch_exit(world->epochs, slot);
+    world->rows[at] = world->rows[--world->n];
+}
+
+static void shrink(struct world *world, uint32_t n)
+{
+    while (n-- > 0)
+        remove_at(world, (uint32_t)random_below(&world->random, world->n));
+}
+
+static void assert_graph_valid(struct world *world)
+{
+    struct quire_error reason = {0};
+    struct graph_stats stats;
+    if (graph_check(world->graph, &reason) < 0)
+        fail_msg("%s", reason.message);
+    graph_get_stats(world->graph, &stats);
+    assert_int_equal(stats.linked, world->n);
+    assert_int_equal(stats.rows, world->n);
+}
+
+/* ---- recall ---- */
+
+struct filter {
+    uint32_t one_in;
+    uint32_t asked;
+};
+
+static bool passes(void *context, uint32_t row)
+{
+    struct filter *filter = context;
+    filter->asked++;
+    return filter->one_in != 0 && random_mix(row + 1000) % filter->one_in == 0;
+}
+
+/* The distance of the k-th nearest accepted row; FLT_MAX-like if there are fewer. *n: how many there are, up to k. */
+static float exact(struct world *world, struct filter *filter, uint32_t *n)
+{
+    float *distances = malloc((world->n + 1) * sizeof *distances), best[K];
+    assert_non_null(distances);
+    graph_score(world->graph, world->scratch, world->rows, world->n, distances);
+    *n = 0;
+    for (uint32_t i = 0; i < world->n; i++) {
+        if (filter && !passes(filter, world->rows[i]))
+            continue;
+        uint32_t at = *n < K ? (*n)++ : K;
+        if (at == K && distances[i] >= best[K - 1])
+            continue;
+        for (at = at < K ? at : K - 1; at > 0 && best[at - 1] > distances[i]; at--)
+            best[at] = best[at - 1];
+        best[at] = distances[i];
+    }
+    free(distances);
+    return *n ? best[*n - 1] : 0;
+}
+
+/* Answers that are as near as the k-th nearest (copies count alike), over those that there are. */
+static double recall(struct world *world, uint32_t beam, struct filter *filter)
+{
+    uint32_t found = 0, all = 0;
+    struct random random;
+    random_init(&random, 99);
+    for (uint32_t q = 0; q < QUERIES; q++) {
+        float vector[DIM];
+        struct graph_hit hits[K];
+        uint32_t truth;
+        make_vector(&random, world->clusters, vector);
+        assert_int_equal(graph_query(world->graph, world->scratch, vector), 0);
+        float kth = exact(world, filter, &truth);
+        uint32_t n = graph_search(world->graph, world->scratch, beam, filter ? passes : NULL, filter, hits, K);
+        assert_true(n <= truth);
+        for (uint32_t i = 0; i < n; i++) {
+            assert_true(i == 0 || hits[i].distance >= hits[i - 1].distance);
+            assert_true(!filter || passes(filter, hits[i].row));
+            found += hits[i].distance <= kth * 1.00001f;
+        }
+        all += truth;
+    }
+    return all ? (double)found / all : 1;
+}
+
+static void assert_recall(struct world *world, uint32_t beam, struct filter *filter, double least)
+{
+    double got = recall(world, beam, filter);
+    if (got < least)
+        fail_msg("recall is %.4f, wanted are %.4f", got, least);
+}
+
+/* ---- tests ---- */
+
+static void test_refuses(void **state)
+{
+    (void)state;
+    struct graph *graph;
+    struct quire_error err;
+    struct graph_config config = {.code_dim = 33};
+    assert_int_equal(graph_create(&config, &graph, &err), QUIRE_EINVALID);
+    config.code_dim = 0;
+    assert_int_equal(graph_create(&config, &graph, &err), QUIRE_EINVALID);
+    config.code_dim = 32;
+    config.degree = DEGREE_MAX + 1;
+    assert_int_equal(graph_create(&config, &graph, &err), QUIRE_EINVALID);
+    graph_destroy(NULL);
+    graph_scratch_destroy(NULL);
+}
+
+/* 0, 1, 2, 3 ... rows: everything is found, and all can go and come back. */
+static void test_small(void **state)
+{
+    (void)state;
+    for (uint32_t n = 0; n < 40; n++) {
+        struct world world;
+        world_open(&world, 0, 100);
+        for (unsigned round = 0; round < 3; round++) {
+            grow(&world, n);
+            assert_graph_valid(&world);
+            assert_recall(&world, 50, NULL, 1);
+            while (world.n) {
+                shrink(&world, 1);
+                assert_graph_valid(&world);
+            }
+            struct graph_hit hit;
+            assert_int_equal(graph_search(world.graph, world.scratch, 10, NULL, NULL, &hit, 1), 0);
+        }
+        world_close(&world);
+    }
+}
+
+/* What was added comes back, and distances are those of the vectors. */
+static void test_scores(void **state)
+{
+    (void)state;
+    struct world world;
+    world_open_sized(&world, 0, 5000, 10); /* three regions */
+    float *vectors = malloc(4000 * DIM * sizeof *vectors), query[DIM];
+    uint32_t rows[4000];
+    float distances[4000];
+    assert_non_null(vectors);
+    for (uint32_t i = 0; i < 4000; i++) {
+        make_vector(&world.random, 0, vectors + i * DIM);
+        rows[i] = add_vector(&world, vectors + i * DIM);
+    }
+    make_vector(&world.random, 0, query);
+    assert_int_equal(graph_query(world.graph, world.scratch, query), 0);
+    graph_score(world.graph, world.scratch, rows, 4000, distances);
+    for (uint32_t i = 0; i < 4000; i++) {
+        float expected = 0, f, norm2, decoded[DIM];
+        const uint8_t *code;
+        graph_row(world.graph, rows[i], &code, &f, &norm2);
+        code_decode(code, DIM, 8, f, decoded);
+        for (uint32_t j = 0; j < DIM; j++) {
+            float d = query[j] - vectors[i * DIM + j];
+            expected += d * d;
+            assert_true(fabsf(decoded[j] - vectors[i * DIM + j]) < 0.02f);
+        }
+        assert_true(fabsf(distances[i] - expected) < 0.02f * expected);
+    }
+    free(vectors);
+    for (uint32_t i = 0; i < 4000; i++)
+        link_row(&world, rows[i]);
+    assert_graph_valid(&world);
+    assert_recall(&world, 100, NULL, 0.95);
+    world_close(&world);
+}
+
+static void test_random(void **state)
+{
+    (void)state;
+    struct world world;
+    world_open(&world, 0, MANY);
+    grow(&world, MANY);
+    assert_graph_valid(&world);
+    assert_recall(&world, 100, NULL, 0.95);
+    struct filter half = {.one_in = 2}, tenth = {.one_in = 10}, hundredth = {.one_in = 100}, none = {.one_in = 0};
+    assert_recall(&world, 100, &half, 0.95);
+    assert_recall(&world, 100, &tenth, 0.95);
+    assert_recall(&world, 100, &hundredth, 0.95);
+    assert_recall(&world, 100, &none, 1);
+    world_close(&world);
+}
+
+/* A filter that accepts nothing ends after a bounded number of rows. */
+static void test_effort(void **state)
+{
+    (void)state;
+    struct world world;
+    struct graph_hit hit;
+    float vector[DIM];
+    struct filter none = {.one_in = 0};
+    uint32_t n = SANITIZED ? 12000 : 20000;
+    world_open(&world, 4, n);
+    grow(&world, n);
+    make_vector(&world.random, 0, vector);
+    assert_int_equal(graph_query(world.graph, world.scratch, vector), 0);
+    assert_int_equal(graph_search(world.graph, world.scratch, 4, passes, &none, &hit, 1), 0);
+    assert_in_range(none.asked, 8192, 8192 + 16 * 4 * 4 + LINKS_MAX);
+    world_close(&world);
+}
+
+static void test_clusters(void **state)
+{
+    (void)state;
+    struct world world;
+    world_open(&world, 0, MANY);
+    world.clusters = 50;
+    grow(&world, MANY);
+    assert_graph_valid(&world);
+    assert_recall(&world, 100, NULL, 0.95);
+    shrink(&world, MANY / 2);
+    assert_graph_valid(&world);
+    assert_recall(&world, 100, NULL, 0.95);
+    world_close(&world);
+}
+
+/* Copies of one row among others: found, as are the others, and at the price of any row. */
+static void test_copies(void **state)
+{
+    (void)state;
+    struct world world;
+    struct graph_stats stats;
+    uint32_t n = SANITIZED ? 1000 : 5000;
+    float vector[DIM];
+    world_open(&world, 0, 2 * n);
+    grow(&world, n / 2);
+    make_vector(&world.random, 0, vector);
+    for (uint32_t i = 0; i < n; i++)
+        link_row(&world, add_vector(&world, vector));
+    grow(&world, n / 2);
+    assert_graph_valid(&world);
+    graph_get_stats(world.graph, &stats);
+    assert_true(stats.distances < (uint64_t)stats.rows * 6000);
+    assert_recall(&world, 100, NULL, 0.9);
+    struct graph_hit hits[K];
+    assert_int_equal(graph_query(world.graph, world.scratch, vector), 0);
+    assert_int_equal(graph_search(world.graph, world.scratch, 20, NULL, NULL, hits, K), K);
+    for (uint32_t i = 0; i < K; i++)
+        assert_true(hits[i].distance < 0.01f);
+    shrink(&world, n);
+    assert_graph_valid(&world);
+    assert_recall(&world, 100, NULL, 0.9);
+    shrink(&world, world.n);
+    assert_graph_valid(&world);
+    world_close(&world);
+}
+
+/* Ten times 30 % go and others come: as good as one built at once, and no number is lost. */
+static void churn(uint32_t clusters)
+{
+    struct world world;
+    struct graph_stats stats;
+    uint32_t n = MANY / 2;
+    world_open(&world, 0, 2 * n);
+    world.clusters = clusters;
+    grow(&world, n);
+    double fresh = recall(&world, 64, NULL);
+    for (unsigned round = 0; round < 10; round++) {
+        shrink(&world, n * 3 / 10);
+        epochs_collect(world.epochs);
+        epochs_collect(world.epochs);
+        grow(&world, n * 3 / 10);
+        assert_graph_valid(&world);
+    }
+    graph_get_stats(world.graph, &stats);
+    assert_int_equal(stats.rows + stats.removed + stats.free, n);
+    assert_recall(&world, 64, NULL, fresh - 0.01);
+    world_close(&world);
+}
+
+static void test_churn(void **state)
+{
+    (void)state;
+    churn(0);
+    churn(50);
+}
+
+/* A number is not used again while a reader is inside that may know it. */
+static void test_numbers(void **state)
+{
+    (void)state;
+    struct world world;
+    struct graph_stats stats;
+    world_open(&world, 0, 1000);
+    grow(&world, 100);
+    unsigned slot = epoch_enter(world.epochs);
+    shrink(&world, 100);
+    epochs_collect(world.epochs);
+    graph_get_stats(world.graph, &stats);
+    assert_int_equal(stats.removed, 100);
+    grow(&world, 10);
+    for (uint32_t i = 0; i < 10; i++)
+        assert_int_equal(world.rows[i], 100 + i);
+    epoch_exit(world.epochs, slot);
+    while (epochs_collect(world.epochs) || (graph_get_stats(world.graph, &stats), stats.removed))
+        ;
+    assert_int_equal(stats.free, 100);
+    grow(&world, 100);
+    graph_get_stats(world.graph, &stats);
+    assert_int_equal(stats.free, 0);
+    assert_int_equal(stats.rows, 110);
+    for (uint32_t i = 0; i < world.n; i++)
+        assert_true(world.rows[i] < 110);
+    assert_graph_valid(&world);
+    world_close(&world);
+}
+
+/* Rows that were never linked can be scored and removed. */
+static void test_unlinked(void **state)
+{
+    (void)state;
+    struct world world;
+    struct graph_stats stats;
+    float vector[DIM];
+    world_open(&world, 0, 100);
+    grow(&world, 20);
+    make_vector(&world.random, 0, vector);
+    uint32_t row = add_vector(&world, vector), links[LINKS_MAX];
+    graph_get_stats(world.graph, &stats);
+    assert_int_equal(stats.rows, 21);
+    assert_int_equal(stats.linked, 20);
+    assert_int_equal(graph_links(world.graph, row, links, LINKS_MAX), 0);
+    unsigned slot = epoch_enter(world.epochs);
+    graph_remove(world.graph, world.scratch, row);
+    assert_int_equal(graph_link(world.graph, world.scratch, row), 0); /* too late: nothing */
+    graph_remove(world.graph, world.scratch, row);
+    epoch_exit(world.epochs, slot);
+    assert_graph_valid(&world);
+    assert_in_range(graph_links(world.graph, world.rows[3], links, 5), 1, 5);
+    world_close(&world);
+}
+
+/* ---- threads ---- */
+
+#define SEARCHERS 4u
+#define ADDERS    3u
+#define STRESS    (SANITIZED ? 1500u : 10000u) /* rows per adder */
+
+struct stress {
+    struct world *world;
+    atomic_bool stop;
+    atomic_uint added, n_rows, wrong;
+    _Atomic uint32_t rows[ADDERS * STRESS]; /* row + 1, once it may be removed; taken by an exchange */
+};
+
+struct worker {
+    struct stress *stress;
+    pthread_t thread;
+    uint32_t number;
+};
+
+static void *search_all_the_time(void *context)
+{
+    struct worker *worker = context;
+    struct world *world = worker->stress->world;
+    struct graph_scratch *scratch;
+    struct random random;
+    random_init(&random, worker->number);
+    if (graph_scratch_create(&scratch, NULL) < 0)
+        abort();
+    while (!atomic_load(&worker->stress->stop)) {
+        float vector[DIM];
+        struct graph_hit hits[K];
+        make_vector(&random, world->clusters, vector);
+        unsigned slot = epoch_enter(world->epochs);
+        uint32_t n = graph_query(world->graph, scratch, vector) < 0
+                         ? 0
+                         : graph_search(world->graph, scratch, 50, NULL, NULL, hits, K);
+        for (uint32_t i = 0; i < n; i++) {
+            const uint8_t *code;
+            float f, norm2;
+            graph_row(world->graph, hits[i].row, &code, &f, &norm2);
+            bool wrong = !(norm2 > 0) || !(hits[i].distance >= 0) || (i && hits[i].distance < hits[i - 1].distance);
+            atomic_fetch_add(&worker->stress->wrong, wrong);
+        }
+        epoch_exit(world->epochs, slot);
+    }
+    graph_scratch_destroy(scratch);
+    return NULL;
+}
+
+static void *add_rows(void *context)
+{
+    struct worker *worker = context;
+    struct stress *stress = worker->stress;
+    struct graph_scratch *scratch;
+    struct random random;
+    random_init(&random, 100 + worker->number);
+    if (graph_scratch_create(&scratch, NULL) < 0)
+        abort();
+    for (uint32_t i = 0; i < STRESS; i++) {
+        float vector[DIM];
+        make_vector(&random, stress->world->clusters, vector);
+        unsigned slot = epoch_enter(stress->world->epochs);
+        uint32_t row = add_vector(stress->world, vector);
+        if (i % 4 == 0) /* may go while it is linked */
+            atomic_store(&stress->rows[atomic_fetch_add(&stress->n_rows, 1)], row + 1);
+        if (graph_link(stress->world->graph, scratch, row) < 0)
+            abort();
+        if (i % 4 != 0)
+            atomic_store(&stress->rows[atomic_fetch_add(&stress->n_rows, 1)], row + 1);
+        epoch_exit(stress->world->epochs, slot);
+    }
+    atomic_fetch_add(&stress->added, 1);
+    graph_scratch_destroy(scratch);
+    return NULL;
+}
+
+/* Removes rows as they come, the latest ones too, and leaves about every third. */
+static void *remove_rows(void *context)
+{
+    struct worker *worker = context;
+    struct stress *stress = worker->stress;
+    struct graph_scratch *scratch;
+    struct random random;
+    random_init(&random, 200 + worker->number);
+    if (graph_scratch_create(&scratch, NULL) < 0)
+        abort();
+    while (atomic_load(&stress->added) < ADDERS) {
+        uint32_t n = atomic_load(&stress->n_rows);
+        if (!n)
+            continue;
+        uint32_t back = (uint32_t)random_below(&random, random_below(&random, 2) ? n : n < 8 ? n : 8);
+        unsigned slot = epoch_enter(stress->world->epochs);
+        uint32_t row = atomic_exchange(&stress->rows[n - 1 - back], 0);
+        if (row)
+            graph_remove(stress->world->graph, scratch, row - 1);
+        epoch_exit(stress->world->epochs, slot);
+    }
+    graph_scratch_destroy(scratch);
+    return NULL;
+}
+
+static void stress_with(uint32_t clusters, unsigned removers)
+{
+    struct world world;
+    world_open_sized(&world, 8, ADDERS * STRESS, 12);
+    world.clusters = clusters;
+    struct stress *stress = calloc(1, sizeof *stress);
+    assert_non_null(stress);
+    stress->world = &world;
+    struct worker workers[SEARCHERS + ADDERS + 2];
+    for (unsigned i = 0; i < SEARCHERS + ADDERS + removers; i++) {
+        workers[i] = (struct worker){.stress = stress, .number = i};
+        void *(*run)(void *) = i < ADDERS ? add_rows : i < ADDERS + removers ? remove_rows : search_all_the_time;
+        assert_int_equal(pthread_create(&workers[i].thread, NULL, run, &workers[i]), 0);
+    }
+    for (unsigned i = 0; i < SEARCHERS + ADDERS + removers; i++) {
+        if (i == ADDERS + removers)
+            atomic_store(&stress->stop, true);
+        pthread_join(workers[i].thread, NULL);
+    }
+    assert_int_equal(atomic_load(&stress->wrong), 0);
+    for (uint32_t i = 0; i < ADDERS * STRESS; i++)
+        if (stress->rows[i])
+            world.rows[world.n++] = stress->rows[i] - 1;
+    assert_graph_valid(&world);
+    assert_recall(&world, 200, NULL, 0.9);
+    free(stress);
+    world_close(&world);
+}
+
+static void test_threads(void **state)
+{
+    (void)state;
+    stress_with(0, 1);
+    stress_with(20, 2);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_refuses),  cmocka_unit_test(test_small),   cmocka_unit_test(test_scores),
+        cmocka_unit_test(test_random),   cmocka_unit_test(test_effort),  cmocka_unit_test(test_clusters),
+        cmocka_unit_test(test_copies),   cmocka_unit_test(test_churn),   cmocka_unit_test(test_numbers),
+        cmocka_unit_test(test_unlinked), cmocka_unit_test(test_threads),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
