@@ -11,7 +11,8 @@
  * every row is found from its put on. Answers are ordered by what is stored: exactly, or by the 8-bit code.
  *
  * Threads: calls marked (lock) are made under the collection's lock; the others from any thread, inside an epoch of
- * config.epochs as long as row numbers and pointers are used.
+ * config.epochs as long as row numbers and pointers are used. A snapshot that is searched is taken inside the same
+ * epoch, or kept from the horizon until the search has ended: then a row that is replaced meanwhile is still found.
  */
 #ifndef QUIRE_INDEX_MEMTABLE_H
 #define QUIRE_INDEX_MEMTABLE_H
@@ -53,8 +54,9 @@ uint32_t memtable_find(const struct memtable *table, const void *key, uint32_t k
 void memtable_kill(struct memtable *table, uint32_t row, uint64_t seq);
 /* (lock) Other attributes for a living row, as of now; 0 bytes: none. */
 int memtable_set_attributes(struct memtable *table, uint32_t row, const void *attributes, uint32_t attribute_bytes);
-/* (lock) Gives back rows that died at or before `horizon` (the oldest snapshot that is read), a bounded number of them
- * per call; true if more may be given back. */
+/* (lock; best outside an epoch) Gives back rows that died at or before `horizon` (the oldest snapshot that is read), a
+ * bounded number of them per call, once the readers that were inside an epoch when the horizon was first told have left.
+ * True if more can be given back at once; false if none, or a later call will. */
 bool memtable_reclaim(struct memtable *table, struct graph_scratch *scratch, uint64_t horizon);
 
 /* The form in which a vector is kept, for the journal: bytes, and a put vector in that form. Deterministic. */
@@ -68,17 +70,16 @@ struct memtable_row {
     uint32_t key_bytes;
     const char *attributes; /* NULL: none */
     uint32_t attribute_bytes;
-    const void *stored; /* memtable_stored_bytes */
-    uint64_t birth, death;
+    uint64_t birth, death; /* death: SEQ_MAX while it lives */
 };
+/* Any row < stats.room may be asked for: a number that no row has answers birth SEQ_MAX, death 0 and no key. */
 void memtable_row(const struct memtable *table, uint32_t row, struct memtable_row *out);
 /* When a row number's row died, SEQ_MAX while it lives; 0 for one that is not in use. For any row < stats.room. */
 uint64_t memtable_death(const struct memtable *table, uint32_t row);
+/* Its vector in the stored form: memtable_stored_bytes. A copy, since a code lies in two places. */
+void memtable_row_stored(const struct memtable *table, uint32_t row, void *out);
 /* The row's vector as dim floats, in the user's terms (unit length under cosine). scratch: code_dim floats. */
 void memtable_vector(const struct memtable *table, uint32_t row, float *scratch, float *out);
-/* Rows it is linked with (VLINKS), nearest first; up to FLAT_ROWS rows: the nearest rows of all. Returns how many. */
-uint32_t memtable_links(const struct memtable *table, struct graph_scratch *scratch, uint32_t row, uint64_t snapshot,
-                        struct graph_hit *hits, uint32_t room);
 
 struct memtable_query {
     const float *query; /* dim floats, the user's */
@@ -90,13 +91,20 @@ struct memtable_hit {
     uint32_t row;
     float distance; /* the user's, as quire.h defines it per metric */
 };
-/* The k nearest visible rows, nearest first; returns how many, or QUIRE_ENOMEM. Takes no lock, waits for nothing. */
+/* The k nearest visible rows, nearest first; returns how many, or QUIRE_ENOMEM. Takes no lock, waits for nothing.
+ * *rows_scored (may be NULL): rows whose distance was taken from what is stored. */
 int memtable_search(const struct memtable *table, struct graph_scratch *scratch, const struct memtable_query *query,
                     struct memtable_hit *hits, uint32_t *rows_scored);
+
+/* Rows it is linked with (VLINKS), nearest first, with the metric's distances; without a graph, or while it waits to be
+ * linked: the nearest rows of all. Returns how many, or QUIRE_ENOMEM. */
+int memtable_links(const struct memtable *table, uint32_t row, uint64_t snapshot, struct memtable_hit *hits,
+                   uint32_t room);
 
 /* Links rows that wait, for about budget_us; true if some still wait. Any thread, many at once. */
 bool memtable_link(struct memtable *table, struct graph_scratch *scratch, uint64_t budget_us);
 
+/* From any thread, in or out of an epoch. */
 struct memtable_stats {
     uint32_t rows;     /* living */
     uint32_t dead;     /* not given back yet */
@@ -105,7 +113,7 @@ struct memtable_stats {
     uint64_t bytes;    /* all memory it holds */
 };
 void memtable_get_stats(const struct memtable *table, struct memtable_stats *out);
-/* The space in which its codes are; for tests and seals. */
+/* The space in which its codes are; NULL as long as there are none. For tests and seals. */
 const struct space *memtable_space(const struct memtable *table);
 /* Proves it while no writer is at work. */
 int memtable_verify(const struct memtable *table, struct quire_error *reason);
