@@ -204,7 +204,7 @@ static void fill_params(struct build *b)
     struct segment_params *p = &b->params;
     p->format_version = SEGMENT_FORMAT_VERSION;
     p->metric = b->options.metric;
-    p->type = b->type;
+    p->type = b->merge ? b->merge->type : b->type;
     p->dim = b->dim;
     p->code_dim = b->space.code_dim;
     p->rows = b->n;
@@ -328,14 +328,15 @@ static char *without_slashes(const char *path)
     return copy;
 }
 
-int build_segment(struct io_fs *fs, const char *path, const struct quire_input *input,
-                  const struct quire_build_options *options, struct quire_error *err)
+int build_merged(struct io_fs *fs, const char *path, const struct quire_input *input,
+                 const struct quire_build_options *options, const struct build_merge *merge, struct quire_error *err)
 {
     if (!path || !input || (!input->vectors && !input->read) || !options)
         return error_set(err, QUIRE_EINVALID, "path, vectors and options must be given");
     struct build b = {.input = *input, .vectors = input->vectors, .dim = input->dim, .type = input->type};
     b.err = err;
     b.fs = fs;
+    b.merge = merge;
     b.row_bytes = input->dim * quire_type_bytes(input->type);
     if (input->rows > QUIRE_ROWS_MAX)
         return error_set(err, QUIRE_ELIMIT, "%llu rows: one index holds at most %u", (unsigned long long)input->rows,
@@ -362,6 +363,8 @@ int build_segment(struct io_fs *fs, const char *path, const struct quire_input *
     if (rc < 0)
         goto out;
     rc = run_steps(&b);
+    for (uint32_t row = 0; rc == 0 && merge && row < b.n; row++)
+        merge->places[b.order[row]] = row;
     build_fini(&b, rc);
 out:
     if (rc < 0 && err && err->code == 0)
@@ -369,6 +372,12 @@ out:
     free(b.folder);
     free(bare_path);
     return rc;
+}
+
+int build_segment(struct io_fs *fs, const char *path, const struct quire_input *input,
+                  const struct quire_build_options *options, struct quire_error *err)
+{
+    return build_merged(fs, path, input, options, NULL, err);
 }
 
 int quire_build_from(const char *path, const struct quire_input *input, const struct quire_build_options *options,

@@ -49,14 +49,19 @@ static uint32_t key_room(const struct build *b)
     return mean > BLOCK_KEY_EXTERNAL_BYTES ? mean : BLOCK_KEY_EXTERNAL_BYTES;
 }
 
+enum quire_slot build_slot(enum quire_slot wanted, enum quire_type type)
+{
+    bool floats = type != QUIRE_TYPE_U8 && type != QUIRE_TYPE_I8;
+    if (wanted == QUIRE_SLOT_I8 && floats)
+        return QUIRE_SLOT_Q8;
+    if (wanted != QUIRE_SLOT_AUTO)
+        return wanted;
+    return type == QUIRE_TYPE_U8 ? QUIRE_SLOT_U8 : type == QUIRE_TYPE_I8 ? QUIRE_SLOT_I8 : QUIRE_SLOT_Q8;
+}
+
 static enum quire_slot choose_slot(const struct build *b)
 {
-    bool floats = b->type != QUIRE_TYPE_U8 && b->type != QUIRE_TYPE_I8;
-    if (b->options.slot == QUIRE_SLOT_I8 && floats)
-        return QUIRE_SLOT_Q8;
-    if (b->options.slot != QUIRE_SLOT_AUTO)
-        return b->options.slot;
-    return b->type == QUIRE_TYPE_U8 ? QUIRE_SLOT_U8 : b->type == QUIRE_TYPE_I8 ? QUIRE_SLOT_I8 : QUIRE_SLOT_Q8;
+    return build_slot(b->options.slot, b->type);
 }
 
 /* A slot holds the user's elements as they are, or floats of some width, or the 8-bit code of anything. */

@@ -3,6 +3,7 @@
 #define QUIRE_INDEX_BUILD_PRIV_H
 
 #include "index/block.h"
+#include "index/build.h"
 #include "index/format.h"
 #include "index/neighbours.h"
 #include "index/partition.h"
@@ -73,6 +74,7 @@ struct build {
     uint32_t n, dim;
     enum quire_type type;
     struct quire_build_options options;
+    const struct build_merge *merge; /* NULL: a build of its own */
     struct quire_error *err;
     struct io_fs *fs;
     /* made on the way */

@@ -27,9 +27,12 @@ struct merge_rows {
 };
 
 struct merge_options {
-    struct io_fs *fs;
+    struct io_fs *fs;                 /* NULL: fs_real() */
     struct quire_build_options build; /* metric, slot, block_bytes, code_bits, degree, build_beam, threads,
-                                         build_memory_bytes, progress; keys and attributes are the merge's */
+                                         build_memory_bytes, progress; keys and attributes are the merge's.
+                                         build_memory_bytes: what the merge may hold beside keys, attributes and what
+                                         the process holds already; 0: no bound. The seed is that of the first segment
+                                         where there is one. The first phase that progress sees is "gather" */
     enum quire_type type;             /* of the collection */
     uint32_t dim;
 };
@@ -44,9 +47,11 @@ struct merge_result {
     uint32_t reused_rows; /* whose edges were taken over */
 };
 
-/* Writes the segment to the new folder `path`. segments: n of them, the one to reuse first (the largest); rows may be
- * NULL. Memory: keys and attributes of all rows beside the build's own. Errors: those of a build and of reading the
- * segments (QUIRE_ECORRUPT names file and block). */
+/* Writes the segment to the new folder `path`; where no row is alive there is none, and result->rows is 0. segments: n
+ * of them (none: a seal of rows), the one to reuse first (the largest); rows may be NULL. Keys are those of the user
+ * even where a segment had none of its own (its numbers in decimal), and must differ. Memory: keys and attributes of
+ * all rows beside the build's own. Errors: those of a build and of reading the segments (QUIRE_ECORRUPT names file and
+ * block); nothing is left behind then. */
 int merge_build(const char *path, const struct merge_segment *segments, uint32_t n, const struct merge_rows *rows,
                 const struct merge_options *options, struct merge_result *result, struct quire_error *err);
 void merge_result_fini(struct merge_result *result);

@@ -40,6 +40,7 @@ struct block_links {
 };
 
 struct verification {
+    struct io_fs *fs;
     struct segment *s;
     struct segment *narrow; /* the same index with the codes that edges carry; NULL: it has no edge codes */
     void (*finding)(void *context, const char *sentence);
@@ -83,7 +84,7 @@ static int verify_file(struct verification *v, const char *name, uint32_t kind)
     if (asprintf(&path, "%s/%s", v->s->info.path, name) < 0)
         return QUIRE_ENOMEM;
     struct quire_error err = {0};
-    int rc = section_file_open(fs_real(), path, kind, v->s->segment_id, FS_READ | FS_DIRECT, &file, &err);
+    int rc = section_file_open(v->fs, path, kind, v->s->segment_id, FS_READ | FS_DIRECT, &file, &err);
     free(path);
     v->report.files++;
     if (rc < 0) {
@@ -458,9 +459,9 @@ static bool is_damage(int code)
 
 /* Opens with codes of `bits` bits (0: the widest) and no budget. An index that has none of them is damaged: without a
  * budget opening makes do with the codes of edges. */
-static int open_with(const char *path, unsigned bits, struct segment **out, struct quire_error *err)
+static int open_with(struct io_fs *fs, const char *path, unsigned bits, struct segment **out, struct quire_error *err)
 {
-    struct segment_options options = {.memory_bytes = UINT64_MAX, .code_bits = bits};
+    struct segment_options options = {.memory_bytes = UINT64_MAX, .code_bits = bits, .fs = fs};
     int rc = segment_open(path, &options, out, err);
     if (rc == 0 && !(*out)->nav_codes) {
         segment_unref(*out);
@@ -477,19 +478,19 @@ static int open_narrow(struct verification *v, const char *path)
     struct quire_error err = {0};
     if (!v->s->params.edge_code_bytes)
         return 0;
-    int rc = open_with(path, nav_bits[EDGE_CODE_WIDTH], &v->narrow, &err);
+    int rc = open_with(v->fs, path, nav_bits[EDGE_CODE_WIDTH], &v->narrow, &err);
     if (is_damage(rc))
         found(v, "%s", err.message);
     return rc < 0 && !is_damage(rc) ? error_set(v->err, rc, "%s", err.message) : 0;
 }
 
-int quire_verify(const char *path, void (*finding)(void *context, const char *sentence),
-                 int (*progress)(void *context, const char *phase, uint64_t done, uint64_t total), void *context,
-                 struct quire_verify_report *report, struct quire_error *err)
+int segment_verify(struct io_fs *fs, const char *path, void (*finding)(void *context, const char *sentence),
+                   int (*progress)(void *context, const char *phase, uint64_t done, uint64_t total), void *context,
+                   struct quire_verify_report *report, struct quire_error *err)
 {
-    struct verification v = {.finding = finding, .progress = progress, .context = context, .err = err};
+    struct verification v = {.fs = fs, .finding = finding, .progress = progress, .context = context, .err = err};
     struct quire_error open_error = {0};
-    int rc = open_with(path, 0, &v.s, &open_error); /* the widest code is the one to prove */
+    int rc = open_with(fs, path, 0, &v.s, &open_error); /* the widest code is the one to prove */
     if (is_damage(rc)) {
         found(&v, "%s", open_error.message);
         if (report)
@@ -520,4 +521,11 @@ int quire_verify(const char *path, void (*finding)(void *context, const char *se
     if (rc == 0 && v.report.findings)
         rc = error_set(err, QUIRE_ECORRUPT, "%s: %llu findings", path, (unsigned long long)v.report.findings);
     return rc;
+}
+
+int quire_verify(const char *path, void (*finding)(void *context, const char *sentence),
+                 int (*progress)(void *context, const char *phase, uint64_t done, uint64_t total), void *context,
+                 struct quire_verify_report *report, struct quire_error *err)
+{
+    return segment_verify(fs_real(), path, finding, progress, context, report, err);
 }
