@@ -19,6 +19,7 @@
 #include "io/bytes.h"
 #include "io/error.h"
 #include <assert.h>
+#include <float.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -32,6 +33,7 @@ void collection_config_encode(const struct collection_config *config, uint8_t ou
                               config->link_degree, config->link_beam};
     for (size_t i = 0; i < sizeof words / sizeof *words; i++)
         store_u32(out + 4 * i, words[i]);
+    store_u32(out + 40, config->input_dim);
     store_u64(out + 48, config->memory_bytes);
     store_u64(out + 56, config->seed);
 }
@@ -49,6 +51,7 @@ int collection_config_decode(const uint8_t in[COLLECTION_CONFIG_BYTES], struct c
                                        .build_beam = load_u32(in + 28),
                                        .link_degree = load_u32(in + 32),
                                        .link_beam = load_u32(in + 36),
+                                       .input_dim = load_u32(in + 40),
                                        .memory_bytes = load_u64(in + 48),
                                        .seed = load_u64(in + 56)};
     for (size_t i = 64; i < COLLECTION_CONFIG_BYTES; i++)
@@ -78,6 +81,8 @@ int collection_config_check(struct collection_config *c, struct quire_error *err
 {
     if (c->dim == 0 || c->dim > QUIRE_DIM_MAX)
         return error_set(err, QUIRE_EDIM, "dimension %u is out of range 1..%u", c->dim, QUIRE_DIM_MAX);
+    if (c->input_dim > QUIRE_DIM_MAX || (c->input_dim && c->input_dim < c->dim))
+        return error_set(err, QUIRE_EDIM, "%u dimensions cannot be reduced to %u", c->input_dim, c->dim);
     if ((unsigned)c->type > QUIRE_TYPE_BF16 || (unsigned)c->metric > QUIRE_METRIC_IP ||
         (unsigned)c->slot > QUIRE_SLOT_BF16)
         return error_set(err, QUIRE_EINVALID, "unknown type %d, metric %d or slot %d", (int)c->type, (int)c->metric,
@@ -91,6 +96,20 @@ int collection_config_check(struct collection_config *c, struct quire_error *err
         return error_set(err, QUIRE_ERANGE, "degree %u (at most 256), build beam %u (4096), M %u (128), EF %u (4096)",
                          c->degree, c->build_beam, c->link_degree, c->link_beam);
     return check_slot(c, err);
+}
+
+int collection_check_vector(const struct collection_config *config, const float *vector, uint32_t n,
+                            struct quire_error *err)
+{
+    double norm2 = 0;
+    for (uint32_t i = 0; i < n; i++)
+        norm2 += (double)vector[i] * (double)vector[i];
+    if (!(norm2 <= (double)FLT_MAX))
+        return error_set(err, QUIRE_ENOTFINITE, "the vector holds NaN, infinity or values too large to square");
+    if (norm2 == 0 && config->metric == QUIRE_METRIC_COSINE)
+        return error_set(err, QUIRE_EZEROVEC,
+                         "the vector is a zero vector, which has no direction under the cosine metric");
+    return 0;
 }
 
 /* ---- tables and views -------------------------------------------------------------------------------------------- */
@@ -250,7 +269,6 @@ void collection_unref(struct collection *c)
 {
     if (!c || atomic_fetch_sub_explicit(&c->references, 1, memory_order_acq_rel) != 1)
         return;
-    store_collection_gone(c->store, c);
     view_unref(c->view);
     pthread_mutex_destroy(&c->lock);
     free(c->pins);
@@ -417,6 +435,7 @@ static void watch_table(struct collection *c)
 {
     struct memtable_stats stats;
     memtable_get_stats(c->view->tables[0]->memtable, &stats);
+    atomic_store_explicit(&c->n_unlinked, stats.unlinked, memory_order_relaxed);
     if (stats.bytes > store_memtable_bytes(c->store) || stats.dead > stats.rows + MEMTABLE_FLAT_ROWS)
         store_wake(c->store, c);
 }
@@ -493,11 +512,15 @@ int collection_remove(struct collection *c, const void *key, uint32_t key_bytes,
 static int move_with_attributes(struct collection *c, const struct place *place, struct record_element *element,
                                 uint64_t *lsn, struct quire_error *err)
 {
-    struct memtable_row old;
-    memtable_row(place->table->memtable, place->row, &old);
-    element->stored = old.stored;
     element->stored_bytes = memtable_stored_bytes(&c->table_config);
-    return put_row(c, place, element, lsn, err);
+    uint8_t *stored = malloc(element->stored_bytes);
+    if (!stored)
+        return error_set(err, QUIRE_ENOMEM, "no memory for a vector");
+    memtable_row_stored(place->table->memtable, place->row, stored);
+    element->stored = stored;
+    int rc = put_row(c, place, element, lsn, err);
+    free(stored);
+    return rc;
 }
 
 static int commit_attributes(struct collection *c, struct record_element *element, uint64_t *lsn,
@@ -541,6 +564,11 @@ int collection_set_attributes(struct collection *c, const void *key, uint32_t ke
     return rc;
 }
 
+uint32_t collection_unlinked(const struct collection *c)
+{
+    return atomic_load_explicit(&c->n_unlinked, memory_order_relaxed);
+}
+
 bool collection_link(struct collection *c, struct graph_scratch *scratch, uint64_t budget_us)
 {
     struct view *view = collection_view(c);
@@ -573,7 +601,7 @@ static int install_table(struct collection *c, struct table *fresh)
 int collection_freeze(struct collection *c, struct quire_error *err)
 {
     struct memtable_stats stats;
-    struct table *fresh;
+    struct table *fresh = NULL;
     int rc = table_create(&c->table_config, &fresh, err);
     if (rc < 0)
         return rc;

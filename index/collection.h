@@ -37,6 +37,7 @@ struct collection_config {
     unsigned code_bits;              /* 0: 4 */
     unsigned degree, build_beam;     /* of sealed segments; 0: the build's defaults */
     unsigned link_degree, link_beam; /* of the mutable graph; 0: its defaults */
+    uint32_t input_dim;              /* dimensions that users give, reduced to dim by whoever calls; 0: dim */
     uint64_t memory_bytes;           /* resident budget of its sealed segments; 0: the store's */
     uint64_t seed;
 };
@@ -46,6 +47,10 @@ int collection_config_decode(const uint8_t in[COLLECTION_CONFIG_BYTES], struct c
                              struct quire_error *err);
 /* QUIRE_EDIM, QUIRE_EINVALID, QUIRE_ERANGE with a sentence. Fills in defaults. */
 int collection_config_check(struct collection_config *config, struct quire_error *err);
+
+/* Checks n numbers as a vector of the user: QUIRE_ENOTFINITE, QUIRE_EZEROVEC (cosine). */
+int collection_check_vector(const struct collection_config *config, const float *vector, uint32_t n,
+                            struct quire_error *err);
 
 struct collection *collection_ref(struct collection *collection);
 void collection_unref(struct collection *collection);
@@ -116,6 +121,7 @@ int collection_remove(struct collection *collection, const void *key, uint32_t k
 int collection_set_attributes(struct collection *collection, const void *key, uint32_t key_bytes,
                               const void *attributes, uint32_t attribute_bytes, uint64_t *lsn, struct quire_error *err);
 /* Links rows that wait for it, for about budget_us. True if some still wait. */
+uint32_t collection_unlinked(const struct collection *collection); /* rows that wait, as of the last write */
 bool collection_link(struct collection *collection, struct graph_scratch *scratch, uint64_t budget_us);
 
 /* ---- reading ----------------------------------------------------------------------------------------------------- */

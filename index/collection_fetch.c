@@ -119,7 +119,7 @@ int collection_locate_start(struct searcher *searcher, struct locate_request *re
 /* What a fetch copies out of a memtable. */
 struct copied {
     struct collection_hit *links;
-    struct graph_hit *rows;
+    struct memtable_hit *rows;
     float *vector, *scratch;
 };
 
@@ -132,30 +132,22 @@ static void copied_free(struct copied *copied)
 }
 
 /* The vectors' distance in the user's terms from that in the working space. */
-static float link_distance(const struct memtable *memtable, float work_distance, const float *vector, uint32_t dim)
-{
-    float norm2 = 0;
-    for (uint32_t i = 0; i < dim; i++)
-        norm2 += vector[i] * vector[i];
-    return space_distance(memtable_space(memtable), work_distance, norm2);
-}
-
 static int copy_links(struct collection_fetch *f, const struct memtable *memtable, uint32_t row, uint64_t snapshot,
                       struct copied *copied)
 {
-    struct graph_scratch *scratch = searcher_graph_scratch(f->walk.searcher);
     copied->rows = calloc(f->links_max + 1, sizeof *copied->rows);
     copied->links = calloc(f->links_max + 1, sizeof *copied->links);
-    if (!scratch || !copied->rows || !copied->links)
+    if (!copied->rows || !copied->links)
         return QUIRE_ENOMEM;
-    f->n_links = memtable_links(memtable, scratch, row, snapshot, copied->rows, f->links_max);
+    int n = memtable_links(memtable, row, snapshot, copied->rows, f->links_max);
+    if (n < 0)
+        return n;
+    f->n_links = (uint32_t)n;
     for (uint32_t i = 0; i < f->n_links; i++) {
         struct memtable_row link;
         memtable_row(memtable, copied->rows[i].row, &link);
-        copied->links[i] = (struct collection_hit){
-            .key = link.key,
-            .key_bytes = link.key_bytes,
-            .distance = link_distance(memtable, copied->rows[i].distance, copied->vector, f->collection->config.dim)};
+        copied->links[i] =
+            (struct collection_hit){.key = link.key, .key_bytes = link.key_bytes, .distance = copied->rows[i].distance};
     }
     f->links = copied->links;
     return 0;

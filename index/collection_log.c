@@ -155,7 +155,8 @@ static int chunk_flush(struct rows_chunk *chunk, uint64_t uid, struct checkpoint
     return rc;
 }
 
-static int chunk_add(struct rows_chunk *chunk, const struct memtable_row *row, uint32_t stored_bytes)
+static int chunk_add(struct rows_chunk *chunk, const struct memtable *memtable, uint32_t number,
+                     const struct memtable_row *row, uint32_t stored_bytes)
 {
     size_t more = (size_t)ROW_HEADER_BYTES + row->key_bytes + stored_bytes + row->attribute_bytes;
     if (chunk->n_bytes + more > chunk->capacity) {
@@ -173,7 +174,8 @@ static int chunk_add(struct rows_chunk *chunk, const struct memtable_row *row, u
     store_u32(to + 16, row->attribute_bytes);
     store_u32(to + 20, 0);
     to = append(to + ROW_HEADER_BYTES, row->key, row->key_bytes);
-    to = append(to, row->stored, stored_bytes);
+    memtable_row_stored(memtable, number, to);
+    to += stored_bytes;
     append(to, row->attributes, row->attribute_bytes);
     chunk->n_bytes += more;
     chunk->n++;
@@ -193,7 +195,7 @@ static int save_table(const struct collection *c, const struct memtable *memtabl
         unsigned epoch = epoch_enter(epochs);
         if (memtable_death(memtable, r) > lsn) {
             memtable_row(memtable, r, &row);
-            if (row.birth <= lsn && chunk_add(chunk, &row, memtable_stored_bytes(&c->table_config)) < 0)
+            if (row.birth <= lsn && chunk_add(chunk, memtable, r, &row, memtable_stored_bytes(&c->table_config)) < 0)
                 rc = error_set(err, QUIRE_ENOMEM, "no memory for a checkpoint's rows");
         }
         epoch_exit(epochs, epoch);
@@ -297,7 +299,7 @@ static int put_stored(struct collection *c, const struct record_element *e, uint
 static int replay_element(struct collection *c, uint8_t kind, uint64_t lsn, const uint8_t *bytes, uint32_t n,
                           struct quire_error *err)
 {
-    struct record_element e;
+    struct record_element e = {.key = NULL};
     struct memtable *memtable = c->view->tables[0]->memtable;
     int rc = decode_element(bytes, n, &e, err);
     if (rc == 0)
@@ -319,10 +321,11 @@ static int replay_element(struct collection *c, uint8_t kind, uint64_t lsn, cons
 }
 
 /* The rows of a memtable that were born after `sealed` go to another. */
-static int move_younger(const struct memtable *from, struct memtable *to, uint64_t sealed)
+static int move_younger(const struct memtable *from, struct memtable *to, uint64_t sealed, uint32_t stored_bytes)
 {
     struct memtable_stats stats;
-    int rc = 0;
+    uint8_t *stored = malloc(stored_bytes);
+    int rc = stored ? 0 : QUIRE_ENOMEM;
     memtable_get_stats(from, &stats);
     for (uint32_t r = 0; r < stats.room && rc >= 0; r++) {
         struct memtable_row row;
@@ -330,10 +333,13 @@ static int move_younger(const struct memtable *from, struct memtable *to, uint64
         if (memtable_death(from, r) != SEQ_MAX)
             continue;
         memtable_row(from, r, &row);
-        if (row.birth > sealed)
-            rc = memtable_put(to, row.key, row.key_bytes, row.stored, true, row.attributes, row.attribute_bytes,
-                              row.birth, &number);
+        if (row.birth <= sealed)
+            continue;
+        memtable_row_stored(from, r, stored);
+        rc = memtable_put(to, row.key, row.key_bytes, stored, true, row.attributes, row.attribute_bytes, row.birth,
+                          &number);
     }
+    free(stored);
     return rc;
 }
 
@@ -341,7 +347,8 @@ static int replay_parts(struct collection *c, struct collection_edit *edit, uint
 {
     struct table *fresh = NULL, *old = c->view->tables[0];
     int rc = sealed ? table_create(&c->table_config, &fresh, err) : 0;
-    if (rc == 0 && sealed && move_younger(old->memtable, fresh->memtable, sealed) < 0)
+    if (rc == 0 && sealed &&
+        move_younger(old->memtable, fresh->memtable, sealed, memtable_stored_bytes(&c->table_config)) < 0)
         rc = error_set(err, QUIRE_ENOMEM, "no memory for an element of the journal");
     edit->removed_tables = &old;
     edit->n_removed_tables = sealed != 0;

@@ -40,14 +40,25 @@ struct collection {
     uint64_t last_lsn;     /* of the last write that is visible */
     uint64_t restored_lsn; /* what the checkpoint's record knew: older records of the log are left out */
     atomic_uint_fast64_t n_elements;
+    atomic_uint n_unlinked;
     atomic_bool dropped;
     uint64_t *pins; /* snapshots that are read: rows that died after the least of them stay; owned */
     uint32_t n_pins, pins_capacity;
     /* the store's, under its lock */
     struct collection *next;
-    bool busy; /* a maintenance thread works on it */
+    unsigned busy; /* enum store_busy: what maintenance does with it */
+    unsigned due;  /* the same bits: what it should do */
+    struct {
+        uint64_t memtable_bytes, frozen_bytes, resident_bytes, disk_bytes;
+        uint32_t n_parts, memtable_rows, unlinked;
+    } counted; /* when the store looked last; its totals are sums of these */
     atomic_uint_fast64_t n_seals, n_merges;
-    uint64_t retry_ms; /* when maintenance that failed is tried again */
+    unsigned n_failures; /* of maintenance, one after the other */
+    uint64_t retry_ms;   /* when maintenance that failed is tried again */
+    /* the store's, under its wake lock */
+    struct collection *next_woken;
+    bool woken;
+    atomic_uint crowding; /* enum store_crowding */
 };
 
 /* The one that is current, with a reference. */
@@ -148,7 +159,5 @@ int store_admit(struct store *store, const struct collection *collection, struct
 void store_wake(struct store *store, struct collection *collection);
 /* Bytes that a memtable may take before store_wake is called. */
 uint64_t store_memtable_bytes(const struct store *store);
-/* The collection's last reference went. */
-void store_collection_gone(struct store *store, struct collection *collection);
 
 #endif

@@ -18,7 +18,6 @@
 #include "io/clock.h"
 #include "io/error.h"
 #include "io/memory.h"
-#include <float.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -304,20 +303,12 @@ static bool view_has_table(const struct view *view, const struct table *table)
 /* The memtables of the view, and those of `now` that are not among them. */
 static int search_tables(struct search_work *w, const struct view *now, uint64_t snapshot)
 {
-    struct epochs *epochs = store_epochs(w->search->collection->store);
     int rc = 0;
-    for (uint32_t i = 0; i < w->view->n_tables && rc == 0; i++) {
-        unsigned epoch = epoch_enter(epochs);
+    for (uint32_t i = 0; i < w->view->n_tables && rc == 0; i++)
         rc = search_table(w, w->view->tables[i], snapshot);
-        epoch_exit(epochs, epoch);
-    }
-    for (uint32_t i = 0; i < now->n_tables && rc == 0; i++) {
-        if (view_has_table(w->view, now->tables[i]))
-            continue;
-        unsigned epoch = epoch_enter(epochs);
-        rc = search_table(w, now->tables[i], snapshot);
-        epoch_exit(epochs, epoch);
-    }
+    for (uint32_t i = 0; i < now->n_tables && rc == 0; i++)
+        if (!view_has_table(w->view, now->tables[i]))
+            rc = search_table(w, now->tables[i], snapshot);
     return rc;
 }
 
@@ -384,10 +375,14 @@ static void conclude(struct search_work *w)
 {
     struct collection_search *search = w->search;
     struct view *now;
+    struct epochs *epochs = store_epochs(search->collection->store);
     uint64_t began = clock_ns();
+    /* one epoch from the number on: what dies meanwhile is not given back before the memtables have been searched */
+    unsigned epoch = epoch_enter(epochs);
     uint64_t lsn = take_snapshot(w, &now);
     if (search_tables(w, now, lsn) < 0)
         fail(w, QUIRE_ENOMEM, NULL);
+    epoch_exit(epochs, epoch);
     if (now != w->view)
         drop_older_versions(w);
     view_unref(now);
@@ -501,19 +496,11 @@ static int check(const struct collection_search *search, struct quire_error *err
 {
     const struct collection_config *config = &search->collection->config;
     const struct quire_search_options *o = &search->options;
-    double norm2 = 0;
     if (o->k == 0 || o->k > QUIRE_K_MAX)
         return error_set(err, QUIRE_ERANGE, "k is %u: it must be 1..%u", o->k, QUIRE_K_MAX);
     if (!(o->recall >= 0 && o->recall <= 1))
         return error_set(err, QUIRE_ERANGE, "recall is %g: it must be above 0 and at most 1", (double)o->recall);
-    for (uint32_t i = 0; i < config->dim; i++)
-        norm2 += (double)search->query[i] * (double)search->query[i];
-    if (!(norm2 <= (double)FLT_MAX))
-        return error_set(err, QUIRE_ENOTFINITE, "the query holds NaN, infinity or values too large to square");
-    if (norm2 == 0 && config->metric == QUIRE_METRIC_COSINE)
-        return error_set(err, QUIRE_EZEROVEC,
-                         "the query is a zero vector, which has no direction under the cosine metric");
-    return 0;
+    return collection_check_vector(config, search->query, config->dim, err);
 }
 
 static int reserve_work(struct search_work *w, const struct collection_config *config)

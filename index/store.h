@@ -82,7 +82,10 @@ int store_adopt(struct store *store, struct collection *collection, const char *
 int store_seal(struct store *store, struct collection *collection, struct quire_error *err);
 int store_compact(struct store *store, struct collection *collection, struct quire_error *err);
 int store_checkpoint(struct store *store, struct quire_error *err);
-/* Waits until nothing is to be done in the background. For tests. */
+/* Does in the calling thread one round of what is due in the background. Returns how many things it did, or the first
+ * error. */
+int store_maintain(struct store *store, struct quire_error *err);
+/* Waits until nothing is to be done in the background, or does it where nothing is (no_maintenance). For tests. */
 int store_settle(struct store *store, struct quire_error *err);
 /* A consistent copy of the folder by hard links, in the new folder `to` on the same file system, opened like any
  * other. */
