@@ -8,6 +8,10 @@
  * its way (`flight`) further replies collect in `out`. A reply that has to wait for the disk is a `struct pending` in a
  * list; as long as the list is not empty, replies that are ready join it, and its ready head moves to `out`.
  *
+ * A reply to a write may have to wait until the journal has made it durable: `out` and `flight` know the highest LSN in
+ * them, and the flight is not sent before its own is durable. What comes meanwhile collects in `out` and goes with the
+ * next, so that one sync serves all that a client sent before it, and replies keep their order without further thought.
+ *
  * Ends: QUIT, protocol errors and shutdown drain: replies are sent, then our side is closed, and the other's bytes are
  * read and dropped until it closes too (a reset would throw away the reply in its receive buffer), at most a second. A
  * client whose end has been reached (EOF) still gets its replies: `printf ... | nc` works. Whatever goes wrong ends in
@@ -21,6 +25,7 @@
  * after the engine has delivered its completions.
  */
 #include "server/client.h"
+#include "io/journal.h"
 #include "server/command.h"
 #include <stdarg.h>
 #include <stdio.h>
@@ -47,6 +52,71 @@ void client_mark(struct client *c)
     c->dirty = true;
     c->next_dirty = c->lane->dirty;
     c->lane->dirty = c;
+}
+
+/* ---- waiting for the journal ------------------------------------------------------------------------------------- */
+
+static bool is_durable(const struct client *c, uint64_t lsn)
+{
+    const struct journal *journal = c->lane->server->journal;
+    return lsn == 0 || !journal || journal_durable_lsn(journal) >= lsn;
+}
+
+static void leave_held(struct client *c)
+{
+    struct lane *lane = c->lane;
+    if (!c->held)
+        return;
+    if (c->prev_held)
+        c->prev_held->next_held = c->next_held;
+    else
+        lane->held = c->next_held;
+    if (c->next_held)
+        c->next_held->prev_held = c->prev_held;
+    c->held = false;
+    c->next_held = c->prev_held = NULL;
+    if (!lane->held)
+        atomic_store(&lane->holds_replies, false);
+}
+
+static void join_held(struct client *c)
+{
+    struct lane *lane = c->lane;
+    c->held = true;
+    c->next_held = lane->held;
+    if (c->next_held)
+        c->next_held->prev_held = c;
+    lane->held = c;
+    atomic_store(&lane->holds_replies, true);
+}
+
+/* Whether the flight has to wait for its LSN. */
+static bool flight_waits(struct client *c)
+{
+    if (!c->held && is_durable(c, c->flight_lsn))
+        return false;
+    if (!c->held)
+        join_held(c);
+    /* looked at again behind the note that somebody waits: the journal looks the other way round */
+    atomic_thread_fence(memory_order_seq_cst);
+    if (is_durable(c, c->flight_lsn))
+        leave_held(c);
+    return c->held;
+}
+
+void lane_send_durable(struct lane *lane)
+{
+    for (struct client *c = lane->held, *next; c; c = next) {
+        next = c->next_held;
+        if (is_durable(c, c->flight_lsn))
+            client_mark(c);
+    }
+}
+
+void client_wait_lsn(struct client *c, uint64_t lsn)
+{
+    uint64_t *waits = c->last ? &c->last->lsn : &c->out_lsn;
+    *waits = lsn > *waits ? lsn : *waits;
 }
 
 /* ---- life -------------------------------------------------------------------------------------------------------- */
@@ -87,6 +157,7 @@ static void destroy(struct client *c)
         lane->clients = c->next;
     if (c->next)
         c->next->prev = c->prev;
+    leave_held(c);
     close(c->fd);
     resp_buffer_fini(&c->out);
     resp_buffer_fini(&c->flight);
@@ -214,6 +285,7 @@ static void flush_pending(struct client *c)
             c->last = NULL;
         c->n_pending--;
         c->pending_bytes -= p->deferred ? p->out.bytes : 0;
+        c->out_lsn = p->lsn > c->out_lsn ? p->lsn : c->out_lsn;
         if (c->out.bytes == 0) {
             struct resp_buffer swapped = c->out;
             c->out = p->out;
@@ -260,6 +332,7 @@ static size_t consume(struct client *c, const uint8_t *bytes, size_t n)
     struct lane *lane = c->lane;
     size_t at = 0;
     c->need = 1;
+    lane_enter(lane);
     while (at < n && takes_requests(c)) {
         size_t used = 0, need = 1;
         char message[128];
@@ -273,12 +346,14 @@ static size_t consume(struct client *c, const uint8_t *bytes, size_t n)
             resp_error(client_reply(c), "%s", message);
             stat_add(&lane->stats.closed_protocol, 1);
             client_end(c);
-            return n;
+            at = n;
+            break;
         }
         at += used;
         if (lane->request.n_args > 0)
             command_run(c, lane->request.args, lane->request.n_args);
     }
+    lane_leave(lane);
     command_attribute_time(lane);
     return at;
 }
@@ -440,7 +515,8 @@ static void send_replies(struct client *c)
     if (c->sending || c->state == CLIENT_DEAD || c->state == CLIENT_LINGERING)
         return;
     if (c->flight_sent < c->flight.bytes) {
-        send_more(c);
+        if (!flight_waits(c))
+            send_more(c);
         return;
     }
     struct resp_buffer sent = c->flight;
@@ -449,8 +525,10 @@ static void send_replies(struct client *c)
     sent.bytes = 0;
     c->flight = c->out;
     c->flight_sent = 0;
+    c->flight_lsn = c->out_lsn;
+    c->out_lsn = 0;
     c->out = sent;
-    if (c->flight.bytes > 0)
+    if (c->flight.bytes > 0 && !flight_waits(c))
         send_more(c);
 }
 

@@ -25,6 +25,7 @@ struct pending {
     struct resp_buffer out;
     unsigned row; /* of the command table */
     uint64_t started_us;
+    uint64_t lsn; /* it does not leave before this is durable */
     bool ready, barrier, deferred;
 };
 
@@ -50,6 +51,9 @@ struct client {
     size_t in_start, in_bytes, in_capacity, need;
     struct resp_buffer out, flight; /* being written, being sent */
     size_t flight_sent;
+    uint64_t out_lsn, flight_lsn;         /* do not leave before these are durable */
+    struct client *next_held, *prev_held; /* of the lane's, while `held`: flight waits for its LSN */
+    bool held;
     uint64_t sent_ms;     /* when the last bytes went out, or sending began */
     size_t pending_bytes; /* of replies that are ready and not yet in `out` */
     struct pending *first, *last;
@@ -64,6 +68,8 @@ struct client *client_create(struct lane *lane, int fd);
 void lane_work_on_clients(struct lane *lane);
 /* Whether its time is over: it ends and makes no progress, or its replies fill memory and it does not read them. */
 bool client_is_late(const struct client *client);
+/* Sends what the journal has made durable meanwhile. On the lane's thread. */
+void lane_send_durable(struct lane *lane);
 /* Has it worked on before the next wait. */
 void client_mark(struct client *client);
 /* Closes after what is pending was sent. */
@@ -83,7 +89,9 @@ void reply_quire_error(struct resp_buffer *out, const struct quire_error *err);
 /* A reply to come: `bytes` zeroed bytes that begin with struct pending, freed after the reply was handed on. With
  * barrier no request behind it starts before. NULL without memory: the client is closed then. */
 void *client_defer(struct client *client, size_t bytes, bool barrier);
-/* p->out holds the reply. p may be freed at once. */
+/* The reply that was just written does not leave before the journal calls `lsn` durable; 0: nothing to wait for. */
+void client_wait_lsn(struct client *client, uint64_t lsn);
+/* p->out holds the reply, which waits for p->lsn. p may be freed at once. */
 void pending_done(struct pending *p);
 
 #endif

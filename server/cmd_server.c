@@ -1,5 +1,5 @@
 /*
- * cmd_server.c - COMMAND, CONFIG, INFO, DBSIZE, SHUTDOWN and the commands of keys: what concerns the server as a whole.
+ * cmd_server.c - COMMAND, CONFIG, INFO, SHUTDOWN: what concerns the server as a whole.
  *
  * COMMAND answers what Redis 7 answers, entry by entry, from the one table; redis-cli builds its hints from it and
  * cluster clients their routing.
@@ -32,16 +32,16 @@ static unsigned count_subs(unsigned row)
 
 static void put_flags(struct resp_buffer *out, const struct command *command)
 {
-    static const char *const flags[] = {"readonly", "write", "fast", "admin", "no_auth"};
-    const bool present[] = {command->flags & CMD_READ, command->flags & CMD_WRITE, command->flags & CMD_FAST,
-                            command->flags & CMD_ADMIN, command->flags & CMD_NOAUTH};
-    put_words(out, flags, present, 5);
+    static const char *const flags[] = {"readonly", "write", "fast", "admin", "no_auth", "denyoom"};
+    const bool present[] = {command->flags & CMD_READ,  command->flags & CMD_WRITE,  command->flags & CMD_FAST,
+                            command->flags & CMD_ADMIN, command->flags & CMD_NOAUTH, command->flags & CMD_DENYOOM};
+    put_words(out, flags, present, 6);
 }
 
 static void put_categories(struct resp_buffer *out, const struct command *command)
 {
-    static const char *const words[] = {"@read",      "@write",      "@fast",     "@slow",     "@admin",
-                                        "@dangerous", "@connection", "@keyspace", "@vectorset"};
+    static const char *const words[] = {"@read",       "@write",    "@fast",      "@slow",   "@admin", "@dangerous",
+                                        "@connection", "@keyspace", "@vectorset", "@string", "@hash"};
     bool fast = command->flags & CMD_FAST, admin = command->flags & CMD_ADMIN;
     const bool present[] = {command->flags & CMD_READ,
                             command->flags & CMD_WRITE,
@@ -51,8 +51,10 @@ static void put_categories(struct resp_buffer *out, const struct command *comman
                             admin,
                             strcmp(command->group, "connection") == 0,
                             strcmp(command->group, "generic") == 0,
-                            strcmp(command->group, "vector_set") == 0};
-    put_words(out, words, present, 9);
+                            strcmp(command->group, "vector_set") == 0,
+                            strcmp(command->group, "string") == 0,
+                            strcmp(command->group, "hash") == 0};
+    put_words(out, words, present, 11);
 }
 
 /* The ten fields of an entry of COMMAND and COMMAND INFO. */
@@ -259,42 +261,4 @@ void cmd_shutdown(struct client *c, const struct resp_arg *args, uint32_t n)
     (void)written; /* full: somebody asked before */
     /* as in Redis there is no reply: the connection ends */
     client_end(c);
-}
-
-/* ---- keys -------------------------------------------------------------------------------------------------------- */
-
-void cmd_dbsize(struct client *c, const struct resp_arg *args, uint32_t n)
-{
-    (void)args;
-    (void)n;
-    resp_integer(client_reply(c), (long long)keyspace_count(&c->lane->server->keyspace));
-}
-
-void cmd_type(struct client *c, const struct resp_arg *args, uint32_t n)
-{
-    (void)n;
-    bool there = arg_collection(c, args[1]);
-    resp_simple(client_reply(c), there ? "vectorset" : "none");
-}
-
-void cmd_exists(struct client *c, const struct resp_arg *args, uint32_t n)
-{
-    long long found = 0;
-    for (uint32_t i = 1; i < n; i++)
-        found += arg_collection(c, args[i]) != NULL;
-    resp_integer(client_reply(c), found);
-}
-
-void cmd_del(struct client *c, const struct resp_arg *args, uint32_t n)
-{
-    struct server *server = c->lane->server;
-    long long removed = 0;
-    for (uint32_t i = 1; i < n; i++) {
-        struct collection *gone = keyspace_take(&server->keyspace, args[i].data, args[i].bytes);
-        if (!gone)
-            continue;
-        keyspace_release(server, gone);
-        removed++;
-    }
-    resp_integer(client_reply(c), removed);
 }

@@ -8,8 +8,9 @@
  * Error texts for unknown commands and wrong arity are those of Redis: clients match them.
  */
 #include "server/command.h"
+#include "io/journal.h"
 #include <ctype.h>
-#include <errno.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -117,6 +118,23 @@ static int route(struct client *c, const struct resp_arg *args, uint32_t n)
     return row;
 }
 
+/* Whether a command that writes is refused at present, after the error reply. */
+static bool refuses_write(struct client *c, const struct command *command)
+{
+    struct server *server = c->lane->server;
+    uint64_t most = server->config->maxmemory;
+    struct quire_error err = {0};
+    if ((command->flags & CMD_DENYOOM) && most && atomic_load(&server->keyspace.used_bytes) > most) {
+        resp_error(client_reply(c), "OOM command not allowed when used memory > 'maxmemory'.");
+        return true;
+    }
+    if (server->journal && journal_health(server->journal, &err) < 0) {
+        resp_error(client_reply(c), "MISCONF Errors writing to the log: %s", err.message);
+        return true;
+    }
+    return false;
+}
+
 void command_run(struct client *c, const struct resp_arg *args, uint32_t n)
 {
     struct lane *lane = c->lane;
@@ -134,6 +152,10 @@ void command_run(struct client *c, const struct resp_arg *args, uint32_t n)
     }
     if (!c->authenticated && !(command->flags & CMD_NOAUTH)) {
         resp_error(client_reply(c), "NOAUTH Authentication required.");
+        stat_add(&own->rejected, 1);
+        return;
+    }
+    if ((command->flags & CMD_WRITE) && refuses_write(c, command)) {
         stat_add(&own->rejected, 1);
         return;
     }
@@ -162,16 +184,18 @@ bool arg_is(struct resp_arg arg, const char *word)
 
 bool arg_integer(struct resp_arg arg, long long *out)
 {
-    char text[32], *end;
-    if (arg.bytes == 0 || arg.bytes >= sizeof text || isspace(arg.data[0]))
+    bool negative = arg.bytes > 0 && arg.data[0] == '-';
+    uint64_t value = 0, most = (uint64_t)LLONG_MAX + negative;
+    uint32_t i = negative;
+    if (i == arg.bytes || (arg.data[i] == '0' && arg.bytes > 1))
         return false;
-    memcpy(text, arg.data, arg.bytes);
-    text[arg.bytes] = 0;
-    errno = 0;
-    long long value = strtoll(text, &end, 10);
-    if (errno || end != text + arg.bytes)
-        return false;
-    *out = value;
+    for (; i < arg.bytes; i++) {
+        unsigned digit = arg.data[i] - (unsigned)'0';
+        if (digit > 9 || value > (most - digit) / 10)
+            return false;
+        value = value * 10 + digit;
+    }
+    *out = negative ? (long long)(0 - value) : (long long)value;
     return true;
 }
 
@@ -201,13 +225,13 @@ char *arg_text(struct resp_arg arg)
     return text;
 }
 
-struct collection *arg_collection(struct client *c, struct resp_arg key)
+static int folded(bool fold, char c)
 {
-    return keyspace_find(&c->lane->server->keyspace, key.data, key.bytes);
+    return fold ? tolower((unsigned char)c) : (unsigned char)c;
 }
 
 /* One "[...]" at *p against c; *p stands behind it afterwards. */
-static bool set_matches(const char **p, const char *end, char c)
+static bool set_matches(const char **p, const char *end, char c, bool fold)
 {
     const char *at = *p + 1;
     bool negated = at < end && *at == '^', found = false;
@@ -219,38 +243,39 @@ static bool set_matches(const char **p, const char *end, char c)
             high = at[2];
             at += 2;
         }
-        int l = tolower((unsigned char)low), h = tolower((unsigned char)high), x = tolower((unsigned char)c);
+        int l = folded(fold, low), h = folded(fold, high), x = folded(fold, c);
         found |= (l <= h ? l <= x && x <= h : h <= x && x <= l);
     }
     *p = at < end ? at + 1 : end;
     return found != negated;
 }
 
-bool glob_matches(const char *pattern, size_t pattern_bytes, const char *text)
+bool glob_matches_bytes(struct resp_arg pattern, struct resp_arg text, bool fold)
 {
     /* iterative, with one place to go back to: a pattern of many stars stays quadratic */
-    const char *p = pattern, *end = pattern + pattern_bytes, *star = NULL, *star_text = NULL;
-    while (*text) {
+    const char *p = (const char *)pattern.data, *end = p + pattern.bytes, *star = NULL, *star_text = NULL;
+    const char *t = (const char *)text.data, *text_end = t + text.bytes;
+    while (t < text_end) {
         const char *next = p;
         bool same = false;
         if (p < end && *p == '*') {
             star = ++p;
-            star_text = text;
+            star_text = t;
             continue;
         }
         if (p < end && *p == '[') {
-            same = set_matches(&next, end, *text);
+            same = set_matches(&next, end, *t, fold);
         } else if (p < end) {
             next = *p == '\\' && p + 1 < end ? p + 1 : p;
-            same = *p == '?' || tolower((unsigned char)*next) == tolower((unsigned char)*text);
+            same = *p == '?' || folded(fold, *next) == folded(fold, *t);
             next++;
         }
         if (same) {
             p = next;
-            text++;
+            t++;
         } else if (star) {
             p = star;
-            text = ++star_text;
+            t = ++star_text;
         } else {
             return false;
         }
@@ -258,4 +283,10 @@ bool glob_matches(const char *pattern, size_t pattern_bytes, const char *text)
     while (p < end && *p == '*')
         p++;
     return p == end;
+}
+
+bool glob_matches(const char *pattern, size_t pattern_bytes, const char *text)
+{
+    return glob_matches_bytes((struct resp_arg){(const uint8_t *)pattern, (uint32_t)pattern_bytes},
+                              (struct resp_arg){(const uint8_t *)text, (uint32_t)strlen(text)}, true);
 }

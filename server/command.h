@@ -11,7 +11,8 @@ enum command_flags {
     CMD_WRITE = 2,
     CMD_FAST = 4,
     CMD_ADMIN = 8,
-    CMD_NOAUTH = 16 /* allowed before the password was given */
+    CMD_NOAUTH = 16, /* allowed before the password was given */
+    CMD_DENYOOM = 32 /* may make the keyspace grow: refused above maxmemory */
 };
 
 /* args[0] is the command's name; a sub-command's name is args[1]. Gives exactly one reply: client_reply, client_error
@@ -50,20 +51,27 @@ void command_docs_arguments(struct resp_buffer *out, const struct command *comma
 
 /* An argument as two of printf's, for "%.*s": at most `most` bytes of it. */
 #define ARG_SHOWN(arg, most) (int)((arg).bytes < (most) ? (arg).bytes : (most)), (const char *)(arg).data
-bool arg_is(struct resp_arg arg, const char *word); /* without regard to case */
-bool arg_integer(struct resp_arg arg, long long *out);
-bool arg_number(struct resp_arg arg, double *out); /* finite or not: the caller decides */
+bool arg_is(struct resp_arg arg, const char *word);    /* without regard to case */
+bool arg_integer(struct resp_arg arg, long long *out); /* as Redis: no '+', no blanks, no leading zeros */
+bool arg_number(struct resp_arg arg, double *out);     /* finite or not: the caller decides */
 /* A copy that ends in 0; NULL without memory or where the bytes hold a 0. Owned by the caller. */
 char *arg_text(struct resp_arg arg);
-/* The collection of args[1], or NULL. */
-struct collection *arg_collection(struct client *c, struct resp_arg key);
 /* Redis's glob: * ? [set] \ ; without regard to case. */
 bool glob_matches(const char *pattern, size_t pattern_bytes, const char *text);
+/* The same for any bytes; `fold`: without regard to case. */
+bool glob_matches_bytes(struct resp_arg pattern, struct resp_arg text, bool fold);
 
-command_fn cmd_auth, cmd_client_getname, cmd_client_id, cmd_client_setinfo, cmd_client_setname, cmd_help, cmd_command,
-    cmd_command_count, cmd_command_docs, cmd_command_info, cmd_command_list, cmd_config_get, cmd_dbsize, cmd_del,
-    cmd_echo, cmd_exists, cmd_hello, cmd_info, cmd_ping, cmd_quit, cmd_reset, cmd_select, cmd_shutdown, cmd_type,
-    cmd_vcard, cmd_vdim, cmd_vemb, cmd_vinfo, cmd_vismember, cmd_vlinks, cmd_vload, cmd_vrandmember, cmd_vsim;
+command_fn cmd_append, cmd_auth, cmd_client_getname, cmd_client_id, cmd_client_setinfo, cmd_client_setname, cmd_command,
+    cmd_command_count, cmd_command_docs, cmd_command_info, cmd_command_list, cmd_config_get, cmd_copy, cmd_dbsize,
+    cmd_decr, cmd_decrby, cmd_del, cmd_echo, cmd_exists, cmd_expire, cmd_expireat, cmd_expiretime, cmd_flushall,
+    cmd_flushdb, cmd_get, cmd_getdel, cmd_getset, cmd_hdel, cmd_hello, cmd_help, cmd_hexists, cmd_hget, cmd_hgetall,
+    cmd_hincrby, cmd_hkeys, cmd_hlen, cmd_hmget, cmd_hscan, cmd_hset, cmd_hsetnx, cmd_hvals, cmd_incr, cmd_incrby,
+    cmd_info, cmd_keys, cmd_mget, cmd_mset, cmd_object_encoding, cmd_object_freq, cmd_object_idletime,
+    cmd_object_refcount, cmd_persist, cmd_pexpire, cmd_pexpireat, cmd_pexpiretime, cmd_ping, cmd_psetex, cmd_pttl,
+    cmd_quit, cmd_randomkey, cmd_rename, cmd_renamenx, cmd_reset, cmd_scan, cmd_select, cmd_set, cmd_setex, cmd_setnx,
+    cmd_shutdown, cmd_strlen, cmd_touch, cmd_ttl, cmd_type, cmd_vcard, cmd_vdim, cmd_vemb, cmd_vinfo, cmd_vismember,
+    cmd_vlinks, cmd_vload, cmd_vrandmember, cmd_vsim, cmd_vadd, cmd_vcheck, cmd_vcompact, cmd_vcreate, cmd_vgetattr,
+    cmd_vmsim, cmd_vrange, cmd_vrem, cmd_vseal, cmd_vsetattr;
 
 /* The text of INFO's sections that match; in info.c. */
 void info_write(struct server *server, const struct resp_arg *sections, uint32_t n, struct resp_buffer *text);

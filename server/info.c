@@ -94,10 +94,14 @@ static void section_clients(const struct server *server, const struct sums *sums
     line(text, "client_recent_max_output_buffer:%" PRIu64, sums->output_bytes_peak);
 }
 
-static void sum_memory(void *context, const struct collection *collection)
+static void sum_memory(void *context, const struct key_entry *entry)
 {
     uint64_t *bytes = context;
-    *bytes += segment_info(collection_segment(collection))->resident_bytes;
+    struct collection_stats stats;
+    if (entry->type != KEY_VECTOR_SET)
+        return;
+    collection_get_stats(entry->set, &stats);
+    *bytes += stats.memtable_bytes + stats.resident_bytes;
 }
 
 static void section_memory(const struct server *server, const struct sums *sums, struct resp_buffer *text)
@@ -111,7 +115,9 @@ static void section_memory(const struct server *server, const struct sums *sums,
     line(text, "used_memory_rss:%" PRIu64, resident.total);
     line(text, "used_memory_peak:%" PRIu64, resident.peak);
     line(text, "used_memory_indexes:%" PRIu64, indexes);
-    line(text, "maxmemory:0");
+    line(text, "used_memory_dataset:%" PRIu64, (uint64_t)atomic_load(&server->keyspace.used_bytes));
+    line(text, "maxmemory:%" PRIu64, server->config->maxmemory);
+    line(text, "maxmemory_policy:noeviction");
 }
 
 static void section_persistence(const struct server *server, const struct sums *sums, struct resp_buffer *text)
@@ -134,6 +140,9 @@ static void section_stats(const struct server *server, const struct sums *sums, 
     line(text, "client_query_buffer_limit_disconnections:%" PRIu64, sums->closed_query_limit);
     line(text, "protocol_error_disconnections:%" PRIu64, sums->closed_protocol);
     line(text, "idle_disconnections:%" PRIu64, sums->closed_idle);
+    line(text, "expired_keys:%" PRIu64, (uint64_t)atomic_load(&server->keyspace.expired));
+    line(text, "keyspace_hits:%" PRIu64, sums->keyspace_hits);
+    line(text, "keyspace_misses:%" PRIu64, sums->keyspace_misses);
     line(text, "acl_access_denied_auth:%" PRIu64, sums->auth_failures);
 }
 
@@ -178,10 +187,12 @@ static void section_commandstats(const struct server *server, const struct sums 
 
 static void section_keyspace(const struct server *server, const struct sums *sums, struct resp_buffer *text)
 {
-    size_t keys = keyspace_count((struct keyspace *)(uintptr_t)&server->keyspace);
+    struct keyspace_expiries expiries;
+    size_t keys = keyspace_count(&server->keyspace);
     (void)sums;
+    keyspace_get_expiries((struct keyspace *)(uintptr_t)&server->keyspace, &expiries);
     if (keys)
-        line(text, "db0:keys=%zu,expires=0,avg_ttl=0", keys);
+        line(text, "db0:keys=%zu,expires=%" PRIu64 ",avg_ttl=%" PRIu64, keys, expiries.keys, expiries.mean_ms);
 }
 
 static void section_quire(const struct server *server, const struct sums *sums, struct resp_buffer *text)

@@ -13,6 +13,7 @@
  */
 #include "io/error.h"
 #include "server/client.h"
+#include "server/links.h"
 #include <errno.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -24,7 +25,16 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { TICK_US = 100000, SCAN_MS = 500, RECV_BUFFERS = 256, RECV_BYTES = 16384, BATCH_US = 50, BATCH_MAX = 16 };
+enum {
+    TICK_US = 100000,
+    LINK_SLICE_US = 300,
+    SCAN_MS = 500,
+    RECV_BUFFERS = 256,
+    RECV_BYTES = 16384,
+    BATCH_US = 50,
+    BATCH_MAX = 16
+};
+enum { EXPIRE_MS = 100, EXPIRE_US = 5000 }; /* at most a twentieth of a lane's time goes into expiring keys */
 
 /* ---- messages ---------------------------------------------------------------------------------------------------- */
 
@@ -205,6 +215,7 @@ static void on_timer(struct io_op *op, int result, unsigned flags)
     if (result == QUIRE_ECANCELLED || lane->stopped)
         return;
     engine_queue(lane->engine, op);
+    searcher_sweep(lane->searcher);
     if (lane->index == 0 && !lane->stopping)
         start_accepting(lane);
 }
@@ -274,6 +285,28 @@ static unsigned wanted_completions(struct lane *lane)
     return lane->wanted;
 }
 
+void lane_enter(struct lane *lane)
+{
+    if (lane->gate_depth++ == 0)
+        gate_enter(&lane->server->gate, lane->index);
+}
+
+void lane_leave(struct lane *lane)
+{
+    if (--lane->gate_depth == 0)
+        gate_leave(&lane->server->gate, lane->index);
+}
+
+/* Keys whose time is over, in this lane's share of the shards; and the clock of last accesses. */
+static void tend_keys(struct lane *lane)
+{
+    struct server *server = lane->server;
+    lane->last_expire_ms = lane->now_ms;
+    if (lane->index == 0)
+        atomic_store_explicit(&server->keyspace.second, (unsigned)(lane->now_ms / 1000), memory_order_relaxed);
+    keyspace_expire_due(&server->keyspace, lane->index, server->n_lanes, &lane->expire_next, EXPIRE_US);
+}
+
 static void serve(struct lane *lane)
 {
     lane->timer = (struct io_op){.kind = IO_TIMER, .timeout_us = TICK_US, .done = on_timer, .owner = lane};
@@ -282,7 +315,8 @@ static void serve(struct lane *lane)
         start_accepting(lane);
     while (!(lane->stopping && atomic_load(&lane->n_clients) == 0)) {
         unsigned wanted = wanted_completions(lane);
-        int rc = engine_poll(lane->engine, wanted, wanted > 1 ? BATCH_US : UINT64_MAX);
+        bool linking = links_work(lane, LINK_SLICE_US);
+        int rc = engine_poll(lane->engine, linking ? 0 : wanted, linking ? 0 : wanted > 1 ? BATCH_US : UINT64_MAX);
         if (rc < 0) {
             log_line(lane->server->log, LOG_LEVEL_WARNING, "lane %u: the engine failed: %s", lane->index,
                      quire_error_text(rc));
@@ -290,12 +324,16 @@ static void serve(struct lane *lane)
         }
         lane->now_us = lane->stamp_us = clock_us();
         lane->now_ms = lane->now_us / 1000;
+        lane_enter(lane);
         lane_run_messages(lane);
+        if (lane->now_ms - lane->last_expire_ms >= EXPIRE_MS)
+            tend_keys(lane);
         if (lane->now_ms - lane->last_scan_ms >= SCAN_MS ||
             (lane->stopping && lane->now_ms - lane->last_scan_ms >= SCAN_MS / 10))
             scan_clients(lane);
         watch_crowd(lane);
         lane_work_on_clients(lane);
+        lane_leave(lane);
         publish_engine(lane);
     }
     lane->stopped = true;
@@ -336,6 +374,7 @@ static void close_lane(struct lane *lane)
     lane->engine = NULL;
     pthread_mutex_unlock(&lane->inbox_lock);
     lane_run_messages(lane);
+    links_fini(lane);
     searcher_destroy(lane->searcher);
     lane->searcher = NULL;
     engine_destroy(engine);

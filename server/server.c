@@ -3,14 +3,16 @@
  *
  * Start: files limit, sockets (so that a port in use is known at once), worker, indexes to load, lanes. All lanes are
  * created before the first serves; when one cannot be, the reason is returned and nothing has been served.
- * Stop: lanes end when their clients have; messages that came too late are run by this thread; then collections are
- * closed by the worker, whose queue is emptied last.
+ * Stop: lanes end when their clients have; messages that came too late are run by this thread; then keys are freed, and
+ * the worker ends, whose queue is emptied.
  */
 #include "server/server.h"
 #include "index/parallel.h"
 #include "io/error.h"
+#include "io/journal.h"
 #include "io/memory.h"
 #include "server/command.h"
+#include "server/data.h"
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -62,43 +64,6 @@ static void fit_clients_to_files(struct server *s)
     s->config->maxclients = possible;
 }
 
-/* One line of the setting `load`: "key path". */
-static int load_line(struct server *s, const char *line, size_t bytes, struct quire_error *err)
-{
-    char path[4096];
-    const char *space = memchr(line, ' ', bytes);
-    struct segment *segment = NULL;
-    struct collection *collection = NULL, *replaced = NULL;
-    struct segment_options options = {.memory_bytes = s->config->memory};
-    if (!space || space == line || (size_t)(line + bytes - space) > sizeof path)
-        return error_set(err, QUIRE_EINVALID, "load: '%.*s' is not a key and a path", (int)bytes, line);
-    size_t path_bytes = (size_t)(line + bytes - space) - 1;
-    memcpy(path, space + 1, path_bytes);
-    path[path_bytes] = 0;
-    int rc = segment_open(path, &options, &segment, err);
-    if (rc == 0)
-        rc = collection_create(s, line, (size_t)(space - line), segment, &collection, err);
-    if (rc < 0)
-        return rc;
-    rc = keyspace_put(&s->keyspace, collection, false, &replaced, err);
-    if (rc < 0)
-        collection_destroy(collection);
-    else
-        log_line(s->log, LOG_LEVEL_NOTICE, "loaded %.*s", (int)bytes, line);
-    return rc;
-}
-
-static int load_all(struct server *s, struct quire_error *err)
-{
-    int rc = 0;
-    for (const char *at = s->config->load; *at && rc == 0;) {
-        size_t bytes = strcspn(at, "\n");
-        rc = load_line(s, at, bytes, err);
-        at += bytes + (at[bytes] == '\n');
-    }
-    return rc;
-}
-
 static int start_lanes(struct server *s, struct quire_error *err)
 {
     int rc = 0;
@@ -119,6 +84,63 @@ static int start_lanes(struct server *s, struct quire_error *err)
     return rc;
 }
 
+/* ---- what keys leave for the worker ------------------------------------------------------------------------------ */
+
+struct later {
+    struct job job;
+    void (*run)(void *argument);
+    void *argument;
+};
+
+static void run_later(struct job *job)
+{
+    struct later *l = (struct later *)(void *)job;
+    l->run(l->argument);
+    free(l);
+}
+
+static void run_on_worker(void *context, void (*run)(void *argument), void *argument)
+{
+    struct server *s = context;
+    struct later *l = malloc(sizeof *l);
+    if (!l) {
+        run(argument);
+        return;
+    }
+    *l = (struct later){{.run = run_later}, run, argument};
+    worker_post(&s->worker, &l->job);
+}
+
+/* ---- the journal ------------------------------------------------------------------------------------------------- */
+
+static void on_durable(struct lane *lane, struct message *message)
+{
+    (void)message;
+    atomic_store(&lane->durable_posted, false);
+    lane_send_durable(lane);
+}
+
+/* On the journal's thread: one message per lane that waits, however often the journal calls. */
+static void wake_lanes(void *context)
+{
+    struct server *s = context;
+    atomic_thread_fence(memory_order_seq_cst);
+    for (unsigned i = 0; i < s->n_lanes; i++) {
+        struct lane *lane = &s->lanes[i];
+        if (atomic_load(&lane->holds_replies) && !atomic_exchange(&lane->durable_posted, true))
+            lane_post(lane, &lane->durable_message);
+    }
+}
+
+void server_journal_set(struct server *s, struct journal *journal)
+{
+    for (unsigned i = 0; i < s->n_lanes; i++)
+        s->lanes[i].durable_message.run = on_durable;
+    s->journal = s->keyspace.journal = journal;
+    if (journal)
+        journal_on_durable(journal, wake_lanes, s);
+}
+
 int server_create(struct config *config, const struct log *log, struct server **out, struct quire_error *err)
 {
     struct server *s = calloc(1, sizeof *s);
@@ -130,7 +152,6 @@ int server_create(struct config *config, const struct log *log, struct server **
     s->n_lanes = config->lanes ? (unsigned)config->lanes : parallel_processors();
     s->n_lanes = s->n_lanes > LANES_MAX ? LANES_MAX : s->n_lanes;
     atomic_init(&s->next_client_id, 1);
-    atomic_init(&s->next_collection_id, 1);
     pthread_mutex_init(&s->start_lock, NULL);
     pthread_cond_init(&s->start_ready, NULL);
     make_run_id(s);
@@ -144,6 +165,10 @@ int server_create(struct config *config, const struct log *log, struct server **
         memset(s->lanes, 0, s->n_lanes * sizeof *s->lanes);
     if (rc == 0)
         rc = keyspace_init(&s->keyspace, err);
+    s->keyspace.later = run_on_worker;
+    s->keyspace.later_context = s;
+    if (rc == 0)
+        rc = gate_init(&s->gate, s->n_lanes, err);
     if (rc == 0) {
         fit_clients_to_files(s);
         rc = listen_open(s, err);
@@ -151,7 +176,9 @@ int server_create(struct config *config, const struct log *log, struct server **
     if (rc == 0)
         rc = worker_start(&s->worker, err);
     if (rc == 0)
-        rc = load_all(s, err);
+        rc = data_open(s, err);
+    if (rc == 0)
+        rc = data_load(s, err);
     if (rc == 0)
         rc = start_lanes(s, err);
     if (rc < 0) {
@@ -174,7 +201,6 @@ int server_stop_fd(const struct server *server)
 
 void server_destroy(struct server *s)
 {
-    struct collection *c;
     for (unsigned i = 0; s->lanes && i < s->n_lanes; i++)
         if (s->lanes[i].thread_started)
             lane_stop(&s->lanes[i]);
@@ -184,10 +210,12 @@ void server_destroy(struct server *s)
     for (unsigned i = 0; s->lanes && i < s->n_lanes; i++)
         lane_run_messages(&s->lanes[i]);
     listen_close(s);
-    while (s->keyspace.buckets && (c = keyspace_take_any(&s->keyspace)))
-        collection_destroy(c);
     worker_stop(&s->worker);
+    for (unsigned i = 0; s->lanes && i < s->n_lanes; i++)
+        lane_run_messages(&s->lanes[i]);
     keyspace_fini(&s->keyspace);
+    data_close(s);
+    gate_fini(&s->gate);
     if (s->stop_fd >= 0)
         close(s->stop_fd);
     memory_free(s->lanes);

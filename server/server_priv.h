@@ -9,8 +9,10 @@
 #define QUIRE_SERVER_SERVER_PRIV_H
 
 #include "index/search.h"
+#include "index/store.h"
 #include "io/clock.h"
 #include "io/histogram.h"
+#include "server/gate.h"
 #include "server/keyspace.h"
 #include "server/resp.h"
 #include "server/server.h"
@@ -19,7 +21,7 @@
 
 /* Latencies of searches are kept in us, within 3.2 %, up to 71 minutes: 3.7 KB a lane. */
 enum { LATENCY_SUB_BITS = 4, LATENCY_BITS = 32, LATENCY_BUCKETS = HISTOGRAM_BUCKETS(LATENCY_SUB_BITS, LATENCY_BITS) };
-enum { LANES_MAX = 256, LISTENERS_MAX = 16, COMMANDS_MAX = 128, ROW_NONE = COMMANDS_MAX - 1 };
+enum { LANES_MAX = 256, LISTENERS_MAX = 16, COMMANDS_MAX = 250, ROW_NONE = COMMANDS_MAX - 1 };
 
 /* ---- figures ----------------------------------------------------------------------------------------------------- */
 
@@ -47,7 +49,9 @@ enum { LANES_MAX = 256, LISTENERS_MAX = 16, COMMANDS_MAX = 128, ROW_NONE = COMMA
     X(reads_in_flight_peak)                                                                                            \
     X(reads_waiting)                                                                                                   \
     X(output_bytes_peak)                                                                                               \
-    X(auth_failures)
+    X(auth_failures)                                                                                                   \
+    X(keyspace_hits)                                                                                                   \
+    X(keyspace_misses)
 
 struct command_stats {
     _Atomic uint64_t calls, us, failed, rejected;
@@ -103,6 +107,7 @@ struct worker {
 };
 
 int worker_start(struct worker *worker, struct quire_error *err);
+/* Before worker_start and after worker_stop the job runs at once. */
 void worker_post(struct worker *worker, struct job *job);
 /* Runs what was posted, then ends the thread. */
 void worker_stop(struct worker *worker);
@@ -126,8 +131,16 @@ struct lane {
     struct message *inbox_first, *inbox_last;
     atomic_bool has_mail;
 
-    struct client *clients;              /* all of this lane */
-    struct client *dirty;                /* to be worked on before the next wait */
+    struct client *clients;     /* all of this lane */
+    struct client *dirty;       /* to be worked on before the next wait */
+    struct client *held;        /* whose replies wait for the journal */
+    atomic_bool holds_replies;  /* there are such */
+    atomic_bool durable_posted; /* durable_message is on its way */
+    struct message durable_message;
+    unsigned gate_depth;       /* inside the gate so many times */
+    unsigned expire_next;      /* of keyspace_expire_due */
+    struct collection **links; /* with rows that wait for links; references; owned */
+    unsigned n_links, next_link;
     atomic_uint n_clients;               /* of this lane, and those on their way to it */
     unsigned running_row;                /* command that time is attributed to */
     struct resp_request request;         /* of the request being run */
@@ -136,7 +149,7 @@ struct lane {
     bool accepting[LISTENERS_MAX], stopping, stopped;
     bool crowded; /* too many searches wait: no further requests are taken */
     uint64_t last_complaint_ms;
-    uint64_t now_ms, stop_deadline_ms, last_scan_ms;
+    uint64_t now_ms, stop_deadline_ms, last_scan_ms, last_expire_ms;
     uint64_t now_us, window_us, window_receives; /* since window_us */
     unsigned wanted;                             /* completions worth waking for */
     uint64_t stamp_us;                           /* up to where time has been attributed to commands */
@@ -150,6 +163,9 @@ struct server {
     struct config *config;
     const struct log *log;
     struct keyspace keyspace;
+    struct store *store;     /* NULL: no data folder */
+    struct journal *journal; /* of the store. Set before the lanes start, with server_journal_set */
+    struct gate gate;        /* of the lanes */
     struct worker worker;
     unsigned n_lanes;
     struct lane *lanes; /* n_lanes, cache-line aligned */
@@ -158,7 +174,7 @@ struct server {
     int stop_fd;
     uint64_t started_ms; /* wall clock */
     char run_id[41];
-    atomic_uint_fast64_t next_client_id, next_collection_id, rejected_connections;
+    atomic_uint_fast64_t next_client_id, rejected_connections;
     pthread_mutex_t start_lock;
     pthread_cond_t start_ready;
     unsigned lanes_ready;
@@ -174,6 +190,12 @@ void lane_join(struct lane *lane);
 void lane_run_messages(struct lane *lane);
 /* From any thread. */
 void lane_post(struct lane *lane, struct message *message);
+
+/* Around whatever runs requests or changes keys on a lane's thread; nests. gate.h says what for. */
+void lane_enter(struct lane *lane);
+void lane_leave(struct lane *lane);
+/* The journal (may be NULL) that writes go to and replies wait for. Before the lanes start. */
+void server_journal_set(struct server *server, struct journal *journal);
 
 /* Opens the sockets that `bind` and `port` name. */
 int listen_open(struct server *server, struct quire_error *err);

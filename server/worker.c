@@ -43,6 +43,10 @@ int worker_start(struct worker *w, struct quire_error *err)
 void worker_post(struct worker *w, struct job *job)
 {
     job->next = NULL;
+    if (!w->started) {
+        job->run(job);
+        return;
+    }
     pthread_mutex_lock(&w->lock);
     if (w->first)
         w->last->next = job;

@@ -1,0 +1,31 @@
+/*
+ * gate.h - lanes run requests side by side, until one has to run some alone (EXEC).
+ *
+ * Each lane holds its own lock while it runs a batch of requests; nobody else wants it, so that costs what an
+ * uncontended lock costs. gate_close takes all of them: afterwards no other lane is inside, and none comes in before
+ * gate_open.
+ */
+#ifndef QUIRE_SERVER_GATE_H
+#define QUIRE_SERVER_GATE_H
+
+#include "quire.h"
+#include <pthread.h>
+#include <stdatomic.h>
+
+struct gate {
+    unsigned n;
+    struct gate_lane *lanes; /* owned; each on its own cache line */
+    atomic_bool closing;
+    pthread_mutex_t turnstile; /* held from gate_close to gate_open */
+};
+
+int gate_init(struct gate *gate, unsigned n_lanes, struct quire_error *err);
+void gate_fini(struct gate *gate);
+
+void gate_enter(struct gate *gate, unsigned lane);
+void gate_leave(struct gate *gate, unsigned lane);
+/* From inside: the caller is out for a moment, in which other lanes may run, and then inside alone. */
+void gate_close(struct gate *gate, unsigned lane);
+void gate_open(struct gate *gate, unsigned lane);
+
+#endif
