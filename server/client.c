@@ -27,6 +27,7 @@
 #include "server/client.h"
 #include "io/journal.h"
 #include "server/command.h"
+#include <arpa/inet.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -132,9 +133,9 @@ struct client *client_create(struct lane *lane, int fd)
     c->lane = lane;
     c->fd = fd;
     c->protocol = 2;
-    c->authenticated = lane->server->config->requirepass[0] == 0;
+    acl_client_begin(c);
     c->id = atomic_fetch_add(&lane->server->next_client_id, 1);
-    c->last_ms = lane->now_ms;
+    c->created_ms = c->last_ms = lane->now_ms;
     c->need = 1;
     c->next = lane->clients;
     if (c->next)
@@ -165,6 +166,7 @@ static void destroy(struct client *c)
     free(c->name);
     free(c->library);
     free(c->library_version);
+    acl_user_release(c->user);
     free(c);
     atomic_fetch_sub(&lane->n_clients, 1);
 }
@@ -192,6 +194,26 @@ void client_abort(struct client *c)
     struct linger reset = {.l_onoff = 1, .l_linger = 0};
     setsockopt(c->fd, SOL_SOCKET, SO_LINGER, &reset, sizeof reset);
     client_kill(c);
+}
+
+void client_address(const struct client *c, bool ours, char text[CLIENT_ADDRESS_BYTES])
+{
+    struct sockaddr_storage address = {0};
+    socklen_t bytes = sizeof address;
+    char number[INET6_ADDRSTRLEN] = "?";
+    int rc = ours ? getsockname(c->fd, (struct sockaddr *)&address, &bytes)
+                  : getpeername(c->fd, (struct sockaddr *)&address, &bytes);
+    const struct sockaddr_in *in = (const struct sockaddr_in *)(const void *)&address;
+    const struct sockaddr_in6 *in6 = (const struct sockaddr_in6 *)(const void *)&address;
+    if (rc == 0 && address.ss_family == AF_INET6) {
+        inet_ntop(AF_INET6, &in6->sin6_addr, number, sizeof number);
+        snprintf(text, CLIENT_ADDRESS_BYTES, "[%s]:%u", number, ntohs(in6->sin6_port));
+    } else if (rc == 0 && address.ss_family == AF_INET) {
+        inet_ntop(AF_INET, &in->sin_addr, number, sizeof number);
+        snprintf(text, CLIENT_ADDRESS_BYTES, "%s:%u", number, ntohs(in->sin_port));
+    } else {
+        snprintf(text, CLIENT_ADDRESS_BYTES, "?:0");
+    }
 }
 
 /* ---- replies ----------------------------------------------------------------------------------------------------- */

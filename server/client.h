@@ -7,6 +7,7 @@
 #ifndef QUIRE_SERVER_CLIENT_H
 #define QUIRE_SERVER_CLIENT_H
 
+#include "server/acl.h"
 #include "server/server_priv.h"
 
 enum { PENDING_MAX = 256 }; /* deferred replies of one client; its further requests wait */
@@ -43,7 +44,9 @@ struct client {
         eof; /* pausing: the receive is being cancelled until there is room again */
     int protocol;
     bool authenticated;
-    uint64_t id, last_ms, deadline_ms;
+    struct acl_user *user;   /* a reference */
+    uint64_t acl_generation; /* of the table when `user` was fetched */
+    uint64_t id, created_ms, last_ms, deadline_ms;
     char *name, *library, *library_version;
     struct io_op recv, send, cancel;
     bool cancelling; /* `cancel` is the engine's */
@@ -78,6 +81,18 @@ void client_end(struct client *client);
 void client_kill(struct client *client);
 /* As client_kill, and the connection is reset: for clients that broke a limit. */
 void client_abort(struct client *client);
+
+/* Whether its user is up to date and may do everything: no request needs a look at the ACL. */
+static inline bool acl_is_free(const struct client *client)
+{
+    return client->acl_generation ==
+               atomic_load_explicit(&client->lane->server->acl.generation, memory_order_acquire) &&
+           client->user->everything;
+}
+
+enum { CLIENT_ADDRESS_BYTES = 64 };
+/* "1.2.3.4:5" or "[::1]:5" of the other side, or of ours; "?:0" when the connection is gone. Asks the kernel. */
+void client_address(const struct client *client, bool ours, char text[CLIENT_ADDRESS_BYTES]);
 
 /* The buffer for the reply to the request being run. */
 struct resp_buffer *client_reply(struct client *client);

@@ -1,8 +1,7 @@
 /*
  * cmd_connection.c - PING, ECHO, HELLO, AUTH, QUIT, RESET, SELECT, CLIENT: what concerns one connection.
  *
- * There is one user, "default", and at most one password (requirepass). Passwords are compared in time independent of
- * where they differ.
+ * Who may be a user, and with which password, is acl.c's business.
  */
 #include "server/command.h"
 #include <stdlib.h>
@@ -46,35 +45,15 @@ void cmd_select(struct client *c, const struct resp_arg *args, uint32_t n)
 
 /* ---- who is there ------------------------------------------------------------------------------------------------ */
 
-static bool same_secret(const char *secret, struct resp_arg given)
-{
-    size_t bytes = strlen(secret);
-    unsigned difference = bytes != given.bytes;
-    for (uint32_t i = 0; i < given.bytes; i++)
-        difference |= (unsigned)(given.data[i] ^ (uint8_t)secret[bytes ? i % bytes : 0]);
-    return difference == 0;
-}
-
-static bool check_password(struct client *c, struct resp_arg user, struct resp_arg password)
-{
-    const char *secret = c->lane->server->config->requirepass;
-    bool right = arg_is(user, "default") && (secret[0] == 0 || same_secret(secret, password));
-    if (right)
-        c->authenticated = true;
-    else
-        stat_add(&c->lane->stats.auth_failures, 1);
-    return right;
-}
-
 void cmd_auth(struct client *c, const struct resp_arg *args, uint32_t n)
 {
     struct resp_arg user = {(const uint8_t *)"default", 7};
     if (n > 3)
         client_error(c, "ERR syntax error");
-    else if (n == 2 && c->lane->server->config->requirepass[0] == 0)
+    else if (n == 2 && acl_default_is_open(c->lane->server))
         client_error(c, "ERR AUTH <password> called without any password configured for the default user. Are you sure "
                         "your configuration is correct?");
-    else if (check_password(c, n == 3 ? args[1] : user, args[n - 1]))
+    else if (acl_authenticate(c, n == 3 ? args[1] : user, args[n - 1]))
         resp_simple(client_reply(c), "OK");
     else
         client_error(c, "WRONGPASS invalid username-password pair or user is disabled.");
@@ -163,7 +142,7 @@ void cmd_hello(struct client *c, const struct resp_arg *args, uint32_t n)
     struct hello h = {.protocol = c->protocol};
     if (!parse_hello(c, args, n, &h))
         return;
-    if (h.user && !check_password(c, *h.user, *h.password)) {
+    if (h.user && !acl_authenticate(c, *h.user, *h.password)) {
         client_error(c, "WRONGPASS invalid username-password pair or user is disabled.");
         return;
     }
@@ -187,7 +166,7 @@ void cmd_reset(struct client *c, const struct resp_arg *args, uint32_t n)
     free(c->name);
     c->name = NULL;
     c->protocol = 2;
-    c->authenticated = c->lane->server->config->requirepass[0] == 0;
+    acl_client_begin(c);
     resp_simple(client_reply(c), "RESET");
 }
 

@@ -40,21 +40,16 @@ static void put_flags(struct resp_buffer *out, const struct command *command)
 
 static void put_categories(struct resp_buffer *out, const struct command *command)
 {
-    static const char *const words[] = {"@read",       "@write",    "@fast",      "@slow",   "@admin", "@dangerous",
-                                        "@connection", "@keyspace", "@vectorset", "@string", "@hash"};
-    bool fast = command->flags & CMD_FAST, admin = command->flags & CMD_ADMIN;
-    const bool present[] = {command->flags & CMD_READ,
-                            command->flags & CMD_WRITE,
-                            fast,
-                            !fast,
-                            admin,
-                            admin,
-                            strcmp(command->group, "connection") == 0,
-                            strcmp(command->group, "generic") == 0,
-                            strcmp(command->group, "vector_set") == 0,
-                            strcmp(command->group, "string") == 0,
-                            strcmp(command->group, "hash") == 0};
-    put_words(out, words, present, 11);
+    char word[32];
+    size_t count = 0;
+    for (unsigned i = 0; category_name(i); i++)
+        count += command_in_category(command, i);
+    resp_set(out, count);
+    for (unsigned i = 0; category_name(i); i++)
+        if (command_in_category(command, i)) {
+            snprintf(word, sizeof word, "@%s", category_name(i));
+            resp_simple(out, word);
+        }
 }
 
 /* The ten fields of an entry of COMMAND and COMMAND INFO. */

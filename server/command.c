@@ -145,7 +145,7 @@ void command_run(struct client *c, const struct resp_arg *args, uint32_t n)
         return;
     const struct command *command = &commands[row];
     struct command_stats *own = &stats->commands_by_row[row];
-    if (!command->run || (command->arity >= 0 ? n != (uint32_t)command->arity : n < (uint32_t)-command->arity)) {
+    if (!command->run || !command_arity_fits(command, n)) {
         resp_error(client_reply(c), "ERR wrong number of arguments for '%s' command", command->name);
         stat_add(&own->rejected, 1);
         return;
@@ -155,11 +155,12 @@ void command_run(struct client *c, const struct resp_arg *args, uint32_t n)
         stat_add(&own->rejected, 1);
         return;
     }
-    if ((command->flags & CMD_WRITE) && refuses_write(c, command)) {
+    c->row = (unsigned)row;
+    if ((!acl_is_free(c) && !acl_permits(c, (unsigned)row, args, n)) ||
+        ((command->flags & CMD_WRITE) && refuses_write(c, command))) {
         stat_add(&own->rejected, 1);
         return;
     }
-    c->row = (unsigned)row;
     if (lane->running_row != (unsigned)row) {
         command_attribute_time(lane);
         lane->running_row = (unsigned)row;

@@ -11,8 +11,11 @@ enum command_flags {
     CMD_WRITE = 2,
     CMD_FAST = 4,
     CMD_ADMIN = 8,
-    CMD_NOAUTH = 16, /* allowed before the password was given */
-    CMD_DENYOOM = 32 /* may make the keyspace grow: refused above maxmemory */
+    CMD_NOAUTH = 16,      /* allowed before the password was given */
+    CMD_DENYOOM = 32,     /* may make the keyspace grow: refused above maxmemory */
+    CMD_DANGEROUS = 256,  /* of category @dangerous without being for administrators */
+    CMD_READS_TOO = 512,  /* with CMD_WRITE: shows or copies what a key holds, so it needs the right to read it */
+    CMD_READS_OLD = 1024, /* the same where the word GET stands among its options */
 };
 
 /* args[0] is the command's name; a sub-command's name is args[1]. Gives exactly one reply: client_reply, client_error
@@ -47,6 +50,23 @@ bool command_is_sub(const struct command *command, const struct command *contain
 bool command_has_arguments(const struct command *command);
 void command_docs_arguments(struct resp_buffer *out, const struct command *command);
 
+/* ---- access: command_access.c ------------------------------------------------------------------------------------ */
+
+/* The name of a category without '@', NULL behind the last; the number of a name, -1 where there is none. */
+const char *category_name(unsigned category);
+int category_find(const void *name, size_t bytes);
+bool command_in_category(const struct command *command, unsigned category);
+/* Keys of a request of n arguments: args[first + i * step], i below keys.n. */
+struct command_keys {
+    uint32_t first, step, n;
+};
+struct command_keys command_keys(const struct command *command, uint32_t n);
+/* What a request does with its keys: CMD_READ, CMD_WRITE, both or (no keys) nothing. */
+unsigned command_key_access(const struct command *command, const struct resp_arg *args, uint32_t n);
+bool command_arity_fits(const struct command *command, uint32_t n);
+/* The row of a request's words, -1 where there is none. */
+int command_find_request(const struct server *server, const struct resp_arg *args, uint32_t n);
+
 /* ---- helpers of handlers ----------------------------------------------------------------------------------------- */
 
 /* An argument as two of printf's, for "%.*s": at most `most` bytes of it. */
@@ -61,6 +81,9 @@ bool glob_matches(const char *pattern, size_t pattern_bytes, const char *text);
 /* The same for any bytes; `fold`: without regard to case. */
 bool glob_matches_bytes(struct resp_arg pattern, struct resp_arg text, bool fold);
 
+command_fn cmd_acl_cat, cmd_acl_deluser, cmd_acl_dryrun, cmd_acl_genpass, cmd_acl_getuser, cmd_acl_list, cmd_acl_load,
+    cmd_acl_log, cmd_acl_save, cmd_acl_setuser, cmd_acl_users, cmd_acl_whoami, cmd_command_getkeys,
+    cmd_command_getkeysandflags;
 command_fn cmd_append, cmd_auth, cmd_client_getname, cmd_client_id, cmd_client_setinfo, cmd_client_setname, cmd_command,
     cmd_command_count, cmd_command_docs, cmd_command_info, cmd_command_list, cmd_config_get, cmd_copy, cmd_dbsize,
     cmd_decr, cmd_decrby, cmd_del, cmd_echo, cmd_exists, cmd_expire, cmd_expireat, cmd_expiretime, cmd_flushall,

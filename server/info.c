@@ -144,6 +144,8 @@ static void section_stats(const struct server *server, const struct sums *sums, 
     line(text, "keyspace_hits:%" PRIu64, sums->keyspace_hits);
     line(text, "keyspace_misses:%" PRIu64, sums->keyspace_misses);
     line(text, "acl_access_denied_auth:%" PRIu64, sums->auth_failures);
+    line(text, "acl_access_denied_cmd:%" PRIu64, sums->acl_denied_commands);
+    line(text, "acl_access_denied_key:%" PRIu64, sums->acl_denied_keys);
 }
 
 static void section_replication(const struct server *server, const struct sums *sums, struct resp_buffer *text)

@@ -72,12 +72,12 @@ static int open_one(struct server *server, const char *name, struct quire_error 
     if (getaddrinfo(name, port, &hints, &info) != 0 || !info)
         return error_set(err, QUIRE_EINVALID, "bind: '%.100s' is not an IPv4 or IPv6 address", name);
     int rc;
-    if (config->protected_mode && config->requirepass[0] == 0 && !is_loopback(info->ai_addr))
-        rc =
-            error_set(err, QUIRE_EPERM,
-                      "bind: %.100s is beyond loopback and there is no password: set requirepass, or protected-mode no "
-                      "where the network itself keeps strangers out",
-                      name);
+    if (config->protected_mode && acl_default_is_open(server) && !is_loopback(info->ai_addr))
+        rc = error_set(err, QUIRE_EPERM,
+                       "bind: %.100s is beyond loopback and the default user has no password: set requirepass, or "
+                       "protected-mode no "
+                       "where the network itself keeps strangers out",
+                       name);
     else
         rc = bind_and_listen(server, info, name, &server->listeners[server->n_listeners], err);
     freeaddrinfo(info);

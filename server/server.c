@@ -169,6 +169,8 @@ int server_create(struct config *config, const struct log *log, struct server **
     s->keyspace.later_context = s;
     if (rc == 0)
         rc = gate_init(&s->gate, s->n_lanes, err);
+    if (rc == 0)
+        rc = acl_init(s, err);
     if (rc == 0) {
         fit_clients_to_files(s);
         rc = listen_open(s, err);
@@ -216,6 +218,7 @@ void server_destroy(struct server *s)
     keyspace_fini(&s->keyspace);
     data_close(s);
     gate_fini(&s->gate);
+    acl_fini(s);
     if (s->stop_fd >= 0)
         close(s->stop_fd);
     memory_free(s->lanes);

@@ -12,6 +12,7 @@
 #include "index/store.h"
 #include "io/clock.h"
 #include "io/histogram.h"
+#include "server/acl.h"
 #include "server/gate.h"
 #include "server/keyspace.h"
 #include "server/resp.h"
@@ -51,7 +52,9 @@ enum { LANES_MAX = 256, LISTENERS_MAX = 16, COMMANDS_MAX = 250, ROW_NONE = COMMA
     X(output_bytes_peak)                                                                                               \
     X(auth_failures)                                                                                                   \
     X(keyspace_hits)                                                                                                   \
-    X(keyspace_misses)
+    X(keyspace_misses)                                                                                                 \
+    X(acl_denied_commands)                                                                                             \
+    X(acl_denied_keys)
 
 struct command_stats {
     _Atomic uint64_t calls, us, failed, rejected;
@@ -153,7 +156,8 @@ struct lane {
     uint64_t now_us, window_us, window_receives; /* since window_us */
     unsigned wanted;                             /* completions worth waking for */
     uint64_t stamp_us;                           /* up to where time has been attributed to commands */
-    struct message stop_message;
+    struct message stop_message, acl_message;
+    atomic_bool acl_message_posted;
     int start_code; /* of the thread's start, under server->start_lock */
     struct quire_error start_error;
     struct lane_stats stats;
@@ -163,6 +167,7 @@ struct server {
     struct config *config;
     const struct log *log;
     struct keyspace keyspace;
+    struct acl acl;
     struct store *store;     /* NULL: no data folder */
     struct journal *journal; /* of the store. Set before the lanes start, with server_journal_set */
     struct gate gate;        /* of the lanes */

@@ -13,6 +13,7 @@ run_packages=(
     liburing-dev                                 # io_uring
     libxxhash-dev                                # checksums and hashes
     libjansson-dev                               # JSON of the command line
+    libssl-dev                                   # the server's passwords and TLS
     libmimalloc-dev                              # the server's allocator
     libopenblas0-pthread                         # the lexical embedder's SVD (loaded when first used)
     redis-tools                                  # redis-cli, redis-benchmark: to talk to the server
