@@ -33,7 +33,7 @@
 /* ---- tables ------------------------------------------------------------------------------------------------------ */
 
 /* The place of a name, or where it belongs. */
-static size_t table_place(const struct acl_table *table, const void *name, size_t bytes, bool *there)
+static size_t users_place(const struct acl_table *table, const void *name, size_t bytes, bool *there)
 {
     size_t low = 0, high = table->n;
     *there = false;
@@ -57,10 +57,10 @@ static size_t table_place(const struct acl_table *table, const void *name, size_
 }
 
 /* Takes the reference over when it succeeds; one of the same name is replaced. */
-static int table_put(struct acl_table *table, struct acl_user *user, struct quire_error *err)
+static int users_put(struct acl_table *table, struct acl_user *user, struct quire_error *err)
 {
     bool there;
-    size_t at = table_place(table, user->name, user->name_bytes, &there);
+    size_t at = users_place(table, user->name, user->name_bytes, &there);
     if (there) {
         acl_user_release(table->users[at]);
         table->users[at] = user;
@@ -82,7 +82,7 @@ static int table_put(struct acl_table *table, struct acl_user *user, struct quir
     return 0;
 }
 
-static void table_fini(struct acl_table *table)
+static void users_fini(struct acl_table *table)
 {
     for (size_t i = 0; i < table->n; i++)
         acl_user_release(table->users[i]);
@@ -90,10 +90,10 @@ static void table_fini(struct acl_table *table)
     *table = (struct acl_table){0};
 }
 
-static struct acl_user *table_find(const struct acl_table *table, const void *name, size_t bytes)
+static struct acl_user *users_find(const struct acl_table *table, const void *name, size_t bytes)
 {
     bool there;
-    size_t at = table_place(table, name, bytes, &there);
+    size_t at = users_place(table, name, bytes, &there);
     return there ? table->users[at] : NULL;
 }
 
@@ -150,7 +150,7 @@ static int user_of_line(const struct acl_table *table, const char *at, size_t by
     size_t word = next_word(&at, end);
     if (!good_name(at, word))
         return error_set(err, QUIRE_EINVALID, "a user needs a name of 1 to %d bytes", ACL_RULE_BYTES_MAX);
-    if (table_find(table, at, word))
+    if (users_find(table, at, word))
         return error_set(err, QUIRE_EEXISTS, "user %.*s: Duplicate user found. A user can only be defined once",
                          word < 64 ? (int)word : 64, at);
     struct acl_user *user = acl_user_create(at, word);
@@ -175,7 +175,7 @@ static int add_line(struct acl_table *table, const char *line, size_t bytes, str
     struct acl_user *user = NULL;
     int rc = user_of_line(table, line, bytes, &user, err);
     if (rc == 0)
-        rc = table_put(table, user, err);
+        rc = users_put(table, user, err);
     if (rc < 0)
         acl_user_release(user);
     return rc;
@@ -187,15 +187,15 @@ static int complete(struct server *server, struct acl_table *table, struct quire
     struct acl *acl = &server->acl;
     struct acl_user *user = NULL;
     int rc = 0;
-    if (!table_find(table, "default", 7)) {
+    if (!users_find(table, "default", 7)) {
         rc = make_default(server->config, &user, err);
         if (rc == 0)
-            rc = table_put(table, user, err);
+            rc = users_put(table, user, err);
         if (rc < 0)
             acl_user_release(user);
     }
     for (size_t i = 0; i < table->n && rc == 0; i++) {
-        const struct acl_user *old = table_find(&acl->table, table->users[i]->name, table->users[i]->name_bytes);
+        const struct acl_user *old = users_find(&acl->table, table->users[i]->name, table->users[i]->name_bytes);
         table->users[i]->id = old ? old->id : ++acl->next_id;
     }
     return rc;
@@ -274,7 +274,7 @@ int acl_load(struct server *server, struct resp_buffer *problems)
         if (rc < 0)
             problem(problems, server->config->aclfile, 0, err.message);
     }
-    table_fini(&table);
+    users_fini(&table);
     if (rc == 0)
         publish(server);
     return rc;
@@ -380,7 +380,7 @@ int acl_init(struct server *server, struct quire_error *err)
     if (rc == 0)
         acl->table = table;
     else
-        table_fini(&table);
+        users_fini(&table);
     return rc;
 }
 
@@ -388,7 +388,7 @@ void acl_fini(struct server *server)
 {
     if (atomic_load(&server->acl.generation) == 0)
         return; /* never began */
-    table_fini(&server->acl.table);
+    users_fini(&server->acl.table);
     acl_log_reset(server);
     pthread_mutex_destroy(&server->acl.lock);
 }
@@ -425,7 +425,7 @@ static void publish(struct server *server)
 static int change_locked(struct acl *acl, struct resp_arg name, const struct resp_arg *rules, uint32_t n,
                          struct quire_error *err)
 {
-    const struct acl_user *old = table_find(&acl->table, name.data, name.bytes);
+    const struct acl_user *old = users_find(&acl->table, name.data, name.bytes);
     struct acl_user *user = old ? acl_user_copy(old) : acl_user_create(name.data, name.bytes);
     struct quire_error inner = {0};
     int rc = user ? 0 : error_set(err, QUIRE_ENOMEM, "no memory for a user");
@@ -437,7 +437,7 @@ static int change_locked(struct acl *acl, struct resp_arg name, const struct res
     if (rc == 0 && !old)
         user->id = ++acl->next_id;
     if (rc == 0)
-        rc = table_put(&acl->table, user, err);
+        rc = users_put(&acl->table, user, err);
     if (rc < 0)
         acl_user_release(user);
     else
@@ -474,7 +474,7 @@ bool acl_delete(struct server *server, struct resp_arg name)
     struct acl *acl = &server->acl;
     bool there;
     pthread_mutex_lock(&acl->lock);
-    size_t at = table_place(&acl->table, name.data, name.bytes, &there);
+    size_t at = users_place(&acl->table, name.data, name.bytes, &there);
     if (there) {
         acl_user_release(acl->table.users[at]);
         acl->table.n--;
@@ -490,7 +490,7 @@ bool acl_delete(struct server *server, struct resp_arg name)
 struct acl_user *acl_find(struct server *server, const void *name, size_t bytes)
 {
     pthread_mutex_lock(&server->acl.lock);
-    struct acl_user *user = table_find(&server->acl.table, name, bytes);
+    struct acl_user *user = users_find(&server->acl.table, name, bytes);
     if (user)
         acl_user_retain(user);
     pthread_mutex_unlock(&server->acl.lock);
@@ -520,7 +520,7 @@ static bool fetch(struct client *c, const void *name, size_t bytes, uint64_t id)
 {
     struct acl *acl = &c->lane->server->acl;
     pthread_mutex_lock(&acl->lock);
-    struct acl_user *user = table_find(&acl->table, name, bytes);
+    struct acl_user *user = users_find(&acl->table, name, bytes);
     bool found = user && (id == 0 || user->id == id);
     uint64_t generation = atomic_load_explicit(&acl->generation, memory_order_relaxed);
     if (found)

@@ -122,15 +122,21 @@ void client_wait_lsn(struct client *c, uint64_t lsn)
 
 /* ---- life -------------------------------------------------------------------------------------------------------- */
 
-struct client *client_create(struct lane *lane, int fd)
+struct client *client_create(struct lane *lane, int fd, bool tls)
 {
     struct client *c = calloc(1, sizeof *c);
+    if (c) {
+        c->lane = lane;
+        if (tls && !client_tls_begin(c)) {
+            free(c);
+            c = NULL;
+        }
+    }
     if (!c) {
         close(fd);
         atomic_fetch_sub(&lane->n_clients, 1);
         return NULL;
     }
-    c->lane = lane;
     c->fd = fd;
     c->protocol = 2;
     acl_client_begin(c);
@@ -167,6 +173,7 @@ static void destroy(struct client *c)
     free(c->library);
     free(c->library_version);
     acl_user_release(c->user);
+    client_tls_end(c);
     free(c);
     atomic_fetch_sub(&lane->n_clients, 1);
 }
@@ -333,7 +340,7 @@ static struct resp_limits limits_of(const struct client *c)
 
 static size_t held_bytes(const struct client *c)
 {
-    return c->out.bytes + c->flight.bytes - c->flight_sent + c->pending_bytes;
+    return c->out.bytes + c->flight.bytes - c->flight_sent + c->pending_bytes + c->plain.bytes - c->plain_sent;
 }
 
 /* A quarter of the output limit is where requests wait for replies to be read; the limit itself is where the client is
@@ -426,7 +433,7 @@ static void consume_kept(struct client *c)
         drop_input(c);
 }
 
-static void take_bytes(struct client *c, const uint8_t *bytes, size_t n)
+void client_take_bytes(struct client *c, const uint8_t *bytes, size_t n)
 {
     const struct lane *lane = c->lane;
     size_t used = 0;
@@ -478,6 +485,13 @@ static void pause_or_resume(struct client *c)
     }
 }
 
+void client_set_eof(struct client *c)
+{
+    c->eof = true;
+    c->deadline_ms = c->lane->now_ms + DRAIN_MS;
+    client_mark(c);
+}
+
 static void on_receive(struct io_op *op, int result, unsigned flags)
 {
     struct client *c = op->owner;
@@ -491,17 +505,17 @@ static void on_receive(struct io_op *op, int result, unsigned flags)
         stat_add(&c->lane->stats.net_input_bytes, (uint64_t)result);
         c->lane->window_receives++;
         c->last_ms = c->lane->now_ms;
-        if (c->state == CLIENT_OPEN)
-            take_bytes(c, op->buffer, (size_t)result);
+        if (c->state == CLIENT_OPEN && c->tls)
+            client_tls_received(c, op->buffer, (size_t)result);
+        else if (c->state == CLIENT_OPEN)
+            client_take_bytes(c, op->buffer, (size_t)result);
         return;
     }
     if (result < 0 || c->state == CLIENT_LINGERING) {
         client_kill(c);
         return;
     }
-    c->eof = true;
-    c->deadline_ms = c->lane->now_ms + DRAIN_MS;
-    client_mark(c);
+    client_set_eof(c);
 }
 
 /* ---- sending, and the end ---------------------------------------------------------------------------------------- */
@@ -532,15 +546,9 @@ static void on_send(struct io_op *op, int result, unsigned flags)
     client_mark(c);
 }
 
-static void send_replies(struct client *c)
+/* Exchanges what was sent for what is to be sent. */
+static void next_flight(struct client *c)
 {
-    if (c->sending || c->state == CLIENT_DEAD || c->state == CLIENT_LINGERING)
-        return;
-    if (c->flight_sent < c->flight.bytes) {
-        if (!flight_waits(c))
-            send_more(c);
-        return;
-    }
     struct resp_buffer sent = c->flight;
     if (sent.capacity > KEEP_BUFFER_BYTES)
         resp_buffer_fini(&sent);
@@ -550,7 +558,17 @@ static void send_replies(struct client *c)
     c->flight_lsn = c->out_lsn;
     c->out_lsn = 0;
     c->out = sent;
-    if (c->flight.bytes > 0 && !flight_waits(c))
+}
+
+static void send_replies(struct client *c)
+{
+    if (c->sending || c->state == CLIENT_DEAD || c->state == CLIENT_LINGERING)
+        return;
+    if (c->flight_sent == c->flight.bytes && c->tls)
+        client_tls_next_flight(c);
+    else if (c->flight_sent == c->flight.bytes)
+        next_flight(c);
+    if (c->flight_sent < c->flight.bytes && c->state != CLIENT_DEAD && !flight_waits(c))
         send_more(c);
 }
 
@@ -572,13 +590,13 @@ static void check_output(struct client *c)
 /* Moves a client that drains on, when all its replies are out. */
 static void step_end(struct client *c)
 {
-    bool idle = !c->sending && !c->first && c->out.bytes == 0 && c->flight_sent == c->flight.bytes;
+    bool idle = !c->sending && !c->first && held_bytes(c) == 0;
     if (c->state == CLIENT_OPEN && c->eof && !c->blocked && c->in_bytes == c->in_start)
         c->state = CLIENT_DRAINING;
     /* an incomplete request will never be completed */
     if (c->state == CLIENT_OPEN && c->eof && idle && c->in_bytes - c->in_start < c->need)
         c->state = CLIENT_DRAINING;
-    if (c->state != CLIENT_DRAINING || !idle)
+    if (c->state != CLIENT_DRAINING || !idle || !client_tls_said_goodbye(c))
         return;
     if (c->eof) {
         client_kill(c);

@@ -9,6 +9,7 @@
 
 #include "server/acl.h"
 #include "server/server_priv.h"
+#include "server/tls.h"
 
 enum { PENDING_MAX = 256 }; /* deferred replies of one client; its further requests wait */
 
@@ -57,6 +58,10 @@ struct client {
     uint64_t out_lsn, flight_lsn;         /* do not leave before these are durable */
     struct client *next_held, *prev_held; /* of the lane's, while `held`: flight waits for its LSN */
     bool held;
+    struct tls_connection *tls; /* NULL: a plain connection */
+    struct resp_buffer plain;   /* TLS: replies that are being encrypted into `flight` */
+    size_t plain_sent;
+    bool goodbye;         /* TLS: the other side was told that no more will come */
     uint64_t sent_ms;     /* when the last bytes went out, or sending began */
     size_t pending_bytes; /* of replies that are ready and not yet in `out` */
     struct pending *first, *last;
@@ -66,7 +71,7 @@ struct client {
 };
 
 /* Takes the socket over. NULL without memory (the socket is closed). */
-struct client *client_create(struct lane *lane, int fd);
+struct client *client_create(struct lane *lane, int fd, bool tls);
 /* Works on clients that were marked: replies, further requests, ends. */
 void lane_work_on_clients(struct lane *lane);
 /* Whether its time is over: it ends and makes no progress, or its replies fill memory and it does not read them. */
@@ -89,6 +94,22 @@ static inline bool acl_is_free(const struct client *client)
                atomic_load_explicit(&client->lane->server->acl.generation, memory_order_acquire) &&
            client->user->everything;
 }
+
+/* Bytes of requests, as they would come from a plain connection; and their end. */
+void client_take_bytes(struct client *client, const uint8_t *bytes, size_t n);
+void client_set_eof(struct client *client);
+
+/* ---- TLS: client_tls.c; for clients with `tls` unless it says otherwise ------------------------------------------ */
+
+bool client_tls_begin(struct client *client); /* sets `tls`; false: no memory */
+void client_tls_end(struct client *client);   /* any client: frees what TLS holds */
+void client_tls_received(struct client *client, const uint8_t *bytes, size_t n);
+/* Fills `flight`, whose bytes have all been sent, with what is to be sent next. */
+void client_tls_next_flight(struct client *client);
+/* Any client: true when nothing is left to be said before our side is closed. */
+bool client_tls_said_goodbye(struct client *client);
+/* Any client: whether its handshake takes too long. */
+bool client_tls_is_late(const struct client *client);
 
 enum { CLIENT_ADDRESS_BYTES = 64 };
 /* "1.2.3.4:5" or "[::1]:5" of the other side, or of ours; "?:0" when the connection is gone. Asks the kernel. */

@@ -90,6 +90,7 @@ static void section_server(const struct server *server, const struct sums *sums,
 static void section_clients(const struct server *server, const struct sums *sums, struct resp_buffer *text)
 {
     line(text, "connected_clients:%" PRIu64, sums->clients);
+    line(text, "connected_clients_tls:%" PRIu64, sums->tls_clients);
     line(text, "maxclients:%" PRIu64, server->config->maxclients);
     line(text, "client_recent_max_output_buffer:%" PRIu64, sums->output_bytes_peak);
 }
@@ -132,6 +133,8 @@ static void section_persistence(const struct server *server, const struct sums *
 static void section_stats(const struct server *server, const struct sums *sums, struct resp_buffer *text)
 {
     line(text, "total_connections_received:%" PRIu64, sums->connections);
+    line(text, "total_connections_tls:%" PRIu64, sums->tls_connections);
+    line(text, "tls_failures:%" PRIu64, sums->tls_failures);
     line(text, "total_commands_processed:%" PRIu64, sums->commands);
     line(text, "total_net_input_bytes:%" PRIu64, sums->net_input_bytes);
     line(text, "total_net_output_bytes:%" PRIu64, sums->net_output_bytes);

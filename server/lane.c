@@ -75,19 +75,21 @@ void lane_run_messages(struct lane *lane)
 struct arrival {
     struct message message;
     int fd;
+    bool tls;
 };
 
 static void on_arrival(struct lane *lane, struct message *message)
 {
     struct arrival *a = (struct arrival *)(void *)message;
     int fd = a->fd;
+    bool tls = a->tls;
     free(a);
     if (lane->stopping) {
         close(fd);
         atomic_fetch_sub(&lane->n_clients, 1);
         return;
     }
-    client_create(lane, fd);
+    client_create(lane, fd, tls);
 }
 
 static void set_socket_options(const struct config *config, int fd)
@@ -108,16 +110,16 @@ static bool full(struct server *server)
     return n >= server->config->maxclients;
 }
 
-static void refuse(struct server *server, int fd)
+static void refuse(struct server *server, int fd, bool tls)
 {
     static const char text[] = "-ERR max number of clients reached\r\n";
-    ssize_t sent = send(fd, text, sizeof text - 1, MSG_DONTWAIT | MSG_NOSIGNAL);
+    ssize_t sent = tls ? 0 : send(fd, text, sizeof text - 1, MSG_DONTWAIT | MSG_NOSIGNAL);
     (void)sent; /* a courtesy */
     close(fd);
     atomic_fetch_add(&server->rejected_connections, 1);
 }
 
-static void distribute(struct server *server, int fd)
+static void distribute(struct server *server, int fd, bool tls)
 {
     struct lane *best = &server->lanes[0];
     for (unsigned i = 1; i < server->n_lanes; i++)
@@ -126,16 +128,16 @@ static void distribute(struct server *server, int fd)
     set_socket_options(server->config, fd);
     if (best->index == 0) {
         atomic_fetch_add(&best->n_clients, 1);
-        client_create(best, fd);
+        client_create(best, fd, tls);
         return;
     }
     struct arrival *a = malloc(sizeof *a);
     if (!a) {
-        refuse(server, fd);
+        refuse(server, fd, tls);
         return;
     }
     atomic_fetch_add(&best->n_clients, 1);
-    *a = (struct arrival){.message = {.run = on_arrival}, .fd = fd};
+    *a = (struct arrival){.message = {.run = on_arrival}, .fd = fd, .tls = tls};
     lane_post(best, &a->message);
 }
 
@@ -151,6 +153,7 @@ static void complain_of_accept(struct lane *lane, int code)
 static void on_accept(struct io_op *op, int result, unsigned flags)
 {
     struct lane *lane = op->owner;
+    bool tls = lane->server->listeners_tls[op - lane->accepts];
     if (!(flags & IO_MORE))
         lane->accepting[op - lane->accepts] = false;
     if (result < 0) {
@@ -158,9 +161,9 @@ static void on_accept(struct io_op *op, int result, unsigned flags)
     } else if (lane->stopping) {
         close(result);
     } else if (full(lane->server)) {
-        refuse(lane->server, result);
+        refuse(lane->server, result, tls);
     } else {
-        distribute(lane->server, result);
+        distribute(lane->server, result, tls);
     }
 }
 
@@ -201,6 +204,8 @@ static void scan_clients(struct lane *lane)
             stat_add(&lane->stats.closed_idle, 1);
         if (late && c->state == CLIENT_OPEN && !c->eof)
             close_stuck(lane, c);
+        else if (client_tls_is_late(c))
+            client_abort(c);
         else if (late || idle || stop)
             client_kill(c);
     }

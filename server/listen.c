@@ -37,12 +37,12 @@ static unsigned port_of(int fd)
     return ntohs(((struct sockaddr_in6 *)&address)->sin6_port);
 }
 
-static int bind_and_listen(const struct server *server, const struct addrinfo *info, const char *name, int *out,
-                           struct quire_error *err)
+static int bind_and_listen(const struct server *server, const struct addrinfo *info, const char *name, unsigned port,
+                           int *out, struct quire_error *err)
 {
     int one = 1, fd = socket(info->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
     char where[160];
-    snprintf(where, sizeof where, "%.100s port %u", name, server->port);
+    snprintf(where, sizeof where, "%.100s port %u", name, port);
     if (fd < 0)
         return error_set_errno(err, errno, "make a socket for", where);
     setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
@@ -61,15 +61,16 @@ static int bind_and_listen(const struct server *server, const struct addrinfo *i
     return error_set_errno(err, errnum, "listen on", where);
 }
 
-static int open_one(struct server *server, const char *name, struct quire_error *err)
+/* With *port 0 the first address chooses for all. */
+static int open_one(struct server *server, const char *name, bool tls, unsigned *port, struct quire_error *err)
 {
     const struct config *config = server->config;
     struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICHOST | AI_PASSIVE}, *info = NULL;
-    char port[16];
+    char service[16];
     if (server->n_listeners == LISTENERS_MAX)
-        return error_set(err, QUIRE_ELIMIT, "bind: more than %d addresses", LISTENERS_MAX);
-    snprintf(port, sizeof port, "%u", server->port);
-    if (getaddrinfo(name, port, &hints, &info) != 0 || !info)
+        return error_set(err, QUIRE_ELIMIT, "bind: more than %d addresses and ports", LISTENERS_MAX);
+    snprintf(service, sizeof service, "%u", *port);
+    if (getaddrinfo(name, service, &hints, &info) != 0 || !info)
         return error_set(err, QUIRE_EINVALID, "bind: '%.100s' is not an IPv4 or IPv6 address", name);
     int rc;
     if (config->protected_mode && acl_default_is_open(server) && !is_loopback(info->ai_addr))
@@ -79,20 +80,19 @@ static int open_one(struct server *server, const char *name, struct quire_error 
                        "where the network itself keeps strangers out",
                        name);
     else
-        rc = bind_and_listen(server, info, name, &server->listeners[server->n_listeners], err);
+        rc = bind_and_listen(server, info, name, *port, &server->listeners[server->n_listeners], err);
     freeaddrinfo(info);
     if (rc < 0)
         return rc;
-    /* with port 0 the first address chooses for all */
-    server->port = port_of(server->listeners[server->n_listeners++]);
+    *port = port_of(server->listeners[server->n_listeners]);
+    server->listeners_tls[server->n_listeners++] = tls;
     return 0;
 }
 
-int listen_open(struct server *server, struct quire_error *err)
+static int open_all(struct server *server, bool tls, unsigned *port, struct quire_error *err)
 {
     const char *rest = server->config->bind;
     int rc = 0;
-    server->port = (unsigned)server->config->port;
     while (rc == 0) {
         char name[128];
         rest += strspn(rest, " ");
@@ -104,11 +104,25 @@ int listen_open(struct server *server, struct quire_error *err)
         memcpy(name, rest, bytes);
         name[bytes] = 0;
         rest += bytes;
-        rc = open_one(server, name, err);
+        rc = open_one(server, name, tls, port, err);
     }
+    return rc;
+}
+
+int listen_open(struct server *server, struct quire_error *err)
+{
+    struct config *config = server->config;
+    unsigned port = (unsigned)config->port, tls_port = (unsigned)config->tls_port;
+    int rc = 0;
+    /* with TLS, port 0 is what it is to Redis: no plain connections */
+    if (port != 0 || tls_port == 0)
+        rc = open_all(server, false, &port, err);
+    if (rc == 0 && tls_port != 0)
+        rc = open_all(server, true, &tls_port, err);
     if (rc == 0 && server->n_listeners == 0)
         rc = error_set(err, QUIRE_EINVALID, "bind: no address to listen on");
-    server->config->port = server->port;
+    config->port = port;
+    server->port = port ? port : tls_port;
     return rc;
 }
 

@@ -13,6 +13,7 @@
 #include "io/memory.h"
 #include "server/command.h"
 #include "server/data.h"
+#include "server/tls.h"
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -171,6 +172,8 @@ int server_create(struct config *config, const struct log *log, struct server **
         rc = gate_init(&s->gate, s->n_lanes, err);
     if (rc == 0)
         rc = acl_init(s, err);
+    if (rc == 0 && config->tls_port)
+        rc = tls_create(config, &s->tls, err);
     if (rc == 0) {
         fit_clients_to_files(s);
         rc = listen_open(s, err);
@@ -219,6 +222,7 @@ void server_destroy(struct server *s)
     data_close(s);
     gate_fini(&s->gate);
     acl_fini(s);
+    tls_destroy(s->tls);
     if (s->stop_fd >= 0)
         close(s->stop_fd);
     memory_free(s->lanes);

@@ -14,7 +14,7 @@ struct server;
  * maxclients is lowered (and logged) where the process may not open enough files. Errors: QUIRE_EADDRINUSE, EPERM
  * (also: protected mode), EINVALID (addresses), whatever opening an index gives. */
 int server_create(struct config *config, const struct log *log, struct server **out, struct quire_error *err);
-/* The port of the first listening socket. */
+/* The port of the first listening socket: `port`, or `tls-port` where that is the only one. */
 unsigned server_port(const struct server *server);
 /* Becomes readable when a client asked for SHUTDOWN. */
 int server_stop_fd(const struct server *server);

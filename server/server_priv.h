@@ -22,7 +22,7 @@
 
 /* Latencies of searches are kept in us, within 3.2 %, up to 71 minutes: 3.7 KB a lane. */
 enum { LATENCY_SUB_BITS = 4, LATENCY_BITS = 32, LATENCY_BUCKETS = HISTOGRAM_BUCKETS(LATENCY_SUB_BITS, LATENCY_BITS) };
-enum { LANES_MAX = 256, LISTENERS_MAX = 16, COMMANDS_MAX = 250, ROW_NONE = COMMANDS_MAX - 1 };
+enum { LANES_MAX = 256, LISTENERS_MAX = 32, COMMANDS_MAX = 250, ROW_NONE = COMMANDS_MAX - 1 };
 
 /* ---- figures ----------------------------------------------------------------------------------------------------- */
 
@@ -54,7 +54,10 @@ enum { LANES_MAX = 256, LISTENERS_MAX = 16, COMMANDS_MAX = 250, ROW_NONE = COMMA
     X(keyspace_hits)                                                                                                   \
     X(keyspace_misses)                                                                                                 \
     X(acl_denied_commands)                                                                                             \
-    X(acl_denied_keys)
+    X(acl_denied_keys)                                                                                                 \
+    X(tls_connections)                                                                                                 \
+    X(tls_clients)                                                                                                     \
+    X(tls_failures)
 
 struct command_stats {
     _Atomic uint64_t calls, us, failed, rejected;
@@ -151,7 +154,8 @@ struct lane {
     struct io_op timer;
     bool accepting[LISTENERS_MAX], stopping, stopped;
     bool crowded; /* too many searches wait: no further requests are taken */
-    uint64_t last_complaint_ms;
+    uint64_t last_complaint_ms, last_tls_complaint_ms;
+    unsigned tls_complaints_kept_back; /* since the last one that was logged */
     uint64_t now_ms, stop_deadline_ms, last_scan_ms, last_expire_ms;
     uint64_t now_us, window_us, window_receives; /* since window_us */
     unsigned wanted;                             /* completions worth waking for */
@@ -174,8 +178,10 @@ struct server {
     struct worker worker;
     unsigned n_lanes;
     struct lane *lanes; /* n_lanes, cache-line aligned */
+    struct tls *tls;    /* NULL: none */
     int listeners[LISTENERS_MAX];
-    unsigned n_listeners, port;
+    bool listeners_tls[LISTENERS_MAX];
+    unsigned n_listeners, port; /* port: the first one's */
     int stop_fd;
     uint64_t started_ms; /* wall clock */
     char run_id[41];
@@ -202,7 +208,7 @@ void lane_leave(struct lane *lane);
 /* The journal (may be NULL) that writes go to and replies wait for. Before the lanes start. */
 void server_journal_set(struct server *server, struct journal *journal);
 
-/* Opens the sockets that `bind` and `port` name. */
+/* Opens the sockets that `bind`, `port` and `tls-port` name. */
 int listen_open(struct server *server, struct quire_error *err);
 void listen_close(struct server *server);
 

@@ -80,6 +80,8 @@ static int serve(struct config *config, const struct log *log, int signals, stru
     if (rc == 0) {
         log_line(log, LOG_LEVEL_NOTICE, "quire-server %s accepts connections on port %u (%s)", QUIRE_VERSION_STRING,
                  server_port(server), config->bind);
+        if (config->tls_port)
+            log_line(log, LOG_LEVEL_NOTICE, "TLS on port %u", (unsigned)config->tls_port);
         wait_for_stop(server, log, signals);
         log_line(log, LOG_LEVEL_NOTICE, "stopping");
         /* a second signal ends the process at once */

@@ -23,6 +23,7 @@ run_packages=(
 test_packages=(
     g++                                          # the library's header from C++
     libcmocka-dev                                # unit tests
+    libhiredis-dev openssl                       # end-to-end tests with hiredis, and over TLS
     python3 python3-numpy python3-redis          # end-to-end tests with redis-py
     clang clang-format                           # second compiler, layout of the sources
     git procps

@@ -662,8 +662,7 @@ static void test_load_is_all_or_nothing(void **state)
     static const char *const parts[] = {":2: user alice: '+nope': Unknown command or category name in ACL.",
                                         ":3: line should start with user keyword followed by the username.",
                                         ":4: user new: Duplicate user found.", ":5: a user needs a name",
-                                        " WARNING: ACL errors detected, no change to the previously active ACL rules "
-                                        "was performed"};
+                                        " WARNING: ACL errors detected, no change to the previously active ACL rules"};
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
         if (wrong.type != '-' || !strstr(wrong.text, parts[i]))
             fail_msg("'%s' does not hold '%s'", wrong.text, parts[i]);
