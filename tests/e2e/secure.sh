@@ -36,7 +36,7 @@ free_port() {
 }
 settings=(--tls-cert-file "$tls/server.crt" --tls-key-file "$tls/server.key" --tls-ca-cert-file "$tls/ca.crt"
     --load words "$QUIRE_WORK/indexes/words" --aclfile "$tls/users.acl")
-server_start secure --port 0 --tls-port "$(free_port)" "${settings[@]}" || exit 1
+server_start secure --dir "$tls/data" --port 0 --tls-port "$(free_port)" "${settings[@]}" || exit 1
 secure_pid=$server_pid
 cli=(timeout 20 redis-cli --no-auth-warning -p "$server_port" --tls --cacert "$tls/ca.crt")
 mine=(--cert "$tls/client.crt" --key "$tls/client.key")
@@ -65,7 +65,7 @@ built=$(cc -std=c11 -D_GNU_SOURCE -Wall -Wextra -Werror -g "${sanitize[@]}" -o "
     "${flags[@]}" 2>&1)
 if [ -x "$tls/hiredis_tls" ]; then
     "$tls/hiredis_tls" tls "$server_port" "$tls" || failures=$((failures + 1))
-    server_start users --user default off --user search on "#$digest" '%R~words*' +@read +@connection \
+    server_start users --dir "$tls/other-data" --user default off --user search on "#$digest" '%R~words*' +@read +@connection \
         --load words "$QUIRE_WORK/indexes/words" &&
         { "$tls/hiredis_tls" plain "$server_port" "$tls" || failures=$((failures + 1)); }
 else

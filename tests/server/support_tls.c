@@ -114,8 +114,9 @@ static unsigned free_port(void)
 struct test_server *support_tls_server(const char *folder, const char *const *settings)
 {
     char port[16], plain[16], certificate[512], key[512];
-    const char *all[64] = {"port", plain, "tls-port", port, "tls-cert-file", certificate, "tls-key-file", key};
-    size_t n = 8;
+    const char *all[64] = {"port",      plain,          "tls-port", port,  "tls-cert-file",
+                           certificate, "tls-key-file", key,        "dir", ""};
+    size_t n = 10;
     while (*settings && n < 62)
         all[n++] = *settings++;
     snprintf(certificate, sizeof certificate, "%s/server.crt", folder);

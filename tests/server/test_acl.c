@@ -193,6 +193,16 @@ static void test_keys(void **state)
     assert_int_equal(key_at, 3);
     assert_int_equal(acl_user_check(user, (unsigned)row_of("del"), several, 3, &key_at), ACL_ALLOWED);
     expect_described(user, "user u off ~docs:* %R~read:* %W~write:* ~a[bc]? ~lit\\* resetchannels +@all");
+    /* what a write shows must be readable, too */
+    assert_int_equal(check(user, "getdel", "write:x"), ACL_DENIED_KEY);
+    assert_int_equal(check(user, "incr", "write:x"), ACL_DENIED_KEY);
+    assert_int_equal(check(user, "append", "write:x"), ACL_ALLOWED);
+    const struct resp_arg set[] = {{(const uint8_t *)"set", 3},
+                                   {(const uint8_t *)"write:x", 7},
+                                   {(const uint8_t *)"GET", 3},
+                                   {(const uint8_t *)"get", 3}};
+    assert_int_equal(acl_user_check(user, (unsigned)row_of("set"), set, 3, &key_at), ACL_ALLOWED);
+    assert_int_equal(acl_user_check(user, (unsigned)row_of("set"), set, 4, &key_at), ACL_DENIED_KEY);
     assert_string_equal(apply(user, "%W~read:*"), "");
     assert_int_equal(check(user, "del", "read:x"), ACL_ALLOWED);
     assert_string_equal(apply(user, "resetkeys"), "");
@@ -348,7 +358,7 @@ static void test_descriptions_make_the_same_user(void **state)
 static void test_passwords_over_the_wire(void **state)
 {
     (void)state;
-    struct test_server *s = support_server((const char *const[]){"requirepass", "secret", NULL});
+    struct test_server *s = support_server((const char *const[]){"dir", "", "requirepass", "secret", NULL});
     struct connection c, other;
     connect_to(&c, s->port);
     expect_error(&c, "PING", "NOAUTH Authentication required.");
@@ -384,7 +394,7 @@ static void test_keys_over_the_wire(void **state)
 {
     (void)state;
     struct test_server *s =
-        support_server((const char *const[]){"user", "alice on >pw ~a* %R~r* +@read +@write", NULL});
+        support_server((const char *const[]){"dir", "", "user", "alice on >pw ~a* %R~r* +@read +@write", NULL});
     struct connection c, admin;
     connect_to(&admin, s->port);
     connect_to(&c, s->port);
@@ -416,8 +426,8 @@ static void test_keys_over_the_wire(void **state)
 static void test_tenants_are_kept_and_refused(void **state)
 {
     (void)state;
-    struct test_server *s =
-        support_server((const char *const[]){"user", "acme on >pw ~* +@all tenant:acme tenant:shared", NULL});
+    struct test_server *s = support_server(
+        (const char *const[]){"dir", "", "user", "acme on >pw ~* +@all tenant:acme tenant:shared", NULL});
     struct connection c, admin;
     connect_to(&admin, s->port);
     connect_to(&c, s->port);
@@ -451,7 +461,7 @@ static void test_tenants_are_kept_and_refused(void **state)
 static void test_setuser_is_all_or_nothing(void **state)
 {
     (void)state;
-    struct test_server *s = support_server((const char *const[]){NULL});
+    struct test_server *s = support_server((const char *const[]){"dir", "", NULL});
     struct connection c;
     connect_to(&c, s->port);
     expect_error(&c, "ACL SETUSER bob on +ping +nope", "ERR Error in ACL SETUSER modifier '+nope': Unknown command");
@@ -479,7 +489,7 @@ static void test_setuser_is_all_or_nothing(void **state)
 static void test_small_commands(void **state)
 {
     (void)state;
-    struct test_server *s = support_server((const char *const[]){NULL});
+    struct test_server *s = support_server((const char *const[]){"dir", "", NULL});
     struct connection c;
     connect_to(&c, s->port);
     struct reply r = ask(&c, "ACL GENPASS");
@@ -523,6 +533,15 @@ static void test_small_commands(void **state)
     expect_error(&c, "COMMAND GETKEYS PING", "ERR The command has no key arguments");
     expect_error(&c, "COMMAND GETKEYS NOPE", "ERR Invalid command specified");
     expect_error(&c, "COMMAND GETKEYS VSIM", "ERR Invalid number of arguments specified for command");
+    r = ask(&c, "COMMAND GETKEYSANDFLAGS MSET a 1 b 2");
+    assert_true(r.n == 2 && reply_is(&r.items[1].items[0], "b") && r.items[1].items[1].n == 2);
+    reply_free(&r);
+    r = ask(&c, "COMMAND GETKEYSANDFLAGS SET a 1 GET");
+    assert_true(r.n == 1 && r.items[0].items[1].n == 3 && reply_is(&r.items[0].items[1].items[1], "access"));
+    reply_free(&r);
+    r = ask(&c, "COMMAND GETKEYS OBJECT ENCODING a");
+    assert_true(r.n == 1 && reply_is(&r.items[0], "a"));
+    reply_free(&r);
     disconnect(&c);
     support_server_end(s);
 }
@@ -531,7 +550,7 @@ static void test_the_log(void **state)
 {
     (void)state;
     struct test_server *s =
-        support_server((const char *const[]){"user", "alice on >pw ~a +@read", "acllog-max-len", "3", NULL});
+        support_server((const char *const[]){"dir", "", "user", "alice on >pw ~a +@read", "acllog-max-len", "3", NULL});
     struct connection c, admin;
     connect_to(&admin, s->port);
     connect_to(&c, s->port);
@@ -578,8 +597,8 @@ static void test_the_log(void **state)
 static void test_users_who_go_lose_their_connections(void **state)
 {
     (void)state;
-    struct test_server *s = support_server(
-        (const char *const[]){"user", "alice on >pw +@all ~*", "user", "bob on >pw +@all ~*", "lanes", "3", NULL});
+    struct test_server *s = support_server((const char *const[]){"dir", "", "user", "alice on >pw +@all ~*", "user",
+                                                                 "bob on >pw +@all ~*", "lanes", "3", NULL});
     struct connection admin, alice[6], bob[6];
     connect_to(&admin, s->port);
     for (int i = 0; i < 6; i++) {
@@ -647,7 +666,8 @@ static void test_load_is_all_or_nothing(void **state)
     char *folder = support_folder_make(), path[300], line[400];
     snprintf(path, sizeof path, "%s/users.acl", folder);
     write_text(path, "# people\n\nuser alice on >pw ~* +@all\r\nuser zed off\n");
-    struct test_server *s = support_server((const char *const[]){"aclfile", path, "requirepass", "secret", NULL});
+    struct test_server *s =
+        support_server((const char *const[]){"dir", "", "aclfile", path, "requirepass", "secret", NULL});
     struct connection c, alice;
     connect_to(&c, s->port);
     /* the default user is not in the file: requirepass holds */
@@ -713,7 +733,7 @@ static void test_save_that_fails_leaves_the_file(void **state)
     snprintf(path, sizeof path, "%s/users.acl", sub);
     assert_int_equal(mkdir(sub, 0700), 0);
     write_text(path, "user kept on\n");
-    struct test_server *s = support_server((const char *const[]){"aclfile", path, NULL});
+    struct test_server *s = support_server((const char *const[]){"dir", "", "aclfile", path, NULL});
     struct connection c;
     connect_to(&c, s->port);
     /* a folder in the file's place: the rename fails, whoever runs this */
@@ -745,15 +765,18 @@ static void test_wrong_users_end_the_start(void **state)
     char *folder = support_folder_make(), path[300];
     snprintf(path, sizeof path, "%s/users.acl", folder);
     write_text(path, "user ok on\nuser bad +@nope\n");
-    expect_no_start((const char *const[]){"aclfile", path, NULL}, "users.acl:2: user bad: '+@nope': Unknown command");
-    expect_no_start((const char *const[]){"aclfile", "/nonexistent/x", NULL}, "/nonexistent/x:0: No such file");
-    expect_no_start((const char *const[]){"user", "bad on ~a +nope", NULL}, "user bad: '+nope': Unknown command");
-    expect_no_start((const char *const[]){"user", "bad on", "user", "bad off", NULL}, "Duplicate user");
-    expect_no_start((const char *const[]){"user", "x on", "aclfile", path, NULL}, "keep users in one place");
+    expect_no_start((const char *const[]){"dir", "", "aclfile", path, NULL},
+                    "users.acl:2: user bad: '+@nope': Unknown command");
+    expect_no_start((const char *const[]){"dir", "", "aclfile", "/nonexistent/x", NULL},
+                    "/nonexistent/x:0: No such file");
+    expect_no_start((const char *const[]){"dir", "", "user", "bad on ~a +nope", NULL},
+                    "user bad: '+nope': Unknown command");
+    expect_no_start((const char *const[]){"dir", "", "user", "bad on", "user", "bad off", NULL}, "Duplicate user");
+    expect_no_start((const char *const[]){"dir", "", "user", "x on", "aclfile", path, NULL}, "keep users in one place");
     /* beyond loopback: the default user must need a password, wherever that was said */
-    expect_no_start((const char *const[]){"bind", "0.0.0.0", NULL}, "default user has no password");
+    expect_no_start((const char *const[]){"dir", "", "bind", "0.0.0.0", NULL}, "default user has no password");
     struct test_server *s =
-        support_server((const char *const[]){"bind", "0.0.0.0", "user", "default on >pw ~* +@all", NULL});
+        support_server((const char *const[]){"dir", "", "bind", "0.0.0.0", "user", "default on >pw ~* +@all", NULL});
     support_server_end(s);
     support_folder_remove(folder);
 }
@@ -788,7 +811,7 @@ static void test_changes_while_others_work(void **state)
 {
     (void)state;
     struct test_server *s =
-        support_server((const char *const[]){"user", "worker on >pw ~key +@read", "lanes", "4", NULL});
+        support_server((const char *const[]){"dir", "", "user", "worker on >pw ~key +@read", "lanes", "4", NULL});
     struct connection admin;
     struct work workers[WORKERS];
     pthread_t threads[WORKERS];

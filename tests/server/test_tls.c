@@ -230,6 +230,40 @@ static void test_users_over_tls(void **state)
     support_server_end(s);
 }
 
+/* Replies to writes wait for the journal; encrypted ones do, too, and in order. */
+static void test_writes_over_tls(void **state)
+{
+    (void)state;
+    enum { WRITES = 500 };
+    char *data = support_path(folder, "data");
+    struct test_server *s =
+        support_tls_server(folder, (const char *const[]){"tls-auth-clients", "no", "dir", data, NULL});
+    struct tls_client c;
+    struct resp_buffer request = {.protocol = 2};
+    connect_client(&c, s);
+    for (int i = 0; i < WRITES; i++) {
+        char words[64];
+        snprintf(words, sizeof words, "SET key-%d %d", i, i);
+        put_request(&request, words);
+        snprintf(words, sizeof words, "GET key-%d", i);
+        put_request(&request, words);
+    }
+    assert_true(tls_client_send(&c, request.data, request.bytes));
+    for (int i = 0; i < WRITES; i++) {
+        struct reply reply;
+        char number[16];
+        snprintf(number, sizeof number, "%d", i);
+        assert_true(tls_client_reply(&c, &reply));
+        check_text(reply, "OK");
+        assert_true(tls_client_reply(&c, &reply));
+        check_text(reply, number);
+    }
+    tls_client_end(&c, true);
+    resp_buffer_fini(&request);
+    support_server_end(s);
+    free(data);
+}
+
 /* ---- certificates ------------------------------------------------------------------------------------------------ */
 
 /* Whether a client that shows `own` (or nothing) is served. */
@@ -396,7 +430,7 @@ static void test_wrong_settings_end_the_start(void **state)
     snprintf(locked, sizeof locked, "%s/locked.crt", folder);
     snprintf(locked_key, sizeof locked_key, "%s/locked.key", folder);
     snprintf(wrong_key, sizeof wrong_key, "%s/other.key", folder);
-#define TLS(...) (const char *const[]){"tls-port", "1", "tls-auth-clients", "no", __VA_ARGS__, NULL}
+#define TLS(...) (const char *const[]){"dir", "", "tls-port", "1", "tls-auth-clients", "no", __VA_ARGS__, NULL}
     expect_no_start(TLS("port", "0"), "set tls-cert-file and tls-key-file");
     expect_no_start(TLS("tls-cert-file", "/nonexistent/x", "tls-key-file", key),
                     "tls-cert-file /nonexistent/x: No such file or directory");
@@ -723,6 +757,7 @@ int main(void)
         cmocka_unit_test(test_large_values),
         cmocka_unit_test(test_one_byte_at_a_time),
         cmocka_unit_test(test_users_over_tls),
+        cmocka_unit_test(test_writes_over_tls),
         cmocka_unit_test(test_certificates_of_clients),
         cmocka_unit_test(test_the_servers_certificate_is_checked),
         cmocka_unit_test(test_reload),
