@@ -150,6 +150,15 @@ static void log_report(const struct server *s, const struct store_report *r)
         r->journal.torn_bytes ? "; cut a torn end of the log" : "");
 }
 
+static void close_store(void *context)
+{
+    struct server *s = context;
+    struct quire_error err = {0};
+    if (store_close(s->store, &err) < 0)
+        log_line(s->log, LOG_LEVEL_WARNING, "the last writes may be lost: %s", err.message);
+    s->store = NULL;
+}
+
 int data_open(struct server *s, struct quire_error *err)
 {
     const struct config *config = s->config;
@@ -172,18 +181,8 @@ int data_open(struct server *s, struct quire_error *err)
     s->keyspace.unbind = on_unbind;
     s->keyspace.unbind_context = s;
     log_report(s, &report);
-    rc = bind_keys(s, err);
-    if (rc == 0)
-        server_journal_set(s, store_journal(s->store));
-    return rc;
-}
-
-void data_close(struct server *s)
-{
-    struct quire_error err = {0};
-    if (s->store && store_close(s->store, &err) < 0)
-        log_line(s->log, LOG_LEVEL_WARNING, "the last writes may be lost: %s", err.message);
-    s->store = NULL;
+    server_journal_set(s, store_journal(s->store), close_store, s);
+    return bind_keys(s, err);
 }
 
 /* ---- indexes made offline ---------------------------------------------------------------------------------------- */

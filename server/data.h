@@ -7,9 +7,6 @@
 /* Opens `dir`, reads keys and collections, and has writes logged from then on. Nothing with dir "". Before the lanes
  * start. */
 int data_open(struct server *server, struct quire_error *err);
-/* After the lanes have ended and keys were let go. Errors are logged. */
-void data_close(struct server *server);
-
 /* Adds an index made offline to the set under a key, or makes the set. Blocks: at start, or on the worker. */
 int data_adopt(struct server *server, struct resp_arg key, const char *path, uint64_t memory_bytes, uint64_t *lsn,
                struct quire_error *err);

@@ -1,11 +1,12 @@
 /*
  * gate.c - a lock per lane, and a turnstile for who wants them all.
  *
- * One reader-writer lock would have all lanes write to one cache line twice per batch. Here a lane touches its own line,
- * and reads `closing`, which changes only when somebody closes.
+ * One reader-writer lock would have all lanes write to one cache line twice per batch. Here a lane touches its own
+ * line, and reads `closing`, which changes only when somebody closes.
  *
- * A lane under full load leaves and enters again within nanoseconds, so that a thread that waits for its lock might wait
- * for ever. Therefore those who enter look at `closing` first, and wait at the turnstile, which the closing lane holds.
+ * A lane under full load leaves and enters again within nanoseconds, so that a thread that waits for its lock might
+ * wait for ever. Therefore those who enter look at `closing` first, and wait at the turnstile, which the closing lane
+ * holds.
  *
  * Order of locks: turnstile, then lanes from 0 up. Whoever closes lets its own go first, so nobody waits with a lane's
  * lock in hand.

@@ -2,8 +2,8 @@
  * hash_value.c - hashes: one piece of memory while small, a table when large.
  *
  * Small: [bytes of field][field][bytes of value][value], ... in the order of their first HSET, lengths in one byte. At
- * most 128 x 130 bytes are searched, which costs less than the cache misses of a table, and a hash of three fields takes
- * some 100 bytes. Large: a node of its own per field in a key_table. A large hash that loses fields stays large.
+ * most 128 x 130 bytes are searched, which costs less than the cache misses of a table, and a hash of three fields
+ * takes some 100 bytes. Large: a node of its own per field in a key_table. A large hash that loses fields stays large.
  *
  * A change is logged before it is made (keyspace.c), so it must not fail then: hash_reserve gets all the memory first,
  * and also turns a small hash into a large one where the new fields need that.

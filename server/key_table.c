@@ -2,8 +2,8 @@
  * key_table.c - chains in a power of two of buckets, doubled and halved at once.
  *
  * Growing relinks every node in one go; hashes are kept in the nodes, so that costs a walk and no hashing. The keyspace
- * has 256 such tables, so that a step of growth concerns 1/256 of the keys; a hash has one, and adding its ten millionth
- * field takes the time of a walk over ten million.
+ * has 256 such tables, so that a step of growth concerns 1/256 of the keys; a hash has one, and adding its ten
+ * millionth field takes the time of a walk over ten million.
  *
  * A cursor counts with its bits reversed (Pieter Noordhuis's, in Redis's dict.c): the high bits of the bucket's number
  * change first. When the table doubles, bucket b becomes b and b + n, and both have the same place in that order; so

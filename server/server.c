@@ -133,13 +133,14 @@ static void wake_lanes(void *context)
     }
 }
 
-void server_journal_set(struct server *s, struct journal *journal)
+void server_journal_set(struct server *s, struct journal *journal, void (*close_it)(void *context), void *context)
 {
     for (unsigned i = 0; i < s->n_lanes; i++)
         s->lanes[i].durable_message.run = on_durable;
     s->journal = s->keyspace.journal = journal;
-    if (journal)
-        journal_on_durable(journal, wake_lanes, s);
+    s->journal_close = close_it;
+    s->journal_context = context;
+    journal_on_durable(journal, wake_lanes, s);
 }
 
 int server_create(struct config *config, const struct log *log, struct server **out, struct quire_error *err)
@@ -219,7 +220,8 @@ void server_destroy(struct server *s)
     for (unsigned i = 0; s->lanes && i < s->n_lanes; i++)
         lane_run_messages(&s->lanes[i]);
     keyspace_fini(&s->keyspace);
-    data_close(s);
+    if (s->journal)
+        s->journal_close(s->journal_context);
     gate_fini(&s->gate);
     acl_fini(s);
     tls_destroy(s->tls);

@@ -173,8 +173,10 @@ struct server {
     struct keyspace keyspace;
     struct acl acl;
     struct store *store;     /* NULL: no data folder */
-    struct journal *journal; /* of the store. Set before the lanes start, with server_journal_set */
-    struct gate gate;        /* of the lanes */
+    struct journal *journal; /* of the store; NULL: none. See server_journal_set */
+    void (*journal_close)(void *context);
+    void *journal_context;
+    struct gate gate; /* of the lanes */
     struct worker worker;
     unsigned n_lanes;
     struct lane *lanes; /* n_lanes, cache-line aligned */
@@ -205,8 +207,9 @@ void lane_post(struct lane *lane, struct message *message);
 /* Around whatever runs requests or changes keys on a lane's thread; nests. gate.h says what for. */
 void lane_enter(struct lane *lane);
 void lane_leave(struct lane *lane);
-/* The journal (may be NULL) that writes go to and replies wait for. Before the lanes start. */
-void server_journal_set(struct server *server, struct journal *journal);
+/* The journal that writes go to and replies wait for, before the lanes start. close(context) ends it, once, when lanes
+ * have ended and keys were let go. */
+void server_journal_set(struct server *server, struct journal *journal, void (*close)(void *context), void *context);
 
 /* Opens the sockets that `bind`, `port` and `tls-port` name. */
 int listen_open(struct server *server, struct quire_error *err);

@@ -99,6 +99,8 @@ static int try_server(struct test_server **out, struct quire_error *err, const c
     assert_int_equal(config_init(&s->config, err), 0);
     for (const char *const *at = usual; *at; at += 2)
         assert_int_equal(config_set(&s->config, at[0], at[1], err), 0);
+    s->data = support_folder_make();
+    assert_int_equal(config_set(&s->config, "dir", s->data, err), 0);
     for (; settings && *settings; settings += 2)
         if (config_set(&s->config, settings[0], settings[1], err) != 0)
             fail_msg("%s", err->message);
@@ -134,6 +136,7 @@ void support_server_end(struct test_server *s)
         server_destroy(s->server);
     log_close(&s->log);
     config_fini(&s->config);
+    support_folder_remove(s->data);
     free(s);
 }
 

@@ -25,11 +25,12 @@ struct test_server {
     struct config config;
     struct log log;
     struct server *server;
+    char *data; /* folder, removed in the end */
     unsigned port;
 };
 
-/* Port 0 of 127.0.0.1, 2 lanes, a log that is thrown away; then the settings: name, value, ..., NULL. The server keeps
- * pointers into *out, which is set also on failure and ended by support_server_end. */
+/* Port 0 of 127.0.0.1, 2 lanes, a data folder of its own, a log that is thrown away; then the settings: name, value,
+ * ..., NULL. The server keeps pointers into *out, which is set also on failure and ended by support_server_end. */
 int support_try_server(struct test_server **out, struct quire_error *err, const char *const *settings);
 /* The same; a failure fails the test. */
 struct test_server *support_server(const char *const *settings);

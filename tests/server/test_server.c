@@ -323,7 +323,7 @@ static void test_wrong_requests_keep_the_connection(void **state)
     struct test_server *s = START();
     struct connection c;
     connect_to(&c, s->port);
-    expect_error(&c, "GET x", "ERR unknown command 'GET', with args beginning with: 'x' ");
+    expect_error(&c, "GETX x", "ERR unknown command 'GETX', with args beginning with: 'x' ");
     expect_error(&c, "ECHO", "ERR wrong number of arguments for 'echo' command");
     expect_error(&c, "ECHO a b", "ERR wrong number of arguments for 'echo' command");
     expect_error(&c, "PING a b", "ERR wrong number of arguments for 'ping' command");

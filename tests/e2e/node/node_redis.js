@@ -44,7 +44,11 @@ async function generic(client, label) {
           (await client.dbSize()) === 1 && (await client.exists(['words', 'no'])) === 1 &&
               (await client.type('words')) === 'vectorset');
     await rejects(label + ': an error rejects its promise', client.vSim('words', [1, 2]), /dimension mismatch/);
-    await rejects(label + ': an unknown command', client.set('a', 'b'), /unknown command/);
+    await rejects(label + ': an unknown command', client.sendCommand(['NOSUCHCOMMAND']), /unknown command/);
+    check(label + ': set and get', (await client.set('e2e', 'b')) === 'OK' && (await client.get('e2e')) === 'b');
+    check(label + ': hSet and hGetAll', (await client.hSet('e2e:h', { a: '1', b: '2' })) === 2 &&
+          (await client.hGetAll('e2e:h')).b === '2');
+    check(label + ': del', (await client.del(['e2e', 'e2e:h'])) === 2);
     const member = await client.sendCommand(['VISMEMBER', 'words', 'apple-0']);
     check(label + ': sendCommand VISMEMBER', member === (label === 'RESP3' ? true : 1), member);
 }
