@@ -45,7 +45,7 @@ void memtable_destroy(struct memtable *table); /* no reader; NULL is fine */
 int memtable_check(const struct memtable *table, const void *vector, struct quire_error *err);
 /* (lock) Adds a row born at seq and ends the life of the key's row, if there is one, at seq. `stored`: vector is in the
  * stored form (memtable_stored_bytes, as memtable_stored gave it), not the user's. *row gets its number. QUIRE_ENOMEM
- * leaves everything as it was. */
+ * and QUIRE_ELIMIT (2^31 rows) leave everything as it was. */
 int memtable_put(struct memtable *table, const void *key, uint32_t key_bytes, const void *vector, bool stored,
                  const void *attributes, uint32_t attribute_bytes, uint64_t seq, uint32_t *row);
 /* (lock) The living row of a key, or MEMTABLE_NONE. */
@@ -55,7 +55,7 @@ void memtable_kill(struct memtable *table, uint32_t row, uint64_t seq);
 /* (lock) Other attributes for a living row, as of now; 0 bytes: none. */
 int memtable_set_attributes(struct memtable *table, uint32_t row, const void *attributes, uint32_t attribute_bytes);
 /* (lock; best outside an epoch) Gives back rows that died at or before `horizon` (the oldest snapshot that is read), a
- * bounded number of them per call, once the readers that were inside an epoch when the horizon was first told have left.
+ * bounded number of them per call, once the readers that were inside an epoch when the horizon was told have left.
  * True if more can be given back at once; false if none, or a later call will. */
 bool memtable_reclaim(struct memtable *table, struct graph_scratch *scratch, uint64_t horizon);
 

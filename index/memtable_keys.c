@@ -1,5 +1,5 @@
 /*
- * memtable_keys.c - from a key to its living row: open addressing over row numbers, with 32 bits of the hash beside each.
+ * memtable_keys.c - from a key to its living row: open addressing over row numbers and 32 bits of the hash.
  *
  * The keys themselves lie in the records; the hash decides nearly every comparison, so that a look-up touches one
  * record. Linear probing; taking an entry out moves the following ones back, so that there are no tombstones and a set

