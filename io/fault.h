@@ -3,8 +3,8 @@
  *
  * fault_fs_create makes an io_fs whose files are in memory (fd -1; paths from its own empty root, "/a/b" is "a/b"). It
  * keeps apart what has reached the disk and what has not: data of a file counts as durable after `sync` of that file,
- * names (create, rename, link, unlink, mkdir, rmdir) after `sync_dir` of their folder; nothing else makes anything durable,
- * not even closing. fault_power_cut loses an arbitrary part of the rest.
+ * names (create, rename, link, unlink, mkdir, rmdir) after `sync_dir` of their folder; nothing else makes anything
+ * durable, not even closing. fault_power_cut loses an arbitrary part of the rest.
  *
  * engine_fault_create makes an engine that carries file ops out through their io_fs late and in another order.
  *
@@ -49,7 +49,8 @@ void fault_fail_nth(struct io_fs *fs, unsigned calls, uint64_t n, int code, bool
 void fault_misdirect_nth(struct io_fs *fs, uint64_t n, int64_t shift);
 /* The n-th read (1..) from now on answers only half of what it has. n = 0: none. */
 void fault_short_read_nth(struct io_fs *fs, uint64_t n);
-/* Bytes that all files together may have, one with two names twice; what would exceed it fails with QUIRE_ENOSPACE. UINT64_MAX: no limit. */
+/* Bytes that all files together may have, one with two names twice; what would exceed it fails with QUIRE_ENOSPACE.
+ * UINT64_MAX: no limit. */
 void fault_capacity(struct io_fs *fs, uint64_t bytes);
 /* Flips one bit of a file, in memory and on the disk. bit: byte * 8 + 0..7. QUIRE_ENOFILE, QUIRE_ERANGE. */
 int fault_flip_bit(struct io_fs *fs, const char *path, uint64_t bit);

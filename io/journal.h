@@ -7,7 +7,7 @@
  * written while frames are appended, and each of its records carries the LSN up to which it is true, so that the host
  * leaves out what a frame says that the record knows already.
  *
- * Files, all made under a temporary name or with an exclusive create, never changed after they were closed:
+ * Files, all made under a temporary name and renamed when they are synced, never changed after they were closed:
  *   log-<first LSN, 20 digits>         frames
  *   checkpoint-<first LSN to replay>   records
  * Opening never writes to an existing file: it begins a new log, so that a snapshot may hold hard links to the old
@@ -61,8 +61,10 @@ struct journal_report {
 };
 
 /* Opens the journal of an existing folder, new or old, replays it and starts a log. Errors: QUIRE_ECORRUPT where a
- * frame is damaged that others follow (file and offset named, remedy: repair), those of the reader and of the file
- * system. */
+ * frame is damaged or missing that was durable, as later ones or the next log prove (file, offset and LSNs named,
+ * remedy: repair), those of the reader and of the file system. What the last log has behind its first invalid frame is
+ * torn otherwise, and ignored for ever. What is replayed is durable. One journal per folder at a time: the caller sees
+ * to it. */
 int journal_open(struct io_fs *fs, const char *folder, const struct journal_options *options,
                  const struct journal_reader *reader, struct journal **out, struct journal_report *report,
                  struct quire_error *err);
@@ -77,12 +79,14 @@ struct journal_record {
 
 /* Appends a frame of n records; *lsn gets its number. Any thread; no disk. Errors: what a failed write or sync left
  * (QUIRE_ENOSPACE, QUIRE_EIO: the journal tries again by itself and takes frames as soon as that succeeds; nothing
- * appended before is forgotten), QUIRE_EBUSY, QUIRE_ENOMEM. */
+ * appended before is forgotten), QUIRE_EBUSY, QUIRE_ENOMEM, QUIRE_ELIMIT. In a batch only the last two: it was let in
+ * as a whole. */
 int journal_append(struct journal *journal, const struct journal_record *records, unsigned n, uint64_t *lsn,
                    struct quire_error *err);
 
-/* Between the two calls every append of this thread joins one frame, whose LSN each of them gets. Other threads' frames
- * may be appended meanwhile; they are not written before. An empty batch leaves an empty frame. No nesting. */
+/* Between the two calls every append of this thread to this journal joins one frame, whose LSN each of them gets. Other
+ * threads' frames may be appended meanwhile; they are not written before. An empty batch leaves an empty frame. No
+ * nesting. */
 int journal_batch_begin(struct journal *journal, struct quire_error *err);
 int journal_batch_end(struct journal *journal, uint64_t *lsn, struct quire_error *err);
 /* Whether this thread has a batch open. */
@@ -115,8 +119,8 @@ struct journal_stats {
 void journal_get_stats(const struct journal *journal, struct journal_stats *out);
 
 /* A checkpoint: begin ends the current log file and starts another at LSN L; put writes the host's state, in any number
- * of records; finish syncs, publishes it, and removes the logs before L and the older checkpoint. One at a time
- * (QUIRE_EBUSY). From one maintenance thread; appends go on meanwhile. */
+ * of records; finish syncs, also the frames appended so far, publishes it, and removes the logs before L and the older
+ * checkpoint. One at a time (QUIRE_EBUSY). From one maintenance thread; appends go on meanwhile. */
 int journal_checkpoint_begin(struct journal *journal, struct checkpoint **out, struct quire_error *err);
 /* L: the first LSN that is replayed after this checkpoint. */
 uint64_t checkpoint_lsn(const struct checkpoint *checkpoint);

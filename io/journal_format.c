@@ -1,11 +1,11 @@
 /*
  * journal_format.c - the bytes and names of a journal's files, for those who write them.
  *
- * A frame proves three things by itself: that its header is whole (a checksum over it), that its payload is the one that
- * belongs to this header (the payload's checksum stands in the header), and that it was written to this very file (the
- * file's random id stands in the header). Without the last, blocks that a file system hands out again could pass for
- * frames. The id is in each frame, and not only the seed of a checksum, so that frames can still be told apart when the
- * file's own header is lost (journal_read with salvage).
+ * A frame proves three things by itself: that its header is whole (a checksum over it), that its payload is the one
+ * that belongs to this header (the payload's checksum stands in the header), and that it was written to this very file
+ * (the file's random id stands in the header). Without the last, blocks that a file system hands out again could pass
+ * for frames. The id is in each frame, and not only the seed of a checksum, so that frames can still be told apart when
+ * the file's own header is lost (journal_read with salvage).
  *
  * Records are padded to 8 bytes: who reads them may look at numbers and vectors in place.
  */
@@ -87,7 +87,7 @@ enum journal_name journal_parse_name(const char *name, uint64_t *lsn)
             if (__builtin_mul_overflow(*lsn, 10, lsn) || __builtin_add_overflow(*lsn, *digit - '0', lsn))
                 return NAME_OTHER;
         const char *rest = name + n + LSN_DIGITS;
-        if (*lsn == 0 || (*rest && strcmp(rest, ".tmp") != 0))
+        if (*lsn == 0 || *lsn > INT64_MAX || (*rest && strcmp(rest, ".tmp") != 0))
             return NAME_OTHER;
         return *rest ? NAME_TEMPORARY : kinds[i].kind;
     }

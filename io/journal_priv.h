@@ -26,8 +26,8 @@ enum { FILE_HEADER_BYTES = 64 };
 #define FRAME_MAGIC 0x4d524651u /* bytes "QFRM": records */
 #define END_MAGIC   0x444e4551u /* bytes "QEND": the file was ended on purpose, nothing follows */
 
-/* number: the LSN, or of a checkpoint's chunk 1, 2, ...; known: every frame up to this LSN was durable when this one was
- * written, or of a checkpoint's end the number of records. */
+/* number: the LSN, or of a checkpoint's chunk 1, 2, ...; known: every frame up to this LSN was durable when this one
+ * was written, or of a checkpoint's end the number of records. */
 enum frame_header_at {
     FRAME_MAGIC_AT = 0,
     FRAME_PAYLOAD_BYTES_AT = 4,
@@ -78,8 +78,8 @@ struct journal_files {
 };
 int journal_list(struct io_fs *fs, const char *folder, struct journal_files *out, struct quire_error *err);
 void journal_files_free(struct journal_files *files);
-/* Removes what a checkpoint at `lsn` made useless: older logs and checkpoints, and with `temporary` half-made files. What
- * cannot be removed does no harm: the next checkpoint or opening tries again. */
+/* Removes what a checkpoint at `lsn` made useless: older logs and checkpoints, and with `temporary` half-made files.
+ * What cannot be removed does no harm: the next checkpoint or opening tries again. */
 void journal_remove_older(struct io_fs *fs, const char *folder, uint64_t lsn, bool temporary);
 
 /* ---- reading ----------------------------------------------------------------------------------------------------- */
@@ -105,8 +105,8 @@ int journal_walk(const struct walk *walk, struct recovery *out, struct quire_err
 
 /* ---- the journal ------------------------------------------------------------------------------------------------- */
 
-/* A frame in memory. The journal's lock guards next, lsn and closed; the bytes belong to who appends until it is closed,
- * then to the writer. */
+/* A frame in memory. The journal's lock guards next, lsn and closed; the bytes belong to who appends until it is
+ * closed, then to the writer. */
 struct frame {
     struct frame *next;
     uint64_t lsn;

@@ -4,16 +4,16 @@
  * The state is the newest checkpoint, then the frames from its LSN on. The logs are walked in the order of their first
  * LSNs, and each log holds for the LSNs from its own first one up to the next log's first one:
  *
- *   1. Whoever begins a log has synced every frame before its first LSN (journal_writer.c). So a log that is followed by
- *      another must give all LSNs up to it: what is missing there is damage. What it holds beyond is a write that
+ *   1. Whoever begins a log has synced every frame before its first LSN (journal_writer.c). So a log that is followed
+ *      by another must give all LSNs up to it: what is missing there is damage. What it holds beyond is a write that
  *      failed or was torn; the next log has it again, or nobody was ever told that it is safe.
  *   2. The last log may end in torn bytes: behind its first invalid frame everything is ignored, whole frames of later
  *      numbers too (the disk may write sectors in any order). Each frame says which LSNs were durable when it was
  *      written: if one behind the invalid place knows that place as durable, it is damage and no torn end.
  *   3. A new log begins at the LSN behind the last valid frame, so by 1. the ignored ones can never come back.
  *
- * Files are synced first (for opening) and read with direct I/O: after a sync that failed, the operating system may show
- * bytes in memory that are not on the disk, and a state that the next power cut takes back must not be built upon.
+ * Files are synced first (for opening) and read with direct I/O: after a sync that failed, the operating system may
+ * show bytes in memory that are not on the disk, and a state that the next power cut takes back must not be built upon.
  *
  * Nothing read is believed before its checksum is right, and lengths are held against the file even then. Salvage looks
  * for the next frame whose checksums are right, at multiples of 8 bytes, and gives a sentence for each gap.
@@ -377,6 +377,21 @@ static int walk_frames(const struct walk *walk, struct scan *scan, struct stretc
 
 /* ---- checkpoint and logs ----------------------------------------------------------------------------------------- */
 
+/* The end of a checkpoint speaks of other records than there are: chunks are missing, or it is a forgery. */
+static int miscounted(const struct walk *walk, const struct scan *scan, const struct stretch *s,
+                      struct quire_error *err)
+{
+    if (walk->salvage) {
+        say_lost(walk, "%s: its end speaks of %" PRIu64 " records, there are %" PRIu64, scan->file->path,
+                 s->known_at_end, s->records);
+        return 0;
+    }
+    return error_set(err, QUIRE_ECORRUPT,
+                     "%s: its end, before offset %" PRIu64 ", speaks of %" PRIu64 " records, there are %" PRIu64
+                     "; " REMEDY,
+                     scan->file->path, s->at, s->known_at_end, s->records);
+}
+
 static int walk_checkpoint(const struct walk *walk, uint64_t lsn, struct recovery *out, struct quire_error *err)
 {
     struct scan scan = {0};
@@ -384,11 +399,8 @@ static int walk_checkpoint(const struct walk *walk, uint64_t lsn, struct recover
     int rc = scan_open(walk, NAME_CHECKPOINT, lsn, &scan, err);
     if (rc == 0)
         rc = walk_frames(walk, &scan, &s, walk->reader ? walk->reader->restore : NULL, err);
-    if (rc == 0 && s.ended && s.known_at_end != s.records && !walk->salvage)
-        rc =
-            error_set(err, QUIRE_ECORRUPT,
-                      "%s: its end at offset %" PRIu64 " speaks of %" PRIu64 " records, there are %" PRIu64 "; " REMEDY,
-                      scan.file->path, s.at, s.known_at_end, s.records);
+    if (rc == 0 && s.ended && s.known_at_end != s.records)
+        rc = miscounted(walk, &scan, &s, err);
     if (rc == 0) {
         out->checkpoint_lsn = walk->report->checkpoint_lsn = lsn;
         out->checkpoint_bytes = walk->report->checkpoint_bytes = scan.file->bytes;

@@ -1,13 +1,14 @@
 /*
- * journal_writer.c - the journal's thread: writes frames, syncs them, begins and ends log files, and gets over failures.
+ * journal_writer.c - the journal's thread: writes frames, syncs them, begins and ends log files, and gets over
+ * failures.
  *
  * The thread looks at the state under the lock, decides on one step (next_step), carries it out without the lock, and
  * enters the outcome. Frames that wait are gathered into one write and share one sync: the more wait, the cheaper each.
  *
  * Rules:
- *   1. A log begins at LSN n only when every frame before n is synced (or, after a failure, was never acknowledged and is
- *      in the new log itself). Its header and those frames are written and synced under a temporary name, which is then
- *      renamed; the folder is synced before anything in it counts. So a log that is there has a whole header.
+ *   1. A log begins at LSN n only when every frame before n is synced (or, after a failure, was never acknowledged and
+ *      is in the new log itself). Its header and those frames are written and synced under a temporary name, which is
+ *      then renamed; the folder is synced before anything in it counts. So a log that is there has a whole header.
  *   2. After a write or a sync that failed, a file is not touched again: what of it is on the disk is unknown, and a
  *      second sync that succeeds says nothing about pages that the first one dropped. Frames stay in memory until they
  *      are synced, so the next try writes all that are not synced into a new log, which holds from its first LSN on.
