@@ -279,6 +279,12 @@ void row_gone(struct graph *graph, uint32_t row)
     atomic_store_explicit(&row_numbers(graph, row)->state, STATE_GONE | graph->gone_first, memory_order_release);
     graph->gone_first = row;
     graph->n_gone++;
+    pthread_mutex_unlock(&graph->mutex);
+}
+
+void rows_gone_defer(struct graph *graph)
+{
+    pthread_mutex_lock(&graph->mutex);
     bool first = defer_gone(graph), collect = !first && graph->n_gone % COLLECT_EVERY == 0;
     pthread_mutex_unlock(&graph->mutex);
     if (first)

@@ -6,8 +6,8 @@
  * in place: its neighbours are linked to each other and its number is used again.
  *
  * Threads: any number may search, add, link and remove at once. Searches take no lock; writers lock single rows.
- * Whoever calls is inside an epoch of config.epochs (epoch_enter) as long as it uses row numbers that it was given:
- * a removed row's number and memory are not used again before.
+ * Whoever calls is inside an epoch of config.epochs (epoch_enter), in all calls but create, destroy, stats and check,
+ * and as long as it uses row numbers that it was given: a removed row's number and memory are not used again before.
  */
 #ifndef QUIRE_INDEX_GRAPH_H
 #define QUIRE_INDEX_GRAPH_H
@@ -19,7 +19,7 @@ struct graph_scratch;
 
 struct graph_config {
     uint32_t code_dim;     /* multiple of 32 */
-    unsigned degree;       /* links of a row on the upper layers, twice as many on the lowest; 0: 16 */
+    unsigned degree;       /* links of a row on the upper layers, twice as many on the lowest; 2..64, 0: 16 */
     unsigned beam;         /* of an insertion; 0: 100 */
     uint64_t seed;         /* of the rows' levels */
     struct epochs *epochs; /* outlives the graph */
@@ -35,7 +35,8 @@ void graph_scratch_destroy(struct graph_scratch *scratch); /* NULL is fine */
 /* Takes a copy of a code (levels 0..255, code_dim bytes; row ~ f * (level - 127.5); norm2: true squared length). The
  * row can be scored at once and is found by searches after graph_link. QUIRE_ENOMEM, QUIRE_ELIMIT (2^31 rows). */
 int graph_add(struct graph *graph, const uint8_t *code, float f, float norm2, uint32_t *row);
-/* Finds its neighbours and links it. Cost: about `beam` * degree distances. QUIRE_ENOMEM leaves it unlinked. */
+/* Finds its neighbours and links it. Cost: about `beam` * degree distances. QUIRE_ENOMEM leaves it unlinked.
+ * 0 without effect if it is linked or was removed meanwhile. */
 int graph_link(struct graph *graph, struct graph_scratch *scratch, uint32_t row);
 /* Takes a row out, linked or not: its neighbours are linked among each other; its number becomes free when all
  * readers of this epoch have left. Searches that began before may still answer it. */
@@ -53,7 +54,10 @@ struct graph_hit {
 int graph_query(const struct graph *graph, struct graph_scratch *scratch, const float *rotated);
 /* The rows nearest to the query for which accept(context, row) is true (NULL: all), nearest first, at most `room` of
  * them, into hits; returns how many. `beam`: accepted rows that are kept while searching, at least room is used. Rows
- * that are not accepted are walked through. */
+ * that are not accepted are walked through. Effort is bounded whatever the filter: at most 8192 + 16 * beam * degree
+ * rows are measured, so a filter that few rows pass is better served by graph_score on these. Of rows with the very
+ * same code at most `room` are kept. Only a beam wider than any before, or a graph that has grown, allocates; without
+ * memory the beam is what there is room for. */
 uint32_t graph_search(const struct graph *graph, struct graph_scratch *scratch, uint32_t beam,
                       bool (*accept)(void *context, uint32_t row), void *context, struct graph_hit *hits,
                       uint32_t room);

@@ -24,9 +24,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define ATTEMPTS  4u /* to link two rows that others are changing */
-#define TREE_EASY 6u /* tree links of a row that takes another without a look at the next */
-#define FEWEST    4u /* links of a row below which pruning of others does not take one */
+#define SLACK     1.2f /* on squared distances: a candidate is kept if a kept one is not nearer to it by this factor */
+#define COPIES    4u   /* of one row among the candidates for links */
+#define ATTEMPTS  4u   /* to link two rows that others are changing */
+#define TREE_EASY 6u   /* tree links of a row that takes another without a look at the next */
+#define FEWEST    4u   /* links of a row below which pruning of others does not take one */
 
 /* ---- two rows ---- */
 
@@ -149,7 +151,7 @@ static void choose(const struct graph *graph, struct graph_scratch *scratch, con
             measure_row(graph, &scratch->other, row);
             measure_rows(graph, scratch, &scratch->other, kept, n_kept, scratch->distances);
             for (uint32_t k = 0; k < n_kept && good; k++)
-                good = scratch->distances[k] > limit;
+                good = scratch->distances[k] * SLACK > limit;
         }
         chosen[i] = tree || good;
         if (chosen[i]) {
@@ -157,10 +159,10 @@ static void choose(const struct graph *graph, struct graph_scratch *scratch, con
             free -= !tree;
         }
     }
-    for (uint32_t i = 0; i < n && free; i++)
+    for (uint32_t i = 0; i < n && n_kept < most / 2; i++)
         if (!chosen[i]) {
             chosen[i] = true;
-            free--;
+            n_kept++;
         }
 }
 
@@ -234,20 +236,17 @@ static uint32_t tree_links(const struct graph *graph, uint32_t row, uint32_t *li
     return count;
 }
 
-/* Joins a row with the part of the tree in which `from` is, where `from` itself has no room for it: walks away from it
- * until there is some. In a tree such a walk comes to a row with one link, which has room. */
-static bool join_tree_beyond(struct graph *graph, struct graph_scratch *scratch, uint32_t row, uint32_t from)
+/* A row in the same part of the tree that can take one more link of it, the row itself if it can. A walk that does not
+ * turn back ends in a tree at a row with one link, at the latest. */
+static uint32_t tree_open_row(const struct graph *graph, uint32_t row)
 {
     for (uint32_t last = ROW_NONE;;) {
-        uint32_t links[LINKS_MAX], n = tree_links(graph, from, links), i = 0;
-        if (join_pruning(graph, scratch, 0, row, from, LINK_TREE))
-            return true;
-        while (i < n && (links[i] == last || links[i] == row))
-            i++;
-        if (i == n)
-            return false;
-        last = from;
-        from = links[i];
+        uint32_t links[LINKS_MAX], n = tree_links(graph, row, links);
+        if (n < link_list(graph, row, 0).room)
+            return row;
+        uint32_t next = links[links[0] == last];
+        last = row;
+        row = next;
     }
 }
 
@@ -260,7 +259,8 @@ static bool join_tree(struct graph *graph, struct graph_scratch *scratch, uint32
             if (tree_links(graph, key_row(scratch->best[i]), links) <= most &&
                 join_pruning(graph, scratch, 0, row, key_row(scratch->best[i]), LINK_TREE))
                 return true;
-    return scratch->n_best && join_tree_beyond(graph, scratch, row, key_row(scratch->best[0]));
+    return scratch->n_best &&
+           join_pruning(graph, scratch, 0, row, tree_open_row(graph, key_row(scratch->best[0])), LINK_TREE);
 }
 
 /* ---- linking a row ---- */
@@ -302,7 +302,7 @@ static void choose_best(const struct graph *graph, struct graph_scratch *scratch
             chosen->rows[layer][chosen->n[layer]++] = key_row(scratch->best[i]);
 }
 
-/* Finds the row's candidates on all its layers; those of the lowest stay in scratch->best. False: the graph is empty. */
+/* Finds the row's candidates on all its layers; those of the lowest stay in scratch->best. False: it is empty. */
 static bool find_candidates(const struct graph *graph, struct graph_scratch *scratch, uint32_t row,
                             struct chosen *chosen, unsigned *layers)
 {
@@ -312,8 +312,9 @@ static bool find_candidates(const struct graph *graph, struct graph_scratch *scr
         return false;
     *layers = own < top ? own : top;
     for (unsigned layer = *layers + 1; layer-- > 0;) {
-        search_layer(graph, scratch,
-                     &(struct layer_search){.measure = &scratch->row, .layer = layer, .beam = graph->beam});
+        search_layer(
+            graph, scratch,
+            &(struct layer_search){.measure = &scratch->row, .layer = layer, .beam = graph->beam, .copies = COPIES});
         choose_best(graph, scratch, layer, chosen);
     }
     return true;
@@ -367,8 +368,8 @@ static void rejoin_tree(struct graph *graph, struct graph_scratch *scratch, cons
                 best = key < best ? key : best;
             }
         uint32_t from = rows[key_row(best) / n], to = key_row(best) % n;
-        while (!join_tree_beyond(graph, scratch, rows[to], from))
-            sched_yield();
+        while (!join_pruning(graph, scratch, 0, tree_open_row(graph, rows[to]), tree_open_row(graph, from), LINK_TREE))
+            sched_yield(); /* insertions took the room */
         joined[to] = true;
     }
 }
@@ -393,7 +394,11 @@ static void relink(struct graph *graph, struct graph_scratch *scratch, unsigned 
 
 static void take_out_of_layer(struct graph *graph, struct graph_scratch *scratch, unsigned layer, uint32_t row)
 {
-    uint32_t links[LINKS_MAX], n = links_read(graph, row, layer, links), n_tree = 0, tree[LINKS_MAX];
+    uint32_t links[LINKS_MAX], n = 0, n_tree = 0, tree[LINKS_MAX];
+    if (row_lock(graph, row)) { /* others still prune: unlocked, a link that moves would be read twice */
+        n = links_read(graph, row, layer, links);
+        row_unlock(graph, row);
+    }
     for (uint32_t i = 0; i < n; i++) {
         if (links[i] & LINK_TREE)
             tree[n_tree++] = links[i] & ~LINK_TREE;
@@ -445,5 +450,7 @@ void graph_remove(struct graph *graph, struct graph_scratch *scratch, uint32_t r
     if (there)
         row_gone(graph, row);
     pthread_mutex_unlock(&graph->removing);
+    if (there)
+        rows_gone_defer(graph); /* may run what others have deferred, so without a lock */
     scratch_settle(graph, scratch);
 }

@@ -15,6 +15,7 @@
 
 #define DEGREE_MAX 64u
 #define LINKS_MAX  (2 * DEGREE_MAX)
+#define BATCH_MAX  (2 * LINKS_MAX) /* rows measured at once */
 #define LAYERS_MAX 8u
 #define ROW_NONE   0x7fffffffu
 
@@ -73,6 +74,13 @@ struct visited {
     uint32_t mask, n;
 };
 
+#define TIE_BITS 8u
+
+/* How many rows of a beam are at one distance. */
+struct tie {
+    uint32_t bits, n;
+};
+
 struct graph_scratch {
     struct measure query, row, other; /* of graph_query; of the row at work; of a row that it is compared with */
     uint32_t room;                    /* rows in each of these arrays; twice as many in visited.slots */
@@ -80,10 +88,11 @@ struct graph_scratch {
     /* Both heaps hold ordered keys: bits of the distance << 32 | row. */
     uint64_t *best, *frontier; /* worst on top; nearest on top */
     uint32_t n_best, n_frontier;
+    struct tie ties[1u << TIE_BITS];
     uint64_t n_distances;
-    uint32_t batch[LINKS_MAX];
-    int32_t dots[LINKS_MAX];
-    float distances[LINKS_MAX];
+    uint32_t batch[BATCH_MAX];
+    int32_t dots[BATCH_MAX];
+    float distances[BATCH_MAX];
 };
 
 /* ---- rows ---- */
@@ -128,6 +137,8 @@ uint32_t links_read(const struct graph *graph, uint32_t row, unsigned layer, uin
 
 /* Ends a removed row, whose lock the caller holds: its number is free when all readers of now have left. */
 void row_gone(struct graph *graph, uint32_t row);
+/* Hands the rows that are gone to the epochs. Holds no lock when it does. */
+void rows_gone_defer(struct graph *graph);
 
 /* Rows that are kept together by their numbers' first bits; for tests of more than one region. */
 int graph_create_sized(const struct graph_config *config, unsigned region_shift, struct graph **out,
@@ -159,7 +170,7 @@ static inline uint32_t key_row(uint64_t key)
 }
 
 void measure_row(const struct graph *graph, struct measure *measure, uint32_t row);
-/* Distances to n <= LINKS_MAX rows, which may carry flags of links. */
+/* Distances to n <= BATCH_MAX rows. */
 void measure_rows(const struct graph *graph, struct graph_scratch *scratch, const struct measure *measure,
                   const uint32_t *rows, uint32_t n, float *out);
 
@@ -170,6 +181,7 @@ struct layer_search {
     const struct measure *measure;
     unsigned layer;
     uint32_t beam;
+    uint32_t copies; /* rows at exactly the same distance that count */
     bool (*accept)(void *context, uint32_t row);
     void *context;
 };

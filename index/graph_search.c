@@ -9,6 +9,9 @@
  * the beam is full. A filter that accepts next to nothing would walk through everything, so a search measures at most
  * EFFORT_BASE + EFFORT * beam * degree rows; who filters that hard has few rows, and measures them all (graph_score).
  *
+ * Copies of one row are at the same distance, to the last bit. A beam full of them sees nothing else, so no more of
+ * them count than the caller wants (a query: as many as it asks for).
+ *
  * Seen rows are kept in a table of a size that follows the beam, not the graph: 32 KiB are cleared for a beam of 100,
  * and lie in the first-level cache. It grows where a filter makes a search long; the rows are also listed in order, so
  * that growing is clearing and filling again.
@@ -25,7 +28,8 @@
 #define EFFORT_BASE  8192u
 #define EFFORT       16u /* rows measured at most: this times beam * degree, and the base */
 #define SEEN_PER_ROW 64u /* first size of the table of seen rows, per row of the beam */
-#define UPPER_BEAM   4u  /* while going down */
+#define WIDTH        2u  /* rows expanded at a time */
+#define UPPER_BEAM   16u /* while going down */
 
 /* ---- scratch ---- */
 
@@ -70,6 +74,12 @@ static uint32_t effort_of(const struct graph *graph, uint32_t beam)
     return effort < rows ? (uint32_t)effort : rows;
 }
 
+/* Where rows at this distance are counted. */
+static uint32_t tie_of(uint64_t key)
+{
+    return ((uint32_t)(key >> 32) * 0x9e3779b1u) >> (32 - TIE_BITS);
+}
+
 static uint32_t power_of_two(uint64_t least)
 {
     uint32_t power = 1024;
@@ -80,7 +90,7 @@ static uint32_t power_of_two(uint64_t least)
 
 int scratch_reserve(struct graph_scratch *scratch, const struct graph *graph, uint32_t beam)
 {
-    uint64_t need = (uint64_t)effort_of(graph, beam) + LINKS_MAX + beam;
+    uint64_t need = (uint64_t)effort_of(graph, beam) + BATCH_MAX + beam;
     if (need <= scratch->room)
         return 0;
     if (need > UINT32_MAX / 4)
@@ -120,28 +130,29 @@ static void visited_clear(struct visited *visited, uint32_t size)
     visited->mask = size - 1;
 }
 
-static bool visited_insert(struct visited *visited, uint32_t row)
+/* Puts a row in; 1 if it was not seen before. Which it is cannot be predicted, so nothing branches on it. */
+static inline uint32_t visited_add(struct visited *visited, uint32_t row)
 {
-    uint32_t at = row * 0x9e3779b1u;
-    for (at = (at ^ at >> 15) & visited->mask; visited->slots[at]; at = (at + 1) & visited->mask)
-        if (visited->slots[at] == row + 1)
-            return false;
-    visited->slots[at] = row + 1;
-    return true;
+    uint32_t at = row * 0x9e3779b1u, *slots = visited->slots;
+    at = (at ^ at >> 15) & visited->mask;
+    while (slots[at] != 0 && slots[at] != row + 1)
+        at = (at + 1) & visited->mask;
+    uint32_t fresh = slots[at] == 0;
+    slots[at] = row + 1;
+    visited->order[visited->n] = row;
+    visited->n += fresh;
+    return fresh;
 }
 
-/* True if the row was not seen before. */
-static bool visited_add(struct visited *visited, uint32_t row)
+/* Room for LINKS_MAX more in half of the table. */
+static void visited_widen(struct visited *visited)
 {
-    if (!visited_insert(visited, row))
-        return false;
-    visited->order[visited->n++] = row;
-    if (visited->n > visited->mask / 2 + 1) {
-        visited_clear(visited, 2 * (visited->mask + 1));
-        for (uint32_t i = 0; i < visited->n; i++)
-            visited_insert(visited, visited->order[i]);
-    }
-    return true;
+    uint32_t n = visited->n;
+    if (n + LINKS_MAX <= visited->mask / 2 + 1)
+        return;
+    visited_clear(visited, 2 * (visited->mask + 1));
+    for (visited->n = 0; visited->n < n;)
+        visited_add(visited, visited->order[visited->n]);
 }
 
 /* ---- heaps: `sign` all ones turns the order round ---- */
@@ -206,8 +217,8 @@ static void dots_of(const struct graph *graph, const struct measure *measure, co
         return;
     }
     for (unsigned region = 0; region <= last; region++) {
-        uint32_t here[LINKS_MAX], place[LINKS_MAX], m = 0;
-        int32_t part[LINKS_MAX];
+        uint32_t here[BATCH_MAX], place[BATCH_MAX], m = 0;
+        int32_t part[BATCH_MAX];
         for (uint32_t i = 0; i < n; i++)
             if (row_table_region(codes, rows[i]) == region) {
                 here[m] = rows[i];
@@ -249,45 +260,71 @@ int graph_query(const struct graph *graph, struct graph_scratch *scratch, const 
 
 void graph_score(const struct graph *graph, struct graph_scratch *scratch, const uint32_t *rows, uint32_t n, float *out)
 {
-    for (uint32_t i = 0; i < n; i += LINKS_MAX)
-        measure_rows(graph, scratch, &scratch->query, rows + i, n - i < LINKS_MAX ? n - i : LINKS_MAX, out + i);
+    for (uint32_t i = 0; i < n; i += BATCH_MAX)
+        measure_rows(graph, scratch, &scratch->query, rows + i, n - i < BATCH_MAX ? n - i : BATCH_MAX, out + i);
     scratch_settle(graph, scratch);
 }
 
 /* ---- the beam search ---- */
 
-/* The links of a row that were not seen before, their numbers on the way. */
-static uint32_t gather(const struct graph *graph, struct graph_scratch *scratch, uint32_t row, unsigned layer)
+/* Puts the links of a row that were not seen before behind n rows of the batch, their numbers on the way; returns how
+ * many it has then. */
+static uint32_t gather(const struct graph *graph, struct graph_scratch *scratch, uint32_t row, unsigned layer,
+                       uint32_t n)
 {
-    uint32_t links[LINKS_MAX], n = links_read(graph, row, layer, links), fresh = 0;
-    for (uint32_t i = 0; i < n; i++) {
+    uint32_t links[LINKS_MAX], n_links = links_read(graph, row, layer, links);
+    visited_widen(&scratch->visited);
+    for (uint32_t i = 0; i < n_links; i++) {
         uint32_t link = links[i] & ~LINK_TREE;
-        if (visited_add(&scratch->visited, link)) {
-            __builtin_prefetch(row_numbers(graph, link));
-            scratch->batch[fresh++] = link;
-        }
+        __builtin_prefetch(row_numbers(graph, link));
+        scratch->batch[n] = link;
+        n += visited_add(&scratch->visited, link);
     }
-    return fresh;
+    return n;
 }
 
-/* Counts a row among the best if it is accepted and near enough. */
+/* Whether a row is worth a step: near enough, and not one more of many copies. */
+static bool promising(struct graph_scratch *scratch, const struct layer_search *search, uint64_t key)
+{
+    if (scratch->n_best == search->beam && key >> 32 >= scratch->best[0] >> 32)
+        return false;
+    struct tie *tie = &scratch->ties[tie_of(key)];
+    if (tie->bits != key >> 32)
+        *tie = (struct tie){.bits = (uint32_t)(key >> 32)};
+    return tie->n < search->copies;
+}
+
+/* Counts a promising row among the best if it is accepted. */
 static void offer(struct graph_scratch *scratch, const struct layer_search *search, uint64_t key)
 {
-    bool full = scratch->n_best == search->beam;
-    if (full && key >= scratch->best[0])
-        return;
     if (search->accept && !search->accept(search->context, key_row(key)))
         return;
-    if (full)
+    scratch->ties[tie_of(key)].n++;
+    if (scratch->n_best == search->beam)
         heap_replace(scratch->best, scratch->n_best, key, WORST_TOP);
     else
         heap_push(scratch->best, scratch->n_best++, key, WORST_TOP);
 }
 
-static void expand(const struct graph *graph, struct graph_scratch *scratch, const struct layer_search *search,
-                   uint32_t row)
+/* Whether the nearest row of the frontier may have neighbours that belong to the best. */
+static bool goes_on(const struct graph_scratch *scratch, const struct layer_search *search)
 {
-    uint32_t n = gather(graph, scratch, row, search->layer);
+    return scratch->n_frontier && (scratch->n_best < search->beam || scratch->frontier[0] <= scratch->best[0]);
+}
+
+static uint32_t take_nearest(struct graph_scratch *scratch)
+{
+    uint32_t row = key_row(scratch->frontier[0]), n = --scratch->n_frontier;
+    heap_replace(scratch->frontier, n, scratch->frontier[n], NEAREST_TOP);
+    return row;
+}
+
+/* Takes the nearest WIDTH rows of the frontier and measures their links. */
+static void expand(const struct graph *graph, struct graph_scratch *scratch, const struct layer_search *search)
+{
+    uint32_t n = 0;
+    for (unsigned i = 0; i < WIDTH && goes_on(scratch, search); i++)
+        n = gather(graph, scratch, take_nearest(scratch), search->layer, n);
     if (scratch->n_frontier) { /* likely the next one */
         const char *links = row_table_at(&graph->links, key_row(scratch->frontier[0]));
         __builtin_prefetch(links);
@@ -296,7 +333,7 @@ static void expand(const struct graph *graph, struct graph_scratch *scratch, con
     measure_rows(graph, scratch, search->measure, scratch->batch, n, scratch->distances);
     for (uint32_t i = 0; i < n; i++) {
         uint64_t key = key_of(scratch->distances[i], scratch->batch[i]);
-        if (scratch->n_best < search->beam || key < scratch->best[0]) {
+        if (promising(scratch, search, key)) {
             heap_push(scratch->frontier, scratch->n_frontier++, key, NEAREST_TOP);
             offer(scratch, search, key);
         }
@@ -315,26 +352,22 @@ static void sort_best(struct graph_scratch *scratch)
 void search_layer(const struct graph *graph, struct graph_scratch *scratch, const struct layer_search *search)
 {
     uint32_t effort = effort_of(graph, search->beam), seeds = scratch->n_best;
-    uint32_t most = scratch->room - LINKS_MAX - search->beam,
+    uint32_t most = scratch->room - BATCH_MAX - search->beam,
              size = power_of_two((uint64_t)search->beam * SEEN_PER_ROW);
     effort = effort < most ? effort : most;
     visited_clear(&scratch->visited, size < 2 * scratch->room ? size : 2 * scratch->room);
     scratch->visited.n = 0;
+    memset(scratch->ties, 0, sizeof scratch->ties);
     memcpy(scratch->frontier, scratch->best, seeds * sizeof *scratch->frontier); /* sorted: a heap */
     scratch->n_frontier = seeds;
     scratch->n_best = 0;
     for (uint32_t i = 0; i < seeds; i++) {
         visited_add(&scratch->visited, key_row(scratch->frontier[i]));
-        offer(scratch, search, scratch->frontier[i]);
+        if (promising(scratch, search, scratch->frontier[i]))
+            offer(scratch, search, scratch->frontier[i]);
     }
-    while (scratch->n_frontier && scratch->visited.n < effort) {
-        uint64_t nearest = scratch->frontier[0];
-        if (scratch->n_best == search->beam && nearest > scratch->best[0])
-            break;
-        uint32_t n = --scratch->n_frontier;
-        heap_replace(scratch->frontier, n, scratch->frontier[n], NEAREST_TOP);
-        expand(graph, scratch, search, key_row(nearest));
-    }
+    while (goes_on(scratch, search) && scratch->visited.n < effort)
+        expand(graph, scratch, search);
     sort_best(scratch);
 }
 
@@ -351,7 +384,8 @@ bool search_enter(const struct graph *graph, struct graph_scratch *scratch, cons
     scratch->best[0] = key_of(distance, row);
     scratch->n_best = 1;
     for (unsigned at = *top; at > layer; at--)
-        search_layer(graph, scratch, &(struct layer_search){.measure = measure, .layer = at, .beam = UPPER_BEAM});
+        search_layer(graph, scratch,
+                     &(struct layer_search){.measure = measure, .layer = at, .beam = UPPER_BEAM, .copies = 1});
     return true;
 }
 
@@ -364,9 +398,9 @@ uint32_t graph_search(const struct graph *graph, struct graph_scratch *scratch, 
         beam = scratch->room / 8; /* what there is room for: graph_query has made some */
     if (beam == 0 || !search_enter(graph, scratch, &scratch->query, 0, &top))
         return 0;
-    search_layer(
-        graph, scratch,
-        &(struct layer_search){.measure = &scratch->query, .beam = beam, .accept = accept, .context = context});
+    search_layer(graph, scratch,
+                 &(struct layer_search){
+                     .measure = &scratch->query, .beam = beam, .copies = room, .accept = accept, .context = context});
     uint32_t n = scratch->n_best < room ? scratch->n_best : room;
     for (uint32_t i = 0; i < n; i++)
         hits[i] = (struct graph_hit){key_row(scratch->best[i]), key_distance(scratch->best[i])};

@@ -7,15 +7,16 @@
  * second region of the same size, then one as large as both, and so on: the region of an item is the position of the
  * highest bit of its number, and 22 regions hold 2^31 items.
  *
- * Pieces grow with the table (an eighth of it), and huge pages are asked for once pieces are large: a small table does
- * not pay 2 MiB for its last page.
+ * Pieces grow with the table (an eighth of it). From HUGE_FROM on they end at huge pages, which are asked for then: a
+ * small table does not pay 2 MiB for its last page.
  */
 #include "index/row_table.h"
 #include "io/memory.h"
 #include <string.h>
 
 #define PIECE_ITEMS 1024u
-#define HUGE_FROM   ((size_t)8 << 20) /* bytes of a piece */
+#define HUGE_BYTES  ((size_t)2 << 20)
+#define HUGE_FROM   ((size_t)8 << 20) /* bytes of a table */
 
 void row_table_init(struct row_table *table, size_t stride, unsigned shift)
 {
@@ -62,13 +63,16 @@ static int grow(struct row_table *table)
             return QUIRE_ENOMEM;
         table->base[region] = (uintptr_t)start - first * table->stride;
     }
-    uint32_t piece = table->room / 8 > PIECE_ITEMS ? table->room / 8 : PIECE_ITEMS;
-    piece = piece < end - table->room ? piece : end - table->room;
-    size_t from = (table->room - first) * table->stride, bytes = piece * table->stride;
+    size_t done = (table->room - first) * table->stride, all = (end - first) * table->stride;
+    size_t more = table->room / 8 > PIECE_ITEMS ? table->room / 8 : PIECE_ITEMS, to = done + more * table->stride;
+    bool huge = to >= HUGE_FROM;
+    if (huge)
+        to = (to + HUGE_BYTES - 1) / HUGE_BYTES * HUGE_BYTES;
+    to = to < all ? to : all;
     uintptr_t start = table->base[region] + first * table->stride;
-    int rc = memory_commit((void *)start, from, from + bytes, bytes >= HUGE_FROM);
+    int rc = memory_commit((void *)start, done, to, huge);
     if (rc == 0)
-        table->room += piece;
+        table->room = first + (uint32_t)(to / table->stride);
     return rc;
 }
 

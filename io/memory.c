@@ -22,12 +22,10 @@ static size_t whole_pages(size_t bytes)
     return (bytes + 4095) & ~(size_t)4095;
 }
 
-void *memory_map(size_t bytes, int huge)
+/* Pages at a multiple of `slack` (HUGE_BYTES), or anywhere (0). */
+static void *map_pages(size_t size, size_t slack, int protection, int flags)
 {
-    if (bytes == 0 || bytes > SIZE_MAX - 2 * HUGE_BYTES)
-        return NULL;
-    size_t size = whole_pages(bytes), slack = huge && bytes >= HUGE_BYTES ? HUGE_BYTES : 0;
-    char *base = mmap(NULL, size + slack, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    char *base = mmap(NULL, size + slack, protection, MAP_PRIVATE | MAP_ANONYMOUS | flags, -1, 0);
     if (base == MAP_FAILED)
         return NULL;
     if (!slack)
@@ -37,8 +35,17 @@ void *memory_map(size_t bytes, int huge)
         munmap(base, front);
     if (slack - front)
         munmap(base + front + size, slack - front);
-    base += front;
-    madvise(base, size / HUGE_BYTES * HUGE_BYTES, MADV_HUGEPAGE);
+    return base + front;
+}
+
+void *memory_map(size_t bytes, int huge)
+{
+    if (bytes == 0 || bytes > SIZE_MAX - 2 * HUGE_BYTES)
+        return NULL;
+    size_t size = whole_pages(bytes), slack = huge && bytes >= HUGE_BYTES ? HUGE_BYTES : 0;
+    char *base = map_pages(size, slack, PROT_READ | PROT_WRITE, 0);
+    if (base && slack)
+        madvise(base, size / HUGE_BYTES * HUGE_BYTES, MADV_HUGEPAGE);
     return base;
 }
 
@@ -50,10 +57,10 @@ void memory_unmap(void *base, size_t bytes)
 
 void *memory_reserve(size_t bytes)
 {
-    if (bytes == 0 || bytes > SIZE_MAX - 4096)
+    if (bytes == 0 || bytes > SIZE_MAX - 2 * HUGE_BYTES)
         return NULL;
-    void *base = mmap(NULL, whole_pages(bytes), PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    return base == MAP_FAILED ? NULL : base;
+    size_t size = whole_pages(bytes), slack = bytes >= HUGE_BYTES ? HUGE_BYTES : 0;
+    return map_pages(size, slack, PROT_NONE, MAP_NORESERVE);
 }
 
 int memory_commit(void *base, size_t from, size_t to, int huge)
@@ -61,10 +68,8 @@ int memory_commit(void *base, size_t from, size_t to, int huge)
     size_t first = from & ~(size_t)4095, end = whole_pages(to);
     if (mprotect((char *)base + first, end - first, PROT_READ | PROT_WRITE) != 0)
         return QUIRE_ENOMEM;
-    uintptr_t start = ((uintptr_t)base + first + HUGE_BYTES - 1) / HUGE_BYTES * HUGE_BYTES;
-    uintptr_t last = ((uintptr_t)base + end) / HUGE_BYTES * HUGE_BYTES;
-    if (huge && start < last)
-        madvise((char *)base + (start - (uintptr_t)base), last - start, MADV_HUGEPAGE);
+    if (huge)
+        madvise((char *)base + first, end - first, MADV_HUGEPAGE);
     return 0;
 }
 

@@ -22,11 +22,12 @@ static inline size_t size_mul(size_t n, size_t size)
 void *memory_map(size_t bytes, int huge);
 void memory_unmap(void *base, size_t bytes);
 
-/* Address space alone: 4096-aligned, unreadable until it is committed. NULL where there is none. Ended by memory_unmap
- * with the same size. */
+/* Address space alone, unreadable until it is committed; aligned to 4096, from 2 MiB on to 2 MiB. NULL where there is
+ * none. Ended by memory_unmap with the same size. */
 void *memory_reserve(size_t bytes);
 /* Makes bytes from..to of a reservation usable and zero, whole pages; again where they were is fine. They take memory
- * when they are first written. Huge pages are asked for where `huge`. 0 or QUIRE_ENOMEM. */
+ * when they are first written. Huge pages are asked for where `huge`; the last is small unless `to` is a multiple of
+ * 2 MiB. 0 or QUIRE_ENOMEM. */
 int memory_commit(void *base, size_t from, size_t to, int huge);
 
 /* malloc with alignment (a power of two >= 16), ended by memory_free. */
