@@ -4,14 +4,29 @@
 
 #include "io/fs.h"
 
+struct segment;
+
 /* See quire_build_from. */
 int build_segment(struct io_fs *fs, const char *path, const struct quire_input *input,
                   const struct quire_build_options *options, struct quire_error *err);
 
+/* Edges that the first rows of an input had in an index before. Rows share lists, because blocks keep no others. */
+struct build_known {
+    uint32_t n_rows;   /* the first so many of the input */
+    uint32_t *list_of; /* per row */
+    uint32_t n_lists;
+    uint64_t *at;             /* n_lists + 1: places in targets */
+    uint32_t *targets;        /* rows of the input, UINT32_MAX: gone; the build makes rows of the index of them */
+    uint64_t n_targets, room; /* room: of targets */
+};
+
 /* What a merge (merge.h) tells a build beside input and options. */
 struct build_merge {
-    enum quire_type type; /* that the index says its vectors came as; the input's may be another */
-    uint32_t *places;     /* per row of the input: gets its row in the index */
+    enum quire_type type;         /* that the index says its vectors came as; the input's may be another */
+    uint32_t *places;             /* per row of the input: gets its row in the index */
+    struct build_known *known;    /* NULL: no edges are known */
+    const struct segment *before; /* most rows come from it, and its calibration still holds as far as that is proved
+                                     at some points; NULL: calibrate as if there were none */
 };
 /* The same with what a merge knows; merge may be NULL. */
 int build_merged(struct io_fs *fs, const char *path, const struct quire_input *input,

@@ -17,6 +17,7 @@
 
 #define ALPHA          1.5f
 #define MEMBERS_WANTED 1700u /* rows measured per row when looking for neighbours */
+#define MEMBERS_KNOWN  500u  /* of a row whose edges in another index are known */
 #define GROUPS_MIN     4u
 #define GROUPS_MAX     48u
 
@@ -33,9 +34,16 @@ void edges_fini(struct edges *edges)
 struct neighbours_config build_neighbours_config(const struct build *b)
 {
     uint32_t capacity = b->params.slots_per_block, groups = MEMBERS_WANTED / capacity;
+    uint32_t known = MEMBERS_KNOWN / capacity;
     groups = groups < GROUPS_MIN ? GROUPS_MIN : groups > GROUPS_MAX ? GROUPS_MAX : groups;
-    return (struct neighbours_config){capacity, b->options.degree, b->options.build_beam, groups,
-                                      ALPHA,    b->options.threads};
+    known = known < GROUPS_MIN ? GROUPS_MIN : known > groups ? groups : known;
+    return (struct neighbours_config){.capacity = capacity,
+                                      .degree = b->options.degree,
+                                      .pool = b->options.build_beam,
+                                      .groups = groups,
+                                      .groups_known = known,
+                                      .alpha = ALPHA,
+                                      .threads = b->options.threads};
 }
 
 /* ---- forward ----------------------------------------------------------------------------------------------------- */
@@ -87,6 +95,36 @@ static int open_edges(struct build *b)
     return fs_read_exact(e->ids_file, e->ids, row * (rows < b->n ? rows : b->n), 0, b->err);
 }
 
+/* ---- edges known before ------------------------------------------------------------------------------------------ */
+
+/* Rows of the input become rows of the index. */
+static int place_known(struct build *b)
+{
+    struct build_known *known = b->merge->known;
+    uint32_t *places = malloc(sizeof *places * b->n);
+    if (!places)
+        return QUIRE_ENOMEM;
+    for (uint32_t row = 0; row < b->n; row++)
+        places[b->order[row]] = row;
+    for (uint64_t i = 0; i < known->n_targets; i++)
+        if (known->targets[i] != NEIGHBOUR_NONE)
+            known->targets[i] = places[known->targets[i]];
+    free(places);
+    return 0;
+}
+
+static uint32_t known_edges(void *context, uint32_t row, const uint32_t **candidates)
+{
+    const struct build *b = context;
+    const struct build_known *known = b->merge->known;
+    uint32_t input = b->order[row];
+    if (input >= known->n_rows)
+        return NEIGHBOUR_NONE;
+    uint32_t list = known->list_of[input];
+    *candidates = known->targets + known->at[list];
+    return (uint32_t)(known->at[list + 1] - known->at[list]);
+}
+
 int build_edges(struct build *b)
 {
     struct neighbours_config config = build_neighbours_config(b);
@@ -99,6 +137,10 @@ int build_edges(struct build *b)
                                    .context = b};
     struct progress progress;
     int rc = open_edges(b);
+    if (rc == 0 && b->merge && b->merge->known) {
+        rows.known = known_edges;
+        rc = place_known(b);
+    }
     if (rc < 0 || b->state.linked_groups >= b->params.n_blocks)
         return rc;
     build_progress(b, "graph", &progress);

@@ -10,6 +10,11 @@
  * one part in some fifty. The curve therefore keeps a margin (recall_of); against real query sets it is right within a
  * point (docs/performance.md).
  *
+ * A merge (merge.h) adds some rows to an index that has a curve. It measures the part between RENEWED_FIRST and
+ * RENEWED_LAST anew, which is what is asked for, and takes the ends from that curve: the lower, where nobody is, and
+ * the upper, which takes most of the time, if a sample of the queries finds there what the curve says; where not, it
+ * climbs on. What narrower codes need stays as it was measured.
+ *
  * Small inputs (fewer than ROWS_MIN rows) are not calibrated; the search then uses a fixed rule, and inspect says so.
  */
 #include "index/build_priv.h"
@@ -31,8 +36,13 @@
 #define EFFORT_FIRST    16u
 #define EFFORT_FLAT_MIN 500u
 #define TRUTH_K         100u
-#define MARGIN          2.0 /* standard errors */
-#define COMPARE_ROWS    64u /* rows that all queries of a thread are compared with while they are in its cache */
+#define MARGIN          2.0    /* standard errors */
+#define RENEWED_FIRST   0.9f   /* a merge measures from the last step below this recall of the curve before */
+#define RENEWED_LAST    0.965f /* up to this one */
+#define CHECK_SHARE     6u     /* one query in so many is asked beyond, at one point */
+#define CHECK_ERRORS    1.5    /* standard errors by which that may lie below the curve, which has a margin itself */
+#define CHECK_ABOVE     0.015  /* by which, and twice as many standard errors, it may lie above */
+#define COMPARE_ROWS    64u    /* rows that all queries of a thread are compared with while they are in its cache */
 
 /* What is measured for each k: a query with k 100 counts a hundred neighbours, so a quarter of the queries will do. */
 static const struct {
@@ -56,12 +66,15 @@ struct ladder {
     struct search_request *requests; /* n_queries */
     struct segment *segment;
     uint32_t k, n_queries, n_points, effort_first;
+    uint32_t effort_next;      /* of the next step */
     uint64_t n_found, squares; /* neighbours found; sum over queries of their number squared */
     float recall_wanted;       /* the climb ends there */
     uint64_t reads;
     int code;
     struct quire_error error;
     struct calibration_point points[LADDER_STEPS_MAX];
+    const struct calibration_point *before; /* the curve of this k that a merge goes by; n_before 0: none */
+    uint32_t n_before;
 };
 
 struct near {
@@ -244,12 +257,13 @@ static float recall_of(const struct ladder *l)
     return recall > 0 ? (float)recall : 0;
 }
 
-static int run_point(struct ladder *l, uint32_t effort)
+/* Asks every step-th query. */
+static int ask(struct ladder *l, uint32_t effort, uint32_t step)
 {
     const struct calibration *c = l->c;
     l->n_found = l->squares = 0;
     l->reads = 0;
-    for (uint32_t q = 0; q < l->n_queries; q++) {
+    for (uint32_t q = 0; q < l->n_queries; q += step) {
         struct search_request *r = &l->requests[q];
         memset(r, 0, sizeof *r);
         r->segment = l->segment;
@@ -267,26 +281,85 @@ static int run_point(struct ladder *l, uint32_t effort)
         if (rc < 0)
             return error_set(&l->error, rc, "the engine failed: %s", quire_error_text(rc));
     }
-    if (l->code < 0)
-        return l->code;
-    l->points[l->n_points++] =
-        (struct calibration_point){l->k, effort, recall_of(l), (float)l->reads / (float)l->n_queries};
+    return l->code;
+}
+
+static int run_point(struct ladder *l, uint32_t effort)
+{
+    int rc = ask(l, effort, 1);
+    if (rc == 0)
+        l->points[l->n_points++] =
+            (struct calibration_point){l->k, effort, recall_of(l), (float)l->reads / (float)l->n_queries};
+    return rc;
+}
+
+static float last_recall(const struct ladder *l)
+{
+    return l->n_points ? l->points[l->n_points - 1].recall : 0;
+}
+
+static int climb(struct ladder *l, float recall_wanted)
+{
+    uint32_t flat = 0;
+    while (l->n_points < LADDER_STEPS_MAX && last_recall(l) < recall_wanted && flat < LADDER_FLAT) {
+        float before = last_recall(l);
+        int rc = run_point(l, l->effort_next);
+        if (rc < 0)
+            return rc;
+        flat = last_recall(l) - before < LADDER_GAIN && l->effort_next > EFFORT_FLAT_MIN ? flat + 1 : 0;
+        l->effort_next = l->effort_next * 7 / 5;
+    }
     return 0;
 }
 
-static int climb(struct ladder *l)
+/* ---- a curve from before ----------------------------------------------------------------------------------------- */
+
+/* The first point of the curve before that lies beyond what was measured. */
+static uint32_t begin_of_rest(const struct ladder *l)
 {
-    uint32_t effort = l->effort_first, flat = 0;
-    float recall = 0;
-    while (l->n_points < LADDER_STEPS_MAX && recall < l->recall_wanted && flat < LADDER_FLAT) {
-        int rc = run_point(l, effort);
-        if (rc < 0)
-            return rc;
-        float before = recall;
-        recall = l->points[l->n_points - 1].recall;
-        flat = recall - before < LADDER_GAIN && effort > EFFORT_FLAT_MIN ? flat + 1 : 0;
-        effort = effort * 7 / 5;
-    }
+    uint32_t at = 0;
+    while (at < l->n_before && (l->before[at].effort < l->effort_next || l->before[at].recall <= last_recall(l)))
+        at++;
+    return at;
+}
+
+/* Whether a sample of the queries finds in the middle of the rest what the curve says. */
+static int rest_holds(struct ladder *l, uint32_t begin, bool *holds)
+{
+    const struct calibration_point *point = &l->before[(begin + l->n_before) / 2];
+    int rc = ask(l, point->effort, CHECK_SHARE);
+    double n = (l->n_queries + CHECK_SHARE - 1) / CHECK_SHARE, mean = (double)l->n_found / n;
+    double variance = fmax((double)l->squares / n - mean * mean, 0);
+    double error = sqrt(variance / n) / l->k, beyond = mean / l->k - point->recall;
+    *holds = beyond >= -CHECK_ERRORS * error && beyond <= CHECK_ABOVE + 3 * error;
+    return rc;
+}
+
+/* Begins with the points of the curve before that are below what is measured anew. */
+static void take_begin(struct ladder *l)
+{
+    uint32_t n = 0;
+    while (n < l->n_before && n < LADDER_STEPS_MAX / 2 && l->before[n].recall < RENEWED_FIRST)
+        n++;
+    if (n < 2)
+        return;
+    memcpy(l->points, l->before, sizeof *l->points * (n - 1));
+    l->n_points = n - 1;
+    l->effort_next = l->before[n - 1].effort;
+}
+
+static int climb_by(struct ladder *l)
+{
+    bool holds = false;
+    take_begin(l);
+    int rc = climb(l, RENEWED_LAST);
+    uint32_t begin = begin_of_rest(l);
+    if (rc == 0 && begin < l->n_before && l->n_points + l->n_before - begin <= LADDER_STEPS_MAX)
+        rc = rest_holds(l, begin, &holds);
+    if (rc < 0 || !holds)
+        return rc < 0 ? rc : climb(l, l->recall_wanted);
+    memcpy(l->points + l->n_points, l->before + begin, sizeof *l->points * (l->n_before - begin));
+    l->n_points += l->n_before - begin;
     return 0;
 }
 
@@ -297,8 +370,9 @@ static int run_ladder(struct ladder *l)
     int rc = l->requests ? engine_create(&engine_config, &l->engine, &l->error) : QUIRE_ENOMEM;
     if (rc == 0)
         rc = searcher_create(l->engine, NULL, &l->searcher, &l->error);
+    l->effort_next = l->effort_first;
     if (rc == 0)
-        rc = climb(l);
+        rc = l->n_before ? climb_by(l) : climb(l, l->recall_wanted);
     if (l->searcher) {
         searcher_cancel(l->searcher);
         searcher_destroy(l->searcher);
@@ -478,11 +552,6 @@ static int run_widths(void *context, uint64_t begin, uint64_t end)
     return 0;
 }
 
-static float last_recall(const struct ladder *l)
-{
-    return l->n_points ? l->points[l->n_points - 1].recall : 0;
-}
-
 static float effort_factor(const struct ladder *l, float recall, float effort)
 {
     float factor = calibration_effort(l->points, l->n_points, fminf(recall, last_recall(l))) / effort;
@@ -508,6 +577,22 @@ static void choose_spread(struct calibration *c, float recall, float effort)
         p->spread = fminf(fitted * spread_multiples[i], 1);
         p->edge_effort_factor = effort_factor(l, recall, effort);
     }
+}
+
+/* What narrower codes need in an index that this one mostly comes from, if it has the same codes. */
+static bool take_widths(struct calibration *c)
+{
+    const struct segment *before = c->b->merge ? c->b->merge->before : NULL;
+    struct segment_params *p = &c->b->params;
+    if (!before || before->n_calibration == 0 || before->params.edge_code_bytes != p->edge_code_bytes)
+        return false;
+    for (unsigned w = 0; w < NAV_WIDTHS; w++)
+        if ((before->params.error[w] > 0) != (p->error[w] > 0))
+            return false;
+    memcpy(p->effort_factor, before->params.effort_factor, sizeof p->effort_factor);
+    p->edge_effort_factor = before->params.edge_effort_factor;
+    p->spread = before->params.spread;
+    return true;
 }
 
 static int measure_widths(struct calibration *c)
@@ -536,6 +621,17 @@ static int measure_widths(struct calibration *c)
     return rc;
 }
 
+/* The points of the ladder's k in the curve that a merge goes by. */
+static void find_before(struct ladder *l)
+{
+    const struct segment *before = l->c->b->merge ? l->c->b->merge->before : NULL;
+    for (uint32_t i = 0; before && i < before->n_calibration; i++)
+        if (before->calibration[i].k == l->k) {
+            l->before = l->n_before ? l->before : &before->calibration[i];
+            l->n_before++;
+        }
+}
+
 static int search_ladders(struct calibration *c)
 {
     struct build *b = c->b;
@@ -554,13 +650,15 @@ static int search_ladders(struct calibration *c)
         l->effort_first = EFFORT_FIRST;
         l->recall_wanted = LADDER_RECALL;
         l->n_queries = l->k <= b->n - c->n_held ? c->n_held / ladder_ks[i].share : 0;
+        find_before(l);
     }
     build_progress(b, "calibrate", &progress);
     rc = parallel_for(searchers(b), LADDER_KS, 1, run_ladders, c, &progress);
-    if (rc == 0 && b->params.edge_code_bytes)
+    bool known = take_widths(c);
+    if (rc == 0 && b->params.edge_code_bytes && !known)
         rc = fit_spread(c);
     segment_unref(c->segment);
-    if (rc == 0)
+    if (rc == 0 && !known)
         rc = measure_widths(c);
     for (uint32_t i = 0; i < LADDER_KS && rc < 0; i++)
         take_error(c, &c->ladders[i], rc);

@@ -5,6 +5,10 @@
  * input, with the rotation of the first segment. What the result holds of a vector comes from its slot: the elements
  * themselves, or a decoded 8-bit code, which is rounded again relative to another centre.
  *
+ * The rows of the first segment bring the edges that they had (merge_edges.c), so that fewer groups are searched for
+ * them, and its calibration, of which only the part that is asked for is measured again (calibrate.c). That is done
+ * where its living rows are half of it and half of all; otherwise everything is found anew.
+ *
  * Memory: a budget is shared out. A quarter may hold vectors, the build gets the rest; what the process holds already
  * is no part of it, because in a server that is other people's.
  */
@@ -27,6 +31,8 @@ struct merge {
     const struct merge_options *options;
     struct io_fs *fs;
     struct merge_input input;
+    struct build_known known; /* edges of the first segment, where they are used again */
+    bool reuses;
     struct merge_result result; /* rows_of: rows of the input first, then those of the index */
     uint32_t n;                 /* living rows */
     uint32_t part;              /* that is being gathered */
@@ -56,13 +62,17 @@ static int check_segment(const struct merge *m, const struct segment *s)
 
 static int count(struct merge *m)
 {
-    uint64_t n = m->rows ? m->rows->n : 0;
+    uint64_t n = m->rows ? m->rows->n : 0, first = 0;
     for (uint32_t p = 0; p < m->n_segments; p++) {
         int rc = check_segment(m, m->segments[p].segment);
         if (rc < 0)
             return rc;
-        n += living_rows(&m->segments[p]);
+        uint64_t living = living_rows(&m->segments[p]);
+        first = p == 0 ? living : first;
+        n += living;
     }
+    /* of fewer rows too little is known about the others' neighbours */
+    m->reuses = m->n_segments > 0 && 2 * first >= n && 2 * first >= m->segments[0].segment->params.rows;
     if (n > QUIRE_ROWS_MAX)
         return error_set(m->err, QUIRE_ELIMIT, "%llu rows: one segment holds at most %u", (unsigned long long)n,
                          QUIRE_ROWS_MAX);
@@ -125,6 +135,12 @@ static int take_scanned(void *context, const struct scanned_row *row)
     return rc == 0 ? report(m) : rc;
 }
 
+static int take_edges(void *context, const struct block_view *view)
+{
+    struct merge *m = context;
+    return merge_edges_add(&m->known, m->segments[m->part].segment, view, m->err);
+}
+
 static int take_rows(struct merge *m)
 {
     const struct merge_rows *rows = m->rows;
@@ -150,10 +166,14 @@ static int gather(struct merge *m)
     for (m->part = 0; rc == 0 && m->part < m->n_segments; m->part++) {
         const struct merge_segment *part = &m->segments[m->part];
         struct quire_error err = {0};
-        rc = segment_scan(part->segment, part->dead, take_scanned, NULL, m, &err);
+        rc = segment_scan_blocks(part->segment, part->dead, take_scanned, m->reuses && m->part == 0 ? take_edges : NULL,
+                                 NULL, m, &err);
         if (rc < 0 && err.code < 0 && m->err)
             *m->err = err;
     }
+    if (rc == 0 && m->reuses)
+        merge_edges_finish(&m->known, m->result.rows_of[0], rows_of_part(m, 0));
+    m->result.reused_rows = m->known.n_rows;
     return rc == 0 && m->rows ? take_rows(m) : rc;
 }
 
@@ -175,9 +195,10 @@ static uint64_t build_budget(const struct merge *m)
     if (budget == 0)
         return 0;
     memory_resident(&resident);
+    uint64_t held = m->known.n_targets * sizeof *m->known.targets + (uint64_t)m->known.n_rows * sizeof(uint32_t);
     if (!m->input.file)
-        budget -= m->n * m->input.row_bytes;
-    return resident.total + budget;
+        held += m->n * m->input.row_bytes;
+    return resident.total + (budget > held ? budget - held : 0);
 }
 
 static void place_rows(struct merge *m, const uint32_t *places)
@@ -195,6 +216,10 @@ static int build(struct merge *m, const char *path)
     struct quire_build_options options = m->options->build;
     struct quire_input input;
     struct build_merge merge = {.type = m->options->type};
+    if (m->reuses) {
+        merge.known = &m->known;
+        merge.before = m->segments[0].segment;
+    }
     int rc = merge_input_finish(&m->input, &input, m->err);
     if (rc < 0)
         return rc;
@@ -232,10 +257,13 @@ int merge_build(const char *path, const struct merge_segment *segments, uint32_t
         goto out;
     rc = merge_input_init(&m.input, m.fs, path, m.n, options->dim, kept_type(options),
                           budget ? budget / VECTORS_SHARE : UINT64_MAX, err);
+    if (rc == 0 && m.reuses && merge_edges_init(&m.known, segments[0].segment) < 0)
+        rc = error_set(err, QUIRE_ENOMEM, "no memory for the edges of %s", segments[0].segment->info.path);
     if (rc == 0)
         rc = gather(&m);
     if (rc == 0)
         rc = build(&m, path);
+    merge_edges_fini(&m.known);
     merge_input_fini(&m.input);
 out:
     if (rc < 0)

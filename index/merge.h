@@ -1,9 +1,11 @@
 /*
  * merge.h - a segment from other segments and new rows, made from what the largest of them knows already.
  *
- * The rows of all parts that are alive become one segment. The working space (mean, rotation) is that of the first
- * part, whose rows keep their edges as candidates: neighbours are looked for only for the rows of the other parts,
- * and rows that these come near get links back. Everything else is the build (build.h): blocks, codes, calibration.
+ * The rows of all parts that are alive become one segment. Those of the first part bring the edges that they had, so
+ * that their neighbours are looked for among fewer rows, and its calibration, of which a merge measures only the part
+ * that is asked for; neighbours of the other parts' rows are looked for as in a build. Everything else is the build
+ * (build.h): mean, order, blocks, codes. An 8-bit code (slot Q8) is rounded again by each merge, relative to another
+ * centre: ten merges leave a vector about three times as far from the original as the first build did.
  */
 #ifndef QUIRE_INDEX_MERGE_H
 #define QUIRE_INDEX_MERGE_H
@@ -44,7 +46,7 @@ struct merge_result {
      * as the last; UINT32_MAX: left out. Owned by the caller: merge_result_fini. */
     uint32_t **rows_of;
     uint32_t n_parts;
-    uint32_t reused_rows; /* whose edges were taken over */
+    uint32_t reused_rows; /* that brought their edges: the living ones of the first segment, or none */
 };
 
 /* Writes the segment to the new folder `path`; where no row is alive there is none, and result->rows is 0. segments: n

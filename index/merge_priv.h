@@ -2,7 +2,23 @@
 #ifndef QUIRE_INDEX_MERGE_PRIV_H
 #define QUIRE_INDEX_MERGE_PRIV_H
 
+#include "index/block.h"
+#include "index/build.h"
 #include "index/merge.h"
+
+/* segment_scan, which also shows each block before its rows; visit_view may be NULL. */
+int segment_scan_blocks(struct segment *segment, const uint8_t *dead,
+                        int (*visit)(void *context, const struct scanned_row *row),
+                        int (*visit_view)(void *context, const struct block_view *view),
+                        void (*damaged)(void *context, const char *sentence), void *context, struct quire_error *err);
+
+/* merge_edges.c: the edge lists of a segment, as they are read and then as rows of the merge's input. */
+int merge_edges_init(struct build_known *known, struct segment *segment);
+void merge_edges_fini(struct build_known *known); /* zeroed is fine */
+int merge_edges_add(struct build_known *known, struct segment *segment, const struct block_view *view,
+                    struct quire_error *err);
+/* After the scan: rows_of has the row of the input for each row of the segment, UINT32_MAX for the dead. */
+void merge_edges_finish(struct build_known *known, const uint32_t *rows_of, uint32_t n_rows);
 
 struct arena_piece;
 

@@ -20,6 +20,9 @@
  * rows, needs no locks, and its result is a function of the input alone whatever the number of threads. What it lacks
  * are long edges; the search does not need them, because it starts from the centres of all groups.
  *
+ * A row may bring candidates of its own, edges that it had in another index (merge_edges.c). It then searches fewer
+ * groups: what is near lies there, and what is farther is what the edges were kept for.
+ *
  * Rejected: edges without reverse ones (recall .944 instead of .954 at the same reads on the text set); degree 32
  * instead of 24 (+.001).
  */
@@ -57,6 +60,7 @@ static float near_distance(near_t near)
 
 struct job {
     const struct neighbours_config *config;
+    const struct neighbours_rows *source;
     const float *centres;
     float *runs; /* n_runs x code_dim: means of RUN_GROUPS centres */
     uint32_t *iota;
@@ -80,8 +84,9 @@ struct scratch {
     float *row;
     int8_t *levels;
     int32_t *dots;
-    near_t *pool; /* up to 2 * pool + capacity */
+    near_t *pool; /* up to 2 * pool and a group, or as many known rows */
     uint32_t *alive;
+    uint32_t *near_to; /* per group: to which group it was last found near, plus one; NULL where no row brings any */
 };
 
 static uint32_t larger(uint32_t a, uint32_t b)
@@ -101,7 +106,7 @@ static uint32_t candidates_max(const struct job *job)
 
 static uint32_t pool_room(const struct neighbours_config *config)
 {
-    return 2 * config->pool + config->capacity;
+    return 2 * config->pool + larger(config->capacity, config->pool);
 }
 
 static void scratch_fini(struct scratch *s)
@@ -114,6 +119,7 @@ static void scratch_fini(struct scratch *s)
     free(s->dots);
     free(s->pool);
     free(s->alive);
+    free(s->near_to);
 }
 
 static int scratch_init(struct scratch *s, const struct job *job)
@@ -128,7 +134,9 @@ static int scratch_init(struct scratch *s, const struct job *job)
     s->dots = malloc(sizeof(int32_t) * room);
     s->pool = malloc(sizeof(near_t) * room);
     s->alive = malloc(sizeof(uint32_t) * room);
-    if (s->distances && s->groups && s->spare && s->row && s->levels && s->dots && s->pool && s->alive)
+    s->near_to = job->source->known ? calloc(job->n_groups, sizeof *s->near_to) : NULL;
+    if (s->distances && s->groups && s->spare && s->row && s->levels && s->dots && s->pool && s->alive &&
+        (s->near_to || !job->source->known))
         return 0;
     scratch_fini(s);
     return QUIRE_ENOMEM;
@@ -276,13 +284,14 @@ static struct rows group_rows(const struct job *job, uint32_t group)
     return rows_part(&job->rows, job->place[group] * capacity, smaller(job->n - first, capacity));
 }
 
-/* The row's nearest groups of those near its own, its own before all, into s->groups; returns how many. */
+/* The row's nearest groups of those near its own, its own before all, into s->groups; returns how many, `most` at
+ * most. */
 static uint32_t rank_groups(const struct job *job, struct scratch *s, uint32_t row, const uint32_t *near,
-                            uint32_t n_near)
+                            uint32_t n_near, uint32_t most)
 {
     const struct rows *rows = &job->rows;
     size_t dim = job->code_dim;
-    if (n_near <= job->config->groups) {
+    if (n_near <= most) {
         for (uint32_t i = 0; i < n_near; i++)
             s->groups[i] = near[i];
         return n_near;
@@ -291,35 +300,79 @@ static uint32_t rank_groups(const struct job *job, struct scratch *s, uint32_t r
     for (uint32_t i = 1; i < n_near; i++)
         s->groups[i] = near_of(kernels()->f32_l2(s->row, job->centres + near[i] * dim, dim), near[i]);
     s->groups[0] = near[0];
-    return 1 + keep_nearest_sorted(s->groups + 1, n_near - 1, job->config->groups - 1, s->spare);
+    return 1 + keep_nearest_sorted(s->groups + 1, n_near - 1, most - 1, s->spare);
 }
 
-/* The `pool` rows nearest to the row, sorted, into s->pool. Groups come nearest first, so that most rows of the later
- * ones are beyond the last of the pool and cost one comparison. */
-static uint32_t nearest_rows(const struct job *job, struct scratch *s, const struct row_query *query, uint32_t n_groups)
+/* The nearest rows, as they are collected in s->pool: the `pool` nearest so far are among n, none beyond limit. */
+struct nearest {
+    uint32_t n;
+    float limit;
+};
+
+/* Leaves the `pool` nearest, when there are more or more than twice as many. */
+static void narrow_pool(const struct job *job, struct scratch *s, struct nearest *nearest)
 {
-    uint32_t keep = job->config->pool, n = 0;
-    float limit = FLT_MAX;
+    uint32_t keep = job->config->pool;
+    if (nearest->n < keep || (nearest->limit < FLT_MAX && nearest->n < 2 * keep))
+        return;
+    select_nearest(s->pool, nearest->n, keep);
+    nearest->n = keep;
+    near_t last = 0;
+    for (uint32_t i = 0; i < keep; i++)
+        last = s->pool[i] > last ? s->pool[i] : last;
+    nearest->limit = near_distance(last);
+}
+
+/* Of the rows of the groups in s->groups. Groups come nearest first, so that most rows of the later ones are beyond
+ * the limit and cost one comparison. */
+static struct nearest search_groups(const struct job *job, struct scratch *s, const struct row_query *query,
+                                    uint32_t n_groups)
+{
+    struct nearest nearest = {0, FLT_MAX};
     for (uint32_t g = 0; g < n_groups; g++) {
         struct rows members = group_rows(job, (uint32_t)s->groups[g]);
-        uint32_t first = (uint32_t)((members.codes - job->rows.codes) / job->code_dim);
+        uint32_t first = (uint32_t)((members.codes - job->rows.codes) / job->code_dim), n = nearest.n;
         row_query_range(query, &members, job->iota, s->dots, s->distances);
         if (query->row - first < members.n)
             s->distances[query->row - first] = INFINITY;
         for (uint32_t i = 0; i < members.n; i++) {
             s->pool[n] = near_of(s->distances[i], first + i);
-            n += s->distances[i] <= limit;
+            n += s->distances[i] <= nearest.limit;
         }
-        if (n < keep || (limit < FLT_MAX && n < 2 * keep))
-            continue;
-        select_nearest(s->pool, n, keep);
-        n = keep;
-        near_t last = 0;
-        for (uint32_t i = 0; i < n; i++)
-            last = s->pool[i] > last ? s->pool[i] : last;
-        limit = near_distance(last);
+        nearest.n = n;
+        narrow_pool(job, s, &nearest);
     }
-    return keep_nearest_sorted(s->pool, n, keep, s->spare);
+    return nearest;
+}
+
+static bool is_among(const near_t *groups, uint32_t n, uint32_t group)
+{
+    for (uint32_t i = 0; i < n; i++)
+        if ((uint32_t)groups[i] == group)
+            return true;
+    return false;
+}
+
+/* Adds candidates that the row brings, except those of the groups that were searched and those that are far off. */
+static void add_known(const struct job *job, struct scratch *s, const struct row_query *query, uint32_t own_group,
+                      uint32_t n_groups, struct nearest *nearest, const uint32_t *known, uint32_t n_known)
+{
+    uint32_t capacity = job->config->capacity, most = job->config->pool;
+    for (uint32_t at = 0; at < n_known;) {
+        uint32_t m = 0;
+        for (; at < n_known && m < most; at++) {
+            uint32_t group = known[at] / capacity;
+            if (known[at] == NEIGHBOUR_NONE || s->near_to[group] != own_group + 1 ||
+                is_among(s->groups, n_groups, group))
+                continue;
+            s->alive[m++] = job->place[group] * capacity + known[at] % capacity;
+        }
+        row_query_distances(query, s->alive, m, s->dots, s->distances);
+        narrow_pool(job, s, nearest);
+        for (uint32_t i = 0; i < m; i++)
+            if (s->distances[i] <= nearest->limit)
+                s->pool[nearest->n++] = near_of(s->distances[i], s->alive[i]);
+    }
 }
 
 /* Keeps of s->pool[0..n), nearest first, those that no kept one leads to. Whenever one is kept, those it leads to are
@@ -349,19 +402,28 @@ static uint32_t prune(const struct job *job, struct scratch *s, uint32_t n, uint
     return n_kept;
 }
 
-static void link_row(const struct job *job, struct scratch *s, uint32_t row, uint32_t in_batch, uint32_t *edges)
+/* Row i of group first_group + in_batch. */
+static void link_row(const struct job *job, struct scratch *s, uint32_t in_batch, uint32_t i, uint32_t *edges)
 {
-    uint32_t capacity = job->config->capacity;
+    uint32_t capacity = job->config->capacity, group = job->first_group + in_batch;
+    uint32_t row = job->place[group] * capacity + i, n_known = NEIGHBOUR_NONE;
+    const uint32_t *known = NULL;
     struct row_query query;
+    if (job->source->known)
+        n_known = job->source->known(job->source->context, group * capacity + i, &known);
     uint32_t n_groups =
-        rank_groups(job, s, row, job->near + in_batch * (size_t)NEIGHBOUR_GROUPS_MAX, job->n_near[in_batch]);
+        rank_groups(job, s, row, job->near + in_batch * (size_t)NEIGHBOUR_GROUPS_MAX, job->n_near[in_batch],
+                    n_known == NEIGHBOUR_NONE ? job->config->groups : job->config->groups_known);
     row_query_set(&query, &job->rows, row, s->levels);
-    uint32_t n = nearest_rows(job, s, &query, n_groups);
+    struct nearest nearest = search_groups(job, s, &query, n_groups);
+    if (n_known != NEIGHBOUR_NONE)
+        add_known(job, s, &query, group, n_groups, &nearest, known, n_known);
+    uint32_t n = keep_nearest_sorted(s->pool, nearest.n, job->config->pool, s->spare);
     uint32_t n_kept = prune(job, s, n, edges);
-    for (uint32_t i = 0; i < n_kept && job->loaded; i++)
-        edges[i] = job->loaded[edges[i] / capacity] * capacity + edges[i] % capacity;
-    for (uint32_t i = n_kept; i < job->config->degree; i++)
-        edges[i] = NEIGHBOUR_NONE;
+    for (uint32_t k = 0; k < n_kept && job->loaded; k++)
+        edges[k] = job->loaded[edges[k] / capacity] * capacity + edges[k] % capacity;
+    for (uint32_t k = n_kept; k < job->config->degree; k++)
+        edges[k] = NEIGHBOUR_NONE;
 }
 
 static int link_groups(void *context, uint64_t begin, uint64_t end)
@@ -375,8 +437,11 @@ static int link_groups(void *context, uint64_t begin, uint64_t end)
     for (uint64_t g = begin; g < end; g++) {
         uint32_t group = job->first_group + (uint32_t)g, n = smaller(job->n - group * capacity, capacity);
         uint32_t *edges = job->edges + g * capacity * job->config->degree;
+        const uint32_t *near = job->near + g * NEIGHBOUR_GROUPS_MAX;
+        for (uint32_t i = 0; s.near_to && i < job->n_near[g]; i++)
+            s.near_to[near[i]] = group + 1;
         for (uint32_t i = 0; i < n; i++)
-            link_row(job, &s, job->place[group] * capacity + i, (uint32_t)g, edges + (size_t)i * job->config->degree);
+            link_row(job, &s, (uint32_t)g, i, edges + (size_t)i * job->config->degree);
     }
     scratch_fini(&s);
     return 0;
@@ -406,7 +471,7 @@ static int job_init(struct job *job, const struct neighbours_rows *rows, const f
                     const struct neighbours_config *config)
 {
     uint32_t capacity = config->capacity, n_groups = (rows->n + capacity - 1) / capacity;
-    *job = (struct job){.config = config, .centres = centres, .n = rows->n, .n_groups = n_groups};
+    *job = (struct job){.config = config, .source = rows, .centres = centres, .n = rows->n, .n_groups = n_groups};
     job->code_dim = rows->code_dim;
     job->n_runs = (n_groups + RUN_GROUPS - 1) / RUN_GROUPS;
     job->batch_groups = batch_groups(config);
@@ -557,5 +622,5 @@ uint64_t neighbours_bytes(uint32_t n_groups, uint32_t code_dim, const struct nei
     uint64_t edges = (uint64_t)batch_groups(config) * config->capacity * config->degree * sizeof(uint32_t);
     uint64_t most = larger(larger(n_groups / RUN_GROUPS + 1, RUN_GROUPS * RUNS_PROBED), pool_room(config));
     uint64_t scratch = most * 20 + (uint64_t)pool_room(config) * 16 + 5 * (uint64_t)code_dim;
-    return runs + lists + edges + 8 * (uint64_t)n_groups + scratch * config->threads;
+    return runs + lists + edges + 8 * (uint64_t)n_groups + (scratch + 4 * (uint64_t)n_groups) * config->threads;
 }

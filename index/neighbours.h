@@ -17,6 +17,7 @@ struct neighbours_config {
     uint32_t groups;   /* groups searched per row */
     float alpha;       /* pruning on squared distances: c is dropped if alpha * d(kept, c) < d(row, c) */
     unsigned threads;
+    uint32_t groups_known; /* groups searched for rows that bring candidates */
 };
 
 /* Where the rows come from, in group order, and where their edges go. */
@@ -30,6 +31,10 @@ struct neighbours_rows {
      * NEIGHBOUR_NONE. In order of rows, from the caller's thread. */
     int (*put)(void *context, uint32_t first, uint32_t n, const uint32_t *edges);
     void *context;
+    /* NULL, or gives candidates that a row brings beside those of its near groups (NEIGHBOUR_NONE: skipped), or answers
+     * NEIGHBOUR_NONE for a row that brings none. Those beyond the groups near to the row's own are left out. Called
+     * from all threads. */
+    uint32_t (*known)(void *context, uint32_t row, const uint32_t **candidates);
 };
 
 /* Edges of the rows of groups first_group.. . centres: n_groups x code_dim floats. What a row's edges are depends

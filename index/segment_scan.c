@@ -10,7 +10,7 @@
  * what it hit: a block its rows, a key its row, a page of attributes or a record those attributes. A failed read of
  * many blocks is repeated block by block, so that a bad sector costs one.
  */
-#include "index/merge.h"
+#include "index/merge_priv.h"
 #include "index/search_priv.h"
 #include "io/error.h"
 #include "io/memory.h"
@@ -38,6 +38,7 @@ struct scan {
     struct segment *s;
     const uint8_t *dead;
     int (*visit)(void *context, const struct scanned_row *row);
+    int (*visit_view)(void *context, const struct block_view *view); /* or NULL */
     void (*damaged)(void *context, const char *sentence);
     void *context;
     struct quire_error *err;
@@ -249,6 +250,7 @@ static int visit_block(struct scan *scan, const uint8_t *bytes, uint32_t number)
                   (unsigned long long)segment_block_offset(s, number), why.message);
         return take_damage(scan, rc, &err);
     }
+    rc = scan->visit_view ? scan->visit_view(scan->context, &view) : 0;
     for (uint32_t slot = 0; rc == 0 && slot < view.n_slots; slot++)
         if (!is_dead(scan, view.first_row + slot))
             rc = visit_slot(scan, &view, slot);
@@ -323,11 +325,18 @@ static int scan_init(struct scan *scan)
                : error_set(scan->err, QUIRE_ENOMEM, "no memory to read %s", s->info.path);
 }
 
-int segment_scan(struct segment *segment, const uint8_t *dead,
-                 int (*visit)(void *context, const struct scanned_row *row),
-                 void (*damaged)(void *context, const char *sentence), void *context, struct quire_error *err)
+int segment_scan_blocks(struct segment *segment, const uint8_t *dead,
+                        int (*visit)(void *context, const struct scanned_row *row),
+                        int (*visit_view)(void *context, const struct block_view *view),
+                        void (*damaged)(void *context, const char *sentence), void *context, struct quire_error *err)
 {
-    struct scan scan = {.s = segment, .dead = dead, .visit = visit, .damaged = damaged, .context = context, .err = err};
+    struct scan scan = {.s = segment,
+                        .dead = dead,
+                        .visit = visit,
+                        .visit_view = visit_view,
+                        .damaged = damaged,
+                        .context = context,
+                        .err = err};
     if (err)
         memset(err, 0, sizeof *err);
     int rc = scan_init(&scan);
@@ -340,4 +349,11 @@ int segment_scan(struct segment *segment, const uint8_t *dead,
     free(scan.rotated);
     free(scan.vector);
     return rc;
+}
+
+int segment_scan(struct segment *segment, const uint8_t *dead,
+                 int (*visit)(void *context, const struct scanned_row *row),
+                 void (*damaged)(void *context, const char *sentence), void *context, struct quire_error *err)
+{
+    return segment_scan_blocks(segment, dead, visit, NULL, damaged, context, err);
 }

@@ -195,6 +195,15 @@ static double recall_of(const char *path, const float *floats, uint32_t rows, ui
     return sum / QUERIES;
 }
 
+/* The living rows of the first segment, if they are half of it and half of all. */
+static uint64_t rows_to_reuse(const struct scene *s, uint64_t rows)
+{
+    uint32_t living = 0, all = s->n_segments ? s->parts[0].data.rows : 0;
+    for (uint32_t i = 0; i < all; i++)
+        living += !(s->dead[0] && bitmap_has(s->dead[0], i));
+    return 2 * (uint64_t)living >= rows && 2 * living >= all ? living : 0;
+}
+
 /* Merges, and proves everything about the result. Returns the recall. */
 static double merge_and_prove(struct scene *s, double error_max)
 {
@@ -205,6 +214,7 @@ static double merge_and_prove(struct scene *s, double error_max)
     if (rc < 0)
         fail_msg("merge: %s", err.message);
     assert_int_equal(result.n_parts, s->n);
+    assert_int_equal(result.reused_rows, rows_to_reuse(s, result.rows));
     trace(s, &result, &o);
     struct segment *merged = support_segment(s->path);
     assert_int_equal(segment_info(merged)->rows, result.rows);
@@ -229,7 +239,7 @@ static double merge_and_prove(struct scene *s, double error_max)
 static void merges_every_type_and_metric(void **state)
 {
     (void)state;
-    const uint32_t rows[] = {900, 200, 120};
+    const uint32_t rows[] = {700, 150, 100};
     for (int metric = QUIRE_METRIC_L2; metric <= QUIRE_METRIC_IP; metric++)
         for (int type = QUIRE_TYPE_F32; type <= QUIRE_TYPE_BF16; type++) {
             struct merge_options options =

@@ -91,7 +91,7 @@ static int put_edges(void *context, uint32_t first, uint32_t n, const uint32_t *
 static struct edges_kept build_in(const struct graph *g, struct neighbours_config config, uint32_t room)
 {
     struct edges_kept kept = {.graph = g, .degree = config.degree};
-    struct neighbours_rows rows = {g->rows.n, DIM, room ? NULL : &g->rows, room, load_rows, put_edges, &kept};
+    struct neighbours_rows rows = {g->rows.n, DIM, room ? NULL : &g->rows, room, load_rows, put_edges, &kept, NULL};
     kept.ids = malloc(sizeof *kept.ids * g->rows.n * config.degree);
     assert_non_null(kept.ids);
     assert_int_equal(neighbours_build(&rows, 0, g->centres, &config, NULL), 0);
@@ -144,7 +144,7 @@ static void test_unpruned_graph_is_nearest_rows(void **state)
     struct graph g;
     (void)state;
     make_graph(1500, &g);
-    struct neighbours_config config = {CAPACITY, 16, 16, g.n_groups, 1e9f, 2};
+    struct neighbours_config config = {CAPACITY, 16, 16, g.n_groups, 1e9f, 2, 0};
     struct edges_kept graph = build(&g, config);
     check_edges(&g, &graph);
     assert_true(overlap(&g, &graph, 16) > 0.97); /* 8-bit codes swap a few near ties */
@@ -157,7 +157,7 @@ static void test_pruned_graph_keeps_nearest(void **state)
     struct graph g;
     (void)state;
     make_graph(4000, &g);
-    struct neighbours_config config = {CAPACITY, 24, 100, 48, 1.5f, 2};
+    struct neighbours_config config = {CAPACITY, 24, 100, 48, 1.5f, 2, 0};
     struct edges_kept graph = build(&g, config);
     check_edges(&g, &graph);
     assert_true(overlap(&g, &graph, 1) > 0.95);
@@ -170,7 +170,7 @@ static void test_same_for_any_threads(void **state)
     struct graph g;
     (void)state;
     make_graph(3000, &g);
-    struct neighbours_config config = {CAPACITY, 24, 100, 20, 1.5f, 1};
+    struct neighbours_config config = {CAPACITY, 24, 100, 20, 1.5f, 1, 0};
     struct edges_kept one = build(&g, config);
     for (unsigned threads = 2; threads <= 7; threads += 5) {
         config.threads = threads;
@@ -189,7 +189,7 @@ static void test_same_for_any_room(void **state)
     struct graph g;
     (void)state;
     make_graph(9990, &g);
-    struct neighbours_config config = {CAPACITY, 24, 100, 20, 1.5f, 2};
+    struct neighbours_config config = {CAPACITY, 24, 100, 20, 1.5f, 2, 0};
     struct edges_kept whole = build(&g, config);
     for (size_t r = 0; r < SUPPORT_COUNT(rooms); r++) {
         struct edges_kept parts = build_in(&g, config, rooms[r]);
@@ -208,9 +208,9 @@ static void test_begin_later_and_fail(void **state)
     struct graph g;
     (void)state;
     make_graph(3000, &g);
-    struct neighbours_config config = {CAPACITY, 24, 100, 20, 1.5f, 2};
+    struct neighbours_config config = {CAPACITY, 24, 100, 20, 1.5f, 2, 0};
     struct edges_kept whole = build(&g, config), rest = {.graph = &g, .degree = 24, .next = FROM * CAPACITY};
-    struct neighbours_rows rows = {g.rows.n, DIM, NULL, 2560, load_rows, put_edges, &rest};
+    struct neighbours_rows rows = {g.rows.n, DIM, NULL, 2560, load_rows, put_edges, &rest, NULL};
     rest.ids = calloc((size_t)g.rows.n * 24, sizeof *rest.ids);
     assert_non_null(rest.ids);
     assert_int_equal(neighbours_build(&rows, FROM, g.centres, &config, NULL), 0);
@@ -230,7 +230,7 @@ static void test_few_rows(void **state)
     for (size_t i = 0; i < SUPPORT_COUNT(counts); i++) {
         struct graph g;
         make_graph(counts[i], &g);
-        struct neighbours_config config = {CAPACITY, 24, 100, 48, 1.5f, 2};
+        struct neighbours_config config = {CAPACITY, 24, 100, 48, 1.5f, 2, 0};
         struct edges_kept graph = build(&g, config);
         check_edges(&g, &graph);
         assert_true(counts[i] == 1 ? graph.ids[0] == NEIGHBOUR_NONE : graph.ids[0] != NEIGHBOUR_NONE);
@@ -248,7 +248,7 @@ static void test_equal_rows(void **state)
     g.centres = calloc((size_t)g.n_groups * DIM, sizeof(float));
     assert_non_null(g.centres);
     g.rows = support_rows(g.data.floats, N, DIM);
-    struct neighbours_config config = {CAPACITY, 24, 100, 48, 1.5f, 2};
+    struct neighbours_config config = {CAPACITY, 24, 100, 48, 1.5f, 2, 0};
     struct edges_kept graph = build(&g, config);
     check_edges(&g, &graph);
     free(graph.ids);
