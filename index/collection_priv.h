@@ -49,7 +49,7 @@ struct collection {
     unsigned busy; /* enum store_busy: what maintenance does with it */
     unsigned due;  /* the same bits: what it should do */
     struct {
-        uint64_t memtable_bytes, frozen_bytes, resident_bytes, disk_bytes;
+        uint64_t memtable_bytes, resident_bytes, disk_bytes;
         uint32_t n_parts, memtable_rows, unlinked;
     } counted; /* when the store looked last; its totals are sums of these */
     atomic_uint_fast64_t n_seals, n_merges;

@@ -25,6 +25,8 @@
 
 #define BUCKETS_MIN 64u
 #define MIB         (1u << 20)
+/* Of memtables, beyond their limit: what is written until writers see that they must wait. */
+#define BACKLOG_SLACK (32ull * MIB)
 
 void store_fill_defaults(struct store_options *o)
 {
@@ -366,7 +368,6 @@ static void measure(struct collection *c, const struct view *view)
         struct memtable_stats stats;
         memtable_get_stats(view->tables[i]->memtable, &stats);
         c->counted.memtable_bytes += stats.bytes;
-        c->counted.frozen_bytes += i > 0 ? stats.bytes : 0;
         c->counted.memtable_rows += stats.rows;
         c->counted.unlinked += stats.unlinked;
     }
@@ -377,15 +378,22 @@ static void measure(struct collection *c, const struct view *view)
     c->counted.n_parts = view->n_parts;
 }
 
+/* A memtable goes on to grow while an older one is sealed. */
+static uint64_t backlog_max(const struct store_options *o)
+{
+    return 4 * o->memtable_bytes + BACKLOG_SLACK;
+}
+
 static unsigned crowding_of(const struct store *store, const struct collection *c)
 {
     const struct store_options *o = &store->options;
     if (c->counted.n_parts > 2 * o->segments_max)
         return CROWD_SEGMENTS;
-    if (c->counted.frozen_bytes > 4 * o->memtable_bytes)
-        return CROWD_FROZEN;
-    return c->counted.n_parts > o->segments_max || c->counted.frozen_bytes > 2 * o->memtable_bytes ? CROWD_SLOW
-                                                                                                   : CROWD_NONE;
+    if (c->counted.memtable_bytes > backlog_max(o))
+        return CROWD_BACKLOG;
+    bool behind = (c->due & BUSY_SEAL) && c->counted.memtable_bytes > 2 * o->memtable_bytes;
+    bool slow = behind || c->counted.n_parts > o->segments_max;
+    return slow ? CROWD_SLOW : CROWD_NONE;
 }
 
 void store_count(struct store *store, struct collection *c)
@@ -457,11 +465,12 @@ int store_admit(struct store *store, const struct collection *collection, struct
                          "more than %u segments of this set wait to be merged, twice the limit of %u: write more "
                          "slowly, or raise the limit",
                          2 * o->segments_max, o->segments_max);
-    if (crowding == CROWD_FROZEN)
-        return error_set(err, QUIRE_ELIMIT,
-                         "more than %.1f MiB of this set's elements wait in memory to be written, 4 times the limit of "
-                         "%.1f MiB: write more slowly, or look in the log for why they are not written",
-                         mib(4 * o->memtable_bytes), mib(o->memtable_bytes));
+    if (crowding == CROWD_BACKLOG)
+        return error_set(
+            err, QUIRE_ELIMIT,
+            "more than %.1f MiB of this set's elements wait in memory to be written to a segment, which is "
+            "done at %.1f MiB: write more slowly, or look in the log for why they are not written",
+            mib(backlog_max(o)), mib(o->memtable_bytes));
     return journal_health(store->journal, err);
 }
 

@@ -12,6 +12,9 @@
  * merged lands in a segment at least twice the size of its own most of the time: O(log n) times in all. A part whose
  * rows are dead to a fifth is written anew alone: its space comes back, and searches read no dead rows.
  *
+ * A memtable all of whose rows have died keeps the structures that it grew to. It is "sealed", too: nothing comes of it,
+ * and a new one takes its place.
+ *
  * A seal takes parts smaller than half its rows along: to merge them later would cost the same and one more segment
  * meanwhile.
  *
@@ -337,7 +340,8 @@ bool store_seal_is_due(const struct store *store, const struct view *view)
     }
     memtable_get_stats(view->tables[0]->memtable, &stats);
     bool full = stats.bytes > limit && (stats.rows >= SEAL_ROWS_MIN || stats.bytes > 4 * limit);
-    return full || frozen_rows >= SEAL_ROWS_MIN || view->n_tables > SEAL_TABLES_MAX;
+    bool empty = stats.rows == 0 && stats.bytes > EMPTY_BYTES_MAX;
+    return full || empty || frozen_rows >= SEAL_ROWS_MIN || view->n_tables > SEAL_TABLES_MAX;
 }
 
 static bool is_worn(const struct part *part)

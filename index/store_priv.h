@@ -20,6 +20,7 @@
 #define BUILDING_MARK     ".building"
 #define SEAL_ROWS_MIN     (4 * MEMTABLE_FLAT_ROWS) /* fewer stay in memory and in checkpoints */
 #define SEAL_TABLES_MAX   8u                       /* frozen ones, however few rows they have */
+#define EMPTY_BYTES_MAX   (64u << 10)              /* of a memtable without a living row */
 #define MERGE_PARTS       4u                       /* with more than these, small ones are merged */
 #define MERGE_DEAD_SHARE  5u                       /* a part with one of so many rows dead is written anew */
 #define MAINTENANCE_ROLES 3u
@@ -28,7 +29,7 @@
 enum store_own_record { RECORD_COUNTERS = RECORD_ROWS + 1 /* u64 next collection, u64 next segment */ };
 
 enum store_busy { BUSY_SEAL = 1, BUSY_MERGE = 2 };
-enum store_crowding { CROWD_NONE, CROWD_SLOW, CROWD_SEGMENTS, CROWD_FROZEN };
+enum store_crowding { CROWD_NONE, CROWD_SLOW, CROWD_SEGMENTS, CROWD_BACKLOG };
 enum store_refusal { REFUSE_MEMORY = 1, REFUSE_DISK = 2 };
 
 /* A segment whose files nobody needs. */

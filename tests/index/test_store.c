@@ -1,0 +1,619 @@
+/*
+ * test_store.c - data folders: opened and opened again, many collections, seals and merges against a model, drops,
+ * snapshots, adoption, limits, proofs and repair.
+ */
+#include "index/store_priv.h"
+#include "io/random.h"
+#include "tests/index/support_index.h"
+#include "tests/index/support_store.h"
+#include "tests/sanitized.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#define KEYS 3000u
+
+struct state {
+    char *folder, *path;
+    struct support_lane lane;
+    struct support_model model;
+};
+
+static int set_up(void **out)
+{
+    struct state *s = calloc(1, sizeof *s);
+    assert_non_null(s);
+    s->folder = support_folder_make();
+    s->path = support_path(s->folder, "data");
+    support_lane_open(&s->lane, NULL);
+    support_model_init(&s->model, KEYS);
+    *out = s;
+    return 0;
+}
+
+static int tear_down(void **in)
+{
+    struct state *s = *in;
+    support_lane_close(&s->lane);
+    support_model_free(&s->model);
+    free(s->path);
+    support_folder_remove(s->folder);
+    free(s);
+    return 0;
+}
+
+static void put_keys(struct state *s, struct collection *c, uint32_t first, uint32_t n, uint32_t version)
+{
+    for (uint32_t key = first; key < first + n; key++)
+        assert_int_equal(support_put(&s->lane, c, &s->model, key, version, key % 3 ? version : 0, NULL), 0);
+}
+
+static void remove_keys(struct state *s, struct collection *c, uint32_t first, uint32_t n, uint32_t step)
+{
+    for (uint32_t key = first; key < first + n; key += step)
+        assert_int_equal(support_remove(&s->lane, c, &s->model, key, NULL), 0);
+}
+
+static void seal(struct store *store, struct collection *c)
+{
+    struct quire_error err = {0};
+    if (store_seal(store, c, &err) < 0)
+        fail_msg("seal: %s", err.message);
+}
+
+static uint32_t parts_of(struct collection *c)
+{
+    struct view *view = collection_view(c);
+    uint32_t n = view->n_parts;
+    view_unref(view);
+    return n;
+}
+
+static unsigned folders_of(const struct state *s)
+{
+    char *segments = support_path(s->path, SEGMENTS_NAME);
+    unsigned n = support_count_entries(segments);
+    free(segments);
+    return n;
+}
+
+static void no_finding(void *context, const char *sentence)
+{
+    (void)context;
+    fprintf(stderr, "finding: %s\n", sentence);
+}
+
+static void assert_sound(const struct state *s)
+{
+    struct store_verify_report report;
+    struct quire_error err = {0};
+    if (store_verify(s->path, no_finding, NULL, &report, &err) < 0)
+        fail_msg("verify: %s", err.message);
+    assert_int_equal(report.findings, 0);
+}
+
+/* ---- life -------------------------------------------------------------------------------------------------------- */
+
+static void opens_again_with_all_that_was_written(void **in)
+{
+    struct state *s = *in;
+    struct store_options options = support_store_options(NULL);
+    struct store *store = support_store_open(s->path, &options);
+    struct collection *c = support_create(store);
+    uint64_t uid = collection_uid(c);
+    put_keys(s, c, 0, 500, 1);
+    seal(store, c);
+    put_keys(s, c, 250, 500, 2);
+    remove_keys(s, c, 100, 400, 7);
+    assert_int_equal(support_set_attributes(c, &s->model, 700, 77, NULL), 0);
+    assert_true(support_equal(&s->lane, c, &s->model));
+    for (unsigned round = 0; round < 3; round++) {
+        struct store_report report;
+        struct quire_error err = {0};
+        collection_unref(c);
+        support_store_close(store);
+        assert_sound(s);
+        if (store_open(s->path, &options, NULL, &store, &report, &err) < 0)
+            fail_msg("%s", err.message);
+        assert_int_equal(report.collections, 1);
+        assert_int_equal(report.segments, 1);
+        assert_int_equal(report.elements, support_model_count(&s->model));
+        c = store_find(store, uid);
+        assert_non_null(c);
+        assert_true(support_equal(&s->lane, c, &s->model));
+        if (round == 1)
+            assert_int_equal(store_checkpoint(store, &err), 0);
+    }
+    collection_unref(c);
+    support_store_close(store);
+}
+
+static void a_second_process_is_refused(void **in)
+{
+    struct state *s = *in;
+    struct store_options options = support_store_options(NULL);
+    struct store *store = support_store_open(s->path, &options), *second = NULL;
+    struct quire_error err = {0};
+    char id[32];
+    snprintf(id, sizeof id, "process %d:", (int)getpid());
+    assert_int_equal(store_open(s->path, &options, NULL, &second, NULL, &err), QUIRE_EBUSY);
+    assert_non_null(strstr(err.message, id));
+    assert_int_equal(store_verify(s->path, NULL, NULL, NULL, &err), QUIRE_EBUSY);
+    support_store_close(store);
+    support_store_close(support_store_open(s->path, &options));
+}
+
+static void numbers_are_never_given_out_again(void **in)
+{
+    struct state *s = *in;
+    struct store_options options = support_store_options(NULL);
+    struct quire_error err = {0};
+    uint64_t last = 0, lsn;
+    for (unsigned round = 0; round < 4; round++) {
+        struct store *store = support_store_open(s->path, &options);
+        struct collection *c = support_create(store);
+        assert_true(collection_uid(c) > last);
+        last = collection_uid(c);
+        assert_int_equal(store_drop_collection(store, c, &lsn, &err), 0);
+        assert_null(store_find(store, last));
+        assert_int_equal(store_drop_collection(store, c, &lsn, &err), QUIRE_ECLOSED);
+        collection_unref(c);
+        if (round % 2) /* the log forgets the collection */
+            assert_int_equal(store_checkpoint(store, &err), 0);
+        support_store_close(store);
+    }
+}
+
+/* ---- tiny collections -------------------------------------------------------------------------------------------- */
+
+static void thousands_of_tiny_collections_cost_little(void **in)
+{
+    enum { SETS = 5000, EACH = 10 };
+    struct state *s = *in;
+    struct store_options options = support_store_options(NULL);
+    struct store *store = support_store_open(s->path, &options);
+    struct store_report report;
+    struct store_stats stats;
+    struct quire_error err = {0};
+    struct support_model empty;
+    support_model_init(&empty, EACH);
+    for (unsigned i = 0; i < SETS; i++) {
+        struct collection *c = support_create(store);
+        memset(empty.elements, 0, sizeof *empty.elements * EACH);
+        for (uint32_t key = 0; key < EACH; key++)
+            assert_int_equal(support_put(&s->lane, c, &empty, key, i + 1, 0, NULL), 0);
+        collection_unref(c);
+    }
+    assert_int_equal(store_settle(store, &err), 0);
+    store_get_stats(store, &stats);
+    assert_int_equal(stats.collections, SETS);
+    assert_int_equal(stats.segments, 0);
+    assert_true(stats.memtable_bytes / SETS <= 2048); /* ten elements of 32 bytes, with keys */
+    assert_int_equal(store_checkpoint(store, &err), 0);
+    support_store_close(store);
+    assert_int_equal(store_open(s->path, &options, NULL, &store, &report, &err), 0);
+    assert_int_equal(report.elements, SETS * EACH);
+    assert_true(report.journal.checkpoint_bytes / SETS <= 2048);
+    assert_true(report.duration_us < (SANITIZED ? 20000000 : 2000000));
+    for (uint32_t key = 0; key < EACH; key++)
+        empty.elements[key] = (struct support_element){1234, 0};
+    struct collection *c = store_find(store, 1234);
+    assert_non_null(c);
+    assert_true(support_equal(&s->lane, c, &empty));
+    collection_unref(c);
+    support_store_close(store);
+    support_model_free(&empty);
+}
+
+/* ---- seals and merges -------------------------------------------------------------------------------------------- */
+
+/* Writes at random while the background works with small memtables; the model is right at every moment. */
+static void seals_and_merges_lose_nothing(void **in)
+{
+    struct state *s = *in;
+    struct store_options options = {.memtable_bytes = 128u << 10, .checkpoint_bytes = 1u << 20};
+    struct store *store = support_store_open(s->path, &options);
+    struct collection *c = support_create(store);
+    struct random random;
+    struct store_stats stats;
+    struct quire_error err = {0};
+    random_init(&random, 5);
+    for (uint32_t i = 1; i <= 24000; i++) {
+        uint32_t key = (uint32_t)random_below(&random, KEYS);
+        int rc = random_below(&random, 4) == 0 ? support_remove(&s->lane, c, &s->model, key, NULL)
+                                               : support_put(&s->lane, c, &s->model, key, i, i % 5, NULL);
+        assert_int_equal(rc, 0);
+        if (i % 4000 == 0 && i % 8000 != 0) /* half of the time the background is left behind */
+            assert_int_equal(store_settle(store, &err), 0);
+        if (i % 6000 == 0)
+            assert_true(support_equal(&s->lane, c, &s->model));
+    }
+    assert_int_equal(store_settle(store, &err), 0);
+    store_get_stats(store, &stats);
+    assert_true(stats.seals >= 3);
+    assert_true(stats.merges >= 1);
+    assert_true(stats.checkpoints >= 1);
+    assert_int_equal(stats.failures, 0);
+    assert_true(parts_of(c) <= MERGE_PARTS);
+    assert_true(folders_of(s) == parts_of(c));
+    assert_true(support_recall_at_10(&s->lane, c, &s->model, 50) >= 0.9);
+    assert_int_equal(store_check(store, c, no_finding, NULL, &err), 0);
+    assert_int_equal(store_compact(store, c, &err), 0);
+    assert_int_equal(parts_of(c), 1);
+    assert_true(support_equal(&s->lane, c, &s->model));
+    collection_unref(c);
+    support_store_close(store);
+    assert_sound(s);
+}
+
+static void a_part_that_is_all_dead_goes(void **in)
+{
+    struct state *s = *in;
+    struct store_options options = support_store_options(NULL);
+    struct store *store = support_store_open(s->path, &options);
+    struct collection *c = support_create(store);
+    struct quire_error err = {0};
+    put_keys(s, c, 0, 300, 1);
+    seal(store, c);
+    assert_int_equal(parts_of(c), 1);
+    remove_keys(s, c, 0, 300, 1);
+    assert_int_equal(store_settle(store, &err), 0);
+    assert_int_equal(parts_of(c), 0);
+    assert_int_equal(folders_of(s), 0);
+    assert_int_equal(collection_count(c), 0);
+    put_keys(s, c, 5, 10, 2);
+    remove_keys(s, c, 5, 10, 1);
+    seal(store, c); /* rows, none of which lives */
+    assert_int_equal(parts_of(c), 0);
+    collection_unref(c);
+    support_store_close(store);
+    assert_sound(s);
+}
+
+static void segments_stay_few_and_grow_geometrically(void **in)
+{
+    struct state *s = *in;
+    struct store_options options = support_store_options(NULL);
+    struct store *store = support_store_open(s->path, &options);
+    struct collection *c = support_create(store);
+    struct store_stats stats;
+    struct quire_error err = {0};
+    for (uint32_t i = 0; i < 30; i++) {
+        put_keys(s, c, 100 * i, 100, 1);
+        seal(store, c);
+        assert_int_equal(store_settle(store, &err), 0);
+        assert_true(parts_of(c) <= MERGE_PARTS);
+    }
+    store_get_stats(store, &stats);
+    assert_int_equal(stats.seals, 30);
+    assert_true(stats.rows_merged <= 5 * 3000); /* each row five times at most, in the mean */
+    assert_true(support_equal(&s->lane, c, &s->model));
+    collection_unref(c);
+    support_store_close(store);
+}
+
+static void dropping_removes_files(void **in)
+{
+    struct state *s = *in;
+    struct store_options options = support_store_options(NULL);
+    struct store *store = support_store_open(s->path, &options);
+    struct collection *c = support_create(store);
+    struct store_stats stats;
+    struct quire_error err = {0};
+    uint64_t lsn;
+    put_keys(s, c, 0, 300, 1);
+    seal(store, c);
+    put_keys(s, c, 300, 50, 1);
+    struct view *view = collection_view(c); /* a reader */
+    assert_int_equal(store_drop_collection(store, c, &lsn, &err), 0);
+    assert_int_equal(support_put(&s->lane, c, &s->model, 1, 2, 0, NULL), QUIRE_ECLOSED);
+    assert_int_equal(store_seal(store, c, &err), QUIRE_ECLOSED);
+    collection_unref(c);
+    assert_int_equal(store_settle(store, &err), 0);
+    assert_int_equal(folders_of(s), 1);
+    view_unref(view);
+    assert_int_equal(store_settle(store, &err), 0);
+    assert_int_equal(folders_of(s), 0);
+    store_get_stats(store, &stats);
+    assert_int_equal(stats.collections, 0);
+    assert_int_equal(stats.memtable_bytes + stats.resident_bytes + stats.segments, 0);
+    support_store_close(store);
+    assert_sound(s);
+}
+
+/* ---- copies ------------------------------------------------------------------------------------------------------ */
+
+struct writer {
+    struct collection *collection;
+    struct support_model model; /* keys of its own half */
+    atomic_bool stop;
+    atomic_uint rounds;
+};
+
+static void *write_on(void *context)
+{
+    struct writer *w = context;
+    struct support_lane lane;
+    support_lane_open(&lane, NULL);
+    for (uint32_t version = 2; !atomic_load(&w->stop); version++)
+        for (uint32_t key = KEYS / 2; key < KEYS / 2 + 400; key++) {
+            support_put(&lane, w->collection, &w->model, key, version, 0, NULL);
+            atomic_fetch_add(&w->rounds, 1);
+        }
+    support_lane_close(&lane);
+    return NULL;
+}
+
+/* The copy has what was written before it, and a part of what is written meanwhile. */
+static void a_snapshot_is_consistent_while_writes_go_on(void **in)
+{
+    struct state *s = *in;
+    struct store_options options = {.memtable_bytes = 128u << 10, .checkpoint_bytes = 512u << 10};
+    struct store *store = support_store_open(s->path, &options);
+    struct collection *c = support_create(store);
+    struct writer writer = {.collection = c};
+    struct support_model other;
+    struct quire_error err = {0};
+    pthread_t thread;
+    uint64_t uid = collection_uid(c), lsn;
+    put_keys(s, c, 0, KEYS / 2, 1);
+    support_model_init(&writer.model, KEYS);
+    support_model_init(&other, KEYS);
+    support_model_copy(&other, &s->model);
+    assert_int_equal(pthread_create(&thread, NULL, write_on, &writer), 0);
+    for (unsigned i = 0; i < 3; i++) {
+        char name[16];
+        unsigned rounds = atomic_load(&writer.rounds);
+        snprintf(name, sizeof name, "copy-%u", i);
+        while (atomic_load(&writer.rounds) < rounds + 2000)
+            usleep(1000);
+        char *to = support_path(s->folder, name);
+        if (store_snapshot(store, to, &lsn, &err) < 0)
+            fail_msg("snapshot: %s", err.message);
+        assert_int_equal(store_snapshot(store, to, &lsn, &err), QUIRE_EEXISTS);
+        if (store_verify(to, no_finding, NULL, NULL, &err) < 0)
+            fail_msg("verify: %s", err.message);
+        struct store *copy = support_store_open(to, &options);
+        struct collection *copied = store_find(copy, uid);
+        assert_non_null(copied);
+        assert_in_range(collection_count(copied), KEYS / 2, KEYS / 2 + 400);
+        for (uint32_t key = 0; key < 10; key++) { /* it is a folder like any other, and of its own */
+            assert_int_equal(support_remove(&s->lane, copied, &other, key, NULL), 0);
+            other.elements[key].version = 1;
+        }
+        collection_unref(copied);
+        support_store_close(copy);
+        free(to);
+    }
+    atomic_store(&writer.stop, true);
+    pthread_join(thread, NULL);
+    for (uint32_t key = KEYS / 2; key < KEYS; key++)
+        s->model.elements[key] = writer.model.elements[key];
+    assert_true(support_equal(&s->lane, c, &s->model));
+    support_model_free(&writer.model);
+    support_model_free(&other);
+    collection_unref(c);
+    support_store_close(store);
+    assert_sound(s);
+}
+
+/* An index of keys 1000..1999 in version 9. */
+static void build_index(const char *path, uint32_t dim)
+{
+    enum { ROWS = 1000 };
+    struct quire_build_options options = support_options(QUIRE_METRIC_L2, QUIRE_SLOT_F32);
+    float *vectors = calloc((size_t)ROWS * dim, sizeof *vectors);
+    static char texts[ROWS][16];
+    const void *keys[ROWS];
+    uint32_t bytes[ROWS];
+    struct quire_error err = {0};
+    assert_non_null(vectors);
+    for (uint32_t i = 0; i < ROWS; i++) {
+        float vector[SUPPORT_DIM];
+        support_vector(1000 + i, 9, vector);
+        memcpy(vectors + (size_t)i * dim, vector, sizeof *vector * (dim < SUPPORT_DIM ? dim : SUPPORT_DIM));
+        bytes[i] = (uint32_t)snprintf(texts[i], sizeof texts[i], "key-%u", 1000 + i);
+        keys[i] = texts[i];
+    }
+    options.keys = keys;
+    options.key_bytes = bytes;
+    if (quire_build(path, vectors, ROWS, dim, QUIRE_TYPE_F32, &options, &err) < 0)
+        fail_msg("build: %s", err.message);
+    free(vectors);
+}
+
+static void an_index_is_adopted_and_replaces_what_it_shares(void **in)
+{
+    struct state *s = *in;
+    struct store_options options = support_store_options(NULL);
+    struct store *store = support_store_open(s->path, &options);
+    struct collection *c = support_create(store);
+    uint64_t uid = collection_uid(c), lsn;
+    struct quire_error err = {0};
+    char *index = support_path(s->folder, "index"), *narrow = support_path(s->folder, "narrow");
+    build_index(index, SUPPORT_DIM);
+    build_index(narrow, SUPPORT_DIM - 1);
+    put_keys(s, c, 500, 700, 1); /* shares 200 with it in a segment */
+    seal(store, c);
+    put_keys(s, c, 1150, 100, 2); /* and 100 in memory */
+    assert_int_equal(store_adopt(store, c, narrow, &lsn, &err), QUIRE_EDIM);
+    assert_non_null(strstr(err.message, "dimension 7"));
+    assert_true(support_equal(&s->lane, c, &s->model));
+    if (store_adopt(store, c, index, &lsn, &err) < 0)
+        fail_msg("adopt: %s", err.message);
+    for (uint32_t key = 1000; key < 2000; key++)
+        s->model.elements[key] = (struct support_element){9, 0};
+    assert_true(support_equal(&s->lane, c, &s->model));
+    put_keys(s, c, 1500, 20, 10);
+    remove_keys(s, c, 1000, 50, 3);
+    collection_unref(c);
+    support_store_close(store);
+    assert_sound(s);
+    store = support_store_open(s->path, &options);
+    c = store_find(store, uid);
+    assert_true(support_equal(&s->lane, c, &s->model));
+    assert_int_equal(store_compact(store, c, &err), 0);
+    assert_true(support_equal(&s->lane, c, &s->model));
+    collection_unref(c);
+    support_store_close(store);
+    assert_int_equal(quire_verify(index, NULL, NULL, NULL, NULL, &err), 0); /* the one it came from is as it was */
+    free(index);
+    free(narrow);
+}
+
+/* ---- limits ------------------------------------------------------------------------------------------------------ */
+
+static void limits_refuse_with_a_sentence(void **in)
+{
+    struct state *s = *in;
+    struct store_options options = support_store_options(NULL);
+    struct quire_error err = {0};
+    options.memory_bytes = 256u << 10;
+    struct store *store = support_store_open(s->path, &options);
+    struct collection *c = support_create(store);
+    uint32_t key = 0;
+    while (store_maintain(store, &err) >= 0 && store_admit(store, c, &err) == 0 && key < KEYS)
+        put_keys(s, c, key++, 1, 1);
+    assert_in_range(key, 300, KEYS - 300);
+    assert_int_equal(store_admit(store, c, &err), QUIRE_ELIMIT);
+    assert_non_null(strstr(err.message, "maxmemory"));
+    assert_int_equal(support_put(&s->lane, c, &s->model, key, 1, 0, NULL), QUIRE_ELIMIT);
+    remove_keys(s, c, 0, key, 1);
+    assert_int_equal(store_settle(store, &err), 0);
+    assert_int_equal(support_put(&s->lane, c, &s->model, key, 1, 0, NULL), 0);
+    collection_unref(c);
+    support_store_close(store);
+
+    options.memory_bytes = 0;
+    options.disk_bytes = 4096;
+    store = support_store_open(s->path, &options);
+    c = support_create(store);
+    assert_int_equal(store_admit(store, c, &err), QUIRE_ELIMIT);
+    assert_non_null(strstr(err.message, "quota"));
+    collection_unref(c);
+    support_store_close(store);
+
+    options.disk_bytes = 0;
+    options.segments_max = 2;
+    store = support_store_open(s->path, &options);
+    c = support_create(store);
+    memset(s->model.elements, 0, sizeof *s->model.elements * KEYS);
+    for (uint32_t i = 0; i < 5; i++) {
+        assert_int_equal(store_is_crowded(store), i > 2);
+        put_keys(s, c, 10 * i, 10, 1);
+        seal(store, c);
+        store_judge(store);
+    }
+    assert_int_equal(support_put(&s->lane, c, &s->model, 99, 1, 0, NULL), QUIRE_ELIMIT);
+    assert_int_equal(store_settle(store, &err), 0);
+    assert_int_equal(support_put(&s->lane, c, &s->model, 99, 1, 0, NULL), 0);
+    assert_false(store_is_crowded(store));
+    collection_unref(c);
+    support_store_close(store);
+}
+
+/* ---- repair ------------------------------------------------------------------------------------------------------ */
+
+static void count_losses(void *context, const char *sentence)
+{
+    assert_true(strlen(sentence) > 10);
+    ++*(unsigned *)context;
+}
+
+/* Flips a byte of one file, somewhere in its middle. */
+static void damage(const char *folder, const char *name)
+{
+    char *path = support_path(folder, name);
+    size_t bytes;
+    uint8_t *data = support_read_file(path, &bytes);
+    data[bytes / 2] ^= 0x40;
+    support_write_file(path, data, bytes);
+    free(data);
+    free(path);
+}
+
+static void repair_saves_what_is_whole(void **in)
+{
+    struct state *s = *in;
+    struct store_options options = support_store_options(NULL);
+    struct store *store = support_store_open(s->path, &options);
+    struct collection *c = support_create(store);
+    struct store_verify_report report;
+    struct quire_error err = {0};
+    unsigned losses = 0;
+    uint64_t uid = collection_uid(c);
+    put_keys(s, c, 0, 1000, 1);
+    seal(store, c);
+    put_keys(s, c, 1000, 1000, 1);
+    seal(store, c);
+    put_keys(s, c, 900, 200, 2);
+    remove_keys(s, c, 0, 500, 5);
+    struct view *view = collection_view(c);
+    uint64_t first = view->parts[0]->uid;
+    view_unref(view);
+    collection_unref(c);
+    support_store_close(store);
+
+    char *to = support_path(s->folder, "whole"), *half = support_path(s->folder, "half"), segment[64];
+    assert_int_equal(store_repair(s->path, to, count_losses, &losses, &report, &err), 0);
+    assert_int_equal(losses, 0);
+    assert_int_equal(report.elements, support_model_count(&s->model));
+    store = support_store_open(to, &options);
+    c = store_find(store, uid);
+    assert_non_null(c);
+    assert_true(support_equal(&s->lane, c, &s->model));
+    assert_int_equal(store_check(store, c, no_finding, NULL, &err), 0);
+    collection_unref(c);
+    support_store_close(store);
+
+    /* links would share the damage */
+    snprintf(segment, sizeof segment, SEGMENTS_NAME "/%llu", (unsigned long long)first);
+    char *folder = support_path(s->path, segment);
+    damage(folder, "blocks");
+    free(folder);
+    assert_int_equal(store_verify(s->path, NULL, NULL, &report, &err), QUIRE_ECORRUPT);
+    assert_true(report.findings > 0);
+    if (store_repair(s->path, half, count_losses, &losses, &report, &err) < 0)
+        fail_msg("repair: %s", err.message);
+    assert_true(losses > 0);
+    uint64_t all = support_model_count(&s->model);
+    assert_in_range(report.elements, all - 400, all - 1);
+    assert_int_equal(store_repair(s->path, half, count_losses, &losses, NULL, &err), QUIRE_EEXISTS);
+    store = support_store_open(half, &options);
+    c = store_find(store, uid);
+    assert_int_equal(collection_count(c), report.elements);
+    assert_int_equal(store_check(store, c, no_finding, NULL, &err), 0);
+    collection_unref(c);
+    support_store_close(store);
+    free(to);
+    free(half);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(opens_again_with_all_that_was_written, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_second_process_is_refused, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(numbers_are_never_given_out_again, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(thousands_of_tiny_collections_cost_little, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(seals_and_merges_lose_nothing, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_part_that_is_all_dead_goes, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(segments_stay_few_and_grow_geometrically, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(dropping_removes_files, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_snapshot_is_consistent_while_writes_go_on, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(an_index_is_adopted_and_replaces_what_it_shares, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(limits_refuse_with_a_sentence, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(repair_saves_what_is_whole, set_up, tear_down),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
