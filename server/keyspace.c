@@ -368,6 +368,7 @@ static void leave_queue(struct shard *s, struct key_entry *e)
     struct key_entry *last = s->queue[--s->n_queue];
     if (last != e)
         sift(s, e->queue_at, last);
+    s->expiries_sum -= e->expire_ms;
     e->expire_ms = 0;
 }
 
@@ -380,6 +381,8 @@ static void set_expiry(struct shard *s, struct key_entry *e, uint64_t expire_ms)
             leave_queue(s, e);
         return;
     }
+    s->expiries_sum += expire_ms;
+    s->expiries_sum -= e->expire_ms;
     e->expire_ms = expire_ms;
     if (!queued)
         s->n_queue++;
@@ -821,6 +824,7 @@ int keyspace_clear(struct keyspace_hold *hold, struct quire_error *err)
         tables[i] = s->table;
         table_init(&s->table, s->table.key_at);
         s->n_queue = 0;
+        s->expiries_sum = 0;
         atomic_store_explicit(&s->n_keys, 0, memory_order_relaxed);
     }
     atomic_store_explicit(&k->used_bytes, 0, memory_order_relaxed);
@@ -1029,17 +1033,17 @@ struct key_entry *keyspace_random(struct keyspace_hold *hold, struct keyspace *k
 void keyspace_get_expiries(struct keyspace *k, struct keyspace_expiries *out)
 {
     uint64_t now_ms = k->clock_ms(k->clock_context);
-    double sum_ms = 0;
+    unsigned __int128 sum = 0;
     out->keys = 0;
     for (unsigned i = 0; i < KEYSPACE_SHARDS; i++) {
         struct shard *s = &k->shards[i];
         pthread_mutex_lock(&s->lock);
-        for (size_t j = 0; j < s->n_queue; j++)
-            sum_ms += s->queue[j]->expire_ms > now_ms ? (double)(s->queue[j]->expire_ms - now_ms) : 0;
+        sum += s->expiries_sum;
         out->keys += s->n_queue;
         pthread_mutex_unlock(&s->lock);
     }
-    out->mean_ms = out->keys ? (uint64_t)(sum_ms / (double)out->keys) : 0;
+    uint64_t mean_at = out->keys ? (uint64_t)(sum / out->keys) : 0;
+    out->mean_ms = mean_at > now_ms ? mean_at - now_ms : 0;
 }
 
 /* Removes up to DUE_PER_LOCK that are due; 1 where there may be more, 0 where not. */

@@ -73,6 +73,7 @@ struct shard {
     _Atomic size_t n_keys;    /* of the table, for those who do not lock */
     struct key_entry **queue; /* heap of the entries that expire, the next first */
     size_t n_queue, queue_room;
+    unsigned __int128 expiries_sum; /* of the queue's expire_ms, for their mean */
     uint64_t version;
 };
 
