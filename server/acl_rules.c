@@ -315,15 +315,17 @@ static int add_pattern(struct acl_user *user, const char *text, size_t bytes, un
         return error_set(err, QUIRE_EEXISTS,
                          "Adding a pattern after the * pattern (or the 'allkeys' flag) is not valid and does not have "
                          "any effect. Try 'resetkeys' to start with an empty list of patterns");
+    struct acl_text *there = texts_find(&user->keys, text, bytes);
+    flags |= there ? there->flags : 0;
+    /* "%R~*" and "%W~*" together, too */
     if (flags == (ACL_PATTERN_READ | ACL_PATTERN_WRITE) && bytes == 1 && text[0] == '*') {
         texts_clear(&user->keys);
         user->all_keys = true;
         return 0;
     }
-    struct acl_text *there = texts_find(&user->keys, text, bytes);
     if (!there)
         return texts_add(&user->keys, text, bytes, flags, err);
-    there->flags |= flags;
+    there->flags = flags;
     return 0;
 }
 

@@ -111,22 +111,35 @@ static unsigned free_port(void)
     return ntohs(at.sin_port);
 }
 
+/* The settings of a server, and where those lie that are made here. */
+struct tls_settings {
+    char port[16], plain[16], certificate[512], key[512];
+    const char *all[64];
+};
+
+static void fill(struct tls_settings *t, const char *folder, const char *const *settings)
+{
+    const char *const usual[] = {"port",         t->plain,       "tls-port", t->port, "tls-cert-file",
+                                 t->certificate, "tls-key-file", t->key,     "dir",   ""};
+    size_t n = sizeof usual / sizeof *usual;
+    memset(t, 0, sizeof *t);
+    memcpy(t->all, usual, sizeof usual);
+    while (*settings && n < 62)
+        t->all[n++] = *settings++;
+    snprintf(t->certificate, sizeof t->certificate, "%s/server.crt", folder);
+    snprintf(t->key, sizeof t->key, "%s/server.key", folder);
+    snprintf(t->port, sizeof t->port, "%u", free_port());
+    snprintf(t->plain, sizeof t->plain, "%u", free_port());
+}
+
 struct test_server *support_tls_server(const char *folder, const char *const *settings)
 {
-    char port[16], plain[16], certificate[512], key[512];
-    const char *all[64] = {"port",      plain,          "tls-port", port,  "tls-cert-file",
-                           certificate, "tls-key-file", key,        "dir", ""};
-    size_t n = 10;
-    while (*settings && n < 62)
-        all[n++] = *settings++;
-    snprintf(certificate, sizeof certificate, "%s/server.crt", folder);
-    snprintf(key, sizeof key, "%s/server.key", folder);
     for (int tries = 0; tries < 20; tries++) {
         struct test_server *s = NULL;
         struct quire_error err = {0};
-        snprintf(port, sizeof port, "%u", free_port());
-        snprintf(plain, sizeof plain, "%u", free_port());
-        int rc = support_try_server(&s, &err, all);
+        struct tls_settings t;
+        fill(&t, folder, settings);
+        int rc = support_try_server(&s, &err, t.all);
         if (rc == 0)
             return s;
         support_server_end(s);
@@ -135,6 +148,13 @@ struct test_server *support_tls_server(const char *folder, const char *const *se
     }
     fail_msg("no free port");
     return NULL;
+}
+
+struct test_server *support_tls_server_logging(const char *folder, const char *log, const char *const *settings)
+{
+    struct tls_settings t;
+    fill(&t, folder, settings);
+    return support_server_logging(log, t.all);
 }
 
 /* ---- the client -------------------------------------------------------------------------------------------------- */

@@ -14,6 +14,9 @@ void support_certificate(const char *folder, const char *name, const char *by, c
 /* A server with plain and TLS port, whose certificate is folder/server.crt; then the settings. */
 struct test_server *support_tls_server(const char *folder, const char *const *settings);
 
+/* The same, and the log's lines are added to the file `log`. */
+struct test_server *support_tls_server_logging(const char *folder, const char *log, const char *const *settings);
+
 struct tls_client {
     struct connection plain; /* the socket, and decrypted bytes that were not read as a reply yet */
     SSL_CTX *context;

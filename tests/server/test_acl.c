@@ -207,6 +207,8 @@ static void test_keys(void **state)
     assert_int_equal(check(user, "del", "read:x"), ACL_ALLOWED);
     assert_string_equal(apply(user, "resetkeys"), "");
     assert_int_equal(check(user, "vcard", "docs:1"), ACL_DENIED_KEY);
+    assert_string_equal(apply(user, "~a %R~* %W~*"), "");
+    assert_true(user->all_keys && user->keys.n == 0 && user->everything);
     acl_user_release(user);
 }
 

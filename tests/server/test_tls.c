@@ -624,10 +624,8 @@ static void test_failures_are_logged_with_the_address(void **state)
     (void)state;
     enum { FAILURES = 40 };
     char *log = support_path(folder, "server.log"), text[65536];
-    struct test_server *s = server_without_client_certificates();
-    struct log file;
-    assert_int_equal(log_open(&file, log, LOG_LEVEL_NOTICE, NULL), 0);
-    s->log = file; /* the server keeps a pointer to it; no lane logs yet */
+    struct test_server *s =
+        support_tls_server_logging(folder, log, (const char *const[]){"tls-auth-clients", "no", NULL});
     for (int i = 0; i < FAILURES; i++) {
         struct connection raw;
         char byte;
