@@ -1,8 +1,8 @@
 /*
  * key_range.c - keys in order, out of a collection that keeps them in the order of its vectors.
  *
- * Every key of a snapshot is looked at. Of those in the range the `count` smallest are kept in a max-heap, so that a short
- * answer takes little memory however large the collection is; in the end it is sorted.
+ * Every key of a snapshot is looked at. Of those in the range the `count` smallest are kept in a max-heap, so that a
+ * short answer takes little memory however large the collection is; in the end it is sorted.
  */
 #include "index/key_range.h"
 #include "index/collection_priv.h"

@@ -12,8 +12,8 @@
  * merged lands in a segment at least twice the size of its own most of the time: O(log n) times in all. A part whose
  * rows are dead to a fifth is written anew alone: its space comes back, and searches read no dead rows.
  *
- * A memtable all of whose rows have died keeps the structures that it grew to. It is "sealed", too: nothing comes of it,
- * and a new one takes its place.
+ * A memtable all of whose rows have died keeps the structures that it grew to. It is "sealed", too: nothing comes of
+ * it, and a new one takes its place.
  *
  * A seal takes parts smaller than half its rows along: to merge them later would cost the same and one more segment
  * meanwhile.

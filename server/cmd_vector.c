@@ -5,8 +5,9 @@
  * fetch or several: the reply is deferred and built when the fetch is done.
  *
  * VRANDMEMBER with a positive count gives distinct elements without a list of those given: the i-th comes from place
- * perm(i), where perm is a random permutation of the set's places (collection.h; some hold nothing that lives) made by a
- * Feistel network over the next power of four, walked until it falls below the number of places (Black and Rogaway, "Ciphers with arbitrary finite domains", 2002).
+ * perm(i), where perm is a random permutation of the set's places (collection.h; some hold nothing that lives) made by
+ * a Feistel network over the next power of four, walked until it falls below the number of places (Black and Rogaway,
+ * "Ciphers with arbitrary finite domains", 2002).
  */
 #include "index/block_cache.h"
 #include "io/random.h"
@@ -374,8 +375,9 @@ static uint64_t random_place(const struct random_call *call, uint64_t i)
 
 static void start_random(struct random_call *call);
 
-/* Whether more places are of use: elements are missing, none failed, and the client can still be told. Distinct elements
- * end with the last place; repeated ones when far more places were dead than a set has (merges see to that). */
+/* Whether more places are of use: elements are missing, none failed, and the client can still be told. Distinct
+ * elements end with the last place; repeated ones when far more places were dead than a set has (merges see to that).
+ * */
 static bool random_goes_on(const struct random_call *call)
 {
     uint64_t most = call->repeat ? 1000 + 100 * call->n : call->places;

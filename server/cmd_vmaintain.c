@@ -1,15 +1,15 @@
 /*
  * cmd_vmaintain.c - work on whole vector sets, on the worker's thread: VLOAD, VSEAL, VCOMPACT, VCHECK, VRANGE.
  *
- *   VLOAD key path [MEMORY bytes]   adds an index made offline to a set, or makes the set of it: by hard links where the
- *                                   data folder lies on the same file system, otherwise by a copy. Elements that the set
- *                                   has already are replaced
+ *   VLOAD key path [MEMORY bytes]   adds an index made offline to a set, or makes the set of it: by hard links where
+ *                                   the data folder lies on the same file system, otherwise by a copy. Elements that
+ *                                   the set has already are replaced
  *   VRANGE key start end [count]    elements in the order of their names. They lie on the disk in the order of their
  *                                   vectors: this reads all of a set's blocks
  *
- * The path of VLOAD is taken below `import-dir`, and after symbolic links are resolved it must still lie there: a client
- * must not be able to have the server open other files. Requests that a client sent behind one of these wait, those of
- * other clients do not.
+ * The path of VLOAD is taken below `import-dir`, and after symbolic links are resolved it must still lie there: a
+ * client must not be able to have the server open other files. Requests that a client sent behind one of these wait,
+ * those of other clients do not.
  */
 #include "index/key_range.h"
 #include "io/error.h"

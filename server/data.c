@@ -53,7 +53,8 @@ static void on_unbind(void *context, struct collection *collection)
     worker_post(&s->worker, &d->job);
 }
 
-/* ---- binding ------------------------------------------------------------------------------------------------------ */
+/* ---- binding ------------------------------------------------------------------------------------------------------
+ * */
 
 struct binding {
     struct server *server;

@@ -168,8 +168,8 @@ int keyspace_copy(struct keyspace_hold *hold, const struct key_entry *entry, con
 /* The value of the key changed in a way that its own part of the program logged, at this LSN (0: not logged). */
 void keyspace_touch(struct keyspace_hold *hold, struct key_entry *entry, uint64_t lsn);
 
-/* When a folder has been read: gives each such key its collection, as find(context, uid) answers with a reference. A key
- * whose collection is gone goes, too: the log has ended between the two. */
+/* When a folder has been read: gives each such key its collection, as find(context, uid) answers with a reference. A
+ * key whose collection is gone goes, too: the log has ended between the two. */
 void keyspace_bind(struct keyspace *keyspace, struct collection *(*find)(void *context, uint64_t uid), void *context);
 
 /* ---- over all keys ----------------------------------------------------------------------------------------------- */

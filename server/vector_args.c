@@ -1,8 +1,8 @@
 /*
  * vector_args.c - the forms of a vector in a request, and the reduction of dimensions.
  *
- * Numbers are taken out of the request only when they are used, so that a command that is refused for another reason has
- * converted nothing.
+ * Numbers are taken out of the request only when they are used, so that a command that is refused for another reason
+ * has converted nothing.
  *
  * REDUCE keeps the first `dim` coordinates of a random rotation of the padded vector, scaled so that lengths stay on
  * average. Inner products and distances stay within about 1 / sqrt(dim) of the vectors' lengths. The rotation is a

@@ -31,8 +31,8 @@ bool arg_take_integer(struct client *c, const struct resp_arg *args, uint32_t n,
 bool arg_take_number(struct client *c, const struct resp_arg *args, uint32_t n, uint32_t *at, double low, double high,
                      double *out);
 
-/* A vector of more dimensions brought to those of a set that was made with REDUCE: a random rotation, of which the first
- * coordinates are kept (Johnson and Lindenstrauss 1984; Ailon and Chazelle 2006). out: config->dim floats. */
+/* A vector of more dimensions brought to those of a set that was made with REDUCE: a random rotation, of which the
+ * first coordinates are kept (Johnson and Lindenstrauss 1984; Ailon and Chazelle 2006). out: config->dim floats. */
 int vector_reduce(const struct collection_config *config, const float *vector, float *out);
 /* Whether a vector of so many numbers fits a set: 1 as it is, 2 by vector_reduce, 0 not. */
 int vector_fits(const struct collection_config *config, uint32_t dim);

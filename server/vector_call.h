@@ -1,5 +1,6 @@
 /*
- * vector_call.h - what the commands of vector sets share: looking a set up, deferred replies that hold on to it, scores.
+ * vector_call.h - what the commands of vector sets share: looking a set up, deferred replies that hold on to it,
+ * scores.
  */
 #ifndef QUIRE_SERVER_VECTOR_CALL_H
 #define QUIRE_SERVER_VECTOR_CALL_H

@@ -1,8 +1,8 @@
 /*
  * vector_write.c - committing a write under its key, and asking the disk first where that is needed.
  *
- * The first VADD makes the set: collection, key and element are one frame of the journal. VREM of the last element takes
- * the key with it, in one frame, too. What belongs to a collection whose key is gone is removed by the worker
+ * The first VADD makes the set: collection, key and element are one frame of the journal. VREM of the last element
+ * takes the key with it, in one frame, too. What belongs to a collection whose key is gone is removed by the worker
  * (keyspace.c); a commit never reaches such a collection, since every commit is made under the shard of its key.
  */
 #include "server/vector_write.h"

@@ -32,8 +32,8 @@ struct vector_write {
     uint64_t lsn;              /* what the reply must wait for; 0: nothing was written */
 };
 
-/* 0: done, the reply stands in out. 1: the disk must be asked for write->element in write->target. On a lane, inside the
- * gate. */
+/* 0: done, the reply stands in out. 1: the disk must be asked for write->element in write->target. On a lane, inside
+ * the gate. */
 int vector_write_try(struct server *server, struct vector_write *write, struct resp_buffer *out);
 
 /* Does it for a client: at once, or deferred where the disk must be asked. Arguments may lie in the request. */
