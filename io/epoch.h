@@ -21,8 +21,8 @@ int epochs_create(struct epochs **out);
 /* Runs what was deferred. No reader is inside. NULL is fine. */
 void epochs_destroy(struct epochs *epochs);
 
-/* Any thread, any number of them, also inside each other. The number that enter gives goes to exit. Cost: two atomic writes
- * to a cache line that other threads seldom share. */
+/* Any thread, any number of them, also inside each other. The number that enter gives goes to exit. Cost: two atomic
+ * writes to a cache line that other threads seldom share. */
 unsigned epoch_enter(struct epochs *epochs);
 void epoch_exit(struct epochs *epochs, unsigned slot);
 
