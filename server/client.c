@@ -46,6 +46,26 @@ enum {
 static void on_receive(struct io_op *op, int result, unsigned flags);
 static void on_send(struct io_op *op, int result, unsigned flags);
 
+void client_rest(struct client *c)
+{
+    if (c->resting)
+        return;
+    c->resting = true;
+    c->next_resting = c->lane->resting;
+    c->lane->resting = c;
+}
+
+void lane_wake_resting(struct lane *lane)
+{
+    struct client *c = lane->resting, *next;
+    lane->resting = NULL;
+    for (; c; c = next) {
+        next = c->next_resting;
+        c->resting = false;
+        client_mark(c);
+    }
+}
+
 void client_mark(struct client *c)
 {
     if (c->dirty)
@@ -352,7 +372,8 @@ static bool has_room(const struct client *c)
 
 static bool takes_requests(const struct client *c)
 {
-    return c->state == CLIENT_OPEN && !c->blocked && c->n_pending < PENDING_MAX && has_room(c) && !c->lane->crowded;
+    return c->state == CLIENT_OPEN && !c->blocked && c->n_pending < PENDING_MAX && has_room(c) && !c->lane->crowded &&
+           !c->resting;
 }
 
 /* Parses and runs what is whole in bytes; returns how many were used. */
@@ -627,7 +648,7 @@ static void work_on(struct client *c)
     pause_or_resume(c);
     step_end(c);
     if (c->state == CLIENT_DEAD && !c->receiving && !c->sending && !c->cancelling && !c->first) {
-        if (!c->dirty) {
+        if (!c->dirty && !c->resting) {
             destroy(c);
             return;
         }

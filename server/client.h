@@ -38,7 +38,10 @@ enum {
 
 struct client {
     struct lane *lane;
-    struct client *next, *prev, *next_dirty;
+    struct client *next, *prev, *next_dirty, *next_resting;
+    bool resting;        /* client_rest */
+    uint64_t slice_turn; /* of the lane, in which it has written `slice` elements */
+    unsigned slice;
     int fd;
     enum client_state state;
     bool receiving, pausing, sending, dirty,
@@ -80,6 +83,9 @@ bool client_is_late(const struct client *client);
 void lane_send_durable(struct lane *lane);
 /* Has it worked on before the next wait. */
 void client_mark(struct client *client);
+/* Its next request waits until the lane has looked at its other clients: for commands that take long. */
+void client_rest(struct client *client);
+void lane_wake_resting(struct lane *lane);
 /* Closes after what is pending was sent. */
 void client_end(struct client *client);
 /* Closes now. */

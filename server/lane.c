@@ -320,8 +320,8 @@ static void serve(struct lane *lane)
         start_accepting(lane);
     while (!(lane->stopping && atomic_load(&lane->n_clients) == 0)) {
         unsigned wanted = wanted_completions(lane);
-        bool linking = links_work(lane, LINK_SLICE_US);
-        int rc = engine_poll(lane->engine, linking ? 0 : wanted, linking ? 0 : wanted > 1 ? BATCH_US : UINT64_MAX);
+        bool busy = links_work(lane, LINK_SLICE_US) || lane->resting;
+        int rc = engine_poll(lane->engine, busy ? 0 : wanted, busy ? 0 : wanted > 1 ? BATCH_US : UINT64_MAX);
         if (rc < 0) {
             log_line(lane->server->log, LOG_LEVEL_WARNING, "lane %u: the engine failed: %s", lane->index,
                      quire_error_text(rc));
@@ -337,6 +337,8 @@ static void serve(struct lane *lane)
             (lane->stopping && lane->now_ms - lane->last_scan_ms >= SCAN_MS / 10))
             scan_clients(lane);
         watch_crowd(lane);
+        lane->turn++;
+        lane_wake_resting(lane);
         lane_work_on_clients(lane);
         lane_leave(lane);
         publish_engine(lane);

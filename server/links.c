@@ -16,23 +16,24 @@ static void link_now(struct lane *lane, struct collection *collection, uint64_t 
     *more = scratch && collection_link(collection, scratch, budget_us);
 }
 
-void links_add(struct lane *lane, struct collection *collection)
+bool links_add(struct lane *lane, struct collection *collection)
 {
-    bool more;
-    if (collection_unlinked(collection) > CROWD)
+    bool more, crowded = collection_unlinked(collection) > CROWD;
+    if (crowded)
         link_now(lane, collection, CROWD_BUDGET_US, &more);
     for (unsigned i = 0; i < lane->n_links; i++)
         if (lane->links[i] == collection) {
             collection_unref(collection);
-            return;
+            return crowded;
         }
     struct collection **bigger = realloc(lane->links, sizeof *bigger * (lane->n_links + 1));
     if (!bigger) {
         collection_unref(collection); /* maintenance links it */
-        return;
+        return crowded;
     }
     lane->links = bigger;
     lane->links[lane->n_links++] = collection;
+    return crowded;
 }
 
 bool links_work(struct lane *lane, uint64_t budget_us)

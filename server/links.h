@@ -10,8 +10,9 @@
 #include "index/collection.h"
 #include "server/server_priv.h"
 
-/* Takes the reference over. Where very many rows wait it links some at once: a writer pays for what it puts. */
-void links_add(struct lane *lane, struct collection *collection);
+/* Takes the reference over. Where very many rows wait it links some at once, a writer pays for what it puts, and
+ * answers true: it should rest. */
+bool links_add(struct lane *lane, struct collection *collection);
 /* Links for about budget_us; true if some still wait. */
 bool links_work(struct lane *lane, uint64_t budget_us);
 /* Lets all collections go. */

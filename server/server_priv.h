@@ -139,6 +139,8 @@ struct lane {
 
     struct client *clients;     /* all of this lane */
     struct client *dirty;       /* to be worked on before the next wait */
+    struct client *resting;     /* whose next requests wait for the lane's next turn */
+    uint64_t turn;              /* of the loop */
     struct client *held;        /* whose replies wait for the journal */
     atomic_bool holds_replies;  /* there are such */
     atomic_bool durable_posted; /* durable_message is on its way */
