@@ -37,6 +37,7 @@
 
 enum {
     LINGER_MS = 1000,
+    SLOW_MS = 10,     /* that a writer waits when what it writes waits for the disk */
     DRAIN_MS = 30000, /* without progress, of a client that ends */
     STUCK_MS = 5000,  /* without progress, of a client whose replies fill its share of memory */
     KEEP_BUFFER_BYTES = 16384,
@@ -55,15 +56,47 @@ void client_rest(struct client *c)
     c->lane->resting = c;
 }
 
-void lane_wake_resting(struct lane *lane)
+static void wake(struct client *c)
 {
-    struct client *c = lane->resting, *next;
-    lane->resting = NULL;
-    for (; c; c = next) {
+    for (struct client *next; c; c = next) {
         next = c->next_resting;
         c->resting = false;
         client_mark(c);
     }
+}
+
+void lane_wake_resting(struct lane *lane)
+{
+    struct client *first = lane->resting;
+    lane->resting = NULL;
+    wake(first);
+}
+
+static void on_slow_timer(struct io_op *op, int result, unsigned flags)
+{
+    struct lane *lane = op->owner;
+    struct client *first = lane->slowed;
+    (void)result;
+    (void)flags;
+    lane->slow_armed = false;
+    lane->slowed = NULL;
+    wake(first);
+}
+
+void client_slow(struct client *c)
+{
+    struct lane *lane = c->lane;
+    if (c->resting)
+        return;
+    c->resting = true;
+    c->next_resting = lane->slowed;
+    lane->slowed = c;
+    if (lane->slow_armed)
+        return;
+    lane->slow_armed = true;
+    lane->slow_timer =
+        (struct io_op){.kind = IO_TIMER, .timeout_us = SLOW_MS * 1000, .done = on_slow_timer, .owner = lane};
+    engine_queue(lane->engine, &lane->slow_timer);
 }
 
 void client_mark(struct client *c)

@@ -86,6 +86,8 @@ void client_mark(struct client *client);
 /* Its next request waits until the lane has looked at its other clients: for commands that take long. */
 void client_rest(struct client *client);
 void lane_wake_resting(struct lane *lane);
+/* Its next request waits some milliseconds: for writers where the store is behind. */
+void client_slow(struct client *client);
 /* Closes after what is pending was sent. */
 void client_end(struct client *client);
 /* Closes now. */

@@ -137,9 +137,12 @@ struct lane {
     struct message *inbox_first, *inbox_last;
     atomic_bool has_mail;
 
-    struct client *clients;     /* all of this lane */
-    struct client *dirty;       /* to be worked on before the next wait */
-    struct client *resting;     /* whose next requests wait for the lane's next turn */
+    struct client *clients; /* all of this lane */
+    struct client *dirty;   /* to be worked on before the next wait */
+    struct client *resting; /* whose next requests wait for the lane's next turn */
+    struct client *slowed;  /* whose next requests wait for slow_timer */
+    struct io_op slow_timer;
+    bool slow_armed;
     uint64_t turn;              /* of the loop */
     struct client *held;        /* whose replies wait for the journal */
     atomic_bool holds_replies;  /* there are such */
