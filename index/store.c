@@ -76,11 +76,6 @@ const char *store_path(const struct store *store)
     return store->path;
 }
 
-uint64_t store_memtable_bytes(const struct store *store)
-{
-    return store->options.memtable_bytes;
-}
-
 /* ---- the table --------------------------------------------------------------------------------------------------- */
 
 static struct collection **bucket_of(const struct store *store, uint64_t uid)
@@ -452,7 +447,7 @@ int store_admit(struct store *store, const struct collection *collection, struct
     unsigned refusal = atomic_load_explicit(&store->refusal, memory_order_relaxed);
     unsigned crowding = atomic_load_explicit(&collection->crowding, memory_order_relaxed);
     if (refusal & REFUSE_MEMORY)
-        return error_set(err, QUIRE_ELIMIT,
+        return error_set(err, QUIRE_ENOMEM,
                          "vectors take %.1f MiB of memory and maxmemory is %.1f MiB: remove elements, or raise it",
                          mib(atomic_load(&store->memory_used)), mib(o->memory_bytes));
     if (refusal & REFUSE_DISK)
@@ -477,6 +472,20 @@ int store_admit(struct store *store, const struct collection *collection, struct
 bool store_is_crowded(const struct store *store)
 {
     return atomic_load_explicit(&store->crowded, memory_order_relaxed);
+}
+
+/* What maintenance would find when it looks: it may be late, with every processor busy writing. */
+void store_note_memtable(struct store *store, struct collection *collection, uint64_t bytes)
+{
+    const struct store_options *o = &store->options;
+    if (bytes <= o->memtable_bytes)
+        return;
+    if (bytes > 2 * o->memtable_bytes) {
+        atomic_store_explicit(&collection->crowding, bytes > backlog_max(o) ? CROWD_BACKLOG : CROWD_SLOW,
+                              memory_order_relaxed);
+        atomic_store_explicit(&store->crowded, true, memory_order_relaxed);
+    }
+    store_wake(store, collection);
 }
 
 /* Called under the collection's lock, at every write perhaps: the second call before maintenance has looked is a flag

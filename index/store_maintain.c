@@ -1,7 +1,7 @@
 /*
  * store_maintain.c - what happens in the background: links, space given back, seals, checkpoints, merges, removals.
  *
- * Three threads of the lowest priority, because what they do takes times so different. `tidy` does what takes
+ * Three threads of low priority, because what they do takes times so different. `tidy` does what takes
  * milliseconds: links rows, gives memory of dead ones back, counts what collections take, removes files. `write` seals
  * and writes checkpoints: seconds. `merge` merges: minutes. So a merge holds up no seal, and a seal no link.
  *
@@ -29,6 +29,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#define BACKGROUND_NICE  10 /* a ninth of what a lane gets where both want the processor; 19 would starve */
 #define COUNT_PAUSE_MS   100u
 #define COUNT_TIME_SHARE 20u /* counting takes at most one such part of the time */
 #define IDLE_MS          1000u
@@ -340,7 +341,7 @@ static void lower_priority(void)
 {
     struct sched_param none = {.sched_priority = 0};
     pthread_setschedparam(pthread_self(), SCHED_BATCH, &none);
-    setpriority(PRIO_PROCESS, (id_t)syscall(SYS_gettid), 19);
+    setpriority(PRIO_PROCESS, (id_t)syscall(SYS_gettid), BACKGROUND_NICE);
 }
 
 /* Until something wakes the store (n_wakes is no longer `seen`) or so much time has gone. */

@@ -18,9 +18,13 @@ enum { SLICE_WRITES = 16 }; /* of one client in a turn of its lane: a fifth of a
 
 /* ---- errors ------------------------------------------------------------------------------------------------------ */
 
+/* What the log does not take is told as Redis tells it. */
 static int refuse(struct resp_buffer *out, const struct quire_error *err)
 {
-    reply_quire_error(out, err);
+    if (err->code == QUIRE_ENOSPACE || err->code == QUIRE_EIO || err->code == QUIRE_EBUSY)
+        resp_error(out, "MISCONF Errors writing to the log: %s", err->message);
+    else
+        reply_quire_error(out, err);
     return 0;
 }
 
@@ -462,6 +466,11 @@ void vector_write_run(struct client *c, struct vector_write *w)
         c->slice = 0;
     }
     bool crowded = w->target && links_add(c->lane, w->target);
-    if (++c->slice >= SLICE_WRITES || crowded)
+    const struct store *store = c->lane->server->store;
+    if (++c->slice < SLICE_WRITES && !crowded)
+        return;
+    if (store && store_is_crowded(store))
+        client_slow(c);
+    else
         client_rest(c);
 }
