@@ -386,7 +386,8 @@ static void conclude(struct search_work *w)
     if (now != w->view)
         drop_older_versions(w);
     view_unref(now);
-    qsort(w->found, w->n_found, sizeof *w->found, by_distance);
+    if (w->n_found)
+        qsort(w->found, w->n_found, sizeof *w->found, by_distance);
     w->n_found = w->n_found < w->k ? w->n_found : w->k;
     if (reserve(&w->hits, &w->hits_capacity, w->n_found, sizeof *w->hits) < 0)
         fail(w, QUIRE_ENOMEM, NULL);

@@ -74,19 +74,26 @@ static struct collection *take_woken(struct store *store)
     return c;
 }
 
-/* Memory of rows that nobody can see any more. True if more is left. */
+/* Memory of rows that nobody can see any more; the first calls only send word through the epochs. True if it got on and
+ * more is left; where a snapshot is read it does not. */
 static bool reclaim(struct store *store, struct collection *c, struct graph_scratch *scratch)
 {
     struct memtable_stats stats;
-    bool more = true;
-    for (unsigned i = 0; i < RECLAIM_STEPS && more; i++) {
+    uint32_t before = 0;
+    for (unsigned i = 0; i < RECLAIM_STEPS; i++) {
         pthread_mutex_lock(&c->lock);
-        memtable_get_stats(c->view->tables[0]->memtable, &stats);
-        more = stats.dead > 0 && memtable_reclaim(c->view->tables[0]->memtable, scratch, collection_horizon(c));
+        struct memtable *newest = c->view->tables[0]->memtable;
+        memtable_get_stats(newest, &stats);
+        before = i == 0 ? stats.dead : before;
+        if (stats.dead > 0)
+            memtable_reclaim(newest, scratch, collection_horizon(c));
+        memtable_get_stats(newest, &stats);
         pthread_mutex_unlock(&c->lock);
+        if (stats.dead == 0)
+            break;
+        epochs_collect(store->epochs);
     }
-    epochs_collect(store->epochs);
-    return more;
+    return stats.dead > 0 && stats.dead < before;
 }
 
 /* One collection: true if something is left to do. */
@@ -153,12 +160,15 @@ static void give_garbage_back(struct store *store, struct garbage *item)
     pthread_mutex_unlock(&store->wake_lock);
 }
 
-/* Folders whose parts are gone; the records that say so are synced before. What cannot be removed stays listed. */
+/* Folders whose parts are gone; the records that say so are synced before, those of batches that were open, too. What
+ * cannot be removed stays listed. */
 static int remove_garbage(struct store *store, struct quire_error *err)
 {
     struct garbage *list = take_garbage(store);
     if (!list)
         return 0;
+    journal_quiesce_begin(store->journal);
+    journal_quiesce_end(store->journal);
     int rc = journal_sync(store->journal, err);
     while (list) {
         struct garbage *item = list;
@@ -444,13 +454,14 @@ void store_stop_maintenance(struct store *store)
 
 int store_maintain(struct store *store, struct quire_error *err)
 {
-    int done = 0, rc = tidy_all(&store->maintainers[0], err);
+    struct quire_error reason = {0}; /* passes log what they say in it */
+    int done = 0, rc = tidy_all(&store->maintainers[0], &reason);
     done += rc > 0;
     for (unsigned i = 0; i < MAINTENANCE_ROLES && rc >= 0; i++) {
-        rc = store->maintainers[i].pass(&store->maintainers[i], err);
+        rc = store->maintainers[i].pass(&store->maintainers[i], &reason);
         done += rc > 0;
     }
-    return rc < 0 ? rc : done;
+    return rc < 0 ? error_set(err, rc, "%s", reason.message) : done;
 }
 
 /* What waits after a failure is not due. */

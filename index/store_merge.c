@@ -81,17 +81,18 @@ uint64_t store_share(const struct store *store, const struct collection *collect
 int store_open_part(struct store *store, struct part *part, uint64_t memory_bytes, struct quire_error *err)
 {
     struct segment_options options = {.fs = store->fs, .memory_bytes = memory_bytes ? memory_bytes : 1};
+    struct quire_error reason = {0};
     char *path = store_segment_path(store, part->uid);
-    int rc = path ? part_open(part, path, &options, err) : QUIRE_ENOMEM;
+    if (!path)
+        return error_set(err, QUIRE_ENOMEM, "no memory for the name of a segment");
+    int rc = part_open(part, path, &options, &reason);
     if (rc == QUIRE_ELIMIT) {
-        struct quire_error beyond;
+        store_log(store, true, "%s; opened with its narrowest codes, beyond the budget", reason.message);
         options = (struct segment_options){.fs = store->fs, .memory_bytes = UINT64_MAX, .code_bits = 1};
-        rc = part_open(part, path, &options, &beyond);
-        if (rc == 0)
-            store_log(store, true, "%s; it is open with its narrowest codes, beyond the budget", err->message);
+        rc = part_open(part, path, &options, &reason);
     }
     free(path);
-    return rc;
+    return rc < 0 ? error_set(err, rc, "%s", reason.message) : 0;
 }
 
 static int ask_stop(void *context, const char *phase, uint64_t done, uint64_t total)

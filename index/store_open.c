@@ -345,7 +345,9 @@ static int open_parts(struct opening *o, struct quire_error *err)
     pthread_mutex_init(&o->lock, NULL);
     int rc = o->n_parts ? parallel_for(threads, o->n_parts, 1, open_range, o, NULL) : 0;
     pthread_mutex_destroy(&o->lock);
-    return rc < 0 ? error_set(err, rc, "a segment of %s cannot be opened: %s", o->store->path, o->error.message) : 0;
+    return rc < 0 ? error_set(err, rc, "a segment of %s cannot be opened, `quire repair` saves the rest: %s",
+                              o->store->path, o->error.message)
+                  : 0;
 }
 
 /* Rows that live, now that the sizes of parts are known. */

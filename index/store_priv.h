@@ -84,8 +84,7 @@ struct store {
     struct maintainer maintainers[MAINTENANCE_ROLES];
 };
 
-/* ---- store.c: the table of collections, what they take, and who is refused ----------------------------------------
- * */
+/* ---- store.c: the table of collections, what they take, and who is refused --------------------------------------- */
 
 void store_fill_defaults(struct store_options *options);
 /* (lock) */
@@ -114,8 +113,7 @@ uint64_t store_now_ms(void);
 /* One line for the host's log. */
 void store_log(struct store *store, bool warning, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
-/* ---- store_open.c -------------------------------------------------------------------------------------------------
- * */
+/* ---- store_open.c ------------------------------------------------------------------------------------------------ */
 
 /* Calls visit with the uid of every folder in segments/; with 0 for what is being made. */
 int store_each_folder(struct io_fs *fs, const char *segments,
@@ -143,8 +141,7 @@ int store_alloc(const char *path, const struct store_options *options, const str
 void store_free(struct store *store);
 int store_lock_folder(struct store *store, bool create, struct quire_error *err);
 
-/* ---- store_merge.c: what is written anew ---------------------------------------------------------------------------
- * */
+/* ---- store_merge.c: what is written anew ------------------------------------------------------------------------- */
 
 /* The share of the collection's resident budget that a part of `rows` rows gets beside n others, all open; UINT64_MAX:
  * there is no budget. */
@@ -162,21 +159,18 @@ int store_merge_claimed(struct store *store, struct collection *collection, bool
 int store_publish(struct store *store, struct collection *collection, const struct collection_edit *edit, uint64_t *lsn,
                   struct quire_error *err);
 
-/* ---- store_maintain.c ---------------------------------------------------------------------------------------------
- * */
+/* ---- store_maintain.c -------------------------------------------------------------------------------------------- */
 
 int store_start_maintenance(struct store *store, struct quire_error *err);
 void store_stop_maintenance(struct store *store);
 
-/* ---- store_snapshot.c ----------------------------------------------------------------------------------------------
- * */
+/* ---- store_snapshot.c -------------------------------------------------------------------------------------------- */
 
 /* The new folder `to` with all plain files of `from` under second names; copies where may_copy and that is not
  * possible. Synced but for its own name. */
 int store_link_folder(struct io_fs *fs, const char *from, const char *to, bool may_copy, struct quire_error *err);
 
-/* ---- store_check.c --------------------------------------------------------------------------------------------------
- * */
+/* ---- store_check.c ----------------------------------------------------------------------------------------------- */
 
 struct store_check {
     struct store *store;
@@ -194,8 +188,7 @@ int store_check_part(struct store_check *check, const struct collection *collect
 int store_read_folder(struct io_fs *fs, const char *path, const struct store_host *host, struct store_check *check,
                       struct store **out, struct quire_error *err);
 
-/* ---- without opening, on any file system ---------------------------------------------------------------------------
- * */
+/* ---- without opening, on any file system ------------------------------------------------------------------------- */
 
 int store_verify_on(struct io_fs *fs, const char *path, void (*finding)(void *context, const char *sentence),
                     void *context, struct store_verify_report *report, struct quire_error *err);

@@ -241,54 +241,72 @@ struct adoption {
     uint32_t n_buckets, n_keys, n_confirmed;
 };
 
-static int refuse(const struct adoption *a, const char *what, const char *index, const char *own,
+static int refuse(const struct segment_info *info, const char *what, const char *index, const char *own,
                   struct quire_error *err)
 {
     return error_set(err, QUIRE_EINVALID,
-                     "%s has %s %s and the set has %s: build the index with that, or make a new set",
-                     segment_info(a->part->segment)->path, what, index, own);
+                     "%s has %s %s and the set has %s: build the index with that, or make a new set", info->path, what,
+                     index, own);
 }
 
-static int check_index(const struct adoption *a, struct quire_error *err)
+static int check_index(const struct segment_info *info, const struct collection_config *c, struct quire_error *err)
 {
-    const struct segment_info *info = segment_info(a->part->segment);
-    const struct collection_config *c = &a->collection->config;
     if (info->dim != c->dim)
         return error_set(err, QUIRE_EDIM,
-                         "%s has dimension %u and the set has %u: build the index with that, or make a "
-                         "new set",
+                         "%s has dimension %u and the set has %u: build the index with that, or make a new set",
                          info->path, info->dim, c->dim);
     if (info->type != c->type)
-        return refuse(a, "vectors of", quire_type_name(info->type), quire_type_name(c->type), err);
+        return refuse(info, "vectors of", quire_type_name(info->type), quire_type_name(c->type), err);
     if (info->metric != c->metric)
-        return refuse(a, "metric", quire_metric_name(info->metric), quire_metric_name(c->metric), err);
+        return refuse(info, "metric", quire_metric_name(info->metric), quire_metric_name(c->metric), err);
     if (info->slot != c->slot)
-        return refuse(a, "slots of", quire_slot_name(info->slot), quire_slot_name(c->slot), err);
+        return refuse(info, "slots of", quire_slot_name(info->slot), quire_slot_name(c->slot), err);
     return 0;
 }
 
-/* A link to the files under a number of this store. The path is that of `quire build`, on the same fs. */
+/* Looks at the index where it is, before anything is linked. */
+static int look_at_index(const struct adoption *a, const char *path, uint64_t *rows, struct quire_error *err)
+{
+    struct segment_options options = {.fs = a->store->fs, .memory_bytes = UINT64_MAX};
+    struct segment *segment = NULL;
+    int rc = segment_open(path, &options, &segment, err);
+    if (rc < 0)
+        return rc;
+    *rows = segment_info(segment)->rows;
+    rc = check_index(segment_info(segment), &a->collection->config, err);
+    segment_unref(segment);
+    return rc;
+}
+
+static int open_adopted(struct adoption *a, uint64_t uid, uint64_t rows, struct quire_error *err)
+{
+    struct view *view = collection_view(a->collection);
+    uint64_t share = store_share(a->store, a->collection, view->parts, view->n_parts, rows);
+    view_unref(view);
+    int rc = part_create(uid, &a->part, err);
+    return rc == 0 ? store_open_part(a->store, a->part, share, err) : rc;
+}
+
+/* Links to the files of `quire build` under a number of this store. */
 static int link_index(struct adoption *a, const char *path, struct quire_error *err)
 {
     struct io_fs *fs = a->store->fs;
-    uint64_t uid = store_new_segment(a->store);
+    uint64_t rows = 0, uid = store_new_segment(a->store);
     char *to = store_segment_path(a->store, uid), *building = NULL;
-    if (!to || asprintf(&building, "%s" BUILDING_MARK, to) < 0) {
-        free(to);
-        return error_set(err, QUIRE_ENOMEM, "no memory to adopt %s", path);
-    }
-    int rc = store_link_folder(fs, path, building, true, err);
-    if (rc == 0)
-        rc = fs_publish(fs, building, to, err);
+    int rc = to && asprintf(&building, "%s" BUILDING_MARK, to) >= 0
+                 ? look_at_index(a, path, &rows, err)
+                 : error_set(err, QUIRE_ENOMEM, "no memory to adopt %s", path);
     if (rc == 0) {
-        uint64_t share = store_share(a->store, a->collection, a->view->parts, a->view->n_parts, 1);
-        rc = part_create(uid, &a->part, err);
+        rc = store_link_folder(fs, path, building, true, err);
         if (rc == 0)
-            rc = store_open_part(a->store, a->part, share, err);
+            rc = fs_publish(fs, building, to, err);
+        if (rc < 0)
+            fs_remove_folder(fs, building, NULL);
+    }
+    if (rc == 0) {
+        rc = open_adopted(a, uid, rows, err);
         if (rc < 0)
             fs_remove_folder(fs, to, NULL);
-    } else {
-        fs_remove_folder(fs, building, NULL);
     }
     free(building);
     free(to);
@@ -444,11 +462,7 @@ static int commit_adoption(struct adoption *a, uint64_t seen, uint64_t *lsn, str
 /* With both bits of busy: no seal or merge changes what was looked at. */
 static int adopt_claimed(struct adoption *a, const char *path, uint64_t *lsn, struct quire_error *err)
 {
-    a->view = collection_view(a->collection);
     int rc = link_index(a, path, err);
-    if (rc == 0)
-        rc = check_index(a, err);
-    view_unref(a->view);
     bool again = rc == 0;
     for (unsigned try = 0; again; try++) {
         uint64_t seen = last_lsn_of(a->collection);

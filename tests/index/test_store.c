@@ -228,14 +228,14 @@ static void seals_and_merges_lose_nothing(void **in)
     struct store_stats stats;
     struct quire_error err = {0};
     random_init(&random, 5);
-    for (uint32_t i = 1; i <= 24000; i++) {
+    for (uint32_t i = 1; i <= 12000; i++) {
         uint32_t key = (uint32_t)random_below(&random, KEYS);
         int rc = random_below(&random, 4) == 0 ? support_remove(&s->lane, c, &s->model, key, NULL)
                                                : support_put(&s->lane, c, &s->model, key, i, i % 5, NULL);
         assert_int_equal(rc, 0);
-        if (i % 4000 == 0 && i % 8000 != 0) /* half of the time the background is left behind */
+        if (i % 2000 == 0 && i % 4000 != 0) /* half of the time the background is left behind */
             assert_int_equal(store_settle(store, &err), 0);
-        if (i % 6000 == 0)
+        if (i % 4000 == 0)
             assert_true(support_equal(&s->lane, c, &s->model));
     }
     assert_int_equal(store_settle(store, &err), 0);
@@ -331,6 +331,47 @@ static void dropping_removes_files(void **in)
     assert_sound(s);
 }
 
+struct compaction {
+    struct store *store;
+    struct collection *collection;
+    int code;
+};
+
+static void *compact(void *context)
+{
+    struct compaction *compaction = context;
+    compaction->code = store_compact(compaction->store, compaction->collection, NULL);
+    return NULL;
+}
+
+static void a_set_may_be_dropped_while_it_is_merged(void **in)
+{
+    struct state *s = *in;
+    struct store_options options = {.memtable_bytes = 128u << 10};
+    struct store *store = support_store_open(s->path, &options);
+    struct quire_error err = {0};
+    for (unsigned round = 0; round < 3; round++) {
+        struct collection *c = support_create(store);
+        memset(s->model.elements, 0, sizeof *s->model.elements * KEYS);
+        put_keys(s, c, 0, KEYS / 2, 1);
+        seal(store, c);
+        put_keys(s, c, KEYS / 2, KEYS / 2, 1);
+        struct compaction compaction = {.store = store, .collection = c};
+        pthread_t thread;
+        uint64_t lsn;
+        assert_int_equal(pthread_create(&thread, NULL, compact, &compaction), 0);
+        usleep(30000 * round);
+        assert_int_equal(store_drop_collection(store, c, &lsn, &err), 0);
+        pthread_join(thread, NULL);
+        assert_true(compaction.code == 0 || compaction.code == QUIRE_ECLOSED || compaction.code == QUIRE_ECANCELLED);
+        collection_unref(c);
+        assert_int_equal(store_settle(store, &err), 0);
+        assert_int_equal(folders_of(s), 0);
+    }
+    support_store_close(store);
+    assert_sound(s);
+}
+
 /* ---- copies ------------------------------------------------------------------------------------------------------ */
 
 struct writer {
@@ -354,7 +395,28 @@ static void *write_on(void *context)
     return NULL;
 }
 
-/* The copy has what was written before it, and a part of what is written meanwhile. */
+/* The copy has what was written before it, and a part of what is written meanwhile; it is a folder like any other, and
+ * of its own. */
+static void check_copy(struct state *s, const char *path, uint64_t uid)
+{
+    struct store_options options = support_store_options(NULL);
+    struct support_model other;
+    struct quire_error err = {0};
+    if (store_verify(path, no_finding, NULL, NULL, &err) < 0)
+        fail_msg("verify: %s", err.message);
+    struct store *copy = support_store_open(path, &options);
+    struct collection *copied = store_find(copy, uid);
+    assert_non_null(copied);
+    assert_in_range(collection_count(copied), KEYS / 2, KEYS / 2 + 400);
+    support_model_init(&other, KEYS);
+    support_model_copy(&other, &s->model);
+    for (uint32_t key = 0; key < 10; key++)
+        assert_int_equal(support_remove(&s->lane, copied, &other, key, NULL), 0);
+    support_model_free(&other);
+    collection_unref(copied);
+    support_store_close(copy);
+}
+
 static void a_snapshot_is_consistent_while_writes_go_on(void **in)
 {
     struct state *s = *in;
@@ -362,14 +424,11 @@ static void a_snapshot_is_consistent_while_writes_go_on(void **in)
     struct store *store = support_store_open(s->path, &options);
     struct collection *c = support_create(store);
     struct writer writer = {.collection = c};
-    struct support_model other;
     struct quire_error err = {0};
     pthread_t thread;
-    uint64_t uid = collection_uid(c), lsn;
+    uint64_t lsn;
     put_keys(s, c, 0, KEYS / 2, 1);
     support_model_init(&writer.model, KEYS);
-    support_model_init(&other, KEYS);
-    support_model_copy(&other, &s->model);
     assert_int_equal(pthread_create(&thread, NULL, write_on, &writer), 0);
     for (unsigned i = 0; i < 3; i++) {
         char name[16];
@@ -381,18 +440,7 @@ static void a_snapshot_is_consistent_while_writes_go_on(void **in)
         if (store_snapshot(store, to, &lsn, &err) < 0)
             fail_msg("snapshot: %s", err.message);
         assert_int_equal(store_snapshot(store, to, &lsn, &err), QUIRE_EEXISTS);
-        if (store_verify(to, no_finding, NULL, NULL, &err) < 0)
-            fail_msg("verify: %s", err.message);
-        struct store *copy = support_store_open(to, &options);
-        struct collection *copied = store_find(copy, uid);
-        assert_non_null(copied);
-        assert_in_range(collection_count(copied), KEYS / 2, KEYS / 2 + 400);
-        for (uint32_t key = 0; key < 10; key++) { /* it is a folder like any other, and of its own */
-            assert_int_equal(support_remove(&s->lane, copied, &other, key, NULL), 0);
-            other.elements[key].version = 1;
-        }
-        collection_unref(copied);
-        support_store_close(copy);
+        check_copy(s, to, collection_uid(c));
         free(to);
     }
     atomic_store(&writer.stop, true);
@@ -401,7 +449,6 @@ static void a_snapshot_is_consistent_while_writes_go_on(void **in)
         s->model.elements[key] = writer.model.elements[key];
     assert_true(support_equal(&s->lane, c, &s->model));
     support_model_free(&writer.model);
-    support_model_free(&other);
     collection_unref(c);
     support_store_close(store);
     assert_sound(s);
@@ -473,7 +520,7 @@ static void an_index_is_adopted_and_replaces_what_it_shares(void **in)
 
 /* ---- limits ------------------------------------------------------------------------------------------------------ */
 
-static void limits_refuse_with_a_sentence(void **in)
+static void memory_beyond_its_limit_refuses_puts_until_it_is_free(void **in)
 {
     struct state *s = *in;
     struct store_options options = support_store_options(NULL);
@@ -493,21 +540,35 @@ static void limits_refuse_with_a_sentence(void **in)
     assert_int_equal(support_put(&s->lane, c, &s->model, key, 1, 0, NULL), 0);
     collection_unref(c);
     support_store_close(store);
+}
 
-    options.memory_bytes = 0;
+static void a_folder_beyond_its_quota_takes_no_more(void **in)
+{
+    struct state *s = *in;
+    struct store_options options = support_store_options(NULL);
+    struct quire_error err = {0};
     options.disk_bytes = 4096;
-    store = support_store_open(s->path, &options);
-    c = support_create(store);
+    struct store *store = support_store_open(s->path, &options);
+    struct collection *c = support_create(store);
+    put_keys(s, c, 0, 200, 1);
+    assert_int_equal(journal_sync(store_journal(store), &err), 0);
+    assert_true(store_maintain(store, &err) >= 0);
     assert_int_equal(store_admit(store, c, &err), QUIRE_ELIMIT);
     assert_non_null(strstr(err.message, "quota"));
+    assert_int_equal(support_put(&s->lane, c, &s->model, 200, 1, 0, NULL), QUIRE_ELIMIT);
+    assert_true(support_equal(&s->lane, c, &s->model));
     collection_unref(c);
     support_store_close(store);
+}
 
-    options.disk_bytes = 0;
+static void segments_that_wait_for_merges_hold_writers_up(void **in)
+{
+    struct state *s = *in;
+    struct store_options options = support_store_options(NULL);
+    struct quire_error err = {0};
     options.segments_max = 2;
-    store = support_store_open(s->path, &options);
-    c = support_create(store);
-    memset(s->model.elements, 0, sizeof *s->model.elements * KEYS);
+    struct store *store = support_store_open(s->path, &options);
+    struct collection *c = support_create(store);
     for (uint32_t i = 0; i < 5; i++) {
         assert_int_equal(store_is_crowded(store), i > 2);
         put_keys(s, c, 10 * i, 10, 1);
@@ -542,15 +603,13 @@ static void damage(const char *folder, const char *name)
     free(path);
 }
 
-static void repair_saves_what_is_whole(void **in)
+/* A folder of two segments and a memtable that replaces and removes some of their elements; the uid of its set, and of
+ * its first segment. */
+static uint64_t make_folder(struct state *s, uint64_t *first)
 {
-    struct state *s = *in;
     struct store_options options = support_store_options(NULL);
     struct store *store = support_store_open(s->path, &options);
     struct collection *c = support_create(store);
-    struct store_verify_report report;
-    struct quire_error err = {0};
-    unsigned losses = 0;
     uint64_t uid = collection_uid(c);
     put_keys(s, c, 0, 1000, 1);
     seal(store, c);
@@ -559,44 +618,167 @@ static void repair_saves_what_is_whole(void **in)
     put_keys(s, c, 900, 200, 2);
     remove_keys(s, c, 0, 500, 5);
     struct view *view = collection_view(c);
-    uint64_t first = view->parts[0]->uid;
+    *first = view->parts[0]->uid;
     view_unref(view);
     collection_unref(c);
     support_store_close(store);
+    return uid;
+}
 
-    char *to = support_path(s->folder, "whole"), *half = support_path(s->folder, "half"), segment[64];
-    assert_int_equal(store_repair(s->path, to, count_losses, &losses, &report, &err), 0);
+static void repair_of_a_sound_folder_loses_nothing(void **in)
+{
+    struct state *s = *in;
+    struct store_options options = support_store_options(NULL);
+    struct store_verify_report report;
+    struct quire_error err = {0};
+    unsigned losses = 0;
+    uint64_t first, uid = make_folder(s, &first);
+    char *to = support_path(s->folder, "whole");
+    if (store_repair(s->path, to, count_losses, &losses, &report, &err) < 0)
+        fail_msg("repair: %s", err.message);
     assert_int_equal(losses, 0);
     assert_int_equal(report.elements, support_model_count(&s->model));
-    store = support_store_open(to, &options);
-    c = store_find(store, uid);
+    struct store *store = support_store_open(to, &options);
+    struct collection *c = store_find(store, uid);
     assert_non_null(c);
     assert_true(support_equal(&s->lane, c, &s->model));
     assert_int_equal(store_check(store, c, no_finding, NULL, &err), 0);
+    struct collection *next = support_create(store);
+    assert_true(collection_uid(next) > uid);
+    collection_unref(next);
     collection_unref(c);
     support_store_close(store);
+    free(to);
+}
 
-    /* links would share the damage */
-    snprintf(segment, sizeof segment, SEGMENTS_NAME "/%llu", (unsigned long long)first);
-    char *folder = support_path(s->path, segment);
-    damage(folder, "blocks");
-    free(folder);
+static void a_folder_with_damaged_codes_is_refused_and_left_as_it_is(void **in)
+{
+    struct state *s = *in;
+    struct store_options options = support_store_options(NULL);
+    struct store *store = NULL;
+    struct quire_error err = {0};
+    uint64_t first;
+    char name[64];
+    make_folder(s, &first);
+    snprintf(name, sizeof name, SEGMENTS_NAME "/%llu", (unsigned long long)first);
+    char *segment = support_path(s->path, name);
+    damage(segment, "codes");
+    assert_int_equal(store_open(s->path, &options, NULL, &store, NULL, &err), QUIRE_ECORRUPT);
+    assert_non_null(strstr(err.message, "quire repair"));
+    assert_non_null(strstr(err.message, name));
+    damage(segment, "codes"); /* the same bit back */
+    free(segment);
+    support_store_close(support_store_open(s->path, &options));
+    assert_sound(s);
+}
+
+static void repair_saves_the_whole_blocks_of_a_damaged_segment(void **in)
+{
+    struct state *s = *in;
+    struct store_options options = support_store_options(NULL);
+    struct store_verify_report report;
+    struct quire_error err = {0};
+    unsigned losses = 0;
+    uint64_t first, uid = make_folder(s, &first), all = support_model_count(&s->model);
+    char *to = support_path(s->folder, "half"), name[64];
+    snprintf(name, sizeof name, SEGMENTS_NAME "/%llu", (unsigned long long)first);
+    char *segment = support_path(s->path, name);
+    damage(segment, "blocks");
     assert_int_equal(store_verify(s->path, NULL, NULL, &report, &err), QUIRE_ECORRUPT);
     assert_true(report.findings > 0);
-    if (store_repair(s->path, half, count_losses, &losses, &report, &err) < 0)
+    if (store_repair(s->path, to, count_losses, &losses, &report, &err) < 0)
         fail_msg("repair: %s", err.message);
     assert_true(losses > 0);
-    uint64_t all = support_model_count(&s->model);
     assert_in_range(report.elements, all - 400, all - 1);
-    assert_int_equal(store_repair(s->path, half, count_losses, &losses, NULL, &err), QUIRE_EEXISTS);
-    store = support_store_open(half, &options);
-    c = store_find(store, uid);
+    assert_int_equal(store_repair(s->path, to, count_losses, &losses, NULL, &err), QUIRE_EEXISTS);
+    struct store *store = support_store_open(to, &options);
+    struct collection *c = store_find(store, uid);
+    assert_non_null(c);
     assert_int_equal(collection_count(c), report.elements);
     assert_int_equal(store_check(store, c, no_finding, NULL, &err), 0);
     collection_unref(c);
     support_store_close(store);
+    free(segment);
     free(to);
-    free(half);
+}
+
+/* ---- the host's records ------------------------------------------------------------------------------------------ */
+
+/* A host that keeps one number per record kind. */
+struct host {
+    uint64_t numbers[4], lsns[4];
+};
+
+static int take_number(void *context, uint8_t kind, uint64_t lsn, const uint8_t *bytes, uint32_t n,
+                       struct quire_error *err)
+{
+    struct host *host = context;
+    (void)err;
+    assert_int_equal(n, sizeof(uint64_t));
+    assert_in_range(kind, HOST_KINDS, HOST_KINDS + 3);
+    if (lsn >= host->lsns[kind - HOST_KINDS]) {
+        memcpy(&host->numbers[kind - HOST_KINDS], bytes, n);
+        host->lsns[kind - HOST_KINDS] = lsn;
+    }
+    return 0;
+}
+
+static int save_numbers(void *context, struct checkpoint *checkpoint, struct quire_error *err)
+{
+    const struct host *host = context;
+    int rc = 0;
+    for (unsigned i = 0; i < 4 && rc == 0; i++)
+        rc = checkpoint_put(checkpoint, (uint8_t)(HOST_KINDS + i), host->lsns[i], &host->numbers[i], sizeof(uint64_t),
+                            err);
+    return rc;
+}
+
+static struct store *open_with_host(const char *path, struct host *host)
+{
+    struct store_options options = support_store_options(NULL);
+    struct store_host callbacks = {
+        .restore = take_number, .replay = take_number, .save = save_numbers, .context = host};
+    struct store *store = NULL;
+    struct quire_error err = {0};
+    memset(host, 0, sizeof *host);
+    if (store_open(path, &options, &callbacks, &store, NULL, &err) < 0)
+        fail_msg("open: %s", err.message);
+    return store;
+}
+
+static void set_number(struct store *store, struct host *host, uint8_t i, uint64_t number)
+{
+    struct journal_record record = {(uint8_t)(HOST_KINDS + i), &number, sizeof number};
+    uint64_t lsn;
+    assert_int_equal(journal_append(store_journal(store), &record, 1, &lsn, NULL), 0);
+    host->numbers[i] = number;
+    host->lsns[i] = lsn;
+}
+
+static void records_of_the_host_outlive_restarts_checkpoints_and_repair(void **in)
+{
+    struct state *s = *in;
+    struct host host;
+    struct quire_error err = {0};
+    const uint64_t expected[4] = {10, 21, 32, 33};
+    struct store *store = open_with_host(s->path, &host);
+    char *to = support_path(s->folder, "repaired");
+    for (uint8_t i = 0; i < 4; i++)
+        set_number(store, &host, i, 10 * (i + 1u));
+    set_number(store, &host, 1, 21);
+    assert_int_equal(store_checkpoint(store, &err), 0);
+    set_number(store, &host, 2, 31);
+    set_number(store, &host, 2, 32);
+    set_number(store, &host, 3, 33);
+    support_store_close(store);
+    for (unsigned round = 0; round < 3; round++) {
+        store = open_with_host(round < 2 ? s->path : to, &host);
+        assert_memory_equal(host.numbers, expected, sizeof expected);
+        support_store_close(store);
+        if (round == 1)
+            assert_int_equal(store_repair(s->path, to, NULL, NULL, NULL, &err), 0);
+    }
+    free(to);
 }
 
 int main(void)
@@ -610,10 +792,16 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_part_that_is_all_dead_goes, set_up, tear_down),
         cmocka_unit_test_setup_teardown(segments_stay_few_and_grow_geometrically, set_up, tear_down),
         cmocka_unit_test_setup_teardown(dropping_removes_files, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_set_may_be_dropped_while_it_is_merged, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_snapshot_is_consistent_while_writes_go_on, set_up, tear_down),
         cmocka_unit_test_setup_teardown(an_index_is_adopted_and_replaces_what_it_shares, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(limits_refuse_with_a_sentence, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(repair_saves_what_is_whole, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(memory_beyond_its_limit_refuses_puts_until_it_is_free, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_folder_beyond_its_quota_takes_no_more, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(segments_that_wait_for_merges_hold_writers_up, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(repair_of_a_sound_folder_loses_nothing, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_folder_with_damaged_codes_is_refused_and_left_as_it_is, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(repair_saves_the_whole_blocks_of_a_damaged_segment, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(records_of_the_host_outlive_restarts_checkpoints_and_repair, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

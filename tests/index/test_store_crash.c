@@ -18,6 +18,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -347,8 +348,82 @@ static void every_cut_recovers(void **state)
     fprintf(stderr, "%llu calls, every %llu-th with 4 seeds\n", (unsigned long long)calls, (unsigned long long)chosen);
 }
 
+/* ---- failures without a cut -------------------------------------------------------------------------------------- */
+
+static int count_entry(void *context, const char *name)
+{
+    (void)name;
+    ++*(unsigned *)context;
+    return 0;
+}
+
+static unsigned count_folders(struct io_fs *fs)
+{
+    unsigned n = 0;
+    assert_int_equal(fs->ops->list(fs, "/data/" SEGMENTS_NAME, count_entry, &n), 0);
+    return n;
+}
+
+static void a_full_disk_fails_a_seal_and_loses_nothing(void **state)
+{
+    struct io_fs *fs = fault_fs_create();
+    struct run *r = malloc(sizeof *r);
+    struct quire_error err = {0};
+    (void)state;
+    assert_true(fs && r);
+    begin(r, fs);
+    put_some(r, 0, KEYS, 1);
+    assert_int_equal(journal_sync(r->store->journal, &err), 0);
+    fault_capacity(fs, 1);
+    assert_int_equal(store_seal(r->store, r->collection, &err), QUIRE_ENOSPACE);
+    assert_int_equal(store_checkpoint(r->store, &err), QUIRE_ENOSPACE);
+    assert_true(support_equal(&r->lane, r->collection, &r->model));
+    fault_capacity(fs, UINT64_MAX);
+    for (unsigned i = 0; i < 1000 && journal_health(r->store->journal, &err) < 0; i++)
+        usleep(10000); /* the journal tries again by itself */
+    assert_int_equal(store_seal(r->store, r->collection, &err), 0);
+    assert_int_equal(store_settle(r->store, &err), 0);
+    assert_int_equal(count_folders(fs), 1);
+    assert_true(support_equal(&r->lane, r->collection, &r->model));
+    end(r);
+    assert_true(recovers(r));
+    forget(r);
+    free(r);
+    fault_fs_destroy(fs);
+}
+
+/* Each call of a seal in turn fails once: the seal does or does not, the elements are there. */
+static void any_call_of_a_seal_may_fail(void **state)
+{
+    struct io_fs *fs = fault_fs_create();
+    struct run *r = malloc(sizeof *r);
+    struct quire_error err = {0};
+    unsigned failed = 0;
+    (void)state;
+    assert_true(fs && r);
+    begin(r, fs);
+    for (uint32_t n = 1; r->n_writes + 20 <= WRITES; n += 3) {
+        put_some(r, n, 20, n);
+        assert_int_equal(journal_sync(r->store->journal, &err), 0);
+        fault_fail_nth(fs, CALLS | FAULT_OPEN | FAULT_READ, n, QUIRE_EIO, false);
+        failed += store_seal(r->store, r->collection, &err) < 0;
+        fault_fail_nth(fs, CALLS, 0, 0, false);
+        assert_true(support_equal(&r->lane, r->collection, &r->model));
+        assert_int_equal(store_seal(r->store, r->collection, &err), 0);
+        assert_int_equal(store_settle(r->store, &err), 0);
+    }
+    assert_true(failed >= 3);
+    end(r);
+    assert_true(recovers(r));
+    forget(r);
+    free(r);
+    fault_fs_destroy(fs);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(every_cut_recovers)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(every_cut_recovers),
+                                       cmocka_unit_test(a_full_disk_fails_a_seal_and_loses_nothing),
+                                       cmocka_unit_test(any_call_of_a_seal_may_fail)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
