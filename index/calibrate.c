@@ -11,9 +11,9 @@
  * point (docs/performance.md).
  *
  * A merge (merge.h) adds some rows to an index that has a curve. It measures the part between RENEWED_FIRST and
- * RENEWED_LAST anew, which is what is asked for, and takes the ends from that curve: the lower, where nobody is, and
- * the upper, which takes most of the time, if a sample of the queries finds there what the curve says; where not, it
- * climbs on. What narrower codes need stays as it was measured.
+ * RENEWED_LAST anew, which is what is asked for, in steps twice as large, and takes the ends from that curve: the
+ * lower, moved by what the first measurement differs; the upper, which takes most of the time, if a sample of the
+ * queries finds there what the curve says; where not, it climbs on. What narrower codes need stays as it was measured.
  *
  * Small inputs (fewer than ROWS_MIN rows) are not calibrated; the search then uses a fixed rule, and inspect says so.
  */
@@ -36,13 +36,12 @@
 #define EFFORT_FIRST    16u
 #define EFFORT_FLAT_MIN 500u
 #define TRUTH_K         100u
-#define MARGIN          2.0    /* standard errors */
-#define RENEWED_FIRST   0.9f   /* a merge measures from the last step below this recall of the curve before */
-#define RENEWED_LAST    0.965f /* up to this one */
-#define CHECK_SHARE     6u     /* one query in so many is asked beyond, at one point */
-#define CHECK_ERRORS    1.5    /* standard errors by which that may lie below the curve, which has a margin itself */
-#define CHECK_ABOVE     0.015  /* by which, and twice as many standard errors, it may lie above */
-#define COMPARE_ROWS    64u    /* rows that all queries of a thread are compared with while they are in its cache */
+#define MARGIN          2.0   /* standard errors */
+#define RENEWED_FIRST   0.9f  /* a merge measures from the last step below this recall of the curve before */
+#define RENEWED_LAST    0.96f /* up to this one */
+#define CHECK_SHARE     6u    /* one query in so many is asked beyond, at one point */
+#define CHECK_ERRORS    1.5   /* standard errors by which that may lie below the curve, which has a margin itself */
+#define COMPARE_ROWS    64u   /* rows that all queries of a thread are compared with while they are in its cache */
 
 /* What is measured for each k: a query with k 100 counts a hundred neighbours, so a quarter of the queries will do. */
 static const struct {
@@ -298,7 +297,8 @@ static float last_recall(const struct ladder *l)
     return l->n_points ? l->points[l->n_points - 1].recall : 0;
 }
 
-static int climb(struct ladder *l, float recall_wanted)
+/* stride: 1, or 2 to leave out every second step. */
+static int climb(struct ladder *l, float recall_wanted, unsigned stride)
 {
     uint32_t flat = 0;
     while (l->n_points < LADDER_STEPS_MAX && last_recall(l) < recall_wanted && flat < LADDER_FLAT) {
@@ -307,7 +307,8 @@ static int climb(struct ladder *l, float recall_wanted)
         if (rc < 0)
             return rc;
         flat = last_recall(l) - before < LADDER_GAIN && l->effort_next > EFFORT_FLAT_MIN ? flat + 1 : 0;
-        l->effort_next = l->effort_next * 7 / 5;
+        for (unsigned i = 0; i < stride; i++)
+            l->effort_next = l->effort_next * 7 / 5;
     }
     return 0;
 }
@@ -331,7 +332,7 @@ static int rest_holds(struct ladder *l, uint32_t begin, bool *holds)
     double n = (l->n_queries + CHECK_SHARE - 1) / CHECK_SHARE, mean = (double)l->n_found / n;
     double variance = fmax((double)l->squares / n - mean * mean, 0);
     double error = sqrt(variance / n) / l->k, beyond = mean / l->k - point->recall;
-    *holds = beyond >= -CHECK_ERRORS * error && beyond <= CHECK_ABOVE + 3 * error;
+    *holds = beyond >= -CHECK_ERRORS * error; /* above it, the curve asks for more effort than is needed, no less */
     return rc;
 }
 
@@ -348,16 +349,28 @@ static void take_begin(struct ladder *l)
     l->effort_next = l->before[n - 1].effort;
 }
 
+/* Moves the n points that came from the curve before by what the next, which was measured, differs from it. */
+static void shift_begin(struct ladder *l, uint32_t n)
+{
+    if (n == 0 || l->n_points <= n)
+        return;
+    float by = l->points[n].recall - l->before[n].recall;
+    for (uint32_t i = 0; i < n; i++)
+        l->points[i].recall = fminf(fmaxf(l->points[i].recall + by, 0), 1);
+}
+
 static int climb_by(struct ladder *l)
 {
     bool holds = false;
     take_begin(l);
-    int rc = climb(l, RENEWED_LAST);
+    uint32_t taken = l->n_points;
+    int rc = climb(l, RENEWED_LAST, 2);
+    shift_begin(l, taken);
     uint32_t begin = begin_of_rest(l);
     if (rc == 0 && begin < l->n_before && l->n_points + l->n_before - begin <= LADDER_STEPS_MAX)
         rc = rest_holds(l, begin, &holds);
     if (rc < 0 || !holds)
-        return rc < 0 ? rc : climb(l, l->recall_wanted);
+        return rc < 0 ? rc : climb(l, l->recall_wanted, 1);
     memcpy(l->points + l->n_points, l->before + begin, sizeof *l->points * (l->n_before - begin));
     l->n_points += l->n_before - begin;
     return 0;
@@ -372,7 +385,7 @@ static int run_ladder(struct ladder *l)
         rc = searcher_create(l->engine, NULL, &l->searcher, &l->error);
     l->effort_next = l->effort_first;
     if (rc == 0)
-        rc = l->n_before ? climb_by(l) : climb(l, l->recall_wanted);
+        rc = l->n_before ? climb_by(l) : climb(l, l->recall_wanted, 1);
     if (l->searcher) {
         searcher_cancel(l->searcher);
         searcher_destroy(l->searcher);
@@ -651,6 +664,8 @@ static int search_ladders(struct calibration *c)
         l->recall_wanted = LADDER_RECALL;
         l->n_queries = l->k <= b->n - c->n_held ? c->n_held / ladder_ks[i].share : 0;
         find_before(l);
+        if (l->n_before && ladder_ks[i].share > 1)
+            l->n_queries /= 2; /* still thousands of neighbours */
     }
     build_progress(b, "calibrate", &progress);
     rc = parallel_for(searchers(b), LADDER_KS, 1, run_ladders, c, &progress);

@@ -171,6 +171,26 @@ static void assert_verified(const char *path, uint64_t rows)
     assert_int_equal(report.findings, 0);
 }
 
+/* A curve per k, ascending in effort and never falling, to a recall that is worth asking for. */
+static void assert_calibrated(const char *path)
+{
+    struct quire_calibration_point points[256];
+    struct quire_index *index = support_open(path, NULL);
+    uint32_t n = quire_calibration(index, points, 256), curves = 0;
+    assert_true(n > 0 && n < 256);
+    for (uint32_t i = 0; i < n; i++) {
+        bool begins = i == 0 || points[i].k != points[i - 1].k, ends = i + 1 == n || points[i + 1].k != points[i].k;
+        curves += begins;
+        assert_true(begins || points[i].effort > points[i - 1].effort);
+        assert_true(begins || points[i].recall >= points[i - 1].recall);
+        assert_true(points[i].reads > 0);
+        assert_true(!begins || points[i].effort <= 16);
+        assert_true(!ends || points[i].recall > 0.9f);
+    }
+    assert_int_equal(curves, 3);
+    quire_close(index);
+}
+
 /* Mean recall of QUERIES near the living rows at recall 0.95. floats: by row of the index. */
 static double recall_of(const char *path, const float *floats, uint32_t rows, uint32_t dim, enum quire_metric metric)
 {
@@ -225,6 +245,8 @@ static double merge_and_prove(struct scene *s, double error_max)
         fail_msg("a stored vector is %.4f from what went in, more than %.4f", o.error_max, error_max);
     segment_unref(merged);
     assert_verified(s->path, result.rows);
+    if (result.rows >= 1000)
+        assert_calibrated(s->path);
     double recall = recall_of(s->path, o.floats, (uint32_t)result.rows, s->options.dim, s->options.build.metric);
     free(o.part);
     free(o.row);
