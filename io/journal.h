@@ -29,8 +29,8 @@ struct checkpoint;
 
 enum journal_sync {
     JOURNAL_ALWAYS,   /* a frame counts as durable when it was synced; frames that wait share one sync */
-    JOURNAL_EVERYSEC, /* written at once, synced every second */
-    JOURNAL_NO        /* written at once, synced when a file ends */
+    JOURNAL_EVERYSEC, /* written within a millisecond, synced every second */
+    JOURNAL_NO        /* written within a millisecond, synced when a file ends */
 };
 
 struct journal_options {

@@ -144,6 +144,7 @@ struct journal {
     struct frame *unwritten;      /* the first of them that is not written */
     uint64_t written_lsn;         /* to the operating system */
     uint64_t unwritten_bytes;     /* of closed frames */
+    uint64_t wrote_us;            /* when the last write began */
     uint64_t unsynced_bytes;      /* written since the last sync */
     uint64_t sync_lsn;            /* journal_sync wants it synced up to here */
     uint64_t rotate_lsn;          /* a log is to begin at this LSN; 0: none is asked for */
