@@ -200,12 +200,18 @@ struct part *view_part(const struct view *view, uint64_t uid)
     return NULL;
 }
 
+static bool is_adoption(const struct collection_edit *edit)
+{
+    return edit->added && edit->n_removed_parts + edit->n_removed_tables == 0;
+}
+
 struct view *view_edited(const struct view *old, const struct collection_edit *edit, struct table *fresh)
 {
     struct view *view = view_alloc(old->n_parts + 1, old->n_tables + 1);
     if (!view)
         return NULL;
     view->generation = old->generation + (edit->n_removed_parts > 0 || edit->added);
+    view->adoptions = old->adoptions + is_adoption(edit);
     if (fresh)
         view->tables[view->n_tables++] = table_ref(fresh);
     for (uint32_t i = 0; i < old->n_tables; i++)
@@ -593,7 +599,7 @@ static int install_table(struct collection *c, struct table *fresh)
     struct view *old = c->view, *view = view_edited(old, &nothing, fresh);
     if (!view)
         return QUIRE_ENOMEM;
-    old->tables[0]->last_seq = c->last_lsn;
+    old->tables[0]->last_seq = fresh->first_seq = c->last_lsn;
     c->view = view;
     view_unref(old);
     return 0;
@@ -662,15 +668,41 @@ static int log_edit(struct collection *c, const struct collection_edit *edit, ui
     return rc;
 }
 
+/* The life of what an adopted index replaces ends. */
+static int end_replaced(struct collection *c, const struct collection_edit *edit, struct quire_error *err)
+{
+    for (uint32_t i = 0; i < edit->n_replaced; i++) {
+        const struct replaced_row *r = &edit->replaced[i];
+        struct record_element element = {.key = r->key, .key_bytes = r->key_bytes};
+        struct place place;
+        uint64_t lsn;
+        int rc = find_place(c, r->key, r->key_bytes, &r->located, &place, err);
+        if (rc == 0) {
+            name_place(&place, &element);
+            rc = log_element(c, RECORD_REMOVE, &element, &lsn, err);
+        }
+        if (rc < 0)
+            return rc;
+        end_place(&place, lsn);
+        c->last_lsn = lsn;
+    }
+    return 0;
+}
+
 static int publish_locked(struct collection *c, const struct collection_edit *edit, uint64_t *lsn,
                           struct quire_error *err)
 {
     if (atomic_load(&c->dropped))
         return error_set(err, QUIRE_ECLOSED, "the collection was removed");
+    if (edit->replaced && c->last_lsn != edit->seen_lsn)
+        return error_set(err, QUIRE_EBUSY,
+                         "the set is written to while an index is added: stop the writes and try again");
     struct view *old = c->view, *view = view_edited(old, edit, NULL);
     int rc = view ? 0 : error_set(err, QUIRE_ENOMEM, "no memory for a view");
     if (rc == 0 && edit->added && carry_deaths(edit) < 0)
         rc = error_set(err, QUIRE_EINTERNAL, "the merge's map of rows does not fit its segment");
+    if (rc == 0)
+        rc = end_replaced(c, edit, err);
     if (rc == 0)
         rc = log_edit(c, edit, lsn, err);
     if (rc < 0) {
@@ -679,8 +711,8 @@ static int publish_locked(struct collection *c, const struct collection_edit *ed
     }
     c->view = view;
     c->last_lsn = *lsn;
-    if (edit->n_removed_parts + edit->n_removed_tables == 0) /* an index that was adopted */
-        atomic_fetch_add_explicit(&c->n_elements, part_living(edit->added), memory_order_relaxed);
+    if (is_adoption(edit))
+        atomic_fetch_add_explicit(&c->n_elements, part_living(edit->added) - edit->n_replaced, memory_order_relaxed);
     view_unref(old);
     return 0;
 }

@@ -17,13 +17,15 @@
 struct table {
     atomic_uint references;
     struct memtable *memtable;
-    uint64_t last_seq; /* of a frozen one: every row in it was born at or before this, every later row is elsewhere */
+    uint64_t first_seq; /* of the last write before it took any */
+    uint64_t last_seq;  /* of a frozen one: every row in it was born at or before this, every later row is elsewhere */
 };
 
 /* What readers see. Immutable but for the tombstones of its parts and the rows of its tables. */
 struct view {
     atomic_uint references;
     uint64_t generation; /* changes with the parts */
+    uint64_t adoptions;  /* parts that came from outside, not from parts and tables of the view before */
     uint32_t n_parts, n_tables;
     struct part **parts;   /* references */
     struct table **tables; /* the newest, which takes writes, first; references; n_tables >= 1 */
@@ -67,6 +69,13 @@ void view_unref(struct view *view);
 /* A part by its number, or NULL. */
 struct part *view_part(const struct view *view, uint64_t uid);
 
+/* A living row whose element an adopted index brings in another version. */
+struct replaced_row {
+    const void *key;
+    uint32_t key_bytes;
+    struct located located;
+};
+
 /* A seal, a merge, an adoption: what goes and what comes. */
 struct collection_edit {
     struct part *const *removed_parts; /* of the current view */
@@ -78,6 +87,11 @@ struct collection_edit {
      * table_rows_of[i]; UINT32_MAX: not in the added part. */
     uint32_t *const *rows_of;
     uint32_t *const *table_rows_of;
+    /* Of an adoption: the rows that end in the same moment as the added part is seen, so that nobody finds an element
+     * missing or twice; and the last write when they were looked for. NULL: nobody writes. */
+    const struct replaced_row *replaced;
+    uint32_t n_replaced;
+    uint64_t seen_lsn;
 };
 /* A memtable with one reference; the last one destroys it. */
 int table_create(const struct memtable_config *config, struct table **out, struct quire_error *err);
@@ -93,8 +107,9 @@ int collection_create(struct store *store, uint64_t uid, const struct collection
 /* Freezes the newest table, if it has rows, and puts an empty one before it. Under journal_quiesce. */
 int collection_freeze(struct collection *collection, struct quire_error *err);
 
-/* Makes it so, under the lock and in one frame: rows that died since the merge took its copy are dead in the added
- * part. *lsn of the frame. On failure nothing has changed. Under journal_quiesce. */
+/* Makes it so, under the lock: rows that died since the merge took its copy are dead in the added part. *lsn of its
+ * frame. On failure nothing has changed. QUIRE_EBUSY: edit->replaced, and the collection was written to since
+ * edit->seen_lsn. Under journal_quiesce, an adoption in a batch: each replaced row has a record of its own. */
 int collection_publish(struct collection *collection, const struct collection_edit *edit, uint64_t *lsn,
                        struct quire_error *err);
 

@@ -10,6 +10,8 @@
  * So an element that was replaced meanwhile is seen once. Where the view has changed between 1 and 2 (a seal or a merge
  * was published), the memtables of both views are searched: what was sealed away is in the old one, what was written
  * since in the new one. An element may then be found twice, in its old and its new version; the younger one counts.
+ * Where neither view holds all there is (what was written since has been sealed, too, or an index was adopted), the
+ * search begins again on the new view. So it does when hits have died and others should be in their places.
  *
  * A work's memory stays with the lane for the next search.
  */
@@ -22,6 +24,8 @@
 #include <string.h>
 
 #define BEAM_LEAST 64u
+#define VIEWS_MAX  100u /* that one search may see go before it fails; they change a few times a second at most */
+#define DEATHS_MAX 3u   /* times that it begins again since hits have died */
 
 /* A hit on its way. Key, vector and attributes lie in work->bytes. */
 struct found {
@@ -44,7 +48,7 @@ struct search_work {
     struct searcher *searcher;
     struct collection_search *search;
     struct view *view;
-    uint32_t n_pending, k;
+    uint32_t n_pending, k, n_views, n_deaths;
     struct sub_search *subs;
     uint32_t subs_capacity;
     float *query;
@@ -134,11 +138,20 @@ static struct search_work *take_work(struct searcher *s)
     return w;
 }
 
-#define BYTES_KEPT (1u << 20) /* of one work; a search for very many does not leave its memory with the lane */
+/* Of one work: a search for very many does not leave its memory with the lane, which keeps as many works as it had
+ * searches at once. */
+#define BYTES_KEPT (1u << 18)
+
+static size_t bytes_held(const struct search_work *w)
+{
+    return w->bytes_capacity + w->found_capacity * sizeof *w->found + w->hits_capacity * sizeof *w->hits +
+           w->table_hits_capacity * sizeof *w->table_hits + w->subs_capacity * sizeof *w->subs +
+           (w->query_capacity + w->scratch_capacity) * sizeof(float);
+}
 
 static void give_back(struct searcher *s, struct search_work *w)
 {
-    if (w->bytes_capacity + w->found_capacity * sizeof *w->found > BYTES_KEPT) {
+    if (bytes_held(w) > BYTES_KEPT) {
         work_free(w);
         return;
     }
@@ -322,11 +335,12 @@ static bool has_died(const struct search_work *w, const struct found *f)
     return part_is_dead(w->view->parts[f->part], f->row);
 }
 
-/* Step 2. The caller lets *now go. */
-static uint64_t take_snapshot(struct search_work *w, struct view **now)
+/* Step 2. The caller lets *now go. *died: how many hits have. */
+static uint64_t take_snapshot(struct search_work *w, struct view **now, uint32_t *died)
 {
     struct collection *c = w->search->collection;
     uint32_t n = 0;
+    *died = 0;
     if (w->search->snapshot) {
         *now = w->view;
         atomic_fetch_add_explicit(&w->view->references, 1, memory_order_relaxed);
@@ -336,6 +350,7 @@ static uint64_t take_snapshot(struct search_work *w, struct view **now)
     for (uint32_t i = 0; i < w->n_found; i++)
         if (!has_died(w, &w->found[i]))
             w->found[n++] = w->found[i];
+    *died = w->n_found - n;
     w->n_found = n;
     *now = c->view;
     atomic_fetch_add_explicit(&c->view->references, 1, memory_order_relaxed);
@@ -371,20 +386,61 @@ static void drop_older_versions(struct search_work *w)
     w->n_found = n;
 }
 
+/* Whether the parts and tables of `old` and the tables of `now` hold all that lives. */
+static bool views_meet(const struct view *old, const struct view *now)
+{
+    const struct table *newest = old->tables[0];
+    return old->adoptions == now->adoptions &&
+           (view_has_table(now, newest) || now->tables[now->n_tables - 1]->first_seq == newest->last_seq);
+}
+
+static void start_segments(struct search_work *w);
+static int prepare(struct search_work *w);
+
+/* On another view, whose reference it takes over. */
+static void begin_again(struct search_work *w, struct view *view)
+{
+    view_unref(w->view);
+    w->view = view;
+    if (prepare(w) == 0) {
+        start_segments(w);
+        return;
+    }
+    fail(w, QUIRE_ENOMEM, NULL);
+    deliver(w);
+}
+
+/* Whether hits that have died leave a gap: in what is exact, or where there are too few. */
+static bool leave_gap(struct search_work *w, uint32_t died)
+{
+    return died > 0 && (w->search->options.exact || w->n_found < w->k) && w->n_deaths++ < DEATHS_MAX;
+}
+
 static void conclude(struct search_work *w)
 {
     struct collection_search *search = w->search;
     struct view *now;
     struct epochs *epochs = store_epochs(search->collection->store);
     uint64_t began = clock_ns();
+    uint32_t died;
     /* one epoch from the number on: what dies meanwhile is not given back before the memtables have been searched */
     unsigned epoch = epoch_enter(epochs);
-    uint64_t lsn = take_snapshot(w, &now);
-    if (search_tables(w, now, lsn) < 0)
+    uint64_t lsn = take_snapshot(w, &now, &died);
+    bool whole = views_meet(w->view, now);
+    if (whole && search_tables(w, now, lsn) < 0)
         fail(w, QUIRE_ENOMEM, NULL);
     epoch_exit(epochs, epoch);
     if (now != w->view)
         drop_older_versions(w);
+    if (!whole && w->n_views++ == VIEWS_MAX) {
+        struct quire_error err = {0};
+        fail(w, error_set(&err, QUIRE_EBUSY, "segments came and went %u times during a search: try again", VIEWS_MAX),
+             &err);
+    }
+    if (search->code == 0 && (!whole || leave_gap(w, died))) {
+        begin_again(w, now);
+        return;
+    }
     view_unref(now);
     if (w->n_found)
         qsort(w->found, w->n_found, sizeof *w->found, by_distance);
@@ -459,8 +515,10 @@ static void start_segments(struct search_work *w)
     struct collection_search *search = w->search;
     uint32_t n = w->view->n_parts;
     struct quire_search_options options = search->options;
-    if (options.reads_max && n > 1)
-        options.reads_max = options.reads_max > n ? options.reads_max / n : 1;
+    if (options.reads_max) {
+        uint64_t left = options.reads_max > search->stats.reads ? options.reads_max - search->stats.reads : 0;
+        options.reads_max = left > n ? (uint32_t)left / (n ? n : 1) : 1;
+    }
     options.k = w->k;
     w->starting = true;
     w->n_pending = n;
@@ -516,6 +574,18 @@ static int reserve_work(struct search_work *w, const struct collection_config *c
     return 0;
 }
 
+/* For a pass over w->view. */
+static int prepare(struct search_work *w)
+{
+    const struct collection_search *search = w->search;
+    uint64_t elements = search->snapshot ? search->snapshot->n_elements : collection_count(search->collection);
+    w->k = search->options.k <= elements ? search->options.k : elements ? (uint32_t)elements : 1;
+    w->n_found = 0;
+    w->n_bytes = 0;
+    w->search->n_segments = w->view->n_parts;
+    return reserve_work(w, &search->collection->config);
+}
+
 int collection_search_start(struct searcher *s, struct collection_search *search, struct quire_error *err)
 {
     int rc = check(search, err);
@@ -529,12 +599,9 @@ int collection_search_start(struct searcher *s, struct collection_search *search
     w->view = search->snapshot ? search->snapshot->view : collection_view(search->collection);
     if (search->snapshot)
         atomic_fetch_add_explicit(&w->view->references, 1, memory_order_relaxed);
-    uint64_t elements = search->snapshot ? search->snapshot->n_elements : collection_count(search->collection);
-    w->k = search->options.k <= elements ? search->options.k : elements ? (uint32_t)elements : 1;
-    w->n_found = 0;
-    w->n_bytes = 0;
+    w->n_views = w->n_deaths = 0;
     w->started_ns = clock_ns();
-    if (reserve_work(w, &search->collection->config) < 0) {
+    if (prepare(w) < 0) {
         view_unref(w->view);
         give_back(s, w);
         return error_set(err, QUIRE_ENOMEM, "no memory for a search with k %u", search->options.k);
@@ -547,7 +614,6 @@ int collection_search_start(struct searcher *s, struct collection_search *search
     memset(&search->stats, 0, sizeof search->stats);
     search->stats.complete = true;
     search->stats.exact = search->options.exact;
-    search->n_segments = w->view->n_parts;
     search->memtable_rows_scored = 0;
     start_segments(w);
     return 0;

@@ -14,7 +14,6 @@
 #include "index/key_range.h"
 #include "io/error.h"
 #include "server/data.h"
-#include "server/key_call.h"
 #include "server/vector_call.h"
 #include <errno.h>
 #include <stdio.h>
@@ -247,8 +246,12 @@ void cmd_vload(struct client *c, const struct resp_arg *args, uint32_t n)
 {
     const struct config *config = c->lane->server->config;
     uint64_t memory_bytes = config->memory;
-    if (!take_memory(c, args, n, &memory_bytes) || !key_fits(c, args[1]))
+    if (!take_memory(c, args, n, &memory_bytes))
         return;
+    if (args[1].bytes == 0 || args[1].bytes > QUIRE_KEY_BYTES_MAX) {
+        client_error(c, "ERR a key has 1 to %u bytes", QUIRE_KEY_BYTES_MAX);
+        return;
+    }
     if (!c->lane->server->store) {
         client_error(c, "ERR vector sets need a data folder: start the server with --dir FOLDER");
         return;

@@ -219,7 +219,7 @@ static int find_set(struct server *s, struct resp_arg name, struct collection **
     bool other = entry && entry->type != KEY_VECTOR_SET;
     *out = entry && !other ? collection_ref(entry->set) : NULL;
     keyspace_let_go(&hold);
-    return other ? error_set(err, QUIRE_EEXISTS, "the key holds something that is no vector set") : 0;
+    return other ? error_set(err, QUIRE_EEXISTS, "Target key name already exists, and is no vector set") : 0;
 }
 
 static int bind_new(struct server *s, struct resp_arg name, struct collection *collection, uint64_t *lsn,
@@ -231,7 +231,7 @@ static int bind_new(struct server *s, struct resp_arg name, struct collection *c
     keyspace_hold_key(&hold, &s->keyspace, &key);
     int rc = keyspace_find_to_write(&hold, &key, &entry, err);
     if (rc == 0 && entry)
-        rc = error_set(err, QUIRE_EEXISTS, "the key was made meanwhile");
+        rc = error_set(err, QUIRE_EEXISTS, "Target key name already exists: it was made meanwhile");
     if (rc == 0 && (rc = keyspace_set_vectors(&hold, &key, collection, err)) == 0)
         collection_ref(collection); /* the key's */
     *lsn = hold.lsn > *lsn ? hold.lsn : *lsn;

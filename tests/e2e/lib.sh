@@ -49,12 +49,14 @@ wait_until() {
     done
 }
 
-# server_start NAME SETTINGS...: sets server_pid and server_port; the log is $QUIRE_WORK/NAME.log
+# server_start NAME SETTINGS...: sets server_pid and server_port; the log is $QUIRE_WORK/NAME.log, the data folder, if
+# the settings name no other, $QUIRE_WORK/NAME.data
 server_start() {
     local name=$1 port_file=$QUIRE_WORK/$1.port
     shift
     rm -f "$port_file"
-    "$server_binary" --port 0 --port-file "$port_file" "$@" >"$QUIRE_WORK/$name.log" 2>&1 </dev/null &
+    "$server_binary" --port 0 --port-file "$port_file" --dir "$QUIRE_WORK/$name.data" "$@" \
+        >"$QUIRE_WORK/$name.log" 2>&1 </dev/null &
     server_pid=$!
     server_pids+=("$server_pid")
     if ! wait_until 30 test -s "$port_file"; then

@@ -10,6 +10,7 @@ import socket
 import struct
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 
@@ -34,7 +35,7 @@ class Server:
         self.log = open(os.path.join(WORK, "limits.log"), "wb+")
         self.process = subprocess.Popen(
             [os.path.join(BUILD, "quire-server"), "--port", "0", "--port-file", self.port_file,
-             "--load", "words", os.path.join(WORK, "indexes", "words"), *settings], stderr=self.log)
+             "--dir", tempfile.mkdtemp(prefix="limits-", dir=WORK), "--load", "words", os.path.join(WORK, "indexes", "words"), *settings], stderr=self.log)
         end = time.monotonic() + 30
         while not os.path.exists(self.port_file):
             if time.monotonic() > end or self.process.poll() is not None:

@@ -38,8 +38,8 @@ matches "VINFO" 'vector-dim' cli -3 VINFO words
 matches "TYPE" '^vectorset$' cli TYPE words
 matches "EXISTS" '^1$' cli EXISTS words nothing
 matches "VLOAD does not leave import-dir" '^(ERR|\(error\))' cli VLOAD stolen ../names
-matches "VLOAD of a key in use is refused" 'BUSYKEY' cli VLOAD words words
-matches "VLOAD REPLACE" '^OK$' cli VLOAD words words REPLACE
+matches "VLOAD of the same index again replaces its elements" $'^OK\n4000$' piped 'VLOAD words words\nVCARD words\n'
+matches "VLOAD of a key of another type is refused" $'^OK\nBUSYKEY .*\n1$' piped 'SET s x\nVLOAD s words\nDEL s\n'
 matches "VLOAD of another key, DEL" $'^OK\n2\n1\n1$' piped 'VLOAD more words\nDBSIZE\nDEL more\nDBSIZE\n'
 matches "an unknown command is an error" '^ERR unknown command' cli NOSUCHCOMMAND
 matches "a wrong number of arguments is an error" "^ERR wrong number of arguments for 'vcard' command" cli VCARD

@@ -102,18 +102,19 @@ said "logfile: it is added to" "SHUTDOWN" <(tail -n 4 "$QUIRE_WORK/shutdown.logf
     fail "logfile: nothing on standard error" "$(cat "$QUIRE_WORK/shutdown.log")"
 
 # ---- what does not start
+plain=("$server_binary" --dir "$QUIRE_WORK/plain.data")
 server_start first || exit 1
 fails "a port in use: status 1 and a sentence" 1 "port $server_port is in use.*--port" \
-    "$server_binary" --port "$server_port" --pidfile "$pidfile"
+    "${plain[@]}" --port "$server_port" --pidfile "$pidfile"
 absent "a server that could not start leaves no pidfile" "$pidfile"
 matches "the first server did not notice" '^PONG$' redis-cli -p "$server_port" PING
 server_stop "$server_pid"
 fails "--bind 0.0.0.0 without password is refused" 1 'beyond loopback.*requirepass' \
-    "$server_binary" --port 0 --bind 0.0.0.0
-fails "an address that is none" 1 "not an IPv4 or IPv6 address" "$server_binary" --port 0 --bind localhost.invalid
-fails "an index that is not there" 1 "nowhere" "$server_binary" --port 0 --load words "$QUIRE_WORK/nowhere"
-fails "a logfile that cannot be opened" 1 "nowhere" "$server_binary" --port 0 --logfile "$QUIRE_WORK/nowhere/log"
-fails "a pidfile that cannot be written" 1 "nowhere" "$server_binary" --port 0 --pidfile "$QUIRE_WORK/nowhere/pid"
+    "${plain[@]}" --port 0 --bind 0.0.0.0
+fails "an address that is none" 1 "not an IPv4 or IPv6 address" "${plain[@]}" --port 0 --bind localhost.invalid
+fails "an index that is not there" 1 "nowhere" "${plain[@]}" --port 0 --load words "$QUIRE_WORK/nowhere"
+fails "a logfile that cannot be opened" 1 "nowhere" "${plain[@]}" --port 0 --logfile "$QUIRE_WORK/nowhere/log"
+fails "a pidfile that cannot be written" 1 "nowhere" "${plain[@]}" --port 0 --pidfile "$QUIRE_WORK/nowhere/pid"
 
 # ---- wrong settings: status 2 and the name
 fails "an unknown setting" 2 "no-such-setting" "$server_binary" --no-such-setting 1
@@ -123,7 +124,7 @@ fails "a yes-or-no that is neither" 2 "protected-mode" "$server_binary" --protec
 fails "a choice that is none" 2 "engine" "$server_binary" --engine steam
 fails "a size with a strange unit" 2 "proto-max-bulk-len" "$server_binary" --proto-max-bulk-len 1parsec
 fails "a setting without value" 2 "needs a value" "$server_binary" --port
-fails "a word that is no option" 2 "option" "$server_binary" --port 0 -- stray
+fails "a word that is no option" 2 "option" "${plain[@]}" --port 0 -- stray
 printf '# ours\n\nport 0\nlanes several\n' >"$QUIRE_WORK/bad.conf"
 fails "a mistake in a file: its place" 2 'bad.conf.*4' "$server_binary" "$QUIRE_WORK/bad.conf"
 fails "a file that is not there" 2 'nowhere' "$server_binary" "$QUIRE_WORK/nowhere.conf"
@@ -133,7 +134,8 @@ matches "--help names every setting" 'import-dir.*shutdown-timeout' "$server_bin
 # ---- a configuration file, and options that win over it
 printf 'maxclients 77\ntimeout 5\nlanes 1\n' >"$QUIRE_WORK/good.conf"
 port_file=$QUIRE_WORK/file.port
-"$server_binary" "$QUIRE_WORK/good.conf" --port 0 --port-file "$port_file" --timeout 6 >"$QUIRE_WORK/file.log" 2>&1 &
+"$server_binary" "$QUIRE_WORK/good.conf" --dir "$QUIRE_WORK/plain.data" --port 0 --port-file "$port_file" --timeout 6 \
+    >"$QUIRE_WORK/file.log" 2>&1 &
 server_pid=$!
 server_pids+=("$server_pid")
 if wait_until 10 test -s "$port_file"; then

@@ -334,6 +334,42 @@ bool support_equal(struct support_lane *lane, struct collection *collection, con
     return equal_by_key(lane, collection, model) && equal;
 }
 
+static void searched_nearest(struct collection_search *search)
+{
+    struct comparison *c = search->owner;
+    uint32_t closer = 0;
+    c->done = c->equal = true;
+    for (uint32_t i = 0; i < search->n_hits; i++)
+        c->equal &= hit_is_right(c, &search->hits[i]);
+    for (uint32_t key = 0; key < c->model->n; key++)
+        if (c->model->elements[key].version && !c->seen[key])
+            closer += distance_to(c->vector, key, c->model->elements[key].version) <
+                      search->hits[search->n_hits - 1].distance - 1e-5f;
+    c->equal &= search->code == 0 && search->n_hits == search->options.k && closer == 0;
+    if (!c->equal)
+        fprintf(stderr, "search: code %d, %u hits of %u, %u that are nearer\n", search->code, search->n_hits,
+                search->options.k, closer);
+}
+
+bool support_equal_after(struct support_lane *lane, struct collection *collection, const struct support_model *model,
+                         uint32_t k, void (*meanwhile)(void *context), void *context)
+{
+    struct comparison c = {.model = model, .seen = calloc(model->n, 1)};
+    struct collection_search search = {
+        .collection = collection, .query = c.vector, .done = k ? searched_nearest : searched_all, .owner = &c};
+    assert_non_null(c.seen);
+    quire_search_options_init(&search.options);
+    search.options.k = k ? k : model->n + 10;
+    search.options.exact = true;
+    support_vector(1, 99, c.vector);
+    assert_int_equal(collection_search_start(lane->searcher, &search, NULL), 0);
+    assert_false(c.done);
+    meanwhile(context);
+    run_until(lane, &c.done);
+    free(c.seen);
+    return c.equal;
+}
+
 static int ascending(const void *a, const void *b)
 {
     float x = *(const float *)a, y = *(const float *)b;

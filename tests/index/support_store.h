@@ -54,6 +54,10 @@ int support_set_attributes(struct collection *collection, struct support_model *
 /* Whether the collection holds exactly what the model does: each element by its key, and all of them by an exact
  * search. Says on stderr what differs. */
 bool support_equal(struct support_lane *lane, struct collection *collection, const struct support_model *model);
+/* The same of one exact search for the k nearest, or all (k 0), that has begun, but not read, before `meanwhile` is
+ * called: that writes with another lane, and changes the model. */
+bool support_equal_after(struct support_lane *lane, struct collection *collection, const struct support_model *model,
+                         uint32_t k, void (*meanwhile)(void *context), void *context);
 /* The mean recall@10 of n searches against the model. */
 double support_recall_at_10(struct support_lane *lane, struct collection *collection, const struct support_model *model,
                             uint32_t n);

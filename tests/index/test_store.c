@@ -518,6 +518,99 @@ static void an_index_is_adopted_and_replaces_what_it_shares(void **in)
     free(narrow);
 }
 
+/* ---- searches under way ------------------------------------------------------------------------------------------ */
+
+/* What happens between the begin of a search and its reads. */
+struct changes {
+    struct state *s;
+    struct support_lane writer;
+    struct store *store;
+    struct collection *c;
+    const char *index;
+};
+
+static void put_with(struct changes *w, uint32_t first, uint32_t n, uint32_t version)
+{
+    for (uint32_t key = first; key < first + n; key++)
+        assert_int_equal(support_put(&w->writer, w->c, &w->s->model, key, version, 0, NULL), 0);
+}
+
+/* Its memtables are sealed away, and so is what was written meanwhile. */
+static void seal_twice(void *context)
+{
+    struct changes *w = context;
+    seal(w->store, w->c);
+    put_with(w, 80, 40, 2);
+    seal(w->store, w->c);
+    put_with(w, 90, 5, 3);
+}
+
+/* Elements of its segments and memtables are replaced before they go. */
+static void replace_and_seal(void *context)
+{
+    struct changes *w = context;
+    put_with(w, 80, 40, 4);
+    seal(w->store, w->c);
+    put_with(w, 100, 40, 5);
+    seal(w->store, w->c);
+}
+
+static void compact(void *context)
+{
+    struct changes *w = context;
+    struct quire_error err = {0};
+    put_with(w, 0, 120, 6);
+    assert_int_equal(store_compact(w->store, w->c, &err), 0);
+    put_with(w, 10, 100, 7);
+}
+
+static void adopt(void *context)
+{
+    struct changes *w = context;
+    struct quire_error err = {0};
+    uint64_t lsn;
+    put_with(w, 1000, 50, 8);
+    if (store_adopt(w->store, w->c, w->index, &lsn, &err) < 0)
+        fail_msg("adopt: %s", err.message);
+    for (uint32_t key = 1000; key < 2000; key++)
+        w->s->model.elements[key] = (struct support_element){9, 0};
+}
+
+/* Every other element: most searches lose hits. */
+static void remove_half(void *context)
+{
+    struct changes *w = context;
+    for (uint32_t key = 0; key < w->s->model.n; key += 2)
+        if (w->s->model.elements[key].version)
+            assert_int_equal(support_remove(&w->writer, w->c, &w->s->model, key, NULL), 0);
+}
+
+static void searches_under_way_see_each_element_once(void **in)
+{
+    struct state *s = *in;
+    struct store_options options = support_store_options(NULL);
+    struct store *store = support_store_open(s->path, &options);
+    struct changes w = {.s = s, .store = store, .c = support_create(store)};
+    char *index = support_path(s->folder, "index");
+    build_index(index, SUPPORT_DIM);
+    w.index = index;
+    support_lane_open(&w.writer, NULL);
+    put_keys(s, w.c, 0, 100, 1);
+    seal(store, w.c);
+    put_keys(s, w.c, 100, 100, 1);
+    assert_true(support_equal_after(&s->lane, w.c, &s->model, 0, seal_twice, &w));
+    assert_true(support_equal_after(&s->lane, w.c, &s->model, 0, replace_and_seal, &w));
+    assert_true(support_equal_after(&s->lane, w.c, &s->model, 0, compact, &w));
+    assert_true(support_equal_after(&s->lane, w.c, &s->model, 0, adopt, &w));
+    seal(store, w.c);
+    assert_true(support_equal_after(&s->lane, w.c, &s->model, 40, remove_half, &w));
+    assert_true(support_equal(&s->lane, w.c, &s->model));
+    support_lane_close(&w.writer);
+    collection_unref(w.c);
+    support_store_close(store);
+    free(index);
+}
+
 /* ---- limits ------------------------------------------------------------------------------------------------------ */
 
 static void memory_beyond_its_limit_refuses_puts_until_it_is_free(void **in)
@@ -795,6 +888,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_set_may_be_dropped_while_it_is_merged, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_snapshot_is_consistent_while_writes_go_on, set_up, tear_down),
         cmocka_unit_test_setup_teardown(an_index_is_adopted_and_replaces_what_it_shares, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(searches_under_way_see_each_element_once, set_up, tear_down),
         cmocka_unit_test_setup_teardown(memory_beyond_its_limit_refuses_puts_until_it_is_free, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_folder_beyond_its_quota_takes_no_more, set_up, tear_down),
         cmocka_unit_test_setup_teardown(segments_that_wait_for_merges_hold_writers_up, set_up, tear_down),

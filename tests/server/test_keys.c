@@ -100,7 +100,6 @@ static void test_names(void **state)
     expect_error(&c, "VCARD h", "WRONGTYPE ");
     expect_error(&c, "VSIM c ELE x", "WRONGTYPE ");
     expect_error(&c, "VLOAD c one", "BUSYKEY ");
-    expect_text(&c, "VLOAD c one REPLACE", "OK");
     expect_text(&c, "SET b string", "OK"); /* and the other way round */
     expect_integer(&c, "DEL b b c h copy x", 4);
     expect_integer(&c, "DBSIZE", 0);
