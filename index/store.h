@@ -44,7 +44,7 @@ struct store_options {
     unsigned segments_max;         /* of a collection; with more its writers wait for merges; 0: 12 */
     unsigned threads;              /* of a seal or merge; 0: 1 */
     uint64_t checkpoint_bytes;     /* of log after which a checkpoint is written; 0: 256 MiB */
-    bool no_maintenance;           /* nothing in the background: tests call store_maintain */
+    bool no_maintenance;           /* nothing in the background, or not before store_begin_maintenance */
 };
 
 struct store_report {
@@ -56,6 +56,9 @@ struct store_report {
 /* Opens or makes a data folder. QUIRE_EBUSY: another process (its id in the message) has it open. */
 int store_open(const char *path, const struct store_options *options, const struct store_host *host, struct store **out,
                struct store_report *report, struct quire_error *err);
+/* Begins the work in the background of a store opened with no_maintenance, once: for a host whose `save` cannot be
+ * called before it has taken in what the opening restored. */
+int store_begin_maintenance(struct store *store, struct quire_error *err);
 /* Finishes what is being written, syncs the journal, lets the lock go. No request is under way. */
 int store_close(struct store *store, struct quire_error *err);
 

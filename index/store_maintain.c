@@ -309,17 +309,18 @@ int store_checkpoint(struct store *store, struct quire_error *err)
     return rc;
 }
 
-static bool checkpoint_is_due(struct store *store)
+/* The log has grown to so many times what makes a checkpoint due. */
+static bool checkpoint_is_due(struct store *store, unsigned times)
 {
     struct journal_stats stats;
     journal_get_stats(store->journal, &stats);
     uint64_t limit = store->options.checkpoint_bytes;
-    return stats.log_bytes > (stats.checkpoint_bytes > limit ? stats.checkpoint_bytes : limit);
+    return stats.log_bytes / times > (stats.checkpoint_bytes > limit ? stats.checkpoint_bytes : limit);
 }
 
-static int checkpoint_if_due(struct store *store, struct quire_error *err)
+static int checkpoint_if_due(struct store *store, unsigned times, struct quire_error *err)
 {
-    if (!checkpoint_is_due(store) || store_now_ms() < store->checkpoint_retry_ms)
+    if (!checkpoint_is_due(store, times) || store_now_ms() < store->checkpoint_retry_ms)
         return 0;
     int rc = store_checkpoint(store, err);
     bool failed = rc < 0 && rc != QUIRE_ECANCELLED;
@@ -333,10 +334,15 @@ static int checkpoint_if_due(struct store *store, struct quire_error *err)
     return rc < 0 ? rc : 1;
 }
 
+/* A seal before a checkpoint, which then need not save its rows; but where the next seal is always due, as under a
+ * flood of writes or after a start that replayed much, a checkpoint that is overdue comes first, for otherwise the log
+ * and the time to recover would have no bound. */
 static int write_pass(struct maintainer *m, struct quire_error *err)
 {
-    int sealed = serve(m->store, BUSY_SEAL, err);
-    return sealed != 0 ? sealed : checkpoint_if_due(m->store, err);
+    int done = checkpoint_if_due(m->store, 2, err);
+    if (done == 0)
+        done = serve(m->store, BUSY_SEAL, err);
+    return done != 0 ? done : checkpoint_if_due(m->store, 1, err);
 }
 
 static int merge_pass(struct maintainer *m, struct quire_error *err)
@@ -424,8 +430,16 @@ int store_start_maintenance(struct store *store, struct quire_error *err)
         m->store = store;
         m->pass = passes[i];
         rc = graph_scratch_create(&m->scratch, err);
-        if (rc < 0 || store->options.no_maintenance)
-            continue;
+    }
+    return rc == 0 && !store->options.no_maintenance ? store_begin_maintenance(store, err) : rc;
+}
+
+int store_begin_maintenance(struct store *store, struct quire_error *err)
+{
+    int rc = 0;
+    store->options.no_maintenance = false;
+    for (unsigned i = 0; i < MAINTENANCE_ROLES && rc == 0; i++) {
+        struct maintainer *m = &store->maintainers[i];
         int errnum = pthread_create(&m->thread, NULL, maintain, m);
         if (errnum)
             rc = error_set_errno(err, errnum, "start a thread for", store->path);
@@ -478,7 +492,7 @@ static bool is_due(struct store *store)
             due = c->busy != 0;
     bool waits = store_now_ms() < store->checkpoint_retry_ms;
     pthread_mutex_unlock(&store->lock);
-    return due || (!waits && checkpoint_is_due(store));
+    return due || (!waits && checkpoint_is_due(store, 1));
 }
 
 /* No pass has begun since one that ended before all of this was looked at, so none was under way. */

@@ -173,7 +173,8 @@ int data_open(struct server *s, struct quire_error *err)
                                     .build_memory_bytes = config->build_memory,
                                     .segments_max = (unsigned)config->segments_max,
                                     .threads = (unsigned)config->build_threads,
-                                    .checkpoint_bytes = config->checkpoint_bytes};
+                                    .checkpoint_bytes = config->checkpoint_bytes,
+                                    .no_maintenance = true};
     if (config->dir[0] == 0)
         return 0;
     int rc = store_open(config->dir, &options, &host, &s->store, &report, err);
@@ -183,7 +184,9 @@ int data_open(struct server *s, struct quire_error *err)
     s->keyspace.unbind_context = s;
     log_report(s, &report);
     server_journal_set(s, store_journal(s->store), close_store, s);
-    return bind_keys(s, err);
+    rc = bind_keys(s, err);
+    /* a checkpoint writes the keys: none before they are whole */
+    return rc == 0 ? store_begin_maintenance(s->store, err) : rc;
 }
 
 /* ---- indexes made offline ---------------------------------------------------------------------------------------- */

@@ -256,6 +256,37 @@ static void seals_and_merges_lose_nothing(void **in)
     assert_sound(s);
 }
 
+/* Seals come first, but where one is always due the log must not grow for ever. */
+static void an_overdue_checkpoint_does_not_wait_for_seals(void **in)
+{
+    struct state *s = *in;
+    struct store_options options = support_store_options(NULL);
+    struct collection *sets[3];
+    struct store_stats stats;
+    struct quire_error err = {0};
+    options.memtable_bytes = 64u << 10;
+    options.checkpoint_bytes = 64u << 10;
+    struct store *store = support_store_open(s->path, &options);
+    for (unsigned i = 0; i < 3; i++) {
+        sets[i] = support_create(store);
+        put_keys(s, sets[i], 1000 * i, 1000, 1);
+    }
+    assert_true(store_maintain(store, &err) > 0);
+    store_get_stats(store, &stats);
+    assert_int_equal(stats.checkpoints, 1);
+    assert_true(store_maintain(store, &err) > 0);
+    store_get_stats(store, &stats);
+    assert_int_equal(stats.checkpoints, 1);
+    assert_int_equal(stats.seals, 1);
+    assert_int_equal(store_begin_maintenance(store, &err), 0);
+    assert_int_equal(store_settle(store, &err), 0);
+    store_get_stats(store, &stats);
+    assert_true(stats.seals >= 3);
+    for (unsigned i = 0; i < 3; i++)
+        collection_unref(sets[i]);
+    support_store_close(store);
+}
+
 static void a_part_that_is_all_dead_goes(void **in)
 {
     struct state *s = *in;
@@ -555,7 +586,7 @@ static void replace_and_seal(void *context)
     seal(w->store, w->c);
 }
 
-static void compact(void *context)
+static void compact_all(void *context)
 {
     struct changes *w = context;
     struct quire_error err = {0};
@@ -600,7 +631,7 @@ static void searches_under_way_see_each_element_once(void **in)
     put_keys(s, w.c, 100, 100, 1);
     assert_true(support_equal_after(&s->lane, w.c, &s->model, 0, seal_twice, &w));
     assert_true(support_equal_after(&s->lane, w.c, &s->model, 0, replace_and_seal, &w));
-    assert_true(support_equal_after(&s->lane, w.c, &s->model, 0, compact, &w));
+    assert_true(support_equal_after(&s->lane, w.c, &s->model, 0, compact_all, &w));
     assert_true(support_equal_after(&s->lane, w.c, &s->model, 0, adopt, &w));
     seal(store, w.c);
     assert_true(support_equal_after(&s->lane, w.c, &s->model, 40, remove_half, &w));
@@ -882,6 +913,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(numbers_are_never_given_out_again, set_up, tear_down),
         cmocka_unit_test_setup_teardown(thousands_of_tiny_collections_cost_little, set_up, tear_down),
         cmocka_unit_test_setup_teardown(seals_and_merges_lose_nothing, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(an_overdue_checkpoint_does_not_wait_for_seals, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_part_that_is_all_dead_goes, set_up, tear_down),
         cmocka_unit_test_setup_teardown(segments_stay_few_and_grow_geometrically, set_up, tear_down),
         cmocka_unit_test_setup_teardown(dropping_removes_files, set_up, tear_down),
