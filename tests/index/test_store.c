@@ -656,9 +656,9 @@ static void memory_beyond_its_limit_refuses_puts_until_it_is_free(void **in)
     while (store_maintain(store, &err) >= 0 && store_admit(store, c, &err) == 0 && key < KEYS)
         put_keys(s, c, key++, 1, 1);
     assert_in_range(key, 300, KEYS - 300);
-    assert_int_equal(store_admit(store, c, &err), QUIRE_ELIMIT);
+    assert_int_equal(store_admit(store, c, &err), QUIRE_ENOMEM);
     assert_non_null(strstr(err.message, "maxmemory"));
-    assert_int_equal(support_put(&s->lane, c, &s->model, key, 1, 0, NULL), QUIRE_ELIMIT);
+    assert_int_equal(support_put(&s->lane, c, &s->model, key, 1, 0, NULL), QUIRE_ENOMEM);
     remove_keys(s, c, 0, key, 1);
     assert_int_equal(store_settle(store, &err), 0);
     assert_int_equal(support_put(&s->lane, c, &s->model, key, 1, 0, NULL), 0);
