@@ -321,7 +321,12 @@ QUIRE_API int quire_attributes(struct quire_index *index, uint32_t row, char *te
 
 /* A folder that is written and searched at the same time. Elements have a key, a vector and attributes (JSON text).
  * Every write is logged before the call that makes it returns; what that promises after a crash is the durability's
- * choice. */
+ * choice.
+ *
+ * Cost: a write takes tens of microseconds; two or three reads more where a sealed segment may hold its key; what linking
+ * it into the graph in memory takes (about as much as one search there); up to 10 ms of pause while seals or merges are
+ * behind; and the wait for the device where the durability asks for it. Three threads of the lowest priority seal, merge
+ * and write checkpoints. */
 struct quire_collection;
 struct quire_snapshot;
 struct quire_result;
@@ -348,35 +353,39 @@ struct quire_collection_options {
     unsigned threads;        /* of one seal or merge in the background; 0: 1 */
     enum quire_engine_kind engine;
     unsigned reads_max; /* cap on reads in flight per lane; 0: 64 */
-    /* NULL, or gets a line about what happens in the background, from another thread. */
+    /* NULL, or gets a line about each seal, merge, checkpoint and failure, from the thread that did it: one of the
+     * background's, or that of quire_seal and the like. May be called by several at once. */
     void (*log)(void *context, bool warning, const char *line);
     void *context;
 };
 QUIRE_API void quire_collection_options_init(struct quire_collection_options *options);
 
-/* Opens a collection's folder and replays its log. QUIRE_EBUSY: another process has it open (named in the message);
- * QUIRE_ENOFILE: it is not there and create is false; ECORRUPT: damaged, `quire repair` saves what is left. */
+/* Opens a collection's folder and replays its log; options may be NULL (no create). QUIRE_EBUSY: another process, or
+ * another handle of this one, has it open (the process is named in the message); QUIRE_ENOFILE: it is not there and
+ * create is false; EDIM, ETYPE: it holds other vectors than options say; EINVALID, ERANGE: options; ECORRUPT: damaged,
+ * `quire repair` saves what is left. */
 QUIRE_API int quire_collection_open(const char *path, const struct quire_collection_options *options,
                                     struct quire_collection **out, struct quire_error *err);
-/* Syncs and closes. Results and snapshots must have been given back. An error: the last writes may not be durable; the
- * handle is gone all the same. NULL is fine. */
+/* Syncs and closes. No other call is under way and snapshots have been closed; results stay valid. An error: the last
+ * writes may not be durable; the handle is gone all the same. NULL is fine. */
 QUIRE_API int quire_collection_close(struct quire_collection *collection, struct quire_error *err);
 
 /* Adds an element, or replaces the one with this key. vector: dim elements of the collection's type. attributes: JSON
  * text or NULL (with NULL the attributes that the element has stay). *was_new may be NULL. A search sees the old vector
- * or the new one. Errors: QUIRE_ENOTFINITE, EZEROVEC, ERANGE (key, attributes), ELIMIT, ENOSPACE, EIO: nothing was
- * written, searches go on. */
+ * or the new one. Errors: QUIRE_ENOTFINITE, EZEROVEC, ERANGE (key, attributes), ELIMIT (a quota, or seals are far
+ * behind): nothing was written. ENOSPACE, EIO: the log cannot be written; this element may be seen by searches and gone
+ * after a restart, and later writes are refused. Searches go on in any case. */
 QUIRE_API int quire_put(struct quire_collection *collection, const void *key, size_t key_bytes, const void *vector,
                         const char *attributes, size_t attribute_bytes, bool *was_new, struct quire_error *err);
 /* QUIRE_ENOTFOUND where there is none. */
 QUIRE_API int quire_remove(struct quire_collection *collection, const void *key, size_t key_bytes,
                            struct quire_error *err);
-/* Replaces an element's attributes; NULL or 0 bytes: it has none then. */
+/* Replaces an element's attributes; NULL or 0 bytes: it has none then. QUIRE_ENOTFOUND; others as quire_put. */
 QUIRE_API int quire_set_attributes(struct quire_collection *collection, const void *key, size_t key_bytes,
                                    const char *attributes, size_t attribute_bytes, struct quire_error *err);
 /* The stored vector (dim floats; unit length under cosine) and attributes of an element; vector and attributes may be
  * NULL. attributes: room for *attribute_bytes, which becomes their size; QUIRE_ELIMIT when they do not fit; 0: there
- * are none. */
+ * are none. QUIRE_ENOTFOUND. No read for an element in memory, two or three for a sealed one. */
 QUIRE_API int quire_get(struct quire_collection *collection, const void *key, size_t key_bytes, float *vector,
                         char *attributes, size_t *attribute_bytes, struct quire_error *err);
 
@@ -390,7 +399,8 @@ struct quire_element {
 };
 enum quire_with { QUIRE_WITH_ATTRIBUTES = 1, QUIRE_WITH_VECTORS = 2 };
 /* The nearest elements now, or with a snapshot, as of then. with: a sum of QUIRE_WITH_...; options may be NULL. stats
- * may be NULL. *result is given back by quire_result_free. Blocks; many threads may call it at once. */
+ * may be NULL. *result is given back by quire_result_free; it is a copy, which the collection does not know of. Blocks;
+ * many threads may call it at once. */
 QUIRE_API int quire_collection_search(struct quire_collection *collection, const struct quire_snapshot *snapshot,
                                       const float *query, const struct quire_search_options *options, unsigned with,
                                       struct quire_result **result, struct quire_search_stats *stats,
@@ -400,19 +410,22 @@ QUIRE_API uint32_t quire_result_count(const struct quire_result *result);
 QUIRE_API void quire_result_element(const struct quire_result *result, uint32_t i, struct quire_element *out);
 QUIRE_API void quire_result_free(struct quire_result *result); /* NULL is fine */
 
-/* The collection as it is now, for searches, whatever is written afterwards. What is removed meanwhile keeps its room
- * until it is closed. */
+/* The collection as it is now, for searches, whatever is written afterwards: which elements there are, and their
+ * vectors (attributes of elements in memory are those of the present). Takes microseconds and a bit per sealed row. What
+ * is removed meanwhile keeps its room until it is closed. Many searches may use one at once; none does when it is
+ * closed, before its collection. */
 QUIRE_API int quire_snapshot_open(struct quire_collection *collection, struct quire_snapshot **out,
                                   struct quire_error *err);
 QUIRE_API uint64_t quire_snapshot_count(const struct quire_snapshot *snapshot);
 QUIRE_API void quire_snapshot_close(struct quire_snapshot *snapshot); /* NULL is fine */
 
-/* Everything written so far is on the device on return, and the next opening replays nothing of it. */
+/* Everything written so far is on the device on return, and the next opening replays nothing of it. Writes all that is
+ * in memory. Like the next three it blocks for as long as it takes, while reads and writes go on. */
 QUIRE_API int quire_checkpoint(struct quire_collection *collection, struct quire_error *err);
 /* Seals what is in memory to the disk; merges all sealed parts into one. */
 QUIRE_API int quire_seal(struct quire_collection *collection, struct quire_error *err);
 QUIRE_API int quire_compact(struct quire_collection *collection, struct quire_error *err);
-/* A consistent copy in the new folder `to` on the same file system, by hard links. Writes go on meanwhile. */
+/* A consistent copy in the new folder `to` (QUIRE_EEXISTS) on the same file system, by hard links. */
 QUIRE_API int quire_backup(struct quire_collection *collection, const char *to, struct quire_error *err);
 
 struct quire_collection_info {

@@ -419,6 +419,8 @@ static int commit_put(struct collection *c, struct collection_put *put, const vo
         return rc;
     put->was_new = !is_somewhere(&place);
     put->lsn = 0;
+    if (put->condition == PUT_ONLY_SEALED && !place.part)
+        return error_set(err, QUIRE_ESTALE, "the sealed row has been replaced or removed");
     if ((put->condition == PUT_ONLY_NEW && !put->was_new) || (put->condition == PUT_ONLY_OLD && put->was_new))
         return 0;
     struct record_element element = {.key = put->key,
@@ -427,6 +429,10 @@ static int commit_put(struct collection *c, struct collection_put *put, const vo
                                      .stored_bytes = memtable_stored_bytes(&c->table_config),
                                      .attributes = put->attributes,
                                      .attribute_bytes = put->attributes ? put->attribute_bytes : 0};
+    if (put->keep_attributes && !place.part) {
+        element.attributes = NULL;
+        element.attribute_bytes = 0;
+    }
     if (put->keep_attributes && place.table) {
         memtable_row(place.table->memtable, place.row, &old);
         element.attributes = old.attributes;
@@ -747,12 +753,16 @@ int collection_pin(struct collection *c, uint64_t *lsn)
 
 void collection_unpin(struct collection *c, uint64_t lsn)
 {
+    struct memtable_stats stats;
     pthread_mutex_lock(&c->lock);
     for (uint32_t i = 0; i < c->n_pins; i++)
         if (c->pins[i] == lsn) {
             c->pins[i] = c->pins[--c->n_pins];
             break;
         }
+    memtable_get_stats(c->view->tables[0]->memtable, &stats);
+    if (stats.dead > 0) /* what the pin kept can go, also if nobody writes again */
+        store_wake(c->store, c);
     pthread_mutex_unlock(&c->lock);
 }
 

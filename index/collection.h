@@ -6,11 +6,11 @@
  * (store.h) before it is visible.
  *
  *   write   locate: where the key's row is, if a sealed segment holds one: decided in memory by the segments' key
- *   filters         (collection_locate_now), or with reads on a lane (collection_locate_start). Commit: under the
- *   collection's         lock, in microseconds and without the disk: journal, memtable, tombstone. A commit whose
- *   `located` is older         than the newest seal or merge answers QUIRE_ESTALE: locate again.
+ *           filters (collection_locate_now), or with reads on a lane (collection_fetch_start). Commit: under the
+ *           collection's lock, in microseconds and without the disk: journal, memtable, tombstone. A commit whose
+ *           `located` is older than the newest seal or merge answers QUIRE_ESTALE: locate again.
  *   search  segments first, on a lane's ring. When all have answered: under the lock the snapshot number and which of
- *   the         hits have died; then the memtables as of that number. So each element is seen once, old or new.
+ *           the hits have died; then the memtables as of that number. So each element is seen once, old or new.
  *
  * Reference-counted: a request under way holds a reference. Thread-safe but where a searcher is named (its lane's
  * thread).
@@ -66,42 +66,21 @@ struct located {
     uint64_t segment_uid; /* 0: no sealed segment holds a living row of it */
     uint32_t row;
 };
-/* 1: *out is right, found in memory; 0: a segment may hold it, the disk must be asked. */
+/* 1: *out is right, found in memory; 0: a segment may hold it, the disk must be asked
+ * (collection_fetch_start). */
 int collection_locate_now(struct collection *collection, const void *key, uint32_t key_bytes, struct located *out);
 
-/* Inside of requests that ask the segments for a key, one after the other. */
-struct part_walk {
-    struct fetch_request fetch;
-    struct searcher *searcher;
-    struct view *view;
-    uint32_t next_part; /* of the view, from the last to the first; n_parts - next_part have been asked */
-    uint32_t tries;
-    void (*ended)(struct part_walk *walk, bool found); /* or an error: fetch.code */
-    void *owner;
-};
-
-struct locate_request {
-    struct collection *collection; /* the caller holds a reference until done */
-    const void *key;               /* kept by the caller until done */
-    uint32_t key_bytes;
-    void (*done)(struct locate_request *request);
-    void *owner;
-    int code; /* 0, also when no segment has it */
-    struct quire_error error;
-    struct located located;
-    uint32_t reads;
-    /* inside */
-    struct part_walk walk;
-};
-int collection_locate_start(struct searcher *searcher, struct locate_request *request, struct quire_error *err);
-
-enum put_condition { PUT_ALWAYS, PUT_ONLY_NEW, PUT_ONLY_OLD };
+/* ONLY_SEALED: QUIRE_ESTALE unless the row that is replaced is the one that `located` names, for a put that was made
+ * from it. */
+enum put_condition { PUT_ALWAYS, PUT_ONLY_NEW, PUT_ONLY_OLD, PUT_ONLY_SEALED };
 struct collection_put {
     const void *key;
     uint32_t key_bytes;
     const void *vector;     /* elements of config.type, dim of them; checked */
-    const void *attributes; /* NULL: none; with keep_attributes: those of the element that is replaced in memory stay */
+    const void *attributes; /* NULL: none */
     uint32_t attribute_bytes;
+    /* The element keeps those that it has: `attributes` are those of the row that `located` names, and are used if that
+     * row is replaced; a row in memory gives its own, a new element has none. */
     bool keep_attributes;
     enum put_condition condition;
     struct located located;
@@ -165,6 +144,18 @@ void collection_snapshot_close(struct collection_snapshot *snapshot); /* NULL is
 uint64_t collection_snapshot_count(const struct collection_snapshot *snapshot);
 uint64_t collection_snapshot_lsn(const struct collection_snapshot *snapshot);
 
+/* Inside of requests that ask the segments for a key, one after the other. */
+struct part_walk {
+    struct fetch_request fetch;
+    struct searcher *searcher;
+    struct view *view;
+    uint32_t next_part; /* of the view, from the last to the first; n_parts - next_part have been asked */
+    uint32_t tries;
+    void (*ended)(struct part_walk *walk, bool found); /* or an error: fetch.code */
+    void *owner;
+};
+
+/* An element by its key, with what is wanted of it; with nothing wanted only where it is. */
 struct collection_fetch {
     struct collection *collection;
     const void *key; /* kept by the caller until done */
@@ -176,8 +167,8 @@ struct collection_fetch {
     /* filled; pointers valid during done */
     int code; /* QUIRE_ENOTFOUND */
     struct quire_error error;
-    struct located located; /* of a row in a segment */
-    bool in_memory;
+    struct located located; /* for a write: of its row in a segment, or of none; set with QUIRE_ENOTFOUND, too */
+    bool in_memory;         /* a memtable has it */
     const float *vector;
     const char *attributes;
     uint32_t attribute_bytes;

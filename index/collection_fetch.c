@@ -59,12 +59,6 @@ static void walk_begin(struct part_walk *walk, struct searcher *searcher, struct
     walk_on(walk);
 }
 
-static void walk_end(struct part_walk *walk)
-{
-    view_unref(walk->view);
-    walk->view = NULL;
-}
-
 static struct located located_by(const struct part_walk *walk, bool found)
 {
     struct located located = {.generation = walk->view->generation};
@@ -86,32 +80,6 @@ int collection_locate_now(struct collection *c, const void *key, uint32_t key_by
     *out = (struct located){.generation = view->generation};
     view_unref(view);
     return !maybe;
-}
-
-static void on_located(struct part_walk *walk, bool found)
-{
-    struct locate_request *request = walk->owner;
-    request->code = walk->fetch.code == QUIRE_ENOTFOUND ? 0 : walk->fetch.code;
-    request->error = walk->fetch.error;
-    request->located = located_by(walk, found);
-    request->reads = walk->fetch.reads;
-    walk_end(walk);
-    request->done(request);
-}
-
-int collection_locate_start(struct searcher *searcher, struct locate_request *request, struct quire_error *err)
-{
-    if (request->key_bytes == 0 || request->key_bytes > QUIRE_KEY_BYTES_MAX)
-        return error_set(err, QUIRE_ERANGE, "an element's name has 1..%u bytes, not %u", QUIRE_KEY_BYTES_MAX,
-                         request->key_bytes);
-    struct part_walk *walk = &request->walk;
-    memset(walk, 0, sizeof *walk);
-    walk->fetch.key = request->key;
-    walk->fetch.key_bytes = request->key_bytes;
-    walk->ended = on_located;
-    walk->owner = request;
-    walk_begin(walk, searcher, collection_view(request->collection));
-    return 0;
 }
 
 /* ---- fetch ------------------------------------------------------------------------------------------------------- */

@@ -3,7 +3,9 @@
  *
  * A write is located (in memory, or with a read where a sealed segment may hold its key), committed, linked into the
  * graph by the calling thread, and waited for as its durability asks. A commit that comes too late, because segments
- * have changed since it was located, is located again.
+ * have changed since it was located, is located again. What a write keeps of a sealed element, attributes or vector, is
+ * read together with its place, so that it is used only if that row is the one replaced. While the background is
+ * behind, writes pause: a writer that never waits would otherwise run into the limit where puts are refused.
  */
 #include "index/collection.h"
 #include "index/graph.h"
@@ -11,13 +13,17 @@
 #include "index/library_priv.h"
 #include "index/search_priv.h"
 #include "index/space.h"
-#include "index/store.h"
+#include "index/store_priv.h"
 #include "io/error.h"
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
-#define LINK_BUDGET_US 500u /* a writer links at least as much as it adds */
+#define LINK_BUDGET_US   500u     /* a writer links at least as much as it adds */
+#define CROWDED_PAUSE_NS 1000000u /* of a writer while seals or merges are behind */
+#define CROWDED_PAUSES   10u      /* of one write */
 
 struct quire_collection {
     struct store *store;
@@ -30,12 +36,12 @@ struct quire_collection {
 
 struct quire_result {
     uint32_t n;
-    bool with_vectors;
     struct quire_element *elements;
     uint8_t *bytes; /* keys, attributes and vectors */
 };
 
 struct quire_snapshot {
+    const struct quire_collection *of;
     struct collection_snapshot *snapshot;
 };
 
@@ -105,6 +111,21 @@ static int take_collection(struct quire_collection *c, const struct quire_collec
     return rc == 0 ? journal_wait(store_journal(c->store), lsn, err) : rc;
 }
 
+/* Without create nothing is made, in a folder that holds other things least of all. */
+static int check_there(const struct quire_collection_options *o, const char *path, struct quire_error *err)
+{
+    char *segments;
+    if (o->create)
+        return 0;
+    if (access(path, F_OK) != 0)
+        return error_set(err, QUIRE_ENOFILE, "%s is not there: open it with create to make a collection", path);
+    if (asprintf(&segments, "%s/" SEGMENTS_NAME, path) < 0)
+        return error_set(err, QUIRE_ENOMEM, "no memory to open %s", path);
+    bool there = access(segments, F_OK) == 0;
+    free(segments);
+    return there ? 0 : error_set(err, QUIRE_ENOFILE, "%s holds no collection: open it with create to make one", path);
+}
+
 static int open_store(struct quire_collection *c, const struct quire_collection_options *o, const char *path,
                       struct quire_error *err)
 {
@@ -114,8 +135,9 @@ static int open_store(struct quire_collection *c, const struct quire_collection_
                                     .disk_bytes = o->disk_bytes,
                                     .threads = o->threads};
     struct store_host host = {.log = pass_log, .context = c};
-    if (!o->create && access(path, F_OK) != 0)
-        return error_set(err, QUIRE_ENOFILE, "%s is not there: open it with create to make a collection", path);
+    int rc = check_there(o, path, err);
+    if (rc < 0)
+        return rc;
     return store_open(path, &options, &host, &c->store, &c->report, err);
 }
 
@@ -128,6 +150,8 @@ int quire_collection_open(const char *path, const struct quire_collection_option
     if (!path || !out)
         return error_set(err, QUIRE_EINVALID, "path and out must be given");
     int rc = check_struct_bytes(o->struct_bytes, sizeof *o, "quire_collection_options", err);
+    if (rc == 0 && (unsigned)o->durability > QUIRE_DURABLE_NO)
+        rc = error_set(err, QUIRE_EINVALID, "unknown durability %d", (int)o->durability);
     struct quire_collection *c = rc == 0 ? calloc(1, sizeof *c) : NULL;
     if (rc < 0)
         return rc;
@@ -163,48 +187,117 @@ int quire_collection_close(struct quire_collection *c, struct quire_error *err)
 
 /* ---- writing ----------------------------------------------------------------------------------------------------- */
 
-static void on_located(struct locate_request *request)
+/* Fetches an element on a lane of the pool; the fetch's owner raises *done. */
+static int run_fetch(struct quire_collection *c, struct collection_fetch *fetch, const bool *done,
+                     struct quire_error *err)
 {
-    *(bool *)request->owner = true;
-}
-
-static int locate(struct quire_collection *c, const void *key, uint32_t key_bytes, struct located *out,
-                  struct quire_error *err)
-{
-    bool done = false;
-    struct locate_request request = {
-        .collection = c->collection, .key = key, .key_bytes = key_bytes, .done = on_located, .owner = &done};
     struct lane *lane;
-    if (collection_locate_now(c->collection, key, key_bytes, out))
-        return 0;
     int rc = lane_pool_take(&c->lanes, 1, &lane, err);
     if (rc < 0)
         return rc;
-    rc = collection_locate_start(lane->searcher, &request, err);
+    rc = collection_fetch_start(lane->searcher, fetch, err);
     if (rc == 0)
-        lane_run(lane, &done);
+        lane_run(lane, done);
     lane_pool_put(&c->lanes, lane);
-    if (rc == 0 && request.code < 0) {
-        if (err)
-            *err = request.error;
-        return request.code;
-    }
-    *out = request.located;
     return rc;
 }
 
-/* Links what waits, the element just put among it, and waits until the write counts as durable. */
+/* What a write must know of the sealed row that it replaces, if there is one. */
+struct old_row {
+    struct located located;
+    bool in_memory;   /* a memtable has the element */
+    float *vector;    /* of a sealed row, where it was asked for; owned */
+    char *attributes; /* likewise; NULL: none */
+    uint32_t attribute_bytes, dim;
+    bool done;
+    int code; /* QUIRE_ENOTFOUND: there is no such element */
+    struct quire_error error;
+};
+
+static void old_row_free(struct old_row *old)
+{
+    free(old->vector);
+    free(old->attributes);
+    old->vector = NULL;
+    old->attributes = NULL;
+}
+
+static void on_old_row(struct collection_fetch *fetch)
+{
+    struct old_row *old = fetch->owner;
+    old->done = true;
+    old->code = fetch->code;
+    old->error = fetch->error;
+    old->located = fetch->located;
+    old->in_memory = fetch->in_memory;
+    if (fetch->code < 0 || fetch->in_memory)
+        return;
+    old->attribute_bytes = fetch->attributes ? fetch->attribute_bytes : 0;
+    if (fetch->want_vector)
+        old->vector = malloc(sizeof(float) * old->dim);
+    if (old->attribute_bytes)
+        old->attributes = malloc(old->attribute_bytes);
+    if ((fetch->want_vector && !old->vector) || (old->attribute_bytes && !old->attributes)) {
+        old->code = error_set(&old->error, QUIRE_ENOMEM, "no memory to replace an element");
+        return;
+    }
+    if (old->vector)
+        memcpy(old->vector, fetch->vector, sizeof(float) * old->dim);
+    if (old->attributes)
+        memcpy(old->attributes, fetch->attributes, old->attribute_bytes);
+}
+
+/* *old is ended by old_row_free. 0, also where there is no such element. */
+static int fetch_old_row(struct quire_collection *c, const void *key, uint32_t key_bytes, bool want_vector,
+                         bool want_attributes, struct old_row *old, struct quire_error *err)
+{
+    struct collection_fetch fetch = {.collection = c->collection,
+                                     .key = key,
+                                     .key_bytes = key_bytes,
+                                     .want_vector = want_vector,
+                                     .want_attributes = want_attributes,
+                                     .done = on_old_row,
+                                     .owner = old};
+    *old = (struct old_row){.dim = collection_config(c->collection)->dim};
+    int rc = run_fetch(c, &fetch, &old->done, err);
+    if (rc == 0 && old->code < 0 && old->code != QUIRE_ENOTFOUND) {
+        if (err)
+            *err = old->error;
+        rc = old->code;
+    }
+    return rc;
+}
+
+/* As fetch_old_row, and without the disk where no segment can hold the key. */
+static int locate(struct quire_collection *c, const void *key, uint32_t key_bytes, bool want_attributes,
+                  struct old_row *old, struct quire_error *err)
+{
+    *old = (struct old_row){.done = true};
+    return collection_locate_now(c->collection, key, key_bytes, &old->located)
+               ? 0
+               : fetch_old_row(c, key, key_bytes, false, want_attributes, old, err);
+}
+
+/* Links what waits, the element just put among it, and lets maintenance catch up where it is behind. */
+static void help_maintenance(struct quire_collection *c)
+{
+    const struct timespec pause = {.tv_nsec = CROWDED_PAUSE_NS};
+    struct lane *lane;
+    /* without a lane the background links it: the write itself has succeeded */
+    if (collection_unlinked(c->collection) > 0 && lane_pool_take(&c->lanes, 1, &lane, NULL) == 0) {
+        struct graph_scratch *scratch = searcher_graph_scratch(lane->searcher);
+        if (scratch)
+            collection_link(c->collection, scratch, LINK_BUDGET_US);
+        lane_pool_put(&c->lanes, lane);
+    }
+    for (unsigned i = 0; i < CROWDED_PAUSES && store_is_crowded(c->store); i++)
+        nanosleep(&pause, NULL);
+}
+
 static int finish_write(struct quire_collection *c, uint64_t lsn, struct quire_error *err)
 {
-    struct lane *lane;
-    int rc = lane_pool_take(&c->lanes, 1, &lane, err);
-    if (rc < 0)
-        return rc;
-    struct graph_scratch *scratch = searcher_graph_scratch(lane->searcher);
-    if (scratch)
-        collection_link(c->collection, scratch, LINK_BUDGET_US);
-    lane_pool_put(&c->lanes, lane);
-    return lsn ? journal_wait(store_journal(c->store), lsn, err) : 0;
+    help_maintenance(c);
+    return journal_wait(store_journal(c->store), lsn, err);
 }
 
 static int check_key(const void *key, size_t key_bytes, struct quire_error *err)
@@ -214,36 +307,18 @@ static int check_key(const void *key, size_t key_bytes, struct quire_error *err)
     return 0;
 }
 
-/* The attributes of a sealed element that is about to be replaced, owned by the caller; NULL: it has none. */
-static int copy_attributes(struct quire_collection *c, const struct collection_put *put, char **out, size_t *bytes,
-                           struct quire_error *err)
-{
-    *bytes = 0;
-    *out = NULL;
-    int rc = quire_get(c, put->key, put->key_bytes, NULL, NULL, bytes, err);
-    if (rc == QUIRE_ELIMIT) {
-        *out = malloc(*bytes);
-        rc = *out ? quire_get(c, put->key, put->key_bytes, NULL, *out, bytes, err)
-                  : error_set(err, QUIRE_ENOMEM, "no memory for attributes of %zu bytes", *bytes);
-    }
-    return rc == QUIRE_ENOTFOUND || rc == QUIRE_ELIMIT ? QUIRE_ESTALE : rc; /* it has changed: locate again */
-}
-
 static int put_once(struct quire_collection *c, struct collection_put *put, struct quire_error *err)
 {
-    char *kept = NULL;
-    size_t bytes = 0;
-    int rc = locate(c, put->key, put->key_bytes, &put->located, err);
-    if (rc == 0 && put->keep_attributes && put->located.segment_uid) {
-        rc = copy_attributes(c, put, &kept, &bytes, err);
-        put->attributes = kept;
-        put->attribute_bytes = (uint32_t)bytes;
+    struct old_row old;
+    int rc = locate(c, put->key, put->key_bytes, put->keep_attributes, &old, err);
+    put->located = old.located;
+    if (put->keep_attributes) {
+        put->attributes = old.attributes;
+        put->attribute_bytes = old.attribute_bytes;
     }
     if (rc == 0)
         rc = collection_put(c->collection, put, err);
-    free(kept);
-    if (put->keep_attributes)
-        put->attributes = NULL;
+    old_row_free(&old);
     return rc;
 }
 
@@ -273,7 +348,7 @@ int quire_put(struct quire_collection *c, const void *key, size_t key_bytes, con
 
 int quire_remove(struct quire_collection *c, const void *key, size_t key_bytes, struct quire_error *err)
 {
-    struct located located;
+    struct old_row old;
     bool removed = false;
     uint64_t lsn = 0;
     if (!c)
@@ -282,41 +357,37 @@ int quire_remove(struct quire_collection *c, const void *key, size_t key_bytes, 
     if (rc < 0)
         return rc;
     do {
-        rc = locate(c, key, (uint32_t)key_bytes, &located, err);
+        rc = locate(c, key, (uint32_t)key_bytes, false, &old, err);
         if (rc == 0)
-            rc = collection_remove(c->collection, key, (uint32_t)key_bytes, &located, &removed, &lsn, err);
+            rc = collection_remove(c->collection, key, (uint32_t)key_bytes, &old.located, &removed, &lsn, err);
     } while (rc == QUIRE_ESTALE);
     if (rc == 0 && !removed)
         return error_set(err, QUIRE_ENOTFOUND, "there is no such element");
     return rc == 0 ? journal_wait(store_journal(c->store), lsn, err) : rc;
 }
 
-/* An element of a sealed segment is put again with its stored vector, in the elements of the collection's type. */
-static int put_again(struct quire_collection *c, const void *key, uint32_t key_bytes, const char *attributes,
-                     uint32_t attribute_bytes, uint64_t *lsn, struct quire_error *err)
+/* An element of a sealed segment is put again with its stored vector, in the elements of the collection's type.
+ * QUIRE_ESTALE where it has gone to a memtable meanwhile. */
+static int put_again(struct quire_collection *c, struct collection_put *put, struct quire_error *err)
 {
     const struct collection_config *config = collection_config(c->collection);
-    float *vector = malloc(sizeof(float) * config->dim);
-    void *elements = malloc(sizeof(float) * config->dim);
-    struct collection_put put = {.key = key,
-                                 .key_bytes = key_bytes,
-                                 .vector = elements,
-                                 .attributes = attribute_bytes ? attributes : NULL,
-                                 .attribute_bytes = attribute_bytes,
-                                 .condition = PUT_ONLY_OLD};
-    int rc = vector && elements ? locate(c, key, key_bytes, &put.located, err)
-                                : error_set(err, QUIRE_ENOMEM, "no memory for a vector");
-    if (rc == 0)
-        rc = quire_get(c, key, key_bytes, vector, NULL, NULL, err);
-    if (rc == 0) {
-        space_elements(config->type, vector, config->dim, elements);
-        rc = collection_put(c->collection, &put, err);
-    }
-    if (rc == 0 && put.was_new)
+    struct old_row old;
+    void *elements = NULL;
+    int rc = fetch_old_row(c, put->key, put->key_bytes, true, false, &old, err);
+    if (rc == 0 && old.code == QUIRE_ENOTFOUND)
         rc = error_set(err, QUIRE_ENOTFOUND, "there is no such element");
-    *lsn = put.lsn;
-    free(vector);
+    else if (rc == 0 && old.in_memory)
+        rc = QUIRE_ESTALE;
+    if (rc == 0 && !(elements = malloc(sizeof(float) * config->dim)))
+        rc = error_set(err, QUIRE_ENOMEM, "no memory for a vector");
+    if (rc == 0) {
+        space_elements(config->type, old.vector, config->dim, elements);
+        put->vector = elements;
+        put->located = old.located;
+        rc = collection_put(c->collection, put, err);
+    }
     free(elements);
+    old_row_free(&old);
     return rc;
 }
 
@@ -327,16 +398,24 @@ int quire_set_attributes(struct quire_collection *c, const void *key, size_t key
     if (!c)
         return error_set(err, QUIRE_EINVALID, "collection must be given");
     int rc = check_key(key, key_bytes, err);
+    attributes = attribute_bytes ? attributes : NULL;
     attribute_bytes = attributes ? attribute_bytes : 0;
     if (rc == 0 && attribute_bytes > ATTRIBUTES_BYTES_MAX)
         rc = error_set(err, QUIRE_ERANGE, "attributes of %zu bytes: at most %u", attribute_bytes, ATTRIBUTES_BYTES_MAX);
     if (rc < 0)
         return rc;
+    struct collection_put put = {.key = key,
+                                 .key_bytes = (uint32_t)key_bytes,
+                                 .attributes = attributes,
+                                 .attribute_bytes = (uint32_t)attribute_bytes,
+                                 .condition = PUT_ONLY_SEALED};
     do {
         rc = collection_set_attributes(c->collection, key, (uint32_t)key_bytes, attributes, (uint32_t)attribute_bytes,
                                        &lsn, err);
-        if (rc == QUIRE_ENOTFOUND)
-            rc = put_again(c, key, (uint32_t)key_bytes, attributes, (uint32_t)attribute_bytes, &lsn, err);
+        if (rc == QUIRE_ENOTFOUND) {
+            rc = put_again(c, &put, err);
+            lsn = put.lsn;
+        }
     } while (rc == QUIRE_ESTALE);
     return rc == 0 ? finish_write(c, lsn, err) : rc;
 }
@@ -363,28 +442,26 @@ static void on_fetched(struct collection_fetch *fetch)
             *a->err = fetch->error;
         return;
     }
-    if (a->vector)
-        memcpy(a->vector, fetch->vector, sizeof(float) * a->dim);
-    if (!a->attribute_bytes)
-        return;
-    size_t room = *a->attribute_bytes;
-    *a->attribute_bytes = fetch->attribute_bytes;
-    if (fetch->attribute_bytes > room)
+    size_t room = a->attribute_bytes ? *a->attribute_bytes : 0;
+    if (a->attribute_bytes)
+        *a->attribute_bytes = fetch->attribute_bytes;
+    if (a->attribute_bytes && fetch->attribute_bytes > room) {
         a->code = error_set(a->err, QUIRE_ELIMIT, "the attributes have %u bytes, there is room for %zu",
                             fetch->attribute_bytes, room);
-    else if (a->attributes && fetch->attribute_bytes > 0)
+        return;
+    }
+    if (a->vector)
+        memcpy(a->vector, fetch->vector, sizeof(float) * a->dim);
+    if (a->attributes && a->attribute_bytes && fetch->attribute_bytes > 0)
         memcpy(a->attributes, fetch->attributes, fetch->attribute_bytes);
 }
 
 int quire_get(struct quire_collection *c, const void *key, size_t key_bytes, float *vector, char *attributes,
               size_t *attribute_bytes, struct quire_error *err)
 {
-    struct lane *lane;
     if (!c)
         return error_set(err, QUIRE_EINVALID, "collection must be given");
     int rc = check_key(key, key_bytes, err);
-    if (rc == 0)
-        rc = lane_pool_take(&c->lanes, 1, &lane, err);
     if (rc < 0)
         return rc;
     struct get_answer answer = {.vector = vector,
@@ -399,10 +476,7 @@ int quire_get(struct quire_collection *c, const void *key, size_t key_bytes, flo
                                      .want_attributes = attribute_bytes != NULL,
                                      .done = on_fetched,
                                      .owner = &answer};
-    rc = collection_fetch_start(lane->searcher, &fetch, err);
-    if (rc == 0)
-        lane_run(lane, &answer.done);
-    lane_pool_put(&c->lanes, lane);
+    rc = run_fetch(c, &fetch, &answer.done, err);
     return rc < 0 ? rc : answer.code;
 }
 
@@ -477,6 +551,10 @@ int quire_collection_search(struct quire_collection *c, const struct quire_snaps
     if (!c || !query || !result)
         return error_set(err, QUIRE_EINVALID, "collection, query and result must be given");
     int rc = check_search_options(options ? options : &defaults, err);
+    if (rc == 0 && snapshot && snapshot->of != c)
+        rc = error_set(err, QUIRE_EINVALID, "the snapshot is of another collection");
+    if (rc == 0 && (with & ~(unsigned)(QUIRE_WITH_ATTRIBUTES | QUIRE_WITH_VECTORS)))
+        rc = error_set(err, QUIRE_EINVALID, "with is %u: a sum of QUIRE_WITH_ATTRIBUTES and QUIRE_WITH_VECTORS", with);
     struct search_answer answer = {.stats = stats, .err = err, .dim = collection_config(c->collection)->dim};
     if (rc == 0 && !(answer.result = calloc(1, sizeof *answer.result)))
         rc = error_set(err, QUIRE_ENOMEM, "no memory for a result");
@@ -535,6 +613,7 @@ int quire_snapshot_open(struct quire_collection *c, struct quire_snapshot **out,
     struct quire_snapshot *snapshot = calloc(1, sizeof *snapshot);
     if (!snapshot)
         return error_set(err, QUIRE_ENOMEM, "no memory for a snapshot");
+    snapshot->of = c;
     int rc = collection_snapshot_open(c->collection, &snapshot->snapshot, err);
     if (rc < 0)
         free(snapshot);
@@ -558,22 +637,24 @@ void quire_snapshot_close(struct quire_snapshot *snapshot)
 
 int quire_checkpoint(struct quire_collection *c, struct quire_error *err)
 {
-    return store_checkpoint(c->store, err);
+    return c ? store_checkpoint(c->store, err) : error_set(err, QUIRE_EINVALID, "collection must be given");
 }
 
 int quire_seal(struct quire_collection *c, struct quire_error *err)
 {
-    return store_seal(c->store, c->collection, err);
+    return c ? store_seal(c->store, c->collection, err) : error_set(err, QUIRE_EINVALID, "collection must be given");
 }
 
 int quire_compact(struct quire_collection *c, struct quire_error *err)
 {
-    return store_compact(c->store, c->collection, err);
+    return c ? store_compact(c->store, c->collection, err) : error_set(err, QUIRE_EINVALID, "collection must be given");
 }
 
 int quire_backup(struct quire_collection *c, const char *to, struct quire_error *err)
 {
     uint64_t lsn;
+    if (!c || !to)
+        return error_set(err, QUIRE_EINVALID, "collection and the new folder must be given");
     return store_snapshot(c->store, to, &lsn, err);
 }
 

@@ -132,25 +132,32 @@ struct collection *support_create(struct store *store)
 
 /* ---- writes ------------------------------------------------------------------------------------------------------ */
 
-static void located(struct locate_request *request)
+struct place {
+    struct located located;
+    int code;
+    bool done;
+};
+
+static void on_place(struct collection_fetch *fetch)
 {
-    *(bool *)request->owner = true;
+    struct place *place = fetch->owner;
+    *place = (struct place){fetch->located, fetch->code == QUIRE_ENOTFOUND ? 0 : fetch->code, true};
 }
 
 static int locate(struct support_lane *lane, struct collection *collection, const char *key, uint32_t n,
                   struct located *out)
 {
-    bool done = false;
-    struct locate_request request = {
-        .collection = collection, .key = key, .key_bytes = n, .done = located, .owner = &done};
+    struct place place = {.done = false};
+    struct collection_fetch fetch = {
+        .collection = collection, .key = key, .key_bytes = n, .done = on_place, .owner = &place};
     if (collection_locate_now(collection, key, n, out))
         return 0;
-    int rc = collection_locate_start(lane->searcher, &request, NULL);
+    int rc = collection_fetch_start(lane->searcher, &fetch, NULL);
     if (rc < 0)
         return rc;
-    run_until(lane, &done);
-    *out = request.located;
-    return request.code;
+    run_until(lane, &place.done);
+    *out = place.located;
+    return place.code;
 }
 
 int support_put(struct support_lane *lane, struct collection *collection, struct support_model *model, uint32_t key,
