@@ -30,6 +30,10 @@ struct store_host {
     int (*save)(void *context, struct checkpoint *checkpoint, struct quire_error *err);
     /* what happened in the background: one line (a seal, a merge, an error); on a maintenance thread */
     void (*log)(void *context, bool warning, const char *line);
+    /* around a batch that the store makes by itself (store_adopt), in its caller's thread: the host sees to it that no
+     * other batch is open between the two, and that nobody waits for long in leave */
+    void (*enter)(void *context);
+    void (*leave)(void *context);
     void *context;
 };
 

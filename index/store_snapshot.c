@@ -467,8 +467,13 @@ static int adopt_claimed(struct adoption *a, const char *path, uint64_t *lsn, st
         a->view = collection_view(a->collection);
         rc = find_shared(a, err);
         if (rc == 0) {
+            const struct store_host *host = &a->store->host;
             pthread_mutex_lock(&a->store->publish);
+            if (host->enter)
+                host->enter(host->context);
             rc = commit_adoption(a, seen, lsn, err);
+            if (host->leave)
+                host->leave(host->context);
             pthread_mutex_unlock(&a->store->publish);
         }
         again = rc == QUIRE_EBUSY && try + 1 < ADOPT_TRIES;

@@ -27,6 +27,7 @@
 #include "server/client.h"
 #include "io/journal.h"
 #include "server/command.h"
+#include "server/transaction.h"
 #include <arpa/inet.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -169,6 +170,8 @@ void lane_send_durable(struct lane *lane)
 
 void client_wait_lsn(struct client *c, uint64_t lsn)
 {
+    if (c->group)
+        return; /* EXEC waits for its frame */
     uint64_t *waits = c->last ? &c->last->lsn : &c->out_lsn;
     *waits = lsn > *waits ? lsn : *waits;
 }
@@ -225,6 +228,7 @@ static void destroy(struct client *c)
     free(c->name);
     free(c->library);
     free(c->library_version);
+    transaction_forget(c);
     acl_user_release(c->user);
     client_tls_end(c);
     free(c);
@@ -284,6 +288,12 @@ static void add_pending(struct client *c, struct pending *p)
     p->out.protocol = c->protocol;
     p->row = c->row;
     p->next = NULL;
+    p->group = c->group;
+    if (c->group) {
+        *(c->group->last ? &c->group->last->next : &c->group->first) = p;
+        c->group->last = p;
+        return;
+    }
     if (c->last)
         c->last->next = p;
     else
@@ -292,12 +302,26 @@ static void add_pending(struct client *c, struct pending *p)
     c->n_pending++;
 }
 
+/* More than the client may leave unread is not kept: it will be closed. */
+static struct resp_buffer *last_of_group(struct client *c)
+{
+    struct pending *last = c->group->last;
+    if (last->out.bytes > c->lane->server->config->output_buffer_max) {
+        resp_buffer_fini(&last->out);
+        last->out.failed = true;
+    }
+    last->out.protocol = c->protocol;
+    return &last->out;
+}
+
 struct resp_buffer *client_reply(struct client *c)
 {
     client_mark(c);
     c->out.protocol = c->protocol;
-    if (!c->first)
+    if (!c->first && !c->group)
         return &c->out;
+    if (c->group && c->group->last && !c->group->last->deferred)
+        return last_of_group(c);
     struct pending *p = calloc(1, sizeof *p);
     if (!p) {
         /* without the place in line the order would be lost */
@@ -337,9 +361,31 @@ void *client_defer(struct client *c, size_t bytes, bool barrier)
     p->deferred = true;
     c->lane->running_row = ROW_NONE; /* its time is counted when it is done, from request to reply */
     p->started_us = clock_us();
-    c->blocked |= barrier;
+    if (c->group)
+        c->group->n_waiting++;
+    else
+        c->blocked |= barrier;
     add_pending(c, p);
     return p;
+}
+
+void reply_group_done(struct reply_group *group)
+{
+    if (--group->n_waiting == 0)
+        group->done(group);
+}
+
+void reply_group_take(struct client *c, struct reply_group *group, struct resp_buffer *out)
+{
+    for (struct pending *p = group->first, *next; p; p = next) {
+        next = p->next;
+        c->pending_bytes -= p->deferred ? p->out.bytes : 0;
+        resp_raw(out, p->out.data, p->out.bytes);
+        out->failed = out->failed || p->out.failed;
+        resp_buffer_fini(&p->out);
+        free(p);
+    }
+    group->first = group->last = NULL;
 }
 
 void pending_done(struct pending *p)
@@ -352,9 +398,11 @@ void pending_done(struct pending *p)
     p->ready = true;
     c->pending_bytes += p->out.bytes;
     c->deadline_ms = c->lane->now_ms + DRAIN_MS; /* meant for those that end; others do not look at it */
-    if (p->barrier)
+    if (p->barrier && !p->group)
         c->blocked = false;
     client_mark(c);
+    if (p->group)
+        reply_group_done(p->group);
 }
 
 /* Moves replies that are ready and first in line to `out`. */

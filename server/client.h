@@ -20,6 +20,10 @@ enum client_state {
     CLIENT_DEAD       /* shut down; waits for its ops and deferred replies, then is freed */
 };
 
+struct reply_group;
+struct transaction;
+struct vector_plan;
+
 /* A reply that is not there yet, or stands behind one that is not. First member of what a command keeps. */
 struct pending {
     struct client *client;
@@ -29,6 +33,14 @@ struct pending {
     uint64_t started_us;
     uint64_t lsn; /* it does not leave before this is durable */
     bool ready, barrier, deferred;
+    struct reply_group *group; /* it is part of; NULL: it stands in the client's line */
+};
+
+/* Replies that are gathered while client->group names it, in order, into one (EXEC's) or for nobody. */
+struct reply_group {
+    struct pending *first, *last;
+    unsigned n_waiting;                      /* deferred ones that are not there yet; and 1 of whoever gathers */
+    void (*done)(struct reply_group *group); /* when n_waiting becomes 0 */
 };
 
 enum {
@@ -69,8 +81,11 @@ struct client {
     size_t pending_bytes; /* of replies that are ready and not yet in `out` */
     struct pending *first, *last;
     unsigned n_pending;
-    bool blocked; /* a barrier is pending: no further request before its reply */
-    unsigned row; /* of the command being run */
+    bool blocked;                    /* a barrier is pending: no further request before its reply */
+    unsigned row;                    /* of the command being run */
+    struct transaction *transaction; /* MULTI, WATCH; owned */
+    struct reply_group *group;       /* where replies go while EXEC runs */
+    struct vector_plan *plan;        /* of the transaction whose commands are looked at or run */
 };
 
 /* Takes the socket over. NULL without memory (the socket is closed). */
@@ -135,6 +150,10 @@ void reply_quire_error(struct resp_buffer *out, const struct quire_error *err);
 void *client_defer(struct client *client, size_t bytes, bool barrier);
 /* The reply that was just written does not leave before the journal calls `lsn` durable; 0: nothing to wait for. */
 void client_wait_lsn(struct client *client, uint64_t lsn);
+/* The replies of a group, to the end of out; the group is empty afterwards. */
+void reply_group_take(struct client *client, struct reply_group *group, struct resp_buffer *out);
+/* One less is waited for. */
+void reply_group_done(struct reply_group *group);
 /* p->out holds the reply, which waits for p->lsn. p may be freed at once. */
 void pending_done(struct pending *p);
 

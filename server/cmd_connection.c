@@ -4,6 +4,7 @@
  * Who may be a user, and with which password, is acl.c's business.
  */
 #include "server/command.h"
+#include "server/transaction.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -27,6 +28,7 @@ void cmd_quit(struct client *c, const struct resp_arg *args, uint32_t n)
 {
     (void)args;
     (void)n;
+    transaction_forget(c);
     resp_simple(client_reply(c), "OK");
     client_end(c);
 }
@@ -166,6 +168,7 @@ void cmd_reset(struct client *c, const struct resp_arg *args, uint32_t n)
     free(c->name);
     c->name = NULL;
     c->protocol = 2;
+    transaction_forget(c);
     acl_client_begin(c);
     resp_simple(client_reply(c), "RESET");
 }

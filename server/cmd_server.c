@@ -32,10 +32,11 @@ static unsigned count_subs(unsigned row)
 
 static void put_flags(struct resp_buffer *out, const struct command *command)
 {
-    static const char *const flags[] = {"readonly", "write", "fast", "admin", "no_auth", "denyoom"};
-    const bool present[] = {command->flags & CMD_READ,  command->flags & CMD_WRITE,  command->flags & CMD_FAST,
-                            command->flags & CMD_ADMIN, command->flags & CMD_NOAUTH, command->flags & CMD_DENYOOM};
-    put_words(out, flags, present, 6);
+    static const char *const flags[] = {"readonly", "write", "fast", "admin", "no_auth", "denyoom", "no_multi"};
+    const bool present[] = {command->flags & CMD_READ,    command->flags & CMD_WRITE,  command->flags & CMD_FAST,
+                            command->flags & CMD_ADMIN,   command->flags & CMD_NOAUTH, command->flags & CMD_DENYOOM,
+                            command->flags & CMD_NO_MULTI};
+    put_words(out, flags, present, 7);
 }
 
 static void put_categories(struct resp_buffer *out, const struct command *command)

@@ -9,6 +9,7 @@
  */
 #include "server/command.h"
 #include "io/journal.h"
+#include "server/transaction.h"
 #include <ctype.h>
 #include <limits.h>
 #include <stdio.h>
@@ -118,13 +119,12 @@ static int route(struct client *c, const struct resp_arg *args, uint32_t n)
     return row;
 }
 
-/* Whether a command that writes is refused at present, after the error reply. */
-static bool refuses_write(struct client *c, const struct command *command)
+bool command_refuses_write(struct client *c, unsigned flags)
 {
     struct server *server = c->lane->server;
     uint64_t most = server->config->maxmemory;
     struct quire_error err = {0};
-    if ((command->flags & CMD_DENYOOM) && most && atomic_load(&server->keyspace.used_bytes) > most) {
+    if ((flags & CMD_DENYOOM) && most && atomic_load(&server->keyspace.used_bytes) > most) {
         resp_error(client_reply(c), "OOM command not allowed when used memory > 'maxmemory'.");
         return true;
     }
@@ -135,38 +135,70 @@ static bool refuses_write(struct client *c, const struct command *command)
     return false;
 }
 
-void command_run(struct client *c, const struct resp_arg *args, uint32_t n)
+/* Whether a request of this row may run, after an error reply where not. */
+static bool admit(struct client *c, unsigned row, const struct resp_arg *args, uint32_t n)
 {
-    struct lane *lane = c->lane;
-    struct lane_stats *stats = &lane->stats;
-    stat_add(&stats->commands, 1);
-    int row = route(c, args, n);
-    if (row < 0)
-        return;
     const struct command *command = &commands[row];
-    struct command_stats *own = &stats->commands_by_row[row];
     if (!command->run || !command_arity_fits(command, n)) {
         resp_error(client_reply(c), "ERR wrong number of arguments for '%s' command", command->name);
-        stat_add(&own->rejected, 1);
-        return;
+        return false;
     }
     if (!c->authenticated && !(command->flags & CMD_NOAUTH)) {
         resp_error(client_reply(c), "NOAUTH Authentication required.");
-        stat_add(&own->rejected, 1);
-        return;
+        return false;
     }
-    c->row = (unsigned)row;
-    if ((!acl_is_free(c) && !acl_permits(c, (unsigned)row, args, n)) ||
-        ((command->flags & CMD_WRITE) && refuses_write(c, command))) {
-        stat_add(&own->rejected, 1);
-        return;
-    }
-    if (lane->running_row != (unsigned)row) {
+    c->row = row;
+    return (acl_is_free(c) || acl_permits(c, row, args, n)) &&
+           !((command->flags & CMD_WRITE) && command_refuses_write(c, command->flags));
+}
+
+/* The row of a request that may run; -1 after an error reply. */
+static int route_and_admit(struct client *c, const struct resp_arg *args, uint32_t n, int *row)
+{
+    *row = route(c, args, n);
+    if (*row < 0)
+        return -1;
+    if (admit(c, (unsigned)*row, args, n))
+        return *row;
+    stat_add(&c->lane->stats.commands_by_row[*row].rejected, 1);
+    return -1;
+}
+
+/* Between MULTI and EXEC. */
+static void run_in_multi(struct client *c, const struct resp_arg *args, uint32_t n)
+{
+    struct reply_group refusal = {.first = NULL};
+    int row;
+    c->group = &refusal;
+    int admitted = route_and_admit(c, args, n, &row);
+    c->group = NULL;
+    if (admitted < 0)
+        transaction_refused(c, row, &refusal);
+    else if (transaction_takes(c, (unsigned)row))
+        transaction_queue(c, (unsigned)row, args, n);
+    else
+        command_call(c, (unsigned)row, args, n);
+}
+
+void command_run(struct client *c, const struct resp_arg *args, uint32_t n)
+{
+    int row;
+    stat_add(&c->lane->stats.commands, 1);
+    if (transaction_is_open(c))
+        run_in_multi(c, args, n);
+    else if (route_and_admit(c, args, n, &row) >= 0)
+        command_call(c, (unsigned)row, args, n);
+}
+
+void command_call(struct client *c, unsigned row, const struct resp_arg *args, uint32_t n)
+{
+    struct lane *lane = c->lane;
+    if (lane->running_row != row) {
         command_attribute_time(lane);
-        lane->running_row = (unsigned)row;
+        lane->running_row = row;
     }
-    stat_add(&own->calls, 1);
-    command->run(c, args, n);
+    stat_add(&lane->stats.commands_by_row[row].calls, 1);
+    commands[row].run(c, args, n);
 }
 
 void command_attribute_time(struct lane *lane)

@@ -16,6 +16,7 @@ enum command_flags {
     CMD_DANGEROUS = 256,  /* of category @dangerous without being for administrators */
     CMD_READS_TOO = 512,  /* with CMD_WRITE: shows or copies what a key holds, so it needs the right to read it */
     CMD_READS_OLD = 1024, /* the same where the word GET stands among its options */
+    CMD_NO_MULTI = 2048,  /* refused between MULTI and EXEC: it takes long, or ends the server */
 };
 
 /* args[0] is the command's name; a sub-command's name is args[1]. Gives exactly one reply: client_reply, client_error
@@ -39,6 +40,10 @@ extern const unsigned n_commands;
 void command_index_fill(uint8_t *index);
 /* Runs one request. */
 void command_run(struct client *c, const struct resp_arg *args, uint32_t n);
+/* Calls the handler of a request that was admitted, and counts it. */
+void command_call(struct client *c, unsigned row, const struct resp_arg *args, uint32_t n);
+/* Whether a command of these flags, which writes, is refused at present; after the error reply. */
+bool command_refuses_write(struct client *c, unsigned flags);
 /* Adds the time since the last call to the command that was run last: one look at the clock for a run of one kind. */
 void command_attribute_time(struct lane *lane);
 /* The row of a name such as "ping" or "config|get" in any case, -1 where there is none. */
@@ -95,6 +100,7 @@ command_fn cmd_append, cmd_auth, cmd_client_getname, cmd_client_id, cmd_client_s
     cmd_shutdown, cmd_strlen, cmd_touch, cmd_ttl, cmd_type, cmd_vcard, cmd_vdim, cmd_vemb, cmd_vinfo, cmd_vismember,
     cmd_vlinks, cmd_vload, cmd_vrandmember, cmd_vsim, cmd_vadd, cmd_vcheck, cmd_vcompact, cmd_vcreate, cmd_vgetattr,
     cmd_vmsim, cmd_vrange, cmd_vrem, cmd_vseal, cmd_vsetattr;
+command_fn cmd_bgsave, cmd_discard, cmd_exec, cmd_lastsave, cmd_multi, cmd_save, cmd_unwatch, cmd_watch;
 
 /* The text of INFO's sections that match; in info.c. */
 void info_write(struct server *server, const struct resp_arg *sections, uint32_t n, struct resp_buffer *text);

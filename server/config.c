@@ -42,6 +42,12 @@ static const struct setting settings[] = {
 };
 enum { N_SETTINGS = sizeof settings / sizeof *settings };
 
+/* The one answer of a FIXED setting; "appendonly" has one with a data folder and another without. */
+static const char *fixed_text(const struct config *config, const struct setting *s)
+{
+    return strcmp(s->name, "appendonly") == 0 && config->dir && config->dir[0] == 0 ? "no" : s->text;
+}
+
 static char **text_of(const struct config *config, const struct setting *s)
 {
     return (char **)(void *)((char *)(uintptr_t)config + s->place);
@@ -195,9 +201,10 @@ int config_set(struct config *config, const char *name, const char *value, struc
     case KIND_FIXED:
         break;
     }
-    return strcasecmp(s->text, value) == 0
+    const char *fixed = fixed_text(config, s);
+    return strcasecmp(fixed, value) == 0
                ? 0
-               : error_set(err, QUIRE_EUNSUPPORTED, "%s: can only be '%s' (%s)", s->name, s->text, s->help);
+               : error_set(err, QUIRE_EUNSUPPORTED, "%s: can only be '%s' (%s)", s->name, fixed, s->help);
 }
 
 /* Puts file and line before what went wrong. */
@@ -299,7 +306,7 @@ void config_each(const struct config *config,
         else if (s->kind == KIND_BOOL)
             value = *flag_of(config, s) ? "yes" : "no";
         else if (s->kind == KIND_FIXED)
-            value = s->text;
+            value = fixed_text(config, s);
         else if (s->kind == KIND_CHOICE) {
             const char *word = choice_at(s->text, *number_of(config, s), &bytes);
             snprintf(text, sizeof text, "%.*s", (int)bytes, word);

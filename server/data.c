@@ -133,6 +133,19 @@ static int save(void *context, struct checkpoint *checkpoint, struct quire_error
     return keyspace_save(&s->keyspace, checkpoint, err);
 }
 
+/* The worker has a place of its own in the gate. */
+static void enter_gate(void *context)
+{
+    struct server *s = context;
+    gate_enter(&s->gate, s->n_lanes);
+}
+
+static void leave_gate(void *context)
+{
+    struct server *s = context;
+    gate_leave(&s->gate, s->n_lanes);
+}
+
 static void log_event(void *context, bool warning, const char *line)
 {
     struct server *s = context;
@@ -164,7 +177,13 @@ int data_open(struct server *s, struct quire_error *err)
 {
     const struct config *config = s->config;
     struct store_report report;
-    struct store_host host = {.restore = restore, .replay = replay, .save = save, .log = log_event, .context = s};
+    struct store_host host = {.restore = restore,
+                              .replay = replay,
+                              .save = save,
+                              .log = log_event,
+                              .enter = enter_gate,
+                              .leave = leave_gate,
+                              .context = s};
     struct store_options options = {.sync = (enum journal_sync)config->appendfsync,
                                     .memtable_bytes = config->memtable_bytes,
                                     .memory_bytes = config->maxmemory,
@@ -231,6 +250,7 @@ static int bind_new(struct server *s, struct resp_arg name, struct collection *c
     struct keyspace_hold hold;
     struct key_entry *entry;
     struct key key = keyspace_key(&s->keyspace, name);
+    enter_gate(s);
     keyspace_hold_key(&hold, &s->keyspace, &key);
     int rc = keyspace_find_to_write(&hold, &key, &entry, err);
     if (rc == 0 && entry)
@@ -239,6 +259,7 @@ static int bind_new(struct server *s, struct resp_arg name, struct collection *c
         collection_ref(collection); /* the key's */
     *lsn = hold.lsn > *lsn ? hold.lsn : *lsn;
     keyspace_let_go(&hold);
+    leave_gate(s);
     return rc;
 }
 

@@ -3,7 +3,7 @@
  *
  * Each lane holds its own lock while it runs a batch of requests; nobody else wants it, so that costs what an
  * uncontended lock costs. gate_close takes all of them: afterwards no other lane is inside, and none comes in before
- * gate_open.
+ * gate_open. Another thread that changes what lanes change has a number of its own behind those of the lanes.
  */
 #ifndef QUIRE_SERVER_GATE_H
 #define QUIRE_SERVER_GATE_H

@@ -8,6 +8,7 @@
  * redis_version tells clients which commands' behaviour to expect, not whose server this is: that is quire_version.
  */
 #include "index/kernels/kernels.h"
+#include "io/journal.h"
 #include "io/memory.h"
 #include "server/command.h"
 #include <inttypes.h>
@@ -121,13 +122,41 @@ static void section_memory(const struct server *server, const struct sums *sums,
     line(text, "maxmemory_policy:noeviction");
 }
 
+static void put_snapshots(struct server *server, struct resp_buffer *text)
+{
+    struct snapshots *s = &server->snapshots;
+    pthread_mutex_lock(&s->lock);
+    struct snapshots now = *s;
+    pthread_mutex_unlock(&s->lock);
+    uint64_t last_lsn = server->journal ? journal_last_lsn(server->journal) : 0;
+    line(text, "rdb_changes_since_last_save:%" PRIu64, last_lsn > now.lsn ? last_lsn - now.lsn : 0);
+    line(text, "rdb_bgsave_in_progress:%d", now.running > 0);
+    line(text, "rdb_last_save_time:%" PRIu64, now.last_s);
+    line(text, "rdb_last_bgsave_status:%s", now.failed ? "err" : "ok");
+    line(text, "rdb_last_bgsave_time_sec:%" PRId64, now.seconds);
+    line(text, "rdb_current_bgsave_time_sec:%" PRId64, now.begun_s ? (int64_t)time(NULL) - (int64_t)now.begun_s : -1);
+    line(text, "rdb_saves:%" PRIu64, now.saves);
+}
+
 static void section_persistence(const struct server *server, const struct sums *sums, struct resp_buffer *text)
 {
-    (void)server;
+    struct journal_stats log;
+    struct store_stats stats;
+    struct quire_error err;
     (void)sums;
     line(text, "loading:0");
-    line(text, "rdb_bgsave_in_progress:0");
-    line(text, "aof_enabled:0");
+    put_snapshots((struct server *)(uintptr_t)server, text);
+    line(text, "aof_enabled:%d", server->journal != NULL);
+    if (!server->store)
+        return;
+    journal_get_stats(server->journal, &log);
+    store_get_stats(server->store, &stats);
+    line(text, "aof_rewrite_in_progress:%d", stats.checkpointing);
+    line(text, "aof_last_write_status:%s", journal_health(server->journal, &err) == 0 ? "ok" : "err");
+    line(text, "aof_current_size:%" PRIu64, log.log_bytes + log.checkpoint_bytes);
+    line(text, "aof_base_size:%" PRIu64, log.checkpoint_bytes);
+    line(text, "aof_buffer_length:%" PRIu64, log.unwritten_bytes);
+    line(text, "aof_rewrites:%" PRIu64, stats.checkpoints);
 }
 
 static void section_stats(const struct server *server, const struct sums *sums, struct resp_buffer *text)

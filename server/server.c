@@ -170,7 +170,7 @@ int server_create(struct config *config, const struct log *log, struct server **
     s->keyspace.later = run_on_worker;
     s->keyspace.later_context = s;
     if (rc == 0)
-        rc = gate_init(&s->gate, s->n_lanes, err);
+        rc = gate_init(&s->gate, s->n_lanes + 1, err);
     if (rc == 0)
         rc = acl_init(s, err);
     if (rc == 0 && config->tls_port)
@@ -183,6 +183,7 @@ int server_create(struct config *config, const struct log *log, struct server **
         rc = worker_start(&s->worker, err);
     if (rc == 0)
         rc = data_open(s, err);
+    snapshots_init(s);
     if (rc == 0)
         rc = data_load(s, err);
     if (rc == 0)
@@ -223,6 +224,7 @@ void server_destroy(struct server *s)
     if (s->journal)
         s->journal_close(s->journal_context);
     gate_fini(&s->gate);
+    snapshots_fini(s);
     acl_fini(s);
     tls_destroy(s->tls);
     if (s->stop_fd >= 0)

@@ -17,6 +17,7 @@
 #include "server/keyspace.h"
 #include "server/resp.h"
 #include "server/server.h"
+#include "server/snapshot.h"
 #include <pthread.h>
 #include <stdatomic.h>
 
@@ -181,7 +182,8 @@ struct server {
     struct journal *journal; /* of the store; NULL: none. See server_journal_set */
     void (*journal_close)(void *context);
     void *journal_context;
-    struct gate gate; /* of the lanes */
+    struct gate gate; /* of the lanes, and the worker behind them */
+    struct snapshots snapshots;
     struct worker worker;
     unsigned n_lanes;
     struct lane *lanes; /* n_lanes, cache-line aligned */

@@ -10,6 +10,7 @@
 #include "io/error.h"
 #include "server/links.h"
 #include "server/vector_call.h"
+#include "server/vector_plan.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -96,7 +97,7 @@ static int put(struct collection *c, struct vector_write *w, const void *element
                                      w->attributes.data ? (const char *)w->attributes.data : w->old_attributes,
                                  .attribute_bytes = w->attributes.data ? w->attributes.bytes : w->old_attribute_bytes,
                                  .keep_attributes = !w->attributes.data,
-                                 .condition = again ? PUT_ONLY_OLD : PUT_ALWAYS,
+                                 .condition = again ? PUT_ONLY_SEALED : PUT_ALWAYS,
                                  .located = w->located};
     if (put.attribute_bytes == 0)
         put.attributes = NULL;
@@ -274,7 +275,9 @@ static int locate_and_commit(struct server *server, struct vector_write *w, stru
             w->old_attributes = NULL;
             w->old_attribute_bytes = 0;
             w->old_vector = NULL;
-            if (!collection_locate_now(c, w->element.data, w->element.bytes, &w->located)) {
+            bool known = collection_locate_now(c, w->element.data, w->element.bytes, &w->located) ||
+                         (w->plan && vector_plan_find(w->plan, c, w));
+            if (!known) {
                 w->target = collection_ref(c);
                 return 1;
             }
@@ -283,7 +286,18 @@ static int locate_and_commit(struct server *server, struct vector_write *w, stru
         if (rc != QUIRE_ESTALE)
             return rc < 0 ? refuse(out, &err) : 0;
         w->is_located = false;
+        w->plan = NULL;
     }
+}
+
+bool vector_write_wants_attributes(const struct vector_write *w)
+{
+    return w->kind == VECTOR_ADD && !w->attributes.data;
+}
+
+bool vector_write_wants_vector(const struct vector_write *w)
+{
+    return w->kind == VECTOR_ATTRIBUTES;
 }
 
 int vector_write_try(struct server *server, struct vector_write *w, struct resp_buffer *out)
@@ -407,8 +421,8 @@ static void ask_disk(struct deferred_write *d)
     d->fetch = (struct collection_fetch){.collection = d->base.collection,
                                          .key = w->element.data,
                                          .key_bytes = w->element.bytes,
-                                         .want_attributes = w->kind == VECTOR_ADD && !w->attributes.data,
-                                         .want_vector = w->kind == VECTOR_ATTRIBUTES,
+                                         .want_attributes = vector_write_wants_attributes(w),
+                                         .want_vector = vector_write_wants_vector(w),
                                          .done = on_answer,
                                          .owner = d};
     if (collection_fetch_start(d->base.lane->searcher, &d->fetch, &err) == 0)
@@ -451,6 +465,10 @@ static void defer(struct client *c, const struct vector_write *w)
 void vector_write_run(struct client *c, struct vector_write *w)
 {
     struct resp_buffer out = {.protocol = c->protocol};
+    if (c->plan) {
+        vector_plan_run(c, w);
+        return;
+    }
     if (vector_write_try(c->lane->server, w, &out)) {
         resp_buffer_fini(&out);
         defer(c, w);

@@ -10,6 +10,8 @@
 
 #include "server/vector_args.h"
 
+struct vector_plan;
+
 enum vector_write_kind { VECTOR_ADD, VECTOR_REMOVE, VECTOR_ATTRIBUTES };
 
 struct vector_write {
@@ -26,7 +28,8 @@ struct vector_write {
     struct located located;
     const char *old_attributes; /* NULL: none, or not in a segment */
     uint32_t old_attribute_bytes;
-    const float *old_vector; /* VECTOR_ATTRIBUTES */
+    const float *old_vector;        /* VECTOR_ATTRIBUTES */
+    const struct vector_plan *plan; /* what was asked for a whole transaction before; NULL: none */
     /* out */
     struct collection *target; /* with a reference, where the disk must be asked, or links wait; NULL otherwise */
     uint64_t lsn;              /* what the reply must wait for; 0: nothing was written */
@@ -36,7 +39,12 @@ struct vector_write {
  * the gate. */
 int vector_write_try(struct server *server, struct vector_write *write, struct resp_buffer *out);
 
-/* Does it for a client: at once, or deferred where the disk must be asked. Arguments may lie in the request. */
+/* What else than its place the write must know of an element that is sealed. */
+bool vector_write_wants_attributes(const struct vector_write *write);
+bool vector_write_wants_vector(const struct vector_write *write);
+
+/* Does it for a client: at once, or deferred where the disk must be asked; in a transaction as its plan says. Arguments
+ * may lie in the request. */
 void vector_write_run(struct client *c, struct vector_write *write);
 
 #endif

@@ -191,7 +191,7 @@ static void test_refusals_name_the_line(void **state)
     expect_file_refusal("engine uri\n", QUIRE_EINVALID, WORDS("engine", "'uri'"));
     expect_file_refusal("engine uring|threads\n", QUIRE_EINVALID, WORDS("engine"));
     expect_file_refusal("save 900 1\n", QUIRE_EUNSUPPORTED, WORDS("line 1", "save", "snapshots"));
-    expect_file_refusal("appendonly yes\n", QUIRE_EUNSUPPORTED, WORDS("appendonly", "'no'"));
+    expect_file_refusal("appendonly no\n", QUIRE_EUNSUPPORTED, WORDS("appendonly", "'yes'"));
     expect_file_refusal("databases 16\n", QUIRE_EUNSUPPORTED, WORDS("databases", "'1'"));
 }
 
@@ -199,7 +199,7 @@ static void test_what_is_fixed_may_be_said(void **state)
 {
     (void)state;
     struct config config;
-    write_file("save \"\"\nappendonly no\ndatabases 1\n");
+    write_file("save \"\"\nappendonly yes\ndatabases 1\n");
     parse_well(&config, WORDS(file_path));
     config_fini(&config);
 }
