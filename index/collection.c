@@ -92,9 +92,10 @@ int collection_config_check(struct collection_config *c, struct quire_error *err
                          QUIRE_BLOCK_BYTES_MIN, QUIRE_BLOCK_BYTES_MAX);
     if (c->code_bits != 0 && kernels_code_index(c->code_bits) < 0)
         return error_set(err, QUIRE_ERANGE, "%u bits per dimension: it must be 1, 2, 4 or 8", c->code_bits);
-    if (c->degree > 256 || c->build_beam > 4096 || c->link_degree > 128 || c->link_beam > 4096)
-        return error_set(err, QUIRE_ERANGE, "degree %u (at most 256), build beam %u (4096), M %u (128), EF %u (4096)",
-                         c->degree, c->build_beam, c->link_degree, c->link_beam);
+    if (c->degree > 256 || c->build_beam > 4096 || c->link_degree > 64 || c->link_degree == 1 || c->link_beam > 4096)
+        return error_set(err, QUIRE_ERANGE,
+                         "degree %u (at most 256), build beam %u (4096), M %u (2 to 64), EF %u (4096)", c->degree,
+                         c->build_beam, c->link_degree, c->link_beam);
     return check_slot(c, err);
 }
 

@@ -5,11 +5,11 @@
  *   EDIT      u64 uid, u64 segment that comes (0: none), u64 LSN up to which memtables go (0: none), u32 segments that
  *             go, u32 dead rows; then u64 per segment, u32 per dead row of the one that comes
  *   STATE     u64 uid, config, u32 segments, u32 0; per segment u64 uid, u32 form (0: list, 1: bitmap), u32 bytes,
- *   those ROWS      u64 uid, u32 rows, u32 0; per row u64 birth, u32 bytes of key, vector, attributes, u32 0; then
- *   those
+ *             those
+ *   ROWS      u64 uid, u32 rows, u32 0; per row u64 birth, u32 bytes of key, vector, attributes, u32 0; then those
  *
- * Valid if and only if every length lies inside the record and nothing is left over. Bytes of a record have passed the
- * journal's checksum, and are still not believed.
+ * Valid if and only if every length lies inside the record, nothing is left over, and a STATE names each segment once.
+ * Bytes of a record have passed the journal's checksum, and are still not believed.
  *
  * Replaying needs no disk: segments are numbers with a growing bitmap of dead rows until the end of the log shows which
  * of them are still wanted. An EDIT that seals takes the rows born up to its LSN out of the memtable. Records that the
@@ -400,9 +400,11 @@ static int restore_part(struct collection *c, const uint8_t **at, const uint8_t 
     const uint8_t *p = *at;
     if (end - p < (ptrdiff_t)STATE_PART_BYTES || (size_t)(end - p) - STATE_PART_BYTES < load_u32(p + 12))
         return bad_record("a collection's state", err);
+    uint64_t uid = load_u64(p);
     uint32_t form = load_u32(p + 8), bytes = load_u32(p + 12);
     struct part *part = NULL;
-    int rc = form > DEAD_BITMAP ? bad_record("a collection's state", err) : part_create(load_u64(p), &part, err);
+    bool valid = uid && !view_part(c->view, uid) && form <= DEAD_BITMAP && (form == DEAD_BITMAP || bytes % 4 == 0);
+    int rc = valid ? part_create(uid, &part, err) : bad_record("a collection's state", err);
     p += STATE_PART_BYTES;
     for (uint32_t i = 0; i < bytes / 4 && rc == 0 && form == DEAD_LIST; i++)
         rc = part_kill(part, load_u32(p + 4 * (size_t)i)) < 0 ? QUIRE_ENOMEM : 0;

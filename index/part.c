@@ -62,10 +62,12 @@ static int reserve_rows(struct part *part, uint64_t rows)
         capacity *= 2;
     if (capacity == part->dead_capacity)
         return 0;
-    uint8_t *bigger = realloc(part->dead, capacity / 8);
+    uint8_t *bigger = calloc(capacity / 8, 1); /* a number far out costs address space only */
     if (!bigger)
         return QUIRE_ENOMEM;
-    memset(bigger + part->dead_capacity / 8, 0, (capacity - part->dead_capacity) / 8);
+    if (part->dead)
+        memcpy(bigger, part->dead, part->dead_capacity / 8);
+    free(part->dead);
     part->dead = bigger;
     part->dead_capacity = capacity;
     return 0;
@@ -177,7 +179,9 @@ static int make_filter(struct part *part, struct quire_error *err)
 static int check_tombstones(const struct part *part, uint64_t rows, const char *path, struct quire_error *err)
 {
     for (uint64_t row = rows; row < part->dead_capacity; row++)
-        if (bitmap_has(part->dead, (uint32_t)row))
+        if (part->dead[row / 8] == 0)
+            row |= 7;
+        else if (bitmap_has(part->dead, (uint32_t)row))
             return error_set(err, QUIRE_ECORRUPT, "row %llu of %s is said to be dead, but there are %llu rows",
                              (unsigned long long)row, path, (unsigned long long)rows);
     return 0;

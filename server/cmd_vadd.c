@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { LINKS_MOST = 128, BEAM_MOST = 4096 };
+enum { LINKS_MOST = 64, BEAM_MOST = 4096 };
 
 /* ---- VADD -------------------------------------------------------------------------------------------------------- */
 

@@ -78,6 +78,12 @@ void worker_call_start(struct worker_call *call)
     worker_post(&call->base.lane->server->worker, &call->job);
 }
 
+unsigned vector_links(const struct collection_config *config)
+{
+    enum { LINKS_USUAL = 16 }; /* the graph's own default, which is Redis's, too */
+    return config->link_degree ? config->link_degree : LINKS_USUAL;
+}
+
 double vector_score(enum quire_metric metric, float distance)
 {
     double d = (double)distance;
@@ -148,7 +154,7 @@ static void put_info(struct resp_buffer *out, const struct collection *collectio
     collection_get_stats(collection, &stats);
     resp_map(out, 24);
     put_text(out, "quant-type", quantisation_name(config));
-    put_integer(out, "hnsw-m", config->link_degree ? config->link_degree : 16);
+    put_integer(out, "hnsw-m", vector_links(config));
     put_integer(out, "vector-dim", config->dim);
     put_integer(out, "projection-input-dim", config->input_dim);
     put_integer(out, "size", stats.elements);

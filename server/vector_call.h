@@ -40,4 +40,7 @@ void worker_call_start(struct worker_call *call);
 /* Similarity as VSIM reports it: cosine (1 + cos) / 2; l2 1 / (1 + squared distance); ip the inner product. */
 double vector_score(enum quire_metric metric, float distance);
 
+/* Links of an element of the mutable graph: what VADD calls M. */
+unsigned vector_links(const struct collection_config *config);
+
 #endif

@@ -37,7 +37,7 @@ static bool fits(const struct vector_write *w, const struct collection_config *h
         resp_error(out, "ERR asked quantization mismatch with existing vector set");
         return false;
     }
-    if (w->degree_given && w->config.link_degree != have->link_degree) {
+    if (w->degree_given && w->config.link_degree != vector_links(have)) {
         resp_error(out, "ERR asked M value mismatch with existing vector set");
         return false;
     }

@@ -108,6 +108,31 @@ check("VLINKS names elements", len(links) == 1 and links[0] and all(n in row_of 
 some = r.execute_command("VRANDMEMBER", KEY, 100)
 check("VRANDMEMBER without repetition", len(set(some)) == 100 and all(n in row_of for n in some), some)
 
+# sets that are written
+SET = "e2e:set"
+with r.pipeline(transaction=False) as p:
+    for i in range(500):
+        p.execute_command("VADD", SET, "VALUES", 64, *base[i], names[i], "SETATTR", '{"row":%d}' % i)
+    check("500 VADD in a pipeline", p.execute() == [1] * 500)
+check("VADD of an element that is there", b.execute_command("VADD", SET, "FP32", queries[0].tobytes(), names[0]) == 0)
+check("VCARD, VDIM of what was added", (r.execute_command("VCARD", SET), r.execute_command("VDIM", SET)) == (500, 64))
+hits = r.execute_command("VSIM", SET, "FP32", queries[0].tobytes(), "WITHSCORES", "WITHATTRIBS", "COUNT", 3)
+check("VSIM WITHSCORES WITHATTRIBS finds it", len(hits) == 9 and hits[0] == names[0] and float(hits[1]) > 0.999
+      and hits[2] == '{"row":0}', hits)
+check("VSETATTR, VGETATTR", r.execute_command("VSETATTR", SET, names[1], '{"x":"\u00df"}') == 1
+      and r.execute_command("VGETATTR", SET, names[1]) == '{"x":"\u00df"}')
+check("VSEAL, and the same is found", r.execute_command("VSEAL", SET) in (True, "OK")
+      and r.execute_command("VSIM", SET, "FP32", queries[0].tobytes(), "COUNT", 3) == hits[0::3])
+check("VRANGE is in order", r.execute_command("VRANGE", SET, "-", "+") == sorted(names[:500]))
+check("VREM", [r.execute_command("VREM", SET, names[i]) for i in (1, 1)] == [1, 0])
+check("VISMEMBER of what was removed", r.execute_command("VISMEMBER", SET, names[1]) == 0)
+fails("VADD of another dimension", lambda: r.execute_command("VADD", SET, "VALUES", 2, 1, 2, "x"),
+      "Vector dimension mismatch - got 2 but set has 64")
+fails("VADD to a string", lambda: r.set("e2e:t", "x") and r.execute_command("VADD", "e2e:t", "VALUES", 2, 1, 2, "x"),
+      "wrong kind of value")
+check("expire, rename, delete of a set", r.expire(SET, 1000) and r.rename(SET, SET + "2")
+      and 990 < r.ttl(SET + "2") <= 1000 and r.type(SET + "2") == "vectorset" and r.delete(SET + "2", "e2e:t") == 2)
+
 # errors are exceptions, and the connection lives on
 fails("wrong dimension", lambda: r.execute_command("VSIM", KEY, "VALUES", 2, 1, 2), "dimension mismatch")
 fails("FP32 that is no row of numbers", lambda: b.execute_command("VSIM", KEY, "FP32", b"abc"), "FP32")

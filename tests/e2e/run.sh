@@ -2,8 +2,8 @@
 # run.sh BUILD_DIR [PART...] - the server from end to end, as its users meet it: through the clients they have.
 #
 # Makes data and an index, starts quire-server on a free loopback port and runs every part against it (or those named:
-# redis_cli redis_py node_redis ioredis limits signals secure). One line per check; at the end "N passed, M failed"; the exit
-# status is 0 when nothing failed. The npm packages are installed into BUILD_DIR/e2e-node, never into the source tree.
+# redis_cli redis_py node_redis ioredis hiredis limits signals secure). One line per check; at the end "N passed, M
+# failed"; the exit status is 0 when nothing failed. The npm packages are installed into BUILD_DIR/e2e-node, never into the source tree.
 set -u
 
 build=$(cd "${1:?usage: run.sh BUILD_DIR [PART...]}" && pwd) || exit 2
@@ -87,6 +87,18 @@ node_part() {
     fi
 }
 
+hiredis_part() {
+    local flags
+    read -ra flags <<<"$(pkg-config --cflags --libs hiredis 2>&1)"
+    if cc -std=c11 -D_GNU_SOURCE -Wall -Wextra -Werror -g -o "$work/hiredis_sets" "$here/hiredis_sets.c" "${flags[@]}" \
+        >"$work/cc.out" 2>&1; then
+        part hiredis "$work/hiredis_sets" "$QUIRE_PORT"
+    else
+        failed=$((failed + 1))
+        fail "a program with hiredis is built" "$(cat "$work/cc.out")"
+    fi
+}
+
 wanted() { [ ${#parts[@]} -eq 0 ] || [[ " ${parts[*]} " == *" $1 "* ]]; }
 
 passed=0 failed=0 skipped=0
@@ -101,6 +113,7 @@ wanted redis_cli && part redis_cli bash "$here/redis_cli.sh"
 wanted redis_py && part redis_py /usr/bin/python3 "$here/redis_py.py"
 wanted node_redis && node_part node_redis
 wanted ioredis && node_part ioredis
+wanted hiredis && hiredis_part
 wanted limits && part limits /usr/bin/python3 "$here/limits.py"
 wanted signals && part signals bash "$here/signals.sh"
 wanted secure && part secure bash "$here/secure.sh"

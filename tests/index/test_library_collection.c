@@ -577,7 +577,7 @@ static void keys_may_hold_any_bytes(void **in)
 
 /* ---- recall ------------------------------------------------------------------------------------------------------ */
 
-enum { ROWS = 900, FIRST_ROWS = 500, WIDE = 24, QUERIES = 20, K = 10 };
+enum { ROWS = 600, FIRST_ROWS = 350, WIDE = 24, QUERIES = 20, K = 10 };
 
 /* Mean recall of searches over the first n rows, whose keys are their numbers; hits are counted by their distance. */
 static double recall_of(struct quire_collection *c, enum quire_metric metric, const struct support_data *data,
@@ -1043,7 +1043,7 @@ static void a_writer_in_a_hurry_is_not_refused(void **in)
     enum { MANY = SANITIZED ? 4000 : 20000 };
     struct state *s = *in;
     struct quire_collection_options options = live_options(DIM);
-    options.memtable_bytes = 32u << 10;
+    options.memtable_bytes = 256u << 10;
     s->c = open_live(s->path, &options);
     put_some(s->c, 0, MANY, 1);
     assert_int_equal(info_of(s->c).elements, MANY);

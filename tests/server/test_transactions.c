@@ -616,7 +616,7 @@ static void test_many_vadds(void **state)
     (void)state;
     connect_to(&c, s->port);
     make_sealed(&c, "v");
-    assert_true(info_number(&c, "fetches") == 0);
+    uint64_t before = info_number(&c, "fetches"); /* filters are wrong now and then */
     for (unsigned round = 0; round < 3; round++) {
         unsigned first = SEALED - 500 + 500 * round;
         put_request(&out, "MULTI");
@@ -633,7 +633,7 @@ static void test_many_vadds(void **state)
         expect_integer(&c, "VCARD v", SEALED + 500 * (round + 1));
         expect_text(&c, "VSEAL v", "OK");
     }
-    assert_true(info_number(&c, "fetches") >= 500);
+    assert_true(info_number(&c, "fetches") >= before + 500);
     expect_attributes(&c, "v", 1500, "{\"old\":1}");
     expect_attributes(&c, "v", 1501, NULL);
     expect_attributes(&c, "v", SEALED + 1, NULL);

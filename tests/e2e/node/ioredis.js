@@ -21,6 +21,25 @@ async function commands(client) {
     await rejects('an unknown command', client.call('VNOSUCH', 'words'), /unknown command/);
 }
 
+async function writes(client) {
+    const vectors = readVectors('base.fbin').slice(0, 300);
+    const pipeline = client.pipeline();
+    vectors.forEach((v, i) => pipeline.call('VADD', 'e2e:set', 'FP32', v, 'e' + i, 'SETATTR', `{"n":${i}}`));
+    const replies = await pipeline.exec();
+    check('300 VADD in a pipeline', replies.every(([error, reply]) => error === null && reply === 1));
+    const hits = await client.call('VSIM', 'e2e:set', 'FP32', vectors[7], 'WITHSCORES', 'WITHATTRIBS', 'COUNT', 2);
+    check('VSIM WITHSCORES WITHATTRIBS', hits.length === 6 && hits[0] === 'e7' && hits[2] === '{"n":7}', hits);
+    check('VSETATTR, VGETATTR', (await client.call('VSETATTR', 'e2e:set', 'e7', '{}')) === 1 &&
+          (await client.call('VGETATTR', 'e2e:set', 'e7')) === '{}');
+    check('VREM, VCARD', (await client.call('VREM', 'e2e:set', 'e7')) === 1 &&
+          (await client.call('VCARD', 'e2e:set')) === 299);
+    check('VSEAL, VRANGE', (await client.call('VSEAL', 'e2e:set')) === 'OK' &&
+          same(await client.call('VRANGE', 'e2e:set', '-', '+', 2), ['e0', 'e1']));
+    await rejects('VADD of another dimension', client.call('VADD', 'e2e:set', 'VALUES', 2, 1, 2, 'x'),
+                  /Vector dimension mismatch - got 2 but set has 64/);
+    check('a set can be deleted', (await client.del('e2e:set')) === 1 && (await client.exists('e2e:set')) === 0);
+}
+
 async function many(client) {
     const pipeline = client.pipeline();
     for (const q of queries)
@@ -47,6 +66,7 @@ run(async () => {
     await client.connect();
     check('the ready check passes', client.status === 'ready', client.status);
     await commands(client);
+    await writes(client);
     await many(client);
     check('quit', (await client.quit()) === 'OK');
     check('no error events', problems.length === 0, problems);

@@ -32,6 +32,39 @@ async function methods(client, label) {
     return byValues;
 }
 
+async function writes(client, label) {
+    const vectors = readVectors('base.fbin').slice(0, 300).map(numbersOf);
+    const added = await Promise.all(vectors.map((v, i) => client.vAdd('e2e:set', v, 'e' + i)));
+    check(label + ': 300 vAdd', added.every((x) => x === true), added);
+    check(label + ': vAdd of an element that is there', (await client.vAdd('e2e:set', vectors[1], 'e0')) === false);
+    const options = { QUANT: 'NOQUANT', EF: 100, M: 8, CAS: true, SETATTR: { n: 1 } };
+    check(label + ': vAdd with options', (await client.vAdd('e2e:other', vectors[0].slice(0, 8), 'x', options)) === true);
+    const info = await client.vInfo('e2e:other');
+    check(label + ': vInfo of it', info['quant-type'] === 'f32' && info['hnsw-m'] === 8 && info.size === 1, info);
+    check(label + ': vGetAttr', same(await client.vGetAttr('e2e:other', 'x'), { n: 1 }));
+    check(label + ': vSetAttr', (await client.vSetAttr('e2e:set', 'e5', { a: [1, 'ß'] })) === true &&
+          same(await client.vGetAttr('e2e:set', 'e5'), { a: [1, 'ß'] }));
+    check(label + ': vGetAttr of none', (await client.vGetAttr('e2e:set', 'e6')) === null);
+    const reduced = await client.vAdd('e2e:small', vectors[0], 'x', { REDUCE: 16 });
+    check(label + ': vAdd with REDUCE', reduced === true && (await client.vDim('e2e:small')) === 16);
+    const near = await client.vSimWithScores('e2e:set', vectors[7], { COUNT: 4 });
+    check(label + ': vSimWithScores finds what was added', Object.keys(near)[0] === 'e7' && near.e7 > 0.999, near);
+    check(label + ': vCard, vDim, vRandMember',
+          (await client.vCard('e2e:set')) === 300 && (await client.vDim('e2e:set')) === 64 &&
+              (await client.vRandMember('e2e:set')).startsWith('e'));
+    check(label + ': vEmb, vLinks', (await client.vEmb('e2e:set', 'e9')).length === 64 &&
+          (await client.vLinks('e2e:set', 'e9')).flat().length > 0);
+    check(label + ': vRem', (await client.vRem('e2e:set', 'e7')) === true &&
+          (await client.vRem('e2e:set', 'e7')) === false && (await client.vCard('e2e:set')) === 299);
+    await client.sendCommand(['VSEAL', 'e2e:set']);
+    check(label + ': the same after VSEAL', (await client.vCard('e2e:set')) === 299 &&
+          same(await client.vGetAttr('e2e:set', 'e5'), { a: [1, 'ß'] }) &&
+          (await client.vSim('e2e:set', vectors[8], { COUNT: 1 }))[0] === 'e8');
+    await rejects(label + ': vAdd of another dimension', client.vAdd('e2e:set', [1, 2], 'x'),
+                  /Vector dimension mismatch - got 2 but set has 64/);
+    check(label + ': del of sets', (await client.del(['e2e:set', 'e2e:other', 'e2e:small'])) === 3);
+}
+
 async function generic(client, label) {
     check(label + ': ping, echo', (await client.ping()) === 'PONG' && (await client.echo('ß\0€')) === 'ß\0€');
     await client.clientSetName('e2e');
@@ -77,6 +110,7 @@ run(async () => {
         await client.connect();
         await generic(client, label);
         await search(client, label, await methods(client, label));
+        await writes(client, label);
         await client.close();
         check(label + ': no error events', problems.length === 0, problems);
     }
