@@ -992,6 +992,16 @@ void keyspace_each_of(struct keyspace *k, unsigned shard, keyspace_visit *visit,
     pthread_mutex_unlock(&k->shards[shard].lock);
 }
 
+bool keyspace_try_each_of(struct keyspace *k, unsigned shard, keyspace_visit *visit, void *context)
+{
+    struct visitor v = {visit, context, 0};
+    if (pthread_mutex_trylock(&k->shards[shard].lock) != 0)
+        return false;
+    table_each(&k->shards[shard].table, visit_node, &v);
+    pthread_mutex_unlock(&k->shards[shard].lock);
+    return true;
+}
+
 void keyspace_each(struct keyspace *k, keyspace_visit *visit, void *context)
 {
     for (unsigned i = 0; i < KEYSPACE_SHARDS; i++)

@@ -186,6 +186,8 @@ uint64_t keyspace_scan(struct keyspace *keyspace, uint64_t cursor, uint64_t coun
 /* Each entry of a shard (of all: keyspace_each). */
 void keyspace_each_of(struct keyspace *keyspace, unsigned shard, keyspace_visit *visit, void *context);
 void keyspace_each(struct keyspace *keyspace, keyspace_visit *visit, void *context);
+/* Visits nothing and returns false where the shard is held just now. */
+bool keyspace_try_each_of(struct keyspace *keyspace, unsigned shard, keyspace_visit *visit, void *context);
 /* Whether its time was over at now_ms. */
 bool key_entry_is_over(const struct key_entry *entry, uint64_t now_ms);
 /* A key at random, held; NULL (and nothing held) where there is none. */

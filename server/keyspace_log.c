@@ -20,6 +20,7 @@
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 enum { DUMP_BYTES = 1 << 20 }; /* of a large hash's fields in one record of a checkpoint or frame */
 
@@ -525,14 +526,27 @@ static void dump_entry(void *context, const struct key_entry *e)
         d->lsns[i] = e->lsn;
 }
 
+/* A moment at which no batch is open and nobody holds the shard. Neither may be waited for with the other in hand: a
+ * command begins a batch while it holds a key, a transaction holds keys while its batch is open. So this one gives
+ * way. */
+static void dump_shard(struct keyspace *k, unsigned shard, struct shard_dump *d)
+{
+    const struct timespec pause = {.tv_nsec = 50000};
+    for (bool done = false; !done;) {
+        journal_quiesce_begin(k->journal);
+        done = keyspace_try_each_of(k, shard, dump_entry, d);
+        journal_quiesce_end(k->journal);
+        if (!done)
+            nanosleep(&pause, NULL);
+    }
+}
+
 static int save_shard(struct keyspace *k, unsigned shard, struct checkpoint *checkpoint, struct quire_error *err)
 {
     struct shard_dump d = {.lsns = NULL};
     int rc = 0;
     key_log_begin(&d.log, k);
-    journal_quiesce_begin(k->journal);
-    keyspace_each_of(k, shard, dump_entry, &d);
-    journal_quiesce_end(k->journal);
+    dump_shard(k, shard, &d);
     if (d.log.failed)
         rc = error_set(err, QUIRE_ENOMEM, "no memory to write keys into a checkpoint");
     else if (too_long(&d.log))

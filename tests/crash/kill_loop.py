@@ -31,7 +31,6 @@ import re
 import selectors
 import shutil
 import signal
-import socket
 import struct
 import subprocess
 import sys
@@ -40,8 +39,12 @@ import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests"))
+from resp_client import Error, Stream, request
+
 POOL = 200  # different vectors of a dimension
 SECOND = 1.0
+REFUSED = "write more slowly"  # the sentence of a server that is too far behind with its merges
 KEEP = object()  # the attributes stay as they are
 # Sets that all connections write to: name, dimension, words that the VADD making it carries, elements per connection
 COMMON = (("churn", 24, (), 70), ("plain", 96, ("NOQUANT",), 25), ("deep", 12, (), 240))
@@ -52,84 +55,6 @@ STRINGS = 100
 
 class Wrong(Exception):
     """The server did what it must not do."""
-
-
-# ---- the protocol, as little of it as is needed --------------------------------------------------------------------
-
-
-def request(*words):
-    parts = [b"*%d\r\n" % len(words)]
-    for word in words:
-        data = word if isinstance(word, bytes) else str(word).encode()
-        parts.append(b"$%d\r\n%s\r\n" % (len(data), data))
-    return b"".join(parts)
-
-
-class Error(str):
-    """An error reply."""
-
-
-def parse(data, at):
-    """The reply at data[at:] and where it ends; IndexError where it is not whole."""
-    end = data.find(b"\r\n", at)
-    if end < 0:
-        raise IndexError
-    kind, line = data[at:at + 1], data[at + 1:end]
-    end += 2
-    if kind == b"$":
-        size = int(line)
-        if size < 0:
-            return None, end
-        if len(data) < end + size + 2:
-            raise IndexError
-        return bytes(data[end:end + size]), end + size + 2
-    if kind == b"*":
-        items = []
-        for _ in range(max(int(line), 0)):
-            item, end = parse(data, end)
-            items.append(item)
-        return items if int(line) >= 0 else None, end
-    if kind == b":":
-        return int(line), end
-    if kind in b"+,":
-        return line.decode(), end
-    if kind == b"-":
-        return Error(line.decode(errors="replace")), end
-    raise Wrong("a reply that is none: %r" % bytes(data[at:at + 80]))
-
-
-class Stream:
-    """A connection: requests go out when the socket takes them, replies are parsed as they come."""
-
-    def __init__(self, port):
-        self.socket = socket.create_connection(("127.0.0.1", port), timeout=60)
-        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self.received, self.unsent = bytearray(), bytearray()
-
-    def replies(self):
-        """Those that are whole."""
-        found, at = [], 0
-        with contextlib.suppress(IndexError):
-            while at < len(self.received):
-                reply, at = parse(self.received, at)
-                found.append(reply)
-        del self.received[:at]
-        return found
-
-    def ask(self, requests):
-        """The replies to all of them, in parts of a few hundred."""
-        answers = []
-        for first in range(0, len(requests), 300):
-            part = requests[first:first + 300]
-            self.socket.sendall(b"".join(part))
-            wanted = len(answers) + len(part)
-            while len(answers) < wanted:
-                data = self.socket.recv(1 << 20)
-                if not data:
-                    raise Wrong("the server closed the connection on a read")
-                self.received += data
-                answers += self.replies()
-        return answers
 
 
 # ---- vectors -------------------------------------------------------------------------------------------------------
@@ -169,11 +94,16 @@ class Pool:
 
 
 class Command:
-    __slots__ = ("words", "changes", "reply", "sent", "acknowledged", "shared")
+    """effect(state): what it changes, as (item, value), and its reply, given what is there before."""
+    __slots__ = ("words", "effect", "changes", "reply", "acknowledged", "shared")
 
-    def __init__(self, words, changes, reply, shared=None):
-        self.words, self.changes, self.reply, self.shared = words, changes, reply, shared
-        self.sent = self.acknowledged = None
+    def __init__(self, words, effect, shared=None):
+        self.words, self.effect, self.shared = words, effect, shared
+        self.changes, self.reply, self.acknowledged = [], None, None  # changes: (item, value before, value)
+
+
+def removal(item):
+    return lambda state: ([(item, None)], 1) if item in state else ([], 0)
 
 
 class Shared:
@@ -190,6 +120,10 @@ class Shared:
         entry = [self.tick(), None, value, None]
         self.writes[item].append(entry)
         return entry
+
+    def refuse(self, entry):
+        for entries in self.writes.values():
+            entries[:] = [e for e in entries if e is not entry]
 
     def acknowledge(self, entry):
         entry[1], entry[3] = self.tick(), time.monotonic()
@@ -214,7 +148,7 @@ class Writer:
         self.members = collections.defaultdict(set)  # small set: its elements
         self.window = collections.deque()  # commands whose effect may be missing after a kill, in their order
         self.waiting = collections.deque()
-        self.stream, self.depth, self.sent, self.acknowledged = None, 1, 0, 0
+        self.stream, self.depth, self.sent, self.acknowledged, self.refused = None, 1, 0, 0, 0
 
     # -- what it sends --
 
@@ -241,39 +175,62 @@ class Writer:
         return b'{"n":%d}' % self.random.randrange(1 << 30)
 
     def change_element(self, item, dim, words):
-        old, dice = self.state.get(item), self.random.random()
+        dice = self.random.random()
         name, element = item
         if dice < 0.66:
             i, pool = self.vector(dim)
             attributes = self.new_attributes() if self.random.random() < 0.3 else KEEP
             extra = words if attributes is KEEP else (*words, "SETATTR", attributes)
-            kept = (old[1] if old else b"") if attributes is KEEP else attributes
-            return Command(("VADD", name, "FP32", pool.packed[i], element, *extra), [(item, (i, kept))],
-                           0 if old else 1)
+
+            def add(state):
+                old = state.get(item)
+                kept = (old[1] if old else b"") if attributes is KEEP else attributes
+                return [(item, (i, kept))], 0 if old else 1
+            return Command(("VADD", name, "FP32", pool.packed[i], element, *extra), add)
         if dice < 0.86:
-            return Command(("VREM", name, element), [(item, None)] if old else [], 1 if old else 0)
-        attributes = b"" if self.random.random() < 0.2 else self.new_attributes()
-        return Command(("VSETATTR", name, element, attributes), [(item, (old[0], attributes))] if old else [],
-                       1 if old else 0)
+            return Command(("VREM", name, element), removal(item))
+        text = b"" if self.random.random() < 0.2 else self.new_attributes()
+        return Command(("VSETATTR", name, element, text),
+                       lambda state: ([(item, (state[item][0], text))], 1) if item in state else ([], 0))
 
     def delete_set(self, name):
-        changes = [((name, element), None) for element in sorted(self.members[name])]
-        return Command((self.random.choice(("DEL", "UNLINK")), name), changes, 1 if changes else 0)
+        def delete(state):
+            changes = [((name, element), None) for element in sorted(self.members[name])]
+            return changes, 1 if changes else 0
+        return Command((self.random.choice(("DEL", "UNLINK")), name), delete)
 
     def change_string(self, item):
-        old = self.state.get(item)
         if self.random.random() < 0.75:
             value = b"%d" % self.random.randrange(1 << 40) * self.random.choice((1, 1, 1, 100))
-            return Command(("SET", item[1], value), [(item, value)], "OK")
-        return Command(("DEL", item[1]), [(item, None)] if old else [], 1 if old else 0)
+            return Command(("SET", item[1], value), lambda state: ([(item, value)], "OK"))
+        return Command(("DEL", item[1]), removal(item))
 
     def change_shared(self, item):
         if self.random.random() < 0.7:
             i, pool = self.vector(24)
             attributes = self.new_attributes()
-            return Command(("VADD", item[0], "FP32", pool.packed[i], item[1], "SETATTR", attributes), [], None,
-                           (item, (i, attributes)))
-        return Command(("VREM", *item), [], None, (item, None))
+            return Command(("VADD", item[0], "FP32", pool.packed[i], item[1], "SETATTR", attributes),
+                           lambda state: ([], None), (item, (i, attributes)))
+        return Command(("VREM", *item), lambda state: ([], None), (item, None))
+
+    def perform(self, command):
+        """The shadow after the command."""
+        changes, command.reply = command.effect(self.state)
+        command.changes = [(item, self.state.get(item), value) for item, value in changes]
+        self.apply(changes)
+
+    def refuse(self, command):
+        """Takes a command back that the server refused for the load it is under, and all that were sent after it."""
+        for later in reversed(self.waiting):
+            self.apply([(item, old) for item, old, _ in later.changes])
+        self.apply([(item, old) for item, old, _ in command.changes])
+        command.changes = []
+        if command.shared:
+            self.world.shared.refuse(command.shared)
+            command.shared = None
+        for later in self.waiting:
+            self.perform(later)
+        self.refused += 1
 
     def apply(self, changes):
         for item, value in changes:
@@ -296,8 +253,7 @@ class Writer:
         """Sends until `depth` commands wait for their replies."""
         while len(self.waiting) < self.depth and len(self.stream.unsent) < 1 << 16:
             command = self.next_command()
-            command.changes = [(item, self.state.get(item), value) for item, value in command.changes]
-            self.apply([(item, value) for item, _, value in command.changes])
+            self.perform(command)
             if command.shared:
                 command.shared = self.world.shared.send(*command.shared)
             self.waiting.append(command)
@@ -318,7 +274,9 @@ class Writer:
 
     def take(self, reply):
         command = self.waiting.popleft()
-        if isinstance(reply, Error) or (command.reply is not None and reply != command.reply):
+        if isinstance(reply, Error) and REFUSED in reply:
+            self.refuse(command)
+        elif isinstance(reply, Error) or (command.reply is not None and reply != command.reply):
             raise Wrong("connection %d: %r: reply %r, should be %r" % (self.number, command.words, reply, command.reply))
         command.acknowledged = time.monotonic()
         if command.shared:
@@ -623,7 +581,7 @@ class World:
         return {"cycles": cycles, "seed": self.options.seed, "seconds": round(time.monotonic() - begin, 1),
                 "connections": len(self.writers), "sent": sum(w.sent for w in self.writers),
                 "acknowledged": sum(w.acknowledged for w in self.writers), "elements_compared": self.elements,
-                "searches": self.searches, "sets_checked": self.checks, "clean_stops": self.stops,
+                "refused": sum(w.refused for w in self.writers), "searches": self.searches, "sets_checked": self.checks, "clean_stops": self.stops,
                 "kills_in_recovery": self.kills_in_recovery,
                 "everysec_acknowledged_lost": self.lost_acknowledged,
                 "everysec_oldest_lost_seconds": round(self.oldest_lost, 3),

@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -627,6 +628,54 @@ static void test_what_was_logged_is_there_again(void **state)
     support_folder_remove(folder);
 }
 
+struct saver {
+    struct keyspace *k;
+    struct journal *journal;
+    _Atomic bool done;
+};
+
+static void *save_keys(void *context)
+{
+    struct saver *s = context;
+    struct checkpoint *checkpoint;
+    struct quire_error err;
+    int rc = journal_checkpoint_begin(s->journal, &checkpoint, &err);
+    rc = rc == 0 ? keyspace_save(s->k, checkpoint, &err) : rc;
+    rc = rc == 0 ? checkpoint_finish(checkpoint, &err) : rc;
+    atomic_store(&s->done, true);
+    return rc == 0 ? s : NULL;
+}
+
+/* A command that holds a key begins a batch while a checkpoint wants that key's shard: neither waits for the other. */
+static void test_a_checkpoint_gives_way(void **in)
+{
+    (void)in;
+    char *folder = support_folder_make();
+    struct keyspace k;
+    struct keyspace_hold h;
+    struct quire_error err;
+    pthread_t thread;
+    void *saved;
+    uint64_t lsn;
+    begin(&k);
+    struct saver saver = {.k = &k, .journal = open_journal(folder, &k)};
+    assert_int_equal(set(&k, "key", "value", 0), 0);
+    assert_non_null(hold(&h, &k, "key"));
+    assert_int_equal(pthread_create(&thread, NULL, save_keys, &saver), 0);
+    for (unsigned i = 0; i < 400; i++) {
+        assert_int_equal(journal_batch_begin(saver.journal, &err), 0);
+        assert_int_equal(journal_batch_end(saver.journal, &lsn, &err), 0);
+        usleep(100);
+    }
+    assert_false(atomic_load(&saver.done)); /* it was there meanwhile, and could not have the shard */
+    keyspace_let_go(&h);
+    assert_int_equal(pthread_join(thread, &saved), 0);
+    assert_non_null(saved);
+    close_journal(saver.journal);
+    keyspace_fini(&k);
+    support_folder_remove(folder);
+}
+
 struct changer {
     struct keyspace *k;
     uint64_t seed;
@@ -745,6 +794,7 @@ int main(void)
         cmocka_unit_test(test_bad_records),
         cmocka_unit_test(test_what_was_logged_is_there_again),
         cmocka_unit_test(test_fuzzy_checkpoints),
+        cmocka_unit_test(test_a_checkpoint_gives_way),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -616,7 +616,7 @@ static void test_many_vadds(void **state)
     (void)state;
     connect_to(&c, s->port);
     make_sealed(&c, "v");
-    uint64_t before = info_number(&c, "fetches"); /* filters are wrong now and then */
+    long long before = info_number(&c, "fetches"); /* filters are wrong now and then */
     for (unsigned round = 0; round < 3; round++) {
         unsigned first = SEALED - 500 + 500 * round;
         put_request(&out, "MULTI");
