@@ -420,7 +420,7 @@ void store_count(struct store *store, struct collection *c)
 
 void store_judge(struct store *store)
 {
-    const struct store_options *o = &store->options;
+    uint64_t memory_max = atomic_load(&store->memory_max), disk_max = atomic_load(&store->disk_max);
     struct journal_stats journal;
     journal_get_stats(store->journal, &journal);
     pthread_mutex_lock(&store->lock);
@@ -428,12 +428,19 @@ void store_judge(struct store *store)
     uint64_t disk = store->segment_bytes + journal.log_bytes + journal.checkpoint_bytes;
     bool crowded = store->n_crowded > 0;
     pthread_mutex_unlock(&store->lock);
-    unsigned refusal = (o->memory_bytes && memory > o->memory_bytes ? REFUSE_MEMORY : 0u) |
-                       (o->disk_bytes && disk > o->disk_bytes ? REFUSE_DISK : 0u);
+    unsigned refusal =
+        (memory_max && memory > memory_max ? REFUSE_MEMORY : 0u) | (disk_max && disk > disk_max ? REFUSE_DISK : 0u);
     atomic_store(&store->memory_used, memory);
     atomic_store(&store->disk_used, disk);
     atomic_store(&store->refusal, refusal);
     atomic_store(&store->crowded, crowded || journal.unwritten_bytes > 32 * MIB);
+}
+
+void store_set_limits(struct store *store, uint64_t memory_bytes, uint64_t disk_bytes)
+{
+    atomic_store(&store->memory_max, memory_bytes);
+    atomic_store(&store->disk_max, disk_bytes);
+    store_judge(store);
 }
 
 static double mib(uint64_t bytes)
@@ -449,12 +456,12 @@ int store_admit(struct store *store, const struct collection *collection, struct
     if (refusal & REFUSE_MEMORY)
         return error_set(err, QUIRE_ENOMEM,
                          "vectors take %.1f MiB of memory and maxmemory is %.1f MiB: remove elements, or raise it",
-                         mib(atomic_load(&store->memory_used)), mib(o->memory_bytes));
+                         mib(atomic_load(&store->memory_used)), mib(atomic_load(&store->memory_max)));
     if (refusal & REFUSE_DISK)
         return error_set(err, QUIRE_ELIMIT,
                          "the data folder takes %.1f MiB and its quota is %.1f MiB: remove elements and wait for a "
                          "merge, or raise the quota",
-                         mib(atomic_load(&store->disk_used)), mib(o->disk_bytes));
+                         mib(atomic_load(&store->disk_used)), mib(atomic_load(&store->disk_max)));
     if (crowding == CROWD_SEGMENTS)
         return error_set(err, QUIRE_ELIMIT,
                          "more than %u segments of this set wait to be merged, twice the limit of %u: write more "

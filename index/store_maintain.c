@@ -197,7 +197,7 @@ static int tidy_pass(struct maintainer *m, struct quire_error *err)
 
 static bool is_pressed(const struct store *store)
 {
-    uint64_t limit = store->options.memory_bytes;
+    uint64_t limit = atomic_load(&store->memory_max);
     return limit &&
            (store->memtable_bytes > limit / 2 || store->memtable_bytes + store->resident_bytes > limit / 4 * 3);
 }

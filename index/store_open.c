@@ -460,6 +460,8 @@ int store_alloc(const char *path, const struct store_options *options, const str
         return error_set(err, QUIRE_ENOMEM, "no memory to open %s", path);
     store->options = options ? *options : (struct store_options){0};
     store_fill_defaults(&store->options);
+    atomic_init(&store->memory_max, store->options.memory_bytes);
+    atomic_init(&store->disk_max, store->options.disk_bytes);
     store->host = host ? *host : (struct store_host){0};
     store->fs = store->options.fs;
     store->next_collection = store->next_segment = 1;

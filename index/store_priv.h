@@ -50,7 +50,8 @@ struct maintainer {
 struct store {
     struct io_fs *fs;
     char *path, *segments;
-    struct store_options options;
+    struct store_options options;          /* but for the two limits: */
+    _Atomic uint64_t memory_max, disk_max; /* 0: none */
     struct store_host host;
     struct io_file *lock_file;
     struct epochs *epochs;

@@ -23,12 +23,22 @@ static uint32_t bucket_of(const struct histogram *h, uint64_t value)
     return bucket < h->n_buckets ? (uint32_t)bucket : h->n_buckets - 1;
 }
 
+static unsigned shift_of(const struct histogram *h, uint32_t bucket)
+{
+    return bucket >> (h->sub_bits + 1) ? (bucket >> h->sub_bits) - 1 : 0;
+}
+
+/* The least value of a bucket. */
+static uint64_t low_of(const struct histogram *h, uint32_t bucket)
+{
+    unsigned shift = shift_of(h, bucket);
+    return (uint64_t)(bucket - (shift << h->sub_bits)) << shift;
+}
+
 /* The middle of a bucket. */
 static double value_of(const struct histogram *h, uint32_t bucket)
 {
-    unsigned shift = bucket >> (h->sub_bits + 1) ? (bucket >> h->sub_bits) - 1 : 0;
-    uint64_t low = (uint64_t)(bucket - (shift << h->sub_bits)) << shift;
-    return (double)low + (double)((UINT64_C(1) << shift) - 1) / 2;
+    return (double)low_of(h, bucket) + (double)((UINT64_C(1) << shift_of(h, bucket)) - 1) / 2;
 }
 
 static uint64_t get(const _Atomic uint64_t *counter)
@@ -52,8 +62,13 @@ void histogram_init(struct histogram *h, _Atomic uint64_t *counts, unsigned sub_
 
 void histogram_add(struct histogram *h, uint64_t value)
 {
-    grow(&h->counts[bucket_of(h, value)], 1);
-    grow(&h->sum, value);
+    histogram_add_many(h, value, 1);
+}
+
+void histogram_add_many(struct histogram *h, uint64_t value, uint64_t times)
+{
+    grow(&h->counts[bucket_of(h, value)], times);
+    grow(&h->sum, value * times);
 }
 
 void histogram_merge(struct histogram *h, const struct histogram *other)
@@ -71,6 +86,14 @@ uint64_t histogram_count(const struct histogram *h)
 {
     uint64_t n = 0;
     for (uint32_t i = 0; i < h->n_buckets; i++)
+        n += get(&h->counts[i]);
+    return n;
+}
+
+uint64_t histogram_below(const struct histogram *h, uint64_t value)
+{
+    uint64_t n = 0;
+    for (uint32_t i = 0; i < h->n_buckets && low_of(h, i) < value; i++)
         n += get(&h->counts[i]);
     return n;
 }

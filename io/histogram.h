@@ -30,11 +30,15 @@ struct histogram {
  * most 16. */
 void histogram_init(struct histogram *h, _Atomic uint64_t *counts, unsigned sub_bits, unsigned value_bits);
 void histogram_add(struct histogram *h, uint64_t value);
+void histogram_add_many(struct histogram *h, uint64_t value, uint64_t times);
 /* Adds what `other` has counted. Both were made with the same bits. */
 void histogram_merge(struct histogram *h, const struct histogram *other);
 
 /* How many values were added. */
 uint64_t histogram_count(const struct histogram *h);
+/* How many values were less than `value`: exact where that is a power of two, otherwise the whole bucket it lies in
+ * counts. Values beyond the last bucket count as its. */
+uint64_t histogram_below(const struct histogram *h, uint64_t value);
 /* Exact, but for sums of 2^64 and more; NAN where nothing was added. */
 double histogram_mean(const struct histogram *h);
 /* The smallest value that at least `share` (0..1) of all do not exceed, within the bound above; NAN where nothing was

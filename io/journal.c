@@ -344,6 +344,11 @@ void journal_get_stats(const struct journal *j, struct journal_stats *out)
     pthread_mutex_unlock(&unlocked->lock);
 }
 
+uint64_t journal_take_sync_us(struct journal *j)
+{
+    return atomic_exchange(&j->recent_sync_us, 0);
+}
+
 int journal_rotate(struct journal *j, uint64_t *lsn, struct quire_error *err)
 {
     pthread_mutex_lock(&j->lock);

@@ -117,6 +117,8 @@ struct journal_stats {
     uint64_t checkpoint_lsn, checkpoint_bytes, checkpoints, failures;
 };
 void journal_get_stats(const struct journal *journal, struct journal_stats *out);
+/* How long the longest sync took since the last call, in microseconds; 0: there was none. For one watcher. */
+uint64_t journal_take_sync_us(struct journal *journal);
 
 /* A checkpoint: begin ends the current log file and starts another at LSN L; put writes the host's state, in any number
  * of records; finish syncs, also the frames appended so far, publishes it, and removes the logs before L and the older

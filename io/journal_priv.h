@@ -162,8 +162,9 @@ struct journal {
     struct journal_stats stats; /* but for what is computed */
 
     atomic_uint_fast64_t next_lsn, synced_lsn;
-    atomic_int sync;   /* enum journal_sync */
-    atomic_int health; /* 0 or the failure's code */
+    atomic_int sync;                     /* enum journal_sync */
+    atomic_int health;                   /* 0 or the failure's code */
+    atomic_uint_fast64_t recent_sync_us; /* the longest since somebody asked */
 };
 
 void journal_frame_free(struct frame *frame);

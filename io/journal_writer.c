@@ -102,6 +102,8 @@ static int sync_log(struct journal *j, const struct log_file *log, struct quire_
     j->written.syncs++;
     j->written.sync_us += us;
     j->written.sync_us_max = us > j->written.sync_us_max ? us : j->written.sync_us_max;
+    if (us > atomic_load(&j->recent_sync_us))
+        atomic_store(&j->recent_sync_us, us);
     return rc;
 }
 

@@ -59,6 +59,21 @@ static void test_each_value_comes_back(void **state)
             }
 }
 
+static void test_counts_below_powers_of_two_are_exact(void **state)
+{
+    (void)state;
+    for (unsigned sub_bits = 0; sub_bits <= 7; sub_bits++) {
+        struct histogram h;
+        start(&h, counts, sub_bits, 20);
+        for (uint64_t value = 0; value < 5000; value++)
+            histogram_add(&h, value);
+        for (unsigned power = 0; power <= 12; power++)
+            assert_int_equal(histogram_below(&h, UINT64_C(1) << power), UINT64_C(1) << power);
+        assert_int_equal(histogram_below(&h, 0), 0);
+        assert_int_equal(histogram_below(&h, UINT64_MAX), 5000);
+    }
+}
+
 static void test_percentiles_of_a_list(void **state)
 {
     static const double shares[] = {0, 0.001, 0.25, 0.5, 0.9, 0.99, 0.999, 0.9999, 1};
@@ -158,9 +173,9 @@ static void test_reading_while_another_writes(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_each_value_comes_back),        cmocka_unit_test(test_percentiles_of_a_list),
-        cmocka_unit_test(test_nothing_and_too_much),         cmocka_unit_test(test_merge_is_adding),
-        cmocka_unit_test(test_reading_while_another_writes),
+        cmocka_unit_test(test_each_value_comes_back), cmocka_unit_test(test_counts_below_powers_of_two_are_exact),
+        cmocka_unit_test(test_percentiles_of_a_list), cmocka_unit_test(test_nothing_and_too_much),
+        cmocka_unit_test(test_merge_is_adding),       cmocka_unit_test(test_reading_while_another_writes),
     };
     return cmocka_run_group_tests_name("histogram", tests, NULL, NULL);
 }
