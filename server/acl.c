@@ -14,21 +14,19 @@
  * the password of `requirepass`, if any; so a file that names other users only takes nothing away.
  *
  * Files: ACL LOAD parses all of the file into a table of its own and swaps tables only when no line was wrong; all
- * wrong lines are named at once. ACL SAVE writes a temporary file beside it, syncs it, renames it, and syncs the
- * folder.
+ * wrong lines are named at once. ACL SAVE replaces the file (file_replace.h).
  */
 #include "server/acl.h"
 #include "io/error.h"
 #include "server/client.h"
 #include "server/command.h"
+#include "server/file_replace.h"
 #include <ctype.h>
 #include <errno.h>
-#include <fcntl.h>
-#include <libgen.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
+#include <sys/stat.h>
 
 /* ---- tables ------------------------------------------------------------------------------------------------------ */
 
@@ -290,55 +288,13 @@ static void describe_all(struct server *server, struct resp_buffer *text)
     pthread_mutex_unlock(&server->acl.lock);
 }
 
-static int write_whole(int fd, const uint8_t *bytes, size_t n)
-{
-    while (n > 0) {
-        ssize_t written = write(fd, bytes, n);
-        if (written < 0 && errno == EINTR)
-            continue;
-        if (written <= 0)
-            return -1;
-        bytes += written;
-        n -= (size_t)written;
-    }
-    return fsync(fd);
-}
-
-static int sync_folder_of(const char *path)
-{
-    char copy[4200];
-    snprintf(copy, sizeof copy, "%s", path);
-    int fd = open(dirname(copy), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fd < 0)
-        return -1;
-    int rc = fsync(fd);
-    close(fd);
-    return rc;
-}
-
 int acl_save(struct server *server, struct quire_error *err)
 {
     const char *path = server->config->aclfile;
-    char temporary[4200];
     struct resp_buffer text = {.protocol = 2};
-    int n = snprintf(temporary, sizeof temporary, "%s.tmp-%d-XXXXXX", path, (int)getpid());
-    if (n < 0 || (size_t)n >= sizeof temporary)
-        return error_set(err, QUIRE_EINVALID, "aclfile: a path of %zu bytes is too long", strlen(path));
     describe_all(server, &text);
-    if (text.failed) {
-        resp_buffer_fini(&text);
-        return error_set(err, QUIRE_ENOMEM, "no memory for the text of %s", path);
-    }
-    int fd = mkostemp(temporary, O_CLOEXEC);
-    int rc = fd < 0 ? error_set_errno(err, errno, "create", temporary) : 0;
-    if (rc == 0 && write_whole(fd, text.data, text.bytes) < 0)
-        rc = error_set_errno(err, errno, "write", temporary);
-    if (fd >= 0)
-        close(fd);
-    if (rc == 0 && (rename(temporary, path) < 0 || sync_folder_of(path) < 0))
-        rc = error_set_errno(err, errno, "replace", path);
-    if (rc < 0 && fd >= 0)
-        unlink(temporary);
+    int rc = text.failed ? error_set(err, QUIRE_ENOMEM, "no memory for the text of %s", path)
+                         : file_replace(path, text.data, text.bytes, S_IRUSR | S_IWUSR, err);
     resp_buffer_fini(&text);
     return rc;
 }

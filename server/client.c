@@ -198,6 +198,7 @@ struct client *client_create(struct lane *lane, int fd, bool tls)
     acl_client_begin(c);
     c->id = atomic_fetch_add(&lane->server->next_client_id, 1);
     c->created_ms = c->last_ms = lane->now_ms;
+    c->row = ROW_NONE;
     c->need = 1;
     c->next = lane->clients;
     if (c->next)
@@ -221,6 +222,7 @@ static void destroy(struct client *c)
     if (c->next)
         c->next->prev = c->prev;
     leave_held(c);
+    client_set_monitor(c, false);
     close(c->fd);
     resp_buffer_fini(&c->out);
     resp_buffer_fini(&c->flight);
@@ -260,6 +262,11 @@ void client_abort(struct client *c)
     client_kill(c);
 }
 
+const char *client_user(const struct client *c)
+{
+    return c->user->name;
+}
+
 void client_address(const struct client *c, bool ours, char text[CLIENT_ADDRESS_BYTES])
 {
     struct sockaddr_storage address = {0};
@@ -280,6 +287,23 @@ void client_address(const struct client *c, bool ours, char text[CLIENT_ADDRESS_
     }
 }
 
+void client_set_monitor(struct client *c, bool on)
+{
+    if (c->monitor == on)
+        return;
+    c->monitor = on;
+    atomic_fetch_add(&c->lane->n_monitors, on ? 1u : -1u);
+    atomic_fetch_add(&c->lane->server->n_monitors, on ? 1u : -1u);
+}
+
+void client_push(struct client *c, const void *bytes, size_t n)
+{
+    if (c->state != CLIENT_OPEN || c->reply_off)
+        return;
+    resp_raw(&c->out, bytes, n);
+    client_mark(c);
+}
+
 /* ---- replies ----------------------------------------------------------------------------------------------------- */
 
 static void add_pending(struct client *c, struct pending *p)
@@ -287,6 +311,7 @@ static void add_pending(struct client *c, struct pending *p)
     p->client = c;
     p->out.protocol = c->protocol;
     p->row = c->row;
+    p->muted = c->muted && !c->group;
     p->next = NULL;
     p->group = c->group;
     if (c->group) {
@@ -318,6 +343,10 @@ struct resp_buffer *client_reply(struct client *c)
 {
     client_mark(c);
     c->out.protocol = c->protocol;
+    if (c->muted && !c->group) {
+        c->lane->discard.protocol = c->protocol;
+        return &c->lane->discard;
+    }
     if (!c->first && !c->group)
         return &c->out;
     if (c->group && c->group->last && !c->group->last->deferred)
@@ -341,7 +370,6 @@ void client_error(struct client *c, const char *format, ...)
     vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
     resp_error(client_reply(c), "%s", text);
-    stat_add(&c->lane->stats.commands_by_row[c->row].failed, 1);
 }
 
 void reply_quire_error(struct resp_buffer *out, const struct quire_error *err)
@@ -359,8 +387,9 @@ void *client_defer(struct client *c, size_t bytes, bool barrier)
     }
     p->barrier = barrier;
     p->deferred = true;
-    c->lane->running_row = ROW_NONE; /* its time is counted when it is done, from request to reply */
     p->started_us = clock_us();
+    if (c->lane->args && c->lane->server->config->slowlog_us >= 0)
+        p->slow = slowlog_copy(c->row, c->lane->args, c->lane->n_args);
     if (c->group)
         c->group->n_waiting++;
     else
@@ -383,6 +412,7 @@ void reply_group_take(struct client *c, struct reply_group *group, struct resp_b
         resp_raw(out, p->out.data, p->out.bytes);
         out->failed = out->failed || p->out.failed;
         resp_buffer_fini(&p->out);
+        free(p->slow);
         free(p);
     }
     group->first = group->last = NULL;
@@ -391,10 +421,9 @@ void reply_group_take(struct client *c, struct reply_group *group, struct resp_b
 void pending_done(struct pending *p)
 {
     struct client *c = p->client;
-    struct command_stats *stats = &c->lane->stats.commands_by_row[p->row];
-    stat_add(&stats->us, clock_us() - p->started_us);
-    if (p->out.bytes > 0 && p->out.data[0] == '-')
-        stat_add(&stats->failed, 1);
+    command_ended(p);
+    if (p->muted)
+        p->out.bytes = 0;
     p->ready = true;
     c->pending_bytes += p->out.bytes;
     c->deadline_ms = c->lane->now_ms + DRAIN_MS; /* meant for those that end; others do not look at it */
@@ -425,6 +454,7 @@ static void flush_pending(struct client *c)
             c->out.failed |= p->out.failed;
         }
         resp_buffer_fini(&p->out);
+        free(p->slow);
         free(p);
     }
 }
@@ -453,8 +483,8 @@ static bool has_room(const struct client *c)
 
 static bool takes_requests(const struct client *c)
 {
-    return c->state == CLIENT_OPEN && !c->blocked && c->n_pending < PENDING_MAX && has_room(c) && !c->lane->crowded &&
-           !c->resting;
+    return c->state == CLIENT_OPEN && !c->blocked && !c->paused && !c->resting && c->n_pending < PENDING_MAX &&
+           has_room(c) && !c->lane->crowded;
 }
 
 /* Parses and runs what is whole in bytes; returns how many were used. */
@@ -464,6 +494,7 @@ static size_t consume(struct client *c, const uint8_t *bytes, size_t n)
     size_t at = 0;
     c->need = 1;
     lane_enter(lane);
+    command_begin_timing(lane);
     while (at < n && takes_requests(c)) {
         size_t used = 0, need = 1;
         char message[128];
@@ -480,12 +511,16 @@ static size_t consume(struct client *c, const uint8_t *bytes, size_t n)
             at = n;
             break;
         }
+        if (lane->request.n_args > 0 && command_must_wait(c, lane->request.args, lane->request.n_args)) {
+            c->paused = lane->pausing = true;
+            break;
+        }
         at += used;
         if (lane->request.n_args > 0)
             command_run(c, lane->request.args, lane->request.n_args);
     }
+    command_end_timing(lane);
     lane_leave(lane);
-    command_attribute_time(lane);
     return at;
 }
 
@@ -712,7 +747,7 @@ static void step_end(struct client *c)
 bool client_is_late(const struct client *c)
 {
     uint64_t now = c->lane->now_ms;
-    bool working = c->first || (c->lane->crowded && c->in_bytes > c->in_start);
+    bool working = c->first || ((c->lane->crowded || c->paused) && c->in_bytes > c->in_start);
     if (c->eof || c->state == CLIENT_LINGERING || c->state == CLIENT_DRAINING)
         return !working && now >= c->deadline_ms;
     return c->state == CLIENT_OPEN && c->sending && !has_room(c) && now - c->sent_ms >= STUCK_MS;

@@ -34,6 +34,10 @@ struct pending {
     uint64_t lsn; /* it does not leave before this is durable */
     bool ready, barrier, deferred;
     struct reply_group *group; /* it is part of; NULL: it stands in the client's line */
+    bool muted;                /* CLIENT REPLY: the reply is not sent */
+    struct slow_args *slow;    /* what SLOWLOG would show; owned, NULL: nothing */
+    /* For SLOWLOG: what the command did, such as "pagegraph reads=12", while it still knows. May be NULL. */
+    void (*describe)(const struct pending *p, char *text, size_t room);
 };
 
 /* Replies that are gathered while client->group names it, in order, into one (EXEC's) or for nobody. */
@@ -81,11 +85,15 @@ struct client {
     size_t pending_bytes; /* of replies that are ready and not yet in `out` */
     struct pending *first, *last;
     unsigned n_pending;
-    bool blocked;                    /* a barrier is pending: no further request before its reply */
-    unsigned row;                    /* of the command being run */
-    struct transaction *transaction; /* MULTI, WATCH; owned */
-    struct reply_group *group;       /* where replies go while EXEC runs */
-    struct vector_plan *plan;        /* of the transaction whose commands are looked at or run */
+    bool blocked;                      /* a barrier is pending: no further request before its reply */
+    bool paused;                       /* its next request waits for the end of CLIENT PAUSE */
+    bool monitor;                      /* gets a line per command (MONITOR) */
+    bool reply_off, reply_skip, muted; /* CLIENT REPLY; muted: of the command being run */
+    bool no_evict, no_touch;           /* CLIENT NO-EVICT, NO-TOUCH: kept and shown */
+    unsigned row;                      /* of the command being run, or run last; ROW_NONE: none yet */
+    struct transaction *transaction;   /* MULTI, WATCH; owned */
+    struct reply_group *group;         /* where replies go while EXEC runs */
+    struct vector_plan *plan;          /* of the transaction whose commands are looked at or run */
 };
 
 /* Takes the socket over. NULL without memory (the socket is closed). */
@@ -140,7 +148,7 @@ void client_address(const struct client *client, bool ours, char text[CLIENT_ADD
 
 /* The buffer for the reply to the request being run. */
 struct resp_buffer *client_reply(struct client *client);
-/* An error reply: "ERR ..." and counted as failed. */
+/* An error reply: "ERR ...". */
 void client_error(struct client *client, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* The same for an error of the library, with the code that fits. `out` is the reply's buffer. */
 void reply_quire_error(struct resp_buffer *out, const struct quire_error *err);
@@ -154,6 +162,11 @@ void client_wait_lsn(struct client *client, uint64_t lsn);
 void reply_group_take(struct client *client, struct reply_group *group, struct resp_buffer *out);
 /* One less is waited for. */
 void reply_group_done(struct reply_group *group);
+/* The name of its user; valid until its next request. */
+const char *client_user(const struct client *client);
+/* A line to a client in MONITOR, not a reply. */
+void client_push(struct client *client, const void *bytes, size_t n);
+void client_set_monitor(struct client *client, bool on);
 /* p->out holds the reply, which waits for p->lsn. p may be freed at once. */
 void pending_done(struct pending *p);
 

@@ -169,6 +169,8 @@ void cmd_reset(struct client *c, const struct resp_arg *args, uint32_t n)
     c->name = NULL;
     c->protocol = 2;
     transaction_forget(c);
+    client_set_monitor(c, false);
+    c->reply_off = c->no_evict = c->no_touch = false;
     acl_client_begin(c);
     resp_simple(client_reply(c), "RESET");
 }

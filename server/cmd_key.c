@@ -199,7 +199,7 @@ void cmd_flushdb(struct client *c, const struct resp_arg *args, uint32_t n)
 enum { EMBSTR_BYTES_MAX = 44 };
 
 /* The names Redis has for what is stored much the same here. */
-static const char *encoding_of(const struct key_entry *entry)
+const char *key_encoding(const struct key_entry *entry)
 {
     long long number;
     switch ((enum key_type)entry->type) {
@@ -218,14 +218,8 @@ static const char *encoding_of(const struct key_entry *entry)
 /* An access by OBJECT is none, so that IDLETIME can be watched. False after the reply that there is no such key. */
 static bool find_object(struct key_call *call, struct client *c, struct resp_arg key)
 {
-    call->client = c;
-    call->writes = false;
-    call->key = keyspace_key(&c->lane->server->keyspace, key);
-    keyspace_hold_key(&call->hold, &c->lane->server->keyspace, &call->key);
-    call->entry = keyspace_find(&call->hold, &call->key);
-    if (call->entry)
+    if (key_peek(call, c, key))
         return true;
-    keyspace_let_go(&call->hold);
     resp_null(client_reply(c));
     return false;
 }
@@ -236,7 +230,7 @@ void cmd_object_encoding(struct client *c, const struct resp_arg *args, uint32_t
     (void)n;
     if (!find_object(&call, c, args[2]))
         return;
-    resp_text(client_reply(c), encoding_of(call.entry));
+    resp_text(client_reply(c), key_encoding(call.entry));
     key_end(&call);
 }
 

@@ -1,5 +1,5 @@
 /*
- * cmd_server.c - COMMAND, CONFIG, INFO, SHUTDOWN: what concerns the server as a whole.
+ * cmd_server.c - COMMAND, INFO, TIME, ROLE, SHUTDOWN: what concerns the server as a whole.
  *
  * COMMAND answers what Redis 7 answers, entry by entry, from the one table; redis-cli builds its hints from it and
  * cluster clients their routing.
@@ -7,6 +7,7 @@
 #include "server/command.h"
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 /* ---- COMMAND ----------------------------------------------------------------------------------------------------- */
@@ -125,14 +126,43 @@ void cmd_command_count(struct client *c, const struct resp_arg *args, uint32_t n
     resp_integer(client_reply(c), count_top());
 }
 
+/* COMMAND LIST FILTERBY (MODULE name | ACLCAT category | PATTERN glob). */
+struct list_filter {
+    struct resp_arg module, category, pattern; /* data NULL: not asked for */
+};
+
+static bool passes(const struct list_filter *f, unsigned row)
+{
+    if (f->pattern.data)
+        return glob_matches((const char *)f->pattern.data, f->pattern.bytes, commands[row].name);
+    if (!f->category.data)
+        return !f->module.data; /* no command is a module's */
+    int category = category_find(f->category.data, f->category.bytes);
+    return category >= 0 && command_in_category(&commands[row], (unsigned)category);
+}
+
 void cmd_command_list(struct client *c, const struct resp_arg *args, uint32_t n)
 {
-    (void)args;
-    (void)n;
-    struct resp_buffer *out = client_reply(c);
-    resp_set(out, count_top());
+    struct list_filter filter = {0};
+    struct resp_arg *place = NULL;
+    unsigned count = 0;
+    if (n == 5 && arg_is(args[2], "FILTERBY"))
+        place = arg_is(args[3], "MODULE")    ? &filter.module
+                : arg_is(args[3], "ACLCAT")  ? &filter.category
+                : arg_is(args[3], "PATTERN") ? &filter.pattern
+                                             : NULL;
+    if (n != 2 && !place) {
+        client_error(c, "ERR syntax error");
+        return;
+    }
+    if (place)
+        *place = args[4];
     for (unsigned row = 0; row < n_commands; row++)
-        if (!strchr(commands[row].name, '|'))
+        count += (place || !strchr(commands[row].name, '|')) && passes(&filter, row);
+    struct resp_buffer *out = client_reply(c);
+    resp_set(out, count);
+    for (unsigned row = 0; row < n_commands; row++)
+        if ((place || !strchr(commands[row].name, '|')) && passes(&filter, row))
             resp_text(out, commands[row].name);
 }
 
@@ -201,39 +231,7 @@ void cmd_help(struct client *c, const struct resp_arg *args, uint32_t n)
     }
 }
 
-/* ---- CONFIG, INFO, SHUTDOWN -------------------------------------------------------------------------------------- */
-
-struct matches {
-    const struct resp_arg *patterns;
-    uint32_t n_patterns;
-    struct resp_buffer *out; /* NULL: count only */
-    size_t found;
-};
-
-static void match_setting(void *context, const char *name, const char *value, const char *help)
-{
-    struct matches *m = context;
-    (void)help;
-    bool found = false;
-    for (uint32_t i = 0; i < m->n_patterns && !found; i++)
-        found = glob_matches((const char *)m->patterns[i].data, m->patterns[i].bytes, name);
-    if (!found)
-        return;
-    m->found++;
-    if (m->out) {
-        resp_text(m->out, name);
-        resp_text(m->out, value);
-    }
-}
-
-void cmd_config_get(struct client *c, const struct resp_arg *args, uint32_t n)
-{
-    struct matches m = {.patterns = args + 2, .n_patterns = n - 2};
-    config_each(c->lane->server->config, match_setting, &m);
-    m.out = client_reply(c);
-    resp_map(m.out, m.found);
-    config_each(c->lane->server->config, match_setting, &m);
-}
+/* ---- INFO, TIME, ROLE, SHUTDOWN ---------------------------------------------------------------------------------- */
 
 void cmd_info(struct client *c, const struct resp_arg *args, uint32_t n)
 {
@@ -245,14 +243,65 @@ void cmd_info(struct client *c, const struct resp_arg *args, uint32_t n)
     resp_buffer_fini(&text);
 }
 
+void cmd_time(struct client *c, const struct resp_arg *args, uint32_t n)
+{
+    struct timespec now;
+    char text[32];
+    (void)args;
+    (void)n;
+    clock_gettime(CLOCK_REALTIME, &now);
+    struct resp_buffer *out = client_reply(c);
+    resp_array(out, 2);
+    snprintf(text, sizeof text, "%lld", (long long)now.tv_sec);
+    resp_text(out, text);
+    snprintf(text, sizeof text, "%ld", now.tv_nsec / 1000);
+    resp_text(out, text);
+}
+
+/* As Redis without modules: RedisInsight asks before its first screen. */
+void cmd_module_list(struct client *c, const struct resp_arg *args, uint32_t n)
+{
+    (void)args;
+    (void)n;
+    resp_array(client_reply(c), 0);
+}
+
+void cmd_role(struct client *c, const struct resp_arg *args, uint32_t n)
+{
+    (void)args;
+    (void)n;
+    struct resp_buffer *out = client_reply(c);
+    resp_array(out, 3);
+    resp_text(out, "master");
+    resp_integer(out, 0);
+    resp_array(out, 0);
+}
+
+/* NOSAVE, SAVE and FORCE change nothing: there is nothing to save, so nothing that saving could refuse. */
 void cmd_shutdown(struct client *c, const struct resp_arg *args, uint32_t n)
 {
     uint64_t one = 1;
-    if (n > 2 || (n == 2 && !arg_is(args[1], "NOSAVE") && !arg_is(args[1], "SAVE"))) {
+    bool save = false, nosave = false, abort = false, now = false, known = true;
+    for (uint32_t i = 1; i < n; i++) {
+        save |= arg_is(args[i], "SAVE");
+        nosave |= arg_is(args[i], "NOSAVE");
+        now |= arg_is(args[i], "NOW");
+        abort |= arg_is(args[i], "ABORT");
+        known &= arg_is(args[i], "SAVE") || arg_is(args[i], "NOSAVE") || arg_is(args[i], "NOW") ||
+                 arg_is(args[i], "FORCE") || arg_is(args[i], "ABORT");
+    }
+    if (!known || (save && nosave) || (abort && n > 2)) {
         client_error(c, "ERR syntax error");
         return;
     }
+    if (abort) {
+        /* one that has begun ends all connections, this one too */
+        client_error(c, "ERR No shutdown in progress.");
+        return;
+    }
     log_line(c->lane->server->log, LOG_LEVEL_NOTICE, "client %llu asked for SHUTDOWN", (unsigned long long)c->id);
+    if (now)
+        atomic_store(&c->lane->server->stop_now, true);
     ssize_t written = write(c->lane->server->stop_fd, &one, sizeof one);
     (void)written; /* full: somebody asked before */
     /* as in Redis there is no reply: the connection ends */

@@ -17,6 +17,7 @@
 #include "server/vector_args.h"
 #include "server/vector_call.h"
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -171,12 +172,17 @@ static void put_count(struct resp_buffer *out, const char *name, uint64_t value)
     resp_integer(out, (long long)value);
 }
 
+static const char *plan_of(const struct vsim_options *o, uint32_t n_segments)
+{
+    return o->search.exact ? "scan" : n_segments ? "pagegraph" : "memory";
+}
+
 static void put_explanation(const struct vsim_query *q, struct resp_buffer *out)
 {
     const struct quire_search_stats *s = &q->search.stats;
     resp_map(out, 12);
     resp_text(out, "plan");
-    resp_text(out, q->call->options.search.exact ? "scan" : q->search.n_segments ? "pagegraph" : "memory");
+    resp_text(out, plan_of(&q->call->options, q->search.n_segments));
     resp_text(out, "result");
     resp_text(out, s->exact ? "exact" : s->complete ? "complete" : "partial");
     put_count(out, "reads", s->reads + q->fetch.reads);
@@ -189,6 +195,23 @@ static void put_explanation(const struct vsim_query *q, struct resp_buffer *out)
     put_count(out, "memory-rows-scored", q->search.memtable_rows_scored);
     put_count(out, "latency-us", s->latency_ns / 1000);
     put_count(out, "step-us", s->cpu_ns / 1000);
+}
+
+/* For SLOWLOG: sums over the queries. */
+static void describe(const struct pending *p, char *text, size_t room)
+{
+    const struct vsim_call *call = (const struct vsim_call *)(const void *)p;
+    uint64_t reads = 0, rounds = 0;
+    uint32_t effort = 0, n_segments = 0;
+    for (uint32_t i = 0; i < call->n; i++) {
+        const struct vsim_query *q = &call->queries[i];
+        reads += q->search.stats.reads + q->fetch.reads;
+        rounds += q->search.stats.rounds + q->fetch.rounds;
+        effort = q->search.stats.effort > effort ? q->search.stats.effort : effort;
+        n_segments = q->search.n_segments > n_segments ? q->search.n_segments : n_segments;
+    }
+    snprintf(text, room, "%s reads=%llu rounds=%llu effort=%u", plan_of(&call->options, n_segments),
+             (unsigned long long)reads, (unsigned long long)rounds, effort);
 }
 
 static void count_search(const struct vsim_query *q)
@@ -360,6 +383,7 @@ static struct vsim_call *begin_call(struct client *c, struct collection *collect
     struct vsim_call *call = vector_call_begin(c, collection, sizeof *call + n * sizeof *call->queries, false);
     if (!call)
         return NULL;
+    call->base.pending.describe = describe;
     call->options = *o;
     call->n = n;
     for (uint32_t i = 0; i < n; i++) {

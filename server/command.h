@@ -37,17 +37,24 @@ extern const struct command commands[];
 extern const unsigned n_commands;
 
 /* Fills the look-up table of top-level commands (2 * COMMANDS_MAX entries). */
-void command_index_fill(uint8_t *index);
+void command_index_fill(uint16_t *index);
+/* Around a batch of requests. */
+void command_begin_timing(struct lane *lane);
+void command_end_timing(struct lane *lane);
 /* Runs one request. */
 void command_run(struct client *c, const struct resp_arg *args, uint32_t n);
-/* Calls the handler of a request that was admitted, and counts it. */
+/* Calls the handler of a request that was admitted; counts and times it. Nests: EXEC calls it for what waited. */
 void command_call(struct client *c, unsigned row, const struct resp_arg *args, uint32_t n);
 /* Whether a command of these flags, which writes, is refused at present; after the error reply. */
 bool command_refuses_write(struct client *c, unsigned flags);
-/* Adds the time since the last call to the command that was run last: one look at the clock for a run of one kind. */
-void command_attribute_time(struct lane *lane);
+/* Counts a deferred command: from its request to its reply. */
+void command_ended(struct pending *p);
+/* Whether a request waits for the end of CLIENT PAUSE. */
+bool command_must_wait(const struct client *c, const struct resp_arg *args, uint32_t n);
+/* Whether args[i] must not show in MONITOR and SLOWLOG. */
+bool command_arg_is_secret(unsigned row, const struct resp_arg *args, uint32_t i);
 /* The row of a name such as "ping" or "config|get" in any case, -1 where there is none. */
-int command_find(const uint8_t *index, const void *name, size_t bytes);
+int command_find(const uint16_t *index, const void *name, size_t bytes);
 /* Whether `command` is a sub-command of `container`. */
 bool command_is_sub(const struct command *command, const struct command *container);
 
@@ -101,6 +108,14 @@ command_fn cmd_append, cmd_auth, cmd_client_getname, cmd_client_id, cmd_client_s
     cmd_vlinks, cmd_vload, cmd_vrandmember, cmd_vsim, cmd_vadd, cmd_vcheck, cmd_vcompact, cmd_vcreate, cmd_vgetattr,
     cmd_vmsim, cmd_vrange, cmd_vrem, cmd_vseal, cmd_vsetattr;
 command_fn cmd_bgsave, cmd_discard, cmd_exec, cmd_lastsave, cmd_multi, cmd_save, cmd_unwatch, cmd_watch;
+
+/* for operators */
+command_fn cmd_client_getredir, cmd_client_info, cmd_client_kill, cmd_client_list, cmd_client_no_evict,
+    cmd_client_no_touch, cmd_client_pause, cmd_client_reply, cmd_client_tracking, cmd_client_unpause,
+    cmd_config_resetstat, cmd_config_rewrite, cmd_config_set, cmd_debug_object, cmd_debug_sleep, cmd_latency_doctor,
+    cmd_latency_graph, cmd_latency_histogram, cmd_latency_history, cmd_latency_latest, cmd_latency_reset,
+    cmd_memory_doctor, cmd_memory_malloc_stats, cmd_memory_purge, cmd_memory_stats, cmd_memory_usage, cmd_module_list,
+    cmd_monitor, cmd_role, cmd_slowlog_get, cmd_slowlog_len, cmd_slowlog_reset, cmd_time;
 
 /* The text of INFO's sections that match; in info.c. */
 void info_write(struct server *server, const struct resp_arg *sections, uint32_t n, struct resp_buffer *text);

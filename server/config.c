@@ -7,9 +7,13 @@
  *
  * Nothing is guessed: an unknown name, a number out of range or a size with an unknown unit ends the start with a
  * sentence that names file and line. A setting that is silently ignored is worse than a server that does not start.
+ *
+ * Lanes read fields without a lock while CONFIG SET changes them. A number is one atomic; of a text the pointer is, and
+ * what it pointed to stays until the end, since nobody counts readers. CONFIG SET understands and checks all of its
+ * values before it stores the first, and storing cannot fail: that is what makes it all or nothing.
  */
-#include "server/config.h"
 #include "io/error.h"
+#include "server/config_priv.h"
 #include <ctype.h>
 #include <errno.h>
 #include <inttypes.h>
@@ -18,66 +22,92 @@
 #include <string.h>
 #include <strings.h>
 
-enum kind { KIND_STRING, KIND_LIST, KIND_NUMBER, KIND_BYTES, KIND_BOOL, KIND_CHOICE, KIND_FIXED };
-
-struct setting {
-    enum kind kind;
-    const char *name;
-    size_t place; /* in struct config */
-    uint64_t number, minimum, maximum;
-    const char *text; /* default, choices or fixed value */
-    const char *help;
-};
-
 #define AT(field) offsetof(struct config, field)
-static const struct setting settings[] = {
-#define STRING(field, name, value, help)              {KIND_STRING, name, AT(field), 0, 0, 0, value, help},
-#define LIST(field, name, help)                       {KIND_LIST, name, AT(field), 0, 0, 0, "", help},
-#define NUMBER(field, name, value, least, most, help) {KIND_NUMBER, name, AT(field), value, least, most, NULL, help},
-#define BYTES(field, name, value, least, most, help)  {KIND_BYTES, name, AT(field), value, least, most, NULL, help},
-#define BOOL(field, name, value, help)                {KIND_BOOL, name, AT(field), value, 0, 1, NULL, help},
-#define CHOICE(field, name, value, choices, help)     {KIND_CHOICE, name, AT(field), value, 0, 0, choices, help},
-#define FIXED(name, value, help)                      {KIND_FIXED, name, 0, 0, 0, 0, value, help},
+const struct setting config_settings[N_SETTINGS] = {
+#define STRING(field, name, change, value, help) {KIND_STRING, name, change, AT(field), 0, 0, 0, value, help},
+#define LIST(field, name, change, help)          {KIND_LIST, name, change, AT(field), 0, 0, 0, "", help},
+#define NUMBER(field, name, change, value, least, most, help)                                                          \
+    {KIND_NUMBER, name, change, AT(field), value, least, most, NULL, help},
+#define INTEGER(field, name, change, value, least, most, help)                                                         \
+    {KIND_INTEGER, name, change, AT(field), (uint64_t)(value), (uint64_t)(least), (uint64_t)(most), NULL, help},
+#define BYTES(field, name, change, value, least, most, help)                                                           \
+    {KIND_BYTES, name, change, AT(field), value, least, most, NULL, help},
+#define OUTPUT(field, name, change, value, least, most, help)                                                          \
+    {KIND_OUTPUT, name, change, AT(field), value, least, most, NULL, help},
+#define BOOL(field, name, change, value, help) {KIND_BOOL, name, change, AT(field), value, 0, 1, NULL, help},
+#define CHOICE(field, name, change, value, choices, help)                                                              \
+    {KIND_CHOICE, name, change, AT(field), value, 0, 0, choices, help},
+#define FIXED(name, value, help) {KIND_FIXED, name, IMMUTABLE, 0, 0, 0, 0, value, help},
 #include "server/config.def"
 };
-enum { N_SETTINGS = sizeof settings / sizeof *settings };
+
+struct config_text {
+    struct config_text *next;
+    char text[];
+};
 
 /* The one answer of a FIXED setting; "appendonly" has one with a data folder and another without. */
 static const char *fixed_text(const struct config *config, const struct setting *s)
 {
-    return strcmp(s->name, "appendonly") == 0 && config->dir && config->dir[0] == 0 ? "no" : s->text;
+    const char *dir = config->dir;
+    return strcmp(s->name, "appendonly") == 0 && dir && dir[0] == 0 ? "no" : s->text;
 }
 
-static char **text_of(const struct config *config, const struct setting *s)
+static _Atomic(char *) *text_of(const struct config *config, const struct setting *s)
 {
-    return (char **)(void *)((char *)(uintptr_t)config + s->place);
+    return (_Atomic(char *) *)(void *)((char *)(uintptr_t)config + s->place);
 }
 
-static uint64_t *number_of(const struct config *config, const struct setting *s)
+/* Of INTEGER too: the bits of its int64_t. */
+static _Atomic uint64_t *number_of(const struct config *config, const struct setting *s)
 {
-    return (uint64_t *)(void *)((char *)(uintptr_t)config + s->place);
+    return (_Atomic uint64_t *)(void *)((char *)(uintptr_t)config + s->place);
 }
 
-static bool *flag_of(const struct config *config, const struct setting *s)
+static atomic_bool *flag_of(const struct config *config, const struct setting *s)
 {
-    return (bool *)((char *)(uintptr_t)config + s->place);
+    return (atomic_bool *)(void *)((char *)(uintptr_t)config + s->place);
+}
+
+static bool is_text(const struct setting *s)
+{
+    return s->kind == KIND_STRING || s->kind == KIND_LIST;
+}
+
+/* A copy of a text that lives as long as config; NULL without memory. The same content is kept once, so that changing a
+ * setting back and forth costs nothing. */
+static char *keep_text(struct config *config, const char *text)
+{
+    for (struct config_text *t = config->texts; t; t = t->next)
+        if (strcmp(t->text, text) == 0)
+            return t->text;
+    size_t bytes = strlen(text) + 1;
+    struct config_text *t = malloc(sizeof *t + bytes);
+    if (!t)
+        return NULL;
+    memcpy(t->text, text, bytes);
+    t->next = config->texts;
+    config->texts = t;
+    return t->text;
 }
 
 int config_init(struct config *config, struct quire_error *err)
 {
     memset(config, 0, sizeof *config);
+    pthread_mutex_init(&config->lock, NULL);
     for (size_t i = 0; i < N_SETTINGS; i++) {
-        const struct setting *s = &settings[i];
-        if (s->kind == KIND_STRING || s->kind == KIND_LIST) {
-            *text_of(config, s) = strdup(s->text);
-            if (!*text_of(config, s)) {
+        const struct setting *s = &config_settings[i];
+        if (is_text(s)) {
+            char *text = keep_text(config, s->text);
+            if (!text) {
                 config_fini(config);
                 return error_set(err, QUIRE_ENOMEM, "no memory for the settings");
             }
+            atomic_store(text_of(config, s), text);
         } else if (s->kind == KIND_BOOL) {
-            *flag_of(config, s) = s->number != 0;
+            atomic_store(flag_of(config, s), s->number != 0);
         } else if (s->kind != KIND_FIXED) {
-            *number_of(config, s) = s->number;
+            atomic_store(number_of(config, s), s->number);
         }
     }
     return 0;
@@ -85,37 +115,34 @@ int config_init(struct config *config, struct quire_error *err)
 
 void config_fini(struct config *config)
 {
-    for (size_t i = 0; i < N_SETTINGS; i++)
-        if (settings[i].kind == KIND_STRING || settings[i].kind == KIND_LIST)
-            free(*text_of(config, &settings[i]));
+    while (config->texts) {
+        struct config_text *next = config->texts->next;
+        free(config->texts);
+        config->texts = next;
+    }
+    free(config->file);
+    pthread_mutex_destroy(&config->lock);
     memset(config, 0, sizeof *config);
 }
 
-static const struct setting *find(const char *name)
+const struct setting *setting_find(const char *name)
 {
     for (size_t i = 0; i < N_SETTINGS; i++)
-        if (strcasecmp(settings[i].name, name) == 0)
-            return &settings[i];
+        if (strcasecmp(config_settings[i].name, name) == 0)
+            return &config_settings[i];
     return NULL;
 }
 
-static int set_text(struct config *config, const struct setting *s, const char *value, struct quire_error *err)
+bool config_is_secret(const char *name, size_t bytes)
 {
-    char **place = text_of(config, s), *text;
-    size_t old = s->kind == KIND_LIST ? strlen(*place) : 0, bytes = strlen(value);
-    if (strpbrk(value, "\r\n"))
-        return error_set(err, QUIRE_EINVALID, "%s: a value may not hold a line end", s->name);
-    text = malloc(old + bytes + 2);
-    if (!text)
-        return error_set(err, QUIRE_ENOMEM, "no memory for %s", s->name);
-    memcpy(text, *place, old);
-    if (old)
-        text[old++] = '\n';
-    memcpy(text + old, value, bytes + 1);
-    free(*place);
-    *place = text;
-    return 0;
+    for (size_t i = 0; i < N_SETTINGS; i++)
+        if ((config_settings[i].change & SECRET) && strlen(config_settings[i].name) == bytes &&
+            strncasecmp(config_settings[i].name, name, bytes) == 0)
+            return true;
+    return false;
 }
+
+/* ---- values ------------------------------------------------------------------------------------------------------ */
 
 /* The factor of a unit, 0 where it is unknown. */
 static uint64_t unit_factor(const char *unit)
@@ -131,29 +158,76 @@ static uint64_t unit_factor(const char *unit)
     return 0;
 }
 
-static int set_number(struct config *config, const struct setting *s, const char *value, struct quire_error *err)
+static int parse_number(const struct setting *s, const char *text, struct setting_value *out, struct quire_error *err)
 {
     char *end;
     errno = 0;
-    unsigned long long number = strtoull(value, &end, 10);
-    uint64_t factor = s->kind == KIND_BYTES ? unit_factor(end) : *end == 0;
-    if (!isdigit((unsigned char)value[0]) || factor == 0)
-        return error_set(err, QUIRE_EINVALID, "%s: '%.64s' is not a %s", s->name, value,
-                         s->kind == KIND_BYTES ? "size (such as 1048576, 512kb, 64mb, 2gb)" : "whole number");
+    unsigned long long number = strtoull(text, &end, 10);
+    uint64_t factor = s->kind == KIND_NUMBER ? *end == 0 : unit_factor(end);
+    if (!isdigit((unsigned char)text[0]) || factor == 0)
+        return error_set(err, QUIRE_EINVALID, "%s: '%.64s' is not a %s", s->name, text,
+                         s->kind == KIND_NUMBER ? "whole number" : "size (such as 1048576, 512kb, 64mb, 2gb)");
     if (errno == ERANGE || __builtin_mul_overflow(number, factor, &number) || number < s->minimum ||
         number > s->maximum)
-        return error_set(err, QUIRE_ERANGE, "%s: %.64s is out of range: %" PRIu64 " to %" PRIu64, s->name, value,
+        return error_set(err, QUIRE_ERANGE, "%s: %.64s is out of range: %" PRIu64 " to %" PRIu64, s->name, text,
                          s->minimum, s->maximum);
-    *number_of(config, s) = number;
+    out->number = number;
     return 0;
 }
 
-static int set_flag(struct config *config, const struct setting *s, const char *value, struct quire_error *err)
+static int parse_integer(const struct setting *s, const char *text, struct setting_value *out, struct quire_error *err)
 {
-    bool yes = strcasecmp(value, "yes") == 0;
-    if (!yes && strcasecmp(value, "no") != 0)
-        return error_set(err, QUIRE_EINVALID, "%s: '%.64s' is neither yes nor no", s->name, value);
-    *flag_of(config, s) = yes;
+    char *end;
+    errno = 0;
+    long long number = strtoll(text, &end, 10), least = (long long)s->minimum, most = (long long)s->maximum;
+    if (*end || !isdigit((unsigned char)text[text[0] == '-']))
+        return error_set(err, QUIRE_EINVALID, "%s: '%.64s' is not a whole number", s->name, text);
+    if (errno == ERANGE || number < least || number > most)
+        return error_set(err, QUIRE_ERANGE, "%s: %.64s is out of range: %lld to %lld", s->name, text, least, most);
+    out->number = (uint64_t)number;
+    return 0;
+}
+
+/* The next word of *at, cut off; "" at the end. */
+static char *next_word(char **at)
+{
+    char *word = *at + strspn(*at, " \t");
+    *at = word + strcspn(word, " \t");
+    if (**at)
+        *(*at)++ = 0;
+    return word;
+}
+
+/* "class hard soft seconds ...", as redis.conf has it: the hard limit of normal clients counts, 0 is the most that can
+ * be said. Replicas and subscribers do not exist here; their limits are read and have nothing to apply to. */
+static int parse_classes(const struct setting *s, const char *text, struct setting_value *out, struct quire_error *err)
+{
+    char words[256], *at = words;
+    if ((size_t)snprintf(words, sizeof words, "%s", text) >= sizeof words)
+        return error_set(err, QUIRE_EINVALID, "%s: a value of %zu bytes", s->name, strlen(text));
+    for (char *class = next_word(&at); *class; class = next_word(&at)) {
+        const char *hard = next_word(&at), *soft = next_word(&at), *seconds = next_word(&at);
+        bool normal = strcasecmp(class, "normal") == 0;
+        struct setting any = {.kind = KIND_BYTES, .name = s->name, .maximum = UINT64_MAX};
+        struct setting_value value = {0}, ignored;
+        if (!normal && strcasecmp(class, "slave") != 0 && strcasecmp(class, "replica") != 0 &&
+            strcasecmp(class, "pubsub") != 0)
+            return error_set(err, QUIRE_EINVALID, "%s: '%.32s' is not a class: normal, replica or pubsub", s->name,
+                             class);
+        int rc = parse_number(&any, hard, &value, err);
+        rc = rc < 0 ? rc : parse_number(&any, soft, &ignored, err);
+        rc = rc < 0 ? rc : parse_number(&any, seconds, &ignored, err);
+        if (rc < 0)
+            return rc;
+        if (normal && strcmp(soft, "0") != 0)
+            return error_set(err, QUIRE_EINVALID, "%s: there are no soft limits: write normal %.32s 0 0", s->name,
+                             hard);
+        if (normal && value.number && (value.number < s->minimum || value.number > s->maximum))
+            return error_set(err, QUIRE_ERANGE, "%s: %.64s is out of range: %" PRIu64 " to %" PRIu64, s->name, hard,
+                             s->minimum, s->maximum);
+        if (normal)
+            out->number = value.number ? value.number : s->maximum;
+    }
     return 0;
 }
 
@@ -170,42 +244,247 @@ static const char *choice_at(const char *choices, uint64_t index, size_t *bytes)
     return choices;
 }
 
-static int set_choice(struct config *config, const struct setting *s, const char *value, struct quire_error *err)
+static int parse_choice(const struct setting *s, const char *text, struct setting_value *out, struct quire_error *err)
 {
     const char *word;
     size_t bytes;
     for (uint64_t i = 0; (word = choice_at(s->text, i, &bytes)); i++)
-        if (bytes == strlen(value) && strncasecmp(word, value, bytes) == 0) {
-            *number_of(config, s) = i;
+        if (bytes == strlen(text) && strncasecmp(word, text, bytes) == 0) {
+            out->number = i;
             return 0;
         }
-    return error_set(err, QUIRE_EINVALID, "%s: '%.64s' is not one of %s", s->name, value, s->text);
+    return error_set(err, QUIRE_EINVALID, "%s: '%.64s' is not one of %s", s->name, text, s->text);
 }
 
-int config_set(struct config *config, const char *name, const char *value, struct quire_error *err)
+int setting_parse(const struct config *config, const struct setting *s, const char *text, struct setting_value *out,
+                  struct quire_error *err)
 {
-    const struct setting *s = find(name);
-    if (!s)
-        return error_set(err, QUIRE_ENOTFOUND, "unknown setting '%.64s'; quire-server --help lists them", name);
+    *out = (struct setting_value){.text = text};
     switch (s->kind) {
     case KIND_STRING:
     case KIND_LIST:
-        return set_text(config, s, value, err);
+        return strpbrk(text, "\r\n") ? error_set(err, QUIRE_EINVALID, "%s: a value may not hold a line end", s->name)
+                                     : 0;
     case KIND_NUMBER:
     case KIND_BYTES:
-        return set_number(config, s, value, err);
+        return parse_number(s, text, out, err);
+    case KIND_INTEGER:
+        return parse_integer(s, text, out, err);
+    case KIND_OUTPUT:
+        out->number = atomic_load(number_of(config, s)); /* where only classes without clients are named */
+        return isalpha((unsigned char)text[0]) ? parse_classes(s, text, out, err) : parse_number(s, text, out, err);
     case KIND_BOOL:
-        return set_flag(config, s, value, err);
+        out->number = strcasecmp(text, "yes") == 0;
+        return out->number || strcasecmp(text, "no") == 0
+                   ? 0
+                   : error_set(err, QUIRE_EINVALID, "%s: '%.64s' is neither yes nor no", s->name, text);
     case KIND_CHOICE:
-        return set_choice(config, s, value, err);
+        return parse_choice(s, text, out, err);
     case KIND_FIXED:
         break;
     }
     const char *fixed = fixed_text(config, s);
-    return strcasecmp(fixed, value) == 0
+    return strcasecmp(fixed, text) == 0
                ? 0
                : error_set(err, QUIRE_EUNSUPPORTED, "%s: can only be '%s' (%s)", s->name, fixed, s->help);
 }
+
+/* Never fails with a text that keep_text gave. */
+static void put_value(struct config *config, const struct setting *s, const struct setting_value *value, char *text)
+{
+    if (is_text(s))
+        atomic_store(text_of(config, s), text);
+    else if (s->kind == KIND_BOOL)
+        atomic_store(flag_of(config, s), value->number != 0);
+    else if (s->kind != KIND_FIXED)
+        atomic_store(number_of(config, s), value->number);
+}
+
+bool setting_holds(const struct config *config, const struct setting *s, const struct setting_value *value)
+{
+    if (is_text(s))
+        return strcmp(atomic_load(text_of(config, s)), value->text) == 0;
+    if (s->kind == KIND_BOOL)
+        return atomic_load(flag_of(config, s)) == (value->number != 0);
+    return s->kind == KIND_FIXED || atomic_load(number_of(config, s)) == value->number;
+}
+
+const char *setting_text(const struct config *config, const struct setting *s, char room[SETTING_TEXT_BYTES])
+{
+    size_t bytes = 0;
+    if (is_text(s))
+        return atomic_load(text_of(config, s));
+    if (s->kind == KIND_FIXED)
+        return fixed_text(config, s);
+    if (s->kind == KIND_BOOL)
+        return atomic_load(flag_of(config, s)) ? "yes" : "no";
+    uint64_t number = atomic_load(number_of(config, s));
+    if (s->kind == KIND_CHOICE) {
+        const char *word = choice_at(s->text, number, &bytes);
+        snprintf(room, SETTING_TEXT_BYTES, "%.*s", (int)bytes, word);
+    } else if (s->kind == KIND_INTEGER) {
+        snprintf(room, SETTING_TEXT_BYTES, "%lld", (long long)number);
+    } else {
+        snprintf(room, SETTING_TEXT_BYTES, "%" PRIu64, number);
+    }
+    return room;
+}
+
+/* The value of a list with one more. */
+static int add_to_list(struct config *config, const struct setting *s, const char *value, struct quire_error *err)
+{
+    const char *old = atomic_load(text_of(config, s));
+    size_t room = strlen(old) + strlen(value) + 2;
+    char *joined = malloc(room), *kept = NULL;
+    if (joined) {
+        snprintf(joined, room, "%s%s%s", old, *old ? "\n" : "", value);
+        kept = keep_text(config, joined);
+    }
+    free(joined);
+    if (!kept)
+        return error_set(err, QUIRE_ENOMEM, "no memory for %s", s->name);
+    put_value(config, s, NULL, kept);
+    return 0;
+}
+
+int config_set(struct config *config, const char *name, const char *value, struct quire_error *err)
+{
+    const struct setting *s = setting_find(name);
+    struct setting_value parsed;
+    char *text = NULL;
+    if (!s)
+        return error_set(err, QUIRE_ENOTFOUND, "unknown setting '%.64s'; quire-server --help lists them", name);
+    int rc = setting_parse(config, s, value, &parsed, err);
+    if (rc < 0)
+        return rc;
+    if (s->kind == KIND_LIST)
+        return add_to_list(config, s, value, err);
+    if (is_text(s) && !(text = keep_text(config, value)))
+        return error_set(err, QUIRE_ENOMEM, "no memory for %s", s->name);
+    put_value(config, s, &parsed, text);
+    return 0;
+}
+
+/* ---- changes ----------------------------------------------------------------------------------------------------- */
+
+enum { CHANGES_MAX = 64 };
+
+/* Why a value was not understood, in the words that clients of Redis know. */
+static void explain(const struct setting *s, const char *text, int rc, const struct quire_error *err, char *reason,
+                    size_t room)
+{
+    bool below = text[0] == '-' && text[1] && text[1 + strspn(text + 1, "0123456789")] == 0;
+    bool number = s->kind == KIND_NUMBER || s->kind == KIND_INTEGER || s->kind == KIND_BYTES || s->kind == KIND_OUTPUT;
+    if (number && (rc == QUIRE_ERANGE || below)) {
+        snprintf(reason, room, "argument must be between %lld and %lld inclusive", (long long)s->minimum,
+                 (long long)s->maximum);
+    } else if (s->kind == KIND_NUMBER || s->kind == KIND_INTEGER) {
+        snprintf(reason, room, "argument couldn't be parsed into an integer");
+    } else if (s->kind == KIND_BYTES) {
+        snprintf(reason, room, "argument must be a memory value");
+    } else if (s->kind == KIND_BOOL) {
+        snprintf(reason, room, "argument must be 'yes' or 'no'");
+    } else if (s->kind == KIND_CHOICE) {
+        int used = snprintf(reason, room, "argument(s) must be one of the following: ");
+        for (const char *p = s->text; *p && (size_t)used + 3 < room; p++)
+            used += snprintf(reason + used, room - (size_t)used, "%s%c", *p == '|' ? "," : "", *p == '|' ? ' ' : *p);
+    } else {
+        snprintf(reason, room, "%s", err->message);
+    }
+}
+
+static int check_change(const struct config *config, const struct config_change *changes, size_t i,
+                        const struct setting **s, struct setting_value *value, const struct config_host *host,
+                        struct config_refusal *refusal)
+{
+    struct quire_error err = {0};
+    const struct setting *found = *s = setting_find(changes[i].name);
+    refusal->index = i;
+    refusal->reason[0] = 0;
+    if (!found)
+        return QUIRE_ENOTFOUND;
+    if (!(found->change & MUTABLE)) {
+        snprintf(refusal->reason, sizeof refusal->reason, "can't set immutable config");
+        return QUIRE_EPERM;
+    }
+    for (size_t earlier = 0; earlier < i; earlier++)
+        if (strcasecmp(changes[earlier].name, changes[i].name) == 0) {
+            snprintf(refusal->reason, sizeof refusal->reason, "duplicate parameter");
+            return QUIRE_EEXISTS;
+        }
+    int rc = setting_parse(config, found, changes[i].value, value, &err);
+    if (rc < 0) {
+        explain(found, changes[i].value, rc, &err, refusal->reason, sizeof refusal->reason);
+        return rc;
+    }
+    if (host && host->allow)
+        rc = host->allow(host->context, found->name, changes[i].value, value->number, &err);
+    if (rc < 0)
+        snprintf(refusal->reason, sizeof refusal->reason, "%s", err.message);
+    return rc;
+}
+
+/* The value in force, as put_value takes it. */
+static char *get_value(const struct config *config, const struct setting *s, struct setting_value *value)
+{
+    *value = (struct setting_value){0};
+    if (is_text(s))
+        return atomic_load(text_of(config, s));
+    value->number = s->kind == KIND_BOOL ? atomic_load(flag_of(config, s)) : atomic_load(number_of(config, s));
+    return NULL;
+}
+
+struct planned_change {
+    const struct setting *setting;
+    struct setting_value value, old_value;
+    char *text, *old_text; /* the configuration's */
+};
+
+/* Puts all of them in force, and the old values back where the host cannot bear them. */
+static int put_changes(struct config *config, struct planned_change *planned, const struct config_change *changes,
+                       size_t n, const struct config_host *host, struct config_refusal *refusal)
+{
+    struct quire_error err = {0};
+    for (size_t i = 0; i < n; i++) {
+        planned[i].old_text = get_value(config, planned[i].setting, &planned[i].old_value);
+        put_value(config, planned[i].setting, &planned[i].value, planned[i].text);
+    }
+    int rc = host && host->apply ? host->apply(host->context, changes, n, &refusal->index, &err) : 0;
+    if (rc == 0)
+        return 0;
+    for (size_t i = 0; i < n; i++)
+        put_value(config, planned[i].setting, &planned[i].old_value, planned[i].old_text);
+    snprintf(refusal->reason, sizeof refusal->reason, "%.390s", err.message);
+    return rc;
+}
+
+int config_change(struct config *config, const struct config_change *changes, size_t n, const struct config_host *host,
+                  struct config_refusal *refusal)
+{
+    struct planned_change planned[CHANGES_MAX];
+    int rc = 0;
+    if (n > CHANGES_MAX) {
+        refusal->index = n;
+        snprintf(refusal->reason, sizeof refusal->reason, "more than %d settings", CHANGES_MAX);
+        return QUIRE_ELIMIT;
+    }
+    pthread_mutex_lock(&config->lock);
+    for (size_t i = 0; i < n && rc == 0; i++) {
+        struct planned_change *p = &planned[i];
+        *p = (struct planned_change){0};
+        rc = check_change(config, changes, i, &p->setting, &p->value, host, refusal);
+        if (rc == 0 && is_text(p->setting) && !(p->text = keep_text(config, changes[i].value))) {
+            snprintf(refusal->reason, sizeof refusal->reason, "no memory for the value");
+            rc = QUIRE_ENOMEM;
+        }
+    }
+    if (rc == 0)
+        rc = put_changes(config, planned, changes, n, host, refusal);
+    pthread_mutex_unlock(&config->lock);
+    return rc;
+}
+
+/* ---- file and command line --------------------------------------------------------------------------------------- */
 
 /* Puts file and line before what went wrong. */
 static int locate(struct quire_error *err, int rc, const char *path, unsigned line)
@@ -228,16 +507,22 @@ static char *trim(char *text)
     return text;
 }
 
+void setting_split(char *line, char **name, char **value)
+{
+    *name = trim(line);
+    *value = *name + strcspn(*name, " \t");
+    if (**name == '#')
+        **name = 0;
+    if (**name && **value)
+        *(*value)++ = 0;
+    *value = **name ? trim(*value) : *name;
+}
+
 static int parse_line(struct config *config, char *line, struct quire_error *err)
 {
-    char *name = trim(line);
-    if (name[0] == 0 || name[0] == '#')
-        return 0;
-    size_t bytes = strcspn(name, " \t");
-    char *value = name + bytes;
-    if (*value)
-        *value++ = 0;
-    return config_set(config, name, trim(value), err);
+    char *name, *value;
+    setting_split(line, &name, &value);
+    return *name ? config_set(config, name, value, err) : 0;
 }
 
 static int parse_file(struct config *config, const char *path, struct quire_error *err)
@@ -286,8 +571,11 @@ static int parse_option(struct config *config, int n, char *const *arguments, in
 int config_parse(struct config *config, int n_arguments, char *const *arguments, struct quire_error *err)
 {
     int rc = 0, at = 0;
-    if (n_arguments > 0 && strncmp(arguments[0], "--", 2) != 0)
+    if (n_arguments > 0 && strncmp(arguments[0], "--", 2) != 0) {
         rc = parse_file(config, arguments[at++], err);
+        /* for CONFIG REWRITE, whatever the folder is then; what has no name (a pipe) cannot be rewritten */
+        config->file = rc == 0 ? realpath(arguments[0], NULL) : NULL;
+    }
     while (rc == 0 && at < n_arguments)
         rc = parse_option(config, n_arguments, arguments, &at, err);
     return rc;
@@ -297,21 +585,8 @@ void config_each(const struct config *config,
                  void (*visit)(void *context, const char *name, const char *value, const char *help), void *context)
 {
     for (size_t i = 0; i < N_SETTINGS; i++) {
-        const struct setting *s = &settings[i];
-        char text[64];
-        const char *value = text;
-        size_t bytes = 0;
-        if (s->kind == KIND_STRING || s->kind == KIND_LIST)
-            value = *text_of(config, s);
-        else if (s->kind == KIND_BOOL)
-            value = *flag_of(config, s) ? "yes" : "no";
-        else if (s->kind == KIND_FIXED)
-            value = fixed_text(config, s);
-        else if (s->kind == KIND_CHOICE) {
-            const char *word = choice_at(s->text, *number_of(config, s), &bytes);
-            snprintf(text, sizeof text, "%.*s", (int)bytes, word);
-        } else
-            snprintf(text, sizeof text, "%" PRIu64, *number_of(config, s));
-        visit(context, s->name, value, s->help);
+        const struct setting *s = &config_settings[i];
+        char room[SETTING_TEXT_BYTES];
+        visit(context, s->name, setting_text(config, s, room), s->help);
     }
 }

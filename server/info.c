@@ -11,25 +11,18 @@
 #include "io/journal.h"
 #include "io/memory.h"
 #include "server/command.h"
+#include "server/figures.h"
 #include <inttypes.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/utsname.h>
 #include <time.h>
 #include <unistd.h>
 
 #define REDIS_COMPATIBLE_VERSION "7.2.0"
-
-struct sums {
-#define X(name) uint64_t name;
-    LANE_STATS(X)
-#undef X
-    uint64_t clients;
-    struct histogram latency;
-    _Atomic uint64_t latency_counts[LATENCY_BUCKETS];
-};
 
 static void line(struct resp_buffer *text, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
@@ -44,7 +37,7 @@ static void line(struct resp_buffer *text, const char *format, ...)
     resp_raw(text, "\r\n", 2);
 }
 
-static void sum_lanes(const struct server *server, struct sums *sums)
+void figures_sum(const struct server *server, struct figures *sums)
 {
     uint64_t largest = 0;
     memset(sums, 0, sizeof *sums);
@@ -63,7 +56,7 @@ static void sum_lanes(const struct server *server, struct sums *sums)
 }
 
 /* 0 before the first search. */
-static double latency_us(const struct sums *sums, double share)
+static double latency_us(const struct figures *sums, double share)
 {
     double us = histogram_percentile(&sums->latency, share);
     return isnan(us) ? 0 : us;
@@ -71,28 +64,45 @@ static double latency_us(const struct sums *sums, double share)
 
 /* ---- sections ---------------------------------------------------------------------------------------------------- */
 
-static void section_server(const struct server *server, const struct sums *sums, struct resp_buffer *text)
+static const char *program_path(char *room, size_t bytes)
+{
+    ssize_t n = readlink("/proc/self/exe", room, bytes - 1);
+    room[n > 0 ? n : 0] = 0;
+    return room;
+}
+
+static void section_server(const struct server *server, const struct figures *sums, struct resp_buffer *text)
 {
     struct timespec now;
+    struct utsname system;
+    char room[1024];
     (void)sums;
     clock_gettime(CLOCK_REALTIME, &now);
     uint64_t seconds = (uint64_t)now.tv_sec - server->started_ms / 1000;
     line(text, "redis_version:%s", REDIS_COMPATIBLE_VERSION);
     line(text, "quire_version:%s", quire_version());
     line(text, "redis_mode:standalone");
+    if (uname(&system) == 0)
+        line(text, "os:%s %s %s", system.sysname, system.release, system.machine);
+    line(text, "arch_bits:%zu", 8 * sizeof(void *));
     line(text, "process_id:%d", (int)getpid());
     line(text, "run_id:%s", server->run_id);
     line(text, "tcp_port:%u", server->port);
     line(text, "server_time_usec:%lld", (long long)now.tv_sec * 1000000 + now.tv_nsec / 1000);
     line(text, "uptime_in_seconds:%" PRIu64, seconds);
     line(text, "uptime_in_days:%" PRIu64, seconds / 86400);
+    line(text, "executable:%s", program_path(room, sizeof room));
+    line(text, "config_file:%s", server->config->file ? server->config->file : "");
 }
 
-static void section_clients(const struct server *server, const struct sums *sums, struct resp_buffer *text)
+static void section_clients(const struct server *server, const struct figures *sums, struct resp_buffer *text)
 {
     line(text, "connected_clients:%" PRIu64, sums->clients);
     line(text, "connected_clients_tls:%" PRIu64, sums->tls_clients);
     line(text, "maxclients:%" PRIu64, server->config->maxclients);
+    line(text, "blocked_clients:0");
+    line(text, "tracking_clients:0");
+    line(text, "monitor_clients:%u", atomic_load(&server->n_monitors));
     line(text, "client_recent_max_output_buffer:%" PRIu64, sums->output_bytes_peak);
 }
 
@@ -106,20 +116,46 @@ static void sum_memory(void *context, const struct key_entry *entry)
     *bytes += stats.memtable_bytes + stats.resident_bytes;
 }
 
-static void section_memory(const struct server *server, const struct sums *sums, struct resp_buffer *text)
+uint64_t figures_index_bytes(struct server *server)
+{
+    uint64_t bytes = 0;
+    keyspace_each(&server->keyspace, sum_memory, &bytes);
+    return bytes;
+}
+
+/* Bytes as people read them: "1.50G". */
+static const char *human(uint64_t bytes, char text[32])
+{
+    static const char units[] = "BKMGT";
+    double value = (double)bytes;
+    unsigned unit = 0;
+    for (; value >= 1024 && units[unit + 1]; unit++)
+        value /= 1024;
+    snprintf(text, 32, unit ? "%.2f%c" : "%.0f%c", value, units[unit]);
+    return text;
+}
+
+static void section_memory(const struct server *server, const struct figures *sums, struct resp_buffer *text)
 {
     struct memory_resident resident;
-    uint64_t indexes = 0;
+    uint64_t indexes = figures_index_bytes((struct server *)(uintptr_t)server), most = server->config->maxmemory;
+    char room[32];
     (void)sums;
     memory_resident(&resident);
-    keyspace_each((struct keyspace *)(uintptr_t)&server->keyspace, sum_memory, &indexes);
     line(text, "used_memory:%" PRIu64, resident.anonymous);
+    line(text, "used_memory_human:%s", human(resident.anonymous, room));
     line(text, "used_memory_rss:%" PRIu64, resident.total);
+    line(text, "used_memory_rss_human:%s", human(resident.total, room));
     line(text, "used_memory_peak:%" PRIu64, resident.peak);
-    line(text, "used_memory_indexes:%" PRIu64, indexes);
+    line(text, "used_memory_peak_human:%s", human(resident.peak, room));
     line(text, "used_memory_dataset:%" PRIu64, (uint64_t)atomic_load(&server->keyspace.used_bytes));
-    line(text, "maxmemory:%" PRIu64, server->config->maxmemory);
+    line(text, "used_memory_indexes:%" PRIu64, indexes);
+    line(text, "maxmemory:%" PRIu64, most);
+    line(text, "maxmemory_human:%s", human(most, room));
     line(text, "maxmemory_policy:noeviction");
+    line(text, "mem_fragmentation_ratio:%.2f",
+         resident.anonymous ? (double)resident.total / (double)resident.anonymous : 0.0);
+    line(text, "mem_allocator:%s", allocator_name());
 }
 
 static void put_snapshots(struct server *server, struct resp_buffer *text)
@@ -138,13 +174,14 @@ static void put_snapshots(struct server *server, struct resp_buffer *text)
     line(text, "rdb_saves:%" PRIu64, now.saves);
 }
 
-static void section_persistence(const struct server *server, const struct sums *sums, struct resp_buffer *text)
+static void section_persistence(const struct server *server, const struct figures *sums, struct resp_buffer *text)
 {
     struct journal_stats log;
     struct store_stats stats;
     struct quire_error err;
     (void)sums;
     line(text, "loading:0");
+    line(text, "async_loading:0");
     put_snapshots((struct server *)(uintptr_t)server, text);
     line(text, "aof_enabled:%d", server->journal != NULL);
     if (!server->store)
@@ -159,7 +196,7 @@ static void section_persistence(const struct server *server, const struct sums *
     line(text, "aof_rewrites:%" PRIu64, stats.checkpoints);
 }
 
-static void section_stats(const struct server *server, const struct sums *sums, struct resp_buffer *text)
+static void section_stats(const struct server *server, const struct figures *sums, struct resp_buffer *text)
 {
     line(text, "total_connections_received:%" PRIu64, sums->connections);
     line(text, "total_connections_tls:%" PRIu64, sums->tls_connections);
@@ -167,6 +204,7 @@ static void section_stats(const struct server *server, const struct sums *sums, 
     line(text, "total_commands_processed:%" PRIu64, sums->commands);
     line(text, "total_net_input_bytes:%" PRIu64, sums->net_input_bytes);
     line(text, "total_net_output_bytes:%" PRIu64, sums->net_output_bytes);
+    line(text, "instantaneous_ops_per_sec:%" PRIu64, stat_get(&server->ops_per_second));
     line(text, "rejected_connections:%" PRIu64, (uint64_t)atomic_load(&server->rejected_connections));
     line(text, "client_output_buffer_limit_disconnections:%" PRIu64, sums->closed_output_limit);
     line(text, "client_query_buffer_limit_disconnections:%" PRIu64, sums->closed_query_limit);
@@ -175,20 +213,22 @@ static void section_stats(const struct server *server, const struct sums *sums, 
     line(text, "expired_keys:%" PRIu64, (uint64_t)atomic_load(&server->keyspace.expired));
     line(text, "keyspace_hits:%" PRIu64, sums->keyspace_hits);
     line(text, "keyspace_misses:%" PRIu64, sums->keyspace_misses);
+    line(text, "total_error_replies:%" PRIu64, sums->error_replies);
     line(text, "acl_access_denied_auth:%" PRIu64, sums->auth_failures);
     line(text, "acl_access_denied_cmd:%" PRIu64, sums->acl_denied_commands);
     line(text, "acl_access_denied_key:%" PRIu64, sums->acl_denied_keys);
 }
 
-static void section_replication(const struct server *server, const struct sums *sums, struct resp_buffer *text)
+static void section_replication(const struct server *server, const struct figures *sums, struct resp_buffer *text)
 {
-    (void)server;
     (void)sums;
     line(text, "role:master");
     line(text, "connected_slaves:0");
+    line(text, "master_replid:%s", server->run_id);
+    line(text, "master_repl_offset:0");
 }
 
-static void section_cpu(const struct server *server, const struct sums *sums, struct resp_buffer *text)
+static void section_cpu(const struct server *server, const struct figures *sums, struct resp_buffer *text)
 {
     struct rusage usage;
     (void)server;
@@ -199,27 +239,105 @@ static void section_cpu(const struct server *server, const struct sums *sums, st
     line(text, "used_cpu_user:%lld.%06ld", (long long)usage.ru_utime.tv_sec, (long)usage.ru_utime.tv_usec);
 }
 
-static void section_commandstats(const struct server *server, const struct sums *sums, struct resp_buffer *text)
+void figures_of_row(const struct server *server, unsigned row, struct row_figures *out)
 {
-    (void)sums;
-    for (unsigned row = 0; row < n_commands; row++) {
-        uint64_t calls = 0, us = 0, failed = 0, rejected = 0;
-        for (unsigned i = 0; i < server->n_lanes; i++) {
-            const struct command_stats *s = &server->lanes[i].stats.commands_by_row[row];
-            calls += stat_get(&s->calls);
-            us += stat_get(&s->us);
-            failed += stat_get(&s->failed);
-            rejected += stat_get(&s->rejected);
-        }
-        if (calls + rejected)
-            line(text,
-                 "cmdstat_%s:calls=%" PRIu64 ",usec=%" PRIu64 ",usec_per_call=%.2f,rejected_calls=%" PRIu64
-                 ",failed_calls=%" PRIu64,
-                 commands[row].name, calls, us, calls ? (double)us / (double)calls : 0.0, rejected, failed);
+    memset(out, 0, sizeof *out);
+    for (unsigned i = 0; i < server->n_lanes; i++) {
+        const struct command_stats *s = &server->lanes[i].stats.commands_by_row[row];
+        out->calls += stat_get(&s->calls);
+        out->us += stat_get(&s->us);
+        out->failed += stat_get(&s->failed);
+        out->rejected += stat_get(&s->rejected);
     }
 }
 
-static void section_keyspace(const struct server *server, const struct sums *sums, struct resp_buffer *text)
+static void section_commandstats(const struct server *server, const struct figures *sums, struct resp_buffer *text)
+{
+    (void)sums;
+    for (unsigned row = 0; row < n_commands; row++) {
+        struct row_figures f;
+        figures_of_row(server, row, &f);
+        if (f.calls + f.rejected)
+            line(text,
+                 "cmdstat_%s:calls=%" PRIu64 ",usec=%" PRIu64 ",usec_per_call=%.2f,rejected_calls=%" PRIu64
+                 ",failed_calls=%" PRIu64,
+                 commands[row].name, f.calls, f.us, f.calls ? (double)f.us / (double)f.calls : 0.0, f.rejected,
+                 f.failed);
+    }
+}
+
+static void section_latencystats(const struct server *server, const struct figures *sums, struct resp_buffer *text)
+{
+    (void)sums;
+    for (unsigned row = 0; row < n_commands; row++) {
+        struct histogram all;
+        _Atomic uint64_t counts[ROW_BUCKETS] = {0};
+        histogram_init(&all, counts, ROW_SUB_BITS, ROW_BITS);
+        for (unsigned i = 0; i < server->n_lanes; i++)
+            histogram_merge(&all, &server->lanes[i].stats.commands_by_row[row].latency);
+        if (histogram_count(&all))
+            line(text, "latency_percentiles_usec_%s:p50=%.3f,p99=%.3f,p99.9=%.3f", commands[row].name,
+                 histogram_percentile(&all, 0.5), histogram_percentile(&all, 0.99), histogram_percentile(&all, 0.999));
+    }
+}
+
+/* How often all lanes from `lane` on have counted a code; 0 where an earlier lane has it, which then spoke for all. */
+static uint64_t errors_of_code(const struct server *server, unsigned lane, const char *code)
+{
+    uint64_t count = 0;
+    for (unsigned l = 0; l < server->n_lanes; l++) {
+        const struct lane_stats *stats = &server->lanes[l].stats;
+        unsigned n = atomic_load_explicit(&stats->n_errors, memory_order_acquire);
+        for (unsigned i = 0; i < n; i++) {
+            bool same = strcmp(stats->errors[i].code, code) == 0;
+            if (same && l < lane)
+                return 0;
+            count += same ? stat_get(&stats->errors[i].count) : 0;
+        }
+    }
+    return count;
+}
+
+void figures_errors(const struct server *server, void (*visit)(void *context, const char *code, uint64_t count),
+                    void *context)
+{
+    for (unsigned l = 0; l < server->n_lanes; l++) {
+        const struct lane_stats *stats = &server->lanes[l].stats;
+        unsigned n = atomic_load_explicit(&stats->n_errors, memory_order_acquire);
+        for (unsigned i = 0; i < n; i++) {
+            uint64_t count = errors_of_code(server, l, stats->errors[i].code);
+            if (count)
+                visit(context, stats->errors[i].code, count);
+        }
+    }
+}
+
+static void error_line(void *text, const char *code, uint64_t count)
+{
+    line(text, "errorstat_%s:count=%" PRIu64, code, count);
+}
+
+static void section_errorstats(const struct server *server, const struct figures *sums, struct resp_buffer *text)
+{
+    (void)sums;
+    figures_errors(server, error_line, text);
+}
+
+static void section_modules(const struct server *server, const struct figures *sums, struct resp_buffer *text)
+{
+    (void)server;
+    (void)sums;
+    (void)text; /* there are none; clients look for the section */
+}
+
+static void section_cluster(const struct server *server, const struct figures *sums, struct resp_buffer *text)
+{
+    (void)server;
+    (void)sums;
+    line(text, "cluster_enabled:0");
+}
+
+static void section_keyspace(const struct server *server, const struct figures *sums, struct resp_buffer *text)
 {
     struct keyspace_expiries expiries;
     size_t keys = keyspace_count(&server->keyspace);
@@ -229,7 +347,44 @@ static void section_keyspace(const struct server *server, const struct sums *sum
         line(text, "db0:keys=%zu,expires=%" PRIu64 ",avg_ttl=%" PRIu64, keys, expiries.keys, expiries.mean_ms);
 }
 
-static void section_quire(const struct server *server, const struct sums *sums, struct resp_buffer *text)
+static void journal_lines(const struct server *server, struct resp_buffer *text)
+{
+    struct journal_stats s;
+    if (!server->journal)
+        return;
+    journal_get_stats(server->journal, &s);
+    line(text, "log_frames:%" PRIu64, s.frames);
+    line(text, "log_bytes:%" PRIu64, s.log_bytes);
+    line(text, "log_files:%" PRIu64, s.log_files);
+    line(text, "log_unwritten_bytes:%" PRIu64, s.unwritten_bytes);
+    line(text, "log_syncs:%" PRIu64, s.syncs);
+    line(text, "log_sync_us:mean=%.0f,max=%" PRIu64, s.syncs ? (double)s.sync_us / (double)s.syncs : 0.0,
+         s.sync_us_max);
+    line(text, "log_failures:%" PRIu64, s.failures);
+    line(text, "checkpoint_bytes:%" PRIu64, s.checkpoint_bytes);
+}
+
+static void store_lines(const struct server *server, struct resp_buffer *text)
+{
+    struct store_stats s;
+    if (!server->store)
+        return;
+    store_get_stats(server->store, &s);
+    line(text, "collections:%" PRIu64, s.collections);
+    line(text, "segments:%" PRIu64, s.segments);
+    line(text, "memtable_bytes:%" PRIu64, s.memtable_bytes);
+    line(text, "resident_bytes:%" PRIu64, s.resident_bytes);
+    line(text, "disk_bytes:%" PRIu64, s.disk_bytes);
+    line(text, "seals:%" PRIu64, s.seals);
+    line(text, "merges:%" PRIu64, s.merges);
+    line(text, "checkpoints:%" PRIu64, s.checkpoints);
+    line(text, "rows_sealed:%" PRIu64, s.rows_sealed);
+    line(text, "rows_merged:%" PRIu64, s.rows_merged);
+    line(text, "store_failures:%" PRIu64, s.failures);
+    line(text, "writers_wait:%d", store_is_crowded(server->store));
+}
+
+static void section_quire(const struct server *server, const struct figures *sums, struct resp_buffer *text)
 {
     double searches = sums->searches ? (double)sums->searches : 1;
     struct lane *lane = &server->lanes[0];
@@ -256,11 +411,13 @@ static void section_quire(const struct server *server, const struct sums *sums, 
     line(text, "reads_in_flight_peak_sum:%" PRIu64, sums->reads_in_flight_peak);
     line(text, "reads_waiting:%" PRIu64, sums->reads_waiting);
     line(text, "submissions:%" PRIu64, sums->engine_submissions);
+    store_lines(server, text);
+    journal_lines(server, text);
 }
 
 static const struct {
     const char *name, *title;
-    void (*write)(const struct server *server, const struct sums *sums, struct resp_buffer *text);
+    void (*write)(const struct server *server, const struct figures *sums, struct resp_buffer *text);
     bool by_default;
 } sections[] = {{"server", "Server", section_server, true},
                 {"clients", "Clients", section_clients, true},
@@ -269,14 +426,18 @@ static const struct {
                 {"stats", "Stats", section_stats, true},
                 {"replication", "Replication", section_replication, true},
                 {"cpu", "CPU", section_cpu, true},
+                {"modules", "Modules", section_modules, true},
                 {"commandstats", "Commandstats", section_commandstats, false},
+                {"errorstats", "Errorstats", section_errorstats, true},
+                {"latencystats", "Latencystats", section_latencystats, false},
+                {"cluster", "Cluster", section_cluster, true},
                 {"keyspace", "Keyspace", section_keyspace, true},
                 {"quire", "Quire", section_quire, true}};
 
 void info_write(struct server *server, const struct resp_arg *wanted, uint32_t n, struct resp_buffer *text)
 {
-    struct sums sums;
-    sum_lanes(server, &sums);
+    struct figures sums;
+    figures_sum(server, &sums);
     for (size_t s = 0; s < sizeof sections / sizeof *sections; s++) {
         bool show = n == 0 && sections[s].by_default;
         for (uint32_t i = 0; i < n; i++)

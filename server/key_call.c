@@ -65,6 +65,15 @@ bool key_read(struct key_call *call, struct client *c, struct resp_arg key, int 
     return has_type(call, type);
 }
 
+bool key_peek(struct key_call *call, struct client *c, struct resp_arg key)
+{
+    begin(call, c, key, false);
+    call->entry = keyspace_find(&call->hold, &call->key);
+    if (!call->entry)
+        keyspace_let_go(&call->hold);
+    return call->entry != NULL;
+}
+
 bool key_write(struct key_call *call, struct client *c, struct resp_arg key, int type)
 {
     struct quire_error err;

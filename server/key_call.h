@@ -23,6 +23,9 @@ bool key_read(struct key_call *call, struct client *c, struct resp_arg key, int 
 /* The same for a command that may change it; nothing is counted. Also false for a key that is too long, and where a key
  * that is over could not be removed. */
 bool key_write(struct key_call *call, struct client *c, struct resp_arg key, int type);
+/* The same without type, and no access: nothing is noted or counted. False where there is no such key; nothing is held
+ * then, and no reply given. */
+bool key_peek(struct key_call *call, struct client *c, struct resp_arg key);
 /* Lets go; behind the reply, which waits for what was logged. */
 void key_end(struct key_call *call);
 
@@ -34,4 +37,7 @@ void reply_wrong_type(struct client *c);
 /* Notes a hit or a miss of a command that reads. */
 void count_look_up(struct client *c, bool found);
 bool key_exists(struct client *c, struct resp_arg key);
+/* How the value is stored, as OBJECT ENCODING says it; in cmd_key.c. */
+const char *key_encoding(const struct key_entry *entry);
+
 #endif

@@ -117,7 +117,7 @@ static struct resp_arg arg_of(const struct key_entry *e)
     return (struct resp_arg){e->key, e->node.key_bytes};
 }
 
-static uint64_t entry_bytes(const struct key_entry *e)
+uint64_t key_entry_bytes(const struct key_entry *e)
 {
     uint64_t bytes = sizeof *e + e->node.key_bytes;
     if (e->type == KEY_STRING && e->string)
@@ -406,7 +406,7 @@ static struct key_entry *find_any(const struct keyspace_hold *hold, const struct
 static void unlink_entry(struct keyspace_hold *hold, struct key_entry *e)
 {
     struct shard *s = shard_of(hold->keyspace, e->node.hash);
-    uint64_t before = table_bytes(&s->table) + entry_bytes(e);
+    uint64_t before = table_bytes(&s->table) + key_entry_bytes(e);
     if (e->expire_ms)
         leave_queue(s, e);
     table_remove(&s->table, &e->node);
@@ -437,7 +437,7 @@ static void link_entry(struct keyspace_hold *hold, struct key_entry *fresh, uint
     uint64_t before = table_bytes(&s->table);
     table_insert(&s->table, &fresh->node);
     atomic_store_explicit(&s->n_keys, s->table.n, memory_order_relaxed);
-    account(hold->keyspace, before, table_bytes(&s->table) + entry_bytes(fresh));
+    account(hold->keyspace, before, table_bytes(&s->table) + key_entry_bytes(fresh));
     fresh->expire_ms = 0;
     set_expiry(s, fresh, expire_ms);
     changed(hold, fresh, lsn);
@@ -647,7 +647,7 @@ int keyspace_hash_set(struct keyspace_hold *hold, const struct key *key, struct 
     struct key_entry *e = entry ? entry : make_hash(hold->keyspace, key);
     struct hash_spare spare = {0};
     struct key_log log;
-    uint64_t lsn = 0, before = e ? entry_bytes(e) : 0;
+    uint64_t lsn = 0, before = e ? key_entry_bytes(e) : 0;
     int rc = e && hash_reserve(e->hash, pairs, n_pairs, &spare) == 0 ? 0 : no_memory(err);
     if (rc == 0) {
         key_log_begin(&log, hold->keyspace);
@@ -659,7 +659,7 @@ int keyspace_hash_set(struct keyspace_hold *hold, const struct key *key, struct 
         *n_new += hash_set(e->hash, pairs[2 * i], pairs[2 * i + 1], &spare);
     hash_spare_end(&spare);
     if (entry)
-        account(hold->keyspace, before, entry_bytes(e));
+        account(hold->keyspace, before, key_entry_bytes(e));
     if (rc < 0) {
         if (!entry && e)
             key_entry_free(e);
@@ -675,7 +675,7 @@ int keyspace_hash_set(struct keyspace_hold *hold, const struct key *key, struct 
 int keyspace_hash_delete(struct keyspace_hold *hold, struct key_entry *e, const struct resp_arg *fields, uint32_t n,
                          uint32_t *n_gone, struct quire_error *err)
 {
-    uint64_t lsn = 0, before = entry_bytes(e);
+    uint64_t lsn = 0, before = key_entry_bytes(e);
     struct key_log log;
     struct resp_arg value;
     bool any = false;
@@ -691,7 +691,7 @@ int keyspace_hash_delete(struct keyspace_hold *hold, struct key_entry *e, const 
         return rc;
     for (uint32_t i = 0; i < n; i++)
         *n_gone += hash_delete(e->hash, fields[i]);
-    account(hold->keyspace, before, entry_bytes(e));
+    account(hold->keyspace, before, key_entry_bytes(e));
     changed(hold, e, lsn);
     if (hash_count(e->hash) == 0)
         unlink_entry(hold, e);

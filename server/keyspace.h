@@ -188,6 +188,8 @@ void keyspace_each_of(struct keyspace *keyspace, unsigned shard, keyspace_visit 
 void keyspace_each(struct keyspace *keyspace, keyspace_visit *visit, void *context);
 /* Visits nothing and returns false where the shard is held just now. */
 bool keyspace_try_each_of(struct keyspace *keyspace, unsigned shard, keyspace_visit *visit, void *context);
+/* Bytes of memory that an entry takes, with its value, but not what a vector set keeps. */
+uint64_t key_entry_bytes(const struct key_entry *entry);
 /* Whether its time was over at now_ms. */
 bool key_entry_is_over(const struct key_entry *entry, uint64_t now_ms);
 /* A key at random, held; NULL (and nothing held) where there is none. */

@@ -12,7 +12,8 @@
  * A timer of 100 ms keeps the clock of idle lanes and looks for clients whose time is over.
  */
 #include "io/error.h"
-#include "server/client.h"
+#include "io/journal.h"
+#include "server/command.h"
 #include "server/links.h"
 #include <errno.h>
 #include <netinet/in.h>
@@ -38,10 +39,10 @@ enum { EXPIRE_MS = 100, EXPIRE_US = 5000 }; /* at most a twentieth of a lane's t
 
 /* ---- messages ---------------------------------------------------------------------------------------------------- */
 
-void lane_post(struct lane *lane, struct message *message)
+/* Under inbox_lock. */
+static void put_message(struct lane *lane, struct message *message)
 {
     message->next = NULL;
-    pthread_mutex_lock(&lane->inbox_lock);
     if (lane->inbox_first)
         lane->inbox_last->next = message;
     else
@@ -51,7 +52,24 @@ void lane_post(struct lane *lane, struct message *message)
     /* under the lock: afterwards the lane may end, and its engine with it */
     if (lane->engine)
         engine_wake(lane->engine);
+}
+
+void lane_post(struct lane *lane, struct message *message)
+{
+    pthread_mutex_lock(&lane->inbox_lock);
+    put_message(lane, message);
     pthread_mutex_unlock(&lane->inbox_lock);
+}
+
+bool lane_reach(struct lane *lane, struct message *message)
+{
+    pthread_mutex_lock(&lane->inbox_lock);
+    /* a lane that ends takes its engine away and then runs what is there: nothing is posted in between */
+    bool runs = lane->engine != NULL;
+    if (runs)
+        put_message(lane, message);
+    pthread_mutex_unlock(&lane->inbox_lock);
+    return runs;
 }
 
 void lane_run_messages(struct lane *lane)
@@ -191,14 +209,47 @@ static void close_stuck(struct lane *lane, struct client *c)
     client_abort(c);
 }
 
+/* Commands of the last second, by all lanes. RESETSTAT in between counts as none. */
+static void measure_rate(struct server *server, uint64_t now_ms)
+{
+    uint64_t ops = 0, passed = now_ms - server->counted_ms;
+    if (passed < 1000)
+        return;
+    for (unsigned i = 0; i < server->n_lanes; i++)
+        ops += stat_get(&server->lanes[i].stats.commands);
+    uint64_t more = ops > server->counted_ops ? ops - server->counted_ops : 0;
+    atomic_store(&server->ops_per_second, server->counted_ms ? more * 1000 / passed : 0);
+    server->counted_ops = ops;
+    server->counted_ms = now_ms;
+}
+
+/* What /health and LATENCY say of the journal. */
+static void watch_journal(struct server *server)
+{
+    struct quire_error err;
+    if (!server->journal)
+        return;
+    int code = journal_health(server->journal, &err);
+    atomic_store(&server->unhealthy, code == 0                ? NULL
+                                     : code == QUIRE_ENOSPACE ? "writes are refused: the disk is full"
+                                                              : "writes are refused: the log cannot be written");
+    latency_add(server, "sync", journal_take_sync_us(server->journal));
+}
+
 /* Ends clients that idle, linger or hang beyond their time. */
 static void scan_clients(struct lane *lane)
 {
     uint64_t timeout_ms = lane->server->config->timeout * 1000;
     lane->last_scan_ms = lane->now_ms;
+    if (lane->index == 0) {
+        measure_rate(lane->server, lane->now_ms);
+        watch_journal(lane->server);
+        metrics_scan(lane, lane->stopping);
+    }
     for (struct client *c = lane->clients; c; c = c->next) {
         bool late = client_is_late(c);
-        bool idle = timeout_ms && c->state == CLIENT_OPEN && !c->first && lane->now_ms - c->last_ms >= timeout_ms;
+        bool idle = timeout_ms && c->state == CLIENT_OPEN && !c->first && !c->paused && !c->monitor &&
+                    lane->now_ms - c->last_ms >= timeout_ms;
         bool stop = lane->stopping && lane->now_ms >= lane->stop_deadline_ms;
         if (idle)
             stat_add(&lane->stats.closed_idle, 1);
@@ -221,8 +272,10 @@ static void on_timer(struct io_op *op, int result, unsigned flags)
         return;
     engine_queue(lane->engine, op);
     searcher_sweep(lane->searcher);
-    if (lane->index == 0 && !lane->stopping)
+    if (lane->index == 0 && !lane->stopping) {
         start_accepting(lane);
+        metrics_accept(lane);
+    }
 }
 
 /* Searches in line: when there are too many, clients' further requests wait in their buffers. */
@@ -235,6 +288,17 @@ static void watch_crowd(struct lane *lane)
     for (struct client *c = over ? lane->clients : NULL; c; c = c->next)
         if (c->in_bytes > c->in_start)
             client_mark(c);
+}
+
+void lane_end_pause(struct lane *lane)
+{
+    lane->pausing = false;
+    for (struct client *c = lane->clients; c; c = c->next) {
+        if (!c->paused)
+            continue;
+        c->paused = false;
+        client_mark(c);
+    }
 }
 
 static void publish_engine(struct lane *lane)
@@ -255,6 +319,38 @@ static void publish_engine(struct lane *lane)
     }
 }
 
+static void zero(_Atomic uint64_t *counts, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (stat_get(&counts[i]))
+            stat_set(&counts[i], 0);
+}
+
+void lane_reset_stats(struct lane *lane)
+{
+    struct lane_stats *s = &lane->stats;
+    uint64_t tls_clients = stat_get(&s->tls_clients);
+#define X(name) stat_set(&s->name, 0);
+    LANE_STATS(X)
+#undef X
+    stat_set(&s->tls_clients, tls_clients);
+    zero(s->latency_counts, LATENCY_BUCKETS);
+    atomic_store(&s->latency.sum, 0);
+    zero(s->row_counts, (size_t)n_commands * ROW_BUCKETS);
+    for (unsigned row = 0; row < n_commands; row++) {
+        struct command_stats *c = &s->commands_by_row[row];
+        stat_set(&c->calls, 0);
+        stat_set(&c->us, 0);
+        stat_set(&c->failed, 0);
+        stat_set(&c->rejected, 0);
+        stat_set(&c->latency.sum, 0);
+    }
+    /* the codes stay: others may be reading them */
+    for (unsigned i = 0; i < atomic_load(&s->n_errors); i++)
+        stat_set(&s->errors[i].count, 0);
+    publish_engine(lane);
+}
+
 /* ---- stop -------------------------------------------------------------------------------------------------------- */
 
 static void on_stop(struct lane *lane, struct message *message)
@@ -262,7 +358,9 @@ static void on_stop(struct lane *lane, struct message *message)
     (void)message;
     lane->stopping = true;
     lane->now_ms = clock_us() / 1000;
-    lane->stop_deadline_ms = lane->now_ms + lane->server->config->shutdown_timeout * 1000;
+    lane->stop_deadline_ms = lane->now_ms;
+    if (!atomic_load(&lane->server->stop_now))
+        lane->stop_deadline_ms += lane->server->config->shutdown_timeout * 1000;
     for (struct client *c = lane->clients; c; c = c->next)
         client_end(c);
 }
@@ -316,9 +414,11 @@ static void serve(struct lane *lane)
 {
     lane->timer = (struct io_op){.kind = IO_TIMER, .timeout_us = TICK_US, .done = on_timer, .owner = lane};
     engine_queue(lane->engine, &lane->timer);
-    if (lane->index == 0)
+    if (lane->index == 0) {
         start_accepting(lane);
-    while (!(lane->stopping && atomic_load(&lane->n_clients) == 0)) {
+        metrics_accept(lane);
+    }
+    while (!(lane->stopping && atomic_load(&lane->n_clients) == 0 && !metrics_busy(lane))) {
         unsigned wanted = wanted_completions(lane);
         bool busy = links_work(lane, LINK_SLICE_US) || lane->resting;
         int rc = engine_poll(lane->engine, busy ? 0 : wanted, busy ? 0 : wanted > 1 ? BATCH_US : UINT64_MAX);
@@ -327,8 +427,9 @@ static void serve(struct lane *lane)
                      quire_error_text(rc));
             usleep(10000);
         }
-        lane->now_us = lane->stamp_us = clock_us();
+        lane->now_us = clock_us();
         lane->now_ms = lane->now_us / 1000;
+        stat_set(&lane->turned_ms, lane->now_ms);
         lane_enter(lane);
         lane_run_messages(lane);
         if (lane->now_ms - lane->last_expire_ms >= EXPIRE_MS)
@@ -337,6 +438,8 @@ static void serve(struct lane *lane)
             (lane->stopping && lane->now_ms - lane->last_scan_ms >= SCAN_MS / 10))
             scan_clients(lane);
         watch_crowd(lane);
+        if (lane->pausing && lane->now_ms >= atomic_load(&lane->server->pause_until_ms))
+            lane_end_pause(lane);
         lane->turn++;
         lane_wake_resting(lane);
         lane_work_on_clients(lane);
@@ -386,6 +489,8 @@ static void close_lane(struct lane *lane)
     lane->searcher = NULL;
     engine_destroy(engine);
     resp_request_fini(&lane->request);
+    resp_buffer_fini(&lane->discard);
+    slowlog_clear(lane);
 }
 
 static void *run_lane(void *context)
@@ -406,7 +511,7 @@ static void *run_lane(void *context)
     pthread_mutex_unlock(&server->start_lock);
     if (rc < 0)
         return NULL;
-    lane->now_us = lane->window_us = lane->stamp_us = clock_us();
+    lane->now_us = lane->window_us = clock_us();
     lane->now_ms = lane->now_us / 1000;
     lane->wanted = 1;
     serve(lane);
@@ -421,6 +526,12 @@ int lane_start(struct server *server, unsigned index, struct quire_error *err)
     lane->index = index;
     pthread_mutex_init(&lane->inbox_lock, NULL);
     histogram_init(&lane->stats.latency, lane->stats.latency_counts, LATENCY_SUB_BITS, LATENCY_BITS);
+    lane->stats.row_counts = calloc(COMMANDS_MAX * ROW_BUCKETS, sizeof *lane->stats.row_counts);
+    if (!lane->stats.row_counts)
+        return error_set(err, QUIRE_ENOMEM, "no memory for the figures of lane %u", index);
+    for (unsigned row = 0; row < COMMANDS_MAX; row++)
+        histogram_init(&lane->stats.commands_by_row[row].latency, lane->stats.row_counts + row * ROW_BUCKETS,
+                       ROW_SUB_BITS, ROW_BITS);
     int errnum = pthread_create(&lane->thread, NULL, run_lane, lane);
     if (errnum)
         return error_set_errno(err, errnum, "start", "a lane's thread");

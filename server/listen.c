@@ -15,6 +15,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+_Static_assert((int)LISTENERS_MAX <= (int)METRICS_LISTENERS_MAX, "both are filled by open_one");
+
 static bool is_loopback(const struct sockaddr *address)
 {
     if (address->sa_family == AF_INET) {
@@ -37,61 +39,65 @@ static unsigned port_of(int fd)
     return ntohs(((struct sockaddr_in6 *)&address)->sin6_port);
 }
 
-static int bind_and_listen(const struct server *server, const struct addrinfo *info, const char *name, unsigned port,
-                           int *out, struct quire_error *err)
+/* Where sockets of one kind go. */
+struct sockets {
+    const char *setting; /* that names the addresses, for errors */
+    const char *port_setting;
+    int *fds;
+    unsigned *n, *port; /* port 0 becomes what the first address got */
+    bool guarded;       /* commands are run there: beyond loopback a password is needed */
+};
+
+static int bind_and_listen(const struct server *server, const struct sockets *s, const struct addrinfo *info,
+                           const char *name, struct quire_error *err)
 {
     int one = 1, fd = socket(info->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
     char where[160];
-    snprintf(where, sizeof where, "%.100s port %u", name, port);
+    snprintf(where, sizeof where, "%.100s port %u", name, *s->port);
     if (fd < 0)
         return error_set_errno(err, errno, "make a socket for", where);
     setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
     if (info->ai_family == AF_INET6)
         setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &one, sizeof one);
     if (bind(fd, info->ai_addr, info->ai_addrlen) == 0 && listen(fd, (int)server->config->tcp_backlog) == 0) {
-        *out = fd;
+        s->fds[(*s->n)++] = fd;
         return 0;
     }
     int errnum = errno;
     close(fd);
     if (errnum == EADDRINUSE)
-        return error_set(err, QUIRE_EADDRINUSE,
-                         "%s is in use: stop what listens there, or choose another with --port (0: any free one)",
-                         where);
+        return error_set(err, QUIRE_EADDRINUSE, "%s is in use: stop what listens there, or choose another with --%s%s",
+                         where, s->port_setting, s->guarded ? " (0: any free one)" : "");
     return error_set_errno(err, errnum, "listen on", where);
 }
 
-/* With *port 0 the first address chooses for all. */
-static int open_one(struct server *server, const char *name, bool tls, unsigned *port, struct quire_error *err)
+static int open_one(struct server *server, const struct sockets *s, const char *name, struct quire_error *err)
 {
     const struct config *config = server->config;
     struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICHOST | AI_PASSIVE}, *info = NULL;
-    char service[16];
-    if (server->n_listeners == LISTENERS_MAX)
-        return error_set(err, QUIRE_ELIMIT, "bind: more than %d addresses and ports", LISTENERS_MAX);
-    snprintf(service, sizeof service, "%u", *port);
-    if (getaddrinfo(name, service, &hints, &info) != 0 || !info)
-        return error_set(err, QUIRE_EINVALID, "bind: '%.100s' is not an IPv4 or IPv6 address", name);
+    char port[16];
+    if (*s->n == LISTENERS_MAX)
+        return error_set(err, QUIRE_ELIMIT, "%s: more than %d addresses and ports", s->setting, LISTENERS_MAX);
+    snprintf(port, sizeof port, "%u", *s->port);
+    if (getaddrinfo(name, port, &hints, &info) != 0 || !info)
+        return error_set(err, QUIRE_EINVALID, "%s: '%.100s' is not an IPv4 or IPv6 address", s->setting, name);
     int rc;
-    if (config->protected_mode && acl_default_is_open(server) && !is_loopback(info->ai_addr))
+    if (s->guarded && config->protected_mode && acl_default_is_open(server) && !is_loopback(info->ai_addr))
         rc = error_set(err, QUIRE_EPERM,
                        "bind: %.100s is beyond loopback and the default user has no password: set requirepass, or "
-                       "protected-mode no "
-                       "where the network itself keeps strangers out",
+                       "protected-mode no where the network itself keeps strangers out",
                        name);
     else
-        rc = bind_and_listen(server, info, name, *port, &server->listeners[server->n_listeners], err);
+        rc = bind_and_listen(server, s, info, name, err);
     freeaddrinfo(info);
-    if (rc < 0)
-        return rc;
-    *port = port_of(server->listeners[server->n_listeners]);
-    server->listeners_tls[server->n_listeners++] = tls;
-    return 0;
+    if (rc == 0)
+        *s->port = port_of(s->fds[*s->n - 1]); /* with port 0 the first address chooses for all */
+    return rc;
 }
 
-static int open_all(struct server *server, bool tls, unsigned *port, struct quire_error *err)
+/* Opens one socket per address of a list that is parted by blanks. */
+static int open_list(struct server *server, const struct sockets *s, const char *rest, struct quire_error *err)
 {
-    const char *rest = server->config->bind;
     int rc = 0;
     while (rc == 0) {
         char name[128];
@@ -100,27 +106,38 @@ static int open_all(struct server *server, bool tls, unsigned *port, struct quir
         if (bytes == 0)
             break;
         if (bytes >= sizeof name)
-            return error_set(err, QUIRE_EINVALID, "bind: an address of %zu bytes", bytes);
+            return error_set(err, QUIRE_EINVALID, "%s: an address of %zu bytes", s->setting, bytes);
         memcpy(name, rest, bytes);
         name[bytes] = 0;
         rest += bytes;
-        rc = open_one(server, name, tls, port, err);
+        rc = open_one(server, s, name, err);
     }
+    if (rc == 0 && *s->n == 0)
+        rc = error_set(err, QUIRE_EINVALID, "%s: no address to listen on", s->setting);
     return rc;
 }
 
 int listen_open(struct server *server, struct quire_error *err)
 {
     struct config *config = server->config;
-    unsigned port = (unsigned)config->port, tls_port = (unsigned)config->tls_port;
+    struct metrics *m = &server->metrics;
+    unsigned port = (unsigned)config->port, tls_port = (unsigned)config->tls_port, n_plain;
+    const struct sockets plain = {"bind", "port", server->listeners, &server->n_listeners, &port, true};
+    const struct sockets tls = {"bind", "tls-port", server->listeners, &server->n_listeners, &tls_port, true};
+    const struct sockets scrapers = {"metrics-bind", "metrics-port", m->listeners, &m->n_listeners, &m->port, false};
     int rc = 0;
+    m->port = (unsigned)config->metrics_port;
+    config->port_found = port == 0;
     /* with TLS, port 0 is what it is to Redis: no plain connections */
     if (port != 0 || tls_port == 0)
-        rc = open_all(server, false, &port, err);
+        rc = open_list(server, &plain, config->bind, err);
+    n_plain = server->n_listeners;
     if (rc == 0 && tls_port != 0)
-        rc = open_all(server, true, &tls_port, err);
-    if (rc == 0 && server->n_listeners == 0)
-        rc = error_set(err, QUIRE_EINVALID, "bind: no address to listen on");
+        rc = open_list(server, &tls, config->bind, err);
+    for (unsigned i = n_plain; i < server->n_listeners; i++)
+        server->listeners_tls[i] = true;
+    if (rc == 0 && m->port != 0)
+        rc = open_list(server, &scrapers, config->metrics_bind, err);
     config->port = port;
     server->port = port ? port : tls_port;
     return rc;
@@ -130,4 +147,6 @@ void listen_close(struct server *server)
 {
     while (server->n_listeners > 0)
         close(server->listeners[--server->n_listeners]);
+    while (server->metrics.n_listeners > 0)
+        close(server->metrics.listeners[--server->metrics.n_listeners]);
 }

@@ -18,7 +18,7 @@
 
 int log_open(struct log *log, const char *path, enum log_level level, struct quire_error *err)
 {
-    log->level = level;
+    atomic_init(&log->level, (int)level);
     log->fd = STDERR_FILENO;
     if (path[0] == 0)
         return 0;
@@ -33,13 +33,18 @@ void log_close(struct log *log)
     log->fd = -1;
 }
 
+void log_set_level(struct log *log, enum log_level level)
+{
+    atomic_store(&log->level, (int)level);
+}
+
 void log_line(const struct log *log, enum log_level level, const char *format, ...)
 {
     char line[1100];
     struct timespec now;
     struct tm parts;
     va_list arguments;
-    if (level < log->level || log->fd < 0)
+    if ((int)level < atomic_load_explicit(&log->level, memory_order_relaxed) || log->fd < 0)
         return;
     clock_gettime(CLOCK_REALTIME, &now);
     localtime_r(&now.tv_sec, &parts);

@@ -24,7 +24,10 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { FILES_FOR_OTHERS = 256 }; /* descriptors that are not clients: rings, indexes, logs */
+enum {
+    ALIVE_MS = 2000,       /* a lane that has not turned for so long hangs */
+    FILES_FOR_OTHERS = 256 /* descriptors that are not clients: rings, indexes, logs */
+};
 
 static void make_run_id(struct server *s)
 {
@@ -43,11 +46,17 @@ static uint64_t wall_ms(void)
     return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
 }
 
+uint64_t server_clients_possible(const struct server *s)
+{
+    return s->files_max > FILES_FOR_OTHERS + 1 ? s->files_max - FILES_FOR_OTHERS : 1;
+}
+
 /* Raises the limit of open files as far as maxclients needs, and lowers maxclients to what is possible. */
 static void fit_clients_to_files(struct server *s)
 {
     struct rlimit limit;
     uint64_t wanted = s->config->maxclients + FILES_FOR_OTHERS;
+    s->files_max = UINT64_MAX;
     if (getrlimit(RLIMIT_NOFILE, &limit) < 0)
         return;
     if (limit.rlim_cur < wanted) {
@@ -56,9 +65,10 @@ static void fit_clients_to_files(struct server *s)
         if (setrlimit(RLIMIT_NOFILE, &more) == 0)
             limit = more;
     }
-    if (limit.rlim_cur >= wanted)
+    s->files_max = limit.rlim_cur;
+    uint64_t possible = server_clients_possible(s);
+    if (s->config->maxclients <= possible)
         return;
-    uint64_t possible = limit.rlim_cur > FILES_FOR_OTHERS + 1 ? limit.rlim_cur - FILES_FOR_OTHERS : 1;
     log_line(
         s->log, LOG_LEVEL_WARNING, "maxclients lowered from %llu to %llu: the process may open %llu files (ulimit -n)",
         (unsigned long long)s->config->maxclients, (unsigned long long)possible, (unsigned long long)limit.rlim_cur);
@@ -143,7 +153,7 @@ void server_journal_set(struct server *s, struct journal *journal, void (*close_
     journal_on_durable(journal, wake_lanes, s);
 }
 
-int server_create(struct config *config, const struct log *log, struct server **out, struct quire_error *err)
+int server_create(struct config *config, struct log *log, struct server **out, struct quire_error *err)
 {
     struct server *s = calloc(1, sizeof *s);
     if (!s)
@@ -156,6 +166,7 @@ int server_create(struct config *config, const struct log *log, struct server **
     atomic_init(&s->next_client_id, 1);
     pthread_mutex_init(&s->start_lock, NULL);
     pthread_cond_init(&s->start_ready, NULL);
+    pthread_mutex_init(&s->latency.lock, NULL);
     make_run_id(s);
     command_index_fill(s->command_index);
     s->stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -206,6 +217,15 @@ int server_stop_fd(const struct server *server)
     return server->stop_fd;
 }
 
+bool server_is_alive(const struct server *server)
+{
+    uint64_t now = clock_us() / 1000;
+    for (unsigned i = 0; i < server->n_lanes; i++)
+        if (stat_get(&server->lanes[i].turned_ms) + ALIVE_MS < now)
+            return false;
+    return true;
+}
+
 void server_destroy(struct server *s)
 {
     for (unsigned i = 0; s->lanes && i < s->n_lanes; i++)
@@ -229,7 +249,10 @@ void server_destroy(struct server *s)
     tls_destroy(s->tls);
     if (s->stop_fd >= 0)
         close(s->stop_fd);
+    for (unsigned i = 0; s->lanes && i < s->n_lanes; i++)
+        free(s->lanes[i].stats.row_counts);
     memory_free(s->lanes);
+    pthread_mutex_destroy(&s->latency.lock);
     pthread_mutex_destroy(&s->start_lock);
     pthread_cond_destroy(&s->start_ready);
     free(s);

@@ -15,15 +15,26 @@
 #include "server/acl.h"
 #include "server/gate.h"
 #include "server/keyspace.h"
+#include "server/latency.h"
+#include "server/metrics.h"
 #include "server/resp.h"
 #include "server/server.h"
+#include "server/slowlog.h"
 #include "server/snapshot.h"
 #include <pthread.h>
 #include <stdatomic.h>
 
 /* Latencies of searches are kept in us, within 3.2 %, up to 71 minutes: 3.7 KB a lane. */
 enum { LATENCY_SUB_BITS = 4, LATENCY_BITS = 32, LATENCY_BUCKETS = HISTOGRAM_BUCKETS(LATENCY_SUB_BITS, LATENCY_BITS) };
-enum { LANES_MAX = 256, LISTENERS_MAX = 32, COMMANDS_MAX = 250, ROW_NONE = COMMANDS_MAX - 1 };
+/* Those of commands within 12.5 %: 1 KB for each that was called. */
+enum { ROW_SUB_BITS = 2, ROW_BITS = 32, ROW_BUCKETS = HISTOGRAM_BUCKETS(ROW_SUB_BITS, ROW_BITS) };
+enum {
+    LANES_MAX = 256,
+    LISTENERS_MAX = 32,
+    COMMANDS_MAX = 512,
+    ROW_NONE = COMMANDS_MAX - 1,
+    ERRORS_MAX = 64 /* kinds of errors that are counted by their code */
+};
 
 /* ---- figures ----------------------------------------------------------------------------------------------------- */
 
@@ -51,6 +62,7 @@ enum { LANES_MAX = 256, LISTENERS_MAX = 32, COMMANDS_MAX = 250, ROW_NONE = COMMA
     X(reads_in_flight_peak)                                                                                            \
     X(reads_waiting)                                                                                                   \
     X(output_bytes_peak)                                                                                               \
+    X(error_replies)                                                                                                   \
     X(auth_failures)                                                                                                   \
     X(keyspace_hits)                                                                                                   \
     X(keyspace_misses)                                                                                                 \
@@ -62,6 +74,13 @@ enum { LANES_MAX = 256, LISTENERS_MAX = 32, COMMANDS_MAX = 250, ROW_NONE = COMMA
 
 struct command_stats {
     _Atomic uint64_t calls, us, failed, rejected;
+    struct histogram latency; /* us */
+};
+
+/* Errors by their first word. An entry is whole before n_errors counts it, and stays. */
+struct error_stats {
+    char code[32];
+    _Atomic uint64_t count;
 };
 
 struct lane_stats {
@@ -71,6 +90,9 @@ struct lane_stats {
     struct histogram latency; /* of searches, us */
     _Atomic uint64_t latency_counts[LATENCY_BUCKETS];
     struct command_stats commands_by_row[COMMANDS_MAX];
+    _Atomic uint64_t *row_counts; /* of their histograms; owned, COMMANDS_MAX * ROW_BUCKETS, untouched until used */
+    struct error_stats errors[ERRORS_MAX];
+    atomic_uint n_errors;
 };
 
 /* Only the owning lane writes, so no locked instruction is needed. */
@@ -153,19 +175,27 @@ struct lane {
     unsigned expire_next;      /* of keyspace_expire_due */
     struct collection **links; /* with rows that wait for links; references; owned */
     unsigned n_links, next_link;
-    atomic_uint n_clients;               /* of this lane, and those on their way to it */
-    unsigned running_row;                /* command that time is attributed to */
-    struct resp_request request;         /* of the request being run */
+    atomic_uint n_clients;       /* of this lane, and those on their way to it */
+    struct resp_request request; /* of the request being run */
+    const struct resp_arg *args; /* of the command being run; NULL: none is */
+    uint32_t n_args;
+    struct resp_buffer discard; /* takes the replies that a client does not want (CLIENT REPLY) */
+    struct slowlog slowlog;
+    atomic_uint n_monitors;              /* clients of this lane in MONITOR */
     struct io_op accepts[LISTENERS_MAX]; /* lane 0 */
     struct io_op timer;
     bool accepting[LISTENERS_MAX], stopping, stopped;
     bool crowded; /* too many searches wait: no further requests are taken */
+    bool pausing; /* some clients wait for the end of CLIENT PAUSE */
     uint64_t last_complaint_ms, last_tls_complaint_ms;
     unsigned tls_complaints_kept_back; /* since the last one that was logged */
     uint64_t now_ms, stop_deadline_ms, last_scan_ms, last_expire_ms;
     uint64_t now_us, window_us, window_receives; /* since window_us */
+    _Atomic uint64_t turned_ms;                  /* when the loop last went round; read by others */
     unsigned wanted;                             /* completions worth waking for */
-    uint64_t stamp_us;                           /* up to where time has been attributed to commands */
+    uint64_t stamp_us, stamp_coarse_us;          /* when the last command ended that was timed; command.c */
+    unsigned run_row, run_n;                     /* commands that ended since then: run_n of this row */
+    bool times_each;                             /* there are no runs of more than one */
     struct message stop_message, acl_message;
     atomic_bool acl_message_posted;
     int start_code; /* of the thread's start, under server->start_lock */
@@ -175,7 +205,7 @@ struct lane {
 
 struct server {
     struct config *config;
-    const struct log *log;
+    struct log *log;
     struct keyspace keyspace;
     struct acl acl;
     struct store *store;     /* NULL: no data folder */
@@ -184,6 +214,8 @@ struct server {
     void *journal_context;
     struct gate gate; /* of the lanes, and the worker behind them */
     struct snapshots snapshots;
+    struct latency latency;
+    struct metrics metrics; /* lane 0's */
     struct worker worker;
     unsigned n_lanes;
     struct lane *lanes; /* n_lanes, cache-line aligned */
@@ -194,12 +226,20 @@ struct server {
     int stop_fd;
     uint64_t started_ms; /* wall clock */
     char run_id[41];
-    atomic_uint_fast64_t next_client_id, rejected_connections;
+    atomic_uint_fast64_t next_client_id, next_slow_id, rejected_connections;
+    atomic_uint n_monitors;           /* of all lanes: nobody looks further while it is 0 */
+    _Atomic uint64_t pause_until_ms;  /* monotonic; 0: no CLIENT PAUSE */
+    atomic_bool pause_writes_only;    /* it is for commands that write */
+    atomic_bool stop_now;             /* SHUTDOWN NOW: replies under way are not waited for */
+    _Atomic(const char *) unhealthy;  /* why /health says no; NULL: all is well. Static text */
+    _Atomic uint64_t ops_per_second;  /* over the last second or so; kept by lane 0 */
+    uint64_t counted_ops, counted_ms; /* lane 0's: commands of all lanes when it was last taken */
+    uint64_t files_max;               /* descriptors that the process may open */
     pthread_mutex_t start_lock;
     pthread_cond_t start_ready;
     unsigned lanes_ready;
     bool lanes_go;
-    uint8_t command_index[2 * COMMANDS_MAX]; /* open addressing: row + 1 of the command table, 0: free */
+    uint16_t command_index[2 * COMMANDS_MAX]; /* open addressing: row + 1 of the command table, 0: free */
 };
 
 int lane_start(struct server *server, unsigned index, struct quire_error *err);
@@ -210,6 +250,12 @@ void lane_join(struct lane *lane);
 void lane_run_messages(struct lane *lane);
 /* From any thread. */
 void lane_post(struct lane *lane, struct message *message);
+/* The same, unless the lane has ended: false then, and the message stays the caller's. */
+bool lane_reach(struct lane *lane, struct message *message);
+/* Its clients that waited for the end of CLIENT PAUSE go on. On its thread. */
+void lane_end_pause(struct lane *lane);
+/* Puts the lane's figures to zero, but for those that say what is now. On its thread. */
+void lane_reset_stats(struct lane *lane);
 
 /* Around whatever runs requests or changes keys on a lane's thread; nests. gate.h says what for. */
 void lane_enter(struct lane *lane);
@@ -217,8 +263,10 @@ void lane_leave(struct lane *lane);
 /* The journal that writes go to and replies wait for, before the lanes start. close(context) ends it, once, when lanes
  * have ended and keys were let go. */
 void server_journal_set(struct server *server, struct journal *journal, void (*close)(void *context), void *context);
+/* How many clients the limit of open files leaves room for. */
+uint64_t server_clients_possible(const struct server *server);
 
-/* Opens the sockets that `bind`, `port` and `tls-port` name. */
+/* Opens the sockets that `bind`, `port` and `tls-port` name, and those of `metrics-bind` and `metrics-port`. */
 int listen_open(struct server *server, struct quire_error *err);
 void listen_close(struct server *server);
 

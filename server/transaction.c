@@ -131,6 +131,11 @@ bool transaction_takes(const struct client *c, unsigned row)
     return true;
 }
 
+bool transaction_would_write(const struct client *c, unsigned row)
+{
+    return commands[row].run == cmd_exec && (c->transaction->flags & CMD_WRITE);
+}
+
 static struct queued *copy_request(unsigned row, const struct resp_arg *args, uint32_t n, uint64_t bytes)
 {
     struct queued *q = malloc(bytes);
@@ -360,6 +365,7 @@ static void run_commands(struct exec_call *x)
     struct client *c = x->pending.client;
     c->group = &x->group;
     c->plan = x->plan;
+    command_begin_timing(x->lane); /* what the disk took is EXEC's */
     for (const struct queued *q = x->transaction->first; q; q = q->next) {
         c->row = q->row;
         if (is_permitted(c, q))
@@ -368,8 +374,7 @@ static void run_commands(struct exec_call *x)
     c->row = x->pending.row;
     c->plan = NULL;
     c->group = NULL;
-    command_attribute_time(x->lane);
-    x->lane->running_row = ROW_NONE;
+    command_end_timing(x->lane);
 }
 
 enum outcome { RAN, REFUSED, AGAIN };

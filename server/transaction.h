@@ -19,6 +19,8 @@ bool transaction_is_open(const struct client *c);
 long transaction_queued(const struct client *c);
 /* Whether a request waits for EXEC, as all do but those that end a transaction or cannot be in one. */
 bool transaction_takes(const struct client *c, unsigned row);
+/* Whether a request of an open transaction writes: EXEC, if one of those queued does. */
+bool transaction_would_write(const struct client *c, unsigned row);
 /* Copies the request and replies QUEUED, or taints the transaction. */
 void transaction_queue(struct client *c, unsigned row, const struct resp_arg *args, uint32_t n);
 /* A request was refused, whose row is -1 where the command is unknown; `refusal` holds the error reply, which goes to

@@ -12,6 +12,7 @@
 #include "server/vector_call.h"
 #include "server/vector_plan.h"
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -335,12 +336,20 @@ struct deferred_write {
     struct vector_call base;
     struct vector_write write;
     struct collection_fetch fetch;
-    char *attributes; /* kept from the fetch; owned */
+    uint64_t reads, rounds; /* of all fetches */
+    char *attributes;       /* kept from the fetch; owned */
     float *vector;
     uint8_t bytes[]; /* the request's arguments */
 };
 
 static void ask_disk(struct deferred_write *d);
+
+/* For SLOWLOG. */
+static void describe(const struct pending *p, char *text, size_t room)
+{
+    const struct deferred_write *d = (const struct deferred_write *)(const void *)p;
+    snprintf(text, room, "fetch reads=%llu rounds=%llu", (unsigned long long)d->reads, (unsigned long long)d->rounds);
+}
 
 static void finish(struct deferred_write *d)
 {
@@ -389,6 +398,8 @@ static void on_answer(struct collection_fetch *fetch)
     struct resp_buffer *out = &d->base.pending.out;
     stat_add(&d->base.lane->stats.fetches, 1);
     stat_add(&d->base.lane->stats.fetch_reads, fetch->reads);
+    d->reads += fetch->reads;
+    d->rounds += fetch->rounds;
     bool failed = fetch->code < 0 && fetch->code != QUIRE_ENOTFOUND;
     if (failed)
         reply_quire_error(out, &fetch->error);
@@ -451,6 +462,7 @@ static void defer(struct client *c, const struct vector_write *w)
         return;
     }
     uint8_t *to = d->bytes;
+    d->base.pending.describe = describe;
     d->write = *w;
     if (w->vector) {
         d->write.vector = memcpy(to, w->vector, vector_bytes);

@@ -6,12 +6,14 @@
  * once. Exit status: 0 after a graceful stop, 1 when the server could not start, 2 for wrong arguments.
  */
 #include "io/error.h"
+#include "server/notify.h"
 #include "server/server.h"
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
 
@@ -55,21 +57,36 @@ static int write_file(const char *path, long number, struct quire_error *err)
     return rc;
 }
 
+/* To the service manager, where there is one. */
+static void tell(const struct log *log, const char *lines)
+{
+    struct quire_error err = {0};
+    if (notify_send(lines, &err) < 0)
+        log_line(log, LOG_LEVEL_WARNING, "%s", err.message);
+}
+
 static int wait_for_stop(const struct server *server, const struct log *log, int signals)
 {
     struct pollfd fds[] = {{.fd = signals, .events = POLLIN}, {.fd = server_stop_fd(server), .events = POLLIN}};
-    while (poll(fds, 2, -1) < 0 && errno == EINTR)
-        continue;
+    uint64_t watchdog_us = notify_watchdog_us();
+    int timeout_ms = watchdog_us == 0 ? -1 : watchdog_us > 1000000000 ? 1000000 : (int)(watchdog_us / 1000);
+    int rc;
+    while ((rc = poll(fds, 2, timeout_ms)) == 0 || (rc < 0 && errno == EINTR)) {
+        /* alive is not that this thread runs, but that every lane has turned since it was asked */
+        if (rc == 0 && server_is_alive(server))
+            tell(log, "WATCHDOG=1");
+    }
     struct signalfd_siginfo info;
     if ((fds[0].revents & POLLIN) && read(signals, &info, sizeof info) == (ssize_t)sizeof info)
         log_line(log, LOG_LEVEL_NOTICE, "received signal %u", info.ssi_signo);
     return 0;
 }
 
-static int serve(struct config *config, const struct log *log, int signals, struct quire_error *err)
+static int serve(struct config *config, struct log *log, int signals, struct quire_error *err)
 {
     struct server *server = NULL;
     sigset_t stops;
+    char ready[160];
     int rc = server_create(config, log, &server, err);
     if (rc < 0)
         return rc;
@@ -82,8 +99,12 @@ static int serve(struct config *config, const struct log *log, int signals, stru
                  server_port(server), config->bind);
         if (config->tls_port)
             log_line(log, LOG_LEVEL_NOTICE, "TLS on port %u", (unsigned)config->tls_port);
+        snprintf(ready, sizeof ready, "READY=1\nSTATUS=Accepts connections on port %u\nMAINPID=%d\n",
+                 server_port(server), (int)getpid());
+        tell(log, ready);
         wait_for_stop(server, log, signals);
         log_line(log, LOG_LEVEL_NOTICE, "stopping");
+        tell(log, "STOPPING=1\nSTATUS=Sends the replies under way\n");
         /* a second signal ends the process at once */
         sigemptyset(&stops);
         sigaddset(&stops, SIGTERM);
@@ -97,6 +118,17 @@ static int serve(struct config *config, const struct log *log, int signals, stru
         unlink(config->pidfile);
     log_line(log, LOG_LEVEL_NOTICE, "stopped");
     return rc;
+}
+
+/* To the most that the process may open: CONFIG SET maxclients can then use it, which is too late to raise it, since
+ * io_uring keeps the limit of the moment when accepting began. */
+static void raise_files_limit(void)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) < 0 || limit.rlim_cur == limit.rlim_max)
+        return;
+    limit.rlim_cur = limit.rlim_max;
+    setrlimit(RLIMIT_NOFILE, &limit); /* where this is refused the server lowers maxclients and says so */
 }
 
 int main(int argc, char **argv)
@@ -125,6 +157,7 @@ int main(int argc, char **argv)
         config_fini(&config);
         return 2;
     }
+    raise_files_limit();
     signal(SIGPIPE, SIG_IGN);
     sigemptyset(&stops);
     sigaddset(&stops, SIGTERM);

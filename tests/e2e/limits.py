@@ -205,6 +205,10 @@ def test_idle_connections():
                 s.sendall(b"PING\r\n")
             answers = sum(receive(s, 7) == b"+PONG\r\n" for s in sockets)
             check("%d connections: each is answered" % IDLE, answers == IDLE, answers)
+            with server.connect() as s:
+                s.sendall(b"CLIENT LIST\r\nQUIT\r\n")
+                listed = receive_all(s).count(b" laddr=127.0.0.1:")
+            check("%d connections: CLIENT LIST has them all" % IDLE, listed >= IDLE, listed)
             time.sleep(0.5)
             check_idle_bytes(server, before, "%d connections idle again" % IDLE)
             pinger.end("%d idle connections" % IDLE)

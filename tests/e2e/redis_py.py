@@ -184,6 +184,31 @@ with r.pipeline(transaction=False) as p:
         p.echo(str(i))
     check("5000 requests in one pipeline", p.execute() == [str(i) for i in range(5000)])
 
+# what operators use
+old = r.config_get("slowlog-log-slower-than")["slowlog-log-slower-than"]
+check("config_set", r.config_set("slowlog-log-slower-than", 0) is True)
+search(r, queries[0])
+entries = [e for e in r.slowlog_get(10) if e["command"].startswith(b"VSIM words")]
+check("slowlog_get", entries and entries[0]["duration"] > 0, entries)
+r.config_set("slowlog-log-slower-than", old)
+check("slowlog_len, slowlog_reset", r.slowlog_len() > 0 and r.slowlog_reset() and r.slowlog_len() == 0)
+with redis.Redis(port=PORT, client_name="victim", decode_responses=True) as victim:
+    victim.ping()
+    found = [c for c in r.client_list() if c["name"] == "victim"]
+    check("client_list", len(found) == 1 and found[0]["cmd"] == "ping", found)
+    check("client_info", victim.client_info()["id"] == victim.client_id())
+    check("client_kill_filter", r.client_kill_filter(_id=found[0]["id"]) == 1)
+check("client_pause, client_unpause", r.client_pause(1) and r.client_unpause())
+with r.monitor() as m:
+    r.echo("watched")
+    seen = m.next_command()
+    check("monitor", seen["command"] == "ECHO watched" and seen["client_type"] == "tcp", seen)
+check("latency_histogram, memory_stats, time", r.execute_command("LATENCY", "HISTOGRAM", "vsim")[0] == "vsim"
+      and r.memory_stats()["keys.count"] == 1 and r.time()[0] > 0)
+check("memory_usage", r.memory_usage(KEY) > 0 and r.memory_usage("nothing") is None)
+check("info: errorstats", str(r.info("errorstats")["errorstat_ERR"]).startswith("count="), r.info("errorstats"))
+check("role", r.role()[0] == "master", r.role())
+
 # many at once
 expected = [[name for name, _ in search(r, q)] for q in queries]
 wrong = []

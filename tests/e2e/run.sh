@@ -2,7 +2,7 @@
 # run.sh BUILD_DIR [PART...] - the server from end to end, as its users meet it: through the clients they have.
 #
 # Makes data and an index, starts quire-server on a free loopback port and runs every part against it (or those named:
-# redis_cli redis_py node_redis ioredis hiredis limits signals secure). One line per check; at the end "N passed, M
+# redis_cli redis_py node_redis ioredis hiredis limits exporter signals secure). One line per check; at the end "N passed, M
 # failed"; the exit status is 0 when nothing failed. The npm packages are installed into BUILD_DIR/e2e-node, never into the source tree.
 set -u
 
@@ -115,6 +115,7 @@ wanted node_redis && node_part node_redis
 wanted ioredis && node_part ioredis
 wanted hiredis && hiredis_part
 wanted limits && part limits /usr/bin/python3 "$here/limits.py"
+wanted exporter && part exporter bash "$here/exporter.sh"
 wanted signals && part signals bash "$here/signals.sh"
 wanted secure && part secure bash "$here/secure.sh"
 

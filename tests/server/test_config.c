@@ -4,7 +4,7 @@
  * Every refusal is looked at: the sentence must name the file and line or the option, the setting, the value, and
  * what would be right, because whoever reads it has nothing else.
  */
-#include "server/config.h"
+#include "server/config_priv.h"
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -292,9 +292,78 @@ static void test_each_round_trip(void **state)
     config_fini(&copy);
 }
 
+/* tools/quire.conf shows each setting once, commented out, with its default: "#port 6379". */
+static void test_example_file(void **state)
+{
+    (void)state;
+    struct config shown;
+    struct quire_error err = {0};
+    unsigned seen[N_SETTINGS] = {0}, places = 0;
+    char *line = NULL, *name, *value, room[SETTING_TEXT_BYTES];
+    size_t bytes = 0;
+    FILE *file = fopen(QUIRE_SOURCE_DIR "/tools/quire.conf", "r");
+    assert_non_null(file);
+    assert_int_equal(config_init(&shown, &err), 0);
+    while (getline(&line, &bytes, file) >= 0) {
+        if (line[0] != '#' && line[0] != '\n')
+            fail_msg("a line that counts: %s", line);
+        if (line[0] != '#' || line[1] == ' ')
+            continue;
+        setting_split(line + 1, &name, &value);
+        const struct setting *s = setting_find(name);
+        struct setting_value parsed;
+        if (!s)
+            fail_msg("'%s' is no setting", name);
+        seen[s - config_settings]++;
+        if (setting_parse(&shown, s, value, &parsed, &err) < 0)
+            fail_msg("%s", err.message);
+        if (s->kind != KIND_LIST && !setting_holds(&shown, s, &parsed))
+            fail_msg("%s: '%s' is not the default, %s", name, value, setting_text(&shown, s, room));
+    }
+    for (size_t i = 0; i < N_SETTINGS; i++) {
+        if (seen[i] != (config_settings[i].kind != KIND_FIXED))
+            fail_msg("%s stands there %u times", config_settings[i].name, seen[i]);
+        places += seen[i];
+    }
+    assert_true(places > 20);
+    free(line);
+    fclose(file);
+    config_fini(&shown);
+}
+
+static void test_output_limit_by_classes(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *value;
+        uint64_t bytes; /* 0: refused */
+    } cases[] = {{"normal 64mb 0 0", 64u << 20},
+                 {"normal 0 0 0", 1ull << 40},
+                 {"pubsub 32mb 8mb 60", 256u << 20},
+                 {"slave 256mb 64mb 60 normal 1mb 0 0", 1u << 20},
+                 {"replica 0 0 0", 256u << 20},
+                 {"normal 64mb 1mb 60", 0},
+                 {"normal 1 0 0", 0},
+                 {"normal 64mb", 0},
+                 {"normal 64mb 0", 0},
+                 {"abnormal 1mb 0 0", 0},
+                 {"normal x 0 0", 0}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct config config;
+        struct quire_error err = {0};
+        assert_int_equal(config_init(&config, &err), 0);
+        int rc = config_set(&config, "client-output-buffer-limit", cases[i].value, &err);
+        if ((rc == 0) != (cases[i].bytes > 0) || (rc == 0 && config.output_buffer_max != cases[i].bytes))
+            fail_msg("'%s': %d, %llu", cases[i].value, rc, (unsigned long long)config.output_buffer_max);
+        config_fini(&config);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_example_file),
+        cmocka_unit_test(test_output_limit_by_classes),
         cmocka_unit_test(test_defaults),
         cmocka_unit_test(test_file),
         cmocka_unit_test(test_command_line),

@@ -332,7 +332,7 @@ static void test_wrong_requests_keep_the_connection(void **state)
     expect_error(&c, "CONFIG GET", "ERR wrong number of arguments for 'config|get' command");
     expect_error(&c, "SELECT 1", "ERR DB index is out of range");
     expect_error(&c, "SELECT x", "ERR value is not an integer");
-    expect_error(&c, "SHUTDOWN NOW", "ERR syntax error");
+    expect_error(&c, "SHUTDOWN LATER", "ERR syntax error");
     send_literal(&c, "*1\r\n$6\r\nA\r\nB\0C\r\n");
     check_error(read_reply(&c), "ERR unknown command 'A  B'");
     send_literal(&c, "*1\r\n$0\r\n\r\n*0\r\n*-1\r\n\r\n");

@@ -325,6 +325,19 @@ static void test_replies_wait_for_the_journal(void **state)
     fault_fs_destroy(d.fs);
 }
 
+/* What /health says, once lane 0 has looked. */
+static void expect_health(const struct durable *d, const char *words)
+{
+    const char *said = NULL;
+    for (unsigned i = 0; i < 500; i++) {
+        said = atomic_load(&d->server->server->unhealthy);
+        if (words ? said && strstr(said, words) : !said)
+            return;
+        usleep(10000);
+    }
+    fail_msg("/health says '%s'", said ? said : "ok");
+}
+
 static void test_writes_are_refused_while_the_log_fails(void **state)
 {
     struct durable d;
@@ -344,11 +357,13 @@ static void test_writes_are_refused_while_the_log_fails(void **state)
     expect_error(&other, "DEL k", "MISCONF Errors writing to the log: ");
     expect_error(&other, "HSET h f v", "MISCONF Errors writing to the log: ");
     expect_text(&other, "GET k", "w");
+    expect_health(&d, "the disk is full");
     fault_fail_nth(d.fs, FAULT_ANY, 0, 0, false);
     check_text(read_reply(&c), "OK"); /* what was appended is not forgotten */
     for (unsigned i = 0; i < 200 && journal_health(d.journal, NULL) < 0; i++)
         usleep(10000);
     expect_text(&other, "SET k x", "OK");
+    expect_health(&d, NULL);
     disconnect(&other);
     disconnect(&c);
     end_durable(&d);

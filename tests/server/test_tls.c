@@ -351,6 +351,28 @@ static void test_reload(void **state)
     support_server_end(s);
 }
 
+/* The same by CONFIG SET: files are read when it is asked for, and those that do not fit change nothing. */
+static void test_config_set(void **state)
+{
+    (void)state;
+    char words[1200];
+    struct test_server *s = server_without_client_certificates();
+    struct connection c;
+    connect_to(&c, s->port);
+    expect_name(s, "server");
+    snprintf(words, sizeof words, "CONFIG SET timeout 77 tls-cert-file %s/other.crt", folder);
+    expect_error(&c, words, "ERR CONFIG SET failed (possibly related to argument 'tls-cert-file') - tls-key-file ");
+    expect_name(s, "server");
+    struct reply r = ask(&c, "CONFIG GET timeout");
+    assert_true(reply_is(&r.items[1], "0"));
+    reply_free(&r);
+    snprintf(words, sizeof words, "CONFIG SET tls-cert-file %s/other.crt tls-key-file %s/other.key", folder, folder);
+    expect_text(&c, words, "OK");
+    expect_name(s, "other");
+    disconnect(&c);
+    support_server_end(s);
+}
+
 static bool resumes(const struct test_server *s)
 {
     struct tls_client c;
@@ -759,6 +781,7 @@ int main(void)
         cmocka_unit_test(test_certificates_of_clients),
         cmocka_unit_test(test_the_servers_certificate_is_checked),
         cmocka_unit_test(test_reload),
+        cmocka_unit_test(test_config_set),
         cmocka_unit_test(test_sessions),
         cmocka_unit_test(test_versions_and_ciphers),
         cmocka_unit_test(test_wrong_settings_end_the_start),
