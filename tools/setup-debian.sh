@@ -26,6 +26,7 @@ test_packages=(
     libhiredis-dev openssl                       # end-to-end tests with hiredis, and over TLS
     python3 python3-numpy python3-redis          # end-to-end tests with redis-py
     clang clang-format                           # second compiler, layout of the sources
+    prometheus-redis-exporter                    # what operators point at the server
     git procps
 )
 full_packages=(
@@ -70,7 +71,7 @@ fi
 # a package of a server must not start it
 policy=/usr/sbin/policy-rc.d
 made_policy=
-if [[ " ${missing[*]} " == *" redis-server "* && ! -e $policy ]]; then
+if [[ " ${missing[*]} " =~ \ (redis-server|prometheus-redis-exporter)\  && ! -e $policy ]]; then
     printf '#!/bin/sh\nexit 101\n' | "${as_root[@]}" tee "$policy" >/dev/null
     "${as_root[@]}" chmod 755 "$policy"
     made_policy=1
