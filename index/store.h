@@ -120,12 +120,15 @@ struct store_verify_report {
     uint64_t collections, segments, elements, records, findings;
     struct quire_verify_report segments_total;
 };
-/* Reads every byte of a data folder that nobody has open. QUIRE_ECORRUPT when there are findings. */
-int store_verify(const char *path, void (*finding)(void *context, const char *sentence), void *context,
+/* Reads every byte of a data folder that nobody has open. QUIRE_ECORRUPT when there are findings. finding and progress
+ * (of each segment, as quire_verify's; other than 0: QUIRE_ECANCELLED) may be NULL. */
+int store_verify(const char *path, void (*finding)(void *context, const char *sentence),
+                 int (*progress)(void *context, const char *phase, uint64_t done, uint64_t total), void *context,
                  struct store_verify_report *report, struct quire_error *err);
 /* Writes what a damaged folder still holds to the new folder `to`; lost gets a sentence for each thing that it could
  * not save. */
-int store_repair(const char *path, const char *to, void (*lost)(void *context, const char *sentence), void *context,
+int store_repair(const char *path, const char *to, void (*lost)(void *context, const char *sentence),
+                 int (*progress)(void *context, const char *phase, uint64_t done, uint64_t total), void *context,
                  struct store_verify_report *report, struct quire_error *err);
 
 #endif

@@ -224,6 +224,12 @@ static void add_report(struct quire_verify_report *sum, const struct quire_verif
     sum->code_error_max = one->code_error_max > sum->code_error_max ? one->code_error_max : sum->code_error_max;
 }
 
+static int pass_progress(void *context, const char *phase, uint64_t done, uint64_t total)
+{
+    struct store_check *check = context;
+    return check->progress ? check->progress(check->context, phase, done, total) : 0;
+}
+
 int store_check_part(struct store_check *check, const struct collection *collection, const struct part *part,
                      struct quire_error *err)
 {
@@ -233,12 +239,12 @@ int store_check_part(struct store_check *check, const struct collection *collect
     uint64_t before = check->report.findings;
     if (!path)
         return error_set(err, QUIRE_ENOMEM, "no memory for the name of a segment");
-    int rc = segment_verify(check->store->fs, path, take_finding, NULL, check, &one, &reason);
+    int rc = segment_verify(check->store->fs, path, take_finding, pass_progress, check, &one, &reason);
     free(path);
     add_report(&check->report.segments_total, &one);
     check->report.segments++;
-    if (rc == QUIRE_ENOMEM)
-        return error_set(err, rc, "%s", reason.message);
+    if (rc == QUIRE_ENOMEM || rc == QUIRE_ECANCELLED)
+        return error_set(err, rc, "%s", rc == QUIRE_ECANCELLED ? "interrupted" : reason.message);
     if (rc < 0 && check->report.findings == before)
         store_found(check, "segment %llu of collection %llu cannot be read: %s", (unsigned long long)part->uid,
                     (unsigned long long)collection->uid, reason.message);
@@ -369,9 +375,10 @@ int store_read_folder(struct io_fs *fs, const char *path, const struct store_hos
 }
 
 int store_verify_on(struct io_fs *fs, const char *path, void (*finding)(void *context, const char *sentence),
-                    void *context, struct store_verify_report *report, struct quire_error *err)
+                    int (*progress)(void *context, const char *phase, uint64_t done, uint64_t total), void *context,
+                    struct store_verify_report *report, struct quire_error *err)
 {
-    struct store_check check = {.finding = finding, .context = context};
+    struct store_check check = {.finding = finding, .progress = progress, .context = context};
     struct store *store = NULL;
     struct collection **list = NULL;
     uint32_t n = 0;
@@ -391,8 +398,9 @@ int store_verify_on(struct io_fs *fs, const char *path, void (*finding)(void *co
     return rc;
 }
 
-int store_verify(const char *path, void (*finding)(void *context, const char *sentence), void *context,
+int store_verify(const char *path, void (*finding)(void *context, const char *sentence),
+                 int (*progress)(void *context, const char *phase, uint64_t done, uint64_t total), void *context,
                  struct store_verify_report *report, struct quire_error *err)
 {
-    return store_verify_on(fs_real(), path, finding, context, report, err);
+    return store_verify_on(fs_real(), path, finding, progress, context, report, err);
 }

@@ -170,12 +170,15 @@ void store_stop_maintenance(struct store *store);
 /* The new folder `to` with all plain files of `from` under second names; copies where may_copy and that is not
  * possible. Synced but for its own name. */
 int store_link_folder(struct io_fs *fs, const char *from, const char *to, bool may_copy, struct quire_error *err);
+/* Removes a data folder that was not finished, as far as that is possible. Missing is fine. */
+void store_discard_folder(struct io_fs *fs, const char *folder);
 
 /* ---- store_check.c ----------------------------------------------------------------------------------------------- */
 
 struct store_check {
     struct store *store;
-    void (*finding)(void *context, const char *sentence); /* may be NULL */
+    void (*finding)(void *context, const char *sentence); /* may be NULL, as progress */
+    int (*progress)(void *context, const char *phase, uint64_t done, uint64_t total);
     void *context;
     struct store_verify_report report;
 };
@@ -192,9 +195,11 @@ int store_read_folder(struct io_fs *fs, const char *path, const struct store_hos
 /* ---- without opening, on any file system ------------------------------------------------------------------------- */
 
 int store_verify_on(struct io_fs *fs, const char *path, void (*finding)(void *context, const char *sentence),
-                    void *context, struct store_verify_report *report, struct quire_error *err);
+                    int (*progress)(void *context, const char *phase, uint64_t done, uint64_t total), void *context,
+                    struct store_verify_report *report, struct quire_error *err);
 int store_repair_on(struct io_fs *fs, const char *path, const char *to,
-                    void (*lost)(void *context, const char *sentence), void *context,
+                    void (*lost)(void *context, const char *sentence),
+                    int (*progress)(void *context, const char *phase, uint64_t done, uint64_t total), void *context,
                     struct store_verify_report *report, struct quire_error *err);
 
 #endif

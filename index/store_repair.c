@@ -404,10 +404,11 @@ static int is_free(struct io_fs *fs, const char *path, struct quire_error *err)
 }
 
 int store_repair_on(struct io_fs *fs, const char *path, const char *to,
-                    void (*lost)(void *context, const char *sentence), void *context,
+                    void (*lost)(void *context, const char *sentence),
+                    int (*progress)(void *context, const char *phase, uint64_t done, uint64_t total), void *context,
                     struct store_verify_report *report, struct quire_error *err)
 {
-    struct repair r = {.check = {.finding = lost, .context = context}, .err = err};
+    struct repair r = {.check = {.finding = lost, .progress = progress, .context = context}, .err = err};
     struct store_host host = {.restore = keep_state, .replay = keep_log, .context = &r};
     char *building;
     r.state.end = &r.state.first;
@@ -419,10 +420,13 @@ int store_repair_on(struct io_fs *fs, const char *path, const char *to,
         rc = is_free(fs, building, err);
     if (rc == 0)
         rc = store_read_folder(fs, path, &host, &r.check, &r.from, err);
-    if (rc == 0)
+    if (rc == 0) {
         rc = write_folder(&r, building);
-    if (rc == 0)
-        rc = fs_publish(fs, building, to, err);
+        if (rc == 0)
+            rc = fs_publish(fs, building, to, err);
+        if (rc < 0)
+            store_discard_folder(fs, building);
+    }
     if (r.from)
         store_free(r.from);
     free_records(&r.state);
@@ -434,8 +438,9 @@ int store_repair_on(struct io_fs *fs, const char *path, const char *to,
     return rc;
 }
 
-int store_repair(const char *path, const char *to, void (*lost)(void *context, const char *sentence), void *context,
+int store_repair(const char *path, const char *to, void (*lost)(void *context, const char *sentence),
+                 int (*progress)(void *context, const char *phase, uint64_t done, uint64_t total), void *context,
                  struct store_verify_report *report, struct quire_error *err)
 {
-    return store_repair_on(fs_real(), path, to, lost, context, report, err);
+    return store_repair_on(fs_real(), path, to, lost, progress, context, report, err);
 }

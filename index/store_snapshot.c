@@ -172,13 +172,23 @@ static int discard_segment(void *context, const char *name, uint64_t uid)
     return rc;
 }
 
-/* A copy that was not finished, now or before a crash. Missing is fine. */
+void store_discard_folder(struct io_fs *fs, const char *folder)
+{
+    struct discarding discarding = {.fs = fs};
+    char *segments;
+    if (asprintf(&segments, "%s/" SEGMENTS_NAME, folder) < 0)
+        return;
+    discarding.segments = segments;
+    store_each_folder(fs, segments, discard_segment, &discarding, NULL);
+    fs->ops->rmdir(fs, segments);
+    fs_remove_folder(fs, folder, NULL);
+    free(segments);
+}
+
+/* A copy that was not finished, now or before a crash. */
 static void discard_copy(struct copy *copy)
 {
-    struct discarding discarding = {copy->store->fs, copy->segments};
-    store_each_folder(copy->store->fs, copy->segments, discard_segment, &discarding, NULL);
-    copy->store->fs->ops->rmdir(copy->store->fs, copy->segments);
-    fs_remove_folder(copy->store->fs, copy->folder, NULL);
+    store_discard_folder(copy->store->fs, copy->folder);
 }
 
 static void note_snapshot(struct store *store)

@@ -116,6 +116,10 @@ void cli_put_count(struct cli *cli, json_t *object, const char *name, uint64_t v
 void cli_put_real(struct cli *cli, json_t *object, const char *name, double value); /* null unless finite */
 void cli_put_text(struct cli *cli, json_t *object, const char *name, const char *value);
 void cli_put_bool(struct cli *cli, json_t *object, const char *name, bool value);
+/* Whether it is a data folder (store.h), by its LOCK or its segments; and what was found in one. */
+bool cli_is_data_folder(const char *path);
+struct store_verify_report;
+void cli_put_store_report(struct cli *cli, const struct store_verify_report *report);
 /* A new object at the end of an array (made when it is not there) in the report. */
 json_t *cli_put_row(struct cli *cli, const char *array);
 
@@ -159,6 +163,7 @@ int quire_build_verb(int argc, char **argv);
 int quire_search_verb(int argc, char **argv);
 int quire_inspect(int argc, char **argv);
 int quire_verify_verb(int argc, char **argv);
+int quire_repair(int argc, char **argv);
 int quire_convert(int argc, char **argv);
 int quire_probe(int argc, char **argv);
 int quire_bench_kernels(int argc, char **argv);

@@ -2,7 +2,7 @@
  * quire.c - the program: finds the verb, hands over, returns its exit code.
  *
  * Each verb lives in a file of its own, with its table of options, its help and its results (cli.h). Exit codes: 0
- * done, 1 the operation failed, 2 it was asked for wrongly, 3 verify found damage.
+ * done, 1 the operation failed, 2 it was asked for wrongly, 3 verify or repair found damage.
  */
 #include "cli.h"
 #include <stdio.h>
@@ -19,6 +19,7 @@ static const struct {
     {"search", quire_search_verb, "run queries; measure recall, rate, latency, reads and memory"},
     {"inspect", quire_inspect, "show what an index is and where its memory goes"},
     {"verify", quire_verify_verb, "read every byte of an index and prove it"},
+    {"repair", quire_repair, "save what a damaged data folder still holds"},
     {"convert", quire_convert, "convert between formats of vector files"},
     {"probe", quire_probe, "measure random reads of a device"},
     {"bench-kernels", quire_bench_kernels, "measure the kernels beside the memory's bandwidth"},
@@ -32,7 +33,7 @@ static void print_usage(FILE *out)
     for (size_t i = 0; i < N_VERBS; i++)
         fprintf(out, "  %-15s%s\n", verbs[i].name, verbs[i].summary);
     fprintf(out, "\nquire VERB --help explains a verb, with examples; quire --version prints the version.\n"
-                 "Exit codes: 0 done, 1 failed, 2 wrong use, 3 verify found damage.\n");
+                 "Exit codes: 0 done, 1 failed, 2 wrong use, 3 verify or repair found damage.\n");
 }
 
 int main(int argc, char **argv)

@@ -72,7 +72,7 @@ expect "no verb is wrong use" 2 "usage: quire VERB"
 expect "an unknown verb is named" 2 'no verb "sing"' sing
 expect "--version" 0 "^quire [0-9]*\.[0-9]*\.[0-9]*$" --version
 expect "--help lists the verbs" 0 "^  verify " --help
-for verb in gen truth build search inspect verify convert probe bench-kernels "embed fit" "embed apply"; do
+for verb in gen truth build search inspect verify repair convert probe bench-kernels "embed fit" "embed apply"; do
     # shellcheck disable=SC2086
     expect "$verb --help has examples" 0 "^  .*quire $verb" $verb --help
 done
@@ -247,6 +247,54 @@ for file in meta blocks codes keys attrs; do
     fi
     rm -rf damaged
 done
+
+# ---- data folders: verify and repair --------------------------------------------------------------------------------
+requests() { # lines to the server, whose replies go to "replies"
+    exec 3<>"/dev/tcp/127.0.0.1/$(cat port)" && { cat; echo QUIT; } >&3 && timeout 20 cat <&3 >replies
+    exec 3>&-
+}
+
+stop_server() { # waits until it has closed the folder
+    kill "$server" && wait "$server" 2>/dev/null
+}
+
+"$build/quire-server" --port 0 --port-file port --dir data --logfile server.log >/dev/null 2>&1 &
+server=$!
+for _ in $(seq 200); do [ -s port ] && break; sleep 0.05; done
+{
+    echo "SET k 1"
+    for i in $(seq 400); do echo "VADD v VALUES 4 $((i % 7)) $((i % 11)) $i 3 e$i"; done
+    echo "VSEAL v"
+    for i in $(seq 401 450); do echo "VADD v VALUES 4 $((i % 7)) $((i % 11)) $i 3 e$i"; done
+    echo "SAVE"
+} | requests
+check "the server made a data folder and a snapshot" test "$(grep -c '^:1' replies)" = 450 -a -d data/snapshots
+expect "verify of an open folder is refused" 1 "data is open in process $server" verify data
+expect "and so is repair" 1 "data is open in process $server" repair data --to data.saved
+expect "verify of a snapshot" 0 '"findings": 0' verify data/snapshots/* --json
+json "verify looked at everything" out 'j["collections"] == 1 and j["elements"] == 450 and j["segments"] == 1 and
+    j["rows"] == 400 and j["records"] > 450'
+stop_server
+expect "verify of a data folder" 0 "^elements *450" verify data
+expect "repair of a sound folder" 0 '"findings": 0' repair data --to data.saved --json
+json "repair saves everything" out 'j["elements"] == 450 and j["saved_to"] == "data.saved"'
+expect "what it saved is sound" 0 "^elements *450" verify data.saved
+expect "repair replaces nothing" 1 "data.saved" repair data --to data.saved
+expect "repair needs a name" 2 "to must be given" repair data
+expect "repair of an index" 1 "b.index is no data folder" repair b.index --to nowhere.saved
+expect "repair of no folder" 1 "nowhere is no data folder" repair nowhere --to nowhere.saved
+absent "and leaves nothing" nowhere.saved nowhere.saved.building
+rm -rf data.saved
+for file in "$(cd data && ls log-* | head -1)" "$(cd data && ls -d segments/*/blocks)"; do
+    cp -r data damaged
+    flip "damaged/$file" $(($(stat -c %s "damaged/$file") / 2))
+    expect "a flipped byte in ${file##*/} is found" 3 '"findings": [1-9]' verify damaged --json
+    expect "repair saves the rest" 3 '"findings": [1-9]' repair damaged --to damaged.saved --json
+    json "and says what is lost" out 'j["damage"][0]["finding"] and 0 < j["elements"] <= 450'
+    expect "what it saved is sound" 0 "^findings *0" verify damaged.saved
+    rm -rf damaged damaged.saved
+done
+rm -rf data
 
 # ---- convert --------------------------------------------------------------------------------------------------------
 expect "convert to npy" 0 '"rows": 2000' convert a.fbin a.npy --json

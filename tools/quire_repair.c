@@ -1,0 +1,53 @@
+/*
+ * quire_repair.c - `quire repair`: a new data folder with all that a damaged one still holds.
+ *
+ * The damaged folder is only read, and stays as it is. What is whole is taken over, by hard links where that is
+ * possible; of damaged segments each element that proves itself is saved; of a damaged log every frame that does. Each
+ * thing that is lost is a line. The new folder appears under its name when it is whole: exit code 0 where nothing was
+ * lost, 3 where something was.
+ */
+#include "cli.h"
+#include "index/store.h"
+#include "io/clock.h"
+#include "io/error.h"
+
+static void on_loss(void *context, const char *sentence)
+{
+    struct cli *cli = context;
+    cli_put_text(cli, cli_put_row(cli, "damage"), "finding", sentence);
+}
+
+static const char summary[] = "Writes what a damaged data folder, which nobody has open, still holds to a new folder. "
+                              "The damaged one stays as it "
+                              "is. Exit code 0: nothing was lost; 3: the new folder is there, and one line says what "
+                              "it lacks or what was damaged.";
+static const char examples[] = "  quire repair data --to data.saved\n"
+                               "  quire repair data --to data.saved --json\n"
+                               "  quire verify data.saved\n";
+
+int quire_repair(int argc, char **argv)
+{
+    struct cli cli;
+    struct quire_error err = {0};
+    struct store_verify_report r = {0};
+    const char *to = NULL;
+    const struct cli_option options[] = {
+        CLI_OPTION("to", CLI_TEXT, &to, "NEW", "folder to make, best on the same file system", CLI_REQUIRED)};
+    const struct cli_verb verb = {"repair", summary, "DIR", 1, options, sizeof options / sizeof *options, examples};
+    int code;
+    if (!cli_parse(&cli, &verb, argc, argv, &code))
+        return code;
+    if (!cli_is_data_folder(cli.arguments[0])) {
+        error_set(&err, QUIRE_ENOFILE, "%s is no data folder: it has neither LOCK nor segments", cli.arguments[0]);
+        return cli_fail(&cli, QUIRE_ENOFILE, &err);
+    }
+    uint64_t begin = clock_ns();
+    int rc = store_repair(cli.arguments[0], to, on_loss, cli_progress, &cli, &r, &err);
+    if (rc < 0)
+        return cli_fail(&cli, rc, &err);
+    cli_put_text(&cli, NULL, "folder", cli.arguments[0]);
+    cli_put_text(&cli, NULL, "saved_to", to);
+    cli_put_store_report(&cli, &r);
+    cli_put_real(&cli, NULL, "seconds", (double)(clock_ns() - begin) / 1e9);
+    return cli_finish(&cli, r.findings ? CLI_DAMAGED : CLI_OK);
+}
