@@ -221,7 +221,8 @@ void transaction_refused(struct client *c, int row, struct reply_group *refusal)
     if (row >= 0 && commands[row].run == cmd_exec) {
         take_refusal(c, refusal, text, sizeof text);
         transaction_forget(c);
-        client_error(c, "EXECABORT Transaction discarded because of: %s", text);
+        client_error(c, "EXECABORT Transaction discarded because of: %s",
+                     strncmp(text, "ERR ", 4) == 0 ? text + 4 : text);
         return;
     }
     reply_group_take(c, refusal, client_reply(c));

@@ -110,7 +110,7 @@ static void test_errors(void **state)
     expect_text(&c, "MULTI", "OK");
     queue(&c, "SET k w");
     expect_error(&c, "EXEC now",
-                 "EXECABORT Transaction discarded because of: ERR wrong number of arguments for 'exec' command");
+                 "EXECABORT Transaction discarded because of: wrong number of arguments for 'exec' command");
     expect_error(&c, "EXEC", "ERR EXEC without MULTI");
     expect_text(&c, "MULTI", "OK");
     queue(&c, "SET k w");
