@@ -152,8 +152,8 @@ static bool flight_waits(struct client *c)
         return false;
     if (!c->held)
         join_held(c);
-    /* looked at again behind the note that somebody waits: the journal looks the other way round */
-    atomic_thread_fence(memory_order_seq_cst);
+    /* looked at again behind the note that somebody waits (holds_replies): the journal notes what is durable, then
+     * looks for who waits; all four are sequentially consistent, so that one of the two sees the other */
     if (is_durable(c, c->flight_lsn))
         leave_held(c);
     return c->held;

@@ -131,11 +131,11 @@ static void on_durable(struct lane *lane, struct message *message)
     lane_send_durable(lane);
 }
 
-/* On the journal's thread: one message per lane that waits, however often the journal calls. */
+/* On the journal's thread: one message per lane that waits, however often the journal calls. flight_waits in client.c
+ * says why none is missed. */
 static void wake_lanes(void *context)
 {
     struct server *s = context;
-    atomic_thread_fence(memory_order_seq_cst);
     for (unsigned i = 0; i < s->n_lanes; i++) {
         struct lane *lane = &s->lanes[i];
         if (atomic_load(&lane->holds_replies) && !atomic_exchange(&lane->durable_posted, true))

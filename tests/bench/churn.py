@@ -30,7 +30,7 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests"))
 from resp_client import Error, Stream, request
 
-LADDER = (10, 14, 20, 28, 40, 56, 80, 112, 160, 225, 320, 450, 640)
+LADDER = tuple(round(10 * 1.08 ** i) for i in range(60))
 PROGRAM_BYTES = 48 << 20
 CHUNK = 500  # commands between two looks at the clock
 
@@ -86,9 +86,11 @@ class Set:
             ids = again
 
     def recall(self, effort):
+        """effort 0: the server's choice."""
         seen = np.where(self.alive, self.similarity, -2)
         tenth = np.partition(seen, -10, axis=1)[:, -10]
-        requests = [request("VSIM", "set", "FP32", q.tobytes(), "COUNT", 10, "EF", effort) for q in self.queries]
+        words = ("EF", effort) if effort else ()
+        requests = [request("VSIM", "set", "FP32", q.tobytes(), "COUNT", 10, *words) for q in self.queries]
         right = 0
         for i, hits in enumerate(self.stream.ask(requests)):
             if isinstance(hits, Error) or not all(self.alive[int(h)] for h in hits):
@@ -101,14 +103,14 @@ class Set:
         return {k.decode() if isinstance(k, bytes) else k: v for k, v in zip(fields[::2], fields[1::2])}
 
     def settle(self, seconds):
-        """Until segments and merges have not changed for three seconds, and at most so long."""
+        """Until nothing has changed for three seconds and no memtable waits for its seal, and at most so long."""
         end, last, since = time.monotonic() + seconds, None, time.monotonic()
         while time.monotonic() < end:
             info = self.info()
             now = [info[k] for k in ("segments", "merges", "memory-rows", "unlinked-rows", "disk-bytes")]
             if now != last:
                 last, since = now, time.monotonic()
-            elif time.monotonic() - since > 3:
+            elif time.monotonic() - since > 3 and info["memory-bytes"] <= size_of(self.options.memtable_memory):
                 return True
             time.sleep(0.1)
         return False
@@ -136,12 +138,13 @@ def sample(options, vectors, process, data, begin, label=""):
     disk, info = folder_bytes(data), vectors.info()
     out = {"seconds": round(time.monotonic() - begin, 1), "label": label, "live": live, "writes": vectors.writes,
            "refused": vectors.refused, "recall": round(vectors.recall(options.effort), 4),
-           "recall_at_1.1": round(vectors.recall(round(options.effort * 1.1)), 4), "disk_bytes": disk,
+           "recall_at_1.1": round(vectors.recall(round(options.effort * 1.1)), 4),
+           "recall_without_ef": round(vectors.recall(0), 4), "disk_bytes": disk,
            "disk_to_raw": round(disk / (live * dim * 4), 3),
            "disk_to_stored": round(disk / (live * dim * (4 if options.noquant else 1)), 3), **memory(process.pid),
            "segments": info["segments"], "dead_rows": info["dead-rows"], "memory_rows": info["memory-rows"],
            "merges": info["merges"]}
-    print("%(seconds)6.1f s %(label)-8s live %(live)d recall %(recall).4f disk/raw %(disk_to_raw).2f "
+    print("%(seconds)6.1f s %(label)-8s live %(live)d recall %(recall).4f, without EF %(recall_without_ef).4f disk/raw %(disk_to_raw).2f "
           "RSS %(rss).0f MB segments %(segments)d dead %(dead_rows)d in memory %(memory_rows)d writes %(writes)d" %
           {**out, "rss": out["VmRSS"] / 1e6}, file=sys.stderr, flush=True)
     return out
@@ -187,7 +190,7 @@ def main():
     parser.add_argument("queries", type=Path, metavar="QUERIES", help="queries, .fbin")
     parser.add_argument("--build-dir", type=Path, default=ROOT / "build/release")
     parser.add_argument("--rows", type=int, default=None, help="of BASE (all)")
-    parser.add_argument("--queries-most", type=int, default=200)
+    parser.add_argument("--queries-most", type=int, default=500)
     parser.add_argument("--minutes", type=float, default=10)
     parser.add_argument("--every", type=float, default=30, help="seconds between samples")
     parser.add_argument("--share", type=float, default=0.3, help="of the set that is removed at a time")

@@ -51,6 +51,7 @@ COMMON = (("churn", 24, (), 70), ("plain", 96, ("NOQUANT",), 25), ("deep", 12, (
 SHARED_ELEMENTS = 40
 SMALL_SETS, SMALL_ELEMENTS, SMALL_DIM = 12, 8, 6  # per connection; deleted as a whole now and then
 STRINGS = 100
+HASHES, FIELDS = 5, 20
 
 
 class Wrong(Exception):
@@ -89,8 +90,12 @@ class Pool:
 
 # ---- the shadow ----------------------------------------------------------------------------------------------------
 #
-# An item is ("s", key) or (set, element). A value is None (it is not there), the bytes of a string, or (vector,
-# attributes) with attributes b"" where there are none.
+# An item is ("s", key), (hash, field) or (set, element). A value is None (it is not there), the bytes of a string or
+# field, or (vector, attributes) with attributes b"" where there are none.
+
+
+def is_element(item):
+    return item[0] != "s" and not item[0].startswith("hash:")
 
 
 class Command:
@@ -160,10 +165,16 @@ class Writer:
             return self.change_element(item, dim, words)
         if dice < 0.85:
             name = "small:%d:%d" % (self.number, self.random.randrange(SMALL_SETS))
-            if self.random.random() < 0.08:
+            kind = self.random.random()
+            if kind < 0.08:
                 return self.delete_set(name)
+            if kind < 0.16:
+                return self.rename_set(name, "small:%d:%d" % (self.number, self.random.randrange(SMALL_SETS)))
             item = (name, b"e%d" % self.random.randrange(SMALL_ELEMENTS))
             return self.change_element(item, SMALL_DIM, ())
+        if dice < 0.88:
+            return self.change_field(("hash:%d:%d" % (self.number, self.random.randrange(HASHES)),
+                                      b"f%d" % self.random.randrange(FIELDS)))
         if dice < 0.93:
             return self.change_string(("s", b"string:%d:%d" % (self.number, self.random.randrange(STRINGS))))
         return self.change_shared(("shared", b"x%d" % self.random.randrange(SHARED_ELEMENTS)))
@@ -198,6 +209,24 @@ class Writer:
             changes = [((name, element), None) for element in sorted(self.members[name])]
             return changes, 1 if changes else 0
         return Command((self.random.choice(("DEL", "UNLINK")), name), delete)
+
+    def rename_set(self, old, new):
+        def rename(state):
+            if not self.members[old]:
+                return [], "ERR no such key"
+            if old == new:
+                return [], "OK"
+            changes = [((new, e), None) for e in sorted(self.members[new] - self.members[old])]
+            for e in sorted(self.members[old]):
+                changes += [((new, e), state[(old, e)]), ((old, e), None)]
+            return changes, "OK"
+        return Command(("RENAME", old, new), rename)
+
+    def change_field(self, item):
+        if self.random.random() < 0.7:
+            value = b"%d" % self.random.randrange(1 << 40)
+            return Command(("HSET", *item, value), lambda state: ([(item, value)], 0 if item in state else 1))
+        return Command(("HDEL", *item), removal(item))
 
     def change_string(self, item):
         if self.random.random() < 0.75:
@@ -276,7 +305,7 @@ class Writer:
         command = self.waiting.popleft()
         if isinstance(reply, Error) and REFUSED in reply:
             self.refuse(command)
-        elif isinstance(reply, Error) or (command.reply is not None and reply != command.reply):
+        elif (isinstance(reply, Error) and reply != command.reply) or (command.reply is not None and reply != command.reply):
             raise Wrong("connection %d: %r: reply %r, should be %r" % (self.number, command.words, reply, command.reply))
         command.acknowledged = time.monotonic()
         if command.shared:
@@ -395,7 +424,7 @@ class World:
     def agrees(self, item, value, found):
         if value is None or found is None:
             return value is found
-        if item[0] == "s":
+        if not is_element(item):
             return value == found
         return value[1] == found[1] and self.pools[self.dim_of(item[0])].is_it(value[0], found[0])
 
@@ -447,12 +476,14 @@ class World:
     def read_all(self, stream):
         """All that the server has, as item: value."""
         (keys,) = stream.ask([request("KEYS", "*")])
-        found, sets = {}, []
+        found = {}
         strings = [k for k in keys if k.startswith(b"string:")]
         for key, value in zip(strings, stream.ask([request("GET", k) for k in strings])):
             found[("s", key)] = value
-        for key in (k for k in keys if not k.startswith(b"string:")):
-            sets.append(key.decode())
+        hashes = [k for k in keys if k.startswith(b"hash:")]
+        for key, pairs in zip(hashes, stream.ask([request("HGETALL", k) for k in hashes])):
+            found.update({((key.decode(), field)): value for field, value in zip(pairs[::2], pairs[1::2])})
+        sets = [k.decode() for k in keys if not k.startswith((b"string:", b"hash:"))]
         for name in sets:
             self.read_set(stream, name, found)
         return found, sets
@@ -499,11 +530,11 @@ class World:
         """Searches find the element whose vector they ask for, and nothing that is gone."""
         wanted = []
         for writer in self.writers:
-            items = [i for i in writer.state if i[0] != "s"]
+            items = [i for i in writer.state if is_element(i)]
             wanted += self.random.sample(items, min(5, len(items)))
         requests = [request("VSIM", name, "ELE", element, "COUNT", 50, "EF", 300) for name, element in wanted]
         alive = {name: set() for name in sets}
-        for name, element in {i for w in self.writers for i in w.state if i[0] != "s"} | {
+        for name, element in {i for w in self.writers for i in w.state if is_element(i)} | {
                 i for i in self.shared.writes if self.shared.possible(i, None) != [None]}:
             alive[name].add(element)
         for (name, element), hits in zip(wanted, stream.ask(requests)):
@@ -551,8 +582,9 @@ class World:
         low, high = (1200, 2200) if everysec else (50, 800)
         maintenance = self.load(port, self.random.uniform(low, high) / 1000)
         clean = self.random.random() < 0.05
-        if clean:
+        if clean or self.random.random() < 0.15:
             self.finish_replies()
+        if clean:
             self.server.stop()
             self.stops += 1
         else:
@@ -569,7 +601,7 @@ class World:
 
     def finish_replies(self):
         for writer in self.writers:
-            writer.stream.socket.setblocking(True)
+            writer.stream.socket.settimeout(60)
             writer.stream.socket.sendall(writer.stream.unsent)
             while writer.waiting:
                 writer.receive()

@@ -5,6 +5,7 @@ Started by run.sh. Each part has a server of its own, whose process id this prog
 import contextlib
 import os
 import resource
+import select
 import signal
 import socket
 import struct
@@ -16,6 +17,7 @@ import time
 
 BUILD, WORK = os.environ["QUIRE_BUILD"], os.environ["QUIRE_WORK"]
 IDLE, IDLE_BYTES_MAX = 10000, 4096
+ACTIVE, ACTIVE_SECONDS = 2000, float(os.environ.get("ACTIVE_SECONDS", "3"))  # of the idle ones
 failed = 0
 
 
@@ -180,13 +182,74 @@ def check_idle_bytes(server, before, label):
         check("%s: %.0f bytes of server memory each, below %d" % (label, each, IDLE_BYTES_MAX), each < IDLE_BYTES_MAX)
 
 
+def active_connections(sockets, seconds):
+    """Each asks without a pause, one request at a time, of four kinds. Returns the times of replies and what was
+    wrong."""
+    vector = struct.pack("<64f", *range(64))
+    kinds = [(b"PING\r\n", b"+PONG\r\n"), (b"SET active:%d value\r\n", b"+OK\r\n"),
+             (b"*4\r\n$4\r\nVSIM\r\n$5\r\nwords\r\n$4\r\nFP32\r\n$256\r\n" + vector + b"\r\n", None),
+             (b"VSIM words ELE apple-0 COUNT 1\r\n", b"*1\r\n$7\r\napple-0\r\n")]
+    sockets[0].sendall(kinds[2][0])
+    kinds[2] = (kinds[2][0], receive_reply(sockets[0], 11))
+    poll, waiting, times, wrong = select.epoll(), {}, [], []
+
+    def send(i, kind):
+        request, wanted = kinds[kind]
+        waiting[sockets[i].fileno()] = [i, kind, wanted, b"", time.monotonic()]
+        sockets[i].sendall(request % i if b"%d" in request else request)
+    for i, s in enumerate(sockets):
+        poll.register(s.fileno(), select.EPOLLIN)
+        send(i, i % 4)
+    end = time.monotonic() + seconds
+    while waiting and time.monotonic() < end + 20:
+        for fileno, _ in poll.poll(1):
+            entry = waiting[fileno]
+            i, kind, wanted, _, start = entry
+            entry[3] += sockets[i].recv(65536)
+            if len(entry[3]) < len(wanted) and wanted.startswith(entry[3]) and entry[3]:
+                continue
+            now = time.monotonic()
+            times.append(now - start)
+            del waiting[fileno]
+            if entry[3] != wanted:
+                wrong.append((kind, entry[3]))
+            elif now < end:
+                send(i, (kind + 1) % 4)
+    poll.close()
+    return sorted(times), wrong + [("no answer", n) for n in [len(waiting)] if n]
+
+
+def receive_reply(s, lines_and_bulks):
+    """A reply of 1 + 2 (n - 1) lines: an array of n - 1 short strings."""
+    data = b""
+    while data.count(b"\r\n") < 2 * lines_and_bulks - 1:
+        data += s.recv(65536)
+    return data
+
+
+def check_active(server, sockets):
+    lazy = [server.connect(receive_buffer=4096, source="127.0.0.%d" % (2 + i)) for i in range(8)]
+    for s in lazy:
+        s.sendall(b"VRANDMEMBER words -100000\r\n")
+    times, wrong = active_connections(sockets, ACTIVE_SECONDS)
+    n = len(times)
+    check("%d of %d connections active: %d requests/s without an error, p50 %.1f ms, p99 %.1f ms" % (
+        len(sockets), IDLE, n / ACTIVE_SECONDS, times[n // 2] * 1e3, times[n * 99 // 100] * 1e3),
+        not wrong and n >= 2 * len(sockets), wrong[:3])
+    cut = within(20, lambda: figure(server, "client_output_buffer_limit_disconnections") == len(lazy))
+    check("%d readers that do not read meanwhile: closed" % len(lazy), cut,
+          figure(server, "client_output_buffer_limit_disconnections"))
+    for s in lazy:
+        s.close()
+
+
 def test_idle_connections():
     wanted = IDLE + 1000
     hard = raise_files(wanted)
     if hard is not None:
         print("skip - %d idle connections: the hard limit of open files is %d, %d are needed" % (IDLE, hard, wanted))
         return
-    with Server("--maxclients", str(IDLE + 100)) as server:
+    with Server("--maxclients", str(IDLE + 100), "--client-output-buffer-limit", "1mb") as server:
         with contextlib.ExitStack() as stack:
             for _ in range(64):
                 stack.enter_context(server.connect())
@@ -211,7 +274,8 @@ def test_idle_connections():
             check("%d connections: CLIENT LIST has them all" % IDLE, listed >= IDLE, listed)
             time.sleep(0.5)
             check_idle_bytes(server, before, "%d connections idle again" % IDLE)
-            pinger.end("%d idle connections" % IDLE)
+            check_active(server, sockets[:ACTIVE])
+            pinger.end("%d connections" % IDLE)
         forgotten = within(20, lambda: figure(server, "connected_clients") == 1)
         check("%d connections closed at once: the server lives and forgets them" % IDLE, forgotten)
 
