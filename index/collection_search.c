@@ -367,22 +367,31 @@ static int by_distance(const void *left, const void *right)
     return a->birth != b->birth ? (a->birth > b->birth ? -1 : 1) : a->row < b->row ? -1 : a->row > b->row;
 }
 
+/* By key, the youngest version first. */
+static int by_key(const void *left, const void *right, void *context)
+{
+    const struct found *a = left, *b = right;
+    const uint8_t *bytes = context;
+    if (a->key_bytes != b->key_bytes)
+        return a->key_bytes < b->key_bytes ? -1 : 1;
+    int order = memcmp(bytes + a->key_at, bytes + b->key_at, a->key_bytes);
+    return order ? order : a->birth > b->birth ? -1 : a->birth < b->birth;
+}
+
 static bool is_same_key(const struct search_work *w, const struct found *a, const struct found *b)
 {
     return a->key_bytes == b->key_bytes && memcmp(w->bytes + a->key_at, w->bytes + b->key_at, a->key_bytes) == 0;
 }
 
-/* Of an element that was found in two versions the younger one stays. Only after a change of the view: n is small. */
+/* Of an element that was found in two versions the younger one stays. */
 static void drop_older_versions(struct search_work *w)
 {
     uint32_t n = 0;
-    for (uint32_t i = 0; i < w->n_found; i++) {
-        bool older = false;
-        for (uint32_t j = 0; j < w->n_found && !older; j++)
-            older = j != i && w->found[j].birth > w->found[i].birth && is_same_key(w, &w->found[i], &w->found[j]);
-        if (!older)
+    if (w->n_found)
+        qsort_r(w->found, w->n_found, sizeof *w->found, by_key, w->bytes);
+    for (uint32_t i = 0; i < w->n_found; i++)
+        if (n == 0 || !is_same_key(w, &w->found[n - 1], &w->found[i]))
             w->found[n++] = w->found[i];
-    }
     w->n_found = n;
 }
 

@@ -153,18 +153,20 @@ static void free_shell(struct graph *graph)
     free(graph);
 }
 
+/* What was deferred may run on another thread meanwhile: it waits for the mutex, and then sees that the tables are
+ * gone. */
 void graph_destroy(struct graph *graph)
 {
     if (!graph)
         return;
+    pthread_mutex_lock(&graph->mutex);
+    graph->destroyed = true;
+    bool waits = graph->deferred;
     row_table_fini(&graph->codes);
     row_table_fini(&graph->numbers);
     row_table_fini(&graph->links);
     row_table_fini(&graph->upper);
     free(graph->matrix);
-    pthread_mutex_lock(&graph->mutex);
-    graph->destroyed = true;
-    bool waits = graph->deferred;
     pthread_mutex_unlock(&graph->mutex);
     if (!waits)
         free_shell(graph);

@@ -364,14 +364,15 @@ void memtable_row(const struct memtable *table, uint32_t row, struct memtable_ro
     out->key_bytes = record->key_bytes;
     out->attributes = attributes ? attributes->text : NULL;
     out->attribute_bytes = attributes ? attributes->bytes : 0;
-    out->birth = slot_birth(slot);
     out->death = slot_death(slot);
+    out->birth = slot_birth(slot);
 }
 
 uint64_t memtable_death(const struct memtable *table, uint32_t row)
 {
     const struct slot *slot = table_slot(table, row);
-    return slot_record(slot) ? slot_death(slot) : 0;
+    uint64_t death = slot_death(slot); /* of one whose record is still to come there is nothing to read */
+    return slot_record(slot) ? death : 0;
 }
 
 const uint8_t *record_code(const struct memtable *table, const struct record *record, float *f, float *norm2)

@@ -36,7 +36,9 @@ struct record {
     uint8_t bytes[]; /* the stored form; 1 / |x| (float) under cosine unless coded; the key */
 };
 
-/* record is written last and read first: NULL means a row number that is free. */
+/* record is written last and read first: NULL means a row number that is free. Of the numbers, death is read first: when
+ * a row number is given back its birth goes before its death, and when it is used again its death comes before its
+ * birth, so that no reader takes the birth of one life together with the death of the next. */
 struct slot {
     _Atomic(struct record *) record;
     atomic_uint_fast64_t birth, death; /* of a free one: SEQ_MAX, the next free row */
@@ -144,7 +146,8 @@ static inline uint64_t slot_death(const struct slot *slot)
 /* Of a slot that has a record. */
 static inline bool slot_visible(const struct slot *slot, uint64_t snapshot)
 {
-    return slot_birth(slot) <= snapshot && snapshot < slot_death(slot);
+    uint64_t death = slot_death(slot);
+    return snapshot < death && slot_birth(slot) <= snapshot;
 }
 
 static inline struct navigation *table_navigation(const struct memtable *table)

@@ -193,7 +193,7 @@ uint32_t rows_publish(struct memtable *table, struct record *record, uint64_t se
     struct slot *slot = table_slot(table, row);
     if (table->free_row != MEMTABLE_NONE)
         table->free_row = (uint32_t)slot_death(slot);
-    atomic_store_explicit(&slot->death, SEQ_MAX, memory_order_relaxed);
+    atomic_store_explicit(&slot->death, SEQ_MAX, memory_order_release);
     atomic_store_explicit(&slot->birth, seq, memory_order_relaxed);
     if (table_navigation(table))
         navigation_place(table_navigation(table), record, row);

@@ -12,6 +12,8 @@
 
 #include "index/segment.h"
 
+#define MERGING_MARK ".merging" /* behind the path: a folder for what a merge gathers, removed at its end */
+
 /* Rows of a sealed segment. */
 struct merge_segment {
     struct segment *segment;

@@ -59,7 +59,7 @@ static int open_file(struct merge_input *input, const char *path, struct quire_e
     char *name = NULL;
     if (getrandom(&random, sizeof random, 0) != sizeof random)
         return error_set(err, QUIRE_EINTERNAL, "no random bytes from the kernel");
-    if (asprintf(&input->folder, "%s.merging-%d-%08x", path, (int)getpid(), random) < 0) {
+    if (asprintf(&input->folder, "%s" MERGING_MARK "-%d-%08x", path, (int)getpid(), random) < 0) {
         input->folder = NULL;
         return QUIRE_ENOMEM;
     }

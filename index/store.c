@@ -396,7 +396,7 @@ void store_count(struct store *store, struct collection *c)
     bool flags[UINT8_MAX];
     struct view *view = collection_view(c);
     unsigned due = store_seal_is_due(store, view) ? BUSY_SEAL : 0;
-    if (view->n_parts < sizeof flags && store_plan_merge(view, flags) > 0)
+    if (view->n_parts >= sizeof flags || store_plan_merge(view, flags) > 0)
         due |= BUSY_MERGE;
     pthread_mutex_lock(&store->lock);
     if (store_lookup(store, c->uid) == c) { /* not dropped */

@@ -5,6 +5,7 @@
  *   log-*, checkpoint-*     the journal (io/journal.h)
  *   segments/<uid>/         sealed segments (format.md)
  *   segments/<uid>.building being made; removed at opening
+ *   segments/<uid>.merging  vectors on their way to it; likewise
  *
  * Which segments belong to which collection is said by records of the journal, so that a seal, a merge or a drop is
  * there after a crash whole or not at all. Folders that no record names are removed at opening.

@@ -372,10 +372,13 @@ static int walk_entry(void *context, const char *name)
 {
     const struct folder_walk *walk = context;
     size_t digits = strspn(name, "0123456789");
-    bool building = digits > 0 && strncmp(name + digits, BUILDING_MARK, strlen(BUILDING_MARK)) == 0;
-    if (building)
+    const char *rest = name + digits;
+    if (digits == 0)
+        return 0;
+    if (strncmp(rest, BUILDING_MARK, strlen(BUILDING_MARK)) == 0 ||
+        strncmp(rest, MERGING_MARK, strlen(MERGING_MARK)) == 0)
         return walk->visit(walk->context, name, 0);
-    return digits > 0 && name[digits] == 0 ? walk->visit(walk->context, name, strtoull(name, NULL, 10)) : 0;
+    return *rest == 0 ? walk->visit(walk->context, name, strtoull(name, NULL, 10)) : 0;
 }
 
 int store_each_folder(struct io_fs *fs, const char *segments,

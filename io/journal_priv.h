@@ -87,6 +87,7 @@ void journal_remove_older(struct io_fs *fs, const char *folder, uint64_t lsn, bo
 struct recovery {
     uint64_t checkpoint_lsn, checkpoint_bytes;
     uint64_t next_lsn;             /* behind the last valid frame */
+    uint64_t known_lsn;            /* the last that a record of the checkpoint knows */
     uint64_t log_bytes, log_files; /* from the checkpoint on, as they lie on the disk */
 };
 

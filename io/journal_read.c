@@ -10,6 +10,8 @@
  *   2. The last log may end in torn bytes: behind its first invalid frame everything is ignored, whole frames of later
  *      numbers too (the disk may write sectors in any order). Each frame says which LSNs were durable when it was
  *      written: if one behind the invalid place knows that place as durable, it is damage and no torn end.
+ *      So is it where the checkpoint has a record that is true up to that place or beyond: those frames were synced
+ *      before it was published, and their LSNs must not be given out again.
  *   3. A new log begins at the LSN behind the last valid frame, so by 1. the ignored ones can never come back.
  *
  * Files are synced first (for opening) and read with direct I/O: after a sync that failed, the operating system may
@@ -345,10 +347,9 @@ static int resume(const struct walk *walk, struct scan *scan, struct stretch *s,
     return rc < 0 ? rc : behind < s->limit;
 }
 
-static int walk_frames(const struct walk *walk, struct scan *scan, struct stretch *s, record_taker take,
+static int walk_frames(const struct walk *walk, struct scan *scan, struct stretch *s, record_taker take, void *context,
                        struct quire_error *err)
 {
-    void *context = walk->reader ? walk->reader->context : NULL;
     int rc = 0;
     s->at = FILE_HEADER_BYTES;
     while (s->next < s->limit && !s->ended) {
@@ -392,16 +393,33 @@ static int miscounted(const struct walk *walk, const struct scan *scan, const st
                      scan->file->path, s->at, s->known_at_end, s->records);
 }
 
+/* What is restored, and up to where it is true. */
+struct restoring {
+    const struct journal_reader *reader; /* may be NULL */
+    uint64_t known_lsn;
+};
+
+static int restore_record(void *context, uint8_t kind, uint64_t lsn, const uint8_t *bytes, uint32_t n,
+                          struct quire_error *err)
+{
+    struct restoring *restoring = context;
+    const struct journal_reader *reader = restoring->reader;
+    restoring->known_lsn = lsn > restoring->known_lsn ? lsn : restoring->known_lsn;
+    return reader && reader->restore ? reader->restore(reader->context, kind, lsn, bytes, n, err) : 0;
+}
+
 static int walk_checkpoint(const struct walk *walk, uint64_t lsn, struct recovery *out, struct quire_error *err)
 {
     struct scan scan = {0};
     struct stretch s = {.next = 1, .limit = UINT64_MAX};
+    struct restoring restoring = {.reader = walk->reader};
     int rc = scan_open(walk, NAME_CHECKPOINT, lsn, &scan, err);
     if (rc == 0)
-        rc = walk_frames(walk, &scan, &s, walk->reader ? walk->reader->restore : NULL, err);
+        rc = walk_frames(walk, &scan, &s, restore_record, &restoring, err);
     if (rc == 0 && s.ended && s.known_at_end != s.records)
         rc = miscounted(walk, &scan, &s, err);
     if (rc == 0) {
+        out->known_lsn = restoring.known_lsn;
         out->checkpoint_lsn = walk->report->checkpoint_lsn = lsn;
         out->checkpoint_bytes = walk->report->checkpoint_bytes = scan.file->bytes;
         walk->report->checkpoint_records = s.records;
@@ -418,7 +436,8 @@ static int walk_log(const struct walk *walk, uint64_t first, uint64_t limit, str
     struct stretch s = {.next = out->next_lsn, .limit = limit, .may_be_torn = limit == UINT64_MAX};
     int rc = scan_open(walk, NAME_LOG, first, &scan, err);
     if (rc == 0) {
-        rc = walk_frames(walk, &scan, &s, walk->reader ? walk->reader->replay : NULL, err);
+        rc = walk_frames(walk, &scan, &s, walk->reader ? walk->reader->replay : NULL,
+                         walk->reader ? walk->reader->context : NULL, err);
         out->next_lsn = s.next;
         walk->report->frames += s.frames;
         walk->report->records += s.records;
@@ -429,6 +448,20 @@ static int walk_log(const struct walk *walk, uint64_t first, uint64_t limit, str
     }
     scan_close(&scan);
     return rc;
+}
+
+/* Frames that the checkpoint knows as durable are behind the end of the logs. */
+static int lose_known(const struct walk *walk, struct recovery *out, struct quire_error *err)
+{
+    if (!walk->salvage)
+        return error_set(err, QUIRE_ECORRUPT,
+                         "%s: the checkpoint knows the frames of LSN %" PRIu64 " to %" PRIu64
+                         ", and they are missing behind the end of the last log; " REMEDY,
+                         walk->folder, out->next_lsn, out->known_lsn);
+    say_lost(walk, "%s: the frames of LSN %" PRIu64 " to %" PRIu64 ", which the checkpoint knows, are missing",
+             walk->folder, out->next_lsn, out->known_lsn);
+    out->next_lsn = out->known_lsn + 1;
+    return 0;
 }
 
 static int walk_logs(const struct walk *walk, const struct journal_files *files, struct recovery *out,
@@ -449,7 +482,7 @@ static int walk_logs(const struct walk *walk, const struct journal_files *files,
     }
     for (; rc == 0 && i < files->n_logs; i++)
         rc = walk_log(walk, files->logs[i], i + 1 < files->n_logs ? files->logs[i + 1] : UINT64_MAX, out, err);
-    return rc;
+    return rc == 0 && out->next_lsn <= out->known_lsn ? lose_known(walk, out, err) : rc;
 }
 
 int journal_walk(const struct walk *walk, struct recovery *out, struct quire_error *err)

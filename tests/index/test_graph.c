@@ -31,6 +31,7 @@ struct world {
     struct random random;
     uint32_t clusters; /* 0: random data */
     uint32_t n, *rows; /* linked rows, in any order */
+    atomic_bool stop;
 };
 
 static void world_open_sized(struct world *world, unsigned degree, uint32_t room, unsigned shift)
@@ -572,13 +573,46 @@ static void test_threads(void **state)
     stress_with(20, 2);
 }
 
+/* ---- destroying --------------------------------------------------------------------------------------------------- */
+
+static void *collect_always(void *context)
+{
+    struct world *world = context;
+    while (!atomic_load(&world->stop))
+        epochs_collect(world->epochs);
+    return NULL;
+}
+
+/* A graph may be destroyed while its removed rows are on their way through the epochs, which others collect. */
+static void test_destroyed_while_rows_wait(void **state)
+{
+    struct world world;
+    pthread_t thread;
+    (void)state;
+    world_open(&world, 8, 64);
+    assert_int_equal(pthread_create(&thread, NULL, collect_always, &world), 0);
+    for (unsigned round = 0; round < (SANITIZED ? 1000u : 4000u); round++) {
+        struct graph_config config = {.code_dim = DIM, .degree = 8, .epochs = world.epochs, .seed = 3};
+        graph_destroy(world.graph);
+        assert_int_equal(graph_create_sized(&config, 10, &world.graph, NULL), 0);
+        world.n = 0;
+        grow(&world, 40);
+        shrink(&world, 30);
+    }
+    atomic_store(&world.stop, true);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    world_close(&world);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_refuses),  cmocka_unit_test(test_small),   cmocka_unit_test(test_scores),
-        cmocka_unit_test(test_random),   cmocka_unit_test(test_effort),  cmocka_unit_test(test_clusters),
-        cmocka_unit_test(test_copies),   cmocka_unit_test(test_churn),   cmocka_unit_test(test_numbers),
-        cmocka_unit_test(test_unlinked), cmocka_unit_test(test_threads),
+        cmocka_unit_test(test_refuses), cmocka_unit_test(test_small),
+        cmocka_unit_test(test_scores),  cmocka_unit_test(test_random),
+        cmocka_unit_test(test_effort),  cmocka_unit_test(test_clusters),
+        cmocka_unit_test(test_copies),  cmocka_unit_test(test_churn),
+        cmocka_unit_test(test_numbers), cmocka_unit_test(test_unlinked),
+        cmocka_unit_test(test_threads), cmocka_unit_test(test_destroyed_while_rows_wait),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

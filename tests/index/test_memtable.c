@@ -8,6 +8,7 @@
 #include "index/codes.h"
 #include "index/kernels/kernels.h"
 #include "index/memtable.h"
+#include "io/clock.h"
 #include "io/random.h"
 #include "tests/index/support_index.h"
 #include "tests/sanitized.h"
@@ -531,6 +532,8 @@ enum {
     LIVE_DIM = 32,
     LIVE_PUTS = SANITIZED ? 3000 : 8000,
     LINKERS = 2,
+    CHURN_KEYS = 4,
+    CHURN_US = 1000000,
     SEARCHERS = 3
 };
 
@@ -668,6 +671,63 @@ static void test_threads(void **state)
     run_threads(QUIRE_METRIC_L2, QUIRE_SLOT_F32);
 }
 
+/* Everything that is answered is visible at the snapshot, also while the numbers of dead rows are taken away and given
+ * to others under the search. */
+static void *search_for_dead(void *context)
+{
+    struct live *live = context;
+    struct graph_scratch *scratch;
+    float query[LIVE_DIM] = {1};
+    if (graph_scratch_create(&scratch, NULL) < 0)
+        return NULL;
+    while (!atomic_load(&live->stop)) {
+        struct memtable_hit hits[CHURN_KEYS];
+        unsigned slot = epoch_enter(live->f.epochs);
+        struct memtable_query q = {.query = query, .k = CHURN_KEYS, .exact = true, .snapshot = atomic_load(&live->seq)};
+        int n = memtable_search(live->f.table, scratch, &q, hits, NULL);
+        for (int i = 0; i < n; i++) {
+            struct memtable_row row;
+            memtable_row(live->f.table, hits[i].row, &row);
+            if (!row.key || row.birth > q.snapshot || row.death <= q.snapshot)
+                atomic_fetch_add(&live->failures, 1);
+        }
+        atomic_fetch_add(&live->searches, 1);
+        epoch_exit(live->f.epochs, slot);
+    }
+    graph_scratch_destroy(scratch);
+    return NULL;
+}
+
+static void test_the_dead_stay_dead(void **state)
+{
+    struct live live = {.lock = PTHREAD_MUTEX_INITIALIZER};
+    struct fixture *f = &live.f;
+    pthread_t searcher;
+    float x[LIVE_DIM] = {2};
+    (void)state;
+    begin(f, LIVE_DIM, QUIRE_TYPE_F32, QUIRE_METRIC_L2, QUIRE_SLOT_F32);
+    assert_int_equal(pthread_create(&searcher, NULL, search_for_dead, &live), 0);
+    uint64_t until = clock_us() + CHURN_US;
+    for (uint32_t i = 0; clock_us() < until; i++) {
+        uint32_t key = i % CHURN_KEYS;
+        uint32_t old = memtable_find(f->table, &key, sizeof key);
+        if (old != MEMTABLE_NONE) {
+            memtable_kill(f->table, old, ++f->seq);
+            atomic_store(&live.seq, f->seq);
+            while (memtable_death(f->table, old) != 0)
+                memtable_reclaim(f->table, f->scratch, f->seq);
+        }
+        put_number(f, key, x);
+        atomic_store(&live.seq, f->seq);
+    }
+    atomic_store(&live.stop, true);
+    pthread_join(searcher, NULL);
+    assert_int_equal(atomic_load(&live.failures), 0);
+    assert_true(atomic_load(&live.searches) > 10);
+    verify(f);
+    end(f);
+}
+
 static void test_refused_vectors(void **state)
 {
     struct fixture f;
@@ -697,6 +757,7 @@ int main(void)
         cmocka_unit_test(test_row_numbers_are_used_again),
         cmocka_unit_test(test_horizon_keeps_old_versions),
         cmocka_unit_test(test_threads),
+        cmocka_unit_test(test_the_dead_stay_dead),
         cmocka_unit_test(test_refused_vectors),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

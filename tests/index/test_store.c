@@ -3,6 +3,7 @@
  * snapshots, adoption, limits, proofs and repair.
  */
 #include "index/store_priv.h"
+#include "io/fault.h"
 #include "io/random.h"
 #include "tests/index/support_index.h"
 #include "tests/index/support_store.h"
@@ -331,6 +332,66 @@ static void segments_stay_few_and_grow_geometrically(void **in)
     assert_true(support_equal(&s->lane, c, &s->model));
     collection_unref(c);
     support_store_close(store);
+}
+
+/* More than maintenance looks at together: it takes some of them. */
+static void several_hundred_segments_are_still_merged(void **in)
+{
+    struct state *s = *in;
+    struct io_fs *fs = fault_fs_create();
+    struct store_options options = support_store_options(fs);
+    struct support_lane lane;
+    struct quire_error err = {0};
+    options.segments_max = 300;
+    struct store *store = support_store_open("/data", &options);
+    struct collection *c = support_create(store);
+    support_lane_open(&lane, fs);
+    for (uint32_t key = 0; key < 260; key++) {
+        assert_int_equal(support_put(&lane, c, &s->model, key, 1, 0, NULL), 0);
+        seal(store, c);
+    }
+    assert_int_equal(parts_of(c), 260);
+    assert_int_equal(store_settle(store, &err), 0);
+    assert_in_range(parts_of(c), 1, MERGE_PARTS);
+    assert_true(support_equal(&lane, c, &s->model));
+    support_lane_close(&lane);
+    collection_unref(c);
+    support_store_close(store);
+    fault_fs_destroy(fs);
+}
+
+static void make_leftover(const struct state *s, const char *name)
+{
+    char *segments = support_path(s->path, SEGMENTS_NAME), *folder = support_path(segments, name),
+         *file = support_path(folder, "work.vectors");
+    assert_int_equal(mkdir(folder, 0777), 0);
+    int fd = open(file, O_CREAT | O_WRONLY, 0666);
+    assert_true(fd >= 0);
+    assert_int_equal(write(fd, "left", 4), 4);
+    close(fd);
+    free(segments);
+    free(folder);
+    free(file);
+}
+
+/* What a seal or a merge leaves behind that a crash has ended: the new segment, and the vectors that it gathered. */
+static void what_a_crash_leaves_is_removed(void **in)
+{
+    struct state *s = *in;
+    struct store_options options = support_store_options(NULL);
+    struct store *store = support_store_open(s->path, &options);
+    struct collection *c = support_create(store);
+    put_keys(s, c, 0, 10, 1);
+    seal(store, c);
+    collection_unref(c);
+    support_store_close(store);
+    make_leftover(s, "7");
+    make_leftover(s, "8.building-123-0000abcd");
+    make_leftover(s, "8.merging-123-0000abcd");
+    assert_int_equal(folders_of(s), 4);
+    support_store_close(support_store_open(s->path, &options));
+    assert_int_equal(folders_of(s), 1);
+    assert_sound(s);
 }
 
 static void dropping_removes_files(void **in)
@@ -916,6 +977,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(an_overdue_checkpoint_does_not_wait_for_seals, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_part_that_is_all_dead_goes, set_up, tear_down),
         cmocka_unit_test_setup_teardown(segments_stay_few_and_grow_geometrically, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(several_hundred_segments_are_still_merged, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(what_a_crash_leaves_is_removed, set_up, tear_down),
         cmocka_unit_test_setup_teardown(dropping_removes_files, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_set_may_be_dropped_while_it_is_merged, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_snapshot_is_consistent_while_writes_go_on, set_up, tear_down),

@@ -692,6 +692,33 @@ static void test_checkpoint(void **state)
     close_journal(host);
 }
 
+/* A checkpoint that knows frames proves that they were durable: where they are gone it is damage and no torn end, also
+ * if nothing comes after them. Otherwise their LSNs would be given out again, and what has them would be left out when
+ * it is replayed over records that seem to know it. */
+static void test_frames_that_a_checkpoint_knows(void **state)
+{
+    struct host *host = *state;
+    struct quire_error err = {0};
+    struct checkpoint *checkpoint;
+    struct journal *journal;
+    struct losses losses;
+    open_journal(host);
+    append(host, 3, true);
+    assert_int_equal(journal_checkpoint_begin(host->journal, &checkpoint, &err), 0);
+    append(host, 1, true);
+    assert_int_equal(checkpoint_put(checkpoint, 9, 4, "a", 1, &err), 0);
+    assert_int_equal(checkpoint_put(checkpoint, 9, 2, "b", 1, &err), 0);
+    assert_int_equal(checkpoint_finish(checkpoint, &err), 0);
+    kill_journal(host);
+    const char *path = "/journal/log-00000000000000000004";
+    assert_int_equal(fault_flip_bit(host->fs, path, 8 * (FILE_HEADER + 60)), 0);
+    assert_int_equal(journal_open(host->fs, "/journal", &host->options, NULL, &journal, NULL, &err), QUIRE_ECORRUPT);
+    assert_non_null(strstr(err.message, "the frames of LSN 4 to 4, and they are missing"));
+    assert_int_equal(read_journal(host, true, &losses, &err), 0);
+    assert_int_equal(losses.n, 1);
+    assert_int_equal(host->report.last_lsn, 4);
+}
+
 /* Chunks of a checkpoint: damage is refused by name, salvage keeps the other records. */
 static void test_damaged_checkpoint(void **state)
 {
@@ -819,6 +846,7 @@ int main(void)
                                        ROW(test_unreadable),
                                        ROW(test_checkpoint),
                                        ROW(test_damaged_checkpoint),
+                                       ROW(test_frames_that_a_checkpoint_knows),
                                        ROW(test_snapshot),
                                        ROW(test_modes)};
     return cmocka_run_group_tests(tests, NULL, NULL);
