@@ -23,9 +23,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define BEAM_LEAST 64u
-#define VIEWS_MAX  100u /* that one search may see go before it fails; they change a few times a second at most */
-#define DEATHS_MAX 3u   /* times that it begins again since hits have died */
+#define BEAM_LEAST         64u
+#define ATTRIBUTES_AT_ONCE 8u
+/* Views that one search may see go before it fails: they change a few times a second at most. */
+#define VIEWS_MAX 100u
+/* How often it begins again since hits have died. */
+#define DEATHS_MAX 3u
 
 /* A hit on its way. Key, vector and attributes lie in work->bytes. */
 struct found {
@@ -41,6 +44,13 @@ struct sub_search {
     struct search_request request;
     struct search_work *work;
     uint32_t part;
+};
+
+struct attribute_fetch {
+    struct fetch_request request;
+    struct search_work *work;
+    uint32_t hit, rounds; /* rounds: of all that this one has fetched */
+    bool busy;
 };
 
 struct search_work {
@@ -63,7 +73,7 @@ struct search_work {
     uint32_t hits_capacity;
     float *scratch; /* a rotated vector */
     uint32_t scratch_capacity;
-    struct fetch_request fetch; /* of attributes */
+    struct attribute_fetch attributes[ATTRIBUTES_AT_ONCE];
     uint32_t next_attributes;
     uint64_t started_ns;
     bool starting;
@@ -208,11 +218,12 @@ static void fetch_attributes(struct search_work *w);
 
 static void on_attributes(struct fetch_request *fetch)
 {
-    struct search_work *w = fetch->owner;
-    struct found *f = &w->found[w->next_attributes++];
+    struct attribute_fetch *a = fetch->owner;
+    struct search_work *w = a->work;
+    struct found *f = &w->found[a->hit];
     w->search->stats.reads += fetch->reads;
-    w->search->stats.rounds += fetch->rounds;
     w->search->stats.bytes += fetch->bytes;
+    a->rounds += fetch->rounds;
     if (fetch->code < 0) {
         fail(w, fetch->code, &fetch->error);
     } else if (fetch->attributes) {
@@ -221,27 +232,61 @@ static void on_attributes(struct fetch_request *fetch)
         if (f->attributes_at == SIZE_MAX)
             fail(w, QUIRE_ENOMEM, NULL);
     }
+    a->busy = false;
+    w->n_pending--;
     fetch_attributes(w);
 }
 
-/* One after the other: few hits lie in segments with attributes, and each costs two reads. */
-static void fetch_attributes(struct search_work *w)
+/* Goes on to the next hit whose attributes lie on the disk; false: none. */
+static bool next_attributes(struct search_work *w)
 {
     for (; w->search->code == 0 && w->next_attributes < w->n_found; w->next_attributes++) {
         const struct found *f = &w->found[w->next_attributes];
-        if (f->part == PART_NONE || !segment_info(w->view->parts[f->part]->segment)->has_attributes)
-            continue;
-        w->fetch = (struct fetch_request){.segment = w->view->parts[f->part]->segment,
-                                          .row = f->row,
-                                          .want_attributes = true,
-                                          .done = on_attributes,
-                                          .owner = w};
-        struct quire_error err = {0};
-        int rc = fetch_start(w->searcher, &w->fetch, &err);
-        if (rc == 0)
-            return;
-        fail(w, rc, &err);
+        if (f->part != PART_NONE && segment_info(w->view->parts[f->part]->segment)->has_attributes)
+            return true;
     }
+    return false;
+}
+
+static void start_attributes(struct search_work *w, struct attribute_fetch *a)
+{
+    struct quire_error err = {0};
+    a->work = w;
+    a->hit = w->next_attributes++;
+    a->busy = true;
+    w->n_pending++;
+    a->request = (struct fetch_request){.segment = w->view->parts[w->found[a->hit].part]->segment,
+                                        .row = w->found[a->hit].row,
+                                        .want_attributes = true,
+                                        .done = on_attributes,
+                                        .owner = a};
+    int rc = fetch_start(w->searcher, &a->request, &err);
+    if (rc == 0)
+        return;
+    fail(w, rc, &err);
+    a->busy = false;
+    w->n_pending--;
+}
+
+/* Some at a time: each costs two reads, one after the other. Those that end within their start come back here, and are
+ * left to the loop. */
+static void fetch_attributes(struct search_work *w)
+{
+    uint32_t rounds = 0;
+    if (w->starting)
+        return;
+    w->starting = true;
+    for (uint32_t i = 0; i < ATTRIBUTES_AT_ONCE; i++)
+        while (!w->attributes[i].busy && next_attributes(w))
+            start_attributes(w, &w->attributes[i]);
+    w->starting = false;
+    if (w->n_pending > 0)
+        return;
+    for (uint32_t i = 0; i < ATTRIBUTES_AT_ONCE; i++) {
+        rounds = w->attributes[i].rounds > rounds ? w->attributes[i].rounds : rounds;
+        w->attributes[i].rounds = 0;
+    }
+    w->search->stats.rounds += rounds;
     fill_hits(w);
     deliver(w);
 }

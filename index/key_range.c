@@ -126,7 +126,7 @@ int collection_keys(struct collection *collection, struct key_range *range, stru
         error_set(err, rc, "no memory for the names of %llu elements", (unsigned long long)range->n);
     if (rc < 0)
         key_range_fini(range);
-    else
+    else if (range->n > 0)
         qsort(range->keys, range->n, sizeof *range->keys, compare_keys);
     return rc;
 }
