@@ -323,10 +323,10 @@ QUIRE_API int quire_attributes(struct quire_index *index, uint32_t row, char *te
  * Every write is logged before the call that makes it returns; what that promises after a crash is the durability's
  * choice.
  *
- * Cost: a write takes tens of microseconds; two or three reads more where a sealed segment may hold its key; what linking
- * it into the graph in memory takes (about as much as one search there); up to 10 ms of pause while seals or merges are
- * behind; and the wait for the device where the durability asks for it. Three threads of the lowest priority seal, merge
- * and write checkpoints. */
+ * Cost: a write takes tens of microseconds; two or three reads more where a sealed segment may hold its key; what
+ * linking it into the graph in memory takes (about as much as one search there); up to 10 ms of pause while seals or
+ * merges are behind; and the wait for the device where the durability asks for it. Three threads of the lowest priority
+ * seal, merge and write checkpoints. */
 struct quire_collection;
 struct quire_snapshot;
 struct quire_result;
@@ -411,8 +411,8 @@ QUIRE_API void quire_result_element(const struct quire_result *result, uint32_t 
 QUIRE_API void quire_result_free(struct quire_result *result); /* NULL is fine */
 
 /* The collection as it is now, for searches, whatever is written afterwards: which elements there are, and their
- * vectors (attributes of elements in memory are those of the present). Takes microseconds and a bit per sealed row. What
- * is removed meanwhile keeps its room until it is closed. Many searches may use one at once; none does when it is
+ * vectors (attributes of elements in memory are those of the present). Takes microseconds and a bit per sealed row.
+ * What is removed meanwhile keeps its room until it is closed. Many searches may use one at once; none does when it is
  * closed, before its collection. */
 QUIRE_API int quire_snapshot_open(struct quire_collection *collection, struct quire_snapshot **out,
                                   struct quire_error *err);

@@ -81,6 +81,8 @@ int part_kill(struct part *part, uint32_t row)
         if (reserve_rows(part, (uint64_t)row + 1) < 0)
             return QUIRE_ENOMEM;
     }
+    if (!part->segment && row >= part->dead_end)
+        part->dead_end = (uint64_t)row + 1;
     if (bitmap_add_shared(part->dead, row))
         return false;
     atomic_fetch_add_explicit(&part->n_dead, 1, memory_order_relaxed);
@@ -178,13 +180,10 @@ static int make_filter(struct part *part, struct quire_error *err)
 /* Tombstones that were collected before must be of rows that there are. */
 static int check_tombstones(const struct part *part, uint64_t rows, const char *path, struct quire_error *err)
 {
-    for (uint64_t row = rows; row < part->dead_capacity; row++)
-        if (part->dead[row / 8] == 0)
-            row |= 7;
-        else if (bitmap_has(part->dead, (uint32_t)row))
-            return error_set(err, QUIRE_ECORRUPT, "row %llu of %s is said to be dead, but there are %llu rows",
-                             (unsigned long long)row, path, (unsigned long long)rows);
-    return 0;
+    if (part->dead_end <= rows)
+        return 0;
+    return error_set(err, QUIRE_ECORRUPT, "row %llu of %s is said to be dead, but there are %llu rows",
+                     (unsigned long long)(part->dead_end - 1), path, (unsigned long long)rows);
 }
 
 int part_open(struct part *part, const char *path, const struct segment_options *options, struct quire_error *err)

@@ -16,6 +16,7 @@ struct part {
     struct segment *segment; /* NULL while a journal is replayed; a reference */
     uint8_t *dead;           /* bitmap of rows, see part_kill; owned */
     uint64_t dead_capacity;  /* rows there is room for */
+    uint64_t dead_end;       /* behind the last row that was dead before the segment was open */
     atomic_uint_fast64_t n_dead;
     uint64_t *filter; /* of keys (blocked Bloom filter, 10 bits a row); NULL: keys are row numbers */
     uint64_t filter_blocks;

@@ -28,9 +28,9 @@ export PKG_CONFIG_PATH=${pc%/*} LD_LIBRARY_PATH=$lib
 flags=(-std=c11 -D_DEFAULT_SOURCE -Wall -Wextra -Wconversion -Werror)
 read -ra sanitize <<<"${QUIRE_SANITIZE_FLAGS:-}"
 
-cc_shared() { gcc "${flags[@]}" "${sanitize[@]}" "$here/example.c" -o "$work/shared" $(pkg-config --cflags --libs quire); }
+cc_shared() { gcc "${flags[@]}" "${sanitize[@]}" "$here/$1.c" -o "$work/$1-shared" $(pkg-config --cflags --libs quire); }
 cc_static() {
-    gcc "${flags[@]}" "${sanitize[@]}" "$here/example.c" -o "$work/static" $(pkg-config --cflags quire) "$lib/libquire.a" \
+    gcc "${flags[@]}" "${sanitize[@]}" "$here/$1.c" -o "$work/$1-static" $(pkg-config --cflags quire) "$lib/libquire.a" \
         $(pkg-config --libs --static quire | tr ' ' '\n' | grep -vE '^-lquire$|^-L'"$work")
 }
 cxx() { g++ -std=c++17 -Wall -Wextra -Werror "${sanitize[@]}" "$here/from_cpp.cc" -o "$work/cpp" $(pkg-config --cflags --libs quire); }
@@ -40,11 +40,13 @@ only_quire_symbols() {
 }
 version_agrees() { [[ $(pkg-config --modversion quire) == $(sed -n 's/^#define QUIRE_VERSION_STRING "\(.*\)"/\1/p' "$here/../../include/quire.h") ]]; }
 
-expect "example compiles against the shared library" cc_shared
-expect "example runs" "$work/shared" "$work/index-shared"
-expect "example compiles against the static library" cc_static
-expect "static example runs" "$work/static" "$work/index-static"
-expect "an existing folder is refused" bash -c "! '$work/shared' '$work/index-shared'"
+for name in example example_live; do
+    expect "$name compiles against the shared library" cc_shared "$name"
+    expect "$name runs" "$work/$name-shared" "$work/$name-folder-shared"
+    expect "$name compiles against the static library" cc_static "$name"
+    expect "static $name runs" "$work/$name-static" "$work/$name-folder-static"
+done
+expect "an existing folder is refused" bash -c "! '$work/example-shared' '$work/example-folder-shared'"
 expect "the header from C++" cxx
 expect "C++ program runs" "$work/cpp"
 expect "the shared library shows quire_ symbols only" only_quire_symbols

@@ -1,0 +1,261 @@
+/*
+ * fuzz_segment.c - a segment, one file of which is not what it should be.
+ *
+ * First byte: bits 0 to 2 choose the file, bit 3 a segment with codes of edges, bit 4 whether the rest replaces the
+ * file or changes it in places (one byte: how many bytes follow, three: where, then those), bit 5 whether checksums are
+ * left wrong, which they mostly are refused for. Made right are those of pages, blocks, sections and files. Then it is
+ * opened, scanned, proved, searched and asked: answers or an error with a sentence, nothing else.
+ */
+#include "index/format.h"
+#include "index/merge.h"
+#include "index/search.h"
+#include "io/bytes.h"
+#include "io/fault.h"
+#include "tests/fuzz/support_files.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <xxhash.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+enum { SUPERBLOCK = 4096, SEGMENT_ID_AT = 16, ENTRIES_AT = 40, TABLE_AT = 72, ENTRY_BYTES = 40 };
+
+static const char *const names[] = {META_NAME, BLOCKS_NAME, CODES_NAME, KEYS_NAME, ATTRIBUTES_NAME};
+enum { NAMES = sizeof names / sizeof *names };
+
+/* ---- checksums --------------------------------------------------------------------------------------------------- */
+
+static void seal_block(uint8_t *block, const uint8_t *id)
+{
+    uint64_t seed = XXH3_64bits_withSeed(block, 16, load_u64(id));
+    store_u64(block + 16, XXH3_64bits_withSeed(block + 24, TINY_BLOCK_BYTES - 24, seed));
+}
+
+static void seal_pages(const char *name, uint32_t section, uint8_t *bytes, size_t n, const uint8_t *id)
+{
+    bool blocks = strcmp(name, BLOCKS_NAME) == 0, keys = strcmp(name, KEYS_NAME) == 0;
+    bool pages = (keys && section != KEYS_HEAP) || (strcmp(name, ATTRIBUTES_NAME) == 0 && section == ATTRIBUTES_INDEX);
+    for (size_t i = 0; i < n / PAGE_BYTES; i++) {
+        if (blocks)
+            seal_block(bytes + i * PAGE_BYTES, id);
+        else if (pages)
+            page_seal(bytes + i * PAGE_BYTES, i, id);
+    }
+}
+
+static void seal_file(const char *name, uint8_t *bytes, size_t n, const uint8_t *id)
+{
+    if (n < SUPERBLOCK)
+        return;
+    uint32_t entries = load_u32(bytes + ENTRIES_AT);
+    for (uint32_t i = 0; i < entries && i < 64; i++) {
+        uint8_t *entry = bytes + TABLE_AT + i * ENTRY_BYTES;
+        uint64_t at = load_u64(entry + 8), length = load_u64(entry + 16);
+        if (at > n || length > n - at)
+            continue;
+        seal_pages(name, load_u32(entry), bytes + at, length, id);
+        if (!(load_u32(entry + 4) & 1))
+            store_u64(entry + 24, XXH3_64bits(bytes + at, length));
+    }
+    store_u64(bytes + SUPERBLOCK - 8, XXH3_64bits(bytes, SUPERBLOCK - 8));
+}
+
+/* The list of files in `meta` says what the changed file is now. */
+static void list_file(struct kept_file *meta, const char *name, const uint8_t *bytes, size_t n, const uint8_t *id)
+{
+    for (uint32_t i = 0; i < load_u32(meta->bytes + ENTRIES_AT); i++) {
+        const uint8_t *entry = meta->bytes + TABLE_AT + i * ENTRY_BYTES;
+        uint8_t *list = meta->bytes + load_u64(entry + 8);
+        for (uint64_t k = 0; load_u32(entry) == META_FILES && k < load_u64(entry + 16) / FILE_ENTRY_BYTES; k++) {
+            uint8_t *line = list + k * FILE_ENTRY_BYTES;
+            if (strncmp((const char *)line, name, 16) != 0)
+                continue;
+            store_u64(line + 16, n);
+            store_u64(line + 24, n < SUPERBLOCK ? 0 : load_u64(bytes + SUPERBLOCK - 8));
+        }
+    }
+    seal_file(META_NAME, meta->bytes, meta->n, id);
+}
+
+/* ---- the changed file -------------------------------------------------------------------------------------------- */
+
+static void change(uint8_t *bytes, size_t n, const uint8_t *data, size_t size)
+{
+    while (size > 4) {
+        size_t some = data[0] % 32 + 1u, at = (data[1] | (size_t)data[2] << 8 | (size_t)data[3] << 16) % n;
+        data += 4;
+        size -= 4;
+        some = some < size ? some : size;
+        some = some < n - at ? some : n - at;
+        memcpy(bytes + at, data, some);
+        data += some;
+        size -= some;
+    }
+}
+
+static struct kept_file copy_of(const struct kept_file *file)
+{
+    struct kept_file copy = *file;
+    copy.bytes = malloc(file->n + 1);
+    fuzz_require(copy.bytes != NULL);
+    memcpy(copy.bytes, file->bytes, file->n);
+    return copy;
+}
+
+/* ---- what a segment is used for ---------------------------------------------------------------------------------- */
+
+static void assert_code(int code, const struct quire_error *err)
+{
+    fuzz_require(code == 0 || (code < 0 && err->message[0] != 0));
+}
+
+/* Looks at every byte, so that a sanitizer sees those that are not there. */
+static void look(const void *bytes, size_t n)
+{
+    volatile uint8_t sum = 0;
+    for (size_t i = 0; i < n; i++)
+        sum = (uint8_t)(sum + ((const uint8_t *)bytes)[i]);
+}
+
+static int on_row(void *context, const struct scanned_row *row)
+{
+    look(row->key, row->key_bytes);
+    look(row->vector, sizeof(float) * *(const uint32_t *)context);
+    look(row->attributes, row->attribute_bytes);
+    return 0;
+}
+
+static void on_search(struct search_request *request)
+{
+    assert_code(request->code, &request->error);
+    for (uint32_t i = 0; request->code == 0 && i < request->n_hits; i++)
+        look(request->hits[i].key, request->hits[i].key_bytes);
+    *(bool *)request->owner = true;
+}
+
+static void on_fetch(struct fetch_request *request)
+{
+    fuzz_require(request->code <= 0);
+    if (request->code == 0) {
+        look(request->found_key, request->found_key_bytes);
+        look(request->attributes, request->attributes ? request->attributes_bytes : 0);
+    }
+    *(bool *)request->owner = true;
+}
+
+static void run(struct engine *engine, const bool *done)
+{
+    while (!*done)
+        engine_poll(engine, 1, 1000000);
+}
+
+static void search_it(struct segment *segment, struct engine *engine, struct searcher *searcher, bool exact)
+{
+    bool done = false;
+    struct quire_error err = {0};
+    float *query = calloc(segment_info(segment)->dim, sizeof *query);
+    struct search_request request = {.segment = segment, .query = query, .want_keys = true, .want_vectors = true};
+    fuzz_require(query != NULL);
+    query[0] = 1;
+    quire_search_options_init(&request.options);
+    request.options.k = 5;
+    request.options.exact = exact;
+    request.done = on_search;
+    request.owner = &done;
+    int rc = search_start(searcher, &request, &err);
+    assert_code(rc, &err);
+    if (rc == 0)
+        run(engine, &done);
+    free(query);
+}
+
+static void fetch_it(struct segment *segment, struct engine *engine, struct searcher *searcher, const char *key,
+                     uint32_t row)
+{
+    bool done = false;
+    struct quire_error err = {0};
+    struct fetch_request request = {.segment = segment,
+                                    .key = key,
+                                    .key_bytes = key ? (uint32_t)strlen(key) : 0,
+                                    .row = row,
+                                    .want_vector = true,
+                                    .want_key = true,
+                                    .want_attributes = true,
+                                    .want_links = true,
+                                    .links_max = 8,
+                                    .done = on_fetch,
+                                    .owner = &done};
+    int rc = fetch_start(searcher, &request, &err);
+    assert_code(rc, &err);
+    if (rc == 0)
+        run(engine, &done);
+}
+
+static void use(struct segment *segment)
+{
+    struct engine_config config = {.kind = QUIRE_ENGINE_THREADS, .threads = 1};
+    struct engine *engine = NULL;
+    struct searcher *searcher = NULL;
+    struct quire_error err = {0};
+    uint32_t dim = segment_info(segment)->dim;
+    fuzz_require(engine_fault_create(&config, 7, &engine, NULL) == 0);
+    fuzz_require(searcher_create(engine, NULL, &searcher, NULL) == 0);
+    assert_code(segment_scan(segment, NULL, on_row, NULL, &dim, &err), &err);
+    search_it(segment, engine, searcher, false);
+    search_it(segment, engine, searcher, true);
+    fetch_it(segment, engine, searcher, "key-3", 0);
+    fetch_it(segment, engine, searcher, "none", 0);
+    for (uint32_t row = 0; row < TINY_ROWS; row += 13)
+        fetch_it(segment, engine, searcher, NULL, row);
+    searcher_cancel(searcher);
+    searcher_destroy(searcher);
+    engine_destroy(engine);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    static struct kept_files sound[2];
+    if (size < 2 || size > 1 << 16)
+        return 0;
+    struct kept_files files = sound[data[0] >> 3 & 1];
+    if (files.n == 0) {
+        support_tiny_segment(data[0] & 8, &sound[data[0] >> 3 & 1]);
+        files = sound[data[0] >> 3 & 1];
+    }
+    const char *name = names[(data[0] & 7) % NAMES];
+    struct kept_file *file = support_find(&files, name), *meta = support_find(&files, META_NAME);
+    *meta = copy_of(meta);
+    if (file != meta)
+        *file = copy_of(file);
+    if (data[0] & 16) {
+        file->n = size - 1 < file->n ? size - 1 : file->n; /* room for that is there */
+        memcpy(file->bytes, data + 1, file->n);
+    } else {
+        change(file->bytes, file->n, data + 1, size - 1);
+    }
+    const uint8_t *id = sound[data[0] >> 3 & 1].items[0].bytes + SEGMENT_ID_AT;
+    if (!(data[0] & 32)) {
+        seal_file(name, file->bytes, file->n, id);
+        if (file != meta)
+            list_file(meta, name, file->bytes, file->n, id);
+    }
+    struct io_fs *fs = fault_fs_create();
+    fuzz_require(fs != NULL);
+    support_put_files(fs, "/s", &files);
+    struct segment_options options = {.fs = fs, .memory_bytes = data[0] & 64 ? UINT64_MAX : 0};
+    struct segment *segment = NULL;
+    struct quire_error err = {0};
+    struct quire_verify_report report;
+    int rc = segment_open("/s", &options, &segment, &err);
+    assert_code(rc, &err);
+    if (rc == 0)
+        use(segment);
+    segment_unref(segment);
+    assert_code(segment_verify(fs, "/s", NULL, NULL, NULL, &report, &err), &err);
+    fault_fs_destroy(fs);
+    if (file != meta)
+        free(file->bytes);
+    free(meta->bytes);
+    return 0;
+}
