@@ -36,8 +36,8 @@ struct record {
     uint8_t bytes[]; /* the stored form; 1 / |x| (float) under cosine unless coded; the key */
 };
 
-/* record is written last and read first: NULL means a row number that is free. Of the numbers, death is read first: when
- * a row number is given back its birth goes before its death, and when it is used again its death comes before its
+/* record is written last and read first: NULL means a row number that is free. Of the numbers, death is read first:
+ * when a row number is given back its birth goes before its death, and when it is used again its death comes before its
  * birth, so that no reader takes the birth of one life together with the death of the next. */
 struct slot {
     _Atomic(struct record *) record;
