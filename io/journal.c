@@ -100,7 +100,7 @@ static void sum_up(struct frame *frame)
 /* Under the lock, as all below until the public functions. */
 static int refuse_failed(const struct journal *j, struct quire_error *err)
 {
-    int rc = atomic_load(&j->health);
+    int rc = journal_state(j);
     return rc < 0 ? error_set(err, rc, "%.300s; the journal tries again by itself", j->failure.message) : 0;
 }
 
@@ -312,7 +312,7 @@ void journal_on_durable(struct journal *j, void (*notify)(void *context), void *
 
 int journal_health(const struct journal *j, struct quire_error *err)
 {
-    if (atomic_load(&j->health) == 0)
+    if (journal_state(j) == 0)
         return 0;
     struct journal *unlocked = (struct journal *)(uintptr_t)j;
     pthread_mutex_lock(&unlocked->lock);

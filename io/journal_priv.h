@@ -166,6 +166,8 @@ struct journal {
     atomic_int sync;                     /* enum journal_sync */
     atomic_int health;                   /* 0 or the failure's code */
     atomic_uint_fast64_t recent_sync_us; /* the longest since somebody asked */
+    atomic_int full;                     /* 0, or why no room could be reserved for frames to come */
+    uint64_t reserved_us;                /* when that was tried last */
 };
 
 void journal_frame_free(struct frame *frame);
@@ -183,5 +185,12 @@ int journal_check_no_batch(const struct journal *journal, const char *what, stru
 
 /* Waits until a new log begins at the LSN that is next now, and gives that LSN: everything before it is synced. */
 int journal_rotate(struct journal *journal, uint64_t *lsn, struct quire_error *err);
+
+/* Why frames are refused at present, or 0. */
+static inline int journal_state(const struct journal *j)
+{
+    int health = atomic_load(&j->health);
+    return health < 0 ? health : atomic_load(&j->full);
+}
 
 #endif

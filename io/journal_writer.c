@@ -29,17 +29,22 @@
 #define GATHER_US    1000u
 #define GATHER_BYTES (1u << 20)
 
-#define ALLOCATE_STEP_BYTES (4u << 20)
+#define ALLOCATE_STEP_BYTES (16u << 20)
 #define SYNC_EVERY_US       1000000u
 #define RETRY_AFTER_US      100000u
 
 /* ---- log files: called without the lock, by the writer's thread and while opening -------------------------------- */
 
+static uint64_t allocate_step(uint64_t file_bytes)
+{
+    return file_bytes < ALLOCATE_STEP_BYTES ? file_bytes : ALLOCATE_STEP_BYTES;
+}
+
 static int reserve(struct log_file *log, uint64_t bytes, uint64_t file_bytes, struct quire_error *err)
 {
     if (bytes <= log->allocated)
         return 0;
-    uint64_t step = file_bytes < ALLOCATE_STEP_BYTES ? file_bytes : ALLOCATE_STEP_BYTES;
+    uint64_t step = allocate_step(file_bytes);
     uint64_t room = bytes > log->allocated + step ? bytes : log->allocated + step;
     int rc = log->file->fs->ops->allocate(log->file, room);
     if (rc < 0)
@@ -47,6 +52,16 @@ static int reserve(struct log_file *log, uint64_t bytes, uint64_t file_bytes, st
                          quire_error_text(rc), rc == QUIRE_ENOSPACE ? ": make room or choose another disk" : "");
     log->allocated = room;
     return 0;
+}
+
+/* Room for the frames to come: what is appended from now on is promised to be written, under EVERYSEC and NO before it
+ * is. Half a step of it is always there, unless this fails: then nothing more is taken, and what was taken has room. */
+static int reserve_ahead(struct log_file *log, uint64_t file_bytes, struct quire_error *err)
+{
+    uint64_t ahead = allocate_step(file_bytes) / 2;
+    if (!log->file || log->allocated >= log->bytes + ahead)
+        return 0;
+    return reserve(log, log->bytes + ahead, file_bytes, err);
 }
 
 static int write_out(struct journal *j, struct log_file *log, const void *bytes, size_t n, struct quire_error *err)
@@ -243,6 +258,17 @@ static void settle(struct journal *j, int rc, const struct quire_error *err)
     pthread_cond_broadcast(&j->changed);
 }
 
+/* Whether there is room for what comes; without it appends are refused, while what was appended is written. */
+static void note_room(struct journal *j, int rc, const struct quire_error *err)
+{
+    if (rc < 0) {
+        j->stats.failures += atomic_load(&j->full) == 0;
+        j->failure = *err;
+    }
+    j->reserved_us = clock_us();
+    atomic_store(&j->full, rc);
+}
+
 /* The last closed frame of those that wait, at most up to where the file is full or another is to begin. */
 static struct frame *last_ready(const struct journal *j, struct frame *from, uint64_t room)
 {
@@ -286,7 +312,10 @@ static void step_write(struct journal *j)
     /* what was written before is sound; memory may not have it any more */
     if (rc < 0 && known < before)
         synced = sync_log(j, &j->log, NULL) == 0;
+    struct quire_error full = {0};
+    int ahead = rc == 0 ? reserve_ahead(&j->log, j->options.file_bytes, &full) : 0;
     pthread_mutex_lock(&j->lock);
+    note_room(j, ahead, &full);
     if (synced)
         mark_synced(j, before);
     if (rc == 0) {
@@ -307,6 +336,16 @@ static void step_sync(struct journal *j)
     if (rc == 0)
         mark_synced(j, lsn);
     settle(j, rc, &err);
+}
+
+static void step_reserve(struct journal *j)
+{
+    struct quire_error err = {0};
+    pthread_mutex_unlock(&j->lock);
+    int rc = reserve_ahead(&j->log, j->options.file_bytes, &err);
+    pthread_mutex_lock(&j->lock);
+    note_room(j, rc, &err);
+    pthread_cond_broadcast(&j->changed);
 }
 
 /* Everything before the next LSN is written. */
@@ -358,7 +397,7 @@ static void step_retry(struct journal *j)
 
 /* ---- the thread -------------------------------------------------------------------------------------------------- */
 
-enum step { STEP_WAIT, STEP_WRITE, STEP_SYNC, STEP_ROTATE, STEP_RETRY, STEP_STOP };
+enum step { STEP_WAIT, STEP_WRITE, STEP_SYNC, STEP_ROTATE, STEP_RETRY, STEP_RESERVE, STEP_STOP };
 
 /* Whether what is written must be synced now; *until: or when. */
 static bool sync_is_due(const struct journal *j, uint64_t now_us, uint64_t *until_us)
@@ -374,6 +413,12 @@ static bool sync_is_due(const struct journal *j, uint64_t now_us, uint64_t *unti
         return false;
     *until_us = j->synced_us + SYNC_EVERY_US;
     return now_us >= *until_us || j->unsynced_bytes >= j->options.buffer_bytes;
+}
+
+/* Without room for more, what waits is written where room was kept for it. */
+static bool is_full_size(const struct journal *j)
+{
+    return j->log.bytes >= j->options.file_bytes && j->log.first_lsn <= j->written_lsn && atomic_load(&j->full) == 0;
 }
 
 static enum step next_step(const struct journal *j, uint64_t *until_us)
@@ -392,7 +437,12 @@ static enum step next_step(const struct journal *j, uint64_t *until_us)
     if (j->rotate_lsn == j->written_lsn + 1)
         return STEP_ROTATE;
     if (ready)
-        return j->log.bytes >= j->options.file_bytes && j->log.first_lsn <= j->written_lsn ? STEP_ROTATE : STEP_WRITE;
+        return is_full_size(j) ? STEP_ROTATE : STEP_WRITE;
+    if (atomic_load(&j->full) < 0 && !j->stopping) {
+        uint64_t again_us = j->reserved_us + RETRY_AFTER_US;
+        *until_us = again_us < *until_us ? again_us : *until_us;
+        return now_us >= again_us ? STEP_RESERVE : STEP_WAIT;
+    }
     return j->stopping ? STEP_STOP : STEP_WAIT;
 }
 
@@ -425,7 +475,7 @@ static void gather(struct journal *j)
 
 static bool notice_is_due(const struct journal *j)
 {
-    return j->notify && (j->noticed_lsn != journal_durable_lsn(j) || j->noticed_health != atomic_load(&j->health));
+    return j->notify && (j->noticed_lsn != journal_durable_lsn(j) || j->noticed_health != journal_state(j));
 }
 
 /* Once per step and not until nothing is new: appending must not keep the thread from writing. */
@@ -434,7 +484,7 @@ static void give_notice(struct journal *j)
     if (!notice_is_due(j))
         return;
     j->noticed_lsn = journal_durable_lsn(j);
-    j->noticed_health = atomic_load(&j->health);
+    j->noticed_health = journal_state(j);
     pthread_mutex_unlock(&j->lock);
     j->notify(j->notify_context);
     pthread_mutex_lock(&j->lock);
@@ -442,8 +492,11 @@ static void give_notice(struct journal *j)
 
 void *journal_writer(void *context)
 {
-    static void (*const steps[])(struct journal * j) = {
-        [STEP_WRITE] = step_write, [STEP_SYNC] = step_sync, [STEP_ROTATE] = step_rotate, [STEP_RETRY] = step_retry};
+    static void (*const steps[])(struct journal * j) = {[STEP_WRITE] = step_write,
+                                                        [STEP_SYNC] = step_sync,
+                                                        [STEP_ROTATE] = step_rotate,
+                                                        [STEP_RETRY] = step_retry,
+                                                        [STEP_RESERVE] = step_reserve};
     struct journal *j = context;
     uint64_t until_us;
     enum step step;
