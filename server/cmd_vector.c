@@ -453,7 +453,7 @@ static void begin_random(struct client *c, struct collection *collection, uint64
     if (!call)
         return;
     call->places = collection_places(collection);
-    call->n = count;
+    call->n = call->places ? count : 0; /* a set that was made and not filled yet */
     call->repeat = repeat;
     call->single = single;
     call->keys.protocol = c->protocol;

@@ -679,9 +679,30 @@ static void test_refused_creations(void **state)
     expect_integer(&c, "DEL k", 1);
 }
 
+static void test_random_of_an_empty_set(void **state)
+{
+    struct test_server *s = support_server(NULL);
+    struct connection c;
+    (void)state;
+    connect_to(&c, s->port);
+    expect_text(&c, "VCREATE e DIM 4", "OK");
+    struct reply r = ask(&c, "VRANDMEMBER e");
+    assert_true(r.null);
+    reply_free(&r);
+    r = ask(&c, "VRANDMEMBER e -3");
+    assert_int_equal(r.n, 0);
+    reply_free(&r);
+    r = ask(&c, "VRANDMEMBER e 3");
+    assert_int_equal(r.n, 0);
+    reply_free(&r);
+    disconnect(&c);
+    support_server_end(s);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_random_of_an_empty_set),
         cmocka_unit_test(test_forms),
         cmocka_unit_test(test_what_the_first_add_fixes),
         cmocka_unit_test(test_reduce),
