@@ -64,6 +64,8 @@ int store_open(const char *path, const struct store_options *options, const stru
 /* Begins the work in the background of a store opened with no_maintenance, once: for a host whose `save` cannot be
  * called before it has taken in what the opening restored. */
 int store_begin_maintenance(struct store *store, struct quire_error *err);
+/* Ends it: afterwards the host's `save` is not called any more. For a host whose state goes before store_close. */
+void store_end_maintenance(struct store *store);
 /* Finishes what is being written, syncs the journal, lets the lock go. No request is under way. */
 int store_close(struct store *store, struct quire_error *err);
 

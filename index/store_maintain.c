@@ -448,7 +448,7 @@ int store_begin_maintenance(struct store *store, struct quire_error *err)
     return rc;
 }
 
-void store_stop_maintenance(struct store *store)
+void store_end_maintenance(struct store *store)
 {
     pthread_mutex_lock(&store->wake_lock);
     atomic_store(&store->stopping, true);

@@ -561,7 +561,7 @@ int store_open(const char *path, const struct store_options *options, const stru
         rc = store_start_maintenance(store, err);
     }
     if (rc < 0) {
-        store_stop_maintenance(store);
+        store_end_maintenance(store);
         journal_close(store->journal, NULL);
         store_free(store);
         return rc;
@@ -577,7 +577,7 @@ int store_close(struct store *store, struct quire_error *err)
 {
     if (!store)
         return 0;
-    store_stop_maintenance(store);
+    store_end_maintenance(store);
     int rc = journal_close(store->journal, err);
     store_free(store);
     return rc;

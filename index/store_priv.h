@@ -163,7 +163,6 @@ int store_publish(struct store *store, struct collection *collection, const stru
 /* ---- store_maintain.c -------------------------------------------------------------------------------------------- */
 
 int store_start_maintenance(struct store *store, struct quire_error *err);
-void store_stop_maintenance(struct store *store);
 
 /* ---- store_snapshot.c -------------------------------------------------------------------------------------------- */
 

@@ -240,6 +240,8 @@ void server_destroy(struct server *s)
     worker_stop(&s->worker);
     for (unsigned i = 0; s->lanes && i < s->n_lanes; i++)
         lane_run_messages(&s->lanes[i]);
+    if (s->store)
+        store_end_maintenance(s->store); /* a checkpoint that ran on would miss the keys that go now */
     keyspace_fini(&s->keyspace);
     if (s->journal)
         s->journal_close(s->journal_context);

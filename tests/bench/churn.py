@@ -144,7 +144,8 @@ def sample(options, vectors, process, data, begin, label=""):
            "disk_to_stored": round(disk / (live * dim * (4 if options.noquant else 1)), 3), **memory(process.pid),
            "segments": info["segments"], "dead_rows": info["dead-rows"], "memory_rows": info["memory-rows"],
            "merges": info["merges"]}
-    print("%(seconds)6.1f s %(label)-8s live %(live)d recall %(recall).4f, without EF %(recall_without_ef).4f disk/raw %(disk_to_raw).2f "
+    print("%(seconds)6.1f s %(label)-8s live %(live)d recall %(recall).4f, without EF %(recall_without_ef).4f "
+          "disk/raw %(disk_to_raw).2f "
           "RSS %(rss).0f MB segments %(segments)d dead %(dead_rows)d in memory %(memory_rows)d writes %(writes)d" %
           {**out, "rss": out["VmRSS"] / 1e6}, file=sys.stderr, flush=True)
     return out

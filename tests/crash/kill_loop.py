@@ -7,7 +7,7 @@ was sent and what was acknowledged. After the restart all data is read back and 
 
   * What one connection alone writes (its own elements of common sets, sets and strings of its own) must be as it was
     after some number of its commands, and that number covers all it had acknowledged: nothing acknowledged is lost,
-    nothing comes back, and no later command survives an earlier one.
+    nothing comes back, no later command survives an earlier one, and of a transaction all or nothing is there.
   * What several connections write (`shared`) must be the value of a command that no acknowledged one followed for
     sure, that is: none that was sent after the reply to it came.
   * Elements are listed (VRANGE), counted (VCARD), searched (VSIM) and looked up one by one; all must agree, and keys
@@ -44,7 +44,8 @@ from resp_client import Error, Stream, request
 
 POOL = 200  # different vectors of a dimension
 SECOND = 1.0
-REFUSED = "write more slowly"  # the sentence of a server that is too far behind with its merges
+# What says that nothing was written: the server is too far behind with merges; one ended within a transaction
+REFUSED = ("write more slowly", "this write was not made")
 KEEP = object()  # the attributes stay as they are
 # Sets that all connections write to: name, dimension, words that the VADD making it carries, elements per connection
 COMMON = (("churn", 24, (), 70), ("plain", 96, ("NOQUANT",), 25), ("deep", 12, (), 240))
@@ -98,13 +99,36 @@ def is_element(item):
     return item[0] != "s" and not item[0].startswith("hash:")
 
 
+def is_refusal(reply):
+    return isinstance(reply, Error) and any(words in reply for words in REFUSED)
+
+
 class Command:
     """effect(state): what it changes, as (item, value), and its reply, given what is there before."""
-    __slots__ = ("words", "effect", "changes", "reply", "acknowledged", "shared")
+    __slots__ = ("words", "effect", "changes", "reply", "acknowledged", "shared", "request", "queued", "skipped")
 
     def __init__(self, words, effect, shared=None):
-        self.words, self.effect, self.shared = words, effect, shared
+        self.words, self.effect, self.shared, self.request = words, effect, shared, request(*words)
         self.changes, self.reply, self.acknowledged = [], None, None  # changes: (item, value before, value)
+        self.queued, self.skipped = 0, set()  # of a transaction: replies before EXEC's; parts that were refused
+
+
+def transaction(parts):
+    """Parts (item, command that changes it), between MULTI and EXEC: their changes come at once."""
+    def together(state):
+        changes, replies, seen = [], [], {}
+        for i, (item, part) in enumerate(parts):
+            old = seen[item] if item in seen else state.get(item)
+            more, reply = ([], None) if i in command.skipped else part.effect({} if old is None else {item: old})
+            seen.update(more)
+            changes += more
+            replies.append(reply)
+        return changes, replies
+    command = Command(("MULTI",), together)
+    command.words = tuple(part.words for _, part in parts)
+    command.request += b"".join(part.request for _, part in parts) + request("EXEC")
+    command.queued = 1 + len(parts)
+    return command
 
 
 def removal(item):
@@ -159,10 +183,10 @@ class Writer:
 
     def next_command(self):
         dice = self.random.random()
+        if dice < 0.04:
+            return transaction([self.next_change() for _ in range(self.random.randint(1, 5))])
         if dice < 0.70:
-            name, dim, words, count = self.random.choice(COMMON)
-            item = (name, b"w%d:%d" % (self.number, self.random.randrange(count)))
-            return self.change_element(item, dim, words)
+            return self.next_change()[1]
         if dice < 0.85:
             name = "small:%d:%d" % (self.number, self.random.randrange(SMALL_SETS))
             kind = self.random.random()
@@ -172,12 +196,19 @@ class Writer:
                 return self.rename_set(name, "small:%d:%d" % (self.number, self.random.randrange(SMALL_SETS)))
             item = (name, b"e%d" % self.random.randrange(SMALL_ELEMENTS))
             return self.change_element(item, SMALL_DIM, ())
-        if dice < 0.88:
-            return self.change_field(("hash:%d:%d" % (self.number, self.random.randrange(HASHES)),
-                                      b"f%d" % self.random.randrange(FIELDS)))
         if dice < 0.93:
-            return self.change_string(("s", b"string:%d:%d" % (self.number, self.random.randrange(STRINGS))))
+            item = ("s", b"string:%d:%d" % (self.number, self.random.randrange(STRINGS)))
+            return self.change_string(item)
         return self.change_shared(("shared", b"x%d" % self.random.randrange(SHARED_ELEMENTS)))
+
+    def next_change(self):
+        """Of one item: the item and the command."""
+        if self.random.random() < 0.06:
+            item = ("hash:%d:%d" % (self.number, self.random.randrange(HASHES)), b"f%d" % self.random.randrange(FIELDS))
+            return item, self.change_field(item)
+        name, dim, words, count = self.random.choice(COMMON)
+        item = (name, b"w%d:%d" % (self.number, self.random.randrange(count)))
+        return item, self.change_element(item, dim, words)
 
     def vector(self, dim):
         return self.random.randrange(POOL), self.world.pools[dim]
@@ -253,7 +284,10 @@ class Writer:
         for later in reversed(self.waiting):
             self.apply([(item, old) for item, old, _ in later.changes])
         self.apply([(item, old) for item, old, _ in command.changes])
-        command.changes = []
+        if command.skipped:
+            self.perform(command)
+        else:
+            command.changes = []
         if command.shared:
             self.world.shared.refuse(command.shared)
             command.shared = None
@@ -287,7 +321,7 @@ class Writer:
                 command.shared = self.world.shared.send(*command.shared)
             self.waiting.append(command)
             self.window.append(command)
-            self.stream.unsent += request(*command.words)
+            self.stream.unsent += command.request
             self.sent += 1
         with contextlib.suppress(BlockingIOError):
             n = self.stream.socket.send(self.stream.unsent)
@@ -302,11 +336,23 @@ class Writer:
             self.take(reply)
 
     def take(self, reply):
-        command = self.waiting.popleft()
-        if isinstance(reply, Error) and REFUSED in reply:
+        command = self.waiting[0]
+        if command.queued:
+            command.queued -= 1
+            if reply not in ("OK", "QUEUED"):
+                raise Wrong("connection %d: in MULTI with %r: reply %r" % (self.number, command.words, reply))
+            return
+        self.waiting.popleft()
+        if isinstance(reply, list):  # of EXEC
+            command.skipped = {i for i, r in enumerate(reply) if is_refusal(r)}
+            reply = [None if i in command.skipped else r for i, r in enumerate(reply)]
+        if command.skipped or is_refusal(reply):
             self.refuse(command)
-        elif (isinstance(reply, Error) and reply != command.reply) or (command.reply is not None and reply != command.reply):
-            raise Wrong("connection %d: %r: reply %r, should be %r" % (self.number, command.words, reply, command.reply))
+            reply = command.reply if not command.skipped else reply
+        if (isinstance(reply, Error) and reply != command.reply) or (
+                command.reply is not None and reply != command.reply):
+            raise Wrong("connection %d: %r: reply %r, should be %r" % (
+                self.number, command.words, reply, command.reply))
         command.acknowledged = time.monotonic()
         if command.shared:
             self.world.shared.acknowledge(command.shared)
@@ -497,10 +543,12 @@ class World:
         asked |= {item[1] for item in self.shared.writes if item[0] == name}
         asked |= {item[1] for w in self.writers for c in w.window for item, _, _ in c.changes if item[0] == name}
         asked = sorted(asked)
-        answers = stream.ask([r for e in asked for r in (request("VEMB", name, e, "RAW"), request("VGETATTR", name, e))])
+        answers = stream.ask([r for e in asked
+                              for r in (request("VEMB", name, e, "RAW"), request("VGETATTR", name, e))])
         for element, raw, attributes in zip(asked, answers[::2], answers[1::2]):
             if isinstance(raw, Error) or isinstance(attributes, Error) or (element in elements) != (raw is not None):
-                raise Wrong("%s %r: listed %s, VEMB %r, VGETATTR %r" % (name, element, element in elements, raw, attributes))
+                raise Wrong("%s %r: listed %s, VEMB %r, VGETATTR %r" % (
+                    name, element, element in elements, raw, attributes))
             if raw is not None:
                 found[(name, element)] = (raw[1], attributes or b"")
         self.elements += count
@@ -581,7 +629,7 @@ class World:
             port = self.start()
         low, high = (1200, 2200) if everysec else (50, 800)
         maintenance = self.load(port, self.random.uniform(low, high) / 1000)
-        clean = self.random.random() < 0.05
+        clean = self.random.random() < 0.1
         if clean or self.random.random() < 0.15:
             self.finish_replies()
         if clean:
@@ -613,7 +661,8 @@ class World:
         return {"cycles": cycles, "seed": self.options.seed, "seconds": round(time.monotonic() - begin, 1),
                 "connections": len(self.writers), "sent": sum(w.sent for w in self.writers),
                 "acknowledged": sum(w.acknowledged for w in self.writers), "elements_compared": self.elements,
-                "refused": sum(w.refused for w in self.writers), "searches": self.searches, "sets_checked": self.checks, "clean_stops": self.stops,
+                "refused": sum(w.refused for w in self.writers), "searches": self.searches,
+                "sets_checked": self.checks, "clean_stops": self.stops,
                 "kills_in_recovery": self.kills_in_recovery,
                 "everysec_acknowledged_lost": self.lost_acknowledged,
                 "everysec_oldest_lost_seconds": round(self.oldest_lost, 3),
@@ -629,7 +678,8 @@ def run(options, folder):
             cycles += 1
             if options.verbose:
                 print("cycle %d: ready in %.3f s, %d segments, %d records replayed; %d writes acknowledged in all" % (
-                    cycles, world.ready[-1], world.segments[-1], world.replayed[-1], sum(w.acknowledged for w in world.writers)), flush=True)
+                    cycles, world.ready[-1], world.segments[-1], world.replayed[-1],
+                    sum(w.acknowledged for w in world.writers)), flush=True)
             if options.seconds and options.cycles == 0 and time.monotonic() - begin > options.seconds:
                 break
         port = world.start()
