@@ -384,19 +384,23 @@ static int log_element(struct collection *c, uint8_t kind, const struct record_e
     return rc;
 }
 
-/* The newest table takes a row in place of what was there. Under the lock. */
+/* The newest table takes a row in place of what was there. Nothing fails once it is logged: what a replay finds in the
+ * log alone could be there twice. Under the lock, in an epoch. */
 static int put_row(struct collection *c, const struct place *place, const struct record_element *element, uint64_t *lsn,
                    struct quire_error *err)
 {
     struct memtable *newest = c->view->tables[0]->memtable;
-    uint32_t row;
-    int rc = log_element(c, RECORD_PUT, element, lsn, err);
+    struct memtable_pending pending;
+    int rc = memtable_prepare(newest, element->key, element->key_bytes, element->stored, element->attributes,
+                              element->attribute_bytes, &pending);
     if (rc < 0)
+        return error_set(err, rc, "no memory for an element");
+    rc = log_element(c, RECORD_PUT, element, lsn, err);
+    if (rc < 0) {
+        memtable_cancel(newest, &pending);
         return rc;
-    rc = memtable_put(newest, element->key, element->key_bytes, element->stored, true, element->attributes,
-                      element->attribute_bytes, *lsn, &row);
-    if (rc < 0)
-        return error_set(err, rc, "no memory for an element; it may be there after a restart");
+    }
+    memtable_commit(newest, &pending, *lsn);
     /* in the newest table the put itself has ended the older row */
     struct place rest = *place;
     if (place->newest)

@@ -295,6 +295,12 @@ void rows_gone_defer(struct graph *graph)
         epochs_collect(graph->epochs);
 }
 
+void graph_discard(struct graph *graph, uint32_t row)
+{
+    row_gone(graph, row);
+    rows_gone_defer(graph);
+}
+
 /* ---- what is known ---- */
 
 uint32_t graph_links(const struct graph *graph, uint32_t row, uint32_t *rows, uint32_t room)

@@ -42,6 +42,9 @@ int graph_link(struct graph *graph, struct graph_scratch *scratch, uint32_t row)
  * readers of this epoch have left. Searches that began before may still answer it. */
 void graph_remove(struct graph *graph, struct graph_scratch *scratch, uint32_t row);
 
+/* Takes back a row that was added and that nobody else knows yet. */
+void graph_discard(struct graph *graph, uint32_t row);
+
 /* A row as it was added; pointers valid inside the epoch. */
 void graph_row(const struct graph *graph, uint32_t row, const uint8_t **code, float *f, float *norm2);
 

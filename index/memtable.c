@@ -4,7 +4,7 @@
  * A put prepares everything that may fail (a slot, a place in the key map, the record, the graph's copy of the code)
  * and then publishes what cannot fail, so that without memory the table is as it was. The new row is published with its
  * birth before the old one gets its death; both are the same sequence number, which no reader's snapshot has reached
- * yet, so no reader sees both or neither.
+ * yet, so no reader sees both or neither. A collection logs between the two: what is in the log is in the table.
  *
  * Giving back: rows die in the order of sequence numbers, so the dead form a queue. A horizon that the caller tells
  * (no snapshot before it is read any more) holds for readers that enter from then on; a marker goes through the epochs
@@ -197,47 +197,75 @@ static void end_life(struct memtable *table, uint32_t row, uint64_t seq)
     atomic_fetch_add(&table->dead, 1);
 }
 
-static int put_stored(struct memtable *table, const void *key, uint32_t key_bytes, const void *vector, float *floats,
-                      const void *attributes, uint32_t attribute_bytes, uint64_t seq, uint32_t *row)
+/* floats: code_dim_of(dim + 1). */
+static int prepare(struct memtable *table, const void *key, uint32_t key_bytes, const void *vector, float *floats,
+                   const void *attributes, uint32_t attribute_bytes, struct memtable_pending *out)
 {
-    uint32_t old = keys_find(table, key, key_bytes);
-    struct record *record = NULL;
+    assert(key_bytes <= QUIRE_KEY_BYTES_MAX);
+    out->old = keys_find(table, key, key_bytes);
     int rc = rows_reserve(table);
-    if (rc == 0 && old == MEMTABLE_NONE)
+    if (rc == 0 && out->old == MEMTABLE_NONE)
         rc = keys_reserve(table);
-    if (rc == 0 && !table_navigation(table) && wants_navigation(table, old == MEMTABLE_NONE))
+    if (rc == 0 && !table_navigation(table) && wants_navigation(table, out->old == MEMTABLE_NONE))
         rc = navigation_begin(table, vector);
-    if (rc == 0)
-        rc = make_record(table, key, key_bytes, vector, floats, attributes, attribute_bytes, &record);
-    if (rc < 0)
-        return rc;
-    *row = rows_publish(table, record, seq);
+    return rc == 0 ? make_record(table, key, key_bytes, vector, floats, attributes, attribute_bytes, &out->record) : rc;
+}
+
+static size_t floats_bytes(const struct memtable *table)
+{
+    return sizeof(float) * code_dim_of(table->config.dim + 1);
+}
+
+int memtable_prepare(struct memtable *table, const void *key, uint32_t key_bytes, const void *stored,
+                     const void *attributes, uint32_t attribute_bytes, struct memtable_pending *out)
+{
+    struct workspace workspace;
+    float *floats = workspace_begin(&workspace, floats_bytes(table));
+    int rc = floats ? prepare(table, key, key_bytes, stored, floats, attributes, attribute_bytes, out) : QUIRE_ENOMEM;
+    workspace_end(&workspace);
+    return rc;
+}
+
+uint32_t memtable_commit(struct memtable *table, const struct memtable_pending *pending, uint64_t seq)
+{
+    assert(seq < SEQ_MAX);
+    uint32_t row = rows_publish(table, pending->record, seq);
     atomic_fetch_add(&table->living, 1);
-    if (old == MEMTABLE_NONE) {
-        keys_add(table, *row);
+    if (pending->old == MEMTABLE_NONE) {
+        keys_add(table, row);
     } else {
-        keys_replace(table, old, *row);
-        end_life(table, old, seq);
+        keys_replace(table, pending->old, row);
+        end_life(table, pending->old, seq);
     }
     if (table_navigation(table))
-        navigation_queue(table_navigation(table), *row);
-    return 0;
+        navigation_queue(table_navigation(table), row);
+    return row;
+}
+
+void memtable_cancel(struct memtable *table, const struct memtable_pending *pending)
+{
+    struct record *record = pending->record;
+    if (table_navigation(table))
+        navigation_discard(table, record->node);
+    table_free(table, atomic_load_explicit(&record->attributes, memory_order_relaxed));
+    table_free(table, record);
 }
 
 int memtable_put(struct memtable *table, const void *key, uint32_t key_bytes, const void *vector, bool stored,
                  const void *attributes, uint32_t attribute_bytes, uint64_t seq, uint32_t *row)
 {
-    assert(key_bytes <= QUIRE_KEY_BYTES_MAX && seq < SEQ_MAX);
     struct workspace workspace;
-    size_t floats_bytes = sizeof(float) * code_dim_of(table->config.dim + 1);
-    uint8_t *memory = workspace_begin(&workspace, floats_bytes + table->stored_bytes);
+    struct memtable_pending pending;
+    uint8_t *memory = workspace_begin(&workspace, floats_bytes(table) + table->stored_bytes);
     int rc = memory ? 0 : QUIRE_ENOMEM;
     if (rc == 0 && table->coded && !stored) {
-        rc = memtable_stored(table, vector, memory + floats_bytes);
-        vector = memory + floats_bytes;
+        rc = memtable_stored(table, vector, memory + floats_bytes(table));
+        vector = memory + floats_bytes(table);
     }
     if (rc == 0)
-        rc = put_stored(table, key, key_bytes, vector, (float *)(void *)memory, attributes, attribute_bytes, seq, row);
+        rc = prepare(table, key, key_bytes, vector, (float *)(void *)memory, attributes, attribute_bytes, &pending);
+    if (rc == 0)
+        *row = memtable_commit(table, &pending, seq);
     workspace_end(&workspace);
     return rc;
 }

@@ -25,6 +25,7 @@
 #define SEQ_MAX            UINT64_MAX
 
 struct memtable;
+struct record;
 
 struct memtable_config {
     uint32_t dim;
@@ -48,6 +49,17 @@ int memtable_check(const struct memtable *table, const void *vector, struct quir
  * and QUIRE_ELIMIT (2^31 rows) leave everything as it was. */
 int memtable_put(struct memtable *table, const void *key, uint32_t key_bytes, const void *vector, bool stored,
                  const void *attributes, uint32_t attribute_bytes, uint64_t seq, uint32_t *row);
+/* (lock) The two halves of a put of a vector in the stored form, for who must log it in between: all that can fail, then
+ * what cannot. One of commit and cancel follows, before any other call for which the lock is needed; cancel inside an
+ * epoch. */
+struct memtable_pending {
+    struct record *record;
+    uint32_t old; /* the key's row, whose life commit ends; or MEMTABLE_NONE */
+};
+int memtable_prepare(struct memtable *table, const void *key, uint32_t key_bytes, const void *stored,
+                     const void *attributes, uint32_t attribute_bytes, struct memtable_pending *out);
+uint32_t memtable_commit(struct memtable *table, const struct memtable_pending *pending, uint64_t seq);
+void memtable_cancel(struct memtable *table, const struct memtable_pending *pending);
 /* (lock) The living row of a key, or MEMTABLE_NONE. */
 uint32_t memtable_find(const struct memtable *table, const void *key, uint32_t key_bytes);
 /* (lock) Ends a row's life at seq. */

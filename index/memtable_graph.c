@@ -341,12 +341,24 @@ int navigation_add(struct memtable *table, const void *vector, uint32_t *node)
     return rc;
 }
 
+static void note_node(struct navigation *navigation, uint32_t node)
+{
+    if (node >= navigation->node_end)
+        navigation->node_end = node + 1;
+}
+
+void navigation_discard(struct memtable *table, uint32_t node)
+{
+    struct navigation *navigation = table_navigation(table);
+    note_node(navigation, node);
+    graph_discard(navigation->graph, node);
+}
+
 void navigation_place(struct navigation *navigation, struct record *record, uint32_t row)
 {
     struct nodes *nodes = atomic_load_explicit(&navigation->nodes, memory_order_relaxed);
     assert(record->node < nodes->capacity);
-    if (record->node >= navigation->node_end)
-        navigation->node_end = record->node + 1;
+    note_node(navigation, record->node);
     atomic_store_explicit(&nodes->rows[record->node], row, memory_order_release);
     record->queued = atomic_load_explicit(&navigation->tail, memory_order_relaxed);
 }

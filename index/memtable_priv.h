@@ -208,6 +208,8 @@ int navigation_begin(struct memtable *table, const void *vector);
 void navigation_destroy(struct memtable *table);
 /* Adds the row's code to the graph. What follows for it cannot fail. */
 int navigation_add(struct memtable *table, const void *vector, uint32_t *node);
+/* Takes back what navigation_add gave. */
+void navigation_discard(struct memtable *table, uint32_t node);
 /* Before the row can be seen, and after. */
 void navigation_place(struct navigation *navigation, struct record *record, uint32_t row);
 void navigation_queue(struct navigation *navigation, uint32_t row);

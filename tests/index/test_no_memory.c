@@ -1,0 +1,154 @@
+/*
+ * test_no_memory.c - writes that run out of memory at any of their allocations: they are refused, and nothing of them
+ * is there, neither now nor after a restart.
+ *
+ * The program's own malloc, calloc and realloc pass on to glibc's but for the one that is to fail, on the thread that
+ * asked for it. Sanitizers bring their own allocators, so there the test is left out and says so.
+ */
+#include "index/store_priv.h"
+#include "tests/index/support_store.h"
+#include "tests/sanitized.h"
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+static _Thread_local unsigned fail_in; /* calls; 0: none fails */
+
+#if !SANITIZED
+extern void *__libc_malloc(size_t bytes);
+extern void *__libc_calloc(size_t n, size_t bytes);
+extern void *__libc_realloc(void *old, size_t bytes);
+
+static bool fails(void)
+{
+    return fail_in > 0 && --fail_in == 0;
+}
+
+void *malloc(size_t bytes)
+{
+    return fails() ? NULL : __libc_malloc(bytes);
+}
+
+void *calloc(size_t n, size_t bytes)
+{
+    return fails() ? NULL : __libc_calloc(n, bytes);
+}
+
+void *realloc(void *old, size_t bytes)
+{
+    return fails() ? NULL : __libc_realloc(old, bytes);
+}
+#endif
+
+#define KEYS 330u
+
+/* Puts an element again and again, failing at each allocation in turn, until none is left to fail. */
+static void put_with_failures(struct support_lane *lane, struct collection *c, struct support_model *model,
+                              uint32_t key)
+{
+    for (unsigned n = 1;; n++) {
+        fail_in = n;
+        int rc = support_put(lane, c, model, key, 1 + n, n % 2 ? n : 0, NULL);
+        bool all = fail_in > 0;
+        fail_in = 0;
+        assert_true(rc == 0 || (rc == QUIRE_ENOMEM && !all));
+        if (all)
+            return;
+    }
+}
+
+static void refused_puts_leave_nothing_behind(void **state)
+{
+    (void)state;
+    if (SANITIZED) {
+        print_message("a sanitizer's allocator does not fail: nothing is tested here\n");
+        skip();
+    }
+    char *folder = support_folder_make(), *path = support_path(folder, "data");
+    struct store_options options = support_store_options(NULL);
+    struct support_lane lane;
+    struct support_model model;
+    struct quire_error err = {0};
+    support_lane_open(&lane, NULL);
+    support_model_init(&model, KEYS);
+    struct store *store = support_store_open(path, &options);
+    struct collection *c = support_create(store);
+    uint64_t uid = collection_uid(c);
+    for (uint32_t key = 0; key < 240; key++)
+        assert_int_equal(support_put(&lane, c, &model, key, 1, 0, NULL), 0);
+    assert_int_equal(store_seal(store, c, &err), 0);
+    for (uint32_t key = 0; key < KEYS; key++) /* sealed ones, new ones; the last come after the change to the graph */
+        put_with_failures(&lane, c, &model, key);
+    assert_true(support_equal(&lane, c, &model));
+    for (uint32_t key = 0; key < KEYS; key += 7)
+        put_with_failures(&lane, c, &model, key);
+    assert_int_equal(memtable_verify(c->view->tables[0]->memtable, &err), 0);
+    assert_int_equal(store_compact(store, c, &err), 0);
+    for (unsigned opened = 0; opened < 2; opened++) {
+        assert_true(support_equal(&lane, c, &model));
+        collection_unref(c);
+        support_store_close(store);
+        store = support_store_open(path, &options);
+        c = store_find(store, uid);
+    }
+    assert_true(support_equal(&lane, c, &model));
+    collection_unref(c);
+    support_store_close(store);
+    support_model_free(&model);
+    support_lane_close(&lane);
+    free(path);
+    support_folder_remove(folder);
+}
+
+/* What was logged without a row in memory would be there after a restart, beside the row that was merged meanwhile. */
+static void a_refused_put_is_not_there_after_a_restart(void **state)
+{
+    (void)state;
+    if (SANITIZED)
+        skip();
+    char *folder = support_folder_make(), *path = support_path(folder, "data");
+    struct store_options options = support_store_options(NULL);
+    struct support_lane lane;
+    struct support_model model;
+    struct quire_error err = {0};
+    support_lane_open(&lane, NULL);
+    support_model_init(&model, 40);
+    struct store *store = support_store_open(path, &options);
+    struct collection *c = support_create(store);
+    uint64_t uid = collection_uid(c);
+    for (uint32_t key = 0; key < 40; key++) {
+        assert_int_equal(support_put(&lane, c, &model, key, 1, 0, NULL), 0);
+        if (key % 20 == 19)
+            assert_int_equal(store_seal(store, c, &err), 0);
+    }
+    for (uint32_t key = 0; key < 20; key++) {
+        fail_in = key + 1;
+        (void)support_put(&lane, c, &model, key, 2, 1, NULL);
+        fail_in = 0;
+    }
+    assert_true(store_claim(store, c, BUSY_MERGE, true));
+    assert_int_equal(store_merge_claimed(store, c, true, &err), 1);
+    store_release(store, c, BUSY_MERGE);
+    assert_true(support_equal(&lane, c, &model));
+    collection_unref(c);
+    support_store_close(store);
+    store = support_store_open(path, &options);
+    c = store_find(store, uid);
+    assert_true(support_equal(&lane, c, &model));
+    collection_unref(c);
+    support_store_close(store);
+    support_model_free(&model);
+    support_lane_close(&lane);
+    free(path);
+    support_folder_remove(folder);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(refused_puts_leave_nothing_behind),
+                                       cmocka_unit_test(a_refused_put_is_not_there_after_a_restart)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
