@@ -667,37 +667,39 @@ static uint64_t sealed_lsn(const struct collection_edit *edit)
     return last;
 }
 
-static int log_edit(struct collection *c, const struct collection_edit *edit, uint64_t *lsn, struct quire_error *err)
+/* The record that ends a row which an adopted index replaces. */
+static int encode_end(struct collection *c, const struct replaced_row *r, struct place *place,
+                      struct journal_record *record, struct quire_error *err)
 {
-    struct journal_record record = {.kind = RECORD_EDIT};
-    uint8_t *bytes = record_edit_encode(c->uid, edit, sealed_lsn(edit), &record.n_bytes);
-    if (!bytes)
-        return error_set(err, QUIRE_ENOMEM, "no memory for the record of a change of segments");
-    record.bytes = bytes;
-    int rc = journal_append(store_journal(c->store), &record, 1, lsn, err);
-    free(bytes);
-    return rc;
+    struct record_element element = {.key = r->key, .key_bytes = r->key_bytes};
+    int rc = find_place(c, r->key, r->key_bytes, &r->located, place, err);
+    if (rc < 0)
+        return rc;
+    name_place(place, &element);
+    record->kind = RECORD_REMOVE;
+    record->bytes = record_element_encode(c->uid, &element, &record->n_bytes);
+    return record->bytes ? 0 : QUIRE_ENOMEM;
 }
 
-/* The life of what an adopted index replaces ends. */
-static int end_replaced(struct collection *c, const struct collection_edit *edit, struct quire_error *err)
+/* One frame, so that all of it is there or nothing: the ends of what an adopted index replaces, then the edit.
+ * places: n_replaced, filled in. */
+static int log_edit(struct collection *c, const struct collection_edit *edit, struct place *places, uint64_t *lsn,
+                    struct quire_error *err)
 {
-    for (uint32_t i = 0; i < edit->n_replaced; i++) {
-        const struct replaced_row *r = &edit->replaced[i];
-        struct record_element element = {.key = r->key, .key_bytes = r->key_bytes};
-        struct place place;
-        uint64_t lsn;
-        int rc = find_place(c, r->key, r->key_bytes, &r->located, &place, err);
-        if (rc == 0) {
-            name_place(&place, &element);
-            rc = log_element(c, RECORD_REMOVE, &element, &lsn, err);
-        }
-        if (rc < 0)
-            return rc;
-        end_place(&place, lsn);
-        c->last_lsn = lsn;
+    uint32_t n = edit->n_replaced;
+    struct journal_record *records = calloc(n + 1, sizeof *records);
+    int rc = records ? 0 : QUIRE_ENOMEM;
+    for (uint32_t i = 0; i < n && rc == 0; i++)
+        rc = encode_end(c, &edit->replaced[i], &places[i], &records[i], err);
+    if (rc == 0) {
+        records[n].kind = RECORD_EDIT;
+        records[n].bytes = record_edit_encode(c->uid, edit, sealed_lsn(edit), &records[n].n_bytes);
+        rc = records[n].bytes ? journal_append(store_journal(c->store), records, n + 1, lsn, err) : QUIRE_ENOMEM;
     }
-    return 0;
+    for (uint32_t i = 0; records && i <= n; i++)
+        free((void *)(uintptr_t)records[i].bytes);
+    free(records);
+    return rc == QUIRE_ENOMEM ? error_set(err, rc, "no memory for the record of a change of segments") : rc;
 }
 
 static int publish_locked(struct collection *c, const struct collection_edit *edit, uint64_t *lsn,
@@ -709,13 +711,15 @@ static int publish_locked(struct collection *c, const struct collection_edit *ed
         return error_set(err, QUIRE_EBUSY,
                          "the set is written to while an index is added: stop the writes and try again");
     struct view *old = c->view, *view = view_edited(old, edit, NULL);
-    int rc = view ? 0 : error_set(err, QUIRE_ENOMEM, "no memory for a view");
+    struct place *places = calloc(edit->n_replaced + 1, sizeof *places);
+    int rc = view && places ? 0 : error_set(err, QUIRE_ENOMEM, "no memory for a view");
     if (rc == 0 && edit->added && carry_deaths(edit) < 0)
         rc = error_set(err, QUIRE_EINTERNAL, "the merge's map of rows does not fit its segment");
     if (rc == 0)
-        rc = end_replaced(c, edit, err);
-    if (rc == 0)
-        rc = log_edit(c, edit, lsn, err);
+        rc = log_edit(c, edit, places, lsn, err);
+    for (uint32_t i = 0; rc == 0 && i < edit->n_replaced; i++)
+        end_place(&places[i], *lsn);
+    free(places);
     if (rc < 0) {
         view_unref(view);
         return rc;

@@ -109,7 +109,7 @@ int collection_freeze(struct collection *collection, struct quire_error *err);
 
 /* Makes it so, under the lock: rows that died since the merge took its copy are dead in the added part. *lsn of its
  * frame. On failure nothing has changed. QUIRE_EBUSY: edit->replaced, and the collection was written to since
- * edit->seen_lsn. Under journal_quiesce, an adoption in a batch: each replaced row has a record of its own. */
+ * edit->seen_lsn. Under journal_quiesce, an adoption in a batch. */
 int collection_publish(struct collection *collection, const struct collection_edit *edit, uint64_t *lsn,
                        struct quire_error *err);
 

@@ -6,6 +6,7 @@
  * asked for it. Sanitizers bring their own allocators, so there the test is left out and says so.
  */
 #include "index/store_priv.h"
+#include "tests/index/support_index.h"
 #include "tests/index/support_store.h"
 #include "tests/sanitized.h"
 #include <setjmp.h>
@@ -43,7 +44,8 @@ void *realloc(void *old, size_t bytes)
 }
 #endif
 
-#define KEYS 330u
+#define KEYS   330u
+#define SHARED 100u
 
 /* Puts an element again and again, failing at each allocation in turn, until none is left to fail. */
 static void put_with_failures(struct support_lane *lane, struct collection *c, struct support_model *model,
@@ -146,9 +148,68 @@ static void a_refused_put_is_not_there_after_a_restart(void **state)
     support_folder_remove(folder);
 }
 
+/* An index of keys 0 .. SHARED - 1 in version 9. */
+static void build_index(const char *path)
+{
+    static char texts[SHARED][16];
+    static float vectors[SHARED][SUPPORT_DIM];
+    const void *keys[SHARED];
+    uint32_t bytes[SHARED];
+    struct quire_build_options options = support_options(QUIRE_METRIC_L2, QUIRE_SLOT_F32);
+    struct quire_error err = {0};
+    for (uint32_t i = 0; i < SHARED; i++) {
+        support_vector(i, 9, vectors[i]);
+        bytes[i] = (uint32_t)snprintf(texts[i], sizeof texts[i], "key-%u", i);
+        keys[i] = texts[i];
+    }
+    options.keys = keys;
+    options.key_bytes = bytes;
+    if (quire_build(path, vectors, SHARED, SUPPORT_DIM, QUIRE_TYPE_F32, &options, &err) < 0)
+        fail_msg("build: %s", err.message);
+}
+
+static void a_refused_adoption_removes_nothing(void **state)
+{
+    (void)state;
+    if (SANITIZED)
+        skip();
+    char *folder = support_folder_make(), *path = support_path(folder, "data"), *index = support_path(folder, "index");
+    struct store_options options = support_store_options(NULL);
+    struct support_lane lane;
+    struct support_model model;
+    struct quire_error err = {0};
+    uint64_t lsn;
+    bool all = false;
+    support_lane_open(&lane, NULL);
+    support_model_init(&model, SHARED + 10);
+    build_index(index);
+    struct store *store = support_store_open(path, &options);
+    struct collection *c = support_create(store);
+    for (uint32_t key = 0; key < SHARED + 10; key++)
+        assert_int_equal(support_put(&lane, c, &model, key, 1, 0, NULL), 0);
+    for (unsigned n = 1; !all; n += 1 + n / 24) {
+        fail_in = n;
+        int rc = store_adopt(store, c, index, &lsn, &err);
+        all = fail_in > 0;
+        fail_in = 0;
+        assert_true(rc == 0 || !all);
+        for (uint32_t key = 0; rc == 0 && key < SHARED; key++)
+            model.elements[key] = (struct support_element){9, 0};
+        assert_true(support_equal(&lane, c, &model));
+    }
+    collection_unref(c);
+    support_store_close(store);
+    support_model_free(&model);
+    support_lane_close(&lane);
+    free(index);
+    free(path);
+    support_folder_remove(folder);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(refused_puts_leave_nothing_behind),
-                                       cmocka_unit_test(a_refused_put_is_not_there_after_a_restart)};
+                                       cmocka_unit_test(a_refused_put_is_not_there_after_a_restart),
+                                       cmocka_unit_test(a_refused_adoption_removes_nothing)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
