@@ -448,8 +448,9 @@ static uint64_t last_lsn_of(struct collection *c)
     return lsn;
 }
 
-/* (publish) One frame, in a batch because that is let in whatever its size. QUIRE_EBUSY, with nothing changed, when the collection was written to since `seen`. Writers and
- * searches of this collection wait while the shared elements change hands: about a microsecond for each. */
+/* (publish) One frame, in a batch because that is let in whatever its size. QUIRE_EBUSY, with nothing changed, when the
+ * collection was written to since `seen`. Writers and searches of this collection wait while the shared elements change
+ * hands: about a microsecond for each. */
 static int commit_adoption(struct adoption *a, uint64_t seen, uint64_t *lsn, struct quire_error *err)
 {
     struct replaced_row *replaced = list_shared(a);
