@@ -135,7 +135,8 @@ static inline uint32_t link_count(const struct link_list *list)
 /* Copies a row's links with their flags; returns how many. */
 uint32_t links_read(const struct graph *graph, uint32_t row, unsigned layer, uint32_t *links);
 
-/* Ends a removed row, whose lock the caller holds unless nobody else knows it: its number is free when all readers of now have left. */
+/* Ends a removed row, whose lock the caller holds unless nobody else knows it: its number is free when all readers of
+ * now have left. */
 void row_gone(struct graph *graph, uint32_t row);
 /* Hands the rows that are gone to the epochs. Holds no lock when it does. */
 void rows_gone_defer(struct graph *graph);

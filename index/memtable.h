@@ -49,9 +49,9 @@ int memtable_check(const struct memtable *table, const void *vector, struct quir
  * and QUIRE_ELIMIT (2^31 rows) leave everything as it was. */
 int memtable_put(struct memtable *table, const void *key, uint32_t key_bytes, const void *vector, bool stored,
                  const void *attributes, uint32_t attribute_bytes, uint64_t seq, uint32_t *row);
-/* (lock) The two halves of a put of a vector in the stored form, for who must log it in between: all that can fail, then
- * what cannot. One of commit and cancel follows, before any other call for which the lock is needed; cancel inside an
- * epoch. */
+/* (lock) The two halves of a put of a vector in the stored form, for who must log it in between: all that can fail,
+ * then what cannot. One of commit and cancel follows, before any other call for which the lock is needed; cancel inside
+ * an epoch. */
 struct memtable_pending {
     struct record *record;
     uint32_t old; /* the key's row, whose life commit ends; or MEMTABLE_NONE */
