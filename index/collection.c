@@ -453,7 +453,7 @@ static void watch_table(struct collection *c)
     struct memtable_stats stats;
     memtable_get_stats(c->view->tables[0]->memtable, &stats);
     atomic_store_explicit(&c->n_unlinked, stats.unlinked, memory_order_relaxed);
-    store_note_memtable(c->store, c, stats.bytes);
+    store_note_memtable(c->store, c, stats.rows, stats.bytes);
     if (stats.dead > stats.rows + MEMTABLE_FLAT_ROWS)
         store_wake(c->store, c);
 }

@@ -482,10 +482,10 @@ bool store_is_crowded(const struct store *store)
 }
 
 /* What maintenance would find when it looks: it may be late, with every processor busy writing. */
-void store_note_memtable(struct store *store, struct collection *collection, uint64_t bytes)
+void store_note_memtable(struct store *store, struct collection *collection, uint32_t rows, uint64_t bytes)
 {
     const struct store_options *o = &store->options;
-    if (bytes <= o->memtable_bytes)
+    if (bytes <= o->memtable_bytes || rows < SEAL_ROWS_MIN)
         return;
     if (bytes > 2 * o->memtable_bytes) {
         atomic_store_explicit(&collection->crowding, bytes > backlog_max(o) ? CROWD_BACKLOG : CROWD_SLOW,

@@ -682,20 +682,20 @@ static void test_refused_creations(void **state)
 static void test_random_of_an_empty_set(void **state)
 {
     struct test_server *s = support_server(NULL);
-    struct connection c;
+    struct connection one;
     (void)state;
-    connect_to(&c, s->port);
-    expect_text(&c, "VCREATE e DIM 4", "OK");
-    struct reply r = ask(&c, "VRANDMEMBER e");
+    connect_to(&one, s->port);
+    expect_text(&one, "VCREATE e DIM 4", "OK");
+    struct reply r = ask(&one, "VRANDMEMBER e");
     assert_true(r.null);
     reply_free(&r);
-    r = ask(&c, "VRANDMEMBER e -3");
+    r = ask(&one, "VRANDMEMBER e -3");
     assert_int_equal(r.n, 0);
     reply_free(&r);
-    r = ask(&c, "VRANDMEMBER e 3");
+    r = ask(&one, "VRANDMEMBER e 3");
     assert_int_equal(r.n, 0);
     reply_free(&r);
-    disconnect(&c);
+    disconnect(&one);
     support_server_end(s);
 }
 
