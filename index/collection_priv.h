@@ -172,8 +172,8 @@ int collection_record_config(const uint8_t *bytes, uint32_t n, uint64_t *uid, st
 int store_admit(struct store *store, const struct collection *collection, struct quire_error *err);
 /* The newest table has grown beyond what it should, or rows have died: a maintenance thread should look. Cheap. */
 void store_wake(struct store *store, struct collection *collection);
-/* The newest table has so many rows and bytes after a write: maintenance is woken and writers are slowed where that is too
- * much. Under the collection's lock. */
+/* The newest table has so many rows and bytes after a write: maintenance is woken and writers are slowed where that is
+ * too much. Under the collection's lock. */
 void store_note_memtable(struct store *store, struct collection *collection, uint32_t rows, uint64_t bytes);
 
 #endif
