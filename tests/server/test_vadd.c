@@ -681,21 +681,49 @@ static void test_refused_creations(void **state)
 
 static void test_random_of_an_empty_set(void **state)
 {
-    struct test_server *s = support_server(NULL);
-    struct connection one;
     (void)state;
-    connect_to(&one, s->port);
-    expect_text(&one, "VCREATE e DIM 4", "OK");
-    struct reply r = ask(&one, "VRANDMEMBER e");
+    expect_text(&c, "VCREATE e DIM 4", "OK");
+    struct reply r = ask(&c, "VRANDMEMBER e");
     assert_true(r.null);
     reply_free(&r);
-    r = ask(&one, "VRANDMEMBER e -3");
+    r = ask(&c, "VRANDMEMBER e -3");
     assert_int_equal(r.n, 0);
     reply_free(&r);
-    r = ask(&one, "VRANDMEMBER e 3");
+    r = ask(&c, "VRANDMEMBER e 3");
     assert_int_equal(r.n, 0);
     reply_free(&r);
-    disconnect(&one);
+    expect_integer(&c, "DEL e", 1);
+}
+
+/* One key is made and removed on several lanes while segments are exchanged: nobody waits for the other. */
+static void test_sets_made_while_sealing(void **state)
+{
+    enum { WRITERS = 5, ROUNDS = 200 };
+    static const char *const pairs[WRITERS][2] = {{"VCREATE k DIM 2", "DEL k"},
+                                                  {"VADD k VALUES 2 1 2 a", "VREM k a"},
+                                                  {"VCREATE k DIM 2", "DEL k"},
+                                                  {"VADD k VALUES 2 1 2 a", "VREM k a"},
+                                                  {"VADD s VALUES 2 1 2 b", "VSEAL s"}};
+    struct test_server *s = support_server((const char *const[]){"lanes", "6", "segments-max", "1000", NULL});
+    struct connection writers[WRITERS];
+    (void)state;
+    for (unsigned i = 0; i < WRITERS; i++) {
+        struct resp_buffer out = {.protocol = 2};
+        connect_to(&writers[i], s->port);
+        for (unsigned round = 0; round < 2 * ROUNDS; round++)
+            put_request(&out, pairs[i][round % 2]);
+        send_bytes(&writers[i], out.data, out.bytes);
+        resp_buffer_fini(&out);
+    }
+    for (unsigned i = 0; i < WRITERS; i++) {
+        for (unsigned round = 0; round < 2 * ROUNDS; round++) {
+            struct reply r = read_reply(&writers[i]);
+            if (r.type == '-' && strncmp(r.text, "BUSYKEY", 7) != 0)
+                fail_msg("%s: %s", pairs[i][round % 2], r.text);
+            reply_free(&r);
+        }
+        disconnect(&writers[i]);
+    }
     support_server_end(s);
 }
 
@@ -703,6 +731,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_random_of_an_empty_set),
+        cmocka_unit_test(test_sets_made_while_sealing),
         cmocka_unit_test(test_forms),
         cmocka_unit_test(test_what_the_first_add_fixes),
         cmocka_unit_test(test_reduce),
