@@ -74,7 +74,8 @@ void cmd_client_info(struct client *c, const struct resp_arg *args, uint32_t n)
 enum client_type { TYPE_ANY, TYPE_NORMAL, TYPE_NOBODY /* replicas, masters, subscribers: there are none */ };
 
 struct filter {
-    char address[CLIENT_ADDRESS_BYTES], local[CLIENT_ADDRESS_BYTES], user[257]; /* "": any */
+    char address[CLIENT_ADDRESS_BYTES], local[CLIENT_ADDRESS_BYTES]; /* "": any */
+    uint64_t user_id;                                                /* 0: any */
     enum client_type type;
     uint64_t age_s; /* at least; 0: any */
     bool skip_me, by_id;
@@ -105,7 +106,7 @@ static bool is_wanted(const struct client_call *call, const struct client *c)
         return false;
     if (f->age_s && (c->lane->now_ms - c->created_ms) / 1000 < f->age_s)
         return false;
-    if (f->user[0] && strcmp(f->user, client_user(c)) != 0)
+    if (f->user_id && c->user->id != f->user_id)
         return false;
     if (f->address[0]) {
         client_address(c, false, text);
@@ -224,6 +225,19 @@ static void reply_kill(struct gather *gather)
         client_end(gather->pending.client);
 }
 
+/* Any user that there is; false after an error reply. */
+static bool take_user(struct client *c, struct resp_arg name, struct filter *f)
+{
+    struct acl_user *user = acl_find(c->lane->server, name.data, name.bytes);
+    if (!user) {
+        client_error(c, "ERR No such user '%.*s'", ARG_SHOWN(name, 128u));
+        return false;
+    }
+    f->user_id = user->id;
+    acl_user_release(user);
+    return true;
+}
+
 /* The pair args[i], args[i + 1]; false after an error reply. */
 static bool take_kill_option(struct client *c, const struct resp_arg *args, uint32_t i, struct filter *f, uint64_t *id)
 {
@@ -248,10 +262,7 @@ static bool take_kill_option(struct client *c, const struct resp_arg *args, uint
     } else if (arg_is(name, "LADDR")) {
         take_text(value, f->local, sizeof f->local);
     } else if (arg_is(name, "USER")) {
-        take_text(value, f->user, sizeof f->user);
-        right = strcmp(f->user, client_user(c)) == 0;
-        if (!right)
-            client_error(c, "ERR No such user '%.128s'", f->user);
+        right = take_user(c, value, f);
     } else if (arg_is(name, "SKIPME") && (arg_is(value, "yes") || arg_is(value, "no"))) {
         f->skip_me = arg_is(value, "yes");
     } else {

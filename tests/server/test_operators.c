@@ -344,8 +344,13 @@ static void test_client_kill(void **state)
     expect_error(&crowd[0], "CLIENT KILL ID 1 TYPE", "ERR syntax error");
     expect_error(&crowd[0], "CLIENT KILL TYPE odd", "ERR Unknown client type 'odd'");
     expect_error(&crowd[0], "CLIENT KILL USER odd", "ERR No such user 'odd'");
-    expect_integer(&crowd[0], "CLIENT KILL TYPE normal", CROWD - 3);
-    for (unsigned i = 3; i < CROWD; i++)
+    expect_text(&crowd[0], "ACL SETUSER odd on nopass +@all", "OK");
+    expect_integer(&crowd[0], "CLIENT KILL USER odd", 0);
+    expect_text(&crowd[3], "AUTH odd x", "OK");
+    expect_integer(&crowd[0], "CLIENT KILL USER odd", 1);
+    expect_closed(&crowd[3]);
+    expect_integer(&crowd[0], "CLIENT KILL TYPE normal", CROWD - 4);
+    for (unsigned i = 4; i < CROWD; i++)
         expect_closed(&crowd[i]);
     expect_text(&crowd[0], "PING", "PONG");
     /* itself: told first, then closed */
