@@ -82,7 +82,7 @@ static void test_errors(void **state)
 {
     static const char *const taints[] = {"NOSUCH x", "GET",        "SET k",        "CONFIG NOSUCH",
                                          "VSEAL k",  "VCOMPACT k", "VRANGE k - +", "VLOAD k p",
-                                         "VCHECK k", "SHUTDOWN",   "SAVE"};
+                                         "VCHECK k", "SHUTDOWN",   "SAVE",         "CLIENT REPLY OFF"};
     struct test_server *s = support_server(NULL);
     struct connection c;
     (void)state;
