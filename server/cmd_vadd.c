@@ -222,6 +222,8 @@ static int create(struct server *server, struct keyspace_hold *hold, const struc
     return rc;
 }
 
+/* The key is held before the batch is begun, as every write does: who waits for open batches must not wait for one
+ * that waits for a key. */
 static int create_in_batch(struct client *c, struct resp_arg name, const struct collection_config *config,
                            uint64_t *lsn, struct quire_error *err)
 {
@@ -229,19 +231,20 @@ static int create_in_batch(struct client *c, struct resp_arg name, const struct 
     struct keyspace_hold hold;
     struct key_entry *entry;
     struct key key = keyspace_key(&server->keyspace, name);
-    bool own = !journal_in_batch(server->journal);
-    int rc = own ? journal_batch_begin(server->journal, err) : 0;
-    if (rc < 0)
-        return rc;
+    bool begun = false;
     keyspace_hold_key(&hold, &server->keyspace, &key);
-    rc = keyspace_find_to_write(&hold, &key, &entry, err);
+    int rc = keyspace_find_to_write(&hold, &key, &entry, err);
     if (rc == 0 && entry)
         rc = error_set(err, QUIRE_EEXISTS, "Target key name already exists");
+    if (rc == 0 && !journal_in_batch(server->journal)) {
+        rc = journal_batch_begin(server->journal, err);
+        begun = rc == 0;
+    }
     if (rc == 0)
         rc = create(server, &hold, &key, config, err);
     *lsn = hold.lsn;
+    int end = begun ? journal_batch_end(server->journal, lsn, rc == 0 ? err : NULL) : 0;
     keyspace_let_go(&hold);
-    int end = own ? journal_batch_end(server->journal, lsn, rc == 0 ? err : NULL) : 0;
     return rc < 0 ? rc : end;
 }
 
