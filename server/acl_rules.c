@@ -602,7 +602,7 @@ static bool key_allowed(const struct acl_user *user, unsigned access, struct res
 /* Whether the command shows or removes rows that tenants share. */
 static bool touches_rows(const struct command *command)
 {
-    return strcmp(command->group, "vector_set") == 0 ||
+    return strcmp(command->group, "vector_set") == 0 || (command->flags & CMD_REPLACES) ||
            ((command->flags & CMD_WRITE) &&
             (strcmp(command->group, "generic") == 0 || strcmp(command->group, "server") == 0));
 }

@@ -16,6 +16,7 @@ enum command_flags {
     CMD_DANGEROUS = 256,  /* of category @dangerous without being for administrators */
     CMD_READS_TOO = 512,  /* with CMD_WRITE: shows or copies what a key holds, so it needs the right to read it */
     CMD_READS_OLD = 1024, /* the same where the word GET stands among its options */
+    CMD_REPLACES = 64,    /* puts a string in the place of whatever a key holds, a vector set, too */
     CMD_NO_MULTI = 2048,  /* refused between MULTI and EXEC: it takes long, or ends the server */
 };
 

@@ -441,7 +441,10 @@ static void test_tenants_are_kept_and_refused(void **state)
             words[strlen(commands[row].name) + 2 * (size_t)abs(commands[row].arity) - 2] = 0;
             expect_error(&c, words, "NOPERM User acme is bound to tenants");
         }
-    expect_error(&c, "DEL k", "NOPERM User acme is bound to tenants");
+    static const char *const removals[] = {"DEL k", "RENAME s k", "SET k v", "SETEX k 9 v", "PSETEX k 9 v", "MSET k v"};
+    for (size_t i = 0; i < sizeof removals / sizeof *removals; i++)
+        expect_error(&c, removals[i], "NOPERM User acme is bound to tenants");
+    expect_integer(&c, "SETNX s v", 1); /* never takes the place of a set */
     expect_integer(&c, "EXISTS k", 0);
     expect_text(&c, "PING", "PONG");
     struct reply user = ask(&admin, "ACL GETUSER acme");
