@@ -23,6 +23,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define LINK_WAKE_ROWS 16u /* that wait for links before maintenance is woken for them */
+
 /* ---- config ------------------------------------------------------------------------------------------------------ */
 
 void collection_config_encode(const struct collection_config *config, uint8_t out[COLLECTION_CONFIG_BYTES])
@@ -454,7 +456,7 @@ static void watch_table(struct collection *c)
     memtable_get_stats(c->view->tables[0]->memtable, &stats);
     atomic_store_explicit(&c->n_unlinked, stats.unlinked, memory_order_relaxed);
     store_note_memtable(c->store, c, stats.rows, stats.bytes);
-    if (stats.dead > stats.rows + MEMTABLE_FLAT_ROWS)
+    if (stats.dead > stats.rows + MEMTABLE_FLAT_ROWS || stats.unlinked >= LINK_WAKE_ROWS)
         store_wake(c->store, c);
 }
 

@@ -1,53 +1,49 @@
 /*
- * links.c - the collections of a lane in which rows wait for their links.
+ * links.c - the collections of a lane in which too many rows wait for their links.
  *
- * Rows that wait are compared one by one in every search, ten nanoseconds each: some hundred do not show. A writer that
- * is faster than the links is slowed down when CROWD of them wait. The store's maintenance links, too.
+ * A put is visible at once: rows that wait are compared one by one in every search, ten nanoseconds each. A background
+ * thread of the store links them (store_maintain.c), with what the lanes leave of the processor. Only where that falls
+ * behind, with more than CROWD of them waiting, the lane that puts links, too, a slice in each of its turns, and its
+ * writers put one element a turn; with more than THRONG they wait for milliseconds.
  */
 #include "server/links.h"
 #include "index/search_priv.h"
 #include <stdlib.h>
 
-enum { CROWD = 512, CROWD_BUDGET_US = 200 };
+enum { CROWD = 512, THRONG = 1024 };
 
-static void link_now(struct lane *lane, struct collection *collection, uint64_t budget_us, bool *more)
+static void link_now(struct lane *lane, struct collection *collection, uint64_t budget_us)
 {
     struct graph_scratch *scratch = searcher_graph_scratch(lane->searcher);
-    *more = scratch && collection_link(collection, scratch, budget_us);
+    if (scratch)
+        collection_link(collection, scratch, budget_us);
 }
 
-bool links_add(struct lane *lane, struct collection *collection)
+enum links_pace links_add(struct lane *lane, struct collection *collection)
 {
-    bool more, crowded = collection_unlinked(collection) > CROWD;
-    if (crowded)
-        link_now(lane, collection, CROWD_BUDGET_US, &more);
+    uint32_t waiting = collection_unlinked(collection);
+    bool known = false;
     for (unsigned i = 0; i < lane->n_links; i++)
-        if (lane->links[i] == collection) {
-            collection_unref(collection);
-            return crowded;
-        }
-    struct collection **bigger = realloc(lane->links, sizeof *bigger * (lane->n_links + 1));
-    if (!bigger) {
-        collection_unref(collection); /* maintenance links it */
-        return crowded;
+        known = known || lane->links[i] == collection;
+    struct collection **bigger =
+        waiting > CROWD && !known ? realloc(lane->links, sizeof *bigger * (lane->n_links + 1)) : NULL;
+    if (bigger) {
+        lane->links = bigger;
+        lane->links[lane->n_links++] = collection;
+    } else {
+        collection_unref(collection);
     }
-    lane->links = bigger;
-    lane->links[lane->n_links++] = collection;
-    return crowded;
+    return waiting > THRONG ? LINKS_THRONG : waiting > CROWD ? LINKS_CROWD : LINKS_FEW;
 }
 
 bool links_work(struct lane *lane, uint64_t budget_us)
 {
-    bool more = false;
     if (lane->n_links == 0)
         return false;
-    unsigned i = lane->next_link++ % lane->n_links;
-    link_now(lane, lane->links[i], budget_us, &more);
-    if (!more) {
-        collection_unref(lane->links[i]);
-        lane->links[i] = lane->links[--lane->n_links];
-    }
-    return lane->n_links > 0;
+    struct collection *collection = lane->links[--lane->n_links];
+    link_now(lane, collection, budget_us);
+    collection_unref(collection);
+    return true;
 }
 
 void links_fini(struct lane *lane)

@@ -1,8 +1,6 @@
 /*
- * links.h - rows that this lane has put and that wait for their links in the graph (memtable.h).
- *
- * A put is visible at once; linking it costs about a tenth of a millisecond, and is done between two looks at the
- * sockets, a little at a time, so that one client's inserts do not hold up the others of the lane.
+ * links.h - what a lane does for rows that wait for their links in the graph (memtable.h) when the background falls
+ * behind with linking them.
  */
 #ifndef QUIRE_SERVER_LINKS_H
 #define QUIRE_SERVER_LINKS_H
@@ -10,10 +8,11 @@
 #include "index/collection.h"
 #include "server/server_priv.h"
 
-/* Takes the reference over. Where very many rows wait it links some at once, a writer pays for what it puts, and
- * answers true: it should rest. */
-bool links_add(struct lane *lane, struct collection *collection);
-/* Links for about budget_us; true if some still wait. */
+enum links_pace { LINKS_FEW, LINKS_CROWD, LINKS_THRONG };
+/* After a put; takes the reference over. Answers how many rows wait: of a crowd the writer should rest for a turn of the
+ * lane, of a throng for some milliseconds. */
+enum links_pace links_add(struct lane *lane, struct collection *collection);
+/* Links for about budget_us in one of the collections that were added; false where there is none. */
 bool links_work(struct lane *lane, uint64_t budget_us);
 /* Lets all collections go. */
 void links_fini(struct lane *lane);

@@ -166,7 +166,9 @@ struct lane {
     struct client *slowed;  /* whose next requests wait for slow_timer */
     struct io_op slow_timer;
     bool slow_armed;
-    uint64_t turn;              /* of the loop */
+    uint64_t turn;       /* of the loop */
+    uint64_t slice_turn; /* in which `slice` elements were written */
+    unsigned slice;
     struct client *held;        /* whose replies wait for the journal */
     atomic_bool holds_replies;  /* there are such */
     atomic_bool durable_posted; /* durable_message is on its way */
@@ -174,7 +176,7 @@ struct lane {
     unsigned gate_depth;       /* inside the gate so many times */
     unsigned expire_next;      /* of keyspace_expire_due */
     struct collection **links; /* with rows that wait for links; references; owned */
-    unsigned n_links, next_link;
+    unsigned n_links;
     atomic_uint n_clients;       /* of this lane, and those on their way to it */
     struct resp_request request; /* of the request being run */
     const struct resp_arg *args; /* of the command being run; NULL: none is */
