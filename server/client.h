@@ -55,7 +55,9 @@ enum {
 struct client {
     struct lane *lane;
     struct client *next, *prev, *next_dirty, *next_resting;
-    bool resting; /* client_rest */
+    bool resting;        /* client_rest */
+    uint64_t slice_turn; /* of the lane, in which it has written `slice` elements */
+    unsigned slice;
     int fd;
     enum client_state state;
     bool receiving, pausing, sending, dirty,

@@ -9,8 +9,8 @@
 #include "server/server_priv.h"
 
 enum links_pace { LINKS_FEW, LINKS_CROWD, LINKS_THRONG };
-/* After a put; takes the reference over. Answers how many rows wait: of a crowd the writer should rest for a turn of the
- * lane, of a throng for some milliseconds. */
+/* After a put; takes the reference over. Answers how many rows wait: of a crowd the writer should rest for a turn of
+ * the lane, of a throng for some milliseconds. */
 enum links_pace links_add(struct lane *lane, struct collection *collection);
 /* Links for about budget_us in one of the collections that were added; false where there is none. */
 bool links_work(struct lane *lane, uint64_t budget_us);

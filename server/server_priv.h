@@ -166,9 +166,7 @@ struct lane {
     struct client *slowed;  /* whose next requests wait for slow_timer */
     struct io_op slow_timer;
     bool slow_armed;
-    uint64_t turn;       /* of the loop */
-    uint64_t slice_turn; /* in which `slice` elements were written */
-    unsigned slice;
+    uint64_t turn;              /* of the loop */
     struct client *held;        /* whose replies wait for the journal */
     atomic_bool holds_replies;  /* there are such */
     atomic_bool durable_posted; /* durable_message is on its way */

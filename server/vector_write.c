@@ -16,7 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SLICE_WRITES = 8 }; /* of all clients in a turn of their lane: a tenth of a millisecond */
+enum { SLICE_WRITES = 4 }; /* of one client in a turn of its lane */
 
 /* ---- errors ------------------------------------------------------------------------------------------------------ */
 
@@ -492,13 +492,13 @@ void vector_write_run(struct client *c, struct vector_write *w)
     resp_buffer_fini(&out);
     client_wait_lsn(c, w->lsn);
     struct lane *lane = c->lane;
-    if (lane->slice_turn != lane->turn) {
-        lane->slice_turn = lane->turn;
-        lane->slice = 0;
+    if (c->slice_turn != lane->turn) {
+        c->slice_turn = lane->turn;
+        c->slice = 0;
     }
     enum links_pace pace = w->target ? links_add(lane, w->target) : LINKS_FEW;
     const struct store *store = lane->server->store;
-    if (++lane->slice < SLICE_WRITES && pace == LINKS_FEW)
+    if (++c->slice < SLICE_WRITES && pace == LINKS_FEW)
         return;
     if (pace == LINKS_THRONG || (store && store_is_crowded(store)))
         client_slow(c);
