@@ -193,11 +193,9 @@ static int save_table(const struct collection *c, const struct memtable *memtabl
     for (uint32_t r = 0; r < stats.room && rc == 0; r++) {
         struct memtable_row row;
         unsigned epoch = epoch_enter(epochs);
-        if (memtable_death(memtable, r) > lsn) {
-            memtable_row(memtable, r, &row);
-            if (row.birth <= lsn && chunk_add(chunk, memtable, r, &row, memtable_stored_bytes(&c->table_config)) < 0)
-                rc = error_set(err, QUIRE_ENOMEM, "no memory for a checkpoint's rows");
-        }
+        if (memtable_row_at(memtable, r, lsn, &row) &&
+            chunk_add(chunk, memtable, r, &row, memtable_stored_bytes(&c->table_config)) < 0)
+            rc = error_set(err, QUIRE_ENOMEM, "no memory for a checkpoint's rows");
         epoch_exit(epochs, epoch);
         if (rc == 0 && chunk->n_bytes >= ROWS_CHUNK_BYTES)
             rc = chunk_flush(chunk, c->uid, checkpoint, lsn, err);

@@ -159,7 +159,7 @@ uint8_t *record_edit_encode(uint64_t uid, const struct collection_edit *edit, ui
  * config). `restored`: of a checkpoint. Parts are not open yet: part->segment is NULL. */
 int collection_replay(struct collection *collection, uint8_t kind, bool restored, uint64_t lsn, const uint8_t *bytes,
                       uint32_t n, struct quire_error *err);
-/* Counts its elements, after its parts have been opened. */
+/* Counts its elements, after its parts have been opened; those of parts that could not be are in no count. */
 void collection_recount(struct collection *collection);
 /* The config of a CREATE or STATE record. */
 int collection_record_config(const uint8_t *bytes, uint32_t n, uint64_t *uid, struct collection_config *config,

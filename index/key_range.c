@@ -103,8 +103,7 @@ static int scan_table(struct key_range *range, const struct collection_snapshot 
     for (uint32_t r = 0; r < stats.room && rc == 0; r++) {
         struct memtable_row row;
         unsigned epoch = epoch_enter(epochs);
-        memtable_row(memtable, r, &row);
-        if (row.birth <= snapshot->lsn && row.death > snapshot->lsn)
+        if (memtable_row_at(memtable, r, snapshot->lsn, &row))
             rc = keep(range, row.key, row.key_bytes);
         epoch_exit(epochs, epoch);
     }

@@ -396,6 +396,14 @@ void memtable_row(const struct memtable *table, uint32_t row, struct memtable_ro
     out->birth = slot_birth(slot);
 }
 
+bool memtable_row_at(const struct memtable *table, uint32_t row, uint64_t snapshot, struct memtable_row *out)
+{
+    if (memtable_death(table, row) <= snapshot)
+        return false;
+    memtable_row(table, row, out);
+    return out->birth <= snapshot;
+}
+
 uint64_t memtable_death(const struct memtable *table, uint32_t row)
 {
     const struct slot *slot = table_slot(table, row);

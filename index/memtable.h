@@ -86,6 +86,8 @@ struct memtable_row {
 };
 /* Any row < stats.room may be asked for: a number that no row has answers birth SEQ_MAX, death 0 and no key. */
 void memtable_row(const struct memtable *table, uint32_t row, struct memtable_row *out);
+/* The same of a row that is visible at a snapshot; otherwise false, and *out is not to be used. */
+bool memtable_row_at(const struct memtable *table, uint32_t row, uint64_t snapshot, struct memtable_row *out);
 /* When a row number's row died, SEQ_MAX while it lives; 0 for one that is not in use. For any row < stats.room. */
 uint64_t memtable_death(const struct memtable *table, uint32_t row);
 /* Its vector in the stored form: memtable_stored_bytes. A copy, since a code lies in two places. */

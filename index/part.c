@@ -96,6 +96,8 @@ bool part_is_dead(const struct part *part, uint32_t row)
 
 uint64_t part_living(const struct part *part)
 {
+    if (!part->segment)
+        return 0;
     return segment_info(part->segment)->rows - atomic_load_explicit(&part->n_dead, memory_order_relaxed);
 }
 

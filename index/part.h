@@ -36,7 +36,7 @@ void part_unref(struct part *part); /* NULL is fine */
  * there is room for any row. */
 int part_kill(struct part *part, uint32_t row);
 bool part_is_dead(const struct part *part, uint32_t row);
-/* Rows that live. */
+/* Rows that live; 0 while it is not open. */
 uint64_t part_living(const struct part *part);
 /* Whether it may hold a key; never wrongly false. */
 bool part_may_have(const struct part *part, const void *key, uint32_t key_bytes);

@@ -127,10 +127,8 @@ static int walk_table(struct key_walk *walk, const struct memtable *table)
     for (uint32_t i = 0; i < stats.room && rc == 0; i++) {
         struct memtable_row row;
         unsigned slot = epoch_enter(epochs);
-        if (memtable_death(table, i) > walk->snapshot->lsn) {
-            memtable_row(table, i, &row);
-            rc = row.birth <= walk->snapshot->lsn ? walk_key(walk, row.key, row.key_bytes) : 0;
-        }
+        if (memtable_row_at(table, i, walk->snapshot->lsn, &row))
+            rc = walk_key(walk, row.key, row.key_bytes);
         epoch_exit(epochs, slot);
     }
     return rc;
@@ -307,20 +305,6 @@ static int open_parts(struct store_check *check, struct collection *c)
     return 0;
 }
 
-/* Elements of parts that could not be opened are in no count. */
-static void recount(struct collection *c)
-{
-    uint64_t n = 0;
-    for (uint32_t i = 0; i < c->view->n_tables; i++) {
-        struct memtable_stats stats;
-        memtable_get_stats(c->view->tables[i]->memtable, &stats);
-        n += stats.rows;
-    }
-    for (uint32_t i = 0; i < c->view->n_parts; i++)
-        n += c->view->parts[i]->segment ? part_living(c->view->parts[i]) : 0;
-    atomic_store(&c->n_elements, n);
-}
-
 static int read_records(struct store_check *check, struct quire_error *err)
 {
     struct store *store = check->store;
@@ -364,7 +348,7 @@ int store_read_folder(struct io_fs *fs, const char *path, const struct store_hos
         rc = store_list(check->store, &list, &n, err);
     for (uint32_t i = 0; rc == 0 && i < n; i++) {
         rc = open_parts(check, list[i]);
-        recount(list[i]);
+        collection_recount(list[i]);
     }
     store_list_free(list, n);
     if (rc < 0)

@@ -28,12 +28,10 @@ static void line(struct resp_buffer *text, const char *format, ...) __attribute_
 
 static void line(struct resp_buffer *text, const char *format, ...)
 {
-    char bytes[1024];
     va_list arguments;
     va_start(arguments, format);
-    int n = vsnprintf(bytes, sizeof bytes, format, arguments);
+    resp_format(text, format, arguments);
     va_end(arguments);
-    resp_raw(text, bytes, n < 0 ? 0 : (size_t)n < sizeof bytes ? (size_t)n : sizeof bytes - 1);
     resp_raw(text, "\r\n", 2);
 }
 

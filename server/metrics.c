@@ -43,12 +43,10 @@ static void put(struct resp_buffer *text, const char *format, ...) __attribute__
 
 static void put(struct resp_buffer *text, const char *format, ...)
 {
-    char bytes[1024];
     va_list arguments;
     va_start(arguments, format);
-    int n = vsnprintf(bytes, sizeof bytes, format, arguments);
+    resp_format(text, format, arguments);
     va_end(arguments);
-    resp_raw(text, bytes, n < 0 ? 0 : (size_t)n < sizeof bytes ? (size_t)n : sizeof bytes - 1);
 }
 
 static void head(struct resp_buffer *text, const char *name, const char *type, const char *help)

@@ -282,6 +282,13 @@ static void put_number(struct resp_buffer *out, char type, long long value)
     put_line(out, type, digits + n, sizeof digits - n);
 }
 
+void resp_format(struct resp_buffer *out, const char *format, va_list arguments)
+{
+    char bytes[1024];
+    int n = vsnprintf(bytes, sizeof bytes, format, arguments);
+    resp_raw(out, bytes, n < 0 ? 0 : (size_t)n < sizeof bytes ? (size_t)n : sizeof bytes - 1);
+}
+
 void resp_simple(struct resp_buffer *out, const char *text)
 {
     put_line(out, '+', text, strlen(text));

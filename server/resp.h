@@ -6,6 +6,7 @@
 #define QUIRE_SERVER_RESP_H
 
 #include "quire.h"
+#include <stdarg.h>
 
 /* One argument of a request; points into the parsed bytes (or into the request's own store for inline requests). */
 struct resp_arg {
@@ -48,6 +49,8 @@ struct resp_buffer {
 };
 void resp_buffer_fini(struct resp_buffer *out);
 void resp_raw(struct resp_buffer *out, const void *data, size_t bytes);
+/* As it is, without a type: for the texts of INFO and /metrics. Cut after 1,023 bytes. */
+void resp_format(struct resp_buffer *out, const char *format, va_list arguments) __attribute__((format(printf, 2, 0)));
 void resp_simple(struct resp_buffer *out, const char *text);
 /* "-" and the text, line breaks replaced by spaces. The text begins with a code ("ERR ..."). */
 void resp_error(struct resp_buffer *out, const char *format, ...) __attribute__((format(printf, 2, 3)));
