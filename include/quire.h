@@ -101,6 +101,15 @@ QUIRE_API const char *quire_error_text(int code);
 /* The version of the library that is running, "major.minor.patch". */
 QUIRE_API const char *quire_version(void);
 
+/* A piece of bytes that somebody else owns, and two of them. */
+struct quire_bytes {
+    const void *data;
+    size_t n_bytes;
+};
+struct quire_pair {
+    struct quire_bytes key, value;
+};
+
 /* ---- kinds ------------------------------------------------------------------------------------------------------- */
 
 enum quire_metric { QUIRE_METRIC_L2 = 0, QUIRE_METRIC_COSINE = 1, QUIRE_METRIC_IP = 2 };
