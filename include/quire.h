@@ -449,6 +449,250 @@ struct quire_collection_info {
 };
 QUIRE_API void quire_collection_get_info(struct quire_collection *collection, struct quire_collection_info *out);
 
+/* ---- the semantic cache ------------------------------------------------------------------------------------------ */
+
+/* Answers of an expensive model, found again by the hash of the request or by the nearness of its last text's vector.
+ * Policy differs by category; answers of one scope (tenant, user, model, ...) are never given to another. Everything up
+ * to the decision is in memory; documents are read from the disk on a hit. docs/cache.md has the meaning of all of it.
+ *
+ * Similarity is the cosine, 0 (unrelated, or opposite) to 1 (the same); higher is nearer, everywhere. Vectors need not
+ * be of unit length; zero vectors are an error.
+ *
+ * A handle may be used by many threads at once for everything but opening and closing. */
+struct quire_cache;
+
+struct quire_cache_options {
+    size_t struct_bytes;
+    bool create;
+    uint32_t dim;         /* when it is made; otherwise 0, or compared: QUIRE_EDIM */
+    enum quire_type type; /* of vectors that are given: f32, f16 or i8 */
+    const char *encoder;  /* name@revision of what makes vectors; NULL: not told; compared when it is opened */
+    uint64_t memory_bytes, disk_bytes;    /* limits; 0: 1 GiB, 16 GiB */
+    const struct quire_bytes *scope_keys; /* that scopes may have; none: any */
+    uint32_t n_scope_keys;
+    bool require_scope; /* each request must carry all of scope_keys */
+    enum quire_durability durability;
+    const char *guard_folder; /* tables that add to the built-in ones; NULL: none */
+    enum quire_engine_kind engine;
+    void (*log)(void *context, bool warning, const char *line);
+    void *context;
+};
+QUIRE_API void quire_cache_options_init(struct quire_cache_options *options);
+/* Opens a cache's folder; errors as quire_collection_open. */
+QUIRE_API int quire_cache_open(const char *path, const struct quire_cache_options *options, struct quire_cache **out,
+                               struct quire_error *err);
+/* Waiting calls of other threads end with a miss. Answers stay valid. NULL is fine. */
+QUIRE_API int quire_cache_close(struct quire_cache *cache, struct quire_error *err);
+
+/* Makes a category, or changes one: n words as of SC.CAT.SET, such as "RISK", "0.02", "TTL", "60000". */
+QUIRE_API int quire_cache_set_category(struct quire_cache *cache, struct quire_bytes category,
+                                       const struct quire_bytes *words, uint32_t n, struct quire_error *err);
+/* Removes it with its entries. QUIRE_ENOTFOUND. */
+QUIRE_API int quire_cache_drop_category(struct quire_cache *cache, struct quire_bytes category,
+                                        struct quire_error *err);
+
+/* A question. Zero is "not given" for all but the category. */
+struct quire_cache_query {
+    struct quire_bytes category;
+    const struct quire_pair *scope; /* n_scope pairs in any order */
+    uint32_t n_scope;
+    struct quire_bytes hash;    /* of, or the canonical request itself; without it the text stands for it */
+    struct quire_bytes compat;  /* of, or itself: system prompt, history, tools, parameters, stream mode */
+    struct quire_bytes encoder; /* of this vector: another than the cache's is QUIRE_EINVALID */
+    const void *vector;         /* dim elements of the cache's type; NULL: only the hash counts */
+    struct quire_bytes text;    /* of the question: guards need it */
+    double similarity;          /* the caller's threshold; it may tighten, never loosen */
+    uint64_t max_age_ms;
+    const struct quire_bytes *need; /* tags that an answer must have */
+    uint32_t n_need;
+    uint64_t wait_ms; /* for the answer to a question that is in flight */
+    bool no_lease;    /* a miss gives none */
+    bool stale_ok;    /* a stale answer is enough: leave the lease to refresh it to another caller */
+    bool explain;     /* fill candidates */
+};
+
+enum quire_cache_status {
+    QUIRE_CACHE_MISS = 0,
+    QUIRE_CACHE_HIT = 1,   /* by nearness */
+    QUIRE_CACHE_EXACT = 2, /* by hash */
+    QUIRE_CACHE_STALE = 3, /* its time is over, by less than STALE; with a lease for one caller */
+    QUIRE_CACHE_NEGATIVE = 4,
+    QUIRE_CACHE_BYPASS = 5, /* by the category's mode or its breaker */
+    QUIRE_CACHE_AUDIT = 6   /* would have been a hit; ask the model, then label it */
+};
+QUIRE_API const char *quire_cache_status_name(enum quire_cache_status status);
+
+#define QUIRE_CACHE_TOKEN_BYTES    64u
+#define QUIRE_CACHE_CANDIDATES_MAX 16u
+struct quire_cache_candidate {
+    uint64_t id;
+    float similarity;
+    const char *verdict; /* static text: "served", "guard", "veto", "below threshold", "expired", "tags", "age" */
+    char why[160];       /* a guard's words; "" */
+};
+/* What came of it, and why. Pointers are valid until quire_cache_answer_free, which also takes one that is all zero. */
+struct quire_cache_answer {
+    enum quire_cache_status status;
+    const char *reason; /* static text: one sentence */
+    uint64_t id;        /* of the entry that answers or is audited, 0: none */
+    double similarity;  /* of it, or of the best candidate of a miss; negative: there was none */
+    double threshold;   /* in force; above 1: nothing is served by nearness */
+    const char *guard;  /* that kept the best candidate back: "number", ...; NULL: none did */
+    char guard_why[160];
+    bool guards_skipped;                 /* no text was given */
+    uint64_t age_ms, ttl_ms;             /* of the entry; what is left of its life */
+    char lease[QUIRE_CACHE_TOKEN_BYTES]; /* "": none */
+    uint64_t lease_ms;                   /* until its deadline */
+    uint64_t audit;                      /* number to label it by; 0: none */
+    uint64_t waited_ms;
+    uint32_t n_candidates;
+    struct quire_cache_candidate candidates[QUIRE_CACHE_CANDIDATES_MAX]; /* with explain */
+    /* of the document, for HIT, EXACT, STALE and AUDIT */
+    struct quire_bytes value; /* all chunks, one behind the other */
+    uint32_t n_chunks;
+    const struct quire_bytes *chunks;
+    struct quire_bytes text, model; /* of the question that it was the answer to */
+    uint32_t tokens_in, tokens_out, llm_ms;
+    double cost;
+    void *memory; /* the library's */
+};
+/* Errors: QUIRE_ENOTFOUND (no such category), EINVALID (scope keys missing or unknown, encoder), EDIM, ENOTFINITE,
+ * EZEROVEC, ERANGE. A document that cannot be read makes the entry go and the answer a miss. Blocks for at most wait_ms
+ * and one read. */
+QUIRE_API int quire_cache_get(struct quire_cache *cache, const struct quire_cache_query *query,
+                              struct quire_cache_answer *answer, struct quire_error *err);
+QUIRE_API void quire_cache_answer_free(struct quire_cache_answer *answer);
+
+/* A complete answer. Zero is "not given" for all but category, and the value. */
+struct quire_cache_entry {
+    struct quire_bytes category;
+    struct quire_bytes lease; /* token of the miss; without one it is stored all the same */
+    const struct quire_pair *scope;
+    uint32_t n_scope;
+    struct quire_bytes hash, compat, encoder;
+    const void *vector; /* may be missing where the category's mode is exact */
+    struct quire_bytes text;
+    const struct quire_bytes *chunks; /* the value in n_chunks >= 1 pieces, whose borders are kept */
+    uint32_t n_chunks;
+    uint64_t ttl_ms; /* 0: the category's; never beyond its TTLMAX */
+    const struct quire_bytes *tags;
+    uint32_t n_tags;
+    struct quire_bytes model;
+    uint32_t tokens_in, tokens_out, llm_ms;
+    double cost; /* USD */
+    bool pin;    /* never evicted, never expires */
+    bool if_new; /* only where no living entry has its hash */
+};
+enum quire_cache_put_outcome {
+    QUIRE_CACHE_STORED = 0,
+    QUIRE_CACHE_REPLACED = 1,     /* the entry of the same hash went */
+    QUIRE_CACHE_EXISTS = 2,       /* if_new */
+    QUIRE_CACHE_NOT_ADMITTED = 3, /* ADMIT second: the first time */
+    QUIRE_CACHE_OUTDATED = 4,     /* the lease is dead and something newer is there, or it was invalidated meanwhile */
+    QUIRE_CACHE_NO_ROOM = 5,      /* the quota is full of what may not go */
+    QUIRE_CACHE_OFF = 6           /* the category's mode is off, or its breaker is open */
+};
+QUIRE_API const char *quire_cache_put_outcome_name(enum quire_cache_put_outcome outcome);
+struct quire_cache_put_result {
+    enum quire_cache_put_outcome outcome;
+    uint64_t id;        /* STORED, REPLACED, EXISTS */
+    uint64_t expire_ms; /* wall clock; UINT64_MAX: never */
+    uint32_t evicted, woken;
+    uint64_t lsn; /* the library's */
+};
+/* A write is durable as the durability says, but for its document, which is synced every second. */
+QUIRE_API int quire_cache_put(struct quire_cache *cache, const struct quire_cache_entry *entry,
+                              struct quire_cache_put_result *result, struct quire_error *err);
+/* This question has no answer that may be kept (refused, failed, personal): `negative` for ttl_ms (0: a minute). Kept
+ * in memory. Ends the lease, if the query's hash has one. */
+QUIRE_API int quire_cache_negative(struct quire_cache *cache, const struct quire_cache_query *query, uint64_t ttl_ms,
+                                   struct quire_bytes lease, struct quire_error *err);
+/* The leader has no answer: the next one that waits gets the lease. QUIRE_ENOTFOUND: no such token. */
+QUIRE_API int quire_cache_fail(struct quire_cache *cache, struct quire_bytes lease, struct quire_error *err);
+
+/* An answer that was served was right or wrong. `similarity` is what the answer said (negative: an exact hit). Wrong:
+ * the entry's own threshold rises just above it. QUIRE_ENOTFOUND. */
+QUIRE_API int quire_cache_feedback(struct quire_cache *cache, uint64_t id, bool good, double similarity,
+                                   struct quire_error *err);
+/* Pairs that wait for a label: of answers with status audit, and of sampled misses. Texts are valid until audit_free.
+ * */
+struct quire_cache_audit {
+    uint64_t number, id; /* id: of the entry */
+    double similarity;
+    struct quire_bytes category, text, entry_text, entry_value;
+    void *memory;
+};
+/* The oldest one is handed out and waits for its label. QUIRE_ENOTFOUND: none. */
+QUIRE_API int quire_cache_audit_pop(struct quire_cache *cache, struct quire_cache_audit *out, struct quire_error *err);
+QUIRE_API void quire_cache_audit_free(struct quire_cache_audit *audit);
+/* By number, popped or not. QUIRE_ENOTFOUND: labelled already, or too long ago. */
+QUIRE_API int quire_cache_audit_put(struct quire_cache *cache, uint64_t number, bool right, struct quire_error *err);
+
+/* How full a model is, 0..1, for ex_ms (0: a minute). */
+QUIRE_API int quire_cache_load(struct quire_cache *cache, struct quire_bytes model, double x, uint64_t ex_ms,
+                               struct quire_error *err);
+
+/* What to invalidate: exactly one selector. */
+enum quire_cache_by {
+    QUIRE_CACHE_BY_ID = 1,   /* ids, n */
+    QUIRE_CACHE_BY_TAG,      /* names, n: any of them */
+    QUIRE_CACHE_BY_CATEGORY, /* names[0] */
+    QUIRE_CACHE_BY_SCOPE,    /* names[0], names[1]: key and value */
+    QUIRE_CACHE_BY_MODEL,    /* names[0] */
+    QUIRE_CACHE_BY_ENCODER,  /* names[0]: of entries put under it */
+    QUIRE_CACHE_BY_NEAR,     /* vector, similarity: entries at least so near, in all scopes and categories */
+    QUIRE_CACHE_BY_BEFORE,   /* age_ms: put longer ago */
+    QUIRE_CACHE_BY_ALL
+};
+struct quire_cache_selector {
+    enum quire_cache_by by;
+    const uint64_t *ids;
+    const struct quire_bytes *names;
+    uint32_t n;
+    const void *vector;
+    double similarity;
+    uint64_t age_ms;
+};
+/* *n gets how many entries went, or with dry_run would go. A lease that was granted before cannot bring one back, also
+ * after a restart. Blocks for up to some 100 ms per million entries. */
+QUIRE_API int quire_cache_invalidate(struct quire_cache *cache, const struct quire_cache_selector *selector,
+                                     bool dry_run, uint64_t *n, struct quire_error *err);
+/* One entry: removed; counted as used; kept from eviction and expiry, or no longer. QUIRE_ENOTFOUND. */
+QUIRE_API int quire_cache_remove(struct quire_cache *cache, uint64_t id, struct quire_error *err);
+QUIRE_API int quire_cache_touch(struct quire_cache *cache, uint64_t id, uint64_t ttl_ms, struct quire_error *err);
+QUIRE_API int quire_cache_pin(struct quire_cache *cache, uint64_t id, bool pinned, struct quire_error *err);
+
+struct quire_cache_stats {
+    uint64_t entries, memory_bytes, disk_bytes, document_bytes, pinned;
+    uint64_t requests, hits, exact, stale, audits, misses, negative, bypassed, waited;
+    uint64_t puts, stored, not_admitted, outdated, no_room;
+    uint64_t evicted_own, evicted_cache, expired, invalidated, replaced, removed, lost; /* entries gone, by cause */
+    uint64_t guarded, vetoed;                                 /* candidates that were near enough, and kept back */
+    uint64_t labels, false_hits, feedback_good, feedback_bad; /* false_hits: of those that are known */
+    uint64_t tokens_saved, llm_ms_saved;
+    double cost_saved, cost_audits; /* USD; what audits cost is not taken off cost_saved */
+    double threshold, lam;          /* in force, of a category */
+    double get_p50_us, get_p99_us, get_p999_us, put_p50_us, put_p99_us, put_p999_us;
+};
+/* Of the cache (category empty) or one category. */
+QUIRE_API int quire_cache_get_stats(struct quire_cache *cache, struct quire_bytes category,
+                                    struct quire_cache_stats *out, struct quire_error *err);
+/* The curve of a category under RISK, and what it would choose. */
+struct quire_cache_point {
+    double similarity, served, wrong, bound;
+};
+struct quire_cache_tune {
+    double threshold, delta; /* in force */
+    uint64_t requests, labels;
+    uint32_t n;
+    struct quire_cache_point points[401];
+};
+QUIRE_API int quire_cache_tune(struct quire_cache *cache, struct quire_bytes category, struct quire_cache_tune *out,
+                               struct quire_error *err);
+/* Curves of all categories as bytes, *bytes allocated with malloc; and as experience for categories that are there. */
+QUIRE_API int quire_cache_export(struct quire_cache *cache, void **bytes, size_t *n, struct quire_error *err);
+QUIRE_API int quire_cache_import(struct quire_cache *cache, const void *bytes, size_t n, struct quire_error *err);
+
 /* ---- proving an index -------------------------------------------------------------------------------------------- */
 
 struct quire_verify_report {
