@@ -109,6 +109,7 @@ struct cache_decision {
     struct quire_cache_answer answer; /* but for what the document holds */
     bool wants_document;              /* read `at`, then cache_finish */
     struct document_at at;
+    struct hash128 exact; /* of the question */
     uint64_t begun_us;
     uint32_t category;
 };
@@ -160,10 +161,12 @@ struct cache_histogram {
 };
 int cache_get_histogram(struct cache *cache, struct quire_bytes category, struct cache_histogram *out,
                         struct quire_error *err);
+/* Proves while nothing else runs that all structures agree. QUIRE_ECORRUPT, with what is wrong in *reason. */
+int cache_check(struct cache *cache, struct quire_error *reason);
 /* What is known of an entry without its document. */
 struct cache_entry_info {
     uint64_t id, created_ms, expire_ms; /* expire UINT64_MAX: never */
-    uint32_t hits;                      /* estimated within a factor of two beyond 16 */
+    uint32_t hits;                      /* exact up to 16, then within a factor of two */
     uint32_t document_bytes;
     struct document_at at;
     double veto; /* its own threshold; 0: none */

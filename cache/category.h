@@ -18,7 +18,7 @@ enum category_admit { ADMIT_ALWAYS, ADMIT_SECOND };
 
 struct category_settings {
     enum category_mode mode;             /* BOTH */
-    double sim;                          /* static threshold; 0: RISK is in force */
+    double sim;                          /* fixed threshold; 0: RISK is in force */
     double risk;                         /* wrong answers per request; 0: SIM is in force. Default: RISK 0.02 */
     double audit;                        /* share of would-be hits; 0: chosen by the rule */
     double floor, ceil;                  /* of the effective threshold; 0.5, 1.0 */
@@ -40,16 +40,25 @@ struct category_settings {
 };
 
 void category_defaults(struct category_settings *settings);
-/* Applies n words, such as SIM 0.9 TTL 60000 GUARD number date: all or, with an error that names word, value and
- * limits, none. Settings that are not named stay. What contradicts (FLOOR above CEIL, MINSHAREs are the cache's to
- * check) is an error. */
+/* Applies n words, such as SIM 0.9 TTL 60000 GUARD number date: all or, with an error that names word, value, limits
+ * and remedy, none. Settings that are not named stay. Words of settings and their choices may be of either case.
+ *
+ * GUARD and REQUIRESCOPE take words up to the next one that names a setting, and replace what was there; `none`
+ * empties them, so that a forgotten word does not. A scope key that has the name of a setting, or is "none", cannot be
+ * required. SIM ends RISK and the other way round; both at once are an error. As LOADMAX means a share under RISK and
+ * a similarity under SIM, a change from one to the other must give it anew where it is not 0.
+ *
+ * What contradicts is an error: FLOOR above CEIL, SIM outside of them, TTL above TTLMAX, a LOADMAX that is stricter
+ * than RISK or SIM, a setting given twice. MINSHAREs of several categories are the cache's to check (quota.h).
+ * QUIRE_EINVALID, QUIRE_ERANGE, QUIRE_ELIMIT (scope keys). */
 int category_apply(struct category_settings *settings, const struct quire_bytes *words, uint32_t n,
                    struct quire_error *err);
 /* Calls emit for every setting: its word, lower case as SC.CAT.GET shows it, and its value as text that category_apply
- * takes; words of lists are separated by blanks. */
+ * takes; words of lists are separated by blanks. Of SIM and RISK the one that is in force. */
 void category_each(const struct category_settings *settings,
                    void (*emit)(void *context, const char *word, const char *value), void *context);
-/* All settings as one line of words, for the log; the text is at most CATEGORY_TEXT_BYTES. parse is its inverse. */
+/* All settings as one line of words, for the log, ended by a 0; returns its length, below CATEGORY_TEXT_BYTES. parse is
+ * its inverse, to the last bit of each number; what the text does not name gets its default. */
 #define CATEGORY_TEXT_BYTES 2048u
 uint32_t category_print(const struct category_settings *settings, char text[CATEGORY_TEXT_BYTES]);
 int category_parse(struct category_settings *settings, struct quire_bytes text, struct quire_error *err);

@@ -35,9 +35,12 @@ struct document {
 size_t document_bytes(const struct document *document);
 /* Writes exactly document_bytes(). */
 void document_encode(const struct document *document, uint8_t *out);
+/* What the first DOCUMENT_UNIT bytes of a document say that it takes; 0: these begin none. Proves nothing. */
+uint32_t document_peek(const uint8_t bytes[DOCUMENT_UNIT]);
 /* Proves the checksum and every length of `n` bytes that begin with a document, and fills *out with what points into
- * them; arrays (scope, tags, chunks) are read by the functions below. *bytes: what it takes. QUIRE_ECORRUPT. */
+ * them; arrays (scope, tags, chunks) are read by the functions below. *n_bytes: what it takes. QUIRE_ECORRUPT. */
 int document_decode(const uint8_t *bytes, size_t n, struct document *out, size_t *n_bytes, struct quire_error *err);
+/* Of decoded documents, i below its count. */
 struct quire_pair document_scope(const struct document *document, uint32_t i);
 struct quire_bytes document_tag(const struct document *document, uint32_t i);
 struct quire_bytes document_chunk(const struct document *document, uint32_t i);

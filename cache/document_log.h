@@ -31,23 +31,26 @@ struct document_log_options {
     struct io_fs *fs;       /* NULL: fs_real() */
     const char *folder;     /* made where it is not there */
     uint64_t segment_bytes; /* a segment ends beyond it; 0: 32 MiB */
-    uint64_t
-        buffer_bytes; /* of documents that are not written yet; beyond it appending is refused (QUIRE_EBUSY); 0: 32 MiB
-         * */
-    uint64_t hot_bytes;                  /* of the cache of documents; 0: 8 MiB */
-    unsigned groups;                     /* segments that are open at once; 0: 8 */
+    uint64_t buffer_bytes;  /* of documents that are not written yet; beyond it appending is refused (QUIRE_EBUSY);
+                             * 0: 32 MiB */
+    uint64_t hot_bytes;     /* of the cache of documents; 0: 8 MiB */
+    unsigned groups;        /* segments that are open at once, at most 64; 0: 8 */
+    bool no_thread;         /* for tests: document_log_work is called instead */
     uint64_t (*clock_ms)(void *context); /* wall clock; NULL: the system's */
     void *clock_context;
-    /* Compaction moved a document: the host points its entry to the new place, or answers false where the entry is not
-     * there any more (the copy is dead then). From the log's thread. NULL: nothing is compacted. */
+    /* Compaction moved a document: the host points its entry to the new place, or answers false where there is no entry
+     * that points to `from` (the copy is dead then). On true the log drops `from` itself. From the log's thread, with
+     * no lock that append, drop and reads take; whoever calls sync, work, link or close must not hold one that this
+     * function waits for. NULL: nothing is compacted. */
     bool (*moved)(void *context, uint64_t id, const struct document_at *from, const struct document_at *to);
     void *moved_context;
     void (*log)(void *context, bool warning, const char *line); /* NULL: nothing is said */
     void *log_context;
 };
 
-/* Opens the folder's segments without reading them. Until document_log_begin nothing is removed or compacted: the host
- * says meanwhile which documents live. */
+/* Opens the folder's segments without reading them, but for their first page; each keeps its file open. Until
+ * document_log_begin nothing is removed or compacted: the host says meanwhile which documents live. Errors:
+ * QUIRE_EFORMAT, EVERSION (a file of another program or version, named), EINVALID, ERANGE (options), EIO, ENOMEM. */
 int document_log_open(const struct document_log_options *options, struct document_log **out, struct quire_error *err);
 /* While the host restores its entries: this document is referred to. False: there is no such segment, or it is shorter
  * (a crash took its end). */
@@ -61,7 +64,7 @@ int document_log_close(struct document_log *log, struct quire_error *err);
  * QUIRE_ENOSPACE, QUIRE_EIO (what the last write left; it is tried again), QUIRE_ENOMEM, QUIRE_ELIMIT (size). */
 int document_log_append(struct document_log *log, const uint8_t *document, uint32_t bytes, uint64_t expire_ms,
                         struct document_at *at, struct quire_error *err);
-/* A document is not referred to any more. */
+/* A document that was appended or adopted is not referred to any more. Once for each. */
 void document_log_drop(struct document_log *log, const struct document_at *at);
 
 /* A read. begin: 1: the bytes are in memory: they were copied to out->bytes; 0: run out->op (kind, file, offset, buffer
@@ -74,6 +77,7 @@ struct document_read {
     uint8_t *buffer; /* owned */
     void *segment;   /* a reference; NULL: none */
     uint8_t *bytes;  /* at.bytes of the document */
+    uint32_t drops;  /* the log's */
 };
 int document_read_begin(struct document_log *log, const struct document_at *at, struct document_read *out,
                         struct quire_error *err);

@@ -1,9 +1,10 @@
 /*
  * evict.h - the order in which entries of a category are given up: lru, lfu, cost. Constant time for each call.
  *
- * Entries are numbers; the two links of an entry live in the caller's table, so that an order costs nothing per entry
- * but these. lru: one list. lfu: lists by the logarithm of a frequency that ages. cost: lists by saved cost per byte,
- * aged as in GreedyDual-Size (Cao and Irani, 1997), in steps of a quarter of a power of two.
+ * Entries are numbers; the links of an entry live in the caller's table, so that an order costs nothing per entry but
+ * these. lru: one list. lfu: lists by the logarithm of a frequency that ages. cost: lists by saved cost per byte, in
+ * steps of a quarter of a power of two, aged as in GreedyDual-Size (Cao and Irani, 1997). Entries whose saved cost is
+ * not known go before all others.
  *
  * No locks: the caller's. Entries that are pinned are not in an order.
  */
@@ -12,14 +13,17 @@
 
 #include "cache/category.h"
 
-#define EVICT_NONE   UINT32_MAX
-#define EVICT_LEVELS 64u
+#define EVICT_NONE     UINT32_MAX
+#define EVICT_LEVELS   64u
+#define EVICT_UNLISTED 255u
 
-/* What an order keeps in each entry. */
-struct evict_links {
+/* What an order keeps in each entry: 16 bytes, packed, since there are millions. */
+struct __attribute__((packed)) evict_links {
     uint32_t prev, next;
-    uint8_t level; /* of the list it is in; 255: in none */
-    uint8_t hits;  /* logarithm of uses, for lfu */
+    uint32_t at;   /* cost: the clock at its last use, in units of its level, modulo 2^32 */
+    uint8_t level; /* of the list it is in; EVICT_UNLISTED (to be set by whoever makes the entry): in none */
+    uint16_t uses; /* lfu: as of the last use, halved for each step that the clock had made by then */
+    uint8_t hits;  /* see evict_hits; 0 to be set by whoever makes the entry */
 };
 
 struct evict_order {
@@ -27,8 +31,9 @@ struct evict_order {
     uint64_t filled; /* bit per level that holds an entry */
     uint32_t first[EVICT_LEVELS], last[EVICT_LEVELS];
     uint64_t n;
-    double clock;  /* of cost and lfu: what the last victim was worth */
-    uint64_t base; /* level 0 stands for this step of the clock */
+    double clock;    /* lfu: the step of the last victim; cost: what the last victim was worth */
+    int64_t base;    /* no step below this one is filled, nor one 63 or more above it */
+    uint64_t random; /* for counts of uses */
     /* the links of entry i */
     struct evict_links *(*links)(void *context, uint32_t entry);
     void *context;
@@ -36,15 +41,21 @@ struct evict_order {
 
 void evict_init(struct evict_order *order, enum category_evict policy,
                 struct evict_links *(*links)(void *context, uint32_t entry), void *context);
-/* saved: what a hit saves, per byte that the entry takes (any unit; 0 where unknown). */
+/* The entry is in no order. saved: what a hit saves, per byte that the entry takes (any unit, the same for all entries;
+ * 0 where unknown). */
 void evict_add(struct evict_order *order, uint32_t entry, double saved_per_byte);
+/* Counts a use, also of an entry that is in none (pinned). */
 void evict_used(struct evict_order *order, uint32_t entry, double saved_per_byte);
 void evict_remove(struct evict_order *order, uint32_t entry); /* no effect if it is in none */
 /* The next one to go, EVICT_NONE if there is none; it stays in the order. */
 uint32_t evict_victim(const struct evict_order *order);
 /* Called when the victim is given up for room, before evict_remove: the clock moves. */
 void evict_taken(struct evict_order *order, uint32_t entry);
-/* Another policy: entries keep their order as far as it has a meaning. O(n). */
+/* How often an entry was used since it was made, whatever the policy: exact up to 16, beyond within a factor of two
+ * (more than 99 of 100 times). */
+uint64_t evict_hits(const struct evict_links *links);
+/* Another policy, O(n). To lru: what would go first is the longest unused. To lfu: every entry was used once, in the
+ * old order. To cost: in the old order, with an unknown cost until evict_used tells it. */
 void evict_change(struct evict_order *order, enum category_evict policy);
 
 #endif

@@ -1,11 +1,10 @@
 /*
  * risk.h - the threshold of a category from an error budget: what share of requests may get a wrong answer.
  *
- * Labelled pairs (similarity, right or wrong, weight 1 / probability of having been sampled) are kept in bins of
- * similarity; from them an upper bound on the wrong answers that each threshold would have let through, and the lowest
- * threshold whose bound is within the budget. Old labels and requests fade, so that the curve follows drift. Categories
- * of one cache lend each other strength while they have few labels of their own. docs/cache.md has the derivation and
- * the measurements.
+ * Requests and labelled pairs (similarity, right or wrong) are counted in bins of similarity; from them an upper bound
+ * on the wrong answers that each threshold would let through, and the lowest threshold whose bound is within the
+ * budget. Old labels and requests fade, so that the curve follows drift. Categories of one cache lend each other
+ * strength while they have few labels of their own. docs/thresholds.md has the derivation and the measurements.
  *
  * Plain state without locks or clock: the caller's. A curve is a function of what was put in.
  */
@@ -35,7 +34,8 @@ void risk_curve_destroy(struct risk_curve *curve); /* NULL is fine */
 struct risk_settings {
     double delta;       /* wrong answers among all requests */
     double audit;       /* share of would-be hits that are audited in the steady state; 0: chosen by the rule */
-    double floor, ceil; /* the threshold stays between them (RISK_NOTHING is allowed above ceil) */
+    double floor, ceil; /* the threshold stays between them, once there is one (before: RISK_NOTHING). A ceil below 1
+                           is the user's word for what lies above it: it is served, whatever the bound says */
 };
 
 /* A request was made; `best` is the similarity of its best candidate (after guards), negative: none. What to do with
@@ -48,7 +48,8 @@ enum risk_verdict {
 };
 enum risk_verdict risk_request(struct risk_curve *curve, const struct risk_settings *settings, double best,
                                double random, double *weight);
-/* A label: the pair was right or wrong. */
+/* A label: the pair was right or wrong. weight: as risk_request gave it; 1 for feedback. Of feedback only what was
+ * wrong moves the curve, as a lower bound: it is no fair sample. */
 void risk_label(struct risk_curve *curve, enum risk_source source, double similarity, double weight, bool right);
 /* The threshold in force for `settings` (delta may be relaxed by load: the same curve, another budget). Cheap. */
 double risk_threshold(struct risk_curve *curve, const struct risk_settings *settings);
@@ -59,12 +60,13 @@ struct risk_point {
     double wrong;     /* estimated share of requests that it would serve wrongly */
     double bound;     /* the upper bound that the rule compares with delta */
 };
-/* Points of the curve from 1.0 down, one per bin that holds anything; returns how many (<= room). */
+/* Points of the curve from 1.0 down to the floor, one per bin that holds anything; returns how many (<= room). */
 uint32_t risk_points(const struct risk_curve *curve, const struct risk_settings *settings, struct risk_point *points,
                      uint32_t room);
 struct risk_stats {
     uint64_t requests, labels, wrong_labels, audits, miss_samples, feedback;
-    double window; /* requests that count at present, decayed */
+    double window;       /* requests that count at present, decayed */
+    double wrong_served; /* estimate of the wrong answers served so far, from the weights of audits alone */
 };
 void risk_get_stats(const struct risk_curve *curve, struct risk_stats *out);
 

@@ -17,6 +17,7 @@
 #include "index/graph_priv.h"
 #include "io/error.h"
 #include "io/random.h"
+#include <assert.h>
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
@@ -113,7 +114,6 @@ static void set_config(struct graph *graph, const struct graph_config *config, u
     row_table_init(&graph->numbers, sizeof(struct row_numbers), region_shift);
     row_table_init(&graph->links, graph->capacity * sizeof(uint32_t), region_shift);
     row_table_init(&graph->upper, (1 + graph->degree) * sizeof(uint32_t), region_shift);
-    atomic_init(&graph->entry, ROW_NONE);
     atomic_init(&graph->linked, 0);
     atomic_init(&graph->distances, 0);
     graph->free_first = graph->gone_first = graph->deferred_first = ROW_NONE;
@@ -172,18 +172,17 @@ void graph_destroy(struct graph *graph)
         free_shell(graph);
 }
 
+void graph_root_init(struct graph_root *root)
+{
+    atomic_init(&root->entry, 0);
+    atomic_init(&root->linked, 0);
+}
+
 /* ---- adding ---- */
 
-/* A number for a new row, with memory. (mutex) */
-static int take_number(struct graph *graph, uint32_t *row)
+/* One number more, with memory, that holds no row and is in no list. (mutex) */
+static int new_number(struct graph *graph)
 {
-    if (graph->free_first != ROW_NONE) {
-        *row = graph->free_first;
-        uint32_t state = row_state(graph, *row);
-        graph->free_first = state & ~STATE_GONE;
-        graph->n_free--;
-        return 0;
-    }
     uint32_t n = graph->n_rows;
     if (n == ROW_NONE)
         return QUIRE_ELIMIT;
@@ -196,9 +195,38 @@ static int take_number(struct graph *graph, uint32_t *row)
         atomic_store_explicit(&links[graph->capacity - 1], graph->n_upper, memory_order_relaxed);
         graph->n_upper += layers;
     }
-    graph->n_rows++;
-    *row = n;
+    atomic_store_explicit(&row_numbers(graph, n)->state, STATE_GONE | ROW_NONE, memory_order_relaxed);
+    atomic_store_explicit(&graph->n_rows, n + 1, memory_order_release);
     return 0;
+}
+
+/* A number for a new row. (mutex) */
+static int take_number(struct graph *graph, uint32_t *row)
+{
+    if (graph->free_first == ROW_NONE) {
+        *row = graph->n_rows;
+        return new_number(graph);
+    }
+    *row = graph->free_first;
+    graph->free_first = row_state(graph, *row) & ~STATE_GONE;
+    graph->n_free--;
+    return 0;
+}
+
+/* A number becomes a row without links. */
+void row_fill(struct graph *graph, uint32_t row, const uint8_t *code, float f, float norm2)
+{
+    memcpy(row_table_at(&graph->codes, row), code, graph->code_dim);
+    struct row_numbers *numbers = row_numbers(graph, row);
+    int32_t sum = 0;
+    for (uint32_t i = 0; i < graph->code_dim; i++)
+        sum += code[i];
+    numbers->f = f;
+    numbers->norm2 = norm2;
+    numbers->level_sum = sum;
+    for (unsigned layer = row_layers(graph, row); layer > 0; layer--)
+        atomic_store_explicit(link_list(graph, row, layer).count, 0, memory_order_relaxed);
+    atomic_store_explicit(&numbers->state, 0, memory_order_release);
 }
 
 int graph_add(struct graph *graph, const uint8_t *code, float f, float norm2, uint32_t *row)
@@ -206,20 +234,57 @@ int graph_add(struct graph *graph, const uint8_t *code, float f, float norm2, ui
     pthread_mutex_lock(&graph->mutex);
     int rc = take_number(graph, row);
     pthread_mutex_unlock(&graph->mutex);
-    if (rc < 0)
-        return rc;
-    memcpy(row_table_at(&graph->codes, *row), code, graph->code_dim);
-    struct row_numbers *numbers = row_numbers(graph, *row);
-    int32_t sum = 0;
-    for (uint32_t i = 0; i < graph->code_dim; i++)
-        sum += code[i];
-    numbers->f = f;
-    numbers->norm2 = norm2;
-    numbers->level_sum = sum;
-    for (unsigned layer = row_layers(graph, *row); layer > 0; layer--)
-        atomic_store_explicit(link_list(graph, *row, layer).count, 0, memory_order_relaxed);
-    atomic_store_explicit(&numbers->state, 0, memory_order_release);
+    if (rc == 0)
+        row_fill(graph, *row, code, f, norm2);
+    return rc;
+}
+
+/* ---- restoring ---- */
+
+/* Makes a number that holds no row ready to be filled. */
+int row_prepare(struct graph *graph, uint32_t row)
+{
+    int rc = graph->n_gone + graph->n_deferred ? QUIRE_EINVALID : row >= ROW_NONE ? QUIRE_ELIMIT : 0;
+    if (rc == 0) {
+        graph->placing = true;
+        graph->free_first = ROW_NONE; /* graph_place_end makes the list anew */
+        graph->n_free = 0;
+    }
+    while (rc == 0 && graph->n_rows <= row)
+        rc = new_number(graph);
+    return rc == 0 && !(row_state(graph, row) & STATE_GONE) ? QUIRE_EEXISTS : rc;
+}
+
+int graph_place(struct graph *graph, uint32_t row, const uint8_t *code, float f, float norm2)
+{
+    int rc = row_prepare(graph, row);
+    if (rc == 0)
+        row_fill(graph, row, code, f, norm2);
+    return rc;
+}
+
+int graph_unplace(struct graph *graph, uint32_t row)
+{
+    if (row >= graph->n_rows || (row_state(graph, row) & STATE_GONE))
+        return QUIRE_ENOTFOUND;
+    assert(graph->placing);
+    atomic_store_explicit(&row_numbers(graph, row)->state, STATE_GONE | ROW_NONE, memory_order_relaxed);
     return 0;
+}
+
+void graph_place_end(struct graph *graph)
+{
+    if (!graph->placing)
+        return;
+    assert(!graph->loaded);
+    for (uint32_t row = graph->n_rows; row-- > 0;)
+        if (row_state(graph, row) & STATE_GONE) {
+            atomic_store_explicit(&row_numbers(graph, row)->state, STATE_GONE | graph->free_first,
+                                  memory_order_relaxed);
+            graph->free_first = row;
+            graph->n_free++;
+        }
+    graph->placing = false;
 }
 
 void graph_row(const struct graph *graph, uint32_t row, const uint8_t **code, float *f, float *norm2)
@@ -302,6 +367,11 @@ void graph_discard(struct graph *graph, uint32_t row)
 }
 
 /* ---- what is known ---- */
+
+uint32_t graph_row_end(const struct graph *graph)
+{
+    return atomic_load_explicit(&graph->n_rows, memory_order_acquire);
+}
 
 uint32_t graph_links(const struct graph *graph, uint32_t row, uint32_t *rows, uint32_t room)
 {

@@ -2,8 +2,8 @@
  * graph_check.c - proves the structure of a mutable graph while nothing else runs.
  *
  * What must hold: links are symmetric, without repetition, to other rows that are linked and are on that layer; marks
- * of the tree are symmetric and as many as a tree over all linked rows has; every linked row is reached from the entry
- * by these marked links alone; no lock was left; every number is in use, waiting or free, and counted as that.
+ * of the tree are symmetric and as many as trees over the linked rows of each root have; every linked row is reached
+ * from the entry of one root by these marked links alone, and has no link to a row of another; no lock was left; every number is in use, waiting or free, and counted as that.
  */
 #include "index/graph_priv.h"
 #include "io/error.h"
@@ -59,34 +59,67 @@ static int check_row(const struct graph *graph, uint32_t row, uint32_t *linked, 
     return rc;
 }
 
-/* Walks the tree from the entry: every linked row is met, none by two ways. */
-static int check_tree(const struct graph *graph, uint32_t linked, struct quire_error *reason)
+/* Which root each row belongs to: 0, or 1 + its place among the roots; and the rows of one root's tree. */
+struct owners {
+    uint32_t *of, *queue;
+};
+
+/* Walks a root's tree from its entry: as many rows are met as it counts, none by two ways, none of another root. */
+static int check_tree(const struct graph *graph, const struct graph_root *root, uint32_t number,
+                      const struct owners *owners, struct quire_error *reason)
 {
-    uint32_t entry = (uint32_t)graph->entry, n = 0, links[LINKS_MAX];
+    uint32_t entry = entry_row(root->entry), linked = root->linked, n = 0, links[LINKS_MAX];
     if (entry == ROW_NONE)
         return linked ? error_set(reason, QUIRE_ECORRUPT, "%u rows are linked, but there is no entry", linked) : 0;
-    uint8_t *met = calloc(graph->n_rows, 1);
-    uint32_t *queue = malloc(((size_t)linked + 1) * sizeof *queue);
-    int rc = met && queue ? 0 : error_set(reason, QUIRE_ENOMEM, "no memory to check a graph");
+    if (entry >= graph->n_rows || !(row_state(graph, entry) & STATE_LINKED) || owners->of[entry] ||
+        linked > graph->linked || row_layers(graph, entry) != entry_layers(root->entry))
+        return error_set(reason, QUIRE_ECORRUPT, "row %u is the entry of %u rows, where that is not", entry, linked);
     uint64_t ends = 0;
-    if (rc == 0) {
-        met[entry] = 1;
-        queue[n++] = entry;
-    }
-    for (uint32_t at = 0; rc == 0 && at < n; at++)
-        for (uint32_t i = links_read(graph, queue[at], 0, links); i-- > 0;) {
+    owners->of[entry] = number;
+    owners->queue[n++] = entry;
+    for (uint32_t at = 0; at < n; at++)
+        for (uint32_t i = links_read(graph, owners->queue[at], 0, links); i-- > 0;) {
             uint32_t row = links[i] & ~LINK_TREE;
             ends += (links[i] & LINK_TREE) != 0;
-            if ((links[i] & LINK_TREE) && !met[row] && n < linked) {
-                met[row] = 1;
-                queue[n++] = row;
+            if ((links[i] & LINK_TREE) && !owners->of[row] && n < linked) {
+                owners->of[row] = number;
+                owners->queue[n++] = row;
             }
         }
-    if (rc == 0 && (n != linked || ends != 2 * ((uint64_t)linked - 1)))
-        rc = error_set(reason, QUIRE_ECORRUPT,
-                       "%u of %u linked rows are reached by the tree, which has %" PRIu64 " ends", n, linked, ends);
-    free(met);
-    free(queue);
+    if (n != linked || ends != 2 * ((uint64_t)linked - 1))
+        return error_set(reason, QUIRE_ECORRUPT,
+                         "%u of %u linked rows are reached by the tree, which has %" PRIu64 " ends", n, linked, ends);
+    return 0;
+}
+
+/* Every linked row is in the tree of one root, and so are the rows that it is linked with. */
+static int check_owner(const struct graph *graph, uint32_t row, const struct owners *owners, struct quire_error *reason)
+{
+    uint32_t links[LINKS_MAX], owner = owners->of[row];
+    if (!(row_state(graph, row) & STATE_LINKED) || (row_state(graph, row) & STATE_GONE))
+        return 0;
+    if (!owner)
+        return error_set(reason, QUIRE_ECORRUPT, "row %u is linked, but not reached from any root", row);
+    for (unsigned layer = row_layers(graph, row) + 1; layer-- > 0;)
+        for (uint32_t i = links_read(graph, row, layer, links); i-- > 0;)
+            if (owners->of[links[i] & ~LINK_TREE] != owner)
+                return error_set(reason, QUIRE_ECORRUPT, "row %u is linked to %u on layer %u, which is of another root",
+                                 row, links[i] & ~LINK_TREE, layer);
+    return 0;
+}
+
+static int check_roots(const struct graph *graph, const struct graph_root *const *roots, uint32_t n_roots,
+                       struct quire_error *reason)
+{
+    struct owners owners = {calloc((size_t)graph->n_rows + 1, sizeof *owners.of),
+                            malloc(((size_t)graph->linked + 1) * sizeof *owners.queue)};
+    int rc = owners.of && owners.queue ? 0 : error_set(reason, QUIRE_ENOMEM, "no memory to check a graph");
+    for (uint32_t i = 0; rc == 0 && i < n_roots; i++)
+        rc = check_tree(graph, roots[i], i + 1, &owners, reason);
+    for (uint32_t row = 0; rc == 0 && row < graph->n_rows; row++)
+        rc = check_owner(graph, row, &owners, reason);
+    free(owners.of);
+    free(owners.queue);
     return rc;
 }
 
@@ -98,7 +131,8 @@ static uint32_t list_length(const struct graph *graph, uint32_t row)
     return n;
 }
 
-int graph_check(const struct graph *graph, struct quire_error *reason)
+int graph_check(const struct graph *graph, const struct graph_root *const *roots, uint32_t n_roots,
+                struct quire_error *reason)
 {
     uint32_t linked = 0, gone = 0;
     int rc = 0;
@@ -116,5 +150,5 @@ int graph_check(const struct graph *graph, struct quire_error *reason)
         gone != graph->n_free + graph->n_gone + graph->n_deferred)
         return error_set(reason, QUIRE_ECORRUPT, "%u numbers are not in use; free %u, waiting %u and %u", gone,
                          graph->n_free, graph->n_gone, graph->n_deferred);
-    return check_tree(graph, linked, reason);
+    return check_roots(graph, roots, n_roots, reason);
 }

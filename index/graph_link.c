@@ -49,8 +49,7 @@ static void unlock_pair(const struct graph *graph, uint32_t a, uint32_t b)
     row_unlock(graph, b);
 }
 
-/* Where `row` is among n links; n if it is not. */
-static uint32_t link_find(const struct link_list *list, uint32_t n, uint32_t row)
+uint32_t link_find(const struct link_list *list, uint32_t n, uint32_t row)
 {
     uint32_t at = 0;
     while (at < n && (atomic_load_explicit(&list->links[at], memory_order_relaxed) & ~LINK_TREE) != row)
@@ -59,37 +58,39 @@ static uint32_t link_find(const struct link_list *list, uint32_t n, uint32_t row
 }
 
 /* Under the row's lock, under which nobody else changes what the count shares its word with. */
-static void set_count(const struct link_list *list, uint32_t n)
+void link_set_count(const struct link_list *list, uint32_t n)
 {
     uint32_t word = atomic_load_explicit(list->count, memory_order_relaxed);
     atomic_store_explicit(list->count, (word & ~STATE_COUNT) | n, memory_order_release);
 }
 
-static void link_append(const struct link_list *list, uint32_t n, uint32_t link)
+void link_append(const struct link_list *list, uint32_t n, uint32_t link)
 {
     atomic_store_explicit(&list->links[n], link, memory_order_release);
-    set_count(list, n + 1);
+    link_set_count(list, n + 1);
 }
 
-static void link_take(const struct link_list *list, uint32_t n, uint32_t at)
+void link_take(const struct link_list *list, uint32_t n, uint32_t at)
 {
     uint32_t last = atomic_load_explicit(&list->links[n - 1], memory_order_relaxed);
     atomic_store_explicit(&list->links[at], last, memory_order_release);
-    set_count(list, n - 1);
+    link_set_count(list, n - 1);
 }
 
 enum joined { JOINED, REFUSED, FULL };
 
 /* A row that gets its first link is reachable from now on. (row's lock) */
-static void become_linked(struct graph *graph, uint32_t row)
+static void become_linked(struct graph *graph, struct graph_root *root, uint32_t row)
 {
     if (atomic_fetch_or_explicit(&row_numbers(graph, row)->state, STATE_LINKED, memory_order_release) & STATE_LINKED)
         return;
+    atomic_fetch_add_explicit(&root->linked, 1, memory_order_relaxed);
     atomic_fetch_add_explicit(&graph->linked, 1, memory_order_relaxed);
 }
 
 /* Links a to b, which is linked already. FULL: *full has no room. REFUSED: one of them is going. */
-static enum joined join(struct graph *graph, unsigned layer, uint32_t a, uint32_t b, uint32_t flag, uint32_t *full)
+static enum joined join(struct graph *graph, struct graph_root *root, unsigned layer, uint32_t a, uint32_t b,
+                        uint32_t flag, uint32_t *full)
 {
     if (!lock_pair(graph, a, b))
         return REFUSED;
@@ -107,7 +108,7 @@ static enum joined join(struct graph *graph, unsigned layer, uint32_t a, uint32_
     } else {
         link_append(&of_a, n_a, b | flag);
         link_append(&of_b, n_b, a | flag);
-        become_linked(graph, a);
+        become_linked(graph, root, a);
     }
     unlock_pair(graph, a, b);
     return joined;
@@ -216,7 +217,7 @@ static bool join_pruning(struct graph *graph, struct graph_scratch *scratch, uns
 {
     uint32_t full = a;
     for (unsigned attempt = 0; attempt < ATTEMPTS; attempt++) {
-        enum joined joined = join(graph, layer, a, b, flag, &full);
+        enum joined joined = join(graph, scratch->root, layer, a, b, flag, &full);
         if (joined != FULL)
             return joined == JOINED;
         if (!make_room(graph, scratch, layer, full, full == a ? b : a, flag != 0))
@@ -265,19 +266,19 @@ static bool join_tree(struct graph *graph, struct graph_scratch *scratch, uint32
 
 /* ---- linking a row ---- */
 
-/* Makes a row the entry if the graph has none (alone: then it is linked) or one of fewer layers. */
-static bool become_entry(struct graph *graph, uint32_t row, bool alone)
+/* Makes a row the entry if the root has none (alone: then it is linked) or one of fewer layers. */
+static bool become_entry(struct graph *graph, struct graph_root *root, uint32_t row, bool alone)
 {
-    uint64_t layers = row_layers(graph, row);
+    unsigned layers = row_layers(graph, row);
     if (!row_lock(graph, row))
         return false;
     pthread_mutex_lock(&graph->mutex);
-    uint64_t entry = atomic_load_explicit(&graph->entry, memory_order_relaxed);
-    bool empty = (uint32_t)entry == ROW_NONE;
-    bool due = !(row_state(graph, row) & STATE_DYING) && (alone ? empty : !empty && layers > entry >> 32);
+    uint64_t entry = atomic_load_explicit(&root->entry, memory_order_relaxed);
+    bool empty = entry == 0;
+    bool due = !(row_state(graph, row) & STATE_DYING) && (alone ? empty : !empty && layers > entry_layers(entry));
     if (due) {
-        atomic_store_explicit(&graph->entry, layers << 32 | row, memory_order_release);
-        become_linked(graph, row);
+        atomic_store_explicit(&root->entry, entry_of(row, layers), memory_order_release);
+        become_linked(graph, root, row);
     }
     pthread_mutex_unlock(&graph->mutex);
     row_unlock(graph, row);
@@ -308,7 +309,7 @@ static bool find_candidates(const struct graph *graph, struct graph_scratch *scr
 {
     unsigned top, own = row_layers(graph, row);
     measure_row(graph, &scratch->row, row);
-    if (!search_enter(graph, scratch, &scratch->row, own, &top))
+    if (!search_enter(graph, scratch->root, scratch, &scratch->row, own, &top))
         return false;
     *layers = own < top ? own : top;
     for (unsigned layer = *layers + 1; layer-- > 0;) {
@@ -320,17 +321,18 @@ static bool find_candidates(const struct graph *graph, struct graph_scratch *scr
     return true;
 }
 
-int graph_link(struct graph *graph, struct graph_scratch *scratch, uint32_t row)
+int graph_link(struct graph *graph, struct graph_root *root, struct graph_scratch *scratch, uint32_t row)
 {
     struct chosen chosen;
     unsigned layers = 0;
+    scratch->root = root;
     if (scratch_reserve(scratch, graph, graph->beam) < 0)
         return QUIRE_ENOMEM;
     for (;;) {
         if (row_state(graph, row) & (STATE_GONE | STATE_DYING | STATE_LINKED))
             return 0;
         if (!find_candidates(graph, scratch, row, &chosen, &layers)) {
-            if (become_entry(graph, row, true))
+            if (become_entry(graph, root, row, true))
                 return 0;
         } else if (join_tree(graph, scratch, row)) {
             break;
@@ -340,7 +342,7 @@ int graph_link(struct graph *graph, struct graph_scratch *scratch, uint32_t row)
     for (unsigned layer = 0; layer <= layers; layer++)
         for (uint32_t i = 0; i < chosen.n[layer]; i++)
             join_pruning(graph, scratch, layer, row, chosen.rows[layer][i], 0);
-    become_entry(graph, row, false);
+    become_entry(graph, root, row, false);
     scratch_settle(graph, scratch);
     return 0;
 }
@@ -414,25 +416,29 @@ static void take_out_of_layer(struct graph *graph, struct graph_scratch *scratch
 }
 
 /* Another entry instead of a row in removal: of its neighbours on the highest layer the one on most. (removing) */
-static void replace_entry(struct graph *graph, uint32_t row)
+static void replace_entry(struct graph *graph, struct graph_root *root, uint32_t row)
 {
-    uint64_t next = ROW_NONE;
-    for (unsigned layer = row_layers(graph, row) + 1; layer-- > 0 && next == ROW_NONE;) {
+    uint64_t next = 0;
+    if (entry_row(atomic_load_explicit(&root->entry, memory_order_relaxed)) != row)
+        return;
+    for (unsigned layer = row_layers(graph, row) + 1; layer-- > 0 && next == 0;) {
         uint32_t links[LINKS_MAX], n = links_read(graph, row, layer, links);
         for (uint32_t i = 0; i < n; i++) {
-            uint64_t link = links[i] & ~LINK_TREE, layers = row_layers(graph, (uint32_t)link);
-            if (next == ROW_NONE || layers > next >> 32)
-                next = layers << 32 | link;
+            uint32_t link = links[i] & ~LINK_TREE;
+            unsigned layers = row_layers(graph, link);
+            if (next == 0 || layers > entry_layers(next))
+                next = entry_of(link, layers);
         }
     }
     pthread_mutex_lock(&graph->mutex);
-    if ((uint32_t)atomic_load_explicit(&graph->entry, memory_order_relaxed) == row)
-        atomic_store_explicit(&graph->entry, next, memory_order_release);
+    if (entry_row(atomic_load_explicit(&root->entry, memory_order_relaxed)) == row)
+        atomic_store_explicit(&root->entry, next, memory_order_release);
     pthread_mutex_unlock(&graph->mutex);
 }
 
-void graph_remove(struct graph *graph, struct graph_scratch *scratch, uint32_t row)
+void graph_remove(struct graph *graph, struct graph_root *root, struct graph_scratch *scratch, uint32_t row)
 {
+    scratch->root = root;
     pthread_mutex_lock(&graph->removing);
     bool there = row_lock(graph, row);
     if (there) {
@@ -440,9 +446,10 @@ void graph_remove(struct graph *graph, struct graph_scratch *scratch, uint32_t r
         bool linked = atomic_fetch_or_explicit(state, STATE_DYING, memory_order_acq_rel) & STATE_LINKED;
         row_unlock(graph, row);
         if (linked) {
-            replace_entry(graph, row);
+            replace_entry(graph, root, row);
             for (unsigned layer = row_layers(graph, row) + 1; layer-- > 0;)
                 take_out_of_layer(graph, scratch, layer, row);
+            atomic_fetch_sub_explicit(&root->linked, 1, memory_order_relaxed);
             atomic_fetch_sub_explicit(&graph->linked, 1, memory_order_relaxed);
         }
         there = row_lock(graph, row);

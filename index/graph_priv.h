@@ -44,19 +44,20 @@ struct graph {
 
     struct row_table codes, numbers, links;
     struct row_table upper;      /* blocks of a count and `degree` links, one per row and upper layer */
-    atomic_uint_fast64_t entry;  /* layers above the lowest << 32 | row */
-    atomic_uint_fast64_t linked; /* rows */
+    atomic_uint_fast64_t linked; /* rows, below all roots */
     atomic_uint_fast64_t distances;
 
     pthread_mutex_t removing; /* one removal at a time; then `matrix` */
     float *matrix;            /* capacity x capacity distances */
 
-    pthread_mutex_t mutex; /* what follows, and changes of entry */
+    pthread_mutex_t mutex; /* what follows, and changes of roots' entries */
     atomic_uint n_rows;    /* numbers in use, free ones included; read by searches */
     uint32_t n_upper;
     uint32_t free_first, n_free;
     uint32_t gone_first, n_gone; /* removed since `item` was deferred */
     uint32_t deferred_first, n_deferred;
+    bool placing;   /* rows are restored: numbers without one are in no list */
+    bool loaded;    /* and have links that are not mended */
     bool deferred;  /* `item` waits */
     bool destroyed; /* and frees the graph when it runs */
     struct epoch_item item;
@@ -82,6 +83,7 @@ struct tie {
 };
 
 struct graph_scratch {
+    struct graph_root *root;          /* of the row that is linked or removed */
     struct measure query, row, other; /* of graph_query; of the row at work; of a row that it is compared with */
     uint32_t room;                    /* rows in each of these arrays; twice as many in visited.slots */
     struct visited visited;
@@ -132,8 +134,18 @@ static inline uint32_t link_count(const struct link_list *list)
     return count & STATE_GONE ? 0 : count & STATE_COUNT;
 }
 
+/* Where `row` is among n links; n if it is not. The rest: under the row's lock. */
+uint32_t link_find(const struct link_list *list, uint32_t n, uint32_t row);
+void link_set_count(const struct link_list *list, uint32_t n);
+void link_append(const struct link_list *list, uint32_t n, uint32_t link);
+void link_take(const struct link_list *list, uint32_t n, uint32_t at);
+
 /* Copies a row's links with their flags; returns how many. */
 uint32_t links_read(const struct graph *graph, uint32_t row, unsigned layer, uint32_t *links);
+
+/* Restoring: makes a number that holds no row ready to be filled; then it becomes a row without links. */
+int row_prepare(struct graph *graph, uint32_t row);
+void row_fill(struct graph *graph, uint32_t row, const uint8_t *code, float f, float norm2);
 
 /* Ends a removed row, whose lock the caller holds unless nobody else knows it: its number is free when all readers of
  * now have left. */
@@ -144,6 +156,25 @@ void rows_gone_defer(struct graph *graph);
 /* Rows that are kept together by their numbers' first bits; for tests of more than one region. */
 int graph_create_sized(const struct graph_config *config, unsigned region_shift, struct graph **out,
                        struct quire_error *err);
+
+/* ---- roots: 0, or a row that all others are reached from, and on how many layers above the lowest it is ---- */
+
+#define ENTRY_SET (UINT64_C(1) << 63)
+
+static inline uint64_t entry_of(uint32_t row, unsigned layers)
+{
+    return ENTRY_SET | (uint64_t)layers << 32 | row;
+}
+
+static inline uint32_t entry_row(uint64_t entry)
+{
+    return entry ? (uint32_t)entry : ROW_NONE;
+}
+
+static inline unsigned entry_layers(uint64_t entry)
+{
+    return (unsigned)(entry >> 32 & 0xff);
+}
 
 /* ---- measuring and searching (graph_search.c) ---- */
 
@@ -188,9 +219,9 @@ struct layer_search {
 };
 /* From the rows of scratch->best to the nearest ones, which lie in scratch->best afterwards, nearest first. */
 void search_layer(const struct graph *graph, struct graph_scratch *scratch, const struct layer_search *search);
-/* Sets scratch->best to the entry and goes down to `layer`; false if the graph is empty. *top: the entry's layers. */
-bool search_enter(const struct graph *graph, struct graph_scratch *scratch, const struct measure *measure,
-                  unsigned layer, unsigned *top);
+/* Sets scratch->best to the entry and goes down to `layer`; false if the root is empty. *top: the entry's layers. */
+bool search_enter(const struct graph *graph, const struct graph_root *root, struct graph_scratch *scratch,
+                  const struct measure *measure, unsigned layer, unsigned *top);
 /* Adds what a scratch has counted to the graph's count. */
 void scratch_settle(const struct graph *graph, struct graph_scratch *scratch);
 

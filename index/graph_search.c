@@ -371,12 +371,12 @@ void search_layer(const struct graph *graph, struct graph_scratch *scratch, cons
     sort_best(scratch);
 }
 
-bool search_enter(const struct graph *graph, struct graph_scratch *scratch, const struct measure *measure,
-                  unsigned layer, unsigned *top)
+bool search_enter(const struct graph *graph, const struct graph_root *root, struct graph_scratch *scratch,
+                  const struct measure *measure, unsigned layer, unsigned *top)
 {
-    uint64_t entry = atomic_load_explicit(&graph->entry, memory_order_acquire);
-    uint32_t row = (uint32_t)entry;
-    *top = (unsigned)(entry >> 32);
+    uint64_t entry = atomic_load_explicit(&root->entry, memory_order_acquire);
+    uint32_t row = entry_row(entry);
+    *top = entry_layers(entry);
     if (row == ROW_NONE)
         return false;
     float distance;
@@ -389,14 +389,15 @@ bool search_enter(const struct graph *graph, struct graph_scratch *scratch, cons
     return true;
 }
 
-uint32_t graph_search(const struct graph *graph, struct graph_scratch *scratch, uint32_t beam,
-                      bool (*accept)(void *context, uint32_t row), void *context, struct graph_hit *hits, uint32_t room)
+uint32_t graph_search(const struct graph *graph, const struct graph_root *root, struct graph_scratch *scratch,
+                      uint32_t beam, bool (*accept)(void *context, uint32_t row), void *context, struct graph_hit *hits,
+                      uint32_t room)
 {
     unsigned top;
     beam = beam > room ? beam : room;
     if (scratch_reserve(scratch, graph, beam) < 0)
         beam = scratch->room / 8; /* what there is room for: graph_query has made some */
-    if (beam == 0 || !search_enter(graph, scratch, &scratch->query, 0, &top))
+    if (beam == 0 || !search_enter(graph, root, scratch, &scratch->query, 0, &top))
         return 0;
     search_layer(graph, scratch,
                  &(struct layer_search){

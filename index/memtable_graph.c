@@ -385,7 +385,7 @@ bool navigation_remove(struct memtable *table, struct graph_scratch *scratch, st
         atomic_fetch_sub(&navigation->waiting, 1);
     else if (!become(record, ROW_LINKED, ROW_GONE) && !become(record, ROW_SKIPPED, ROW_GONE))
         return false;
-    graph_remove(navigation->graph, scratch, record->node);
+    graph_remove(navigation->graph, &navigation->root, scratch, record->node);
     return true;
 }
 
@@ -453,7 +453,7 @@ static int link_entry(struct memtable *table, struct navigation *navigation, str
     if (!slot || !become(record, ROW_WAITING, ROW_LINKING))
         return 0;
     bool seen = slot_death(slot) > atomic_load(&table->settled);
-    int rc = seen ? graph_link(navigation->graph, scratch, record->node) : 0;
+    int rc = seen ? graph_link(navigation->graph, &navigation->root, scratch, record->node) : 0;
     if (rc == 0)
         atomic_fetch_sub(&navigation->waiting, 1);
     atomic_store_explicit(&record->state,
@@ -508,5 +508,6 @@ int navigation_verify(const struct memtable *table, struct quire_error *reason)
     if (waiting != queued || waiting != atomic_load(&navigation->waiting))
         return error_set(reason, QUIRE_ECORRUPT, "%u rows wait, %u are in the queue, %u are counted", waiting, queued,
                          atomic_load(&navigation->waiting));
-    return graph_check(navigation->graph, reason);
+    const struct graph_root *root = &navigation->root;
+    return graph_check(navigation->graph, &root, 1, reason);
 }

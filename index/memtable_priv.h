@@ -92,6 +92,7 @@ struct ring {
 
 struct navigation {
     struct graph *graph;
+    struct graph_root root; /* of all its rows */
     _Atomic(struct nodes *) nodes;
     uint32_t node_end; /* every graph row that was given is < this */
     pthread_mutex_t lock;

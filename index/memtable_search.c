@@ -302,7 +302,7 @@ static int search_graph(struct search *search, const struct navigation *navigati
         uint32_t head = atomic_load_explicit(&navigation->head, memory_order_acquire);
         uint32_t tail = atomic_load_explicit(&navigation->tail, memory_order_acquire);
         scan_queue(search, navigation, head, tail);
-        uint32_t n = graph_search(navigation->graph, scratch, beam, is_visible, search, hits, room);
+        uint32_t n = graph_search(navigation->graph, &navigation->root, scratch, beam, is_visible, search, hits, room);
         consider_nominees(search, navigation, hits, n, head, tail);
     }
     workspace_end(&workspace);

@@ -1,0 +1,55 @@
+/* support_cache.h - a data folder with caches for tests: a clock that stands still, no thread, questions in one line. */
+#ifndef QUIRE_TESTS_CACHE_SUPPORT_CACHE_H
+#define QUIRE_TESTS_CACHE_SUPPORT_CACHE_H
+
+#include "cache/cache.h"
+
+struct world {
+    char folder[256];
+    struct store *store;
+    struct caches *caches;
+    struct cache *cache; /* "c"; a reference */
+    struct cache_scratch *scratch;
+    struct engine *engine;
+    _Atomic uint64_t now_ms;
+    uint32_t dim;
+    struct store_report report;
+};
+
+/* Makes the folder and the cache "c" of dim dimensions (f32). NULL ends the test. */
+void world_open(struct world *world, const char *folder, uint32_t dim);
+/* The same with other settings; name and dim of config may be 0. */
+void world_open_with(struct world *world, const char *folder, const struct cache_config *config);
+/* Ends it as a server does that is stopped. */
+void world_close(struct world *world);
+/* Closes and opens again: what is there must come from the disk. checkpoint: one is written before. */
+void world_reopen(struct world *world, bool checkpoint);
+/* Does all that is due in the background. */
+void world_work(struct world *world);
+
+/* SC.CAT.SET: words in one text, such as "SIM 0.9 TTL 1000"; fails the test on an error. */
+void world_category(struct world *world, const char *name, const char *words);
+
+/* Unit vector number `seed`; any two are far from each other. near: the same turned away so that the cosine is `cosine`. */
+void vector_make(float *out, uint32_t dim, uint64_t seed);
+void vector_near(float *out, const float *vector, uint32_t dim, double cosine, uint64_t seed);
+
+/* A lookup to its end: the document is read, a lost one is looked up again. The answer's memory is freed by answer_end. */
+struct asked {
+    struct quire_cache_answer answer;
+    struct document_read read;
+    struct quire_bytes *chunks;
+    char value[256]; /* a short value as text */
+};
+int ask(struct world *world, const struct quire_cache_query *query, struct asked *out, struct quire_error *err);
+void asked_end(struct asked *asked);
+/* Question in category "k", without scope: its status; value into `value` (256) where there is one, may be NULL. */
+enum quire_cache_status ask_simple(struct world *world, const char *text, const float *vector, char *value);
+/* An answer in category "k"; its id. */
+uint64_t put_simple(struct world *world, const char *text, const float *vector, const char *value);
+int put(struct world *world, struct quire_cache_entry *entry, const char *value, struct quire_cache_put_result *result,
+        struct quire_error *err);
+/* All structures agree with each other. */
+void world_check(struct world *world);
+
+#endif
