@@ -120,6 +120,8 @@ static int make_tables(struct cache *cache, struct quire_error *err)
     struct graph_config graph = {.code_dim = cache->space.code_dim,
                                  .degree = GRAPH_DEGREE,
                                  .beam = GRAPH_BEAM,
+                                 .fill = 2 * GRAPH_DEGREE,
+                                 .slack = 1,
                                  .seed = cache->uid,
                                  .epochs = cache->of->epochs};
     int rc = graph_create(&graph, &cache->graph, err);

@@ -24,6 +24,7 @@
 
 #define DEGREE_DEFAULT 16u
 #define BEAM_DEFAULT   100u
+#define SLACK_DEFAULT  1.2f
 #define REGION_BYTES   ((size_t)1 << 30)
 #define COLLECT_EVERY  64u /* rows removed while others wait: then it is asked whether these may go */
 #define SPINS          100u
@@ -95,6 +96,12 @@ static int check_config(const struct graph_config *config, struct quire_error *e
     if (config->degree == 1 || config->degree > DEGREE_MAX)
         return error_set(err, QUIRE_EINVALID, "degree is %u; choose 2 to %u, or 0 for %u", config->degree, DEGREE_MAX,
                          DEGREE_DEFAULT);
+    if (config->fill > 2 * (config->degree ? config->degree : DEGREE_DEFAULT))
+        return error_set(err, QUIRE_EINVALID, "fill is %u; choose at most twice the degree, or 0 for the degree",
+                         config->fill);
+    if (!(config->slack == 0 || (config->slack >= 0.5f && config->slack <= 4)))
+        return error_set(err, QUIRE_EINVALID, "slack is %g; choose 0.5 to 4, or 0 for %g", (double)config->slack,
+                         (double)SLACK_DEFAULT);
     return 0;
 }
 
@@ -105,6 +112,8 @@ static void set_config(struct graph *graph, const struct graph_config *config, u
     graph->degree = config->degree ? config->degree : DEGREE_DEFAULT;
     graph->capacity = 2 * graph->degree;
     graph->beam = config->beam ? config->beam : BEAM_DEFAULT;
+    graph->fill = config->fill ? config->fill : graph->degree;
+    graph->slack = config->slack > 0 ? config->slack : SLACK_DEFAULT;
     graph->layer_bits = 1;
     while ((2u << graph->layer_bits) <= graph->degree)
         graph->layer_bits++;

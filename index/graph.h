@@ -23,9 +23,14 @@ struct graph;
 struct graph_scratch;
 
 struct graph_config {
-    uint32_t code_dim;     /* multiple of 32 */
-    unsigned degree;       /* links of a row on the upper layers, twice as many on the lowest; 2..64, 0: 16 */
-    unsigned beam;         /* of an insertion; 0: 100 */
+    uint32_t code_dim; /* multiple of 32 */
+    unsigned degree;   /* links of a row on the upper layers, twice as many on the lowest; 2..64, 0: 16 */
+    unsigned beam;     /* of an insertion; 0: 100 */
+    unsigned fill;     /* links that a new row gets on the lowest layer, up to 2 * degree; 0: degree */
+    /* A candidate for a link is passed over if one that is taken is nearer to it than the row is, squared and times
+     * this; 0: 1.2. More keeps more of the near ones. With a degree of 6 to 8 rows find more with 1, and with fill at
+     * 2 * degree. */
+    float slack;
     uint64_t seed;         /* of the rows' levels */
     struct epochs *epochs; /* outlives the graph */
 };
@@ -37,8 +42,8 @@ void graph_destroy(struct graph *graph); /* no other call under way; NULL is fin
 int graph_scratch_create(struct graph_scratch **out, struct quire_error *err);
 void graph_scratch_destroy(struct graph_scratch *scratch); /* NULL is fine */
 
-/* A set of rows that are linked among each other only. It lies in the caller's memory and outlives every call that it is
- * given to; once no row is linked in it, nothing refers to it. All zero is empty. Which root a row belongs to is the
+/* A set of rows that are linked among each other only. It lies in the caller's memory and outlives every call that it
+ * is given to; once no row is linked in it, nothing refers to it. All zero is empty. Which root a row belongs to is the
  * caller's to know: the same one from graph_link to graph_remove. */
 struct graph_root {
     _Atomic uint64_t entry;  /* where searches begin; 0: no row is linked */
@@ -115,12 +120,12 @@ struct graph_hit {
 
 /* Sets the query of this scratch: rotated, code_dim floats. graph_search and graph_score use it. */
 int graph_query(const struct graph *graph, struct graph_scratch *scratch, const float *rotated);
-/* The rows of a root nearest to the query for which accept(context, row) is true (NULL: all), nearest first, at most `room` of
- * them, into hits; returns how many. `beam`: accepted rows that are kept while searching, at least room is used. Rows
- * that are not accepted are walked through. Effort is bounded whatever the filter: at most 8192 + 16 * beam * degree
- * rows are measured, so a filter that few rows pass is better served by graph_score on these. Of rows with the very
- * same code at most `room` are kept. Only a beam wider than any before, or a graph that has grown, allocates; without
- * memory the beam is what there is room for. */
+/* The rows of a root nearest to the query for which accept(context, row) is true (NULL: all), nearest first, at
+ * most `room` of them, into hits; returns how many. `beam`: accepted rows that are kept while searching, at least
+ * room is used. Rows that are not accepted are walked through. Effort is bounded whatever the filter: at most 8192
+ * + 16 * beam * degree rows are measured, so a filter that few rows pass is better served by graph_score on these.
+ * Of rows with the very same code at most `room` are kept. Only a beam wider than any before, or a graph that has
+ * grown, allocates; without memory the beam is what there is room for. */
 uint32_t graph_search(const struct graph *graph, const struct graph_root *root, struct graph_scratch *scratch,
                       uint32_t beam, bool (*accept)(void *context, uint32_t row), void *context, struct graph_hit *hits,
                       uint32_t room);

@@ -3,7 +3,8 @@
  *
  * What must hold: links are symmetric, without repetition, to other rows that are linked and are on that layer; marks
  * of the tree are symmetric and as many as trees over the linked rows of each root have; every linked row is reached
- * from the entry of one root by these marked links alone, and has no link to a row of another; no lock was left; every number is in use, waiting or free, and counted as that.
+ * from the entry of one root by these marked links alone, and has no link to a row of another; no lock was left; every
+ * number is in use, waiting or free, and counted as that.
  */
 #include "index/graph_priv.h"
 #include "io/error.h"

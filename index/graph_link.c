@@ -24,11 +24,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define SLACK     1.2f /* on squared distances: a candidate is kept if a kept one is not nearer to it by this factor */
-#define COPIES    4u   /* of one row among the candidates for links */
-#define ATTEMPTS  4u   /* to link two rows that others are changing */
-#define TREE_EASY 6u   /* tree links of a row that takes another without a look at the next */
-#define FEWEST    4u   /* links of a row below which pruning of others does not take one */
+#define COPIES    4u /* of one row among the candidates for links */
+#define ATTEMPTS  4u /* to link two rows that others are changing */
+#define TREE_EASY 6u /* tree links of a row that takes another without a look at the next */
+#define FEWEST    4u /* links of a row below which pruning of others does not take one */
 
 /* ---- two rows ---- */
 
@@ -152,7 +151,7 @@ static void choose(const struct graph *graph, struct graph_scratch *scratch, con
             measure_row(graph, &scratch->other, row);
             measure_rows(graph, scratch, &scratch->other, kept, n_kept, scratch->distances);
             for (uint32_t k = 0; k < n_kept && good; k++)
-                good = scratch->distances[k] * SLACK > limit;
+                good = scratch->distances[k] * graph->slack > limit;
         }
         chosen[i] = tree || good;
         if (chosen[i]) {
@@ -287,7 +286,7 @@ static bool become_entry(struct graph *graph, struct graph_root *root, uint32_t 
 
 /* Candidates for the links of the upper layers, chosen on the way down and linked after the lowest. */
 struct chosen {
-    uint32_t rows[LAYERS_MAX][DEGREE_MAX];
+    uint32_t rows[LAYERS_MAX][LINKS_MAX];
     uint32_t n[LAYERS_MAX];
 };
 
@@ -296,7 +295,7 @@ static void choose_best(const struct graph *graph, struct graph_scratch *scratch
     enum { MOST = 1024 };
     bool marks[MOST];
     uint32_t n = scratch->n_best < MOST ? scratch->n_best : MOST;
-    choose(graph, scratch, scratch->best, n, graph->degree, marks);
+    choose(graph, scratch, scratch->best, n, layer ? graph->degree : graph->fill, marks);
     chosen->n[layer] = 0;
     for (uint32_t i = 0; i < n; i++)
         if (marks[i])

@@ -38,6 +38,8 @@ struct row_numbers {
 struct graph {
     uint32_t code_dim;
     unsigned degree, capacity; /* links: of upper layers, of the lowest */
+    unsigned fill;             /* links of a new row on the lowest layer */
+    float slack;               /* of the selection of links */
     unsigned beam, layer_bits; /* a row is on one layer more with probability 2^-layer_bits */
     uint64_t seed;
     struct epochs *epochs;

@@ -211,6 +211,12 @@ static void test_refuses(void **state)
     config.code_dim = 32;
     config.degree = DEGREE_MAX + 1;
     assert_int_equal(graph_create(&config, &graph, &err), QUIRE_EINVALID);
+    config.degree = 6;
+    config.fill = 13;
+    assert_int_equal(graph_create(&config, &graph, &err), QUIRE_EINVALID);
+    config.fill = 12;
+    config.slack = 0.1f;
+    assert_int_equal(graph_create(&config, &graph, &err), QUIRE_EINVALID);
     graph_destroy(NULL);
     graph_scratch_destroy(NULL);
 }
@@ -288,6 +294,28 @@ static void test_random(void **state)
     assert_recall(&world, 100, &hundredth, 0.95);
     assert_recall(&world, 100, &none, 1);
     world_close(&world);
+}
+
+/* With few links per row, all of them used and in different directions, more is found. */
+static void test_fill(void **state)
+{
+    (void)state;
+    double found[2];
+    for (unsigned full = 0; full < 2; full++) {
+        struct world world;
+        struct graph_config config = {.code_dim = DIM, .degree = 6, .seed = 3, .fill = 12, .slack = 1};
+        world_open(&world, 6, MANY);
+        if (full) {
+            config.epochs = world.epochs;
+            graph_destroy(world.graph);
+            assert_int_equal(graph_create_sized(&config, 20, &world.graph, NULL), 0);
+        }
+        grow(&world, MANY);
+        assert_graph_valid(&world);
+        found[full] = recall(&world, 32, NULL);
+        world_close(&world);
+    }
+    assert_true(found[1] > found[0] + 0.01);
 }
 
 /* A filter that accepts nothing ends after a bounded number of rows. */
@@ -582,7 +610,7 @@ static void test_threads(void **state)
 #define WRITERS 2u
 #define CHANGES (SANITIZED ? 1000u : 6000u) /* by each writer */
 
-/* One graph of many roots. Numbers are not used again inside an epoch, so owner[row] holds as long as a reader is in. */
+/* One graph of many roots. Numbers are not used again inside an epoch: owner[row] holds while a reader is in. */
 struct forest {
     struct world world;
     struct graph_root roots[ROOTS];
@@ -932,7 +960,7 @@ static void assert_forest_works(struct picture *picture, uint32_t rows)
     }
     assert_forest_valid(forest, rows);
     assert_all_found(forest);
-    for (uint32_t row = 0; row < picture->n; row++)
+    for (uint32_t row = 0; row < graph_row_end(world->graph); row++)
         if (row % 3 == 0 && !(row_state(world->graph, row) & STATE_GONE)) {
             graph_remove(world->graph, &forest->roots[forest->owner[row]], world->scratch, row);
             rows--;
@@ -968,8 +996,9 @@ static void test_image_quiet(void **state)
     assert_int_equal(mending.links_added + mending.links_dropped, 0);
     for (uint32_t row = 0; row < picture->n; row++) {
         const struct graph *old = forest->world.graph, *new = picture->into->world.graph;
-        assert_int_equal(row_state(old, row) & STATE_GONE, row_state(new, row) & STATE_GONE);
-        if (row_state(old, row) & STATE_GONE)
+        bool gone = row >= graph_row_end(new) || (row_state(new, row) & STATE_GONE);
+        assert_int_equal((row_state(old, row) & STATE_GONE) != 0, gone);
+        if (gone)
             continue;
         assert_memory_equal(row_code(old, row), row_code(new, row), DIM);
         assert_memory_equal(row_numbers(old, row), row_numbers(new, row), sizeof(struct row_numbers));
@@ -1043,7 +1072,7 @@ static void test_image_fuzzy(void **state)
 static void damage(struct picture *picture, const uint8_t *good, struct random *random)
 {
     memcpy(picture->image, good, picture->bytes);
-    for (uint64_t n = random_below(random, 40); n-- > 0;) {
+    for (uint64_t n = random_below(random, 1 + random_below(random, 40)); n-- > 0;) {
         size_t at = random_below(random, picture->bytes - 4) & ~UINT64_C(3);
         uint32_t word = (uint32_t)random_below(random, 2 * picture->n) | (random_below(random, 2) ? LINK_TREE : 0);
         memcpy(picture->image + at, &word, sizeof word);
@@ -1131,6 +1160,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_refuses),
+        cmocka_unit_test(test_fill),
         cmocka_unit_test(test_small),
         cmocka_unit_test(test_scores),
         cmocka_unit_test(test_random),
