@@ -7,7 +7,7 @@
  *
  * A text is reduced once to its features, a few bytes that are kept with the entry; comparing two of them needs no
  * text. Tables (antonyms, negations, units, names of numbers and months, ...) come from files built in, which a folder
- * of the user's may extend (docs/cache.md).
+ * of the user's may extend (docs/guards.md).
  *
  * Threads: tables are immutable once loaded.
  */

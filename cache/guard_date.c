@@ -239,6 +239,18 @@ static uint32_t time_in_words(struct guard_reader *r, uint32_t i)
     return n + emit_time(r, hour, minute, false, i + n);
 }
 
+/* 6.30: one or two digits, a point, two digits. */
+static bool time_with_point(const struct guard_reader *r, uint32_t i, int *hour, int *minute)
+{
+    const struct guard_token *token = &r->tokens[i];
+    const char *text = r->lower + token->at, *point = memchr(text, '.', token->bytes);
+    if (token->kind != TOKEN_NUMBER || token->bytes < 4 || token->bytes > 5 || point != text + token->bytes - 3)
+        return false;
+    *hour = token->bytes == 4 ? text[0] - '0' : (text[0] - '0') * 10 + text[1] - '0';
+    *minute = (point[1] - '0') * 10 + point[2] - '0';
+    return *hour >= 0 && *hour <= 12 && *minute >= 0 && *minute < 60;
+}
+
 /* 17:30, 5:30 pm, 6.30 am, 7 am, at 7, 7 o'clock. The tokens taken. */
 static uint32_t time_at(struct guard_reader *r, uint32_t i)
 {
@@ -248,15 +260,8 @@ static uint32_t time_at(struct guard_reader *r, uint32_t i)
     if (hour >= 0 && hour <= 24 && minute >= 0 && minute < 60 && joined(r, i + 1, ':') && !joined(r, i + 2, ':') &&
         r->tokens[i + 1].bytes == 2)
         return 2 + emit_time(r, hour, minute, r->tokens[i].bytes == 2 && text[0] == '0', i + 2);
-    if (r->tokens[i].kind == TOKEN_NUMBER && (r->tokens[i].bytes == 4 || r->tokens[i].bytes == 5) &&
-        half_of_day(r, i + 1, &half_n)) { /* 6.30 am */
-        int h = 0, m = 0, end = 0;
-        char copy[8] = "";
-        memcpy(copy, text, r->tokens[i].bytes);
-        if (sscanf(copy, "%2d.%2d%n", &h, &m, &end) == 2 && end == r->tokens[i].bytes && h <= 12 && m >= 0 && m < 60 &&
-            h >= 0)
-            return 1 + emit_time(r, h, m, false, i + 1);
-    }
+    if (time_with_point(r, i, &hour, &minute) && half_of_day(r, i + 1, &half_n))
+        return 1 + emit_time(r, hour, minute, false, i + 1);
     hour = hour_at(r, i, &n);
     if (hour < 0)
         return 0;

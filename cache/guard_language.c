@@ -3,9 +3,10 @@
  *
  * A script other than the Latin one decides by itself where it belongs to one language or few (Greek, Hebrew, Thai,
  * Hangul; kana for Japanese; Cyrillic and Arabic count as one language each). Latin text is told by the frequent words
- * of stopwords.txt: a word that one language alone has counts twice, letters like ß, ñ and ã count as well. A language
- * is named if it has at least 4 points and twice those of the next; below that it is "xx", which agrees with every
- * language in Latin letters and with no other script. So short texts are not told apart, rather than wrongly.
+ * of stopwords.txt: a word that one language alone has counts twice, letters like those of "über", "año" and "não"
+ * count as well. A language is named if it has at least 4 points and twice those of the next; below that it is "xx",
+ * which agrees with every language in Latin letters and with no other script. So short texts are not told apart, rather
+ * than wrongly.
  *
  * Literals are left out: "how do you say 'bonjour'" is English.
  */

@@ -7,8 +7,9 @@
  * miles wants an answer in miles.
  *
  * One is weak: "which one", "one of", "in one hour" and "in an hour" ask the same, so a one in words, or with a unit,
- * may be missing on the other side; but it never becomes two, nor one of another unit. "First" likewise, and it is silent before another number
- * ("the first ten rows"). "Second" is a unit after a number or "a", and an ordinal otherwise.
+ * may be missing on the other side; but it never becomes two, nor one of another unit. "First" likewise, and it is
+ * silent before another number ("the first ten rows"). "Second" is a unit after a number or "a", and an ordinal
+ * otherwise.
  *
  * Digits keep their form, as in versions 3.1 and 3.10; only before a unit zeros behind the point go ($1.50 is $1.5).
  */
@@ -69,7 +70,7 @@ const struct guard_meaning *guard_unit_at(const struct guard_reader *r, uint32_t
     static const enum guard_meaning_kind kinds[] = {MEANS_UNIT, MEANS_CURRENCY, MEANS_DEGREE};
     const struct guard_meaning *best = NULL;
     *n_words = 0;
-    if (i >= r->n_tokens)
+    if (i >= r->n_tokens || (r->tokens[i].joint != 0 && guard_is(r, i, "a"))) /* twice a day: no ampere */
         return NULL;
     for (unsigned k = 0; k < 3; k++) {
         uint32_t n = 0;

@@ -10,13 +10,13 @@
  *               12:30pm, 2024-03-05; they become one token each, which remember the sign between them;
  *   words       otherwise, split at hyphens.
  *
- * Only then everything becomes lower-case, but for literals in which case may matter (paths, flags, addresses). Words
- * in scripts without blanks stay whole: nothing in the tables will match them, and the text counts as plain.
+ * A code's hyphens are dropped (W-2 is W2). Only then everything becomes lower-case, but for literals in which case may
+ * matter (paths, flags, addresses). Words in scripts without blanks stay whole: nothing in the tables will match them,
+ * and the text counts as plain.
  *
  * All offsets stay inside the reader's copy of the text, whatever bytes come in; tests/fuzz/fuzz_guard.c tries.
  */
 #include "cache/guard_priv.h"
-#include <xxhash.h>
 
 #define QUOTED_BYTES_MAX 400u
 
@@ -227,8 +227,23 @@ static enum literal_case literal_shape(struct splitter *s, uint32_t from, uint32
     return guard_lookup(s->r->tables, copy, bytes) ? NO_LITERAL : LITERAL_FOLDED;
 }
 
+/* Hyphens of a code go: W-2 is W2. The new end. */
+static uint32_t drop_hyphens(char *text, uint32_t from, uint32_t to)
+{
+    uint32_t n = from;
+    for (uint32_t i = from; i < to; i++)
+        if (!is_letter(text[i]) && !is_digit(text[i]) && text[i] != '-')
+            return to;
+    for (uint32_t i = from; i < to; i++)
+        if (text[i] != '-')
+            text[n++] = text[i];
+    return n;
+}
+
 static void add_literal(struct splitter *s, uint32_t from, uint32_t to, enum literal_case how)
 {
+    if (how == LITERAL_FOLDED && is_letter(s->text[from]))
+        to = drop_hyphens(s->text, from, to);
     if (to - from > 2 && s->text[from] == 'v' && is_digit(s->text[from + 1])) /* v2.3 is 2.3 */
         from++;
     if (how == LITERAL_FOLDED)

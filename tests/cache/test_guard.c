@@ -140,6 +140,7 @@ static void one_thing_in_many_notations(void **state)
         {"at 17:00", "at 5pm"},
         {"at 7", "at 7 am"},
         {"half past six", "6:30"},
+        {"at 6.30 pm", "at 18:30"},
         {"the 80s", "the 1980s"},
         {"what's up today", "what's up"},
         {"\xe2\x80\x9c"
@@ -147,6 +148,8 @@ static void one_thing_in_many_notations(void **state)
          "\"ABC\" there"},
         {"the weather in NYC", "the weather in New York"},
         {"in an hour", "in 1 hour"},
+        {"twice a day", "2 times a day"},
+        {"a W-2 form", "a w2 form"},
         {"which one is it", "which is it"},
         {"why not go", "why go"},
         {"say the name v2.3.1", "say the name 2.3.1"},
