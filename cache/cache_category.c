@@ -19,7 +19,7 @@ static uint32_t find_name(const struct cache *cache, struct quire_bytes name)
     return UINT32_MAX;
 }
 
-int category_find(const struct cache *cache, struct quire_bytes name, uint32_t *number, struct quire_error *err)
+int category_number(const struct cache *cache, struct quire_bytes name, uint32_t *number, struct quire_error *err)
 {
     uint32_t found = find_name(cache, name);
     if (found == UINT32_MAX)

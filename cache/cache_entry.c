@@ -31,13 +31,13 @@ int entries_reserve(struct cache *cache, uint32_t n)
 struct document_at entry_document(const struct cache_entry *e)
 {
     uint64_t word = atomic_load_explicit(&e->word, memory_order_relaxed);
-    return (struct document_at){e->segment, e->unit, (uint32_t)(word >> PAGES_SHIFT) * DOCUMENT_PAGE};
+    return (struct document_at){e->segment, e->unit, (uint32_t)(word >> PAGES_SHIFT) * DOCUMENT_UNIT};
 }
 
-/* The size is kept in whole pages of 256 bytes, rounded up: a document knows its own length. */
+/* A document is a multiple of this, so that its length takes 16 bits. */
 void entry_set_document(struct cache_entry *e, const struct document_at *at)
 {
-    uint64_t pages = (at->bytes + DOCUMENT_PAGE - 1) / DOCUMENT_PAGE;
+    uint64_t pages = at->bytes / DOCUMENT_UNIT;
     uint64_t word = atomic_load_explicit(&e->word, memory_order_relaxed);
     e->segment = at->segment;
     e->unit = at->unit;

@@ -45,7 +45,7 @@ float similarity_of(float distance)
     return similarity < 0 ? 0 : similarity > 1 ? 1 : similarity;
 }
 
-struct hash128 hash_bytes(struct quire_bytes bytes)
+struct hash128 hash128_of(struct quire_bytes bytes)
 {
     if (bytes.n_bytes == 0)
         return (struct hash128){0, 0};
@@ -164,8 +164,8 @@ static int lookup_init(struct lookup *l, struct quire_error *err)
         rc = error_set(err, QUIRE_ENOMEM, "no memory for a query");
     if (rc < 0)
         return rc;
-    l->exact = hash_bytes(query->hash.n_bytes ? query->hash : query->text);
-    l->compat = hash_bytes(query->compat);
+    l->exact = hash128_of(query->hash.n_bytes ? query->hash : query->text);
+    l->compat = hash128_of(query->compat);
     l->out->exact = l->exact;
     for (uint32_t i = 0; i < query->n_need; i++)
         l->need[i] = tag_hash(query->need[i]);
@@ -558,7 +558,7 @@ static enum stage look(struct lookup *l, int *rc, struct quire_error *err)
 {
     struct cache *cache = l->cache;
     struct group_key *key = &l->scratch->key;
-    *rc = category_find(cache, l->query->category, &l->number, err);
+    *rc = category_number(cache, l->query->category, &l->number, err);
     if (*rc < 0)
         return FAILED;
     l->category = category_of(cache, l->number);

@@ -48,16 +48,15 @@ enum {
 /* ---- entries ----------------------------------------------------------------------------------------------------- */
 
 /* entry.word: expiry in ms since BASE_MS (40 bits), flags (8), size of the document in units of 256 bytes (16). */
-#define BASE_MS       UINT64_C(1577836800000) /* 2020-01-01 */
-#define EXPIRE_NEVER  ((UINT64_C(1) << 40) - 1)
-#define ENTRY_LIVE    (UINT64_C(1) << 40)
-#define ENTRY_PINNED  (UINT64_C(1) << 41)
-#define ENTRY_VECTOR  (UINT64_C(1) << 42) /* is found by nearness */
-#define ENTRY_EXACT   (UINT64_C(1) << 43) /* is found by its hash */
-#define ENTRY_TEXT    (UINT64_C(1) << 44) /* its features are known, also when there are none */
-#define ENTRY_LISTED  (UINT64_C(1) << 45) /* stands in group->rows */
-#define PAGES_SHIFT   48
-#define DOCUMENT_PAGE 256u
+#define BASE_MS      UINT64_C(1577836800000) /* 2020-01-01 */
+#define EXPIRE_NEVER ((UINT64_C(1) << 40) - 1)
+#define ENTRY_LIVE   (UINT64_C(1) << 40)
+#define ENTRY_PINNED (UINT64_C(1) << 41)
+#define ENTRY_VECTOR (UINT64_C(1) << 42) /* is found by nearness */
+#define ENTRY_EXACT  (UINT64_C(1) << 43) /* is found by its hash */
+#define ENTRY_TEXT   (UINT64_C(1) << 44) /* its features are known, also when there are none */
+#define ENTRY_LISTED (UINT64_C(1) << 45) /* stands in group->rows */
+#define PAGES_SHIFT  48
 
 /* 56 bytes: a million entries are 56 MB, so every byte is thought about. */
 struct cache_entry {
@@ -337,7 +336,7 @@ bool scope_pair(const uint8_t *bytes, uint32_t n, uint32_t *at, struct quire_pai
 /* ---- categories: cache_category.c -------------------------------------------------------------------------------- */
 
 /* By name, or "*"; QUIRE_ENOTFOUND. (lock) */
-int category_find(const struct cache *cache, struct quire_bytes name, uint32_t *number, struct quire_error *err);
+int category_number(const struct cache *cache, struct quire_bytes name, uint32_t *number, struct quire_error *err);
 /* Makes it, or changes its settings; number UINT32_MAX: a new one. (lock) */
 int category_put(struct cache *cache, struct quire_bytes name, const struct category_settings *settings,
                  uint32_t number, struct quire_error *err);
@@ -377,7 +376,7 @@ void invalidation_push(struct cache *cache, const struct invalidation *invalidat
 
 /* The unit vector (floats) and the rotated one (floats + room): QUIRE_ENOTFINITE, EZEROVEC. */
 int cache_vector(const struct cache *cache, struct cache_scratch *scratch, const void *vector, struct quire_error *err);
-struct hash128 hash_bytes(struct quire_bytes bytes); /* never 0; of none: 0 */
+struct hash128 hash128_of(struct quire_bytes bytes); /* never 0; of none: 0 */
 uint64_t tag_hash(struct quire_bytes tag);
 int cache_check_encoder(const struct cache *cache, struct quire_bytes encoder, struct quire_error *err);
 int scratch_fit(struct cache_scratch *scratch, const struct cache *cache, struct quire_error *err);

@@ -92,8 +92,8 @@ static int prepare(struct put *p, struct quire_error *err)
         memset(rotated, 0, sizeof *rotated * code_dim);
     p->f = code_encode(rotated, code_dim, 8, scratch->code, NULL, NULL);
     p->norm2 = p->entry->vector ? 1 : 0;
-    p->exact = hash_bytes(p->entry->hash.n_bytes ? p->entry->hash : p->entry->text);
-    p->compat = hash_bytes(p->entry->compat);
+    p->exact = hash128_of(p->entry->hash.n_bytes ? p->entry->hash : p->entry->text);
+    p->compat = hash128_of(p->entry->compat);
     fill_blob(p);
     rc = graph_add(cache->graph, scratch->code, p->f, p->norm2, &p->row);
     if (rc < 0)
@@ -180,7 +180,7 @@ static int admit(struct put *p, struct quire_error *err)
 {
     struct cache *cache = p->cache;
     struct group_key *key = &p->scratch->key;
-    int rc = category_find(cache, p->entry->category, &p->number, err);
+    int rc = category_number(cache, p->entry->category, &p->number, err);
     if (rc < 0)
         return rc;
     p->category = category_of(cache, p->number);
@@ -234,16 +234,15 @@ static int append_document(struct put *p, struct quire_error *err)
                                 .tokens_out = entry->tokens_out,
                                 .llm_ms = entry->llm_ms,
                                 .cost = (float)entry->cost};
-    size_t n = document_bytes(&document), padded = (n + DOCUMENT_PAGE - 1) / DOCUMENT_PAGE * DOCUMENT_PAGE;
-    if (n == 0 || padded > DOCUMENT_BYTES_MAX - DOCUMENT_PAGE)
+    size_t n = document_bytes(&document);
+    if (n == 0 || n / DOCUMENT_UNIT > UINT16_MAX)
         return error_set(err, QUIRE_ELIMIT, "an answer with what belongs to it may have at most %u bytes",
-                         DOCUMENT_BYTES_MAX - DOCUMENT_PAGE);
-    uint8_t *bytes = malloc(padded);
+                         DOCUMENT_BYTES_MAX - DOCUMENT_UNIT);
+    uint8_t *bytes = malloc(n);
     if (!bytes)
         return error_set(err, QUIRE_ENOMEM, "no memory for an answer of %zu bytes", n);
     document_encode(&document, bytes);
-    memset(bytes + n, 0, padded - n);
-    int rc = document_log_append(p->cache->documents, bytes, (uint32_t)padded, document.expire_ms, &p->at, err);
+    int rc = document_log_append(p->cache->documents, bytes, (uint32_t)n, document.expire_ms, &p->at, err);
     free(bytes);
     p->has_document = rc == 0;
     return rc;
@@ -458,15 +457,15 @@ int cache_negative(struct cache *cache, const struct quire_cache_query *query, u
 {
     struct group_key key;
     uint32_t number;
-    struct hash128 exact = hash_bytes(query->hash.n_bytes ? query->hash : query->text);
+    struct hash128 exact = hash128_of(query->hash.n_bytes ? query->hash : query->text);
     if (!exact.high)
         return error_set(err, QUIRE_EINVALID, "a negative entry needs HASH or TEXT: that is how it is found");
     pthread_mutex_lock(&cache->lock);
-    int rc = category_find(cache, query->category, &number, err);
+    int rc = category_number(cache, query->category, &number, err);
     if (rc == 0)
         rc = group_key_make(cache, &category_of(cache, number)->settings, query->scope, query->n_scope, &key, err);
     if (rc == 0) {
-        group_key_finish(&key, number, hash_bytes(query->compat));
+        group_key_finish(&key, number, hash128_of(query->compat));
         negatives_add(&cache->negatives, key.hash, exact, cache_now(cache) + (ttl_ms ? ttl_ms : 60000));
     }
     pthread_mutex_unlock(&cache->lock);

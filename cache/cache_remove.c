@@ -264,7 +264,7 @@ static int selection_set(struct selection *s, struct quire_error *err)
         break;
     case QUIRE_CACHE_BY_CATEGORY:
         pthread_mutex_lock(&cache->lock);
-        rc = category_find(cache, selector->names[0], &s->made.category, err);
+        rc = category_number(cache, selector->names[0], &s->made.category, err);
         pthread_mutex_unlock(&cache->lock);
         break;
     case QUIRE_CACHE_BY_SCOPE:

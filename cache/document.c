@@ -120,7 +120,7 @@ void document_encode(const struct document *document, uint8_t *out)
     store_u64(out + CHECKSUM_AT, XXH3_64bits(out + MAGIC_AT, bytes - MAGIC_AT));
 }
 
-uint32_t document_peek(const uint8_t bytes[DOCUMENT_UNIT])
+uint32_t document_peek(const uint8_t bytes[DOCUMENT_PEEK_BYTES])
 {
     uint32_t n = load_u32(bytes + BYTES_AT);
     bool right = load_u32(bytes + MAGIC_AT) == DOCUMENT_MAGIC && n >= ENDS_AT && n % DOCUMENT_UNIT == 0;
@@ -170,7 +170,7 @@ static void decode_header(const uint8_t *bytes, struct document *out)
 
 int document_decode(const uint8_t *bytes, size_t n, struct document *out, size_t *n_bytes, struct quire_error *err)
 {
-    uint32_t length = n >= DOCUMENT_UNIT ? document_peek(bytes) : 0;
+    uint32_t length = n >= DOCUMENT_PEEK_BYTES ? document_peek(bytes) : 0;
     if (length == 0 || length > n)
         return error_set(err, QUIRE_ECORRUPT, "no document: %s (%zu bytes are there, it says %u)",
                          length ? "its end is missing" : "no header of one", n, length);

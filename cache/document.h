@@ -10,8 +10,9 @@
 
 #include "cache/text.h"
 
-#define DOCUMENT_BYTES_MAX (16u << 20) /* encoded */
-#define DOCUMENT_UNIT      16u         /* documents begin at multiples of this and are padded to it */
+#define DOCUMENT_BYTES_MAX  (16u << 20) /* encoded */
+#define DOCUMENT_PEEK_BYTES 16u
+#define DOCUMENT_UNIT       256u /* documents begin at multiples of this and are padded to it: a length takes 16 bits */
 
 struct hash128 {
     uint64_t low, high; /* both 0: none */
@@ -35,8 +36,8 @@ struct document {
 size_t document_bytes(const struct document *document);
 /* Writes exactly document_bytes(). */
 void document_encode(const struct document *document, uint8_t *out);
-/* What the first DOCUMENT_UNIT bytes of a document say that it takes; 0: these begin none. Proves nothing. */
-uint32_t document_peek(const uint8_t bytes[DOCUMENT_UNIT]);
+/* What the first DOCUMENT_PEEK_BYTES of a document say that it takes; 0: these begin none. Proves nothing. */
+uint32_t document_peek(const uint8_t bytes[DOCUMENT_PEEK_BYTES]);
 /* Proves the checksum and every length of `n` bytes that begin with a document, and fills *out with what points into
  * them; arrays (scope, tags, chunks) are read by the functions below. *n_bytes: what it takes. QUIRE_ECORRUPT. */
 int document_decode(const uint8_t *bytes, size_t n, struct document *out, size_t *n_bytes, struct quire_error *err);

@@ -11,7 +11,9 @@
  * document proves itself. Bytes inside of a damaged document that look like one do no harm, since no entry of the host
  * points there.
  *
- * What lives and does not prove itself stays counted; the segment stays and is not tried again. Its readers find out.
+ * What lives and was not moved stays counted, and so the segment stays: a document that does not prove itself, whose
+ * readers find out, or one whose place the host has been told but not yet noted. For the latter it is tried again,
+ * three times in all.
  */
 #include "cache/document_log_priv.h"
 #include "io/clock.h"
@@ -20,6 +22,7 @@
 
 #define SOON_MS     60000u
 #define RETRY_NS    10000000000ull
+#define TRIES_MAX   3u
 #define WINDOW_MIN  (1u << 20)
 #define WRITE_EVERY LOG_WRITE_BYTES
 
@@ -33,8 +36,8 @@ struct window {
 
 static bool is_worth(const struct log_segment *segment, uint64_t now_ms)
 {
-    if (segment->open || !segment->file || segment->queue.first || segment->documents == 0 || segment->compact_tried ||
-        segment->live_bytes * 2 >= segment->bytes)
+    if (segment->open || !segment->file || segment->queue.first || segment->documents == 0 ||
+        segment->compact_tries >= TRIES_MAX || segment->live_bytes * 2 >= segment->bytes - LOG_HEADER_BYTES)
         return false;
     uint64_t life = log_class_life_ms(segment->class), soon = SOON_MS;
     if (life != UINT64_MAX && life / 8 > soon)
@@ -160,15 +163,15 @@ static void conclude(struct document_log *log, struct log_segment *segment, int 
                      const struct quire_error *why)
 {
     pthread_mutex_lock(&log->lock);
-    log->stats.compactions++;
-    log->ripe = true;
     uint64_t left = segment->documents;
-    segment->compact_tried = rc == 0 && whole && left > 0;
+    log->stats.compactions++;
+    log->ripe = log->ripe || left == 0; /* perhaps another is worth it */
+    segment->compact_tries += whole;
     pthread_mutex_unlock(&log->lock);
     if (rc < 0) {
         log->compact_ns = clock_ns() + RETRY_NS;
         log_say(log, true, "cannot compact %s: %s", segment->file->path, why->message);
-    } else if (damaged && whole && left > 0) {
+    } else if (damaged && left > 0 && segment->compact_tries == 1) {
         log_say(log, true, "%s is damaged: %llu documents of it are lost", segment->file->path,
                 (unsigned long long)left);
     }

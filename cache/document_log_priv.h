@@ -45,16 +45,16 @@ struct resident_list {
  * read them without. */
 struct log_segment {
     uint32_t number;
-    uint32_t reads;      /* under way */
-    uint32_t drops;      /* documents dropped; wraps */
-    unsigned class;      /* of remaining life */
-    bool open;           /* for appending */
-    bool gone;           /* its file was removed; it waits for reads to end */
-    bool compact_tried;  /* what still lives in it could not be moved */
-    unsigned hold_syncs; /* documents were moved away: it stays for so many rounds of sync */
-    uint64_t bytes;      /* with the header and all that waits */
-    uint64_t disk;       /* of these in the file */
-    uint64_t synced;     /* by the holder of `work` */
+    uint32_t reads;         /* under way */
+    uint32_t drops;         /* documents dropped; wraps */
+    unsigned class;         /* of remaining life */
+    bool open;              /* for appending */
+    bool gone;              /* its file was removed; it waits for reads to end */
+    unsigned compact_tries; /* that came to its end */
+    unsigned hold_syncs;    /* documents were moved away: it stays for so many rounds of sync */
+    uint64_t bytes;         /* with the header and all that waits */
+    uint64_t disk;          /* of these in the file */
+    uint64_t synced;        /* by the holder of `work` */
     uint64_t documents, live_bytes;
     uint64_t created_ms, appended_ms, last_expire_ms;
     struct resident_list queue;

@@ -2,12 +2,13 @@
 #include "support_cache.h"
 #include "cache/cache_priv.h"
 #include "io/random.h"
-#include <cmocka.h>
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+
+#include <cmocka.h>
 
 static uint64_t world_clock(void *context)
 {

@@ -1,10 +1,11 @@
 /* A cache from its first entry on: what answers, what does not, and what comes back after a restart. */
 #include "support_cache.h"
 #include "tests/temp_folder.h"
-#include <cmocka.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
+
+#include <cmocka.h>
 
 #define DIM 64
 
