@@ -412,6 +412,9 @@ int caches_drop(struct caches *caches, struct quire_bytes name, uint64_t *lsn, s
     if (rc == 0)
         caches_take(caches, cache);
     pthread_mutex_unlock(&caches->lock);
+    /* those who wait hold references: nothing else would end their wait */
+    if (rc == 0)
+        lease_table_close(cache->leases);
     if (cache)
         cache_unref(cache);
     return rc;

@@ -215,10 +215,10 @@ static int apply_category(struct acl_user *user, const char *name, size_t bytes,
         allow_all(user, allow);
         return 0;
     }
-    int category = category_find(name, bytes);
+    int category = command_category_find(name, bytes);
     if (category < 0)
         return unknown_command(err);
-    snprintf(words, sizeof words, "@%s", category_name((unsigned)category));
+    snprintf(words, sizeof words, "@%s", command_category_name((unsigned)category));
     int rc = add_rule(user, words, allow, err);
     if (rc == 0)
         allow_category(user, (unsigned)category, allow);
@@ -602,7 +602,8 @@ static bool key_allowed(const struct acl_user *user, unsigned access, struct res
 /* Whether the command shows or removes rows that tenants share. */
 static bool touches_rows(const struct command *command)
 {
-    return strcmp(command->group, "vector_set") == 0 || (command->flags & CMD_REPLACES) ||
+    return strcmp(command->group, "vector_set") == 0 || strcmp(command->group, "cache") == 0 ||
+           (command->flags & CMD_REPLACES) ||
            ((command->flags & CMD_WRITE) &&
             (strcmp(command->group, "generic") == 0 || strcmp(command->group, "server") == 0));
 }

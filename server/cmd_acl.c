@@ -195,7 +195,7 @@ static void list_category(struct client *c, unsigned category)
 void cmd_acl_cat(struct client *c, const struct resp_arg *args, uint32_t n)
 {
     unsigned count = 0;
-    int category = n == 3 ? category_find(args[2].data, args[2].bytes) : -1;
+    int category = n == 3 ? command_category_find(args[2].data, args[2].bytes) : -1;
     if (n > 3) {
         client_error(c, "ERR wrong number of arguments for 'acl|cat' command");
         return;
@@ -209,11 +209,11 @@ void cmd_acl_cat(struct client *c, const struct resp_arg *args, uint32_t n)
         return;
     }
     struct resp_buffer *out = client_reply(c);
-    while (category_name(count))
+    while (command_category_name(count))
         count++;
     resp_array(out, count);
     for (unsigned i = 0; i < count; i++)
-        resp_text(out, category_name(i));
+        resp_text(out, command_category_name(i));
 }
 
 static void dryrun_as(struct client *c, const struct acl_user *user, const struct resp_arg *args, uint32_t n)

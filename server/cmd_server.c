@@ -44,12 +44,12 @@ static void put_categories(struct resp_buffer *out, const struct command *comman
 {
     char word[32];
     size_t count = 0;
-    for (unsigned i = 0; category_name(i); i++)
+    for (unsigned i = 0; command_category_name(i); i++)
         count += command_in_category(command, i);
     resp_set(out, count);
-    for (unsigned i = 0; category_name(i); i++)
+    for (unsigned i = 0; command_category_name(i); i++)
         if (command_in_category(command, i)) {
-            snprintf(word, sizeof word, "@%s", category_name(i));
+            snprintf(word, sizeof word, "@%s", command_category_name(i));
             resp_simple(out, word);
         }
 }
@@ -137,7 +137,7 @@ static bool passes(const struct list_filter *f, unsigned row)
         return glob_matches((const char *)f->pattern.data, f->pattern.bytes, commands[row].name);
     if (!f->category.data)
         return !f->module.data; /* no command is a module's */
-    int category = category_find(f->category.data, f->category.bytes);
+    int category = command_category_find(f->category.data, f->category.bytes);
     return category >= 0 && command_in_category(&commands[row], (unsigned)category);
 }
 

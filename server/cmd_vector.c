@@ -54,6 +54,10 @@ static void reply_worker_call(struct lane *lane, struct message *message)
     struct worker_call *call = (struct worker_call *)(void *)((char *)message - offsetof(struct worker_call, message));
     struct resp_buffer *out = &call->base.pending.out;
     (void)lane;
+    if (call->done) {
+        call->done(call);
+        return;
+    }
     if (call->code < 0)
         reply_quire_error(out, &call->error);
     else if (call->reply)

@@ -66,8 +66,8 @@ void command_docs_arguments(struct resp_buffer *out, const struct command *comma
 /* ---- access: command_access.c ------------------------------------------------------------------------------------ */
 
 /* The name of a category without '@', NULL behind the last; the number of a name, -1 where there is none. */
-const char *category_name(unsigned category);
-int category_find(const void *name, size_t bytes);
+const char *command_category_name(unsigned category);
+int command_category_find(const void *name, size_t bytes);
 bool command_in_category(const struct command *command, unsigned category);
 /* Keys of a request of n arguments: args[first + i * step], i below keys.n. */
 struct command_keys {
@@ -109,6 +109,12 @@ command_fn cmd_append, cmd_auth, cmd_client_getname, cmd_client_id, cmd_client_s
     cmd_vlinks, cmd_vload, cmd_vrandmember, cmd_vsim, cmd_vadd, cmd_vcheck, cmd_vcompact, cmd_vcreate, cmd_vgetattr,
     cmd_vmsim, cmd_vrange, cmd_vrem, cmd_vseal, cmd_vsetattr;
 command_fn cmd_bgsave, cmd_discard, cmd_exec, cmd_lastsave, cmd_multi, cmd_save, cmd_unwatch, cmd_watch;
+
+/* semantic caches */
+command_fn cmd_sc_audit_pop, cmd_sc_audit_put, cmd_sc_cat_del, cmd_sc_cat_get, cmd_sc_cat_list, cmd_sc_cat_set,
+    cmd_sc_create, cmd_sc_del, cmd_sc_drop, cmd_sc_export, cmd_sc_fail, cmd_sc_feedback, cmd_sc_get, cmd_sc_hist,
+    cmd_sc_import, cmd_sc_info, cmd_sc_invalidate, cmd_sc_list, cmd_sc_load, cmd_sc_neg, cmd_sc_pin, cmd_sc_put,
+    cmd_sc_scan, cmd_sc_stats, cmd_sc_top, cmd_sc_touch, cmd_sc_tune, cmd_sc_unpin;
 
 /* for operators */
 command_fn cmd_client_getredir, cmd_client_info, cmd_client_kill, cmd_client_list, cmd_client_no_evict,

@@ -39,14 +39,15 @@ static const struct {
     {"transaction", "transactions", 0},
     {"scripting", "scripting", 0},
     {"vectorset", "vector_set", 0},
+    {"cache", "cache", 0},
 };
 
-const char *category_name(unsigned category)
+const char *command_category_name(unsigned category)
 {
     return category < sizeof categories / sizeof *categories ? categories[category].name : NULL;
 }
 
-int category_find(const void *name, size_t bytes)
+int command_category_find(const void *name, size_t bytes)
 {
     for (unsigned i = 0; i < sizeof categories / sizeof *categories; i++)
         if (strlen(categories[i].name) == bytes && strncasecmp(categories[i].name, name, bytes) == 0)

@@ -7,6 +7,8 @@
  * are dropped.
  *
  * A key that is removed leaves its collection to the worker, which drops it: that waits for the log and for files.
+ *
+ * Semantic caches are no keys. They share the folder and the journal: records of CACHE_KINDS and above are theirs.
  */
 #include "server/data.h"
 #include "index/segment.h"
@@ -118,19 +120,22 @@ static int bind_keys(struct server *s, struct quire_error *err)
 static int restore(void *context, uint8_t kind, uint64_t lsn, const uint8_t *bytes, uint32_t n, struct quire_error *err)
 {
     struct server *s = context;
-    return keyspace_restore(&s->keyspace, kind, lsn, bytes, n, err);
+    return kind >= CACHE_KINDS ? caches_restore(s->caches, kind, lsn, bytes, n, err)
+                               : keyspace_restore(&s->keyspace, kind, lsn, bytes, n, err);
 }
 
 static int replay(void *context, uint8_t kind, uint64_t lsn, const uint8_t *bytes, uint32_t n, struct quire_error *err)
 {
     struct server *s = context;
-    return keyspace_replay(&s->keyspace, kind, lsn, bytes, n, err);
+    return kind >= CACHE_KINDS ? caches_replay(s->caches, kind, lsn, bytes, n, err)
+                               : keyspace_replay(&s->keyspace, kind, lsn, bytes, n, err);
 }
 
 static int save(void *context, struct checkpoint *checkpoint, struct quire_error *err)
 {
     struct server *s = context;
-    return keyspace_save(&s->keyspace, checkpoint, err);
+    int rc = keyspace_save(&s->keyspace, checkpoint, err);
+    return rc == 0 ? caches_save(s->caches, checkpoint, err) : rc;
 }
 
 /* The worker has a place of its own in the gate. */
@@ -173,6 +178,22 @@ static void close_store(void *context)
     s->store = NULL;
 }
 
+static int create_caches(struct server *s, struct quire_error *err)
+{
+    const char *guards = s->config->cache_guards;
+    struct caches_options options = {
+        .folder = s->config->dir, .guard_folder = guards[0] ? guards : NULL, .log = log_event, .log_context = s};
+    int rc = caches_create(&options, &s->caches, err);
+    return rc == 0 ? cache_scratch_create(&s->cache_scratch, err) : rc;
+}
+
+static int begin_caches(struct server *s, struct quire_error *err)
+{
+    int rc = caches_begin(s->caches, store_journal(s->store), err);
+    s->caches_begun = rc == 0;
+    return rc;
+}
+
 int data_open(struct server *s, struct quire_error *err)
 {
     const struct config *config = s->config;
@@ -196,7 +217,10 @@ int data_open(struct server *s, struct quire_error *err)
                                     .no_maintenance = true};
     if (config->dir[0] == 0)
         return 0;
-    int rc = store_open(config->dir, &options, &host, &s->store, &report, err);
+    int rc = create_caches(s, err);
+    if (rc < 0)
+        return rc;
+    rc = store_open(config->dir, &options, &host, &s->store, &report, err);
     if (rc < 0)
         return rc;
     s->keyspace.unbind = on_unbind;
@@ -204,7 +228,9 @@ int data_open(struct server *s, struct quire_error *err)
     log_report(s, &report);
     server_journal_set(s, store_journal(s->store), close_store, s);
     rc = bind_keys(s, err);
-    /* a checkpoint writes the keys: none before they are whole */
+    if (rc == 0)
+        rc = begin_caches(s, err);
+    /* a checkpoint writes keys and caches: none before they are whole */
     return rc == 0 ? store_begin_maintenance(s->store, err) : rc;
 }
 

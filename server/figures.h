@@ -27,6 +27,8 @@ void figures_errors(const struct server *server, void (*visit)(void *context, co
                     void *context);
 /* The bytes of memory that all vector sets keep: memtables, and what their segments have resident. */
 uint64_t figures_index_bytes(struct server *server);
+/* The same of all semantic caches. */
+uint64_t figures_cache_bytes(struct server *server);
 
 /* "mimalloc" or "libc"; in cmd_memory.c. */
 const char *allocator_name(void);

@@ -60,7 +60,7 @@ size_t hash_count(const struct hash *h)
     return h->large ? h->table.n : h->small_fields;
 }
 
-size_t hash_bytes(const struct hash *h)
+size_t hash_memory_bytes(const struct hash *h)
 {
     return sizeof *h + h->small_capacity + table_bytes(&h->table) + h->nodes_bytes;
 }

@@ -26,7 +26,7 @@ void hash_destroy(struct hash *hash);
 struct hash *hash_copy(const struct hash *hash); /* NULL without memory */
 
 size_t hash_count(const struct hash *hash);
-size_t hash_bytes(const struct hash *hash); /* of memory, all of it */
+size_t hash_memory_bytes(const struct hash *hash); /* of memory, all of it */
 bool hash_is_large(const struct hash *hash);
 /* False where there is no such field. *value is valid until the next change. */
 bool hash_get(const struct hash *hash, struct resp_arg field, struct resp_arg *value);

@@ -10,6 +10,7 @@
 #include "index/kernels/kernels.h"
 #include "io/journal.h"
 #include "io/memory.h"
+#include "server/cache_figures.h"
 #include "server/command.h"
 #include "server/figures.h"
 #include <inttypes.h>
@@ -121,6 +122,22 @@ uint64_t figures_index_bytes(struct server *server)
     return bytes;
 }
 
+static void sum_cache_memory(void *context, struct cache *cache)
+{
+    uint64_t *bytes = context;
+    struct quire_cache_stats stats;
+    if (cache_get_stats(cache, (struct quire_bytes){NULL, 0}, &stats, NULL) == 0)
+        *bytes += stats.memory_bytes;
+}
+
+uint64_t figures_cache_bytes(struct server *server)
+{
+    uint64_t bytes = 0;
+    if (server->caches)
+        caches_each(server->caches, sum_cache_memory, &bytes);
+    return bytes;
+}
+
 /* Bytes as people read them: "1.50G". */
 static const char *human(uint64_t bytes, char text[32])
 {
@@ -148,6 +165,7 @@ static void section_memory(const struct server *server, const struct figures *su
     line(text, "used_memory_peak_human:%s", human(resident.peak, room));
     line(text, "used_memory_dataset:%" PRIu64, (uint64_t)atomic_load(&server->keyspace.used_bytes));
     line(text, "used_memory_indexes:%" PRIu64, indexes);
+    line(text, "used_memory_caches:%" PRIu64, figures_cache_bytes((struct server *)(uintptr_t)server));
     line(text, "maxmemory:%" PRIu64, most);
     line(text, "maxmemory_human:%s", human(most, room));
     line(text, "maxmemory_policy:noeviction");
@@ -413,6 +431,59 @@ static void section_quire(const struct server *server, const struct figures *sum
     journal_lines(server, text);
 }
 
+static void add_stats(struct quire_cache_stats *sum, const struct quire_cache_stats *s)
+{
+#define X(name) sum->name += s->name;
+    CACHE_COUNTS(X)
+#undef X
+    sum->cost_saved += s->cost_saved;
+    sum->cost_audits += s->cost_audits;
+}
+
+static uint64_t entries_gone(const struct quire_cache_stats *s)
+{
+    return s->evicted_own + s->evicted_cache + s->expired + s->invalidated + s->replaced + s->removed + s->lost;
+}
+
+static void cache_line(unsigned number, const struct cache_figure *f, struct resp_buffer *text)
+{
+    const struct quire_cache_stats *s = &f->stats;
+    line(text,
+         "cache%u:name=%s,entries=%" PRIu64 ",memory_bytes=%" PRIu64 ",disk_bytes=%" PRIu64 ",requests=%" PRIu64
+         ",hits=%" PRIu64 ",exact=%" PRIu64 ",stale=%" PRIu64 ",audits=%" PRIu64 ",misses=%" PRIu64 ",negative=%" PRIu64
+         ",bypassed=%" PRIu64 ",hit_rate=%.4f,stored=%" PRIu64 ",evicted=%" PRIu64 ",expired=%" PRIu64
+         ",invalidated=%" PRIu64 ",labels=%" PRIu64 ",false_hits=%" PRIu64 ",tokens_saved=%" PRIu64
+         ",cost_saved=%.6g,get_p50_us=%.0f,get_p99_us=%.0f,get_p999_us=%.0f",
+         number, f->cache, s->entries, s->memory_bytes, s->disk_bytes, s->requests, s->hits, s->exact, s->stale,
+         s->audits, s->misses, s->negative, s->bypassed, cache_hit_rate(s), s->stored,
+         s->evicted_own + s->evicted_cache, s->expired, s->invalidated, s->labels, s->false_hits, s->tokens_saved,
+         s->cost_saved, s->get_p50_us, s->get_p99_us, s->get_p999_us);
+}
+
+static void section_cache(const struct server *server, const struct figures *sums, struct resp_buffer *text)
+{
+    struct cache_figures figures;
+    struct quire_cache_stats all = {0};
+    (void)sums;
+    text->failed |= !cache_figures_take(server->caches, false, &figures);
+    for (uint32_t i = 0; i < figures.n_caches; i++)
+        add_stats(&all, &figures.caches[i].stats);
+    line(text, "caches:%" PRIu64, figures.n_caches + figures.left_out);
+    line(text, "cache_entries:%" PRIu64, all.entries);
+    line(text, "cache_memory_bytes:%" PRIu64, all.memory_bytes);
+    line(text, "cache_disk_bytes:%" PRIu64, all.disk_bytes);
+    line(text, "cache_requests:%" PRIu64, all.requests);
+    line(text, "cache_hits:%" PRIu64, all.hits + all.exact + all.stale);
+    line(text, "cache_hit_rate:%.4f", cache_hit_rate(&all));
+    line(text, "cache_entries_gone:%" PRIu64, entries_gone(&all));
+    line(text, "cache_tokens_saved:%" PRIu64, all.tokens_saved);
+    line(text, "cache_llm_ms_saved:%" PRIu64, all.llm_ms_saved);
+    line(text, "cache_cost_saved:%.6g", all.cost_saved);
+    for (uint32_t i = 0; i < figures.n_caches; i++)
+        cache_line(i, &figures.caches[i], text);
+    cache_figures_fini(&figures);
+}
+
 static const struct {
     const char *name, *title;
     void (*write)(const struct server *server, const struct figures *sums, struct resp_buffer *text);
@@ -430,7 +501,8 @@ static const struct {
                 {"latencystats", "Latencystats", section_latencystats, false},
                 {"cluster", "Cluster", section_cluster, true},
                 {"keyspace", "Keyspace", section_keyspace, true},
-                {"quire", "Quire", section_quire, true}};
+                {"quire", "Quire", section_quire, true},
+                {"cache", "Cache", section_cache, true}};
 
 void info_write(struct server *server, const struct resp_arg *wanted, uint32_t n, struct resp_buffer *text)
 {

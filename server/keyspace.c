@@ -123,7 +123,7 @@ uint64_t key_entry_bytes(const struct key_entry *e)
     if (e->type == KEY_STRING && e->string)
         bytes += sizeof *e->string + e->string->capacity;
     else if (e->type == KEY_HASH && e->hash)
-        bytes += hash_bytes(e->hash);
+        bytes += hash_memory_bytes(e->hash);
     return bytes;
 }
 

@@ -13,6 +13,7 @@
  */
 #include "io/error.h"
 #include "io/journal.h"
+#include "server/cache_call.h"
 #include "server/command.h"
 #include "server/links.h"
 #include <errno.h>
@@ -245,6 +246,7 @@ static void scan_clients(struct lane *lane)
 {
     uint64_t timeout_ms = lane->server->config->timeout * 1000;
     lane->last_scan_ms = lane->now_ms;
+    cache_waits_scan(lane, lane->stopping);
     if (lane->index == 0) {
         measure_rate(lane->server, lane->now_ms);
         watch_journal(lane->server);
@@ -367,6 +369,8 @@ static void on_stop(struct lane *lane, struct message *message)
         lane->stop_deadline_ms += lane->server->config->shutdown_timeout * 1000;
     for (struct client *c = lane->clients; c; c = c->next)
         client_end(c);
+    /* what they wait for may never come: they get a miss */
+    cache_waits_scan(lane, true);
 }
 
 void lane_stop(struct lane *lane)
@@ -468,7 +472,11 @@ static int open_lane(struct lane *lane, struct quire_error *err)
     if (rc < 0)
         return rc;
     rc = searcher_create(made, &searcher, &lane->searcher, err);
+    if (rc == 0 && lane->server->caches)
+        rc = cache_scratch_create(&lane->cache_scratch, err);
     if (rc < 0) {
+        searcher_destroy(lane->searcher);
+        lane->searcher = NULL;
         engine_destroy(made);
         return rc;
     }
@@ -491,6 +499,8 @@ static void close_lane(struct lane *lane)
     links_fini(lane);
     searcher_destroy(lane->searcher);
     lane->searcher = NULL;
+    cache_scratch_destroy(lane->cache_scratch);
+    lane->cache_scratch = NULL;
     engine_destroy(engine);
     resp_request_fini(&lane->request);
     resp_buffer_fini(&lane->discard);

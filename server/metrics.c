@@ -6,15 +6,20 @@
  * (10 seconds); they are no clients of the server and count for no limit of it. They run on lane 0's ring like all
  * else: no thread, no library.
  *
+ * Series of semantic caches have names that clients chose: cache_figures.h bounds how many there are, and what is
+ * beyond is counted (quire_cache_series_left_out).
+ *
  * The histogram of search latencies has buckets at powers of two, where the lanes' own histograms (log-linear, a few
  * percent wide) have an edge: so each bucket is exact.
  */
 #include "server/metrics.h"
 #include "io/memory.h"
+#include "server/cache_figures.h"
 #include "server/command.h"
 #include "server/figures.h"
 #include <inttypes.h>
 #include <stdarg.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -203,6 +208,132 @@ static void put_memory(struct server *server, struct resp_buffer *text)
            (double)figures_index_bytes(server));
 }
 
+/* ---- semantic caches --------------------------------------------------------------------------------------------- */
+
+enum { CACHE_SERIES_MAX = 7 };
+
+/* A figure of a cache or a category: its labels beside those of the names, and where it lies. */
+struct cache_series {
+    const char *label; /* "" or ",cause=\"expired\"" */
+    size_t place;      /* in struct quire_cache_stats */
+    bool is_double;
+    double scale;
+};
+#define COUNT(label, field)                                                                                            \
+    {                                                                                                                  \
+        label, offsetof(struct quire_cache_stats, field), false, 1                                                     \
+    }
+#define SCALED(label, field, scale)                                                                                    \
+    {                                                                                                                  \
+        label, offsetof(struct quire_cache_stats, field), false, scale                                                 \
+    }
+#define NUMBER(label, field, scale)                                                                                    \
+    {                                                                                                                  \
+        label, offsetof(struct quire_cache_stats, field), true, scale                                                  \
+    }
+
+struct cache_family {
+    const char *name, *type, *help;
+    struct cache_series series[CACHE_SERIES_MAX]; /* one without a label ends them, but for the first */
+};
+
+static const struct cache_family of_caches[] = {
+    {"quire_cache_memory_bytes", "gauge", "Memory of a semantic cache.", {COUNT("", memory_bytes)}},
+    {"quire_cache_disk_bytes", "gauge", "Its document log.", {COUNT("", disk_bytes)}},
+    {"quire_cache_document_bytes", "gauge", "Living documents in it.", {COUNT("", document_bytes)}},
+    {"quire_cache_get_seconds",
+     "gauge",
+     "Quantiles of the time that lookups took.",
+     {NUMBER(",quantile=\"0.5\"", get_p50_us, 1e-6), NUMBER(",quantile=\"0.99\"", get_p99_us, 1e-6),
+      NUMBER(",quantile=\"0.999\"", get_p999_us, 1e-6)}},
+    {"quire_cache_put_seconds",
+     "gauge",
+     "Quantiles of the time that stores took.",
+     {NUMBER(",quantile=\"0.5\"", put_p50_us, 1e-6), NUMBER(",quantile=\"0.99\"", put_p99_us, 1e-6),
+      NUMBER(",quantile=\"0.999\"", put_p999_us, 1e-6)}},
+};
+
+static const struct cache_family of_categories[] = {
+    {"quire_cache_entries", "gauge", "Entries.", {COUNT("", entries)}},
+    {"quire_cache_pinned", "gauge", "Entries that are pinned.", {COUNT("", pinned)}},
+    {"quire_cache_requests_total",
+     "counter",
+     "Lookups, by what came of them.",
+     {COUNT(",outcome=\"hit\"", hits), COUNT(",outcome=\"exact\"", exact), COUNT(",outcome=\"stale\"", stale),
+      COUNT(",outcome=\"audit\"", audits), COUNT(",outcome=\"miss\"", misses), COUNT(",outcome=\"negative\"", negative),
+      COUNT(",outcome=\"bypass\"", bypassed)}},
+    {"quire_cache_waits_total", "counter", "Lookups that waited for an answer in flight.", {COUNT("", waited)}},
+    {"quire_cache_puts_total",
+     "counter",
+     "Answers offered, by what came of them.",
+     {COUNT(",outcome=\"stored\"", stored), COUNT(",outcome=\"not_admitted\"", not_admitted),
+      COUNT(",outcome=\"outdated\"", outdated), COUNT(",outcome=\"no_room\"", no_room)}},
+    {"quire_cache_entries_gone_total",
+     "counter",
+     "Entries that went, by cause.",
+     {COUNT(",cause=\"evicted_own\"", evicted_own), COUNT(",cause=\"evicted_cache\"", evicted_cache),
+      COUNT(",cause=\"expired\"", expired), COUNT(",cause=\"invalidated\"", invalidated),
+      COUNT(",cause=\"replaced\"", replaced), COUNT(",cause=\"removed\"", removed), COUNT(",cause=\"lost\"", lost)}},
+    {"quire_cache_kept_back_total",
+     "counter",
+     "Candidates that were near enough and not served, by what kept them back.",
+     {COUNT(",by=\"guard\"", guarded), COUNT(",by=\"veto\"", vetoed)}},
+    {"quire_cache_labels_total", "counter", "Verdicts on answers.", {COUNT("", labels)}},
+    {"quire_cache_false_hits_total", "counter", "Wrong answers among those with a verdict.", {COUNT("", false_hits)}},
+    {"quire_cache_feedback_total",
+     "counter",
+     "SC.FEEDBACK by its verdict.",
+     {COUNT(",verdict=\"good\"", feedback_good), COUNT(",verdict=\"bad\"", feedback_bad)}},
+    {"quire_cache_tokens_saved_total", "counter", "Tokens of answers that were served.", {COUNT("", tokens_saved)}},
+    {"quire_cache_model_seconds_saved_total",
+     "counter",
+     "Time of the model that answers took which were served.",
+     {SCALED("", llm_ms_saved, 1e-3)}},
+    {"quire_cache_cost_saved_dollars_total", "counter", "What they cost.", {NUMBER("", cost_saved, 1)}},
+    {"quire_cache_cost_audits_dollars_total", "counter", "What audits cost.", {NUMBER("", cost_audits, 1)}},
+    {"quire_cache_threshold", "gauge", "Similarity from which entries are served.", {NUMBER("", threshold, 1)}},
+    {"quire_cache_load", "gauge", "How far load relaxes the error budget, 0 to 1.", {NUMBER("", lam, 1)}},
+};
+
+static double series_value(const struct cache_series *series, const struct quire_cache_stats *stats)
+{
+    const void *at = (const char *)stats + series->place;
+    return series->scale * (series->is_double ? *(const double *)at : (double)*(const uint64_t *)at);
+}
+
+static void put_families(struct resp_buffer *text, const struct cache_family *families, size_t n_families,
+                         const struct cache_figure *figures, uint32_t n)
+{
+    for (size_t i = 0; i < n_families && n > 0; i++) {
+        const struct cache_family *family = &families[i];
+        head(text, family->name, family->type, family->help);
+        for (uint32_t j = 0; j < n; j++) {
+            for (unsigned k = 0; k < CACHE_SERIES_MAX && (k == 0 || family->series[k].label); k++) {
+                const struct cache_figure *f = &figures[j];
+                put(text, "%s{cache=\"%s\"", family->name, f->cache);
+                if (families == of_categories)
+                    put(text, ",category=\"%s\"", f->category);
+                put(text, "%s} %.17g\n", family->series[k].label, series_value(&family->series[k], &f->stats));
+            }
+        }
+    }
+}
+
+static void put_caches(struct server *server, struct resp_buffer *text)
+{
+    struct cache_figures figures;
+    text->failed |= !cache_figures_take(server->caches, true, &figures);
+    number(text, "quire_caches", "gauge", "Semantic caches.", (double)figures.n_caches);
+    number(text, "quire_cache_series_left_out", "gauge", "Caches and categories that are too many to be shown here.",
+           (double)figures.left_out);
+    number(text, "quire_caches_memory_bytes", "gauge", "What all semantic caches keep in memory.",
+           (double)figures_cache_bytes(server));
+    put_families(text, of_caches, sizeof of_caches / sizeof *of_caches, figures.caches, figures.n_caches);
+    put_families(text, of_categories, sizeof of_categories / sizeof *of_categories, figures.categories,
+                 figures.n_categories);
+    cache_figures_fini(&figures);
+}
+
 static void put_keys(struct server *server, const struct figures *f, struct resp_buffer *text)
 {
     number(text, "quire_keys", "gauge", "Keys.", (double)keyspace_count(&server->keyspace));
@@ -272,6 +403,7 @@ void metrics_write(struct server *server, struct resp_buffer *text)
     put_keys(server, &f, text);
     put_journal(server, text);
     put_store(server, text);
+    put_caches(server, text);
     head(text, "quire_setting", "gauge", "Settings that are numbers; yes is 1, no is 0.");
     config_each(server->config, put_setting, text);
 }

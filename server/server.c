@@ -3,8 +3,9 @@
  *
  * Start: files limit, sockets (so that a port in use is known at once), worker, indexes to load, lanes. All lanes are
  * created before the first serves; when one cannot be, the reason is returned and nothing has been served.
- * Stop: lanes end when their clients have; messages that came too late are run by this thread; then keys are freed, and
- * the worker ends, whose queue is emptied.
+ * Stop: lanes end when their clients have (whoever waits for an answer of a cache gets a miss); messages that came too
+ * late are run by this thread; the worker ends, whose queue is emptied; then caches end, keys are freed, and the
+ * journal is closed.
  */
 #include "server/server.h"
 #include "index/parallel.h"
@@ -242,9 +243,13 @@ void server_destroy(struct server *s)
         lane_run_messages(&s->lanes[i]);
     if (s->store)
         store_end_maintenance(s->store); /* a checkpoint that ran on would miss the keys that go now */
+    if (s->caches_begun)
+        caches_end(s->caches); /* nobody uses them any more; what they still log needs the journal */
     keyspace_fini(&s->keyspace);
     if (s->journal)
         s->journal_close(s->journal_context);
+    cache_scratch_destroy(s->cache_scratch);
+    caches_destroy(s->caches);
     gate_fini(&s->gate);
     snapshots_fini(s);
     acl_fini(s);

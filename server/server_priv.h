@@ -8,6 +8,7 @@
 #ifndef QUIRE_SERVER_SERVER_PRIV_H
 #define QUIRE_SERVER_SERVER_PRIV_H
 
+#include "cache/cache.h"
 #include "index/search.h"
 #include "index/store.h"
 #include "io/clock.h"
@@ -144,6 +145,7 @@ void worker_stop(struct worker *worker);
 /* ---- lanes ------------------------------------------------------------------------------------------------------- */
 
 struct client;
+struct get_call;
 
 struct lane {
     struct server *server;
@@ -155,6 +157,8 @@ struct lane {
         *engine_name; /* of engine, kept under inbox_lock: INFO on other lanes reads them while this one closes */
     char engine_note[256];
     struct searcher *searcher;
+    struct cache_scratch *cache_scratch; /* NULL: there are no caches */
+    struct get_call *cache_waits;        /* SC.GETs that wait for an answer; cmd_cache_get.c */
 
     pthread_mutex_t inbox_lock;
     struct message *inbox_first, *inbox_last;
@@ -187,7 +191,7 @@ struct lane {
     bool accepting[LISTENERS_MAX], stopping, stopped;
     bool crowded; /* too many searches wait: no further requests are taken */
     bool pausing; /* some clients wait for the end of CLIENT PAUSE */
-    uint64_t last_complaint_ms, last_tls_complaint_ms;
+    uint64_t last_complaint_ms, last_tls_complaint_ms, last_cache_complaint_ms;
     unsigned tls_complaints_kept_back; /* since the last one that was logged */
     uint64_t now_ms, stop_deadline_ms, last_scan_ms, last_expire_ms;
     uint64_t now_us, window_us, window_receives; /* since window_us */
@@ -208,8 +212,11 @@ struct server {
     struct log *log;
     struct keyspace keyspace;
     struct acl acl;
-    struct store *store;     /* NULL: no data folder */
-    struct journal *journal; /* of the store; NULL: none. See server_journal_set */
+    struct store *store;   /* NULL: no data folder */
+    struct caches *caches; /* of the store; NULL: none */
+    bool caches_begun;
+    struct cache_scratch *cache_scratch; /* the worker's */
+    struct journal *journal;             /* of the store; NULL: none. See server_journal_set */
     void (*journal_close)(void *context);
     void *journal_context;
     struct gate gate; /* of the lanes, and the worker behind them */

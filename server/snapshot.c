@@ -171,6 +171,9 @@ static int make_in(struct server *server, const char *folder, uint64_t *lsn, str
     int rc = remove_tree(folder, "new", err);
     if (rc == 0)
         rc = store_snapshot(server->store, path, lsn, err);
+    /* entries of the snapshot point to documents that were there before it */
+    if (rc == 0)
+        rc = caches_link_documents(server->caches, path, err);
     if (rc == 0)
         rc = name_it(folder, path, *lsn, name, sizeof name, err);
     if (rc == 0)

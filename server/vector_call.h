@@ -31,6 +31,7 @@ struct worker_call {
     struct job job;
     void (*work)(struct worker_call *call);                           /* sets code and error */
     void (*reply)(struct worker_call *call, struct resp_buffer *out); /* where code is 0; NULL: OK */
+    void (*done)(struct worker_call *call); /* in its place, whatever the code: replies and ends the call; or NULL */
     int code;
     struct quire_error error;
     uint64_t lsn; /* what the reply waits for; 0: nothing */

@@ -13,6 +13,7 @@ run_packages=(
     liburing-dev                                 # io_uring
     libxxhash-dev                                # checksums and hashes
     libjansson-dev                               # JSON of the command line
+    libhiredis-dev                               # quire cache-load speaks to servers
     libssl-dev                                   # the server's passwords and TLS
     libmimalloc-dev                              # the server's allocator
     libopenblas0-pthread                         # the lexical embedder's SVD (loaded when first used)
@@ -23,7 +24,7 @@ run_packages=(
 test_packages=(
     g++                                          # the library's header from C++
     libcmocka-dev                                # unit tests
-    libhiredis-dev openssl                       # end-to-end tests with hiredis, and over TLS
+    openssl                                      # end-to-end tests over TLS
     python3 python3-numpy python3-redis          # end-to-end tests with redis-py
     clang clang-format                           # second compiler, layout of the sources
     prometheus-redis-exporter                    # what operators point at the server

@@ -2,8 +2,9 @@
 # run.sh BUILD_DIR [PART...] - the server from end to end, as its users meet it: through the clients they have.
 #
 # Makes data and an index, starts quire-server on a free loopback port and runs every part against it (or those named:
-# redis_cli redis_py node_redis ioredis hiredis limits exporter signals secure). One line per check; at the end "N passed, M
-# failed"; the exit status is 0 when nothing failed. The npm packages are installed into BUILD_DIR/e2e-node, never into the source tree.
+# redis_cli redis_py node_redis ioredis hiredis limits exporter signals secure cache_load recipe). One line per check; at
+# the end "N passed, M failed"; the exit status is 0 when nothing failed. The npm packages are installed into
+# BUILD_DIR/e2e-node, never into the source tree.
 set -u
 
 build=$(cd "${1:?usage: run.sh BUILD_DIR [PART...]}" && pwd) || exit 2
@@ -87,6 +88,15 @@ node_part() {
     fi
 }
 
+recipe_part() {
+    if node_packages; then
+        part recipe bash "$here/recipe.sh"
+    else
+        failed=$((failed + 1))
+        fail "recipe: npm ci installs the client libraries" "$(tail -n 15 "$work/npm.out")"
+    fi
+}
+
 hiredis_part() {
     local flags
     read -ra flags <<<"$(pkg-config --cflags --libs hiredis 2>&1)"
@@ -118,6 +128,8 @@ wanted limits && part limits /usr/bin/python3 "$here/limits.py"
 wanted exporter && part exporter bash "$here/exporter.sh"
 wanted signals && part signals bash "$here/signals.sh"
 wanted secure && part secure bash "$here/secure.sh"
+wanted cache_load && part cache_load bash "$here/cache_load.sh"
+wanted recipe && recipe_part
 
 echo "# the server that all parts used"
 if server_stop "$server_pid" 2>/dev/null; then

@@ -118,12 +118,13 @@ static void test_each_category(void **state)
 {
     (void)state;
     unsigned filled = 0;
-    for (unsigned category = 0; category_name(category); category++) {
+    for (unsigned category = 0; command_category_name(category); category++) {
         char rules[80];
         bool any = false;
-        snprintf(rules, sizeof rules, "allkeys +@%s", category_name(category));
+        snprintf(rules, sizeof rules, "allkeys +@%s", command_category_name(category));
         struct acl_user *user = user_of(rules);
-        assert_int_equal(category_find(category_name(category), strlen(category_name(category))), category);
+        assert_int_equal(
+            command_category_find(command_category_name(category), strlen(command_category_name(category))), category);
         for (unsigned row = 0; row < n_commands; row++) {
             bool in = command_in_category(&commands[row], category);
             any |= in;
@@ -135,8 +136,8 @@ static void test_each_category(void **state)
     }
     assert_true(filled >= 9);
     for (unsigned row = 0; row < n_commands; row++) {
-        bool fast = command_in_category(&commands[row], (unsigned)category_find("FAST", 4));
-        assert_true(fast != command_in_category(&commands[row], (unsigned)category_find("slow", 4)));
+        bool fast = command_in_category(&commands[row], (unsigned)command_category_find("FAST", 4));
+        assert_true(fast != command_in_category(&commands[row], (unsigned)command_category_find("slow", 4)));
     }
 }
 
@@ -332,7 +333,7 @@ static void test_descriptions_make_the_same_user(void **state)
             if (dice == 0)
                 snprintf(rule, sizeof rule, "%c%s", plus ? '+' : '-', commands[place % n_commands].name);
             else if (dice == 1)
-                snprintf(rule, sizeof rule, "%c@%s", plus ? '+' : '-', category_name((unsigned)(place % 22)));
+                snprintf(rule, sizeof rule, "%c@%s", plus ? '+' : '-', command_category_name((unsigned)(place % 22)));
             else
                 snprintf(rule, sizeof rule, "%s", others[place % (sizeof others / sizeof *others)]);
             (void)acl_user_apply(user, rule, strlen(rule), NULL); /* "~a*" after allkeys is refused, rightly */
@@ -518,8 +519,8 @@ static void test_small_commands(void **state)
     expect_error(&c, "ACL SAVE", "ERR This Redis instance is not configured to use an ACL file.");
     r = ask(&c, "ACL CAT");
     unsigned n = 0;
-    for (; category_name(n); n++)
-        assert_true(n < r.n && reply_is(&r.items[n], category_name(n)));
+    for (; command_category_name(n); n++)
+        assert_true(n < r.n && reply_is(&r.items[n], command_category_name(n)));
     assert_int_equal(r.n, n);
     reply_free(&r);
     r = ask(&c, "ACL CAT vectorset");

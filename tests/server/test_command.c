@@ -36,7 +36,7 @@ static void test_names(void **state)
         const char *name = commands[i].name;
         assert_true(name[0] != 0 && strlen(name) < 32);
         for (const char *p = name; *p; p++)
-            if (!islower((unsigned char)*p) && *p != '|' && *p != '-')
+            if (!islower((unsigned char)*p) && !strchr("|-.", *p))
                 fail_msg("'%s' is not lower case", name);
         for (unsigned j = 0; j < i; j++)
             assert_string_not_equal(name, commands[j].name);
@@ -66,8 +66,8 @@ static void test_sub_commands_follow_their_container(void **state)
 static void test_texts_flags_and_keys(void **state)
 {
     (void)state;
-    static const char *const groups[] = {"connection", "generic",      "hash",      "server",
-                                         "string",     "transactions", "vector_set"};
+    static const char *const groups[] = {"cache",  "connection", "generic",      "hash",
+                                         "server", "string",     "transactions", "vector_set"};
     for (unsigned i = 0; i < n_commands; i++) {
         const struct command *c = &commands[i];
         unsigned known = 0;
@@ -81,12 +81,15 @@ static void test_texts_flags_and_keys(void **state)
         /* MEMORY USAGE is of the server's group and reads a key */
         bool of_keys = strcmp(c->group, "connection") != 0 && !watches &&
                        (strcmp(c->group, "server") != 0 || (sub && (c->flags & CMD_READ)));
-        bool of_all = !keyed && (c->flags & CMD_READ) && strcmp(c->group, "generic") == 0; /* SCAN and the like */
+        /* SCAN and the like; SC.LIST, SC.AUDIT */
+        bool of_all =
+            !keyed && (c->flags & CMD_READ) && (strcmp(c->group, "generic") == 0 || strcmp(c->group, "cache") == 0);
         if (keyed && !watches && (!of_keys || !(c->flags & (CMD_READ | CMD_WRITE)) || c->first_key != (sub ? 2 : 1)))
             fail_msg("%s: keys belong to commands that read or write them", c->name);
         if (of_keys && c->run && !keyed && !of_all && !sub)
             fail_msg("%s: a command of keys without one", c->name);
-        if (keyed && strncmp(c->syntax, "key", 3) != 0 && strncmp(c->syntax, "source", 6) != 0)
+        if (keyed && strncmp(c->syntax, "key", 3) != 0 && strncmp(c->syntax, "source", 6) != 0 &&
+            strncmp(c->syntax, "cache", 5) != 0)
             fail_msg("%s: the syntax begins with the key", c->name);
         assert_true(keyed ? c->key_step == 1 || c->key_step == 2 : c->key_step == 0);
         assert_true(keyed ? c->last_key >= c->first_key || c->last_key == -1 : c->last_key == 0);
