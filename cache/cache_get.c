@@ -725,6 +725,14 @@ uint32_t cache_chunks(const uint8_t *bytes, uint32_t n)
     return bytes && document_decode(bytes, n, &document, &n_bytes, NULL) == 0 ? document.n_chunks : 0;
 }
 
+/* A cost has the digits that it was given with: 0.01f is not .00999999977. */
+static double decimal_of(float x)
+{
+    char text[32];
+    snprintf(text, sizeof text, "%.7g", (double)x);
+    return strtod(text, NULL);
+}
+
 static void point_into(struct quire_cache_answer *answer, const struct document *document, struct quire_bytes *chunks)
 {
     for (uint32_t i = 0; i < document->n_chunks; i++)
@@ -737,7 +745,7 @@ static void point_into(struct quire_cache_answer *answer, const struct document 
     answer->tokens_in = document->tokens_in;
     answer->tokens_out = document->tokens_out;
     answer->llm_ms = document->llm_ms;
-    answer->cost = (double)document->cost;
+    answer->cost = decimal_of(document->cost);
 }
 
 /* What an answer saves, or an audit costs. (lock) */

@@ -54,6 +54,13 @@ static void category_stats(struct cache *cache, uint32_t number, struct quire_ca
     set_latencies(out, &cat->get_us, &cat->put_us);
 }
 
+/* Of the buckets' pages, which are used as entries come: at most one for each. */
+static uint64_t bucket_bytes(const struct cache *cache)
+{
+    uint64_t all = cache->n_buckets * sizeof *cache->buckets, touched = (uint64_t)cache->n_rows * 4096;
+    return touched < all ? touched : all;
+}
+
 static void cache_stats(struct cache *cache, struct quire_cache_stats *out)
 {
     _Atomic uint64_t get_counts[GET_BUCKETS] = {0}, put_counts[GET_BUCKETS] = {0};
@@ -73,8 +80,7 @@ static void cache_stats(struct cache *cache, struct quire_cache_stats *out)
     out->document_bytes = cache->quota.used.bytes;
     out->disk_bytes = documents.bytes;
     out->memory_bytes = graph.bytes + cache->n_rows * sizeof(struct cache_entry) + cache->blobs.bytes +
-                        cache->group_bytes + cache->n_buckets * sizeof *cache->buckets + documents.hot_bytes +
-                        documents.buffered_bytes;
+                        cache->group_bytes + bucket_bytes(cache) + documents.hot_bytes + documents.buffered_bytes;
     out->lam = load_lam(&cache->load, (struct quire_bytes){NULL, 0}, cache_now(cache));
     out->threshold = NAN;
     set_latencies(out, &get, &put);

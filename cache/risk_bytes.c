@@ -4,7 +4,7 @@
  *      0 u32 "RISK"   4 u32 version, 1   8 u64 XXH3-64 of all that follows
  *     16 u64 requests, labels, wrong labels, audits, miss samples, feedback
  *     64 f64 wrong_served   72 u32 requests since the last fit   76 f32 belief weight, window, experience
- *     88 f32 seen, labels, wrong, bad, estimate, bound, probability: RISK_BINS each; beliefs: RISK_BELIEFS
+ *     88 f32 seen, labels, wrong, bad, estimate, bound, probability, rate: RISK_BINS each; beliefs: RISK_BELIEFS
  *
  * Valid if and only if the length, the checksum and the ranges are right: counts finite and not negative, no more
  * wrong labels in a bin than labels, probabilities 0..1, beliefs that sum to 1 or are all zero. Bytes come from
@@ -21,11 +21,11 @@
 
 #define MAGIC           0x4b534952u
 #define VERSION         1u
-#define ARRAYS          7u
+#define ARRAYS          8u
 #define FLOATS          (ARRAYS * RISK_BINS + RISK_BELIEFS)
 #define BYTES           (88u + 4u * FLOATS)
 #define HASHED_AT       16u
-#define IMPORT_LABELS   0.5f
+#define IMPORT_LABELS   1.0f
 #define IMPORT_WINDOW   500.0f
 #define IMPORT_REQUESTS 1000.0f
 
@@ -33,8 +33,8 @@ _Static_assert(BYTES <= RISK_BYTES, "a curve does not fit its bytes");
 
 static const float *array_of(const struct risk_state *state, unsigned array)
 {
-    const float *arrays[ARRAYS] = {state->seen,     state->labels, state->wrong,      state->bad,
-                                   state->estimate, state->bound,  state->probability};
+    const float *arrays[ARRAYS] = {state->seen,     state->labels, state->wrong,       state->bad,
+                                   state->estimate, state->bound,  state->probability, state->rate};
     return arrays[array];
 }
 
@@ -79,8 +79,8 @@ static void read_state(const uint8_t *bytes, struct risk_state *state)
     state->window = load_f32(bytes + 80);
     state->experience = load_f32(bytes + 84);
     const uint8_t *at = bytes + 88;
-    float *arrays[ARRAYS] = {state->seen,     state->labels, state->wrong,      state->bad,
-                             state->estimate, state->bound,  state->probability};
+    float *arrays[ARRAYS] = {state->seen,     state->labels, state->wrong,       state->bad,
+                             state->estimate, state->bound,  state->probability, state->rate};
     for (unsigned array = 0; array < ARRAYS; array++)
         for (unsigned bin = 0; bin < RISK_BINS; bin++, at += 4)
             arrays[array][bin] = load_f32(at);
@@ -105,7 +105,7 @@ static const char *fault_of(const struct risk_state *state)
                 return "a count";
         if (state->wrong[bin] > state->labels[bin] * 1.001f)
             return "more wrong labels than labels";
-        if (state->probability[bin] > 1 || state->bound[bin] > 1)
+        if (state->probability[bin] > 1 || state->rate[bin] > 1 || state->bound[bin] > 1)
             return "a probability above 1";
         if (bin > 0 && state->bound[bin] > state->bound[bin - 1])
             return "a bound that falls";

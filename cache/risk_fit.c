@@ -4,20 +4,23 @@
  * Two thousand requests give a category some two hundred labels and ten wrong ones above its threshold: too few to
  * draw a curve from, enough to tell where it lies beside the curve of the others. So the log-odds of being wrong at
  * similarity s are taken as  L(s) + shift + tilt (s - 0.8) / 0.2:  L is the non-increasing fit (pool adjacent
- * violators) of all other categories' labels and of a few made-up ones, so that it is dark where nobody has looked.
+ * violators) of all other categories' labels, leaning on the straight line in log-odds that fits them and a few
+ * made-up ones best: the made-up ones are dark, so that little is served where nobody has looked.
  * Shift and tilt lie on a grid; beliefs about them begin as a mixture of a wide bell and of what is believed of the
  * other categories (a category like `nothing fits` has a place there, far from the rest), and are multiplied by the
  * likelihood of the category's own labels. What the grid cannot follow is made up for by the ratio of observed to
- * expected wrong labels in pieces of 0.1 of similarity, shrunk towards 1 by ten labels' worth.
+ * expected wrong labels in pieces of 0.1 of similarity, shrunk towards 1 by fifteen labels' worth. And since
+ * old labels make a fit lag behind, the pool compares recent labels with what the fits of their time foretold: where
+ * more were wrong than that, by more than noise explains, all expectations of all its curves rise by the ratio.
  *
  * At a threshold, every belief gives a number of wrong answers among the requests seen; their mean M and variance V
  * give the bound M + z sqrt(V + M'), M' = M times the part of all requests that the window holds: the noise of the
- * answers themselves. z falls from 1.3 to 0.3 as requests come in: in the beginning a threshold
+ * answers themselves. z falls from 1.6 to 0.1 as requests come in: in the beginning a threshold
  * is chosen because its few labels happened to be right, later the errors of categories and of fits average out.
  *
  * Labels are bought where they tell most: with probability in proportion to sqrt(p (1 - p)) (Neyman, 1934), less for
  * hits, which cost an answer served, and less below the thresholds that may ever be chosen. Their rate falls with the
- * requests seen, from a half to one in a hundred.
+ * requests seen, from three in ten to one in five hundred.
  */
 #include "cache/risk_priv.h"
 #include <math.h>
@@ -29,24 +32,27 @@
 
 #define FADE_REQUESTS  2000.0  /* similarities of requests are remembered so long */
 #define FADE_LABELS    10000.0 /* requests after which a label counts 1/e */
-#define Z_LATE         0.3
-#define Z_EARLY        1.0
+#define Z_LATE         0.1
+#define Z_EARLY        1.5
 #define Z_REQUESTS     100.0
-#define MADE_UP        10.0 /* labels between 0.5 and 1 */
-#define MADE_UP_LOW    0.5  /* share of them that is wrong up to 0.7 .. */
-#define MADE_UP_HIGH   0.3  /* .. and from 0.95 on */
+#define MADE_UP        10.0   /* labels between 0.5 and 1 */
+#define LINE_MIDDLE    0.4    /* share of them that is wrong at 0.8 */
+#define LINE_TILT      (-0.6) /* of their log-odds, per 0.2 of similarity */
+#define LINE_LABELS    200.0
 #define SHIFT_SPREAD   1.5
-#define TILT_SPREAD    0.8
+#define TILT_SPREAD    0.5
 #define START_WEIGHT   2.0 /* of the wide bell, in categories */
 #define BELIEF_LABELS  20.0
-#define PIECE_LABELS   10.0
-#define LABEL_RATE     0.01
-#define LABEL_EARLY    80.0
-#define LABEL_REQUESTS 150.0
+#define PIECE_LABELS   15.0
+#define LABEL_RATE     0.002
+#define LABEL_EARLY    110.0
+#define LABEL_REQUESTS 300.0
 #define LABEL_MOST     0.5
-#define HIT_FACTOR     0.7
+#define LATE_DOUBT     0.5
+#define LATE_START     8.0
+#define HIT_FACTOR     0.6
 #define HIT_LEAST      0.01
-#define RELEVANT       4.0 /* times the budget: thresholds beyond that are not looked at */
+#define RELEVANT       8.0 /* times the budget: thresholds beyond that are not looked at */
 #define BELIEF_LEAST   1e-6f
 
 struct fit {
@@ -55,6 +61,7 @@ struct fit {
     double log_odds[GROUPS], tilt[GROUPS];               /* L(s), (s - 0.8) / 0.2 */
     double expected[GROUPS];                             /* mean of p(wrong) over the beliefs */
     double ratio[GROUPS];                                /* observed / expected, shrunk */
+    double late;                                         /* what the pool has seen of drift, >= 1 */
     double mean[GROUPS], square[GROUPS], called[GROUPS]; /* moments of wrong answers from the top down */
 };
 
@@ -122,19 +129,51 @@ static void fade(struct risk_state *state)
     state->since = 0;
 }
 
+static double center_of(unsigned bin)
+{
+    return ((bin + 0.5) * (double)RISK_BIN_WIDTH - 0.8) / 0.2;
+}
+
+/* The straight line in log-odds that fits the labels of the pool and the made-up ones best (Newton's method on the
+ * logistic likelihood; five steps from the made-up line). */
+static void fit_line(const struct risk_pool *pool, unsigned low_bin, double line[2])
+{
+    const double made_up = MADE_UP / (0.5 / (double)RISK_BIN_WIDTH);
+    line[0] = logit(LINE_MIDDLE);
+    line[1] = LINE_TILT;
+    for (unsigned step = 0; step < 8; step++) {
+        double g0 = 0, g1 = 0, h00 = 1e-9, h01 = 0, h11 = 1e-9;
+        for (unsigned bin = low_bin; bin < RISK_BINS; bin++) {
+            double x = center_of(bin), labels = fmax(0, pool->labels[bin]), wrong = fmax(0, pool->wrong[bin]);
+            double p = 1 / (1 + exp(-(line[0] + line[1] * x)));
+            wrong += made_up / (1 + exp(-(logit(LINE_MIDDLE) + LINE_TILT * x)));
+            labels += made_up;
+            g0 += wrong - labels * p;
+            g1 += (wrong - labels * p) * x;
+            h00 += labels * p * (1 - p);
+            h01 += labels * p * (1 - p) * x;
+            h11 += labels * p * (1 - p) * x * x;
+        }
+        double det = h00 * h11 - h01 * h01;
+        double d0 = (h11 * g0 - h01 * g1) / det, d1 = (h00 * g1 - h01 * g0) / det,
+               scale = fmax(1, fmax(fabs(d0), fabs(d1)));
+        line[0] += d0 / scale;
+        line[1] += d1 / scale;
+    }
+}
+
 /* p(wrong) by bin from the labels of the other categories; never rises with similarity. The curve itself must have
  * left the pool. */
 static void fit_others(const struct risk_pool *pool, unsigned low_bin, double rate[RISK_BINS])
 {
-    double weight[RISK_BINS], block_rate[RISK_BINS], block_weight[RISK_BINS];
+    double line[2], block_rate[RISK_BINS], block_weight[RISK_BINS];
     unsigned length[RISK_BINS], n = 0;
-    const double made_up = MADE_UP / (0.5 / (double)RISK_BIN_WIDTH);
+    const double made_up = LINE_LABELS / (0.5 / (double)RISK_BIN_WIDTH);
+    fit_line(pool, low_bin, line);
     for (unsigned bin = low_bin; bin < RISK_BINS; bin++) {
-        double part = fmin(1, fmax(0, (bin * (double)RISK_BIN_WIDTH - 0.7) / 0.25));
-        double guess = MADE_UP_LOW + part * (MADE_UP_HIGH - MADE_UP_LOW);
-        weight[bin] = fmax(0, pool->labels[bin]) + made_up;
-        block_rate[n] = (fmax(0, pool->wrong[bin]) + guess * made_up) / weight[bin];
-        block_weight[n] = weight[bin];
+        double guess = 1 / (1 + exp(-(line[0] + fmin(0, line[1]) * center_of(bin))));
+        block_weight[n] = fmax(0, pool->labels[bin]) + made_up;
+        block_rate[n] = (fmax(0, pool->wrong[bin]) + guess * made_up) / block_weight[n];
         length[n++] = 1;
         for (; n > 1 && block_rate[n - 1] > block_rate[n - 2]; n--) {
             double both = block_weight[n - 1] + block_weight[n - 2];
@@ -196,6 +235,8 @@ static void believe(const struct fit *fit, const struct risk_pool *pool, struct 
 
 static void expect(struct fit *fit, const struct risk_pool *pool, const struct risk_state *state)
 {
+    double foretold = pool->expected + LATE_START;
+    fit->late = fmax(1, (pool->observed + LATE_START) / (foretold + LATE_DOUBT * sqrt(foretold)));
     for (unsigned i = 0; i < RISK_BELIEFS; i++)
         if (state->belief[i] > BELIEF_LEAST)
             for (unsigned g = fit->low; g < GROUPS; g++)
@@ -209,7 +250,7 @@ static void expect(struct fit *fit, const struct risk_pool *pool, const struct r
             observed += fit->wrong[g];
         }
         for (; top > end; top--)
-            fit->ratio[top - 1] = observed / expected;
+            fit->ratio[top - 1] = fit->late * observed / expected;
     }
 }
 
@@ -276,6 +317,7 @@ static void choose_labels(const struct fit *fit, const struct risk_settings *set
         double p = fmin(1, fit->expected[g] * fit->ratio[g]);
         double beyond = RELEVANT * settings->delta / fmax((double)state->estimate[bin], 1e-9);
         bool hit = bin * (double)RISK_BIN_WIDTH >= tau - 1e-9;
+        state->rate[bin] = (float)(p / fit->late);
         value[bin] = sqrt(p * (1 - p) + 1e-3) * (hit ? HIT_FACTOR : beyond < 1 ? beyond * beyond : 1);
         need += value[bin] * (double)state->seen[bin];
     }

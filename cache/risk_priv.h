@@ -25,6 +25,7 @@ struct risk_state {
     float estimate[RISK_BINS], bound[RISK_BINS]; /* wrong answers per request, at a threshold of the bin's lower border;
                                                     the bound never falls from a bin to the one below */
     float probability[RISK_BINS];                /* of being labelled */
+    float rate[RISK_BINS];                       /* expected share of wrong ones among labels of the bin */
     float belief[RISK_BELIEFS];                  /* posterior, sums to 1; all zero before the first fit */
     float belief_weight;                         /* how much it counts among the beliefs of the pool */
     float window;                                /* requests, faded like seen */
@@ -36,6 +37,7 @@ struct risk_state {
 struct risk_pool {
     double labels[RISK_BINS], wrong[RISK_BINS]; /* of all curves */
     double belief[RISK_BELIEFS], weight;        /* sum of belief_weight * belief, and of belief_weight */
+    double expected, observed;                  /* wrong labels lately, by the fits of their time and in truth */
     double start_belief[RISK_BELIEFS];          /* of a category when no other is known */
     float softplus[RISK_TABLE + 2], logistic[RISK_TABLE + 2];
 };
@@ -45,6 +47,10 @@ struct risk_curve {
     struct risk_state state;
     double tau, tau_delta, tau_floor, tau_ceil; /* the last answer of risk_threshold; tau_delta negative: none */
 };
+
+/* Labels by which a pool sees that its fits lag behind; see risk_fit.c. */
+#define RISK_LATE_LABELS 300.0
+#define RISK_LATE_BINS   40u
 
 static inline unsigned risk_bin(double similarity)
 {

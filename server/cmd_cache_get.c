@@ -109,14 +109,11 @@ static void put_candidates(const struct quire_cache_answer *a, struct resp_buffe
 
 static void put_guard(const struct quire_cache_answer *a, struct resp_buffer *out)
 {
-    char text[256];
     resp_text(out, "guard");
-    if (!a->guard) {
+    if (a->guard)
+        resp_text(out, a->guard_why);
+    else
         resp_null(out);
-        return;
-    }
-    snprintf(text, sizeof text, "%s: %s", a->guard, a->guard_why);
-    resp_text(out, text);
 }
 
 static void put_answer(const struct lookup *l, struct resp_buffer *out)

@@ -1,0 +1,452 @@
+/*
+ * test_risk.c - the threshold from an error budget: its accounts, its bytes, and whether the budget is kept.
+ *
+ * Streams whose truth is known say whether the bound holds: random curves of right and wrong, with floors and with
+ * categories where nothing is ever right, and, where the data are (QUIRE_SHARED_DATA or ../shared/data beside the
+ * source), the labelled questions of CLINC150 in random order, beside the best single threshold that hindsight finds.
+ */
+#include "cache/risk.h"
+#include "datasets/stream.h"
+#include "io/random.h"
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#define CATEGORIES_MAX 64u
+
+static double uniform(struct random *random)
+{
+    return (double)(random_next(random) >> 11) * 0x1p-53;
+}
+
+static struct risk_settings settings_of(double delta)
+{
+    return (struct risk_settings){.delta = delta, .floor = 0.5, .ceil = 1};
+}
+
+struct cache {
+    struct risk_pool *pool;
+    struct risk_curve *curves[CATEGORIES_MAX];
+    uint32_t n;
+};
+
+static void cache_open(struct cache *cache, uint32_t n)
+{
+    assert_true(n <= CATEGORIES_MAX);
+    assert_int_equal(risk_pool_create(&cache->pool), 0);
+    for (cache->n = 0; cache->n < n; cache->n++)
+        assert_int_equal(risk_curve_create(cache->pool, &cache->curves[cache->n]), 0);
+}
+
+static void cache_close(struct cache *cache)
+{
+    for (uint32_t i = 0; i < cache->n; i++)
+        risk_curve_destroy(cache->curves[i]);
+    risk_pool_destroy(cache->pool);
+}
+
+struct outcome {
+    double served[2], wrong[2], requests[2], labels; /* by half of the stream */
+};
+
+static struct outcome play(struct cache *cache, const struct stream_request *requests, uint32_t n, double delta,
+                           uint64_t seed)
+{
+    struct outcome outcome = {0};
+    struct risk_settings settings = settings_of(delta);
+    struct random random;
+    random_init(&random, random_mix(seed));
+    for (uint32_t i = 0; i < n; i++) {
+        const struct stream_request *request = &requests[i];
+        struct risk_curve *curve = cache->curves[request->category];
+        unsigned half = i >= n / 2;
+        double weight, similarity = (double)request->similarity;
+        enum risk_verdict verdict = risk_request(curve, &settings, similarity, uniform(&random), &weight);
+        outcome.requests[half]++;
+        if (verdict == RISK_SERVE) {
+            assert_true(similarity >= risk_threshold(curve, &settings));
+            outcome.served[half]++;
+            outcome.wrong[half] += !request->right;
+        } else if (verdict != RISK_WITHHOLD) {
+            assert_true(weight >= 1);
+            outcome.labels++;
+            risk_label(curve, verdict == RISK_AUDIT_HIT ? RISK_AUDIT : RISK_MISS, similarity, weight, request->right);
+        }
+    }
+    return outcome;
+}
+
+/* ---- streams whose truth is known ---- */
+
+static void make_stream(struct random *random, uint32_t categories, uint32_t n, struct stream_request *out)
+{
+    double middle[CATEGORIES_MAX], slope[CATEGORIES_MAX], least[CATEGORIES_MAX], mean[CATEGORIES_MAX];
+    for (uint32_t c = 0; c < categories; c++) {
+        middle[c] = 0.45 + 0.45 * uniform(random);
+        slope[c] = 8 + 60 * uniform(random) * uniform(random);
+        least[c] = uniform(random) < 0.08 ? 1 : uniform(random) < 0.5 ? 0 : 0.06 * uniform(random) * uniform(random);
+        mean[c] = 0.6 + 0.3 * uniform(random);
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t c = (uint32_t)random_below(random, categories);
+        double similarity = mean[c] + (uniform(random) + uniform(random) + uniform(random) - 1.5) * 0.7;
+        similarity = fmin(1, fmax(0, similarity > 1 ? 1.7 - 0.7 * similarity : similarity));
+        double wrong = least[c] + (1 - least[c]) / (1 + exp(slope[c] * (similarity - middle[c])));
+        out[i] = (struct stream_request){c, (float)similarity, uniform(random) >= wrong};
+    }
+}
+
+static void test_known_streams(void **state)
+{
+    static const struct {
+        uint32_t categories, each;
+    } shapes[] = {{1, 300}, {1, 4000}, {10, 300}, {10, 2000}, {50, 300}};
+    static const double deltas[] = {0.01, 0.02, 0.05};
+    const uint32_t runs = 8;
+    uint32_t broken = 0, total = 0;
+    double served = 0;
+    (void)state;
+    for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++)
+        for (uint32_t run = 0; run < runs; run++) {
+            struct random random;
+            uint32_t n = shapes[s].categories * shapes[s].each;
+            struct stream_request *requests = malloc(n * sizeof *requests);
+            assert_non_null(requests);
+            random_init(&random, random_mix(s * 1000 + run));
+            make_stream(&random, shapes[s].categories, n, requests);
+            for (size_t d = 0; d < 3; d++, total++) {
+                struct cache cache;
+                cache_open(&cache, shapes[s].categories);
+                struct outcome o = play(&cache, requests, n, deltas[d], run);
+                broken += o.wrong[0] + o.wrong[1] > deltas[d] * n;
+                served += o.served[1] / o.requests[1];
+                cache_close(&cache);
+            }
+            free(requests);
+        }
+    print_message("bound broken in %u of %u runs, %.3f served in second halves\n", broken, total, served / total);
+    assert_true(broken <= total / 30);
+    assert_true(served / total > 0.15);
+}
+
+/* No more than the budget is served where everything is wrong, much where everything is right. */
+static void test_extremes(void **state)
+{
+    enum { N = 6000 };
+    struct stream_request *requests = malloc(N * sizeof *requests);
+    (void)state;
+    assert_non_null(requests);
+    for (unsigned right = 0; right < 2; right++) {
+        struct random random;
+        struct cache cache;
+        random_init(&random, 5);
+        for (unsigned i = 0; i < N; i++)
+            requests[i] = (struct stream_request){0, (float)(0.5 + 0.5 * uniform(&random)), right};
+        cache_open(&cache, 1);
+        struct outcome o = play(&cache, requests, N, 0.02, 1);
+        print_message("all %s: %.4f of the second half served\n", right ? "right" : "wrong",
+                      o.served[1] / o.requests[1]);
+        if (right)
+            assert_true(o.served[1] > 0.4 * o.requests[1]);
+        else
+            assert_true(o.wrong[0] + o.wrong[1] <= 0.02 * N);
+        cache_close(&cache);
+    }
+    free(requests);
+}
+
+/* ---- accounts ---- */
+
+static struct outcome play_some(struct cache *cache, uint32_t categories, uint32_t n, uint64_t seed)
+{
+    struct random random;
+    struct stream_request *requests = malloc(n * sizeof *requests);
+    assert_non_null(requests);
+    random_init(&random, seed);
+    make_stream(&random, categories, n, requests);
+    struct outcome outcome = play(cache, requests, n, 0.05, seed);
+    free(requests);
+    return outcome;
+}
+
+static void test_threshold_follows_budget(void **state)
+{
+    struct cache cache;
+    (void)state;
+    cache_open(&cache, 4);
+    play_some(&cache, 4, 8000, 3);
+    for (uint32_t c = 0; c < 4; c++) {
+        double above = 2;
+        for (double delta = 0; delta < 0.5; delta += 0.001) {
+            struct risk_settings settings = settings_of(delta);
+            double tau = risk_threshold(cache.curves[c], &settings);
+            assert_true(tau <= above);
+            assert_true(tau >= 0.5 && tau <= (double)RISK_NOTHING);
+            above = tau;
+        }
+        assert_true(above < 1);
+        struct risk_settings narrow = {.delta = 0.4, .floor = 0.9, .ceil = 1};
+        assert_true(risk_threshold(cache.curves[c], &narrow) >= 0.9);
+    }
+    cache_close(&cache);
+}
+
+static void test_accounts(void **state)
+{
+    struct cache cache;
+    struct risk_stats stats;
+    struct risk_point points[RISK_BINS];
+    struct risk_settings settings = settings_of(0.05);
+    (void)state;
+    cache_open(&cache, 1);
+    assert_true(risk_threshold(cache.curves[0], &settings) > 1); /* nothing is known: nothing is served */
+    struct outcome outcome = play_some(&cache, 1, 3000, 17);
+    risk_get_stats(cache.curves[0], &stats);
+    assert_int_equal(stats.requests, 3000);
+    assert_true((double)stats.labels == outcome.labels);
+    assert_int_equal(stats.labels, stats.audits + stats.miss_samples);
+    assert_true(stats.window > 1000 && stats.window < 3000); /* faded */
+    uint32_t n = risk_points(cache.curves[0], &settings, points, RISK_BINS);
+    assert_true(n > 20);
+    for (uint32_t i = 1; i < n; i++) {
+        assert_true(points[i].similarity < points[i - 1].similarity);
+        assert_true(points[i].served >= points[i - 1].served);
+        assert_true(points[i].bound >= points[i - 1].bound && points[i].bound <= 1);
+    }
+    assert_int_equal(risk_points(cache.curves[0], &settings, points, 3), 3);
+    cache_close(&cache);
+}
+
+/* Answers that users call wrong raise the threshold; answers they call right do not lower it. */
+static void test_feedback(void **state)
+{
+    struct cache caches[3];
+    double tau[3];
+    (void)state;
+    for (unsigned i = 0; i < 3; i++) {
+        struct risk_settings settings = settings_of(0.05);
+        struct stream_request request = {0, 0.9f, true};
+        double weight;
+        cache_open(&caches[i], 1);
+        play_some(&caches[i], 1, 6000, 17);
+        for (unsigned k = 0; k < 400 && i > 0; k++)
+            risk_label(caches[i].curves[0], RISK_FEEDBACK, 0.93, 1, i == 1);
+        for (unsigned k = 0; k < 600; k++) /* until the next fit */
+            risk_request(caches[i].curves[0], &settings, (double)request.similarity, 1, &weight);
+        tau[i] = risk_threshold(caches[i].curves[0], &settings);
+        cache_close(&caches[i]);
+    }
+    assert_true(tau[1] == tau[0]);
+    assert_true(tau[2] > 0.92 && tau[2] > tau[0]);
+}
+
+/* AUDIT given by the user is the share of would-be hits that is labelled. */
+static void test_audit_share(void **state)
+{
+    struct cache cache;
+    struct risk_settings settings = {.delta = 0.05, .audit = 0.2, .floor = 0.5, .ceil = 1};
+    struct random random;
+    double hits = 0, audits = 0, weight;
+    (void)state;
+    cache_open(&cache, 1);
+    random_init(&random, 9);
+    for (unsigned i = 0; i < 20000; i++) {
+        double similarity = 0.5 + 0.5 * uniform(&random);
+        enum risk_verdict v = risk_request(cache.curves[0], &settings, similarity, uniform(&random), &weight);
+        if (v == RISK_AUDIT_HIT || v == RISK_SAMPLE_MISS)
+            risk_label(cache.curves[0], v == RISK_AUDIT_HIT ? RISK_AUDIT : RISK_MISS, similarity, weight, true);
+        hits += i >= 10000 && (v == RISK_SERVE || v == RISK_AUDIT_HIT);
+        audits += i >= 10000 && v == RISK_AUDIT_HIT;
+    }
+    assert_true(hits > 5000);
+    assert_true(fabs(audits / hits - 0.2) < 0.03);
+    cache_close(&cache);
+}
+
+/* ---- bytes ---- */
+
+static void test_saved_is_the_same(void **state)
+{
+    static uint8_t bytes[2][RISK_BYTES];
+    struct cache a, b;
+    (void)state;
+    cache_open(&a, 3);
+    cache_open(&b, 3);
+    play_some(&a, 3, 5000, 4);
+    for (unsigned i = 0; i < 3; i++) {
+        uint32_t n = risk_save(a.curves[i], bytes[0]);
+        assert_int_equal(risk_load(b.curves[i], bytes[0], n, false, NULL), 0);
+        assert_int_equal(risk_save(b.curves[i], bytes[1]), n);
+        assert_memory_equal(bytes[0], bytes[1], n);
+        for (double delta = 0.001; delta < 0.2; delta *= 1.3) {
+            struct risk_settings settings = settings_of(delta);
+            assert_true(risk_threshold(a.curves[i], &settings) == risk_threshold(b.curves[i], &settings));
+        }
+    }
+    cache_close(&a);
+    cache_close(&b);
+}
+
+static void test_damaged_bytes(void **state)
+{
+    static uint8_t bytes[RISK_BYTES], damaged[RISK_BYTES], before[RISK_BYTES], after[RISK_BYTES];
+    struct cache cache;
+    struct quire_error err;
+    (void)state;
+    cache_open(&cache, 2);
+    play_some(&cache, 2, 3000, 4);
+    uint32_t n = risk_save(cache.curves[0], bytes);
+    risk_save(cache.curves[1], before);
+    for (uint32_t at = 0; at < n; at += at < 100 ? 1 : 97) {
+        memcpy(damaged, bytes, n);
+        damaged[at] ^= 0x10;
+        int rc = risk_load(cache.curves[1], damaged, n, at % 2, &err);
+        assert_int_equal(rc, at >= 4 && at < 8 ? QUIRE_EVERSION : QUIRE_EFORMAT);
+        assert_true(strlen(err.message) > 10);
+    }
+    for (uint32_t length = 0; length < n; length += 1 + length / 2)
+        assert_int_equal(risk_load(cache.curves[1], bytes, length, false, NULL), QUIRE_EFORMAT);
+    risk_save(cache.curves[1], after);
+    assert_memory_equal(before, after, n);
+    cache_close(&cache);
+}
+
+/* Experience from elsewhere: more is served in the beginning, and the bound still holds. */
+static void test_imported(void **state)
+{
+    enum { N = 4000, CATEGORIES = 4 };
+    static uint8_t bytes[CATEGORIES][RISK_BYTES];
+    struct stream_request *requests = malloc(2 * N * sizeof *requests);
+    struct cache cache;
+    struct random random;
+    uint32_t size[CATEGORIES];
+    (void)state;
+    assert_non_null(requests);
+    random_init(&random, 11);
+    make_stream(&random, CATEGORIES, 2 * N, requests);
+    cache_open(&cache, CATEGORIES);
+    struct outcome cold = play(&cache, requests, N, 0.05, 1);
+    for (unsigned i = 0; i < CATEGORIES; i++)
+        size[i] = risk_save(cache.curves[i], bytes[i]);
+    cache_close(&cache);
+    cache_open(&cache, CATEGORIES);
+    for (unsigned i = 0; i < CATEGORIES; i++)
+        assert_int_equal(risk_load(cache.curves[i], bytes[i], size[i], true, NULL), 0);
+    struct outcome warm = play(&cache, requests + N, N, 0.05, 2);
+    cache_close(&cache);
+    assert_true(warm.served[0] > cold.served[0]);
+    assert_true(warm.labels < cold.labels);
+    assert_true(warm.wrong[0] + warm.wrong[1] <= 0.05 * N);
+    free(requests);
+}
+
+/* ---- CLINC150 ---- */
+
+static double best_static(const struct stream_request *requests, uint32_t n, double delta)
+{
+    enum { STEPS = 4000 };
+    static uint32_t wrong[STEPS + 1], all[STEPS + 1];
+    double bad = 0, served = 0, best = 0;
+    memset(wrong, 0, sizeof wrong);
+    memset(all, 0, sizeof all);
+    for (uint32_t i = 0; i < n; i++)
+        if (requests[i].similarity >= 0) {
+            unsigned step = (unsigned)(requests[i].similarity * STEPS);
+            all[step]++;
+            wrong[step] += !requests[i].right;
+        }
+    for (int step = STEPS; step >= 0; step--) {
+        bad += wrong[step];
+        served += all[step];
+        if (bad <= delta * n)
+            best = fmax(best, served);
+    }
+    return best / n;
+}
+
+static bool find_data(char tsv[1024], char vectors[1024])
+{
+    const char *folder = getenv("QUIRE_SHARED_DATA");
+    char beside[512];
+    if (!folder) {
+        snprintf(beside, sizeof beside, "%s/../shared/data", QUIRE_SOURCE_DIR);
+        folder = beside;
+    }
+    snprintf(tsv, 1024, "%s/clinc150.tsv", folder);
+    snprintf(vectors, 1024, "%s/clinc150.fbin", folder);
+    return access(tsv, R_OK) == 0 && access(vectors, R_OK) == 0;
+}
+
+static void check_clinc(struct stream_request *const *streams, uint32_t n, uint32_t categories, double delta)
+{
+    double ratio = 0;
+    for (uint32_t seed = 1; seed <= 5; seed++) {
+        struct cache cache;
+        cache_open(&cache, categories);
+        struct outcome o = play(&cache, streams[seed - 1], n, delta, seed);
+        double hindsight = best_static(streams[seed - 1] + n / 2, n - n / 2, delta), served = o.served[1] / (n - n / 2);
+        print_message(
+            "delta %.2f seed %u: wrong %.4f, second half %.4f; served %.3f, best static %.3f; labelled %.3f\n", delta,
+            seed, (o.wrong[0] + o.wrong[1]) / n, o.wrong[1] / (n - n / 2), served, hindsight, o.labels / n);
+        assert_true(o.wrong[0] + o.wrong[1] <= delta * n);
+        assert_true(o.wrong[1] <= delta * (n - n / 2));
+        assert_true(o.labels <= 0.12 * n);
+        ratio += served / hindsight / 5;
+        cache_close(&cache);
+    }
+    print_message("delta %.2f: %.3f of what the best static threshold serves\n", delta, ratio);
+    assert_true(ratio > 0.96);
+}
+
+static void test_clinc(void **state)
+{
+    char tsv[1024], vectors[1024];
+    struct stream_data data;
+    struct quire_error err;
+    const struct stream_columns columns = {.category = 2, .answer = 3, .text = 4, .nothing = "oos"};
+    uint32_t *orders[5];
+    struct stream_request *streams[5];
+    (void)state;
+    if (!find_data(tsv, vectors)) {
+        print_message("skipped: no clinc150 in QUIRE_SHARED_DATA or ../shared/data\n");
+        skip();
+    }
+    assert_int_equal(stream_load(tsv, vectors, &columns, &data, &err), 0);
+    for (uint32_t i = 0; i < 5; i++) {
+        orders[i] = malloc(data.rows * sizeof *orders[i]);
+        streams[i] = malloc(data.rows * sizeof *streams[i]);
+        assert_true(orders[i] && streams[i]);
+        assert_int_equal(stream_order(&data, STREAM_RANDOM, i + 1, orders[i]), 0);
+    }
+    assert_int_equal(stream_nearest(&data, (const uint32_t *const *)orders, 5, streams), 0);
+    check_clinc(streams, data.rows, data.n_categories, 0.02);
+    check_clinc(streams, data.rows, data.n_categories, 0.05);
+    for (uint32_t i = 0; i < 5; i++) {
+        free(orders[i]);
+        free(streams[i]);
+    }
+    stream_free(&data);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_known_streams),
+        cmocka_unit_test(test_extremes),
+        cmocka_unit_test(test_threshold_follows_budget),
+        cmocka_unit_test(test_accounts),
+        cmocka_unit_test(test_feedback),
+        cmocka_unit_test(test_audit_share),
+        cmocka_unit_test(test_saved_is_the_same),
+        cmocka_unit_test(test_damaged_bytes),
+        cmocka_unit_test(test_imported),
+        cmocka_unit_test(test_clinc),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
