@@ -170,7 +170,7 @@ struct load_counts {
     uint64_t calls;               /* of the model */
     uint64_t labels, labels_late, feedback, leases;
 };
-#define LOAD_SAMPLES_MAX 512u
+#define LOAD_SAMPLES_MAX 256u
 struct load_sample {
     double seconds, load, lam, queue;
     struct load_counts all;

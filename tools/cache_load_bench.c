@@ -183,7 +183,7 @@ static void put_phase(struct bench *b, struct cli *cli, bool pipelined, double t
 static int measure(struct bench *b, enum bench_kind kind, struct cli *cli)
 {
     const struct load_options *o = b->options;
-    double took;
+    double took = 0;
     b->kind = kind;
     int rc = pump(b, o->connections * o->depth, UINT64_MAX, o->seconds, cli, &took);
     if (rc < 0)
@@ -201,13 +201,14 @@ static int measure(struct bench *b, enum bench_kind kind, struct cli *cli)
 static int resident_bytes(uint64_t pid, uint64_t *out, struct quire_error *err)
 {
     char path[64], line[256];
-    unsigned long long kib = 0;
+    uint64_t kib = 0;
     snprintf(path, sizeof path, "/proc/%llu/status", (unsigned long long)pid);
     FILE *f = fopen(path, "r");
     if (!f)
         return error_set(err, QUIRE_ENOFILE, "--pid %llu: there is no %s", (unsigned long long)pid, path);
-    while (fgets(line, sizeof line, f) && sscanf(line, "VmRSS: %llu", &kib) != 1)
-        continue;
+    while (kib == 0 && fgets(line, sizeof line, f))
+        if (strncmp(line, "VmRSS:", 6) == 0)
+            kib = strtoull(line + 6, NULL, 10);
     fclose(f);
     *out = kib * 1024;
     return 0;
@@ -255,7 +256,7 @@ static int fill(struct bench *b, struct cli *cli)
 {
     const struct load_options *o = b->options;
     uint64_t empty = 0, full = 0;
-    double took;
+    double took = 0;
     int rc = o->pid ? resident_bytes(o->pid, &empty, b->err) : 0;
     if (rc == 0)
         rc = pump(b, o->connections * o->depth, o->entries, 0, cli, &took);

@@ -235,9 +235,11 @@ static void draw(FILE *f, const struct load_result *const *results, const char *
         double y = run_height * (double)k + 28;
         fprintf(f, "<text x=\"%d\" y=\"%.1f\" font-size=\"16\" font-weight=\"bold\">%s</text>\n", LEFT, y, titles[k]);
         y += TITLE_HEIGHT - 28;
-        for (unsigned panel = 0; panel < PANELS; panel++, y += PANEL_HEIGHT + PANEL_GAP)
-            draw_panel(f, results[k], (enum panel)panel, y, panel_top(results, n, (enum panel)panel));
-        draw_times(f, results[k], y - PANEL_GAP + 18);
+        for (unsigned i = 0; i < PANELS; i++) {
+            enum panel panel = (enum panel)i;
+            draw_panel(f, results[k], panel, y + i * (PANEL_HEIGHT + PANEL_GAP), panel_top(results, n, panel));
+        }
+        draw_times(f, results[k], y + PANELS * (PANEL_HEIGHT + PANEL_GAP) - PANEL_GAP + 18);
     }
     fprintf(f, "</svg>\n");
 }

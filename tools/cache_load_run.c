@@ -21,6 +21,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define SAMPLES      128u /* of a run, for the figure */
 #define POLL_NS_MAX  20000000u
 #define DRAIN_NS     20000000000u /* for what is under way at the end of the run */
 #define ISSUE_MAX    256u         /* requests between two looks at replies */
@@ -237,10 +238,20 @@ struct served {
     uint32_t question, version, tenant;
 };
 
+/* Three numbers, as put_answer writes them. */
 static bool read_value(const redisReply *value, struct served *out)
 {
+    uint32_t *const fields[] = {&out->question, &out->version, &out->tenant};
     const char *text = reply_text(value);
-    return text && sscanf(text, "%u %u %u", &out->question, &out->version, &out->tenant) == 3;
+    for (size_t i = 0; text && i < sizeof fields / sizeof *fields; i++) {
+        char *end;
+        unsigned long number = strtoul(text, &end, 10);
+        if (end == text || number > UINT32_MAX)
+            return false;
+        *fields[i] = (uint32_t)number;
+        text = end;
+    }
+    return text != NULL;
 }
 
 static void give_feedback(struct run *run, const redisReply *reply, bool exact, bool right)
@@ -313,7 +324,7 @@ static void on_lookup(void *owner, uint64_t pointer, const redisReply *reply)
     request->right = has_value && judge(run, request, reply, status);
     request->audit = status == LOAD_AUDIT && audit > 0 ? (uint64_t)audit : 0;
     if (lease && strlen(lease) < sizeof request->lease) {
-        strcpy(request->lease, lease);
+        memcpy(request->lease, lease, strlen(lease) + 1);
         COUNT(run, request, leases);
     }
     if (request->answered)
@@ -579,7 +590,7 @@ static int prepare(struct run *run)
     if (!run->vector || !run->value)
         return error_set(run->err, QUIRE_ENOMEM, "no memory for a vector and a value");
     memset(run->value, ' ', o->value_bytes);
-    run->sample_ns = (uint64_t)(o->seconds / (LOAD_SAMPLES_MAX / 4) * 1e9);
+    run->sample_ns = (uint64_t)(o->seconds / SAMPLES * 1e9);
     for (unsigned i = 0; i < LOAD_STATUSES; i++)
         timing_init(&run->result->lookup_ns[i]);
     timing_init(&run->result->put_ns);
