@@ -152,7 +152,8 @@ int cache_pin(struct cache *cache, uint64_t id, bool pinned, uint64_t *lsn, stru
 
 int cache_get_stats(struct cache *cache, struct quire_bytes category, struct quire_cache_stats *out,
                     struct quire_error *err);
-int cache_tune(struct cache *cache, struct quire_bytes category, struct quire_cache_tune *out, struct quire_error *err);
+int cache_tune(struct cache *cache, struct quire_bytes category, double delta, struct quire_cache_tune *out,
+               struct quire_error *err);
 /* How similarities of best candidates were distributed over what came of them: bins of 0.01 from 0 to 1. */
 #define CACHE_HISTOGRAM_BINS 101u
 struct cache_histogram {

@@ -101,13 +101,13 @@ int cache_get_stats(struct cache *cache, struct quire_bytes category, struct qui
     return rc;
 }
 
-int cache_tune(struct cache *cache, struct quire_bytes category, struct quire_cache_tune *out, struct quire_error *err)
+int cache_tune(struct cache *cache, struct quire_bytes category, double delta, struct quire_cache_tune *out,
+               struct quire_error *err)
 {
     static const uint32_t room = sizeof out->points / sizeof *out->points;
     struct risk_point points[sizeof out->points / sizeof *out->points];
     struct risk_stats stats;
     uint32_t number = 0;
-    double asked = out->delta;
     memset(out, 0, sizeof *out);
     pthread_mutex_lock(&cache->lock);
     int rc = find_named(cache, category, &number, err);
@@ -115,11 +115,10 @@ int cache_tune(struct cache *cache, struct quire_bytes category, struct quire_ca
         const struct category *cat = category_of(cache, number);
         const struct category_settings *s = &cat->settings;
         double lam = load_lam(&cache->load, (struct quire_bytes){NULL, 0}, cache_now(cache));
-        struct risk_settings risk = {asked > 0 ? asked : load_risk(s, lam), s->audit, s->floor, s->ceil};
+        struct risk_settings risk = {delta >= 0 ? delta : load_risk(s, lam), s->audit, s->floor, s->ceil};
         risk_get_stats(cat->curve, &stats);
         out->delta = risk.delta;
-        out->threshold =
-            asked > 0 || s->risk <= 0 ? risk_threshold(cat->curve, &risk) : threshold_of(cache, number, lam);
+        out->threshold = delta >= 0 ? risk_threshold(cat->curve, &risk) : threshold_of(cache, number, lam);
         out->requests = stats.requests;
         out->labels = stats.labels;
         out->n = risk_points(cat->curve, &risk, points, room);

@@ -240,16 +240,16 @@ int quire_cache_get_stats(struct quire_cache *c, struct quire_bytes category, st
     return rc;
 }
 
-int quire_cache_tune(struct quire_cache *c, struct quire_bytes category, struct quire_cache_tune *out,
+int quire_cache_tune(struct quire_cache *c, struct quire_bytes category, double delta, struct quire_cache_tune *out,
                      struct quire_error *err)
 {
-    struct quire_cache_tune tune = {0}; /* delta 0: the one in force */
+    struct quire_cache_tune tune;
     if (!out)
         return error_set(err, QUIRE_EINVALID, "out must be given");
     int rc = call_begin(c, err);
     if (rc < 0)
         return rc;
-    rc = cache_tune(c->cache, category, &tune, err);
+    rc = cache_tune(c->cache, category, delta, &tune, err);
     call_end(c);
     if (rc == 0)
         *out = tune;

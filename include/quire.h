@@ -677,7 +677,7 @@ struct quire_cache_stats {
 /* Of the cache (category empty) or one category. */
 QUIRE_API int quire_cache_get_stats(struct quire_cache *cache, struct quire_bytes category,
                                     struct quire_cache_stats *out, struct quire_error *err);
-/* The curve of a category under RISK, and what it would choose. */
+/* The curve of a category, and what the rule would choose for a budget of delta; negative: for the one in force. */
 struct quire_cache_point {
     double similarity, served, wrong, bound;
 };
@@ -687,8 +687,8 @@ struct quire_cache_tune {
     uint32_t n;
     struct quire_cache_point points[401];
 };
-QUIRE_API int quire_cache_tune(struct quire_cache *cache, struct quire_bytes category, struct quire_cache_tune *out,
-                               struct quire_error *err);
+QUIRE_API int quire_cache_tune(struct quire_cache *cache, struct quire_bytes category, double delta,
+                               struct quire_cache_tune *out, struct quire_error *err);
 /* Curves of all categories as bytes, *bytes allocated with malloc; and as experience for categories that are there. */
 QUIRE_API int quire_cache_export(struct quire_cache *cache, void **bytes, size_t *n, struct quire_error *err);
 QUIRE_API int quire_cache_import(struct quire_cache *cache, const void *bytes, size_t n, struct quire_error *err);

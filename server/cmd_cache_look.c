@@ -206,19 +206,6 @@ void cmd_sc_hist(struct client *c, const struct resp_arg *args, uint32_t n)
     cache_unref(cache);
 }
 
-/* The lowest threshold under which, and under all above which, the bound on wrong answers stays within delta. */
-static double choose_threshold(const struct quire_cache_tune *tune, double delta)
-{
-    double too_low = -1, threshold = NOTHING_SERVED;
-    for (uint32_t i = 0; i < tune->n; i++)
-        if (tune->points[i].bound > delta && tune->points[i].similarity > too_low)
-            too_low = tune->points[i].similarity;
-    for (uint32_t i = 0; i < tune->n; i++)
-        if (tune->points[i].similarity > too_low && tune->points[i].similarity < threshold)
-            threshold = tune->points[i].similarity;
-    return threshold;
-}
-
 static void put_tune(const struct quire_cache_tune *tune, struct resp_buffer *out)
 {
     resp_map(out, 5);
@@ -243,7 +230,7 @@ void cmd_sc_tune(struct client *c, const struct resp_arg *args, uint32_t n)
 {
     struct quire_error err = {0};
     struct quire_cache_tune tune;
-    double delta = 0;
+    double delta = -1; /* the one in force */
     struct cache *cache = arg_cache(c, args[1]);
     if (!cache)
         return;
@@ -254,11 +241,7 @@ void cmd_sc_tune(struct client *c, const struct resp_arg *args, uint32_t n)
     if (rc == 0 && n == 5)
         rc = cache_arg_number("RISK", args[4], 1, &delta, &err);
     if (rc == 0)
-        rc = cache_tune(cache, cache_arg_bytes(args[2]), &tune, &err);
-    if (rc == 0 && n == 5) {
-        tune.delta = delta;
-        tune.threshold = choose_threshold(&tune, delta);
-    }
+        rc = cache_tune(cache, cache_arg_bytes(args[2]), delta, &tune, &err);
     if (rc != 0)
         cache_reply_error(c, &err);
     else
