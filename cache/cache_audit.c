@@ -44,7 +44,8 @@ int entry_set_veto(struct cache *cache, uint32_t row, float veto)
 int entry_veto(struct cache *cache, uint32_t row, double similarity, uint64_t *lsn, struct quire_error *err)
 {
     float old = blob_head(&cache->blobs, entry_at(cache, row)->blob)->veto;
-    float veto = (float)(similarity < 0 || similarity >= 1 ? VETO_ALL : similarity + VETO_STEP);
+    double above = similarity + VETO_STEP < 1 ? similarity + VETO_STEP : 1; /* 1: its own question is not in doubt */
+    float veto = (float)(similarity < 0 || similarity >= 1 ? VETO_ALL : above);
     if (old >= veto)
         return 0;
     int rc = log_change(cache, row, entry_word(cache, row), veto, lsn, err);

@@ -19,6 +19,14 @@ static uint32_t find_name(const struct cache *cache, struct quire_bytes name)
     return UINT32_MAX;
 }
 
+int category_find_named(const struct cache *cache, struct quire_bytes name, uint32_t *number, struct quire_error *err)
+{
+    *number = find_name(cache, name);
+    return *number != UINT32_MAX ? 0
+                                 : error_set(err, QUIRE_ENOTFOUND, "no category '%.*s'; SC.CAT.LIST names them",
+                                             (int)(name.n_bytes < 128 ? name.n_bytes : 128), (const char *)name.data);
+}
+
 int category_number(const struct cache *cache, struct quire_bytes name, uint32_t *number, struct quire_error *err)
 {
     uint32_t found = find_name(cache, name);
@@ -190,10 +198,8 @@ int cache_get_category(struct cache *cache, struct quire_bytes name, struct cate
                        struct quire_error *err)
 {
     pthread_mutex_lock(&cache->lock);
-    uint32_t number = find_name(cache, name);
-    int rc = number != UINT32_MAX
-                 ? 0
-                 : error_set(err, QUIRE_ENOTFOUND, "no category '%.*s'", (int)name.n_bytes, (const char *)name.data);
+    uint32_t number;
+    int rc = category_find_named(cache, name, &number, err);
     if (rc == 0)
         *out = category_of(cache, number)->settings;
     pthread_mutex_unlock(&cache->lock);

@@ -130,6 +130,7 @@ struct lookup {
     bool linked;         /* its graph is to be searched */
     uint32_t n_hits, arrivals;
     bool woken, full; /* full: there may be more candidates than were found */
+    bool last;        /* it was repeated often enough: what arrives now is not waited for */
     double lam;
     uint32_t stale_row; /* the best candidate whose time is over; UINT32_MAX: none */
     double stale_similarity;
@@ -199,7 +200,7 @@ static const char *unfit(const struct lookup *l, uint32_t row, bool *stale)
     if (!(word & ENTRY_LIVE) || e->group != l->group->number ||
         (*stale && expire + l->category->settings.stale_ms <= l->now))
         return "expired";
-    if (l->query->max_age_ms && l->now - entry_created(e) > l->query->max_age_ms)
+    if (l->query->max_age_ms && l->now > entry_created(e) && l->now - entry_created(e) > l->query->max_age_ms)
         return "age";
     return has_tags(head, l->need, l->query->n_need) ? NULL : "tags";
 }
@@ -352,7 +353,7 @@ static void serve(struct lookup *l, enum quire_cache_status status, uint32_t row
     answer->id = entry_id(e, row);
     answer->similarity = similarity;
     answer->age_ms = l->now > entry_created(e) ? l->now - entry_created(e) : 0;
-    answer->ttl_ms = expire == EXPIRE_NEVER ? UINT64_MAX : expire - l->now;
+    answer->ttl_ms = expire == EXPIRE_NEVER ? UINT64_MAX : expire > l->now ? expire - l->now : 0;
     l->out->wants_document = true;
     l->out->at = entry_document(e);
     evict_used(&cat->order, row, entry_saved(l->cache, e));
@@ -610,10 +611,13 @@ static int search_and_judge(struct lookup *l)
         l->answer->n_candidates = 0;
         uint32_t row = first_fit(l, &similarity);
         double last = l->n_hits ? similarity_of(l->scratch->hits[l->n_hits - 1].distance) : 0;
-        bool more = row == UINT32_MAX && l->full && last >= SIMILARITY_LEAST && room < CANDIDATES_MAX;
+        bool more = row == UINT32_MAX && l->full && last >= fmin(SIMILARITY_LEAST, l->answer->threshold) &&
+                    room < CANDIDATES_MAX;
         int rc = 0;
         if (!more)
-            rc = l->arrivals != l->cache->arrivals[l->scratch->key.hash & 255] ? 2 : conclude(l, row, similarity);
+            rc = !l->last && l->arrivals != l->cache->arrivals[l->scratch->key.hash & 255]
+                     ? 2
+                     : conclude(l, row, similarity);
         pthread_mutex_unlock(&l->cache->lock);
         if (!more)
             return rc;
@@ -636,14 +640,13 @@ static int lookup_run(struct lookup *l, struct quire_error *err)
             if (l->group)
                 l->group->scope->requests++;
         }
-        if (stage == SEARCH && repeat == REPEATS_MAX)
-            l->arrivals = cache->arrivals[l->scratch->key.hash & 255];
+        l->last = repeat == REPEATS_MAX;
         pthread_mutex_unlock(&cache->lock);
         if (stage != SEARCH)
             return rc;
         rc = search_and_judge(l);
-        if (rc != 2 || repeat > REPEATS_MAX)
-            return rc == 2 ? 0 : rc;
+        if (rc != 2)
+            return rc;
     }
 }
 
@@ -693,8 +696,13 @@ int cache_woken(struct cache *cache, struct cache_scratch *scratch, const struct
     int rc = lookup(&l, err);
     out->begun_us = begun;
     out->answer.waited_ms = (clock_us() - begun) / 1000;
-    if (rc < 0 || how != LEASE_LEAD)
+    if (how != LEASE_LEAD)
         return rc;
+    if (rc < 0) { /* the next one that waits leads */
+        bool led;
+        lease_fail(cache->leases, bytes_of(waiter->token), cache_now(cache) + BASE_MS, &led);
+        return rc;
+    }
     uint64_t now_ms = l.now + BASE_MS;
     if (out->answer.status != QUIRE_CACHE_MISS) { /* it came from somewhere else meanwhile */
         lease_done(cache->leases, bytes_of(waiter->token));
@@ -778,6 +786,25 @@ static void lose(struct cache *cache, uint32_t row)
     entry_die(cache, row);
 }
 
+/* Whether a document is what its entry says: of the same scope and compat hash. Entries and documents are restored from
+ * different files; this is the last look before an answer leaves. (lock) */
+static bool is_of_entry(const struct cache *cache, uint32_t row, const struct document *document)
+{
+    const struct group *group = cache->groups[entry_at(cache, row)->group];
+    struct quire_pair pair;
+    uint32_t n = 0;
+    for (uint32_t at = 0; scope_pair(group->scope->bytes, group->scope->n_bytes, &at, &pair); n++) {
+        if (n == document->n_scope)
+            return false;
+        struct quire_pair told = document_scope(document, n);
+        if (!bytes_equal(pair.key, told.key) || !bytes_equal(pair.value, told.value))
+            return false;
+    }
+    return n == document->n_scope && document->compat.low == group->compat.low &&
+           document->compat.high == group->compat.high &&
+           bytes_equal(document->category, category_of(cache, group->category)->name);
+}
+
 int cache_finish(struct cache *cache, struct cache_decision *decision, const uint8_t *bytes, uint32_t n,
                  struct quire_bytes *chunks)
 {
@@ -788,6 +815,7 @@ int cache_finish(struct cache *cache, struct cache_decision *decision, const uin
         bytes && document_decode(bytes, n, &document, &n_bytes, NULL) == 0 && document.id == decision->answer.id;
     pthread_mutex_lock(&cache->lock);
     uint32_t row = entry_find(cache, decision->answer.id);
+    whole = whole && (row == UINT32_MAX || is_of_entry(cache, row, &document));
     bool other = whole && decision->answer.status == QUIRE_CACHE_EXACT &&
                  (document.exact.low != decision->exact.low || document.exact.high != decision->exact.high);
     bool answers = whole && row != UINT32_MAX && !other;
@@ -808,5 +836,9 @@ int cache_finish(struct cache *cache, struct cache_decision *decision, const uin
     }
     histogram_add(&cat->get_us, clock_us() - decision->begun_us);
     pthread_mutex_unlock(&cache->lock);
+    if (!answers && decision->answer.lease[0]) { /* the next lookup asks for one of its own */
+        bool led;
+        lease_fail(cache->leases, bytes_of(decision->answer.lease), cache_now(cache) + BASE_MS, &led);
+    }
     return answers ? 0 : 1;
 }

@@ -246,7 +246,8 @@ struct cache {
     struct sketch sketch;
     struct load load;
     struct invalidation invalidations[INVALIDATIONS_MAX];
-    uint64_t epoch; /* the last one's; the oldest remembered is epoch - INVALIDATIONS_MAX + 1 */
+    uint64_t epoch;                   /* the last one's; the oldest remembered is epoch - INVALIDATIONS_MAX + 1 */
+    uint64_t opened_epoch, opened_ms; /* as a folder's records left it; wall clock */
     uint64_t secret[2];
     struct audit *audits; /* AUDITS_MAX, by number; owned */
     uint64_t next_audit, next_pop;
@@ -337,6 +338,8 @@ bool scope_pair(const uint8_t *bytes, uint32_t n, uint32_t *at, struct quire_pai
 
 /* By name, or "*"; QUIRE_ENOTFOUND. (lock) */
 int category_number(const struct cache *cache, struct quire_bytes name, uint32_t *number, struct quire_error *err);
+/* By its own name only; QUIRE_ENOTFOUND. (lock) */
+int category_find_named(const struct cache *cache, struct quire_bytes name, uint32_t *number, struct quire_error *err);
 /* Makes it, or changes its settings; number UINT32_MAX: a new one. (lock) */
 int category_put(struct cache *cache, struct quire_bytes name, const struct category_settings *settings,
                  uint32_t number, struct quire_error *err);
@@ -359,6 +362,8 @@ uint32_t cache_bury(struct cache *cache, struct cache_scratch *scratch, uint32_t
 int cache_empty_category(struct cache *cache, uint32_t number, uint64_t *lsn, struct quire_error *err);
 /* Removes what has expired among the next `rows` rows; returns how many went. */
 uint32_t cache_expire(struct cache *cache, uint32_t rows);
+/* Logs that those went which were found dead when the folder was read, as cache_expire does and for the same reasons. */
+int cache_log_graves(struct cache *cache, struct quire_error *err);
 /* Whether an answer computed under a lease of `epoch` was invalidated meanwhile. (lock) */
 struct put_facts {
     uint32_t category;

@@ -29,7 +29,7 @@ struct put {
     uint32_t n_blob;
     float f, norm2;
     uint32_t row, number;
-    bool has_row, linked, has_document;
+    bool has_row, linked, has_document, replaces;
     struct category *category;
     struct group *group; /* pending counts it */
     enum lease_state lease;
@@ -142,7 +142,7 @@ static bool may_store(struct put *p)
     uint64_t seen = p->scratch->key.hash ^ (p->exact.high ? p->exact.low : 0);
     if (cat->settings.mode == CATEGORY_OFF) {
         *outcome = QUIRE_CACHE_OFF;
-    } else if (is_outdated(p)) {
+    } else if (cat->dropped || is_outdated(p)) { /* dropped: since it was looked up */
         *outcome = QUIRE_CACHE_OUTDATED;
         cat->counters.outdated++;
     } else if (p->entry->if_new && row != UINT32_MAX && (entry_word(cache, row) & EXPIRE_NEVER) > p->now) {
@@ -172,7 +172,7 @@ static uint64_t end_of_life(struct put *p)
         ttl = s->ttl_max_ms;
     double less = (double)(random_next(&cache->random) >> 11) * 0x1p-53 * s->jitter_pct / 100;
     ttl -= (uint64_t)((double)ttl * less);
-    return p->now + ttl < EXPIRE_NEVER ? p->now + ttl : EXPIRE_NEVER - 1;
+    return ttl < EXPIRE_NEVER && p->now + ttl < EXPIRE_NEVER ? p->now + ttl : EXPIRE_NEVER - 1;
 }
 
 /* Returns 1: go on; 0: it is not stored, the result says why; or an error. (lock) */
@@ -293,19 +293,28 @@ static void fill_entry(const struct put *p, struct cache_entry *e)
     entry_set_document(e, &p->at);
 }
 
+/* What this answer replaces goes first, so that nothing else is given up for its room. Also where the new one does not
+ * fit then: the old one is not the answer any more. (lock) */
+static int remove_old(struct put *p, struct quire_error *err)
+{
+    uint32_t old = same_hash(p);
+    if (old == UINT32_MAX)
+        return 0;
+    int rc = log_gone(p->cache, &old, 1, &p->result->lsn, err);
+    if (rc < 0)
+        return rc;
+    p->category->counters.replaced++;
+    p->replaces = true;
+    entry_die(p->cache, old);
+    return 0;
+}
+
 /* Everything that can fail, then the log, then the entry. (lock) */
 static int publish(struct put *p, struct quire_error *err)
 {
     struct cache *cache = p->cache;
     struct cache_entry entry, *e = entry_at(cache, p->row);
-    uint32_t old = same_hash(p), blob = 0;
-    int rc = old == UINT32_MAX ? 0 : log_gone(cache, &old, 1, &p->result->lsn, err);
-    if (rc < 0)
-        return rc;
-    if (old != UINT32_MAX) {
-        p->category->counters.replaced++;
-        entry_die(cache, old);
-    }
+    uint32_t blob = 0;
     if (!p->linked && p->entry->vector && group_reserve(cache, p->group) < 0)
         return error_set(err, QUIRE_ENOMEM, "no memory for another entry of its scope");
     if (p->n_blob && !(blob = blob_take(&cache->blobs, p->n_blob)))
@@ -313,17 +322,17 @@ static int publish(struct put *p, struct quire_error *err)
     if (blob)
         memcpy(row_table_at(&cache->blobs.cells, blob), p->blob, p->n_blob);
     fill_entry(p, &entry);
-    rc = log_put(cache,
-                 &(struct logged_put){.row = p->row,
-                                      .entry = &entry,
-                                      .group = p->group,
-                                      .code = p->scratch->code,
-                                      .f = p->f,
-                                      .norm2 = p->norm2,
-                                      .blob = p->blob,
-                                      .n_blob = p->n_blob,
-                                      .exact = p->exact},
-                 &p->result->lsn, err);
+    int rc = log_put(cache,
+                     &(struct logged_put){.row = p->row,
+                                          .entry = &entry,
+                                          .group = p->group,
+                                          .code = p->scratch->code,
+                                          .f = p->f,
+                                          .norm2 = p->norm2,
+                                          .blob = p->blob,
+                                          .n_blob = p->n_blob,
+                                          .exact = p->exact},
+                     &p->result->lsn, err);
     if (rc < 0) {
         blob_give(&cache->blobs, blob);
         return rc;
@@ -332,7 +341,7 @@ static int publish(struct put *p, struct quire_error *err)
     memcpy((uint8_t *)e + sizeof e->word, (uint8_t *)&entry + sizeof e->word, sizeof entry - sizeof e->word);
     atomic_store_explicit(&e->word, atomic_load(&entry.word) | ENTRY_LIVE, memory_order_release);
     entry_join(cache, p->row, p->group, p->linked);
-    p->result->outcome = old == UINT32_MAX ? QUIRE_CACHE_STORED : QUIRE_CACHE_REPLACED;
+    p->result->outcome = p->replaces ? QUIRE_CACHE_REPLACED : QUIRE_CACHE_STORED;
     p->result->id = entry_id(e, p->row);
     p->result->expire_ms = p->expire == EXPIRE_NEVER ? UINT64_MAX : p->expire + BASE_MS;
     p->category->counters.stored++;
@@ -348,7 +357,9 @@ static int try_publish(struct put *p, struct quire_error *err)
     bool fits = false;
     if (!may_store(p))
         return 0;
-    int rc = make_room(p, &fits, err);
+    int rc = remove_old(p, err);
+    if (rc == 0)
+        rc = make_room(p, &fits, err);
     if (rc < 0)
         return rc;
     if (fits)
@@ -416,6 +427,9 @@ static int look_at_lease(struct put *p, struct quire_error *err)
     if (token.n_bytes == 0)
         return 0;
     p->lease = lease_look(p->cache->leases, token, cache_now(p->cache) + BASE_MS, &p->lease_epoch, &p->lease_ms);
+    /* A crash may have taken the last epochs with it: a lease from before knows none beyond those that are left. */
+    if (p->lease == LEASE_DEAD && p->lease_ms < p->cache->opened_ms && p->lease_epoch > p->cache->opened_epoch)
+        p->lease_epoch = p->cache->opened_epoch;
     return p->lease != LEASE_UNKNOWN ? 0
                                      : error_set(err, QUIRE_EINVALID,
                                                  "this lease was not given by this cache; leave LEASE out to store "
@@ -466,7 +480,9 @@ int cache_negative(struct cache *cache, const struct quire_cache_query *query, u
         rc = group_key_make(cache, &category_of(cache, number)->settings, query->scope, query->n_scope, &key, err);
     if (rc == 0) {
         group_key_finish(&key, number, hash128_of(query->compat));
-        negatives_add(&cache->negatives, key.hash, exact, cache_now(cache) + (ttl_ms ? ttl_ms : 60000));
+        ttl_ms = ttl_ms ? ttl_ms : 60000;
+        negatives_add(&cache->negatives, key.hash, exact,
+                      cache_now(cache) + (ttl_ms < EXPIRE_NEVER ? ttl_ms : EXPIRE_NEVER));
     }
     pthread_mutex_unlock(&cache->lock);
     if (rc == 0 && lease.n_bytes)

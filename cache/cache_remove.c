@@ -13,7 +13,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { SCAN_BATCH = 2048 }; /* rows that are looked at under the lock at a time */
+enum {
+    SCAN_BATCH = 2048,  /* rows that are looked at under the lock at a time */
+    EXPIRE_BATCH = 1024 /* that go in one record */
+};
 
 /* ---- joining and dying ------------------------------------------------------------------------------------------- */
 
@@ -108,24 +111,45 @@ static bool has_expired(const struct cache *cache, uint32_t row, uint64_t now)
     return expire + category_of(cache, group->category)->settings.stale_ms <= now;
 }
 
-/* Nothing of it is logged: when an entry ends is in its own record. */
+/* It is logged although an entry's own record says when it ends: what was removed must stay so after a restart where the
+ * clock was set back or STALE was raised, since it may have been invalidated in the meantime, and its group's number
+ * given to another scope. What cannot be logged now is tried again; it does not answer anyway. */
 uint32_t cache_expire(struct cache *cache, uint32_t rows)
 {
-    uint32_t n = 0;
+    uint32_t gone[EXPIRE_BATCH], n = 0;
+    uint64_t lsn;
     pthread_mutex_lock(&cache->lock);
     uint64_t now = cache_now(cache);
-    for (uint32_t i = 0; i < rows && cache->n_rows; i++) {
+    for (uint32_t i = 0; i < rows && i < cache->n_rows && n < EXPIRE_BATCH; i++) {
         if (cache->sweep >= cache->n_rows)
             cache->sweep = 0;
         uint32_t row = cache->sweep++;
-        if (!has_expired(cache, row, now))
-            continue;
-        category_of(cache, cache->groups[entry_at(cache, row)->group]->category)->counters.expired++;
-        entry_die(cache, row);
-        n++;
+        if (has_expired(cache, row, now))
+            gone[n++] = row;
+    }
+    if (n && log_gone(cache, gone, n, &lsn, NULL) < 0)
+        n = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        category_of(cache, cache->groups[entry_at(cache, gone[i])->group]->category)->counters.expired++;
+        entry_die(cache, gone[i]);
     }
     pthread_mutex_unlock(&cache->lock);
     return n;
+}
+
+int cache_log_graves(struct cache *cache, struct quire_error *err)
+{
+    uint32_t gone[EXPIRE_BATCH], n = 0;
+    uint64_t lsn;
+    int rc = 0;
+    for (uint32_t at = cache->graves; at && rc == 0; at = entry_at(cache, at - 1)->chain) {
+        gone[n++] = at - 1;
+        if (n < EXPIRE_BATCH)
+            continue;
+        rc = log_gone(cache, gone, n, &lsn, err);
+        n = 0;
+    }
+    return rc == 0 && n ? log_gone(cache, gone, n, &lsn, err) : rc;
 }
 
 /* ---- what an invalidation selects -------------------------------------------------------------------------------- */
@@ -138,6 +162,7 @@ struct selection {
     uint64_t created_before;  /* BY_BEFORE: ms since BASE_MS */
     struct quire_pair pair;   /* BY_SCOPE */
     bool everything;          /* BY_ALL, BY_ENCODER of this cache's */
+    bool single;              /* SC.DEL: counted as removed */
 };
 
 static bool scope_has(const struct scope *scope, const struct quire_pair *wanted)
@@ -209,6 +234,10 @@ static int check_names(const struct quire_cache_selector *selector, struct quire
     uint32_t least = selector->by == QUIRE_CACHE_BY_SCOPE ? 2 : 1;
     if (selector->by == QUIRE_CACHE_BY_ID && selector->n == 0)
         return error_set(err, QUIRE_EINVALID, "no id is given: nothing is invalidated");
+    if (selector->by == QUIRE_CACHE_BY_NEAR && !selector->vector)
+        return error_set(err, QUIRE_EINVALID, "no vector is given: nothing is invalidated");
+    if (selector->by == QUIRE_CACHE_BY_BEFORE && selector->age_ms == 0)
+        return error_set(err, QUIRE_EINVALID, "an age of 0 selects everything; ALL is the word for it");
     bool named = selector->by != QUIRE_CACHE_BY_ID && selector->by != QUIRE_CACHE_BY_NEAR &&
                  selector->by != QUIRE_CACHE_BY_BEFORE && selector->by != QUIRE_CACHE_BY_ALL;
     if (named && selector->n < least)
@@ -263,8 +292,8 @@ static int selection_set(struct selection *s, struct quire_error *err)
             s->made.hashes[i] = tag_hash(selector->names[i]);
         break;
     case QUIRE_CACHE_BY_CATEGORY:
-        pthread_mutex_lock(&cache->lock);
-        rc = category_number(cache, selector->names[0], &s->made.category, err);
+        pthread_mutex_lock(&cache->lock); /* by its own name: a misspelt one must not empty "*" */
+        rc = category_find_named(cache, selector->names[0], &s->made.category, err);
         pthread_mutex_unlock(&cache->lock);
         break;
     case QUIRE_CACHE_BY_SCOPE:
@@ -317,13 +346,13 @@ static bool hits_scope(const struct invalidation *i, const struct group_key *key
 
 static bool would_hit(const struct cache *cache, const struct invalidation *i, const struct put_facts *facts)
 {
-    uint64_t question = facts->key->hash ^ facts->exact.low;
+    uint64_t question = facts->key->hash ^ facts->exact.low; /* without a hash: its group's */
     if (i->n > INVALIDATION_HASHES)
         return true;
     switch (i->by) {
     case QUIRE_CACHE_BY_ID:
         for (uint32_t k = 0; k < i->n; k++)
-            if (facts->exact.high && i->hashes[k] == (question & ((UINT64_C(1) << 40) - 1)))
+            if (i->hashes[k] == (question & ((UINT64_C(1) << 40) - 1)))
                 return true;
         return false;
     case QUIRE_CACHE_BY_TAG:
@@ -434,26 +463,36 @@ static int take_ids(struct selection *s, bool dry_run, uint64_t *n, uint64_t *ls
         rc = log_gone(cache, &row, 1, lsn, err);
         if (rc < 0)
             break;
-        category_of(cache, cache->groups[entry_at(cache, row)->group]->category)->counters.invalidated++;
+        struct cache_counters *counters =
+            &category_of(cache, cache->groups[entry_at(cache, row)->group]->category)->counters;
+        counters->removed += s->single;
+        counters->invalidated += !s->single;
         entry_die(cache, row);
     }
     return rc;
 }
 
-/* What is remembered of entries that are about to go: their group and forty bits of their hash. (lock) */
+/* What is remembered of entries that are about to go: their group and forty bits of their hash; of one without a hash,
+ * its group, for all answers without. (lock) */
 static void remember_ids(struct selection *s)
 {
     struct cache *cache = s->cache;
     for (uint32_t i = 0; i < s->selector->n; i++) {
         uint32_t row = entry_find(cache, s->selector->ids[i]);
         const struct cache_entry *e = row == UINT32_MAX ? NULL : entry_at(cache, row);
-        if (!e || !(entry_word(cache, row) & ENTRY_EXACT))
+        if (!e)
             continue;
         uint64_t question = cache->groups[e->group]->key ^ (e->exact | (uint64_t)e->exact_high << 32);
         if (s->made.n < INVALIDATION_HASHES)
             s->made.hashes[s->made.n] = question & ((UINT64_C(1) << 40) - 1);
         s->made.n++;
     }
+}
+
+static bool selects_nothing(const struct selection *s)
+{
+    return (s->selector->by == QUIRE_CACHE_BY_ID && s->made.n == 0) ||
+           (s->selector->by == QUIRE_CACHE_BY_ENCODER && !s->everything);
 }
 
 /* The epoch rises before anything goes: what was computed before is outdated from now on. */
@@ -463,6 +502,10 @@ static int raise_epoch(struct selection *s, uint64_t *lsn, struct quire_error *e
     pthread_mutex_lock(&cache->lock);
     if (s->selector->by == QUIRE_CACHE_BY_ID)
         remember_ids(s);
+    if (selects_nothing(s)) { /* and outdates nothing: only so many epochs are remembered */
+        pthread_mutex_unlock(&cache->lock);
+        return 0;
+    }
     s->made.epoch = cache->epoch + 1;
     int rc = log_epoch(cache, &s->made, lsn, err);
     if (rc == 0) {
@@ -475,27 +518,33 @@ static int raise_epoch(struct selection *s, uint64_t *lsn, struct quire_error *e
     return rc;
 }
 
+static int invalidate(struct selection *s, bool dry_run, uint64_t *n, uint64_t *lsn, struct quire_error *err)
+{
+    struct cache *cache = s->cache;
+    uint64_t count = 0;
+    if (atomic_load_explicit(&cache->closed, memory_order_acquire))
+        return error_set(err, QUIRE_ECLOSED, "the cache was dropped or closed");
+    int rc = selection_set(s, err);
+    if (rc == 0 && !dry_run)
+        rc = raise_epoch(s, lsn, err);
+    if (rc == 0 && s->selector->by == QUIRE_CACHE_BY_ID) {
+        pthread_mutex_lock(&cache->lock);
+        rc = take_ids(s, dry_run, &count, lsn, err);
+        pthread_mutex_unlock(&cache->lock);
+    } else if (rc == 0) {
+        rc = scan_all(s, dry_run, &count, lsn, err);
+    }
+    free(s->made.vector);
+    if (rc == 0)
+        *n = count;
+    return rc;
+}
+
 int cache_invalidate(struct cache *cache, struct cache_scratch *scratch, const struct quire_cache_selector *selector,
                      bool dry_run, uint64_t *n, uint64_t *lsn, struct quire_error *err)
 {
     struct selection s = {.cache = cache, .scratch = scratch, .selector = selector};
-    uint64_t count = 0;
-    if (atomic_load_explicit(&cache->closed, memory_order_acquire))
-        return error_set(err, QUIRE_ECLOSED, "the cache was dropped or closed");
-    int rc = selection_set(&s, err);
-    if (rc == 0 && !dry_run)
-        rc = raise_epoch(&s, lsn, err);
-    if (rc == 0 && selector->by == QUIRE_CACHE_BY_ID) {
-        pthread_mutex_lock(&cache->lock);
-        rc = take_ids(&s, dry_run, &count, lsn, err);
-        pthread_mutex_unlock(&cache->lock);
-    } else if (rc == 0) {
-        rc = scan_all(&s, dry_run, &count, lsn, err);
-    }
-    free(s.made.vector);
-    if (rc == 0)
-        *n = count;
-    return rc;
+    return invalidate(&s, dry_run, n, lsn, err);
 }
 
 /* ---- single entries ---------------------------------------------------------------------------------------------- */
@@ -503,8 +552,9 @@ int cache_invalidate(struct cache *cache, struct cache_scratch *scratch, const s
 int cache_remove(struct cache *cache, uint64_t id, uint64_t *lsn, struct quire_error *err)
 {
     uint64_t n = 0;
-    struct quire_cache_selector selector = {.by = QUIRE_CACHE_BY_ID, .ids = &id, .n = 1};
-    int rc = cache_invalidate(cache, NULL, &selector, false, &n, lsn, err);
+    const struct quire_cache_selector selector = {.by = QUIRE_CACHE_BY_ID, .ids = &id, .n = 1};
+    struct selection s = {.cache = cache, .selector = &selector, .single = true};
+    int rc = invalidate(&s, false, &n, lsn, err);
     return rc < 0 || n ? rc : error_set(err, QUIRE_ENOTFOUND, "no entry %016llx", (unsigned long long)id);
 }
 
@@ -513,16 +563,24 @@ static int not_found(uint64_t id, struct quire_error *err)
     return error_set(err, QUIRE_ENOTFOUND, "no entry %016llx: it was never there, or has gone", (unsigned long long)id);
 }
 
+/* As entry_find, but what is over, STALE and all, is not there: nobody calls it back by its id. (lock) */
+static uint32_t find_in_time(const struct cache *cache, uint64_t id)
+{
+    uint32_t row = entry_find(cache, id);
+    return row != UINT32_MAX && has_expired(cache, row, cache_now(cache)) ? UINT32_MAX : row;
+}
+
 int cache_touch(struct cache *cache, uint64_t id, uint64_t ttl_ms, uint64_t *lsn, struct quire_error *err)
 {
     pthread_mutex_lock(&cache->lock);
-    uint32_t row = entry_find(cache, id);
+    uint32_t row = find_in_time(cache, id);
     int rc = row == UINT32_MAX ? not_found(id, err) : 0;
     if (rc == 0) {
         struct cache_entry *e = entry_at(cache, row);
         struct category *cat = category_of(cache, cache->groups[e->group]->category);
         uint64_t now = cache_now(cache), word = entry_word(cache, row);
-        uint64_t end = entry_created(e) + cat->settings.ttl_max_ms, until = now + ttl_ms;
+        uint64_t end = entry_created(e) + cat->settings.ttl_max_ms,
+                 until = now + (ttl_ms < EXPIRE_NEVER ? ttl_ms : EXPIRE_NEVER);
         until = cat->settings.ttl_max_ms && until > end ? end : until;
         if (ttl_ms && !(word & ENTRY_PINNED)) {
             until = until < EXPIRE_NEVER ? until : EXPIRE_NEVER - 1;
@@ -542,7 +600,7 @@ int cache_touch(struct cache *cache, uint64_t id, uint64_t ttl_ms, uint64_t *lsn
 int cache_pin(struct cache *cache, uint64_t id, bool pinned, uint64_t *lsn, struct quire_error *err)
 {
     pthread_mutex_lock(&cache->lock);
-    uint32_t row = entry_find(cache, id);
+    uint32_t row = find_in_time(cache, id);
     int rc = row == UINT32_MAX ? not_found(id, err) : 0;
     uint64_t word = rc == 0 ? entry_word(cache, row) : 0;
     if (rc == 0 && pinned != ((word & ENTRY_PINNED) != 0)) {

@@ -490,5 +490,7 @@ int cache_restore_end(struct cache *cache, struct quire_error *err)
     free(cache->row_lsns);
     cache->row_lsns = NULL;
     cache->n_row_lsns = 0;
+    cache->opened_epoch = cache->epoch;
+    cache->opened_ms = now + BASE_MS;
     return rc;
 }

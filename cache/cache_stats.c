@@ -8,17 +8,6 @@
 
 enum { LOOK_BATCH = 4096 }; /* entries looked at under the lock at a time */
 
-static int find_named(const struct cache *cache, struct quire_bytes name, uint32_t *number, struct quire_error *err)
-{
-    for (uint32_t i = 0; i < cache->n_categories; i++)
-        if (!cache->categories[i]->dropped && bytes_equal(cache->categories[i]->name, name)) {
-            *number = i;
-            return 0;
-        }
-    return error_set(err, QUIRE_ENOTFOUND, "no category '%.*s'; SC.CAT.LIST names them",
-                     (int)(name.n_bytes < 128 ? name.n_bytes : 128), (const char *)name.data);
-}
-
 /* ---- counters ---------------------------------------------------------------------------------------------------- */
 
 static void add_counters(struct quire_cache_stats *out, const struct category *cat)
@@ -92,7 +81,7 @@ int cache_get_stats(struct cache *cache, struct quire_bytes category, struct qui
     uint32_t number = 0;
     memset(out, 0, sizeof *out);
     pthread_mutex_lock(&cache->lock);
-    int rc = category.n_bytes ? find_named(cache, category, &number, err) : 0;
+    int rc = category.n_bytes ? category_find_named(cache, category, &number, err) : 0;
     if (rc == 0 && category.n_bytes)
         category_stats(cache, number, out);
     else if (rc == 0)
@@ -110,7 +99,7 @@ int cache_tune(struct cache *cache, struct quire_bytes category, double delta, s
     uint32_t number = 0;
     memset(out, 0, sizeof *out);
     pthread_mutex_lock(&cache->lock);
-    int rc = find_named(cache, category, &number, err);
+    int rc = category_find_named(cache, category, &number, err);
     if (rc == 0) {
         const struct category *cat = category_of(cache, number);
         const struct category_settings *s = &cat->settings;
@@ -135,7 +124,7 @@ int cache_get_histogram(struct cache *cache, struct quire_bytes category, struct
 {
     uint32_t number = 0;
     pthread_mutex_lock(&cache->lock);
-    int rc = find_named(cache, category, &number, err);
+    int rc = category_find_named(cache, category, &number, err);
     if (rc == 0)
         *out = category_of(cache, number)->histogram;
     pthread_mutex_unlock(&cache->lock);
@@ -185,7 +174,7 @@ int cache_top(struct cache *cache, struct quire_bytes category, struct cache_ent
 {
     uint32_t number = 0, kept = 0;
     pthread_mutex_lock(&cache->lock);
-    int rc = find_named(cache, category, &number, err);
+    int rc = category_find_named(cache, category, &number, err);
     for (uint32_t row = 0; rc == 0 && n && row < cache->n_rows; row++) {
         struct cache_entry_info info;
         if ((entry_word(cache, row) & ENTRY_LIVE) && cache->groups[entry_at(cache, row)->group]->category == number) {
@@ -298,7 +287,7 @@ static int import_one(struct cache *cache, const uint8_t *bytes, size_t n, size_
     struct quire_bytes name = {bytes + *at + 6, n_name};
     const uint8_t *curve = bytes + *at + 6 + n_name;
     *at += 6u + n_name + n_curve;
-    if (find_named(cache, name, &number, NULL) < 0)
+    if (category_find_named(cache, name, &number, NULL) < 0)
         return 0;
     int rc = 0;
     if (apply)

@@ -575,6 +575,8 @@ int caches_begin(struct caches *caches, struct journal *journal, struct quire_er
     }
     caches->journal = journal;
     for (uint32_t i = 0; i < caches->n && rc == 0; i++)
+        rc = cache_log_graves(caches->all[i], err);
+    for (uint32_t i = 0; i < caches->n && rc == 0; i++)
         rc = document_log_begin(caches->all[i]->documents, err);
     if (rc < 0)
         return rc;

@@ -590,7 +590,7 @@ enum quire_cache_put_outcome {
     QUIRE_CACHE_NOT_ADMITTED = 3, /* ADMIT second: the first time */
     QUIRE_CACHE_OUTDATED = 4,     /* the lease is dead and something newer is there, or it was invalidated meanwhile */
     QUIRE_CACHE_NO_ROOM = 5,      /* the quota is full of what may not go */
-    QUIRE_CACHE_OFF = 6           /* the category's mode is off, or its breaker is open */
+    QUIRE_CACHE_OFF = 6           /* the category's mode is off */
 };
 QUIRE_API const char *quire_cache_put_outcome_name(enum quire_cache_put_outcome outcome);
 struct quire_cache_put_result {

@@ -1,12 +1,16 @@
 /* support_cache.c - see support_cache.h; vectors are drawn so that any two are nearly orthogonal. */
 #include "support_cache.h"
 #include "cache/cache_priv.h"
+#include "io/fault.h"
 #include "io/random.h"
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
 
 #include <cmocka.h>
 
@@ -16,22 +20,33 @@ static uint64_t world_clock(void *context)
     return atomic_load(&world->now_ms);
 }
 
-static void open_folder(struct world *world)
+/* On an error what was made goes again. */
+static int open_folder(struct world *world, struct quire_error *err)
 {
-    struct caches_options options = {
-        .folder = world->folder, .clock_ms = world_clock, .clock_context = world, .seed = 7, .no_thread = true};
-    struct quire_error err = {0};
-    int rc = caches_create(&options, &world->caches, &err);
+    const struct world_options *options = &world->options;
+    struct caches_options caches = {.fs = options->fs,
+                                    .folder = world->folder,
+                                    .clock_ms = options->thread ? NULL : world_clock,
+                                    .clock_context = world,
+                                    .seed = options->thread ? 0 : 7,
+                                    .no_thread = !options->thread};
+    int rc = caches_create(&caches, &world->caches, err);
     if (rc < 0)
-        fail_msg("%s", err.message);
+        return rc;
     struct store_host host = {
         .restore = caches_restore, .replay = caches_replay, .save = caches_save, .context = world->caches};
-    struct store_options store = {.no_maintenance = true, .sync = JOURNAL_NO};
-    rc = store_open(world->folder, &store, &host, &world->store, &world->report, &err);
-    if (rc == 0)
-        rc = caches_begin(world->caches, store_journal(world->store), &err);
+    struct store_options store = {.fs = options->fs, .no_maintenance = true, .sync = options->sync};
+    rc = store_open(world->folder, &store, &host, &world->store, &world->report, err);
+    if (rc == 0) {
+        rc = caches_begin(world->caches, store_journal(world->store), err);
+        if (rc < 0) {
+            caches_end(world->caches);
+            store_close(world->store, NULL);
+        }
+    }
     if (rc < 0)
-        fail_msg("%s", err.message);
+        caches_destroy(world->caches);
+    return rc;
 }
 
 static void open_rest(struct world *world)
@@ -39,26 +54,50 @@ static void open_rest(struct world *world)
     struct quire_error err = {0};
     struct engine_config config = {.kind = QUIRE_ENGINE_THREADS, .threads = 1};
     assert_int_equal(cache_scratch_create(&world->scratch, &err), 0);
-    assert_int_equal(engine_create(&config, &world->engine, &err), 0);
+    assert_int_equal(world->options.fs ? engine_fault_create(&config, 5, &world->engine, &err)
+                                       : engine_create(&config, &world->engine, &err),
+                     0);
     world->cache = caches_find(world->caches, bytes_of("c"));
+}
+
+static void init(struct world *world, const char *folder, uint32_t dim, uint64_t now_ms,
+                 const struct world_options *options)
+{
+    memset(world, 0, sizeof *world);
+    snprintf(world->folder, sizeof world->folder, "%s", folder);
+    world->now_ms = now_ms;
+    world->dim = dim;
+    world->options = *options;
+}
+
+int world_try_open(struct world *world, const char *folder, uint32_t dim, uint64_t now_ms,
+                   const struct world_options *options, struct quire_error *err)
+{
+    init(world, folder, dim, now_ms, options);
+    int rc = open_folder(world, err);
+    if (rc == 0)
+        open_rest(world);
+    return rc;
+}
+
+void world_make(struct world *world, const char *folder, const struct cache_config *config,
+                const struct world_options *options)
+{
+    struct quire_error err = {0};
+    struct cache_config made = *config;
+    uint64_t lsn;
+    init(world, folder, made.dim, BASE_MS + 1000000, options);
+    if (made.name.n_bytes == 0)
+        made.name = bytes_of("c");
+    if (open_folder(world, &err) < 0 || caches_add(world->caches, &made, &lsn, &err) < 0)
+        fail_msg("%s", err.message);
+    open_rest(world);
     assert_non_null(world->cache);
 }
 
 void world_open_with(struct world *world, const char *folder, const struct cache_config *config)
 {
-    struct quire_error err = {0};
-    struct cache_config made = *config;
-    uint64_t lsn;
-    memset(world, 0, sizeof *world);
-    snprintf(world->folder, sizeof world->folder, "%s", folder);
-    world->now_ms = BASE_MS + 1000000;
-    world->dim = made.dim;
-    if (made.name.n_bytes == 0)
-        made.name = bytes_of("c");
-    open_folder(world);
-    if (caches_add(world->caches, &made, &lsn, &err) < 0)
-        fail_msg("%s", err.message);
-    open_rest(world);
+    world_make(world, folder, config, &(struct world_options){.sync = JOURNAL_NO});
 }
 
 void world_open(struct world *world, const char *folder, uint32_t dim)
@@ -66,16 +105,28 @@ void world_open(struct world *world, const char *folder, uint32_t dim)
     world_open_with(world, folder, &(struct cache_config){.dim = dim});
 }
 
+static int end(struct world *world, struct quire_error *err)
+{
+    engine_destroy(world->engine);
+    cache_scratch_destroy(world->scratch);
+    if (world->cache)
+        cache_unref(world->cache);
+    caches_end(world->caches);
+    int rc = store_close(world->store, err);
+    caches_destroy(world->caches);
+    return rc;
+}
+
+void world_abandon(struct world *world)
+{
+    end(world, NULL);
+}
+
 void world_close(struct world *world)
 {
     struct quire_error err = {0};
-    engine_destroy(world->engine);
-    cache_scratch_destroy(world->scratch);
-    cache_unref(world->cache);
-    caches_end(world->caches);
-    if (store_close(world->store, &err) < 0)
+    if (end(world, &err) < 0)
         fail_msg("%s", err.message);
-    caches_destroy(world->caches);
 }
 
 void world_reopen(struct world *world, bool checkpoint)
@@ -84,8 +135,10 @@ void world_reopen(struct world *world, bool checkpoint)
     if (checkpoint && store_checkpoint(world->store, &err) < 0)
         fail_msg("%s", err.message);
     world_close(world);
-    open_folder(world);
+    if (open_folder(world, &err) < 0)
+        fail_msg("%s", err.message);
     open_rest(world);
+    assert_non_null(world->cache);
 }
 
 void world_work(struct world *world)
@@ -231,6 +284,36 @@ uint64_t put_simple(struct world *world, const char *text, const float *vector, 
         fail_msg("%s", err.message);
     assert_true(result.outcome == QUIRE_CACHE_STORED || result.outcome == QUIRE_CACHE_REPLACED);
     return result.id;
+}
+
+void lease_of(struct world *world, const char *text, const float *vector, char token[QUIRE_CACHE_TOKEN_BYTES])
+{
+    struct asked asked;
+    struct quire_error err = {0};
+    struct quire_cache_query query = {.category = bytes_of("k"), .text = bytes_of(text ? text : ""), .vector = vector};
+    if (ask(world, &query, &asked, &err) < 0)
+        fail_msg("%s", err.message);
+    memcpy(token, asked.answer.lease, QUIRE_CACHE_TOKEN_BYTES);
+    asked_end(&asked);
+    assert_true(token[0]);
+}
+
+uint64_t invalidate(struct world *world, const struct quire_cache_selector *selector, bool dry_run)
+{
+    struct quire_error err = {0};
+    uint64_t n = 0, lsn;
+    if (cache_invalidate(world->cache, world->scratch, selector, dry_run, &n, &lsn, &err) < 0)
+        fail_msg("%s", err.message);
+    return n;
+}
+
+struct quire_cache_stats stats_of(struct world *world, const char *category)
+{
+    struct quire_cache_stats stats;
+    struct quire_error err = {0};
+    if (cache_get_stats(world->cache, bytes_of(category), &stats, &err) < 0)
+        fail_msg("%s", err.message);
+    return stats;
 }
 
 void world_check(struct world *world)

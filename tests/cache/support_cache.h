@@ -3,6 +3,13 @@
 #define QUIRE_TESTS_CACHE_SUPPORT_CACHE_H
 
 #include "cache/cache.h"
+#include "io/fs.h"
+
+struct world_options {
+    struct io_fs *fs;       /* NULL: the real one; otherwise documents are read by an engine of fault.h */
+    enum journal_sync sync; /* of world_open: JOURNAL_NO */
+    bool thread;            /* the caches' own thread works, by the system's clock */
+};
 
 struct world {
     char folder[256];
@@ -14,12 +21,20 @@ struct world {
     _Atomic uint64_t now_ms;
     uint32_t dim;
     struct store_report report;
+    struct world_options options;
 };
 
 /* Makes the folder and the cache "c" of dim dimensions (f32). NULL ends the test. */
 void world_open(struct world *world, const char *folder, uint32_t dim);
 /* The same with other settings; name and dim of config may be 0. */
 void world_open_with(struct world *world, const char *folder, const struct cache_config *config);
+void world_make(struct world *world, const char *folder, const struct cache_config *config,
+                const struct world_options *options);
+/* Opens what is there; an error if that fails, or there is no cache "c" (cache is NULL then). */
+int world_try_open(struct world *world, const char *folder, uint32_t dim, uint64_t now_ms,
+                   const struct world_options *options, struct quire_error *err);
+/* Ends it though the disk is gone. */
+void world_abandon(struct world *world);
 /* Ends it as a server does that is stopped. */
 void world_close(struct world *world);
 /* Closes and opens again: what is there must come from the disk. checkpoint: one is written before. */
@@ -49,6 +64,11 @@ enum quire_cache_status ask_simple(struct world *world, const char *text, const 
 uint64_t put_simple(struct world *world, const char *text, const float *vector, const char *value);
 int put(struct world *world, struct quire_cache_entry *entry, const char *value, struct quire_cache_put_result *result,
         struct quire_error *err);
+/* A miss's lease; fails the test where there is none. */
+void lease_of(struct world *world, const char *text, const float *vector, char token[QUIRE_CACHE_TOKEN_BYTES]);
+/* SC.INVALIDATE; how many went, or would go. */
+uint64_t invalidate(struct world *world, const struct quire_cache_selector *selector, bool dry_run);
+struct quire_cache_stats stats_of(struct world *world, const char *category);
 /* All structures agree with each other. */
 void world_check(struct world *world);
 

@@ -4,6 +4,9 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
 
 #include <cmocka.h>
 
