@@ -189,6 +189,7 @@ int cache_create(struct caches *caches, uint64_t uid, const struct cache_config 
     cache->fallback = QUOTA_NONE;
     cache->secret[0] = secret[0] ? secret[0] : 1;
     cache->secret[1] = secret[1];
+    cache->next_audit = cache_now(cache) << 12; /* no number of before a restart is given out again */
     random_init(&cache->random, random_next(&caches->random));
     if (copy_config(cache, config) < 0 ||
         space_init(&cache->space, QUIRE_METRIC_COSINE, config->type, config->dim, uid) < 0)

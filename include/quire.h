@@ -467,8 +467,8 @@ struct quire_cache_options {
     uint32_t dim;         /* when it is made; otherwise 0, or compared: QUIRE_EDIM */
     enum quire_type type; /* of vectors that are given: f32, f16 or i8 */
     const char *encoder;  /* name@revision of what makes vectors; NULL: not told; compared when it is opened */
-    uint64_t memory_bytes, disk_bytes;    /* limits; 0: 1 GiB, 16 GiB */
-    const struct quire_bytes *scope_keys; /* that scopes may have; none: any */
+    uint64_t memory_bytes, disk_bytes;    /* limits, when it is made; 0: 1 GiB, 16 GiB. Otherwise 0, or compared */
+    const struct quire_bytes *scope_keys; /* that scopes may have; none: any. Likewise: n_scope_keys 0, or compared */
     uint32_t n_scope_keys;
     bool require_scope; /* each request must carry all of scope_keys */
     enum quire_durability durability;
@@ -478,10 +478,13 @@ struct quire_cache_options {
     void *context;
 };
 QUIRE_API void quire_cache_options_init(struct quire_cache_options *options);
-/* Opens a cache's folder; errors as quire_collection_open. */
+/* Opens a cache's folder, which belongs to one process at a time; options may be NULL (no create). Errors as
+ * quire_collection_open; EINVALID also where a cache that is there has another encoder, limits or scope keys than
+ * options say; EUNSUPPORTED: the folder is a server's and holds more than caches and collections. */
 QUIRE_API int quire_cache_open(const char *path, const struct quire_cache_options *options, struct quire_cache **out,
                                struct quire_error *err);
-/* Waiting calls of other threads end with a miss. Answers stay valid. NULL is fine. */
+/* Waiting calls of other threads end with a miss, calls that are under way are waited for, none begins any more.
+ * Answers stay valid. An error: the last writes may not be durable; the handle is gone all the same. NULL is fine. */
 QUIRE_API int quire_cache_close(struct quire_cache *cache, struct quire_error *err);
 
 /* Makes a category, or changes one: n words as of SC.CAT.SET, such as "RISK", "0.02", "TTL", "60000". */
@@ -527,8 +530,10 @@ QUIRE_API const char *quire_cache_status_name(enum quire_cache_status status);
 struct quire_cache_candidate {
     uint64_t id;
     float similarity;
-    const char *verdict; /* static text: "served", "guard", "veto", "below threshold", "expired", "tags", "age" */
-    char why[160];       /* a guard's words; "" */
+    /* static text: "served", "guard", "veto", "below threshold", "expired", "stale", "tags", "age", or "farther" than
+     * the one that is served */
+    const char *verdict;
+    char why[160]; /* a guard's words; "" */
 };
 /* What came of it, and why. Pointers are valid until quire_cache_answer_free, which also takes one that is all zero. */
 struct quire_cache_answer {
@@ -556,9 +561,9 @@ struct quire_cache_answer {
     double cost;
     void *memory; /* the library's */
 };
-/* Errors: QUIRE_ENOTFOUND (no such category), EINVALID (scope keys missing or unknown, encoder), EDIM, ENOTFINITE,
- * EZEROVEC, ERANGE. A document that cannot be read makes the entry go and the answer a miss. Blocks for at most wait_ms
- * and one read. */
+/* Errors: QUIRE_ENOTFOUND (no such category), EINVALID (scope keys missing or unknown, encoder), ENOTFINITE, EZEROVEC,
+ * ERANGE, ENOMEM, ECLOSED (the cache is being closed). A document that cannot be read makes the entry go, and the next
+ * best one answers, or it is a miss. Blocks for at most wait_ms and, as a rule, one read. */
 QUIRE_API int quire_cache_get(struct quire_cache *cache, const struct quire_cache_query *query,
                               struct quire_cache_answer *answer, struct quire_error *err);
 QUIRE_API void quire_cache_answer_free(struct quire_cache_answer *answer);
@@ -600,7 +605,9 @@ struct quire_cache_put_result {
     uint32_t evicted, woken;
     uint64_t lsn; /* the library's */
 };
-/* A write is durable as the durability says, but for its document, which is synced every second. */
+/* A write is durable as the durability says, but for its document, which is synced every second. Errors as
+ * quire_cache_get; EINVALID also: no value, no vector (unless MODE is exact), a lease of another cache; ELIMIT: the
+ * answer is too large (16 MiB); EBUSY: the disk is behind; ENOSPACE, EIO. */
 QUIRE_API int quire_cache_put(struct quire_cache *cache, const struct quire_cache_entry *entry,
                               struct quire_cache_put_result *result, struct quire_error *err);
 /* This question has no answer that may be kept (refused, failed, personal): `negative` for ttl_ms (0: a minute). Kept
@@ -689,7 +696,8 @@ struct quire_cache_tune {
 };
 QUIRE_API int quire_cache_tune(struct quire_cache *cache, struct quire_bytes category, double delta,
                                struct quire_cache_tune *out, struct quire_error *err);
-/* Curves of all categories as bytes, *bytes allocated with malloc; and as experience for categories that are there. */
+/* Curves of all categories as bytes, *bytes allocated with malloc; and as experience for categories that are there:
+ * returns for how many. QUIRE_EFORMAT, ETRUNCATED: these are no curves. */
 QUIRE_API int quire_cache_export(struct quire_cache *cache, void **bytes, size_t *n, struct quire_error *err);
 QUIRE_API int quire_cache_import(struct quire_cache *cache, const void *bytes, size_t n, struct quire_error *err);
 

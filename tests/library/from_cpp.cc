@@ -11,5 +11,8 @@ int main()
     quire_index *index = nullptr;
     int rc = quire_open("/nonexistent/index", nullptr, &index, &err);
     std::printf("%s: %s\n", quire_error_name(rc), err.message);
-    return rc == QUIRE_ENOFILE && index == nullptr ? 0 : 1;
+    quire_cache *cache = nullptr;
+    int no_cache = quire_cache_open("/nonexistent/cache", nullptr, &cache, &err);
+    std::printf("%s: %s\n", quire_error_name(no_cache), err.message);
+    return rc == QUIRE_ENOFILE && index == nullptr && no_cache == QUIRE_ENOFILE && cache == nullptr ? 0 : 1;
 }

@@ -28,7 +28,7 @@ export PKG_CONFIG_PATH=${pc%/*} LD_LIBRARY_PATH=$lib
 flags=(-std=c11 -D_DEFAULT_SOURCE -Wall -Wextra -Wconversion -Werror)
 read -ra sanitize <<<"${QUIRE_SANITIZE_FLAGS:-}"
 
-cc_shared() { gcc "${flags[@]}" "${sanitize[@]}" "$here/$1.c" -o "$work/$1-shared" $(pkg-config --cflags --libs quire); }
+cc_shared() { gcc "${flags[@]}" "${sanitize[@]}" "$here/$1.c" -o "$work/$1-shared" $(pkg-config --cflags --libs quire) -lm; }
 cc_static() {
     gcc "${flags[@]}" "${sanitize[@]}" "$here/$1.c" -o "$work/$1-static" $(pkg-config --cflags quire) "$lib/libquire.a" \
         $(pkg-config --libs --static quire | tr ' ' '\n' | grep -vE '^-lquire$|^-L'"$work")
@@ -38,9 +38,10 @@ cxx() { g++ -std=c++17 -Wall -Wextra -Werror "${sanitize[@]}" "$here/from_cpp.cc
 only_quire_symbols() {
     ! nm -D --defined-only "$lib/libquire.so" | awk '{ print $3 }' | grep -vE '^(quire_[a-z_0-9]+|_init|_fini|__asan.*|__odr_asan.*|__ubsan.*|__tsan.*)$'
 }
+only_its_own_libraries() { ! ldd "$work/example_cache-shared" | grep -E 'jansson|ssl|crypto|mimalloc|not found'; }
 version_agrees() { [[ $(pkg-config --modversion quire) == $(sed -n 's/^#define QUIRE_VERSION_STRING "\(.*\)"/\1/p' "$here/../../include/quire.h") ]]; }
 
-for name in example example_live; do
+for name in example example_live example_cache; do
     expect "$name compiles against the shared library" cc_shared "$name"
     expect "$name runs" "$work/$name-shared" "$work/$name-folder-shared"
     expect "$name compiles against the static library" cc_static "$name"
@@ -50,6 +51,7 @@ expect "an existing folder is refused" bash -c "! '$work/example-shared' '$work/
 expect "the header from C++" cxx
 expect "C++ program runs" "$work/cpp"
 expect "the shared library shows quire_ symbols only" only_quire_symbols
+expect "a program needs none of the server's libraries" only_its_own_libraries
 expect "pkg-config and header name one version" version_agrees
 echo "$passed passed, $failed failed"
 ((failed == 0))
