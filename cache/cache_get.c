@@ -129,6 +129,7 @@ struct lookup {
     struct group *group; /* NULL: none is there */
     bool linked;         /* its graph is to be searched */
     uint32_t n_hits, arrivals;
+    uint32_t counted; /* candidates that the counters know: a wider search gives them again */
     bool woken, full; /* full: there may be more candidates than were found */
     bool last;        /* it was repeated often enough: what arrives now is not waited for */
     double lam;
@@ -254,15 +255,16 @@ static uint32_t first_fit(struct lookup *l, double *similarity)
         uint32_t row = l->scratch->hits[i].row;
         double s = similarity_of(l->scratch->hits[i].distance);
         char why[160] = "";
-        bool stale;
+        bool stale, is_new = i >= l->counted;
         const char *verdict = unfit(l, row, &stale);
         if (!verdict && (double)blob_head(&l->cache->blobs, entry_at(l->cache, row)->blob)->veto > s) {
             verdict = "veto";
-            cat->counters.vetoed += s >= l->answer->threshold;
+            cat->counters.vetoed += is_new && s >= l->answer->threshold;
         } else if (!verdict && !guards_agree(l, row, why)) {
             verdict = "guard";
-            cat->counters.guarded += s >= l->answer->threshold;
-            count_bin(cat->histogram.guarded, s);
+            cat->counters.guarded += is_new && s >= l->answer->threshold;
+            if (is_new)
+                count_bin(cat->histogram.guarded, s);
         } else if (!verdict && stale) {
             verdict = "stale";
             if (l->stale_row == UINT32_MAX && s >= l->answer->threshold) {
@@ -280,6 +282,8 @@ static uint32_t first_fit(struct lookup *l, double *similarity)
         *similarity = s;
         explain(l, row, s, s >= l->answer->threshold ? "served" : "below threshold", "");
     }
+    if (l->counted < l->n_hits)
+        l->counted = l->n_hits;
     return found;
 }
 
@@ -608,6 +612,8 @@ static int search_and_judge(struct lookup *l)
         if (l->scratch->n_rows || l->linked)
             search(l, room);
         pthread_mutex_lock(&l->cache->lock);
+        if (l->stale_row != UINT32_MAX && !(entry_word(l->cache, l->stale_row) & ENTRY_LIVE))
+            l->stale_row = UINT32_MAX; /* it went while the search was on */
         l->answer->n_candidates = 0;
         uint32_t row = first_fit(l, &similarity);
         double last = l->n_hits ? similarity_of(l->scratch->hits[l->n_hits - 1].distance) : 0;

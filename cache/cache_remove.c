@@ -232,7 +232,9 @@ static bool is_selected(const struct selection *s, uint32_t row)
 static int check_names(const struct quire_cache_selector *selector, struct quire_error *err)
 {
     uint32_t least = selector->by == QUIRE_CACHE_BY_SCOPE ? 2 : 1;
-    if (selector->by == QUIRE_CACHE_BY_ID && selector->n == 0)
+    if (selector->by < QUIRE_CACHE_BY_ID || selector->by > QUIRE_CACHE_BY_ALL)
+        return error_set(err, QUIRE_EINVALID, "an invalidation needs a selector; ALL is the word for everything");
+    if (selector->by == QUIRE_CACHE_BY_ID && (selector->n == 0 || !selector->ids))
         return error_set(err, QUIRE_EINVALID, "no id is given: nothing is invalidated");
     if (selector->by == QUIRE_CACHE_BY_NEAR && !selector->vector)
         return error_set(err, QUIRE_EINVALID, "no vector is given: nothing is invalidated");
@@ -240,14 +242,12 @@ static int check_names(const struct quire_cache_selector *selector, struct quire
         return error_set(err, QUIRE_EINVALID, "an age of 0 selects everything; ALL is the word for it");
     bool named = selector->by != QUIRE_CACHE_BY_ID && selector->by != QUIRE_CACHE_BY_NEAR &&
                  selector->by != QUIRE_CACHE_BY_BEFORE && selector->by != QUIRE_CACHE_BY_ALL;
-    if (named && selector->n < least)
+    if (named && (selector->n < least || !selector->names))
         return error_set(err, QUIRE_EINVALID, "%u names are given, %u are needed: nothing is invalidated", selector->n,
                          least);
     for (uint32_t i = 0; named && i < selector->n; i++)
         if (selector->names[i].n_bytes == 0)
             return error_set(err, QUIRE_EINVALID, "an empty name selects nothing; ALL is the word for everything");
-    if (selector->by < QUIRE_CACHE_BY_ID || selector->by > QUIRE_CACHE_BY_ALL)
-        return error_set(err, QUIRE_EINVALID, "an invalidation needs a selector; ALL is the word for everything");
     return 0;
 }
 
