@@ -362,7 +362,7 @@ uint32_t cache_bury(struct cache *cache, struct cache_scratch *scratch, uint32_t
 int cache_empty_category(struct cache *cache, uint32_t number, uint64_t *lsn, struct quire_error *err);
 /* Removes what has expired among the next `rows` rows; returns how many went. */
 uint32_t cache_expire(struct cache *cache, uint32_t rows);
-/* Logs that those went which were found dead when the folder was read, as cache_expire does and for the same reasons. */
+/* Logs that those went which were found dead when the folder was read, as cache_expire does, for the same reasons. */
 int cache_log_graves(struct cache *cache, struct quire_error *err);
 /* Whether an answer computed under a lease of `epoch` was invalidated meanwhile. (lock) */
 struct put_facts {

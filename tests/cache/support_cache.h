@@ -1,4 +1,4 @@
-/* support_cache.h - a data folder with caches for tests: a clock that stands still, no thread, questions in one line. */
+/* support_cache.h - a data folder with caches for tests: a clock that stands still, no thread, short questions. */
 #ifndef QUIRE_TESTS_CACHE_SUPPORT_CACHE_H
 #define QUIRE_TESTS_CACHE_SUPPORT_CACHE_H
 
@@ -45,11 +45,11 @@ void world_work(struct world *world);
 /* SC.CAT.SET: words in one text, such as "SIM 0.9 TTL 1000"; fails the test on an error. */
 void world_category(struct world *world, const char *name, const char *words);
 
-/* Unit vector number `seed`; any two are far from each other. near: the same turned away so that the cosine is `cosine`. */
+/* Unit vector number `seed`; any two are far from each other. near: the same turned away up to the cosine `cosine`. */
 void vector_make(float *out, uint32_t dim, uint64_t seed);
 void vector_near(float *out, const float *vector, uint32_t dim, double cosine, uint64_t seed);
 
-/* A lookup to its end: the document is read, a lost one is looked up again. The answer's memory is freed by answer_end. */
+/* A lookup to its end: the document is read, a lost one is looked up again. asked_end frees the answer's memory. */
 struct asked {
     struct quire_cache_answer answer;
     struct document_read read;
