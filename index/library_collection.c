@@ -126,6 +126,17 @@ static int check_there(const struct quire_collection_options *o, const char *pat
     return there ? 0 : error_set(err, QUIRE_ENOFILE, "%s holds no collection: open it with create to make one", path);
 }
 
+/* Records of a server or of a cache: they would be missing in the next checkpoint. */
+static int refuse_record(void *context, uint8_t kind, uint64_t lsn, const uint8_t *bytes, uint32_t n,
+                         struct quire_error *err)
+{
+    (void)context, (void)lsn, (void)bytes, (void)n;
+    return error_set(err, QUIRE_EUNSUPPORTED,
+                     "the folder is a server's or a cache's (record of kind %u), of which a collection would keep "
+                     "nothing: open it with quire-server or quire_cache_open, or choose another folder",
+                     kind);
+}
+
 static int open_store(struct quire_collection *c, const struct quire_collection_options *o, const char *path,
                       struct quire_error *err)
 {
@@ -134,7 +145,7 @@ static int open_store(struct quire_collection *c, const struct quire_collection_
                                     .segment_memory_bytes = o->memory_bytes,
                                     .disk_bytes = o->disk_bytes,
                                     .threads = o->threads};
-    struct store_host host = {.log = pass_log, .context = c};
+    struct store_host host = {.restore = refuse_record, .replay = refuse_record, .log = pass_log, .context = c};
     int rc = check_there(o, path, err);
     if (rc < 0)
         return rc;

@@ -257,6 +257,26 @@ static void refuses_the_folder_of_a_server(void **state)
     assert_int_equal(open_code(*state, &o), QUIRE_EUNSUPPORTED);
 }
 
+/* It would leave the cache out of its next checkpoint. */
+static void is_not_opened_as_a_collection(void **state)
+{
+    struct quire_collection_options o;
+    struct quire_collection *collection = NULL;
+    struct quire_error err = {0};
+    struct quire_cache_stats stats;
+    struct quire_cache *c = open_new(*state);
+    category(c, "k", "SIM 0.9");
+    close_it(c);
+    quire_collection_options_init(&o);
+    o.create = true;
+    o.dim = DIM;
+    assert_int_equal(quire_collection_open(*state, &o, &collection, &err), QUIRE_EUNSUPPORTED);
+    assert_null(collection);
+    c = open_with(*state, NULL);
+    assert_int_equal(quire_cache_get_stats(c, bytes_of("k"), &stats, &err), 0);
+    close_it(c);
+}
+
 static void belongs_to_one_process(void **state)
 {
     int opened[2], status;
@@ -1253,6 +1273,7 @@ int main(void)
         TEST(refuses_to_open_what_is_not_there),
         TEST(compares_options_with_what_is_there),
         TEST(refuses_the_folder_of_a_server),
+        TEST(is_not_opened_as_a_collection),
         TEST(belongs_to_one_process),
         TEST(answers_are_whole_copies),
         TEST(questions_that_are_refused),
