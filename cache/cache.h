@@ -37,6 +37,7 @@ struct caches_options {
     void (*log)(void *context, bool warning, const char *line); /* NULL: nothing is said; from any thread */
     void *log_context;
     bool no_thread; /* nothing in the background: caches_work does it */
+    bool read_only; /* caches_verify follows what is restored, not caches_begin */
 };
 
 /* Before the store is opened; afterwards the store's host passes on records of CACHE_KINDS to restore and replay. */

@@ -459,7 +459,11 @@ static int join_row(struct cache *cache, uint32_t row, uint64_t now, struct quir
     bool over = expire != EXPIRE_NEVER && expire + cat->settings.stale_ms <= now;
     if (over || cat->dropped || !document_log_adopt(cache->documents, &at)) {
         cat->counters.expired += over;
-        cat->counters.lost += !over && !cat->dropped;
+        if (!over && !cat->dropped) {
+            uint64_t lsn; /* for good: its place may be given to another document */
+            cat->counters.lost++;
+            log_gone(cache, &row, 1, &lsn, NULL); /* where it cannot be logged it is found lost again */
+        }
         bury_row(cache, row, group);
         return 0;
     }

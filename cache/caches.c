@@ -270,7 +270,8 @@ int cache_open_documents(struct cache *cache, struct quire_error *err)
                                            .moved_context = cache,
                                            .log = caches->options.log,
                                            .log_context = caches->options.log_context,
-                                           .no_thread = caches->options.no_thread};
+                                           .no_thread = caches->options.no_thread,
+                                           .read_only = caches->options.read_only};
     return document_log_open(&options, &cache->documents, err);
 }
 
@@ -569,12 +570,12 @@ int caches_begin(struct caches *caches, struct journal *journal, struct quire_er
     rc = rc == QUIRE_EEXISTS || rc >= 0 ? 0 : error_set(err, rc, "cannot make the folder %s", path);
     if (rc == 0)
         rc = remove_orphans(caches, err);
+    caches->journal = journal; /* entries without documents are removed for good */
     for (uint32_t i = 0; i < caches->n && rc == 0; i++) {
         rc = cache_open_documents(caches->all[i], err);
         if (rc == 0)
             rc = cache_restore_end(caches->all[i], err);
     }
-    caches->journal = journal;
     for (uint32_t i = 0; i < caches->n && rc == 0; i++)
         rc = cache_log_graves(caches->all[i], err);
     for (uint32_t i = 0; i < caches->n && rc == 0; i++)

@@ -107,8 +107,7 @@ void log_free_segment(struct document_log *log, struct log_segment *segment)
 
 /* ---- opening ----------------------------------------------------------------------------------------------------- */
 
-/* The number that a file name stands for; 0: it is no segment's. */
-static uint32_t parse_name(const char *name)
+uint32_t log_parse_name(const char *name)
 {
     char again[LOG_NAME_ROOM];
     unsigned long long number = strtoull(name, NULL, 16);
@@ -121,7 +120,7 @@ static uint32_t parse_name(const char *name)
 static int note_segment(void *context, const char *name)
 {
     struct document_log *log = context;
-    uint32_t number = parse_name(name);
+    uint32_t number = log_parse_name(name);
     if (number == 0)
         return 0;
     struct log_segment *segment = calloc(1, sizeof *segment);
@@ -167,6 +166,8 @@ static int open_segments(struct document_log *log, struct quire_error *err)
 {
     uint8_t *page = memory_aligned(LOG_PAGE, LOG_HEADER_BYTES);
     int rc = page ? log->fs->ops->list(log->fs, log->folder, note_segment, log) : QUIRE_ENOMEM;
+    if (rc == QUIRE_ENOFILE && log->options.read_only)
+        rc = 0;
     if (rc < 0)
         error_set(err, rc, "cannot list %s: %s", log->folder, quire_error_text(rc));
     if (log->n_segments)
@@ -263,7 +264,7 @@ int document_log_open(const struct document_log_options *options, struct documen
         return error_set(err, QUIRE_ENOMEM, "no memory for a document log");
     init_locks(log);
     int rc = take_options(log, options, err);
-    if (rc == 0)
+    if (rc == 0 && !log->options.read_only)
         rc = make_folder(log, err);
     if (rc == 0)
         rc = open_segments(log, err);

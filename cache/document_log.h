@@ -36,6 +36,7 @@ struct document_log_options {
     uint64_t hot_bytes;     /* of the cache of documents; 0: 8 MiB */
     unsigned groups;        /* segments that are open at once, at most 64; 0: 8 */
     bool no_thread;         /* for tests: document_log_work is called instead */
+    bool read_only;         /* nothing is made; only adopt and reads may follow */
     uint64_t (*clock_ms)(void *context); /* wall clock; NULL: the system's */
     void *clock_context;
     /* Compaction moved a document: the host points its entry to the new place, or answers false where there is no entry

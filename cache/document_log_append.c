@@ -23,6 +23,7 @@
 
 #define CLASS_FIRST_MS 60000u
 #define IDLE_MS        60000u
+#define NUMBERS_AHEAD  (1u << 20) /* of the clock's: a number beyond is believed of nobody */
 
 /* ---- classes ----------------------------------------------------------------------------------------------------- */
 
@@ -223,6 +224,9 @@ bool document_log_adopt(struct document_log *log, const struct document_at *at)
         segment->documents++;
         segment->live_bytes += at->bytes;
     }
+    /* a file that a crash kept from being made: another one of its number would take its place in the entry's eyes */
+    if (log->next_number && at->segment - log->next_number < NUMBERS_AHEAD)
+        log->next_number = at->segment + 1;
     pthread_mutex_unlock(&log->lock);
     return there;
 }

@@ -16,6 +16,7 @@
  * three times in all.
  */
 #include "cache/document_log_priv.h"
+#include "cache/document_scan.h"
 #include "io/clock.h"
 #include "io/error.h"
 #include "io/memory.h"
@@ -23,16 +24,7 @@
 #define SOON_MS     60000u
 #define RETRY_NS    10000000000ull
 #define TRIES_MAX   3u
-#define WINDOW_MIN  (1u << 20)
 #define WRITE_EVERY LOG_WRITE_BYTES
-
-/* A part of the file in memory. */
-struct window {
-    uint8_t *bytes;
-    size_t room;
-    uint64_t begin, end;
-    bool damaged; /* something that is no document lay between them */
-};
 
 static bool is_worth(const struct log_segment *segment, uint64_t now_ms)
 {
@@ -61,33 +53,6 @@ static struct log_segment *choose(struct document_log *log)
     return best;
 }
 
-/* Puts bytes offset .. offset + n of the file, or as many as there are, into the window; *there: how many. */
-static int slide(struct window *window, const struct log_segment *segment, uint64_t offset, size_t n, size_t *there,
-                 struct quire_error *err)
-{
-    if (offset < window->begin || offset + n > window->end) {
-        uint64_t begin = offset / LOG_PAGE * LOG_PAGE;
-        size_t bytes = (size_t)((offset + n - begin + LOG_PAGE - 1) / LOG_PAGE * LOG_PAGE);
-        bytes = bytes < WINDOW_MIN ? WINDOW_MIN : bytes;
-        if (bytes > window->room) {
-            memory_free(window->bytes);
-            *window =
-                (struct window){.bytes = memory_aligned(LOG_PAGE, bytes), .room = bytes, .damaged = window->damaged};
-            if (!window->bytes)
-                return error_set(err, QUIRE_ENOMEM, "no memory to compact %s: %zu bytes", segment->file->path, bytes);
-        }
-        ssize_t got = segment->file->fs->ops->read(segment->file, window->bytes, bytes, begin);
-        if (got < 0)
-            return error_set(err, (int)got, "read of %s at offset %llu: %s", segment->file->path,
-                             (unsigned long long)begin, quire_error_text((int)got));
-        window->begin = begin;
-        window->end = begin + (uint64_t)got;
-    }
-    uint64_t left = window->end > offset ? window->end - offset : 0;
-    *there = left < n ? (size_t)left : n;
-    return 0;
-}
-
 /* Copies a document and asks the host. */
 static int move_document(struct document_log *log, const struct document *document, const struct document_at *from,
                          struct quire_error *err)
@@ -111,36 +76,13 @@ static int move_document(struct document_log *log, const struct document *docume
     return write ? log_write_all(log, err) : 0;
 }
 
-/* Proves the document at an offset. 1: it is one; 0: it is none, or padding. */
-static int prove(const struct log_segment *segment, struct window *window, uint64_t offset, struct document *document,
-                 struct quire_error *err)
-{
-    static const uint8_t zeros[DOCUMENT_UNIT];
-    size_t there, bytes;
-    int rc = slide(window, segment, offset, DOCUMENT_UNIT, &there, err);
-    if (rc < 0 || there < DOCUMENT_UNIT)
-        return rc;
-    const uint8_t *at = window->bytes + (offset - window->begin);
-    uint32_t length = document_peek(at);
-    if (length == 0 || offset + length > segment->disk) {
-        window->damaged = window->damaged || memcmp(at, zeros, sizeof zeros) != 0;
-        return 0;
-    }
-    rc = slide(window, segment, offset, length, &there, err);
-    if (rc < 0)
-        return rc;
-    bool proved = document_decode(window->bytes + (offset - window->begin), there, document, &bytes, NULL) == 0;
-    window->damaged = window->damaged || !proved;
-    return proved;
-}
-
 /* Moves the document at an offset, if one is there; *next: where to look then. */
-static int visit(struct document_log *log, const struct log_segment *segment, struct window *window, uint64_t offset,
-                 uint64_t *next, struct quire_error *err)
+static int visit(struct document_log *log, const struct log_segment *segment, struct document_window *window,
+                 uint64_t offset, uint64_t *next, struct quire_error *err)
 {
     struct document document;
     *next = offset + DOCUMENT_UNIT;
-    int rc = prove(segment, window, offset, &document, err);
+    int rc = document_prove(window, segment->file, segment->disk, offset, &document, err);
     if (rc <= 0)
         return rc;
     uint32_t length = (uint32_t)document.packed.n_bytes;
@@ -181,7 +123,7 @@ int log_compact(struct document_log *log, struct quire_error *err)
 {
     bool may = log->options.moved && clock_ns() >= log->compact_ns;
     struct log_segment *segment = may ? choose(log) : NULL;
-    struct window window = {0};
+    struct document_window window = {0};
     struct quire_error why = {0};
     int rc = 0;
     if (!segment)
@@ -193,7 +135,7 @@ int log_compact(struct document_log *log, struct quire_error *err)
     uint64_t offset = LOG_HEADER_BYTES;
     while (rc == 0 && offset < segment->disk && goes_on(log, segment))
         rc = visit(log, segment, &window, offset, &offset, &why);
-    conclude(log, segment, rc, offset >= segment->disk, window.damaged, &why);
+    conclude(log, segment, rc, offset >= segment->disk, window.damaged_units > 0, &why);
     memory_free(window.bytes);
     if (rc < 0 && err)
         *err = why;

@@ -109,6 +109,8 @@ void log_say(const struct document_log *log, bool warning, const char *format, .
 /* folder/name; owned by the caller. NULL without memory. */
 char *log_path(const char *folder, const char *name);
 void log_segment_name(char name[LOG_NAME_ROOM], uint32_t number);
+/* The number that a file name stands for; 0: it is no segment's. */
+uint32_t log_parse_name(const char *name);
 /* NULL: there is none. Under `lock`. */
 struct log_segment *log_find_segment(const struct document_log *log, uint32_t number);
 /* Enters a segment, which has the highest number so far. Under `lock`. */

@@ -35,6 +35,9 @@ struct store_host {
      * other batch is open between the two, and that nobody waits for long in leave */
     void (*enter)(void *context);
     void (*leave)(void *context);
+    /* All has been read, the folder is still locked. folder: of store_repair the new one, which is whole but for what the
+     * host keeps in files, and gets its name afterwards; of store_verify the folder itself */
+    int (*complete)(void *context, const char *folder, struct quire_error *err);
     void *context;
 };
 
@@ -124,13 +127,15 @@ struct store_verify_report {
     struct quire_verify_report segments_total;
 };
 /* Reads every byte of a data folder that nobody has open. QUIRE_ECORRUPT when there are findings. finding and progress
- * (of each segment, as quire_verify's; other than 0: QUIRE_ECANCELLED) may be NULL. */
-int store_verify(const char *path, void (*finding)(void *context, const char *sentence),
+ * (of each segment, as quire_verify's; other than 0: QUIRE_ECANCELLED) may be NULL. host (NULL: nobody) is given its
+ * records by restore and replay; what it refuses is a finding, and the reading goes on. */
+int store_verify(const char *path, const struct store_host *host, void (*finding)(void *context, const char *sentence),
                  int (*progress)(void *context, const char *phase, uint64_t done, uint64_t total), void *context,
                  struct store_verify_report *report, struct quire_error *err);
 /* Writes what a damaged folder still holds to the new folder `to`; lost gets a sentence for each thing that it could
- * not save. */
-int store_repair(const char *path, const char *to, void (*lost)(void *context, const char *sentence),
+ * not save. host: as of store_verify; records that it refuses are left out. */
+int store_repair(const char *path, const char *to, const struct store_host *host,
+                 void (*lost)(void *context, const char *sentence),
                  int (*progress)(void *context, const char *phase, uint64_t done, uint64_t total), void *context,
                  struct store_verify_report *report, struct quire_error *err);
 

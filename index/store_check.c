@@ -358,7 +358,8 @@ int store_read_folder(struct io_fs *fs, const char *path, const struct store_hos
     return rc;
 }
 
-int store_verify_on(struct io_fs *fs, const char *path, void (*finding)(void *context, const char *sentence),
+int store_verify_on(struct io_fs *fs, const char *path, const struct store_host *host,
+                    void (*finding)(void *context, const char *sentence),
                     int (*progress)(void *context, const char *phase, uint64_t done, uint64_t total), void *context,
                     struct store_verify_report *report, struct quire_error *err)
 {
@@ -366,12 +367,14 @@ int store_verify_on(struct io_fs *fs, const char *path, void (*finding)(void *co
     struct store *store = NULL;
     struct collection **list = NULL;
     uint32_t n = 0;
-    int rc = store_read_folder(fs, path, NULL, &check, &store, err);
+    int rc = store_read_folder(fs, path, host, &check, &store, err);
     if (rc < 0)
         return rc;
     rc = store_list(store, &list, &n, err);
     for (uint32_t i = 0; rc == 0 && i < n; i++)
         rc = check_collection(&check, list[i], err);
+    if (rc == 0 && host && host->complete)
+        rc = host->complete(host->context, path, err);
     store_list_free(list, n);
     store_free(store);
     if (report)
@@ -382,9 +385,9 @@ int store_verify_on(struct io_fs *fs, const char *path, void (*finding)(void *co
     return rc;
 }
 
-int store_verify(const char *path, void (*finding)(void *context, const char *sentence),
+int store_verify(const char *path, const struct store_host *host, void (*finding)(void *context, const char *sentence),
                  int (*progress)(void *context, const char *phase, uint64_t done, uint64_t total), void *context,
                  struct store_verify_report *report, struct quire_error *err)
 {
-    return store_verify_on(fs_real(), path, finding, progress, context, report, err);
+    return store_verify_on(fs_real(), path, host, finding, progress, context, report, err);
 }

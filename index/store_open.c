@@ -198,9 +198,12 @@ static int give_record(struct store_recovery *r, uint8_t kind, bool restored, ui
         restored ? host->restore : host->replay;
     struct quire_error reason = {0};
     r->records++;
-    if (kind >= HOST_KINDS)
-        return take ? take(host->context, kind, lsn, bytes, n, err) : 0;
-    int rc = take_record(r, kind, restored, lsn, bytes, n, r->lenient ? &reason : err);
+    struct quire_error *why = r->lenient ? &reason : err;
+    int rc = 0;
+    if (kind < HOST_KINDS)
+        rc = take_record(r, kind, restored, lsn, bytes, n, why);
+    else if (take)
+        rc = take(host->context, kind, lsn, bytes, n, why);
     if (rc == 0 || !r->lenient || rc == QUIRE_ENOMEM)
         return rc;
     r->lost(r->context, reason.message);

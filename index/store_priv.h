@@ -193,10 +193,11 @@ int store_read_folder(struct io_fs *fs, const char *path, const struct store_hos
 
 /* ---- without opening, on any file system ------------------------------------------------------------------------- */
 
-int store_verify_on(struct io_fs *fs, const char *path, void (*finding)(void *context, const char *sentence),
+int store_verify_on(struct io_fs *fs, const char *path, const struct store_host *host,
+                    void (*finding)(void *context, const char *sentence),
                     int (*progress)(void *context, const char *phase, uint64_t done, uint64_t total), void *context,
                     struct store_verify_report *report, struct quire_error *err);
-int store_repair_on(struct io_fs *fs, const char *path, const char *to,
+int store_repair_on(struct io_fs *fs, const char *path, const char *to, const struct store_host *host,
                     void (*lost)(void *context, const char *sentence),
                     int (*progress)(void *context, const char *phase, uint64_t done, uint64_t total), void *context,
                     struct store_verify_report *report, struct quire_error *err);

@@ -10,7 +10,7 @@
  *   3. of a segment that does not prove itself the rows of whole blocks are put one by one.
  * Keys that are there are remembered by their 64-bit hashes.
  *
- * Records of the host are not understood here. Those of the checkpoint go into a checkpoint, those of the log into the
+ * Records of the host are not understood here; those that it refuses are left out. Those of the checkpoint go into a checkpoint, those of the log into the
  * log, in their order; since every record of the log is later than the checkpoint now, the host applies all of them.
  *
  * The new folder is made under another name and renamed at the end: it is there whole or not at all.
@@ -44,6 +44,7 @@ struct hash_set {
 
 struct repair {
     struct store_check check;       /* of the damaged folder; its findings are what is lost */
+    struct store_host host;         /* whose records are kept, if it takes them */
     struct host_records state, log; /* of the host */
     struct store *from, *to;
     struct collection *source, *target;
@@ -114,16 +115,16 @@ static int keep_state(void *context, uint8_t kind, uint64_t lsn, const uint8_t *
                       struct quire_error *err)
 {
     struct repair *r = context;
-    (void)lsn;
-    return keep_record(&r->state, kind, bytes, n, err);
+    int rc = r->host.restore ? r->host.restore(r->host.context, kind, lsn, bytes, n, err) : 0;
+    return rc < 0 ? rc : keep_record(&r->state, kind, bytes, n, err);
 }
 
 static int keep_log(void *context, uint8_t kind, uint64_t lsn, const uint8_t *bytes, uint32_t n,
                     struct quire_error *err)
 {
     struct repair *r = context;
-    (void)lsn;
-    return keep_record(&r->log, kind, bytes, n, err);
+    int rc = r->host.replay ? r->host.replay(r->host.context, kind, lsn, bytes, n, err) : 0;
+    return rc < 0 ? rc : keep_record(&r->log, kind, bytes, n, err);
 }
 
 static int save_state(void *context, struct checkpoint *checkpoint, struct quire_error *err)
@@ -403,13 +404,15 @@ static int is_free(struct io_fs *fs, const char *path, struct quire_error *err)
                : 0;
 }
 
-int store_repair_on(struct io_fs *fs, const char *path, const char *to,
+int store_repair_on(struct io_fs *fs, const char *path, const char *to, const struct store_host *host,
                     void (*lost)(void *context, const char *sentence),
                     int (*progress)(void *context, const char *phase, uint64_t done, uint64_t total), void *context,
                     struct store_verify_report *report, struct quire_error *err)
 {
-    struct repair r = {.check = {.finding = lost, .progress = progress, .context = context}, .err = err};
-    struct store_host host = {.restore = keep_state, .replay = keep_log, .context = &r};
+    struct repair r = {.check = {.finding = lost, .progress = progress, .context = context},
+                       .host = host ? *host : (struct store_host){0},
+                       .err = err};
+    struct store_host keeper = {.restore = keep_state, .replay = keep_log, .context = &r};
     char *building;
     r.state.end = &r.state.first;
     r.log.end = &r.log.first;
@@ -419,9 +422,11 @@ int store_repair_on(struct io_fs *fs, const char *path, const char *to,
     if (rc == 0)
         rc = is_free(fs, building, err);
     if (rc == 0)
-        rc = store_read_folder(fs, path, &host, &r.check, &r.from, err);
+        rc = store_read_folder(fs, path, &keeper, &r.check, &r.from, err);
     if (rc == 0) {
         rc = write_folder(&r, building);
+        if (rc == 0 && r.host.complete)
+            rc = r.host.complete(r.host.context, building, err);
         if (rc == 0)
             rc = fs_publish(fs, building, to, err);
         if (rc < 0)
@@ -438,9 +443,10 @@ int store_repair_on(struct io_fs *fs, const char *path, const char *to,
     return rc;
 }
 
-int store_repair(const char *path, const char *to, void (*lost)(void *context, const char *sentence),
+int store_repair(const char *path, const char *to, const struct store_host *host,
+                 void (*lost)(void *context, const char *sentence),
                  int (*progress)(void *context, const char *phase, uint64_t done, uint64_t total), void *context,
                  struct store_verify_report *report, struct quire_error *err)
 {
-    return store_repair_on(fs_real(), path, to, lost, progress, context, report, err);
+    return store_repair_on(fs_real(), path, to, host, lost, progress, context, report, err);
 }

@@ -2,20 +2,14 @@
  * quire_repair.c - `quire repair`: a new data folder with all that a damaged one still holds.
  *
  * The damaged folder is only read, and stays as it is. What is whole is taken over, by hard links where that is
- * possible; of damaged segments each element that proves itself is saved; of a damaged log every frame that does. Each
- * thing that is lost is a line. The new folder appears under its name when it is whole: exit code 0 where nothing was
+ * possible; of damaged segments each element that proves itself is saved; of a damaged log every frame that does; of
+ * damaged documents of semantic caches the whole ones, where they were. Each thing that is lost is a line. The new folder appears under its name when it is whole: exit code 0 where nothing was
  * lost, 3 where something was.
  */
-#include "cli.h"
+#include "cli_caches.h"
 #include "index/store.h"
 #include "io/clock.h"
 #include "io/error.h"
-
-static void on_loss(void *context, const char *sentence)
-{
-    struct cli *cli = context;
-    cli_put_text(cli, cli_put_row(cli, "damage"), "finding", sentence);
-}
 
 static const char summary[] = "Writes what a damaged data folder, which nobody has open, still holds to a new folder. "
                               "The damaged one stays as it "
@@ -42,12 +36,24 @@ int quire_repair(int argc, char **argv)
         return cli_fail(&cli, QUIRE_ENOFILE, &err);
     }
     uint64_t begin = clock_ns();
-    int rc = store_repair(cli.arguments[0], to, on_loss, cli_progress, &cli, &r, &err);
+    struct cli_caches caches;
+    int rc = cli_caches_open(&caches, &cli, cli.arguments[0], true, &err);
     if (rc < 0)
         return cli_fail(&cli, rc, &err);
+    rc = store_repair(cli.arguments[0], to, &caches.host, cli_put_finding, cli_progress, &cli, &r, &err);
+    cli_caches_close(&caches);
+    if (rc < 0)
+        return cli_fail(&cli, rc, &err);
+    r.findings += caches.report.findings;
+    if (caches.report.caches && r.findings > caches.report.findings)
+        cli_note(&cli,
+                 "where records of the log were lost, entries of caches may be back that had been removed: "
+                 "SC.INVALIDATE %s ALL where that must not be",
+                 "CACHE");
     cli_put_text(&cli, NULL, "folder", cli.arguments[0]);
     cli_put_text(&cli, NULL, "saved_to", to);
     cli_put_store_report(&cli, &r);
+    cli_caches_put(&caches);
     cli_put_real(&cli, NULL, "seconds", (double)(clock_ns() - begin) / 1e9);
     return cli_finish(&cli, r.findings ? CLI_DAMAGED : CLI_OK);
 }

@@ -6,9 +6,10 @@
  * end with 1.
  *
  * A data folder of the server or of a live collection is told by its LOCK or its segments, and proved as a whole: its
- * log, each segment, and that they fit together. It must not be open: the lock says so.
+ * log, each segment, semantic caches with their documents, and that they fit together. It must not be open: the lock
+ * says so.
  */
-#include "cli.h"
+#include "cli_caches.h"
 #include "index/format.h"
 #include "index/store_priv.h"
 #include "io/clock.h"
@@ -16,12 +17,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
-
-static void on_finding(void *context, const char *sentence)
-{
-    struct cli *cli = context;
-    cli_put_text(cli, cli_put_row(cli, "damage"), "finding", sentence);
-}
 
 static bool has_entry(const char *folder, const char *name)
 {
@@ -78,18 +73,25 @@ static int verify_data(struct cli *cli)
 {
     struct quire_error err = {0};
     struct store_verify_report r = {0};
+    struct cli_caches caches;
     uint64_t begin = clock_ns();
-    int rc = store_verify(cli->arguments[0], on_finding, cli_progress, cli, &r, &err);
+    int rc = cli_caches_open(&caches, cli, cli->arguments[0], false, &err);
+    if (rc < 0)
+        return cli_fail(cli, rc, &err);
+    rc = store_verify(cli->arguments[0], &caches.host, cli_put_finding, cli_progress, cli, &r, &err);
+    cli_caches_close(&caches);
     if (rc < 0 && rc != QUIRE_ECORRUPT)
         return cli_fail(cli, rc, &err);
+    r.findings += caches.report.findings;
     if (rc < 0 && r.findings == 0) {
-        on_finding(cli, err.message);
+        cli_put_finding(cli, err.message);
         r.findings = 1;
     }
     cli_put_text(cli, NULL, "folder", cli->arguments[0]);
     cli_put_store_report(cli, &r);
+    cli_caches_put(&caches);
     report(cli, &r.segments_total, (double)(clock_ns() - begin) / 1e9);
-    return cli_finish(cli, rc < 0 ? CLI_DAMAGED : CLI_OK);
+    return cli_finish(cli, r.findings ? CLI_DAMAGED : CLI_OK);
 }
 
 static const char summary[] =
@@ -111,14 +113,14 @@ int quire_verify_verb(int argc, char **argv)
     if (cli_is_data_folder(cli.arguments[0]))
         return verify_data(&cli);
     uint64_t begin = clock_ns();
-    int rc = quire_verify(cli.arguments[0], on_finding, cli_progress, &cli, &r, &err);
+    int rc = quire_verify(cli.arguments[0], cli_put_finding, cli_progress, &cli, &r, &err);
     bool damaged = rc < 0 && is_damage(rc, cli.arguments[0]);
     if (rc == QUIRE_ECANCELLED)
         error_set(&err, rc, "interrupted");
     if (rc < 0 && !damaged)
         return cli_fail(&cli, rc, &err);
     if (damaged && r.findings == 0) {
-        on_finding(&cli, err.message[0] ? err.message : quire_error_text(rc));
+        cli_put_finding(&cli, err.message[0] ? err.message : quire_error_text(rc));
         r.findings = 1;
     }
     cli_put_text(&cli, NULL, "index", cli.arguments[0]);

@@ -129,16 +129,22 @@ void world_close(struct world *world)
         fail_msg("%s", err.message);
 }
 
+void world_open_again(struct world *world)
+{
+    struct quire_error err = {0};
+    if (open_folder(world, &err) < 0)
+        fail_msg("%s", err.message);
+    open_rest(world);
+    assert_non_null(world->cache);
+}
+
 void world_reopen(struct world *world, bool checkpoint)
 {
     struct quire_error err = {0};
     if (checkpoint && store_checkpoint(world->store, &err) < 0)
         fail_msg("%s", err.message);
     world_close(world);
-    if (open_folder(world, &err) < 0)
-        fail_msg("%s", err.message);
-    open_rest(world);
-    assert_non_null(world->cache);
+    world_open_again(world);
 }
 
 void world_work(struct world *world)

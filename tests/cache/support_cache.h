@@ -39,6 +39,8 @@ void world_abandon(struct world *world);
 void world_close(struct world *world);
 /* Closes and opens again: what is there must come from the disk. checkpoint: one is written before. */
 void world_reopen(struct world *world, bool checkpoint);
+/* Opens world->folder, which was closed, or is a copy of one that was; the clock and the rest stay. */
+void world_open_again(struct world *world);
 /* Does all that is due in the background. */
 void world_work(struct world *world);
 

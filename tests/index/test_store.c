@@ -98,7 +98,7 @@ static void assert_sound(const struct state *s)
 {
     struct store_verify_report report;
     struct quire_error err = {0};
-    if (store_verify(s->path, no_finding, NULL, NULL, &report, &err) < 0)
+    if (store_verify(s->path, NULL, no_finding, NULL, NULL, &report, &err) < 0)
         fail_msg("verify: %s", err.message);
     assert_int_equal(report.findings, 0);
 }
@@ -149,7 +149,7 @@ static void a_second_process_is_refused(void **in)
     snprintf(id, sizeof id, "process %d:", (int)getpid());
     assert_int_equal(store_open(s->path, &options, NULL, &second, NULL, &err), QUIRE_EBUSY);
     assert_non_null(strstr(err.message, id));
-    assert_int_equal(store_verify(s->path, NULL, NULL, NULL, NULL, &err), QUIRE_EBUSY);
+    assert_int_equal(store_verify(s->path, NULL, NULL, NULL, NULL, NULL, &err), QUIRE_EBUSY);
     support_store_close(store);
     support_store_close(support_store_open(s->path, &options));
 }
@@ -494,7 +494,7 @@ static void check_copy(struct state *s, const char *path, uint64_t uid)
     struct store_options options = support_store_options(NULL);
     struct support_model other;
     struct quire_error err = {0};
-    if (store_verify(path, no_finding, NULL, NULL, NULL, &err) < 0)
+    if (store_verify(path, NULL, no_finding, NULL, NULL, NULL, &err) < 0)
         fail_msg("verify: %s", err.message);
     struct store *copy = support_store_open(path, &options);
     struct collection *copied = store_find(copy, uid);
@@ -819,7 +819,7 @@ static void repair_of_a_sound_folder_loses_nothing(void **in)
     unsigned losses = 0;
     uint64_t first, uid = make_folder(s, &first);
     char *to = support_path(s->folder, "whole");
-    if (store_repair(s->path, to, count_losses, NULL, &losses, &report, &err) < 0)
+    if (store_repair(s->path, to, NULL, count_losses, NULL, &losses, &report, &err) < 0)
         fail_msg("repair: %s", err.message);
     assert_int_equal(losses, 0);
     assert_int_equal(report.elements, support_model_count(&s->model));
@@ -869,13 +869,13 @@ static void repair_saves_the_whole_blocks_of_a_damaged_segment(void **in)
     snprintf(name, sizeof name, SEGMENTS_NAME "/%llu", (unsigned long long)first);
     char *segment = support_path(s->path, name);
     damage(segment, "blocks");
-    assert_int_equal(store_verify(s->path, NULL, NULL, NULL, &report, &err), QUIRE_ECORRUPT);
+    assert_int_equal(store_verify(s->path, NULL, NULL, NULL, NULL, &report, &err), QUIRE_ECORRUPT);
     assert_true(report.findings > 0);
-    if (store_repair(s->path, to, count_losses, NULL, &losses, &report, &err) < 0)
+    if (store_repair(s->path, to, NULL, count_losses, NULL, &losses, &report, &err) < 0)
         fail_msg("repair: %s", err.message);
     assert_true(losses > 0);
     assert_in_range(report.elements, all - 400, all - 1);
-    assert_int_equal(store_repair(s->path, to, count_losses, NULL, &losses, NULL, &err), QUIRE_EEXISTS);
+    assert_int_equal(store_repair(s->path, to, NULL, count_losses, NULL, &losses, NULL, &err), QUIRE_EEXISTS);
     struct store *store = support_store_open(to, &options);
     struct collection *c = store_find(store, uid);
     assert_non_null(c);
@@ -961,7 +961,7 @@ static void records_of_the_host_outlive_restarts_checkpoints_and_repair(void **i
         assert_memory_equal(host.numbers, expected, sizeof expected);
         support_store_close(store);
         if (round == 1)
-            assert_int_equal(store_repair(s->path, to, NULL, NULL, NULL, NULL, &err), 0);
+            assert_int_equal(store_repair(s->path, to, NULL, NULL, NULL, NULL, NULL, &err), 0);
     }
     free(to);
 }
