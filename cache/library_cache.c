@@ -252,7 +252,8 @@ static int take_cache(struct quire_cache *c, const struct quire_cache_options *o
 static int open_folder(struct quire_cache *c, const struct quire_cache_options *o, const char *path,
                        struct quire_error *err)
 {
-    struct caches_options caches = {.folder = path, .guard_folder = o->guard_folder, .log = pass_log, .log_context = c};
+    struct caches_options caches = {
+        .folder = path, .guard_folder = o->guard_folder, .seed = o->seed, .log = pass_log, .log_context = c};
     struct store_options store = {.sync = sync_of(o->durability), .no_maintenance = true};
     struct store_host host = {.restore = restore, .replay = replay, .save = save, .log = pass_log, .context = c};
     struct store_report report;

@@ -475,6 +475,7 @@ struct quire_cache_options {
     enum quire_durability durability;
     const char *guard_folder; /* tables that add to the built-in ones; NULL: none */
     enum quire_engine_kind engine;
+    uint64_t seed; /* of what is drawn at random: audits, lives; 0: another one each time */
     void (*log)(void *context, bool warning, const char *line);
     void *context;
 };

@@ -14,8 +14,7 @@
 #ifndef QUIRE_TOOLS_CACHE_LOAD_H
 #define QUIRE_TOOLS_CACHE_LOAD_H
 
-#include "cli.h"
-#include "io/histogram.h"
+#include "cache_report.h"
 #include "io/random.h"
 #include <hiredis.h>
 
@@ -176,15 +175,9 @@ struct load_sample {
     struct load_counts all;
     uint64_t requests[LOAD_CATEGORIES_MAX], served[LOAD_CATEGORIES_MAX];
 };
-#define LOAD_HISTOGRAM_SUB  5u
-#define LOAD_HISTOGRAM_BITS 40u
-struct load_timing {
-    struct histogram h;
-    _Atomic uint64_t counts[HISTOGRAM_BUCKETS(LOAD_HISTOGRAM_SUB, LOAD_HISTOGRAM_BITS)];
-};
 struct load_result {
     struct load_counts all, burst, categories[LOAD_CATEGORIES_MAX];
-    struct load_timing lookup_ns[LOAD_STATUSES], put_ns, answer_ns; /* from the arrival; the answer with the model */
+    struct timing lookup_ns[LOAD_STATUSES], put_ns, answer_ns; /* from the arrival; the answer with the model */
     struct load_sample samples[LOAD_SAMPLES_MAX];
     uint32_t n_samples;
     double seconds, queue_p50_ms, queue_p99_ms, queue_mean_ms, load_mean;
@@ -192,7 +185,6 @@ struct load_result {
     char names[LOAD_CATEGORIES_MAX][LOAD_NAME_MAX];
     uint32_t n_categories;
 };
-void timing_init(struct load_timing *timing);
 /* Makes the cache `name`, runs, drops it (unless options->keep). extra: words added to SC.CAT.SET of all categories. */
 int load_run(const struct load_options *options, const char *name, const char *extra, struct cli *cli,
              struct load_result *out, struct quire_error *err);
@@ -206,12 +198,6 @@ int load_set_category(struct wire *wire, const char *cache, const char *category
 /* ---- what is said of it ------------------------------------------------------------------------------------------ */
 
 void report_run(struct cli *cli, json_t *into, const struct load_result *result);
-/* A new row at the end of an array, made when it is not there, of an object; NULL: of the report. */
-json_t *report_row(struct cli *cli, json_t *into, const char *array);
-/* How many, p50, p99 and p99.9 in microseconds, into a row. */
-void report_timing(struct cli *cli, json_t *row, const struct load_timing *timing);
-/* The upper end of the 95 % Wilson interval of k in n. */
-double wilson_upper(uint64_t k, uint64_t n);
 /* One or two runs below each other in an SVG; titles[i] names results[i]. */
 int figure_write(const char *path, const struct load_result *const *results, const char *const *titles, uint32_t n,
                  struct quire_error *err);

@@ -42,7 +42,7 @@ struct bench {
     uint64_t next_entry;   /* number of the next one that is put */
     uint64_t first_unused; /* numbers of questions that nobody puts */
     enum bench_kind kind;
-    struct load_timing *timing;
+    struct timing *timing;
     uint64_t n, as_wanted, evicted;
     double cpu_us; /* of this program, in the phase */
     int rc;

@@ -123,12 +123,6 @@ static void count(struct run *run, const struct request *request, size_t field_o
 }
 #define COUNT(run, request, field) count((run), (request), offsetof(struct load_counts, field))
 
-void timing_init(struct load_timing *timing)
-{
-    memset(timing->counts, 0, sizeof timing->counts);
-    histogram_init(&timing->h, timing->counts, LOAD_HISTOGRAM_SUB, LOAD_HISTOGRAM_BITS);
-}
-
 /* ---- what is put after SC.GET, SC.PUT ---------------------------------------------------------------------------- */
 
 static void add_scope(struct run *run, struct wire_words *words, const struct load_ask *ask, char tenant[32])

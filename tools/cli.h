@@ -168,6 +168,7 @@ int quire_convert(int argc, char **argv);
 int quire_probe(int argc, char **argv);
 int quire_bench_kernels(int argc, char **argv);
 int quire_embed(int argc, char **argv);
+int quire_cache_eval_verb(int argc, char **argv);
 int quire_cache_load_verb(int argc, char **argv);
 
 #endif

@@ -24,6 +24,7 @@ static const struct {
     {"probe", quire_probe, "measure random reads of a device"},
     {"bench-kernels", quire_bench_kernels, "measure the kernels beside the memory's bandwidth"},
     {"embed", quire_embed, "turn lines of text into vectors"},
+    {"cache-eval", quire_cache_eval_verb, "stream a labelled text set into a cache; count hits and wrong ones"},
     {"cache-load", quire_cache_load_verb, "drive a server's semantic cache; measure what it saves and gets wrong"},
 };
 #define N_VERBS (sizeof verbs / sizeof *verbs)

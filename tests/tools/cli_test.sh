@@ -72,11 +72,87 @@ expect "no verb is wrong use" 2 "usage: quire VERB"
 expect "an unknown verb is named" 2 'no verb "sing"' sing
 expect "--version" 0 "^quire [0-9]*\.[0-9]*\.[0-9]*$" --version
 expect "--help lists the verbs" 0 "^  verify " --help
-for verb in gen truth build search inspect verify repair convert probe bench-kernels "embed fit" "embed apply" cache-load; do
+for verb in gen truth build search inspect verify repair convert probe bench-kernels "embed fit" "embed apply" cache-eval cache-load; do
     # shellcheck disable=SC2086
     expect "$verb --help has examples" 0 "^  .*quire $verb" $verb --help
 done
 expect "embed without its verb" 2 "quire embed fit" embed
+
+# ---- cache-eval -----------------------------------------------------------------------------------------------------
+# 2 categories of 4 answers and one of nothing; vectors of an answer are near each other (.98), others far (.5 at most)
+/usr/bin/python3 - <<'PYTHON'
+import math, random, struct
+random.seed(1)
+dim, rows = 16, []
+for i in range(1200):
+    kind, answer = i % 3, i // 3 % 4
+    v = [0.0] * dim
+    if kind == 2:  # nothing: every row a direction of its own
+        v = [random.gauss(0, 1) for _ in range(dim)]
+    else:
+        v[kind * 4 + answer] = 1.0
+        v[8 + kind] = 0.5
+        v = [x + random.gauss(0, 0.03) for x in v]
+    length = math.sqrt(sum(x * x for x in v))
+    rows.append((("left", "right", "none")[kind], f"answer{answer}", f"row {i}", [x / length for x in v]))
+rows.append(rows[0])  # the very same request again
+with open("set.tsv", "w") as tsv, open("set.fbin", "wb") as fbin:
+    fbin.write(struct.pack("<II", len(rows), dim))
+    for category, answer, text, v in rows:
+        tsv.write(f"{category}\t{answer}\t{text}\n")
+        fbin.write(struct.pack(f"<{dim}f", *v))
+PYTHON
+ceval=(cache-eval set.tsv set.fbin --nothing none --json)
+expect "cache-eval: nothing is near enough" 0 '"runs"' "${ceval[@]}" --policy static=1.01 --seeds 1 --delta 0.02
+json "only the same request is served" out 'j["rows"] == 1201 and len(j["runs"]) == 1 and
+    j["runs"][0]["served"] == j["runs"][0]["exact"] == round(1 / 1201, 4) and j["runs"][0]["wrong"] == 0 and
+    j["memory"][0]["entries"] == 1200'
+expect "cache-eval: everything is near enough" 0 '"runs"' "${ceval[@]}" --policy static=0.000001 --seeds 1 --delta 0.5
+json "all is served but the first of each category, and what is of nothing is wrong" out '
+    all(c["requests"] == (401 if c["category"] == "left" else 400) for c in j["categories"]) and
+    all(c["hit_rate"] == round(1 - 1 / c["requests"], 4) and c["precision"] > 0.97 and
+        c["precision_low"] < c["precision"] <= c["precision_high"] for c in j["categories"]
+        if c["category"] != "none") and
+    [c["precision"] for c in j["categories"] if c["category"] == "none"] == [0] and j["runs"][0]["wrong"] > 0.25'
+expect "cache-eval: best threshold in hindsight" 0 '"runs"' "${ceval[@]}" --policy static --seeds 1,2 --delta 0.01
+json "the real cache serves what hindsight says" out 'len(j["runs"]) == 2 and
+    all(abs(r["served"] - h["static"]) < 0.01 and r["wrong"] <= 0.015 and h["static"] > 0.6
+        for r, h in zip(j["runs"], j["hindsight"]))'
+expect "cache-eval: the whole table" 0 '"runs"' "${ceval[@]}" --seeds 1-2 --delta 0.02,0.1 --order random,bursty \
+    --svg eval.svg
+json "RISK and RISK with curves, each seed" out '[(r["order"], r["delta"], r["policy"], r["seed"]) for r in j["runs"]] ==
+    [(o, d, p, s) for o in ("random", "bursty") for d in (0.02, 0.1) for p in ("risk", "imported") for s in (1, 2)] and
+    len(j["means"]) == 8 and len(j["hindsight"]) == 8 and len(j["hindsight_means"]) == 4'
+json "the budget is kept, from labels for some" out 'all(r["wrong"] <= r["delta"] and 0 < r["labelled"] < 0.3
+    for r in j["runs"])'
+json "curves serve more than nothing does" out 'all(a["served"] > b["served"] for a, b in
+    zip([m for m in j["means"] if m["policy"] == "imported"], [m for m in j["means"] if m["policy"] == "risk"]))'
+json "latencies of all requests" out 'sum(l["n"] for l in j["latency"]) == 2 * 16 * 1201 and
+    all(0 < l["p50_us"] <= l["p99_us"] for l in j["latency"])'
+check "the figure is XML with a line for each policy, budget and hindsight" /usr/bin/python3 -c '
+import xml.etree.ElementTree as x
+lines = [e for e in x.parse("eval.svg").iter() if e.tag.endswith("polyline")]
+assert len(lines) == 2 * (2 * 4 + 1) and all(len(l.get("points").split()) in (2, 40) for l in lines)'
+cp out first
+expect "the same seed again" 0 '"runs"' "${ceval[@]}" --seeds 1-2 --delta 0.02,0.1 --order random,bursty
+json "gives the same" out 'j["hindsight"] == json.load(open("first"))["hindsight"] and
+    j["runs"] == json.load(open("first"))["runs"]'
+expect "cache-eval with wrong labels" 0 '"runs"' "${ceval[@]}" --policy risk --seeds 1 --delta 0.1 --noise 0.5
+json "half of the labels wrong: next to nothing is served" out 'j["runs"][0]["served"] < 0.1'
+expect "cache-eval with guards" 0 '"runs"' "${ceval[@]}" --policy static=0.9 --seeds 1 --delta 0.1 --guards number
+json "rows of other numbers are kept back" out 'j["runs"][0]["guarded"] > 500 and j["runs"][0]["served"] < 0.01'
+expect "cache-eval puts misses only" 0 '"runs"' "${ceval[@]}" --policy static=0.9 --seeds 1 --delta 0.1 --insert misses
+json "so there is an entry for each" out 'j["memory"][0]["entries"] == round(1201 * (1 - j["runs"][0]["served"])) and
+    j["runs"][0]["served"] > 0.6'
+expect "a policy that is none" 2 "--policy static=-1" cache-eval set.tsv set.fbin --policy static=-1
+expect "a budget that is none" 2 "--delta 0.01,2" cache-eval set.tsv set.fbin --delta 0.01,2
+expect "seeds that are none" 2 "--seeds 5-1" cache-eval set.tsv set.fbin --seeds 5-1
+expect "an order that is none" 2 "--order up" cache-eval set.tsv set.fbin --order up
+expect "curves without a use" 2 "--import-seed goes" cache-eval set.tsv set.fbin --policy risk --import-seed 3
+expect "a column that is not there" 1 "line 1 has no column 9" cache-eval set.tsv set.fbin --text-column 9
+expect "a guard that is none" 1 "quire cache-eval: " cache-eval set.tsv set.fbin --guards sing --seeds 1
+expect "a figure that is there" 1 "there already" cache-eval set.tsv set.fbin --svg eval.svg
+check "no cache is left behind" test -z "$(find "${TMPDIR:-/tmp}" -maxdepth 1 -name 'quire-cache-eval.*' -newer set.tsv)"
 
 # ---- cache-load, as far as it goes without a server (tests/e2e/cache_load.sh has the rest) ----------------------------
 expect "cache-load without a server" 1 "127.0.0.1:1: Connection refused" cache-load --port 1
