@@ -40,7 +40,7 @@ void entry_set_document(struct cache_entry *e, const struct document_at *at)
     uint64_t pages = at->bytes / DOCUMENT_UNIT;
     uint64_t word = atomic_load_explicit(&e->word, memory_order_relaxed);
     e->segment = at->segment;
-    e->unit = at->unit;
+    e->unit = at->unit & (UNITS_MAX - 1);
     word = (word & ((UINT64_C(1) << PAGES_SHIFT) - 1)) | pages << PAGES_SHIFT;
     atomic_store_explicit(&e->word, word, memory_order_release);
 }

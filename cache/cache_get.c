@@ -328,6 +328,24 @@ static bool among(const struct graph_hit *hits, uint32_t n, uint32_t row)
     return false;
 }
 
+/* The nearest `room` of the group's linked entries into hits, CANDIDATES_MAX of them at most. Next to all that are
+ * linked are living, and each that is asked costs a cache miss: so it is asked of those found only, and while searching
+ * if that leaves too few. */
+static uint32_t search_linked(struct lookup *l, struct graph_hit *hits, uint32_t room)
+{
+    struct cache *cache = l->cache;
+    uint32_t beam = room > BEAM_MIN ? room : BEAM_MIN, living = 0, at = 0;
+    uint32_t n = graph_search(cache->graph, &l->group->root, l->scratch->graph, beam, NULL, NULL, hits, beam);
+    for (uint32_t i = 0; i < n && i < room; i++)
+        __builtin_prefetch(entry_at(cache, hits[i].row));
+    for (; at < n && living < room; at++)
+        if (is_living(l, hits[at].row))
+            hits[living++] = hits[at];
+    if (living == at || living == room)
+        return living;
+    return graph_search(cache->graph, &l->group->root, l->scratch->graph, beam, is_living, l, hits, room);
+}
+
 /* The nearest `room` of the group's entries into scratch->hits. (inside an epoch, without the lock) */
 static void search(struct lookup *l, uint32_t room)
 {
@@ -336,8 +354,7 @@ static void search(struct lookup *l, uint32_t room)
     l->n_hits = 0;
     keep_listed(l, room);
     if (l->linked)
-        n = graph_search(l->cache->graph, &l->group->root, l->scratch->graph, room > BEAM_MIN ? room : BEAM_MIN,
-                         is_living, l, of_graph, room);
+        n = search_linked(l, of_graph, room);
     for (uint32_t i = 0; i < n; i++)
         if (l->scratch->n_rows == 0 || !among(hits, l->n_hits, of_graph[i].row))
             keep_hit(hits, &l->n_hits, room, of_graph[i]);

@@ -58,19 +58,22 @@ enum {
 #define ENTRY_LISTED (UINT64_C(1) << 45) /* stands in group->rows */
 #define PAGES_SHIFT  48
 
-/* 56 bytes: a million entries are 56 MB, so every byte is thought about. */
+#define GROUPS_MAX UINT32_C(0x1000000) /* and numbers of them: 24 bits */
+#define UNITS_MAX  UINT32_C(0x1000000) /* places in a segment of documents, of 256 MiB at most: 24 bits */
+
+/* 48 bytes: a million entries are 48 MB, so every byte is thought about. */
 struct cache_entry {
     _Atomic uint64_t word; /* read without the lock */
     uint32_t exact;        /* bits of the exact hash; eight more in exact_high */
-    uint32_t group;
-    uint32_t segment, unit; /* of its document */
-    uint32_t chain;         /* next row of the same bucket + 1 */
-    uint32_t blob;          /* what not every entry has; 0: nothing */
-    uint32_t created_low;   /* ms since BASE_MS, with created_high */
-    uint8_t created_high, exact_high;
-    struct evict_links links; /* packed: 16 bytes */
+    uint32_t segment;      /* of its document */
+    uint32_t unit : 24, created_high : 8;
+    uint32_t group : 24, exact_high : 8;
+    uint32_t chain;       /* next row of the same bucket + 1 */
+    uint32_t blob;        /* what not every entry has; 0: nothing */
+    uint32_t created_low; /* ms since BASE_MS, with created_high */
+    struct evict_links links;
 };
-_Static_assert(sizeof(struct cache_entry) == 56, "an entry has 56 bytes");
+_Static_assert(sizeof(struct cache_entry) == 48, "an entry has 48 bytes");
 
 /* ---- scopes and groups ------------------------------------------------------------------------------------------- */
 

@@ -286,7 +286,7 @@ static void fill_entry(const struct put *p, struct cache_entry *e)
     atomic_init(&e->word, word);
     e->exact = (uint32_t)p->exact.low;
     e->exact_high = (uint8_t)(p->exact.low >> 32);
-    e->group = p->group->number;
+    e->group = p->group->number & (GROUPS_MAX - 1);
     e->created_low = (uint32_t)p->created;
     e->created_high = (uint8_t)(p->created >> 32);
     e->links.level = EVICT_UNLISTED;

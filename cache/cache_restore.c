@@ -197,17 +197,19 @@ static int take_entry(struct cache *cache, uint32_t row, struct reader *r)
     uint64_t word = take_u64(r);
     e->exact = take_u32(r);
     e->exact_high = take_u8(r);
-    e->group = take_u32(r);
+    uint32_t group = take_u32(r);
     e->segment = take_u32(r);
-    e->unit = take_u32(r);
+    uint32_t unit = take_u32(r);
     uint64_t created = take_u64(r);
     e->links.hits = (uint8_t)take_u32(r);
     struct quire_bytes blob = take_piece(r, BLOB_CELLS * BLOB_CELL);
     e->created_low = (uint32_t)created;
     e->created_high = (uint8_t)(created >> 32);
     e->links.level = EVICT_UNLISTED;
-    if (r->bad || created > EXPIRE_NEVER || !(word & ENTRY_LIVE))
+    if (r->bad || created > EXPIRE_NEVER || !(word & ENTRY_LIVE) || group >= GROUPS_MAX || unit >= UNITS_MAX)
         return QUIRE_ECORRUPT;
+    e->group = group & (GROUPS_MAX - 1);
+    e->unit = unit & (UNITS_MAX - 1);
     if (blob.n_bytes) {
         if (blob.n_bytes < sizeof head)
             return QUIRE_ECORRUPT;
@@ -311,11 +313,11 @@ static int take_change(struct cache *cache, struct reader *r, uint64_t lsn, stru
 static int take_moved(struct cache *cache, struct reader *r, uint64_t lsn, struct quire_error *err)
 {
     uint32_t row = take_u32(r), segment = take_u32(r), unit = take_u32(r);
-    if (r->bad || r->left || row >= cache->n_rows)
+    if (r->bad || r->left || row >= cache->n_rows || unit >= UNITS_MAX)
         return corrupt(r, "a move", lsn, err);
     if (lsn > row_lsn(cache, row)) {
         entry_at(cache, row)->segment = segment;
-        entry_at(cache, row)->unit = unit;
+        entry_at(cache, row)->unit = unit & (UNITS_MAX - 1);
     }
     return 0;
 }

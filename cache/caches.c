@@ -14,8 +14,13 @@
 #include <time.h>
 
 enum {
-    GRAPH_DEGREE = 7, /* 14 links of the lowest layer: bytes of an entry against recall, docs/performance.md */
-    GRAPH_BEAM = 64,  /* of an insertion */
+    /* Bytes of an entry against recall: few links below, where rows are near each other, and many on the upper layers,
+     * where a search decides in which neighbourhood it ends and where links cost a tenth (docs/performance.md). */
+    GRAPH_LOWEST = 12,
+    GRAPH_DEGREE = 16,
+    GRAPH_THINNING = 3, /* one row in eight is on the layer above */
+    GRAPH_DESCENT = 24,
+    GRAPH_BEAM = 64, /* of an insertion */
     REGION_ROWS_BYTES = 1 << 30,
     NEGATIVE_BUCKETS = 1024, /* 8,192 questions, 196 KB */
     SKETCH_ROOM = 65536,
@@ -112,15 +117,19 @@ static int copy_config(struct cache *cache, const struct cache_config *from)
 /* What a row takes: code, numbers, links with those of upper layers, entry, its share of the buckets. */
 static uint64_t bytes_of_row(uint32_t code_dim)
 {
-    return code_dim + 16 + 2 * GRAPH_DEGREE * 4 + (GRAPH_DEGREE + 1) * 4 / 3 + sizeof(struct cache_entry) + 4;
+    unsigned upper = (GRAPH_DEGREE + 1) * 4 / ((1u << GRAPH_THINNING) - 1);
+    return code_dim + 16 + GRAPH_LOWEST * 4 + upper + sizeof(struct cache_entry) + 4;
 }
 
 static int make_tables(struct cache *cache, struct quire_error *err)
 {
     struct graph_config graph = {.code_dim = cache->space.code_dim,
                                  .degree = GRAPH_DEGREE,
+                                 .lowest = GRAPH_LOWEST,
+                                 .thinning = GRAPH_THINNING,
+                                 .descent = GRAPH_DESCENT,
                                  .beam = GRAPH_BEAM,
-                                 .fill = 2 * GRAPH_DEGREE,
+                                 .fill = GRAPH_LOWEST,
                                  .slack = 1,
                                  .seed = cache->uid,
                                  .epochs = cache->of->epochs};

@@ -26,7 +26,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define SEGMENT_BYTES_MAX (1ull << 35) /* a place is 32 bits of DOCUMENT_UNIT */
+#define SEGMENT_BYTES_MAX (1ull << 28) /* a cache keeps 24 bits of a place, in units of DOCUMENT_UNIT */
 #define NAME_END          ".docs"
 
 uint64_t log_now_ms(const struct document_log *log)

@@ -30,7 +30,7 @@ struct document_at {
 struct document_log_options {
     struct io_fs *fs;       /* NULL: fs_real() */
     const char *folder;     /* made where it is not there */
-    uint64_t segment_bytes; /* a segment ends beyond it; 0: 32 MiB */
+    uint64_t segment_bytes; /* a segment ends beyond it; at most 256 MiB; 0: 32 MiB */
     uint64_t buffer_bytes;  /* of documents that are not written yet; beyond it appending is refused (QUIRE_EBUSY);
                              * 0: 32 MiB */
     uint64_t hot_bytes;     /* of the cache of documents; 0: 8 MiB */

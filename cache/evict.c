@@ -14,8 +14,8 @@
  * cost: GreedyDual-Size gives entry i at its use H = L + c, c being the saved cost per byte; the victim is the lowest
  * H, which becomes L. Here c is rounded to quarters of powers of two; as L only grows, entries of one list are in
  * order of H if each is put at its end when used, and the victim is the best of at most 64 heads (CAMP,
- * Ghandeharizadeh et al. 2014). H is not kept: the L of the last use is, in 32 bits. It is counted in 2^-30 of the
- * list's own c and modulo 2^32, which suffices as H >= L as long as the entry lives: L - L(use) <= c. What is left, c
+ * Ghandeharizadeh et al. 2014). H is not kept: the L of the last use is, in 16 bits. It is counted in 2^-15 of the
+ * list's own c and modulo 2^16, which suffices as H >= L as long as the entry lives: L - L(use) <= c. What is left, c
  * - (L - L(use)), is what is compared, so that the size of L does not matter before it is 2^30 times the cost of what
  * lives beside it. An unknown cost (list 0) is worth nothing: those go first.
  */
@@ -25,7 +25,7 @@
 
 #define N_STEPS   63
 #define STEPS     ((1ull << N_STEPS) - 1)
-#define AGE_UNITS 1073741824.0 /* parts of its cost in which an entry's clock is kept */
+#define AGE_UNITS 32768.0 /* parts of its cost in which an entry's clock is kept */
 #define USES_MAX  UINT16_MAX
 #define STEP_MOST 1000 /* quarters: 2^250, beyond any cost, and its square is far from the end of a double */
 
@@ -121,9 +121,9 @@ static int64_t step_of_cost(double saved_per_byte)
     return (int64_t)(step < -STEP_MOST ? -STEP_MOST : step > STEP_MOST ? STEP_MOST : step);
 }
 
-static uint32_t clock_in_units(double clock, double cost)
+static uint16_t clock_in_units(double clock, double cost)
 {
-    return (uint32_t)fmod(clock / cost * AGE_UNITS, 4294967296.0);
+    return (uint16_t)fmod(clock / cost * AGE_UNITS, 65536.0);
 }
 
 /* H - L of an entry: how far the clock may still go before it is the lowest. */
@@ -132,7 +132,7 @@ static double worth_left(const struct evict_order *order, const struct evict_lin
     double cost = cost_of(order, links->level);
     if (cost <= 0)
         return 0;
-    return cost - (uint32_t)(clock_in_units(order->clock, cost) - links->at) * (cost / AGE_UNITS);
+    return cost - (uint16_t)(clock_in_units(order->clock, cost) - links->at) * (cost / AGE_UNITS);
 }
 
 static void add_by_cost(struct evict_order *order, uint32_t entry, double saved_per_byte)

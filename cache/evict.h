@@ -17,14 +17,17 @@
 #define EVICT_LEVELS   64u
 #define EVICT_UNLISTED 255u
 
-/* What an order keeps in each entry: 16 bytes, packed, since there are millions. */
-struct __attribute__((packed)) evict_links {
+/* What an order keeps in each entry: 12 bytes, since there are millions. */
+struct evict_links {
     uint32_t prev, next;
-    uint32_t at;   /* cost: the clock at its last use, in units of its level, modulo 2^32 */
+    union {
+        uint16_t at;   /* cost: the clock at its last use, in units of its level, modulo 2^16 */
+        uint16_t uses; /* lfu: as of the last use, halved for each step that the clock had made by then */
+    };
     uint8_t level; /* of the list it is in; EVICT_UNLISTED (to be set by whoever makes the entry): in none */
-    uint16_t uses; /* lfu: as of the last use, halved for each step that the clock had made by then */
     uint8_t hits;  /* see evict_hits; 0 to be set by whoever makes the entry */
 };
+_Static_assert(sizeof(struct evict_links) == 12, "the links of an entry have 12 bytes");
 
 struct evict_order {
     enum category_evict policy;

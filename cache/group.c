@@ -234,7 +234,7 @@ struct group *group_make(struct cache *cache, const struct group_key *key, uint3
     if (number == UINT32_MAX)
         for (number = cache->first_free_group; number < cache->n_groups && cache->groups[number];)
             number++;
-    struct group *group = calloc(1, sizeof *group);
+    struct group *group = number < GROUPS_MAX ? calloc(1, sizeof *group) : NULL;
     struct scope *scope = group && reserve_groups(cache, number + 1) == 0 ? scope_make(cache, key) : NULL;
     if (!scope) {
         free(group);

@@ -1,7 +1,7 @@
 /*
  * graph.c - the rows of the mutable graph: their memory, numbers, locks, and what becomes of a removed one.
  *
- * A row takes code_dim bytes of code, 16 of numbers and 8 * degree of links, in three tables that never move
+ * A row takes code_dim bytes of code, 16 of numbers and 4 of each link, in three tables that never move
  * (row_table.h): a search reads codes and numbers of many rows and links of few. On how many upper layers a row is
  * follows from its number alone, so nothing of it is stored, and a number that is used again finds its blocks there.
  * A row that has such blocks gives one of its lowest links for the place where they begin.
@@ -22,12 +22,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define DEGREE_DEFAULT 16u
-#define BEAM_DEFAULT   100u
-#define SLACK_DEFAULT  1.2f
-#define REGION_BYTES   ((size_t)1 << 30)
-#define COLLECT_EVERY  64u /* rows removed while others wait: then it is asked whether these may go */
-#define SPINS          100u
+#define DEGREE_DEFAULT  16u
+#define BEAM_DEFAULT    100u
+#define DESCENT_DEFAULT 16u
+#define LOWEST_MIN      4u
+#define THINNING_MAX    8u
+#define SLACK_DEFAULT   1.2f
+#define REGION_BYTES    ((size_t)1 << 30)
+#define COLLECT_EVERY   64u /* rows removed while others wait: then it is asked whether these may go */
+#define SPINS           100u
 
 /* ---- locks and links ---- */
 
@@ -89,6 +92,11 @@ uint32_t links_read(const struct graph *graph, uint32_t row, unsigned layer, uin
 
 /* ---- the graph ---- */
 
+static unsigned lowest_of(const struct graph_config *config)
+{
+    return config->lowest ? config->lowest : 2 * (config->degree ? config->degree : DEGREE_DEFAULT);
+}
+
 static int check_config(const struct graph_config *config, struct quire_error *err)
 {
     if (config->code_dim == 0 || config->code_dim % 32 != 0)
@@ -96,9 +104,16 @@ static int check_config(const struct graph_config *config, struct quire_error *e
     if (config->degree == 1 || config->degree > DEGREE_MAX)
         return error_set(err, QUIRE_EINVALID, "degree is %u; choose 2 to %u, or 0 for %u", config->degree, DEGREE_MAX,
                          DEGREE_DEFAULT);
-    if (config->fill > 2 * (config->degree ? config->degree : DEGREE_DEFAULT))
-        return error_set(err, QUIRE_EINVALID, "fill is %u; choose at most twice the degree, or 0 for the degree",
-                         config->fill);
+    if (config->lowest && (config->lowest < LOWEST_MIN || config->lowest > LINKS_MAX))
+        return error_set(err, QUIRE_EINVALID, "lowest is %u; choose %u to %u, or 0 for twice the degree",
+                         config->lowest, LOWEST_MIN, LINKS_MAX);
+    if (config->thinning > THINNING_MAX)
+        return error_set(err, QUIRE_EINVALID, "thinning is %u; choose 1 to %u, or 0 to follow the degree",
+                         config->thinning, THINNING_MAX);
+    if (config->fill > lowest_of(config))
+        return error_set(err, QUIRE_EINVALID,
+                         "fill is %u; choose at most %u, the links of the lowest layer, or 0 for half", config->fill,
+                         lowest_of(config));
     if (!(config->slack == 0 || (config->slack >= 0.5f && config->slack <= 4)))
         return error_set(err, QUIRE_EINVALID, "slack is %g; choose 0.5 to 4, or 0 for %g", (double)config->slack,
                          (double)SLACK_DEFAULT);
@@ -110,12 +125,13 @@ static void set_config(struct graph *graph, const struct graph_config *config, u
     memset(graph, 0, sizeof *graph);
     graph->code_dim = config->code_dim;
     graph->degree = config->degree ? config->degree : DEGREE_DEFAULT;
-    graph->capacity = 2 * graph->degree;
+    graph->capacity = lowest_of(config);
     graph->beam = config->beam ? config->beam : BEAM_DEFAULT;
-    graph->fill = config->fill ? config->fill : graph->degree;
+    graph->descent = config->descent ? config->descent : DESCENT_DEFAULT;
+    graph->fill = config->fill ? config->fill : graph->capacity / 2;
     graph->slack = config->slack > 0 ? config->slack : SLACK_DEFAULT;
-    graph->layer_bits = 1;
-    while ((2u << graph->layer_bits) <= graph->degree)
+    graph->layer_bits = config->thinning ? config->thinning : 1;
+    while (!config->thinning && (2u << graph->layer_bits) <= graph->degree)
         graph->layer_bits++;
     graph->seed = config->seed;
     graph->epochs = config->epochs;
@@ -128,6 +144,12 @@ static void set_config(struct graph *graph, const struct graph_config *config, u
     graph->free_first = graph->gone_first = graph->deferred_first = ROW_NONE;
 }
 
+static size_t matrix_bytes(const struct graph *graph)
+{
+    size_t most = graph->degree > graph->capacity ? graph->degree : graph->capacity;
+    return most * most * sizeof(float);
+}
+
 int graph_create_sized(const struct graph_config *config, unsigned region_shift, struct graph **out,
                        struct quire_error *err)
 {
@@ -138,7 +160,7 @@ int graph_create_sized(const struct graph_config *config, unsigned region_shift,
     if (!graph)
         return error_set(err, QUIRE_ENOMEM, "no memory for a graph");
     set_config(graph, config, region_shift);
-    graph->matrix = malloc((size_t)graph->capacity * graph->capacity * sizeof(float));
+    graph->matrix = malloc(matrix_bytes(graph));
     if (!graph->matrix) {
         free(graph);
         return error_set(err, QUIRE_ENOMEM, "no memory for a graph");
@@ -398,7 +420,7 @@ void graph_get_stats(const struct graph *graph, struct graph_stats *out)
     out->free = graph->n_free;
     out->removed = graph->n_gone + graph->n_deferred;
     out->rows = graph->n_rows - out->free - out->removed;
-    out->bytes = sizeof *graph + (uint64_t)graph->capacity * graph->capacity * sizeof(float) +
+    out->bytes = sizeof *graph + matrix_bytes(graph) +
                  graph->n_rows * (graph->codes.stride + graph->numbers.stride + graph->links.stride) +
                  graph->n_upper * graph->upper.stride;
     pthread_mutex_unlock(mutex);

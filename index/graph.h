@@ -24,12 +24,18 @@ struct graph_scratch;
 
 struct graph_config {
     uint32_t code_dim; /* multiple of 32 */
-    unsigned degree;   /* links of a row on the upper layers, twice as many on the lowest; 2..64, 0: 16 */
+    /* Memory is in `lowest`: each row has it. Whether a search ends among the right rows is in the upper layers: with
+     * half the links below and more of them above (12, degree 16, thinning 3, descent 32) it finds more in fewer bytes
+     * where rows lie in thousands of clusters. */
+    unsigned degree;   /* links of a row on the upper layers; 2..64, 0: 16 */
+    unsigned lowest;   /* links of a row on the lowest layer; 4..128, 0: 2 * degree */
+    unsigned thinning; /* a row is on one layer more with probability 2^-thinning; 1..8, 0: about 1 / degree */
+    unsigned descent;  /* beam on the layers on the way down; 0: 16 */
     unsigned beam;     /* of an insertion; 0: 100 */
-    unsigned fill;     /* links that a new row gets on the lowest layer, up to 2 * degree; 0: degree */
+    unsigned fill;     /* links that a new row gets on the lowest layer, up to `lowest`; 0: half of it */
     /* A candidate for a link is passed over if one that is taken is nearer to it than the row is, squared and times
-     * this; 0: 1.2. More keeps more of the near ones. With a degree of 6 to 8 rows find more with 1, and with fill at
-     * 2 * degree. */
+     * this; 0: 1.2. More keeps more of the near ones. With 12 to 16 links on the lowest layer rows find more with 1, and
+     * with fill at `lowest`. */
     float slack;
     uint64_t seed;         /* of the rows' levels */
     struct epochs *epochs; /* outlives the graph */
@@ -72,10 +78,10 @@ void graph_discard(struct graph *graph, uint32_t row);
 int graph_place(struct graph *graph, uint32_t row, const uint8_t *code, float f, float norm2);
 /* Takes a placed row back; its number can be placed again at once. QUIRE_ENOTFOUND: there is none. */
 int graph_unplace(struct graph *graph, uint32_t row);
-/* Puts rows first .. first + n - 1 back from an image, which a graph of the same code_dim, degree and seed saved. Their
- * links are worth nothing before graph_mend, which has to follow. The image is trusted in nothing: QUIRE_ECORRUPT names
- * the row. QUIRE_EEXISTS: there is such a row. QUIRE_EINVALID, QUIRE_ENOMEM, QUIRE_ELIMIT as graph_place. After an
- * error some of the rows are there. */
+/* Puts rows first .. first + n - 1 back from an image, which a graph of the same code_dim, degree, lowest, thinning
+ * and seed saved. Their links are worth nothing before graph_mend, which has to follow. The image is trusted in
+ * nothing: QUIRE_ECORRUPT names the row. QUIRE_EEXISTS: there is such a row. QUIRE_EINVALID, QUIRE_ENOMEM, QUIRE_ELIMIT
+ * as graph_place. After an error some of the rows are there. */
 int graph_image_load(struct graph *graph, uint32_t first, uint32_t n, const void *image, size_t bytes,
                      struct quire_error *err);
 struct graph_mending {
@@ -123,7 +129,7 @@ int graph_query(const struct graph *graph, struct graph_scratch *scratch, const 
 /* The rows of a root nearest to the query for which accept(context, row) is true (NULL: all), nearest first, at
  * most `room` of them, into hits; returns how many. `beam`: accepted rows that are kept while searching, at least
  * room is used. Rows that are not accepted are walked through. Effort is bounded whatever the filter: at most 8192
- * + 16 * beam * degree rows are measured, so a filter that few rows pass is better served by graph_score on these.
+ * + 8 * beam * lowest rows are measured, so a filter that few rows pass is better served by graph_score on these.
  * Of rows with the very same code at most `room` are kept. Only a beam wider than any before, or a graph that has
  * grown, allocates; without memory the beam is what there is room for. */
 uint32_t graph_search(const struct graph *graph, const struct graph_root *root, struct graph_scratch *scratch,

@@ -40,7 +40,8 @@ struct graph {
     unsigned degree, capacity; /* links: of upper layers, of the lowest */
     unsigned fill;             /* links of a new row on the lowest layer */
     float slack;               /* of the selection of links */
-    unsigned beam, layer_bits; /* a row is on one layer more with probability 2^-layer_bits */
+    unsigned beam, descent;    /* of insertions; on the way down */
+    unsigned layer_bits;       /* a row is on one layer more with probability 2^-layer_bits */
     uint64_t seed;
     struct epochs *epochs;
 
@@ -50,7 +51,7 @@ struct graph {
     atomic_uint_fast64_t distances;
 
     pthread_mutex_t removing; /* one removal at a time; then `matrix` */
-    float *matrix;            /* capacity x capacity distances */
+    float *matrix;            /* of as many rows as a list has links, each to each */
 
     pthread_mutex_t mutex; /* what follows, and changes of roots' entries */
     atomic_uint n_rows;    /* numbers in use, free ones included; read by searches */

@@ -7,7 +7,7 @@
  *
  * With a filter only accepted rows count among the best, and all are walked through: the frontier is then cut where
  * the beam is full. A filter that accepts next to nothing would walk through everything, so a search measures at most
- * EFFORT_BASE + EFFORT * beam * degree rows; who filters that hard has few rows, and measures them all (graph_score).
+ * EFFORT_BASE + EFFORT * beam * links rows; who filters that hard has few rows, and measures them all (graph_score).
  *
  * Copies of one row are at the same distance, to the last bit. A beam full of them sees nothing else, so no more of
  * them count than the caller wants (a query: as many as it asks for).
@@ -26,10 +26,9 @@
 
 #define LEVELS_ROOM  (QUIRE_DIM_MAX + 64) /* one more dimension under inner product, and padding */
 #define EFFORT_BASE  8192u
-#define EFFORT       16u /* rows measured at most: this times beam * degree, and the base */
+#define EFFORT       8u  /* rows measured at most: this times beam * links of a row, and the base */
 #define SEEN_PER_ROW 64u /* first size of the table of seen rows, per row of the beam */
 #define WIDTH        2u  /* rows expanded at a time */
-#define UPPER_BEAM   16u /* while going down */
 
 /* ---- scratch ---- */
 
@@ -69,7 +68,7 @@ void graph_scratch_destroy(struct graph_scratch *scratch)
 /* Rows that a search with this beam measures at most. */
 static uint32_t effort_of(const struct graph *graph, uint32_t beam)
 {
-    uint64_t effort = EFFORT_BASE + EFFORT * (uint64_t)beam * graph->degree;
+    uint64_t effort = EFFORT_BASE + EFFORT * (uint64_t)beam * graph->capacity;
     uint32_t rows = atomic_load_explicit(&graph->n_rows, memory_order_relaxed);
     return effort < rows ? (uint32_t)effort : rows;
 }
@@ -90,6 +89,7 @@ static uint32_t power_of_two(uint64_t least)
 
 int scratch_reserve(struct graph_scratch *scratch, const struct graph *graph, uint32_t beam)
 {
+    beam = beam > graph->descent ? beam : graph->descent;
     uint64_t need = (uint64_t)effort_of(graph, beam) + BATCH_MAX + beam;
     if (need <= scratch->room)
         return 0;
@@ -385,7 +385,7 @@ bool search_enter(const struct graph *graph, const struct graph_root *root, stru
     scratch->n_best = 1;
     for (unsigned at = *top; at > layer; at--)
         search_layer(graph, scratch,
-                     &(struct layer_search){.measure = measure, .layer = at, .beam = UPPER_BEAM, .copies = 1});
+                     &(struct layer_search){.measure = measure, .layer = at, .beam = graph->descent, .copies = 1});
     return true;
 }
 

@@ -152,9 +152,9 @@ int figure_write(const char *path, const struct load_result *const *results, con
         y += TITLE_HEIGHT - 28;
         for (unsigned i = 0; i < PANELS; i++) {
             enum panel panel = (enum panel)i;
-            draw_panel(f, results[k], panel, y + i * panel_height, panel_top(results, n, panel));
+            draw_panel(f, results[k], panel, y + (double)i * panel_height, panel_top(results, n, panel));
         }
-        figure_axis(f, y + PANELS * panel_height - FIGURE_PANEL_GAP + 18, results[k]->seconds, "seconds");
+        figure_axis(f, y + (double)PANELS * panel_height - FIGURE_PANEL_GAP + 18, results[k]->seconds, "seconds");
     }
     return figure_close(path, f, err);
 }

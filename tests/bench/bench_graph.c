@@ -3,7 +3,7 @@
  *
  *   bench_graph [--base FILE --queries FILE | --dim 256 --clusters 4000 --intrinsic 32] [--rows 200000]
  *               [--queries-n 1000] [--degrees 8,16] [--beams 100] [--fill PERCENT] [--slack PERCENT] [--threads 1]
- *               [--churn 20000] [--roots 1]
+ *               [--churn 20000] [--roots 1] [--lowest LINKS] [--thinning BITS] [--descent BEAM]
  *
  * For each degree and each beam of insertion a graph is filled by `threads` threads with the first `rows` rows, under
  * cosine; then all queries are searched with beams 16, 32, 64 and 128 and compared with brute force over the vectors
@@ -42,7 +42,8 @@ struct list {
 
 struct options {
     const char *base, *queries;
-    unsigned long rows, n_queries, dim, clusters, intrinsic, threads, churn, roots, fill, slack;
+    unsigned long rows, n_queries, dim, clusters, intrinsic, threads, churn, roots, fill, slack, lowest, thinning,
+        descent;
     struct list degrees, beams;
 };
 
@@ -293,7 +294,9 @@ static uint32_t hits_right(const struct bench *b, uint32_t q, const struct graph
 static void search_all(struct bench *b, struct graph_scratch *scratch, uint32_t beam)
 {
     struct histogram times;
+    struct graph_stats before;
     struct graph_hit hits[K];
+    graph_get_stats(b->graph, &before);
     float *query = room(b->space.code_dim * sizeof *query), norm2;
     uint32_t n_queries = (uint32_t)b->queries.rows, right1 = 0, right10 = 0;
     histogram_new(&times);
@@ -316,7 +319,10 @@ static void search_all(struct bench *b, struct graph_scratch *scratch, uint32_t 
     if (b->truth.distances)
         printf(", \"recall_1\": %.4f, \"recall_10\": %.4f", (double)right1 / n_queries,
                (double)right10 / (n_queries * (double)K));
-    printf(", \"p50_us\": %.1f, \"p99_us\": %.1f}", histogram_percentile(&times, 0.5) * 1e-3,
+    struct graph_stats after;
+    graph_get_stats(b->graph, &after);
+    printf(", \"distances\": %.0f, \"p50_us\": %.1f, \"p99_us\": %.1f}",
+           (double)(after.distances - before.distances) / (2.0 * n_queries), histogram_percentile(&times, 0.5) * 1e-3,
            histogram_percentile(&times, 0.99) * 1e-3);
     free(times.counts);
     free(query);
@@ -394,7 +400,10 @@ static void measure(struct bench *b, unsigned degree, unsigned beam)
     struct graph_stats stats;
     struct graph_config config = {
         .code_dim = b->space.code_dim, .degree = degree, .beam = beam, .seed = 1, .epochs = b->epochs};
-    config.fill = 2 * degree * (unsigned)b->options.fill / 100;
+    config.lowest = (unsigned)b->options.lowest;
+    config.thinning = (unsigned)b->options.thinning;
+    config.descent = (unsigned)b->options.descent;
+    config.fill = (config.lowest ? config.lowest : 2 * degree) * (unsigned)b->options.fill / 100;
     config.slack = (float)b->options.slack * 0.01f;
     b->roots = room(b->options.roots * sizeof *b->roots);
     b->numbers = room(b->base.rows * sizeof *b->numbers);
@@ -406,13 +415,15 @@ static void measure(struct bench *b, unsigned degree, unsigned beam)
     double seconds = run_threads(b, fill);
     uint64_t bytes = resident_bytes() - before;
     graph_get_stats(b->graph, &stats);
-    printf("{\"rows\": %lu, \"dim\": %u, \"degree\": %u, \"beam\": %u, \"fill\": %u, \"slack\": %.2f, \"threads\": "
-           "%lu, \"roots\": %lu, "
-           "\"inserts_per_second\": %.0f, \"distances_per_insert\": %.0f, \"resident_bytes_per_row\": %.1f, "
-           "\"counted_bytes_per_row\": %.1f, \"search\": [",
-           b->options.rows, b->base.dim, degree, beam, config.fill, (double)config.slack, b->options.threads,
-           b->options.roots, (double)b->options.rows / seconds, (double)stats.distances / (double)b->options.rows,
-           (double)bytes / (double)b->options.rows, (double)stats.bytes / (double)b->options.rows);
+    printf(
+        "{\"rows\": %lu, \"dim\": %u, \"degree\": %u, \"beam\": %u, \"lowest\": %u, \"thinning\": %u, \"descent\": %u, "
+        "\"fill\": %u, \"slack\": %.2f, \"threads\": %lu, \"roots\": %lu, "
+        "\"inserts_per_second\": %.0f, \"distances_per_insert\": %.0f, \"resident_bytes_per_row\": %.1f, "
+        "\"counted_bytes_per_row\": %.1f, \"search\": [",
+        b->options.rows, b->base.dim, degree, beam, config.lowest, config.thinning, config.descent, config.fill,
+        (double)config.slack, b->options.threads, b->options.roots, (double)b->options.rows / seconds,
+        (double)stats.distances / (double)b->options.rows, (double)bytes / (double)b->options.rows,
+        (double)stats.bytes / (double)b->options.rows);
     struct graph_scratch *scratch = scratch_new();
     for (unsigned i = 0; i < sizeof search_beams / sizeof *search_beams; i++)
         search_all(b, scratch, search_beams[i]);
@@ -433,7 +444,7 @@ static void measure(struct bench *b, unsigned degree, unsigned beam)
 static const char *const help =
     "bench_graph [--base FILE --queries FILE | --dim 256 --clusters 4000 --intrinsic 32] [--rows 200000]\n"
     "            [--queries-n 1000] [--degrees 8,16] [--beams 100] [--threads 1] [--churn 20000] [--roots 1]\n"
-    "            [--fill PERCENT-OF-2-DEGREE] [--slack PERCENT]\n"
+    "            [--lowest LINKS] [--thinning BITS] [--descent BEAM] [--fill PERCENT-OF-LOWEST] [--slack PERCENT]\n"
     "Inserts, searches, saves, restores and churns the mutable graph; a line of JSON for each degree and beam.\n";
 
 static struct list parse_list(const char *text)
@@ -449,11 +460,25 @@ static struct list parse_list(const char *text)
 
 static void take_options(int argc, char **argv, struct options *o)
 {
-    static const struct option names[] = {
-        {"base", 1, 0, 'b'},  {"queries", 1, 0, 'q'},  {"rows", 1, 0, 'n'},      {"queries-n", 1, 0, 'Q'},
-        {"dim", 1, 0, 'd'},   {"clusters", 1, 0, 'c'}, {"intrinsic", 1, 0, 'i'}, {"degrees", 1, 0, 'D'},
-        {"beams", 1, 0, 'B'}, {"threads", 1, 0, 't'},  {"churn", 1, 0, 'C'},     {"roots", 1, 0, 'r'},
-        {"fill", 1, 0, 'f'},  {"slack", 1, 0, 's'},    {"help", 0, 0, 'h'},      {0}};
+    static const struct option names[] = {{"base", 1, 0, 'b'},
+                                          {"queries", 1, 0, 'q'},
+                                          {"rows", 1, 0, 'n'},
+                                          {"queries-n", 1, 0, 'Q'},
+                                          {"dim", 1, 0, 'd'},
+                                          {"clusters", 1, 0, 'c'},
+                                          {"intrinsic", 1, 0, 'i'},
+                                          {"degrees", 1, 0, 'D'},
+                                          {"beams", 1, 0, 'B'},
+                                          {"threads", 1, 0, 't'},
+                                          {"churn", 1, 0, 'C'},
+                                          {"roots", 1, 0, 'r'},
+                                          {"fill", 1, 0, 'f'},
+                                          {"slack", 1, 0, 's'},
+                                          {"lowest", 1, 0, 'l'},
+                                          {"thinning", 1, 0, 'T'},
+                                          {"descent", 1, 0, 'e'},
+                                          {"help", 0, 0, 'h'},
+                                          {0}};
     *o = (struct options){.rows = 200000,
                           .n_queries = 1000,
                           .dim = 256,
@@ -468,8 +493,9 @@ static void take_options(int argc, char **argv, struct options *o)
                           .beams = {1, {100}}};
     for (int c; (c = getopt_long(argc, argv, "", names, NULL)) != -1;) {
         unsigned long *const numbers[128] = {
-            ['n'] = &o->rows,    ['Q'] = &o->n_queries, ['d'] = &o->dim,   ['c'] = &o->clusters, ['i'] = &o->intrinsic,
-            ['t'] = &o->threads, ['f'] = &o->fill,      ['s'] = &o->slack, ['C'] = &o->churn,    ['r'] = &o->roots};
+            ['n'] = &o->rows,    ['Q'] = &o->n_queries, ['d'] = &o->dim,    ['c'] = &o->clusters, ['i'] = &o->intrinsic,
+            ['t'] = &o->threads, ['f'] = &o->fill,      ['s'] = &o->slack,  ['C'] = &o->churn,    ['r'] = &o->roots,
+            ['l'] = &o->lowest,  ['T'] = &o->thinning,  ['e'] = &o->descent};
         if (c == '?')
             exit(2);
         if (c == 'h') {

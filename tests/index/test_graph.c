@@ -214,6 +214,15 @@ static void test_refuses(void **state)
     config.degree = 6;
     config.fill = 13;
     assert_int_equal(graph_create(&config, &graph, &err), QUIRE_EINVALID);
+    config.lowest = 3;
+    config.fill = 0;
+    assert_int_equal(graph_create(&config, &graph, &err), QUIRE_EINVALID);
+    config.lowest = LINKS_MAX + 1;
+    assert_int_equal(graph_create(&config, &graph, &err), QUIRE_EINVALID);
+    config.lowest = 12;
+    config.thinning = 9;
+    assert_int_equal(graph_create(&config, &graph, &err), QUIRE_EINVALID);
+    config.thinning = 0;
     config.fill = 12;
     config.slack = 0.1f;
     assert_int_equal(graph_create(&config, &graph, &err), QUIRE_EINVALID);
@@ -316,6 +325,33 @@ static void test_fill(void **state)
         world_close(&world);
     }
     assert_true(found[1] > found[0] + 0.01);
+}
+
+/* More links on upper layers than on the lowest, of which there are few: valid through all changes, in few bytes. */
+static void test_wide_above(void **state)
+{
+    (void)state;
+    struct world world;
+    struct graph_stats stats;
+    struct graph_config config = {
+        .code_dim = DIM, .degree = 24, .lowest = 9, .fill = 9, .thinning = 3, .descent = 32, .slack = 1, .seed = 3};
+    world_open(&world, 0, 2 * MANY);
+    config.epochs = world.epochs;
+    graph_destroy(world.graph);
+    assert_int_equal(graph_create_sized(&config, 20, &world.graph, NULL), 0);
+    world.clusters = MANY / 20;
+    grow(&world, MANY);
+    assert_graph_valid(&world);
+    graph_get_stats(world.graph, &stats);
+    assert_in_range(stats.bytes / MANY, DIM + 16 + 4 * 9 + 4 * 25 / 8, DIM + 16 + 4 * 9 + 4 * 25 / 6);
+    assert_recall(&world, 16, NULL, 0.95);
+    shrink(&world, MANY / 2);
+    assert_graph_valid(&world);
+    grow(&world, MANY / 2);
+    assert_recall(&world, 16, NULL, 0.95);
+    shrink(&world, MANY);
+    assert_graph_valid(&world);
+    world_close(&world);
 }
 
 /* A filter that accepts nothing ends after a bounded number of rows. */
@@ -1161,6 +1197,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_refuses),
         cmocka_unit_test(test_fill),
+        cmocka_unit_test(test_wide_above),
         cmocka_unit_test(test_small),
         cmocka_unit_test(test_scores),
         cmocka_unit_test(test_random),
