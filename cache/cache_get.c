@@ -403,7 +403,8 @@ static void end_request(struct lookup *l)
     cat->counters.audits += status == QUIRE_CACHE_AUDIT;
     cat->counters.negative += status == QUIRE_CACHE_NEGATIVE;
     cat->counters.bypassed += status == QUIRE_CACHE_BYPASS;
-    /* Who waited for one answer gets that one, in however many wordings it was asked for: nothing to be suspicious of. */
+    /* Who waited for one answer gets that one, in however many wordings it was asked for: nothing to be suspicious of.
+     * */
     if (status != QUIRE_CACHE_BYPASS && status != QUIRE_CACHE_NEGATIVE && !l->woken)
         breaker_count(&cat->breaker, served, question, l->answer->id, l->now);
     if (l->answer->similarity >= 0 && status != QUIRE_CACHE_EXACT)

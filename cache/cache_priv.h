@@ -9,9 +9,9 @@
  * changes, and what could not be logged was not done.
  *
  * A row is an entry and a row of the graph with the same number. graph_add gives the number; the entry becomes living
- * (ENTRY_LIVE) when everything else is in place. When it dies it joins the graves, whose rows are taken out of the graph
- * later and outside of the lock; the graph gives a number out again when no reader of that epoch is left. So whoever is
- * inside an epoch may look at any row that a search gave to him, and sees whether it lives.
+ * (ENTRY_LIVE) when everything else is in place. When it dies it joins the graves, whose rows are taken out of the
+ * graph later and outside of the lock; the graph gives a number out again when no reader of that epoch is left. So
+ * whoever is inside an epoch may look at any row that a search gave to him, and sees whether it lives.
  */
 #ifndef QUIRE_CACHE_CACHE_PRIV_H
 #define QUIRE_CACHE_CACHE_PRIV_H
@@ -169,7 +169,8 @@ struct category {
     uint64_t pinned, labels_logged;
 };
 
-/* ---- invalidations, audits ------------------------------------------------------------------------------------------- */
+/* ---- invalidations, audits
+ * ------------------------------------------------------------------------------------------- */
 
 struct invalidation {
     uint64_t epoch;
@@ -273,7 +274,8 @@ struct cache_scratch {
     struct group_key key;
 };
 
-/* ---- entries: cache_entry.c -------------------------------------------------------------------------------------------- */
+/* ---- entries: cache_entry.c
+ * -------------------------------------------------------------------------------------------- */
 
 static inline struct cache_entry *entry_at(const struct cache *cache, uint32_t row)
 {
@@ -354,7 +356,8 @@ void cache_refresh_quota(struct cache *cache);
 
 /* ---- leaving: cache_remove.c ------------------------------------------------------------------------------------- */
 
-/* Takes a living entry out of everything but the graph, which cache_bury does later. The caller has logged it. (lock) */
+/* Takes a living entry out of everything but the graph, which cache_bury does later. The caller has logged it. (lock)
+ * */
 void entry_die(struct cache *cache, uint32_t row);
 /* The opposite: an entry whose word, group, document and blob are set takes its places. linked: its row is in the graph
  * of the group. Room in group->rows was reserved where it is not. (lock) */

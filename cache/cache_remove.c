@@ -112,8 +112,8 @@ static bool has_expired(const struct cache *cache, uint32_t row, uint64_t now)
 }
 
 /* It is logged although an entry's own record says when it ends: what was removed must stay so after a restart where
- * the clock was set back or STALE was raised, since it may have been invalidated in the meantime, and its group's number
- * given to another scope. What cannot be logged now is tried again; it does not answer anyway. */
+ * the clock was set back or STALE was raised, since it may have been invalidated in the meantime, and its group's
+ * number given to another scope. What cannot be logged now is tried again; it does not answer anyway. */
 uint32_t cache_expire(struct cache *cache, uint32_t rows)
 {
     uint32_t gone[EXPIRE_BATCH], n = 0;

@@ -1,10 +1,10 @@
 /*
  * cache_restore.c - a folder's records become caches.
  *
- * Nothing on the disk is trusted beyond its checksum: every number is looked at before it is used, and what does not fit
- * is QUIRE_ECORRUPT with its place. Rows are filled as records come; when all have been read, cache_restore_end mends
- * the graph, drops what has expired or has lost its document, and joins the rest to groups, orders and hashes, the
- * oldest first, so that orders of eviction begin as the entries came.
+ * Nothing on the disk is trusted beyond its checksum: every number is looked at before it is used, and what does not
+ * fit is QUIRE_ECORRUPT with its place. Rows are filled as records come; when all have been read, cache_restore_end
+ * mends the graph, drops what has expired or has lost its document, and joins the rest to groups, orders and hashes,
+ * the oldest first, so that orders of eviction begin as the entries came.
  */
 #include "cache/cache_log.h"
 #include "io/bytes.h"

@@ -431,7 +431,8 @@ int caches_drop(struct caches *caches, struct quire_bytes name, uint64_t *lsn, s
     return rc;
 }
 
-/* ---- the work behind ------------------------------------------------------------------------------------------------ */
+/* ---- the work behind ------------------------------------------------------------------------------------------------
+ * */
 
 static void log_curves(struct cache *cache, bool all)
 {

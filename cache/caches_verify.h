@@ -1,14 +1,14 @@
 /*
- * caches_verify.h - proofs of the caches of a data folder that nobody has open, and saving their documents from one that
- * is damaged: for `quire verify` and `quire repair`.
+ * caches_verify.h - proofs of the caches of a data folder that nobody has open, and saving their documents from one
+ * that is damaged: for `quire verify` and `quire repair`.
  *
  * The caches were made with caches_options.read_only, and took in the folder's records by caches_restore and
  * caches_replay. caches_verify proves what they became (cache_check), every document of every segment, and that each
  * entry's document is there and is its own. Nothing is written but what `to` asks for. Afterwards only caches_destroy
  * may be called.
  *
- * What a crash leaves is no damage: entries whose documents were not written yet, which go at the next opening, and torn
- * bytes that no entry points to. These are notes.
+ * What a crash leaves is no damage: entries whose documents were not written yet, which go at the next opening, and
+ * torn bytes that no entry points to. These are notes.
  */
 #ifndef QUIRE_CACHE_CACHES_VERIFY_H
 #define QUIRE_CACHE_CACHES_VERIFY_H

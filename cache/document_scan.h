@@ -33,8 +33,8 @@ struct document_segment {
     bool header_damaged;    /* there was one */
 };
 
-/* Reads a file that nobody writes to. visit gets each document and its unit, and may end the scan with an error. Errors:
- * QUIRE_EFORMAT, EVERSION (another program's, or a later version's), EIO, ENOFILE, ENOMEM. */
+/* Reads a file that nobody writes to. visit gets each document and its unit, and may end the scan with an error.
+ * Errors: QUIRE_EFORMAT, EVERSION (another program's, or a later version's), EIO, ENOFILE, ENOMEM. */
 int document_scan(struct io_fs *fs, const char *path, uint32_t number,
                   int (*visit)(void *context, const struct document *document, uint32_t unit), void *context,
                   struct document_segment *out, struct quire_error *err);

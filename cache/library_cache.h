@@ -1,7 +1,8 @@
 /*
  * library_cache.h - what the files behind quire.h's semantic cache share.
  *
- * Every call on a handle stands between cache_call_begin and cache_call_end, so that closing waits for those that are under way.
+ * Every call on a handle stands between cache_call_begin and cache_call_end, so that closing waits for those that are
+ * under way.
  */
 #ifndef QUIRE_CACHE_LIBRARY_CACHE_H
 #define QUIRE_CACHE_LIBRARY_CACHE_H

@@ -34,8 +34,8 @@ struct graph_config {
     unsigned beam;     /* of an insertion; 0: 100 */
     unsigned fill;     /* links that a new row gets on the lowest layer, up to `lowest`; 0: half of it */
     /* A candidate for a link is passed over if one that is taken is nearer to it than the row is, squared and times
-     * this; 0: 1.2. More keeps more of the near ones. With 12 to 16 links on the lowest layer rows find more with 1, and
-     * with fill at `lowest`. */
+     * this; 0: 1.2. More keeps more of the near ones. With 12 to 16 links on the lowest layer rows find more with 1,
+     * and with fill at `lowest`. */
     float slack;
     uint64_t seed;         /* of the rows' levels */
     struct epochs *epochs; /* outlives the graph */

@@ -35,8 +35,8 @@ struct store_host {
      * other batch is open between the two, and that nobody waits for long in leave */
     void (*enter)(void *context);
     void (*leave)(void *context);
-    /* All has been read, the folder is still locked. folder: of store_repair the new one, which is whole but for what the
-     * host keeps in files, and gets its name afterwards; of store_verify the folder itself */
+    /* All has been read, the folder is still locked. folder: of store_repair the new one, which is whole but for what
+     * the host keeps in files, and gets its name afterwards; of store_verify the folder itself */
     int (*complete)(void *context, const char *folder, struct quire_error *err);
     void *context;
 };

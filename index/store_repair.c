@@ -10,8 +10,9 @@
  *   3. of a segment that does not prove itself the rows of whole blocks are put one by one.
  * Keys that are there are remembered by their 64-bit hashes.
  *
- * Records of the host are not understood here; those that it refuses are left out. Those of the checkpoint go into a checkpoint, those of the log into the
- * log, in their order; since every record of the log is later than the checkpoint now, the host applies all of them.
+ * Records of the host are not understood here; those that it refuses are left out. Those of the checkpoint go into a
+ * checkpoint, those of the log into the log, in their order; since every record of the log is later than the checkpoint
+ * now, the host applies all of them.
  *
  * The new folder is made under another name and renamed at the end: it is there whole or not at all.
  */

@@ -1,7 +1,7 @@
 /*
  * test_cache_threads.c - caches under threads: eight that put, ask, invalidate, change entries and categories in a
- * cache so small that every put evicts, while its own thread links and lets expire and checkpoints are written; and a crowd
- * that asks one new question at once.
+ * cache so small that every put evicts, while its own thread links and lets expire and checkpoints are written; and a
+ * crowd that asks one new question at once.
  *
  * Each value says its group and vector, so that every answer is looked at; afterwards all structures agree, as they are
  * and as they come back from the disk.

@@ -1,6 +1,6 @@
 /*
- * test_caches_verify.c - proofs of the caches of a folder, and saving their documents: what is whole counts, each kind of
- * damage is found, what a crash leaves is none, and entries whose documents were saved answer in the new folder.
+ * test_caches_verify.c - proofs of the caches of a folder, and saving their documents: what is whole counts, each kind
+ * of damage is found, what a crash leaves is none, and entries whose documents were saved answer in the new folder.
  */
 #include "cache/caches_verify.h"
 #include "tests/cache/support_cache.h"

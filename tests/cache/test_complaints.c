@@ -1,7 +1,8 @@
 /*
  * test_complaints.c - what users of other caches complain of, one test for each: wrong or opposite answers, answers of
  * other tenants, distances taken for similarities, wrong answers that live for ever, errors replayed as answers,
- * streams that are not kept, an index rebuilt at every insert, caches that silently never hit, deletions without a condition.
+ * streams that are not kept, an index rebuilt at every insert, caches that silently never hit, deletions without a
+ * condition.
  */
 #include "cache/cache_priv.h"
 #include "support_cache.h"

@@ -1,7 +1,7 @@
 /*
  * test_isolation.c - an answer never crosses scopes: a million questions of scopes that are made to be taken for
- * others, with the same vector, text, hash and compat as the entries of those, while groups come and go, their numbers are used
- * again, grow from lists into graphs, and the folder is opened anew.
+ * others, with the same vector, text, hash and compat as the entries of those, while groups come and go, their numbers
+ * are used again, grow from lists into graphs, and the folder is opened anew.
  *
  * The value of each entry is the scope that it was put under, so that an answer says itself where it comes from.
  */
