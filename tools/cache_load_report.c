@@ -140,8 +140,8 @@ static void draw_panel(FILE *f, const struct load_result *r, enum panel panel, d
 int figure_write(const char *path, const struct load_result *const *results, const char *const *titles, uint32_t n,
                  struct quire_error *err)
 {
-    const int panel_height = FIGURE_PANEL_HEIGHT + FIGURE_PANEL_GAP;
-    const int run_height = TITLE_HEIGHT + (int)PANELS * panel_height + FOOT_HEIGHT;
+    const double panel_height = FIGURE_PANEL_HEIGHT + FIGURE_PANEL_GAP;
+    const int run_height = TITLE_HEIGHT + (int)PANELS * (FIGURE_PANEL_HEIGHT + FIGURE_PANEL_GAP) + FOOT_HEIGHT;
     FILE *f;
     int rc = figure_open(path, "quire cache-load over time", run_height * (int)n, &f, err);
     if (rc < 0)

@@ -29,7 +29,7 @@ double wilson_upper(uint64_t k, uint64_t n)
 
 double wilson_lower(uint64_t k, uint64_t n)
 {
-    return 1 - wilson_upper(n - k, n); /* the interval is symmetric in what is counted */
+    return fmax(0, 1 - wilson_upper(n - k, n)); /* the interval of what was not counted, turned over; rounding */
 }
 
 void timing_init(struct timing *timing)
@@ -135,7 +135,7 @@ void figure_line(FILE *f, double y, double top, uint32_t line, const char *name,
 void figure_axis(FILE *f, double y, double end, const char *unit)
 {
     for (int i = 0; i <= 6; i++)
-        fprintf(f, "<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"middle\" font-size=\"11\">%.3g</text>\n",
-                FIGURE_LEFT + (FIGURE_RIGHT - FIGURE_LEFT) * i / 6.0, y, end * i / 6);
-    fprintf(f, "<text x=\"%d\" y=\"%.1f\" font-size=\"11\">%s</text>\n", FIGURE_RIGHT + 14, y, unit);
+        fprintf(f, "<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"middle\" font-size=\"11\">%.*f</text>\n",
+                FIGURE_LEFT + (FIGURE_RIGHT - FIGURE_LEFT) * i / 6.0, y, end < 10 ? 2 : end < 100, end * i / 6);
+    fprintf(f, "<text x=\"%d\" y=\"%.1f\" font-size=\"11\">%s</text>\n", FIGURE_RIGHT + 36, y, unit);
 }

@@ -238,7 +238,7 @@ static int find_hindsight(struct evaluation *e, uint32_t order, uint32_t delta)
         if (rc < 0 || i >= o->n_seeds)
             continue;
         const double *of[2] = {h->one, h->own};
-        static const char *const names[2] = {"static, hindsight", "per category, h."};
+        static const char *const names[2] = {"static, hindsight", "per category, hindsight"};
         for (unsigned k = 0; k < 2 && order == 0; k++)
             figure_add_thresholds(&e->figure, names[k], delta, e->streams.requests[i], e->data.rows, of[k]);
         set_threshold(e, i);
@@ -303,10 +303,9 @@ static const char summary[] =
     "single threshold and the best one of each category that keep the budget in hindsight (of each half: \"second\" "
     "is\n"
     "the best of the second half). Without --policy the cache has RISK, from nothing and with imported curves.\n\n"
-    "Guards are off by default: intents as in CLINC150 are the same for any number or name in them (\"remind me at "
-    "5\",\n"
-    "\"remind me at 7\"), so guards rightly keep back 37 % of its pairs of one intent, for which these labels have no "
-    "word.";
+    "Guards are off by default: an intent of CLINC150 is the same whatever number, name or date is in the text "
+    "(\"remind\n"
+    "me at 5\", \"remind me at 7\"), so guards rightly keep back 37 % of its pairs of one intent.";
 
 static const char examples[] =
     "  quire cache-eval data/clinc150.tsv data/clinc150.fbin --category-column 2 --answer-column 3 --text-column 4 \\\n"

@@ -103,6 +103,8 @@ with open("set.tsv", "w") as tsv, open("set.fbin", "wb") as fbin:
         fbin.write(struct.pack(f"<{dim}f", *v))
 PYTHON
 ceval=(cache-eval set.tsv set.fbin --nothing none --json)
+mkdir caches
+export TMPDIR=$work/caches
 expect "cache-eval: nothing is near enough" 0 '"runs"' "${ceval[@]}" --policy static=1.01 --seeds 1 --delta 0.02
 json "only the same request is served" out 'j["rows"] == 1201 and len(j["runs"]) == 1 and
     j["runs"][0]["served"] == j["runs"][0]["exact"] == round(1 / 1201, 4) and j["runs"][0]["wrong"] == 0 and
@@ -138,7 +140,7 @@ expect "the same seed again" 0 '"runs"' "${ceval[@]}" --seeds 1-2 --delta 0.02,0
 json "gives the same" out 'j["hindsight"] == json.load(open("first"))["hindsight"] and
     j["runs"] == json.load(open("first"))["runs"]'
 expect "cache-eval with wrong labels" 0 '"runs"' "${ceval[@]}" --policy risk --seeds 1 --delta 0.1 --noise 0.5
-json "half of the labels wrong: next to nothing is served" out 'j["runs"][0]["served"] < 0.1'
+json "half of all labels say wrong: no more is served than twice the budget" out '0 < j["runs"][0]["served"] < 0.2'
 expect "cache-eval with guards" 0 '"runs"' "${ceval[@]}" --policy static=0.9 --seeds 1 --delta 0.1 --guards number
 json "rows of other numbers are kept back" out 'j["runs"][0]["guarded"] > 500 and j["runs"][0]["served"] < 0.01'
 expect "cache-eval puts misses only" 0 '"runs"' "${ceval[@]}" --policy static=0.9 --seeds 1 --delta 0.1 --insert misses
@@ -152,7 +154,19 @@ expect "curves without a use" 2 "--import-seed goes" cache-eval set.tsv set.fbin
 expect "a column that is not there" 1 "line 1 has no column 9" cache-eval set.tsv set.fbin --text-column 9
 expect "a guard that is none" 1 "quire cache-eval: " cache-eval set.tsv set.fbin --guards sing --seeds 1
 expect "a figure that is there" 1 "there already" cache-eval set.tsv set.fbin --svg eval.svg
-check "no cache is left behind" test -z "$(find "${TMPDIR:-/tmp}" -maxdepth 1 -name 'quire-cache-eval.*' -newer set.tsv)"
+set -m # children of a shell without job control ignore SIGINT
+"$quire" "${ceval[@]}" --seeds 1-60 >out 2>err &
+pid=$!
+for _ in $(seq 200); do
+    compgen -G 'caches/*' >/dev/null && break
+    sleep 0.02
+done
+kill -INT $pid
+wait $pid
+check "an interrupted cache-eval fails" test $? = 1
+set +m
+check "no cache is left behind" rmdir caches
+unset TMPDIR
 
 # ---- cache-load, as far as it goes without a server (tests/e2e/cache_load.sh has the rest) ----------------------------
 expect "cache-load without a server" 1 "127.0.0.1:1: Connection refused" cache-load --port 1
