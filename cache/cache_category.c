@@ -52,10 +52,27 @@ void category_refresh_quota(struct cache *cache, uint32_t number)
     quota->empty_handed = false;
 }
 
-/* Entries are what memory is spent on: what is left of it when blobs and groups have theirs, by the bytes of a row. */
+static uint64_t share_of_memory(const struct cache *cache, unsigned part, uint64_t most)
+{
+    uint64_t share = cache->config.memory_bytes / part;
+    return share < most ? share : most;
+}
+
+uint64_t cache_buffer_bytes(const struct cache *cache)
+{
+    return share_of_memory(cache, 32, 32u << 20);
+}
+
+uint64_t cache_hot_bytes(const struct cache *cache)
+{
+    return share_of_memory(cache, 64, 8u << 20);
+}
+
+/* Entries are what memory is spent on: what is left of it when blobs, groups and documents in memory have theirs, by
+ * the bytes of a row. */
 void cache_refresh_quota(struct cache *cache)
 {
-    uint64_t taken = cache->blobs.bytes + cache->group_bytes;
+    uint64_t taken = cache->blobs.bytes + cache->group_bytes + cache_buffer_bytes(cache) + cache_hot_bytes(cache);
     uint64_t left = cache->config.memory_bytes > taken ? cache->config.memory_bytes - taken : 0;
     uint64_t entries = left / cache->entry_bytes;
     cache->quota.max = (struct quota_use){cache->config.disk_bytes, entries ? entries : 1};

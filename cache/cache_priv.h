@@ -351,6 +351,9 @@ int category_put(struct cache *cache, struct quire_bytes name, const struct cate
 void category_drop(struct cache *cache, uint32_t number); /* from what is found; its entries are the caller's (lock) */
 void categories_free(struct cache *cache);
 void category_refresh_quota(struct cache *cache, uint32_t number);
+/* Shares of the cache's memory for documents: those that wait for the disk, and those read lately. */
+uint64_t cache_buffer_bytes(const struct cache *cache);
+uint64_t cache_hot_bytes(const struct cache *cache);
 /* Limits of the cache from its memory, and what is in use. (lock) */
 void cache_refresh_quota(struct cache *cache);
 

@@ -19,7 +19,7 @@ enum {
     GRAPH_LOWEST = 12,
     GRAPH_DEGREE = 16,
     GRAPH_THINNING = 3, /* one row in eight is on the layer above */
-    GRAPH_DESCENT = 24,
+    GRAPH_DESCENT = 32,
     GRAPH_BEAM = 64, /* of an insertion */
     REGION_ROWS_BYTES = 1 << 30,
     NEGATIVE_BUCKETS = 1024, /* 8,192 questions, 196 KB */
@@ -271,8 +271,13 @@ int cache_open_documents(struct cache *cache, struct quire_error *err)
     struct caches *caches = cache->of;
     char path[4096];
     documents_path(caches, caches->folder, cache->uid, path, sizeof path);
+    uint64_t buffer = cache_buffer_bytes(cache);
+    if (buffer < DOCUMENT_BYTES_MAX) /* what does not fit into it is refused for ever */
+        buffer = DOCUMENT_BYTES_MAX;
     struct document_log_options options = {.fs = caches->options.fs,
                                            .folder = path,
+                                           .buffer_bytes = buffer,
+                                           .hot_bytes = cache_hot_bytes(cache),
                                            .clock_ms = caches->options.clock_ms,
                                            .clock_context = caches->options.clock_context,
                                            .moved = document_moved,
@@ -642,6 +647,8 @@ int caches_link_documents(struct caches *caches, const char *to, struct quire_er
     uint32_t n;
     char path[4096];
     struct cache **all = list_all(caches, &n);
+    if (!all)
+        return error_set(err, QUIRE_ENOMEM, "no memory to list the caches");
     snprintf(path, sizeof path, "%s/documents", to);
     int rc = caches->options.fs->ops->mkdir(caches->options.fs, path);
     rc = rc < 0 ? error_set(err, rc, "cannot make the folder %s", path) : 0;

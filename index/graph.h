@@ -25,7 +25,7 @@ struct graph_scratch;
 struct graph_config {
     uint32_t code_dim; /* multiple of 32 */
     /* Memory is in `lowest`: each row has it. Whether a search ends among the right rows is in the upper layers: with
-     * half the links below and more of them above (12, degree 16, thinning 3, descent 32) it finds more in fewer bytes
+     * fewer links below and more above (12, degree 16, thinning 3, descent 32) it finds more in fewer bytes
      * where rows lie in thousands of clusters. */
     unsigned degree;   /* links of a row on the upper layers; 2..64, 0: 16 */
     unsigned lowest;   /* links of a row on the lowest layer; 4..128, 0: 2 * degree */

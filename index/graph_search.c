@@ -319,22 +319,30 @@ static uint32_t take_nearest(struct graph_scratch *scratch)
     return row;
 }
 
+/* On upper layers: where the links are. */
+static void fetch_links(const struct graph *graph, uint32_t row, unsigned layer)
+{
+    const char *links = row_table_at(&graph->links, row);
+    if (layer == 0)
+        __builtin_prefetch(links);
+    __builtin_prefetch(links + graph->links.stride - 1);
+}
+
 /* Takes the nearest WIDTH rows of the frontier and measures their links. */
 static void expand(const struct graph *graph, struct graph_scratch *scratch, const struct layer_search *search)
 {
     uint32_t n = 0;
     for (unsigned i = 0; i < WIDTH && goes_on(scratch, search); i++)
         n = gather(graph, scratch, take_nearest(scratch), search->layer, n);
-    if (scratch->n_frontier) { /* likely the next one */
-        const char *links = row_table_at(&graph->links, key_row(scratch->frontier[0]));
-        __builtin_prefetch(links);
-        __builtin_prefetch(links + 64);
-    }
+    for (unsigned i = 0; i < WIDTH && i < scratch->n_frontier; i++) /* likely the next ones */
+        fetch_links(graph, key_row(scratch->frontier[i]), search->layer);
     measure_rows(graph, scratch, search->measure, scratch->batch, n, scratch->distances);
     for (uint32_t i = 0; i < n; i++) {
         uint64_t key = key_of(scratch->distances[i], scratch->batch[i]);
         if (promising(scratch, search, key)) {
             heap_push(scratch->frontier, scratch->n_frontier++, key, NEAREST_TOP);
+            if (scratch->frontier[0] == key)
+                fetch_links(graph, scratch->batch[i], search->layer);
             offer(scratch, search, key);
         }
     }

@@ -1,9 +1,16 @@
 #!/usr/bin/env bash
-# run.sh BUILD_DIR [CYCLES] - kill_loop.py with that server: 25 cycles, fewer where a sanitizer makes them slow.
+# run.sh BUILD_DIR [CYCLES] - kill_loop.py with that server, 25 cycles, and cache_kill_loop.py, 10; fewer where a
+# sanitizer makes them slow. CYCLES: of both.
 #
-# kill_loop.py --help says what is compared; its seed is printed, and --seed repeats what is random.
+# Their --help says what is compared; seeds are printed, and --seed repeats what is random.
 set -u
 build=$(cd "${1:?usage: run.sh BUILD_DIR [CYCLES]}" && pwd) || exit 2
 cycles=${2:-25}
 [ $# -ge 2 ] || [ -z "${QUIRE_SANITIZE_FLAGS:-}" ] || cycles=8
-exec /usr/bin/python3 "$(dirname "$0")/kill_loop.py" --build-dir "$build" --cycles "$cycles"
+cache_cycles=${2:-10}
+[ $# -ge 2 ] || [ -z "${QUIRE_SANITIZE_FLAGS:-}" ] || cache_cycles=5
+failed=0
+here=$(dirname "$0")
+/usr/bin/python3 "$here/kill_loop.py" --build-dir "$build" --cycles "$cycles" || failed=1
+/usr/bin/python3 "$here/cache_kill_loop.py" --build-dir "$build" --cycles "$cache_cycles" || failed=1
+exit "$failed"

@@ -399,6 +399,45 @@ for file in "$(cd data && ls log-* | head -1)" "$(cd data && ls -d segments/*/bl
 done
 rm -rf data
 
+# ---- data folders with semantic caches ------------------------------------------------------------------------------
+rm -f port
+"$build/quire-server" --port 0 --port-file port --dir data --logfile server.log >/dev/null 2>&1 &
+server=$!
+for _ in $(seq 200); do [ -s port ] && break; sleep 0.05; done
+{
+    echo "SC.CREATE c DIM 4"
+    echo "SC.CAT.SET c k MODE exact"
+    for i in $(seq 100 150); do echo "SC.PUT c CAT k HASH 000000000000000000000000000$((10000 + i)) VALUE answer$i"; done
+    echo "SAVE"
+} | requests
+check "the server has a cache and a snapshot" test "$(grep -c '^stored' replies)" = 51 -a -d data/snapshots
+expect "verify of a snapshot proves caches" 0 '"findings": 0' verify data/snapshots/* --json
+json "with entries and documents" out 'j["caches"] == 1 and j["entries"] == 51 and j["documents"] == 51'
+stop_server
+expect "verify proves caches" 0 "^documents *51" verify data
+segment=$(cd data && ls documents/*/*.docs | head -1)
+cp -r data damaged
+flip "damaged/$segment" $((4096 + 20 * 256 + 130))
+expect "a damaged document is found" 3 "1 of its 51 entries" verify damaged
+expect "repair saves the others" 3 '"entries_damaged": 1' repair damaged --to damaged.saved --json
+rm -f port
+"$build/quire-server" --port 0 --port-file port --dir damaged.saved --logfile server.log >/dev/null 2>&1 &
+server=$!
+for _ in $(seq 200); do [ -s port ] && break; sleep 0.05; done
+for i in $(seq 100 150); do echo "SC.GET c CAT k HASH 000000000000000000000000000$((10000 + i)) NOLEASE"; done | requests
+check "and they answer" test "$(grep -c '^answer1[0-9][0-9]' replies)" = 50
+stop_server
+expect "what it saved is sound" 0 "^entries *50" verify damaged.saved
+rm -rf damaged damaged.saved
+log=$(cd data && ls log-* | head -1)
+cp -r data damaged
+flip "damaged/$log" $(($(stat -c %s "damaged/$log") / 2))
+expect "a record of a cache that is damaged is found" 3 '"findings": [1-9]' verify damaged --json
+expect "repair says what may be back" 3 '"caches": 1' repair damaged --to damaged.saved --json
+check "in a note" grep -q "SC.INVALIDATE CACHE ALL" err
+expect "and the rest is sound" 0 "^findings *0" verify damaged.saved
+rm -rf data damaged damaged.saved
+
 # ---- convert --------------------------------------------------------------------------------------------------------
 expect "convert to npy" 0 '"rows": 2000' convert a.fbin a.npy --json
 expect "convert to fvecs" 0 "^type *f32" convert a.npy a.fvecs
