@@ -15,12 +15,13 @@
  *
  * At a threshold, every belief gives a number of wrong answers among the requests seen; their mean M and variance V
  * give the bound M + z sqrt(V + M'), M' = M times the part of all requests that the window holds: the noise of the
- * answers themselves. z falls from 1.6 to 0.1 as requests come in: in the beginning a threshold
+ * answers themselves. z falls from 1.65 to 0.15 as requests come in: in the beginning a threshold
  * is chosen because its few labels happened to be right, later the errors of categories and of fits average out.
  *
  * Labels are bought where they tell most: with probability in proportion to sqrt(p (1 - p)) (Neyman, 1934), less for
- * hits, which cost an answer served, and less below the thresholds that may ever be chosen. Their rate falls with the
- * requests seen, from three in ten to one in five hundred.
+ * hits, which cost an answer served, and less below the thresholds that may soon be chosen. Their rate falls with the
+ * square of the requests seen, from one in two to one in two hundred and fifty: most labels are bought before much is
+ * served, when one more of them costs no answer and tells for the longest time.
  */
 #include "cache/risk_priv.h"
 #include <math.h>
@@ -32,7 +33,7 @@
 
 #define FADE_REQUESTS  2000.0  /* similarities of requests are remembered so long */
 #define FADE_LABELS    10000.0 /* requests after which a label counts 1/e */
-#define Z_LATE         0.1
+#define Z_LATE         0.15
 #define Z_EARLY        1.5
 #define Z_REQUESTS     100.0
 #define MADE_UP        10.0   /* labels between 0.5 and 1 */
@@ -44,15 +45,16 @@
 #define START_WEIGHT   2.0 /* of the wide bell, in categories */
 #define BELIEF_LABELS  20.0
 #define PIECE_LABELS   15.0
-#define LABEL_RATE     0.002
-#define LABEL_EARLY    110.0
-#define LABEL_REQUESTS 300.0
+#define LABEL_RATE     0.004
+#define LABEL_EARLY    0.47
+#define LABEL_REQUESTS 600.0
+#define LABEL_IMPORTED 0.3 /* requests of an imported curve that count as requests for the rate of labels */
 #define LABEL_MOST     0.5
 #define LATE_DOUBT     0.5
 #define LATE_START     8.0
-#define HIT_FACTOR     0.6
+#define HIT_FACTOR     0.85
 #define HIT_LEAST      0.01
-#define RELEVANT       8.0 /* times the budget: thresholds beyond that are not looked at */
+#define RELEVANT       1.5 /* times the budget: thresholds beyond that are looked at less */
 #define BELIEF_LEAST   1e-6f
 
 struct fit {
@@ -311,7 +313,8 @@ static double hit_scale(const double value[RISK_BINS], const struct risk_state *
 static void choose_labels(const struct fit *fit, const struct risk_settings *settings, double tau,
                           struct risk_state *state)
 {
-    double value[RISK_BINS], requests = (double)state->stats.requests + (double)state->experience, need = 0;
+    double value[RISK_BINS], need = 0;
+    double requests = (double)state->stats.requests + LABEL_IMPORTED * (double)state->experience;
     for (unsigned bin = fit->low_bin; bin < RISK_BINS; bin++) {
         unsigned g = bin / GROUP_BINS;
         double p = fmin(1, fit->expected[g] * fit->ratio[g]);
@@ -321,7 +324,8 @@ static void choose_labels(const struct fit *fit, const struct risk_settings *set
         value[bin] = sqrt(p * (1 - p) + 1e-3) * (hit ? HIT_FACTOR : beyond < 1 ? beyond * beyond : 1);
         need += value[bin] * (double)state->seen[bin];
     }
-    double rate = fmin(LABEL_MOST, LABEL_RATE + LABEL_EARLY / (requests + LABEL_REQUESTS));
+    double early = LABEL_REQUESTS / (requests + LABEL_REQUESTS);
+    double rate = fmin(LABEL_MOST, LABEL_RATE + LABEL_EARLY * early * early);
     double scale = need > 0 ? rate * (double)state->window / need : 1;
     double hits = settings->audit > 0 && tau <= 1 ? hit_scale(value, state, tau, settings->audit) : scale;
     for (unsigned bin = 0; bin < RISK_BINS; bin++) {
