@@ -4,7 +4,8 @@
  *   bench_cache FOLDER [--rows 1000000] [--dim 256] [--clusters 4000] [--intrinsic 32] [--value 2048] [--queries 20000]
  *               [--inserts 100000] [--truth 200] [--threads 2] [--memory BYTES] [--scopes 1]
  *
- * Fills a cache in the new folder FOLDER with `rows` generated vectors and answers of `value` bytes, then measures:
+ * Fills a cache in the new folder FOLDER with `rows` generated vectors and answers of `value` bytes (a folder that an
+ * earlier run with the same options has left is used as it is), then measures:
  *   fill      entries per second, resident bytes per entry (what the kernel counts, less what it counted before)
  *   miss      lookups that find nothing near enough: latency
  *   hit       lookups of what is there, with the document read through an engine: latency
@@ -443,11 +444,16 @@ int main(int argc, char **argv)
     open_folder(&b);
     memory_resident(&resident);
     b.base_bytes = resident.total;
-    make_cache(&b);
-    measure(&b, "fill", 0, b.o.rows, run_puts);
+    b.cache = caches_find(b.caches, (struct quire_bytes){"bench", 5});
+    bool filled = b.cache != NULL;
+    if (!filled) {
+        make_cache(&b);
+        measure(&b, "fill", 0, b.o.rows, run_puts);
+    }
     report_memory(&b);
     measure(&b, "miss", 0, b.o.queries, run_misses);
-    report_recall(&b);
+    if (!filled) /* which row a vector has is known only to who put it */
+        report_recall(&b);
     measure(&b, "hit", 0, b.o.queries, run_hits); /* last: misses after many hits trip the breaker */
     measure(&b, "insert", b.o.rows, b.o.rows + b.o.inserts, run_puts);
     report_memory(&b);
