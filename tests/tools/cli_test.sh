@@ -125,7 +125,7 @@ expect "cache-eval: the whole table" 0 '"runs"' "${ceval[@]}" --seeds 1-2 --delt
 json "RISK and RISK with curves, each seed" out '[(r["order"], r["delta"], r["policy"], r["seed"]) for r in j["runs"]] ==
     [(o, d, p, s) for o in ("random", "bursty") for d in (0.02, 0.1) for p in ("risk", "imported") for s in (1, 2)] and
     len(j["means"]) == 8 and len(j["hindsight"]) == 8 and len(j["hindsight_means"]) == 4'
-json "the budget is kept, from labels for some" out 'all(r["wrong"] <= r["delta"] and 0 < r["labelled"] < 0.3
+json "the budget is kept, from labels for some" out 'all(r["wrong"] <= r["delta"] and 0 < r["labelled"] < 0.35
     for r in j["runs"])'
 json "curves serve more than nothing does" out 'all(a["served"] > b["served"] for a, b in
     zip([m for m in j["means"] if m["policy"] == "imported"], [m for m in j["means"] if m["policy"] == "risk"]))'
