@@ -293,20 +293,30 @@ static void fill_entry(const struct put *p, struct cache_entry *e)
     entry_set_document(e, &p->at);
 }
 
-/* What this answer replaces goes first, so that nothing else is given up for its room. Also where the new one does not
- * fit then: the old one is not the answer any more. (lock) */
-static int remove_old(struct put *p, struct quire_error *err)
+static int remove_row(struct put *p, uint32_t row, struct quire_error *err)
 {
-    uint32_t old = same_hash(p);
-    if (old == UINT32_MAX)
-        return 0;
-    int rc = log_gone(p->cache, &old, 1, &p->result->lsn, err);
+    int rc = log_gone(p->cache, &row, 1, &p->result->lsn, err);
     if (rc < 0)
         return rc;
-    p->category->counters.replaced++;
+    category_of(p->cache, p->cache->groups[entry_at(p->cache, row)->group]->category)->counters.replaced++;
     p->replaces = true;
-    entry_die(p->cache, old);
+    entry_die(p->cache, row);
     return 0;
+}
+
+/* What this answer replaces goes first, so that nothing else is given up for its room: the entry of the same hash, and
+ * the stale one that its lease is to renew, which may have been put in other words. Also where the new one does not fit
+ * then: the old one is not the answer any more. (lock) */
+static int remove_old(struct put *p, struct quire_error *err)
+{
+    struct cache *cache = p->cache;
+    uint32_t old = same_hash(p);
+    int rc = old == UINT32_MAX ? 0 : remove_row(p, old, err);
+    uint64_t renewed = p->lease == LEASE_VALID ? lease_refreshes(cache->leases, p->entry->lease) : 0;
+    old = renewed ? entry_find(cache, renewed) : UINT32_MAX;
+    if (rc < 0 || old == UINT32_MAX || (entry_word(cache, old) & EXPIRE_NEVER) > p->now)
+        return rc;
+    return remove_row(p, old, err);
 }
 
 /* Everything that can fail, then the log, then the entry. (lock) */

@@ -82,11 +82,41 @@ static void groups_grow_and_stay_found(void **state)
     world_close(&w);
 }
 
+/* The answer that renews a stale entry takes its place, also where the question had other words. */
+static void a_renewal_replaces_what_was_stale(void **state)
+{
+    struct world w;
+    float v[DIM], near[DIM];
+    struct asked asked;
+    struct quire_error err = {0};
+    struct quire_cache_put_result result;
+    world_open(&w, *state, DIM);
+    world_category(&w, "k", "SIM 0.9 TTL 1000 JITTER 0 STALE 5000");
+    vector_make(v, DIM, 1);
+    vector_near(near, v, DIM, 0.95, 2);
+    uint64_t old = put_simple(&w, "how are you", v, "fine");
+    w.now_ms += 2000;
+    struct quire_cache_query query = {.category = bytes_of("k"), .text = bytes_of("how do you do"), .vector = near};
+    assert_int_equal(ask(&w, &query, &asked, &err), 0);
+    assert_int_equal(asked.answer.status, QUIRE_CACHE_STALE);
+    assert_true(asked.answer.id == old && asked.answer.lease[0]);
+    struct quire_cache_entry entry = {
+        .text = bytes_of("how do you do"), .vector = near, .lease = bytes_of(asked.answer.lease)};
+    assert_int_equal(put(&w, &entry, "well", &result, &err), 0);
+    asked_end(&asked);
+    assert_int_equal(result.outcome, QUIRE_CACHE_REPLACED);
+    assert_int_equal(cache_info(w.cache, old, &(struct cache_entry_info){0}, &err), QUIRE_ENOTFOUND);
+    assert_int_equal(cache_info(w.cache, result.id, &(struct cache_entry_info){0}, &err), 0);
+    world_check(&w);
+    world_close(&w);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(answers_what_was_put, setup, teardown),
         cmocka_unit_test_setup_teardown(groups_grow_and_stay_found, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_renewal_replaces_what_was_stale, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
