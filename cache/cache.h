@@ -151,6 +151,38 @@ int cache_pin(struct cache *cache, uint64_t id, bool pinned, uint64_t *lsn, stru
 
 /* ---- insight ----------------------------------------------------------------------------------------------------- */
 
+/* Counters of what came of requests and entries, all of struct quire_cache_stats. X(name) */
+#define CACHE_COUNTERS(X)                                                                                              \
+    X(requests)                                                                                                        \
+    X(hits)                                                                                                            \
+    X(exact)                                                                                                           \
+    X(stale)                                                                                                           \
+    X(audits)                                                                                                          \
+    X(misses)                                                                                                          \
+    X(negative)                                                                                                        \
+    X(bypassed)                                                                                                        \
+    X(waited)                                                                                                          \
+    X(puts)                                                                                                            \
+    X(stored)                                                                                                          \
+    X(not_admitted)                                                                                                    \
+    X(outdated)                                                                                                        \
+    X(no_room)                                                                                                         \
+    X(evicted_own)                                                                                                     \
+    X(evicted_cache)                                                                                                   \
+    X(expired)                                                                                                         \
+    X(invalidated)                                                                                                     \
+    X(replaced)                                                                                                        \
+    X(removed)                                                                                                         \
+    X(lost)                                                                                                            \
+    X(guarded)                                                                                                         \
+    X(vetoed)                                                                                                          \
+    X(labels)                                                                                                          \
+    X(false_hits)                                                                                                      \
+    X(feedback_good)                                                                                                   \
+    X(feedback_bad)                                                                                                    \
+    X(tokens_saved)                                                                                                    \
+    X(llm_ms_saved)
+
 int cache_get_stats(struct cache *cache, struct quire_bytes category, struct quire_cache_stats *out,
                     struct quire_error *err);
 int cache_tune(struct cache *cache, struct quire_bytes category, double delta, struct quire_cache_tune *out,

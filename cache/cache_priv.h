@@ -114,38 +114,6 @@ struct group_key {
 };
 /* ---- categories -------------------------------------------------------------------------------------------------- */
 
-/* Counters of what came of requests and entries. X(name) */
-#define CACHE_COUNTERS(X)                                                                                              \
-    X(requests)                                                                                                        \
-    X(hits)                                                                                                            \
-    X(exact)                                                                                                           \
-    X(stale)                                                                                                           \
-    X(audits)                                                                                                          \
-    X(misses)                                                                                                          \
-    X(negative)                                                                                                        \
-    X(bypassed)                                                                                                        \
-    X(waited)                                                                                                          \
-    X(puts)                                                                                                            \
-    X(stored)                                                                                                          \
-    X(not_admitted)                                                                                                    \
-    X(outdated)                                                                                                        \
-    X(no_room)                                                                                                         \
-    X(evicted_own)                                                                                                     \
-    X(evicted_cache)                                                                                                   \
-    X(expired)                                                                                                         \
-    X(invalidated)                                                                                                     \
-    X(replaced)                                                                                                        \
-    X(removed)                                                                                                         \
-    X(lost)                                                                                                            \
-    X(guarded)                                                                                                         \
-    X(vetoed)                                                                                                          \
-    X(labels)                                                                                                          \
-    X(false_hits)                                                                                                      \
-    X(feedback_good)                                                                                                   \
-    X(feedback_bad)                                                                                                    \
-    X(tokens_saved)                                                                                                    \
-    X(llm_ms_saved)
-
 struct cache_counters {
 #define X(name) uint64_t name;
     CACHE_COUNTERS(X)

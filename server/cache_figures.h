@@ -11,35 +11,7 @@
     X(disk_bytes)                                                                                                      \
     X(document_bytes)                                                                                                  \
     X(pinned)                                                                                                          \
-    X(requests)                                                                                                        \
-    X(hits)                                                                                                            \
-    X(exact)                                                                                                           \
-    X(stale)                                                                                                           \
-    X(audits)                                                                                                          \
-    X(misses)                                                                                                          \
-    X(negative)                                                                                                        \
-    X(bypassed)                                                                                                        \
-    X(waited)                                                                                                          \
-    X(puts)                                                                                                            \
-    X(stored)                                                                                                          \
-    X(not_admitted)                                                                                                    \
-    X(outdated)                                                                                                        \
-    X(no_room)                                                                                                         \
-    X(evicted_own)                                                                                                     \
-    X(evicted_cache)                                                                                                   \
-    X(expired)                                                                                                         \
-    X(invalidated)                                                                                                     \
-    X(replaced)                                                                                                        \
-    X(removed)                                                                                                         \
-    X(lost)                                                                                                            \
-    X(guarded)                                                                                                         \
-    X(vetoed)                                                                                                          \
-    X(labels)                                                                                                          \
-    X(false_hits)                                                                                                      \
-    X(feedback_good)                                                                                                   \
-    X(feedback_bad)                                                                                                    \
-    X(tokens_saved)                                                                                                    \
-    X(llm_ms_saved)
+    CACHE_COUNTERS(X)
 #define CACHE_NUMBERS(X)                                                                                               \
     X(cost_saved)                                                                                                      \
     X(cost_audits)                                                                                                     \
