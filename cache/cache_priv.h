@@ -423,8 +423,9 @@ int cache_create(struct caches *caches, uint64_t uid, const struct cache_config 
 int cache_open_documents(struct cache *cache, struct quire_error *err);
 /* What was restored and replayed becomes entries. */
 int cache_restore_end(struct cache *cache, struct quire_error *err);
-int caches_insert(struct caches *caches, struct cache *cache, struct quire_error *err); /* (lock) */
-void caches_take(struct caches *caches, struct cache *cache);                           /* out of the list (lock) */
+/* Takes the reference over, on success. (lock) */
+int caches_insert(struct caches *caches, struct cache *cache, struct quire_error *err);
+void caches_take(struct caches *caches, struct cache *cache); /* out of the list (lock) */
 struct cache *caches_by_uid(struct caches *caches, uint64_t uid);
 
 #endif

@@ -96,7 +96,10 @@ static int take_cache(struct caches *caches, uint64_t uid, struct reader *r, uin
         return rc;
     cache->epoch = epoch;
     cache->image_lsn = image ? lsn : 0;
-    return caches_insert(caches, cache, err);
+    rc = caches_insert(caches, cache, err);
+    if (rc < 0)
+        cache_unref(cache);
+    return rc;
 }
 
 static int take_category(struct cache *cache, struct reader *r, uint64_t lsn, struct quire_error *err)

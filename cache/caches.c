@@ -314,10 +314,8 @@ int caches_insert(struct caches *caches, struct cache *cache, struct quire_error
     if (caches->n == caches->room) {
         uint32_t room = caches->room ? 2 * caches->room : 8;
         struct cache **bigger = realloc(caches->all, sizeof *bigger * room);
-        if (!bigger) {
-            cache_unref(cache);
+        if (!bigger)
             return error_set(err, QUIRE_ENOMEM, "no memory for a cache");
-        }
         caches->all = bigger;
         caches->room = room;
     }
@@ -409,7 +407,7 @@ int caches_add(struct caches *caches, const struct cache_config *config, uint64_
     bool inserted = rc == 0 && (rc = caches_insert(caches, cache, err)) == 0;
     pthread_cond_signal(&caches->wake);
     pthread_mutex_unlock(&caches->lock);
-    if (!inserted && rc != QUIRE_ENOMEM) {
+    if (!inserted) {
         cache->dropped = true;
         cache_unref(cache);
     }
