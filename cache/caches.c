@@ -6,6 +6,7 @@
  * none of it waits for the others.
  */
 #include "cache/cache_priv.h"
+#include "io/clock.h"
 #include "io/error.h"
 #include "io/memory.h"
 #include <stdio.h>
@@ -34,10 +35,8 @@ enum {
 
 static uint64_t wall_clock(void *context)
 {
-    struct timespec t;
     (void)context;
-    clock_gettime(CLOCK_REALTIME, &t);
-    return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
+    return clock_wall_ms();
 }
 
 static uint64_t random_seed(void)

@@ -36,10 +36,8 @@ uint64_t log_now_ms(const struct document_log *log)
 
 static uint64_t system_ms(void *context)
 {
-    struct timespec t;
     (void)context;
-    clock_gettime(CLOCK_REALTIME, &t);
-    return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
+    return clock_wall_ms();
 }
 
 void log_say(const struct document_log *log, bool warning, const char *format, ...)

@@ -16,6 +16,7 @@
 #include "index/format.h"
 #include "index/segment_priv.h"
 #include "index/store_priv.h"
+#include "io/clock.h"
 #include "io/error.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -193,11 +194,9 @@ static void discard_copy(struct copy *copy)
 
 static void note_snapshot(struct store *store)
 {
-    struct timespec now;
-    clock_gettime(CLOCK_REALTIME, &now);
     pthread_mutex_lock(&store->lock);
     store->stats.snapshots++;
-    store->stats.last_snapshot_ms = (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+    store->stats.last_snapshot_ms = clock_wall_ms();
     pthread_mutex_unlock(&store->lock);
 }
 

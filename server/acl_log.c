@@ -7,21 +7,14 @@
  *
  * Denials are rare, or should cost the denied: the table's lock and a few copies are fine here.
  */
+#include "io/clock.h"
 #include "server/acl.h"
 #include "server/command.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 enum { SAME_ENTRY_MS = 60000, SHOWN_BYTES_MAX = 256 };
-
-static uint64_t wall_ms(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_REALTIME, &now);
-    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
-}
 
 static char *shown(const void *data, size_t bytes)
 {
@@ -69,7 +62,7 @@ static struct acl_log_entry *entry_create(const struct client *c, const char *re
     entry->user_name = shown(user, user_bytes);
     entry->client = describe_client(c);
     entry->count = 1;
-    entry->created_ms = entry->updated_ms = wall_ms();
+    entry->created_ms = entry->updated_ms = clock_wall_ms();
     if (entry->object && entry->user_name && entry->client)
         return entry;
     entry_free(entry);
@@ -163,7 +156,7 @@ static void put_entry(struct resp_buffer *out, const struct acl_log_entry *entry
 void acl_log_reply(struct server *server, struct resp_buffer *out, uint64_t most)
 {
     struct acl *acl = &server->acl;
-    uint64_t now_ms = wall_ms();
+    uint64_t now_ms = clock_wall_ms();
     pthread_mutex_lock(&acl->lock);
     size_t n = most < acl->n_log ? (size_t)most : acl->n_log;
     const struct acl_log_entry *entry = acl->log;

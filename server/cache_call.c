@@ -12,7 +12,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 enum { ID_DIGITS = 16 };
 
@@ -105,13 +104,6 @@ void put_named_id(struct resp_buffer *out, const char *name, uint64_t id)
 long long cache_ttl(uint64_t expire_ms, uint64_t now_ms)
 {
     return expire_ms == UINT64_MAX ? -1 : expire_ms > now_ms ? (long long)(expire_ms - now_ms) : 0;
-}
-
-uint64_t cache_now_ms(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_REALTIME, &t);
-    return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
 }
 
 /* ---- documents of several entries -------------------------------------------------------------------------------- */

@@ -26,7 +26,6 @@ void put_named_bytes(struct resp_buffer *out, const char *name, struct quire_byt
 void put_named_id(struct resp_buffer *out, const char *name, uint64_t id);
 /* What is left of a life that ends at expire_ms (UINT64_MAX: never), as replies say it: -1 without an end. */
 long long cache_ttl(uint64_t expire_ms, uint64_t now_ms);
-uint64_t cache_now_ms(void); /* wall clock */
 
 /* ---- documents of several entries -------------------------------------------------------------------------------- */
 

@@ -294,7 +294,7 @@ static void on_entries_read(struct cache_reading *reading)
     struct entries_call *call =
         (struct entries_call *)(void *)((char *)reading - offsetof(struct entries_call, reading));
     struct resp_buffer *out = &call->base.base.pending.out;
-    uint64_t now_ms = cache_now_ms();
+    uint64_t now_ms = clock_wall_ms();
     if (call->scan) {
         char cursor[24];
         snprintf(cursor, sizeof cursor, "%llu", (unsigned long long)call->next);

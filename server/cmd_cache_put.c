@@ -28,7 +28,7 @@ static void put_outcome(const struct quire_cache_put_result *r, struct resp_buff
         put_id(out, r->id);
     else
         resp_null(out);
-    put_named_integer(out, "ttl_ms", lives ? cache_ttl(r->expire_ms, cache_now_ms()) : 0);
+    put_named_integer(out, "ttl_ms", lives ? cache_ttl(r->expire_ms, clock_wall_ms()) : 0);
     put_named_integer(out, "evicted", r->evicted);
     put_named_integer(out, "woken", r->woken);
 }

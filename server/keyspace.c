@@ -33,10 +33,8 @@ enum { DUE_PER_LOCK = 64, LONG_HASH = 1024, SCAN_EMPTY_MAX = 10, RANDOM_TRIES = 
 
 static uint64_t wall_clock_ms(void *context)
 {
-    struct timespec t;
     (void)context;
-    clock_gettime(CLOCK_REALTIME, &t);
-    return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
+    return clock_wall_ms();
 }
 
 const char *key_type_name(enum key_type type)

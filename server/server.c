@@ -9,6 +9,7 @@
  */
 #include "server/server.h"
 #include "index/parallel.h"
+#include "io/clock.h"
 #include "io/error.h"
 #include "io/journal.h"
 #include "io/memory.h"
@@ -38,13 +39,6 @@ static void make_run_id(struct server *s)
             bytes[i] = (uint8_t)(clock_us() >> (i % 8 * 4)); /* an id to tell runs apart, not a secret */
     for (size_t i = 0; i < sizeof bytes; i++)
         snprintf(s->run_id + 2 * i, 3, "%02x", bytes[i]);
-}
-
-static uint64_t wall_ms(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_REALTIME, &t);
-    return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
 }
 
 uint64_t server_clients_possible(const struct server *s)
@@ -161,7 +155,7 @@ int server_create(struct config *config, struct log *log, struct server **out, s
         return error_set(err, QUIRE_ENOMEM, "no memory for a server");
     s->config = config;
     s->log = log;
-    s->started_ms = wall_ms();
+    s->started_ms = clock_wall_ms();
     s->n_lanes = config->lanes ? (unsigned)config->lanes : parallel_processors();
     s->n_lanes = s->n_lanes > LANES_MAX ? LANES_MAX : s->n_lanes;
     atomic_init(&s->next_client_id, 1);
