@@ -234,15 +234,17 @@ def asked(server, command):
 
 
 def check_active(server, sockets):
+    asked(server, b"*3\r\n$3\r\nSET\r\n$3\r\nbig\r\n$65536\r\n" + b"x" * 65536 + b"\r\n")
     lazy = [server.connect(receive_buffer=4096, source="127.0.0.%d" % (2 + i)) for i in range(8)]
     for s in lazy:
-        s.sendall(b"VRANDMEMBER words -100000\r\n")
+        # one request, no work, and a reply that is longer than what the kernel takes for a socket
+        s.sendall(b"MGET" + b" big" * 128 + b"\r\n")
     times, wrong = active_connections(sockets, ACTIVE_SECONDS)
     n = len(times)
     check("%d of %d connections active: %d requests/s without an error, p50 %.1f ms, p99 %.1f ms" % (
         len(sockets), IDLE, n / ACTIVE_SECONDS, times[n // 2] * 1e3, times[n * 99 // 100] * 1e3),
         not wrong and n >= 2 * len(sockets), wrong[:3])
-    cut = within(20, lambda: figure(server, "client_output_buffer_limit_disconnections") == len(lazy))
+    cut = within(60, lambda: figure(server, "client_output_buffer_limit_disconnections") == len(lazy))
     check("%d readers that do not read meanwhile: closed" % len(lazy), cut,
           figure(server, "client_output_buffer_limit_disconnections"))
     for s in lazy:
@@ -268,7 +270,7 @@ def test_idle_connections():
             for i in range(IDLE):
                 # several addresses of the loopback network: each has its own ephemeral ports
                 sockets.append(stack.enter_context(server.connect(source="127.0.0.%d" % (2 + i % 8))))
-            within(20, lambda: figure(server, "connected_clients") >= IDLE)
+            within(60, lambda: figure(server, "connected_clients") >= IDLE)
             check_idle_bytes(server, before, "%d idle connections" % IDLE)
             for s in sockets:
                 s.sendall(b"PING\r\n")
@@ -283,7 +285,7 @@ def test_idle_connections():
             check_idle_bytes(server, before, "%d connections idle again" % IDLE)
             check_active(server, sockets[:ACTIVE])
             pinger.end("%d connections" % IDLE)
-        forgotten = within(20, lambda: figure(server, "connected_clients") == 1)
+        forgotten = within(60, lambda: figure(server, "connected_clients") == 1)
         check("%d connections closed at once: the server lives and forgets them" % IDLE, forgotten)
 
 
@@ -324,7 +326,7 @@ def test_reader_that_does_not():
         # requests are few and their replies many: here it is not the sender who is held up
         greedy = server.connect(receive_buffer=4096)
         greedy.sendall(b"VRANDMEMBER words -100000\r\n")
-        closed = within(10, lambda: figure(server, "client_output_buffer_limit_disconnections") == 2)
+        closed = within(60, lambda: figure(server, "client_output_buffer_limit_disconnections") == 2)
         check("a large reply that nobody reads: closed", closed)
         greedy.close()
         pinger.end("clients that do not read")
@@ -433,7 +435,7 @@ def test_slow_and_half_closed():
                 s.sendall(request * 20)
                 s.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         check("100 clients that reset with searches under way: the server lives", lives(server))
-        check("and forgets them", within(10, lambda: figure(server, "connected_clients") == 1))
+        check("and forgets them", within(60, lambda: figure(server, "connected_clients") == 1))
 
 
 def test_work_that_nobody_waits_for():
@@ -444,7 +446,7 @@ def test_work_that_nobody_waits_for():
             s.sendall(request)
             time.sleep(0.3)
             s.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-        forgotten = within(5, lambda: figure(server, "connected_clients") == 1)
+        forgotten = within(60, lambda: figure(server, "connected_clients") == 1)
         check("a client that left is forgotten with its work", forgotten)
         with server.connect() as s:
             s.sendall(request)
