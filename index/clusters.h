@@ -1,0 +1,51 @@
+/*
+ * clusters.h - an order of all rows in clusters of near ones, and which rows stand in which inverted list.
+ *
+ * A list has the rows of its cluster and replicas: rows of other clusters that lie near the border (the closure of
+ * SPANN, Chen et al., NeurIPS 2021). Its head is one of its rows. Clusters have between 1 and config->most rows, about
+ * config->rows on average; there are no empty ones. Everything is measured on the 8-bit codes of rows.h, as squared L2
+ * in the working space. The same for any number of threads and whether rows are in memory or in a file.
+ */
+#ifndef QUIRE_INDEX_CLUSTERS_H
+#define QUIRE_INDEX_CLUSTERS_H
+
+#include "index/parallel.h"
+#include "index/row_store.h"
+
+struct clusters_config {
+    uint32_t rows;      /* of a cluster, on average */
+    uint32_t most;      /* of a cluster; at least rows */
+    unsigned rounds;    /* of refinement */
+    float replicas;     /* lists that a row stands in, on average; 1: only its own */
+    uint32_t list_most; /* rows of a list, replicas included */
+    unsigned threads;
+    uint64_t seed;
+    uint32_t room; /* rows of a file that are in memory at once */
+};
+
+struct clusters {
+    uint32_t n;
+    uint32_t *first;      /* n + 1: cluster c has the rows first[c] .. first[c + 1] of the new order; owned */
+    uint32_t *heads;      /* per cluster a row of it; owned */
+    uint64_t *replica_at; /* n + 1: places in replicas; owned */
+    uint32_t *replicas;   /* rows of other clusters that stand in the list as well, ascending; owned */
+};
+
+/* Clusters that rows had before (a merge): per row of the store its old cluster, below n, or UINT32_MAX: none yet. */
+struct clusters_known {
+    uint32_t n;
+    const uint32_t *cluster_of;
+};
+
+/* Puts the rows of the store in order of their clusters and fills `order` (order[new row] = row before) and first. spare: a store
+ * of the same size where `store` is in a file, else NULL. known may be NULL. QUIRE_ENOMEM, QUIRE_ECANCELLED, those of
+ * the files. */
+int clusters_find(struct row_store *store, struct row_store *spare, const struct clusters_known *known,
+                  const struct clusters_config *config, const struct progress *progress, uint32_t *order,
+                  struct clusters *clusters);
+/* Heads and replicas of rows that are in order. Errors as above. */
+int clusters_close(struct row_store *store, const struct clusters_config *config, const struct progress *progress,
+                   struct clusters *clusters);
+void clusters_fini(struct clusters *clusters); /* zeroed is fine */
+
+#endif
