@@ -111,6 +111,45 @@ void code_decode(const uint8_t *code, uint32_t code_dim, unsigned bits, float f,
         r[i] = f * ((float)((unsigned)code[i * bits / 8] >> (i * bits % 8) & mask) - half);
 }
 
+/* Where the levels of four neighbouring dimensions of one code are in a group: four bytes, a field of each. */
+struct group_place {
+    size_t byte;
+    unsigned shift;
+};
+
+static struct group_place group_place(uint32_t slot, uint32_t four, unsigned bits)
+{
+    unsigned fours = 4 / bits; /* of one code in a line */
+    return (struct group_place){.byte = (size_t)(four / fours) * 64 + slot % 16 * 4,
+                                .shift = (2 * (four % fours) + slot / 16) * bits};
+}
+
+void code_group_put(uint8_t *group, uint32_t slot, const uint8_t *code, uint32_t code_dim, unsigned bits)
+{
+    unsigned mask = (1u << bits) - 1;
+    for (uint32_t i = 0; i < code_dim; i += 4) {
+        struct group_place place = group_place(slot, i / 4, bits);
+        for (uint32_t d = 0; d < 4; d++) {
+            unsigned level = (unsigned)code[(i + d) * bits / 8] >> ((i + d) * bits % 8) & mask;
+            group[place.byte + d] |= (uint8_t)(level << place.shift);
+        }
+    }
+}
+
+void code_group_get(const uint8_t *group, uint32_t slot, uint32_t code_dim, unsigned bits, uint8_t *code)
+{
+    unsigned mask = (1u << bits) - 1;
+    for (uint32_t i = 0; i < code_dim; i += LANES) { /* whole bytes */
+        uint32_t packed = 0;
+        for (uint32_t lane = 0; lane < LANES; lane++) {
+            struct group_place place = group_place(slot, (i + lane) / 4, bits);
+            packed |= ((uint32_t)group[place.byte + lane % 4] >> place.shift & mask) << (lane * bits);
+        }
+        for (unsigned byte = 0; byte < bits; byte++)
+            code[i / 8 * bits + byte] = (uint8_t)(packed >> (8 * byte));
+    }
+}
+
 void code_query_set(struct code_query *query, const float *q, uint32_t code_dim)
 {
     float largest = 0;

@@ -28,6 +28,24 @@ float code_encode(const float *r, uint32_t code_dim, unsigned bits, uint8_t *cod
 /* r ~ f * y. */
 void code_decode(const uint8_t *code, uint32_t code_dim, unsigned bits, float f, float *r);
 
+/* Posting lists keep codes of 1, 2 and 4 bits interleaved in groups of CODE_GROUP, so that a scan sums many vectors at
+ * once (group_dot in kernels.h). A group is code_dim * bits / 16 lines of 64 bytes, a line 16 / bits dimensions. Byte
+ * 4 v + d of a line (v < 16, d < 4) has the levels of codes v and 16 + v, in fields of `bits` bits from the lowest on:
+ * code v at dimension d of the line, code 16 + v at d, code v at d + 4, code 16 + v at d + 4, and so on. docs/format.md
+ * has the three cases written out. */
+#define CODE_GROUP 32u
+
+/* Bytes of a group; code_dim a multiple of 32, bits 1, 2 or 4. */
+static inline size_t code_group_bytes(uint32_t code_dim, unsigned bits)
+{
+    return (size_t)code_bytes_of(code_dim, bits) * CODE_GROUP;
+}
+
+/* Puts a code as code_encode writes it into place `slot` < CODE_GROUP of a group, whose bits there are zero. */
+void code_group_put(uint8_t *group, uint32_t slot, const uint8_t *code, uint32_t code_dim, unsigned bits);
+/* The code at place `slot`, as it was put. */
+void code_group_get(const uint8_t *group, uint32_t slot, uint32_t code_dim, unsigned bits, uint8_t *code);
+
 /* A query as the code kernels want it: int8 levels, q ~ step * level. */
 struct code_query {
     int8_t *levels; /* code_dim; owned by the caller */

@@ -39,7 +39,10 @@
 #define SET_OF_CACHE    4u
 #define CACHED_BYTES    16384u /* half of the smallest first-level cache in use */
 #define CACHED_ROWS_MIN 4u
-#define GROUP           16u /* rows that f32_l2_many gets at a time; each chunk holds whole groups */
+#define GROUP           16u /* rows that f32_l2_many gets at a time */
+#define CODE_GROUPS     2u  /* of 32 codes, that group_dot gets at a time */
+#define CODE_GROUP_ROWS (32u * CODE_GROUPS)
+#define CHUNK_UNIT      CODE_GROUP_ROWS /* each chunk holds whole groups of either kind */
 #define CHUNK_ROWS_MAX  2048u
 #define CHUNK_ELEMENTS  (1u << 18)
 #define CODE_MULTIPLE   32u
@@ -91,10 +94,12 @@ static const void *row_of(const struct operands *o, size_t i)
     X(f32_i8_dot, float, int8_t)                                                                                       \
     X(f32_u8_l2, float, uint8_t)                                                                                       \
     X(f32_i8_l2, float, int8_t)
-#define CODE_BITS(X)                                                                                                   \
+#define GROUP_BITS(X)                                                                                                  \
     X(1)                                                                                                               \
     X(2)                                                                                                               \
-    X(4)                                                                                                               \
+    X(4)
+#define CODE_BITS(X)                                                                                                   \
+    GROUP_BITS(X)                                                                                                      \
     X(8)
 
 #define X(name, query_type, stored_type)                                                                               \
@@ -112,6 +117,23 @@ PAIRS(X)
         k->code_dot[kernels_code_index(bits)](o->query, o->set, o->stride, o->rows, o->n, o->dim, o->out);             \
     }
 CODE_BITS(X)
+#undef X
+
+/* Groups begin where a posting list's would: at a multiple of their size, of which the rows drawn are rounded down. */
+static void run_group_dot(const struct kernels *k, const struct operands *o, unsigned bits)
+{
+    for (size_t i = 0; i < o->n; i += CODE_GROUP_ROWS) {
+        const uint8_t *groups = o->set + o->rows[i] / 32 * 32 * o->stride;
+        k->group_dot[kernels_code_index(bits)](o->query, groups, 32 * o->stride, CODE_GROUPS, o->dim, o->out);
+    }
+}
+
+#define X(bits)                                                                                                        \
+    static void run_group_dot_##bits(const struct kernels *k, const struct operands *o)                                \
+    {                                                                                                                  \
+        run_group_dot(k, o, bits);                                                                                     \
+    }
+GROUP_BITS(X)
 #undef X
 
 static void run_f32_l2_many(const struct kernels *k, const struct operands *o)
@@ -141,11 +163,13 @@ static void run_hadamard(const struct kernels *k, const struct operands *o)
 #define PAIR_ROW(name, query_type, stored_type) {#name, 8 * sizeof(stored_type), 1, 1, false, run_##name},
 #define CODE_ROW(bits)                          {"code_dot_" #bits, bits, CODE_MULTIPLE, 1, false, run_code_dot_##bits},
 
+#define GROUP_ROW(bits) {"group_dot_" #bits, bits, CODE_MULTIPLE, CODE_GROUP_ROWS, false, run_group_dot_##bits},
+
 static const struct bench_kernel bench_kernels[] = {{"f16_from_f32", 32, 1, 1, false, run_f16_from_f32},
                                                     {"f32_from_f16", 16, 1, 1, false, run_f32_from_f16},
                                                     {"hadamard", 32, 0, 1, true, run_hadamard},
                                                     {"f32_l2_many", 32, 1, GROUP, false, run_f32_l2_many},
-                                                    PAIRS(PAIR_ROW) CODE_BITS(CODE_ROW)};
+                                                    PAIRS(PAIR_ROW) CODE_BITS(CODE_ROW) GROUP_BITS(GROUP_ROW)};
 #define N_KERNELS (sizeof bench_kernels / sizeof *bench_kernels)
 
 /* The dimension wanted, or the next that the kernel takes. */
@@ -282,7 +306,7 @@ static void draw_rows(struct bench *b, struct operands *o, uint64_t n_rows)
 static size_t chunk_rows(size_t dim)
 {
     size_t n = CHUNK_ELEMENTS / dim;
-    return (n > CHUNK_ROWS_MAX ? CHUNK_ROWS_MAX : n < GROUP ? GROUP : n) / GROUP * GROUP;
+    return (n > CHUNK_ROWS_MAX ? CHUNK_ROWS_MAX : n < CHUNK_UNIT ? CHUNK_UNIT : n) / CHUNK_UNIT * CHUNK_UNIT;
 }
 
 /* A chunk again and again: ns per vector in each. Returns how many. */

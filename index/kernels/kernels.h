@@ -47,6 +47,13 @@ struct kernels {
      * prefetch inside. q is int8; codes unsigned. stride in bytes. dim multiple of 32. */
     void (*code_dot[4])(const int8_t *q, const uint8_t *codes, size_t stride, const uint32_t *rows, size_t n,
                         size_t dim, int32_t *out); /* [0] 1 bit, [1] 2 bit, [2] 4 bit, [3] 8 bit */
+    /* Scans of groups of 32 codes that lie interleaved (codes.h has the layout): out[32 g + i] = the dot product of q
+     * and code i of group g, for n_groups x 32 results. Group g is at groups + g * stride; stride, in bytes, is a
+     * multiple of 4. Codes need no alignment; multiples of 64 are fastest. Nothing behind the last group is read. Exact
+     * up to 16,384 dimensions; dim multiple of 32. No row numbers, no sum across lanes: what a posting list read
+     * from end to end wants, where code_dot is for codes at random places. */
+    void (*group_dot[3])(const int8_t *q, const uint8_t *groups, size_t stride, size_t n_groups, size_t dim,
+                         int32_t *out); /* [0] 1 bit, [1] 2 bit, [2] 4 bit */
     /* Batches over f32 rows, row-major: out[i] = squared L2 of q and base + i * dim. */
     void (*f32_l2_many)(const float *q, const float *base, size_t n, size_t dim, float *out);
 
@@ -71,7 +78,7 @@ size_t kernels_available(const struct kernels *const **out);
 /* Why the table in force is what it is: "avx512 (cpuid, xgetbv)" or "avx2 (QUIRE_CPU)". Static storage. */
 const char *kernels_reason(void);
 
-/* index of code_dot for a number of bits, or -1 */
+/* index of code_dot for a number of bits, or -1; of group_dot too, but that ends at 4 bits */
 static inline int kernels_code_index(unsigned bits)
 {
     return bits == 1 ? 0 : bits == 2 ? 1 : bits == 4 ? 2 : bits == 8 ? 3 : -1;

@@ -10,6 +10,10 @@
  * masked plane by plane. Four rows share each load of the query, and one transposing reduction turns four sums into
  * four results. 8-bit codes are widened like bytes, the query once for four rows.
  *
+ * Groups of 32 codes lie so that 32 bytes, shifted and masked, are 8 vectors times 4 dimensions, which meet the query's
+ * 4 bytes broadcast. 32 dimensions are 8 products of pairs in a lane of 16 bits, 15 * 128 * 2 * 8 = 30,720 at most;
+ * then vpmaddwd with ones makes each vector a lane of 32 bits. No sum across lanes is left.
+ *
  * Tails. Floats and codes (whose bytes come in fours) are loaded with a mask that touches no memory beyond the end;
  * halves and bytes are copied into a zeroed buffer, once per pair of vectors.
  *
@@ -397,6 +401,66 @@ static void code_dot_8(const int8_t *q, const uint8_t *codes, size_t stride, con
     struct batch batch = batch_of(codes, stride, rows, n, dim);
     sum_batch(q, &batch, 8, false, out);
 }
+
+/* ---- groups of codes --------------------------------------------------------------------------------------------- */
+
+/* Four elements of the query in every lane. */
+KERNEL_INLINE __m256i load_four(const int8_t *q)
+{
+    int32_t four;
+    memcpy(&four, q, sizeof four);
+    return _mm256_set1_epi32(four);
+}
+
+/* Adds 32 dimensions of one half of each line: sums[0] are its 8 vectors of the first 16, sums[1] of the others. */
+KERNEL_INLINE void add_lines(__m256i sums[2], const uint8_t *lines, const int8_t *q, int bits)
+{
+    const __m256i mask = _mm256_set1_epi8((char)((1 << bits) - 1)), ones = _mm256_set1_epi16(1);
+    __m256i s[2] = {_mm256_setzero_si256(), _mm256_setzero_si256()};
+    for (int i = 0; i < 2 * bits; i++) {
+        __m256i line = load_256(lines + 64 * i);
+        for (int field = 0; field < 8 / bits; field++) {
+            __m256i four = load_four(q + 16 / bits * i + field / 2 * 4);
+            __m256i levels = _mm256_and_si256(_mm256_srli_epi16(line, field * bits), mask);
+            s[field % 2] = _mm256_add_epi16(s[field % 2], _mm256_maddubs_epi16(levels, four));
+        }
+    }
+    sums[0] = _mm256_add_epi32(sums[0], _mm256_madd_epi16(s[0], ones));
+    sums[1] = _mm256_add_epi32(sums[1], _mm256_madd_epi16(s[1], ones));
+}
+
+KERNEL_INLINE void dot_groups(const int8_t *q, const uint8_t *groups, size_t stride, size_t n_groups, size_t dim,
+                              int bits, int32_t *out)
+{
+    for (size_t g = 0; g < n_groups; g++) {
+        const uint8_t *group = groups + g * stride, *next = g + 1 < n_groups ? group + stride : group;
+        const __m256i zero = _mm256_setzero_si256();
+        __m256i lower[2] = {zero, zero}, upper[2] = {zero, zero};
+        for (size_t i = 0; i < dim; i += 32) {
+            const size_t at = i / 32 * 128 * (size_t)bits;
+            for (int line = 0; line < 2 * bits; line++)
+                __builtin_prefetch(next + at + 64 * line);
+            add_lines(lower, group + at, q + i, bits);
+            add_lines(upper, group + at + 32, q + i, bits);
+        }
+        __m256i *to = (__m256i *)(void *)(out + 32 * g);
+        _mm256_storeu_si256(to, lower[0]);
+        _mm256_storeu_si256(to + 1, upper[0]);
+        _mm256_storeu_si256(to + 2, lower[1]);
+        _mm256_storeu_si256(to + 3, upper[1]);
+    }
+}
+
+#define GROUP_DOT(bits)                                                                                                \
+    static void group_dot_##bits(const int8_t *q, const uint8_t *groups, size_t stride, size_t n_groups, size_t dim,   \
+                                 int32_t *out)                                                                         \
+    {                                                                                                                  \
+        dot_groups(q, groups, stride, n_groups, dim, bits, out);                                                       \
+    }
+
+GROUP_DOT(1)
+GROUP_DOT(2)
+GROUP_DOT(4)
 
 /* ---- conversions ------------------------------------------------------------------------------------------------- */
 

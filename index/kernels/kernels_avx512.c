@@ -19,6 +19,12 @@
  * quarters of a register. Four rows at a time share each load of the query, and one transposing reduction turns four
  * sums into four results. The last group repeats its last row rather than having a path of its own.
  *
+ * Groups of 32 codes lie so that a line of 64 bytes, masked, is 16 vectors times 4 dimensions: the query's 4 bytes meet
+ * it broadcast, and each lane sums a vector of its own. A field is masked where it stands and has a sum of its own,
+ * shifted once at the end: no shift per line, and 8 sums, enough to hide the latency of vpdpbusd. At 4 bits both fields
+ * of a byte meet the same dimensions, so the lower one is not masked: the sum of the upper is taken off that of the
+ * whole bytes. The next group is asked for ahead: lists of 8 groups in memory take a tenth to a third less time.
+ *
  * bf16 is the upper half of a float, so it is read by a shift and written by a rounding addition. Not by VDPBF16PS and
  * VCVTNEPS2BF16: they want the query in bf16 too, and take denormals for zero.
  *
@@ -467,6 +473,85 @@ static void code_dot_8(const int8_t *q, const uint8_t *codes, size_t stride, con
     struct batch batch = batch_of(codes, stride, rows, n, dim);
     sum_batch(sum_rows_8, q, &batch, false, out);
 }
+
+/* ---- groups of codes --------------------------------------------------------------------------------------------- */
+
+/* Four elements of the query in every lane. */
+KERNEL_INLINE __m512i load_four(const int8_t *q)
+{
+    int32_t four;
+    memcpy(&four, q, sizeof four);
+    return _mm512_set1_epi32(four);
+}
+
+/* Field number `field` of the bytes of a line, where it stands; the lower one of 4 bits with the upper, see the top. */
+KERNEL_INLINE __m512i field_of(__m512i line, size_t field, unsigned bits)
+{
+    if (bits == 4 && field == 0)
+        return line;
+    return _mm512_and_si512(line, _mm512_set1_epi8((char)(((1u << bits) - 1) << field * bits)));
+}
+
+/* Adds 16 dimensions: `bits` lines of 8 / bits fields each. */
+KERNEL_INLINE void add_lines(__m512i sums[8], const uint8_t *lines, const int8_t *q, unsigned bits)
+{
+    const size_t fields = 8 / bits;
+    for (size_t i = 0; i < bits; i++) {
+        __m512i line = _mm512_loadu_si512(lines + 64 * i);
+        for (size_t field = 0; field < fields; field++) {
+            __m512i four = load_four(q + 2 * fields * i + field / 2 * 4);
+            __m512i *sum = &sums[fields * i + field];
+            *sum = _mm512_dpbusd_epi32(*sum, field_of(line, field, bits), four);
+        }
+    }
+}
+
+/* Writes the 32 results of a group. */
+KERNEL_INLINE void store_group(int32_t *out, const __m512i sums[8], unsigned bits)
+{
+    const size_t fields = 8 / bits;
+    __m512i halves[2] = {_mm512_setzero_si512(), _mm512_setzero_si512()};
+    for (size_t field = 0; field < fields; field++) {
+        __m512i sum = sums[field];
+        for (size_t i = fields; i < 8; i += fields)
+            sum = _mm512_add_epi32(sum, sums[i + field]);
+        if (bits == 4 && field == 1)
+            halves[0] = _mm512_sub_epi32(halves[0], sum);
+        sum = _mm512_srav_epi32(sum, _mm512_set1_epi32((int)(field * bits)));
+        halves[field % 2] = _mm512_add_epi32(halves[field % 2], sum);
+    }
+    _mm512_storeu_si512(out, halves[0]);
+    _mm512_storeu_si512(out + 16, halves[1]);
+}
+
+KERNEL_INLINE void dot_groups(const int8_t *q, const uint8_t *groups, size_t stride, size_t n_groups, size_t dim,
+                              unsigned bits, int32_t *out)
+{
+    for (size_t g = 0; g < n_groups; g++) {
+        const uint8_t *group = groups + g * stride, *next = g + 1 < n_groups ? group + stride : group;
+        __m512i sums[8];
+        for (size_t i = 0; i < 8; i++)
+            sums[i] = _mm512_setzero_si512();
+        for (size_t i = 0; i < dim; i += 16) {
+            const size_t at = i / 16 * 64 * bits;
+            for (size_t line = 0; line < bits; line++)
+                __builtin_prefetch(next + at + 64 * line);
+            add_lines(sums, group + at, q + i, bits);
+        }
+        store_group(out + 32 * g, sums, bits);
+    }
+}
+
+#define GROUP_DOT(bits)                                                                                                \
+    static void group_dot_##bits(const int8_t *q, const uint8_t *groups, size_t stride, size_t n_groups, size_t dim,   \
+                                 int32_t *out)                                                                         \
+    {                                                                                                                  \
+        dot_groups(q, groups, stride, n_groups, dim, bits, out);                                                       \
+    }
+
+GROUP_DOT(1)
+GROUP_DOT(2)
+GROUP_DOT(4)
 
 /* ---- conversions ------------------------------------------------------------------------------------------------- */
 

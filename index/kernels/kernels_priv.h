@@ -34,6 +34,7 @@ extern const struct kernels kernels_neon;
         .f32_u8_l2 = f32_u8_l2,                                                                                        \
         .f32_i8_l2 = f32_i8_l2,                                                                                        \
         .code_dot = {code_dot_1, code_dot_2, code_dot_4, code_dot_8},                                                  \
+        .group_dot = {group_dot_1, group_dot_2, group_dot_4},                                                          \
         .f32_l2_many = f32_l2_many,                                                                                    \
         .code_estimates = code_estimates,                                                                              \
         .f16_from_f32 = f16_from_f32,                                                                                  \

@@ -217,6 +217,35 @@ CODE_DOT(2)
 CODE_DOT(4)
 CODE_DOT(8)
 
+/* The level of dimension i of a code of a group. Fields of `bits` bits of a byte: the first is of codes 0 .. 15, the
+ * second of 16 .. 31, and so on in turn; two such fields are four dimensions further on. */
+static unsigned group_level(const uint8_t *group, size_t slot, size_t i, unsigned bits)
+{
+    size_t per_line = 16 / bits, in_line = i % per_line, byte = 64 * (i / per_line) + 4 * (slot % 16) + in_line % 4;
+    return (unsigned)group[byte] >> (2 * (in_line / 4) + slot / 16) * bits & ((1u << bits) - 1);
+}
+
+static void dot_groups(const int8_t *q, const uint8_t *groups, size_t stride, size_t n_groups, size_t dim,
+                       unsigned bits, int32_t *out)
+{
+    for (size_t g = 0; g < n_groups; g++)
+        for (size_t slot = 0; slot < 32; slot++) {
+            SUM_DOT(int64_t, group_level(groups + g * stride, slot, i, bits), q[i])
+            out[32 * g + slot] = (int32_t)sum;
+        }
+}
+
+#define GROUP_DOT(bits)                                                                                                \
+    static void group_dot_##bits(const int8_t *q, const uint8_t *groups, size_t stride, size_t n_groups, size_t dim,   \
+                                 int32_t *out)                                                                         \
+    {                                                                                                                  \
+        dot_groups(q, groups, stride, n_groups, dim, bits, out);                                                       \
+    }
+
+GROUP_DOT(1)
+GROUP_DOT(2)
+GROUP_DOT(4)
+
 static void f32_l2_many(const float *q, const float *base, size_t n, size_t dim, float *out)
 {
     for (size_t i = 0; i < n; i++)

@@ -252,6 +252,53 @@ static void test_query_dot(void **state)
     }
 }
 
+/* Codes put into a group come back, touch no others, and the group's kernel finds them in their places. */
+static void check_group(uint32_t dim, unsigned bits, uint64_t *seed)
+{
+    size_t bytes = code_bytes_of(dim, bits), group_bytes = code_group_bytes(dim, bits);
+    assert_int_equal(group_bytes, CODE_GROUP * bytes);
+    uint8_t *codes = malloc(group_bytes), *group = calloc(1, group_bytes), *back = malloc(bytes);
+    int8_t *levels = malloc(dim);
+    int32_t got[CODE_GROUP], want[CODE_GROUP];
+    uint32_t rows[CODE_GROUP];
+    assert_true(codes && group && back && levels);
+    float *q = gauss_vector(dim, seed);
+    struct code_query query = {.levels = levels};
+    code_query_set(&query, q, dim);
+    for (uint32_t slot = 0; slot < CODE_GROUP; slot++) {
+        float *r = gauss_vector(dim, seed);
+        code_encode(r, dim, bits, codes + slot * bytes, NULL, NULL);
+        rows[slot] = slot;
+        free(r);
+    }
+    for (uint32_t i = 0; i < CODE_GROUP; i++) {
+        uint32_t slot = i * 13 % CODE_GROUP; /* in any order */
+        code_group_put(group, slot, codes + slot * bytes, dim, bits);
+    }
+    for (uint32_t slot = 0; slot < CODE_GROUP; slot++) {
+        code_group_get(group, slot, dim, bits, back);
+        assert_memory_equal(back, codes + slot * bytes, bytes);
+    }
+    kernels()->group_dot[kernels_code_index(bits)](levels, group, group_bytes, 1, dim, got);
+    kernels()->code_dot[kernels_code_index(bits)](levels, codes, bytes, rows, CODE_GROUP, dim, want);
+    assert_memory_equal(got, want, sizeof want);
+    free(codes);
+    free(group);
+    free(back);
+    free(levels);
+    free(q);
+}
+
+static void test_groups(void **state)
+{
+    static const uint32_t dims[] = {32, 64, 96, 128, 160, 352, 768, 1024, 4096};
+    uint64_t seed = 17;
+    (void)state;
+    for (size_t i = 0; i < SUPPORT_COUNT(dims); i++)
+        for (unsigned bits = 1; bits <= 4; bits *= 2)
+            check_group(dims[i], bits, &seed);
+}
+
 static void test_zero_query(void **state)
 {
     int8_t levels[64];
@@ -309,6 +356,7 @@ int main(void)
         cmocka_unit_test(test_zero_and_constant_residuals),
         cmocka_unit_test(test_tiny_and_spiky_residuals),
         cmocka_unit_test(test_query_dot),
+        cmocka_unit_test(test_groups),
         cmocka_unit_test(test_zero_query),
         cmocka_unit_test(test_row_distances),
     };

@@ -362,6 +362,63 @@ static bool check_codes(const struct kernels *k, char *message, size_t size)
     return true;
 }
 
+/* The level of dimension i of a code of a group, by the layout's three cases written out. */
+static unsigned expected_level(const uint8_t *group, size_t slot, size_t i, unsigned bits)
+{
+    size_t h = slot / 16, v = slot % 16, d = i % 4;
+    switch (bits) {
+    case 4: /* low nibble: vector v, high nibble: vector 16 + v */
+        return h ? group[64 * (i / 4) + 4 * v + d] / 16u : group[64 * (i / 4) + 4 * v + d] % 16u;
+    case 2: /* bits 0-1: v, 2-3: 16 + v, 4-5: v four dimensions further, 6-7: 16 + v there */
+        return (unsigned)group[64 * (i / 8) + 4 * v + d] >> (i % 8 < 4 ? (h ? 2 : 0) : (h ? 6 : 4)) & 3u;
+    default: /* bit 2 s + h */
+        return (unsigned)group[64 * (i / 16) + 4 * v + d] >> (2 * (i % 16 / 4) + h) & 1u;
+    }
+}
+
+static bool check_groups_of(const struct kernels *k, unsigned bits, size_t dim, size_t n, enum pattern pattern,
+                            char *message, size_t size)
+{
+    size_t bytes = dim / 8 * bits * 32, slack = random_u64() % 4, stride = bytes + random_u64() % 3 * 20;
+    size_t groups_bytes = n ? (n - 1) * stride + bytes : 0; /* the last group ends near the guard page */
+    uint8_t *groups = place(0, groups_bytes, slack);
+    int8_t *q = place(1, dim, n % 4);
+    int32_t *out = place(3, 32 * n * sizeof *out, 0);
+    fill_codes(q, dim, groups, groups_bytes, pattern);
+    k->group_dot[kernels_code_index(bits)](q, groups, stride, n, dim, out);
+    for (size_t result = 0; result < 32 * n; result++) {
+        int64_t want = 0;
+        for (size_t i = 0; i < dim; i++)
+            want += q[i] * (int64_t)expected_level(groups + result / 32 * stride, result % 32, i, bits);
+        if (out[result] == want)
+            continue;
+        snprintf(message, size, "%u bits, %zu dimensions, code %zu of %zu groups, pattern %d: %" PRId32 " not %" PRId64,
+                 bits, dim, result, n, (int)pattern, out[result], want);
+        return false;
+    }
+    return true;
+}
+
+static bool check_groups(const struct kernels *k, char *message, size_t size)
+{
+    static const size_t large[] = {1056, 1536, 4096, 16384};
+    for (unsigned bits = 1; bits <= 4; bits *= 2) {
+        for (size_t n = 0; n <= 9; n++)
+            for (size_t dim = 32; dim <= 320; dim += 96)
+                if (!check_groups_of(k, bits, dim, n, RANDOM, message, size))
+                    return false;
+        for (size_t dim = 32; dim <= 1024; dim += 32)
+            for (unsigned pattern = 0; pattern < N_PATTERNS; pattern++)
+                if (!check_groups_of(k, bits, dim, 2, pattern, message, size))
+                    return false;
+        for (size_t i = 0; i < sizeof large / sizeof *large; i++)
+            for (unsigned pattern = 0; pattern < N_PATTERNS; pattern++)
+                if (!check_groups_of(k, bits, large[i], 2, pattern, message, size))
+                    return false;
+    }
+    return true;
+}
+
 /* ---- conversions ------------------------------------------------------------------------------------------------- */
 
 static uint32_t float_bits(float x)
@@ -646,6 +703,7 @@ const struct compare_check compare_checks[] = {
     {"NaN shows", check_nan},
     {"f32_l2_many", check_f32_l2_many},
     {"code_dot", check_codes},
+    {"group_dot", check_groups},
     {"f32_from_f16", check_f32_from_f16},
     {"f16_from_f32", check_f16_from_f32},
     {"f32_from_bf16", check_f32_from_bf16},

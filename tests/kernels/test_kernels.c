@@ -58,6 +58,12 @@ static void test_code_dot(void **state)
     run_check("code_dot");
 }
 
+static void test_group_dot(void **state)
+{
+    (void)state;
+    run_check("group_dot");
+}
+
 static void test_f32_from_f16(void **state)
 {
     (void)state;
@@ -289,6 +295,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_nan),
         cmocka_unit_test(test_f32_l2_many),
         cmocka_unit_test(test_code_dot),
+        cmocka_unit_test(test_group_dot),
         cmocka_unit_test(test_f32_from_f16),
         cmocka_unit_test(test_f16_from_f32),
         cmocka_unit_test(test_f32_from_bf16),

@@ -497,14 +497,14 @@ expect "probe with a tiny file" 2 "--size 4K" probe . --size 4K
 expect "bench-kernels" 0 '"kernels"' bench-kernels --dim 48 --seconds 0.2 --size 8M --json
 json "every kernel is there in every variant" out '{r["kernel"] for r in j["kernels"]} == set("f32_l2 f32_dot f16_l2 f16_dot "
     "u8_l2 u8_dot i8_l2 i8_dot f32_u8_dot f32_i8_dot f32_u8_l2 f32_i8_l2 code_dot_1 code_dot_2 code_dot_4 code_dot_8 "
-    "f32_l2_many f16_from_f32 f32_from_f16 hadamard".split()) and
-    len(j["kernels"]) == 20 * len({r["variant"] for r in j["kernels"]}) and
+    "group_dot_1 group_dot_2 group_dot_4 f32_l2_many f16_from_f32 f32_from_f16 hadamard".split()) and
+    len(j["kernels"]) == 23 * len({r["variant"] for r in j["kernels"]}) and
     "scalar" in {r["variant"] for r in j["kernels"]}'
 json "times are above 0, and rates follow from them" out 'j["bandwidth_gb_s"] > 0 and j["set_bytes"] == 8 << 20 and
     all(r[s + "_ns"] > 0 and abs(r["bytes"] / r[s + "_ns"] / r[s + "_gb_s"] - 1) < 0.01 and
         abs(r[s + "_gb_s"] / j["bandwidth_gb_s"] / r[s + "_share"] - 1) < 0.01
         for r in j["kernels"] for s in ("cached", "scattered") if s == "cached" or r["kernel"] != "hadamard")'
-json "dimensions are what kernels take" out 'all(r["dim"] == (64 if r["kernel"][:8] in ("code_dot", "hadamard") else 48)
+json "dimensions are what kernels take" out 'all(r["dim"] == (64 if r["kernel"][:8] in ("code_dot", "group_do", "hadamard") else 48)
     for r in j["kernels"])'
 expect "bench-kernels of one kernel as text" 0 "^ *u8_l2 *scalar *768 " bench-kernels --kernel u8_l2 --seconds 0.05 \
     --size 8M --progress always
