@@ -8,14 +8,14 @@
  * A vector may be larger than the block that was asked for. The block then grows to the least size that holds one, with
  * GROWN_EDGE_BYTES for the edges of that single slot: refusing would only make the user try sizes.
  *
- * A block's rows are coded relative to its centre. A row far out would pull the mean away from all others, whose codes
- * would hold nothing but that distance; so such rows do not count for the centre, and little for the spread.
+ * A block's rows are coded relative to its centre (centre.h).
  *
- * Rows in memory change places in place, cycle by cycle of the permutation, so that they are there only once; rows in a
- * file are put in order while they are partitioned (partition_files.c).
+ * Rows in memory change places in place (rows.h), so that they are there only once; rows in a file are put in order
+ * while they are partitioned (partition_files.c).
  */
 #include "index/build.h"
 #include "index/build_priv.h"
+#include "index/centre.h"
 #include "index/entry.h"
 #include "index/kernels/kernels.h"
 #include "index/partition_priv.h"
@@ -30,10 +30,8 @@
 #define EDGE_BYTES          10u /* per slot: about 8 edges */
 #define GROWN_EDGE_BYTES    64u /* in a block that grew to hold one slot */
 #define BLOCK_BYTES_DEFAULT 8192u
-#define PARTS_ROUNDING      32u   /* of four parts to multiples of 8 */
-#define SLOTS_WANTED_MIN    8u    /* auto block size grows until so many slots fit, up to the largest block */
-#define CENTRE_ROUNDS       3     /* of leaving out rows far out */
-#define FAR2                16.0f /* they are four times as far from the centre as the median row */
+#define PARTS_ROUNDING      32u /* of four parts to multiples of 8 */
+#define SLOTS_WANTED_MIN    8u  /* auto block size grows until so many slots fit, up to the largest block */
 
 static uint32_t key_room(const struct build *b)
 {
@@ -173,39 +171,12 @@ int build_choose_layout(struct build *b)
 
 /* ---- order ------------------------------------------------------------------------------------------------------- */
 
-/* Puts rows in memory in their new order, in place, cycle by cycle. */
-static int permute_rows(struct build *b)
-{
-    struct rows *rows = &b->rows.rows, held;
-    uint8_t *done = calloc((size_t)b->n / 8 + 1, 1);
-    int rc = done ? rows_alloc(&held, 1, rows->code_dim) : QUIRE_ENOMEM;
-    for (uint32_t start = 0; rc == 0 && start < b->n; start++) {
-        if (bitmap_has(done, start))
-            continue;
-        rows_copy(rows, start, &held, 0);
-        for (uint32_t at = start;;) {
-            uint32_t from = b->order[at];
-            bitmap_add(done, at);
-            if (from == start) {
-                rows_copy(&held, 0, rows, at);
-                break;
-            }
-            rows_copy(rows, from, rows, at);
-            at = from;
-        }
-    }
-    if (rc == 0)
-        rows_free(&held);
-    free(done);
-    return rc;
-}
-
 /* Orders the rows in memory; a build that may be resumed keeps them in a file as well. */
 static int order_in_memory(struct build *b, const struct partition_config *config, const struct progress *progress)
 {
     int rc = partition_build(&b->rows.rows, config, progress, b->order);
     if (rc == 0)
-        rc = permute_rows(b);
+        rc = rows_permute(&b->rows.rows, b->order);
     if (rc < 0 || !b->options.resume)
         return rc;
     struct row_store kept;
@@ -279,63 +250,6 @@ struct centres_job {
     struct rows rows;     /* of the batch */
 };
 
-struct centre_scratch {
-    float *rows;      /* slots_per_block x code_dim, decoded */
-    float *distances; /* of each, squared, from the centre */
-    float *sorted;    /* as many */
-};
-
-/* The mean of the rows whose distances are at most `limit`. */
-static void mean_within(const struct centre_scratch *s, uint32_t n, uint32_t dim, float limit, float *centre)
-{
-    uint32_t counted = 0;
-    memset(centre, 0, sizeof(float) * dim);
-    for (uint32_t r = 0; r < n; r++) {
-        if (s->distances[r] > limit)
-            continue;
-        counted++;
-        for (uint32_t d = 0; d < dim; d++)
-            centre[d] += s->rows[(size_t)r * dim + d];
-    }
-    for (uint32_t d = 0; d < dim; d++)
-        centre[d] /= (float)counted;
-}
-
-/* Measures the distances of all rows from the centre; returns that beyond which a row is far out. */
-static float measure(struct centre_scratch *s, uint32_t n, uint32_t dim, const float *centre)
-{
-    for (uint32_t r = 0; r < n; r++)
-        s->sorted[r] = s->distances[r] = kernels()->f32_l2(centre, s->rows + (size_t)r * dim, dim);
-    return FAR2 * partition_select(s->sorted, n, (n + 1) / 2).value;
-}
-
-/* The mean without rows far out. At least half of the rows are within the median distance and stay; of fewer than six
- * none can be four times as far from their mean as the others. */
-static void find_centre(struct centre_scratch *s, uint32_t n, uint32_t dim, float *centre)
-{
-    float limit = INFINITY;
-    bool any_far = true;
-    memset(s->distances, 0, sizeof(float) * n);
-    for (int round = 0; round < CENTRE_ROUNDS && any_far; round++) {
-        mean_within(s, n, dim, limit, centre);
-        limit = measure(s, n, dim, centre);
-        any_far = false;
-        for (uint32_t r = 0; r < n; r++)
-            any_far |= s->distances[r] > limit;
-    }
-}
-
-/* The root mean square distance from the centre, where a row far out counts as one at the limit: the errors of the
- * others' estimates follow from it. */
-static float find_rms(struct centre_scratch *s, uint32_t n, uint32_t dim, const float *centre)
-{
-    float limit = measure(s, n, dim, centre);
-    double sum = 0;
-    for (uint32_t r = 0; r < n; r++)
-        sum += limit > 0 ? fminf(s->distances[r], limit) : s->distances[r]; /* 0: most rows are the centre */
-    return (float)sqrt(sum / n);
-}
-
 static void make_centre(const struct centres_job *job, struct centre_scratch *s, uint32_t i)
 {
     struct build *b = job->b;
@@ -344,31 +258,27 @@ static void make_centre(const struct centres_job *job, struct centre_scratch *s,
     size_t block = (size_t)job->first_block + i;
     float *centre = b->centres + block * dim, *factors = b->centre_factors + 3 * block;
     uint8_t *code = b->centre_codes + block * code_bytes_of(dim, CENTRE_BITS);
-    for (uint32_t r = 0; r < n; r++)
-        code_decode(job->rows.codes + (size_t)(first + r) * dim, dim, 8, job->rows.f[first + r],
-                    s->rows + (size_t)r * dim);
-    find_centre(s, n, dim, centre);
+    centre_take(s, &job->rows, first, n);
+    centre_find(s, n, dim, centre);
     factors[0] = code_encode(centre, dim, CENTRE_BITS, code, NULL, NULL);
     code_decode(code, dim, CENTRE_BITS, factors[0], centre);
     factors[1] = 0;
     for (uint32_t d = 0; d < dim; d++)
         factors[1] += centre[d] * centre[d];
-    factors[2] = find_rms(s, n, dim, centre);
+    factors[2] = centre_rms(s, n, dim, centre);
 }
 
 static int centre_range(void *context, uint64_t begin, uint64_t end)
 {
     const struct centres_job *job = context;
-    size_t capacity = job->b->params.slots_per_block;
-    struct centre_scratch s = {malloc(sizeof(float) * capacity * job->b->space.code_dim),
-                               malloc(sizeof(float) * capacity), malloc(sizeof(float) * capacity)};
-    int rc = s.rows && s.distances && s.sorted ? 0 : QUIRE_ENOMEM;
-    for (uint64_t i = begin; rc == 0 && i < end; i++)
+    struct centre_scratch s;
+    int rc = centre_scratch_init(&s, job->b->params.slots_per_block, job->b->space.code_dim);
+    if (rc < 0)
+        return rc;
+    for (uint64_t i = begin; i < end; i++)
         make_centre(job, &s, (uint32_t)i);
-    free(s.rows);
-    free(s.distances);
-    free(s.sorted);
-    return rc;
+    centre_scratch_fini(&s);
+    return 0;
 }
 
 static int find_centres(struct build *b)

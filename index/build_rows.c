@@ -262,18 +262,9 @@ static int encode_range(void *context, uint64_t begin, uint64_t end)
     float *x = malloc(sizeof(float) * dim), *v = malloc(sizeof(float) * dim);
     int rc = x && v ? 0 : QUIRE_ENOMEM;
     for (uint64_t row = begin; rc == 0 && row < end; row++) {
-        uint8_t *code = job->rows.codes + row * dim;
         build_vector(b, job->batch->rows + row * b->row_bytes, v);
         space_row(&b->space, v, x);
-        job->rows.f[row] = code_encode(x, dim, 8, code, NULL, NULL);
-        double norm2 = 0;
-        int32_t sum = 0;
-        for (uint32_t i = 0; i < dim; i++) {
-            norm2 += (double)x[i] * x[i];
-            sum += code[i];
-        }
-        job->rows.norm2[row] = (float)norm2;
-        job->rows.level_sum[row] = sum;
+        rows_encode(&job->rows, (uint32_t)row, x);
     }
     free(x);
     free(v);

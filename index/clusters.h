@@ -37,13 +37,14 @@ struct clusters_known {
     const uint32_t *cluster_of;
 };
 
-/* Puts the rows of the store in order of their clusters and fills `order` (order[new row] = row before) and first. spare: a store
- * of the same size where `store` is in a file, else NULL. known may be NULL. QUIRE_ENOMEM, QUIRE_ECANCELLED, those of
- * the files. */
+/* Puts the rows of the store in order of their clusters and fills `order` (order[new row] = row before) and first.
+ * spare: a store of the same size where `store` is in a file, else NULL; rows in the file then come in order of the
+ * input. known may be NULL. QUIRE_ENOMEM, QUIRE_ECANCELLED, those of the files; what is in order and store then is
+ * undefined, clusters is empty. */
 int clusters_find(struct row_store *store, struct row_store *spare, const struct clusters_known *known,
                   const struct clusters_config *config, const struct progress *progress, uint32_t *order,
                   struct clusters *clusters);
-/* Heads and replicas of rows that are in order. Errors as above. */
+/* Heads and replicas of rows that are in order. Errors as above; clusters is to be ended then. */
 int clusters_close(struct row_store *store, const struct clusters_config *config, const struct progress *progress,
                    struct clusters *clusters);
 void clusters_fini(struct clusters *clusters); /* zeroed is fine */

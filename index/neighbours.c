@@ -28,6 +28,7 @@
  */
 #include "index/neighbours.h"
 #include "index/kernels/kernels.h"
+#include "index/near.h"
 #include <float.h>
 #include <math.h>
 #include <stdlib.h>
@@ -38,25 +39,6 @@
 #define BATCH_GROUPS 512u       /* groups of a batch at most, */
 #define BATCH_EDGES  (1u << 20) /* of so many edges, but for small groups' sake */
 #define BATCH_LEAST  16u
-
-/* Distance and row or group as one number that orders by distance, then by number: a float that is not negative orders
- * as its bits do. */
-typedef uint64_t near_t;
-
-static near_t near_of(float distance, uint32_t id)
-{
-    uint32_t bits;
-    memcpy(&bits, &distance, sizeof bits);
-    return (near_t)bits << 32 | id;
-}
-
-static float near_distance(near_t near)
-{
-    uint32_t bits = (uint32_t)(near >> 32);
-    float distance;
-    memcpy(&distance, &bits, sizeof distance);
-    return distance;
-}
 
 struct job {
     const struct neighbours_config *config;
@@ -142,70 +124,6 @@ static int scratch_init(struct scratch *s, const struct job *job)
     return QUIRE_ENOMEM;
 }
 
-/* ---- selection --------------------------------------------------------------------------------------------------- */
-
-/* Moves the `keep` smallest of items[0..n) to the front, in no order. All are different. */
-static void select_nearest(near_t *items, uint32_t n, uint32_t keep)
-{
-    uint32_t begin = 0, end = n;
-    while (end - begin > 1 && keep > begin && keep < end) {
-        near_t a = items[begin], b = items[begin + (end - begin) / 2], c = items[end - 1];
-        near_t low = a < b ? a : b, high = a < b ? b : a, pivot = c < low ? low : c > high ? high : c;
-        uint32_t split = begin;
-        /* no branch depends on the data: everything is swapped, the split moves where it was smaller */
-        for (uint32_t i = begin; i < end; i++) {
-            near_t x = items[i];
-            items[i] = items[split];
-            items[split] = x;
-            split += x < pivot;
-        }
-        if (split == begin) {
-            /* the pivot is the smallest of all: to the front with it */
-            uint32_t at = begin;
-            while (items[at] != pivot)
-                at++;
-            items[at] = items[begin];
-            items[begin++] = pivot;
-        } else if (keep <= split) {
-            end = split;
-        } else {
-            begin = split;
-        }
-    }
-}
-
-/* Bottom-up merge sort; spare has room for n. */
-static void sort_nearest(near_t *items, uint32_t n, near_t *spare)
-{
-    near_t *from = items, *to = spare;
-    for (uint32_t width = 1; width < n; width *= 2) {
-        for (uint32_t at = 0; at < n; at += 2 * width) {
-            uint32_t i = at, middle = smaller(at + width, n), j = middle, end = smaller(at + 2 * width, n);
-            for (uint32_t k = at; k < end; k++) {
-                bool left = j >= end || (i < middle && from[i] < from[j]);
-                to[k] = left ? from[i] : from[j];
-                i += left;
-                j += !left;
-            }
-        }
-        near_t *t = from;
-        from = to;
-        to = t;
-    }
-    if (from != items)
-        memcpy(items, from, sizeof *items * n);
-}
-
-static uint32_t keep_nearest_sorted(near_t *items, uint32_t n, uint32_t keep, near_t *spare)
-{
-    if (n > keep) {
-        select_nearest(items, n, keep);
-        n = keep;
-    }
-    sort_nearest(items, n, spare);
-    return n;
-}
-
 /* ---- groups near a group ----------------------------------------------------------------------------------------- */
 
 /* The runs whose groups are compared with the group, its own among them, into s->groups; returns how many. */
@@ -220,7 +138,7 @@ static uint32_t near_runs(const struct job *job, struct scratch *s, uint32_t gro
     for (uint32_t r = 0; r < job->n_runs; r++)
         s->groups[r] = near_of(s->distances[r], r);
     if (job->n_runs > RUNS_PROBED)
-        select_nearest(s->groups, job->n_runs, RUNS_PROBED);
+        near_select(s->groups, job->n_runs, RUNS_PROBED);
     return smaller(job->n_runs, RUNS_PROBED);
 }
 
@@ -238,7 +156,7 @@ static uint32_t near_groups(const struct job *job, struct scratch *s, uint32_t g
             if (g != group)
                 s->groups[n++] = near_of(s->distances[g - first], g);
     }
-    n = keep_nearest_sorted(s->groups, n, NEIGHBOUR_GROUPS_MAX - 1, s->spare);
+    n = near_keep_sorted(s->groups, n, NEIGHBOUR_GROUPS_MAX - 1, s->spare);
     near[0] = group;
     for (uint32_t i = 0; i < n; i++)
         near[i + 1] = (uint32_t)s->groups[i];
@@ -300,7 +218,7 @@ static uint32_t rank_groups(const struct job *job, struct scratch *s, uint32_t r
     for (uint32_t i = 1; i < n_near; i++)
         s->groups[i] = near_of(kernels()->f32_l2(s->row, job->centres + near[i] * dim, dim), near[i]);
     s->groups[0] = near[0];
-    return 1 + keep_nearest_sorted(s->groups + 1, n_near - 1, most - 1, s->spare);
+    return 1 + near_keep_sorted(s->groups + 1, n_near - 1, most - 1, s->spare);
 }
 
 /* The nearest rows, as they are collected in s->pool: the `pool` nearest so far are among n, none beyond limit. */
@@ -315,7 +233,7 @@ static void narrow_pool(const struct job *job, struct scratch *s, struct nearest
     uint32_t keep = job->config->pool;
     if (nearest->n < keep || (nearest->limit < FLT_MAX && nearest->n < 2 * keep))
         return;
-    select_nearest(s->pool, nearest->n, keep);
+    near_select(s->pool, nearest->n, keep);
     nearest->n = keep;
     near_t last = 0;
     for (uint32_t i = 0; i < keep; i++)
@@ -418,7 +336,7 @@ static void link_row(const struct job *job, struct scratch *s, uint32_t in_batch
     struct nearest nearest = search_groups(job, s, &query, n_groups);
     if (n_known != NEIGHBOUR_NONE)
         add_known(job, s, &query, group, n_groups, &nearest, known, n_known);
-    uint32_t n = keep_nearest_sorted(s->pool, nearest.n, job->config->pool, s->spare);
+    uint32_t n = near_keep_sorted(s->pool, nearest.n, job->config->pool, s->spare);
     uint32_t n_kept = prune(job, s, n, edges);
     for (uint32_t k = 0; k < n_kept && job->loaded; k++)
         edges[k] = job->loaded[edges[k] / capacity] * capacity + edges[k] % capacity;

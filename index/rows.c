@@ -8,6 +8,7 @@
  */
 #include "index/rows.h"
 #include "index/kernels/kernels.h"
+#include "io/bitmap.h"
 #include "io/memory.h"
 #include <stdlib.h>
 #include <string.h>
@@ -36,6 +37,46 @@ void rows_copy(const struct rows *from, uint32_t row, struct rows *to, uint32_t 
     to->level_sum[at] = from->level_sum[row];
 }
 
+void rows_encode(struct rows *rows, uint32_t at, const float *row)
+{
+    uint8_t *code = rows->codes + (size_t)at * rows->code_dim;
+    double norm2 = 0;
+    int32_t sum = 0;
+    rows->f[at] = code_encode(row, rows->code_dim, 8, code, NULL, NULL);
+    for (uint32_t i = 0; i < rows->code_dim; i++) {
+        norm2 += (double)row[i] * row[i];
+        sum += code[i];
+    }
+    rows->norm2[at] = (float)norm2;
+    rows->level_sum[at] = sum;
+}
+
+int rows_permute(struct rows *rows, const uint32_t *order)
+{
+    struct rows held;
+    uint8_t *done = calloc((size_t)rows->n / 8 + 1, 1);
+    int rc = done ? rows_alloc(&held, 1, rows->code_dim) : QUIRE_ENOMEM;
+    for (uint32_t start = 0; rc == 0 && start < rows->n; start++) {
+        if (bitmap_has(done, start))
+            continue;
+        rows_copy(rows, start, &held, 0);
+        for (uint32_t at = start;;) {
+            uint32_t from = order[at];
+            bitmap_add(done, at);
+            if (from == start) {
+                rows_copy(&held, 0, rows, at);
+                break;
+            }
+            rows_copy(rows, from, rows, at);
+            at = from;
+        }
+    }
+    if (rc == 0)
+        rows_free(&held);
+    free(done);
+    return rc;
+}
+
 void row_query_set(struct row_query *query, const struct rows *rows, uint32_t row, int8_t *levels)
 {
     const uint8_t *code = rows->codes + (size_t)row * rows->code_dim;
@@ -53,17 +94,22 @@ static float constant_part(const struct row_query *query)
     return -127.5f * (float)query->sum - 63.75f * (float)query->rows->code_dim;
 }
 
-void row_query_distances(const struct row_query *query, const uint32_t *ids, uint32_t n, int32_t *dots, float *out)
+void row_query_among(const struct row_query *query, const struct rows *to, const uint32_t *ids, uint32_t n,
+                     int32_t *dots, float *out)
 {
-    const struct rows *rows = query->rows;
-    kernels()->code_dot[3](query->levels, rows->codes, rows->code_dim, ids, n, rows->code_dim, dots);
-    float fa = rows->f[query->row], na = rows->norm2[query->row], constant = constant_part(query);
+    kernels()->code_dot[3](query->levels, to->codes, to->code_dim, ids, n, to->code_dim, dots);
+    float fa = query->rows->f[query->row], na = query->rows->norm2[query->row], constant = constant_part(query);
     for (uint32_t i = 0; i < n; i++) {
         uint32_t b = ids[i];
-        float dot = (float)dots[i] + constant + 0.5f * (float)rows->level_sum[b];
-        float d = na + rows->norm2[b] - 2 * fa * rows->f[b] * dot;
+        float dot = (float)dots[i] + constant + 0.5f * (float)to->level_sum[b];
+        float d = na + to->norm2[b] - 2 * fa * to->f[b] * dot;
         out[i] = d > 0 ? d : 0;
     }
+}
+
+void row_query_distances(const struct row_query *query, const uint32_t *ids, uint32_t n, int32_t *dots, float *out)
+{
+    row_query_among(query, query->rows, ids, n, dots, out);
 }
 
 void row_query_range(const struct row_query *query, const struct rows *to, const uint32_t *iota, int32_t *dots,

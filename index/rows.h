@@ -36,6 +36,11 @@ static inline struct rows rows_part(const struct rows *rows, uint32_t first, uin
 /* One row to another place. */
 void rows_copy(const struct rows *from, uint32_t row, struct rows *to, uint32_t at);
 
+/* The code of a vector (code_dim floats). */
+void rows_encode(struct rows *rows, uint32_t at, const float *row);
+/* Puts rows in a new order, in place, cycle by cycle of the permutation: row order[i] goes to place i. QUIRE_ENOMEM. */
+int rows_permute(struct rows *rows, const uint32_t *order);
+
 static inline size_t rows_bytes(uint32_t code_dim)
 {
     return code_dim + 3 * sizeof(float);
@@ -52,6 +57,9 @@ struct row_query {
 void row_query_set(struct row_query *query, const struct rows *rows, uint32_t row, int8_t *levels);
 /* out[i] = squared distance of the query's row to row ids[i]. dots: scratch for n. */
 void row_query_distances(const struct row_query *query, const uint32_t *ids, uint32_t n, int32_t *dots, float *out);
+/* The same for rows ids[i] of `to`. */
+void row_query_among(const struct row_query *query, const struct rows *to, const uint32_t *ids, uint32_t n,
+                     int32_t *dots, float *out);
 /* The same for the rows of `to`, which are consecutive. iota: 0, 1, ... for at least to->n. */
 void row_query_range(const struct row_query *query, const struct rows *to, const uint32_t *iota, int32_t *dots,
                      float *out);
