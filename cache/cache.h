@@ -9,6 +9,9 @@
  * search never leaves its group, so an answer cannot cross scopes whatever a filter would do; groups of few entries
  * are not linked but measured one by one.
  *
+ * Vectors of large groups go to segments on the disk (sealed.h) when memory is short; a lookup that memory does not
+ * answer then searches those on an engine of its caller's, too.
+ *
  * Threads: all calls from any thread, but for those of opening and closing. Those that measure vectors take a scratch
  * of the calling thread. Decisions take the cache's lock for about a microsecond at a time; vectors are measured
  * outside of it.
@@ -21,6 +24,7 @@
 #include "cache/lease.h"
 #include "index/store.h"
 
+struct searcher;
 struct caches;
 struct cache;
 struct cache_scratch;
@@ -37,6 +41,10 @@ struct caches_options {
     void (*log)(void *context, bool warning, const char *line); /* NULL: nothing is said; from any thread */
     void *log_context;
     bool no_thread; /* nothing in the background: caches_work does it */
+    /* A group with more vectors in memory than seal_rows (0: 65536) gives the older half of them to the disk when its
+     * cache has used nine tenths of its memory; seal_always: whatever is used. */
+    uint32_t seal_rows;
+    bool seal_always;
     bool read_only; /* caches_verify follows what is restored, not caches_begin */
 };
 
@@ -56,8 +64,11 @@ void caches_end(struct caches *caches);
 void caches_destroy(struct caches *caches); /* NULL is fine */
 /* One round of the thread's work. Returns in how many ms the next is due. */
 uint64_t caches_work(struct caches *caches);
-/* Hard links to all documents below the new folder `to`, which is a snapshot of the store. */
+/* Hard links to all documents and sealed segments below the new folder `to`, which is a snapshot of the store, made
+ * between caches_hold and caches_release: what it names stays so long. */
 int caches_link_documents(struct caches *caches, const char *to, struct quire_error *err);
+void caches_hold(struct caches *caches);
+void caches_release(struct caches *caches);
 
 #define CACHE_NAME_BYTES     256u
 #define CACHE_SCOPE_KEYS_MAX 16u
@@ -105,10 +116,15 @@ int cache_get_category(struct cache *cache, struct quire_bytes name, struct cate
 void cache_each_category(struct cache *cache, void (*visit)(void *context, struct quire_bytes name), void *context);
 
 /* A lookup. Returns 0: decided; 1: it waits: waiter->wake will run (waiter NULL: never; otherwise the caller's, with
- * wake and owner set, and the query stays as it is), and then cache_woken is to be called; or an error. */
+ * wake and owner set, and the query stays as it is), and then cache_woken is to be called; CACHE_WANTS_SEARCH: nothing
+ * in memory answers, and the group has vectors on the disk: out->search, which is the caller's, is to be run, and then
+ * cache_get_found to be called, which returns the same, CACHE_WANTS_SEARCH again included; or an error. */
+#define CACHE_WANTS_SEARCH 2
+struct cache_search; /* of one lookup, holds references to what it reads */
 struct cache_decision {
     struct quire_cache_answer answer; /* but for what the document holds */
     bool wants_document;              /* read `at`, then cache_finish */
+    struct cache_search *search;      /* run it, then cache_get_found */
     struct document_at at;
     struct hash128 exact; /* of the question */
     uint64_t begun_us;
@@ -116,7 +132,14 @@ struct cache_decision {
 };
 int cache_get(struct cache *cache, struct cache_scratch *scratch, const struct quire_cache_query *query,
               struct lease_waiter *waiter, struct cache_decision *out, struct quire_error *err);
-/* Goes on after a wait: as cache_get, but never waits again. */
+/* Runs a search on a lane's searcher; done(owner) runs exactly once on that thread, perhaps before this returns. A
+ * segment that cannot be read is left out, and said once. */
+void cache_search_start(struct cache_search *search, struct searcher *searcher, void (*done)(void *owner), void *owner);
+void cache_search_free(struct cache_search *search); /* one that does not run; NULL is fine */
+/* Goes on after decision->search has run, which it frees. QUIRE_ECANCELLED: the lane has ended it. */
+int cache_get_found(struct cache *cache, struct cache_scratch *scratch, const struct quire_cache_query *query,
+                    struct lease_waiter *waiter, struct cache_decision *out, struct quire_error *err);
+/* Goes on after a wait: as cache_get, but never waits again, nor wants a search: the disk was searched before. */
 int cache_woken(struct cache *cache, struct cache_scratch *scratch, const struct quire_cache_query *query,
                 struct lease_waiter *waiter, enum lease_wake how, struct cache_decision *out, struct quire_error *err);
 /* A waiter's client is gone. True: it will not be woken. */
@@ -142,7 +165,7 @@ int cache_audit_pop(struct cache *cache, struct quire_cache_audit *audit, struct
                     struct quire_error *err);
 int cache_audit_put(struct cache *cache, uint64_t number, bool right, struct quire_error *err);
 int cache_load(struct cache *cache, struct quire_bytes model, double x, uint64_t ex_ms, struct quire_error *err);
-/* May take long: BY_TAG, SCOPE, MODEL, ENCODER, NEAR, BEFORE look at every entry. */
+/* May take long: BY_TAG, SCOPE, MODEL, ENCODER, NEAR, BEFORE look at every entry, and NEAR reads all sealed vectors. */
 int cache_invalidate(struct cache *cache, struct cache_scratch *scratch, const struct quire_cache_selector *selector,
                      bool dry_run, uint64_t *n, uint64_t *lsn, struct quire_error *err);
 int cache_remove(struct cache *cache, uint64_t id, uint64_t *lsn, struct quire_error *err);

@@ -5,7 +5,7 @@
  * place, and its name may be taken again under another number. "*" is a category like any other; requests that name one
  * that is not there go to it.
  */
-#include "cache/cache_priv.h"
+#include "cache/sealed.h"
 #include "io/error.h"
 #include <stdlib.h>
 
@@ -68,13 +68,29 @@ uint64_t cache_hot_bytes(const struct cache *cache)
     return share_of_memory(cache, 64, 8u << 20);
 }
 
-/* Entries are what memory is spent on: what is left of it when blobs, groups and documents in memory have theirs, by
- * the bytes of a row. */
-void cache_refresh_quota(struct cache *cache)
+/* What an entry takes while its vector is in a segment: itself, its place, its share of the buckets. */
+static uint64_t sealed_entry_bytes(void)
+{
+    return sizeof(struct cache_entry) + sizeof(struct place) + sizeof(uint32_t);
+}
+
+void cache_memory_use(const struct cache *cache, uint64_t *used, uint64_t *room)
 {
     uint64_t taken = cache->blobs.bytes + cache->group_bytes + cache_buffer_bytes(cache) + cache_hot_bytes(cache);
-    uint64_t left = cache->config.memory_bytes > taken ? cache->config.memory_bytes - taken : 0;
-    uint64_t entries = left / cache->entry_bytes;
+    *room = cache->config.memory_bytes > taken ? cache->config.memory_bytes - taken : 0;
+    *used = (cache->quota.used.entries - cache->sealed_entries) * cache->entry_bytes +
+            cache->sealed_entries * sealed_entry_bytes() + cache->sealed_memory_bytes;
+}
+
+/* Entries are what memory is spent on: what is left of it when blobs, groups and documents in memory have theirs. There
+ * may be as many as there are, and as many more, or fewer, as the bytes of one in memory go into what is free, or is
+ * used beyond it. */
+void cache_refresh_quota(struct cache *cache)
+{
+    uint64_t used, room, entries = cache->quota.used.entries, each = cache->entry_bytes;
+    cache_memory_use(cache, &used, &room);
+    uint64_t over = used > room ? (used - room + each - 1) / each : 0;
+    entries = over ? (entries > over ? entries - over : 0) : entries + (room - used) / each;
     cache->quota.max = (struct quota_use){cache->config.disk_bytes, entries ? entries : 1};
 }
 

@@ -1,5 +1,5 @@
 /* cache_check.c - proves that what a cache keeps in several places agrees, while nothing else runs. */
-#include "cache/cache_priv.h"
+#include "cache/sealed.h"
 #include "io/error.h"
 #include <stdlib.h>
 
@@ -94,6 +94,8 @@ int cache_check(struct cache *cache, struct quire_error *reason)
                        (unsigned long long)cache->quota.used.entries, (unsigned long long)all.n);
     if (rc == 0)
         rc = check_graph(cache, reason);
+    if (rc == 0)
+        rc = sealed_check(cache, reason);
     free(groups);
     free(categories);
     return rc;

@@ -6,7 +6,7 @@
  * the entries. How many there are is fixed by the cache's memory, so that they never move: their pages are used as
  * entries come.
  */
-#include "cache/cache_priv.h"
+#include "cache/sealed.h"
 #include <time.h>
 
 uint64_t cache_now(const struct cache *cache)
@@ -21,6 +21,10 @@ int entries_reserve(struct cache *cache, uint32_t n)
     if (n <= cache->n_rows)
         return 0;
     int rc = row_table_reserve(&cache->entries, n);
+    if (rc == 0 && cache->apart)
+        rc = row_table_reserve(&cache->places, n);
+    if (rc == 0 && cache->apart)
+        rc = row_table_reserve(&cache->graph_entries, n);
     if (rc == 0)
         cache->n_rows = n;
     return rc;

@@ -10,12 +10,17 @@
  * A candidate that fails never ends the search: the next is looked at, and when all have failed that were near enough,
  * more are searched.
  *
+ * Where nothing in memory is near enough and the group has vectors on the disk, the lookup ends there, and its caller
+ * runs a search of those (cache_get says CACHE_WANTS_SEARCH). Then all of it is done again, with what that has found
+ * among the candidates: so what arrived meanwhile is seen, and nothing of the first part has to be remembered. What
+ * left the memory since that search began may be in neither; then it is made again.
+ *
  * Nobody may compute what has just been stored. An entry that becomes living between the search and the verdict would
  * be missed by both the search and the leases, so the count of arrivals is compared, and the lookup repeated.
  *
  * Whatever is served is counted here, and what it saves when its document was read (cache_finish).
  */
-#include "cache/cache_priv.h"
+#include "cache/sealed.h"
 #include "index/codes.h"
 #include "io/clock.h"
 #include "io/error.h"
@@ -28,7 +33,9 @@ enum {
     CANDIDATES_FIRST = 16, /* of the first search; four times as many when all have failed */
     BEAM_MIN = 64,         /* of a search in a graph: recall@1 of a million generated rows .98 and more (bench_cache) */
     BATCH = 256,
-    REPEATS_MAX = 8 /* of a lookup that entries arrive under */
+    REPEATS_MAX = 8,   /* of a lookup that entries arrive under */
+    SEALED_FIRST = 16, /* candidates in each segment; four times as many when all have failed */
+    ROUNDS_MAX = 12    /* of searches of the disk by one lookup: because of that, or of what was sealed meanwhile */
 };
 #define SIMILARITY_LEAST 0.5 /* below it nothing is looked at for a label, and more candidates are not searched */
 
@@ -127,13 +134,16 @@ struct lookup {
     uint32_t number;
     struct category *category;
     struct group *group; /* NULL: none is there */
-    bool linked;         /* its graph is to be searched */
+    bool near, linked;   /* what is near is looked for; its graph is to be searched */
     uint32_t n_hits, arrivals;
-    uint32_t counted; /* candidates that the counters know: a wider search gives them again */
-    bool woken, full; /* full: there may be more candidates than were found */
-    bool last;        /* it was repeated often enough: what arrives now is not waited for */
+    uint32_t counted;           /* candidates that the counters know: a wider search gives them again */
+    bool woken, full;           /* full: there may be more candidates than were found */
+    bool apart;                 /* as cache->apart was at the last look */
+    struct cache_search *found; /* what a search of the disk has brought; NULL: there was none */
+    bool last;                  /* it was repeated often enough: what arrives now is not waited for */
     double lam;
     uint32_t stale_row; /* the best candidate whose time is over; UINT32_MAX: none */
+    uint64_t stale_id;  /* its id: the number may be another entry's after a search */
     double stale_similarity;
     bool near_failed; /* a candidate near enough was kept back */
 };
@@ -246,6 +256,14 @@ static void count_bin(uint64_t *bins, double similarity)
     bins[bin < CACHE_HISTOGRAM_BINS ? bin : CACHE_HISTOGRAM_BINS - 1]++;
 }
 
+/* Whether the counters know a candidate, of this search or of one before. */
+static bool was_counted(const struct lookup *l, uint32_t i)
+{
+    if (!l->found || i < l->counted)
+        return i < l->counted;
+    return !entry_is_sealed(l->cache, l->scratch->hits[i].row) || l->scratch->hits[i].distance <= l->found->judged;
+}
+
 /* The first candidate that may answer, as far as it is near enough; UINT32_MAX: none. (lock) */
 static uint32_t first_fit(struct lookup *l, double *similarity)
 {
@@ -255,7 +273,7 @@ static uint32_t first_fit(struct lookup *l, double *similarity)
         uint32_t row = l->scratch->hits[i].row;
         double s = similarity_of(l->scratch->hits[i].distance);
         char why[160] = "";
-        bool stale, is_new = i >= l->counted;
+        bool stale, is_new = !was_counted(l, i);
         const char *verdict = unfit(l, row, &stale);
         if (!verdict && (double)blob_head(&l->cache->blobs, entry_at(l->cache, row)->blob)->veto > s) {
             verdict = "veto";
@@ -269,6 +287,7 @@ static uint32_t first_fit(struct lookup *l, double *similarity)
             verdict = "stale";
             if (l->stale_row == UINT32_MAX && s >= l->answer->threshold) {
                 l->stale_row = row;
+                l->stale_id = entry_id(entry_at(l->cache, row), row);
                 l->stale_similarity = s;
             }
         } else if (!verdict && found != UINT32_MAX) {
@@ -289,10 +308,11 @@ static uint32_t first_fit(struct lookup *l, double *similarity)
 
 /* ---- searching --------------------------------------------------------------------------------------------------- */
 
+/* Of a row of the graph; a guess, which the verdict does not rely on. */
 static bool is_living(void *context, uint32_t row)
 {
     const struct lookup *l = context;
-    uint64_t word = entry_word(l->cache, row);
+    uint64_t word = entry_word(l->cache, graph_row_entry(l->cache, l->apart, row));
     return (word & ENTRY_LIVE) && (word & EXPIRE_NEVER) + l->stale_ms > l->now;
 }
 
@@ -336,7 +356,7 @@ static uint32_t search_linked(struct lookup *l, struct graph_hit *hits, uint32_t
     struct cache *cache = l->cache;
     uint32_t beam = room > BEAM_MIN ? room : BEAM_MIN, living = 0, at = 0;
     uint32_t n = graph_search(cache->graph, &l->group->root, l->scratch->graph, beam, NULL, NULL, hits, beam);
-    for (uint32_t i = 0; i < n && i < room; i++)
+    for (uint32_t i = 0; i < n && i < room && !l->apart; i++)
         __builtin_prefetch(entry_at(cache, hits[i].row));
     for (; at < n && living < room; at++)
         if (is_living(l, hits[at].row))
@@ -346,7 +366,8 @@ static uint32_t search_linked(struct lookup *l, struct graph_hit *hits, uint32_t
     return graph_search(cache->graph, &l->group->root, l->scratch->graph, beam, is_living, l, hits, room);
 }
 
-/* The nearest `room` of the group's entries into scratch->hits. (inside an epoch, without the lock) */
+/* The nearest `room` of the group's entries, as rows of the graph, into scratch->hits. (inside an epoch, without the
+ * lock) */
 static void search(struct lookup *l, uint32_t room)
 {
     struct graph_hit *hits = l->scratch->hits, *of_graph = hits + CANDIDATES_MAX;
@@ -359,6 +380,62 @@ static void search(struct lookup *l, uint32_t room)
         if (l->scratch->n_rows == 0 || !among(hits, l->n_hits, of_graph[i].row))
             keep_hit(hits, &l->n_hits, room, of_graph[i]);
     l->full = l->n_hits == room;
+}
+
+/* Makes entries of the rows of the graph, and adds those that the disk has. An entry whose vector has left the memory
+ * since the search is left out: it counts as an arrival. (lock) */
+static void take_entries(struct lookup *l, uint32_t room)
+{
+    const struct cache *cache = l->cache;
+    struct graph_hit *hits = l->scratch->hits;
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < l->n_hits && cache->apart; i++) {
+        uint32_t row = graph_row_entry(cache, true, hits[i].row);
+        if (entry_has_graph_row(cache, row, hits[i].row))
+            hits[n++] = (struct graph_hit){row, hits[i].distance};
+    }
+    l->n_hits = cache->apart ? n : l->n_hits;
+    for (uint32_t i = 0; l->found && i < l->found->n_hits; i++) {
+        const struct sealed_hit *hit = &l->found->hits[i];
+        uint32_t row = entry_find(cache, hit->id);
+        if (row == UINT32_MAX || among(hits, l->n_hits, row))
+            continue;
+        l->full |= l->n_hits == room; /* this one, or the one that makes room for it, is seen with more room only */
+        keep_hit(hits, &l->n_hits, room, (struct graph_hit){row, hit->distance});
+    }
+}
+
+/* ---- the disk ---------------------------------------------------------------------------------------------------- */
+
+/* Candidates for the next search of the disk; 0: none is wanted. row: the best candidate. (lock) */
+static uint32_t sealed_wanted(const struct lookup *l, uint32_t row, double similarity)
+{
+    const struct cache_search *found = l->found;
+    bool answered = row != UINT32_MAX && similarity >= l->answer->threshold;
+    if (!l->near || !l->group->sealed || l->woken || answered || (found && found->rounds >= ROUNDS_MAX))
+        return 0;
+    if (!found)
+        return SEALED_FIRST;
+    if (found->seals != l->group->seals)
+        return found->k;
+    double last = found->n_hits ? similarity_of(found->hits[found->n_hits - 1].distance) : 0;
+    bool more = row == UINT32_MAX && found->full && found->k < CANDIDATES_MAX &&
+                last >= fmin(SIMILARITY_LEAST, l->answer->threshold);
+    return more ? 4 * found->k : 0;
+}
+
+/* Makes the next search. (lock) */
+static int want_search(struct lookup *l, uint32_t k)
+{
+    struct cache_search *search = cache_search_make(l->cache, l->group, l->scratch->floats, k);
+    if (!search)
+        return QUIRE_ENOMEM;
+    if (l->found) {
+        search->rounds = l->found->rounds + 1;
+        search->judged = l->found->n_hits ? l->found->hits[l->found->n_hits - 1].distance : l->found->judged;
+    }
+    l->out->search = search;
+    return CACHE_WANTS_SEARCH;
 }
 
 /* ---- what comes of it -------------------------------------------------------------------------------------------- */
@@ -541,6 +618,7 @@ static struct quire_bytes model_of(const struct quire_cache_query *query)
 
 enum stage { DECIDED, SEARCH, FAILED };
 
+/* Rows of the graph of the group's entries that are not linked. */
 static bool copy_rows(struct lookup *l)
 {
     struct cache_scratch *scratch = l->scratch;
@@ -551,8 +629,8 @@ static bool copy_rows(struct lookup *l)
         scratch->rows = bigger;
         scratch->rows_room = l->group->n_rows;
     }
-    if (l->group->n_rows)
-        memcpy(scratch->rows, l->group->rows, sizeof *scratch->rows * l->group->n_rows);
+    for (uint32_t i = 0; i < l->group->n_rows; i++)
+        scratch->rows[i] = entry_graph_row(l->cache, l->group->rows[i]);
     scratch->n_rows = l->group->n_rows;
     return true;
 }
@@ -567,6 +645,7 @@ static bool look_exact(struct lookup *l)
         return false;
     if (stale) {
         l->stale_row = row;
+        l->stale_id = entry_id(entry_at(l->cache, row), row);
         l->stale_similarity = 1;
         return false;
     }
@@ -596,9 +675,10 @@ static enum stage look(struct lookup *l, int *rc, struct quire_error *err)
     l->lam = load_lam(&cache->load, model_of(l->query), l->now);
     l->answer->threshold = fmax(threshold_of(cache, l->number, l->lam), l->query->similarity);
     l->arrivals = cache->arrivals[key->hash & 255];
+    l->apart = cache->apart;
     if (s->mode == CATEGORY_OFF)
         *rc = end_with(l, QUIRE_CACHE_BYPASS, "the category's mode is off");
-    else if (!l->woken && !breaker_allows(&l->category->breaker, l->now))
+    else if (!l->woken && !l->found && !breaker_allows(&l->category->breaker, l->now))
         *rc = end_with(l, QUIRE_CACHE_BYPASS, "the category's breaker is open: its hit rate cannot be right");
     else if (l->exact.high && negatives_find(&cache->negatives, key->hash, l->exact, l->now))
         *rc = end_with(l, QUIRE_CACHE_NEGATIVE, "this question is known to have no answer that may be kept");
@@ -609,20 +689,22 @@ static enum stage look(struct lookup *l, int *rc, struct quire_error *err)
             *rc = end_with(l, QUIRE_CACHE_EXACT, "the same request");
             return DECIDED;
         }
-        bool near = l->group && l->query->vector && s->mode != CATEGORY_EXACT;
+        l->near = l->group && l->query->vector && s->mode != CATEGORY_EXACT;
         l->scratch->n_rows = 0;
-        if (near && !copy_rows(l)) {
+        if (l->near && !copy_rows(l)) {
             *rc = error_set(err, QUIRE_ENOMEM, "no memory to look at %u entries", l->group->n_rows);
             return FAILED;
         }
-        l->linked = near && group_linked(l->group) > 0;
+        l->linked = l->near && group_linked(l->group) > 0;
         return SEARCH;
     }
     return DECIDED;
 }
 
-/* Searches and judges until a candidate answers or there are no more that could. Returns as lookup_run, or 2: entries
- * have arrived: look again. (without the lock; takes it) */
+#define LOOK_AGAIN 3
+
+/* Searches and judges until a candidate answers or there are no more that could. Returns as lookup_run, or LOOK_AGAIN:
+ * entries have arrived. (without the lock; takes it) */
 static int search_and_judge(struct lookup *l)
 {
     for (uint32_t room = CANDIDATES_FIRST;; room *= 4) {
@@ -631,18 +713,19 @@ static int search_and_judge(struct lookup *l)
         if (l->scratch->n_rows || l->linked)
             search(l, room);
         pthread_mutex_lock(&l->cache->lock);
-        if (l->stale_row != UINT32_MAX && !(entry_word(l->cache, l->stale_row) & ENTRY_LIVE))
+        if (l->stale_row != UINT32_MAX && entry_find(l->cache, l->stale_id) == UINT32_MAX)
             l->stale_row = UINT32_MAX; /* it went while the search was on */
         l->answer->n_candidates = 0;
+        take_entries(l, room);
         uint32_t row = first_fit(l, &similarity);
         double last = l->n_hits ? similarity_of(l->scratch->hits[l->n_hits - 1].distance) : 0;
         bool more = row == UINT32_MAX && l->full && last >= fmin(SIMILARITY_LEAST, l->answer->threshold) &&
                     room < CANDIDATES_MAX;
+        bool arrived = !l->last && l->arrivals != l->cache->arrivals[l->scratch->key.hash & 255];
+        uint32_t k = more || arrived ? 0 : sealed_wanted(l, row, similarity);
         int rc = 0;
         if (!more)
-            rc = !l->last && l->arrivals != l->cache->arrivals[l->scratch->key.hash & 255]
-                     ? 2
-                     : conclude(l, row, similarity);
+            rc = arrived ? LOOK_AGAIN : k ? want_search(l, k) : conclude(l, row, similarity);
         pthread_mutex_unlock(&l->cache->lock);
         if (!more)
             return rc;
@@ -657,10 +740,11 @@ static int lookup_run(struct lookup *l, struct quire_error *err)
         memset(l->answer, 0, sizeof *l->answer);
         l->answer->similarity = -1;
         l->out->wants_document = false;
+        l->out->search = NULL;
         pthread_mutex_lock(&cache->lock);
         l->now = cache_now(cache);
         enum stage stage = look(l, &rc, err);
-        if (stage != FAILED && repeat == 0 && !l->woken) {
+        if (stage != FAILED && repeat == 0 && !l->woken && !l->found) {
             l->category->counters.requests++;
             if (l->group)
                 l->group->scope->requests++;
@@ -670,7 +754,9 @@ static int lookup_run(struct lookup *l, struct quire_error *err)
         if (stage != SEARCH)
             return rc;
         rc = search_and_judge(l);
-        if (rc != 2)
+        if (rc == QUIRE_ENOMEM)
+            return error_set(err, rc, "no memory to search the disk");
+        if (rc != LOOK_AGAIN)
             return rc;
     }
 }
@@ -704,6 +790,24 @@ int cache_get(struct cache *cache, struct cache_scratch *scratch, const struct q
         .cache = cache, .scratch = scratch, .query = query, .out = out, .answer = &out->answer, .waiter = waiter};
     out->begun_us = begun;
     int rc = lookup(&l, err);
+    if (rc == 0 && !out->wants_document)
+        count_latency(cache, out);
+    return rc;
+}
+
+int cache_get_found(struct cache *cache, struct cache_scratch *scratch, const struct quire_cache_query *query,
+                    struct lease_waiter *waiter, struct cache_decision *out, struct quire_error *err)
+{
+    struct lookup l = {.cache = cache,
+                       .scratch = scratch,
+                       .query = query,
+                       .out = out,
+                       .answer = &out->answer,
+                       .waiter = waiter,
+                       .found = out->search};
+    out->search = NULL;
+    int rc = l.found->code < 0 ? error_set(err, l.found->code, "the search of the disk was ended") : lookup(&l, err);
+    cache_search_free(l.found);
     if (rc == 0 && !out->wants_document)
         count_latency(cache, out);
     return rc;

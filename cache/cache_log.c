@@ -15,6 +15,7 @@
  * few seconds.
  */
 #include "cache/cache_log.h"
+#include "cache/sealed.h"
 #include "io/bytes.h"
 #include "io/error.h"
 #include <stdlib.h>
@@ -237,10 +238,33 @@ int log_put(struct cache *cache, const struct logged_put *put, uint64_t *lsn, st
     record_f32(&records[1], put->f);
     record_f32(&records[1], put->norm2);
     record_piece(&records[1], put->code, cache->space.code_dim);
+    if (put->graph_row != put->row)
+        record_u32(&records[1], put->graph_row);
     int rc = append(cache, kinds + first, records + first, 2 - first, lsn, err);
     if (rc == 0)
         put->group->logged = true;
     return rc;
+}
+
+void record_sealed(struct record *r, const struct cache *cache, const struct sealed *sealed,
+                   const struct sealing *sealings, uint32_t n)
+{
+    record_begin(r, cache);
+    record_u32(r, sealed->number);
+    record_u32(r, sealed->group);
+    for (uint32_t i = 0; i < n; i++) {
+        record_u32(r, (uint32_t)sealings[i].id);
+        record_u32(r, sealings[i].segment_row);
+    }
+}
+
+int log_sealed(struct cache *cache, const struct sealed *sealed, const struct sealing *sealings, uint32_t n,
+               struct quire_error *err)
+{
+    struct record r;
+    uint64_t lsn;
+    record_sealed(&r, cache, sealed, sealings, n);
+    return append_one(cache, CACHE_LOG_SEALED, &r, &lsn, err);
 }
 
 int log_gone(struct cache *cache, const uint32_t *rows, uint32_t n, uint64_t *lsn, struct quire_error *err)

@@ -27,6 +27,9 @@ void record_category(struct record *r, const struct cache *cache, uint32_t numbe
 void record_group(struct record *r, const struct cache *cache, const struct group *group);
 void record_epoch(struct record *r, const struct cache *cache, const struct invalidation *i);
 void record_curve(struct record *r, const struct cache *cache, uint32_t number);
+/* n of `sealings` (0: there is such a segment). */
+void record_sealed(struct record *r, const struct cache *cache, const struct sealed *sealed,
+                   const struct sealing *sealings, uint32_t n);
 /* This one adds to a record. */
 void record_entry(struct record *r, const struct cache_entry *e, uint64_t word, const uint8_t *blob, uint32_t n_blob);
 

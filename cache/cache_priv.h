@@ -8,10 +8,11 @@
  * A change is appended to the journal under the lock and made only then, so that the order of the log is the order of
  * changes, and what could not be logged was not done.
  *
- * A row is an entry and a row of the graph with the same number. graph_add gives the number; the entry becomes living
- * (ENTRY_LIVE) when everything else is in place. When it dies it joins the graves, whose rows are taken out of the
- * graph later and outside of the lock; the graph gives a number out again when no reader of that epoch is left. So
- * whoever is inside an epoch may look at any row that a search gave to him, and sees whether it lives.
+ * A row is an entry; its vector is a row of the graph, with the same number until the cache has sealed some (sealed.h).
+ * The entry becomes living (ENTRY_LIVE) when everything else is in place. When it dies it joins the graves, whose rows
+ * are taken out of the graph later and outside of the lock; the graph gives a number out again when no reader of that
+ * epoch is left. So whoever is inside an epoch may look at any row of the graph that a search gave to him; whether the
+ * entry that he finds with it still has that row is looked at under the lock.
  */
 #ifndef QUIRE_CACHE_CACHE_PRIV_H
 #define QUIRE_CACHE_CACHE_PRIV_H
@@ -56,6 +57,7 @@ enum {
 #define ENTRY_EXACT  (UINT64_C(1) << 43) /* is found by its hash */
 #define ENTRY_TEXT   (UINT64_C(1) << 44) /* its features are known, also when there are none */
 #define ENTRY_LISTED (UINT64_C(1) << 45) /* stands in group->rows */
+#define ENTRY_TAKEN  (UINT64_C(1) << 46) /* not living; its number is not free, or in the list of free ones */
 #define PAGES_SHIFT  48
 
 #define GROUPS_MAX UINT32_C(0x1000000) /* and numbers of them: 24 bits */
@@ -98,7 +100,10 @@ struct group {
     uint32_t *rows;          /* those that are not linked; owned */
     bool linking;            /* stands in cache->to_link */
     bool logged;             /* the journal knows it */
-    uint32_t pending;        /* entries on their way into it, and graves */
+    uint32_t pending;        /* entries on their way into it, graves, and seals */
+    uint32_t n_sealed;       /* of n: whose vectors are in segments */
+    struct sealed *sealed;   /* its segments */
+    uint64_t seals;          /* changes when vectors leave the memory: no other group ever has the same; 0: none have */
     struct group *next_hash; /* of its bucket */
     struct group *next_link;
     struct epoch_item item;
@@ -172,10 +177,12 @@ struct caches {
     struct cache **all;      /* sorted by name; each a reference */
     uint32_t n, room;
     struct random random;
-    struct cache_scratch *scratch; /* the thread's */
-    pthread_t thread;
+    struct cache_scratch *scratch, *seal_scratch; /* the threads' */
+    pthread_t thread, sealer;
     pthread_cond_t wake;
-    bool thread_started, stopping, begun;
+    bool thread_started, sealer_started, begun;
+    atomic_bool stopping;
+    pthread_mutex_t removal; /* held while folders of segments are removed, or must stay */
 };
 
 struct cache {
@@ -213,7 +220,8 @@ struct cache {
     uint32_t n_categories;
     uint32_t fallback; /* number of "*"; QUOTA_NONE: there is none */
     struct quota quota;
-    uint64_t group_bytes, entry_bytes; /* entry_bytes: what a row takes in all tables */
+    uint64_t group_bytes,
+        entry_bytes; /* entry_bytes: what an entry takes in all tables while its vector is in memory */
     struct risk_pool *pool;
     struct sketch sketch;
     struct load load;
@@ -225,7 +233,23 @@ struct cache {
     uint64_t next_audit, next_pop;
     struct random random;
     uint32_t graves, n_graves; /* dead rows whose row of the graph is still there: the first + 1, chained */
-    uint32_t arrivals[256];    /* entries that became living, by the last bits of their group's key */
+    /* sealed.h */
+    bool apart;                             /* entries and rows of the graph have numbers of their own */
+    struct row_table places, graph_entries; /* struct place of each entry; the entry of each row of the graph */
+    uint32_t free_rows;                     /* numbers of entries: the first + 1, chained */
+    uint32_t scan_row, scan_end;            /* among these are free ones that are not in the chain */
+    struct sealed **sealed;                 /* by number; owned, as are those */
+    uint32_t n_sealed, sealed_room, next_sealed;
+    struct sealed *doomed;        /* without entries, their folders still there */
+    uint64_t seals;               /* the last one's number */
+    uint64_t sealed_entries;      /* living ones in segments */
+    uint64_t sealed_memory_bytes; /* of all segments */
+    uint64_t sealed_disk_bytes;   /* the same */
+    unsigned near_scans;          /* invalidations that measure all vectors: none leaves the memory meanwhile */
+    uint64_t seal_failed_ms;      /* when the last seal failed; 0: it did not */
+    uint64_t merge_failed_ms;     /* the same of merges: they do not keep each other from being tried */
+    uint32_t merge_chosen;        /* number of the segment that was the reason for the last one */
+    uint32_t arrivals[256];       /* entries that became living, by the last bits of their group's key */
     uint64_t curves_logged_ms;
     uint32_t sweep; /* where the search for expired entries goes on */
 };
@@ -324,6 +348,8 @@ uint64_t cache_buffer_bytes(const struct cache *cache);
 uint64_t cache_hot_bytes(const struct cache *cache);
 /* Limits of the cache from its memory, and what is in use. (lock) */
 void cache_refresh_quota(struct cache *cache);
+/* Bytes that entries and their vectors take, and what there is for them. (lock) */
+void cache_memory_use(const struct cache *cache, uint64_t *used, uint64_t *room);
 
 /* ---- leaving: cache_remove.c ------------------------------------------------------------------------------------- */
 
@@ -390,6 +416,7 @@ enum cache_log_kind {
     CACHE_LOG_EPOCH,
     CACHE_LOG_CURVE,
     CACHE_LOG_ROWS,
+    CACHE_LOG_SEALED,
 };
 /* Each appends one frame (nothing where the journal is NULL); *lsn gets its number. (lock) */
 int log_cache(struct cache *cache, uint64_t *lsn, struct quire_error *err);
@@ -398,7 +425,7 @@ int log_category(struct cache *cache, uint32_t number, struct quire_bytes name,
                  const struct category_settings *settings, uint64_t *lsn, struct quire_error *err);
 int log_category_drop(struct cache *cache, uint32_t number, uint64_t *lsn, struct quire_error *err);
 struct logged_put {
-    uint32_t row;
+    uint32_t row, graph_row;
     const struct cache_entry *entry; /* as it will be, but for links and chain */
     struct group *group;
     const uint8_t *code;
@@ -414,6 +441,14 @@ int log_change(struct cache *cache, uint32_t row, uint64_t word, float veto, uin
 int log_moved(struct cache *cache, uint32_t row, const struct document_at *at, struct quire_error *err);
 int log_epoch(struct cache *cache, const struct invalidation *invalidation, uint64_t *lsn, struct quire_error *err);
 int log_curve(struct cache *cache, uint32_t number, struct quire_error *err);
+/* n entries have gone to rows of a segment. */
+struct sealed;
+struct sealing {
+    uint64_t id;
+    uint32_t graph_row, segment_row;
+};
+int log_sealed(struct cache *cache, const struct sealed *sealed, const struct sealing *sealings, uint32_t n,
+               struct quire_error *err);
 
 /* ---- life: caches.c ---------------------------------------------------------------------------------------------- */
 
@@ -426,6 +461,7 @@ int cache_restore_end(struct cache *cache, struct quire_error *err);
 /* Takes the reference over, on success. (lock) */
 int caches_insert(struct caches *caches, struct cache *cache, struct quire_error *err);
 void caches_take(struct caches *caches, struct cache *cache); /* out of the list (lock) */
+void caches_say(struct caches *caches, bool warning, const char *line);
 struct cache *caches_by_uid(struct caches *caches, uint64_t uid);
 
 #endif

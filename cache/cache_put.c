@@ -10,12 +10,14 @@
  * What the two stretches under the lock have found is looked at again in the second where it may have changed: the
  * epoch, and the entry of the same hash. Whatever fails before the entry is logged leaves nothing behind.
  */
-#include "cache/cache_priv.h"
+#include "cache/sealed.h"
 #include "index/codes.h"
 #include "io/clock.h"
 #include "io/error.h"
 #include <math.h>
 #include <stdlib.h>
+
+enum { CREATED_AHEAD_MAX = 1000 }; /* ms; what is farther ahead is a clock that was set back */
 
 struct put {
     struct cache *cache;
@@ -28,8 +30,8 @@ struct put {
     uint8_t blob[sizeof(struct blob_head) + CACHE_TAGS_MAX * sizeof(uint64_t) + GUARD_BYTES];
     uint32_t n_blob;
     float f, norm2;
-    uint32_t row, number;
-    bool has_row, linked, has_document, replaces;
+    uint32_t row, graph_row, number;
+    bool has_graph_row, has_row, linked, has_document, replaces;
     struct category *category;
     struct group *group; /* pending counts it */
     enum lease_state lease;
@@ -95,10 +97,10 @@ static int prepare(struct put *p, struct quire_error *err)
     p->exact = hash128_of(p->entry->hash.n_bytes ? p->entry->hash : p->entry->text);
     p->compat = hash128_of(p->entry->compat);
     fill_blob(p);
-    rc = graph_add(cache->graph, scratch->code, p->f, p->norm2, &p->row);
+    rc = graph_add(cache->graph, scratch->code, p->f, p->norm2, &p->graph_row);
     if (rc < 0)
         return error_set(err, rc, "no memory for another entry of %u dimensions", cache->config.dim);
-    p->has_row = true;
+    p->has_graph_row = true;
     return 0;
 }
 
@@ -194,8 +196,9 @@ static int admit(struct put *p, struct quire_error *err)
     p->now = cache_now(cache);
     if (!may_store(p))
         return 0;
-    if (entries_reserve(cache, p->row + 1) < 0)
+    if (entry_take(cache, p->graph_row, &p->row) < 0)
         return error_set(err, QUIRE_ENOMEM, "no memory for another entry");
+    p->has_row = true;
     p->group = group_find(cache, key);
     if (!p->group)
         p->group = group_make(cache, key, UINT32_MAX);
@@ -334,6 +337,7 @@ static int publish(struct put *p, struct quire_error *err)
     fill_entry(p, &entry);
     int rc = log_put(cache,
                      &(struct logged_put){.row = p->row,
+                                          .graph_row = p->graph_row,
                                           .entry = &entry,
                                           .group = p->group,
                                           .code = p->scratch->code,
@@ -357,7 +361,7 @@ static int publish(struct put *p, struct quire_error *err)
     p->category->counters.stored++;
     negatives_remove(&cache->negatives, p->group->key, p->exact);
     cache->arrivals[p->group->key & 255]++;
-    p->has_row = p->has_document = false; /* the entry's now */
+    p->has_row = p->has_graph_row = p->has_document = false; /* the entry's now */
     return 0;
 }
 
@@ -384,10 +388,15 @@ static void let_go(struct put *p)
     struct cache *cache = p->cache;
     if (p->has_document)
         document_log_drop(cache->documents, &p->at);
-    if (p->has_row && p->linked)
-        graph_remove(cache->graph, &p->group->root, p->scratch->graph, p->row);
-    else if (p->has_row)
-        graph_discard(cache->graph, p->row);
+    if (p->has_row) { /* first: the graph may give its row to someone else at once */
+        pthread_mutex_lock(&cache->lock);
+        entry_give(cache, p->row);
+        pthread_mutex_unlock(&cache->lock);
+    }
+    if (p->has_graph_row && p->linked)
+        graph_remove(cache->graph, &p->group->root, p->scratch->graph, p->graph_row);
+    else if (p->has_graph_row)
+        graph_discard(cache->graph, p->graph_row);
     if (!p->group)
         return;
     pthread_mutex_lock(&cache->lock);
@@ -396,13 +405,13 @@ static void let_go(struct put *p)
     pthread_mutex_unlock(&cache->lock);
 }
 
-/* A row's number comes with another created time than it had before: so the id is another. (lock) */
+/* A number comes with a later created time than it had before, however often it is given out within a millisecond: so
+ * the id is one that nobody can hold. (lock) */
 static void set_times(struct put *p)
 {
     const struct cache_entry *e = entry_at(p->cache, p->row);
-    p->created = p->now;
-    if (e->created_low == (uint32_t)p->created)
-        p->created++;
+    uint32_t ahead = e->created_low - (uint32_t)p->now;
+    p->created = p->now + (ahead < CREATED_AHEAD_MAX ? ahead + 1 : 0);
     p->expire = end_of_life(p);
 }
 
@@ -419,7 +428,7 @@ static int put(struct put *p, struct quire_error *err)
     pthread_mutex_unlock(&cache->lock);
     if (rc <= 0)
         return rc;
-    if (p->linked && graph_link(cache->graph, &p->group->root, p->scratch->graph, p->row) < 0)
+    if (p->linked && graph_link(cache->graph, &p->group->root, p->scratch->graph, p->graph_row) < 0)
         return error_set(err, QUIRE_ENOMEM, "no memory to link another entry");
     rc = append_document(p, err);
     if (rc < 0)

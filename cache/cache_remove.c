@@ -8,7 +8,7 @@
  * it was granted; an answer that comes with it is dropped if something invalidated since then would have hit it. Of
  * invalidations the last INVALIDATIONS_MAX are remembered: an older lease brings nothing back at all.
  */
-#include "cache/cache_priv.h"
+#include "cache/sealed.h"
 #include "io/error.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -61,11 +61,12 @@ void entry_die(struct cache *cache, uint32_t row)
     cache->quota.used.bytes -= at.bytes;
     cache->quotas[group->category].used.entries--;
     cache->quotas[group->category].used.bytes -= at.bytes;
+    sealed_kill(cache, row);
     blob_give(&cache->blobs, e->blob);
     e->blob = 0;
     if (at.segment && cache->documents)
         document_log_drop(cache->documents, &at);
-    atomic_store_explicit(&e->word, 0, memory_order_release);
+    atomic_store_explicit(&e->word, ENTRY_TAKEN, memory_order_release);
     e->chain = cache->graves;
     cache->graves = row + 1;
     cache->n_graves++;
@@ -78,17 +79,22 @@ uint32_t cache_bury(struct cache *cache, struct cache_scratch *scratch, uint32_t
     for (; n < most; n++) {
         unsigned slot = epoch_enter(cache->of->epochs);
         pthread_mutex_lock(&cache->lock);
-        uint32_t row = cache->graves - 1;
+        uint32_t row = cache->graves - 1, graph_row = 0;
+        bool sealed = false;
         struct group *group = NULL;
         if (cache->graves) {
+            sealed = entry_is_sealed(cache, row);
+            graph_row = entry_graph_row(cache, row);
             group = cache->groups[entry_at(cache, row)->group];
             cache->graves = entry_at(cache, row)->chain;
             cache->n_graves--;
         }
         pthread_mutex_unlock(&cache->lock);
         if (group) {
-            graph_remove(cache->graph, &group->root, scratch->graph, row);
+            if (!sealed)
+                graph_remove(cache->graph, &group->root, scratch->graph, graph_row);
             pthread_mutex_lock(&cache->lock);
+            entry_give(cache, row);
             group->pending--;
             group_let_go(cache, group);
             pthread_mutex_unlock(&cache->lock);
@@ -203,6 +209,7 @@ static bool is_selected(const struct selection *s, uint32_t row)
         return false;
     const struct group *group = cache->groups[e->group];
     const struct blob_head *head = blob_head(&cache->blobs, e->blob);
+    uint32_t graph_row;
     float distance;
     switch (s->selector->by) {
     case QUIRE_CACHE_BY_TAG:
@@ -216,9 +223,10 @@ static bool is_selected(const struct selection *s, uint32_t row)
     case QUIRE_CACHE_BY_BEFORE:
         return entry_created(e) < s->created_before;
     case QUIRE_CACHE_BY_NEAR:
-        if (!(entry_word(cache, row) & ENTRY_VECTOR))
+        if (!(entry_word(cache, row) & ENTRY_VECTOR) || entry_is_sealed(cache, row)) /* take_near */
             return false;
-        graph_score(cache->graph, s->scratch->graph, &row, 1, &distance);
+        graph_row = entry_graph_row(cache, row);
+        graph_score(cache->graph, s->scratch->graph, &graph_row, 1, &distance);
         return (double)similarity_of(distance) >= s->selector->similarity;
     case QUIRE_CACHE_BY_ID:
         return false; /* looked up, not searched for */
@@ -402,6 +410,17 @@ void invalidation_push(struct cache *cache, const struct invalidation *invalidat
 
 /* ---- invalidating ------------------------------------------------------------------------------------------------ */
 
+/* Logs that these were invalidated, and makes it so. (lock) */
+static int remove_rows(struct cache *cache, const uint32_t *rows, uint32_t n, uint64_t *lsn, struct quire_error *err)
+{
+    int rc = log_gone(cache, rows, n, lsn, err);
+    for (uint32_t i = 0; i < n && rc == 0; i++) {
+        category_of(cache, cache->groups[entry_at(cache, rows[i])->group]->category)->counters.invalidated++;
+        entry_die(cache, rows[i]);
+    }
+    return rc;
+}
+
 /* Looks at a batch of rows; those selected die unless it is a dry run. (takes the lock) */
 static int scan_batch(const struct selection *s, uint32_t first, bool dry_run, uint64_t *n, uint64_t *lsn, bool *end,
                       struct quire_error *err)
@@ -415,14 +434,42 @@ static int scan_batch(const struct selection *s, uint32_t first, bool dry_run, u
         if (is_selected(s, row))
             rows[n_rows++] = row;
     *end = last == cache->n_rows;
-    int rc = n_rows && !dry_run ? log_gone(cache, rows, n_rows, lsn, err) : 0;
-    for (uint32_t i = 0; i < n_rows && rc == 0 && !dry_run; i++) {
-        category_of(cache, cache->groups[entry_at(cache, rows[i])->group]->category)->counters.invalidated++;
-        entry_die(cache, rows[i]);
-    }
+    int rc = n_rows && !dry_run ? remove_rows(cache, rows, n_rows, lsn, err) : 0;
     pthread_mutex_unlock(&cache->lock);
     epoch_exit(cache->of->epochs, slot);
     *n += rc == 0 ? n_rows : 0;
+    return rc;
+}
+
+/* Of ids that a search has brought; those that still live die unless it is a dry run. (takes the lock) */
+static int take_found(const struct selection *s, const uint64_t *ids, uint32_t n_ids, bool dry_run, uint64_t *n,
+                      uint64_t *lsn, struct quire_error *err)
+{
+    struct cache *cache = s->cache;
+    uint32_t rows[SCAN_BATCH], n_rows = 0;
+    pthread_mutex_lock(&cache->lock);
+    for (uint32_t i = 0; i < n_ids; i++) {
+        uint32_t row = entry_find(cache, ids[i]);
+        if (row != UINT32_MAX)
+            rows[n_rows++] = row;
+    }
+    int rc = n_rows && !dry_run ? remove_rows(cache, rows, n_rows, lsn, err) : 0;
+    pthread_mutex_unlock(&cache->lock);
+    *n += rc == 0 ? n_rows : 0;
+    return rc;
+}
+
+/* Entries whose vectors are on the disk. The segments are read without the lock; what they give are ids. */
+static int take_near(const struct selection *s, bool dry_run, uint64_t *n, uint64_t *lsn, struct quire_error *err)
+{
+    uint64_t *ids = NULL;
+    size_t n_ids = 0;
+    int rc = sealed_near(s->cache, s->scratch->floats, s->selector->similarity, &ids, &n_ids, err);
+    for (size_t first = 0; rc == 0 && first < n_ids; first += SCAN_BATCH) {
+        size_t some = n_ids - first < SCAN_BATCH ? n_ids - first : SCAN_BATCH;
+        rc = take_found(s, ids + first, (uint32_t)some, dry_run, n, lsn, err);
+    }
+    free(ids);
     return rc;
 }
 
@@ -437,6 +484,22 @@ static int scan_all(const struct selection *s, bool dry_run, uint64_t *n, uint64
         if (!end)
             rc = scan_batch(s, first, dry_run, n, lsn, &end, err);
     }
+    return rc;
+}
+
+/* Vectors in memory, then those on the disk; none goes from one to the other meanwhile. */
+static int scan_near(const struct selection *s, bool dry_run, uint64_t *n, uint64_t *lsn, struct quire_error *err)
+{
+    struct cache *cache = s->cache;
+    pthread_mutex_lock(&cache->lock);
+    cache->near_scans++;
+    pthread_mutex_unlock(&cache->lock);
+    int rc = scan_all(s, dry_run, n, lsn, err);
+    if (rc == 0)
+        rc = take_near(s, dry_run, n, lsn, err);
+    pthread_mutex_lock(&cache->lock);
+    cache->near_scans--;
+    pthread_mutex_unlock(&cache->lock);
     return rc;
 }
 
@@ -531,6 +594,8 @@ static int invalidate(struct selection *s, bool dry_run, uint64_t *n, uint64_t *
         pthread_mutex_lock(&cache->lock);
         rc = take_ids(s, dry_run, &count, lsn, err);
         pthread_mutex_unlock(&cache->lock);
+    } else if (rc == 0 && s->selector->by == QUIRE_CACHE_BY_NEAR) {
+        rc = scan_near(s, dry_run, &count, lsn, err);
     } else if (rc == 0) {
         rc = scan_all(s, dry_run, &count, lsn, err);
     }

@@ -7,6 +7,7 @@
  * the oldest first, so that orders of eviction begin as the entries came.
  */
 #include "cache/cache_log.h"
+#include "cache/sealed.h"
 #include "io/bytes.h"
 #include "io/error.h"
 #include <stdlib.h>
@@ -191,6 +192,15 @@ static int set_row_lsn(struct cache *cache, uint32_t chunk, uint64_t lsn)
     return 0;
 }
 
+/* Goes over an entry that is known. */
+static void skip_entry(struct reader *r)
+{
+    take(r, 8 + 4 + 1 + 4 + 4);
+    take(r, 4 + 8);
+    take_u32(r);
+    take_piece(r, BLOB_CELLS * BLOB_CELL);
+}
+
 /* An entry into its row, which holds none. */
 static int take_entry(struct cache *cache, uint32_t row, struct reader *r)
 {
@@ -223,7 +233,7 @@ static int take_entry(struct cache *cache, uint32_t row, struct reader *r)
             return QUIRE_ENOMEM;
         memcpy(row_table_at(&cache->blobs.cells, e->blob), blob.data, blob.n_bytes);
     }
-    atomic_store(&e->word, word & ~ENTRY_LISTED);
+    atomic_store(&e->word, word & ~(ENTRY_LISTED | ENTRY_TAKEN));
     return 0;
 }
 
@@ -238,6 +248,20 @@ static void forget_row(struct cache *cache, uint32_t row)
     atomic_store(&e->word, 0);
 }
 
+/* Where its vector is: told (r), or in the row of the graph of the same number (r NULL). */
+static int take_place(struct cache *cache, uint32_t row, struct reader *r)
+{
+    struct place place = {0, 0};
+    if (r) {
+        place.segment = take_u32(r);
+        uint32_t at = take_u32(r);
+        place.row = place.segment ? at : at ^ row;
+        if (r->bad || at >= INT32_MAX)
+            return QUIRE_ECORRUPT;
+    }
+    return entry_set_place(cache, row, place);
+}
+
 static int take_rows(struct cache *cache, struct reader *r, uint64_t lsn, struct quire_error *err)
 {
     uint32_t first = take_u32(r), n = take_u32(r);
@@ -249,37 +273,79 @@ static int take_rows(struct cache *cache, struct reader *r, uint64_t lsn, struct
         return rc;
     if (entries_reserve(cache, first + n) < 0 || set_row_lsn(cache, first / IMAGE_ROWS, lsn) < 0)
         return error_set(err, QUIRE_ENOMEM, "no memory for %u entries", first + n);
-    for (uint32_t row = first; row < first + n && rc == 0; row++)
-        if (take_u8(r))
-            rc = take_entry(cache, row, r);
+    for (uint32_t row = first; row < first + n && rc == 0; row++) {
+        uint8_t kind = take_u8(r);
+        if (kind > 2)
+            return corrupt(r, "rows", lsn, err);
+        rc = kind ? take_entry(cache, row, r) : 0;
+        if (rc == 0 && kind)
+            rc = take_place(cache, row, kind == 2 ? r : NULL);
+    }
     if (rc == QUIRE_ENOMEM)
         return error_set(err, rc, "no memory for %u entries", first + n);
     return rc < 0 || r->bad || r->left ? corrupt(r, "rows", lsn, err) : 0;
 }
 
+/* The vector of an entry into its row of the graph, in whose place may be another one's. */
+static int place_code(struct cache *cache, uint32_t graph_row, struct quire_bytes code, float f, float norm2)
+{
+    int rc = graph_place(cache->graph, graph_row, code.data, f, norm2);
+    if (rc == QUIRE_EEXISTS) {
+        graph_unplace(cache->graph, graph_row);
+        rc = graph_place(cache->graph, graph_row, code.data, f, norm2);
+    }
+    return rc;
+}
+
+/* The checkpoint may know the entry and not the row of the graph, or the other way round. */
 static int take_put(struct cache *cache, struct reader *r, uint64_t lsn, struct quire_error *err)
 {
     uint32_t row = take_u32(r);
+    int rc = 0;
     if (row >= INT32_MAX)
         return corrupt(r, "an entry", lsn, err);
-    if (lsn <= row_lsn(cache, row))
-        return 0;
+    bool is_new = lsn > row_lsn(cache, row);
     if (entries_reserve(cache, row + 1) < 0)
         return error_set(err, QUIRE_ENOMEM, "no memory for %u entries", row + 1);
-    forget_row(cache, row);
-    int rc = take_entry(cache, row, r);
+    if (is_new) {
+        forget_row(cache, row);
+        rc = take_entry(cache, row, r);
+    } else {
+        skip_entry(r);
+    }
     float f = take_f32(r), norm2 = take_f32(r);
     struct quire_bytes code = take_piece(r, cache->space.code_dim);
+    uint32_t graph_row = r->left && !r->bad ? take_u32(r) : row;
     if (rc == QUIRE_ENOMEM)
         return error_set(err, rc, "no memory for an entry");
-    if (rc < 0 || r->bad || r->left || code.n_bytes != cache->space.code_dim)
+    if (rc < 0 || r->bad || r->left || code.n_bytes != cache->space.code_dim || graph_row >= INT32_MAX)
         return corrupt(r, "an entry", lsn, err);
-    rc = graph_place(cache->graph, row, code.data, f, norm2);
-    if (rc == QUIRE_EEXISTS) {
-        graph_unplace(cache->graph, row);
-        rc = graph_place(cache->graph, row, code.data, f, norm2);
-    }
+    if (is_new)
+        rc = entry_set_place(cache, row, (struct place){0, graph_row ^ row});
+    if (rc == 0 && lsn > row_lsn(cache, graph_row))
+        rc = place_code(cache, graph_row, code, f, norm2);
     return rc < 0 ? error_set(err, rc, "no memory for %u entries", row + 1) : 0;
+}
+
+/* Entries have gone to a segment, which is noted, with the folder still closed: a later record may empty it. */
+static int take_sealed(struct cache *cache, struct reader *r, uint64_t lsn, struct quire_error *err)
+{
+    uint32_t number = take_u32(r), group = take_u32(r);
+    if (r->bad || r->left % 8 || number == 0 || number == UINT32_MAX || group >= GROUPS_MAX)
+        return corrupt(r, "a seal", lsn, err);
+    struct sealed *sealed = sealed_find(cache, number);
+    if (sealed && sealed->group != group)
+        return corrupt(r, "a seal", lsn, err);
+    if (!sealed && (sealed_create(number, group, &sealed) < 0 || sealed_insert(cache, sealed) < 0))
+        return error_set(err, QUIRE_ENOMEM, "no memory for a segment");
+    while (r->left) {
+        uint32_t row = take_u32(r), segment_row = take_u32(r);
+        if (row >= cache->n_rows)
+            return corrupt(r, "a seal", lsn, err);
+        if (lsn > row_lsn(cache, row) && entry_set_place(cache, row, (struct place){number, segment_row}) < 0)
+            return error_set(err, QUIRE_ENOMEM, "no memory for a segment");
+    }
+    return 0;
 }
 
 static int take_gone(struct cache *cache, struct reader *r, uint64_t lsn, struct quire_error *err)
@@ -358,6 +424,8 @@ static int take_of_cache(struct cache *cache, uint8_t kind, uint64_t lsn, bool i
         return take_moved(cache, r, lsn, err);
     case CACHE_LOG_ROWS:
         return take_rows(cache, r, lsn, err);
+    case CACHE_LOG_SEALED:
+        return take_sealed(cache, r, lsn, err);
     case CACHE_LOG_CACHE:
     case CACHE_LOG_DROP:
         break;
@@ -403,18 +471,24 @@ static struct group *group_of(const struct cache *cache, uint32_t row)
     return number < cache->n_groups ? cache->groups[number] : NULL;
 }
 
-static struct graph_root *root_of(void *context, uint32_t row)
+/* Until it is joined a flag says that an entry's vector is there. */
+static struct graph_root *root_of(void *context, uint32_t graph_row)
 {
     struct cache *cache = context;
-    bool lives = row < cache->n_rows && (entry_word(cache, row) & ENTRY_LIVE);
+    uint32_t row = graph_row_entry(cache, cache->apart, graph_row);
+    bool lives =
+        row < cache->n_rows && (entry_word(cache, row) & ENTRY_LIVE) && entry_has_graph_row(cache, row, graph_row);
     struct group *group = lives ? group_of(cache, row) : NULL;
+    if (group)
+        atomic_fetch_or(&entry_at(cache, row)->word, ENTRY_TAKEN);
     return group ? &group->root : NULL;
 }
 
-/* Until it is joined the flag says that its row is not linked. */
-static void mark_unlinked(void *context, uint32_t row)
+/* And another one that its row is not linked. */
+static void mark_unlinked(void *context, uint32_t graph_row)
 {
-    atomic_fetch_or(&entry_at(context, row)->word, ENTRY_LISTED);
+    struct cache *cache = context;
+    atomic_fetch_or(&entry_at(cache, graph_row_entry(cache, cache->apart, graph_row))->word, ENTRY_LISTED);
 }
 
 static int by_number(const void *left, const void *right)
@@ -444,6 +518,7 @@ static void bury_row(struct cache *cache, uint32_t row, struct group *group)
 {
     struct cache_entry *e = entry_at(cache, row);
     forget_row(cache, row);
+    atomic_store(&e->word, ENTRY_TAKEN);
     e->chain = cache->graves;
     cache->graves = row + 1;
     cache->n_graves++;
@@ -462,7 +537,11 @@ static int join_row(struct cache *cache, uint32_t row, uint64_t now, struct quir
     struct document_at at = entry_document(e);
     uint64_t word = entry_word(cache, row), expire = word & EXPIRE_NEVER;
     bool over = expire != EXPIRE_NEVER && expire + cat->settings.stale_ms <= now;
-    if (over || cat->dropped || !document_log_adopt(cache->documents, &at)) {
+    struct place place = entry_place(cache, row);
+    struct sealed *sealed = place.segment ? sealed_find(cache, place.segment) : NULL;
+    bool has_vector = place.segment ? sealed && place.row < sealed->n_rows && bitmap_has(sealed->dead, place.row)
+                                    : (word & ENTRY_TAKEN) != 0;
+    if (over || cat->dropped || !has_vector || !document_log_adopt(cache->documents, &at)) {
         cat->counters.expired += over;
         if (!over && !cat->dropped) {
             uint64_t lsn; /* for good: its place may be given to another document */
@@ -472,10 +551,12 @@ static int join_row(struct cache *cache, uint32_t row, uint64_t now, struct quir
         bury_row(cache, row, group);
         return 0;
     }
-    bool linked = !(atomic_fetch_and(&e->word, ~ENTRY_LISTED) & ENTRY_LISTED);
+    bool linked = !(atomic_fetch_and(&e->word, ~(ENTRY_LISTED | ENTRY_TAKEN)) & ENTRY_LISTED);
     if (!linked && group_reserve(cache, group) < 0)
         return error_set(err, QUIRE_ENOMEM, "no memory for the entries of a scope");
     entry_join(cache, row, group, linked);
+    if (sealed)
+        sealed_revive(cache, row, sealed, place.row);
     return 0;
 }
 
@@ -484,7 +565,10 @@ int cache_restore_end(struct cache *cache, struct quire_error *err)
     struct graph_mending mending = {.root_of = root_of, .unlinked = mark_unlinked, .context = cache};
     uint64_t *rows = NULL, now = cache_now(cache);
     uint32_t n = 0;
-    int rc = graph_mend(cache->graph, &mending);
+    int rc = sealed_restore_end(cache, err);
+    if (rc < 0)
+        return rc;
+    rc = graph_mend(cache->graph, &mending);
     if (rc == 0)
         rc = sorted_rows(cache, &rows, &n);
     if (rc < 0)

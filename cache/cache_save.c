@@ -5,6 +5,7 @@
  * some tens of microseconds. Neither is written under the lock.
  */
 #include "cache/cache_log.h"
+#include "cache/sealed.h"
 #include "io/error.h"
 #include <stdlib.h>
 
@@ -66,6 +67,9 @@ static void collect(struct cache *cache, struct saving *s)
     for (uint32_t i = 0; i < cache->n_groups && !s->failed; i++)
         if (cache->groups[i] && cache->groups[i]->logged && (r = next(s, CACHE_LOG_GROUP)))
             record_group(r, cache, cache->groups[i]);
+    for (uint32_t i = 0; i < cache->n_sealed && !s->failed; i++)
+        if ((r = next(s, CACHE_LOG_SEALED)))
+            record_sealed(r, cache, cache->sealed[i], NULL, 0);
 }
 
 static int write_collected(struct saving *s, struct checkpoint *checkpoint, struct quire_error *err)
@@ -83,8 +87,8 @@ static int write_collected(struct saving *s, struct checkpoint *checkpoint, stru
     return rc;
 }
 
-/* u64 cache, u32 first row, u32 rows; u32 bytes of the graph's image, image; each row: u8 1 and the entry, or u8 0.
- * (lock; inside an epoch) */
+/* u64 cache, u32 first row, u32 rows; u32 bytes of the graph's image, image; each row: u8 1 and the entry, or u8 2, the
+ * entry and its place, or u8 0. (lock; inside an epoch) */
 static void take_rows(struct cache *cache, uint32_t first, uint32_t n, uint8_t *image, struct record *r)
 {
     size_t n_image = graph_image_save(cache->graph, first, n, image);
@@ -95,25 +99,36 @@ static void take_rows(struct cache *cache, uint32_t first, uint32_t n, uint8_t *
     for (uint32_t row = first; row < first + n; row++) {
         const struct cache_entry *e = entry_at(cache, row);
         uint64_t word = entry_word(cache, row);
-        record_u8(r, (word & ENTRY_LIVE) != 0);
+        record_u8(r, !(word & ENTRY_LIVE) ? 0 : cache->apart ? 2 : 1);
         if (!(word & ENTRY_LIVE))
             continue;
         const struct blob_head *head = blob_head(&cache->blobs, e->blob);
         record_entry(r, e, word, (const uint8_t *)head, e->blob ? blob_bytes(head) : 0);
+        if (cache->apart) {
+            record_u32(r, entry_place(cache, row).segment);
+            record_u32(r, entry_is_sealed(cache, row) ? entry_place(cache, row).row : entry_graph_row(cache, row));
+        }
     }
 }
 
 static int save_rows(struct cache *cache, struct checkpoint *checkpoint, struct quire_error *err)
 {
     int rc = 0;
-    uint8_t *image = malloc(graph_image_bytes(cache->graph, 0, IMAGE_ROWS));
-    if (!image)
-        return error_set(err, QUIRE_ENOMEM, "no memory to save a cache");
+    uint8_t *image = NULL;
+    size_t image_room = 0;
     for (uint32_t first = 0; rc == 0; first += IMAGE_ROWS) {
         struct record r;
+        size_t wanted = graph_image_bytes(cache->graph, first, IMAGE_ROWS); /* on how many layers rows are differs */
+        uint8_t *bigger = wanted > image_room ? realloc(image, wanted) : image;
+        if (!bigger) {
+            rc = error_set(err, QUIRE_ENOMEM, "no memory to save a cache");
+            break;
+        }
+        image = bigger;
+        image_room = wanted > image_room ? wanted : image_room;
         unsigned slot = epoch_enter(cache->of->epochs);
         pthread_mutex_lock(&cache->lock);
-        uint32_t end = graph_row_end(cache->graph) < cache->n_rows ? graph_row_end(cache->graph) : cache->n_rows;
+        uint32_t end = cache->n_rows; /* no row of the graph that an entry has is above it */
         uint32_t n = end <= first ? 0 : end - first < IMAGE_ROWS ? end - first : IMAGE_ROWS;
         uint64_t lsn = journal_last_lsn(cache->of->journal);
         if (n)

@@ -1,5 +1,5 @@
 /* cache_stats.c - what a cache tells about itself: counters, curves, entries, scopes, and curves to take elsewhere. */
-#include "cache/cache_priv.h"
+#include "cache/sealed.h"
 #include "io/bytes.h"
 #include "io/error.h"
 #include <math.h>
@@ -69,7 +69,13 @@ static void cache_stats(struct cache *cache, struct quire_cache_stats *out)
     out->document_bytes = cache->quota.used.bytes;
     out->disk_bytes = documents.bytes;
     out->memory_bytes = graph.bytes + cache->n_rows * sizeof(struct cache_entry) + cache->blobs.bytes +
-                        cache->group_bytes + bucket_bytes(cache) + documents.hot_bytes + documents.buffered_bytes;
+                        cache->group_bytes + bucket_bytes(cache) + documents.hot_bytes + documents.buffered_bytes +
+                        cache->sealed_memory_bytes +
+                        (cache->apart ? cache->n_rows * (sizeof(struct place) + sizeof(uint32_t)) : 0);
+    out->sealed_entries = cache->sealed_entries;
+    out->sealed_segments = cache->n_sealed;
+    out->sealed_disk_bytes = cache->sealed_disk_bytes;
+    out->sealed_memory_bytes = cache->sealed_memory_bytes;
     out->lam = load_lam(&cache->load, (struct quire_bytes){NULL, 0}, cache_now(cache));
     out->threshold = NAN;
     set_latencies(out, &get, &put);

@@ -3,9 +3,9 @@
  *
  * The thread takes dead rows out of graphs, links rows of groups that have grown, removes what has expired, ends leases
  * and waits whose time is over, and logs curves. It holds no lock for long and does a little of each in turn, so that
- * none of it waits for the others.
+ * none of it waits for the others. Another one seals (seal.c), which takes seconds at a time.
  */
-#include "cache/cache_priv.h"
+#include "cache/sealed.h"
 #include "io/clock.h"
 #include "io/error.h"
 #include "io/memory.h"
@@ -30,6 +30,7 @@ enum {
     BURIALS_A_ROUND = 200,
     TICK_BUSY_MS = 2,
     TICK_MS = 20,
+    SEAL_TICK_MS = 200,
     CURVES_EVERY_MS = 5000
 };
 
@@ -47,7 +48,7 @@ static uint64_t random_seed(void)
     return seed;
 }
 
-static void say(struct caches *caches, bool warning, const char *line)
+void caches_say(struct caches *caches, bool warning, const char *line)
 {
     if (caches->options.log)
         caches->options.log(caches->options.log_context, warning, line);
@@ -137,6 +138,8 @@ static int make_tables(struct cache *cache, struct quire_error *err)
         return rc;
     row_table_init(&cache->entries, sizeof(struct cache_entry),
                    row_table_shift(sizeof(struct cache_entry), REGION_ROWS_BYTES));
+    row_table_init(&cache->places, sizeof(struct place), row_table_shift(sizeof(struct place), REGION_ROWS_BYTES));
+    row_table_init(&cache->graph_entries, sizeof(uint32_t), row_table_shift(sizeof(uint32_t), REGION_ROWS_BYTES));
     blobs_init(&cache->blobs);
     cache->entry_bytes = bytes_of_row(cache->space.code_dim);
     cache->n_buckets = 1024;
@@ -162,6 +165,7 @@ static void free_cache(struct cache *cache)
     if (cache->documents)
         document_log_close(cache->documents, NULL);
     graph_destroy(cache->graph);
+    sealed_free(cache, cache->dropped);
     row_table_fini(&cache->entries);
     blobs_fini(&cache->blobs);
     if (cache->buckets)
@@ -195,6 +199,7 @@ int cache_create(struct caches *caches, uint64_t uid, const struct cache_config 
     cache->of = caches;
     cache->uid = uid;
     cache->fallback = QUOTA_NONE;
+    cache->next_sealed = 1;
     cache->secret[0] = secret[0] ? secret[0] : 1;
     cache->secret[1] = secret[1];
     cache->next_audit = cache_now(cache) << 12; /* no number of before a restart is given out again */
@@ -239,7 +244,7 @@ void cache_unref(struct cache *cache)
     struct quire_error err;
     documents_path(caches, caches->folder, uid, path, sizeof path);
     if (fs_remove_folder(caches->options.fs, path, &err) < 0)
-        say(caches, true, err.message);
+        caches_say(caches, true, err.message);
 }
 
 const struct cache_config *cache_get_config(const struct cache *cache)
@@ -404,7 +409,7 @@ int caches_add(struct caches *caches, const struct cache_config *config, uint64_
     if (rc == 0)
         rc = log_cache(cache, lsn, err);
     bool inserted = rc == 0 && (rc = caches_insert(caches, cache, err)) == 0;
-    pthread_cond_signal(&caches->wake);
+    pthread_cond_broadcast(&caches->wake);
     pthread_mutex_unlock(&caches->lock);
     if (!inserted) {
         cache->dropped = true;
@@ -476,12 +481,54 @@ uint64_t caches_work(struct caches *caches)
     for (uint32_t i = 0; i < n; i++) {
         if (caches->scratch && work_on(all[i], caches->scratch, &due))
             due = 0;
-        if (caches->options.no_thread)
+        if (caches->options.no_thread) {
             document_log_work(all[i]->documents, NULL);
+            cache_seal(all[i], caches->seal_scratch);
+        }
         cache_unref(all[i]);
     }
     free(all);
     return due;
+}
+
+static struct timespec moment_in(uint64_t ms)
+{
+    struct timespec at;
+    clock_gettime(CLOCK_MONOTONIC, &at);
+    at.tv_nsec += (long)ms * 1000000;
+    at.tv_sec += at.tv_nsec / 1000000000;
+    at.tv_nsec %= 1000000000;
+    return at;
+}
+
+/* One seal or merge of each cache; true: one of them may need more. */
+static bool seal_all(struct caches *caches)
+{
+    uint32_t n;
+    bool more = false;
+    struct cache **all = list_all(caches, &n);
+    for (uint32_t i = 0; i < n; i++) {
+        more |= cache_seal(all[i], caches->seal_scratch);
+        cache_unref(all[i]);
+    }
+    free(all);
+    return more;
+}
+
+static void *run_sealer(void *context)
+{
+    struct caches *caches = context;
+    while (!atomic_load(&caches->stopping)) {
+        bool more = seal_all(caches);
+        struct timespec until = moment_in(SEAL_TICK_MS);
+        pthread_mutex_lock(&caches->lock);
+        if (caches->n == 0 && !caches->stopping)
+            pthread_cond_wait(&caches->wake, &caches->lock);
+        else if (!more && !caches->stopping)
+            pthread_cond_timedwait(&caches->wake, &caches->lock, &until);
+        pthread_mutex_unlock(&caches->lock);
+    }
+    return NULL;
 }
 
 static void *run(void *context)
@@ -491,11 +538,7 @@ static void *run(void *context)
     while (!caches->stopping) {
         pthread_mutex_unlock(&caches->lock);
         uint64_t due = caches_work(caches);
-        struct timespec until;
-        clock_gettime(CLOCK_MONOTONIC, &until);
-        until.tv_nsec += (long)(due < TICK_BUSY_MS && due ? TICK_BUSY_MS : due) * 1000000;
-        until.tv_sec += until.tv_nsec / 1000000000;
-        until.tv_nsec %= 1000000000;
+        struct timespec until = moment_in(due < TICK_BUSY_MS && due ? TICK_BUSY_MS : due);
         pthread_mutex_lock(&caches->lock);
         if (caches->n == 0 && !caches->stopping)
             pthread_cond_wait(&caches->wake, &caches->lock);
@@ -519,6 +562,7 @@ int caches_create(const struct caches_options *options, struct caches **out, str
         return rc;
     }
     pthread_mutex_init(&caches->lock, NULL);
+    pthread_mutex_init(&caches->removal, NULL);
     pthread_condattr_init(&monotonic);
     pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
     pthread_cond_init(&caches->wake, &monotonic);
@@ -531,6 +575,8 @@ int caches_create(const struct caches_options *options, struct caches **out, str
     rc = caches->folder ? epochs_create(&caches->epochs) : QUIRE_ENOMEM;
     if (rc == 0)
         rc = cache_scratch_create(&caches->scratch, err);
+    if (rc == 0)
+        rc = cache_scratch_create(&caches->seal_scratch, err);
     if (rc < 0) {
         caches_destroy(caches);
         return error_set(err, rc, "no memory for caches");
@@ -574,12 +620,66 @@ static int remove_orphans(struct caches *caches, struct quire_error *err)
     return rc;
 }
 
-int caches_begin(struct caches *caches, struct journal *journal, struct quire_error *err)
+/* Folders of segments that no cache names: of a seal that was not finished, or emptied ones. Names first: what is
+ * removed while a folder is read may be seen twice or never. */
+struct leftovers {
+    struct caches *caches;
+    char **names;
+    size_t n, room;
+};
+
+static int find_leftover(void *context, const char *name)
+{
+    struct leftovers *l = context;
+    uint64_t uid = 0;
+    uint32_t number = sealed_parse_name(name, &uid);
+    struct cache *cache = number ? caches_by_uid(l->caches, uid) : NULL;
+    if (cache && sealed_find(cache, number))
+        return 0;
+    if (l->n == l->room) {
+        size_t room = l->room ? 2 * l->room : 16;
+        char **bigger = realloc(l->names, sizeof *bigger * room);
+        if (!bigger)
+            return QUIRE_ENOMEM;
+        l->names = bigger;
+        l->room = room;
+    }
+    l->names[l->n] = strdup(name);
+    return l->names[l->n] ? (int)(l->n++, 0) : QUIRE_ENOMEM;
+}
+
+static int remove_leftovers(struct caches *caches, struct quire_error *err)
+{
+    struct io_fs *fs = caches->options.fs;
+    struct leftovers l = {.caches = caches};
+    char path[4096];
+    snprintf(path, sizeof path, "%s/" SEALED_NAME, caches->folder);
+    int rc = fs->ops->list(fs, path, find_leftover, &l);
+    if (rc < 0)
+        error_set(err, rc, "cannot list %s: %s", path, quire_error_text(rc));
+    for (size_t i = 0; i < l.n; i++) {
+        snprintf(path, sizeof path, "%s/" SEALED_NAME "/%s", caches->folder, l.names[i]);
+        if (rc == 0)
+            rc = fs_remove_folder(fs, path, err);
+        free(l.names[i]);
+    }
+    free(l.names);
+    return rc;
+}
+
+static int make_folder(const struct caches *caches, const char *name, struct quire_error *err)
 {
     char path[4096];
-    snprintf(path, sizeof path, "%s/documents", caches->folder);
+    snprintf(path, sizeof path, "%s/%s", caches->folder, name);
     int rc = caches->options.fs->ops->mkdir(caches->options.fs, path);
-    rc = rc == QUIRE_EEXISTS || rc >= 0 ? 0 : error_set(err, rc, "cannot make the folder %s", path);
+    return rc == QUIRE_EEXISTS || rc >= 0 ? 0 : error_set(err, rc, "cannot make the folder %s", path);
+}
+
+int caches_begin(struct caches *caches, struct journal *journal, struct quire_error *err)
+{
+    int rc = make_folder(caches, "documents", err);
+    if (rc == 0)
+        rc = make_folder(caches, SEALED_NAME, err);
     if (rc == 0)
         rc = remove_orphans(caches, err);
     caches->journal = journal; /* entries without documents are removed for good */
@@ -588,6 +688,8 @@ int caches_begin(struct caches *caches, struct journal *journal, struct quire_er
         if (rc == 0)
             rc = cache_restore_end(caches->all[i], err);
     }
+    if (rc == 0)
+        rc = remove_leftovers(caches, err);
     for (uint32_t i = 0; i < caches->n && rc == 0; i++)
         rc = cache_log_graves(caches->all[i], err);
     for (uint32_t i = 0; i < caches->n && rc == 0; i++)
@@ -595,9 +697,11 @@ int caches_begin(struct caches *caches, struct journal *journal, struct quire_er
     if (rc < 0)
         return rc;
     caches->begun = true;
-    if (!caches->options.no_thread && pthread_create(&caches->thread, NULL, run, caches) == 0)
-        caches->thread_started = true;
-    return caches->options.no_thread || caches->thread_started
+    if (caches->options.no_thread)
+        return 0;
+    caches->thread_started = pthread_create(&caches->thread, NULL, run, caches) == 0;
+    caches->sealer_started = pthread_create(&caches->sealer, NULL, run_sealer, caches) == 0;
+    return caches->thread_started && caches->sealer_started
                ? 0
                : error_set(err, QUIRE_ENOMEM, "no thread for what caches do in the background");
 }
@@ -611,7 +715,9 @@ void caches_end(struct caches *caches)
     pthread_mutex_unlock(&caches->lock);
     if (caches->thread_started)
         pthread_join(caches->thread, NULL);
-    caches->thread_started = false;
+    if (caches->sealer_started)
+        pthread_join(caches->sealer, NULL);
+    caches->thread_started = caches->sealer_started = false;
     struct cache **all = list_all(caches, &n);
     for (uint32_t i = 0; i < n; i++) {
         if (caches->begun && !atomic_load(&all[i]->closed))
@@ -632,11 +738,61 @@ void caches_destroy(struct caches *caches)
     free(caches->all);
     epochs_destroy(caches->epochs);
     cache_scratch_destroy(caches->scratch);
+    cache_scratch_destroy(caches->seal_scratch);
     guard_tables_free(caches->guards);
     pthread_mutex_destroy(&caches->lock);
+    pthread_mutex_destroy(&caches->removal);
     pthread_cond_destroy(&caches->wake);
     free(caches->folder);
     free(caches);
+}
+
+void caches_hold(struct caches *caches)
+{
+    pthread_mutex_lock(&caches->removal);
+}
+
+void caches_release(struct caches *caches)
+{
+    pthread_mutex_unlock(&caches->removal);
+}
+
+/* All segments of a cache, those that a record of a moment ago has emptied, too. */
+static int link_sealed(struct cache *cache, const char *to, struct quire_error *err)
+{
+    struct caches *caches = cache->of;
+    int rc = 0;
+    pthread_mutex_lock(&cache->lock);
+    uint32_t n = 0;
+    for (const struct sealed *sealed = cache->doomed; sealed; sealed = sealed->next)
+        n++;
+    uint32_t *numbers = malloc(sizeof *numbers * (cache->n_sealed + (size_t)n + 1));
+    n = 0;
+    for (uint32_t i = 0; numbers && i < cache->n_sealed; i++)
+        numbers[n++] = cache->sealed[i]->number;
+    for (const struct sealed *sealed = cache->doomed; numbers && sealed; sealed = sealed->next)
+        numbers[n++] = sealed->number;
+    pthread_mutex_unlock(&cache->lock);
+    rc = numbers ? 0 : error_set(err, QUIRE_ENOMEM, "no memory to list the segments of a cache");
+    for (uint32_t i = 0; i < n && rc == 0; i++) {
+        char *from = sealed_path(caches->folder, cache->uid, numbers[i]);
+        char *linked = sealed_path(to, cache->uid, numbers[i]);
+        rc = from && linked ? store_link_folder(caches->options.fs, from, linked, false, err)
+                            : error_set(err, QUIRE_ENOMEM, "no memory for the name of a segment");
+        free(from);
+        free(linked);
+    }
+    free(numbers);
+    return rc;
+}
+
+/* What was linked into a folder of a snapshot is there after a cut of power. */
+static int sync_folder(const struct caches *caches, const char *to, const char *name, struct quire_error *err)
+{
+    char path[4096];
+    snprintf(path, sizeof path, "%s/%s", to, name);
+    int rc = caches->options.fs->ops->sync_dir(caches->options.fs, path);
+    return rc < 0 ? error_set(err, rc, "cannot sync folder %s: %s", path, quire_error_text(rc)) : 0;
 }
 
 int caches_link_documents(struct caches *caches, const char *to, struct quire_error *err)
@@ -649,14 +805,21 @@ int caches_link_documents(struct caches *caches, const char *to, struct quire_er
     snprintf(path, sizeof path, "%s/documents", to);
     int rc = caches->options.fs->ops->mkdir(caches->options.fs, path);
     rc = rc < 0 ? error_set(err, rc, "cannot make the folder %s", path) : 0;
+    snprintf(path, sizeof path, "%s/" SEALED_NAME, to);
+    if (rc == 0 && caches->options.fs->ops->mkdir(caches->options.fs, path) < 0)
+        rc = error_set(err, QUIRE_EIO, "cannot make the folder %s", path);
     for (uint32_t i = 0; i < n; i++) {
         documents_path(caches, to, all[i]->uid, path, sizeof path);
         if (rc == 0)
             rc = document_log_link(all[i]->documents, path, err);
+        if (rc == 0)
+            rc = link_sealed(all[i], to, err);
         cache_unref(all[i]);
     }
     free(all);
-    return rc;
+    if (rc == 0)
+        rc = sync_folder(caches, to, "documents", err);
+    return rc == 0 ? sync_folder(caches, to, SEALED_NAME, err) : rc;
 }
 
 /* ---- scratch ----------------------------------------------------------------------------------------------------- */

@@ -11,11 +11,14 @@
  * An entry that has expired needs no document: it would not be served.
  *
  * For a repair each segment is linked, or copied without what is damaged (document_rescue).
+ *
+ * Segments of sealed vectors are opened with the rows, proved like those of collections, and for a repair linked if
+ * they are whole. Entries of those that are not go when the new folder is opened.
  */
 #include "cache/caches_verify.h"
-#include "cache/cache_priv.h"
 #include "cache/document_log_priv.h"
 #include "cache/document_scan.h"
+#include "cache/sealed.h"
 #include "io/error.h"
 #include <stdarg.h>
 #include <stdio.h>
@@ -24,7 +27,7 @@
 enum place_state { PLACE_MISSING, PLACE_FOUND, PLACE_WRONG };
 
 /* Where an entry's document should be. */
-struct place {
+struct document_place {
     uint64_t id;
     uint32_t segment, unit, bytes;
     enum place_state state;
@@ -37,8 +40,8 @@ struct proving {
     struct quire_error *err;
     /* of one cache */
     struct cache *cache;
-    char *from, *to;      /* its folders of documents; to: NULL unless it is a repair */
-    struct place *places; /* by segment and unit */
+    char *from, *to;               /* its folders of documents; to: NULL unless it is a repair */
+    struct document_place *places; /* by segment and unit */
     uint32_t n_places;
     uint32_t *numbers; /* of its files, ascending */
     uint32_t n_numbers, numbers_room;
@@ -101,7 +104,7 @@ static bool is_served(const struct cache *cache, uint32_t row, uint64_t now)
 
 static int by_place(const void *a, const void *b)
 {
-    const struct place *x = a, *y = b;
+    const struct document_place *x = a, *y = b;
     if (x->segment != y->segment)
         return x->segment < y->segment ? -1 : 1;
     return (x->unit > y->unit) - (x->unit < y->unit);
@@ -119,7 +122,7 @@ static int list_places(struct proving *p)
             continue;
         struct document_at at = entry_document(entry_at(cache, row));
         p->places[p->n_places++] =
-            (struct place){entry_id(entry_at(cache, row), row), at.segment, at.unit, at.bytes, PLACE_MISSING};
+            (struct document_place){entry_id(entry_at(cache, row), row), at.segment, at.unit, at.bytes, PLACE_MISSING};
     }
     if (p->n_places)
         qsort(p->places, p->n_places, sizeof *p->places, by_place);
@@ -130,7 +133,7 @@ static int list_places(struct proving *p)
 /* The first place that is not before this one; n_places: none. */
 static uint32_t first_place(const struct proving *p, uint32_t segment, uint32_t unit)
 {
-    struct place wanted = {.segment = segment, .unit = unit};
+    struct document_place wanted = {.segment = segment, .unit = unit};
     uint32_t low = 0, high = p->n_places;
     while (low < high) {
         uint32_t middle = low + (high - low) / 2;
@@ -190,7 +193,7 @@ static int visit(void *context, const struct document *document, uint32_t unit)
     uint32_t at = first_place(p, p->number, unit);
     p->report->documents++;
     for (; at < p->n_places && p->places[at].segment == p->number && p->places[at].unit == unit; at++) {
-        struct place *place = &p->places[at];
+        struct document_place *place = &p->places[at];
         bool own = document->id == place->id && document->packed.n_bytes == place->bytes;
         place->state = own ? PLACE_FOUND : PLACE_WRONG;
     }
@@ -201,9 +204,9 @@ static int visit(void *context, const struct document *document, uint32_t unit)
 static void judge_segment(struct proving *p, const struct document_segment *segment, const char *path)
 {
     uint64_t damaged = 0, lost = 0, all = 0;
-    const struct place *first = NULL;
+    const struct document_place *first = NULL;
     for (uint32_t i = first_place(p, p->number, 0); i < p->n_places && p->places[i].segment == p->number; i++) {
-        const struct place *place = &p->places[i];
+        const struct document_place *place = &p->places[i];
         uint64_t begin = (uint64_t)place->unit * DOCUMENT_UNIT;
         all++;
         if (place->state == PLACE_FOUND)
@@ -317,13 +320,61 @@ static int prove_documents(struct proving *p)
 
 /* ---- a cache ----------------------------------------------------------------------------------------------------- */
 
+/* ---- sealed vectors ---------------------------------------------------------------------------------------------- */
+
+static void hear_warning(void *context, bool warning, const char *line)
+{
+    struct proving *p = context;
+    if (warning)
+        found(p, "cache '%.*s': %s", name_length(p->cache), name_of(p->cache), line);
+}
+
+static void hear_finding(void *context, const char *sentence)
+{
+    found(context, "%s", sentence);
+}
+
+static int link_whole(struct proving *p, const char *from, uint32_t number)
+{
+    char *to = sealed_path(p->proof->to, p->cache->uid, number);
+    int rc = to ? store_link_folder(p->caches->options.fs, from, to, true, p->err) : no_memory(p);
+    free(to);
+    return rc;
+}
+
+static int prove_sealed(struct proving *p)
+{
+    int rc = 0;
+    for (uint32_t i = 0; i < p->cache->n_sealed && rc == 0; i++) {
+        uint32_t number = p->cache->sealed[i]->number;
+        struct quire_verify_report report;
+        struct quire_error reason = {0};
+        char *path = sealed_path(p->caches->folder, p->cache->uid, number);
+        rc = path ? segment_verify(p->caches->options.fs, path, hear_finding, NULL, p, &report, &reason) : no_memory(p);
+        bool whole = rc == 0;
+        if (path && rc < 0 && rc != QUIRE_ENOMEM) {
+            if (rc != QUIRE_ECORRUPT)
+                found(p, "%s", reason.message);
+            rc = 0;
+        }
+        if (whole && p->proof->to)
+            rc = link_whole(p, path, number);
+        p->report->sealed_segments++;
+        free(path);
+    }
+    return rc;
+}
+
 /* Opened as a server would, but for writing: all that it keeps in several places agrees. */
 static int prove_structure(struct proving *p)
 {
     struct quire_error reason = {0};
     int rc = cache_open_documents(p->cache, &reason);
+    p->caches->options.log = hear_warning; /* of segments that are lost */
+    p->caches->options.log_context = p;
     if (rc == 0)
         rc = cache_restore_end(p->cache, &reason);
+    p->caches->options.log = NULL;
     if (rc == 0)
         rc = cache_check(p->cache, &reason);
     if (rc < 0 && rc != QUIRE_ENOMEM)
@@ -344,6 +395,8 @@ static int prove_cache(struct proving *p, struct cache *cache)
         rc = prove_documents(p);
     if (rc == 0)
         rc = prove_structure(p);
+    if (rc == 0)
+        rc = prove_sealed(p);
     p->report->caches++;
     free(p->from);
     free(p->to);
@@ -367,19 +420,47 @@ static int look_at_folder(void *context, const char *name)
     return 0;
 }
 
-static int make_target(struct proving *p)
+static int look_at_sealed(void *context, const char *name)
+{
+    struct proving *p = context;
+    uint64_t uid = 0;
+    uint32_t number = sealed_parse_name(name, &uid);
+    const struct cache *cache = number ? caches_by_uid(p->caches, uid) : NULL;
+    if (!cache || !sealed_find(cache, number))
+        note(p, "%s/" SEALED_NAME "/%s is of no cache any more: the server removes it", p->caches->folder, name);
+    return 0;
+}
+
+static int make_target_folder(struct proving *p, const char *name)
 {
     struct io_fs *fs = p->caches->options.fs;
     char *path;
     if (!p->proof->to)
         return 0;
-    if (asprintf(&path, "%s/documents", p->proof->to) < 0)
+    if (asprintf(&path, "%s/%s", p->proof->to, name) < 0)
         return no_memory(p);
     int rc = fs->ops->mkdir(fs, path);
     if (rc < 0)
         error_set(p->err, rc, "cannot make the folder %s: %s", path, quire_error_text(rc));
     free(path);
     return rc;
+}
+
+static int make_target(struct proving *p)
+{
+    int rc = make_target_folder(p, "documents");
+    return rc == 0 ? make_target_folder(p, SEALED_NAME) : rc;
+}
+
+/* Segments that were linked for a cache. */
+static void discard_sealed(const struct proving *p, const struct cache *cache)
+{
+    for (uint32_t i = 0; i < cache->n_sealed; i++) {
+        char *path = sealed_path(p->proof->to, cache->uid, cache->sealed[i]->number);
+        if (path)
+            fs_remove_folder(p->caches->options.fs, path, NULL);
+        free(path);
+    }
 }
 
 /* What was made below the new folder, which will not be. */
@@ -391,7 +472,12 @@ static void discard_target(const struct proving *p)
         if (asprintf(&path, "%s/documents/%016llx", p->proof->to, (unsigned long long)p->caches->all[i]->uid) >= 0) {
             fs_remove_folder(fs, path, NULL);
             free(path);
+            discard_sealed(p, p->caches->all[i]);
         }
+    if (asprintf(&path, "%s/" SEALED_NAME, p->proof->to) >= 0) {
+        fs->ops->rmdir(fs, path);
+        free(path);
+    }
     if (asprintf(&path, "%s/documents", p->proof->to) >= 0) {
         fs->ops->rmdir(fs, path);
         free(path);
@@ -412,6 +498,12 @@ int caches_verify(struct caches *caches, const struct caches_proof *proof, struc
         rc = no_memory(&p);
     if (rc == 0)
         fs->ops->list(fs, folder, look_at_folder, &p); /* without caches it need not be there */
+    free(folder);
+    folder = NULL;
+    if (rc == 0 && asprintf(&folder, "%s/" SEALED_NAME, caches->folder) < 0)
+        rc = no_memory(&p);
+    if (rc == 0)
+        fs->ops->list(fs, folder, look_at_sealed, &p);
     free(folder);
     if (rc < 0 && proof->to)
         discard_target(&p);

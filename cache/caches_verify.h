@@ -26,6 +26,7 @@ struct caches_proof {
 struct caches_report {
     uint64_t caches, entries, document_segments, documents; /* documents: also those that no entry needs any more */
     uint64_t entries_damaged, entries_lost; /* without their documents: by damage; never written. Among entries */
+    uint64_t sealed_segments;               /* of vectors */
     uint64_t findings;
 };
 

@@ -9,7 +9,7 @@
  * A group of up to GROUP_FLAT_MAX entries has them all in rows. When it grows beyond, the thread links those one by one
  * and takes them out of rows; a search looks at both meanwhile. Linked entries stay linked when others go.
  */
-#include "cache/cache_priv.h"
+#include "cache/sealed.h"
 #include "io/error.h"
 #include <stdlib.h>
 #include <xxhash.h>
@@ -272,6 +272,8 @@ void group_let_go(struct cache *cache, struct group *group)
 {
     if (group->n || group->pending || group->linking)
         return;
+    while (group->sealed)
+        sealed_doom(cache, group->sealed);
     struct group **at = &cache->group_buckets[group->key & (cache->n_group_buckets - 1)];
     while (*at != group)
         at = &(*at)->next_hash;
@@ -348,14 +350,16 @@ void group_unlist(struct cache *cache, struct group *group, uint32_t row)
     }
 }
 
-/* The next row that the thread should link, with its group; false: none. Groups without any leave the list. */
-static bool next_to_link(struct cache *cache, struct group **group, uint32_t *row)
+/* The next entry that the thread should link, with its row of the graph and its group; false: none. Groups without any
+ * leave the list. */
+static bool next_to_link(struct cache *cache, struct group **group, uint32_t *row, uint32_t *graph_row)
 {
     while (cache->to_link) {
         struct group *first = cache->to_link;
         if (first->n_rows) {
             *group = first;
             *row = first->rows[first->n_rows - 1];
+            *graph_row = entry_graph_row(cache, *row);
             return true;
         }
         cache->to_link = first->next_link;
@@ -368,19 +372,19 @@ static bool next_to_link(struct cache *cache, struct group **group, uint32_t *ro
 /* A row is taken out of the list only when it is linked, so that a search finds it in one place or in both. */
 uint32_t groups_link(struct cache *cache, struct cache_scratch *scratch, uint32_t most)
 {
-    uint32_t n = 0, row;
+    uint32_t n = 0, row, graph_row;
     struct group *group;
     for (bool failed = false; n < most && !failed; n++) {
         unsigned slot = epoch_enter(cache->of->epochs);
         pthread_mutex_lock(&cache->lock);
-        bool found = next_to_link(cache, &group, &row);
+        bool found = next_to_link(cache, &group, &row, &graph_row);
         pthread_mutex_unlock(&cache->lock);
-        failed = !found || graph_link(cache->graph, &group->root, scratch->graph, row) < 0;
+        failed = !found || graph_link(cache->graph, &group->root, scratch->graph, graph_row) < 0;
         if (!failed) {
             pthread_mutex_lock(&cache->lock);
             const struct cache_entry *e = entry_at(cache, row);
             if ((entry_word(cache, row) & (ENTRY_LIVE | ENTRY_LISTED)) == (ENTRY_LIVE | ENTRY_LISTED) &&
-                e->group == group->number)
+                e->group == group->number && entry_has_graph_row(cache, row, graph_row))
                 group_unlist(cache, group, row);
             pthread_mutex_unlock(&cache->lock);
         }

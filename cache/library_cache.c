@@ -252,8 +252,12 @@ static int take_cache(struct quire_cache *c, const struct quire_cache_options *o
 static int open_folder(struct quire_cache *c, const struct quire_cache_options *o, const char *path,
                        struct quire_error *err)
 {
-    struct caches_options caches = {
-        .folder = path, .guard_folder = o->guard_folder, .seed = o->seed, .log = pass_log, .log_context = c};
+    struct caches_options caches = {.folder = path,
+                                    .guard_folder = o->guard_folder,
+                                    .seed = o->seed,
+                                    .log = pass_log,
+                                    .log_context = c,
+                                    .seal_rows = o->seal_rows};
     struct store_options store = {.sync = sync_of(o->durability), .no_maintenance = true};
     struct store_host host = {.restore = restore, .replay = replay, .save = save, .log = pass_log, .context = c};
     struct store_report report;
@@ -434,6 +438,27 @@ static int decide_woken(struct quire_cache *c, const struct quire_cache_query *q
 
 /* ---- questions --------------------------------------------------------------------------------------------------- */
 
+static void search_done(void *owner)
+{
+    *(bool *)owner = true;
+}
+
+/* Runs the search of the disk that a decision wants. */
+static int search_now(struct quire_cache *c, struct cache_decision *d, struct quire_error *err)
+{
+    struct lane *lane;
+    bool done = false;
+    int rc = lane_pool_take(&c->lanes, 1, &lane, err);
+    if (rc < 0) {
+        cache_search_free(d->search);
+        return rc;
+    }
+    cache_search_start(d->search, lane->searcher, search_done, &done);
+    lane_run(lane, &done);
+    lane_pool_put(&c->lanes, lane);
+    return 0;
+}
+
 static int decide(struct quire_cache *c, const struct quire_cache_query *query, struct cache_decision *d,
                   struct quire_error *err)
 {
@@ -444,6 +469,11 @@ static int decide(struct quire_cache *c, const struct quire_cache_query *query, 
         return rc;
     sleeper_init(&sleeper);
     rc = cache_get(c->cache, scratch->scratch, query, &sleeper.waiter, d, err);
+    while (rc == CACHE_WANTS_SEARCH) {
+        rc = search_now(c, d, err);
+        if (rc == 0)
+            rc = cache_get_found(c->cache, scratch->scratch, query, &sleeper.waiter, d, err);
+    }
     cache_scratch_put(c, scratch);
     if (rc == 1)
         rc = decide_woken(c, query, &sleeper, sleep_until_woken(c, &sleeper, query->wait_ms), d, err);

@@ -478,6 +478,9 @@ struct quire_cache_options {
     uint64_t seed; /* of what is drawn at random: audits, lives; 0: another one each time */
     void (*log)(void *context, bool warning, const char *line);
     void *context;
+    /* Vectors of one scope and category that stay in memory when nine tenths of it are used: the older half of more
+     * goes to segments on the disk. 0: 65536; UINT32_MAX: none does. */
+    uint32_t seal_rows;
 };
 QUIRE_API void quire_cache_options_init(struct quire_cache_options *options);
 /* Opens a cache's folder, which belongs to one process at a time; options may be NULL (no create). Errors as
@@ -682,6 +685,8 @@ struct quire_cache_stats {
     double cost_saved, cost_audits; /* USD; what audits cost is not taken off cost_saved */
     double threshold, lam;          /* in force, of a category */
     double get_p50_us, get_p99_us, get_p999_us, put_p50_us, put_p99_us, put_p999_us;
+    /* of a cache: entries whose vectors lie on the disk, in how many segments, their bytes there and in memory */
+    uint64_t sealed_entries, sealed_segments, sealed_disk_bytes, sealed_memory_bytes;
 };
 /* Of the cache (category empty) or one category. */
 QUIRE_API int quire_cache_get_stats(struct quire_cache *cache, struct quire_bytes category,

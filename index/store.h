@@ -139,4 +139,7 @@ int store_repair(const char *path, const char *to, const struct store_host *host
                  int (*progress)(void *context, const char *phase, uint64_t done, uint64_t total), void *context,
                  struct store_verify_report *report, struct quire_error *err);
 
+/* Hard links to all files of a folder in the new folder `to`, or copies where links are not possible and may_copy. */
+int store_link_folder(struct io_fs *fs, const char *from, const char *to, bool may_copy, struct quire_error *err);
+
 #endif

@@ -168,7 +168,6 @@ int store_start_maintenance(struct store *store, struct quire_error *err);
 
 /* The new folder `to` with all plain files of `from` under second names; copies where may_copy and that is not
  * possible. Synced but for its own name. */
-int store_link_folder(struct io_fs *fs, const char *from, const char *to, bool may_copy, struct quire_error *err);
 /* Removes a data folder that was not finished, as far as that is possible. Missing is fine. */
 void store_discard_folder(struct io_fs *fs, const char *folder);
 

@@ -28,4 +28,10 @@ static inline bool bitmap_add_shared(uint8_t *bitmap, uint32_t i)
     return __atomic_fetch_or(&bitmap[i / 8], bit, __ATOMIC_RELAXED) & bit;
 }
 
+/* Takes a bit away that others may read meanwhile. */
+static inline void bitmap_remove_shared(uint8_t *bitmap, uint32_t i)
+{
+    __atomic_fetch_and(&bitmap[i / 8], (uint8_t) ~(1u << (i % 8)), __ATOMIC_RELAXED);
+}
+
 #endif

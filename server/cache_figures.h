@@ -11,6 +11,10 @@
     X(disk_bytes)                                                                                                      \
     X(document_bytes)                                                                                                  \
     X(pinned)                                                                                                          \
+    X(sealed_entries)                                                                                                  \
+    X(sealed_segments)                                                                                                 \
+    X(sealed_disk_bytes)                                                                                               \
+    X(sealed_memory_bytes)                                                                                             \
     CACHE_COUNTERS(X)
 #define CACHE_NUMBERS(X)                                                                                               \
     X(cost_saved)                                                                                                      \

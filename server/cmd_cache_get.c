@@ -6,9 +6,11 @@
  * deferred call first (struct get_call), from where it goes on by events:
  *
  *      cache_get --waits--> wake (any thread) --message--> cache_woken --+
- *          |                                                             |
- *          +--decided--+<------------------------------------------------+
- *                      |
+ *      |   |  ^                                                          |
+ *      |   |  +--cache_get_found-- search of the disk (searcher) <--+    |
+ *      |   +--nothing near in memory--------------------------------+    |
+ *      +--decided--+<----------------------------------------------------+
+ *                  |
  *              wants a document? --read (engine)--> cache_finish --gone meanwhile--> cache_get, without waiting
  *                      |                                 |
  *                    reply                             reply
@@ -40,6 +42,7 @@ struct lookup {
     struct cache_decision decision;
     struct document_read read;
     bool reading, waited;       /* reading: `read` is to be ended */
+    bool may_wait;              /* the call's waiter is the lookup's */
     unsigned tries;             /* documents that were gone */
     struct quire_bytes *chunks; /* of the answer; owned */
 };
@@ -166,7 +169,8 @@ static void give_up(struct lookup *l)
     l->decision.answer.guards_skipped = skipped;
 }
 
-/* The document was read, or cannot be (bytes NULL). 0: the answer is whole; 1: another decision was made. */
+/* The document was read, or cannot be (bytes NULL). 0: the answer is whole; 1: another decision was made;
+ * CACHE_WANTS_SEARCH: it wants the disk to be searched first. */
 static int take_document(struct lookup *l, const uint8_t *bytes, struct quire_error *err)
 {
     uint32_t n = bytes ? l->decision.at.bytes : 0, n_chunks = bytes ? cache_chunks(bytes, n) : 0;
@@ -181,17 +185,21 @@ static int take_document(struct lookup *l, const uint8_t *bytes, struct quire_er
         document_read_end(&l->read);
     l->reading = false;
     if (++l->tries < TRIES_MAX) {
+        l->may_wait = false;
         rc = cache_get(l->cache, l->lane->cache_scratch, &l->query, NULL, &l->decision, err);
-        return rc < 0 ? rc : 1;
+        return rc == 0 ? 1 : rc;
     }
     give_up(l);
     return 1;
 }
 
-/* Goes on with a decision as far as memory holds what it needs. 0: the answer is whole; 1: l->read is to be run. */
-static int settle(struct lookup *l, struct quire_error *err)
+/* Goes on with a decision (rc as cache_get's, but not 1) as far as memory holds what it needs. 0: the answer is whole;
+ * 1: l->read is to be run; CACHE_WANTS_SEARCH: the decision's search is. */
+static int settle(struct lookup *l, int rc, struct quire_error *err)
 {
-    int rc = 1;
+    if (rc != 0)
+        return rc;
+    rc = 1;
     while (rc == 1 && l->decision.wants_document) {
         rc = document_read_begin(cache_documents(l->cache), &l->decision.at, &l->read, err);
         l->reading = rc >= 0;
@@ -200,64 +208,12 @@ static int settle(struct lookup *l, struct quire_error *err)
         if (rc == 1 || rc == QUIRE_ENOTFOUND)
             rc = take_document(l, rc == 1 ? l->read.bytes : NULL, err);
     }
-    return rc < 0 ? rc : 0;
+    return rc < 0 || rc == CACHE_WANTS_SEARCH ? rc : 0;
 }
 
 /* ---- what is waited for ------------------------------------------------------------------------------------------ */
 
 static void go_on(struct get_call *call, int rc, struct quire_error *err);
-
-/* A disk that fails would fill the log: a line a second tells as much. */
-static void complain(struct lane *lane, const struct quire_error *err)
-{
-    if (lane->now_ms - lane->last_cache_complaint_ms < COMPLAIN_MS)
-        return;
-    lane->last_cache_complaint_ms = lane->now_ms;
-    log_line(lane->server->log, LOG_LEVEL_WARNING, "an answer of a cache cannot be read and is removed: %s",
-             err->message);
-}
-
-static void on_read(struct io_op *op, int result, unsigned flags)
-{
-    struct get_call *call = op->owner;
-    struct lookup *l = &call->lookup;
-    struct quire_error err = {0};
-    (void)flags;
-    int rc = document_read_bytes(&l->read, result, &err);
-    if (rc < 0)
-        complain(l->lane, &err);
-    rc = take_document(l, rc < 0 ? NULL : l->read.bytes, &err);
-    go_on(call, rc == 1 ? settle(l, &err) : rc, &err);
-}
-
-/* rc as settle's. */
-static void go_on(struct get_call *call, int rc, struct quire_error *err)
-{
-    struct lookup *l = &call->lookup;
-    if (rc == 1) {
-        l->read.op.done = on_read;
-        l->read.op.owner = call;
-        engine_queue(l->lane->engine, &l->read.op);
-        return;
-    }
-    put_reply(l, rc, err, &call->pending.out);
-    lookup_fini(l);
-    pending_done(&call->pending);
-}
-
-/* Moves a lookup to where it stays when the request goes. Its own memory goes with it, also on failure. */
-static struct get_call *defer(struct client *c, struct lookup *l)
-{
-    struct get_call *call = client_defer(c, sizeof *call + cache_args_bytes(&l->args), false);
-    if (!call) {
-        lookup_fini(l);
-        return NULL;
-    }
-    call->lookup = *l;
-    cache_args_keep(&call->lookup.args, call->bytes);
-    cache_args_query(&call->lookup.args, &call->lookup.query);
-    return call;
-}
 
 static void join_waits(struct get_call *call)
 {
@@ -284,6 +240,82 @@ static bool is_gone(const struct client *c)
     return c->state != CLIENT_OPEN || c->eof;
 }
 
+/* A disk that fails would fill the log: a line a second tells as much. */
+static void complain(struct lane *lane, const struct quire_error *err)
+{
+    if (lane->now_ms - lane->last_cache_complaint_ms < COMPLAIN_MS)
+        return;
+    lane->last_cache_complaint_ms = lane->now_ms;
+    log_line(lane->server->log, LOG_LEVEL_WARNING, "an answer of a cache cannot be read and is removed: %s",
+             err->message);
+}
+
+static void on_read(struct io_op *op, int result, unsigned flags)
+{
+    struct get_call *call = op->owner;
+    struct lookup *l = &call->lookup;
+    struct quire_error err = {0};
+    (void)flags;
+    int rc = document_read_bytes(&l->read, result, &err);
+    if (rc < 0)
+        complain(l->lane, &err);
+    rc = take_document(l, rc < 0 ? NULL : l->read.bytes, &err);
+    go_on(call, rc == 1 ? settle(l, 0, &err) : rc, &err);
+}
+
+/* The disk was searched: the lookup is made again with what was found, and may wait then. A client that is gone takes
+ * no lease with it. */
+static void on_found(void *owner)
+{
+    struct get_call *call = owner;
+    struct lookup *l = &call->lookup;
+    struct quire_error err = {0};
+    bool gone = is_gone(call->pending.client), may_wait = l->may_wait && !gone;
+    l->query.no_lease |= gone;
+    if (may_wait)
+        join_waits(call);
+    int rc = cache_get_found(l->cache, l->lane->cache_scratch, &l->query, may_wait ? &call->waiter : NULL, &l->decision,
+                             &err);
+    if (rc == 1)
+        return;
+    if (may_wait)
+        leave_waits(call);
+    go_on(call, settle(l, rc, &err), &err);
+}
+
+/* rc as settle's. */
+static void go_on(struct get_call *call, int rc, struct quire_error *err)
+{
+    struct lookup *l = &call->lookup;
+    if (rc == CACHE_WANTS_SEARCH) {
+        cache_search_start(l->decision.search, l->lane->searcher, on_found, call);
+        return;
+    }
+    if (rc == 1) {
+        l->read.op.done = on_read;
+        l->read.op.owner = call;
+        engine_queue(l->lane->engine, &l->read.op);
+        return;
+    }
+    put_reply(l, rc, err, &call->pending.out);
+    lookup_fini(l);
+    pending_done(&call->pending);
+}
+
+/* Moves a lookup to where it stays when the request goes. Its own memory goes with it, also on failure. */
+static struct get_call *defer(struct client *c, struct lookup *l)
+{
+    struct get_call *call = client_defer(c, sizeof *call + cache_args_bytes(&l->args), false);
+    if (!call) {
+        lookup_fini(l);
+        return NULL;
+    }
+    call->lookup = *l;
+    cache_args_keep(&call->lookup.args, call->bytes);
+    cache_args_query(&call->lookup.args, &call->lookup.query);
+    return call;
+}
+
 /* The wait is over. */
 static void woken(struct get_call *call, enum lease_wake how)
 {
@@ -298,7 +330,7 @@ static void woken(struct get_call *call, enum lease_wake how)
     int rc = cache_woken(l->cache, l->lane->cache_scratch, &l->query, &call->waiter, how, &l->decision, &err);
     if (rc < 0 && how == LEASE_LEAD)
         cache_fail(l->cache, bytes_of(call->waiter.token), NULL);
-    go_on(call, rc < 0 ? rc : settle(l, &err), &err);
+    go_on(call, settle(l, rc, &err), &err);
 }
 
 static void on_wake_message(struct lane *lane, struct message *message)
@@ -335,12 +367,13 @@ static void get_waiting(struct client *c, struct lookup *l)
     call->waiter.wake = on_wake;
     call->waiter.owner = call;
     call->message.run = on_wake_message;
+    l->may_wait = true;
     join_waits(call);
     int rc = cache_get(l->cache, l->lane->cache_scratch, &l->query, &call->waiter, &l->decision, &err);
     if (rc == 1)
         return;
     leave_waits(call);
-    go_on(call, rc < 0 ? rc : settle(l, &err), &err);
+    go_on(call, settle(l, rc, &err), &err);
 }
 
 /* ---- SC.GET ------------------------------------------------------------------------------------------------------ */
@@ -359,12 +392,14 @@ void cmd_sc_get(struct client *c, const struct resp_arg *args, uint32_t n)
     }
     if (rc == 0)
         rc = cache_get(l.cache, c->lane->cache_scratch, &l.query, NULL, &l.decision, &err);
-    if (rc == 0)
-        rc = settle(&l, &err);
-    if (rc == 1) {
+    rc = settle(&l, rc, &err);
+    if (rc == 1 || rc == CACHE_WANTS_SEARCH) {
+        struct cache_search *search = rc == CACHE_WANTS_SEARCH ? l.decision.search : NULL;
         struct get_call *call = defer(c, &l);
         if (call)
-            go_on(call, 1, &err);
+            go_on(call, rc, &err);
+        else
+            cache_search_free(search);
         return;
     }
     put_reply(&l, rc, &err, client_reply(c));

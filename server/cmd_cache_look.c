@@ -97,7 +97,7 @@ void cmd_sc_info(struct client *c, const struct resp_arg *args, uint32_t n)
         cache_reply_error(c, &err);
     } else {
         struct resp_buffer *out = client_reply(c);
-        resp_map(out, 14);
+        resp_map(out, 18);
         put_settings(cache_get_config(cache), out);
         resp_text(out, "categories");
         cache_each_category(cache, add_category, &names);
@@ -107,6 +107,10 @@ void cmd_sc_info(struct client *c, const struct resp_arg *args, uint32_t n)
         put_named_integer(out, "memory_bytes", (long long)stats.memory_bytes);
         put_named_integer(out, "disk_bytes", (long long)stats.disk_bytes);
         put_named_integer(out, "document_bytes", (long long)stats.document_bytes);
+        put_named_integer(out, "sealed_entries", (long long)stats.sealed_entries);
+        put_named_integer(out, "sealed_segments", (long long)stats.sealed_segments);
+        put_named_integer(out, "sealed_disk_bytes", (long long)stats.sealed_disk_bytes);
+        put_named_integer(out, "sealed_memory_bytes", (long long)stats.sealed_memory_bytes);
     }
     cache_unref(cache);
 }

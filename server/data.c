@@ -181,8 +181,11 @@ static void close_store(void *context)
 static int create_caches(struct server *s, struct quire_error *err)
 {
     const char *guards = s->config->cache_guards;
-    struct caches_options options = {
-        .folder = s->config->dir, .guard_folder = guards[0] ? guards : NULL, .log = log_event, .log_context = s};
+    struct caches_options options = {.folder = s->config->dir,
+                                     .guard_folder = guards[0] ? guards : NULL,
+                                     .log = log_event,
+                                     .log_context = s,
+                                     .seal_rows = (uint32_t)s->config->cache_seal_rows};
     int rc = caches_create(&options, &s->caches, err);
     return rc == 0 ? cache_scratch_create(&s->cache_scratch, err) : rc;
 }

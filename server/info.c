@@ -472,6 +472,9 @@ static void section_cache(const struct server *server, const struct figures *sum
     line(text, "cache_entries:%" PRIu64, all.entries);
     line(text, "cache_memory_bytes:%" PRIu64, all.memory_bytes);
     line(text, "cache_disk_bytes:%" PRIu64, all.disk_bytes);
+    line(text, "cache_sealed_entries:%" PRIu64, all.sealed_entries);
+    line(text, "cache_sealed_disk_bytes:%" PRIu64, all.sealed_disk_bytes);
+    line(text, "cache_sealed_memory_bytes:%" PRIu64, all.sealed_memory_bytes);
     line(text, "cache_requests:%" PRIu64, all.requests);
     line(text, "cache_hits:%" PRIu64, all.hits + all.exact + all.stale);
     line(text, "cache_hit_rate:%.4f", cache_hit_rate(&all));

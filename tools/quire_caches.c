@@ -59,6 +59,7 @@ void cli_caches_put(const struct cli_caches *caches)
     cli_put_count(caches->cli, NULL, "entries_unwritten", r->entries_lost);
     cli_put_count(caches->cli, NULL, "document_segments", r->document_segments);
     cli_put_count(caches->cli, NULL, "documents", r->documents);
+    cli_put_count(caches->cli, NULL, "sealed_segments", r->sealed_segments);
 }
 
 void cli_caches_close(struct cli_caches *caches)

@@ -2,7 +2,7 @@
  * bench_cache.c - a semantic cache alone: memory, lookups, inserts at capacity, recall, restart.
  *
  *   bench_cache FOLDER [--rows 1000000] [--dim 256] [--clusters 4000] [--intrinsic 32] [--value 2048] [--queries 20000]
- *               [--inserts 100000] [--truth 200] [--threads 2] [--memory BYTES] [--scopes 1]
+ *               [--inserts 100000] [--truth 200] [--threads 2] [--memory BYTES] [--scopes 1] [--seal ROWS]
  *
  * Fills a cache in the new folder FOLDER with `rows` generated vectors and answers of `value` bytes (a folder that an
  * earlier run with the same options has left is used as it is), then measures:
@@ -14,11 +14,16 @@
  *   restart   closing without and with a checkpoint, and the time from opening to the first right answer
  * With more scopes than one, row i belongs to scope i mod scopes, and recall is that of its scope.
  *
+ * With --seal, vectors of a scope beyond ROWS go to segments on the disk whatever the memory. Then
+ * before misses and hits it waits until that is done and tells what a sealed entry takes; "searched" lines are of those
+ * lookups that needed a search of the disk, from beginning to end.
+ *
  * Times are of this process alone: no network. Prints a line of JSON per measurement. Nothing else should run.
  */
 #include "cache/cache.h"
 #include "datasets/generate.h"
 #include "index/kernels/kernels.h"
+#include "index/search.h"
 #include "io/clock.h"
 #include "io/histogram.h"
 #include "io/memory.h"
@@ -35,7 +40,7 @@ enum { SUB_BITS = 6, VALUE_BITS = 32, BATCH = 4096, THREADS_MAX = 64 };
 
 struct options {
     const char *folder;
-    unsigned long rows, dim, clusters, intrinsic, value, queries, inserts, truth, threads, memory, scopes;
+    unsigned long rows, dim, clusters, intrinsic, value, queries, inserts, truth, threads, memory, scopes, seal;
 };
 
 struct bench {
@@ -57,9 +62,11 @@ struct worker {
     void (*run)(struct worker *worker);
     struct cache_scratch *scratch;
     struct engine *engine;
+    struct searcher *searcher;
     float *vectors;
-    struct histogram latency; /* ns */
+    struct histogram latency, searched; /* ns; searched: of lookups that needed the disk to be searched */
     _Atomic uint64_t counts[HISTOGRAM_BUCKETS(SUB_BITS, VALUE_BITS)];
+    _Atomic uint64_t searched_counts[HISTOGRAM_BUCKETS(SUB_BITS, VALUE_BITS)];
 };
 
 static _Noreturn void fail(const char *format, ...)
@@ -84,7 +91,8 @@ static void must(int rc, const struct quire_error *err)
 static void open_folder(struct bench *b)
 {
     struct quire_error err = {0};
-    struct caches_options options = {.folder = b->o.folder};
+    struct caches_options options = {
+        .folder = b->o.folder, .seal_rows = (uint32_t)b->o.seal, .seal_always = b->o.seal != 0};
     must(caches_create(&options, &b->caches, &err), &err);
     struct store_host host = {
         .restore = caches_restore, .replay = caches_replay, .save = caches_save, .context = b->caches};
@@ -148,19 +156,48 @@ static void read_document(struct worker *w, struct cache_decision *decision)
     document_read_end(&read);
 }
 
-static void look_up(struct worker *w, const float *vector, unsigned long row)
+static void search_done(void *owner)
+{
+    *(bool *)owner = true;
+}
+
+/* Whether the disk was searched. */
+static bool decide(struct bench *b, struct cache_scratch *scratch, struct engine *engine, struct searcher *searcher,
+                   const struct quire_cache_query *query, struct cache_decision *decision)
 {
     struct quire_error err = {0};
+    bool searched = false, done = false;
+    int rc = cache_get(b->cache, scratch, query, NULL, decision, &err);
+    for (; rc == CACHE_WANTS_SEARCH; done = false) {
+        searched = true;
+        cache_search_start(decision->search, searcher, search_done, &done);
+        while (!done)
+            engine_poll(engine, 1, UINT64_MAX);
+        rc = cache_get_found(b->cache, scratch, query, NULL, decision, &err);
+    }
+    must(rc, &err);
+    return searched;
+}
+
+static void make_lane(struct engine **engine, struct searcher **searcher)
+{
+    struct quire_error err = {0};
+    must(engine_create(&(struct engine_config){.kind = QUIRE_ENGINE_AUTO}, engine, &err), &err);
+    must(searcher_create(*engine, &(struct searcher_config){.tasks_max = 8}, searcher, &err), &err);
+}
+
+static void look_up(struct worker *w, const float *vector, unsigned long row)
+{
     struct cache_decision decision;
     char text[32];
     struct quire_pair scope = scope_of(w->bench, row, text);
     struct quire_cache_query query = {
         .category = {"k", 1}, .scope = &scope, .n_scope = 1, .vector = vector, .no_lease = true};
     uint64_t begun = clock_ns();
-    must(cache_get(w->bench->cache, w->scratch, &query, NULL, &decision, &err), &err);
+    bool searched = decide(w->bench, w->scratch, w->engine, w->searcher, &query, &decision);
     if (decision.wants_document)
         read_document(w, &decision);
-    histogram_add(&w->latency, clock_ns() - begun);
+    histogram_add(searched ? &w->searched : &w->latency, clock_ns() - begun);
 }
 
 static unsigned long take_batch(struct bench *b, unsigned long *n)
@@ -245,13 +282,22 @@ static void *start(void *context)
     return NULL;
 }
 
+static void print_latency(const char *what, unsigned long n, unsigned long threads, double seconds,
+                          const struct histogram *h, unsigned long hits)
+{
+    printf("{\"what\":\"%s\",\"n\":%lu,\"threads\":%lu,\"seconds\":%.2f,\"per_second\":%.0f,\"p50_us\":%.1f,"
+           "\"p99_us\":%.1f,\"p999_us\":%.1f,\"hits\":%lu}\n",
+           what, n, threads, seconds, (double)n / seconds, histogram_percentile(h, 0.5) / 1e3,
+           histogram_percentile(h, 0.99) / 1e3, histogram_percentile(h, 0.999) / 1e3, hits);
+    fflush(stdout);
+}
+
 /* Runs items first .. end - 1 on all threads; prints what they took. */
 static void measure(struct bench *b, const char *what, unsigned long first, unsigned long end,
                     void (*run)(struct worker *worker))
 {
     static struct worker workers[THREADS_MAX];
     struct quire_error err = {0};
-    struct engine_config config = {.kind = QUIRE_ENGINE_AUTO};
     atomic_store(&b->next, first);
     atomic_store(&b->hits, 0);
     b->end = end;
@@ -263,26 +309,27 @@ static void measure(struct bench *b, const char *what, unsigned long first, unsi
         w->run = run;
         w->vectors = malloc(sizeof(float) * BATCH * b->o.dim);
         histogram_init(&w->latency, w->counts, SUB_BITS, VALUE_BITS);
+        histogram_init(&w->searched, w->searched_counts, SUB_BITS, VALUE_BITS);
         must(cache_scratch_create(&w->scratch, &err), &err);
-        must(engine_create(&config, &w->engine, &err), &err);
+        make_lane(&w->engine, &w->searcher);
         pthread_create(&w->thread, NULL, start, w);
     }
     for (unsigned i = 0; i < b->o.threads; i++) {
         pthread_join(workers[i].thread, NULL);
-        if (i)
+        if (i) {
             histogram_merge(&workers[0].latency, &workers[i].latency);
+            histogram_merge(&workers[0].searched, &workers[i].searched);
+        }
         free(workers[i].vectors);
         cache_scratch_destroy(workers[i].scratch);
+        searcher_destroy(workers[i].searcher);
         engine_destroy(workers[i].engine);
     }
     double seconds = (double)(clock_us() - begun) / 1e6;
-    const struct histogram *h = &workers[0].latency;
-    printf("{\"what\":\"%s\",\"n\":%lu,\"threads\":%lu,\"seconds\":%.2f,\"per_second\":%.0f,\"p50_us\":%.1f,"
-           "\"p99_us\":%.1f,\"p999_us\":%.1f,\"hits\":%lu}\n",
-           what, end - first, b->o.threads, seconds, (double)(end - first) / seconds,
-           histogram_percentile(h, 0.5) / 1e3, histogram_percentile(h, 0.99) / 1e3,
-           histogram_percentile(h, 0.999) / 1e3, atomic_load(&b->hits));
-    fflush(stdout);
+    uint64_t searched = histogram_count(&workers[0].searched);
+    print_latency(what, end - first - searched, b->o.threads, seconds, &workers[0].latency, atomic_load(&b->hits));
+    if (searched)
+        print_latency("searched", searched, b->o.threads, seconds, &workers[0].searched, atomic_load(&b->hits));
 }
 
 /* ---- memory, recall, restart ------------------------------------------------------------------------------------- */
@@ -302,6 +349,28 @@ static void report_memory(struct bench *b)
     fflush(stdout);
 }
 
+/* Until no scope has more vectors in memory than it may. */
+static void wait_for_seals(struct bench *b)
+{
+    struct quire_error err = {0};
+    struct quire_cache_stats stats;
+    uint64_t begun = clock_us(), before = UINT64_MAX;
+    for (unsigned quiet = 0; quiet < 5;) {
+        usleep(500000);
+        must(cache_get_stats(b->cache, (struct quire_bytes){NULL, 0}, &stats, &err), &err);
+        bool done = stats.entries - stats.sealed_entries <= b->o.seal * b->o.scopes && stats.sealed_segments == before;
+        quiet = done ? quiet + 1 : 0;
+        before = stats.sealed_segments;
+    }
+    uint64_t n = stats.sealed_entries ? stats.sealed_entries : 1;
+    printf("{\"what\":\"sealed\",\"entries\":%llu,\"sealed\":%llu,\"segments\":%llu,\"segment_memory_per_entry\":%.1f,"
+           "\"segment_disk_per_entry\":%.1f,\"waited_s\":%.1f}\n",
+           (unsigned long long)stats.entries, (unsigned long long)stats.sealed_entries,
+           (unsigned long long)stats.sealed_segments, (double)stats.sealed_memory_bytes / (double)n,
+           (double)stats.sealed_disk_bytes / (double)n, (double)(clock_us() - begun) / 1e6);
+    fflush(stdout);
+}
+
 /* Rows are of any length: what counts is the cosine, up to the query's length. */
 static float score(const float *query, const float *row, unsigned long dim)
 {
@@ -315,7 +384,10 @@ static void report_recall(struct bench *b)
     float *queries = malloc(sizeof(float) * n * dim), *rows = malloc(sizeof(float) * BATCH * dim);
     float *best = malloc(sizeof(float) * n), *got = malloc(sizeof(float) * n);
     struct cache_scratch *scratch;
+    struct engine *engine;
+    struct searcher *searcher;
     must(cache_scratch_create(&scratch, &err), &err);
+    make_lane(&engine, &searcher);
     must(generate_queries(b->generator, 1u << 30, n, queries, &err), &err);
     for (unsigned long q = 0; q < n; q++)
         best[q] = -INFINITY;
@@ -338,7 +410,7 @@ static void report_recall(struct bench *b)
                                           .vector = queries + q * dim,
                                           .no_lease = true,
                                           .explain = true};
-        must(cache_get(b->cache, scratch, &query, NULL, &decision, &err), &err);
+        decide(b, scratch, engine, searcher, &query, &decision);
         if (decision.answer.n_candidates == 0)
             continue;
         uint32_t row = b->vector_of[(uint32_t)decision.answer.candidates[0].id];
@@ -349,6 +421,8 @@ static void report_recall(struct bench *b)
     printf("{\"what\":\"recall\",\"queries\":%lu,\"recall_at_1\":%.4f}\n", n, (double)found / (double)n);
     fflush(stdout);
     cache_scratch_destroy(scratch);
+    searcher_destroy(searcher);
+    engine_destroy(engine);
     free(queries);
     free(rows);
     free(best);
@@ -360,14 +434,14 @@ static void report_restart(struct bench *b, bool checkpoint)
     struct quire_error err = {0};
     float *vector = malloc(sizeof(float) * b->o.dim);
     struct worker w = {.bench = b};
-    struct engine_config config = {.kind = QUIRE_ENGINE_AUTO};
     if (checkpoint)
         must(store_checkpoint(b->store, &err), &err);
     close_folder(b);
     must(generate_rows(b->generator, b->o.rows - 1, 1, vector, &err), &err);
     must(cache_scratch_create(&w.scratch, &err), &err);
-    must(engine_create(&config, &w.engine, &err), &err);
+    make_lane(&w.engine, &w.searcher);
     histogram_init(&w.latency, w.counts, SUB_BITS, VALUE_BITS);
+    histogram_init(&w.searched, w.searched_counts, SUB_BITS, VALUE_BITS);
     atomic_store(&b->hits, 0);
     uint64_t begun = clock_us();
     open_folder(b);
@@ -380,6 +454,7 @@ static void report_restart(struct bench *b, bool checkpoint)
            atomic_load(&b->hits) ? "true" : "false");
     fflush(stdout);
     cache_scratch_destroy(w.scratch);
+    searcher_destroy(w.searcher);
     engine_destroy(w.engine);
     free(vector);
 }
@@ -407,12 +482,21 @@ static struct options parse(int argc, char **argv)
                         .truth = 200,
                         .threads = 2,
                         .scopes = 1};
-    static const struct option long_options[] = {
-        {"rows", 1, 0, 'r'},    {"dim", 1, 0, 'd'},     {"clusters", 1, 0, 'c'}, {"intrinsic", 1, 0, 'i'},
-        {"value", 1, 0, 'v'},   {"queries", 1, 0, 'q'}, {"inserts", 1, 0, 'n'},  {"truth", 1, 0, 't'},
-        {"threads", 1, 0, 'T'}, {"memory", 1, 0, 'm'},  {"scopes", 1, 0, 's'},   {0, 0, 0, 0}};
-    unsigned long *const targets[] = {&o.rows,    &o.dim,   &o.clusters, &o.intrinsic, &o.value, &o.queries,
-                                      &o.inserts, &o.truth, &o.threads,  &o.memory,    &o.scopes};
+    static const struct option long_options[] = {{"rows", 1, 0, 'r'},
+                                                 {"dim", 1, 0, 'd'},
+                                                 {"clusters", 1, 0, 'c'},
+                                                 {"intrinsic", 1, 0, 'i'},
+                                                 {"value", 1, 0, 'v'},
+                                                 {"queries", 1, 0, 'q'},
+                                                 {"inserts", 1, 0, 'n'},
+                                                 {"truth", 1, 0, 't'},
+                                                 {"threads", 1, 0, 'T'},
+                                                 {"memory", 1, 0, 'm'},
+                                                 {"scopes", 1, 0, 's'},
+                                                 {"seal", 1, 0, 'S'},
+                                                 {0, 0, 0, 0}};
+    unsigned long *const targets[] = {&o.rows,    &o.dim,   &o.clusters, &o.intrinsic, &o.value,  &o.queries,
+                                      &o.inserts, &o.truth, &o.threads,  &o.memory,    &o.scopes, &o.seal};
     for (int letter, at = 0; (letter = getopt_long(argc, argv, "", long_options, &at)) != -1;) {
         if (letter == '?')
             fail("see the head of bench_cache.c for the options");
@@ -450,6 +534,8 @@ int main(int argc, char **argv)
         make_cache(&b);
         measure(&b, "fill", 0, b.o.rows, run_puts);
     }
+    if (b.o.seal)
+        wait_for_seals(&b);
     report_memory(&b);
     measure(&b, "miss", 0, b.o.queries, run_misses);
     if (!filled) /* which row a vector has is known only to who put it */

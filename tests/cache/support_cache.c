@@ -1,6 +1,7 @@
 /* support_cache.c - see support_cache.h; vectors are drawn so that any two are nearly orthogonal. */
 #include "support_cache.h"
 #include "cache/cache_priv.h"
+#include "index/search.h"
 #include "io/fault.h"
 #include "io/random.h"
 #include <math.h>
@@ -29,6 +30,8 @@ static int open_folder(struct world *world, struct quire_error *err)
                                     .clock_ms = options->thread ? NULL : world_clock,
                                     .clock_context = world,
                                     .seed = options->thread ? 0 : 7,
+                                    .seal_rows = options->seal_rows,
+                                    .seal_always = options->seal_rows > 0,
                                     .no_thread = !options->thread};
     int rc = caches_create(&caches, &world->caches, err);
     if (rc < 0)
@@ -56,6 +59,8 @@ static void open_rest(struct world *world)
     assert_int_equal(cache_scratch_create(&world->scratch, &err), 0);
     assert_int_equal(world->options.fs ? engine_fault_create(&config, 5, &world->engine, &err)
                                        : engine_create(&config, &world->engine, &err),
+                     0);
+    assert_int_equal(searcher_create(world->engine, &(struct searcher_config){.tasks_max = 8}, &world->searcher, &err),
                      0);
     world->cache = caches_find(world->caches, bytes_of("c"));
 }
@@ -107,6 +112,7 @@ void world_open(struct world *world, const char *folder, uint32_t dim)
 
 static int end(struct world *world, struct quire_error *err)
 {
+    searcher_destroy(world->searcher);
     engine_destroy(world->engine);
     cache_scratch_destroy(world->scratch);
     if (world->cache)
@@ -226,12 +232,31 @@ static int read_document(struct world *world, struct cache_decision *decision, s
     return cache_finish(world->cache, decision, bytes, decision->at.bytes, out->chunks);
 }
 
+static void search_done(void *owner)
+{
+    *(bool *)owner = true;
+}
+
+int search_and_decide(struct world *world, const struct quire_cache_query *query, struct lease_waiter *waiter,
+                      struct cache_decision *decision, struct quire_error *err)
+{
+    int rc = cache_get(world->cache, world->scratch, query, waiter, decision, err);
+    for (bool done = false; rc == CACHE_WANTS_SEARCH; done = false) {
+        world->n_searches++;
+        cache_search_start(decision->search, world->searcher, search_done, &done);
+        while (!done)
+            engine_poll(world->engine, 1, 10000);
+        rc = cache_get_found(world->cache, world->scratch, query, waiter, decision, err);
+    }
+    return rc;
+}
+
 int ask(struct world *world, const struct quire_cache_query *query, struct asked *out, struct quire_error *err)
 {
     struct cache_decision decision;
     for (unsigned i = 0;; i++) {
         memset(out, 0, sizeof *out);
-        int rc = cache_get(world->cache, world->scratch, query, NULL, &decision, err);
+        int rc = search_and_decide(world, query, NULL, &decision, err);
         if (rc < 0)
             return rc;
         bool again = decision.wants_document && read_document(world, &decision, out);

@@ -9,6 +9,7 @@ struct world_options {
     struct io_fs *fs;       /* NULL: the real one; otherwise documents are read by an engine of fault.h */
     enum journal_sync sync; /* of world_open: JOURNAL_NO */
     bool thread;            /* the caches' own thread works, by the system's clock */
+    uint32_t seal_rows;     /* not 0: groups with more vectors in memory are sealed, whatever the memory */
 };
 
 struct world {
@@ -18,6 +19,8 @@ struct world {
     struct cache *cache; /* "c"; a reference */
     struct cache_scratch *scratch;
     struct engine *engine;
+    struct searcher *searcher;
+    unsigned n_searches; /* of the disk, by ask */
     _Atomic uint64_t now_ms;
     uint32_t dim;
     struct store_report report;
@@ -60,6 +63,9 @@ struct asked {
 };
 int ask(struct world *world, const struct quire_cache_query *query, struct asked *out, struct quire_error *err);
 void asked_end(struct asked *asked);
+/* cache_get, and as often as it wants it a search of the disk: 0, 1 (waits) or an error. */
+int search_and_decide(struct world *world, const struct quire_cache_query *query, struct lease_waiter *waiter,
+                      struct cache_decision *decision, struct quire_error *err);
 /* Question in category "k", without scope: its status; value into `value` (256) where there is one, may be NULL. */
 enum quire_cache_status ask_simple(struct world *world, const char *text, const float *vector, char *value);
 /* An answer in category "k"; its id. */

@@ -1,12 +1,13 @@
 /*
  * test_cache_threads.c - caches under threads: eight that put, ask, invalidate, change entries and categories in a
- * cache so small that every put evicts, while its own thread links and lets expire and checkpoints are written; and a
- * crowd that asks one new question at once.
+ * cache so small that every put evicts, while its own thread links and lets expire and checkpoints are written; the
+ * same while vectors leave the memory all the time; and a crowd that asks one new question at once.
  *
  * Each value says its group and vector, so that every answer is looked at; afterwards all structures agree, as they are
  * and as they come back from the disk.
  */
 #include "cache/cache_priv.h"
+#include "index/search.h"
 #include "io/fault.h"
 #include "io/random.h"
 #include "support_cache.h"
@@ -39,8 +40,9 @@ static int teardown(void **state)
 struct shared {
     struct world w;
     float vectors[VECTORS][DIM];
+    unsigned n_ops, n_searches; /* of each thread at least; of the disk, wanted */
     atomic_bool stop;
-    atomic_uint wrong, served, stored, evicted, unexplained, failures;
+    atomic_uint wrong, served, stored, evicted, unexplained, failures, searches;
 };
 
 struct worker {
@@ -117,7 +119,28 @@ static void finish(struct shared *s, struct engine *engine, struct cache_decisio
         document_read_end(&read);
 }
 
-static void ask_one(struct worker *worker, struct cache_scratch *scratch, struct engine *engine, struct random *random)
+static void search_done(void *owner)
+{
+    *(bool *)owner = true;
+}
+
+static int get(struct shared *s, struct cache_scratch *scratch, struct engine *engine, struct searcher *searcher,
+               const struct quire_cache_query *query, struct cache_decision *decision, struct quire_error *err)
+{
+    int rc = cache_get(s->w.cache, scratch, query, NULL, decision, err);
+    for (bool done = false; rc == CACHE_WANTS_SEARCH; done = false) {
+        atomic_fetch_add(&s->searches, 1);
+        cache_search_start(decision->search, searcher, search_done, &done);
+        while (!done)
+            engine_poll(engine, 1, 10000);
+        rc = cache_get_found(s->w.cache, scratch, query, NULL, decision, err);
+    }
+    searcher_sweep(searcher);
+    return rc;
+}
+
+static void ask_one(struct worker *worker, struct cache_scratch *scratch, struct engine *engine,
+                    struct searcher *searcher, struct random *random)
 {
     struct shared *s = worker->shared;
     unsigned vector = (unsigned)random_below(random, VECTORS), scope = (unsigned)random_below(random, SCOPES);
@@ -134,7 +157,7 @@ static void ask_one(struct worker *worker, struct cache_scratch *scratch, struct
                                       .no_lease = true};
     if (random_below(random, 2))
         query.text = bytes_of(text);
-    int rc = cache_get(s->w.cache, scratch, &query, NULL, &decision, &err);
+    int rc = get(s, scratch, engine, searcher, &query, &decision, &err);
     if (rc < 0 && rc != QUIRE_ENOTFOUND)
         fail_once(s, "get", &err);
     if (rc != 0)
@@ -187,28 +210,37 @@ static void disturb(struct worker *worker, struct cache_scratch *scratch, struct
     }
 }
 
+/* Whether there is an i-th step: where vectors are sealed as long as segments are built, so that some are searched. */
+static bool goes_on(struct shared *s, unsigned i)
+{
+    return i < s->n_ops || (i < 50 * s->n_ops && atomic_load(&s->searches) < s->n_searches);
+}
+
 static void *work(void *context)
 {
     struct worker *worker = context;
     struct random random;
     struct cache_scratch *scratch;
     struct engine *engine;
+    struct searcher *searcher;
     struct engine_config config = {.kind = QUIRE_ENGINE_THREADS, .threads = 1};
     struct quire_error err = {0};
     random_init(&random, 100 + worker->number);
-    if (cache_scratch_create(&scratch, &err) < 0 || engine_create(&config, &engine, &err) < 0) {
+    if (cache_scratch_create(&scratch, &err) < 0 || engine_create(&config, &engine, &err) < 0 ||
+        searcher_create(engine, &(struct searcher_config){.tasks_max = 8}, &searcher, &err) < 0) {
         fail_once(worker->shared, "thread", &err);
         return NULL;
     }
-    for (unsigned i = 0; i < OPS; i++) {
+    for (unsigned i = 0; goes_on(worker->shared, i); i++) {
         unsigned what = (unsigned)random_below(&random, 100);
         if (what < 50)
             put_one(worker, scratch, &random);
         else if (what < 96)
-            ask_one(worker, scratch, engine, &random);
+            ask_one(worker, scratch, engine, searcher, &random);
         else
             disturb(worker, scratch, &random);
     }
+    searcher_destroy(searcher);
     engine_destroy(engine);
     cache_scratch_destroy(scratch);
     return NULL;
@@ -226,15 +258,17 @@ static void *write_checkpoints(void *context)
     return NULL;
 }
 
-static void eight_threads_agree(void **state)
+static void threads_agree(const char *folder, uint32_t seal_rows, unsigned n_ops)
 {
     struct shared *s = calloc(1, sizeof *s);
     struct worker workers[THREADS];
     pthread_t threads[THREADS + 1];
+    s->n_ops = n_ops;
+    s->n_searches = seal_rows ? n_ops / 2 : 0;
     for (unsigned i = 0; i < VECTORS; i++)
         vector_make(s->vectors[i], DIM, i);
-    world_make(&s->w, *state, &(struct cache_config){.dim = DIM, .memory_bytes = 1 << 20},
-               &(struct world_options){.sync = JOURNAL_NO, .thread = true});
+    world_make(&s->w, folder, &(struct cache_config){.dim = DIM, .memory_bytes = 1 << 20},
+               &(struct world_options){.sync = JOURNAL_NO, .thread = true, .seal_rows = seal_rows});
     world_category(&s->w, "k", "SIM 0.9");
     world_category(&s->w, "j", "SIM 0.9 STALE 5");
     for (unsigned i = 0; i < THREADS; i++) {
@@ -249,9 +283,10 @@ static void eight_threads_agree(void **state)
     assert_int_equal(atomic_load(&s->failures), 0);
     assert_int_equal(atomic_load(&s->wrong), 0);
     assert_int_equal(atomic_load(&s->unexplained), 0);
-    assert_true(atomic_load(&s->served) > OPS / 10 && atomic_load(&s->stored) > OPS);
+    assert_true(atomic_load(&s->served) > n_ops / 10 && atomic_load(&s->stored) > n_ops);
+    assert_true(seal_rows == 0 ? atomic_load(&s->searches) == 0 : atomic_load(&s->searches) >= s->n_searches);
     struct quire_cache_stats stats = stats_of(&s->w, "");
-    if (!SANITIZED && atomic_load(&s->evicted) < OPS)
+    if (!SANITIZED && seal_rows == 0 && atomic_load(&s->evicted) < n_ops)
         fail_msg(
             "%u puts evicted %u; expired %llu, removed %llu, invalidated %llu, replaced %llu; %llu entries are left",
             atomic_load(&s->stored), atomic_load(&s->evicted), (unsigned long long)stats.expired,
@@ -270,6 +305,16 @@ static void eight_threads_agree(void **state)
     }
     world_close(&s->w);
     free(s);
+}
+
+static void eight_threads_agree(void **state)
+{
+    threads_agree(*state, 0, OPS);
+}
+
+static void eight_threads_agree_while_vectors_are_sealed(void **state)
+{
+    threads_agree(*state, 100, OPS / 5);
 }
 
 /* ---- a flash crowd ----------------------------------------------------------------------------------------------- */
@@ -450,6 +495,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(eight_threads_agree, setup, teardown),
+        cmocka_unit_test_setup_teardown(eight_threads_agree_while_vectors_are_sealed, setup, teardown),
         cmocka_unit_test_setup_teardown(a_crowd_calls_the_model_once, setup, teardown),
         cmocka_unit_test_setup_teardown(threads_get_one_lease, setup, teardown),
     };

@@ -330,12 +330,95 @@ static void expired_entries(void **state)
     support_folder_remove(temp);
 }
 
+/* ---- sealed vectors ---------------------------------------------------------------------------------------------- */
+
+static void fill_sealed(struct world *world, const char *folder)
+{
+    float vector[DIM];
+    char text[32], value[32];
+    world_make(world, folder, &(struct cache_config){.dim = DIM},
+               &(struct world_options){.sync = JOURNAL_NO, .seal_rows = N / 2});
+    world_category(world, "k", "SIM 0.9 TTL 3600000 JITTER 0 MODE semantic");
+    for (unsigned i = 0; i < N; i++) {
+        vector_make(vector, DIM, i);
+        snprintf(text, sizeof text, "what about %c%c?", 'a' + i / 26, 'a' + i % 26);
+        snprintf(value, sizeof value, "value %u", i);
+        put_simple(world, text, vector, value);
+    }
+    world_work(world);
+    assert_true(stats_of(world, "").sealed_segments == 1);
+    world_close(world);
+}
+
+/* One byte in the middle of a file of the only segment of vectors is another one. */
+static void damage_sealed(const char *folder, const char *file)
+{
+    char path[600];
+    snprintf(path, sizeof path, "%s/sealed", folder);
+    DIR *dir = opendir(path);
+    struct dirent *entry;
+    assert_non_null(dir);
+    while ((entry = readdir(dir)) && entry->d_name[0] == '.')
+        ;
+    assert_non_null(entry);
+    size_t n = strlen(path);
+    snprintf(path + n, sizeof path - n, "/%s/%s", entry->d_name, file);
+    closedir(dir);
+    int fd = open(path, O_RDWR | O_CLOEXEC);
+    assert_true(fd >= 0);
+    off_t at = lseek(fd, 0, SEEK_END) / 2;
+    uint8_t byte;
+    assert_int_equal(pread(fd, &byte, 1, at), 1);
+    byte ^= 0x55;
+    assert_int_equal(pwrite(fd, &byte, 1, at), 1);
+    close(fd);
+}
+
+/* Whole: nothing is found, and a repair takes the segment along. Damaged: it is found, and a repair goes without it. */
+static void sealed_vectors_are_proved_and_saved(void **state)
+{
+    struct world world;
+    struct reading r;
+    char *temp = support_folder_make(), *folder = support_path(temp, "from"), *to = support_path(temp, "to"),
+         *to2 = support_path(temp, "to2");
+    (void)state;
+    fill_sealed(&world, folder);
+    read_folder(&world, NULL, &r);
+    assert_int_equal(r.report.findings, 0);
+    assert_int_equal(r.report.sealed_segments, 1);
+    read_folder(&world, to, &r);
+    assert_int_equal(r.report.findings, 0);
+    struct world saved = world;
+    snprintf(saved.folder, sizeof saved.folder, "%s", to);
+    world_open_again(&saved);
+    assert_int_equal(count_answers(&saved), N);
+    assert_true(saved.n_searches > 0);
+    world_check(&saved);
+    world_close(&saved);
+    damage_sealed(folder, "blocks");
+    read_folder(&world, NULL, &r);
+    assert_true(r.report.findings > 0);
+    read_folder(&world, to2, &r);
+    assert_true(r.report.findings > 0);
+    snprintf(saved.folder, sizeof saved.folder, "%s", to2);
+    world_open_again(&saved);
+    assert_int_equal(stats_of(&saved, "").sealed_segments, 0);
+    assert_in_range(count_answers(&saved), N / 4, N - N / 4);
+    world_check(&saved);
+    world_close(&saved);
+    free(folder);
+    free(to);
+    free(to2);
+    support_folder_remove(temp);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sound_folders),   cmocka_unit_test(repair_keeps_removals), cmocka_unit_test(damaged_documents),
-        cmocka_unit_test(damaged_headers), cmocka_unit_test(missing_documents),     cmocka_unit_test(folders_of_nobody),
-        cmocka_unit_test(expired_entries),
+        cmocka_unit_test(sound_folders),     cmocka_unit_test(repair_keeps_removals),
+        cmocka_unit_test(damaged_documents), cmocka_unit_test(damaged_headers),
+        cmocka_unit_test(missing_documents), cmocka_unit_test(folders_of_nobody),
+        cmocka_unit_test(expired_entries),   cmocka_unit_test(sealed_vectors_are_proved_and_saved),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

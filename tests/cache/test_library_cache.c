@@ -10,6 +10,7 @@
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/wait.h>
@@ -1265,6 +1266,81 @@ static void what_returned_is_there_after_a_crash(void **state)
     close_it(c);
 }
 
+/* Vectors on the disk answer calls that block, from several threads, and after the folder was opened again. */
+struct asking {
+    struct quire_cache *cache;
+    unsigned first, hits;
+    atomic_bool failed;
+};
+
+static float *vector_number(unsigned i)
+{
+    static _Thread_local float vector[DIM];
+    uint64_t x = i * UINT64_C(0x9e3779b97f4a7c15) + 1;
+    for (unsigned k = 0; k < DIM; k++) {
+        x = x * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+        vector[k] = (float)(x >> 40) / (float)(1 << 23) - 1;
+    }
+    return vector;
+}
+
+static void *ask_some(void *context)
+{
+    struct asking *a = context;
+    for (unsigned i = a->first; i < a->first + 100; i++) {
+        struct quire_cache_answer answer = {0};
+        char right[32];
+        struct quire_cache_query query = {
+            .category = bytes_of("k"), .text = bytes_of("in other words"), .vector = vector_number(i)};
+        int n = snprintf(right, sizeof right, "answer %u", i);
+        if (quire_cache_get(a->cache, &query, &answer, NULL) < 0)
+            atomic_store(&a->failed, true);
+        else if (answer.status == QUIRE_CACHE_HIT)
+            a->hits += answer.value.n_bytes == (size_t)n && memcmp(answer.value.data, right, (size_t)n) == 0;
+        quire_cache_answer_free(&answer);
+    }
+    return NULL;
+}
+
+static void sealed_vectors_answer(void **state)
+{
+    enum { ENTRIES = 4800, ASKERS = 3 };
+    struct quire_cache_options o = defaults();
+    struct quire_cache_stats stats = {0};
+    o.memory_bytes = 1 << 20;
+    o.seal_rows = 1000;
+    o.durability = QUIRE_DURABLE_NO;
+    struct quire_cache *c = open_with(*state, &o);
+    category(c, "k", "SIM 0.95 JITTER 0 GUARD none");
+    for (unsigned i = 0; i < ENTRIES; i++) {
+        char text[32], value[32];
+        snprintf(text, sizeof text, "q%u", i);
+        snprintf(value, sizeof value, "answer %u", i);
+        store_simple(c, text, vector_number(i), value);
+    }
+    for (unsigned i = 0; stats.sealed_entries < ENTRIES / 4; i++) {
+        assert_true(i < 500);
+        sleep_ms(20);
+        assert_int_equal(quire_cache_get_stats(c, NONE, &stats, NULL), 0);
+    }
+    for (unsigned round = 0; round < 2; round++) {
+        struct asking asking[ASKERS];
+        pthread_t threads[ASKERS];
+        for (unsigned t = 0; t < ASKERS; t++) { /* of the older half */
+            asking[t] = (struct asking){.cache = c, .first = ENTRIES / 4 + 200 * t};
+            assert_int_equal(pthread_create(&threads[t], NULL, ask_some, &asking[t]), 0);
+        }
+        for (unsigned t = 0; t < ASKERS; t++) {
+            pthread_join(threads[t], NULL);
+            assert_false(atomic_load(&asking[t].failed));
+            assert_true(asking[t].hits >= 98);
+        }
+        close_it(c);
+        c = open_with(*state, &o);
+    }
+    close_it(c);
+}
+
 #define TEST(function) cmocka_unit_test_setup_teardown(function, setup, teardown)
 
 int main(void)
@@ -1298,6 +1374,7 @@ int main(void)
         TEST(tells_about_itself),
         TEST(names_of_numbers),
         TEST(what_returned_is_there_after_a_crash),
+        TEST(sealed_vectors_answer),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
