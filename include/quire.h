@@ -126,6 +126,8 @@ enum quire_slot {
     QUIRE_SLOT_Q8 = 5,
     QUIRE_SLOT_BF16 = 6
 };
+/* How an index leads to near rows: by edges between blocks, or by inverted lists of the rows near a head (SPANN). */
+enum quire_index_kind { QUIRE_INDEX_PAGEGRAPH = 0, QUIRE_INDEX_AUTO = 1, QUIRE_INDEX_SPANN = 2 };
 enum quire_engine_kind { QUIRE_ENGINE_AUTO = 0, QUIRE_ENGINE_URING = 1, QUIRE_ENGINE_THREADS = 2 };
 
 /* Bytes of one element. */
@@ -133,6 +135,7 @@ QUIRE_API size_t quire_type_bytes(enum quire_type type);
 QUIRE_API const char *quire_type_name(enum quire_type type);
 QUIRE_API const char *quire_metric_name(enum quire_metric metric);
 QUIRE_API const char *quire_slot_name(enum quire_slot slot);
+QUIRE_API const char *quire_index_kind_name(enum quire_index_kind kind); /* "pagegraph", "auto", "spann" */
 
 /* ---- building ---------------------------------------------------------------------------------------------------- */
 
@@ -145,9 +148,12 @@ enum quire_edge_codes {
 struct quire_build_options {
     size_t struct_bytes; /* sizeof(struct quire_build_options), set by quire_build_options_init */
     enum quire_metric metric;
-    enum quire_slot slot;  /* AUTO: u8 and i8 as they are, others as Q8 */
-    uint32_t block_bytes;  /* multiple of 4096; 0: 8192. Grows where it would hold too few vectors: quire_info */
-    unsigned code_bits;    /* navigation code written to disk: 1, 2, 4 or 8 bits per dimension; 0: 4 */
+    enum quire_index_kind index; /* AUTO: by rows, memory_bytes and device (docs/performance.md) */
+    enum quire_slot slot;        /* AUTO: u8 and i8 as they are, others as Q8 */
+    uint32_t block_bytes;        /* multiple of 4096; 0: 8192. Grows where it would hold too few vectors: quire_info */
+    /* Code written to disk, bits per dimension. Page graph: navigation codes up to 1, 2, 4 or 8; 0: 4. Inverted lists:
+     * of the rows in them, 1, 2 or 4; 0: 4. */
+    unsigned code_bits;
     unsigned degree;       /* out-edges per row while building; 0: 24 */
     unsigned build_beam;   /* beam width of an insertion; 0: 100 */
     unsigned threads;      /* 0: as many as there are cores */
@@ -156,6 +162,10 @@ struct quire_build_options {
     /* Whether the codes of edges stand inside the blocks, for searches with nothing resident but the centres of blocks;
      * costs slots per block, so that other searches read more. */
     enum quire_edge_codes edge_codes;
+    /* Inverted lists: rows of a cluster on average (0: as many as fill about 64 KiB), and lists that a row stands in on
+     * average, 1 to 8 (0: 2; for u8 and i8 1.7). */
+    uint32_t list_rows;
+    float replicas;
     /* One key per row, or NULL: then the key of row i is its number in decimal. Bytes, no terminator. */
     const void *const *keys;
     const uint32_t *key_bytes;
@@ -226,9 +236,12 @@ struct quire_info {
     uint32_t dim;
     enum quire_type type; /* of the vectors it was built from */
     enum quire_metric metric;
+    enum quire_index_kind index;
     enum quire_slot slot;
     uint32_t block_bytes, blocks, slots_per_block;
-    unsigned code_bits;      /* per dimension, resident; 0: codes are read with the blocks */
+    uint32_t lists;          /* inverted lists; 0: a page graph */
+    uint64_t list_entries;   /* rows in them, each as often as it stands there */
+    unsigned code_bits;      /* per dimension, resident; 0: codes are read with the blocks or lists */
     bool edge_codes;         /* blocks carry the codes of their edges */
     uint64_t resident_bytes; /* codes, entry points and tables held by this handle */
     uint64_t cache_bytes;    /* for blocks, when all its frames are used; 0: no cache */
@@ -352,9 +365,10 @@ struct quire_collection_options {
     uint32_t dim; /* when it is made; otherwise 0, or compared: QUIRE_EDIM */
     enum quire_type type;
     enum quire_metric metric;
-    enum quire_slot slot; /* AUTO: 8 bits per dimension */
-    uint32_t block_bytes; /* of sealed parts; 0: 8192 */
-    unsigned code_bits;   /* of sealed parts; 0: 4 */
+    enum quire_slot slot;        /* AUTO: 8 bits per dimension */
+    uint32_t block_bytes;        /* of sealed parts; 0: 8192 */
+    unsigned code_bits;          /* of sealed parts; 0: 4 */
+    enum quire_index_kind index; /* of sealed parts, when it is made; AUTO: page graph */
     enum quire_durability durability;
     uint64_t memtable_bytes; /* elements in memory are sealed to the disk beyond this; 0: 64 MiB */
     uint64_t memory_bytes;   /* of what is resident of sealed parts; 0: no limit */
@@ -444,6 +458,7 @@ struct quire_collection_info {
     enum quire_type type;
     enum quire_metric metric;
     enum quire_slot slot;
+    enum quire_index_kind index;        /* of the segments that are made */
     uint64_t memory_rows, memory_bytes; /* elements that are not sealed, and what they take */
     uint64_t segments, segment_rows, dead_rows, resident_bytes, disk_bytes;
     uint64_t recovery_us, replayed_records; /* of its opening */
@@ -712,16 +727,19 @@ QUIRE_API int quire_cache_import(struct quire_cache *cache, const void *bytes, s
 
 struct quire_verify_report {
     uint64_t files, sections, blocks, rows, edges, keys; /* looked at */
-    uint64_t rows_reachable;       /* input rows in blocks to which the entry tree leads: all, or there are findings */
+    uint64_t lists, list_entries;  /* inverted lists looked at, and rows in them; 0 in a page graph */
+    uint64_t rows_reachable;       /* input rows in blocks to which the entry tree leads, or in inverted lists that can
+                                      be read: all, or there are findings */
     uint64_t rows_by_edges;        /* rows that edges alone lead to from the block nearest to the mean: no finding */
     uint64_t blocks_without_entry; /* blocks that no edge leads to (searches still find them by their centre) */
     uint64_t findings;             /* damages found */
-    double code_error;     /* rms of |decoded navigation code - stored vector| / |stored vector - block centre| */
-    double code_error_max; /* the worst row's */
+    double code_error;     /* rms of |decoded code - stored vector| / |stored vector - centre of its block or list| */
+    double code_error_max; /* the worst one */
 };
 /* Reads every byte of an index and proves it: sizes and checksums of all files, every block, each input row exactly
  * once, every edge inside the index and its code, if edges carry codes, that of its target, every key found under its
- * row, every navigation code near its vector, every row in a block to which the entry tree leads. Blocks that no edge
+ * row, every navigation code near its vector, every row in a block to which the entry tree leads. Of inverted lists:
+ * the graph of their heads, every list, every code in them that of its row's vector. Blocks that no edge
  * leads to are counted, not findings: a search finds each block by its resident centre as well. finding (may be NULL)
  * gets one sentence per damage, at most 1,000 of them; progress as in a build. Returns 0, or QUIRE_ECORRUPT when there
  * are findings, or another error when the index cannot be read. */

@@ -1,9 +1,11 @@
 /*
  * build.c - quire_build: the steps in order, and the promise that the folder appears whole or not at all.
  *
- *   check input -> 8-bit codes -> balanced order -> input in that order -> centres -> neighbours, and back
- *   -> keys, attributes, codes -> blocks without the held-out rows' edges -> calibrate by real searches -> blocks
- *   -> meta -> sync, rename
+ *   page graph      check input -> 8-bit codes -> balanced order -> input in that order -> centres -> neighbours, and
+ *                   back -> keys, attributes, codes -> blocks without the held-out rows' edges -> calibrate by real
+ *                   searches -> blocks -> meta -> sync, rename
+ *   inverted lists  check input -> 8-bit codes -> order by clusters -> input in that order -> centres -> heads,
+ *                   replicas -> keys, attributes, postings, codes -> blocks -> calibrate -> meta -> sync, rename
  *
  * Everything is written in a folder beside PATH (build_state.c); whatever fails or is cancelled removes that folder,
  * unless the build may be resumed and has finished a stage. The manifest of a segment is its meta file, which is
@@ -16,8 +18,11 @@
  */
 #include "index/build.h"
 #include "index/build_priv.h"
+#include "index/index_kind.h"
+#include "index/posting.h"
 #include "io/bytes.h"
 #include "io/error.h"
+#include <libgen.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,24 +31,55 @@
 
 #define DEGREE_DEFAULT 24u
 #define POOL_DEFAULT   100u
+#define DEVICE_ROWS    100000u /* from so many on the device is measured where it may decide */
 
 /* What a whole build spends on each phase, in hundredths; measured on a million rows. */
-static const struct {
+struct phase {
     const char *phase;
     float share;
-} phases[] = {{"check input", 1},
-              {"find mean", 1},
-              {"encode", 6},
-              {"partition", 7},
-              {"order input", 1},
-              {"centres", 1},
-              {"graph", 47},
-              {"turn edges", 2},
-              {"write codes", 15},
-              {"write blocks (to calibrate)", 5},
-              {"exact answers (to calibrate)", 5},
-              {"calibrate", 5},
-              {"write blocks", 4}};
+};
+static const struct phase graph_phases[] = {{"check input", 1},
+                                            {"find mean", 1},
+                                            {"encode", 6},
+                                            {"partition", 7},
+                                            {"order input", 1},
+                                            {"centres", 1},
+                                            {"graph", 47},
+                                            {"turn edges", 2},
+                                            {"write codes", 15},
+                                            {"write blocks (to calibrate)", 5},
+                                            {"exact answers (to calibrate)", 5},
+                                            {"calibrate", 5},
+                                            {"write blocks", 4}};
+/* Names that both kinds use are those of steps before they differ: a phase says of which kind the build is. */
+static const struct phase lists_phases[] = {{"check input", 1},
+                                            {"find mean", 1},
+                                            {"encode", 6},
+                                            {"cluster", 27},
+                                            {"order vectors", 1},
+                                            {"centres of blocks", 2},
+                                            {"replicas", 11},
+                                            {"link heads", 2},
+                                            {"write lists", 21},
+                                            {"write vectors", 2},
+                                            {"exact answers for lists", 8},
+                                            {"calibrate lists", 18}};
+static const struct {
+    const char *phase, *of_lists;
+} renamed[] = {{"order input", "order vectors"},
+               {"centres", "centres of blocks"},
+               {"write blocks", "write vectors"},
+               {"exact answers (to calibrate)", "exact answers for lists"},
+               {"calibrate", "calibrate lists"}};
+
+/* A step that both kinds share has a name for each, see above. */
+static const char *phase_name(const struct build *b, const char *phase)
+{
+    for (size_t i = 0; b->params.index == QUIRE_INDEX_SPANN && i < sizeof renamed / sizeof *renamed; i++)
+        if (strcmp(renamed[i].phase, phase) == 0)
+            return renamed[i].of_lists;
+    return phase;
+}
 
 void quire_build_options_init(struct quire_build_options *options)
 {
@@ -53,37 +89,63 @@ void quire_build_options_init(struct quire_build_options *options)
 
 void build_progress(const struct build *b, const char *phase, struct progress *out)
 {
-    *out = (struct progress){b->options.progress, b->options.context, phase};
+    *out = (struct progress){b->options.progress, b->options.context, phase_name(b, phase)};
 }
 
 int build_report(const struct build *b, const char *phase, uint64_t done, uint64_t total)
 {
     if (!b->options.progress)
         return 0;
-    return b->options.progress(b->options.context, phase, done, total) != 0 ? QUIRE_ECANCELLED : 0;
+    return b->options.progress(b->options.context, phase_name(b, phase), done, total) != 0 ? QUIRE_ECANCELLED : 0;
+}
+
+/* The share done of a build with these n phases; negative: it has no such phase. */
+static double share_done(const struct phase *phases, size_t n, const char *phase, double done)
+{
+    float before = 0, all = 0, present = -1;
+    for (size_t i = 0; i < n; i++) {
+        all += phases[i].share;
+        if (strcmp(phases[i].phase, phase) == 0)
+            present = phases[i].share;
+        else if (present < 0)
+            before += phases[i].share;
+    }
+    return present < 0 ? -1 : (before + present * done) / all;
 }
 
 double quire_build_done(const char *phase, uint64_t done, uint64_t total)
 {
-    float before = 0, all = 0, present = 0;
-    bool found = false;
-    for (size_t i = 0; i < sizeof phases / sizeof *phases; i++) {
-        all += phases[i].share;
-        found = found || strcmp(phases[i].phase, phase) == 0;
-        if (!found)
-            before += phases[i].share;
-        else if (present == 0)
-            present = phases[i].share;
-    }
-    if (!found)
-        return -1;
-    return (before + present * (total ? (double)done / (double)total : 0)) / all;
+    double part = total ? (double)done / (double)total : 0;
+    double share = share_done(graph_phases, sizeof graph_phases / sizeof *graph_phases, phase, part);
+    return share < 0 ? share_done(lists_phases, sizeof lists_phases / sizeof *lists_phases, phase, part) : share;
 }
 
 char *build_file_path(const struct build *b, const char *name)
 {
     char *path;
     return asprintf(&path, "%s/%s", b->folder, name) < 0 ? NULL : path;
+}
+
+/* What `auto` comes to. */
+static void choose_kind(struct build *b)
+{
+    struct quire_build_options *o = &b->options;
+    char *folder = strdup(b->path);
+    struct kind_facts facts = {.budget = o->memory_bytes};
+    b->space.code_dim = code_dim_of(o->metric == QUIRE_METRIC_IP ? b->dim + 1 : b->dim);
+    facts.lists_fit = build_lists_fit(b);
+    facts.graph_bytes = build_graph_bytes(b);
+    if (b->n >= DEVICE_ROWS && folder)
+        facts.folder = dirname(folder);
+    enum kind_reason reason;
+    o->index = kind_choose(&facts, &reason);
+    b->params.kind_reason = reason;
+    free(folder);
+}
+
+enum quire_index_kind build_kind(enum quire_index_kind wanted)
+{
+    return wanted == QUIRE_INDEX_AUTO ? QUIRE_INDEX_PAGEGRAPH : wanted;
 }
 
 static int check_options(struct build *b)
@@ -100,9 +162,19 @@ static int check_options(struct build *b)
     if (o->block_bytes % QUIRE_BLOCK_BYTES_MIN || o->block_bytes > QUIRE_BLOCK_BYTES_MAX)
         return error_set(b->err, QUIRE_ERANGE, "block of %u bytes: it must be a multiple of %u up to %u",
                          o->block_bytes, QUIRE_BLOCK_BYTES_MIN, QUIRE_BLOCK_BYTES_MAX);
-    if (o->code_bits == 0)
+    if ((unsigned)o->index > QUIRE_INDEX_SPANN)
+        return error_set(b->err, QUIRE_EINVALID, "unknown index kind %d", (int)o->index);
+    if (o->index == QUIRE_INDEX_AUTO)
+        choose_kind(b);
+    bool lists = o->index == QUIRE_INDEX_SPANN;
+    if (!(o->replicas == 0 || (o->replicas >= 1 && o->replicas <= POSTING_COPIES_MAX)))
+        return error_set(b->err, QUIRE_ERANGE, "%g replicas: it must be 1 to %u", (double)o->replicas,
+                         POSTING_COPIES_MAX);
+    if (lists && o->code_bits == 8)
+        return error_set(b->err, QUIRE_ERANGE, "8 bits per dimension: codes in inverted lists have 1, 2 or 4");
+    if (o->code_bits == 0 && !lists)
         o->code_bits = 4;
-    if (o->code_bits != 1 && o->code_bits != 2 && o->code_bits != 4 && o->code_bits != 8)
+    if (o->code_bits > 0 && o->code_bits != 1 && o->code_bits != 2 && o->code_bits != 4 && o->code_bits != 8)
         return error_set(b->err, QUIRE_ERANGE, "%u bits per dimension: it must be 1, 2, 4 or 8", o->code_bits);
     o->degree = o->degree ? o->degree : DEGREE_DEFAULT;
     o->build_beam = o->build_beam ? o->build_beam : POOL_DEFAULT;
@@ -168,9 +240,13 @@ static int write_mean(const struct build *b, struct section_writer *writer)
 
 static int write_files(const struct build *b, struct section_writer *writer)
 {
-    static const char *const names[] = {BLOCKS_NAME, CODES_NAME, KEYS_NAME, ATTRIBUTES_NAME};
-    uint8_t entries[4 * FILE_ENTRY_BYTES];
-    size_t n = b->options.attributes ? 4 : 3;
+    const char *names[5] = {BLOCKS_NAME, CODES_NAME, KEYS_NAME};
+    uint8_t entries[5 * FILE_ENTRY_BYTES];
+    size_t n = 3;
+    if (b->options.attributes)
+        names[n++] = ATTRIBUTES_NAME;
+    if (b->params.index == QUIRE_INDEX_SPANN)
+        names[n++] = POSTINGS_NAME;
     for (size_t i = 0; i < n; i++) {
         int rc = list_file(b, names[i], entries + i * FILE_ENTRY_BYTES);
         if (rc < 0)
@@ -219,6 +295,8 @@ static void fill_params(struct build *b)
         p->effort_factor[i] = 1;
     p->edge_effort_factor = 1;
     p->spread = 1 / sqrtf((float)p->code_dim);
+    if (p->index == QUIRE_INDEX_SPANN)
+        p->list_bits = b->options.code_bits ? b->options.code_bits : build_list_bits(b);
 }
 
 /* What stands on the disk in the end of a stage is synced, so that a later run may rely on it. */
@@ -226,6 +304,8 @@ static int sort_rows(struct build *b)
 {
     if (b->state.stage >= STAGE_ROWS) {
         int rc = build_open_rows(b);
+        if (rc == 0 && b->params.index == QUIRE_INDEX_SPANN)
+            rc = build_open_lists(b);
         return rc == 0 && !b->vectors ? build_open_work(b, WORK_INPUT, FS_READ, &b->sorted) : rc;
     }
     int rc = build_encode_rows(b);
@@ -248,6 +328,13 @@ static int find_edges(struct build *b)
     return rc == 0 ? build_reverse(b) : rc;
 }
 
+static int find_heads(struct build *b)
+{
+    int rc = b->state.stage < STAGE_TABLES ? build_find_heads(b) : 0;
+    row_store_close(&b->rows);
+    return rc == 0 && !b->options.resume ? build_remove_file(b, WORK_ROWS) : rc;
+}
+
 static int write_tables(struct build *b)
 {
     int rc = build_place_keys(b);
@@ -260,13 +347,14 @@ static int write_tables(struct build *b)
 
 static int write_blocks(struct build *b)
 {
-    int rc = 0;
-    if (b->state.stage < STAGE_CALIBRATED) {
+    bool lists = b->params.index == QUIRE_INDEX_SPANN;
+    int rc = lists ? build_write_blocks(b, NULL) : 0;
+    if (rc == 0 && b->state.stage < STAGE_CALIBRATED) {
         rc = build_calibrate(b);
         if (rc == 0)
             rc = build_save_state(b, STAGE_CALIBRATED);
     }
-    if (rc == 0)
+    if (rc == 0 && !lists)
         rc = build_write_blocks(b, NULL);
     if (rc == 0)
         rc = build_write_meta(b, b->calibration, b->calibration_bytes);
@@ -286,7 +374,8 @@ static int run_steps(struct build *b)
     if ((rc = build_open_folder(b)) < 0)
         return rc;
     if (b->state.stage < STAGE_WRITTEN &&
-        ((rc = sort_rows(b)) < 0 || (rc = build_centres(b)) < 0 || (rc = find_edges(b)) < 0 ||
+        ((rc = sort_rows(b)) < 0 || (rc = build_centres(b)) < 0 ||
+         (rc = b->params.index == QUIRE_INDEX_SPANN ? find_heads(b) : find_edges(b)) < 0 ||
          (rc = write_tables(b)) < 0 || (rc = write_blocks(b)) < 0))
         return rc;
     rc = build_remove_work(b);
@@ -297,6 +386,9 @@ static void build_fini(struct build *b, int rc)
 {
     row_store_close(&b->rows);
     edges_fini(&b->edges);
+    clusters_fini(&b->clusters);
+    graph_destroy(b->heads);
+    epochs_destroy(b->epochs);
     fs_close(b->sorted);
     build_close_folder(b, rc);
     space_fini(&b->space);

@@ -4,13 +4,14 @@
 
 #include "io/fs.h"
 
+struct clusters_known;
 struct segment;
 
 /* See quire_build_from. */
 int build_segment(struct io_fs *fs, const char *path, const struct quire_input *input,
                   const struct quire_build_options *options, struct quire_error *err);
 
-/* Edges that the first rows of an input had in an index before. Rows share lists, because blocks keep no others. */
+/* Edges that the first rows of an input had in a page graph before. Rows share lists, because blocks keep no others. */
 struct build_known {
     uint32_t n_rows;   /* the first so many of the input */
     uint32_t *list_of; /* per row */
@@ -22,15 +23,19 @@ struct build_known {
 
 /* What a merge (merge.h) tells a build beside input and options. */
 struct build_merge {
-    enum quire_type type;         /* that the index says its vectors came as; the input's may be another */
-    uint32_t *places;             /* per row of the input: gets its row in the index */
-    struct build_known *known;    /* NULL: no edges are known */
+    enum quire_type type;                  /* that the index says its vectors came as; the input's may be another */
+    uint32_t *places;                      /* per row of the input: gets its row in the index */
+    struct build_known *known;             /* for a page graph; NULL: no edges are known */
+    const struct clusters_known *clusters; /* for inverted lists, per row of the input; NULL: none are known */
     const struct segment *before; /* most rows come from it, and its calibration still holds as far as that is proved
                                      at some points; NULL: calibrate as if there were none */
 };
 /* The same with what a merge knows; merge may be NULL. */
 int build_merged(struct io_fs *fs, const char *path, const struct quire_input *input,
                  const struct quire_build_options *options, const struct build_merge *merge, struct quire_error *err);
+
+/* The kind of a live collection that asked for `wanted`: AUTO is the page graph there, whose merges cost less. */
+enum quire_index_kind build_kind(enum quire_index_kind wanted);
 
 /* The slot that a build of vectors of `type` chooses for `wanted`. */
 enum quire_slot build_slot(enum quire_slot wanted, enum quire_type type);

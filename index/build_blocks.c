@@ -185,6 +185,8 @@ static int make_lists(const struct batch *batch, struct scratch *s, uint32_t fir
                       struct block_parts *parts)
 {
     uint32_t code = batch->b->params.edge_code_bytes, slots = batch->list_slots;
+    if (slots == 0)
+        return 0;
     uint32_t lists = (n + slots - 1) / slots, at = lists * BLOCK_LIST_HEADER_BYTES;
     if (room < at + 8) /* the part of codes begins at a multiple of 8 */
         return 0;
@@ -337,7 +339,8 @@ static int make_batch(struct batch *batch, struct build *b, uint32_t n)
     uint32_t capacity = b->params.slots_per_block, first = (uint32_t)batch->first_block * capacity;
     uint32_t rows = b->n - first < n * capacity ? b->n - first : n * capacity;
     int rc = build_load_input(b, first, rows, batch->vectors);
-    if (rc == 0)
+    batch->edges.first = first;
+    if (rc == 0 && batch->list_slots)
         rc = edges_part_load(b, first, rows, &batch->edges);
     if (rc == 0)
         rc = parallel_for(b->options.threads, n, n / (4 * b->options.threads) + 1, make_range, batch, NULL);
@@ -347,13 +350,14 @@ static int make_batch(struct batch *batch, struct build *b, uint32_t n)
 int build_write_blocks(struct build *b, const uint8_t *hidden)
 {
     uint32_t block_bytes = b->params.block_bytes, per_batch = blocks_per_batch(b);
-    struct batch batch = {.b = b, .hidden = hidden, .list_slots = PARTITION_RUN};
+    bool lists = b->params.index == QUIRE_INDEX_SPANN; /* inverted ones lead to the rows, blocks have no edges */
+    struct batch batch = {.b = b, .hidden = hidden, .list_slots = lists ? 0 : PARTITION_RUN};
     struct section_writer *writer = NULL;
     char *path = build_file_path(b, BLOCKS_NAME);
     batch.buffer = malloc((size_t)per_batch * block_bytes);
     batch.vectors = malloc((size_t)per_batch * b->params.slots_per_block * b->row_bytes);
     int rc = path && batch.buffer && batch.vectors ? 0 : QUIRE_ENOMEM;
-    if (rc == 0)
+    if (rc == 0 && !lists)
         rc = edges_part_init(b, per_batch * b->params.slots_per_block, &batch.edges);
     if (rc == 0 && b->params.edge_code_bytes)
         rc = open_codes(&batch);

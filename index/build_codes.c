@@ -19,8 +19,9 @@
 #include <math.h>
 #include <stdlib.h>
 
-#define F16_TOP     65504.0f
-#define UNIT_SAMPLE 65536u
+#define F16_TOP      65504.0f
+#define UNIT_SAMPLE  65536u
+#define FACTORS_STEP 256u
 
 struct codes_job {
     struct build *b;
@@ -33,35 +34,46 @@ struct codes_job {
     double *errors;     /* per row of the batch */
 };
 
+void build_encode_residual(const struct build *b, const uint8_t *raw, const float *centre, unsigned bits, float *v,
+                           float *x, uint8_t *code, struct residual *out)
+{
+    uint32_t dim = b->space.code_dim;
+    float half = code_half(bits), dot;
+    double norm2 = 0, yy = 0;
+    build_vector(b, raw, v);
+    space_row(&b->space, v, x);
+    for (uint32_t d = 0; d < dim; d++) {
+        x[d] -= centre[d];
+        norm2 += (double)x[d] * x[d];
+    }
+    float f = code_encode(x, dim, bits, code, centre, &dot);
+    for (uint32_t d = 0; d < dim; d++) {
+        float y = (float)((unsigned)code[d * bits / 8] >> (d * bits % 8) & ((1u << bits) - 1)) - half;
+        yy += (double)y * y;
+    }
+    /* 1/cos^2(y, r) = |y|^2 |r|^2 / <r,y>^2 with <r,y> = |r|^2 / f */
+    *out = (struct residual){.a = (float)(norm2 + 2.0 * f * dot),
+                             .f = f,
+                             .norm2 = norm2,
+                             .error = norm2 > 0 ? fmax(0, yy * f * f / norm2 - 1) : 0};
+}
+
 static int encode_range(void *context, uint64_t begin, uint64_t end)
 {
     struct codes_job *job = context;
     const struct build *b = job->b;
     uint32_t dim = b->space.code_dim, bytes = code_bytes_of(dim, job->bits);
-    float half = code_half(job->bits), *x = malloc(sizeof(float) * dim), *v = malloc(sizeof(float) * dim);
+    float *x = malloc(sizeof(float) * dim), *v = malloc(sizeof(float) * dim);
     int rc = x && v ? 0 : QUIRE_ENOMEM;
     for (uint64_t i = begin; rc == 0 && i < end; i++) {
         uint32_t row = job->first_row + (uint32_t)i;
         const float *centre = b->centres + (size_t)(row / b->params.slots_per_block) * dim;
-        uint8_t *code = job->codes + i * bytes;
-        double norm2 = 0, yy = 0;
-        float dot;
-        build_vector(b, job->vectors + i * b->row_bytes, v);
-        space_row(&b->space, v, x);
-        for (uint32_t d = 0; d < dim; d++) {
-            x[d] -= centre[d];
-            norm2 += (double)x[d] * x[d];
-        }
-        float f = code_encode(x, dim, job->bits, code, centre, &dot);
-        for (uint32_t d = 0; d < dim; d++) {
-            float y =
-                (float)((unsigned)code[d * job->bits / 8] >> (d * job->bits % 8) & ((1u << job->bits) - 1)) - half;
-            yy += (double)y * y;
-        }
-        job->a[row] = (float)(norm2 + 2.0 * f * dot);
-        job->f[row] = f;
-        /* 1/cos^2(y, r) = |y|^2 |r|^2 / <r,y>^2 with <r,y> = |r|^2 / f */
-        job->errors[i] = norm2 > 0 ? fmax(0, yy * f * f / norm2 - 1) : 0;
+        struct residual residual;
+        build_encode_residual(b, job->vectors + i * b->row_bytes, centre, job->bits, v, x, job->codes + i * bytes,
+                              &residual);
+        job->a[row] = residual.a;
+        job->f[row] = residual.f;
+        job->errors[i] = residual.error;
     }
     free(x);
     free(v);
@@ -100,8 +112,7 @@ static int by_value(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* The unit of a factor: the median of a sample of its sizes, or 1 where most are zero. */
-static int unit_of(const float *x, uint32_t n, float *out)
+int build_factor_unit(const float *x, uint32_t n, float *out)
 {
     uint32_t m = n < UNIT_SAMPLE ? n : UNIT_SAMPLE;
     float *sample = malloc(sizeof *sample * m);
@@ -115,34 +126,41 @@ static int unit_of(const float *x, uint32_t n, float *out)
     return 0;
 }
 
-static float within_f16(float x)
+void build_factor_halves(const struct residual *rows, uint32_t n, float scale_a, float scale_f, uint8_t *out)
 {
-    return fminf(fmaxf(x, -F16_TOP), F16_TOP);
+    float pairs[2 * FACTORS_STEP];
+    f16_t halves[2 * FACTORS_STEP];
+    for (uint32_t at = 0; at < n; at += FACTORS_STEP) {
+        uint32_t m = n - at < FACTORS_STEP ? n - at : FACTORS_STEP;
+        for (uint32_t i = 0; i < m; i++) {
+            pairs[2 * i] = fminf(fmaxf(rows[at + i].a / scale_a, -F16_TOP), F16_TOP);
+            pairs[2 * i + 1] = fminf(fmaxf(rows[at + i].f / scale_f, -F16_TOP), F16_TOP);
+        }
+        kernels()->f16_from_f32(pairs, halves, 2 * m);
+        for (uint32_t i = 0; i < 2 * m; i++)
+            store_u16(out + 4 * (size_t)at + 2 * (size_t)i, halves[i]);
+    }
 }
 
 static int write_factors(const struct codes_job *job, struct section_writer *writer, unsigned width)
 {
     struct build *b = job->b;
     float scale_a = 1, scale_f = 1;
-    float pairs[512];
-    f16_t halves[512];
-    int rc = unit_of(job->a, b->n, &scale_a);
+    struct residual rows[FACTORS_STEP];
+    uint8_t halves[4 * FACTORS_STEP];
+    int rc = build_factor_unit(job->a, b->n, &scale_a);
     if (rc == 0)
-        rc = unit_of(job->f, b->n, &scale_f);
+        rc = build_factor_unit(job->f, b->n, &scale_f);
     if (rc < 0)
         return rc;
     b->params.scale_a[width] = scale_a;
     b->params.scale_f[width] = scale_f;
     rc = section_begin(writer, CODES_NAV_FACTORS + nav_bits[width], 0, b->err);
-    for (uint32_t at = 0; rc == 0 && at < b->n; at += 256) {
-        uint32_t n = b->n - at < 256 ? b->n - at : 256;
-        for (uint32_t i = 0; i < n; i++) {
-            pairs[2 * i] = within_f16(job->a[at + i] / scale_a);
-            pairs[2 * i + 1] = within_f16(job->f[at + i] / scale_f);
-        }
-        kernels()->f16_from_f32(pairs, halves, 2 * n);
-        for (uint32_t i = 0; i < 2 * n; i++)
-            store_u16((uint8_t *)&halves[i], halves[i]);
+    for (uint32_t at = 0; rc == 0 && at < b->n; at += FACTORS_STEP) {
+        uint32_t n = b->n - at < FACTORS_STEP ? b->n - at : FACTORS_STEP;
+        for (uint32_t i = 0; i < n; i++)
+            rows[i] = (struct residual){.a = job->a[at + i], .f = job->f[at + i]};
+        build_factor_halves(rows, n, scale_a, scale_f, halves);
         rc = section_write(writer, halves, 4 * n, b->err);
     }
     return rc == 0 ? section_end(writer, b->err) : rc;
@@ -170,11 +188,9 @@ static int write_centres(struct build *b, struct section_writer *writer)
     return rc;
 }
 
-int build_write_codes(struct build *b)
+static int write_widths(struct build *b, struct section_writer *writer)
 {
     struct codes_job job = {.b = b};
-    struct section_writer *writer = NULL;
-    char *path = build_file_path(b, CODES_NAME);
     unsigned widths = 0;
     while (widths < NAV_WIDTHS && nav_bits[widths] <= b->options.code_bits)
         widths++;
@@ -184,22 +200,30 @@ int build_write_codes(struct build *b)
     job.a = malloc(sizeof(float) * b->n);
     job.f = malloc(sizeof(float) * b->n);
     job.errors = malloc(sizeof(double) * job.most);
-    int rc = path && job.vectors && job.codes && job.a && job.f && job.errors ? 0 : QUIRE_ENOMEM;
-    if (rc == 0)
-        rc = section_writer_create(b->fs, path, FILE_CODES, b->segment_id, &writer, b->err);
+    int rc = job.vectors && job.codes && job.a && job.f && job.errors ? 0 : QUIRE_ENOMEM;
     for (unsigned width = 0; rc == 0 && width < widths; width++) {
         rc = write_width(&job, writer, width, widths);
         if (rc == 0)
             rc = write_factors(&job, writer, width);
     }
-    if (rc == 0)
-        rc = write_centres(b, writer);
-    rc = section_writer_conclude(writer, rc, b->err);
     free(job.vectors);
     free(job.codes);
     free(job.a);
     free(job.f);
     free(job.errors);
+    return rc;
+}
+
+int build_write_codes(struct build *b)
+{
+    struct section_writer *writer = NULL;
+    char *path = build_file_path(b, CODES_NAME);
+    int rc = path ? section_writer_create(b->fs, path, FILE_CODES, b->segment_id, &writer, b->err) : QUIRE_ENOMEM;
+    if (rc == 0)
+        rc = b->params.index == QUIRE_INDEX_SPANN ? build_write_lists(b, writer) : write_widths(b, writer);
+    if (rc == 0)
+        rc = write_centres(b, writer);
+    rc = section_writer_conclude(writer, rc, b->err);
     free(path);
     return rc;
 }

@@ -209,3 +209,9 @@ int build_load_input(struct build *b, uint32_t first, uint32_t n, uint8_t *to)
         return parallel_for(b->options.threads, n, 1024, gather_range, &gather, NULL);
     return fs_read_exact(b->sorted, to, n * b->row_bytes, first * b->row_bytes, b->err);
 }
+
+int build_input_row(const struct build *b, uint32_t row, uint8_t *room, const uint8_t **out)
+{
+    *out = b->vectors ? b->vectors + b->order[row] * b->row_bytes : room;
+    return b->vectors ? 0 : fs_read_exact(b->sorted, room, b->row_bytes, row * b->row_bytes, NULL);
+}

@@ -30,8 +30,11 @@
 #define EDGE_BYTES          10u /* per slot: about 8 edges */
 #define GROWN_EDGE_BYTES    64u /* in a block that grew to hold one slot */
 #define BLOCK_BYTES_DEFAULT 8192u
-#define PARTS_ROUNDING      32u /* of four parts to multiples of 8 */
-#define SLOTS_WANTED_MIN    8u  /* auto block size grows until so many slots fit, up to the largest block */
+/* Of blocks behind inverted lists single rows are wanted: the less is read with them the better. */
+#define LISTS_BLOCK_BYTES 4096u
+#define LISTS_SLOTS_MIN   4u
+#define PARTS_ROUNDING    32u /* of four parts to multiples of 8 */
+#define SLOTS_WANTED_MIN  8u  /* auto block size grows until so many slots fit, up to the largest block */
 
 static uint32_t key_room(const struct build *b)
 {
@@ -101,14 +104,16 @@ static uint32_t slots_that_fit(uint32_t block_bytes, uint32_t per_slot)
 /* Bytes that one row needs in a block, of `slot` kind. */
 static uint32_t room_per_slot(const struct build *b, enum quire_slot slot, bool edge_codes)
 {
-    uint32_t edges = edge_codes ? CODED_EDGES * (edge_code_bytes_of(b->space.code_dim) + 2) : EDGE_BYTES;
+    uint32_t edges = b->options.index == QUIRE_INDEX_SPANN ? 0
+                     : edge_codes                          ? CODED_EDGES * (edge_code_bytes_of(b->space.code_dim) + 2)
+                                                           : EDGE_BYTES;
     return 4 + slot_bytes_of(b, slot) + factor_bytes_of(b, slot) + key_room(b) + edges;
 }
 
 /* `bytes` doubled until enough slots fit, up to the largest block. */
-static uint32_t doubled_for_slots(uint32_t bytes, uint32_t per_slot)
+static uint32_t doubled_for_slots(uint32_t bytes, uint32_t per_slot, uint32_t wanted)
 {
-    while (slots_that_fit(bytes, per_slot) < SLOTS_WANTED_MIN && bytes < QUIRE_BLOCK_BYTES_MAX)
+    while (slots_that_fit(bytes, per_slot) < wanted && bytes < QUIRE_BLOCK_BYTES_MAX)
         bytes *= 2;
     return bytes;
 }
@@ -116,7 +121,10 @@ static uint32_t doubled_for_slots(uint32_t bytes, uint32_t per_slot)
 /* The options' size, or the default; larger where too few slots would fit. */
 static uint32_t choose_block_bytes(const struct build *b, uint32_t per_slot)
 {
-    uint32_t bytes = b->options.block_bytes ? b->options.block_bytes : doubled_for_slots(BLOCK_BYTES_DEFAULT, per_slot);
+    bool lists = b->options.index == QUIRE_INDEX_SPANN;
+    uint32_t start = lists ? LISTS_BLOCK_BYTES : BLOCK_BYTES_DEFAULT;
+    uint32_t wanted = lists ? LISTS_SLOTS_MIN : SLOTS_WANTED_MIN;
+    uint32_t bytes = b->options.block_bytes ? b->options.block_bytes : doubled_for_slots(start, per_slot, wanted);
     uint32_t least = BLOCK_HEADER_BYTES + PARTS_ROUNDING + per_slot + GROWN_EDGE_BYTES;
     if (slots_that_fit(bytes, per_slot) == 0)
         bytes = (least + QUIRE_BLOCK_BYTES_MIN - 1) / QUIRE_BLOCK_BYTES_MIN * QUIRE_BLOCK_BYTES_MIN;
@@ -133,17 +141,28 @@ static void lay_out(const struct build *b, enum quire_slot slot, bool edge_codes
     p->n_blocks = (b->n + p->slots_per_block - 1) / p->slots_per_block;
 }
 
+/* Centres and the narrowest navigation codes, which take as much as those of edges: code and factors. */
+static uint64_t narrowest_bytes(const struct build *b, enum quire_slot slot)
+{
+    struct segment_params plain;
+    lay_out(b, slot, false, &plain);
+    return (uint64_t)b->n * edge_code_bytes_of(b->space.code_dim) + entry_bytes_of(plain.n_blocks, b->space.code_dim);
+}
+
 /* Whether the blocks carry the codes of their edges. If left open, where an index without them could not be searched
  * within the memory that searches are expected to have. */
 static bool wants_edge_codes(const struct build *b, enum quire_slot slot)
 {
-    struct segment_params plain;
+    if (b->options.index == QUIRE_INDEX_SPANN)
+        return false;
     if (b->options.edge_codes != QUIRE_EDGE_CODES_AUTO)
         return b->options.edge_codes == QUIRE_EDGE_CODES_YES;
-    lay_out(b, slot, false, &plain);
-    uint64_t narrowest = (uint64_t)b->n * edge_code_bytes_of(b->space.code_dim) + /* the same code and factors */
-                         entry_bytes_of(plain.n_blocks, b->space.code_dim);
-    return b->options.memory_bytes && b->options.memory_bytes < narrowest;
+    return b->options.memory_bytes && b->options.memory_bytes < narrowest_bytes(b, slot);
+}
+
+uint64_t build_graph_bytes(const struct build *b)
+{
+    return narrowest_bytes(b, choose_slot(b));
 }
 
 uint32_t build_block_least(uint64_t rows, uint32_t dim, enum quire_type type, const struct quire_build_options *options)
@@ -151,7 +170,8 @@ uint32_t build_block_least(uint64_t rows, uint32_t dim, enum quire_type type, co
     struct build b = {.n = (uint32_t)rows, .dim = dim, .type = type, .options = *options};
     b.space.code_dim = code_dim_of(options->metric == QUIRE_METRIC_IP ? dim + 1 : dim);
     enum quire_slot slot = choose_slot(&b);
-    return doubled_for_slots(QUIRE_BLOCK_BYTES_MIN, room_per_slot(&b, slot, wants_edge_codes(&b, slot)));
+    return doubled_for_slots(QUIRE_BLOCK_BYTES_MIN, room_per_slot(&b, slot, wants_edge_codes(&b, slot)),
+                             SLOTS_WANTED_MIN);
 }
 
 int build_choose_layout(struct build *b)
@@ -162,6 +182,7 @@ int build_choose_layout(struct build *b)
         return error_set(b->err, QUIRE_ETYPE,
                          "slot %s does not suit vectors of type %s: use auto, q8, bf16, f16 or f32",
                          quire_slot_name(slot), quire_type_name(b->type));
+    p->index = b->options.index;
     p->slot = slot;
     p->slot_bytes = slot_bytes_of(b, slot);
     p->factor_bytes = factor_bytes_of(b, slot);
@@ -171,17 +192,12 @@ int build_choose_layout(struct build *b)
 
 /* ---- order ------------------------------------------------------------------------------------------------------- */
 
-/* Orders the rows in memory; a build that may be resumed keeps them in a file as well. */
-static int order_in_memory(struct build *b, const struct partition_config *config, const struct progress *progress)
+/* A build that may be resumed keeps rows in memory in a file as well. */
+static int keep_rows(struct build *b)
 {
-    int rc = partition_build(&b->rows.rows, config, progress, b->order);
-    if (rc == 0)
-        rc = rows_permute(&b->rows.rows, b->order);
-    if (rc < 0 || !b->options.resume)
-        return rc;
     struct row_store kept;
     char *path = build_file_path(b, WORK_ROWS);
-    rc = path ? row_store_open(&kept, b->n, b->space.code_dim, b->fs, path, false, b->err) : QUIRE_ENOMEM;
+    int rc = path ? row_store_open(&kept, b->n, b->space.code_dim, b->fs, path, false, b->err) : QUIRE_ENOMEM;
     if (rc == 0) {
         rc = row_store_write(&kept, 0, &b->rows.rows, b->order);
         if (rc == 0)
@@ -202,20 +218,30 @@ static int order_in_files(struct build *b, const struct partition_config *config
         return rc;
     rc = partition_files(&b->rows, &spare, b->plan.partition_rows, config, progress, b->order);
     row_store_close(&spare);
-    if (rc == 0 && b->options.resume)
-        rc = row_store_sync(&b->rows);
     return rc == 0 ? build_remove_file(b, WORK_SPARE) : rc;
+}
+
+/* In order of blocks of rows that are near each other. */
+static int order_blocks(struct build *b)
+{
+    struct partition_config config = {b->params.slots_per_block, b->options.threads, b->options.seed};
+    struct progress progress;
+    build_progress(b, "partition", &progress);
+    if (b->plan.in_files)
+        return order_in_files(b, &config, &progress);
+    int rc = partition_build(&b->rows.rows, &config, &progress, b->order);
+    return rc == 0 ? rows_permute(&b->rows.rows, b->order) : rc;
 }
 
 int build_order_rows(struct build *b)
 {
-    struct partition_config config = {b->params.slots_per_block, b->options.threads, b->options.seed};
-    struct progress progress;
     b->order = malloc(sizeof(uint32_t) * b->n);
     if (!b->order)
         return QUIRE_ENOMEM;
-    build_progress(b, "partition", &progress);
-    return b->plan.in_files ? order_in_files(b, &config, &progress) : order_in_memory(b, &config, &progress);
+    int rc = b->params.index == QUIRE_INDEX_SPANN ? build_order_lists(b) : order_blocks(b);
+    if (rc < 0 || !b->options.resume)
+        return rc;
+    return b->plan.in_files ? row_store_sync(&b->rows) : keep_rows(b);
 }
 
 int build_open_rows(struct build *b)

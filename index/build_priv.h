@@ -4,7 +4,9 @@
 
 #include "index/block.h"
 #include "index/build.h"
+#include "index/clusters.h"
 #include "index/format.h"
+#include "index/graph.h"
 #include "index/neighbours.h"
 #include "index/partition.h"
 #include "index/space.h"
@@ -90,7 +92,11 @@ struct build {
     float *centres;         /* decoded CENTRE_BITS codes: n_blocks x code_dim; owned */
     uint8_t *centre_codes;  /* n_blocks x code_bytes; owned */
     float *centre_factors;  /* n_blocks x 3; owned */
-    struct edges edges;
+    struct edges edges;     /* of a page graph */
+    /* inverted lists */
+    struct clusters clusters;
+    struct graph *heads;   /* row i: the head of list i; owned */
+    struct epochs *epochs; /* of heads; owned */
     uint64_t *external_at; /* per input row: offset of its key's record in the heap; NULL without keys; owned */
     uint8_t *calibration;  /* points, as META_CALIBRATION stores them (none for small inputs); owned */
     size_t calibration_bytes;
@@ -103,6 +109,7 @@ struct build {
 #define WORK_EDGES   "work.edges"   /* edges of each row */
 #define WORK_REVERSE "work.reverse" /* rows that lead to each row */
 #define WORK_STATE   "work.state"   /* what is finished */
+#define WORK_LISTS   "work.lists"   /* where clusters begin */
 #define WORK_LOCK    "work.lock"
 
 /* The floats of one vector of the input. */
@@ -124,11 +131,15 @@ int build_each_input(struct build *b, const char *phase, int (*body)(void *conte
 int build_order_input(struct build *b);
 /* The input's vectors of rows first .. first + n of the index, into `to`. */
 int build_load_input(struct build *b, uint32_t first, uint32_t n, uint8_t *to);
+/* That of one row: where it lies, or read into `room`. On any thread: errors are told by the number only. */
+int build_input_row(const struct build *b, uint32_t row, uint8_t *room, const uint8_t **out);
 
 /* build_rows.c: validation, mean, 8-bit codes */
 int build_check_input(struct build *b);
 int build_encode_rows(struct build *b);
-/* build_layout.c: slots per block, order, centres */
+/* build_layout.c: what a page graph needs resident at least, unless its blocks carry codes */
+uint64_t build_graph_bytes(const struct build *b);
+/* slots per block, order, centres */
 int build_choose_layout(struct build *b);
 int build_order_rows(struct build *b);
 int build_open_rows(struct build *b); /* as an earlier run left them */
@@ -147,6 +158,25 @@ int edges_part_load(const struct build *b, uint32_t first, uint32_t n, struct ed
 int build_write_blocks(struct build *b, const uint8_t *hidden);
 /* build_codes.c */
 int build_write_codes(struct build *b);
+/* A row's code relative to a centre (decoded, code_dim floats) and what its estimate needs besides. raw: the vector as
+ * it came; v, x: scratch of code_dim floats each. */
+struct residual {
+    float a, f;
+    double norm2, error; /* squared length; 1/cos^2 - 1 of the angle between it and its code */
+};
+void build_encode_residual(const struct build *b, const uint8_t *raw, const float *centre, unsigned bits, float *v,
+                           float *x, uint8_t *code, struct residual *out);
+/* The unit of a factor: the median of a sample of its sizes, or 1 where most are zero. QUIRE_ENOMEM */
+int build_factor_unit(const float *x, uint32_t n, float *out);
+/* Pairs of half floats A / scale_a, f / scale_f, little-endian. */
+void build_factor_halves(const struct residual *rows, uint32_t n, float scale_a, float scale_f, uint8_t *out);
+/* build_lists.c */
+unsigned build_list_bits(const struct build *b); /* bits per dimension of their codes, where none are asked for */
+bool build_lists_fit(const struct build *b);     /* whether memory_bytes holds them for all rows, and the rest */
+int build_order_lists(struct build *b);          /* order and clusters */
+int build_open_lists(struct build *b);           /* clusters as an earlier run left them */
+int build_find_heads(struct build *b);           /* heads, their graph, replicas */
+int build_write_lists(struct build *b, struct section_writer *codes);
 /* build_keys.c */
 int build_place_keys(struct build *b); /* external_at */
 int build_write_keys(struct build *b);

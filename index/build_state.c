@@ -58,8 +58,8 @@ int build_remove_file(struct build *b, const char *name)
 int build_remove_work(struct build *b)
 {
     /* the state after what it speaks of, so that a kill in between leaves one that can be resumed */
-    static const char *const names[] = {WORK_ROWS,    WORK_SPARE, WORK_INPUT, WORK_EDGES,
-                                        WORK_REVERSE, STATE_NEW,  WORK_STATE, WORK_LOCK};
+    static const char *const names[] = {WORK_ROWS,  WORK_SPARE, WORK_INPUT, WORK_EDGES, WORK_REVERSE,
+                                        WORK_LISTS, STATE_NEW,  WORK_STATE, WORK_LOCK};
     int rc = 0;
     fs_close(b->state.lock);
     b->state.lock = NULL;
@@ -107,7 +107,10 @@ static int hash_options(struct build *b)
                                 o->build_beam,
                                 o->seed,
                                 o->memory_bytes,
-                                o->edge_codes};
+                                o->edge_codes,
+                                (uint64_t)o->index,
+                                o->list_rows,
+                                (uint64_t)(o->replicas * 1000)};
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
         hash_number(hash, numbers[i]);
     hash_texts(hash, o->keys, o->key_bytes, b->n);
@@ -251,7 +254,7 @@ static int clear_entry(void *context, const char *name)
 /* What later stages have begun to write is written anew. */
 static int clear_begun(struct build *b)
 {
-    static const char *const tables[] = {KEYS_NAME, ATTRIBUTES_NAME, CODES_NAME};
+    static const char *const tables[] = {KEYS_NAME, ATTRIBUTES_NAME, CODES_NAME, POSTINGS_NAME};
     enum build_stage stage = b->state.stage;
     int rc = build_remove_file(b, WORK_SPARE);
     for (size_t i = 0; rc == 0 && stage < STAGE_TABLES && i < sizeof tables / sizeof *tables; i++)

@@ -31,6 +31,9 @@
 #define QUERIES_MAX     800u
 #define ROWS_PER_QUERY  20u     /* at most one row in so many is held out */
 #define LADDER_RECALL   0.999f  /* the ladder ends when this is reached */
+#define LISTS_RECALL    0.995f  /* that of inverted lists, where what is beyond takes most of the time */
+#define RESIDENT_EFFORT 2.5f    /* of lists with resident codes over that of lists that are read, where not measured */
+#define LISTS_BELOW     8u      /* where the climb of those that are read begins, below that of resident ones */
 #define LADDER_GAIN     0.0005f /* or when LADDER_FLAT steps in a row gain less */
 #define LADDER_FLAT     2u
 #define EFFORT_FIRST    16u
@@ -56,6 +59,18 @@ static const struct {
 /* The fitted spread counts right on average; blocks differ, so that a larger one may lead to fewer reads. */
 #define SPREADS 3u
 static const float spread_multiples[SPREADS] = {1, 1.5f, 2.25f};
+
+static bool is_lists(const struct build *b)
+{
+    return b->params.index == QUIRE_INDEX_SPANN;
+}
+
+/* The index that a merge goes by; one of another kind says nothing of this one's effort. */
+static const struct segment *before_of(const struct build *b)
+{
+    const struct segment *before = b->merge ? b->merge->before : NULL;
+    return before && before->params.index == b->params.index ? before : NULL;
+}
 
 /* The climb for one k, on a thread, an engine and a searcher of its own. */
 struct ladder {
@@ -89,6 +104,7 @@ struct calibration {
     float *queries;     /* n_held x dim */
     struct segment *segment;
     unsigned width; /* of its codes */
+    bool resident;  /* those of lists */
     struct ladder ladders[LADDER_KS];
     struct ladder widths[NAV_WIDTHS + SPREADS]; /* of narrower codes, then of edge codes, at WIDTH_K */
 };
@@ -308,7 +324,7 @@ static int climb(struct ladder *l, float recall_wanted, unsigned stride)
             return rc;
         flat = last_recall(l) - before < LADDER_GAIN && l->effort_next > EFFORT_FLAT_MIN ? flat + 1 : 0;
         for (unsigned i = 0; i < stride; i++)
-            l->effort_next = l->effort_next * 7 / 5;
+            l->effort_next = l->effort_next < 3 ? l->effort_next + 1 : l->effort_next * 7 / 5;
     }
     return 0;
 }
@@ -552,7 +568,7 @@ static int run_widths(void *context, uint64_t begin, uint64_t end)
         int rc = segment_open(c->b->folder, &options, &l->segment, &l->error);
         if (rc == 0) {
             l->segment->dead = c->bitmap;
-            if (w >= narrower)
+            if (!is_lists(c->b) && w >= narrower)
                 l->segment->params.spread = fminf(c->b->params.spread * spread_multiples[w - narrower], 1);
             rc = run_ladder(l);
             segment_unref(l->segment);
@@ -595,7 +611,7 @@ static void choose_spread(struct calibration *c, float recall, float effort)
 /* What narrower codes need in an index that this one mostly comes from, if it has the same codes. */
 static bool take_widths(struct calibration *c)
 {
-    const struct segment *before = c->b->merge ? c->b->merge->before : NULL;
+    const struct segment *before = before_of(c->b);
     struct segment_params *p = &c->b->params;
     if (!before || before->n_calibration == 0 || before->params.edge_code_bytes != p->edge_code_bytes)
         return false;
@@ -634,10 +650,37 @@ static int measure_widths(struct calibration *c)
     return rc;
 }
 
-/* The points of the ladder's k in the curve that a merge goes by. */
+/* How much less a search needs that reads the lists, and with them replicas. Where there was no memory for the codes
+ * the curve is of reading, and is moved by what is usual. */
+static int measure_lists(struct calibration *c)
+{
+    struct segment_params *p = &c->b->params;
+    const struct ladder *resident = &c->ladders[WIDTH_LADDER];
+    struct ladder *l = &c->widths[0];
+    float recall = fminf(WIDTH_RECALL, last_recall(resident)), *factor = &p->effort_factor[c->width];
+    *factor = RESIDENT_EFFORT;
+    for (uint32_t i = 0; !c->resident && i < LADDER_KS; i++)
+        for (uint32_t n = 0; n < c->ladders[i].n_points; n++)
+            c->ladders[i].points[n].effort = (uint32_t)ceilf((float)c->ladders[i].points[n].effort * *factor);
+    if (!c->resident || resident->n_points == 0 || recall <= resident->points[0].recall)
+        return 0;
+    float effort = calibration_effort(resident->points, resident->n_points, recall);
+    *l = (struct ladder){.c = c, .k = resident->k, .n_queries = resident->n_queries, .recall_wanted = recall};
+    l->effort_first = effort > LISTS_BELOW ? (uint32_t)(effort / LISTS_BELOW) : 1;
+    c->width = 0; /* nothing resident but heads */
+    int rc = run_widths(c, 0, 1);
+    if (rc == 0)
+        *factor = fminf(fmaxf(effort / calibration_effort(l->points, l->n_points, fminf(recall, last_recall(l))), 1),
+                        EFFORT_FACTOR_MAX);
+    else
+        take_error(c, l, rc);
+    return rc;
+}
+
+/* The points of the ladder's k in the curve that a merge goes by. That of lists is of resident codes. */
 static void find_before(struct ladder *l)
 {
-    const struct segment *before = l->c->b->merge ? l->c->b->merge->before : NULL;
+    const struct segment *before = is_lists(l->c->b) && !l->c->resident ? NULL : before_of(l->c->b);
     for (uint32_t i = 0; before && i < before->n_calibration; i++)
         if (before->calibration[i].k == l->k) {
             l->before = l->n_before ? l->before : &before->calibration[i];
@@ -650,18 +693,20 @@ static int search_ladders(struct calibration *c)
     struct build *b = c->b;
     struct segment_options options = {.fs = b->fs, .memory_bytes = b->plan.segment_bytes, .no_cache = true};
     struct progress progress;
+    bool lists = is_lists(b);
     int rc = segment_open(b->folder, &options, &c->segment, b->err);
     if (rc < 0)
         return rc;
     c->segment->dead = c->bitmap;
     c->width = c->segment->width;
+    c->resident = c->segment->lists && c->segment->lists->codes;
     for (uint32_t i = 0; i < LADDER_KS; i++) {
         struct ladder *l = &c->ladders[i];
         l->c = c;
         l->segment = c->segment;
         l->k = ladder_ks[i].k;
-        l->effort_first = EFFORT_FIRST;
-        l->recall_wanted = LADDER_RECALL;
+        l->effort_first = lists ? 1 : EFFORT_FIRST;
+        l->recall_wanted = lists ? LISTS_RECALL : LADDER_RECALL;
         l->n_queries = l->k <= b->n - c->n_held ? c->n_held / ladder_ks[i].share : 0;
         find_before(l);
         if (l->n_before && ladder_ks[i].share > 1)
@@ -669,12 +714,12 @@ static int search_ladders(struct calibration *c)
     }
     build_progress(b, "calibrate", &progress);
     rc = parallel_for(searchers(b), LADDER_KS, 1, run_ladders, c, &progress);
-    bool known = take_widths(c);
+    bool known = (!lists || c->resident) && take_widths(c);
     if (rc == 0 && b->params.edge_code_bytes && !known)
         rc = fit_spread(c);
     segment_unref(c->segment);
     if (rc == 0 && !known)
-        rc = measure_widths(c);
+        rc = lists ? measure_lists(c) : measure_widths(c);
     for (uint32_t i = 0; i < LADDER_KS && rc < 0; i++)
         take_error(c, &c->ladders[i], rc);
     return rc;
@@ -716,9 +761,10 @@ static int measure(struct calibration *c)
 {
     struct build *b = c->b;
     int rc = choose_held_out(c);
-    if (rc < 0 || (rc = build_write_blocks(b, c->bitmap)) < 0 || (rc = build_write_meta(b, NULL, 0)) < 0 ||
+    bool lists = is_lists(b); /* no row leads to another in their blocks */
+    if (rc < 0 || (!lists && (rc = build_write_blocks(b, c->bitmap)) < 0) || (rc = build_write_meta(b, NULL, 0)) < 0 ||
         (rc = compute_truth(c)) < 0 || (rc = search_under_plan(c)) < 0 ||
-        (rc = build_remove_file(b, BLOCKS_NAME)) < 0 || (rc = build_remove_file(b, META_NAME)) < 0)
+        (!lists && (rc = build_remove_file(b, BLOCKS_NAME)) < 0) || (rc = build_remove_file(b, META_NAME)) < 0)
         return rc;
     b->calibration = malloc(LADDER_KS * LADDER_STEPS_MAX * CALIBRATION_POINT_BYTES);
     if (!b->calibration)

@@ -1,8 +1,8 @@
 /*
  * centre.c - the mean of near rows without those far out.
  *
- * What is coded or looked for relative to a centre suffers from a row far out that pulls it away from all others. So the
- * mean is taken, rows four times as far from it as the median row are left out of the next one, and so on for a few
+ * What is coded or looked for relative to a centre suffers from a row far out that pulls it away from all others. So
+ * the mean is taken, rows four times as far from it as the median row are left out of the next one, and so on for a few
  * rounds; for the spread such a row counts as one at that limit.
  */
 #include "index/centre.h"

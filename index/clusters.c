@@ -23,7 +23,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-#define PENALTY     0.25f
+#define PENALTY     0.05f
 #define FAR         16.0f      /* squared: four times as far */
 #define WINDOW_ROWS (1u << 18) /* of rows in memory: how often progress is reported */
 
@@ -338,6 +338,7 @@ void clusters_fini(struct clusters *clusters)
 {
     free(clusters->first);
     free(clusters->heads);
+    rows_free(&clusters->points);
     free(clusters->replica_at);
     free(clusters->replicas);
     memset(clusters, 0, sizeof *clusters);

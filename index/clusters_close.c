@@ -1,17 +1,21 @@
 /*
- * clusters_close.c - heads of clusters, and the closure: rows near a border stand in the lists on its other side, too.
+ * clusters_close.c - heads and points of clusters, and the closure: rows near a border stand in the lists on its other
+ * side, too.
  *
- * The head is the row nearest to the middle of its cluster (centre.h), so all heads are different rows.
+ * The head is the row nearest to the middle of its cluster (centre.h), so all heads are different rows. The closure is
+ * measured against the points, because the search chooses lists by them.
  *
- * Replicas follow the RNG rule of SPANN (Chen et al., NeurIPS 2021, section 3.2.2): the heads near to a row's own are
- * looked at, nearest to the row first, and one is taken if no head taken before, its own among them, is nearer to it
- * than the row is (times SLACK): a list next to one that has the row already would be read together with it. Only heads
- * within REACH times the distance of its own head count.
+ * Replicas follow the RNG rule of SPANN (Chen et al., NeurIPS 2021, section 3.2.2): the points near to a row's own are
+ * looked at, nearest to the row first, and one is taken if no point taken before, its own among them, is much nearer to
+ * it than the row is (SLACK): a list beside one that has the row already would be read together with it. Only points
+ * within REACH times the distance of its own point count. The rule as it stands in the paper (SLACK 1) admits next to
+ * nothing between middles and needs two to three times as many probes between rows; without any (SLACK 0) copies gather
+ * in a few long lists in the middle of the data.
  *
- * That gives each row a few admissible heads. How many replicas there are in all is set by config->replicas: those with
- * the least ratio of distances, to the head by to its own, are taken over all rows, since a row as near to another head
- * as to its own is the one that is missed when only the other list is read. The limit comes from a histogram of the
- * ratios; rows are measured twice, rather than keeping up to REPLICAS_MOST candidates for each.
+ * That gives each row a few admissible lists. How many replicas there are in all is set by config->replicas: those with
+ * the least ratio of distances, to the point by to its own, are taken over all rows, since a row as near to another
+ * point as to its own is the one that is missed when only the other list is read. The limit comes from a histogram of
+ * the ratios; rows are measured twice, rather than keeping up to REPLICAS_MOST candidates for each.
  *
  * A row always stands in its own list. Where a list would be too long the replicas with the largest ratios stay out.
  */
@@ -22,16 +26,16 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
-#define HEADS_NEAR    64u
+#define POINTS_NEAR   64u
 #define REPLICAS_MOST 7u    /* of a row */
-#define SLACK         1.0f  /* of squared distances */
-#define REACH         4.0f  /* of squared distances */
+#define SLACK         0.35f /* of squared distances */
+#define REACH         2.0f  /* of squared distances */
 #define BINS          4096u /* of ratios up to REACH */
 #define WINDOW_ROWS   (1u << 18)
 
 struct replica {
     near_t near; /* ratio and row */
-    uint32_t head;
+    uint32_t list;
 };
 
 struct closing {
@@ -39,12 +43,11 @@ struct closing {
     const struct clusters_config *config;
     struct clusters *clusters;
     struct clusters_advance advance;
-    struct rows heads;
     struct rows room;    /* of rows in a file */
     struct rows rows;    /* of the window */
     uint32_t first;      /* cluster of the window */
     uint32_t largest;    /* rows of a cluster */
-    uint32_t *near;      /* per cluster: HEADS_NEAR others */
+    uint32_t *near;      /* per cluster: POINTS_NEAR others */
     uint32_t n_near;     /* of them there are */
     atomic_ullong *bins; /* admissible replicas by ratio */
     uint32_t limit;      /* bins below count */
@@ -55,7 +58,6 @@ struct closing {
 
 static void closing_fini(struct closing *c)
 {
-    rows_free(&c->heads);
     rows_free(&c->room);
     free(c->near);
     free(c->bins);
@@ -71,14 +73,14 @@ static int closing_init(struct closing *c)
         c->largest = size > c->largest ? size : c->largest;
     }
     uint32_t room = c->config->room > c->largest ? c->config->room : c->largest;
-    c->n_near = n - 1 < HEADS_NEAR ? n - 1 : HEADS_NEAR;
-    c->near = malloc(sizeof *c->near * n * HEADS_NEAR);
+    c->n_near = n - 1 < POINTS_NEAR ? n - 1 : POINTS_NEAR;
+    c->near = malloc(sizeof *c->near * n * POINTS_NEAR);
     c->bins = calloc(BINS, sizeof *c->bins);
     clusters->heads = malloc(sizeof *clusters->heads * n);
     clusters->replica_at = calloc((size_t)n + 1, sizeof *clusters->replica_at);
     if (!c->near || !c->bins || !clusters->heads || !clusters->replica_at)
         return QUIRE_ENOMEM;
-    int rc = rows_alloc(&c->heads, n, dim);
+    int rc = rows_alloc(&clusters->points, n, dim);
     if (rc < 0 || c->store->rows.codes)
         return rc;
     return rows_alloc(&c->room, room < c->store->n ? room : c->store->n, dim);
@@ -130,7 +132,10 @@ static void choose_head(struct closing *c, uint32_t cluster, struct centre_scrat
         }
     }
     c->clusters->heads[cluster] = c->clusters->first[cluster] + head;
-    rows_copy(&rows, head, &c->heads, cluster);
+    if (c->config->points_are_heads)
+        rows_copy(&rows, head, &c->clusters->points, cluster);
+    else
+        rows_encode(&c->clusters->points, cluster, centre);
 }
 
 static int head_range(void *context, uint64_t begin, uint64_t end)
@@ -149,32 +154,32 @@ static int head_range(void *context, uint64_t begin, uint64_t end)
     return rc;
 }
 
-static int near_heads(struct closing *c)
+static int near_points_of(struct closing *c)
 {
     struct near_points near = {0};
-    int rc = near_points_init(&near, &c->heads);
+    int rc = near_points_init(&near, &c->clusters->points);
     if (rc == 0)
-        rc = near_points_all(&near, c->n_near, HEADS_NEAR, c->config->threads, c->near);
+        rc = near_points_all(&near, c->n_near, POINTS_NEAR, c->config->threads, c->near);
     near_points_fini(&near);
     return rc;
 }
 
 /* ---- replicas ---------------------------------------------------------------------------------------------------- */
 
-/* Heads near a cluster, its own first. */
+/* Points near a cluster's, its own first. */
 struct border {
     uint32_t n;
-    uint32_t ids[HEADS_NEAR + 1];
-    float between[HEADS_NEAR + 1][HEADS_NEAR + 1];
-    float distances[HEADS_NEAR + 1]; /* from a row to them */
-    int32_t dots[HEADS_NEAR + 1];
-    near_t items[HEADS_NEAR + 1], spare[HEADS_NEAR + 1];
+    uint32_t ids[POINTS_NEAR + 1];
+    float between[POINTS_NEAR + 1][POINTS_NEAR + 1];
+    float distances[POINTS_NEAR + 1]; /* from a row to them */
+    int32_t dots[POINTS_NEAR + 1];
+    near_t items[POINTS_NEAR + 1], spare[POINTS_NEAR + 1];
     int8_t *levels; /* code_dim */
 };
 
-/* A head that a row is admitted to. */
+/* A list that a row is admitted to. */
 struct admitted {
-    uint32_t head, bin;
+    uint32_t list, bin;
     float ratio;
 };
 
@@ -183,14 +188,14 @@ static void border_set(struct border *b, const struct closing *c, uint32_t clust
     struct row_query query;
     b->n = 1 + c->n_near;
     b->ids[0] = cluster;
-    memcpy(b->ids + 1, c->near + (size_t)cluster * HEADS_NEAR, sizeof *b->ids * c->n_near);
+    memcpy(b->ids + 1, c->near + (size_t)cluster * POINTS_NEAR, sizeof *b->ids * c->n_near);
     for (uint32_t i = 0; i < b->n; i++) {
-        row_query_set(&query, &c->heads, b->ids[i], b->levels);
-        row_query_among(&query, &c->heads, b->ids, b->n, b->dots, b->between[i]);
+        row_query_set(&query, &c->clusters->points, b->ids[i], b->levels);
+        row_query_among(&query, &c->clusters->points, b->ids, b->n, b->dots, b->between[i]);
     }
 }
 
-/* Those of the border's heads within reach of the row into b->items, nearest first; returns how many. */
+/* Those of the border's points within reach of the row into b->items, nearest first; returns how many. */
 static uint32_t within_reach(struct border *b)
 {
     float limit = REACH * b->distances[0];
@@ -201,26 +206,26 @@ static uint32_t within_reach(struct border *b)
     return near_keep_sorted(b->items, n, n, b->spare);
 }
 
-/* The heads that a row is admitted to, nearest first; returns how many. */
+/* The lists that a row is admitted to, nearest first; returns how many. */
 static uint32_t admit(struct border *b, const struct closing *c, const struct rows *rows, uint32_t row,
                       struct admitted *out)
 {
     struct row_query query;
     uint32_t taken[REPLICAS_MOST + 1] = {0}, n = 0;
     row_query_set(&query, rows, row, b->levels);
-    row_query_among(&query, &c->heads, b->ids, b->n, b->dots, b->distances);
+    row_query_among(&query, &c->clusters->points, b->ids, b->n, b->dots, b->distances);
     uint32_t n_near = within_reach(b);
     for (uint32_t i = 0; i < n_near && n < REPLICAS_MOST; i++) {
-        uint32_t head = (uint32_t)b->items[i];
+        uint32_t point = (uint32_t)b->items[i];
         bool apart = true;
         for (uint32_t t = 0; t <= n && apart; t++)
-            apart = b->between[head][taken[t]] > SLACK * b->distances[head];
+            apart = b->between[point][taken[t]] > SLACK * b->distances[point];
         if (!apart)
             continue;
-        float ratio = b->distances[head] / b->distances[0]; /* may be rounded up to REACH */
+        float ratio = b->distances[point] / b->distances[0]; /* may be rounded up to REACH */
         uint32_t bin = (uint32_t)(ratio * (BINS / REACH));
-        out[n++] = (struct admitted){b->ids[head], bin < BINS ? bin : BINS - 1, ratio};
-        taken[n] = head;
+        out[n++] = (struct admitted){b->ids[point], bin < BINS ? bin : BINS - 1, ratio};
+        taken[n] = point;
     }
     return n;
 }
@@ -241,14 +246,14 @@ static void keep_row(struct closing *c, uint32_t row, const struct admitted *adm
         return;
     struct replica *to = c->found + atomic_fetch_add_explicit(&c->n_found, kept, memory_order_relaxed);
     for (uint32_t i = 0; i < kept; i++)
-        to[i] = (struct replica){near_of(admitted[i].ratio, row), admitted[i].head};
+        to[i] = (struct replica){near_of(admitted[i].ratio, row), admitted[i].list};
 }
 
 static int admit_clusters(struct closing *c, uint64_t begin, uint64_t end,
                           void (*take)(struct closing *c, uint32_t row, const struct admitted *admitted, uint32_t n))
 {
     struct admitted admitted[REPLICAS_MOST];
-    struct border *b = malloc(sizeof *b);
+    struct border *b = calloc(1, sizeof *b);
     int8_t *levels = malloc(c->store->code_dim);
     for (uint64_t i = begin; b && levels && i < end; i++) {
         uint32_t cluster = c->first + (uint32_t)i;
@@ -313,13 +318,13 @@ static void deal_replicas(struct closing *c, near_t *replicas)
 {
     uint64_t *at = c->clusters->replica_at, sum = 0;
     for (uint64_t i = 0; i < c->n_wanted; i++)
-        at[c->found[i].head]++;
+        at[c->found[i].list]++;
     for (uint32_t i = 0; i <= c->clusters->n; i++) {
         sum += at[i];
         at[i] = sum;
     }
     for (uint64_t i = 0; i < c->n_wanted; i++)
-        replicas[--at[c->found[i].head]] = c->found[i].near;
+        replicas[--at[c->found[i].list]] = c->found[i].near;
 }
 
 /* Cuts the lists to what they keep; clusters->replicas. */
@@ -363,7 +368,7 @@ static int make_lists(struct closing *c)
 
 static int find_replicas(struct closing *c)
 {
-    int rc = near_heads(c);
+    int rc = near_points_of(c);
     if (rc == 0)
         rc = closing_pass(c, count_range);
     if (rc < 0)

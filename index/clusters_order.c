@@ -68,13 +68,13 @@ static void buckets_fini(struct buckets *b)
     free(b->window_inputs);
 }
 
-static int buckets_init(struct buckets *b, struct clustering *s)
+static int buckets_init(struct buckets *b, struct clustering *s, uint32_t rows)
 {
     uint32_t n = s->store->n;
     b->s = s;
-    b->rows = s->window.n;
+    b->rows = rows;
     b->n = (n + b->rows - 1) / b->rows;
-    b->piece = b->rows / b->n ? b->rows / b->n : 1;
+    b->piece = b->rows / 2 / b->n ? b->rows / 2 / b->n : 1;
     b->places = s->cluster_of;
     b->inputs = malloc(sizeof *b->inputs * b->n * b->piece);
     b->filled = calloc(b->n, sizeof *b->filled);
@@ -153,11 +153,17 @@ static int finish_bucket(struct buckets *b, uint32_t bucket, uint32_t *order, ui
 static int sort_files(struct clustering *s)
 {
     struct buckets b = {0};
-    uint32_t *order = NULL, *inputs = NULL;
-    int rc = buckets_init(&b, s);
+    uint32_t *order = NULL, *inputs = NULL, room = s->window.n;
+    rows_free(&s->window);
+    int rc = rows_alloc(&s->window, room - room / 2, s->store->code_dim); /* the other half is held for buckets */
+    if (rc == 0)
+        rc = buckets_init(&b, s, room);
     if (rc == 0)
         rc = deal(&b);
     rows_free(&b.held);
+    rows_free(&s->window);
+    if (rc == 0)
+        rc = rows_alloc(&s->window, room, s->store->code_dim);
     if (rc == 0) {
         order = malloc(sizeof *order * b.rows);
         inputs = malloc(sizeof *inputs * b.rows);

@@ -6,7 +6,7 @@
 #include "index/near.h"
 
 #define CLUSTER_NONE UINT32_MAX
-#define CLUSTER_NEAR 32u /* clusters that a row may move to */
+#define CLUSTER_NEAR 64u /* clusters that a row may move to */
 
 /* How far the steps have come, in rows times passes. */
 struct clusters_advance {
@@ -16,6 +16,13 @@ struct clusters_advance {
 };
 /* QUIRE_ECANCELLED where the caller wants to stop. */
 int clusters_report(struct clusters_advance *advance, uint64_t done);
+
+/* The nearest of some points. Points with near numbers are near each other. */
+struct near_points {
+    const struct rows *points;
+    struct rows runs; /* means of consecutive points */
+    uint32_t *iota;
+};
 
 struct clustering {
     struct row_store *store, *spare;
@@ -36,6 +43,7 @@ struct clustering {
     uint32_t *near;       /* per cluster: CLUSTER_NEAR others, nearest first */
     uint32_t n_near;      /* of them there are */
     struct rows window;   /* rows of a file that are looked at */
+    struct near_points assigned; /* the centres, while rows are assigned to them */
 };
 
 /* Calls body for all rows of the store, window by window. */
@@ -44,7 +52,7 @@ int clustering_pass(struct clustering *s, int (*body)(struct clustering *s, cons
 int clustering_room(struct clustering *s, uint32_t n);
 /* s->centres: the mean of each cluster's rows; of one without rows it stays. */
 int clustering_centres(struct clustering *s);
-/* The rows of clusters `sizes` large, in order of cluster and row: at gets n + 1 places. members NULL: only these. */
+/* The rows of cluster c, ascending: members[at[c]] .. members[at[c + 1]]. at: n + 1; members: one per row. */
 void clustering_members(const struct clustering *s, uint32_t *at, uint32_t *members);
 
 /* clusters_start.c: the clusters that refinement begins with, near ones with near numbers */
@@ -52,12 +60,7 @@ int clustering_start(struct clustering *s, const struct clusters_known *known);
 /* clusters_order.c: puts the rows in order of their clusters */
 int clustering_order(struct clustering *s, struct clusters *clusters);
 
-/* clusters_near.c: the nearest of some points. Points with near numbers are near each other. */
-struct near_points {
-    const struct rows *points;
-    struct rows runs; /* means of consecutive points */
-    uint32_t *iota;
-};
+/* clusters_near.c */
 int near_points_init(struct near_points *near, const struct rows *points);
 void near_points_fini(struct near_points *near); /* zeroed is fine */
 /* The `keep` points nearest to every point but itself, nearest first, into out: points->n x stride. */

@@ -3,11 +3,11 @@
  *
  * By bisection rows are put in that order first, so that a cluster is a run of rows and stays nearly one.
  *
- * Known clusters are mended where they need it (LIRE: split, merge and reassign locally; SPFresh, Xu et al., SOSP 2023):
- * those below a DISSOLVED-th of config->rows are dissolved, rows without a cluster go to the nearest centroid, clusters
- * above config->most are split by bisection of their rows. Only clusters that came about so, or that got more than a
- * CHANGED-th of their rows so, and the clusters near them, take part in refinement. At last clusters are numbered by
- * bisection of their centroids, since near clusters should have near numbers.
+ * Known clusters are mended where they need it (LIRE: split, merge and reassign locally; SPFresh, Xu et al., SOSP
+ * 2023): those below a DISSOLVED-th of config->rows are dissolved, rows without a cluster go to the nearest centroid,
+ * clusters above config->most are split by bisection of their rows. Only clusters that came about so, or that got more
+ * than a CHANGED-th of their rows so, and the clusters near them, take part in refinement. Clusters are numbered by
+ * bisection of their centroids, because near ones must have near numbers.
  *
  * Where less than half of the rows have a cluster, or one is larger than what fits in memory, bisection is begun anew.
  */
@@ -18,7 +18,8 @@
 #define BISECTION_SHARE 4u /* of the work, in passes */
 #define DISSOLVED       4u
 #define CHANGED         8u
-#define CHANGED_NEAR    8u /* clusters near a changed one that take part */
+#define CHANGED_NEAR    8u  /* clusters near a changed one that take part */
+#define NUMBERED_ROWS   32u /* near clusters in a group, when they are numbered */
 
 static int report_bisection(void *context, const char *phase, uint64_t done, uint64_t total)
 {
@@ -84,24 +85,55 @@ static int64_t take_known(struct clustering *s, const struct clusters_known *kno
     return rc < 0 ? rc : rows;
 }
 
-/* Rows of the window without a cluster go to the nearest centroid. */
+/* Numbers clusters so that near ones have near numbers: cluster c is then the one that was order[c]. */
+static int number(struct clustering *s, uint32_t *order)
+{
+    uint32_t n = s->n, *numbers = malloc(sizeof *numbers * n);
+    struct partition_config config = {NUMBERED_ROWS, s->config->threads, s->config->seed};
+    int rc = numbers ? partition_build(&s->centres, &config, NULL, order) : QUIRE_ENOMEM;
+    if (rc == 0)
+        rc = rows_permute(&s->centres, order);
+    for (uint32_t c = 0; rc == 0 && c < n; c++)
+        numbers[order[c]] = c;
+    for (uint32_t row = 0; rc == 0 && row < s->store->n; row++)
+        if (s->cluster_of[row] != CLUSTER_NONE)
+            s->cluster_of[row] = numbers[s->cluster_of[row]];
+    free(numbers);
+    return rc;
+}
+
+/* Rows of the window without a cluster go to the nearest centroid; counts: how many a cluster got. */
 static int assign_window(struct clustering *s, const struct rows *rows, uint32_t first)
 {
-    uint32_t n = 0, *places = malloc(sizeof *places * rows->n), *nearest = malloc(sizeof *nearest * rows->n);
-    struct near_points near = {0};
-    int rc = places && nearest ? near_points_init(&near, &s->centres) : QUIRE_ENOMEM;
-    for (uint32_t i = 0; rc == 0 && i < rows->n; i++)
+    uint32_t n = 0, *places = calloc(rows->n, sizeof *places), *nearest = malloc(sizeof *nearest * rows->n);
+    int rc = QUIRE_ENOMEM;
+    if (!places || !nearest)
+        goto out;
+    for (uint32_t i = 0; i < rows->n; i++)
         if (s->cluster_of[first + i] == CLUSTER_NONE)
             places[n++] = i;
-    if (rc == 0)
-        rc = near_points_assign(&near, rows, places, n, s->config->threads, nearest);
+    rc = near_points_assign(&s->assigned, rows, places, n, s->config->threads, nearest);
     for (uint32_t i = 0; rc == 0 && i < n; i++) {
         s->cluster_of[first + places[i]] = nearest[i];
         s->counts[nearest[i]]++;
     }
-    near_points_fini(&near);
+out:
     free(places);
     free(nearest);
+    return rc;
+}
+
+static int assign(struct clustering *s)
+{
+    uint32_t *order = malloc(sizeof *order * s->n);
+    int rc = order ? number(s, order) : QUIRE_ENOMEM;
+    free(order);
+    if (rc == 0)
+        rc = near_points_init(&s->assigned, &s->centres);
+    memset(s->counts, 0, sizeof *s->counts * s->n);
+    if (rc == 0)
+        rc = clustering_pass(s, assign_window);
+    near_points_fini(&s->assigned);
     return rc;
 }
 
@@ -157,47 +189,29 @@ static int split_large(struct clustering *s, uint8_t *changed, uint32_t *n_clust
     return rc;
 }
 
-/* Numbers clusters so that near ones have near numbers: row c of the new order is cluster order[c] now. */
-static int number(struct clustering *s, uint8_t *changed)
-{
-    uint32_t n = s->n, *order = malloc(sizeof *order * n), *numbers = malloc(sizeof *numbers * n);
-    struct partition_config config = {CLUSTER_NEAR, s->config->threads, s->config->seed};
-    int rc = order && numbers ? partition_build(&s->centres, &config, NULL, order) : QUIRE_ENOMEM;
-    if (rc == 0)
-        rc = rows_permute(&s->centres, order);
-    for (uint32_t c = 0; rc == 0 && c < n; c++) {
-        numbers[order[c]] = c;
-        s->active[c] = changed[order[c]];
-    }
-    for (uint32_t row = 0; rc == 0 && row < s->store->n; row++)
-        s->sizes[s->cluster_of[row] = numbers[s->cluster_of[row]]]++;
-    free(order);
-    free(numbers);
-    return rc;
-}
-
-/* Clusters near a changed one are active as well. */
-static int spread(struct clustering *s)
+/* Changed clusters and those near them are active. order: what each cluster's number was when `changed` was set. */
+static int activate(struct clustering *s, const uint8_t *changed, const uint32_t *order)
 {
     struct near_points near = {0};
-    uint8_t *changed = malloc(s->n);
-    int rc = changed ? near_points_init(&near, &s->centres) : QUIRE_ENOMEM;
+    int rc = near_points_init(&near, &s->centres);
     if (rc == 0)
         rc = near_points_all(&near, s->n_near, CLUSTER_NEAR, s->config->threads, s->near);
-    if (rc == 0)
-        memcpy(changed, s->active, s->n);
-    for (uint32_t c = 0; rc == 0 && c < s->n; c++)
-        for (uint32_t i = 0; changed[c] && i < s->n_near && i < CHANGED_NEAR; i++)
-            s->active[s->near[(size_t)c * CLUSTER_NEAR + i]] = 1;
     near_points_fini(&near);
-    free(changed);
+    memset(s->active, 0, s->n);
+    for (uint32_t c = 0; rc == 0 && c < s->n; c++) {
+        if (!changed[order[c]])
+            continue;
+        s->active[c] = 1;
+        for (uint32_t i = 0; i < s->n_near && i < CHANGED_NEAR; i++)
+            s->active[s->near[(size_t)c * CLUSTER_NEAR + i]] = 1;
+    }
     return rc;
 }
 
 /* Splits what is too large and numbers anew. */
 static int mend(struct clustering *s)
 {
-    uint32_t n_clusters = s->n, n_before = s->n;
+    uint32_t n_clusters = s->n, n_before = s->n, *order = NULL;
     uint8_t *changed = malloc(s->store->n); /* clusters are not empty */
     int rc = changed ? split_large(s, changed, &n_clusters) : QUIRE_ENOMEM;
     if (rc == 0) {
@@ -206,10 +220,17 @@ static int mend(struct clustering *s)
     }
     if (rc == 0)
         rc = clustering_centres(s);
+    if (rc == 0) {
+        order = malloc(sizeof *order * s->n);
+        rc = order ? number(s, order) : QUIRE_ENOMEM;
+    }
+    for (uint32_t row = 0; rc == 0 && row < s->store->n; row++)
+        s->sizes[s->cluster_of[row]]++;
     if (rc == 0)
-        rc = number(s, changed);
+        rc = activate(s, changed, order);
     free(changed);
-    return rc == 0 ? spread(s) : rc;
+    free(order);
+    return rc;
 }
 
 int clustering_start(struct clustering *s, const struct clusters_known *known)
@@ -220,10 +241,8 @@ int clustering_start(struct clustering *s, const struct clusters_known *known)
     if (rows < s->store->n - rows)
         return bisect(s);
     int rc = clustering_centres(s);
-    if (rc == 0) {
-        memset(s->counts, 0, sizeof *s->counts * s->n); /* now: rows that a cluster got */
-        rc = clustering_pass(s, assign_window);
-    }
+    if (rc == 0)
+        rc = assign(s);
     if (rc == 0)
         rc = mend(s);
     return rc == QUIRE_ELIMIT ? bisect(s) : rc;

@@ -13,6 +13,7 @@
  * row that is dead now and was copied is dead in the result. The frame that says so is appended under the same lock, so
  * that every later write refers to the new view and every earlier one to the old.
  */
+#include "index/build.h"
 #include "index/collection_priv.h"
 #include "index/format.h"
 #include "index/segment_priv.h"
@@ -38,6 +39,7 @@ void collection_config_encode(const struct collection_config *config, uint8_t ou
     store_u32(out + 40, config->input_dim);
     store_u64(out + 48, config->memory_bytes);
     store_u64(out + 56, config->seed);
+    store_u32(out + 64, config->index);
 }
 
 int collection_config_decode(const uint8_t in[COLLECTION_CONFIG_BYTES], struct collection_config *out,
@@ -55,8 +57,9 @@ int collection_config_decode(const uint8_t in[COLLECTION_CONFIG_BYTES], struct c
                                        .link_beam = load_u32(in + 36),
                                        .input_dim = load_u32(in + 40),
                                        .memory_bytes = load_u64(in + 48),
-                                       .seed = load_u64(in + 56)};
-    for (size_t i = 64; i < COLLECTION_CONFIG_BYTES; i++)
+                                       .seed = load_u64(in + 56),
+                                       .index = (enum quire_index_kind)load_u32(in + 64)};
+    for (size_t i = 68; i < COLLECTION_CONFIG_BYTES; i++)
         if (in[i])
             return error_set(err, QUIRE_EVERSION, "a collection has settings that this version does not know");
     int rc = collection_config_check(&config, err);
@@ -94,6 +97,10 @@ int collection_config_check(struct collection_config *c, struct quire_error *err
                          QUIRE_BLOCK_BYTES_MIN, QUIRE_BLOCK_BYTES_MAX);
     if (c->code_bits != 0 && kernels_code_index(c->code_bits) < 0)
         return error_set(err, QUIRE_ERANGE, "%u bits per dimension: it must be 1, 2, 4 or 8", c->code_bits);
+    if ((unsigned)c->index > QUIRE_INDEX_SPANN)
+        return error_set(err, QUIRE_EINVALID, "unknown index kind %d", (int)c->index);
+    if (c->index == QUIRE_INDEX_SPANN && c->code_bits == 8)
+        return error_set(err, QUIRE_ERANGE, "8 bits per dimension: codes in inverted lists have 1, 2 or 4");
     if (c->degree > 256 || c->build_beam > 4096 || c->link_degree > 64 || c->link_degree == 1 || c->link_beam > 4096)
         return error_set(err, QUIRE_ERANGE,
                          "degree %u (at most 256), build beam %u (4096), M %u (2 to 64), EF %u (4096)", c->degree,
@@ -297,6 +304,11 @@ const struct collection_config *collection_config(const struct collection *c)
 uint64_t collection_count(const struct collection *c)
 {
     return atomic_load_explicit(&c->n_elements, memory_order_relaxed);
+}
+
+enum quire_index_kind collection_index_kind(const struct collection *c)
+{
+    return build_kind(c->config.index);
 }
 
 /* ---- writing ----------------------------------------------------------------------------------------------------- */

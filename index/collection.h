@@ -40,6 +40,7 @@ struct collection_config {
     uint32_t input_dim;              /* dimensions that users give, reduced to dim by whoever calls; 0: dim */
     uint64_t memory_bytes;           /* resident budget of its sealed segments; 0: the store's */
     uint64_t seed;
+    enum quire_index_kind index; /* of sealed segments */
 };
 #define COLLECTION_CONFIG_BYTES 96u
 void collection_config_encode(const struct collection_config *config, uint8_t out[COLLECTION_CONFIG_BYTES]);
@@ -57,6 +58,8 @@ void collection_unref(struct collection *collection);
 uint64_t collection_uid(const struct collection *collection); /* unique in its store, for ever */
 const struct collection_config *collection_config(const struct collection *collection);
 uint64_t collection_count(const struct collection *collection); /* living elements */
+/* What its seals and merges make; segments of VLOAD, or from before it was changed, may be of another kind. */
+enum quire_index_kind collection_index_kind(const struct collection *collection);
 
 /* ---- writing ----------------------------------------------------------------------------------------------------- */
 
@@ -128,8 +131,9 @@ struct collection_search {
     struct quire_error error;
     const struct collection_hit *hits; /* nearest first */
     uint32_t n_hits;
-    struct quire_search_stats stats; /* sums over segments and memtables */
-    uint32_t n_segments, memtable_rows_scored;
+    struct quire_search_stats stats;      /* sums over segments and memtables */
+    uint32_t n_segments, n_list_segments; /* searched; of inverted lists among them */
+    uint32_t memtable_rows_scored;
     /* inside */
     struct search_work *work;
 };

@@ -637,6 +637,9 @@ static int prepare(struct search_work *w)
     w->n_found = 0;
     w->n_bytes = 0;
     w->search->n_segments = w->view->n_parts;
+    w->search->n_list_segments = 0;
+    for (uint32_t i = 0; i < w->view->n_parts; i++)
+        w->search->n_list_segments += segment_info(w->view->parts[i]->segment)->index == QUIRE_INDEX_SPANN;
     return reserve_work(w, &search->collection->config);
 }
 

@@ -9,15 +9,18 @@
  * multiply into overflow or allocate without bound.
  */
 #include "index/format.h"
+#include "index/index_kind.h"
+#include "index/posting.h"
 #include "index/rotation.h"
 #include "io/bytes.h"
 #include "io/error.h"
+#include "io/sections.h"
 #include <assert.h>
 #include <math.h>
 #include <string.h>
 #include <xxhash.h>
 
-#define PARAMS_USED 172u
+#define PARAMS_USED 200u
 
 const unsigned nav_bits[NAV_WIDTHS] = {1, 2, 4, 8};
 
@@ -55,6 +58,12 @@ void params_encode(const struct segment_params *p, uint8_t out[PARAMS_BYTES])
     store_u32(out + 160, p->edge_code_bytes);
     store_f32(out + 164, p->edge_effort_factor);
     store_f32(out + 168, p->spread);
+    store_u32(out + 172, p->index);
+    store_u32(out + 176, p->n_lists);
+    store_u32(out + 180, p->list_bits);
+    store_u32(out + 184, p->posting_bytes_max);
+    store_u64(out + 188, p->list_entries);
+    store_u32(out + 196, p->kind_reason);
 }
 
 enum quire_type slot_element_type(uint32_t slot)
@@ -84,6 +93,30 @@ static int params_check_slots(const struct segment_params *p, struct quire_error
     if (p->user_keys > 1 || p->has_attributes > 1 || (p->user_keys && p->key_buckets == 0))
         return error_set(err, QUIRE_ECORRUPT, "parameters name %u key pages, keys %u, attributes %u: out of range",
                          p->key_buckets, p->user_keys, p->has_attributes);
+    return 0;
+}
+
+static int params_check_lists(const struct segment_params *p, struct quire_error *err)
+{
+    if (p->kind_reason >= KIND_REASONS)
+        return error_set(err, QUIRE_ECORRUPT, "parameters name reason %u for the kind of index: unknown",
+                         p->kind_reason);
+    if (p->index == QUIRE_INDEX_PAGEGRAPH) {
+        if (p->n_lists || p->list_bits || p->posting_bytes_max || p->list_entries)
+            return error_set(err, QUIRE_ECORRUPT, "parameters name %u inverted lists of a page graph", p->n_lists);
+        return 0;
+    }
+    if (p->index != QUIRE_INDEX_SPANN)
+        return error_set(err, QUIRE_ECORRUPT, "parameters name index kind %u: unknown", p->index);
+    if (p->n_lists == 0 || p->n_lists > p->rows || p->list_entries < p->rows ||
+        p->list_entries > p->rows * POSTING_COPIES_MAX)
+        return error_set(err, QUIRE_ECORRUPT, "parameters name %llu rows in %u lists of %llu: they do not agree",
+                         (unsigned long long)p->rows, p->n_lists, (unsigned long long)p->list_entries);
+    if ((p->list_bits != 1 && p->list_bits != 2 && p->list_bits != 4) || p->edge_code_bytes ||
+        p->posting_bytes_max % SECTION_ALIGN || p->posting_bytes_max == 0 || p->posting_bytes_max > POSTING_BYTES_MAX)
+        return error_set(err, QUIRE_ECORRUPT,
+                         "parameters name lists of %u bits in at most %u bytes, edge codes of %u: out of range",
+                         p->list_bits, p->posting_bytes_max, p->edge_code_bytes);
     return 0;
 }
 
@@ -121,7 +154,8 @@ static int params_check(const struct segment_params *p, struct quire_error *err)
     if (p->edge_code_bytes && p->edge_code_bytes != edge_code_bytes_of(p->code_dim))
         return error_set(err, QUIRE_ECORRUPT, "parameters name edge codes of %u bytes, expected %u", p->edge_code_bytes,
                          edge_code_bytes_of(p->code_dim));
-    return params_check_slots(p, err);
+    int rc = params_check_lists(p, err);
+    return rc == 0 ? params_check_slots(p, err) : rc;
 }
 
 int params_decode(const uint8_t in[PARAMS_BYTES], struct segment_params *out, struct quire_error *err)
@@ -162,6 +196,12 @@ int params_decode(const uint8_t in[PARAMS_BYTES], struct segment_params *out, st
     p.edge_code_bytes = load_u32(in + 160);
     p.edge_effort_factor = load_f32(in + 164);
     p.spread = load_f32(in + 168);
+    p.index = load_u32(in + 172);
+    p.n_lists = load_u32(in + 176);
+    p.list_bits = load_u32(in + 180);
+    p.posting_bytes_max = load_u32(in + 184);
+    p.list_entries = load_u64(in + 188);
+    p.kind_reason = load_u32(in + 196);
     for (unsigned i = PARAMS_USED; i < PARAMS_BYTES; i++)
         if (in[i])
             return error_set(err, QUIRE_ECORRUPT, "parameters: byte %u is %u, not zero", i, in[i]);
@@ -218,4 +258,10 @@ const char *quire_slot_name(enum quire_slot slot)
 {
     static const char *const names[] = {"auto", "f32", "f16", "i8", "u8", "q8", "bf16"};
     return (unsigned)slot < sizeof names / sizeof *names ? names[slot] : "unknown";
+}
+
+const char *quire_index_kind_name(enum quire_index_kind kind)
+{
+    static const char *const names[] = {"pagegraph", "auto", "spann"};
+    return (unsigned)kind < sizeof names / sizeof *names ? names[kind] : "unknown";
 }

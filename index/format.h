@@ -9,13 +9,21 @@
 /* Raised whenever a file's meaning changes. Each file's superblock carries the container's version, PARAMS this one. */
 #define SEGMENT_FORMAT_VERSION 2u
 
-enum segment_file_kind { FILE_META = 1, FILE_BLOCKS = 2, FILE_CODES = 3, FILE_KEYS = 4, FILE_ATTRIBUTES = 5 };
+enum segment_file_kind {
+    FILE_META = 1,
+    FILE_BLOCKS = 2,
+    FILE_CODES = 3,
+    FILE_KEYS = 4,
+    FILE_ATTRIBUTES = 5,
+    FILE_POSTINGS = 6
+};
 
 #define META_NAME       "meta"
 #define BLOCKS_NAME     "blocks"
 #define CODES_NAME      "codes"
 #define KEYS_NAME       "keys"
 #define ATTRIBUTES_NAME "attrs"
+#define POSTINGS_NAME   "postings"
 
 enum meta_section { META_PARAMS = 1, META_MEAN = 2, META_CALIBRATION = 3, META_FILES = 4 };
 enum blocks_section { BLOCKS_BLOCKS = 1 };
@@ -23,8 +31,11 @@ enum codes_section {
     CODES_CENTRES = 1,        /* CENTRE_BITS-bit code of each block's centre */
     CODES_CENTRE_FACTORS = 2, /* per block 3 f32: f, squared length of the decoded centre, spread of |row - centre| */
     CODES_NAVIGATION = 16,    /* + bits: one code per row, relative to the decoded centre of its block */
-    CODES_NAV_FACTORS = 32    /* + bits: per row 2 f16: A / scale_a, f / scale_f (scales in PARAMS) */
+    CODES_NAV_FACTORS = 32,   /* + bits: per row 2 f16: A / scale_a, f / scale_f (scales in PARAMS) */
+    CODES_LISTS = 64,         /* per inverted list LIST_ENTRY_BYTES (posting.h) */
+    CODES_HEADS = 65          /* the graph of their heads (lists.h) */
 };
+enum postings_section { POSTINGS_POSTINGS = 1 };
 enum keys_section { KEYS_BUCKETS = 1, KEYS_ROWS = 2, KEYS_HEAP = 3 };
 enum attributes_section { ATTRIBUTES_INDEX = 1, ATTRIBUTES_HEAP = 2 };
 
@@ -62,6 +73,13 @@ struct segment_params {
     float edge_effort_factor;        /* the same of edge codes with nothing resident */
     float spread;                    /* rms cosine between a row's residual and the way to a near row elsewhere */
     float error[NAV_WIDTHS];         /* rms of sqrt(1/cos^2(y, r) - 1) of these codes; 0: not on disk */
+    uint32_t index;                  /* enum quire_index_kind, not AUTO */
+    uint32_t kind_reason;            /* enum kind_reason */
+    /* inverted lists; 0 in a page graph */
+    uint32_t n_lists;
+    uint32_t list_bits; /* of their codes; scales, error and effort factor (resident over read) under this width */
+    uint32_t posting_bytes_max; /* of the longest posting */
+    uint64_t list_entries;
 };
 
 static inline uint32_t edge_code_bytes_of(uint32_t code_dim)

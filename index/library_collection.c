@@ -98,7 +98,8 @@ static int take_collection(struct quire_collection *c, const struct quire_collec
                                        .metric = o->metric,
                                        .slot = o->slot,
                                        .block_bytes = o->block_bytes,
-                                       .code_bits = o->code_bits};
+                                       .code_bits = o->code_bits,
+                                       .index = o->index};
     uint64_t lsn;
     store_each(c->store, find_first, &c->collection);
     if (c->collection)
@@ -680,6 +681,7 @@ void quire_collection_get_info(struct quire_collection *c, struct quire_collecti
                                           .type = config->type,
                                           .metric = config->metric,
                                           .slot = config->slot,
+                                          .index = collection_index_kind(c->collection),
                                           .memory_rows = stats.memtable_rows,
                                           .memory_bytes = stats.memtable_bytes,
                                           .segments = stats.segments,

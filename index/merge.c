@@ -6,8 +6,9 @@
  * themselves, or a decoded 8-bit code, which is rounded again relative to another centre.
  *
  * The rows of the first segment bring the edges that they had (merge_edges.c), so that fewer groups are searched for
- * them, and its calibration, of which only the part that is asked for is measured again (calibrate.c). That is done
- * where its living rows are half of it and half of all; otherwise everything is found anew.
+ * them, or their clusters (merge_clusters.c), so that only what changes is clustered again; and its calibration, of
+ * which only the part that is asked for is measured again (calibrate.c). That is done where it is of the kind that is
+ * built, and its living rows are half of it and half of all; otherwise everything is found anew.
  *
  * Memory: a budget is shared out. A quarter may hold vectors, the build gets the rest; what the process holds already
  * is no part of it, because in a server that is other people's.
@@ -31,8 +32,10 @@ struct merge {
     const struct merge_options *options;
     struct io_fs *fs;
     struct merge_input input;
-    struct build_known known; /* edges of the first segment, where they are used again */
-    bool reuses;
+    enum quire_index_kind kind; /* of the result */
+    bool reuses;                /* what is known of the rows of the first segment: */
+    struct build_known known;   /* edges */
+    struct clusters_known clusters;
     struct merge_result result; /* rows_of: rows of the input first, then those of the index */
     uint32_t n;                 /* living rows */
     uint32_t part;              /* that is being gathered */
@@ -72,7 +75,9 @@ static int count(struct merge *m)
         n += living;
     }
     /* of fewer rows too little is known about the others' neighbours */
-    m->reuses = m->n_segments > 0 && 2 * first >= n && 2 * first >= m->segments[0].segment->params.rows;
+    m->reuses = m->n_segments > 0 && 2 * first >= n && 2 * first >= m->segments[0].segment->params.rows &&
+                m->segments[0].segment->params.index == m->kind;
+    m->result.reused_rows = m->reuses ? (uint32_t)first : 0;
     if (n > QUIRE_ROWS_MAX)
         return error_set(m->err, QUIRE_ELIMIT, "%llu rows: one segment holds at most %u", (unsigned long long)n,
                          QUIRE_ROWS_MAX);
@@ -135,6 +140,16 @@ static int take_scanned(void *context, const struct scanned_row *row)
     return rc == 0 ? report(m) : rc;
 }
 
+static bool reuses_edges(const struct merge *m)
+{
+    return m->reuses && m->kind == QUIRE_INDEX_PAGEGRAPH;
+}
+
+static bool reuses_clusters(const struct merge *m)
+{
+    return m->reuses && m->kind == QUIRE_INDEX_SPANN;
+}
+
 static int take_edges(void *context, const struct block_view *view)
 {
     struct merge *m = context;
@@ -166,14 +181,16 @@ static int gather(struct merge *m)
     for (m->part = 0; rc == 0 && m->part < m->n_segments; m->part++) {
         const struct merge_segment *part = &m->segments[m->part];
         struct quire_error err = {0};
-        rc = segment_scan_blocks(part->segment, part->dead, take_scanned, m->reuses && m->part == 0 ? take_edges : NULL,
-                                 NULL, m, &err);
+        bool with_edges = reuses_edges(m) && m->part == 0;
+        rc =
+            segment_scan_blocks(part->segment, part->dead, take_scanned, with_edges ? take_edges : NULL, NULL, m, &err);
         if (rc < 0 && err.code < 0 && m->err)
             *m->err = err;
     }
-    if (rc == 0 && m->reuses)
+    if (rc == 0 && reuses_edges(m))
         merge_edges_finish(&m->known, m->result.rows_of[0], rows_of_part(m, 0));
-    m->result.reused_rows = m->known.n_rows;
+    if (rc == 0 && reuses_clusters(m))
+        rc = merge_clusters_init(&m->clusters, m->segments[0].segment, m->result.rows_of[0], m->n);
     return rc == 0 && m->rows ? take_rows(m) : rc;
 }
 
@@ -196,6 +213,7 @@ static uint64_t build_budget(const struct merge *m)
         return 0;
     memory_resident(&resident);
     uint64_t held = m->known.n_targets * sizeof *m->known.targets + (uint64_t)m->known.n_rows * sizeof(uint32_t);
+    held += m->clusters.cluster_of ? m->n * sizeof *m->clusters.cluster_of : 0;
     if (!m->input.file)
         held += m->n * m->input.row_bytes;
     return resident.total + (budget > held ? budget - held : 0);
@@ -217,13 +235,15 @@ static int build(struct merge *m, const char *path)
     struct quire_input input;
     struct build_merge merge = {.type = m->options->type};
     if (m->reuses) {
-        merge.known = &m->known;
+        merge.known = reuses_edges(m) ? &m->known : NULL;
+        merge.clusters = reuses_clusters(m) ? &m->clusters : NULL;
         merge.before = m->segments[0].segment;
     }
     int rc = merge_input_finish(&m->input, &input, m->err);
     if (rc < 0)
         return rc;
     options.struct_bytes = sizeof options;
+    options.index = m->kind;
     options.slot = build_slot(options.slot, m->options->type);
     if (m->n_segments > 0)
         options.seed = m->segments[0].segment->params.seed;
@@ -247,6 +267,7 @@ int merge_build(const char *path, const struct merge_segment *segments, uint32_t
 {
     struct merge m = {.segments = segments, .n_segments = n, .rows = rows, .options = options, .err = err};
     uint64_t budget = options->build.build_memory_bytes;
+    m.kind = build_kind(options->build.index);
     m.fs = options->fs ? options->fs : fs_real();
     if (err)
         memset(err, 0, sizeof *err);
@@ -257,13 +278,14 @@ int merge_build(const char *path, const struct merge_segment *segments, uint32_t
         goto out;
     rc = merge_input_init(&m.input, m.fs, path, m.n, options->dim, kept_type(options),
                           budget ? budget / VECTORS_SHARE : UINT64_MAX, err);
-    if (rc == 0 && m.reuses && merge_edges_init(&m.known, segments[0].segment) < 0)
+    if (rc == 0 && reuses_edges(&m) && merge_edges_init(&m.known, segments[0].segment) < 0)
         rc = error_set(err, QUIRE_ENOMEM, "no memory for the edges of %s", segments[0].segment->info.path);
     if (rc == 0)
         rc = gather(&m);
     if (rc == 0)
         rc = build(&m, path);
     merge_edges_fini(&m.known);
+    merge_clusters_fini(&m.clusters);
     merge_input_fini(&m.input);
 out:
     if (rc < 0)

@@ -1,11 +1,12 @@
 /*
  * merge.h - a segment from other segments and new rows, made from what the largest of them knows already.
  *
- * The rows of all parts that are alive become one segment. Those of the first part bring the edges that they had, so
- * that their neighbours are looked for among fewer rows, and its calibration, of which a merge measures only the part
- * that is asked for; neighbours of the other parts' rows are looked for as in a build. Everything else is the build
- * (build.h): mean, order, blocks, codes. An 8-bit code (slot Q8) is rounded again by each merge, relative to another
- * centre: ten merges leave a vector about three times as far from the original as the first build did.
+ * The rows of all parts that are alive become one segment, of the kind that the options say. Where the first part is of
+ * that kind, its rows bring what they had: in a page graph edges, so that their neighbours are looked for among fewer
+ * rows, in inverted lists their clusters, of which only those that change are refined; and the part's calibration, of
+ * which a merge measures only what is asked for. The other parts' rows are placed as in a build. Everything else is the
+ * build (build.h): mean, order, blocks, codes. An 8-bit code (slot Q8) is rounded again by each merge, relative to
+ * another centre: ten merges leave a vector about three times as far from the original as the first build did.
  */
 #ifndef QUIRE_INDEX_MERGE_H
 #define QUIRE_INDEX_MERGE_H
@@ -32,7 +33,7 @@ struct merge_rows {
 
 struct merge_options {
     struct io_fs *fs;                 /* NULL: fs_real() */
-    struct quire_build_options build; /* metric, slot, block_bytes, code_bits, degree, build_beam, threads,
+    struct quire_build_options build; /* metric, index, slot, block_bytes, code_bits, degree, build_beam, threads,
                                          build_memory_bytes, progress; keys and attributes are the merge's.
                                          build_memory_bytes: what the merge may hold beside keys, attributes and what
                                          the process holds already; 0: no bound. The seed is that of the first segment
@@ -48,7 +49,7 @@ struct merge_result {
      * as the last; UINT32_MAX: left out. Owned by the caller: merge_result_fini. */
     uint32_t **rows_of;
     uint32_t n_parts;
-    uint32_t reused_rows; /* that brought their edges: the living ones of the first segment, or none */
+    uint32_t reused_rows; /* that brought edges or clusters: the living ones of the first segment, or none */
 };
 
 /* Writes the segment to the new folder `path`; where no row is alive there is none, and result->rows is 0. segments: n

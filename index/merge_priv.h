@@ -4,6 +4,7 @@
 
 #include "index/block.h"
 #include "index/build.h"
+#include "index/clusters.h"
 #include "index/merge.h"
 
 /* segment_scan, which also shows each block before its rows; visit_view may be NULL. */
@@ -11,6 +12,12 @@ int segment_scan_blocks(struct segment *segment, const uint8_t *dead,
                         int (*visit)(void *context, const struct scanned_row *row),
                         int (*visit_view)(void *context, const struct block_view *view),
                         void (*damaged)(void *context, const char *sentence), void *context, struct quire_error *err);
+
+/* merge_clusters.c: the list of each living row of a segment of inverted lists, which are the first of the merge's n
+ * rows; UINT32_MAX for the others. rows_of as below. */
+int merge_clusters_init(struct clusters_known *known, const struct segment *segment, const uint32_t *rows_of,
+                        uint32_t n);
+void merge_clusters_fini(struct clusters_known *known); /* zeroed is fine */
 
 /* merge_edges.c: the edge lists of a segment, as they are read and then as rows of the merge's input. */
 int merge_edges_init(struct build_known *known, struct segment *segment);

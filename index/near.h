@@ -28,7 +28,8 @@ static inline float near_distance(near_t near)
 
 /* Moves the `keep` smallest of items[0..n) to the front, in no order. All are different. */
 void near_select(near_t *items, uint32_t n, uint32_t keep);
-/* The `keep` smallest to the front, ascending; returns how many there are. spare: room for as many. All are different. */
+/* The `keep` smallest to the front, ascending; returns how many there are. spare: room for as many. All are
+ * different. */
 uint32_t near_keep_sorted(near_t *items, uint32_t n, uint32_t keep, near_t *spare);
 
 #endif

@@ -184,6 +184,20 @@ void task_score_edges(struct task *t, const struct block_view *view, uint32_t n)
     estimate_runs(t, EDGE_CODE_WIDTH);
 }
 
+void task_score_groups(struct task *t, const uint8_t *groups, const f16_t *factors, uint32_t n_groups, uint32_t skip,
+                       uint32_t n, float centre, float rms)
+{
+    struct searcher *s = t->searcher;
+    const struct segment *g = t->segment;
+    struct code_scales scales = estimate_scales(t, g->width);
+    scales.base = centre;
+    kernels()->group_dot[g->width](t->levels.levels, groups, g->lists->group_bytes, n_groups, g->params.code_dim,
+                                   s->dots);
+    kernels()->code_estimates(factors + 2 * (size_t)skip, s->dots + skip, n, &scales, s->estimates);
+    s->runs[0] = (struct scored_run){.end = n, .centre = centre, .sigma = g->sigma_factor * rms * sqrtf(centre)};
+    s->n_runs = 1;
+}
+
 static void score_q8(struct task *t, const struct block_view *view, float *out)
 {
     const struct segment_params *p = &t->segment->params;

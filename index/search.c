@@ -20,6 +20,9 @@
  * Memory per query is bounded: candidates beyond candidates_max keep the best estimates; rows scored through edges are
  * remembered in a small lossy filter (a row forgotten is scored twice and counts twice for its block).
  *
+ * Where the segment has inverted lists, search_lists.c seeds and there are no edges to follow: all blocks that are
+ * worth it are read in one round.
+ *
  * Exact search reads every block in order and answers with slot precision.
  */
 #include "index/search_priv.h"
@@ -36,7 +39,8 @@
 #define EFFORT_MIN       4u
 #define CANDIDATES_BASE  192u
 #define CANDIDATES_PER_K 6u
-#define Z_DROP           4.0f /* candidates this many sigmas beyond tau are dropped */
+#define CANDIDATES_LISTS POSTING_COPIES_MAX /* per k: k rows stay even if each is there as often as it may be */
+#define Z_DROP           4.0f               /* candidates this many sigmas beyond tau are dropped */
 #define DEFAULT_RECALL   0.95f
 #define LIMIT_SAMPLE     64u
 #define PREFETCH_BLOCKS  2u
@@ -52,7 +56,7 @@ static const float theta_effort[NAV_WIDTHS] = {110, 80, 60, 60};
 
 /* ---- memory ------------------------------------------------------------------------------------------------------ */
 
-static int grow(void *array, size_t bytes)
+int search_grow(void *array, size_t bytes)
 {
     void **at = array;
     void *bigger = realloc(*at, bytes ? bytes : 1);
@@ -66,12 +70,12 @@ static int grow(void *array, size_t bytes)
 static int reserve_hits(struct task *t, uint32_t n, size_t copies)
 {
     if (n > t->hits_capacity) {
-        if (grow(&t->hits, sizeof *t->hits * n) < 0)
+        if (search_grow(&t->hits, sizeof *t->hits * n) < 0)
             return QUIRE_ENOMEM;
         t->hits_capacity = n;
     }
     if (copies > t->copies_capacity) {
-        if (grow(&t->copies, copies) < 0)
+        if (search_grow(&t->copies, copies) < 0)
             return QUIRE_ENOMEM;
         t->copies_capacity = copies;
     }
@@ -85,7 +89,7 @@ static int reserve_results(struct task *t)
     t->copy_bytes = (t->search->want_keys ? BLOCK_KEY_INLINE_MAX + 16 : 0) +
                     (t->search->want_vectors ? (p->slot_bytes + p->factor_bytes + 7) / 8 * 8 : 0);
     if (k > t->k_capacity) {
-        if (grow(&t->results, sizeof *t->results * k) < 0)
+        if (search_grow(&t->results, sizeof *t->results * k) < 0)
             return QUIRE_ENOMEM;
         t->k_capacity = k;
     }
@@ -94,7 +98,7 @@ static int reserve_results(struct task *t)
     if (reserve_hits(t, k, copies) < 0)
         return QUIRE_ENOMEM;
     if (vectors > t->vectors_capacity) {
-        if (grow(&t->vectors, vectors) < 0)
+        if (search_grow(&t->vectors, vectors) < 0)
             return QUIRE_ENOMEM;
         t->vectors_capacity = vectors;
     }
@@ -111,7 +115,7 @@ static int reserve_gains(struct searcher *s, uint64_t blocks)
         return QUIRE_ENOMEM;
     if (s->gains && places - 1 <= s->gains_mask)
         return 0;
-    if (grow(&s->gains, sizeof *s->gains * places) < 0)
+    if (search_grow(&s->gains, sizeof *s->gains * places) < 0)
         return QUIRE_ENOMEM;
     memset(s->gains, 0, sizeof *s->gains * places);
     s->gains_mask = (uint32_t)(places - 1);
@@ -119,13 +123,14 @@ static int reserve_gains(struct searcher *s, uint64_t blocks)
     return 0;
 }
 
-static int reserve_candidates(struct task *t)
+int search_reserve_candidates(struct task *t, uint32_t more)
 {
     struct searcher *s = t->searcher;
-    t->candidates_max = CANDIDATES_BASE + CANDIDATES_PER_K * t->k;
+    bool replicas = t->segment->lists && !t->segment->lists->codes;
+    t->candidates_max = CANDIDATES_BASE + (replicas ? CANDIDATES_LISTS : CANDIDATES_PER_K) * t->k + more;
     uint32_t room = 2 * t->candidates_max;
     if (room > t->candidates_capacity) {
-        if (grow(&t->candidates, sizeof *t->candidates * room) < 0)
+        if (search_grow(&t->candidates, sizeof *t->candidates * room) < 0)
             return QUIRE_ENOMEM;
         t->candidates_capacity = room;
     }
@@ -133,7 +138,7 @@ static int reserve_candidates(struct task *t)
         return QUIRE_ENOMEM;
     uint32_t slots = t->segment->params.slots_per_block;
     if (slots > s->slots_capacity) {
-        if (grow(&s->slot_distances, sizeof *s->slot_distances * slots) < 0)
+        if (search_grow(&s->slot_distances, sizeof *s->slot_distances * slots) < 0)
             return QUIRE_ENOMEM;
         s->slots_capacity = slots;
     }
@@ -143,7 +148,7 @@ static int reserve_candidates(struct task *t)
 int search_reserve_links(struct task *t, uint32_t n)
 {
     t->k = n;
-    if (reserve_candidates(t) < 0)
+    if (search_reserve_candidates(t, 0) < 0)
         return QUIRE_ENOMEM;
     size_t copies = (size_t)n * (BLOCK_KEY_INLINE_MAX + 16);
     return reserve_hits(t, n, copies);
@@ -242,8 +247,8 @@ static bool has_smaller_estimate(const struct candidate *a, const struct candida
     return a->distance < b->distance || (a->distance == b->distance && a->row < b->row);
 }
 
-/* Moves the `keep` best of c[0..n) to the front; afterwards c[keep - 1] is not special, all before are the best. */
-static void select_best(struct candidate *c, uint32_t n, uint32_t keep)
+/* Afterwards c[keep - 1] is not special, all before are the best. */
+void search_select_best(struct candidate *c, uint32_t n, uint32_t keep)
 {
     uint32_t begin = 0, end = n;
     while (end - begin > 1 && keep > begin && keep < end) {
@@ -288,27 +293,40 @@ static float sample_limit(float sample[LIMIT_SAMPLE], uint32_t n, uint32_t want)
     return sample[(uint32_t)(share + 2 * sqrtf(share)) + 1];
 }
 
-/* A value that at least `want` of d[0..n) lie below, and not many more, or INFINITY: found from a sample, then
- * counted. Comparing with it costs a cycle a value, where selecting among all of them costs a mispredicted branch for
- * every other. */
-static float rough_limit(const float *d, uint32_t n, uint32_t want)
+/* Rows scored last whose estimate is below the limit. Dead ones do not count: they would push out living ones that no
+ * later look brings back. */
+static uint32_t count_below(const struct task *t, uint32_t n, float limit)
 {
+    const struct searcher *s = t->searcher;
+    uint32_t below = 0;
+    if (!t->dead)
+        for (uint32_t i = 0; i < n; i++)
+            below += s->estimates[i] < limit;
+    else
+        for (uint32_t i = 0; i < n; i++)
+            below += s->estimates[i] < limit && !task_row_is_dead(t, s->ids[i]);
+    return below;
+}
+
+/* A value that at least `want` of the n rows scored last lie below, and not many more, or INFINITY: found from a
+ * sample, then counted. Comparing with it costs a cycle a value, where selecting among all of them costs a mispredicted
+ * branch for every other. */
+static float rough_limit(const struct task *t, uint32_t n, uint32_t want)
+{
+    const float *d = t->searcher->estimates;
     float sample[LIMIT_SAMPLE];
     if (n < 4 * LIMIT_SAMPLE || want >= n / 4)
         return INFINITY;
     for (uint32_t i = 0; i < LIMIT_SAMPLE; i++)
         sample[i] = d[(uint64_t)i * n / LIMIT_SAMPLE];
     float limit = sample_limit(sample, n, want);
-    uint32_t below = 0;
-    for (uint32_t i = 0; i < n; i++)
-        below += d[i] < limit;
-    return below >= want ? limit : INFINITY;
+    return count_below(t, n, limit) >= want ? limit : INFINITY;
 }
 
 /* Halves the candidates to the best ones; returns the largest estimate among them. */
 static float keep_best(struct task *t)
 {
-    select_best(t->candidates, t->n_candidates, t->candidates_max);
+    search_select_best(t->candidates, t->n_candidates, t->candidates_max);
     t->n_candidates = t->candidates_max;
     float largest = 0;
     for (uint32_t j = 0; j < t->n_candidates; j++)
@@ -343,14 +361,14 @@ static void take_below(struct task *t, uint32_t begin, uint32_t end, float sigma
 }
 
 /* Adds the rows scored last to the candidates; `limit` is the estimate above which none matters. */
-static void add_candidates(struct task *t, uint32_t n, float *limit)
+void search_add_candidates(struct task *t, uint32_t n, float *limit)
 {
     struct searcher *s = t->searcher;
     uint32_t i = 0;
     if (n == 0)
         return;
     if (t->n_candidates == 0)
-        *limit = fminf(*limit, rough_limit(s->estimates, n, t->candidates_max));
+        *limit = fminf(*limit, rough_limit(t, n, t->candidates_max));
     for (uint32_t r = 0; r < s->n_runs; r++) {
         const uint32_t end = s->runs[r].end;
         while (i < end) {
@@ -387,7 +405,7 @@ static float current_tau(struct task *t)
     if (t->n_candidates <= missing)
         return nearest_prior(t);
     /* the exact ones count as nearer than all estimates that are still open */
-    select_best(t->candidates, t->n_candidates, missing);
+    search_select_best(t->candidates, t->n_candidates, missing);
     float tau = 0;
     for (uint32_t i = 0; i < missing; i++)
         tau = fmaxf(tau, t->candidates[i].distance);
@@ -430,7 +448,7 @@ static uint32_t descend(struct task *t, const struct entry_level *level, uint32_
 
 /* Keeps the `want` nearest of s->nearest[0..n), in no order; returns how many. Where most are far they go by a sampled
  * limit first, which spares a selection's mispredicted branches. */
-static uint32_t narrow(struct searcher *s, uint32_t n, uint32_t want)
+uint32_t search_narrow(struct searcher *s, uint32_t n, uint32_t want)
 {
     float sample[LIMIT_SAMPLE];
     if (want >= n)
@@ -451,17 +469,17 @@ static uint32_t narrow(struct searcher *s, uint32_t n, uint32_t want)
             n = kept;
         }
     }
-    select_best(s->nearest, n, want);
+    search_select_best(s->nearest, n, want);
     return want;
 }
 
-static int reserve_nearest(struct searcher *s, uint64_t n)
+int search_reserve_nearest(struct searcher *s, uint64_t n)
 {
     if (n <= s->nearest_capacity)
         return 0;
     if (n > UINT32_MAX)
         return QUIRE_ENOMEM;
-    if (grow(&s->nearest, sizeof *s->nearest * n) < 0 || grow(&s->beam, sizeof *s->beam * n) < 0)
+    if (search_grow(&s->nearest, sizeof *s->nearest * n) < 0 || search_grow(&s->beam, sizeof *s->beam * n) < 0)
         return QUIRE_ENOMEM;
     s->nearest_capacity = (uint32_t)n;
     return 0;
@@ -478,10 +496,10 @@ static uint32_t nearest_blocks(struct task *t, uint32_t want, uint32_t beam)
         s->ids[i] = i;
     n = score_nodes(t, &tree->levels[l], n, 0);
     while (l > 0) {
-        n = narrow(s, n, beam);
+        n = search_narrow(s, n, beam);
         n = descend(t, &tree->levels[--l], n);
     }
-    return narrow(s, n, want);
+    return search_narrow(s, n, want);
 }
 
 /* Scores all rows of the blocks s->nearest[begin..end) by their resident codes. `limit` is an estimate above which none
@@ -497,12 +515,12 @@ static float seed_rows(struct task *t, uint32_t begin, uint32_t end, float limit
             continue;
         bitmap_add(t->probed, s->nearest[i].row);
         if (n + t->segment->params.slots_per_block > STEP_ROWS) {
-            add_candidates(t, n, &limit);
+            search_add_candidates(t, n, &limit);
             n = 0;
         }
         n = task_score_block_rows(t, s->nearest[i].row, s->nearest[i].distance, n);
     }
-    add_candidates(t, n, &limit);
+    search_add_candidates(t, n, &limit);
     return t->n_candidates > t->candidates_max ? keep_best(t) : limit;
 }
 
@@ -513,7 +531,7 @@ static int seed_blocks(struct task *t, uint32_t n_blocks)
     const struct segment *g = t->segment;
     const struct segment_params *p = &g->params;
     if (n_blocks > t->priors_capacity) {
-        if (grow(&t->priors, sizeof *t->priors * n_blocks) < 0)
+        if (search_grow(&t->priors, sizeof *t->priors * n_blocks) < 0)
             return QUIRE_ENOMEM;
         t->priors_capacity = n_blocks;
     }
@@ -537,7 +555,7 @@ static int find_blocks(struct task *t)
 {
     uint32_t n_blocks = t->segment->params.n_blocks, want = t->effort < n_blocks ? t->effort : n_blocks;
     uint32_t beam = want / 3 + TREE_BEAM_MIN; /* the nearest blocks have fewer parents; more found none (measured) */
-    if (reserve_nearest(t->searcher, (uint64_t)beam * ENTRY_FANOUT + ENTRY_TOP_MAX) < 0)
+    if (search_reserve_nearest(t->searcher, (uint64_t)beam * ENTRY_FANOUT + ENTRY_TOP_MAX) < 0)
         return QUIRE_ENOMEM;
     return (int)nearest_blocks(t, want, beam);
 }
@@ -601,15 +619,19 @@ static uint32_t add_gains(struct task *t, struct candidate *c, uint32_t n, float
     return kept;
 }
 
-/* The gains of all blocks with candidates. */
-static void compute_gains(struct task *t, float tau)
+void search_new_stamp(struct searcher *s)
 {
-    struct searcher *s = t->searcher;
-    bool full = t->n_results == t->k;
     if (++s->gains_stamp == 0) {
         memset(s->gains, 0, sizeof *s->gains * ((size_t)s->gains_mask + 1));
         s->gains_stamp = 1;
     }
+}
+
+/* The gains of all blocks with candidates. */
+static void compute_gains(struct task *t, float tau)
+{
+    bool full = t->n_results == t->k;
+    search_new_stamp(t->searcher);
     t->n_candidates = add_gains(t, t->candidates, t->n_candidates, tau, full);
     t->n_priors = add_gains(t, t->priors, t->n_priors, tau, full);
 }
@@ -618,7 +640,7 @@ static void compute_gains(struct task *t, float tau)
 struct chosen {
     uint32_t n, most;
     uint32_t *blocks;
-    float gains[BEAM_MAX];
+    float gains[RERANK_MAX];
 };
 
 static void choose_among(struct task *t, const struct candidate *c, uint32_t n, float least, struct chosen *out)
@@ -702,12 +724,15 @@ static uint32_t blocks_seen(const struct task *t)
     return t->stats.reads + t->stats.cached;
 }
 
+uint32_t search_reads_left(const struct task *t, uint32_t most)
+{
+    uint32_t limit = t->search->options.reads_max, seen = blocks_seen(t), left = limit > seen ? limit - seen : 0;
+    return limit && left < most ? left : most;
+}
+
 static void next_round(struct task *t)
 {
-    uint32_t blocks[BEAM_MAX], n = 0, most = BEAM_MAX;
-    uint32_t limit = t->search->options.reads_max;
-    if (limit && limit - blocks_seen(t) < most)
-        most = limit - blocks_seen(t);
+    uint32_t blocks[BEAM_MAX], n = 0, most = search_reads_left(t, BEAM_MAX);
     for (;;) {
         compute_gains(t, current_tau(t));
         n = choose_blocks(t, most ? most : 1, blocks);
@@ -729,6 +754,28 @@ static void next_round(struct task *t)
     if (n > 0)
         read_blocks(t, blocks, n);
     else
+        deliver(t);
+}
+
+/* One round, and another only where the first could not take all that were worth it. */
+void search_rerank(struct task *t)
+{
+    uint32_t blocks[RERANK_MAX], most = search_reads_left(t, task_blocks_max(t));
+    bool more = t->reranks == 0 || t->n_results < t->k || t->rerank_full;
+    compute_gains(t, current_tau(t));
+    uint32_t n = more ? choose_blocks(t, most ? most : 1, blocks) : 0;
+    bool farther = t->n_results < t->k && t->effort < t->segment->lists->n;
+    if (most == 0 && (n > 0 || farther))
+        t->stats.complete = false;
+    if (n > 0 && most > 0) {
+        t->reranks++;
+        t->rerank_full = n == most;
+        read_blocks(t, blocks, n);
+    } else if (farther && most > 0) {
+        /* all that is known was read and gave fewer than k: look farther */
+        t->effort = t->effort < t->segment->lists->n / 2 ? 2 * t->effort : t->segment->lists->n;
+        search_lists(t);
+    } else
         deliver(t);
 }
 
@@ -761,7 +808,7 @@ int search_reserve_edges(struct task *t, uint32_t n)
     struct searcher *s = t->searcher;
     if (n <= s->edges_capacity)
         return 0;
-    if (grow(&s->edges, sizeof *s->edges * n) < 0)
+    if (search_grow(&s->edges, sizeof *s->edges * n) < 0)
         return QUIRE_ENOMEM;
     s->edges_capacity = n;
     return 0;
@@ -792,7 +839,7 @@ static int follow_list(struct task *t, const struct block_view *view, uint32_t l
         s->ids[(*n)++] = row;
         if (*n == STEP_ROWS) {
             task_score_edges(t, view, *n);
-            add_candidates(t, *n, limit);
+            search_add_candidates(t, *n, limit);
             *n = 0;
         }
     }
@@ -832,7 +879,7 @@ static int follow_edges(struct task *t, const struct block_view *view)
     }
     if (rc == 0 && n > 0) {
         task_score_edges(t, view, n);
-        add_candidates(t, n, &limit);
+        search_add_candidates(t, n, &limit);
     }
     return rc;
 }
@@ -840,7 +887,7 @@ static int follow_edges(struct task *t, const struct block_view *view)
 static int on_block(struct task *t, const struct block_view *view)
 {
     int rc = score_block(t, view);
-    if (rc == 0 && !t->search->options.exact)
+    if (rc == 0 && !t->search->options.exact && view->n_lists > 0)
         rc = follow_edges(t, view);
     if (rc == QUIRE_ECORRUPT)
         task_fail(t, rc, "a block of %s is damaged: its keys or edges do not decode",
@@ -854,6 +901,8 @@ static void on_blocks(struct task *t)
         task_finish(t, t->code);
     else if (t->search->options.exact)
         next_exact_round(t);
+    else if (t->segment->lists)
+        search_rerank(t);
     else
         next_round(t);
 }
@@ -971,7 +1020,7 @@ static void begin_rounds(struct task *t)
     }
     uint32_t all = (uint32_t)n, early = all / EARLY_PART + EARLY_MIN;
     early = early < all ? early : all;
-    select_best(s->nearest, all, early);
+    search_select_best(s->nearest, all, early);
     float limit = seed_rows(t, 0, early, INFINITY);
     uint64_t generation = t->generation;
     next_round(t);
@@ -991,14 +1040,14 @@ void search_begin(struct task *t)
     t->k = o->k < p->rows ? o->k : (uint32_t)p->rows;
     t->dead = t->search->dead ? t->search->dead : t->segment->dead;
     t->stats.complete = true;
-    if (task_reserve(t, t->segment) < 0 || reserve_results(t) < 0 || reserve_candidates(t) < 0) {
+    if (task_reserve(t, t->segment) < 0 || reserve_results(t) < 0 || search_reserve_candidates(t, 0) < 0) {
         task_fail(t, QUIRE_ENOMEM, "no memory for a search with k %u", o->k);
         task_finish(t, QUIRE_ENOMEM);
         return;
     }
-    size_t bitmap = (p->n_blocks + 7) / 8;
-    memset(t->probed, 0, bitmap);
-    memset(t->read, 0, bitmap);
+    uint32_t blocks = p->n_blocks, places = blocks > p->n_lists ? blocks : p->n_lists;
+    memset(t->probed, 0, ((size_t)places + 7) / 8);
+    memset(t->read, 0, ((size_t)blocks + 7) / 8);
     memset(t->recent, 0xff, sizeof *t->recent * RECENT_ROWS);
     task_set_query(t, t->search->query);
     if (o->exact) {
@@ -1008,6 +1057,10 @@ void search_begin(struct task *t)
     t->effort = o->recall > 0 ? segment_effort(t->segment, o->recall, t->k)
                 : o->effort   ? o->effort
                               : segment_effort(t->segment, DEFAULT_RECALL, t->k);
+    if (t->segment->lists) {
+        search_lists_begin(t);
+        return;
+    }
     t->effort = t->effort < EFFORT_MIN ? EFFORT_MIN : t->effort;
     t->stats.effort = t->effort;
     t->theta = fminf(fmaxf(theta_effort[t->segment->width] / (float)t->effort, THETA_MIN), THETA_MAX);

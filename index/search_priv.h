@@ -7,7 +7,8 @@
 #include "index/search.h"
 #include "index/segment_priv.h"
 
-#define BEAM_MAX    4u    /* blocks that one task reads at once */
+#define BEAM_MAX    4u    /* blocks that one task reads at once on its way through a page graph */
+#define RERANK_MAX  32u   /* and to measure what inverted lists have found */
 #define FRAMES_MAX  64u   /* blocks that all tasks of a lane hold at once */
 #define RECENT_ROWS 1024u /* places of the filter of rows already scored */
 
@@ -36,10 +37,25 @@ struct read_slot {
     bool back, cached;
 };
 
+/* A list that is being read. */
+struct posting_read {
+    struct io_op op;
+    struct posting_read *next_free;
+    uint8_t *buffer;
+    uint32_t buffer_bytes;
+    uint32_t list;
+};
+
 /* Rows of one block among those scored together: up to `end`, from where the run before ends. */
 struct scored_run {
     uint32_t end;
     float centre, sigma; /* distance of the block's centre; standard deviation of the estimates */
+};
+
+/* The farthest that a row of a list can be from the query, and how many rows it has. */
+struct far_end {
+    float distance; /* not squared */
+    uint32_t rows;
 };
 
 enum task_kind { TASK_FREE, TASK_SEARCH, TASK_FETCH };
@@ -52,7 +68,7 @@ struct task {
     struct fetch_request *fetch;
     const uint8_t *dead; /* of the search, or NULL */
     struct task *next_free;
-    struct read_slot reads[BEAM_MAX];
+    struct read_slot reads[RERANK_MAX];
     struct io_op turn; /* of a step whose blocks are all in the cache */
     uint32_t n_reads, n_pending;
     uint32_t n_opened; /* reads of the step that on_block has seen */
@@ -60,8 +76,8 @@ struct task {
     bool advancing;    /* advance is on the stack */
     bool starving;     /* the step waits for frames */
     struct task *next_starving;
-    uint8_t *buffers; /* BEAM_MAX x buffer_bytes, 4096-aligned, for blocks larger than a frame; owned */
-    uint32_t buffer_bytes;
+    uint8_t *buffers; /* task_blocks_max blocks, 4096-aligned, where a block is larger than a frame; owned */
+    size_t buffers_bytes;
     uint8_t *wide; /* a record larger than a block buffer; owned */
     size_t wide_bytes;
     int (*on_block)(struct task *task, const struct block_view *view); /* one more is, in the order asked; or NULL */
@@ -98,8 +114,16 @@ struct task {
     uint32_t *recent; /* rows scored lately, RECENT_ROWS places */
     uint32_t effort;
     float theta;
-    uint32_t next_block; /* exact search: first block not asked for */
-    uint32_t next_key;   /* first hit whose long key is not fetched */
+    uint32_t next_block;     /* exact search: first block not asked for */
+    uint32_t next_key;       /* first hit whose long key is not fetched */
+    struct candidate *lists; /* inverted lists to read: number, distance of the head, spread */
+    uint32_t n_lists, lists_capacity;
+    uint32_t next_list, lists_pending; /* first list not asked for; reads under way */
+    uint32_t reranks;                  /* rounds of them */
+    bool rerank_full;                  /* the last one could not take all blocks that were worth it */
+    float lists_limit;                 /* estimate above which no row matters */
+    bool lists_starving;               /* waits for a buffer */
+    struct task *next_lists_starving;
     struct quire_search_stats stats;
 
     /* fetch */
@@ -130,8 +154,14 @@ struct searcher {
     uint32_t n_frames, frame_bytes, n_free;
     uint8_t *free_frames[FRAMES_MAX];
     struct task *starving, *starving_last;
-    struct graph_scratch *graph_scratch; /* of searches in memtables; made when first needed; owned */
-    struct search_work *free_works;      /* of searches in collections; owned */
+    struct graph_scratch *graph_scratch; /* of searches in memtables and heads; made when first needed; owned */
+    struct far_end *far_ends;            /* of the same lists; owned */
+    struct graph_hit *heads;             /* found by one of them; owned */
+    uint32_t heads_capacity;
+    struct posting_read *free_postings; /* buffers of posting_bytes; owned */
+    uint32_t n_postings, posting_bytes; /* all of them */
+    struct task *lists_starving, *lists_starving_last;
+    struct search_work *free_works; /* of searches in collections; owned */
     bool cancelling;
     bool serving;    /* serve_starving is on the stack */
     bool starting;   /* start_waiting is on the stack: requests that end at once do not enter it again */
@@ -166,9 +196,17 @@ struct searcher {
 /* Grows what the task holds to the segment's and the request's sizes; QUIRE_ENOMEM or 0. */
 int task_reserve(struct task *task, const struct segment *segment);
 int searcher_attach(struct searcher *searcher, struct segment *segment);
-/* A step that reads n blocks, n <= BEAM_MAX. Each is opened and given to on_block, if there is one, as soon as it and
- * those before it are back, so that it is scored while the others come; an error ends that and is noted. on_reads runs
- * when all are back; blocks of a step without on_block can be opened there. */
+/* Blocks that a step may read. */
+static inline uint32_t task_blocks_max(const struct task *task)
+{
+    const struct searcher *s = task->searcher;
+    if (!task->segment->lists)
+        return BEAM_MAX;
+    return s->arena && s->n_frames < RERANK_MAX ? s->n_frames : RERANK_MAX;
+}
+/* A step that reads n blocks, n <= task_blocks_max. Each is opened and given to on_block, if there is one, as soon as
+ * it and those before it are back, so that it is scored while the others come; an error ends that and is noted.
+ * on_reads runs when all are back; blocks of a step without on_block can be opened there. */
 void task_read_blocks(struct task *task, const uint32_t *blocks, uint32_t n,
                       int (*on_block)(struct task *task, const struct block_view *view),
                       void (*on_reads)(struct task *task));
@@ -208,6 +246,37 @@ void task_prefetch_block_rows(const struct task *task, uint32_t block);
 void task_score_edges(struct task *task, const struct block_view *view, uint32_t n);
 /* Squared distances at slot precision of all slots of an open block. */
 void task_score_slots(struct task *task, const struct block_view *view, float *out);
+
+/* Estimates for `groups` groups of 32 interleaved codes, factors beside them, into searcher->estimates, for rows that
+ * stand around a centre `centre` away with spread `rms`; the first n of them, from `skip` on, are one run. */
+void task_score_groups(struct task *task, const uint8_t *groups, const f16_t *factors, uint32_t n_groups, uint32_t skip,
+                       uint32_t n, float centre, float rms);
+
+/* search_lists.c: the first step of a search in inverted lists, whose effort is set. */
+void search_lists_begin(struct task *task);
+/* Reads or scans those of the `effort` nearest lists that were not yet; then search_rerank. */
+void search_lists(struct task *task);
+/* search.c: rows that were scored last join the candidates; `limit` is the estimate above which none matters. */
+void search_add_candidates(struct task *task, uint32_t n, float *limit);
+/* What lists have found is measured exactly; ends the task. */
+void search_rerank(struct task *task);
+/* All places of searcher->gains are free again. */
+void search_new_stamp(struct searcher *searcher);
+/* Room in searcher->nearest. */
+int search_reserve_nearest(struct searcher *searcher, uint64_t n);
+/* Room for the candidates that k asks for and `more`. */
+int search_reserve_candidates(struct task *task, uint32_t more);
+/* Moves the `keep` best of c[0..n) to the front, in no order. */
+void search_select_best(struct candidate *c, uint32_t n, uint32_t keep);
+/* Blocks and lists that the query may still read, at most `most`; without reads_max that is `most`. */
+uint32_t search_reads_left(const struct task *task, uint32_t most);
+/* Keeps the `want` nearest of searcher->nearest[0..n), in no order; returns how many. */
+uint32_t search_narrow(struct searcher *searcher, uint32_t n, uint32_t want);
+int search_grow(void *array, size_t bytes); /* realloc through a pointer to the pointer; QUIRE_ENOMEM */
+/* searcher.c: a buffer for a posting, or NULL: there is none free. */
+struct posting_read *searcher_take_posting(struct searcher *searcher, uint32_t bytes);
+/* Gives it back; who waits for one goes on. */
+void searcher_return_posting(struct searcher *searcher, struct posting_read *read);
 
 /* search.c: the key of a row whose keys are input row numbers, in decimal; returns its bytes (<= 10). */
 uint32_t search_number_key(uint32_t id, uint8_t *out);

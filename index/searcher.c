@@ -25,11 +25,15 @@
 #include <time.h>
 
 #define K_KEPT          4096u  /* results that a task may keep room for between searches */
-#define PRIORS_KEPT     16384u /* blocks known by their centres only */
+#define PRIORS_KEPT     16384u /* blocks known by their centres only, and lists */
+#define CANDIDATES_KEPT 98304u /* rows that may be near */
 #define SCRATCH_KEPT    65536u /* places of gains, nodes of the tree */
 #define TASKS_DEFAULT   32u
 #define ARENA_BYTES_MAX (512u << 10) /* frames of a lane, BEAM_MAX of them at least */
 #define TASKS_MAX       4096u
+#define POSTINGS_MIN    8u
+#define POSTINGS_MAX    64u
+#define POSTINGS_BYTES  (2u << 20)
 
 /* realloc that leaves the old array alone on failure; counts in elements. */
 static int grow(void **array, size_t elements, size_t size)
@@ -60,7 +64,7 @@ static int reserve_dims(struct task *t, uint32_t dims)
 
 static int reserve_blocks(struct task *t, uint32_t n_blocks)
 {
-    size_t bytes = (n_blocks + 7) / 8;
+    size_t bytes = ((size_t)n_blocks + 7) / 8;
     void *probed = t->probed, *read = t->read;
     int rc = 0;
     if (bytes > t->blocks_capacity) {
@@ -76,14 +80,15 @@ static int reserve_blocks(struct task *t, uint32_t n_blocks)
 /* Blocks are read into frames of the searcher's arena; those that are larger, into memory of the task's own. */
 static int reserve_buffers(struct task *t, uint32_t block_bytes)
 {
-    if ((t->searcher->arena && block_bytes <= t->searcher->frame_bytes) || block_bytes <= t->buffer_bytes)
+    size_t bytes = (size_t)task_blocks_max(t) * block_bytes;
+    if ((t->searcher->arena && block_bytes <= t->searcher->frame_bytes) || bytes <= t->buffers_bytes)
         return 0;
-    uint8_t *bigger = memory_aligned(4096, (size_t)BEAM_MAX * block_bytes);
+    uint8_t *bigger = memory_aligned(4096, bytes);
     if (!bigger)
         return QUIRE_ENOMEM;
     memory_free(t->buffers);
     t->buffers = bigger;
-    t->buffer_bytes = block_bytes;
+    t->buffers_bytes = bytes;
     return 0;
 }
 
@@ -93,7 +98,7 @@ int task_reserve(struct task *t, const struct segment *segment)
     uint32_t dims = p->code_dim > p->dim + 1 ? p->code_dim : p->dim + 1;
     int rc = reserve_dims(t, dims);
     if (rc == 0)
-        rc = reserve_blocks(t, p->n_blocks);
+        rc = reserve_blocks(t, p->n_blocks > p->n_lists ? p->n_blocks : p->n_lists);
     if (rc == 0)
         rc = reserve_buffers(t, p->block_bytes);
     if (!t->recent)
@@ -123,11 +128,21 @@ static void give_results_back(struct task *t)
     t->vectors = NULL;
     t->candidates_capacity = t->k_capacity = t->hits_capacity = 0;
     t->copies_capacity = t->vectors_capacity = 0;
+    free(t->lists);
+    t->lists = NULL;
+    t->lists_capacity = 0;
 }
 
 /* What a search for very many left in the lane's scratch; nothing of it is in use between searches. */
 static void give_scratch_back(struct searcher *s)
 {
+    if (s->heads_capacity > SCRATCH_KEPT) {
+        free(s->heads);
+        free(s->far_ends);
+        s->heads = NULL;
+        s->far_ends = NULL;
+        s->heads_capacity = 0;
+    }
     if (s->gains_mask < SCRATCH_KEPT && s->nearest_capacity <= SCRATCH_KEPT)
         return;
     free(s->gains);
@@ -161,7 +176,7 @@ static void task_fini(struct task *t)
  * of their own. */
 static void make_arena(struct searcher *s, uint32_t frame_bytes)
 {
-    unsigned wanted = s->n_tasks * BEAM_MAX;
+    unsigned wanted = s->n_tasks * BEAM_MAX < RERANK_MAX ? RERANK_MAX : s->n_tasks * BEAM_MAX;
     uint32_t n = wanted < FRAMES_MAX ? wanted : FRAMES_MAX;
     while (n > BEAM_MAX && (size_t)n * frame_bytes > ARENA_BYTES_MAX)
         n--;
@@ -175,6 +190,61 @@ static void make_arena(struct searcher *s, uint32_t frame_bytes)
     for (s->n_free = 0; s->n_free < s->n_frames; s->n_free++)
         s->free_frames[s->n_free] = s->arena + (size_t)s->n_free * frame_bytes;
 }
+
+/* ---- buffers of postings -----------------------------------------------------------------------------------------
+ *
+ * A lane has at most POSTINGS_MAX of them and POSTINGS_BYTES, all of the size of the longest posting that it has met. A
+ * task takes one for each list that it reads and gives it back as soon as that is scanned, so that no task holds what
+ * another waits for while it waits itself. */
+
+static void free_posting(struct searcher *s, struct posting_read *read)
+{
+    if (s->free_postings == read)
+        s->free_postings = read->next_free;
+    memory_free(read->buffer);
+    free(read);
+    s->n_postings--;
+}
+
+struct posting_read *searcher_take_posting(struct searcher *s, uint32_t bytes)
+{
+    if (bytes > s->posting_bytes) {
+        s->posting_bytes = bytes;
+        while (s->free_postings)
+            free_posting(s, s->free_postings);
+    }
+    struct posting_read *read = s->free_postings;
+    if (read) {
+        s->free_postings = read->next_free;
+        return read;
+    }
+    bool room = s->n_postings < POSTINGS_MIN ||
+                (s->n_postings < POSTINGS_MAX && (uint64_t)s->n_postings * s->posting_bytes < POSTINGS_BYTES);
+    read = room ? calloc(1, sizeof *read) : NULL;
+    if (!read)
+        return NULL;
+    read->buffer = memory_aligned(4096, s->posting_bytes);
+    read->buffer_bytes = s->posting_bytes;
+    s->n_postings++;
+    if (!read->buffer) {
+        free_posting(s, read);
+        return NULL;
+    }
+    return read;
+}
+
+void searcher_return_posting(struct searcher *s, struct posting_read *read)
+{
+    if (read->buffer_bytes < s->posting_bytes) {
+        free_posting(s, read);
+        return;
+    }
+    read->next_free = s->free_postings;
+    s->free_postings = read;
+}
+
+/* ---- life ----------------------------------------------------------------------------------------------------------
+ * */
 
 int searcher_create(struct engine *engine, const struct searcher_config *config, struct searcher **out,
                     struct quire_error *err)
@@ -238,6 +308,10 @@ void searcher_destroy(struct searcher *s)
     free(s->run_blocks);
     free(s->run_distances);
     free(s->slot_distances);
+    free(s->heads);
+    free(s->far_ends);
+    while (s->free_postings)
+        free_posting(s, s->free_postings);
     free(s);
 }
 
@@ -274,6 +348,8 @@ int searcher_attach(struct searcher *s, struct segment *segment)
     s->attachments = a;
     engine_attach(s->engine, section_file_io(segment->blocks));
     engine_attach(s->engine, section_file_io(segment->keys));
+    if (segment->postings)
+        engine_attach(s->engine, section_file_io(segment->postings));
     return 0;
 }
 
@@ -285,6 +361,8 @@ void searcher_forget(struct searcher *s, struct segment *segment)
             *at = gone->next;
             engine_detach(s->engine, section_file_io(segment->blocks));
             engine_detach(s->engine, section_file_io(segment->keys));
+            if (segment->postings)
+                engine_detach(s->engine, section_file_io(segment->postings));
             free(gone);
             segment_unref(segment);
             return;
@@ -510,7 +588,7 @@ static void advance(struct task *t)
     t->step_ns = clock_ns();
     t->advancing = true;
     while (t->step_open && !t->starving) {
-        uint8_t *held[BEAM_MAX];
+        uint8_t *held[RERANK_MAX];
         open_blocks(t);
         if (t->n_pending > 0)
             break;
@@ -619,7 +697,7 @@ static void queue_blocks(struct task *t)
     uint32_t bytes = t->segment->params.block_bytes;
     bool frames = s->arena && bytes <= s->frame_bytes;
     for (uint32_t i = 0; i < t->n_reads; i++) {
-        uint8_t *buffer = frames ? s->free_frames[--s->n_free] : t->buffers + (size_t)i * t->buffer_bytes;
+        uint8_t *buffer = frames ? s->free_frames[--s->n_free] : t->buffers + (size_t)i * bytes;
         if (take_cached(t, i, buffer))
             continue;
         queue_read(t, i, section_file_io(t->segment->blocks), segment_block_offset(t->segment, t->reads[i].block),
@@ -782,7 +860,8 @@ void task_finish(struct task *t, int code)
         fetch_end(t, t->code);
     t->kind = TASK_FREE;
     t->generation++;
-    if (t->k_capacity > K_KEPT || t->priors_capacity > PRIORS_KEPT)
+    if (t->k_capacity > K_KEPT || t->priors_capacity > PRIORS_KEPT || t->lists_capacity > PRIORS_KEPT ||
+        t->candidates_capacity > CANDIDATES_KEPT)
         give_results_back(t);
     t->next_free = s->free_tasks;
     s->free_tasks = t;

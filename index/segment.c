@@ -9,8 +9,10 @@
  * The budget: centres are always resident; the widest navigation code that fits next to them and a reserve for block
  * buffers is loaded with its factors, and what then is left keeps hot blocks. When not even the 1-bit code fits, the
  * codes of edges inside the blocks are used where the index has them; else opening fails and names the least budget.
+ * Of inverted lists directory and heads are always resident, and the codes of all rows where they fit.
  */
 #include "index/block.h"
+#include "index/index_kind.h"
 #include "index/segment_priv.h"
 #include "io/error.h"
 #include "io/memory.h"
@@ -97,6 +99,12 @@ static int load_calibration(struct opening *o, struct section_file *meta)
     return rc;
 }
 
+/* What a process holds besides, as a part of a budget. */
+static uint64_t reserve_of(uint64_t budget)
+{
+    return budget && budget / 4 < RESERVE_BYTES ? budget / 4 : RESERVE_BYTES;
+}
+
 static int load_meta(struct opening *o)
 {
     struct section_file *meta = NULL;
@@ -119,9 +127,7 @@ static int load_meta(struct opening *o)
     }
     const struct segment_params *p = &s->params;
     s->info.memory_bytes = o->options->memory_bytes ? o->options->memory_bytes : p->memory_bytes;
-    s->info.reserve_bytes = RESERVE_BYTES;
-    if (s->info.memory_bytes && s->info.memory_bytes / 4 < RESERVE_BYTES)
-        s->info.reserve_bytes = s->info.memory_bytes / 4;
+    s->info.reserve_bytes = reserve_of(s->info.memory_bytes);
     s->shape = (struct block_shape){p->block_bytes, p->slot_bytes, p->factor_bytes, p->edge_code_bytes};
     rc = space_init(&s->space, (enum quire_metric)p->metric, (enum quire_type)p->type, p->dim, p->seed);
     if (rc < 0)
@@ -232,17 +238,59 @@ static int decode_factors(const struct opening *o)
     return 0;
 }
 
+bool segment_lists_fit(const struct segment_params *p, uint64_t budget)
+{
+    uint64_t need = entry_bytes_of(p->n_blocks, p->code_dim) + lists_bytes_of(p) + lists_codes_bytes_of(p);
+    return budget == 0 || need + reserve_of(budget) <= budget;
+}
+
+/* Directory and heads, and the codes where the budget has room for them beside the reserve. */
+static int load_lists(struct opening *o, struct section_file *codes)
+{
+    struct segment *s = o->s;
+    const struct segment_params *p = &s->params;
+    uint64_t budget = s->info.memory_bytes;
+    uint64_t fixed = entry_bytes_of(p->n_blocks, p->code_dim) + lists_bytes_of(p);
+    const struct section_entry *entry = NULL;
+    if (budget && fixed > budget)
+        return error_set(o->err, QUIRE_ELIMIT,
+                         "a memory budget of %llu bytes is below the %llu that the heads of %s need: raise --memory "
+                         "(server: index-memory, or VLOAD ... MEMORY)",
+                         (unsigned long long)budget, (unsigned long long)fixed, o->path);
+    int rc = lists_open(p, codes, &s->lists, o->err);
+    if (rc == 0)
+        rc = open_listed(o, POSTINGS_NAME, FILE_POSTINGS, &s->postings);
+    if (rc == 0)
+        rc = need_section(o, s->postings, POSTINGS_POSTINGS, UINT64_MAX, &entry);
+    if (rc < 0)
+        return rc;
+    s->postings_at = entry->offset;
+    if (entry->bytes != lists_postings_bytes(s->lists, p))
+        return error_set(o->err, QUIRE_ECORRUPT, "%s: postings of %llu bytes, expected %llu", o->path,
+                         (unsigned long long)entry->bytes, (unsigned long long)lists_postings_bytes(s->lists, p));
+    s->width = (unsigned)kernels_code_index(p->list_bits);
+    s->info.resident_bytes += s->lists->heads_bytes;
+    bool none = o->options->edge_codes || o->options->read_lists ||
+                (o->options->code_bits && o->options->code_bits < p->list_bits);
+    if (none || !segment_lists_fit(p, budget))
+        return 0;
+    rc = lists_load_codes(s->lists, p, s->postings, s->postings_at, s->segment_id, o->err);
+    s->info.resident_bytes += s->lists->codes_mapped + s->lists->factors_mapped;
+    return rc;
+}
+
 static int load_codes(struct opening *o)
 {
     struct segment *s = o->s;
     struct section_file *codes = NULL;
+    bool lists = s->params.index == QUIRE_INDEX_SPANN;
     int rc = open_listed(o, CODES_NAME, FILE_CODES, &codes);
-    if (rc < 0 || (rc = choose_width(o, codes)) < 0)
+    if (rc < 0 || (rc = lists ? load_lists(o, codes) : choose_width(o, codes)) < 0)
         goto out;
     uint64_t rows = s->params.rows, blocks = s->params.n_blocks;
     void *codes_mem = NULL, *factors = NULL, *centres = NULL, *centre_factors = NULL;
-    bool resident = s->width < NAV_WIDTHS;
-    s->width = resident ? s->width : EDGE_CODE_WIDTH;
+    bool resident = !lists && s->width < NAV_WIDTHS;
+    s->width = resident || lists ? s->width : EDGE_CODE_WIDTH;
     unsigned bits = nav_bits[s->width];
     s->nav_bytes = code_bytes_of(s->params.code_dim, bits);
     if (resident)
@@ -343,14 +391,20 @@ static void fill_info(struct segment *s)
     info->n_blocks = p->n_blocks;
     info->slots_per_block = p->slots_per_block;
     info->code_dim = p->code_dim;
-    info->code_bits = s->nav_codes ? nav_bits[s->width] : 0;
+    info->index = (enum quire_index_kind)p->index;
+    info->index_reason = kind_reason_text(p->kind_reason);
+    info->n_lists = p->n_lists;
+    info->list_entries = p->list_entries;
+    info->list_bits = p->list_bits;
+    info->code_bits = s->nav_codes || (s->lists && s->lists->codes) ? nav_bits[s->width] : 0;
     info->edge_codes = p->edge_code_bytes > 0;
     info->degree = p->degree;
     info->build_beam = p->pool;
     info->seed = p->seed;
     info->raw_bytes = p->rows * p->dim * quire_type_bytes(info->type);
-    info->resident_codes_bytes = s->nav_codes_mapped;
-    info->resident_factors_bytes = s->nav_factors_mapped;
+    info->resident_codes_bytes = s->lists ? s->lists->codes_mapped : s->nav_codes_mapped;
+    info->resident_factors_bytes = s->lists ? s->lists->factors_mapped : s->nav_factors_mapped;
+    info->resident_heads_bytes = s->lists ? s->lists->heads_bytes : 0;
     info->resident_entries_bytes = s->centre_codes_mapped + s->centre_factors_mapped + s->entry.bytes;
     info->n_entries = p->n_blocks;
     info->direct_io = section_file_io(s->blocks)->direct;
@@ -364,6 +418,8 @@ static void segment_free(struct segment *s)
     section_file_close(s->blocks);
     section_file_close(s->keys);
     section_file_close(s->attributes);
+    section_file_close(s->postings);
+    lists_close(s->lists);
     memory_unmap(s->nav_codes, s->nav_codes_mapped);
     memory_unmap(s->nav_factors, s->nav_factors_mapped);
     block_cache_destroy(s->cache);
@@ -433,6 +489,17 @@ void segment_cache_stats(const struct segment *s, struct block_cache_stats *out)
 const struct segment_info *segment_info(const struct segment *s)
 {
     return &s->info;
+}
+
+void segment_list_lengths(const struct segment *s, uint32_t *rows, uint32_t *bytes)
+{
+    for (uint32_t i = 0; s->lists && i < s->lists->n; i++) {
+        const struct list_entry *e = &s->lists->entries[i];
+        struct posting_shape shape = {.bytes = 0};
+        posting_shape(e->entries, e->own, s->params.code_dim, s->params.list_bits, &shape);
+        rows[i] = e->entries;
+        bytes[i] = shape.bytes;
+    }
 }
 
 float calibration_effort(const struct calibration_point *points, uint32_t n, float recall)

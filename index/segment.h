@@ -18,7 +18,12 @@ struct segment_info {
     uint32_t dim; /* of the user's vectors */
     enum quire_type type;
     enum quire_metric metric;
+    enum quire_index_kind index;
+    const char *index_reason; /* why it is of that kind; static */
     enum quire_slot slot;
+    uint32_t n_lists; /* inverted lists; 0: a page graph */
+    uint64_t list_entries;
+    unsigned list_bits; /* of the codes in lists, resident or not */
     uint32_t block_bytes, n_blocks, slots_per_block;
     uint32_t code_dim;  /* padded dimension of codes */
     unsigned code_bits; /* resident; 0: codes are read with the blocks */
@@ -27,7 +32,7 @@ struct segment_info {
     uint64_t seed;
     uint64_t memory_bytes; /* the budget in force; 0: none */
     uint64_t resident_bytes, index_bytes, raw_bytes;
-    uint64_t resident_codes_bytes, resident_factors_bytes, resident_entries_bytes;
+    uint64_t resident_codes_bytes, resident_factors_bytes, resident_entries_bytes, resident_heads_bytes;
     uint64_t cache_bytes;   /* for blocks, when all its frames are used; 0: no cache */
     uint64_t reserve_bytes; /* of the budget: what the process and the buffers of searches take, by measurement */
     uint32_t n_entries;
@@ -38,9 +43,10 @@ struct segment_info {
 
 struct segment_options {
     uint64_t memory_bytes; /* 0: the index's own, UINT64_MAX: no limit */
-    unsigned code_bits;    /* navigation code to load; 0: the widest that fits */
+    unsigned code_bits;    /* navigation code to load; 0: the widest that fits. Of lists: below their own none */
     bool no_cache;         /* keep no blocks, whatever the budget leaves */
-    bool edge_codes;       /* load none, use those of the edges; the index must have them */
+    bool edge_codes;       /* load none, use those of the edges, which the index must have, or of its lists */
+    bool read_lists;       /* of inverted lists no codes of rows, whatever the budget */
     bool buffered;         /* no O_DIRECT, for tests */
     struct io_fs *fs;      /* NULL: fs_real() */
 };
@@ -56,6 +62,8 @@ struct block_cache_stats;
 /* Zeros without a cache. */
 void segment_cache_stats(const struct segment *segment, struct block_cache_stats *out);
 const struct segment_info *segment_info(const struct segment *segment);
+/* Of each inverted list the rows in it, replicas included, and the bytes of its posting: n_lists numbers each. */
+void segment_list_lengths(const struct segment *segment, uint32_t *rows, uint32_t *bytes);
 
 /* The effort that reaches `recall` (0 < recall <= 1) at k, from the calibration curve kept at build. */
 uint32_t segment_effort(const struct segment *segment, float recall, uint32_t k);

@@ -8,6 +8,7 @@
 #include "index/entry.h"
 #include "index/format.h"
 #include "index/kernels/kernels.h"
+#include "index/lists.h"
 #include "index/segment.h"
 #include "index/space.h"
 #include "io/bitmap.h"
@@ -29,6 +30,8 @@ struct segment {
     struct space space;
     uint8_t segment_id[16];
     struct section_file *blocks, *keys, *attributes; /* attributes NULL: none */
+    struct section_file *postings;                   /* of inverted lists; NULL: a page graph */
+    uint64_t postings_at;
     uint64_t blocks_at, buckets_at, heap_at, rows_at, attribute_index_at,
         attribute_heap_at; /* offsets in their files */
     uint64_t heap_bytes, attribute_heap_bytes;
@@ -40,6 +43,7 @@ struct segment {
     f16_t *nav_factors;         /* rows x 2 */
     struct entry_level centres; /* of the blocks */
     struct entry_tree entry;
+    struct lists *lists; /* inverted lists; NULL: a page graph */
     uint32_t nav_bytes;
     size_t nav_codes_mapped, nav_factors_mapped, centre_codes_mapped, centre_factors_mapped;
     struct block_cache *cache; /* NULL: none */
@@ -65,9 +69,15 @@ static inline float segment_block_rms(const struct segment *s, uint32_t block)
 /* Effort on one curve (points of one k, ascending effort), between points on a logarithmic scale. */
 float calibration_effort(const struct calibration_point *points, uint32_t n, float recall);
 
-/* Effort needed with the codes in use over that with the widest. */
+/* Whether a budget (0: none) has room for the codes of all rows of inverted lists, beside the rest. */
+bool segment_lists_fit(const struct segment_params *params, uint64_t budget);
+
+/* Effort needed with the codes in use over that with the widest. In lists it is known for resident codes, of a row one;
+ * the postings with their replicas need less. */
 static inline float segment_effort_factor(const struct segment *s)
 {
+    if (s->lists)
+        return s->lists->codes ? 1 : 1 / s->params.effort_factor[s->width];
     return s->nav_codes ? s->params.effort_factor[s->width] : s->params.edge_effort_factor;
 }
 

@@ -214,6 +214,8 @@ static void add_report(struct quire_verify_report *sum, const struct quire_verif
     sum->rows += one->rows;
     sum->edges += one->edges;
     sum->keys += one->keys;
+    sum->lists += one->lists;
+    sum->list_entries += one->list_entries;
     sum->rows_reachable += one->rows_reachable;
     sum->rows_by_edges += one->rows_by_edges;
     sum->blocks_without_entry += one->blocks_without_entry;

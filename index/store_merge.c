@@ -108,6 +108,7 @@ static struct merge_options merge_options_of(struct rebuild *r)
     struct merge_options options = {.fs = r->store->fs, .type = config->type, .dim = config->dim};
     quire_build_options_init(&options.build);
     options.build.metric = config->metric;
+    options.build.index = config->index;
     options.build.slot = config->slot;
     options.build.block_bytes = config->block_bytes;
     options.build.code_bits = config->code_bits;

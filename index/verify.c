@@ -13,10 +13,14 @@
  * reach is counted too, from the block nearest to the mean: it says how good the graph is, not whether the index is
  * sound. For that the blocks that each block leads to are kept in memory, 4 bytes each: a fraction of the codes.
  *
+ * An index of inverted lists has its codes in the postings, which verify_lists.c proves; every row stands in its own
+ * list, and is reachable if that can be read and its head is linked.
+ *
  * A finding is a sentence; the walk goes on, so that one damaged block does not hide another.
  */
 #include "index/block.h"
 #include "index/segment_priv.h"
+#include "index/verify_priv.h"
 #include "io/bitmap.h"
 #include "io/error.h"
 #include "io/memory.h"
@@ -32,36 +36,7 @@
 #define CODE_ERROR_LIMIT 6.0
 #define NODE_ERROR_LIMIT 0.5 /* of a centre's length; codes of CENTRE_BITS bits are off by 0.1, other clusters by 1 */
 
-/* Which blocks each block leads to: targets[at[b]..at[b + 1]). */
-struct block_links {
-    uint64_t *at;
-    uint32_t *targets;
-    uint64_t capacity;
-};
-
-struct verification {
-    struct io_fs *fs;
-    struct segment *s;
-    struct segment *narrow; /* the same index with the codes that edges carry; NULL: it has no edge codes */
-    void (*finding)(void *context, const char *sentence);
-    int (*progress)(void *context, const char *phase, uint64_t done, uint64_t total);
-    void *context;
-    struct quire_verify_report report;
-    struct quire_error *err;
-    uint8_t *seen;    /* bitmap of input rows */
-    uint8_t *entered; /* bitmap of blocks that an edge leads to */
-    uint8_t *reached; /* bitmap of blocks that the entry tree leads to */
-    uint8_t *sound;   /* bitmap of blocks that could be opened */
-    struct block_links links;
-    uint32_t *places; /* KEYS_ROWS: row of each input row; NULL with keys of the user's */
-    uint8_t *buckets; /* key pages, whole; NULL otherwise */
-    uint8_t *batch;
-    uint32_t *edges;
-    float *centre, *vector, *rotated, *decoded;
-    double error_sum;
-};
-
-static void __attribute__((format(printf, 2, 3))) found(struct verification *v, const char *format, ...)
+void verify_found(struct verification *v, const char *format, ...)
 {
     char sentence[512];
     va_list arguments;
@@ -72,7 +47,7 @@ static void __attribute__((format(printf, 2, 3))) found(struct verification *v, 
         v->finding(v->context, sentence);
 }
 
-static int report_progress(const struct verification *v, const char *phase, uint64_t done, uint64_t total)
+int verify_progress(const struct verification *v, const char *phase, uint64_t done, uint64_t total)
 {
     return v->progress && v->progress(v->context, phase, done, total) ? QUIRE_ECANCELLED : 0;
 }
@@ -88,16 +63,16 @@ static int verify_file(struct verification *v, const char *name, uint32_t kind)
     free(path);
     v->report.files++;
     if (rc < 0) {
-        found(v, "%s", err.message);
+        verify_found(v, "%s", err.message);
         return 0;
     }
     for (uint32_t i = 0; i < section_count(file); i++) {
         v->report.sections++;
         if (section_verify(file, section_at(file, i), &err) < 0)
-            found(v, "%s", err.message);
+            verify_found(v, "%s", err.message);
     }
     section_file_close(file);
-    return report_progress(v, "check files", v->report.files, 5);
+    return verify_progress(v, "check files", v->report.files, v->s->postings ? 6 : 5);
 }
 
 static int verify_files(struct verification *v)
@@ -107,6 +82,8 @@ static int verify_files(struct verification *v)
         rc = verify_file(v, BLOCKS_NAME, FILE_BLOCKS);
     if (rc == 0)
         rc = verify_file(v, CODES_NAME, FILE_CODES);
+    if (rc == 0 && v->s->postings)
+        rc = verify_file(v, POSTINGS_NAME, FILE_POSTINGS);
     if (rc == 0)
         rc = verify_file(v, KEYS_NAME, FILE_KEYS);
     if (rc == 0 && v->s->attributes)
@@ -125,8 +102,8 @@ static int load_pages(struct verification *v, struct section_file *file, uint32_
               : error_set(v->err, QUIRE_ENOMEM, "no memory for %llu bytes of keys", (unsigned long long)entry->bytes);
     for (uint64_t page = 0; rc == 0 && page < entry->bytes / PAGE_BYTES; page++)
         if (!page_is_valid(pages + page * PAGE_BYTES, page, v->s->segment_id))
-            found(v, "page %llu of section %u of %s is damaged: wrong checksum", (unsigned long long)page, id,
-                  section_file_io(file)->path);
+            verify_found(v, "page %llu of section %u of %s is damaged: wrong checksum", (unsigned long long)page, id,
+                         section_file_io(file)->path);
     if (rc < 0)
         free(pages);
     else
@@ -183,7 +160,7 @@ static void verify_key(struct verification *v, const struct block_view *view, ui
     v->report.keys++;
     if (v->places) {
         if (v->places[input] != row)
-            found(v, "key %u is listed at row %u but stands at row %u", input, v->places[input], row);
+            verify_found(v, "key %u is listed at row %u but stands at row %u", input, v->places[input], row);
         return;
     }
     struct block_key key;
@@ -194,9 +171,9 @@ static void verify_key(struct verification *v, const struct block_view *view, ui
     else if (rc == 0)
         hash = key_hash(key.bytes, key.length);
     if (rc < 0)
-        found(v, "the key of row %u cannot be read: %s", row, quire_error_text(rc));
+        verify_found(v, "the key of row %u cannot be read: %s", row, quire_error_text(rc));
     else if (!bucket_has(v, hash, row))
-        found(v, "the key of row %u is not in the key table", row);
+        verify_found(v, "the key of row %u is not in the key table", row);
 }
 
 /* ---- blocks ------------------------------------------------------------------------------------------------------ */
@@ -238,14 +215,14 @@ static int verify_edge(struct verification *v, const struct block_view *view, ui
     assert(p->slots_per_block > 0); /* params_check */
     uint32_t to = v->edges[i], block = to / p->slots_per_block;
     if (to >= p->rows || block == view->number || (i > 0 && to <= v->edges[i - 1])) {
-        found(v,
-              "edge %d of list %u of block %u leads to row %u: outside the index, into its own block or out of order",
-              i, list, view->number, to);
+        verify_found(
+            v, "edge %d of list %u of block %u leads to row %u: outside the index, into its own block or out of order",
+            i, list, view->number, to);
         return 1;
     }
     if (v->narrow && !edge_code_is_right(v, view, first + (uint32_t)i, to))
-        found(v, "the code of edge %d of list %u of block %u is not that of row %u, to which it leads", i, list,
-              view->number, to);
+        verify_found(v, "the code of edge %d of list %u of block %u is not that of row %u, to which it leads", i, list,
+                     view->number, to);
     bitmap_add(v->entered, block);
     return add_link(v, view->number, block);
 }
@@ -257,7 +234,7 @@ static int verify_edges(struct verification *v, const struct block_view *view)
     for (uint32_t list = 0; list < view->n_lists; list++) {
         int n = block_edges(view, list, v->edges, &first), rc = 0;
         if (n < 0)
-            found(v, "the edges of block %u do not decode", view->number);
+            verify_found(v, "the edges of block %u do not decode", view->number);
         for (int i = 0; rc == 0 && i < n; i++)
             rc = verify_edge(v, view, list, first, i);
         if (rc < 0)
@@ -266,8 +243,7 @@ static int verify_edges(struct verification *v, const struct block_view *view)
     return 0;
 }
 
-/* The vector of a slot in the rotated working space. */
-static void slot_rotated(struct verification *v, const struct block_view *view, uint32_t slot)
+void verify_slot_vector(struct verification *v, const struct block_view *view, uint32_t slot)
 {
     const struct segment_params *p = &v->s->params;
     const uint8_t *at = view->slots + (size_t)slot * p->slot_bytes;
@@ -287,7 +263,7 @@ static void verify_code(struct verification *v, const struct block_view *view, u
     uint32_t row = view->first_row + slot, dim = s->params.code_dim;
     float f;
     kernels()->f32_from_f16(s->nav_factors + 2 * (size_t)row + 1, &f, 1);
-    slot_rotated(v, view, slot);
+    verify_slot_vector(v, view, slot);
     code_decode(s->nav_codes + (size_t)row * s->nav_bytes, dim, nav_bits[s->width], f * s->params.scale_f[s->width],
                 v->decoded);
     double wrong = 0, radius = 0;
@@ -298,10 +274,11 @@ static void verify_code(struct verification *v, const struct block_view *view, u
     }
     double share = radius > 1e-12 * s->params.norm2_max ? sqrt(wrong / radius) : 0;
     v->error_sum += share * share;
+    v->errors++;
     if (share > v->report.code_error_max)
         v->report.code_error_max = share;
     if (share > CODE_ERROR_LIMIT * s->params.error[s->width] + 0.5)
-        found(v, "the navigation code of row %u is %.3f of its length away from its vector", row, share);
+        verify_found(v, "the navigation code of row %u is %.3f of its length away from its vector", row, share);
 }
 
 static int verify_block(struct verification *v, const uint8_t *bytes, uint32_t number)
@@ -316,27 +293,32 @@ static int verify_block(struct verification *v, const uint8_t *bytes, uint32_t n
     v->links.at[number + 1] = v->links.at[number];
     int rc = block_open(bytes, &s->shape, number, s->segment_id, &view, &err);
     if (rc < 0 || view.first_row != first || view.n_slots != expected) {
-        found(v, "block %u of %s at offset %llu is damaged: %s", number, section_file_io(s->blocks)->path,
-              (unsigned long long)segment_block_offset(s, number), rc < 0 ? err.message : "wrong rows");
+        verify_found(v, "block %u of %s at offset %llu is damaged: %s", number, section_file_io(s->blocks)->path,
+                     (unsigned long long)segment_block_offset(s, number), rc < 0 ? err.message : "wrong rows");
         return 0;
     }
     bitmap_add(v->sound, number);
-    if (!bitmap_has(v->reached, number))
-        found(v, "rows %u to %u cannot be found: no entry leads to block %u", first, first + expected - 1, number);
+    if (s->lists && view.n_edges)
+        verify_found(v, "block %u has %u edges, which an index of inverted lists has not", number, view.n_edges);
+    if (!s->lists && !bitmap_has(v->reached, number))
+        verify_found(v, "rows %u to %u cannot be found: no entry leads to block %u", first, first + expected - 1,
+                     number);
     segment_centre(s, number, v->centre);
     for (uint32_t slot = 0; slot < view.n_slots; slot++) {
         uint32_t input = load_u32(view.ids + 4 * (size_t)slot);
         v->report.rows++;
         if (input >= p->rows || bitmap_has(v->seen, input)) {
-            found(v, "row %u holds input row %u, which is out of range or stands elsewhere too", first + slot, input);
+            verify_found(v, "row %u holds input row %u, which is out of range or stands elsewhere too", first + slot,
+                         input);
             continue;
         }
         bitmap_add(v->seen, input);
         v->report.rows_reachable += bitmap_has(v->reached, number);
         verify_key(v, &view, slot, input);
-        verify_code(v, &view, slot);
+        if (!s->lists)
+            verify_code(v, &view, slot);
     }
-    return verify_edges(v, &view);
+    return s->lists ? 0 : verify_edges(v, &view);
 }
 
 static int verify_blocks(struct verification *v)
@@ -351,9 +333,9 @@ static int verify_blocks(struct verification *v)
         for (uint32_t i = 0; rc == 0 && i < n; i++)
             rc = verify_block(v, v->batch + (size_t)i * block_bytes, at + i);
         if (rc == 0)
-            rc = report_progress(v, "check blocks", at + n, s->params.n_blocks);
+            rc = verify_progress(v, "check blocks", at + n, s->params.n_blocks);
     }
-    for (uint32_t b = 0; rc == 0 && b < s->params.n_blocks; b++)
+    for (uint32_t b = 0; rc == 0 && !s->lists && b < s->params.n_blocks; b++)
         v->report.blocks_without_entry += !bitmap_has(v->entered, b);
     return rc;
 }
@@ -367,8 +349,8 @@ static int verify_entries(struct verification *v)
     if (rc < 0)
         return error_set(v->err, rc, "no memory to follow the entries of %s", v->s->info.path);
     if (!(error.worst <= NODE_ERROR_LIMIT))
-        found(v, "entry %u of level %u is %.3f of its length away from the mean of the centres below it", error.node,
-              error.level, error.worst);
+        verify_found(v, "entry %u of level %u is %.3f of its length away from the mean of the centres below it",
+                     error.node, error.level, error.worst);
     return 0;
 }
 
@@ -457,13 +439,14 @@ static bool is_damage(int code)
     return code == QUIRE_ECORRUPT || code == QUIRE_ETRUNCATED || code == QUIRE_EOVERSIZED || code == QUIRE_EFORMAT;
 }
 
-/* Opens with codes of `bits` bits (0: the widest) and no budget. An index that has none of them is damaged: without a
- * budget opening makes do with the codes of edges. */
+/* Opens with codes of `bits` bits (0: the widest) and no budget. A page graph that has none of them is damaged: without
+ * a budget opening makes do with the codes of edges. Of inverted lists no posting is read, so that a damaged one is a
+ * finding like any other. */
 static int open_with(struct io_fs *fs, const char *path, unsigned bits, struct segment **out, struct quire_error *err)
 {
-    struct segment_options options = {.memory_bytes = UINT64_MAX, .code_bits = bits, .fs = fs};
+    struct segment_options options = {.memory_bytes = UINT64_MAX, .code_bits = bits, .read_lists = true, .fs = fs};
     int rc = segment_open(path, &options, out, err);
-    if (rc == 0 && !(*out)->nav_codes) {
+    if (rc == 0 && !(*out)->nav_codes && !(*out)->lists) {
         segment_unref(*out);
         *out = NULL;
         rc = bits ? error_set(err, QUIRE_ECORRUPT, "%s has no navigation codes of width %u", path, bits)
@@ -480,7 +463,7 @@ static int open_narrow(struct verification *v, const char *path)
         return 0;
     int rc = open_with(v->fs, path, nav_bits[EDGE_CODE_WIDTH], &v->narrow, &err);
     if (is_damage(rc))
-        found(v, "%s", err.message);
+        verify_found(v, "%s", err.message);
     return rc < 0 && !is_damage(rc) ? error_set(v->err, rc, "%s", err.message) : 0;
 }
 
@@ -492,7 +475,7 @@ int segment_verify(struct io_fs *fs, const char *path, void (*finding)(void *con
     struct quire_error open_error = {0};
     int rc = open_with(fs, path, 0, &v.s, &open_error); /* the widest code is the one to prove */
     if (is_damage(rc)) {
-        found(&v, "%s", open_error.message);
+        verify_found(&v, "%s", open_error.message);
         if (report)
             *report = v.report;
         return error_set(err, QUIRE_ECORRUPT, "%s", open_error.message);
@@ -506,13 +489,13 @@ int segment_verify(struct io_fs *fs, const char *path, void (*finding)(void *con
         rc = load_keys(&v);
     if (rc == 0)
         rc = open_narrow(&v, path);
-    if (rc == 0)
+    if (rc == 0 && !v.s->lists)
         rc = verify_entries(&v);
     if (rc == 0)
         rc = verify_blocks(&v);
     if (rc == 0)
-        rc = count_rows_by_edges(&v);
-    v.report.code_error = v.report.rows ? sqrt(v.error_sum / (double)v.report.rows) : 0;
+        rc = v.s->lists ? verify_lists(&v) : count_rows_by_edges(&v);
+    v.report.code_error = v.errors ? sqrt(v.error_sum / (double)v.errors) : 0;
     release(&v);
     if (report)
         *report = v.report;

@@ -212,7 +212,7 @@ const char *key_encoding(const struct key_entry *entry)
     case KEY_VECTOR_SET:
         break;
     }
-    return "pagegraph";
+    return quire_index_kind_name(collection_index_kind(entry->set));
 }
 
 /* An access by OBJECT is none, so that IDLETIME can be watched. False after the reply that there is no such key. */

@@ -170,7 +170,7 @@ static bool take_setting(struct client *c, const struct resp_arg *args, uint32_t
                          struct collection_config *config)
 {
     static const char *const types[] = {"f32", "f16", "i8", "u8", "bf16"}, *const metrics[] = {"l2", "cosine", "ip"};
-    static const char *const indexes[] = {"auto", "pagegraph"};
+    static const char *const indexes[] = {"auto", "pagegraph", "spann"};
     static const char *const slots[] = {"auto", "f32", "f16", "i8", "u8", "q8", "bf16"};
     long long integer = 0;
     int kind = 0;
@@ -188,7 +188,8 @@ static bool take_setting(struct client *c, const struct resp_arg *args, uint32_t
         right = take_kind(c, args, n, at, slots, 7, &kind);
         config->slot = (enum quire_slot)kind;
     } else if (arg_is(args[*at], "INDEX")) {
-        right = take_kind(c, args, n, at, indexes, 2, &kind);
+        right = take_kind(c, args, n, at, indexes, 3, &kind);
+        config->index = (enum quire_index_kind)kind;
     } else if (arg_is(args[*at], "MEMORY")) {
         right = arg_take_integer(c, args, n, at, 1, 1ll << 46, &integer);
         config->memory_bytes = (uint64_t)integer;

@@ -164,7 +164,7 @@ static void put_info(struct resp_buffer *out, const struct collection *collectio
     put_integer(out, "size", stats.elements);
     put_integer(out, "vset-uid", collection_uid(collection));
     put_text(out, "metric", quire_metric_name(config->metric));
-    put_text(out, "index", "pagegraph");
+    put_text(out, "index", quire_index_kind_name(collection_index_kind(collection)));
     put_text(out, "vector-type", quire_type_name(config->type));
     put_text(out, "slot-type", quire_slot_name(config->slot));
     put_integer(out, "memory-budget", config->memory_bytes);

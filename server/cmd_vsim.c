@@ -172,9 +172,14 @@ static void put_count(struct resp_buffer *out, const char *name, uint64_t value)
     resp_integer(out, (long long)value);
 }
 
-static const char *plan_of(const struct vsim_options *o, uint32_t n_segments)
+/* n_lists: segments of inverted lists among n_segments. */
+static const char *plan_of(const struct vsim_options *o, uint32_t n_segments, uint32_t n_lists)
 {
-    return o->search.exact ? "scan" : n_segments ? "pagegraph" : "memory";
+    if (o->search.exact)
+        return "scan";
+    if (n_segments == 0)
+        return "memory";
+    return n_lists == 0 ? "pagegraph" : n_lists == n_segments ? "spann" : "mixed";
 }
 
 static void put_explanation(const struct vsim_query *q, struct resp_buffer *out)
@@ -182,7 +187,7 @@ static void put_explanation(const struct vsim_query *q, struct resp_buffer *out)
     const struct quire_search_stats *s = &q->search.stats;
     resp_map(out, 12);
     resp_text(out, "plan");
-    resp_text(out, plan_of(&q->call->options, q->search.n_segments));
+    resp_text(out, plan_of(&q->call->options, q->search.n_segments, q->search.n_list_segments));
     resp_text(out, "result");
     resp_text(out, s->exact ? "exact" : s->complete ? "complete" : "partial");
     put_count(out, "reads", s->reads + q->fetch.reads);
@@ -202,15 +207,16 @@ static void describe(const struct pending *p, char *text, size_t room)
 {
     const struct vsim_call *call = (const struct vsim_call *)(const void *)p;
     uint64_t reads = 0, rounds = 0;
-    uint32_t effort = 0, n_segments = 0;
+    uint32_t effort = 0, n_segments = 0, n_lists = 0;
     for (uint32_t i = 0; i < call->n; i++) {
         const struct vsim_query *q = &call->queries[i];
         reads += q->search.stats.reads + q->fetch.reads;
         rounds += q->search.stats.rounds + q->fetch.rounds;
         effort = q->search.stats.effort > effort ? q->search.stats.effort : effort;
-        n_segments = q->search.n_segments > n_segments ? q->search.n_segments : n_segments;
+        n_segments += q->search.n_segments;
+        n_lists += q->search.n_list_segments;
     }
-    snprintf(text, room, "%s reads=%llu rounds=%llu effort=%u", plan_of(&call->options, n_segments),
+    snprintf(text, room, "%s reads=%llu rounds=%llu effort=%u", plan_of(&call->options, n_segments, n_lists),
              (unsigned long long)reads, (unsigned long long)rounds, effort);
 }
 

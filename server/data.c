@@ -255,7 +255,8 @@ static int config_of(const char *path, uint64_t memory_bytes, struct collection_
                                       .degree = info->degree,
                                       .build_beam = info->build_beam,
                                       .memory_bytes = memory_bytes ? memory_bytes : info->memory_bytes,
-                                      .seed = info->seed};
+                                      .seed = info->seed,
+                                      .index = info->index};
     segment_unref(segment);
     return collection_config_check(out, err);
 }

@@ -26,19 +26,21 @@
 #define MAPPED_BYTES  (128 << 10) /* an allocation of so many has a mapping of its own under --build-memory */
 #define RESERVE_BYTES (1u << 20)  /* of the budget, to look at the finished index */
 
-static const struct cli_choice indexes[] = {{"pagegraph", 0}, {0}};
+static const struct cli_choice indexes[] = {
+    {"pagegraph", QUIRE_INDEX_PAGEGRAPH}, {"spann", QUIRE_INDEX_SPANN}, {"auto", QUIRE_INDEX_AUTO}, {0}};
 static const struct cli_choice slots[] = {
     {"auto", QUIRE_SLOT_AUTO}, {"f32", QUIRE_SLOT_F32}, {"f16", QUIRE_SLOT_F16}, {"bf16", QUIRE_SLOT_BF16},
     {"i8", QUIRE_SLOT_I8},     {"u8", QUIRE_SLOT_U8},   {"q8", QUIRE_SLOT_Q8},   {0}};
 static const struct cli_choice edge_codes[] = {
     {"auto", QUIRE_EDGE_CODES_AUTO}, {"no", QUIRE_EDGE_CODES_NO}, {"yes", QUIRE_EDGE_CODES_YES}, {0}};
-static const struct cli_choice widths[] = {{"1", 1}, {"2", 2}, {"4", 4}, {"8", 8}, {0}};
+static const struct cli_choice widths[] = {{"auto", 0}, {"1", 1}, {"2", 2}, {"4", 4}, {"8", 8}, {0}};
 
 struct build_work {
     struct cli *cli;
     const char *base, *out, *keys_path, *attributes_path;
     int metric, slot, bits, index, edge_codes;
-    uint64_t block_bytes, threads, seed, degree, beam;
+    uint64_t block_bytes, threads, seed, degree, beam, list_rows;
+    double replicas;
     struct cli_memory memory;
     uint64_t build_memory;
     bool resume;
@@ -149,7 +151,10 @@ static int build(struct build_work *w, struct quire_error *err)
     struct quire_build_options options;
     quire_build_options_init(&options);
     options.metric = (enum quire_metric)w->metric;
+    options.index = (enum quire_index_kind)w->index;
     options.slot = (enum quire_slot)w->slot;
+    options.list_rows = (uint32_t)w->list_rows;
+    options.replicas = (float)w->replicas;
     options.block_bytes = (uint32_t)w->block_bytes;
     options.code_bits = (unsigned)w->bits;
     options.degree = (unsigned)w->degree;
@@ -166,6 +171,10 @@ static int build(struct build_work *w, struct quire_error *err)
     options.context = w->cli;
     if (options.block_bytes) {
         snprintf(w->block.why, sizeof w->block.why, "as it was asked for");
+    } else if (options.index == QUIRE_INDEX_SPANN) {
+        snprintf(w->block.why, sizeof w->block.why, "small: single rows are read from behind inverted lists");
+    } else if (options.index == QUIRE_INDEX_AUTO) {
+        snprintf(w->block.why, sizeof w->block.why, "the default of the kind that auto came to");
     } else if (w->resume) {
         /* a probe may choose otherwise tomorrow, and a build can go on with the same blocks only */
         snprintf(w->block.why, sizeof w->block.why, "the default, not probed because of --resume");
@@ -243,6 +252,11 @@ static void report(struct build_work *w)
         return;
     }
     quire_get_info(index, &info);
+    cli_put_text(w->cli, NULL, "kind", quire_index_kind_name(info.index));
+    if (info.lists) {
+        cli_put_count(w->cli, NULL, "lists", info.lists);
+        cli_put_count(w->cli, NULL, "list_entries", info.list_entries);
+    }
     cli_put_text(w->cli, NULL, "slot", quire_slot_name(info.slot));
     report_block(w, &info);
     cli_put_count(w->cli, NULL, "blocks", info.blocks);
@@ -266,7 +280,7 @@ static const char examples[] =
 int quire_build_verb(int argc, char **argv)
 {
     struct cli cli;
-    struct build_work w = {.cli = &cli, .bits = 4};
+    struct build_work w = {.cli = &cli};
     struct quire_error err = {0};
     const struct cli_option options[] = {
         CLI_OPTION("base", CLI_TEXT, &w.base, "FILE", "vectors: .fbin .u8bin .i8bin .bf16bin .fvecs .bvecs .npy",
@@ -282,12 +296,18 @@ int quire_build_verb(int argc, char **argv)
         CLI_OPTION("build-memory", CLI_SIZE, &w.build_memory, "SIZE",
                    "resident memory of the build; what does not fit lies in files; auto: no limit", CLI_RANGE(0, 0)),
         CLI_OPTION("resume", CLI_FLAG, &w.resume, NULL, "keep what is finished when stopped; go on from there"),
-        CLI_OPTION("bits", CLI_CHOICE, &w.bits, NULL, "widest navigation code, bits per dimension", .choices = widths),
+        CLI_OPTION("bits", CLI_CHOICE, &w.bits, NULL,
+                   "bits per dimension of the widest navigation code, or of the codes in inverted lists (1, 2 or 4)",
+                   .choices = widths),
         CLI_OPTION("edge-codes", CLI_CHOICE, &w.edge_codes, NULL,
                    "codes of edges inside blocks; auto: if --memory is too small for resident ones",
                    .choices = edge_codes),
         CLI_OPTION("degree", CLI_COUNT, &w.degree, "N", "out-edges per row; 0: chosen", CLI_RANGE(0, 256)),
         CLI_OPTION("beam", CLI_COUNT, &w.beam, "N", "candidates per row while building; 0: chosen", CLI_RANGE(0, 4096)),
+        CLI_OPTION("list-rows", CLI_COUNT, &w.list_rows, "N", "spann: rows of a cluster on average; 0: chosen",
+                   CLI_RANGE(0, 65536)),
+        CLI_OPTION("replicas", CLI_REAL, &w.replicas, "X", "spann: lists that a row stands in on average, 1 to 8",
+                   .maximum = 8),
         CLI_OPTION("keys", CLI_TEXT, &w.keys_path, "FILE", "one key per line; line number is row number"),
         CLI_OPTION("attrs", CLI_TEXT, &w.attributes_path, "FILE", "one JSON object per line; an empty line for none"),
         CLI_THREADS(&w.threads),

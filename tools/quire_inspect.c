@@ -14,7 +14,7 @@
 
 static void report_files(struct cli *cli, const char *path)
 {
-    static const char *const names[] = {META_NAME, BLOCKS_NAME, CODES_NAME, KEYS_NAME, ATTRIBUTES_NAME};
+    static const char *const names[] = {META_NAME, BLOCKS_NAME, CODES_NAME, POSTINGS_NAME, KEYS_NAME, ATTRIBUTES_NAME};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         struct stat status;
         char *name;
@@ -38,6 +38,8 @@ static void report_memory(struct cli *cli, const struct segment_info *i)
     cli_put_count(cli, memory, "codes_bytes", i->resident_codes_bytes);
     cli_put_count(cli, memory, "factors_bytes", i->resident_factors_bytes);
     cli_put_count(cli, memory, "centres_bytes", i->resident_entries_bytes);
+    if (i->n_lists)
+        cli_put_count(cli, memory, "heads_bytes", i->resident_heads_bytes);
     cli_put_count(cli, memory, "cache_bytes", i->cache_bytes);
     cli_put_count(cli, memory, "reserve_bytes", i->reserve_bytes);
     cli_put_real(cli, memory, "of_raw", (double)i->resident_bytes / (double)i->raw_bytes);
@@ -45,10 +47,52 @@ static void report_memory(struct cli *cli, const struct segment_info *i)
     cli_put(cli, NULL, "memory", memory);
 }
 
+static int by_size(const void *a, const void *b)
+{
+    uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+    return (x > y) - (x < y);
+}
+
+/* Rows or bytes of all postings. */
+static void report_lengths(struct cli *cli, json_t *lists, const char *name, uint32_t *sizes, uint32_t n)
+{
+    json_t *lengths = json_object();
+    qsort(sizes, n, sizeof *sizes, by_size);
+    cli_put_count(cli, lengths, "min", sizes[0]);
+    cli_put_count(cli, lengths, "p50", sizes[n / 2]);
+    cli_put_count(cli, lengths, "p99", sizes[(uint64_t)n * 99 / 100]);
+    cli_put_count(cli, lengths, "max", sizes[n - 1]);
+    cli_put(cli, lists, name, lengths);
+}
+
+static int report_lists(struct cli *cli, const struct segment *segment, struct quire_error *err)
+{
+    const struct segment_info *i = segment_info(segment);
+    if (i->n_lists == 0)
+        return 0;
+    uint32_t *rows = malloc(sizeof *rows * i->n_lists), *bytes = malloc(sizeof *bytes * i->n_lists);
+    int rc = rows && bytes ? 0 : error_set(err, QUIRE_ENOMEM, "no memory for the lengths of %u lists", i->n_lists);
+    if (rc == 0) {
+        json_t *lists = json_object();
+        segment_list_lengths(segment, rows, bytes);
+        cli_put_count(cli, lists, "lists", i->n_lists);
+        cli_put_count(cli, lists, "entries", i->list_entries);
+        cli_put_real(cli, lists, "replicas", (double)i->list_entries / (double)i->rows);
+        cli_put_count(cli, lists, "code_bits", i->list_bits);
+        report_lengths(cli, lists, "posting_rows", rows, i->n_lists);
+        report_lengths(cli, lists, "posting_bytes", bytes, i->n_lists);
+        cli_put(cli, NULL, "lists", lists);
+    }
+    free(rows);
+    free(bytes);
+    return rc;
+}
+
 static void report_segment(struct cli *cli, const struct segment_info *i)
 {
     cli_put_text(cli, NULL, "index", cli->arguments[0]);
-    cli_put_text(cli, NULL, "kind", "pagegraph");
+    cli_put_text(cli, NULL, "kind", quire_index_kind_name(i->index));
+    cli_put_text(cli, NULL, "kind_reason", i->index_reason);
     cli_put_count(cli, NULL, "format_version", i->format_version);
     cli_put_count(cli, NULL, "rows", i->rows);
     cli_put_count(cli, NULL, "dim", i->dim);
@@ -114,8 +158,9 @@ static int inspect(struct cli *cli, const struct cli_memory *memory, struct quir
     if (rc < 0)
         return rc;
     report_segment(cli, segment_info(segment));
+    rc = report_lists(cli, segment, err);
     segment_unref(segment);
-    return report_calibration(cli, options.memory_bytes, err);
+    return rc == 0 ? report_calibration(cli, options.memory_bytes, err) : rc;
 }
 
 static const char summary[] = "Shows what an index is, where its memory goes under a budget, and its calibration.";

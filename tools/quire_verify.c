@@ -52,6 +52,10 @@ static void report(struct cli *cli, const struct quire_verify_report *r, double 
     cli_put_count(cli, NULL, "rows", r->rows);
     cli_put_count(cli, NULL, "edges", r->edges);
     cli_put_count(cli, NULL, "keys", r->keys);
+    if (r->lists) {
+        cli_put_count(cli, NULL, "lists", r->lists);
+        cli_put_count(cli, NULL, "list_entries", r->list_entries);
+    }
     cli_put_count(cli, NULL, "rows_reachable", r->rows_reachable);
     cli_put_count(cli, NULL, "rows_by_edges", r->rows_by_edges);
     cli_put_count(cli, NULL, "blocks_without_entry", r->blocks_without_entry);

@@ -1,14 +1,15 @@
 /*
  * bench_clusters.c - inverted lists before there is an index: how many must be read to find the true neighbours.
  *
- *   bench_clusters BASE QUERIES TRUTH l2|cosine|ip [--rows 64,128,256] [--rounds 0,1,2,4] [--replicas 100,150,200,300]
- *                  [--threads 2] [--most PERCENT-OF-ROWS]
+ *   bench_clusters BASE QUERIES TRUTH l2|cosine|ip [--rows 64,128,256] [--rounds 0,2,4,8] [--replicas 100,150,200,300]
+ *                  [--threads 2] [--most PERCENT-OF-ROWS] [--list PERCENT-OF-ROWS] [--heads 1]
  *
  * For each size of clusters and number of rounds of refinement rows are put in clusters, then closed with each number
- * of replicas (percent: lists that a row stands in on average). All heads are ranked by their distance to each query;
- * a true neighbour is found with as many probes as the rank of the first of its lists says. Prints a line each: seconds,
- * sizes, recall@10 at fixed numbers of probes, and how many probes reach 0.90, 0.95 and 0.99, with the rows that stand
- * in these lists on average. Codes are made beforehand, so times are those of clusters.c alone.
+ * of replicas (percent: lists that a row stands in on average). All points are ranked by their distance to each query;
+ * a true neighbour is found with as many probes as the rank of the first of its lists says. Prints a line each:
+ * seconds, sizes, recall@10 at fixed numbers of probes, and how many probes reach 0.90, 0.95 and 0.99, with the rows
+ * that stand in these lists on average. --list bounds the rows of a list (0: none), --heads 1 knows lists by their
+ * heads. Codes are made beforehand, so times are those of clusters.c alone.
  */
 #include "datasets/vecfile.h"
 #include "index/clusters.h"
@@ -21,10 +22,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { K = 10, LIST_MAX = 16, PROBES_MAX = 4096 };
+enum { K = 10, LIST_MAX = 16, PROBES_MAX = 4096, N_PROBES = 5, N_TARGETS = 3 };
 
-static const uint32_t probes[] = {4, 8, 16, 32, 64};
-static const double targets[] = {0.90, 0.95, 0.99};
+static const uint32_t probes[N_PROBES] = {4, 8, 16, 32, 64};
+static const double targets[N_TARGETS] = {0.90, 0.95, 0.99};
 
 struct list {
     unsigned n, values[LIST_MAX];
@@ -38,7 +39,7 @@ struct bench {
     uint32_t *order, *places; /* and its inverse */
     float *rotated;           /* queries x code_dim */
     struct list sizes, rounds, replicas;
-    unsigned threads, most;
+    unsigned threads, most, list, heads;
     double seconds;
 };
 
@@ -162,13 +163,13 @@ struct counts {
 };
 
 static void count_query(const struct bench *b, const struct clusters *clusters, const struct reverse *reverse,
-                        const float *heads, uint64_t q, struct counts *counts)
+                        const float *points, uint64_t q, struct counts *counts)
 {
     uint32_t n = clusters->n, dim = b->space.code_dim;
     float *distances = room(sizeof *distances * n);
     near_t *items = room(sizeof *items * n), *spare = room(sizeof *spare * n);
     uint32_t *ranks = room(sizeof *ranks * n);
-    kernels()->f32_l2_many(b->rotated + q * dim, heads, n, dim, distances);
+    kernels()->f32_l2_many(b->rotated + q * dim, points, n, dim, distances);
     for (uint32_t c = 0; c < n; c++)
         items[c] = near_of(distances[c], c);
     near_keep_sorted(items, n, n, spare);
@@ -194,6 +195,7 @@ static void report(const struct bench *b, const struct clusters *clusters, const
     uint64_t longest = 0, found = 0, rows = 0, n_queries = b->queries.rows;
     uint32_t largest = 0;
     unsigned at = 0, target = 0;
+    char reached[128] = "";
     for (uint32_t c = 0; c < clusters->n; c++) {
         uint32_t size = clusters->first[c + 1] - clusters->first[c];
         largest = size > largest ? size : largest;
@@ -201,18 +203,20 @@ static void report(const struct bench *b, const struct clusters *clusters, const
     }
     printf(" %6u %5u %6lu %5.2f |", clusters->n, largest, longest,
            1 + (double)clusters->replica_at[clusters->n] / b->rows.n);
-    for (uint32_t p = 0; p < PROBES_MAX && (at < 5 || target < 3); p++) {
+    for (uint32_t p = 0; p < PROBES_MAX && (at < N_PROBES || target < N_TARGETS); p++) {
         found += counts->found[p];
         rows += counts->rows[p];
         double recall = (double)found / (double)(n_queries * K);
-        if (at < 5 && p + 1 == probes[at]) {
+        if (at < N_PROBES && p + 1 == probes[at]) {
             printf(" %.4f", recall);
             at++;
         }
-        for (; target < 3 && recall >= targets[target]; target++)
-            printf("%s%4u (%6.0f)", target ? " " : " | ", p + 1, (double)rows / (double)n_queries);
+        for (; target < N_TARGETS && recall >= targets[target]; target++) {
+            size_t used = strlen(reached);
+            snprintf(reached + used, sizeof reached - used, " %4u (%6.0f)", p + 1, (double)rows / (double)n_queries);
+        }
     }
-    printf("\n");
+    printf(" |%s\n", reached);
     fflush(stdout);
 }
 
@@ -230,18 +234,17 @@ static void measure(struct bench *b, struct clusters_config *config)
         check(clusters_close(&b->rows, config, NULL, &closed), NULL);
         printf("%4u %2u %5.2f | %5.2f %5.2f |", config->rows, config->rounds, (double)config->replicas, b->seconds,
                (double)(clock_ns() - begin) * 1e-9);
-        float *heads = room(sizeof *heads * closed.n * dim);
+        float *points = room(sizeof *points * closed.n * dim);
         for (uint32_t c = 0; c < closed.n; c++)
-            code_decode(b->rows.rows.codes + (size_t)closed.heads[c] * dim, dim, 8, b->rows.rows.f[closed.heads[c]],
-                        heads + (size_t)c * dim);
+            code_decode(closed.points.codes + (size_t)c * dim, dim, 8, closed.points.f[c], points + (size_t)c * dim);
         reverse_set(&reverse, &closed, b->rows.n);
         for (uint64_t q = 0; q < b->queries.rows; q++)
-            count_query(b, &closed, &reverse, heads, q, counts);
+            count_query(b, &closed, &reverse, points, q, counts);
         report(b, &closed, counts);
         free(reverse.at);
         free(reverse.lists);
         free(reverse.cluster_of);
-        free(heads);
+        free(points);
         free(counts);
         closed.first = NULL;
         clusters_fini(&closed);
@@ -261,23 +264,27 @@ static struct list parse_list(const char *text)
     return list;
 }
 
-static const char *const help = "bench_clusters BASE QUERIES TRUTH l2|cosine|ip [--rows 64,128,256] [--rounds 0,1,2,4] "
-                                "[--replicas 100,150,200,300] [--threads 2] [--most 200]";
+static const char *const help = "bench_clusters BASE QUERIES TRUTH l2|cosine|ip [--rows 64,128,256] [--rounds 0,2,4,8] "
+                                "[--replicas 100,150,200,300] [--threads 2] [--most 200] [--list 0] [--heads 1]";
 
 static enum quire_metric take_options(int argc, char **argv, struct bench *b)
 {
-    static const struct option names[] = {{"rows", 1, 0, 'r'},    {"rounds", 1, 0, 'o'}, {"replicas", 1, 0, 'p'},
-                                          {"threads", 1, 0, 't'}, {"most", 1, 0, 'm'},   {0}};
+    static const struct option names[] = {
+        {"rows", 1, 0, 'r'},  {"rounds", 1, 0, 'o'}, {"replicas", 1, 0, 'p'}, {"threads", 1, 0, 't'},
+        {"heads", 1, 0, 'h'}, {"list", 1, 0, 'l'},   {"most", 1, 0, 'm'},     {0}};
     *b = (struct bench){.sizes = {3, {64, 128, 256}},
-                        .rounds = {4, {0, 1, 2, 4}},
+                        .rounds = {4, {0, 2, 4, 8}},
                         .replicas = {4, {100, 150, 200, 300}},
                         .threads = 2,
                         .most = 200};
     for (int c; (c = getopt_long(argc, argv, "", names, NULL)) != -1;) {
         if (c == 'r' || c == 'o' || c == 'p')
             *(c == 'r' ? &b->sizes : c == 'o' ? &b->rounds : &b->replicas) = parse_list(optarg);
-        else if (c == 't' || c == 'm')
-            *(c == 't' ? &b->threads : &b->most) = (unsigned)strtoul(optarg, NULL, 10);
+        else if (c == 't' || c == 'm' || c == 'h' || c == 'l')
+            *(c == 't'   ? &b->threads
+              : c == 'm' ? &b->most
+              : c == 'l' ? &b->list
+                         : &b->heads) = (unsigned)strtoul(optarg, NULL, 10);
         else
             fail(help);
     }
@@ -310,9 +317,10 @@ int main(int argc, char **argv)
             struct clusters_config config = {.rows = rows,
                                              .most = most < rows ? rows : most,
                                              .rounds = b.rounds.values[j],
-                                             .list_most = UINT32_MAX,
+                                             .list_most = b.list ? rows * b.list / 100 : UINT32_MAX,
                                              .threads = b.threads,
                                              .seed = 1,
+                                             .points_are_heads = b.heads,
                                              .room = UINT32_MAX};
             measure(&b, &config);
         }

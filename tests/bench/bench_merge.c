@@ -1,12 +1,13 @@
 /*
  * bench_merge.c - a merge beside a build of the same rows: processor time by phase, recall and reads at equal efforts.
  *
- *   bench_merge BASE QUERIES METRIC FIRST NEW [DEAD-PERCENT [THREADS [MEMORY-MIB]]]
+ *   bench_merge BASE QUERIES METRIC FIRST NEW [DEAD-PERCENT [THREADS [MEMORY-MIB [KIND [ROUNDS]]]]]
  *
  * The first FIRST rows of BASE become a segment; of these DEAD-PERCENT leave; NEW rows that follow are merged in from
- * memory. The same rows are then built anew. Exact answers come from brute force over the rows that live. Processor
- * time is printed, because other programs on the machine move the clock but hardly that. docs/performance.md has its
- * output; it checks nothing.
+ * memory, in ROUNDS merges (1), each with the segment that the one before it made. KIND: pagegraph or spann. The same
+ * rows are then built anew. Exact answers come from brute force over the rows that live. Processor time is printed,
+ * because other programs on the machine move the clock but hardly that. docs/performance.md has its output; it checks
+ * nothing.
  */
 #include "datasets/vecfile.h"
 #include "index/build.h"
@@ -22,7 +23,7 @@
 #define PHASES_MAX 24u
 #define K          10u
 
-static const uint32_t efforts[] = {40, 64, 100, 160, 225, 320, 450};
+static const uint32_t efforts[] = {40, 64, 100, 160, 225, 320, 450}, list_efforts[] = {4, 8, 12, 16, 24, 48, 96};
 
 struct clock_of_phases {
     const char *names[PHASES_MAX];
@@ -35,8 +36,9 @@ struct bench {
     struct vectors base, queries;
     enum quire_metric metric;
     uint32_t first, new, dead_percent, n; /* n: rows that live */
-    unsigned threads;
+    unsigned threads, rounds;
     uint64_t memory_bytes;
+    enum quire_index_kind kind;
     size_t row_bytes;
     uint32_t *living; /* rows of base, those of the first part before the new ones */
     struct truth truth;
@@ -92,6 +94,7 @@ static struct quire_build_options options_of(const struct bench *b, struct clock
     struct quire_build_options o;
     quire_build_options_init(&o);
     o.metric = b->metric;
+    o.index = b->kind;
     o.threads = b->threads;
     o.build_memory_bytes = b->memory_bytes;
     if (clock) {
@@ -111,6 +114,7 @@ static const uint8_t *row_of(const struct bench *b, uint32_t row)
 
 struct new_rows {
     const struct bench *b;
+    uint32_t first;
     char (*keys)[16];
 };
 
@@ -118,7 +122,7 @@ static void give_row(void *context, uint32_t i, void *vector, const void **key, 
                      const char **attributes, uint32_t *attribute_bytes)
 {
     struct new_rows *rows = context;
-    uint32_t row = rows->b->first + i;
+    uint32_t row = rows->first + i;
     memcpy(vector, row_of(rows->b, row), rows->b->row_bytes);
     *key = rows->keys[i];
     *key_bytes = (uint32_t)snprintf(rows->keys[i], sizeof rows->keys[i], "%u", row);
@@ -167,26 +171,55 @@ static struct segment *first_part(struct bench *b, uint8_t **dead, uint32_t **id
     return segment;
 }
 
-/* Merges into `path`; base_rows: by row of the result. */
-static void merge(const struct bench *b, struct segment *segment, const uint8_t *dead, const uint32_t *ids,
-                  const char *path, struct clock_of_phases *clock, uint32_t *base_rows)
+/* Merges n rows of base from `first` on with a segment into `path`. rows_of_segment: its rows of base; returns those of
+ * the result. */
+static uint32_t *merge_once(const struct bench *b, struct segment *segment, const uint8_t *dead,
+                            const uint32_t *rows_of_segment, uint32_t first, uint32_t n, const char *path,
+                            struct clock_of_phases *clock)
 {
     struct merge_segment part = {segment, dead};
-    struct merge_options options = {.build = options_of(b, clock), .type = b->base.type, .dim = b->base.dim};
-    struct new_rows context = {b, room(sizeof *context.keys * b->new)};
-    struct merge_rows rows = {b->new, b->base.type, give_row, &context};
+    struct merge_options options = {.build = options_of(b, NULL), .type = b->base.type, .dim = b->base.dim};
+    struct new_rows context = {b, first, room(sizeof *context.keys * b->new)};
+    struct merge_rows rows = {n, b->base.type, give_row, &context};
     struct merge_result result;
     struct quire_error err;
+    options.build.progress = on_progress;
+    options.build.context = clock;
     check(merge_build(path, &part, 1, &rows, &options, &result, &err), &err);
-    clock->total = processor_seconds() - clock->total;
-    for (uint32_t i = 0; i < b->first; i++)
+    uint32_t *base_rows = room(sizeof *base_rows * result.rows);
+    for (uint32_t i = 0; i < segment_info(segment)->rows; i++)
         if (result.rows_of[0][i] != UINT32_MAX)
-            base_rows[result.rows_of[0][i]] = ids[i];
-    for (uint32_t i = 0; i < b->new; i++)
-        base_rows[result.rows_of[1][i]] = b->first + i;
-    printf("%u of %llu rows kept their edges\n", result.reused_rows, (unsigned long long)result.rows);
+            base_rows[result.rows_of[0][i]] = rows_of_segment[i];
+    for (uint32_t i = 0; i < n; i++)
+        base_rows[result.rows_of[1][i]] = first + i;
+    printf("%u of %llu rows kept their %s\n", result.reused_rows, (unsigned long long)result.rows,
+           b->kind == QUIRE_INDEX_SPANN ? "clusters" : "edges");
     merge_result_fini(&result);
     free(context.keys);
+    return base_rows;
+}
+
+/* All rounds; the last merges into `path`. Lets the segment and ids go. Returns the rows of base by row of the result.
+ */
+static uint32_t *merge(const struct bench *b, struct segment *segment, const uint8_t *dead, uint32_t *ids,
+                       const char *path, struct clock_of_phases *clock)
+{
+    *clock = (struct clock_of_phases){.last = processor_seconds(), .total = processor_seconds()};
+    for (unsigned round = 0; round < b->rounds; round++) {
+        char to[100];
+        uint32_t from = (uint32_t)((uint64_t)b->new *round / b->rounds);
+        uint32_t until = (uint32_t)((uint64_t)b->new *(round + 1) / b->rounds);
+        bool last = round + 1 == b->rounds;
+        snprintf(to, sizeof to, last ? "%s" : "%s.%u", path, round);
+        uint32_t *next =
+            merge_once(b, segment, round == 0 ? dead : NULL, ids, b->first + from, until - from, to, clock);
+        segment_unref(segment);
+        free(ids);
+        ids = next;
+        segment = last ? NULL : open_segment(to);
+    }
+    clock->total = processor_seconds() - clock->total;
+    return ids;
 }
 
 static void build_anew(const struct bench *b, const uint8_t *vectors, const char *path, struct clock_of_phases *clock,
@@ -277,21 +310,23 @@ static void run(struct bench *b)
     uint8_t *dead;
     uint32_t *ids;
     struct segment *segment = first_part(b, &dead, &ids);
-    uint32_t *merged_rows = room(sizeof(uint32_t) * b->n), *anew_rows = room(sizeof(uint32_t) * b->n);
+    uint32_t *anew_rows = room(sizeof(uint32_t) * b->n);
     uint8_t *vectors = room(b->n * b->row_bytes);
     for (uint32_t i = 0; i < b->n; i++)
         memcpy(vectors + i * b->row_bytes, row_of(b, b->living[i]), b->row_bytes);
     snprintf(merged_path, sizeof merged_path, "%s/merged", b->folder);
     snprintf(anew_path, sizeof anew_path, "%s/anew", b->folder);
-    merge(b, segment, dead, ids, merged_path, &merged, merged_rows);
+    uint32_t *merged_rows = merge(b, segment, dead, ids, merged_path, &merged);
     build_anew(b, vectors, anew_path, &anew, anew_rows);
     print_times(&merged, &anew);
     struct vectors living = {vectors, b->n, b->base.dim, b->base.type};
     check(truth_compute(&living, &b->queries, b->metric, K, 2, NULL, NULL, &b->truth, &err), &err);
     printf("%-10s %8s %8s %8s %8s\n", "effort", "merge", "anew", "reads", "anew");
     for (size_t i = 0; i <= sizeof efforts / sizeof *efforts; i++) {
-        uint32_t effort = i < sizeof efforts / sizeof *efforts ? efforts[i] : 0, used[2];
+        uint32_t effort = 0, used[2];
         double recall[2], reads[2];
+        if (i < sizeof efforts / sizeof *efforts)
+            effort = b->kind == QUIRE_INDEX_SPANN ? list_efforts[i] : efforts[i];
         measure(b, merged_path, merged_rows, effort, &recall[0], &reads[0], &used[0]);
         measure(b, anew_path, anew_rows, effort, &recall[1], &reads[1], &used[1]);
         if (effort)
@@ -301,16 +336,16 @@ static void run(struct bench *b)
         printf(" %8.4f %8.4f %8.2f %8.2f\n", recall[0], recall[1], reads[0], reads[1]);
     }
     check(quire_verify(merged_path, NULL, NULL, NULL, NULL, &err), &err);
-    segment_unref(segment);
 }
 
 int main(int argc, char **argv)
 {
-    struct bench b = {.threads = 1};
+    struct bench b = {.threads = 1, .rounds = 1};
     struct quire_error err;
     char command[100];
     if (argc < 6) {
-        fprintf(stderr, "bench_merge BASE QUERIES METRIC FIRST NEW [DEAD-PERCENT [THREADS [MEMORY-MIB]]]\n");
+        fprintf(stderr,
+                "bench_merge BASE QUERIES METRIC FIRST NEW [DEAD-PERCENT [THREADS [MEMORY-MIB [KIND [ROUNDS]]]]]\n");
         return 2;
     }
     check(vectors_load(argv[1], VECFILE_AUTO, &b.base, &err), &err);
@@ -323,8 +358,10 @@ int main(int argc, char **argv)
     b.dead_percent = argc > 6 ? (uint32_t)strtoul(argv[6], NULL, 10) : 0;
     b.threads = argc > 7 ? (unsigned)strtoul(argv[7], NULL, 10) : 1;
     b.memory_bytes = argc > 8 ? strtoull(argv[8], NULL, 10) << 20 : 0;
+    b.kind = argc > 9 && strcmp(argv[9], "spann") == 0 ? QUIRE_INDEX_SPANN : QUIRE_INDEX_PAGEGRAPH;
+    b.rounds = argc > 10 ? (unsigned)strtoul(argv[10], NULL, 10) : 1;
     b.row_bytes = b.base.dim * quire_type_bytes(b.base.type);
-    if ((uint64_t)b.first + b.new > b.base.rows || b.first == 0 || b.new == 0) {
+    if ((uint64_t)b.first + b.new > b.base.rows || b.first == 0 || b.rounds == 0 || b.new < b.rounds) {
         fprintf(stderr, "bench_merge: %s has %llu rows\n", argv[1], (unsigned long long)b.base.rows);
         return 2;
     }

@@ -18,7 +18,7 @@ With appendfsync everysec (every eighth cycle of --appendfsync mixed) "acknowled
 the kill. Vectors come back rounded as their set rounds, and are told apart from all others of the pool they come from.
 
 Settings of the server change from cycle to cycle, with memtables of 64 kB up, so that seals, merges and checkpoints go
-on all the time. Everything random comes from --seed, but for the threads and the clock.
+on all the time; the common sets' segments are page graphs or inverted lists. Everything random comes from --seed, but for the threads and the clock.
 """
 import argparse
 import collections
@@ -49,6 +49,7 @@ REFUSED = ("write more slowly", "this write was not made")
 KEEP = object()  # the attributes stay as they are
 # Sets that all connections write to: name, dimension, words that the VADD making it carries, elements per connection
 COMMON = (("churn", 24, (), 70), ("plain", 96, ("NOQUANT",), 25), ("deep", 12, (), 240))
+KINDS = ("pagegraph", "spann")  # what a common set's segments are
 SHARED_ELEMENTS = 40
 SMALL_SETS, SMALL_ELEMENTS, SMALL_DIM = 12, 8, 6  # per connection; deleted as a whole now and then
 STRINGS = 100
@@ -455,6 +456,7 @@ class World:
         self.pools = {dim: Pool(dim) for dim in {dim for _, dim, _, _ in COMMON} | {SMALL_DIM, 24}}
         self.shared = Shared()
         self.writers = [Writer(i, self) for i in range(options.connections)]
+        self.kinds = {name: options.index or self.random.choice(KINDS) for name, _, _, _ in COMMON}
         self.everysec, self.server, self.killed_at = False, None, 0.0
         self.lost_unacknowledged = self.lost_acknowledged = self.checks = self.kills_in_recovery = self.stops = 0
         self.oldest_lost, self.recovery, self.ready, self.elements, self.searches = 0.0, [], [], 0, 0
@@ -483,6 +485,16 @@ class World:
                 pick(("1", "2")), "--engine", pick(("auto", "auto", "threads")), "--lanes", pick(("1", "2", "3"))]
 
     # -- load --
+
+    def create_sets(self, port):
+        """The common sets that are not there: in the beginning, or since their last element was removed."""
+        stream = Stream(port)
+        for name, dim, words, _ in COMMON:
+            slot = "f32" if "NOQUANT" in words else "q8"
+            (reply,) = stream.ask([request("VCREATE", name, "DIM", dim, "SLOT", slot, "INDEX", self.kinds[name])])
+            if isinstance(reply, Error) and not reply.startswith("BUSYKEY"):
+                raise Wrong("VCREATE %s: %s" % (name, reply))
+        stream.socket.close()
 
     def load(self, port, seconds):
         """Writes until the time is over."""
@@ -536,7 +548,9 @@ class World:
 
     def read_set(self, stream, name, found):
         elements, count = stream.ask([request("VRANGE", name, "-", "+"), request("VCARD", name)])
-        if isinstance(elements, Error) or len(elements) != count or len(set(elements)) != count or count == 0:
+        may_be_empty = name in self.kinds
+        if isinstance(elements, Error) or len(elements) != count or len(set(elements)) != count or (
+                count == 0 and not may_be_empty):
             raise Wrong("%s: VRANGE lists %r, VCARD says %r" % (name, elements, count))
         # those that should not be there are looked up as well: a list may leave out what a look-up finds
         asked = set(elements) | {e for w in self.writers for n, e in w.state if n == name}
@@ -627,6 +641,7 @@ class World:
             self.server.stop()
             self.everysec = everysec
             port = self.start()
+        self.create_sets(port)
         low, high = (1200, 2200) if everysec else (50, 800)
         maintenance = self.load(port, self.random.uniform(low, high) / 1000)
         clean = self.random.random() < 0.1
@@ -709,6 +724,7 @@ def main():
     parser.add_argument("--seed", type=int, default=None, help="of everything random (by the clock)")
     parser.add_argument("--connections", type=int, default=5)
     parser.add_argument("--appendfsync", choices=["always", "everysec", "mixed"], default="mixed")
+    parser.add_argument("--index", choices=KINDS, help="of the common sets (each by chance)")
     parser.add_argument("--json", type=Path, help="file for the summary (standard output)")
     parser.add_argument("--keep", action="store_true", help="keep the folder when something is wrong")
     parser.add_argument("--snapshots", action="store_true", help="copy the folder after each kill (with --keep)")

@@ -1,9 +1,10 @@
 /*
  * fuzz_segment.c - a segment, one file of which is not what it should be.
  *
- * First byte: bits 0 to 2 choose the file, bit 3 a segment with codes of edges, bit 4 whether the rest replaces the
- * file or changes it in places (one byte: how many bytes follow, three: where, then those), bit 5 whether checksums are
- * left wrong, which they mostly are refused for. Made right are those of pages, blocks, sections and files. Then it is
+ * First byte: bits 0 to 2 choose the file, bit 3 a segment with codes of edges, bit 7 one of inverted lists, bit 4
+ * whether the rest replaces the file or changes it in places (one byte: how many bytes follow, three: where, then
+ * those), bit 5 whether checksums are left wrong, which they mostly are refused for. Bit 6: no limit of memory; of
+ * lists, all codes in memory. Made right are the checksums of pages, blocks, postings, sections and files. Then it is
  * opened, scanned, proved, searched and asked: answers or an error with a sentence, nothing else.
  */
 #include "index/format.h"
@@ -21,7 +22,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 enum { SUPERBLOCK = 4096, SEGMENT_ID_AT = 16, ENTRIES_AT = 40, TABLE_AT = 72, ENTRY_BYTES = 40 };
 
-static const char *const names[] = {META_NAME, BLOCKS_NAME, CODES_NAME, KEYS_NAME, ATTRIBUTES_NAME};
+static const char *const names[] = {META_NAME, BLOCKS_NAME, CODES_NAME, KEYS_NAME, ATTRIBUTES_NAME, POSTINGS_NAME};
 enum { NAMES = sizeof names / sizeof *names };
 
 /* ---- checksums --------------------------------------------------------------------------------------------------- */
@@ -32,10 +33,24 @@ static void seal_block(uint8_t *block, const uint8_t *id)
     store_u64(block + 16, XXH3_64bits_withSeed(block + 24, TINY_BLOCK_BYTES - 24, seed));
 }
 
+/* Postings follow each other; one that does not say how long it is counts as a page. */
+static void seal_postings(uint8_t *bytes, size_t n, const uint8_t *id)
+{
+    for (size_t at = 0, length; at + PAGE_BYTES <= n; at += length) {
+        length = load_u32(bytes + at + 36);
+        if (length == 0 || length % PAGE_BYTES || length > n - at)
+            length = PAGE_BYTES;
+        uint64_t seed = XXH3_64bits_withSeed(bytes + at, 16, load_u64(id));
+        store_u64(bytes + at + 16, XXH3_64bits_withSeed(bytes + at + 24, length - 24, seed));
+    }
+}
+
 static void seal_pages(const char *name, uint32_t section, uint8_t *bytes, size_t n, const uint8_t *id)
 {
     bool blocks = strcmp(name, BLOCKS_NAME) == 0, keys = strcmp(name, KEYS_NAME) == 0;
     bool pages = (keys && section != KEYS_HEAP) || (strcmp(name, ATTRIBUTES_NAME) == 0 && section == ATTRIBUTES_INDEX);
+    if (strcmp(name, POSTINGS_NAME) == 0)
+        seal_postings(bytes, n, id);
     for (size_t i = 0; i < n / PAGE_BYTES; i++) {
         if (blocks)
             seal_block(bytes + i * PAGE_BYTES, id);
@@ -215,15 +230,14 @@ static void use(struct segment *segment)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    static struct kept_files sound[2];
+    static struct kept_files sound[TINY_KINDS];
     if (size < 2 || size > 1 << 16)
         return 0;
-    struct kept_files files = sound[data[0] >> 3 & 1];
-    if (files.n == 0) {
-        support_tiny_segment(data[0] & 8, &sound[data[0] >> 3 & 1]);
-        files = sound[data[0] >> 3 & 1];
-    }
-    const char *name = names[(data[0] & 7) % NAMES];
+    enum tiny_kind kind = data[0] & 128 ? TINY_LISTS : data[0] & 8 ? TINY_EDGE_CODES : TINY_GRAPH;
+    if (sound[kind].n == 0)
+        support_tiny_segment(kind, &sound[kind]);
+    struct kept_files files = sound[kind];
+    const char *name = names[(data[0] & 7) % (kind == TINY_LISTS ? NAMES : NAMES - 1)];
     struct kept_file *file = support_find(&files, name), *meta = support_find(&files, META_NAME);
     *meta = copy_of(meta);
     if (file != meta)
@@ -234,7 +248,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     } else {
         change(file->bytes, file->n, data + 1, size - 1);
     }
-    const uint8_t *id = sound[data[0] >> 3 & 1].items[0].bytes + SEGMENT_ID_AT;
+    const uint8_t *id = sound[kind].items[0].bytes + SEGMENT_ID_AT;
     if (!(data[0] & 32)) {
         seal_file(name, file->bytes, file->n, id);
         if (file != meta)
@@ -243,7 +257,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct io_fs *fs = fault_fs_create();
     fuzz_require(fs != NULL);
     support_put_files(fs, "/s", &files);
-    struct segment_options options = {.fs = fs, .memory_bytes = data[0] & 64 ? UINT64_MAX : 0};
+    bool no_limit = data[0] & 64;
+    struct segment_options options = {.fs = fs, .memory_bytes = no_limit ? UINT64_MAX : 0, .read_lists = !no_limit};
     struct segment *segment = NULL;
     struct quire_error err = {0};
     struct quire_verify_report report;

@@ -155,7 +155,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (size == 0 || size > 1 << 16)
         return 0;
     if (segment.n == 0)
-        support_tiny_segment(false, &segment);
+        support_tiny_segment(TINY_GRAPH, &segment);
     struct io_fs *fs = fault_fs_create();
     fuzz_require(fs && fs->ops->mkdir(fs, "/data") == 0 && fs->ops->mkdir(fs, "/data/" SEGMENTS_NAME) == 0);
     support_put_files(fs, "/data/" SEGMENTS_NAME "/1", &segment);

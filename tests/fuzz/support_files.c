@@ -45,7 +45,7 @@ static int keep_file(void *context, const char *path, const uint8_t *data, uint6
     return 0;
 }
 
-void support_tiny_segment(bool edge_codes, struct kept_files *out)
+void support_tiny_segment(enum tiny_kind kind, struct kept_files *out)
 {
     struct io_fs *fs = fault_fs_create();
     struct tiny_row *texts = calloc(TINY_ROWS, sizeof *texts);
@@ -55,11 +55,13 @@ void support_tiny_segment(bool edge_codes, struct kept_files *out)
     quire_build_options_init(&options.build);
     options.build.block_bytes = TINY_BLOCK_BYTES;
     options.build.threads = 1;
-    options.build.edge_codes = edge_codes ? QUIRE_EDGE_CODES_YES : QUIRE_EDGE_CODES_NO;
+    options.build.edge_codes = kind == TINY_EDGE_CODES ? QUIRE_EDGE_CODES_YES : QUIRE_EDGE_CODES_NO;
+    options.build.index = kind == TINY_LISTS ? QUIRE_INDEX_SPANN : QUIRE_INDEX_PAGEGRAPH;
+    options.build.list_rows = kind == TINY_LISTS ? TINY_LIST_ROWS : 0;
     fuzz_require(fs && texts && merge_build("/s", NULL, 0, &rows, &options, &result, NULL) == 0);
     merge_result_fini(&result);
     out->n = 0;
-    fuzz_require(fault_each_file(fs, keep_file, out) == 0 && out->n == 5);
+    fuzz_require(fault_each_file(fs, keep_file, out) == 0 && out->n == (kind == TINY_LISTS ? 6 : 5));
     free(texts);
     fault_fs_destroy(fs);
 }

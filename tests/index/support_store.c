@@ -87,6 +87,8 @@ static uint32_t attribute_text(uint32_t attributes, char out[32])
 
 /* ---- stores ------------------------------------------------------------------------------------------------------ */
 
+enum quire_index_kind support_kind;
+
 struct collection_config support_config(void)
 {
     struct collection_config config = {.dim = SUPPORT_DIM,
@@ -94,7 +96,8 @@ struct collection_config support_config(void)
                                        .metric = QUIRE_METRIC_L2,
                                        .slot = QUIRE_SLOT_F32,
                                        .block_bytes = 4096,
-                                       .seed = 3};
+                                       .seed = 3,
+                                       .index = support_kind};
     return config;
 }
 

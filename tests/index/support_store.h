@@ -33,6 +33,7 @@ void support_model_copy(struct support_model *to, const struct support_model *fr
 void support_model_free(struct support_model *model);
 uint64_t support_model_count(const struct support_model *model);
 
+extern enum quire_index_kind support_kind; /* of what support_config makes; AUTO until a test sets it */
 struct collection_config support_config(void);
 void support_vector(uint32_t key, uint32_t version, float out[SUPPORT_DIM]);
 /* Options without background, everything small. */

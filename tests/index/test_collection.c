@@ -608,5 +608,7 @@ int main(void)
         TEST(damaged_records_of_the_log_are_refused),  TEST(damaged_records_of_a_checkpoint_are_refused),
         TEST(saved_and_restored_it_is_the_same),
     };
-    return cmocka_run_group_tests_name("collections", tests, NULL, NULL);
+    int failed = cmocka_run_group_tests_name("collections", tests, NULL, NULL);
+    support_kind = QUIRE_INDEX_SPANN;
+    return failed + cmocka_run_group_tests_name("collections of inverted lists", tests, NULL, NULL);
 }

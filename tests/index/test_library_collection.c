@@ -638,9 +638,10 @@ static void put_rows(struct quire_collection *c, const struct support_data *data
 static void every_type_and_metric_is_found_again(void **in)
 {
     struct state *s = *in;
-    for (unsigned combination = 0; combination < 15; combination++) {
+    for (unsigned combination = 0; combination < 30; combination++) {
         enum quire_metric metric = (enum quire_metric)(combination % 3);
-        enum quire_type type = (enum quire_type)(combination / 3);
+        enum quire_type type = (enum quire_type)(combination / 3 % 5);
+        enum quire_index_kind kind = combination < 15 ? QUIRE_INDEX_AUTO : QUIRE_INDEX_SPANN;
         struct quire_collection_options options = live_options(WIDE);
         struct support_data data;
         char name[TEXT];
@@ -651,7 +652,9 @@ static void every_type_and_metric_is_found_again(void **in)
         options.type = type;
         options.metric = metric;
         options.slot = QUIRE_SLOT_AUTO;
+        options.index = kind;
         s->c = open_live(path, &options);
+        assert_int_equal(info_of(s->c).index, kind == QUIRE_INDEX_AUTO ? QUIRE_INDEX_PAGEGRAPH : kind);
         put_rows(s->c, &data, 0, FIRST_ROWS);
         assert_recall(s->c, metric, &data, FIRST_ROWS, queries);
         move_to(s->c, SEALED);

@@ -21,6 +21,8 @@
 #define PARTS_MAX 4u
 #define QUERIES   60u
 
+static enum quire_index_kind kind; /* that the group of tests is run with */
+
 /* A merge of some parts, the last `in_memory` of which are rows. */
 struct scene {
     struct support_part parts[PARTS_MAX];
@@ -35,6 +37,7 @@ static struct merge_options merge_options(enum quire_metric metric, enum quire_s
                                           uint32_t dim)
 {
     struct merge_options options = {.build = support_options(metric, slot), .type = type, .dim = dim};
+    options.build.index = kind;
     return options;
 }
 
@@ -215,10 +218,12 @@ static double recall_of(const char *path, const float *floats, uint32_t rows, ui
     return sum / QUERIES;
 }
 
-/* The living rows of the first segment, if they are half of it and half of all. */
+/* The living rows of the first segment, if it is of the kind that is made and they are half of it and half of all. */
 static uint64_t rows_to_reuse(const struct scene *s, uint64_t rows)
 {
     uint32_t living = 0, all = s->n_segments ? s->parts[0].data.rows : 0;
+    if (s->n_segments && segment_info(s->segments[0])->index != s->options.build.index)
+        return 0;
     for (uint32_t i = 0; i < all; i++)
         living += !(s->dead[0] && bitmap_has(s->dead[0], i));
     return 2 * (uint64_t)living >= rows && 2 * living >= all ? living : 0;
@@ -239,6 +244,7 @@ static double merge_and_prove(struct scene *s, double error_max)
     struct segment *merged = support_segment(s->path);
     assert_int_equal(segment_info(merged)->rows, result.rows);
     assert_int_equal(segment_info(merged)->type, s->options.type);
+    assert_int_equal(segment_info(merged)->index, s->options.build.index);
     assert_int_equal(segment_scan(merged, NULL, on_row, NULL, &o, &err), 0);
     assert_int_equal(o.n, result.rows);
     if (o.error_max > error_max)
@@ -312,6 +318,21 @@ static void merges_sizes_of_all_sorts(void **state)
         double recall = merge_and_prove(&s, 0.03);
         if (recall < 0.9)
             fail_msg("case %zu: recall %.3f", i, recall);
+        scene_free(&s);
+    }
+}
+
+/* Segments of the other kind, which a collection that has taken a foreign index over merges with its own. */
+static void makes_the_kind_that_is_asked_for(void **state)
+{
+    (void)state;
+    const uint32_t rows[] = {2000, 500};
+    for (int change = 0; change < 2; change++) {
+        struct merge_options options = merge_options(QUIRE_METRIC_COSINE, QUIRE_SLOT_AUTO, QUIRE_TYPE_F32, 32);
+        struct scene s;
+        scene_make(&s, &options, change ? 2 : 1, !change, rows, 5);
+        s.options.build.index = kind == QUIRE_INDEX_SPANN ? QUIRE_INDEX_PAGEGRAPH : QUIRE_INDEX_SPANN;
+        assert_true(merge_and_prove(&s, 0.03) >= 0.9);
         scene_free(&s);
     }
 }
@@ -397,10 +418,10 @@ static void numbers_become_keys(void **state)
 static void merges_under_a_budget(void **state)
 {
     (void)state;
-    const uint32_t rows[] = {9000, 900};
+    const uint32_t rows[] = {5200, 600};
     struct merge_options options = merge_options(QUIRE_METRIC_COSINE, QUIRE_SLOT_AUTO, QUIRE_TYPE_F32, 512);
     struct scene s;
-    options.build.build_memory_bytes = 48u << 20; /* a quarter of it does not hold 15 MB of vectors */
+    options.build.build_memory_bytes = 32u << 20; /* a quarter of it does not hold 9 MB of vectors */
     scene_make(&s, &options, 0, true, rows + 1, 0);
     struct support_part more = s.parts[0];
     support_part_make(&s.parts[0], "first", rows[0], 512, QUIRE_TYPE_F32, 4, false, true);
@@ -595,6 +616,7 @@ int main(void)
         cmocka_unit_test(merges_every_type_and_metric),
         cmocka_unit_test(keeps_exact_slots_exactly),
         cmocka_unit_test(merges_sizes_of_all_sorts),
+        cmocka_unit_test(makes_the_kind_that_is_asked_for),
         cmocka_unit_test(without_living_rows_there_is_no_folder),
         cmocka_unit_test(merges_duplicates),
         cmocka_unit_test(numbers_become_keys),
@@ -603,5 +625,8 @@ int main(void)
         cmocka_unit_test(names_what_it_cannot_merge),
         cmocka_unit_test(ten_merges_hardly_move_a_vector),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    kind = QUIRE_INDEX_PAGEGRAPH;
+    int failed = cmocka_run_group_tests_name("merges of page graphs", tests, NULL, NULL);
+    kind = QUIRE_INDEX_SPANN;
+    return failed + cmocka_run_group_tests_name("merges of inverted lists", tests, NULL, NULL);
 }

@@ -3,7 +3,8 @@
  *
  * One small index with everything in it (long keys, attributes, several blocks) is built once; each test damages a copy
  * and asks it everything it asked the sound one: opening, exact search, keys, attributes, vectors, verify. Allowed are
- * the sound answer and an error that names the damaged file. Flipped bits are drawn from a fixed seed.
+ * the sound answer and an error that names the damaged file. Flipped bits are drawn from a fixed seed. All of it is
+ * done for a page graph and again for inverted lists.
  */
 #include "index/format.h"
 #include "io/bytes.h"
@@ -20,10 +21,11 @@
 
 #include <cmocka.h>
 
-#define ROWS     400u
-#define DIM      24u
-#define K        20u
-#define LONG_KEY 300u
+#define ROWS      400u
+#define DIM       24u
+#define K         20u
+#define LONG_KEY  300u
+#define LIST_ROWS 24u
 
 /* Superblock, as docs/format.md has it. */
 #define VERSION_AT        8u
@@ -31,9 +33,11 @@
 #define TABLE_ENTRY_BYTES 40u
 #define CHECKSUM_AT       4088u
 
-static const char *const names[] = {META_NAME, BLOCKS_NAME, CODES_NAME, KEYS_NAME, ATTRIBUTES_NAME};
+static const char *const names[] = {META_NAME, BLOCKS_NAME, CODES_NAME, KEYS_NAME, ATTRIBUTES_NAME, POSTINGS_NAME};
+#define NAMES (shared.kind == QUIRE_INDEX_SPANN ? SUPPORT_COUNT(names) : SUPPORT_COUNT(names) - 1)
 
 static struct {
+    enum quire_index_kind kind;
     char *folder, *sound, *copy;
     struct support_data data;
     char key[ROWS][LONG_KEY];
@@ -62,6 +66,8 @@ static void build_sound(const char *path)
         keys[i] = shared.key[i];
         attributes[i] = i % 5 ? shared.attribute[i] : NULL;
     }
+    options.index = shared.kind;
+    options.list_rows = shared.kind == QUIRE_INDEX_SPANN ? LIST_ROWS : 0;
     options.block_bytes = 4096;
     options.keys = keys;
     options.key_bytes = shared.key_bytes;
@@ -70,9 +76,9 @@ static void build_sound(const char *path)
     support_build(path, &shared.data, &options);
 }
 
-static int set_up(void **state)
+static int set_up(enum quire_index_kind kind)
 {
-    (void)state;
+    shared.kind = kind;
     shared.folder = support_folder_make();
     shared.sound = support_path(shared.folder, "sound");
     shared.copy = support_path(shared.folder, "copy");
@@ -91,6 +97,18 @@ static int set_up(void **state)
     }
     quire_close(index);
     return 0;
+}
+
+static int set_up_graph(void **state)
+{
+    (void)state;
+    return set_up(QUIRE_INDEX_PAGEGRAPH);
+}
+
+static int set_up_lists(void **state)
+{
+    (void)state;
+    return set_up(QUIRE_INDEX_SPANN);
 }
 
 static int tear_down(void **state)
@@ -135,7 +153,7 @@ static void expect_open(int code, const char *name)
 static void test_missing(void **state)
 {
     (void)state;
-    for (size_t i = 0; i < SUPPORT_COUNT(names); i++) {
+    for (size_t i = 0; i < NAMES; i++) {
         char *file;
         size_t bytes;
         free(take_copy(names[i], &file, &bytes));
@@ -163,7 +181,7 @@ static void test_no_index_there(void **state)
 static void test_wrong_sizes(void **state)
 {
     (void)state;
-    for (size_t i = 0; i < SUPPORT_COUNT(names); i++) {
+    for (size_t i = 0; i < NAMES; i++) {
         char *file;
         size_t bytes;
         uint8_t *data = take_copy(names[i], &file, &bytes), *larger = calloc(1, bytes + 8192);
@@ -189,8 +207,8 @@ static void test_wrong_sizes(void **state)
 static void test_wrong_magic_or_kind(void **state)
 {
     (void)state;
-    for (size_t i = 0; i < SUPPORT_COUNT(names); i++) {
-        char *file, *other = support_path(shared.sound, names[(i + 1) % SUPPORT_COUNT(names)]);
+    for (size_t i = 0; i < NAMES; i++) {
+        char *file, *other = support_path(shared.sound, names[(i + 1) % NAMES]);
         size_t bytes, other_bytes;
         uint8_t *data = take_copy(names[i], &file, &bytes), *wrong = support_read_file(other, &other_bytes);
         data[0] ^= 1;
@@ -213,7 +231,7 @@ static void test_file_of_another_index(void **state)
     char *twin = support_path(shared.folder, "twin");
     (void)state;
     build_sound(twin);
-    for (size_t i = 1; i < SUPPORT_COUNT(names); i++) {
+    for (size_t i = 1; i < NAMES; i++) {
         char *file, *other = support_path(twin, names[i]);
         size_t bytes, other_bytes;
         free(take_copy(names[i], &file, &bytes));
@@ -236,7 +254,7 @@ static void seal_superblock(uint8_t *data)
 static void test_newer_container_version(void **state)
 {
     (void)state;
-    for (size_t i = 0; i < SUPPORT_COUNT(names); i++) {
+    for (size_t i = 0; i < NAMES; i++) {
         char *file;
         size_t bytes;
         uint8_t *data = take_copy(names[i], &file, &bytes);
@@ -287,7 +305,7 @@ static void test_forged_parameters(void **state)
 {
     static const uint32_t values[] = {0, 1, 8, 65536, 0xffffffff}; /* 8: a right size of edge codes */
     (void)state;
-    for (uint32_t at = 4; at < 176; at += 4)
+    for (uint32_t at = 4; at < 196; at += 4)
         for (size_t v = 0; v < SUPPORT_COUNT(values); v++) {
             struct quire_index *index = NULL;
             struct quire_error err;
@@ -492,6 +510,51 @@ static void test_flips_in_attributes(void **state)
     flip_bits(ATTRIBUTES_NAME, 80, 3);
 }
 
+static void test_flips_in_postings(void **state)
+{
+    (void)state;
+    flip_bits(POSTINGS_NAME, 150, 97);
+}
+
+/* A search that reads the lists itself fails at the one that is damaged and names it; the others go on. */
+static void test_search_over_damaged_list(void **state)
+{
+    char *file;
+    size_t bytes;
+    struct quire_open_options narrow;
+    struct quire_search_options options = support_search(3, 0, 2);
+    unsigned failed = 0, answered = 0;
+    (void)state;
+    uint8_t *data = take_copy(POSTINGS_NAME, &file, &bytes);
+    quire_open_options_init(&narrow);
+    struct quire_info info;
+    struct quire_index *sound = support_open(shared.copy, NULL);
+    quire_get_info(sound, &info);
+    quire_close(sound);
+    narrow.memory_bytes = info.resident_bytes - 1; /* no room for the codes of the rows */
+    data[SECTION_ALIGN + 200] ^= 1;                /* of the first list */
+    support_write_file(file, data, bytes);
+    struct quire_index *index = support_open(shared.copy, &narrow);
+    for (uint32_t i = 0; i < ROWS; i++) {
+        struct quire_hit hits[3];
+        struct quire_error err;
+        uint32_t n_hits;
+        int rc = quire_search(index, shared.data.floats + (size_t)i * DIM, &options, hits, &n_hits, NULL, &err);
+        if (rc < 0) {
+            check_error(rc, &err, POSTINGS_NAME, true);
+            assert_non_null(strstr(err.message, "list 0 "));
+            failed++;
+        } else {
+            assert_int_equal(n_hits, 3);
+            answered++;
+        }
+    }
+    assert_true(failed > 0 && answered > ROWS / 2);
+    quire_close(index);
+    free(data);
+    free(file);
+}
+
 /* One damaged block: searches that read it fail, the others answer as before, on the same handle. */
 static void test_other_queries_go_on(void **state)
 {
@@ -582,25 +645,22 @@ static void test_truncated_while_open(void **state)
     free(file);
 }
 
+/* Of each kind of index the same. */
+#define TESTS_OF_BOTH                                                                                                  \
+    cmocka_unit_test(test_missing), cmocka_unit_test(test_no_index_there), cmocka_unit_test(test_wrong_sizes),         \
+        cmocka_unit_test(test_wrong_magic_or_kind), cmocka_unit_test(test_file_of_another_index),                      \
+        cmocka_unit_test(test_newer_container_version), cmocka_unit_test(test_newer_segment_version),                  \
+        cmocka_unit_test(test_forged_parameters), cmocka_unit_test(test_flips_in_meta),                                \
+        cmocka_unit_test(test_flips_in_blocks), cmocka_unit_test(test_flips_in_codes),                                 \
+        cmocka_unit_test(test_flips_in_keys), cmocka_unit_test(test_flips_in_attributes),                              \
+        cmocka_unit_test(test_other_queries_go_on), cmocka_unit_test(test_batch_over_damage),                          \
+        cmocka_unit_test(test_truncated_while_open)
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_missing),
-        cmocka_unit_test(test_no_index_there),
-        cmocka_unit_test(test_wrong_sizes),
-        cmocka_unit_test(test_wrong_magic_or_kind),
-        cmocka_unit_test(test_file_of_another_index),
-        cmocka_unit_test(test_newer_container_version),
-        cmocka_unit_test(test_newer_segment_version),
-        cmocka_unit_test(test_forged_parameters),
-        cmocka_unit_test(test_flips_in_meta),
-        cmocka_unit_test(test_flips_in_blocks),
-        cmocka_unit_test(test_flips_in_codes),
-        cmocka_unit_test(test_flips_in_keys),
-        cmocka_unit_test(test_flips_in_attributes),
-        cmocka_unit_test(test_other_queries_go_on),
-        cmocka_unit_test(test_batch_over_damage),
-        cmocka_unit_test(test_truncated_while_open),
-    };
-    return cmocka_run_group_tests(tests, set_up, tear_down);
+    const struct CMUnitTest graph[] = {TESTS_OF_BOTH};
+    const struct CMUnitTest lists[] = {TESTS_OF_BOTH, cmocka_unit_test(test_flips_in_postings),
+                                       cmocka_unit_test(test_search_over_damaged_list)};
+    int failed = cmocka_run_group_tests(graph, set_up_graph, tear_down);
+    return failed + cmocka_run_group_tests(lists, set_up_lists, tear_down);
 }

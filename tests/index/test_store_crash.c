@@ -425,5 +425,7 @@ int main(void)
     const struct CMUnitTest tests[] = {cmocka_unit_test(every_cut_recovers),
                                        cmocka_unit_test(a_full_disk_fails_a_seal_and_loses_nothing),
                                        cmocka_unit_test(any_call_of_a_seal_may_fail)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    int failed = cmocka_run_group_tests_name("power cuts", tests, NULL, NULL);
+    support_kind = QUIRE_INDEX_SPANN;
+    return failed + cmocka_run_group_tests_name("power cuts of inverted lists", tests, NULL, NULL);
 }

@@ -44,13 +44,14 @@ const float *support_vectors(void)
     return vectors;
 }
 
-void support_build(const char *folder, const char *name, enum quire_metric metric)
+void support_build_kind(const char *folder, const char *name, enum quire_metric metric, enum quire_index_kind kind)
 {
     struct quire_build_options options;
     struct quire_error err = {0};
     char *path = support_path(folder, name);
     quire_build_options_init(&options);
     options.metric = metric;
+    options.index = kind;
     options.slot = QUIRE_SLOT_F32;
     options.block_bytes = 4096;
     options.threads = 1;
@@ -58,6 +59,11 @@ void support_build(const char *folder, const char *name, enum quire_metric metri
     if (quire_build(path, support_vectors(), SUPPORT_ROWS, SUPPORT_DIM, QUIRE_TYPE_F32, &options, &err) < 0)
         fail_msg("building %s: %s", name, err.message);
     free(path);
+}
+
+void support_build(const char *folder, const char *name, enum quire_metric metric)
+{
+    support_build_kind(folder, name, metric, QUIRE_INDEX_PAGEGRAPH);
 }
 
 double support_score(enum quire_metric metric, const float *query, uint32_t row)

@@ -14,6 +14,7 @@ enum { SUPPORT_ROWS = 600, SUPPORT_DIM = 16 };
 const float *support_vectors(void);
 /* Builds folder/name from them, with numbers as they are (slot f32). */
 void support_build(const char *folder, const char *name, enum quire_metric metric);
+void support_build_kind(const char *folder, const char *name, enum quire_metric metric, enum quire_index_kind kind);
 /* The score VSIM should give, in double. */
 double support_score(enum quire_metric metric, const float *query, uint32_t row);
 /* Scores of all rows, the greatest first. */

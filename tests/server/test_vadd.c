@@ -594,19 +594,21 @@ static void test_ranges(void **state)
 
 /* ---- VCREATE ----------------------------------------------------------------------------------------------------- */
 
-static void check_created(const char *type, const char *metric)
+static void check_created(const char *type, const char *metric, const char *index)
 {
     static const double rows[][4] = {{10, 0, 3, 1}, {0, 9, 1, 4}, {7, 7, 0, 2}, {1, 2, 8, 8}};
     bool whole = type[0] == 'i' || type[0] == 'u';
     char words[128];
     begin(2);
-    snprintf(words, sizeof words, "VCREATE k DIM 4 TYPE %s METRIC %s INDEX auto MEMORY 100000000", type, metric);
+    snprintf(words, sizeof words, "VCREATE k DIM 4 TYPE %s METRIC %s INDEX %s MEMORY 100000000", type, metric, index);
     expect_text(&c, words, "OK");
     expect_text(&c, "TYPE k", "vectorset");
     expect_integer(&c, "VCARD k", 0);
     expect_integer(&c, "VDIM k", 4);
     expect_field("k", "vector-type", type, 0);
     expect_field("k", "metric", metric, 0);
+    expect_field("k", "index", index[0] == 'a' ? "pagegraph" : index, 0);
+    expect_text(&c, "OBJECT ENCODING k", index[0] == 'a' ? "pagegraph" : index);
     expect_field("k", "memory-budget", NULL, 100000000);
     struct reply r = ask(&c, "VSIM k VALUES 4 1 2 3 4");
     assert_true(r.type == '*' && r.n == 0);
@@ -656,10 +658,11 @@ static void check_created(const char *type, const char *metric)
 static void test_types_and_metrics(void **state)
 {
     static const char *const types[] = {"f32", "f16", "bf16", "i8", "u8"}, *const metrics[] = {"cosine", "l2", "ip"};
+    static const char *const indexes[] = {"auto", "spann", "pagegraph"};
     (void)state;
     for (unsigned type = 0; type < 5; type++)
         for (unsigned metric = 0; metric < 3; metric++)
-            check_created(types[type], metrics[metric]);
+            check_created(types[type], metrics[metric], indexes[(type + metric) % 3]);
 }
 
 static void test_refused_creations(void **state)
@@ -674,6 +677,8 @@ static void test_refused_creations(void **state)
     expect_error(&c, "VCREATE k DIM 4 TYPE f64", "ERR TYPE is one of f32 f16 i8 u8 bf16");
     expect_error(&c, "VCREATE k DIM 4 METRIC hamming", "ERR METRIC is one of l2 cosine ip");
     expect_error(&c, "VCREATE k DIM 4 METRIC", "ERR METRIC is one of");
+    expect_error(&c, "VCREATE k DIM 4 INDEX hnsw", "ERR INDEX is one of auto pagegraph spann");
+    expect_error(&c, "VCREATE k DIM 4 INDEX spann BITS 8", "ERR 8 bits per dimension: codes in inverted lists have");
     expect_error(&c, "VCREATE k DIM 4 NOPE", "ERR syntax error at 'NOPE'");
     expect_integer(&c, "EXISTS k", 0);
     expect_text(&c, "VCREATE k DIM 4 SLOT f32 M 8 BITS 2", "OK");

@@ -35,6 +35,7 @@ static int set_up(void **state)
     assert_int_equal(mkdir(imports, 0755), 0);
     support_build(imports, "one", QUIRE_METRIC_L2);
     support_build(imports, "two", QUIRE_METRIC_COSINE);
+    support_build_kind(imports, "lists", QUIRE_METRIC_L2, QUIRE_INDEX_SPANN);
     support_build(folder, "outside", QUIRE_METRIC_L2);
     return 0;
 }
@@ -155,6 +156,53 @@ static void test_options_and_errors(void **state)
     s = support_server(settings);
     connect_to(&c, s->port);
     expect_error(&c, "VLOAD k one", "ERR VLOAD is off");
+    disconnect(&c);
+    support_server_end(s);
+}
+
+static void check_plan(struct connection *c, const char *words, const char *plan)
+{
+    struct reply r = ask(c, words);
+    assert_int_equal(r.n, 2);
+    if (!reply_is(reply_field(&r.items[1], "plan"), plan))
+        fail_msg("%s: not by %s", words, plan);
+    reply_free(&r);
+}
+
+/* A set is of its index's kind, takes one of the other kind, too, and merges both to its own. */
+static void test_kinds_of_indexes(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *first, *index, *second;
+    } cases[] = {{"lists", "spann", "one"}, {"one", "pagegraph", "lists"}};
+    struct test_server *s = start();
+    struct connection c;
+    char words[64];
+    connect_to(&c, s->port);
+    for (unsigned i = 0; i < 2; i++) {
+        snprintf(words, sizeof words, "VLOAD k %s", cases[i].first);
+        expect_text(&c, words, "OK");
+        struct reply r = ask(&c, "VINFO k");
+        assert_true(reply_is(reply_field(&r, "index"), cases[i].index));
+        reply_free(&r);
+        check_plan(&c, "VSIM k ELE 5 EXPLAIN", cases[i].index);
+        snprintf(words, sizeof words, "VCREATE other DIM %u METRIC l2 SLOT f32 INDEX %s", SUPPORT_DIM, cases[i].index);
+        expect_text(&c, words, "OK");
+        expect_text(&c, "OBJECT ENCODING other", cases[i].index);
+        snprintf(words, sizeof words, "VLOAD other %s", cases[i].second);
+        expect_text(&c, words, "OK");
+        check_plan(&c, "VSIM other ELE 5 EXPLAIN", cases[1 - i].index);
+        snprintf(words, sizeof words, "VREM other %u", SUPPORT_ROWS - 1); /* so that there is something to merge */
+        expect_integer(&c, words, 1);
+        expect_text(&c, "VCOMPACT other", "OK");
+        check_plan(&c, "VSIM other ELE 5 EXPLAIN", cases[i].index);
+        r = ask(&c, "VSIM other ELE 5 COUNT 1");
+        assert_true(r.n == 1 && reply_is(&r.items[0], "5"));
+        reply_free(&r);
+        expect_integer(&c, "VCARD other", SUPPORT_ROWS - 1);
+        expect_integer(&c, "DEL k other", 2);
+    }
     disconnect(&c);
     support_server_end(s);
 }
@@ -509,7 +557,7 @@ int main(void)
         cmocka_unit_test(test_two_loads_of_one_key),   cmocka_unit_test(test_load_again_while_searching),
         cmocka_unit_test(test_delete_while_searching), cmocka_unit_test(test_stop_while_searching),
         cmocka_unit_test(test_stop_while_loading),     cmocka_unit_test(test_damaged_block),
-        cmocka_unit_test(test_damaged_before_opening),
+        cmocka_unit_test(test_damaged_before_opening), cmocka_unit_test(test_kinds_of_indexes),
     };
     engine = "auto";
     int failed = cmocka_run_group_tests_name("vload, engine auto", tests, set_up, tear_down);

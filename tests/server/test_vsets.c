@@ -31,6 +31,7 @@ struct element {
 static char *folder;
 static struct test_server *server;
 static struct connection c;
+static const char *kind; /* of the sets that make() makes */
 
 static void start(const char *sync)
 {
@@ -110,7 +111,7 @@ static size_t put_numbers(char *words, size_t room, unsigned i, unsigned version
 static void make(const char *key)
 {
     char words[96];
-    snprintf(words, sizeof words, "VCREATE %s DIM %d METRIC l2 SLOT f32", key, DIM);
+    snprintf(words, sizeof words, "VCREATE %s DIM %d METRIC l2 SLOT f32 INDEX %s", key, DIM, kind);
     expect_text(&c, words, "OK");
 }
 
@@ -651,5 +652,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_all_at_once_never_synced, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_one_element_comes_and_goes, set_up, tear_down),
     };
-    return cmocka_run_group_tests_name("vsets", tests, NULL, NULL);
+    kind = "pagegraph";
+    int failed = cmocka_run_group_tests_name("vsets", tests, NULL, NULL);
+    kind = "spann";
+    return failed + cmocka_run_group_tests_name("vsets of inverted lists", tests, NULL, NULL);
 }

@@ -259,6 +259,27 @@ expect "failures speak JSON too" 1 '"error": "QUIRE_EEXISTS"' build --base a.fbi
 json "and say what is wrong" out '"a.index" in j["message"]'
 absent "failed builds left nothing" x x.building*
 
+# ---- inverted lists -------------------------------------------------------------------------------------------------
+expect "build of inverted lists" 0 '"kind": "spann"' build --base a.fbin --out l.index --index spann --list-rows 16 --bits 2 \
+    --keys keys --attrs attrs --json
+json "with as many as rows of a list allow" out '60 < j["lists"] < 500 and j["list_entries"] > 2000 and
+    j["code_bits"] == 2 and j["calibration_points"] > 0'
+expect "search in them" 0 '"recall_at_k"' search --index l.index --queries a.query.fbin --truth a.gt.bin --k 10 --json
+json "finds what it is asked for, with codes in memory in one round" out 'j["recall_at_k"] >= 0.92 and
+    j["rounds_per_query"] < 1.2 and j["code_bits"] == 2'
+least=$("$quire" search --index l.index --queries a.query.fbin --memory 1K 2>&1 | sed -n 's/.*below the \([0-9]*\) that.*/\1/p')
+expect "with heads in memory only" 0 '"code_bits": 0' search --index l.index --queries a.query.fbin --truth a.gt.bin \
+    --memory "${least:-none}" --json
+json "in two rounds" out 'j["recall_at_k"] >= 0.92 and 1.9 < j["rounds_per_query"] < 2.5'
+expect "all lists" 0 '"effort": 100000' search --index l.index --queries a.query.fbin --truth a.gt.bin --effort 100000 --json
+json "give all there is, but for what slots of 8 bits mistake" out 'j["recall_at_k"] >= 0.995'
+expect "inspect names the kind" 0 '"kind": "spann"' inspect l.index --json
+expect "lists of 8 bits" 1 "codes in inverted lists have 1, 2 or 4" build --base a.fbin --out x --index spann --bits 8
+expect "half a replica" 1 "0.5 replicas: it must be 1 to 8" build --base a.fbin --out x --index spann --replicas 0.5
+expect "nine replicas" 2 "--replicas 9: it must be" build --base a.fbin --out x --index spann --replicas 9
+expect "a kind that is not there" 2 "index ivf: it must be" build --base a.fbin --out x --index ivf
+absent "refused builds of lists left nothing" x
+
 # ---- search ---------------------------------------------------------------------------------------------------------
 queries="--queries a.query.fbin"
 # shellcheck disable=SC2086
