@@ -27,6 +27,7 @@
 #define HEADS_SPARE    8u
 #define HEADS_PER_BEAM 64u
 #define BOUND_SLACK    1.01f /* distances are rounded */
+#define FIRST_PART     8u    /* of the lists are looked at first */
 #define GROUPS_STEP    (STEP_ROWS / CODE_GROUP)
 #define PREFETCH_MAX   4096u /* bytes of the next list's codes */
 /* Rows that codes cannot tell apart are more than the candidates that k asks for, where many lie closer together than
@@ -158,6 +159,8 @@ static int choose_lists(struct task *t, uint32_t n, uint32_t most)
     }
     for (uint32_t i = 0; i < t->n_lists; i++)
         bitmap_add(t->probed, t->lists[i].row);
+    /* the nearest first: what they hold leaves out most of the others' rows at a glance */
+    search_select_best(t->lists, t->n_lists, t->n_lists / FIRST_PART);
     return 0;
 }
 
