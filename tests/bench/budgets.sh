@@ -13,26 +13,7 @@ set -euo pipefail
 here=$(dirname "${BASH_SOURCE[0]}")
 # shellcheck source=tests/bench/lib.sh
 source "$here/lib.sh"
-build=$here/../../build/release indexes='' recall=0.95 passes=4
-while (($#)); do
-    case $1 in
-    --help) usage_of "${BASH_SOURCE[0]}"; exit 0 ;;
-    --build) build=$2; shift 2 ;;
-    --indexes) indexes=$2; shift 2 ;;
-    --recall) recall=$2; shift 2 ;;
-    --passes) passes=$2; shift 2 ;;
-    -*) fail "$1: no such option" ;;
-    *) break ;;
-    esac
-done
-(($# == 1)) || { usage_of "${BASH_SOURCE[0]}" >&2; exit 2; }
-data=$1
-need_quire "$build"
-need_files "$data"/{text.fbin,text.query.fbin,text.gt.bin,sift.u8bin,sift.query.u8bin,sift.gt.bin}
-work=$(mktemp -d "${TMPDIR:-/tmp}/quire-bench.XXXXXX")
-trap 'rm -rf "$work"' EXIT
-indexes=${indexes:-$work}
-mkdir -p "$indexes"
+begin_full_sets 4 "${BASH_SOURCE[0]}" "$@"
 
 # index NAME SET OPTION... - builds it where it is not there
 index() {

@@ -1,4 +1,4 @@
-# lib.sh - what search.sh, growth.sh, queue.sh and all.sh share; sourced, not run.
+# lib.sh - what the scripts beside it share; sourced, not run.
 # shellcheck shell=bash
 
 # usage_of SCRIPT - the comment at its head, which is its help
@@ -51,4 +51,32 @@ take_data_set() {
     need_files "$base" "$queries" "$truth"
     work=$(mktemp -d "${TMPDIR:-/tmp}/quire-bench.XXXXXX")
     trap 'rm -rf "$work"' EXIT
+}
+
+# begin_full_sets PASSES SCRIPT ARGUMENT... - what the scripts on the full text and SIFT sets are given: sets $build,
+# $indexes, $recall, $passes, $data and $quire, and makes $work, which goes at the end
+# shellcheck disable=SC2034 # for the script that calls it
+begin_full_sets() {
+    local script=$2
+    build=$(dirname "$script")/../../build/release indexes='' recall=0.95 passes=$1
+    shift 2
+    while (($#)); do
+        case $1 in
+        --help) usage_of "$script"; exit 0 ;;
+        --build) build=$2; shift 2 ;;
+        --indexes) indexes=$2; shift 2 ;;
+        --recall) recall=$2; shift 2 ;;
+        --passes) passes=$2; shift 2 ;;
+        -*) fail "$1: no such option" ;;
+        *) break ;;
+        esac
+    done
+    (($# == 1)) || { usage_of "$script" >&2; exit 2; }
+    data=$1
+    need_quire "$build"
+    need_files "$data"/{text.fbin,text.query.fbin,text.gt.bin,sift.u8bin,sift.query.u8bin,sift.gt.bin}
+    work=$(mktemp -d "${TMPDIR:-/tmp}/quire-bench.XXXXXX")
+    trap 'rm -rf "$work"' EXIT
+    indexes=${indexes:-$work}
+    mkdir -p "$indexes"
 }

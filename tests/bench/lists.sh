@@ -14,26 +14,7 @@ set -euo pipefail
 here=$(dirname "${BASH_SOURCE[0]}")
 # shellcheck source=tests/bench/lib.sh
 source "$here/lib.sh"
-build=$here/../../build/release indexes='' recall=0.95 passes=3
-while (($#)); do
-    case $1 in
-    --help) usage_of "${BASH_SOURCE[0]}"; exit 0 ;;
-    --build) build=$2; shift 2 ;;
-    --indexes) indexes=$2; shift 2 ;;
-    --recall) recall=$2; shift 2 ;;
-    --passes) passes=$2; shift 2 ;;
-    -*) fail "$1: no such option" ;;
-    *) break ;;
-    esac
-done
-(($# == 1)) || { usage_of "${BASH_SOURCE[0]}" >&2; exit 2; }
-data=$1
-need_quire "$build"
-need_files "$data"/{text.fbin,text.query.fbin,text.gt.bin,sift.u8bin,sift.query.u8bin,sift.gt.bin}
-work=$(mktemp -d "${TMPDIR:-/tmp}/quire-bench.XXXXXX")
-trap 'rm -rf "$work"' EXIT
-indexes=${indexes:-$work}
-mkdir -p "$indexes"
+begin_full_sets 3 "${BASH_SOURCE[0]}" "$@"
 
 # set_of SET - sets base, queries, truth, metric
 set_of() {
@@ -107,10 +88,8 @@ for memory in 20% 15%; do
     row text "text-spann$([[ $memory == 15% ]] && echo -2bit)" "text, $memory: lists" --memory "$memory" --recall "$recall"
     row text text-pagegraph "text, $memory: page graph" --memory "$memory" --recall "$recall"
 done
-for memory in 8%; do
-    row text text-spann "text, $memory: lists" --memory "$memory" --recall "$recall"
-    row text text-pagegraph "text, $memory: page graph" --memory "$memory" --recall "$recall"
-done
+row text text-spann "text, 8%: lists" --memory 8% --recall "$recall"
+row text text-pagegraph "text, 8%: page graph" --memory 8% --recall "$recall"
 row text text-spann "text, 3%: lists" --memory 3% --recall "$recall"
 row text text-pagegraph-small "text, 3%: page graph" --memory 3% --recall "$recall"
 for memory in 65% 25%; do
