@@ -75,7 +75,7 @@ static const struct {
 /* A step that both kinds share has a name for each, see above. */
 static const char *phase_name(const struct build *b, const char *phase)
 {
-    for (size_t i = 0; b->params.index == QUIRE_INDEX_SPANN && i < sizeof renamed / sizeof *renamed; i++)
+    for (size_t i = 0; build_is_lists(b) && i < sizeof renamed / sizeof *renamed; i++)
         if (strcmp(renamed[i].phase, phase) == 0)
             return renamed[i].of_lists;
     return phase;
@@ -245,7 +245,7 @@ static int write_files(const struct build *b, struct section_writer *writer)
     size_t n = 3;
     if (b->options.attributes)
         names[n++] = ATTRIBUTES_NAME;
-    if (b->params.index == QUIRE_INDEX_SPANN)
+    if (build_is_lists(b))
         names[n++] = POSTINGS_NAME;
     for (size_t i = 0; i < n; i++) {
         int rc = list_file(b, names[i], entries + i * FILE_ENTRY_BYTES);
@@ -295,8 +295,6 @@ static void fill_params(struct build *b)
         p->effort_factor[i] = 1;
     p->edge_effort_factor = 1;
     p->spread = 1 / sqrtf((float)p->code_dim);
-    if (p->index == QUIRE_INDEX_SPANN)
-        p->list_bits = b->options.code_bits ? b->options.code_bits : build_list_bits(b);
 }
 
 /* What stands on the disk in the end of a stage is synced, so that a later run may rely on it. */
@@ -304,7 +302,7 @@ static int sort_rows(struct build *b)
 {
     if (b->state.stage >= STAGE_ROWS) {
         int rc = build_open_rows(b);
-        if (rc == 0 && b->params.index == QUIRE_INDEX_SPANN)
+        if (rc == 0 && build_is_lists(b))
             rc = build_open_lists(b);
         return rc == 0 && !b->vectors ? build_open_work(b, WORK_INPUT, FS_READ, &b->sorted) : rc;
     }
@@ -347,7 +345,7 @@ static int write_tables(struct build *b)
 
 static int write_blocks(struct build *b)
 {
-    bool lists = b->params.index == QUIRE_INDEX_SPANN;
+    bool lists = build_is_lists(b);
     int rc = lists ? build_write_blocks(b, NULL) : 0;
     if (rc == 0 && b->state.stage < STAGE_CALIBRATED) {
         rc = build_calibrate(b);
@@ -373,10 +371,9 @@ static int run_steps(struct build *b)
     fill_params(b);
     if ((rc = build_open_folder(b)) < 0)
         return rc;
-    if (b->state.stage < STAGE_WRITTEN &&
-        ((rc = sort_rows(b)) < 0 || (rc = build_centres(b)) < 0 ||
-         (rc = b->params.index == QUIRE_INDEX_SPANN ? find_heads(b) : find_edges(b)) < 0 ||
-         (rc = write_tables(b)) < 0 || (rc = write_blocks(b)) < 0))
+    if (b->state.stage < STAGE_WRITTEN && ((rc = sort_rows(b)) < 0 || (rc = build_centres(b)) < 0 ||
+                                           (rc = build_is_lists(b) ? find_heads(b) : find_edges(b)) < 0 ||
+                                           (rc = write_tables(b)) < 0 || (rc = write_blocks(b)) < 0))
         return rc;
     rc = build_remove_work(b);
     return rc == 0 ? fs_publish(b->fs, b->folder, b->path, b->err) : rc;

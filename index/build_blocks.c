@@ -350,7 +350,7 @@ static int make_batch(struct batch *batch, struct build *b, uint32_t n)
 int build_write_blocks(struct build *b, const uint8_t *hidden)
 {
     uint32_t block_bytes = b->params.block_bytes, per_batch = blocks_per_batch(b);
-    bool lists = b->params.index == QUIRE_INDEX_SPANN; /* inverted ones lead to the rows, blocks have no edges */
+    bool lists = build_is_lists(b); /* inverted ones lead to the rows, blocks have no edges */
     struct batch batch = {.b = b, .hidden = hidden, .list_slots = lists ? 0 : PARTITION_RUN};
     struct section_writer *writer = NULL;
     char *path = build_file_path(b, BLOCKS_NAME);

@@ -220,7 +220,7 @@ int build_write_codes(struct build *b)
     char *path = build_file_path(b, CODES_NAME);
     int rc = path ? section_writer_create(b->fs, path, FILE_CODES, b->segment_id, &writer, b->err) : QUIRE_ENOMEM;
     if (rc == 0)
-        rc = b->params.index == QUIRE_INDEX_SPANN ? build_write_lists(b, writer) : write_widths(b, writer);
+        rc = build_is_lists(b) ? build_write_lists(b, writer) : write_widths(b, writer);
     if (rc == 0)
         rc = write_centres(b, writer);
     rc = section_writer_conclude(writer, rc, b->err);

@@ -187,6 +187,8 @@ int build_choose_layout(struct build *b)
     p->slot_bytes = slot_bytes_of(b, slot);
     p->factor_bytes = factor_bytes_of(b, slot);
     lay_out(b, slot, wants_edge_codes(b, slot), p);
+    if (build_is_lists(b))
+        p->list_bits = b->options.code_bits ? b->options.code_bits : build_list_bits(b);
     return 0;
 }
 
@@ -238,7 +240,7 @@ int build_order_rows(struct build *b)
     b->order = malloc(sizeof(uint32_t) * b->n);
     if (!b->order)
         return QUIRE_ENOMEM;
-    int rc = b->params.index == QUIRE_INDEX_SPANN ? build_order_lists(b) : order_blocks(b);
+    int rc = build_is_lists(b) ? build_order_lists(b) : order_blocks(b);
     if (rc < 0 || !b->options.resume)
         return rc;
     return b->plan.in_files ? row_store_sync(&b->rows) : keep_rows(b);

@@ -87,7 +87,8 @@ static uint64_t whole_bytes(const struct build *b, const struct step steps[STEPS
     uint64_t n = b->n, edges = 4 * n * b->options.degree;
     uint64_t rows = n * partition_row_bytes(b->space.code_dim), input = b->vectors ? 0 : n * b->row_bytes + 4 * n;
     uint64_t graph = steps[STEP_GRAPH].fixed + n * rows_bytes(b->space.code_dim) + edges;
-    uint64_t segment = narrowest_segment(b) + n * code_bytes_of(b->space.code_dim, b->options.code_bits);
+    unsigned bits = build_is_lists(b) ? b->params.list_bits : b->options.code_bits;
+    uint64_t segment = narrowest_segment(b) + n * code_bytes_of(b->space.code_dim, bits);
     uint64_t search = steps[STEP_SEARCH].fixed * 2 + 2 * edges + segment;
     uint64_t tables = steps[STEP_TABLES].fixed + 2 * edges, first = rows + input + STREAM_BYTES;
     uint64_t most = first > graph ? first : graph;

@@ -112,6 +112,12 @@ struct build {
 #define WORK_LISTS   "work.lists"   /* where clusters begin */
 #define WORK_LOCK    "work.lock"
 
+/* Whether inverted lists are built; otherwise it is a page graph. */
+static inline bool build_is_lists(const struct build *b)
+{
+    return b->params.index == QUIRE_INDEX_SPANN;
+}
+
 /* The floats of one vector of the input. */
 static inline void build_vector(const struct build *b, const uint8_t *raw, float *out)
 {

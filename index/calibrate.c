@@ -60,11 +60,6 @@ static const struct {
 #define SPREADS 3u
 static const float spread_multiples[SPREADS] = {1, 1.5f, 2.25f};
 
-static bool is_lists(const struct build *b)
-{
-    return b->params.index == QUIRE_INDEX_SPANN;
-}
-
 /* The index that a merge goes by; one of another kind says nothing of this one's effort. */
 static const struct segment *before_of(const struct build *b)
 {
@@ -564,11 +559,11 @@ static int run_widths(void *context, uint64_t begin, uint64_t end)
         if (w < narrower)
             options.code_bits = nav_bits[w];
         else
-            options.edge_codes = true;
+            options.edge_codes = options.read_lists = true;
         int rc = segment_open(c->b->folder, &options, &l->segment, &l->error);
         if (rc == 0) {
             l->segment->dead = c->bitmap;
-            if (!is_lists(c->b) && w >= narrower)
+            if (!build_is_lists(c->b) && w >= narrower)
                 l->segment->params.spread = fminf(c->b->params.spread * spread_multiples[w - narrower], 1);
             rc = run_ladder(l);
             segment_unref(l->segment);
@@ -680,7 +675,7 @@ static int measure_lists(struct calibration *c)
 /* The points of the ladder's k in the curve that a merge goes by. That of lists is of resident codes. */
 static void find_before(struct ladder *l)
 {
-    const struct segment *before = is_lists(l->c->b) && !l->c->resident ? NULL : before_of(l->c->b);
+    const struct segment *before = build_is_lists(l->c->b) && !l->c->resident ? NULL : before_of(l->c->b);
     for (uint32_t i = 0; before && i < before->n_calibration; i++)
         if (before->calibration[i].k == l->k) {
             l->before = l->n_before ? l->before : &before->calibration[i];
@@ -693,7 +688,7 @@ static int search_ladders(struct calibration *c)
     struct build *b = c->b;
     struct segment_options options = {.fs = b->fs, .memory_bytes = b->plan.segment_bytes, .no_cache = true};
     struct progress progress;
-    bool lists = is_lists(b);
+    bool lists = build_is_lists(b);
     int rc = segment_open(b->folder, &options, &c->segment, b->err);
     if (rc < 0)
         return rc;
@@ -761,7 +756,7 @@ static int measure(struct calibration *c)
 {
     struct build *b = c->b;
     int rc = choose_held_out(c);
-    bool lists = is_lists(b); /* no row leads to another in their blocks */
+    bool lists = build_is_lists(b); /* no row leads to another in their blocks */
     if (rc < 0 || (!lists && (rc = build_write_blocks(b, c->bitmap)) < 0) || (rc = build_write_meta(b, NULL, 0)) < 0 ||
         (rc = compute_truth(c)) < 0 || (rc = search_under_plan(c)) < 0 ||
         (!lists && (rc = build_remove_file(b, BLOCKS_NAME)) < 0) || (rc = build_remove_file(b, META_NAME)) < 0)

@@ -270,9 +270,7 @@ static int load_lists(struct opening *o, struct section_file *codes)
                          (unsigned long long)entry->bytes, (unsigned long long)lists_postings_bytes(s->lists, p));
     s->width = (unsigned)kernels_code_index(p->list_bits);
     s->info.resident_bytes += s->lists->heads_bytes;
-    bool none = o->options->edge_codes || o->options->read_lists ||
-                (o->options->code_bits && o->options->code_bits < p->list_bits);
-    if (none || !segment_lists_fit(p, budget))
+    if (o->options->read_lists || !segment_lists_fit(p, budget))
         return 0;
     rc = lists_load_codes(s->lists, p, s->postings, s->postings_at, s->segment_id, o->err);
     s->info.resident_bytes += s->lists->codes_mapped + s->lists->factors_mapped;

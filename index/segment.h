@@ -45,7 +45,7 @@ struct segment_options {
     uint64_t memory_bytes; /* 0: the index's own, UINT64_MAX: no limit */
     unsigned code_bits;    /* navigation code to load; 0: the widest that fits. Of lists: below their own none */
     bool no_cache;         /* keep no blocks, whatever the budget leaves */
-    bool edge_codes;       /* load none, use those of the edges, which the index must have, or of its lists */
+    bool edge_codes;       /* load none, use those of the edges; the index must have them */
     bool read_lists;       /* of inverted lists no codes of rows, whatever the budget */
     bool buffered;         /* no O_DIRECT, for tests */
     struct io_fs *fs;      /* NULL: fs_real() */

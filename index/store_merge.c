@@ -88,7 +88,8 @@ int store_open_part(struct store *store, struct part *part, uint64_t memory_byte
     int rc = part_open(part, path, &options, &reason);
     if (rc == QUIRE_ELIMIT) {
         store_log(store, true, "%s; opened with its narrowest codes, beyond the budget", reason.message);
-        options = (struct segment_options){.fs = store->fs, .memory_bytes = UINT64_MAX, .code_bits = 1};
+        options =
+            (struct segment_options){.fs = store->fs, .memory_bytes = UINT64_MAX, .code_bits = 1, .read_lists = true};
         rc = part_open(part, path, &options, &reason);
     }
     free(path);

@@ -26,7 +26,7 @@ struct quire_build_options spann_options(enum quire_metric metric, uint32_t list
 
 struct segment *spann_open(struct io_fs *fs, const char *path, enum spann_mode mode)
 {
-    struct segment_options options = {.fs = fs, .memory_bytes = UINT64_MAX, .edge_codes = mode == SPANN_HEADS};
+    struct segment_options options = {.fs = fs, .memory_bytes = UINT64_MAX, .read_lists = mode == SPANN_HEADS};
     struct segment *segment = NULL;
     struct quire_error err;
     int rc = segment_open(path, &options, &segment, &err);

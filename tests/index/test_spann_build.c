@@ -368,7 +368,7 @@ static void test_each_failing_read_of_open(void **state)
     for (unsigned mode = 0; mode < SPANN_MODES; mode++) {
         unsigned n = 0;
         for (int rc = -1; rc < 0;) {
-            struct segment_options options = {.fs = fs, .memory_bytes = UINT64_MAX, .edge_codes = mode == SPANN_HEADS};
+            struct segment_options options = {.fs = fs, .memory_bytes = UINT64_MAX, .read_lists = mode == SPANN_HEADS};
             struct segment *segment = NULL;
             struct quire_error err;
             fault_fail_nth(fs, FAULT_OPEN | FAULT_READ, ++n, QUIRE_EIO, false);
