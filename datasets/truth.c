@@ -4,6 +4,8 @@
  * The own format is that of big-ann-benchmarks (u32 queries, u32 k, all ids, all distances), so truth made elsewhere
  * can be used here and the other way round. .ivecs, which the older collections use, holds ids only; recall by distance
  * needs distances, so they are NULL and the caller can tell. Distances are written as include/quire.h defines them.
+ *
+ * A query that has fewer than k neighbours, as under a filter, ends with ids that no row has, at infinite distance.
  */
 #include "datasets/vecfile_priv.h"
 #include "io/bytes.h"
@@ -21,6 +23,16 @@ static int check_head(const char *name, uint32_t n_queries, uint32_t k, struct q
     return error_set(err, QUIRE_EFORMAT,
                      "%s says that it has %u queries with %u neighbours each; expected at least 1 and 1 to %u", name,
                      n_queries, k, QUIRE_K_MAX);
+}
+
+/* Behind an id that no row has there is no other. */
+static int check_ends(const struct truth *truth, const char *name, struct quire_error *err)
+{
+    for (uint32_t q = 0; q < truth->n_queries; q++)
+        for (uint32_t i = truth_count(truth, q); i < truth->k; i++)
+            if (truth->ids[(size_t)q * truth->k + i] != TRUTH_NONE)
+                return error_set(err, QUIRE_EFORMAT, "neighbour %u of query %u of %s stands behind an end", i, q, name);
+    return 0;
 }
 
 static int read_bin(struct instream *in, struct truth *truth, struct quire_error *err)
@@ -51,10 +63,10 @@ static int read_bin(struct instream *in, struct truth *truth, struct quire_error
     elements_order(truth->ids, n, sizeof *truth->ids);
     elements_order(truth->distances, n, sizeof *truth->distances);
     for (size_t i = 0; i < n; i++)
-        if (!isfinite(truth->distances[i]))
+        if (truth->ids[i] == TRUTH_NONE ? truth->distances[i] != INFINITY : !isfinite(truth->distances[i]))
             return error_set(err, QUIRE_ENOTFINITE, "neighbour %zu of query %zu of %s has no finite distance",
                              i % truth->k, i / truth->k, in->name);
-    return 0;
+    return check_ends(truth, in->name, err);
 }
 
 static int load_bin(const char *path, struct truth *truth, struct quire_error *err)
@@ -83,10 +95,10 @@ static int read_ivecs(struct vecfile *file, const char *path, struct truth *trut
     if (got < 0)
         return (int)got;
     for (size_t i = 0; i < n; i++)
-        if (truth->ids[i] > INT32_MAX)
-            return error_set(err, QUIRE_EFORMAT, "neighbour %zu of query %zu of %s is %d; expected 0 or more",
+        if (truth->ids[i] > INT32_MAX && truth->ids[i] != TRUTH_NONE)
+            return error_set(err, QUIRE_EFORMAT, "neighbour %zu of query %zu of %s is %d; expected 0 or more, or -1",
                              i % truth->k, i / truth->k, path, (int)truth->ids[i]);
-    return 0;
+    return check_ends(truth, path, err);
 }
 
 static int load_ivecs(const char *path, struct truth *truth, struct quire_error *err)
@@ -150,6 +162,36 @@ int truth_save(const char *path, const struct truth *truth, struct quire_error *
         return vecwriter_finish(writer, err);
     vecwriter_abort(writer);
     return rc;
+}
+
+uint32_t truth_count(const struct truth *truth, uint32_t query)
+{
+    const uint32_t *ids = truth->ids + (size_t)query * truth->k;
+    uint32_t n = 0;
+    while (n < truth->k && ids[n] != TRUTH_NONE)
+        n++;
+    return n;
+}
+
+int truth_widen(struct truth *truth, const uint32_t *rows, uint32_t n_queries, uint32_t k)
+{
+    size_t n = size_mul(n_queries, k);
+    struct truth wide = {malloc(size_mul(n, sizeof *wide.ids)), malloc(size_mul(n, sizeof *wide.distances)), n_queries,
+                         k};
+    if (!wide.ids || !wide.distances) {
+        truth_free(&wide);
+        return QUIRE_ENOMEM;
+    }
+    for (uint32_t q = 0; q < n_queries; q++)
+        for (uint32_t i = 0; i < k; i++) {
+            size_t from = (size_t)q * truth->k + i, to = (size_t)q * k + i;
+            bool there = i < truth->k;
+            wide.ids[to] = there ? rows[truth->ids[from]] : TRUTH_NONE;
+            wide.distances[to] = there ? truth->distances[from] : INFINITY;
+        }
+    truth_free(truth);
+    *truth = wide;
+    return 0;
 }
 
 void truth_free(struct truth *truth)

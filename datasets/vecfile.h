@@ -64,12 +64,20 @@ int vecwriter_write(struct vecwriter *writer, const void *rows, uint64_t n, stru
 int vecwriter_finish(struct vecwriter *writer, struct quire_error *err); /* frees it, also on failure */
 void vecwriter_abort(struct vecwriter *writer);
 
-/* Ground truth: u32 queries, u32 k, ids (u32) then distances (f32). */
+/* Ground truth: u32 queries, u32 k, ids (u32) then distances (f32). Where fewer than k rows could be answered, as under
+ * a filter, the rest of a query's ids are TRUTH_NONE (-1 in ivecs), at infinite distance. */
+#define TRUTH_NONE UINT32_MAX
 struct truth {
     uint32_t *ids;    /* n_queries x k, row-major, nearest first */
     float *distances; /* n_queries x k; NULL when read from ivecs */
     uint32_t n_queries, k;
 };
+/* How many neighbours a query has, <= k. */
+uint32_t truth_count(const struct truth *truth, uint32_t query);
+/* Of truth among the n_rows rows `rows`, ascending, that were taken out of a base: ids become those of the base, and
+ * each query has k of them, TRUTH_NONE behind the last. truth may be all zero where n_rows is 0; n_queries is set.
+ * QUIRE_ENOMEM leaves it as it is. */
+int truth_widen(struct truth *truth, const uint32_t *rows, uint32_t n_queries, uint32_t k);
 int truth_load(const char *path, struct truth *out, struct quire_error *err); /* .bin or .ivecs */
 int truth_save(const char *path, const struct truth *truth, struct quire_error *err);
 void truth_free(struct truth *truth);

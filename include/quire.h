@@ -137,6 +137,24 @@ QUIRE_API const char *quire_metric_name(enum quire_metric metric);
 QUIRE_API const char *quire_slot_name(enum quire_slot slot);
 QUIRE_API const char *quire_index_kind_name(enum quire_index_kind kind); /* "pagegraph", "auto", "spann" */
 
+/* Fields of elements' attributes that are to be indexed. LEARNT: as the values come. A TIMESTAMP is a number of seconds
+ * since 1970, or a string in RFC 3339. */
+enum quire_column_type {
+    QUIRE_COLUMN_LEARNT = 0,
+    QUIRE_COLUMN_INTEGER = 1,
+    QUIRE_COLUMN_FLOAT = 2,
+    QUIRE_COLUMN_STRING = 3,
+    QUIRE_COLUMN_BOOL = 4,
+    QUIRE_COLUMN_LIST = 5,
+    QUIRE_COLUMN_TIMESTAMP = 6
+};
+struct quire_column {
+    const char *name; /* of a top-level field, 1..255 bytes */
+    enum quire_column_type type;
+    bool indexed; /* false: typed, but no sets of rows are kept */
+};
+QUIRE_API const char *quire_column_type_name(enum quire_column_type type);
+
 /* ---- building ---------------------------------------------------------------------------------------------------- */
 
 enum quire_edge_codes {
@@ -172,6 +190,12 @@ struct quire_build_options {
     /* One JSON text per row, or NULL; an entry may be NULL. */
     const char *const *attributes;
     const uint32_t *attribute_bytes;
+    /* Declared columns of the attributes; others are learnt. */
+    const struct quire_column *columns;
+    uint32_t n_columns;
+    /* The tenants that each row is granted to, as one text per row, separated by single spaces, or NULL; an entry may
+     * be NULL: nobody's. The rows of a tenant that has few of them lie side by side, so that they are read at once. */
+    const char *const *tenants;
     /* NULL, or called now and then from the calling thread: phase ("graph", ...), done of total. Non-zero stops with
      * QUIRE_ECANCELLED and leaves nothing behind. */
     int (*progress)(void *context, const char *phase, uint64_t done, uint64_t total);
@@ -263,6 +287,13 @@ struct quire_search_options {
     uint32_t effort;    /* beam of candidates kept, >= 1; 0 and recall 0: recall 0.95 */
     uint32_t reads_max; /* blocks one query may read, cached ones too; 0: no limit. One cut short says so (complete) */
     bool exact;         /* read every block: brute force, recall 1 (of the stored precision) */
+    /* Only elements that match (docs/filters.md has the grammar); NULL: all. min(k, matches) of them are answered. */
+    const char *filter;
+    size_t filter_bytes;
+    uint32_t filter_effort; /* look at no more than so many rows for the filter's sake; 0: at as many as it takes */
+    /* Only elements granted to one of these tenants. NULL: all elements; not NULL with n_tenants 0: none. */
+    const struct quire_bytes *tenants;
+    uint32_t n_tenants;
 };
 QUIRE_API void quire_search_options_init(struct quire_search_options *options);
 
@@ -272,18 +303,34 @@ struct quire_hit {
     float distance; /* as the metric defines it, see the caveats */
 };
 
+/* How a search went about it. Of several segments: the one with the most reads. */
+enum quire_plan {
+    QUIRE_PLAN_WALK = 0,     /* the whole index */
+    QUIRE_PLAN_EXACT = 1,    /* every block, in order */
+    QUIRE_PLAN_EMPTY = 2,    /* nothing matches */
+    QUIRE_PLAN_BLOCKS = 3,   /* all blocks that hold a match, neighbours in one read: exact */
+    QUIRE_PLAN_SCAN = 4,     /* the codes of all matches, then the best of them */
+    QUIRE_PLAN_FILTERED = 5, /* the index, blocks without a match left out */
+    QUIRE_PLAN_MEMORY = 6    /* there was nothing on the disk */
+};
+QUIRE_API const char *quire_plan_name(enum quire_plan plan);
+
 struct quire_search_stats {
-    uint32_t reads;        /* blocks read from the device */
-    uint32_t cached;       /* blocks found in the cache instead */
-    uint64_t bytes;        /* bytes of those */
-    uint32_t rounds;       /* dependent steps: how many times the query waited */
-    uint32_t rows_scored;  /* slots compared at full slot precision */
-    uint32_t codes_scored; /* navigation codes compared */
-    uint32_t effort;       /* effort that was used */
-    uint64_t cpu_ns;       /* time on the processor inside the search's steps */
-    uint64_t latency_ns;   /* from start to done */
-    bool exact;            /* every row was compared */
-    bool complete;         /* the search ended by its own rule, not by reads_max */
+    enum quire_plan plan;
+    bool switched;           /* the plan was changed on the way, as fewer matches were near than expected */
+    uint64_t matches;        /* rows that filter and tenants leave, as counted before; all rows without those */
+    uint32_t reads_expected; /* estimated before the first read; 0 where there was no filter */
+    uint32_t reads;          /* from the device: of a block, or of neighbouring blocks at once */
+    uint32_t cached;         /* blocks found in the cache instead */
+    uint64_t bytes;          /* bytes of those */
+    uint32_t rounds;         /* dependent steps: how many times the query waited */
+    uint32_t rows_scored;    /* slots compared at full slot precision */
+    uint32_t codes_scored;   /* navigation codes compared */
+    uint32_t effort;         /* effort that was used */
+    uint64_t cpu_ns;         /* time on the processor inside the search's steps */
+    uint64_t latency_ns;     /* from start to done */
+    bool exact;              /* every row was compared */
+    bool complete;           /* the search ended by its own rule, not by reads_max */
 };
 
 /* One query (dim floats), blocking on a private lane of the calling thread's making; many threads may call it at once.
@@ -315,7 +362,8 @@ QUIRE_API void quire_loop_destroy(struct quire_loop *loop);
 /* Runs inside quire_loop_poll. code: 0 or a negative QUIRE_E; hits are valid during the call only. */
 typedef void quire_search_callback(void *context, int code, const struct quire_hit *hits, uint32_t n_hits,
                                    const struct quire_search_stats *stats, const struct quire_error *err);
-/* The query is copied. Errors that need no disk (EDIM, ENOTFINITE, ...) are returned at once, without a callback. */
+/* The query is copied. Errors that need no disk (EDIM, ENOTFINITE, ...) are returned at once, without a callback. A
+ * filter is compiled inside this call, and the elements that it names by their keys are looked up. */
 QUIRE_API int quire_loop_search(struct quire_loop *loop, struct quire_index *index, const float *query,
                                 const struct quire_search_options *options, quire_search_callback *callback,
                                 void *context, struct quire_error *err);
@@ -335,7 +383,7 @@ QUIRE_API int quire_key(struct quire_index *index, uint32_t row, void *key, size
 /* The stored vector of a row, decoded to dim floats (an approximation for slots of lower precision). */
 QUIRE_API int quire_vector(struct quire_index *index, uint32_t row, float *vector, struct quire_error *err);
 /* The JSON of a row, copied into text (room for *bytes; QUIRE_ELIMIT and the needed size in *bytes when too small).
- * QUIRE_ENOTFOUND when the row has none. */
+ * QUIRE_ENOTFOUND when the row has none. Tenants are not in it. */
 QUIRE_API int quire_attributes(struct quire_index *index, uint32_t row, char *text, size_t *bytes,
                                struct quire_error *err);
 
@@ -380,6 +428,12 @@ struct quire_collection_options {
      * background's, or that of quire_seal and the like. May be called by several at once. */
     void (*log)(void *context, bool warning, const char *line);
     void *context;
+    /* When it is made. Declared columns of the attributes (others are learnt), copied; of one that is there n_columns
+     * is 0, or they are compared: QUIRE_EINVALID. tenants: every element is some tenant's, so that quire_put adds none
+     * (quire_put_granted does), and those of small tenants lie side by side; false for one that is there: as it is. */
+    const struct quire_column *columns;
+    uint32_t n_columns;
+    bool tenants;
 };
 QUIRE_API void quire_collection_options_init(struct quire_collection_options *options);
 
@@ -401,6 +455,13 @@ QUIRE_API int quire_collection_close(struct quire_collection *collection, struct
  * after a restart, and later writes are refused. Searches go on in any case. */
 QUIRE_API int quire_put(struct quire_collection *collection, const void *key, size_t key_bytes, const void *vector,
                         const char *attributes, size_t attribute_bytes, bool *was_new, struct quire_error *err);
+/* The same on behalf of tenants (n_tenants >= 1): afterwards the element is granted to all of them, beside those that
+ * it was granted to already. QUIRE_EPERM: one is there that none of them may see; it stays. QUIRE_ERANGE: a tenant's
+ * name has 1..255 bytes. */
+QUIRE_API int quire_put_granted(struct quire_collection *collection, const void *key, size_t key_bytes,
+                                const void *vector, const char *attributes, size_t attribute_bytes,
+                                const struct quire_bytes *tenants, uint32_t n_tenants, bool *was_new,
+                                struct quire_error *err);
 /* QUIRE_ENOTFOUND where there is none. */
 QUIRE_API int quire_remove(struct quire_collection *collection, const void *key, size_t key_bytes,
                            struct quire_error *err);
@@ -412,6 +473,37 @@ QUIRE_API int quire_set_attributes(struct quire_collection *collection, const vo
  * are none. QUIRE_ENOTFOUND. No read for an element in memory, two or three for a sealed one. */
 QUIRE_API int quire_get(struct quire_collection *collection, const void *key, size_t key_bytes, float *vector,
                         char *attributes, size_t *attribute_bytes, struct quire_error *err);
+
+/* Lets tenants see an element, or not any more; what is so already stays. *n_changed (may be NULL): grants that were
+ * added or taken away. QUIRE_ENOTFOUND; QUIRE_ERANGE (a name), ELIMIT (1,024 grants of one element); others as
+ * quire_put. */
+QUIRE_API int quire_grant(struct quire_collection *collection, const void *key, size_t key_bytes,
+                          const struct quire_bytes *tenants, uint32_t n_tenants, uint32_t *n_changed,
+                          struct quire_error *err);
+QUIRE_API int quire_revoke(struct quire_collection *collection, const void *key, size_t key_bytes,
+                           const struct quire_bytes *tenants, uint32_t n_tenants, uint32_t *n_changed,
+                           struct quire_error *err);
+/* From now on no element is this tenant's. Costs the same however many it had: those that were nobody else's are
+ * removed in the background. *elements (may be NULL): how many it had. A tenant that has none is no error. */
+QUIRE_API int quire_drop_tenant(struct quire_collection *collection, const char *tenant, size_t tenant_bytes,
+                                uint64_t *elements, struct quire_error *err);
+
+/* Elements by what they are. */
+struct quire_where {
+    const char *filter; /* docs/filters.md has the grammar; NULL: any */
+    size_t filter_bytes;
+    const struct quire_bytes *tenants; /* granted to one of these; NULL: anybody's; not NULL with n_tenants 0: none */
+    uint32_t n_tenants;
+};
+/* How many elements there are, or with `where` match. Costs no read but for what no column can decide. Elements that
+ * are written meanwhile may count or not. QUIRE_EPARSE says what is wrong with the filter, and where. */
+QUIRE_API int quire_count(struct quire_collection *collection, const struct quire_where *where, uint64_t *n,
+                          struct quire_error *err);
+/* Removes what matches, or with dry_run only counts it; *n (may be NULL): how many. where must have a filter or
+ * tenants. One that is changed meanwhile is looked at again, so nothing is removed that does not match. After an error
+ * some may have been removed. Blocks for about as long as reading the keys of what matches takes. */
+QUIRE_API int quire_remove_where(struct quire_collection *collection, const struct quire_where *where, bool dry_run,
+                                 uint64_t *n, struct quire_error *err);
 
 struct quire_element {
     const void *key;

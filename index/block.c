@@ -11,6 +11,7 @@
  * or a forged file, not a flipped bit.
  */
 #include "index/block.h"
+#include "index/varint.h"
 #include "io/bytes.h"
 #include "io/error.h"
 #include <assert.h>
@@ -146,32 +147,6 @@ int block_open(const uint8_t *block, const struct block_shape *shape, uint32_t n
     return 0;
 }
 
-/* One LEB128 number of at most 35 bits; returns the place behind it, NULL at the end of the part. */
-static const uint8_t *varint(const uint8_t *p, const uint8_t *end, uint64_t *out)
-{
-    uint64_t value = 0;
-    for (unsigned shift = 0; shift < 35; shift += 7) {
-        if (p == end)
-            return NULL;
-        uint8_t byte = *p++;
-        value |= (uint64_t)(byte & 0x7f) << shift;
-        if (!(byte & 0x80)) {
-            *out = value;
-            return p;
-        }
-    }
-    return NULL;
-}
-
-static uint32_t put_varint(uint64_t value, uint8_t *out)
-{
-    uint32_t n = 0;
-    for (; value >= 0x80; value >>= 7)
-        out[n++] = (uint8_t)(value | 0x80);
-    out[n++] = (uint8_t)value;
-    return n;
-}
-
 int block_edges(const struct block_view *view, uint32_t list, uint32_t *out, uint32_t *first)
 {
     const uint8_t *header = view->edges, *p = header + (size_t)view->n_lists * BLOCK_LIST_HEADER_BYTES;
@@ -184,7 +159,7 @@ int block_edges(const struct block_view *view, uint32_t list, uint32_t *out, uin
     const uint8_t *end = p + load_u16(header + 2);
     uint64_t row = view->first_row, gap;
     for (uint32_t i = 0; i < n; i++) {
-        p = varint(p, end, &gap);
+        p = varint_get(p, end, &gap);
         if (!p)
             return QUIRE_ECORRUPT;
         row += i > 0 || !(gap & 1) ? gap >> (i == 0) : ~(gap >> 1);
@@ -201,9 +176,9 @@ uint32_t block_edges_encode(const uint32_t *rows, uint32_t n, uint32_t first_row
         return 0;
     bool back = rows[0] < first_row;
     uint64_t distance = back ? first_row - rows[0] - 1 : rows[0] - first_row;
-    uint32_t bytes = put_varint(distance << 1 | back, out);
+    uint32_t bytes = varint_put(distance << 1 | back, out);
     for (uint32_t i = 1; i < n; i++)
-        bytes += put_varint(rows[i] - rows[i - 1], out + bytes);
+        bytes += varint_put(rows[i] - rows[i - 1], out + bytes);
     return bytes;
 }
 
@@ -219,7 +194,7 @@ int block_key(const struct block_view *view, uint32_t slot, struct block_key *ou
     const uint8_t *p = view->keys, *end = p + view->keys_bytes;
     uint64_t head = 0;
     for (uint32_t i = 0; i <= slot; i++) {
-        p = p ? varint(p, end, &head) : NULL;
+        p = p ? varint_get(p, end, &head) : NULL;
         uint64_t bytes = head & 1 ? 8 : head >> 1;
         if (!p || bytes > (uint64_t)(end - p))
             return QUIRE_ECORRUPT;
@@ -236,7 +211,7 @@ int block_key(const struct block_view *view, uint32_t slot, struct block_key *ou
 
 uint32_t block_key_encode(const void *key, uint32_t length, bool external, uint64_t external_at, uint8_t *out)
 {
-    uint32_t n = put_varint((uint64_t)length << 1 | external, out);
+    uint32_t n = varint_put((uint64_t)length << 1 | external, out);
     if (external) {
         store_u64(out + n, external_at);
         return n + 8;

@@ -18,6 +18,7 @@
  */
 #include "index/build.h"
 #include "index/build_priv.h"
+#include "index/columns.h"
 #include "index/index_kind.h"
 #include "index/posting.h"
 #include "io/bytes.h"
@@ -45,6 +46,7 @@ static const struct phase graph_phases[] = {{"check input", 1},
                                             {"order input", 1},
                                             {"centres", 1},
                                             {"graph", 47},
+                                            {"place rows", 3},
                                             {"turn edges", 2},
                                             {"write codes", 15},
                                             {"write blocks (to calibrate)", 5},
@@ -52,25 +54,16 @@ static const struct phase graph_phases[] = {{"check input", 1},
                                             {"calibrate", 5},
                                             {"write blocks", 4}};
 /* Names that both kinds use are those of steps before they differ: a phase says of which kind the build is. */
-static const struct phase lists_phases[] = {{"check input", 1},
-                                            {"find mean", 1},
-                                            {"encode", 6},
-                                            {"cluster", 27},
-                                            {"order vectors", 1},
-                                            {"centres of blocks", 2},
-                                            {"replicas", 11},
-                                            {"link heads", 2},
-                                            {"write lists", 21},
-                                            {"write vectors", 2},
-                                            {"exact answers for lists", 8},
-                                            {"calibrate lists", 18}};
+static const struct phase lists_phases[] = {
+    {"check input", 1},     {"find mean", 1},         {"encode", 6},        {"cluster", 27},
+    {"order vectors", 1},   {"centres of blocks", 2}, {"replicas", 11},     {"link heads", 2},
+    {"place list rows", 3}, {"write lists", 21},      {"write vectors", 2}, {"exact answers for lists", 8},
+    {"calibrate lists", 18}};
 static const struct {
     const char *phase, *of_lists;
-} renamed[] = {{"order input", "order vectors"},
-               {"centres", "centres of blocks"},
-               {"write blocks", "write vectors"},
-               {"exact answers (to calibrate)", "exact answers for lists"},
-               {"calibrate", "calibrate lists"}};
+} renamed[] = {{"order input", "order vectors"},  {"centres", "centres of blocks"},
+               {"write blocks", "write vectors"}, {"exact answers (to calibrate)", "exact answers for lists"},
+               {"calibrate", "calibrate lists"},  {"place rows", "place list rows"}};
 
 /* A step that both kinds share has a name for each, see above. */
 static const char *phase_name(const struct build *b, const char *phase)
@@ -240,11 +233,13 @@ static int write_mean(const struct build *b, struct section_writer *writer)
 
 static int write_files(const struct build *b, struct section_writer *writer)
 {
-    const char *names[5] = {BLOCKS_NAME, CODES_NAME, KEYS_NAME};
-    uint8_t entries[5 * FILE_ENTRY_BYTES];
+    const char *names[6] = {BLOCKS_NAME, CODES_NAME, KEYS_NAME};
+    uint8_t entries[6 * FILE_ENTRY_BYTES];
     size_t n = 3;
     if (b->options.attributes)
         names[n++] = ATTRIBUTES_NAME;
+    if (b->params.has_columns)
+        names[n++] = COLUMNS_NAME;
     if (build_is_lists(b))
         names[n++] = POSTINGS_NAME;
     for (size_t i = 0; i < n; i++) {
@@ -291,6 +286,7 @@ static void fill_params(struct build *b)
     p->seed = b->options.seed;
     p->memory_bytes = b->options.memory_bytes;
     p->norm2_max = b->space.norm2_max;
+    p->run_rows = b->runs.rows;
     for (unsigned i = 0; i < NAV_WIDTHS; i++)
         p->effort_factor[i] = 1;
     p->edge_effort_factor = 1;
@@ -304,33 +300,43 @@ static int sort_rows(struct build *b)
         int rc = build_open_rows(b);
         if (rc == 0 && build_is_lists(b))
             rc = build_open_lists(b);
-        return rc == 0 && !b->vectors ? build_open_work(b, WORK_INPUT, FS_READ, &b->sorted) : rc;
+        return rc == 0 && !b->vectors && !b->runs.of ? build_open_work(b, WORK_INPUT, FS_READ, &b->sorted) : rc;
     }
     int rc = build_encode_rows(b);
     if (rc == 0)
         rc = build_order_rows(b);
-    if (rc == 0)
-        rc = build_order_input(b);
+    if (rc == 0 && !b->runs.of)
+        rc = build_order_input(b, "order input");
     return rc == 0 ? build_save_state(b, STAGE_ROWS) : rc;
 }
 
-/* The graph both ways; afterwards the rows have served. */
+/* The rows have served. What a resumed build would begin with stays. */
+static int forget_rows(struct build *b, int rc)
+{
+    row_store_close(&b->rows);
+    if (rc == 0 && !b->options.resume)
+        rc = build_remove_file(b, WORK_ROWS);
+    return rc == 0 && b->runs.of ? build_remove_file(b, WORK_PLACED) : rc;
+}
+
+/* The graph both ways. */
 static int find_edges(struct build *b)
 {
     int rc = build_edges(b);
-    row_store_close(&b->rows);
+    if (rc == 0 && b->runs.of)
+        rc = build_place_rows(b);
+    rc = forget_rows(b, rc);
     if (rc == 0 && b->state.stage < STAGE_GRAPH)
         rc = build_save_state(b, STAGE_GRAPH);
-    if (rc == 0 && !b->options.resume)
-        rc = build_remove_file(b, WORK_ROWS);
     return rc == 0 ? build_reverse(b) : rc;
 }
 
 static int find_heads(struct build *b)
 {
     int rc = b->state.stage < STAGE_TABLES ? build_find_heads(b) : 0;
-    row_store_close(&b->rows);
-    return rc == 0 && !b->options.resume ? build_remove_file(b, WORK_ROWS) : rc;
+    if (rc == 0 && b->runs.of)
+        rc = build_place_rows(b);
+    return forget_rows(b, rc);
 }
 
 static int write_tables(struct build *b)
@@ -363,6 +369,8 @@ static int run_steps(struct build *b)
 {
     int rc = build_choose_layout(b);
     if (rc == 0)
+        rc = build_find_runs(b);
+    if (rc == 0)
         rc = build_plan(b);
     if (rc == 0)
         rc = build_check_input(b);
@@ -371,7 +379,7 @@ static int run_steps(struct build *b)
     fill_params(b);
     if ((rc = build_open_folder(b)) < 0)
         return rc;
-    if (b->state.stage < STAGE_WRITTEN && ((rc = sort_rows(b)) < 0 || (rc = build_centres(b)) < 0 ||
+    if (b->state.stage < STAGE_WRITTEN && ((rc = sort_rows(b)) < 0 || (rc = build_centres(b, "centres")) < 0 ||
                                            (rc = build_is_lists(b) ? find_heads(b) : find_edges(b)) < 0 ||
                                            (rc = write_tables(b)) < 0 || (rc = write_blocks(b)) < 0))
         return rc;
@@ -393,6 +401,10 @@ static void build_fini(struct build *b, int rc)
     free(b->centres);
     free(b->centre_codes);
     free(b->centre_factors);
+    free(b->guest_lists);
+    free(b->group_codes);
+    free(b->group_factors);
+    free(b->group_of);
     free(b->external_at);
     free(b->calibration);
 }
@@ -448,6 +460,8 @@ int build_merged(struct io_fs *fs, const char *path, const struct quire_input *i
     if (rc == 0)
         rc = check_keys(&b);
     if (rc == 0)
+        rc = build_take_tenants(&b);
+    if (rc == 0)
         rc = space_init(&b.space, b.options.metric, b.type, b.dim, b.options.seed);
     if (rc < 0)
         goto out;
@@ -458,6 +472,7 @@ int build_merged(struct io_fs *fs, const char *path, const struct quire_input *i
 out:
     if (rc < 0 && err && err->code == 0)
         say_stopped(&b, rc);
+    build_forget_tenants(&b);
     free(b.folder);
     free(bare_path);
     return rc;

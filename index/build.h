@@ -29,6 +29,7 @@ struct build_merge {
     const struct clusters_known *clusters; /* for inverted lists, per row of the input; NULL: none are known */
     const struct segment *before; /* most rows come from it, and its calibration still holds as far as that is proved
                                      at some points; NULL: calibrate as if there were none */
+    bool tenant_runs;             /* rows of small tenants lie side by side; grants stand in the attributes */
 };
 /* The same with what a merge knows; merge may be NULL. */
 int build_merged(struct io_fs *fs, const char *path, const struct quire_input *input,

@@ -13,6 +13,7 @@
  * block, which the errors of estimates are taken from, is that of its ordinary rows (build_layout.c).
  */
 #include "index/build_priv.h"
+#include "index/groups.h"
 #include "index/kernels/kernels.h"
 #include "io/bytes.h"
 #include "io/error.h"
@@ -185,6 +186,8 @@ static int write_centres(struct build *b, struct section_writer *writer)
     int rc = section_put(writer, CODES_CENTRES, b->centre_codes, bytes, b->err);
     if (rc == 0)
         rc = write_floats(writer, CODES_CENTRE_FACTORS, b->centre_factors, (size_t)b->params.n_blocks * 3, b->err);
+    if (rc == 0 && b->group_of)
+        rc = groups_write(writer, &b->params, b->group_codes, b->group_factors, b->group_of, b->err);
     return rc;
 }
 

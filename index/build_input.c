@@ -161,7 +161,7 @@ static int scatter_init(struct scatter *s, struct build *b)
     return rc;
 }
 
-int build_order_input(struct build *b)
+int build_order_input(struct build *b, const char *phase)
 {
     struct scatter s;
     if (b->vectors)
@@ -170,7 +170,7 @@ int build_order_input(struct build *b)
     if (rc == 0)
         rc = build_open_work(b, WORK_INPUT, FS_WRITE | FS_CREATE | FS_EXCLUSIVE, &b->sorted);
     if (rc == 0)
-        rc = build_each_input(b, "order input", scatter_batch, &s);
+        rc = build_each_input(b, phase, scatter_batch, &s);
     if (rc == 0)
         rc = write_windows(&s);
     bool had_spare = s.spare != NULL;

@@ -1,5 +1,5 @@
 /*
- * build_keys.c - the keys file (key -> row) and the attributes file (row -> JSON).
+ * build_keys.c - the keys file (key -> row), the attributes file (row -> JSON) and columns of the latter.
  *
  * Keys of the user's own: one hash table of checked 4 KiB pages, addressed by the hash's upper half, each entry a full
  * 64-bit hash and a row. A look-up reads one page and then the block of the row, which holds the key itself (or its
@@ -13,6 +13,7 @@
  * Duplicate keys are found here by sorting the hashes, and refused with both rows named.
  */
 #include "index/build_priv.h"
+#include "index/columns.h"
 #include "io/bytes.h"
 #include "io/error.h"
 #include <stdlib.h>
@@ -212,10 +213,8 @@ static int write_attribute_heap(struct build *b, struct section_writer *writer)
     return rc == 0 ? section_end(writer, b->err) : rc;
 }
 
-int build_write_attributes(struct build *b)
+static int write_attributes(struct build *b)
 {
-    if (!b->options.attributes)
-        return 0;
     struct section_writer *writer = NULL;
     char *path = build_file_path(b, ATTRIBUTES_NAME);
     int rc = path ? section_writer_create(b->fs, path, FILE_ATTRIBUTES, b->segment_id, &writer, b->err) : QUIRE_ENOMEM;
@@ -226,4 +225,62 @@ int build_write_attributes(struct build *b)
     rc = section_writer_conclude(writer, rc, b->err);
     free(path);
     return rc;
+}
+
+/* A columns_source. */
+static int give_attributes(void *context, uint32_t row, const char **text, uint32_t *bytes, struct quire_error *err)
+{
+    const struct build *b = context;
+    (void)err;
+    *text = b->options.attributes[b->order[row]];
+    *bytes = attribute_bytes(b, row);
+    return 0;
+}
+
+/* Of the memory that a search will have, columns that nobody asked for take at most one such part. */
+#define LEARNT_SHARE 4u
+
+static uint64_t learnt_bytes_max(const struct build *b)
+{
+    return b->options.memory_bytes ? b->options.memory_bytes / LEARNT_SHARE : UINT64_MAX;
+}
+
+/* They hardly take more than the texts that they are made of; where none is declared, the learnt ones have their share
+ * and the rest is tenants. */
+uint64_t build_columns_bytes(const struct build *b)
+{
+    uint64_t texts = 0, grants = 0;
+    for (uint32_t i = 0; b->options.attributes && i < b->n; i++) {
+        const char *json = NULL;
+        uint32_t bytes = b->options.attributes[i] ? b->options.attribute_bytes[i] : 0, json_bytes = bytes, n = 0;
+        texts += bytes;
+        if (bytes && grants_split(b->options.attributes[i], bytes, &json, &json_bytes, &n) == 0)
+            grants += bytes - json_bytes;
+    }
+    uint64_t learnt = grants + learnt_bytes_max(b);
+    return b->options.n_columns || learnt < grants || texts < learnt ? texts : learnt;
+}
+
+static int write_columns(struct build *b)
+{
+    struct attribute_schema *schema = NULL;
+    bool written = false;
+    char *path = build_file_path(b, COLUMNS_NAME);
+    int rc = path ? attribute_schema_create(b->options.columns, b->options.n_columns, &schema, b->err) : QUIRE_ENOMEM;
+    if (rc == 0)
+        rc = columns_write(b->fs, path, b->segment_id, b->n, schema, learnt_bytes_max(b), give_attributes, b, &written,
+                           b->err);
+    if (rc == 0)
+        b->params.has_columns = written;
+    attribute_schema_destroy(schema);
+    free(path);
+    return rc;
+}
+
+int build_write_attributes(struct build *b)
+{
+    if (!b->options.attributes)
+        return 0;
+    int rc = write_attributes(b);
+    return rc == 0 ? write_columns(b) : rc;
 }

@@ -141,12 +141,13 @@ static void lay_out(const struct build *b, enum quire_slot slot, bool edge_codes
     p->n_blocks = (b->n + p->slots_per_block - 1) / p->slots_per_block;
 }
 
-/* Centres and the narrowest navigation codes, which take as much as those of edges: code and factors. */
+/* Centres, columns and the narrowest navigation codes, which take as much as those of edges: code and factors. */
 static uint64_t narrowest_bytes(const struct build *b, enum quire_slot slot)
 {
     struct segment_params plain;
     lay_out(b, slot, false, &plain);
-    return (uint64_t)b->n * edge_code_bytes_of(b->space.code_dim) + entry_bytes_of(plain.n_blocks, b->space.code_dim);
+    return (uint64_t)b->n * edge_code_bytes_of(b->space.code_dim) + entry_bytes_of(plain.n_blocks, b->space.code_dim) +
+           build_columns_bytes(b);
 }
 
 /* Whether the blocks carry the codes of their edges. If left open, where an index without them could not be searched
@@ -210,29 +211,31 @@ static int keep_rows(struct build *b)
     return rc;
 }
 
-static int order_in_files(struct build *b, const struct partition_config *config, const struct progress *progress)
+static int partition_in_files(struct build *b, uint32_t n, const struct partition_config *config,
+                              const struct progress *progress, uint32_t *order)
 {
-    struct row_store spare;
+    struct row_store part = b->rows, spare;
     char *path = build_file_path(b, WORK_SPARE);
-    int rc = path ? row_store_open(&spare, b->n, b->space.code_dim, b->fs, path, false, b->err) : QUIRE_ENOMEM;
+    int rc = path ? row_store_open(&spare, n, b->space.code_dim, b->fs, path, false, b->err) : QUIRE_ENOMEM;
     free(path);
     if (rc < 0)
         return rc;
-    rc = partition_files(&b->rows, &spare, b->plan.partition_rows, config, progress, b->order);
+    part.n = n;
+    rc = partition_files(&part, &spare, b->plan.partition_rows, config, progress, order);
     row_store_close(&spare);
     return rc == 0 ? build_remove_file(b, WORK_SPARE) : rc;
 }
 
-/* In order of blocks of rows that are near each other. */
-static int order_blocks(struct build *b)
+int build_partition(struct build *b, uint32_t n, const char *phase, uint32_t *order)
 {
     struct partition_config config = {b->params.slots_per_block, b->options.threads, b->options.seed};
     struct progress progress;
-    build_progress(b, "partition", &progress);
+    build_progress(b, phase, &progress);
     if (b->plan.in_files)
-        return order_in_files(b, &config, &progress);
-    int rc = partition_build(&b->rows.rows, &config, &progress, b->order);
-    return rc == 0 ? rows_permute(&b->rows.rows, b->order) : rc;
+        return partition_in_files(b, n, &config, &progress, order);
+    struct rows part = rows_part(&b->rows.rows, 0, n);
+    int rc = partition_build(&part, &config, &progress, order);
+    return rc == 0 ? rows_permute(&part, order) : rc;
 }
 
 int build_order_rows(struct build *b)
@@ -240,23 +243,18 @@ int build_order_rows(struct build *b)
     b->order = malloc(sizeof(uint32_t) * b->n);
     if (!b->order)
         return QUIRE_ENOMEM;
-    int rc = build_is_lists(b) ? build_order_lists(b) : order_blocks(b);
+    int rc = build_is_lists(b) ? build_order_lists(b) : build_partition(b, b->n, "partition", b->order);
     if (rc < 0 || !b->options.resume)
         return rc;
     return b->plan.in_files ? row_store_sync(&b->rows) : keep_rows(b);
 }
 
-int build_open_rows(struct build *b)
+/* All rows of the file pass by; those that are to be in memory stay there. */
+int build_read_order(struct build *b)
 {
     uint32_t most = build_batch_rows(b, row_record_bytes(b->space.code_dim));
     struct rows room = {0};
-    char *path = build_file_path(b, WORK_ROWS);
-    b->order = malloc(sizeof(uint32_t) * b->n);
-    int rc =
-        path && b->order ? row_store_open(&b->rows, b->n, b->space.code_dim, b->fs, path, true, b->err) : QUIRE_ENOMEM;
-    if (rc == 0)
-        rc = b->plan.in_files ? rows_alloc(&room, most, b->space.code_dim)
-                              : rows_alloc(&b->rows.rows, b->n, b->space.code_dim);
+    int rc = b->plan.in_files ? rows_alloc(&room, most, b->space.code_dim) : 0;
     for (uint32_t at = 0; rc == 0 && at < b->n;) {
         uint32_t n = b->n - at < most ? b->n - at : most;
         struct rows *to = b->plan.in_files ? &room : &b->rows.rows;
@@ -266,6 +264,19 @@ int build_open_rows(struct build *b)
             rc = build_report(b, "read rows", at, b->n);
     }
     rows_free(&room);
+    return rc;
+}
+
+int build_open_rows(struct build *b)
+{
+    char *path = build_file_path(b, WORK_ROWS);
+    b->order = malloc(sizeof(uint32_t) * b->n);
+    int rc =
+        path && b->order ? row_store_open(&b->rows, b->n, b->space.code_dim, b->fs, path, true, b->err) : QUIRE_ENOMEM;
+    if (rc == 0 && !b->plan.in_files)
+        rc = rows_alloc(&b->rows.rows, b->n, b->space.code_dim);
+    if (rc == 0)
+        rc = build_read_order(b);
     free(path);
     return rc;
 }
@@ -309,7 +320,7 @@ static int centre_range(void *context, uint64_t begin, uint64_t end)
     return 0;
 }
 
-static int find_centres(struct build *b)
+static int find_centres(struct build *b, const char *phase)
 {
     struct centres_job job = {.b = b};
     struct rows room = {0};
@@ -323,19 +334,22 @@ static int find_centres(struct build *b)
         if (rc == 0)
             rc = parallel_for(b->options.threads, (n + capacity - 1) / capacity, 64, centre_range, &job, NULL);
         if (rc == 0)
-            rc = build_report(b, "centres", first + n, b->n);
+            rc = build_report(b, phase, first + n, b->n);
     }
     rows_free(&room);
     return rc;
 }
 
-int build_centres(struct build *b)
+int build_centres(struct build *b, const char *phase)
 {
     uint32_t dim = b->space.code_dim;
+    free(b->centres);
+    free(b->centre_codes);
+    free(b->centre_factors);
     b->centres = malloc(sizeof(float) * b->params.n_blocks * dim);
     b->centre_codes = malloc((size_t)b->params.n_blocks * code_bytes_of(dim, CENTRE_BITS));
     b->centre_factors = calloc((size_t)b->params.n_blocks * 3, sizeof(float));
-    return b->centres && b->centre_codes && b->centre_factors ? find_centres(b) : QUIRE_ENOMEM;
+    return b->centres && b->centre_codes && b->centre_factors ? find_centres(b, phase) : QUIRE_ENOMEM;
 }
 
 int build_decode_centres(struct build *b)

@@ -2,7 +2,8 @@
  * build_lists.c - inverted lists: clusters, the graph of their heads, and the postings.
  *
  * Rows are ordered by cluster (clusters.h), so a list's own rows are consecutive and their full vectors fill a few
- * blocks: what a search reads again after the lists falls together. A list's head is the middle of its cluster and not
+ * blocks: what a search reads again after the lists falls together. Rows of small tenants stand elsewhere and are
+ * guests of the list that they were put in (build_place.c). A list's head is the middle of its cluster and not
  * one of its rows: then half as many lists hold the same neighbours (docs/performance.md). All codes of the list are
  * residuals from the head's 8-bit code, which is what a search knows of it, so no rounding of the head enters the
  * estimates. Factors are stored in units that hold for the whole segment; the units come from a sample that is
@@ -65,7 +66,7 @@ static bool bits_fit(const struct build *b, unsigned bits)
     trial.params.rows = b->n;
     trial.params.code_dim = b->space.code_dim;
     trial.params.n_lists = b->n / clusters_config(&trial).rows + 1;
-    return segment_lists_fit(&trial.params, b->options.memory_bytes);
+    return segment_lists_fit(&trial.params, build_columns_bytes(b), b->options.memory_bytes);
 }
 
 /* Four per dimension; two where their codes fit into that memory, but not those of four: no posting is read then. */
@@ -309,6 +310,14 @@ static int make_range(void *context, uint64_t begin, uint64_t end)
     return rc;
 }
 
+/* The i-th row of a sample, of the list's own rows if it has any. */
+static uint32_t sample_row(const struct lists_job *job, uint32_t list, uint32_t i)
+{
+    const struct list_entry *e = &job->entries[list];
+    const struct clusters *c = &job->b->clusters;
+    return e->own ? e->first + i % e->own : c->replicas[c->replica_at[list] + i % e->entries];
+}
+
 static int sample_range(void *context, uint64_t begin, uint64_t end)
 {
     struct lists_job *job = context;
@@ -319,7 +328,7 @@ static int sample_range(void *context, uint64_t begin, uint64_t end)
         uint32_t list = (uint32_t)(i * b->clusters.n / job->sampled);
         struct residual residual;
         decode_head(b, list, s.head);
-        rc = encode_row(b, &s, job->entries[list].first + (uint32_t)i % job->entries[list].own, &residual);
+        rc = encode_row(b, &s, sample_row(job, list, (uint32_t)i), &residual);
         job->a[i] = residual.a;
         job->f[i] = residual.f;
     }
@@ -437,7 +446,8 @@ int build_write_lists(struct build *b, struct section_writer *codes)
         error += job.errors[i];
     b->params.error[job.width] = fmaxf((float)sqrt(error / (double)b->params.list_entries), 1e-6f);
     if (rc == 0)
-        rc = lists_write(codes, job.entries, b->clusters.n, b->heads, b->epochs, b->err);
+        rc = lists_write(codes, job.entries, b->clusters.n, b->heads, b->epochs, b->guest_lists, b->params.run_rows,
+                         b->err);
     free(job.entries);
     free(job.errors);
     free(job.buffer);

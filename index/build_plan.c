@@ -28,7 +28,7 @@ struct step {
     uint64_t fixed, item, least, most;
 };
 
-enum { STEP_PARTITION, STEP_INPUT, STEP_GRAPH, STEP_REVERSE, STEP_TABLES, STEP_SEARCH, STEPS };
+enum { STEP_PARTITION, STEP_INPUT, STEP_GRAPH, STEP_PLACE, STEP_REVERSE, STEP_TABLES, STEP_SEARCH, STEPS };
 
 static uint64_t least_items(uint64_t bytes, uint64_t most)
 {
@@ -40,7 +40,8 @@ static uint64_t least_items(uint64_t bytes, uint64_t most)
 static uint64_t narrowest_segment(const struct build *b)
 {
     uint64_t centres = entry_bytes_of(b->params.n_blocks, b->space.code_dim);
-    return centres + (uint64_t)b->n * (code_bytes_of(b->space.code_dim, 1) + 4) + 65536;
+    uint64_t groups = b->runs.of ? centres + 8 * (uint64_t)b->n : 0;
+    return centres + groups + (uint64_t)b->n * (code_bytes_of(b->space.code_dim, 1) + 4) + 65536;
 }
 
 static void set_steps(const struct build *b, struct step steps[STEPS])
@@ -50,8 +51,12 @@ static void set_steps(const struct build *b, struct step steps[STEPS])
     uint32_t dim = b->space.code_dim;
     uint64_t n = b->n, order = 4 * n, centre_codes = (uint64_t)p->n_blocks * (code_bytes_of(dim, CENTRE_BITS) + 12);
     uint64_t centres = centre_codes + sizeof(float) * (uint64_t)p->n_blocks * dim, places = b->options.keys ? 8 * n : 0;
+    /* rows of runs: order before, order after, places twice */
+    uint64_t placing = b->runs.of ? 4 * order : 0;
+    uint64_t groups = b->runs.of ? order + centre_codes : 0;
     uint64_t near = (uint64_t)NEIGHBOUR_GROUPS_MAX * p->slots_per_block;
-    steps[STEP_PARTITION] = (struct step){order + STREAM_BYTES, partition_row_bytes(dim), 0, n};
+    steps[STEP_PARTITION] =
+        (struct step){(placing ? placing + centres : order) + STREAM_BYTES, partition_row_bytes(dim), 0, n};
     steps[STEP_PARTITION].least = least_items(partition_row_bytes(dim), n);
     if (steps[STEP_PARTITION].least < p->slots_per_block)
         steps[STEP_PARTITION].least = p->slots_per_block;
@@ -63,15 +68,18 @@ static void set_steps(const struct build *b, struct step steps[STEPS])
     steps[STEP_GRAPH] =
         (struct step){order + centres + neighbours_bytes(p->n_blocks, dim, &config) + ROW_STORE_BUFFER_BYTES,
                       rows_bytes(dim), near < n ? near : n, n};
-    steps[STEP_REVERSE] = (struct step){2 * order + centres + BATCH_BYTES, 8, least_items(8, n), n * config.degree};
+    steps[STEP_PLACE] =
+        (struct step){placing + groups + centres + STREAM_BYTES, 1, placing ? SHARE_LEAST : 0, UINT64_MAX};
+    steps[STEP_REVERSE] =
+        (struct step){2 * order + groups + centres + BATCH_BYTES, 8, least_items(8, n), n * config.degree};
     /* keys are sorted as pairs of 16 bytes, and qsort may take as much again */
     uint64_t keys = b->options.keys ? 32 * n : 4 * n;
     uint64_t codes = 8 * n + STREAM_BYTES, blocks = 2 * STREAM_BYTES;
-    steps[STEP_TABLES] = (struct step){2 * order + places + centres + (keys > codes ? keys : codes), 1, 0, 0};
+    steps[STEP_TABLES] = (struct step){2 * order + groups + places + centres + (keys > codes ? keys : codes), 1, 0, 0};
     if (keys < blocks && codes < blocks)
-        steps[STEP_TABLES].fixed = 2 * order + places + centres + blocks;
+        steps[STEP_TABLES].fixed = 2 * order + groups + places + centres + blocks;
     steps[STEP_SEARCH] =
-        (struct step){2 * order + places + centre_codes + SEARCHER_BYTES, 1, narrowest_segment(b), UINT64_MAX};
+        (struct step){2 * order + groups + places + centre_codes + SEARCHER_BYTES, 1, narrowest_segment(b), UINT64_MAX};
 }
 
 static uint32_t items_of(const struct step *step, uint64_t room)
@@ -87,6 +95,8 @@ static uint64_t whole_bytes(const struct build *b, const struct step steps[STEPS
     uint64_t n = b->n, edges = 4 * n * b->options.degree;
     uint64_t rows = n * partition_row_bytes(b->space.code_dim), input = b->vectors ? 0 : n * b->row_bytes + 4 * n;
     uint64_t graph = steps[STEP_GRAPH].fixed + n * rows_bytes(b->space.code_dim) + edges;
+    if (b->runs.of)
+        graph += edges + 4 * 4 * n;
     unsigned bits = build_is_lists(b) ? b->params.list_bits : b->options.code_bits;
     uint64_t segment = narrowest_segment(b) + n * code_bytes_of(b->space.code_dim, bits);
     uint64_t search = steps[STEP_SEARCH].fixed * 2 + 2 * edges + segment;
@@ -102,7 +112,7 @@ int build_plan(struct build *b)
     struct build_plan *plan = &b->plan;
     struct memory_resident resident;
     uint64_t budget = b->options.build_memory_bytes, needed = 0;
-    *plan = (struct build_plan){false, b->n, b->n, b->n, UINT32_MAX, UINT64_MAX};
+    *plan = (struct build_plan){false, b->n, b->n, b->n, UINT32_MAX, UINT64_MAX, UINT64_MAX};
     if (budget == 0)
         return 0;
     set_steps(b, steps);
@@ -126,6 +136,7 @@ int build_plan(struct build *b)
     plan->input_rows = b->vectors ? b->n : items_of(&steps[STEP_INPUT], room);
     plan->graph_rows = items_of(&steps[STEP_GRAPH], room);
     plan->reverse_edges = items_of(&steps[STEP_REVERSE], room);
+    plan->place_bytes = room - steps[STEP_PLACE].fixed;
     plan->segment_bytes = room - steps[STEP_SEARCH].fixed;
     return 0;
 }

@@ -27,7 +27,15 @@ struct build_plan {
     uint32_t input_rows;     /* rows of the input that change places in memory */
     uint32_t graph_rows;     /* rows among which edges are looked for */
     uint32_t reverse_edges;  /* edges that are turned round in memory */
+    uint64_t place_bytes;    /* of rows or edges that change places in memory */
     uint64_t segment_bytes;  /* for the codes of the index that is asked to calibrate it; UINT64_MAX: no limit */
+};
+
+/* Runs of rows of small tenants (build_tenants.c). */
+#define RUN_NONE UINT32_MAX
+struct build_runs {
+    uint32_t *of; /* per input row: its run, or RUN_NONE; NULL: there are none; owned */
+    uint32_t n, rows;
 };
 
 /* The graph, in memory or in files: edges of each row, nearest first, and rows that lead to it. */
@@ -77,6 +85,10 @@ struct build {
     enum quire_type type;
     struct quire_build_options options;
     const struct build_merge *merge; /* NULL: a build of its own */
+    bool has_tenants;                /* rows of small tenants lie side by side */
+    char **texts;                    /* per row: grants and JSON as one, for options.attributes; owned */
+    uint32_t *text_bytes;
+    struct build_runs runs;
     struct quire_error *err;
     struct io_fs *fs;
     /* made on the way */
@@ -93,8 +105,12 @@ struct build {
     uint8_t *centre_codes;  /* n_blocks x code_bytes; owned */
     float *centre_factors;  /* n_blocks x 3; owned */
     struct edges edges;     /* of a page graph */
+    uint8_t *group_codes;   /* of groups that are no blocks any more (groups.h), NULL: there are none; owned */
+    float *group_factors;   /* n_blocks x 3; owned */
+    uint32_t *group_of;     /* per row of the index; owned */
     /* inverted lists */
     struct clusters clusters;
+    uint32_t *guest_lists; /* per row of a run, from the first on: the list that it is a guest of; owned */
     struct graph *heads;   /* row i: the head of list i; owned */
     struct epochs *epochs; /* of heads; owned */
     uint64_t *external_at; /* per input row: offset of its key's record in the heap; NULL without keys; owned */
@@ -110,6 +126,8 @@ struct build {
 #define WORK_REVERSE "work.reverse" /* rows that lead to each row */
 #define WORK_STATE   "work.state"   /* what is finished */
 #define WORK_LISTS   "work.lists"   /* where clusters begin */
+#define WORK_PLACED  "work.placed"  /* rows where runs lie side by side */
+#define WORK_MOVED   "work.moved"   /* edges of these */
 #define WORK_LOCK    "work.lock"
 
 /* Whether inverted lists are built; otherwise it is a page graph. */
@@ -134,7 +152,7 @@ uint32_t build_batch_rows(const struct build *b, size_t bytes);
 /* build_input.c: the input, streamed and put in block order */
 int build_each_input(struct build *b, const char *phase, int (*body)(void *context, const struct row_batch *batch),
                      void *context);
-int build_order_input(struct build *b);
+int build_order_input(struct build *b, const char *phase); /* phase: a name for the progress */
 /* The input's vectors of rows first .. first + n of the index, into `to`. */
 int build_load_input(struct build *b, uint32_t first, uint32_t n, uint8_t *to);
 /* That of one row: where it lies, or read into `room`. On any thread: errors are told by the number only. */
@@ -149,8 +167,18 @@ uint64_t build_graph_bytes(const struct build *b);
 int build_choose_layout(struct build *b);
 int build_order_rows(struct build *b);
 int build_open_rows(struct build *b); /* as an earlier run left them */
-int build_centres(struct build *b);
+/* Partitions the first n of b->rows into blocks. order gets, of rows in memory, where each was before. */
+int build_partition(struct build *b, uint32_t n, const char *phase, uint32_t *order);
+int build_read_order(struct build *b); /* b->order from the file that b->rows is in */
+/* phase: a name for the progress. Those that there were before are replaced. */
+int build_centres(struct build *b, const char *phase);
 int build_decode_centres(struct build *b); /* b->centres from their codes */
+/* build_tenants.c: grants into the texts of attributes; which rows make runs, once blocks have their size */
+int build_take_tenants(struct build *b);
+int build_find_runs(struct build *b);
+void build_forget_tenants(struct build *b);
+/* build_place.c: rows, their order, edges or lists as they are numbered when runs lie side by side */
+int build_place_rows(struct build *b);
 /* build_edges.c */
 struct neighbours_config build_neighbours_config(const struct build *b);
 int build_edges(struct build *b);
@@ -186,7 +214,8 @@ int build_write_lists(struct build *b, struct section_writer *codes);
 /* build_keys.c */
 int build_place_keys(struct build *b); /* external_at */
 int build_write_keys(struct build *b);
-int build_write_attributes(struct build *b);
+int build_write_attributes(struct build *b);         /* and columns of them */
+uint64_t build_columns_bytes(const struct build *b); /* that columns may take in memory, about; for plans */
 /* calibrate.c: b->calibration, b->params.effort_factor */
 int build_calibrate(struct build *b);
 /* build_state.c: folder and lock; what is finished */

@@ -16,6 +16,7 @@
  * of bytes 0..4087.
  */
 #include "index/build_priv.h"
+#include "index/columns.h"
 #include "io/bytes.h"
 #include "io/clock.h"
 #include "io/error.h"
@@ -58,8 +59,8 @@ int build_remove_file(struct build *b, const char *name)
 int build_remove_work(struct build *b)
 {
     /* the state after what it speaks of, so that a kill in between leaves one that can be resumed */
-    static const char *const names[] = {WORK_ROWS,  WORK_SPARE, WORK_INPUT, WORK_EDGES, WORK_REVERSE,
-                                        WORK_LISTS, STATE_NEW,  WORK_STATE, WORK_LOCK};
+    static const char *const names[] = {WORK_ROWS,   WORK_SPARE, WORK_INPUT, WORK_EDGES, WORK_REVERSE, WORK_LISTS,
+                                        WORK_PLACED, WORK_MOVED, STATE_NEW,  WORK_STATE, WORK_LOCK};
     int rc = 0;
     fs_close(b->state.lock);
     b->state.lock = NULL;
@@ -110,11 +111,17 @@ static int hash_options(struct build *b)
                                 o->edge_codes,
                                 (uint64_t)o->index,
                                 o->list_rows,
-                                (uint64_t)(o->replicas * 1000)};
+                                (uint64_t)(o->replicas * 1000),
+                                b->has_tenants};
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
         hash_number(hash, numbers[i]);
     hash_texts(hash, o->keys, o->key_bytes, b->n);
+    /* grants are in them (build_tenants.c) */
     hash_texts(hash, (const void *const *)o->attributes, o->attribute_bytes, b->n);
+    for (uint32_t i = 0; i < o->n_columns; i++) {
+        XXH3_64bits_update(hash, o->columns[i].name, strlen(o->columns[i].name) + 1);
+        hash_number(hash, (uint64_t)o->columns[i].type << 1 | o->columns[i].indexed);
+    }
     b->state.options_hash = XXH3_64bits_digest(hash);
     XXH3_freeState(hash);
     return 0;
@@ -254,7 +261,7 @@ static int clear_entry(void *context, const char *name)
 /* What later stages have begun to write is written anew. */
 static int clear_begun(struct build *b)
 {
-    static const char *const tables[] = {KEYS_NAME, ATTRIBUTES_NAME, CODES_NAME, POSTINGS_NAME};
+    static const char *const tables[] = {KEYS_NAME, ATTRIBUTES_NAME, COLUMNS_NAME, CODES_NAME, POSTINGS_NAME};
     enum build_stage stage = b->state.stage;
     int rc = build_remove_file(b, WORK_SPARE);
     for (size_t i = 0; rc == 0 && stage < STAGE_TABLES && i < sizeof tables / sizeof *tables; i++)

@@ -15,6 +15,7 @@
  */
 #include "index/build.h"
 #include "index/collection_priv.h"
+#include "index/filter.h"
 #include "index/format.h"
 #include "index/segment_priv.h"
 #include "io/bytes.h"
@@ -40,6 +41,7 @@ void collection_config_encode(const struct collection_config *config, uint8_t ou
     store_u64(out + 48, config->memory_bytes);
     store_u64(out + 56, config->seed);
     store_u32(out + 64, config->index);
+    store_u32(out + 68, config->tenants);
 }
 
 int collection_config_decode(const uint8_t in[COLLECTION_CONFIG_BYTES], struct collection_config *out,
@@ -58,8 +60,11 @@ int collection_config_decode(const uint8_t in[COLLECTION_CONFIG_BYTES], struct c
                                        .input_dim = load_u32(in + 40),
                                        .memory_bytes = load_u64(in + 48),
                                        .seed = load_u64(in + 56),
-                                       .index = (enum quire_index_kind)load_u32(in + 64)};
-    for (size_t i = 68; i < COLLECTION_CONFIG_BYTES; i++)
+                                       .index = (enum quire_index_kind)load_u32(in + 64),
+                                       .tenants = load_u32(in + 68) == 1};
+    if (load_u32(in + 68) > 1)
+        return error_set(err, QUIRE_EVERSION, "a collection has settings that this version does not know");
+    for (size_t i = 72; i < COLLECTION_CONFIG_BYTES; i++)
         if (in[i])
             return error_set(err, QUIRE_EVERSION, "a collection has settings that this version does not know");
     int rc = collection_config_check(&config, err);
@@ -250,7 +255,7 @@ static struct memtable_config table_config_of(const struct collection_config *c,
 }
 
 int collection_create(struct store *store, uint64_t uid, const struct collection_config *config,
-                      struct collection **out, struct quire_error *err)
+                      struct attribute_schema *schema, struct collection **out, struct quire_error *err)
 {
     struct collection *c = calloc(1, sizeof *c);
     if (!c)
@@ -267,6 +272,7 @@ int collection_create(struct store *store, uint64_t uid, const struct collection
         free(c);
         return rc;
     }
+    c->schema = schema;
     c->view->n_tables = 1;
     c->view->generation = 1;
     atomic_init(&c->references, 1);
@@ -287,6 +293,8 @@ void collection_unref(struct collection *c)
         return;
     view_unref(c->view);
     pthread_mutex_destroy(&c->lock);
+    tenants_free(c);
+    attribute_schema_destroy(c->schema);
     free(c->pins);
     free(c);
 }
@@ -299,6 +307,11 @@ uint64_t collection_uid(const struct collection *c)
 const struct collection_config *collection_config(const struct collection *c)
 {
     return &c->config;
+}
+
+const struct attribute_schema *collection_schema(const struct collection *c)
+{
+    return c->schema;
 }
 
 uint64_t collection_count(const struct collection *c)
@@ -426,39 +439,76 @@ static int put_row(struct collection *c, const struct place *place, const struct
     return 0;
 }
 
-/* Commits a put under the lock. */
-static int commit_put(struct collection *c, struct collection_put *put, const void *stored, struct quire_error *err)
+/* What the element has that a write replaces: bytes 0: nothing, or that is not known. In an epoch. */
+static struct element_text old_text(const struct place *place, const void *text, uint32_t bytes)
+{
+    struct memtable_row row;
+    if (place->part)
+        return (struct element_text){.text = text, .bytes = text ? bytes : 0};
+    if (!place->table)
+        return (struct element_text){.text = NULL};
+    memtable_row(place->table->memtable, place->row, &row);
+    return (struct element_text){.text = row.attributes, .bytes = row.attribute_bytes};
+}
+
+/* Whether who is bound to the scope may see what is there. */
+static bool place_allows(const struct place *place, const struct tenant_scope *scope)
+{
+    struct memtable_row row;
+    if (!scope)
+        return true;
+    if (place->part)
+        return part_allows(place->part, place->part_row, scope);
+    if (!place->table)
+        return false;
+    memtable_row(place->table->memtable, place->row, &row);
+    return grants_allow(row.attributes, row.attribute_bytes, scope);
+}
+
+/* Whether the row that was there counts as gone: its tenants have been dropped. */
+static bool is_void(const struct collection *c, const struct element_text *old)
+{
+    return old->bytes > 0 && atomic_load_explicit(&c->n_former, memory_order_relaxed) > 0 &&
+           text_is_void(c, old->text, old->bytes);
+}
+
+/* Commits a put under the lock. scope: put->scope, resolved, or NULL. */
+static int commit_put(struct collection *c, struct collection_put *put, const struct tenant_scope *scope,
+                      const void *stored, struct quire_error *err)
 {
     struct place place;
-    struct memtable_row old = {.attributes = NULL};
+    struct element_text text;
     int rc = find_place(c, put->key, put->key_bytes, &put->located, &place, err);
     if (rc == 0)
         rc = memtable_check(c->view->tables[0]->memtable, put->vector, err);
     if (rc < 0)
         return rc;
-    put->was_new = !is_somewhere(&place);
+    struct element_text old = old_text(&place, put->old_text, put->old_text_bytes);
+    bool is_gone = is_void(c, &old);
+    if (is_gone)
+        old = (struct element_text){.text = NULL};
+    else if (is_somewhere(&place) && !place_allows(&place, scope))
+        return error_set(err, QUIRE_EPERM, "the name %.*s is taken by an element that this user may not see",
+                         put->key_bytes > 100 ? 100 : (int)put->key_bytes, (const char *)put->key);
+    put->was_new = is_gone || !is_somewhere(&place);
     put->lsn = 0;
-    if (put->condition == PUT_ONLY_SEALED && !place.part)
+    if (put->condition == PUT_ONLY_SEALED && (is_gone || !place.part))
         return error_set(err, QUIRE_ESTALE, "the sealed row has been replaced or removed");
     if ((put->condition == PUT_ONLY_NEW && !put->was_new) || (put->condition == PUT_ONLY_OLD && put->was_new))
         return 0;
+    rc = text_of_put(c, put, scope, &old, &text, err);
+    if (rc < 0)
+        return rc;
     struct record_element element = {.key = put->key,
                                      .key_bytes = put->key_bytes,
                                      .stored = stored,
                                      .stored_bytes = memtable_stored_bytes(&c->table_config),
-                                     .attributes = put->attributes,
-                                     .attribute_bytes = put->attributes ? put->attribute_bytes : 0};
-    if (put->keep_attributes && !place.part) {
-        element.attributes = NULL;
-        element.attribute_bytes = 0;
-    }
-    if (put->keep_attributes && place.table) {
-        memtable_row(place.table->memtable, place.row, &old);
-        element.attributes = old.attributes;
-        element.attribute_bytes = old.attribute_bytes;
-    }
+                                     .attributes = text.text,
+                                     .attribute_bytes = text.bytes};
     name_place(&place, &element);
-    return put_row(c, &place, &element, &put->lsn, err);
+    rc = put_row(c, &place, &element, &put->lsn, err);
+    free(text.owned);
+    return rc;
 }
 
 /* Wakes maintenance when the newest table is full. */
@@ -475,13 +525,16 @@ static void watch_table(struct collection *c)
 static int lock_and_put(struct collection *c, struct collection_put *put, const void *stored, struct quire_error *err)
 {
     struct epochs *epochs = store_epochs(c->store);
+    struct tenant_scope *scope = NULL;
     unsigned epoch = epoch_enter(epochs);
     pthread_mutex_lock(&c->lock);
-    int rc = commit_put(c, put, stored, err);
+    int rc = scope_resolve_locked(c, put->scope, &scope);
+    rc = rc < 0 ? error_set(err, rc, "no memory for a scope") : commit_put(c, put, scope, stored, err);
     if (rc == 0)
         watch_table(c);
     pthread_mutex_unlock(&c->lock);
     epoch_exit(epochs, epoch);
+    free(scope);
     return rc;
 }
 
@@ -515,28 +568,61 @@ int collection_put(struct collection *c, struct collection_put *put, struct quir
     return rc;
 }
 
-int collection_remove(struct collection *c, const void *key, uint32_t key_bytes, const struct located *located,
-                      bool *removed, uint64_t *lsn, struct quire_error *err)
+static bool row_matches(const struct memtable_row *row, const struct filter *filter)
+{
+    const char *json = NULL;
+    uint32_t json_bytes = 0, n_grants;
+    return grants_split(row->attributes, row->attribute_bytes, &json, &json_bytes, &n_grants) == 0 &&
+           filter_matches(filter, json, json_bytes, row->key, row->key_bytes);
+}
+
+/* Whether a removal takes what is there. */
+static bool may_remove(const struct place *place, const struct located *located, const struct tenant_scope *scope)
+{
+    struct memtable_row row;
+    if (!is_somewhere(place) || !place_allows(place, scope))
+        return false;
+    if (!place->table || (located->seen_lsn == 0 && !located->matching))
+        return true;
+    memtable_row(place->table->memtable, place->row, &row);
+    return (located->seen_lsn == 0 || row.birth <= located->seen_lsn) &&
+           (!located->matching || row_matches(&row, located->matching));
+}
+
+static int commit_remove(struct collection *c, const void *key, uint32_t key_bytes, const struct located *located,
+                         const struct tenant_scope *scope, bool *removed, uint64_t *lsn, struct quire_error *err)
 {
     struct place place;
+    int rc = find_place(c, key, key_bytes, located, &place, err);
+    if (rc < 0 || !may_remove(&place, located, scope))
+        return rc;
+    struct record_element element = {.key = key, .key_bytes = key_bytes};
+    name_place(&place, &element);
+    rc = log_element(c, RECORD_REMOVE, &element, lsn, err);
+    if (rc < 0)
+        return rc;
+    end_place(&place, *lsn);
+    c->last_lsn = *lsn;
+    atomic_fetch_sub_explicit(&c->n_elements, 1, memory_order_relaxed);
+    watch_table(c);
+    *removed = true;
+    return 0;
+}
+
+int collection_remove(struct collection *c, const void *key, uint32_t key_bytes, const struct located *located,
+                      const struct tenant_scope *scope, bool *removed, uint64_t *lsn, struct quire_error *err)
+{
+    struct tenant_scope *resolved = NULL;
     int rc = check_key(key_bytes, err);
+    *removed = false;
     if (rc < 0)
         return rc;
     pthread_mutex_lock(&c->lock);
-    rc = find_place(c, key, key_bytes, located, &place, err);
-    if (rc == 0 && is_somewhere(&place)) {
-        struct record_element element = {.key = key, .key_bytes = key_bytes};
-        name_place(&place, &element);
-        rc = log_element(c, RECORD_REMOVE, &element, lsn, err);
-        if (rc == 0) {
-            end_place(&place, *lsn);
-            c->last_lsn = *lsn;
-            atomic_fetch_sub_explicit(&c->n_elements, 1, memory_order_relaxed);
-            watch_table(c);
-        }
-    }
-    *removed = rc == 0 && is_somewhere(&place);
+    rc = scope_resolve_locked(c, scope, &resolved);
+    rc = rc < 0 ? error_set(err, rc, "no memory for a scope")
+                : commit_remove(c, key, key_bytes, located, resolved, removed, lsn, err);
     pthread_mutex_unlock(&c->lock);
+    free(resolved);
     return rc;
 }
 
@@ -555,44 +641,66 @@ static int move_with_attributes(struct collection *c, const struct place *place,
     return rc;
 }
 
-static int commit_attributes(struct collection *c, struct record_element *element, uint64_t *lsn,
-                             struct quire_error *err)
+static int write_text(struct collection *c, const struct place *place, struct record_element *element, uint64_t *lsn,
+                      struct quire_error *err)
 {
-    struct place place;
-    struct located nowhere = {.generation = c->view->generation};
-    int rc = find_place(c, element->key, element->key_bytes, &nowhere, &place, err);
-    if (rc < 0)
-        return rc;
-    if (!place.table)
-        return error_set(err, QUIRE_ENOTFOUND, "no memtable holds the element");
-    if (!place.newest)
-        return move_with_attributes(c, &place, element, lsn, err);
-    rc = log_element(c, RECORD_ATTRIBUTES, element, lsn, err);
+    if (!place->newest)
+        return move_with_attributes(c, place, element, lsn, err);
+    int rc = log_element(c, RECORD_ATTRIBUTES, element, lsn, err);
     if (rc == 0)
-        rc = memtable_set_attributes(place.table->memtable, place.row, element->attributes, element->attribute_bytes);
+        rc = memtable_set_attributes(place->table->memtable, place->row, element->attributes, element->attribute_bytes);
     if (rc == 0)
         c->last_lsn = *lsn;
     return rc;
 }
 
-int collection_set_attributes(struct collection *c, const void *key, uint32_t key_bytes, const void *attributes,
-                              uint32_t attribute_bytes, uint64_t *lsn, struct quire_error *err)
+static int commit_change(struct collection *c, struct collection_change *change, const struct tenant_scope *scope,
+                         struct quire_error *err)
 {
+    struct place place;
+    struct located nowhere = {.generation = c->view->generation};
+    char *text = NULL;
+    uint32_t bytes = 0;
+    int rc = find_place(c, change->key, change->key_bytes, &nowhere, &place, err);
+    if (rc < 0)
+        return rc;
+    if (!place.table || !place_allows(&place, scope))
+        return error_set(err, QUIRE_ENOTFOUND, "no memtable holds the element");
+    struct element_text old = old_text(&place, NULL, 0);
+    if (is_void(c, &old))
+        return error_set(err, QUIRE_ENOTFOUND, "no memtable holds the element");
+    rc = text_of_change(c, change, old.text, old.bytes, &text, &bytes, &change->n_changed, err);
+    if (rc < 0 || (!change->set_attributes && change->n_changed == 0)) {
+        free(text);
+        return rc;
+    }
     struct record_element element = {
-        .key = key, .key_bytes = key_bytes, .attributes = attributes, .attribute_bytes = attribute_bytes};
+        .key = change->key, .key_bytes = change->key_bytes, .attributes = text, .attribute_bytes = bytes};
+    rc = write_text(c, &place, &element, &change->lsn, err);
+    free(text);
+    return rc;
+}
+
+int collection_change(struct collection *c, struct collection_change *change, struct quire_error *err)
+{
     struct epochs *epochs = store_epochs(c->store);
-    int rc = check_key(key_bytes, err);
-    if (rc == 0)
-        rc = check_attributes(attribute_bytes, err);
+    struct tenant_scope *scope = NULL;
+    int rc = check_key(change->key_bytes, err);
+    change->lsn = 0;
+    change->n_changed = 0;
+    if (rc == 0 && change->set_attributes)
+        rc = check_attributes(change->attribute_bytes, err);
     if (rc == 0)
         rc = store_admit(c->store, c, err);
     if (rc < 0)
         return rc;
     unsigned epoch = epoch_enter(epochs);
     pthread_mutex_lock(&c->lock);
-    rc = commit_attributes(c, &element, lsn, err);
+    rc = scope_resolve_locked(c, change->scope, &scope);
+    rc = rc < 0 ? error_set(err, rc, "no memory for a scope") : commit_change(c, change, scope, err);
     pthread_mutex_unlock(&c->lock);
     epoch_exit(epochs, epoch);
+    free(scope);
     return rc;
 }
 
@@ -740,6 +848,8 @@ static int publish_locked(struct collection *c, const struct collection_edit *ed
     }
     c->view = view;
     c->last_lsn = *lsn;
+    if (edit->added && atomic_load(&c->n_former) > 0)
+        atomic_store(&c->sweep_due, true);
     if (is_adoption(edit))
         atomic_fetch_add_explicit(&c->n_elements, part_living(edit->added) - edit->n_replaced, memory_order_relaxed);
     view_unref(old);

@@ -99,6 +99,12 @@ static void copied_free(struct copied *copied)
     free(copied->scratch);
 }
 
+static bool is_allowed(void *context, const struct memtable_row *row)
+{
+    const struct tenant_scope *scope = context;
+    return grants_allow(row->attributes, row->attribute_bytes, scope);
+}
+
 /* The vectors' distance in the user's terms from that in the working space. */
 static int copy_links(struct collection_fetch *f, const struct memtable *memtable, uint32_t row, uint64_t snapshot,
                       struct copied *copied)
@@ -107,7 +113,8 @@ static int copy_links(struct collection_fetch *f, const struct memtable *memtabl
     copied->links = calloc(f->links_max + 1, sizeof *copied->links);
     if (!copied->rows || !copied->links)
         return QUIRE_ENOMEM;
-    int n = memtable_links(memtable, row, snapshot, copied->rows, f->links_max);
+    const struct memtable_test test = {is_allowed, f->resolved};
+    int n = memtable_links(memtable, row, snapshot, f->resolved ? &test : NULL, copied->rows, f->links_max);
     if (n < 0)
         return n;
     f->n_links = (uint32_t)n;
@@ -121,6 +128,28 @@ static int copy_links(struct collection_fetch *f, const struct memtable *memtabl
     return 0;
 }
 
+/* Of an element's text what is wanted of it. */
+static int take_text(struct collection_fetch *f, const char *text, uint32_t bytes)
+{
+    const char *json = text;
+    uint32_t json_bytes = bytes, n_grants;
+    f->attributes = NULL;
+    f->attribute_bytes = 0;
+    if (!f->want_attributes || bytes == 0)
+        return 0;
+    if (!f->want_grants && grants_split(text, bytes, &json, &json_bytes, &n_grants) < 0)
+        return error_set(&f->error, QUIRE_ECORRUPT, "the grants of element %.*s are damaged",
+                         f->key_bytes > 100 ? 100 : (int)f->key_bytes, (const char *)f->key);
+    f->attributes = json_bytes ? json : NULL;
+    f->attribute_bytes = json_bytes;
+    return 0;
+}
+
+static void set_not_found(struct collection_fetch *f)
+{
+    f->code = error_set(&f->error, QUIRE_ENOTFOUND, "there is no such element");
+}
+
 /* Fills the fetch from a memtable's row. Inside an epoch: keys and attributes are the row's own. */
 static int take_row(struct collection_fetch *f, const struct memtable *memtable, uint32_t number, uint64_t snapshot,
                     struct copied *copied)
@@ -129,10 +158,13 @@ static int take_row(struct collection_fetch *f, const struct memtable *memtable,
     struct memtable_row row;
     memtable_row(memtable, number, &row);
     f->in_memory = true;
-    f->attributes = f->want_attributes ? row.attributes : NULL;
-    f->attribute_bytes = f->attributes ? row.attribute_bytes : 0;
-    if (!f->want_vector && !f->want_links)
-        return 0;
+    if (!grants_allow(row.attributes, row.attribute_bytes, f->resolved)) {
+        set_not_found(f);
+        return f->code;
+    }
+    int rc = take_text(f, row.attributes, row.attribute_bytes);
+    if (rc < 0 || (!f->want_vector && !f->want_links))
+        return rc;
     copied->vector = malloc(sizeof(float) * dim);
     copied->scratch = malloc(sizeof(float) * (2 * (size_t)dim + 64));
     if (!copied->vector || !copied->scratch)
@@ -140,6 +172,14 @@ static int take_row(struct collection_fetch *f, const struct memtable *memtable,
     memtable_vector(memtable, number, copied->scratch, copied->vector);
     f->vector = copied->vector;
     return f->want_links ? copy_links(f, memtable, number, snapshot, copied) : 0;
+}
+
+/* The fetch is the caller's again within `done`. */
+static void end_fetch(struct collection_fetch *f)
+{
+    free(f->resolved);
+    f->resolved = NULL;
+    f->done(f);
 }
 
 /* Answers from a memtable; false where none has the key. The view is that of the moment the lock was held. */
@@ -163,10 +203,10 @@ static bool fetch_from_memory(struct collection_fetch *f, struct view **view)
     bool found = row != MEMTABLE_NONE;
     if (found) {
         f->code = take_row(f, table->memtable, row, snapshot, &copied);
-        if (f->code < 0)
+        if (f->code == QUIRE_ENOMEM)
             error_set(&f->error, f->code, "no memory for an element");
         f->located = (struct located){.generation = (*view)->generation};
-        f->done(f);
+        end_fetch(f);
     }
     epoch_exit(epochs, epoch);
     copied_free(&copied);
@@ -181,7 +221,7 @@ static int take_links(struct collection_fetch *f, const struct part *part, const
     if (!links)
         return QUIRE_ENOMEM;
     for (uint32_t i = 0; i < fetch->n_links; i++)
-        if (!part_is_dead(part, fetch->links[i].row))
+        if (!part_is_dead(part, fetch->links[i].row) && part_allows(part, fetch->links[i].row, f->resolved))
             links[f->n_links++] = (struct collection_hit){.key = fetch->links[i].key,
                                                           .key_bytes = fetch->links[i].key_bytes,
                                                           .distance = fetch->links[i].distance};
@@ -200,15 +240,17 @@ static void finish_sealed(struct collection_fetch *f, bool found)
     f->reads = fetch->reads;
     f->rounds = fetch->rounds;
     f->bytes = fetch->bytes;
-    if (found) {
+    const struct part *part = found ? walk->view->parts[walk->next_part] : NULL;
+    if (found && !part_allows(part, fetch->row, f->resolved)) {
+        set_not_found(f);
+    } else if (found) {
         f->vector = fetch->vector;
-        f->attributes = fetch->attributes;
-        f->attribute_bytes = fetch->attributes_bytes;
-        if (f->want_links && take_links(f, walk->view->parts[walk->next_part], fetch, &links) < 0)
+        f->code = take_text(f, fetch->attributes, fetch->attributes_bytes);
+        if (f->code == 0 && f->want_links && take_links(f, part, fetch, &links) < 0)
             f->code = error_set(&f->error, QUIRE_ENOMEM, "no memory for links");
     }
     struct view *view = walk->view;
-    f->done(f);
+    end_fetch(f);
     free(links);
     view_unref(view);
 }
@@ -252,6 +294,8 @@ int collection_fetch_start(struct searcher *searcher, struct collection_fetch *f
     f->attribute_bytes = f->n_links = f->reads = f->rounds = 0;
     f->bytes = 0;
     f->in_memory = false;
+    if (scope_resolve(f->collection, f->scope, &f->resolved) < 0)
+        return error_set(err, QUIRE_ENOMEM, "no memory for a scope");
     walk->searcher = searcher;
     walk->ended = on_fetched;
     walk->owner = f;
@@ -308,7 +352,7 @@ static void on_place(struct fetch_request *fetch)
     end_place_request(request, fetch->code);
 }
 
-static void take_place_in_memory(struct place_request *request, uint64_t place)
+static void take_place_in_memory(struct place_request *request, uint64_t place, const struct tenant_scope *scope)
 {
     struct epochs *epochs = store_epochs(request->collection->store);
     unsigned epoch = epoch_enter(epochs);
@@ -320,7 +364,7 @@ static void take_place_in_memory(struct place_request *request, uint64_t place)
             memtable_row(table->memtable, (uint32_t)place, &row);
             request->key = row.key;
             request->key_bytes = row.key_bytes;
-            end_place_request(request, 0);
+            end_place_request(request, grants_allow(row.attributes, row.attribute_bytes, scope) ? 0 : QUIRE_ENOTFOUND);
             epoch_exit(epochs, epoch);
             return;
         }
@@ -332,7 +376,8 @@ static void take_place_in_memory(struct place_request *request, uint64_t place)
     epoch_exit(epochs, epoch);
 }
 
-int collection_place_start(struct searcher *searcher, struct place_request *request, struct quire_error *err)
+static int start_place(struct searcher *searcher, struct place_request *request, const struct tenant_scope *scope,
+                       struct quire_error *err)
 {
     uint64_t place = request->place;
     request->view = collection_view(request->collection);
@@ -344,7 +389,7 @@ int collection_place_start(struct searcher *searcher, struct place_request *requ
             place -= rows;
             continue;
         }
-        if (part_is_dead(part, (uint32_t)place)) {
+        if (part_is_dead(part, (uint32_t)place) || !part_allows(part, (uint32_t)place, scope)) {
             end_place_request(request, QUIRE_ENOTFOUND);
             return 0;
         }
@@ -355,6 +400,16 @@ int collection_place_start(struct searcher *searcher, struct place_request *requ
             view_unref(request->view);
         return rc;
     }
-    take_place_in_memory(request, place);
+    take_place_in_memory(request, place, scope);
     return 0;
+}
+
+int collection_place_start(struct searcher *searcher, struct place_request *request, struct quire_error *err)
+{
+    struct tenant_scope *scope = NULL;
+    if (scope_resolve(request->collection, request->scope, &scope) < 0)
+        return error_set(err, QUIRE_ENOMEM, "no memory for a scope");
+    int rc = start_place(searcher, request, scope, err);
+    free(scope);
+    return rc;
 }

@@ -4,11 +4,18 @@
  *   element   u64 uid, u64 ended segment (0: none), u32 ended row, u32 bytes of key, vector, attributes; then those
  *   EDIT      u64 uid, u64 segment that comes (0: none), u64 LSN up to which memtables go (0: none), u32 segments that
  *             go, u32 dead rows; then u64 per segment, u32 per dead row of the one that comes
- *   STATE     u64 uid, config, u32 segments, u32 0; per segment u64 uid, u32 form (0: list, 1: bitmap), u32 bytes,
- *             those
+ *   CREATE    u64 uid, config, the schema if there is one
+ *   STATE     u64 uid, config, u32 segments, u32 bytes of names (0: there are none); those: u32 bytes of the schema,
+ *             that, u32 tenants that were dropped, of each u32 generation, u32 bytes, name; then per segment u64 uid,
+ *             u32 form (0: list, 1: bitmap), u32 bytes, those
+ *   DROP_TENANT  u64 uid, u32 generation from now on, u32 bytes, name
+ *   BURY      u64 uid, u64 segment, u32 rows, u32 0, u32 per row: they are nobody's any more
  *   ROWS      u64 uid, u32 rows, u32 0; per row u64 birth, u32 bytes of key, vector, attributes, u32 0; then those
  *
- * Valid if and only if every length lies inside the record, nothing is left over, and a STATE names each segment once.
+ * Attributes are texts as grants.h has them.
+ *
+ * Valid if and only if every length lies inside the record, nothing is left over, a STATE names each segment once, and
+ * the grants of texts are well-formed.
  * Bytes of a record have passed the journal's checksum, and are still not believed.
  *
  * Replaying needs no disk: segments are numbers with a growing bitmap of dead rows until the end of the log shows which
@@ -26,6 +33,9 @@
 #define EDIT_HEADER_BYTES    32u
 #define STATE_HEADER_BYTES   (16u + COLLECTION_CONFIG_BYTES)
 #define STATE_PART_BYTES     16u
+#define FORMER_BYTES         8u /* of a dropped tenant, before its name */
+#define DROP_HEADER_BYTES    16u
+#define BURY_HEADER_BYTES    24u
 #define ROWS_HEADER_BYTES    16u
 #define ROW_HEADER_BYTES     24u
 #define ROWS_CHUNK_BYTES     (1u << 20) /* of rows in one record */
@@ -84,7 +94,78 @@ uint8_t *record_edit_encode(uint64_t uid, const struct collection_edit *edit, ui
     return bytes;
 }
 
+uint8_t *record_create_encode(const struct collection *c, uint32_t *n_bytes)
+{
+    uint32_t schema_bytes = 0;
+    uint8_t *schema = c->schema->n ? attribute_schema_encode(c->schema, &schema_bytes) : NULL;
+    *n_bytes = 8 + COLLECTION_CONFIG_BYTES + schema_bytes;
+    uint8_t *bytes = c->schema->n && !schema ? NULL : malloc(*n_bytes);
+    if (bytes) {
+        store_u64(bytes, c->uid);
+        collection_config_encode(&c->config, bytes + 8);
+        append(bytes + 8 + COLLECTION_CONFIG_BYTES, schema, schema_bytes);
+    }
+    free(schema);
+    return bytes;
+}
+
+uint8_t *record_drop_tenant_encode(uint64_t uid, const char *name, uint32_t bytes, uint32_t generation,
+                                   uint32_t *n_bytes)
+{
+    *n_bytes = DROP_HEADER_BYTES + bytes;
+    uint8_t *record = malloc(*n_bytes);
+    if (!record)
+        return NULL;
+    store_u64(record, uid);
+    store_u32(record + 8, generation);
+    store_u32(record + 12, bytes);
+    append(record + DROP_HEADER_BYTES, name, bytes);
+    return record;
+}
+
+uint8_t *record_bury_encode(uint64_t uid, uint64_t part_uid, const uint32_t *rows, uint32_t n, uint32_t *n_bytes)
+{
+    *n_bytes = BURY_HEADER_BYTES + 4 * n;
+    uint8_t *record = malloc(*n_bytes);
+    if (!record)
+        return NULL;
+    store_u64(record, uid);
+    store_u64(record + 8, part_uid);
+    store_u32(record + 16, n);
+    store_u32(record + 20, 0);
+    for (uint32_t i = 0; i < n; i++)
+        store_u32(record + BURY_HEADER_BYTES + 4 * (size_t)i, rows[i]);
+    return record;
+}
+
 /* ---- the state for a checkpoint ---------------------------------------------------------------------------------- */
+
+/* Of schema and dropped tenants; 0: there are neither. */
+static uint64_t names_bytes(const struct collection *c, uint32_t schema_bytes)
+{
+    uint32_t n = atomic_load(&c->n_former);
+    uint64_t total = 8 + (uint64_t)schema_bytes;
+    for (uint32_t i = 0; i < n; i++)
+        total += FORMER_BYTES + c->former[i].bytes;
+    return n || schema_bytes ? total : 0;
+}
+
+static uint8_t *encode_names(const struct collection *c, const uint8_t *schema, uint32_t schema_bytes, uint8_t *to)
+{
+    uint32_t n = atomic_load(&c->n_former);
+    if (n == 0 && schema_bytes == 0)
+        return to;
+    store_u32(to, schema_bytes);
+    to = append(to + 4, schema, schema_bytes);
+    store_u32(to, n);
+    to += 4;
+    for (uint32_t i = 0; i < n; i++) {
+        store_u32(to, c->former[i].generation);
+        store_u32(to + 4, c->former[i].bytes);
+        to = append(to + FORMER_BYTES, c->former[i].name, c->former[i].bytes);
+    }
+    return to;
+}
 
 /* A part's tombstones in their shorter form. */
 static uint32_t dead_bytes(const struct part *part, enum dead_form *form)
@@ -116,21 +197,25 @@ static uint8_t *encode_part(const struct part *part, uint8_t *to)
 static uint8_t *encode_state(const struct collection *c, uint32_t *n_bytes)
 {
     const struct view *view = c->view;
-    uint64_t total = STATE_HEADER_BYTES;
+    uint32_t schema_bytes = 0;
+    uint8_t *schema = c->schema->n ? attribute_schema_encode(c->schema, &schema_bytes) : NULL;
+    uint64_t names = names_bytes(c, schema_bytes), total = STATE_HEADER_BYTES + names;
     enum dead_form form;
     for (uint32_t i = 0; i < view->n_parts; i++)
         total += STATE_PART_BYTES + dead_bytes(view->parts[i], &form);
-    uint8_t *bytes = total < JOURNAL_RECORD_BYTES_MAX ? malloc(total) : NULL;
+    bool fits = total < JOURNAL_RECORD_BYTES_MAX && (schema || !c->schema->n);
+    uint8_t *bytes = fits ? malloc(total) : NULL;
     *n_bytes = (uint32_t)total;
-    if (!bytes)
-        return NULL;
-    store_u64(bytes, c->uid);
-    collection_config_encode(&c->config, bytes + 8);
-    store_u32(bytes + 8 + COLLECTION_CONFIG_BYTES, view->n_parts);
-    store_u32(bytes + 12 + COLLECTION_CONFIG_BYTES, 0);
-    uint8_t *to = bytes + STATE_HEADER_BYTES;
-    for (uint32_t i = 0; i < view->n_parts; i++)
-        to = encode_part(view->parts[i], to);
+    if (bytes) {
+        store_u64(bytes, c->uid);
+        collection_config_encode(&c->config, bytes + 8);
+        store_u32(bytes + 8 + COLLECTION_CONFIG_BYTES, view->n_parts);
+        store_u32(bytes + 12 + COLLECTION_CONFIG_BYTES, (uint32_t)names);
+        uint8_t *to = encode_names(c, schema, schema_bytes, bytes + STATE_HEADER_BYTES);
+        for (uint32_t i = 0; i < view->n_parts; i++)
+            to = encode_part(view->parts[i], to);
+    }
+    free(schema);
     return bytes;
 }
 
@@ -248,13 +333,61 @@ static int bad_record(const char *what, struct quire_error *err)
     return error_set(err, QUIRE_ECORRUPT, "a journal record is not %s: its lengths do not fit", what);
 }
 
-int collection_record_config(const uint8_t *bytes, uint32_t n, uint64_t *uid, struct collection_config *config,
+/* The names of a STATE record. */
+struct state_names {
+    const uint8_t *schema, *former;
+    uint32_t schema_bytes, n_former;
+    const uint8_t *end;
+};
+
+static int find_names(const uint8_t *bytes, uint32_t n, struct state_names *out, struct quire_error *err)
+{
+    *out = (struct state_names){.schema = NULL};
+    if (n < STATE_HEADER_BYTES)
+        return bad_record("a collection's state", err);
+    uint32_t names = load_u32(bytes + 12 + COLLECTION_CONFIG_BYTES);
+    const uint8_t *at = bytes + STATE_HEADER_BYTES;
+    out->end = at;
+    if (names == 0)
+        return 0;
+    if (names < 8 || names > n - STATE_HEADER_BYTES || load_u32(at) > names - 8)
+        return bad_record("a collection's state", err);
+    out->end = at + names;
+    out->schema = at + 4;
+    out->schema_bytes = load_u32(at);
+    out->n_former = load_u32(out->schema + out->schema_bytes);
+    out->former = out->schema + out->schema_bytes + 4;
+    return 0;
+}
+
+int collection_record_config(uint8_t kind, const uint8_t *bytes, uint32_t n, uint64_t *uid,
+                             struct collection_config *config, struct attribute_schema **schema,
                              struct quire_error *err)
 {
+    struct state_names names = {.schema = NULL};
     if (n < 8 + COLLECTION_CONFIG_BYTES)
         return bad_record("a collection's settings", err);
     *uid = load_u64(bytes);
-    return collection_config_decode(bytes + 8, config, err);
+    int rc = collection_config_decode(bytes + 8, config, err);
+    if (rc == 0 && kind == RECORD_STATE)
+        rc = find_names(bytes, n, &names, err);
+    else if (kind != RECORD_STATE)
+        names = (struct state_names){.schema = bytes + 8 + COLLECTION_CONFIG_BYTES,
+                                     .schema_bytes = n - 8 - COLLECTION_CONFIG_BYTES};
+    if (rc < 0)
+        return rc;
+    return names.schema_bytes ? attribute_schema_decode(names.schema, names.schema_bytes, schema, err)
+                              : attribute_schema_create(NULL, 0, schema, err);
+}
+
+/* Grants that are not well-formed would be read past their end. */
+static int check_text(const void *text, uint32_t bytes, struct quire_error *err)
+{
+    const char *json;
+    uint32_t json_bytes, n;
+    if (grants_split(text, bytes, &json, &json_bytes, &n) < 0)
+        return error_set(err, QUIRE_ECORRUPT, "a journal record holds an element whose grants are damaged");
+    return 0;
 }
 
 static int decode_element(const uint8_t *bytes, uint32_t n, struct record_element *e, struct quire_error *err)
@@ -272,7 +405,7 @@ static int decode_element(const uint8_t *bytes, uint32_t n, struct record_elemen
     e->key = bytes + ELEMENT_HEADER_BYTES;
     e->stored = bytes + ELEMENT_HEADER_BYTES + e->key_bytes;
     e->attributes = e->attribute_bytes ? (const uint8_t *)e->stored + e->stored_bytes : NULL;
-    return 0;
+    return check_text(e->attributes, e->attribute_bytes, err);
 }
 
 static int kill_sealed(struct collection *c, uint64_t uid, uint32_t row, struct quire_error *err)
@@ -417,18 +550,66 @@ static int restore_part(struct collection *c, const uint8_t **at, const uint8_t 
     return rc;
 }
 
+/* A name that was dropped, now or before the checkpoint. */
+static int take_former(struct collection *c, const char *name, uint32_t bytes, uint32_t generation,
+                       struct quire_error *err)
+{
+    int rc = tenant_name_check(name, bytes, err);
+    if (rc < 0)
+        return error_set(err, QUIRE_ECORRUPT, "a journal record drops a tenant whose name has %u bytes", bytes);
+    if (tenants_set_generation(c, name, bytes, generation) < 0)
+        return error_set(err, QUIRE_ENOMEM, "no memory for the names of tenants");
+    atomic_store(&c->n_drops, 1);
+    atomic_store(&c->sweep_due, true);
+    return 0;
+}
+
+static int restore_names(struct collection *c, const struct state_names *names, struct quire_error *err)
+{
+    const uint8_t *at = names->former;
+    int rc = 0;
+    for (uint32_t i = 0; i < names->n_former && rc == 0; i++) {
+        if (names->end - at < (ptrdiff_t)FORMER_BYTES || (size_t)(names->end - at) - FORMER_BYTES < load_u32(at + 4))
+            return bad_record("a collection's state", err);
+        uint32_t bytes = load_u32(at + 4);
+        rc = take_former(c, (const char *)at + FORMER_BYTES, bytes, load_u32(at), err);
+        at += FORMER_BYTES + bytes;
+    }
+    return rc == 0 && at && at != names->end ? bad_record("a collection's state", err) : rc;
+}
+
 static int restore_state(struct collection *c, uint64_t lsn, const uint8_t *bytes, uint32_t n, struct quire_error *err)
 {
-    if (n < STATE_HEADER_BYTES)
-        return bad_record("a collection's state", err);
+    struct state_names names;
+    int rc = find_names(bytes, n, &names, err);
+    if (rc == 0)
+        rc = restore_names(c, &names, err);
+    if (rc < 0)
+        return rc;
     uint32_t n_parts = load_u32(bytes + 8 + COLLECTION_CONFIG_BYTES);
-    const uint8_t *at = bytes + STATE_HEADER_BYTES, *end = bytes + n;
-    int rc = 0;
+    const uint8_t *at = names.end, *end = bytes + n;
     for (uint32_t i = 0; i < n_parts && rc == 0; i++)
         rc = restore_part(c, &at, end, err);
     if (rc == 0 && at != end)
         rc = bad_record("a collection's state", err);
     c->restored_lsn = lsn;
+    return rc;
+}
+
+static int replay_drop_tenant(struct collection *c, const uint8_t *bytes, uint32_t n, struct quire_error *err)
+{
+    if (n < DROP_HEADER_BYTES || load_u32(bytes + 12) != n - DROP_HEADER_BYTES)
+        return bad_record("a dropped tenant's", err);
+    return take_former(c, (const char *)bytes + DROP_HEADER_BYTES, n - DROP_HEADER_BYTES, load_u32(bytes + 8), err);
+}
+
+static int replay_bury(struct collection *c, const uint8_t *bytes, uint32_t n, struct quire_error *err)
+{
+    if (n < BURY_HEADER_BYTES || BURY_HEADER_BYTES + 4 * (uint64_t)load_u32(bytes + 16) != n)
+        return bad_record("one of rows that are nobody's", err);
+    int rc = 0;
+    for (uint32_t i = 0; i < load_u32(bytes + 16) && rc == 0; i++)
+        rc = kill_sealed(c, load_u64(bytes + 8), load_u32(bytes + BURY_HEADER_BYTES + 4 * (size_t)i), err);
     return rc;
 }
 
@@ -451,7 +632,9 @@ static int restore_rows(struct collection *c, const uint8_t *bytes, uint32_t n, 
             return bad_record("rows of a checkpoint", err);
         e.stored = (const uint8_t *)e.key + e.key_bytes;
         e.attributes = e.attribute_bytes ? (const uint8_t *)e.stored + e.stored_bytes : NULL;
-        rc = put_stored(c, &e, birth, err);
+        rc = check_text(e.attributes, e.attribute_bytes, err);
+        if (rc == 0)
+            rc = put_stored(c, &e, birth, err);
         at += ROW_HEADER_BYTES + rest;
     }
     return rc == 0 && at != end ? bad_record("rows of a checkpoint", err) : rc;
@@ -471,6 +654,10 @@ int collection_replay(struct collection *c, uint8_t kind, bool restored, uint64_
         rc = replay_element(c, kind, lsn, bytes, n, err);
     else if (kind == RECORD_EDIT)
         rc = replay_edit(c, bytes, n, err);
+    else if (kind == RECORD_DROP_TENANT)
+        rc = replay_drop_tenant(c, bytes, n, err);
+    else if (kind == RECORD_BURY)
+        rc = replay_bury(c, bytes, n, err);
     else
         rc = error_set(err, QUIRE_EVERSION, "the journal holds records of kind %u, which this version does not know",
                        kind);

@@ -12,6 +12,7 @@
 #include "index/part.h"
 #include "index/store.h"
 #include <pthread.h>
+#include <roaring/roaring.h>
 
 /* A memtable and who may still read it. */
 struct table {
@@ -31,10 +32,17 @@ struct view {
     struct table **tables; /* the newest, which takes writes, first; references; n_tables >= 1 */
 };
 
+/* A name that was dropped: grants of generations before this one are void. */
+struct former_tenant {
+    char *name; /* owned */
+    uint32_t bytes, generation;
+};
+
 struct collection {
     atomic_uint references;
     uint64_t uid;
     struct collection_config config;
+    struct attribute_schema *schema; /* owned, never NULL */
     struct memtable_config table_config;
     struct store *store;
     pthread_mutex_t lock; /* view, last_lsn, pins; writes to the newest table */
@@ -44,7 +52,12 @@ struct collection {
     atomic_uint_fast64_t n_elements;
     atomic_uint n_unlinked;
     atomic_bool dropped;
-    uint64_t *pins; /* snapshots that are read: rows that died after the least of them stay; owned */
+    struct former_tenant *former; /* by name; n_former is 0 as long as no tenant was dropped, and read without lock */
+    uint32_t former_capacity;
+    atomic_uint n_former;
+    atomic_uint n_drops;   /* since it was opened, and 1 more where there are former tenants */
+    atomic_bool sweep_due; /* elements may be there that are nobody's any more: maintenance looks */
+    uint64_t *pins;        /* snapshots that are read: rows that died after the least of them stay; owned */
     uint32_t n_pins, pins_capacity;
     /* the store's, under its lock */
     struct collection *next;
@@ -100,9 +113,10 @@ void table_unref(struct table *table); /* NULL is fine */
 /* The view after an edit; `fresh`, if given, becomes the newest table. NULL without memory. */
 struct view *view_edited(const struct view *old, const struct collection_edit *edit, struct table *fresh);
 
-/* A new collection without records of its own: for store_create_collection and replay. */
+/* A new collection without records of its own: for store_create_collection and replay. Takes the schema over if it
+ * succeeds. */
 int collection_create(struct store *store, uint64_t uid, const struct collection_config *config,
-                      struct collection **out, struct quire_error *err);
+                      struct attribute_schema *schema, struct collection **out, struct quire_error *err);
 
 /* Freezes the newest table, if it has rows, and puts an empty one before it. Under journal_quiesce. */
 int collection_freeze(struct collection *collection, struct quire_error *err);
@@ -136,8 +150,11 @@ enum collection_record {
     RECORD_REMOVE,               /* key, sealed row */
     RECORD_ATTRIBUTES,           /* key, attributes */
     RECORD_EDIT,                 /* parts that go, up to where tables go, the part that comes and its dead rows */
-    RECORD_STATE,                /* checkpoints only: config, parts and their dead rows */
-    RECORD_ROWS                  /* checkpoints only: rows of memtables */
+    RECORD_STATE,                /* checkpoints only: config, schema, tenants dropped, parts and their dead rows */
+    RECORD_ROWS,                 /* checkpoints only: rows of memtables */
+    RECORD_DROP_TENANT = RECORD_ROWS + 2, /* name, new generation; the number between is the store's */
+    RECORD_BURY,                          /* rows of one part that are nobody's any more */
+    RECORD_KINDS_END
 };
 
 /* What a PUT, REMOVE or ATTRIBUTES record says. Pointers are the caller's, or into the record's bytes. */
@@ -161,9 +178,62 @@ int collection_replay(struct collection *collection, uint8_t kind, bool restored
                       uint32_t n, struct quire_error *err);
 /* Counts its elements, after its parts have been opened; those of parts that could not be are in no count. */
 void collection_recount(struct collection *collection);
-/* The config of a CREATE or STATE record. */
-int collection_record_config(const uint8_t *bytes, uint32_t n, uint64_t *uid, struct collection_config *config,
+/* The config and schema (the caller's) of a CREATE or STATE record. */
+int collection_record_config(uint8_t kind, const uint8_t *bytes, uint32_t n, uint64_t *uid,
+                             struct collection_config *config, struct attribute_schema **schema,
                              struct quire_error *err);
+/* The bytes of a CREATE record, owned by the caller; NULL without memory. */
+uint8_t *record_create_encode(const struct collection *collection, uint32_t *n_bytes);
+uint8_t *record_drop_tenant_encode(uint64_t uid, const char *name, uint32_t bytes, uint32_t generation,
+                                   uint32_t *n_bytes);
+uint8_t *record_bury_encode(uint64_t uid, uint64_t part_uid, const uint32_t *rows, uint32_t n, uint32_t *n_bytes);
+
+/* ---- collection_tenants.c: generations, scopes, and what nobody may see any more --------------------------------- */
+
+/* (lock) The generation of grants that are made now. */
+uint32_t tenants_generation(const struct collection *collection, const char *name, uint32_t bytes);
+/* (lock) From now on it is this one, if it is higher. QUIRE_ENOMEM. */
+int tenants_set_generation(struct collection *collection, const char *name, uint32_t bytes, uint32_t generation);
+void tenants_free(struct collection *collection);
+/* Drops what another collection has dropped, to the same generations: of a new one that takes its elements over. */
+int collection_take_former(struct collection *collection, const struct collection *from, struct quire_error *err);
+/* A copy of a scope with the generations of the present, for one request; freed by free(). A scope that is NULL gives
+ * NULL, and 0. (lock): the collection's is held. */
+int scope_resolve(struct collection *collection, const struct tenant_scope *scope, struct tenant_scope **out);
+int scope_resolve_locked(const struct collection *collection, const struct tenant_scope *scope,
+                         struct tenant_scope **out);
+bool scope_has(const struct tenant_scope *scope, const char *name, uint32_t bytes);
+/* (lock) Whether an element's text has grants, and all of them are void. */
+bool text_is_void(const struct collection *collection, const void *text, uint32_t bytes);
+/* roaring_bitmap_free does not take NULL. */
+static inline void rows_free(roaring_bitmap_t *rows)
+{
+    if (rows)
+        roaring_bitmap_free(rows);
+}
+/* Whether a sealed row is granted to any of the scope (NULL: true). Without memory it is not. */
+bool part_allows(const struct part *part, uint32_t row, const struct tenant_scope *scope);
+/* The rows of a part that the scope lets be seen and that `dead` (NULL: the part's own) does not name. */
+int part_scope_rows(const struct part *part, const struct tenant_scope *scope, const uint8_t *dead,
+                    roaring_bitmap_t **out);
+/* Removes elements whose grants are all void, those of all parts and tables. Blocks for the journal only. */
+int collection_sweep(struct collection *collection, struct quire_error *err);
+
+/* ---- collection_text.c: what elements' texts become -------------------------------------------------------------- */
+
+/* An element's text: owned is freed by the caller; text may be somebody else's. */
+struct element_text {
+    const void *text;
+    uint32_t bytes;
+    char *owned;
+};
+/* (lock) The text of a put. old: that of the row which it replaces, bytes 0: it has none, or there is no such row;
+ * scope: resolved. */
+int text_of_put(struct collection *collection, const struct collection_put *put, const struct tenant_scope *scope,
+                const struct element_text *old, struct element_text *out, struct quire_error *err);
+/* (lock) collection_changed_text; the scope of the change has been looked at. */
+int text_of_change(const struct collection *collection, const struct collection_change *change, const void *text,
+                   uint32_t bytes, char **out, uint32_t *out_bytes, uint32_t *n_changed, struct quire_error *err);
 
 /* ---- what a collection asks of its store
  * ----------------------------------------------------------------------------- */

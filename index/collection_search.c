@@ -15,73 +15,22 @@
  *
  * A work's memory stays with the lane for the next search.
  */
-#include "index/collection_priv.h"
-#include "index/search_priv.h"
+#include "index/collection_search_priv.h"
 #include "io/clock.h"
 #include "io/error.h"
 #include "io/memory.h"
 #include <stdlib.h>
 #include <string.h>
 
-#define BEAM_LEAST         64u
-#define ATTRIBUTES_AT_ONCE 8u
+#define BEAM_LEAST 64u
 /* Views that one search may see go before it fails: they change a few times a second at most. */
 #define VIEWS_MAX 100u
 /* How often it begins again since hits have died. */
 #define DEATHS_MAX 3u
 
-/* A hit on its way. Key, vector and attributes lie in work->bytes. */
-struct found {
-    float distance;
-    uint32_t part, row; /* part: index in the view's parts, or PART_NONE: of a memtable */
-    uint64_t birth;     /* of a memtable's row; 0: sealed, older than all of those */
-    size_t key_at, vector_at, attributes_at;
-    uint32_t key_bytes, attribute_bytes;
-};
-#define PART_NONE UINT32_MAX
-
-struct sub_search {
-    struct search_request request;
-    struct search_work *work;
-    uint32_t part;
-};
-
-struct attribute_fetch {
-    struct fetch_request request;
-    struct search_work *work;
-    uint32_t hit, rounds; /* rounds: of all that this one has fetched */
-    bool busy;
-};
-
-struct search_work {
-    struct search_work *next_free;
-    struct searcher *searcher;
-    struct collection_search *search;
-    struct view *view;
-    uint32_t n_pending, k, n_views, n_deaths;
-    struct sub_search *subs;
-    uint32_t subs_capacity;
-    float *query;
-    uint32_t query_capacity;
-    struct found *found;
-    uint32_t n_found, found_capacity;
-    uint8_t *bytes;
-    size_t n_bytes, bytes_capacity;
-    struct memtable_hit *table_hits;
-    uint32_t table_hits_capacity;
-    struct collection_hit *hits;
-    uint32_t hits_capacity;
-    float *scratch; /* a rotated vector */
-    uint32_t scratch_capacity;
-    struct attribute_fetch attributes[ATTRIBUTES_AT_ONCE];
-    uint32_t next_attributes;
-    uint64_t started_ns;
-    bool starting;
-};
-
 /* ---- memory ------------------------------------------------------------------------------------------------------ */
 
-static int reserve(void *array, uint32_t *capacity, uint32_t n, size_t size)
+int work_reserve(void *array, uint32_t *capacity, uint32_t n, size_t size)
 {
     void **at = array;
     if (n <= *capacity)
@@ -110,7 +59,7 @@ static size_t take_bytes(struct search_work *w, size_t n)
     return at;
 }
 
-static size_t keep_bytes(struct search_work *w, const void *bytes, size_t n)
+size_t work_keep_bytes(struct search_work *w, const void *bytes, size_t n)
 {
     size_t at = take_bytes(w, n);
     if (at != SIZE_MAX && n > 0)
@@ -171,7 +120,7 @@ static void give_back(struct searcher *s, struct search_work *w)
 
 /* ---- the end ----------------------------------------------------------------------------------------------------- */
 
-static void fail(struct search_work *w, int code, const struct quire_error *error)
+void work_fail(struct search_work *w, int code, const struct quire_error *error)
 {
     if (w->search->code < 0)
         return;
@@ -191,6 +140,8 @@ static void deliver(struct search_work *w)
     search->n_hits = search->code == 0 ? w->n_found : 0;
     search->stats.latency_ns = clock_ns() - w->started_ns;
     search->done(search);
+    if (w->is_filtered)
+        filter_end(w);
     view_unref(w->view);
     give_back(s, w);
     collection_unref(c);
@@ -214,6 +165,22 @@ static void fill_hits(struct search_work *w)
 
 /* ---- attributes of sealed rows ----------------------------------------------------------------------------------- */
 
+void work_keep_json(struct search_work *w, struct found *f, const char *text, uint32_t bytes)
+{
+    struct quire_error err = {0};
+    const char *json;
+    uint32_t n_grants;
+    if (grants_split(text, bytes, &json, &f->attribute_bytes, &n_grants) < 0) {
+        f->attribute_bytes = 0;
+        work_fail(w, error_set(&err, QUIRE_ECORRUPT, "the grants of an element are damaged"), &err);
+        return;
+    }
+    f->has_text = true;
+    f->attributes_at = work_keep_bytes(w, json, f->attribute_bytes);
+    if (f->attributes_at == SIZE_MAX)
+        work_fail(w, QUIRE_ENOMEM, NULL);
+}
+
 static void fetch_attributes(struct search_work *w);
 
 static void on_attributes(struct fetch_request *fetch)
@@ -225,12 +192,9 @@ static void on_attributes(struct fetch_request *fetch)
     w->search->stats.bytes += fetch->bytes;
     a->rounds += fetch->rounds;
     if (fetch->code < 0) {
-        fail(w, fetch->code, &fetch->error);
+        work_fail(w, fetch->code, &fetch->error);
     } else if (fetch->attributes) {
-        f->attributes_at = keep_bytes(w, fetch->attributes, fetch->attributes_bytes);
-        f->attribute_bytes = fetch->attributes_bytes;
-        if (f->attributes_at == SIZE_MAX)
-            fail(w, QUIRE_ENOMEM, NULL);
+        work_keep_json(w, f, fetch->attributes, fetch->attributes_bytes);
     }
     a->busy = false;
     w->n_pending--;
@@ -242,7 +206,7 @@ static bool next_attributes(struct search_work *w)
 {
     for (; w->search->code == 0 && w->next_attributes < w->n_found; w->next_attributes++) {
         const struct found *f = &w->found[w->next_attributes];
-        if (f->part != PART_NONE && segment_info(w->view->parts[f->part]->segment)->has_attributes)
+        if (f->part != PART_NONE && !f->has_text && segment_info(w->view->parts[f->part]->segment)->has_attributes)
             return true;
     }
     return false;
@@ -263,7 +227,7 @@ static void start_attributes(struct search_work *w, struct attribute_fetch *a)
     int rc = fetch_start(w->searcher, &a->request, &err);
     if (rc == 0)
         return;
-    fail(w, rc, &err);
+    work_fail(w, rc, &err);
     a->busy = false;
     w->n_pending--;
 }
@@ -304,22 +268,21 @@ static uint32_t beam_of(const struct quire_search_options *o)
     return o->recall <= 0.98f ? 2 * beam : o->recall <= 0.99f ? 3 * beam : 8 * beam;
 }
 
+/* Its attributes may have changed since the row was accepted: what is answered is what passes. */
 static int keep_row(struct search_work *w, const struct memtable *memtable, const struct memtable_hit *hit)
 {
     struct memtable_row row;
     struct found *f = &w->found[w->n_found];
     memtable_row(memtable, hit->row, &row);
+    if (w->is_filtered && !filter_accepts(w, &row))
+        return 0;
     *f = (struct found){.distance = hit->distance, .part = PART_NONE, .row = hit->row, .birth = row.birth};
-    f->key_at = keep_bytes(w, row.key, row.key_bytes);
+    f->key_at = work_keep_bytes(w, row.key, row.key_bytes);
     f->key_bytes = row.key_bytes;
     if (f->key_at == SIZE_MAX)
         return QUIRE_ENOMEM;
-    if (w->search->want_attributes && row.attributes) {
-        f->attributes_at = keep_bytes(w, row.attributes, row.attribute_bytes);
-        f->attribute_bytes = row.attribute_bytes;
-        if (f->attributes_at == SIZE_MAX)
-            return QUIRE_ENOMEM;
-    }
+    if (w->search->want_attributes && row.attributes)
+        work_keep_json(w, f, row.attributes, row.attribute_bytes);
     if (w->search->want_vectors) {
         f->vector_at = take_bytes(w, sizeof(float) * w->search->collection->config.dim);
         if (f->vector_at == SIZE_MAX)
@@ -333,16 +296,19 @@ static int keep_row(struct search_work *w, const struct memtable *memtable, cons
 static int search_table(struct search_work *w, const struct table *table, uint64_t snapshot)
 {
     struct collection_search *search = w->search;
+    const struct memtable_test test = {filter_accepts, w};
     struct memtable_query query = {.query = w->query,
                                    .k = w->k,
                                    .effort = beam_of(&search->options),
                                    .exact = search->options.exact,
-                                   .snapshot = snapshot};
+                                   .snapshot = snapshot,
+                                   .test = w->is_filtered ? &test : NULL};
     struct graph_scratch *scratch = searcher_graph_scratch(w->searcher);
-    uint32_t scored = 0;
-    int n = scratch ? memtable_search(table->memtable, scratch, &query, w->table_hits, &scored) : QUIRE_ENOMEM;
-    search->memtable_rows_scored += scored;
-    if (n < 0 || reserve(&w->found, &w->found_capacity, w->n_found + (uint32_t)n, sizeof *w->found) < 0)
+    struct memtable_work done = {.scored = 0};
+    int n = scratch ? memtable_search(table->memtable, scratch, &query, w->table_hits, &done) : QUIRE_ENOMEM;
+    search->memtable_rows_scored += done.scored;
+    search->stats.matches += w->is_filtered ? done.matches : 0;
+    if (n < 0 || work_reserve(&w->found, &w->found_capacity, w->n_found + (uint32_t)n, sizeof *w->found) < 0)
         return QUIRE_ENOMEM;
     for (int i = 0; i < n; i++)
         if (keep_row(w, table->memtable, &w->table_hits[i]) < 0)
@@ -448,8 +414,14 @@ static bool views_meet(const struct view *old, const struct view *now)
            (view_has_table(now, newest) || now->tables[now->n_tables - 1]->first_seq == newest->last_seq);
 }
 
-static void start_segments(struct search_work *w);
 static int prepare(struct search_work *w);
+
+/* The names that a filter lists first. */
+static void begin_pass(struct search_work *w)
+{
+    if (!w->is_filtered || !filter_find_names(w))
+        search_start_segments(w);
+}
 
 /* On another view, whose reference it takes over. */
 static void begin_again(struct search_work *w, struct view *view)
@@ -457,10 +429,10 @@ static void begin_again(struct search_work *w, struct view *view)
     view_unref(w->view);
     w->view = view;
     if (prepare(w) == 0) {
-        start_segments(w);
+        begin_pass(w);
         return;
     }
-    fail(w, QUIRE_ENOMEM, NULL);
+    work_fail(w, QUIRE_ENOMEM, NULL);
     deliver(w);
 }
 
@@ -470,6 +442,17 @@ static bool leave_gap(struct search_work *w, uint32_t died)
     return died > 0 && (w->search->options.exact || w->n_found < w->k) && w->n_deaths++ < DEATHS_MAX;
 }
 
+/* The plan is that of the segment with the most reads; what came from memory alone says so. */
+static void finish_stats(struct search_work *w)
+{
+    struct quire_search_stats *stats = &w->search->stats;
+    stats->rows_scored += w->search->memtable_rows_scored;
+    if (!w->is_filtered)
+        stats->matches = w->n_elements;
+    if (w->view->n_parts == 0 || (stats->plan == QUIRE_PLAN_EMPTY && w->n_found > 0))
+        stats->plan = QUIRE_PLAN_MEMORY;
+}
+
 static void conclude(struct search_work *w)
 {
     struct collection_search *search = w->search;
@@ -477,19 +460,22 @@ static void conclude(struct search_work *w)
     struct epochs *epochs = store_epochs(search->collection->store);
     uint64_t began = clock_ns();
     uint32_t died;
+    if (w->is_filtered)
+        filter_drop_refused(w);
     /* one epoch from the number on: what dies meanwhile is not given back before the memtables have been searched */
     unsigned epoch = epoch_enter(epochs);
     uint64_t lsn = take_snapshot(w, &now, &died);
     bool whole = views_meet(w->view, now);
     if (whole && search_tables(w, now, lsn) < 0)
-        fail(w, QUIRE_ENOMEM, NULL);
+        work_fail(w, QUIRE_ENOMEM, NULL);
     epoch_exit(epochs, epoch);
     if (now != w->view)
         drop_older_versions(w);
     if (!whole && w->n_views++ == VIEWS_MAX) {
         struct quire_error err = {0};
-        fail(w, error_set(&err, QUIRE_EBUSY, "segments came and went %u times during a search: try again", VIEWS_MAX),
-             &err);
+        work_fail(w,
+                  error_set(&err, QUIRE_EBUSY, "segments came and went %u times during a search: try again", VIEWS_MAX),
+                  &err);
     }
     if (search->code == 0 && (!whole || leave_gap(w, died))) {
         begin_again(w, now);
@@ -499,9 +485,9 @@ static void conclude(struct search_work *w)
     if (w->n_found)
         qsort(w->found, w->n_found, sizeof *w->found, by_distance);
     w->n_found = w->n_found < w->k ? w->n_found : w->k;
-    if (reserve(&w->hits, &w->hits_capacity, w->n_found, sizeof *w->hits) < 0)
-        fail(w, QUIRE_ENOMEM, NULL);
-    search->stats.rows_scored += search->memtable_rows_scored;
+    if (work_reserve(&w->hits, &w->hits_capacity, w->n_found, sizeof *w->hits) < 0)
+        work_fail(w, QUIRE_ENOMEM, NULL);
+    finish_stats(w);
     search->stats.cpu_ns += clock_ns() - began;
     w->next_attributes = search->want_attributes ? 0 : w->n_found;
     if (search->code < 0) {
@@ -516,16 +502,16 @@ static void conclude(struct search_work *w)
 static int keep_hits(struct search_work *w, const struct sub_search *sub)
 {
     const struct search_request *r = &sub->request;
-    if (reserve(&w->found, &w->found_capacity, w->n_found + r->n_hits, sizeof *w->found) < 0)
+    if (work_reserve(&w->found, &w->found_capacity, w->n_found + r->n_hits, sizeof *w->found) < 0)
         return QUIRE_ENOMEM;
     for (uint32_t i = 0; i < r->n_hits; i++) {
         const struct search_hit *hit = &r->hits[i];
         struct found *f = &w->found[w->n_found];
         *f = (struct found){.distance = hit->distance, .part = sub->part, .row = hit->row};
-        f->key_at = keep_bytes(w, hit->key, hit->key_bytes);
+        f->key_at = work_keep_bytes(w, hit->key, hit->key_bytes);
         f->key_bytes = hit->key_bytes;
         if (w->search->want_vectors)
-            f->vector_at = keep_bytes(w, hit->vector, sizeof(float) * w->search->collection->config.dim);
+            f->vector_at = work_keep_bytes(w, hit->vector, sizeof(float) * w->search->collection->config.dim);
         if (f->key_at == SIZE_MAX || f->vector_at == SIZE_MAX)
             return QUIRE_ENOMEM;
         w->n_found++;
@@ -533,8 +519,16 @@ static int keep_hits(struct search_work *w, const struct sub_search *sub)
     return 0;
 }
 
-static void add_stats(struct quire_search_stats *sum, const struct quire_search_stats *one)
+static void add_stats(struct search_work *w, const struct quire_search_stats *one)
 {
+    struct quire_search_stats *sum = &w->search->stats;
+    uint64_t reads = (uint64_t)one->reads + one->cached + 1;
+    if (one->plan != QUIRE_PLAN_EMPTY && reads > w->plan_reads) {
+        sum->plan = one->plan;
+        w->plan_reads = reads;
+    }
+    sum->switched = sum->switched || one->switched;
+    sum->reads_expected += one->reads_expected;
     sum->reads += one->reads;
     sum->cached += one->cached;
     sum->bytes += one->bytes;
@@ -547,16 +541,14 @@ static void add_stats(struct quire_search_stats *sum, const struct quire_search_
     sum->complete = sum->complete && one->complete;
 }
 
-static void on_segment(struct search_request *request)
+void search_hold(struct search_work *w)
 {
-    struct sub_search *sub = request->owner;
-    struct search_work *w = sub->work;
-    if (request->code < 0)
-        fail(w, request->code, &request->error);
-    else if (keep_hits(w, sub) < 0)
-        fail(w, QUIRE_ENOMEM, NULL);
-    add_stats(&w->search->stats, &request->stats);
-    if (--w->n_pending > 0 || w->starting)
+    w->hold++;
+}
+
+void search_let_go(struct search_work *w)
+{
+    if (--w->hold > 0 || w->n_pending > 0)
         return;
     if (w->search->code < 0)
         deliver(w);
@@ -564,43 +556,86 @@ static void on_segment(struct search_request *request)
         conclude(w);
 }
 
-static void start_segments(struct search_work *w)
+static void on_segment(struct search_request *request)
+{
+    struct sub_search *sub = request->owner;
+    struct search_work *w = sub->work;
+    uint32_t before = w->n_found;
+    search_hold(w);
+    if (request->code < 0)
+        work_fail(w, request->code, &request->error);
+    else if (keep_hits(w, sub) < 0)
+        work_fail(w, QUIRE_ENOMEM, NULL);
+    add_stats(w, &request->stats);
+    if (sub->selection && !sub->is_counted)
+        w->search->stats.matches += request->stats.matches;
+    sub->is_counted = true;
+    if (sub->selection)
+        filter_take(w, sub, w->n_found - before);
+    else
+        w->n_pending--;
+    search_let_go(w);
+}
+
+/* What is left of reads_max is shared by all segments. */
+static uint32_t reads_each(const struct search_work *w)
+{
+    const struct collection_search *search = w->search;
+    uint32_t n = w->view->n_parts, most = search->options.reads_max;
+    uint64_t left = most > search->stats.reads ? most - search->stats.reads : 0;
+    if (most == 0)
+        return 0;
+    return left > n ? (uint32_t)left / (n ? n : 1) : 1;
+}
+
+void search_start_segment(struct search_work *w, struct sub_search *sub)
 {
     struct collection_search *search = w->search;
-    uint32_t n = w->view->n_parts;
-    struct quire_search_options options = search->options;
-    if (options.reads_max) {
-        uint64_t left = options.reads_max > search->stats.reads ? options.reads_max - search->stats.reads : 0;
-        options.reads_max = left > n ? (uint32_t)left / (n ? n : 1) : 1;
+    struct quire_error err = {0};
+    uint32_t reads_max = sub->request.options.reads_max;
+    sub->request = (struct search_request){.segment = w->view->parts[sub->part]->segment,
+                                           .query = w->query,
+                                           .options = search->options,
+                                           .want_keys = true,
+                                           .want_vectors = search->want_vectors,
+                                           .dead = search->snapshot ? search->snapshot->dead[sub->part] : NULL,
+                                           .selection = sub->selection,
+                                           .rank = search->rank,
+                                           .done = on_segment,
+                                           .owner = sub};
+    sub->request.options.k = sub->asked;
+    sub->request.options.reads_max = reads_max;
+    int rc = search_start(w->searcher, &sub->request, &err);
+    if (rc < 0) {
+        work_fail(w, rc, &err);
+        w->n_pending--;
     }
-    options.k = w->k;
-    w->starting = true;
+}
+
+void search_start_segments(struct search_work *w)
+{
+    uint32_t n = w->view->n_parts, reads_max = reads_each(w);
+    search_hold(w);
     w->n_pending = n;
     for (uint32_t i = 0; i < n; i++) {
         struct sub_search *sub = &w->subs[i];
         struct quire_error err = {0};
-        *sub = (struct sub_search){.work = w, .part = i};
-        sub->request = (struct search_request){.segment = w->view->parts[i]->segment,
-                                               .query = w->query,
-                                               .options = options,
-                                               .want_keys = true,
-                                               .want_vectors = search->want_vectors,
-                                               .dead = search->snapshot ? search->snapshot->dead[i] : NULL,
-                                               .done = on_segment,
-                                               .owner = sub};
-        int rc = search_start(w->searcher, &sub->request, &err);
-        if (rc < 0) {
-            fail(w, rc, &err);
-            w->n_pending--;
+        roaring_bitmap_t *keys = i < w->n_subs ? sub->keys : NULL;
+        *sub = (struct sub_search){.work = w, .part = i, .keys = keys, .asked = w->k};
+        sub->request.options.reads_max = reads_max;
+        int rc = w->search->code;
+        if (w->is_filtered) {
+            w->n_subs = i < w->n_subs ? w->n_subs : i + 1;
+            rc = rc < 0 ? rc : filter_select(w, sub, &err);
+            if (rc < 0)
+                work_fail(w, rc, &err);
         }
+        if (rc < 0)
+            w->n_pending--;
+        else
+            search_start_segment(w, sub);
     }
-    w->starting = false;
-    if (w->n_pending > 0)
-        return;
-    if (search->code < 0)
-        deliver(w);
-    else
-        conclude(w);
+    search_let_go(w);
 }
 
 /* ---- the call ---------------------------------------------------------------------------------------------------- */
@@ -620,10 +655,10 @@ static int reserve_work(struct search_work *w, const struct collection_config *c
 {
     uint32_t code_dim = config->dim + 64 > 2 * config->dim ? config->dim + 64 : 2 * config->dim;
     uint32_t k = w->k;
-    if (reserve(&w->subs, &w->subs_capacity, w->view->n_parts, sizeof *w->subs) < 0 ||
-        reserve(&w->query, &w->query_capacity, config->dim, sizeof *w->query) < 0 ||
-        reserve(&w->scratch, &w->scratch_capacity, code_dim, sizeof *w->scratch) < 0 ||
-        reserve(&w->table_hits, &w->table_hits_capacity, k, sizeof *w->table_hits) < 0)
+    if (work_reserve(&w->subs, &w->subs_capacity, w->view->n_parts, sizeof *w->subs) < 0 ||
+        work_reserve(&w->query, &w->query_capacity, config->dim, sizeof *w->query) < 0 ||
+        work_reserve(&w->scratch, &w->scratch_capacity, code_dim, sizeof *w->scratch) < 0 ||
+        work_reserve(&w->table_hits, &w->table_hits_capacity, k, sizeof *w->table_hits) < 0)
         return QUIRE_ENOMEM;
     return 0;
 }
@@ -631,16 +666,32 @@ static int reserve_work(struct search_work *w, const struct collection_config *c
 /* For a pass over w->view. */
 static int prepare(struct search_work *w)
 {
-    const struct collection_search *search = w->search;
+    struct collection_search *search = w->search;
     uint64_t elements = search->snapshot ? search->snapshot->n_elements : collection_count(search->collection);
     w->k = search->options.k <= elements ? search->options.k : elements ? (uint32_t)elements : 1;
+    w->n_elements = elements;
     w->n_found = 0;
     w->n_bytes = 0;
+    w->plan_reads = 0;
+    if (w->is_filtered)
+        filter_reset(w);
+    w->search->stats.matches = 0;
+    w->search->stats.plan = w->is_filtered ? QUIRE_PLAN_EMPTY : QUIRE_PLAN_WALK;
     w->search->n_segments = w->view->n_parts;
     w->search->n_list_segments = 0;
     for (uint32_t i = 0; i < w->view->n_parts; i++)
         w->search->n_list_segments += segment_info(w->view->parts[i]->segment)->index == QUIRE_INDEX_SPANN;
     return reserve_work(w, &search->collection->config);
+}
+
+static void clear_answer(struct collection_search *search)
+{
+    search->code = 0;
+    memset(&search->error, 0, sizeof search->error);
+    memset(&search->stats, 0, sizeof search->stats);
+    search->stats.complete = true;
+    search->stats.exact = search->options.exact;
+    search->memtable_rows_scored = 0;
 }
 
 int collection_search_start(struct searcher *s, struct collection_search *search, struct quire_error *err)
@@ -653,25 +704,26 @@ int collection_search_start(struct searcher *s, struct collection_search *search
         return rc;
     w->searcher = s;
     w->search = search;
+    rc = filter_begin(w, err);
+    if (rc < 0) {
+        give_back(s, w);
+        return rc;
+    }
     w->view = search->snapshot ? search->snapshot->view : collection_view(search->collection);
     if (search->snapshot)
         atomic_fetch_add_explicit(&w->view->references, 1, memory_order_relaxed);
     w->n_views = w->n_deaths = 0;
     w->started_ns = clock_ns();
+    clear_answer(search);
     if (prepare(w) < 0) {
         view_unref(w->view);
+        filter_end(w);
         give_back(s, w);
         return error_set(err, QUIRE_ENOMEM, "no memory for a search with k %u", search->options.k);
     }
     memcpy(w->query, search->query, sizeof(float) * search->collection->config.dim);
     collection_ref(search->collection);
     search->work = w;
-    search->code = 0;
-    memset(&search->error, 0, sizeof search->error);
-    memset(&search->stats, 0, sizeof search->stats);
-    search->stats.complete = true;
-    search->stats.exact = search->options.exact;
-    search->memtable_rows_scored = 0;
-    start_segments(w);
+    begin_pass(w);
     return 0;
 }

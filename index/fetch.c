@@ -488,6 +488,8 @@ void fetch_begin(struct task *t)
     }
     if (t->fetch->key)
         find_key(t);
+    else if (t->fetch->want_attributes && !t->fetch->want_vector && !t->fetch->want_key && !t->fetch->want_links)
+        after_block(t);
     else
         read_row_block(t);
 }

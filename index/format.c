@@ -20,7 +20,7 @@
 #include <string.h>
 #include <xxhash.h>
 
-#define PARAMS_USED 200u
+#define PARAMS_USED 208u
 
 const unsigned nav_bits[NAV_WIDTHS] = {1, 2, 4, 8};
 
@@ -64,6 +64,8 @@ void params_encode(const struct segment_params *p, uint8_t out[PARAMS_BYTES])
     store_u32(out + 184, p->posting_bytes_max);
     store_u64(out + 188, p->list_entries);
     store_u32(out + 196, p->kind_reason);
+    store_u32(out + 200, p->has_columns);
+    store_u32(out + 204, p->run_rows);
 }
 
 enum quire_type slot_element_type(uint32_t slot)
@@ -90,9 +92,11 @@ static int params_check_slots(const struct segment_params *p, struct quire_error
         (p->slot == QUIRE_SLOT_U8 && p->type != QUIRE_TYPE_U8))
         return error_set(err, QUIRE_ECORRUPT, "parameters name slot %u for type %u: they do not agree", p->slot,
                          p->type);
-    if (p->user_keys > 1 || p->has_attributes > 1 || (p->user_keys && p->key_buckets == 0))
-        return error_set(err, QUIRE_ECORRUPT, "parameters name %u key pages, keys %u, attributes %u: out of range",
-                         p->key_buckets, p->user_keys, p->has_attributes);
+    if (p->user_keys > 1 || p->has_attributes > 1 || p->has_columns > p->has_attributes ||
+        (p->user_keys && p->key_buckets == 0))
+        return error_set(err, QUIRE_ECORRUPT,
+                         "parameters name %u key pages, keys %u, attributes %u, columns %u: out of range",
+                         p->key_buckets, p->user_keys, p->has_attributes, p->has_columns);
     return 0;
 }
 
@@ -154,6 +158,9 @@ static int params_check(const struct segment_params *p, struct quire_error *err)
     if (p->edge_code_bytes && p->edge_code_bytes != edge_code_bytes_of(p->code_dim))
         return error_set(err, QUIRE_ECORRUPT, "parameters name edge codes of %u bytes, expected %u", p->edge_code_bytes,
                          edge_code_bytes_of(p->code_dim));
+    if (p->run_rows > p->rows)
+        return error_set(err, QUIRE_ECORRUPT, "parameters name %u rows of small tenants among %llu", p->run_rows,
+                         (unsigned long long)p->rows);
     int rc = params_check_lists(p, err);
     return rc == 0 ? params_check_slots(p, err) : rc;
 }
@@ -202,6 +209,8 @@ int params_decode(const uint8_t in[PARAMS_BYTES], struct segment_params *out, st
     p.posting_bytes_max = load_u32(in + 184);
     p.list_entries = load_u64(in + 188);
     p.kind_reason = load_u32(in + 196);
+    p.has_columns = load_u32(in + 200);
+    p.run_rows = load_u32(in + 204);
     for (unsigned i = PARAMS_USED; i < PARAMS_BYTES; i++)
         if (in[i])
             return error_set(err, QUIRE_ECORRUPT, "parameters: byte %u is %u, not zero", i, in[i]);
@@ -264,4 +273,16 @@ const char *quire_index_kind_name(enum quire_index_kind kind)
 {
     static const char *const names[] = {"pagegraph", "auto", "spann"};
     return (unsigned)kind < sizeof names / sizeof *names ? names[kind] : "unknown";
+}
+
+const char *quire_column_type_name(enum quire_column_type type)
+{
+    static const char *const names[] = {"learnt", "integer", "float", "string", "bool", "list", "timestamp"};
+    return (unsigned)type < sizeof names / sizeof *names ? names[type] : "unknown";
+}
+
+const char *quire_plan_name(enum quire_plan plan)
+{
+    static const char *const names[] = {"walk", "exact", "empty", "blocks", "scan", "filtered", "memory"};
+    return (unsigned)plan < sizeof names / sizeof *names ? names[plan] : "unknown";
 }

@@ -7,7 +7,7 @@
 #include "quire.h"
 
 /* Raised whenever a file's meaning changes. Each file's superblock carries the container's version, PARAMS this one. */
-#define SEGMENT_FORMAT_VERSION 2u
+#define SEGMENT_FORMAT_VERSION 3u
 
 enum segment_file_kind {
     FILE_META = 1,
@@ -15,7 +15,8 @@ enum segment_file_kind {
     FILE_CODES = 3,
     FILE_KEYS = 4,
     FILE_ATTRIBUTES = 5,
-    FILE_POSTINGS = 6
+    FILE_POSTINGS = 6,
+    FILE_COLUMNS = 7
 };
 
 #define META_NAME       "meta"
@@ -24,16 +25,21 @@ enum segment_file_kind {
 #define KEYS_NAME       "keys"
 #define ATTRIBUTES_NAME "attrs"
 #define POSTINGS_NAME   "postings"
+/* COLUMNS_NAME: columns.h */
 
 enum meta_section { META_PARAMS = 1, META_MEAN = 2, META_CALIBRATION = 3, META_FILES = 4 };
 enum blocks_section { BLOCKS_BLOCKS = 1 };
 enum codes_section {
     CODES_CENTRES = 1,        /* CENTRE_BITS-bit code of each block's centre */
     CODES_CENTRE_FACTORS = 2, /* per block 3 f32: f, squared length of the decoded centre, spread of |row - centre| */
-    CODES_NAVIGATION = 16,    /* + bits: one code per row, relative to the decoded centre of its block */
-    CODES_NAV_FACTORS = 32,   /* + bits: per row 2 f16: A / scale_a, f / scale_f (scales in PARAMS) */
-    CODES_LISTS = 64,         /* per inverted list LIST_ENTRY_BYTES (posting.h) */
-    CODES_HEADS = 65          /* the graph of their heads (lists.h) */
+    CODES_GROUP_CENTRES = 3,  /* those of groups that are no blocks, where rows of runs lie side by side (groups.h) */
+    CODES_GROUP_FACTORS = 4,
+    CODES_GROUPS = 5,       /* per row u32: its group */
+    CODES_NAVIGATION = 16,  /* + bits: one code per row, relative to the decoded centre of its block */
+    CODES_NAV_FACTORS = 32, /* + bits: per row 2 f16: A / scale_a, f / scale_f (scales in PARAMS) */
+    CODES_LISTS = 64,       /* per inverted list LIST_ENTRY_BYTES (posting.h) */
+    CODES_HEADS = 65,       /* the graph of their heads (lists.h) */
+    CODES_GUESTS = 66       /* per row that is no list's own u32: the list that it is a guest of (lists.h) */
 };
 enum postings_section { POSTINGS_POSTINGS = 1 };
 enum keys_section { KEYS_BUCKETS = 1, KEYS_ROWS = 2, KEYS_HEAP = 3 };
@@ -63,7 +69,7 @@ struct segment_params {
     uint32_t slot_bytes, factor_bytes;
     uint32_t edge_code_bytes; /* per edge inside the blocks, factors included; 0: none */
     uint32_t degree, pool;
-    uint32_t user_keys, has_attributes;
+    uint32_t user_keys, has_attributes, has_columns;
     uint32_t key_buckets; /* pages of the key table */
     uint64_t seed;
     uint64_t memory_bytes; /* default budget; 0: none */
@@ -80,6 +86,7 @@ struct segment_params {
     uint32_t list_bits; /* of their codes; scales, error and effort factor (resident over read) under this width */
     uint32_t posting_bytes_max; /* of the longest posting */
     uint64_t list_entries;
+    uint32_t run_rows; /* of small tenants, the last ones: in groups of blocks that are not theirs, guests of lists */
 };
 
 static inline uint32_t edge_code_bytes_of(uint32_t code_dim)

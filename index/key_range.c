@@ -2,11 +2,13 @@
  * key_range.c - keys in order, out of a collection that keeps them in the order of its vectors.
  *
  * Every key of a snapshot is looked at. Of those in the range the `count` smallest are kept in a max-heap, so that a
- * short answer takes little memory however large the collection is; in the end it is sorted.
+ * short answer takes little memory however large the collection is; in the end it is sorted. Under a scope only the
+ * rows that it lets be seen are looked at.
  */
 #include "index/key_range.h"
 #include "index/collection_priv.h"
 #include "index/merge.h"
+#include "io/bitmap.h"
 #include "io/error.h"
 #include <stdlib.h>
 #include <string.h>
@@ -93,8 +95,44 @@ static int on_sealed(void *context, const struct scanned_row *row)
     return keep(context, row->key, row->key_bytes);
 }
 
+/* What is not to be read of a part: its dead, and what the scope hides. Owned by the caller. */
+static int hide_others(const struct part *part, const uint8_t *dead, const struct tenant_scope *scope, uint8_t **out)
+{
+    uint64_t n = segment_info(part->segment)->rows;
+    roaring_bitmap_t *rows = NULL;
+    uint8_t *hidden = malloc((size_t)(n + 7) / 8 + 1);
+    int rc = hidden ? part_scope_rows(part, scope, dead, &rows) : QUIRE_ENOMEM;
+    if (rc == 0) {
+        memset(hidden, 0xff, (size_t)(n + 7) / 8 + 1);
+        roaring_uint32_iterator_t *at = roaring_create_iterator(rows);
+        rc = at ? 0 : QUIRE_ENOMEM;
+        for (; at && at->has_value; roaring_advance_uint32_iterator(at))
+            bitmap_remove_shared(hidden, at->current_value);
+        if (at)
+            roaring_free_uint32_iterator(at);
+    }
+    rows_free(rows);
+    if (rc < 0)
+        free(hidden);
+    else
+        *out = hidden;
+    return rc;
+}
+
+static int scan_part(struct key_range *range, const struct collection_snapshot *snapshot, uint32_t i,
+                     const struct tenant_scope *scope, struct quire_error *err)
+{
+    const struct part *part = snapshot->view->parts[i];
+    uint8_t *hidden = NULL;
+    int rc = scope ? hide_others(part, snapshot->dead[i], scope, &hidden) : 0;
+    if (rc == 0)
+        rc = segment_scan(part->segment, scope ? hidden : snapshot->dead[i], on_sealed, NULL, range, err);
+    free(hidden);
+    return rc;
+}
+
 static int scan_table(struct key_range *range, const struct collection_snapshot *snapshot,
-                      const struct memtable *memtable)
+                      const struct memtable *memtable, const struct tenant_scope *scope)
 {
     struct epochs *epochs = store_epochs(snapshot->collection->store);
     struct memtable_stats stats;
@@ -103,7 +141,8 @@ static int scan_table(struct key_range *range, const struct collection_snapshot 
     for (uint32_t r = 0; r < stats.room && rc == 0; r++) {
         struct memtable_row row;
         unsigned epoch = epoch_enter(epochs);
-        if (memtable_row_at(memtable, r, snapshot->lsn, &row))
+        if (memtable_row_at(memtable, r, snapshot->lsn, &row) &&
+            grants_allow(row.attributes, row.attribute_bytes, scope))
             rc = keep(range, row.key, row.key_bytes);
         epoch_exit(epochs, epoch);
     }
@@ -113,14 +152,18 @@ static int scan_table(struct key_range *range, const struct collection_snapshot 
 int collection_keys(struct collection *collection, struct key_range *range, struct quire_error *err)
 {
     struct collection_snapshot *snapshot = NULL;
+    struct tenant_scope *scope = NULL;
     range->keys = NULL;
     range->n = range->capacity = 0;
-    int rc = collection_snapshot_open(collection, &snapshot, err);
+    int rc = scope_resolve(collection, range->scope, &scope);
+    if (rc == 0)
+        rc = collection_snapshot_open(collection, &snapshot, err);
     for (uint32_t i = 0; rc == 0 && i < snapshot->view->n_parts; i++)
-        rc = segment_scan(snapshot->view->parts[i]->segment, snapshot->dead[i], on_sealed, NULL, range, err);
+        rc = scan_part(range, snapshot, i, scope, err);
     for (uint32_t i = 0; rc == 0 && i < snapshot->view->n_tables; i++)
-        rc = scan_table(range, snapshot, snapshot->view->tables[i]->memtable);
+        rc = scan_table(range, snapshot, snapshot->view->tables[i]->memtable, scope);
     collection_snapshot_close(snapshot);
+    free(scope);
     if (rc == QUIRE_ENOMEM)
         error_set(err, rc, "no memory for the names of %llu elements", (unsigned long long)range->n);
     if (rc < 0)

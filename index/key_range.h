@@ -18,7 +18,8 @@ struct range_key {
 
 struct key_range {
     struct key_bound first, last;
-    uint64_t count; /* at most so many */
+    uint64_t count;                   /* at most so many */
+    const struct tenant_scope *scope; /* only keys of elements that it lets be seen; NULL: all */
     /* out: in order; ended by key_range_fini */
     struct range_key *keys;
     uint64_t n, capacity;

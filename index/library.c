@@ -3,7 +3,9 @@
  *
  * A handle holds a segment and a pool of lanes (lane_pool.h) for blocking calls. The batch call gives each of its
  * lanes a thread and shares the queries out by an atomic counter. A loop (quire_loop) is a lane that the caller drives.
+ * Filter and tenants are made a selection of rows (library_filter.c) once for all queries of a call.
  */
+#include "index/filtered_search.h"
 #include "index/lane_pool.h"
 #include "index/library_priv.h"
 #include "index/parallel.h"
@@ -30,9 +32,11 @@ struct quire_loop {
 };
 
 struct loop_search {
-    struct search_request request;
+    struct filtered_search search;
     struct quire_loop *loop;
     struct segment *segment;
+    struct restriction restriction;
+    float *query;
     quire_search_callback *callback;
     void *context;
     struct quire_hit *hits;
@@ -145,6 +149,7 @@ struct batch {
     const float *queries;
     uint64_t n;
     struct quire_search_options options;
+    struct restriction restriction;
     unsigned inflight;
     struct quire_hit *hits;
     uint32_t *n_hits;
@@ -156,7 +161,7 @@ struct batch {
 };
 
 struct batch_slot {
-    struct search_request request;
+    struct filtered_search search;
     struct batch_lane *lane;
     uint64_t query;
     bool busy;
@@ -169,11 +174,11 @@ struct batch_lane {
     unsigned running;
 };
 
-static void copy_hits(const struct search_request *request, struct quire_hit *hits, uint32_t *n_hits)
+static void copy_hits(const struct filtered_search *search, struct quire_hit *hits, uint32_t *n_hits)
 {
-    for (uint32_t i = 0; i < request->n_hits; i++)
-        hits[i] = (struct quire_hit){request->hits[i].id, request->hits[i].row, request->hits[i].distance};
-    *n_hits = request->n_hits;
+    for (uint32_t i = 0; i < search->n_hits; i++)
+        hits[i] = (struct quire_hit){search->hits[i].id, search->hits[i].row, search->hits[i].distance};
+    *n_hits = search->n_hits;
 }
 
 static void batch_fail(struct batch *batch, int code, const struct quire_error *error)
@@ -186,19 +191,19 @@ static void batch_fail(struct batch *batch, int code, const struct quire_error *
     }
 }
 
-static void batch_done(struct search_request *request)
+static void batch_done(struct filtered_search *search)
 {
-    struct batch_slot *slot = request->owner;
+    struct batch_slot *slot = search->owner;
     struct batch *batch = slot->lane->batch;
     slot->busy = false;
     slot->lane->running--;
-    if (request->code < 0) {
-        batch_fail(batch, request->code, &request->error);
+    if (search->code < 0) {
+        batch_fail(batch, search->code, &search->error);
         return;
     }
-    copy_hits(request, batch->hits + slot->query * batch->options.k, &batch->n_hits[slot->query]);
+    copy_hits(search, batch->hits + slot->query * batch->options.k, &batch->n_hits[slot->query]);
     if (batch->stats)
-        batch->stats[slot->query] = request->stats;
+        batch->stats[slot->query] = search->stats;
 }
 
 static void batch_start(struct batch_slot *slot)
@@ -208,15 +213,16 @@ static void batch_start(struct batch_slot *slot)
     if (atomic_load(&batch->code) < 0 || (slot->query = atomic_fetch_add(&batch->next, 1)) >= batch->n)
         return;
     uint32_t dim = segment_info(batch->index->segment)->dim;
-    memset(&slot->request, 0, sizeof slot->request);
-    slot->request.segment = batch->index->segment;
-    slot->request.query = batch->queries + slot->query * dim;
-    slot->request.options = batch->options;
-    slot->request.done = batch_done;
-    slot->request.owner = slot;
+    slot->search = (struct filtered_search){.segment = batch->index->segment,
+                                            .query = batch->queries + slot->query * dim,
+                                            .options = batch->options,
+                                            .selection = batch->restriction.selection,
+                                            .filter = batch->restriction.filter,
+                                            .done = batch_done,
+                                            .owner = slot};
     slot->busy = true;
     slot->lane->running++;
-    int rc = search_start(slot->lane->lane->searcher, &slot->request, &error);
+    int rc = filtered_search_start(slot->lane->lane->searcher, &slot->search, &error);
     if (rc < 0) {
         slot->busy = false;
         slot->lane->running--;
@@ -256,6 +262,8 @@ int check_search_options(const struct quire_search_options *options, struct quir
         return rc;
     if (options->k == 0 || options->k > QUIRE_K_MAX)
         return error_set(err, QUIRE_ERANGE, "k is %u: it must be 1..%u", options->k, QUIRE_K_MAX);
+    if (options->n_tenants > 0 && !options->tenants)
+        return error_set(err, QUIRE_EINVALID, "n_tenants is %u, but tenants is NULL", options->n_tenants);
     return 0;
 }
 
@@ -311,7 +319,10 @@ int quire_search_batch(struct quire_index *index, const float *queries, uint64_t
         return rc;
     if (pthread_mutex_init(&batch.mutex, NULL) != 0)
         return error_set(err, QUIRE_ENOMEM, "no memory for a mutex");
-    rc = batch_lanes(&batch, lanes ? lanes : 1, err);
+    rc = restriction_make(index->segment, &index->lanes, &batch.options, &batch.restriction, err);
+    if (rc == 0)
+        rc = batch_lanes(&batch, lanes ? lanes : 1, err);
+    restriction_end(&batch.restriction);
     if (rc == 0 && atomic_load(&batch.code) < 0) {
         rc = atomic_load(&batch.code);
         if (err)
@@ -363,18 +374,47 @@ void quire_loop_destroy(struct quire_loop *loop)
     free(loop);
 }
 
-static void loop_done(struct search_request *request)
+static void loop_search_free(struct loop_search *search)
 {
-    struct loop_search *search = request->owner;
-    struct quire_loop *loop = search->loop;
-    uint32_t n_hits = 0;
-    copy_hits(request, search->hits, &n_hits);
-    loop->callbacks++;
-    search->callback(search->context, request->code, search->hits, n_hits, &request->stats,
-                     request->code < 0 ? &request->error : NULL);
+    restriction_end(&search->restriction);
     segment_unref(search->segment);
+    free(search->query);
     free(search->hits);
     free(search);
+}
+
+static void loop_done(struct filtered_search *done)
+{
+    struct loop_search *search = done->owner;
+    struct quire_loop *loop = search->loop;
+    uint32_t n_hits = 0;
+    copy_hits(done, search->hits, &n_hits);
+    loop->callbacks++;
+    search->callback(search->context, done->code, search->hits, n_hits, &done->stats,
+                     done->code < 0 ? &done->error : NULL);
+    loop_search_free(search);
+}
+
+static int loop_search_make(struct quire_index *index, const float *query, const struct quire_search_options *options,
+                            struct loop_search **out, struct quire_error *err)
+{
+    struct loop_search *search = calloc(1, sizeof *search);
+    const struct segment_info *info = segment_info(index->segment);
+    if (!search)
+        return error_set(err, QUIRE_ENOMEM, "no memory for a search");
+    search->segment = segment_ref(index->segment);
+    search->hits = malloc(sizeof *search->hits * (options->k < info->rows ? options->k : info->rows));
+    search->query = malloc(sizeof *query * info->dim);
+    int rc = search->hits && search->query
+                 ? restriction_make(index->segment, &index->lanes, options, &search->restriction, err)
+                 : error_set(err, QUIRE_ENOMEM, "no memory for a search with k %u", options->k);
+    if (rc < 0) {
+        loop_search_free(search);
+        return rc;
+    }
+    memcpy(search->query, query, sizeof *query * info->dim);
+    *out = search;
+    return 0;
 }
 
 int quire_loop_search(struct quire_loop *loop, struct quire_index *index, const float *query,
@@ -382,35 +422,30 @@ int quire_loop_search(struct quire_loop *loop, struct quire_index *index, const 
                       struct quire_error *err)
 {
     struct quire_search_options defaults;
+    struct loop_search *search = NULL;
     if (!loop || !index || !query || !callback)
         return error_set(err, QUIRE_EINVALID, "loop, index, query and callback must be given");
     quire_search_options_init(&defaults);
     if (!options)
         options = &defaults;
     int rc = check_search_options(options, err);
+    if (rc == 0)
+        rc = loop_search_make(index, query, options, &search, err);
     if (rc < 0)
         return rc;
-    struct loop_search *search = calloc(1, sizeof *search);
-    uint64_t rows = segment_info(index->segment)->rows;
-    struct quire_hit *hits = malloc(sizeof *hits * (options->k < rows ? options->k : rows));
-    if (!search || !hits) {
-        free(search);
-        free(hits);
-        return error_set(err, QUIRE_ENOMEM, "no memory for a search with k %u", options->k);
-    }
-    *search = (struct loop_search){
-        .loop = loop, .segment = segment_ref(index->segment), .callback = callback, .context = context, .hits = hits};
-    search->request.segment = index->segment;
-    search->request.query = query;
-    search->request.options = *options;
-    search->request.done = loop_done;
-    search->request.owner = search;
-    rc = search_start(loop->lane->searcher, &search->request, err);
-    if (rc < 0) {
-        segment_unref(search->segment);
-        free(hits);
-        free(search);
-    }
+    search->loop = loop;
+    search->callback = callback;
+    search->context = context;
+    search->search = (struct filtered_search){.segment = search->segment,
+                                              .query = search->query,
+                                              .options = *options,
+                                              .selection = search->restriction.selection,
+                                              .filter = search->restriction.filter,
+                                              .done = loop_done,
+                                              .owner = search};
+    rc = filtered_search_start(loop->lane->searcher, &search->search, err);
+    if (rc < 0)
+        loop_search_free(search);
     return rc;
 }
 
@@ -444,16 +479,23 @@ struct fetch_answer {
 static void copy_attributes(struct fetch_answer *a, const struct fetch_request *request)
 {
     size_t room = *a->text_bytes;
-    if (!request->attributes) {
+    const char *json = NULL;
+    uint32_t bytes = 0, n_grants = 0;
+    if (grants_split(request->attributes, request->attributes ? request->attributes_bytes : 0, &json, &bytes,
+                     &n_grants) < 0) {
+        a->code =
+            error_set(a->err, QUIRE_ECORRUPT, "the attributes of row %u do not begin as they should", request->row);
+        return;
+    }
+    if (bytes == 0) {
         a->code = error_set(a->err, QUIRE_ENOTFOUND, "row %u has no attributes", request->row);
         return;
     }
-    *a->text_bytes = request->attributes_bytes;
-    if (request->attributes_bytes > room)
-        a->code = error_set(a->err, QUIRE_ELIMIT, "the attributes have %u bytes, there is room for %zu",
-                            request->attributes_bytes, room);
+    *a->text_bytes = bytes;
+    if (bytes > room)
+        a->code = error_set(a->err, QUIRE_ELIMIT, "the attributes have %u bytes, there is room for %zu", bytes, room);
     else
-        memcpy(a->text, request->attributes, request->attributes_bytes);
+        memcpy(a->text, json, bytes);
 }
 
 /* Copies what was asked for while the task still holds it. */

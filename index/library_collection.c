@@ -3,9 +3,10 @@
  *
  * A write is located (in memory, or with a read where a sealed segment may hold its key), committed, linked into the
  * graph by the calling thread, and waited for as its durability asks. A commit that comes too late, because segments
- * have changed since it was located, is located again. What a write keeps of a sealed element, attributes or vector, is
- * read together with its place, so that it is used only if that row is the one replaced. While the background is
- * behind, writes pause: a writer that never waits would otherwise run into the limit where puts are refused.
+ * have changed since it was located, is located again. What a write keeps of a sealed element (grants, attributes or
+ * vector) is read together with its place, so that it is used only if that row is the one replaced. While the
+ * background is behind, writes pause: a writer that never waits would otherwise run into the limit where puts are
+ * refused.
  */
 #include "index/collection.h"
 #include "index/graph.h"
@@ -24,15 +25,6 @@
 #define LINK_BUDGET_US   500u     /* a writer links at least as much as it adds */
 #define CROWDED_PAUSE_NS 1000000u /* of a writer while seals or merges are behind */
 #define CROWDED_PAUSES   10u      /* of one write */
-
-struct quire_collection {
-    struct store *store;
-    struct collection *collection;
-    struct lane_pool lanes;
-    struct store_report report;
-    void (*log)(void *context, bool warning, const char *line);
-    void *context;
-};
 
 struct quire_result {
     uint32_t n;
@@ -76,9 +68,26 @@ static enum journal_sync sync_of(enum quire_durability durability)
                                               : JOURNAL_EVERYSEC;
 }
 
+static int compare_columns(const struct attribute_schema *have, const struct quire_collection_options *o,
+                           const char *path, struct quire_error *err)
+{
+    bool same = o->n_columns == 0 || o->n_columns == have->n;
+    for (uint32_t i = 0; same && i < o->n_columns; i++) {
+        const struct quire_column *wanted = &o->columns[i];
+        const struct quire_column *there = attribute_schema_find(have, wanted->name, strlen(wanted->name));
+        same = there && there->type == wanted->type && there->indexed == wanted->indexed;
+    }
+    return same
+               ? 0
+               : error_set(err, QUIRE_EINVALID,
+                           "%s has other declared columns (%u of them): they are fixed when it is made", path, have->n);
+}
+
 static int compare_config(const struct collection_config *have, const struct quire_collection_options *o,
                           const char *path, struct quire_error *err)
 {
+    if (o->tenants && !have->tenants)
+        return error_set(err, QUIRE_EINVALID, "%s was made without tenants: its elements may be nobody's", path);
     if (o->dim == 0)
         return 0;
     if (have->dim != o->dim)
@@ -99,16 +108,23 @@ static int take_collection(struct quire_collection *c, const struct quire_collec
                                        .slot = o->slot,
                                        .block_bytes = o->block_bytes,
                                        .code_bits = o->code_bits,
-                                       .index = o->index};
+                                       .index = o->index,
+                                       .tenants = o->tenants};
+    struct attribute_schema *schema = NULL;
     uint64_t lsn;
     store_each(c->store, find_first, &c->collection);
-    if (c->collection)
-        return compare_config(collection_config(c->collection), o, path, err);
+    if (c->collection) {
+        int same = compare_config(collection_config(c->collection), o, path, err);
+        return same == 0 ? compare_columns(collection_schema(c->collection), o, path, err) : same;
+    }
     if (!o->create)
         return error_set(err, QUIRE_ENOFILE, "%s holds no collection: open it with create", path);
     int rc = collection_config_check(&config, err);
     if (rc == 0)
-        rc = store_create_collection(c->store, &config, &c->collection, &lsn, err);
+        rc = attribute_schema_create(o->columns, o->n_columns, &schema, err);
+    if (rc == 0)
+        rc = store_create_collection(c->store, &config, schema, &c->collection, &lsn, err);
+    attribute_schema_destroy(schema);
     return rc == 0 ? journal_wait(store_journal(c->store), lsn, err) : rc;
 }
 
@@ -164,6 +180,8 @@ int quire_collection_open(const char *path, const struct quire_collection_option
     int rc = check_struct_bytes(o->struct_bytes, sizeof *o, "quire_collection_options", err);
     if (rc == 0 && (unsigned)o->durability > QUIRE_DURABLE_NO)
         rc = error_set(err, QUIRE_EINVALID, "unknown durability %d", (int)o->durability);
+    if (rc == 0 && o->n_columns > 0 && !o->columns)
+        rc = error_set(err, QUIRE_EINVALID, "n_columns is %u, but columns is NULL", o->n_columns);
     struct quire_collection *c = rc == 0 ? calloc(1, sizeof *c) : NULL;
     if (rc < 0)
         return rc;
@@ -217,10 +235,10 @@ static int run_fetch(struct quire_collection *c, struct collection_fetch *fetch,
 /* What a write must know of the sealed row that it replaces, if there is one. */
 struct old_row {
     struct located located;
-    bool in_memory;   /* a memtable has the element */
-    float *vector;    /* of a sealed row, where it was asked for; owned */
-    char *attributes; /* likewise; NULL: none */
-    uint32_t attribute_bytes, dim;
+    bool in_memory; /* a memtable has the element */
+    float *vector;  /* of a sealed row, where it was asked for; owned */
+    char *text;     /* likewise its grants and attributes; NULL: none */
+    uint32_t text_bytes, dim;
     bool done;
     int code; /* QUIRE_ENOTFOUND: there is no such element */
     struct quire_error error;
@@ -229,9 +247,9 @@ struct old_row {
 static void old_row_free(struct old_row *old)
 {
     free(old->vector);
-    free(old->attributes);
+    free(old->text);
     old->vector = NULL;
-    old->attributes = NULL;
+    old->text = NULL;
 }
 
 static void on_old_row(struct collection_fetch *fetch)
@@ -244,30 +262,31 @@ static void on_old_row(struct collection_fetch *fetch)
     old->in_memory = fetch->in_memory;
     if (fetch->code < 0 || fetch->in_memory)
         return;
-    old->attribute_bytes = fetch->attributes ? fetch->attribute_bytes : 0;
+    old->text_bytes = fetch->attributes ? fetch->attribute_bytes : 0;
     if (fetch->want_vector)
         old->vector = malloc(sizeof(float) * old->dim);
-    if (old->attribute_bytes)
-        old->attributes = malloc(old->attribute_bytes);
-    if ((fetch->want_vector && !old->vector) || (old->attribute_bytes && !old->attributes)) {
+    if (old->text_bytes)
+        old->text = malloc(old->text_bytes);
+    if ((fetch->want_vector && !old->vector) || (old->text_bytes && !old->text)) {
         old->code = error_set(&old->error, QUIRE_ENOMEM, "no memory to replace an element");
         return;
     }
     if (old->vector)
         memcpy(old->vector, fetch->vector, sizeof(float) * old->dim);
-    if (old->attributes)
-        memcpy(old->attributes, fetch->attributes, old->attribute_bytes);
+    if (old->text)
+        memcpy(old->text, fetch->attributes, old->text_bytes);
 }
 
 /* *old is ended by old_row_free. 0, also where there is no such element. */
 static int fetch_old_row(struct quire_collection *c, const void *key, uint32_t key_bytes, bool want_vector,
-                         bool want_attributes, struct old_row *old, struct quire_error *err)
+                         bool want_text, struct old_row *old, struct quire_error *err)
 {
     struct collection_fetch fetch = {.collection = c->collection,
                                      .key = key,
                                      .key_bytes = key_bytes,
                                      .want_vector = want_vector,
-                                     .want_attributes = want_attributes,
+                                     .want_attributes = want_text,
+                                     .want_grants = want_text,
                                      .done = on_old_row,
                                      .owner = old};
     *old = (struct old_row){.dim = collection_config(c->collection)->dim};
@@ -281,13 +300,13 @@ static int fetch_old_row(struct quire_collection *c, const void *key, uint32_t k
 }
 
 /* As fetch_old_row, and without the disk where no segment can hold the key. */
-static int locate(struct quire_collection *c, const void *key, uint32_t key_bytes, bool want_attributes,
-                  struct old_row *old, struct quire_error *err)
+static int locate(struct quire_collection *c, const void *key, uint32_t key_bytes, bool want_text, struct old_row *old,
+                  struct quire_error *err)
 {
     *old = (struct old_row){.done = true};
     return collection_locate_now(c->collection, key, key_bytes, &old->located)
                ? 0
-               : fetch_old_row(c, key, key_bytes, false, want_attributes, old, err);
+               : fetch_old_row(c, key, key_bytes, false, want_text, old, err);
 }
 
 /* Links what waits, the element just put among it, and lets maintenance catch up where it is behind. */
@@ -312,7 +331,7 @@ static int finish_write(struct quire_collection *c, uint64_t lsn, struct quire_e
     return journal_wait(store_journal(c->store), lsn, err);
 }
 
-static int check_key(const void *key, size_t key_bytes, struct quire_error *err)
+int check_key(const void *key, size_t key_bytes, struct quire_error *err)
 {
     if (!key || key_bytes == 0 || key_bytes > QUIRE_KEY_BYTES_MAX)
         return error_set(err, QUIRE_ERANGE, "a key has 1..%u bytes, not %zu", QUIRE_KEY_BYTES_MAX, key_bytes);
@@ -322,20 +341,20 @@ static int check_key(const void *key, size_t key_bytes, struct quire_error *err)
 static int put_once(struct quire_collection *c, struct collection_put *put, struct quire_error *err)
 {
     struct old_row old;
-    int rc = locate(c, put->key, put->key_bytes, put->keep_attributes, &old, err);
+    int rc = locate(c, put->key, put->key_bytes, put->keep_attributes || put->keep_grants, &old, err);
     put->located = old.located;
-    if (put->keep_attributes) {
-        put->attributes = old.attributes;
-        put->attribute_bytes = old.attribute_bytes;
-    }
+    put->old_text = old.text;
+    put->old_text_bytes = old.text_bytes;
     if (rc == 0)
         rc = collection_put(c->collection, put, err);
     old_row_free(&old);
     return rc;
 }
 
-int quire_put(struct quire_collection *c, const void *key, size_t key_bytes, const void *vector, const char *attributes,
-              size_t attribute_bytes, bool *was_new, struct quire_error *err)
+/* scope: on whose behalf; NULL: of nobody, grants stay as they are. */
+static int put_element(struct quire_collection *c, const void *key, size_t key_bytes, const void *vector,
+                       const char *attributes, size_t attribute_bytes, const struct tenant_scope *scope, bool *was_new,
+                       struct quire_error *err)
 {
     if (!c || !vector)
         return error_set(err, QUIRE_EINVALID, "collection and vector must be given");
@@ -349,13 +368,37 @@ int quire_put(struct quire_collection *c, const void *key, size_t key_bytes, con
                                  .vector = vector,
                                  .attributes = attributes,
                                  .attribute_bytes = attributes ? (uint32_t)attribute_bytes : 0,
-                                 .keep_attributes = !attributes};
+                                 .keep_attributes = !attributes,
+                                 .grants = scope ? scope->tenants : NULL,
+                                 .n_grants = scope ? scope->n : 0,
+                                 .keep_grants = true,
+                                 .scope = scope};
     do
         rc = put_once(c, &put, err);
     while (rc == QUIRE_ESTALE);
     if (rc == 0 && was_new)
         *was_new = put.was_new;
     return rc == 0 ? finish_write(c, put.lsn, err) : rc;
+}
+
+int quire_put(struct quire_collection *c, const void *key, size_t key_bytes, const void *vector, const char *attributes,
+              size_t attribute_bytes, bool *was_new, struct quire_error *err)
+{
+    return put_element(c, key, key_bytes, vector, attributes, attribute_bytes, NULL, was_new, err);
+}
+
+int quire_put_granted(struct quire_collection *c, const void *key, size_t key_bytes, const void *vector,
+                      const char *attributes, size_t attribute_bytes, const struct quire_bytes *tenants,
+                      uint32_t n_tenants, bool *was_new, struct quire_error *err)
+{
+    struct tenant_scope scope = {0};
+    if (!tenants || n_tenants == 0)
+        return error_set(err, QUIRE_EINVALID, "tenants must be given, one at least");
+    int rc = scope_of(tenants, n_tenants, &scope, err);
+    if (rc == 0)
+        rc = put_element(c, key, key_bytes, vector, attributes, attribute_bytes, &scope, was_new, err);
+    free(scope.tenants);
+    return rc;
 }
 
 int quire_remove(struct quire_collection *c, const void *key, size_t key_bytes, struct quire_error *err)
@@ -371,42 +414,71 @@ int quire_remove(struct quire_collection *c, const void *key, size_t key_bytes, 
     do {
         rc = locate(c, key, (uint32_t)key_bytes, false, &old, err);
         if (rc == 0)
-            rc = collection_remove(c->collection, key, (uint32_t)key_bytes, &old.located, &removed, &lsn, err);
+            rc = collection_remove(c->collection, key, (uint32_t)key_bytes, &old.located, NULL, &removed, &lsn, err);
     } while (rc == QUIRE_ESTALE);
     if (rc == 0 && !removed)
         return error_set(err, QUIRE_ENOTFOUND, "there is no such element");
     return rc == 0 ? journal_wait(store_journal(c->store), lsn, err) : rc;
 }
 
-/* An element of a sealed segment is put again with its stored vector, in the elements of the collection's type.
- * QUIRE_ESTALE where it has gone to a memtable meanwhile. */
-static int put_again(struct quire_collection *c, struct collection_put *put, struct quire_error *err)
+/* An element of a sealed segment is put again with its stored vector, in the elements of the collection's type, and its
+ * changed text. QUIRE_ESTALE where it has gone to a memtable meanwhile. */
+static int change_sealed(struct quire_collection *c, struct collection_change *change, struct quire_error *err)
 {
     const struct collection_config *config = collection_config(c->collection);
     struct old_row old;
     void *elements = NULL;
-    int rc = fetch_old_row(c, put->key, put->key_bytes, true, false, &old, err);
+    char *text = NULL;
+    uint32_t text_bytes = 0;
+    int rc = fetch_old_row(c, change->key, change->key_bytes, true, true, &old, err);
     if (rc == 0 && old.code == QUIRE_ENOTFOUND)
         rc = error_set(err, QUIRE_ENOTFOUND, "there is no such element");
     else if (rc == 0 && old.in_memory)
         rc = QUIRE_ESTALE;
-    if (rc == 0 && !(elements = malloc(sizeof(float) * config->dim)))
+    if (rc == 0)
+        rc = collection_changed_text(c->collection, change, old.text, old.text_bytes, &text, &text_bytes,
+                                     &change->n_changed, err);
+    if (rc < 0 || (!change->set_attributes && change->n_changed == 0))
+        goto out;
+    elements = malloc(sizeof(float) * config->dim);
+    if (!elements) {
         rc = error_set(err, QUIRE_ENOMEM, "no memory for a vector");
-    if (rc == 0) {
-        space_elements(config->type, old.vector, config->dim, elements);
-        put->vector = elements;
-        put->located = old.located;
-        rc = collection_put(c->collection, put, err);
+        goto out;
     }
+    space_elements(config->type, old.vector, config->dim, elements);
+    struct collection_put put = {.key = change->key,
+                                 .key_bytes = change->key_bytes,
+                                 .vector = elements,
+                                 .keep_attributes = true,
+                                 .keep_grants = true,
+                                 .old_text = text,
+                                 .old_text_bytes = text_bytes,
+                                 .condition = PUT_ONLY_SEALED,
+                                 .located = old.located};
+    rc = collection_put(c->collection, &put, err);
+    change->lsn = put.lsn;
+out:
+    free(text);
     free(elements);
     old_row_free(&old);
     return rc;
 }
 
+int live_change(struct quire_collection *c, struct collection_change *change, struct quire_error *err)
+{
+    int rc;
+    do {
+        change->lsn = 0;
+        rc = collection_change(c->collection, change, err);
+        if (rc == QUIRE_ENOTFOUND)
+            rc = change_sealed(c, change, err);
+    } while (rc == QUIRE_ESTALE);
+    return rc == 0 && change->lsn > 0 ? finish_write(c, change->lsn, err) : rc;
+}
+
 int quire_set_attributes(struct quire_collection *c, const void *key, size_t key_bytes, const char *attributes,
                          size_t attribute_bytes, struct quire_error *err)
 {
-    uint64_t lsn = 0;
     if (!c)
         return error_set(err, QUIRE_EINVALID, "collection must be given");
     int rc = check_key(key, key_bytes, err);
@@ -416,20 +488,12 @@ int quire_set_attributes(struct quire_collection *c, const void *key, size_t key
         rc = error_set(err, QUIRE_ERANGE, "attributes of %zu bytes: at most %u", attribute_bytes, ATTRIBUTES_BYTES_MAX);
     if (rc < 0)
         return rc;
-    struct collection_put put = {.key = key,
-                                 .key_bytes = (uint32_t)key_bytes,
-                                 .attributes = attributes,
-                                 .attribute_bytes = (uint32_t)attribute_bytes,
-                                 .condition = PUT_ONLY_SEALED};
-    do {
-        rc = collection_set_attributes(c->collection, key, (uint32_t)key_bytes, attributes, (uint32_t)attribute_bytes,
-                                       &lsn, err);
-        if (rc == QUIRE_ENOTFOUND) {
-            rc = put_again(c, &put, err);
-            lsn = put.lsn;
-        }
-    } while (rc == QUIRE_ESTALE);
-    return rc == 0 ? finish_write(c, lsn, err) : rc;
+    struct collection_change change = {.key = key,
+                                       .key_bytes = (uint32_t)key_bytes,
+                                       .set_attributes = true,
+                                       .attributes = attributes,
+                                       .attribute_bytes = (uint32_t)attribute_bytes};
+    return live_change(c, &change, err);
 }
 
 /* ---- reading ----------------------------------------------------------------------------------------------------- */
@@ -553,46 +617,62 @@ static void on_search(struct collection_search *search)
         *a->stats = search->stats;
 }
 
+/* On a lane of the pool, into a new result. */
+static int run_search(struct quire_collection *c, struct collection_search *search, struct search_answer *answer,
+                      struct quire_error *err)
+{
+    struct lane *lane;
+    answer->result = calloc(1, sizeof *answer->result);
+    if (!answer->result)
+        return error_set(err, QUIRE_ENOMEM, "no memory for a result");
+    int rc = lane_pool_take(&c->lanes, 1, &lane, err);
+    if (rc == 0) {
+        rc = collection_search_start(lane->searcher, search, err);
+        if (rc == 0) {
+            lane_run(lane, &answer->done);
+            rc = answer->code;
+        }
+        lane_pool_put(&c->lanes, lane);
+    }
+    if (rc < 0)
+        quire_result_free(answer->result);
+    return rc;
+}
+
 int quire_collection_search(struct quire_collection *c, const struct quire_snapshot *snapshot, const float *query,
                             const struct quire_search_options *options, unsigned with, struct quire_result **result,
                             struct quire_search_stats *stats, struct quire_error *err)
 {
-    struct quire_search_options defaults;
-    struct lane *lane;
-    quire_search_options_init(&defaults);
+    struct quire_search_options o;
+    struct chosen chosen;
+    quire_search_options_init(&o);
+    if (options)
+        o = *options;
     if (!c || !query || !result)
         return error_set(err, QUIRE_EINVALID, "collection, query and result must be given");
-    int rc = check_search_options(options ? options : &defaults, err);
+    int rc = check_search_options(&o, err);
     if (rc == 0 && snapshot && snapshot->of != c)
         rc = error_set(err, QUIRE_EINVALID, "the snapshot is of another collection");
     if (rc == 0 && (with & ~(unsigned)(QUIRE_WITH_ATTRIBUTES | QUIRE_WITH_VECTORS)))
         rc = error_set(err, QUIRE_EINVALID, "with is %u: a sum of QUIRE_WITH_ATTRIBUTES and QUIRE_WITH_VECTORS", with);
-    struct search_answer answer = {.stats = stats, .err = err, .dim = collection_config(c->collection)->dim};
-    if (rc == 0 && !(answer.result = calloc(1, sizeof *answer.result)))
-        rc = error_set(err, QUIRE_ENOMEM, "no memory for a result");
     if (rc == 0)
-        rc = lane_pool_take(&c->lanes, 1, &lane, err);
-    if (rc < 0) {
-        free(answer.result);
+        rc = choose_elements(c, &(struct quire_where){o.filter, o.filter_bytes, o.tenants, o.n_tenants}, &chosen, err);
+    if (rc < 0)
         return rc;
-    }
+    struct search_answer answer = {.stats = stats, .err = err, .dim = collection_config(c->collection)->dim};
     struct collection_search search = {.collection = c->collection,
                                        .query = query,
-                                       .options = options ? *options : defaults,
+                                       .options = o,
+                                       .filter = chosen.filter,
+                                       .scope = chosen_scope(&chosen),
                                        .want_attributes = with & QUIRE_WITH_ATTRIBUTES,
                                        .want_vectors = with & QUIRE_WITH_VECTORS,
                                        .snapshot = snapshot ? snapshot->snapshot : NULL,
                                        .done = on_search,
                                        .owner = &answer};
-    rc = collection_search_start(lane->searcher, &search, err);
-    if (rc == 0) {
-        lane_run(lane, &answer.done);
-        rc = answer.code;
-    }
-    lane_pool_put(&c->lanes, lane);
-    if (rc < 0)
-        quire_result_free(answer.result);
-    else
+    rc = run_search(c, &search, &answer, err);
+    chosen_free(&chosen);
+    if (rc == 0)
         *result = answer.result;
     return rc;
 }

@@ -30,7 +30,8 @@ static uint32_t groups_of(uint64_t rows)
 uint64_t lists_bytes_of(const struct segment_params *p)
 {
     /* a head's code, its numbers and its links below, which is about what the graph takes */
-    return (uint64_t)p->n_lists * (sizeof(struct list_entry) + sizeof(float) + p->code_dim + 16 + 8 * 2 * HEADS_DEGREE);
+    uint64_t each = sizeof(struct list_entry) + sizeof(float) + p->code_dim + 16 + 8 * 2 * HEADS_DEGREE;
+    return p->n_lists * each + (p->run_rows ? sizeof(uint32_t) * (2 * (uint64_t)p->run_rows + p->n_lists) : 0);
 }
 
 uint64_t lists_codes_bytes_of(const struct segment_params *p)
@@ -95,10 +96,25 @@ static int write_images(struct section_writer *writer, uint32_t n, const struct 
     return rc;
 }
 
+static int write_guests(struct section_writer *writer, const uint32_t *guest_lists, uint32_t n, struct quire_error *err)
+{
+    uint8_t bytes[4 * 1024];
+    int rc = section_begin(writer, CODES_GUESTS, 0, err);
+    for (uint32_t at = 0; rc == 0 && at < n; at += 1024) {
+        uint32_t m = n - at < 1024 ? n - at : 1024;
+        for (uint32_t i = 0; i < m; i++)
+            store_u32(bytes + 4 * i, guest_lists[at + i]);
+        rc = section_write(writer, bytes, 4 * (size_t)m, err);
+    }
+    return rc == 0 ? section_end(writer, err) : rc;
+}
+
 int lists_write(struct section_writer *writer, const struct list_entry *entries, uint32_t n, const struct graph *heads,
-                struct epochs *epochs, struct quire_error *err)
+                struct epochs *epochs, const uint32_t *guest_lists, uint32_t n_guests, struct quire_error *err)
 {
     int rc = write_entries(writer, entries, n, err);
+    if (rc == 0 && n_guests > 0)
+        rc = write_guests(writer, guest_lists, n_guests, err);
     if (rc == 0)
         rc = section_begin(writer, CODES_HEADS, 0, err);
     if (rc == 0)
@@ -123,6 +139,73 @@ static int load(struct section_file *file, const struct section_entry *entry, ui
                             section_file_io(file)->path);
 }
 
+/* guest_at and guests from the lists of the guests. */
+static int sort_guests(struct lists *lists, uint32_t n, const char *path, struct quire_error *err)
+{
+    lists->guest_at = calloc((size_t)lists->n + 1, sizeof *lists->guest_at);
+    lists->guests = malloc(sizeof *lists->guests * n);
+    if (!lists->guest_at || !lists->guests)
+        return error_set(err, QUIRE_ENOMEM, "no memory for the guests of %u lists", lists->n);
+    for (uint32_t i = 0; i < n; i++) {
+        if (lists->guest_lists[i] >= lists->n)
+            return error_set(err, QUIRE_ECORRUPT, "%s: row %u is a guest of list %u of %u", path,
+                             lists->first_guest + i, lists->guest_lists[i], lists->n);
+        lists->guest_at[lists->guest_lists[i]]++;
+    }
+    for (uint32_t i = 0, sum = 0; i <= lists->n; i++) {
+        sum += lists->guest_at[i];
+        lists->guest_at[i] = sum;
+    }
+    for (uint32_t i = n; i-- > 0;)
+        lists->guests[--lists->guest_at[lists->guest_lists[i]]] = lists->first_guest + i;
+    return 0;
+}
+
+static int load_guests(struct lists *lists, const struct segment_params *p, struct section_file *codes,
+                       struct quire_error *err)
+{
+    const struct section_entry *section = NULL;
+    const char *path = section_file_io(codes)->path;
+    uint8_t *bytes = NULL;
+    lists->first_guest = (uint32_t)p->rows - p->run_rows;
+    if (p->run_rows == 0)
+        return 0;
+    int rc = need(codes, CODES_GUESTS, &section, err);
+    if (rc == 0 && section->bytes != 4 * (uint64_t)p->run_rows)
+        rc = error_set(err, QUIRE_ECORRUPT, "%s: %llu bytes for %u guests of lists", path,
+                       (unsigned long long)section->bytes, p->run_rows);
+    if (rc == 0)
+        rc = load(codes, section, &bytes, err);
+    lists->guest_lists = (uint32_t *)(void *)bytes;
+    if (rc < 0)
+        return rc;
+    for (uint32_t i = 0; i < p->run_rows; i++)
+        lists->guest_lists[i] = load_u32(bytes + 4 * (size_t)i);
+    return sort_guests(lists, p->run_rows, path, err);
+}
+
+uint32_t lists_place(const struct lists *lists, uint32_t row, uint32_t *list)
+{
+    const uint32_t *ids = lists->guests;
+    uint32_t begin = 0, end = lists->n;
+    if (row < lists->first_guest) {
+        while (end - begin > 1) { /* the last list that begins at the row or before: later ones of none begin behind */
+            uint32_t middle = begin + (end - begin) / 2;
+            *(lists->entries[middle].first <= row ? &begin : &end) = middle;
+        }
+        *list = begin;
+        return row + (ids ? lists->guest_at[begin] : 0);
+    }
+    *list = lists->guest_lists[row - lists->first_guest];
+    begin = lists->guest_at[*list];
+    end = lists->guest_at[*list + 1];
+    while (end - begin > 1) {
+        uint32_t middle = begin + (end - begin) / 2;
+        *(ids[middle] <= row ? &begin : &end) = middle;
+    }
+    return lists->entries[*list].first + lists->entries[*list].own + begin;
+}
+
 /* Lists follow each other without gaps, and so do their postings. */
 static int check_entries(const struct lists *lists, const struct segment_params *p, const char *path,
                          struct quire_error *err)
@@ -131,7 +214,8 @@ static int check_entries(const struct lists *lists, const struct segment_params 
     for (uint32_t i = 0; i < lists->n; i++) {
         const struct list_entry *e = &lists->entries[i];
         struct posting_shape shape;
-        if (e->first != rows || e->own == 0 || e->own > e->entries || e->page != page ||
+        uint32_t members = lists_members(lists, i);
+        if (e->first != rows || members == 0 || members > e->entries || e->page != page ||
             !(isfinite(e->rms) && e->rms >= 0 && e->radius >= 0) ||
             !posting_shape(e->entries, e->own, p->code_dim, p->list_bits, &shape) || shape.bytes > p->posting_bytes_max)
             return error_set(err, QUIRE_ECORRUPT,
@@ -143,9 +227,9 @@ static int check_entries(const struct lists *lists, const struct segment_params 
         if (page > UINT32_MAX || rows > p->rows)
             break;
     }
-    if (rows != p->rows || entries != p->list_entries)
-        return error_set(err, QUIRE_ECORRUPT, "%s: its lists have %llu rows and %llu entries, expected %llu and %llu",
-                         path, (unsigned long long)rows, (unsigned long long)entries, (unsigned long long)p->rows,
+    if (rows != lists->first_guest || entries != p->list_entries)
+        return error_set(err, QUIRE_ECORRUPT, "%s: its lists have %llu rows and %llu entries, expected %u and %llu",
+                         path, (unsigned long long)rows, (unsigned long long)entries, lists->first_guest,
                          (unsigned long long)p->list_entries);
     return 0;
 }
@@ -245,6 +329,8 @@ static int load_heads(struct lists *lists, const struct segment_params *p, struc
         return error_set(err, QUIRE_ECORRUPT, "%s: the graph links %u of %u heads, %llu links were wrong", path,
                          stats.linked, lists->n, (unsigned long long)(mending.links_dropped + mending.links_added));
     lists->heads_bytes = stats.bytes + (sizeof *lists->entries + sizeof *lists->norms2) * lists->n;
+    if (lists->guests)
+        lists->heads_bytes += sizeof *lists->guests * (2 * (uint64_t)p->run_rows + lists->n + 1);
     return measure_norms(lists, p->code_dim, err);
 }
 
@@ -257,7 +343,9 @@ int lists_open(const struct segment_params *params, struct section_file *codes, 
     lists->n = params->n_lists;
     lists->group_bytes = (uint32_t)code_group_bytes(params->code_dim, params->list_bits);
     graph_root_init(&lists->root);
-    int rc = load_entries(lists, params, codes, err);
+    int rc = load_guests(lists, params, codes, err);
+    if (rc == 0)
+        rc = load_entries(lists, params, codes, err);
     if (rc == 0)
         rc = load_heads(lists, params, codes, err);
     if (rc < 0)
@@ -277,6 +365,9 @@ void lists_close(struct lists *lists)
     memory_unmap(lists->factors, lists->factors_mapped);
     free(lists->entries);
     free(lists->norms2);
+    free(lists->guest_lists);
+    free(lists->guest_at);
+    free(lists->guests);
     free(lists);
 }
 
@@ -290,19 +381,30 @@ uint64_t lists_postings_bytes(const struct lists *lists, const struct segment_pa
 
 /* ---- resident codes ---------------------------------------------------------------------------------------------- */
 
-/* The codes of a list's own rows to their places among all rows. */
-static void keep_own(struct lists *lists, const struct segment_params *p, const struct posting_view *view,
-                     uint8_t *code)
+static void keep_code(struct lists *lists, const struct segment_params *p, const struct posting_view *view, uint32_t i,
+                      size_t place, uint8_t *code)
 {
-    for (uint32_t i = 0; i < view->own; i++) {
-        size_t row = view->first + i, group = row / CODE_GROUP;
-        code_group_get(view->groups + (size_t)(i / CODE_GROUP) * view->group_bytes, i % CODE_GROUP, p->code_dim,
-                       p->list_bits, code);
-        code_group_put(lists->codes + group * lists->group_bytes, (uint32_t)(row % CODE_GROUP), code, p->code_dim,
-                       p->list_bits);
-        lists->factors[2 * row] = load_u16(view->factors + 4 * (size_t)i);
-        lists->factors[2 * row + 1] = load_u16(view->factors + 4 * (size_t)i + 2);
-    }
+    code_group_get(view->groups + (size_t)(i / CODE_GROUP) * view->group_bytes, i % CODE_GROUP, p->code_dim,
+                   p->list_bits, code);
+    code_group_put(lists->codes + place / CODE_GROUP * lists->group_bytes, (uint32_t)(place % CODE_GROUP), code,
+                   p->code_dim, p->list_bits);
+    lists->factors[2 * place] = load_u16(view->factors + 4 * (size_t)i);
+    lists->factors[2 * place + 1] = load_u16(view->factors + 4 * (size_t)i + 2);
+}
+
+/* The codes of a list's members to their places. Guests stand among the replicas, both ascending; false: one does
+ * not. */
+static bool keep_members(struct lists *lists, const struct segment_params *p, const struct posting_view *view,
+                         uint8_t *code)
+{
+    uint32_t members = lists_members(lists, view->number), found = view->own;
+    size_t place = lists_first(lists, view->number);
+    for (uint32_t i = 0; i < view->own; i++)
+        keep_code(lists, p, view, i, place + i, code);
+    for (uint32_t i = view->own; i < view->entries && found < members; i++)
+        if (posting_row(view, i) == lists_member(lists, view->number, found))
+            keep_code(lists, p, view, i, place + found++, code);
+    return found == members;
 }
 
 /* Lists whose postings lie one after the other in SCAN_BYTES, from `first` on; *bytes: of them. */
@@ -346,9 +448,9 @@ int lists_load_codes(struct lists *lists, const struct segment_params *p, struct
             struct quire_error inner = {0};
             const uint8_t *posting = buffer + (size_t)(e->page - lists->entries[at].page) * SECTION_ALIGN;
             rc = posting_open(posting, at + i, e, p->code_dim, p->list_bits, p->rows, segment_id, &view, &inner);
-            if (rc == 0)
-                keep_own(lists, p, &view, code);
-            else
+            if (rc == 0 && !keep_members(lists, p, &view, code))
+                rc = error_set(&inner, QUIRE_ECORRUPT, "one of its guests is missing");
+            if (rc < 0)
                 error_set(err, rc, "list %u of %s is damaged: %s", at + i, file->path, inner.message);
         }
     }

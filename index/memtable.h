@@ -95,25 +95,36 @@ void memtable_row_stored(const struct memtable *table, uint32_t row, void *out);
 /* The row's vector as dim floats, in the user's terms (unit length under cosine). scratch: code_dim floats. */
 void memtable_vector(const struct memtable *table, uint32_t row, float *scratch, float *out);
 
+/* Which rows may be answered: asked about a row before its distance is taken. */
+struct memtable_test {
+    bool (*accepts)(void *context, const struct memtable_row *row);
+    void *context;
+};
+
 struct memtable_query {
     const float *query; /* dim floats, the user's */
     uint32_t k, effort; /* effort: beam in the graph; 0: chosen for recall 0.95 at k */
     bool exact;         /* compare every row */
     uint64_t snapshot;
+    const struct memtable_test *test; /* NULL: all rows */
 };
 struct memtable_hit {
     uint32_t row;
     float distance; /* the user's, as quire.h defines it per metric */
 };
-/* The k nearest visible rows, nearest first; returns how many, or QUIRE_ENOMEM. Takes no lock, waits for nothing.
- * *rows_scored (may be NULL): rows whose distance was taken from what is stored. */
+struct memtable_work {
+    uint32_t scored;  /* rows whose distance was taken from what is stored */
+    uint64_t matches; /* visible rows that the test accepts; estimated where the graph was walked */
+};
+/* The k nearest visible rows, nearest first, of those that the test accepts; returns how many, or QUIRE_ENOMEM. With a
+ * test it is min(k, matches) always. Takes no lock, waits for nothing. work: may be NULL. */
 int memtable_search(const struct memtable *table, struct graph_scratch *scratch, const struct memtable_query *query,
-                    struct memtable_hit *hits, uint32_t *rows_scored);
+                    struct memtable_hit *hits, struct memtable_work *work);
 
 /* Rows it is linked with (VLINKS), nearest first, with the metric's distances; without a graph, or while it waits to be
- * linked: the nearest rows of all. Returns how many, or QUIRE_ENOMEM. */
-int memtable_links(const struct memtable *table, uint32_t row, uint64_t snapshot, struct memtable_hit *hits,
-                   uint32_t room);
+ * linked: the nearest rows of all. Only those that the test (NULL: all) accepts. Returns how many, or QUIRE_ENOMEM. */
+int memtable_links(const struct memtable *table, uint32_t row, uint64_t snapshot, const struct memtable_test *test,
+                   struct memtable_hit *hits, uint32_t room);
 
 /* Links rows that wait, for about budget_us; true if some still wait. Any thread, many at once. */
 bool memtable_link(struct memtable *table, struct graph_scratch *scratch, uint64_t budget_us);

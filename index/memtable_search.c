@@ -12,6 +12,11 @@
  * With few rows in proportion to the beam all are compared: the graph would touch most of them anyway, and the result
  * is exact.
  *
+ * Under a test (memtable_query.test) a row is asked about before its distance is taken. How many pass is estimated on
+ * some rows spread over the table: where many do the graph is walked, through rows that do not pass, too (its beam is
+ * of those that do, so that it goes on until there are as many as without a test); where few do, or a walk has not
+ * found k of them, all rows are gone through. So k are answered whenever k pass.
+ *
  * Nothing is allocated beyond the workspace on the stack unless the dimension or k is large.
  */
 #include "index/codes.h"
@@ -20,10 +25,12 @@
 #include <math.h>
 #include <string.h>
 
-#define BEAM_MIN   128u
-#define BEAM_PER_K 2u
-#define SCAN_BEAMS 16u /* up to so many rows per row of the beam, all are compared */
-#define SPARE_HITS 32u
+#define BEAM_MIN    128u
+#define BEAM_PER_K  2u
+#define SCAN_BEAMS  16u /* up to so many rows per row of the beam, all are compared */
+#define SPARE_HITS  32u
+#define SAMPLE_ROWS 256u /* of an estimate how many rows pass a test */
+#define PASS_SHARE  20u  /* one of so many must pass for a walk */
 
 /* ---- distances --------------------------------------------------------------------------------------------------- */
 
@@ -212,15 +219,27 @@ struct search {
     struct scorer scorer;
     struct nearest nearest;
     uint64_t snapshot;
-    uint32_t scored;
+    const struct memtable_test *test;
+    struct memtable_work work;
 };
+
+/* Of a visible row. */
+static bool passes(const struct search *search, uint32_t number)
+{
+    struct memtable_row row;
+    if (!search->test)
+        return true;
+    memtable_row(search->scorer.table, number, &row);
+    return row.key && search->test->accepts(search->test->context, &row);
+}
 
 static void consider(struct search *search, uint32_t row, const struct slot *slot, const struct record *record)
 {
-    if (!slot_visible(slot, search->snapshot))
+    if (!slot_visible(slot, search->snapshot) || !passes(search, row))
         return;
     nearest_offer(&search->nearest, (struct memtable_hit){row, score(&search->scorer, record)});
-    search->scored++;
+    search->work.scored++;
+    search->work.matches++;
 }
 
 /* Compares all rows but one (MEMTABLE_NONE: all). */
@@ -258,8 +277,9 @@ static bool is_visible(void *context, uint32_t node)
 {
     const struct search *search = context;
     const struct memtable *table = search->scorer.table;
-    const struct slot *slot = table_slot(table, node_row(table_navigation(table), node));
-    return slot_record(slot) && slot_visible(slot, search->snapshot);
+    uint32_t row = node_row(table_navigation(table), node);
+    const struct slot *slot = table_slot(table, row);
+    return slot_record(slot) && slot_visible(slot, search->snapshot) && passes(search, row);
 }
 
 /* Takes over what the graph nominates. */
@@ -309,28 +329,64 @@ static int search_graph(struct search *search, const struct navigation *navigati
     return rc;
 }
 
+/* About how many visible rows pass the test; 0 where too few do for a walk. */
+static uint64_t estimate_matches(const struct search *search, uint32_t room)
+{
+    const struct memtable *table = search->scorer.table;
+    uint32_t step = room / SAMPLE_ROWS ? room / SAMPLE_ROWS : 1, n = 0, n_pass = 0;
+    for (uint32_t i = 0; i < SAMPLE_ROWS && i < room; i++) {
+        const struct slot *slot = table_slot(table, i * step);
+        if (!slot_record(slot) || !slot_visible(slot, search->snapshot))
+            continue;
+        n++;
+        n_pass += passes(search, i * step);
+    }
+    if (n_pass * PASS_SHARE < n || n == 0)
+        return 0;
+    return (uint64_t)n_pass * atomic_load_explicit(&table->living, memory_order_relaxed) / n;
+}
+
+/* Through the graph, if it is worth it and brings enough; otherwise all rows. */
+static int search_rows(struct search *search, const struct memtable_query *query, struct graph_scratch *scratch)
+{
+    const struct memtable *table = search->scorer.table;
+    const struct navigation *navigation = table_navigation(table);
+    uint32_t beam = beam_of(table, query), room = atomic_load_explicit(&table->room, memory_order_acquire);
+    uint64_t matches = atomic_load_explicit(&table->living, memory_order_relaxed);
+    bool walks = navigation && !query->exact && room > SCAN_BEAMS * beam;
+    if (walks && search->test) {
+        matches = estimate_matches(search, room);
+        walks = matches > 0;
+    }
+    if (walks) {
+        int rc = search_graph(search, navigation, scratch, beam);
+        search->work.matches = matches > search->nearest.n ? matches : search->nearest.n;
+        if (rc < 0 || !search->test || search->nearest.n == query->k)
+            return rc;
+    }
+    search->nearest.n = 0;
+    search->work.matches = 0;
+    scan_rows(search, MEMTABLE_NONE);
+    return 0;
+}
+
 int memtable_search(const struct memtable *table, struct graph_scratch *scratch, const struct memtable_query *query,
-                    struct memtable_hit *hits, uint32_t *rows_scored)
+                    struct memtable_hit *hits, struct memtable_work *work)
 {
     struct workspace workspace;
     void *memory = workspace_begin(&workspace, scorer_bytes(table));
-    struct search search = {.nearest = {hits, 0, query->k}, .snapshot = query->snapshot};
+    struct search search = {.nearest = {hits, 0, query->k}, .snapshot = query->snapshot, .test = query->test};
     int rc = memory ? 0 : QUIRE_ENOMEM;
     if (rc == 0) {
-        const struct navigation *navigation = table_navigation(table);
-        uint32_t beam = beam_of(table, query), room = atomic_load_explicit(&table->room, memory_order_acquire);
         scorer_begin(&search.scorer, table, query->query, memory);
-        if (!navigation || query->exact || room <= SCAN_BEAMS * beam)
-            scan_rows(&search, MEMTABLE_NONE);
-        else
-            rc = search_graph(&search, navigation, scratch, beam);
+        rc = search_rows(&search, query, scratch);
     }
     workspace_end(&workspace);
     if (rc < 0)
         return rc;
     nearest_sort(&search.nearest);
-    if (rows_scored)
-        *rows_scored = search.scored;
+    if (work)
+        *work = search.work;
     return (int)search.nearest.n;
 }
 
@@ -351,13 +407,13 @@ static void consider_links(struct search *search, const struct navigation *navig
     }
 }
 
-int memtable_links(const struct memtable *table, uint32_t row, uint64_t snapshot, struct memtable_hit *hits,
-                   uint32_t room)
+int memtable_links(const struct memtable *table, uint32_t row, uint64_t snapshot, const struct memtable_test *test,
+                   struct memtable_hit *hits, uint32_t room)
 {
     struct workspace workspace;
     size_t dim = table->config.dim, code_dim = code_dim_of(table->config.dim + 1);
     float *vector = workspace_begin(&workspace, sizeof(float) * (dim + code_dim) + scorer_bytes(table));
-    struct search search = {.nearest = {hits, 0, room}, .snapshot = snapshot};
+    struct search search = {.nearest = {hits, 0, room}, .snapshot = snapshot, .test = test};
     if (vector) {
         const struct navigation *navigation = table_navigation(table);
         const struct record *record = slot_record(table_slot(table, row));

@@ -233,7 +233,7 @@ static int build(struct merge *m, const char *path)
 {
     struct quire_build_options options = m->options->build;
     struct quire_input input;
-    struct build_merge merge = {.type = m->options->type};
+    struct build_merge merge = {.type = m->options->type, .tenant_runs = m->options->tenant_runs};
     if (m->reuses) {
         merge.known = reuses_edges(m) ? &m->known : NULL;
         merge.clusters = reuses_clusters(m) ? &m->clusters : NULL;

@@ -38,6 +38,7 @@ struct merge_options {
                                          build_memory_bytes: what the merge may hold beside keys, attributes and what
                                          the process holds already; 0: no bound. The seed is that of the first segment
                                          where there is one. The first phase that progress sees is "gather" */
+    bool tenant_runs;                 /* rows of small tenants lie side by side (build_tenants.c) */
     enum quire_type type;             /* of the collection */
     uint32_t dim;
 };

@@ -1,7 +1,8 @@
 /*
  * merge_clusters.c - the clusters of the segment that a merge is mostly made of, kept for the new inverted lists.
  *
- * A list's own rows are consecutive and stand in the resident directory, so nothing is read for it. Replicas are not
+ * A list's own rows are consecutive and stand in the resident directory, its guests beside it, so nothing is read for
+ * it. Replicas are not
  * taken over: which lists a row near a border belongs to follows from the new middles. What is done about clusters that
  * have lost most of their rows, or get too many, is said in clusters_start.c.
  */
@@ -24,6 +25,9 @@ int merge_clusters_init(struct clusters_known *known, const struct segment *segm
             if (rows_of[row] != UINT32_MAX)
                 cluster_of[rows_of[row]] = list;
     }
+    for (uint32_t row = lists->first_guest; row < segment->params.rows; row++)
+        if (rows_of[row] != UINT32_MAX)
+            cluster_of[rows_of[row]] = lists->guest_lists[row - lists->first_guest];
     *known = (struct clusters_known){lists->n, cluster_of};
     return 0;
 }

@@ -20,6 +20,7 @@ struct part {
     atomic_uint_fast64_t n_dead;
     uint64_t *filter; /* of keys (blocked Bloom filter, 10 bits a row); NULL: keys are row numbers */
     uint64_t filter_blocks;
+    atomic_uint swept; /* the collection's n_drops when rows that are nobody's were looked for */
     /* runs when the last reference goes, before the part is freed; NULL: none */
     void (*gone)(void *context, struct part *part);
     void *context;

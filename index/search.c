@@ -1,7 +1,8 @@
 /*
  * search.c - nearest neighbours: seed from block centres, read the blocks that are worth most, follow their edges.
  *
- *   seed   The tree over the centres of all blocks (entry.h) leads to the `effort` nearest blocks. Their rows are
+ *   seed   The tree over the centres of all blocks (entry.h) leads to the `effort` nearest blocks (or groups of rows
+ *          that were blocks before those of small tenants were put side by side: groups.h). Their rows are
  *          scored by their navigation codes, which lie next to each other in memory. The best become candidates: (row,
  *          estimate, sigma). Where a budget leaves no room for codes, a block stands for its rows: how many of them are
  *          near follows from its centre's distance and their spread around it.
@@ -219,7 +220,7 @@ static int offer(struct task *t, const struct block_view *view, uint32_t slot, f
     bool full = t->n_results == t->k;
     if (full && !is_farther(&t->results[0], &new))
         return 0;
-    if (task_row_is_dead(t, new.row))
+    if (task_row_is_out(t, new.row))
         return 0;
     if (full)
         new.place = t->results[0].place;
@@ -299,12 +300,12 @@ static uint32_t count_below(const struct task *t, uint32_t n, float limit)
 {
     const struct searcher *s = t->searcher;
     uint32_t below = 0;
-    if (!t->dead)
+    if (!t->dead && !t->selection)
         for (uint32_t i = 0; i < n; i++)
             below += s->estimates[i] < limit;
     else
         for (uint32_t i = 0; i < n; i++)
-            below += s->estimates[i] < limit && !task_row_is_dead(t, s->ids[i]);
+            below += s->estimates[i] < limit && !task_candidate_is_out(t, s->ids[i]);
     return below;
 }
 
@@ -352,7 +353,7 @@ static void take_below(struct task *t, uint32_t begin, uint32_t end, float sigma
     struct searcher *s = t->searcher;
     for (uint32_t i = begin; i < end; i++) {
         float d = s->estimates[i];
-        if (!(d < *limit) || task_row_is_dead(t, s->ids[i]))
+        if (!(d < *limit) || task_candidate_is_out(t, s->ids[i]))
             continue;
         t->candidates[t->n_candidates++] = (struct candidate){s->ids[i], d, sigma, 1};
         if (t->n_candidates == 2 * t->candidates_max)
@@ -416,6 +417,13 @@ static float current_tau(struct task *t)
 
 /* ---- seed -------------------------------------------------------------------------------------------------------- */
 
+/* The tree by which the search enters: of groups of near rows, which usually are the blocks. */
+static const struct entry_tree *entry_of(const struct task *t)
+{
+    const struct segment *g = t->segment;
+    return g->groups ? &g->groups->entry : &g->entry;
+}
+
 /* Scores s->ids[0..n), nodes of a level, and adds them to s->nearest[0..have); returns how many there are then. */
 static uint32_t score_nodes(struct task *t, const struct entry_level *level, uint32_t n, uint32_t have)
 {
@@ -427,17 +435,31 @@ static uint32_t score_nodes(struct task *t, const struct entry_level *level, uin
     return have;
 }
 
-/* Replaces s->nearest[0..n), nodes of the level above, by all their children; returns how many. */
-static uint32_t descend(struct task *t, const struct entry_level *level, uint32_t n)
+/* Whether the search may answer with a row below a node of a level of the tree. */
+static bool leads_to_rows(const struct task *t, uint32_t level, uint32_t node)
+{
+    uint64_t width = 1, n_blocks = t->segment->params.n_blocks;
+    if (!t->selection || !t->selected_seeds)
+        return true;
+    for (uint32_t i = 0; i < level; i++)
+        width *= ENTRY_FANOUT;
+    uint64_t first = node * width, n = first + width < n_blocks ? width : n_blocks - first;
+    return search_selects_entry(t->selection, (uint32_t)first, (uint32_t)n);
+}
+
+/* Replaces s->nearest[0..n), nodes of the level above, by their children; returns how many. */
+static uint32_t descend(struct task *t, uint32_t l, uint32_t n)
 {
     struct searcher *s = t->searcher;
+    const struct entry_level *level = &entry_of(t)->levels[l];
     uint32_t pending = 0, have = 0;
     for (uint32_t i = 0; i < n; i++)
         s->beam[i] = s->nearest[i].row;
     for (uint32_t i = 0; i < n; i++) {
         uint32_t first = s->beam[i] * ENTRY_FANOUT;
         for (uint32_t c = first; c < first + ENTRY_FANOUT && c < level->n; c++)
-            s->ids[pending++] = c;
+            if (leads_to_rows(t, l, c))
+                s->ids[pending++] = c;
         if (pending > STEP_ROWS - ENTRY_FANOUT) {
             have = score_nodes(t, level, pending, have);
             pending = 0;
@@ -490,16 +512,43 @@ int search_reserve_nearest(struct searcher *s, uint64_t n)
 static uint32_t nearest_blocks(struct task *t, uint32_t want, uint32_t beam)
 {
     struct searcher *s = t->searcher;
-    const struct entry_tree *tree = &t->segment->entry;
-    uint32_t l = tree->n_levels - 1, n = tree->levels[l].n;
-    for (uint32_t i = 0; i < n; i++)
-        s->ids[i] = i;
+    const struct entry_tree *tree = entry_of(t);
+    uint32_t l = tree->n_levels - 1, n = 0;
+    for (uint32_t i = 0; i < tree->levels[l].n; i++)
+        if (leads_to_rows(t, l, i))
+            s->ids[n++] = i;
     n = score_nodes(t, &tree->levels[l], n, 0);
     while (l > 0) {
         n = search_narrow(s, n, beam);
-        n = descend(t, &tree->levels[--l], n);
+        n = descend(t, --l, n);
     }
     return search_narrow(s, n, want);
+}
+
+/* As seed_rows, of groups, whose rows are anywhere. */
+static float seed_groups(struct task *t, uint32_t begin, uint32_t end, float limit)
+{
+    struct searcher *s = t->searcher;
+    const struct groups *groups = t->segment->groups;
+    uint32_t n = 0;
+    for (uint32_t i = begin; i < end; i++) {
+        uint32_t group = s->nearest[i].row, rows = params_block_rows(&t->segment->params, group);
+        if (bitmap_has(t->probed, group))
+            continue;
+        bitmap_add(t->probed, group);
+        if (n + rows > STEP_ROWS) {
+            task_score_rows(t, n);
+            search_add_candidates(t, n, &limit);
+            n = 0;
+        }
+        memcpy(s->ids + n, groups->rows + (size_t)group * groups->capacity, sizeof *s->ids * rows);
+        for (uint32_t r = n; r < n + rows; r++)
+            task_prefetch_row(t, s->ids[r]);
+        n += rows;
+    }
+    task_score_rows(t, n);
+    search_add_candidates(t, n, &limit);
+    return t->n_candidates > t->candidates_max ? keep_best(t) : limit;
 }
 
 /* Scores all rows of the blocks s->nearest[begin..end) by their resident codes. `limit` is an estimate above which none
@@ -508,6 +557,8 @@ static float seed_rows(struct task *t, uint32_t begin, uint32_t end, float limit
 {
     struct searcher *s = t->searcher;
     uint32_t n = 0;
+    if (t->segment->groups)
+        return seed_groups(t, begin, end, limit);
     for (uint32_t i = begin; i < end; i++) {
         if (i + PREFETCH_BLOCKS < end)
             task_prefetch_block_rows(t, s->nearest[i + PREFETCH_BLOCKS].row);
@@ -542,6 +593,8 @@ static int seed_blocks(struct task *t, uint32_t n_blocks)
         struct candidate c = s->nearest[i];
         float rms = segment_block_rms(g, c.row);
         c.weight = (float)params_block_rows(p, c.row);
+        if (t->selection)
+            c.weight = (float)search_selects(t->selection, c.row * p->slots_per_block, (uint32_t)c.weight);
         c.sigma = 2 * sqrtf(c.distance) * rms * p->spread;
         c.distance += rms * rms;
         c.row *= p->slots_per_block; /* its first row */
@@ -554,7 +607,8 @@ static int seed_blocks(struct task *t, uint32_t n_blocks)
 static int find_blocks(struct task *t)
 {
     uint32_t n_blocks = t->segment->params.n_blocks, want = t->effort < n_blocks ? t->effort : n_blocks;
-    uint32_t beam = want / 3 + TREE_BEAM_MIN; /* the nearest blocks have fewer parents; more found none (measured) */
+    /* the nearest blocks have fewer parents, more found none (measured); of a selection each may have but one */
+    uint32_t beam = (t->selection ? want : want / 3) + TREE_BEAM_MIN;
     if (search_reserve_nearest(t->searcher, (uint64_t)beam * ENTRY_FANOUT + ENTRY_TOP_MAX) < 0)
         return QUIRE_ENOMEM;
     return (int)nearest_blocks(t, want, beam);
@@ -599,9 +653,9 @@ static float gain_of(const struct searcher *s, uint32_t block)
     return s->gains[at].stamp == s->gains_stamp ? s->gains[at].gain : 0;
 }
 
-/* Adds the gains of c[0..n) to their blocks; forgets candidates of read blocks and, with `drop`, hopeless ones. Returns
- * how many stay. */
-static uint32_t add_gains(struct task *t, struct candidate *c, uint32_t n, float tau, bool drop)
+/* Adds the gains of c[0..n) to their blocks and to *sum; forgets candidates of read blocks and, with `drop`, hopeless
+ * ones. Returns how many stay. */
+static uint32_t add_gains(struct task *t, struct candidate *c, uint32_t n, float tau, bool drop, double *sum)
 {
     struct searcher *s = t->searcher;
     uint32_t per_block = t->segment->params.slots_per_block, kept = 0;
@@ -612,8 +666,11 @@ static uint32_t add_gains(struct task *t, struct candidate *c, uint32_t n, float
         float z = isinf(tau) ? 4 : (tau - c[i].distance) / (c[i].sigma + 1e-30f);
         if (z < -Z_DROP && drop)
             continue;
-        if (z > -Z_DROP)
-            add_gain(s, block, c[i].weight * normal_cdf(z));
+        if (z > -Z_DROP) {
+            float gain = c[i].weight * normal_cdf(z);
+            add_gain(s, block, gain);
+            *sum += (double)gain;
+        }
         c[kept++] = c[i];
     }
     return kept;
@@ -627,13 +684,15 @@ void search_new_stamp(struct searcher *s)
     }
 }
 
-/* The gains of all blocks with candidates. */
-static void compute_gains(struct task *t, float tau)
+double search_compute_gains(struct task *t)
 {
     bool full = t->n_results == t->k;
+    float tau = current_tau(t);
+    double sum = 0;
     search_new_stamp(t->searcher);
-    t->n_candidates = add_gains(t, t->candidates, t->n_candidates, tau, full);
-    t->n_priors = add_gains(t, t->priors, t->n_priors, tau, full);
+    t->n_candidates = add_gains(t, t->candidates, t->n_candidates, tau, full, &sum);
+    t->n_priors = add_gains(t, t->priors, t->n_priors, tau, full, &sum);
+    return sum;
 }
 
 /* Blocks by falling gain. */
@@ -665,24 +724,32 @@ static void choose_among(struct task *t, const struct candidate *c, uint32_t n, 
     }
 }
 
+uint32_t search_best_blocks(struct task *t, uint32_t most, float least, uint32_t *blocks, float gains[RERANK_MAX])
+{
+    struct chosen chosen = {.most = most, .blocks = blocks};
+    choose_among(t, t->candidates, t->n_candidates, least, &chosen);
+    choose_among(t, t->priors, t->n_priors, least, &chosen);
+    memcpy(gains, chosen.gains, sizeof *gains * chosen.n);
+    return chosen.n;
+}
+
 /* The blocks of largest gain, at most `most`, best first, into blocks; returns how many reach theta. */
 static uint32_t choose_blocks(struct task *t, uint32_t most, uint32_t *blocks)
 {
-    struct chosen chosen = {.most = most, .blocks = blocks};
+    float gains[RERANK_MAX];
     /* while there are fewer than k answers something is read, even where theta asks for more than any block promises */
     float least = t->n_results < t->k ? 0 : t->theta;
-    choose_among(t, t->candidates, t->n_candidates, least, &chosen);
-    choose_among(t, t->priors, t->n_priors, least, &chosen);
+    uint32_t n = search_best_blocks(t, most, least, blocks, gains);
     if (t->n_results < t->k)
-        while (chosen.n > 1 && chosen.gains[chosen.n - 1] < t->theta)
-            chosen.n--;
-    return chosen.n;
+        while (n > 1 && gains[n - 1] < t->theta)
+            n--;
+    return n;
 }
 
 static int on_block(struct task *t, const struct block_view *view);
 static void on_blocks(struct task *t);
 
-static void read_blocks(struct task *t, const uint32_t *blocks, uint32_t n)
+void search_read_blocks(struct task *t, const uint32_t *blocks, uint32_t n)
 {
     t->stats.rounds++;
     for (uint32_t i = 0; i < n; i++)
@@ -690,9 +757,7 @@ static void read_blocks(struct task *t, const uint32_t *blocks, uint32_t n)
     task_read_blocks(t, blocks, n, on_block, on_blocks);
 }
 
-static void deliver(struct task *t);
-
-static int look_farther(struct task *t)
+int search_look_farther(struct task *t)
 {
     int n = find_blocks(t);
     if (n < 0 || !t->segment->nav_codes)
@@ -701,8 +766,7 @@ static int look_farther(struct task *t)
     return 0;
 }
 
-/* The block known by its centre only that is nearest, where no block promises anything; returns how many (1 or 0). */
-static uint32_t nearest_unread(const struct task *t, uint32_t *block)
+uint32_t search_nearest_unread(const struct task *t, uint32_t *block)
 {
     uint32_t per_block = t->segment->params.slots_per_block, found = 0;
     float nearest = INFINITY;
@@ -734,15 +798,15 @@ static void next_round(struct task *t)
 {
     uint32_t blocks[BEAM_MAX], n = 0, most = search_reads_left(t, BEAM_MAX);
     for (;;) {
-        compute_gains(t, current_tau(t));
+        search_compute_gains(t);
         n = choose_blocks(t, most ? most : 1, blocks);
         if (n == 0 && t->n_results < t->k)
-            n = nearest_unread(t, blocks);
-        if (n > 0 || most == 0 || t->n_results == t->k || t->effort >= t->segment->params.n_blocks)
+            n = search_nearest_unread(t, blocks);
+        if (n > 0 || most == 0 || t->n_results == t->k || t->effort >= t->effort_end)
             break;
         /* all that is known was read and gave fewer than k: look farther */
-        t->effort = t->effort < t->segment->params.n_blocks / 2 ? 2 * t->effort : t->segment->params.n_blocks;
-        if (look_farther(t) < 0) {
+        t->effort = t->effort < t->effort_end / 2 ? 2 * t->effort : t->effort_end;
+        if (search_look_farther(t) < 0) {
             task_finish(t, QUIRE_ENOMEM);
             return;
         }
@@ -752,31 +816,36 @@ static void next_round(struct task *t)
         n = 0;
     }
     if (n > 0)
-        read_blocks(t, blocks, n);
+        search_read_blocks(t, blocks, n);
     else
-        deliver(t);
+        search_deliver(t);
 }
 
-/* One round, and another only where the first could not take all that were worth it. */
+/* One round, and another only where the first could not take all that were worth it; with a selection as many as it
+ * takes. */
 void search_rerank(struct task *t)
 {
+    if (t->selection) {
+        search_filtered_round(t);
+        return;
+    }
     uint32_t blocks[RERANK_MAX], most = search_reads_left(t, task_blocks_max(t));
     bool more = t->reranks == 0 || t->n_results < t->k || t->rerank_full;
-    compute_gains(t, current_tau(t));
+    search_compute_gains(t);
     uint32_t n = more ? choose_blocks(t, most ? most : 1, blocks) : 0;
-    bool farther = t->n_results < t->k && t->effort < t->segment->lists->n;
+    bool farther = t->n_results < t->k && t->effort < t->effort_end;
     if (most == 0 && (n > 0 || farther))
         t->stats.complete = false;
     if (n > 0 && most > 0) {
         t->reranks++;
         t->rerank_full = n == most;
-        read_blocks(t, blocks, n);
+        search_read_blocks(t, blocks, n);
     } else if (farther && most > 0) {
         /* all that is known was read and gave fewer than k: look farther */
-        t->effort = t->effort < t->segment->lists->n / 2 ? 2 * t->effort : t->segment->lists->n;
+        t->effort = t->effort < t->effort_end / 2 ? 2 * t->effort : t->effort_end;
         search_lists(t);
     } else
-        deliver(t);
+        search_deliver(t);
 }
 
 static void next_exact_round(struct task *t)
@@ -785,14 +854,14 @@ static void next_exact_round(struct task *t)
     while (n < BEAM_MAX && t->next_block < t->segment->params.n_blocks && (!limit || blocks_seen(t) + n < limit))
         blocks[n++] = t->next_block++;
     if (n > 0) {
-        read_blocks(t, blocks, n);
+        search_read_blocks(t, blocks, n);
         return;
     }
     t->stats.exact = t->stats.complete = t->next_block == t->segment->params.n_blocks;
-    deliver(t);
+    search_deliver(t);
 }
 
-static int score_block(struct task *t, const struct block_view *view)
+int search_score_block(struct task *t, const struct block_view *view)
 {
     float *distances = t->searcher->slot_distances;
     task_score_slots(t, view, distances);
@@ -819,6 +888,7 @@ static int follow_list(struct task *t, const struct block_view *view, uint32_t l
 {
     struct searcher *s = t->searcher;
     const struct segment_params *p = &t->segment->params;
+    const struct groups *groups = t->segment->groups;
     uint32_t block_end = 0, first;
     bool skip = false;
     int edges = block_edges(view, list, s->edges, &first);
@@ -829,10 +899,10 @@ static int follow_list(struct task *t, const struct block_view *view, uint32_t l
                 return QUIRE_ECORRUPT;
             uint32_t block = row / p->slots_per_block;
             block_end = (block + 1) * p->slots_per_block;
-            skip = bitmap_has(t->probed, block) || bitmap_has(t->read, block);
+            skip = (!groups && bitmap_has(t->probed, block)) || bitmap_has(t->read, block);
         }
         uint32_t *recent = &t->recent[row * 2654435761u >> 22 & (RECENT_ROWS - 1)];
-        if (skip || *recent == row)
+        if (skip || *recent == row || (groups && bitmap_has(t->probed, groups->of[row])))
             continue;
         *recent = row;
         s->picks[*n] = first + (uint32_t)i;
@@ -886,8 +956,8 @@ static int follow_edges(struct task *t, const struct block_view *view)
 
 static int on_block(struct task *t, const struct block_view *view)
 {
-    int rc = score_block(t, view);
-    if (rc == 0 && !t->search->options.exact && view->n_lists > 0)
+    int rc = search_score_block(t, view);
+    if (rc == 0 && !t->search->options.exact && !t->scanning && view->n_lists > 0)
         rc = follow_edges(t, view);
     if (rc == QUIRE_ECORRUPT)
         task_fail(t, rc, "a block of %s is damaged: its keys or edges do not decode",
@@ -899,6 +969,8 @@ static void on_blocks(struct task *t)
 {
     if (t->code < 0)
         task_finish(t, t->code);
+    else if (t->selection)
+        search_filtered_round(t);
     else if (t->search->options.exact)
         next_exact_round(t);
     else if (t->segment->lists)
@@ -988,7 +1060,7 @@ static void write_number_keys(struct task *t)
     }
 }
 
-static void deliver(struct task *t)
+void search_deliver(struct task *t)
 {
     qsort(t->results, t->n_results, sizeof *t->results, by_distance);
     if (t->search->want_keys && !t->segment->params.user_keys)
@@ -1004,10 +1076,16 @@ static void deliver(struct task *t)
 
 /* Seeds and first round. The nearest part of the seeds knows the first blocks to read almost as well as all of them:
  * those are asked for first, and the rest is scored while they come. */
-static void begin_rounds(struct task *t)
+void search_begin_walk(struct task *t)
 {
     struct searcher *s = t->searcher;
     int n = find_blocks(t);
+    if (n > 0 && t->selection) {
+        enum seeds seeds = search_judge_seeds(t, search_selected_seeds(t, (uint32_t)n));
+        if (seeds == SEEDS_DONE)
+            return;
+        n = seeds == SEEDS_AGAIN ? find_blocks(t) : n;
+    }
     if (n > 0 && !t->segment->nav_codes)
         n = seed_blocks(t, (uint32_t)n) < 0 ? QUIRE_ENOMEM : n;
     if (n < 0) {
@@ -1015,13 +1093,21 @@ static void begin_rounds(struct task *t)
         return;
     }
     if (!t->segment->nav_codes) {
-        next_round(t);
+        if (t->selection)
+            search_filtered_round(t);
+        else
+            next_round(t);
         return;
     }
     uint32_t all = (uint32_t)n, early = all / EARLY_PART + EARLY_MIN;
-    early = early < all ? early : all;
+    /* with a selection it must be known first whether enough of it is near */
+    early = early < all && !t->selection ? early : all;
     search_select_best(s->nearest, all, early);
     float limit = seed_rows(t, 0, early, INFINITY);
+    if (t->selection) {
+        search_filtered_round(t);
+        return;
+    }
     uint64_t generation = t->generation;
     next_round(t);
     if (t->generation != generation || early == all)
@@ -1029,6 +1115,25 @@ static void begin_rounds(struct task *t)
     if (s->n_running <= FLUSH_TASKS)
         engine_flush(s->engine);
     seed_rows(t, early, all, limit);
+}
+
+uint32_t search_effort(const struct task *t, uint32_t k)
+{
+    const struct quire_search_options *o = &t->search->options;
+    uint32_t effort = o->recall > 0 ? segment_effort(t->segment, o->recall, k)
+                      : o->effort   ? o->effort
+                                    : segment_effort(t->segment, DEFAULT_RECALL, k);
+    uint32_t least = t->segment->lists ? 1 : EFFORT_MIN;
+    return effort < least ? least : effort;
+}
+
+void search_set_theta(struct task *t)
+{
+    uint32_t slots = t->segment->params.slots_per_block;
+    t->theta = fminf(fmaxf(theta_effort[t->segment->width] / (float)t->effort, THETA_MIN), THETA_MAX);
+    if (slots < FEW_SLOTS)
+        t->theta *= (float)slots / FEW_SLOTS;
+    t->stats.effort = t->effort;
 }
 
 void search_begin(struct task *t)
@@ -1039,6 +1144,10 @@ void search_begin(struct task *t)
     t->n_results = t->n_candidates = t->n_priors = t->next_block = t->next_key = 0;
     t->k = o->k < p->rows ? o->k : (uint32_t)p->rows;
     t->dead = t->search->dead ? t->search->dead : t->segment->dead;
+    t->selection = t->search->selection;
+    if (t->selection && t->selection->n == p->rows)
+        t->selection = NULL; /* of all rows */
+    t->scanning = t->limited = t->known_selected = t->selected_seeds = false;
     t->stats.complete = true;
     if (task_reserve(t, t->segment) < 0 || reserve_results(t) < 0 || search_reserve_candidates(t, 0) < 0) {
         task_fail(t, QUIRE_ENOMEM, "no memory for a search with k %u", o->k);
@@ -1050,23 +1159,25 @@ void search_begin(struct task *t)
     memset(t->read, 0, ((size_t)blocks + 7) / 8);
     memset(t->recent, 0xff, sizeof *t->recent * RECENT_ROWS);
     task_set_query(t, t->search->query);
+    if (t->selection) {
+        search_filtered_begin(t);
+        return;
+    }
+    t->stats.matches = p->rows;
     if (o->exact) {
+        t->stats.plan = QUIRE_PLAN_EXACT;
         next_exact_round(t);
         return;
     }
-    t->effort = o->recall > 0 ? segment_effort(t->segment, o->recall, t->k)
-                : o->effort   ? o->effort
-                              : segment_effort(t->segment, DEFAULT_RECALL, t->k);
+    t->effort = search_effort(t, t->k);
+    t->effort_end = t->segment->lists ? t->segment->lists->n : p->n_blocks;
     if (t->segment->lists) {
         search_lists_begin(t);
+        search_lists(t);
         return;
     }
-    t->effort = t->effort < EFFORT_MIN ? EFFORT_MIN : t->effort;
-    t->stats.effort = t->effort;
-    t->theta = fminf(fmaxf(theta_effort[t->segment->width] / (float)t->effort, THETA_MIN), THETA_MAX);
-    if (p->slots_per_block < FEW_SLOTS)
-        t->theta *= (float)p->slots_per_block / FEW_SLOTS;
-    begin_rounds(t);
+    search_set_theta(t);
+    search_begin_walk(t);
 }
 
 void search_end(struct task *t, int code)

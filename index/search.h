@@ -11,6 +11,7 @@
 #include "index/segment.h"
 
 struct searcher;
+struct selection;
 
 struct searcher_config {
     unsigned tasks_max; /* tasks that run at once; 0: 32 */
@@ -24,6 +25,11 @@ void searcher_cancel(struct searcher *searcher);
 unsigned searcher_running(const struct searcher *searcher);
 /* Those of them that wait for a task. */
 unsigned searcher_waiting(const struct searcher *searcher);
+/* Steps of searches with a rank whose reads are back: whether there are any; and runs them, one at least, until the
+ * time is over. Not from inside a callback. Between calls the engine wants to be polled, so that what has come
+ * meanwhile for lower ranks goes first. */
+bool searcher_has_steps(const struct searcher *searcher);
+void searcher_work(struct searcher *searcher, uint64_t time_ns);
 
 /* A lane's first task on a segment registers its files and takes a reference. This lets both go: call it on each lane
  * when a segment is to be closed before the searcher is; no task of this lane may be using it. */
@@ -48,6 +54,11 @@ struct search_request {
     struct quire_search_options options;
     bool want_keys, want_vectors;
     const uint8_t *dead; /* rows that are neither followed nor answered, a bitmap; NULL: those of the segment */
+    /* Rows that may be answered, of this segment, kept by the caller until done; NULL: all. Filter and tenants of the
+     * options are not looked at here. */
+    const struct selection *selection;
+    /* 0: a step runs as soon as its reads are back. Otherwise in searcher_work, the lower ranks first. */
+    uint32_t rank;
     void (*done)(struct search_request *request);
     void *owner;
     /* filled before `done` */
@@ -79,7 +90,7 @@ struct fetch_request {
     /* filled; pointers valid during done */
     int code; /* QUIRE_ENOTFOUND when there is no such key */
     struct quire_error error;
-    uint64_t id;
+    uint64_t id;         /* not of a row of which nothing but its attributes is wanted: its block is not read then */
     const float *vector; /* dim floats, decoded from the slot (unit length under cosine) */
     const void *found_key;
     uint32_t found_key_bytes;

@@ -6,7 +6,7 @@
  *          (the triangle inequality, which knows no scale: unit vectors, inner products and raw bytes alike).
  *   lists  All postings that are left go in one submission; each is scanned as soon as it comes, whatever the order:
  *          the candidates are the rows of least estimate among all of them. Where codes are resident there is nothing
- *          to read, and the rows' own lists are scanned in memory.
+ *          to read, and the members of lists are scanned in memory.
  *   rerank Of a row that stands in several lists the estimate with the least error counts. The blocks that hold rows
  *          that may be among the k nearest are read in one more submission (search.c).
  *
@@ -47,22 +47,38 @@ static int reserve_heads(struct searcher *s, uint32_t n)
     return 0;
 }
 
+/* The selection by the places of members' codes. */
+static const struct selection *placed(const struct task *t)
+{
+    return t->selection->places ? t->selection->places : t->selection;
+}
+
+/* Of a selection only those lists matter whose members have some of it. */
+static bool has_rows(const struct task *t, uint32_t list)
+{
+    const struct lists *lists = t->segment->lists;
+    return !t->selection || !t->selected_seeds ||
+           search_selects_any(placed(t), lists_first(lists, list), lists_members(lists, list));
+}
+
 /* All heads one after the other; the `want` nearest stay, in no order. */
 static int scan_heads(struct task *t, struct graph_scratch *scratch, uint32_t want)
 {
     struct searcher *s = t->searcher;
     const struct lists *lists = t->segment->lists;
+    uint32_t have = 0;
     if (search_reserve_nearest(s, lists->n) < 0)
         return QUIRE_ENOMEM;
-    for (uint32_t at = 0; at < lists->n; at += STEP_ROWS) {
-        uint32_t n = lists->n - at < STEP_ROWS ? lists->n - at : STEP_ROWS;
-        for (uint32_t i = 0; i < n; i++)
-            s->ids[i] = at + i;
+    for (uint32_t list = 0; list < lists->n;) {
+        uint32_t n = 0;
+        for (; list < lists->n && n < STEP_ROWS; list++)
+            if (has_rows(t, list))
+                s->ids[n++] = list;
         graph_score(lists->heads, scratch, s->ids, n, s->estimates);
         for (uint32_t i = 0; i < n; i++)
-            s->nearest[at + i] = (struct candidate){.row = at + i, .distance = s->estimates[i]};
+            s->nearest[have++] = (struct candidate){.row = s->ids[i], .distance = s->estimates[i]};
     }
-    want = search_narrow(s, lists->n, want);
+    want = search_narrow(s, have, want);
     for (uint32_t i = 0; i < want; i++)
         s->heads[i] = (struct graph_hit){s->nearest[i].row, s->nearest[i].distance};
     return (int)want;
@@ -93,7 +109,7 @@ static int nearest_heads(struct task *t, uint32_t want)
     struct lists *lists = t->segment->lists;
     struct graph_scratch *scratch = searcher_graph_scratch(s);
     uint32_t beam = want + want / 2 + HEADS_SPARE;
-    bool all = lists->n <= (uint64_t)beam * HEADS_PER_BEAM;
+    bool all = t->selection || lists->n <= (uint64_t)beam * HEADS_PER_BEAM;
     if (!scratch || reserve_heads(s, want) < 0 || graph_query(lists->heads, scratch, t->rotated) < 0)
         return QUIRE_ENOMEM;
     unsigned slot = epoch_enter(lists->epochs);
@@ -117,13 +133,14 @@ static int by_far_end(const void *a, const void *b)
 static float bound_of(struct task *t, uint32_t n)
 {
     struct searcher *s = t->searcher;
-    const struct list_entry *entries = t->segment->lists->entries;
+    const struct lists *lists = t->segment->lists;
+    const struct list_entry *entries = lists->entries;
     uint32_t rows = 0;
-    if (t->dead)
+    if (t->dead || t->selection)
         return INFINITY;
     for (uint32_t i = 0; i < n; i++)
         s->far_ends[i] = (struct far_end){sqrtf(s->heads[i].distance) + entries[s->heads[i].row].radius,
-                                          entries[s->heads[i].row].own};
+                                          lists_members(lists, s->heads[i].row)};
     qsort(s->far_ends, n, sizeof *s->far_ends, by_far_end);
     for (uint32_t i = 0; i < n; i++)
         if ((rows += s->far_ends[i].rows) >= t->k)
@@ -182,30 +199,29 @@ static void scan_posting(struct task *t, const struct candidate *list, const str
     }
 }
 
-/* The rows of a list's cluster by their resident codes. */
-static void scan_own(struct task *t, const struct candidate *list)
+/* The members of a list by their resident codes. */
+static void scan_members(struct task *t, const struct candidate *list)
 {
     struct searcher *s = t->searcher;
     const struct lists *lists = t->segment->lists;
-    const struct list_entry *e = &lists->entries[list->row];
-    for (uint32_t first = e->first, end = e->first + e->own; first < end;) {
+    uint32_t begin = lists_first(lists, list->row);
+    for (uint32_t first = begin, end = begin + lists_members(lists, list->row); first < end;) {
         uint32_t group = first / CODE_GROUP, skip = first % CODE_GROUP, n = end - first;
         n = n < STEP_ROWS - skip ? n : STEP_ROWS - skip;
         task_score_groups(t, lists->codes + (size_t)group * lists->group_bytes,
                           lists->factors + 2 * (size_t)group * CODE_GROUP, (skip + n + CODE_GROUP - 1) / CODE_GROUP,
                           skip, n, list->distance, list->sigma);
         for (uint32_t i = 0; i < n; i++)
-            s->ids[i] = first + i;
+            s->ids[i] = lists_member(lists, list->row, first - begin + i);
         search_add_candidates(t, n, &t->lists_limit);
         first += n;
     }
 }
 
-static void prefetch_own(const struct task *t, const struct candidate *list)
+static void prefetch_members(const struct task *t, const struct candidate *list)
 {
     const struct lists *lists = t->segment->lists;
-    const struct list_entry *e = &lists->entries[list->row];
-    const uint8_t *codes = lists->codes + (size_t)(e->first / CODE_GROUP) * lists->group_bytes;
+    const uint8_t *codes = lists->codes + (size_t)(lists_first(lists, list->row) / CODE_GROUP) * lists->group_bytes;
     for (size_t at = 0; at < PREFETCH_MAX; at += 64)
         __builtin_prefetch(codes + at, 0, 2);
 }
@@ -319,6 +335,8 @@ static void on_posting(struct io_op *op, int result, unsigned flags)
     struct posting_view view;
     uint64_t generation = t->generation;
     (void)flags;
+    if (task_waits(t, op, result))
+        return;
     t->step_ns = clock_ns();
     t->lists_pending--;
     if (s->cancelling)
@@ -383,6 +401,80 @@ static void read_lists(struct task *t)
     }
 }
 
+static void prefetch_group(const struct lists *lists, uint32_t group)
+{
+    const uint8_t *codes = lists->codes + (size_t)group * lists->group_bytes;
+    for (uint32_t at = 0; at < lists->group_bytes; at += 64)
+        __builtin_prefetch(codes + at, 0, 2);
+}
+
+/* Scores the group of the places s->picks[0..n), members of the list, and makes candidates of these. */
+static void score_selected(struct task *t, const struct candidate *list, uint32_t n)
+{
+    struct searcher *s = t->searcher;
+    const struct lists *lists = t->segment->lists;
+    uint32_t group = s->picks[0] / CODE_GROUP, first = lists_first(lists, list->row);
+    task_score_groups(t, lists->codes + (size_t)group * lists->group_bytes,
+                      lists->factors + 2 * (size_t)group * CODE_GROUP, 1, 0, CODE_GROUP, list->distance, list->sigma);
+    for (uint32_t i = 0; i < n; i++) {
+        s->ids[i] = lists_member(lists, list->row, s->picks[i] - first);
+        s->estimates[i] = s->estimates[s->picks[i] % CODE_GROUP]; /* ascending, so none is overwritten too early */
+    }
+    s->runs[0].end = n;
+    search_add_candidates(t, n, &t->lists_limit);
+}
+
+/* The members of the list that are in the selection, by the groups that hold them. */
+static void scan_selected(struct task *t, const struct candidate *list)
+{
+    struct searcher *s = t->searcher;
+    const struct lists *lists = t->segment->lists;
+    uint32_t begin = lists_first(lists, list->row), end = begin + lists_members(lists, list->row), place;
+    struct selection_walk walk = selection_walk(placed(t), begin);
+    bool more = selection_next(&walk, &place) && place < end;
+    t->known_selected = true;
+    while (more) {
+        uint32_t n = 0, group = place / CODE_GROUP;
+        for (; more && place / CODE_GROUP == group; more = selection_next(&walk, &place) && place < end)
+            s->picks[n++] = place;
+        if (more)
+            prefetch_group(lists, place / CODE_GROUP);
+        score_selected(t, list, n);
+    }
+    t->known_selected = false;
+}
+
+int search_lists_scan(struct task *t)
+{
+    struct searcher *s = t->searcher;
+    const struct lists *lists = t->segment->lists;
+    int n = nearest_heads(t, lists->n);
+    if (n < 0)
+        return n;
+    for (int i = 0; i < n; i++) {
+        const struct list_entry *e = &lists->entries[s->heads[i].row];
+        struct candidate list = {.row = s->heads[i].row, .distance = s->heads[i].distance, .sigma = e->rms};
+        scan_selected(t, &list);
+    }
+    if (t->n_candidates > t->candidates_max) {
+        search_select_best(t->candidates, t->n_candidates, t->candidates_max);
+        t->n_candidates = t->candidates_max;
+    }
+    return 0;
+}
+
+/* Rows of the selection in the n lists of searcher->heads. */
+static uint64_t selected_near(const struct task *t, uint32_t n)
+{
+    const struct lists *lists = t->segment->lists;
+    uint64_t found = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t list = t->searcher->heads[i].row;
+        found += search_selects(placed(t), lists_first(lists, list), lists_members(lists, list));
+    }
+    return found;
+}
+
 void search_lists(struct task *t)
 {
     const struct lists *lists = t->segment->lists;
@@ -391,6 +483,11 @@ void search_lists(struct task *t)
     uint64_t effort = t->effort < lists->n ? t->effort : lists->n, more = effort * effort / EFFORT_PART;
     int n = search_reserve_candidates(t, more < CANDIDATES_MOST ? (uint32_t)more : CANDIDATES_MOST);
     n = n < 0 ? n : nearest_heads(t, (uint32_t)effort);
+    enum seeds seeds = n > 0 && t->selection ? search_judge_seeds(t, selected_near(t, (uint32_t)n)) : SEEDS_KEEP;
+    if (seeds == SEEDS_AGAIN)
+        search_lists(t);
+    if (seeds != SEEDS_KEEP)
+        return;
     if (n < 0 || choose_lists(t, (uint32_t)n, most) < 0) {
         task_finish(t, QUIRE_ENOMEM);
         return;
@@ -399,8 +496,11 @@ void search_lists(struct task *t)
     if (lists->codes) {
         for (uint32_t i = 0; i < t->n_lists; i++) {
             if (i + 1 < t->n_lists)
-                prefetch_own(t, &t->lists[i + 1]);
-            scan_own(t, &t->lists[i]);
+                prefetch_members(t, &t->lists[i + 1]);
+            if (t->selection)
+                scan_selected(t, &t->lists[i]);
+            else
+                scan_members(t, &t->lists[i]);
         }
         search_rerank(t);
         return;
@@ -415,11 +515,9 @@ void search_lists(struct task *t)
 
 void search_lists_begin(struct task *t)
 {
-    t->effort = t->effort ? t->effort : 1;
     t->stats.effort = t->effort;
     t->theta = fminf(fmaxf(THETA_LISTS / (float)t->effort, THETA_MIN), THETA_MAX);
     t->lists_limit = INFINITY;
     t->reranks = 0;
     t->rerank_full = t->lists_starving = false;
-    search_lists(t);
 }

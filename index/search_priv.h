@@ -6,9 +6,11 @@
 #include "index/codes.h"
 #include "index/search.h"
 #include "index/segment_priv.h"
+#include "index/selection.h"
 
 #define BEAM_MAX    4u    /* blocks that one task reads at once on its way through a page graph */
 #define RERANK_MAX  32u   /* and to measure what inverted lists have found */
+#define SCAN_MAX    8u    /* the same where all rows that may be answered are known by their codes */
 #define FRAMES_MAX  64u   /* blocks that all tasks of a lane hold at once */
 #define RECENT_ROWS 1024u /* places of the filter of rows already scored */
 
@@ -46,6 +48,11 @@ struct posting_read {
     uint32_t list;
 };
 
+/* Blocks that follow one another and are read at once. */
+struct block_run {
+    uint32_t first, n;
+};
+
 /* Rows of one block among those scored together: up to `end`, from where the run before ends. */
 struct scored_run {
     uint32_t end;
@@ -63,18 +70,24 @@ enum task_kind { TASK_FREE, TASK_SEARCH, TASK_FETCH };
 struct task {
     struct searcher *searcher;
     enum task_kind kind;
+    uint32_t rank; /* of the search */
     struct segment *segment;
     struct search_request *search;
     struct fetch_request *fetch;
-    const uint8_t *dead; /* of the search, or NULL */
+    const uint8_t *dead;               /* of the search, or NULL */
+    const struct selection *selection; /* of the search, or NULL: all rows */
     struct task *next_free;
     struct read_slot reads[RERANK_MAX];
     struct io_op turn; /* of a step whose blocks are all in the cache */
     uint32_t n_reads, n_pending;
-    uint32_t n_opened; /* reads of the step that on_block has seen */
-    bool step_open;    /* a step's reads are asked for and on_reads has not run */
-    bool advancing;    /* advance is on the stack */
-    bool starving;     /* the step waits for frames */
+    uint32_t n_opened;   /* reads of the step that on_block has seen */
+    bool step_open;      /* a step's reads are asked for and on_reads has not run */
+    bool advancing;      /* advance is on the stack */
+    bool starving;       /* the step waits for frames */
+    bool known_selected; /* rows that are scored are in the selection */
+    bool selected_seeds; /* blocks and lists without a row of the selection are not looked for */
+    bool limited;        /* it may look at fewer rows than the selection has */
+    bool scanning;       /* all rows that may be answered are candidates: stats.plan SCAN */
     struct task *next_starving;
     uint8_t *buffers; /* task_blocks_max blocks, 4096-aligned, where a block is larger than a frame; owned */
     size_t buffers_bytes;
@@ -96,7 +109,7 @@ struct task {
     float query_norm2, rotated_sum;
     struct code_query levels;
     uint32_t dims_capacity;
-    uint8_t *probed, *read; /* bitmaps of blocks */
+    uint8_t *probed, *read; /* bitmaps of blocks; probed: of groups where the search enters by them (groups.h) */
     size_t blocks_capacity; /* bytes of each bitmap */
     struct candidate *candidates;
     uint32_t n_candidates, candidates_max, candidates_capacity;
@@ -113,8 +126,10 @@ struct task {
     size_t vectors_capacity;
     uint32_t *recent; /* rows scored lately, RECENT_ROWS places */
     uint32_t effort;
+    uint32_t effort_end; /* blocks or lists that a search which finds too little may widen effort to */
     float theta;
-    uint32_t next_block;     /* exact search: first block not asked for */
+    uint32_t next_block;     /* reading all blocks: first one not asked for */
+    float missable;          /* scan: rows among the k nearest that may be missed, as expected */
     uint32_t next_key;       /* first hit whose long key is not fetched */
     struct candidate *lists; /* inverted lists to read: number, distance of the head, spread */
     uint32_t n_lists, lists_capacity;
@@ -154,6 +169,7 @@ struct searcher {
     uint32_t n_frames, frame_bytes, n_free;
     uint8_t *free_frames[FRAMES_MAX];
     struct task *starving, *starving_last;
+    struct io_op *ready, *ready_last;    /* back, of tasks with a rank, by that; linked by `next`, result in state[0] */
     struct graph_scratch *graph_scratch; /* of searches in memtables and heads; made when first needed; owned */
     struct far_end *far_ends;            /* of the same lists; owned */
     struct graph_hit *heads;             /* found by one of them; owned */
@@ -163,6 +179,7 @@ struct searcher {
     struct task *lists_starving, *lists_starving_last;
     struct search_work *free_works; /* of searches in collections; owned */
     bool cancelling;
+    bool working;    /* what is called is called by run_ready */
     bool serving;    /* serve_starving is on the stack */
     bool starting;   /* start_waiting is on the stack: requests that end at once do not enter it again */
     bool fetch_turn; /* whose turn it is to get a free task: searches and fetches alternate */
@@ -200,8 +217,12 @@ int searcher_attach(struct searcher *searcher, struct segment *segment);
 static inline uint32_t task_blocks_max(const struct task *task)
 {
     const struct searcher *s = task->searcher;
-    if (!task->segment->lists)
+    if (!task->segment->lists && !task->scanning)
         return BEAM_MAX;
+    if (task->scanning && !task->segment->lists && !(s->arena && task->segment->params.block_bytes <= s->frame_bytes))
+        return BEAM_MAX; /* what its own buffers have room for */
+    if (!task->segment->lists)
+        return s->n_frames < SCAN_MAX ? s->n_frames : SCAN_MAX;
     return s->arena && s->n_frames < RERANK_MAX ? s->n_frames : RERANK_MAX;
 }
 /* A step that reads n blocks, n <= task_blocks_max. Each is opened and given to on_block, if there is one, as soon as
@@ -221,8 +242,14 @@ int task_read_record(struct task *task, struct io_file *file, uint64_t offset, u
  * task->wide. Errors are noted in the task. */
 int task_read_key(struct task *task, uint64_t at, uint32_t length, void (*on_reads)(struct task *task));
 int task_take_key(struct task *task, uint64_t at, uint32_t length, const uint8_t **key);
+/* A step that reads runs of blocks, n <= RERANK_MAX, together at most RUN_BYTES_MAX or one run, past the cache; in
+ * on_reads their blocks are opened by task_open_run: the j-th of read i. QUIRE_ENOMEM is noted, and no step begins. */
+int task_read_runs(struct task *task, const struct block_run *runs, uint32_t n, void (*on_reads)(struct task *task));
+int task_open_run(struct task *task, uint32_t i, uint32_t j, struct block_view *view);
 /* Opens the block of read i; on failure notes the error with file and offset in the task. */
 int task_open_block(struct task *task, uint32_t i, struct block_view *view);
+/* To be asked first by each `done` of a task's ops: whether it is not the task's turn. Then it is called again. */
+bool task_waits(struct task *task, struct io_op *op, int result);
 /* Checks that read i brought `expected` bytes; notes the error otherwise. */
 int task_check_read(struct task *task, uint32_t i, const char *what);
 /* Ends the task: its request's done runs, then the task is free. */
@@ -241,6 +268,11 @@ void task_score_rows(struct task *task, uint32_t n);
  * how many there are then. */
 uint32_t task_score_block_rows(struct task *task, uint32_t block, float centre, uint32_t at);
 /* Asks for the codes of a block's rows, which will be scored soon. */
+/* Asks the memory for the code of a row. */
+static inline void task_prefetch_row(const struct task *task, uint32_t row)
+{
+    __builtin_prefetch(task->segment->nav_codes + (size_t)row * task->segment->nav_bytes);
+}
 void task_prefetch_block_rows(const struct task *task, uint32_t block);
 /* The same by the codes of edges inside a block: searcher->picks[i] is the edge that leads to searcher->ids[i]. */
 void task_score_edges(struct task *task, const struct block_view *view, uint32_t n);
@@ -252,12 +284,50 @@ void task_score_slots(struct task *task, const struct block_view *view, float *o
 void task_score_groups(struct task *task, const uint8_t *groups, const f16_t *factors, uint32_t n_groups, uint32_t skip,
                        uint32_t n, float centre, float rms);
 
-/* search_lists.c: the first step of a search in inverted lists, whose effort is set. */
+/* search_filter.c: the first step of a search with a selection. */
+void search_filtered_begin(struct task *task);
+/* The blocks that are worth reading next; ends the task. */
+void search_filtered_round(struct task *task);
+/* Of a search that has found its nearest blocks or lists, with `found` rows of the selection in them: KEEP, they will
+ * do; AGAIN, it must find them again by changed settings; DONE, all rows of the selection are scanned instead, and the
+ * task has gone on. */
+enum seeds { SEEDS_KEEP, SEEDS_AGAIN, SEEDS_DONE };
+enum seeds search_judge_seeds(struct task *task, uint64_t found);
+/* Rows of the selection in the n blocks of searcher->nearest. */
+uint64_t search_selected_seeds(const struct task *task, uint32_t n);
+/* Whether any row of first .. first + n is in the selection; how many are; whether any of these blocks, or groups, has
+ * one. */
+bool search_selects_any(const struct selection *selection, uint32_t first, uint32_t n);
+uint32_t search_selects(const struct selection *selection, uint32_t first, uint32_t n);
+bool search_selects_entry(const struct selection *selection, uint32_t first, uint32_t n);
+/* search_lists.c: all rows of the selection by their resident codes. QUIRE_ENOMEM or 0. */
+int search_lists_scan(struct task *task);
+/* search_lists.c: before the first step of a search in inverted lists, whose effort is set. */
 void search_lists_begin(struct task *task);
 /* Reads or scans those of the `effort` nearest lists that were not yet; then search_rerank. */
 void search_lists(struct task *task);
 /* search.c: rows that were scored last join the candidates; `limit` is the estimate above which none matters. */
 void search_add_candidates(struct task *task, uint32_t n, float *limit);
+/* The seeds and rounds of a page graph, whose effort and theta are set. */
+void search_begin_walk(struct task *task);
+/* The effort that the options ask for at k. */
+uint32_t search_effort(const struct task *task, uint32_t k);
+/* Sets theta from the effort. */
+void search_set_theta(struct task *task);
+/* Gains of all blocks with candidates, by the distance a row must beat now. Returns their sum. */
+double search_compute_gains(struct task *task);
+/* The blocks of largest gain, at least `least`, at most `most`, best first, with their gains; returns how many. */
+uint32_t search_best_blocks(struct task *task, uint32_t most, float least, uint32_t *blocks, float gains[RERANK_MAX]);
+/* Seeds from as many blocks as effort says; QUIRE_ENOMEM or a number >= 0. */
+int search_look_farther(struct task *task);
+/* The block known by its centre only that is nearest, where no block promises anything; returns how many (1 or 0). */
+uint32_t search_nearest_unread(const struct task *task, uint32_t *block);
+/* Reads blocks in one step and goes on with the search when they are scored. */
+void search_read_blocks(struct task *task, const uint32_t *blocks, uint32_t n);
+/* Scores the slots of an open block; QUIRE_ECORRUPT. */
+int search_score_block(struct task *task, const struct block_view *view);
+/* Answers with what was found; ends the task. */
+void search_deliver(struct task *task);
 /* What lists have found is measured exactly; ends the task. */
 void search_rerank(struct task *task);
 /* All places of searcher->gains are free again. */
@@ -285,9 +355,18 @@ int search_reserve_links(struct task *task, uint32_t n);
 /* Room in searcher->edges. */
 int search_reserve_edges(struct task *task, uint32_t n);
 
-static inline bool task_row_is_dead(const struct task *task, uint32_t row)
+/* Whether a row may not be answered: it is dead, or not in the selection. */
+static inline bool task_row_is_out(const struct task *task, uint32_t row)
 {
-    return task->dead && bitmap_has_shared(task->dead, row);
+    return (task->dead && bitmap_has_shared(task->dead, row)) ||
+           (task->selection && !selection_has(task->selection, row));
+}
+
+/* The same of a row that was scored by its code. */
+static inline bool task_candidate_is_out(const struct task *task, uint32_t row)
+{
+    return (task->dead && bitmap_has_shared(task->dead, row)) ||
+           (task->selection && !task->known_selected && !selection_has(task->selection, row));
 }
 
 /* The lane's scratch for memtables, or NULL without memory. */

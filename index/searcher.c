@@ -6,6 +6,11 @@
  * depend on which completion came first; when the last is back, on_reads runs. A step whose blocks are all in the cache
  * takes a turn through the engine, too: whoever starts a search returns before it ends, whatever is cached.
  *
+ * Where requests have ranks, what is back is not handed on within engine_poll: it waits in a list by rank, and
+ * searcher_work takes from its front. A loop that polls between two steps so lets a search that stands alone for its
+ * user pass the steps of many others: in each of its rounds it waits for the one step that was running when its reads
+ * came. Without ranks there is no list, and no step is later than it could be.
+ *
  * A request that finds no free task waits in line. `done` runs while the task still holds the answer; it may start new
  * requests. Errors of a read are kept until all reads of the step are back, because their buffers belong to the engine
  * until then.
@@ -28,6 +33,7 @@
 #define PRIORS_KEPT     16384u /* blocks known by their centres only, and lists */
 #define CANDIDATES_KEPT 98304u /* rows that may be near */
 #define SCRATCH_KEPT    65536u /* places of gains, nodes of the tree */
+#define WIDE_KEPT       65536u /* bytes of a record, or of blocks that were read at once */
 #define TASKS_DEFAULT   32u
 #define ARENA_BYTES_MAX (512u << 10) /* frames of a lane, BEAM_MAX of them at least */
 #define TASKS_MAX       4096u
@@ -421,6 +427,7 @@ static struct task *take_task(struct searcher *s)
 static void start_search(struct task *t, struct search_request *request)
 {
     t->kind = TASK_SEARCH;
+    t->rank = request->rank;
     t->search = request;
     t->segment = request->segment;
     float *kept = request->kept_query; /* begin may end the task, and with it the request's life */
@@ -431,6 +438,7 @@ static void start_search(struct task *t, struct search_request *request)
 static void start_fetch(struct task *t, struct fetch_request *request)
 {
     t->kind = TASK_FETCH;
+    t->rank = 0;
     t->fetch = request;
     t->segment = request->segment;
     begin(t);
@@ -609,12 +617,57 @@ static void advance(struct task *t)
         t->cpu_ns += clock_ns() - t->step_ns;
 }
 
+bool task_waits(struct task *t, struct io_op *op, int result)
+{
+    struct searcher *s = t->searcher;
+    struct io_op **at = &s->ready;
+    if (t->rank == 0 || s->working || s->cancelling)
+        return false;
+    if (s->ready && ((const struct task *)s->ready_last->owner)->rank <= t->rank)
+        at = &s->ready_last->next;
+    while (*at && ((const struct task *)(*at)->owner)->rank <= t->rank)
+        at = &(*at)->next;
+    op->state[0] = (uint64_t)(int64_t)result;
+    op->next = *at;
+    *at = op;
+    if (!op->next)
+        s->ready_last = op;
+    return true;
+}
+
+static void run_ready(struct searcher *s)
+{
+    struct io_op *op = s->ready;
+    s->ready = op->next;
+    op->next = NULL;
+    s->working = true;
+    op->done(op, (int)(int64_t)op->state[0], 0);
+    s->working = false;
+}
+
+bool searcher_has_steps(const struct searcher *s)
+{
+    return s->ready != NULL;
+}
+
+void searcher_work(struct searcher *s, uint64_t time_ns)
+{
+    if (!s->ready)
+        return;
+    uint64_t end_ns = clock_ns() + time_ns;
+    do
+        run_ready(s);
+    while (s->ready && clock_ns() < end_ns);
+}
+
 /* One read of a step is back. */
 static void on_read(struct io_op *op, int result, unsigned flags)
 {
     struct task *t = op->owner;
     struct read_slot *slot = (struct read_slot *)(void *)((char *)op - offsetof(struct read_slot, op));
     (void)flags;
+    if (task_waits(t, op, result))
+        return;
     slot->result = result;
     slot->back = true;
     t->n_pending--;
@@ -625,8 +678,9 @@ static void on_read(struct io_op *op, int result, unsigned flags)
 static void on_turn(struct io_op *op, int result, unsigned flags)
 {
     struct task *t = op->owner;
-    (void)result;
     (void)flags;
+    if (task_waits(t, op, result))
+        return;
     t->n_pending--;
     advance(t);
 }
@@ -757,6 +811,42 @@ static void serve_starving(struct searcher *s)
     s->serving = false;
 }
 
+/* Room for `bytes` in t->wide. */
+static int reserve_wide(struct task *t, size_t bytes)
+{
+    if (bytes <= t->wide_bytes)
+        return 0;
+    uint8_t *bigger = memory_aligned(4096, bytes);
+    if (!bigger)
+        return QUIRE_ENOMEM;
+    memory_free(t->wide);
+    t->wide = bigger;
+    t->wide_bytes = bytes;
+    return 0;
+}
+
+int task_read_runs(struct task *t, const struct block_run *runs, uint32_t n, void (*on_reads)(struct task *))
+{
+    uint32_t block_bytes = t->segment->params.block_bytes;
+    size_t bytes = 0;
+    for (uint32_t i = 0; i < n; i++)
+        bytes += (size_t)runs[i].n * block_bytes;
+    if (reserve_wide(t, bytes) < 0) {
+        task_fail(t, QUIRE_ENOMEM, "no memory for %zu bytes of blocks", bytes);
+        return t->code;
+    }
+    begin_step(t, n, NULL, on_reads);
+    uint8_t *to = t->wide;
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t run_bytes = runs[i].n * block_bytes;
+        t->reads[i] = (struct read_slot){.block = runs[i].first};
+        queue_read(t, i, section_file_io(t->segment->blocks), segment_block_offset(t->segment, runs[i].first),
+                   run_bytes, to);
+        to += run_bytes;
+    }
+    return 0;
+}
+
 int task_read_record(struct task *t, struct io_file *file, uint64_t offset, uint64_t bytes, uint64_t end,
                      void (*on_reads)(struct task *))
 {
@@ -767,15 +857,9 @@ int task_read_record(struct task *t, struct io_file *file, uint64_t offset, uint
         return t->code;
     }
     size_t span = (size_t)((offset + bytes - begin + 4095) / 4096 * 4096);
-    if (span > t->wide_bytes) {
-        uint8_t *bigger = memory_aligned(4096, span);
-        if (!bigger) {
-            task_fail(t, QUIRE_ENOMEM, "no memory for a record of %zu bytes", span);
-            return t->code;
-        }
-        memory_free(t->wide);
-        t->wide = bigger;
-        t->wide_bytes = span;
+    if (reserve_wide(t, span) < 0) {
+        task_fail(t, QUIRE_ENOMEM, "no memory for a record of %zu bytes", span);
+        return t->code;
     }
     task_read_at(t, file, begin, (uint32_t)span, t->wide, on_reads);
     return 0;
@@ -827,26 +911,38 @@ int task_check_read(struct task *t, uint32_t i, const char *what)
     return code;
 }
 
-int task_open_block(struct task *t, uint32_t i, struct block_view *view)
+/* Block `block` at `base`, which read i has brought. */
+static int open_at(struct task *t, uint32_t i, uint32_t block, const uint8_t *base, struct block_view *view)
 {
     const struct segment *s = t->segment;
-    struct quire_error err = {0};
-    int rc = task_check_read(t, i, "read of a block");
-    if (rc < 0)
-        return rc;
     const struct read_slot *r = &t->reads[i];
-    rc = block_open(r->buffer, &s->shape, r->block, r->cached ? NULL : s->segment_id, view, &err);
-    uint32_t first = r->block * s->params.slots_per_block;
-    uint32_t expected = params_block_rows(&s->params, r->block);
+    struct quire_error err = {0};
+    int rc = block_open(base, &s->shape, block, r->cached ? NULL : s->segment_id, view, &err);
+    uint32_t first = block * s->params.slots_per_block, expected = params_block_rows(&s->params, block);
     if (rc == 0 && (view->first_row != first || view->n_slots != expected))
         rc = error_set(&err, QUIRE_ECORRUPT, "holds %u rows from %u, expected %u from %u", view->n_slots,
                        view->first_row, expected, first);
-    if (rc == 0 && s->cache && !r->cached)
-        block_cache_offer(s->cache, r->block, r->buffer);
     if (rc < 0)
-        task_fail(t, rc, "block %u of %s at offset %llu is damaged: %s", r->block, r->op.file->path,
-                  (unsigned long long)r->op.offset, err.message);
+        task_fail(t, rc, "block %u of %s at offset %llu is damaged: %s", block, r->op.file->path,
+                  (unsigned long long)segment_block_offset(s, block), err.message);
     return rc;
+}
+
+int task_open_block(struct task *t, uint32_t i, struct block_view *view)
+{
+    const struct read_slot *r = &t->reads[i];
+    int rc = task_check_read(t, i, "read of a block");
+    if (rc == 0)
+        rc = open_at(t, i, r->block, r->buffer, view);
+    if (rc == 0 && t->segment->cache && !r->cached)
+        block_cache_offer(t->segment->cache, r->block, r->buffer);
+    return rc;
+}
+
+int task_open_run(struct task *t, uint32_t i, uint32_t j, struct block_view *view)
+{
+    const struct read_slot *r = &t->reads[i];
+    return open_at(t, i, r->block + j, r->buffer + (size_t)j * t->segment->params.block_bytes, view);
 }
 
 void task_finish(struct task *t, int code)
@@ -860,6 +956,11 @@ void task_finish(struct task *t, int code)
         fetch_end(t, t->code);
     t->kind = TASK_FREE;
     t->generation++;
+    if (t->wide_bytes > WIDE_KEPT) {
+        memory_free(t->wide);
+        t->wide = NULL;
+        t->wide_bytes = 0;
+    }
     if (t->k_capacity > K_KEPT || t->priors_capacity > PRIORS_KEPT || t->lists_capacity > PRIORS_KEPT ||
         t->candidates_capacity > CANDIDATES_KEPT)
         give_results_back(t);
@@ -900,6 +1001,8 @@ void searcher_cancel(struct searcher *s)
 {
     s->cancelling = true;
     cancel_waiting(s);
+    while (s->ready)
+        run_ready(s);
     serve_starving(s);
     while (s->n_running > 0)
         if (engine_poll(s->engine, 1, UINT64_MAX) < 0)

@@ -9,11 +9,14 @@
  * The budget: centres are always resident; the widest navigation code that fits next to them and a reserve for block
  * buffers is loaded with its factors, and what then is left keeps hot blocks. When not even the 1-bit code fits, the
  * codes of edges inside the blocks are used where the index has them; else opening fails and names the least budget.
+ * Columns of attributes and tenants are always resident, and come off the budget before any code is chosen.
  * Of inverted lists directory and heads are always resident, and the codes of all rows where they fit.
  */
 #include "index/block.h"
+#include "index/columns.h"
 #include "index/index_kind.h"
 #include "index/segment_priv.h"
+#include "index/selection.h"
 #include "io/error.h"
 #include "io/memory.h"
 #include <math.h>
@@ -195,7 +198,8 @@ static int choose_width(struct opening *o, const struct section_file *codes)
     struct segment *s = o->s;
     uint64_t budget = s->info.memory_bytes;
     uint64_t entries = entry_bytes_of(s->params.n_blocks, s->params.code_dim);
-    uint64_t fixed = 4 * s->params.rows + entries, least = 0, reserve = s->info.reserve_bytes;
+    uint64_t columns = s->info.resident_columns_bytes, groups = groups_bytes_of(&s->params);
+    uint64_t fixed = 4 * s->params.rows + entries + columns + groups, least = 0, reserve = s->info.reserve_bytes;
     bool found = false;
     for (unsigned w = 0; w < NAV_WIDTHS && !o->options->edge_codes; w++) {
         if (!section_find(codes, CODES_NAVIGATION + nav_bits[w]) ||
@@ -214,16 +218,17 @@ static int choose_width(struct opening *o, const struct section_file *codes)
         return 0;
     s->width = NAV_WIDTHS;
     if (s->params.edge_code_bytes)
-        least = entries;
+        least = entries + columns;
     if (s->params.edge_code_bytes && (!budget || least <= budget))
         return 0;
-    return error_set(o->err, QUIRE_ELIMIT,
-                     "a memory budget of %llu bytes is below the %llu that the %s of %s need: raise --memory (server: "
-                     "index-memory, or VLOAD ... MEMORY)%s",
-                     (unsigned long long)budget, (unsigned long long)least,
-                     s->params.edge_code_bytes ? "centres of the blocks" : "narrowest navigation codes", o->path,
-                     s->params.edge_code_bytes ? ""
-                                               : ", or build with this --memory, which puts codes into the blocks");
+    return error_set(
+        o->err, QUIRE_ELIMIT,
+        "a memory budget of %llu bytes is below the %llu that the %s%s of %s need: raise --memory (server: "
+        "index-memory, or VLOAD ... MEMORY)%s",
+        (unsigned long long)budget, (unsigned long long)least,
+        s->params.edge_code_bytes ? "centres of the blocks" : "narrowest navigation codes",
+        columns ? " and the columns of attributes" : "", o->path,
+        s->params.edge_code_bytes ? "" : ", or build with this --memory, which puts codes into the blocks");
 }
 
 static int decode_factors(const struct opening *o)
@@ -238,9 +243,10 @@ static int decode_factors(const struct opening *o)
     return 0;
 }
 
-bool segment_lists_fit(const struct segment_params *p, uint64_t budget)
+bool segment_lists_fit(const struct segment_params *p, uint64_t columns_bytes, uint64_t budget)
 {
-    uint64_t need = entry_bytes_of(p->n_blocks, p->code_dim) + lists_bytes_of(p) + lists_codes_bytes_of(p);
+    uint64_t need =
+        columns_bytes + entry_bytes_of(p->n_blocks, p->code_dim) + lists_bytes_of(p) + lists_codes_bytes_of(p);
     return budget == 0 || need + reserve_of(budget) <= budget;
 }
 
@@ -250,13 +256,15 @@ static int load_lists(struct opening *o, struct section_file *codes)
     struct segment *s = o->s;
     const struct segment_params *p = &s->params;
     uint64_t budget = s->info.memory_bytes;
-    uint64_t fixed = entry_bytes_of(p->n_blocks, p->code_dim) + lists_bytes_of(p);
+    uint64_t columns = s->info.resident_columns_bytes;
+    uint64_t fixed = columns + entry_bytes_of(p->n_blocks, p->code_dim) + lists_bytes_of(p);
     const struct section_entry *entry = NULL;
     if (budget && fixed > budget)
         return error_set(o->err, QUIRE_ELIMIT,
-                         "a memory budget of %llu bytes is below the %llu that the heads of %s need: raise --memory "
+                         "a memory budget of %llu bytes is below the %llu that the heads%s of %s need: raise --memory "
                          "(server: index-memory, or VLOAD ... MEMORY)",
-                         (unsigned long long)budget, (unsigned long long)fixed, o->path);
+                         (unsigned long long)budget, (unsigned long long)fixed,
+                         columns ? " and the columns of attributes" : "", o->path);
     int rc = lists_open(p, codes, &s->lists, o->err);
     if (rc == 0)
         rc = open_listed(o, POSTINGS_NAME, FILE_POSTINGS, &s->postings);
@@ -270,11 +278,35 @@ static int load_lists(struct opening *o, struct section_file *codes)
                          (unsigned long long)entry->bytes, (unsigned long long)lists_postings_bytes(s->lists, p));
     s->width = (unsigned)kernels_code_index(p->list_bits);
     s->info.resident_bytes += s->lists->heads_bytes;
-    if (o->options->read_lists || !segment_lists_fit(p, budget))
+    if (o->options->read_lists || !segment_lists_fit(p, columns, budget))
         return 0;
     rc = lists_load_codes(s->lists, p, s->postings, s->postings_at, s->segment_id, o->err);
     s->info.resident_bytes += s->lists->codes_mapped + s->lists->factors_mapped;
     return rc;
+}
+
+/* Before the codes: what columns take, the budget no longer has. */
+static int load_columns(struct opening *o)
+{
+    struct segment *s = o->s;
+    struct section_file *listed = NULL;
+    struct columns_stats stats;
+    char *path = NULL;
+    if (!s->params.has_columns)
+        return 0;
+    int rc = open_listed(o, COLUMNS_NAME, FILE_COLUMNS, &listed);
+    section_file_close(listed);
+    if (rc == 0 && asprintf(&path, "%s/%s", o->path, COLUMNS_NAME) < 0)
+        return QUIRE_ENOMEM;
+    if (rc == 0)
+        rc = columns_open(o->fs, path, s->segment_id, (uint32_t)s->params.rows, &s->columns, o->err);
+    free(path);
+    if (rc < 0)
+        return rc;
+    columns_get_stats(s->columns, &stats);
+    s->info.resident_columns_bytes = stats.column_bytes + stats.tenant_bytes;
+    s->info.resident_bytes += s->info.resident_columns_bytes;
+    return 0;
 }
 
 static int load_codes(struct opening *o)
@@ -312,6 +344,9 @@ static int load_codes(struct opening *o)
     s->sigma_factor = 2 * s->params.error[s->width] / sqrtf((float)s->params.code_dim - 1);
     rc = entry_init(&s->entry, &s->centres, s->params.code_dim);
     s->info.resident_bytes += s->entry.bytes;
+    if (rc == 0 && resident)
+        rc = groups_open(&s->params, codes, &s->groups, o->err);
+    s->info.resident_bytes += s->groups ? s->groups->bytes : 0;
 out:
     section_file_close(codes);
     return rc;
@@ -403,11 +438,13 @@ static void fill_info(struct segment *s)
     info->resident_codes_bytes = s->lists ? s->lists->codes_mapped : s->nav_codes_mapped;
     info->resident_factors_bytes = s->lists ? s->lists->factors_mapped : s->nav_factors_mapped;
     info->resident_heads_bytes = s->lists ? s->lists->heads_bytes : 0;
-    info->resident_entries_bytes = s->centre_codes_mapped + s->centre_factors_mapped + s->entry.bytes;
+    info->resident_entries_bytes =
+        s->centre_codes_mapped + s->centre_factors_mapped + s->entry.bytes + (s->groups ? s->groups->bytes : 0);
     info->n_entries = p->n_blocks;
     info->direct_io = section_file_io(s->blocks)->direct;
     info->user_keys = p->user_keys;
     info->has_attributes = p->has_attributes;
+    info->has_columns = p->has_columns;
     info->format_version = p->format_version;
 }
 
@@ -418,10 +455,13 @@ static void segment_free(struct segment *s)
     section_file_close(s->attributes);
     section_file_close(s->postings);
     lists_close(s->lists);
+    selections_fini(s);
+    columns_close(s->columns);
     memory_unmap(s->nav_codes, s->nav_codes_mapped);
     memory_unmap(s->nav_factors, s->nav_factors_mapped);
     block_cache_destroy(s->cache);
     entry_fini(&s->entry);
+    groups_close(s->groups);
     memory_unmap(s->centres.codes, s->centre_codes_mapped);
     memory_unmap(s->centres.factors, s->centre_factors_mapped);
     space_fini(&s->space);
@@ -441,8 +481,11 @@ int segment_open(const char *path, const struct segment_options *options, struct
     if (!o.s)
         return error_set(err, QUIRE_ENOMEM, "no memory to open %s", path);
     atomic_init(&o.s->references, 1);
+    pthread_mutex_init(&o.s->selections.mutex, NULL);
     o.s->info.path = strdup(path);
     int rc = o.s->info.path ? load_meta(&o) : QUIRE_ENOMEM;
+    if (rc == 0)
+        rc = load_columns(&o);
     if (rc == 0)
         rc = load_codes(&o);
     if (rc == 0)
@@ -487,6 +530,11 @@ void segment_cache_stats(const struct segment *s, struct block_cache_stats *out)
 const struct segment_info *segment_info(const struct segment *s)
 {
     return &s->info;
+}
+
+const struct columns *segment_columns(const struct segment *s)
+{
+    return s->columns;
 }
 
 void segment_list_lengths(const struct segment *s, uint32_t *rows, uint32_t *bytes)

@@ -12,6 +12,7 @@
 #include "quire.h"
 
 struct segment;
+struct columns;
 
 struct segment_info {
     uint64_t rows;
@@ -36,7 +37,8 @@ struct segment_info {
     uint64_t cache_bytes;   /* for blocks, when all its frames are used; 0: no cache */
     uint64_t reserve_bytes; /* of the budget: what the process and the buffers of searches take, by measurement */
     uint32_t n_entries;
-    bool direct_io, user_keys, has_attributes;
+    uint64_t resident_columns_bytes;
+    bool direct_io, user_keys, has_attributes, has_columns;
     unsigned format_version;
     const char *path; /* valid while the segment is */
 };
@@ -62,6 +64,8 @@ struct block_cache_stats;
 /* Zeros without a cache. */
 void segment_cache_stats(const struct segment *segment, struct block_cache_stats *out);
 const struct segment_info *segment_info(const struct segment *segment);
+/* Columns and tenants, as long as the segment is; NULL: no row has attributes or grants. */
+const struct columns *segment_columns(const struct segment *segment);
 /* Of each inverted list the rows in it, replicas included, and the bytes of its posting: n_lists numbers each. */
 void segment_list_lengths(const struct segment *segment, uint32_t *rows, uint32_t *bytes);
 

@@ -7,6 +7,7 @@
 #include "index/codes.h"
 #include "index/entry.h"
 #include "index/format.h"
+#include "index/groups.h"
 #include "index/kernels/kernels.h"
 #include "index/lists.h"
 #include "index/segment.h"
@@ -14,6 +15,7 @@
 #include "io/bitmap.h"
 #include "io/bytes.h"
 #include "io/sections.h"
+#include <pthread.h>
 #include <stdatomic.h>
 
 struct calibration_point {
@@ -43,10 +45,18 @@ struct segment {
     f16_t *nav_factors;         /* rows x 2 */
     struct entry_level centres; /* of the blocks */
     struct entry_tree entry;
-    struct lists *lists; /* inverted lists; NULL: a page graph */
+    struct groups *groups; /* that searches enter by, beside codes; NULL: blocks are groups of near rows */
+    struct lists *lists;   /* inverted lists; NULL: a page graph */
     uint32_t nav_bytes;
     size_t nav_codes_mapped, nav_factors_mapped, centre_codes_mapped, centre_factors_mapped;
     struct block_cache *cache; /* NULL: none */
+    struct columns *columns;   /* NULL: no row has attributes or grants */
+    struct {
+        pthread_mutex_t mutex;
+        struct selection *first; /* references */
+        uint64_t bytes, clock;
+        uint32_t n;
+    } selections; /* made before, for who asks for the same */
     struct calibration_point *calibration;
     uint32_t n_calibration;
     /* Rows that are neither followed nor answered: bitmap, or NULL; bits may be added at any time. Set by calibration
@@ -69,8 +79,8 @@ static inline float segment_block_rms(const struct segment *s, uint32_t block)
 /* Effort on one curve (points of one k, ascending effort), between points on a logarithmic scale. */
 float calibration_effort(const struct calibration_point *points, uint32_t n, float recall);
 
-/* Whether a budget (0: none) has room for the codes of all rows of inverted lists, beside the rest. */
-bool segment_lists_fit(const struct segment_params *params, uint64_t budget);
+/* Whether a budget (0: none) has room for the codes of all rows of inverted lists, beside columns and the rest. */
+bool segment_lists_fit(const struct segment_params *params, uint64_t columns_bytes, uint64_t budget);
 
 /* Effort needed with the codes in use over that with the widest. In lists it is known for resident codes, of a row one;
  * the postings with their replicas need less. */

@@ -234,14 +234,16 @@ char *store_segment_path(const struct store *store, uint64_t uid)
 /* (lock) The record that makes it, then the table: who reads the log finds it before all that is written about it. */
 static int append_create(struct store *store, struct collection *c, uint64_t *lsn, struct quire_error *err)
 {
-    uint8_t bytes[8 + COLLECTION_CONFIG_BYTES];
-    struct journal_record record = {.kind = RECORD_CREATE, .bytes = bytes, .n_bytes = sizeof bytes};
-    store_u64(bytes, c->uid);
-    collection_config_encode(&c->config, bytes + 8);
-    int rc = add_locked(store, c);
-    if (rc < 0)
+    struct journal_record record = {.kind = RECORD_CREATE};
+    uint8_t *bytes = record_create_encode(c, &record.n_bytes);
+    int rc = bytes ? add_locked(store, c) : QUIRE_ENOMEM;
+    if (rc < 0) {
+        free(bytes);
         return error_set(err, rc, "no memory for another collection");
+    }
+    record.bytes = bytes;
     rc = journal_append(store->journal, &record, 1, lsn, err);
+    free(bytes);
     if (rc < 0)
         take_out_locked(store, c);
     else
@@ -249,18 +251,31 @@ static int append_create(struct store *store, struct collection *c, uint64_t *ls
     return rc;
 }
 
-int store_create_collection(struct store *store, const struct collection_config *config, struct collection **out,
-                            uint64_t *lsn, struct quire_error *err)
+static int make_collection(struct store *store, const struct collection_config *config,
+                           const struct attribute_schema *schema, struct collection **out, struct quire_error *err)
 {
-    struct collection_config checked = *config;
-    struct collection *c = NULL;
-    int rc = collection_config_check(&checked, err);
+    struct attribute_schema *copy = NULL;
+    int rc = attribute_schema_create(schema ? schema->columns : NULL, schema ? schema->n : 0, &copy, err);
     if (rc < 0)
         return rc;
     pthread_mutex_lock(&store->lock);
     uint64_t uid = store->next_collection++;
     pthread_mutex_unlock(&store->lock);
-    rc = collection_create(store, uid, &checked, &c, err);
+    rc = collection_create(store, uid, config, copy, out, err);
+    if (rc < 0)
+        attribute_schema_destroy(copy);
+    return rc;
+}
+
+int store_create_collection(struct store *store, const struct collection_config *config,
+                            const struct attribute_schema *schema, struct collection **out, uint64_t *lsn,
+                            struct quire_error *err)
+{
+    struct collection_config checked = *config;
+    struct collection *c = NULL;
+    int rc = collection_config_check(&checked, err);
+    if (rc == 0)
+        rc = make_collection(store, &checked, schema, &c, err);
     if (rc < 0)
         return rc;
     collection_ref(c); /* one is the table's, one the caller's */

@@ -76,9 +76,11 @@ struct journal *store_journal(struct store *store);
 struct epochs *store_epochs(struct store *store);
 const char *store_path(const struct store *store);
 
-/* A new, empty collection. The caller gets a reference, the store keeps one. *lsn of its record. */
-int store_create_collection(struct store *store, const struct collection_config *config, struct collection **out,
-                            uint64_t *lsn, struct quire_error *err);
+/* A new, empty collection. schema: declared columns, copied; NULL: none. The caller gets a reference, the store keeps
+ * one. *lsn of its record. */
+int store_create_collection(struct store *store, const struct collection_config *config,
+                            const struct attribute_schema *schema, struct collection **out, uint64_t *lsn,
+                            struct quire_error *err);
 /* By uid, with a reference; NULL: none. */
 struct collection *store_find(struct store *store, uint64_t uid);
 void store_each(struct store *store, void (*visit)(void *context, struct collection *collection), void *context);

@@ -96,11 +96,25 @@ static bool reclaim(struct store *store, struct collection *c, struct graph_scra
     return stats.dead > 0 && stats.dead < before;
 }
 
+/* Elements whose tenants were all dropped go. What fails is tried again when there have been other writes. */
+static void sweep(struct store *store, struct collection *c)
+{
+    struct quire_error err = {0};
+    if (!atomic_exchange(&c->sweep_due, false))
+        return;
+    if (collection_sweep(c, &err) == 0)
+        return;
+    atomic_store(&c->sweep_due, true);
+    store_log(store, true, "elements of dropped tenants of set %llu stay for now: %s", (unsigned long long)c->uid,
+              err.message);
+}
+
 /* One collection: true if something is left to do. */
 static bool tidy_collection(struct store *store, struct collection *c, struct graph_scratch *scratch)
 {
     if (atomic_load(&c->dropped))
         return false;
+    sweep(store, c);
     bool more = collection_link(c, scratch, LINK_SLICE_US);
     more |= reclaim(store, c, scratch);
     store_count(store, c);

@@ -106,7 +106,8 @@ static int ask_stop(void *context, const char *phase, uint64_t done, uint64_t to
 static struct merge_options merge_options_of(struct rebuild *r)
 {
     const struct collection_config *config = &r->collection->config;
-    struct merge_options options = {.fs = r->store->fs, .type = config->type, .dim = config->dim};
+    struct merge_options options = {
+        .fs = r->store->fs, .type = config->type, .dim = config->dim, .tenant_runs = config->tenants};
     quire_build_options_init(&options.build);
     options.build.metric = config->metric;
     options.build.index = config->index;
@@ -120,6 +121,8 @@ static struct merge_options merge_options_of(struct rebuild *r)
     /* a bound is kept by files that are mapped: files in memory are none */
     options.build.build_memory_bytes = r->store->fs == fs_real() ? r->store->options.build_memory_bytes : 0;
     options.build.memory_bytes = budget_of(r->store, r->collection);
+    options.build.columns = r->collection->schema->columns;
+    options.build.n_columns = r->collection->schema->n;
     options.build.progress = ask_stop;
     options.build.context = r;
     return options;

@@ -116,18 +116,21 @@ static int uid_add(struct uid_list *list, uint64_t uid)
     return 0;
 }
 
-static int make_collection(struct store_recovery *r, uint64_t lsn, const uint8_t *bytes, uint32_t n,
+static int make_collection(struct store_recovery *r, uint8_t kind, uint64_t lsn, const uint8_t *bytes, uint32_t n,
                            struct quire_error *err)
 {
     struct collection_config config;
+    struct attribute_schema *schema = NULL;
     struct collection *c = NULL;
     uint64_t uid = 0;
-    int rc = collection_record_config(bytes, n, &uid, &config, err);
-    if (rc < 0 || store_lookup(r->store, uid))
+    int rc = collection_record_config(kind, bytes, n, &uid, &config, &schema, err);
+    bool is_there = rc == 0 && store_lookup(r->store, uid);
+    if (rc == 0 && !is_there)
+        rc = collection_create(r->store, uid, &config, schema, &c, err);
+    if (rc < 0 || is_there) {
+        attribute_schema_destroy(schema);
         return rc;
-    rc = collection_create(r->store, uid, &config, &c, err);
-    if (rc < 0)
-        return rc;
+    }
     c->last_lsn = lsn;
     rc = store_add(r->store, c, err);
     if (rc < 0)
@@ -170,11 +173,11 @@ static int take_record(struct store_recovery *r, uint8_t kind, bool restored, ui
     struct store *store = r->store;
     if (kind == RECORD_COUNTERS)
         return take_counters(store, bytes, n, err);
-    if (kind < STORE_KINDS || kind > RECORD_COUNTERS || n < 8)
+    if (kind < STORE_KINDS || kind >= RECORD_KINDS_END || n < 8)
         return error_set(err, QUIRE_ECORRUPT, "a record of kind %u with %u bytes at LSN %llu is none that is known",
                          kind, n, (unsigned long long)lsn);
     uint64_t uid = load_u64(bytes);
-    int rc = kind == RECORD_CREATE || kind == RECORD_STATE ? make_collection(r, lsn, bytes, n, err) : 0;
+    int rc = kind == RECORD_CREATE || kind == RECORD_STATE ? make_collection(r, kind, lsn, bytes, n, err) : 0;
     if (uid >= store->next_collection)
         store->next_collection = uid + 1;
     if (rc < 0 || kind == RECORD_CREATE)

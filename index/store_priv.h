@@ -14,6 +14,7 @@
 #include "index/collection_priv.h"
 #include "index/merge.h"
 #include "index/store.h"
+#include <assert.h>
 
 #define LOCK_NAME         "LOCK"
 #define SEGMENTS_NAME     "segments"
@@ -27,6 +28,7 @@
 
 /* Records of checkpoints that belong to the store alone, beside those of enum collection_record. */
 enum store_own_record { RECORD_COUNTERS = RECORD_ROWS + 1 /* u64 next collection, u64 next segment */ };
+static_assert((int)RECORD_KINDS_END <= (int)HOST_KINDS, "kinds of records overlap");
 
 enum store_busy { BUSY_SEAL = 1, BUSY_MERGE = 2 };
 enum store_crowding { CROWD_NONE, CROWD_SLOW, CROWD_SEGMENTS, CROWD_BACKLOG };

@@ -173,28 +173,60 @@ static int seal_if_full(struct repair *r)
     return due ? store_seal(r->to, r->target, r->err) : 0;
 }
 
-static int put_element(struct repair *r, const void *key, uint32_t key_bytes, const float *floats,
-                       const char *attributes, uint32_t attribute_bytes)
+/* Into put what a text holds: JSON, and the grants that are not void, which are the caller's to free. 0: nobody's any
+ * more. */
+static int take_text(struct repair *r, const char *text, uint32_t bytes, struct collection_put *put,
+                     struct grant **grants)
 {
+    const char *json;
+    struct grant grant;
+    uint32_t n, at = 0;
+    *grants = NULL;
+    if (grants_split(text, bytes, &json, &put->attribute_bytes, &n) < 0) {
+        store_found(&r->check, "element %.*s of collection %llu: its grants are damaged",
+                    put->key_bytes > 100 ? 100 : (int)put->key_bytes, (const char *)put->key,
+                    (unsigned long long)r->source->uid);
+        return 0;
+    }
+    *grants = malloc(size_mul((size_t)n + 1, sizeof **grants));
+    if (!*grants)
+        return error_set(r->err, QUIRE_ENOMEM, "no memory for the grants of an element");
+    while (grants_next(text, bytes, &at, &grant))
+        if (grant.generation == tenants_generation(r->source, grant.name, grant.bytes))
+            (*grants)[put->n_grants++] = grant;
+    put->grants = *grants;
+    put->attributes = put->attribute_bytes ? json : NULL;
+    return n == 0 || put->n_grants > 0;
+}
+
+static int put_and_sync(struct repair *r, struct collection_put *put)
+{
+    int rc = collection_put(r->target, put, r->err);
+    if (rc != QUIRE_EBUSY) /* otherwise more than the journal's buffer holds */
+        return rc;
+    rc = journal_sync(r->to->journal, r->err);
+    return rc == 0 ? collection_put(r->target, put, r->err) : rc;
+}
+
+static int put_element(struct repair *r, const void *key, uint32_t key_bytes, const float *floats, const char *text,
+                       uint32_t text_bytes)
+{
+    struct grant *grants;
     int rc = set_add(&r->seen, key, key_bytes);
     if (rc <= 0)
         return rc < 0 ? error_set(r->err, rc, "no memory for the keys of a collection") : 0;
     space_elements(r->source->config.type, floats, r->source->config.dim, r->vector);
     struct view *view = collection_view(r->target);
-    struct collection_put put = {.key = key,
-                                 .key_bytes = key_bytes,
-                                 .vector = r->vector,
-                                 .attributes = attributes,
-                                 .attribute_bytes = attribute_bytes,
-                                 .located = {.generation = view->generation}};
+    struct collection_put put = {
+        .key = key, .key_bytes = key_bytes, .vector = r->vector, .located = {.generation = view->generation}};
     view_unref(view);
-    rc = collection_put(r->target, &put, r->err);
-    if (rc == QUIRE_EBUSY) {
-        rc = journal_sync(r->to->journal, r->err);
-        if (rc == 0)
-            rc = collection_put(r->target, &put, r->err);
-    }
-    if (rc == QUIRE_ENOTFINITE || rc == QUIRE_EZEROVEC) {
+    int somebodys = take_text(r, text, text_bytes, &put, &grants);
+    if (somebodys > 0)
+        rc = put_and_sync(r, &put);
+    free(grants);
+    if (somebodys <= 0)
+        return somebodys;
+    if (rc == QUIRE_ENOTFINITE || rc == QUIRE_EZEROVEC || rc == QUIRE_EINVALID) {
         store_found(&r->check, "element %.*s of collection %llu: %s", key_bytes > 100 ? 100 : (int)key_bytes,
                     (const char *)key, (unsigned long long)r->source->uid, quire_error_text(rc));
         return 0;
@@ -333,11 +365,14 @@ static int save_collection(struct repair *r)
     const struct collection_config *config = &r->source->config;
     uint64_t lsn;
     r->to->next_collection = r->source->uid;
-    int rc = store_create_collection(r->to, config, &r->target, &lsn, r->err);
+    int rc = store_create_collection(r->to, config, r->source->schema, &r->target, &lsn, r->err);
     if (rc < 0)
         return rc;
     r->vector = malloc(size_mul(config->dim, quire_type_bytes(config->type)));
-    rc = r->vector ? save_tables(r) : error_set(r->err, QUIRE_ENOMEM, "no memory for a vector");
+    rc = r->vector ? collection_take_former(r->target, r->source, r->err)
+                   : error_set(r->err, QUIRE_ENOMEM, "no memory for a vector");
+    if (rc == 0)
+        rc = save_tables(r);
     if (rc == 0)
         rc = save_parts(r);
     free(r->vector);

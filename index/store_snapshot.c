@@ -13,6 +13,7 @@
  * and then the new part against the few that pass. If the collection was written to meanwhile that would be wrong: it
  * begins again, and gives up after a few times (QUIRE_EBUSY).
  */
+#include "index/columns.h"
 #include "index/format.h"
 #include "index/segment_priv.h"
 #include "index/store_priv.h"
@@ -273,6 +274,45 @@ static int check_index(const struct segment_info *info, const struct collection_
     return 0;
 }
 
+static int every_row_is_granted(const struct segment *segment, struct quire_error *err)
+{
+    struct columns_stats stats = {.n_tenants = 0};
+    roaring_bitmap_t *granted = NULL;
+    uint64_t rows = segment_info(segment)->rows, n = 0;
+    if (segment->columns)
+        columns_get_stats(segment->columns, &stats);
+    struct tenant_scope all = {.tenants = malloc(sizeof *all.tenants * ((size_t)stats.n_tenants + 1))};
+    int rc = all.tenants ? 0 : QUIRE_ENOMEM;
+    while (rc == 0 && all.n < stats.n_tenants && columns_tenant_at(segment->columns, all.n, &all.tenants[all.n], &n))
+        all.n++;
+    if (rc == 0 && segment->columns)
+        rc = columns_scope(segment->columns, &all, &granted);
+    n = granted ? roaring_bitmap_get_cardinality(granted) : 0;
+    rows_free(granted);
+    free(all.tenants);
+    if (rc < 0)
+        return error_set(err, rc, "no memory to look at the tenants of %s", segment_info(segment)->path);
+    return n == rows ? 0
+                     : error_set(err, QUIRE_EINVALID,
+                                 "%llu of the %llu rows of %s are granted to nobody, and every element of this set is "
+                                 "some tenant's: build the index with a tenant for each row",
+                                 (unsigned long long)(rows - n), (unsigned long long)rows, segment_info(segment)->path);
+}
+
+/* What an index grants must be as it would be if it were granted now. */
+static int check_tenants(const struct adoption *a, const struct segment *segment, struct quire_error *err)
+{
+    struct grant grant;
+    uint64_t rows;
+    for (uint32_t i = 0; segment->columns && columns_tenant_at(segment->columns, i, &grant, &rows); i++)
+        if (grant.generation != collection_tenant_generation(a->collection, grant.name, grant.bytes))
+            return error_set(err, QUIRE_EINVALID,
+                             "%s grants rows to tenant %.*s, which was dropped from this set: put its elements one by "
+                             "one, or load the index into a new set",
+                             segment_info(segment)->path, (int)grant.bytes, grant.name);
+    return a->collection->config.tenants ? every_row_is_granted(segment, err) : 0;
+}
+
 /* Looks at the index where it is, before anything is linked. */
 static int look_at_index(const struct adoption *a, const char *path, uint64_t *rows, struct quire_error *err)
 {
@@ -283,6 +323,8 @@ static int look_at_index(const struct adoption *a, const char *path, uint64_t *r
         return rc;
     *rows = segment_info(segment)->rows;
     rc = check_index(segment_info(segment), &a->collection->config, err);
+    if (rc == 0)
+        rc = check_tenants(a, segment, err);
     segment_unref(segment);
     return rc;
 }
@@ -434,8 +476,10 @@ static struct replaced_row *list_shared(const struct adoption *a)
     for (uint32_t i = 0; rows && i < a->n_buckets; i++)
         for (const struct shared_key *key = a->buckets[i]; key; key = key->next)
             if (key->confirmed)
-                rows[n++] =
-                    (struct replaced_row){key->key, key->key_bytes, {a->view->generation, key->part_uid, key->row}};
+                rows[n++] = (struct replaced_row){
+                    key->key,
+                    key->key_bytes,
+                    {.generation = a->view->generation, .segment_uid = key->part_uid, .row = key->row}};
     return rows;
 }
 

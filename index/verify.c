@@ -16,9 +16,12 @@
  * An index of inverted lists has its codes in the postings, which verify_lists.c proves; every row stands in its own
  * list, and is reachable if that can be read and its head is linked.
  *
+ * Columns and tenants are derived anew from the attributes (verify_columns.c).
+ *
  * A finding is a sentence; the walk goes on, so that one damaged block does not hide another.
  */
 #include "index/block.h"
+#include "index/columns.h"
 #include "index/segment_priv.h"
 #include "index/verify_priv.h"
 #include "io/bitmap.h"
@@ -32,6 +35,7 @@
 #include <string.h>
 
 #define FINDINGS_MAX     1000u
+#define FILES_MAX        7u
 #define BATCH_BYTES      (1u << 20)
 #define CODE_ERROR_LIMIT 6.0
 #define NODE_ERROR_LIMIT 0.5 /* of a centre's length; codes of CENTRE_BITS bits are off by 0.1, other clusters by 1 */
@@ -72,7 +76,8 @@ static int verify_file(struct verification *v, const char *name, uint32_t kind)
             verify_found(v, "%s", err.message);
     }
     section_file_close(file);
-    return verify_progress(v, "check files", v->report.files, v->s->postings ? 6 : 5);
+    return verify_progress(v, "check files", v->report.files,
+                           FILES_MAX - !v->s->postings - !v->s->attributes - !v->s->columns);
 }
 
 static int verify_files(struct verification *v)
@@ -88,6 +93,8 @@ static int verify_files(struct verification *v)
         rc = verify_file(v, KEYS_NAME, FILE_KEYS);
     if (rc == 0 && v->s->attributes)
         rc = verify_file(v, ATTRIBUTES_NAME, FILE_ATTRIBUTES);
+    if (rc == 0 && v->s->columns)
+        rc = verify_file(v, COLUMNS_NAME, FILE_COLUMNS);
     return rc;
 }
 
@@ -342,10 +349,32 @@ static int verify_blocks(struct verification *v)
 
 /* ---- reachability ------------------------------------------------------------------------------------------------ */
 
+/* Every group is led to; the rows of each were counted when the index was opened. */
+static int verify_groups(struct verification *v)
+{
+    const struct groups *groups = v->s->groups;
+    struct entry_error error;
+    uint8_t *reached = calloc(groups->n / 8 + 1, 1);
+    int rc = reached ? entry_walk(&groups->entry, reached, &error) : QUIRE_ENOMEM;
+    if (rc < 0)
+        error_set(v->err, rc, "no memory to follow the groups of %s", v->s->info.path);
+    for (uint32_t g = 0; rc == 0 && g < groups->n; g++)
+        if (!bitmap_has(reached, g))
+            verify_found(v, "the rows of group %u cannot be found: no entry leads to it", g);
+    if (rc == 0 && !(error.worst <= NODE_ERROR_LIMIT))
+        verify_found(v, "entry %u of level %u of the groups is %.3f of its length away from the mean below it",
+                     error.node, error.level, error.worst);
+    free(reached);
+    return rc;
+}
+
 static int verify_entries(struct verification *v)
 {
     struct entry_error error;
-    int rc = entry_walk(&v->s->entry, v->reached, &error);
+    int rc = v->s->groups ? verify_groups(v) : 0;
+    if (rc < 0)
+        return rc;
+    rc = entry_walk(&v->s->entry, v->reached, &error);
     if (rc < 0)
         return error_set(v->err, rc, "no memory to follow the entries of %s", v->s->info.path);
     if (!(error.worst <= NODE_ERROR_LIMIT))
@@ -495,6 +524,8 @@ int segment_verify(struct io_fs *fs, const char *path, void (*finding)(void *con
         rc = verify_blocks(&v);
     if (rc == 0)
         rc = v.s->lists ? verify_lists(&v) : count_rows_by_edges(&v);
+    if (rc == 0)
+        rc = verify_columns(&v);
     v.report.code_error = v.errors ? sqrt(v.error_sum / (double)v.errors) : 0;
     release(&v);
     if (report)

@@ -1,10 +1,10 @@
 /*
  * verify_lists.c - proves inverted lists: heads, postings, and every code in them against the row that it stands for.
  *
- * Opening has proved the directory: the lists' own rows are each row of the segment exactly once, and the postings
- * follow each other without gaps. Here the graph of the heads is checked (graph_check), then each posting: checksum and
- * shape, replicas that are other rows in ascending order, no row in more than POSTING_COPIES_MAX lists, zeros where
- * nothing stands. The radius of a list is that of its farthest entry.
+ * Opening has proved the directory: each row of the segment is a member of exactly one list, and the postings follow
+ * each other without gaps. Here the graph of the heads is checked (graph_check), then each posting: checksum and
+ * shape, guests and replicas that are other rows in ascending order, all guests, no row in more than
+ * POSTING_COPIES_MAX lists, zeros where nothing stands. The radius of a list is that of its farthest entry.
  *
  * A code and its two factors must be what docs/format.md says of the residual r = row - head: some step s gives every
  * level, f is |r|^2 / <r, y>, A is |r|^2 + 2 f <y, head>. How the step was chosen is the writer's affair, so none is
@@ -298,12 +298,22 @@ static bool rest_is_zero(const struct lists_proof *proof, const struct posting_v
 
 static void count_copies(struct lists_proof *proof, const struct posting_view *posting)
 {
+    const struct lists *lists = proof->v->s->lists;
+    uint32_t guests = 0;
     for (uint32_t i = posting->own; i < posting->entries; i++) {
         uint32_t row = posting_row(posting, i);
+        if (row >= lists->first_guest && lists->guest_lists[row - lists->first_guest] == posting->number) {
+            guests++;
+            continue;
+        }
         if (proof->copies[row] < POSTING_COPIES_MAX && ++proof->copies[row] == POSTING_COPIES_MAX)
             verify_found(proof->v, "row %u stands in list %u and in %u others: more than %u", row, posting->number,
                          POSTING_COPIES_MAX, POSTING_COPIES_MAX);
     }
+    if (guests != lists_guests(lists, posting->number))
+        verify_found(proof->v, "list %u has %u of its %u guests", posting->number, guests,
+                     lists_guests(lists, posting->number));
+    proof->v->report.rows_reachable += posting->own + guests;
 }
 
 static uint64_t windows_of(const struct lists_proof *proof, const struct posting_view *posting)
@@ -342,7 +352,6 @@ static int read_posting(struct lists_proof *proof, uint32_t list, bool first, st
                      section_file_io(s->postings)->path);
     count_copies(proof, view);
     v->report.list_entries += e->entries;
-    v->report.rows_reachable += e->own;
     return 0;
 }
 

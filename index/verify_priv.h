@@ -46,5 +46,7 @@ void verify_slot_vector(struct verification *v, const struct block_view *view, u
 
 /* verify_lists.c: heads, directory and postings, after all blocks were looked at. */
 int verify_lists(struct verification *v);
+/* verify_columns.c: columns and tenants against the attributes. */
+int verify_columns(struct verification *v);
 
 #endif

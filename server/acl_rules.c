@@ -12,9 +12,11 @@
  * Passwords are kept as SHA-256 only. They are compared in constant time against all digests of the user, so that the
  * time of an answer tells neither how much of a digest was right nor which of several passwords.
  *
- * Tenants (`tenant:NAME`) are ours. Until searches are filtered by them, a user who is bound to some is refused what
- * shows or removes rows of vector sets: to answer with everybody's rows would be the one wrong thing.
+ * Tenants (`tenant:NAME`) are ours. A user who is bound to some may run those commands on vector sets whose rows in the
+ * table say that they keep to what the user can see (CMD_TENANT); a command that is added is refused until somebody has
+ * thought of it. Whatever else shows or changes what is everybody's is refused, too.
  */
+#include "index/grants.h"
 #include "io/error.h"
 #include "server/acl.h"
 #include "server/command.h"
@@ -365,6 +367,9 @@ static int add_tenant(struct acl_user *user, const char *text, size_t bytes, str
 {
     if (bytes == 0)
         return error_set(err, QUIRE_EINVALID, "tenant: needs the name of a tenant, as in tenant:acme");
+    int rc = tenant_name_check(text, bytes, err);
+    if (rc < 0)
+        return rc;
     return texts_find(&user->tenants, text, bytes) ? 0 : texts_add(&user->tenants, text, bytes, 0, err);
 }
 
@@ -599,11 +604,14 @@ static bool key_allowed(const struct acl_user *user, unsigned access, struct res
     return false;
 }
 
-/* Whether the command shows or removes rows that tenants share. */
-static bool touches_rows(const struct command *command)
+/* Whether the command would show or change what a user who is bound to tenants must not see. */
+static bool reaches_all(const struct command *command)
 {
-    return strcmp(command->group, "vector_set") == 0 || strcmp(command->group, "cache") == 0 ||
-           (command->flags & CMD_REPLACES) ||
+    if (strcmp(command->group, "vector_set") == 0)
+        return !(command->flags & CMD_TENANT);
+    /* SLOWLOG, MONITOR and INFO show what others do */
+    return strcmp(command->group, "cache") == 0 || command->run == cmd_memory_usage ||
+           (command->flags & (CMD_REPLACES | CMD_ADMIN | CMD_DANGEROUS)) ||
            ((command->flags & CMD_WRITE) &&
             (strcmp(command->group, "generic") == 0 || strcmp(command->group, "server") == 0));
 }
@@ -624,7 +632,7 @@ enum acl_verdict acl_user_check(const struct acl_user *user, unsigned row, const
         if (!key_allowed(user, access, args[*key_at]))
             return ACL_DENIED_KEY;
     }
-    return user->tenants.n > 0 && touches_rows(command) ? ACL_DENIED_TENANT : ACL_ALLOWED;
+    return user->tenants.n > 0 && reaches_all(command) ? ACL_DENIED_TENANT : ACL_ALLOWED;
 }
 
 void acl_denial(char *text, size_t bytes, const struct acl_user *user, enum acl_verdict verdict, unsigned row,
@@ -636,8 +644,8 @@ void acl_denial(char *text, size_t bytes, const struct acl_user *user, enum acl_
                  commands[row].name);
     else if (verdict == ACL_DENIED_TENANT)
         snprintf(text, bytes,
-                 "User %.*s is bound to tenants, and '%s' does not tell tenants apart yet: it would reach the rows of "
-                 "all",
+                 "User %.*s is bound to tenants, and '%s' does not tell tenants apart: it would reach what is "
+                 "everybody's",
                  name_bytes, user->name, commands[row].name);
     else if (verbose)
         snprintf(text, bytes, "User %.*s has no permissions to access the '%.*s' key", name_bytes, user->name,

@@ -19,10 +19,10 @@ double cache_hit_rate(const struct quire_cache_stats *s)
 
 static bool is_plain(unsigned char c)
 {
-    return c > ' ' && c < 0x7f && !strchr("%,:=\"\\#", c);
+    return c > ' ' && c < 0x7f && !strchr("%,:;*=\"\\#", c);
 }
 
-static void make_label(struct quire_bytes name, char text[CACHE_LABEL_BYTES])
+void figures_label(struct quire_bytes name, char text[CACHE_LABEL_BYTES])
 {
     const unsigned char *bytes = name.data;
     size_t used = 0;
@@ -56,8 +56,8 @@ static void note_cache(void *context, struct cache *cache)
 
 static bool fill(struct cache_figure *f, struct cache *cache, struct quire_bytes category)
 {
-    make_label(cache_get_config(cache)->name, f->cache);
-    make_label(category, f->category);
+    figures_label(cache_get_config(cache)->name, f->cache);
+    figures_label(category, f->category);
     return cache_get_stats(cache, category, &f->stats, NULL) == 0;
 }
 

@@ -51,6 +51,9 @@ struct cache_figures {
 bool cache_figures_take(struct caches *caches, bool with_categories, struct cache_figures *out);
 void cache_figures_fini(struct cache_figures *figures);
 
+/* A name as INFO and /metrics show it: what is no plain character as %XX. */
+void figures_label(struct quire_bytes name, char text[CACHE_LABEL_BYTES]);
+
 /* Share of requests that were answered from an entry; 0 before the first request. */
 double cache_hit_rate(const struct quire_cache_stats *stats);
 

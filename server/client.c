@@ -484,7 +484,7 @@ static bool has_room(const struct client *c)
 static bool takes_requests(const struct client *c)
 {
     return c->state == CLIENT_OPEN && !c->blocked && !c->paused && !c->resting && c->n_pending < PENDING_MAX &&
-           has_room(c) && !c->lane->crowded;
+           has_room(c) && !c->lane->crowded && !c->crowded_by;
 }
 
 /* Parses and runs what is whole in bytes; returns how many were used. */
@@ -747,7 +747,7 @@ static void step_end(struct client *c)
 bool client_is_late(const struct client *c)
 {
     uint64_t now = c->lane->now_ms;
-    bool working = c->first || ((c->lane->crowded || c->paused) && c->in_bytes > c->in_start);
+    bool working = c->first || ((c->lane->crowded || c->crowded_by || c->paused) && c->in_bytes > c->in_start);
     if (c->eof || c->state == CLIENT_LINGERING || c->state == CLIENT_DRAINING)
         return !working && now >= c->deadline_ms;
     return c->state == CLIENT_OPEN && c->sending && !has_room(c) && now - c->sent_ms >= STUCK_MS;

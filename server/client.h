@@ -20,6 +20,7 @@ enum client_state {
     CLIENT_DEAD       /* shut down; waits for its ops and deferred replies, then is freed */
 };
 
+struct fair_share;
 struct reply_group;
 struct transaction;
 struct vector_plan;
@@ -85,9 +86,10 @@ struct client {
     size_t pending_bytes; /* of replies that are ready and not yet in `out` */
     struct pending *first, *last;
     unsigned n_pending;
-    bool blocked;                      /* a barrier is pending: no further request before its reply */
-    bool paused;                       /* its next request waits for the end of CLIENT PAUSE */
-    bool monitor;                      /* gets a line per command (MONITOR) */
+    bool blocked;                  /* a barrier is pending: no further request before its reply */
+    struct fair_share *crowded_by; /* a tenant of it has so many searches waiting that no further request is taken */
+    bool paused;                   /* its next request waits for the end of CLIENT PAUSE */
+    bool monitor;                  /* gets a line per command (MONITOR) */
     bool reply_off, reply_skip, muted; /* CLIENT REPLY; muted: of the command being run */
     bool no_evict, no_touch;           /* CLIENT NO-EVICT, NO-TOUCH: kept and shown */
     unsigned row;                      /* of the command being run, or run last; ROW_NONE: none yet */

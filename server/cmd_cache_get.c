@@ -21,6 +21,8 @@
  * leader, the lease goes to the next. A client whose end has been read (EOF) may still wait for its reply, but cannot
  * lead: it can send no answer any more.
  *
+ * A lookup counts for the limits of its user (fair.h), also while it waits; it is not scheduled.
+ *
  * The call belongs to the lane. The thread that wakes it writes `how` and posts its message; it does not touch it
  * afterwards. Between cache_get and the message the lane does not touch what the wake writes.
  */
@@ -36,7 +38,8 @@ enum { TRIES_MAX = 4, COMPLAIN_MS = 1000 };
 /* One lookup; on the stack as long as nothing is waited for. */
 struct lookup {
     struct lane *lane;
-    struct cache *cache; /* a reference */
+    struct fair_pass pass; /* of its user */
+    struct cache *cache;   /* a reference */
     struct cache_args args;
     struct quire_cache_query query; /* points into args */
     struct cache_decision decision;
@@ -61,6 +64,7 @@ static void lookup_fini(struct lookup *l)
 {
     if (l->reading)
         document_read_end(&l->read);
+    fair_leave(&l->pass);
     free(l->chunks);
     cache_args_fini(&l->args);
     cache_unref(l->cache);
@@ -380,10 +384,16 @@ static void get_waiting(struct client *c, struct lookup *l)
 
 void cmd_sc_get(struct client *c, const struct resp_arg *args, uint32_t n)
 {
+    const struct fair_request facts = {.n_queries = 1};
     struct quire_error err = {0};
     struct lookup l = {.lane = c->lane, .cache = arg_cache(c, args[1])};
     if (!l.cache)
         return;
+    if (fair_enter(c, &facts, &l.pass, &err) < 0) {
+        cache_reply_error(c, &err);
+        cache_unref(l.cache);
+        return;
+    }
     int rc = cache_args_take(&l.args, CACHE_GET, cache_get_config(l.cache), args + 2, n - 2, &err);
     cache_args_query(&l.args, &l.query);
     if (rc == 0 && l.query.wait_ms) {

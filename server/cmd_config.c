@@ -10,6 +10,7 @@
  */
 #include "io/error.h"
 #include "io/journal.h"
+#include "server/fair.h"
 #include "server/gather.h"
 #include "server/tls.h"
 #include "server/vector_call.h"
@@ -113,7 +114,7 @@ static int allow(void *context, const char *name, const char *text, uint64_t num
                          (unsigned long long)possible);
     if (strcmp(name, "requirepass") == 0 && strlen(text) >= ACL_RULE_BYTES_MAX)
         return error_set(err, QUIRE_ERANGE, "a password has at most %d bytes", ACL_RULE_BYTES_MAX - 1);
-    return 0;
+    return strcmp(name, "tenant-limits") == 0 ? fair_check_limits(text, err) : 0;
 }
 
 /* What keeps a copy of a setting, or files that it names, gets the new value. What can fail comes first. */
@@ -126,6 +127,8 @@ static int apply(void *context, const struct config_change *changes, size_t n, s
         rc = tls_reload(server, err);
     if (rc == 0 && names(changes, n, "requirepass", index))
         rc = acl_set_requirepass(server, config->requirepass, err);
+    if (rc == 0 && names(changes, n, "tenant-limits", index))
+        rc = fair_set_limits(server, config->tenant_limits, err);
     if (rc < 0)
         return rc;
     log_set_level(server->log, (enum log_level)config->loglevel);

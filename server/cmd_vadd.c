@@ -1,14 +1,17 @@
 /*
- * cmd_vadd.c - writing to vector sets: VADD, VREM, VSETATTR, and VCREATE for sets that are not what VADD makes.
+ * cmd_vadd.c - writing single elements of vector sets: VADD, VREM, VSETATTR, VGRANT, VREVOKE.
  *
  *   VADD key [REDUCE dim] (FP32 vector | VALUES num value ...) element [CAS] [NOQUANT | Q8 | BIN] [EF effort]
- *        [SETATTR json] [M links]
+ *        [SETATTR json] [M links] [TENANT name] ...
+ *   VGRANT key element tenant ...     VREVOKE key element tenant ...
  *
  * As in Redis: CAS is accepted and changes nothing (no command runs in a thread of its own). NOQUANT keeps vectors as
  * 32-bit floats, Q8 (the default) as 8-bit codes; BIN keeps 8-bit codes, too, and navigates sealed segments by one bit
  * per dimension. M and EF shape the graph of a set that is made by this VADD.
+ *
+ * TENANT grants the element to a tenant, beside those whom it is granted to already. A user who is bound to tenants
+ * writes to what it can see only, and grants to its own tenants only.
  */
-#include "io/error.h"
 #include "io/random.h"
 #include "server/vector_call.h"
 #include "server/vector_write.h"
@@ -36,7 +39,8 @@ static bool take_quantisation(struct client *c, struct resp_arg arg, struct vect
 }
 
 /* One option at args[*at], moving *at to its last word. */
-static bool take_option(struct client *c, const struct resp_arg *args, uint32_t n, uint32_t *at, struct vector_write *w)
+static bool take_option(struct client *c, const struct resp_arg *args, uint32_t n, uint32_t *at, struct vector_write *w,
+                        struct tenant_names *tenants)
 {
     long long integer = 0;
     bool quantisation;
@@ -56,8 +60,7 @@ static bool take_option(struct client *c, const struct resp_arg *args, uint32_t 
     } else if (arg_is(args[*at], "SETATTR") && *at + 1 < n) {
         w->attributes = args[++*at];
     } else if (arg_is(args[*at], "TENANT")) {
-        client_error(c, "ERR TENANT is not supported by this version");
-        return false;
+        return tenant_names_take(c, args, n, at, tenants);
     } else {
         client_error(c, "ERR syntax error at '%.*s'", ARG_SHOWN(args[*at], 64u));
         return false;
@@ -92,11 +95,28 @@ static bool take_vector(struct client *c, const struct resp_arg *args, uint32_t 
     return true;
 }
 
+/* Runs the write whose options have been read. */
+static void add(struct client *c, struct vector_write *w, const struct vector_arg *vector,
+                const struct tenant_names *tenants)
+{
+    struct quire_error err = {0};
+    float *numbers = malloc(sizeof(float) * w->n_numbers);
+    if (!numbers)
+        client_error(c, "OOM no memory for a vector of %u numbers", w->n_numbers);
+    else if (!vector_arg_numbers(vector, numbers, &err))
+        client_error(c, "ERR %s", err.message);
+    else if (tenants->n == 0 || client_scope(c, tenants, &w->tenants)) {
+        w->vector = numbers;
+        vector_write_run(c, w);
+    }
+    free(numbers);
+}
+
 void cmd_vadd(struct client *c, const struct resp_arg *args, uint32_t n)
 {
     struct vector_write w = {.kind = VECTOR_ADD, .key = args[1]};
+    struct tenant_names tenants = {0};
     struct vector_arg vector;
-    struct quire_error err = {0};
     uint32_t at;
     w.config = (struct collection_config){
         .type = QUIRE_TYPE_F32, .metric = QUIRE_METRIC_COSINE, .slot = QUIRE_SLOT_Q8, .seed = random_mix(clock_us())};
@@ -107,23 +127,15 @@ void cmd_vadd(struct client *c, const struct resp_arg *args, uint32_t n)
         client_error(c, "ERR an element's name has 1 to %u bytes", QUIRE_KEY_BYTES_MAX);
         return;
     }
-    for (at++; at < n; at++)
-        if (!take_option(c, args, n, &at, &w))
-            return;
-    float *numbers = malloc(sizeof(float) * w.n_numbers);
-    if (!numbers) {
-        client_error(c, "OOM no memory for a vector of %u numbers", w.n_numbers);
-        return;
-    }
-    w.vector = numbers;
-    if (vector_arg_numbers(&vector, numbers, &err))
-        vector_write_run(c, &w);
-    else
-        client_error(c, "ERR %s", err.message);
-    free(numbers);
+    bool right = true;
+    for (at++; at < n && right; at++)
+        right = take_option(c, args, n, &at, &w, &tenants);
+    if (right)
+        add(c, &w, &vector, &tenants);
+    tenant_names_fini(&tenants);
 }
 
-/* ---- VREM, VSETATTR ---------------------------------------------------------------------------------------------- */
+/* ---- VREM, VSETATTR, VGRANT, VREVOKE ----------------------------------------------------------------------------- */
 
 void cmd_vrem(struct client *c, const struct resp_arg *args, uint32_t n)
 {
@@ -139,139 +151,21 @@ void cmd_vsetattr(struct client *c, const struct resp_arg *args, uint32_t n)
     vector_write_run(c, &w);
 }
 
-/* ---- VCREATE ----------------------------------------------------------------------------------------------------- */
-
-/* The place of a word in a list of names, or -1. */
-static int choose(struct resp_arg arg, const char *const *names, int n)
+static void change_grants(struct client *c, enum vector_write_kind kind, const struct resp_arg *args, uint32_t n)
 {
-    for (int i = 0; i < n; i++)
-        if (names[i] && arg_is(arg, names[i]))
-            return i;
-    return -1;
+    struct vector_write w = {.kind = kind, .key = args[1], .element = args[2]};
+    struct tenant_names tenants = {0};
+    if (tenant_names_add(c, args + 3, n - 3, &tenants) && client_scope(c, &tenants, &w.tenants))
+        vector_write_run(c, &w);
+    tenant_names_fini(&tenants);
 }
 
-static bool take_kind(struct client *c, const struct resp_arg *args, uint32_t n, uint32_t *at, const char *const *names,
-                      int n_names, int *out)
+void cmd_vgrant(struct client *c, const struct resp_arg *args, uint32_t n)
 {
-    struct resp_arg option = args[*at];
-    if (++*at < n && (*out = choose(args[*at], names, n_names)) >= 0)
-        return true;
-    char list[128] = "";
-    for (int i = 0; i < n_names; i++)
-        if (names[i]) {
-            strcat(list, " ");
-            strcat(list, names[i]);
-        }
-    client_error(c, "ERR %.*s is one of%s", ARG_SHOWN(option, 64u), list);
-    return false;
+    change_grants(c, VECTOR_GRANT, args, n);
 }
 
-static bool take_setting(struct client *c, const struct resp_arg *args, uint32_t n, uint32_t *at,
-                         struct collection_config *config)
+void cmd_vrevoke(struct client *c, const struct resp_arg *args, uint32_t n)
 {
-    static const char *const types[] = {"f32", "f16", "i8", "u8", "bf16"}, *const metrics[] = {"l2", "cosine", "ip"};
-    static const char *const indexes[] = {"auto", "pagegraph", "spann"};
-    static const char *const slots[] = {"auto", "f32", "f16", "i8", "u8", "q8", "bf16"};
-    long long integer = 0;
-    int kind = 0;
-    bool right = true;
-    if (arg_is(args[*at], "DIM")) {
-        right = arg_take_integer(c, args, n, at, 1, QUIRE_DIM_MAX, &integer);
-        config->dim = (uint32_t)integer;
-    } else if (arg_is(args[*at], "TYPE")) {
-        right = take_kind(c, args, n, at, types, 5, &kind);
-        config->type = (enum quire_type)kind;
-    } else if (arg_is(args[*at], "METRIC")) {
-        right = take_kind(c, args, n, at, metrics, 3, &kind);
-        config->metric = (enum quire_metric)kind;
-    } else if (arg_is(args[*at], "SLOT")) {
-        right = take_kind(c, args, n, at, slots, 7, &kind);
-        config->slot = (enum quire_slot)kind;
-    } else if (arg_is(args[*at], "INDEX")) {
-        right = take_kind(c, args, n, at, indexes, 3, &kind);
-        config->index = (enum quire_index_kind)kind;
-    } else if (arg_is(args[*at], "MEMORY")) {
-        right = arg_take_integer(c, args, n, at, 1, 1ll << 46, &integer);
-        config->memory_bytes = (uint64_t)integer;
-    } else if (arg_is(args[*at], "BITS")) {
-        right = arg_take_integer(c, args, n, at, 1, 8, &integer);
-        config->code_bits = (unsigned)integer;
-    } else if (arg_is(args[*at], "M")) {
-        right = arg_take_integer(c, args, n, at, 4, LINKS_MOST, &integer);
-        config->link_degree = (unsigned)integer;
-    } else {
-        client_error(c, "ERR syntax error at '%.*s'", ARG_SHOWN(args[*at], 64u));
-        right = false;
-    }
-    return right;
-}
-
-/* The set is made under its key, in one frame. */
-static int create(struct server *server, struct keyspace_hold *hold, const struct key *key,
-                  const struct collection_config *config, struct quire_error *err)
-{
-    struct collection *collection;
-    uint64_t lsn;
-    int rc = store_create_collection(server->store, config, &collection, &lsn, err);
-    if (rc < 0)
-        return rc;
-    rc = keyspace_set_vectors(hold, key, collection, err); /* takes the reference over */
-    if (rc < 0) {
-        store_drop_collection(server->store, collection, &lsn, NULL);
-        collection_unref(collection);
-    }
-    return rc;
-}
-
-/* The key is held before the batch is begun, as every write does: who waits for open batches must not wait for one
- * that waits for a key. */
-static int create_in_batch(struct client *c, struct resp_arg name, const struct collection_config *config,
-                           uint64_t *lsn, struct quire_error *err)
-{
-    struct server *server = c->lane->server;
-    struct keyspace_hold hold;
-    struct key_entry *entry;
-    struct key key = keyspace_key(&server->keyspace, name);
-    bool begun = false;
-    keyspace_hold_key(&hold, &server->keyspace, &key);
-    int rc = keyspace_find_to_write(&hold, &key, &entry, err);
-    if (rc == 0 && entry)
-        rc = error_set(err, QUIRE_EEXISTS, "Target key name already exists");
-    if (rc == 0 && !journal_in_batch(server->journal)) {
-        rc = journal_batch_begin(server->journal, err);
-        begun = rc == 0;
-    }
-    if (rc == 0)
-        rc = create(server, &hold, &key, config, err);
-    *lsn = hold.lsn;
-    int end = begun ? journal_batch_end(server->journal, lsn, rc == 0 ? err : NULL) : 0;
-    keyspace_let_go(&hold);
-    return rc < 0 ? rc : end;
-}
-
-void cmd_vcreate(struct client *c, const struct resp_arg *args, uint32_t n)
-{
-    struct quire_error err = {0};
-    struct collection_config config = {.metric = QUIRE_METRIC_COSINE, .seed = random_mix(clock_us())};
-    uint64_t lsn;
-    for (uint32_t at = 2; at < n; at++)
-        if (!take_setting(c, args, n, &at, &config))
-            return;
-    if (!c->lane->server->store) {
-        client_error(c, "ERR vector sets need a data folder: start the server with --dir FOLDER");
-        return;
-    }
-    if (config.dim == 0) {
-        client_error(c, "ERR VCREATE needs DIM and the number of dimensions");
-        return;
-    }
-    int rc = collection_config_check(&config, &err);
-    if (rc == 0)
-        rc = create_in_batch(c, args[1], &config, &lsn, &err);
-    if (rc < 0) {
-        reply_quire_error(client_reply(c), &err);
-        return;
-    }
-    resp_simple(client_reply(c), "OK");
-    client_wait_lsn(c, lsn);
+    change_grants(c, VECTOR_REVOKE, args, n);
 }

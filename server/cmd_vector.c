@@ -1,44 +1,30 @@
 /*
- * cmd_vector.c - the commands of vector sets but VSIM and VLOAD: what is in a set, and single elements of it.
+ * cmd_vector.c - what is in a vector set (VCARD, VDIM, VINFO), and single elements of it; and what deferred commands of
+ * vector sets share.
  *
- * What is known without the disk is answered at once. The rest (VEMB, VISMEMBER, VLINKS, VGETATTR, VRANDMEMBER) is one
- * fetch or several: the reply is deferred and built when the fetch is done.
- *
- * VRANDMEMBER with a positive count gives distinct elements without a list of those given: the i-th comes from place
- * perm(i), where perm is a random permutation of the set's places (collection.h; some hold nothing that lives) made by
- * a Feistel network over the next power of four, walked until it falls below the number of places (Black and Rogaway,
- * "Ciphers with arbitrary finite domains", 2002).
+ * What is known without the disk is answered at once. The rest (VEMB, VISMEMBER, VLINKS, VGETATTR) is one fetch: the
+ * reply is deferred and built when the fetch is done.
  */
 #include "index/block_cache.h"
-#include "io/random.h"
-#include "server/key_call.h"
 #include "server/vector_call.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { RANDOM_COUNT_MAX = 100000, RANDOM_WINDOW = 16, LINKS_MAX = 64 };
+enum { LINKS_MAX = 64 };
 
-int arg_vectors(struct client *c, struct resp_arg name, struct collection **out)
-{
-    struct key_call call;
-    if (!key_read(&call, c, name, KEY_VECTOR_SET))
-        return -1;
-    if (call.entry)
-        *out = collection_ref(call.entry->set);
-    bool found = call.entry != NULL;
-    key_end(&call);
-    return found;
-}
-
-void *vector_call_begin(struct client *c, struct collection *collection, size_t bytes, bool barrier)
+void *vector_call_begin(struct client *c, struct vector_view *view, size_t bytes, bool barrier)
 {
     struct vector_call *call = client_defer(c, bytes, barrier);
     if (!call) {
-        collection_unref(collection);
+        if (view)
+            vector_view_end(view);
         return NULL;
     }
-    call->collection = collection;
+    if (view) {
+        call->collection = view->collection;
+        call->scope = view->scope;
+    }
     call->lane = c->lane;
     return call;
 }
@@ -46,6 +32,7 @@ void *vector_call_begin(struct client *c, struct collection *collection, size_t 
 void vector_call_end(struct vector_call *call)
 {
     collection_unref(call->collection);
+    free(call->scope);
     pending_done(&call->pending);
 }
 
@@ -82,6 +69,28 @@ void worker_call_start(struct worker_call *call)
     worker_post(&call->base.lane->server->worker, &call->job);
 }
 
+bool vector_enter(struct client *c, const struct vector_view *view, const struct tenant_names *only,
+                  struct fair_request *facts, struct fair_pass *pass)
+{
+    struct quire_error err = {0};
+    struct tenant_scope *own = NULL;
+    const struct tenant_scope *scope = view->scope;
+    if (!view->collection) {
+        if (!client_scope(c, only, &own))
+            return false;
+        scope = own;
+    }
+    if (scope && scope->n == 1) {
+        facts->tenant = scope->tenants[0].name;
+        facts->tenant_bytes = scope->tenants[0].bytes;
+    }
+    int rc = fair_enter(c, facts, pass, &err);
+    if (rc < 0)
+        reply_quire_error(client_reply(c), &err);
+    free(own);
+    return rc == 0;
+}
+
 unsigned vector_links(const struct collection_config *config)
 {
     enum { LINKS_USUAL = 16 }; /* the graph's own default, which is Redis's, too */
@@ -107,24 +116,23 @@ double vector_score(enum quire_metric metric, float distance)
 void cmd_vcard(struct client *c, const struct resp_arg *args, uint32_t n)
 {
     (void)n;
-    struct collection *collection = NULL;
-    if (arg_vectors(c, args[1], &collection) < 0)
+    struct vector_view view;
+    if (arg_vectors(c, args[1], NULL, &view) < 0)
         return;
-    resp_integer(client_reply(c), collection ? (long long)collection_count(collection) : 0);
-    collection_unref(collection);
+    resp_integer(client_reply(c), (long long)vector_view_count(&view));
+    vector_view_end(&view);
 }
 
 void cmd_vdim(struct client *c, const struct resp_arg *args, uint32_t n)
 {
     (void)n;
-    struct collection *collection;
-    int found = arg_vectors(c, args[1], &collection);
-    if (found > 0) {
-        resp_integer(client_reply(c), collection_config(collection)->dim);
-        collection_unref(collection);
-    } else if (found == 0) {
+    struct vector_view view;
+    int found = arg_vectors(c, args[1], NULL, &view);
+    if (found > 0)
+        resp_integer(client_reply(c), collection_config(view.collection)->dim);
+    else if (found == 0)
         client_error(c, "ERR key does not exist");
-    }
+    vector_view_end(&view);
 }
 
 static void put_text(struct resp_buffer *out, const char *name, const char *value)
@@ -151,23 +159,43 @@ static const char *quantisation_name(const struct collection_config *config)
     }
 }
 
-static void put_info(struct resp_buffer *out, const struct collection *collection)
+/* The declared columns: name, type, whether rows are indexed by it. */
+static void put_attributes(struct resp_buffer *out, const struct attribute_schema *schema)
 {
-    const struct collection_config *config = collection_config(collection);
-    struct collection_stats stats;
-    collection_get_stats(collection, &stats);
-    resp_map(out, 24);
+    resp_text(out, "attributes");
+    resp_array(out, schema->n);
+    for (uint32_t i = 0; i < schema->n; i++) {
+        resp_array(out, 3);
+        resp_text(out, schema->columns[i].name);
+        resp_text(out, quire_column_type_name(schema->columns[i].type));
+        resp_text(out, schema->columns[i].indexed ? "indexed" : "not-indexed");
+    }
+}
+
+/* What everybody may know of a set. */
+static void put_nature(struct resp_buffer *out, const struct vector_view *view)
+{
+    const struct collection_config *config = collection_config(view->collection);
     put_text(out, "quant-type", quantisation_name(config));
     put_integer(out, "hnsw-m", vector_links(config));
     put_integer(out, "vector-dim", config->dim);
     put_integer(out, "projection-input-dim", config->input_dim);
-    put_integer(out, "size", stats.elements);
-    put_integer(out, "vset-uid", collection_uid(collection));
+    put_integer(out, "size", vector_view_count(view));
+    put_integer(out, "vset-uid", collection_uid(view->collection));
     put_text(out, "metric", quire_metric_name(config->metric));
-    put_text(out, "index", quire_index_kind_name(collection_index_kind(collection)));
+    put_text(out, "index", quire_index_kind_name(collection_index_kind(view->collection)));
     put_text(out, "vector-type", quire_type_name(config->type));
     put_text(out, "slot-type", quire_slot_name(config->slot));
-    put_integer(out, "memory-budget", config->memory_bytes);
+    put_integer(out, "tenants", config->tenants);
+    put_attributes(out, collection_schema(view->collection));
+}
+
+/* What is everybody's together. */
+static void put_figures(struct resp_buffer *out, const struct vector_view *view)
+{
+    struct collection_stats stats;
+    collection_get_stats(view->collection, &stats);
+    put_integer(out, "memory-budget", collection_config(view->collection)->memory_bytes);
     put_integer(out, "memory-rows", stats.memtable_rows);
     put_integer(out, "memory-bytes", stats.memtable_bytes);
     put_integer(out, "unlinked-rows", stats.unlinked);
@@ -185,15 +213,20 @@ static void put_info(struct resp_buffer *out, const struct collection *collectio
 
 void cmd_vinfo(struct client *c, const struct resp_arg *args, uint32_t n)
 {
+    enum { NATURE = 12, FIGURES = 14 };
     (void)n;
-    struct collection *collection;
-    int found = arg_vectors(c, args[1], &collection);
-    if (found > 0) {
-        put_info(client_reply(c), collection);
-        collection_unref(collection);
-    } else if (found == 0) {
-        resp_null_array(client_reply(c));
-    }
+    struct vector_view view;
+    int found = arg_vectors(c, args[1], NULL, &view);
+    struct resp_buffer *out = found >= 0 ? client_reply(c) : NULL;
+    if (found == 0)
+        resp_null_array(out);
+    if (found <= 0)
+        return;
+    resp_map(out, NATURE + (view.scope ? 0 : FIGURES));
+    put_nature(out, &view);
+    if (!view.scope)
+        put_figures(out, &view);
+    vector_view_end(&view);
 }
 
 /* ---- one element ------------------------------------------------------------------------------------------------- */
@@ -240,7 +273,7 @@ static void put_links(struct resp_buffer *out, const struct collection_fetch *f,
     }
 }
 
-static void count_fetch(struct lane *lane, uint32_t reads)
+void vector_count_fetch(struct lane *lane, uint32_t reads)
 {
     stat_add(&lane->stats.fetches, 1);
     stat_add(&lane->stats.fetch_reads, reads);
@@ -262,7 +295,7 @@ static void on_element(struct collection_fetch *f)
     struct element_call *call = f->owner;
     struct resp_buffer *out = &call->base.pending.out;
     const struct collection_config *config = collection_config(f->collection);
-    count_fetch(call->base.lane, f->reads);
+    vector_count_fetch(call->base.lane, f->reads);
     if (f->code < 0 && f->code != QUIRE_ENOTFOUND)
         reply_quire_error(out, &f->error);
     else if (f->code < 0)
@@ -286,23 +319,23 @@ static void on_element(struct collection_fetch *f)
 static void start_element(struct client *c, const struct resp_arg *args, enum element_kind kind, bool with_scores)
 {
     struct quire_error err = {0};
-    struct collection *collection;
-    int found = arg_vectors(c, args[1], &collection);
+    struct vector_view view;
+    int found = arg_vectors(c, args[1], NULL, &view);
     if (found < 0)
         return;
     if (!found || args[2].bytes == 0 || args[2].bytes > QUIRE_KEY_BYTES_MAX) {
         put_missing(client_reply(c), kind);
-        if (found)
-            collection_unref(collection);
+        vector_view_end(&view);
         return;
     }
-    struct element_call *call = vector_call_begin(c, collection, sizeof *call + args[2].bytes, false);
+    struct element_call *call = vector_call_begin(c, &view, sizeof *call + args[2].bytes, false);
     if (!call)
         return;
     memcpy(call->key, args[2].data, args[2].bytes);
     call->kind = kind;
     call->with_scores = with_scores;
-    call->fetch = (struct collection_fetch){.collection = collection,
+    call->fetch = (struct collection_fetch){.collection = call->base.collection,
+                                            .scope = call->base.scope,
                                             .key = call->key,
                                             .key_bytes = args[2].bytes,
                                             .want_vector = kind == ELEMENT_VECTOR || kind == ELEMENT_RAW,
@@ -343,156 +376,4 @@ void cmd_vgetattr(struct client *c, const struct resp_arg *args, uint32_t n)
 {
     (void)n;
     start_element(c, args, ELEMENT_ATTRIBUTES, false);
-}
-
-/* ---- VRANDMEMBER ------------------------------------------------------------------------------------------------- */
-
-struct random_call {
-    struct vector_call base;
-    uint64_t seed, places, n; /* n: elements asked for */
-    uint64_t tried, given;
-    unsigned half_bits; /* of the Feistel network */
-    unsigned running;
-    bool repeat, single, starting;
-    int code;
-    struct quire_error error;
-    struct resp_buffer keys; /* the elements, without what stands before them */
-    unsigned n_free;
-    struct place_request *free[RANDOM_WINDOW];
-    struct place_request requests[RANDOM_WINDOW];
-};
-
-static uint64_t permute_once(const struct random_call *call, uint64_t x)
-{
-    uint64_t mask = ((uint64_t)1 << call->half_bits) - 1, left = x >> call->half_bits, right = x & mask;
-    for (uint64_t round = 0; round < 4; round++) {
-        uint64_t next = left ^ (random_mix(right + call->seed + (round << 56)) & mask);
-        left = right;
-        right = next;
-    }
-    return left << call->half_bits | right;
-}
-
-static uint64_t random_place(const struct random_call *call, uint64_t i)
-{
-    if (call->repeat)
-        return random_mix(call->seed + i * 0x9e3779b97f4a7c15ull) % call->places;
-    do
-        i = permute_once(call, i);
-    while (i >= call->places);
-    return i;
-}
-
-static void start_random(struct random_call *call);
-
-/* Whether more places are of use: elements are missing, none failed, and the client can still be told. Distinct
- * elements end with the last place; repeated ones when far more places were dead than a set has (merges see to that).
- * */
-static bool random_goes_on(const struct random_call *call)
-{
-    uint64_t most = call->repeat ? 1000 + 100 * call->n : call->places;
-    return call->given + call->running < call->n && call->tried < most && call->code == 0 &&
-           call->base.pending.client->state != CLIENT_DEAD;
-}
-
-static void on_random(struct place_request *request)
-{
-    struct random_call *call = request->owner;
-    count_fetch(call->base.lane, request->reads);
-    if (request->code == 0 && call->given < call->n) {
-        resp_bulk(&call->keys, request->key, request->key_bytes);
-        call->given++;
-    } else if (request->code < 0 && request->code != QUIRE_ENOTFOUND && call->code == 0) {
-        call->code = request->code;
-        call->error = request->error;
-    }
-    call->running--;
-    call->free[call->n_free++] = request;
-    start_random(call);
-}
-
-static void end_random(struct random_call *call)
-{
-    struct resp_buffer *out = &call->base.pending.out;
-    if (call->code < 0)
-        reply_quire_error(out, &call->error);
-    else if (call->single && call->given == 0)
-        resp_null(out);
-    else if (!call->single)
-        resp_array(out, call->given);
-    if (call->code == 0)
-        resp_raw(out, call->keys.data, call->keys.bytes);
-    resp_buffer_fini(&call->keys);
-    vector_call_end(&call->base);
-}
-
-/* Keeps the window full; ends the call with the last place. */
-static void start_random(struct random_call *call)
-{
-    if (call->starting)
-        return;
-    call->starting = true;
-    while (call->n_free > 0 && random_goes_on(call)) {
-        struct place_request *request = call->free[--call->n_free];
-        *request = (struct place_request){.collection = call->base.collection,
-                                          .place = random_place(call, call->tried++),
-                                          .done = on_random,
-                                          .owner = call};
-        call->running++;
-        int rc = collection_place_start(call->base.lane->searcher, request, &call->error);
-        if (rc < 0) {
-            call->code = rc;
-            call->running--;
-            call->free[call->n_free++] = request;
-        }
-    }
-    call->starting = false;
-    if (call->running == 0 && !random_goes_on(call))
-        end_random(call);
-}
-
-static void begin_random(struct client *c, struct collection *collection, uint64_t count, bool repeat, bool single)
-{
-    struct random_call *call = vector_call_begin(c, collection, sizeof *call, false);
-    if (!call)
-        return;
-    call->places = collection_places(collection);
-    call->n = call->places ? count : 0; /* a set that was made and not filled yet */
-    call->repeat = repeat;
-    call->single = single;
-    call->keys.protocol = c->protocol;
-    call->seed = random_mix(clock_us() ^ c->id << 40 ^ (uint64_t)(uintptr_t)call);
-    while (((uint64_t)1 << 2 * call->half_bits) < call->places)
-        call->half_bits++;
-    call->half_bits += call->half_bits == 0;
-    for (unsigned i = 0; i < RANDOM_WINDOW; i++)
-        call->free[call->n_free++] = &call->requests[i];
-    start_random(call);
-}
-
-void cmd_vrandmember(struct client *c, const struct resp_arg *args, uint32_t n)
-{
-    long long count = 1;
-    if (n > 3) {
-        client_error(c, "ERR wrong number of arguments for 'vrandmember' command");
-        return;
-    }
-    if (n == 3 && (!arg_integer(args[2], &count) || count > RANDOM_COUNT_MAX || count < -RANDOM_COUNT_MAX)) {
-        client_error(c, "ERR count is not an integer from -%d to %d", RANDOM_COUNT_MAX, RANDOM_COUNT_MAX);
-        return;
-    }
-    struct collection *collection = NULL;
-    int found = arg_vectors(c, args[1], &collection);
-    if (found < 0)
-        return;
-    if (found && count != 0) {
-        begin_random(c, collection, (uint64_t)(count < 0 ? -count : count), count < 0 || n == 2, n == 2);
-        return;
-    }
-    collection_unref(collection);
-    struct resp_buffer *out = client_reply(c);
-    if (n == 2)
-        resp_null(out);
-    else
-        resp_array(out, 0);
 }

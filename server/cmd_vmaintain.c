@@ -27,13 +27,13 @@ enum { FINDINGS_MAX = 100 };
 /* Begins a call on a set that is there; NULL after a reply. */
 static void *begin_on_set(struct client *c, struct resp_arg key, size_t bytes, void (*work)(struct worker_call *call))
 {
-    struct collection *collection;
-    int found = arg_vectors(c, key, &collection);
+    struct vector_view view;
+    int found = arg_vectors(c, key, NULL, &view);
     if (found == 0)
         client_error(c, "ERR key does not exist");
     if (found <= 0)
         return NULL;
-    struct worker_call *call = vector_call_begin(c, collection, bytes, true);
+    struct worker_call *call = vector_call_begin(c, &view, bytes, true);
     if (call)
         call->work = work;
     return call;
@@ -159,19 +159,20 @@ static bool take_end(struct resp_arg arg, uint8_t **to, struct key_bound *out)
 void cmd_vrange(struct client *c, const struct resp_arg *args, uint32_t n)
 {
     long long count = -1;
-    struct collection *collection;
+    struct vector_view view;
     if (n > 5 || (n == 5 && !arg_integer(args[4], &count))) {
         client_error(c, "ERR syntax error: VRANGE key start end [count]");
         return;
     }
-    int found = arg_vectors(c, args[1], &collection);
+    int found = arg_vectors(c, args[1], NULL, &view);
     if (found == 0)
         resp_array(client_reply(c), 0);
     if (found <= 0)
         return;
-    struct range_call *call = vector_call_begin(c, collection, sizeof *call + args[2].bytes + args[3].bytes + 2, true);
+    struct range_call *call = vector_call_begin(c, &view, sizeof *call + args[2].bytes + args[3].bytes + 2, true);
     if (!call)
         return;
+    call->range.scope = call->base.base.scope;
     uint8_t *to = call->bytes;
     call->base.work = range;
     call->base.reply = reply_range;

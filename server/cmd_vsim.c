@@ -2,7 +2,8 @@
  * cmd_vsim.c - VSIM: options, the query, the search, the reply.
  *
  *   VSIM key (ELE element | FP32 vector | VALUES num value ...) [WITHSCORES] [WITHATTRIBS] [WITHVECTORS] [COUNT num]
- *            [EPSILON delta] [EF effort] [RECALL recall] [MAXREADS num] [TRUTH] [NOTHREAD] [EXPLAIN]
+ *            [EPSILON delta] [EF effort] [RECALL recall] [MAXREADS num] [FILTER expression] [FILTER-EF effort]
+ *            [TENANT name] ... [TRUTH] [NOTHREAD] [EXPLAIN]
  *
  * VMSIM is many of these in one command: their reads are interleaved on the disk.
  *
@@ -10,10 +11,14 @@
  * Redis. NOTHREAD is accepted and changes nothing: no command runs in a thread of its own.
  *
  * The reply is that of Redis's vector sets. With EXPLAIN it is an array of two: that reply, and a map of what the
- * search did. Filters and tenants are refused with a sentence rather than ignored: a filter that is ignored shows a
- * stranger's rows.
+ * search did.
+ *
+ * An expression is compiled once per command, with the columns that the set declares, and before it is known whether
+ * there is such a key: a wrong one is an error in either case, as other options are.
  */
+#include "index/filter.h"
 #include "io/error.h"
+#include "server/fair.h"
 #include "server/vector_args.h"
 #include "server/vector_call.h"
 #include <math.h>
@@ -33,11 +38,14 @@ struct vsim_options {
     bool with_scores, with_attributes, with_vectors, explain;
     double least_score; /* of EPSILON; -infinity: none */
     struct quire_search_options search;
+    struct resp_arg expression;  /* FILTER, in the request; data NULL: none */
+    struct tenant_names tenants; /* TENANT */
 };
 
 /* One query. */
 struct vsim_query {
     struct vsim_call *call;
+    struct fair_ticket ticket; /* of the search */
     struct collection_search search;
     struct collection_fetch fetch;
     struct vector_arg vector; /* into call->bytes, in VMSIM */
@@ -50,6 +58,8 @@ struct vsim_query {
 struct vsim_call {
     struct vector_call base;
     struct vsim_options options;
+    struct filter *filter; /* a reference; NULL: none */
+    struct fair_pass pass;
     bool many, starting;
     uint32_t n, n_started, n_running;
     struct vsim_query queries[];
@@ -57,12 +67,20 @@ struct vsim_call {
 
 /* ---- options ----------------------------------------------------------------------------------------------------- */
 
-static bool is_later_option(struct resp_arg arg)
+/* One option that says which elements may be answered. */
+static bool take_choice(struct client *c, const struct resp_arg *args, uint32_t n, uint32_t *at, struct vsim_options *o)
 {
-    static const char *const words[] = {"FILTER", "FILTER-EF", "TENANT"};
-    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
-        if (arg_is(arg, words[i]))
-            return true;
+    long long integer = 0;
+    if (arg_is(args[*at], "FILTER"))
+        return filter_arg_take(c, args, n, at, &o->expression);
+    if (arg_is(args[*at], "TENANT"))
+        return tenant_names_take(c, args, n, at, &o->tenants);
+    if (arg_is(args[*at], "FILTER-EF")) {
+        bool right = arg_take_integer(c, args, n, at, 0, UINT32_MAX, &integer);
+        o->search.filter_effort = (uint32_t)integer;
+        return right;
+    }
+    client_error(c, "ERR syntax error at '%.*s'", ARG_SHOWN(args[*at], 64u));
     return false;
 }
 
@@ -95,20 +113,14 @@ static bool take_option(struct client *c, const struct resp_arg *args, uint32_t 
         o->search.recall = (float)number;
     else if (right && arg_is(arg, "EPSILON") && (right = arg_take_number(c, args, n, at, 0, 1e30, &number)))
         o->least_score = 1 - number;
-    else if (right) {
-        if (is_later_option(arg))
-            client_error(c, "ERR %.*s is not supported by this version", (int)arg.bytes, (const char *)arg.data);
-        else
-            client_error(c, "ERR syntax error at '%.*s'", ARG_SHOWN(arg, 64u));
-        right = false;
-    }
+    else if (right)
+        right = take_choice(c, args, n, at, o);
     return right;
 }
 
-/* The options from args[at] on. */
+/* The options from args[at] on, into *o, which is empty; its tenants are to be ended in any case. */
 static bool take_options(struct client *c, const struct resp_arg *args, uint32_t n, uint32_t at, struct vsim_options *o)
 {
-    memset(o, 0, sizeof *o);
     o->least_score = -INFINITY;
     quire_search_options_init(&o->search);
     o->search.k = COUNT_DEFAULT;
@@ -173,9 +185,11 @@ static void put_count(struct resp_buffer *out, const char *name, uint64_t value)
 }
 
 /* n_lists: segments of inverted lists among n_segments. */
-static const char *plan_of(const struct vsim_options *o, uint32_t n_segments, uint32_t n_lists)
+static const char *plan_of(const struct vsim_call *call, enum quire_plan plan, uint32_t n_segments, uint32_t n_lists)
 {
-    if (o->search.exact)
+    if (call->filter || call->base.scope)
+        return quire_plan_name(plan);
+    if (call->options.search.exact)
         return "scan";
     if (n_segments == 0)
         return "memory";
@@ -185,11 +199,15 @@ static const char *plan_of(const struct vsim_options *o, uint32_t n_segments, ui
 static void put_explanation(const struct vsim_query *q, struct resp_buffer *out)
 {
     const struct quire_search_stats *s = &q->search.stats;
-    resp_map(out, 12);
+    resp_map(out, 15);
     resp_text(out, "plan");
-    resp_text(out, plan_of(&q->call->options, q->search.n_segments, q->search.n_list_segments));
+    resp_text(out, plan_of(q->call, s->plan, q->search.n_segments, q->search.n_list_segments));
     resp_text(out, "result");
     resp_text(out, s->exact ? "exact" : s->complete ? "complete" : "partial");
+    put_count(out, "matches", s->matches);
+    put_count(out, "reads-expected", s->reads_expected);
+    resp_text(out, "switched");
+    resp_bool(out, s->switched);
     put_count(out, "reads", s->reads + q->fetch.reads);
     put_count(out, "bytes", s->bytes + q->fetch.bytes);
     put_count(out, "rounds", s->rounds + q->fetch.rounds);
@@ -202,22 +220,32 @@ static void put_explanation(const struct vsim_query *q, struct resp_buffer *out)
     put_count(out, "step-us", s->cpu_ns / 1000);
 }
 
-/* For SLOWLOG: sums over the queries. */
+/* For SLOWLOG: sums over the queries; the plan is that of the query that read the most. */
 static void describe(const struct pending *p, char *text, size_t room)
 {
     const struct vsim_call *call = (const struct vsim_call *)(const void *)p;
-    uint64_t reads = 0, rounds = 0;
-    uint32_t effort = 0, n_segments = 0, n_lists = 0;
+    const struct vsim_query *worst = &call->queries[0];
+    uint64_t reads = 0, rounds = 0, matches = 0, expected = 0;
+    uint32_t effort = 0, n_segments = 0, n_lists = 0, switched = 0;
     for (uint32_t i = 0; i < call->n; i++) {
         const struct vsim_query *q = &call->queries[i];
-        reads += q->search.stats.reads + q->fetch.reads;
-        rounds += q->search.stats.rounds + q->fetch.rounds;
-        effort = q->search.stats.effort > effort ? q->search.stats.effort : effort;
+        const struct quire_search_stats *s = &q->search.stats;
+        reads += s->reads + q->fetch.reads;
+        rounds += s->rounds + q->fetch.rounds;
+        matches += s->matches;
+        expected += s->reads_expected;
+        switched += s->switched;
+        effort = s->effort > effort ? s->effort : effort;
+        worst = s->reads > worst->search.stats.reads ? q : worst;
         n_segments += q->search.n_segments;
         n_lists += q->search.n_list_segments;
     }
-    snprintf(text, room, "%s reads=%llu rounds=%llu effort=%u", plan_of(&call->options, n_segments, n_lists),
-             (unsigned long long)reads, (unsigned long long)rounds, effort);
+    int bytes = snprintf(text, room, "%s reads=%llu rounds=%llu effort=%u",
+                         plan_of(call, worst->search.stats.plan, n_segments, n_lists), (unsigned long long)reads,
+                         (unsigned long long)rounds, effort);
+    if ((call->filter || call->base.scope) && bytes > 0 && (size_t)bytes < room)
+        snprintf(text + bytes, room - (size_t)bytes, " matches=%llu reads-expected=%llu switched=%u",
+                 (unsigned long long)matches, (unsigned long long)expected, switched);
 }
 
 static void count_search(const struct vsim_query *q)
@@ -240,6 +268,7 @@ static void count_search(const struct vsim_query *q)
 static void end_call(struct vsim_call *call)
 {
     struct resp_buffer *out = &call->base.pending.out;
+    fair_leave(&call->pass);
     if (call->many)
         resp_array(out, call->n);
     for (uint32_t i = 0; i < call->n; i++) {
@@ -250,6 +279,7 @@ static void end_call(struct vsim_call *call)
         free(q->numbers);
         free(q->element);
     }
+    filter_unref(call->filter);
     vector_call_end(&call->base);
 }
 
@@ -274,6 +304,7 @@ static void on_search(struct collection_search *search)
 {
     struct vsim_query *q = search->owner;
     count_search(q);
+    fair_end(&q->ticket, &search->stats);
     if (search->code < 0) {
         query_failed(q, &search->error);
         return;
@@ -286,36 +317,61 @@ static void on_search(struct collection_search *search)
     query_done(q);
 }
 
-static void search(struct vsim_query *q, const float *numbers)
+/* When it is the query's turn. */
+static void begin_search(struct fair_ticket *ticket, int code)
 {
+    struct vsim_query *q = ticket->owner;
     struct vsim_call *call = q->call;
     struct quire_error err = {0};
+    if (code < 0) {
+        error_set(&err, code, "the search was cancelled before it began");
+        query_failed(q, &err);
+        return;
+    }
     q->search = (struct collection_search){.collection = call->base.collection,
-                                           .query = numbers,
+                                           .query = q->numbers,
                                            .options = call->options.search,
+                                           .filter = call->filter,
+                                           .scope = call->base.scope,
                                            .want_attributes = call->options.with_attributes,
                                            .want_vectors = call->options.with_vectors,
+                                           .rank = ticket->rank,
                                            .done = on_search,
                                            .owner = q};
     if (collection_search_start(call->base.lane->searcher, &q->search, &err) == 0)
         return;
+    fair_end(ticket, NULL);
     stat_add(&call->base.lane->stats.search_errors, 1);
     query_failed(q, &err);
+}
+
+/* q->numbers is the query. */
+static void search(struct vsim_query *q)
+{
+    q->ticket.run = begin_search;
+    q->ticket.owner = q;
+    fair_start(&q->call->pass, &q->ticket);
 }
 
 static void on_element(struct collection_fetch *fetch)
 {
     struct vsim_query *q = fetch->owner;
-    struct quire_error err = {0};
     stat_add(&q->call->base.lane->stats.fetches, 1);
     stat_add(&q->call->base.lane->stats.fetch_reads, fetch->reads);
     if (fetch->code == 0) {
-        search(q, fetch->vector);
-        return;
+        /* it may have to wait for its turn */
+        size_t bytes = sizeof(float) * collection_config(fetch->collection)->dim;
+        q->numbers = malloc(bytes);
+        if (q->numbers) {
+            memcpy(q->numbers, fetch->vector, bytes);
+            search(q);
+            return;
+        }
+        error_set(&fetch->error, QUIRE_ENOMEM, "no memory for a query");
+    } else if (fetch->code == QUIRE_ENOTFOUND) {
+        error_set(&fetch->error, QUIRE_ENOTFOUND, "element not found in set");
     }
-    if (fetch->code == QUIRE_ENOTFOUND)
-        error_set(&err, QUIRE_ENOTFOUND, "element not found in set");
-    query_failed(q, fetch->code == QUIRE_ENOTFOUND ? &err : &fetch->error);
+    query_failed(q, &fetch->error);
 }
 
 static void start_query(struct vsim_query *q)
@@ -323,10 +379,11 @@ static void start_query(struct vsim_query *q)
     struct vsim_call *call = q->call;
     struct quire_error err = {0};
     if (!q->element) {
-        search(q, q->numbers);
+        search(q);
         return;
     }
     q->fetch = (struct collection_fetch){.collection = call->base.collection,
+                                         .scope = call->base.scope,
                                          .key = q->element,
                                          .key_bytes = q->vector.element.bytes,
                                          .want_vector = true,
@@ -382,49 +439,110 @@ static int fill_query(struct vsim_query *q, const struct collection_config *conf
     return 0;
 }
 
-/* A call of n queries on a set whose reference it takes over. NULL without memory. */
-static struct vsim_call *begin_call(struct client *c, struct collection *collection, const struct vsim_options *o,
-                                    uint32_t n)
+/* Whether the limits let the client search so; false after an error reply. */
+static bool enter(struct client *c, const struct vector_view *view, const struct vsim_options *o, uint32_t n,
+                  struct fair_pass *pass)
 {
-    struct vsim_call *call = vector_call_begin(c, collection, sizeof *call + n * sizeof *call->queries, false);
-    if (!call)
-        return NULL;
+    struct fair_request facts = {.n_queries = n,
+                                 .k = o->search.k,
+                                 .effort = o->search.effort,
+                                 .recall = o->search.recall,
+                                 .exact = o->search.exact,
+                                 .filter_bytes = o->expression.bytes};
+    return vector_enter(c, view, &o->tenants, &facts, pass);
+}
+
+/* A call of n queries on the set under a key: 1; 0 where there is none; -1 without memory, or after an error reply. */
+static int begin_call(struct client *c, struct resp_arg key, const struct vsim_options *o, uint32_t n,
+                      struct vsim_call **out)
+{
+    struct vector_view view;
+    struct fair_pass pass;
+    struct vsim_call *call = NULL;
+    struct filter *filter = NULL;
+    int found = arg_vectors(c, key, &o->tenants, &view);
+    if (found < 0)
+        return -1;
+    if (!enter(c, &view, o, n, &pass)) {
+        vector_view_end(&view);
+        return -1;
+    }
+    bool right = !o->expression.data || filter_arg_compile(c, o->expression, view.collection, &filter);
+    if (right && found)
+        call = vector_call_begin(c, &view, sizeof *call + n * sizeof *call->queries, false);
+    else
+        vector_view_end(&view);
+    if (!call) {
+        filter_unref(filter);
+        fair_leave(&pass);
+        return right && !found ? 0 : -1;
+    }
+    call->pass = pass;
     call->base.pending.describe = describe;
     call->options = *o;
+    call->options.expression = (struct resp_arg){0}; /* the request's, which ends before the call */
+    call->options.tenants = (struct tenant_names){0};
+    call->filter = filter;
     call->n = n;
     for (uint32_t i = 0; i < n; i++) {
         call->queries[i].call = call;
         call->queries[i].out.protocol = c->protocol;
     }
-    return call;
+    *out = call;
+    return 1;
+}
+
+static void vsim(struct client *c, struct resp_arg key, const struct vector_arg *vector, const struct vsim_options *o)
+{
+    struct quire_error err = {0};
+    struct vsim_call *call;
+    int found = begin_call(c, key, o, 1, &call);
+    if (found == 0)
+        resp_array(client_reply(c), 0);
+    if (found <= 0)
+        return;
+    if (fill_query(&call->queries[0], collection_config(call->base.collection), vector, &err) < 0)
+        reply_quire_error(&call->queries[0].out, &err);
+    start_more(call);
 }
 
 void cmd_vsim(struct client *c, const struct resp_arg *args, uint32_t n)
 {
-    struct vsim_options o;
+    struct vsim_options o = {0};
     struct vector_arg vector;
-    struct quire_error err = {0};
-    struct collection *collection;
     uint32_t at = 2;
-    if (!vector_arg_take(c, args, n, &at, true, &vector) || !take_options(c, args, n, at, &o))
+    if (vector_arg_take(c, args, n, &at, true, &vector) && take_options(c, args, n, at, &o))
+        vsim(c, args[1], &vector, &o);
+    tenant_names_fini(&o.tenants);
+}
+
+static void vmsim(struct client *c, struct resp_arg key, const struct vector_arg *vectors, uint32_t count,
+                  const struct vsim_options *o)
+{
+    struct quire_error err = {0};
+    struct vsim_call *call;
+    int found = begin_call(c, key, o, count, &call);
+    if (found == 0) {
+        struct resp_buffer *out = client_reply(c);
+        resp_array(out, count);
+        for (uint32_t i = 0; i < count; i++)
+            resp_array(out, 0);
+    }
+    if (found <= 0)
         return;
-    int found = arg_vectors(c, args[1], &collection);
-    if (found == 0)
-        resp_array(client_reply(c), 0);
-    struct vsim_call *call = found > 0 ? begin_call(c, collection, &o, 1) : NULL;
-    if (!call)
-        return;
-    if (fill_query(&call->queries[0], collection_config(collection), &vector, &err) < 0)
-        reply_quire_error(&call->queries[0].out, &err);
+    for (uint32_t i = 0; i < count; i++) {
+        struct vsim_query *q = &call->queries[i];
+        if (fill_query(q, collection_config(call->base.collection), &vectors[i], &err) < 0 && q->out.bytes == 0)
+            reply_quire_error(&q->out, &err);
+    }
+    call->many = true;
     start_more(call);
 }
 
 /* VMSIM key num (ELE element | FP32 vector | VALUES num value ...) ... [the options of VSIM]: one reply per query. */
 void cmd_vmsim(struct client *c, const struct resp_arg *args, uint32_t n)
 {
-    struct vsim_options o;
-    struct quire_error err = {0};
-    struct collection *collection;
+    struct vsim_options o = {0};
     long long count;
     uint32_t at = 3;
     if (!arg_integer(args[2], &count) || count < 1 || count > QUERIES_MAX) {
@@ -437,23 +555,8 @@ void cmd_vmsim(struct client *c, const struct resp_arg *args, uint32_t n)
         client_error(c, "OOM no memory for %lld queries", count);
     for (long long i = 0; i < count && right; i++)
         right = vector_arg_take(c, args, n, &at, true, &vectors[i]);
-    right = right && take_options(c, args, n, at, &o);
-    int found = right ? arg_vectors(c, args[1], &collection) : -1;
-    if (found == 0) {
-        struct resp_buffer *out = client_reply(c);
-        resp_array(out, (size_t)count);
-        for (long long i = 0; i < count; i++)
-            resp_array(out, 0);
-    }
-    struct vsim_call *call = found > 0 ? begin_call(c, collection, &o, (uint32_t)count) : NULL;
-    for (long long i = 0; call && i < count; i++) {
-        struct vsim_query *q = &call->queries[i];
-        if (fill_query(q, collection_config(collection), &vectors[i], &err) < 0 && q->out.bytes == 0)
-            reply_quire_error(&q->out, &err);
-    }
+    if (right && take_options(c, args, n, at, &o))
+        vmsim(c, args[1], vectors, (uint32_t)count, &o);
+    tenant_names_fini(&o.tenants);
     free(vectors);
-    if (!call)
-        return;
-    call->many = true;
-    start_more(call);
 }

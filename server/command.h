@@ -18,6 +18,7 @@ enum command_flags {
     CMD_READS_OLD = 1024, /* the same where the word GET stands among its options */
     CMD_REPLACES = 64,    /* puts a string in the place of whatever a key holds, a vector set, too */
     CMD_NO_MULTI = 2048,  /* refused between MULTI and EXEC: it takes long, or ends the server */
+    CMD_TENANT = 4096, /* of vector sets: keeps to what the client's user may see, so one bound to tenants may run it */
 };
 
 /* args[0] is the command's name; a sub-command's name is args[1]. Gives exactly one reply: client_reply, client_error
@@ -107,7 +108,8 @@ command_fn cmd_append, cmd_auth, cmd_client_getname, cmd_client_id, cmd_client_s
     cmd_quit, cmd_randomkey, cmd_rename, cmd_renamenx, cmd_reset, cmd_scan, cmd_select, cmd_set, cmd_setex, cmd_setnx,
     cmd_shutdown, cmd_strlen, cmd_touch, cmd_ttl, cmd_type, cmd_vcard, cmd_vdim, cmd_vemb, cmd_vinfo, cmd_vismember,
     cmd_vlinks, cmd_vload, cmd_vrandmember, cmd_vsim, cmd_vadd, cmd_vcheck, cmd_vcompact, cmd_vcreate, cmd_vgetattr,
-    cmd_vmsim, cmd_vrange, cmd_vrem, cmd_vseal, cmd_vsetattr;
+    cmd_vmsim, cmd_vrange, cmd_vrem, cmd_vseal, cmd_vsetattr, cmd_vcount, cmd_vdelwhere, cmd_vdroptenant, cmd_vgrant,
+    cmd_vrevoke, cmd_vtenants;
 command_fn cmd_bgsave, cmd_discard, cmd_exec, cmd_lastsave, cmd_multi, cmd_save, cmd_unwatch, cmd_watch;
 
 /* semantic caches */

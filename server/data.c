@@ -308,7 +308,7 @@ int data_adopt(struct server *s, struct resp_arg name, const char *path, uint64_
     if (rc == 0)
         rc = config_of(path, memory_bytes, &config, err);
     if (rc == 0)
-        rc = store_create_collection(s->store, &config, &set, &made, err);
+        rc = store_create_collection(s->store, &config, NULL, &set, &made, err);
     if (rc < 0)
         return rc;
     /* the key comes last: the set is there whole or not at all */

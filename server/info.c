@@ -12,6 +12,7 @@
 #include "io/memory.h"
 #include "server/cache_figures.h"
 #include "server/command.h"
+#include "server/fair_figures.h"
 #include "server/figures.h"
 #include <inttypes.h>
 #include <math.h>
@@ -487,6 +488,41 @@ static void section_cache(const struct server *server, const struct figures *sum
     cache_figures_fini(&figures);
 }
 
+static void tenant_line(unsigned number, const struct fair_figure *f, struct resp_buffer *text)
+{
+    const struct fair_sums *s = &f->sums;
+    line(text,
+         "tenant%u:%s=%s,weight=%" PRIu64 ",queries=%" PRIu64 ",running=%" PRIu64 ",waiting=%" PRIu64 ",failed=%" PRIu64
+         ",cancelled=%" PRIu64 ",refused=%" PRIu64 ",refused_rate=%" PRIu64 ",refused_k=%" PRIu64
+         ",refused_effort=%" PRIu64 ",refused_filter_bytes=%" PRIu64 ",refused_concurrent=%" PRIu64 ",reads=%" PRIu64
+         ",cpu_us=%" PRIu64 ",cost_us=%" PRIu64
+         ",wait_p50_us=%.0f,wait_p99_us=%.0f,latency_p50_us=%.0f,latency_p99_us=%.0f",
+         number, f->kind == FAIR_TENANT ? "name" : "user", f->name, f->limits.weight, s->queries, s->running,
+         s->waiting, s->failed, s->cancelled, fair_refused(s), s->refused[REFUSED_RATE], s->refused[REFUSED_K],
+         s->refused[REFUSED_EFFORT], s->refused[REFUSED_FILTER], s->refused[REFUSED_CONCURRENT], s->reads, s->cpu_us,
+         s->cost_us, f->wait_p50_us, f->wait_p99_us, f->latency_p50_us, f->latency_p99_us);
+}
+
+static void section_tenants(const struct server *server, const struct figures *sums, struct resp_buffer *text)
+{
+    struct fair_figures figures;
+    text->failed |= !fair_figures_take((struct server *)(uintptr_t)server, FAIR_FIGURES_INFO, &figures);
+    line(text, "tenants:%" PRIu64, figures.tenants);
+    line(text, "searches_at_once:%" PRIu64, sums->searches_at_once);
+    line(text, "tenant_queries:%" PRIu64, figures.all.queries);
+    line(text, "tenant_running:%" PRIu64, figures.all.running);
+    line(text, "tenant_waiting:%" PRIu64, figures.all.waiting);
+    line(text, "tenant_failed:%" PRIu64, figures.all.failed);
+    line(text, "tenant_cancelled:%" PRIu64, figures.all.cancelled);
+    line(text, "tenant_refused:%" PRIu64, fair_refused(&figures.all));
+    line(text, "tenant_reads:%" PRIu64, figures.all.reads);
+    line(text, "tenant_cpu_us:%" PRIu64, figures.all.cpu_us);
+    line(text, "tenant_cost_us:%" PRIu64, figures.all.cost_us);
+    for (uint32_t i = 0; i < figures.n; i++)
+        tenant_line(i, &figures.figures[i], text);
+    fair_figures_fini(&figures);
+}
+
 static const struct {
     const char *name, *title;
     void (*write)(const struct server *server, const struct figures *sums, struct resp_buffer *text);
@@ -505,7 +541,8 @@ static const struct {
                 {"cluster", "Cluster", section_cluster, true},
                 {"keyspace", "Keyspace", section_keyspace, true},
                 {"quire", "Quire", section_quire, true},
-                {"cache", "Cache", section_cache, true}};
+                {"cache", "Cache", section_cache, true},
+                {"tenants", "Tenants", section_tenants, false}};
 
 void info_write(struct server *server, const struct resp_arg *wanted, uint32_t n, struct resp_buffer *text)
 {

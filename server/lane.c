@@ -4,7 +4,8 @@
  * Each turn of the loop: one engine_poll submits every read and send that the last turn produced and waits for
  * completions, whose callbacks parse requests and step searches; then messages of other threads are run, then marked
  * clients are worked on, which queues the sends of the next turn. So a turn costs one system call whatever the number
- * of clients.
+ * of clients. Where several tenants share the lane, steps of searches are not run by completions but after them, those
+ * of tenants with many searches in progress last, and one or a few in each turn (fair.c).
  *
  * Lane 0 also accepts, and gives each connection to the lane that has fewest. (A listening socket per lane with
  * SO_REUSEPORT spreads few connections badly, and lets a second server of the same user bind the port unnoticed.)
@@ -15,6 +16,7 @@
 #include "io/journal.h"
 #include "server/cache_call.h"
 #include "server/command.h"
+#include "server/fair.h"
 #include "server/links.h"
 #include <errno.h>
 #include <netinet/in.h>
@@ -34,6 +36,7 @@ enum {
     TICK_US = 100000,
     LINK_SLICE_US = 150,
     SLICE_NS = 200000,
+    STEPS_NS = 20000, /* of searches that stand back, between two looks at what has come */
     SCAN_MS = 500,
     RECV_BUFFERS = 256,
     RECV_BYTES = 16384,
@@ -266,7 +269,9 @@ static void scan_clients(struct lane *lane)
         else if (late || idle || stop)
             client_kill(c);
     }
-    if (lane->stopping && lane->now_ms >= lane->stop_deadline_ms)
+    bool ends = lane->stopping && lane->now_ms >= lane->stop_deadline_ms;
+    fair_sweep(lane, ends);
+    if (ends)
         searcher_cancel(lane->searcher);
 }
 
@@ -287,7 +292,7 @@ static void on_timer(struct io_op *op, int result, unsigned flags)
 /* Searches in line: when there are too many, clients' further requests wait in their buffers. */
 static void watch_crowd(struct lane *lane)
 {
-    unsigned waiting = searcher_waiting(lane->searcher);
+    unsigned waiting = searcher_waiting(lane->searcher) + fair_waiting(lane);
     bool crowded = waiting > (lane->crowded ? LANE_WAITING_MAX / 2 : LANE_WAITING_MAX);
     bool over = lane->crowded && !crowded;
     lane->crowded = crowded;
@@ -317,6 +322,7 @@ static void publish_engine(struct lane *lane)
     stat_set(&lane->stats.reads_in_flight, s->reads_in_flight);
     stat_set(&lane->stats.reads_in_flight_peak, s->reads_in_flight_peak);
     stat_set(&lane->stats.reads_waiting, s->reads_waiting);
+    stat_set(&lane->stats.searches_at_once, fair_at_once(lane));
     /* what the kernel does not know shows at the first use */
     if (strcmp(lane->engine_note, engine_note(lane->engine)) != 0) {
         pthread_mutex_lock(&lane->inbox_lock);
@@ -355,6 +361,7 @@ void lane_reset_stats(struct lane *lane)
     for (unsigned i = 0; i < atomic_load(&s->n_errors); i++)
         stat_set(&s->errors[i].count, 0);
     publish_engine(lane);
+    fair_reset_stats(lane);
 }
 
 /* ---- stop -------------------------------------------------------------------------------------------------------- */
@@ -418,6 +425,15 @@ static void tend_keys(struct lane *lane)
     keyspace_expire_due(&server->keyspace, lane->index, server->n_lanes, &lane->expire_next, EXPIRE_US);
 }
 
+/* Steps that stand back for others: what was queued for those is the device's meanwhile. */
+static void work_on_steps(struct lane *lane)
+{
+    if (!searcher_has_steps(lane->searcher))
+        return;
+    engine_flush(lane->engine);
+    searcher_work(lane->searcher, STEPS_NS);
+}
+
 static void serve(struct lane *lane)
 {
     lane->timer = (struct io_op){.kind = IO_TIMER, .timeout_us = TICK_US, .done = on_timer, .owner = lane};
@@ -428,7 +444,9 @@ static void serve(struct lane *lane)
     }
     while (!(lane->stopping && atomic_load(&lane->n_clients) == 0 && !metrics_busy(lane))) {
         unsigned wanted = wanted_completions(lane);
-        bool busy = links_work(lane, LINK_SLICE_US) || lane->resting;
+        bool busy = links_work(lane, LINK_SLICE_US) || lane->resting || fair_is_ready(lane) ||
+                    searcher_has_steps(lane->searcher);
+        uint64_t before_us = engine_stats(lane->engine)->reads_in_flight ? clock_us() : 0;
         int rc = engine_poll(lane->engine, busy ? 0 : wanted, busy ? 0 : wanted > 1 ? BATCH_US : UINT64_MAX);
         if (rc < 0) {
             log_line(lane->server->log, LOG_LEVEL_WARNING, "lane %u: the engine failed: %s", lane->index,
@@ -437,6 +455,8 @@ static void serve(struct lane *lane)
         }
         lane->now_us = clock_us();
         lane->now_ms = lane->now_us / 1000;
+        fair_note_wait(lane, before_us ? before_us : lane->now_us, lane->now_us);
+        work_on_steps(lane);
         stat_set(&lane->turned_ms, lane->now_ms);
         lane_enter(lane);
         lane_run_messages(lane);
@@ -449,6 +469,7 @@ static void serve(struct lane *lane)
         if (lane->pausing && lane->now_ms >= atomic_load(&lane->server->pause_until_ms))
             lane_end_pause(lane);
         lane->turn++;
+        fair_work(lane);
         lane_wake_resting(lane);
         lane_work_on_clients(lane);
         lane_leave(lane);
@@ -472,9 +493,12 @@ static int open_lane(struct lane *lane, struct quire_error *err)
     if (rc < 0)
         return rc;
     rc = searcher_create(made, &searcher, &lane->searcher, err);
+    if (rc == 0)
+        rc = fair_open(lane, err);
     if (rc == 0 && lane->server->caches)
         rc = cache_scratch_create(&lane->cache_scratch, err);
     if (rc < 0) {
+        fair_close(lane);
         searcher_destroy(lane->searcher);
         lane->searcher = NULL;
         engine_destroy(made);
@@ -497,6 +521,7 @@ static void close_lane(struct lane *lane)
     pthread_mutex_unlock(&lane->inbox_lock);
     lane_run_messages(lane);
     links_fini(lane);
+    fair_close(lane);
     searcher_destroy(lane->searcher);
     lane->searcher = NULL;
     cache_scratch_destroy(lane->cache_scratch);

@@ -16,6 +16,7 @@
 #include "io/memory.h"
 #include "server/cache_figures.h"
 #include "server/command.h"
+#include "server/fair_figures.h"
 #include "server/figures.h"
 #include <inttypes.h>
 #include <stdarg.h>
@@ -337,6 +338,85 @@ static void put_caches(struct server *server, struct resp_buffer *text)
     cache_figures_fini(&figures);
 }
 
+/* ---- tenants ----------------------------------------------------------------------------------------------------- */
+
+static double tenant_queries(const struct fair_figure *f)
+{
+    return (double)f->sums.queries;
+}
+
+static double tenant_refused(const struct fair_figure *f)
+{
+    return (double)fair_refused(&f->sums);
+}
+
+static double tenant_reads(const struct fair_figure *f)
+{
+    return (double)f->sums.reads;
+}
+
+static double tenant_cpu(const struct fair_figure *f)
+{
+    return (double)f->sums.cpu_us * 1e-6;
+}
+
+static double tenant_cost(const struct fair_figure *f)
+{
+    return (double)f->sums.cost_us * 1e-6;
+}
+
+static double tenant_waiting(const struct fair_figure *f)
+{
+    return (double)f->sums.waiting;
+}
+
+static double tenant_wait(const struct fair_figure *f)
+{
+    return f->wait_p99_us * 1e-6;
+}
+
+static double tenant_latency(const struct fair_figure *f)
+{
+    return f->latency_p99_us * 1e-6;
+}
+
+static void put_tenants(struct server *server, const struct figures *f, struct resp_buffer *text)
+{
+    static const struct {
+        const char *name, *type, *help;
+        double (*value)(const struct fair_figure *);
+    } families[] = {
+        {"quire_tenant_queries_total", "counter", "Searches of a tenant that ended well.", tenant_queries},
+        {"quire_tenant_refused_total", "counter", "Requests beyond a limit of the tenant.", tenant_refused},
+        {"quire_tenant_reads_total", "counter", "Blocks read by its searches.", tenant_reads},
+        {"quire_tenant_cpu_seconds_total", "counter", "Processor time of its searches.", tenant_cpu},
+        {"quire_tenant_cost_seconds_total", "counter", "What they cost: processor, and waiting for the disk.",
+         tenant_cost},
+        {"quire_tenant_waiting", "gauge", "Its searches that wait for their turn.", tenant_waiting},
+        {"quire_tenant_wait_p99_seconds", "gauge", "99th percentile of that wait.", tenant_wait},
+        {"quire_tenant_latency_p99_seconds", "gauge", "The same of the wait and the search.", tenant_latency}};
+    struct fair_figures figures;
+    text->failed |= !fair_figures_take(server, FAIR_FIGURES_METRICS, &figures);
+    number(text, "quire_tenants", "gauge", "Tenants, and users without one, that are remembered.",
+           (double)figures.tenants);
+    number(text, "quire_tenant_series_left_out", "gauge", "Tenants that are too many to be shown here.",
+           (double)(figures.tenants - figures.n));
+    number(text, "quire_searches_at_once", "gauge", "Searches that lanes run before others wait.",
+           (double)f->searches_at_once);
+    for (size_t i = 0; i < sizeof families / sizeof *families && figures.n > 0; i++) {
+        head(text, families[i].name, families[i].type, families[i].help);
+        for (uint32_t k = 0; k < figures.n; k++)
+            put(text, "%s{%s=\"%s\"} %.17g\n", families[i].name,
+                figures.figures[k].kind == FAIR_TENANT ? "tenant" : "user", figures.figures[k].name,
+                families[i].value(&figures.figures[k]));
+    }
+    head(text, "quire_refused_total", "counter", "Requests of all tenants beyond a limit, by the limit.");
+    for (unsigned i = 0; i < N_REFUSALS; i++)
+        put(text, "quire_refused_total{limit=\"%s\"} %" PRIu64 "\n", fair_refusal_name((enum fair_refusal)i),
+            figures.all.refused[i]);
+    fair_figures_fini(&figures);
+}
+
 static void put_keys(struct server *server, const struct figures *f, struct resp_buffer *text)
 {
     number(text, "quire_keys", "gauge", "Keys.", (double)keyspace_count(&server->keyspace));
@@ -407,6 +487,7 @@ void metrics_write(struct server *server, struct resp_buffer *text)
     put_journal(server, text);
     put_store(server, text);
     put_caches(server, text);
+    put_tenants(server, &f, text);
     head(text, "quire_setting", "gauge", "Settings that are numbers; yes is 1, no is 0.");
     config_each(server->config, put_setting, text);
 }

@@ -15,6 +15,7 @@
 #include "io/memory.h"
 #include "server/command.h"
 #include "server/data.h"
+#include "server/fair.h"
 #include "server/tls.h"
 #include <errno.h>
 #include <stdio.h>
@@ -178,6 +179,8 @@ int server_create(struct config *config, struct log *log, struct server **out, s
     if (rc == 0)
         rc = gate_init(&s->gate, s->n_lanes + 1, err);
     if (rc == 0)
+        rc = fair_init(s, err);
+    if (rc == 0)
         rc = acl_init(s, err);
     if (rc == 0 && config->tls_port)
         rc = tls_create(config, &s->tls, err);
@@ -247,6 +250,7 @@ void server_destroy(struct server *s)
     gate_fini(&s->gate);
     snapshots_fini(s);
     acl_fini(s);
+    fair_fini(s);
     tls_destroy(s->tls);
     if (s->stop_fd >= 0)
         close(s->stop_fd);

@@ -62,6 +62,7 @@ enum {
     X(reads_in_flight)                                                                                                 \
     X(reads_in_flight_peak)                                                                                            \
     X(reads_waiting)                                                                                                   \
+    X(searches_at_once)                                                                                                \
     X(output_bytes_peak)                                                                                               \
     X(error_replies)                                                                                                   \
     X(auth_failures)                                                                                                   \
@@ -145,7 +146,9 @@ void worker_stop(struct worker *worker);
 /* ---- lanes ------------------------------------------------------------------------------------------------------- */
 
 struct client;
+struct fair;
 struct get_call;
+struct lane_fair;
 
 struct lane {
     struct server *server;
@@ -157,6 +160,7 @@ struct lane {
         *engine_name; /* of engine, kept under inbox_lock: INFO on other lanes reads them while this one closes */
     char engine_note[256];
     struct searcher *searcher;
+    struct lane_fair *fair;              /* whose search is next; fair.c */
     struct cache_scratch *cache_scratch; /* NULL: there are no caches */
     struct get_call *cache_waits;        /* SC.GETs that wait for an answer; cmd_cache_get.c */
 
@@ -224,6 +228,7 @@ struct server {
     struct latency latency;
     struct metrics metrics; /* lane 0's */
     struct worker worker;
+    struct fair *fair; /* tenants and their limits */
     unsigned n_lanes;
     struct lane *lanes; /* n_lanes, cache-line aligned */
     struct tls *tls;    /* NULL: none */

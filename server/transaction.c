@@ -156,7 +156,8 @@ static struct queued *copy_request(unsigned row, const struct resp_arg *args, ui
 
 static bool writes_vectors(const struct command *command)
 {
-    return command->run == cmd_vadd || command->run == cmd_vrem || command->run == cmd_vsetattr;
+    return command->run == cmd_vadd || command->run == cmd_vrem || command->run == cmd_vsetattr ||
+           command->run == cmd_vgrant || command->run == cmd_vrevoke;
 }
 
 /* No request is kept any more that will not be run. */

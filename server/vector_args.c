@@ -1,5 +1,5 @@
 /*
- * vector_args.c - the forms of a vector in a request, and the reduction of dimensions.
+ * vector_args.c - the forms of a vector and of a filter in a request, and the reduction of dimensions.
  *
  * Numbers are taken out of the request only when they are used, so that a command that is refused for another reason
  * has converted nothing.
@@ -110,6 +110,30 @@ bool vector_arg_numbers(const struct vector_arg *vector, float *out, struct quir
         out[i] = (float)value;
     }
     return true;
+}
+
+bool filter_arg_take(struct client *c, const struct resp_arg *args, uint32_t n, uint32_t *at, struct resp_arg *out)
+{
+    if (++*at >= n) {
+        client_error(c, "ERR syntax error: FILTER needs a value");
+        return false;
+    }
+    *out = args[*at];
+    return true;
+}
+
+bool filter_arg_compile(struct client *c, struct resp_arg expression, const struct collection *collection,
+                        struct filter **out)
+{
+    struct quire_error err = {0};
+    const struct attribute_schema *schema = collection ? collection_schema(collection) : NULL;
+    int rc = filter_compile((const char *)expression.data, expression.bytes, schema, out, &err);
+    if (rc == QUIRE_EPARSE) /* "FILTER, byte 7: ..."; clients of Redis look for these words */
+        client_error(c, "ERR syntax error in FILTER expression near %s",
+                     strncmp(err.message, "FILTER, ", 8) == 0 ? err.message + 8 : err.message);
+    else if (rc < 0)
+        reply_quire_error(client_reply(c), &err);
+    return rc == 0;
 }
 
 int vector_fits(const struct collection_config *config, uint32_t dim)

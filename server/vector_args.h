@@ -1,10 +1,11 @@
 /*
- * vector_args.h - vectors and sets as arguments of commands: what VADD, VSIM and VMSIM have in common.
+ * vector_args.h - vectors and expressions as arguments of commands: what VADD, VSIM, VMSIM and others have in common.
  */
 #ifndef QUIRE_SERVER_VECTOR_ARGS_H
 #define QUIRE_SERVER_VECTOR_ARGS_H
 
 #include "index/collection.h"
+#include "index/filter.h"
 #include "server/command.h"
 
 /* A vector, or the name of an element that has one, as it stands in a request. */
@@ -30,6 +31,13 @@ bool arg_take_integer(struct client *c, const struct resp_arg *args, uint32_t n,
                       long long high, long long *out);
 bool arg_take_number(struct client *c, const struct resp_arg *args, uint32_t n, uint32_t *at, double low, double high,
                      double *out);
+
+/* The expression behind args[*at], which is moved to it; false after an error reply. */
+bool filter_arg_take(struct client *c, const struct resp_arg *args, uint32_t n, uint32_t *at, struct resp_arg *out);
+/* Compiles it with the columns that the set declares (NULL: for no set). False after an error reply; otherwise *out is
+ * ended by filter_unref before the set is let go. */
+bool filter_arg_compile(struct client *c, struct resp_arg expression, const struct collection *collection,
+                        struct filter **out);
 
 /* A vector of more dimensions brought to those of a set that was made with REDUCE: a random rotation, of which the
  * first coordinates are kept (Johnson and Lindenstrauss 1984; Ailon and Chazelle 2006). out: config->dim floats. */

@@ -17,7 +17,7 @@
 
 struct note {
     struct resp_arg key, element;
-    bool want_attributes, want_vector;
+    bool want_text, want_vector;
 };
 
 /* An element of one collection that the disk was asked for. */
@@ -27,10 +27,10 @@ struct answer {
     struct collection *collection; /* a reference */
     struct resp_arg element;
     uint64_t hash;
-    bool want_attributes, want_vector, there, missing;
+    bool want_text, want_vector, there, missing;
     struct located located;
-    char *attributes; /* owned, as the vector */
-    uint32_t attribute_bytes;
+    char *text; /* grants and attributes; owned, as the vector */
+    uint32_t text_bytes;
     float *vector;
     struct collection_fetch fetch;
 };
@@ -63,11 +63,11 @@ struct vector_plan *vector_plan_create(struct lane *lane, void (*go_on)(void *co
 
 static void forget_content(struct answer *a)
 {
-    free(a->attributes);
+    free(a->text);
     free(a->vector);
-    a->attributes = NULL;
+    a->text = NULL;
     a->vector = NULL;
-    a->attribute_bytes = 0;
+    a->text_bytes = 0;
 }
 
 void vector_plan_destroy(struct vector_plan *plan)
@@ -123,7 +123,7 @@ void vector_plan_note(struct vector_plan *plan, const struct vector_write *w)
     }
     plan->notes[plan->n_notes++] = (struct note){.key = w->key,
                                                  .element = w->element,
-                                                 .want_attributes = vector_write_wants_attributes(w),
+                                                 .want_text = vector_write_wants_text(w),
                                                  .want_vector = vector_write_wants_vector(w)};
 }
 
@@ -201,8 +201,8 @@ static void look_at(struct vector_plan *plan, const struct note *note, struct co
         fail(plan, QUIRE_ENOMEM, "no memory to look elements up");
         return;
     }
-    bool more = (note->want_attributes && !a->want_attributes) || (note->want_vector && !a->want_vector);
-    a->want_attributes |= note->want_attributes;
+    bool more = (note->want_text && !a->want_text) || (note->want_vector && !a->want_vector);
+    a->want_text |= note->want_text;
     a->want_vector |= note->want_vector;
     if (a->missing || (a->there && !more && a->located.generation == now.generation))
         return;
@@ -255,11 +255,11 @@ static bool keep_content(struct answer *a)
     if (f->code < 0 || f->in_memory)
         return true;
     if (f->attribute_bytes) {
-        a->attributes = malloc(f->attribute_bytes);
-        if (!a->attributes)
+        a->text = malloc(f->attribute_bytes);
+        if (!a->text)
             return false;
-        memcpy(a->attributes, f->attributes, f->attribute_bytes);
-        a->attribute_bytes = f->attribute_bytes;
+        memcpy(a->text, f->attributes, f->attribute_bytes);
+        a->text_bytes = f->attribute_bytes;
     }
     if (f->want_vector) {
         a->vector = malloc(vector_bytes);
@@ -293,7 +293,8 @@ static void fetch(struct answer *a)
     a->fetch = (struct collection_fetch){.collection = a->collection,
                                          .key = a->element.data,
                                          .key_bytes = a->element.bytes,
-                                         .want_attributes = a->want_attributes,
+                                         .want_attributes = a->want_text,
+                                         .want_grants = true,
                                          .want_vector = a->want_vector,
                                          .done = on_answer,
                                          .owner = a};
@@ -334,8 +335,8 @@ bool vector_plan_find(const struct vector_plan *plan, const struct collection *c
     if (!a || !a->there)
         return false;
     w->located = a->located;
-    w->old_attributes = a->attributes;
-    w->old_attribute_bytes = a->attribute_bytes;
+    w->old_text = a->text;
+    w->old_text_bytes = a->text_bytes;
     w->old_vector = a->vector;
     return true;
 }

@@ -23,7 +23,9 @@ enum { SLICE_WRITES = 4 }; /* of one client in a turn of its lane */
 /* What the log does not take is told as Redis tells it. */
 static int refuse(struct resp_buffer *out, const struct quire_error *err)
 {
-    if (err->code == QUIRE_ENOSPACE || err->code == QUIRE_EIO || err->code == QUIRE_EBUSY)
+    if (err->code == QUIRE_EPERM)
+        resp_error(out, "NOPERM %s", err->message);
+    else if (err->code == QUIRE_ENOSPACE || err->code == QUIRE_EIO || err->code == QUIRE_EBUSY)
         resp_error(out, "MISCONF Errors writing to the log: %s", err->message);
     else
         reply_quire_error(out, err);
@@ -87,21 +89,51 @@ static int make_elements(const struct collection_config *config, const float *ve
 
 /* ---- committing -------------------------------------------------------------------------------------------------- */
 
+static const struct grant *names_of(const struct tenant_scope *tenants)
+{
+    return tenants ? tenants->tenants : NULL;
+}
+
+static uint32_t n_names_of(const struct tenant_scope *tenants)
+{
+    return tenants ? tenants->n : 0;
+}
+
+/* What VSETATTR, VGRANT and VREVOKE ask for. */
+static struct collection_change change_of(const struct vector_write *w)
+{
+    const struct tenant_scope *grant = w->kind == VECTOR_GRANT ? w->tenants : NULL;
+    const struct tenant_scope *revoke = w->kind == VECTOR_REVOKE ? w->tenants : NULL;
+    return (struct collection_change){.key = w->element.data,
+                                      .key_bytes = w->element.bytes,
+                                      .set_attributes = w->kind == VECTOR_ATTRIBUTES,
+                                      .attributes = w->attributes.data,
+                                      .attribute_bytes = w->attributes.bytes,
+                                      .grant = names_of(grant),
+                                      .n_grant = n_names_of(grant),
+                                      .revoke = names_of(revoke),
+                                      .n_revoke = n_names_of(revoke),
+                                      .scope = w->scope};
+}
+
 static int put(struct collection *c, struct vector_write *w, const void *elements, bool *was_new,
                struct quire_error *err)
 {
-    bool again = w->kind == VECTOR_ATTRIBUTES;
+    bool again = w->kind != VECTOR_ADD;
     struct collection_put put = {.key = w->element.data,
                                  .key_bytes = w->element.bytes,
                                  .vector = elements,
-                                 .attributes =
-                                     w->attributes.data ? (const char *)w->attributes.data : w->old_attributes,
-                                 .attribute_bytes = w->attributes.data ? w->attributes.bytes : w->old_attribute_bytes,
-                                 .keep_attributes = !w->attributes.data,
+                                 .attributes = w->attributes.bytes ? w->attributes.data : NULL,
+                                 .attribute_bytes = w->attributes.bytes,
+                                 .keep_attributes = again || !w->attributes.data,
+                                 .grants = again ? NULL : names_of(w->tenants),
+                                 .n_grants = again ? 0 : n_names_of(w->tenants),
+                                 .keep_grants = true,
+                                 .old_text = w->old_text,
+                                 .old_text_bytes = w->old_text_bytes,
+                                 .scope = again ? NULL : w->scope, /* the change has been looked at */
                                  .condition = again ? PUT_ONLY_SEALED : PUT_ALWAYS,
                                  .located = w->located};
-    if (put.attribute_bytes == 0)
-        put.attributes = NULL;
     int rc = collection_put(c, &put, err);
     if (rc == 0) {
         w->lsn = put.lsn;
@@ -130,7 +162,7 @@ static int create_and_put(struct server *server, struct vector_write *w, struct 
     uint64_t lsn;
     bool was_new;
     uint32_t gone;
-    int rc = store_create_collection(server->store, &w->config, &c, &lsn, err);
+    int rc = store_create_collection(server->store, &w->config, NULL, &c, &lsn, err);
     if (rc < 0)
         return rc;
     rc = keyspace_set_vectors(hold, key, c, err);
@@ -214,35 +246,63 @@ static int remove_element(struct server *server, struct collection *c, struct ve
     int rc = last ? begin_batch(server, &own, err) : 0;
     if (rc < 0)
         return rc;
-    rc = collection_remove(c, w->element.data, w->element.bytes, &w->located, &removed, &w->lsn, err);
+    rc = collection_remove(c, w->element.data, w->element.bytes, &w->located, w->scope, &removed, &w->lsn, err);
     if (rc == 0 && removed && collection_count(c) == 0)
         rc = keyspace_delete(hold, &w->key, 1, &gone, err);
     if (last)
         rc = end_batch(server, own, rc, w, err);
     if (rc == 0)
         resp_bool(out, removed);
+    w->removed = rc == 0 && removed;
     return rc;
 }
 
-static int set_attributes(struct collection *c, struct vector_write *w, struct resp_buffer *out,
-                          struct quire_error *err)
+static void reply_change(const struct vector_write *w, bool there, uint32_t n_changed, struct resp_buffer *out)
 {
-    bool was_new = false;
-    int rc = collection_set_attributes(c, w->element.data, w->element.bytes, w->attributes.data, w->attributes.bytes,
-                                       &w->lsn, err);
-    if (rc != QUIRE_ENOTFOUND) {
-        if (rc == 0)
-            resp_bool(out, true);
+    if (w->kind == VECTOR_ATTRIBUTES)
+        resp_bool(out, there);
+    else
+        resp_integer(out, n_changed);
+}
+
+/* A sealed element goes to memory with its stored vector and its new text. */
+static int change_sealed(struct collection *c, struct vector_write *w, struct collection_change *change,
+                         struct quire_error *err)
+{
+    const char *old_text = w->old_text;
+    uint32_t old_bytes = w->old_text_bytes;
+    char *text = NULL;
+    uint32_t bytes = 0;
+    bool was_new;
+    int rc = collection_changed_text(c, change, old_text, old_bytes, &text, &bytes, &change->n_changed, err);
+    if (rc < 0)
         return rc;
+    if (w->kind == VECTOR_ATTRIBUTES || change->n_changed > 0) {
+        w->old_text = text;
+        w->old_text_bytes = bytes;
+        rc = put_vector(c, w, w->old_vector, collection_config(c)->dim, &was_new, err);
+        w->old_text = old_text;
+        w->old_text_bytes = old_bytes;
     }
-    if (!w->located.segment_uid || !w->old_vector) {
-        resp_bool(out, false);
-        return 0;
-    }
-    rc = put_vector(c, w, w->old_vector, collection_config(c)->dim, &was_new, err);
-    if (rc == 0)
-        resp_bool(out, !was_new);
+    free(text);
     return rc;
+}
+
+static int change(struct collection *c, struct vector_write *w, struct resp_buffer *out, struct quire_error *err)
+{
+    struct collection_change asked = change_of(w);
+    int rc = collection_change(c, &asked, err);
+    bool there = rc == 0;
+    if (there)
+        w->lsn = asked.lsn;
+    if (rc == QUIRE_ENOTFOUND && w->located.segment_uid && w->old_vector) {
+        rc = change_sealed(c, w, &asked, err);
+        there = rc == 0;
+    }
+    if (rc < 0 && rc != QUIRE_ENOTFOUND)
+        return rc;
+    reply_change(w, there, there ? asked.n_changed : 0, out);
+    return 0;
 }
 
 /* Under the shard of the key. QUIRE_ESTALE: locate again. */
@@ -252,7 +312,7 @@ static int commit(struct server *server, struct vector_write *w, struct keyspace
     struct collection *c = entry->set;
     int rc = w->kind == VECTOR_ADD      ? add(c, w, out, err)
              : w->kind == VECTOR_REMOVE ? remove_element(server, c, w, hold, out, err)
-                                        : set_attributes(c, w, out, err);
+                                        : change(c, w, out, err);
     if (rc == 0 && w->lsn && keyspace_find(hold, &(struct key){w->key.data, w->key.bytes, entry->node.hash}) == entry) {
         keyspace_touch(hold, entry, w->lsn);
         if (w->kind != VECTOR_REMOVE)
@@ -273,8 +333,8 @@ static int locate_and_commit(struct server *server, struct vector_write *w, stru
     }
     for (;;) {
         if (!w->is_located || w->located_uid != collection_uid(c)) {
-            w->old_attributes = NULL;
-            w->old_attribute_bytes = 0;
+            w->old_text = NULL;
+            w->old_text_bytes = 0;
             w->old_vector = NULL;
             bool known = collection_locate_now(c, w->element.data, w->element.bytes, &w->located) ||
                          (w->plan && vector_plan_find(w->plan, c, w));
@@ -283,6 +343,8 @@ static int locate_and_commit(struct server *server, struct vector_write *w, stru
                 return 1;
             }
         }
+        w->located.seen_lsn = w->seen_lsn;
+        w->located.matching = w->matching;
         int rc = commit(server, w, hold, entry, out, &err);
         if (rc != QUIRE_ESTALE)
             return rc < 0 ? refuse(out, &err) : 0;
@@ -291,14 +353,23 @@ static int locate_and_commit(struct server *server, struct vector_write *w, stru
     }
 }
 
-bool vector_write_wants_attributes(const struct vector_write *w)
+bool vector_write_wants_text(const struct vector_write *w)
 {
-    return w->kind == VECTOR_ADD && !w->attributes.data;
+    return w->kind != VECTOR_REMOVE;
 }
 
 bool vector_write_wants_vector(const struct vector_write *w)
 {
-    return w->kind == VECTOR_ATTRIBUTES;
+    return w->kind != VECTOR_ADD && w->kind != VECTOR_REMOVE;
+}
+
+/* There is no such set. */
+static void reply_nothing(const struct vector_write *w, struct resp_buffer *out)
+{
+    if (w->kind == VECTOR_REMOVE)
+        resp_bool(out, false);
+    else
+        reply_change(w, false, 0, out);
 }
 
 int vector_write_try(struct server *server, struct vector_write *w, struct resp_buffer *out)
@@ -313,15 +384,18 @@ int vector_write_try(struct server *server, struct vector_write *w, struct resp_
     keyspace_hold_key(&hold, &server->keyspace, &key);
     if (keyspace_find_to_write(&hold, &key, &entry, &err) < 0) {
         rc = refuse(out, &err);
-    } else if (entry && entry->type != KEY_VECTOR_SET) {
+    } else if (entry && entry->type != KEY_VECTOR_SET && !w->only_uid) {
         resp_error(out, "WRONGTYPE Operation against a key holding the wrong kind of value");
+        rc = 0;
+    } else if (w->only_uid && (!entry || entry->type != KEY_VECTOR_SET || collection_uid(entry->set) != w->only_uid)) {
+        w->is_gone = true;
         rc = 0;
     } else if (entry) {
         rc = locate_and_commit(server, w, &hold, entry, out);
     } else if (w->kind == VECTOR_ADD) {
         rc = add_to_new(server, w, &hold, &key, out);
     } else {
-        resp_bool(out, false);
+        reply_nothing(w, out);
         rc = 0;
     }
     if (hold.lsn > w->lsn)
@@ -337,7 +411,7 @@ struct deferred_write {
     struct vector_write write;
     struct collection_fetch fetch;
     uint64_t reads, rounds; /* of all fetches */
-    char *attributes;       /* kept from the fetch; owned */
+    char *text;             /* kept from the fetch; owned */
     float *vector;
     uint8_t bytes[]; /* the request's arguments */
 };
@@ -351,12 +425,20 @@ static void describe(const struct pending *p, char *text, size_t room)
     snprintf(text, room, "fetch reads=%llu rounds=%llu", (unsigned long long)d->reads, (unsigned long long)d->rounds);
 }
 
+static void let_go(struct vector_write *w)
+{
+    free(w->scope);
+    free(w->tenants);
+    w->scope = w->tenants = NULL;
+}
+
 static void finish(struct deferred_write *d)
 {
     if (d->write.target)
         links_add(d->base.lane, d->write.target);
     d->base.pending.lsn = d->write.lsn;
-    free(d->attributes);
+    let_go(&d->write);
+    free(d->text);
     free(d->vector);
     vector_call_end(&d->base);
 }
@@ -370,15 +452,15 @@ static bool keep_answer(struct deferred_write *d)
     w->is_located = true;
     w->located_uid = collection_uid(f->collection);
     w->located = f->located;
-    free(d->attributes);
+    free(d->text);
     free(d->vector);
-    d->attributes = NULL;
+    d->text = NULL;
     d->vector = NULL;
     if (f->code == 0 && !f->in_memory && f->attribute_bytes) {
-        d->attributes = malloc(f->attribute_bytes);
-        if (!d->attributes)
+        d->text = malloc(f->attribute_bytes);
+        if (!d->text)
             return false;
-        memcpy(d->attributes, f->attributes, f->attribute_bytes);
+        memcpy(d->text, f->attributes, f->attribute_bytes);
     }
     if (f->code == 0 && !f->in_memory && f->want_vector) {
         d->vector = malloc(sizeof(float) * dim);
@@ -386,8 +468,8 @@ static bool keep_answer(struct deferred_write *d)
             return false;
         memcpy(d->vector, f->vector, sizeof(float) * dim);
     }
-    w->old_attributes = d->attributes;
-    w->old_attribute_bytes = d->attributes ? f->attribute_bytes : 0;
+    w->old_text = d->text;
+    w->old_text_bytes = d->text ? f->attribute_bytes : 0;
     w->old_vector = d->vector;
     return true;
 }
@@ -432,7 +514,8 @@ static void ask_disk(struct deferred_write *d)
     d->fetch = (struct collection_fetch){.collection = d->base.collection,
                                          .key = w->element.data,
                                          .key_bytes = w->element.bytes,
-                                         .want_attributes = vector_write_wants_attributes(w),
+                                         .want_attributes = vector_write_wants_text(w),
+                                         .want_grants = true,
                                          .want_vector = vector_write_wants_vector(w),
                                          .done = on_answer,
                                          .owner = d};
@@ -452,13 +535,14 @@ static struct resp_arg copy_arg(uint8_t **to, struct resp_arg arg)
     return copy;
 }
 
-static void defer(struct client *c, const struct vector_write *w)
+static void defer(struct client *c, struct vector_write *w)
 {
     size_t vector_bytes = w->vector ? sizeof(float) * w->n_numbers : 0;
     size_t bytes = vector_bytes + w->key.bytes + w->element.bytes + w->attributes.bytes;
     struct deferred_write *d = vector_call_begin(c, NULL, sizeof *d + bytes + 8, true);
     if (!d) {
         collection_unref(w->target);
+        let_go(w);
         return;
     }
     uint8_t *to = d->bytes;
@@ -477,8 +561,13 @@ static void defer(struct client *c, const struct vector_write *w)
 void vector_write_run(struct client *c, struct vector_write *w)
 {
     struct resp_buffer out = {.protocol = c->protocol};
+    if (!client_scope(c, NULL, &w->scope)) {
+        let_go(w);
+        return;
+    }
     if (c->plan) {
         vector_plan_run(c, w);
+        let_go(w);
         return;
     }
     if (vector_write_try(c->lane->server, w, &out)) {
@@ -486,6 +575,7 @@ void vector_write_run(struct client *c, struct vector_write *w)
         defer(c, w);
         return;
     }
+    let_go(w);
     struct resp_buffer *reply = client_reply(c);
     resp_raw(reply, out.data, out.bytes);
     reply->failed = reply->failed || out.failed;

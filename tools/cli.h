@@ -20,6 +20,7 @@ enum cli_exit { CLI_OK = 0, CLI_FAILED = 1, CLI_USAGE = 2, CLI_DAMAGED = 3 };
 enum cli_kind {
     CLI_FLAG,   /* bool */
     CLI_TEXT,   /* const char * */
+    CLI_TEXTS,  /* struct cli_texts: may be given several times */
     CLI_COUNT,  /* uint64_t, minimum..maximum */
     CLI_SIZE,   /* uint64_t bytes, minimum..maximum, suffixes K M G T (powers of 1024); "auto" is 0 */
     CLI_MEMORY, /* struct cli_memory: a size or a percentage */
@@ -57,6 +58,13 @@ struct cli_option {
 struct cli_memory {
     uint64_t bytes;
     double percent; /* of the raw vectors; 0: bytes counts */
+};
+
+#define CLI_TEXTS_MAX 256u
+
+struct cli_texts {
+    const char *text[CLI_TEXTS_MAX];
+    unsigned n;
 };
 
 #define CLI_ARGUMENTS_MAX 2u
@@ -152,12 +160,49 @@ struct cli_lines {
 int cli_lines_load(const char *path, struct cli_lines *out, struct quire_error *err);
 void cli_lines_free(struct cli_lines *lines);
 
+/* One line per row of `base`, or QUIRE_EINVALID; what: "one key". */
+int cli_lines_load_rows(const char *path, const char *what, const char *base, uint64_t rows, struct cli_lines *out,
+                        struct quire_error *err);
+/* Attributes of rows: each line is a JSON object, or empty, whose start becomes NULL. */
+int cli_attributes_load(struct cli *cli, const char *path, const char *base, uint64_t rows, struct cli_lines *out,
+                        struct quire_error *err);
+/* Tenants of rows: each line names separated by single spaces, or is empty, whose start becomes NULL. Lines become
+ * terminated texts. */
+int cli_tenants_load(const char *path, const char *base, uint64_t rows, struct cli_lines *out, struct quire_error *err);
+
+/* Declared columns from "NAME:TYPE" or "NAME:TYPE:indexed"; freed by cli_columns_free. */
+struct cli_columns {
+    struct quire_column *columns;
+    uint32_t n;
+};
+int cli_columns_parse(const struct cli_texts *texts, struct cli_columns *out, struct quire_error *err);
+void cli_columns_free(struct cli_columns *columns);
+
+/* Which rows of a file of vectors are meant: by attributes and tenants of files beside it. NULL, or none: all. */
+struct cli_where {
+    const char *filter, *attributes_path, *keys_path, *tenants_path;
+    struct cli_texts columns, tenants;
+};
+/* The options that fill it. */
+#define CLI_WHERE_OPTIONS(where_)                                                                                      \
+    CLI_OPTION("filter", CLI_TEXT, &(where_)->filter, "EXPRESSION", "only rows whose --attrs match"),                  \
+        CLI_OPTION("attrs", CLI_TEXT, &(where_)->attributes_path, "FILE", "as quire build has them, for --filter"),    \
+        CLI_OPTION("attr", CLI_TEXTS, &(where_)->columns, "NAME:TYPE[:indexed]", "as quire build has them"),           \
+        CLI_OPTION("keys", CLI_TEXT, &(where_)->keys_path, "FILE", "as quire build has them, for filters by key"),     \
+        CLI_OPTION("tenant", CLI_TEXTS, &(where_)->tenants, "NAME",                                                    \
+                   "only rows granted to it by --tenants; again for more: to any of them"),                            \
+        CLI_OPTION("tenants", CLI_TEXT, &(where_)->tenants_path, "FILE", "as quire build has them, for --tenant")
+/* The rows, ascending; *out is freed by free, NULL where nothing is asked for. base: the file, of so many rows. */
+int cli_where_rows(struct cli *cli, const struct cli_where *where, const char *base, uint64_t rows, uint32_t **out,
+                   uint64_t *n, struct quire_error *err);
+
 /* rows * dim * element size of an index, from its meta file only. */
 int cli_index_raw_bytes(const char *path, uint64_t *out, struct quire_error *err);
 
 /* ---- verbs ------------------------------------------------------------------------------------------------------- */
 
 int quire_gen(int argc, char **argv);
+int quire_gen_attrs(int argc, char **argv);
 int quire_truth(int argc, char **argv);
 int quire_build_verb(int argc, char **argv);
 int quire_search_verb(int argc, char **argv);

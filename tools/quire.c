@@ -14,6 +14,7 @@ static const struct {
     const char *summary;
 } verbs[] = {
     {"gen", quire_gen, "make clustered vectors, queries and their ground truth"},
+    {"gen-attrs", quire_gen_attrs, "make attributes and tenants of rows, to try filters with"},
     {"truth", quire_truth, "compute exact nearest neighbours"},
     {"build", quire_build_verb, "build an index from a file of vectors"},
     {"search", quire_search_verb, "run queries; measure recall, rate, latency, reads and memory"},

@@ -1,9 +1,9 @@
 /*
- * quire_build.c - `quire build`: a file of vectors, perhaps with keys and attributes, becomes an index.
+ * quire_build.c - `quire build`: a file of vectors, perhaps with keys, attributes and tenants, becomes an index.
  *
  * What the library cannot know is checked here before the long work begins: that the output is not there, that there
- * are as many keys and attributes as rows, and that each attribute is a JSON object. Keys are checked for emptiness
- * too; duplicates are found by the library, which sorts them anyway.
+ * are as many keys, attributes and tenants as rows, and that each attribute is a JSON object. Keys are checked for
+ * emptiness too; duplicates are found by the library, which sorts them anyway.
  *
  * A plain file of vectors is never loaded as a whole: the library reads it batch by batch. A pipe can be read only
  * once, so it is loaded.
@@ -37,7 +37,9 @@ static const struct cli_choice widths[] = {{"auto", 0}, {"1", 1}, {"2", 2}, {"4"
 
 struct build_work {
     struct cli *cli;
-    const char *base, *out, *keys_path, *attributes_path;
+    const char *base, *out, *keys_path, *attributes_path, *tenants_path;
+    struct cli_texts column_texts;
+    struct cli_columns columns;
     int metric, slot, bits, index, edge_codes;
     uint64_t block_bytes, threads, seed, degree, beam, list_rows;
     double replicas;
@@ -46,56 +48,21 @@ struct build_work {
     bool resume;
     struct vecfile *file;
     struct vectors vectors; /* of a pipe; data NULL: they are read from the file */
-    struct cli_lines keys, attributes;
+    struct cli_lines keys, attributes, tenants;
     struct block_choice block;
     double seconds;
 };
 
 static int load_keys(struct build_work *w, struct quire_error *err)
 {
-    int rc = cli_lines_load(w->keys_path, &w->keys, err);
+    int rc = cli_lines_load_rows(w->keys_path, "one key", w->base, w->vectors.rows, &w->keys, err);
     if (rc < 0)
         return rc;
-    if (w->keys.n != w->vectors.rows)
-        return error_set(err, QUIRE_EINVALID, "%s has %llu lines, but %s has %llu rows: give one key per row",
-                         w->keys_path, (unsigned long long)w->keys.n, w->base, (unsigned long long)w->vectors.rows);
     for (uint64_t i = 0; i < w->keys.n; i++)
         if (w->keys.bytes[i] == 0 || w->keys.bytes[i] > QUIRE_KEY_BYTES_MAX)
             return error_set(err, QUIRE_EINVALID, "%s line %llu: a key of %u bytes, it must have 1 to %u", w->keys_path,
                              (unsigned long long)i + 1, w->keys.bytes[i], QUIRE_KEY_BYTES_MAX);
     return 0;
-}
-
-static int check_attribute(const struct build_work *w, uint64_t line, struct quire_error *err)
-{
-    json_error_t error;
-    json_t *value = json_loadb(w->attributes.start[line], w->attributes.bytes[line], JSON_REJECT_DUPLICATES, &error);
-    bool object = json_is_object(value);
-    json_decref(value);
-    if (value && object)
-        return 0;
-    return error_set(err, QUIRE_EPARSE, "%s line %llu is not a JSON object: %s", w->attributes_path,
-                     (unsigned long long)line + 1, value ? "it is another kind of value" : error.text);
-}
-
-static int load_attributes(struct build_work *w, struct quire_error *err)
-{
-    int rc = cli_lines_load(w->attributes_path, &w->attributes, err);
-    if (rc == 0 && w->attributes.n != w->vectors.rows)
-        rc = error_set(err, QUIRE_EINVALID,
-                       "%s has %llu lines, but %s has %llu rows: give one line per row, an empty one "
-                       "for a row without attributes",
-                       w->attributes_path, (unsigned long long)w->attributes.n, w->base,
-                       (unsigned long long)w->vectors.rows);
-    for (uint64_t i = 0; rc == 0 && i < w->attributes.n; i++) {
-        if (w->attributes.bytes[i])
-            rc = check_attribute(w, i, err);
-        else
-            w->attributes.start[i] = NULL;
-        if (rc == 0 && i % 1024 == 0 && cli_progress(w->cli, "attributes", i, w->attributes.n))
-            rc = cli_cancelled(err);
-    }
-    return rc;
 }
 
 static int open_base(struct build_work *w, struct quire_error *err)
@@ -124,8 +91,10 @@ static int load(struct build_work *w, struct quire_error *err)
     if (rc == 0 && w->keys_path)
         rc = load_keys(w, err);
     if (rc == 0 && w->attributes_path)
-        rc = load_attributes(w, err);
-    return rc;
+        rc = cli_attributes_load(w->cli, w->attributes_path, w->base, w->vectors.rows, &w->attributes, err);
+    if (rc == 0 && w->tenants_path)
+        rc = cli_tenants_load(w->tenants_path, w->base, w->vectors.rows, &w->tenants, err);
+    return rc == 0 ? cli_columns_parse(&w->column_texts, &w->columns, err) : rc;
 }
 
 static int read_rows(void *context, uint64_t row, uint64_t n, void *out, struct quire_error *err)
@@ -144,6 +113,15 @@ static int read_rows(void *context, uint64_t row, uint64_t n, void *out, struct 
 static uint64_t raw_bytes(const struct build_work *w)
 {
     return w->vectors.rows * w->vectors.dim * quire_type_bytes(w->vectors.type);
+}
+
+static void set_attributes(struct build_work *w, struct quire_build_options *options)
+{
+    options->attributes = (const char *const *)w->attributes.start;
+    options->attribute_bytes = w->attributes.bytes;
+    options->columns = w->columns.columns;
+    options->n_columns = w->columns.n;
+    options->tenants = (const char *const *)w->tenants.start;
 }
 
 static int build(struct build_work *w, struct quire_error *err)
@@ -165,8 +143,7 @@ static int build(struct build_work *w, struct quire_error *err)
     options.edge_codes = (enum quire_edge_codes)w->edge_codes;
     options.keys = w->keys.start;
     options.key_bytes = w->keys.bytes;
-    options.attributes = (const char *const *)w->attributes.start;
-    options.attribute_bytes = w->attributes.bytes;
+    set_attributes(w, &options);
     options.progress = cli_build_progress;
     options.context = w->cli;
     if (options.block_bytes) {
@@ -275,7 +252,8 @@ static const char examples[] =
     "  quire build --base base.fbin --out index\n"
     "  quire build --base base.u8bin --out index --memory 15% --threads 4\n"
     "  quire build --base large.fbin --out index --build-memory 2G --resume\n"
-    "  quire build --base text.fbin --out index --metric cosine --keys text.keys --attrs text.jsonl\n";
+    "  quire build --base text.fbin --out index --metric cosine --keys text.keys --attrs text.jsonl\n"
+    "  quire build --base base.fbin --out index --attrs a.jsonl --attr time:timestamp:indexed --tenants t.txt\n";
 
 int quire_build_verb(int argc, char **argv)
 {
@@ -310,6 +288,10 @@ int quire_build_verb(int argc, char **argv)
                    .maximum = 8),
         CLI_OPTION("keys", CLI_TEXT, &w.keys_path, "FILE", "one key per line; line number is row number"),
         CLI_OPTION("attrs", CLI_TEXT, &w.attributes_path, "FILE", "one JSON object per line; an empty line for none"),
+        CLI_OPTION("attr", CLI_TEXTS, &w.column_texts, "NAME:TYPE[:indexed]",
+                   "declares a field of --attrs: integer, float, string, bool, list or timestamp; again for more"),
+        CLI_OPTION("tenants", CLI_TEXT, &w.tenants_path, "FILE",
+                   "whom each row is granted to: a line of names with spaces between; an empty line for nobody"),
         CLI_THREADS(&w.threads),
         CLI_OPTION("seed", CLI_COUNT, &w.seed, "N", "same seed, input, --block and --threads 1: same index"),
     };
@@ -331,5 +313,7 @@ int quire_build_verb(int argc, char **argv)
     vecfile_close(w.file);
     cli_lines_free(&w.keys);
     cli_lines_free(&w.attributes);
+    cli_lines_free(&w.tenants);
+    cli_columns_free(&w.columns);
     return cli_end(&cli, rc, &err);
 }

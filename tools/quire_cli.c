@@ -151,6 +151,15 @@ static bool set_real(const struct cli_option *option, const char *text, char *wa
     return ok;
 }
 
+static bool add_text(struct cli_texts *texts, const char *text, char *wanted, size_t room)
+{
+    snprintf(wanted, room, "something, and at most %u of them", CLI_TEXTS_MAX);
+    if (*text == 0 || texts->n == CLI_TEXTS_MAX)
+        return false;
+    texts->text[texts->n++] = text;
+    return true;
+}
+
 static bool set_value(const struct cli_option *option, const char *text, char *wanted, size_t room)
 {
     switch (option->kind) {
@@ -161,6 +170,8 @@ static bool set_value(const struct cli_option *option, const char *text, char *w
         snprintf(wanted, room, "something");
         *(const char **)option->value = text;
         return *text != 0;
+    case CLI_TEXTS:
+        return add_text(option->value, text, wanted, room);
     case CLI_MEMORY:
         snprintf(wanted, room, "a size such as 64M, or a percentage of the raw vectors such as 15%%");
         return parse_memory(text, option->value);

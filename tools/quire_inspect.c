@@ -6,15 +6,18 @@
  * twice, one after the other and with the same budget.
  */
 #include "cli.h"
+#include "index/columns.h"
 #include "index/format.h"
 #include "index/segment.h"
 #include "io/error.h"
 #include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
 
 static void report_files(struct cli *cli, const char *path)
 {
-    static const char *const names[] = {META_NAME, BLOCKS_NAME, CODES_NAME, POSTINGS_NAME, KEYS_NAME, ATTRIBUTES_NAME};
+    static const char *const names[] = {META_NAME, BLOCKS_NAME,     CODES_NAME,  POSTINGS_NAME,
+                                        KEYS_NAME, ATTRIBUTES_NAME, COLUMNS_NAME};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         struct stat status;
         char *name;
@@ -40,6 +43,8 @@ static void report_memory(struct cli *cli, const struct segment_info *i)
     cli_put_count(cli, memory, "centres_bytes", i->resident_entries_bytes);
     if (i->n_lists)
         cli_put_count(cli, memory, "heads_bytes", i->resident_heads_bytes);
+    if (i->has_columns)
+        cli_put_count(cli, memory, "columns_bytes", i->resident_columns_bytes);
     cli_put_count(cli, memory, "cache_bytes", i->cache_bytes);
     cli_put_count(cli, memory, "reserve_bytes", i->reserve_bytes);
     cli_put_real(cli, memory, "of_raw", (double)i->resident_bytes / (double)i->raw_bytes);
@@ -86,6 +91,35 @@ static int report_lists(struct cli *cli, const struct segment *segment, struct q
     free(rows);
     free(bytes);
     return rc;
+}
+
+static int report_columns(struct cli *cli, const struct columns *columns, struct quire_error *err)
+{
+    struct columns_stats stats;
+    struct column_info info;
+    if (!columns)
+        return 0;
+    for (uint32_t i = 0; columns_info(columns, i, &info); i++) {
+        char *name = strndup(info.name, info.name_bytes);
+        if (!name)
+            return error_set(err, QUIRE_ENOMEM, "no memory for the name of a column");
+        json_t *row = cli_put_row(cli, "columns");
+        cli_put_text(cli, row, "column", name);
+        cli_put_text(cli, row, "type", quire_column_type_name(info.type));
+        cli_put_count(cli, row, "rows", info.rows);
+        cli_put_count(cli, row, "distinct", info.distinct);
+        cli_put_count(cli, row, "bytes", info.bytes);
+        free(name);
+    }
+    columns_get_stats(columns, &stats);
+    if (stats.n_tenants) {
+        json_t *tenants = json_object();
+        cli_put_count(cli, tenants, "tenants", stats.n_tenants);
+        cli_put_count(cli, tenants, "grants", stats.n_grants);
+        cli_put_count(cli, tenants, "bytes", stats.tenant_bytes);
+        cli_put(cli, NULL, "tenants", tenants);
+    }
+    return 0;
 }
 
 static void report_segment(struct cli *cli, const struct segment_info *i)
@@ -159,6 +193,8 @@ static int inspect(struct cli *cli, const struct cli_memory *memory, struct quir
         return rc;
     report_segment(cli, segment_info(segment));
     rc = report_lists(cli, segment, err);
+    if (rc == 0)
+        rc = report_columns(cli, segment_columns(segment), err);
     segment_unref(segment);
     return rc == 0 ? report_calibration(cli, options.memory_bytes, err) : rc;
 }

@@ -9,6 +9,9 @@
  * Recall counts a hit when its id is among the truth's first k, or tied with the k-th by the truth's own distances:
  * distances of the index itself are no judge, since its blocks may hold vectors rounded. Only where the ties reach the
  * end of the truth's list, so that a tied id may be missing there, a hit at that same distance counts too.
+ *
+ * Under a filter or for tenants a query may have fewer than k neighbours, and its truth says how many (vecfile.h):
+ * recall is of those, and a query that got another number of hits is counted, as that must not be.
  */
 #include "cli.h"
 #include "datasets/vecfile.h"
@@ -34,26 +37,33 @@
 #define LATENCY_SUB_BITS 7u
 #define LATENCY_BITS     40u /* 2^40 ns: 18 minutes */
 
-/* The right answers: ids of query q at ids[start[q]] .. ids[start[q + 1]], ascending. */
+/* The right answers: ids of query q at ids[start[q]] .. ids[start[q + 1]], ascending; wanted[q] of them are to be
+ * found. */
 struct expected {
-    uint32_t n, *start, *ids;
+    uint32_t n, *start, *ids, *wanted;
     float *
         open_tie; /* per query the distance at which the list was cut off within a tie, NAN where it was not; or NULL */
     uint64_t bytes;
     bool by_distance;
 };
 
+#define PLANS (QUIRE_PLAN_MEMORY + 1)
+
 struct totals {
-    uint64_t queries, reads, cached, bytes, rounds, rows_scored, codes_scored, effort, cut_short, matches, wanted;
+    uint64_t queries, reads, cached, bytes, rounds, rows_scored, codes_scored, effort, cut_short, right, wanted;
+    uint64_t plans[PLANS], switched, exact, reads_expected, reads_max, matches; /* matches: of the last query */
+    uint64_t too_few, too_many;                                                 /* queries whose hits are */
     double wall_s, cpu_s;
 };
 
 struct search_work {
     struct cli *cli;
-    const char *path, *queries_path, *truth_path;
-    uint64_t k, limit, lanes, inflight, repeat, effort, reads_max, in_flight_reads;
+    const char *path, *queries_path, *truth_path, *filter;
+    struct cli_texts tenants;
+    struct quire_bytes tenant_bytes[CLI_TEXTS_MAX];
+    uint64_t k, limit, lanes, inflight, repeat, effort, reads_max, in_flight_reads, filter_effort;
     double recall;
-    bool exact, no_cache;
+    bool exact, no_cache, show_hits, explain;
     int engine;
     struct cli_memory memory;
 
@@ -64,6 +74,9 @@ struct search_work {
     size_t stored_bytes;  /* of a query in its file */
     void *stored;         /* as in the file; NULL for f32, which is read in place */
     float *queries;
+    bool first_pass;
+    char *text; /* of shown attributes */
+    size_t text_room;
     struct quire_hit *hits;
     uint32_t *n_hits;
     struct quire_search_stats *stats;
@@ -81,14 +94,20 @@ static int by_id(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* How many of a query's ids count as right for k. */
-static uint32_t count_right(const struct truth *truth, uint32_t query, uint32_t k)
+/* How many of a query's ids count as right where `wanted` are wanted. */
+static uint32_t count_right(const struct truth *truth, uint32_t query, uint32_t wanted)
 {
     const float *distances = truth->distances ? truth->distances + (size_t)query * truth->k : NULL;
-    uint32_t n = k;
-    while (distances && n < truth->k && distances[n] <= distances[k - 1])
+    uint32_t n = wanted, all = truth_count(truth, query);
+    while (distances && wanted > 0 && n < all && distances[n] <= distances[wanted - 1])
         n++;
     return n;
+}
+
+static uint32_t count_wanted(const struct truth *truth, uint32_t query, uint32_t k)
+{
+    uint32_t n = truth_count(truth, query);
+    return n < k ? n : k;
 }
 
 static int keep_expected(const struct truth *truth, uint32_t n, uint32_t k, struct expected *out,
@@ -96,22 +115,26 @@ static int keep_expected(const struct truth *truth, uint32_t n, uint32_t k, stru
 {
     uint64_t total = 0;
     for (uint32_t q = 0; q < n; q++)
-        total += count_right(truth, q, k);
+        total += count_right(truth, q, count_wanted(truth, q, k));
     *out = (struct expected){.n = n, .by_distance = truth->distances != NULL};
     out->start = malloc(sizeof *out->start * (n + 1u));
-    out->ids = malloc(size_mul(total, sizeof *out->ids));
+    out->wanted = malloc(sizeof *out->wanted * (n + 1u));
+    out->ids = malloc(size_mul(total + 1, sizeof *out->ids));
     out->open_tie = truth->distances ? malloc(sizeof *out->open_tie * (n + 1u)) : NULL;
-    if (total > UINT32_MAX || !out->start || !out->ids || (truth->distances && !out->open_tie))
+    if (total > UINT32_MAX || !out->start || !out->wanted || !out->ids || (truth->distances && !out->open_tie))
         return error_set(err, QUIRE_ENOMEM, "no memory for %llu ids of the truth", (unsigned long long)total);
-    out->bytes = sizeof *out->start * (n + 1u) + total * sizeof *out->ids + (out->open_tie ? sizeof(float) * n : 0);
+    out->bytes = (sizeof *out->start + sizeof *out->wanted) * (n + 1u) + total * sizeof *out->ids +
+                 (out->open_tie ? sizeof(float) * n : 0);
     uint32_t at = 0;
     for (uint32_t q = 0; q < n; q++) {
-        uint32_t right = count_right(truth, q, k);
+        uint32_t wanted = count_wanted(truth, q, k), right = count_right(truth, q, wanted);
         out->start[q] = at;
+        out->wanted[q] = wanted;
         memcpy(out->ids + at, truth->ids + (size_t)q * truth->k, sizeof(uint32_t) * right);
         qsort(out->ids + at, right, sizeof(uint32_t), by_id);
         if (out->open_tie)
-            out->open_tie[q] = right == truth->k ? truth->distances[(size_t)q * truth->k + k - 1] : NAN;
+            out->open_tie[q] =
+                right == truth->k && right > 0 ? truth->distances[(size_t)q * truth->k + wanted - 1] : NAN;
         at += right;
     }
     out->start[n] = at;
@@ -226,12 +249,33 @@ static double processor_seconds(void)
            (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) / 1e6;
 }
 
+static bool is_restricted(const struct search_work *w)
+{
+    return w->filter || w->tenants.n > 0;
+}
+
+static void count_answer(struct search_work *w, uint64_t query, uint32_t n_hits, const struct quire_hit *hits)
+{
+    struct totals *t = &w->totals;
+    uint32_t wanted = (uint32_t)(w->k < w->info.rows ? w->k : w->info.rows);
+    if (w->expected.ids) {
+        wanted = w->expected.wanted[query];
+        for (uint32_t i = 0; i < n_hits; i++)
+            t->right += is_right(&w->expected, query, &hits[i]);
+        t->too_few += n_hits < wanted;
+        t->too_many += n_hits > wanted;
+    }
+    t->wanted += wanted;
+}
+
 static void count(struct search_work *w, uint64_t first, uint64_t n)
 {
     struct totals *t = &w->totals;
     for (uint64_t q = 0; q < n; q++) {
         const struct quire_search_stats *s = &w->stats[q];
         t->reads += s->reads;
+        t->reads_max = s->reads > t->reads_max ? s->reads : t->reads_max;
+        t->reads_expected += s->reads_expected;
         t->cached += s->cached;
         t->bytes += s->bytes;
         t->rounds += s->rounds;
@@ -239,12 +283,83 @@ static void count(struct search_work *w, uint64_t first, uint64_t n)
         t->codes_scored += s->codes_scored;
         t->cut_short += !s->complete;
         t->effort = s->effort;
+        t->matches = s->matches;
+        t->switched += s->switched;
+        t->exact += s->exact;
+        t->plans[s->plan < PLANS ? s->plan : 0]++;
         histogram_add(&w->latencies, s->latency_ns);
-        for (uint32_t i = 0; w->expected.ids && i < w->n_hits[q]; i++)
-            t->matches += is_right(&w->expected, first + q, &w->hits[q * w->k + i]);
+        count_answer(w, first + q, w->n_hits[q], &w->hits[q * w->k]);
     }
     t->queries += n;
-    t->wanted += n * (w->k < w->info.rows ? w->k : w->info.rows);
+}
+
+/* ---- what single queries got ------------------------------------------------------------------------------------- */
+
+static void explain(struct search_work *w, uint64_t query, uint64_t at)
+{
+    const struct quire_search_stats *s = &w->stats[at];
+    json_t *row = cli_put_row(w->cli, "explain");
+    cli_put_count(w->cli, row, "query", query);
+    cli_put_text(w->cli, row, "plan", quire_plan_name(s->plan));
+    cli_put_bool(w->cli, row, "switched", s->switched);
+    cli_put_count(w->cli, row, "matches", s->matches);
+    cli_put_count(w->cli, row, "hits", w->n_hits[at]);
+    cli_put_count(w->cli, row, "reads_expected", s->reads_expected);
+    cli_put_count(w->cli, row, "reads", s->reads);
+    cli_put_count(w->cli, row, "cached", s->cached);
+    cli_put_count(w->cli, row, "rounds", s->rounds);
+    cli_put_real(w->cli, row, "latency_us", (double)s->latency_ns / 1e3);
+    cli_put_text(w->cli, row, "answer", s->exact ? "exact" : s->complete ? "complete" : "partial");
+}
+
+/* *bytes 0: the row has none. */
+static int read_attributes(struct search_work *w, uint32_t row, size_t *bytes, struct quire_error *err)
+{
+    int rc;
+    do {
+        *bytes = w->text_room;
+        rc = quire_attributes(w->index, row, w->text, bytes, err);
+        if (rc != QUIRE_ELIMIT)
+            break;
+        char *larger = realloc(w->text, *bytes);
+        if (!larger)
+            return error_set(err, QUIRE_ENOMEM, "no memory for attributes of %zu bytes", *bytes);
+        w->text = larger;
+        w->text_room = *bytes;
+    } while (true);
+    *bytes = rc == 0 ? *bytes : 0;
+    return rc == QUIRE_ENOTFOUND ? 0 : rc;
+}
+
+static int show_hit(struct search_work *w, uint64_t query, const struct quire_hit *hit, struct quire_error *err)
+{
+    static char key[QUIRE_KEY_BYTES_MAX];
+    size_t key_bytes = sizeof key, bytes = 0;
+    json_t *row = cli_put_row(w->cli, "hits");
+    int rc = quire_key(w->index, hit->row, key, &key_bytes, err);
+    if (rc == 0)
+        rc = read_attributes(w, hit->row, &bytes, err);
+    if (rc < 0)
+        return rc;
+    json_t *name = json_stringn(key, key_bytes), *attributes = bytes ? json_stringn(w->text, bytes) : json_null();
+    cli_put_count(w->cli, row, "query", query);
+    cli_put_count(w->cli, row, "id", hit->id);
+    cli_put(w->cli, row, "key", name ? name : json_string("(not UTF-8)"));
+    cli_put_real(w->cli, row, "distance", (double)hit->distance);
+    cli_put(w->cli, row, "attributes", attributes ? attributes : json_string("(not UTF-8)"));
+    return 0;
+}
+
+static int show(struct search_work *w, uint64_t first, uint64_t n, struct quire_error *err)
+{
+    int rc = 0;
+    for (uint64_t q = 0; rc == 0 && q < n; q++) {
+        if (w->explain)
+            explain(w, first + q, q);
+        for (uint32_t i = 0; rc == 0 && w->show_hits && i < w->n_hits[q]; i++)
+            rc = show_hit(w, first + q, &w->hits[q * w->k + i], err);
+    }
+    return rc;
 }
 
 static int search_chunk(struct search_work *w, uint64_t n, struct quire_error *err)
@@ -256,6 +371,11 @@ static int search_chunk(struct search_work *w, uint64_t n, struct quire_error *e
     options.effort = (uint32_t)w->effort;
     options.reads_max = (uint32_t)w->reads_max;
     options.exact = w->exact;
+    options.filter = w->filter;
+    options.filter_bytes = w->filter ? strlen(w->filter) : 0;
+    options.filter_effort = (uint32_t)w->filter_effort;
+    options.tenants = w->tenants.n > 0 ? w->tenant_bytes : NULL;
+    options.n_tenants = w->tenants.n;
     double cpu = processor_seconds();
     uint64_t begin = clock_ns();
     int rc = quire_search_batch(w->index, w->queries, n, &options, (unsigned)w->lanes, (unsigned)w->inflight, w->hits,
@@ -284,6 +404,8 @@ static int run_pass(struct search_work *w, struct vecfile *file, struct quire_er
         rc = search_chunk(w, (uint64_t)got, err);
         if (rc == 0)
             count(w, done, (uint64_t)got);
+        if (rc == 0 && w->first_pass)
+            rc = show(w, done, (uint64_t)got, err);
         done += (uint64_t)got;
         if (rc == 0 && cli_progress(w->cli, "search", w->totals.queries, total))
             rc = error_set(err, QUIRE_ECANCELLED, "interrupted after %llu queries",
@@ -315,6 +437,7 @@ static int run(struct search_work *w, struct quire_error *err)
             file = NULL;
             rc = vecfile_open(w->queries_path, VECFILE_AUTO, &file, err);
         }
+        w->first_pass = pass == 0;
         if (rc == 0)
             rc = run_pass(w, file, err);
     }
@@ -364,18 +487,50 @@ static void report_memory(struct search_work *w, const struct memory_resident *r
     cli_put_count(cli, NULL, "raw_bytes", w->info.raw_bytes);
 }
 
+/* How the planner went about a filter or tenants. */
+static void report_plan(struct search_work *w)
+{
+    const struct totals *t = &w->totals;
+    struct cli *cli = w->cli;
+    unsigned most = 0;
+    for (unsigned plan = 1; plan < PLANS; plan++)
+        most = t->plans[plan] > t->plans[most] ? plan : most;
+    if (w->filter)
+        cli_put_text(cli, NULL, "filter", w->filter);
+    cli_put_count(cli, NULL, "tenants", w->tenants.n);
+    cli_put_text(cli, NULL, "plan", quire_plan_name((enum quire_plan)most));
+    cli_put_count(cli, NULL, "matches", t->matches);
+    cli_put_real(cli, NULL, "selectivity", (double)t->matches / (double)w->info.rows);
+    cli_put_real(cli, NULL, "reads_expected_per_query", (double)t->reads_expected / (double)t->queries);
+    cli_put_count(cli, NULL, "reads_most", t->reads_max);
+    cli_put_count(cli, NULL, "queries_exact", t->exact);
+    cli_put_count(cli, NULL, "queries_switched", t->switched);
+    if (w->expected.ids) {
+        cli_put_count(cli, NULL, "queries_too_few", t->too_few);
+        cli_put_count(cli, NULL, "queries_too_many", t->too_many);
+    }
+    for (unsigned plan = 0; plan < PLANS; plan++)
+        if (t->plans[plan] > 0) {
+            json_t *row = cli_put_row(cli, "plans");
+            cli_put_text(cli, row, "plan", quire_plan_name((enum quire_plan)plan));
+            cli_put_count(cli, row, "queries", t->plans[plan]);
+        }
+}
+
 static void report(struct search_work *w, const struct memory_resident *resident)
 {
     struct cli *cli = w->cli;
     const struct totals *t = &w->totals;
     json_t *engine = json_object();
     if (w->expected.ids) {
-        cli_put_real(cli, NULL, "recall_at_k", (double)t->matches / (double)t->wanted);
+        cli_put_real(cli, NULL, "recall_at_k", (double)t->right / (double)t->wanted);
         cli_put_text(cli, NULL, "recall_by",
                      w->expected.by_distance ? "ids, and ties by the truth's distances" : "ids");
     } else {
         cli_put(cli, NULL, "recall_at_k", json_null());
     }
+    if (is_restricted(w))
+        report_plan(w);
     report_costs(w);
     report_memory(w, resident);
     cli_put_text(cli, engine, "name", w->engine_name);
@@ -404,7 +559,9 @@ static void release(struct search_work *w)
     quire_close(w->index);
     free(w->expected.start);
     free(w->expected.ids);
+    free(w->expected.wanted);
     free(w->expected.open_tie);
+    free(w->text);
     free(w->stored);
     free(w->queries);
     free(w->hits);
@@ -415,12 +572,18 @@ static void release(struct search_work *w)
 static const char summary[] =
     "Searches an index for every row of --queries and reports recall (with --truth), rate, latency, reads and memory.\n"
     "resident_bytes is the whole process at the end of the run; --memory picks the widest\n"
-    "navigation code that leaves room for the rest of it.";
+    "navigation code that leaves room for the rest of it. With --filter or --tenant min(k, matches) hits are found "
+    "among\n"
+    "what matches; with --truth of the same (quire truth --filter), queries_too_few and queries_too_many count where "
+    "not.";
 static const char examples[] =
     "  quire search --index index --queries base.query.fbin --truth base.gt.bin --k 10\n"
     "  quire search --index index --queries q.fbin --recall 0.98 --lanes 2 --inflight 64 --json\n"
     "  quire search --index index --queries q.fbin --memory 10% --effort 200 --engine threads\n"
-    "  quire search --index index --queries q.fbin --truth gt.bin --exact --limit 100\n";
+    "  quire search --index index --queries q.fbin --truth gt.bin --exact --limit 100\n"
+    "  quire search --index index --queries q.fbin --filter '.year > 2020 and .kind in [\"a\", \"b\"]' --tenant acme "
+    "\\\n"
+    "      --limit 1 --attrs --explain\n";
 
 int quire_search_verb(int argc, char **argv)
 {
@@ -447,6 +610,13 @@ int quire_search_verb(int argc, char **argv)
         CLI_OPTION("inflight", CLI_COUNT, &w.inflight, "N", "queries interleaved per lane", CLI_RANGE(1, INFLIGHT_MAX)),
         CLI_OPTION("depth", CLI_COUNT, &w.in_flight_reads, "N", "reads in flight per lane; 0: 64", CLI_RANGE(0, 65536)),
         CLI_OPTION("engine", CLI_CHOICE, &w.engine, NULL, "how blocks are read", .choices = cli_engines),
+        CLI_OPTION("filter", CLI_TEXT, &w.filter, "EXPRESSION", "only rows whose attributes match"),
+        CLI_OPTION("filter-effort", CLI_COUNT, &w.filter_effort, "N",
+                   "rows to look at for the filter's sake; 0: as many as it takes", CLI_RANGE(0, UINT32_MAX)),
+        CLI_OPTION("tenant", CLI_TEXTS, &w.tenants, "NAME", "only rows granted to it; again for more: to any of them"),
+        CLI_OPTION("attrs", CLI_FLAG, &w.show_hits, NULL, "list each query's hits with keys and attributes"),
+        CLI_OPTION("explain", CLI_FLAG, &w.explain, NULL,
+                   "list each query's plan, matches, reads, and whether its answer is exact, complete or partial"),
         CLI_OPTION("repeat", CLI_COUNT, &w.repeat, "N", "passes over the queries", CLI_RANGE(1, UINT32_MAX)),
         CLI_OPTION("limit", CLI_COUNT, &w.limit, "N", "queries per pass; 0: all"),
     };
@@ -458,6 +628,8 @@ int quire_search_verb(int argc, char **argv)
         return code;
     if ((w.recall > 0) + (w.effort > 0) + w.exact > 1)
         return cli_mistake(&cli, "give one of --recall, --effort and --exact");
+    for (unsigned i = 0; i < w.tenants.n; i++)
+        w.tenant_bytes[i] = (struct quire_bytes){w.tenants.text[i], strlen(w.tenants.text[i])};
     int rc = run(&w, &err);
     memory_resident(&resident);
     if (rc == 0)

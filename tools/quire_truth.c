@@ -1,6 +1,9 @@
 /*
  * quire_truth.c - `quire truth`: exact nearest neighbours of a file of queries, by brute force.
  *
+ * Under a filter or for tenants only the rows that match stand in memory for the comparison; a query that has fewer
+ * than k of them gets as many, and ids that no row has behind them.
+ *
  * The answer is unique: ties go to the smaller row number (datasets/vecfile.h), so two runs on any two machines that
  * sum alike write the same file.
  */
@@ -8,16 +11,36 @@
 #include "datasets/vecfile.h"
 #include "io/clock.h"
 #include "io/error.h"
+#include <stdlib.h>
+#include <string.h>
 
 struct truth_work {
     struct cli *cli;
     const char *base_path, *queries_path, *out;
     uint64_t k, threads, limit;
     int metric;
-    struct vectors base, queries;
+    struct cli_where where;
+    uint32_t *rows; /* of the base that match; NULL: all */
+    uint64_t n_rows, base_rows;
+    struct vectors base, queries; /* base: what matches of it */
     struct truth truth;
     double seconds;
 };
+
+/* Moves the rows that match together. */
+static int keep_matches(struct truth_work *w, struct quire_error *err)
+{
+    size_t bytes = w->base.dim * quire_type_bytes(w->base.type);
+    uint8_t *data = w->base.data;
+    w->base_rows = w->base.rows;
+    int rc = cli_where_rows(w->cli, &w->where, w->base_path, w->base.rows, &w->rows, &w->n_rows, err);
+    if (rc < 0 || !w->rows)
+        return rc;
+    for (uint64_t i = 0; i < w->n_rows; i++)
+        memmove(data + i * bytes, data + w->rows[i] * bytes, bytes);
+    w->base.rows = w->n_rows;
+    return 0;
+}
 
 static int load(struct truth_work *w, struct quire_error *err)
 {
@@ -36,24 +59,30 @@ static int load(struct truth_work *w, struct quire_error *err)
                          (unsigned long long)w->base.rows);
     if (w->limit && w->limit < w->queries.rows)
         w->queries.rows = w->limit;
-    return 0;
+    return keep_matches(w, err);
 }
 
 static int compute(struct truth_work *w, struct quire_error *err)
 {
     uint64_t begin = clock_ns();
-    int rc = truth_compute(&w->base, &w->queries, (enum quire_metric)w->metric, (uint32_t)w->k, (unsigned)w->threads,
-                           cli_truth_progress, w->cli, &w->truth, err);
+    uint32_t k = (uint32_t)(w->k < w->n_rows ? w->k : w->n_rows);
+    int rc = k > 0 ? truth_compute(&w->base, &w->queries, (enum quire_metric)w->metric, k, (unsigned)w->threads,
+                                   cli_truth_progress, w->cli, &w->truth, err)
+                   : 0;
     w->seconds = (double)(clock_ns() - begin) / 1e9;
     if (rc == QUIRE_ECANCELLED)
         return cli_cancelled(err);
+    if (rc == 0 && w->rows && truth_widen(&w->truth, w->rows, (uint32_t)w->queries.rows, (uint32_t)w->k) < 0)
+        rc =
+            error_set(err, QUIRE_ENOMEM, "no memory for %llu neighbours", (unsigned long long)(w->queries.rows * w->k));
     return rc == 0 ? truth_save(w->out, &w->truth, err) : rc;
 }
 
 static void report(const struct truth_work *w)
 {
     cli_put_text(w->cli, NULL, "out", w->out);
-    cli_put_count(w->cli, NULL, "rows", w->base.rows);
+    cli_put_count(w->cli, NULL, "rows", w->base_rows);
+    cli_put_count(w->cli, NULL, "matches", w->n_rows);
     cli_put_count(w->cli, NULL, "dim", w->base.dim);
     cli_put_count(w->cli, NULL, "queries", w->truth.n_queries);
     cli_put_count(w->cli, NULL, "k", w->truth.k);
@@ -61,10 +90,14 @@ static void report(const struct truth_work *w)
     cli_put_real(w->cli, NULL, "seconds", w->seconds);
 }
 
-static const char summary[] = "Computes the exact nearest rows of --base for every row of --queries.";
+static const char summary[] =
+    "Computes the exact nearest rows of --base for every row of --queries, with --filter or --tenant among the rows "
+    "that\n"
+    "match. Where fewer than --k match, the rest of a query's ids are 4294967295 (-1 in .ivecs), at infinite distance.";
 static const char examples[] =
     "  quire truth --base base.fbin --queries query.fbin --k 100 --metric cosine --out gt.bin\n"
-    "  quire truth --base base.u8bin --queries query.u8bin --out gt.bin --limit 1000\n";
+    "  quire truth --base base.u8bin --queries query.u8bin --out gt.bin --limit 1000\n"
+    "  quire truth --base base.fbin --queries query.fbin --out gt.bin --filter '.year > 2020' --attrs base.jsonl\n";
 
 int quire_truth(int argc, char **argv)
 {
@@ -78,6 +111,7 @@ int quire_truth(int argc, char **argv)
         CLI_OPTION("k", CLI_COUNT, &w.k, "N", "neighbours per query", CLI_RANGE(1, QUIRE_K_MAX)),
         CLI_OPTION("metric", CLI_CHOICE, &w.metric, NULL, "distance", .choices = cli_metrics),
         CLI_OPTION("limit", CLI_COUNT, &w.limit, "N", "first so many queries only; 0: all"),
+        CLI_WHERE_OPTIONS(&w.where),
         CLI_THREADS(&w.threads),
     };
     const struct cli_verb verb = {"truth", summary, "", 0, options, sizeof options / sizeof *options, examples};
@@ -90,6 +124,7 @@ int quire_truth(int argc, char **argv)
     if (rc == 0)
         report(&w);
     truth_free(&w.truth);
+    free(w.rows);
     vectors_free(&w.base);
     vectors_free(&w.queries);
     return cli_end(&cli, rc, &err);

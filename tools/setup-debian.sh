@@ -13,6 +13,7 @@ run_packages=(
     liburing-dev                                 # io_uring
     libxxhash-dev                                # checksums and hashes
     libjansson-dev                               # JSON of the command line
+    libroaring-dev                               # bitmaps of rows
     libhiredis-dev                               # quire cache-load speaks to servers
     libssl-dev                                   # the server's passwords and TLS
     libmimalloc-dev                              # the server's allocator

@@ -298,6 +298,67 @@ static void write_file(const char *name, const void *bytes, size_t n)
     fclose(out);
 }
 
+/* Truth among some rows becomes that of the base, with ends where there are fewer than k. */
+static void test_of_some_rows(void **state)
+{
+    (void)state;
+    struct vectors base = made(60, 12, QUIRE_TYPE_F32, 21), queries = made(4, 12, QUIRE_TYPE_F32, 22);
+    static const uint32_t rows[] = {3, 4, 17, 59};
+    struct vectors some = {malloc(sizeof(float) * 12 * 4), 4, 12, QUIRE_TYPE_F32};
+    struct truth truth = {0}, back;
+    for (size_t i = 0; i < 4; i++)
+        memcpy((float *)some.data + i * 12, row_at(&base, rows[i]), sizeof(float) * 12);
+    assert_int_equal(truth_compute(&some, &queries, QUIRE_METRIC_L2, 4, 1, NULL, NULL, &truth, &err), 0);
+    assert_int_equal(truth_widen(&truth, rows, 4, 7), 0);
+    assert_true(truth.n_queries == 4 && truth.k == 7);
+    snprintf(path, sizeof path, "%s/some.gt.bin", folder);
+    assert_int_equal(truth_save(path, &truth, &err), 0);
+    assert_int_equal(truth_load(path, &back, &err), 0);
+    unlink(path);
+    for (uint32_t q = 0; q < 4; q++) {
+        struct naive *all = naive_search(&base, &queries, q, QUIRE_METRIC_L2);
+        uint32_t n = 0;
+        assert_int_equal(truth_count(&back, q), 4);
+        for (uint32_t i = 0; i < 60; i++)
+            if (all[i].id == 3 || all[i].id == 4 || all[i].id == 17 || all[i].id == 59) {
+                assert_int_equal(back.ids[q * 7 + n], all[i].id);
+                assert_true(back.distances[q * 7 + n] == (float)all[i].distance);
+                n++;
+            }
+        for (; n < 7; n++)
+            assert_true(back.ids[q * 7 + n] == TRUTH_NONE && back.distances[q * 7 + n] == INFINITY);
+        free(all);
+    }
+    truth_free(&back);
+
+    snprintf(path, sizeof path, "%s/some.ivecs", folder);
+    assert_int_equal(truth_save(path, &truth, &err), 0);
+    assert_int_equal(truth_load(path, &back, &err), 0);
+    assert_memory_equal(back.ids, truth.ids, sizeof(uint32_t) * 28);
+    assert_int_equal(truth_count(&back, 3), 4);
+    truth_free(&back);
+    unlink(path);
+
+    truth.ids[7 * 2 + 5] = 1; /* behind the end */
+    truth.distances[7 * 2 + 5] = 1;
+    snprintf(path, sizeof path, "%s/some.gt.bin", folder);
+    assert_int_equal(truth_save(path, &truth, &err), 0);
+    assert_int_equal(truth_load(path, &back, &err), QUIRE_EFORMAT);
+    truth.ids[7 * 2 + 5] = TRUTH_NONE;
+    unlink(path);
+    assert_int_equal(truth_save(path, &truth, &err), 0);
+    assert_int_equal(truth_load(path, &back, &err), QUIRE_ENOTFINITE);
+    unlink(path);
+    truth_free(&truth);
+
+    assert_int_equal(truth_widen(&truth, rows, 3, 2), 0); /* of no rows */
+    assert_true(truth.n_queries == 3 && truth.k == 2 && truth_count(&truth, 0) == 0 && truth_count(&truth, 2) == 0);
+    truth_free(&truth);
+    free(base.data);
+    free(queries.data);
+    free(some.data);
+}
+
 static void test_save_and_load(void **state)
 {
     (void)state;
@@ -361,6 +422,7 @@ static void test_damaged(void **state)
     expect_damaged("d.bin", bytes, 8, QUIRE_EFORMAT, "0 queries");
     bytes[0] = 1;
     memset(bytes + 4, 0xff, 4);
+    bytes[4] = 0xfe; /* -2: -1 is an end */
     expect_damaged("d.ivecs", bytes, 8, QUIRE_EFORMAT, "neighbour 0 of query 0");
     snprintf(path, sizeof path, "%s/none.bin", folder);
     assert_int_equal(truth_load(path, &truth, &err), QUIRE_ENOFILE);
@@ -411,7 +473,7 @@ int main(void)
         cmocka_unit_test(test_all_types),  cmocka_unit_test(test_shapes),        cmocka_unit_test(test_ties),
         cmocka_unit_test(test_near_ties),  cmocka_unit_test(test_refused),       cmocka_unit_test(test_progress),
         cmocka_unit_test(test_damaged),    cmocka_unit_test(test_save_and_load), cmocka_unit_test(test_set_of_u8),
-        cmocka_unit_test(test_set_of_f32),
+        cmocka_unit_test(test_set_of_f32), cmocka_unit_test(test_of_some_rows),
     };
     return cmocka_run_group_tests_name("truth", tests, setup, teardown);
 }

@@ -5,8 +5,9 @@
  * whether the rest replaces the file or changes it in places (one byte: how many bytes follow, three: where, then
  * those), bit 5 whether checksums are left wrong, which they mostly are refused for. Bit 6: no limit of memory; of
  * lists, all codes in memory. Made right are the checksums of pages, blocks, postings, sections and files. Then it is
- * opened, scanned, proved, searched and asked: answers or an error with a sentence, nothing else.
+ * opened, scanned, proved, searched and asked, columns, too: answers or an error with a sentence, nothing else.
  */
+#include "index/columns.h"
 #include "index/format.h"
 #include "index/merge.h"
 #include "index/search.h"
@@ -22,7 +23,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 enum { SUPERBLOCK = 4096, SEGMENT_ID_AT = 16, ENTRIES_AT = 40, TABLE_AT = 72, ENTRY_BYTES = 40 };
 
-static const char *const names[] = {META_NAME, BLOCKS_NAME, CODES_NAME, KEYS_NAME, ATTRIBUTES_NAME, POSTINGS_NAME};
+static const char *const names[] = {META_NAME,       BLOCKS_NAME,   CODES_NAME,  KEYS_NAME,
+                                    ATTRIBUTES_NAME, POSTINGS_NAME, COLUMNS_NAME};
 enum { NAMES = sizeof names / sizeof *names };
 
 /* ---- checksums --------------------------------------------------------------------------------------------------- */
@@ -207,6 +209,27 @@ static void fetch_it(struct segment *segment, struct engine *engine, struct sear
         run(engine, &done);
 }
 
+/* What columns answer, a damaged file or not: rows of the segment, or no memory for them. */
+static void select_it(const struct columns *columns)
+{
+    static const char *const expressions[] = {".n > 7 and .n < 40 or .s == \"s3\"", "not (1 in .l) and .s != \"s1\"",
+                                              "exists .n or .l == null", ".s prefix \"s\" and \"a\" in .l"};
+    struct grant acme = {"acme", 4, 0};
+    struct tenant_scope scope = {&acme, 1};
+    roaring_bitmap_t *rows = NULL, *selected = NULL;
+    bool residual = false;
+    fuzz_require(columns_scope(columns, &scope, &rows) == 0);
+    for (size_t i = 0; i < sizeof expressions / sizeof *expressions; i++) {
+        struct filter *filter = NULL;
+        fuzz_require(filter_compile(expressions[i], strlen(expressions[i]), NULL, &filter, NULL) == 0);
+        fuzz_require(columns_select(columns, filter, i % 2 ? rows : NULL, NULL, &selected, &residual) == 0);
+        fuzz_require(roaring_bitmap_is_empty(selected) || roaring_bitmap_maximum(selected) < TINY_ROWS);
+        roaring_bitmap_free(selected);
+        filter_unref(filter);
+    }
+    roaring_bitmap_free(rows);
+}
+
 static void use(struct segment *segment)
 {
     struct engine_config config = {.kind = QUIRE_ENGINE_THREADS, .threads = 1};
@@ -217,6 +240,8 @@ static void use(struct segment *segment)
     fuzz_require(engine_fault_create(&config, 7, &engine, NULL) == 0);
     fuzz_require(searcher_create(engine, NULL, &searcher, NULL) == 0);
     assert_code(segment_scan(segment, NULL, on_row, NULL, &dim, &err), &err);
+    if (segment_columns(segment))
+        select_it(segment_columns(segment));
     search_it(segment, engine, searcher, false);
     search_it(segment, engine, searcher, true);
     fetch_it(segment, engine, searcher, "key-3", 0);
@@ -238,6 +263,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         support_tiny_segment(kind, &sound[kind]);
     struct kept_files files = sound[kind];
     const char *name = names[(data[0] & 7) % (kind == TINY_LISTS ? NAMES : NAMES - 1)];
+    if (kind != TINY_LISTS && strcmp(name, POSTINGS_NAME) == 0)
+        name = COLUMNS_NAME;
     struct kept_file *file = support_find(&files, name), *meta = support_find(&files, META_NAME);
     *meta = copy_of(meta);
     if (file != meta)

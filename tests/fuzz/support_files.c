@@ -1,5 +1,6 @@
 /* support_files.c - see support_files.h. */
 #include "tests/fuzz/support_files.h"
+#include "index/grants.h"
 #include "index/merge.h"
 #include "io/fault.h"
 #include "io/random.h"
@@ -14,8 +15,23 @@ void fuzz_require(bool right)
 }
 
 struct tiny_row {
-    char key[128], attributes[64];
+    char key[128], attributes[128];
 };
+
+/* A third of the rows has attributes, half of those a tenant, too. */
+static uint32_t tiny_attributes(uint32_t i, char *out, size_t room)
+{
+    const struct grant acme = {"acme", 4, i % 4};
+    char json[64], *text = NULL;
+    uint32_t bytes = 0;
+    if (i % 3)
+        return 0;
+    int n = snprintf(json, sizeof json, "{\"n\":%u,\"s\":\"s%u\",\"l\":[\"a\",%u]}", i, i % 5, i % 7);
+    fuzz_require(grants_join(&acme, i % 6 == 0, json, (uint32_t)n, &text, &bytes, NULL) == 0 && bytes <= room);
+    memcpy(out, text, bytes);
+    free(text);
+    return bytes;
+}
 
 static void give_row(void *context, uint32_t i, void *vector, const void **key, uint32_t *key_bytes,
                      const char **attributes, uint32_t *attribute_bytes)
@@ -29,7 +45,7 @@ static void give_row(void *context, uint32_t i, void *vector, const void **key, 
     *key = row->key;
     *key_bytes = (uint32_t)snprintf(row->key, sizeof row->key, i % 9 == 8 ? "key-%u%0100u" : "key-%u", i, 0u);
     *attributes = row->attributes;
-    *attribute_bytes = i % 3 ? 0 : (uint32_t)snprintf(row->attributes, sizeof row->attributes, "{\"n\":%u}", i);
+    *attribute_bytes = tiny_attributes(i, row->attributes, sizeof row->attributes);
 }
 
 static int keep_file(void *context, const char *path, const uint8_t *data, uint64_t bytes)
@@ -61,7 +77,7 @@ void support_tiny_segment(enum tiny_kind kind, struct kept_files *out)
     fuzz_require(fs && texts && merge_build("/s", NULL, 0, &rows, &options, &result, NULL) == 0);
     merge_result_fini(&result);
     out->n = 0;
-    fuzz_require(fault_each_file(fs, keep_file, out) == 0 && out->n == (kind == TINY_LISTS ? 6 : 5));
+    fuzz_require(fault_each_file(fs, keep_file, out) == 0 && out->n == (kind == TINY_LISTS ? 7 : 6));
     free(texts);
     fault_fs_destroy(fs);
 }

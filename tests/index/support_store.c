@@ -128,7 +128,7 @@ struct collection *support_create(struct store *store)
     struct collection *collection = NULL;
     struct quire_error err = {0};
     uint64_t lsn;
-    if (store_create_collection(store, &config, &collection, &lsn, &err) < 0)
+    if (store_create_collection(store, &config, NULL, &collection, &lsn, &err) < 0)
         fail_msg("create: %s", err.message);
     return collection;
 }
@@ -199,7 +199,7 @@ int support_remove(struct support_lane *lane, struct collection *collection, str
     for (unsigned i = 0; i < TRIES && rc == QUIRE_ESTALE; i++) {
         rc = locate(lane, collection, text, n, &where);
         if (rc == 0)
-            rc = collection_remove(collection, text, n, &where, &removed, &number, NULL);
+            rc = collection_remove(collection, text, n, &where, NULL, &removed, &number, NULL);
     }
     if (rc == 0) {
         assert_int_equal(removed, model->elements[key].version != 0);
@@ -215,12 +215,13 @@ int support_set_attributes(struct collection *collection, struct support_model *
 {
     char text[16], json[32];
     uint32_t n = key_text(key, text), bytes = attribute_text(attributes, json);
-    uint64_t number = 0;
-    int rc = collection_set_attributes(collection, text, n, json, bytes, &number, NULL);
+    struct collection_change change = {
+        .key = text, .key_bytes = n, .set_attributes = true, .attributes = json, .attribute_bytes = bytes};
+    int rc = collection_change(collection, &change, NULL);
     if (rc == 0)
         model->elements[key].attributes = attributes;
     if (lsn)
-        *lsn = number;
+        *lsn = change.lsn;
     return rc;
 }
 

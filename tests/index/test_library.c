@@ -443,7 +443,7 @@ static void test_index_closed_before_its_searches(void **state)
 
 static uint64_t folder_bytes(const char *path)
 {
-    static const char *const names[] = {"meta", "blocks", "codes", "keys", "attrs"};
+    static const char *const names[] = {"meta", "blocks", "codes", "keys", "attrs", "columns"};
     uint64_t sum = 0;
     for (size_t i = 0; i < SUPPORT_COUNT(names); i++) {
         struct stat status;
@@ -469,7 +469,7 @@ static void test_info(void **state)
     assert_int_equal(info.raw_bytes, ROWS * DIM * sizeof(float));
     assert_int_equal(info.index_bytes, folder_bytes(shared.path));
     assert_int_equal(info.memory_bytes, 0);
-    assert_int_equal(info.format_version, 2);
+    assert_int_equal(info.format_version, 3);
     assert_true(info.user_keys && info.block_bytes % 4096 == 0);
     quire_get_info(shared.numbered, &info);
     assert_int_equal(info.rows, NUMBERED_ROWS);
@@ -536,7 +536,7 @@ static void test_verify_counts(void **state)
     if (quire_verify(shared.path, NULL, count_progress, &calls, &report, &err) < 0)
         fail_msg("verify: %s", err.message);
     assert_true(calls > 1);
-    assert_int_equal(report.files, 5);
+    assert_int_equal(report.files, 6);
     assert_true(report.sections > 10);
     assert_int_equal(report.blocks, info.blocks);
     assert_int_equal(report.rows, ROWS);

@@ -88,9 +88,9 @@ static uint32_t search(const struct fixture *f, const float *query, uint32_t k, 
                        struct memtable_hit *hits)
 {
     struct memtable_query q = {.query = query, .k = k, .exact = exact, .snapshot = snapshot};
-    uint32_t scored = 0;
-    int n = memtable_search(f->table, f->scratch, &q, hits, &scored);
-    assert_true(n >= 0 && scored >= (uint32_t)n);
+    struct memtable_work work = {.scored = 0};
+    int n = memtable_search(f->table, f->scratch, &q, hits, &work);
+    assert_true(n >= 0 && work.scored >= (uint32_t)n);
     for (int i = 1; i < n; i++)
         assert_true(hits[i - 1].distance <= hits[i].distance);
     return (uint32_t)n;
@@ -356,7 +356,7 @@ static void test_change_to_the_graph(void **state)
         assert_true(hits[i].row < 200);
     link_all(&f);
     verify(&f);
-    uint32_t n = (uint32_t)memtable_links(f.table, 7, f.seq, hits, 5);
+    uint32_t n = (uint32_t)memtable_links(f.table, 7, f.seq, NULL, hits, 5);
     assert_int_equal(n, 5);
     for (uint32_t i = 0; i < n; i++) {
         assert_int_not_equal(hits[i].row, 7);

@@ -5,14 +5,17 @@
  * The program's own malloc, calloc and realloc pass on to glibc's but for the one that is to fail, on the thread that
  * asked for it. Sanitizers bring their own allocators, so there the test is left out and says so.
  */
+#include "index/segment_priv.h"
+#include "index/selection.h"
 #include "index/store_priv.h"
-#include "tests/index/support_index.h"
+#include "tests/index/support_spann.h"
 #include "tests/index/support_store.h"
 #include "tests/sanitized.h"
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include <cmocka.h>
 
@@ -43,6 +46,8 @@ void *realloc(void *old, size_t bytes)
     return fails() ? NULL : __libc_realloc(old, bytes);
 }
 #endif
+
+#define SELECTED_ROWS 1200u
 
 #define KEYS   330u
 #define SHARED 100u
@@ -206,10 +211,90 @@ static void a_refused_adoption_removes_nothing(void **state)
     support_folder_remove(folder);
 }
 
+/* Rows of tenants of two: guests of their lists. */
+static void build_guests(const char *path)
+{
+    static char names[SELECTED_ROWS][16];
+    const char *tenants[SELECTED_ROWS];
+    struct support_data data;
+    struct quire_build_options options = spann_options(QUIRE_METRIC_L2, 40);
+    support_clusters(SELECTED_ROWS, 16, QUIRE_TYPE_F32, 3, &data);
+    for (uint32_t row = 0; row < SELECTED_ROWS; row++) {
+        snprintf(names[row], sizeof names[row], "t%u", row / 2);
+        tenants[row] = names[row];
+    }
+    options.tenants = tenants;
+    support_build(path, &data, &options);
+    support_data_free(&data);
+}
+
+static int create_selection(struct segment *segment, const roaring_bitmap_t *rows)
+{
+    struct selection *selection = NULL;
+    int rc = selection_create(segment, rows, false, &selection);
+    selection_unref(selection);
+    return rc;
+}
+
+static int select_all(struct segment *segment, struct filter *filter)
+{
+    struct selection *selection = NULL;
+    int rc = segment_select(segment, filter, NULL, NULL, &selection, NULL);
+    selection_unref(selection);
+    return rc;
+}
+
+/* Calls that end with QUIRE_ENOMEM until no allocation is left to fail. */
+#define FAIL_EACH(call)                                                                                                \
+    for (unsigned n = 1, all = 0; !all; n++) {                                                                         \
+        fail_in = n;                                                                                                   \
+        int rc = (call);                                                                                               \
+        all = fail_in > 0;                                                                                             \
+        fail_in = 0;                                                                                                   \
+        assert_int_equal(rc, all ? 0 : QUIRE_ENOMEM);                                                                  \
+    }
+
+static void selections_are_refused(void **state)
+{
+    (void)state;
+    if (SANITIZED)
+        skip();
+    char *folder = support_folder_make(), *guests = support_path(folder, "guests"),
+         *bare = support_path(folder, "bare");
+    struct quire_build_options options = support_options(QUIRE_METRIC_L2, QUIRE_SLOT_AUTO);
+    struct segment *segment = NULL;
+    struct support_data data;
+    struct filter *filter = NULL;
+    build_guests(guests);
+    assert_int_equal(segment_open(guests, NULL, &segment, NULL), 0);
+    assert_non_null(segment->lists->guests);
+    for (uint32_t step = 1; step < SELECTED_ROWS; step *= 3) { /* a bitmap, then a list */
+        roaring_bitmap_t *rows = roaring_bitmap_from_range(0, SELECTED_ROWS, step);
+        FAIL_EACH(create_selection(segment, rows));
+        roaring_bitmap_free(rows);
+    }
+    segment_unref(segment);
+    support_clusters(SELECTED_ROWS, 16, QUIRE_TYPE_F32, 3, &data);
+    support_build(bare, &data, &options);
+    support_data_free(&data);
+    assert_int_equal(segment_open(bare, NULL, &segment, NULL), 0);
+    static const char *const texts[] = {"not exists .a", "exists .a", "key == \"1\"", ".a > 1"};
+    for (size_t i = 0; i < SUPPORT_COUNT(texts); i++) {
+        assert_int_equal(filter_compile(texts[i], strlen(texts[i]), NULL, &filter, NULL), 0);
+        FAIL_EACH(select_all(segment, filter));
+        filter_unref(filter);
+    }
+    segment_unref(segment);
+    free(guests);
+    free(bare);
+    support_folder_remove(folder);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(refused_puts_leave_nothing_behind),
                                        cmocka_unit_test(a_refused_put_is_not_there_after_a_restart),
-                                       cmocka_unit_test(a_refused_adoption_removes_nothing)};
+                                       cmocka_unit_test(a_refused_adoption_removes_nothing),
+                                       cmocka_unit_test(selections_are_refused)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

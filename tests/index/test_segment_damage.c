@@ -6,6 +6,7 @@
  * the sound answer and an error that names the damaged file. Flipped bits are drawn from a fixed seed. All of it is
  * done for a page graph and again for inverted lists.
  */
+#include "index/columns.h"
 #include "index/format.h"
 #include "io/bytes.h"
 #include "io/random.h"
@@ -33,7 +34,8 @@
 #define TABLE_ENTRY_BYTES 40u
 #define CHECKSUM_AT       4088u
 
-static const char *const names[] = {META_NAME, BLOCKS_NAME, CODES_NAME, KEYS_NAME, ATTRIBUTES_NAME, POSTINGS_NAME};
+static const char *const names[] = {META_NAME,       BLOCKS_NAME,  CODES_NAME,   KEYS_NAME,
+                                    ATTRIBUTES_NAME, COLUMNS_NAME, POSTINGS_NAME};
 #define NAMES (shared.kind == QUIRE_INDEX_SPANN ? SUPPORT_COUNT(names) : SUPPORT_COUNT(names) - 1)
 
 static struct {
@@ -510,6 +512,12 @@ static void test_flips_in_attributes(void **state)
     flip_bits(ATTRIBUTES_NAME, 80, 3);
 }
 
+static void test_flips_in_columns(void **state)
+{
+    (void)state;
+    flip_bits(COLUMNS_NAME, 150, 97);
+}
+
 static void test_flips_in_postings(void **state)
 {
     (void)state;
@@ -653,8 +661,8 @@ static void test_truncated_while_open(void **state)
         cmocka_unit_test(test_forged_parameters), cmocka_unit_test(test_flips_in_meta),                                \
         cmocka_unit_test(test_flips_in_blocks), cmocka_unit_test(test_flips_in_codes),                                 \
         cmocka_unit_test(test_flips_in_keys), cmocka_unit_test(test_flips_in_attributes),                              \
-        cmocka_unit_test(test_other_queries_go_on), cmocka_unit_test(test_batch_over_damage),                          \
-        cmocka_unit_test(test_truncated_while_open)
+        cmocka_unit_test(test_flips_in_columns), cmocka_unit_test(test_other_queries_go_on),                           \
+        cmocka_unit_test(test_batch_over_damage), cmocka_unit_test(test_truncated_while_open)
 
 int main(void)
 {

@@ -1,6 +1,6 @@
 /*
  * test_store_crash.c - the power is cut at every write, sync and change of a name of a scripted run: puts, removals and
- * attributes, a second collection that is dropped, seals, merges, checkpoints, snapshots.
+ * attributes, a tenant that is dropped, a second collection that is dropped, seals, merges, checkpoints, snapshots.
  *
  * After each cut the folder is opened again: it holds every write that was acknowledged, each as a whole, and of those
  * that were not a prefix in their order; it proves itself; and writes go on in it. A snapshot whose call had come back
@@ -44,6 +44,7 @@ struct run {
     uint32_t n_writes;
     uint64_t uid, other_uid;
     uint64_t acknowledged, dropped_lsn; /* LSNs; 0: not reached */
+    uint64_t tenant_lsn;                /* that of the tenant's end, if it was appended */
     struct support_model copied;        /* what the snapshot must have */
     bool has_copy, failed;
 };
@@ -132,6 +133,34 @@ static void take_copy(struct run *r)
     r->failed = !r->has_copy;
 }
 
+/* Half of the other collection's elements are a tenant's, which the script drops. */
+static int put_granted(struct run *r, uint32_t key)
+{
+    struct grant grant = {.name = "tenant", .bytes = 6};
+    char name[16];
+    float vector[SUPPORT_DIM];
+    struct collection_put put = {.key = name, .vector = vector, .grants = &grant, .n_grants = 1};
+    put.key_bytes = (uint32_t)snprintf(name, sizeof name, "granted-%u", key);
+    support_vector(key, 1, vector);
+    assert_int_equal(collection_locate_now(r->other, name, put.key_bytes, &put.located), 1);
+    return collection_put(r->other, &put, NULL);
+}
+
+static void drop_tenant(struct run *r)
+{
+    uint64_t elements, lsn = 0;
+    if (r->failed)
+        return;
+    if (store_seal(r->store, r->other, NULL) < 0 ||
+        collection_drop_tenant(r->other, "tenant", 6, &elements, &lsn, NULL) < 0) {
+        r->failed = true;
+        return;
+    }
+    r->tenant_lsn = lsn;
+    acknowledge(r);
+    step(r, settle);
+}
+
 static void drop_other(struct run *r)
 {
     uint64_t lsn;
@@ -151,6 +180,7 @@ static void script(struct run *r)
     step(r, store_seal);
     put_some(r, 20, 20, 2);
     change_attributes(r, 25, 7);
+    drop_tenant(r);
     step(r, checkpoint);
     remove_some(r, 5, 8);
     step(r, store_seal);
@@ -185,6 +215,8 @@ static void begin(struct run *r, struct io_fs *fs)
     r->other_uid = collection_uid(r->other);
     for (uint32_t key = 0; key < 10; key++)
         assert_int_equal(support_put(&r->lane, r->other, &ten, key, 1, 0, NULL), 0);
+    for (uint32_t key = 0; key < 10; key++)
+        assert_int_equal(put_granted(r, key), 0);
     acknowledge(r);
     assert_false(r->failed);
     support_model_free(&ten);
@@ -236,10 +268,17 @@ static bool is_sound(struct io_fs *fs, const char *path)
     return rc == 0;
 }
 
-static bool other_is_right(const struct run *r, struct store *store)
+/* The tenant's elements are all there, or from the moment it was dropped none is seen; those of nobody stay. */
+static bool other_is_right(const struct run *r, struct store *store, uint64_t last_lsn)
 {
+    struct grant grant = {.name = "tenant", .bytes = 6};
+    const struct tenant_scope scope = {.tenants = &grant, .n = 1};
     struct collection *other = store_find(store, r->other_uid);
-    bool right = r->dropped_lsn ? other == NULL : other == NULL || collection_count(other) == 10;
+    bool ended = r->tenant_lsn && last_lsn >= r->tenant_lsn, right = r->dropped_lsn ? other == NULL : true;
+    if (other) {
+        right = right && collection_count_scope(other, &scope) == (ended ? 0 : 10) && store_settle(store, NULL) == 0 &&
+                collection_count(other) == (ended ? 10 : 20);
+    }
     collection_unref(other);
     return right;
 }
@@ -262,7 +301,7 @@ static bool recovers(struct run *r)
     uint32_t n = writes_up_to(r, report.journal.last_lsn);
     model_after(r, n, &expected);
     struct collection *c = store_find(store, r->uid);
-    bool right = c && report.journal.last_lsn >= r->acknowledged && other_is_right(r, store) &&
+    bool right = c && report.journal.last_lsn >= r->acknowledged && other_is_right(r, store, report.journal.last_lsn) &&
                  support_equal(&lane, c, &expected);
     for (uint32_t key = 0; key < 5 && right; key++)
         right = support_put(&lane, c, &expected, key, 50, 0, NULL) == 0;

@@ -254,6 +254,33 @@ struct reply ask(struct connection *c, const char *words)
     return read_reply(c);
 }
 
+static void send_formatted(struct connection *c, const char *format, va_list list)
+{
+    char *line = NULL;
+    int n = vasprintf(&line, format, list);
+    assert_true(n >= 0);
+    send_bytes(c, line, (size_t)n);
+    send_literal(c, "\r\n");
+    free(line);
+}
+
+void send_line(struct connection *c, const char *format, ...)
+{
+    va_list list;
+    va_start(list, format);
+    send_formatted(c, format, list);
+    va_end(list);
+}
+
+struct reply ask_line(struct connection *c, const char *format, ...)
+{
+    va_list list;
+    va_start(list, format);
+    send_formatted(c, format, list);
+    va_end(list);
+    return read_reply(c);
+}
+
 void check_text(struct reply reply, const char *text)
 {
     if ((reply.type != '+' && reply.type != '$') || !reply_is(&reply, text))

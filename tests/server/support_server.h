@@ -62,6 +62,10 @@ void send_request(struct connection *c, const char *words);
 struct reply read_reply(struct connection *c);
 /* send_request and read_reply. */
 struct reply ask(struct connection *c, const char *words);
+/* A request as one line, so that "words in quotes" may hold blanks. */
+void send_line(struct connection *c, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* The same and read_reply. */
+struct reply ask_line(struct connection *c, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* The reply is this simple or bulk text, this integer, an error that begins with this text. */
 void expect_text(struct connection *c, const char *words, const char *text);
 void expect_integer(struct connection *c, const char *words, long long value);

@@ -221,7 +221,7 @@ static void test_refused_adds(void **state)
         {"VADD k VALUES 2 1 2 a EF 0", "ERR EF is not a whole number from 1 to 4096"},
         {"VADD k VALUES 2 1 2 a M 3", "ERR M is not a whole number from 4 to 64"},
         {"VADD k VALUES 2 1 2 a M 65", "ERR M is not a whole number from 4 to 64"},
-        {"VADD k VALUES 2 1 2 a TENANT x", "ERR TENANT is not supported"},
+        {"VADD k VALUES 2 1 2 a TENANT", "ERR syntax error: TENANT needs a value"},
     };
     (void)state;
     for (int exists = 0; exists < 2; exists++) { /* the same where the key is there */

@@ -72,7 +72,7 @@ expect "no verb is wrong use" 2 "usage: quire VERB"
 expect "an unknown verb is named" 2 'no verb "sing"' sing
 expect "--version" 0 "^quire [0-9]*\.[0-9]*\.[0-9]*$" --version
 expect "--help lists the verbs" 0 "^  verify " --help
-for verb in gen truth build search inspect verify repair convert probe bench-kernels "embed fit" "embed apply" cache-eval cache-load; do
+for verb in gen gen-attrs truth build search inspect verify repair convert probe bench-kernels "embed fit" "embed apply" cache-eval cache-load; do
     # shellcheck disable=SC2086
     expect "$verb --help has examples" 0 "^  .*quire $verb" $verb --help
 done
@@ -341,20 +341,74 @@ check "gen without queries makes one file" test ! -e narrow.query.fbin
 "$quire" search --index a.index --queries a.query.fbin >/dev/full 2>err
 check "standard output that is full is an error" test $? = 1 -a -s err
 
+# ---- filters and tenants --------------------------------------------------------------------------------------------
+expect "gen-attrs" 0 "^labels  *by position" gen-attrs --base a.fbin --tenants 40 --shared 10 --out near
+expect "gen-attrs at random" 0 '"labels": "at random"' gen-attrs --base a.fbin --by random --tenants 40 --out random --json
+expect "gen-attrs without a base" 0 "^rows  *2000" gen-attrs --rows 2000 --tenants 40 --out random2
+check "is the same" cmp random.attrs.jsonl random2.attrs.jsonl
+expect "gen-attrs over what is there" 1 "is there already" gen-attrs --rows 10 --out random
+expect "more tenants than rows" 1 "11 tenants of 10 rows" gen-attrs --rows 10 --tenants 11 --out x
+absent "failed gen-attrs left nothing" x.attrs.jsonl x.tenants.txt random.attrs.jsonl.part
+columns="--attr time:timestamp:indexed --attr kind:string:indexed"
+# shellcheck disable=SC2086
+for kind in pagegraph spann; do
+    "$quire" build --base a.fbin --out "f.$kind" --index $kind --attrs near.attrs.jsonl --tenants near.tenants.txt \
+        $columns >/dev/null 2>err
+    check "build with attributes, columns and tenants: $kind" test -d "f.$kind"
+    number=0
+    for filter in '.p5 == 1' '.p001 == 1' '.a20 == 1 and .b20 == 1' '.kind in ["k1", "k2"] or .p1 == 1' 'not (.p30 == 1)' \
+        '.time >= "2025-03-01" and .time < "2025-04-01"' '.a20 + .b20 == 2' 'key in ["3", "77"]' '.p5 == 2' '"red" in .tags'; do
+        number=$((number + 1))
+        [ -f "f.$number.gt.bin" ] || "$quire" truth --base a.fbin --queries a.query.fbin --k 20 --out "f.$number.gt.bin" \
+            --filter "$filter" --attrs near.attrs.jsonl $columns >/dev/null 2>err
+        expect "search $kind under $filter" 0 '"plan"' search --index "f.$kind" --queries a.query.fbin --truth \
+            "f.$number.gt.bin" --filter "$filter" --json
+        json "min(k, matches) are found, nearly all right" out 'j["queries_too_few"] == j["queries_too_many"] == 0 and
+            (j["recall_at_k"] is None and j["matches"] == 0 or j["recall_at_k"] >= 0.9)'
+    done
+    for tenant in t1 t9 t40; do
+        [ -f "f.$tenant.gt.bin" ] || "$quire" truth --base a.fbin --queries a.query.fbin --k 20 --out "f.$tenant.gt.bin" \
+            --tenant $tenant --tenants near.tenants.txt >/dev/null 2>err
+        expect "search $kind for $tenant" 0 '"plan"' search --index "f.$kind" --queries a.query.fbin --truth \
+            "f.$tenant.gt.bin" --tenant $tenant --json
+        json "whose rows are found" out 'j["queries_too_few"] == j["queries_too_many"] == 0 and j["recall_at_k"] >= 0.9'
+    done
+    expect "search $kind for two tenants under a filter" 0 '"hits"' search --index "f.$kind" --queries a.query.fbin \
+        --limit 3 --filter '.p30 == 1' --tenant t1 --tenant t2 --attrs --explain --json
+    json "shows plans, and hits with their attributes" out 'len(j["explain"]) == 3 and
+        all(e["answer"] in ("exact", "complete") and e["hits"] <= 10 for e in j["explain"]) and
+        len(j["hits"]) == sum(e["hits"] for e in j["explain"]) > 0 and
+        all(json.loads(h["attributes"])["p30"] == 1 and str(h["id"]) == h["key"] and
+            set(open("near.tenants.txt").read().split("\n")[h["id"]].split()) & {"t1", "t2"} for h in j["hits"])'
+    expect "the table of them" 0 "^ *query  *plan" search --index "f.$kind" --queries a.query.fbin --limit 2 --tenant t3 --explain
+    expect "a tenant that has nothing" 0 '"plan": "empty"' search --index "f.$kind" --queries a.query.fbin --tenant no --json
+done
+json "finds nothing" out 'j["matches"] == 0 and j["reads_per_query"] == 0'
+expect "a filter that does not parse" 1 "quire search: " search --index f.spann --queries a.query.fbin --filter '.p5 =='
+expect "truth by a filter without attributes" 1 "needs --attrs" truth --base a.fbin --queries a.query.fbin --out x \
+    --filter '.p5 == 1'
+expect "truth of a tenant without tenants" 1 "needs --tenants" truth --base a.fbin --queries a.query.fbin --out x --tenant t1
+expect "a column without a type" 1 "it must be NAME:TYPE" build --base a.fbin --out x --attrs near.attrs.jsonl --attr time
+sed '5s/.*/a  b/' near.tenants.txt >tenants.bad
+expect "tenants with two spaces between" 1 "tenants.bad line 5" build --base a.fbin --out x --tenants tenants.bad
+head -n 3 near.tenants.txt >tenants.few
+expect "fewer tenants than rows" 1 "tenants.few has 3 lines" build --base a.fbin --out x --tenants tenants.few
+absent "failures left nothing" x x.building*
+
 # ---- inspect and verify ---------------------------------------------------------------------------------------------
 expect "inspect" 0 '"calibration"' inspect b.index --json
 json "inspect reports" out 'j["rows"] == 2000 and j["user_keys"] and j["attributes"] and j["code_bits"] == 2 and
-    len(j["files"]) == 5 and j["memory"]["resident_bytes"] == sum(j["memory"][x + "_bytes"] for x in
-    ("codes", "factors", "centres")) and j["memory"]["planned_bytes"] == sum(j["memory"][x + "_bytes"] for x in
+    len(j["files"]) == 6 and j["memory"]["resident_bytes"] == sum(j["memory"][x + "_bytes"] for x in
+    ("codes", "factors", "centres", "columns")) and j["memory"]["planned_bytes"] == sum(j["memory"][x + "_bytes"] for x in
     ("resident", "cache", "reserve")) and all(0 < p["recall"] <= 1 for p in j["calibration"])'
 expect "inspect as text" 0 "^ *k  *effort  *recall  *reads" inspect a.index
 expect "inspect of no index" 1 "No such file" inspect .
 expect "inspect without an index" 2 "DIR must be given" inspect
 expect "verify" 0 '"findings": 0' verify b.index --json
-json "verify looked at everything" out 'j["rows"] == 2000 and j["keys"] == 2000 and j["files"] == 5 and j["edges"] > 0 and
+json "verify looked at everything" out 'j["rows"] == 2000 and j["keys"] == 2000 and j["files"] == 6 and j["edges"] > 0 and
     j["rows_reachable"] == 2000 and 0 < j["rows_by_edges"] <= 2000'
 expect "verify of no index" 1 "No such file" verify .
-for file in meta blocks codes keys attrs; do
+for file in meta blocks codes keys attrs columns; do
     cp -r b.index damaged
     flip damaged/$file $(($(stat -c %s damaged/$file) / 2 / 4096 * 4096 + 100))
     expect "a flipped byte in $file is found" 3 "^findings *[1-9]" verify damaged
