@@ -141,22 +141,12 @@ static bool next_name(struct search_work *w, const struct filter_part *names, co
 
 static void start_name(struct search_work *w, struct attribute_fetch *a, const char *key, uint32_t key_bytes)
 {
-    struct quire_error err = {0};
-    a->work = w;
     a->hit = w->key_part;
-    a->busy = true;
     w->n_pending++;
-    a->request = (struct fetch_request){.segment = w->view->parts[w->key_part]->segment,
-                                        .key = key,
-                                        .key_bytes = key_bytes,
-                                        .done = on_name,
-                                        .owner = a};
-    int rc = fetch_start(w->searcher, &a->request, &err);
-    if (rc == 0)
-        return;
-    work_fail(w, rc, &err);
-    a->busy = false;
-    w->n_pending--;
+    a->request = (struct fetch_request){
+        .segment = w->view->parts[w->key_part]->segment, .key = key, .key_bytes = key_bytes, .done = on_name};
+    if (!work_fetch(w, a))
+        w->n_pending--;
 }
 
 /* Some at a time. Those that end within their start come back here, and are left to the loop. */
@@ -302,22 +292,12 @@ static bool next_proof(struct search_work *w)
 static void start_proof(struct search_work *w, struct attribute_fetch *a)
 {
     struct found *f = &w->found[w->next_proof];
-    struct quire_error err = {0};
-    a->work = w;
     a->hit = w->next_proof;
-    a->busy = true;
     f->proof = PROOF_ASKED;
-    a->request = (struct fetch_request){.segment = w->view->parts[f->part]->segment,
-                                        .row = f->row,
-                                        .want_attributes = true,
-                                        .done = on_proof,
-                                        .owner = a};
-    int rc = fetch_start(w->searcher, &a->request, &err);
-    if (rc == 0)
-        return;
-    work_fail(w, rc, &err);
-    a->busy = false;
-    settle(w, &w->found[a->hit], false);
+    a->request = (struct fetch_request){
+        .segment = w->view->parts[f->part]->segment, .row = f->row, .want_attributes = true, .done = on_proof};
+    if (!work_fetch(w, a))
+        settle(w, &w->found[a->hit], false);
 }
 
 /* Some at a time; after a failure none is asked for any more. */

@@ -212,24 +212,30 @@ static bool next_attributes(struct search_work *w)
     return false;
 }
 
-static void start_attributes(struct search_work *w, struct attribute_fetch *a)
+bool work_fetch(struct search_work *w, struct attribute_fetch *a)
 {
     struct quire_error err = {0};
     a->work = w;
-    a->hit = w->next_attributes++;
     a->busy = true;
+    a->request.owner = a;
+    int rc = fetch_start(w->searcher, &a->request, &err);
+    if (rc == 0)
+        return true;
+    work_fail(w, rc, &err);
+    a->busy = false;
+    return false;
+}
+
+static void start_attributes(struct search_work *w, struct attribute_fetch *a)
+{
+    a->hit = w->next_attributes++;
     w->n_pending++;
     a->request = (struct fetch_request){.segment = w->view->parts[w->found[a->hit].part]->segment,
                                         .row = w->found[a->hit].row,
                                         .want_attributes = true,
-                                        .done = on_attributes,
-                                        .owner = a};
-    int rc = fetch_start(w->searcher, &a->request, &err);
-    if (rc == 0)
-        return;
-    work_fail(w, rc, &err);
-    a->busy = false;
-    w->n_pending--;
+                                        .done = on_attributes};
+    if (!work_fetch(w, a))
+        w->n_pending--;
 }
 
 /* Some at a time: each costs two reads, one after the other. Those that end within their start come back here, and are

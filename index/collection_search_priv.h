@@ -85,6 +85,8 @@ int work_reserve(void *array, uint32_t *capacity, uint32_t n, size_t size);
 size_t work_keep_bytes(struct search_work *work, const void *bytes, size_t n);
 /* The first error counts; error may be NULL. */
 void work_fail(struct search_work *work, int code, const struct quire_error *error);
+/* Starts a->request, whose owner is a; false: it could not, which is noted in the search, and a is free. */
+bool work_fetch(struct search_work *work, struct attribute_fetch *a);
 /* The JSON of an element's text, kept: where it lies in f. */
 void work_keep_json(struct search_work *work, struct found *f, const char *text, uint32_t bytes);
 /* Asks a segment of the view with sub->selection for sub->asked rows. */

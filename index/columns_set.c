@@ -15,6 +15,7 @@
  * are looked up by the universe's rows, so that the cost follows the smaller of the two.
  */
 #include "index/columns_priv.h"
+#include "index/row_place.h"
 #include "index/varint.h"
 #include "io/bytes.h"
 #include <assert.h>
@@ -556,20 +557,6 @@ static void bits_add_range(uint64_t *bits, uint64_t from, uint64_t to)
         bits_add(bits, from);
 }
 
-/* Place of the first row of the universe that is not below `row`, from place `from` on. */
-static uint64_t universe_place(const struct universe *u, uint64_t from, uint64_t row)
-{
-    uint64_t to = u->n;
-    while (from < to) {
-        uint64_t middle = from + (to - from) / 2;
-        if (u->rows[middle] < row)
-            from = middle + 1;
-        else
-            to = middle;
-    }
-    return from;
-}
-
 static void add_gaps(const struct row_set *set, const struct universe *u, uint64_t *bits)
 {
     const uint8_t *at = set->at;
@@ -577,7 +564,7 @@ static void add_gaps(const struct row_set *set, const struct universe *u, uint64
     for (uint32_t i = 0; i < set->n; i++) {
         uint32_t row = gaps_next(&at, set->end, &next);
         if (u->rows) {
-            place = universe_place(u, place, row);
+            place = rows_place(u->rows, place, u->n, row);
             if (place == u->n)
                 return;
             if (u->rows[place] == row)
@@ -613,7 +600,7 @@ static void add_roaring(const struct row_set *set, const struct universe *u, uin
             add_chunk(&chunk, bits, universe_words(u));
             continue;
         }
-        place = universe_place(u, place, chunk.base);
+        place = rows_place(u->rows, place, u->n, chunk.base);
         for (; place < u->n && u->rows[place] - chunk.base < CHUNK_ROWS; place++)
             if (chunk_has(&chunk, u->rows[place] - chunk.base))
                 bits_add(bits, place);
@@ -629,7 +616,8 @@ void row_set_add(const struct row_set *set, const struct universe *u, uint64_t *
     else if (set->form == SET_ROARING)
         add_roaring(set, u, bits);
     else if (u->rows)
-        bits_add_range(bits, universe_place(u, 0, set->first), universe_place(u, 0, (uint64_t)set->first + set->n));
+        bits_add_range(bits, rows_place(u->rows, 0, u->n, set->first),
+                       rows_place(u->rows, 0, u->n, (uint64_t)set->first + set->n));
     else
         bits_add_range(bits, set->first, (uint64_t)set->first + set->n);
 }

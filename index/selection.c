@@ -10,6 +10,7 @@
  */
 #include "index/selection.h"
 #include "index/columns_priv.h"
+#include "index/row_place.h"
 #include "index/segment_priv.h"
 #include "io/error.h"
 #include <stdlib.h>
@@ -194,15 +195,7 @@ void selection_unref(struct selection *s)
 
 uint64_t selection_first(const struct selection *s, uint32_t row)
 {
-    uint64_t begin = 0, end = s->n;
-    while (begin < end) {
-        uint64_t middle = begin + (end - begin) / 2;
-        if (s->rows[middle] < row)
-            begin = middle + 1;
-        else
-            end = middle;
-    }
-    return begin;
+    return rows_place(s->rows, 0, s->n, row);
 }
 
 bool selection_has(const struct selection *s, uint32_t row)
