@@ -11,6 +11,7 @@
 #include <errno.h>
 #include <math.h>
 #include <netinet/tcp.h>
+#include <poll.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -160,12 +161,26 @@ void make_socket(struct connection *c)
     setsockopt(c->fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
 }
 
+/* A connect that was interrupted goes on without its caller. */
+static int await_connection(int fd)
+{
+    struct pollfd wait = {.fd = fd, .events = POLLOUT};
+    int error = ETIMEDOUT;
+    socklen_t bytes = sizeof error;
+    if (poll(&wait, 1, 20000) == 1)
+        getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &bytes);
+    return error;
+}
+
 void connect_socket(struct connection *c, unsigned port)
 {
     struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
     to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    if (connect(c->fd, (struct sockaddr *)&to, sizeof to) < 0)
-        fail_msg("connecting: %s", strerror(errno));
+    int error = connect(c->fd, (struct sockaddr *)&to, sizeof to) < 0 ? errno : 0;
+    if (error == EINTR)
+        error = await_connection(c->fd);
+    if (error)
+        fail_msg("connecting: %s", strerror(error));
 }
 
 void connect_to(struct connection *c, unsigned port)
