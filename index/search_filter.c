@@ -9,15 +9,18 @@
  *             one read.
  *   SCAN      the codes of exactly these rows, in memory; then the blocks of the best
  *   FILTERED  the search of the whole index, but only rows of the selection become candidates. Effort is that of
- *             a search for k / selectivity rows without a filter: among so many, k are of the selection. If less of it
- *             is near than that, SCAN takes over, or the search widens.
+ *             a search for k / selectivity rows without a filter, and more: among so many, k are of the selection. It
+ *             looks around the query first; if less of the selection is there than an even spread would have, SCAN
+ *             takes over, or blocks and lists without a row of the selection are left out and effort is raised.
  *
  * Where the codes of rows are not resident there is no SCAN.
  *
  * Reads end by what they are still worth: the sum over all candidates that were not read of the probability to be among
  * the k nearest is how many of the k one expects to miss. When it falls below the share that the recall asked for
  * leaves open, the search is done. Without a filter the candidates of a block add up, and a threshold per block is as
- * good; of a selection a block holds often but one, and many small chances are a large one together.
+ * good; of a selection a block holds often but one, and many small chances are a large one together. A query that is
+ * equally far from everything would read on and on for little: so a block must be worth something, and reads are
+ * bounded, both in measure of the recall that is asked for.
  */
 #include "index/search_priv.h"
 #include <math.h>
@@ -37,7 +40,7 @@
 #define CENTRES_NS       150.0 /* of the centres that are compared to find one block */
 #define HEAD_NS          10.0  /* of a head; all are compared */
 #define EXACT_PREFERENCE 0.7   /* an exact answer is worth this much more */
-#define MISS_SHARE       0.4   /* of what recall leaves open: estimates are not perfect either */
+#define MISS_SHARE       0.4f  /* of what recall leaves open: estimates are not perfect either */
 #define EFFORT_SPARE     4.0   /* selections do not spread evenly, and what is far from the query lies far apart */
 #define SWITCH_ROWS_MAX  4000000u
 #define DEFAULT_RECALL   0.95f
@@ -270,6 +273,12 @@ static int scan(struct task *t)
 
 /* ---- rounds ------------------------------------------------------------------------------------------------------ */
 
+/* What may be missed, over what may be at the default recall. */
+static float leniency(const struct task *t)
+{
+    return t->missable / ((1 - DEFAULT_RECALL) * MISS_SHARE * (float)t->k);
+}
+
 /* Of the best blocks those that are worth a read now, best first; returns how many. */
 static uint32_t choose_blocks(struct task *t, uint32_t most, uint32_t *blocks)
 {
@@ -277,7 +286,8 @@ static uint32_t choose_blocks(struct task *t, uint32_t most, uint32_t *blocks)
     double missed = search_compute_gains(t);
     uint32_t n = search_best_blocks(t, most, 0, blocks, gains), taken = 0;
     bool full = t->n_results == t->k;
-    while (taken < n && ((missed > (double)t->missable && gains[taken] >= GAIN_MIN) || (!full && taken == 0)))
+    float least = GAIN_MIN * leniency(t);
+    while (taken < n && ((missed > (double)t->missable && gains[taken] >= least) || (!full && taken == 0)))
         missed -= (double)gains[taken++];
     return taken;
 }
@@ -293,10 +303,11 @@ static uint32_t bounded(const struct task *t, uint32_t n)
 {
     bool few = t->selection->n <= FEW_ROWS;
     uint32_t least = few ? FEW_READS : MANY_READS, per_k = (few ? FEW_READS_PER_K : MANY_READS_PER_K) * t->k;
-    uint32_t most = least > per_k ? least : per_k, seen = t->stats.reads + t->stats.cached;
-    if (!has_codes(t) || seen + n <= most)
+    double most = (least > per_k ? least : per_k) / sqrt((double)leniency(t)); /* recall 1: infinite */
+    uint32_t seen = t->stats.reads + t->stats.cached;
+    if (n == 0 || !has_codes(t) || seen + n <= most)
         return n;
-    uint32_t left = seen < most ? most - seen : 0;
+    uint32_t left = seen < most ? (uint32_t)most - seen : 0;
     return left == 0 && t->n_results < t->k ? 1 : left;
 }
 
