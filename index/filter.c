@@ -92,3 +92,8 @@ const char *filter_key(const struct filter *filter, uint32_t i, uint32_t *n_byte
 {
     return filter_text_of(filter, i, n_bytes);
 }
+
+bool filter_asks_names(const struct filter *filter)
+{
+    return filter->nodes[filter->n_nodes - 1].names_key;
+}

@@ -41,6 +41,9 @@ const char *filter_text(const struct filter *filter, uint32_t *n_bytes);
 bool filter_matches(const struct filter *filter, const char *json, uint32_t json_bytes, const void *key,
                     uint32_t key_bytes);
 
+/* Whether the element's name is asked for anywhere. */
+bool filter_asks_names(const struct filter *filter);
+
 /* ---- for who decides by columns (columns.h) ---------------------------------------------------------------------- */
 
 /* A tree of the parts that sets of rows can be made for. What an expression says of one field alone is one TEST,

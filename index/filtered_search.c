@@ -350,13 +350,6 @@ static void on_hits(struct search_request *request)
     advance(s);
 }
 
-/* Whether a row's key may decide: parts of several fields may name it, too. */
-static bool names_keys(const struct filter_part *part)
-{
-    return part && (part->kind == FILTER_KEYS || part->kind == FILTER_MIXED || names_keys(part->left) ||
-                    names_keys(part->right));
-}
-
 /* ---- begin ------------------------------------------------------------------------------------------------------- */
 
 static void pass_on(struct search_request *request)
@@ -391,7 +384,7 @@ int filtered_search_start(struct searcher *searcher, struct filtered_search *s, 
     }
     s->work = w;
     w->started_ns = clock_ns();
-    w->want_keys = names_keys(filter_root(s->filter));
+    w->want_keys = filter_asks_names(s->filter);
     w->asked = bounded(s, (uint64_t)s->options.k * RAISE_MIN + ASKED_LEAST);
     int rc = start_search(s, w->asked, s->selection, on_hits, err);
     if (rc < 0) {

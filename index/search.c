@@ -324,11 +324,18 @@ static float rough_limit(const struct task *t, uint32_t n, uint32_t want)
     return count_below(t, n, limit) >= want ? limit : INFINITY;
 }
 
+void search_trim_candidates(struct task *t)
+{
+    if (t->n_candidates <= t->candidates_max)
+        return;
+    search_select_best(t->candidates, t->n_candidates, t->candidates_max);
+    t->n_candidates = t->candidates_max;
+}
+
 /* Halves the candidates to the best ones; returns the largest estimate among them. */
 static float keep_best(struct task *t)
 {
-    search_select_best(t->candidates, t->n_candidates, t->candidates_max);
-    t->n_candidates = t->candidates_max;
+    search_trim_candidates(t);
     float largest = 0;
     for (uint32_t j = 0; j < t->n_candidates; j++)
         largest = fmaxf(largest, t->candidates[j].distance);
@@ -781,16 +788,9 @@ uint32_t search_nearest_unread(const struct task *t, uint32_t *block)
     return found;
 }
 
-/* Blocks that the query has read, from the device or the cache: reads_max means both, so that an answer does not depend
- * on what others have asked for. */
-static uint32_t blocks_seen(const struct task *t)
-{
-    return t->stats.reads + t->stats.cached;
-}
-
 uint32_t search_reads_left(const struct task *t, uint32_t most)
 {
-    uint32_t limit = t->search->options.reads_max, seen = blocks_seen(t), left = limit > seen ? limit - seen : 0;
+    uint32_t limit = t->search->options.reads_max, seen = search_blocks_seen(t), left = limit > seen ? limit - seen : 0;
     return limit && left < most ? left : most;
 }
 
@@ -851,7 +851,7 @@ void search_rerank(struct task *t)
 static void next_exact_round(struct task *t)
 {
     uint32_t blocks[BEAM_MAX], n = 0, limit = t->search->options.reads_max;
-    while (n < BEAM_MAX && t->next_block < t->segment->params.n_blocks && (!limit || blocks_seen(t) + n < limit))
+    while (n < BEAM_MAX && t->next_block < t->segment->params.n_blocks && (!limit || search_blocks_seen(t) + n < limit))
         blocks[n++] = t->next_block++;
     if (n > 0) {
         search_read_blocks(t, blocks, n);

@@ -164,8 +164,6 @@ static enum quire_plan choose_plan(const struct task *t)
 {
     const struct quire_search_options *o = &t->search->options;
     const struct selection *s = t->selection;
-    if (s->n == 0)
-        return QUIRE_PLAN_EMPTY;
     if (o->exact)
         return QUIRE_PLAN_BLOCKS;
     double blocks = reading_ns(t, s->n_runs, s->run_blocks) * EXACT_PREFERENCE, walk = walk_ns(t);
@@ -199,39 +197,20 @@ static void score_runs(struct task *t)
         next_runs(t);
 }
 
-/* The run of blocks that begins with the next one that holds a row, from t->next_block on; 0: there is none. */
-static uint32_t next_run(struct task *t, struct block_run *run)
-{
-    const struct segment_params *p = &t->segment->params;
-    uint32_t gap = RUN_GAP_BYTES / p->block_bytes, most = RUN_BYTES_MAX / p->block_bytes, block = t->next_block;
-    while (block < p->n_blocks && !bitmap_has(t->selection->blocks, block))
-        block = block % 8 == 0 && t->selection->blocks[block / 8] == 0 ? block + 8 : block + 1;
-    if (block >= p->n_blocks)
-        return 0;
-    uint32_t last = block;
-    for (uint32_t b = block + 1; b < p->n_blocks && b - last - 1 <= gap && b - block < most; b++)
-        if (bitmap_has(t->selection->blocks, b))
-            last = b;
-    *run = (struct block_run){block, last + 1 - block};
-    t->next_block = last + 1;
-    return run->n;
-}
-
 static void next_runs(struct task *t)
 {
-    struct block_run runs[RERANK_MAX];
-    uint32_t n = 0, most = search_reads_left(t, RERANK_MAX), before = t->next_block, all = 0;
-    while (n < most && next_run(t, &runs[n])) {
-        if (n > 0 && (uint64_t)(all + runs[n].n) * t->segment->params.block_bytes > RUN_BYTES_MAX) {
-            t->next_block = before;
-            break;
-        }
-        all += runs[n++].n;
-        before = t->next_block;
+    const struct segment *g = t->segment;
+    struct block_run runs[RERANK_MAX], next;
+    uint32_t n = 0, most = search_reads_left(t, RERANK_MAX), all = 0;
+    bool more;
+    while ((more = selection_next_run(t->selection, g, t->next_block, &next)) && n < most &&
+           (n == 0 || (uint64_t)(all + next.n) * g->params.block_bytes <= RUN_BYTES_MAX)) {
+        runs[n++] = next;
+        all += next.n;
+        t->next_block = next.first + next.n;
     }
-    struct block_run more;
     if (n == 0) {
-        t->stats.exact = t->stats.complete = most > 0 || next_run(t, &more) == 0;
+        t->stats.exact = t->stats.complete = !more;
         search_deliver(t);
         return;
     }
@@ -264,10 +243,7 @@ static int scan(struct task *t)
         search_add_candidates(t, n, &limit);
     }
     t->known_selected = false;
-    if (t->n_candidates > t->candidates_max) {
-        search_select_best(t->candidates, t->n_candidates, t->candidates_max);
-        t->n_candidates = t->candidates_max;
-    }
+    search_trim_candidates(t);
     return 0;
 }
 
@@ -304,7 +280,7 @@ static uint32_t bounded(const struct task *t, uint32_t n)
     bool few = t->selection->n <= FEW_ROWS;
     uint32_t least = few ? FEW_READS : MANY_READS, per_k = (few ? FEW_READS_PER_K : MANY_READS_PER_K) * t->k;
     double most = (least > per_k ? least : per_k) / sqrt((double)leniency(t)); /* recall 1: infinite */
-    uint32_t seen = t->stats.reads + t->stats.cached;
+    uint32_t seen = search_blocks_seen(t);
     if (n == 0 || !has_codes(t) || seen + n <= most)
         return n;
     uint32_t left = seen < most ? (uint32_t)most - seen : 0;

@@ -256,10 +256,7 @@ static void end_lists(struct task *t)
         return;
     }
     /* which of those beyond are there depends on the order in which lists came */
-    if (t->n_candidates > t->candidates_max) {
-        search_select_best(t->candidates, t->n_candidates, t->candidates_max);
-        t->n_candidates = t->candidates_max;
-    }
+    search_trim_candidates(t);
     drop_copies(t);
     search_rerank(t);
 }
@@ -456,10 +453,7 @@ int search_lists_scan(struct task *t)
         struct candidate list = {.row = s->heads[i].row, .distance = s->heads[i].distance, .sigma = e->rms};
         scan_selected(t, &list);
     }
-    if (t->n_candidates > t->candidates_max) {
-        search_select_best(t->candidates, t->n_candidates, t->candidates_max);
-        t->n_candidates = t->candidates_max;
-    }
+    search_trim_candidates(t);
     return 0;
 }
 

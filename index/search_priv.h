@@ -48,11 +48,6 @@ struct posting_read {
     uint32_t list;
 };
 
-/* Blocks that follow one another and are read at once. */
-struct block_run {
-    uint32_t first, n;
-};
-
 /* Rows of one block among those scored together: up to `end`, from where the run before ends. */
 struct scored_run {
     uint32_t end;
@@ -338,6 +333,14 @@ int search_reserve_nearest(struct searcher *searcher, uint64_t n);
 int search_reserve_candidates(struct task *task, uint32_t more);
 /* Moves the `keep` best of c[0..n) to the front, in no order. */
 void search_select_best(struct candidate *c, uint32_t n, uint32_t keep);
+/* Keeps the candidates_max best candidates, in no order. */
+void search_trim_candidates(struct task *task);
+/* Blocks that the query has read, from the device or the cache: reads_max means both, so that an answer does not depend
+ * on what others have asked for. */
+static inline uint32_t search_blocks_seen(const struct task *task)
+{
+    return task->stats.reads + task->stats.cached;
+}
 /* Blocks and lists that the query may still read, at most `most`; without reads_max that is `most`. */
 uint32_t search_reads_left(const struct task *task, uint32_t most);
 /* Keeps the `want` nearest of searcher->nearest[0..n), in no order; returns how many. */

@@ -69,11 +69,25 @@ static void mark_blocks(struct selection *s, const uint32_t *rows, uint32_t n, u
     }
 }
 
+bool selection_next_run(const struct selection *s, const struct segment *segment, uint32_t from, struct block_run *run)
+{
+    const struct segment_params *p = &segment->params;
+    uint32_t gap = RUN_GAP_BYTES / p->block_bytes, most = RUN_BYTES_MAX / p->block_bytes, block = from;
+    while (block < p->n_blocks && !bitmap_has(s->blocks, block))
+        block += block % 8 == 0 && s->blocks[block / 8] == 0 ? 8 : 1;
+    if (block >= p->n_blocks)
+        return false;
+    uint32_t last = block;
+    for (uint32_t b = block + 1; b < p->n_blocks && b - last - 1 <= gap && b - block < most; b++)
+        if (bitmap_has(s->blocks, b))
+            last = b;
+    *run = (struct block_run){block, last + 1 - block};
+    return true;
+}
+
 static bool fill_blocks(struct selection *s, const struct segment *segment, const roaring_bitmap_t *rows)
 {
     uint32_t per_block = segment->params.slots_per_block, n_blocks = segment->params.n_blocks, numbers[READ_ROWS], n;
-    uint32_t gap = RUN_GAP_BYTES / segment->params.block_bytes, most = RUN_BYTES_MAX / segment->params.block_bytes;
-    uint32_t first = 0, last = 0;
     s->blocks = calloc((n_blocks + 63u) / 64 * 8, 1);
     if (!s->blocks)
         return false;
@@ -82,20 +96,12 @@ static bool fill_blocks(struct selection *s, const struct segment *segment, cons
     roaring_init_iterator(rows, &at);
     while ((n = roaring_read_uint32_iterator(&at, numbers, READ_ROWS)) > 0)
         mark_blocks(s, numbers, n, per_block);
-    for (uint32_t block = 0; block < n_blocks; block++) {
-        if (block % 8 == 0 && s->blocks[block / 8] == 0) {
-            block += 7;
-            continue;
-        }
-        if (!bitmap_has(s->blocks, block))
-            continue;
-        bool joins = s->n_blocks > 0 && block - last - 1 <= gap && block - first < most;
-        s->n_runs += !joins;
-        s->run_blocks += joins ? block - last : 1;
-        first = joins ? first : block;
-        last = block;
-        s->n_blocks++;
+    for (struct block_run run = {0}; selection_next_run(s, segment, run.first + run.n, &run);) {
+        s->n_runs++;
+        s->run_blocks += run.n;
     }
+    for (uint32_t i = 0; i < (n_blocks + 7) / 8; i++)
+        s->n_blocks += (uint32_t)__builtin_popcount(s->blocks[i]);
     return true;
 }
 
@@ -339,11 +345,6 @@ void selections_fini(struct segment *segment)
 
 /* ---- from columns ------------------------------------------------------------------------------------------------ */
 
-static bool names_keys(const struct filter_part *part)
-{
-    return part && (part->kind == FILTER_KEYS || names_keys(part->left) || names_keys(part->right));
-}
-
 /* Sets come from stored ones only: of CRoaring's functions that make or change one, version 0.2 does not look at what
  * its allocations give (columns_priv.h). */
 static int no_rows(roaring_bitmap_t **out)
@@ -388,7 +389,7 @@ static int select_bare(const struct segment *segment, const struct filter *filte
         filter_field(filter, i, &n, &required);
         any = !required;
     }
-    bool named = any && names_keys(root), only_named = named && keys && root->kind == FILTER_KEYS;
+    bool named = any && filter && filter_asks_names(filter), only_named = named && keys && root->kind == FILTER_KEYS;
     any = any && (named || filter_matches(filter, NULL, 0, NULL, 0));
     *residual = named && !only_named;
     return !any ? no_rows(rows) : only_named ? copy_rows(keys, rows) : all_rows(segment->params.rows, rows);

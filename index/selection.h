@@ -20,6 +20,11 @@ struct segment;
 #define RUN_BYTES_MAX (1u << 20)  /* of blocks that are read at once */
 #define RUN_GAP_BYTES (40u << 10) /* between blocks, cheaper to read than to leave out */
 
+/* Blocks that follow one another and are read at once. */
+struct block_run {
+    uint32_t first, n;
+};
+
 struct selection {
     atomic_uint references;
     uint64_t n;                  /* rows, dead ones included */
@@ -59,6 +64,10 @@ struct selection_walk {
 struct selection_walk selection_walk(const struct selection *selection, uint32_t first);
 bool selection_next(struct selection_walk *walk, uint32_t *row); /* false: no more */
 bool selection_has(const struct selection *selection, uint32_t row);
+/* The read that brings the next block which holds a row, from block `from` on, and those near behind it: blocks with
+ * little between them are one run. False: there is none. */
+bool selection_next_run(const struct selection *selection, const struct segment *segment, uint32_t from,
+                        struct block_run *run);
 /* Rows of it that live, given the tombstones of the segment (NULL: none). Cost: n, or a bit per row of the segment. */
 uint64_t selection_living(const struct selection *selection, const uint8_t *dead);
 

@@ -308,6 +308,38 @@ static void test_keys(void **state)
     expect_right((struct ask){.filter = "key in [\"element 3\", \"element 6\", \"element 9\"] and .year > 1990"});
     expect_right((struct ask){.filter = "key == \"element 12\" or .year == 1985"});
     expect_right((struct ask){.filter = "not (key == \"element 12\") and .year == 1985"});
+    expect_right((struct ask){.filter = "(key == \"element 12\") + 0 == 1"});
+}
+
+/* Where no row has attributes names still differ, however the expression asks for them. */
+static void test_keys_alone(void **state)
+{
+    static const char *const filters[] = {"key == \"element 12\"", "(key == \"element 12\") + 0 == 1",
+                                          "not exists .year and key in [\"element 12\", \"nothing\"]"};
+    struct quire_build_options build = support_options(QUIRE_METRIC_L2, QUIRE_SLOT_F32);
+    struct quire_search_options options = support_search(K, 0, 0);
+    struct quire_search_stats stats;
+    struct quire_hit hits[K];
+    char *path = support_path(shared.folder, "bare");
+    uint32_t n_hits;
+    (void)state;
+    build.keys = (const void *const *)(void *)shared.key;
+    build.key_bytes = shared.key_bytes;
+    support_build(path, &shared.data, &build);
+    struct quire_index *index = support_open(path, NULL);
+    for (size_t i = 0; i < SUPPORT_COUNT(filters); i++) {
+        options.filter = filters[i];
+        options.filter_bytes = strlen(filters[i]);
+        assert_int_equal(quire_search(index, shared.queries, &options, hits, &n_hits, &stats, NULL), 0);
+        assert_int_equal(n_hits, 1);
+        assert_int_equal(hits[0].id, 4);
+    }
+    options.filter = ".year > 0 or key == \"element 12\""; /* the field is required */
+    options.filter_bytes = strlen(options.filter);
+    assert_int_equal(quire_search(index, shared.queries, &options, hits, &n_hits, &stats, NULL), 0);
+    assert_int_equal(n_hits, 0);
+    quire_close(index);
+    free(path);
 }
 
 static void test_tenants(void **state)
@@ -569,6 +601,7 @@ int main(void)
         cmocka_unit_test(test_columns),
         cmocka_unit_test(test_residual),
         cmocka_unit_test(test_keys),
+        cmocka_unit_test(test_keys_alone),
         cmocka_unit_test(test_tenants),
         cmocka_unit_test(test_no_tenants_is_nothing),
         cmocka_unit_test(test_refusals),
