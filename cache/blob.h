@@ -11,7 +11,7 @@
 #ifndef QUIRE_CACHE_BLOB_H
 #define QUIRE_CACHE_BLOB_H
 
-#include "index/row_table.h"
+#include "index/graph/row_table.h"
 
 #define BLOB_CELL  16u
 #define BLOB_CELLS 72u /* of one blob at most: 64 tags, 512 bytes of features, a head */

@@ -5,8 +5,8 @@
  * A lookup decides in memory (cache_get) and leaves the place of a document behind, which the caller reads on an engine
  * of its own (document_log.h) and hands to cache_finish. So a lane of the server never waits.
  *
- * Entries are rows of one mutable graph (index/graph.h), linked only within their group: scope, compat and category. A
- * search never leaves its group, so an answer cannot cross scopes whatever a filter would do; groups of few entries
+ * Entries are rows of one mutable graph (index/graph/graph.h), linked only within their group: scope, compat and
+ * category. A search never leaves its group, so an answer cannot cross scopes whatever a filter would do; groups of few entries
  * are not linked but measured one by one.
  *
  * Vectors of large groups go to segments on the disk (sealed.h) when memory is short; a lookup that memory does not
@@ -22,7 +22,7 @@
 #include "cache/category.h"
 #include "cache/document_log.h"
 #include "cache/lease.h"
-#include "index/store.h"
+#include "index/store/store.h"
 
 struct searcher;
 struct caches;

@@ -21,7 +21,7 @@
  * Whatever is served is counted here, and what it saves when its document was read (cache_finish).
  */
 #include "cache/sealed.h"
-#include "index/codes.h"
+#include "index/vector/codes.h"
 #include "io/clock.h"
 #include "io/error.h"
 #include <math.h>

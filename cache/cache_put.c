@@ -11,7 +11,7 @@
  * epoch, and the entry of the same hash. Whatever fails before the entry is logged leaves nothing behind.
  */
 #include "cache/sealed.h"
-#include "index/codes.h"
+#include "index/vector/codes.h"
 #include "io/clock.h"
 #include "io/error.h"
 #include <math.h>

@@ -3,7 +3,7 @@
  *
  * A group is a category, a scope and a compat hash: what must be equal before similarity counts. Its key is compared
  * whole, pairs and all; no hash stands for it. Its entries are searched alone: few of them are measured one by one
- * (rows), many are linked into a graph of their own, in which nobody else's rows are (index/graph.h, roots). So a
+ * (rows), many are linked into a graph of their own, in which nobody else's rows are (index/graph/graph.h, roots). So a
  * search cannot give away another scope's answer, and a rare scope is found as surely as a common one.
  *
  * A group of up to GROUP_FLAT_MAX entries has them all in rows. When it grows beyond, the thread links those one by one

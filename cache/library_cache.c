@@ -17,7 +17,7 @@
  * next checkpoint.
  */
 #include "cache/library_cache.h"
-#include "index/library_priv.h"
+#include "index/api/library_priv.h"
 #include "io/clock.h"
 #include "io/error.h"
 #include <stdio.h>

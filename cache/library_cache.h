@@ -8,7 +8,7 @@
 #define QUIRE_CACHE_LIBRARY_CACHE_H
 
 #include "cache/cache.h"
-#include "index/lane_pool.h"
+#include "index/search/lane_pool.h"
 #include <pthread.h>
 
 struct idle_scratch {

@@ -18,7 +18,7 @@
  * arrivals, and looks again.
  */
 #include "cache/sealed.h"
-#include "index/codes.h"
+#include "index/vector/codes.h"
 #include "io/error.h"
 #include <stdio.h>
 #include <stdlib.h>

@@ -20,8 +20,8 @@
 #define QUIRE_CACHE_SEALED_H
 
 #include "cache/cache_priv.h"
-#include "index/merge.h"
-#include "index/search.h"
+#include "index/build/merge.h"
+#include "index/search/search.h"
 #include "io/bitmap.h"
 
 /* ---- where vectors are ------------------------------------------------------------------------------------------- */

@@ -4,7 +4,7 @@
 #define QUIRE_DATASETS_EMBED_PRIV_H
 
 #include "datasets/embed.h"
-#include "index/parallel.h"
+#include "index/vector/parallel.h"
 
 /* ---- features of a text (embed_text.c) --------------------------------------------------------------------------- */
 

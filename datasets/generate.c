@@ -12,7 +12,7 @@
  * needs no libm, whose log and cos differ between versions: the same seed makes the same file next year.
  */
 #include "datasets/generate.h"
-#include "index/parallel.h"
+#include "index/vector/parallel.h"
 #include "io/error.h"
 #include "io/memory.h"
 #include "io/random.h"

@@ -10,9 +10,9 @@
  */
 #include "datasets/labels.h"
 #include "index/kernels/kernels.h"
-#include "index/near.h"
-#include "index/parallel.h"
-#include "index/space.h"
+#include "index/vector/near.h"
+#include "index/vector/parallel.h"
+#include "index/vector/space.h"
 #include "io/error.h"
 #include "io/random.h"
 #include <math.h>

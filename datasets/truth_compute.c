@@ -14,8 +14,8 @@
  */
 #include "datasets/vecfile.h"
 #include "index/kernels/kernels.h"
-#include "index/parallel.h"
-#include "index/space.h"
+#include "index/vector/parallel.h"
+#include "index/vector/space.h"
 #include "io/error.h"
 #include "io/memory.h"
 #include <assert.h>

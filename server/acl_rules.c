@@ -16,7 +16,7 @@
  * table say that they keep to what the user can see (CMD_TENANT); a command that is added is refused until somebody has
  * thought of it. Whatever else shows or changes what is everybody's is refused, too.
  */
-#include "index/grants.h"
+#include "index/attribute/grants.h"
 #include "io/error.h"
 #include "server/acl.h"
 #include "server/command.h"

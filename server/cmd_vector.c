@@ -5,7 +5,7 @@
  * What is known without the disk is answered at once. The rest (VEMB, VISMEMBER, VLINKS, VGETATTR) is one fetch: the
  * reply is deferred and built when the fetch is done.
  */
-#include "index/block_cache.h"
+#include "index/segment/block_cache.h"
 #include "server/vector_call.h"
 #include <stdio.h>
 #include <stdlib.h>

@@ -11,7 +11,7 @@
  * client must not be able to have the server open other files. Requests that a client sent behind one of these wait,
  * those of other clients do not.
  */
-#include "index/key_range.h"
+#include "index/collection/key_range.h"
 #include "io/error.h"
 #include "server/data.h"
 #include "server/vector_call.h"

@@ -16,7 +16,7 @@
  * An expression is compiled once per command, with the columns that the set declares, and before it is known whether
  * there is such a key: a wrong one is an error in either case, as other options are.
  */
-#include "index/filter.h"
+#include "index/attribute/filter.h"
 #include "io/error.h"
 #include "server/fair.h"
 #include "server/vector_args.h"

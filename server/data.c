@@ -11,7 +11,7 @@
  * Semantic caches are no keys. They share the folder and the journal: records of CACHE_KINDS and above are theirs.
  */
 #include "server/data.h"
-#include "index/segment.h"
+#include "index/segment/segment.h"
 #include "io/error.h"
 #include "server/keyspace_log.h"
 #include "server/server_priv.h"

@@ -31,7 +31,7 @@
  * lock and no memory, but for a tenant that its lane has not met.
  */
 #include "server/fair.h"
-#include "index/search.h"
+#include "index/search/search.h"
 #include "io/error.h"
 #include "server/cache_figures.h"
 #include "server/client.h"

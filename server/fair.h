@@ -21,7 +21,7 @@
 #ifndef QUIRE_SERVER_FAIR_H
 #define QUIRE_SERVER_FAIR_H
 
-#include "index/fair_queue.h"
+#include "server/fair_queue.h"
 #include "server/resp.h"
 #include "server/server_priv.h"
 

@@ -17,7 +17,7 @@
 #ifndef QUIRE_SERVER_KEYSPACE_H
 #define QUIRE_SERVER_KEYSPACE_H
 
-#include "index/collection.h"
+#include "index/collection/collection.h"
 #include "server/hash_value.h"
 #include <pthread.h>
 #include <stdatomic.h>

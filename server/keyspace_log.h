@@ -17,7 +17,7 @@
 #ifndef QUIRE_SERVER_KEYSPACE_LOG_H
 #define QUIRE_SERVER_KEYSPACE_LOG_H
 
-#include "index/store.h"
+#include "index/store/store.h"
 #include "server/keyspace.h"
 
 enum key_log_kind {

@@ -5,7 +5,7 @@
 #ifndef QUIRE_SERVER_LINKS_H
 #define QUIRE_SERVER_LINKS_H
 
-#include "index/collection.h"
+#include "index/collection/collection.h"
 #include "server/server_priv.h"
 
 enum links_pace { LINKS_FEW, LINKS_CROWD, LINKS_THRONG };

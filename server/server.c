@@ -8,7 +8,7 @@
  * journal is closed.
  */
 #include "server/server.h"
-#include "index/parallel.h"
+#include "index/vector/parallel.h"
 #include "io/clock.h"
 #include "io/error.h"
 #include "io/journal.h"

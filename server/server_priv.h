@@ -9,8 +9,8 @@
 #define QUIRE_SERVER_SERVER_PRIV_H
 
 #include "cache/cache.h"
-#include "index/search.h"
-#include "index/store.h"
+#include "index/search/search.h"
+#include "index/store/store.h"
 #include "io/clock.h"
 #include "io/histogram.h"
 #include "server/acl.h"

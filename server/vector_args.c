@@ -9,7 +9,7 @@
  * function of the set's seed: no matrix is kept.
  */
 #include "server/vector_args.h"
-#include "index/rotation.h"
+#include "index/vector/rotation.h"
 #include "io/error.h"
 #include <math.h>
 #include <stdlib.h>

@@ -4,8 +4,8 @@
 #ifndef QUIRE_SERVER_VECTOR_ARGS_H
 #define QUIRE_SERVER_VECTOR_ARGS_H
 
-#include "index/collection.h"
-#include "index/filter.h"
+#include "index/attribute/filter.h"
+#include "index/collection/collection.h"
 #include "server/command.h"
 
 /* A vector, or the name of an element that has one, as it stands in a request. */

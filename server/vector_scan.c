@@ -6,8 +6,8 @@
  * only. A lane is made per command: that takes less time than the first of its reads.
  */
 #include "server/vector_scan.h"
-#include "index/filter.h"
-#include "index/lane_pool.h"
+#include "index/attribute/filter.h"
+#include "index/search/lane_pool.h"
 #include <stdlib.h>
 
 int scan_lane_open(enum quire_engine_kind kind, struct scan_lane **out, struct quire_error *err)

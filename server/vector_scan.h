@@ -2,7 +2,7 @@
 #ifndef QUIRE_SERVER_VECTOR_SCAN_H
 #define QUIRE_SERVER_VECTOR_SCAN_H
 
-#include "index/collection.h"
+#include "index/collection/collection.h"
 
 /* A lane for blocking calls on collections, apart from those that serve clients. */
 struct scan_lane;

@@ -7,7 +7,7 @@
 #ifndef QUIRE_SERVER_VECTOR_SCOPE_H
 #define QUIRE_SERVER_VECTOR_SCOPE_H
 
-#include "index/collection.h"
+#include "index/collection/collection.h"
 #include "server/command.h"
 
 /* The names behind TENANT as they stand in a request; ended by tenant_names_fini. */

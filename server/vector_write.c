@@ -6,7 +6,7 @@
  * (keyspace.c); a commit never reaches such a collection, since every commit is made under the shard of its key.
  */
 #include "server/vector_write.h"
-#include "index/space.h"
+#include "index/vector/space.h"
 #include "io/error.h"
 #include "server/links.h"
 #include "server/vector_call.h"

@@ -7,7 +7,7 @@
 #ifndef QUIRE_TESTS_FILTER_BY_PARTS_H
 #define QUIRE_TESTS_FILTER_BY_PARTS_H
 
-#include "index/filter.h"
+#include "index/attribute/filter.h"
 #include <stdlib.h>
 #include <string.h>
 

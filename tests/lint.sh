@@ -32,10 +32,11 @@ for f in "${sources[@]}"; do
 done
 
 # arrows point down: io <- index <- cache <- server
-found=$(grep -nE '#include "(index|cache|server|datasets)/' io/*.[ch]
-    grep -nE '#include "(cache|server|datasets)/' index/*.[ch] index/kernels/*.[ch]
-    grep -nE '#include "(io|index|cache|server|datasets)/' include/*.h
-    grep -nE '#include "datasets/' server/*.[ch])
+found=$(grep -rnE --include='*.[ch]' '#include "(index|cache|server|datasets)/' io
+    grep -rnE --include='*.[ch]' '#include "(cache|server|datasets)/' index
+    grep -rnE --include='*.[ch]' '#include "(server|datasets)/' cache
+    grep -rnE --include='*.[ch]' '#include "(io|index|cache|server|datasets)/' include
+    grep -rnE --include='*.[ch]' '#include "datasets/' server)
 [[ -z $found ]] || complain "a layer includes one above it" "$found"
 
 # file names are unique, but for the READMEs
@@ -48,7 +49,7 @@ while IFS=: read -r file link; do
     target=${target%)}
     target=${target%%#*}
     [[ -z $target || $target == http* || -e $(dirname "$file")/$target ]] || complain "$file: link to $target"
-done < <(grep -oE '\]\([^)]+\)' README.md docs/*.md ./*/README.md index/kernels/README.md /dev/null)
+done < <(git ls-files --cached --others --exclude-standard '*.md' | xargs grep -oE '\]\([^)]+\)' /dev/null)
 
 ((failed == 0)) && echo "ok - ${#sources[@]} sources"
 exit "$failed"

@@ -15,7 +15,7 @@
  */
 #include "cli.h"
 #include "datasets/vecfile.h"
-#include "index/block_size.h"
+#include "index/build/block_size.h"
 #include "io/clock.h"
 #include "io/error.h"
 #include "io/memory.h"

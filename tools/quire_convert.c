@@ -8,7 +8,7 @@
 #include "cli.h"
 #include "datasets/vecfile.h"
 #include "index/kernels/kernels.h"
-#include "index/space.h"
+#include "index/vector/space.h"
 #include "io/clock.h"
 #include "io/error.h"
 #include <math.h>

@@ -7,8 +7,8 @@
  * pointers into it, so a file of keys costs its own bytes and 12 more per line.
  */
 #include "cli.h"
-#include "index/format.h"
-#include "index/grants.h"
+#include "index/attribute/grants.h"
+#include "index/format/format.h"
 #include "io/error.h"
 #include "io/memory.h"
 #include "io/sections.h"

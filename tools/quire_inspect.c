@@ -6,9 +6,9 @@
  * twice, one after the other and with the same budget.
  */
 #include "cli.h"
-#include "index/columns.h"
-#include "index/format.h"
-#include "index/segment.h"
+#include "index/column/columns.h"
+#include "index/format/format.h"
+#include "index/segment/segment.h"
 #include "io/error.h"
 #include <stdlib.h>
 #include <string.h>

@@ -7,7 +7,7 @@
  * folder appears under its name when it is whole: exit code 0 where nothing was lost, 3 where something was.
  */
 #include "cli_caches.h"
-#include "index/store.h"
+#include "index/store/store.h"
 #include "io/clock.h"
 #include "io/error.h"
 

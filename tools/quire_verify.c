@@ -10,8 +10,8 @@
  * says so.
  */
 #include "cli_caches.h"
-#include "index/format.h"
-#include "index/store_priv.h"
+#include "index/format/format.h"
+#include "index/store/store_priv.h"
 #include "io/clock.h"
 #include "io/error.h"
 #include <stdio.h>

@@ -5,7 +5,7 @@
  * so it shares with an index as little as it can.
  */
 #include "cli.h"
-#include "index/filter.h"
+#include "index/attribute/filter.h"
 #include "io/error.h"
 #include "io/memory.h"
 #include <stdio.h>

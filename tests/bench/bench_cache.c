@@ -23,7 +23,7 @@
 #include "cache/cache.h"
 #include "datasets/generate.h"
 #include "index/kernels/kernels.h"
-#include "index/search.h"
+#include "index/search/search.h"
 #include "io/clock.h"
 #include "io/histogram.h"
 #include "io/memory.h"

@@ -12,10 +12,10 @@
  * heads. Codes are made beforehand, so times are those of clusters.c alone.
  */
 #include "datasets/vecfile.h"
-#include "index/clusters.h"
+#include "index/cluster/clusters.h"
 #include "index/kernels/kernels.h"
-#include "index/near.h"
-#include "index/space.h"
+#include "index/vector/near.h"
+#include "index/vector/space.h"
 #include "io/clock.h"
 #include <getopt.h>
 #include <stdio.h>

@@ -16,9 +16,9 @@
  */
 #include "datasets/generate.h"
 #include "datasets/vecfile.h"
-#include "index/graph.h"
-#include "index/rows.h"
-#include "index/space.h"
+#include "index/graph/graph.h"
+#include "index/vector/rows.h"
+#include "index/vector/space.h"
 #include "io/clock.h"
 #include "io/histogram.h"
 #include "io/memory.h"

@@ -10,8 +10,8 @@
  * nothing.
  */
 #include "datasets/vecfile.h"
-#include "index/build.h"
-#include "index/merge.h"
+#include "index/build/build.h"
+#include "index/build/merge.h"
 #include "io/bitmap.h"
 #include "io/random.h"
 #include <stdio.h>

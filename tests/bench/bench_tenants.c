@@ -17,8 +17,8 @@
  * bars are about.
  */
 #include "datasets/vecfile.h"
-#include "index/columns.h"
-#include "index/segment_priv.h"
+#include "index/column/columns.h"
+#include "index/segment/segment_priv.h"
 #include "io/clock.h"
 #include <stdio.h>
 #include <stdlib.h>

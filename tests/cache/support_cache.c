@@ -1,7 +1,7 @@
 /* support_cache.c - see support_cache.h; vectors are drawn so that any two are nearly orthogonal. */
 #include "support_cache.h"
 #include "cache/cache_priv.h"
-#include "index/search.h"
+#include "index/search/search.h"
 #include "io/fault.h"
 #include "io/random.h"
 #include <math.h>

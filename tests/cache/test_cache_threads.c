@@ -7,7 +7,7 @@
  * and as they come back from the disk.
  */
 #include "cache/cache_priv.h"
-#include "index/search.h"
+#include "index/search/search.h"
 #include "io/fault.h"
 #include "io/random.h"
 #include "support_cache.h"

@@ -2,7 +2,7 @@
  * test_library_cache.c - the semantic cache as a program sees it that has only quire.h: every function, every error
  * that its comment names, threads that wait for each other, closing while they do, and what is there after a restart.
  */
-#include "index/store.h"
+#include "index/store/store.h"
 #include "support_cache.h"
 #include "tests/temp_folder.h"
 #include <glob.h>

@@ -6,7 +6,7 @@
  */
 #include "datasets/vecfile.h"
 #include "index/kernels/kernels.h"
-#include "index/space.h"
+#include "index/vector/space.h"
 #include "io/random.h"
 #include <math.h>
 #include <setjmp.h>

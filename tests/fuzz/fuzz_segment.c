@@ -7,10 +7,10 @@
  * lists, all codes in memory. Made right are the checksums of pages, blocks, postings, sections and files. Then it is
  * opened, scanned, proved, searched and asked, columns, too: answers or an error with a sentence, nothing else.
  */
-#include "index/columns.h"
-#include "index/format.h"
-#include "index/merge.h"
-#include "index/search.h"
+#include "index/build/merge.h"
+#include "index/column/columns.h"
+#include "index/format/format.h"
+#include "index/search/search.h"
 #include "io/bytes.h"
 #include "io/fault.h"
 #include "tests/fuzz/support_files.h"

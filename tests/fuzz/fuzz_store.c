@@ -6,8 +6,8 @@
  * one of four, so that it mostly exists. Segment 1 is there, as sealed by somebody. The folder opens or is refused with
  * a sentence; what has opened can be searched, and opens again with the same elements.
  */
-#include "index/collection_priv.h"
-#include "index/store_priv.h"
+#include "index/collection/collection_priv.h"
+#include "index/store/store_priv.h"
 #include "io/bytes.h"
 #include "io/fault.h"
 #include "tests/fuzz/support_files.h"

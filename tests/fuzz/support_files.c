@@ -1,7 +1,7 @@
 /* support_files.c - see support_files.h. */
 #include "tests/fuzz/support_files.h"
-#include "index/grants.h"
-#include "index/merge.h"
+#include "index/attribute/grants.h"
+#include "index/build/merge.h"
 #include "io/fault.h"
 #include "io/random.h"
 #include <stdio.h>

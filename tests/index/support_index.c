@@ -9,7 +9,7 @@
  * nothing to test.
  */
 #include "tests/index/support_index.h"
-#include "index/format.h"
+#include "index/format/format.h"
 #include "index/kernels/kernels.h"
 #include "io/bytes.h"
 #include "io/random.h"

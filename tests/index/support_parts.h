@@ -2,7 +2,7 @@
 #ifndef QUIRE_TESTS_INDEX_SUPPORT_PARTS_H
 #define QUIRE_TESTS_INDEX_SUPPORT_PARTS_H
 
-#include "index/merge.h"
+#include "index/build/merge.h"
 #include "tests/index/support_index.h"
 
 /* Vectors with a key each, and attributes for every third row. */

@@ -2,7 +2,7 @@
 #ifndef QUIRE_TESTS_INDEX_SUPPORT_SPANN_H
 #define QUIRE_TESTS_INDEX_SUPPORT_SPANN_H
 
-#include "index/search.h"
+#include "index/search/search.h"
 #include "tests/index/support_index.h"
 
 #define SPANN_HITS 8192u /* room for the hits of one answer */

@@ -7,7 +7,7 @@
 #ifndef QUIRE_TESTS_INDEX_SUPPORT_STORE_H
 #define QUIRE_TESTS_INDEX_SUPPORT_STORE_H
 
-#include "index/store.h"
+#include "index/store/store.h"
 #include "tests/temp_folder.h"
 
 #define SUPPORT_DIM 8u

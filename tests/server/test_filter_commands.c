@@ -2,8 +2,8 @@
  * test_filter_commands.c - FILTER over the wire: VSIM, VMSIM, VCOUNT and VDELWHERE against a model that knows what
  * every expression means, while elements are in memory, sealed, in both, replaced and merged, in both kinds of index.
  *
- * What expressions mean in full is the index's (tests/index/test_filter.c). Here it is that commands pass them on
- * whole, that errors are said as clients of Redis know them, and that a removal takes what matches and nothing else.
+ * What expressions mean in full is the index's (tests/index/attribute/test_filter.c). Here it is that commands pass
+ * them on whole, that errors are said as clients of Redis know them, and that a removal takes what matches and nothing else.
  */
 #include "tests/server/support_server.h"
 #include <setjmp.h>

@@ -1,0 +1,195 @@
+/*
+ * library_tenants.c - quire.h's calls about tenants of a live collection, and about elements by what they are.
+ *
+ * A removal by filter is a scan whose matches are removed one by one, each only if it is still the element that was
+ * looked at and still matches, which for what attributes and grants in memory have become is asked once more under the
+ * collection's lock. What segments took elsewhere meanwhile is left for the next scan, until a scan meets none of that.
+ */
+#include "index/api/library_priv.h"
+#include "index/store/store_priv.h"
+#include "io/error.h"
+#include <stdlib.h>
+
+/* ---- tenants ----------------------------------------------------------------------------------------------------- */
+
+static int change_grants(struct quire_collection *c, const void *key, size_t key_bytes,
+                         const struct quire_bytes *tenants, uint32_t n_tenants, bool revoke, uint32_t *n_changed,
+                         struct quire_error *err)
+{
+    struct tenant_scope names = {0};
+    if (!c || !tenants || n_tenants == 0)
+        return error_set(err, QUIRE_EINVALID, "collection and tenants must be given, one at least");
+    int rc = check_key(key, key_bytes, err);
+    if (rc == 0)
+        rc = scope_of(tenants, n_tenants, &names, err);
+    if (rc < 0)
+        return rc;
+    struct collection_change change = {.key = key, .key_bytes = (uint32_t)key_bytes};
+    if (revoke) {
+        change.revoke = names.tenants;
+        change.n_revoke = names.n;
+    } else {
+        change.grant = names.tenants;
+        change.n_grant = names.n;
+    }
+    rc = live_change(c, &change, err);
+    if (rc == 0 && n_changed)
+        *n_changed = change.n_changed;
+    free(names.tenants);
+    return rc;
+}
+
+int quire_grant(struct quire_collection *c, const void *key, size_t key_bytes, const struct quire_bytes *tenants,
+                uint32_t n_tenants, uint32_t *n_changed, struct quire_error *err)
+{
+    return change_grants(c, key, key_bytes, tenants, n_tenants, false, n_changed, err);
+}
+
+int quire_revoke(struct quire_collection *c, const void *key, size_t key_bytes, const struct quire_bytes *tenants,
+                 uint32_t n_tenants, uint32_t *n_changed, struct quire_error *err)
+{
+    return change_grants(c, key, key_bytes, tenants, n_tenants, true, n_changed, err);
+}
+
+int quire_drop_tenant(struct quire_collection *c, const char *tenant, size_t tenant_bytes, uint64_t *elements,
+                      struct quire_error *err)
+{
+    uint64_t had = 0, lsn = 0;
+    if (!c)
+        return error_set(err, QUIRE_EINVALID, "collection must be given");
+    int rc = tenant_name_check(tenant, tenant_bytes, err);
+    if (rc == 0)
+        rc = collection_drop_tenant(c->collection, tenant, (uint32_t)tenant_bytes, &had, &lsn, err);
+    if (rc == 0 && elements)
+        *elements = had;
+    return rc == 0 && lsn > 0 ? journal_wait(store_journal(c->store), lsn, err) : rc;
+}
+
+/* ---- elements by what they are ----------------------------------------------------------------------------------- */
+
+void chosen_free(struct chosen *chosen)
+{
+    filter_unref(chosen->filter);
+    free(chosen->names.tenants);
+}
+
+int choose_elements(struct quire_collection *c, const struct quire_where *where, struct chosen *out,
+                    struct quire_error *err)
+{
+    *out = (struct chosen){0};
+    if (where->n_tenants > 0 && !where->tenants)
+        return error_set(err, QUIRE_EINVALID, "n_tenants is %u, but tenants is NULL", where->n_tenants);
+    int rc = where->filter ? filter_compile(where->filter, where->filter_bytes, collection_schema(c->collection),
+                                            &out->filter, err)
+                           : 0;
+    if (rc == 0 && where->tenants)
+        rc = scope_of(where->tenants, where->n_tenants, &out->names, err);
+    if (rc < 0)
+        chosen_free(out);
+    return rc;
+}
+
+const struct tenant_scope *chosen_scope(const struct chosen *chosen)
+{
+    return chosen->names.tenants ? &chosen->names : NULL;
+}
+
+int quire_count(struct quire_collection *c, const struct quire_where *where, uint64_t *n, struct quire_error *err)
+{
+    static const struct quire_where all;
+    struct chosen chosen;
+    struct lane *lane;
+    if (!c || !n)
+        return error_set(err, QUIRE_EINVALID, "collection and n must be given");
+    int rc = choose_elements(c, where ? where : &all, &chosen, err);
+    if (rc < 0)
+        return rc;
+    if (!chosen.filter) {
+        *n = chosen_scope(&chosen) ? collection_count_scope(c->collection, chosen_scope(&chosen))
+                                   : collection_count(c->collection);
+    } else {
+        rc = lane_pool_take(&c->lanes, 1, &lane, err);
+        if (rc == 0) {
+            struct collection_scan scan = {
+                .collection = c->collection, .filter = chosen.filter, .scope = chosen_scope(&chosen)};
+            rc = collection_scan(lane, &scan, err);
+            lane_pool_put(&c->lanes, lane);
+            if (rc == 0)
+                *n = scan.n;
+        }
+    }
+    chosen_free(&chosen);
+    return rc;
+}
+
+struct removal {
+    struct quire_collection *c;
+    const struct chosen *chosen;
+    uint64_t n, lsn;
+    bool stale; /* some could not be removed, as segments changed meanwhile */
+    struct quire_error *err;
+};
+
+static int remove_match(void *context, const void *key, uint32_t key_bytes, const struct located *located)
+{
+    struct removal *r = context;
+    struct located matching = *located;
+    bool removed = false;
+    uint64_t lsn = 0;
+    matching.matching = r->chosen->filter;
+    int rc =
+        collection_remove(r->c->collection, key, key_bytes, &matching, chosen_scope(r->chosen), &removed, &lsn, r->err);
+    if (rc == QUIRE_ESTALE) {
+        r->stale = true;
+        return 0;
+    }
+    r->n += rc == 0 && removed;
+    r->lsn = lsn > r->lsn ? lsn : r->lsn;
+    return rc;
+}
+
+/* Elements whose place has changed between scan and removal are found by the next scan. */
+static int remove_matches(struct removal *r, struct quire_error *err)
+{
+    const struct chosen *chosen = r->chosen;
+    struct lane *lane;
+    int rc = lane_pool_take(&r->c->lanes, 1, &lane, err);
+    if (rc < 0)
+        return rc;
+    do {
+        struct collection_scan scan = {.collection = r->c->collection,
+                                       .filter = chosen->filter,
+                                       .scope = chosen_scope(chosen),
+                                       .want_keys = true,
+                                       .visit = remove_match,
+                                       .context = r};
+        r->stale = false;
+        rc = collection_scan(lane, &scan, err);
+    } while (rc == 0 && r->stale);
+    lane_pool_put(&r->c->lanes, lane);
+    return rc;
+}
+
+int quire_remove_where(struct quire_collection *c, const struct quire_where *where, bool dry_run, uint64_t *n,
+                       struct quire_error *err)
+{
+    struct removal removal = {.c = c, .err = err};
+    struct chosen chosen;
+    if (!c || !where || (!where->filter && !where->tenants))
+        return error_set(err, QUIRE_EINVALID, "collection and where, with a filter or tenants, must be given");
+    if (dry_run) {
+        int counted = quire_count(c, where, &removal.n, err);
+        if (counted == 0 && n)
+            *n = removal.n;
+        return counted;
+    }
+    int rc = choose_elements(c, where, &chosen, err);
+    if (rc < 0)
+        return rc;
+    removal.chosen = &chosen;
+    rc = remove_matches(&removal, err);
+    chosen_free(&chosen);
+    if (n)
+        *n = removal.n;
+    return rc == 0 && removal.lsn > 0 ? journal_wait(store_journal(c->store), removal.lsn, err) : rc;
+}

@@ -1,0 +1,786 @@
+/*
+ * calibrate.c - effort -> recall, measured on the index itself with rows it pretends not to have.
+ *
+ * A sample of rows is held out: the blocks are first written without any edge from or to them, and a search neither
+ * follows nor answers them (segment->dead). Each is then asked as a query, exactly as a user would ask with an unseen
+ * vector, at a ladder of efforts and for several k, by the same search on the same files through the same engine. Exact
+ * answers come from brute force over the input. Afterwards the blocks are written again whole.
+ *
+ * What remains of bias: a held-out row still sits in its block, which was cut around it and whose centre it moved by
+ * one part in some fifty. The curve therefore keeps a margin (recall_of); against real query sets it is right within a
+ * point (docs/performance.md).
+ *
+ * A merge (merge.h) adds some rows to an index that has a curve. It measures the part between RENEWED_FIRST and
+ * RENEWED_LAST anew, which is what is asked for, in steps twice as large, and takes the ends from that curve: the
+ * lower, moved by what the first measurement differs; the upper, which takes most of the time, if a sample of the
+ * queries finds there what the curve says; where not, it climbs on. What narrower codes need stays as it was measured.
+ *
+ * Small inputs (fewer than ROWS_MIN rows) are not calibrated; the search then uses a fixed rule, and inspect says so.
+ */
+#include "index/build/build_priv.h"
+#include "index/search/search.h"
+#include "index/segment/segment_priv.h"
+#include "io/bitmap.h"
+#include "io/error.h"
+#include "io/random.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define ROWS_MIN        1000u
+#define QUERIES_MAX     800u
+#define ROWS_PER_QUERY  20u     /* at most one row in so many is held out */
+#define LADDER_RECALL   0.999f  /* the ladder ends when this is reached */
+#define LISTS_RECALL    0.995f  /* that of inverted lists, where what is beyond takes most of the time */
+#define RESIDENT_EFFORT 2.5f    /* of lists with resident codes over that of lists that are read, where not measured */
+#define LISTS_BELOW     8u      /* where the climb of those that are read begins, below that of resident ones */
+#define LADDER_GAIN     0.0005f /* or when LADDER_FLAT steps in a row gain less */
+#define LADDER_FLAT     2u
+#define EFFORT_FIRST    16u
+#define EFFORT_FLAT_MIN 500u
+#define TRUTH_K         100u
+#define MARGIN          2.0   /* standard errors */
+#define RENEWED_FIRST   0.9f  /* a merge measures from the last step below this recall of the curve before */
+#define RENEWED_LAST    0.96f /* up to this one */
+#define CHECK_SHARE     6u    /* one query in so many is asked beyond, at one point */
+#define CHECK_ERRORS    1.5   /* standard errors by which that may lie below the curve, which has a margin itself */
+#define COMPARE_ROWS    64u   /* rows that all queries of a thread are compared with while they are in its cache */
+
+/* What is measured for each k: a query with k 100 counts a hundred neighbours, so a quarter of the queries will do. */
+static const struct {
+    uint32_t k, share;
+} ladder_ks[] = {{1, 1}, {10, 1}, {100, 4}};
+#define LADDER_KS        (sizeof ladder_ks / sizeof *ladder_ks)
+#define LADDER_STEPS_MAX 48u
+#define WIDTH_LADDER     1 /* k 10 */
+#define WIDTH_K          10u
+#define WIDTH_RECALL     0.95f
+
+/* The fitted spread counts right on average; blocks differ, so that a larger one may lead to fewer reads. */
+#define SPREADS 3u
+static const float spread_multiples[SPREADS] = {1, 1.5f, 2.25f};
+
+/* The index that a merge goes by; one of another kind says nothing of this one's effort. */
+static const struct segment *before_of(const struct build *b)
+{
+    const struct segment *before = b->merge ? b->merge->before : NULL;
+    return before && before->params.index == b->params.index ? before : NULL;
+}
+
+/* The climb for one k, on a thread, an engine and a searcher of its own. */
+struct ladder {
+    struct calibration *c;
+    struct engine *engine;
+    struct searcher *searcher;
+    struct search_request *requests; /* n_queries */
+    struct segment *segment;
+    uint32_t k, n_queries, n_points, effort_first;
+    uint32_t effort_next;      /* of the next step */
+    uint64_t n_found, squares; /* neighbours found; sum over queries of their number squared */
+    float recall_wanted;       /* the climb ends there */
+    uint64_t reads;
+    int code;
+    struct quire_error error;
+    struct calibration_point points[LADDER_STEPS_MAX];
+    const struct calibration_point *before; /* the curve of this k that a merge goes by; n_before 0: none */
+    uint32_t n_before;
+};
+
+struct near {
+    float distance;
+    uint32_t row;
+};
+
+struct calibration {
+    struct build *b;
+    uint32_t *held, n_held;
+    uint8_t *bitmap;
+    struct near *truth; /* n_held x TRUTH_K, nearest first */
+    float *queries;     /* n_held x dim */
+    struct segment *segment;
+    unsigned width; /* of its codes */
+    bool resident;  /* those of lists */
+    struct ladder ladders[LADDER_KS];
+    struct ladder widths[NAV_WIDTHS + SPREADS]; /* of narrower codes, then of edge codes, at WIDTH_K */
+};
+
+static int choose_held_out(struct calibration *c)
+{
+    const struct build *b = c->b;
+    uint32_t want = b->n / ROWS_PER_QUERY < QUERIES_MAX ? b->n / ROWS_PER_QUERY : QUERIES_MAX;
+    struct random random;
+    random_init(&random, b->options.seed ^ 0x63616c6962726174ull);
+    c->bitmap = calloc((size_t)b->n / 8 + 1, 1);
+    c->held = malloc(sizeof *c->held * want);
+    if (!c->bitmap || !c->held)
+        return QUIRE_ENOMEM;
+    while (c->n_held < want) {
+        uint32_t row = (uint32_t)random_below(&random, b->n);
+        if (bitmap_has(c->bitmap, row))
+            continue;
+        bitmap_add(c->bitmap, row);
+        c->held[c->n_held++] = row;
+    }
+    return 0;
+}
+
+/* ---- exact answers ----------------------------------------------------------------------------------------------- */
+
+static bool is_nearer(struct near a, struct near b)
+{
+    return a.distance < b.distance || (a.distance == b.distance && a.row < b.row);
+}
+
+static void insert_near(struct near *list, uint32_t k, struct near new)
+{
+    uint32_t at = k - 1;
+    if (!is_nearer(new, list[at]))
+        return;
+    for (; at > 0 && is_nearer(new, list[at - 1]); at--)
+        list[at] = list[at - 1];
+    list[at] = new;
+}
+
+/* Rows streamed past all queries. */
+struct truth_job {
+    struct calibration *c;
+    uint32_t first, n; /* rows of the batch */
+    uint8_t *vectors;  /* as they came */
+    float *rows;       /* n x code_dim, in the working space */
+    float *queries;    /* n_held x code_dim */
+};
+
+static int rotate_range(void *context, uint64_t begin, uint64_t end)
+{
+    struct truth_job *job = context;
+    const struct build *b = job->c->b;
+    float *vector = malloc(sizeof(float) * b->space.code_dim);
+    for (uint64_t i = begin; vector && i < end; i++) {
+        build_vector(b, job->vectors + i * b->row_bytes, vector);
+        space_row(&b->space, vector, job->rows + i * b->space.code_dim);
+    }
+    free(vector);
+    return vector ? 0 : QUIRE_ENOMEM;
+}
+
+/* The batch's rows into the lists of queries begin..end. */
+static int compare_range(void *context, uint64_t begin, uint64_t end)
+{
+    struct truth_job *job = context;
+    const struct calibration *c = job->c;
+    uint32_t dim = c->b->space.code_dim;
+    float distances[COMPARE_ROWS];
+    for (uint32_t at = 0; at < job->n; at += COMPARE_ROWS) {
+        uint32_t m = job->n - at < COMPARE_ROWS ? job->n - at : COMPARE_ROWS;
+        for (uint64_t q = begin; q < end; q++) {
+            struct near *list = c->truth + q * TRUTH_K;
+            kernels()->f32_l2_many(job->queries + q * dim, job->rows + (size_t)at * dim, m, dim, distances);
+            for (uint32_t i = 0; i < m; i++) {
+                uint32_t row = job->first + at + i;
+                if (distances[i] <= list[TRUTH_K - 1].distance && !bitmap_has(c->bitmap, row))
+                    insert_near(list, TRUTH_K, (struct near){distances[i], row});
+            }
+        }
+    }
+    return 0;
+}
+
+static int load_queries(struct truth_job *job)
+{
+    struct calibration *c = job->c;
+    struct build *b = c->b;
+    float norm2;
+    int rc = 0;
+    for (uint32_t q = 0; rc == 0 && q < c->n_held; q++) {
+        float *query = c->queries + (size_t)q * b->dim;
+        rc = build_load_input(b, c->held[q], 1, job->vectors);
+        if (rc < 0)
+            break;
+        build_vector(b, job->vectors, query);
+        space_query(&b->space, query, job->queries + (size_t)q * b->space.code_dim, &norm2);
+    }
+    for (size_t i = 0; i < (size_t)c->n_held * TRUTH_K; i++)
+        c->truth[i] = (struct near){INFINITY, UINT32_MAX};
+    return rc;
+}
+
+static int compute_truth(struct calibration *c)
+{
+    struct build *b = c->b;
+    struct truth_job job = {.c = c};
+    uint32_t dim = b->space.code_dim, most = build_batch_rows(b, sizeof(float) * dim);
+    c->truth = malloc(sizeof *c->truth * c->n_held * TRUTH_K);
+    c->queries = malloc(sizeof(float) * c->n_held * (b->dim + 1));
+    job.vectors = malloc(most * b->row_bytes);
+    job.rows = malloc(sizeof(float) * most * dim);
+    job.queries = malloc(sizeof(float) * c->n_held * dim);
+    int rc = c->truth && c->queries && job.vectors && job.rows && job.queries ? load_queries(&job) : QUIRE_ENOMEM;
+    for (; rc == 0 && job.first < b->n; job.first += job.n) {
+        job.n = b->n - job.first < most ? b->n - job.first : most;
+        rc = build_load_input(b, job.first, job.n, job.vectors);
+        if (rc == 0)
+            rc = parallel_for(b->options.threads, job.n, 256, rotate_range, &job, NULL);
+        if (rc == 0)
+            rc = parallel_for(b->options.threads, c->n_held, c->n_held / (2 * b->options.threads) + 1, compare_range,
+                              &job, NULL);
+        if (rc == 0)
+            rc = build_report(b, "exact answers (to calibrate)", job.first + job.n, b->n);
+    }
+    free(job.vectors);
+    free(job.rows);
+    free(job.queries);
+    return rc;
+}
+
+/* ---- the ladder -------------------------------------------------------------------------------------------------- */
+
+static void on_answer(struct search_request *request)
+{
+    struct ladder *l = request->owner;
+    const struct near *truth = l->c->truth + (size_t)(request - l->requests) * TRUTH_K;
+    if (request->code < 0) {
+        if (l->code == 0) {
+            l->code = request->code;
+            l->error = request->error;
+        }
+        return;
+    }
+    uint64_t found = 0;
+    for (uint32_t i = 0; i < request->n_hits; i++)
+        for (uint32_t j = 0; j < l->k; j++)
+            if (truth[j].row == request->hits[i].row) {
+                found++;
+                break;
+            }
+    l->reads += request->stats.reads;
+    l->n_found += found;
+    l->squares += found * found;
+}
+
+/* The recall of the last point, less MARGIN standard errors of it: whoever asks for 0.95 is to get it rather than to
+ * get it every other time. The margin also makes up for what held-out rows find easier than strangers do: their block
+ * was cut around them (0.003 on the text set, 0.008 on SIFT). */
+static float recall_of(const struct ladder *l)
+{
+    double n = l->n_queries, mean = (double)l->n_found / n, variance = (double)l->squares / n - mean * mean;
+    double recall = (mean - MARGIN * sqrt(variance > 0 ? variance / n : 0)) / l->k;
+    return recall > 0 ? (float)recall : 0;
+}
+
+/* Asks every step-th query. */
+static int ask(struct ladder *l, uint32_t effort, uint32_t step)
+{
+    const struct calibration *c = l->c;
+    l->n_found = l->squares = 0;
+    l->reads = 0;
+    for (uint32_t q = 0; q < l->n_queries; q += step) {
+        struct search_request *r = &l->requests[q];
+        memset(r, 0, sizeof *r);
+        r->segment = l->segment;
+        r->query = c->queries + (size_t)q * c->b->dim;
+        r->options.k = l->k;
+        r->options.effort = effort;
+        r->done = on_answer;
+        r->owner = l;
+        int rc = search_start(l->searcher, r, &l->error);
+        if (rc < 0)
+            return rc;
+    }
+    while (searcher_running(l->searcher) > 0) {
+        int rc = engine_poll(l->engine, 1, UINT64_MAX);
+        if (rc < 0)
+            return error_set(&l->error, rc, "the engine failed: %s", quire_error_text(rc));
+    }
+    return l->code;
+}
+
+static int run_point(struct ladder *l, uint32_t effort)
+{
+    int rc = ask(l, effort, 1);
+    if (rc == 0)
+        l->points[l->n_points++] =
+            (struct calibration_point){l->k, effort, recall_of(l), (float)l->reads / (float)l->n_queries};
+    return rc;
+}
+
+static float last_recall(const struct ladder *l)
+{
+    return l->n_points ? l->points[l->n_points - 1].recall : 0;
+}
+
+/* stride: 1, or 2 to leave out every second step. */
+static int climb(struct ladder *l, float recall_wanted, unsigned stride)
+{
+    uint32_t flat = 0;
+    while (l->n_points < LADDER_STEPS_MAX && last_recall(l) < recall_wanted && flat < LADDER_FLAT) {
+        float before = last_recall(l);
+        int rc = run_point(l, l->effort_next);
+        if (rc < 0)
+            return rc;
+        flat = last_recall(l) - before < LADDER_GAIN && l->effort_next > EFFORT_FLAT_MIN ? flat + 1 : 0;
+        for (unsigned i = 0; i < stride; i++)
+            l->effort_next = l->effort_next < 3 ? l->effort_next + 1 : l->effort_next * 7 / 5;
+    }
+    return 0;
+}
+
+/* ---- a curve from before ----------------------------------------------------------------------------------------- */
+
+/* The first point of the curve before that lies beyond what was measured. */
+static uint32_t begin_of_rest(const struct ladder *l)
+{
+    uint32_t at = 0;
+    while (at < l->n_before && (l->before[at].effort < l->effort_next || l->before[at].recall <= last_recall(l)))
+        at++;
+    return at;
+}
+
+/* Whether a sample of the queries finds in the middle of the rest what the curve says. */
+static int rest_holds(struct ladder *l, uint32_t begin, bool *holds)
+{
+    const struct calibration_point *point = &l->before[(begin + l->n_before) / 2];
+    int rc = ask(l, point->effort, CHECK_SHARE);
+    double n = (l->n_queries + CHECK_SHARE - 1) / CHECK_SHARE, mean = (double)l->n_found / n;
+    double variance = fmax((double)l->squares / n - mean * mean, 0);
+    double error = sqrt(variance / n) / l->k, beyond = mean / l->k - point->recall;
+    *holds = beyond >= -CHECK_ERRORS * error; /* above it, the curve asks for more effort than is needed, no less */
+    return rc;
+}
+
+/* Begins with the points of the curve before that are below what is measured anew. */
+static void take_begin(struct ladder *l)
+{
+    uint32_t n = 0;
+    while (n < l->n_before && n < LADDER_STEPS_MAX / 2 && l->before[n].recall < RENEWED_FIRST)
+        n++;
+    if (n < 2)
+        return;
+    memcpy(l->points, l->before, sizeof *l->points * (n - 1));
+    l->n_points = n - 1;
+    l->effort_next = l->before[n - 1].effort;
+}
+
+/* Moves the n points that came from the curve before by what the next, which was measured, differs from it. */
+static void shift_begin(struct ladder *l, uint32_t n)
+{
+    if (n == 0 || l->n_points <= n)
+        return;
+    float by = l->points[n].recall - l->before[n].recall;
+    for (uint32_t i = 0; i < n; i++)
+        l->points[i].recall = fminf(fmaxf(l->points[i].recall + by, 0), 1);
+}
+
+static int climb_by(struct ladder *l)
+{
+    bool holds = false;
+    take_begin(l);
+    uint32_t taken = l->n_points;
+    int rc = climb(l, RENEWED_LAST, 2);
+    shift_begin(l, taken);
+    uint32_t begin = begin_of_rest(l);
+    if (rc == 0 && begin < l->n_before && l->n_points + l->n_before - begin <= LADDER_STEPS_MAX)
+        rc = rest_holds(l, begin, &holds);
+    if (rc < 0 || !holds)
+        return rc < 0 ? rc : climb(l, l->recall_wanted, 1);
+    memcpy(l->points + l->n_points, l->before + begin, sizeof *l->points * (l->n_before - begin));
+    l->n_points += l->n_before - begin;
+    return 0;
+}
+
+static int run_ladder(struct ladder *l)
+{
+    struct engine_config engine_config = {.kind = QUIRE_ENGINE_AUTO, .one_thread = true};
+    l->requests = calloc(l->n_queries, sizeof *l->requests);
+    int rc = l->requests ? engine_create(&engine_config, &l->engine, &l->error) : QUIRE_ENOMEM;
+    if (rc == 0)
+        rc = searcher_create(l->engine, NULL, &l->searcher, &l->error);
+    l->effort_next = l->effort_first;
+    if (rc == 0)
+        rc = l->n_before ? climb_by(l) : climb(l, l->recall_wanted, 1);
+    if (l->searcher) {
+        searcher_cancel(l->searcher);
+        searcher_destroy(l->searcher);
+    }
+    if (l->engine)
+        engine_destroy(l->engine);
+    free(l->requests);
+    return rc;
+}
+
+/* Ladders begin..end; the largest k, which takes longest, is begun first. */
+static int run_ladders(void *context, uint64_t begin, uint64_t end)
+{
+    struct calibration *c = context;
+    for (uint64_t i = begin; i < end; i++) {
+        struct ladder *l = &c->ladders[LADDER_KS - 1 - i];
+        int rc = l->n_queries ? run_ladder(l) : 0;
+        if (rc < 0) {
+            l->code = rc;
+            return rc;
+        }
+    }
+    return 0;
+}
+
+static void take_error(const struct calibration *c, const struct ladder *l, int rc)
+{
+    if (l->code == rc && l->error.code == rc && c->b->err)
+        *c->b->err = l->error;
+}
+
+/* ---- spread -------------------------------------------------------------------------------------------------------
+ *
+ * Where no code is resident a search guesses from a block's centre how many of its rows are near: their distances are
+ * taken as normal around |q - c|^2 + rms^2 with standard deviation 2 |q - c| rms * spread. The spread is the one with
+ * which the expected counts add up to the true ones over the held-out rows and their nearest blocks.
+ */
+
+#define SPREAD_BLOCKS  512u
+#define SPREAD_QUERIES 8u /* compared with a centre while it is decoded */
+#define SPREAD_STEPS   20
+
+struct spread_sample {
+    float distance, rms; /* of a block's centre */
+    float tau;           /* of the query */
+    uint32_t rows;
+};
+
+static double expected_count(const struct spread_sample *samples, size_t n, double spread)
+{
+    double sum = 0;
+    for (size_t i = 0; i < n; i++) {
+        const struct spread_sample *s = &samples[i];
+        double sigma = 2 * sqrt(s->distance) * s->rms * spread;
+        double z = (s->tau - s->distance - (double)s->rms * s->rms) / (sigma + 1e-30);
+        sum += s->rows * 0.5 * erfc(-z / sqrt(2));
+    }
+    return sum;
+}
+
+static int by_nearness(const void *a, const void *b)
+{
+    const struct near *x = a, *y = b;
+    return is_nearer(*x, *y) ? -1 : is_nearer(*y, *x) ? 1 : 0;
+}
+
+/* The nearest blocks of one held-out row, its own left out, into samples; returns how many of its true neighbours lie
+ * in them. near: all blocks, where struct near says row. */
+static uint32_t sample_blocks(const struct calibration *c, uint32_t query, struct near *near,
+                              struct spread_sample *samples, uint32_t n_samples)
+{
+    const struct segment_params *p = &c->b->params;
+    const struct near *truth = c->truth + (size_t)query * TRUTH_K;
+    uint32_t own = c->held[query] / p->slots_per_block, count = 0;
+    qsort(near, p->n_blocks, sizeof *near, by_nearness);
+    for (uint32_t i = 0, at = 0; at < n_samples; i++) {
+        uint32_t block = near[i].row;
+        if (block == own)
+            continue;
+        samples[at++] = (struct spread_sample){near[i].distance, segment_block_rms(c->segment, block),
+                                               truth[WIDTH_K - 1].distance, params_block_rows(p, block)};
+        for (uint32_t k = 0; k < WIDTH_K; k++)
+            count += truth[k].row / p->slots_per_block == block;
+    }
+    return count;
+}
+
+/* Distances of the blocks' centres from queries first..first + n, into near: n x n_blocks. Each centre is decoded once
+ * for all of them. */
+static void measure_blocks(const struct calibration *c, const float *queries, uint32_t n, float *centre,
+                           struct near *near)
+{
+    uint32_t dim = c->b->params.code_dim, blocks = c->b->params.n_blocks;
+    for (uint32_t block = 0; block < blocks; block++) {
+        segment_centre(c->segment, block, centre);
+        for (uint32_t q = 0; q < n; q++)
+            near[(size_t)q * blocks + block] =
+                (struct near){kernels()->f32_l2(queries + (size_t)q * dim, centre, dim), block};
+    }
+}
+
+/* The samples of all held-out rows, `each` of one; *found: how many true neighbours lie in them. */
+static int sample_queries(const struct calibration *c, uint32_t each, struct spread_sample *samples, uint64_t *found)
+{
+    const struct build *b = c->b;
+    uint32_t dim = b->params.code_dim;
+    struct near *near = malloc(sizeof *near * b->params.n_blocks * SPREAD_QUERIES);
+    float *queries = malloc(sizeof *queries * dim * SPREAD_QUERIES), *centre = malloc(sizeof *centre * dim), norm2;
+    int rc = near && queries && centre ? 0 : QUIRE_ENOMEM;
+    *found = 0;
+    for (uint32_t at = 0; rc == 0 && at < c->n_held; at += SPREAD_QUERIES) {
+        uint32_t n = c->n_held - at < SPREAD_QUERIES ? c->n_held - at : SPREAD_QUERIES;
+        for (uint32_t q = 0; q < n; q++)
+            space_query(&b->space, c->queries + (size_t)(at + q) * b->dim, queries + (size_t)q * dim, &norm2);
+        measure_blocks(c, queries, n, centre, near);
+        for (uint32_t q = 0; q < n; q++)
+            *found += sample_blocks(c, at + q, near + (size_t)q * b->params.n_blocks, samples + (size_t)(at + q) * each,
+                                    each);
+    }
+    free(near);
+    free(queries);
+    free(centre);
+    return rc;
+}
+
+static int fit_spread(struct calibration *c)
+{
+    struct segment_params *p = &c->b->params;
+    uint32_t each = p->n_blocks - 1 < SPREAD_BLOCKS ? p->n_blocks - 1 : SPREAD_BLOCKS;
+    uint64_t found;
+    struct spread_sample *samples = malloc(sizeof *samples * ((size_t)each * c->n_held + 1));
+    int rc = samples ? sample_queries(c, each, samples, &found) : QUIRE_ENOMEM;
+    double low = 1e-3, high = 1;
+    for (int step = 0; rc == 0 && step < SPREAD_STEPS; step++) {
+        double middle = sqrt(low * high);
+        if (expected_count(samples, (size_t)each * c->n_held, middle) < (double)found)
+            low = middle;
+        else
+            high = middle;
+    }
+    if (rc == 0)
+        p->spread = (float)high;
+    free(samples);
+    return rc;
+}
+
+/* Searches at a time, each with memory of its own: under a budget one. */
+static unsigned searchers(const struct build *b)
+{
+    return b->plan.in_files ? 1 : b->options.threads;
+}
+
+static int run_widths(void *context, uint64_t begin, uint64_t end)
+{
+    struct calibration *c = context;
+    for (uint64_t w = begin; w < end; w++) {
+        struct ladder *l = &c->widths[w];
+        struct segment_options options = {.fs = c->b->fs, .memory_bytes = UINT64_MAX, .no_cache = true};
+        unsigned narrower = c->width;
+        if (w < narrower)
+            options.code_bits = nav_bits[w];
+        else
+            options.edge_codes = options.read_lists = true;
+        int rc = segment_open(c->b->folder, &options, &l->segment, &l->error);
+        if (rc == 0) {
+            l->segment->dead = c->bitmap;
+            if (!build_is_lists(c->b) && w >= narrower)
+                l->segment->params.spread = fminf(c->b->params.spread * spread_multiples[w - narrower], 1);
+            rc = run_ladder(l);
+            segment_unref(l->segment);
+        }
+        if (rc < 0) {
+            l->code = rc;
+            return rc;
+        }
+    }
+    return 0;
+}
+
+static float effort_factor(const struct ladder *l, float recall, float effort)
+{
+    float factor = calibration_effort(l->points, l->n_points, fminf(recall, last_recall(l))) / effort;
+    return fminf(fmaxf(factor, EFFORT_FACTOR_MIN), EFFORT_FACTOR_MAX);
+}
+
+/* The spread with which the wanted recall takes the fewest reads. */
+static void choose_spread(struct calibration *c, float recall, float effort)
+{
+    struct segment_params *p = &c->b->params;
+    float fewest = INFINITY, fitted = p->spread;
+    for (unsigned i = 0; i < SPREADS; i++) {
+        const struct ladder *l = &c->widths[c->width + i];
+        uint32_t at = 0;
+        while (at + 1 < l->n_points && l->points[at].recall < recall)
+            at++;
+        /* a ladder that ended below the wanted recall counts for what is missing */
+        float reads =
+            l->n_points ? l->points[at].reads / fminf(fmaxf(1 - (recall - l->points[at].recall) * 20, 0.01f), 1) : 0;
+        if (l->n_points == 0 || reads >= fewest)
+            continue;
+        fewest = reads;
+        p->spread = fminf(fitted * spread_multiples[i], 1);
+        p->edge_effort_factor = effort_factor(l, recall, effort);
+    }
+}
+
+/* What narrower codes need in an index that this one mostly comes from, if it has the same codes. */
+static bool take_widths(struct calibration *c)
+{
+    const struct segment *before = before_of(c->b);
+    struct segment_params *p = &c->b->params;
+    if (!before || before->n_calibration == 0 || before->params.edge_code_bytes != p->edge_code_bytes)
+        return false;
+    for (unsigned w = 0; w < NAV_WIDTHS; w++)
+        if ((before->params.error[w] > 0) != (p->error[w] > 0))
+            return false;
+    memcpy(p->effort_factor, before->params.effort_factor, sizeof p->effort_factor);
+    p->edge_effort_factor = before->params.edge_effort_factor;
+    p->spread = before->params.spread;
+    return true;
+}
+
+static int measure_widths(struct calibration *c)
+{
+    const struct ladder *widest = &c->ladders[WIDTH_LADDER];
+    unsigned narrower = c->width, n_widths = narrower + (c->b->params.edge_code_bytes ? SPREADS : 0);
+    float recall = fminf(WIDTH_RECALL, last_recall(widest));
+    if (widest->n_points == 0 || recall <= widest->points[0].recall)
+        return 0;
+    float effort = calibration_effort(widest->points, widest->n_points, recall);
+    for (unsigned w = 0; w < n_widths; w++) {
+        struct ladder *l = &c->widths[w];
+        l->c = c;
+        l->k = widest->k;
+        l->n_queries = widest->n_queries;
+        l->effort_first = w < narrower ? (uint32_t)effort : EFFORT_FIRST;
+        l->recall_wanted = recall;
+    }
+    int rc = parallel_for(searchers(c->b), n_widths, 1, run_widths, c, NULL);
+    for (unsigned w = 0; w < narrower && rc == 0; w++)
+        c->b->params.effort_factor[w] = effort_factor(&c->widths[w], recall, effort);
+    if (rc == 0 && n_widths > narrower)
+        choose_spread(c, recall, effort);
+    for (unsigned w = 0; w < n_widths && rc < 0; w++)
+        take_error(c, &c->widths[w], rc);
+    return rc;
+}
+
+/* How much less a search needs that reads the lists, and with them replicas. Where there was no memory for the codes
+ * the curve is of reading, and is moved by what is usual. */
+static int measure_lists(struct calibration *c)
+{
+    struct segment_params *p = &c->b->params;
+    const struct ladder *resident = &c->ladders[WIDTH_LADDER];
+    struct ladder *l = &c->widths[0];
+    float recall = fminf(WIDTH_RECALL, last_recall(resident)), *factor = &p->effort_factor[c->width];
+    *factor = RESIDENT_EFFORT;
+    for (uint32_t i = 0; !c->resident && i < LADDER_KS; i++)
+        for (uint32_t n = 0; n < c->ladders[i].n_points; n++)
+            c->ladders[i].points[n].effort = (uint32_t)ceilf((float)c->ladders[i].points[n].effort * *factor);
+    if (!c->resident || resident->n_points == 0 || recall <= resident->points[0].recall)
+        return 0;
+    float effort = calibration_effort(resident->points, resident->n_points, recall);
+    *l = (struct ladder){.c = c, .k = resident->k, .n_queries = resident->n_queries, .recall_wanted = recall};
+    l->effort_first = effort > LISTS_BELOW ? (uint32_t)(effort / LISTS_BELOW) : 1;
+    c->width = 0; /* nothing resident but heads */
+    int rc = run_widths(c, 0, 1);
+    if (rc == 0)
+        *factor = fminf(fmaxf(effort / calibration_effort(l->points, l->n_points, fminf(recall, last_recall(l))), 1),
+                        EFFORT_FACTOR_MAX);
+    else
+        take_error(c, l, rc);
+    return rc;
+}
+
+/* The points of the ladder's k in the curve that a merge goes by. That of lists is of resident codes. */
+static void find_before(struct ladder *l)
+{
+    const struct segment *before = build_is_lists(l->c->b) && !l->c->resident ? NULL : before_of(l->c->b);
+    for (uint32_t i = 0; before && i < before->n_calibration; i++)
+        if (before->calibration[i].k == l->k) {
+            l->before = l->n_before ? l->before : &before->calibration[i];
+            l->n_before++;
+        }
+}
+
+static int search_ladders(struct calibration *c)
+{
+    struct build *b = c->b;
+    struct segment_options options = {.fs = b->fs, .memory_bytes = b->plan.segment_bytes, .no_cache = true};
+    struct progress progress;
+    bool lists = build_is_lists(b);
+    int rc = segment_open(b->folder, &options, &c->segment, b->err);
+    if (rc < 0)
+        return rc;
+    c->segment->dead = c->bitmap;
+    c->width = c->segment->width;
+    c->resident = c->segment->lists && c->segment->lists->codes;
+    for (uint32_t i = 0; i < LADDER_KS; i++) {
+        struct ladder *l = &c->ladders[i];
+        l->c = c;
+        l->segment = c->segment;
+        l->k = ladder_ks[i].k;
+        l->effort_first = lists ? 1 : EFFORT_FIRST;
+        l->recall_wanted = lists ? LISTS_RECALL : LADDER_RECALL;
+        l->n_queries = l->k <= b->n - c->n_held ? c->n_held / ladder_ks[i].share : 0;
+        find_before(l);
+        if (l->n_before && ladder_ks[i].share > 1)
+            l->n_queries /= 2; /* still thousands of neighbours */
+    }
+    build_progress(b, "calibrate", &progress);
+    rc = parallel_for(searchers(b), LADDER_KS, 1, run_ladders, c, &progress);
+    bool known = (!lists || c->resident) && take_widths(c);
+    if (rc == 0 && b->params.edge_code_bytes && !known)
+        rc = fit_spread(c);
+    segment_unref(c->segment);
+    if (rc == 0 && !known)
+        rc = lists ? measure_lists(c) : measure_widths(c);
+    for (uint32_t i = 0; i < LADDER_KS && rc < 0; i++)
+        take_error(c, &c->ladders[i], rc);
+    return rc;
+}
+
+/* Under a budget the codes of the index need the room in which the centres stand decoded. */
+static int search_under_plan(struct calibration *c)
+{
+    struct build *b = c->b;
+    if (!b->plan.in_files)
+        return search_ladders(c);
+    free(b->centres);
+    b->centres = NULL;
+    int rc = search_ladders(c);
+    return rc == 0 ? build_decode_centres(b) : rc;
+}
+
+/* Recall must not fall as effort rises: noise of the sample is smoothed by the running maximum. Returns the bytes
+ * written. */
+static size_t encode_points(const struct calibration *c, uint8_t *out)
+{
+    uint8_t *at = out;
+    for (uint32_t i = 0; i < LADDER_KS; i++) {
+        float best = 0;
+        for (uint32_t n = 0; n < c->ladders[i].n_points; n++, at += CALIBRATION_POINT_BYTES) {
+            const struct calibration_point *p = &c->ladders[i].points[n];
+            best = fmaxf(best, p->recall);
+            store_u32(at, p->k);
+            store_u32(at + 4, p->effort);
+            store_f32(at + 8, best);
+            store_f32(at + 12, p->reads);
+        }
+    }
+    return (size_t)(at - out);
+}
+
+/* Holds the queries, searches, and keeps the points. */
+static int measure(struct calibration *c)
+{
+    struct build *b = c->b;
+    int rc = choose_held_out(c);
+    bool lists = build_is_lists(b); /* no row leads to another in their blocks */
+    if (rc < 0 || (!lists && (rc = build_write_blocks(b, c->bitmap)) < 0) || (rc = build_write_meta(b, NULL, 0)) < 0 ||
+        (rc = compute_truth(c)) < 0 || (rc = search_under_plan(c)) < 0 ||
+        (!lists && (rc = build_remove_file(b, BLOCKS_NAME)) < 0) || (rc = build_remove_file(b, META_NAME)) < 0)
+        return rc;
+    b->calibration = malloc(LADDER_KS * LADDER_STEPS_MAX * CALIBRATION_POINT_BYTES);
+    if (!b->calibration)
+        return QUIRE_ENOMEM;
+    b->calibration_bytes = encode_points(c, b->calibration);
+    return 0;
+}
+
+int build_calibrate(struct build *b)
+{
+    if (b->n < ROWS_MIN)
+        return 0;
+    struct calibration *c = calloc(1, sizeof *c);
+    if (!c)
+        return QUIRE_ENOMEM;
+    c->b = b;
+    int rc = measure(c);
+    free(c->held);
+    free(c->bitmap);
+    free(c->truth);
+    free(c->queries);
+    free(c);
+    return rc;
+}

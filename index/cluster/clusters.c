@@ -1,0 +1,345 @@
+/*
+ * clusters.c - clusters of about equal size: balanced bisection, then rounds of k-means with a price on size.
+ *
+ * Bisection (partition.h) gives clusters of equal size whose borders are cuts of planes, and each cut was made without
+ * knowing of those to come. A few rounds let rows near the borders change sides: centroids are the means of the rows,
+ * and a row goes to the cluster for which distance * (1 + PENALTY * size / config->rows) is least, among the
+ * CLUSTER_NEAR clusters near its own. The price on size is a factor of the distance, so the rule is the same for unit
+ * vectors and raw bytes, and rows that are equal to their centroid never have a reason to go: a hundred thousand
+ * identical vectors stay in the equal clusters that bisection gave them. (Count penalised clustering: SPANN, Chen et
+ * al. 2021, section 3.2.1; there the price is added to the distance, and its weight depends on the data.)
+ *
+ * What rows choose is computed in parallel against the sizes at the beginning of the round. Moves are then made one
+ * after the other in order of rows, each only if it still pays and the target has room: the result is a function of
+ * the rows, whatever the number of threads.
+ *
+ * A row far out would pull its centroid away from all others. From the second round on rows FAR times as far from the
+ * centroid as the mean of their cluster are left out of it.
+ *
+ * Rows are streamed in windows, in memory as in a file, and every sum is taken in order of rows: both give the same.
+ */
+#include "index/cluster/clusters_priv.h"
+#include <float.h>
+#include <math.h>
+#include <stdlib.h>
+
+#define PENALTY     0.05f
+#define FAR         16.0f      /* squared: four times as far */
+#define WINDOW_ROWS (1u << 18) /* of rows in memory: how often progress is reported */
+
+int clusters_report(struct clusters_advance *advance, uint64_t done)
+{
+    const struct progress *progress = advance->progress;
+    advance->done = advance->done + done < advance->total ? advance->done + done : advance->total;
+    if (progress && progress->report &&
+        progress->report(progress->context, advance->phase, advance->done, advance->total) != 0)
+        return QUIRE_ECANCELLED;
+    return 0;
+}
+
+int clustering_pass(struct clustering *s, int (*body)(struct clustering *s, const struct rows *rows, uint32_t first))
+{
+    uint32_t n = s->store->n, most = s->store->rows.codes ? WINDOW_ROWS : s->window.n;
+    int rc = 0;
+    for (uint32_t first = 0; rc == 0 && first < n;) {
+        uint32_t now = n - first < most ? n - first : most;
+        struct rows rows;
+        rc = row_store_view(s->store, first, now, &s->window, &rows);
+        if (rc == 0)
+            rc = body(s, &rows, first);
+        if (rc == 0)
+            rc = clusters_report(&s->advance, now);
+        first += now;
+    }
+    return rc;
+}
+
+static void free_clusters(struct clustering *s)
+{
+    free(s->sizes);
+    free(s->active);
+    free(s->limits);
+    free(s->sums);
+    free(s->counts);
+    free(s->near);
+    rows_free(&s->centres);
+    s->sizes = s->counts = s->near = NULL;
+    s->active = NULL;
+    s->limits = s->sums = NULL;
+}
+
+int clustering_room(struct clustering *s, uint32_t n)
+{
+    uint32_t dim = s->store->code_dim;
+    free_clusters(s);
+    s->n = n;
+    s->n_near = n - 1 < CLUSTER_NEAR ? n - 1 : CLUSTER_NEAR;
+    s->sizes = calloc(n, sizeof *s->sizes);
+    s->active = malloc(n);
+    s->limits = malloc(sizeof *s->limits * n);
+    s->sums = malloc(sizeof *s->sums * n * dim);
+    s->counts = malloc(sizeof *s->counts * n);
+    s->near = malloc(sizeof *s->near * n * CLUSTER_NEAR);
+    int rc = s->sizes && s->active && s->limits && s->sums && s->counts && s->near ? rows_alloc(&s->centres, n, dim)
+                                                                                   : QUIRE_ENOMEM;
+    if (rc < 0)
+        return rc;
+    memset(s->active, 1, n);
+    for (uint32_t c = 0; c < n; c++)
+        s->limits[c] = FLT_MAX;
+    return 0;
+}
+
+static void clustering_fini(struct clustering *s)
+{
+    free_clusters(s);
+    rows_free(&s->window);
+    free(s->cluster_of);
+    free(s->targets);
+    free(s->ratios);
+    free(s->distances);
+}
+
+static int clustering_init(struct clustering *s)
+{
+    uint32_t n = s->store->n, room = s->config->room < n ? s->config->room : n;
+    s->cluster_of = malloc(sizeof *s->cluster_of * n);
+    s->targets = malloc(sizeof *s->targets * n);
+    s->ratios = malloc(sizeof *s->ratios * n);
+    s->distances = calloc(n, sizeof *s->distances);
+    if (!s->cluster_of || !s->targets || !s->ratios || !s->distances)
+        return QUIRE_ENOMEM;
+    return s->store->rows.codes ? 0 : rows_alloc(&s->window, room, s->store->code_dim);
+}
+
+/* ---- centroids --------------------------------------------------------------------------------------------------- */
+
+struct sums_job {
+    struct clustering *s;
+    const struct rows *rows;
+    uint32_t first;
+    uint32_t *at;      /* n + 1 */
+    uint32_t *members; /* rows of the window, by cluster */
+};
+
+/* Sorts rows first .. first + n by cluster: those of cluster c at members[at[c]] .. members[at[c + 1]]. */
+static void sort_members(const struct clustering *s, uint32_t first, uint32_t n, uint32_t *at, uint32_t *members)
+{
+    const uint32_t *cluster_of = s->cluster_of + first;
+    memset(at, 0, sizeof *at * ((size_t)s->n + 1));
+    for (uint32_t i = 0; i < n; i++)
+        if (cluster_of[i] != CLUSTER_NONE)
+            at[cluster_of[i]]++;
+    for (uint32_t c = 0, sum = 0; c <= s->n; c++) {
+        sum += at[c];
+        at[c] = sum;
+    }
+    for (uint32_t i = n; i-- > 0;)
+        if (cluster_of[i] != CLUSTER_NONE)
+            members[--at[cluster_of[i]]] = i;
+}
+
+void clustering_members(const struct clustering *s, uint32_t *at, uint32_t *members)
+{
+    sort_members(s, 0, s->store->n, at, members);
+}
+
+static void add_row(float *restrict sum, const uint8_t *restrict code, float f, uint32_t dim)
+{
+    for (uint32_t d = 0; d < dim; d++)
+        sum[d] += f * ((float)code[d] - 127.5f);
+}
+
+static int sum_range(void *context, uint64_t begin, uint64_t end)
+{
+    const struct sums_job *job = context;
+    struct clustering *s = job->s;
+    uint32_t dim = s->store->code_dim;
+    for (uint64_t c = begin; c < end; c++)
+        for (uint32_t i = job->at[c]; i < job->at[c + 1]; i++) {
+            uint32_t row = job->members[i];
+            if (s->distances[job->first + row] > s->limits[c])
+                continue;
+            s->counts[c]++;
+            add_row(s->sums + c * dim, job->rows->codes + (size_t)row * dim, job->rows->f[row], dim);
+        }
+    return 0;
+}
+
+static int sum_window(struct clustering *s, const struct rows *rows, uint32_t first)
+{
+    struct sums_job job = {s, rows, first, malloc(sizeof(uint32_t) * ((size_t)s->n + 1)),
+                           malloc(sizeof(uint32_t) * rows->n)};
+    int rc = QUIRE_ENOMEM;
+    if (job.at && job.members) {
+        sort_members(s, first, rows->n, job.at, job.members);
+        rc = parallel_for(s->config->threads, s->n, 64, sum_range, &job, NULL);
+    }
+    free(job.at);
+    free(job.members);
+    return rc;
+}
+
+static int encode_range(void *context, uint64_t begin, uint64_t end)
+{
+    struct clustering *s = context;
+    uint32_t dim = s->store->code_dim;
+    for (uint64_t c = begin; c < end; c++) {
+        if (s->counts[c] == 0)
+            continue;
+        float *sum = s->sums + c * dim;
+        for (uint32_t d = 0; d < dim; d++)
+            sum[d] /= (float)s->counts[c];
+        rows_encode(&s->centres, (uint32_t)c, sum);
+    }
+    return 0;
+}
+
+int clustering_centres(struct clustering *s)
+{
+    memset(s->sums, 0, sizeof *s->sums * s->n * s->store->code_dim);
+    memset(s->counts, 0, sizeof *s->counts * s->n);
+    int rc = clustering_pass(s, sum_window);
+    return rc == 0 ? parallel_for(s->config->threads, s->n, 64, encode_range, s, NULL) : rc;
+}
+
+/* ---- moves ------------------------------------------------------------------------------------------------------- */
+
+static float price(const struct clustering *s, uint32_t size)
+{
+    return 1 + PENALTY * (float)size / (float)s->config->rows;
+}
+
+struct choice_job {
+    struct clustering *s;
+    const struct rows *rows;
+    uint32_t first;
+};
+
+/* The cluster that a row would rather be in. ids: its own and those near that; distances from the row to them. */
+static void choose(struct clustering *s, uint32_t row, const uint32_t *ids, const float *distances)
+{
+    float own = distances[0], least = own * price(s, s->sizes[ids[0]]);
+    uint32_t best = 0;
+    for (uint32_t i = 1; i <= s->n_near; i++) {
+        float cost = distances[i] * price(s, s->sizes[ids[i]] + 1);
+        if (cost < least && s->sizes[ids[i]] > 0) {
+            least = cost;
+            best = i;
+        }
+    }
+    s->distances[row] = own;
+    if (best == 0)
+        return;
+    s->targets[row] = ids[best];
+    s->ratios[row] = distances[best] / own;
+}
+
+static int choose_range(void *context, uint64_t begin, uint64_t end)
+{
+    const struct choice_job *job = context;
+    struct clustering *s = job->s;
+    uint32_t ids[CLUSTER_NEAR + 1];
+    int32_t dots[CLUSTER_NEAR + 1];
+    float distances[CLUSTER_NEAR + 1];
+    struct row_query query;
+    int8_t *levels = malloc(s->store->code_dim);
+    if (!levels)
+        return QUIRE_ENOMEM;
+    for (uint64_t i = begin; i < end; i++) {
+        uint32_t row = job->first + (uint32_t)i, cluster = s->cluster_of[row];
+        s->targets[row] = CLUSTER_NONE;
+        if (!s->active[cluster])
+            continue;
+        ids[0] = cluster;
+        memcpy(ids + 1, s->near + (size_t)cluster * CLUSTER_NEAR, sizeof *ids * s->n_near);
+        row_query_set(&query, job->rows, (uint32_t)i, levels);
+        row_query_among(&query, &s->centres, ids, 1 + s->n_near, dots, distances);
+        choose(s, row, ids, distances);
+    }
+    free(levels);
+    return 0;
+}
+
+static int choose_window(struct clustering *s, const struct rows *rows, uint32_t first)
+{
+    struct choice_job job = {s, rows, first};
+    return parallel_for(s->config->threads, rows->n, 1024, choose_range, &job, NULL);
+}
+
+/* Makes the moves that still pay, in order of rows. */
+static void move_rows(struct clustering *s)
+{
+    for (uint32_t row = 0; row < s->store->n; row++) {
+        uint32_t to = s->targets[row], from = s->cluster_of[row];
+        if (to == CLUSTER_NONE || s->sizes[to] >= s->config->most ||
+            !(s->ratios[row] * price(s, s->sizes[to] + 1) < price(s, s->sizes[from])))
+            continue;
+        s->distances[row] *= s->ratios[row];
+        s->cluster_of[row] = to;
+        s->sizes[from]--;
+        s->sizes[to]++;
+    }
+}
+
+static int set_limits(struct clustering *s)
+{
+    double *sums = calloc(s->n, sizeof *sums);
+    if (!sums)
+        return QUIRE_ENOMEM;
+    for (uint32_t row = 0; row < s->store->n; row++)
+        sums[s->cluster_of[row]] += s->distances[row];
+    for (uint32_t c = 0; c < s->n; c++)
+        s->limits[c] = s->sizes[c] ? (float)(FAR * sums[c] / s->sizes[c]) : FLT_MAX;
+    free(sums);
+    return 0;
+}
+
+static int refine(struct clustering *s)
+{
+    struct near_points near = {0};
+    int rc = clustering_centres(s);
+    if (rc == 0)
+        rc = near_points_init(&near, &s->centres);
+    if (rc == 0)
+        rc = near_points_all(&near, s->n_near, CLUSTER_NEAR, s->config->threads, s->near);
+    near_points_fini(&near);
+    if (rc == 0)
+        rc = clustering_pass(s, choose_window);
+    if (rc < 0)
+        return rc;
+    move_rows(s);
+    return set_limits(s);
+}
+
+int clusters_find(struct row_store *store, struct row_store *spare, const struct clusters_known *known,
+                  const struct clusters_config *config, const struct progress *progress, uint32_t *order,
+                  struct clusters *clusters)
+{
+    struct clustering s = {.store = store, .spare = spare, .config = config, .order = order};
+    *clusters = (struct clusters){0};
+    s.advance = (struct clusters_advance){progress, "cluster", 0, (uint64_t)store->n * (7 + 2 * config->rounds)};
+    int rc = clustering_init(&s);
+    if (rc == 0)
+        rc = clustering_start(&s, known);
+    for (unsigned round = 0; rc == 0 && s.n > 1 && round < config->rounds; round++)
+        rc = refine(&s);
+    if (rc == 0)
+        rc = clustering_order(&s, clusters);
+    if (rc == 0)
+        rc = clusters_report(&s.advance, s.advance.total);
+    clustering_fini(&s);
+    if (rc < 0)
+        clusters_fini(clusters);
+    return rc;
+}
+
+void clusters_fini(struct clusters *clusters)
+{
+    free(clusters->first);
+    free(clusters->heads);
+    rows_free(&clusters->points);
+    free(clusters->replica_at);
+    free(clusters->replicas);
+    memset(clusters, 0, sizeof *clusters);
+}

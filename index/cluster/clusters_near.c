@@ -1,0 +1,174 @@
+/*
+ * clusters_near.c - which centroids or heads are near which: runs of consecutive ones first, then these one by one.
+ *
+ * Comparing all points with all would grow with the square of their number. Points come in an order in which near
+ * numbers are near (the bisection's), so a run of RUN_POINTS consecutive ones has a mean that stands for them, and the
+ * runs nearest to a point hold those that are compared with it. Up to some thousand points that is all of them.
+ *
+ * A graph (graph.h) would find them as well, but what it finds depends on the order in which threads insert; this does
+ * not, and its distances are the exact ones of codes (rows.h).
+ */
+#include "index/cluster/clusters_priv.h"
+#include <stdlib.h>
+
+#define RUN_POINTS    32u
+#define RUNS_PROBED   96u /* for the points near a point */
+#define RUNS_ASSIGNED 16u /* for the nearest one */
+
+struct near_scratch {
+    int8_t *levels;
+    int32_t *dots;
+    float *distances;
+    uint32_t *ids;
+    near_t *items, *spare;
+};
+
+struct near_job {
+    const struct near_points *near;
+    uint32_t keep, stride;
+    const struct rows *rows;
+    const uint32_t *ids;
+    uint32_t *out;
+};
+
+static void scratch_fini(struct near_scratch *s)
+{
+    free(s->levels);
+    free(s->dots);
+    free(s->distances);
+    free(s->ids);
+    free(s->items);
+    free(s->spare);
+}
+
+static int scratch_init(struct near_scratch *s, const struct near_points *near)
+{
+    size_t most = RUN_POINTS * RUNS_PROBED;
+    if (near->runs.n > most)
+        most = near->runs.n;
+    s->levels = malloc(near->points->code_dim);
+    s->dots = malloc(sizeof *s->dots * most);
+    s->distances = malloc(sizeof *s->distances * most);
+    s->ids = malloc(sizeof *s->ids * most);
+    s->items = malloc(sizeof *s->items * most);
+    s->spare = malloc(sizeof *s->spare * most);
+    if (s->levels && s->dots && s->distances && s->ids && s->items && s->spare)
+        return 0;
+    scratch_fini(s);
+    return QUIRE_ENOMEM;
+}
+
+static void encode_runs(struct near_points *near, float *point, float *mean)
+{
+    const struct rows *points = near->points;
+    uint32_t dim = points->code_dim;
+    for (uint32_t r = 0; r < near->runs.n; r++) {
+        uint32_t first = r * RUN_POINTS, n = points->n - first < RUN_POINTS ? points->n - first : RUN_POINTS;
+        memset(mean, 0, sizeof *mean * dim);
+        for (uint32_t i = first; i < first + n; i++) {
+            code_decode(points->codes + (size_t)i * dim, dim, 8, points->f[i], point);
+            for (uint32_t d = 0; d < dim; d++)
+                mean[d] += point[d] / (float)n;
+        }
+        rows_encode(&near->runs, r, mean);
+    }
+}
+
+int near_points_init(struct near_points *near, const struct rows *points)
+{
+    uint32_t n_runs = (points->n + RUN_POINTS - 1) / RUN_POINTS;
+    *near = (struct near_points){.points = points};
+    float *point = malloc(sizeof *point * points->code_dim), *mean = malloc(sizeof *mean * points->code_dim);
+    near->iota = malloc(sizeof *near->iota * n_runs);
+    int rc = point && mean && near->iota ? rows_alloc(&near->runs, n_runs, points->code_dim) : QUIRE_ENOMEM;
+    for (uint32_t i = 0; rc == 0 && i < n_runs; i++)
+        near->iota[i] = i;
+    if (rc == 0)
+        encode_runs(near, point, mean);
+    free(point);
+    free(mean);
+    return rc;
+}
+
+void near_points_fini(struct near_points *near)
+{
+    rows_free(&near->runs);
+    free(near->iota);
+}
+
+/* The points of the `probed` nearest runs into s->ids, but for `except`; returns how many. */
+static uint32_t candidates(const struct near_points *near, struct near_scratch *s, const struct row_query *query,
+                           uint32_t probed, uint32_t except)
+{
+    uint32_t n_runs = near->runs.n, n = 0;
+    row_query_range(query, &near->runs, near->iota, s->dots, s->distances);
+    for (uint32_t r = 0; r < n_runs; r++)
+        s->items[r] = near_of(s->distances[r], r);
+    near_select(s->items, n_runs, probed);
+    for (uint32_t i = 0; i < n_runs && i < probed; i++) {
+        uint32_t first = (uint32_t)s->items[i] * RUN_POINTS, left = near->points->n - first;
+        for (uint32_t j = 0; j < left && j < RUN_POINTS; j++)
+            if (first + j != except)
+                s->ids[n++] = first + j;
+    }
+    return n;
+}
+
+/* The `keep` nearest points into s->items, nearest first; returns how many. */
+static uint32_t find(const struct near_points *near, struct near_scratch *s, const struct row_query *query,
+                     uint32_t probed, uint32_t keep, uint32_t except)
+{
+    uint32_t n = candidates(near, s, query, probed, except);
+    row_query_among(query, near->points, s->ids, n, s->dots, s->distances);
+    for (uint32_t i = 0; i < n; i++)
+        s->items[i] = near_of(s->distances[i], s->ids[i]);
+    return near_keep_sorted(s->items, n, keep, s->spare);
+}
+
+static int all_range(void *context, uint64_t begin, uint64_t end)
+{
+    const struct near_job *job = context;
+    struct near_scratch s;
+    struct row_query query;
+    int rc = scratch_init(&s, job->near);
+    if (rc < 0)
+        return rc;
+    for (uint64_t p = begin; p < end; p++) {
+        row_query_set(&query, job->near->points, (uint32_t)p, s.levels);
+        uint32_t n = find(job->near, &s, &query, RUNS_PROBED, job->keep, (uint32_t)p);
+        for (uint32_t i = 0; i < n; i++)
+            job->out[p * job->stride + i] = (uint32_t)s.items[i];
+    }
+    scratch_fini(&s);
+    return 0;
+}
+
+int near_points_all(const struct near_points *near, uint32_t keep, uint32_t stride, unsigned threads, uint32_t *out)
+{
+    struct near_job job = {.near = near, .keep = keep, .stride = stride, .out = out};
+    return parallel_for(threads, near->points->n, 64, all_range, &job, NULL);
+}
+
+static int assign_range(void *context, uint64_t begin, uint64_t end)
+{
+    const struct near_job *job = context;
+    struct near_scratch s;
+    struct row_query query;
+    int rc = scratch_init(&s, job->near);
+    if (rc < 0)
+        return rc;
+    for (uint64_t i = begin; i < end; i++) {
+        row_query_set(&query, job->rows, job->ids[i], s.levels);
+        find(job->near, &s, &query, RUNS_ASSIGNED, 1, CLUSTER_NONE);
+        job->out[i] = (uint32_t)s.items[0];
+    }
+    scratch_fini(&s);
+    return 0;
+}
+
+int near_points_assign(const struct near_points *near, const struct rows *rows, const uint32_t *ids, uint32_t n,
+                       unsigned threads, uint32_t *out)
+{
+    struct near_job job = {.near = near, .rows = rows, .ids = ids, .out = out};
+    return parallel_for(threads, n, 256, assign_range, &job, NULL);
+}

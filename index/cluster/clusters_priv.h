@@ -1,0 +1,72 @@
+/* clusters_priv.h - what finding clusters and closing them have in common. clusters.c runs the steps of the first. */
+#ifndef QUIRE_INDEX_CLUSTERS_PRIV_H
+#define QUIRE_INDEX_CLUSTERS_PRIV_H
+
+#include "index/cluster/clusters.h"
+#include "index/vector/near.h"
+
+#define CLUSTER_NONE UINT32_MAX
+#define CLUSTER_NEAR 64u /* clusters that a row may move to */
+
+/* How far the steps have come, in rows times passes. */
+struct clusters_advance {
+    const struct progress *progress; /* or NULL */
+    const char *phase;
+    uint64_t done, total;
+};
+/* QUIRE_ECANCELLED where the caller wants to stop. */
+int clusters_report(struct clusters_advance *advance, uint64_t done);
+
+/* The nearest of some points. Points with near numbers are near each other. */
+struct near_points {
+    const struct rows *points;
+    struct rows runs; /* means of consecutive points */
+    uint32_t *iota;
+};
+
+struct clustering {
+    struct row_store *store, *spare;
+    const struct clusters_config *config;
+    struct clusters_advance advance;
+    uint32_t *order;      /* row of the store -> row before */
+    uint32_t n;           /* clusters */
+    uint32_t *cluster_of; /* per row */
+    uint32_t *targets;    /* per row: the cluster that it would move to, or CLUSTER_NONE; other uses between rounds */
+    float *ratios;        /* per row: distance to the target by distance to its own cluster */
+    float *distances;     /* per row: to its own cluster's centroid */
+    uint32_t *sizes;      /* per cluster */
+    uint8_t *active;      /* per cluster: its rows may move */
+    float *limits;        /* per cluster: rows beyond are far out */
+    float *sums;          /* per cluster: sum of the rows that are not, code_dim */
+    uint32_t *counts;     /* per cluster: these rows */
+    struct rows centres;  /* centroids, as codes */
+    uint32_t *near;       /* per cluster: CLUSTER_NEAR others, nearest first */
+    uint32_t n_near;      /* of them there are */
+    struct rows window;   /* rows of a file that are looked at */
+    struct near_points assigned; /* the centres, while rows are assigned to them */
+};
+
+/* Calls body for all rows of the store, window by window. */
+int clustering_pass(struct clustering *s, int (*body)(struct clustering *s, const struct rows *rows, uint32_t first));
+/* Arrays of clusters for n of them, all empty. */
+int clustering_room(struct clustering *s, uint32_t n);
+/* s->centres: the mean of each cluster's rows; of one without rows it stays. */
+int clustering_centres(struct clustering *s);
+/* The rows of cluster c, ascending: members[at[c]] .. members[at[c + 1]]. at: n + 1; members: one per row. */
+void clustering_members(const struct clustering *s, uint32_t *at, uint32_t *members);
+
+/* clusters_start.c: the clusters that refinement begins with, near ones with near numbers */
+int clustering_start(struct clustering *s, const struct clusters_known *known);
+/* clusters_order.c: puts the rows in order of their clusters */
+int clustering_order(struct clustering *s, struct clusters *clusters);
+
+/* clusters_near.c */
+int near_points_init(struct near_points *near, const struct rows *points);
+void near_points_fini(struct near_points *near); /* zeroed is fine */
+/* The `keep` points nearest to every point but itself, nearest first, into out: points->n x stride. */
+int near_points_all(const struct near_points *near, uint32_t keep, uint32_t stride, unsigned threads, uint32_t *out);
+/* The point nearest to each of rows[ids[0..n)], into out. */
+int near_points_assign(const struct near_points *near, const struct rows *rows, const uint32_t *ids, uint32_t n,
+                       unsigned threads, uint32_t *out);
+
+#endif

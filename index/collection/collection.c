@@ -1,0 +1,951 @@
+/*
+ * collection.c - a live collection: views, writes, and how its parts change.
+ *
+ * A write is three things under one lock, none of which waits for the disk: a frame in the journal, a row in the newest
+ * memtable, and the end of the row that it replaces, wherever that lies. The record of a put names the sealed row that
+ * it ends (segment and row number), so that replaying needs no look-up on the disk: if that segment has been merged
+ * away by the end of the log, the record of that merge has carried the tombstone on.
+ *
+ * The view is replaced, never changed: readers take a reference under the lock and keep what they have. What does
+ * change under a reader are rows of memtables, which carry the numbers of their birth and death, and tombstones.
+ *
+ * publish swaps what was sealed or merged for its result. Rows that died while that was made are found by comparing: a
+ * row that is dead now and was copied is dead in the result. The frame that says so is appended under the same lock, so
+ * that every later write refers to the new view and every earlier one to the old.
+ */
+#include "index/attribute/filter.h"
+#include "index/build/build.h"
+#include "index/collection/collection_priv.h"
+#include "index/format/format.h"
+#include "index/segment/segment_priv.h"
+#include "io/bytes.h"
+#include "io/error.h"
+#include <assert.h>
+#include <float.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define LINK_WAKE_ROWS 16u /* that wait for links before maintenance is woken for them */
+
+/* ---- config ------------------------------------------------------------------------------------------------------ */
+
+void collection_config_encode(const struct collection_config *config, uint8_t out[COLLECTION_CONFIG_BYTES])
+{
+    memset(out, 0, COLLECTION_CONFIG_BYTES);
+    const uint32_t words[] = {config->dim,         config->type,      config->metric, config->slot,
+                              config->block_bytes, config->code_bits, config->degree, config->build_beam,
+                              config->link_degree, config->link_beam};
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        store_u32(out + 4 * i, words[i]);
+    store_u32(out + 40, config->input_dim);
+    store_u64(out + 48, config->memory_bytes);
+    store_u64(out + 56, config->seed);
+    store_u32(out + 64, config->index);
+    store_u32(out + 68, config->tenants);
+}
+
+int collection_config_decode(const uint8_t in[COLLECTION_CONFIG_BYTES], struct collection_config *out,
+                             struct quire_error *err)
+{
+    struct collection_config config = {.dim = load_u32(in),
+                                       .type = (enum quire_type)load_u32(in + 4),
+                                       .metric = (enum quire_metric)load_u32(in + 8),
+                                       .slot = (enum quire_slot)load_u32(in + 12),
+                                       .block_bytes = load_u32(in + 16),
+                                       .code_bits = load_u32(in + 20),
+                                       .degree = load_u32(in + 24),
+                                       .build_beam = load_u32(in + 28),
+                                       .link_degree = load_u32(in + 32),
+                                       .link_beam = load_u32(in + 36),
+                                       .input_dim = load_u32(in + 40),
+                                       .memory_bytes = load_u64(in + 48),
+                                       .seed = load_u64(in + 56),
+                                       .index = (enum quire_index_kind)load_u32(in + 64),
+                                       .tenants = load_u32(in + 68) == 1};
+    if (load_u32(in + 68) > 1)
+        return error_set(err, QUIRE_EVERSION, "a collection has settings that this version does not know");
+    for (size_t i = 72; i < COLLECTION_CONFIG_BYTES; i++)
+        if (in[i])
+            return error_set(err, QUIRE_EVERSION, "a collection has settings that this version does not know");
+    int rc = collection_config_check(&config, err);
+    if (rc == 0)
+        *out = config;
+    return rc;
+}
+
+static int check_slot(struct collection_config *c, struct quire_error *err)
+{
+    bool bytes = c->type == QUIRE_TYPE_I8 || c->type == QUIRE_TYPE_U8;
+    enum quire_slot own = c->type == QUIRE_TYPE_I8 ? QUIRE_SLOT_I8 : QUIRE_SLOT_U8;
+    if (c->slot == QUIRE_SLOT_AUTO)
+        c->slot = bytes ? own : QUIRE_SLOT_Q8;
+    if (c->slot == QUIRE_SLOT_I8 && !bytes)
+        c->slot = QUIRE_SLOT_Q8;
+    if (bytes && c->slot != own)
+        return error_set(err, QUIRE_EINVALID, "slots of %s do not hold vectors of %s", quire_slot_name(c->slot),
+                         quire_type_name(c->type));
+    return 0;
+}
+
+int collection_config_check(struct collection_config *c, struct quire_error *err)
+{
+    if (c->dim == 0 || c->dim > QUIRE_DIM_MAX)
+        return error_set(err, QUIRE_EDIM, "dimension %u is out of range 1..%u", c->dim, QUIRE_DIM_MAX);
+    if (c->input_dim > QUIRE_DIM_MAX || (c->input_dim && c->input_dim < c->dim))
+        return error_set(err, QUIRE_EDIM, "%u dimensions cannot be reduced to %u", c->input_dim, c->dim);
+    if ((unsigned)c->type > QUIRE_TYPE_BF16 || (unsigned)c->metric > QUIRE_METRIC_IP ||
+        (unsigned)c->slot > QUIRE_SLOT_BF16)
+        return error_set(err, QUIRE_EINVALID, "unknown type %d, metric %d or slot %d", (int)c->type, (int)c->metric,
+                         (int)c->slot);
+    if (c->block_bytes % QUIRE_BLOCK_BYTES_MIN || c->block_bytes > QUIRE_BLOCK_BYTES_MAX)
+        return error_set(err, QUIRE_ERANGE, "block of %u bytes: it must be a multiple of %u up to %u", c->block_bytes,
+                         QUIRE_BLOCK_BYTES_MIN, QUIRE_BLOCK_BYTES_MAX);
+    if (c->code_bits != 0 && kernels_code_index(c->code_bits) < 0)
+        return error_set(err, QUIRE_ERANGE, "%u bits per dimension: it must be 1, 2, 4 or 8", c->code_bits);
+    if ((unsigned)c->index > QUIRE_INDEX_SPANN)
+        return error_set(err, QUIRE_EINVALID, "unknown index kind %d", (int)c->index);
+    if (c->index == QUIRE_INDEX_SPANN && c->code_bits == 8)
+        return error_set(err, QUIRE_ERANGE, "8 bits per dimension: codes in inverted lists have 1, 2 or 4");
+    if (c->degree > 256 || c->build_beam > 4096 || c->link_degree > 64 || c->link_degree == 1 || c->link_beam > 4096)
+        return error_set(err, QUIRE_ERANGE,
+                         "degree %u (at most 256), build beam %u (4096), M %u (2 to 64), EF %u (4096)", c->degree,
+                         c->build_beam, c->link_degree, c->link_beam);
+    return check_slot(c, err);
+}
+
+int collection_check_vector(const struct collection_config *config, const float *vector, uint32_t n,
+                            struct quire_error *err)
+{
+    double norm2 = 0;
+    for (uint32_t i = 0; i < n; i++)
+        norm2 += (double)vector[i] * (double)vector[i];
+    if (!(norm2 <= (double)FLT_MAX))
+        return error_set(err, QUIRE_ENOTFINITE, "the vector holds NaN, infinity or values too large to square");
+    if (norm2 == 0 && config->metric == QUIRE_METRIC_COSINE)
+        return error_set(err, QUIRE_EZEROVEC,
+                         "the vector is a zero vector, which has no direction under the cosine metric");
+    return 0;
+}
+
+/* ---- tables and views -------------------------------------------------------------------------------------------- */
+
+int table_create(const struct memtable_config *config, struct table **out, struct quire_error *err)
+{
+    struct table *table = calloc(1, sizeof *table);
+    if (!table)
+        return error_set(err, QUIRE_ENOMEM, "no memory for a memtable");
+    int rc = memtable_create(config, &table->memtable, err);
+    if (rc < 0) {
+        free(table);
+        return rc;
+    }
+    atomic_init(&table->references, 1);
+    table->last_seq = SEQ_MAX;
+    *out = table;
+    return 0;
+}
+
+struct table *table_ref(struct table *table)
+{
+    atomic_fetch_add_explicit(&table->references, 1, memory_order_relaxed);
+    return table;
+}
+
+void table_unref(struct table *table)
+{
+    if (!table || atomic_fetch_sub_explicit(&table->references, 1, memory_order_acq_rel) != 1)
+        return;
+    memtable_destroy(table->memtable);
+    free(table);
+}
+
+/* A view with room for so many, none of them filled in. */
+static struct view *view_alloc(uint32_t n_parts, uint32_t n_tables)
+{
+    struct view *view = calloc(1, sizeof *view + n_parts * sizeof(struct part *) + n_tables * sizeof(struct table *));
+    if (!view)
+        return NULL;
+    atomic_init(&view->references, 1);
+    view->tables = (struct table **)(void *)(view + 1);
+    view->parts = (struct part **)(void *)(view->tables + n_tables);
+    return view;
+}
+
+void view_unref(struct view *view)
+{
+    if (!view || atomic_fetch_sub_explicit(&view->references, 1, memory_order_acq_rel) != 1)
+        return;
+    for (uint32_t i = 0; i < view->n_parts; i++)
+        part_unref(view->parts[i]);
+    for (uint32_t i = 0; i < view->n_tables; i++)
+        table_unref(view->tables[i]);
+    free(view);
+}
+
+struct view *collection_view(struct collection *c)
+{
+    pthread_mutex_lock(&c->lock);
+    struct view *view = c->view;
+    atomic_fetch_add_explicit(&view->references, 1, memory_order_relaxed);
+    pthread_mutex_unlock(&c->lock);
+    return view;
+}
+
+static bool holds_part(struct part *const *parts, uint32_t n, const struct part *part)
+{
+    for (uint32_t i = 0; i < n; i++)
+        if (parts[i] == part)
+            return true;
+    return false;
+}
+
+static bool holds_table(struct table *const *tables, uint32_t n, const struct table *table)
+{
+    for (uint32_t i = 0; i < n; i++)
+        if (tables[i] == table)
+            return true;
+    return false;
+}
+
+struct part *view_part(const struct view *view, uint64_t uid)
+{
+    for (uint32_t i = 0; i < view->n_parts; i++)
+        if (view->parts[i]->uid == uid)
+            return view->parts[i];
+    return NULL;
+}
+
+static bool is_adoption(const struct collection_edit *edit)
+{
+    return edit->added && edit->n_removed_parts + edit->n_removed_tables == 0;
+}
+
+struct view *view_edited(const struct view *old, const struct collection_edit *edit, struct table *fresh)
+{
+    struct view *view = view_alloc(old->n_parts + 1, old->n_tables + 1);
+    if (!view)
+        return NULL;
+    view->generation = old->generation + (edit->n_removed_parts > 0 || edit->added);
+    view->adoptions = old->adoptions + is_adoption(edit);
+    if (fresh)
+        view->tables[view->n_tables++] = table_ref(fresh);
+    for (uint32_t i = 0; i < old->n_tables; i++)
+        if (!holds_table(edit->removed_tables, edit->n_removed_tables, old->tables[i]))
+            view->tables[view->n_tables++] = table_ref(old->tables[i]);
+    for (uint32_t i = 0; i < old->n_parts; i++)
+        if (!holds_part(edit->removed_parts, edit->n_removed_parts, old->parts[i]))
+            view->parts[view->n_parts++] = part_ref(old->parts[i]);
+    if (edit->added)
+        view->parts[view->n_parts++] = part_ref(edit->added);
+    return view;
+}
+
+/* ---- life -------------------------------------------------------------------------------------------------------- */
+
+static struct memtable_config table_config_of(const struct collection_config *c, struct epochs *epochs)
+{
+    return (struct memtable_config){.dim = c->dim,
+                                    .type = c->type,
+                                    .metric = c->metric,
+                                    .slot = c->slot,
+                                    .degree = c->link_degree,
+                                    .beam = c->link_beam,
+                                    .seed = c->seed,
+                                    .epochs = epochs};
+}
+
+int collection_create(struct store *store, uint64_t uid, const struct collection_config *config,
+                      struct attribute_schema *schema, struct collection **out, struct quire_error *err)
+{
+    struct collection *c = calloc(1, sizeof *c);
+    if (!c)
+        return error_set(err, QUIRE_ENOMEM, "no memory for a collection");
+    c->store = store;
+    c->uid = uid;
+    c->config = *config;
+    c->table_config = table_config_of(config, store_epochs(store));
+    c->view = view_alloc(0, 1);
+    int rc = c->view ? table_create(&c->table_config, &c->view->tables[0], err)
+                     : error_set(err, QUIRE_ENOMEM, "no memory for a collection");
+    if (rc < 0) {
+        free(c->view);
+        free(c);
+        return rc;
+    }
+    c->schema = schema;
+    c->view->n_tables = 1;
+    c->view->generation = 1;
+    atomic_init(&c->references, 1);
+    pthread_mutex_init(&c->lock, NULL);
+    *out = c;
+    return 0;
+}
+
+struct collection *collection_ref(struct collection *c)
+{
+    atomic_fetch_add_explicit(&c->references, 1, memory_order_relaxed);
+    return c;
+}
+
+void collection_unref(struct collection *c)
+{
+    if (!c || atomic_fetch_sub_explicit(&c->references, 1, memory_order_acq_rel) != 1)
+        return;
+    view_unref(c->view);
+    pthread_mutex_destroy(&c->lock);
+    tenants_free(c);
+    attribute_schema_destroy(c->schema);
+    free(c->pins);
+    free(c);
+}
+
+uint64_t collection_uid(const struct collection *c)
+{
+    return c->uid;
+}
+
+const struct collection_config *collection_config(const struct collection *c)
+{
+    return &c->config;
+}
+
+const struct attribute_schema *collection_schema(const struct collection *c)
+{
+    return c->schema;
+}
+
+uint64_t collection_count(const struct collection *c)
+{
+    return atomic_load_explicit(&c->n_elements, memory_order_relaxed);
+}
+
+enum quire_index_kind collection_index_kind(const struct collection *c)
+{
+    return build_kind(c->config.index);
+}
+
+/* ---- writing ----------------------------------------------------------------------------------------------------- */
+
+static int check_key(uint32_t key_bytes, struct quire_error *err)
+{
+    if (key_bytes == 0 || key_bytes > QUIRE_KEY_BYTES_MAX)
+        return error_set(err, QUIRE_ERANGE, "an element's name has 1..%u bytes, not %u", QUIRE_KEY_BYTES_MAX,
+                         key_bytes);
+    return 0;
+}
+
+static int check_attributes(uint32_t bytes, struct quire_error *err)
+{
+    if (bytes > ATTRIBUTES_BYTES_MAX)
+        return error_set(err, QUIRE_ERANGE, "attributes of %u bytes: at most %u", bytes, ATTRIBUTES_BYTES_MAX);
+    return 0;
+}
+
+/* Where the living row of a key is. */
+struct place {
+    struct table *table; /* NULL: in no memtable */
+    uint32_t row;
+    struct part *part; /* NULL: in no sealed segment */
+    uint32_t part_row;
+    bool newest; /* table is the one that takes writes */
+};
+
+static bool is_somewhere(const struct place *place)
+{
+    return place->table || place->part;
+}
+
+/* Under the lock. QUIRE_ESTALE where `located` is of another generation. */
+static int find_place(struct collection *c, const void *key, uint32_t key_bytes, const struct located *located,
+                      struct place *out, struct quire_error *err)
+{
+    const struct view *view = c->view;
+    memset(out, 0, sizeof *out);
+    if (atomic_load(&c->dropped))
+        return error_set(err, QUIRE_ECLOSED, "the collection was removed");
+    if (located->generation != view->generation)
+        return error_set(err, QUIRE_ESTALE, "the collection's segments have changed");
+    for (uint32_t i = 0; i < view->n_tables && !out->table; i++) {
+        out->row = memtable_find(view->tables[i]->memtable, key, key_bytes);
+        if (out->row != MEMTABLE_NONE) {
+            out->table = view->tables[i];
+            out->newest = i == 0;
+        }
+    }
+    if (!out->table && located->segment_uid) {
+        struct part *part = view_part(view, located->segment_uid);
+        if (part && !part_is_dead(part, located->row)) {
+            out->part = part;
+            out->part_row = located->row;
+        }
+    }
+    return 0;
+}
+
+/* Ends the life of what was there, after its replacement or removal was logged. */
+static void end_place(const struct place *place, uint64_t lsn)
+{
+    if (place->table)
+        memtable_kill(place->table->memtable, place->row, lsn);
+    if (place->part)
+        part_kill(place->part, place->part_row);
+}
+
+static void name_place(const struct place *place, struct record_element *element)
+{
+    element->ended_uid = place->part ? place->part->uid : 0;
+    element->ended_row = place->part_row;
+}
+
+/* Appends a record and notes its number. Under the lock. */
+static int log_element(struct collection *c, uint8_t kind, const struct record_element *element, uint64_t *lsn,
+                       struct quire_error *err)
+{
+    struct journal_record record = {.kind = kind};
+    uint8_t *bytes = record_element_encode(c->uid, element, &record.n_bytes);
+    if (!bytes)
+        return error_set(err, QUIRE_ENOMEM, "no memory for a journal record of %u bytes", record.n_bytes);
+    record.bytes = bytes;
+    int rc = journal_append(store_journal(c->store), &record, 1, lsn, err);
+    free(bytes);
+    return rc;
+}
+
+/* The newest table takes a row in place of what was there. Nothing fails once it is logged: what a replay finds in the
+ * log alone could be there twice. Under the lock, in an epoch. */
+static int put_row(struct collection *c, const struct place *place, const struct record_element *element, uint64_t *lsn,
+                   struct quire_error *err)
+{
+    struct memtable *newest = c->view->tables[0]->memtable;
+    struct memtable_pending pending;
+    int rc = memtable_prepare(newest, element->key, element->key_bytes, element->stored, element->attributes,
+                              element->attribute_bytes, &pending);
+    if (rc < 0)
+        return error_set(err, rc, "no memory for an element");
+    rc = log_element(c, RECORD_PUT, element, lsn, err);
+    if (rc < 0) {
+        memtable_cancel(newest, &pending);
+        return rc;
+    }
+    memtable_commit(newest, &pending, *lsn);
+    /* in the newest table the put itself has ended the older row */
+    struct place rest = *place;
+    if (place->newest)
+        rest.table = NULL;
+    end_place(&rest, *lsn);
+    c->last_lsn = *lsn;
+    if (!is_somewhere(place))
+        atomic_fetch_add_explicit(&c->n_elements, 1, memory_order_relaxed);
+    return 0;
+}
+
+/* What the element has that a write replaces: bytes 0: nothing, or that is not known. In an epoch. */
+static struct element_text old_text(const struct place *place, const void *text, uint32_t bytes)
+{
+    struct memtable_row row;
+    if (place->part)
+        return (struct element_text){.text = text, .bytes = text ? bytes : 0};
+    if (!place->table)
+        return (struct element_text){.text = NULL};
+    memtable_row(place->table->memtable, place->row, &row);
+    return (struct element_text){.text = row.attributes, .bytes = row.attribute_bytes};
+}
+
+/* Whether who is bound to the scope may see what is there. */
+static bool place_allows(const struct place *place, const struct tenant_scope *scope)
+{
+    struct memtable_row row;
+    if (!scope)
+        return true;
+    if (place->part)
+        return part_allows(place->part, place->part_row, scope);
+    if (!place->table)
+        return false;
+    memtable_row(place->table->memtable, place->row, &row);
+    return grants_allow(row.attributes, row.attribute_bytes, scope);
+}
+
+/* Whether the row that was there counts as gone: its tenants have been dropped. */
+static bool is_void(const struct collection *c, const struct element_text *old)
+{
+    return old->bytes > 0 && atomic_load_explicit(&c->n_former, memory_order_relaxed) > 0 &&
+           text_is_void(c, old->text, old->bytes);
+}
+
+/* Commits a put under the lock. scope: put->scope, resolved, or NULL. */
+static int commit_put(struct collection *c, struct collection_put *put, const struct tenant_scope *scope,
+                      const void *stored, struct quire_error *err)
+{
+    struct place place;
+    struct element_text text;
+    int rc = find_place(c, put->key, put->key_bytes, &put->located, &place, err);
+    if (rc == 0)
+        rc = memtable_check(c->view->tables[0]->memtable, put->vector, err);
+    if (rc < 0)
+        return rc;
+    struct element_text old = old_text(&place, put->old_text, put->old_text_bytes);
+    bool is_gone = is_void(c, &old);
+    if (is_gone)
+        old = (struct element_text){.text = NULL};
+    else if (is_somewhere(&place) && !place_allows(&place, scope))
+        return error_set(err, QUIRE_EPERM, "the name %.*s is taken by an element that this user may not see",
+                         put->key_bytes > 100 ? 100 : (int)put->key_bytes, (const char *)put->key);
+    put->was_new = is_gone || !is_somewhere(&place);
+    put->lsn = 0;
+    if (put->condition == PUT_ONLY_SEALED && (is_gone || !place.part))
+        return error_set(err, QUIRE_ESTALE, "the sealed row has been replaced or removed");
+    if ((put->condition == PUT_ONLY_NEW && !put->was_new) || (put->condition == PUT_ONLY_OLD && put->was_new))
+        return 0;
+    rc = text_of_put(c, put, scope, &old, &text, err);
+    if (rc < 0)
+        return rc;
+    struct record_element element = {.key = put->key,
+                                     .key_bytes = put->key_bytes,
+                                     .stored = stored,
+                                     .stored_bytes = memtable_stored_bytes(&c->table_config),
+                                     .attributes = text.text,
+                                     .attribute_bytes = text.bytes};
+    name_place(&place, &element);
+    rc = put_row(c, &place, &element, &put->lsn, err);
+    free(text.owned);
+    return rc;
+}
+
+/* Wakes maintenance when the newest table is full. */
+static void watch_table(struct collection *c)
+{
+    struct memtable_stats stats;
+    memtable_get_stats(c->view->tables[0]->memtable, &stats);
+    atomic_store_explicit(&c->n_unlinked, stats.unlinked, memory_order_relaxed);
+    store_note_memtable(c->store, c, stats.rows, stats.bytes);
+    if (stats.dead > stats.rows + MEMTABLE_FLAT_ROWS || stats.unlinked >= LINK_WAKE_ROWS)
+        store_wake(c->store, c);
+}
+
+static int lock_and_put(struct collection *c, struct collection_put *put, const void *stored, struct quire_error *err)
+{
+    struct epochs *epochs = store_epochs(c->store);
+    struct tenant_scope *scope = NULL;
+    unsigned epoch = epoch_enter(epochs);
+    pthread_mutex_lock(&c->lock);
+    int rc = scope_resolve_locked(c, put->scope, &scope);
+    rc = rc < 0 ? error_set(err, rc, "no memory for a scope") : commit_put(c, put, scope, stored, err);
+    if (rc == 0)
+        watch_table(c);
+    pthread_mutex_unlock(&c->lock);
+    epoch_exit(epochs, epoch);
+    free(scope);
+    return rc;
+}
+
+int collection_put(struct collection *c, struct collection_put *put, struct quire_error *err)
+{
+    int rc = check_key(put->key_bytes, err);
+    if (rc == 0)
+        rc = check_attributes(put->attributes ? put->attribute_bytes : 0, err);
+    if (rc == 0)
+        rc = store_admit(c->store, c, err);
+    if (rc < 0)
+        return rc;
+    struct view *view = collection_view(c);
+    uint8_t *stored = malloc(memtable_stored_bytes(&c->table_config));
+    rc = stored ? memtable_check(view->tables[0]->memtable, put->vector, err)
+                : error_set(err, QUIRE_ENOMEM, "no memory for a vector");
+    if (rc == 0 || rc == QUIRE_ELIMIT)
+        rc = memtable_stored(view->tables[0]->memtable, put->vector, stored);
+    view_unref(view);
+    if (rc == 0)
+        rc = lock_and_put(c, put, stored, err);
+    if (rc == QUIRE_ELIMIT && !journal_in_batch(store_journal(c->store))) {
+        /* a vector that is too long for this table under ip: it begins another */
+        journal_quiesce_begin(store_journal(c->store));
+        rc = collection_freeze(c, err);
+        journal_quiesce_end(store_journal(c->store));
+        if (rc == 0)
+            rc = lock_and_put(c, put, stored, err);
+    }
+    free(stored);
+    return rc;
+}
+
+static bool row_matches(const struct memtable_row *row, const struct filter *filter)
+{
+    const char *json = NULL;
+    uint32_t json_bytes = 0, n_grants;
+    return grants_split(row->attributes, row->attribute_bytes, &json, &json_bytes, &n_grants) == 0 &&
+           filter_matches(filter, json, json_bytes, row->key, row->key_bytes);
+}
+
+/* Whether a removal takes what is there. */
+static bool may_remove(const struct place *place, const struct located *located, const struct tenant_scope *scope)
+{
+    struct memtable_row row;
+    if (!is_somewhere(place) || !place_allows(place, scope))
+        return false;
+    if (!place->table || (located->seen_lsn == 0 && !located->matching))
+        return true;
+    memtable_row(place->table->memtable, place->row, &row);
+    return (located->seen_lsn == 0 || row.birth <= located->seen_lsn) &&
+           (!located->matching || row_matches(&row, located->matching));
+}
+
+static int commit_remove(struct collection *c, const void *key, uint32_t key_bytes, const struct located *located,
+                         const struct tenant_scope *scope, bool *removed, uint64_t *lsn, struct quire_error *err)
+{
+    struct place place;
+    int rc = find_place(c, key, key_bytes, located, &place, err);
+    if (rc < 0 || !may_remove(&place, located, scope))
+        return rc;
+    struct record_element element = {.key = key, .key_bytes = key_bytes};
+    name_place(&place, &element);
+    rc = log_element(c, RECORD_REMOVE, &element, lsn, err);
+    if (rc < 0)
+        return rc;
+    end_place(&place, *lsn);
+    c->last_lsn = *lsn;
+    atomic_fetch_sub_explicit(&c->n_elements, 1, memory_order_relaxed);
+    watch_table(c);
+    *removed = true;
+    return 0;
+}
+
+int collection_remove(struct collection *c, const void *key, uint32_t key_bytes, const struct located *located,
+                      const struct tenant_scope *scope, bool *removed, uint64_t *lsn, struct quire_error *err)
+{
+    struct tenant_scope *resolved = NULL;
+    int rc = check_key(key_bytes, err);
+    *removed = false;
+    if (rc < 0)
+        return rc;
+    pthread_mutex_lock(&c->lock);
+    rc = scope_resolve_locked(c, scope, &resolved);
+    rc = rc < 0 ? error_set(err, rc, "no memory for a scope")
+                : commit_remove(c, key, key_bytes, located, resolved, removed, lsn, err);
+    pthread_mutex_unlock(&c->lock);
+    free(resolved);
+    return rc;
+}
+
+/* An element of a frozen table, whose rows are being copied, goes to the newest table with its new attributes. */
+static int move_with_attributes(struct collection *c, const struct place *place, struct record_element *element,
+                                uint64_t *lsn, struct quire_error *err)
+{
+    element->stored_bytes = memtable_stored_bytes(&c->table_config);
+    uint8_t *stored = malloc(element->stored_bytes);
+    if (!stored)
+        return error_set(err, QUIRE_ENOMEM, "no memory for a vector");
+    memtable_row_stored(place->table->memtable, place->row, stored);
+    element->stored = stored;
+    int rc = put_row(c, place, element, lsn, err);
+    free(stored);
+    return rc;
+}
+
+static int write_text(struct collection *c, const struct place *place, struct record_element *element, uint64_t *lsn,
+                      struct quire_error *err)
+{
+    if (!place->newest)
+        return move_with_attributes(c, place, element, lsn, err);
+    int rc = log_element(c, RECORD_ATTRIBUTES, element, lsn, err);
+    if (rc == 0)
+        rc = memtable_set_attributes(place->table->memtable, place->row, element->attributes, element->attribute_bytes);
+    if (rc == 0)
+        c->last_lsn = *lsn;
+    return rc;
+}
+
+static int commit_change(struct collection *c, struct collection_change *change, const struct tenant_scope *scope,
+                         struct quire_error *err)
+{
+    struct place place;
+    struct located nowhere = {.generation = c->view->generation};
+    char *text = NULL;
+    uint32_t bytes = 0;
+    int rc = find_place(c, change->key, change->key_bytes, &nowhere, &place, err);
+    if (rc < 0)
+        return rc;
+    if (!place.table || !place_allows(&place, scope))
+        return error_set(err, QUIRE_ENOTFOUND, "no memtable holds the element");
+    struct element_text old = old_text(&place, NULL, 0);
+    if (is_void(c, &old))
+        return error_set(err, QUIRE_ENOTFOUND, "no memtable holds the element");
+    rc = text_of_change(c, change, old.text, old.bytes, &text, &bytes, &change->n_changed, err);
+    if (rc < 0 || (!change->set_attributes && change->n_changed == 0)) {
+        free(text);
+        return rc;
+    }
+    struct record_element element = {
+        .key = change->key, .key_bytes = change->key_bytes, .attributes = text, .attribute_bytes = bytes};
+    rc = write_text(c, &place, &element, &change->lsn, err);
+    free(text);
+    return rc;
+}
+
+int collection_change(struct collection *c, struct collection_change *change, struct quire_error *err)
+{
+    struct epochs *epochs = store_epochs(c->store);
+    struct tenant_scope *scope = NULL;
+    int rc = check_key(change->key_bytes, err);
+    change->lsn = 0;
+    change->n_changed = 0;
+    if (rc == 0 && change->set_attributes)
+        rc = check_attributes(change->attribute_bytes, err);
+    if (rc == 0)
+        rc = store_admit(c->store, c, err);
+    if (rc < 0)
+        return rc;
+    unsigned epoch = epoch_enter(epochs);
+    pthread_mutex_lock(&c->lock);
+    rc = scope_resolve_locked(c, change->scope, &scope);
+    rc = rc < 0 ? error_set(err, rc, "no memory for a scope") : commit_change(c, change, scope, err);
+    pthread_mutex_unlock(&c->lock);
+    epoch_exit(epochs, epoch);
+    free(scope);
+    return rc;
+}
+
+uint32_t collection_unlinked(const struct collection *c)
+{
+    return atomic_load_explicit(&c->n_unlinked, memory_order_relaxed);
+}
+
+bool collection_link(struct collection *c, struct graph_scratch *scratch, uint64_t budget_us)
+{
+    struct view *view = collection_view(c);
+    struct epochs *epochs = store_epochs(c->store);
+    bool more = false;
+    for (uint32_t i = 0; i < view->n_tables && !more; i++) {
+        unsigned epoch = epoch_enter(epochs);
+        more = memtable_link(view->tables[i]->memtable, scratch, budget_us);
+        epoch_exit(epochs, epoch);
+    }
+    view_unref(view);
+    return more;
+}
+
+/* ---- changes of the view ----------------------------------------------------------------------------------------- */
+
+/* Under the lock: `fresh` takes the writes from now on. */
+static int install_table(struct collection *c, struct table *fresh)
+{
+    const struct collection_edit nothing = {.added = NULL};
+    struct view *old = c->view, *view = view_edited(old, &nothing, fresh);
+    if (!view)
+        return QUIRE_ENOMEM;
+    old->tables[0]->last_seq = fresh->first_seq = c->last_lsn;
+    c->view = view;
+    view_unref(old);
+    return 0;
+}
+
+int collection_freeze(struct collection *c, struct quire_error *err)
+{
+    struct memtable_stats stats;
+    struct table *fresh = NULL;
+    int rc = table_create(&c->table_config, &fresh, err);
+    if (rc < 0)
+        return rc;
+    pthread_mutex_lock(&c->lock);
+    memtable_get_stats(c->view->tables[0]->memtable, &stats);
+    if (stats.rows + stats.dead > 0)
+        rc = install_table(c, fresh);
+    pthread_mutex_unlock(&c->lock);
+    table_unref(fresh);
+    return rc < 0 ? error_set(err, rc, "no memory for a view") : 0;
+}
+
+/* Marks in the added part what has died among the rows it was made from. Under the lock. */
+static int carry_deaths(const struct collection_edit *edit)
+{
+    int rc = 0;
+    for (uint32_t i = 0; i < edit->n_removed_parts; i++) {
+        const struct part *part = edit->removed_parts[i];
+        uint64_t rows = segment_info(part->segment)->rows;
+        for (uint64_t r = 0; r < rows && rc >= 0; r++) {
+            if (r % 8 == 0 && part->dead[r / 8] == 0)
+                r += 7;
+            else if (part_is_dead(part, (uint32_t)r) && edit->rows_of[i][r] != UINT32_MAX)
+                rc = part_kill(edit->added, edit->rows_of[i][r]);
+        }
+    }
+    for (uint32_t i = 0; i < edit->n_removed_tables; i++) {
+        const struct memtable *memtable = edit->removed_tables[i]->memtable;
+        struct memtable_stats stats;
+        memtable_get_stats(memtable, &stats);
+        for (uint32_t r = 0; r < stats.room && rc >= 0; r++)
+            if (edit->table_rows_of[i][r] != UINT32_MAX && memtable_death(memtable, r) != SEQ_MAX)
+                rc = part_kill(edit->added, edit->table_rows_of[i][r]);
+    }
+    return rc < 0 ? rc : 0;
+}
+
+/* Up to which number the tables that go held everything; 0: none goes. */
+static uint64_t sealed_lsn(const struct collection_edit *edit)
+{
+    uint64_t last = 0;
+    for (uint32_t i = 0; i < edit->n_removed_tables; i++)
+        if (edit->removed_tables[i]->last_seq > last)
+            last = edit->removed_tables[i]->last_seq;
+    return last;
+}
+
+/* The record that ends a row which an adopted index replaces. */
+static int encode_end(struct collection *c, const struct replaced_row *r, struct place *place,
+                      struct journal_record *record, struct quire_error *err)
+{
+    struct record_element element = {.key = r->key, .key_bytes = r->key_bytes};
+    int rc = find_place(c, r->key, r->key_bytes, &r->located, place, err);
+    if (rc < 0)
+        return rc;
+    name_place(place, &element);
+    record->kind = RECORD_REMOVE;
+    record->bytes = record_element_encode(c->uid, &element, &record->n_bytes);
+    return record->bytes ? 0 : QUIRE_ENOMEM;
+}
+
+/* One frame, so that all of it is there or nothing: the ends of what an adopted index replaces, then the edit.
+ * places: n_replaced, filled in. */
+static int log_edit(struct collection *c, const struct collection_edit *edit, struct place *places, uint64_t *lsn,
+                    struct quire_error *err)
+{
+    uint32_t n = edit->n_replaced;
+    struct journal_record *records = calloc(n + 1, sizeof *records);
+    int rc = records ? 0 : QUIRE_ENOMEM;
+    for (uint32_t i = 0; i < n && rc == 0; i++)
+        rc = encode_end(c, &edit->replaced[i], &places[i], &records[i], err);
+    if (rc == 0) {
+        records[n].kind = RECORD_EDIT;
+        records[n].bytes = record_edit_encode(c->uid, edit, sealed_lsn(edit), &records[n].n_bytes);
+        rc = records[n].bytes ? journal_append(store_journal(c->store), records, n + 1, lsn, err) : QUIRE_ENOMEM;
+    }
+    for (uint32_t i = 0; records && i <= n; i++)
+        free((void *)(uintptr_t)records[i].bytes);
+    free(records);
+    return rc == QUIRE_ENOMEM ? error_set(err, rc, "no memory for the record of a change of segments") : rc;
+}
+
+static int publish_locked(struct collection *c, const struct collection_edit *edit, uint64_t *lsn,
+                          struct quire_error *err)
+{
+    if (atomic_load(&c->dropped))
+        return error_set(err, QUIRE_ECLOSED, "the collection was removed");
+    if (edit->replaced && c->last_lsn != edit->seen_lsn)
+        return error_set(err, QUIRE_EBUSY,
+                         "the set is written to while an index is added: stop the writes and try again");
+    struct view *old = c->view, *view = view_edited(old, edit, NULL);
+    struct place *places = calloc(edit->n_replaced + 1, sizeof *places);
+    int rc = view && places ? 0 : error_set(err, QUIRE_ENOMEM, "no memory for a view");
+    if (rc == 0 && edit->added && carry_deaths(edit) < 0)
+        rc = error_set(err, QUIRE_EINTERNAL, "the merge's map of rows does not fit its segment");
+    if (rc == 0)
+        rc = log_edit(c, edit, places, lsn, err);
+    for (uint32_t i = 0; rc == 0 && i < edit->n_replaced; i++)
+        end_place(&places[i], *lsn);
+    free(places);
+    if (rc < 0) {
+        view_unref(view);
+        return rc;
+    }
+    c->view = view;
+    c->last_lsn = *lsn;
+    if (edit->added && atomic_load(&c->n_former) > 0)
+        atomic_store(&c->sweep_due, true);
+    if (is_adoption(edit))
+        atomic_fetch_add_explicit(&c->n_elements, part_living(edit->added) - edit->n_replaced, memory_order_relaxed);
+    view_unref(old);
+    return 0;
+}
+
+int collection_publish(struct collection *c, const struct collection_edit *edit, uint64_t *lsn, struct quire_error *err)
+{
+    assert(edit->added || edit->n_removed_parts + edit->n_removed_tables > 0);
+    pthread_mutex_lock(&c->lock);
+    int rc = publish_locked(c, edit, lsn, err);
+    pthread_mutex_unlock(&c->lock);
+    return rc;
+}
+
+/* ---- snapshots that are read ------------------------------------------------------------------------------------- */
+
+int collection_pin(struct collection *c, uint64_t *lsn)
+{
+    int rc = 0;
+    pthread_mutex_lock(&c->lock);
+    if (c->n_pins == c->pins_capacity) {
+        uint32_t capacity = c->pins_capacity ? 2 * c->pins_capacity : 2;
+        uint64_t *bigger = realloc(c->pins, sizeof *bigger * capacity);
+        rc = bigger ? 0 : QUIRE_ENOMEM;
+        c->pins = bigger ? bigger : c->pins;
+        c->pins_capacity = bigger ? capacity : c->pins_capacity;
+    }
+    if (rc == 0)
+        c->pins[c->n_pins++] = *lsn = c->last_lsn;
+    pthread_mutex_unlock(&c->lock);
+    return rc;
+}
+
+void collection_unpin(struct collection *c, uint64_t lsn)
+{
+    struct memtable_stats stats;
+    pthread_mutex_lock(&c->lock);
+    for (uint32_t i = 0; i < c->n_pins; i++)
+        if (c->pins[i] == lsn) {
+            c->pins[i] = c->pins[--c->n_pins];
+            break;
+        }
+    memtable_get_stats(c->view->tables[0]->memtable, &stats);
+    if (stats.dead > 0) /* what the pin kept can go, also if nobody writes again */
+        store_wake(c->store, c);
+    pthread_mutex_unlock(&c->lock);
+}
+
+uint64_t collection_horizon(const struct collection *c)
+{
+    uint64_t horizon = c->last_lsn;
+    for (uint32_t i = 0; i < c->n_pins; i++)
+        if (c->pins[i] < horizon)
+            horizon = c->pins[i];
+    return horizon;
+}
+
+/* ---- figures ----------------------------------------------------------------------------------------------------- */
+
+static void add_part(const struct part *part, struct collection_stats *out)
+{
+    const struct segment_info *info = segment_info(part->segment);
+    struct block_cache_stats cache;
+    segment_cache_stats(part->segment, &cache);
+    out->segment_rows += info->rows;
+    out->dead_rows += atomic_load_explicit(&part->n_dead, memory_order_relaxed);
+    out->resident_bytes += part_bytes(part);
+    out->cache_bytes += info->cache_bytes;
+    out->cache_hits += cache.hits;
+    out->cache_misses += cache.misses;
+    out->disk_bytes += info->index_bytes;
+}
+
+void collection_get_stats(const struct collection *constant, struct collection_stats *out)
+{
+    struct collection *c = (struct collection *)constant; /* its lock and its view's count are all that changes */
+    struct view *view = collection_view(c);
+    memset(out, 0, sizeof *out);
+    out->elements = collection_count(c);
+    out->memtables = view->n_tables;
+    out->segments = view->n_parts;
+    out->raw_bytes = out->elements * c->config.dim * quire_type_bytes(c->config.type);
+    for (uint32_t i = 0; i < view->n_tables; i++) {
+        struct memtable_stats stats;
+        memtable_get_stats(view->tables[i]->memtable, &stats);
+        out->memtable_rows += stats.rows;
+        out->unlinked += stats.unlinked;
+        out->memtable_bytes += stats.bytes;
+    }
+    for (uint32_t i = 0; i < view->n_parts; i++)
+        add_part(view->parts[i], out);
+    pthread_mutex_lock(&c->lock);
+    out->last_lsn = c->last_lsn;
+    pthread_mutex_unlock(&c->lock);
+    out->seals = atomic_load_explicit(&c->n_seals, memory_order_relaxed);
+    out->merges = atomic_load_explicit(&c->n_merges, memory_order_relaxed);
+    view_unref(view);
+}

@@ -1,0 +1,297 @@
+/*
+ * collection.h - a live collection: elements under keys that are put, removed and searched while they change.
+ *
+ * Its rows lie in memtables (memtable.h: the newest takes writes, older ones are being sealed) and in sealed segments
+ * (segment.h) with tombstones. Readers work on an immutable view of both. Every write is a frame of the store's journal
+ * (store.h) before it is visible.
+ *
+ *   write   locate: where the key's row is, if a sealed segment holds one: decided in memory by the segments' key
+ *           filters (collection_locate_now), or with reads on a lane (collection_fetch_start). Commit: under the
+ *           collection's lock, in microseconds and without the disk: journal, memtable, tombstone. A commit whose
+ *           `located` is older than the newest seal or merge answers QUIRE_ESTALE: locate again.
+ *   search  segments first, on a lane's ring. When all have answered: under the lock the snapshot number and which of
+ *           the hits have died; then the memtables as of that number. So each element is seen once, old or new.
+ *
+ * Reference-counted: a request under way holds a reference. Thread-safe but where a searcher is named (its lane's
+ * thread).
+ */
+#ifndef QUIRE_INDEX_COLLECTION_H
+#define QUIRE_INDEX_COLLECTION_H
+
+#include "index/attribute/attribute_schema.h"
+#include "index/attribute/grants.h"
+#include "index/search/search.h"
+
+struct collection;
+struct filter;
+struct graph_scratch;
+struct lane;
+struct view;
+struct store;
+
+#define ATTRIBUTES_BYTES_MAX ((1u << 24) - 1)
+
+/* What is fixed when a collection is made. */
+struct collection_config {
+    uint32_t dim;
+    enum quire_type type;
+    enum quire_metric metric;
+    enum quire_slot slot;
+    uint32_t block_bytes;            /* of sealed segments; 0: 8192 */
+    unsigned code_bits;              /* 0: 4 */
+    unsigned degree, build_beam;     /* of sealed segments; 0: the build's defaults */
+    unsigned link_degree, link_beam; /* of the mutable graph; 0: its defaults */
+    uint32_t input_dim;              /* dimensions that users give, reduced to dim by whoever calls; 0: dim */
+    uint64_t memory_bytes;           /* resident budget of its sealed segments; 0: the store's */
+    uint64_t seed;
+    enum quire_index_kind index; /* of sealed segments */
+    bool tenants; /* every element is some tenant's: small tenants lie side by side, and put needs a grant */
+};
+#define COLLECTION_CONFIG_BYTES 96u
+void collection_config_encode(const struct collection_config *config, uint8_t out[COLLECTION_CONFIG_BYTES]);
+int collection_config_decode(const uint8_t in[COLLECTION_CONFIG_BYTES], struct collection_config *out,
+                             struct quire_error *err);
+/* QUIRE_EDIM, QUIRE_EINVALID, QUIRE_ERANGE with a sentence. Fills in defaults. */
+int collection_config_check(struct collection_config *config, struct quire_error *err);
+
+/* Checks n numbers as a vector of the user: QUIRE_ENOTFINITE, QUIRE_EZEROVEC (cosine). */
+int collection_check_vector(const struct collection_config *config, const float *vector, uint32_t n,
+                            struct quire_error *err);
+
+/* The declared columns; never NULL, lives as long as the collection. Set once, while it is empty (store.h). */
+const struct attribute_schema *collection_schema(const struct collection *collection);
+
+struct collection *collection_ref(struct collection *collection);
+void collection_unref(struct collection *collection);
+uint64_t collection_uid(const struct collection *collection); /* unique in its store, for ever */
+const struct collection_config *collection_config(const struct collection *collection);
+uint64_t collection_count(const struct collection *collection); /* living elements */
+/* What its seals and merges make; segments of VLOAD, or from before it was changed, may be of another kind. */
+enum quire_index_kind collection_index_kind(const struct collection *collection);
+
+/* ---- writing ----------------------------------------------------------------------------------------------------- */
+
+/* Where a key's sealed row is, if anywhere, as of a generation of the collection's segments. */
+struct located {
+    uint64_t generation;
+    uint64_t segment_uid; /* 0: no sealed segment holds a living row of it */
+    uint32_t row;
+    uint64_t seen_lsn; /* of a removal: an element that was put after this write stays; 0: whatever is there goes */
+    /* Of a removal: a row in memory must match this, too, when it goes, whatever happened to its attributes since they
+     * were looked at. NULL: it need not. Kept by the caller. */
+    const struct filter *matching;
+};
+/* 1: *out is right, found in memory; 0: a segment may hold it, the disk must be asked
+ * (collection_fetch_start). */
+int collection_locate_now(struct collection *collection, const void *key, uint32_t key_bytes, struct located *out);
+
+/* ONLY_SEALED: QUIRE_ESTALE unless the row that is replaced is the one that `located` names, for a put that was made
+ * from it, and by the grants of `old_text` is still somebody's. */
+enum put_condition { PUT_ALWAYS, PUT_ONLY_NEW, PUT_ONLY_OLD, PUT_ONLY_SEALED };
+struct collection_put {
+    const void *key;
+    uint32_t key_bytes;
+    const void *vector;     /* elements of config.type, dim of them; checked */
+    const void *attributes; /* NULL: none */
+    uint32_t attribute_bytes;
+    bool keep_attributes; /* the element keeps those that it has, a new one has none; `attributes` are not looked at */
+    /* Whom it is granted to, generations are filled in; with keep_grants beside those whom it is granted to already:
+     * for a VADD of an element that is there. Without any it is the tenant's of a scope that has one; a scope of
+     * several is QUIRE_EINVALID then, as is none at all where config.tenants. */
+    const struct grant *grants;
+    uint32_t n_grants;
+    bool keep_grants;
+    /* The whole text (grants.h; a fetch with want_grants) of the sealed row that `located` names: what is kept of it if
+     * that row is replaced. A row in memory gives its own. To put a sealed element again with another text
+     * (collection_changed_text): that text here, both keep flags, PUT_ONLY_SEALED. */
+    const void *old_text;
+    uint32_t old_text_bytes;
+    /* Of who writes: an element that is there and not granted to any of it is not replaced, and none is granted to
+     * others (QUIRE_EPERM). NULL: all. */
+    const struct tenant_scope *scope;
+    enum put_condition condition;
+    struct located located;
+    /* out */
+    bool was_new;
+    uint64_t lsn;
+};
+/* Commits an element. 0, also where the condition did not hold (lsn 0 then); QUIRE_ESTALE: locate again. Other errors:
+ * the vector's (EDIM is the caller's to check), the journal's, QUIRE_ELIMIT (a limit of the store: the sentence names
+ * it), QUIRE_ENOMEM. The row is linked by collection_link. */
+int collection_put(struct collection *collection, struct collection_put *put, struct quire_error *err);
+/* *removed: whether there was one that the scope (NULL: all) lets be seen. */
+int collection_remove(struct collection *collection, const void *key, uint32_t key_bytes, const struct located *located,
+                      const struct tenant_scope *scope, bool *removed, uint64_t *lsn, struct quire_error *err);
+/* Other attributes, or other grants, for an element that a memtable holds. QUIRE_ENOTFOUND: none does, or none that the
+ * scope lets be seen; then one of a segment is put again with its stored vector by the caller. */
+struct collection_change {
+    const void *key;
+    uint32_t key_bytes;
+    bool set_attributes; /* to these */
+    const void *attributes;
+    uint32_t attribute_bytes;
+    const struct grant *grant, *revoke; /* added, taken away; what is there already or is not stays as it is */
+    uint32_t n_grant, n_revoke;
+    const struct tenant_scope *scope; /* NULL: all */
+    uint64_t lsn;                     /* out; 0: nothing had to be changed */
+    uint32_t n_changed;               /* out: grants added and taken away */
+};
+int collection_change(struct collection *collection, struct collection_change *change, struct quire_error *err);
+/* What an element's text (grants and JSON) becomes by a change: owned by the caller, NULL where nothing is left. Void
+ * grants go. QUIRE_ENOTFOUND: the scope does not let it be seen; QUIRE_EPERM: the scope lacks a tenant that is granted
+ * or revoked; QUIRE_EINVALID: config.tenants, and nobody would be left. */
+int collection_changed_text(struct collection *collection, const struct collection_change *change, const void *text,
+                            uint32_t text_bytes, char **out, uint32_t *out_bytes, uint32_t *n_changed,
+                            struct quire_error *err);
+/* Links rows that wait for it, for about budget_us. True if some still wait. */
+uint32_t collection_unlinked(const struct collection *collection); /* rows that wait, as of the last write */
+bool collection_link(struct collection *collection, struct graph_scratch *scratch, uint64_t budget_us);
+
+/* ---- reading ----------------------------------------------------------------------------------------------------- */
+
+struct collection_hit {
+    const void *key;
+    uint32_t key_bytes;
+    float distance;
+    const char *attributes; /* NULL unless want_attributes and the element has some */
+    uint32_t attribute_bytes;
+    const float *vector; /* NULL unless want_vectors */
+};
+
+struct collection_search {
+    /* set by the caller, who owns the struct until done */
+    struct collection *collection; /* a reference is taken */
+    const float *query;            /* dim floats; copied */
+    struct quire_search_options options;
+    struct filter *filter;            /* compiled with the collection's schema; a reference is taken; NULL: all */
+    const struct tenant_scope *scope; /* copied; NULL: all. The options' filter and tenants are not looked at here */
+    bool want_vectors, want_attributes;
+    uint32_t rank;                              /* of its searches in segments: search.h */
+    const struct collection_snapshot *snapshot; /* NULL: the present; otherwise kept by the caller until done */
+    void (*done)(struct collection_search *search);
+    void *owner;
+    /* filled before done; pointers valid during done */
+    int code;
+    struct quire_error error;
+    const struct collection_hit *hits; /* nearest first */
+    uint32_t n_hits;
+    struct quire_search_stats stats;      /* sums over segments and memtables */
+    uint32_t n_segments, n_list_segments; /* searched; of inverted lists among them */
+    uint32_t memtable_rows_scored;
+    /* inside */
+    struct search_work *work;
+};
+/* As search_start. QUIRE_ENOTFINITE and QUIRE_EZEROVEC at once. */
+int collection_search_start(struct searcher *searcher, struct collection_search *search, struct quire_error *err);
+
+/* The collection as it is now, whatever is written afterwards. Costs a bit per sealed row, and what is removed
+ * meanwhile keeps its memory and its disk until it is closed. Thread-safe; no search uses it when it is closed. */
+struct collection_snapshot;
+int collection_snapshot_open(struct collection *collection, struct collection_snapshot **out, struct quire_error *err);
+void collection_snapshot_close(struct collection_snapshot *snapshot); /* NULL is fine */
+uint64_t collection_snapshot_count(const struct collection_snapshot *snapshot);
+uint64_t collection_snapshot_lsn(const struct collection_snapshot *snapshot);
+
+/* Inside of requests that ask the segments for a key, one after the other. */
+struct part_walk {
+    struct fetch_request fetch;
+    struct searcher *searcher;
+    struct view *view;
+    uint32_t next_part; /* of the view, from the last to the first; n_parts - next_part have been asked */
+    uint32_t tries;
+    void (*ended)(struct part_walk *walk, bool found); /* or an error: fetch.code */
+    void *owner;
+};
+
+/* An element by its key, with what is wanted of it; with nothing wanted only where it is. */
+struct collection_fetch {
+    struct collection *collection;
+    const void *key; /* kept by the caller until done */
+    uint32_t key_bytes;
+    bool want_vector, want_attributes, want_links;
+    uint32_t links_max;
+    /* NULL: all. An element that is not granted to any of it is QUIRE_ENOTFOUND (`located` still says where it is, for
+     * a put), and no link leads to it. Copied. */
+    const struct tenant_scope *scope;
+    bool want_grants; /* attributes are the whole text (grants.h), not the JSON alone */
+    void (*done)(struct collection_fetch *fetch);
+    void *owner;
+    /* filled; pointers valid during done */
+    int code; /* QUIRE_ENOTFOUND */
+    struct quire_error error;
+    struct located located; /* for a write: of its row in a segment, or of none; set with QUIRE_ENOTFOUND, too */
+    bool in_memory;         /* a memtable has it */
+    const float *vector;
+    const char *attributes;
+    uint32_t attribute_bytes;
+    const struct collection_hit *links;
+    uint32_t n_links;
+    uint32_t reads, rounds;
+    uint64_t bytes;
+    /* inside */
+    struct part_walk walk;
+    struct tenant_scope *resolved;
+};
+int collection_fetch_start(struct searcher *searcher, struct collection_fetch *fetch, struct quire_error *err);
+
+/* The keys of elements picked at random with repetition, for VRANDMEMBER: `place` is any number; each place is an
+ * element of the view (collection_view), or one that has died (QUIRE_ENOTFOUND: try another). 0 <= place <
+ * collection_places. */
+uint64_t collection_places(const struct collection *collection);
+struct place_request {
+    struct collection *collection;
+    uint64_t place;
+    const struct tenant_scope *scope; /* others' elements are QUIRE_ENOTFOUND; copied; NULL: all */
+    void (*done)(struct place_request *request);
+    void *owner;
+    int code;
+    struct quire_error error;
+    const void *key; /* valid during done */
+    uint32_t key_bytes, reads;
+    struct fetch_request fetch;
+    struct view *view;
+};
+int collection_place_start(struct searcher *searcher, struct place_request *request, struct quire_error *err);
+
+/* ---- tenants and sets of elements -------------------------------------------------------------------------------- */
+
+/* The current generation of a tenant's name, for grants and scopes that are made now. Thread-safe. */
+uint32_t collection_tenant_generation(struct collection *collection, const char *name, uint32_t bytes);
+/* Elements that the scope lets be seen, counted in memory. Cost: about a bit per sealed row, and the memtables' rows.
+ * */
+uint64_t collection_count_scope(struct collection *collection, const struct tenant_scope *scope);
+/* From this moment no element is the tenant's: one record, whatever it had. Elements that were nobody else's are
+ * removed by and by, in the background (also after a restart); until then requests without a scope may see them, those
+ * with one never, and a put takes their name as if it were free. *elements: how many it had; of none, nothing is
+ * written (lsn 0). */
+int collection_drop_tenant(struct collection *collection, const char *name, uint32_t bytes, uint64_t *elements,
+                           uint64_t *lsn, struct quire_error *err);
+/* Each tenant that has elements, with their number; any order. */
+int collection_each_tenant(struct collection *collection,
+                           void (*visit)(void *context, const char *name, uint32_t bytes, uint64_t elements),
+                           void *context, struct quire_error *err);
+
+/* All living elements that match, in no order, in batches. Blocks on reads of its own lane: for workers and for library
+ * calls, never on a server's lane. Elements written meanwhile may or may not be visited; each at most once. */
+struct collection_scan {
+    struct collection *collection;
+    struct filter *filter;            /* NULL: all */
+    const struct tenant_scope *scope; /* NULL: all */
+    bool want_keys;                   /* false: only counted, without reading what columns can tell */
+    /* other than 0 ends the scan with that. located: for a removal that leaves an element that has been put anew. May
+     * write to the collection. */
+    int (*visit)(void *context, const void *key, uint32_t key_bytes, const struct located *located);
+    void *context;
+    uint64_t n; /* out: elements that match */
+    uint64_t reads;
+};
+int collection_scan(struct lane *lane, struct collection_scan *scan, struct quire_error *err);
+
+struct collection_stats {
+    uint64_t elements, memtable_rows, unlinked, memtable_bytes, memtables;
+    uint64_t segments, segment_rows, dead_rows, resident_bytes, cache_bytes, cache_hits, cache_misses, disk_bytes;
+    uint64_t raw_bytes, last_lsn, seals, merges;
+};
+void collection_get_stats(const struct collection *collection, struct collection_stats *out);
+
+#endif

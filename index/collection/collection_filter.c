@@ -1,0 +1,339 @@
+/*
+ * collection_filter.c - filters and scopes in a search over a collection.
+ *
+ *   1. the elements that the filter lists by name are looked up in the segments whose key filters may have them
+ *   2. each segment gets the selection of its rows that filter and scope leave (selection.h), made from its columns
+ *   3. where columns cannot decide all of a filter, the selection is a superset. Then more hits are asked for than are
+ *      wanted, their attributes read, and the filter asked about each. Where too few match, the search goes on among
+ *      the rows that it has not seen, for twice as many, until there are enough or none is left: since a segment
+ *      answers in the order of distance, what has been seen is nearer than what comes.
+ *   4. rows of memtables are asked about one by one (memtable.h)
+ *
+ * The scope is never left over: columns know it exactly. All of it runs on the lane, some reads at a time; nothing
+ * waits.
+ */
+#include "index/collection/collection_search_priv.h"
+#include "index/segment/segment_priv.h"
+#include "io/error.h"
+#include "io/memory.h"
+#include <stdlib.h>
+#include <string.h>
+
+#define NAMES_MAX  10000u
+#define PROOF_MORE 2u /* times k hits are asked for where each must be proved */
+
+/* ---- begin and end ----------------------------------------------------------------------------------------------- */
+
+/* The only part of the filter that lists names; NULL where there is none, or several: then names are compared. */
+static const struct filter_part *find_names(const struct filter_part *part, uint32_t *n)
+{
+    const struct filter_part *found = NULL, *other = NULL;
+    if (!part)
+        return NULL;
+    if (part->kind == FILTER_KEYS) {
+        *n += 1;
+        return part;
+    }
+    if (part->kind == FILTER_AND || part->kind == FILTER_OR || part->kind == FILTER_NOT)
+        found = find_names(part->left, n);
+    if (part->kind == FILTER_AND || part->kind == FILTER_OR)
+        other = find_names(part->right, n);
+    return found ? found : other;
+}
+
+static const struct filter_part *names_of(const struct search_work *w)
+{
+    uint32_t n = 0;
+    const struct filter_part *part = w->filter ? find_names(filter_root(w->filter), &n) : NULL;
+    return n == 1 ? part : NULL;
+}
+
+int filter_begin(struct search_work *w, struct quire_error *err)
+{
+    const struct collection_search *search = w->search;
+    w->is_filtered = search->filter || search->scope;
+    if (!w->is_filtered)
+        return 0;
+    if (scope_resolve(search->collection, search->scope, &w->scope) < 0)
+        return error_set(err, QUIRE_ENOMEM, "no memory for a scope");
+    w->filter = search->filter ? filter_ref(search->filter) : NULL;
+    const struct filter_part *names = names_of(w);
+    if (names && names->n_keys > NAMES_MAX) {
+        filter_end(w);
+        return error_set(err, QUIRE_ELIMIT, "a filter lists %u elements by name: at most %u", names->n_keys, NAMES_MAX);
+    }
+    return 0;
+}
+
+void filter_reset(struct search_work *w)
+{
+    for (uint32_t i = 0; i < w->n_subs; i++) {
+        selection_unref(w->subs[i].selection);
+        rows_free(w->subs[i].keys);
+        w->subs[i].selection = NULL;
+        w->subs[i].keys = NULL;
+    }
+    w->n_subs = 0;
+    w->next_proof = w->key_part = w->key_next = 0;
+}
+
+void filter_end(struct search_work *w)
+{
+    filter_reset(w);
+    filter_unref(w->filter);
+    free(w->scope);
+    w->filter = NULL;
+    w->scope = NULL;
+    w->is_filtered = false;
+}
+
+/* ---- memtables --------------------------------------------------------------------------------------------------- */
+
+static bool matches(const struct search_work *w, const char *text, uint32_t bytes, const void *key, uint32_t key_bytes)
+{
+    const char *json = NULL;
+    uint32_t json_bytes = 0, n_grants;
+    if (!w->filter)
+        return true;
+    if (grants_split(text, bytes, &json, &json_bytes, &n_grants) < 0)
+        return false;
+    return filter_matches(w->filter, json, json_bytes, key, key_bytes);
+}
+
+bool filter_accepts(void *context, const struct memtable_row *row)
+{
+    const struct search_work *w = context;
+    return grants_allow(row->attributes, row->attribute_bytes, w->scope) &&
+           matches(w, row->attributes, row->attribute_bytes, row->key, row->key_bytes);
+}
+
+/* ---- names ------------------------------------------------------------------------------------------------------- */
+
+static void look_up(struct search_work *w);
+
+static void on_name(struct fetch_request *fetch)
+{
+    struct attribute_fetch *a = fetch->owner;
+    struct search_work *w = a->work;
+    w->search->stats.reads += fetch->reads;
+    w->search->stats.bytes += fetch->bytes;
+    if (fetch->code == 0)
+        roaring_bitmap_add(w->subs[a->hit].keys, fetch->row);
+    else if (fetch->code != QUIRE_ENOTFOUND)
+        work_fail(w, fetch->code, &fetch->error);
+    a->busy = false;
+    w->n_pending--;
+    look_up(w);
+}
+
+/* The next name and a part that may have it. */
+static bool next_name(struct search_work *w, const struct filter_part *names, const char **key, uint32_t *key_bytes)
+{
+    for (; w->search->code == 0 && w->key_part < w->view->n_parts; w->key_part++, w->key_next = 0)
+        while (w->key_next < names->n_keys) {
+            *key = filter_key(w->filter, names->first_key + w->key_next++, key_bytes);
+            if (*key_bytes > 0 && *key_bytes <= QUIRE_KEY_BYTES_MAX &&
+                part_may_have(w->view->parts[w->key_part], *key, *key_bytes))
+                return true;
+        }
+    return false;
+}
+
+static void start_name(struct search_work *w, struct attribute_fetch *a, const char *key, uint32_t key_bytes)
+{
+    a->hit = w->key_part;
+    w->n_pending++;
+    a->request = (struct fetch_request){
+        .segment = w->view->parts[w->key_part]->segment, .key = key, .key_bytes = key_bytes, .done = on_name};
+    if (!work_fetch(w, a))
+        w->n_pending--;
+}
+
+/* Some at a time. Those that end within their start come back here, and are left to the loop. */
+static void look_up(struct search_work *w)
+{
+    const struct filter_part *names = names_of(w);
+    const char *key;
+    uint32_t key_bytes;
+    if (w->starting)
+        return;
+    w->starting = true;
+    for (uint32_t i = 0; i < ATTRIBUTES_AT_ONCE; i++)
+        while (!w->attributes[i].busy && next_name(w, names, &key, &key_bytes))
+            start_name(w, &w->attributes[i], key, key_bytes);
+    w->starting = false;
+    if (w->n_pending == 0)
+        search_start_segments(w);
+}
+
+bool filter_find_names(struct search_work *w)
+{
+    if (!names_of(w))
+        return false;
+    for (uint32_t i = 0; i < w->view->n_parts; i++) {
+        w->subs[i] = (struct sub_search){.keys = roaring_bitmap_create()};
+        w->n_subs = i + 1;
+        if (!w->subs[i].keys)
+            work_fail(w, QUIRE_ENOMEM, NULL);
+    }
+    look_up(w);
+    return true;
+}
+
+/* ---- segments ---------------------------------------------------------------------------------------------------- */
+
+int filter_select(struct search_work *w, struct sub_search *sub, struct quire_error *err)
+{
+    int rc = segment_select(w->view->parts[sub->part]->segment, w->filter, w->scope, sub->keys, &sub->selection, err);
+    if (rc < 0)
+        return rc;
+    uint64_t asked = w->k;
+    if (sub->selection->residual)
+        asked = (uint64_t)PROOF_MORE * w->k < QUIRE_K_MAX ? (uint64_t)PROOF_MORE * w->k : QUIRE_K_MAX;
+    asked = asked < sub->selection->n ? asked : sub->selection->n;
+    sub->asked = asked ? (uint32_t)asked : 1;
+    return 0;
+}
+
+static roaring_bitmap_t *rows_of(const struct selection *selection)
+{
+    roaring_bitmap_t *rows = roaring_bitmap_create();
+    if (!rows)
+        return NULL;
+    if (selection->rows)
+        roaring_bitmap_add_many(rows, selection->n, selection->rows);
+    else
+        for (uint64_t row = 0; row < selection->n_rows; row++)
+            if (bitmap_has(selection->bits, (uint32_t)row))
+                roaring_bitmap_add(rows, (uint32_t)row);
+    return rows;
+}
+
+/* Without the rows that have been seen: those of the last answer. */
+static int narrow(struct search_work *w, struct sub_search *sub)
+{
+    roaring_bitmap_t *rows = rows_of(sub->selection);
+    struct selection *rest = NULL;
+    if (!rows)
+        return QUIRE_ENOMEM;
+    for (uint32_t i = 0; i < w->n_found; i++)
+        if (w->found[i].part == sub->part)
+            roaring_bitmap_remove(rows, w->found[i].row);
+    int rc = selection_create(w->view->parts[sub->part]->segment, rows, true, &rest);
+    rows_free(rows);
+    if (rc < 0)
+        return rc;
+    selection_unref(sub->selection);
+    sub->selection = rest;
+    return 0;
+}
+
+/* Its hits have been proved: on, if there are too few and rows that have not been seen. */
+static void go_on(struct search_work *w, struct sub_search *sub)
+{
+    bool enough = w->search->code < 0 || sub->n_proved >= w->k || sub->request.n_hits < sub->asked ||
+                  sub->selection->n <= sub->asked;
+    if (enough) {
+        w->n_pending--;
+        return;
+    }
+    int rc = narrow(w, sub);
+    if (rc < 0) {
+        work_fail(w, rc, NULL);
+        w->n_pending--;
+        return;
+    }
+    uint64_t more = 2 * (uint64_t)sub->asked < QUIRE_K_MAX ? 2 * (uint64_t)sub->asked : QUIRE_K_MAX;
+    sub->asked = (uint32_t)(more < sub->selection->n ? more : sub->selection->n);
+    search_start_segment(w, sub);
+}
+
+static void prove(struct search_work *w);
+
+static void settle(struct search_work *w, struct found *f, bool is_match)
+{
+    struct sub_search *sub = &w->subs[f->part];
+    f->proof = is_match ? PROOF_NONE : PROOF_REFUSED;
+    sub->n_proved += is_match;
+    if (--sub->n_unproved == 0)
+        go_on(w, sub);
+}
+
+static void on_proof(struct fetch_request *fetch)
+{
+    struct attribute_fetch *a = fetch->owner;
+    struct search_work *w = a->work;
+    struct found *f = &w->found[a->hit];
+    bool is_match = false;
+    search_hold(w);
+    w->search->stats.reads += fetch->reads;
+    w->search->stats.bytes += fetch->bytes;
+    a->rounds += fetch->rounds;
+    if (fetch->code < 0)
+        work_fail(w, fetch->code, &fetch->error);
+    else
+        is_match = matches(w, fetch->attributes, fetch->attributes_bytes, w->bytes + f->key_at, f->key_bytes);
+    if (is_match && w->search->want_attributes)
+        work_keep_json(w, f, fetch->attributes, fetch->attributes_bytes);
+    a->busy = false;
+    settle(w, f, is_match);
+    prove(w);
+    search_let_go(w);
+}
+
+/* The next hit to be proved; false: none. */
+static bool next_proof(struct search_work *w)
+{
+    while (w->next_proof < w->n_found && w->found[w->next_proof].proof != PROOF_DUE)
+        w->next_proof++;
+    return w->next_proof < w->n_found;
+}
+
+static void start_proof(struct search_work *w, struct attribute_fetch *a)
+{
+    struct found *f = &w->found[w->next_proof];
+    a->hit = w->next_proof;
+    f->proof = PROOF_ASKED;
+    a->request = (struct fetch_request){
+        .segment = w->view->parts[f->part]->segment, .row = f->row, .want_attributes = true, .done = on_proof};
+    if (!work_fetch(w, a))
+        settle(w, &w->found[a->hit], false);
+}
+
+/* Some at a time; after a failure none is asked for any more. */
+static void prove(struct search_work *w)
+{
+    if (w->starting)
+        return;
+    w->starting = true;
+    for (uint32_t i = 0; i < ATTRIBUTES_AT_ONCE; i++)
+        while (w->search->code == 0 && !w->attributes[i].busy && next_proof(w))
+            start_proof(w, &w->attributes[i]);
+    while (w->search->code < 0 && next_proof(w))
+        settle(w, &w->found[w->next_proof], false);
+    w->starting = false;
+}
+
+void filter_take(struct search_work *w, struct sub_search *sub, uint32_t n)
+{
+    if (!sub->selection->residual || w->search->code < 0) {
+        w->n_pending--;
+        return;
+    }
+    sub->n_unproved = n;
+    for (uint32_t i = w->n_found - n; i < w->n_found; i++)
+        w->found[i].proof = PROOF_DUE;
+    if (n == 0)
+        go_on(w, sub);
+    else
+        prove(w);
+}
+
+void filter_drop_refused(struct search_work *w)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < w->n_found; i++)
+        if (w->found[i].proof != PROOF_REFUSED)
+            w->found[n++] = w->found[i];
+    w->n_found = n;
+}

@@ -1,0 +1,680 @@
+/*
+ * collection_log.c - what a collection writes to the journal, and how it is made again from that.
+ *
+ *   element   u64 uid, u64 ended segment (0: none), u32 ended row, u32 bytes of key, vector, attributes; then those
+ *   EDIT      u64 uid, u64 segment that comes (0: none), u64 LSN up to which memtables go (0: none), u32 segments that
+ *             go, u32 dead rows; then u64 per segment, u32 per dead row of the one that comes
+ *   CREATE    u64 uid, config, the schema if there is one
+ *   STATE     u64 uid, config, u32 segments, u32 bytes of names (0: there are none); those: u32 bytes of the schema,
+ *             that, u32 tenants that were dropped, of each u32 generation, u32 bytes, name; then per segment u64 uid,
+ *             u32 form (0: list, 1: bitmap), u32 bytes, those
+ *   DROP_TENANT  u64 uid, u32 generation from now on, u32 bytes, name
+ *   BURY      u64 uid, u64 segment, u32 rows, u32 0, u32 per row: they are nobody's any more
+ *   ROWS      u64 uid, u32 rows, u32 0; per row u64 birth, u32 bytes of key, vector, attributes, u32 0; then those
+ *
+ * Attributes are texts as grants.h has them.
+ *
+ * Valid if and only if every length lies inside the record, nothing is left over, a STATE names each segment once, and
+ * the grants of texts are well-formed.
+ * Bytes of a record have passed the journal's checksum, and are still not believed.
+ *
+ * Replaying needs no disk: segments are numbers with a growing bitmap of dead rows until the end of the log shows which
+ * of them are still wanted. An EDIT that seals takes the rows born up to its LSN out of the memtable. Records that the
+ * checkpoint's STATE knew are left out.
+ */
+#include "index/collection/collection_priv.h"
+#include "index/segment/segment_priv.h"
+#include "io/bytes.h"
+#include "io/error.h"
+#include <stdlib.h>
+#include <string.h>
+
+#define ELEMENT_HEADER_BYTES 32u
+#define EDIT_HEADER_BYTES    32u
+#define STATE_HEADER_BYTES   (16u + COLLECTION_CONFIG_BYTES)
+#define STATE_PART_BYTES     16u
+#define FORMER_BYTES         8u /* of a dropped tenant, before its name */
+#define DROP_HEADER_BYTES    16u
+#define BURY_HEADER_BYTES    24u
+#define ROWS_HEADER_BYTES    16u
+#define ROW_HEADER_BYTES     24u
+#define ROWS_CHUNK_BYTES     (1u << 20) /* of rows in one record */
+
+enum dead_form { DEAD_LIST = 0, DEAD_BITMAP = 1 };
+
+/* ---- writing ----------------------------------------------------------------------------------------------------- */
+
+static uint8_t *append(uint8_t *to, const void *bytes, size_t n)
+{
+    if (n > 0)
+        memcpy(to, bytes, n);
+    return to + n;
+}
+
+uint8_t *record_element_encode(uint64_t uid, const struct record_element *e, uint32_t *n_bytes)
+{
+    *n_bytes = ELEMENT_HEADER_BYTES + e->key_bytes + e->stored_bytes + e->attribute_bytes;
+    uint8_t *bytes = malloc(*n_bytes), *to = bytes + ELEMENT_HEADER_BYTES;
+    if (!bytes)
+        return NULL;
+    store_u64(bytes, uid);
+    store_u64(bytes + 8, e->ended_uid);
+    store_u32(bytes + 16, e->ended_row);
+    store_u32(bytes + 20, e->key_bytes);
+    store_u32(bytes + 24, e->stored_bytes);
+    store_u32(bytes + 28, e->attribute_bytes);
+    to = append(to, e->key, e->key_bytes);
+    to = append(to, e->stored, e->stored_bytes);
+    append(to, e->attributes, e->attribute_bytes);
+    return bytes;
+}
+
+uint8_t *record_edit_encode(uint64_t uid, const struct collection_edit *edit, uint64_t sealed_lsn, uint32_t *n_bytes)
+{
+    const struct part *added = edit->added;
+    uint64_t n_dead = added ? atomic_load_explicit(&added->n_dead, memory_order_relaxed) : 0;
+    uint64_t total = EDIT_HEADER_BYTES + 8 * (uint64_t)edit->n_removed_parts + 4 * n_dead;
+    uint8_t *bytes = total < JOURNAL_RECORD_BYTES_MAX ? malloc(total) : NULL;
+    *n_bytes = (uint32_t)total;
+    if (!bytes)
+        return NULL;
+    store_u64(bytes, uid);
+    store_u64(bytes + 8, added ? added->uid : 0);
+    store_u64(bytes + 16, sealed_lsn);
+    store_u32(bytes + 24, edit->n_removed_parts);
+    store_u32(bytes + 28, (uint32_t)n_dead);
+    uint8_t *to = bytes + EDIT_HEADER_BYTES;
+    for (uint32_t i = 0; i < edit->n_removed_parts; i++, to += 8)
+        store_u64(to, edit->removed_parts[i]->uid);
+    for (uint64_t row = 0; n_dead > 0 && row < added->dead_capacity; row++)
+        if (part_is_dead(added, (uint32_t)row)) {
+            store_u32(to, (uint32_t)row);
+            to += 4;
+        }
+    return bytes;
+}
+
+uint8_t *record_create_encode(const struct collection *c, uint32_t *n_bytes)
+{
+    uint32_t schema_bytes = 0;
+    uint8_t *schema = c->schema->n ? attribute_schema_encode(c->schema, &schema_bytes) : NULL;
+    *n_bytes = 8 + COLLECTION_CONFIG_BYTES + schema_bytes;
+    uint8_t *bytes = c->schema->n && !schema ? NULL : malloc(*n_bytes);
+    if (bytes) {
+        store_u64(bytes, c->uid);
+        collection_config_encode(&c->config, bytes + 8);
+        append(bytes + 8 + COLLECTION_CONFIG_BYTES, schema, schema_bytes);
+    }
+    free(schema);
+    return bytes;
+}
+
+uint8_t *record_drop_tenant_encode(uint64_t uid, const char *name, uint32_t bytes, uint32_t generation,
+                                   uint32_t *n_bytes)
+{
+    *n_bytes = DROP_HEADER_BYTES + bytes;
+    uint8_t *record = malloc(*n_bytes);
+    if (!record)
+        return NULL;
+    store_u64(record, uid);
+    store_u32(record + 8, generation);
+    store_u32(record + 12, bytes);
+    append(record + DROP_HEADER_BYTES, name, bytes);
+    return record;
+}
+
+uint8_t *record_bury_encode(uint64_t uid, uint64_t part_uid, const uint32_t *rows, uint32_t n, uint32_t *n_bytes)
+{
+    *n_bytes = BURY_HEADER_BYTES + 4 * n;
+    uint8_t *record = malloc(*n_bytes);
+    if (!record)
+        return NULL;
+    store_u64(record, uid);
+    store_u64(record + 8, part_uid);
+    store_u32(record + 16, n);
+    store_u32(record + 20, 0);
+    for (uint32_t i = 0; i < n; i++)
+        store_u32(record + BURY_HEADER_BYTES + 4 * (size_t)i, rows[i]);
+    return record;
+}
+
+/* ---- the state for a checkpoint ---------------------------------------------------------------------------------- */
+
+/* Of schema and dropped tenants; 0: there are neither. */
+static uint64_t names_bytes(const struct collection *c, uint32_t schema_bytes)
+{
+    uint32_t n = atomic_load(&c->n_former);
+    uint64_t total = 8 + (uint64_t)schema_bytes;
+    for (uint32_t i = 0; i < n; i++)
+        total += FORMER_BYTES + c->former[i].bytes;
+    return n || schema_bytes ? total : 0;
+}
+
+static uint8_t *encode_names(const struct collection *c, const uint8_t *schema, uint32_t schema_bytes, uint8_t *to)
+{
+    uint32_t n = atomic_load(&c->n_former);
+    if (n == 0 && schema_bytes == 0)
+        return to;
+    store_u32(to, schema_bytes);
+    to = append(to + 4, schema, schema_bytes);
+    store_u32(to, n);
+    to += 4;
+    for (uint32_t i = 0; i < n; i++) {
+        store_u32(to, c->former[i].generation);
+        store_u32(to + 4, c->former[i].bytes);
+        to = append(to + FORMER_BYTES, c->former[i].name, c->former[i].bytes);
+    }
+    return to;
+}
+
+/* A part's tombstones in their shorter form. */
+static uint32_t dead_bytes(const struct part *part, enum dead_form *form)
+{
+    uint64_t list = 4 * atomic_load_explicit(&part->n_dead, memory_order_relaxed), bitmap = part->dead_capacity / 8;
+    *form = list < bitmap ? DEAD_LIST : DEAD_BITMAP;
+    return (uint32_t)(list < bitmap ? list : bitmap);
+}
+
+static uint8_t *encode_part(const struct part *part, uint8_t *to)
+{
+    enum dead_form form;
+    uint32_t bytes = dead_bytes(part, &form);
+    store_u64(to, part->uid);
+    store_u32(to + 8, form);
+    store_u32(to + 12, bytes);
+    to += STATE_PART_BYTES;
+    if (form == DEAD_BITMAP)
+        return append(to, part->dead, bytes);
+    for (uint64_t row = 0; bytes > 0 && row < part->dead_capacity; row++)
+        if (part_is_dead(part, (uint32_t)row)) {
+            store_u32(to, (uint32_t)row);
+            to += 4;
+        }
+    return to;
+}
+
+/* Under the lock: tombstones do not change meanwhile. */
+static uint8_t *encode_state(const struct collection *c, uint32_t *n_bytes)
+{
+    const struct view *view = c->view;
+    uint32_t schema_bytes = 0;
+    uint8_t *schema = c->schema->n ? attribute_schema_encode(c->schema, &schema_bytes) : NULL;
+    uint64_t names = names_bytes(c, schema_bytes), total = STATE_HEADER_BYTES + names;
+    enum dead_form form;
+    for (uint32_t i = 0; i < view->n_parts; i++)
+        total += STATE_PART_BYTES + dead_bytes(view->parts[i], &form);
+    bool fits = total < JOURNAL_RECORD_BYTES_MAX && (schema || !c->schema->n);
+    uint8_t *bytes = fits ? malloc(total) : NULL;
+    *n_bytes = (uint32_t)total;
+    if (bytes) {
+        store_u64(bytes, c->uid);
+        collection_config_encode(&c->config, bytes + 8);
+        store_u32(bytes + 8 + COLLECTION_CONFIG_BYTES, view->n_parts);
+        store_u32(bytes + 12 + COLLECTION_CONFIG_BYTES, (uint32_t)names);
+        uint8_t *to = encode_names(c, schema, schema_bytes, bytes + STATE_HEADER_BYTES);
+        for (uint32_t i = 0; i < view->n_parts; i++)
+            to = encode_part(view->parts[i], to);
+    }
+    free(schema);
+    return bytes;
+}
+
+/* Rows of one table that are written together. */
+struct rows_chunk {
+    uint8_t *bytes;
+    size_t n_bytes, capacity;
+    uint32_t n;
+};
+
+static int chunk_flush(struct rows_chunk *chunk, uint64_t uid, struct checkpoint *checkpoint, uint64_t lsn,
+                       struct quire_error *err)
+{
+    if (chunk->n == 0)
+        return 0;
+    store_u64(chunk->bytes, uid);
+    store_u32(chunk->bytes + 8, chunk->n);
+    store_u32(chunk->bytes + 12, 0);
+    int rc = checkpoint_put(checkpoint, RECORD_ROWS, lsn, chunk->bytes, (uint32_t)chunk->n_bytes, err);
+    chunk->n = 0;
+    chunk->n_bytes = ROWS_HEADER_BYTES;
+    return rc;
+}
+
+static int chunk_add(struct rows_chunk *chunk, const struct memtable *memtable, uint32_t number,
+                     const struct memtable_row *row, uint32_t stored_bytes)
+{
+    size_t more = (size_t)ROW_HEADER_BYTES + row->key_bytes + stored_bytes + row->attribute_bytes;
+    if (chunk->n_bytes + more > chunk->capacity) {
+        size_t capacity = chunk->n_bytes + more + ROWS_CHUNK_BYTES;
+        uint8_t *bigger = realloc(chunk->bytes, capacity);
+        if (!bigger)
+            return QUIRE_ENOMEM;
+        chunk->bytes = bigger;
+        chunk->capacity = capacity;
+    }
+    uint8_t *to = chunk->bytes + chunk->n_bytes;
+    store_u64(to, row->birth);
+    store_u32(to + 8, row->key_bytes);
+    store_u32(to + 12, stored_bytes);
+    store_u32(to + 16, row->attribute_bytes);
+    store_u32(to + 20, 0);
+    to = append(to + ROW_HEADER_BYTES, row->key, row->key_bytes);
+    memtable_row_stored(memtable, number, to);
+    to += stored_bytes;
+    append(to, row->attributes, row->attribute_bytes);
+    chunk->n_bytes += more;
+    chunk->n++;
+    return 0;
+}
+
+/* The rows of a table that are visible at lsn; each in an epoch of its own, so that none is held long. */
+static int save_table(const struct collection *c, const struct memtable *memtable, struct rows_chunk *chunk,
+                      struct checkpoint *checkpoint, uint64_t lsn, struct quire_error *err)
+{
+    struct epochs *epochs = store_epochs(c->store);
+    struct memtable_stats stats;
+    int rc = 0;
+    memtable_get_stats(memtable, &stats);
+    for (uint32_t r = 0; r < stats.room && rc == 0; r++) {
+        struct memtable_row row;
+        unsigned epoch = epoch_enter(epochs);
+        if (memtable_row_at(memtable, r, lsn, &row) &&
+            chunk_add(chunk, memtable, r, &row, memtable_stored_bytes(&c->table_config)) < 0)
+            rc = error_set(err, QUIRE_ENOMEM, "no memory for a checkpoint's rows");
+        epoch_exit(epochs, epoch);
+        if (rc == 0 && chunk->n_bytes >= ROWS_CHUNK_BYTES)
+            rc = chunk_flush(chunk, c->uid, checkpoint, lsn, err);
+    }
+    return rc;
+}
+
+static int save_rows(const struct collection *c, const struct view *view, struct checkpoint *checkpoint, uint64_t lsn,
+                     struct quire_error *err)
+{
+    struct rows_chunk chunk = {.bytes = malloc(ROWS_HEADER_BYTES), ROWS_HEADER_BYTES, ROWS_HEADER_BYTES, 0};
+    int rc = chunk.bytes ? 0 : error_set(err, QUIRE_ENOMEM, "no memory for a checkpoint's rows");
+    for (uint32_t i = 0; i < view->n_tables && rc == 0; i++)
+        rc = save_table(c, view->tables[i]->memtable, &chunk, checkpoint, lsn, err);
+    if (rc == 0)
+        rc = chunk_flush(&chunk, c->uid, checkpoint, lsn, err);
+    free(chunk.bytes);
+    return rc;
+}
+
+int collection_save(struct collection *c, struct checkpoint *checkpoint, struct quire_error *err)
+{
+    uint64_t lsn;
+    uint32_t n_bytes;
+    if (collection_pin(c, &lsn) < 0)
+        return error_set(err, QUIRE_ENOMEM, "no memory to pin a collection");
+    /* the pin may be older than what is read here: rows that died since are simply there still */
+    journal_quiesce_begin(store_journal(c->store));
+    pthread_mutex_lock(&c->lock);
+    uint64_t now = c->last_lsn;
+    uint8_t *state = encode_state(c, &n_bytes);
+    struct view *view = c->view;
+    atomic_fetch_add_explicit(&view->references, 1, memory_order_relaxed);
+    pthread_mutex_unlock(&c->lock);
+    journal_quiesce_end(store_journal(c->store));
+    int rc = state ? checkpoint_put(checkpoint, RECORD_STATE, now, state, n_bytes, err)
+                   : error_set(err, QUIRE_ENOMEM, "no memory for the state of a collection");
+    if (rc == 0)
+        rc = save_rows(c, view, checkpoint, now, err);
+    free(state);
+    view_unref(view);
+    collection_unpin(c, lsn);
+    return rc;
+}
+
+/* ---- reading ----------------------------------------------------------------------------------------------------- */
+
+static int bad_record(const char *what, struct quire_error *err)
+{
+    return error_set(err, QUIRE_ECORRUPT, "a journal record is not %s: its lengths do not fit", what);
+}
+
+/* The names of a STATE record. */
+struct state_names {
+    const uint8_t *schema, *former;
+    uint32_t schema_bytes, n_former;
+    const uint8_t *end;
+};
+
+static int find_names(const uint8_t *bytes, uint32_t n, struct state_names *out, struct quire_error *err)
+{
+    *out = (struct state_names){.schema = NULL};
+    if (n < STATE_HEADER_BYTES)
+        return bad_record("a collection's state", err);
+    uint32_t names = load_u32(bytes + 12 + COLLECTION_CONFIG_BYTES);
+    const uint8_t *at = bytes + STATE_HEADER_BYTES;
+    out->end = at;
+    if (names == 0)
+        return 0;
+    if (names < 8 || names > n - STATE_HEADER_BYTES || load_u32(at) > names - 8)
+        return bad_record("a collection's state", err);
+    out->end = at + names;
+    out->schema = at + 4;
+    out->schema_bytes = load_u32(at);
+    out->n_former = load_u32(out->schema + out->schema_bytes);
+    out->former = out->schema + out->schema_bytes + 4;
+    return 0;
+}
+
+int collection_record_config(uint8_t kind, const uint8_t *bytes, uint32_t n, uint64_t *uid,
+                             struct collection_config *config, struct attribute_schema **schema,
+                             struct quire_error *err)
+{
+    struct state_names names = {.schema = NULL};
+    if (n < 8 + COLLECTION_CONFIG_BYTES)
+        return bad_record("a collection's settings", err);
+    *uid = load_u64(bytes);
+    int rc = collection_config_decode(bytes + 8, config, err);
+    if (rc == 0 && kind == RECORD_STATE)
+        rc = find_names(bytes, n, &names, err);
+    else if (kind != RECORD_STATE)
+        names = (struct state_names){.schema = bytes + 8 + COLLECTION_CONFIG_BYTES,
+                                     .schema_bytes = n - 8 - COLLECTION_CONFIG_BYTES};
+    if (rc < 0)
+        return rc;
+    return names.schema_bytes ? attribute_schema_decode(names.schema, names.schema_bytes, schema, err)
+                              : attribute_schema_create(NULL, 0, schema, err);
+}
+
+/* Grants that are not well-formed would be read past their end. */
+static int check_text(const void *text, uint32_t bytes, struct quire_error *err)
+{
+    const char *json;
+    uint32_t json_bytes, n;
+    if (grants_split(text, bytes, &json, &json_bytes, &n) < 0)
+        return error_set(err, QUIRE_ECORRUPT, "a journal record holds an element whose grants are damaged");
+    return 0;
+}
+
+static int decode_element(const uint8_t *bytes, uint32_t n, struct record_element *e, struct quire_error *err)
+{
+    if (n < ELEMENT_HEADER_BYTES)
+        return bad_record("an element's", err);
+    *e = (struct record_element){.ended_uid = load_u64(bytes + 8),
+                                 .ended_row = load_u32(bytes + 16),
+                                 .key_bytes = load_u32(bytes + 20),
+                                 .stored_bytes = load_u32(bytes + 24),
+                                 .attribute_bytes = load_u32(bytes + 28)};
+    uint64_t rest = (uint64_t)e->key_bytes + e->stored_bytes + e->attribute_bytes;
+    if (rest != n - ELEMENT_HEADER_BYTES || e->key_bytes == 0 || e->key_bytes > QUIRE_KEY_BYTES_MAX)
+        return bad_record("an element's", err);
+    e->key = bytes + ELEMENT_HEADER_BYTES;
+    e->stored = bytes + ELEMENT_HEADER_BYTES + e->key_bytes;
+    e->attributes = e->attribute_bytes ? (const uint8_t *)e->stored + e->stored_bytes : NULL;
+    return check_text(e->attributes, e->attribute_bytes, err);
+}
+
+static int kill_sealed(struct collection *c, uint64_t uid, uint32_t row, struct quire_error *err)
+{
+    struct part *part = uid ? view_part(c->view, uid) : NULL;
+    if (part && part_kill(part, row) < 0)
+        return error_set(err, QUIRE_ENOMEM, "no memory for tombstones");
+    return 0;
+}
+
+static int put_stored(struct collection *c, const struct record_element *e, uint64_t birth, struct quire_error *err)
+{
+    uint32_t row;
+    if (e->stored_bytes != memtable_stored_bytes(&c->table_config))
+        return error_set(err, QUIRE_ECORRUPT, "a journal record holds a vector of %u bytes, not %u", e->stored_bytes,
+                         memtable_stored_bytes(&c->table_config));
+    int rc = memtable_put(c->view->tables[0]->memtable, e->key, e->key_bytes, e->stored, true, e->attributes,
+                          e->attribute_bytes, birth, &row);
+    return rc < 0 ? error_set(err, rc, "no memory for an element of the journal") : 0;
+}
+
+static int replay_element(struct collection *c, uint8_t kind, uint64_t lsn, const uint8_t *bytes, uint32_t n,
+                          struct quire_error *err)
+{
+    struct record_element e = {.key = NULL};
+    struct memtable *memtable = c->view->tables[0]->memtable;
+    int rc = decode_element(bytes, n, &e, err);
+    if (rc == 0)
+        rc = kill_sealed(c, e.ended_uid, e.ended_row, err);
+    if (rc < 0)
+        return rc;
+    if (kind == RECORD_PUT)
+        return put_stored(c, &e, lsn, err);
+    uint32_t row = memtable_find(memtable, e.key, e.key_bytes);
+    if (row == MEMTABLE_NONE)
+        return kind == RECORD_REMOVE
+                   ? 0
+                   : error_set(err, QUIRE_ECORRUPT, "the journal sets attributes of an element that is not there");
+    if (kind == RECORD_REMOVE)
+        memtable_kill(memtable, row, lsn);
+    else if (memtable_set_attributes(memtable, row, e.attributes, e.attribute_bytes) < 0)
+        return error_set(err, QUIRE_ENOMEM, "no memory for attributes of the journal");
+    return 0;
+}
+
+/* The rows of a memtable that were born after `sealed` go to another. */
+static int move_younger(const struct memtable *from, struct memtable *to, uint64_t sealed, uint32_t stored_bytes)
+{
+    struct memtable_stats stats;
+    uint8_t *stored = malloc(stored_bytes);
+    int rc = stored ? 0 : QUIRE_ENOMEM;
+    memtable_get_stats(from, &stats);
+    for (uint32_t r = 0; r < stats.room && rc >= 0; r++) {
+        struct memtable_row row;
+        uint32_t number;
+        if (memtable_death(from, r) != SEQ_MAX)
+            continue;
+        memtable_row(from, r, &row);
+        if (row.birth <= sealed)
+            continue;
+        memtable_row_stored(from, r, stored);
+        rc = memtable_put(to, row.key, row.key_bytes, stored, true, row.attributes, row.attribute_bytes, row.birth,
+                          &number);
+    }
+    free(stored);
+    return rc;
+}
+
+static int replay_parts(struct collection *c, struct collection_edit *edit, uint64_t sealed, struct quire_error *err)
+{
+    struct table *fresh = NULL, *old = c->view->tables[0];
+    int rc = sealed ? table_create(&c->table_config, &fresh, err) : 0;
+    if (rc == 0 && sealed &&
+        move_younger(old->memtable, fresh->memtable, sealed, memtable_stored_bytes(&c->table_config)) < 0)
+        rc = error_set(err, QUIRE_ENOMEM, "no memory for an element of the journal");
+    edit->removed_tables = &old;
+    edit->n_removed_tables = sealed != 0;
+    struct view *view = rc == 0 ? view_edited(c->view, edit, fresh) : NULL;
+    if (rc == 0 && !view)
+        rc = error_set(err, QUIRE_ENOMEM, "no memory for a view");
+    table_unref(fresh);
+    if (rc < 0)
+        return rc;
+    view_unref(c->view);
+    c->view = view;
+    return 0;
+}
+
+static int replay_edit(struct collection *c, const uint8_t *bytes, uint32_t n, struct quire_error *err)
+{
+    struct collection_edit edit = {.added = NULL};
+    if (n < EDIT_HEADER_BYTES)
+        return bad_record("a change of segments", err);
+    uint32_t n_removed = load_u32(bytes + 24), n_dead = load_u32(bytes + 28), found = 0;
+    if (EDIT_HEADER_BYTES + 8 * (uint64_t)n_removed + 4 * (uint64_t)n_dead != n)
+        return bad_record("a change of segments", err);
+    const uint8_t *removed = bytes + EDIT_HEADER_BYTES, *dead = removed + 8 * (size_t)n_removed;
+    struct part **parts = malloc(sizeof(struct part *) * (n_removed + 1)), *added = NULL;
+    int rc = parts ? 0 : error_set(err, QUIRE_ENOMEM, "no memory to replay a change of segments");
+    for (uint32_t i = 0; i < n_removed && rc == 0; i++)
+        if (!(parts[found++] = view_part(c->view, load_u64(removed + 8 * (size_t)i))))
+            rc = error_set(err, QUIRE_ECORRUPT, "the journal removes segment %llu, which is not there",
+                           (unsigned long long)load_u64(removed + 8 * (size_t)i));
+    if (rc == 0 && load_u64(bytes + 8))
+        rc = part_create(load_u64(bytes + 8), &added, err);
+    for (uint32_t i = 0; i < n_dead && rc == 0 && added; i++)
+        if (part_kill(added, load_u32(dead + 4 * (size_t)i)) < 0)
+            rc = error_set(err, QUIRE_ENOMEM, "no memory for tombstones");
+    edit.removed_parts = parts;
+    edit.n_removed_parts = n_removed;
+    edit.added = added;
+    if (rc == 0)
+        rc = replay_parts(c, &edit, load_u64(bytes + 16), err);
+    part_unref(added);
+    free(parts);
+    return rc;
+}
+
+/* One part of a STATE record at *at, moving it on. */
+static int restore_part(struct collection *c, const uint8_t **at, const uint8_t *end, struct quire_error *err)
+{
+    struct collection_edit edit = {.added = NULL};
+    const uint8_t *p = *at;
+    if (end - p < (ptrdiff_t)STATE_PART_BYTES || (size_t)(end - p) - STATE_PART_BYTES < load_u32(p + 12))
+        return bad_record("a collection's state", err);
+    uint64_t uid = load_u64(p);
+    uint32_t form = load_u32(p + 8), bytes = load_u32(p + 12);
+    struct part *part = NULL;
+    bool valid = uid && !view_part(c->view, uid) && form <= DEAD_BITMAP && (form == DEAD_BITMAP || bytes % 4 == 0);
+    int rc = valid ? part_create(uid, &part, err) : bad_record("a collection's state", err);
+    p += STATE_PART_BYTES;
+    for (uint32_t i = 0; i < bytes / 4 && rc == 0 && form == DEAD_LIST; i++)
+        rc = part_kill(part, load_u32(p + 4 * (size_t)i)) < 0 ? QUIRE_ENOMEM : 0;
+    for (uint64_t row = 0; row < 8 * (uint64_t)bytes && rc == 0 && form == DEAD_BITMAP; row++)
+        if (bitmap_has(p, (uint32_t)row))
+            rc = part_kill(part, (uint32_t)row) < 0 ? QUIRE_ENOMEM : 0;
+    edit.added = part;
+    if (rc == 0)
+        rc = replay_parts(c, &edit, 0, err);
+    part_unref(part);
+    *at = p + bytes;
+    return rc;
+}
+
+/* A name that was dropped, now or before the checkpoint. */
+static int take_former(struct collection *c, const char *name, uint32_t bytes, uint32_t generation,
+                       struct quire_error *err)
+{
+    int rc = tenant_name_check(name, bytes, err);
+    if (rc < 0)
+        return error_set(err, QUIRE_ECORRUPT, "a journal record drops a tenant whose name has %u bytes", bytes);
+    if (tenants_set_generation(c, name, bytes, generation) < 0)
+        return error_set(err, QUIRE_ENOMEM, "no memory for the names of tenants");
+    atomic_store(&c->n_drops, 1);
+    atomic_store(&c->sweep_due, true);
+    return 0;
+}
+
+static int restore_names(struct collection *c, const struct state_names *names, struct quire_error *err)
+{
+    const uint8_t *at = names->former;
+    int rc = 0;
+    for (uint32_t i = 0; i < names->n_former && rc == 0; i++) {
+        if (names->end - at < (ptrdiff_t)FORMER_BYTES || (size_t)(names->end - at) - FORMER_BYTES < load_u32(at + 4))
+            return bad_record("a collection's state", err);
+        uint32_t bytes = load_u32(at + 4);
+        rc = take_former(c, (const char *)at + FORMER_BYTES, bytes, load_u32(at), err);
+        at += FORMER_BYTES + bytes;
+    }
+    return rc == 0 && at && at != names->end ? bad_record("a collection's state", err) : rc;
+}
+
+static int restore_state(struct collection *c, uint64_t lsn, const uint8_t *bytes, uint32_t n, struct quire_error *err)
+{
+    struct state_names names;
+    int rc = find_names(bytes, n, &names, err);
+    if (rc == 0)
+        rc = restore_names(c, &names, err);
+    if (rc < 0)
+        return rc;
+    uint32_t n_parts = load_u32(bytes + 8 + COLLECTION_CONFIG_BYTES);
+    const uint8_t *at = names.end, *end = bytes + n;
+    for (uint32_t i = 0; i < n_parts && rc == 0; i++)
+        rc = restore_part(c, &at, end, err);
+    if (rc == 0 && at != end)
+        rc = bad_record("a collection's state", err);
+    c->restored_lsn = lsn;
+    return rc;
+}
+
+static int replay_drop_tenant(struct collection *c, const uint8_t *bytes, uint32_t n, struct quire_error *err)
+{
+    if (n < DROP_HEADER_BYTES || load_u32(bytes + 12) != n - DROP_HEADER_BYTES)
+        return bad_record("a dropped tenant's", err);
+    return take_former(c, (const char *)bytes + DROP_HEADER_BYTES, n - DROP_HEADER_BYTES, load_u32(bytes + 8), err);
+}
+
+static int replay_bury(struct collection *c, const uint8_t *bytes, uint32_t n, struct quire_error *err)
+{
+    if (n < BURY_HEADER_BYTES || BURY_HEADER_BYTES + 4 * (uint64_t)load_u32(bytes + 16) != n)
+        return bad_record("one of rows that are nobody's", err);
+    int rc = 0;
+    for (uint32_t i = 0; i < load_u32(bytes + 16) && rc == 0; i++)
+        rc = kill_sealed(c, load_u64(bytes + 8), load_u32(bytes + BURY_HEADER_BYTES + 4 * (size_t)i), err);
+    return rc;
+}
+
+static int restore_rows(struct collection *c, const uint8_t *bytes, uint32_t n, struct quire_error *err)
+{
+    if (n < ROWS_HEADER_BYTES)
+        return bad_record("rows of a checkpoint", err);
+    uint32_t rows = load_u32(bytes + 8);
+    const uint8_t *at = bytes + ROWS_HEADER_BYTES, *end = bytes + n;
+    int rc = 0;
+    for (uint32_t i = 0; i < rows && rc == 0; i++) {
+        if (end - at < (ptrdiff_t)ROW_HEADER_BYTES)
+            return bad_record("rows of a checkpoint", err);
+        struct record_element e = {.key = at + ROW_HEADER_BYTES,
+                                   .key_bytes = load_u32(at + 8),
+                                   .stored_bytes = load_u32(at + 12),
+                                   .attribute_bytes = load_u32(at + 16)};
+        uint64_t birth = load_u64(at), rest = (uint64_t)e.key_bytes + e.stored_bytes + e.attribute_bytes;
+        if (rest > (uint64_t)(end - at) - ROW_HEADER_BYTES || e.key_bytes == 0 || e.key_bytes > QUIRE_KEY_BYTES_MAX)
+            return bad_record("rows of a checkpoint", err);
+        e.stored = (const uint8_t *)e.key + e.key_bytes;
+        e.attributes = e.attribute_bytes ? (const uint8_t *)e.stored + e.stored_bytes : NULL;
+        rc = check_text(e.attributes, e.attribute_bytes, err);
+        if (rc == 0)
+            rc = put_stored(c, &e, birth, err);
+        at += ROW_HEADER_BYTES + rest;
+    }
+    return rc == 0 && at != end ? bad_record("rows of a checkpoint", err) : rc;
+}
+
+int collection_replay(struct collection *c, uint8_t kind, bool restored, uint64_t lsn, const uint8_t *bytes, uint32_t n,
+                      struct quire_error *err)
+{
+    int rc;
+    if (!restored && lsn <= c->restored_lsn)
+        return 0;
+    if (restored && kind == RECORD_STATE)
+        rc = restore_state(c, lsn, bytes, n, err);
+    else if (restored && kind == RECORD_ROWS)
+        rc = restore_rows(c, bytes, n, err);
+    else if (kind == RECORD_PUT || kind == RECORD_REMOVE || kind == RECORD_ATTRIBUTES)
+        rc = replay_element(c, kind, lsn, bytes, n, err);
+    else if (kind == RECORD_EDIT)
+        rc = replay_edit(c, bytes, n, err);
+    else if (kind == RECORD_DROP_TENANT)
+        rc = replay_drop_tenant(c, bytes, n, err);
+    else if (kind == RECORD_BURY)
+        rc = replay_bury(c, bytes, n, err);
+    else
+        rc = error_set(err, QUIRE_EVERSION, "the journal holds records of kind %u, which this version does not know",
+                       kind);
+    if (rc == 0 && lsn > c->last_lsn)
+        c->last_lsn = lsn;
+    return rc;
+}
+
+void collection_recount(struct collection *c)
+{
+    uint64_t n = 0;
+    for (uint32_t i = 0; i < c->view->n_tables; i++) {
+        struct memtable_stats stats;
+        memtable_get_stats(c->view->tables[i]->memtable, &stats);
+        n += stats.rows;
+    }
+    for (uint32_t i = 0; i < c->view->n_parts; i++)
+        n += part_living(c->view->parts[i]);
+    atomic_store_explicit(&c->n_elements, n, memory_order_relaxed);
+}

@@ -1,0 +1,265 @@
+/*
+ * collection_scan.c - all elements that a filter and a scope leave, for counting and for removals by filter.
+ *
+ * As of the moment it begins (collection_snapshot.c), so that each is visited once whatever is written meanwhile. Of a
+ * sealed segment the selection of its columns is taken; where that is the answer, a count reads nothing. Otherwise the
+ * rows are read: one by one on the lane, some at a time, or, where they are more than the segment has blocks, by going
+ * through all of it once (segment_scan). Attributes are read only where the filter must be asked about them.
+ *
+ * Whoever visits may write to the collection: keys are copied, and no lock and no epoch is held.
+ */
+#include "index/attribute/filter.h"
+#include "index/build/merge.h"
+#include "index/collection/collection_priv.h"
+#include "index/search/lane_pool.h"
+#include "index/segment/segment_priv.h"
+#include "index/segment/selection.h"
+#include "io/bitmap.h"
+#include "io/error.h"
+#include "io/memory.h"
+#include <stdlib.h>
+#include <string.h>
+
+#define FETCHES 16u
+
+struct sweep {
+    struct collection_scan *scan;
+    struct tenant_scope *scope; /* owned */
+    struct collection_snapshot *snapshot;
+    const struct part *part;
+    uint8_t *rows; /* that are to be looked at: a bitmap; owned */
+    uint64_t next; /* of them */
+    bool residual;
+    struct located located;
+    struct lane *lane;
+    struct row_fetch {
+        struct fetch_request request;
+        struct sweep *sweep;
+        bool busy;
+    } fetches[FETCHES];
+    unsigned n_busy;
+    bool has_ended; /* of the fetches one */
+    int code;
+    struct quire_error *err;
+};
+
+static int take(struct sweep *s, const void *key, uint32_t key_bytes)
+{
+    s->scan->n++;
+    return s->scan->want_keys && s->scan->visit ? s->scan->visit(s->scan->context, key, key_bytes, &s->located) : 0;
+}
+
+static bool matches(const struct sweep *s, const void *text, uint32_t bytes, const void *key, uint32_t key_bytes)
+{
+    const char *json;
+    uint32_t json_bytes, n_grants;
+    if (!s->scan->filter)
+        return true;
+    return grants_split(text, bytes, &json, &json_bytes, &n_grants) == 0 &&
+           filter_matches(s->scan->filter, json, json_bytes, key, key_bytes);
+}
+
+/* ---- rows of a segment, one by one ------------------------------------------------------------------------------- */
+
+static void on_row(struct fetch_request *fetch)
+{
+    struct row_fetch *f = fetch->owner;
+    struct sweep *s = f->sweep;
+    f->busy = false;
+    s->n_busy--;
+    s->has_ended = true;
+    s->scan->reads += fetch->reads;
+    if (s->code != 0)
+        return;
+    if (fetch->code < 0) {
+        s->code = error_set(s->err, fetch->code, "%s", fetch->error.message);
+        return;
+    }
+    s->located.row = fetch->row;
+    if (!s->residual ||
+        matches(s, fetch->attributes, fetch->attributes_bytes, fetch->found_key, fetch->found_key_bytes))
+        s->code = take(s, fetch->found_key, fetch->found_key_bytes);
+}
+
+static bool next_row(struct sweep *s, uint32_t *row)
+{
+    uint64_t n = segment_info(s->part->segment)->rows;
+    while (s->next < n && !bitmap_has(s->rows, (uint32_t)s->next))
+        s->next++;
+    *row = (uint32_t)s->next;
+    return s->next++ < n;
+}
+
+static void start_row(struct sweep *s, struct row_fetch *f, uint32_t row)
+{
+    f->sweep = s;
+    f->busy = true;
+    s->n_busy++;
+    f->request = (struct fetch_request){.segment = s->part->segment,
+                                        .row = row,
+                                        .want_key = true,
+                                        .want_attributes = s->residual,
+                                        .done = on_row,
+                                        .owner = f};
+    int rc = fetch_start(s->lane->searcher, &f->request, s->err);
+    if (rc == 0)
+        return;
+    f->busy = false;
+    s->n_busy--;
+    s->code = rc;
+}
+
+static int fetch_rows(struct sweep *s)
+{
+    uint32_t row;
+    bool more = true;
+    while (more || s->n_busy > 0) {
+        s->has_ended = false;
+        for (unsigned i = 0; i < FETCHES && more; i++)
+            while (more && !s->fetches[i].busy) {
+                more = s->code == 0 && next_row(s, &row);
+                if (more)
+                    start_row(s, &s->fetches[i], row);
+            }
+        if (s->n_busy > 0)
+            lane_run(s->lane, &s->has_ended);
+    }
+    return s->code;
+}
+
+/* ---- a segment --------------------------------------------------------------------------------------------------- */
+
+static int on_scanned(void *context, const struct scanned_row *row)
+{
+    struct sweep *s = context;
+    s->located.row = row->row;
+    if (s->residual && !matches(s, row->attributes, row->attribute_bytes, row->key, row->key_bytes))
+        return 0;
+    return take(s, row->key, row->key_bytes);
+}
+
+/* All of it forward; what is not to be looked at is passed for dead. */
+static int scan_rows(struct sweep *s)
+{
+    uint64_t bytes = (segment_info(s->part->segment)->rows + 7) / 8;
+    for (uint64_t i = 0; i < bytes; i++)
+        s->rows[i] = (uint8_t)~s->rows[i];
+    return segment_scan(s->part->segment, s->rows, on_scanned, NULL, s, s->err);
+}
+
+/* Into s->rows: what the selection (NULL: all) has that is alive; how many. */
+static uint64_t list_rows(struct sweep *s, const struct selection *selection, const uint8_t *dead)
+{
+    uint64_t n = segment_info(s->part->segment)->rows, count = 0;
+    memset(s->rows, 0, (size_t)(n + 7) / 8 + 1);
+    for (uint64_t row = 0; row < n; row++)
+        if (!bitmap_has(dead, (uint32_t)row) && (!selection || selection_has(selection, (uint32_t)row))) {
+            bitmap_add(s->rows, (uint32_t)row);
+            count++;
+        }
+    return count;
+}
+
+static int visit_part(struct sweep *s, const struct selection *selection, const uint8_t *dead)
+{
+    const struct segment_info *info = segment_info(s->part->segment);
+    s->residual = selection && selection->residual;
+    if (!s->residual && !s->scan->want_keys) {
+        uint64_t living = 0;
+        for (uint64_t row = 0; !selection && row < info->rows; row++)
+            living += !bitmap_has(dead, (uint32_t)row);
+        s->scan->n += selection ? selection_living(selection, dead) : living;
+        return 0;
+    }
+    s->rows = malloc((size_t)(info->rows + 7) / 8 + 1);
+    if (!s->rows)
+        return error_set(s->err, QUIRE_ENOMEM, "no memory to go through a segment");
+    uint64_t n = list_rows(s, selection, dead);
+    s->next = 0;
+    int rc = n == 0 ? 0 : n > info->n_blocks ? scan_rows(s) : fetch_rows(s);
+    free(s->rows);
+    s->rows = NULL;
+    return rc;
+}
+
+static int scan_part(struct sweep *s, uint32_t i)
+{
+    struct selection *selection = NULL;
+    int rc = 0;
+    s->part = s->snapshot->view->parts[i];
+    s->located.segment_uid = s->part->uid;
+    if (s->scan->filter || s->scope)
+        rc = segment_select(s->part->segment, s->scan->filter, s->scope, NULL, &selection, s->err);
+    if (rc == 0)
+        rc = visit_part(s, selection, s->snapshot->dead[i]);
+    selection_unref(selection);
+    return rc;
+}
+
+/* ---- memtables --------------------------------------------------------------------------------------------------- */
+
+/* Whether the row is there and matches; its key is copied. In an epoch. */
+static bool look_at(struct sweep *s, const struct memtable *memtable, uint32_t number, uint8_t *key,
+                    uint32_t *key_bytes)
+{
+    struct memtable_row row;
+    if (!memtable_row_at(memtable, number, s->snapshot->lsn, &row) ||
+        !grants_allow(row.attributes, row.attribute_bytes, s->scope) ||
+        !matches(s, row.attributes, row.attribute_bytes, row.key, row.key_bytes))
+        return false;
+    memcpy(key, row.key, row.key_bytes);
+    *key_bytes = row.key_bytes;
+    return true;
+}
+
+static int scan_table(struct sweep *s, const struct memtable *memtable, uint8_t *key)
+{
+    struct epochs *epochs = store_epochs(s->scan->collection->store);
+    struct memtable_stats stats;
+    int rc = 0;
+    memtable_get_stats(memtable, &stats);
+    s->located.segment_uid = 0;
+    for (uint32_t i = 0; i < stats.room && rc == 0; i++) {
+        uint32_t key_bytes;
+        unsigned epoch = epoch_enter(epochs);
+        bool found = look_at(s, memtable, i, key, &key_bytes);
+        epoch_exit(epochs, epoch);
+        if (found)
+            rc = take(s, key, key_bytes);
+    }
+    return rc;
+}
+
+static int scan_all(struct sweep *s)
+{
+    const struct view *view = s->snapshot->view;
+    uint8_t *key = malloc(QUIRE_KEY_BYTES_MAX);
+    int rc = key ? 0 : error_set(s->err, QUIRE_ENOMEM, "no memory for a key");
+    s->located = (struct located){.generation = view->generation, .seen_lsn = s->snapshot->lsn};
+    for (uint32_t i = 0; rc == 0 && i < view->n_parts; i++)
+        rc = scan_part(s, i);
+    for (uint32_t i = 0; rc == 0 && i < view->n_tables; i++)
+        rc = scan_table(s, view->tables[i]->memtable, key);
+    free(key);
+    return rc;
+}
+
+int collection_scan(struct lane *lane, struct collection_scan *scan, struct quire_error *err)
+{
+    struct sweep *s = calloc(1, sizeof *s);
+    scan->n = scan->reads = 0;
+    if (!s || scope_resolve(scan->collection, scan->scope, &s->scope) < 0) {
+        free(s);
+        return error_set(err, QUIRE_ENOMEM, "no memory to go through a collection");
+    }
+    s->scan = scan;
+    s->lane = lane;
+    s->err = err;
+    int rc = collection_snapshot_open(scan->collection, &s->snapshot, err);
+    if (rc == 0)
+        rc = scan_all(s);
+    collection_snapshot_close(s->snapshot);
+    free(s->scope);
+    free(s);
+    return rc;
+}

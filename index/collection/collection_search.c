@@ -1,0 +1,735 @@
+/*
+ * collection_search.c - one search over everything a collection consists of.
+ *
+ *   1. the sealed segments of the view, all at once, each by its own search on this lane's ring (search.h)
+ *   2. when the last has answered, under the collection's lock: the number S of the last write, and which of the hits
+ *      have died by now. Those are dropped: what replaced them was written before S, so it is found in step 3.
+ *   3. the memtables as of S: rows with birth <= S < death. Without disk, without lock.
+ *   4. the k nearest of all; then their attributes, where they are wanted and lie on the disk
+ *
+ * So an element that was replaced meanwhile is seen once. Where the view has changed between 1 and 2 (a seal or a merge
+ * was published), the memtables of both views are searched: what was sealed away is in the old one, what was written
+ * since in the new one. An element may then be found twice, in its old and its new version; the younger one counts.
+ * Where neither view holds all there is (what was written since has been sealed, too, or an index was adopted), the
+ * search begins again on the new view. So it does when hits have died and others should be in their places.
+ *
+ * A work's memory stays with the lane for the next search.
+ */
+#include "index/collection/collection_search_priv.h"
+#include "io/clock.h"
+#include "io/error.h"
+#include "io/memory.h"
+#include <stdlib.h>
+#include <string.h>
+
+#define BEAM_LEAST 64u
+/* Views that one search may see go before it fails: they change a few times a second at most. */
+#define VIEWS_MAX 100u
+/* How often it begins again since hits have died. */
+#define DEATHS_MAX 3u
+
+/* ---- memory ------------------------------------------------------------------------------------------------------ */
+
+int work_reserve(void *array, uint32_t *capacity, uint32_t n, size_t size)
+{
+    void **at = array;
+    if (n <= *capacity)
+        return 0;
+    void *bigger = realloc(*at, size_mul(n, size));
+    if (!bigger)
+        return QUIRE_ENOMEM;
+    *at = bigger;
+    *capacity = n;
+    return 0;
+}
+
+/* Room for n bytes more, aligned for floats; their place. SIZE_MAX without memory. */
+static size_t take_bytes(struct search_work *w, size_t n)
+{
+    size_t at = (w->n_bytes + 7) / 8 * 8, end = at + n;
+    if (end > w->bytes_capacity) {
+        size_t capacity = end + end / 2 + 1024;
+        uint8_t *bigger = realloc(w->bytes, capacity);
+        if (!bigger)
+            return SIZE_MAX;
+        w->bytes = bigger;
+        w->bytes_capacity = capacity;
+    }
+    w->n_bytes = end;
+    return at;
+}
+
+size_t work_keep_bytes(struct search_work *w, const void *bytes, size_t n)
+{
+    size_t at = take_bytes(w, n);
+    if (at != SIZE_MAX && n > 0)
+        memcpy(w->bytes + at, bytes, n);
+    return at;
+}
+
+static void work_free(struct search_work *w)
+{
+    free(w->subs);
+    free(w->query);
+    free(w->found);
+    free(w->bytes);
+    free(w->table_hits);
+    free(w->hits);
+    free(w->scratch);
+    free(w);
+}
+
+void search_works_free(struct searcher *s)
+{
+    while (s->free_works) {
+        struct search_work *w = s->free_works;
+        s->free_works = w->next_free;
+        work_free(w);
+    }
+}
+
+static struct search_work *take_work(struct searcher *s)
+{
+    struct search_work *w = s->free_works;
+    if (!w)
+        return calloc(1, sizeof *w);
+    s->free_works = w->next_free;
+    return w;
+}
+
+/* Of one work: a search for very many does not leave its memory with the lane, which keeps as many works as it had
+ * searches at once. */
+#define BYTES_KEPT (1u << 18)
+
+static size_t bytes_held(const struct search_work *w)
+{
+    return w->bytes_capacity + w->found_capacity * sizeof *w->found + w->hits_capacity * sizeof *w->hits +
+           w->table_hits_capacity * sizeof *w->table_hits + w->subs_capacity * sizeof *w->subs +
+           (w->query_capacity + w->scratch_capacity) * sizeof(float);
+}
+
+static void give_back(struct searcher *s, struct search_work *w)
+{
+    if (bytes_held(w) > BYTES_KEPT) {
+        work_free(w);
+        return;
+    }
+    w->next_free = s->free_works;
+    s->free_works = w;
+}
+
+/* ---- the end ----------------------------------------------------------------------------------------------------- */
+
+void work_fail(struct search_work *w, int code, const struct quire_error *error)
+{
+    if (w->search->code < 0)
+        return;
+    w->search->code = code;
+    if (error)
+        w->search->error = *error;
+    else
+        error_set(&w->search->error, code, "%s", quire_error_text(code));
+}
+
+static void deliver(struct search_work *w)
+{
+    struct collection_search *search = w->search;
+    struct collection *c = search->collection;
+    struct searcher *s = w->searcher;
+    search->hits = search->code == 0 ? w->hits : NULL;
+    search->n_hits = search->code == 0 ? w->n_found : 0;
+    search->stats.latency_ns = clock_ns() - w->started_ns;
+    search->done(search);
+    if (w->is_filtered)
+        filter_end(w);
+    view_unref(w->view);
+    give_back(s, w);
+    collection_unref(c);
+}
+
+static void fill_hits(struct search_work *w)
+{
+    const struct collection_search *search = w->search;
+    for (uint32_t i = 0; i < w->n_found; i++) {
+        const struct found *f = &w->found[i];
+        w->hits[i] = (struct collection_hit){.key = w->bytes + f->key_at,
+                                             .key_bytes = f->key_bytes,
+                                             .distance = f->distance,
+                                             .attribute_bytes = f->attribute_bytes};
+        if (f->attribute_bytes)
+            w->hits[i].attributes = (const char *)w->bytes + f->attributes_at;
+        if (search->want_vectors)
+            w->hits[i].vector = (const float *)(const void *)(w->bytes + f->vector_at);
+    }
+}
+
+/* ---- attributes of sealed rows ----------------------------------------------------------------------------------- */
+
+void work_keep_json(struct search_work *w, struct found *f, const char *text, uint32_t bytes)
+{
+    struct quire_error err = {0};
+    const char *json;
+    uint32_t n_grants;
+    if (grants_split(text, bytes, &json, &f->attribute_bytes, &n_grants) < 0) {
+        f->attribute_bytes = 0;
+        work_fail(w, error_set(&err, QUIRE_ECORRUPT, "the grants of an element are damaged"), &err);
+        return;
+    }
+    f->has_text = true;
+    f->attributes_at = work_keep_bytes(w, json, f->attribute_bytes);
+    if (f->attributes_at == SIZE_MAX)
+        work_fail(w, QUIRE_ENOMEM, NULL);
+}
+
+static void fetch_attributes(struct search_work *w);
+
+static void on_attributes(struct fetch_request *fetch)
+{
+    struct attribute_fetch *a = fetch->owner;
+    struct search_work *w = a->work;
+    struct found *f = &w->found[a->hit];
+    w->search->stats.reads += fetch->reads;
+    w->search->stats.bytes += fetch->bytes;
+    a->rounds += fetch->rounds;
+    if (fetch->code < 0) {
+        work_fail(w, fetch->code, &fetch->error);
+    } else if (fetch->attributes) {
+        work_keep_json(w, f, fetch->attributes, fetch->attributes_bytes);
+    }
+    a->busy = false;
+    w->n_pending--;
+    fetch_attributes(w);
+}
+
+/* Goes on to the next hit whose attributes lie on the disk; false: none. */
+static bool next_attributes(struct search_work *w)
+{
+    for (; w->search->code == 0 && w->next_attributes < w->n_found; w->next_attributes++) {
+        const struct found *f = &w->found[w->next_attributes];
+        if (f->part != PART_NONE && !f->has_text && segment_info(w->view->parts[f->part]->segment)->has_attributes)
+            return true;
+    }
+    return false;
+}
+
+bool work_fetch(struct search_work *w, struct attribute_fetch *a)
+{
+    struct quire_error err = {0};
+    a->work = w;
+    a->busy = true;
+    a->request.owner = a;
+    int rc = fetch_start(w->searcher, &a->request, &err);
+    if (rc == 0)
+        return true;
+    work_fail(w, rc, &err);
+    a->busy = false;
+    return false;
+}
+
+static void start_attributes(struct search_work *w, struct attribute_fetch *a)
+{
+    a->hit = w->next_attributes++;
+    w->n_pending++;
+    a->request = (struct fetch_request){.segment = w->view->parts[w->found[a->hit].part]->segment,
+                                        .row = w->found[a->hit].row,
+                                        .want_attributes = true,
+                                        .done = on_attributes};
+    if (!work_fetch(w, a))
+        w->n_pending--;
+}
+
+/* Some at a time: each costs two reads, one after the other. Those that end within their start come back here, and are
+ * left to the loop. */
+static void fetch_attributes(struct search_work *w)
+{
+    uint32_t rounds = 0;
+    if (w->starting)
+        return;
+    w->starting = true;
+    for (uint32_t i = 0; i < ATTRIBUTES_AT_ONCE; i++)
+        while (!w->attributes[i].busy && next_attributes(w))
+            start_attributes(w, &w->attributes[i]);
+    w->starting = false;
+    if (w->n_pending > 0)
+        return;
+    for (uint32_t i = 0; i < ATTRIBUTES_AT_ONCE; i++) {
+        rounds = w->attributes[i].rounds > rounds ? w->attributes[i].rounds : rounds;
+        w->attributes[i].rounds = 0;
+    }
+    w->search->stats.rounds += rounds;
+    fill_hits(w);
+    deliver(w);
+}
+
+/* ---- memtables --------------------------------------------------------------------------------------------------- */
+
+/* The beam in a graph for what is asked of segments by recall. */
+static uint32_t beam_of(const struct quire_search_options *o)
+{
+    uint32_t beam = 2 * o->k > BEAM_LEAST ? 2 * o->k : BEAM_LEAST;
+    if (o->effort)
+        return o->effort;
+    if (o->recall <= 0.95f)
+        return 0;
+    return o->recall <= 0.98f ? 2 * beam : o->recall <= 0.99f ? 3 * beam : 8 * beam;
+}
+
+/* Its attributes may have changed since the row was accepted: what is answered is what passes. */
+static int keep_row(struct search_work *w, const struct memtable *memtable, const struct memtable_hit *hit)
+{
+    struct memtable_row row;
+    struct found *f = &w->found[w->n_found];
+    memtable_row(memtable, hit->row, &row);
+    if (w->is_filtered && !filter_accepts(w, &row))
+        return 0;
+    *f = (struct found){.distance = hit->distance, .part = PART_NONE, .row = hit->row, .birth = row.birth};
+    f->key_at = work_keep_bytes(w, row.key, row.key_bytes);
+    f->key_bytes = row.key_bytes;
+    if (f->key_at == SIZE_MAX)
+        return QUIRE_ENOMEM;
+    if (w->search->want_attributes && row.attributes)
+        work_keep_json(w, f, row.attributes, row.attribute_bytes);
+    if (w->search->want_vectors) {
+        f->vector_at = take_bytes(w, sizeof(float) * w->search->collection->config.dim);
+        if (f->vector_at == SIZE_MAX)
+            return QUIRE_ENOMEM;
+        memtable_vector(memtable, hit->row, w->scratch, (float *)(void *)(w->bytes + f->vector_at));
+    }
+    w->n_found++;
+    return 0;
+}
+
+static int search_table(struct search_work *w, const struct table *table, uint64_t snapshot)
+{
+    struct collection_search *search = w->search;
+    const struct memtable_test test = {filter_accepts, w};
+    struct memtable_query query = {.query = w->query,
+                                   .k = w->k,
+                                   .effort = beam_of(&search->options),
+                                   .exact = search->options.exact,
+                                   .snapshot = snapshot,
+                                   .test = w->is_filtered ? &test : NULL};
+    struct graph_scratch *scratch = searcher_graph_scratch(w->searcher);
+    struct memtable_work done = {.scored = 0};
+    int n = scratch ? memtable_search(table->memtable, scratch, &query, w->table_hits, &done) : QUIRE_ENOMEM;
+    search->memtable_rows_scored += done.scored;
+    search->stats.matches += w->is_filtered ? done.matches : 0;
+    if (n < 0 || work_reserve(&w->found, &w->found_capacity, w->n_found + (uint32_t)n, sizeof *w->found) < 0)
+        return QUIRE_ENOMEM;
+    for (int i = 0; i < n; i++)
+        if (keep_row(w, table->memtable, &w->table_hits[i]) < 0)
+            return QUIRE_ENOMEM;
+    return 0;
+}
+
+static bool view_has_table(const struct view *view, const struct table *table)
+{
+    for (uint32_t i = 0; i < view->n_tables; i++)
+        if (view->tables[i] == table)
+            return true;
+    return false;
+}
+
+/* The memtables of the view, and those of `now` that are not among them. */
+static int search_tables(struct search_work *w, const struct view *now, uint64_t snapshot)
+{
+    int rc = 0;
+    for (uint32_t i = 0; i < w->view->n_tables && rc == 0; i++)
+        rc = search_table(w, w->view->tables[i], snapshot);
+    for (uint32_t i = 0; i < now->n_tables && rc == 0; i++)
+        if (!view_has_table(w->view, now->tables[i]))
+            rc = search_table(w, now->tables[i], snapshot);
+    return rc;
+}
+
+/* ---- bringing it together ---------------------------------------------------------------------------------------- */
+
+static bool has_died(const struct search_work *w, const struct found *f)
+{
+    const struct collection_snapshot *snapshot = w->search->snapshot;
+    if (snapshot)
+        return snapshot->dead[f->part] && bitmap_has(snapshot->dead[f->part], f->row);
+    return part_is_dead(w->view->parts[f->part], f->row);
+}
+
+/* Step 2. The caller lets *now go. *died: how many hits have. */
+static uint64_t take_snapshot(struct search_work *w, struct view **now, uint32_t *died)
+{
+    struct collection *c = w->search->collection;
+    uint32_t n = 0;
+    *died = 0;
+    if (w->search->snapshot) {
+        *now = w->view;
+        atomic_fetch_add_explicit(&w->view->references, 1, memory_order_relaxed);
+        return w->search->snapshot->lsn;
+    }
+    pthread_mutex_lock(&c->lock);
+    for (uint32_t i = 0; i < w->n_found; i++)
+        if (!has_died(w, &w->found[i]))
+            w->found[n++] = w->found[i];
+    *died = w->n_found - n;
+    w->n_found = n;
+    *now = c->view;
+    atomic_fetch_add_explicit(&c->view->references, 1, memory_order_relaxed);
+    uint64_t lsn = c->last_lsn;
+    pthread_mutex_unlock(&c->lock);
+    return lsn;
+}
+
+static int by_distance(const void *left, const void *right)
+{
+    const struct found *a = left, *b = right;
+    if (a->distance != b->distance)
+        return a->distance < b->distance ? -1 : 1;
+    return a->birth != b->birth ? (a->birth > b->birth ? -1 : 1) : a->row < b->row ? -1 : a->row > b->row;
+}
+
+/* By key, the youngest version first. */
+static int by_key(const void *left, const void *right, void *context)
+{
+    const struct found *a = left, *b = right;
+    const uint8_t *bytes = context;
+    if (a->key_bytes != b->key_bytes)
+        return a->key_bytes < b->key_bytes ? -1 : 1;
+    int order = memcmp(bytes + a->key_at, bytes + b->key_at, a->key_bytes);
+    return order ? order : a->birth > b->birth ? -1 : a->birth < b->birth;
+}
+
+static bool is_same_key(const struct search_work *w, const struct found *a, const struct found *b)
+{
+    return a->key_bytes == b->key_bytes && memcmp(w->bytes + a->key_at, w->bytes + b->key_at, a->key_bytes) == 0;
+}
+
+/* Of an element that was found in two versions the younger one stays. */
+static void drop_older_versions(struct search_work *w)
+{
+    uint32_t n = 0;
+    if (w->n_found)
+        qsort_r(w->found, w->n_found, sizeof *w->found, by_key, w->bytes);
+    for (uint32_t i = 0; i < w->n_found; i++)
+        if (n == 0 || !is_same_key(w, &w->found[n - 1], &w->found[i]))
+            w->found[n++] = w->found[i];
+    w->n_found = n;
+}
+
+/* Whether the parts and tables of `old` and the tables of `now` hold all that lives. */
+static bool views_meet(const struct view *old, const struct view *now)
+{
+    const struct table *newest = old->tables[0];
+    return old->adoptions == now->adoptions &&
+           (view_has_table(now, newest) || now->tables[now->n_tables - 1]->first_seq == newest->last_seq);
+}
+
+static int prepare(struct search_work *w);
+
+/* The names that a filter lists first. */
+static void begin_pass(struct search_work *w)
+{
+    if (!w->is_filtered || !filter_find_names(w))
+        search_start_segments(w);
+}
+
+/* On another view, whose reference it takes over. */
+static void begin_again(struct search_work *w, struct view *view)
+{
+    view_unref(w->view);
+    w->view = view;
+    if (prepare(w) == 0) {
+        begin_pass(w);
+        return;
+    }
+    work_fail(w, QUIRE_ENOMEM, NULL);
+    deliver(w);
+}
+
+/* Whether hits that have died leave a gap: in what is exact, or where there are too few. */
+static bool leave_gap(struct search_work *w, uint32_t died)
+{
+    return died > 0 && (w->search->options.exact || w->n_found < w->k) && w->n_deaths++ < DEATHS_MAX;
+}
+
+/* The plan is that of the segment with the most reads; what came from memory alone says so. */
+static void finish_stats(struct search_work *w)
+{
+    struct quire_search_stats *stats = &w->search->stats;
+    stats->rows_scored += w->search->memtable_rows_scored;
+    if (!w->is_filtered)
+        stats->matches = w->n_elements;
+    if (w->view->n_parts == 0 || (stats->plan == QUIRE_PLAN_EMPTY && w->n_found > 0))
+        stats->plan = QUIRE_PLAN_MEMORY;
+}
+
+static void conclude(struct search_work *w)
+{
+    struct collection_search *search = w->search;
+    struct view *now;
+    struct epochs *epochs = store_epochs(search->collection->store);
+    uint64_t began = clock_ns();
+    uint32_t died;
+    if (w->is_filtered)
+        filter_drop_refused(w);
+    /* one epoch from the number on: what dies meanwhile is not given back before the memtables have been searched */
+    unsigned epoch = epoch_enter(epochs);
+    uint64_t lsn = take_snapshot(w, &now, &died);
+    bool whole = views_meet(w->view, now);
+    if (whole && search_tables(w, now, lsn) < 0)
+        work_fail(w, QUIRE_ENOMEM, NULL);
+    epoch_exit(epochs, epoch);
+    if (now != w->view)
+        drop_older_versions(w);
+    if (!whole && w->n_views++ == VIEWS_MAX) {
+        struct quire_error err = {0};
+        work_fail(w,
+                  error_set(&err, QUIRE_EBUSY, "segments came and went %u times during a search: try again", VIEWS_MAX),
+                  &err);
+    }
+    if (search->code == 0 && (!whole || leave_gap(w, died))) {
+        begin_again(w, now);
+        return;
+    }
+    view_unref(now);
+    if (w->n_found)
+        qsort(w->found, w->n_found, sizeof *w->found, by_distance);
+    w->n_found = w->n_found < w->k ? w->n_found : w->k;
+    if (work_reserve(&w->hits, &w->hits_capacity, w->n_found, sizeof *w->hits) < 0)
+        work_fail(w, QUIRE_ENOMEM, NULL);
+    finish_stats(w);
+    search->stats.cpu_ns += clock_ns() - began;
+    w->next_attributes = search->want_attributes ? 0 : w->n_found;
+    if (search->code < 0) {
+        deliver(w);
+        return;
+    }
+    fetch_attributes(w);
+}
+
+/* ---- segments ---------------------------------------------------------------------------------------------------- */
+
+static int keep_hits(struct search_work *w, const struct sub_search *sub)
+{
+    const struct search_request *r = &sub->request;
+    if (work_reserve(&w->found, &w->found_capacity, w->n_found + r->n_hits, sizeof *w->found) < 0)
+        return QUIRE_ENOMEM;
+    for (uint32_t i = 0; i < r->n_hits; i++) {
+        const struct search_hit *hit = &r->hits[i];
+        struct found *f = &w->found[w->n_found];
+        *f = (struct found){.distance = hit->distance, .part = sub->part, .row = hit->row};
+        f->key_at = work_keep_bytes(w, hit->key, hit->key_bytes);
+        f->key_bytes = hit->key_bytes;
+        if (w->search->want_vectors)
+            f->vector_at = work_keep_bytes(w, hit->vector, sizeof(float) * w->search->collection->config.dim);
+        if (f->key_at == SIZE_MAX || f->vector_at == SIZE_MAX)
+            return QUIRE_ENOMEM;
+        w->n_found++;
+    }
+    return 0;
+}
+
+static void add_stats(struct search_work *w, const struct quire_search_stats *one)
+{
+    struct quire_search_stats *sum = &w->search->stats;
+    uint64_t reads = (uint64_t)one->reads + one->cached + 1;
+    if (one->plan != QUIRE_PLAN_EMPTY && reads > w->plan_reads) {
+        sum->plan = one->plan;
+        w->plan_reads = reads;
+    }
+    sum->switched = sum->switched || one->switched;
+    sum->reads_expected += one->reads_expected;
+    sum->reads += one->reads;
+    sum->cached += one->cached;
+    sum->bytes += one->bytes;
+    sum->rounds = sum->rounds > one->rounds ? sum->rounds : one->rounds;
+    sum->rows_scored += one->rows_scored;
+    sum->codes_scored += one->codes_scored;
+    sum->effort = sum->effort > one->effort ? sum->effort : one->effort;
+    sum->cpu_ns += one->cpu_ns;
+    sum->exact = sum->exact && one->exact;
+    sum->complete = sum->complete && one->complete;
+}
+
+void search_hold(struct search_work *w)
+{
+    w->hold++;
+}
+
+void search_let_go(struct search_work *w)
+{
+    if (--w->hold > 0 || w->n_pending > 0)
+        return;
+    if (w->search->code < 0)
+        deliver(w);
+    else
+        conclude(w);
+}
+
+static void on_segment(struct search_request *request)
+{
+    struct sub_search *sub = request->owner;
+    struct search_work *w = sub->work;
+    uint32_t before = w->n_found;
+    search_hold(w);
+    if (request->code < 0)
+        work_fail(w, request->code, &request->error);
+    else if (keep_hits(w, sub) < 0)
+        work_fail(w, QUIRE_ENOMEM, NULL);
+    add_stats(w, &request->stats);
+    if (sub->selection && !sub->is_counted)
+        w->search->stats.matches += request->stats.matches;
+    sub->is_counted = true;
+    if (sub->selection)
+        filter_take(w, sub, w->n_found - before);
+    else
+        w->n_pending--;
+    search_let_go(w);
+}
+
+/* What is left of reads_max is shared by all segments. */
+static uint32_t reads_each(const struct search_work *w)
+{
+    const struct collection_search *search = w->search;
+    uint32_t n = w->view->n_parts, most = search->options.reads_max;
+    uint64_t left = most > search->stats.reads ? most - search->stats.reads : 0;
+    if (most == 0)
+        return 0;
+    return left > n ? (uint32_t)left / (n ? n : 1) : 1;
+}
+
+void search_start_segment(struct search_work *w, struct sub_search *sub)
+{
+    struct collection_search *search = w->search;
+    struct quire_error err = {0};
+    uint32_t reads_max = sub->request.options.reads_max;
+    sub->request = (struct search_request){.segment = w->view->parts[sub->part]->segment,
+                                           .query = w->query,
+                                           .options = search->options,
+                                           .want_keys = true,
+                                           .want_vectors = search->want_vectors,
+                                           .dead = search->snapshot ? search->snapshot->dead[sub->part] : NULL,
+                                           .selection = sub->selection,
+                                           .rank = search->rank,
+                                           .done = on_segment,
+                                           .owner = sub};
+    sub->request.options.k = sub->asked;
+    sub->request.options.reads_max = reads_max;
+    int rc = search_start(w->searcher, &sub->request, &err);
+    if (rc < 0) {
+        work_fail(w, rc, &err);
+        w->n_pending--;
+    }
+}
+
+void search_start_segments(struct search_work *w)
+{
+    uint32_t n = w->view->n_parts, reads_max = reads_each(w);
+    search_hold(w);
+    w->n_pending = n;
+    for (uint32_t i = 0; i < n; i++) {
+        struct sub_search *sub = &w->subs[i];
+        struct quire_error err = {0};
+        roaring_bitmap_t *keys = i < w->n_subs ? sub->keys : NULL;
+        *sub = (struct sub_search){.work = w, .part = i, .keys = keys, .asked = w->k};
+        sub->request.options.reads_max = reads_max;
+        int rc = w->search->code;
+        if (w->is_filtered) {
+            w->n_subs = i < w->n_subs ? w->n_subs : i + 1;
+            rc = rc < 0 ? rc : filter_select(w, sub, &err);
+            if (rc < 0)
+                work_fail(w, rc, &err);
+        }
+        if (rc < 0)
+            w->n_pending--;
+        else
+            search_start_segment(w, sub);
+    }
+    search_let_go(w);
+}
+
+/* ---- the call ---------------------------------------------------------------------------------------------------- */
+
+static int check(const struct collection_search *search, struct quire_error *err)
+{
+    const struct collection_config *config = &search->collection->config;
+    const struct quire_search_options *o = &search->options;
+    if (o->k == 0 || o->k > QUIRE_K_MAX)
+        return error_set(err, QUIRE_ERANGE, "k is %u: it must be 1..%u", o->k, QUIRE_K_MAX);
+    if (!(o->recall >= 0 && o->recall <= 1))
+        return error_set(err, QUIRE_ERANGE, "recall is %g: it must be above 0 and at most 1", (double)o->recall);
+    return collection_check_vector(config, search->query, config->dim, err);
+}
+
+static int reserve_work(struct search_work *w, const struct collection_config *config)
+{
+    uint32_t code_dim = config->dim + 64 > 2 * config->dim ? config->dim + 64 : 2 * config->dim;
+    uint32_t k = w->k;
+    if (work_reserve(&w->subs, &w->subs_capacity, w->view->n_parts, sizeof *w->subs) < 0 ||
+        work_reserve(&w->query, &w->query_capacity, config->dim, sizeof *w->query) < 0 ||
+        work_reserve(&w->scratch, &w->scratch_capacity, code_dim, sizeof *w->scratch) < 0 ||
+        work_reserve(&w->table_hits, &w->table_hits_capacity, k, sizeof *w->table_hits) < 0)
+        return QUIRE_ENOMEM;
+    return 0;
+}
+
+/* For a pass over w->view. */
+static int prepare(struct search_work *w)
+{
+    struct collection_search *search = w->search;
+    uint64_t elements = search->snapshot ? search->snapshot->n_elements : collection_count(search->collection);
+    w->k = search->options.k <= elements ? search->options.k : elements ? (uint32_t)elements : 1;
+    w->n_elements = elements;
+    w->n_found = 0;
+    w->n_bytes = 0;
+    w->plan_reads = 0;
+    if (w->is_filtered)
+        filter_reset(w);
+    w->search->stats.matches = 0;
+    w->search->stats.plan = w->is_filtered ? QUIRE_PLAN_EMPTY : QUIRE_PLAN_WALK;
+    w->search->n_segments = w->view->n_parts;
+    w->search->n_list_segments = 0;
+    for (uint32_t i = 0; i < w->view->n_parts; i++)
+        w->search->n_list_segments += segment_info(w->view->parts[i]->segment)->index == QUIRE_INDEX_SPANN;
+    return reserve_work(w, &search->collection->config);
+}
+
+static void clear_answer(struct collection_search *search)
+{
+    search->code = 0;
+    memset(&search->error, 0, sizeof search->error);
+    memset(&search->stats, 0, sizeof search->stats);
+    search->stats.complete = true;
+    search->stats.exact = search->options.exact;
+    search->memtable_rows_scored = 0;
+}
+
+int collection_search_start(struct searcher *s, struct collection_search *search, struct quire_error *err)
+{
+    int rc = check(search, err);
+    struct search_work *w = rc == 0 ? take_work(s) : NULL;
+    if (rc == 0 && !w)
+        rc = error_set(err, QUIRE_ENOMEM, "no memory for a search");
+    if (rc < 0)
+        return rc;
+    w->searcher = s;
+    w->search = search;
+    rc = filter_begin(w, err);
+    if (rc < 0) {
+        give_back(s, w);
+        return rc;
+    }
+    w->view = search->snapshot ? search->snapshot->view : collection_view(search->collection);
+    if (search->snapshot)
+        atomic_fetch_add_explicit(&w->view->references, 1, memory_order_relaxed);
+    w->n_views = w->n_deaths = 0;
+    w->started_ns = clock_ns();
+    clear_answer(search);
+    if (prepare(w) < 0) {
+        view_unref(w->view);
+        filter_end(w);
+        give_back(s, w);
+        return error_set(err, QUIRE_ENOMEM, "no memory for a search with k %u", search->options.k);
+    }
+    memcpy(w->query, search->query, sizeof(float) * search->collection->config.dim);
+    collection_ref(search->collection);
+    search->work = w;
+    begin_pass(w);
+    return 0;
+}

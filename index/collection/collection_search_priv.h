@@ -1,0 +1,116 @@
+/*
+ * collection_search_priv.h - one search over a collection on its way: what collection_search.c, which leads it, and
+ * collection_filter.c, which sees to filters and scopes, share.
+ */
+#ifndef QUIRE_INDEX_COLLECTION_SEARCH_PRIV_H
+#define QUIRE_INDEX_COLLECTION_SEARCH_PRIV_H
+
+#include "index/attribute/filter.h"
+#include "index/collection/collection_priv.h"
+#include "index/search/search_priv.h"
+#include "index/segment/selection.h"
+
+#define ATTRIBUTES_AT_ONCE 8u
+#define PART_NONE          UINT32_MAX
+
+/* What is known of a hit of a selection that is a superset. */
+enum proof { PROOF_NONE, PROOF_DUE, PROOF_ASKED, PROOF_REFUSED };
+
+/* A hit on its way. Key, vector and attributes lie in work->bytes. */
+struct found {
+    float distance;
+    uint32_t part, row; /* part: index in the view's parts, or PART_NONE: of a memtable */
+    uint64_t birth;     /* of a memtable's row; 0: sealed, older than all of those */
+    size_t key_at, vector_at, attributes_at;
+    uint32_t key_bytes, attribute_bytes;
+    uint8_t proof;
+    bool has_text; /* its attributes have been read */
+};
+
+struct sub_search {
+    struct search_request request;
+    struct search_work *work;
+    uint32_t part;
+    /* with a filter or a scope */
+    struct selection *selection; /* a reference */
+    roaring_bitmap_t *keys;      /* rows that the filter names; NULL: not looked up */
+    uint32_t asked, n_unproved, n_proved;
+    bool is_counted; /* its matches */
+};
+
+struct attribute_fetch {
+    struct fetch_request request;
+    struct search_work *work;
+    uint32_t hit, rounds; /* hit: in found, or a part; rounds: of all that this one has fetched */
+    bool busy;
+};
+
+struct search_work {
+    struct search_work *next_free;
+    struct searcher *searcher;
+    struct collection_search *search;
+    struct view *view;
+    uint32_t n_pending, k, n_views, n_deaths;
+    uint64_t n_elements;
+    struct sub_search *subs;
+    uint32_t subs_capacity, n_subs; /* n_subs: whose selections and keys are to be given back */
+    float *query;
+    uint32_t query_capacity;
+    struct found *found;
+    uint32_t n_found, found_capacity;
+    uint8_t *bytes;
+    size_t n_bytes, bytes_capacity;
+    struct memtable_hit *table_hits;
+    uint32_t table_hits_capacity;
+    struct collection_hit *hits;
+    uint32_t hits_capacity;
+    float *scratch; /* a rotated vector */
+    uint32_t scratch_capacity;
+    struct attribute_fetch attributes[ATTRIBUTES_AT_ONCE];
+    uint32_t next_attributes;
+    uint64_t started_ns, plan_reads;
+    bool starting;
+    unsigned hold; /* of the pass: who raised it goes on when all segments have answered */
+    /* with a filter or a scope */
+    bool is_filtered;
+    struct filter *filter;      /* a reference */
+    struct tenant_scope *scope; /* owned */
+    uint32_t next_proof;
+    uint32_t key_part, key_next; /* that is looked up next */
+};
+
+/* collection_search.c */
+int work_reserve(void *array, uint32_t *capacity, uint32_t n, size_t size);
+/* Their place in work->bytes; SIZE_MAX without memory. */
+size_t work_keep_bytes(struct search_work *work, const void *bytes, size_t n);
+/* The first error counts; error may be NULL. */
+void work_fail(struct search_work *work, int code, const struct quire_error *error);
+/* Starts a->request, whose owner is a; false: it could not, which is noted in the search, and a is free. */
+bool work_fetch(struct search_work *work, struct attribute_fetch *a);
+/* The JSON of an element's text, kept: where it lies in f. */
+void work_keep_json(struct search_work *work, struct found *f, const char *text, uint32_t bytes);
+/* Asks a segment of the view with sub->selection for sub->asked rows. */
+void search_start_segment(struct search_work *work, struct sub_search *sub);
+/* All segments, after the names of the filter have been looked up. */
+void search_start_segments(struct search_work *work);
+/* Around all that may be the last of a pass. */
+void search_hold(struct search_work *work);
+void search_let_go(struct search_work *work);
+
+/* collection_filter.c */
+int filter_begin(struct search_work *work, struct quire_error *err);
+void filter_end(struct search_work *work);
+/* Before each pass: what the last one held goes. */
+void filter_reset(struct search_work *work);
+/* Looks up the names that the filter lists, if it does: true, and search_start_segments follows. */
+bool filter_find_names(struct search_work *work);
+/* The rows of its segment that may be answered. */
+int filter_select(struct search_work *work, struct sub_search *sub, struct quire_error *err);
+/* A segment has answered with the last n of work->found: n_pending is lowered now or later. */
+void filter_take(struct search_work *work, struct sub_search *sub, uint32_t n);
+/* Hits that are refused go. */
+void filter_drop_refused(struct search_work *work);
+/* memtable_test.accepts; context: the work. */
+bool filter_accepts(void *context, const struct memtable_row *row);
+
+#endif

@@ -1,0 +1,74 @@
+/*
+ * collection_snapshot.c - a collection as it was: a view, the number of its last write, and its tombstones of then.
+ *
+ * Rows of memtables carry the numbers of their birth and death, so that a number is enough for them, as long as the
+ * rows that die later are not given back (collection_pin). Tombstones of sealed rows carry none: they are copied, a
+ * bit a row.
+ */
+#include "index/collection/collection_priv.h"
+#include "index/segment/segment_priv.h"
+#include "io/error.h"
+#include <stdlib.h>
+#include <string.h>
+
+static int copy_tombstones(struct collection_snapshot *s)
+{
+    s->dead = calloc(s->view->n_parts + 1, sizeof *s->dead);
+    if (!s->dead)
+        return QUIRE_ENOMEM;
+    for (uint32_t i = 0; i < s->view->n_parts; i++) {
+        const struct part *part = s->view->parts[i];
+        s->dead[i] = malloc(part->dead_capacity / 8);
+        if (!s->dead[i])
+            return QUIRE_ENOMEM;
+        memcpy(s->dead[i], part->dead, part->dead_capacity / 8);
+    }
+    return 0;
+}
+
+int collection_snapshot_open(struct collection *c, struct collection_snapshot **out, struct quire_error *err)
+{
+    struct collection_snapshot *s = calloc(1, sizeof *s);
+    if (!s || collection_pin(c, &s->pin) < 0) {
+        free(s);
+        return error_set(err, QUIRE_ENOMEM, "no memory for a snapshot");
+    }
+    /* the pin may be older than what is read now, which keeps more, never less */
+    pthread_mutex_lock(&c->lock);
+    s->collection = collection_ref(c);
+    s->view = c->view;
+    atomic_fetch_add_explicit(&s->view->references, 1, memory_order_relaxed);
+    s->lsn = c->last_lsn;
+    s->n_elements = collection_count(c);
+    int rc = copy_tombstones(s);
+    pthread_mutex_unlock(&c->lock);
+    if (rc < 0) {
+        collection_snapshot_close(s);
+        return error_set(err, rc, "no memory for a snapshot's tombstones");
+    }
+    *out = s;
+    return 0;
+}
+
+void collection_snapshot_close(struct collection_snapshot *s)
+{
+    if (!s)
+        return;
+    for (uint32_t i = 0; s->dead && i < s->view->n_parts; i++)
+        free(s->dead[i]);
+    free(s->dead);
+    view_unref(s->view);
+    collection_unpin(s->collection, s->pin);
+    collection_unref(s->collection);
+    free(s);
+}
+
+uint64_t collection_snapshot_count(const struct collection_snapshot *s)
+{
+    return s->n_elements;
+}
+
+uint64_t collection_snapshot_lsn(const struct collection_snapshot *s)
+{
+    return s->lsn;
+}

@@ -1,0 +1,644 @@
+/*
+ * collection_tenants.c - generations of tenants, scopes with them, what scopes let be seen, and dropping a tenant.
+ *
+ * A grant holds as long as its generation is that of its tenant's name, which is how often the name was dropped. So a
+ * tenant is dropped by one record that counts its generation up. A list of all names that were ever dropped is kept;
+ * names that were not are of generation 0 and cost nothing.
+ *
+ * What nobody is granted any more is removed afterwards (collection_sweep): in memtables like any element, in a sealed
+ * segment by a record of row numbers, which its columns tell without reading it. A void grant never comes to hold
+ * again, so it does not matter when that is done, nor whether a merge carries such a row on: its segment is looked at
+ * once it is there. A segment that was looked at is not again before the next drop.
+ *
+ * Scopes are resolved once per request: a copy with generations, one block of memory. What is asked of a sealed row is
+ * answered by the columns of its segment, in memory.
+ */
+#include "index/collection/collection_priv.h"
+#include "index/column/columns.h"
+#include "index/segment/segment_priv.h"
+#include "io/bitmap.h"
+#include "io/error.h"
+#include "io/memory.h"
+#include <stdlib.h>
+#include <string.h>
+
+#define BURY_ROWS 16384u /* of one record, and of one hold of the lock */
+
+/* ---- generations ------------------------------------------------------------------------------------------------- */
+
+static int compare_names(const char *a, uint32_t n_a, const char *b, uint32_t n_b)
+{
+    uint32_t n = n_a < n_b ? n_a : n_b;
+    int order = n ? memcmp(a, b, n) : 0;
+    return order ? order : n_a < n_b ? -1 : n_a > n_b;
+}
+
+/* Where a name is, or would be. */
+static uint32_t former_place(const struct collection *c, const char *name, uint32_t bytes, bool *found)
+{
+    uint32_t low = 0, high = atomic_load_explicit(&c->n_former, memory_order_relaxed);
+    *found = false;
+    while (low < high) {
+        uint32_t middle = low + (high - low) / 2;
+        int order = compare_names(c->former[middle].name, c->former[middle].bytes, name, bytes);
+        if (order == 0)
+            *found = true;
+        if (order < 0)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+uint32_t tenants_generation(const struct collection *c, const char *name, uint32_t bytes)
+{
+    bool found;
+    uint32_t at = former_place(c, name, bytes, &found);
+    return found ? c->former[at].generation : 0;
+}
+
+int tenants_set_generation(struct collection *c, const char *name, uint32_t bytes, uint32_t generation)
+{
+    bool found;
+    uint32_t at = former_place(c, name, bytes, &found), n = atomic_load_explicit(&c->n_former, memory_order_relaxed);
+    if (found) {
+        if (generation > c->former[at].generation)
+            c->former[at].generation = generation;
+        return 0;
+    }
+    if (n == c->former_capacity) {
+        uint32_t capacity = n ? 2 * n : 8;
+        struct former_tenant *bigger = realloc(c->former, size_mul(capacity, sizeof *bigger));
+        if (!bigger)
+            return QUIRE_ENOMEM;
+        c->former = bigger;
+        c->former_capacity = capacity;
+    }
+    char *copy = malloc((size_t)bytes + 1);
+    if (!copy)
+        return QUIRE_ENOMEM;
+    memcpy(copy, name, bytes);
+    memmove(&c->former[at + 1], &c->former[at], (n - at) * sizeof *c->former);
+    c->former[at] = (struct former_tenant){copy, bytes, generation};
+    atomic_store_explicit(&c->n_former, n + 1, memory_order_release);
+    return 0;
+}
+
+void tenants_free(struct collection *c)
+{
+    for (uint32_t i = 0; i < atomic_load(&c->n_former); i++)
+        free(c->former[i].name);
+    free(c->former);
+}
+
+uint32_t collection_tenant_generation(struct collection *c, const char *name, uint32_t bytes)
+{
+    if (atomic_load_explicit(&c->n_former, memory_order_acquire) == 0)
+        return 0;
+    pthread_mutex_lock(&c->lock);
+    uint32_t generation = tenants_generation(c, name, bytes);
+    pthread_mutex_unlock(&c->lock);
+    return generation;
+}
+
+/* ---- scopes ------------------------------------------------------------------------------------------------------ */
+
+int scope_resolve_locked(const struct collection *c, const struct tenant_scope *scope, struct tenant_scope **out)
+{
+    *out = NULL;
+    if (!scope)
+        return 0;
+    size_t bytes = sizeof *scope + size_mul(scope->n, sizeof *scope->tenants);
+    size_t names_at = bytes;
+    for (uint32_t i = 0; i < scope->n; i++)
+        bytes += scope->tenants[i].bytes;
+    struct tenant_scope *copy = malloc(bytes);
+    if (!copy)
+        return QUIRE_ENOMEM;
+    char *name = (char *)copy + names_at;
+    copy->tenants = (struct grant *)(void *)(copy + 1);
+    copy->n = scope->n;
+    for (uint32_t i = 0; i < scope->n; i++) {
+        const struct grant *from = &scope->tenants[i];
+        memcpy(name, from->name, from->bytes);
+        copy->tenants[i] = (struct grant){name, from->bytes, tenants_generation(c, name, from->bytes)};
+        name += from->bytes;
+    }
+    *out = copy;
+    return 0;
+}
+
+int scope_resolve(struct collection *c, const struct tenant_scope *scope, struct tenant_scope **out)
+{
+    *out = NULL;
+    if (!scope)
+        return 0;
+    pthread_mutex_lock(&c->lock);
+    int rc = scope_resolve_locked(c, scope, out);
+    pthread_mutex_unlock(&c->lock);
+    return rc;
+}
+
+bool scope_has(const struct tenant_scope *scope, const char *name, uint32_t bytes)
+{
+    for (uint32_t i = 0; i < scope->n; i++)
+        if (scope->tenants[i].bytes == bytes && memcmp(scope->tenants[i].name, name, bytes) == 0)
+            return true;
+    return false;
+}
+
+static bool tenant_has(const struct columns *columns, const struct grant *tenant, uint32_t row)
+{
+    const struct tenant_scope scope = {.tenants = (struct grant *)(uintptr_t)tenant, .n = 1};
+    roaring_bitmap_t *rows = NULL;
+    uint32_t first = 0;
+    bool contiguous = false;
+    uint64_t n = columns_tenant(columns, tenant, &first, &contiguous);
+    if (n == 0 || contiguous)
+        return n > 0 && row >= first && row - first < n;
+    if (columns_scope(columns, &scope, &rows) < 0)
+        return false;
+    bool has = roaring_bitmap_contains(rows, row);
+    rows_free(rows);
+    return has;
+}
+
+bool part_allows(const struct part *part, uint32_t row, const struct tenant_scope *scope)
+{
+    const struct columns *columns = part->segment->columns;
+    if (!scope)
+        return true;
+    for (uint32_t i = 0; columns && i < scope->n; i++)
+        if (tenant_has(columns, &scope->tenants[i], row))
+            return true;
+    return false;
+}
+
+static void remove_dead(roaring_bitmap_t *rows, const struct part *part, const uint8_t *dead)
+{
+    uint64_t n = segment_info(part->segment)->rows;
+    if (!dead && atomic_load_explicit(&part->n_dead, memory_order_relaxed) == 0)
+        return;
+    dead = dead ? dead : part->dead;
+    for (uint64_t at = 0; at < n; at += 8) {
+        uint8_t bits = __atomic_load_n(&dead[at / 8], __ATOMIC_RELAXED);
+        for (unsigned i = 0; bits; i++, bits >>= 1)
+            if (bits & 1)
+                roaring_bitmap_remove(rows, (uint32_t)(at + i));
+    }
+}
+
+int part_scope_rows(const struct part *part, const struct tenant_scope *scope, const uint8_t *dead,
+                    roaring_bitmap_t **out)
+{
+    const struct columns *columns = part->segment->columns;
+    int rc = 0;
+    *out = NULL;
+    if (columns)
+        rc = columns_scope(columns, scope, out);
+    else if (!(*out = roaring_bitmap_create()))
+        rc = QUIRE_ENOMEM;
+    if (rc == 0 && !roaring_bitmap_is_empty(*out))
+        remove_dead(*out, part, dead);
+    return rc;
+}
+
+/* ---- counting ---------------------------------------------------------------------------------------------------- */
+
+/* Calls visit for each row of a table that lives at lsn; what it points to is valid during the call. */
+static int each_row(const struct collection *c, const struct memtable *memtable, uint64_t lsn,
+                    int (*visit)(void *context, const struct memtable_row *row), void *context)
+{
+    struct epochs *epochs = store_epochs(c->store);
+    struct memtable_stats stats;
+    int rc = 0;
+    memtable_get_stats(memtable, &stats);
+    for (uint32_t r = 0; r < stats.room && rc == 0; r++) {
+        struct memtable_row row;
+        unsigned epoch = epoch_enter(epochs);
+        if (memtable_row_at(memtable, r, lsn, &row))
+            rc = visit(context, &row);
+        epoch_exit(epochs, epoch);
+    }
+    return rc;
+}
+
+struct scope_count {
+    const struct tenant_scope *scope;
+    uint64_t n;
+};
+
+static int count_row(void *context, const struct memtable_row *row)
+{
+    struct scope_count *count = context;
+    count->n += grants_allow(row->attributes, row->attribute_bytes, count->scope);
+    return 0;
+}
+
+static int count_resolved(struct collection *c, const struct tenant_scope *scope, uint64_t *out)
+{
+    struct scope_count count = {.scope = scope};
+    struct collection_snapshot *s = NULL;
+    int rc = collection_snapshot_open(c, &s, NULL);
+    for (uint32_t i = 0; rc == 0 && i < s->view->n_parts; i++) {
+        roaring_bitmap_t *rows = NULL;
+        rc = part_scope_rows(s->view->parts[i], scope, s->dead[i], &rows);
+        if (rc == 0)
+            count.n += roaring_bitmap_get_cardinality(rows);
+        rows_free(rows);
+    }
+    for (uint32_t i = 0; rc == 0 && i < s->view->n_tables; i++)
+        rc = each_row(c, s->view->tables[i]->memtable, s->lsn, count_row, &count);
+    collection_snapshot_close(s);
+    *out = count.n;
+    return rc;
+}
+
+uint64_t collection_count_scope(struct collection *c, const struct tenant_scope *scope)
+{
+    struct tenant_scope *resolved = NULL;
+    uint64_t n = 0;
+    if (!scope)
+        return collection_count(c);
+    /* without memory nothing is visible */
+    if (scope_resolve(c, scope, &resolved) < 0 || count_resolved(c, resolved, &n) < 0)
+        n = 0;
+    free(resolved);
+    return n;
+}
+
+/* ---- all tenants ------------------------------------------------------------------------------------------------- */
+
+struct tenant_count {
+    char *name; /* owned; NULL: an empty place */
+    uint32_t bytes;
+    uint64_t elements;
+};
+
+struct tenant_counts {
+    struct collection *collection;
+    struct tenant_count *places;
+    uint32_t n, capacity; /* a power of two */
+};
+
+static struct tenant_count *count_place(struct tenant_count *places, uint32_t capacity, const char *name,
+                                        uint32_t bytes)
+{
+    uint64_t at = key_hash(name, bytes) & (capacity - 1);
+    while (places[at].name && (places[at].bytes != bytes || memcmp(places[at].name, name, bytes) != 0))
+        at = (at + 1) & (capacity - 1);
+    return &places[at];
+}
+
+static int grow_counts(struct tenant_counts *counts)
+{
+    uint32_t capacity = counts->capacity ? 2 * counts->capacity : 64;
+    struct tenant_count *bigger = calloc(capacity, sizeof *bigger);
+    if (!bigger)
+        return QUIRE_ENOMEM;
+    for (uint32_t i = 0; i < counts->capacity; i++)
+        if (counts->places[i].name)
+            *count_place(bigger, capacity, counts->places[i].name, counts->places[i].bytes) = counts->places[i];
+    free(counts->places);
+    counts->places = bigger;
+    counts->capacity = capacity;
+    return 0;
+}
+
+static int add_count(struct tenant_counts *counts, const struct grant *grant, uint64_t elements)
+{
+    if (elements == 0 ||
+        grant->generation != collection_tenant_generation(counts->collection, grant->name, grant->bytes))
+        return 0;
+    if (4 * counts->n >= 3 * counts->capacity && grow_counts(counts) < 0)
+        return QUIRE_ENOMEM;
+    struct tenant_count *place = count_place(counts->places, counts->capacity, grant->name, grant->bytes);
+    if (!place->name) {
+        place->name = malloc((size_t)grant->bytes + 1);
+        if (!place->name)
+            return QUIRE_ENOMEM;
+        memcpy(place->name, grant->name, grant->bytes);
+        place->bytes = grant->bytes;
+        counts->n++;
+    }
+    place->elements += elements;
+    return 0;
+}
+
+static int add_row(void *context, const struct memtable_row *row)
+{
+    struct grant grant;
+    uint32_t at = 0;
+    int rc = 0;
+    while (rc == 0 && grants_next(row->attributes, row->attribute_bytes, &at, &grant))
+        rc = add_count(context, &grant, 1);
+    return rc;
+}
+
+static int add_part(struct tenant_counts *counts, const struct part *part, const uint8_t *dead)
+{
+    const struct columns *columns = part->segment->columns;
+    struct grant grant;
+    uint64_t n;
+    int rc = 0;
+    bool whole = atomic_load_explicit(&part->n_dead, memory_order_relaxed) == 0;
+    for (uint32_t i = 0; columns && rc == 0 && columns_tenant_at(columns, i, &grant, &n); i++) {
+        struct tenant_scope scope = {.tenants = &grant, .n = 1};
+        roaring_bitmap_t *rows = NULL;
+        if (!whole) {
+            rc = part_scope_rows(part, &scope, dead, &rows);
+            n = rc == 0 ? roaring_bitmap_get_cardinality(rows) : 0;
+            rows_free(rows);
+        }
+        if (rc == 0)
+            rc = add_count(counts, &grant, n);
+    }
+    return rc;
+}
+
+int collection_each_tenant(struct collection *c,
+                           void (*visit)(void *context, const char *name, uint32_t bytes, uint64_t elements),
+                           void *context, struct quire_error *err)
+{
+    struct tenant_counts counts = {.collection = c};
+    struct collection_snapshot *s = NULL;
+    int rc = collection_snapshot_open(c, &s, err);
+    if (rc < 0)
+        return rc;
+    for (uint32_t i = 0; rc == 0 && i < s->view->n_parts; i++)
+        rc = add_part(&counts, s->view->parts[i], s->dead[i]);
+    for (uint32_t i = 0; rc == 0 && i < s->view->n_tables; i++)
+        rc = each_row(c, s->view->tables[i]->memtable, s->lsn, add_row, &counts);
+    collection_snapshot_close(s);
+    for (uint32_t i = 0; i < counts.capacity; i++) {
+        if (rc == 0 && counts.places[i].name)
+            visit(context, counts.places[i].name, counts.places[i].bytes, counts.places[i].elements);
+        free(counts.places[i].name);
+    }
+    free(counts.places);
+    return rc < 0 ? error_set(err, rc, "no memory to count the elements of all tenants") : 0;
+}
+
+/* ---- dropping ---------------------------------------------------------------------------------------------------- */
+
+/* (lock) */
+static int append_drop(struct collection *c, const char *name, uint32_t bytes, uint32_t generation, uint64_t *lsn,
+                       struct quire_error *err)
+{
+    struct journal_record record = {.kind = RECORD_DROP_TENANT};
+    if (atomic_load(&c->dropped))
+        return error_set(err, QUIRE_ECLOSED, "the collection was removed");
+    uint8_t *encoded = record_drop_tenant_encode(c->uid, name, bytes, generation, &record.n_bytes);
+    /* a place for the name before the record: what is in the log is in memory */
+    if (!encoded || tenants_set_generation(c, name, bytes, 0) < 0) {
+        free(encoded);
+        return error_set(err, QUIRE_ENOMEM, "no memory to drop a tenant");
+    }
+    record.bytes = encoded;
+    int rc = journal_append(store_journal(c->store), &record, 1, lsn, err);
+    free(encoded);
+    if (rc < 0)
+        return rc;
+    (void)tenants_set_generation(c, name, bytes, generation); /* its place is there */
+    atomic_fetch_add(&c->n_drops, 1);
+    c->last_lsn = *lsn;
+    return 0;
+}
+
+int collection_take_former(struct collection *c, const struct collection *from, struct quire_error *err)
+{
+    uint64_t lsn;
+    int rc = 0;
+    for (uint32_t i = 0; i < atomic_load(&from->n_former) && rc == 0; i++) {
+        const struct former_tenant *former = &from->former[i];
+        pthread_mutex_lock(&c->lock);
+        rc = append_drop(c, former->name, former->bytes, former->generation, &lsn, err);
+        pthread_mutex_unlock(&c->lock);
+    }
+    return rc;
+}
+
+int collection_drop_tenant(struct collection *c, const char *name, uint32_t bytes, uint64_t *elements, uint64_t *lsn,
+                           struct quire_error *err)
+{
+    struct grant tenant = {.name = name, .bytes = bytes};
+    struct tenant_scope scope = {.tenants = &tenant, .n = 1};
+    int rc = tenant_name_check(name, bytes, err);
+    *lsn = *elements = 0;
+    if (rc < 0)
+        return rc;
+    tenant.generation = collection_tenant_generation(c, name, bytes);
+    rc = count_resolved(c, &scope, elements);
+    if (rc < 0)
+        return error_set(err, rc, "no memory to count a tenant's elements");
+    if (*elements == 0)
+        return 0;
+    pthread_mutex_lock(&c->lock);
+    rc = append_drop(c, name, bytes, tenants_generation(c, name, bytes) + 1, lsn, err);
+    pthread_mutex_unlock(&c->lock);
+    if (rc < 0)
+        return rc;
+    atomic_store(&c->sweep_due, true);
+    store_wake(c->store, c);
+    return 0;
+}
+
+/* ---- what is nobody's any more ----------------------------------------------------------------------------------- */
+
+/* (lock) Its tenants, those that are void, or the others. items: n_tenants of them. */
+static uint32_t list_tenants(const struct collection *c, const struct columns *columns, bool is_void,
+                             struct grant *items)
+{
+    struct grant grant;
+    uint64_t rows;
+    uint32_t n = 0;
+    for (uint32_t i = 0; columns_tenant_at(columns, i, &grant, &rows); i++)
+        if ((grant.generation != tenants_generation(c, grant.name, grant.bytes)) == is_void)
+            items[n++] = grant;
+    return n;
+}
+
+/* Living rows of a part that have grants, all void. NULL: none. */
+static int find_void(struct collection *c, const struct part *part, roaring_bitmap_t **out)
+{
+    const struct columns *columns = part->segment->columns;
+    struct columns_stats stats;
+    roaring_bitmap_t *others = NULL;
+    *out = NULL;
+    if (!columns)
+        return 0;
+    columns_get_stats(columns, &stats);
+    struct grant *items = malloc(size_mul(2 * (size_t)stats.n_tenants + 1, sizeof *items));
+    if (!items)
+        return QUIRE_ENOMEM;
+    struct tenant_scope gone = {.tenants = items}, living = {.tenants = items + stats.n_tenants};
+    pthread_mutex_lock(&c->lock);
+    gone.n = list_tenants(c, columns, true, gone.tenants);
+    living.n = gone.n ? list_tenants(c, columns, false, living.tenants) : 0;
+    pthread_mutex_unlock(&c->lock);
+    int rc = gone.n ? part_scope_rows(part, &gone, NULL, out) : 0;
+    if (rc == 0 && gone.n && living.n)
+        rc = columns_scope(columns, &living, &others);
+    if (rc == 0 && others)
+        roaring_bitmap_andnot_inplace(*out, others);
+    rows_free(others);
+    free(items);
+    if (rc < 0) {
+        rows_free(*out);
+        *out = NULL;
+    }
+    return rc;
+}
+
+/* The lock, while no batch is open: the record of one that began before has an earlier number, so what it wrote anew
+ * after the burial would in a replay be buried. Not within an epoch: batches are waited for. */
+static void lock_for_burial(struct collection *c)
+{
+    journal_quiesce_begin(store_journal(c->store));
+    pthread_mutex_lock(&c->lock);
+}
+
+static void unlock_after_burial(struct collection *c)
+{
+    pthread_mutex_unlock(&c->lock);
+    journal_quiesce_end(store_journal(c->store));
+}
+
+/* (lock) Rows of one record. A part that a merge has taken away meanwhile keeps nothing: its successor is swept. */
+static int bury_some(struct collection *c, struct part *part, uint32_t *rows, uint32_t n, struct quire_error *err)
+{
+    struct journal_record record = {.kind = RECORD_BURY};
+    uint64_t lsn;
+    uint32_t living = 0;
+    if (atomic_load(&c->dropped) || view_part(c->view, part->uid) != part)
+        return 0;
+    for (uint32_t i = 0; i < n; i++)
+        if (!part_is_dead(part, rows[i]))
+            rows[living++] = rows[i];
+    if (living == 0)
+        return 0;
+    uint8_t *encoded = record_bury_encode(c->uid, part->uid, rows, living, &record.n_bytes);
+    if (!encoded)
+        return error_set(err, QUIRE_ENOMEM, "no memory for a record of %u rows", living);
+    record.bytes = encoded;
+    int rc = journal_append(store_journal(c->store), &record, 1, &lsn, err);
+    free(encoded);
+    if (rc < 0)
+        return rc;
+    for (uint32_t i = 0; i < living; i++)
+        part_kill(part, rows[i]);
+    c->last_lsn = lsn;
+    atomic_fetch_sub_explicit(&c->n_elements, living, memory_order_relaxed);
+    return 0;
+}
+
+static int sweep_part(struct collection *c, struct part *part, struct quire_error *err)
+{
+    roaring_bitmap_t *gone = NULL;
+    uint32_t n_drops = atomic_load(&c->n_drops);
+    if (atomic_load(&part->swept) == n_drops)
+        return 0;
+    int rc = find_void(c, part, &gone);
+    uint64_t n = gone ? roaring_bitmap_get_cardinality(gone) : 0;
+    uint32_t *rows = n ? malloc(sizeof *rows * n) : NULL;
+    if (rc < 0 || (n && !rows))
+        rc = error_set(err, QUIRE_ENOMEM, "no memory to remove what dropped tenants had");
+    if (rows)
+        roaring_bitmap_to_uint32_array(gone, rows);
+    for (uint64_t at = 0; at < n && rc == 0; at += BURY_ROWS) {
+        lock_for_burial(c);
+        rc = bury_some(c, part, rows + at, n - at < BURY_ROWS ? (uint32_t)(n - at) : BURY_ROWS, err);
+        unlock_after_burial(c);
+    }
+    if (rc == 0)
+        atomic_store(&part->swept, n_drops);
+    free(rows);
+    rows_free(gone);
+    return rc;
+}
+
+/* (lock, in an epoch) Removes the row if it still is the key's and nobody's. */
+static int bury_row(struct collection *c, const struct table *table, uint32_t number, struct quire_error *err)
+{
+    struct memtable_row row;
+    struct journal_record record = {.kind = RECORD_REMOVE};
+    uint64_t lsn;
+    if (memtable_death(table->memtable, number) != SEQ_MAX)
+        return 0;
+    memtable_row(table->memtable, number, &row);
+    if (!text_is_void(c, row.attributes, row.attribute_bytes))
+        return 0;
+    struct record_element element = {.key = row.key, .key_bytes = row.key_bytes};
+    uint8_t *encoded = record_element_encode(c->uid, &element, &record.n_bytes);
+    if (!encoded)
+        return error_set(err, QUIRE_ENOMEM, "no memory for a journal record");
+    record.bytes = encoded;
+    int rc = journal_append(store_journal(c->store), &record, 1, &lsn, err);
+    free(encoded);
+    if (rc < 0)
+        return rc;
+    memtable_kill(table->memtable, number, lsn);
+    c->last_lsn = lsn;
+    atomic_fetch_sub_explicit(&c->n_elements, 1, memory_order_relaxed);
+    return 0;
+}
+
+static bool holds_table(const struct view *view, const struct table *table)
+{
+    for (uint32_t i = 0; i < view->n_tables; i++)
+        if (view->tables[i] == table)
+            return true;
+    return false;
+}
+
+/* Whether the row seems to be nobody's. */
+static bool is_nobodys(struct collection *c, const struct table *table, uint32_t number)
+{
+    struct epochs *epochs = store_epochs(c->store);
+    struct memtable_row row = {.key = NULL};
+    struct grant grant;
+    uint32_t at = 0;
+    bool nobodys = false;
+    unsigned epoch = epoch_enter(epochs);
+    if (memtable_death(table->memtable, number) == SEQ_MAX)
+        memtable_row(table->memtable, number, &row);
+    if (row.key && grants_next(row.attributes, row.attribute_bytes, &at, &grant)) {
+        pthread_mutex_lock(&c->lock);
+        nobodys = text_is_void(c, row.attributes, row.attribute_bytes);
+        pthread_mutex_unlock(&c->lock);
+    }
+    epoch_exit(epochs, epoch);
+    return nobodys;
+}
+
+static int sweep_table(struct collection *c, const struct table *table, struct quire_error *err)
+{
+    struct epochs *epochs = store_epochs(c->store);
+    struct memtable_stats stats;
+    int rc = 0;
+    memtable_get_stats(table->memtable, &stats);
+    for (uint32_t r = 0; r < stats.room && rc == 0; r++) {
+        if (!is_nobodys(c, table, r))
+            continue;
+        lock_for_burial(c);
+        unsigned epoch = epoch_enter(epochs);
+        if (!atomic_load(&c->dropped) && holds_table(c->view, table))
+            rc = bury_row(c, table, r, err);
+        epoch_exit(epochs, epoch);
+        unlock_after_burial(c);
+    }
+    return rc;
+}
+
+int collection_sweep(struct collection *c, struct quire_error *err)
+{
+    struct view *view = collection_view(c);
+    int rc = 0;
+    for (uint32_t i = 0; i < view->n_tables && rc == 0; i++)
+        rc = sweep_table(c, view->tables[i], err);
+    for (uint32_t i = 0; i < view->n_parts && rc == 0; i++)
+        rc = sweep_part(c, view->parts[i], err);
+    view_unref(view);
+    return rc;
+}

@@ -1,0 +1,183 @@
+/*
+ * key_range.c - keys in order, out of a collection that keeps them in the order of its vectors.
+ *
+ * Every key of a snapshot is looked at. Of those in the range the `count` smallest are kept in a max-heap, so that a
+ * short answer takes little memory however large the collection is; in the end it is sorted. Under a scope only the
+ * rows that it lets be seen are looked at.
+ */
+#include "index/collection/key_range.h"
+#include "index/build/merge.h"
+#include "index/collection/collection_priv.h"
+#include "io/bitmap.h"
+#include "io/error.h"
+#include <stdlib.h>
+#include <string.h>
+
+static int compare(const uint8_t *a, uint32_t n_a, const uint8_t *b, uint32_t n_b)
+{
+    uint32_t n = n_a < n_b ? n_a : n_b;
+    int order = n ? memcmp(a, b, n) : 0;
+    return order ? order : n_a < n_b ? -1 : n_a > n_b;
+}
+
+static bool is_inside(const struct key_range *range, const uint8_t *key, uint32_t n)
+{
+    const struct key_bound *first = &range->first, *last = &range->last;
+    if (first->greatest || last->least)
+        return false;
+    int low = first->least ? 1 : compare(key, n, first->bytes, first->n_bytes);
+    int high = last->greatest ? -1 : compare(key, n, last->bytes, last->n_bytes);
+    return (low > 0 || (low == 0 && !first->open)) && (high < 0 || (high == 0 && !last->open));
+}
+
+static int compare_keys(const void *left, const void *right)
+{
+    const struct range_key *a = left, *b = right;
+    return compare(a->bytes, a->n_bytes, b->bytes, b->n_bytes);
+}
+
+static void swap(struct range_key *a, struct range_key *b)
+{
+    struct range_key c = *a;
+    *a = *b;
+    *b = c;
+}
+
+static void sift_up(struct range_key *heap, uint64_t at)
+{
+    for (; at > 0 && compare_keys(&heap[at], &heap[(at - 1) / 2]) > 0; at = (at - 1) / 2)
+        swap(&heap[at], &heap[(at - 1) / 2]);
+}
+
+static void sift_down(struct range_key *heap, uint64_t n)
+{
+    for (uint64_t at = 0, child; (child = 2 * at + 1) < n; at = child) {
+        if (child + 1 < n && compare_keys(&heap[child + 1], &heap[child]) > 0)
+            child++;
+        if (compare_keys(&heap[child], &heap[at]) <= 0)
+            break;
+        swap(&heap[child], &heap[at]);
+    }
+}
+
+static int keep(struct key_range *range, const uint8_t *key, uint32_t n)
+{
+    if (!is_inside(range, key, n) || range->count == 0)
+        return 0;
+    bool full = range->n == range->count;
+    if (full && compare(key, n, range->keys[0].bytes, range->keys[0].n_bytes) >= 0)
+        return 0;
+    if (range->n == range->capacity && !full) {
+        uint64_t capacity = range->capacity ? 2 * range->capacity : 64;
+        struct range_key *bigger = realloc(range->keys, sizeof *bigger * capacity);
+        if (!bigger)
+            return QUIRE_ENOMEM;
+        range->keys = bigger;
+        range->capacity = capacity;
+    }
+    uint8_t *copy = malloc((size_t)n + 1);
+    if (!copy)
+        return QUIRE_ENOMEM;
+    memcpy(copy, key, n);
+    if (full) {
+        free(range->keys[0].bytes);
+        range->keys[0] = (struct range_key){copy, n};
+        sift_down(range->keys, range->n);
+    } else {
+        range->keys[range->n] = (struct range_key){copy, n};
+        sift_up(range->keys, range->n++);
+    }
+    return 0;
+}
+
+static int on_sealed(void *context, const struct scanned_row *row)
+{
+    return keep(context, row->key, row->key_bytes);
+}
+
+/* What is not to be read of a part: its dead, and what the scope hides. Owned by the caller. */
+static int hide_others(const struct part *part, const uint8_t *dead, const struct tenant_scope *scope, uint8_t **out)
+{
+    uint64_t n = segment_info(part->segment)->rows;
+    roaring_bitmap_t *rows = NULL;
+    uint8_t *hidden = malloc((size_t)(n + 7) / 8 + 1);
+    int rc = hidden ? part_scope_rows(part, scope, dead, &rows) : QUIRE_ENOMEM;
+    if (rc == 0) {
+        memset(hidden, 0xff, (size_t)(n + 7) / 8 + 1);
+        roaring_uint32_iterator_t *at = roaring_create_iterator(rows);
+        rc = at ? 0 : QUIRE_ENOMEM;
+        for (; at && at->has_value; roaring_advance_uint32_iterator(at))
+            bitmap_remove_shared(hidden, at->current_value);
+        if (at)
+            roaring_free_uint32_iterator(at);
+    }
+    rows_free(rows);
+    if (rc < 0)
+        free(hidden);
+    else
+        *out = hidden;
+    return rc;
+}
+
+static int scan_part(struct key_range *range, const struct collection_snapshot *snapshot, uint32_t i,
+                     const struct tenant_scope *scope, struct quire_error *err)
+{
+    const struct part *part = snapshot->view->parts[i];
+    uint8_t *hidden = NULL;
+    int rc = scope ? hide_others(part, snapshot->dead[i], scope, &hidden) : 0;
+    if (rc == 0)
+        rc = segment_scan(part->segment, scope ? hidden : snapshot->dead[i], on_sealed, NULL, range, err);
+    free(hidden);
+    return rc;
+}
+
+static int scan_table(struct key_range *range, const struct collection_snapshot *snapshot,
+                      const struct memtable *memtable, const struct tenant_scope *scope)
+{
+    struct epochs *epochs = store_epochs(snapshot->collection->store);
+    struct memtable_stats stats;
+    int rc = 0;
+    memtable_get_stats(memtable, &stats);
+    for (uint32_t r = 0; r < stats.room && rc == 0; r++) {
+        struct memtable_row row;
+        unsigned epoch = epoch_enter(epochs);
+        if (memtable_row_at(memtable, r, snapshot->lsn, &row) &&
+            grants_allow(row.attributes, row.attribute_bytes, scope))
+            rc = keep(range, row.key, row.key_bytes);
+        epoch_exit(epochs, epoch);
+    }
+    return rc;
+}
+
+int collection_keys(struct collection *collection, struct key_range *range, struct quire_error *err)
+{
+    struct collection_snapshot *snapshot = NULL;
+    struct tenant_scope *scope = NULL;
+    range->keys = NULL;
+    range->n = range->capacity = 0;
+    int rc = scope_resolve(collection, range->scope, &scope);
+    if (rc == 0)
+        rc = collection_snapshot_open(collection, &snapshot, err);
+    for (uint32_t i = 0; rc == 0 && i < snapshot->view->n_parts; i++)
+        rc = scan_part(range, snapshot, i, scope, err);
+    for (uint32_t i = 0; rc == 0 && i < snapshot->view->n_tables; i++)
+        rc = scan_table(range, snapshot, snapshot->view->tables[i]->memtable, scope);
+    collection_snapshot_close(snapshot);
+    free(scope);
+    if (rc == QUIRE_ENOMEM)
+        error_set(err, rc, "no memory for the names of %llu elements", (unsigned long long)range->n);
+    if (rc < 0)
+        key_range_fini(range);
+    else if (range->n > 0)
+        qsort(range->keys, range->n, sizeof *range->keys, compare_keys);
+    return rc;
+}
+
+void key_range_fini(struct key_range *range)
+{
+    for (uint64_t i = 0; i < range->n; i++)
+        free(range->keys[i].bytes);
+    free(range->keys);
+    range->keys = NULL;
+    range->n = range->capacity = 0;
+}

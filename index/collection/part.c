@@ -1,0 +1,216 @@
+/*
+ * part.c - tombstones and the key filter of a sealed segment.
+ *
+ * The filter is a split block Bloom filter (Putze, Sanders, Singler 2007): a key sets one bit in each of the eight
+ * words of one 32-byte block, so that a look-up is one cache line. It is made when the part is opened, from the
+ * hashes that the pages of the key table hold anyway: 12 bytes per row, read forward, instead of a file of its own
+ * that could be wrong. Segments whose keys are row numbers need none.
+ *
+ * While a journal is replayed the segment may not even exist any more (a later record merges it away), so tombstones
+ * are collected in a bitmap that grows; opening checks them against the number of rows.
+ */
+#include "index/collection/part.h"
+#include "index/segment/segment_priv.h"
+#include "io/error.h"
+#include "io/memory.h"
+#include <stdlib.h>
+#include <string.h>
+
+#define FILTER_WORDS      8u  /* of a block */
+#define FILTER_BLOCK_ROWS 25u /* rows that share a block: 10 bits each */
+#define PAGES_AT_ONCE     256u
+#define BITMAP_START      1024u
+
+int part_create(uint64_t uid, struct part **out, struct quire_error *err)
+{
+    struct part *part = calloc(1, sizeof *part);
+    if (!part)
+        return error_set(err, QUIRE_ENOMEM, "no memory for a segment's tombstones");
+    atomic_init(&part->references, 1);
+    part->uid = uid;
+    *out = part;
+    return 0;
+}
+
+struct part *part_ref(struct part *part)
+{
+    atomic_fetch_add_explicit(&part->references, 1, memory_order_relaxed);
+    return part;
+}
+
+void part_unref(struct part *part)
+{
+    if (!part || atomic_fetch_sub_explicit(&part->references, 1, memory_order_acq_rel) != 1)
+        return;
+    if (part->segment) {
+        segment_retire(part->segment);
+        segment_unref(part->segment);
+    }
+    if (part->gone)
+        part->gone(part->context, part);
+    free(part->filter);
+    free(part->dead);
+    free(part);
+}
+
+/* ---- tombstones -------------------------------------------------------------------------------------------------- */
+
+static int reserve_rows(struct part *part, uint64_t rows)
+{
+    uint64_t capacity = part->dead_capacity ? part->dead_capacity : BITMAP_START;
+    while (capacity < rows)
+        capacity *= 2;
+    if (capacity == part->dead_capacity)
+        return 0;
+    uint8_t *bigger = calloc(capacity / 8, 1); /* a number far out costs address space only */
+    if (!bigger)
+        return QUIRE_ENOMEM;
+    if (part->dead)
+        memcpy(bigger, part->dead, part->dead_capacity / 8);
+    free(part->dead);
+    part->dead = bigger;
+    part->dead_capacity = capacity;
+    return 0;
+}
+
+int part_kill(struct part *part, uint32_t row)
+{
+    if (row >= part->dead_capacity) {
+        if (part->segment)
+            return QUIRE_ERANGE; /* the bitmap of an open one has room for all rows and does not move */
+        if (reserve_rows(part, (uint64_t)row + 1) < 0)
+            return QUIRE_ENOMEM;
+    }
+    if (!part->segment && row >= part->dead_end)
+        part->dead_end = (uint64_t)row + 1;
+    if (bitmap_add_shared(part->dead, row))
+        return false;
+    atomic_fetch_add_explicit(&part->n_dead, 1, memory_order_relaxed);
+    return true;
+}
+
+bool part_is_dead(const struct part *part, uint32_t row)
+{
+    return row < part->dead_capacity && bitmap_has_shared(part->dead, row);
+}
+
+uint64_t part_living(const struct part *part)
+{
+    if (!part->segment)
+        return 0;
+    return segment_info(part->segment)->rows - atomic_load_explicit(&part->n_dead, memory_order_relaxed);
+}
+
+/* ---- the filter -------------------------------------------------------------------------------------------------- */
+
+/* The bit of a hash in word `i` of its block. */
+static uint32_t filter_bit(uint64_t hash, unsigned i)
+{
+    static const uint32_t odd[FILTER_WORDS] = {0x47b6137bu, 0x44974d91u, 0x8824ad5bu, 0xa2b7289du,
+                                               0x705495c7u, 0x2df1424bu, 0x9efc4947u, 0x5c6bfb31u};
+    return 1u << ((uint32_t)hash * odd[i] >> 27);
+}
+
+static uint32_t *filter_block(uint64_t *filter, uint64_t blocks, uint64_t hash)
+{
+    return (uint32_t *)(void *)filter + FILTER_WORDS * (((hash >> 32) * blocks) >> 32);
+}
+
+static void filter_add(struct part *part, uint64_t hash)
+{
+    uint32_t *block = filter_block(part->filter, part->filter_blocks, hash);
+    for (unsigned i = 0; i < FILTER_WORDS; i++)
+        block[i] |= filter_bit(hash, i);
+}
+
+bool part_may_have(const struct part *part, const void *key, uint32_t key_bytes)
+{
+    if (!part->filter)
+        return true;
+    uint64_t hash = key_hash(key, key_bytes);
+    const uint32_t *block = filter_block(part->filter, part->filter_blocks, hash);
+    bool all = true;
+    for (unsigned i = 0; i < FILTER_WORDS; i++)
+        all = all && (block[i] & filter_bit(hash, i));
+    return all;
+}
+
+static int add_page(struct part *part, const uint8_t *page, uint64_t number, struct quire_error *err)
+{
+    const struct segment *s = part->segment;
+    uint32_t n = load_u32(page);
+    if (!page_is_valid(page, number, s->segment_id) || n > BUCKET_ENTRIES_MAX)
+        return error_set(err, QUIRE_ECORRUPT, "key page %llu of %s at offset %llu is damaged: wrong checksum",
+                         (unsigned long long)number, section_file_io(s->keys)->path,
+                         (unsigned long long)(s->buckets_at + number * PAGE_BYTES));
+    for (uint32_t i = 0; i < n; i++)
+        filter_add(part, load_u64(page + 8 + 8 * (size_t)i));
+    return 0;
+}
+
+static int fill_filter(struct part *part, uint8_t *pages, struct quire_error *err)
+{
+    const struct segment *s = part->segment;
+    uint32_t n = s->params.key_buckets;
+    for (uint32_t at = 0; at < n; at += PAGES_AT_ONCE) {
+        uint32_t some = n - at < PAGES_AT_ONCE ? n - at : PAGES_AT_ONCE;
+        int rc = fs_read_exact(section_file_io(s->keys), pages, (size_t)some * PAGE_BYTES,
+                               s->buckets_at + (uint64_t)at * PAGE_BYTES, err);
+        for (uint32_t i = 0; i < some && rc == 0; i++)
+            rc = add_page(part, pages + (size_t)i * PAGE_BYTES, at + i, err);
+        if (rc < 0)
+            return rc;
+    }
+    return 0;
+}
+
+static int make_filter(struct part *part, struct quire_error *err)
+{
+    const struct segment *s = part->segment;
+    if (!s->params.user_keys)
+        return 0;
+    part->filter_blocks = s->params.rows / FILTER_BLOCK_ROWS + 1;
+    part->filter = calloc(part->filter_blocks, FILTER_WORDS * sizeof(uint32_t));
+    uint8_t *pages = memory_aligned(4096, (size_t)PAGES_AT_ONCE * PAGE_BYTES);
+    int rc = part->filter && pages ? fill_filter(part, pages, err)
+                                   : error_set(err, QUIRE_ENOMEM, "no memory for a filter of %llu keys",
+                                               (unsigned long long)s->params.rows);
+    memory_free(pages);
+    return rc;
+}
+
+/* Tombstones that were collected before must be of rows that there are. */
+static int check_tombstones(const struct part *part, uint64_t rows, const char *path, struct quire_error *err)
+{
+    if (part->dead_end <= rows)
+        return 0;
+    return error_set(err, QUIRE_ECORRUPT, "row %llu of %s is said to be dead, but there are %llu rows",
+                     (unsigned long long)(part->dead_end - 1), path, (unsigned long long)rows);
+}
+
+int part_open(struct part *part, const char *path, const struct segment_options *options, struct quire_error *err)
+{
+    int rc = segment_open(path, options, &part->segment, err);
+    if (rc < 0)
+        return rc;
+    uint64_t rows = segment_info(part->segment)->rows;
+    rc = check_tombstones(part, rows, path, err);
+    if (rc == 0 && reserve_rows(part, rows) < 0)
+        rc = error_set(err, QUIRE_ENOMEM, "no memory for the tombstones of %llu rows", (unsigned long long)rows);
+    if (rc == 0)
+        rc = make_filter(part, err);
+    if (rc == 0) {
+        part->segment->dead = part->dead;
+        return 0;
+    }
+    segment_unref(part->segment);
+    part->segment = NULL;
+    return rc;
+}
+
+uint64_t part_bytes(const struct part *part)
+{
+    uint64_t filter = part->filter ? part->filter_blocks * FILTER_WORDS * sizeof(uint32_t) : 0;
+    uint64_t segment = part->segment ? segment_info(part->segment)->resident_bytes : 0;
+    return sizeof *part + part->dead_capacity / 8 + filter + segment;
+}

@@ -1,0 +1,47 @@
+/*
+ * part.h - a sealed segment as a collection has it: with the tombstones of its rows and a filter of its keys.
+ *
+ * A part is shared by views and freed with the last of them. Tombstones are set under the collection's lock and read by
+ * anyone at any time.
+ */
+#ifndef QUIRE_INDEX_PART_H
+#define QUIRE_INDEX_PART_H
+
+#include "index/segment/segment.h"
+#include <stdatomic.h>
+
+struct part {
+    atomic_uint references;
+    uint64_t uid;
+    struct segment *segment; /* NULL while a journal is replayed; a reference */
+    uint8_t *dead;           /* bitmap of rows, see part_kill; owned */
+    uint64_t dead_capacity;  /* rows there is room for */
+    uint64_t dead_end;       /* behind the last row that was dead before the segment was open */
+    atomic_uint_fast64_t n_dead;
+    uint64_t *filter; /* of keys (blocked Bloom filter, 10 bits a row); NULL: keys are row numbers */
+    uint64_t filter_blocks;
+    atomic_uint swept; /* the collection's n_drops when rows that are nobody's were looked for */
+    /* runs when the last reference goes, before the part is freed; NULL: none */
+    void (*gone)(void *context, struct part *part);
+    void *context;
+};
+
+/* A part of which only the number is known yet. */
+int part_create(uint64_t uid, struct part **out, struct quire_error *err);
+/* Opens its segment and makes the filter from the key table, read forward. Blocks. */
+int part_open(struct part *part, const char *path, const struct segment_options *options, struct quire_error *err);
+struct part *part_ref(struct part *part);
+void part_unref(struct part *part); /* NULL is fine */
+
+/* Marks a row dead: 1, 0 if it was already, or QUIRE_ERANGE (no such row), QUIRE_ENOMEM. Before the segment is open
+ * there is room for any row. */
+int part_kill(struct part *part, uint32_t row);
+bool part_is_dead(const struct part *part, uint32_t row);
+/* Rows that live; 0 while it is not open. */
+uint64_t part_living(const struct part *part);
+/* Whether it may hold a key; never wrongly false. */
+bool part_may_have(const struct part *part, const void *key, uint32_t key_bytes);
+/* Bytes it holds in memory, the segment's included. */
+uint64_t part_bytes(const struct part *part);
+
+#endif

@@ -1,0 +1,288 @@
+/*
+ * format.c - encoding of parameters, pages and records.
+ *
+ * PARAMS is a fixed 256 bytes with every field at its own place (docs/format.md), written and read field by field: no
+ * struct of the compiler's lies on disk. The places that are not used are zero and must be zero when read, so that a
+ * later version which gives them a meaning raises SEGMENT_FORMAT_VERSION and is refused here in words.
+ *
+ * Values are checked against limits before anything is computed from them: a forged file must not make a reader
+ * multiply into overflow or allocate without bound.
+ */
+#include "index/format/format.h"
+#include "index/format/index_kind.h"
+#include "index/format/posting.h"
+#include "index/vector/rotation.h"
+#include "io/bytes.h"
+#include "io/error.h"
+#include "io/sections.h"
+#include <assert.h>
+#include <math.h>
+#include <string.h>
+#include <xxhash.h>
+
+#define PARAMS_USED 208u
+
+const unsigned nav_bits[NAV_WIDTHS] = {1, 2, 4, 8};
+
+void params_encode(const struct segment_params *p, uint8_t out[PARAMS_BYTES])
+{
+    memset(out, 0, PARAMS_BYTES);
+    store_u32(out, p->format_version);
+    store_u32(out + 4, p->metric);
+    store_u32(out + 8, p->type);
+    store_u32(out + 12, p->slot);
+    store_u32(out + 16, p->dim);
+    store_u32(out + 20, p->code_dim);
+    store_u64(out + 24, p->rows);
+    store_u32(out + 32, p->block_bytes);
+    store_u32(out + 36, p->n_blocks);
+    store_u32(out + 40, p->slots_per_block);
+    store_u32(out + 44, p->slot_bytes);
+    store_u32(out + 48, p->factor_bytes);
+    store_u32(out + 52, p->degree);
+    store_u32(out + 56, p->pool);
+    store_u32(out + 60, p->user_keys);
+    store_u32(out + 64, p->has_attributes);
+    store_u32(out + 68, p->key_buckets);
+    store_u64(out + 72, p->seed);
+    store_u64(out + 80, p->memory_bytes);
+    uint64_t bits;
+    memcpy(&bits, &p->norm2_max, 8);
+    store_u64(out + 88, bits);
+    for (unsigned i = 0; i < NAV_WIDTHS; i++) {
+        store_f32(out + 96 + 4 * i, p->scale_a[i]);
+        store_f32(out + 112 + 4 * i, p->scale_f[i]);
+        store_f32(out + 128 + 4 * i, p->error[i]);
+        store_f32(out + 144 + 4 * i, p->effort_factor[i]);
+    }
+    store_u32(out + 160, p->edge_code_bytes);
+    store_f32(out + 164, p->edge_effort_factor);
+    store_f32(out + 168, p->spread);
+    store_u32(out + 172, p->index);
+    store_u32(out + 176, p->n_lists);
+    store_u32(out + 180, p->list_bits);
+    store_u32(out + 184, p->posting_bytes_max);
+    store_u64(out + 188, p->list_entries);
+    store_u32(out + 196, p->kind_reason);
+    store_u32(out + 200, p->has_columns);
+    store_u32(out + 204, p->run_rows);
+}
+
+enum quire_type slot_element_type(uint32_t slot)
+{
+    static const enum quire_type types[] = {[QUIRE_SLOT_F32] = QUIRE_TYPE_F32,
+                                            [QUIRE_SLOT_F16] = QUIRE_TYPE_F16,
+                                            [QUIRE_SLOT_I8] = QUIRE_TYPE_I8,
+                                            [QUIRE_SLOT_U8] = QUIRE_TYPE_U8,
+                                            [QUIRE_SLOT_BF16] = QUIRE_TYPE_BF16};
+    assert(slot < sizeof types / sizeof *types && slot != QUIRE_SLOT_AUTO && slot != QUIRE_SLOT_Q8);
+    return types[slot];
+}
+
+/* Sizes that follow from the kind of slot, and what else must agree with it. */
+static int params_check_slots(const struct segment_params *p, struct quire_error *err)
+{
+    uint32_t slot_bytes =
+        p->slot == QUIRE_SLOT_Q8 ? p->code_dim : p->dim * (uint32_t)quire_type_bytes(slot_element_type(p->slot));
+    uint32_t factor_bytes = p->slot == QUIRE_SLOT_Q8 ? 8 : p->metric == QUIRE_METRIC_COSINE ? 4 : 0;
+    if (p->slot_bytes != slot_bytes || p->factor_bytes != factor_bytes)
+        return error_set(err, QUIRE_ECORRUPT, "parameters name slots of %u + %u bytes, expected %u + %u", p->slot_bytes,
+                         p->factor_bytes, slot_bytes, factor_bytes);
+    if ((p->slot == QUIRE_SLOT_I8 && p->type != QUIRE_TYPE_I8) ||
+        (p->slot == QUIRE_SLOT_U8 && p->type != QUIRE_TYPE_U8))
+        return error_set(err, QUIRE_ECORRUPT, "parameters name slot %u for type %u: they do not agree", p->slot,
+                         p->type);
+    if (p->user_keys > 1 || p->has_attributes > 1 || p->has_columns > p->has_attributes ||
+        (p->user_keys && p->key_buckets == 0))
+        return error_set(err, QUIRE_ECORRUPT,
+                         "parameters name %u key pages, keys %u, attributes %u, columns %u: out of range",
+                         p->key_buckets, p->user_keys, p->has_attributes, p->has_columns);
+    return 0;
+}
+
+static int params_check_lists(const struct segment_params *p, struct quire_error *err)
+{
+    if (p->kind_reason >= KIND_REASONS)
+        return error_set(err, QUIRE_ECORRUPT, "parameters name reason %u for the kind of index: unknown",
+                         p->kind_reason);
+    if (p->index == QUIRE_INDEX_PAGEGRAPH) {
+        if (p->n_lists || p->list_bits || p->posting_bytes_max || p->list_entries)
+            return error_set(err, QUIRE_ECORRUPT, "parameters name %u inverted lists of a page graph", p->n_lists);
+        return 0;
+    }
+    if (p->index != QUIRE_INDEX_SPANN)
+        return error_set(err, QUIRE_ECORRUPT, "parameters name index kind %u: unknown", p->index);
+    if (p->n_lists == 0 || p->n_lists > p->rows || p->list_entries < p->rows ||
+        p->list_entries > p->rows * POSTING_COPIES_MAX)
+        return error_set(err, QUIRE_ECORRUPT, "parameters name %llu rows in %u lists of %llu: they do not agree",
+                         (unsigned long long)p->rows, p->n_lists, (unsigned long long)p->list_entries);
+    if ((p->list_bits != 1 && p->list_bits != 2 && p->list_bits != 4) || p->edge_code_bytes ||
+        p->posting_bytes_max % SECTION_ALIGN || p->posting_bytes_max == 0 || p->posting_bytes_max > POSTING_BYTES_MAX)
+        return error_set(err, QUIRE_ECORRUPT,
+                         "parameters name lists of %u bits in at most %u bytes, edge codes of %u: out of range",
+                         p->list_bits, p->posting_bytes_max, p->edge_code_bytes);
+    return 0;
+}
+
+static int params_check(const struct segment_params *p, struct quire_error *err)
+{
+    uint32_t work_dim = p->dim + (p->metric == QUIRE_METRIC_IP);
+    if (p->metric > QUIRE_METRIC_IP || p->type > QUIRE_TYPE_BF16 || p->slot < QUIRE_SLOT_F32 ||
+        p->slot > QUIRE_SLOT_BF16)
+        return error_set(err, QUIRE_ECORRUPT, "parameters name metric %u, type %u, slot %u: unknown", p->metric,
+                         p->type, p->slot);
+    if (p->dim == 0 || p->dim > QUIRE_DIM_MAX || p->code_dim != code_dim_of(work_dim))
+        return error_set(err, QUIRE_ECORRUPT, "parameters name dimension %u, code dimension %u: out of range", p->dim,
+                         p->code_dim);
+    if (p->rows == 0 || p->rows > QUIRE_ROWS_MAX || p->slots_per_block == 0 || p->slots_per_block > SLOTS_MAX ||
+        p->n_blocks != (p->rows + p->slots_per_block - 1) / p->slots_per_block)
+        return error_set(err, QUIRE_ECORRUPT, "parameters name %llu rows in %u blocks of %u: they do not agree",
+                         (unsigned long long)p->rows, p->n_blocks, p->slots_per_block);
+    if (p->block_bytes % QUIRE_BLOCK_BYTES_MIN || p->block_bytes < QUIRE_BLOCK_BYTES_MIN ||
+        p->block_bytes > QUIRE_BLOCK_BYTES_MAX || p->slot_bytes == 0 ||
+        (uint64_t)p->slots_per_block * (p->slot_bytes + p->factor_bytes + 4) > p->block_bytes)
+        return error_set(err, QUIRE_ECORRUPT, "parameters name blocks of %u bytes with %u slots of %u: out of range",
+                         p->block_bytes, p->slots_per_block, p->slot_bytes);
+    for (unsigned i = 0; i < NAV_WIDTHS; i++)
+        if (!isfinite(p->scale_a[i]) || !isfinite(p->scale_f[i]) || !isfinite(p->error[i]) || !isfinite(p->norm2_max))
+            return error_set(err, QUIRE_ECORRUPT, "parameters of codes of %u bits are not finite", nav_bits[i]);
+    for (unsigned i = 0; i < NAV_WIDTHS; i++)
+        if (!(p->effort_factor[i] >= EFFORT_FACTOR_MIN && p->effort_factor[i] <= EFFORT_FACTOR_MAX))
+            return error_set(err, QUIRE_ECORRUPT, "parameters name effort factor %g for codes of %u bits: out of range",
+                             (double)p->effort_factor[i], nav_bits[i]);
+    if (!(p->edge_effort_factor >= EFFORT_FACTOR_MIN && p->edge_effort_factor <= EFFORT_FACTOR_MAX) ||
+        !(p->spread > 0 && p->spread <= 1))
+        return error_set(err, QUIRE_ECORRUPT,
+                         "parameters name effort factor %g for edge codes, spread %g: out of range",
+                         (double)p->edge_effort_factor, (double)p->spread);
+    if (p->edge_code_bytes && p->edge_code_bytes != edge_code_bytes_of(p->code_dim))
+        return error_set(err, QUIRE_ECORRUPT, "parameters name edge codes of %u bytes, expected %u", p->edge_code_bytes,
+                         edge_code_bytes_of(p->code_dim));
+    if (p->run_rows > p->rows)
+        return error_set(err, QUIRE_ECORRUPT, "parameters name %u rows of small tenants among %llu", p->run_rows,
+                         (unsigned long long)p->rows);
+    int rc = params_check_lists(p, err);
+    return rc == 0 ? params_check_slots(p, err) : rc;
+}
+
+int params_decode(const uint8_t in[PARAMS_BYTES], struct segment_params *out, struct quire_error *err)
+{
+    struct segment_params p = {.format_version = load_u32(in)};
+    if (p.format_version != SEGMENT_FORMAT_VERSION)
+        return error_set(err, QUIRE_EVERSION, "segment format version %u, this build reads version %u: %s",
+                         p.format_version, SEGMENT_FORMAT_VERSION,
+                         p.format_version > SEGMENT_FORMAT_VERSION
+                             ? "it was made by a newer Quire, use that one or rebuild"
+                             : "rebuild the index");
+    p.metric = load_u32(in + 4);
+    p.type = load_u32(in + 8);
+    p.slot = load_u32(in + 12);
+    p.dim = load_u32(in + 16);
+    p.code_dim = load_u32(in + 20);
+    p.rows = load_u64(in + 24);
+    p.block_bytes = load_u32(in + 32);
+    p.n_blocks = load_u32(in + 36);
+    p.slots_per_block = load_u32(in + 40);
+    p.slot_bytes = load_u32(in + 44);
+    p.factor_bytes = load_u32(in + 48);
+    p.degree = load_u32(in + 52);
+    p.pool = load_u32(in + 56);
+    p.user_keys = load_u32(in + 60);
+    p.has_attributes = load_u32(in + 64);
+    p.key_buckets = load_u32(in + 68);
+    p.seed = load_u64(in + 72);
+    p.memory_bytes = load_u64(in + 80);
+    uint64_t bits = load_u64(in + 88);
+    memcpy(&p.norm2_max, &bits, 8);
+    for (unsigned i = 0; i < NAV_WIDTHS; i++) {
+        p.scale_a[i] = load_f32(in + 96 + 4 * i);
+        p.scale_f[i] = load_f32(in + 112 + 4 * i);
+        p.error[i] = load_f32(in + 128 + 4 * i);
+        p.effort_factor[i] = load_f32(in + 144 + 4 * i);
+    }
+    p.edge_code_bytes = load_u32(in + 160);
+    p.edge_effort_factor = load_f32(in + 164);
+    p.spread = load_f32(in + 168);
+    p.index = load_u32(in + 172);
+    p.n_lists = load_u32(in + 176);
+    p.list_bits = load_u32(in + 180);
+    p.posting_bytes_max = load_u32(in + 184);
+    p.list_entries = load_u64(in + 188);
+    p.kind_reason = load_u32(in + 196);
+    p.has_columns = load_u32(in + 200);
+    p.run_rows = load_u32(in + 204);
+    for (unsigned i = PARAMS_USED; i < PARAMS_BYTES; i++)
+        if (in[i])
+            return error_set(err, QUIRE_ECORRUPT, "parameters: byte %u is %u, not zero", i, in[i]);
+    int rc = params_check(&p, err);
+    if (rc == 0)
+        *out = p;
+    return rc;
+}
+
+static uint64_t page_checksum(const uint8_t *page, uint64_t number, const uint8_t segment_id[16])
+{
+    return XXH3_64bits_withSeed(page, PAGE_PAYLOAD, load_u64(segment_id) + number);
+}
+
+void page_seal(uint8_t page[PAGE_BYTES], uint64_t number, const uint8_t segment_id[16])
+{
+    store_u64(page + PAGE_PAYLOAD, page_checksum(page, number, segment_id));
+}
+
+bool page_is_valid(const uint8_t page[PAGE_BYTES], uint64_t number, const uint8_t segment_id[16])
+{
+    return load_u64(page + PAGE_PAYLOAD) == page_checksum(page, number, segment_id);
+}
+
+uint64_t record_checksum(const void *bytes, size_t n, const uint8_t segment_id[16])
+{
+    return XXH3_64bits_withSeed(bytes, n, load_u64(segment_id));
+}
+
+uint64_t key_hash(const void *key, size_t bytes)
+{
+    return XXH3_64bits(key, bytes);
+}
+
+size_t quire_type_bytes(enum quire_type type)
+{
+    static const size_t bytes[] = {4, 2, 1, 1, 2};
+    return (unsigned)type < sizeof bytes / sizeof *bytes ? bytes[type] : 0;
+}
+
+const char *quire_type_name(enum quire_type type)
+{
+    static const char *const names[] = {"f32", "f16", "i8", "u8", "bf16"};
+    return (unsigned)type < sizeof names / sizeof *names ? names[type] : "unknown";
+}
+
+const char *quire_metric_name(enum quire_metric metric)
+{
+    static const char *const names[] = {"l2", "cosine", "ip"};
+    return (unsigned)metric < sizeof names / sizeof *names ? names[metric] : "unknown";
+}
+
+const char *quire_slot_name(enum quire_slot slot)
+{
+    static const char *const names[] = {"auto", "f32", "f16", "i8", "u8", "q8", "bf16"};
+    return (unsigned)slot < sizeof names / sizeof *names ? names[slot] : "unknown";
+}
+
+const char *quire_index_kind_name(enum quire_index_kind kind)
+{
+    static const char *const names[] = {"pagegraph", "auto", "spann"};
+    return (unsigned)kind < sizeof names / sizeof *names ? names[kind] : "unknown";
+}
+
+const char *quire_column_type_name(enum quire_column_type type)
+{
+    static const char *const names[] = {"learnt", "integer", "float", "string", "bool", "list", "timestamp"};
+    return (unsigned)type < sizeof names / sizeof *names ? names[type] : "unknown";
+}
+
+const char *quire_plan_name(enum quire_plan plan)
+{
+    static const char *const names[] = {"walk", "exact", "empty", "blocks", "scan", "filtered", "memory"};
+    return (unsigned)plan < sizeof names / sizeof *names ? names[plan] : "unknown";
+}

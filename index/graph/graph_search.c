@@ -1,0 +1,418 @@
+/*
+ * graph_search.c - measuring, and the beam search on one layer that both queries and insertions use.
+ *
+ * A step takes the nearest row of the frontier, reads its links, and measures those not seen before in one call of the
+ * kernel, which prefetches their codes; the numbers are prefetched here while the links are looked up. The search ends
+ * when the nearest row of the frontier is farther than the worst of the `beam` best.
+ *
+ * With a filter only accepted rows count among the best, and all are walked through: the frontier is then cut where
+ * the beam is full. A filter that accepts next to nothing would walk through everything, so a search measures at most
+ * EFFORT_BASE + EFFORT * beam * links rows; who filters that hard has few rows, and measures them all (graph_score).
+ *
+ * Copies of one row are at the same distance, to the last bit. A beam full of them sees nothing else, so no more of
+ * them count than the caller wants (a query: as many as it asks for).
+ *
+ * Seen rows are kept in a table of a size that follows the beam, not the graph: 32 KiB are cleared for a beam of 100,
+ * and lie in the first-level cache. It grows where a filter makes a search long; the rows are also listed in order, so
+ * that growing is clearing and filling again.
+ */
+#include "index/graph/graph_priv.h"
+#include "index/kernels/kernels.h"
+#include "index/vector/codes.h"
+#include "io/error.h"
+#include "io/memory.h"
+#include <stdlib.h>
+#include <string.h>
+
+#define LEVELS_ROOM  (QUIRE_DIM_MAX + 64) /* one more dimension under inner product, and padding */
+#define EFFORT_BASE  8192u
+#define EFFORT       8u  /* rows measured at most: this times beam * links of a row, and the base */
+#define SEEN_PER_ROW 64u /* first size of the table of seen rows, per row of the beam */
+#define WIDTH        2u  /* rows expanded at a time */
+
+/* ---- scratch ---- */
+
+int graph_scratch_create(struct graph_scratch **out, struct quire_error *err)
+{
+    struct graph_scratch *scratch = calloc(1, sizeof *scratch);
+    int8_t *levels = memory_aligned(64, 3 * (size_t)LEVELS_ROOM);
+    if (!scratch || !levels) {
+        free(scratch);
+        memory_free(levels);
+        return error_set(err, QUIRE_ENOMEM, "no memory for a search of the graph");
+    }
+    scratch->query.levels = levels;
+    scratch->row.levels = levels + LEVELS_ROOM;
+    scratch->other.levels = levels + 2 * (size_t)LEVELS_ROOM;
+    *out = scratch;
+    return 0;
+}
+
+static void free_room(struct graph_scratch *scratch)
+{
+    free(scratch->visited.slots);
+    free(scratch->visited.order);
+    free(scratch->best);
+    free(scratch->frontier);
+}
+
+void graph_scratch_destroy(struct graph_scratch *scratch)
+{
+    if (!scratch)
+        return;
+    memory_free(scratch->query.levels);
+    free_room(scratch);
+    free(scratch);
+}
+
+/* Rows that a search with this beam measures at most. */
+static uint32_t effort_of(const struct graph *graph, uint32_t beam)
+{
+    uint64_t effort = EFFORT_BASE + EFFORT * (uint64_t)beam * graph->capacity;
+    uint32_t rows = atomic_load_explicit(&graph->n_rows, memory_order_relaxed);
+    return effort < rows ? (uint32_t)effort : rows;
+}
+
+/* Where rows at this distance are counted. */
+static uint32_t tie_of(uint64_t key)
+{
+    return ((uint32_t)(key >> 32) * 0x9e3779b1u) >> (32 - TIE_BITS);
+}
+
+static uint32_t power_of_two(uint64_t least)
+{
+    uint32_t power = 1024;
+    while (power < least)
+        power *= 2;
+    return power;
+}
+
+int scratch_reserve(struct graph_scratch *scratch, const struct graph *graph, uint32_t beam)
+{
+    beam = beam > graph->descent ? beam : graph->descent;
+    uint64_t need = (uint64_t)effort_of(graph, beam) + BATCH_MAX + beam;
+    if (need <= scratch->room)
+        return 0;
+    if (need > UINT32_MAX / 4)
+        return QUIRE_ENOMEM;
+    uint32_t room = power_of_two(need);
+    uint32_t *slots = malloc(2 * (size_t)room * sizeof *slots);
+    uint32_t *order = malloc(room * sizeof *order);
+    uint64_t *best = malloc(room * sizeof *best);
+    uint64_t *frontier = malloc(room * sizeof *frontier);
+    if (!slots || !order || !best || !frontier) {
+        free(slots);
+        free(order);
+        free(best);
+        free(frontier);
+        return QUIRE_ENOMEM;
+    }
+    free_room(scratch);
+    scratch->visited = (struct visited){.slots = slots, .order = order};
+    scratch->best = best;
+    scratch->frontier = frontier;
+    scratch->room = room;
+    return 0;
+}
+
+void scratch_settle(const struct graph *graph, struct graph_scratch *scratch)
+{
+    atomic_uint_fast64_t *total = (atomic_uint_fast64_t *)(uintptr_t)&graph->distances;
+    atomic_fetch_add_explicit(total, scratch->n_distances, memory_order_relaxed);
+    scratch->n_distances = 0;
+}
+
+/* ---- rows that were seen ---- */
+
+static void visited_clear(struct visited *visited, uint32_t size)
+{
+    memset(visited->slots, 0, size * sizeof *visited->slots);
+    visited->mask = size - 1;
+}
+
+/* Puts a row in; 1 if it was not seen before. Which it is cannot be predicted, so nothing branches on it. */
+static inline uint32_t visited_add(struct visited *visited, uint32_t row)
+{
+    uint32_t at = row * 0x9e3779b1u, *slots = visited->slots;
+    at = (at ^ at >> 15) & visited->mask;
+    while (slots[at] != 0 && slots[at] != row + 1)
+        at = (at + 1) & visited->mask;
+    uint32_t fresh = slots[at] == 0;
+    slots[at] = row + 1;
+    visited->order[visited->n] = row;
+    visited->n += fresh;
+    return fresh;
+}
+
+/* Room for LINKS_MAX more in half of the table. */
+static void visited_widen(struct visited *visited)
+{
+    uint32_t n = visited->n;
+    if (n + LINKS_MAX <= visited->mask / 2 + 1)
+        return;
+    visited_clear(visited, 2 * (visited->mask + 1));
+    for (visited->n = 0; visited->n < n;)
+        visited_add(visited, visited->order[visited->n]);
+}
+
+/* ---- heaps: `sign` all ones turns the order round ---- */
+
+static inline void heap_push(uint64_t *heap, uint32_t n, uint64_t key, uint64_t sign)
+{
+    uint32_t at = n;
+    while (at > 0 && (heap[(at - 1) / 2] ^ sign) > (key ^ sign)) {
+        heap[at] = heap[(at - 1) / 2];
+        at = (at - 1) / 2;
+    }
+    heap[at] = key;
+}
+
+/* Puts a key in the place of the top of n. */
+static inline void heap_replace(uint64_t *heap, uint32_t n, uint64_t key, uint64_t sign)
+{
+    uint32_t at = 0;
+    for (uint32_t child = 1; child < n; child = 2 * at + 1) {
+        if (child + 1 < n && (heap[child + 1] ^ sign) < (heap[child] ^ sign))
+            child++;
+        if ((heap[child] ^ sign) >= (key ^ sign))
+            break;
+        heap[at] = heap[child];
+        at = child;
+    }
+    heap[at] = key;
+}
+
+#define NEAREST_TOP UINT64_C(0)
+#define WORST_TOP   UINT64_MAX
+
+/* ---- measuring ---- */
+
+void measure_row(const struct graph *graph, struct measure *measure, uint32_t row)
+{
+    const uint8_t *restrict code = row_code(graph, row);
+    int8_t *restrict levels = measure->levels;
+    const struct row_numbers *numbers = row_numbers(graph, row);
+    for (uint32_t i = 0; i < graph->code_dim; i++)
+        levels[i] = (int8_t)(code[i] ^ 0x80);
+    /* rows.c has the formula. */
+    float sum = (float)(numbers->level_sum - 128 * (int32_t)graph->code_dim);
+    measure->base = numbers->norm2;
+    measure->scale = 2 * numbers->f;
+    measure->offset = measure->scale * (-127.5f * sum - 63.75f * (float)graph->code_dim);
+    measure->by_sum = numbers->f;
+}
+
+/* The products of n rows with the measure's levels: one call of the kernel per region that has any of them. */
+static void dots_of(const struct graph *graph, const struct measure *measure, const uint32_t *rows, uint32_t n,
+                    int32_t *dots)
+{
+    const struct row_table *codes = &graph->codes;
+    uint32_t bits = 0;
+    for (uint32_t i = 0; i < n; i++)
+        bits |= rows[i];
+    unsigned last = row_table_region(codes, bits);
+    if (last == 0) {
+        kernels()->code_dot[3](measure->levels, (const uint8_t *)codes->base[0], codes->stride, rows, n,
+                               graph->code_dim, dots);
+        return;
+    }
+    for (unsigned region = 0; region <= last; region++) {
+        uint32_t here[BATCH_MAX], place[BATCH_MAX], m = 0;
+        int32_t part[BATCH_MAX];
+        for (uint32_t i = 0; i < n; i++)
+            if (row_table_region(codes, rows[i]) == region) {
+                here[m] = rows[i];
+                place[m++] = i;
+            }
+        if (m)
+            kernels()->code_dot[3](measure->levels, (const uint8_t *)codes->base[region], codes->stride, here, m,
+                                   graph->code_dim, part);
+        for (uint32_t i = 0; i < m; i++)
+            dots[place[i]] = part[i];
+    }
+}
+
+void measure_rows(const struct graph *graph, struct graph_scratch *scratch, const struct measure *measure,
+                  const uint32_t *rows, uint32_t n, float *out)
+{
+    dots_of(graph, measure, rows, n, scratch->dots);
+    for (uint32_t i = 0; i < n; i++) {
+        const struct row_numbers *numbers = row_numbers(graph, rows[i]);
+        float dot =
+            measure->scale * (float)scratch->dots[i] + measure->offset + measure->by_sum * (float)numbers->level_sum;
+        float distance = measure->base + numbers->norm2 - numbers->f * dot;
+        out[i] = distance > 0 ? distance : 0;
+    }
+    scratch->n_distances += n;
+}
+
+int graph_query(const struct graph *graph, struct graph_scratch *scratch, const float *rotated)
+{
+    struct measure *measure = &scratch->query;
+    struct code_query query = {.levels = measure->levels};
+    code_query_set(&query, rotated, graph->code_dim);
+    measure->base = query.norm2;
+    measure->scale = 2 * query.step;
+    measure->offset = -measure->scale * code_half(8) * (float)query.level_sum;
+    measure->by_sum = 0;
+    return scratch_reserve(scratch, graph, graph->beam);
+}
+
+void graph_score(const struct graph *graph, struct graph_scratch *scratch, const uint32_t *rows, uint32_t n, float *out)
+{
+    for (uint32_t i = 0; i < n; i += BATCH_MAX)
+        measure_rows(graph, scratch, &scratch->query, rows + i, n - i < BATCH_MAX ? n - i : BATCH_MAX, out + i);
+    scratch_settle(graph, scratch);
+}
+
+/* ---- the beam search ---- */
+
+/* Puts the links of a row that were not seen before behind n rows of the batch, their numbers on the way; returns how
+ * many it has then. */
+static uint32_t gather(const struct graph *graph, struct graph_scratch *scratch, uint32_t row, unsigned layer,
+                       uint32_t n)
+{
+    uint32_t links[LINKS_MAX], n_links = links_read(graph, row, layer, links);
+    visited_widen(&scratch->visited);
+    for (uint32_t i = 0; i < n_links; i++) {
+        uint32_t link = links[i] & ~LINK_TREE;
+        __builtin_prefetch(row_numbers(graph, link));
+        scratch->batch[n] = link;
+        n += visited_add(&scratch->visited, link);
+    }
+    return n;
+}
+
+/* Whether a row is worth a step: near enough, and not one more of many copies. */
+static bool promising(struct graph_scratch *scratch, const struct layer_search *search, uint64_t key)
+{
+    if (scratch->n_best == search->beam && key >> 32 >= scratch->best[0] >> 32)
+        return false;
+    struct tie *tie = &scratch->ties[tie_of(key)];
+    if (tie->bits != key >> 32)
+        *tie = (struct tie){.bits = (uint32_t)(key >> 32)};
+    return tie->n < search->copies;
+}
+
+/* Counts a promising row among the best if it is accepted. */
+static void offer(struct graph_scratch *scratch, const struct layer_search *search, uint64_t key)
+{
+    if (search->accept && !search->accept(search->context, key_row(key)))
+        return;
+    scratch->ties[tie_of(key)].n++;
+    if (scratch->n_best == search->beam)
+        heap_replace(scratch->best, scratch->n_best, key, WORST_TOP);
+    else
+        heap_push(scratch->best, scratch->n_best++, key, WORST_TOP);
+}
+
+/* Whether the nearest row of the frontier may have neighbours that belong to the best. */
+static bool goes_on(const struct graph_scratch *scratch, const struct layer_search *search)
+{
+    return scratch->n_frontier && (scratch->n_best < search->beam || scratch->frontier[0] <= scratch->best[0]);
+}
+
+static uint32_t take_nearest(struct graph_scratch *scratch)
+{
+    uint32_t row = key_row(scratch->frontier[0]), n = --scratch->n_frontier;
+    heap_replace(scratch->frontier, n, scratch->frontier[n], NEAREST_TOP);
+    return row;
+}
+
+/* On upper layers: where the links are. */
+static void fetch_links(const struct graph *graph, uint32_t row, unsigned layer)
+{
+    const char *links = row_table_at(&graph->links, row);
+    if (layer == 0)
+        __builtin_prefetch(links);
+    __builtin_prefetch(links + graph->links.stride - 1);
+}
+
+/* Takes the nearest WIDTH rows of the frontier and measures their links. */
+static void expand(const struct graph *graph, struct graph_scratch *scratch, const struct layer_search *search)
+{
+    uint32_t n = 0;
+    for (unsigned i = 0; i < WIDTH && goes_on(scratch, search); i++)
+        n = gather(graph, scratch, take_nearest(scratch), search->layer, n);
+    for (unsigned i = 0; i < WIDTH && i < scratch->n_frontier; i++) /* likely the next ones */
+        fetch_links(graph, key_row(scratch->frontier[i]), search->layer);
+    measure_rows(graph, scratch, search->measure, scratch->batch, n, scratch->distances);
+    for (uint32_t i = 0; i < n; i++) {
+        uint64_t key = key_of(scratch->distances[i], scratch->batch[i]);
+        if (promising(scratch, search, key)) {
+            heap_push(scratch->frontier, scratch->n_frontier++, key, NEAREST_TOP);
+            if (scratch->frontier[0] == key)
+                fetch_links(graph, scratch->batch[i], search->layer);
+            offer(scratch, search, key);
+        }
+    }
+}
+
+static void sort_best(struct graph_scratch *scratch)
+{
+    for (uint32_t n = scratch->n_best; n > 1; n--) {
+        uint64_t worst = scratch->best[0];
+        heap_replace(scratch->best, n - 1, scratch->best[n - 1], WORST_TOP);
+        scratch->best[n - 1] = worst;
+    }
+}
+
+void search_layer(const struct graph *graph, struct graph_scratch *scratch, const struct layer_search *search)
+{
+    uint32_t effort = effort_of(graph, search->beam), seeds = scratch->n_best;
+    uint32_t most = scratch->room - BATCH_MAX - search->beam,
+             size = power_of_two((uint64_t)search->beam * SEEN_PER_ROW);
+    effort = effort < most ? effort : most;
+    visited_clear(&scratch->visited, size < 2 * scratch->room ? size : 2 * scratch->room);
+    scratch->visited.n = 0;
+    memset(scratch->ties, 0, sizeof scratch->ties);
+    memcpy(scratch->frontier, scratch->best, seeds * sizeof *scratch->frontier); /* sorted: a heap */
+    scratch->n_frontier = seeds;
+    scratch->n_best = 0;
+    for (uint32_t i = 0; i < seeds; i++) {
+        visited_add(&scratch->visited, key_row(scratch->frontier[i]));
+        if (promising(scratch, search, scratch->frontier[i]))
+            offer(scratch, search, scratch->frontier[i]);
+    }
+    while (goes_on(scratch, search) && scratch->visited.n < effort)
+        expand(graph, scratch, search);
+    sort_best(scratch);
+}
+
+bool search_enter(const struct graph *graph, const struct graph_root *root, struct graph_scratch *scratch,
+                  const struct measure *measure, unsigned layer, unsigned *top)
+{
+    uint64_t entry = atomic_load_explicit(&root->entry, memory_order_acquire);
+    uint32_t row = entry_row(entry);
+    *top = entry_layers(entry);
+    if (row == ROW_NONE)
+        return false;
+    float distance;
+    measure_rows(graph, scratch, measure, &row, 1, &distance);
+    scratch->best[0] = key_of(distance, row);
+    scratch->n_best = 1;
+    for (unsigned at = *top; at > layer; at--)
+        search_layer(graph, scratch,
+                     &(struct layer_search){.measure = measure, .layer = at, .beam = graph->descent, .copies = 1});
+    return true;
+}
+
+uint32_t graph_search(const struct graph *graph, const struct graph_root *root, struct graph_scratch *scratch,
+                      uint32_t beam, bool (*accept)(void *context, uint32_t row), void *context, struct graph_hit *hits,
+                      uint32_t room)
+{
+    unsigned top;
+    beam = beam > room ? beam : room;
+    if (scratch_reserve(scratch, graph, beam) < 0)
+        beam = scratch->room / 8; /* what there is room for: graph_query has made some */
+    if (beam == 0 || !search_enter(graph, root, scratch, &scratch->query, 0, &top))
+        return 0;
+    search_layer(graph, scratch,
+                 &(struct layer_search){
+                     .measure = &scratch->query, .beam = beam, .copies = room, .accept = accept, .context = context});
+    uint32_t n = scratch->n_best < room ? scratch->n_best : room;
+    for (uint32_t i = 0; i < n; i++)
+        hits[i] = (struct graph_hit){key_row(scratch->best[i]), key_distance(scratch->best[i])};
+    scratch_settle(graph, scratch);
+    return n;
+}

@@ -1,0 +1,526 @@
+/*
+ * memtable.c - putting, ending and giving back rows; what a row is.
+ *
+ * A put prepares everything that may fail (a slot, a place in the key map, the record, the graph's copy of the code)
+ * and then publishes what cannot fail, so that without memory the table is as it was. The new row is published with its
+ * birth before the old one gets its death; both are the same sequence number, which no reader's snapshot has reached
+ * yet, so no reader sees both or neither. A collection logs between the two: what is in the log is in the table.
+ *
+ * Giving back: rows die in the order of sequence numbers, so the dead form a queue. A horizon that the caller tells
+ * (no snapshot before it is read any more) holds for readers that enter from then on; a marker goes through the epochs
+ * and when it has passed, everything that died at or before its horizon is out of reach (`settled`): only then are rows
+ * taken out of the graph. A search that took its snapshot inside its epoch thus never misses a row that was replaced
+ * while it was on its way.
+ */
+#include "index/kernels/kernels.h"
+#include "index/memtable/memtable_priv.h"
+#include "index/vector/codes.h"
+#include "io/bytes.h"
+#include "io/error.h"
+#include <assert.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define RECLAIM_FLAT  256u /* rows a call gives back */
+#define RECLAIM_GRAPH 16u  /* the same where neighbours must be linked to each other */
+
+/* ---- create ------------------------------------------------------------------------------------------------------ */
+
+uint32_t memtable_stored_bytes(const struct memtable_config *config)
+{
+    if (is_coded(config))
+        return code_dim_of(config->dim) + 2 * (uint32_t)sizeof(float);
+    return config->dim * (uint32_t)quire_type_bytes(config->type);
+}
+
+int memtable_create(const struct memtable_config *config, struct memtable **out, struct quire_error *err)
+{
+    if (config->dim == 0 || config->dim > QUIRE_DIM_MAX)
+        return error_set(err, QUIRE_EDIM, "a dimension of %u is out of range: 1 to %u", config->dim, QUIRE_DIM_MAX);
+    struct memtable *table = calloc(1, sizeof *table);
+    if (!table)
+        return error_set(err, QUIRE_ENOMEM, "no memory for a memtable");
+    table->config = *config;
+    table->coded = is_coded(config);
+    table->stored_bytes = memtable_stored_bytes(config);
+    bool inverse = config->metric == QUIRE_METRIC_COSINE && !table->coded;
+    table->kept_bytes = table->stored_bytes + (inverse ? (uint32_t)sizeof(float) : 0);
+    table->free_row = table->dead_first = table->dead_last = MEMTABLE_NONE;
+    table_count(table, table);
+    if (table->coded) {
+        if (space_init(&table->space, config->metric, config->type, config->dim, config->seed) < 0) {
+            free(table);
+            return error_set(err, QUIRE_ENOMEM, "no memory for the rotation of %u dimensions", config->dim);
+        }
+        table_count(table, table->space.mean);
+        table_count(table, table->space.rotation.signs);
+    }
+    *out = table;
+    return 0;
+}
+
+static void marker_end(struct marker *marker)
+{
+    if (marker && atomic_exchange(&marker->state, MARKER_ORPHAN) == MARKER_PASSED)
+        free(marker);
+}
+
+void memtable_destroy(struct memtable *table)
+{
+    if (!table)
+        return;
+    marker_end(table->marker);
+    rows_destroy(table);
+    navigation_destroy(table);
+    free(table->keys.entries);
+    if (table->space.mean)
+        space_fini(&table->space);
+    free(table);
+}
+
+/* ---- vectors ----------------------------------------------------------------------------------------------------- */
+
+double floats_norm2(const float *x, uint32_t n)
+{
+    double sum = 0;
+    for (uint32_t i = 0; i < n; i++)
+        sum += (double)x[i] * x[i];
+    return sum;
+}
+
+void table_encode(const struct memtable *table, const void *vector, float *floats, uint8_t *code, float *f,
+                  float *norm2)
+{
+    const struct space *space = &table->space;
+    space_floats(table->config.type, vector, table->config.dim, floats);
+    space_row(space, floats, floats);
+    *norm2 = (float)floats_norm2(floats, space->code_dim);
+    *f = code_encode(floats, space->code_dim, 8, code, NULL, NULL);
+}
+
+int memtable_stored(const struct memtable *table, const void *vector, void *out)
+{
+    if (!table->coded) {
+        memcpy(out, vector, table->stored_bytes);
+        return 0;
+    }
+    struct workspace workspace;
+    float *floats = workspace_begin(&workspace, sizeof(float) * table->space.code_dim), f, norm2;
+    if (floats) {
+        uint8_t *code = out;
+        table_encode(table, vector, floats, code, &f, &norm2);
+        store_f32(code + table->space.code_dim, f);
+        store_f32(code + table->space.code_dim + sizeof(float), norm2);
+    }
+    workspace_end(&workspace);
+    return floats ? 0 : QUIRE_ENOMEM;
+}
+
+int memtable_check(const struct memtable *table, const void *vector, struct quire_error *err)
+{
+    const struct memtable_config *config = &table->config;
+    struct space shape = {.metric = config->metric, .dim = config->dim};
+    struct workspace workspace;
+    float *floats = workspace_begin(&workspace, sizeof(float) * config->dim);
+    int rc = floats ? 0 : QUIRE_ENOMEM;
+    double norm2 = 0;
+    if (floats) {
+        space_floats(config->type, vector, config->dim, floats);
+        rc = space_check(&shape, floats);
+        norm2 = floats_norm2(floats, config->dim);
+    }
+    workspace_end(&workspace);
+    if (rc < 0)
+        return error_set(err, rc, "%s", quire_error_text(rc));
+    if (config->metric == QUIRE_METRIC_IP && table_navigation(table) && norm2 > table->space.norm2_max)
+        return error_set(err, QUIRE_ELIMIT, "a vector of length %g is beyond what this table is made for, %g",
+                         sqrt(norm2), sqrt(table->space.norm2_max));
+    return 0;
+}
+
+/* What a record keeps of a vector. floats: dim. */
+static void keep_vector(const struct memtable *table, const void *vector, float *floats, uint8_t *out)
+{
+    memcpy(out, vector, table->stored_bytes);
+    if (table->kept_bytes == table->stored_bytes)
+        return;
+    space_floats(table->config.type, vector, table->config.dim, floats);
+    double norm2 = floats_norm2(floats, table->config.dim);
+    float inverse = norm2 > 0 ? (float)(1 / sqrt(norm2)) : 0;
+    memcpy(out + table->stored_bytes, &inverse, sizeof inverse);
+}
+
+/* ---- putting ----------------------------------------------------------------------------------------------------- */
+
+/* More rows than a search should compare one by one. Dead ones count less: they are only looked at. */
+static bool wants_navigation(const struct memtable *table, bool is_new)
+{
+    uint32_t living = atomic_load(&table->living) + is_new, dead = atomic_load(&table->dead);
+    return living > MEMTABLE_FLAT_ROWS || dead > 16 * MEMTABLE_FLAT_ROWS;
+}
+
+/* The record of a vector in the stored form, with its graph row if there is a graph; floats: dim. */
+static int make_record(struct memtable *table, const void *key, uint32_t key_bytes, const void *vector, float *floats,
+                       const void *attributes, uint32_t attribute_bytes, struct record **out)
+{
+    bool navigated = table_navigation(table) != NULL, has_vector = !table->coded || !navigated;
+    struct attributes *text = attribute_bytes ? attributes_new(table, attributes, attribute_bytes) : NULL;
+    struct record *record = record_new(table, key, key_bytes, has_vector);
+    int rc = record && (text || !attribute_bytes) ? 0 : QUIRE_ENOMEM;
+    if (rc == 0 && navigated)
+        rc = navigation_add(table, vector, &record->node);
+    if (rc < 0) {
+        table_free(table, text);
+        table_free(table, record);
+        return rc;
+    }
+    if (has_vector)
+        keep_vector(table, vector, floats, record->bytes);
+    atomic_store_explicit(&record->attributes, text, memory_order_relaxed);
+    *out = record;
+    return 0;
+}
+
+/* A living row's end; its key may have another row by now. */
+static void end_life(struct memtable *table, uint32_t row, uint64_t seq)
+{
+    struct slot *slot = table_slot(table, row);
+    assert(slot_death(slot) == SEQ_MAX);
+    atomic_store_explicit(&slot->death, seq, memory_order_release);
+    if (table->dead_last == MEMTABLE_NONE)
+        table->dead_first = row;
+    else
+        slot_record(table_slot(table, table->dead_last))->next_dead = row;
+    table->dead_last = row;
+    atomic_fetch_sub(&table->living, 1);
+    atomic_fetch_add(&table->dead, 1);
+}
+
+/* floats: code_dim_of(dim + 1). */
+static int prepare(struct memtable *table, const void *key, uint32_t key_bytes, const void *vector, float *floats,
+                   const void *attributes, uint32_t attribute_bytes, struct memtable_pending *out)
+{
+    assert(key_bytes <= QUIRE_KEY_BYTES_MAX);
+    out->old = keys_find(table, key, key_bytes);
+    int rc = rows_reserve(table);
+    if (rc == 0 && out->old == MEMTABLE_NONE)
+        rc = keys_reserve(table);
+    if (rc == 0 && !table_navigation(table) && wants_navigation(table, out->old == MEMTABLE_NONE))
+        rc = navigation_begin(table, vector);
+    return rc == 0 ? make_record(table, key, key_bytes, vector, floats, attributes, attribute_bytes, &out->record) : rc;
+}
+
+static size_t floats_bytes(const struct memtable *table)
+{
+    return sizeof(float) * code_dim_of(table->config.dim + 1);
+}
+
+int memtable_prepare(struct memtable *table, const void *key, uint32_t key_bytes, const void *stored,
+                     const void *attributes, uint32_t attribute_bytes, struct memtable_pending *out)
+{
+    struct workspace workspace;
+    float *floats = workspace_begin(&workspace, floats_bytes(table));
+    int rc = floats ? prepare(table, key, key_bytes, stored, floats, attributes, attribute_bytes, out) : QUIRE_ENOMEM;
+    workspace_end(&workspace);
+    return rc;
+}
+
+uint32_t memtable_commit(struct memtable *table, const struct memtable_pending *pending, uint64_t seq)
+{
+    assert(seq < SEQ_MAX);
+    uint32_t row = rows_publish(table, pending->record, seq);
+    atomic_fetch_add(&table->living, 1);
+    if (pending->old == MEMTABLE_NONE) {
+        keys_add(table, row);
+    } else {
+        keys_replace(table, pending->old, row);
+        end_life(table, pending->old, seq);
+    }
+    if (table_navigation(table))
+        navigation_queue(table_navigation(table), row);
+    return row;
+}
+
+void memtable_cancel(struct memtable *table, const struct memtable_pending *pending)
+{
+    struct record *record = pending->record;
+    if (table_navigation(table))
+        navigation_discard(table, record->node);
+    table_free(table, atomic_load_explicit(&record->attributes, memory_order_relaxed));
+    table_free(table, record);
+}
+
+int memtable_put(struct memtable *table, const void *key, uint32_t key_bytes, const void *vector, bool stored,
+                 const void *attributes, uint32_t attribute_bytes, uint64_t seq, uint32_t *row)
+{
+    struct workspace workspace;
+    struct memtable_pending pending;
+    uint8_t *memory = workspace_begin(&workspace, floats_bytes(table) + table->stored_bytes);
+    int rc = memory ? 0 : QUIRE_ENOMEM;
+    if (rc == 0 && table->coded && !stored) {
+        rc = memtable_stored(table, vector, memory + floats_bytes(table));
+        vector = memory + floats_bytes(table);
+    }
+    if (rc == 0)
+        rc = prepare(table, key, key_bytes, vector, (float *)(void *)memory, attributes, attribute_bytes, &pending);
+    if (rc == 0)
+        *row = memtable_commit(table, &pending, seq);
+    workspace_end(&workspace);
+    return rc;
+}
+
+uint32_t memtable_find(const struct memtable *table, const void *key, uint32_t key_bytes)
+{
+    return keys_find(table, key, key_bytes);
+}
+
+void memtable_kill(struct memtable *table, uint32_t row, uint64_t seq)
+{
+    keys_remove(table, row);
+    end_life(table, row, seq);
+}
+
+int memtable_set_attributes(struct memtable *table, uint32_t row, const void *attributes, uint32_t attribute_bytes)
+{
+    struct record *record = slot_record(table_slot(table, row));
+    struct attributes *old = atomic_load_explicit(&record->attributes, memory_order_relaxed);
+    struct retired *retired = old ? retired_new(1) : NULL;
+    struct attributes *text = attribute_bytes ? attributes_new(table, attributes, attribute_bytes) : NULL;
+    if ((old && !retired) || (attribute_bytes && !text)) {
+        table_free(table, text);
+        free(retired);
+        return QUIRE_ENOMEM;
+    }
+    atomic_store_explicit(&record->attributes, text, memory_order_release);
+    if (old) {
+        table_retire(table, retired, old);
+        table_defer(table, retired);
+    }
+    return 0;
+}
+
+/* ---- giving back ------------------------------------------------------------------------------------------------- */
+
+static void marker_pass(struct epoch_item *item)
+{
+    struct marker *marker = (struct marker *)(void *)item; /* its first member */
+    if (atomic_exchange(&marker->state, MARKER_PASSED) == MARKER_ORPHAN)
+        free(marker);
+}
+
+/* Sends a horizon on its way through the epochs, and takes note of the one that has passed. */
+static void settle(struct memtable *table, uint64_t horizon)
+{
+    if (!table->marker && horizon > atomic_load(&table->settled)) {
+        struct marker *marker = malloc(sizeof *marker);
+        if (!marker)
+            return; /* a later call tries again */
+        marker->item.run = marker_pass;
+        marker->horizon = horizon;
+        atomic_init(&marker->state, MARKER_PENDING);
+        table->marker = marker;
+        epoch_defer(table->config.epochs, &marker->item);
+    }
+    if (!table->marker)
+        return;
+    epochs_collect(table->config.epochs);
+    if (atomic_load(&table->marker->state) == MARKER_PASSED) {
+        atomic_store(&table->settled, table->marker->horizon);
+        free(table->marker);
+        table->marker = NULL;
+    }
+}
+
+/* Whether the row that died first is out of every reader's reach. */
+static bool has_settled(const struct memtable *table)
+{
+    return table->dead_first != MEMTABLE_NONE &&
+           slot_death(table_slot(table, table->dead_first)) <= atomic_load(&table->settled);
+}
+
+static void release_first(struct memtable *table, struct retired *retired)
+{
+    uint32_t row = table->dead_first;
+    struct record *record = slot_record(table_slot(table, row));
+    table->dead_first = record->next_dead;
+    if (table->dead_first == MEMTABLE_NONE)
+        table->dead_last = MEMTABLE_NONE;
+    rows_release(table, row);
+    table_retire(table, retired, atomic_load_explicit(&record->attributes, memory_order_relaxed));
+    table_retire(table, retired, record);
+    atomic_fetch_sub(&table->dead, 1);
+}
+
+bool memtable_reclaim(struct memtable *table, struct graph_scratch *scratch, uint64_t horizon)
+{
+    if (table->dead_first == MEMTABLE_NONE || slot_death(table_slot(table, table->dead_first)) > horizon)
+        return false;
+    if (!has_settled(table))
+        settle(table, horizon);
+    if (!has_settled(table))
+        return false;
+    bool navigated = table_navigation(table) != NULL;
+    uint32_t most = navigated ? RECLAIM_GRAPH : RECLAIM_FLAT;
+    struct retired *retired = retired_new(2 * most);
+    if (!retired)
+        return false;
+    bool busy = false;
+    unsigned slot = epoch_enter(table->config.epochs);
+    for (uint32_t i = 0; i < most && has_settled(table) && !busy; i++) {
+        struct record *record = slot_record(table_slot(table, table->dead_first));
+        busy = navigated && !navigation_remove(table, scratch, record);
+        if (!busy)
+            release_first(table, retired);
+    }
+    table_defer(table, retired);
+    epoch_exit(table->config.epochs, slot);
+    return !busy && has_settled(table);
+}
+
+/* ---- reading ----------------------------------------------------------------------------------------------------- */
+
+void memtable_row(const struct memtable *table, uint32_t row, struct memtable_row *out)
+{
+    const struct slot *slot = table_slot(table, row);
+    const struct record *record = slot_record(slot);
+    *out = (struct memtable_row){.birth = SEQ_MAX};
+    if (!record)
+        return;
+    const struct attributes *attributes = atomic_load_explicit(&record->attributes, memory_order_acquire);
+    out->key = record_key(table, record);
+    out->key_bytes = record->key_bytes;
+    out->attributes = attributes ? attributes->text : NULL;
+    out->attribute_bytes = attributes ? attributes->bytes : 0;
+    out->death = slot_death(slot);
+    out->birth = slot_birth(slot);
+}
+
+bool memtable_row_at(const struct memtable *table, uint32_t row, uint64_t snapshot, struct memtable_row *out)
+{
+    if (memtable_death(table, row) <= snapshot)
+        return false;
+    memtable_row(table, row, out);
+    return out->birth <= snapshot;
+}
+
+uint64_t memtable_death(const struct memtable *table, uint32_t row)
+{
+    const struct slot *slot = table_slot(table, row);
+    uint64_t death = slot_death(slot); /* of one whose record is still to come there is nothing to read */
+    return slot_record(slot) ? death : 0;
+}
+
+const uint8_t *record_code(const struct memtable *table, const struct record *record, float *f, float *norm2)
+{
+    if (record->has_vector) {
+        *f = load_f32(record->bytes + table->space.code_dim);
+        *norm2 = load_f32(record->bytes + table->space.code_dim + sizeof(float));
+        return record->bytes;
+    }
+    const uint8_t *code;
+    graph_row(table_navigation(table)->graph, record->node, &code, f, norm2);
+    return code;
+}
+
+void memtable_row_stored(const struct memtable *table, uint32_t row, void *out)
+{
+    const struct record *record = slot_record(table_slot(table, row));
+    uint8_t *bytes = out;
+    if (record->has_vector) {
+        memcpy(bytes, record->bytes, table->stored_bytes);
+        return;
+    }
+    float f, norm2;
+    memcpy(bytes, record_code(table, record, &f, &norm2), table->space.code_dim);
+    store_f32(bytes + table->space.code_dim, f);
+    store_f32(bytes + table->space.code_dim + sizeof(float), norm2);
+}
+
+void memtable_vector(const struct memtable *table, uint32_t row, float *scratch, float *out)
+{
+    const struct record *record = slot_record(table_slot(table, row));
+    uint32_t dim = table->config.dim;
+    if (table->coded) {
+        float f, norm2;
+        const uint8_t *code = record_code(table, record, &f, &norm2);
+        code_decode(code, table->space.code_dim, 8, f, scratch);
+        space_restore(&table->space, scratch, out);
+        return;
+    }
+    space_floats(table->config.type, record->bytes, dim, out);
+    if (table->config.metric != QUIRE_METRIC_COSINE)
+        return;
+    float inverse;
+    memcpy(&inverse, record->bytes + table->stored_bytes, sizeof inverse);
+    for (uint32_t i = 0; i < dim; i++)
+        out[i] *= inverse;
+}
+
+const struct space *memtable_space(const struct memtable *table)
+{
+    return table->coded || table_navigation(table) ? &table->space : NULL;
+}
+
+void memtable_get_stats(const struct memtable *table, struct memtable_stats *out)
+{
+    const struct navigation *navigation = table_navigation(table);
+    *out = (struct memtable_stats){.rows = atomic_load(&table->living),
+                                   .dead = atomic_load(&table->dead),
+                                   .room = atomic_load(&table->room),
+                                   .bytes = atomic_load(&table->bytes)};
+    if (navigation) {
+        struct graph_stats stats;
+        graph_get_stats(navigation->graph, &stats);
+        out->unlinked = atomic_load(&navigation->waiting);
+        out->bytes += stats.bytes;
+    }
+}
+
+/* ---- proving ----------------------------------------------------------------------------------------------------- */
+
+/* The chain of free rows, and then the queue of the dead. */
+static int verify_chains(const struct memtable *table, uint32_t n_free, uint32_t n_dead, struct quire_error *reason)
+{
+    uint32_t n = 0;
+    for (uint32_t row = table->free_row; row != MEMTABLE_NONE && n <= n_free; n++) {
+        if (row >= atomic_load(&table->room) || slot_record(table_slot(table, row)))
+            return error_set(reason, QUIRE_ECORRUPT, "row %u is in the chain of free rows but holds something", row);
+        row = (uint32_t)slot_death(table_slot(table, row));
+    }
+    if (n != n_free)
+        return error_set(reason, QUIRE_ECORRUPT, "%u rows are free, their chain has %u", n_free, n);
+    n = 0;
+    uint64_t before = 0;
+    for (uint32_t row = table->dead_first; row != MEMTABLE_NONE && n <= n_dead; n++) {
+        const struct slot *slot = table_slot(table, row);
+        if (!slot_record(slot) || slot_death(slot) == SEQ_MAX || slot_death(slot) < before)
+            return error_set(reason, QUIRE_ECORRUPT, "row %u is in the queue of the dead out of its order", row);
+        before = slot_death(slot);
+        row = slot_record(slot)->next_dead;
+    }
+    if (n != n_dead)
+        return error_set(reason, QUIRE_ECORRUPT, "%u rows are dead, their queue has %u", n_dead, n);
+    return 0;
+}
+
+int memtable_verify(const struct memtable *table, struct quire_error *reason)
+{
+    uint32_t room = atomic_load(&table->room), n_free = 0, n_dead = 0;
+    for (uint32_t row = 0; row < room; row++) {
+        const struct slot *slot = table_slot(table, row);
+        if (!slot_record(slot))
+            n_free++;
+        else if (slot_death(slot) != SEQ_MAX)
+            n_dead++;
+        if (slot_record(slot) && slot_birth(slot) > slot_death(slot))
+            return error_set(reason, QUIRE_ECORRUPT, "row %u died before it was born", row);
+    }
+    if (n_dead != atomic_load(&table->dead) || room - n_free - n_dead != atomic_load(&table->living))
+        return error_set(reason, QUIRE_ECORRUPT, "of %u rows %u are free and %u dead; counted: %u living, %u dead",
+                         room, n_free, n_dead, atomic_load(&table->living), atomic_load(&table->dead));
+    int rc = verify_chains(table, n_free, n_dead, reason);
+    if (rc == 0)
+        rc = keys_verify(table, reason);
+    return rc == 0 && table_navigation(table) ? navigation_verify(table, reason) : rc;
+}

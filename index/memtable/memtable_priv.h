@@ -1,0 +1,231 @@
+/*
+ * memtable_priv.h - the inside of a memtable, for its own files: slots, records, keys, navigation.
+ *
+ * A row is a slot (when it lives) and a record (what it is). Slots lie in chunks found through a directory; a record is
+ * one allocation. What readers may hold is never changed in place but for atomic fields: a successor is published and
+ * the old memory goes through the epochs (memtable_rows.c).
+ */
+#ifndef QUIRE_INDEX_MEMTABLE_PRIV_H
+#define QUIRE_INDEX_MEMTABLE_PRIV_H
+
+#include "index/memtable/memtable.h"
+#include <pthread.h>
+#include <stdatomic.h>
+
+#define CHUNK_ROWS      1024u
+#define WORKSPACE_BYTES 16384u
+
+/* ---- rows -------------------------------------------------------------------------------------------------------- */
+
+struct attributes {
+    uint32_t bytes;
+    char text[];
+};
+
+/* Of a row in the graph stage. SKIPPED: never linked, because no reader sees it any more; GONE: taken out. */
+enum row_state { ROW_WAITING, ROW_LINKING, ROW_LINKED, ROW_SKIPPED, ROW_GONE };
+
+struct record {
+    _Atomic(struct attributes *) attributes; /* NULL: none */
+    uint32_t node;                           /* in the graph */
+    uint32_t queued;                         /* its place in the queue; an entry of another place is not of this row */
+    uint32_t next_dead;
+    uint16_t key_bytes;
+    _Atomic uint8_t state;
+    bool has_vector; /* false: the graph's copy of the code is the only one */
+    uint8_t bytes[]; /* the stored form; 1 / |x| (float) under cosine unless coded; the key */
+};
+
+/* record is written last and read first: NULL means a row number that is free. Of the numbers, death is read first:
+ * when a row number is given back its birth goes before its death, and when it is used again its death comes before its
+ * birth, so that no reader takes the birth of one life together with the death of the next. */
+struct slot {
+    _Atomic(struct record *) record;
+    atomic_uint_fast64_t birth, death; /* of a free one: SEQ_MAX, the next free row */
+};
+
+struct directory {
+    uint32_t capacity;
+    _Atomic(struct slot *) chunks[];
+};
+
+/* Memory that readers may hold, given back by its epoch. */
+struct retired {
+    struct epoch_item item;
+    uint32_t n;
+    void *blocks[];
+};
+
+/* A horizon that is told to a table and counts when the readers of that time have left. Whoever comes second, the epoch
+ * or the table, frees it. */
+struct marker {
+    struct epoch_item item;
+    atomic_int state; /* enum marker_state */
+    uint64_t horizon;
+};
+enum marker_state { MARKER_PENDING, MARKER_PASSED, MARKER_ORPHAN };
+
+/* ---- keys -------------------------------------------------------------------------------------------------------- */
+
+struct key_entry {
+    uint32_t row; /* MEMTABLE_NONE: empty */
+    uint32_t hash;
+};
+
+struct key_map {
+    struct key_entry *entries; /* NULL: so few rows that they are compared one by one */
+    uint32_t mask, n;
+};
+
+/* ---- navigation: what there is beyond FLAT_ROWS ------------------------------------------------------------------ */
+
+/* Row numbers by graph row. */
+struct nodes {
+    uint32_t capacity;
+    atomic_uint rows[];
+};
+
+struct ring {
+    uint32_t mask;
+    atomic_uint rows[];
+};
+
+struct navigation {
+    struct graph *graph;
+    struct graph_root root; /* of all its rows */
+    _Atomic(struct nodes *) nodes;
+    uint32_t node_end; /* every graph row that was given is < this */
+    pthread_mutex_t lock;
+    _Atomic(struct ring *) ring;
+    /* head <= next <= tail, modulo 2^32. Before head: nobody waits. From next: nobody links them yet. */
+    atomic_uint head, tail;
+    uint32_t next; /* under the lock */
+    atomic_uint waiting;
+};
+
+/* ---- the table --------------------------------------------------------------------------------------------------- */
+
+struct memtable {
+    struct memtable_config config;
+    bool coded; /* cosine, slot Q8 */
+    uint32_t stored_bytes, kept_bytes;
+    struct space space; /* mean is NULL until there is one */
+    _Atomic(struct navigation *) navigation;
+    _Atomic(struct directory *) directory;
+    uint32_t capacity; /* slots */
+    atomic_uint room, living, dead;
+    uint32_t free_row;              /* chain through death */
+    uint32_t dead_first, dead_last; /* by death */
+    struct key_map keys;
+    struct marker *marker;
+    atomic_uint_fast64_t settled; /* no reader sees a row that died at or before this */
+    atomic_uint_fast64_t bytes;
+};
+
+static inline struct slot *table_slot(const struct memtable *table, uint32_t row)
+{
+    struct directory *directory = atomic_load_explicit(&table->directory, memory_order_acquire);
+    struct slot *chunk = atomic_load_explicit(&directory->chunks[row / CHUNK_ROWS], memory_order_acquire);
+    return &chunk[row % CHUNK_ROWS];
+}
+
+static inline struct record *slot_record(const struct slot *slot)
+{
+    return atomic_load_explicit(&slot->record, memory_order_acquire);
+}
+
+static inline uint64_t slot_birth(const struct slot *slot)
+{
+    return atomic_load_explicit(&slot->birth, memory_order_acquire);
+}
+
+static inline uint64_t slot_death(const struct slot *slot)
+{
+    return atomic_load_explicit(&slot->death, memory_order_acquire);
+}
+
+/* Of a slot that has a record. */
+static inline bool slot_visible(const struct slot *slot, uint64_t snapshot)
+{
+    uint64_t death = slot_death(slot);
+    return snapshot < death && slot_birth(slot) <= snapshot;
+}
+
+static inline struct navigation *table_navigation(const struct memtable *table)
+{
+    return atomic_load_explicit(&table->navigation, memory_order_acquire);
+}
+
+static inline enum row_state record_state(const struct record *record)
+{
+    return (enum row_state)atomic_load_explicit(&record->state, memory_order_acquire);
+}
+
+static inline const uint8_t *record_key(const struct memtable *table, const struct record *record)
+{
+    return record->bytes + (record->has_vector ? table->kept_bytes : 0);
+}
+
+static inline bool is_coded(const struct memtable_config *config)
+{
+    return config->metric == QUIRE_METRIC_COSINE && config->slot == QUIRE_SLOT_Q8;
+}
+
+/* Memory for one call: on the stack, or beyond it if the dimension is large. */
+struct workspace {
+    void *beyond;
+    _Alignas(16) uint8_t here[WORKSPACE_BYTES];
+};
+/* NULL without memory. Ended by workspace_end in any case. */
+void *workspace_begin(struct workspace *workspace, size_t bytes);
+void workspace_end(struct workspace *workspace);
+
+/* memtable_rows.c (lock) */
+void *table_alloc(struct memtable *table, size_t bytes); /* counted */
+void table_free(struct memtable *table, void *block);
+void table_count(struct memtable *table, void *block);
+void table_uncount(struct memtable *table, void *block);
+struct retired *retired_new(uint32_t n); /* room for n blocks, none yet */
+void table_retire(struct memtable *table, struct retired *retired, void *block);
+void table_defer(struct memtable *table, struct retired *retired);
+int rows_reserve(struct memtable *table); /* a slot for one row more */
+uint32_t rows_publish(struct memtable *table, struct record *record, uint64_t seq);
+void rows_release(struct memtable *table, uint32_t row);
+struct record *record_new(struct memtable *table, const void *key, uint32_t key_bytes, bool has_vector);
+struct attributes *attributes_new(struct memtable *table, const void *text, uint32_t bytes);
+void rows_destroy(struct memtable *table);
+
+/* memtable_keys.c (lock) */
+uint32_t keys_find(const struct memtable *table, const void *key, uint32_t key_bytes);
+int keys_reserve(struct memtable *table); /* one key more */
+void keys_add(struct memtable *table, uint32_t row);
+void keys_replace(struct memtable *table, uint32_t from, uint32_t to); /* both have the same key */
+void keys_remove(struct memtable *table, uint32_t row);
+int keys_verify(const struct memtable *table, struct quire_error *reason);
+
+/* memtable_graph.c (lock) */
+/* The change to the graph stage. `vector` (in the stored form) is about to be put. */
+int navigation_begin(struct memtable *table, const void *vector);
+void navigation_destroy(struct memtable *table);
+/* Adds the row's code to the graph. What follows for it cannot fail. */
+int navigation_add(struct memtable *table, const void *vector, uint32_t *node);
+/* Takes back what navigation_add gave. */
+void navigation_discard(struct memtable *table, uint32_t node);
+/* Before the row can be seen, and after. */
+void navigation_place(struct navigation *navigation, struct record *record, uint32_t row);
+void navigation_queue(struct navigation *navigation, uint32_t row);
+/* Takes a dead row out; false: it is being linked just now. */
+bool navigation_remove(struct memtable *table, struct graph_scratch *scratch, struct record *record);
+/* The row of a queue entry; NULL if the entry is of an earlier life of it. */
+struct slot *queue_slot(const struct memtable *table, const struct navigation *navigation, uint32_t index,
+                        struct record **record, uint32_t *row);
+int navigation_verify(const struct memtable *table, struct quire_error *reason);
+
+/* The code of a vector of config.type in the table's space: code_dim bytes, f, norm2. floats: code_dim. */
+void table_encode(const struct memtable *table, const void *vector, float *floats, uint8_t *code, float *f,
+                  float *norm2);
+/* The code of a row of a coded table, wherever it is. */
+const uint8_t *record_code(const struct memtable *table, const struct record *record, float *f, float *norm2);
+double floats_norm2(const float *x, uint32_t n);
+
+#endif

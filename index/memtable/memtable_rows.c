@@ -1,0 +1,256 @@
+/*
+ * memtable_rows.c - slots and records: memory that a writer grows and gives back while readers without a lock look at
+ * it.
+ *
+ * A set of ten elements is as common as one of a million and should cost about what its vectors do. So the first chunk
+ * of slots starts with four and grows by half: copied, published, and the old one goes through the epochs. Slots that
+ * change in the new chunk afterwards are births and deaths later than the snapshot of any reader of the old one. Beyond
+ * CHUNK_ROWS chunks do not move, so that a put never copies more than a directory of 8 bytes per 1024 rows.
+ *
+ * A row's end has three steps. It dies (its death is set; readers of older snapshots go on). When the horizon has
+ * passed its death, and the readers that were inside then have left, nobody can be given it any more (the marker, in
+ * memtable.c). Then its record goes out of the slot and through the epochs, since readers who walk all rows may still
+ * see it, and its number is free at once: whoever reads the number's new life has a birth beyond its snapshot.
+ *
+ * Every block is counted with what malloc really took for it.
+ */
+#include "index/memtable/memtable_priv.h"
+#include <malloc.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define SLOTS_FIRST     4u
+#define ALLOCATION_HEAD 8u /* what malloc keeps beside a block */
+
+void *workspace_begin(struct workspace *workspace, size_t bytes)
+{
+    workspace->beyond = bytes > sizeof workspace->here ? malloc(bytes) : NULL;
+    return bytes > sizeof workspace->here ? workspace->beyond : workspace->here;
+}
+
+void workspace_end(struct workspace *workspace)
+{
+    free(workspace->beyond);
+}
+
+/* ---- memory ------------------------------------------------------------------------------------------------------ */
+
+static uint64_t block_bytes(void *block)
+{
+    return malloc_usable_size(block) + ALLOCATION_HEAD;
+}
+
+void table_count(struct memtable *table, void *block)
+{
+    atomic_fetch_add_explicit(&table->bytes, block_bytes(block), memory_order_relaxed);
+}
+
+void table_uncount(struct memtable *table, void *block)
+{
+    atomic_fetch_sub_explicit(&table->bytes, block_bytes(block), memory_order_relaxed);
+}
+
+void *table_alloc(struct memtable *table, size_t bytes)
+{
+    void *block = malloc(bytes);
+    if (block)
+        table_count(table, block);
+    return block;
+}
+
+void table_free(struct memtable *table, void *block)
+{
+    if (!block)
+        return;
+    table_uncount(table, block);
+    free(block);
+}
+
+static void free_retired(struct epoch_item *item)
+{
+    struct retired *retired = (struct retired *)(void *)item; /* its first member */
+    for (uint32_t i = 0; i < retired->n; i++)
+        free(retired->blocks[i]);
+    free(retired);
+}
+
+struct retired *retired_new(uint32_t n)
+{
+    struct retired *retired = malloc(sizeof *retired + n * sizeof(void *));
+    if (retired) {
+        retired->item.run = free_retired;
+        retired->n = 0;
+    }
+    return retired;
+}
+
+void table_retire(struct memtable *table, struct retired *retired, void *block)
+{
+    if (!block)
+        return;
+    table_uncount(table, block);
+    retired->blocks[retired->n++] = block;
+}
+
+void table_defer(struct memtable *table, struct retired *retired)
+{
+    epoch_defer(table->config.epochs, &retired->item);
+}
+
+/* ---- slots ------------------------------------------------------------------------------------------------------- */
+
+static struct slot *chunk_new(struct memtable *table, uint32_t n, const struct slot *from, uint32_t n_from)
+{
+    struct slot *chunk = table_alloc(table, n * sizeof *chunk);
+    if (!chunk)
+        return NULL;
+    for (uint32_t i = 0; i < n; i++) {
+        atomic_init(&chunk[i].record, i < n_from ? slot_record(&from[i]) : NULL);
+        atomic_init(&chunk[i].birth, i < n_from ? slot_birth(&from[i]) : SEQ_MAX);
+        atomic_init(&chunk[i].death, i < n_from ? slot_death(&from[i]) : 0);
+    }
+    return chunk;
+}
+
+/* A directory with room for one chunk more than there are whole ones. */
+static int directory_reserve(struct memtable *table)
+{
+    struct directory *old = atomic_load_explicit(&table->directory, memory_order_relaxed);
+    uint32_t chunks = (table->capacity + CHUNK_ROWS - 1) / CHUNK_ROWS;
+    if (old && (chunks < old->capacity || table->capacity < CHUNK_ROWS))
+        return 0;
+    uint32_t capacity = old ? old->capacity * 2 : 1;
+    struct retired *retired = old ? retired_new(1) : NULL;
+    struct directory *directory = table_alloc(table, sizeof *directory + capacity * sizeof directory->chunks[0]);
+    if (!directory || (old && !retired)) {
+        table_free(table, directory);
+        free(retired);
+        return QUIRE_ENOMEM;
+    }
+    directory->capacity = capacity;
+    for (uint32_t i = 0; i < capacity; i++)
+        atomic_init(&directory->chunks[i],
+                    i < chunks ? atomic_load_explicit(&old->chunks[i], memory_order_relaxed) : NULL);
+    atomic_store_explicit(&table->directory, directory, memory_order_release);
+    if (old) {
+        table_retire(table, retired, old);
+        table_defer(table, retired);
+    }
+    return 0;
+}
+
+/* The first chunk while it is not full. */
+static int first_chunk_grow(struct memtable *table)
+{
+    struct directory *directory = atomic_load_explicit(&table->directory, memory_order_relaxed);
+    struct slot *old = atomic_load_explicit(&directory->chunks[0], memory_order_relaxed);
+    uint32_t n = table->capacity ? table->capacity + (table->capacity + 1) / 2 : SLOTS_FIRST;
+    n = n < CHUNK_ROWS ? n : CHUNK_ROWS;
+    struct retired *retired = old ? retired_new(1) : NULL;
+    struct slot *chunk = old && !retired ? NULL : chunk_new(table, n, old, table->capacity);
+    if (!chunk) {
+        free(retired);
+        return QUIRE_ENOMEM;
+    }
+    atomic_store_explicit(&directory->chunks[0], chunk, memory_order_release);
+    table->capacity = n;
+    if (old) {
+        table_retire(table, retired, old);
+        table_defer(table, retired);
+    }
+    return 0;
+}
+
+int rows_reserve(struct memtable *table)
+{
+    if (table->free_row != MEMTABLE_NONE || atomic_load(&table->room) < table->capacity)
+        return 0;
+    if (table->capacity == MEMTABLE_NONE / CHUNK_ROWS * CHUNK_ROWS)
+        return QUIRE_ELIMIT;
+    int rc = directory_reserve(table);
+    if (rc < 0)
+        return rc;
+    if (table->capacity < CHUNK_ROWS)
+        return first_chunk_grow(table);
+    struct slot *chunk = chunk_new(table, CHUNK_ROWS, NULL, 0);
+    if (!chunk)
+        return QUIRE_ENOMEM;
+    struct directory *directory = atomic_load_explicit(&table->directory, memory_order_relaxed);
+    atomic_store_explicit(&directory->chunks[table->capacity / CHUNK_ROWS], chunk, memory_order_release);
+    table->capacity += CHUNK_ROWS;
+    return 0;
+}
+
+/* The number that rows_publish will give. */
+static uint32_t row_next(const struct memtable *table)
+{
+    return table->free_row != MEMTABLE_NONE ? table->free_row : atomic_load(&table->room);
+}
+
+uint32_t rows_publish(struct memtable *table, struct record *record, uint64_t seq)
+{
+    uint32_t row = row_next(table);
+    struct slot *slot = table_slot(table, row);
+    if (table->free_row != MEMTABLE_NONE)
+        table->free_row = (uint32_t)slot_death(slot);
+    atomic_store_explicit(&slot->death, SEQ_MAX, memory_order_release);
+    atomic_store_explicit(&slot->birth, seq, memory_order_relaxed);
+    if (table_navigation(table))
+        navigation_place(table_navigation(table), record, row);
+    atomic_store_explicit(&slot->record, record, memory_order_release);
+    if (row == atomic_load(&table->room))
+        atomic_store(&table->room, row + 1);
+    return row;
+}
+
+void rows_release(struct memtable *table, uint32_t row)
+{
+    struct slot *slot = table_slot(table, row);
+    atomic_store_explicit(&slot->record, NULL, memory_order_release);
+    atomic_store_explicit(&slot->birth, SEQ_MAX, memory_order_release);
+    atomic_store_explicit(&slot->death, table->free_row, memory_order_release);
+    table->free_row = row;
+}
+
+/* ---- records ----------------------------------------------------------------------------------------------------- */
+
+struct record *record_new(struct memtable *table, const void *key, uint32_t key_bytes, bool has_vector)
+{
+    size_t before = has_vector ? table->kept_bytes : 0;
+    struct record *record = table_alloc(table, sizeof *record + before + key_bytes);
+    if (!record)
+        return NULL;
+    atomic_init(&record->attributes, NULL);
+    atomic_init(&record->state, ROW_WAITING);
+    record->node = record->next_dead = MEMTABLE_NONE;
+    record->queued = 0;
+    record->key_bytes = (uint16_t)key_bytes;
+    record->has_vector = has_vector;
+    if (key_bytes)
+        memcpy(record->bytes + before, key, key_bytes);
+    return record;
+}
+
+struct attributes *attributes_new(struct memtable *table, const void *text, uint32_t bytes)
+{
+    struct attributes *attributes = table_alloc(table, sizeof *attributes + bytes);
+    if (attributes) {
+        attributes->bytes = bytes;
+        memcpy(attributes->text, text, bytes);
+    }
+    return attributes;
+}
+
+void rows_destroy(struct memtable *table)
+{
+    struct directory *directory = atomic_load(&table->directory);
+    for (uint32_t row = 0; row < atomic_load(&table->room); row++) {
+        struct record *record = slot_record(table_slot(table, row));
+        if (record)
+            free(atomic_load(&record->attributes));
+        free(record);
+    }
+    for (uint32_t i = 0; directory && i < directory->capacity; i++)
+        free(atomic_load(&directory->chunks[i]));
+    free(directory);
+}

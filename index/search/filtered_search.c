@@ -1,0 +1,395 @@
+/*
+ * filtered_search.c - searches whose selection is a superset: hits are proved by their attributes.
+ *
+ *   1. the nearest `asked` rows of the selection, somewhat more than k
+ *   2. their attributes, nearest first, some at a time, until k have matched. A row is looked at once, whatever round
+ *      it comes back in.
+ *   3. fewer than k: as many are asked for as the share of matches so far promises, at most RAISE_MAX times as many
+ *   4. the search has no more rows to give: done. It gives QUIRE_K_MAX at most; where those are not enough, every row
+ *      of the selection is looked at in the order of rows, and the search is asked once more, for those that match.
+ *
+ * Fetches go to the lane's engine together, FETCHES at a time. Each ends before the work does: nothing of it is freed
+ * while the searcher knows of it. A fetch's callback may come inside fetch_start, so the places are filled by a loop
+ * that callbacks do not enter again (filling).
+ */
+#include "index/search/filtered_search.h"
+#include "index/segment/segment_priv.h"
+#include "io/clock.h"
+#include "io/error.h"
+#include <stdlib.h>
+#include <string.h>
+
+#define FETCHES     16u
+#define ASKED_LEAST 16u /* more than twice k, for few neighbours */
+#define RAISE_MIN   2u
+#define RAISE_MAX   16u
+
+struct row_fetch {
+    struct fetch_request request;
+    struct filtered_search *search;
+    bool busy;
+    uint32_t rounds; /* of all that it fetched since hits were asked for */
+};
+
+struct filtered_work {
+    uint32_t asked;
+    struct search_hit *hits; /* of the last round; those that match at the end */
+    uint32_t n_hits, next;   /* next: to be looked at */
+    roaring_bitmap_t *tested, *matched;
+    uint64_t n_tested, n_matched; /* n_matched: in this round */
+    bool exhausted;               /* the search has no more rows */
+    bool all_rows;                /* step 4: rows are looked at, not hits */
+    uint64_t next_row;
+    bool stopped;   /* by filter_effort */
+    bool want_keys; /* the filter asks for them */
+    struct selection *proved;
+    struct row_fetch fetches[FETCHES];
+    unsigned n_busy;
+    bool filling;
+    uint64_t started_ns;
+};
+
+static void work_free(struct filtered_work *w)
+{
+    if (!w)
+        return;
+    if (w->tested)
+        roaring_bitmap_free(w->tested);
+    if (w->matched)
+        roaring_bitmap_free(w->matched);
+    selection_unref(w->proved);
+    free(w->hits);
+    free(w);
+}
+
+/* ---- ends -------------------------------------------------------------------------------------------------------- */
+
+static void fail(struct filtered_search *s, int code, const struct quire_error *error)
+{
+    if (s->code == 0) {
+        s->code = code;
+        s->error = *error;
+    }
+}
+
+static void end(struct filtered_search *s)
+{
+    struct filtered_work *w = s->work;
+    s->hits = s->code == 0 ? w->hits : NULL;
+    s->n_hits = s->code == 0 ? w->n_hits : 0;
+    s->stats.latency_ns = clock_ns() - w->started_ns;
+    s->work = NULL;
+    s->done(s);
+    work_free(w);
+}
+
+/* The nearest k of those that match, in place. */
+static void keep_matches(struct filtered_search *s)
+{
+    struct filtered_work *w = s->work;
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < w->n_hits && n < s->options.k; i++)
+        if (roaring_bitmap_contains(w->matched, w->hits[i].row))
+            w->hits[n++] = w->hits[i];
+    w->n_hits = n;
+    if (w->stopped && n < s->options.k)
+        s->stats.complete = s->stats.exact = false;
+}
+
+static void add_stats(struct quire_search_stats *to, const struct quire_search_stats *from)
+{
+    struct quire_search_stats before = *to;
+    *to = *from;
+    to->switched |= before.switched;
+    to->reads += before.reads;
+    to->cached += before.cached;
+    to->bytes += before.bytes;
+    to->rounds += before.rounds;
+    to->rows_scored += before.rows_scored;
+    to->codes_scored += before.codes_scored;
+    to->cpu_ns += before.cpu_ns;
+    if (before.reads_expected > 0)
+        to->reads_expected = before.reads_expected;
+}
+
+/* ---- looking at attributes --------------------------------------------------------------------------------------- */
+
+static void advance(struct filtered_search *s);
+
+static bool row_matches(const struct filtered_search *s, const struct fetch_request *fetch, int *code)
+{
+    const char *json = NULL;
+    uint32_t bytes = 0, n_grants = 0;
+    *code = grants_split(fetch->attributes, fetch->attributes ? fetch->attributes_bytes : 0, &json, &bytes, &n_grants);
+    return *code == 0 && filter_matches(s->filter, json, bytes, fetch->found_key, fetch->found_key_bytes);
+}
+
+static void on_attributes(struct fetch_request *fetch)
+{
+    struct row_fetch *place = fetch->owner;
+    struct filtered_search *s = place->search;
+    struct filtered_work *w = s->work;
+    int code = fetch->code;
+    place->busy = false;
+    w->n_busy--;
+    s->stats.reads += fetch->reads;
+    s->stats.bytes += fetch->bytes;
+    place->rounds += fetch->rounds;
+    if (code < 0) {
+        fail(s, code, &fetch->error);
+    } else if (row_matches(s, fetch, &code)) {
+        roaring_bitmap_add(w->matched, fetch->row);
+        w->n_matched++;
+    } else if (code < 0) {
+        struct quire_error err = {0};
+        error_set(&err, code, "the attributes of row %u of %s do not begin as they should", fetch->row,
+                  s->segment->info.path);
+        fail(s, code, &err);
+    }
+    if (!w->filling)
+        advance(s);
+}
+
+/* The next row to look at; false: none for now. Rows that were looked at in an earlier round are counted here. */
+static bool next_row(struct filtered_search *s, uint32_t *row)
+{
+    struct filtered_work *w = s->work;
+    uint64_t rows = s->segment->params.rows;
+    while (w->all_rows && w->next_row < rows) {
+        *row = (uint32_t)w->next_row++;
+        if ((!s->selection || selection_has(s->selection, *row)) && roaring_bitmap_add_checked(w->tested, *row))
+            return true;
+    }
+    while (!w->all_rows && w->next < w->n_hits && w->n_matched < s->options.k) {
+        *row = w->hits[w->next++].row;
+        if (roaring_bitmap_add_checked(w->tested, *row))
+            return true;
+        w->n_matched += roaring_bitmap_contains(w->matched, *row);
+    }
+    return false;
+}
+
+static bool may_look(struct filtered_search *s)
+{
+    struct filtered_work *w = s->work;
+    if (s->options.filter_effort && w->n_tested >= s->options.filter_effort)
+        w->stopped = true;
+    return s->code == 0 && !w->stopped;
+}
+
+static void fetch_row(struct filtered_search *s, struct row_fetch *place, uint32_t row)
+{
+    struct filtered_work *w = s->work;
+    struct quire_error err = {0};
+    place->search = s;
+    place->busy = true;
+    w->n_busy++;
+    w->n_tested++;
+    place->request = (struct fetch_request){.segment = s->segment,
+                                            .row = row,
+                                            .want_key = w->want_keys,
+                                            .want_attributes = true,
+                                            .done = on_attributes,
+                                            .owner = place};
+    int rc = fetch_start(s->searcher, &place->request, &err);
+    if (rc < 0) {
+        place->busy = false;
+        w->n_busy--;
+        fail(s, rc, &err);
+    }
+}
+
+static void fill_places(struct filtered_search *s)
+{
+    struct filtered_work *w = s->work;
+    uint32_t row;
+    w->filling = true;
+    for (unsigned i = 0; i < FETCHES; i++)
+        while (!w->fetches[i].busy && may_look(s) && next_row(s, &row))
+            fetch_row(s, &w->fetches[i], row);
+    w->filling = false;
+}
+
+/* ---- rounds ------------------------------------------------------------------------------------------------------ */
+
+static uint64_t selected_rows(const struct filtered_search *s)
+{
+    return s->selection ? s->selection->n : s->segment->params.rows;
+}
+
+static uint32_t bounded(const struct filtered_search *s, uint64_t wanted)
+{
+    uint64_t rows = selected_rows(s), room = s->asked_max ? s->asked_max : QUIRE_K_MAX;
+    uint64_t most = rows < room ? rows : room;
+    return (uint32_t)(wanted < most ? wanted : most > 0 ? most : 1);
+}
+
+static int start_search(struct filtered_search *s, uint32_t k, const struct selection *selection,
+                        void (*done)(struct search_request *request), struct quire_error *err)
+{
+    s->request = (struct search_request){.segment = s->segment,
+                                         .query = s->query,
+                                         .options = s->options,
+                                         .selection = selection,
+                                         .done = done,
+                                         .owner = s};
+    s->request.options.k = k;
+    return search_start(s->searcher, &s->request, err);
+}
+
+static void on_hits(struct search_request *request);
+
+static void ask(struct filtered_search *s)
+{
+    struct filtered_work *w = s->work;
+    struct quire_error err = {0};
+    int rc = start_search(s, w->asked, w->proved ? w->proved : s->selection, on_hits, &err);
+    if (rc < 0) {
+        fail(s, rc, &err);
+        end(s);
+    }
+}
+
+/* As many as should hold k matches, by what was seen. */
+static void ask_for_more(struct filtered_search *s)
+{
+    struct filtered_work *w = s->work;
+    uint64_t asked = w->asked, wanted = asked * RAISE_MAX;
+    if (w->n_matched > 0) {
+        uint64_t promised = (uint64_t)s->options.k * w->n_hits * 3 / 2 / w->n_matched;
+        wanted = promised < wanted ? promised : wanted;
+    }
+    wanted = wanted < asked * RAISE_MIN ? asked * RAISE_MIN : wanted;
+    w->asked = bounded(s, wanted);
+    ask(s);
+}
+
+/* Every row has been looked at: the search is asked for those that match. */
+static void ask_for_proved(struct filtered_search *s)
+{
+    struct filtered_work *w = s->work;
+    int rc = selection_create(s->segment, w->matched, false, &w->proved);
+    if (rc < 0) {
+        struct quire_error err = {0};
+        error_set(&err, rc, "no memory for the %llu rows that match",
+                  (unsigned long long)roaring_bitmap_get_cardinality(w->matched));
+        fail(s, rc, &err);
+        end(s);
+        return;
+    }
+    w->asked = s->options.k;
+    ask(s);
+}
+
+static void finish_round(struct filtered_search *s)
+{
+    struct filtered_work *w = s->work;
+    uint32_t rounds = 0;
+    for (unsigned i = 0; i < FETCHES; i++) {
+        rounds = w->fetches[i].rounds > rounds ? w->fetches[i].rounds : rounds;
+        w->fetches[i].rounds = 0;
+    }
+    s->stats.rounds += rounds;
+    if (s->code < 0 || w->stopped || (!w->all_rows && (w->n_matched >= s->options.k || w->exhausted))) {
+        if (s->code == 0)
+            keep_matches(s);
+        end(s);
+    } else if (w->all_rows) {
+        ask_for_proved(s);
+    } else if (w->asked < bounded(s, UINT64_MAX)) {
+        ask_for_more(s);
+    } else {
+        w->all_rows = true;
+        advance(s);
+    }
+}
+
+static void advance(struct filtered_search *s)
+{
+    fill_places(s);
+    if (s->work->n_busy == 0)
+        finish_round(s);
+}
+
+static int keep_hits(struct filtered_work *w, const struct search_request *request)
+{
+    struct search_hit *hits = realloc(w->hits, sizeof *hits * ((size_t)request->n_hits + 1));
+    if (!hits)
+        return QUIRE_ENOMEM;
+    w->hits = hits;
+    if (request->n_hits > 0)
+        memcpy(hits, request->hits, sizeof *hits * request->n_hits);
+    w->n_hits = request->n_hits;
+    w->next = 0;
+    w->n_matched = 0;
+    return 0;
+}
+
+static void on_hits(struct search_request *request)
+{
+    struct filtered_search *s = request->owner;
+    struct filtered_work *w = s->work;
+    struct quire_error err = {0};
+    add_stats(&s->stats, &request->stats);
+    if (request->code < 0) {
+        fail(s, request->code, &request->error);
+        end(s);
+        return;
+    }
+    if (keep_hits(w, request) < 0) {
+        fail(s, error_set(&err, QUIRE_ENOMEM, "no memory for %u hits", request->n_hits), &err);
+        end(s);
+        return;
+    }
+    if (w->proved) {
+        end(s);
+        return;
+    }
+    /* fewer than asked for: the search found no more, or was cut short, which its stats say */
+    w->exhausted = request->n_hits < w->asked || w->asked >= selected_rows(s);
+    advance(s);
+}
+
+/* ---- begin ------------------------------------------------------------------------------------------------------- */
+
+static void pass_on(struct search_request *request)
+{
+    struct filtered_search *s = request->owner;
+    s->code = request->code;
+    s->error = request->error;
+    s->hits = request->hits;
+    s->n_hits = request->n_hits;
+    s->stats = request->stats;
+    s->done(s);
+}
+
+int filtered_search_start(struct searcher *searcher, struct filtered_search *s, struct quire_error *err)
+{
+    s->searcher = searcher;
+    s->code = 0;
+    s->hits = NULL;
+    s->n_hits = 0;
+    s->stats = (struct quire_search_stats){0};
+    s->work = NULL;
+    if (!s->filter || !s->selection || !s->selection->residual)
+        return start_search(s, s->options.k, s->selection, pass_on, err);
+    struct filtered_work *w = calloc(1, sizeof *w);
+    if (w) {
+        w->tested = roaring_bitmap_create();
+        w->matched = roaring_bitmap_create();
+    }
+    if (!w || !w->tested || !w->matched) {
+        work_free(w);
+        return error_set(err, QUIRE_ENOMEM, "no memory for a search under a filter");
+    }
+    s->work = w;
+    w->started_ns = clock_ns();
+    w->want_keys = filter_asks_names(s->filter);
+    w->asked = bounded(s, (uint64_t)s->options.k * RAISE_MIN + ASKED_LEAST);
+    int rc = start_search(s, w->asked, s->selection, on_hits, err);
+    if (rc < 0) {
+        s->work = NULL;
+        work_free(w);
+    }
+    return rc;
+}

@@ -1,0 +1,92 @@
+/*
+ * lane_pool.c - a blocking call takes a lane from the pool, or makes one when all are taken, drives it until its
+ * request is done, and puts it back; so calls of many threads run at once and none makes a ring per query.
+ */
+#include "index/search/lane_pool.h"
+#include "io/error.h"
+#include <stdlib.h>
+
+void lane_destroy(struct lane *lane)
+{
+    if (!lane)
+        return;
+    if (lane->searcher) {
+        searcher_cancel(lane->searcher);
+        searcher_destroy(lane->searcher);
+    }
+    if (lane->engine)
+        engine_destroy(lane->engine);
+    free(lane);
+}
+
+int lane_create(enum quire_engine_kind kind, unsigned reads_max, unsigned tasks, struct lane **out,
+                struct quire_error *err)
+{
+    struct engine_config engine_config = {.kind = kind, .reads_max = reads_max};
+    struct searcher_config config = {.tasks_max = tasks};
+    struct lane *lane = calloc(1, sizeof *lane);
+    if (!lane)
+        return error_set(err, QUIRE_ENOMEM, "no memory for a lane");
+    lane->tasks = tasks;
+    int rc = engine_create(&engine_config, &lane->engine, err);
+    if (rc == 0)
+        rc = searcher_create(lane->engine, &config, &lane->searcher, err);
+    if (rc < 0)
+        lane_destroy(lane);
+    else
+        *out = lane;
+    return rc;
+}
+
+int lane_pool_init(struct lane_pool *pool, enum quire_engine_kind kind, unsigned reads_max, struct quire_error *err)
+{
+    *pool = (struct lane_pool){.kind = kind, .reads_max = reads_max};
+    if (pthread_mutex_init(&pool->mutex, NULL) != 0)
+        return error_set(err, QUIRE_ENOMEM, "no memory for a mutex");
+    return 0;
+}
+
+void lane_pool_fini(struct lane_pool *pool)
+{
+    while (pool->idle) {
+        struct lane *lane = pool->idle;
+        pool->idle = lane->next;
+        lane_destroy(lane);
+    }
+    pthread_mutex_destroy(&pool->mutex);
+}
+
+int lane_pool_take(struct lane_pool *pool, unsigned tasks, struct lane **out, struct quire_error *err)
+{
+    struct lane *found = NULL;
+    pthread_mutex_lock(&pool->mutex);
+    for (struct lane **at = &pool->idle; *at && !found; at = &(*at)->next)
+        if ((*at)->tasks >= tasks) {
+            found = *at;
+            *at = found->next;
+            break;
+        }
+    pthread_mutex_unlock(&pool->mutex);
+    if (found) {
+        *out = found;
+        return 0;
+    }
+    return lane_create(pool->kind, pool->reads_max, tasks, out, err);
+}
+
+void lane_pool_put(struct lane_pool *pool, struct lane *lane)
+{
+    pthread_mutex_lock(&pool->mutex);
+    lane->next = pool->idle;
+    pool->idle = lane;
+    for (struct lane *idle = pool->idle; idle; idle = idle->next)
+        searcher_sweep(idle->searcher);
+    pthread_mutex_unlock(&pool->mutex);
+}
+
+void lane_run(struct lane *lane, const bool *done)
+{
+    while (!*done)
+        if (engine_poll(lane->engine, 1, UINT64_MAX) < 0)
+            searcher_cancel(lane->searcher);
+}

@@ -1,0 +1,107 @@
+/*
+ * search.h - the one search: a resumable task on a lane's engine. Blocking, batch, loop and server calls all use it.
+ *
+ * A searcher belongs to one lane (thread). It owns a pool of task contexts with their block buffers, sized at creation;
+ * after the first queries nothing is allocated. Tasks started beyond the pool wait in order. Every callback runs on
+ * the lane's thread: inside engine_poll, or, where no read was needed, inside the starting call itself.
+ */
+#ifndef QUIRE_INDEX_SEARCH_H
+#define QUIRE_INDEX_SEARCH_H
+
+#include "index/segment/segment.h"
+
+struct searcher;
+struct selection;
+
+struct searcher_config {
+    unsigned tasks_max; /* tasks that run at once; 0: 32 */
+};
+int searcher_create(struct engine *engine, const struct searcher_config *config, struct searcher **out,
+                    struct quire_error *err);
+/* No task may be under way: drain or destroy the engine's ops first (searcher_cancel). */
+void searcher_destroy(struct searcher *searcher);
+/* Ends every waiting and running task with QUIRE_ECANCELLED; polls the engine until the last read is back. */
+void searcher_cancel(struct searcher *searcher);
+unsigned searcher_running(const struct searcher *searcher);
+/* Those of them that wait for a task. */
+unsigned searcher_waiting(const struct searcher *searcher);
+/* Steps of searches with a rank whose reads are back: whether there are any; and runs them, one at least, until the
+ * time is over. Not from inside a callback. Between calls the engine wants to be polled, so that what has come
+ * meanwhile for lower ranks goes first. */
+bool searcher_has_steps(const struct searcher *searcher);
+void searcher_work(struct searcher *searcher, uint64_t time_ns);
+
+/* A lane's first task on a segment registers its files and takes a reference. This lets both go: call it on each lane
+ * when a segment is to be closed before the searcher is; no task of this lane may be using it. */
+void searcher_forget(struct searcher *searcher, struct segment *segment);
+/* The same for every segment that was retired (segment_retire) and that no task of this lane uses. Cheap; to be called
+ * now and then. */
+void searcher_sweep(struct searcher *searcher);
+
+struct search_hit {
+    uint64_t id;
+    uint32_t row;
+    float distance;  /* as quire.h defines it per metric */
+    const void *key; /* NULL unless want_keys; valid during the callback */
+    uint32_t key_bytes;
+    const float *vector; /* NULL unless want_vectors; dim floats, valid during the callback */
+};
+
+struct search_request {
+    /* set by the caller, who owns the struct until `done` */
+    struct segment *segment; /* the caller holds a reference until done */
+    const float *query;      /* dim floats; copied by search_start */
+    struct quire_search_options options;
+    bool want_keys, want_vectors;
+    const uint8_t *dead; /* rows that are neither followed nor answered, a bitmap; NULL: those of the segment */
+    /* Rows that may be answered, of this segment, kept by the caller until done; NULL: all. Filter and tenants of the
+     * options are not looked at here. */
+    const struct selection *selection;
+    /* 0: a step runs as soon as its reads are back. Otherwise in searcher_work, the lower ranks first. */
+    uint32_t rank;
+    void (*done)(struct search_request *request);
+    void *owner;
+    /* filled before `done` */
+    int code; /* 0 or a negative QUIRE_E */
+    struct quire_error error;
+    const struct search_hit *hits; /* nearest first; valid during done */
+    uint32_t n_hits;
+    struct quire_search_stats stats;
+    /* the searcher's */
+    struct search_request *next;
+    float *kept_query;
+    uint64_t started_ns;
+};
+
+/* 0 when the task was started or waits (done will run exactly once), or a negative QUIRE_E at once for a bad request
+ * (dimension is not checked here: the query has dim floats), without done. */
+int search_start(struct searcher *searcher, struct search_request *request, struct quire_error *err);
+
+/* What to fetch of one row, found by key or by row number. */
+struct fetch_request {
+    struct segment *segment;
+    const void *key; /* look up by key, kept by the caller until done; NULL: by row */
+    uint32_t key_bytes;
+    uint32_t row; /* in, or found */
+    bool want_vector, want_key, want_attributes, want_links;
+    uint32_t links_max; /* want_links: at most so many, nearest first */
+    void (*done)(struct fetch_request *request);
+    void *owner;
+    /* filled; pointers valid during done */
+    int code; /* QUIRE_ENOTFOUND when there is no such key */
+    struct quire_error error;
+    uint64_t id;         /* not of a row of which nothing but its attributes is wanted: its block is not read then */
+    const float *vector; /* dim floats, decoded from the slot (unit length under cosine) */
+    const void *found_key;
+    uint32_t found_key_bytes;
+    const char *attributes; /* NULL: none */
+    uint32_t attributes_bytes;
+    const struct search_hit *links; /* rows of its block and out-edges, nearest first, with keys */
+    uint32_t n_links;
+    uint32_t reads, rounds;
+    uint64_t bytes; /* read */
+    struct fetch_request *next;
+};
+int fetch_start(struct searcher *searcher, struct fetch_request *request, struct quire_error *err);
+
+#endif

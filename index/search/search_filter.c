@@ -1,0 +1,448 @@
+/*
+ * search_filter.c - searches that may answer with some rows only: which plan, and how its reads are chosen.
+ *
+ * The rows are known before the search begins (selection.h), so plans are chosen by what they cost, in nanoseconds of a
+ * busy device and of the processor (docs/performance.md "Filters" has the measurements):
+ *
+ *   EMPTY     nothing is left
+ *   BLOCKS    all blocks that hold a row, neighbours in one read: exact. A small tenant whose rows lie side by side is
+ *             one read.
+ *   SCAN      the codes of exactly these rows, in memory; then the blocks of the best
+ *   FILTERED  the search of the whole index, but only rows of the selection become candidates. Effort is that of
+ *             a search for k / selectivity rows without a filter, and more: among so many, k are of the selection. It
+ *             looks around the query first; if less of the selection is there than an even spread would have, SCAN
+ *             takes over, or blocks and lists without a row of the selection are left out and effort is raised.
+ *
+ * Where the codes of rows are not resident there is no SCAN.
+ *
+ * Reads end by what they are still worth: the sum over all candidates that were not read of the probability to be among
+ * the k nearest is how many of the k one expects to miss. When it falls below the share that the recall asked for
+ * leaves open, the search is done. Without a filter the candidates of a block add up, and a threshold per block is as
+ * good; of a selection a block holds often but one, and many small chances are a large one together. A query that is
+ * equally far from everything would read on and on for little: so a block must be worth something, and reads are
+ * bounded, both in measure of the recall that is asked for.
+ */
+#include "index/search/search_priv.h"
+#include <math.h>
+#include <string.h>
+
+/* Prices in nanoseconds: of the device, busy; of a processor whose memory is busy, too. */
+#define READ_NS          13000.0 /* of a read, beside its bytes */
+#define BYTE_NS          0.27
+#define BLOCK_NS         1000.0 /* of opening a block that was read */
+#define SLOT_NS          15.0   /* of a row's exact distance */
+#define CODE_NS          6.0    /* of a row's estimate among rows that lie apart, beside the bytes of its code */
+#define CODE_BYTE_NS     0.12
+#define SEED_NS          2.0 /* the same among its neighbours */
+#define SEED_BYTE_NS     0.05
+#define GROUP_NS         100.0 /* of 32 interleaved codes, of which one or more count, beside their bytes */
+#define GROUP_BYTE_NS    0.15
+#define CENTRES_NS       150.0 /* of the centres that are compared to find one block */
+#define HEAD_NS          10.0  /* of a head; all are compared */
+#define EXACT_PREFERENCE 0.7   /* an exact answer is worth this much more */
+#define MISS_SHARE       0.4f  /* of what recall leaves open: estimates are not perfect either */
+#define EFFORT_SPARE     4.0   /* selections do not spread evenly, and what is far from the query lies far apart */
+#define SWITCH_ROWS_MAX  4000000u
+#define DEFAULT_RECALL   0.95f
+#define FEW_ROWS         1000u
+#define FEW_READS        24u
+#define FEW_READS_PER_K  2u
+#define MANY_READS       48u
+#define MANY_READS_PER_K 5u
+#define GAIN_MIN         0.03f /* of a block: less is not worth a read, whatever many such add up to */
+#define SCAN_PATIENCE    4     /* what a scan may cost more than the walk that it takes over */
+#define FAR_EFFORT       3     /* times the effort where the selection is far from the query */
+#define ENOUGH_NEAR      0.5   /* of the rows that were expected among the seeds */
+#define READS_PER_K      1.6   /* of a scan: blocks hold one of the k nearest each, and some are read in vain */
+
+/* ---- the selection ----------------------------------------------------------------------------------------------- */
+
+uint32_t search_selects(const struct selection *s, uint32_t first, uint32_t n)
+{
+    uint32_t found = 0, end = first + n;
+    if (s->rows)
+        return (uint32_t)(selection_first(s, end) - selection_first(s, first));
+    while (first < end && first % 8)
+        found += bitmap_has(s->bits, first++);
+    for (; first + 8 <= end; first += 8)
+        found += (uint32_t)__builtin_popcount(s->bits[first / 8]);
+    while (first < end)
+        found += bitmap_has(s->bits, first++);
+    return found;
+}
+
+static bool any_bit(const uint8_t *bits, uint32_t first, uint32_t n)
+{
+    uint32_t end = first + n;
+    for (; first < end && first % 8; first++)
+        if (bitmap_has(bits, first))
+            return true;
+    for (; first + 8 <= end; first += 8)
+        if (bits[first / 8])
+            return true;
+    for (; first < end; first++)
+        if (bitmap_has(bits, first))
+            return true;
+    return false;
+}
+
+bool search_selects_any(const struct selection *s, uint32_t first, uint32_t n)
+{
+    if (s->bits)
+        return any_bit(s->bits, first, n);
+    uint64_t at = selection_first(s, first);
+    return at < s->n && s->rows[at] - first < n;
+}
+
+bool search_selects_entry(const struct selection *s, uint32_t first, uint32_t n)
+{
+    return any_bit(s->groups ? s->groups : s->blocks, first, n);
+}
+
+/* ---- plans ------------------------------------------------------------------------------------------------------- */
+
+static bool has_codes(const struct task *t)
+{
+    return t->segment->lists ? t->segment->lists->codes != NULL : t->segment->nav_codes != NULL;
+}
+
+static double scan_ns(const struct task *t)
+{
+    const struct segment *g = t->segment;
+    const struct selection *s = t->selection;
+    double groups = fmin((double)s->n, (double)s->n_rows / CODE_GROUP);
+    if (g->lists)
+        return groups * (GROUP_NS + GROUP_BYTE_NS * g->lists->group_bytes) + g->lists->n * HEAD_NS;
+    return (double)s->n * (CODE_NS + CODE_BYTE_NS * g->nav_bytes) + s->n_blocks * HEAD_NS;
+}
+
+/* Of blocks that are read in so many reads. */
+static double reading_ns(const struct task *t, double reads, double blocks)
+{
+    const struct segment_params *p = &t->segment->params;
+    return reads * READ_NS + blocks * (p->block_bytes * BYTE_NS + BLOCK_NS + p->slots_per_block * SLOT_NS);
+}
+
+/* Reads of a search that chooses its blocks. */
+static double chosen_reads(const struct task *t)
+{
+    return fmin(t->selection->n_blocks, READS_PER_K * t->k + 2);
+}
+
+/* The effort of a search without a filter for so many rows that k of them may be answered. */
+static uint32_t raised_effort(const struct task *t)
+{
+    const struct quire_search_options *o = &t->search->options;
+    const struct selection *s = t->selection;
+    double wanted = (double)t->k * (double)s->n_rows / (double)s->n;
+    uint32_t k = wanted < (double)s->n_rows ? (uint32_t)ceil(wanted) : (uint32_t)s->n_rows;
+    if (o->recall > 0 || !o->effort)
+        return (uint32_t)fmin(search_effort(t, k) * EFFORT_SPARE, t->effort_end);
+    double factor = (double)segment_effort(t->segment, DEFAULT_RECALL, k) /
+                    (double)segment_effort(t->segment, DEFAULT_RECALL, t->k);
+    return (uint32_t)fmin(o->effort * fmax(factor, 1), t->effort_end);
+}
+
+/* Rows that one block or list has on average. */
+static double rows_per_place(const struct task *t)
+{
+    const struct segment *g = t->segment;
+    return (double)g->params.rows / (g->lists ? g->lists->n : g->params.n_blocks);
+}
+
+static double walk_ns(const struct task *t)
+{
+    const struct segment *g = t->segment;
+    double places = fmin(t->effort, t->effort_end), rows = places * rows_per_place(t);
+    if (!g->lists)
+        return rows * (SEED_NS + SEED_BYTE_NS * g->nav_bytes) + places * CENTRES_NS;
+    double codes = rows * (SEED_NS + SEED_BYTE_NS * g->lists->group_bytes / CODE_GROUP) + g->lists->n * HEAD_NS;
+    return g->lists->codes ? codes : codes + reading_ns(t, places, places * g->params.posting_bytes_max / 8192.0);
+}
+
+static enum quire_plan choose_plan(const struct task *t)
+{
+    const struct quire_search_options *o = &t->search->options;
+    const struct selection *s = t->selection;
+    if (o->exact)
+        return QUIRE_PLAN_BLOCKS;
+    double blocks = reading_ns(t, s->n_runs, s->run_blocks) * EXACT_PREFERENCE, walk = walk_ns(t);
+    double scan = has_codes(t) && !t->limited ? scan_ns(t) : INFINITY;
+    double chosen = reading_ns(t, chosen_reads(t), chosen_reads(t));
+    if (!t->limited && blocks <= fmin(scan, walk) + chosen && s->n_runs <= search_reads_left(t, UINT32_MAX))
+        return QUIRE_PLAN_BLOCKS;
+    return scan <= walk ? QUIRE_PLAN_SCAN : QUIRE_PLAN_FILTERED;
+}
+
+/* ---- blocks ------------------------------------------------------------------------------------------------------ */
+
+static void next_runs(struct task *t);
+
+static void score_runs(struct task *t)
+{
+    struct block_view view;
+    for (uint32_t i = 0; i < t->n_reads && t->code == 0; i++) {
+        if (task_check_read(t, i, "read of blocks") < 0)
+            break;
+        uint32_t n = t->reads[i].op.bytes / t->segment->params.block_bytes;
+        for (uint32_t j = 0; j < n && t->code == 0; j++)
+            if (bitmap_has(t->selection->blocks, t->reads[i].block + j) && task_open_run(t, i, j, &view) == 0 &&
+                search_score_block(t, &view) < 0)
+                task_fail(t, QUIRE_ECORRUPT, "a block of %s is damaged: its keys do not decode",
+                          section_file_io(t->segment->blocks)->path);
+    }
+    if (t->code < 0)
+        task_finish(t, t->code);
+    else
+        next_runs(t);
+}
+
+static void next_runs(struct task *t)
+{
+    const struct segment *g = t->segment;
+    struct block_run runs[RERANK_MAX], next;
+    uint32_t n = 0, most = search_reads_left(t, RERANK_MAX), all = 0;
+    bool more;
+    while ((more = selection_next_run(t->selection, g, t->next_block, &next)) && n < most &&
+           (n == 0 || (uint64_t)(all + next.n) * g->params.block_bytes <= RUN_BYTES_MAX)) {
+        runs[n++] = next;
+        all += next.n;
+        t->next_block = next.first + next.n;
+    }
+    if (n == 0) {
+        t->stats.exact = t->stats.complete = !more;
+        search_deliver(t);
+        return;
+    }
+    t->stats.rounds++;
+    if (task_read_runs(t, runs, n, score_runs) < 0)
+        task_finish(t, t->code);
+}
+
+/* ---- scan -------------------------------------------------------------------------------------------------------- */
+
+/* Makes candidates of the selection by its codes. */
+static int scan(struct task *t)
+{
+    struct searcher *s = t->searcher;
+    struct selection_walk walk = selection_walk(t->selection, 0);
+    float limit = INFINITY;
+    uint32_t n = 0;
+    t->n_candidates = t->n_priors = 0;
+    t->scanning = true;
+    t->stats.plan = QUIRE_PLAN_SCAN;
+    if (t->segment->lists) {
+        t->lists_limit = INFINITY;
+        return search_lists_scan(t);
+    }
+    t->known_selected = true;
+    for (bool more = true; more; n = 0) {
+        while (n < STEP_ROWS && (more = selection_next(&walk, &s->ids[n])))
+            n++;
+        task_score_rows(t, n);
+        search_add_candidates(t, n, &limit);
+    }
+    t->known_selected = false;
+    search_trim_candidates(t);
+    return 0;
+}
+
+/* ---- rounds ------------------------------------------------------------------------------------------------------ */
+
+/* What may be missed, over what may be at the default recall. */
+static float leniency(const struct task *t)
+{
+    return t->missable / ((1 - DEFAULT_RECALL) * MISS_SHARE * (float)t->k);
+}
+
+/* Of the best blocks those that are worth a read now, best first; returns how many. */
+static uint32_t choose_blocks(struct task *t, uint32_t most, uint32_t *blocks)
+{
+    float gains[RERANK_MAX];
+    double missed = search_compute_gains(t);
+    uint32_t n = search_best_blocks(t, most, 0, blocks, gains), taken = 0;
+    bool full = t->n_results == t->k;
+    float least = GAIN_MIN * leniency(t);
+    while (taken < n && ((missed > (double)t->missable && gains[taken] >= least) || (!full && taken == 0)))
+        missed -= (double)gains[taken++];
+    return taken;
+}
+
+static bool may_scan(const struct task *t)
+{
+    return has_codes(t) && !t->limited && !t->scanning && t->selection->n <= SWITCH_ROWS_MAX;
+}
+
+/* What is left of a choice of n blocks: a search by codes that has k answers ends after so many reads, however little
+ * the codes tell candidates apart. */
+static uint32_t bounded(const struct task *t, uint32_t n)
+{
+    bool few = t->selection->n <= FEW_ROWS;
+    uint32_t least = few ? FEW_READS : MANY_READS, per_k = (few ? FEW_READS_PER_K : MANY_READS_PER_K) * t->k;
+    double most = (least > per_k ? least : per_k) / sqrt((double)leniency(t)); /* recall 1: infinite */
+    uint32_t seen = search_blocks_seen(t);
+    if (n == 0 || !has_codes(t) || seen + n <= most)
+        return n;
+    uint32_t left = seen < most ? (uint32_t)most - seen : 0;
+    return left == 0 && t->n_results < t->k ? 1 : left;
+}
+
+/* Looks at more of the index; false: reads are under way, or the task has ended. */
+static bool widen(struct task *t)
+{
+    int rc;
+    if (may_scan(t)) {
+        t->stats.switched = true;
+        rc = scan(t);
+    } else {
+        t->selected_seeds = true;
+        t->effort = t->effort < t->effort_end / 2 ? 2 * t->effort : t->effort_end;
+        if (t->segment->lists) {
+            search_lists(t);
+            return false;
+        }
+        rc = search_look_farther(t);
+    }
+    if (rc >= 0)
+        return true;
+    task_finish(t, QUIRE_ENOMEM);
+    return false;
+}
+
+static bool may_widen(const struct task *t)
+{
+    return t->n_results < t->k && !t->scanning && t->effort < t->effort_end;
+}
+
+void search_filtered_round(struct task *t)
+{
+    uint32_t blocks[RERANK_MAX], most = search_reads_left(t, task_blocks_max(t)), n;
+    for (;;) {
+        n = choose_blocks(t, most ? most : 1, blocks);
+        n = bounded(t, n);
+        if (n == 0 && t->n_results < t->k)
+            n = search_nearest_unread(t, blocks);
+        if (n > 0 || most == 0 || !may_widen(t))
+            break;
+        if (!widen(t))
+            return;
+    }
+    if (most == 0 && (n > 0 || may_widen(t))) {
+        t->stats.complete = false;
+        n = 0;
+    }
+    if (n > 0) {
+        search_read_blocks(t, blocks, n);
+        return;
+    }
+    if (t->limited && t->n_results < t->k)
+        t->stats.complete = false;
+    search_deliver(t);
+}
+
+/* ---- the first step ---------------------------------------------------------------------------------------------- */
+
+/* How many of the k nearest may be missed, by the recall that is asked for or that effort stands for. */
+static float missable_of(const struct task *t)
+{
+    const struct quire_search_options *o = &t->search->options;
+    float recall = o->recall > 0 ? o->recall : DEFAULT_RECALL;
+    double missed = (1 - (double)recall) * t->k * MISS_SHARE;
+    if (o->recall == 0 && o->effort)
+        missed *= (double)segment_effort(t->segment, DEFAULT_RECALL, t->k) / o->effort;
+    return (float)missed;
+}
+
+/* Rows to be looked at for the filter's sake bound the effort. */
+static void limit_effort(struct task *t)
+{
+    uint64_t most = (uint64_t)ceil(t->search->options.filter_effort / rows_per_place(t));
+    t->limited = t->search->options.filter_effort && t->selection->n > t->search->options.filter_effort;
+    if (t->limited && t->effort_end > most)
+        t->effort_end = most ? (uint32_t)most : 1;
+    t->effort = t->effort < t->effort_end ? t->effort : t->effort_end;
+}
+
+/* Whether as much of the selection is near as an even spread would have. */
+static bool is_near(const struct task *t, uint64_t found)
+{
+    const struct selection *s = t->selection;
+    double expected = t->effort * rows_per_place(t) * (double)s->n / (double)s->n_rows;
+    return (double)found >= ENOUGH_NEAR * expected || found == s->n;
+}
+
+enum seeds search_judge_seeds(struct task *t, uint64_t found)
+{
+    if (t->selected_seeds || is_near(t, found))
+        return SEEDS_KEEP;
+    t->stats.switched = true;
+    if (may_scan(t) && scan_ns(t) <= SCAN_PATIENCE * walk_ns(t)) {
+        if (scan(t) < 0)
+            task_finish(t, QUIRE_ENOMEM);
+        else
+            search_filtered_round(t);
+        return SEEDS_DONE;
+    }
+    t->selected_seeds = true;
+    t->effort = (uint32_t)fmin(FAR_EFFORT * t->effort, t->effort_end);
+    t->stats.effort = t->effort;
+    return SEEDS_AGAIN;
+}
+
+/* Rows of the selection in a group of near rows, usually a block. */
+static uint32_t selected_in(const struct task *t, uint32_t group)
+{
+    const struct segment_params *p = &t->segment->params;
+    const struct groups *groups = t->segment->groups;
+    uint32_t rows = params_block_rows(p, group), found = 0;
+    if (!groups)
+        return search_selects(t->selection, group * p->slots_per_block, rows);
+    for (uint32_t i = 0; i < rows; i++)
+        found += selection_has(t->selection, groups->rows[(size_t)group * groups->capacity + i]);
+    return found;
+}
+
+uint64_t search_selected_seeds(const struct task *t, uint32_t n)
+{
+    uint64_t found = 0;
+    for (uint32_t i = 0; i < n; i++)
+        found += selected_in(t, t->searcher->nearest[i].row);
+    return found;
+}
+
+void search_filtered_begin(struct task *t)
+{
+    const struct segment *g = t->segment;
+    t->stats.matches = t->selection->n;
+    t->effort_end = g->lists ? g->lists->n : g->params.n_blocks;
+    t->k = t->k < t->selection->n ? t->k : (uint32_t)t->selection->n;
+    if (t->k == 0) {
+        t->stats.plan = QUIRE_PLAN_EMPTY;
+        t->stats.exact = true;
+        search_deliver(t);
+        return;
+    }
+    t->missable = missable_of(t);
+    t->effort = search_effort(t, t->k);
+    if (g->lists)
+        search_lists_begin(t);
+    else
+        search_set_theta(t);
+    t->effort = raised_effort(t);
+    limit_effort(t);
+    t->selected_seeds = t->limited || !has_codes(t);
+    t->stats.plan = choose_plan(t);
+    bool blocks = t->stats.plan == QUIRE_PLAN_BLOCKS;
+    t->stats.effort = blocks ? 0 : t->effort;
+    t->stats.reads_expected = blocks ? t->selection->n_runs : (uint32_t)ceil(chosen_reads(t));
+    if (blocks)
+        next_runs(t);
+    else if (t->stats.plan == QUIRE_PLAN_FILTERED && g->lists)
+        search_lists(t);
+    else if (t->stats.plan == QUIRE_PLAN_FILTERED)
+        search_begin_walk(t);
+    else if (scan(t) < 0)
+        task_finish(t, QUIRE_ENOMEM);
+    else
+        search_filtered_round(t);
+}

@@ -1,0 +1,151 @@
+/*
+ * groups.c - groups of near rows that do not share a block: written by a build, loaded and checked at opening.
+ *
+ * On the disk there is a number per row, its group. The rows of each group follow from it, ascending, so that those
+ * which share a block after all are scored together. A group's place among the others is that of the bisection
+ * (partition.h): the tree over the centres needs near ones to be neighbours, which blocks of runs are not.
+ */
+#include "index/segment/groups.h"
+#include "index/vector/codes.h"
+#include "io/bytes.h"
+#include "io/error.h"
+#include <math.h>
+#include <stdlib.h>
+
+#define WRITE_NUMBERS 1024u
+
+static bool are_there(const struct segment_params *p)
+{
+    return p->index == QUIRE_INDEX_PAGEGRAPH && p->run_rows > 0;
+}
+
+uint64_t groups_bytes_of(const struct segment_params *p)
+{
+    return are_there(p) ? entry_bytes_of(p->n_blocks, p->code_dim) + 2 * sizeof(uint32_t) * p->rows : 0;
+}
+
+/* ---- writing ----------------------------------------------------------------------------------------------------- */
+
+static int write_numbers(struct section_writer *writer, const uint32_t *x, uint64_t n, struct quire_error *err)
+{
+    uint8_t bytes[4 * WRITE_NUMBERS];
+    int rc = section_begin(writer, CODES_GROUPS, 0, err);
+    for (uint64_t at = 0; rc == 0 && at < n; at += WRITE_NUMBERS) {
+        size_t m = n - at < WRITE_NUMBERS ? (size_t)(n - at) : WRITE_NUMBERS;
+        for (size_t i = 0; i < m; i++)
+            store_u32(bytes + 4 * i, x[at + i]);
+        rc = section_write(writer, bytes, 4 * m, err);
+    }
+    return rc == 0 ? section_end(writer, err) : rc;
+}
+
+static int write_factors(struct section_writer *writer, const float *x, size_t n, struct quire_error *err)
+{
+    uint8_t bytes[4 * WRITE_NUMBERS];
+    int rc = section_begin(writer, CODES_GROUP_FACTORS, 0, err);
+    for (size_t at = 0; rc == 0 && at < n; at += WRITE_NUMBERS) {
+        size_t m = n - at < WRITE_NUMBERS ? n - at : WRITE_NUMBERS;
+        for (size_t i = 0; i < m; i++)
+            store_f32(bytes + 4 * i, x[at + i]);
+        rc = section_write(writer, bytes, 4 * m, err);
+    }
+    return rc == 0 ? section_end(writer, err) : rc;
+}
+
+int groups_write(struct section_writer *writer, const struct segment_params *p, const uint8_t *codes,
+                 const float *factors, const uint32_t *of, struct quire_error *err)
+{
+    size_t bytes = (size_t)p->n_blocks * code_bytes_of(p->code_dim, CENTRE_BITS);
+    int rc = section_put(writer, CODES_GROUP_CENTRES, codes, bytes, err);
+    if (rc == 0)
+        rc = write_factors(writer, factors, (size_t)p->n_blocks * ENTRY_FACTORS, err);
+    return rc == 0 ? write_numbers(writer, of, p->rows, err) : rc;
+}
+
+/* ---- opening ----------------------------------------------------------------------------------------------------- */
+
+static int load(struct section_file *file, uint32_t id, uint64_t bytes, void **out, struct quire_error *err)
+{
+    const struct section_entry *entry = section_find(file, id);
+    const char *path = section_file_io(file)->path;
+    if (!entry || entry->bytes != bytes)
+        return error_set(err, QUIRE_ECORRUPT, "%s: section %u has %llu bytes, expected %llu", path, id,
+                         (unsigned long long)(entry ? entry->bytes : 0), (unsigned long long)bytes);
+    *out = malloc(bytes);
+    return *out ? section_load(file, entry, *out, err)
+                : error_set(err, QUIRE_ENOMEM, "no memory for %llu bytes of %s", (unsigned long long)bytes, path);
+}
+
+static int load_centres(struct groups *g, const struct segment_params *p, struct section_file *codes,
+                        struct quire_error *err)
+{
+    void *bytes = NULL, *factors = NULL;
+    size_t n = (size_t)g->n * ENTRY_FACTORS;
+    int rc = load(codes, CODES_GROUP_CENTRES, (uint64_t)g->n * code_bytes_of(p->code_dim, CENTRE_BITS), &bytes, err);
+    if (rc == 0)
+        rc = load(codes, CODES_GROUP_FACTORS, 4 * n, &factors, err);
+    g->centres = (struct entry_level){bytes, factors, g->n};
+    for (size_t i = 0; rc == 0 && i < n; i++)
+        if (!isfinite(g->centres.factors[i] = load_f32((const uint8_t *)&g->centres.factors[i])))
+            rc = error_set(err, QUIRE_ECORRUPT, "%s: the centre of group %zu is not finite",
+                           section_file_io(codes)->path, i / ENTRY_FACTORS);
+    return rc == 0 ? entry_init(&g->entry, &g->centres, p->code_dim) : rc;
+}
+
+/* The rows of each group from the group of each row. */
+static int load_rows(struct groups *g, const struct segment_params *p, struct section_file *codes,
+                     struct quire_error *err)
+{
+    void *bytes = NULL;
+    uint32_t *filled = calloc(g->n, sizeof *filled), wrong = UINT32_MAX;
+    g->rows = malloc(sizeof *g->rows * p->rows);
+    int rc = filled && g->rows
+                 ? load(codes, CODES_GROUPS, 4 * p->rows, &bytes, err)
+                 : error_set(err, QUIRE_ENOMEM, "no memory for the groups of %s", section_file_io(codes)->path);
+    g->of = bytes;
+    for (uint32_t row = 0; rc == 0 && wrong == UINT32_MAX && row < p->rows; row++) {
+        uint32_t group = g->of[row] = load_u32((const uint8_t *)&g->of[row]);
+        if (group >= g->n || filled[group] == params_block_rows(p, group))
+            wrong = row;
+        else
+            g->rows[(size_t)group * g->capacity + filled[group]++] = row;
+    }
+    if (wrong != UINT32_MAX)
+        rc = error_set(err, QUIRE_ECORRUPT, "%s: row %u is in group %u of %u, or one row too many is",
+                       section_file_io(codes)->path, wrong, g->of[wrong], g->n);
+    free(filled);
+    return rc;
+}
+
+int groups_open(const struct segment_params *p, struct section_file *codes, struct groups **out,
+                struct quire_error *err)
+{
+    if (!are_there(p))
+        return 0;
+    struct groups *g = calloc(1, sizeof *g);
+    if (!g)
+        return error_set(err, QUIRE_ENOMEM, "no memory for the groups of %s", section_file_io(codes)->path);
+    g->n = p->n_blocks;
+    g->capacity = p->slots_per_block;
+    g->bytes = groups_bytes_of(p);
+    int rc = load_rows(g, p, codes, err);
+    if (rc == 0)
+        rc = load_centres(g, p, codes, err);
+    if (rc < 0)
+        groups_close(g);
+    else
+        *out = g;
+    return rc;
+}
+
+void groups_close(struct groups *g)
+{
+    if (!g)
+        return;
+    entry_fini(&g->entry);
+    free(g->centres.codes);
+    free(g->centres.factors);
+    free(g->of);
+    free(g->rows);
+    free(g);
+}

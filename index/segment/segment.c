@@ -1,0 +1,615 @@
+/*
+ * segment.c - opening a segment: which files, what of them stays in memory, and what is refused.
+ *
+ * Order: meta (parameters, mean, calibration, list of files), then each file's superblock against that list, then the
+ * resident parts, whose checksums are proved while they are read. Blocks, key pages and heaps are checked when a search
+ * reads them. A file that belongs to another segment, an older copy, is refused by its segment id and by the checksum
+ * of its superblock.
+ *
+ * The budget: centres are always resident; the widest navigation code that fits next to them and a reserve for block
+ * buffers is loaded with its factors, and what then is left keeps hot blocks. When not even the 1-bit code fits, the
+ * codes of edges inside the blocks are used where the index has them; else opening fails and names the least budget.
+ * Columns of attributes and tenants are always resident, and come off the budget before any code is chosen.
+ * Of inverted lists directory and heads are always resident, and the codes of all rows where they fit.
+ */
+#include "index/column/columns.h"
+#include "index/format/block.h"
+#include "index/format/index_kind.h"
+#include "index/segment/segment_priv.h"
+#include "index/segment/selection.h"
+#include "io/error.h"
+#include "io/memory.h"
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <xxhash.h>
+
+#define RESERVE_BYTES          (6u << 20) /* of a budget: what a process with two lanes holds besides (measured) */
+#define CACHE_SHARE            20u        /* a cache is made if one such part of the budget is left for it */
+#define CALIBRATION_POINTS_MAX 4096u
+
+struct opening {
+    struct segment *s;
+    struct io_fs *fs;
+    const struct segment_options *options;
+    const char *path;
+    uint8_t files[8 * FILE_ENTRY_BYTES];
+    uint32_t n_files;
+    struct quire_error *err;
+};
+
+static int open_file(struct opening *o, const char *name, uint32_t kind, unsigned flags, struct section_file **out)
+{
+    char *path;
+    if (asprintf(&path, "%s/%s", o->path, name) < 0)
+        return QUIRE_ENOMEM;
+    const uint8_t *id = kind == FILE_META ? NULL : o->s->segment_id;
+    int rc = section_file_open(o->fs, path, kind, id, flags, out, o->err);
+    free(path);
+    return rc;
+}
+
+/* The section, or an error that names file and section; `bytes` is the size it must have (UINT64_MAX: any). */
+static int need_section(struct opening *o, struct section_file *file, uint32_t id, uint64_t bytes,
+                        const struct section_entry **out)
+{
+    const struct section_entry *entry = section_find(file, id);
+    if (!entry)
+        return error_set(o->err, QUIRE_ECORRUPT, "%s has no section %u", section_file_io(file)->path, id);
+    if (bytes != UINT64_MAX && entry->bytes != bytes)
+        return error_set(o->err, QUIRE_ECORRUPT, "%s: section %u has %llu bytes, expected %llu",
+                         section_file_io(file)->path, id, (unsigned long long)entry->bytes, (unsigned long long)bytes);
+    *out = entry;
+    return 0;
+}
+
+static int load_mean(struct opening *o, struct section_file *meta)
+{
+    struct segment *s = o->s;
+    const struct section_entry *entry = NULL;
+    int rc = need_section(o, meta, META_MEAN, 4ull * s->space.work_dim, &entry);
+    if (rc == 0)
+        rc = section_load(meta, entry, s->space.mean, o->err);
+    for (uint32_t i = 0; rc == 0 && i < s->space.work_dim; i++) {
+        s->space.mean[i] = load_f32((const uint8_t *)&s->space.mean[i]);
+        if (!isfinite(s->space.mean[i]))
+            rc = error_set(o->err, QUIRE_ECORRUPT, "%s: the mean is not finite", o->path);
+    }
+    return rc;
+}
+
+static int load_calibration(struct opening *o, struct section_file *meta)
+{
+    struct segment *s = o->s;
+    const struct section_entry *entry = NULL;
+    int rc = need_section(o, meta, META_CALIBRATION, UINT64_MAX, &entry);
+    if (rc < 0)
+        return rc;
+    uint64_t n = entry->bytes / CALIBRATION_POINT_BYTES;
+    if (entry->bytes % CALIBRATION_POINT_BYTES || n > CALIBRATION_POINTS_MAX)
+        return error_set(o->err, QUIRE_ECORRUPT, "%s: calibration of %llu bytes", o->path,
+                         (unsigned long long)entry->bytes);
+    uint8_t *bytes = malloc(entry->bytes + 1);
+    s->calibration = calloc(n + 1, sizeof *s->calibration);
+    rc = bytes && s->calibration ? section_load(meta, entry, bytes, o->err) : QUIRE_ENOMEM;
+    for (uint64_t i = 0; rc == 0 && i < n; i++) {
+        const uint8_t *p = bytes + i * CALIBRATION_POINT_BYTES;
+        s->calibration[i] = (struct calibration_point){load_u32(p), load_u32(p + 4), load_f32(p + 8), load_f32(p + 12)};
+    }
+    s->n_calibration = rc == 0 ? (uint32_t)n : 0;
+    free(bytes);
+    return rc;
+}
+
+/* What a process holds besides, as a part of a budget. */
+static uint64_t reserve_of(uint64_t budget)
+{
+    return budget && budget / 4 < RESERVE_BYTES ? budget / 4 : RESERVE_BYTES;
+}
+
+static int load_meta(struct opening *o)
+{
+    struct section_file *meta = NULL;
+    const struct section_entry *entry = NULL;
+    struct segment *s = o->s;
+    uint8_t params[PARAMS_BYTES];
+    int rc = open_file(o, META_NAME, FILE_META, FS_READ, &meta);
+    if (rc < 0)
+        return rc;
+    s->info.index_bytes = section_file_bytes(meta);
+    memcpy(s->segment_id, section_file_segment_id(meta), 16);
+    if ((rc = need_section(o, meta, META_PARAMS, PARAMS_BYTES, &entry)) < 0 ||
+        (rc = section_load(meta, entry, params, o->err)) < 0)
+        goto out;
+    struct quire_error inner = {0};
+    rc = params_decode(params, &s->params, &inner);
+    if (rc < 0) {
+        error_set(o->err, rc, "%s: %s", o->path, inner.message);
+        goto out;
+    }
+    const struct segment_params *p = &s->params;
+    s->info.memory_bytes = o->options->memory_bytes ? o->options->memory_bytes : p->memory_bytes;
+    s->info.reserve_bytes = reserve_of(s->info.memory_bytes);
+    s->shape = (struct block_shape){p->block_bytes, p->slot_bytes, p->factor_bytes, p->edge_code_bytes};
+    rc = space_init(&s->space, (enum quire_metric)p->metric, (enum quire_type)p->type, p->dim, p->seed);
+    if (rc < 0)
+        goto out;
+    s->space.norm2_max = p->norm2_max;
+    if ((rc = load_mean(o, meta)) < 0 || (rc = load_calibration(o, meta)) < 0 ||
+        (rc = need_section(o, meta, META_FILES, UINT64_MAX, &entry)) < 0)
+        goto out;
+    if (entry->bytes > sizeof o->files || entry->bytes % FILE_ENTRY_BYTES) {
+        rc = error_set(o->err, QUIRE_ECORRUPT, "%s: list of files of %llu bytes", o->path,
+                       (unsigned long long)entry->bytes);
+        goto out;
+    }
+    o->n_files = (uint32_t)(entry->bytes / FILE_ENTRY_BYTES);
+    rc = section_load(meta, entry, o->files, o->err);
+out:
+    section_file_close(meta);
+    return rc;
+}
+
+/* Opens a listed file and compares size and superblock with the list. */
+static int open_listed(struct opening *o, const char *name, uint32_t kind, struct section_file **out)
+{
+    unsigned flags = FS_READ | (o->options->buffered ? 0 : FS_DIRECT);
+    const uint8_t *listed = NULL;
+    for (uint32_t i = 0; i < o->n_files; i++)
+        if (strncmp((const char *)o->files + i * FILE_ENTRY_BYTES, name, 16) == 0)
+            listed = o->files + i * FILE_ENTRY_BYTES;
+    if (!listed)
+        return error_set(o->err, QUIRE_ECORRUPT, "%s: the meta file does not list %s", o->path, name);
+    int rc = open_file(o, name, kind, flags, out);
+    if (rc < 0)
+        return rc;
+    struct io_file *file = section_file_io(*out);
+    uint8_t *superblock = memory_aligned(SECTION_ALIGN, SECTION_ALIGN);
+    rc = superblock ? fs_read_exact(file, superblock, SECTION_ALIGN, 0, o->err) : QUIRE_ENOMEM;
+    if (rc == 0 &&
+        (load_u64(listed + 16) != file->bytes || load_u64(listed + 24) != XXH3_64bits(superblock, SECTION_ALIGN)))
+        rc = error_set(o->err, QUIRE_ECORRUPT, "%s is not the file that this index was built with", file->path);
+    memory_free(superblock);
+    o->s->info.index_bytes += file->bytes;
+    return rc;
+}
+
+static int load_resident(struct opening *o, struct section_file *codes, uint32_t id, uint64_t bytes, void **out,
+                         size_t *mapped)
+{
+    const struct section_entry *entry = NULL;
+    int rc = need_section(o, codes, id, bytes, &entry);
+    if (rc < 0)
+        return rc;
+    *out = memory_map(bytes, 1);
+    if (!*out)
+        return error_set(o->err, QUIRE_ENOMEM, "no memory for %llu bytes of %s", (unsigned long long)bytes, CODES_NAME);
+    *mapped = bytes;
+    o->s->info.resident_bytes += bytes;
+    return section_load(codes, entry, *out, o->err);
+}
+
+/* The widest code that fits. The kernel counts more than codes: program, libraries, stacks and the buffers of
+ * searches. So a wider code than the narrowest is taken only if that much is left, or of a small budget, which such a
+ * process exceeds anyhow, a quarter. Below the narrowest, edge codes do if there are any. */
+static int choose_width(struct opening *o, const struct section_file *codes)
+{
+    struct segment *s = o->s;
+    uint64_t budget = s->info.memory_bytes;
+    uint64_t entries = entry_bytes_of(s->params.n_blocks, s->params.code_dim);
+    uint64_t columns = s->info.resident_columns_bytes, groups = groups_bytes_of(&s->params);
+    uint64_t fixed = 4 * s->params.rows + entries + columns + groups, least = 0, reserve = s->info.reserve_bytes;
+    bool found = false;
+    for (unsigned w = 0; w < NAV_WIDTHS && !o->options->edge_codes; w++) {
+        if (!section_find(codes, CODES_NAVIGATION + nav_bits[w]) ||
+            (o->options->code_bits && o->options->code_bits != nav_bits[w]))
+            continue;
+        uint64_t need = fixed + s->params.rows * code_bytes_of(s->params.code_dim, nav_bits[w]);
+        if (budget && need + (least ? reserve : 0) > budget) {
+            least = least ? least : need;
+            continue;
+        }
+        least = least ? least : need;
+        s->width = w;
+        found = true;
+    }
+    if (found)
+        return 0;
+    s->width = NAV_WIDTHS;
+    if (s->params.edge_code_bytes)
+        least = entries + columns;
+    if (s->params.edge_code_bytes && (!budget || least <= budget))
+        return 0;
+    return error_set(
+        o->err, QUIRE_ELIMIT,
+        "a memory budget of %llu bytes is below the %llu that the %s%s of %s need: raise --memory (server: "
+        "index-memory, or VLOAD ... MEMORY)%s",
+        (unsigned long long)budget, (unsigned long long)least,
+        s->params.edge_code_bytes ? "centres of the blocks" : "narrowest navigation codes",
+        columns ? " and the columns of attributes" : "", o->path,
+        s->params.edge_code_bytes ? "" : ", or build with this --memory, which puts codes into the blocks");
+}
+
+static int decode_factors(const struct opening *o)
+{
+    struct segment *s = o->s;
+    for (uint64_t i = 0; s->nav_factors && i < 2 * s->params.rows; i++)
+        s->nav_factors[i] = load_u16((const uint8_t *)&s->nav_factors[i]);
+    for (uint64_t i = 0; i < 3ull * s->params.n_blocks; i++)
+        if (!isfinite(s->centres.factors[i] = load_f32((const uint8_t *)&s->centres.factors[i])))
+            return error_set(o->err, QUIRE_ECORRUPT, "%s: the centre of block %llu is not finite", o->path,
+                             (unsigned long long)i / 3);
+    return 0;
+}
+
+bool segment_lists_fit(const struct segment_params *p, uint64_t columns_bytes, uint64_t budget)
+{
+    uint64_t need =
+        columns_bytes + entry_bytes_of(p->n_blocks, p->code_dim) + lists_bytes_of(p) + lists_codes_bytes_of(p);
+    return budget == 0 || need + reserve_of(budget) <= budget;
+}
+
+/* Directory and heads, and the codes where the budget has room for them beside the reserve. */
+static int load_lists(struct opening *o, struct section_file *codes)
+{
+    struct segment *s = o->s;
+    const struct segment_params *p = &s->params;
+    uint64_t budget = s->info.memory_bytes;
+    uint64_t columns = s->info.resident_columns_bytes;
+    uint64_t fixed = columns + entry_bytes_of(p->n_blocks, p->code_dim) + lists_bytes_of(p);
+    const struct section_entry *entry = NULL;
+    if (budget && fixed > budget)
+        return error_set(o->err, QUIRE_ELIMIT,
+                         "a memory budget of %llu bytes is below the %llu that the heads%s of %s need: raise --memory "
+                         "(server: index-memory, or VLOAD ... MEMORY)",
+                         (unsigned long long)budget, (unsigned long long)fixed,
+                         columns ? " and the columns of attributes" : "", o->path);
+    int rc = lists_open(p, codes, &s->lists, o->err);
+    if (rc == 0)
+        rc = open_listed(o, POSTINGS_NAME, FILE_POSTINGS, &s->postings);
+    if (rc == 0)
+        rc = need_section(o, s->postings, POSTINGS_POSTINGS, UINT64_MAX, &entry);
+    if (rc < 0)
+        return rc;
+    s->postings_at = entry->offset;
+    if (entry->bytes != lists_postings_bytes(s->lists, p))
+        return error_set(o->err, QUIRE_ECORRUPT, "%s: postings of %llu bytes, expected %llu", o->path,
+                         (unsigned long long)entry->bytes, (unsigned long long)lists_postings_bytes(s->lists, p));
+    s->width = (unsigned)kernels_code_index(p->list_bits);
+    s->info.resident_bytes += s->lists->heads_bytes;
+    if (o->options->read_lists || !segment_lists_fit(p, columns, budget))
+        return 0;
+    rc = lists_load_codes(s->lists, p, s->postings, s->postings_at, s->segment_id, o->err);
+    s->info.resident_bytes += s->lists->codes_mapped + s->lists->factors_mapped;
+    return rc;
+}
+
+/* Before the codes: what columns take, the budget no longer has. */
+static int load_columns(struct opening *o)
+{
+    struct segment *s = o->s;
+    struct section_file *listed = NULL;
+    struct columns_stats stats;
+    char *path = NULL;
+    if (!s->params.has_columns)
+        return 0;
+    int rc = open_listed(o, COLUMNS_NAME, FILE_COLUMNS, &listed);
+    section_file_close(listed);
+    if (rc == 0 && asprintf(&path, "%s/%s", o->path, COLUMNS_NAME) < 0)
+        return QUIRE_ENOMEM;
+    if (rc == 0)
+        rc = columns_open(o->fs, path, s->segment_id, (uint32_t)s->params.rows, &s->columns, o->err);
+    free(path);
+    if (rc < 0)
+        return rc;
+    columns_get_stats(s->columns, &stats);
+    s->info.resident_columns_bytes = stats.column_bytes + stats.tenant_bytes;
+    s->info.resident_bytes += s->info.resident_columns_bytes;
+    return 0;
+}
+
+static int load_codes(struct opening *o)
+{
+    struct segment *s = o->s;
+    struct section_file *codes = NULL;
+    bool lists = s->params.index == QUIRE_INDEX_SPANN;
+    int rc = open_listed(o, CODES_NAME, FILE_CODES, &codes);
+    if (rc < 0 || (rc = lists ? load_lists(o, codes) : choose_width(o, codes)) < 0)
+        goto out;
+    uint64_t rows = s->params.rows, blocks = s->params.n_blocks;
+    void *codes_mem = NULL, *factors = NULL, *centres = NULL, *centre_factors = NULL;
+    bool resident = !lists && s->width < NAV_WIDTHS;
+    s->width = resident || lists ? s->width : EDGE_CODE_WIDTH;
+    unsigned bits = nav_bits[s->width];
+    s->nav_bytes = code_bytes_of(s->params.code_dim, bits);
+    if (resident)
+        rc = load_resident(o, codes, CODES_NAVIGATION + bits, rows * s->nav_bytes, &codes_mem, &s->nav_codes_mapped);
+    s->nav_codes = codes_mem;
+    if (rc == 0 && resident)
+        rc = load_resident(o, codes, CODES_NAV_FACTORS + bits, rows * 4, &factors, &s->nav_factors_mapped);
+    s->nav_factors = factors;
+    if (rc == 0)
+        rc = load_resident(o, codes, CODES_CENTRES, blocks * code_bytes_of(s->params.code_dim, CENTRE_BITS), &centres,
+                           &s->centre_codes_mapped);
+    s->centres.codes = centres;
+    if (rc == 0)
+        rc = load_resident(o, codes, CODES_CENTRE_FACTORS, blocks * 12, &centre_factors, &s->centre_factors_mapped);
+    s->centres.factors = centre_factors;
+    s->centres.n = s->params.n_blocks;
+    if (rc < 0)
+        goto out;
+    if ((rc = decode_factors(o)) < 0)
+        goto out;
+    s->sigma_factor = 2 * s->params.error[s->width] / sqrtf((float)s->params.code_dim - 1);
+    rc = entry_init(&s->entry, &s->centres, s->params.code_dim);
+    s->info.resident_bytes += s->entry.bytes;
+    if (rc == 0 && resident)
+        rc = groups_open(&s->params, codes, &s->groups, o->err);
+    s->info.resident_bytes += s->groups ? s->groups->bytes : 0;
+out:
+    section_file_close(codes);
+    return rc;
+}
+
+/* What the budget leaves beside codes and reserve keeps hot blocks, if it is enough to matter. */
+static int make_cache(struct opening *o)
+{
+    struct segment *s = o->s;
+    uint64_t budget = s->info.memory_bytes, used = s->info.resident_bytes + RESERVE_BYTES;
+    if (o->options->no_cache || budget == 0 || budget == UINT64_MAX || used >= budget ||
+        budget - used < budget / CACHE_SHARE)
+        return 0;
+    int rc = block_cache_create(budget - used, s->params.block_bytes, s->params.n_blocks, &s->cache);
+    if (rc == 0) {
+        s->info.cache_bytes = block_cache_bytes(s->cache);
+        s->info.reserve_bytes = RESERVE_BYTES;
+    }
+    /* room for fewer than a few blocks, or no memory after all: searches go without */
+    return rc == QUIRE_ELIMIT || rc == QUIRE_ENOMEM ? 0 : rc;
+}
+
+static int section_offset(struct opening *o, struct section_file *file, uint32_t id, uint64_t bytes, uint64_t *offset,
+                          uint64_t *size)
+{
+    const struct section_entry *entry = NULL;
+    int rc = need_section(o, file, id, bytes, &entry);
+    if (rc == 0) {
+        *offset = entry->offset;
+        if (size)
+            *size = entry->bytes;
+    }
+    return rc;
+}
+
+static int open_disk_parts(struct opening *o)
+{
+    struct segment *s = o->s;
+    const struct segment_params *p = &s->params;
+    int rc = open_listed(o, BLOCKS_NAME, FILE_BLOCKS, &s->blocks);
+    if (rc == 0)
+        rc = section_offset(o, s->blocks, BLOCKS_BLOCKS, (uint64_t)p->n_blocks * p->block_bytes, &s->blocks_at, NULL);
+    if (rc == 0)
+        rc = open_listed(o, KEYS_NAME, FILE_KEYS, &s->keys);
+    if (rc == 0 && p->user_keys) {
+        rc = section_offset(o, s->keys, KEYS_BUCKETS, (uint64_t)p->key_buckets * PAGE_BYTES, &s->buckets_at, NULL);
+        if (rc == 0)
+            rc = section_offset(o, s->keys, KEYS_HEAP, UINT64_MAX, &s->heap_at, &s->heap_bytes);
+    } else if (rc == 0) {
+        uint64_t pages = (p->rows + ROWS_PER_PAGE - 1) / ROWS_PER_PAGE;
+        rc = section_offset(o, s->keys, KEYS_ROWS, pages * PAGE_BYTES, &s->rows_at, NULL);
+    }
+    if (rc == 0 && p->has_attributes) {
+        uint64_t pages = (p->rows + ATTRIBUTES_PER_PAGE - 1) / ATTRIBUTES_PER_PAGE;
+        rc = open_listed(o, ATTRIBUTES_NAME, FILE_ATTRIBUTES, &s->attributes);
+        if (rc == 0)
+            rc = section_offset(o, s->attributes, ATTRIBUTES_INDEX, pages * PAGE_BYTES, &s->attribute_index_at, NULL);
+        if (rc == 0)
+            rc = section_offset(o, s->attributes, ATTRIBUTES_HEAP, UINT64_MAX, &s->attribute_heap_at,
+                                &s->attribute_heap_bytes);
+    }
+    return rc;
+}
+
+static void fill_info(struct segment *s)
+{
+    const struct segment_params *p = &s->params;
+    struct segment_info *info = &s->info;
+    info->rows = p->rows;
+    info->dim = p->dim;
+    info->type = (enum quire_type)p->type;
+    info->metric = (enum quire_metric)p->metric;
+    info->slot = (enum quire_slot)p->slot;
+    info->block_bytes = p->block_bytes;
+    info->n_blocks = p->n_blocks;
+    info->slots_per_block = p->slots_per_block;
+    info->code_dim = p->code_dim;
+    info->index = (enum quire_index_kind)p->index;
+    info->index_reason = kind_reason_text(p->kind_reason);
+    info->n_lists = p->n_lists;
+    info->list_entries = p->list_entries;
+    info->list_bits = p->list_bits;
+    info->code_bits = s->nav_codes || (s->lists && s->lists->codes) ? nav_bits[s->width] : 0;
+    info->edge_codes = p->edge_code_bytes > 0;
+    info->degree = p->degree;
+    info->build_beam = p->pool;
+    info->seed = p->seed;
+    info->raw_bytes = p->rows * p->dim * quire_type_bytes(info->type);
+    info->resident_codes_bytes = s->lists ? s->lists->codes_mapped : s->nav_codes_mapped;
+    info->resident_factors_bytes = s->lists ? s->lists->factors_mapped : s->nav_factors_mapped;
+    info->resident_heads_bytes = s->lists ? s->lists->heads_bytes : 0;
+    info->resident_entries_bytes =
+        s->centre_codes_mapped + s->centre_factors_mapped + s->entry.bytes + (s->groups ? s->groups->bytes : 0);
+    info->n_entries = p->n_blocks;
+    info->direct_io = section_file_io(s->blocks)->direct;
+    info->user_keys = p->user_keys;
+    info->has_attributes = p->has_attributes;
+    info->has_columns = p->has_columns;
+    info->format_version = p->format_version;
+}
+
+static void segment_free(struct segment *s)
+{
+    section_file_close(s->blocks);
+    section_file_close(s->keys);
+    section_file_close(s->attributes);
+    section_file_close(s->postings);
+    lists_close(s->lists);
+    selections_fini(s);
+    columns_close(s->columns);
+    memory_unmap(s->nav_codes, s->nav_codes_mapped);
+    memory_unmap(s->nav_factors, s->nav_factors_mapped);
+    block_cache_destroy(s->cache);
+    entry_fini(&s->entry);
+    groups_close(s->groups);
+    memory_unmap(s->centres.codes, s->centre_codes_mapped);
+    memory_unmap(s->centres.factors, s->centre_factors_mapped);
+    space_fini(&s->space);
+    free(s->calibration);
+    free((char *)s->info.path);
+    free(s);
+}
+
+int segment_open(const char *path, const struct segment_options *options, struct segment **out, struct quire_error *err)
+{
+    static const struct segment_options defaults;
+    struct opening o = {.options = options ? options : &defaults, .path = path, .err = err};
+    o.fs = o.options->fs ? o.options->fs : fs_real();
+    if (err)
+        memset(err, 0, sizeof *err);
+    o.s = calloc(1, sizeof *o.s);
+    if (!o.s)
+        return error_set(err, QUIRE_ENOMEM, "no memory to open %s", path);
+    atomic_init(&o.s->references, 1);
+    pthread_mutex_init(&o.s->selections.mutex, NULL);
+    o.s->info.path = strdup(path);
+    int rc = o.s->info.path ? load_meta(&o) : QUIRE_ENOMEM;
+    if (rc == 0)
+        rc = load_columns(&o);
+    if (rc == 0)
+        rc = load_codes(&o);
+    if (rc == 0)
+        rc = open_disk_parts(&o);
+    if (rc == 0)
+        rc = make_cache(&o);
+    if (rc < 0) {
+        segment_free(o.s);
+        if (err && err->code == 0)
+            error_set(err, rc, "cannot open %s: %s", path, quire_error_text(rc));
+        return rc;
+    }
+    fill_info(o.s);
+    *out = o.s;
+    return 0;
+}
+
+struct segment *segment_ref(struct segment *s)
+{
+    atomic_fetch_add_explicit(&s->references, 1, memory_order_relaxed);
+    return s;
+}
+
+void segment_retire(struct segment *s)
+{
+    atomic_store_explicit(&s->retired, true, memory_order_relaxed);
+}
+
+void segment_unref(struct segment *s)
+{
+    if (s && atomic_fetch_sub_explicit(&s->references, 1, memory_order_acq_rel) == 1)
+        segment_free(s);
+}
+
+void segment_cache_stats(const struct segment *s, struct block_cache_stats *out)
+{
+    memset(out, 0, sizeof *out);
+    if (s->cache)
+        block_cache_stats(s->cache, out);
+}
+
+const struct segment_info *segment_info(const struct segment *s)
+{
+    return &s->info;
+}
+
+const struct columns *segment_columns(const struct segment *s)
+{
+    return s->columns;
+}
+
+void segment_list_lengths(const struct segment *s, uint32_t *rows, uint32_t *bytes)
+{
+    for (uint32_t i = 0; s->lists && i < s->lists->n; i++) {
+        const struct list_entry *e = &s->lists->entries[i];
+        struct posting_shape shape = {.bytes = 0};
+        posting_shape(e->entries, e->own, s->params.code_dim, s->params.list_bits, &shape);
+        rows[i] = e->entries;
+        bytes[i] = shape.bytes;
+    }
+}
+
+float calibration_effort(const struct calibration_point *points, uint32_t n, float recall)
+{
+    if (recall <= points[0].recall)
+        return (float)points[0].effort;
+    for (uint32_t i = 1; i < n; i++) {
+        if (points[i].recall < recall)
+            continue;
+        float below = points[i - 1].recall, above = points[i].recall;
+        float part = above > below ? (recall - below) / (above - below) : 1;
+        float low = logf((float)points[i - 1].effort), high = logf((float)points[i].effort);
+        return expf(low + part * (high - low));
+    }
+    return 4 * (float)points[n - 1].effort;
+}
+
+uint32_t segment_effort(const struct segment *s, float recall, uint32_t k)
+{
+    float effort = 0, before_k = 0;
+    for (uint32_t i = 0, n; i < s->n_calibration; i += n) {
+        const struct calibration_point *p = s->calibration + i;
+        for (n = 1; i + n < s->n_calibration && p[n].k == p[0].k; n++)
+            ;
+        float here = calibration_effort(p, n, recall);
+        if (effort > 0 && (float)k > before_k && k < p[0].k) {
+            float part = (logf((float)k) - logf(before_k)) / (logf((float)p[0].k) - logf(before_k));
+            effort = expf(logf(effort) + part * (logf(here) - logf(effort)));
+            before_k = 0;
+            break;
+        }
+        effort = effort > 0 && (float)k <= before_k ? effort : here;
+        before_k = (float)p[0].k;
+        if (k <= p[0].k)
+            break;
+    }
+    if (effort == 0)
+        effort = 64 * (1 + (float)k / 20);
+    if (before_k > 0 && (float)k > before_k)
+        effort *= (float)k / before_k;
+    effort *= segment_effort_factor(s);
+    return effort < (float)UINT32_MAX / 2 ? (uint32_t)ceilf(effort) : UINT32_MAX / 2;
+}
+
+void segment_centre(const struct segment *s, uint32_t block, float *out)
+{
+    code_decode(s->centres.codes + (size_t)block * s->entry.code_bytes, s->params.code_dim, CENTRE_BITS,
+                s->centres.factors[ENTRY_FACTORS * (size_t)block], out);
+}
+
+void segment_slot_vector(const struct segment *s, uint32_t block, const uint8_t *slot, const uint8_t *factor,
+                         float *rotated, float *out)
+{
+    const struct segment_params *p = &s->params;
+    if (p->slot != QUIRE_SLOT_Q8) {
+        space_floats(slot_element_type(p->slot), slot, p->dim, out);
+        if (p->factor_bytes)
+            for (uint32_t i = 0; i < p->dim; i++)
+                out[i] *= load_f32(factor);
+        return;
+    }
+    segment_centre(s, block, rotated);
+    float f = load_f32(factor + 4);
+    for (uint32_t i = 0; i < p->code_dim; i++)
+        rotated[i] += f * ((float)slot[i] - 127.5f);
+    space_restore(&s->space, rotated, out);
+}

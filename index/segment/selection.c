@@ -1,0 +1,457 @@
+/*
+ * selection.c - making selections, keeping them for who asks again, and asking them.
+ *
+ * The cache of a segment holds the selections that were asked for last, CACHE_BYTES of memory at most and one at least:
+ * a tenant or a filter is rarely asked for once. Its lock is held for a look along a short list, never over the making:
+ * two lanes that miss at once both make theirs, and the second finds the first one's.
+ *
+ * Blocks that hold rows are counted in reads as well: blocks with little between them are read as one run, since what
+ * lies between costs less than a read of its own (RUN_GAP_BYTES; docs/performance.md has the device's prices).
+ */
+#include "index/segment/selection.h"
+#include "index/column/columns_priv.h"
+#include "index/segment/segment_priv.h"
+#include "index/vector/row_place.h"
+#include "io/error.h"
+#include <stdlib.h>
+#include <string.h>
+#include <xxhash.h>
+
+#define CACHE_BYTES     (8u << 20)
+#define CACHE_ENTRIES   256u
+#define ROWS_PER_NUMBER 32u /* a row number is as long as so many bits of a bitmap */
+#define READ_ROWS       1024u
+#define NAME_SCOPE      1
+#define NAME_FILTER     2
+
+/* ---- making ------------------------------------------------------------------------------------------------------ */
+
+/* Room for n rows: as a list or a bitmap, whichever is shorter. */
+static bool reserve(struct selection *s)
+{
+    bool few = s->n <= s->n_rows / ROWS_PER_NUMBER;
+    size_t bytes = few ? sizeof *s->rows * s->n : (size_t)(s->n_rows + 63) / 64 * 8;
+    if (few)
+        s->rows = malloc(bytes + 1);
+    else
+        s->bits = calloc(bytes, 1);
+    s->all_bytes += bytes;
+    return s->rows || s->bits;
+}
+
+static bool fill(struct selection *s, const roaring_bitmap_t *rows)
+{
+    uint32_t numbers[READ_ROWS], n;
+    s->n = roaring_bitmap_get_cardinality(rows);
+    if (!reserve(s))
+        return false;
+    if (s->rows && s->n)
+        roaring_bitmap_to_uint32_array(rows, s->rows);
+    if (s->rows)
+        return true;
+    roaring_uint32_iterator_t at;
+    roaring_init_iterator(rows, &at);
+    while ((n = roaring_read_uint32_iterator(&at, numbers, READ_ROWS)) > 0)
+        for (uint32_t i = 0; i < n; i++)
+            bitmap_add(s->bits, numbers[i]);
+    return true;
+}
+
+/* Marks the blocks of rows[0..n), which ascend. */
+static void mark_blocks(struct selection *s, const uint32_t *rows, uint32_t n, uint32_t per_block)
+{
+    for (uint32_t i = 0; i < n;) {
+        uint32_t block = rows[i] / per_block;
+        uint64_t end = (block + 1ull) * per_block; /* the last block may end behind what a row number can say */
+        bitmap_add(s->blocks, block);
+        while (i < n && rows[i] < end)
+            i++;
+    }
+}
+
+bool selection_next_run(const struct selection *s, const struct segment *segment, uint32_t from, struct block_run *run)
+{
+    const struct segment_params *p = &segment->params;
+    uint32_t gap = RUN_GAP_BYTES / p->block_bytes, most = RUN_BYTES_MAX / p->block_bytes, block = from;
+    while (block < p->n_blocks && !bitmap_has(s->blocks, block))
+        block += block % 8 == 0 && s->blocks[block / 8] == 0 ? 8 : 1;
+    if (block >= p->n_blocks)
+        return false;
+    uint32_t last = block;
+    for (uint32_t b = block + 1; b < p->n_blocks && b - last - 1 <= gap && b - block < most; b++)
+        if (bitmap_has(s->blocks, b))
+            last = b;
+    *run = (struct block_run){block, last + 1 - block};
+    return true;
+}
+
+static bool fill_blocks(struct selection *s, const struct segment *segment, const roaring_bitmap_t *rows)
+{
+    uint32_t per_block = segment->params.slots_per_block, n_blocks = segment->params.n_blocks, numbers[READ_ROWS], n;
+    s->blocks = calloc((n_blocks + 63u) / 64 * 8, 1);
+    if (!s->blocks)
+        return false;
+    s->all_bytes += n_blocks / 8;
+    roaring_uint32_iterator_t at;
+    roaring_init_iterator(rows, &at);
+    while ((n = roaring_read_uint32_iterator(&at, numbers, READ_ROWS)) > 0)
+        mark_blocks(s, numbers, n, per_block);
+    for (struct block_run run = {0}; selection_next_run(s, segment, run.first + run.n, &run);) {
+        s->n_runs++;
+        s->run_blocks += run.n;
+    }
+    for (uint32_t i = 0; i < (n_blocks + 7) / 8; i++)
+        s->n_blocks += (uint32_t)__builtin_popcount(s->blocks[i]);
+    return true;
+}
+
+static int by_number(const void *a, const void *b)
+{
+    uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+    return (x > y) - (x < y);
+}
+
+/* The same set by the places of the rows' codes in inverted lists. */
+static bool fill_places(struct selection *s, const struct lists *lists, const roaring_bitmap_t *rows)
+{
+    uint32_t numbers[READ_ROWS], n, list;
+    uint64_t have = 0;
+    struct selection *places = s->places = calloc(1, sizeof *places);
+    if (!places)
+        return false;
+    atomic_init(&places->references, 1);
+    places->n = s->n;
+    places->n_rows = s->n_rows;
+    places->all_bytes = sizeof *places;
+    if (!reserve(places))
+        return false;
+    roaring_uint32_iterator_t at;
+    roaring_init_iterator(rows, &at);
+    while ((n = roaring_read_uint32_iterator(&at, numbers, READ_ROWS)) > 0)
+        for (uint32_t i = 0; i < n; i++) {
+            uint32_t place = lists_place(lists, numbers[i], &list);
+            if (places->rows)
+                places->rows[have++] = place;
+            else
+                bitmap_add(places->bits, place);
+        }
+    if (have > 1)
+        qsort(places->rows, have, sizeof *places->rows, by_number);
+    s->all_bytes += places->all_bytes;
+    return true;
+}
+
+static bool fill_groups(struct selection *s, const struct groups *groups, const roaring_bitmap_t *rows)
+{
+    uint32_t numbers[READ_ROWS], n;
+    s->groups = calloc((groups->n + 63u) / 64 * 8, 1);
+    if (!s->groups)
+        return false;
+    s->all_bytes += groups->n / 8;
+    roaring_uint32_iterator_t at;
+    roaring_init_iterator(rows, &at);
+    while ((n = roaring_read_uint32_iterator(&at, numbers, READ_ROWS)) > 0)
+        for (uint32_t i = 0; i < n; i++)
+            bitmap_add(s->groups, groups->of[numbers[i]]);
+    return true;
+}
+
+int selection_create(const struct segment *segment, const roaring_bitmap_t *rows, bool residual, struct selection **out)
+{
+    struct selection *s = calloc(1, sizeof *s);
+    if (!s)
+        return QUIRE_ENOMEM;
+    atomic_init(&s->references, 1);
+    s->n_rows = segment->params.rows;
+    s->residual = residual;
+    s->all_bytes = sizeof *s;
+    bool made = fill(s, rows) && fill_blocks(s, segment, rows);
+    if (made && segment->lists && segment->lists->guests)
+        made = fill_places(s, segment->lists, rows);
+    if (made && segment->groups)
+        made = fill_groups(s, segment->groups, rows);
+    if (!made) {
+        selection_unref(s);
+        return QUIRE_ENOMEM;
+    }
+    *out = s;
+    return 0;
+}
+
+struct selection *selection_ref(struct selection *s)
+{
+    atomic_fetch_add_explicit(&s->references, 1, memory_order_relaxed);
+    return s;
+}
+
+void selection_unref(struct selection *s)
+{
+    if (!s || atomic_fetch_sub_explicit(&s->references, 1, memory_order_acq_rel) != 1)
+        return;
+    free(s->rows);
+    free(s->bits);
+    free(s->blocks);
+    free(s->groups);
+    free(s->name);
+    selection_unref(s->places);
+    free(s);
+}
+
+/* ---- asking ------------------------------------------------------------------------------------------------------ */
+
+uint64_t selection_first(const struct selection *s, uint32_t row)
+{
+    return rows_place(s->rows, 0, s->n, row);
+}
+
+bool selection_has(const struct selection *s, uint32_t row)
+{
+    if (s->bits)
+        return bitmap_has(s->bits, row);
+    uint64_t at = selection_first(s, row);
+    return at < s->n && s->rows[at] == row;
+}
+
+struct selection_walk selection_walk(const struct selection *s, uint32_t first)
+{
+    return (struct selection_walk){s, s->rows ? selection_first(s, first) : first};
+}
+
+bool selection_next(struct selection_walk *walk, uint32_t *row)
+{
+    const struct selection *s = walk->selection;
+    if (s->rows) {
+        if (walk->at == s->n)
+            return false;
+        *row = s->rows[walk->at++];
+        return true;
+    }
+    while (walk->at < s->n_rows && !bitmap_has(s->bits, (uint32_t)walk->at))
+        walk->at += walk->at % 8 == 0 && s->bits[walk->at / 8] == 0 ? 8 : 1;
+    if (walk->at >= s->n_rows)
+        return false;
+    *row = (uint32_t)walk->at++;
+    return true;
+}
+
+uint64_t selection_living(const struct selection *s, const uint8_t *dead)
+{
+    uint64_t n = s->n;
+    if (!dead)
+        return n;
+    for (uint64_t i = 0; s->rows && i < s->n; i++)
+        n -= bitmap_has_shared(dead, s->rows[i]);
+    for (uint64_t at = 0; s->bits && at < (s->n_rows + 7) / 8; at++)
+        n -= (uint64_t)__builtin_popcount((unsigned)s->bits[at] & __atomic_load_n(&dead[at], __ATOMIC_RELAXED));
+    return n;
+}
+
+/* ---- keeping ----------------------------------------------------------------------------------------------------- */
+
+static char *append(char *to, const void *bytes, size_t n)
+{
+    memcpy(to, bytes, n);
+    return to + n;
+}
+
+/* What tells selections of a segment apart: the tenants with their generations, and the expression. Whether it is
+ * `residual` follows from these. NULL without memory. */
+static char *make_name(const struct filter *filter, const struct tenant_scope *scope, uint32_t *n_bytes)
+{
+    uint32_t text_bytes = 0;
+    const char *text = filter ? filter_text(filter, &text_bytes) : NULL;
+    size_t bytes = 2 + text_bytes;
+    for (uint32_t i = 0; scope && i < scope->n; i++)
+        bytes += 8 + scope->tenants[i].bytes;
+    char *name = malloc(bytes), *to = name;
+    if (!name)
+        return NULL;
+    *to++ = (char)((scope ? NAME_SCOPE : 0) | (filter ? NAME_FILTER : 0));
+    for (uint32_t i = 0; scope && i < scope->n; i++) {
+        const struct grant *tenant = &scope->tenants[i];
+        to = append(to, &tenant->bytes, 4);
+        to = append(to, &tenant->generation, 4);
+        to = append(to, tenant->name, tenant->bytes);
+    }
+    *to++ = 0; /* behind the tenants, of which none is empty */
+    if (text_bytes)
+        to = append(to, text, text_bytes);
+    *n_bytes = (uint32_t)(to - name);
+    return name;
+}
+
+static struct selection *find_kept(struct segment *segment, const char *name, uint32_t n_bytes, uint64_t hash)
+{
+    struct selection *found = NULL;
+    pthread_mutex_lock(&segment->selections.mutex);
+    for (struct selection *s = segment->selections.first; s && !found; s = s->next)
+        if (s->hash == hash && s->name_bytes == n_bytes && memcmp(s->name, name, n_bytes) == 0) {
+            s->used = ++segment->selections.clock;
+            found = selection_ref(s);
+        }
+    pthread_mutex_unlock(&segment->selections.mutex);
+    return found;
+}
+
+/* The one that was asked for longest ago; NULL: there is but one. Under the lock. */
+static struct selection *take_oldest(struct segment *segment)
+{
+    struct selection **oldest = NULL;
+    if (!segment->selections.first || !segment->selections.first->next)
+        return NULL;
+    for (struct selection **at = &segment->selections.first; *at; at = &(*at)->next)
+        if (!oldest || (*at)->used < (*oldest)->used)
+            oldest = at;
+    struct selection *s = *oldest;
+    *oldest = s->next;
+    segment->selections.bytes -= s->all_bytes;
+    segment->selections.n--;
+    return s;
+}
+
+static void keep(struct segment *segment, struct selection *s)
+{
+    struct selection *gone = NULL;
+    pthread_mutex_lock(&segment->selections.mutex);
+    s->used = ++segment->selections.clock;
+    s->next = segment->selections.first;
+    segment->selections.first = selection_ref(s);
+    segment->selections.bytes += s->all_bytes;
+    segment->selections.n++;
+    while (segment->selections.bytes > CACHE_BYTES || segment->selections.n > CACHE_ENTRIES) {
+        struct selection *oldest = take_oldest(segment);
+        if (!oldest)
+            break;
+        oldest->next = gone;
+        gone = oldest;
+    }
+    pthread_mutex_unlock(&segment->selections.mutex);
+    while (gone) {
+        struct selection *next = gone->next;
+        selection_unref(gone);
+        gone = next;
+    }
+}
+
+void selections_fini(struct segment *segment)
+{
+    while (segment->selections.first) {
+        struct selection *s = segment->selections.first;
+        segment->selections.first = s->next;
+        selection_unref(s);
+    }
+    pthread_mutex_destroy(&segment->selections.mutex);
+}
+
+/* ---- from columns ------------------------------------------------------------------------------------------------ */
+
+/* Sets come from stored ones only: of CRoaring's functions that make or change one, version 0.2 does not look at what
+ * its allocations give (columns_priv.h). */
+static int no_rows(roaring_bitmap_t **out)
+{
+    return row_view_roaring(&(struct row_view){.n = 0}, out);
+}
+
+static int all_rows(uint64_t n, roaring_bitmap_t **out)
+{
+    size_t words = (size_t)(n + 63) / 64;
+    uint64_t *bits = malloc(words * sizeof *bits);
+    if (!bits)
+        return QUIRE_ENOMEM;
+    memset(bits, 0xff, words * sizeof *bits);
+    if (n % 64)
+        bits[words - 1] = (1ull << n % 64) - 1;
+    int rc = row_view_roaring(&(struct row_view){.bits = bits, .n = words}, out);
+    free(bits);
+    return rc;
+}
+
+static int copy_rows(const roaring_bitmap_t *rows, roaring_bitmap_t **out)
+{
+    uint64_t n = roaring_bitmap_get_cardinality(rows);
+    uint32_t *numbers = malloc(sizeof *numbers * n + 1);
+    if (!numbers)
+        return QUIRE_ENOMEM;
+    roaring_bitmap_to_uint32_array(rows, numbers);
+    int rc = row_view_roaring(&(struct row_view){.rows = numbers, .n = n}, out);
+    free(numbers);
+    return rc;
+}
+
+/* A segment whose rows have neither attributes nor grants: a filter says the same of all of them, but for their
+ * names. */
+static int select_bare(const struct segment *segment, const struct filter *filter, const struct tenant_scope *scope,
+                       const roaring_bitmap_t *keys, roaring_bitmap_t **rows, bool *residual)
+{
+    const struct filter_part *root = filter ? filter_root(filter) : NULL;
+    bool any = !scope, required = false;
+    for (uint32_t i = 0, n; filter && any && i < filter_n_fields(filter); i++) {
+        filter_field(filter, i, &n, &required);
+        any = !required;
+    }
+    bool named = any && filter && filter_asks_names(filter), only_named = named && keys && root->kind == FILTER_KEYS;
+    any = any && (named || filter_matches(filter, NULL, 0, NULL, 0));
+    *residual = named && !only_named;
+    return !any ? no_rows(rows) : only_named ? copy_rows(keys, rows) : all_rows(segment->params.rows, rows);
+}
+
+static int select_rows(const struct segment *segment, const struct filter *filter, const struct tenant_scope *scope,
+                       const roaring_bitmap_t *keys, roaring_bitmap_t **rows, bool *residual)
+{
+    roaring_bitmap_t *within = NULL;
+    *residual = false;
+    if (!segment->columns && !scope && segment->attributes) {
+        /* of before there were columns: every row is to be asked about */
+        *residual = true;
+        return all_rows(segment->params.rows, rows);
+    }
+    if (!segment->columns)
+        return select_bare(segment, filter, scope, keys, rows, residual);
+    int rc = scope ? columns_scope(segment->columns, scope, &within) : 0;
+    if (rc < 0 || !filter) {
+        *rows = within;
+        return rc;
+    }
+    rc = columns_select(segment->columns, filter, within, keys, rows, residual);
+    if (within)
+        roaring_bitmap_free(within);
+    return rc;
+}
+
+int segment_select(struct segment *segment, struct filter *filter, const struct tenant_scope *scope,
+                   const roaring_bitmap_t *keys, struct selection **out, struct quire_error *err)
+{
+    uint32_t n_bytes = 0;
+    roaring_bitmap_t *rows = NULL;
+    bool residual = false;
+    char *name = make_name(filter, scope, &n_bytes);
+    if (!name)
+        return error_set(err, QUIRE_ENOMEM, "no memory to select rows");
+    uint64_t hash = XXH3_64bits(name, n_bytes);
+    struct selection *s = keys ? NULL : find_kept(segment, name, n_bytes, hash);
+    int rc = 0;
+    if (s)
+        goto out;
+    rc = select_rows(segment, filter, scope, keys, &rows, &residual);
+    if (rc == 0)
+        rc = selection_create(segment, rows, residual, &s);
+    if (rows)
+        roaring_bitmap_free(rows);
+    if (rc < 0) {
+        error_set(err, rc, "no memory to select rows");
+        goto out;
+    }
+    if (!keys) {
+        s->name = name;
+        s->name_bytes = n_bytes;
+        s->hash = hash;
+        s->all_bytes += n_bytes;
+        name = NULL;
+        keep(segment, s);
+    }
+out:
+    free(name);
+    if (rc == 0)
+        *out = s;
+    return rc;
+}

@@ -1,0 +1,549 @@
+/*
+ * store.c - the collections of a data folder: found by uid, made, dropped; what they take, and who is refused.
+ *
+ * The table is a hash of uids with chains through the collections, under one mutex that nobody holds over the disk.
+ *
+ * What collections take is not added up by every write. Each collection remembers what it was counted with, the store
+ * the sums; whoever changes much (a seal, a merge) or looks after it (maintenance, several times a second while there
+ * are writes) counts it again and corrects the sums by the difference. Admission then reads three atomic words. It may
+ * be late by what is written between two counts: some megabytes.
+ *
+ * Files of parts are removed by maintenance, never where the last reference happened to go (that may be a lane), and
+ * only after a sync of the journal: the record by which a part went must be on the disk before its files go, whatever
+ * appendfsync says. A part has its `gone` set when it has left its view for good, so parts that are released because
+ * the store closes keep their files.
+ */
+#include "index/store/store_priv.h"
+#include "io/bytes.h"
+#include "io/clock.h"
+#include "io/error.h"
+#include "io/memory.h"
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define BUCKETS_MIN 64u
+#define MIB         (1u << 20)
+/* Of memtables, beyond their limit: what is written until writers see that they must wait. */
+#define BACKLOG_SLACK (32ull * MIB)
+
+void store_fill_defaults(struct store_options *o)
+{
+    if (o->fs == NULL)
+        o->fs = fs_real();
+    if (o->memtable_bytes == 0)
+        o->memtable_bytes = 64 * MIB;
+    if (o->build_memory_bytes == 0)
+        o->build_memory_bytes = 256 * MIB;
+    if (o->segments_max == 0)
+        o->segments_max = 12;
+    if (o->threads == 0)
+        o->threads = 1;
+    if (o->checkpoint_bytes == 0)
+        o->checkpoint_bytes = 256ull * MIB;
+}
+
+uint64_t store_now_ms(void)
+{
+    return clock_us() / 1000;
+}
+
+void store_log(struct store *store, bool warning, const char *format, ...)
+{
+    char line[640];
+    va_list arguments;
+    if (!store->host.log)
+        return;
+    va_start(arguments, format);
+    vsnprintf(line, sizeof line, format, arguments);
+    va_end(arguments);
+    store->host.log(store->host.context, warning, line);
+}
+
+struct journal *store_journal(struct store *store)
+{
+    return store->journal;
+}
+
+struct epochs *store_epochs(struct store *store)
+{
+    return store->epochs;
+}
+
+const char *store_path(const struct store *store)
+{
+    return store->path;
+}
+
+/* ---- the table --------------------------------------------------------------------------------------------------- */
+
+static struct collection **bucket_of(const struct store *store, uint64_t uid)
+{
+    return &store->buckets[(uid * 0x9e3779b97f4a7c15ull >> 32) & (store->n_buckets - 1)];
+}
+
+struct collection *store_lookup(const struct store *store, uint64_t uid)
+{
+    if (store->n_buckets == 0)
+        return NULL;
+    struct collection *c = *bucket_of(store, uid);
+    while (c && c->uid != uid)
+        c = c->next;
+    return c;
+}
+
+static int grow_table(struct store *store)
+{
+    uint32_t n = store->n_buckets ? 2 * store->n_buckets : BUCKETS_MIN, old = store->n_buckets;
+    struct collection **before = store->buckets, **after = calloc(n, sizeof(struct collection *));
+    if (!after)
+        return QUIRE_ENOMEM;
+    store->buckets = after;
+    store->n_buckets = n;
+    for (uint32_t i = 0; i < old; i++)
+        for (struct collection *c = before[i], *next; c; c = next) {
+            struct collection **bucket = bucket_of(store, c->uid);
+            next = c->next;
+            c->next = *bucket;
+            *bucket = c;
+        }
+    free(before);
+    return 0;
+}
+
+/* (lock) */
+static int add_locked(struct store *store, struct collection *collection)
+{
+    if (store->n_collections >= store->n_buckets) {
+        int rc = grow_table(store);
+        if (rc < 0 && store->n_buckets == 0)
+            return rc;
+    }
+    struct collection **bucket = bucket_of(store, collection->uid);
+    collection->next = *bucket;
+    *bucket = collection;
+    store->n_collections++;
+    if (collection->uid >= store->next_collection)
+        store->next_collection = collection->uid + 1;
+    return 0;
+}
+
+int store_add(struct store *store, struct collection *collection, struct quire_error *err)
+{
+    pthread_mutex_lock(&store->lock);
+    int rc = add_locked(store, collection);
+    pthread_mutex_unlock(&store->lock);
+    return rc < 0 ? error_set(err, rc, "no memory for collection %llu", (unsigned long long)collection->uid) : 0;
+}
+
+/* (lock) The sums without a collection. */
+static void uncount(struct store *store, struct collection *c)
+{
+    store->memtable_bytes -= c->counted.memtable_bytes;
+    store->resident_bytes -= c->counted.resident_bytes;
+    store->segment_bytes -= c->counted.disk_bytes;
+    store->n_segments -= c->counted.n_parts;
+    store->n_crowded -= atomic_load(&c->crowding) != CROWD_NONE;
+    store->n_due[0] -= (c->due & BUSY_SEAL) != 0;
+    store->n_due[1] -= (c->due & BUSY_MERGE) != 0;
+}
+
+/* (lock) */
+static void take_out_locked(struct store *store, struct collection *collection)
+{
+    struct collection **place = bucket_of(store, collection->uid);
+    while (*place != collection)
+        place = &(*place)->next;
+    *place = collection->next;
+    collection->next = NULL;
+    store->n_collections--;
+    uncount(store, collection);
+    memset(&collection->counted, 0, sizeof collection->counted);
+    collection->due = 0;
+    atomic_store(&collection->crowding, CROWD_NONE);
+}
+
+void store_take_out(struct store *store, struct collection *collection)
+{
+    pthread_mutex_lock(&store->lock);
+    take_out_locked(store, collection);
+    pthread_mutex_unlock(&store->lock);
+}
+
+struct collection *store_find(struct store *store, uint64_t uid)
+{
+    pthread_mutex_lock(&store->lock);
+    struct collection *c = store_lookup(store, uid);
+    if (c)
+        collection_ref(c);
+    pthread_mutex_unlock(&store->lock);
+    return c;
+}
+
+int store_list(struct store *store, struct collection ***out, uint32_t *n, struct quire_error *err)
+{
+    pthread_mutex_lock(&store->lock);
+    struct collection **list = malloc(size_mul(store->n_collections + 1u, sizeof(struct collection *)));
+    uint32_t count = 0;
+    for (uint32_t i = 0; list && i < store->n_buckets; i++)
+        for (struct collection *c = store->buckets[i]; c; c = c->next)
+            list[count++] = collection_ref(c);
+    pthread_mutex_unlock(&store->lock);
+    if (!list)
+        return error_set(err, QUIRE_ENOMEM, "no memory for a list of all collections");
+    *out = list;
+    *n = count;
+    return 0;
+}
+
+void store_list_free(struct collection **list, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++)
+        collection_unref(list[i]);
+    free(list);
+}
+
+void store_each(struct store *store, void (*visit)(void *context, struct collection *collection), void *context)
+{
+    struct collection **list = NULL;
+    uint32_t n = 0;
+    if (store_list(store, &list, &n, NULL) < 0)
+        return;
+    for (uint32_t i = 0; i < n; i++)
+        visit(context, list[i]);
+    store_list_free(list, n);
+}
+
+uint64_t store_new_segment(struct store *store)
+{
+    pthread_mutex_lock(&store->lock);
+    uint64_t uid = store->next_segment++;
+    pthread_mutex_unlock(&store->lock);
+    return uid;
+}
+
+char *store_segment_path(const struct store *store, uint64_t uid)
+{
+    char *path;
+    return asprintf(&path, "%s/%llu", store->segments, (unsigned long long)uid) < 0 ? NULL : path;
+}
+
+/* ---- making and dropping ----------------------------------------------------------------------------------------- */
+
+/* (lock) The record that makes it, then the table: who reads the log finds it before all that is written about it. */
+static int append_create(struct store *store, struct collection *c, uint64_t *lsn, struct quire_error *err)
+{
+    struct journal_record record = {.kind = RECORD_CREATE};
+    uint8_t *bytes = record_create_encode(c, &record.n_bytes);
+    int rc = bytes ? add_locked(store, c) : QUIRE_ENOMEM;
+    if (rc < 0) {
+        free(bytes);
+        return error_set(err, rc, "no memory for another collection");
+    }
+    record.bytes = bytes;
+    rc = journal_append(store->journal, &record, 1, lsn, err);
+    free(bytes);
+    if (rc < 0)
+        take_out_locked(store, c);
+    else
+        c->last_lsn = *lsn;
+    return rc;
+}
+
+static int make_collection(struct store *store, const struct collection_config *config,
+                           const struct attribute_schema *schema, struct collection **out, struct quire_error *err)
+{
+    struct attribute_schema *copy = NULL;
+    int rc = attribute_schema_create(schema ? schema->columns : NULL, schema ? schema->n : 0, &copy, err);
+    if (rc < 0)
+        return rc;
+    pthread_mutex_lock(&store->lock);
+    uint64_t uid = store->next_collection++;
+    pthread_mutex_unlock(&store->lock);
+    rc = collection_create(store, uid, config, copy, out, err);
+    if (rc < 0)
+        attribute_schema_destroy(copy);
+    return rc;
+}
+
+int store_create_collection(struct store *store, const struct collection_config *config,
+                            const struct attribute_schema *schema, struct collection **out, uint64_t *lsn,
+                            struct quire_error *err)
+{
+    struct collection_config checked = *config;
+    struct collection *c = NULL;
+    int rc = collection_config_check(&checked, err);
+    if (rc == 0)
+        rc = make_collection(store, &checked, schema, &c, err);
+    if (rc < 0)
+        return rc;
+    collection_ref(c); /* one is the table's, one the caller's */
+    pthread_mutex_lock(&store->lock);
+    rc = append_create(store, c, lsn, err);
+    pthread_mutex_unlock(&store->lock);
+    if (rc < 0) {
+        collection_unref(c);
+        collection_unref(c);
+        return rc;
+    }
+    *out = c;
+    return 0;
+}
+
+/* (lock, and the collection's) No edit follows its DROP in the log: both are appended under its lock. */
+static int append_drop(struct store *store, struct collection *c, uint64_t *lsn, struct quire_error *err)
+{
+    uint8_t bytes[8];
+    struct journal_record record = {.kind = RECORD_DROP, .bytes = bytes, .n_bytes = sizeof bytes};
+    if (atomic_load(&c->dropped))
+        return error_set(err, QUIRE_ECLOSED, "collection %llu was dropped before", (unsigned long long)c->uid);
+    store_u64(bytes, c->uid);
+    int rc = journal_append(store->journal, &record, 1, lsn, err);
+    if (rc < 0)
+        return rc;
+    atomic_store(&c->dropped, true);
+    for (uint32_t i = 0; i < c->view->n_parts; i++)
+        store_doom(store, c->view->parts[i]);
+    return 0;
+}
+
+int store_drop_collection(struct store *store, struct collection *collection, uint64_t *lsn, struct quire_error *err)
+{
+    pthread_mutex_lock(&store->lock);
+    pthread_mutex_lock(&collection->lock);
+    int rc = append_drop(store, collection, lsn, err);
+    pthread_mutex_unlock(&collection->lock);
+    if (rc == 0)
+        take_out_locked(store, collection);
+    pthread_mutex_unlock(&store->lock);
+    if (rc == 0)
+        collection_unref(collection);
+    return rc;
+}
+
+/* ---- claims ------------------------------------------------------------------------------------------------------ */
+
+bool store_claim(struct store *store, struct collection *collection, unsigned bits, bool wait)
+{
+    pthread_mutex_lock(&store->lock);
+    while (wait && (collection->busy & bits))
+        pthread_cond_wait(&store->changed, &store->lock);
+    bool claimed = !(collection->busy & bits);
+    if (claimed)
+        collection->busy |= bits;
+    pthread_mutex_unlock(&store->lock);
+    return claimed;
+}
+
+void store_release(struct store *store, struct collection *collection, unsigned bits)
+{
+    pthread_mutex_lock(&store->lock);
+    collection->busy &= ~bits;
+    pthread_cond_broadcast(&store->changed);
+    pthread_mutex_unlock(&store->lock);
+}
+
+/* ---- files that go ----------------------------------------------------------------------------------------------- */
+
+/* Wherever the last reference goes. Without memory for the note the folder stays until the next opening. */
+static void part_gone(void *context, struct part *part)
+{
+    struct store *store = context;
+    struct garbage *item = malloc(sizeof *item);
+    if (!item)
+        return;
+    item->uid = part->uid;
+    pthread_mutex_lock(&store->wake_lock);
+    item->next = store->garbage;
+    store->garbage = item;
+    store->n_wakes++;
+    pthread_cond_broadcast(&store->wake);
+    pthread_mutex_unlock(&store->wake_lock);
+}
+
+void store_doom(struct store *store, struct part *part)
+{
+    part->context = store;
+    part->gone = part_gone;
+}
+
+/* ---- counting ---------------------------------------------------------------------------------------------------- */
+
+/* What a view's tables and parts take, in the fields of collection->counted. */
+static void measure(struct collection *c, const struct view *view)
+{
+    memset(&c->counted, 0, sizeof c->counted);
+    for (uint32_t i = 0; i < view->n_tables; i++) {
+        struct memtable_stats stats;
+        memtable_get_stats(view->tables[i]->memtable, &stats);
+        c->counted.memtable_bytes += stats.bytes;
+        c->counted.memtable_rows += stats.rows;
+        c->counted.unlinked += stats.unlinked;
+    }
+    for (uint32_t i = 0; i < view->n_parts; i++) {
+        c->counted.resident_bytes += part_bytes(view->parts[i]);
+        c->counted.disk_bytes += segment_info(view->parts[i]->segment)->index_bytes;
+    }
+    c->counted.n_parts = view->n_parts;
+}
+
+/* A memtable goes on to grow while an older one is sealed. */
+static uint64_t backlog_max(const struct store_options *o)
+{
+    return 4 * o->memtable_bytes + BACKLOG_SLACK;
+}
+
+static unsigned crowding_of(const struct store *store, const struct collection *c)
+{
+    const struct store_options *o = &store->options;
+    if (c->counted.n_parts > 2 * o->segments_max)
+        return CROWD_SEGMENTS;
+    if (c->counted.memtable_bytes > backlog_max(o))
+        return CROWD_BACKLOG;
+    bool behind = (c->due & BUSY_SEAL) && c->counted.memtable_bytes > 2 * o->memtable_bytes;
+    bool slow = behind || c->counted.n_parts > o->segments_max;
+    return slow ? CROWD_SLOW : CROWD_NONE;
+}
+
+void store_count(struct store *store, struct collection *c)
+{
+    bool flags[UINT8_MAX];
+    struct view *view = collection_view(c);
+    unsigned due = store_seal_is_due(store, view) ? BUSY_SEAL : 0;
+    if (view->n_parts >= sizeof flags || store_plan_merge(view, flags) > 0)
+        due |= BUSY_MERGE;
+    pthread_mutex_lock(&store->lock);
+    if (store_lookup(store, c->uid) == c) { /* not dropped */
+        uncount(store, c);
+        measure(c, view);
+        c->due = due;
+        atomic_store(&c->crowding, crowding_of(store, c));
+        store->memtable_bytes += c->counted.memtable_bytes;
+        store->resident_bytes += c->counted.resident_bytes;
+        store->segment_bytes += c->counted.disk_bytes;
+        store->n_segments += c->counted.n_parts;
+        store->n_crowded += atomic_load(&c->crowding) != CROWD_NONE;
+        store->n_due[0] += (due & BUSY_SEAL) != 0;
+        store->n_due[1] += (due & BUSY_MERGE) != 0;
+    }
+    pthread_mutex_unlock(&store->lock);
+    view_unref(view);
+}
+
+/* ---- limits ------------------------------------------------------------------------------------------------------ */
+
+void store_judge(struct store *store)
+{
+    uint64_t memory_max = atomic_load(&store->memory_max), disk_max = atomic_load(&store->disk_max);
+    struct journal_stats journal;
+    journal_get_stats(store->journal, &journal);
+    pthread_mutex_lock(&store->lock);
+    uint64_t memory = store->memtable_bytes + store->resident_bytes;
+    uint64_t disk = store->segment_bytes + journal.log_bytes + journal.checkpoint_bytes;
+    bool crowded = store->n_crowded > 0;
+    pthread_mutex_unlock(&store->lock);
+    unsigned refusal =
+        (memory_max && memory > memory_max ? REFUSE_MEMORY : 0u) | (disk_max && disk > disk_max ? REFUSE_DISK : 0u);
+    atomic_store(&store->memory_used, memory);
+    atomic_store(&store->disk_used, disk);
+    atomic_store(&store->refusal, refusal);
+    atomic_store(&store->crowded, crowded || journal.unwritten_bytes > 32 * MIB);
+}
+
+void store_set_limits(struct store *store, uint64_t memory_bytes, uint64_t disk_bytes)
+{
+    atomic_store(&store->memory_max, memory_bytes);
+    atomic_store(&store->disk_max, disk_bytes);
+    store_judge(store);
+}
+
+static double mib(uint64_t bytes)
+{
+    return (double)bytes / MIB;
+}
+
+int store_admit(struct store *store, const struct collection *collection, struct quire_error *err)
+{
+    const struct store_options *o = &store->options;
+    unsigned refusal = atomic_load_explicit(&store->refusal, memory_order_relaxed);
+    unsigned crowding = atomic_load_explicit(&collection->crowding, memory_order_relaxed);
+    if (refusal & REFUSE_MEMORY)
+        return error_set(err, QUIRE_ENOMEM,
+                         "vectors take %.1f MiB of memory and maxmemory is %.1f MiB: remove elements, or raise it",
+                         mib(atomic_load(&store->memory_used)), mib(atomic_load(&store->memory_max)));
+    if (refusal & REFUSE_DISK)
+        return error_set(err, QUIRE_ELIMIT,
+                         "the data folder takes %.1f MiB and its quota is %.1f MiB: remove elements and wait for a "
+                         "merge, or raise the quota",
+                         mib(atomic_load(&store->disk_used)), mib(atomic_load(&store->disk_max)));
+    if (crowding == CROWD_SEGMENTS)
+        return error_set(err, QUIRE_ELIMIT,
+                         "more than %u segments of this set wait to be merged, twice the limit of %u: write more "
+                         "slowly, or raise the limit",
+                         2 * o->segments_max, o->segments_max);
+    if (crowding == CROWD_BACKLOG)
+        return error_set(
+            err, QUIRE_ELIMIT,
+            "more than %.1f MiB of this set's elements wait in memory to be written to a segment, which is "
+            "done at %.1f MiB: write more slowly, or look in the log for why they are not written",
+            mib(backlog_max(o)), mib(o->memtable_bytes));
+    return journal_health(store->journal, err);
+}
+
+bool store_is_crowded(const struct store *store)
+{
+    return atomic_load_explicit(&store->crowded, memory_order_relaxed);
+}
+
+/* What maintenance would find when it looks: it may be late, with every processor busy writing. */
+void store_note_memtable(struct store *store, struct collection *collection, uint32_t rows, uint64_t bytes)
+{
+    const struct store_options *o = &store->options;
+    if (bytes <= o->memtable_bytes || rows < SEAL_ROWS_MIN)
+        return;
+    if (bytes > 2 * o->memtable_bytes) {
+        atomic_store_explicit(&collection->crowding, bytes > backlog_max(o) ? CROWD_BACKLOG : CROWD_SLOW,
+                              memory_order_relaxed);
+        atomic_store_explicit(&store->crowded, true, memory_order_relaxed);
+    }
+    store_wake(store, collection);
+}
+
+/* Called under the collection's lock, at every write perhaps: the second call before maintenance has looked is a flag
+ * that is set already. */
+void store_wake(struct store *store, struct collection *collection)
+{
+    pthread_mutex_lock(&store->wake_lock);
+    if (!collection->woken && !atomic_load(&store->stopping)) {
+        collection->woken = true;
+        collection->next_woken = store->woken;
+        store->woken = collection_ref(collection);
+        store->n_wakes++;
+        pthread_cond_broadcast(&store->wake);
+    }
+    pthread_mutex_unlock(&store->wake_lock);
+}
+
+void store_signal(struct store *store)
+{
+    pthread_mutex_lock(&store->wake_lock);
+    store->n_wakes++;
+    pthread_cond_broadcast(&store->wake);
+    pthread_mutex_unlock(&store->wake_lock);
+}
+
+void store_get_stats(const struct store *store, struct store_stats *out)
+{
+    struct store *s = (struct store *)(uintptr_t)store; /* its lock changes */
+    struct journal_stats journal;
+    journal_get_stats(s->journal, &journal);
+    pthread_mutex_lock(&s->lock);
+    *out = s->stats;
+    out->collections = s->n_collections;
+    out->memtable_bytes = s->memtable_bytes;
+    out->resident_bytes = s->resident_bytes;
+    out->segments = s->n_segments;
+    out->disk_bytes = s->segment_bytes + journal.log_bytes + journal.checkpoint_bytes;
+    pthread_mutex_unlock(&s->lock);
+}

@@ -1,0 +1,395 @@
+/*
+ * store_check.c - proofs: of a whole data folder that nobody has open, and of one collection while it lives.
+ *
+ * A folder is sound if its journal reads without damage, every segment that it names proves itself (verify.c) and fits
+ * its collection's settings, tombstones are of rows that there are, each key's filter lets it pass, and among the
+ * living each key is there once.
+ *
+ * The last is a question over all keys. They are compared by their 64-bit hashes first, sorted; only where two hashes
+ * are the same are the keys themselves gathered, in a second pass over the same rows. A collection that lives is looked
+ * at through a snapshot, so that both passes see the same.
+ *
+ * What is found is a sentence; the walk goes on.
+ */
+#include "index/format/format.h"
+#include "index/segment/segment_priv.h"
+#include "index/store/store_priv.h"
+#include "io/error.h"
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+void store_found(struct store_check *check, const char *format, ...)
+{
+    char sentence[512];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(sentence, sizeof sentence, format, arguments);
+    va_end(arguments);
+    check->report.findings++;
+    if (check->finding)
+        check->finding(check->context, sentence);
+}
+
+static void take_finding(void *context, const char *sentence)
+{
+    store_found(context, "%s", sentence);
+}
+
+/* ---- keys -------------------------------------------------------------------------------------------------------- */
+
+struct key_at {
+    uint64_t hash;
+    uint32_t key_bytes; /* second pass */
+    uint8_t *key;       /* owned */
+};
+
+struct key_walk {
+    struct store_check *check;
+    const struct collection_snapshot *snapshot;
+    const struct part *part; /* whose rows are walked; NULL: a table's */
+    uint64_t *hashes;        /* first pass: of all living keys */
+    uint64_t n, room;
+    struct key_at *twice; /* second pass: keys whose hash is there twice */
+    uint64_t n_twice, twice_room;
+    const uint64_t *doubles; /* sorted hashes that are there twice; NULL in the first pass */
+    uint64_t n_doubles;
+};
+
+static int by_hash(const void *a, const void *b)
+{
+    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+    return x < y ? -1 : x > y;
+}
+
+static int keep_hash(struct key_walk *walk, uint64_t hash)
+{
+    if (walk->n == walk->room) {
+        uint64_t room = walk->room ? 2 * walk->room : 1024;
+        uint64_t *hashes = realloc(walk->hashes, room * sizeof *hashes);
+        if (!hashes)
+            return QUIRE_ENOMEM;
+        walk->hashes = hashes;
+        walk->room = room;
+    }
+    walk->hashes[walk->n++] = hash;
+    return 0;
+}
+
+static int keep_key(struct key_walk *walk, uint64_t hash, const void *key, uint32_t key_bytes)
+{
+    if (!bsearch(&hash, walk->doubles, walk->n_doubles, sizeof hash, by_hash))
+        return 0;
+    if (walk->n_twice == walk->twice_room) {
+        uint64_t room = walk->twice_room ? 2 * walk->twice_room : 64;
+        struct key_at *twice = realloc(walk->twice, room * sizeof *twice);
+        if (!twice)
+            return QUIRE_ENOMEM;
+        walk->twice = twice;
+        walk->twice_room = room;
+    }
+    struct key_at *at = &walk->twice[walk->n_twice];
+    *at = (struct key_at){.hash = hash, .key_bytes = key_bytes, .key = malloc(key_bytes + 1u)};
+    if (!at->key)
+        return QUIRE_ENOMEM;
+    memcpy(at->key, key, key_bytes);
+    walk->n_twice++;
+    return 0;
+}
+
+static int walk_key(struct key_walk *walk, const void *key, uint32_t key_bytes)
+{
+    uint64_t hash = key_hash(key, key_bytes);
+    return walk->doubles ? keep_key(walk, hash, key, key_bytes) : keep_hash(walk, hash);
+}
+
+static int walk_row(void *context, const struct scanned_row *row)
+{
+    struct key_walk *walk = context;
+    if (!walk->doubles && !part_may_have(walk->part, row->key, row->key_bytes))
+        store_found(walk->check, "the filter of segment %llu does not know the key of row %u",
+                    (unsigned long long)walk->part->uid, row->row);
+    return walk_key(walk, row->key, row->key_bytes);
+}
+
+static void skip_damage(void *context, const char *sentence)
+{
+    (void)context, (void)sentence; /* a finding of the segment's own proof */
+}
+
+static int walk_table(struct key_walk *walk, const struct memtable *table)
+{
+    struct epochs *epochs = store_epochs(walk->check->store);
+    struct memtable_stats stats;
+    int rc = 0;
+    memtable_get_stats(table, &stats);
+    for (uint32_t i = 0; i < stats.room && rc == 0; i++) {
+        struct memtable_row row;
+        unsigned slot = epoch_enter(epochs);
+        if (memtable_row_at(table, i, walk->snapshot->lsn, &row))
+            rc = walk_key(walk, row.key, row.key_bytes);
+        epoch_exit(epochs, slot);
+    }
+    return rc;
+}
+
+/* The keys of all living elements, each once per row. */
+static int walk_keys(struct key_walk *walk, struct quire_error *err)
+{
+    const struct view *view = walk->snapshot->view;
+    int rc = 0;
+    for (uint32_t i = 0; i < view->n_parts && rc == 0; i++) {
+        walk->part = view->parts[i];
+        if (walk->part->segment)
+            rc = segment_scan(walk->part->segment, walk->snapshot->dead[i], walk_row, skip_damage, walk, err);
+    }
+    for (uint32_t i = 0; i < view->n_tables && rc == 0; i++)
+        rc = walk_table(walk, view->tables[i]->memtable);
+    return rc == QUIRE_ENOMEM ? error_set(err, rc, "no memory for the keys of a collection") : rc;
+}
+
+static int by_key(const void *a, const void *b)
+{
+    const struct key_at *x = a, *y = b;
+    if (x->key_bytes != y->key_bytes)
+        return x->key_bytes < y->key_bytes ? -1 : 1;
+    return memcmp(x->key, y->key, x->key_bytes);
+}
+
+static void tell_doubles(struct key_walk *walk)
+{
+    uint64_t uid = walk->snapshot->collection->uid;
+    if (walk->n_twice)
+        qsort(walk->twice, walk->n_twice, sizeof *walk->twice, by_key);
+    for (uint64_t i = 1; i < walk->n_twice; i++)
+        if (by_key(&walk->twice[i - 1], &walk->twice[i]) == 0)
+            store_found(walk->check, "element %.*s of collection %llu is there twice",
+                        walk->twice[i].key_bytes > 100 ? 100 : (int)walk->twice[i].key_bytes,
+                        (const char *)walk->twice[i].key, (unsigned long long)uid);
+}
+
+/* Hashes that are there twice move to the front of the sorted ones. */
+static void find_doubles(struct key_walk *walk)
+{
+    uint64_t n = 0;
+    qsort(walk->hashes, walk->n, sizeof *walk->hashes, by_hash);
+    for (uint64_t i = 1; i < walk->n; i++)
+        if (walk->hashes[i] == walk->hashes[i - 1] && (n == 0 || walk->hashes[n - 1] != walk->hashes[i]))
+            walk->hashes[n++] = walk->hashes[i];
+    walk->n_doubles = n;
+}
+
+/* Each living key once, and as many as the collection counts. */
+static int check_keys(struct store_check *check, const struct collection_snapshot *snapshot, struct quire_error *err)
+{
+    struct key_walk walk = {.check = check, .snapshot = snapshot};
+    int rc = walk_keys(&walk, err);
+    if (rc == 0 && walk.n != snapshot->n_elements)
+        store_found(check, "collection %llu counts %llu elements, and has %llu",
+                    (unsigned long long)snapshot->collection->uid, (unsigned long long)snapshot->n_elements,
+                    (unsigned long long)walk.n);
+    check->report.elements += walk.n;
+    if (rc == 0 && walk.n > 1)
+        find_doubles(&walk);
+    if (rc == 0 && walk.n_doubles > 0) {
+        walk.doubles = walk.hashes;
+        rc = walk_keys(&walk, err);
+        tell_doubles(&walk);
+    }
+    for (uint64_t i = 0; i < walk.n_twice; i++)
+        free(walk.twice[i].key);
+    free(walk.twice);
+    free(walk.hashes);
+    return rc;
+}
+
+/* ---- parts ------------------------------------------------------------------------------------------------------- */
+
+static void add_report(struct quire_verify_report *sum, const struct quire_verify_report *one)
+{
+    sum->files += one->files;
+    sum->sections += one->sections;
+    sum->blocks += one->blocks;
+    sum->rows += one->rows;
+    sum->edges += one->edges;
+    sum->keys += one->keys;
+    sum->lists += one->lists;
+    sum->list_entries += one->list_entries;
+    sum->rows_reachable += one->rows_reachable;
+    sum->rows_by_edges += one->rows_by_edges;
+    sum->blocks_without_entry += one->blocks_without_entry;
+    sum->findings += one->findings;
+    sum->code_error = one->code_error > sum->code_error ? one->code_error : sum->code_error;
+    sum->code_error_max = one->code_error_max > sum->code_error_max ? one->code_error_max : sum->code_error_max;
+}
+
+static int pass_progress(void *context, const char *phase, uint64_t done, uint64_t total)
+{
+    struct store_check *check = context;
+    return check->progress ? check->progress(check->context, phase, done, total) : 0;
+}
+
+int store_check_part(struct store_check *check, const struct collection *collection, const struct part *part,
+                     struct quire_error *err)
+{
+    struct quire_verify_report one = {0};
+    struct quire_error reason = {0};
+    char *path = store_segment_path(check->store, part->uid);
+    uint64_t before = check->report.findings;
+    if (!path)
+        return error_set(err, QUIRE_ENOMEM, "no memory for the name of a segment");
+    int rc = segment_verify(check->store->fs, path, take_finding, pass_progress, check, &one, &reason);
+    free(path);
+    add_report(&check->report.segments_total, &one);
+    check->report.segments++;
+    if (rc == QUIRE_ENOMEM || rc == QUIRE_ECANCELLED)
+        return error_set(err, rc, "%s", rc == QUIRE_ECANCELLED ? "interrupted" : reason.message);
+    if (rc < 0 && check->report.findings == before)
+        store_found(check, "segment %llu of collection %llu cannot be read: %s", (unsigned long long)part->uid,
+                    (unsigned long long)collection->uid, reason.message);
+    return 0;
+}
+
+static void check_fit(struct store_check *check, const struct collection *c, const struct part *part)
+{
+    const struct segment_info *info = segment_info(part->segment);
+    if (info->dim != c->config.dim || info->metric != c->config.metric)
+        store_found(check, "segment %llu has %u dimensions and metric %s, its collection %llu %u and %s",
+                    (unsigned long long)part->uid, info->dim, quire_metric_name(info->metric),
+                    (unsigned long long)c->uid, c->config.dim, quire_metric_name(c->config.metric));
+}
+
+static int check_collection(struct store_check *check, struct collection *c, struct quire_error *err)
+{
+    struct collection_snapshot *snapshot = NULL;
+    int rc = collection_snapshot_open(c, &snapshot, err);
+    for (uint32_t i = 0; rc == 0 && i < snapshot->view->n_parts; i++) {
+        const struct part *part = snapshot->view->parts[i];
+        rc = store_check_part(check, c, part, err);
+        if (rc == 0 && part->segment)
+            check_fit(check, c, part);
+    }
+    if (rc == 0)
+        rc = check_keys(check, snapshot, err);
+    check->report.collections++;
+    collection_snapshot_close(snapshot);
+    return rc;
+}
+
+int store_check(struct store *store, struct collection *collection,
+                void (*finding)(void *context, const char *sentence), void *context, struct quire_error *err)
+{
+    struct store_check check = {.store = store, .finding = finding, .context = context};
+    int rc = check_collection(&check, collection, err);
+    if (rc == 0 && check.report.findings)
+        rc = error_set(err, QUIRE_ECORRUPT, "collection %llu: %llu findings", (unsigned long long)collection->uid,
+                       (unsigned long long)check.report.findings);
+    return rc;
+}
+
+/* ---- a folder ---------------------------------------------------------------------------------------------------- */
+
+static int open_parts(struct store_check *check, struct collection *c)
+{
+    for (uint32_t i = 0; i < c->view->n_parts; i++) {
+        struct segment_options options = {.fs = check->store->fs, .memory_bytes = UINT64_MAX};
+        struct quire_error reason = {0};
+        char *path = store_segment_path(check->store, c->view->parts[i]->uid);
+        int rc = path ? part_open(c->view->parts[i], path, &options, &reason) : QUIRE_ENOMEM;
+        free(path);
+        if (rc == QUIRE_ENOMEM)
+            return rc;
+        if (rc < 0)
+            store_found(check, "segment %llu of collection %llu cannot be opened: %s",
+                        (unsigned long long)c->view->parts[i]->uid, (unsigned long long)c->uid, reason.message);
+    }
+    return 0;
+}
+
+static int read_records(struct store_check *check, struct quire_error *err)
+{
+    struct store *store = check->store;
+    struct store_recovery recovery = {.store = store, .lenient = true, .lost = take_finding, .context = check};
+    struct journal_reader reader = store_reader(&recovery);
+    int rc = journal_read(store->fs, store->path, &reader, true, take_finding, check, NULL, err);
+    rc = store_recovery_end(&recovery, rc, err);
+    check->report.records = recovery.records;
+    return rc;
+}
+
+static int list_entry(void *context, const char *name)
+{
+    *(bool *)context |= strcmp(name, LOCK_NAME) == 0;
+    return 0;
+}
+
+/* A copy that was never opened has no lock, and nobody who holds it. */
+static int lock_if_there(struct store *store, struct quire_error *err)
+{
+    bool there = false;
+    int rc = store->fs->ops->list(store->fs, store->path, list_entry, &there);
+    if (rc < 0)
+        return error_set(err, rc, "cannot read the data folder %s: %s", store->path, quire_error_text(rc));
+    return there ? store_lock_folder(store, false, err) : 0;
+}
+
+int store_read_folder(struct io_fs *fs, const char *path, const struct store_host *host, struct store_check *check,
+                      struct store **out, struct quire_error *err)
+{
+    struct store_options options = {.fs = fs, .no_maintenance = true};
+    struct collection **list = NULL;
+    uint32_t n = 0;
+    int rc = store_alloc(path, &options, host, &check->store, err);
+    if (rc < 0)
+        return rc;
+    rc = lock_if_there(check->store, err);
+    if (rc == 0)
+        rc = read_records(check, err);
+    if (rc == 0)
+        rc = store_list(check->store, &list, &n, err);
+    for (uint32_t i = 0; rc == 0 && i < n; i++) {
+        rc = open_parts(check, list[i]);
+        collection_recount(list[i]);
+    }
+    store_list_free(list, n);
+    if (rc < 0)
+        store_free(check->store);
+    else
+        *out = check->store;
+    return rc;
+}
+
+int store_verify_on(struct io_fs *fs, const char *path, const struct store_host *host,
+                    void (*finding)(void *context, const char *sentence),
+                    int (*progress)(void *context, const char *phase, uint64_t done, uint64_t total), void *context,
+                    struct store_verify_report *report, struct quire_error *err)
+{
+    struct store_check check = {.finding = finding, .progress = progress, .context = context};
+    struct store *store = NULL;
+    struct collection **list = NULL;
+    uint32_t n = 0;
+    int rc = store_read_folder(fs, path, host, &check, &store, err);
+    if (rc < 0)
+        return rc;
+    rc = store_list(store, &list, &n, err);
+    for (uint32_t i = 0; rc == 0 && i < n; i++)
+        rc = check_collection(&check, list[i], err);
+    if (rc == 0 && host && host->complete)
+        rc = host->complete(host->context, path, err);
+    store_list_free(list, n);
+    store_free(store);
+    if (report)
+        *report = check.report;
+    if (rc == 0 && check.report.findings)
+        rc = error_set(err, QUIRE_ECORRUPT, "%s: %llu findings: `quire repair` saves what is whole", path,
+                       (unsigned long long)check.report.findings);
+    return rc;
+}
+
+int store_verify(const char *path, const struct store_host *host, void (*finding)(void *context, const char *sentence),
+                 int (*progress)(void *context, const char *phase, uint64_t done, uint64_t total), void *context,
+                 struct store_verify_report *report, struct quire_error *err)
+{
+    return store_verify_on(fs_real(), path, host, finding, progress, context, report, err);
+}

@@ -1,0 +1,530 @@
+/*
+ * store_maintain.c - what happens in the background: links, space given back, seals, checkpoints, merges, removals.
+ *
+ * Three threads of low priority, because what they do takes times so different. `tidy` does what takes
+ * milliseconds: links rows, gives memory of dead ones back, counts what collections take, removes files. `write` seals
+ * and writes checkpoints: seconds. `merge` merges: minutes. So a merge holds up no seal, and a seal no link.
+ *
+ * Each looks for one thing that is due, does it, and looks again; with nothing to do it sleeps until it is woken. A
+ * collection wakes them when its memtable is full. Beyond that all collections are counted again after there have been
+ * writes, at most ten times a second, and so that this takes no more than a twentieth of the time, with a hundred
+ * thousand collections as with one.
+ *
+ * What fails is logged and tried again after 1, 2, 4, ... 64 seconds. A failed seal or merge has changed nothing, so
+ * there is nothing to undo; its rows are in memory and in the log still.
+ *
+ * Under pressure of memory (memtables take half of what is allowed, or all together three quarters) the largest
+ * memtable is sealed before it is full; of tables with fewer than SEAL_ROWS_MIN rows none is: thousands of small
+ * segments would take more than they give back.
+ */
+#include "index/store/store_priv.h"
+#include "io/bytes.h"
+#include "io/clock.h"
+#include "io/error.h"
+#include <errno.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#define BACKGROUND_NICE  10 /* a ninth of what a lane gets where both want the processor; 19 would starve */
+#define COUNT_PAUSE_MS   100u
+#define COUNT_TIME_SHARE 20u /* counting takes at most one such part of the time */
+#define IDLE_MS          1000u
+#define LINK_SLICE_US    5000u
+#define RECLAIM_STEPS    8u /* calls under one collection's lock before others get their turn */
+#define BACKOFF_MAX      6u
+
+/* ---- failures ---------------------------------------------------------------------------------------------------- */
+
+static uint64_t backoff_ms(unsigned failures)
+{
+    return 1000ull << (failures < BACKOFF_MAX ? failures : BACKOFF_MAX);
+}
+
+/* What failed waits; what was cancelled because the store closes or the collection went is no failure. */
+static void note_result(struct store *store, struct collection *c, const char *what, int rc,
+                        const struct quire_error *err)
+{
+    bool ended = rc == QUIRE_ECANCELLED || rc == QUIRE_ECLOSED;
+    pthread_mutex_lock(&store->lock);
+    c->retry_ms = rc < 0 && !ended ? store_now_ms() + backoff_ms(c->n_failures) : 0;
+    c->n_failures = rc < 0 && !ended ? c->n_failures + 1 : 0;
+    store->stats.failures += rc < 0 && !ended;
+    pthread_mutex_unlock(&store->lock);
+    if (rc < 0 && !ended)
+        store_log(store, true, "%s of set %llu failed, tried again later: %s", what, (unsigned long long)c->uid,
+                  err->message);
+}
+
+/* ---- tidy -------------------------------------------------------------------------------------------------------- */
+
+static struct collection *take_woken(struct store *store)
+{
+    pthread_mutex_lock(&store->wake_lock);
+    struct collection *c = store->woken;
+    if (c) {
+        store->woken = c->next_woken;
+        c->next_woken = NULL;
+        c->woken = false;
+    }
+    pthread_mutex_unlock(&store->wake_lock);
+    return c;
+}
+
+/* Memory of rows that nobody can see any more; the first calls only send word through the epochs. True if it got on and
+ * more is left; where a snapshot is read it does not. */
+static bool reclaim(struct store *store, struct collection *c, struct graph_scratch *scratch)
+{
+    struct memtable_stats stats;
+    uint32_t before = 0;
+    for (unsigned i = 0; i < RECLAIM_STEPS; i++) {
+        pthread_mutex_lock(&c->lock);
+        struct memtable *newest = c->view->tables[0]->memtable;
+        memtable_get_stats(newest, &stats);
+        before = i == 0 ? stats.dead : before;
+        if (stats.dead > 0)
+            memtable_reclaim(newest, scratch, collection_horizon(c));
+        memtable_get_stats(newest, &stats);
+        pthread_mutex_unlock(&c->lock);
+        if (stats.dead == 0)
+            break;
+        epochs_collect(store->epochs);
+    }
+    return stats.dead > 0 && stats.dead < before;
+}
+
+/* Elements whose tenants were all dropped go. What fails is tried again when there have been other writes. */
+static void sweep(struct store *store, struct collection *c)
+{
+    struct quire_error err = {0};
+    if (!atomic_exchange(&c->sweep_due, false))
+        return;
+    if (collection_sweep(c, &err) == 0)
+        return;
+    atomic_store(&c->sweep_due, true);
+    store_log(store, true, "elements of dropped tenants of set %llu stay for now: %s", (unsigned long long)c->uid,
+              err.message);
+}
+
+/* One collection: true if something is left to do. */
+static bool tidy_collection(struct store *store, struct collection *c, struct graph_scratch *scratch)
+{
+    if (atomic_load(&c->dropped))
+        return false;
+    sweep(store, c);
+    bool more = collection_link(c, scratch, LINK_SLICE_US);
+    more |= reclaim(store, c, scratch);
+    store_count(store, c);
+    return more;
+}
+
+static int tidy_woken(struct maintainer *m)
+{
+    struct store *store = m->store;
+    struct collection *c = take_woken(store);
+    if (!c)
+        return 0;
+    if (tidy_collection(store, c, m->scratch))
+        store_wake(store, c);
+    collection_unref(c);
+    store_judge(store);
+    return 1;
+}
+
+/* Every collection, when there were writes since. 1 if any was left with something to do. */
+static int tidy_all(struct maintainer *m, struct quire_error *err)
+{
+    struct store *store = m->store;
+    struct collection **list = NULL;
+    uint32_t n = 0;
+    uint64_t lsn = journal_last_lsn(store->journal);
+    bool more = false;
+    if (lsn == atomic_load(&store->counted_lsn))
+        return 0;
+    int rc = store_list(store, &list, &n, err);
+    for (uint32_t i = 0; rc == 0 && i < n && !atomic_load(&store->stopping); i++)
+        if (tidy_collection(store, list[i], m->scratch)) {
+            more = true;
+            store_wake(store, list[i]);
+        }
+    store_list_free(list, n);
+    if (rc == 0)
+        atomic_store(&store->counted_lsn, lsn);
+    store_judge(store);
+    return rc < 0 ? rc : more;
+}
+
+static struct garbage *take_garbage(struct store *store)
+{
+    pthread_mutex_lock(&store->wake_lock);
+    struct garbage *list = store->garbage;
+    store->garbage = NULL;
+    pthread_mutex_unlock(&store->wake_lock);
+    return list;
+}
+
+static void give_garbage_back(struct store *store, struct garbage *item)
+{
+    pthread_mutex_lock(&store->wake_lock);
+    item->next = store->garbage;
+    store->garbage = item;
+    pthread_mutex_unlock(&store->wake_lock);
+}
+
+/* Folders whose parts are gone; the records that say so are synced before, those of batches that were open, too. What
+ * cannot be removed stays listed. */
+static int remove_garbage(struct store *store, struct quire_error *err)
+{
+    struct garbage *list = take_garbage(store);
+    if (!list)
+        return 0;
+    journal_quiesce_begin(store->journal);
+    journal_quiesce_end(store->journal);
+    int rc = journal_sync(store->journal, err);
+    while (list) {
+        struct garbage *item = list;
+        list = item->next;
+        char *path = rc == 0 ? store_segment_path(store, item->uid) : NULL;
+        if (rc == 0)
+            rc = path ? fs_remove_folder(store->fs, path, err) : QUIRE_ENOMEM;
+        free(path);
+        if (rc < 0)
+            give_garbage_back(store, item);
+        else
+            free(item);
+    }
+    if (rc < 0)
+        store_log(store, true, "files of old segments stay for now: %s", err->message);
+    return rc < 0 ? rc : 1;
+}
+
+static int tidy_pass(struct maintainer *m, struct quire_error *err)
+{
+    int done = remove_garbage(m->store, err), woken = tidy_woken(m);
+    return done != 0 ? done : woken;
+}
+
+/* ---- seals and checkpoints --------------------------------------------------------------------------------------- */
+
+static bool is_pressed(const struct store *store)
+{
+    uint64_t limit = atomic_load(&store->memory_max);
+    return limit &&
+           (store->memtable_bytes > limit / 2 || store->memtable_bytes + store->resident_bytes > limit / 4 * 3);
+}
+
+/* (lock) The collection for which one of `bits` is due and that nobody works on, or under pressure that with the
+ * largest memtable. */
+static struct collection *choose(struct store *store, unsigned bit)
+{
+    struct collection *best = NULL;
+    bool pressed = bit == BUSY_SEAL && is_pressed(store);
+    uint64_t now = store_now_ms();
+    if (store->n_due[bit == BUSY_MERGE] == 0 && !pressed)
+        return NULL;
+    for (uint32_t i = 0; i < store->n_buckets; i++)
+        for (struct collection *c = store->buckets[i]; c; c = c->next) {
+            bool wanted = (c->due & bit) || (pressed && c->counted.memtable_rows >= SEAL_ROWS_MIN);
+            if (wanted && !(c->busy & bit) && c->retry_ms <= now &&
+                (!best || c->counted.memtable_bytes > best->counted.memtable_bytes))
+                best = c;
+        }
+    return best;
+}
+
+/* Seals or merges one collection for which that is due. */
+static int serve(struct store *store, unsigned bit, struct quire_error *err)
+{
+    pthread_mutex_lock(&store->lock);
+    struct collection *c = choose(store, bit);
+    if (c) {
+        c->busy |= bit;
+        collection_ref(c);
+    }
+    pthread_mutex_unlock(&store->lock);
+    if (!c)
+        return 0;
+    bool with_parts = bit == BUSY_SEAL && store_claim(store, c, BUSY_MERGE, false);
+    int rc =
+        bit == BUSY_SEAL ? store_seal_claimed(store, c, with_parts, err) : store_merge_claimed(store, c, false, err);
+    note_result(store, c, bit == BUSY_SEAL ? "seal" : "merge", rc, err);
+    store_release(store, c, bit | (with_parts ? BUSY_MERGE : 0));
+    collection_unref(c);
+    store_judge(store);
+    store_signal(store);
+    return rc < 0 ? rc : 1;
+}
+
+static int save_counters(struct store *store, struct checkpoint *checkpoint, struct quire_error *err)
+{
+    uint8_t bytes[16];
+    pthread_mutex_lock(&store->lock);
+    store_u64(bytes, store->next_collection);
+    store_u64(bytes + 8, store->next_segment);
+    pthread_mutex_unlock(&store->lock);
+    return checkpoint_put(checkpoint, RECORD_COUNTERS, journal_last_lsn(store->journal), bytes, sizeof bytes, err);
+}
+
+/* Collections are listed after the checkpoint has begun: one that is made later is in the log that follows it. */
+static int save_all(struct store *store, struct checkpoint *checkpoint, struct quire_error *err)
+{
+    struct collection **list = NULL;
+    uint32_t n = 0;
+    int rc = save_counters(store, checkpoint, err);
+    if (rc == 0 && store->host.save)
+        rc = store->host.save(store->host.context, checkpoint, err);
+    if (rc == 0)
+        rc = store_list(store, &list, &n, err);
+    for (uint32_t i = 0; rc == 0 && i < n; i++) {
+        if (atomic_load(&store->stopping))
+            rc = error_set(err, QUIRE_ECANCELLED, "the store is closing");
+        else if (!atomic_load(&list[i]->dropped))
+            rc = collection_save(list[i], checkpoint, err);
+    }
+    store_list_free(list, n);
+    return rc;
+}
+
+/* What a checkpoint's records know must be in the log, too, before it counts: hence the sync. */
+static int write_checkpoint(struct store *store, struct quire_error *err)
+{
+    struct checkpoint *checkpoint = NULL;
+    int rc = journal_checkpoint_begin(store->journal, &checkpoint, err);
+    if (rc < 0)
+        return rc;
+    rc = save_all(store, checkpoint, err);
+    if (rc == 0)
+        rc = journal_sync(store->journal, err);
+    if (rc == 0)
+        return checkpoint_finish(checkpoint, err);
+    checkpoint_abort(checkpoint);
+    return rc;
+}
+
+int store_checkpoint(struct store *store, struct quire_error *err)
+{
+    uint64_t started = clock_us();
+    pthread_mutex_lock(&store->checkpoint);
+    pthread_mutex_lock(&store->lock);
+    store->stats.checkpointing = true;
+    pthread_mutex_unlock(&store->lock);
+    int rc = write_checkpoint(store, err);
+    pthread_mutex_lock(&store->lock);
+    store->stats.checkpointing = false;
+    store->stats.checkpoints += rc == 0;
+    pthread_mutex_unlock(&store->lock);
+    pthread_mutex_unlock(&store->checkpoint);
+    if (rc == 0)
+        store_log(store, false, "checkpoint written in %.2f s", (double)(clock_us() - started) * 1e-6);
+    store_judge(store);
+    return rc;
+}
+
+/* The log has grown to so many times what makes a checkpoint due. */
+static bool checkpoint_is_due(struct store *store, unsigned times)
+{
+    struct journal_stats stats;
+    journal_get_stats(store->journal, &stats);
+    uint64_t limit = store->options.checkpoint_bytes;
+    return stats.log_bytes / times > (stats.checkpoint_bytes > limit ? stats.checkpoint_bytes : limit);
+}
+
+static int checkpoint_if_due(struct store *store, unsigned times, struct quire_error *err)
+{
+    if (!checkpoint_is_due(store, times) || store_now_ms() < store->checkpoint_retry_ms)
+        return 0;
+    int rc = store_checkpoint(store, err);
+    bool failed = rc < 0 && rc != QUIRE_ECANCELLED;
+    pthread_mutex_lock(&store->lock);
+    store->checkpoint_retry_ms = failed ? store_now_ms() + backoff_ms(store->checkpoint_failures) : 0;
+    store->checkpoint_failures = failed ? store->checkpoint_failures + 1 : 0;
+    store->stats.failures += failed;
+    pthread_mutex_unlock(&store->lock);
+    if (failed)
+        store_log(store, true, "a checkpoint failed, tried again later: %s", err->message);
+    return rc < 0 ? rc : 1;
+}
+
+/* A seal before a checkpoint, which then need not save its rows; but where the next seal is always due, as under a
+ * flood of writes or after a start that replayed much, a checkpoint that is overdue comes first, for otherwise the log
+ * and the time to recover would have no bound. */
+static int write_pass(struct maintainer *m, struct quire_error *err)
+{
+    int done = checkpoint_if_due(m->store, 2, err);
+    if (done == 0)
+        done = serve(m->store, BUSY_SEAL, err);
+    return done != 0 ? done : checkpoint_if_due(m->store, 1, err);
+}
+
+static int merge_pass(struct maintainer *m, struct quire_error *err)
+{
+    return serve(m->store, BUSY_MERGE, err);
+}
+
+/* ---- threads ----------------------------------------------------------------------------------------------------- */
+
+/* The kernel's priorities are of threads, whatever POSIX says. Where they are refused the thread runs as others do. */
+static void lower_priority(void)
+{
+    struct sched_param none = {.sched_priority = 0};
+    pthread_setschedparam(pthread_self(), SCHED_BATCH, &none);
+    setpriority(PRIO_PROCESS, (id_t)syscall(SYS_gettid), BACKGROUND_NICE);
+}
+
+/* Until something wakes the store (n_wakes is no longer `seen`) or so much time has gone. */
+static void sleep_until_woken(struct store *store, uint64_t seen, uint64_t ms)
+{
+    struct timespec until;
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_sec += (time_t)(ms / 1000);
+    until.tv_nsec += (long)(ms % 1000) * 1000000;
+    if (until.tv_nsec >= 1000000000) {
+        until.tv_sec++;
+        until.tv_nsec -= 1000000000;
+    }
+    pthread_mutex_lock(&store->wake_lock);
+    int rc = 0;
+    while (store->n_wakes == seen && rc != ETIMEDOUT && !atomic_load(&store->stopping))
+        rc = pthread_cond_timedwait(&store->wake, &store->wake_lock, &until);
+    pthread_mutex_unlock(&store->wake_lock);
+}
+
+static uint64_t wakes(struct store *store)
+{
+    pthread_mutex_lock(&store->wake_lock);
+    uint64_t n = store->n_wakes;
+    pthread_mutex_unlock(&store->wake_lock);
+    return n;
+}
+
+/* Counting all collections in its turn; answers how long the thread may sleep. */
+static uint64_t count_in_turn(struct maintainer *m, uint64_t *next_ms)
+{
+    struct quire_error err = {0};
+    uint64_t started = clock_us();
+    if (store_now_ms() < *next_ms)
+        return *next_ms - store_now_ms();
+    tidy_all(m, &err);
+    uint64_t pause = (clock_us() - started) * COUNT_TIME_SHARE / 1000;
+    pause = pause > COUNT_PAUSE_MS ? pause : COUNT_PAUSE_MS;
+    *next_ms = store_now_ms() + pause;
+    return pause;
+}
+
+static void *maintain(void *context)
+{
+    struct maintainer *m = context;
+    struct store *store = m->store;
+    uint64_t next_ms = 0;
+    lower_priority();
+    while (!atomic_load(&store->stopping)) {
+        struct quire_error err = {0};
+        uint64_t seen = wakes(store), pause = IDLE_MS;
+        atomic_fetch_add(&store->passes_begun, 1);
+        int rc = m->pass(m, &err);
+        if (m->pass == tidy_pass)
+            pause = count_in_turn(m, &next_ms);
+        atomic_fetch_add(&store->passes_ended, 1);
+        if (rc <= 0)
+            sleep_until_woken(store, rc < 0 ? wakes(store) : seen, pause);
+    }
+    return NULL;
+}
+
+int store_start_maintenance(struct store *store, struct quire_error *err)
+{
+    int (*const passes[MAINTENANCE_ROLES])(struct maintainer *, struct quire_error *) = {tidy_pass, write_pass,
+                                                                                         merge_pass};
+    int rc = 0;
+    for (unsigned i = 0; i < MAINTENANCE_ROLES && rc == 0; i++) {
+        struct maintainer *m = &store->maintainers[i];
+        m->store = store;
+        m->pass = passes[i];
+        rc = graph_scratch_create(&m->scratch, err);
+    }
+    return rc == 0 && !store->options.no_maintenance ? store_begin_maintenance(store, err) : rc;
+}
+
+int store_begin_maintenance(struct store *store, struct quire_error *err)
+{
+    int rc = 0;
+    store->options.no_maintenance = false;
+    for (unsigned i = 0; i < MAINTENANCE_ROLES && rc == 0; i++) {
+        struct maintainer *m = &store->maintainers[i];
+        int errnum = pthread_create(&m->thread, NULL, maintain, m);
+        if (errnum)
+            rc = error_set_errno(err, errnum, "start a thread for", store->path);
+        m->started = errnum == 0;
+    }
+    return rc;
+}
+
+void store_end_maintenance(struct store *store)
+{
+    pthread_mutex_lock(&store->wake_lock);
+    atomic_store(&store->stopping, true);
+    pthread_cond_broadcast(&store->wake);
+    pthread_mutex_unlock(&store->wake_lock);
+    for (unsigned i = 0; i < MAINTENANCE_ROLES; i++) {
+        struct maintainer *m = &store->maintainers[i];
+        if (m->started)
+            pthread_join(m->thread, NULL);
+        m->started = false;
+        graph_scratch_destroy(m->scratch);
+        m->scratch = NULL;
+    }
+}
+
+/* ---- on request -------------------------------------------------------------------------------------------------- */
+
+int store_maintain(struct store *store, struct quire_error *err)
+{
+    struct quire_error reason = {0}; /* passes log what they say in it */
+    int done = 0, rc = tidy_all(&store->maintainers[0], &reason);
+    done += rc > 0;
+    for (unsigned i = 0; i < MAINTENANCE_ROLES && rc >= 0; i++) {
+        rc = store->maintainers[i].pass(&store->maintainers[i], &reason);
+        done += rc > 0;
+    }
+    return rc < 0 ? error_set(err, rc, "%s", reason.message) : done;
+}
+
+/* What waits after a failure is not due. */
+static bool is_due(struct store *store)
+{
+    pthread_mutex_lock(&store->wake_lock);
+    bool due = store->woken || store->garbage;
+    pthread_mutex_unlock(&store->wake_lock);
+    due = due || atomic_load(&store->counted_lsn) != journal_last_lsn(store->journal);
+    pthread_mutex_lock(&store->lock);
+    due = due || choose(store, BUSY_SEAL) || choose(store, BUSY_MERGE) || store->stats.checkpointing;
+    for (uint32_t i = 0; i < store->n_buckets && !due; i++)
+        for (struct collection *c = store->buckets[i]; c && !due; c = c->next)
+            due = c->busy != 0;
+    bool waits = store_now_ms() < store->checkpoint_retry_ms;
+    pthread_mutex_unlock(&store->lock);
+    return due || (!waits && checkpoint_is_due(store, 1));
+}
+
+/* No pass has begun since one that ended before all of this was looked at, so none was under way. */
+static bool is_settled(struct store *store)
+{
+    uint64_t ended = atomic_load(&store->passes_ended);
+    return !is_due(store) && atomic_load(&store->passes_begun) == ended;
+}
+
+int store_settle(struct store *store, struct quire_error *err)
+{
+    const struct timespec pause = {.tv_nsec = 2000000};
+    int rc = 0;
+    while (rc >= 0 && !is_settled(store)) {
+        if (store->options.no_maintenance)
+            rc = store_maintain(store, err);
+        else
+            nanosleep(&pause, NULL);
+    }
+    return rc < 0 ? rc : 0;
+}

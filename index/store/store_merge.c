@@ -1,0 +1,520 @@
+/*
+ * store_merge.c - seals and merges: frozen memtables and segments become one new segment.
+ *
+ * Both are one operation (merge.h): the rows of some parts and of the oldest tables that are alive now are written to a
+ * new folder, and one record exchanges them. Rows that die while it is written are marked dead in the new part by
+ * collection_publish, which knows where each row went. Nothing is lost on the way: until the record is in the log, the
+ * rows are where they were; if anything fails the new folder goes and the collection is as before.
+ *
+ * What is merged. Segments of a collection are kept few, since a search asks all of them, and each row is to be
+ * written anew seldom. With more than MERGE_PARTS of them the smallest are merged: the two smallest at least, and each
+ * next one as long as it is no larger than those before it together. So sizes grow geometrically, and a row that is
+ * merged lands in a segment at least twice the size of its own most of the time: O(log n) times in all. A part whose
+ * rows are dead to a fifth is written anew alone: its space comes back, and searches read no dead rows.
+ *
+ * A memtable all of whose rows have died keeps the structures that it grew to. It is "sealed", too: nothing comes of
+ * it, and a new one takes its place.
+ *
+ * A seal takes parts smaller than half its rows along: to merge them later would cost the same and one more segment
+ * meanwhile.
+ *
+ * A budget of resident memory is a collection's; its parts share it. A part gets its share by rows, but at most three
+ * quarters of what the others leave: the next one needs some, too. At opening all shares are dealt anew.
+ */
+#include "index/store/store_priv.h"
+#include "io/clock.h"
+#include "io/error.h"
+#include "io/memory.h"
+#include <stdlib.h>
+#include <string.h>
+
+struct rebuild {
+    struct store *store;
+    struct collection *collection;
+    struct view *view; /* a reference: its parts and tables stay */
+    struct part **parts;
+    uint32_t n_parts; /* the largest first */
+    struct table *const *tables;
+    uint32_t n_tables; /* the last ones of the view */
+    struct merge_segment *segments;
+    uint8_t **dead; /* copies */
+    struct source {
+        uint32_t table, row;
+    } * sources; /* n_rows: where row i of the tables is */
+    uint32_t n_rows;
+    float *scratch; /* where vectors are decoded */
+    uint64_t uid;
+    char *path;
+    struct merge_result result;
+    uint32_t **table_rows_of; /* n_tables */
+    struct part *added;
+};
+
+/* ---- options ----------------------------------------------------------------------------------------------------- */
+
+static uint64_t budget_of(const struct store *store, const struct collection *c)
+{
+    return c->config.memory_bytes ? c->config.memory_bytes : store->options.segment_memory_bytes;
+}
+
+static uint64_t taken_by(const struct part *part)
+{
+    const struct segment_info *info = segment_info(part->segment);
+    return info->memory_bytes == UINT64_MAX ? info->resident_bytes : info->memory_bytes;
+}
+
+uint64_t store_share(const struct store *store, const struct collection *collection, struct part *const *others,
+                     uint32_t n, uint64_t rows)
+{
+    uint64_t budget = budget_of(store, collection), total = rows, taken = 0;
+    if (budget == 0)
+        return UINT64_MAX;
+    for (uint32_t i = 0; i < n; i++) {
+        total += segment_info(others[i]->segment)->rows;
+        taken += taken_by(others[i]);
+    }
+    uint64_t left = taken < budget ? (budget - taken) / 4 * 3 : 0;
+    uint64_t share = (uint64_t)((double)budget * ((double)rows / (double)total));
+    return share < left ? share : left;
+}
+
+int store_open_part(struct store *store, struct part *part, uint64_t memory_bytes, struct quire_error *err)
+{
+    struct segment_options options = {.fs = store->fs, .memory_bytes = memory_bytes ? memory_bytes : 1};
+    struct quire_error reason = {0};
+    char *path = store_segment_path(store, part->uid);
+    if (!path)
+        return error_set(err, QUIRE_ENOMEM, "no memory for the name of a segment");
+    int rc = part_open(part, path, &options, &reason);
+    if (rc == QUIRE_ELIMIT) {
+        store_log(store, true, "%s; opened with its narrowest codes, beyond the budget", reason.message);
+        options =
+            (struct segment_options){.fs = store->fs, .memory_bytes = UINT64_MAX, .code_bits = 1, .read_lists = true};
+        rc = part_open(part, path, &options, &reason);
+    }
+    free(path);
+    return rc < 0 ? error_set(err, rc, "%s", reason.message) : 0;
+}
+
+static int ask_stop(void *context, const char *phase, uint64_t done, uint64_t total)
+{
+    const struct rebuild *r = context;
+    (void)phase, (void)done, (void)total;
+    return atomic_load(&r->store->stopping) || atomic_load(&r->collection->dropped);
+}
+
+static struct merge_options merge_options_of(struct rebuild *r)
+{
+    const struct collection_config *config = &r->collection->config;
+    struct merge_options options = {
+        .fs = r->store->fs, .type = config->type, .dim = config->dim, .tenant_runs = config->tenants};
+    quire_build_options_init(&options.build);
+    options.build.metric = config->metric;
+    options.build.index = config->index;
+    options.build.slot = config->slot;
+    options.build.block_bytes = config->block_bytes;
+    options.build.code_bits = config->code_bits;
+    options.build.degree = config->degree;
+    options.build.build_beam = config->build_beam;
+    options.build.seed = config->seed;
+    options.build.threads = r->store->options.threads;
+    /* a bound is kept by files that are mapped: files in memory are none */
+    options.build.build_memory_bytes = r->store->fs == fs_real() ? r->store->options.build_memory_bytes : 0;
+    options.build.memory_bytes = budget_of(r->store, r->collection);
+    options.build.columns = r->collection->schema->columns;
+    options.build.n_columns = r->collection->schema->n;
+    options.build.progress = ask_stop;
+    options.build.context = r;
+    return options;
+}
+
+/* ---- rows -------------------------------------------------------------------------------------------------------- */
+
+/* Whether memtables keep codes and no vectors (memtable.h). */
+static bool keeps_codes(const struct collection *c)
+{
+    return c->config.metric == QUIRE_METRIC_COSINE && c->config.slot == QUIRE_SLOT_Q8;
+}
+
+/* Row i of all living rows of the tables. They are frozen: their memory stays as long as the table. */
+static void give_row(void *context, uint32_t i, void *vector, const void **key, uint32_t *key_bytes,
+                     const char **attributes, uint32_t *attribute_bytes)
+{
+    const struct rebuild *r = context;
+    const struct memtable *table = r->tables[r->sources[i].table]->memtable;
+    struct memtable_row row;
+    memtable_row(table, r->sources[i].row, &row);
+    if (keeps_codes(r->collection))
+        memtable_vector(table, r->sources[i].row, r->scratch, vector);
+    else
+        memtable_row_stored(table, r->sources[i].row, vector);
+    *key = row.key;
+    *key_bytes = row.key_bytes;
+    *attributes = row.attributes;
+    *attribute_bytes = row.attribute_bytes;
+}
+
+/* The living rows of the tables. */
+static int list_rows(struct rebuild *r)
+{
+    uint64_t room = 0;
+    for (uint32_t t = 0; t < r->n_tables; t++) {
+        struct memtable_stats stats;
+        memtable_get_stats(r->tables[t]->memtable, &stats);
+        room += stats.room;
+    }
+    r->sources = malloc(size_mul(room + 1, sizeof *r->sources));
+    if (!r->sources)
+        return QUIRE_ENOMEM;
+    for (uint32_t t = 0; t < r->n_tables; t++) {
+        struct memtable_stats stats;
+        memtable_get_stats(r->tables[t]->memtable, &stats);
+        for (uint32_t i = 0; i < stats.room; i++)
+            if (memtable_death(r->tables[t]->memtable, i) == SEQ_MAX)
+                r->sources[r->n_rows++] = (struct source){t, i};
+    }
+    return 0;
+}
+
+static int by_living(const void *a, const void *b)
+{
+    uint64_t x = part_living(*(struct part *const *)a), y = part_living(*(struct part *const *)b);
+    return x > y ? -1 : x < y;
+}
+
+/* Tombstones as of now; under the lock, so that what dies afterwards is seen by collection_publish. */
+static int copy_tombstones(struct rebuild *r)
+{
+    for (uint32_t i = 0; i < r->n_parts; i++) {
+        struct part *part = r->parts[i];
+        uint64_t rows = segment_info(part->segment)->rows;
+        r->dead[i] = malloc((size_t)(rows + 7) / 8);
+        if (!r->dead[i])
+            return QUIRE_ENOMEM;
+        pthread_mutex_lock(&r->collection->lock);
+        memcpy(r->dead[i], part->dead, (size_t)(rows + 7) / 8);
+        pthread_mutex_unlock(&r->collection->lock);
+        r->segments[i] = (struct merge_segment){.segment = part->segment, .dead = r->dead[i]};
+    }
+    return 0;
+}
+
+static int gather(struct rebuild *r, struct quire_error *err)
+{
+    const struct collection_config *config = &r->collection->config;
+    qsort(r->parts, r->n_parts, sizeof(struct part *), by_living);
+    r->segments = calloc(r->n_parts + 1u, sizeof *r->segments);
+    r->dead = calloc(r->n_parts + 1u, sizeof *r->dead);
+    r->table_rows_of = calloc(r->n_tables + 1u, sizeof *r->table_rows_of);
+    r->scratch = malloc(sizeof(float) * (size_mul(config->dim, 2) + 1024));
+    int rc = r->segments && r->dead && r->table_rows_of && r->scratch ? 0 : QUIRE_ENOMEM;
+    if (rc == 0)
+        rc = copy_tombstones(r);
+    if (rc == 0)
+        rc = list_rows(r);
+    return rc < 0 ? error_set(err, rc, "no memory to list the rows of a new segment") : 0;
+}
+
+/* ---- the new segment --------------------------------------------------------------------------------------------- */
+
+static int write_segment(struct rebuild *r, struct quire_error *err)
+{
+    struct merge_options options = merge_options_of(r);
+    struct merge_rows rows = {.n = r->n_rows,
+                              .type = keeps_codes(r->collection) ? QUIRE_TYPE_F32 : r->collection->config.type,
+                              .row = give_row,
+                              .context = r};
+    r->uid = store_new_segment(r->store);
+    r->path = store_segment_path(r->store, r->uid);
+    if (!r->path)
+        return error_set(err, QUIRE_ENOMEM, "no memory for the name of a segment");
+    return merge_build(r->path, r->segments, r->n_parts, r->n_rows ? &rows : NULL, &options, &r->result, err);
+}
+
+/* With the budget that parts which go leave behind. */
+static int open_added(struct rebuild *r, struct quire_error *err)
+{
+    struct part **others = calloc(r->view->n_parts + 1u, sizeof(struct part *));
+    uint32_t n = 0;
+    if (!others)
+        return error_set(err, QUIRE_ENOMEM, "no memory to open a new segment");
+    for (uint32_t i = 0; i < r->view->n_parts; i++) {
+        bool goes = false;
+        for (uint32_t k = 0; k < r->n_parts; k++)
+            goes |= r->parts[k] == r->view->parts[i];
+        if (!goes)
+            others[n++] = r->view->parts[i];
+    }
+    uint64_t share = store_share(r->store, r->collection, others, n, r->result.rows);
+    int rc = part_create(r->uid, &r->added, err);
+    if (rc == 0)
+        rc = store_open_part(r->store, r->added, share, err);
+    free(others);
+    return rc;
+}
+
+/* rows_of of all rows from tables, which merge_build numbers through, by table and its own row numbers. */
+static int split_rows(struct rebuild *r, struct quire_error *err)
+{
+    const uint32_t *rows_of = r->n_rows ? r->result.rows_of[r->n_parts] : NULL;
+    for (uint32_t t = 0; t < r->n_tables; t++) {
+        struct memtable_stats stats;
+        memtable_get_stats(r->tables[t]->memtable, &stats);
+        r->table_rows_of[t] = malloc(sizeof(uint32_t) * ((size_t)stats.room + 1));
+        if (!r->table_rows_of[t])
+            return error_set(err, QUIRE_ENOMEM, "no memory for where rows have gone");
+        memset(r->table_rows_of[t], 0xff, sizeof(uint32_t) * ((size_t)stats.room + 1));
+    }
+    for (uint32_t i = 0; i < r->n_rows; i++)
+        r->table_rows_of[r->sources[i].table][r->sources[i].row] = rows_of[i];
+    return 0;
+}
+
+int store_publish(struct store *store, struct collection *collection, const struct collection_edit *edit, uint64_t *lsn,
+                  struct quire_error *err)
+{
+    pthread_mutex_lock(&store->publish);
+    journal_quiesce_begin(store->journal);
+    int rc = collection_publish(collection, edit, lsn, err);
+    journal_quiesce_end(store->journal);
+    for (uint32_t i = 0; rc == 0 && i < edit->n_removed_parts; i++)
+        store_doom(store, edit->removed_parts[i]);
+    pthread_mutex_unlock(&store->publish);
+    return rc;
+}
+
+static int exchange(struct rebuild *r, struct quire_error *err)
+{
+    struct collection_edit edit = {.removed_parts = r->parts,
+                                   .n_removed_parts = r->n_parts,
+                                   .removed_tables = r->tables,
+                                   .n_removed_tables = r->n_tables,
+                                   .added = r->added,
+                                   .rows_of = r->result.rows_of,
+                                   .table_rows_of = r->table_rows_of};
+    uint64_t lsn;
+    return store_publish(r->store, r->collection, &edit, &lsn, err);
+}
+
+static void rebuild_fini(struct rebuild *r, int rc)
+{
+    if (rc < 0 && r->added)
+        store_doom(r->store, r->added);
+    else if (rc < 0 && r->path)
+        fs_remove_folder(r->store->fs, r->path, NULL);
+    part_unref(r->added);
+    merge_result_fini(&r->result);
+    for (uint32_t i = 0; r->dead && i < r->n_parts; i++)
+        free(r->dead[i]);
+    for (uint32_t i = 0; r->table_rows_of && i < r->n_tables; i++)
+        free(r->table_rows_of[i]);
+    free(r->dead);
+    free(r->table_rows_of);
+    free(r->segments);
+    free(r->sources);
+    free(r->scratch);
+    free(r->path);
+}
+
+/* Writes what r names and exchanges it. The view that r holds is let go by the caller. */
+static int rebuild(struct rebuild *r, struct quire_error *err)
+{
+    int rc = gather(r, err);
+    if (rc == 0)
+        rc = write_segment(r, err);
+    if (rc == 0 && r->result.rows > 0)
+        rc = open_added(r, err);
+    if (rc == 0)
+        rc = split_rows(r, err);
+    if (rc == 0)
+        rc = exchange(r, err);
+    uint64_t rows = r->result.rows;
+    rebuild_fini(r, rc);
+    r->result.rows = rows; /* for the log */
+    return rc;
+}
+
+/* ---- what is due ------------------------------------------------------------------------------------------------- */
+
+bool store_seal_is_due(const struct store *store, const struct view *view)
+{
+    uint64_t limit = store->options.memtable_bytes, frozen_rows = 0;
+    struct memtable_stats stats;
+    for (uint32_t i = 1; i < view->n_tables; i++) {
+        memtable_get_stats(view->tables[i]->memtable, &stats);
+        frozen_rows += stats.rows + stats.dead;
+    }
+    memtable_get_stats(view->tables[0]->memtable, &stats);
+    bool full = stats.bytes > limit && (stats.rows >= SEAL_ROWS_MIN || stats.bytes > 4 * limit);
+    bool empty = stats.rows == 0 && stats.bytes > EMPTY_BYTES_MAX;
+    return full || empty || frozen_rows >= SEAL_ROWS_MIN || view->n_tables > SEAL_TABLES_MAX;
+}
+
+static bool is_worn(const struct part *part)
+{
+    return atomic_load(&part->n_dead) * MERGE_DEAD_SHARE > segment_info(part->segment)->rows;
+}
+
+struct ranked {
+    uint64_t living;
+    uint32_t part;
+};
+
+static int by_rank(const void *a, const void *b)
+{
+    const struct ranked *x = a, *y = b;
+    return x->living < y->living ? -1 : x->living > y->living;
+}
+
+uint32_t store_plan_merge(const struct view *view, bool *flags)
+{
+    struct ranked ranked[UINT8_MAX];
+    uint32_t n = view->n_parts < UINT8_MAX ? view->n_parts : UINT8_MAX, taken = 0;
+    uint64_t sum = 0;
+    memset(flags, 0, view->n_parts * sizeof *flags);
+    for (uint32_t i = 0; i < n; i++)
+        ranked[i] = (struct ranked){part_living(view->parts[i]), i};
+    qsort(ranked, n, sizeof *ranked, by_rank);
+    while (n > MERGE_PARTS && taken < n && (taken < 2 || ranked[taken].living <= sum)) {
+        sum += ranked[taken].living;
+        flags[ranked[taken++].part] = true;
+    }
+    for (uint32_t i = 0; taken == 0 && i < n; i++)
+        if (is_worn(view->parts[ranked[i].part])) {
+            flags[ranked[i].part] = true;
+            taken = 1;
+        }
+    return taken;
+}
+
+/* ---- seal and merge ---------------------------------------------------------------------------------------------- */
+
+/* Parts of the view whose flag is set, into r. */
+static int take_parts(struct rebuild *r, const bool *flags, struct quire_error *err)
+{
+    r->parts = calloc(r->view->n_parts + 1u, sizeof(struct part *));
+    if (!r->parts)
+        return error_set(err, QUIRE_ENOMEM, "no memory for a list of segments");
+    for (uint32_t i = 0; i < r->view->n_parts; i++)
+        if (flags[i])
+            r->parts[r->n_parts++] = r->view->parts[i];
+    return 0;
+}
+
+static void note(struct store *store, struct collection *c, const char *what, const struct rebuild *r, uint64_t us,
+                 bool seal)
+{
+    pthread_mutex_lock(&store->lock);
+    struct store_stats *stats = &store->stats;
+    *(seal ? &stats->seals : &stats->merges) += 1;
+    *(seal ? &stats->seal_us : &stats->merge_us) += us;
+    *(seal ? &stats->rows_sealed : &stats->rows_merged) += r->result.rows;
+    *(seal ? &c->n_seals : &c->n_merges) += 1;
+    pthread_mutex_unlock(&store->lock);
+    store_log(store, false, "%s: set %llu, %llu rows to segment %llu in %.2f s", what, (unsigned long long)c->uid,
+              (unsigned long long)r->result.rows, (unsigned long long)r->uid, (double)us * 1e-6);
+}
+
+static int freeze(struct store *store, struct collection *c, struct quire_error *err)
+{
+    journal_quiesce_begin(store->journal);
+    int rc = collection_freeze(c, err);
+    journal_quiesce_end(store->journal);
+    return rc;
+}
+
+static void set_working(struct store *store, bool *what, bool value)
+{
+    pthread_mutex_lock(&store->lock);
+    *what = value;
+    pthread_mutex_unlock(&store->lock);
+}
+
+int store_seal_claimed(struct store *store, struct collection *collection, bool with_parts, struct quire_error *err)
+{
+    struct rebuild r = {.store = store, .collection = collection};
+    uint64_t started = clock_us(), rows = 0;
+    int rc = freeze(store, collection, err);
+    if (rc < 0)
+        return rc;
+    r.view = collection_view(collection);
+    r.n_tables = r.view->n_tables - 1;
+    r.tables = r.view->tables + 1;
+    for (uint32_t i = 0; i < r.n_tables; i++) {
+        struct memtable_stats stats;
+        memtable_get_stats(r.tables[i]->memtable, &stats);
+        rows += stats.rows;
+    }
+    bool *flags = calloc(r.view->n_parts + 1u, sizeof *flags);
+    for (uint32_t i = 0; flags && with_parts && i < r.view->n_parts; i++)
+        flags[i] = part_living(r.view->parts[i]) <= rows / 2;
+    rc = flags ? take_parts(&r, flags, err) : error_set(err, QUIRE_ENOMEM, "no memory to seal");
+    free(flags);
+    if (rc == 0 && r.n_tables > 0) {
+        set_working(store, &store->stats.sealing, true);
+        rc = rebuild(&r, err);
+        set_working(store, &store->stats.sealing, false);
+        if (rc == 0)
+            note(store, collection, "sealed", &r, clock_us() - started, true);
+    }
+    free(r.parts);
+    view_unref(r.view);
+    store_count(store, collection);
+    return rc;
+}
+
+int store_merge_claimed(struct store *store, struct collection *collection, bool all, struct quire_error *err)
+{
+    struct rebuild r = {.store = store, .collection = collection, .view = collection_view(collection)};
+    uint64_t started = clock_us();
+    bool *flags = calloc(r.view->n_parts + 1u, sizeof *flags);
+    uint32_t n = flags ? store_plan_merge(r.view, flags) : 0, n_parts = r.view->n_parts;
+    if (flags && all) {
+        memset(flags, true, n_parts);
+        n = n_parts > 1 || (n_parts == 1 && atomic_load(&r.view->parts[0]->n_dead)) ? n_parts : 0;
+    }
+    int rc = flags ? take_parts(&r, flags, err) : error_set(err, QUIRE_ENOMEM, "no memory to merge");
+    free(flags);
+    if (rc == 0 && n > 0) {
+        set_working(store, &store->stats.merging, true);
+        rc = rebuild(&r, err);
+        set_working(store, &store->stats.merging, false);
+        if (rc == 0)
+            note(store, collection, "merged", &r, clock_us() - started, false);
+    }
+    free(r.parts);
+    view_unref(r.view);
+    store_count(store, collection);
+    return rc < 0 ? rc : n > 0;
+}
+
+/* ---- on request -------------------------------------------------------------------------------------------------- */
+
+static int refuse_dropped(const struct collection *collection, struct quire_error *err)
+{
+    return atomic_load(&collection->dropped)
+               ? error_set(err, QUIRE_ECLOSED, "collection %llu was dropped", (unsigned long long)collection->uid)
+               : 0;
+}
+
+int store_seal(struct store *store, struct collection *collection, struct quire_error *err)
+{
+    store_claim(store, collection, BUSY_SEAL, true);
+    int rc = refuse_dropped(collection, err);
+    if (rc == 0)
+        rc = store_seal_claimed(store, collection, false, err);
+    store_release(store, collection, BUSY_SEAL);
+    return rc;
+}
+
+int store_compact(struct store *store, struct collection *collection, struct quire_error *err)
+{
+    store_claim(store, collection, BUSY_SEAL | BUSY_MERGE, true);
+    int rc = refuse_dropped(collection, err);
+    if (rc == 0)
+        rc = store_seal_claimed(store, collection, true, err);
+    if (rc == 0)
+        rc = store_merge_claimed(store, collection, true, err);
+    store_release(store, collection, BUSY_SEAL | BUSY_MERGE);
+    return rc < 0 ? rc : 0;
+}

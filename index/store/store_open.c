@@ -1,0 +1,590 @@
+/*
+ * store_open.c - opening a data folder: the lock, what its journal says, the segments that it names; and closing.
+ *
+ * Recovery in order: the lock; the journal's records go to their collections, which take rows into memtables and note
+ * parts and tombstones without opening anything; then the segments that collections still name at the end are opened,
+ * several at a time, because reading their codes is what takes time; then folders that nobody names are removed. A
+ * segment that was published and whose record did not reach the disk is such a folder, and so is one whose record of
+ * removal did.
+ *
+ * A checkpoint is written while collections come and go. So the log may speak of a collection that the checkpoint left
+ * out because it was dropped meanwhile: its DROP follows in the log. Records of uids that nobody has are therefore
+ * remembered, and are an error only if no DROP of them came.
+ *
+ * Rows of memtables are not linked here: searches compare them until maintenance has.
+ */
+#include "index/format/format.h"
+#include "index/store/store_priv.h"
+#include "index/vector/parallel.h"
+#include "io/bytes.h"
+#include "io/clock.h"
+#include "io/error.h"
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+/* ---- the lock ---------------------------------------------------------------------------------------------------- */
+
+static int lock_taken(const char *path, struct io_file *file, struct quire_error *err)
+{
+    char owner[24] = "";
+    ssize_t n = file->fs->ops->read(file, owner, sizeof owner - 1, 0);
+    owner[n > 0 ? n : 0] = 0;
+    owner[strspn(owner, "0123456789")] = 0;
+    return error_set(err, QUIRE_EBUSY, "%s is open in process %s: stop it, or choose another folder", path,
+                     owner[0] ? owner : "(unknown)");
+}
+
+/* A file in memory has no locks, and no second process. */
+int store_lock_folder(struct store *store, bool create, struct quire_error *err)
+{
+    char *path, owner[24];
+    struct io_file *file = NULL;
+    if (asprintf(&path, "%s/" LOCK_NAME, store->path) < 0)
+        return QUIRE_ENOMEM;
+    int rc = fs_open(store->fs, path, create ? FS_WRITE | FS_CREATE : FS_WRITE, &file, err);
+    free(path);
+    if (rc < 0)
+        return rc;
+    if (file->fd >= 0 && flock(file->fd, LOCK_EX | LOCK_NB) < 0)
+        rc = errno == EWOULDBLOCK ? lock_taken(store->path, file, err)
+                                  : error_set_errno(err, errno, "lock", store->path);
+    int n = snprintf(owner, sizeof owner, "%d\n", (int)getpid());
+    if (rc == 0)
+        rc = store->fs->ops->truncate(file, 0);
+    if (rc == 0)
+        rc = fs_write_exact(file, owner, (size_t)n, 0, err);
+    if (rc < 0)
+        fs_close(file);
+    else
+        store->lock_file = file;
+    return rc;
+}
+
+static int make_folder(struct io_fs *fs, const char *path, struct quire_error *err)
+{
+    int rc = fs->ops->mkdir(fs, path);
+    return rc == 0 || rc == QUIRE_EEXISTS
+               ? rc
+               : error_set(err, rc, "cannot make the data folder %s: %s", path, quire_error_text(rc));
+}
+
+static int sync_folder(struct io_fs *fs, const char *path, struct quire_error *err)
+{
+    int rc = fs->ops->sync_dir(fs, path);
+    return rc < 0 ? error_set(err, rc, "cannot sync folder %s: %s", path, quire_error_text(rc)) : 0;
+}
+
+static int sync_parent(struct io_fs *fs, const char *path, struct quire_error *err)
+{
+    const char *slash = strrchr(path, '/');
+    char *parent = !slash ? strdup(".") : slash == path ? strdup("/") : strndup(path, (size_t)(slash - path));
+    int rc = parent ? sync_folder(fs, parent, err) : QUIRE_ENOMEM;
+    free(parent);
+    return rc;
+}
+
+/* Both folders outlive a power cut before a record names something in them. */
+static int make_folders(struct store *store, struct quire_error *err)
+{
+    int rc = make_folder(store->fs, store->path, err);
+    if (rc == 0)
+        rc = sync_parent(store->fs, store->path, err);
+    if (rc == 0 || rc == QUIRE_EEXISTS)
+        rc = make_folder(store->fs, store->segments, err);
+    return rc == 0 || rc == QUIRE_EEXISTS ? sync_folder(store->fs, store->path, err) : rc;
+}
+
+/* ---- records ----------------------------------------------------------------------------------------------------- */
+
+static int uid_add(struct uid_list *list, uint64_t uid)
+{
+    if (list->n && list->items[list->n - 1] == uid)
+        return 0;
+    if (list->n == list->room) {
+        size_t room = list->room ? 2 * list->room : 64;
+        uint64_t *items = realloc(list->items, room * sizeof *items);
+        if (!items)
+            return QUIRE_ENOMEM;
+        list->items = items;
+        list->room = room;
+    }
+    list->items[list->n++] = uid;
+    return 0;
+}
+
+static int make_collection(struct store_recovery *r, uint8_t kind, uint64_t lsn, const uint8_t *bytes, uint32_t n,
+                           struct quire_error *err)
+{
+    struct collection_config config;
+    struct attribute_schema *schema = NULL;
+    struct collection *c = NULL;
+    uint64_t uid = 0;
+    int rc = collection_record_config(kind, bytes, n, &uid, &config, &schema, err);
+    bool is_there = rc == 0 && store_lookup(r->store, uid);
+    if (rc == 0 && !is_there)
+        rc = collection_create(r->store, uid, &config, schema, &c, err);
+    if (rc < 0 || is_there) {
+        attribute_schema_destroy(schema);
+        return rc;
+    }
+    c->last_lsn = lsn;
+    rc = store_add(r->store, c, err);
+    if (rc < 0)
+        collection_unref(c);
+    return rc;
+}
+
+static int drop_collection(struct store_recovery *r, uint64_t uid)
+{
+    struct collection *c = store_lookup(r->store, uid);
+    if (c) {
+        store_take_out(r->store, c);
+        collection_unref(c);
+    }
+    return uid_add(&r->dropped, uid);
+}
+
+/* The numbers of parts that this record brought, so that none is given out again. */
+static void see_parts(struct store *store, const struct collection *c)
+{
+    for (uint32_t i = 0; i < c->view->n_parts; i++)
+        if (c->view->parts[i]->uid >= store->next_segment)
+            store->next_segment = c->view->parts[i]->uid + 1;
+}
+
+static int take_counters(struct store *store, const uint8_t *bytes, uint32_t n, struct quire_error *err)
+{
+    if (n != 16)
+        return error_set(err, QUIRE_ECORRUPT, "a record of counters has %u bytes, not 16: quire repair", n);
+    if (load_u64(bytes) > store->next_collection)
+        store->next_collection = load_u64(bytes);
+    if (load_u64(bytes + 8) > store->next_segment)
+        store->next_segment = load_u64(bytes + 8);
+    return 0;
+}
+
+static int take_record(struct store_recovery *r, uint8_t kind, bool restored, uint64_t lsn, const uint8_t *bytes,
+                       uint32_t n, struct quire_error *err)
+{
+    struct store *store = r->store;
+    if (kind == RECORD_COUNTERS)
+        return take_counters(store, bytes, n, err);
+    if (kind < STORE_KINDS || kind >= RECORD_KINDS_END || n < 8)
+        return error_set(err, QUIRE_ECORRUPT, "a record of kind %u with %u bytes at LSN %llu is none that is known",
+                         kind, n, (unsigned long long)lsn);
+    uint64_t uid = load_u64(bytes);
+    int rc = kind == RECORD_CREATE || kind == RECORD_STATE ? make_collection(r, kind, lsn, bytes, n, err) : 0;
+    if (uid >= store->next_collection)
+        store->next_collection = uid + 1;
+    if (rc < 0 || kind == RECORD_CREATE)
+        return rc;
+    if (kind == RECORD_DROP)
+        return drop_collection(r, uid);
+    struct collection *c = store_lookup(store, uid);
+    if (!c)
+        return uid_add(&r->orphans, uid);
+    rc = collection_replay(c, kind, restored, lsn, bytes, n, err);
+    if (rc == 0 && (kind == RECORD_EDIT || kind == RECORD_STATE))
+        see_parts(store, c);
+    return rc;
+}
+
+static int give_record(struct store_recovery *r, uint8_t kind, bool restored, uint64_t lsn, const uint8_t *bytes,
+                       uint32_t n, struct quire_error *err)
+{
+    const struct store_host *host = &r->store->host;
+    int (*take)(void *, uint8_t, uint64_t, const uint8_t *, uint32_t, struct quire_error *) =
+        restored ? host->restore : host->replay;
+    struct quire_error reason = {0};
+    r->records++;
+    struct quire_error *why = r->lenient ? &reason : err;
+    int rc = 0;
+    if (kind < HOST_KINDS)
+        rc = take_record(r, kind, restored, lsn, bytes, n, why);
+    else if (take)
+        rc = take(host->context, kind, lsn, bytes, n, why);
+    if (rc == 0 || !r->lenient || rc == QUIRE_ENOMEM)
+        return rc;
+    r->lost(r->context, reason.message);
+    return 0;
+}
+
+static int restore(void *context, uint8_t kind, uint64_t lsn, const uint8_t *bytes, uint32_t n, struct quire_error *err)
+{
+    return give_record(context, kind, true, lsn, bytes, n, err);
+}
+
+static int replay(void *context, uint8_t kind, uint64_t lsn, const uint8_t *bytes, uint32_t n, struct quire_error *err)
+{
+    return give_record(context, kind, false, lsn, bytes, n, err);
+}
+
+struct journal_reader store_reader(struct store_recovery *recovery)
+{
+    return (struct journal_reader){.restore = restore, .replay = replay, .context = recovery};
+}
+
+static int by_uid(const void *a, const void *b)
+{
+    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+    return x < y ? -1 : x > y;
+}
+
+/* A uid that nobody made and nobody dropped. */
+static int find_orphan(struct store_recovery *r, struct quire_error *err)
+{
+    if (r->dropped.n)
+        qsort(r->dropped.items, r->dropped.n, sizeof(uint64_t), by_uid);
+    for (size_t i = 0; i < r->orphans.n; i++) {
+        const uint64_t *uid = &r->orphans.items[i];
+        if (r->dropped.n && bsearch(uid, r->dropped.items, r->dropped.n, sizeof *uid, by_uid))
+            continue;
+        struct quire_error reason = {0};
+        int rc = error_set(&reason, QUIRE_ECORRUPT,
+                           "records are about collection %llu, and none makes it: `quire repair` saves the others",
+                           (unsigned long long)*uid);
+        if (!r->lenient)
+            return error_set(err, rc, "%s", reason.message);
+        r->lost(r->context, reason.message);
+    }
+    return 0;
+}
+
+int store_recovery_end(struct store_recovery *recovery, int rc, struct quire_error *err)
+{
+    if (rc == 0)
+        rc = find_orphan(recovery, err);
+    free(recovery->orphans.items);
+    free(recovery->dropped.items);
+    recovery->orphans = recovery->dropped = (struct uid_list){0};
+    return rc;
+}
+
+/* ---- segments ---------------------------------------------------------------------------------------------------- */
+
+struct opening {
+    struct store *store;
+    struct collection **collections; /* references */
+    uint32_t n_collections;
+    struct to_open {
+        struct part *part;
+        struct collection *collection;
+    } * parts;
+    uint64_t n_parts, room;
+    pthread_mutex_t lock; /* error */
+    struct quire_error error;
+    uint64_t *uids; /* n_parts, ascending */
+    uint64_t removed;
+};
+
+static int list_parts(struct opening *o, struct quire_error *err)
+{
+    int rc = store_list(o->store, &o->collections, &o->n_collections, err);
+    for (uint32_t i = 0; rc == 0 && i < o->n_collections; i++)
+        o->room += o->collections[i]->view->n_parts;
+    o->parts = rc == 0 ? calloc(o->room + 1, sizeof *o->parts) : NULL;
+    o->uids = rc == 0 ? calloc(o->room + 1, sizeof *o->uids) : NULL;
+    if (rc < 0)
+        return rc;
+    if (!o->parts || !o->uids)
+        return error_set(err, QUIRE_ENOMEM, "no memory for %llu segments", (unsigned long long)o->room);
+    for (uint32_t i = 0; i < o->n_collections; i++)
+        for (uint32_t k = 0; k < o->collections[i]->view->n_parts; k++) {
+            o->parts[o->n_parts] = (struct to_open){o->collections[i]->view->parts[k], o->collections[i]};
+            o->uids[o->n_parts++] = o->collections[i]->view->parts[k]->uid;
+        }
+    if (o->n_parts)
+        qsort(o->uids, o->n_parts, sizeof *o->uids, by_uid);
+    return 0;
+}
+
+/* What its files take stands for its rows before it is open: parts of a collection have rows of one size. */
+static uint64_t blocks_bytes(const struct store *store, const struct part *part)
+{
+    struct io_file *file = NULL;
+    char *path;
+    uint64_t bytes = 1;
+    if (asprintf(&path, "%s/%llu/" BLOCKS_NAME, store->segments, (unsigned long long)part->uid) < 0)
+        return bytes;
+    if (fs_open(store->fs, path, FS_READ, &file, NULL) == 0) /* what is wrong with it is said where it is opened */
+        bytes += file->bytes;
+    fs_close(file);
+    free(path);
+    return bytes;
+}
+
+static int open_one(struct opening *o, const struct to_open *item, struct quire_error *err)
+{
+    const struct collection *c = item->collection;
+    uint64_t budget = store_share(o->store, c, NULL, 0, 1), total = 0;
+    if (budget == UINT64_MAX || c->view->n_parts == 1)
+        return store_open_part(o->store, item->part, budget, err);
+    for (uint32_t i = 0; i < c->view->n_parts; i++)
+        total += blocks_bytes(o->store, c->view->parts[i]);
+    double share = (double)blocks_bytes(o->store, item->part) / (double)total;
+    return store_open_part(o->store, item->part, (uint64_t)((double)budget * share), err);
+}
+
+static int open_range(void *context, uint64_t begin, uint64_t end)
+{
+    struct opening *o = context;
+    int rc = 0;
+    for (uint64_t i = begin; rc == 0 && i < end; i++) {
+        struct quire_error err = {0};
+        rc = open_one(o, &o->parts[i], &err);
+        if (rc < 0) {
+            pthread_mutex_lock(&o->lock);
+            o->error = err;
+            pthread_mutex_unlock(&o->lock);
+        }
+    }
+    return rc;
+}
+
+static int open_parts(struct opening *o, struct quire_error *err)
+{
+    unsigned threads = o->n_parts > 1 ? parallel_processors() : 1;
+    pthread_mutex_init(&o->lock, NULL);
+    int rc = o->n_parts ? parallel_for(threads, o->n_parts, 1, open_range, o, NULL) : 0;
+    pthread_mutex_destroy(&o->lock);
+    return rc < 0 ? error_set(err, rc, "a segment of %s cannot be opened, `quire repair` saves the rest: %s",
+                              o->store->path, o->error.message)
+                  : 0;
+}
+
+/* Rows that live, now that the sizes of parts are known. */
+static void count_elements(struct opening *o, struct store_report *report)
+{
+    for (uint32_t i = 0; i < o->n_collections; i++) {
+        struct collection *c = o->collections[i];
+        collection_recount(c);
+        report->elements += collection_count(c);
+        store_count(o->store, c);
+    }
+    report->collections = o->n_collections;
+    report->segments = o->n_parts;
+}
+
+struct folder_walk {
+    int (*visit)(void *context, const char *name, uint64_t uid);
+    void *context;
+};
+
+static int walk_entry(void *context, const char *name)
+{
+    const struct folder_walk *walk = context;
+    size_t digits = strspn(name, "0123456789");
+    const char *rest = name + digits;
+    if (digits == 0)
+        return 0;
+    if (strncmp(rest, BUILDING_MARK, strlen(BUILDING_MARK)) == 0 ||
+        strncmp(rest, MERGING_MARK, strlen(MERGING_MARK)) == 0)
+        return walk->visit(walk->context, name, 0);
+    return *rest == 0 ? walk->visit(walk->context, name, strtoull(name, NULL, 10)) : 0;
+}
+
+int store_each_folder(struct io_fs *fs, const char *segments,
+                      int (*visit)(void *context, const char *name, uint64_t uid), void *context,
+                      struct quire_error *err)
+{
+    struct folder_walk walk = {visit, context};
+    int rc = fs->ops->list(fs, segments, walk_entry, &walk);
+    return rc < 0 ? error_set(err, rc, "cannot read folder %s: %s", segments, quire_error_text(rc)) : rc;
+}
+
+/* What is removed while a folder is read may be seen twice or never: names first. */
+struct names {
+    struct opening *opening;
+    char **items;
+    size_t n, room;
+};
+
+static int keep_name(void *context, const char *name, uint64_t uid)
+{
+    struct names *names = context;
+    const struct opening *o = names->opening;
+    if (uid >= o->store->next_segment)
+        o->store->next_segment = uid + 1;
+    if (uid && o->n_parts && bsearch(&uid, o->uids, o->n_parts, sizeof uid, by_uid))
+        return 0;
+    if (names->n == names->room) {
+        size_t room = names->room ? 2 * names->room : 16;
+        char **items = realloc(names->items, room * sizeof *items);
+        if (!items)
+            return QUIRE_ENOMEM;
+        names->items = items;
+        names->room = room;
+    }
+    names->items[names->n] = strdup(name);
+    return names->items[names->n] ? (int)(names->n++, 0) : QUIRE_ENOMEM;
+}
+
+/* Removes folders that no collection names. */
+static int sweep(struct opening *o, struct quire_error *err)
+{
+    struct names names = {.opening = o};
+    int rc = store_each_folder(o->store->fs, o->store->segments, keep_name, &names, err);
+    for (size_t i = 0; i < names.n; i++) {
+        char *path = NULL;
+        if (rc == 0 && asprintf(&path, "%s/%s", o->store->segments, names.items[i]) < 0)
+            rc = QUIRE_ENOMEM;
+        if (rc == 0)
+            rc = fs_remove_folder(o->store->fs, path, err);
+        o->removed += rc == 0;
+        free(path);
+        free(names.items[i]);
+    }
+    free(names.items);
+    return rc;
+}
+
+static int open_segments(struct store *store, struct store_report *report, struct quire_error *err)
+{
+    struct opening o = {.store = store};
+    int rc = list_parts(&o, err);
+    if (rc == 0)
+        rc = open_parts(&o, err);
+    if (rc == 0)
+        rc = sweep(&o, err);
+    if (rc == 0)
+        count_elements(&o, report);
+    report->removed_folders = o.removed;
+    store_list_free(o.collections, o.n_collections);
+    free(o.parts);
+    free(o.uids);
+    return rc;
+}
+
+/* ---- the store --------------------------------------------------------------------------------------------------- */
+
+int store_alloc(const char *path, const struct store_options *options, const struct store_host *host,
+                struct store **out, struct quire_error *err)
+{
+    struct store *store = calloc(1, sizeof *store);
+    if (!store)
+        return error_set(err, QUIRE_ENOMEM, "no memory to open %s", path);
+    store->options = options ? *options : (struct store_options){0};
+    store_fill_defaults(&store->options);
+    atomic_init(&store->memory_max, store->options.memory_bytes);
+    atomic_init(&store->disk_max, store->options.disk_bytes);
+    store->host = host ? *host : (struct store_host){0};
+    store->fs = store->options.fs;
+    store->next_collection = store->next_segment = 1;
+    pthread_mutex_init(&store->checkpoint, NULL);
+    pthread_mutex_init(&store->publish, NULL);
+    pthread_mutex_init(&store->lock, NULL);
+    pthread_mutex_init(&store->wake_lock, NULL);
+    pthread_cond_init(&store->changed, NULL);
+    pthread_condattr_t monotonic;
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_cond_init(&store->wake, &monotonic);
+    pthread_condattr_destroy(&monotonic);
+    int rc = epochs_create(&store->epochs);
+    store->path = strdup(path);
+    if (rc == 0 && (!store->path || asprintf(&store->segments, "%s/" SEGMENTS_NAME, path) < 0)) {
+        store->segments = NULL;
+        rc = QUIRE_ENOMEM;
+    }
+    if (rc < 0) {
+        store_free(store);
+        return error_set(err, rc, "no memory to open %s", path);
+    }
+    *out = store;
+    return 0;
+}
+
+/* Collections that were woken and not looked at hold references. */
+static void forget_woken(struct store *store)
+{
+    while (store->woken) {
+        struct collection *c = store->woken;
+        store->woken = c->next_woken;
+        collection_unref(c);
+    }
+}
+
+void store_free(struct store *store)
+{
+    forget_woken(store);
+    for (uint32_t i = 0; i < store->n_buckets; i++)
+        while (store->buckets[i]) {
+            struct collection *c = store->buckets[i];
+            store_take_out(store, c);
+            collection_unref(c);
+        }
+    if (store->epochs)
+        epochs_destroy(store->epochs);
+    while (store->garbage) {
+        struct garbage *item = store->garbage;
+        store->garbage = item->next;
+        free(item);
+    }
+    fs_close(store->lock_file);
+    pthread_cond_destroy(&store->wake);
+    pthread_cond_destroy(&store->changed);
+    pthread_mutex_destroy(&store->wake_lock);
+    pthread_mutex_destroy(&store->lock);
+    pthread_mutex_destroy(&store->publish);
+    pthread_mutex_destroy(&store->checkpoint);
+    free(store->buckets);
+    free(store->segments);
+    free(store->path);
+    free(store);
+}
+
+static int recover(struct store *store, struct store_report *report, struct quire_error *err)
+{
+    struct store_recovery recovery = {.store = store};
+    struct journal_reader reader = store_reader(&recovery);
+    struct journal_options options = {.sync = store->options.sync};
+    int rc = journal_open(store->fs, store->path, &options, &reader, &store->journal, &report->journal, err);
+    rc = store_recovery_end(&recovery, rc, err);
+    report->rows_replayed = recovery.records;
+    return rc == 0 ? open_segments(store, report, err) : rc;
+}
+
+int store_open(const char *path, const struct store_options *options, const struct store_host *host, struct store **out,
+               struct store_report *report, struct quire_error *err)
+{
+    struct store *store = NULL;
+    struct store_report found = {0};
+    uint64_t started = clock_us();
+    int rc = store_alloc(path, options, host, &store, err);
+    if (rc < 0)
+        return rc;
+    rc = make_folders(store, err);
+    if (rc == 0)
+        rc = store_lock_folder(store, true, err);
+    if (rc == 0)
+        rc = recover(store, &found, err);
+    if (rc == 0) {
+        store_judge(store);
+        rc = store_start_maintenance(store, err);
+    }
+    if (rc < 0) {
+        store_end_maintenance(store);
+        journal_close(store->journal, NULL);
+        store_free(store);
+        return rc;
+    }
+    found.duration_us = clock_us() - started;
+    if (report)
+        *report = found;
+    *out = store;
+    return 0;
+}
+
+int store_close(struct store *store, struct quire_error *err)
+{
+    if (!store)
+        return 0;
+    store_end_maintenance(store);
+    int rc = journal_close(store->journal, err);
+    store_free(store);
+    return rc;
+}

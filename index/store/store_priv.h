@@ -1,0 +1,206 @@
+/*
+ * store_priv.h - the inside of a store, for its own files.
+ *
+ * Locks, in the order in which they are taken: checkpoint, publish, the journal's quiesce, the table's (`lock`), a
+ * collection's, `wake_lock`, the journal's own. Under `publish` the parts of no collection change, which is what a
+ * snapshot needs. Nobody waits for the disk under `lock` or `wake_lock`: requests take both.
+ *
+ * Who may work on a collection's segments is said by bits of collection->busy. A seal and a merge of one collection run
+ * at the same time: one takes tables away, the other parts.
+ */
+#ifndef QUIRE_INDEX_STORE_PRIV_H
+#define QUIRE_INDEX_STORE_PRIV_H
+
+#include "index/build/merge.h"
+#include "index/collection/collection_priv.h"
+#include "index/store/store.h"
+#include <assert.h>
+
+#define LOCK_NAME         "LOCK"
+#define SEGMENTS_NAME     "segments"
+#define BUILDING_MARK     ".building"
+#define SEAL_ROWS_MIN     (4 * MEMTABLE_FLAT_ROWS) /* fewer stay in memory and in checkpoints */
+#define SEAL_TABLES_MAX   8u                       /* frozen ones, however few rows they have */
+#define EMPTY_BYTES_MAX   (64u << 10)              /* of a memtable without a living row */
+#define MERGE_PARTS       4u                       /* with more than these, small ones are merged */
+#define MERGE_DEAD_SHARE  5u                       /* a part with one of so many rows dead is written anew */
+#define MAINTENANCE_ROLES 3u
+
+/* Records of checkpoints that belong to the store alone, beside those of enum collection_record. */
+enum store_own_record { RECORD_COUNTERS = RECORD_ROWS + 1 /* u64 next collection, u64 next segment */ };
+static_assert((int)RECORD_KINDS_END <= (int)HOST_KINDS, "kinds of records overlap");
+
+enum store_busy { BUSY_SEAL = 1, BUSY_MERGE = 2 };
+enum store_crowding { CROWD_NONE, CROWD_SLOW, CROWD_SEGMENTS, CROWD_BACKLOG };
+enum store_refusal { REFUSE_MEMORY = 1, REFUSE_DISK = 2 };
+
+/* A segment whose files nobody needs. */
+struct garbage {
+    struct garbage *next;
+    uint64_t uid;
+};
+
+struct maintainer {
+    struct store *store;
+    pthread_t thread;
+    bool started;
+    /* one thing that is due; 1 if it did something, 0 if nothing was due, or an error */
+    int (*pass)(struct maintainer *maintainer, struct quire_error *err);
+    struct graph_scratch *scratch;
+};
+
+struct store {
+    struct io_fs *fs;
+    char *path, *segments;
+    struct store_options options;          /* but for the two limits: */
+    _Atomic uint64_t memory_max, disk_max; /* 0: none */
+    struct store_host host;
+    struct io_file *lock_file;
+    struct epochs *epochs;
+    struct journal *journal;
+
+    pthread_mutex_t checkpoint; /* a checkpoint or a snapshot is written */
+    pthread_mutex_t publish;    /* parts of a collection change, or a snapshot holds them as they are */
+
+    pthread_mutex_t lock;   /* all up to the next comment; the store's fields of collections */
+    pthread_cond_t changed; /* a bit of busy was lowered */
+    struct collection **buckets;
+    uint32_t n_buckets, n_collections, n_crowded;
+    uint64_t next_collection, next_segment;
+    uint64_t memtable_bytes, resident_bytes, segment_bytes, n_segments; /* sums of what collections were counted with */
+    uint32_t n_due[2];                                                  /* collections with BUSY_SEAL, BUSY_MERGE due */
+    struct store_stats stats;                                           /* of what was done; sizes are filled in */
+    uint64_t checkpoint_retry_ms;
+    unsigned checkpoint_failures;
+
+    pthread_mutex_t wake_lock; /* up to the next comment */
+    pthread_cond_t wake;
+    struct collection *woken;
+    struct garbage *garbage;
+    uint64_t n_wakes;
+
+    atomic_bool stopping, crowded;
+    atomic_uint refusal;                         /* bits of enum store_refusal */
+    atomic_uint_fast64_t memory_used, disk_used; /* when last counted */
+    atomic_uint_fast64_t counted_lsn;            /* the journal's last LSN when all were counted last */
+    atomic_uint_fast64_t passes_begun, passes_ended;
+    struct maintainer maintainers[MAINTENANCE_ROLES];
+};
+
+/* ---- store.c: the table of collections, what they take, and who is refused --------------------------------------- */
+
+void store_fill_defaults(struct store_options *options);
+/* (lock) */
+struct collection *store_lookup(const struct store *store, uint64_t uid);
+/* Takes over the caller's reference. */
+int store_add(struct store *store, struct collection *collection, struct quire_error *err);
+/* Takes it out of the table; the table's reference becomes the caller's. */
+void store_take_out(struct store *store, struct collection *collection);
+/* All collections, each with a reference. *out is freed by store_list_free. */
+int store_list(struct store *store, struct collection ***out, uint32_t *n, struct quire_error *err);
+void store_list_free(struct collection **list, uint32_t n);
+uint64_t store_new_segment(struct store *store);
+char *store_segment_path(const struct store *store, uint64_t uid);
+/* Looks at what a collection holds and what is due for it. */
+void store_count(struct store *store, struct collection *collection);
+/* Limits against what was counted. */
+void store_judge(struct store *store);
+/* Sets bits of busy; without `wait` it answers false when one of them is set already. After a wait
+ * the collection may have been dropped. */
+bool store_claim(struct store *store, struct collection *collection, unsigned bits, bool wait);
+void store_release(struct store *store, struct collection *collection, unsigned bits);
+/* part->gone of a part whose files must go, too. */
+void store_doom(struct store *store, struct part *part);
+void store_signal(struct store *store);
+uint64_t store_now_ms(void);
+/* One line for the host's log. */
+void store_log(struct store *store, bool warning, const char *format, ...) __attribute__((format(printf, 3, 4)));
+
+/* ---- store_open.c ------------------------------------------------------------------------------------------------ */
+
+/* Calls visit with the uid of every folder in segments/; with 0 for what is being made. */
+int store_each_folder(struct io_fs *fs, const char *segments,
+                      int (*visit)(void *context, const char *name, uint64_t uid), void *context,
+                      struct quire_error *err);
+
+/* What the records of a folder make, without a journal that is open: of recovery, verification and repair. */
+struct store_recovery {
+    struct store *store;
+    struct uid_list {
+        uint64_t *items;
+        size_t n, room;
+    } orphans, dropped; /* uids that records named and no collection had; uids that were dropped */
+    uint64_t records;
+    bool lenient; /* records that cannot be applied are reported and left out */
+    void (*lost)(void *context, const char *sentence);
+    void *context;
+};
+struct journal_reader store_reader(struct store_recovery *recovery);
+/* QUIRE_ECORRUPT where a record names a collection that was never made. Frees what the recovery holds. */
+int store_recovery_end(struct store_recovery *recovery, int rc, struct quire_error *err);
+/* A store without files: tables, locks, epochs. For opening, verification and repair. */
+int store_alloc(const char *path, const struct store_options *options, const struct store_host *host,
+                struct store **out, struct quire_error *err);
+void store_free(struct store *store);
+int store_lock_folder(struct store *store, bool create, struct quire_error *err);
+
+/* ---- store_merge.c: what is written anew ------------------------------------------------------------------------- */
+
+/* The share of the collection's resident budget that a part of `rows` rows gets beside n others, all open; UINT64_MAX:
+ * there is no budget. */
+uint64_t store_share(const struct store *store, const struct collection *collection, struct part *const *others,
+                     uint32_t n, uint64_t rows);
+/* Opens a part's segment under a budget; one that is too small for its codes is exceeded, which is logged. */
+int store_open_part(struct store *store, struct part *part, uint64_t memory_bytes, struct quire_error *err);
+/* Which parts a merge should take: flags[i] for part i of the view; how many (0: nothing is due). */
+uint32_t store_plan_merge(const struct view *view, bool *flags);
+bool store_seal_is_due(const struct store *store, const struct view *view);
+/* Both with their bit of busy claimed. */
+int store_seal_claimed(struct store *store, struct collection *collection, bool with_parts, struct quire_error *err);
+int store_merge_claimed(struct store *store, struct collection *collection, bool all, struct quire_error *err);
+/* Publishes an edit and dooms what it removed. */
+int store_publish(struct store *store, struct collection *collection, const struct collection_edit *edit, uint64_t *lsn,
+                  struct quire_error *err);
+
+/* ---- store_maintain.c -------------------------------------------------------------------------------------------- */
+
+int store_start_maintenance(struct store *store, struct quire_error *err);
+
+/* ---- store_snapshot.c -------------------------------------------------------------------------------------------- */
+
+/* The new folder `to` with all plain files of `from` under second names; copies where may_copy and that is not
+ * possible. Synced but for its own name. */
+/* Removes a data folder that was not finished, as far as that is possible. Missing is fine. */
+void store_discard_folder(struct io_fs *fs, const char *folder);
+
+/* ---- store_check.c ----------------------------------------------------------------------------------------------- */
+
+struct store_check {
+    struct store *store;
+    void (*finding)(void *context, const char *sentence); /* may be NULL, as progress */
+    int (*progress)(void *context, const char *phase, uint64_t done, uint64_t total);
+    void *context;
+    struct store_verify_report report;
+};
+/* Adds a finding. */
+void store_found(struct store_check *check, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* Proves a part's files. */
+int store_check_part(struct store_check *check, const struct collection *collection, const struct part *part,
+                     struct quire_error *err);
+/* Everything of a folder that nobody has open, whatever is damaged, in a store without a journal; the caller's by
+ * store_free. What is damaged is given to check->finding. */
+int store_read_folder(struct io_fs *fs, const char *path, const struct store_host *host, struct store_check *check,
+                      struct store **out, struct quire_error *err);
+
+/* ---- without opening, on any file system ------------------------------------------------------------------------- */
+
+int store_verify_on(struct io_fs *fs, const char *path, const struct store_host *host,
+                    void (*finding)(void *context, const char *sentence),
+                    int (*progress)(void *context, const char *phase, uint64_t done, uint64_t total), void *context,
+                    struct store_verify_report *report, struct quire_error *err);
+int store_repair_on(struct io_fs *fs, const char *path, const char *to, const struct store_host *host,
+                    void (*lost)(void *context, const char *sentence),
+                    int (*progress)(void *context, const char *phase, uint64_t done, uint64_t total), void *context,
+                    struct store_verify_report *report, struct quire_error *err);
+
+#endif

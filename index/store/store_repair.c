@@ -1,0 +1,488 @@
+/*
+ * store_repair.c - what a damaged data folder still holds, written to a new one.
+ *
+ * The journal is read leaving damage out, and makes the collections that it still makes. In the new folder each gets
+ * its number again. What it holds is taken over newest first, and a key that is there already stays: a lost record may
+ * have been the one that ended an older row of that key.
+ *   1. elements of memtables are put;
+ *   2. segments that prove themselves are taken over whole, by links or copies, with the rows that are dead, or older
+ *      than another of their key, marked as dead;
+ *   3. of a segment that does not prove itself the rows of whole blocks are put one by one.
+ * Keys that are there are remembered by their 64-bit hashes.
+ *
+ * Records of the host are not understood here; those that it refuses are left out. Those of the checkpoint go into a
+ * checkpoint, those of the log into the log, in their order; since every record of the log is later than the checkpoint
+ * now, the host applies all of them.
+ *
+ * The new folder is made under another name and renamed at the end: it is there whole or not at all.
+ */
+#include "index/format/format.h"
+#include "index/segment/segment_priv.h"
+#include "index/store/store_priv.h"
+#include "io/bitmap.h"
+#include "io/error.h"
+#include "io/memory.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct host_record {
+    struct host_record *next;
+    uint8_t kind;
+    uint32_t n_bytes;
+    uint8_t bytes[];
+};
+
+struct host_records {
+    struct host_record *first, **end;
+};
+
+/* An open-addressed set of hashes; 0 stands for an empty place, and hash 0 for 1. */
+struct hash_set {
+    uint64_t *places;
+    uint64_t n, room;
+};
+
+struct repair {
+    struct store_check check;       /* of the damaged folder; its findings are what is lost */
+    struct store_host host;         /* whose records are kept, if it takes them */
+    struct host_records state, log; /* of the host */
+    struct store *from, *to;
+    struct collection *source, *target;
+    struct hash_set seen; /* keys that the target has */
+    const struct part *part;
+    uint8_t *dead;       /* of a part that is taken over: rows to be marked */
+    void *vector;        /* a vector in the collection's type */
+    bool is_sound;       /* of the segment under proof */
+    uint64_t n_elements; /* that were saved */
+    struct quire_error *err;
+};
+
+static void lose(void *context, const char *sentence)
+{
+    struct repair *r = context;
+    store_found(&r->check, "%s", sentence);
+}
+
+/* ---- keys that are there ----------------------------------------------------------------------------------------- */
+
+static bool set_insert(struct hash_set *set, uint64_t hash)
+{
+    uint64_t at = hash & (set->room - 1);
+    while (set->places[at] && set->places[at] != hash)
+        at = (at + 1) & (set->room - 1);
+    if (set->places[at])
+        return false;
+    set->places[at] = hash;
+    set->n++;
+    return true;
+}
+
+/* 1: new, 0: it was there, or QUIRE_ENOMEM. */
+static int set_add(struct hash_set *set, const void *key, uint32_t key_bytes)
+{
+    uint64_t hash = key_hash(key, key_bytes);
+    if (2 * set->n >= set->room) {
+        struct hash_set bigger = {.room = set->room ? 2 * set->room : 1024};
+        bigger.places = calloc(bigger.room, sizeof *bigger.places);
+        if (!bigger.places)
+            return QUIRE_ENOMEM;
+        for (uint64_t i = 0; i < set->room; i++)
+            if (set->places[i])
+                set_insert(&bigger, set->places[i]);
+        free(set->places);
+        *set = bigger;
+    }
+    return set_insert(set, hash ? hash : 1);
+}
+
+/* ---- the host's records ------------------------------------------------------------------------------------------ */
+
+static int keep_record(struct host_records *list, uint8_t kind, const uint8_t *bytes, uint32_t n,
+                       struct quire_error *err)
+{
+    struct host_record *record = malloc(sizeof *record + n);
+    if (!record)
+        return error_set(err, QUIRE_ENOMEM, "no memory for a record of %u bytes", n);
+    *record = (struct host_record){.kind = kind, .n_bytes = n};
+    if (n)
+        memcpy(record->bytes, bytes, n);
+    *list->end = record;
+    list->end = &record->next;
+    return 0;
+}
+
+static int keep_state(void *context, uint8_t kind, uint64_t lsn, const uint8_t *bytes, uint32_t n,
+                      struct quire_error *err)
+{
+    struct repair *r = context;
+    int rc = r->host.restore ? r->host.restore(r->host.context, kind, lsn, bytes, n, err) : 0;
+    return rc < 0 ? rc : keep_record(&r->state, kind, bytes, n, err);
+}
+
+static int keep_log(void *context, uint8_t kind, uint64_t lsn, const uint8_t *bytes, uint32_t n,
+                    struct quire_error *err)
+{
+    struct repair *r = context;
+    int rc = r->host.replay ? r->host.replay(r->host.context, kind, lsn, bytes, n, err) : 0;
+    return rc < 0 ? rc : keep_record(&r->log, kind, bytes, n, err);
+}
+
+static int save_state(void *context, struct checkpoint *checkpoint, struct quire_error *err)
+{
+    const struct repair *r = context;
+    int rc = 0;
+    for (const struct host_record *record = r->state.first; record && rc == 0; record = record->next)
+        rc = checkpoint_put(checkpoint, record->kind, 0, record->bytes, record->n_bytes, err);
+    return rc;
+}
+
+static int append_log(struct repair *r)
+{
+    int rc = 0;
+    for (const struct host_record *record = r->log.first; record && rc == 0; record = record->next) {
+        struct journal_record frame = {record->kind, record->bytes, record->n_bytes};
+        uint64_t lsn;
+        rc = journal_append(r->to->journal, &frame, 1, &lsn, r->err);
+        if (rc == QUIRE_EBUSY) { /* more than the journal's buffer holds */
+            rc = journal_sync(r->to->journal, r->err);
+            if (rc == 0)
+                rc = journal_append(r->to->journal, &frame, 1, &lsn, r->err);
+        }
+    }
+    return rc;
+}
+
+static void free_records(struct host_records *list)
+{
+    while (list->first) {
+        struct host_record *record = list->first;
+        list->first = record->next;
+        free(record);
+    }
+}
+
+/* ---- elements ---------------------------------------------------------------------------------------------------- */
+
+/* A memtable that is full is sealed at once: nobody else does it. */
+static int seal_if_full(struct repair *r)
+{
+    struct view *view = collection_view(r->target);
+    bool due = store_seal_is_due(r->to, view);
+    view_unref(view);
+    return due ? store_seal(r->to, r->target, r->err) : 0;
+}
+
+/* Into put what a text holds: JSON, and the grants that are not void, which are the caller's to free. 0: nobody's any
+ * more. */
+static int take_text(struct repair *r, const char *text, uint32_t bytes, struct collection_put *put,
+                     struct grant **grants)
+{
+    const char *json;
+    struct grant grant;
+    uint32_t n, at = 0;
+    *grants = NULL;
+    if (grants_split(text, bytes, &json, &put->attribute_bytes, &n) < 0) {
+        store_found(&r->check, "element %.*s of collection %llu: its grants are damaged",
+                    put->key_bytes > 100 ? 100 : (int)put->key_bytes, (const char *)put->key,
+                    (unsigned long long)r->source->uid);
+        return 0;
+    }
+    *grants = malloc(size_mul((size_t)n + 1, sizeof **grants));
+    if (!*grants)
+        return error_set(r->err, QUIRE_ENOMEM, "no memory for the grants of an element");
+    while (grants_next(text, bytes, &at, &grant))
+        if (grant.generation == tenants_generation(r->source, grant.name, grant.bytes))
+            (*grants)[put->n_grants++] = grant;
+    put->grants = *grants;
+    put->attributes = put->attribute_bytes ? json : NULL;
+    return n == 0 || put->n_grants > 0;
+}
+
+static int put_and_sync(struct repair *r, struct collection_put *put)
+{
+    int rc = collection_put(r->target, put, r->err);
+    if (rc != QUIRE_EBUSY) /* otherwise more than the journal's buffer holds */
+        return rc;
+    rc = journal_sync(r->to->journal, r->err);
+    return rc == 0 ? collection_put(r->target, put, r->err) : rc;
+}
+
+static int put_element(struct repair *r, const void *key, uint32_t key_bytes, const float *floats, const char *text,
+                       uint32_t text_bytes)
+{
+    struct grant *grants;
+    int rc = set_add(&r->seen, key, key_bytes);
+    if (rc <= 0)
+        return rc < 0 ? error_set(r->err, rc, "no memory for the keys of a collection") : 0;
+    space_elements(r->source->config.type, floats, r->source->config.dim, r->vector);
+    struct view *view = collection_view(r->target);
+    struct collection_put put = {
+        .key = key, .key_bytes = key_bytes, .vector = r->vector, .located = {.generation = view->generation}};
+    view_unref(view);
+    int somebodys = take_text(r, text, text_bytes, &put, &grants);
+    if (somebodys > 0)
+        rc = put_and_sync(r, &put);
+    free(grants);
+    if (somebodys <= 0)
+        return somebodys;
+    if (rc == QUIRE_ENOTFINITE || rc == QUIRE_EZEROVEC || rc == QUIRE_EINVALID) {
+        store_found(&r->check, "element %.*s of collection %llu: %s", key_bytes > 100 ? 100 : (int)key_bytes,
+                    (const char *)key, (unsigned long long)r->source->uid, quire_error_text(rc));
+        return 0;
+    }
+    r->n_elements += rc == 0;
+    return rc == 0 ? seal_if_full(r) : rc;
+}
+
+static int save_tables(struct repair *r)
+{
+    const struct view *view = r->source->view;
+    uint32_t dim = r->source->config.dim;
+    float *floats = malloc(sizeof(float) * (3 * (size_t)dim + 1024)); /* a vector, and the scratch to decode it */
+    int rc = floats ? 0 : error_set(r->err, QUIRE_ENOMEM, "no memory for a vector");
+    for (uint32_t t = 0; t < view->n_tables && rc == 0; t++) {
+        const struct memtable *table = view->tables[t]->memtable;
+        struct memtable_stats stats;
+        memtable_get_stats(table, &stats);
+        for (uint32_t i = 0; i < stats.room && rc == 0; i++) {
+            struct memtable_row row;
+            if (memtable_death(table, i) != SEQ_MAX)
+                continue;
+            memtable_row(table, i, &row);
+            memtable_vector(table, i, floats + dim, floats);
+            rc = put_element(r, row.key, row.key_bytes, floats, row.attributes, row.attribute_bytes);
+        }
+    }
+    free(floats);
+    return rc;
+}
+
+/* ---- segments ---------------------------------------------------------------------------------------------------- */
+
+static int mark_older(void *context, const struct scanned_row *row)
+{
+    struct repair *r = context;
+    if (part_is_dead(r->part, row->row))
+        return 0;
+    int rc = set_add(&r->seen, row->key, row->key_bytes);
+    if (rc == 0)
+        bitmap_add(r->dead, row->row);
+    return rc < 0 ? error_set(r->err, rc, "no memory for the keys of a collection") : 0;
+}
+
+static int save_row(void *context, const struct scanned_row *row)
+{
+    struct repair *r = context;
+    if (part_is_dead(r->part, row->row))
+        return 0;
+    return put_element(r, row->key, row->key_bytes, row->vector, row->attributes, row->attribute_bytes);
+}
+
+/* The new part with the tombstones of the old one and of rows that are older than others. */
+static int publish_part(struct repair *r, uint64_t uid)
+{
+    struct part *added = NULL;
+    uint64_t rows = segment_info(r->part->segment)->rows, lsn;
+    int rc = part_create(uid, &added, r->err);
+    for (uint64_t row = 0; row < rows && rc >= 0; row++)
+        if (part_is_dead(r->part, (uint32_t)row) || bitmap_has(r->dead, (uint32_t)row))
+            rc = part_kill(added, (uint32_t)row);
+    if (rc >= 0)
+        rc = store_open_part(r->to, added, UINT64_MAX, r->err);
+    if (rc == 0) {
+        struct collection_edit edit = {.added = added};
+        rc = store_publish(r->to, r->target, &edit, &lsn, r->err);
+        r->n_elements += rc == 0 ? part_living(added) : 0;
+    }
+    part_unref(added);
+    return rc;
+}
+
+static int take_over(struct repair *r)
+{
+    uint64_t uid = store_new_segment(r->to);
+    char *from = store_segment_path(r->from, r->part->uid), *to = store_segment_path(r->to, uid), *building = NULL;
+    int rc = from && to && asprintf(&building, "%s" BUILDING_MARK, to) >= 0
+                 ? 0
+                 : error_set(r->err, QUIRE_ENOMEM, "no memory for the name of a segment");
+    if (rc == 0)
+        rc = store_link_folder(r->from->fs, from, building, true, r->err);
+    if (rc == 0)
+        rc = fs_publish(r->from->fs, building, to, r->err);
+    r->dead = rc == 0 ? calloc(1, (size_t)segment_info(r->part->segment)->rows / 8 + 1) : NULL;
+    if (rc == 0 && !r->dead)
+        rc = error_set(r->err, QUIRE_ENOMEM, "no memory for tombstones");
+    if (rc == 0)
+        rc = segment_scan(r->part->segment, NULL, mark_older, NULL, r, r->err);
+    if (rc == 0)
+        rc = publish_part(r, uid);
+    free(r->dead);
+    r->dead = NULL;
+    free(building);
+    free(from);
+    free(to);
+    return rc;
+}
+
+static int save_part(struct repair *r, const struct part *part)
+{
+    r->part = part;
+    if (!part->segment) /* the sentence has been said when it was opened */
+        return 0;
+    uint64_t before = r->check.report.findings, saved = r->n_elements;
+    int rc = store_check_part(&r->check, r->source, part, r->err);
+    if (rc < 0 || r->check.report.findings == before)
+        return rc < 0 ? rc : take_over(r);
+    rc = segment_scan(part->segment, NULL, save_row, lose, r, r->err);
+    store_found(&r->check, "of the %llu elements of segment %llu, collection %llu, %llu could be saved",
+                (unsigned long long)part_living(part), (unsigned long long)part->uid,
+                (unsigned long long)r->source->uid, (unsigned long long)(r->n_elements - saved));
+    return rc;
+}
+
+static int by_age(const void *a, const void *b)
+{
+    uint64_t x = (*(struct part *const *)a)->uid, y = (*(struct part *const *)b)->uid;
+    return x > y ? -1 : x < y;
+}
+
+static int save_parts(struct repair *r)
+{
+    const struct view *view = r->source->view;
+    int rc = 0;
+    if (view->n_parts)
+        qsort(view->parts, view->n_parts, sizeof(struct part *), by_age);
+    for (uint32_t i = 0; i < view->n_parts && rc == 0; i++)
+        rc = save_part(r, view->parts[i]);
+    return rc;
+}
+
+/* ---- collections ------------------------------------------------------------------------------------------------- */
+
+static int save_collection(struct repair *r)
+{
+    const struct collection_config *config = &r->source->config;
+    uint64_t lsn;
+    r->to->next_collection = r->source->uid;
+    int rc = store_create_collection(r->to, config, r->source->schema, &r->target, &lsn, r->err);
+    if (rc < 0)
+        return rc;
+    r->vector = malloc(size_mul(config->dim, quire_type_bytes(config->type)));
+    rc = r->vector ? collection_take_former(r->target, r->source, r->err)
+                   : error_set(r->err, QUIRE_ENOMEM, "no memory for a vector");
+    if (rc == 0)
+        rc = save_tables(r);
+    if (rc == 0)
+        rc = save_parts(r);
+    free(r->vector);
+    free(r->seen.places);
+    r->seen = (struct hash_set){0};
+    collection_unref(r->target);
+    return rc;
+}
+
+static int by_number(const void *a, const void *b)
+{
+    uint64_t x = (*(struct collection *const *)a)->uid, y = (*(struct collection *const *)b)->uid;
+    return x < y ? -1 : x > y;
+}
+
+static int save_collections(struct repair *r)
+{
+    struct collection **list = NULL;
+    uint32_t n = 0;
+    int rc = store_list(r->from, &list, &n, r->err);
+    if (rc == 0 && n)
+        qsort(list, n, sizeof(struct collection *), by_number);
+    for (uint32_t i = 0; rc == 0 && i < n; i++) {
+        r->source = list[i];
+        rc = save_collection(r);
+        r->check.report.collections++;
+    }
+    store_list_free(list, n);
+    return rc;
+}
+
+/* Numbers that the damaged folder gave out are not given out again. */
+static int fill(struct repair *r)
+{
+    int rc = store_checkpoint(r->to, r->err);
+    if (rc == 0)
+        rc = append_log(r);
+    if (rc == 0)
+        rc = save_collections(r);
+    if (r->to->next_collection < r->from->next_collection)
+        r->to->next_collection = r->from->next_collection;
+    return rc;
+}
+
+static int write_folder(struct repair *r, const char *path)
+{
+    struct store_options options = {.fs = r->from->fs, .no_maintenance = true};
+    struct store_host host = {.save = save_state, .context = r};
+    int rc = store_open(path, &options, &host, &r->to, NULL, r->err);
+    if (rc < 0)
+        return rc;
+    rc = fill(r);
+    int closed = store_close(r->to, rc == 0 ? r->err : NULL);
+    return rc < 0 ? rc : closed;
+}
+
+/* A name that is there, finished or half made, is somebody's. */
+static int is_free(struct io_fs *fs, const char *path, struct quire_error *err)
+{
+    int rc = fs->ops->mkdir(fs, path);
+    if (rc == 0)
+        rc = fs->ops->rmdir(fs, path);
+    return rc < 0
+               ? error_set(err, rc, "cannot make %s: %s: choose another name or remove it", path, quire_error_text(rc))
+               : 0;
+}
+
+int store_repair_on(struct io_fs *fs, const char *path, const char *to, const struct store_host *host,
+                    void (*lost)(void *context, const char *sentence),
+                    int (*progress)(void *context, const char *phase, uint64_t done, uint64_t total), void *context,
+                    struct store_verify_report *report, struct quire_error *err)
+{
+    struct repair r = {.check = {.finding = lost, .progress = progress, .context = context},
+                       .host = host ? *host : (struct store_host){0},
+                       .err = err};
+    struct store_host keeper = {.restore = keep_state, .replay = keep_log, .context = &r};
+    char *building;
+    r.state.end = &r.state.first;
+    r.log.end = &r.log.first;
+    if (asprintf(&building, "%s" BUILDING_MARK, to) < 0)
+        return error_set(err, QUIRE_ENOMEM, "no memory to repair %s", path);
+    int rc = is_free(fs, to, err);
+    if (rc == 0)
+        rc = is_free(fs, building, err);
+    if (rc == 0)
+        rc = store_read_folder(fs, path, &keeper, &r.check, &r.from, err);
+    if (rc == 0) {
+        rc = write_folder(&r, building);
+        if (rc == 0 && r.host.complete)
+            rc = r.host.complete(r.host.context, building, err);
+        if (rc == 0)
+            rc = fs_publish(fs, building, to, err);
+        if (rc < 0)
+            store_discard_folder(fs, building);
+    }
+    if (r.from)
+        store_free(r.from);
+    free_records(&r.state);
+    free_records(&r.log);
+    free(building);
+    r.check.report.elements = r.n_elements;
+    if (report)
+        *report = r.check.report;
+    return rc;
+}
+
+int store_repair(const char *path, const char *to, const struct store_host *host,
+                 void (*lost)(void *context, const char *sentence),
+                 int (*progress)(void *context, const char *phase, uint64_t done, uint64_t total), void *context,
+                 struct store_verify_report *report, struct quire_error *err)
+{
+    return store_repair_on(fs_real(), path, to, host, lost, progress, context, report, err);
+}

@@ -1,0 +1,554 @@
+/*
+ * store_snapshot.c - a copy of the data folder by hard links; and the adoption of an index that was built elsewhere.
+ *
+ * Both rest on files that are never changed once they are whole: another name costs nothing and holds what it named.
+ *
+ * A snapshot stops nobody. While it holds `publish`, no collection's parts change, so that the parts that it has
+ * references to are those that the log up to its last LSN names: what is dropped meanwhile stays as long as the
+ * references do, and a collection that is made meanwhile has none. A checkpoint would remove the files that are being
+ * linked: it waits. The copy is made under another name and renamed when all of it is synced.
+ *
+ * Adoption. The index becomes a part of the collection, and elements of the same keys end, in one frame: a batch of the
+ * journal. Who they are is found first, by reading the collection's own rows against the filter of the new part's keys,
+ * and then the new part against the few that pass. If the collection was written to meanwhile that would be wrong: it
+ * begins again, and gives up after a few times (QUIRE_EBUSY).
+ */
+#include "index/column/columns.h"
+#include "index/format/format.h"
+#include "index/segment/segment_priv.h"
+#include "index/store/store_priv.h"
+#include "io/clock.h"
+#include "io/error.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define COPY_BYTES  (1u << 20)
+#define ADOPT_TRIES 4u
+
+/* ---- links ------------------------------------------------------------------------------------------------------- */
+
+static int copy_bytes(struct io_file *from, struct io_file *to, uint8_t *buffer, struct quire_error *err)
+{
+    int rc = 0;
+    for (uint64_t at = 0; rc == 0 && at < from->bytes; at += COPY_BYTES) {
+        size_t n = from->bytes - at < COPY_BYTES ? (size_t)(from->bytes - at) : COPY_BYTES;
+        rc = fs_read_exact(from, buffer, n, at, err);
+        if (rc == 0)
+            rc = fs_write_exact(to, buffer, n, at, err);
+    }
+    return rc == 0 ? fs_sync(to, err) : rc;
+}
+
+static int copy_file(struct io_fs *fs, const char *from, const char *to, struct quire_error *err)
+{
+    struct io_file *source = NULL, *target = NULL;
+    uint8_t *buffer = malloc(COPY_BYTES);
+    int rc = buffer ? fs_open(fs, from, FS_READ, &source, err) : QUIRE_ENOMEM;
+    if (rc == 0)
+        rc = fs_open(fs, to, FS_WRITE | FS_CREATE | FS_EXCLUSIVE, &target, err);
+    if (rc == 0)
+        rc = copy_bytes(source, target, buffer, err);
+    fs_close(source);
+    fs_close(target);
+    free(buffer);
+    return rc;
+}
+
+struct linking {
+    struct io_fs *fs;
+    const char *from, *to;
+    bool may_copy; /* where a link is not possible: another file system */
+    struct quire_error *err;
+};
+
+static int link_file(void *context, const char *name)
+{
+    const struct linking *linking = context;
+    char *from = NULL, *to = NULL;
+    int rc = asprintf(&from, "%s/%s", linking->from, name) < 0 || asprintf(&to, "%s/%s", linking->to, name) < 0
+                 ? QUIRE_ENOMEM
+                 : linking->fs->ops->link(linking->fs, from, to);
+    if (rc < 0 && rc != QUIRE_ENOMEM && linking->may_copy)
+        rc = copy_file(linking->fs, from, to, linking->err);
+    else if (rc < 0)
+        error_set(linking->err, rc, "cannot link %s as %s/%s: %s", from ? from : name, linking->to, name,
+                  quire_error_text(rc));
+    free(from);
+    free(to);
+    return rc;
+}
+
+static int make_folder(struct io_fs *fs, const char *path, struct quire_error *err)
+{
+    int rc = fs->ops->mkdir(fs, path);
+    return rc < 0 ? error_set(err, rc, "cannot make folder %s: %s", path, quire_error_text(rc)) : 0;
+}
+
+static int sync_folder(struct io_fs *fs, const char *path, struct quire_error *err)
+{
+    int rc = fs->ops->sync_dir(fs, path);
+    return rc < 0 ? error_set(err, rc, "cannot sync folder %s: %s", path, quire_error_text(rc)) : 0;
+}
+
+int store_link_folder(struct io_fs *fs, const char *from, const char *to, bool may_copy, struct quire_error *err)
+{
+    struct linking linking = {fs, from, to, may_copy, err};
+    int rc = make_folder(fs, to, err);
+    if (rc == 0)
+        rc = fs->ops->list(fs, from, link_file, &linking);
+    return rc == 0 ? sync_folder(fs, to, err) : rc;
+}
+
+/* ---- snapshots --------------------------------------------------------------------------------------------------- */
+
+struct copy {
+    struct store *store;
+    char *folder, *segments; /* TO.building, TO.building/segments */
+    struct view **views;     /* of all collections, references */
+    uint32_t n_views;
+};
+
+/* All parts that the log can name, held. */
+static int hold_parts(struct copy *copy, struct quire_error *err)
+{
+    struct collection **list = NULL;
+    uint32_t n = 0;
+    int rc = store_list(copy->store, &list, &n, err);
+    copy->views = rc == 0 ? calloc(n + 1u, sizeof(struct view *)) : NULL;
+    if (rc == 0 && !copy->views)
+        rc = error_set(err, QUIRE_ENOMEM, "no memory to list the segments of %u collections", n);
+    for (uint32_t i = 0; rc == 0 && i < n; i++)
+        copy->views[copy->n_views++] = collection_view(list[i]);
+    store_list_free(list, n);
+    return rc;
+}
+
+static int link_parts(struct copy *copy, const struct view *view, struct quire_error *err)
+{
+    int rc = 0;
+    for (uint32_t i = 0; rc == 0 && i < view->n_parts; i++) {
+        char *from = store_segment_path(copy->store, view->parts[i]->uid), *to = NULL;
+        rc = !from || asprintf(&to, "%s/%llu", copy->segments, (unsigned long long)view->parts[i]->uid) < 0
+                 ? error_set(err, QUIRE_ENOMEM, "no memory for the name of a segment")
+                 : store_link_folder(copy->store->fs, from, to, false, err);
+        free(from);
+        free(to);
+    }
+    return rc;
+}
+
+/* (checkpoint, publish) */
+static int fill_copy(struct copy *copy, uint64_t *lsn, struct quire_error *err)
+{
+    struct io_fs *fs = copy->store->fs;
+    int rc = make_folder(fs, copy->folder, err);
+    if (rc == 0)
+        rc = make_folder(fs, copy->segments, err);
+    if (rc == 0)
+        rc = hold_parts(copy, err);
+    if (rc == 0)
+        rc = journal_snapshot(copy->store->journal, copy->folder, lsn, err);
+    for (uint32_t i = 0; rc == 0 && i < copy->n_views; i++)
+        rc = link_parts(copy, copy->views[i], err);
+    if (rc == 0)
+        rc = sync_folder(fs, copy->segments, err);
+    return rc;
+}
+
+struct discarding {
+    struct io_fs *fs;
+    const char *segments;
+};
+
+static int discard_segment(void *context, const char *name, uint64_t uid)
+{
+    const struct discarding *discarding = context;
+    char *path;
+    (void)uid;
+    if (asprintf(&path, "%s/%s", discarding->segments, name) < 0)
+        return QUIRE_ENOMEM;
+    int rc = fs_remove_folder(discarding->fs, path, NULL);
+    free(path);
+    return rc;
+}
+
+void store_discard_folder(struct io_fs *fs, const char *folder)
+{
+    struct discarding discarding = {.fs = fs};
+    char *segments;
+    if (asprintf(&segments, "%s/" SEGMENTS_NAME, folder) < 0)
+        return;
+    discarding.segments = segments;
+    store_each_folder(fs, segments, discard_segment, &discarding, NULL);
+    fs->ops->rmdir(fs, segments);
+    fs_remove_folder(fs, folder, NULL);
+    free(segments);
+}
+
+/* A copy that was not finished, now or before a crash. */
+static void discard_copy(struct copy *copy)
+{
+    store_discard_folder(copy->store->fs, copy->folder);
+}
+
+static void note_snapshot(struct store *store)
+{
+    pthread_mutex_lock(&store->lock);
+    store->stats.snapshots++;
+    store->stats.last_snapshot_ms = clock_wall_ms();
+    pthread_mutex_unlock(&store->lock);
+}
+
+int store_snapshot(struct store *store, const char *to, uint64_t *lsn, struct quire_error *err)
+{
+    struct copy copy = {.store = store};
+    if (asprintf(&copy.folder, "%s" BUILDING_MARK, to) < 0)
+        return error_set(err, QUIRE_ENOMEM, "no memory for a snapshot");
+    if (asprintf(&copy.segments, "%s/" SEGMENTS_NAME, copy.folder) < 0) {
+        free(copy.folder);
+        return error_set(err, QUIRE_ENOMEM, "no memory for a snapshot");
+    }
+    pthread_mutex_lock(&store->checkpoint);
+    pthread_mutex_lock(&store->publish);
+    discard_copy(&copy);
+    int rc = fill_copy(&copy, lsn, err);
+    pthread_mutex_unlock(&store->publish);
+    pthread_mutex_unlock(&store->checkpoint);
+    if (rc == 0)
+        rc = fs_publish(store->fs, copy.folder, to, err);
+    if (rc == 0)
+        note_snapshot(store);
+    else
+        discard_copy(&copy);
+    for (uint32_t i = 0; i < copy.n_views; i++)
+        view_unref(copy.views[i]);
+    free(copy.views);
+    free(copy.segments);
+    free(copy.folder);
+    return rc;
+}
+
+/* ---- adoption ---------------------------------------------------------------------------------------------------- */
+
+/* A key that the collection has and the filter of the adopted part may have. */
+struct shared_key {
+    struct shared_key *next; /* of the same bucket */
+    uint64_t part_uid;       /* 0: in a memtable */
+    uint32_t row, key_bytes;
+    bool confirmed;
+    uint8_t key[];
+};
+
+struct adoption {
+    struct store *store;
+    struct collection *collection;
+    struct view *view; /* whose rows were looked at */
+    struct part *part; /* the adopted one */
+    const struct part *scanned;
+    struct shared_key **buckets;
+    uint32_t n_buckets, n_keys, n_confirmed;
+};
+
+static int refuse(const struct segment_info *info, const char *what, const char *index, const char *own,
+                  struct quire_error *err)
+{
+    return error_set(err, QUIRE_EINVALID,
+                     "%s has %s %s and the set has %s: build the index with that, or make a new set", info->path, what,
+                     index, own);
+}
+
+static int check_index(const struct segment_info *info, const struct collection_config *c, struct quire_error *err)
+{
+    if (info->dim != c->dim)
+        return error_set(err, QUIRE_EDIM,
+                         "%s has dimension %u and the set has %u: build the index with that, or make a new set",
+                         info->path, info->dim, c->dim);
+    if (info->type != c->type)
+        return refuse(info, "vectors of", quire_type_name(info->type), quire_type_name(c->type), err);
+    if (info->metric != c->metric)
+        return refuse(info, "metric", quire_metric_name(info->metric), quire_metric_name(c->metric), err);
+    if (info->slot != c->slot)
+        return refuse(info, "slots of", quire_slot_name(info->slot), quire_slot_name(c->slot), err);
+    return 0;
+}
+
+static int every_row_is_granted(const struct segment *segment, struct quire_error *err)
+{
+    struct columns_stats stats = {.n_tenants = 0};
+    roaring_bitmap_t *granted = NULL;
+    uint64_t rows = segment_info(segment)->rows, n = 0;
+    if (segment->columns)
+        columns_get_stats(segment->columns, &stats);
+    struct tenant_scope all = {.tenants = malloc(sizeof *all.tenants * ((size_t)stats.n_tenants + 1))};
+    int rc = all.tenants ? 0 : QUIRE_ENOMEM;
+    while (rc == 0 && all.n < stats.n_tenants && columns_tenant_at(segment->columns, all.n, &all.tenants[all.n], &n))
+        all.n++;
+    if (rc == 0 && segment->columns)
+        rc = columns_scope(segment->columns, &all, &granted);
+    n = granted ? roaring_bitmap_get_cardinality(granted) : 0;
+    rows_free(granted);
+    free(all.tenants);
+    if (rc < 0)
+        return error_set(err, rc, "no memory to look at the tenants of %s", segment_info(segment)->path);
+    return n == rows ? 0
+                     : error_set(err, QUIRE_EINVALID,
+                                 "%llu of the %llu rows of %s are granted to nobody, and every element of this set is "
+                                 "some tenant's: build the index with a tenant for each row",
+                                 (unsigned long long)(rows - n), (unsigned long long)rows, segment_info(segment)->path);
+}
+
+/* What an index grants must be as it would be if it were granted now. */
+static int check_tenants(const struct adoption *a, const struct segment *segment, struct quire_error *err)
+{
+    struct grant grant;
+    uint64_t rows;
+    for (uint32_t i = 0; segment->columns && columns_tenant_at(segment->columns, i, &grant, &rows); i++)
+        if (grant.generation != collection_tenant_generation(a->collection, grant.name, grant.bytes))
+            return error_set(err, QUIRE_EINVALID,
+                             "%s grants rows to tenant %.*s, which was dropped from this set: put its elements one by "
+                             "one, or load the index into a new set",
+                             segment_info(segment)->path, (int)grant.bytes, grant.name);
+    return a->collection->config.tenants ? every_row_is_granted(segment, err) : 0;
+}
+
+/* Looks at the index where it is, before anything is linked. */
+static int look_at_index(const struct adoption *a, const char *path, uint64_t *rows, struct quire_error *err)
+{
+    struct segment_options options = {.fs = a->store->fs, .memory_bytes = UINT64_MAX};
+    struct segment *segment = NULL;
+    int rc = segment_open(path, &options, &segment, err);
+    if (rc < 0)
+        return rc;
+    *rows = segment_info(segment)->rows;
+    rc = check_index(segment_info(segment), &a->collection->config, err);
+    if (rc == 0)
+        rc = check_tenants(a, segment, err);
+    segment_unref(segment);
+    return rc;
+}
+
+static int open_adopted(struct adoption *a, uint64_t uid, uint64_t rows, struct quire_error *err)
+{
+    struct view *view = collection_view(a->collection);
+    uint64_t share = store_share(a->store, a->collection, view->parts, view->n_parts, rows);
+    view_unref(view);
+    int rc = part_create(uid, &a->part, err);
+    return rc == 0 ? store_open_part(a->store, a->part, share, err) : rc;
+}
+
+/* Links to the files of `quire build` under a number of this store. */
+static int link_index(struct adoption *a, const char *path, struct quire_error *err)
+{
+    struct io_fs *fs = a->store->fs;
+    uint64_t rows = 0, uid = store_new_segment(a->store);
+    char *to = store_segment_path(a->store, uid), *building = NULL;
+    int rc = to && asprintf(&building, "%s" BUILDING_MARK, to) >= 0
+                 ? look_at_index(a, path, &rows, err)
+                 : error_set(err, QUIRE_ENOMEM, "no memory to adopt %s", path);
+    if (rc == 0) {
+        rc = store_link_folder(fs, path, building, true, err);
+        if (rc == 0)
+            rc = fs_publish(fs, building, to, err);
+        if (rc < 0)
+            fs_remove_folder(fs, building, NULL);
+    }
+    if (rc == 0) {
+        rc = open_adopted(a, uid, rows, err);
+        if (rc < 0)
+            fs_remove_folder(fs, to, NULL);
+    }
+    free(building);
+    free(to);
+    return rc;
+}
+
+/* ---- keys that both have ---- */
+
+static int grow_keys(struct adoption *a)
+{
+    uint32_t n = a->n_buckets ? 2 * a->n_buckets : 1024;
+    struct shared_key **buckets = calloc(n, sizeof(struct shared_key *));
+    if (!buckets)
+        return QUIRE_ENOMEM;
+    for (uint32_t i = 0; i < a->n_buckets; i++)
+        for (struct shared_key *key = a->buckets[i], *next; key; key = next) {
+            struct shared_key **bucket = &buckets[key_hash(key->key, key->key_bytes) & (n - 1)];
+            next = key->next;
+            key->next = *bucket;
+            *bucket = key;
+        }
+    free(a->buckets);
+    a->buckets = buckets;
+    a->n_buckets = n;
+    return 0;
+}
+
+static int note_key(struct adoption *a, uint64_t part_uid, uint32_t row, const void *bytes, uint32_t n)
+{
+    if (!part_may_have(a->part, bytes, n))
+        return 0;
+    if (a->n_keys >= a->n_buckets && grow_keys(a) < 0)
+        return QUIRE_ENOMEM;
+    struct shared_key *key = malloc(sizeof *key + n);
+    if (!key)
+        return QUIRE_ENOMEM;
+    struct shared_key **bucket = &a->buckets[key_hash(bytes, n) & (a->n_buckets - 1)];
+    *key = (struct shared_key){.next = *bucket, .part_uid = part_uid, .row = row, .key_bytes = n};
+    memcpy(key->key, bytes, n);
+    *bucket = key;
+    a->n_keys++;
+    return 0;
+}
+
+static int note_scanned(void *context, const struct scanned_row *row)
+{
+    struct adoption *a = context;
+    if (part_is_dead(a->scanned, row->row))
+        return 0;
+    return note_key(a, a->scanned->uid, row->row, row->key, row->key_bytes);
+}
+
+static int confirm_scanned(void *context, const struct scanned_row *row)
+{
+    struct adoption *a = context;
+    struct shared_key *key = a->buckets[key_hash(row->key, row->key_bytes) & (a->n_buckets - 1)];
+    for (; key; key = key->next)
+        if (key->key_bytes == row->key_bytes && memcmp(key->key, row->key, row->key_bytes) == 0) {
+            a->n_confirmed += !key->confirmed;
+            key->confirmed = true;
+        }
+    return 0;
+}
+
+static int note_table(struct adoption *a, const struct memtable *table)
+{
+    struct memtable_stats stats;
+    memtable_get_stats(table, &stats);
+    for (uint32_t i = 0; i < stats.room; i++) {
+        struct memtable_row row;
+        unsigned slot = epoch_enter(a->store->epochs);
+        int rc = 0;
+        if (memtable_death(table, i) == SEQ_MAX) {
+            memtable_row(table, i, &row);
+            rc = note_key(a, 0, 0, row.key, row.key_bytes);
+        }
+        epoch_exit(a->store->epochs, slot);
+        if (rc < 0)
+            return rc;
+    }
+    return 0;
+}
+
+static int find_shared(struct adoption *a, struct quire_error *err)
+{
+    int rc = 0;
+    for (uint32_t i = 0; rc == 0 && i < a->view->n_tables; i++)
+        rc = note_table(a, a->view->tables[i]->memtable);
+    for (uint32_t i = 0; rc == 0 && i < a->view->n_parts; i++) {
+        a->scanned = a->view->parts[i];
+        rc = segment_scan(a->view->parts[i]->segment, NULL, note_scanned, NULL, a, err);
+    }
+    if (rc == 0 && a->n_keys > 0)
+        rc = segment_scan(a->part->segment, NULL, confirm_scanned, NULL, a, err);
+    return rc == QUIRE_ENOMEM ? error_set(err, rc, "no memory for the keys that index and set share") : rc;
+}
+
+static void forget_keys(struct adoption *a)
+{
+    for (uint32_t i = 0; i < a->n_buckets; i++)
+        while (a->buckets[i]) {
+            struct shared_key *key = a->buckets[i];
+            a->buckets[i] = key->next;
+            free(key);
+        }
+    free(a->buckets);
+    a->buckets = NULL;
+    a->n_buckets = a->n_keys = a->n_confirmed = 0;
+}
+
+/* The rows whose elements it replaces, owned by the caller; NULL without memory. */
+static struct replaced_row *list_shared(const struct adoption *a)
+{
+    struct replaced_row *rows = calloc(a->n_confirmed + 1, sizeof *rows);
+    uint32_t n = 0;
+    for (uint32_t i = 0; rows && i < a->n_buckets; i++)
+        for (const struct shared_key *key = a->buckets[i]; key; key = key->next)
+            if (key->confirmed)
+                rows[n++] = (struct replaced_row){
+                    key->key,
+                    key->key_bytes,
+                    {.generation = a->view->generation, .segment_uid = key->part_uid, .row = key->row}};
+    return rows;
+}
+
+static uint64_t last_lsn_of(struct collection *c)
+{
+    pthread_mutex_lock(&c->lock);
+    uint64_t lsn = c->last_lsn;
+    pthread_mutex_unlock(&c->lock);
+    return lsn;
+}
+
+/* (publish) One frame, in a batch because that is let in whatever its size. QUIRE_EBUSY, with nothing changed, when the
+ * collection was written to since `seen`. Writers and searches of this collection wait while the shared elements change
+ * hands: about a microsecond for each. */
+static int commit_adoption(struct adoption *a, uint64_t seen, uint64_t *lsn, struct quire_error *err)
+{
+    struct replaced_row *replaced = list_shared(a);
+    struct collection_edit edit = {
+        .added = a->part, .replaced = replaced, .n_replaced = a->n_confirmed, .seen_lsn = seen};
+    uint64_t frame;
+    int rc = replaced ? journal_batch_begin(a->store->journal, err)
+                      : error_set(err, QUIRE_ENOMEM, "no memory for the keys that index and set share");
+    if (rc == 0) {
+        rc = collection_publish(a->collection, &edit, lsn, err);
+        int ended = journal_batch_end(a->store->journal, &frame, rc == 0 ? err : NULL);
+        rc = rc < 0 ? rc : ended;
+    }
+    free(replaced);
+    return rc;
+}
+
+/* With both bits of busy: no seal or merge changes what was looked at. */
+static int adopt_claimed(struct adoption *a, const char *path, uint64_t *lsn, struct quire_error *err)
+{
+    int rc = link_index(a, path, err);
+    bool again = rc == 0;
+    for (unsigned try = 0; again; try++) {
+        uint64_t seen = last_lsn_of(a->collection);
+        a->view = collection_view(a->collection);
+        rc = find_shared(a, err);
+        if (rc == 0) {
+            const struct store_host *host = &a->store->host;
+            pthread_mutex_lock(&a->store->publish);
+            if (host->enter)
+                host->enter(host->context);
+            rc = commit_adoption(a, seen, lsn, err);
+            if (host->leave)
+                host->leave(host->context);
+            pthread_mutex_unlock(&a->store->publish);
+        }
+        again = rc == QUIRE_EBUSY && try + 1 < ADOPT_TRIES;
+        forget_keys(a);
+        view_unref(a->view);
+    }
+    if (rc < 0 && a->part && a->part->segment)
+        store_doom(a->store, a->part);
+    part_unref(a->part);
+    return rc;
+}
+
+int store_adopt(struct store *store, struct collection *collection, const char *path, uint64_t *lsn,
+                struct quire_error *err)
+{
+    struct adoption adoption = {.store = store, .collection = collection};
+    store_claim(store, collection, BUSY_SEAL | BUSY_MERGE, true);
+    int rc = adopt_claimed(&adoption, path, lsn, err);
+    store_release(store, collection, BUSY_SEAL | BUSY_MERGE);
+    store_count(store, collection);
+    store_judge(store);
+    store_signal(store);
+    return rc;
+}

@@ -1,0 +1,300 @@
+/*
+ * test_no_memory.c - writes that run out of memory at any of their allocations: they are refused, and nothing of them
+ * is there, neither now nor after a restart.
+ *
+ * The program's own malloc, calloc and realloc pass on to glibc's but for the one that is to fail, on the thread that
+ * asked for it. Sanitizers bring their own allocators, so there the test is left out and says so.
+ */
+#include "index/segment/segment_priv.h"
+#include "index/segment/selection.h"
+#include "index/store/store_priv.h"
+#include "tests/index/support_spann.h"
+#include "tests/index/support_store.h"
+#include "tests/sanitized.h"
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static _Thread_local unsigned fail_in; /* calls; 0: none fails */
+
+#if !SANITIZED
+extern void *__libc_malloc(size_t bytes);
+extern void *__libc_calloc(size_t n, size_t bytes);
+extern void *__libc_realloc(void *old, size_t bytes);
+
+static bool fails(void)
+{
+    return fail_in > 0 && --fail_in == 0;
+}
+
+void *malloc(size_t bytes)
+{
+    return fails() ? NULL : __libc_malloc(bytes);
+}
+
+void *calloc(size_t n, size_t bytes)
+{
+    return fails() ? NULL : __libc_calloc(n, bytes);
+}
+
+void *realloc(void *old, size_t bytes)
+{
+    return fails() ? NULL : __libc_realloc(old, bytes);
+}
+#endif
+
+#define SELECTED_ROWS 1200u
+
+#define KEYS   330u
+#define SHARED 100u
+
+/* Puts an element again and again, failing at each allocation in turn, until none is left to fail. */
+static void put_with_failures(struct support_lane *lane, struct collection *c, struct support_model *model,
+                              uint32_t key)
+{
+    for (unsigned n = 1;; n++) {
+        fail_in = n;
+        int rc = support_put(lane, c, model, key, 1 + n, n % 2 ? n : 0, NULL);
+        bool all = fail_in > 0;
+        fail_in = 0;
+        assert_true(rc == 0 || (rc == QUIRE_ENOMEM && !all));
+        if (all)
+            return;
+    }
+}
+
+static void refused_puts_leave_nothing_behind(void **state)
+{
+    (void)state;
+    if (SANITIZED) {
+        print_message("a sanitizer's allocator does not fail: nothing is tested here\n");
+        skip();
+    }
+    char *folder = support_folder_make(), *path = support_path(folder, "data");
+    struct store_options options = support_store_options(NULL);
+    struct support_lane lane;
+    struct support_model model;
+    struct quire_error err = {0};
+    support_lane_open(&lane, NULL);
+    support_model_init(&model, KEYS);
+    struct store *store = support_store_open(path, &options);
+    struct collection *c = support_create(store);
+    uint64_t uid = collection_uid(c);
+    for (uint32_t key = 0; key < 240; key++)
+        assert_int_equal(support_put(&lane, c, &model, key, 1, 0, NULL), 0);
+    assert_int_equal(store_seal(store, c, &err), 0);
+    for (uint32_t key = 0; key < KEYS; key++) /* sealed ones, new ones; the last come after the change to the graph */
+        put_with_failures(&lane, c, &model, key);
+    assert_true(support_equal(&lane, c, &model));
+    for (uint32_t key = 0; key < KEYS; key += 7)
+        put_with_failures(&lane, c, &model, key);
+    assert_int_equal(memtable_verify(c->view->tables[0]->memtable, &err), 0);
+    assert_int_equal(store_compact(store, c, &err), 0);
+    for (unsigned opened = 0; opened < 2; opened++) {
+        assert_true(support_equal(&lane, c, &model));
+        collection_unref(c);
+        support_store_close(store);
+        store = support_store_open(path, &options);
+        c = store_find(store, uid);
+    }
+    assert_true(support_equal(&lane, c, &model));
+    collection_unref(c);
+    support_store_close(store);
+    support_model_free(&model);
+    support_lane_close(&lane);
+    free(path);
+    support_folder_remove(folder);
+}
+
+/* What was logged without a row in memory would be there after a restart, beside the row that was merged meanwhile. */
+static void a_refused_put_is_not_there_after_a_restart(void **state)
+{
+    (void)state;
+    if (SANITIZED)
+        skip();
+    char *folder = support_folder_make(), *path = support_path(folder, "data");
+    struct store_options options = support_store_options(NULL);
+    struct support_lane lane;
+    struct support_model model;
+    struct quire_error err = {0};
+    support_lane_open(&lane, NULL);
+    support_model_init(&model, 40);
+    struct store *store = support_store_open(path, &options);
+    struct collection *c = support_create(store);
+    uint64_t uid = collection_uid(c);
+    for (uint32_t key = 0; key < 40; key++) {
+        assert_int_equal(support_put(&lane, c, &model, key, 1, 0, NULL), 0);
+        if (key % 20 == 19)
+            assert_int_equal(store_seal(store, c, &err), 0);
+    }
+    for (uint32_t key = 0; key < 20; key++) {
+        fail_in = key + 1;
+        (void)support_put(&lane, c, &model, key, 2, 1, NULL);
+        fail_in = 0;
+    }
+    assert_true(store_claim(store, c, BUSY_MERGE, true));
+    assert_int_equal(store_merge_claimed(store, c, true, &err), 1);
+    store_release(store, c, BUSY_MERGE);
+    assert_true(support_equal(&lane, c, &model));
+    collection_unref(c);
+    support_store_close(store);
+    store = support_store_open(path, &options);
+    c = store_find(store, uid);
+    assert_true(support_equal(&lane, c, &model));
+    collection_unref(c);
+    support_store_close(store);
+    support_model_free(&model);
+    support_lane_close(&lane);
+    free(path);
+    support_folder_remove(folder);
+}
+
+/* An index of keys 0 .. SHARED - 1 in version 9. */
+static void build_index(const char *path)
+{
+    static char texts[SHARED][16];
+    static float vectors[SHARED][SUPPORT_DIM];
+    const void *keys[SHARED];
+    uint32_t bytes[SHARED];
+    struct quire_build_options options = support_options(QUIRE_METRIC_L2, QUIRE_SLOT_F32);
+    struct quire_error err = {0};
+    for (uint32_t i = 0; i < SHARED; i++) {
+        support_vector(i, 9, vectors[i]);
+        bytes[i] = (uint32_t)snprintf(texts[i], sizeof texts[i], "key-%u", i);
+        keys[i] = texts[i];
+    }
+    options.keys = keys;
+    options.key_bytes = bytes;
+    if (quire_build(path, vectors, SHARED, SUPPORT_DIM, QUIRE_TYPE_F32, &options, &err) < 0)
+        fail_msg("build: %s", err.message);
+}
+
+static void a_refused_adoption_removes_nothing(void **state)
+{
+    (void)state;
+    if (SANITIZED)
+        skip();
+    char *folder = support_folder_make(), *path = support_path(folder, "data"), *index = support_path(folder, "index");
+    struct store_options options = support_store_options(NULL);
+    struct support_lane lane;
+    struct support_model model;
+    struct quire_error err = {0};
+    uint64_t lsn;
+    bool all = false;
+    support_lane_open(&lane, NULL);
+    support_model_init(&model, SHARED + 10);
+    build_index(index);
+    struct store *store = support_store_open(path, &options);
+    struct collection *c = support_create(store);
+    for (uint32_t key = 0; key < SHARED + 10; key++)
+        assert_int_equal(support_put(&lane, c, &model, key, 1, 0, NULL), 0);
+    for (unsigned n = 1; !all; n += 1 + n / 24) {
+        fail_in = n;
+        int rc = store_adopt(store, c, index, &lsn, &err);
+        all = fail_in > 0;
+        fail_in = 0;
+        assert_true(rc == 0 || !all);
+        for (uint32_t key = 0; rc == 0 && key < SHARED; key++)
+            model.elements[key] = (struct support_element){9, 0};
+        assert_true(support_equal(&lane, c, &model));
+    }
+    collection_unref(c);
+    support_store_close(store);
+    support_model_free(&model);
+    support_lane_close(&lane);
+    free(index);
+    free(path);
+    support_folder_remove(folder);
+}
+
+/* Rows of tenants of two: guests of their lists. */
+static void build_guests(const char *path)
+{
+    static char names[SELECTED_ROWS][16];
+    const char *tenants[SELECTED_ROWS];
+    struct support_data data;
+    struct quire_build_options options = spann_options(QUIRE_METRIC_L2, 40);
+    support_clusters(SELECTED_ROWS, 16, QUIRE_TYPE_F32, 3, &data);
+    for (uint32_t row = 0; row < SELECTED_ROWS; row++) {
+        snprintf(names[row], sizeof names[row], "t%u", row / 2);
+        tenants[row] = names[row];
+    }
+    options.tenants = tenants;
+    support_build(path, &data, &options);
+    support_data_free(&data);
+}
+
+static int create_selection(struct segment *segment, const roaring_bitmap_t *rows)
+{
+    struct selection *selection = NULL;
+    int rc = selection_create(segment, rows, false, &selection);
+    selection_unref(selection);
+    return rc;
+}
+
+static int select_all(struct segment *segment, struct filter *filter)
+{
+    struct selection *selection = NULL;
+    int rc = segment_select(segment, filter, NULL, NULL, &selection, NULL);
+    selection_unref(selection);
+    return rc;
+}
+
+/* Calls that end with QUIRE_ENOMEM until no allocation is left to fail. */
+#define FAIL_EACH(call)                                                                                                \
+    for (unsigned n = 1, all = 0; !all; n++) {                                                                         \
+        fail_in = n;                                                                                                   \
+        int rc = (call);                                                                                               \
+        all = fail_in > 0;                                                                                             \
+        fail_in = 0;                                                                                                   \
+        assert_int_equal(rc, all ? 0 : QUIRE_ENOMEM);                                                                  \
+    }
+
+static void selections_are_refused(void **state)
+{
+    (void)state;
+    if (SANITIZED)
+        skip();
+    char *folder = support_folder_make(), *guests = support_path(folder, "guests"),
+         *bare = support_path(folder, "bare");
+    struct quire_build_options options = support_options(QUIRE_METRIC_L2, QUIRE_SLOT_AUTO);
+    struct segment *segment = NULL;
+    struct support_data data;
+    struct filter *filter = NULL;
+    build_guests(guests);
+    assert_int_equal(segment_open(guests, NULL, &segment, NULL), 0);
+    assert_non_null(segment->lists->guests);
+    for (uint32_t step = 1; step < SELECTED_ROWS; step *= 3) { /* a bitmap, then a list */
+        roaring_bitmap_t *rows = roaring_bitmap_from_range(0, SELECTED_ROWS, step);
+        FAIL_EACH(create_selection(segment, rows));
+        roaring_bitmap_free(rows);
+    }
+    segment_unref(segment);
+    support_clusters(SELECTED_ROWS, 16, QUIRE_TYPE_F32, 3, &data);
+    support_build(bare, &data, &options);
+    support_data_free(&data);
+    assert_int_equal(segment_open(bare, NULL, &segment, NULL), 0);
+    static const char *const texts[] = {"not exists .a", "exists .a", "key == \"1\"", ".a > 1"};
+    for (size_t i = 0; i < SUPPORT_COUNT(texts); i++) {
+        assert_int_equal(filter_compile(texts[i], strlen(texts[i]), NULL, &filter, NULL), 0);
+        FAIL_EACH(select_all(segment, filter));
+        filter_unref(filter);
+    }
+    segment_unref(segment);
+    free(guests);
+    free(bare);
+    support_folder_remove(folder);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(refused_puts_leave_nothing_behind),
+                                       cmocka_unit_test(a_refused_put_is_not_there_after_a_restart),
+                                       cmocka_unit_test(a_refused_adoption_removes_nothing),
+                                       cmocka_unit_test(selections_are_refused)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
