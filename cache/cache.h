@@ -6,8 +6,8 @@
  * of its own (document_log.h) and hands to cache_finish. So a lane of the server never waits.
  *
  * Entries are rows of one mutable graph (index/graph/graph.h), linked only within their group: scope, compat and
- * category. A search never leaves its group, so an answer cannot cross scopes whatever a filter would do; groups of few entries
- * are not linked but measured one by one.
+ * category. A search never leaves its group, so an answer cannot cross scopes whatever a filter would do; groups of
+ * few entries are not linked but measured one by one.
  *
  * Vectors of large groups go to segments on the disk (sealed.h) when memory is short; a lookup that memory does not
  * answer then searches those on an engine of its caller's, too.

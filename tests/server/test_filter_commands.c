@@ -3,7 +3,8 @@
  * every expression means, while elements are in memory, sealed, in both, replaced and merged, in both kinds of index.
  *
  * What expressions mean in full is the index's (tests/index/attribute/test_filter.c). Here it is that commands pass
- * them on whole, that errors are said as clients of Redis know them, and that a removal takes what matches and nothing else.
+ * them on whole, that errors are said as clients of Redis know them, and that a removal takes what matches and
+ * nothing else.
  */
 #include "tests/server/support_server.h"
 #include <setjmp.h>

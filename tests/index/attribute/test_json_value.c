@@ -2,8 +2,8 @@
  * test_json_value.c - fields and members read out of JSON that nobody has checked; declared columns; times.
  *
  * What passes is what passes in Redis's vector sets, oddities included (index/attribute/json_value.c lists them).
- * Numbers are compared with strtod over random texts, times with the C library's own calendar. No input may be read beyond its end:
- * texts stand in blocks of just their size, so that a sanitizer sees it.
+ * Numbers are compared with strtod over random texts, times with the C library's own calendar. No input may be read
+ * beyond its end: texts stand in blocks of just their size, so that a sanitizer sees it.
  */
 #include "index/attribute/attribute_schema.h"
 #include "io/random.h"

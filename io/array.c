@@ -1,0 +1,48 @@
+/*
+ * array.c - arrays that grow.
+ *
+ * The pointer is read and written by memcpy: a T ** is not a void **, and the compiler may rely on that.
+ */
+#include "io/array.h"
+#include <stdlib.h>
+#include <string.h>
+
+enum { ITEMS_FIRST = 8 };
+
+/* The pointer at `items`, reallocated; *capacity items of it are there afterwards. */
+static bool grow(void *items, size_t *capacity, size_t capacity_max, size_t need, size_t item_bytes)
+{
+    if (need <= *capacity)
+        return true;
+    if (capacity_max > SIZE_MAX / item_bytes)
+        capacity_max = SIZE_MAX / item_bytes;
+    if (need > capacity_max)
+        return false;
+    size_t wanted = *capacity > capacity_max / 2 ? capacity_max : 2 * *capacity;
+    if (wanted < need)
+        wanted = need;
+    if (wanted < ITEMS_FIRST && ITEMS_FIRST <= capacity_max)
+        wanted = ITEMS_FIRST;
+    void *old, *bigger;
+    memcpy(&old, items, sizeof old);
+    bigger = realloc(old, wanted * item_bytes);
+    if (!bigger)
+        return false;
+    memcpy(items, &bigger, sizeof bigger);
+    *capacity = wanted;
+    return true;
+}
+
+bool array_reserve_u32(void *items, uint32_t *capacity, size_t need, size_t item_bytes)
+{
+    size_t wide = *capacity;
+    if (!grow(items, &wide, UINT32_MAX, need, item_bytes))
+        return false;
+    *capacity = (uint32_t)wide;
+    return true;
+}
+
+bool array_reserve_size(void *items, size_t *capacity, size_t need, size_t item_bytes)
+{
+    return grow(items, capacity, SIZE_MAX, need, item_bytes);
+}

@@ -1,0 +1,29 @@
+/*
+ * array.h - arrays that grow: items, a capacity, and one place where both change.
+ *
+ *     struct hit *hits; uint32_t n_hits, hits_capacity;
+ *     if (!array_reserve(&hits, &hits_capacity, n_hits + 1))
+ *         return QUIRE_ENOMEM;
+ *     hits[n_hits++] = hit;
+ *
+ * The capacity doubles, so n appends copy 2n items at most. Not for arrays that other threads read meanwhile.
+ */
+#ifndef QUIRE_IO_ARRAY_H
+#define QUIRE_IO_ARRAY_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* Space for `need` items where *items (a T **) has *capacity. False without memory, or where the capacity's type or the
+ * address space ends before: items and capacity are what they were. */
+#define array_reserve(items, capacity, need)                                                                           \
+    _Generic((capacity), uint32_t *                                                                                    \
+             : array_reserve_u32, size_t *                                                                             \
+             : array_reserve_size)((items), (capacity), (need), sizeof **(items))
+
+/* What array_reserve calls. `items` is the address of a pointer to items of item_bytes. */
+bool array_reserve_u32(void *items, uint32_t *capacity, size_t need, size_t item_bytes);
+bool array_reserve_size(void *items, size_t *capacity, size_t need, size_t item_bytes);
+
+#endif

@@ -1,0 +1,76 @@
+/*
+ * test_array.c - arrays that grow: what was in them stays, capacities double, impossible sizes change nothing.
+ */
+#include "io/array.h"
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+struct item {
+    uint64_t number;
+    uint8_t more[5];
+};
+
+static void test_keeps_and_doubles(void **state)
+{
+    (void)state;
+    struct item *items = NULL;
+    uint32_t capacity = 0;
+    unsigned grown = 0;
+    for (uint32_t i = 0; i < 5000; i++) {
+        uint32_t before = capacity;
+        assert_true(array_reserve(&items, &capacity, i + 1));
+        assert_true(capacity > i);
+        grown += capacity != before;
+        items[i] = (struct item){.number = i * 7ull};
+    }
+    for (uint32_t i = 0; i < 5000; i++)
+        assert_int_equal(items[i].number, i * 7ull);
+    assert_in_range(grown, 5, 11);
+    free(items);
+}
+
+static void test_takes_what_is_needed_at_once(void **state)
+{
+    (void)state;
+    uint16_t *items = NULL;
+    size_t capacity = 0;
+    assert_true(array_reserve(&items, &capacity, 0));
+    assert_null(items);
+    assert_true(array_reserve(&items, &capacity, 1001));
+    assert_int_equal(capacity, 1001);
+    assert_true(array_reserve(&items, &capacity, 1002));
+    assert_int_equal(capacity, 2002);
+    free(items);
+}
+
+static void test_refuses_what_cannot_be(void **state)
+{
+    (void)state;
+    struct item *items = NULL;
+    uint32_t narrow = 0;
+    size_t wide = 0;
+    assert_true(array_reserve(&items, &narrow, 3));
+    struct item *before = items;
+    uint32_t had = narrow;
+    assert_false(array_reserve(&items, &narrow, (size_t)UINT32_MAX + 1));
+    assert_ptr_equal(items, before);
+    assert_int_equal(narrow, had);
+    struct item *none = NULL;
+    assert_false(array_reserve(&none, &wide, SIZE_MAX / 2));
+    assert_null(none);
+    assert_int_equal(wide, 0);
+    free(items);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_keeps_and_doubles),
+        cmocka_unit_test(test_takes_what_is_needed_at_once),
+        cmocka_unit_test(test_refuses_what_cannot_be),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
