@@ -1,7 +1,7 @@
 # embed.cmake - writes a C file that holds the guard tables: cmake -DOUTPUT=file.c -DFOLDER=folder -P embed.cmake
 file(GLOB files ${FOLDER}/*.txt)
 list(SORT files)
-set(text "/* Made by cmake/embed.cmake from cache/guards/; do not edit. */\n#include \"cache/guard_priv.h\"\n")
+set(text "/* Made by cmake/embed.cmake from cache/guard/tables/; do not edit. */\n#include \"cache/guard/guard_priv.h\"\n")
 set(rows "")
 set(n 0)
 foreach(file ${files})

@@ -7,7 +7,7 @@
 #ifndef QUIRE_SERVER_CACHE_ARGS_H
 #define QUIRE_SERVER_CACHE_ARGS_H
 
-#include "cache/cache.h"
+#include "cache/core/cache.h"
 #include "server/resp.h"
 
 enum cache_command { CACHE_GET = 1, CACHE_PUT = 2, CACHE_NEG = 4 };

@@ -2,7 +2,7 @@
 #ifndef QUIRE_SERVER_CACHE_FIGURES_H
 #define QUIRE_SERVER_CACHE_FIGURES_H
 
-#include "cache/cache.h"
+#include "cache/core/cache.h"
 
 /* Fields of struct quire_cache_stats, in the order in which they are shown. */
 #define CACHE_COUNTS(X)                                                                                                \

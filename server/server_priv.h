@@ -8,7 +8,7 @@
 #ifndef QUIRE_SERVER_SERVER_PRIV_H
 #define QUIRE_SERVER_SERVER_PRIV_H
 
-#include "cache/cache.h"
+#include "cache/core/cache.h"
 #include "index/search/search.h"
 #include "index/store/store.h"
 #include "io/clock.h"

@@ -2,7 +2,7 @@
 #ifndef QUIRE_TOOLS_CLI_CACHES_H
 #define QUIRE_TOOLS_CLI_CACHES_H
 
-#include "cache/caches_verify.h"
+#include "cache/core/caches_verify.h"
 #include "cli.h"
 
 /* What caches need of a folder while it is read; stays where it is until it is closed. */

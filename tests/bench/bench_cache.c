@@ -20,7 +20,7 @@
  *
  * Times are of this process alone: no network. Prints a line of JSON per measurement. Nothing else should run.
  */
-#include "cache/cache.h"
+#include "cache/core/cache.h"
 #include "datasets/generate.h"
 #include "index/kernels/kernels.h"
 #include "index/search/search.h"

@@ -9,7 +9,7 @@
  *
  * It checks nothing; docs/guards.md has its output.
  */
-#include "cache/guard.h"
+#include "cache/guard/guard.h"
 #include "io/random.h"
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* support_cache.c - see support_cache.h; vectors are drawn so that any two are nearly orthogonal. */
-#include "support_cache.h"
-#include "cache/cache_priv.h"
+#include "tests/cache/support_cache.h"
+#include "cache/core/cache_priv.h"
 #include "index/search/search.h"
 #include "io/fault.h"
 #include "io/random.h"

@@ -2,7 +2,7 @@
 #ifndef QUIRE_TESTS_CACHE_SUPPORT_CACHE_H
 #define QUIRE_TESTS_CACHE_SUPPORT_CACHE_H
 
-#include "cache/cache.h"
+#include "cache/core/cache.h"
 #include "io/fs.h"
 
 struct world_options {

@@ -1,5 +1,5 @@
 /* support_document.c - see support_document.h. */
-#include "support_document.h"
+#include "tests/cache/support_document.h"
 #include "io/random.h"
 #include <stdlib.h>
 

@@ -2,7 +2,7 @@
 #ifndef QUIRE_TESTS_SUPPORT_DOCUMENT_H
 #define QUIRE_TESTS_SUPPORT_DOCUMENT_H
 
-#include "cache/document.h"
+#include "cache/document/document.h"
 
 /* Encodes the document of `id`: the same id and expiry, the same bytes. About `room` bytes of text and chunks at most.
  * Owned by the caller. */

@@ -7,7 +7,7 @@
 #ifndef QUIRE_TESTS_SUPPORT_DOCUMENT_LOG_H
 #define QUIRE_TESTS_SUPPORT_DOCUMENT_LOG_H
 
-#include "cache/document_log.h"
+#include "cache/document/document_log.h"
 #include <pthread.h>
 
 enum { HOST_ROOM = 900, HOST_DOCUMENTS_MAX = 8192 };

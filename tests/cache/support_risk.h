@@ -4,7 +4,7 @@
 #ifndef QUIRE_TESTS_SUPPORT_RISK_H
 #define QUIRE_TESTS_SUPPORT_RISK_H
 
-#include "cache/risk.h"
+#include "cache/policy/risk.h"
 #include "datasets/stream.h"
 #include "io/random.h"
 

@@ -4,7 +4,7 @@
  * Settings are taken or refused with a sentence, and a refusal changes nothing. What was taken prints as a text that
  * fits, parses again, and prints the same.
  */
-#include "cache/category.h"
+#include "cache/policy/category.h"
 #include <stdlib.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

@@ -5,7 +5,7 @@
  * fuzzer would never reach. What is decoded lies inside the bytes, all of it, and what is encoded from it is the same
  * again up to the padding; what is refused leaves the output alone and has a sentence.
  */
-#include "cache/document.h"
+#include "cache/document/document.h"
 #include "io/bytes.h"
 #include <stdlib.h>
 #include <xxhash.h>

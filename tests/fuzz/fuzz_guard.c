@@ -4,7 +4,7 @@
  * The input is split at its first newline. Features keep their size, a text agrees with itself, two texts agree in both
  * directions or in neither. Bytes taken as features, as a damaged file would have them, are compared without harm.
  */
-#include "cache/guard.h"
+#include "cache/guard/guard.h"
 #include <stdlib.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

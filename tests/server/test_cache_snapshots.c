@@ -3,7 +3,7 @@
  * answers: each verifies without findings, and a server that is started on it gives the right answer to everything that
  * was put before it, and to nothing that was removed before it.
  */
-#include "cache/caches_verify.h"
+#include "cache/core/caches_verify.h"
 #include "tests/server/support_sc.h"
 #include <dirent.h>
 #include <pthread.h>

@@ -1,0 +1,263 @@
+/*
+ * cache_category.c - categories of a cache: made, changed, removed, and what they may take.
+ *
+ * A category has a number for ever, so that whatever names it by that number stays right; a removed one keeps its
+ * place, and its name may be taken again under another number. "*" is a category like any other; requests that name one
+ * that is not there go to it.
+ */
+#include "cache/core/sealed.h"
+#include "io/error.h"
+#include <stdlib.h>
+
+#define NAME_BYTES_MAX 128u
+
+static uint32_t find_name(const struct cache *cache, struct quire_bytes name)
+{
+    for (uint32_t i = 0; i < cache->n_categories; i++)
+        if (!cache->categories[i]->dropped && bytes_equal(cache->categories[i]->name, name))
+            return i;
+    return UINT32_MAX;
+}
+
+int category_find_named(const struct cache *cache, struct quire_bytes name, uint32_t *number, struct quire_error *err)
+{
+    *number = find_name(cache, name);
+    return *number != UINT32_MAX ? 0
+                                 : error_set(err, QUIRE_ENOTFOUND, "no category '%.*s'; SC.CAT.LIST names them",
+                                             (int)(name.n_bytes < 128 ? name.n_bytes : 128), (const char *)name.data);
+}
+
+int category_number(const struct cache *cache, struct quire_bytes name, uint32_t *number, struct quire_error *err)
+{
+    uint32_t found = find_name(cache, name);
+    if (found == UINT32_MAX)
+        found = cache->fallback;
+    if (found == UINT32_MAX)
+        return error_set(err, QUIRE_ENOTFOUND,
+                         "no category '%.*s': make it (SC.CAT.SET), or '*' for whatever is not named",
+                         (int)(name.n_bytes < 128 ? name.n_bytes : 128), (const char *)name.data);
+    *number = found;
+    return 0;
+}
+
+/* ---- quotas ------------------------------------------------------------------------------------------------------ */
+
+void category_refresh_quota(struct cache *cache, uint32_t number)
+{
+    const struct category_settings *s = &category_of(cache, number)->settings;
+    struct quota_category *quota = &cache->quotas[number];
+    quota->max = (struct quota_use){s->quota_bytes, s->quota_entries};
+    quota->min_share = s->min_share_pct / 100;
+    quota->priority = s->priority;
+    quota->empty_handed = false;
+}
+
+static uint64_t share_of_memory(const struct cache *cache, unsigned part, uint64_t most)
+{
+    uint64_t share = cache->config.memory_bytes / part;
+    return share < most ? share : most;
+}
+
+uint64_t cache_buffer_bytes(const struct cache *cache)
+{
+    return share_of_memory(cache, 32, 32u << 20);
+}
+
+uint64_t cache_hot_bytes(const struct cache *cache)
+{
+    return share_of_memory(cache, 64, 8u << 20);
+}
+
+/* What an entry takes while its vector is in a segment: itself, its place, its share of the buckets. */
+static uint64_t sealed_entry_bytes(void)
+{
+    return sizeof(struct cache_entry) + sizeof(struct place) + sizeof(uint32_t);
+}
+
+void cache_memory_use(const struct cache *cache, uint64_t *used, uint64_t *room)
+{
+    uint64_t taken = cache->blobs.bytes + cache->group_bytes + cache_buffer_bytes(cache) + cache_hot_bytes(cache);
+    *room = cache->config.memory_bytes > taken ? cache->config.memory_bytes - taken : 0;
+    *used = (cache->quota.used.entries - cache->sealed_entries) * cache->entry_bytes +
+            cache->sealed_entries * sealed_entry_bytes() + cache->sealed_memory_bytes;
+}
+
+/* Entries are what memory is spent on: what is left of it when blobs, groups and documents in memory have theirs. There
+ * may be as many as there are, and as many more, or fewer, as the bytes of one in memory go into what is free, or is
+ * used beyond it. */
+void cache_refresh_quota(struct cache *cache)
+{
+    uint64_t used, room, entries = cache->quota.used.entries, each = cache->entry_bytes;
+    cache_memory_use(cache, &used, &room);
+    uint64_t over = used > room ? (used - room + each - 1) / each : 0;
+    entries = over ? (entries > over ? entries - over : 0) : entries + (room - used) / each;
+    cache->quota.max = (struct quota_use){cache->config.disk_bytes, entries ? entries : 1};
+}
+
+/* ---- making and changing ----------------------------------------------------------------------------------------- */
+
+static struct evict_links *links_of(void *context, uint32_t row)
+{
+    return &entry_at(context, row)->links;
+}
+
+static struct category *make(struct cache *cache, struct quire_bytes name)
+{
+    struct category *cat = calloc(1, sizeof *cat);
+    uint8_t *copy = malloc(name.n_bytes);
+    if (!cat || !copy || risk_curve_create(cache->pool, &cat->curve) < 0) {
+        free(cat);
+        free(copy);
+        return NULL;
+    }
+    memcpy(copy, name.data, name.n_bytes);
+    cat->name = (struct quire_bytes){copy, name.n_bytes};
+    histogram_init(&cat->get_us, cat->get_counts, GET_SUB_BITS, GET_BITS);
+    histogram_init(&cat->put_us, cat->put_counts, GET_SUB_BITS, GET_BITS);
+    breaker_init(&cat->breaker);
+    return cat;
+}
+
+int category_put(struct cache *cache, struct quire_bytes name, const struct category_settings *settings,
+                 uint32_t number, struct quire_error *err)
+{
+    bool is_new = number == cache->n_categories;
+    struct category *cat = is_new ? make(cache, name) : category_of(cache, number);
+    if (!cat)
+        return error_set(err, QUIRE_ENOMEM, "no memory for a category");
+    if (is_new) {
+        evict_init(&cat->order, settings->evict, links_of, cache);
+        cache->categories[number] = cat;
+        cache->n_categories++;
+    } else if (cat->order.policy != settings->evict) {
+        evict_change(&cat->order, settings->evict);
+    }
+    cat->settings = *settings;
+    category_refresh_quota(cache, number);
+    if (bytes_equal(name, bytes_of("*")))
+        cache->fallback = number;
+    return 0;
+}
+
+static int check_name(struct quire_bytes name, struct quire_error *err)
+{
+    bool good = name.n_bytes >= 1 && name.n_bytes <= NAME_BYTES_MAX;
+    for (size_t i = 0; i < name.n_bytes && good; i++)
+        good = ((const uint8_t *)name.data)[i] > ' ';
+    return good ? 0
+                : error_set(err, QUIRE_ERANGE,
+                            "the name of a category has 1 to %u bytes, without blanks; this one has %zu",
+                            NAME_BYTES_MAX, name.n_bytes);
+}
+
+/* Shares with those of this category as they would be. (lock) */
+static int check_shares(struct cache *cache, uint32_t number, const struct category_settings *settings,
+                        struct quire_error *err)
+{
+    uint32_t n = number < cache->n_categories ? cache->n_categories : cache->n_categories + 1;
+    double before = cache->quotas[number].min_share;
+    cache->quotas[number].min_share = settings->min_share_pct / 100;
+    int rc = quota_check_shares(cache->quotas, n, err);
+    cache->quotas[number].min_share = before;
+    return rc;
+}
+
+int cache_set_category(struct cache *cache, struct quire_bytes name, const struct quire_bytes *words, uint32_t n,
+                       uint64_t *lsn, struct quire_error *err)
+{
+    struct category_settings settings;
+    int rc = check_name(name, err);
+    if (rc < 0)
+        return rc;
+    pthread_mutex_lock(&cache->lock);
+    uint32_t number = find_name(cache, name);
+    category_defaults(&settings);
+    if (number != UINT32_MAX)
+        settings = category_of(cache, number)->settings;
+    else
+        number = cache->n_categories;
+    rc = category_apply(&settings, words, n, err);
+    if (rc == 0 && number == CACHE_CATEGORIES_MAX)
+        rc = error_set(err, QUIRE_ELIMIT, "a cache may have at most %u categories, removed ones included: make another",
+                       CACHE_CATEGORIES_MAX);
+    if (rc == 0)
+        rc = check_shares(cache, number, &settings, err);
+    if (rc == 0)
+        rc = log_category(cache, number, name, &settings, lsn, err);
+    if (rc == 0)
+        rc = category_put(cache, name, &settings, number, err);
+    pthread_mutex_unlock(&cache->lock);
+    return rc;
+}
+
+/* ---- removing ---------------------------------------------------------------------------------------------------- */
+
+void category_drop(struct cache *cache, uint32_t number)
+{
+    struct category *cat = category_of(cache, number);
+    cat->dropped = true;
+    cache->quotas[number].min_share = 0;
+    if (cache->fallback == number)
+        cache->fallback = UINT32_MAX;
+}
+
+/* The category goes first, so that nothing new comes into it; then its entries. */
+int cache_drop_category(struct cache *cache, struct quire_bytes name, uint64_t *lsn, struct quire_error *err)
+{
+    pthread_mutex_lock(&cache->lock);
+    uint32_t number = find_name(cache, name);
+    int rc = number != UINT32_MAX
+                 ? log_category_drop(cache, number, lsn, err)
+                 : error_set(err, QUIRE_ENOTFOUND, "no category '%.*s'", (int)name.n_bytes, (const char *)name.data);
+    if (rc == 0)
+        category_drop(cache, number);
+    pthread_mutex_unlock(&cache->lock);
+    return rc == 0 ? cache_empty_category(cache, number, lsn, err) : rc;
+}
+
+void categories_free(struct cache *cache)
+{
+    for (uint32_t i = 0; i < cache->n_categories; i++) {
+        struct category *cat = cache->categories[i];
+        risk_curve_destroy(cat->curve);
+        free((void *)(uintptr_t)cat->name.data);
+        free(cat);
+    }
+}
+
+/* ---- looking ----------------------------------------------------------------------------------------------------- */
+
+int cache_get_category(struct cache *cache, struct quire_bytes name, struct category_settings *out,
+                       struct quire_error *err)
+{
+    pthread_mutex_lock(&cache->lock);
+    uint32_t number;
+    int rc = category_find_named(cache, name, &number, err);
+    if (rc == 0)
+        *out = category_of(cache, number)->settings;
+    pthread_mutex_unlock(&cache->lock);
+    return rc;
+}
+
+static int by_name(const void *left, const void *right)
+{
+    const struct category *a = *(struct category *const *)left, *b = *(struct category *const *)right;
+    size_t n = a->name.n_bytes < b->name.n_bytes ? a->name.n_bytes : b->name.n_bytes;
+    int by_bytes = memcmp(a->name.data, b->name.data, n);
+    return by_bytes ? by_bytes : (a->name.n_bytes > b->name.n_bytes) - (a->name.n_bytes < b->name.n_bytes);
+}
+
+void cache_each_category(struct cache *cache, void (*visit)(void *context, struct quire_bytes name), void *context)
+{
+    struct category *sorted[CACHE_CATEGORIES_MAX];
+    uint32_t n = 0;
+    pthread_mutex_lock(&cache->lock);
+    for (uint32_t i = 0; i < cache->n_categories; i++)
+        if (!cache->categories[i]->dropped)
+            sorted[n++] = cache->categories[i];
+    pthread_mutex_unlock(&cache->lock);
+    if (n)
+        qsort(sorted, n, sizeof *sorted, by_name);
+    for (uint32_t i = 0; i < n; i++)
+        visit(context, sorted[i]->name); /* names are there as long as the cache */
+}

@@ -1,0 +1,973 @@
+/*
+ * cache_get.c - a lookup: what there is, whether it may answer, and who computes what there is not.
+ *
+ * Order: mode and breaker; negative; exact hash; nearness; stale; miss. Two short stretches under the cache's lock, and
+ * between them the search, without it:
+ *   look     category, group, negative, exact hash; rows of the group that are not linked are copied
+ *   search   distances to those, and the group's graph
+ *   judge    candidates in order of similarity: living, in time, tags, age, guards, own threshold; then the verdict
+ *
+ * A candidate that fails never ends the search: the next is looked at, and when all have failed that were near enough,
+ * more are searched.
+ *
+ * Where nothing in memory is near enough and the group has vectors on the disk, the lookup ends there, and its caller
+ * runs a search of those (cache_get says CACHE_WANTS_SEARCH). Then all of it is done again, with what that has found
+ * among the candidates: so what arrived meanwhile is seen, and nothing of the first part has to be remembered. What
+ * left the memory since that search began may be in neither; then it is made again.
+ *
+ * Nobody may compute what has just been stored. An entry that becomes living between the search and the verdict would
+ * be missed by both the search and the leases, so the count of arrivals is compared, and the lookup repeated.
+ *
+ * Whatever is served is counted here, and what it saves when its document was read (cache_finish).
+ */
+#include "cache/core/sealed.h"
+#include "index/vector/codes.h"
+#include "io/clock.h"
+#include "io/error.h"
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <xxhash.h>
+
+enum {
+    CANDIDATES_FIRST = 16, /* of the first search; four times as many when all have failed */
+    BEAM_MIN = 64,         /* of a search in a graph: recall@1 of a million generated rows .98 and more (bench_cache) */
+    BATCH = 256,
+    REPEATS_MAX = 8,   /* of a lookup that entries arrive under */
+    SEALED_FIRST = 16, /* candidates in each segment; four times as many when all have failed */
+    ROUNDS_MAX = 12    /* of searches of the disk by one lookup: because of that, or of what was sealed meanwhile */
+};
+#define SIMILARITY_LEAST 0.5 /* below it nothing is looked at for a label, and more candidates are not searched */
+
+/* ---- shared with cache_put.c ------------------------------------------------------------------------------------- */
+
+struct category *category_of(const struct cache *cache, uint32_t number)
+{
+    return cache->categories[number];
+}
+
+float similarity_of(float distance)
+{
+    float similarity = 1 - distance * 0.5f; /* squared distance of unit vectors */
+    return similarity < 0 ? 0 : similarity > 1 ? 1 : similarity;
+}
+
+struct hash128 hash128_of(struct quire_bytes bytes)
+{
+    if (bytes.n_bytes == 0)
+        return (struct hash128){0, 0};
+    XXH128_hash_t hash = XXH3_128bits(bytes.data, bytes.n_bytes);
+    return (struct hash128){hash.low64, hash.high64 ? hash.high64 : 1};
+}
+
+uint64_t tag_hash(struct quire_bytes tag)
+{
+    return XXH3_64bits(tag.data, tag.n_bytes);
+}
+
+int cache_check_encoder(const struct cache *cache, struct quire_bytes encoder, struct quire_error *err)
+{
+    struct quire_bytes own = cache->config.encoder;
+    if (encoder.n_bytes == 0 || bytes_equal(encoder, own))
+        return 0;
+    if (own.n_bytes == 0)
+        return error_set(
+            err, QUIRE_EINVALID,
+            "encoder '%.*s' cannot be compared: this cache was made without ENCODER; make it anew with one",
+            (int)encoder.n_bytes, (const char *)encoder.data);
+    return error_set(err, QUIRE_EINVALID,
+                     "vector of encoder '%.*s', but this cache holds those of '%.*s': make another cache for it",
+                     (int)encoder.n_bytes, (const char *)encoder.data, (int)own.n_bytes, (const char *)own.data);
+}
+
+int scratch_fit(struct cache_scratch *scratch, const struct cache *cache, struct quire_error *err)
+{
+    uint32_t room = cache->space.code_dim;
+    if (room <= scratch->floats_room)
+        return 0;
+    float *bigger = realloc(scratch->floats, 2 * sizeof *bigger * room);
+    if (!bigger)
+        return error_set(err, QUIRE_ENOMEM, "no memory for a vector of %u dimensions", cache->config.dim);
+    scratch->floats = bigger;
+    scratch->floats_room = room;
+    return 0;
+}
+
+int cache_vector(const struct cache *cache, struct cache_scratch *scratch, const void *vector, struct quire_error *err)
+{
+    const struct space *space = &cache->space;
+    float *unit = scratch->floats, *rotated = scratch->floats + scratch->floats_room;
+    space_floats(cache->config.type, vector, cache->config.dim, rotated);
+    int rc = space_check(space, rotated);
+    if (rc == QUIRE_EZEROVEC)
+        return error_set(err, rc, "a zero vector has no direction, so it is similar to nothing");
+    if (rc < 0)
+        return error_set(err, rc, "the vector holds NaN or infinity, or is too long to be measured");
+    space_lift(space, rotated, unit);
+    memcpy(rotated, unit, sizeof *unit * cache->config.dim);
+    space_row(space, rotated, rotated);
+    return 0;
+}
+
+double threshold_of(struct cache *cache, uint32_t number, double lam)
+{
+    const struct category *cat = category_of(cache, number);
+    const struct category_settings *s = &cat->settings;
+    if (s->risk <= 0)
+        return load_sim(s, lam);
+    return risk_threshold(cat->curve, &(struct risk_settings){load_risk(s, lam), s->audit, s->floor, s->ceil});
+}
+
+/* ---- a lookup ---------------------------------------------------------------------------------------------------- */
+
+struct lookup {
+    struct cache *cache;
+    struct cache_scratch *scratch;
+    const struct quire_cache_query *query;
+    struct cache_decision *out;
+    struct quire_cache_answer *answer;
+    struct lease_waiter *waiter;
+    struct hash128 exact, compat;
+    uint64_t need[CACHE_TAGS_MAX];
+    uint32_t n_features;
+    uint64_t now, stale_ms; /* ms since BASE_MS; the category's */
+    uint32_t number;
+    struct category *category;
+    struct group *group; /* NULL: none is there */
+    bool near, linked;   /* what is near is looked for; its graph is to be searched */
+    uint32_t n_hits, arrivals;
+    uint32_t counted;           /* candidates that the counters know: a wider search gives them again */
+    bool woken, full;           /* full: there may be more candidates than were found */
+    bool apart;                 /* as cache->apart was at the last look */
+    struct cache_search *found; /* what a search of the disk has brought; NULL: there was none */
+    bool last;                  /* it was repeated often enough: what arrives now is not waited for */
+    double lam;
+    uint32_t stale_row; /* the best candidate whose time is over; UINT32_MAX: none */
+    uint64_t stale_id;  /* its id: the number may be another entry's after a search */
+    double stale_similarity;
+    bool near_failed; /* a candidate near enough was kept back */
+};
+
+static int check_query(const struct cache *cache, const struct quire_cache_query *query, struct quire_error *err)
+{
+    if (!(query->similarity >= 0 && query->similarity <= 1))
+        return error_set(err, QUIRE_ERANGE,
+                         "similarity %g; it is a cosine of 0 to 1, higher is nearer, and neither a distance nor a "
+                         "percentage",
+                         query->similarity);
+    if (query->n_need > CACHE_TAGS_MAX)
+        return error_set(err, QUIRE_ERANGE, "%u tags are needed; at most %u may be", query->n_need, CACHE_TAGS_MAX);
+    if (query->text.n_bytes > CACHE_TEXT_BYTES_MAX)
+        return error_set(err, QUIRE_ERANGE, "a text of %zu bytes; it may have at most %u: give the last user text only",
+                         query->text.n_bytes, CACHE_TEXT_BYTES_MAX);
+    return cache_check_encoder(cache, query->encoder, err);
+}
+
+static int lookup_init(struct lookup *l, struct quire_error *err)
+{
+    const struct quire_cache_query *query = l->query;
+    int rc = check_query(l->cache, query, err);
+    if (rc == 0)
+        rc = scratch_fit(l->scratch, l->cache, err);
+    if (rc == 0 && query->vector)
+        rc = cache_vector(l->cache, l->scratch, query->vector, err);
+    if (rc == 0 && query->vector &&
+        graph_query(l->cache->graph, l->scratch->graph, l->scratch->floats + l->scratch->floats_room) < 0)
+        rc = error_set(err, QUIRE_ENOMEM, "no memory for a query");
+    if (rc < 0)
+        return rc;
+    l->exact = hash128_of(query->hash.n_bytes ? query->hash : query->text);
+    l->compat = hash128_of(query->compat);
+    l->out->exact = l->exact;
+    for (uint32_t i = 0; i < query->n_need; i++)
+        l->need[i] = tag_hash(query->need[i]);
+    if (query->text.n_bytes)
+        l->n_features = guard_features(l->cache->of->guards, query->text, l->scratch->features);
+    return 0;
+}
+
+/* ---- candidates -------------------------------------------------------------------------------------------------- */
+
+static bool has_tags(const struct blob_head *head, const uint64_t *need, uint32_t n)
+{
+    const uint64_t *tags = blob_tags(head);
+    for (uint32_t i = 0; i < n; i++) {
+        bool found = false;
+        for (uint32_t t = 0; t < head->n_tags && !found; t++)
+            found = memcmp(&tags[t], &need[i], sizeof *need) == 0;
+        if (!found)
+            return false;
+    }
+    return true;
+}
+
+/* What becomes of a candidate before similarity is looked at; NULL: it may answer. */
+static const char *unfit(const struct lookup *l, uint32_t row, bool *stale)
+{
+    const struct cache_entry *e = entry_at(l->cache, row);
+    uint64_t word = entry_word(l->cache, row), expire = word & EXPIRE_NEVER;
+    const struct blob_head *head = blob_head(&l->cache->blobs, e->blob);
+    *stale = expire <= l->now;
+    if (!(word & ENTRY_LIVE) || e->group != l->group->number ||
+        (*stale && expire + l->category->settings.stale_ms <= l->now))
+        return "expired";
+    if (l->query->max_age_ms && l->now > entry_created(e) && l->now - entry_created(e) > l->query->max_age_ms)
+        return "age";
+    return has_tags(head, l->need, l->query->n_need) ? NULL : "tags";
+}
+
+static void explain(struct lookup *l, uint32_t row, double similarity, const char *verdict, const char *why)
+{
+    struct quire_cache_answer *answer = l->answer;
+    if (!l->query->explain || answer->n_candidates == QUIRE_CACHE_CANDIDATES_MAX)
+        return;
+    struct quire_cache_candidate *c = &answer->candidates[answer->n_candidates++];
+    c->id = entry_id(entry_at(l->cache, row), row);
+    c->similarity = (float)similarity;
+    c->verdict = verdict;
+    snprintf(c->why, sizeof c->why, "%s", why);
+}
+
+/* Whether guards let an entry answer; without a text on one of the sides they cannot speak. */
+static bool guards_agree(struct lookup *l, uint32_t row, char why[160])
+{
+    const struct cache_entry *e = entry_at(l->cache, row);
+    const struct blob_head *head = blob_head(&l->cache->blobs, e->blob);
+    unsigned mask = l->category->settings.guards;
+    enum guard_kind kind;
+    if (!mask)
+        return true;
+    if (l->query->text.n_bytes == 0 || !(entry_word(l->cache, row) & ENTRY_TEXT)) {
+        l->answer->guards_skipped = true;
+        return true;
+    }
+    if (guard_agree(l->scratch->features, l->n_features, blob_features(head), head->n_features, mask, &kind, why))
+        return true;
+    if (!l->answer->guard) {
+        l->answer->guard = guard_name(kind);
+        memcpy(l->answer->guard_why, why, sizeof l->answer->guard_why);
+    }
+    return false;
+}
+
+static void count_bin(uint64_t *bins, double similarity)
+{
+    unsigned bin = (unsigned)(similarity * 100 + 0.5);
+    bins[bin < CACHE_HISTOGRAM_BINS ? bin : CACHE_HISTOGRAM_BINS - 1]++;
+}
+
+/* Whether the counters know a candidate, of this search or of one before. */
+static bool was_counted(const struct lookup *l, uint32_t i)
+{
+    if (!l->found || i < l->counted)
+        return i < l->counted;
+    return !entry_is_sealed(l->cache, l->scratch->hits[i].row) || l->scratch->hits[i].distance <= l->found->judged;
+}
+
+/* The first candidate that may answer, as far as it is near enough; UINT32_MAX: none. (lock) */
+static uint32_t first_fit(struct lookup *l, double *similarity)
+{
+    struct category *cat = l->category;
+    uint32_t found = UINT32_MAX;
+    for (uint32_t i = 0; i < l->n_hits && (found == UINT32_MAX || l->query->explain); i++) {
+        uint32_t row = l->scratch->hits[i].row;
+        double s = similarity_of(l->scratch->hits[i].distance);
+        char why[160] = "";
+        bool stale, is_new = !was_counted(l, i);
+        const char *verdict = unfit(l, row, &stale);
+        if (!verdict && (double)blob_head(&l->cache->blobs, entry_at(l->cache, row)->blob)->veto > s) {
+            verdict = "veto";
+            cat->counters.vetoed += is_new && s >= l->answer->threshold;
+        } else if (!verdict && !guards_agree(l, row, why)) {
+            verdict = "guard";
+            cat->counters.guarded += is_new && s >= l->answer->threshold;
+            if (is_new)
+                count_bin(cat->histogram.guarded, s);
+        } else if (!verdict && stale) {
+            verdict = "stale";
+            if (l->stale_row == UINT32_MAX && s >= l->answer->threshold) {
+                l->stale_row = row;
+                l->stale_id = entry_id(entry_at(l->cache, row), row);
+                l->stale_similarity = s;
+            }
+        } else if (!verdict && found != UINT32_MAX) {
+            verdict = "farther";
+        }
+        if (verdict) {
+            explain(l, row, s, verdict, why);
+            continue;
+        }
+        found = row;
+        *similarity = s;
+        explain(l, row, s, s >= l->answer->threshold ? "served" : "below threshold", "");
+    }
+    if (l->counted < l->n_hits)
+        l->counted = l->n_hits;
+    return found;
+}
+
+/* ---- searching --------------------------------------------------------------------------------------------------- */
+
+/* Of a row of the graph; a guess, which the verdict does not rely on. */
+static bool is_living(void *context, uint32_t row)
+{
+    const struct lookup *l = context;
+    uint64_t word = entry_word(l->cache, graph_row_entry(l->cache, l->apart, row));
+    return (word & ENTRY_LIVE) && (word & EXPIRE_NEVER) + l->stale_ms > l->now;
+}
+
+/* Puts a hit among the nearest, of which there is room for `room`; a row is there once. */
+static void keep_hit(struct graph_hit *hits, uint32_t *n, uint32_t room, struct graph_hit hit)
+{
+    if (*n == room && hit.distance >= hits[room - 1].distance)
+        return;
+    uint32_t at = *n < room ? (*n)++ : room - 1;
+    for (; at > 0 && hits[at - 1].distance > hit.distance; at--)
+        hits[at] = hits[at - 1];
+    hits[at] = hit;
+}
+
+static void keep_listed(struct lookup *l, uint32_t room)
+{
+    struct cache_scratch *scratch = l->scratch;
+    float distances[BATCH];
+    for (uint32_t i = 0; i < scratch->n_rows; i += BATCH) {
+        uint32_t n = scratch->n_rows - i < BATCH ? scratch->n_rows - i : BATCH;
+        graph_score(l->cache->graph, scratch->graph, scratch->rows + i, n, distances);
+        for (uint32_t k = 0; k < n; k++)
+            if (is_living(l, scratch->rows[i + k]))
+                keep_hit(scratch->hits, &l->n_hits, room, (struct graph_hit){scratch->rows[i + k], distances[k]});
+    }
+}
+
+static bool among(const struct graph_hit *hits, uint32_t n, uint32_t row)
+{
+    for (uint32_t i = 0; i < n; i++)
+        if (hits[i].row == row)
+            return true;
+    return false;
+}
+
+/* The nearest `room` of the group's linked entries into hits, CANDIDATES_MAX of them at most. Next to all that are
+ * linked are living, and each that is asked costs a cache miss: so it is asked of those found only, and while searching
+ * if that leaves too few. */
+static uint32_t search_linked(struct lookup *l, struct graph_hit *hits, uint32_t room)
+{
+    struct cache *cache = l->cache;
+    uint32_t beam = room > BEAM_MIN ? room : BEAM_MIN, living = 0, at = 0;
+    uint32_t n = graph_search(cache->graph, &l->group->root, l->scratch->graph, beam, NULL, NULL, hits, beam);
+    for (uint32_t i = 0; i < n && i < room && !l->apart; i++)
+        __builtin_prefetch(entry_at(cache, hits[i].row));
+    for (; at < n && living < room; at++)
+        if (is_living(l, hits[at].row))
+            hits[living++] = hits[at];
+    if (living == at || living == room)
+        return living;
+    return graph_search(cache->graph, &l->group->root, l->scratch->graph, beam, is_living, l, hits, room);
+}
+
+/* The nearest `room` of the group's entries, as rows of the graph, into scratch->hits. (inside an epoch, without the
+ * lock) */
+static void search(struct lookup *l, uint32_t room)
+{
+    struct graph_hit *hits = l->scratch->hits, *of_graph = hits + CANDIDATES_MAX;
+    uint32_t n = 0;
+    l->n_hits = 0;
+    keep_listed(l, room);
+    if (l->linked)
+        n = search_linked(l, of_graph, room);
+    for (uint32_t i = 0; i < n; i++)
+        if (l->scratch->n_rows == 0 || !among(hits, l->n_hits, of_graph[i].row))
+            keep_hit(hits, &l->n_hits, room, of_graph[i]);
+    l->full = l->n_hits == room;
+}
+
+/* Makes entries of the rows of the graph, and adds those that the disk has. An entry whose vector has left the memory
+ * since the search is left out: it counts as an arrival. (lock) */
+static void take_entries(struct lookup *l, uint32_t room)
+{
+    const struct cache *cache = l->cache;
+    struct graph_hit *hits = l->scratch->hits;
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < l->n_hits && cache->apart; i++) {
+        uint32_t row = graph_row_entry(cache, true, hits[i].row);
+        if (entry_has_graph_row(cache, row, hits[i].row))
+            hits[n++] = (struct graph_hit){row, hits[i].distance};
+    }
+    l->n_hits = cache->apart ? n : l->n_hits;
+    for (uint32_t i = 0; l->found && i < l->found->n_hits; i++) {
+        const struct sealed_hit *hit = &l->found->hits[i];
+        uint32_t row = entry_find(cache, hit->id);
+        if (row == UINT32_MAX || among(hits, l->n_hits, row))
+            continue;
+        l->full |= l->n_hits == room; /* this one, or the one that makes room for it, is seen with more room only */
+        keep_hit(hits, &l->n_hits, room, (struct graph_hit){row, hit->distance});
+    }
+}
+
+/* ---- the disk ---------------------------------------------------------------------------------------------------- */
+
+/* Candidates for the next search of the disk; 0: none is wanted. row: the best candidate. (lock) */
+static uint32_t sealed_wanted(const struct lookup *l, uint32_t row, double similarity)
+{
+    const struct cache_search *found = l->found;
+    bool answered = row != UINT32_MAX && similarity >= l->answer->threshold;
+    if (!l->near || !l->group->sealed || l->woken || answered || (found && found->rounds >= ROUNDS_MAX))
+        return 0;
+    if (!found)
+        return SEALED_FIRST;
+    if (found->seals != l->group->seals)
+        return found->k;
+    double last = found->n_hits ? similarity_of(found->hits[found->n_hits - 1].distance) : 0;
+    bool more = row == UINT32_MAX && found->full && found->k < CANDIDATES_MAX &&
+                last >= fmin(SIMILARITY_LEAST, l->answer->threshold);
+    return more ? 4 * found->k : 0;
+}
+
+/* Makes the next search. (lock) */
+static int want_search(struct lookup *l, uint32_t k)
+{
+    struct cache_search *search = cache_search_make(l->cache, l->group, l->scratch->floats, k);
+    if (!search)
+        return QUIRE_ENOMEM;
+    if (l->found) {
+        search->rounds = l->found->rounds + 1;
+        search->judged = l->found->n_hits ? l->found->hits[l->found->n_hits - 1].distance : l->found->judged;
+    }
+    l->out->search = search;
+    return CACHE_WANTS_SEARCH;
+}
+
+/* ---- what comes of it -------------------------------------------------------------------------------------------- */
+
+/* An entry answers. (lock) */
+static void serve(struct lookup *l, enum quire_cache_status status, uint32_t row, double similarity)
+{
+    struct cache_entry *e = entry_at(l->cache, row);
+    struct category *cat = l->category;
+    struct quire_cache_answer *answer = l->answer;
+    uint64_t word = entry_word(l->cache, row), expire = word & EXPIRE_NEVER;
+    answer->status = status;
+    answer->id = entry_id(e, row);
+    answer->similarity = similarity;
+    answer->age_ms = l->now > entry_created(e) ? l->now - entry_created(e) : 0;
+    answer->ttl_ms = expire == EXPIRE_NEVER ? UINT64_MAX : expire > l->now ? expire - l->now : 0;
+    l->out->wants_document = true;
+    l->out->at = entry_document(e);
+    evict_used(&cat->order, row, entry_saved(l->cache, e));
+    if (status == QUIRE_CACHE_HIT || status == QUIRE_CACHE_EXACT) {
+        cat->counters.hits += status == QUIRE_CACHE_HIT;
+        cat->counters.exact += status == QUIRE_CACHE_EXACT;
+        l->group->scope->hits++;
+        if (cat->settings.sliding && !(word & ENTRY_PINNED) && expire != EXPIRE_NEVER) {
+            uint64_t until = l->now + cat->settings.ttl_ms, last = entry_created(e) + cat->settings.ttl_max_ms;
+            entry_set_expire(e, cat->settings.ttl_max_ms && until > last ? last : until > expire ? until : expire);
+        }
+    }
+}
+
+/* Counts a request that ends here, and tells the breaker. (lock) */
+static void end_request(struct lookup *l)
+{
+    struct category *cat = l->category;
+    enum quire_cache_status status = l->answer->status;
+    bool served = status == QUIRE_CACHE_HIT || status == QUIRE_CACHE_EXACT || status == QUIRE_CACHE_STALE;
+    uint64_t question = l->exact.low;
+    if (!question && l->query->vector)
+        question = XXH3_64bits(l->scratch->floats, sizeof(float) * l->cache->config.dim);
+    cat->counters.stale += status == QUIRE_CACHE_STALE;
+    cat->counters.misses += status == QUIRE_CACHE_MISS;
+    cat->counters.audits += status == QUIRE_CACHE_AUDIT;
+    cat->counters.negative += status == QUIRE_CACHE_NEGATIVE;
+    cat->counters.bypassed += status == QUIRE_CACHE_BYPASS;
+    /* Who waited for one answer gets that one, in however many wordings it was asked for: nothing to be suspicious of.
+     * */
+    if (status != QUIRE_CACHE_BYPASS && status != QUIRE_CACHE_NEGATIVE && !l->woken)
+        breaker_count(&cat->breaker, served, question, l->answer->id, l->now);
+    if (l->answer->similarity >= 0 && status != QUIRE_CACHE_EXACT)
+        count_bin(served ? cat->histogram.hits : cat->histogram.misses, l->answer->similarity);
+}
+
+static int end_with(struct lookup *l, enum quire_cache_status status, const char *reason)
+{
+    l->answer->status = status;
+    l->answer->reason = reason;
+    end_request(l);
+    return 0;
+}
+
+/* A lease, or a place among those who wait. Returns 1 for the latter. (lock) */
+static int ask_lease(struct lookup *l, bool want, bool may_wait, uint64_t refreshes)
+{
+    struct quire_cache_answer *answer = l->answer;
+    uint64_t deadline = 0, now_ms = l->now + BASE_MS;
+    struct lease_question question = {.group = l->scratch->key.hash,
+                                      .exact = l->exact,
+                                      .vector = l->query->vector ? l->scratch->floats : NULL,
+                                      .nearness = (float)answer->threshold,
+                                      .now_ms = now_ms,
+                                      .lease_ms = l->category->settings.lease_ms,
+                                      .epoch = l->cache->epoch,
+                                      .refreshes = refreshes};
+    bool wait = may_wait && l->waiter && l->query->wait_ms;
+    if (l->category->settings.mode == CATEGORY_EXACT)
+        question.nearness = 2;
+    enum lease_answer got = lease_ask(l->cache->leases, &question, want, wait ? l->waiter : NULL, l->query->wait_ms,
+                                      answer->lease, &deadline);
+    if (got == LEASE_GRANTED)
+        answer->lease_ms = deadline > now_ms ? deadline - now_ms : 0;
+    else
+        answer->lease[0] = 0;
+    if (got == LEASE_WAITING)
+        l->category->counters.waited++;
+    return got == LEASE_WAITING;
+}
+
+static struct risk_settings risk_settings_of(const struct lookup *l)
+{
+    const struct category_settings *s = &l->category->settings;
+    return (struct risk_settings){load_risk(s, l->lam), s->audit, s->floor, s->ceil};
+}
+
+static bool is_sampled(struct lookup *l, double share)
+{
+    return share > 0 && (double)(random_next(&l->cache->random) >> 11) * 0x1p-53 < share;
+}
+
+/* What a category's policy says to its best candidate (similarity < 0: there is none). (lock) */
+static enum risk_verdict verdict_of(struct lookup *l, double similarity, double *weight)
+{
+    const struct category_settings *s = &l->category->settings;
+    struct risk_settings risk = risk_settings_of(l);
+    double draw = (double)(random_next(&l->cache->random) >> 11) * 0x1p-53;
+    if (l->woken) /* it was counted before it waited */
+        return similarity >= l->answer->threshold ? RISK_SERVE : RISK_WITHHOLD;
+    enum risk_verdict verdict = risk_request(l->category->curve, &risk, similarity, draw, weight);
+    if (s->risk <= 0) { /* a static threshold: the curve only watches */
+        verdict = similarity >= l->answer->threshold ? RISK_SERVE : RISK_WITHHOLD;
+        if (similarity >= SIMILARITY_LEAST && is_sampled(l, s->audit)) {
+            *weight = 1 / s->audit;
+            verdict = verdict == RISK_SERVE ? RISK_AUDIT_HIT : RISK_SAMPLE_MISS;
+        }
+    }
+    if (similarity < l->answer->threshold) /* the caller's own threshold is higher */
+        return verdict == RISK_SERVE ? RISK_WITHHOLD : verdict == RISK_AUDIT_HIT ? RISK_SAMPLE_MISS : verdict;
+    return verdict;
+}
+
+static const char *miss_reason(const struct lookup *l, double similarity)
+{
+    if (l->answer->guard && similarity < 0)
+        return "a guard kept back what was near";
+    if (similarity < 0)
+        return "nothing is known for this scope and category that is near";
+    if (l->answer->threshold > 1)
+        return "nothing is served by nearness yet: the error budget needs labels first";
+    return "the nearest entry does not reach the threshold";
+}
+
+/* Nothing fresh answers: stale, or a miss with or without a lease. Returns 1 when it waits. (lock) */
+static int end_without(struct lookup *l, double similarity)
+{
+    if (l->stale_row != UINT32_MAX) {
+        serve(l, QUIRE_CACHE_STALE, l->stale_row, l->stale_similarity);
+        if (!l->query->stale_ok && !l->query->no_lease)
+            ask_lease(l, true, false, l->answer->id);
+        return end_with(l, QUIRE_CACHE_STALE,
+                        l->answer->lease[0] ? "its time is over: this caller refreshes it" : "its time is over");
+    }
+    l->answer->similarity = similarity;
+    if (ask_lease(l, !l->query->no_lease, !l->woken, 0))
+        return 1;
+    return end_with(l, QUIRE_CACHE_MISS, miss_reason(l, similarity));
+}
+
+/* The best candidate, or that there is none. (lock) */
+static int conclude(struct lookup *l, uint32_t row, double similarity)
+{
+    struct quire_cache_answer *answer = l->answer;
+    double weight = 0;
+    enum risk_verdict verdict = verdict_of(l, similarity, &weight);
+    uint64_t id = row == UINT32_MAX ? 0 : entry_id(entry_at(l->cache, row), row);
+    if (verdict == RISK_SERVE) {
+        serve(l, QUIRE_CACHE_HIT, row, similarity);
+        return end_with(l, QUIRE_CACHE_HIT, "near enough");
+    }
+    if (verdict == RISK_AUDIT_HIT) {
+        serve(l, QUIRE_CACHE_AUDIT, row, similarity);
+        answer->audit = audit_push(l->cache, l->number, id, RISK_AUDIT, similarity, weight, l->query->text);
+        ask_lease(l, !l->query->no_lease, false, 0);
+        return end_with(l, QUIRE_CACHE_AUDIT, "near enough, and drawn for an audit: ask the model and label it");
+    }
+    int rc = end_without(l, similarity);
+    if (rc == 0 && verdict == RISK_SAMPLE_MISS && answer->status == QUIRE_CACHE_MISS)
+        answer->audit = audit_push(l->cache, l->number, id, RISK_MISS, similarity, weight, l->query->text);
+    return rc;
+}
+
+/* ---- the stretches ----------------------------------------------------------------------------------------------- */
+
+/* The model whose load counts: the one that the scope names, or whichever is the fullest. */
+static struct quire_bytes model_of(const struct quire_cache_query *query)
+{
+    for (uint32_t i = 0; i < query->n_scope; i++)
+        if (bytes_equal(query->scope[i].key, bytes_of("model")))
+            return query->scope[i].value;
+    return (struct quire_bytes){NULL, 0};
+}
+
+enum stage { DECIDED, SEARCH, FAILED };
+
+/* Rows of the graph of the group's entries that are not linked. */
+static bool copy_rows(struct lookup *l)
+{
+    struct cache_scratch *scratch = l->scratch;
+    if (l->group->n_rows > scratch->rows_room) {
+        uint32_t *bigger = realloc(scratch->rows, sizeof *bigger * l->group->n_rows);
+        if (!bigger)
+            return false;
+        scratch->rows = bigger;
+        scratch->rows_room = l->group->n_rows;
+    }
+    for (uint32_t i = 0; i < l->group->n_rows; i++)
+        scratch->rows[i] = entry_graph_row(l->cache, l->group->rows[i]);
+    scratch->n_rows = l->group->n_rows;
+    return true;
+}
+
+/* The entry with the question's hash, if it may answer. (lock) */
+static bool look_exact(struct lookup *l)
+{
+    bool stale;
+    uint32_t row = l->exact.high ? entry_find_exact(l->cache, l->group, l->exact) : UINT32_MAX;
+    if (row == UINT32_MAX || l->category->settings.mode == CATEGORY_SEMANTIC || unfit(l, row, &stale) ||
+        blob_head(&l->cache->blobs, entry_at(l->cache, row)->blob)->veto > 1)
+        return false;
+    if (stale) {
+        l->stale_row = row;
+        l->stale_id = entry_id(entry_at(l->cache, row), row);
+        l->stale_similarity = 1;
+        return false;
+    }
+    serve(l, QUIRE_CACHE_EXACT, row, 1);
+    struct risk_settings risk = risk_settings_of(l);
+    if (!l->woken)
+        risk_request(l->category->curve, &risk, -1, 0.5, &(double){0}); /* one of the requests that the budget is of */
+    return true;
+}
+
+/* (lock) */
+static enum stage look(struct lookup *l, int *rc, struct quire_error *err)
+{
+    struct cache *cache = l->cache;
+    struct group_key *key = &l->scratch->key;
+    *rc = category_number(cache, l->query->category, &l->number, err);
+    if (*rc < 0)
+        return FAILED;
+    l->category = category_of(cache, l->number);
+    l->out->category = l->number;
+    const struct category_settings *s = &l->category->settings;
+    l->stale_ms = s->stale_ms;
+    *rc = group_key_make(cache, s, l->query->scope, l->query->n_scope, key, err);
+    if (*rc < 0)
+        return FAILED;
+    group_key_finish(key, l->number, l->compat);
+    l->lam = load_lam(&cache->load, model_of(l->query), l->now);
+    l->answer->threshold = fmax(threshold_of(cache, l->number, l->lam), l->query->similarity);
+    l->arrivals = cache->arrivals[key->hash & 255];
+    l->apart = cache->apart;
+    if (s->mode == CATEGORY_OFF)
+        *rc = end_with(l, QUIRE_CACHE_BYPASS, "the category's mode is off");
+    else if (!l->woken && !l->found && !breaker_allows(&l->category->breaker, l->now))
+        *rc = end_with(l, QUIRE_CACHE_BYPASS, "the category's breaker is open: its hit rate cannot be right");
+    else if (l->exact.high && negatives_find(&cache->negatives, key->hash, l->exact, l->now))
+        *rc = end_with(l, QUIRE_CACHE_NEGATIVE, "this question is known to have no answer that may be kept");
+    else {
+        l->group = group_find(cache, key);
+        l->stale_row = UINT32_MAX;
+        if (l->group && look_exact(l)) {
+            *rc = end_with(l, QUIRE_CACHE_EXACT, "the same request");
+            return DECIDED;
+        }
+        l->near = l->group && l->query->vector && s->mode != CATEGORY_EXACT;
+        l->scratch->n_rows = 0;
+        if (l->near && !copy_rows(l)) {
+            *rc = error_set(err, QUIRE_ENOMEM, "no memory to look at %u entries", l->group->n_rows);
+            return FAILED;
+        }
+        l->linked = l->near && group_linked(l->group) > 0;
+        return SEARCH;
+    }
+    return DECIDED;
+}
+
+#define LOOK_AGAIN 3
+
+/* Searches and judges until a candidate answers or there are no more that could. Returns as lookup_run, or LOOK_AGAIN:
+ * entries have arrived. (without the lock; takes it) */
+static int search_and_judge(struct lookup *l)
+{
+    for (uint32_t room = CANDIDATES_FIRST;; room *= 4) {
+        double similarity = -1;
+        l->n_hits = 0;
+        if (l->scratch->n_rows || l->linked)
+            search(l, room);
+        pthread_mutex_lock(&l->cache->lock);
+        if (l->stale_row != UINT32_MAX && entry_find(l->cache, l->stale_id) == UINT32_MAX)
+            l->stale_row = UINT32_MAX; /* it went while the search was on */
+        l->answer->n_candidates = 0;
+        take_entries(l, room);
+        uint32_t row = first_fit(l, &similarity);
+        double last = l->n_hits ? similarity_of(l->scratch->hits[l->n_hits - 1].distance) : 0;
+        bool more = row == UINT32_MAX && l->full && last >= fmin(SIMILARITY_LEAST, l->answer->threshold) &&
+                    room < CANDIDATES_MAX;
+        bool arrived = !l->last && l->arrivals != l->cache->arrivals[l->scratch->key.hash & 255];
+        uint32_t k = more || arrived ? 0 : sealed_wanted(l, row, similarity);
+        int rc = 0;
+        if (!more)
+            rc = arrived ? LOOK_AGAIN : k ? want_search(l, k) : conclude(l, row, similarity);
+        pthread_mutex_unlock(&l->cache->lock);
+        if (!more)
+            return rc;
+    }
+}
+
+static int lookup_run(struct lookup *l, struct quire_error *err)
+{
+    struct cache *cache = l->cache;
+    int rc = 0;
+    for (unsigned repeat = 0;; repeat++) {
+        memset(l->answer, 0, sizeof *l->answer);
+        l->answer->similarity = -1;
+        l->out->wants_document = false;
+        l->out->search = NULL;
+        pthread_mutex_lock(&cache->lock);
+        l->now = cache_now(cache);
+        enum stage stage = look(l, &rc, err);
+        if (stage != FAILED && repeat == 0 && !l->woken && !l->found) {
+            l->category->counters.requests++;
+            if (l->group)
+                l->group->scope->requests++;
+        }
+        l->last = repeat == REPEATS_MAX;
+        pthread_mutex_unlock(&cache->lock);
+        if (stage != SEARCH)
+            return rc;
+        rc = search_and_judge(l);
+        if (rc == QUIRE_ENOMEM)
+            return error_set(err, rc, "no memory to search the disk");
+        if (rc != LOOK_AGAIN)
+            return rc;
+    }
+}
+
+static int lookup(struct lookup *l, struct quire_error *err)
+{
+    if (atomic_load_explicit(&l->cache->closed, memory_order_acquire))
+        return error_set(err, QUIRE_ECLOSED, "the cache was dropped or closed");
+    int rc = lookup_init(l, err);
+    if (rc < 0)
+        return rc;
+    unsigned slot = epoch_enter(l->cache->of->epochs);
+    rc = lookup_run(l, err);
+    epoch_exit(l->cache->of->epochs, slot);
+    return rc;
+}
+
+static void count_latency(struct cache *cache, struct cache_decision *decision)
+{
+    struct category *cat = category_of(cache, decision->category);
+    pthread_mutex_lock(&cache->lock);
+    histogram_add(&cat->get_us, clock_us() - decision->begun_us);
+    pthread_mutex_unlock(&cache->lock);
+}
+
+int cache_get(struct cache *cache, struct cache_scratch *scratch, const struct quire_cache_query *query,
+              struct lease_waiter *waiter, struct cache_decision *out, struct quire_error *err)
+{
+    uint64_t begun = clock_us();
+    struct lookup l = {
+        .cache = cache, .scratch = scratch, .query = query, .out = out, .answer = &out->answer, .waiter = waiter};
+    out->begun_us = begun;
+    int rc = lookup(&l, err);
+    if (rc == 0 && !out->wants_document)
+        count_latency(cache, out);
+    return rc;
+}
+
+int cache_get_found(struct cache *cache, struct cache_scratch *scratch, const struct quire_cache_query *query,
+                    struct lease_waiter *waiter, struct cache_decision *out, struct quire_error *err)
+{
+    struct lookup l = {.cache = cache,
+                       .scratch = scratch,
+                       .query = query,
+                       .out = out,
+                       .answer = &out->answer,
+                       .waiter = waiter,
+                       .found = out->search};
+    out->search = NULL;
+    int rc = l.found->code < 0 ? error_set(err, l.found->code, "the search of the disk was ended") : lookup(&l, err);
+    cache_search_free(l.found);
+    if (rc == 0 && !out->wants_document)
+        count_latency(cache, out);
+    return rc;
+}
+
+int cache_woken(struct cache *cache, struct cache_scratch *scratch, const struct quire_cache_query *query,
+                struct lease_waiter *waiter, enum lease_wake how, struct cache_decision *out, struct quire_error *err)
+{
+    struct quire_cache_query again = *query;
+    struct lookup l = {
+        .cache = cache, .scratch = scratch, .query = &again, .out = out, .answer = &out->answer, .woken = true};
+    uint64_t begun = out->begun_us;
+    again.wait_ms = 0;
+    again.no_lease = query->no_lease || how != LEASE_READY;
+    int rc = lookup(&l, err);
+    out->begun_us = begun;
+    out->answer.waited_ms = (clock_us() - begun) / 1000;
+    if (how != LEASE_LEAD)
+        return rc;
+    if (rc < 0) { /* the next one that waits leads */
+        bool led;
+        lease_fail(cache->leases, bytes_of(waiter->token), cache_now(cache) + BASE_MS, &led);
+        return rc;
+    }
+    uint64_t now_ms = l.now + BASE_MS;
+    if (out->answer.status != QUIRE_CACHE_MISS) { /* it came from somewhere else meanwhile */
+        lease_done(cache->leases, bytes_of(waiter->token));
+        return rc;
+    }
+    memcpy(out->answer.lease, waiter->token, sizeof out->answer.lease);
+    out->answer.lease_ms = waiter->token_deadline_ms > now_ms ? waiter->token_deadline_ms - now_ms : 0;
+    out->answer.reason = "whoever computed it gave up: this caller does";
+    return rc;
+}
+
+bool cache_cancel(struct cache *cache, struct lease_waiter *waiter)
+{
+    return lease_cancel(cache->leases, waiter);
+}
+
+struct document_log *cache_documents(struct cache *cache)
+{
+    return cache->documents;
+}
+
+/* ---- the document ------------------------------------------------------------------------------------------------ */
+
+uint32_t cache_chunks(const uint8_t *bytes, uint32_t n)
+{
+    struct document document;
+    size_t n_bytes;
+    return bytes && document_decode(bytes, n, &document, &n_bytes, NULL) == 0 ? document.n_chunks : 0;
+}
+
+/* A cost has the digits that it was given with: 0.01f is not .00999999977. */
+static double decimal_of(float x)
+{
+    char text[32];
+    snprintf(text, sizeof text, "%.7g", (double)x);
+    return strtod(text, NULL);
+}
+
+static void point_into(struct quire_cache_answer *answer, const struct document *document, struct quire_bytes *chunks)
+{
+    for (uint32_t i = 0; i < document->n_chunks; i++)
+        chunks[i] = document_chunk(document, i);
+    answer->value = document_value(document);
+    answer->n_chunks = document->n_chunks;
+    answer->chunks = chunks;
+    answer->text = document->text;
+    answer->model = document->model;
+    answer->tokens_in = document->tokens_in;
+    answer->tokens_out = document->tokens_out;
+    answer->llm_ms = document->llm_ms;
+    answer->cost = decimal_of(document->cost);
+}
+
+/* What an answer saves, or an audit costs. (lock) */
+static void count_saved(struct category *cat, const struct quire_cache_answer *answer)
+{
+    if (answer->status == QUIRE_CACHE_AUDIT) {
+        cat->counters.cost_audits += answer->cost;
+        return;
+    }
+    cat->counters.tokens_saved += answer->tokens_in + answer->tokens_out;
+    cat->counters.llm_ms_saved += answer->llm_ms;
+    cat->counters.cost_saved += answer->cost;
+}
+
+/* What was counted when it was decided is taken back: it does not answer after all. (lock) */
+static void uncount(struct category *cat, enum quire_cache_status status)
+{
+    cat->counters.requests--;
+    cat->counters.hits -= status == QUIRE_CACHE_HIT;
+    cat->counters.exact -= status == QUIRE_CACHE_EXACT;
+    cat->counters.stale -= status == QUIRE_CACHE_STALE;
+    cat->counters.audits -= status == QUIRE_CACHE_AUDIT;
+}
+
+static void lose(struct cache *cache, uint32_t row)
+{
+    uint64_t lsn;
+    category_of(cache, cache->groups[entry_at(cache, row)->group]->category)->counters.lost++;
+    log_gone(cache, &row, 1, &lsn, NULL); /* where it cannot be logged it is found lost again after a restart */
+    entry_die(cache, row);
+}
+
+/* Whether a document is what its entry says: of the same scope and compat hash. Entries and documents are restored from
+ * different files; this is the last look before an answer leaves. (lock) */
+static bool is_of_entry(const struct cache *cache, uint32_t row, const struct document *document)
+{
+    const struct group *group = cache->groups[entry_at(cache, row)->group];
+    struct quire_pair pair;
+    uint32_t n = 0;
+    for (uint32_t at = 0; scope_pair(group->scope->bytes, group->scope->n_bytes, &at, &pair); n++) {
+        if (n == document->n_scope)
+            return false;
+        struct quire_pair told = document_scope(document, n);
+        if (!bytes_equal(pair.key, told.key) || !bytes_equal(pair.value, told.value))
+            return false;
+    }
+    return n == document->n_scope && document->compat.low == group->compat.low &&
+           document->compat.high == group->compat.high &&
+           bytes_equal(document->category, category_of(cache, group->category)->name);
+}
+
+int cache_finish(struct cache *cache, struct cache_decision *decision, const uint8_t *bytes, uint32_t n,
+                 struct quire_bytes *chunks)
+{
+    struct category *cat = category_of(cache, decision->category);
+    struct document document;
+    size_t n_bytes;
+    bool whole =
+        bytes && document_decode(bytes, n, &document, &n_bytes, NULL) == 0 && document.id == decision->answer.id;
+    pthread_mutex_lock(&cache->lock);
+    uint32_t row = entry_find(cache, decision->answer.id);
+    whole = whole && (row == UINT32_MAX || is_of_entry(cache, row, &document));
+    bool other = whole && decision->answer.status == QUIRE_CACHE_EXACT &&
+                 (document.exact.low != decision->exact.low || document.exact.high != decision->exact.high);
+    bool answers = whole && row != UINT32_MAX && !other;
+    if (answers)
+        point_into(&decision->answer, &document, chunks);
+    if (answers)
+        count_saved(cat, &decision->answer);
+    else
+        uncount(cat, decision->answer.status);
+    if (row != UINT32_MAX && other && (entry_word(cache, row) & ENTRY_EXACT)) {
+        /* forty bits were alike: this entry is found by nearness only from now on */
+        entry_unlink_exact(cache, row);
+        atomic_fetch_and(&entry_at(cache, row)->word, ~ENTRY_EXACT);
+    } else if (row != UINT32_MAX && !whole) {
+        struct document_at at = entry_document(entry_at(cache, row));
+        if (at.segment == decision->at.segment && at.unit == decision->at.unit) /* it was not moved meanwhile */
+            lose(cache, row);
+    }
+    histogram_add(&cat->get_us, clock_us() - decision->begun_us);
+    pthread_mutex_unlock(&cache->lock);
+    if (!answers && decision->answer.lease[0]) { /* the next lookup asks for one of its own */
+        bool led;
+        lease_fail(cache->leases, bytes_of(decision->answer.lease), cache_now(cache) + BASE_MS, &led);
+    }
+    return answers ? 0 : 1;
+}

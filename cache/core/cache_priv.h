@@ -1,0 +1,467 @@
+/*
+ * cache_priv.h - what the files of a cache share: entries, groups, categories, and the rules of their lock.
+ *
+ * cache->lock covers everything here but what is said to be read without it. It is held for microseconds: vectors are
+ * measured, rows linked and documents read outside. Order: caches->lock, cache->lock, then those of the parts (document
+ * log, leases, journal), which call nothing back under their locks.
+ *
+ * A change is appended to the journal under the lock and made only then, so that the order of the log is the order of
+ * changes, and what could not be logged was not done.
+ *
+ * A row is an entry; its vector is a row of the graph, with the same number until the cache has sealed some (sealed.h).
+ * The entry becomes living (ENTRY_LIVE) when everything else is in place. When it dies it joins the graves, whose rows
+ * are taken out of the graph later and outside of the lock; the graph gives a number out again when no reader of that
+ * epoch is left. So whoever is inside an epoch may look at any row of the graph that a search gave to him; whether the
+ * entry that he finds with it still has that row is looked at under the lock.
+ */
+#ifndef QUIRE_CACHE_CACHE_PRIV_H
+#define QUIRE_CACHE_CACHE_PRIV_H
+
+#include "cache/core/blob.h"
+#include "cache/core/cache.h"
+#include "cache/guard/guard.h"
+#include "cache/lease/negative.h"
+#include "cache/policy/evict.h"
+#include "cache/policy/load.h"
+#include "cache/policy/quota.h"
+#include "cache/policy/risk.h"
+#include "cache/policy/sketch.h"
+#include "index/graph/graph.h"
+#include "index/graph/row_table.h"
+#include "index/vector/space.h"
+#include "io/epoch.h"
+#include "io/histogram.h"
+#include "io/random.h"
+#include <pthread.h>
+#include <stdatomic.h>
+
+enum {
+    GROUP_FLAT_MAX = 1024,    /* entries of a group that is measured one by one */
+    CANDIDATES_MAX = 1024,    /* that a lookup looks at, however many fail */
+    INVALIDATIONS_MAX = 64,   /* that are remembered; an older lease brings nothing back */
+    INVALIDATION_HASHES = 16, /* of one; with more it counts as one of everything */
+    AUDITS_MAX = 4096,        /* pairs that wait for a label */
+    AUDIT_TEXT_BYTES = 4096,  /* of a question kept for one */
+    ID_SHIFT = 32,
+    IMAGE_ROWS = 512, /* that a checkpoint takes under the lock at a time */
+};
+
+/* ---- entries ----------------------------------------------------------------------------------------------------- */
+
+/* entry.word: expiry in ms since BASE_MS (40 bits), flags (8), size of the document in units of 256 bytes (16). */
+#define BASE_MS      UINT64_C(1577836800000) /* 2020-01-01 */
+#define EXPIRE_NEVER ((UINT64_C(1) << 40) - 1)
+#define ENTRY_LIVE   (UINT64_C(1) << 40)
+#define ENTRY_PINNED (UINT64_C(1) << 41)
+#define ENTRY_VECTOR (UINT64_C(1) << 42) /* is found by nearness */
+#define ENTRY_EXACT  (UINT64_C(1) << 43) /* is found by its hash */
+#define ENTRY_TEXT   (UINT64_C(1) << 44) /* its features are known, also when there are none */
+#define ENTRY_LISTED (UINT64_C(1) << 45) /* stands in group->rows */
+#define ENTRY_TAKEN  (UINT64_C(1) << 46) /* not living; its number is not free, or in the list of free ones */
+#define PAGES_SHIFT  48
+
+#define GROUPS_MAX UINT32_C(0x1000000) /* and numbers of them: 24 bits */
+#define UNITS_MAX  UINT32_C(0x1000000) /* places in a segment of documents, of 256 MiB at most: 24 bits */
+
+/* 48 bytes: a million entries are 48 MB, so every byte is thought about. */
+struct cache_entry {
+    _Atomic uint64_t word; /* read without the lock */
+    uint32_t exact;        /* bits of the exact hash; eight more in exact_high */
+    uint32_t segment;      /* of its document */
+    uint32_t unit : 24, created_high : 8;
+    uint32_t group : 24, exact_high : 8;
+    uint32_t chain;       /* next row of the same bucket + 1 */
+    uint32_t blob;        /* what not every entry has; 0: nothing */
+    uint32_t created_low; /* ms since BASE_MS, with created_high */
+    struct evict_links links;
+};
+_Static_assert(sizeof(struct cache_entry) == 48, "an entry has 48 bytes");
+
+/* ---- scopes and groups ------------------------------------------------------------------------------------------- */
+
+/* Pairs of a scope, sorted: u16 bytes of key, u16 bytes of value, key, value, and the next. */
+struct scope {
+    uint64_t hash;
+    struct scope *next;
+    uint32_t groups; /* that have it */
+    uint32_t n_bytes;
+    uint64_t entries, requests, hits;
+    uint8_t bytes[];
+};
+
+struct group {
+    struct graph_root root;
+    uint64_t key; /* of category, scope and compat: for leases */
+    uint32_t number, category;
+    struct scope *scope;
+    struct hash128 compat;
+    uint32_t n;              /* living entries */
+    uint32_t n_rows, room;   /* of rows */
+    uint32_t *rows;          /* those that are not linked; owned */
+    bool linking;            /* stands in cache->to_link */
+    bool logged;             /* the journal knows it */
+    uint32_t pending;        /* entries on their way into it, graves, and seals */
+    uint32_t n_sealed;       /* of n: whose vectors are in segments */
+    struct sealed *sealed;   /* its segments */
+    uint64_t seals;          /* changes when vectors leave the memory: no other group ever has the same; 0: none have */
+    struct group *next_hash; /* of its bucket */
+    struct group *next_link;
+    struct epoch_item item;
+};
+
+/* A scope's pairs in their canonical form, and with category and compat the key of a group. */
+struct group_key {
+    uint32_t category;
+    struct hash128 compat;
+    uint64_t hash;
+    uint32_t n_scope;
+    uint8_t scope[4096];
+};
+/* ---- categories -------------------------------------------------------------------------------------------------- */
+
+struct cache_counters {
+#define X(name) uint64_t name;
+    CACHE_COUNTERS(X)
+#undef X
+    double cost_saved, cost_audits;
+};
+
+enum { GET_SUB_BITS = 3, GET_BITS = 32, GET_BUCKETS = HISTOGRAM_BUCKETS(GET_SUB_BITS, GET_BITS) };
+
+struct category {
+    struct quire_bytes name; /* owned */
+    bool dropped;
+    struct category_settings settings;
+    struct evict_order order;
+    struct risk_curve *curve;
+    struct breaker breaker;
+    struct cache_counters counters;
+    struct cache_histogram histogram;
+    struct histogram get_us, put_us;
+    _Atomic uint64_t get_counts[GET_BUCKETS], put_counts[GET_BUCKETS];
+    uint64_t pinned, labels_logged;
+};
+
+/* ---- invalidations, audits
+ * ------------------------------------------------------------------------------------------- */
+
+struct invalidation {
+    uint64_t epoch;
+    enum quire_cache_by by;
+    uint32_t category;
+    uint32_t n;
+    uint64_t hashes[INVALIDATION_HASHES]; /* of tags, the model, the scope's pair, or group and exact hash of entries */
+    float *vector;                        /* BY_NEAR: unit length; owned */
+    double similarity;
+};
+
+struct audit {
+    uint64_t number, id; /* number 0: free */
+    uint32_t category;
+    enum risk_source source;
+    float similarity, weight;
+    bool popped;
+    uint32_t n_text;
+    uint8_t *text; /* owned */
+};
+
+/* ---- a cache ----------------------------------------------------------------------------------------------------- */
+
+struct caches {
+    pthread_mutex_t lock;
+    struct caches_options options;
+    char *folder; /* owned */
+    struct guard_tables *guards;
+    struct epochs *epochs;
+    struct journal *journal; /* NULL: what is done is not logged (replay) */
+    struct cache **all;      /* sorted by name; each a reference */
+    uint32_t n, room;
+    struct random random;
+    struct cache_scratch *scratch, *seal_scratch; /* the threads' */
+    pthread_t thread, sealer;
+    pthread_cond_t wake;
+    bool thread_started, sealer_started, begun;
+    atomic_bool stopping;
+    pthread_mutex_t removal; /* held while folders of segments are removed, or must stay */
+};
+
+struct cache {
+    atomic_uint references;
+    struct caches *of;
+    uint64_t uid;
+    struct cache_config config; /* texts are owned */
+    uint8_t *config_bytes;      /* owned */
+    atomic_bool closed;
+    bool dropped; /* its documents go with it */
+
+    struct space space;
+    struct graph *graph;
+    struct row_table entries;
+    struct document_log *documents;
+    struct lease_table *leases;
+    struct negatives negatives;
+
+    pthread_mutex_t lock;
+    uint64_t image_lsn; /* while a folder is read: the checkpoint knows what was logged up to it, but for rows */
+    uint64_t *row_lsns; /* the same for rows, per IMAGE_ROWS of them; owned, NULL afterwards */
+    uint32_t n_row_lsns;
+    uint32_t n_rows;   /* entries that have memory */
+    uint32_t *buckets; /* of exact hashes: row + 1; owned */
+    uint32_t n_buckets;
+    struct blobs blobs;
+    struct group **groups; /* by number; NULL: free; owned */
+    uint32_t n_groups, groups_room, first_free_group;
+    struct group **group_buckets;
+    struct scope **scope_buckets;
+    uint32_t n_group_buckets, n_scope_buckets, n_scopes, groups_living;
+    struct group *to_link;                             /* groups with rows that the thread links */
+    struct category *categories[CACHE_CATEGORIES_MAX]; /* by number; never freed before the cache */
+    struct quota_category quotas[CACHE_CATEGORIES_MAX];
+    uint32_t n_categories;
+    uint32_t fallback; /* number of "*"; QUOTA_NONE: there is none */
+    struct quota quota;
+    uint64_t group_bytes,
+        entry_bytes; /* entry_bytes: what an entry takes in all tables while its vector is in memory */
+    struct risk_pool *pool;
+    struct sketch sketch;
+    struct load load;
+    struct invalidation invalidations[INVALIDATIONS_MAX];
+    uint64_t epoch;                   /* the last one's; the oldest remembered is epoch - INVALIDATIONS_MAX + 1 */
+    uint64_t opened_epoch, opened_ms; /* as a folder's records left it; wall clock */
+    uint64_t secret[2];
+    struct audit *audits; /* AUDITS_MAX, by number; owned */
+    uint64_t next_audit, next_pop;
+    struct random random;
+    uint32_t graves, n_graves; /* dead rows whose row of the graph is still there: the first + 1, chained */
+    /* sealed.h */
+    bool apart;                             /* entries and rows of the graph have numbers of their own */
+    struct row_table places, graph_entries; /* struct place of each entry; the entry of each row of the graph */
+    uint32_t free_rows;                     /* numbers of entries: the first + 1, chained */
+    uint32_t scan_row, scan_end;            /* among these are free ones that are not in the chain */
+    struct sealed **sealed;                 /* by number; owned, as are those */
+    uint32_t n_sealed, sealed_room, next_sealed;
+    struct sealed *doomed;        /* without entries, their folders still there */
+    uint64_t seals;               /* the last one's number */
+    uint64_t sealed_entries;      /* living ones in segments */
+    uint64_t sealed_memory_bytes; /* of all segments */
+    uint64_t sealed_disk_bytes;   /* the same */
+    unsigned near_scans;          /* invalidations that measure all vectors: none leaves the memory meanwhile */
+    uint64_t seal_failed_ms;      /* when the last seal failed; 0: it did not */
+    uint64_t merge_failed_ms;     /* the same of merges: they do not keep each other from being tried */
+    uint32_t merge_chosen;        /* number of the segment that was the reason for the last one */
+    uint32_t arrivals[256];       /* entries that became living, by the last bits of their group's key */
+    uint64_t curves_logged_ms;
+    uint32_t sweep; /* where the search for expired entries goes on */
+};
+
+struct cache_scratch {
+    struct graph_scratch *graph;
+    float *floats; /* code_dim, twice: the unit vector and the rotated one */
+    uint32_t floats_room;
+    uint32_t *rows; /* of a group, copied; owned */
+    uint32_t n_rows, rows_room;
+    struct graph_hit hits[2 * CANDIDATES_MAX]; /* nearest first; the second half is for those of the graph */
+    uint8_t code[QUIRE_DIM_MAX + 64];
+    uint8_t features[GUARD_BYTES];
+    struct group_key key;
+};
+
+/* ---- entries: cache_entry.c
+ * -------------------------------------------------------------------------------------------- */
+
+static inline struct cache_entry *entry_at(const struct cache *cache, uint32_t row)
+{
+    return row_table_at(&cache->entries, row);
+}
+
+static inline uint64_t entry_word(const struct cache *cache, uint32_t row)
+{
+    return atomic_load_explicit(&entry_at(cache, row)->word, memory_order_acquire);
+}
+
+static inline uint64_t entry_created(const struct cache_entry *e)
+{
+    return e->created_low | (uint64_t)e->created_high << 32;
+}
+
+static inline uint64_t entry_id(const struct cache_entry *e, uint32_t row)
+{
+    return (uint64_t)e->created_low << ID_SHIFT | row;
+}
+
+struct document_at entry_document(const struct cache_entry *e);
+void entry_set_document(struct cache_entry *e, const struct document_at *at);
+/* The living row of an id; UINT32_MAX: none. (lock) */
+uint32_t entry_find(const struct cache *cache, uint64_t id);
+/* The living row with this hash in a group; UINT32_MAX: none. (lock) */
+uint32_t entry_find_exact(const struct cache *cache, const struct group *group, struct hash128 exact);
+void entry_link_exact(struct cache *cache, uint32_t row);
+void entry_unlink_exact(struct cache *cache, uint32_t row);
+int entries_reserve(struct cache *cache, uint32_t n); /* rows 0 .. n-1 have memory (lock) */
+/* What an entry costs its category: bytes of its document. */
+uint64_t entry_cost_bytes(const struct cache_entry *e);
+double entry_saved(const struct cache *cache, const struct cache_entry *e); /* USD per byte, for EVICT cost */
+/* Expires at ms since BASE_MS; the rest of the word stays. (lock) */
+void entry_set_expire(struct cache_entry *e, uint64_t expire);
+uint64_t cache_now(const struct cache *cache); /* ms since BASE_MS */
+
+/* ---- groups: group.c --------------------------------------------------------------------------------------------- */
+
+/* Sorts and checks the pairs against what cache and category ask for. QUIRE_EINVALID, ERANGE. */
+int group_key_make(const struct cache *cache, const struct category_settings *settings, const struct quire_pair *scope,
+                   uint32_t n_scope, struct group_key *key, struct quire_error *err);
+void group_key_finish(struct group_key *key, uint32_t category, struct hash128 compat);
+struct group *group_find(const struct cache *cache, const struct group_key *key); /* (lock) */
+/* Makes it with the lowest free number, or `number` unless UINT32_MAX. (lock) QUIRE_ENOMEM. */
+struct group *group_make(struct cache *cache, const struct group_key *key, uint32_t number);
+/* Rows in its graph. */
+static inline uint32_t group_linked(const struct group *group)
+{
+    return atomic_load_explicit(&group->root.linked, memory_order_acquire);
+}
+/* Room for one more of group->rows. (lock) */
+int group_reserve(struct cache *cache, struct group *group);
+void group_list(struct cache *cache, struct group *group, uint32_t row);   /* room was reserved (lock) */
+void group_unlist(struct cache *cache, struct group *group, uint32_t row); /* (lock) */
+/* Frees a group without entries when no reader is left. (lock) */
+void group_let_go(struct cache *cache, struct group *group);
+/* Links rows of groups that have grown; at most `most`. Returns how many. */
+uint32_t groups_link(struct cache *cache, struct cache_scratch *scratch, uint32_t most);
+void groups_free(struct cache *cache);
+/* i-th pair of canonical bytes; false behind the last. */
+bool scope_pair(const uint8_t *bytes, uint32_t n, uint32_t *at, struct quire_pair *pair);
+
+/* ---- categories: cache_category.c -------------------------------------------------------------------------------- */
+
+/* By name, or "*"; QUIRE_ENOTFOUND. (lock) */
+int category_number(const struct cache *cache, struct quire_bytes name, uint32_t *number, struct quire_error *err);
+/* By its own name only; QUIRE_ENOTFOUND. (lock) */
+int category_find_named(const struct cache *cache, struct quire_bytes name, uint32_t *number, struct quire_error *err);
+/* Makes it, or changes its settings; number UINT32_MAX: a new one. (lock) */
+int category_put(struct cache *cache, struct quire_bytes name, const struct category_settings *settings,
+                 uint32_t number, struct quire_error *err);
+void category_drop(struct cache *cache, uint32_t number); /* from what is found; its entries are the caller's (lock) */
+void categories_free(struct cache *cache);
+void category_refresh_quota(struct cache *cache, uint32_t number);
+/* Shares of the cache's memory for documents: those that wait for the disk, and those read lately. */
+uint64_t cache_buffer_bytes(const struct cache *cache);
+uint64_t cache_hot_bytes(const struct cache *cache);
+/* Limits of the cache from its memory, and what is in use. (lock) */
+void cache_refresh_quota(struct cache *cache);
+/* Bytes that entries and their vectors take, and what there is for them. (lock) */
+void cache_memory_use(const struct cache *cache, uint64_t *used, uint64_t *room);
+
+/* ---- leaving: cache_remove.c ------------------------------------------------------------------------------------- */
+
+/* Takes a living entry out of everything but the graph, which cache_bury does later. The caller has logged it. (lock)
+ * */
+void entry_die(struct cache *cache, uint32_t row);
+/* The opposite: an entry whose word, group, document and blob are set takes its places. linked: its row is in the graph
+ * of the group. Room in group->rows was reserved where it is not. (lock) */
+void entry_join(struct cache *cache, uint32_t row, struct group *group, bool linked);
+/* Takes at most `most` dead rows out of the graph; returns how many. (without the lock) */
+uint32_t cache_bury(struct cache *cache, struct cache_scratch *scratch, uint32_t most);
+/* Removes all entries of a category. (takes the lock) */
+int cache_empty_category(struct cache *cache, uint32_t number, uint64_t *lsn, struct quire_error *err);
+/* Removes what has expired among the next `rows` rows; returns how many went. */
+uint32_t cache_expire(struct cache *cache, uint32_t rows);
+/* Logs that those went which were found dead when the folder was read, as cache_expire does, for the same reasons. */
+int cache_log_graves(struct cache *cache, struct quire_error *err);
+/* Whether an answer computed under a lease of `epoch` was invalidated meanwhile. (lock) */
+struct put_facts {
+    uint32_t category;
+    const struct group_key *key;
+    struct hash128 exact;
+    const uint64_t *tags;
+    uint32_t n_tags;
+    uint32_t model;
+    const float *vector; /* unit length; NULL */
+};
+bool invalidated_since(const struct cache *cache, uint64_t epoch, const struct put_facts *facts);
+void invalidation_push(struct cache *cache, const struct invalidation *invalidation);
+
+/* ---- what both get and put do: cache_get.c ----------------------------------------------------------------------- */
+
+/* The unit vector (floats) and the rotated one (floats + room): QUIRE_ENOTFINITE, EZEROVEC. */
+int cache_vector(const struct cache *cache, struct cache_scratch *scratch, const void *vector, struct quire_error *err);
+struct hash128 hash128_of(struct quire_bytes bytes); /* never 0; of none: 0 */
+uint64_t tag_hash(struct quire_bytes tag);
+int cache_check_encoder(const struct cache *cache, struct quire_bytes encoder, struct quire_error *err);
+int scratch_fit(struct cache_scratch *scratch, const struct cache *cache, struct quire_error *err);
+float similarity_of(float distance);
+struct category *category_of(const struct cache *cache, uint32_t number);
+double threshold_of(struct cache *cache, uint32_t number, double lam); /* (lock) */
+/* A new pair that waits for a label; its number. (lock) */
+uint64_t audit_push(struct cache *cache, uint32_t category, uint64_t id, enum risk_source source, double similarity,
+                    double weight, struct quire_bytes text);
+void audits_free(struct cache *cache);
+/* Sets it, unlogged. (lock) QUIRE_ENOMEM */
+int entry_set_veto(struct cache *cache, uint32_t row, float veto);
+/* Raises an entry's own threshold just above a similarity that was wrong. (lock) */
+int entry_veto(struct cache *cache, uint32_t row, double similarity, uint64_t *lsn, struct quire_error *err);
+
+/* ---- the journal: cache_log.c ------------------------------------------------------------------------------------ */
+
+/* Numbers on the disk: never reused. docs/format.md has their bytes. */
+enum cache_log_kind {
+    CACHE_LOG_CACHE = CACHE_KINDS,
+    CACHE_LOG_DROP,
+    CACHE_LOG_CATEGORY,
+    CACHE_LOG_CATEGORY_DROP,
+    CACHE_LOG_GROUP,
+    CACHE_LOG_PUT,
+    CACHE_LOG_GONE,
+    CACHE_LOG_CHANGE,
+    CACHE_LOG_MOVED,
+    CACHE_LOG_EPOCH,
+    CACHE_LOG_CURVE,
+    CACHE_LOG_ROWS,
+    CACHE_LOG_SEALED,
+};
+/* Each appends one frame (nothing where the journal is NULL); *lsn gets its number. (lock) */
+int log_cache(struct cache *cache, uint64_t *lsn, struct quire_error *err);
+int log_drop(struct cache *cache, uint64_t *lsn, struct quire_error *err);
+int log_category(struct cache *cache, uint32_t number, struct quire_bytes name,
+                 const struct category_settings *settings, uint64_t *lsn, struct quire_error *err);
+int log_category_drop(struct cache *cache, uint32_t number, uint64_t *lsn, struct quire_error *err);
+struct logged_put {
+    uint32_t row, graph_row;
+    const struct cache_entry *entry; /* as it will be, but for links and chain */
+    struct group *group;
+    const uint8_t *code;
+    float f, norm2;
+    const uint8_t *blob;
+    uint32_t n_blob;
+    struct hash128 exact;
+};
+int log_put(struct cache *cache, const struct logged_put *put, uint64_t *lsn, struct quire_error *err);
+int log_gone(struct cache *cache, const uint32_t *rows, uint32_t n, uint64_t *lsn, struct quire_error *err);
+/* Expiry, pin and own threshold of an entry. */
+int log_change(struct cache *cache, uint32_t row, uint64_t word, float veto, uint64_t *lsn, struct quire_error *err);
+int log_moved(struct cache *cache, uint32_t row, const struct document_at *at, struct quire_error *err);
+int log_epoch(struct cache *cache, const struct invalidation *invalidation, uint64_t *lsn, struct quire_error *err);
+int log_curve(struct cache *cache, uint32_t number, struct quire_error *err);
+/* n entries have gone to rows of a segment. */
+struct sealed;
+struct sealing {
+    uint64_t id;
+    uint32_t graph_row, segment_row;
+};
+int log_sealed(struct cache *cache, const struct sealed *sealed, const struct sealing *sealings, uint32_t n,
+               struct quire_error *err);
+
+/* ---- life: caches.c ---------------------------------------------------------------------------------------------- */
+
+/* Without documents: caches_begin or caches_add opens them. */
+int cache_create(struct caches *caches, uint64_t uid, const struct cache_config *config, const uint64_t secret[2],
+                 struct cache **out, struct quire_error *err);
+int cache_open_documents(struct cache *cache, struct quire_error *err);
+/* What was restored and replayed becomes entries. */
+int cache_restore_end(struct cache *cache, struct quire_error *err);
+/* Takes the reference over, on success. (lock) */
+int caches_insert(struct caches *caches, struct cache *cache, struct quire_error *err);
+void caches_take(struct caches *caches, struct cache *cache); /* out of the list (lock) */
+void caches_say(struct caches *caches, bool warning, const char *line);
+struct cache *caches_by_uid(struct caches *caches, uint64_t uid);
+
+#endif

@@ -1,0 +1,178 @@
+/*
+ * cache_save.c - caches into a checkpoint, on a maintenance thread, while requests go on.
+ *
+ * What is small is collected under the lock in one piece, as of one LSN. Rows follow in pieces, each under the lock for
+ * some tens of microseconds. Neither is written under the lock.
+ */
+#include "cache/core/cache_log.h"
+#include "cache/core/sealed.h"
+#include "io/error.h"
+#include <stdlib.h>
+
+struct saved {
+    uint8_t kind;
+    struct record record;
+};
+
+struct saving {
+    struct saved *items; /* owned, as their records are */
+    uint32_t n, room;
+    uint64_t lsn;
+    bool failed;
+};
+
+static struct record *next(struct saving *s, uint8_t kind)
+{
+    if (s->n == s->room) {
+        uint32_t room = s->room ? 2 * s->room : 64;
+        struct saved *items = calloc(room, sizeof *items);
+        if (!items) {
+            s->failed = true;
+            return NULL;
+        }
+        for (uint32_t i = 0; i < s->n; i++) { /* a record may point into itself */
+            items[i] = s->items[i];
+            if (s->items[i].record.bytes == s->items[i].record.first)
+                items[i].record.bytes = items[i].record.first;
+        }
+        free(s->items);
+        s->items = items;
+        s->room = room;
+    }
+    s->items[s->n].kind = kind;
+    return &s->items[s->n++].record;
+}
+
+/* (lock) */
+static void collect(struct cache *cache, struct saving *s)
+{
+    struct record *r;
+    s->lsn = journal_last_lsn(cache->of->journal);
+    if ((r = next(s, CACHE_LOG_CACHE)))
+        record_cache(r, cache);
+    for (uint32_t i = 0; i < cache->n_categories && !s->failed; i++) {
+        const struct category *cat = cache->categories[i];
+        if ((r = next(s, CACHE_LOG_CATEGORY)))
+            record_category(r, cache, i, cat->name, &cat->settings);
+        if ((r = next(s, CACHE_LOG_CURVE)))
+            record_curve(r, cache, i);
+        if (cat->dropped && (r = next(s, CACHE_LOG_CATEGORY_DROP))) {
+            record_begin(r, cache);
+            record_u32(r, i);
+        }
+    }
+    for (uint32_t i = 0; i < INVALIDATIONS_MAX && !s->failed; i++)
+        if (cache->invalidations[i].epoch && (r = next(s, CACHE_LOG_EPOCH)))
+            record_epoch(r, cache, &cache->invalidations[i]);
+    for (uint32_t i = 0; i < cache->n_groups && !s->failed; i++)
+        if (cache->groups[i] && cache->groups[i]->logged && (r = next(s, CACHE_LOG_GROUP)))
+            record_group(r, cache, cache->groups[i]);
+    for (uint32_t i = 0; i < cache->n_sealed && !s->failed; i++)
+        if ((r = next(s, CACHE_LOG_SEALED)))
+            record_sealed(r, cache, cache->sealed[i], NULL, 0);
+}
+
+static int write_collected(struct saving *s, struct checkpoint *checkpoint, struct quire_error *err)
+{
+    int rc = s->failed ? error_set(err, QUIRE_ENOMEM, "no memory to save a cache") : 0;
+    for (uint32_t i = 0; i < s->n; i++) {
+        struct saved *item = &s->items[i];
+        if (rc == 0)
+            rc = item->record.failed ? error_set(err, QUIRE_ENOMEM, "no memory to save a cache")
+                                     : checkpoint_put(checkpoint, item->kind, s->lsn, item->record.bytes,
+                                                      (uint32_t)item->record.n, err);
+        record_end(&item->record);
+    }
+    free(s->items);
+    return rc;
+}
+
+/* u64 cache, u32 first row, u32 rows; u32 bytes of the graph's image, image; each row: u8 1 and the entry, or u8 2, the
+ * entry and its place, or u8 0. (lock; inside an epoch) */
+static void take_rows(struct cache *cache, uint32_t first, uint32_t n, uint8_t *image, struct record *r)
+{
+    size_t n_image = graph_image_save(cache->graph, first, n, image);
+    record_begin(r, cache);
+    record_u32(r, first);
+    record_u32(r, n);
+    record_piece(r, image, n_image);
+    for (uint32_t row = first; row < first + n; row++) {
+        const struct cache_entry *e = entry_at(cache, row);
+        uint64_t word = entry_word(cache, row);
+        record_u8(r, !(word & ENTRY_LIVE) ? 0 : cache->apart ? 2 : 1);
+        if (!(word & ENTRY_LIVE))
+            continue;
+        const struct blob_head *head = blob_head(&cache->blobs, e->blob);
+        record_entry(r, e, word, (const uint8_t *)head, e->blob ? blob_bytes(head) : 0);
+        if (cache->apart) {
+            record_u32(r, entry_place(cache, row).segment);
+            record_u32(r, entry_is_sealed(cache, row) ? entry_place(cache, row).row : entry_graph_row(cache, row));
+        }
+    }
+}
+
+static int save_rows(struct cache *cache, struct checkpoint *checkpoint, struct quire_error *err)
+{
+    int rc = 0;
+    uint8_t *image = NULL;
+    size_t image_room = 0;
+    for (uint32_t first = 0; rc == 0; first += IMAGE_ROWS) {
+        struct record r;
+        size_t wanted = graph_image_bytes(cache->graph, first, IMAGE_ROWS); /* on how many layers rows are differs */
+        uint8_t *bigger = wanted > image_room ? realloc(image, wanted) : image;
+        if (!bigger) {
+            rc = error_set(err, QUIRE_ENOMEM, "no memory to save a cache");
+            break;
+        }
+        image = bigger;
+        image_room = wanted > image_room ? wanted : image_room;
+        unsigned slot = epoch_enter(cache->of->epochs);
+        pthread_mutex_lock(&cache->lock);
+        uint32_t end = cache->n_rows; /* no row of the graph that an entry has is above it */
+        uint32_t n = end <= first ? 0 : end - first < IMAGE_ROWS ? end - first : IMAGE_ROWS;
+        uint64_t lsn = journal_last_lsn(cache->of->journal);
+        if (n)
+            take_rows(cache, first, n, image, &r);
+        pthread_mutex_unlock(&cache->lock);
+        epoch_exit(cache->of->epochs, slot);
+        if (n == 0)
+            break;
+        rc = r.failed ? error_set(err, QUIRE_ENOMEM, "no memory to save a cache")
+                      : checkpoint_put(checkpoint, CACHE_LOG_ROWS, lsn, r.bytes, (uint32_t)r.n, err);
+        record_end(&r);
+    }
+    free(image);
+    return rc;
+}
+
+static int save_one(struct cache *cache, struct checkpoint *checkpoint, struct quire_error *err)
+{
+    struct saving s = {0};
+    pthread_mutex_lock(&cache->lock);
+    collect(cache, &s);
+    pthread_mutex_unlock(&cache->lock);
+    int rc = write_collected(&s, checkpoint, err);
+    return rc == 0 ? save_rows(cache, checkpoint, err) : rc;
+}
+
+int caches_save(void *context, struct checkpoint *checkpoint, struct quire_error *err)
+{
+    struct caches *caches = context;
+    struct cache **all;
+    uint32_t n = 0;
+    int rc = 0;
+    pthread_mutex_lock(&caches->lock);
+    all = malloc(sizeof *all * (caches->n ? caches->n : 1));
+    for (; all && n < caches->n; n++)
+        all[n] = cache_ref(caches->all[n]);
+    pthread_mutex_unlock(&caches->lock);
+    if (!all)
+        return error_set(err, QUIRE_ENOMEM, "no memory to save caches");
+    for (uint32_t i = 0; i < n; i++) {
+        if (rc == 0 && !atomic_load(&all[i]->closed))
+            rc = save_one(all[i], checkpoint, err);
+        cache_unref(all[i]);
+    }
+    free(all);
+    return rc;
+}

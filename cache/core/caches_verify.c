@@ -1,0 +1,511 @@
+/*
+ * caches_verify.c - see caches_verify.h.
+ *
+ * Before the restored rows are joined, the places of all documents that living entries point to are listed, sorted.
+ * Then each segment is read once, and each document that proves itself is looked up among them. What is left over is
+ * judged by where it should lie:
+ *   - behind the end of its file, or zeros that no document follows: it was never written, since documents are written
+ *     in the order of their places;
+ *   - in a file that is not there, while none with a higher number is: it was never made, since numbers rise;
+ *   - anything else is damage.
+ * An entry that has expired needs no document: it would not be served.
+ *
+ * For a repair each segment is linked, or copied without what is damaged (document_rescue).
+ *
+ * Segments of sealed vectors are opened with the rows, proved like those of collections, and for a repair linked if
+ * they are whole. Entries of those that are not go when the new folder is opened.
+ */
+#include "cache/core/caches_verify.h"
+#include "cache/core/sealed.h"
+#include "cache/document/document_log_priv.h"
+#include "cache/document/document_scan.h"
+#include "io/error.h"
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+enum place_state { PLACE_MISSING, PLACE_FOUND, PLACE_WRONG };
+
+/* Where an entry's document should be. */
+struct document_place {
+    uint64_t id;
+    uint32_t segment, unit, bytes;
+    enum place_state state;
+};
+
+struct proving {
+    struct caches *caches;
+    const struct caches_proof *proof;
+    struct caches_report *report;
+    struct quire_error *err;
+    /* of one cache */
+    struct cache *cache;
+    char *from, *to;               /* its folders of documents; to: NULL unless it is a repair */
+    struct document_place *places; /* by segment and unit */
+    uint32_t n_places;
+    uint32_t *numbers; /* of its files, ascending */
+    uint32_t n_numbers, numbers_room;
+    uint32_t number; /* of the segment that is read */
+};
+
+static void tell(void (*say)(void *context, const char *sentence), void *context, const char *format, va_list arguments)
+{
+    char sentence[1024];
+    vsnprintf(sentence, sizeof sentence, format, arguments);
+    if (say)
+        say(context, sentence);
+}
+
+__attribute__((format(printf, 2, 3))) static void found(struct proving *p, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    tell(p->proof->finding, p->proof->context, format, arguments);
+    va_end(arguments);
+    p->report->findings++;
+}
+
+__attribute__((format(printf, 2, 3))) static void note(struct proving *p, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    tell(p->proof->note, p->proof->context, format, arguments);
+    va_end(arguments);
+}
+
+static int no_memory(struct proving *p)
+{
+    return error_set(p->err, QUIRE_ENOMEM, "no memory to prove the caches of %s", p->caches->folder);
+}
+
+static int name_length(const struct cache *cache)
+{
+    return (int)cache->config.name.n_bytes;
+}
+
+static const char *name_of(const struct cache *cache)
+{
+    return (const char *)cache->config.name.data;
+}
+
+/* ---- where documents should be ----------------------------------------------------------------------------------- */
+
+/* Whether a row holds an entry that would be served, or joined at least. */
+static bool is_served(const struct cache *cache, uint32_t row, uint64_t now)
+{
+    uint64_t word = entry_word(cache, row), expire = word & EXPIRE_NEVER;
+    uint32_t number = entry_at(cache, row)->group;
+    const struct group *group = number < cache->n_groups ? cache->groups[number] : NULL;
+    if (!(word & ENTRY_LIVE) || !group)
+        return false;
+    const struct category *cat = category_of(cache, group->category);
+    return !cat->dropped && (expire == EXPIRE_NEVER || expire + cat->settings.stale_ms > now);
+}
+
+static int by_place(const void *a, const void *b)
+{
+    const struct document_place *x = a, *y = b;
+    if (x->segment != y->segment)
+        return x->segment < y->segment ? -1 : 1;
+    return (x->unit > y->unit) - (x->unit < y->unit);
+}
+
+static int list_places(struct proving *p)
+{
+    const struct cache *cache = p->cache;
+    uint64_t now = cache_now(cache);
+    p->places = malloc(sizeof *p->places * (cache->n_rows + (size_t)1));
+    if (!p->places)
+        return no_memory(p);
+    for (uint32_t row = 0; row < cache->n_rows; row++) {
+        if (!is_served(cache, row, now))
+            continue;
+        struct document_at at = entry_document(entry_at(cache, row));
+        p->places[p->n_places++] =
+            (struct document_place){entry_id(entry_at(cache, row), row), at.segment, at.unit, at.bytes, PLACE_MISSING};
+    }
+    if (p->n_places)
+        qsort(p->places, p->n_places, sizeof *p->places, by_place);
+    p->report->entries += p->n_places;
+    return 0;
+}
+
+/* The first place that is not before this one; n_places: none. */
+static uint32_t first_place(const struct proving *p, uint32_t segment, uint32_t unit)
+{
+    struct document_place wanted = {.segment = segment, .unit = unit};
+    uint32_t low = 0, high = p->n_places;
+    while (low < high) {
+        uint32_t middle = low + (high - low) / 2;
+        if (by_place(&p->places[middle], &wanted) < 0)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+/* ---- segments ---------------------------------------------------------------------------------------------------- */
+
+static int note_number(void *context, const char *name)
+{
+    struct proving *p = context;
+    uint32_t number = log_parse_name(name);
+    if (number == 0)
+        return 0;
+    if (p->n_numbers == p->numbers_room) {
+        uint32_t room = p->numbers_room ? 2 * p->numbers_room : 64;
+        uint32_t *numbers = realloc(p->numbers, sizeof *numbers * room);
+        if (!numbers)
+            return no_memory(p);
+        p->numbers = numbers;
+        p->numbers_room = room;
+    }
+    p->numbers[p->n_numbers++] = number;
+    return 0;
+}
+
+static int by_number(const void *a, const void *b)
+{
+    uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+    return (x > y) - (x < y);
+}
+
+static int list_segments(struct proving *p)
+{
+    struct io_fs *fs = p->caches->options.fs;
+    int rc = fs->ops->list(fs, p->from, note_number, p);
+    if (rc == QUIRE_ENOFILE) {
+        found(p, "cache '%.*s' has no folder %s: the documents of its %u entries are lost", name_length(p->cache),
+              name_of(p->cache), p->from, p->n_places);
+        return 0;
+    }
+    if (rc < 0 && rc != QUIRE_ENOMEM)
+        return error_set(p->err, rc, "cannot list %s: %s", p->from, quire_error_text(rc));
+    if (p->n_numbers)
+        qsort(p->numbers, p->n_numbers, sizeof *p->numbers, by_number);
+    return rc;
+}
+
+static int visit(void *context, const struct document *document, uint32_t unit)
+{
+    struct proving *p = context;
+    uint32_t at = first_place(p, p->number, unit);
+    p->report->documents++;
+    for (; at < p->n_places && p->places[at].segment == p->number && p->places[at].unit == unit; at++) {
+        struct document_place *place = &p->places[at];
+        bool own = document->id == place->id && document->packed.n_bytes == place->bytes;
+        place->state = own ? PLACE_FOUND : PLACE_WRONG;
+    }
+    return 0;
+}
+
+/* Says once per segment what its entries lack. */
+static void judge_segment(struct proving *p, const struct document_segment *segment, const char *path)
+{
+    uint64_t damaged = 0, lost = 0, all = 0;
+    const struct document_place *first = NULL;
+    for (uint32_t i = first_place(p, p->number, 0); i < p->n_places && p->places[i].segment == p->number; i++) {
+        const struct document_place *place = &p->places[i];
+        uint64_t begin = (uint64_t)place->unit * DOCUMENT_UNIT;
+        all++;
+        if (place->state == PLACE_FOUND)
+            continue;
+        /* begins behind all that is written of the file, or is cut off by its end */
+        bool cut = begin + place->bytes > segment->bytes || (begin >= segment->end && segment->damaged_units == 0);
+        bool never = place->state == PLACE_MISSING && !segment->header_damaged && cut;
+        first = first || never ? first : place;
+        damaged += !never;
+        lost += never;
+    }
+    if (damaged)
+        found(p,
+              "%s: the documents of %llu of its %llu entries do not prove themselves; the first is that of entry "
+              "%016llx at offset %llu",
+              path, (unsigned long long)damaged, (unsigned long long)all, (unsigned long long)first->id,
+              (unsigned long long)first->unit * DOCUMENT_UNIT);
+    else if (segment->damaged_units)
+        note(p, "%s: %llu units of %u bytes are no documents, and no entry needs them", path,
+             (unsigned long long)segment->damaged_units, DOCUMENT_UNIT);
+    p->report->entries_damaged += damaged;
+    p->report->entries_lost += lost;
+}
+
+/* The segment in the new folder: all of it, or what is whole. */
+static int save_segment(struct proving *p, const struct document_segment *segment, const char *path, const char *name)
+{
+    struct io_fs *fs = p->caches->options.fs;
+    char *to = log_path(p->to, name);
+    bool whole = segment->has_header && segment->damaged_units == 0;
+    int rc = to ? 0 : no_memory(p);
+    if (rc == 0 && (!whole || fs->ops->link(fs, path, to) < 0))
+        rc = document_rescue(fs, path, to, p->number, p->err);
+    free(to);
+    return rc;
+}
+
+static int prove_segment(struct proving *p)
+{
+    struct document_segment segment;
+    struct quire_error reason = {0};
+    char name[LOG_NAME_ROOM];
+    log_segment_name(name, p->number);
+    char *path = log_path(p->from, name);
+    int rc = path ? document_scan(p->caches->options.fs, path, p->number, visit, p, &segment, &reason) : no_memory(p);
+    p->report->document_segments++;
+    if (path && rc < 0 && rc != QUIRE_ENOMEM) { /* what it holds counts as damaged: see judge_rest */
+        found(p, "%s", reason.message);
+        free(path);
+        return 0;
+    }
+    if (rc == 0 && segment.header_damaged)
+        found(p, "%s: its header is damaged: the server would remove it", path);
+    if (rc == 0)
+        judge_segment(p, &segment, path);
+    if (rc == 0 && p->to && segment.documents > 0)
+        rc = save_segment(p, &segment, path, name);
+    free(path);
+    return rc == QUIRE_ENOMEM ? no_memory(p) : rc;
+}
+
+static bool has_number(const struct proving *p, uint32_t number)
+{
+    return p->n_numbers && bsearch(&number, p->numbers, p->n_numbers, sizeof number, by_number);
+}
+
+/* Entries whose segments are not there. */
+static void judge_rest(struct proving *p)
+{
+    uint32_t highest = p->n_numbers ? p->numbers[p->n_numbers - 1] : 0;
+    for (uint32_t i = 0, next; i < p->n_places; i = next) {
+        uint32_t number = p->places[i].segment;
+        next = first_place(p, number, UINT32_MAX);
+        for (; next < p->n_places && p->places[next].segment == number; next++)
+            ;
+        if (has_number(p, number))
+            continue;
+        bool never = number > highest;
+        if (!never)
+            found(p, "%s/%016x.docs is not there: the documents of %u entries are lost", p->from, number, next - i);
+        *(never ? &p->report->entries_lost : &p->report->entries_damaged) += next - i;
+    }
+}
+
+static int prove_documents(struct proving *p)
+{
+    struct io_fs *fs = p->caches->options.fs;
+    uint64_t lost = p->report->entries_lost;
+    int rc = list_places(p);
+    if (rc == 0)
+        rc = list_segments(p);
+    if (rc == 0 && p->to && fs->ops->mkdir(fs, p->to) < 0)
+        rc = error_set(p->err, QUIRE_EIO, "cannot make the folder %s", p->to);
+    for (uint32_t i = 0; rc == 0 && i < p->n_numbers; i++) {
+        p->number = p->numbers[i];
+        rc = prove_segment(p);
+        if (rc == 0 && p->proof->progress && p->proof->progress(p->proof->context, "documents", i + 1, p->n_numbers))
+            rc = error_set(p->err, QUIRE_ECANCELLED, "interrupted");
+    }
+    if (rc == 0)
+        judge_rest(p);
+    if (rc == 0 && p->report->entries_lost > lost)
+        note(p,
+             "cache '%.*s': a crash kept the documents of %llu entries from being written; the entries go when it is "
+             "opened, or asked for",
+             name_length(p->cache), name_of(p->cache), (unsigned long long)(p->report->entries_lost - lost));
+    if (rc == 0 && p->to)
+        rc = fs->ops->sync_dir(fs, p->to) < 0 ? error_set(p->err, QUIRE_EIO, "cannot sync %s", p->to) : 0;
+    return rc;
+}
+
+/* ---- a cache ----------------------------------------------------------------------------------------------------- */
+
+/* ---- sealed vectors ---------------------------------------------------------------------------------------------- */
+
+static void hear_warning(void *context, bool warning, const char *line)
+{
+    struct proving *p = context;
+    if (warning)
+        found(p, "cache '%.*s': %s", name_length(p->cache), name_of(p->cache), line);
+}
+
+static void hear_finding(void *context, const char *sentence)
+{
+    found(context, "%s", sentence);
+}
+
+static int link_whole(struct proving *p, const char *from, uint32_t number)
+{
+    char *to = sealed_path(p->proof->to, p->cache->uid, number);
+    int rc = to ? store_link_folder(p->caches->options.fs, from, to, true, p->err) : no_memory(p);
+    free(to);
+    return rc;
+}
+
+static int prove_sealed(struct proving *p)
+{
+    int rc = 0;
+    for (uint32_t i = 0; i < p->cache->n_sealed && rc == 0; i++) {
+        uint32_t number = p->cache->sealed[i]->number;
+        struct quire_verify_report report;
+        struct quire_error reason = {0};
+        char *path = sealed_path(p->caches->folder, p->cache->uid, number);
+        rc = path ? segment_verify(p->caches->options.fs, path, hear_finding, NULL, p, &report, &reason) : no_memory(p);
+        bool whole = rc == 0;
+        if (path && rc < 0 && rc != QUIRE_ENOMEM) {
+            if (rc != QUIRE_ECORRUPT)
+                found(p, "%s", reason.message);
+            rc = 0;
+        }
+        if (whole && p->proof->to)
+            rc = link_whole(p, path, number);
+        p->report->sealed_segments++;
+        free(path);
+    }
+    return rc;
+}
+
+/* Opened as a server would, but for writing: all that it keeps in several places agrees. */
+static int prove_structure(struct proving *p)
+{
+    struct quire_error reason = {0};
+    int rc = cache_open_documents(p->cache, &reason);
+    p->caches->options.log = hear_warning; /* of segments that are lost */
+    p->caches->options.log_context = p;
+    if (rc == 0)
+        rc = cache_restore_end(p->cache, &reason);
+    p->caches->options.log = NULL;
+    if (rc == 0)
+        rc = cache_check(p->cache, &reason);
+    if (rc < 0 && rc != QUIRE_ENOMEM)
+        found(p, "cache '%.*s': %s", name_length(p->cache), name_of(p->cache), reason.message);
+    return rc == QUIRE_ENOMEM ? no_memory(p) : 0;
+}
+
+static int prove_cache(struct proving *p, struct cache *cache)
+{
+    unsigned long long uid = cache->uid;
+    int rc = 0;
+    p->cache = cache;
+    if (asprintf(&p->from, "%s/documents/%016llx", p->caches->folder, uid) < 0)
+        rc = no_memory(p);
+    if (rc == 0 && p->proof->to && asprintf(&p->to, "%s/documents/%016llx", p->proof->to, uid) < 0)
+        rc = no_memory(p);
+    if (rc == 0)
+        rc = prove_documents(p);
+    if (rc == 0)
+        rc = prove_structure(p);
+    if (rc == 0)
+        rc = prove_sealed(p);
+    p->report->caches++;
+    free(p->from);
+    free(p->to);
+    free(p->places);
+    free(p->numbers);
+    *p = (struct proving){.caches = p->caches, .proof = p->proof, .report = p->report, .err = p->err};
+    return rc;
+}
+
+/* ---- all of them ------------------------------------------------------------------------------------------------- */
+
+static int look_at_folder(void *context, const char *name)
+{
+    struct proving *p = context;
+    char *end;
+    uint64_t uid = strtoull(name, &end, 16);
+    if (strlen(name) != 16 || *end)
+        note(p, "%s/documents/%s is of no cache, and stays", p->caches->folder, name);
+    else if (!caches_by_uid(p->caches, uid))
+        note(p, "%s/documents/%s is of no cache any more: the server removes it", p->caches->folder, name);
+    return 0;
+}
+
+static int look_at_sealed(void *context, const char *name)
+{
+    struct proving *p = context;
+    uint64_t uid = 0;
+    uint32_t number = sealed_parse_name(name, &uid);
+    const struct cache *cache = number ? caches_by_uid(p->caches, uid) : NULL;
+    if (!cache || !sealed_find(cache, number))
+        note(p, "%s/" SEALED_NAME "/%s is of no cache any more: the server removes it", p->caches->folder, name);
+    return 0;
+}
+
+static int make_target_folder(struct proving *p, const char *name)
+{
+    struct io_fs *fs = p->caches->options.fs;
+    char *path;
+    if (!p->proof->to)
+        return 0;
+    if (asprintf(&path, "%s/%s", p->proof->to, name) < 0)
+        return no_memory(p);
+    int rc = fs->ops->mkdir(fs, path);
+    if (rc < 0)
+        error_set(p->err, rc, "cannot make the folder %s: %s", path, quire_error_text(rc));
+    free(path);
+    return rc;
+}
+
+static int make_target(struct proving *p)
+{
+    int rc = make_target_folder(p, "documents");
+    return rc == 0 ? make_target_folder(p, SEALED_NAME) : rc;
+}
+
+/* Segments that were linked for a cache. */
+static void discard_sealed(const struct proving *p, const struct cache *cache)
+{
+    for (uint32_t i = 0; i < cache->n_sealed; i++) {
+        char *path = sealed_path(p->proof->to, cache->uid, cache->sealed[i]->number);
+        if (path)
+            fs_remove_folder(p->caches->options.fs, path, NULL);
+        free(path);
+    }
+}
+
+/* What was made below the new folder, which will not be. */
+static void discard_target(const struct proving *p)
+{
+    struct io_fs *fs = p->caches->options.fs;
+    char *path;
+    for (uint32_t i = 0; i < p->caches->n; i++)
+        if (asprintf(&path, "%s/documents/%016llx", p->proof->to, (unsigned long long)p->caches->all[i]->uid) >= 0) {
+            fs_remove_folder(fs, path, NULL);
+            free(path);
+            discard_sealed(p, p->caches->all[i]);
+        }
+    if (asprintf(&path, "%s/" SEALED_NAME, p->proof->to) >= 0) {
+        fs->ops->rmdir(fs, path);
+        free(path);
+    }
+    if (asprintf(&path, "%s/documents", p->proof->to) >= 0) {
+        fs->ops->rmdir(fs, path);
+        free(path);
+    }
+}
+
+int caches_verify(struct caches *caches, const struct caches_proof *proof, struct caches_report *report,
+                  struct quire_error *err)
+{
+    struct proving p = {.caches = caches, .proof = proof, .report = report, .err = err};
+    struct io_fs *fs = caches->options.fs;
+    char *folder = NULL;
+    *report = (struct caches_report){0};
+    int rc = make_target(&p);
+    for (uint32_t i = 0; i < caches->n && rc == 0; i++)
+        rc = prove_cache(&p, caches->all[i]);
+    if (rc == 0 && asprintf(&folder, "%s/documents", caches->folder) < 0)
+        rc = no_memory(&p);
+    if (rc == 0)
+        fs->ops->list(fs, folder, look_at_folder, &p); /* without caches it need not be there */
+    free(folder);
+    folder = NULL;
+    if (rc == 0 && asprintf(&folder, "%s/" SEALED_NAME, caches->folder) < 0)
+        rc = no_memory(&p);
+    if (rc == 0)
+        fs->ops->list(fs, folder, look_at_sealed, &p);
+    free(folder);
+    if (rc < 0 && proof->to)
+        discard_target(&p);
+    return rc;
+}

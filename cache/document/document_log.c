@@ -1,0 +1,398 @@
+/*
+ * document_log.c - the log of documents: opening, ending, accounting. The other verbs have files of their own:
+ *
+ *   document_log_append.c   which segment a document goes to; appending, dropping
+ *   document_log_write.c    the thread: writing, syncing, removing, failures
+ *   document_log_read.c     reading, and the documents in memory
+ *   document_log_compact.c  moving what lives out of segments that are mostly dead
+ *   document_log_format.c   a segment's first page
+ *
+ * Rules:
+ *   1. A segment is written by the process that made it, from front to back, and by no later one. Opening reads the
+ *      first page of each and takes the file's size for its end; what a crash left of the last documents proves itself
+ *      when it is read.
+ *   2. The log counts what lives in a segment and knows no single document. The host tells it: append and adopt count
+ *      up, drop counts down, and a segment of which nothing lives is removed.
+ *   3. Numbers go up and are not used again. A new log begins at the time in seconds or behind the highest number
+ *      there, whichever is higher: so an entry that a crash brought back does not point into a younger segment even
+ *      where all the files between are gone. (If it did, the reader would still see another id.)
+ *   4. Each segment keeps its file open, since opening one would cost a hit more than the read does.
+ */
+#include "cache/document/document_log_priv.h"
+#include "io/clock.h"
+#include "io/error.h"
+#include "io/memory.h"
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#define SEGMENT_BYTES_MAX (1ull << 28) /* a cache keeps 24 bits of a place, in units of DOCUMENT_UNIT */
+#define NAME_END          ".docs"
+
+uint64_t log_now_ms(const struct document_log *log)
+{
+    return log->options.clock_ms(log->options.clock_context);
+}
+
+static uint64_t system_ms(void *context)
+{
+    (void)context;
+    return clock_wall_ms();
+}
+
+void log_say(const struct document_log *log, bool warning, const char *format, ...)
+{
+    char line[512];
+    va_list arguments;
+    if (!log->options.log)
+        return;
+    va_start(arguments, format);
+    vsnprintf(line, sizeof line, format, arguments);
+    va_end(arguments);
+    log->options.log(log->options.log_context, warning, line);
+}
+
+char *log_path(const char *folder, const char *name)
+{
+    char *path;
+    return asprintf(&path, "%s/%s", folder, name) < 0 ? NULL : path;
+}
+
+void log_segment_name(char name[LOG_NAME_ROOM], uint32_t number)
+{
+    snprintf(name, LOG_NAME_ROOM, "%016x" NAME_END, number);
+}
+
+/* ---- the table of segments --------------------------------------------------------------------------------------- */
+
+struct log_segment *log_find_segment(const struct document_log *log, uint32_t number)
+{
+    size_t low = 0, high = log->n_segments;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (log->segments[middle]->number < number)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low < log->n_segments && log->segments[low]->number == number ? log->segments[low] : NULL;
+}
+
+int log_enter_segment(struct document_log *log, struct log_segment *segment)
+{
+    if (log->n_segments == log->segments_room) {
+        size_t room = log->segments_room ? 2 * log->segments_room : 64;
+        struct log_segment **segments = realloc(log->segments, size_mul(room, sizeof *segments));
+        if (!segments)
+            return QUIRE_ENOMEM;
+        log->segments = segments;
+        log->segments_room = room;
+    }
+    log->segments[log->n_segments++] = segment;
+    return 0;
+}
+
+void log_free_segment(struct document_log *log, struct log_segment *segment)
+{
+    while (segment->queue.first) {
+        segment->queue.first->wanted = false;
+        log_settle_first(log, segment);
+    }
+    fs_close(segment->file);
+    free(segment->tail);
+    free(segment);
+}
+
+/* ---- opening ----------------------------------------------------------------------------------------------------- */
+
+uint32_t log_parse_name(const char *name)
+{
+    char again[LOG_NAME_ROOM];
+    unsigned long long number = strtoull(name, NULL, 16);
+    if (number == 0 || number > UINT32_MAX)
+        return 0;
+    log_segment_name(again, (uint32_t)number);
+    return strcmp(name, again) == 0 ? (uint32_t)number : 0;
+}
+
+static int note_segment(void *context, const char *name)
+{
+    struct document_log *log = context;
+    uint32_t number = log_parse_name(name);
+    if (number == 0)
+        return 0;
+    struct log_segment *segment = calloc(1, sizeof *segment);
+    if (!segment || log_enter_segment(log, segment) < 0) {
+        free(segment);
+        return QUIRE_ENOMEM;
+    }
+    segment->number = number;
+    segment->made = true;
+    return 0;
+}
+
+static int by_number(const void *a, const void *b)
+{
+    const struct log_segment *const *first = a, *const *second = b;
+    return (*first)->number < (*second)->number ? -1 : (*first)->number > (*second)->number;
+}
+
+/* Opens a file that is there; one without a whole header holds nothing and goes with the first round. */
+static int open_one(struct document_log *log, struct log_segment *segment, uint8_t *page, struct quire_error *err)
+{
+    char name[LOG_NAME_ROOM];
+    bool damaged = false;
+    log_segment_name(name, segment->number);
+    char *path = log_path(log->folder, name);
+    int rc = path ? 0 : error_set(err, QUIRE_ENOMEM, "no memory to open the segments of %s", log->folder);
+    if (rc == 0)
+        rc = fs_open(log->fs, path, FS_READ | FS_DIRECT, &segment->file, err);
+    ssize_t n = rc == 0 ? log->fs->ops->read(segment->file, page, LOG_HEADER_BYTES, 0) : 0;
+    if (n < 0)
+        rc = error_set(err, (int)n, "cannot read %s: %s", path, quire_error_text((int)n));
+    if (rc == 0)
+        rc = log_header_decode(path, page, (size_t)n, segment, &damaged, err);
+    if (rc > 0)
+        segment->bytes = segment->disk = segment->synced = segment->file->bytes / DOCUMENT_UNIT * DOCUMENT_UNIT;
+    if (damaged)
+        log_say(log, true, "%s has a damaged header: its documents are lost, the file will be removed", path);
+    free(path);
+    return rc < 0 ? rc : 0;
+}
+
+static int open_segments(struct document_log *log, struct quire_error *err)
+{
+    uint8_t *page = memory_aligned(LOG_PAGE, LOG_HEADER_BYTES);
+    int rc = page ? log->fs->ops->list(log->fs, log->folder, note_segment, log) : QUIRE_ENOMEM;
+    if (rc == QUIRE_ENOFILE && log->options.read_only)
+        rc = 0;
+    if (rc < 0)
+        error_set(err, rc, "cannot list %s: %s", log->folder, quire_error_text(rc));
+    if (log->n_segments)
+        qsort(log->segments, log->n_segments, sizeof(struct log_segment *), by_number);
+    for (size_t i = 0; rc == 0 && i < log->n_segments; i++)
+        rc = open_one(log, log->segments[i], page, err);
+    memory_free(page);
+    uint64_t seconds = log_now_ms(log) / 1000, next = seconds < UINT32_MAX ? seconds : UINT32_MAX;
+    uint32_t highest = log->n_segments ? log->segments[log->n_segments - 1]->number : 0;
+    log->next_number = next > highest ? (uint32_t)next : highest + 1;
+    return rc;
+}
+
+/* Makes the folder, durably. */
+static int make_folder(struct document_log *log, struct quire_error *err)
+{
+    int rc = log->fs->ops->mkdir(log->fs, log->folder);
+    if (rc == 0) {
+        char *parent = strdup(log->folder), *slash = parent ? strrchr(parent, '/') : NULL;
+        if (slash)
+            slash[slash == parent] = '\0';
+        rc = parent ? log->fs->ops->sync_dir(log->fs, slash ? parent : ".") : QUIRE_ENOMEM;
+        free(parent);
+    }
+    if (rc == 0 || rc == QUIRE_EEXISTS)
+        return 0;
+    return error_set(err, rc, "cannot make the folder %s: %s", log->folder, quire_error_text(rc));
+}
+
+static int take_options(struct document_log *log, const struct document_log_options *options, struct quire_error *err)
+{
+    struct document_log_options *own = &log->options;
+    *own = *options;
+    own->segment_bytes = own->segment_bytes ? own->segment_bytes : 32u << 20;
+    own->buffer_bytes = own->buffer_bytes ? own->buffer_bytes : 32u << 20;
+    own->hot_bytes = own->hot_bytes ? own->hot_bytes : 8u << 20;
+    own->groups = own->groups ? own->groups : 8;
+    own->clock_ms = own->clock_ms ? own->clock_ms : system_ms;
+    if (own->groups > LOG_GROUPS_MAX)
+        return error_set(err, QUIRE_ERANGE, "%u groups of documents: at most %u", own->groups, LOG_GROUPS_MAX);
+    if (own->segment_bytes > SEGMENT_BYTES_MAX)
+        return error_set(err, QUIRE_ERANGE, "segments of %llu bytes: at most %llu",
+                         (unsigned long long)own->segment_bytes, SEGMENT_BYTES_MAX);
+    log->fs = options->fs ? options->fs : fs_real();
+    log->folder = strdup(options->folder);
+    log->buffer = memory_aligned(LOG_PAGE, LOG_WRITE_BYTES);
+    log->n_buckets = 1024;
+    while (log->n_buckets < (own->buffer_bytes + own->hot_bytes) / 2048 && log->n_buckets < 1u << 24)
+        log->n_buckets *= 2;
+    log->buckets = calloc(log->n_buckets, sizeof(struct resident *));
+    return log->folder && log->buffer && log->buckets ? 0
+                                                      : error_set(err, QUIRE_ENOMEM, "no memory for a document log");
+}
+
+static void init_locks(struct document_log *log)
+{
+    pthread_condattr_t monotonic;
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_cond_init(&log->wake, &monotonic);
+    pthread_condattr_destroy(&monotonic);
+    pthread_mutex_init(&log->lock, NULL);
+    pthread_mutex_init(&log->work, NULL);
+}
+
+static void free_log(struct document_log *log)
+{
+    for (size_t i = 0; i < log->n_segments; i++)
+        log_free_segment(log, log->segments[i]);
+    while (log->gone) {
+        struct log_segment *next = log->gone->next_gone;
+        log_free_segment(log, log->gone);
+        log->gone = next;
+    }
+    while (log->hot.first) {
+        struct resident *next = log->hot.first->next;
+        free(log->hot.first);
+        log->hot.first = next;
+    }
+    pthread_cond_destroy(&log->wake);
+    pthread_mutex_destroy(&log->lock);
+    pthread_mutex_destroy(&log->work);
+    free(log->segments);
+    free(log->buckets);
+    memory_free(log->buffer);
+    free(log->folder);
+    free(log);
+}
+
+int document_log_open(const struct document_log_options *options, struct document_log **out, struct quire_error *err)
+{
+    struct document_log *log = calloc(1, sizeof *log);
+    if (!log)
+        return error_set(err, QUIRE_ENOMEM, "no memory for a document log");
+    init_locks(log);
+    int rc = take_options(log, options, err);
+    if (rc == 0 && !log->options.read_only)
+        rc = make_folder(log, err);
+    if (rc == 0)
+        rc = open_segments(log, err);
+    if (rc < 0) {
+        free_log(log);
+        return rc;
+    }
+    *out = log;
+    return 0;
+}
+
+int document_log_begin(struct document_log *log, struct quire_error *err)
+{
+    pthread_mutex_lock(&log->lock);
+    log->begun = log->ripe = true;
+    pthread_mutex_unlock(&log->lock);
+    if (log->options.no_thread)
+        return 0;
+    int errnum = pthread_create(&log->thread, NULL, log_thread, log);
+    if (errnum)
+        return error_set_errno(err, errnum, "start the thread of", log->folder);
+    log->running = true;
+    return 0;
+}
+
+int document_log_close(struct document_log *log, struct quire_error *err)
+{
+    if (!log)
+        return 0;
+    pthread_mutex_lock(&log->lock);
+    log->stop = true;
+    pthread_cond_signal(&log->wake);
+    pthread_mutex_unlock(&log->lock);
+    if (log->running)
+        pthread_join(log->thread, NULL);
+    log_remove_dead(log);
+    int rc = log_flush(log, err);
+    free_log(log);
+    return rc;
+}
+
+/* ---- what others ask --------------------------------------------------------------------------------------------- */
+
+void document_log_get_stats(const struct document_log *log, struct document_log_stats *out)
+{
+    pthread_mutex_t *lock = (pthread_mutex_t *)&log->lock;
+    pthread_mutex_lock(lock);
+    *out = log->stats;
+    out->segments = log->n_segments;
+    for (size_t i = 0; i < log->n_segments; i++) {
+        out->bytes += log->segments[i]->bytes;
+        out->live_bytes += log->segments[i]->live_bytes;
+        out->documents += log->segments[i]->documents;
+    }
+    pthread_mutex_unlock(lock);
+}
+
+int document_log_health(const struct document_log *log, struct quire_error *err)
+{
+    pthread_mutex_t *lock = (pthread_mutex_t *)&log->lock;
+    pthread_mutex_lock(lock);
+    int rc = log->failure.code;
+    if (rc < 0 && err)
+        *err = log->failure;
+    pthread_mutex_unlock(lock);
+    return rc;
+}
+
+int document_log_sync(struct document_log *log, struct quire_error *err)
+{
+    pthread_mutex_lock(&log->work);
+    int rc = log_flush(log, err);
+    pthread_mutex_unlock(&log->work);
+    return rc;
+}
+
+int document_log_work(struct document_log *log, struct quire_error *err)
+{
+    pthread_mutex_lock(&log->work);
+    int rc = log_round(log, err);
+    pthread_mutex_unlock(&log->work);
+    return rc;
+}
+
+/* ---- links ------------------------------------------------------------------------------------------------------- */
+
+static int link_segment(struct document_log *log, const char *to, const struct log_segment *segment,
+                        struct quire_error *err)
+{
+    char name[LOG_NAME_ROOM];
+    log_segment_name(name, segment->number);
+    char *old_path = log_path(log->folder, name), *new_path = log_path(to, name);
+    int rc = old_path && new_path ? log->fs->ops->link(log->fs, old_path, new_path) : QUIRE_ENOMEM;
+    if (rc < 0)
+        error_set(err, rc, "cannot link %s/%s into %s: %s", log->folder, name, to, quire_error_text(rc));
+    free(old_path);
+    free(new_path);
+    return rc;
+}
+
+static int link_all(struct document_log *log, const char *to, struct quire_error *err)
+{
+    int rc = log->fs->ops->mkdir(log->fs, to);
+    if (rc < 0)
+        return error_set(err, rc, "cannot make the folder %s: %s", to, quire_error_text(rc));
+    for (size_t i = 0; rc == 0; i++) {
+        pthread_mutex_lock(&log->lock);
+        const struct log_segment *segment = i < log->n_segments ? log->segments[i] : NULL;
+        pthread_mutex_unlock(&log->lock);
+        if (!segment)
+            break;
+        if (segment->disk > 0)
+            rc = link_segment(log, to, segment, err);
+    }
+    if (rc == 0) {
+        rc = log->fs->ops->sync_dir(log->fs, to);
+        if (rc < 0)
+            error_set(err, rc, "cannot sync the folder %s: %s", to, quire_error_text(rc));
+    }
+    if (rc < 0)
+        fs_remove_folder(log->fs, to, NULL);
+    return rc;
+}
+
+int document_log_link(struct document_log *log, const char *to, struct quire_error *err)
+{
+    pthread_mutex_lock(&log->work);
+    int rc = log_flush(log, err);
+    if (rc == 0)
+        rc = link_all(log, to, err);
+    pthread_mutex_unlock(&log->work);
+    return rc;
+}

@@ -1,0 +1,274 @@
+/*
+ * document_log_append.c - which segment a document goes to, appending, and counting what lives.
+ *
+ * A document's class is its remaining life: below 1 minute, below 2, below 4, ...; documents that never expire have
+ * their own. Each class has one open segment, which takes documents for a quarter of the class's longest life: what
+ * comes at any moment differs in expiry by half of that life at most, so all of a segment expires within three quarters
+ * of it, and answers with one TTL within a quarter. (An end by the spread of expiry itself would let two TTLs of one
+ * class take turns at ending each other's segments.)
+ *
+ * At most options.groups segments are open. Where a class needs one more, the one that was appended to longest ago ends
+ * if it is idle or half full; else the document goes to the open segment of the nearest class. Without that, one class
+ * too many would leave a segment for every document.
+ *
+ * Appending makes a place, not a file: the thread makes it (document_log_write.c). A place is given once and never
+ * again, but for copies that compaction made of documents nobody wants any more: they were told to nobody, and taking
+ * them back saves writing them.
+ */
+#include "cache/document/document_log_priv.h"
+#include "io/clock.h"
+#include "io/error.h"
+#include <assert.h>
+#include <stdlib.h>
+
+#define CLASS_FIRST_MS 60000u
+#define IDLE_MS        60000u
+#define NUMBERS_AHEAD  (1u << 20) /* of the clock's: a number beyond is believed of nobody */
+
+/* ---- classes ----------------------------------------------------------------------------------------------------- */
+
+bool log_never_expires(uint64_t expire_ms)
+{
+    return expire_ms == 0 || expire_ms == UINT64_MAX;
+}
+
+uint64_t log_class_life_ms(unsigned class)
+{
+    return class < LOG_CLASSES - 1 ? (uint64_t)CLASS_FIRST_MS << class : UINT64_MAX;
+}
+
+uint64_t log_class_open_ms(unsigned class)
+{
+    if (class == LOG_CLASS_NEVER)
+        return UINT64_MAX;
+    return ((uint64_t)CLASS_FIRST_MS << class) / 4;
+}
+
+static unsigned class_of(uint64_t expire_ms, uint64_t now_ms)
+{
+    if (log_never_expires(expire_ms))
+        return LOG_CLASS_NEVER;
+    uint64_t life = expire_ms > now_ms ? expire_ms - now_ms : 0;
+    unsigned class = 0;
+    while (life >= log_class_life_ms(class))
+        class ++;
+    return class;
+}
+
+/* ---- segments ---------------------------------------------------------------------------------------------------- */
+
+void log_close_segment(struct document_log *log, struct log_segment *segment)
+{
+    for (unsigned i = 0; i < log->n_open; i++)
+        if (log->open[i] == segment)
+            log->open[i] = log->open[--log->n_open];
+    segment->open = false;
+    if (segment->documents == 0)
+        log->ripe = true;
+}
+
+static bool is_aged(const struct log_segment *segment, uint64_t now_ms)
+{
+    uint64_t open_ms = log_class_open_ms(segment->class);
+    return open_ms != UINT64_MAX && now_ms > segment->created_ms && now_ms - segment->created_ms > open_ms;
+}
+
+void log_close_aged(struct document_log *log, uint64_t now_ms)
+{
+    for (unsigned i = log->n_open; i-- > 0;)
+        if (is_aged(log->open[i], now_ms))
+            log_close_segment(log, log->open[i]);
+}
+
+static bool has_room(const struct document_log *log, const struct log_segment *segment, uint32_t bytes)
+{
+    return segment->bytes == LOG_HEADER_BYTES || segment->bytes + bytes <= log->options.segment_bytes;
+}
+
+/* The open segment that was appended to longest ago. */
+static struct log_segment *oldest_open(const struct document_log *log)
+{
+    struct log_segment *oldest = log->open[0];
+    for (unsigned i = 1; i < log->n_open; i++)
+        if (log->open[i]->appended_ms < oldest->appended_ms)
+            oldest = log->open[i];
+    return oldest;
+}
+
+static struct log_segment *nearest_open(const struct document_log *log, unsigned class)
+{
+    struct log_segment *nearest = log->open[0];
+    for (unsigned i = 1; i < log->n_open; i++)
+        if (abs((int)log->open[i]->class - (int)class) < abs((int)nearest->class - (int)class))
+            nearest = log->open[i];
+    return nearest;
+}
+
+static struct log_segment *open_segment(struct document_log *log, unsigned class, uint64_t now_ms)
+{
+    struct log_segment *segment = log->next_number ? calloc(1, sizeof *segment) : NULL;
+    if (!segment)
+        return NULL;
+    *segment = (struct log_segment){.number = log->next_number,
+                                    .class = class,
+                                    .open = true,
+                                    .bytes = LOG_HEADER_BYTES,
+                                    .created_ms = now_ms,
+                                    .appended_ms = now_ms};
+    if (log_enter_segment(log, segment) < 0) {
+        free(segment);
+        return NULL;
+    }
+    log->next_number++;
+    log->open[log->n_open++] = segment;
+    return segment;
+}
+
+/* The segment that a document goes to; NULL without memory. */
+static struct log_segment *pick_segment(struct document_log *log, unsigned class, uint32_t bytes, uint64_t now_ms)
+{
+    struct log_segment *segment = log->n_open ? nearest_open(log, class) : NULL;
+    if (segment && segment->class == class && !is_aged(segment, now_ms) && has_room(log, segment, bytes))
+        return segment;
+    if (segment && segment->class != class && log->n_open == log->options.groups) {
+        struct log_segment *oldest = oldest_open(log);
+        bool idle = now_ms > oldest->appended_ms && now_ms - oldest->appended_ms > IDLE_MS;
+        if (!idle && oldest->bytes < log->options.segment_bytes / 2 && has_room(log, segment, bytes))
+            return segment;
+        segment = idle || oldest->bytes >= log->options.segment_bytes / 2 ? oldest : segment;
+        log_close_segment(log, segment);
+    } else if (segment && segment->class == class) {
+        log_close_segment(log, segment);
+    }
+    return open_segment(log, class, now_ms);
+}
+
+/* ---- appending --------------------------------------------------------------------------------------------------- */
+
+static int check_append(const struct document_log *log, uint32_t bytes, struct quire_error *err)
+{
+    if (log->failure.code < 0) {
+        if (err)
+            *err = log->failure;
+        return log->failure.code;
+    }
+    if (log->stats.buffered_bytes + bytes > log->options.buffer_bytes)
+        return error_set(err, QUIRE_EBUSY,
+                         "the disk is behind: %llu bytes of documents wait to be written, at most %llu may: try again",
+                         (unsigned long long)log->stats.buffered_bytes, (unsigned long long)log->options.buffer_bytes);
+    return 0;
+}
+
+static void enter(struct document_log *log, struct log_segment *segment, struct resident *resident, uint64_t expire_ms,
+                  uint64_t now_ms)
+{
+    uint64_t before = log->stats.buffered_bytes, expire = log_never_expires(expire_ms) ? UINT64_MAX : expire_ms;
+    resident->segment = segment->number;
+    resident->unit = (uint32_t)(segment->bytes / DOCUMENT_UNIT);
+    resident->pending = true;
+    log_index_add(log, resident);
+    list_push(&segment->queue, resident);
+    segment->bytes += resident->bytes;
+    segment->live_bytes += resident->bytes;
+    segment->documents++;
+    segment->appended_ms = now_ms;
+    if (expire > segment->last_expire_ms)
+        segment->last_expire_ms = expire;
+    log->stats.appended_bytes += resident->bytes;
+    log->stats.buffered_bytes += resident->bytes;
+    if (before == 0)
+        log->filled_ns = clock_ns();
+    if (before == 0 || (before < LOG_WRITE_BYTES && log->stats.buffered_bytes >= LOG_WRITE_BYTES))
+        pthread_cond_signal(&log->wake);
+}
+
+int document_log_append(struct document_log *log, const uint8_t *document, uint32_t bytes, uint64_t expire_ms,
+                        struct document_at *at, struct quire_error *err)
+{
+    if (bytes < DOCUMENT_UNIT || bytes % DOCUMENT_UNIT || bytes > DOCUMENT_BYTES_MAX ||
+        bytes > log->options.buffer_bytes)
+        return error_set(err, QUIRE_ELIMIT, "a document of %u bytes: a multiple of %u up to %llu is right", bytes,
+                         DOCUMENT_UNIT,
+                         (unsigned long long)(log->options.buffer_bytes < DOCUMENT_BYTES_MAX ? log->options.buffer_bytes
+                                                                                             : DOCUMENT_BYTES_MAX));
+    struct resident *resident = log_resident_new(&(struct document_at){.bytes = bytes}, document);
+    if (!resident)
+        return error_set(err, QUIRE_ENOMEM, "no memory for a document of %u bytes", bytes);
+    uint64_t now_ms = log_now_ms(log);
+    pthread_mutex_lock(&log->lock);
+    int rc = check_append(log, bytes, err);
+    struct log_segment *segment = rc < 0 ? NULL : pick_segment(log, class_of(expire_ms, now_ms), bytes, now_ms);
+    if (segment) {
+        enter(log, segment, resident, expire_ms, now_ms);
+        *at = (struct document_at){resident->segment, resident->unit, bytes};
+    } else if (rc == 0) {
+        rc = error_set(err, log->next_number ? QUIRE_ENOMEM : QUIRE_ELIMIT,
+                       "no segment for a document in %s: there is no %s", log->folder,
+                       log->next_number ? "memory" : "number left");
+    }
+    pthread_mutex_unlock(&log->lock);
+    if (rc < 0)
+        free(resident);
+    return rc;
+}
+
+/* ---- what lives -------------------------------------------------------------------------------------------------- */
+
+bool document_log_adopt(struct document_log *log, const struct document_at *at)
+{
+    uint64_t offset = (uint64_t)at->unit * DOCUMENT_UNIT;
+    pthread_mutex_lock(&log->lock);
+    struct log_segment *segment = log_find_segment(log, at->segment);
+    bool there = segment && at->bytes > 0 && offset >= LOG_HEADER_BYTES && offset + at->bytes <= segment->bytes;
+    if (there) {
+        segment->documents++;
+        segment->live_bytes += at->bytes;
+    }
+    /* a file that a crash kept from being made: another one of its number would take its place in the entry's eyes */
+    if (log->next_number && at->segment - log->next_number < NUMBERS_AHEAD)
+        log->next_number = at->segment + 1;
+    pthread_mutex_unlock(&log->lock);
+    return there;
+}
+
+/* Gives the place of the last document of a queue back, where nothing of it can be on the disk. */
+static void take_back(struct document_log *log, struct log_segment *segment, const struct document_at *at)
+{
+    struct resident *last = segment->queue.last;
+    uint64_t offset = (uint64_t)at->unit * DOCUMENT_UNIT;
+    if (!segment->open || !last || last->unit != at->unit || segment->disk > offset)
+        return;
+    list_remove(&segment->queue, last);
+    last->pending = false;
+    segment->bytes -= last->bytes;
+    log->stats.buffered_bytes -= last->bytes;
+    log_release(last);
+}
+
+static void drop(struct document_log *log, const struct document_at *at, bool again)
+{
+    pthread_mutex_lock(&log->lock);
+    struct log_segment *segment = log_find_segment(log, at->segment);
+    assert(segment && segment->documents > 0 && segment->live_bytes >= at->bytes);
+    segment->documents--;
+    segment->live_bytes -= at->bytes;
+    segment->drops++;
+    log_forget(log, at);
+    if (again)
+        take_back(log, segment, at);
+    if (segment->documents == 0 && !segment->open && log->begun) {
+        log->ripe = true;
+        pthread_cond_signal(&log->wake);
+    }
+    pthread_mutex_unlock(&log->lock);
+}
+
+void document_log_drop(struct document_log *log, const struct document_at *at)
+{
+    drop(log, at, false);
+}
+
+void log_drop_copy(struct document_log *log, const struct document_at *at)
+{
+    drop(log, at, true);
+}

@@ -1,0 +1,143 @@
+/*
+ * document_log_compact.c - what still lives in a segment that is mostly dead goes elsewhere.
+ *
+ * Worth it is a segment that takes no more documents, of which less than half lives, and whose documents do not expire
+ * soon anyway: at least a minute and an eighth of its class's life must be left, else waiting is cheaper. Of those the
+ * one goes of which the least share lives; one per round.
+ *
+ * The segment is read from front to back. The log does not know which of its documents live; each that proves itself
+ * is appended as a new one would be, and the host is asked (moved). Where it says no, the copy is dropped, and as a
+ * rule not even written. Between documents there may be damage: then the reading goes on with the next unit at which a
+ * document proves itself. Bytes inside of a damaged document that look like one do no harm, since no entry of the host
+ * points there.
+ *
+ * What lives and was not moved stays counted, and so the segment stays: a document that does not prove itself, whose
+ * readers find out, or one whose place the host has been told but not yet noted. For the latter it is tried again,
+ * three times in all.
+ */
+#include "cache/document/document_log_priv.h"
+#include "cache/document/document_scan.h"
+#include "io/clock.h"
+#include "io/error.h"
+#include "io/memory.h"
+
+#define SOON_MS     60000u
+#define RETRY_NS    10000000000ull
+#define TRIES_MAX   3u
+#define WRITE_EVERY LOG_WRITE_BYTES
+
+static bool is_worth(const struct log_segment *segment, uint64_t now_ms)
+{
+    if (segment->open || !segment->file || segment->queue.first || segment->documents == 0 ||
+        segment->compact_tries >= TRIES_MAX || segment->live_bytes * 2 >= segment->bytes - LOG_HEADER_BYTES)
+        return false;
+    uint64_t life = log_class_life_ms(segment->class), soon = SOON_MS;
+    if (life != UINT64_MAX && life / 8 > soon)
+        soon = life / 8;
+    return segment->last_expire_ms > now_ms && segment->last_expire_ms - now_ms > soon;
+}
+
+/* The segment of which the least share lives. */
+static struct log_segment *choose(struct document_log *log)
+{
+    uint64_t now_ms = log_now_ms(log);
+    struct log_segment *best = NULL;
+    pthread_mutex_lock(&log->lock);
+    for (size_t i = 0; log->begun && i < log->n_segments; i++) {
+        struct log_segment *segment = log->segments[i];
+        if (is_worth(segment, now_ms) && (!best || (double)segment->live_bytes / (double)segment->bytes <
+                                                       (double)best->live_bytes / (double)best->bytes))
+            best = segment;
+    }
+    pthread_mutex_unlock(&log->lock);
+    return best;
+}
+
+/* Copies a document and asks the host. */
+static int move_document(struct document_log *log, const struct document *document, const struct document_at *from,
+                         struct quire_error *err)
+{
+    struct document_at to;
+    const uint8_t *bytes = document->packed.data;
+    int rc = document_log_append(log, bytes, from->bytes, document->expire_ms, &to, err);
+    if (rc == QUIRE_EBUSY && (rc = log_write_all(log, err)) == 0)
+        rc = document_log_append(log, bytes, from->bytes, document->expire_ms, &to, err);
+    if (rc < 0)
+        return rc;
+    if (!log->options.moved(log->options.moved_context, document->id, from, &to)) {
+        log_drop_copy(log, &to);
+        return 0;
+    }
+    document_log_drop(log, from);
+    pthread_mutex_lock(&log->lock);
+    log->stats.moved_bytes += from->bytes;
+    bool write = log->stats.buffered_bytes >= WRITE_EVERY;
+    pthread_mutex_unlock(&log->lock);
+    return write ? log_write_all(log, err) : 0;
+}
+
+/* Moves the document at an offset, if one is there; *next: where to look then. */
+static int visit(struct document_log *log, const struct log_segment *segment, struct document_window *window,
+                 uint64_t offset, uint64_t *next, struct quire_error *err)
+{
+    struct document document;
+    *next = offset + DOCUMENT_UNIT;
+    int rc = document_prove(window, segment->file, segment->disk, offset, &document, err);
+    if (rc <= 0)
+        return rc;
+    uint32_t length = (uint32_t)document.packed.n_bytes;
+    struct document_at from = {segment->number, (uint32_t)(offset / DOCUMENT_UNIT), length};
+    *next = offset + length;
+    return move_document(log, &document, &from, err);
+}
+
+/* Whether something lives in it still, and nobody waits for the log's end. */
+static bool goes_on(struct document_log *log, const struct log_segment *segment)
+{
+    pthread_mutex_lock(&log->lock);
+    bool on = segment->documents > 0 && !log->stop;
+    pthread_mutex_unlock(&log->lock);
+    return on;
+}
+
+/* Enters how it went; `whole`: to the end. */
+static void conclude(struct document_log *log, struct log_segment *segment, int rc, bool whole, bool damaged,
+                     const struct quire_error *why)
+{
+    pthread_mutex_lock(&log->lock);
+    uint64_t left = segment->documents;
+    log->stats.compactions++;
+    log->ripe = log->ripe || left == 0; /* perhaps another is worth it */
+    segment->compact_tries += whole;
+    pthread_mutex_unlock(&log->lock);
+    if (rc < 0) {
+        log->compact_ns = clock_ns() + RETRY_NS;
+        log_say(log, true, "cannot compact %s: %s", segment->file->path, why->message);
+    } else if (damaged && left > 0 && segment->compact_tries == 1) {
+        log_say(log, true, "%s is damaged: %llu documents of it are lost", segment->file->path,
+                (unsigned long long)left);
+    }
+}
+
+int log_compact(struct document_log *log, struct quire_error *err)
+{
+    bool may = log->options.moved && clock_ns() >= log->compact_ns;
+    struct log_segment *segment = may ? choose(log) : NULL;
+    struct document_window window = {0};
+    struct quire_error why = {0};
+    int rc = 0;
+    if (!segment)
+        return 0;
+    pthread_mutex_lock(&log->lock);
+    segment->hold_syncs = LOG_HOLD_SYNCS;
+    log->dirty = true;
+    pthread_mutex_unlock(&log->lock);
+    uint64_t offset = LOG_HEADER_BYTES;
+    while (rc == 0 && offset < segment->disk && goes_on(log, segment))
+        rc = visit(log, segment, &window, offset, &offset, &why);
+    conclude(log, segment, rc, offset >= segment->disk, window.damaged_units > 0, &why);
+    memory_free(window.bytes);
+    if (rc < 0 && err)
+        *err = why;
+    return rc;
+}

@@ -1,0 +1,73 @@
+/*
+ * document_log_format.c - the first page of a segment.
+ *
+ * It is written together with the first documents, so a power cut may leave documents without it. All that it says
+ * lies in one sector, which is there or not: a page of zeros, or less than a page, is a segment that never was. What
+ * has another magic number belongs to somebody else, and a version this program does not know may hold what is still
+ * of use to another: both end the opening with a sentence, and nothing is removed.
+ *
+ * The documents prove themselves; so of the header only the time is used: it bounds when the last document expires.
+ */
+#include "cache/document/document_log_priv.h"
+#include "io/bytes.h"
+#include "io/error.h"
+#include <xxhash.h>
+
+#define SEGMENT_MAGIC   "QUIREDOC"
+#define SEGMENT_VERSION 1u
+
+enum segment_field {
+    MAGIC_AT = 0,
+    VERSION_AT = 8,
+    NUMBER_AT = 12,
+    CREATED_AT = 16,
+    CLASS_AT = 24,
+    CHECKSUM_AT = 32, /* of what lies before it */
+    FIELDS_BYTES = 40
+};
+
+void log_header_encode(const struct log_segment *segment, uint8_t page[LOG_HEADER_BYTES])
+{
+    memset(page, 0, LOG_HEADER_BYTES);
+    memcpy(page + MAGIC_AT, SEGMENT_MAGIC, 8);
+    store_u32(page + VERSION_AT, SEGMENT_VERSION);
+    store_u32(page + NUMBER_AT, segment->number);
+    store_u64(page + CREATED_AT, segment->created_ms);
+    store_u32(page + CLASS_AT, segment->class);
+    store_u64(page + CHECKSUM_AT, XXH3_64bits(page, CHECKSUM_AT));
+}
+
+static bool all_zero(const uint8_t *bytes, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (bytes[i])
+            return false;
+    return true;
+}
+
+int log_header_decode(const char *path, const uint8_t *page, size_t n, struct log_segment *segment, bool *damaged,
+                      struct quire_error *err)
+{
+    *damaged = false;
+    if (n < LOG_HEADER_BYTES || all_zero(page, FIELDS_BYTES))
+        return 0;
+    if (memcmp(page + MAGIC_AT, SEGMENT_MAGIC, 8) != 0)
+        return error_set(err, QUIRE_EFORMAT, "%s is not a segment of documents: move it out of the folder", path);
+    uint32_t version = load_u32(page + VERSION_AT), class = load_u32(page + CLASS_AT);
+    if (version != SEGMENT_VERSION)
+        return error_set(err, QUIRE_EVERSION,
+                         "%s has format version %u, this program knows %u: use the program that wrote it, or remove it",
+                         path, version, SEGMENT_VERSION);
+    if (load_u64(page + CHECKSUM_AT) != XXH3_64bits(page, CHECKSUM_AT) || class > LOG_CLASS_NEVER ||
+        load_u32(page + NUMBER_AT) != segment->number) {
+        *damaged = true;
+        return 0;
+    }
+    segment->class = class;
+    segment->created_ms = load_u64(page + CREATED_AT);
+    uint64_t life = log_class_life_ms(class), open = log_class_open_ms(class), sum;
+    if (life == UINT64_MAX || __builtin_add_overflow(segment->created_ms, life + open, &sum))
+        sum = UINT64_MAX;
+    segment->last_expire_ms = sum;
+    return 1;
+}

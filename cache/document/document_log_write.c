@@ -1,0 +1,379 @@
+/*
+ * document_log_write.c - the log's thread: makes files, writes, syncs, removes, and gets over failures.
+ *
+ * What waits is gathered: a write starts when 1 MiB waits, or 50 ms after the first document came, and takes up to
+ * 1 MiB at once. Nothing is acknowledged by a write, so small ones would gain nothing; a sync follows each second.
+ *
+ * Writes are of whole pages, with O_DIRECT where the file system has it, so that neither writing nor reading fills the
+ * kernel's cache with what the hot documents already hold. The last page is seldom full: it is kept (tail), and written
+ * again with what follows. That puts the same bytes at the same place, so documents in it that are read or synced
+ * already do not change, whatever of the second write arrives.
+ *
+ * A write that failed is tried again as it was: same bytes, same place; what waits stays in memory meanwhile and can be
+ * read. After a sync that failed the documents written since the last one may be lost although a later sync succeeds;
+ * they prove themselves, so a reader finds out, and who waited in document_log_sync was told. While anything fails,
+ * appends are refused with that failure, and a round is made every 100 ms until one succeeds.
+ *
+ * A segment is removed when nothing in it lives and it takes no more documents. One that compaction emptied stays for
+ * some syncs: its copies must be on the disk, and so must the host's journal know their new places.
+ */
+#include "cache/document/document_log_priv.h"
+#include "io/bytes.h"
+#include "io/clock.h"
+#include "io/error.h"
+#include "io/memory.h"
+#include <stdlib.h>
+
+#define GATHER_NS 50000000ull
+#define RETRY_NS  100000000ull
+#define SYNC_NS   1000000000ull
+#define IDLE_NS   1000000000ull
+
+/* ---- writing ----------------------------------------------------------------------------------------------------- */
+
+static int make_file(struct document_log *log, struct log_segment *segment, struct quire_error *err)
+{
+    char name[LOG_NAME_ROOM];
+    struct io_file *file = NULL;
+    log_segment_name(name, segment->number);
+    char *path = log_path(log->folder, name);
+    segment->tail = segment->tail ? segment->tail : malloc(LOG_PAGE);
+    int rc = path && segment->tail ? 0 : error_set(err, QUIRE_ENOMEM, "no memory to make a segment in %s", log->folder);
+    if (rc == 0) {
+        unsigned flags = FS_WRITE | FS_CREATE | FS_DIRECT;
+        rc = fs_open(log->fs, path, flags | (segment->made ? 0 : FS_EXCLUSIVE), &file, err);
+        /* an opening that failed may have made the file; one that is somebody else's is never written to */
+        segment->made = segment->made || rc != QUIRE_EEXISTS;
+        log->names_dirty = true;
+    }
+    if (rc == 0) {
+        pthread_mutex_lock(&log->lock);
+        segment->file = file;
+        pthread_mutex_unlock(&log->lock);
+    }
+    free(path);
+    return rc;
+}
+
+/* Fills the buffer with what is to be written from the page of segment->disk on; answers where the documents in it end.
+ * `first` is the first that waits; they go on to `target`. Only appending runs at the same time, behind them. */
+static uint64_t gather(struct document_log *log, const struct log_segment *segment, const struct resident *first,
+                       uint64_t target)
+{
+    uint64_t base = segment->disk / LOG_PAGE * LOG_PAGE, at = segment->disk;
+    if (at == 0) {
+        log_header_encode(segment, log->buffer);
+        at = LOG_HEADER_BYTES;
+    } else {
+        memcpy(log->buffer, segment->tail, (size_t)(at - base));
+    }
+    while (at < target && at - base < LOG_WRITE_BYTES) {
+        uint64_t begin = (uint64_t)first->unit * DOCUMENT_UNIT, end = begin + first->bytes;
+        uint64_t stop = end - base < LOG_WRITE_BYTES ? end : base + LOG_WRITE_BYTES;
+        memcpy(log->buffer + (at - base), first->data + (at - begin), (size_t)(stop - at));
+        at = stop;
+        if (at == end && at < target)
+            first = first->next;
+    }
+    uint64_t n = at - base, padded = (n + LOG_PAGE - 1) / LOG_PAGE * LOG_PAGE;
+    memset(log->buffer + n, 0, (size_t)(padded - n));
+    return at;
+}
+
+/* One write of a segment. */
+static int write_once(struct document_log *log, struct log_segment *segment, uint64_t target, struct quire_error *err)
+{
+    pthread_mutex_lock(&log->lock);
+    const struct resident *first = segment->queue.first;
+    pthread_mutex_unlock(&log->lock);
+    uint64_t base = segment->disk / LOG_PAGE * LOG_PAGE, end = gather(log, segment, first, target);
+    uint64_t bytes = (end - base + LOG_PAGE - 1) / LOG_PAGE * LOG_PAGE;
+    int rc = fs_write_exact(segment->file, log->buffer, (size_t)bytes, base, err);
+    if (rc < 0)
+        return rc;
+    memcpy(segment->tail, log->buffer + bytes - LOG_PAGE, LOG_PAGE);
+    pthread_mutex_lock(&log->lock);
+    segment->disk = end;
+    log->dirty = true;
+    log->stats.written_bytes += bytes;
+    while (segment->queue.first &&
+           (uint64_t)segment->queue.first->unit * DOCUMENT_UNIT + segment->queue.first->bytes <= end)
+        log_settle_first(log, segment);
+    pthread_mutex_unlock(&log->lock);
+    return 0;
+}
+
+static int write_segment(struct document_log *log, struct log_segment *segment, uint64_t target,
+                         struct quire_error *err)
+{
+    int rc = segment->file ? 0 : make_file(log, segment, err);
+    while (rc == 0 && segment->disk < target)
+        rc = write_once(log, segment, target, err);
+    return rc;
+}
+
+/* The next segment from *i on that has documents waiting, up to *target; NULL: none. */
+static struct log_segment *next_waiting(struct document_log *log, size_t *i, uint64_t *target)
+{
+    struct log_segment *found = NULL;
+    pthread_mutex_lock(&log->lock);
+    for (; !found && *i < log->n_segments; ++*i)
+        if (log->segments[*i]->queue.first) {
+            found = log->segments[*i];
+            *target = found->bytes;
+        }
+    pthread_mutex_unlock(&log->lock);
+    return found;
+}
+
+int log_write_all(struct document_log *log, struct quire_error *err)
+{
+    uint64_t target = 0;
+    size_t i = 0;
+    int rc = 0;
+    struct log_segment *segment;
+    while ((segment = next_waiting(log, &i, &target))) {
+        struct quire_error why;
+        int written = write_segment(log, segment, target, &why);
+        if (written < 0 && rc == 0) {
+            rc = written;
+            if (err)
+                *err = why;
+        }
+    }
+    pthread_mutex_lock(&log->lock);
+    log->filled_ns = clock_ns(); /* of what came meanwhile */
+    pthread_mutex_unlock(&log->lock);
+    return rc;
+}
+
+/* ---- syncing ----------------------------------------------------------------------------------------------------- */
+
+/* Counts a sync for the segments that wait for some; answers whether any still does. Where all is written, the page for
+ * the next write goes. */
+static bool count_sync(struct document_log *log)
+{
+    bool more = false;
+    for (size_t i = 0; i < log->n_segments; i++) {
+        struct log_segment *segment = log->segments[i];
+        if (segment->hold_syncs && --segment->hold_syncs == 0)
+            log->ripe = true;
+        more = more || segment->hold_syncs;
+        if (!segment->open && !segment->queue.first) {
+            free(segment->tail);
+            segment->tail = NULL;
+        }
+    }
+    return more;
+}
+
+static struct log_segment *next_dirty(struct document_log *log, size_t *i)
+{
+    struct log_segment *found = NULL;
+    pthread_mutex_lock(&log->lock);
+    for (; !found && *i < log->n_segments; ++*i)
+        if (log->segments[*i]->synced < log->segments[*i]->disk)
+            found = log->segments[*i];
+    pthread_mutex_unlock(&log->lock);
+    return found;
+}
+
+/* Syncs all that is written. */
+static int sync_all(struct document_log *log, struct quire_error *err)
+{
+    size_t i = 0;
+    int rc = 0;
+    struct log_segment *segment;
+    while (rc == 0 && (segment = next_dirty(log, &i))) {
+        rc = fs_sync(segment->file, err);
+        if (rc == 0)
+            segment->synced = segment->disk;
+    }
+    if (rc == 0 && log->names_dirty) {
+        rc = log->fs->ops->sync_dir(log->fs, log->folder);
+        if (rc < 0)
+            error_set(err, rc, "cannot sync the folder %s: %s", log->folder, quire_error_text(rc));
+        else
+            log->names_dirty = false;
+    }
+    pthread_mutex_lock(&log->lock);
+    log->synced_ns = clock_ns();
+    if (rc == 0)
+        log->dirty = count_sync(log);
+    pthread_mutex_unlock(&log->lock);
+    return rc;
+}
+
+/* Enters how writing and, where `synced`, syncing went. */
+static void note_outcome(struct document_log *log, int rc, bool synced, const struct quire_error *err)
+{
+    pthread_mutex_lock(&log->lock);
+    bool failing = log->failure.code < 0, over = failing && rc == 0 && synced;
+    if (rc < 0) {
+        log->failure = *err;
+        log->stats.failures++;
+    } else if (over) {
+        log->failure = (struct quire_error){0};
+    }
+    pthread_mutex_unlock(&log->lock);
+    if (rc < 0 && !failing)
+        log_say(log, true, "answers cannot be stored: %s; trying again", err->message);
+    if (over)
+        log_say(log, false, "answers can be stored again in %s", log->folder);
+}
+
+/* Writes, and syncs with `sync`: also when writing fails, what is written already must not wait for it. */
+static int write_and_sync(struct document_log *log, bool sync, struct quire_error *err)
+{
+    struct quire_error why = {0}, sync_why = {0};
+    int rc = log_write_all(log, &why), synced = sync ? sync_all(log, &sync_why) : 0;
+    if (rc == 0 && synced < 0) {
+        rc = synced;
+        why = sync_why;
+    }
+    note_outcome(log, rc, sync, &why);
+    if (rc < 0 && err)
+        *err = why;
+    return rc;
+}
+
+int log_flush(struct document_log *log, struct quire_error *err)
+{
+    return write_and_sync(log, true, err);
+}
+
+/* ---- removing ---------------------------------------------------------------------------------------------------- */
+
+static void close_gone(struct document_log *log)
+{
+    for (struct log_segment **at = &log->gone; *at;) {
+        struct log_segment *segment = *at;
+        pthread_mutex_lock(&log->lock);
+        bool idle = segment->reads == 0;
+        pthread_mutex_unlock(&log->lock);
+        if (idle) {
+            *at = segment->next_gone;
+            log_free_segment(log, segment);
+        } else {
+            at = &segment->next_gone;
+        }
+    }
+}
+
+static struct log_segment *next_dead(struct document_log *log, size_t *i)
+{
+    struct log_segment *found = NULL;
+    pthread_mutex_lock(&log->lock);
+    for (; log->begun && !found && *i < log->n_segments; ++*i) {
+        struct log_segment *segment = log->segments[*i];
+        if (segment->documents == 0 && !segment->open && segment->hold_syncs == 0)
+            found = segment;
+    }
+    pthread_mutex_unlock(&log->lock);
+    return found;
+}
+
+static int unlink_segment(struct document_log *log, const struct log_segment *segment)
+{
+    char name[LOG_NAME_ROOM];
+    log_segment_name(name, segment->number);
+    char *path = log_path(log->folder, name);
+    int rc = path ? log->fs->ops->unlink(log->fs, path) : QUIRE_ENOMEM;
+    rc = rc == QUIRE_ENOFILE ? 0 : rc;
+    if (rc < 0 && !log->remove_failing)
+        log_say(log, true, "cannot remove %s/%s: %s; trying again", log->folder, name, quire_error_text(rc));
+    log->remove_failing = rc < 0;
+    log->names_dirty = true;
+    free(path);
+    return rc;
+}
+
+/* Takes segment i - 1 out. */
+static void take_out(struct document_log *log, struct log_segment *segment, size_t i)
+{
+    pthread_mutex_lock(&log->lock);
+    memmove(log->segments + i - 1, log->segments + i, (log->n_segments - i) * sizeof *log->segments);
+    log->n_segments--;
+    log->stats.removed_segments++;
+    while (segment->queue.first)
+        log_settle_first(log, segment);
+    segment->gone = true;
+    log_forget_segment(log, segment->number);
+    pthread_mutex_unlock(&log->lock);
+    segment->next_gone = log->gone;
+    log->gone = segment;
+}
+
+void log_remove_dead(struct document_log *log)
+{
+    struct log_segment *segment;
+    size_t i = 0;
+    while ((segment = next_dead(log, &i))) {
+        if (segment->made && unlink_segment(log, segment) < 0)
+            break;
+        take_out(log, segment, i);
+        i--;
+    }
+    close_gone(log);
+}
+
+/* ---- the thread -------------------------------------------------------------------------------------------------- */
+
+int log_round(struct document_log *log, struct quire_error *err)
+{
+    uint64_t now_ms = log_now_ms(log), now_ns = clock_ns();
+    pthread_mutex_lock(&log->lock);
+    log->ripe = false;
+    log_close_aged(log, now_ms);
+    bool sync = log->failure.code < 0 || (log->dirty && now_ns - log->synced_ns >= SYNC_NS);
+    pthread_mutex_unlock(&log->lock);
+    log_remove_dead(log);
+    int rc = write_and_sync(log, sync, err);
+    if (rc == 0)
+        rc = log_compact(log, err);
+    pthread_mutex_lock(&log->lock);
+    log->worked_ns = clock_ns();
+    pthread_mutex_unlock(&log->lock);
+    return rc;
+}
+
+static uint64_t earlier(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* When the next round is due. Under `lock`. */
+static uint64_t next_round_ns(const struct document_log *log)
+{
+    uint64_t due = log->worked_ns + IDLE_NS;
+    if (log->failure.code < 0)
+        return log->worked_ns + RETRY_NS;
+    if (log->ripe || log->stats.buffered_bytes >= LOG_WRITE_BYTES)
+        return 0;
+    if (log->stats.buffered_bytes > 0)
+        due = earlier(due, log->filled_ns + GATHER_NS);
+    if (log->dirty)
+        due = earlier(due, log->synced_ns + SYNC_NS);
+    return due;
+}
+
+void *log_thread(void *context)
+{
+    struct document_log *log = context;
+    pthread_mutex_lock(&log->lock);
+    while (!log->stop) {
+        uint64_t due = next_round_ns(log);
+        if (due > clock_ns()) {
+            struct timespec until = {(time_t)(due / 1000000000u), (long)(due % 1000000000u)};
+            pthread_cond_timedwait(&log->wake, &log->lock, &until);
+            continue;
+        }
+        pthread_mutex_unlock(&log->lock);
+        pthread_mutex_lock(&log->work);
+        log_round(log, NULL); /* what fails is in log->failure */
+        pthread_mutex_unlock(&log->work);
+        pthread_mutex_lock(&log->lock);
+    }
+    pthread_mutex_unlock(&log->lock);
+    return NULL;
+}

@@ -1,0 +1,243 @@
+/* Edges of lookups: who waits while a category or a cache goes, clocks that go back, candidates that are seen twice. */
+#include "cache/core/cache_priv.h"
+#include "tests/cache/support_cache.h"
+#include "tests/temp_folder.h"
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+
+#include <cmocka.h>
+
+#define DIM 64
+
+static int setup(void **state)
+{
+    *state = support_folder_make();
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    support_folder_remove(*state);
+    return 0;
+}
+
+struct waiting {
+    struct lease_waiter waiter;
+    struct cache_decision decision;
+    bool woken;
+    enum lease_wake how;
+};
+
+static void on_wake(struct lease_waiter *waiter, enum lease_wake how)
+{
+    struct waiting *w = waiter->owner;
+    w->woken = true;
+    w->how = how;
+}
+
+/* Asks and has to wait. */
+static void wait_for(struct world *w, const struct quire_cache_query *query, struct waiting *out)
+{
+    struct quire_error err = {0};
+    memset(out, 0, sizeof *out);
+    out->waiter.wake = on_wake;
+    out->waiter.owner = out;
+    assert_int_equal(cache_get(w->cache, w->scratch, query, &out->waiter, &out->decision, &err), 1);
+    assert_false(out->woken);
+}
+
+static char *lead(struct world *w, const struct quire_cache_query *query, struct cache_decision *decision)
+{
+    struct quire_error err = {0};
+    assert_int_equal(cache_get(w->cache, w->scratch, query, NULL, decision, &err), 0);
+    assert_int_equal(decision->answer.status, QUIRE_CACHE_MISS);
+    assert_true(decision->answer.lease[0]);
+    return decision->answer.lease;
+}
+
+static void who_waits_is_woken_when_the_cache_is_dropped(void **state)
+{
+    struct world w;
+    struct waiting waiting;
+    struct cache_decision leader;
+    struct quire_error err = {0};
+    float v[DIM];
+    uint64_t lsn;
+    world_open(&w, *state, DIM);
+    world_category(&w, "k", "SIM 0.9");
+    vector_make(v, DIM, 1);
+    struct quire_cache_query q = {.category = bytes_of("k"), .text = bytes_of("a"), .vector = v, .wait_ms = 1000000};
+    lead(&w, &q, &leader);
+    wait_for(&w, &q, &waiting);
+    assert_int_equal(caches_drop(w.caches, bytes_of("c"), &lsn, &err), 0);
+    assert_true(waiting.woken);
+    assert_int_equal(waiting.how, LEASE_CLOSED);
+    world_close(&w);
+}
+
+/* Whoever is given the lease and fails to look again must not keep the others waiting for its deadline. */
+static void a_lease_goes_on_when_its_new_leader_cannot_look(void **state)
+{
+    struct world w;
+    struct waiting first, second;
+    struct cache_decision leader;
+    struct quire_error err = {0};
+    float v[DIM];
+    uint64_t lsn;
+    world_open(&w, *state, DIM);
+    world_category(&w, "k", "SIM 0.9");
+    vector_make(v, DIM, 1);
+    struct quire_cache_query q = {.category = bytes_of("k"), .text = bytes_of("a"), .vector = v, .wait_ms = 1000000};
+    char *token = lead(&w, &q, &leader);
+    wait_for(&w, &q, &first);
+    wait_for(&w, &q, &second);
+    assert_int_equal(cache_drop_category(w.cache, bytes_of("k"), &lsn, &err), 0);
+    assert_int_equal(cache_fail(w.cache, bytes_of(token), &err), 0);
+    assert_true(first.woken);
+    assert_int_equal(first.how, LEASE_LEAD);
+    assert_false(second.woken);
+    assert_int_equal(cache_woken(w.cache, w.scratch, &q, &first.waiter, first.how, &first.decision, &err),
+                     QUIRE_ENOTFOUND);
+    assert_true(second.woken);
+    assert_int_equal(second.how, LEASE_LEAD);
+    world_close(&w);
+}
+
+static void a_clock_that_goes_back_makes_nothing_old(void **state)
+{
+    struct world w;
+    struct asked asked;
+    struct quire_error err = {0};
+    float v[DIM];
+    world_open(&w, *state, DIM);
+    world_category(&w, "k", "SIM 0.9");
+    vector_make(v, DIM, 1);
+    put_simple(&w, "a", v, "1");
+    w.now_ms -= 1000;
+    struct quire_cache_query q = {.category = bytes_of("k"), .text = bytes_of("a"), .vector = v, .max_age_ms = 5000};
+    assert_int_equal(ask(&w, &q, &asked, &err), 0);
+    assert_int_equal(asked.answer.status, QUIRE_CACHE_EXACT);
+    assert_int_equal(asked.answer.age_ms, 0);
+    asked_end(&asked);
+    w.now_ms += 10000;
+    assert_int_equal(ask(&w, &q, &asked, &err), 0);
+    assert_int_equal(asked.answer.status, QUIRE_CACHE_MISS);
+    asked_end(&asked);
+    world_close(&w);
+}
+
+static void a_candidate_is_counted_once(void **state)
+{
+    enum { N = 20 }; /* more than the first search looks at */
+    struct world w;
+    struct quire_cache_stats stats;
+    struct quire_error err = {0};
+    float v[DIM], near[DIM];
+    char text[64];
+    world_open(&w, *state, DIM);
+    world_category(&w, "k", "SIM 0.9");
+    vector_make(v, DIM, 1);
+    for (unsigned i = 0; i < N; i++) {
+        vector_near(near, v, DIM, 0.97, i + 2);
+        snprintf(text, sizeof text, "what is %u plus 500", i + 10);
+        put_simple(&w, text, near, "x");
+    }
+    assert_int_equal(ask_simple(&w, "what is 99 plus 500", v, NULL), QUIRE_CACHE_MISS);
+    assert_int_equal(cache_get_stats(w.cache, bytes_of("k"), &stats, &err), 0);
+    assert_int_equal(stats.guarded, N);
+    world_close(&w);
+}
+
+static enum quire_cache_status ask_tenant(struct world *w, const char *tenant, const char *text, const float *vector)
+{
+    struct asked asked;
+    struct quire_error err = {0};
+    struct quire_pair scope = {bytes_of("tenant"), bytes_of(tenant)};
+    struct quire_cache_query q = {
+        .category = bytes_of("k"), .text = bytes_of(text), .vector = vector, .scope = &scope, .n_scope = 1};
+    assert_int_equal(ask(w, &q, &asked, &err), 0);
+    enum quire_cache_status status = asked.answer.status;
+    asked_end(&asked);
+    return status;
+}
+
+static void put_tenant(struct world *w, const char *tenant, const char *text, const float *vector)
+{
+    struct quire_cache_put_result result;
+    struct quire_error err = {0};
+    struct quire_pair scope = {bytes_of("tenant"), bytes_of(tenant)};
+    struct quire_cache_entry entry = {.text = bytes_of(text), .vector = vector, .scope = &scope, .n_scope = 1};
+    assert_int_equal(put(w, &entry, text, &result, &err), 0);
+    assert_int_equal(result.outcome, QUIRE_CACHE_STORED);
+}
+
+/* Entries that expired are not logged as gone, and their group's number is given to another scope. A longer STALE must
+ * not bring them back there. */
+static void a_number_of_a_group_is_not_its_scope(void **state)
+{
+    struct world w;
+    float v[3][DIM];
+    world_open(&w, *state, DIM);
+    world_category(&w, "k", "SIM 0.9 TTL 1000 JITTER 0");
+    for (unsigned i = 0; i < 3; i++)
+        vector_make(v[i], DIM, i);
+    put_tenant(&w, "acme", "first", v[0]);
+    put_tenant(&w, "acme", "second", v[1]);
+    w.now_ms += 2000;
+    world_work(&w);
+    put_tenant(&w, "emca", "third", v[2]);
+    world_category(&w, "k", "STALE 1000000");
+    for (int checkpoint = 0; checkpoint < 2; checkpoint++) {
+        world_reopen(&w, checkpoint);
+        world_check(&w);
+        assert_int_equal(ask_tenant(&w, "emca", "first", v[0]), QUIRE_CACHE_MISS);
+        assert_int_equal(ask_tenant(&w, "emca", "second", v[1]), QUIRE_CACHE_MISS);
+        assert_int_equal(ask_tenant(&w, "emca", "third", v[2]), QUIRE_CACHE_EXACT);
+    }
+    world_close(&w);
+}
+
+/* Memory that is wrong about whose answer it is does not give it away: the document says it, too. */
+static void a_document_of_another_scope_answers_nothing(void **state)
+{
+    struct world w;
+    struct cache_decision decision;
+    struct document_read read;
+    struct quire_bytes chunks[4];
+    struct quire_error err = {0};
+    struct quire_cache_stats stats;
+    struct quire_pair scope = {bytes_of("tenant"), bytes_of("acme")};
+    float v[DIM];
+    world_open(&w, *state, DIM);
+    world_category(&w, "k", "SIM 0.9");
+    vector_make(v, DIM, 1);
+    put_tenant(&w, "acme", "a", v);
+    struct quire_cache_query q = {
+        .category = bytes_of("k"), .text = bytes_of("a"), .vector = v, .scope = &scope, .n_scope = 1};
+    for (int damaged = 0; damaged < 2; damaged++) {
+        assert_int_equal(cache_get(w.cache, w.scratch, &q, NULL, &decision, &err), 0);
+        assert_true(decision.wants_document);
+        assert_int_equal(document_read_begin(cache_documents(w.cache), &decision.at, &read, &err), 1);
+        struct scope *known = w.cache->groups[0]->scope;
+        known->bytes[known->n_bytes - 1] ^= (uint8_t)damaged;
+        assert_int_equal(cache_finish(w.cache, &decision, read.bytes, decision.at.bytes, chunks), damaged);
+        document_read_end(&read);
+    }
+    assert_int_equal(cache_get_stats(w.cache, bytes_of("k"), &stats, &err), 0);
+    assert_int_equal(stats.entries, 0);
+    assert_int_equal(stats.lost, 1);
+    world_close(&w);
+}
+
+#define TEST(function) cmocka_unit_test_setup_teardown(function, setup, teardown)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(who_waits_is_woken_when_the_cache_is_dropped), TEST(a_lease_goes_on_when_its_new_leader_cannot_look),
+        TEST(a_clock_that_goes_back_makes_nothing_old),     TEST(a_candidate_is_counted_once),
+        TEST(a_number_of_a_group_is_not_its_scope),         TEST(a_document_of_another_scope_answers_nothing),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

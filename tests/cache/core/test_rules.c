@@ -1,0 +1,1055 @@
+/*
+ * test_rules.c - each rule of docs/cache.md that can be broken, and each setting of docs/cache-settings.md that has an
+ * effect in the core: lives, candidates that fail, feedback, invalidations and the leases that are older than they,
+ * admission, pins, quotas, modes. The clock stands still unless a test moves it.
+ */
+#include "cache/core/cache_priv.h"
+#include "tests/cache/support_cache.h"
+#include "tests/temp_folder.h"
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define DIM  32
+#define HOUR 3600000ull
+
+static int setup(void **state)
+{
+    *state = support_folder_make();
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    support_folder_remove(*state);
+    return 0;
+}
+
+static struct quire_cache_answer ask_for(struct world *w, const struct quire_cache_query *query, char value[256])
+{
+    struct asked asked;
+    struct quire_error err = {0};
+    struct quire_cache_query made = *query;
+    if (made.category.n_bytes == 0)
+        made.category = bytes_of("k");
+    if (ask(w, &made, &asked, &err) < 0)
+        fail_msg("%s", err.message);
+    struct quire_cache_answer answer = asked.answer;
+    if (value)
+        memcpy(value, asked.value, sizeof asked.value);
+    asked_end(&asked);
+    return answer;
+}
+
+static int ask_error(struct world *w, const struct quire_cache_query *query)
+{
+    struct asked asked;
+    struct quire_error err = {0};
+    int rc = ask(w, query, &asked, &err);
+    if (rc == 0)
+        asked_end(&asked);
+    else
+        assert_true(err.message[0]);
+    return rc;
+}
+
+static enum quire_cache_put_outcome put_with(struct world *w, struct quire_cache_entry entry, const char *value,
+                                             uint64_t *id)
+{
+    struct quire_cache_put_result result;
+    struct quire_error err = {0};
+    if (put(w, &entry, value, &result, &err) < 0)
+        fail_msg("%s", err.message);
+    if (id)
+        *id = result.id;
+    return result.outcome;
+}
+
+/* ---- lives ------------------------------------------------------------------------------------------------------- */
+
+static void a_hit_extends_no_life(void **state)
+{
+    struct world w;
+    float v[DIM];
+    world_open(&w, *state, DIM);
+    world_category(&w, "k", "SIM 0.9 TTL 1000 JITTER 0");
+    vector_make(v, DIM, 1);
+    put_simple(&w, "q", v, "a");
+    for (int i = 0; i < 9; i++) {
+        w.now_ms += 111;
+        assert_int_equal(ask_simple(&w, "q", v, NULL), QUIRE_CACHE_EXACT);
+        assert_int_equal(ask_simple(&w, "p", v, NULL), QUIRE_CACHE_HIT);
+    }
+    w.now_ms += 1;
+    assert_int_equal(ask_simple(&w, "q", v, NULL), QUIRE_CACHE_MISS);
+    assert_int_equal(ask_simple(&w, "p", v, NULL), QUIRE_CACHE_MISS);
+    world_reopen(&w, false);
+    assert_int_equal(ask_simple(&w, "q", v, NULL), QUIRE_CACHE_MISS);
+    world_check(&w);
+    world_close(&w);
+}
+
+static void jitter_only_shortens(void **state)
+{
+    struct world w;
+    float v[DIM];
+    struct quire_cache_put_result result;
+    struct quire_error err = {0};
+    uint64_t least = UINT64_MAX, most = 0;
+    world_open(&w, *state, DIM);
+    world_category(&w, "k", "SIM 0.9 TTL 100000 JITTER 40");
+    for (unsigned i = 0; i < 300; i++) {
+        vector_make(v, DIM, i);
+        struct quire_cache_entry entry = {.vector = v};
+        assert_int_equal(put(&w, &entry, "a", &result, &err), 0);
+        uint64_t life = result.expire_ms - w.now_ms;
+        least = life < least ? life : least;
+        most = life > most ? life : most;
+    }
+    assert_in_range(least, 60000, 64000);
+    assert_in_range(most, 97000, 100000);
+    world_close(&w);
+}
+
+static void sliding_ends_at_ttlmax(void **state)
+{
+    struct world w;
+    float v[DIM];
+    world_open(&w, *state, DIM);
+    world_category(&w, "k", "SIM 0.9 TTL 1000 TTLMAX 3500 JITTER 0 SLIDING yes");
+    vector_make(v, DIM, 1);
+    put_simple(&w, "q", v, "a");
+    for (int i = 0; i < 3; i++) {
+        w.now_ms += 900;
+        assert_int_equal(ask_simple(&w, "q", v, NULL), QUIRE_CACHE_EXACT);
+    }
+    w.now_ms += 799;
+    assert_int_equal(ask_simple(&w, "q", v, NULL), QUIRE_CACHE_EXACT);
+    w.now_ms += 1; /* 3500 */
+    assert_int_equal(ask_simple(&w, "q", v, NULL), QUIRE_CACHE_MISS);
+    world_close(&w);
+}
+
+static void no_time_is_too_long(void **state)
+{
+    struct world w;
+    float v[DIM];
+    uint64_t id, lsn;
+    struct quire_error err = {0};
+    world_open(&w, *state, DIM);
+    world_category(&w, "k", "SIM 0.9 JITTER 0");
+    vector_make(v, DIM, 1);
+    put_with(&w, (struct quire_cache_entry){.text = bytes_of("q"), .vector = v, .ttl_ms = UINT64_MAX}, "a", &id);
+    assert_int_equal(ask_simple(&w, "q", v, NULL), QUIRE_CACHE_EXACT);
+    assert_int_equal(cache_touch(w.cache, id, UINT64_MAX, &lsn, &err), 0);
+    assert_int_equal(ask_simple(&w, "q", v, NULL), QUIRE_CACHE_EXACT);
+    struct quire_cache_query query = {.category = bytes_of("k"), .text = bytes_of("n")};
+    assert_int_equal(cache_negative(w.cache, &query, UINT64_MAX, (struct quire_bytes){NULL, 0}, &err), 0);
+    assert_int_equal(ask_simple(&w, "n", v, NULL), QUIRE_CACHE_NEGATIVE);
+    world_category(&w, "k", "TTLMAX 100000000");
+    put_with(&w, (struct quire_cache_entry){.text = bytes_of("r"), .vector = v, .ttl_ms = UINT64_MAX}, "a", NULL);
+    w.now_ms += 100000000;
+    assert_int_equal(ask_simple(&w, "r", NULL, NULL), QUIRE_CACHE_MISS);
+    world_close(&w);
+}
+
+static void stale_has_one_refresher(void **state)
+{
+    struct world w;
+    float v[DIM], near[DIM];
+    char value[256];
+    world_open(&w, *state, DIM);
+    world_category(&w, "k", "SIM 0.9 TTL 1000 JITTER 0 STALE 500");
+    vector_make(v, DIM, 1);
+    vector_near(near, v, DIM, 0.97, 2);
+    put_simple(&w, "q", v, "old");
+    w.now_ms += 1100;
+    world_work(&w);
+    struct quire_cache_query query = {.text = bytes_of("q"), .vector = v};
+    query.stale_ok = true;
+    struct quire_cache_answer answer = ask_for(&w, &query, value);
+    assert_int_equal(answer.status, QUIRE_CACHE_STALE);
+    assert_false(answer.lease[0]); /* it left the lease to others */
+    query.stale_ok = false;
+    answer = ask_for(&w, &query, value);
+    assert_int_equal(answer.status, QUIRE_CACHE_STALE);
+    assert_string_equal(value, "old");
+    assert_true(answer.lease[0]);
+    assert_int_equal(answer.ttl_ms, 0);
+    assert_int_equal(answer.age_ms, 1100);
+    for (int i = 0; i < 5; i++) {
+        struct quire_cache_query other = {.text = bytes_of(i % 2 ? "q" : "p"), .vector = i % 2 ? v : near};
+        struct quire_cache_answer next = ask_for(&w, &other, value);
+        assert_int_equal(next.status, QUIRE_CACHE_STALE);
+        assert_string_equal(value, "old");
+        assert_false(next.lease[0]);
+    }
+    put_with(&w, (struct quire_cache_entry){.text = bytes_of("q"), .vector = v, .lease = bytes_of(answer.lease)}, "new",
+             NULL);
+    assert_int_equal(ask_simple(&w, "p", near, value), QUIRE_CACHE_HIT);
+    assert_string_equal(value, "new");
+    w.now_ms += 1500;
+    assert_int_equal(ask_simple(&w, "q", v, NULL), QUIRE_CACHE_MISS);
+    world_check(&w);
+    world_close(&w);
+}
+
+/* Its document is lost: the lease that came with it must not keep others waiting for nothing. */
+static void a_lost_stale_answer_gives_its_lease_back(void **state)
+{
+    struct world w;
+    float v[DIM];
+    struct cache_decision decision;
+    struct quire_error err = {0};
+    world_open(&w, *state, DIM);
+    world_category(&w, "k", "SIM 0.9 TTL 1000 JITTER 0 STALE 5000");
+    vector_make(v, DIM, 1);
+    put_simple(&w, "q", v, "old");
+    w.now_ms += 1100;
+    struct quire_cache_query query = {.category = bytes_of("k"), .text = bytes_of("q"), .vector = v};
+    assert_int_equal(cache_get(w.cache, w.scratch, &query, NULL, &decision, &err), 0);
+    assert_int_equal(decision.answer.status, QUIRE_CACHE_STALE);
+    assert_true(decision.answer.lease[0]);
+    assert_int_equal(cache_finish(w.cache, &decision, NULL, 0, NULL), 1);
+    struct quire_cache_answer answer = ask_for(&w, &query, NULL);
+    assert_int_equal(answer.status, QUIRE_CACHE_MISS);
+    assert_true(answer.lease[0]);
+    assert_int_equal(stats_of(&w, "k").lost, 1);
+    world_check(&w);
+    world_close(&w);
+}
+
+static void max_age_is_of_the_caller(void **state)
+{
+    struct world w;
+    float v[DIM];
+    world_open(&w, *state, DIM);
+    world_category(&w, "k", "SIM 0.9");
+    vector_make(v, DIM, 1);
+    put_simple(&w, "q", v, "a");
+    w.now_ms += 1000;
+    struct quire_cache_query query = {.text = bytes_of("q"), .vector = v, .max_age_ms = 1000};
+    assert_int_equal(ask_for(&w, &query, NULL).status, QUIRE_CACHE_EXACT);
+    w.now_ms += 1;
+    assert_int_equal(ask_for(&w, &query, NULL).status, QUIRE_CACHE_MISS);
+    query.max_age_ms = 0;
+    assert_int_equal(ask_for(&w, &query, NULL).status, QUIRE_CACHE_EXACT);
+    w.now_ms -= 5000; /* the clock was set back: it is new, not old */
+    query.max_age_ms = 1000;
+    assert_int_equal(ask_for(&w, &query, NULL).status, QUIRE_CACHE_EXACT);
+    world_close(&w);
+}
+
+static void what_is_over_is_not_called_back(void **state)
+{
+    struct world w;
+    float v[DIM];
+    uint64_t lsn;
+    struct quire_error err = {0};
+    world_open(&w, *state, DIM);
+    world_category(&w, "k", "SIM 0.9 TTL 1000 JITTER 0");
+    vector_make(v, DIM, 1);
+    uint64_t id = put_simple(&w, "q", v, "a");
+    w.now_ms += 1000;
+    assert_int_equal(cache_touch(w.cache, id, HOUR, &lsn, &err), QUIRE_ENOTFOUND);
+    assert_int_equal(cache_pin(w.cache, id, true, &lsn, &err), QUIRE_ENOTFOUND);
+    assert_int_equal(ask_simple(&w, "q", v, NULL), QUIRE_CACHE_MISS);
+    world_close(&w);
+}
+
+static void touch_and_pin(void **state)
+{
+    struct world w;
+    float v[DIM];
+    uint64_t lsn;
+    struct quire_error err = {0};
+    world_open(&w, *state, DIM);
+    world_category(&w, "k", "SIM 0.9 TTL 1000 JITTER 0 ENTRIES 3");
+    vector_make(v, DIM, 1);
+    uint64_t id = put_simple(&w, "q", v, "a");
+    assert_int_equal(cache_touch(w.cache, id, 5000, &lsn, &err), 0);
+    w.now_ms += 4999;
+    assert_int_equal(ask_simple(&w, "q", v, NULL), QUIRE_CACHE_EXACT);
+    assert_int_equal(cache_pin(w.cache, id, true, &lsn, &err), 0);
+    assert_int_equal(stats_of(&w, "k").pinned, 1);
+    w.now_ms += 100000;
+    for (unsigned i = 0; i < 10; i++) {
+        float other[DIM];
+        vector_make(other, DIM, 10 + i);
+        put_simple(&w, NULL, other, "o");
+    }
+    world_reopen(&w, true);
+    assert_int_equal(ask_simple(&w, "q", v, NULL), QUIRE_CACHE_EXACT);
+    assert_int_equal(stats_of(&w, "k").pinned, 1);
+    assert_int_equal(stats_of(&w, "k").entries, 3);
+    assert_int_equal(cache_pin(w.cache, id, false, &lsn, &err), 0);
+    world_reopen(&w, false);
+    w.now_ms += 999;
+    assert_int_equal(ask_simple(&w, "q", v, NULL), QUIRE_CACHE_EXACT);
+    w.now_ms += 1;
+    assert_int_equal(ask_simple(&w, "q", v, NULL), QUIRE_CACHE_MISS);
+    world_check(&w);
+    world_close(&w);
+}
+
+/* ---- candidates -------------------------------------------------------------------------------------------------- */
+
+/* Many that are nearer may not answer; the one behind them does. */
+static void a_candidate_that_fails_ends_nothing(void **state)
+{
+    enum { IN_FRONT = 100 };
+    static const char *const names[] = {"tags", "age", "guard", "veto", "expired"};
+    struct world w;
+    float v[DIM], near[DIM];
+    char value[256], text[64];
+    uint64_t lsn;
+    struct quire_error err = {0};
+    world_open(&w, *state, DIM);
+    for (unsigned kind = 0; kind < 5; kind++) {
+        struct quire_bytes good = bytes_of("good"), category = bytes_of(names[kind]);
+        struct quire_cache_query query = {
+            .category = category, .vector = v, .text = bytes_of("how many are 7 apples"), .need = &good, .n_need = 1};
+        world_category(&w, names[kind], "SIM 0.8 JITTER 0 TTL 100000");
+        vector_make(v, DIM, 1);
+        for (unsigned i = 0; i < IN_FRONT; i++) {
+            uint64_t id;
+            vector_near(near, v, DIM, 0.999 - i * 0.0001, i);
+            snprintf(text, sizeof text, "how many are %u apples", kind == 2 ? 100 + i : 7);
+            struct quire_cache_entry entry = {.category = category, .vector = near, .text = bytes_of(text)};
+            char hash[16];
+            snprintf(hash, sizeof hash, "h%u", i);
+            entry.hash = bytes_of(hash);
+            entry.tags = &good;
+            entry.n_tags = kind != 0;
+            entry.ttl_ms = kind == 4 ? 1000 : 0;
+            put_with(&w, entry, "wrong", &id);
+            if (kind == 3)
+                assert_int_equal(cache_feedback(w.cache, id, false, 0.9995, &lsn, &err), 0);
+        }
+        w.now_ms += 2000;
+        vector_near(near, v, DIM, 0.9, 1000);
+        put_with(&w,
+                 (struct quire_cache_entry){.category = category,
+                                            .vector = near,
+                                            .text = bytes_of("7 apples, how many?"),
+                                            .tags = &good,
+                                            .n_tags = 1},
+                 "right", NULL);
+        query.max_age_ms = kind == 1 ? 1000 : 0;
+        struct quire_cache_answer answer = ask_for(&w, &query, value);
+        assert_int_equal(answer.status, QUIRE_CACHE_HIT);
+        assert_string_equal(value, "right");
+        assert_true(answer.similarity > 0.88 && answer.similarity < 0.92);
+    }
+    world_check(&w);
+    world_close(&w);
+}
+
+/* Also where the threshold is lower than anything that is looked at for labels. */
+static void low_thresholds_look_as_far(void **state)
+{
+    struct world w;
+    float v[DIM], near[DIM];
+    char value[256], hash[16];
+    struct quire_bytes good = bytes_of("good");
+    world_open(&w, *state, DIM);
+    world_category(&w, "k", "SIM 0.3 FLOOR 0.2 GUARD none");
+    vector_make(v, DIM, 1);
+    for (unsigned i = 0; i < 60; i++) {
+        vector_near(near, v, DIM, 0.45, i);
+        snprintf(hash, sizeof hash, "%u", i);
+        put_with(&w, (struct quire_cache_entry){.vector = near, .hash = bytes_of(hash)}, "wrong", NULL);
+    }
+    vector_near(near, v, DIM, 0.4, 100);
+    put_with(&w, (struct quire_cache_entry){.vector = near, .hash = bytes_of("x"), .tags = &good, .n_tags = 1}, "right",
+             NULL);
+    struct quire_cache_query query = {.vector = v, .need = &good, .n_need = 1};
+    assert_int_equal(ask_for(&w, &query, value).status, QUIRE_CACHE_HIT);
+    assert_string_equal(value, "right");
+    world_close(&w);
+}
+
+static void a_client_may_tighten_never_loosen(void **state)
+{
+    struct world w;
+    float v[DIM], near[DIM];
+    world_open(&w, *state, DIM);
+    world_category(&w, "k", "SIM 0.9");
+    vector_make(v, DIM, 1);
+    vector_near(near, v, DIM, 0.93, 2);
+    put_simple(&w, NULL, v, "a");
+    struct quire_cache_query query = {.vector = near, .similarity = 0.95};
+    assert_int_equal(ask_for(&w, &query, NULL).status, QUIRE_CACHE_MISS);
+    query.similarity = 0.91;
+    assert_int_equal(ask_for(&w, &query, NULL).status, QUIRE_CACHE_HIT);
+    vector_near(near, v, DIM, 0.85, 3);
+    query.similarity = 0.5;
+    assert_int_equal(ask_for(&w, &query, NULL).status, QUIRE_CACHE_MISS);
+    query.similarity = 93;
+    query.category = bytes_of("k");
+    assert_int_equal(ask_error(&w, &query), QUIRE_ERANGE);
+    query.similarity = -0.1;
+    assert_int_equal(ask_error(&w, &query), QUIRE_ERANGE);
+    world_close(&w);
+}
+
+static void guards_are_skipped_without_text(void **state)
+{
+    struct world w;
+    float v[DIM];
+    world_open(&w, *state, DIM);
+    world_category(&w, "k", "SIM 0.9");
+    vector_make(v, DIM, 1);
+    put_simple(&w, "turn on dark mode", v, "on");
+    struct quire_cache_query query = {.vector = v, .text = bytes_of("turn off dark mode"), .explain = true};
+    struct quire_cache_answer answer = ask_for(&w, &query, NULL);
+    assert_int_equal(answer.status, QUIRE_CACHE_MISS);
+    assert_string_equal(answer.guard, "negation");
+    assert_int_equal(answer.n_candidates, 1);
+    assert_string_equal(answer.candidates[0].verdict, "guard");
+    assert_false(answer.guards_skipped);
+    query.text = (struct quire_bytes){NULL, 0};
+    answer = ask_for(&w, &query, NULL);
+    assert_int_equal(answer.status, QUIRE_CACHE_HIT);
+    assert_true(answer.guards_skipped);
+    world_category(&w, "k", "GUARD none");
+    query.text = bytes_of("turn off dark mode");
+    assert_int_equal(ask_for(&w, &query, NULL).status, QUIRE_CACHE_HIT);
+    world_close(&w);
+}
+
+static void bad_feedback_raises_a_threshold_of_its_own(void **state)
+{
+    struct world w;
+    float v[DIM], near[DIM], nearer[DIM];
+    uint64_t lsn;
+    struct quire_error err = {0};
+    world_open(&w, *state, DIM);
+    world_category(&w, "k", "SIM 0.8");
+    vector_make(v, DIM, 1);
+    vector_near(near, v, DIM, 0.9, 2);
+    vector_near(nearer, v, DIM, 0.97, 3);
+    uint64_t id = put_simple(&w, "q", v, "a");
+    struct quire_cache_query query = {.vector = near};
+    struct quire_cache_answer answer = ask_for(&w, &query, NULL);
+    assert_int_equal(answer.status, QUIRE_CACHE_HIT);
+    assert_int_equal(cache_feedback(w.cache, id, false, answer.similarity, &lsn, &err), 0);
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(ask_simple(&w, NULL, near, NULL), QUIRE_CACHE_MISS);
+        assert_int_equal(ask_simple(&w, NULL, nearer, NULL), QUIRE_CACHE_HIT);
+        assert_int_equal(ask_simple(&w, "q", NULL, NULL), QUIRE_CACHE_EXACT);
+        world_reopen(&w, i);
+    }
+    /* a wrong answer at nearly 1 says nothing about the entry's own question */
+    assert_int_equal(cache_feedback(w.cache, id, false, 0.9995, &lsn, &err), 0);
+    assert_int_equal(ask_simple(&w, NULL, nearer, NULL), QUIRE_CACHE_MISS);
+    assert_int_equal(ask_simple(&w, "q", NULL, NULL), QUIRE_CACHE_EXACT);
+    /* a wrong exact answer does */
+    assert_int_equal(cache_feedback(w.cache, id, false, -1, &lsn, &err), 0);
+    assert_int_equal(ask_simple(&w, "q", v, NULL), QUIRE_CACHE_MISS);
+    put_simple(&w, "q", v, "b");
+    assert_int_equal(ask_simple(&w, "q", v, NULL), QUIRE_CACHE_EXACT);
+    world_check(&w);
+    world_close(&w);
+}
+
+/* ---- what must be equal ------------------------------------------------------------------------------------------ */
+
+static void compat_and_required_scope(void **state)
+{
+    struct world w;
+    float v[DIM];
+    char value[256];
+    world_open(&w, *state, DIM);
+    world_category(&w, "k", "SIM 0.9");
+    vector_make(v, DIM, 1);
+    put_with(&w, (struct quire_cache_entry){.text = bytes_of("q"), .vector = v, .compat = bytes_of("s1")}, "one", NULL);
+    struct quire_cache_query query = {.text = bytes_of("q"), .vector = v};
+    assert_int_equal(ask_for(&w, &query, NULL).status, QUIRE_CACHE_MISS);
+    query.compat = bytes_of("s2");
+    assert_int_equal(ask_for(&w, &query, NULL).status, QUIRE_CACHE_MISS);
+    query.compat = bytes_of("s1");
+    assert_int_equal(ask_for(&w, &query, value).status, QUIRE_CACHE_EXACT);
+    assert_string_equal(value, "one");
+    world_category(&w, "k", "REQUIRESCOPE tenant");
+    query.category = bytes_of("k");
+    assert_int_equal(ask_error(&w, &query), QUIRE_EINVALID);
+    struct quire_pair pair = {bytes_of("tenant"), bytes_of("a")};
+    query.scope = &pair;
+    query.n_scope = 1;
+    assert_int_equal(ask_for(&w, &query, NULL).status, QUIRE_CACHE_MISS);
+    world_close(&w);
+}
+
+static void unknown_categories(void **state)
+{
+    struct world w;
+    float v[DIM];
+    uint64_t n, lsn;
+    struct quire_error err = {0};
+    struct quire_cache_query query = {.category = bytes_of("x"), .vector = v};
+    world_open(&w, *state, DIM);
+    world_category(&w, "k", "SIM 0.9");
+    vector_make(v, DIM, 1);
+    assert_int_equal(ask_error(&w, &query), QUIRE_ENOTFOUND);
+    world_category(&w, "*", "SIM 0.9");
+    put_with(&w, (struct quire_cache_entry){.category = bytes_of("x"), .vector = v}, "a", NULL);
+    assert_int_equal(ask_for(&w, &query, NULL).status, QUIRE_CACHE_HIT);
+    query.category = bytes_of("y");
+    assert_int_equal(ask_for(&w, &query, NULL).status, QUIRE_CACHE_HIT);
+    assert_int_equal(ask_simple(&w, NULL, v, NULL), QUIRE_CACHE_MISS); /* k is its own */
+    /* a misspelt name does not empty "*" */
+    struct quire_bytes name = bytes_of("z");
+    struct quire_cache_selector selector = {.by = QUIRE_CACHE_BY_CATEGORY, .names = &name, .n = 1};
+    assert_int_equal(cache_invalidate(w.cache, w.scratch, &selector, false, &n, &lsn, &err), QUIRE_ENOTFOUND);
+    assert_int_equal(ask_for(&w, &query, NULL).status, QUIRE_CACHE_HIT);
+    name = bytes_of("*");
+    assert_int_equal(invalidate(&w, &selector, false), 1);
+    assert_int_equal(cache_drop_category(w.cache, bytes_of("*"), &lsn, &err), 0);
+    query.category = bytes_of("x");
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(ask_error(&w, &query), QUIRE_ENOTFOUND);
+        world_reopen(&w, i);
+    }
+    world_close(&w);
+}
+
+/* ---- putting ----------------------------------------------------------------------------------------------------- */
+
+static void admission_and_if_new(void **state)
+{
+    struct world w;
+    float v[DIM];
+    char value[256];
+    uint64_t first, id;
+    world_open(&w, *state, DIM);
+    world_category(&w, "k", "SIM 0.9 ADMIT second TTL 1000 JITTER 0");
+    vector_make(v, DIM, 1);
+    struct quire_cache_entry entry = {.text = bytes_of("q"), .vector = v};
+    assert_int_equal(put_with(&w, entry, "a", NULL), QUIRE_CACHE_NOT_ADMITTED);
+    assert_int_equal(ask_simple(&w, "q", v, NULL), QUIRE_CACHE_MISS);
+    assert_int_equal(put_with(&w, entry, "a", &first), QUIRE_CACHE_STORED);
+    entry.if_new = true;
+    assert_int_equal(put_with(&w, entry, "b", &id), QUIRE_CACHE_EXISTS);
+    assert_int_equal(id, first);
+    assert_int_equal(ask_simple(&w, "q", v, value), QUIRE_CACHE_EXACT);
+    assert_string_equal(value, "a");
+    w.now_ms += 1000;
+    assert_int_equal(put_with(&w, entry, "b", &id), QUIRE_CACHE_REPLACED);
+    entry.if_new = false;
+    assert_int_equal(put_with(&w, entry, "c", &id), QUIRE_CACHE_REPLACED);
+    assert_int_equal(ask_simple(&w, "q", v, value), QUIRE_CACHE_EXACT);
+    assert_string_equal(value, "c");
+    assert_int_equal(stats_of(&w, "k").entries, 1);
+    world_check(&w);
+    world_close(&w);
+}
+
+static void modes(void **state)
+{
+    struct world w;
+    float v[DIM];
+    world_open(&w, *state, DIM);
+    world_category(&w, "k", "SIM 0.9");
+    vector_make(v, DIM, 1);
+    put_simple(&w, "q", v, "a");
+    world_category(&w, "k", "MODE exact");
+    assert_int_equal(ask_simple(&w, "q", v, NULL), QUIRE_CACHE_EXACT);
+    assert_int_equal(ask_simple(&w, "p", v, NULL), QUIRE_CACHE_MISS);
+    put_simple(&w, "no vector", NULL, "b");
+    assert_int_equal(ask_simple(&w, "no vector", NULL, NULL), QUIRE_CACHE_EXACT);
+    world_category(&w, "k", "MODE semantic");
+    assert_int_equal(ask_simple(&w, "q", v, NULL), QUIRE_CACHE_HIT);
+    assert_int_equal(ask_simple(&w, "q", NULL, NULL), QUIRE_CACHE_MISS);
+    world_category(&w, "k", "MODE off");
+    assert_int_equal(ask_simple(&w, "q", v, NULL), QUIRE_CACHE_BYPASS);
+    struct quire_cache_entry entry = {.text = bytes_of("r"), .vector = v};
+    assert_int_equal(put_with(&w, entry, "c", NULL), QUIRE_CACHE_OFF);
+    world_category(&w, "k", "MODE both");
+    assert_int_equal(ask_simple(&w, "q", v, NULL), QUIRE_CACHE_EXACT);
+    assert_int_equal(stats_of(&w, "k").entries, 2);
+    world_check(&w);
+    world_reopen(&w, true);
+    assert_int_equal(ask_simple(&w, "no vector", NULL, NULL), QUIRE_CACHE_EXACT);
+    world_check(&w);
+    world_close(&w);
+}
+
+static void negative_entries(void **state)
+{
+    struct world w;
+    float v[DIM];
+    struct quire_error err = {0};
+    char token[QUIRE_CACHE_TOKEN_BYTES];
+    world_open(&w, *state, DIM);
+    world_category(&w, "k", "SIM 0.9");
+    vector_make(v, DIM, 1);
+    lease_of(&w, "q", v, token);
+    struct quire_cache_query query = {.category = bytes_of("k"), .text = bytes_of("q"), .vector = v};
+    assert_int_equal(cache_negative(w.cache, &query, 1000, bytes_of(token), &err), 0);
+    assert_int_equal(ask_simple(&w, "q", v, NULL), QUIRE_CACHE_NEGATIVE);
+    assert_int_equal(stats_of(&w, "k").entries, 0);
+    struct quire_pair pair = {bytes_of("tenant"), bytes_of("a")};
+    query.scope = &pair;
+    query.n_scope = 1;
+    assert_int_equal(ask_for(&w, &query, NULL).status, QUIRE_CACHE_MISS); /* of its scope only */
+    w.now_ms += 1000;
+    lease_of(&w, "q", v, token);
+    query.n_scope = 0;
+    assert_int_equal(cache_negative(w.cache, &query, 1000, bytes_of(token), &err), 0);
+    put_simple(&w, "q", v, "a"); /* an answer came after all */
+    assert_int_equal(ask_simple(&w, "q", v, NULL), QUIRE_CACHE_EXACT);
+    world_close(&w);
+}
+
+/* ---- quotas ------------------------------------------------------------------------------------------------------ */
+
+static uint64_t fill(struct world *w, const char *category, unsigned n, unsigned seed)
+{
+    float v[DIM];
+    for (unsigned i = 0; i < n; i++) {
+        vector_make(v, DIM, seed + i);
+        put_with(w, (struct quire_cache_entry){.category = bytes_of(category), .vector = v}, "filling", NULL);
+    }
+    return stats_of(w, category).entries;
+}
+
+static void quotas(void **state)
+{
+    struct world w;
+    struct quire_cache_put_result result;
+    struct quire_error err = {0};
+    float v[DIM];
+    world_open_with(&w, *state, &(struct cache_config){.dim = DIM, .memory_bytes = 1 << 20});
+    world_category(&w, "own", "SIM 0.9 ENTRIES 10");
+    world_category(&w, "one", "SIM 0.9 ENTRIES 1");
+    world_category(&w, "a", "SIM 0.9 MINSHARE 40");
+    world_category(&w, "b", "SIM 0.9 PRIORITY 10");
+    world_category(&w, "c", "SIM 0.9 PRIORITY 90");
+    assert_int_equal(fill(&w, "own", 30, 0), 10);
+    assert_int_equal(stats_of(&w, "own").evicted_own, 20);
+    /* the only one is replaced, not evicted */
+    for (int i = 0; i < 3; i++) {
+        vector_make(v, DIM, 77);
+        struct quire_cache_entry entry = {.category = bytes_of("one"), .vector = v, .text = bytes_of("q")};
+        assert_int_equal(put(&w, &entry, "v", &result, &err), 0);
+        assert_int_equal(result.outcome, i ? QUIRE_CACHE_REPLACED : QUIRE_CACHE_STORED);
+        assert_int_equal(result.evicted, 0);
+    }
+    uint64_t most = w.cache->quota.max.entries;
+    uint64_t b = fill(&w, "b", (unsigned)most + 100, 1000); /* borrows all that is free */
+    assert_in_range(b, w.cache->quota.max.entries - 30, w.cache->quota.max.entries);
+    uint64_t a = fill(&w, "a", (unsigned)(most * 40 / 100) + 10, 50000);
+    assert_in_range(a, most * 40 / 100 - 5, most * 40 / 100 + 10);
+    fill(&w, "c", (unsigned)most + 100, 100000);
+    assert_true(stats_of(&w, "b").entries < 3);
+    assert_in_range(stats_of(&w, "a").entries, w.cache->quota.max.entries * 40 / 100 - 50, most);
+    world_check(&w);
+    world_reopen(&w, true);
+    world_check(&w);
+    world_close(&w);
+}
+
+static void eviction_policies(void **state)
+{
+    static const char *const policies[] = {"lru", "lfu", "cost"};
+    struct world w;
+    float v[4][DIM];
+    char words[64];
+    for (unsigned i = 0; i < 4; i++)
+        vector_make(v[i], DIM, i);
+    world_open(&w, *state, DIM);
+    for (unsigned p = 0; p < 3; p++) {
+        struct quire_bytes category = bytes_of(policies[p]);
+        struct quire_cache_query query = {.category = category, .no_lease = true};
+        snprintf(words, sizeof words, "SIM 0.9 ENTRIES 3 EVICT %s", policies[p]);
+        world_category(&w, policies[p], words);
+        for (unsigned i = 0; i < 3; i++)
+            put_with(&w, (struct quire_cache_entry){.category = category, .vector = v[i], .cost = i == 1 ? 9 : 0.01},
+                     "a", NULL);
+        /* number 0 often and long ago, 1 is dear, 2 once and last */
+        for (unsigned i = 0; i < 200; i++) {
+            query.vector = v[0];
+            assert_int_equal(ask_for(&w, &query, NULL).status, QUIRE_CACHE_HIT);
+        }
+        query.vector = v[1];
+        ask_for(&w, &query, NULL);
+        query.vector = v[2];
+        ask_for(&w, &query, NULL);
+        put_with(&w, (struct quire_cache_entry){.category = category, .vector = v[3], .cost = 5}, "a", NULL);
+        query.vector = v[0];
+        assert_int_equal(ask_for(&w, &query, NULL).status == QUIRE_CACHE_HIT, p == 1);
+        query.vector = v[1];
+        if (p == 2)
+            assert_int_equal(ask_for(&w, &query, NULL).status, QUIRE_CACHE_HIT);
+        assert_int_equal(stats_of(&w, policies[p]).entries, 3);
+    }
+    world_check(&w);
+    world_close(&w);
+}
+
+/* ---- leases and invalidations ------------------------------------------------------------------------------------ */
+
+static void dead_leases(void **state)
+{
+    struct world w;
+    float v[DIM];
+    char token[QUIRE_CACHE_TOKEN_BYTES], next[QUIRE_CACHE_TOKEN_BYTES], value[256];
+    struct quire_error err = {0};
+    world_open(&w, *state, DIM);
+    world_category(&w, "k", "SIM 0.9 LEASE 1000");
+    vector_make(v, DIM, 1);
+    struct quire_cache_entry entry = {.text = bytes_of("q"), .vector = v};
+    lease_of(&w, "q", v, token);
+    w.now_ms += 1000;
+    lease_of(&w, "q", v, next); /* the first one is over */
+    entry.lease = bytes_of(next);
+    w.now_ms += 10;
+    assert_int_equal(put_with(&w, entry, "newer", NULL), QUIRE_CACHE_STORED);
+    entry.lease = bytes_of(token);
+    assert_int_equal(put_with(&w, entry, "older", NULL), QUIRE_CACHE_OUTDATED);
+    assert_int_equal(ask_simple(&w, "q", v, value), QUIRE_CACHE_EXACT);
+    assert_string_equal(value, "newer");
+    /* where nothing newer is, a dead one is as good as none; also after a restart */
+    vector_make(v, DIM, 2);
+    lease_of(&w, "r", v, token);
+    w.now_ms += 5000;
+    world_reopen(&w, false);
+    entry.text = bytes_of("r");
+    assert_int_equal(put_with(&w, entry, "late", NULL), QUIRE_CACHE_STORED);
+    /* nobody else's */
+    struct quire_cache_put_result result;
+    token[5] ^= 1;
+    struct quire_bytes chunk = bytes_of("x");
+    entry.chunks = &chunk;
+    entry.n_chunks = 1;
+    entry.category = bytes_of("k");
+    assert_int_equal(cache_put(w.cache, w.scratch, &entry, &result, &err), QUIRE_EINVALID);
+    world_close(&w);
+}
+
+struct selecting {
+    const char *what;
+    struct quire_cache_selector selector;
+    bool same; /* it selects the answer of the lease as well */
+};
+
+/* Every selector: what it selects goes, DRYRUN counts it, and an answer whose lease is older comes back only where the
+ * selector has nothing to do with it; also when the folder was opened anew. */
+static void invalidations_hold(void **state)
+{
+    float v[DIM], far[DIM];
+    vector_make(v, DIM, 1);
+    vector_make(far, DIM, 2);
+    struct quire_bytes tag[2] = {bytes_of("t1"), bytes_of("other")}, other_tag = bytes_of("t9"), k = bytes_of("k"),
+                       j = bytes_of("j"), model = bytes_of("m"), no_model = bytes_of("m2"), encoder = bytes_of("enc@1"),
+                       no_encoder = bytes_of("enc@2"), pair[2] = {bytes_of("tenant"), bytes_of("a")},
+                       no_pair[2] = {bytes_of("tenant"), bytes_of("b")};
+    const struct selecting all[] = {
+        {"tag", {.by = QUIRE_CACHE_BY_TAG, .names = tag, .n = 2}, true},
+        {"another tag", {.by = QUIRE_CACHE_BY_TAG, .names = &other_tag, .n = 1}, false},
+        {"category", {.by = QUIRE_CACHE_BY_CATEGORY, .names = &k, .n = 1}, true},
+        {"another category", {.by = QUIRE_CACHE_BY_CATEGORY, .names = &j, .n = 1}, false},
+        {"scope", {.by = QUIRE_CACHE_BY_SCOPE, .names = pair, .n = 2}, true},
+        {"another scope", {.by = QUIRE_CACHE_BY_SCOPE, .names = no_pair, .n = 2}, false},
+        {"model", {.by = QUIRE_CACHE_BY_MODEL, .names = &model, .n = 1}, true},
+        {"another model", {.by = QUIRE_CACHE_BY_MODEL, .names = &no_model, .n = 1}, false},
+        {"encoder", {.by = QUIRE_CACHE_BY_ENCODER, .names = &encoder, .n = 1}, true},
+        {"another encoder", {.by = QUIRE_CACHE_BY_ENCODER, .names = &no_encoder, .n = 1}, false},
+        {"near", {.by = QUIRE_CACHE_BY_NEAR, .vector = v, .similarity = 0.95}, true},
+        {"far", {.by = QUIRE_CACHE_BY_NEAR, .vector = far, .similarity = 0.95}, false},
+        {"all", {.by = QUIRE_CACHE_BY_ALL}, true},
+    };
+    for (unsigned i = 0; i < sizeof all / sizeof *all; i++)
+        for (int reopen = 0; reopen < 3; reopen++) {
+            char *folder = support_path(*state, all[i].what);
+            struct world w;
+            struct quire_pair scope = {pair[0], pair[1]};
+            struct quire_cache_entry entry = {.text = bytes_of("q"),
+                                              .vector = v,
+                                              .tags = tag,
+                                              .n_tags = 1,
+                                              .model = model,
+                                              .scope = &scope,
+                                              .n_scope = 1};
+            struct quire_cache_query query = {
+                .text = bytes_of("q"), .vector = v, .scope = &scope, .n_scope = 1, .no_lease = true};
+            world_open_with(&w, folder, &(struct cache_config){.dim = DIM, .encoder = encoder});
+            world_category(&w, "k", "SIM 0.9");
+            world_category(&w, "j", "SIM 0.9");
+            query.text = bytes_of("p");
+            query.vector = far;
+            query.no_lease = false;
+            struct quire_cache_answer asked = ask_for(&w, &query, NULL);
+            assert_true(asked.lease[0]);
+            put_with(&w, entry, "old", NULL);
+            uint64_t counted = invalidate(&w, &all[i].selector, true);
+            assert_int_equal(stats_of(&w, "k").entries, 1);
+            assert_int_equal(counted, all[i].same);
+            assert_int_equal(invalidate(&w, &all[i].selector, false), counted);
+            assert_int_equal(stats_of(&w, "k").entries, !counted);
+            if (reopen)
+                world_reopen(&w, reopen == 2);
+            entry.lease = bytes_of(asked.lease);
+            entry.text = bytes_of("late");
+            enum quire_cache_put_outcome outcome = put_with(&w, entry, "back from the dead", NULL);
+            if (all[i].same != (outcome == QUIRE_CACHE_OUTDATED))
+                fail_msg("%s: outcome %d", all[i].what, outcome);
+            query.text = bytes_of("late");
+            query.vector = v;
+            query.no_lease = true;
+            assert_int_equal(ask_for(&w, &query, NULL).status, all[i].same ? QUIRE_CACHE_MISS : QUIRE_CACHE_EXACT);
+            entry.lease = (struct quire_bytes){NULL, 0};
+            entry.text = bytes_of("new");
+            assert_int_equal(put_with(&w, entry, "new", NULL), QUIRE_CACHE_STORED);
+            world_check(&w);
+            world_close(&w);
+            support_folder_remove(folder);
+        }
+}
+
+static void invalidation_by_id(void **state)
+{
+    struct world w;
+    float v[DIM];
+    uint64_t id, other, lsn;
+    char token[QUIRE_CACHE_TOKEN_BYTES];
+    struct quire_error err = {0};
+    world_open(&w, *state, DIM);
+    world_category(&w, "k", "SIM 0.9");
+    vector_make(v, DIM, 1);
+    lease_of(&w, "q", v, token);
+    struct quire_cache_entry entry = {.text = bytes_of("q"), .vector = v}, bare = {.vector = v};
+    put_with(&w, entry, "a", &id);
+    put_with(&w, bare, "b", &other);
+    assert_int_equal(cache_remove(w.cache, id, &lsn, &err), 0);
+    assert_int_equal(cache_remove(w.cache, id, &lsn, &err), QUIRE_ENOTFOUND);
+    assert_int_equal(stats_of(&w, "k").removed, 1);
+    assert_int_equal(stats_of(&w, "k").invalidated, 0);
+    bare.lease = entry.lease = bytes_of(token);
+    world_reopen(&w, false);
+    assert_int_equal(put_with(&w, entry, "back", NULL), QUIRE_CACHE_OUTDATED);
+    entry.text = bytes_of("unrelated");
+    assert_int_equal(put_with(&w, entry, "taken", NULL), QUIRE_CACHE_STORED);
+    /* one without a hash is known by its group only */
+    assert_int_equal(put_with(&w, bare, "taken", NULL), QUIRE_CACHE_STORED);
+    assert_int_equal(cache_remove(w.cache, other, &lsn, &err), 0);
+    assert_int_equal(put_with(&w, bare, "back", NULL), QUIRE_CACHE_OUTDATED);
+    world_check(&w);
+    world_close(&w);
+}
+
+/* What selects nothing outdates nothing, however often it is said. */
+static void ids_that_are_gone_outdate_nothing(void **state)
+{
+    struct world w;
+    float v[DIM];
+    uint64_t lsn;
+    char token[QUIRE_CACHE_TOKEN_BYTES];
+    struct quire_error err = {0};
+    world_open(&w, *state, DIM);
+    world_category(&w, "k", "SIM 0.9");
+    vector_make(v, DIM, 1);
+    lease_of(&w, "q", v, token);
+    for (unsigned i = 0; i < 2 * INVALIDATIONS_MAX; i++)
+        assert_int_equal(cache_remove(w.cache, 12345 + i, &lsn, &err), QUIRE_ENOTFOUND);
+    struct quire_cache_entry entry = {.text = bytes_of("q"), .vector = v, .lease = bytes_of(token)};
+    assert_int_equal(put_with(&w, entry, "a", NULL), QUIRE_CACHE_STORED);
+    world_close(&w);
+}
+
+/* What expired and was swept away, and would have been invalidated: no STALE set later and no clock set back brings it
+ * back with a restart. */
+static void the_expired_stay_dead(void **state)
+{
+    struct world w;
+    float v[DIM];
+    struct quire_cache_selector selector = {.by = QUIRE_CACHE_BY_ALL};
+    world_open(&w, *state, DIM);
+    world_category(&w, "k", "SIM 0.9 TTL 1000 JITTER 0");
+    vector_make(v, DIM, 1);
+    put_simple(&w, "q", v, "dead");
+    w.now_ms += 1001;
+    world_work(&w);
+    assert_int_equal(stats_of(&w, "k").entries, 0);
+    assert_int_equal(invalidate(&w, &selector, false), 0);
+    world_category(&w, "k", "STALE 100000");
+    world_reopen(&w, false);
+    assert_int_equal(ask_simple(&w, "q", v, NULL), QUIRE_CACHE_MISS);
+    w.now_ms -= 1001;
+    world_reopen(&w, false);
+    assert_int_equal(ask_simple(&w, "q", v, NULL), QUIRE_CACHE_MISS);
+    world_close(&w);
+}
+
+/* ---- documents --------------------------------------------------------------------------------------------------- */
+
+/* Documents that compaction moved are found, counted and dropped as those that were not. */
+static void compaction_keeps_answers(void **state)
+{
+    enum { N = 60 };
+    struct world w;
+    float v[N][DIM];
+    uint64_t ids[N], lsn;
+    char text[32], value[256];
+    struct quire_error err = {0};
+    struct document_log_stats documents;
+    world_open(&w, *state, DIM);
+    world_category(&w, "k", "SIM 0.9 TTL 10000000000");
+    for (unsigned i = 0; i < N; i++) {
+        vector_make(v[i], DIM, i);
+        snprintf(text, sizeof text, "question %u", i);
+        ids[i] = put_simple(&w, text, v[i], text);
+    }
+    world_reopen(&w, false);
+    for (unsigned i = 0; i < N; i++)
+        if (i % 6)
+            assert_int_equal(cache_remove(w.cache, ids[i], &lsn, &err), 0);
+    world_work(&w);
+    document_log_get_stats(cache_documents(w.cache), &documents);
+    assert_true(documents.moved_bytes > 0);
+    for (int round = 0; round < 3; round++) {
+        for (unsigned i = 0; i < N; i += 6) {
+            snprintf(text, sizeof text, "question %u", i);
+            assert_int_equal(ask_simple(&w, text, v[i], value), QUIRE_CACHE_EXACT);
+            assert_string_equal(value, text);
+        }
+        document_log_get_stats(cache_documents(w.cache), &documents);
+        assert_int_equal(documents.live_bytes, w.cache->quota.used.bytes);
+        world_check(&w);
+        world_reopen(&w, round == 0);
+        world_work(&w);
+    }
+    for (unsigned i = 0; i < N; i += 6)
+        assert_int_equal(cache_remove(w.cache, ids[i], &lsn, &err), 0);
+    document_log_get_stats(cache_documents(w.cache), &documents);
+    assert_int_equal(documents.live_bytes, 0);
+    world_close(&w);
+}
+
+static void dropped_categories_stay_empty(void **state)
+{
+    struct world w;
+    float v[DIM];
+    uint64_t lsn;
+    struct quire_error err = {0};
+    world_open(&w, *state, DIM);
+    world_category(&w, "k", "SIM 0.9");
+    vector_make(v, DIM, 1);
+    put_simple(&w, "q", v, "a");
+    assert_int_equal(cache_drop_category(w.cache, bytes_of("k"), &lsn, &err), 0);
+    for (int i = 0; i < 3; i++) {
+        world_category(&w, "k", "SIM 0.9");
+        assert_int_equal(ask_simple(&w, "q", v, NULL), QUIRE_CACHE_MISS);
+        assert_int_equal(w.cache->quota.used.entries, 0);
+        world_check(&w);
+        world_reopen(&w, i);
+    }
+    world_close(&w);
+}
+
+static void load_relaxes_within_limits(void **state)
+{
+    struct world w;
+    float v[DIM], near[DIM], far[DIM];
+    struct quire_error err = {0};
+    world_open(&w, *state, DIM);
+    world_category(&w, "k", "SIM 0.9 FLOOR 0.8 LOADMAX 0.8 1 TTL 1000 TTLMAX 1500 JITTER 0");
+    world_category(&w, "fixed", "SIM 0.9");
+    vector_make(v, DIM, 1);
+    vector_near(near, v, DIM, 0.83, 2);
+    vector_near(far, v, DIM, 0.77, 3);
+    put_simple(&w, NULL, v, "a");
+    put_with(&w, (struct quire_cache_entry){.category = bytes_of("fixed"), .vector = v}, "a", NULL);
+    assert_int_equal(ask_simple(&w, NULL, near, NULL), QUIRE_CACHE_MISS);
+    assert_int_equal(cache_load(w.cache, bytes_of("m"), 1, HOUR, &err), 0);
+    assert_int_equal(cache_load(w.cache, bytes_of("m"), 1.5, HOUR, &err), QUIRE_ERANGE);
+    w.now_ms += 60000;
+    put_simple(&w, NULL, v, "a");
+    assert_int_equal(ask_simple(&w, NULL, near, NULL), QUIRE_CACHE_HIT);
+    assert_int_equal(ask_simple(&w, NULL, far, NULL), QUIRE_CACHE_MISS);
+    struct quire_cache_query query = {.category = bytes_of("fixed"), .vector = near};
+    assert_int_equal(ask_for(&w, &query, NULL).status, QUIRE_CACHE_MISS);
+    w.now_ms += 1499;
+    assert_int_equal(ask_simple(&w, NULL, near, NULL), QUIRE_CACHE_HIT); /* TTL grew, up to TTLMAX */
+    w.now_ms += 1;
+    assert_int_equal(ask_simple(&w, NULL, near, NULL), QUIRE_CACHE_MISS);
+    world_close(&w);
+}
+
+static void audits(void **state)
+{
+    struct world w;
+    float v[DIM], near[DIM];
+    struct quire_cache_audit audit;
+    struct document_at at;
+    struct quire_error err = {0};
+    unsigned n_audits = 0;
+    world_open(&w, *state, DIM);
+    world_category(&w, "k", "SIM 0.8 AUDIT 0.2");
+    vector_make(v, DIM, 1);
+    vector_near(near, v, DIM, 0.9, 2);
+    uint64_t id = put_simple(&w, NULL, v, "a"), number = 0;
+    for (unsigned i = 0; i < 200; i++) {
+        struct quire_cache_query query = {.vector = near, .no_lease = true};
+        struct quire_cache_answer answer = ask_for(&w, &query, NULL);
+        assert_true(answer.status == QUIRE_CACHE_HIT || answer.status == QUIRE_CACHE_AUDIT);
+        assert_int_equal(answer.audit != 0, answer.status == QUIRE_CACHE_AUDIT);
+        n_audits += answer.status == QUIRE_CACHE_AUDIT;
+        number = answer.audit ? answer.audit : number;
+    }
+    assert_in_range(n_audits, 15, 75);
+    assert_int_equal(stats_of(&w, "k").audits, n_audits);
+    assert_int_equal(cache_audit_pop(w.cache, &audit, &at, &err), 0);
+    assert_int_equal(audit.id, id);
+    assert_true(at.bytes > 0);
+    free(audit.memory);
+    assert_int_equal(cache_audit_put(w.cache, number, false, &err), 0);
+    assert_int_equal(cache_audit_put(w.cache, number, false, &err), QUIRE_ENOTFOUND);
+    assert_int_equal(cache_audit_put(w.cache, number + 1, false, &err), QUIRE_ENOTFOUND);
+    assert_int_equal(ask_simple(&w, NULL, near, NULL), QUIRE_CACHE_MISS); /* it was wrong: its own threshold rose */
+    world_close(&w);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(a_hit_extends_no_life),
+        TEST(jitter_only_shortens),
+        TEST(sliding_ends_at_ttlmax),
+        TEST(no_time_is_too_long),
+        TEST(stale_has_one_refresher),
+        TEST(a_lost_stale_answer_gives_its_lease_back),
+        TEST(max_age_is_of_the_caller),
+        TEST(what_is_over_is_not_called_back),
+        TEST(touch_and_pin),
+        TEST(a_candidate_that_fails_ends_nothing),
+        TEST(low_thresholds_look_as_far),
+        TEST(a_client_may_tighten_never_loosen),
+        TEST(guards_are_skipped_without_text),
+        TEST(bad_feedback_raises_a_threshold_of_its_own),
+        TEST(compat_and_required_scope),
+        TEST(unknown_categories),
+        TEST(admission_and_if_new),
+        TEST(modes),
+        TEST(negative_entries),
+        TEST(quotas),
+        TEST(eviction_policies),
+        TEST(dead_leases),
+        TEST(invalidations_hold),
+        TEST(invalidation_by_id),
+        TEST(ids_that_are_gone_outdate_nothing),
+        TEST(the_expired_stay_dead),
+        TEST(compaction_keeps_answers),
+        TEST(dropped_categories_stay_empty),
+        TEST(load_relaxes_within_limits),
+        TEST(audits),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
