@@ -7,7 +7,7 @@
  * writers put one element a turn; with more than THRONG they wait for milliseconds.
  */
 #include "server/links.h"
-#include "index/search/search_priv.h"
+#include "index/search/search.h"
 #include <stdlib.h>
 
 enum { CROWD = 512, THRONG = 1024 };

@@ -12,7 +12,7 @@
 #include "index/collection/collection.h"
 #include "index/graph/graph.h"
 #include "index/search/lane_pool.h"
-#include "index/search/search_priv.h"
+#include "index/search/search.h"
 #include "index/store/store_priv.h"
 #include "index/vector/space.h"
 #include "io/error.h"

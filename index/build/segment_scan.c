@@ -11,7 +11,8 @@
  * many blocks is repeated block by block, so that a bad sector costs one.
  */
 #include "index/build/merge_priv.h"
-#include "index/search/search_priv.h"
+#include "index/search/search.h"
+#include "index/segment/segment_priv.h"
 #include "io/error.h"
 #include "io/memory.h"
 #include <stdlib.h>

@@ -7,7 +7,7 @@
  * changed, it begins again.
  */
 #include "index/collection/collection_priv.h"
-#include "index/search/search_priv.h"
+#include "index/search/search.h"
 #include "io/error.h"
 #include <stdlib.h>
 #include <string.h>

@@ -79,21 +79,22 @@ static void work_free(struct search_work *w)
     free(w);
 }
 
-void search_works_free(struct searcher *s)
+/* The works that a lane keeps for its next searches are the guest of its searcher. */
+static void free_works(void *first)
 {
-    while (s->free_works) {
-        struct search_work *w = s->free_works;
-        s->free_works = w->next_free;
+    for (struct search_work *w = first, *next; w; w = next) {
+        next = w->next_free;
         work_free(w);
     }
 }
 
 static struct search_work *take_work(struct searcher *s)
 {
-    struct search_work *w = s->free_works;
+    struct searcher_guest *guest = searcher_guest(s);
+    struct search_work *w = guest->data;
     if (!w)
         return calloc(1, sizeof *w);
-    s->free_works = w->next_free;
+    guest->data = w->next_free;
     return w;
 }
 
@@ -114,8 +115,9 @@ static void give_back(struct searcher *s, struct search_work *w)
         work_free(w);
         return;
     }
-    w->next_free = s->free_works;
-    s->free_works = w;
+    struct searcher_guest *guest = searcher_guest(s);
+    w->next_free = guest->data;
+    *guest = (struct searcher_guest){w, free_works};
 }
 
 /* ---- the end ----------------------------------------------------------------------------------------------------- */

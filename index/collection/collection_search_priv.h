@@ -7,7 +7,7 @@
 
 #include "index/attribute/filter.h"
 #include "index/collection/collection_priv.h"
-#include "index/search/search_priv.h"
+#include "index/search/search.h"
 #include "index/segment/selection.h"
 
 #define ATTRIBUTES_AT_ONCE 8u

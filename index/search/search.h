@@ -10,6 +10,7 @@
 
 #include "index/segment/segment.h"
 
+struct graph_scratch;
 struct searcher;
 struct selection;
 
@@ -37,6 +38,17 @@ void searcher_forget(struct searcher *searcher, struct segment *segment);
 /* The same for every segment that was retired (segment_retire) and that no task of this lane uses. Cheap; to be called
  * now and then. */
 void searcher_sweep(struct searcher *searcher);
+
+/* The lane's scratch for searches in graphs in memory, or NULL without memory. */
+struct graph_scratch *searcher_graph_scratch(struct searcher *searcher);
+
+/* What a room above keeps with the lane from one request to the next, empty at first. Whatever is there when the
+ * searcher is destroyed is given to `free`. */
+struct searcher_guest {
+    void *data;
+    void (*free)(void *data);
+};
+struct searcher_guest *searcher_guest(struct searcher *searcher);
 
 struct search_hit {
     uint64_t id;
@@ -76,6 +88,9 @@ struct search_request {
 /* 0 when the task was started or waits (done will run exactly once), or a negative QUIRE_E at once for a bad request
  * (dimension is not checked here: the query has dim floats), without done. */
 int search_start(struct searcher *searcher, struct search_request *request, struct quire_error *err);
+
+/* The key of a row whose keys are input row numbers, in decimal; returns its bytes (<= 10). */
+uint32_t search_number_key(uint32_t id, uint8_t *out);
 
 /* What to fetch of one row, found by key or by row number. */
 struct fetch_request {

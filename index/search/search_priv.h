@@ -172,7 +172,7 @@ struct searcher {
     struct posting_read *free_postings; /* buffers of posting_bytes; owned */
     uint32_t n_postings, posting_bytes; /* all of them */
     struct task *lists_starving, *lists_starving_last;
-    struct search_work *free_works; /* of searches in collections; owned */
+    struct searcher_guest guest;
     bool cancelling;
     bool working;    /* what is called is called by run_ready */
     bool serving;    /* serve_starving is on the stack */
@@ -351,8 +351,6 @@ struct posting_read *searcher_take_posting(struct searcher *searcher, uint32_t b
 /* Gives it back; who waits for one goes on. */
 void searcher_return_posting(struct searcher *searcher, struct posting_read *read);
 
-/* search.c: the key of a row whose keys are input row numbers, in decimal; returns its bytes (<= 10). */
-uint32_t search_number_key(uint32_t id, uint8_t *out);
 /* Room in hits, copies (BLOCK_KEY_INLINE_MAX + 16 bytes each) and candidates for n links. */
 int search_reserve_links(struct task *task, uint32_t n);
 /* Room in searcher->edges. */
@@ -371,11 +369,6 @@ static inline bool task_candidate_is_out(const struct task *task, uint32_t row)
     return (task->dead && bitmap_has_shared(task->dead, row)) ||
            (task->selection && !task->known_selected && !selection_has(task->selection, row));
 }
-
-/* The lane's scratch for memtables, or NULL without memory. */
-struct graph_scratch *searcher_graph_scratch(struct searcher *searcher);
-/* collection_search.c: what it keeps for the next request. */
-void search_works_free(struct searcher *searcher);
 
 void search_begin(struct task *task);
 void search_end(struct task *task, int code);

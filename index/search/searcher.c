@@ -294,7 +294,8 @@ void searcher_destroy(struct searcher *s)
         searcher_forget(s, s->attachments->segment);
     for (unsigned i = 0; s->tasks && i < s->n_tasks; i++)
         task_fini(&s->tasks[i]);
-    search_works_free(s);
+    if (s->guest.data)
+        s->guest.free(s->guest.data);
     graph_scratch_destroy(s->graph_scratch);
     if (s->arena) {
         engine_register_buffers(s->engine, NULL, 0);
@@ -326,6 +327,11 @@ struct graph_scratch *searcher_graph_scratch(struct searcher *s)
     if (!s->graph_scratch && graph_scratch_create(&s->graph_scratch, NULL) < 0)
         return NULL;
     return s->graph_scratch;
+}
+
+struct searcher_guest *searcher_guest(struct searcher *s)
+{
+    return &s->guest;
 }
 
 unsigned searcher_running(const struct searcher *s)
