@@ -169,13 +169,13 @@ static int make_in(struct server *server, const char *folder, uint64_t *lsn, str
     if (asprintf(&path, "%s/new", folder) < 0)
         return error_set(err, QUIRE_ENOMEM, "no memory for the name of a snapshot");
     int rc = remove_tree(folder, "new", err);
-    caches_hold(server->caches);
+    caches_pin_files(server->caches);
     if (rc == 0)
         rc = store_snapshot(server->store, path, lsn, err);
     /* entries of the snapshot point to documents and segments that were there before it */
     if (rc == 0)
         rc = caches_link_documents(server->caches, path, err);
-    caches_release(server->caches);
+    caches_unpin_files(server->caches);
     if (rc == 0)
         rc = name_it(folder, path, *lsn, name, sizeof name, err);
     if (rc == 0)

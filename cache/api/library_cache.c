@@ -31,7 +31,7 @@
 
 /* ---- calls ------------------------------------------------------------------------------------------------------- */
 
-int cache_call_begin(struct quire_cache *c, struct quire_error *err)
+int library_cache_begin(struct quire_cache *c, struct quire_error *err)
 {
     if (!c)
         return error_set(err, QUIRE_EINVALID, "cache must be given");
@@ -42,7 +42,7 @@ int cache_call_begin(struct quire_cache *c, struct quire_error *err)
     return closing ? error_set(err, QUIRE_ECLOSED, "the cache is being closed") : 0;
 }
 
-void cache_call_end(struct quire_cache *c)
+void library_cache_end(struct quire_cache *c)
 {
     pthread_mutex_lock(&c->mutex);
     if (--c->calls == 0)
@@ -50,14 +50,14 @@ void cache_call_end(struct quire_cache *c)
     pthread_mutex_unlock(&c->mutex);
 }
 
-int cache_call_written(struct quire_cache *c, int rc, uint64_t lsn, struct quire_error *err)
+int library_cache_written(struct quire_cache *c, int rc, uint64_t lsn, struct quire_error *err)
 {
     int waited = rc >= 0 && lsn ? journal_wait(store_journal(c->store), lsn, err) : 0;
-    cache_call_end(c);
+    library_cache_end(c);
     return waited < 0 ? waited : rc;
 }
 
-int cache_scratch_take(struct quire_cache *c, struct idle_scratch **out, struct quire_error *err)
+int library_cache_scratch_take(struct quire_cache *c, struct idle_scratch **out, struct quire_error *err)
 {
     pthread_mutex_lock(&c->mutex);
     struct idle_scratch *found = c->free;
@@ -77,7 +77,7 @@ int cache_scratch_take(struct quire_cache *c, struct idle_scratch **out, struct 
     return 0;
 }
 
-void cache_scratch_put(struct quire_cache *c, struct idle_scratch *scratch)
+void library_cache_scratch_put(struct quire_cache *c, struct idle_scratch *scratch)
 {
     if (!scratch)
         return;
@@ -87,8 +87,8 @@ void cache_scratch_put(struct quire_cache *c, struct idle_scratch *scratch)
     pthread_mutex_unlock(&c->mutex);
 }
 
-int cache_read_now(struct quire_cache *c, const struct document_at *at, struct document_read *read,
-                   struct quire_error *err)
+int library_cache_read(struct quire_cache *c, const struct document_at *at, struct document_read *read,
+                       struct quire_error *err)
 {
     struct lane *lane;
     int rc = document_read_begin(cache_documents(c->cache), at, read, err);
@@ -420,10 +420,10 @@ static int decide_woken(struct quire_cache *c, const struct quire_cache_query *q
 {
     struct idle_scratch *scratch = NULL;
     struct quire_error reason = {0};
-    int rc = how == LEASE_CLOSED ? QUIRE_ECLOSED : cache_scratch_take(c, &scratch, &reason);
+    int rc = how == LEASE_CLOSED ? QUIRE_ECLOSED : library_cache_scratch_take(c, &scratch, &reason);
     if (rc == 0)
         rc = cache_woken(c->cache, scratch->scratch, query, &s->waiter, how, d, &reason);
-    cache_scratch_put(c, scratch);
+    library_cache_scratch_put(c, scratch);
     if (rc == QUIRE_ECLOSED) {
         d->answer.reason = "the cache was closed while this caller waited";
         d->answer.waited_ms = (clock_us() - d->begun_us) / 1000;
@@ -464,7 +464,7 @@ static int decide(struct quire_cache *c, const struct quire_cache_query *query, 
 {
     struct idle_scratch *scratch;
     struct sleeper sleeper;
-    int rc = cache_scratch_take(c, &scratch, err);
+    int rc = library_cache_scratch_take(c, &scratch, err);
     if (rc < 0)
         return rc;
     sleeper_init(&sleeper);
@@ -474,7 +474,7 @@ static int decide(struct quire_cache *c, const struct quire_cache_query *query, 
         if (rc == 0)
             rc = cache_get_found(c->cache, scratch->scratch, query, &sleeper.waiter, d, err);
     }
-    cache_scratch_put(c, scratch);
+    library_cache_scratch_put(c, scratch);
     if (rc == 1)
         rc = decide_woken(c, query, &sleeper, sleep_until_woken(c, &sleeper, query->wait_ms), d, err);
     sleeper_fini(&sleeper);
@@ -485,7 +485,7 @@ static int decide(struct quire_cache *c, const struct quire_cache_query *query, 
 static int fetch(struct quire_cache *c, struct cache_decision *d, struct quire_error *err)
 {
     struct document_read read;
-    int rc = cache_read_now(c, &d->at, &read, err);
+    int rc = library_cache_read(c, &d->at, &read, err);
     bool is_read = rc == 0;
     uint32_t n_chunks = is_read ? cache_chunks(read.bytes, d->at.bytes) : 0;
     size_t before = sizeof(struct quire_bytes) * n_chunks;
@@ -551,11 +551,11 @@ int quire_cache_get(struct quire_cache *c, const struct quire_cache_query *query
     if (rc == 0)
         rc = check_pieces(query->need, query->n_need, "need", err);
     if (rc == 0)
-        rc = cache_call_begin(c, err);
+        rc = library_cache_begin(c, err);
     if (rc < 0)
         return rc;
     rc = answer_question(c, query, &decision, err);
-    cache_call_end(c);
+    library_cache_end(c);
     if (rc == 0)
         *answer = decision.answer;
     return rc;
@@ -584,14 +584,14 @@ int quire_cache_put(struct quire_cache *c, const struct quire_cache_entry *entry
     if (rc == 0)
         rc = check_pieces(entry->tags, entry->n_tags, "tags", err);
     if (rc == 0)
-        rc = cache_call_begin(c, err);
+        rc = library_cache_begin(c, err);
     if (rc < 0)
         return rc;
-    rc = cache_scratch_take(c, &scratch, err);
+    rc = library_cache_scratch_take(c, &scratch, err);
     if (rc == 0)
         rc = cache_put(c->cache, scratch->scratch, entry, &made, err);
-    cache_scratch_put(c, scratch);
-    rc = cache_call_written(c, rc, made.lsn, err);
+    library_cache_scratch_put(c, scratch);
+    rc = library_cache_written(c, rc, made.lsn, err);
     if (rc == 0)
         *result = made;
     return rc;
@@ -604,20 +604,20 @@ int quire_cache_negative(struct quire_cache *c, const struct quire_cache_query *
         return error_set(err, QUIRE_EINVALID, "query must be given");
     int rc = check_pieces(query->scope, query->n_scope, "scope", err);
     if (rc == 0)
-        rc = cache_call_begin(c, err);
+        rc = library_cache_begin(c, err);
     if (rc < 0)
         return rc;
     rc = cache_negative(c->cache, query, ttl_ms, lease, err);
-    cache_call_end(c);
+    library_cache_end(c);
     return rc;
 }
 
 int quire_cache_fail(struct quire_cache *c, struct quire_bytes lease, struct quire_error *err)
 {
-    int rc = cache_call_begin(c, err);
+    int rc = library_cache_begin(c, err);
     if (rc < 0)
         return rc;
     rc = cache_fail(c->cache, lease, err);
-    cache_call_end(c);
+    library_cache_end(c);
     return rc;
 }

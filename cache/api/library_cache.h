@@ -1,8 +1,8 @@
 /*
  * library_cache.h - what the files behind quire.h's semantic cache share.
  *
- * Every call on a handle stands between cache_call_begin and cache_call_end, so that closing waits for those that are
- * under way.
+ * Every call on a handle stands between library_cache_begin and library_cache_end, so that closing waits for those that
+ * are under way.
  */
 #ifndef QUIRE_CACHE_LIBRARY_CACHE_H
 #define QUIRE_CACHE_LIBRARY_CACHE_H
@@ -31,16 +31,16 @@ struct quire_cache {
 };
 
 /* QUIRE_EINVALID: no handle; QUIRE_ECLOSED. */
-int cache_call_begin(struct quire_cache *c, struct quire_error *err);
-void cache_call_end(struct quire_cache *c);
+int library_cache_begin(struct quire_cache *c, struct quire_error *err);
+void library_cache_end(struct quire_cache *c);
 /* The same, with the number of a write that is waited for as the durability asks (0: nothing was written). Returns rc,
  * or what the wait has come to. */
-int cache_call_written(struct quire_cache *c, int rc, uint64_t lsn, struct quire_error *err);
-int cache_scratch_take(struct quire_cache *c, struct idle_scratch **out, struct quire_error *err);
-void cache_scratch_put(struct quire_cache *c, struct idle_scratch *scratch); /* NULL is fine */
+int library_cache_written(struct quire_cache *c, int rc, uint64_t lsn, struct quire_error *err);
+int library_cache_scratch_take(struct quire_cache *c, struct idle_scratch **out, struct quire_error *err);
+void library_cache_scratch_put(struct quire_cache *c, struct idle_scratch *scratch); /* NULL is fine */
 /* Reads the document at a place. 0: read->bytes has it, document_read_end is to be called; 1: it is not there, or
  * cannot be read; negative: nothing could be tried (QUIRE_ENOMEM, no engine). */
-int cache_read_now(struct quire_cache *c, const struct document_at *at, struct document_read *read,
-                   struct quire_error *err);
+int library_cache_read(struct quire_cache *c, const struct document_at *at, struct document_read *read,
+                       struct quire_error *err);
 
 #endif

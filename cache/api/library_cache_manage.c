@@ -40,21 +40,21 @@ int quire_cache_set_category(struct quire_cache *c, struct quire_bytes category,
     uint64_t lsn = 0;
     if (n && !words)
         return error_set(err, QUIRE_EINVALID, "n is %u, words is NULL", n);
-    int rc = cache_call_begin(c, err);
+    int rc = library_cache_begin(c, err);
     if (rc < 0)
         return rc;
     rc = cache_set_category(c->cache, category, words, n, &lsn, err);
-    return cache_call_written(c, rc, lsn, err);
+    return library_cache_written(c, rc, lsn, err);
 }
 
 int quire_cache_drop_category(struct quire_cache *c, struct quire_bytes category, struct quire_error *err)
 {
     uint64_t lsn = 0;
-    int rc = cache_call_begin(c, err);
+    int rc = library_cache_begin(c, err);
     if (rc < 0)
         return rc;
     rc = cache_drop_category(c->cache, category, &lsn, err);
-    return cache_call_written(c, rc, lsn, err);
+    return library_cache_written(c, rc, lsn, err);
 }
 
 /* ---- labels ------------------------------------------------------------------------------------------------------ */
@@ -62,11 +62,11 @@ int quire_cache_drop_category(struct quire_cache *c, struct quire_bytes category
 int quire_cache_feedback(struct quire_cache *c, uint64_t id, bool good, double similarity, struct quire_error *err)
 {
     uint64_t lsn = 0;
-    int rc = cache_call_begin(c, err);
+    int rc = library_cache_begin(c, err);
     if (rc < 0)
         return rc;
     rc = cache_feedback(c->cache, id, good, similarity, &lsn, err);
-    return cache_call_written(c, rc, lsn, err);
+    return library_cache_written(c, rc, lsn, err);
 }
 
 static struct quire_bytes copy_piece(uint8_t **to, struct quire_bytes piece)
@@ -110,17 +110,17 @@ int quire_cache_audit_pop(struct quire_cache *c, struct quire_cache_audit *out, 
     struct quire_error reason = {0};
     if (!out)
         return error_set(err, QUIRE_EINVALID, "out must be given");
-    int rc = cache_call_begin(c, err);
+    int rc = library_cache_begin(c, err);
     if (rc < 0)
         return rc;
     rc = cache_audit_pop(c->cache, &pair, &at, &reason);
     if (rc == 0) {
-        int found = at.bytes ? cache_read_now(c, &at, &read, &reason) : 1;
+        int found = at.bytes ? library_cache_read(c, &at, &read, &reason) : 1;
         rc = found < 0 ? found : audit_whole(&pair, found == 0 ? &read : NULL, out, &reason);
         if (found == 0)
             document_read_end(&read);
     }
-    cache_call_end(c);
+    library_cache_end(c);
     quire_cache_audit_free(&pair);
     if (rc < 0 && err)
         *err = reason;
@@ -137,21 +137,21 @@ void quire_cache_audit_free(struct quire_cache_audit *audit)
 
 int quire_cache_audit_put(struct quire_cache *c, uint64_t number, bool right, struct quire_error *err)
 {
-    int rc = cache_call_begin(c, err);
+    int rc = library_cache_begin(c, err);
     if (rc < 0)
         return rc;
     rc = cache_audit_put(c->cache, number, right, err);
-    cache_call_end(c);
+    library_cache_end(c);
     return rc;
 }
 
 int quire_cache_load(struct quire_cache *c, struct quire_bytes model, double x, uint64_t ex_ms, struct quire_error *err)
 {
-    int rc = cache_call_begin(c, err);
+    int rc = library_cache_begin(c, err);
     if (rc < 0)
         return rc;
     rc = cache_load(c->cache, model, x, ex_ms, err);
-    cache_call_end(c);
+    library_cache_end(c);
     return rc;
 }
 
@@ -179,14 +179,14 @@ int quire_cache_invalidate(struct quire_cache *c, const struct quire_cache_selec
         return error_set(err, QUIRE_EINVALID, "selector and n must be given: nothing is invalidated");
     int rc = check_selector(selector, err);
     if (rc == 0)
-        rc = cache_call_begin(c, err);
+        rc = library_cache_begin(c, err);
     if (rc < 0)
         return rc;
-    rc = cache_scratch_take(c, &scratch, err);
+    rc = library_cache_scratch_take(c, &scratch, err);
     if (rc == 0)
         rc = cache_invalidate(c->cache, scratch->scratch, selector, dry_run, &count, &lsn, err);
-    cache_scratch_put(c, scratch);
-    rc = cache_call_written(c, rc, lsn, err);
+    library_cache_scratch_put(c, scratch);
+    rc = library_cache_written(c, rc, lsn, err);
     if (rc == 0)
         *n = count;
     return rc;
@@ -195,31 +195,31 @@ int quire_cache_invalidate(struct quire_cache *c, const struct quire_cache_selec
 int quire_cache_remove(struct quire_cache *c, uint64_t id, struct quire_error *err)
 {
     uint64_t lsn = 0;
-    int rc = cache_call_begin(c, err);
+    int rc = library_cache_begin(c, err);
     if (rc < 0)
         return rc;
     rc = cache_remove(c->cache, id, &lsn, err);
-    return cache_call_written(c, rc, lsn, err);
+    return library_cache_written(c, rc, lsn, err);
 }
 
 int quire_cache_touch(struct quire_cache *c, uint64_t id, uint64_t ttl_ms, struct quire_error *err)
 {
     uint64_t lsn = 0;
-    int rc = cache_call_begin(c, err);
+    int rc = library_cache_begin(c, err);
     if (rc < 0)
         return rc;
     rc = cache_touch(c->cache, id, ttl_ms, &lsn, err);
-    return cache_call_written(c, rc, lsn, err);
+    return library_cache_written(c, rc, lsn, err);
 }
 
 int quire_cache_pin(struct quire_cache *c, uint64_t id, bool pinned, struct quire_error *err)
 {
     uint64_t lsn = 0;
-    int rc = cache_call_begin(c, err);
+    int rc = library_cache_begin(c, err);
     if (rc < 0)
         return rc;
     rc = cache_pin(c->cache, id, pinned, &lsn, err);
-    return cache_call_written(c, rc, lsn, err);
+    return library_cache_written(c, rc, lsn, err);
 }
 
 /* ---- insight ----------------------------------------------------------------------------------------------------- */
@@ -230,11 +230,11 @@ int quire_cache_get_stats(struct quire_cache *c, struct quire_bytes category, st
     struct quire_cache_stats stats = {0};
     if (!out)
         return error_set(err, QUIRE_EINVALID, "out must be given");
-    int rc = cache_call_begin(c, err);
+    int rc = library_cache_begin(c, err);
     if (rc < 0)
         return rc;
     rc = cache_get_stats(c->cache, category, &stats, err);
-    cache_call_end(c);
+    library_cache_end(c);
     if (rc == 0)
         *out = stats;
     return rc;
@@ -246,11 +246,11 @@ int quire_cache_tune(struct quire_cache *c, struct quire_bytes category, double 
     struct quire_cache_tune tune;
     if (!out)
         return error_set(err, QUIRE_EINVALID, "out must be given");
-    int rc = cache_call_begin(c, err);
+    int rc = library_cache_begin(c, err);
     if (rc < 0)
         return rc;
     rc = cache_tune(c->cache, category, delta, &tune, err);
-    cache_call_end(c);
+    library_cache_end(c);
     if (rc == 0)
         *out = tune;
     return rc;
@@ -260,11 +260,11 @@ int quire_cache_export(struct quire_cache *c, void **bytes, size_t *n, struct qu
 {
     if (!bytes || !n)
         return error_set(err, QUIRE_EINVALID, "bytes and n must be given");
-    int rc = cache_call_begin(c, err);
+    int rc = library_cache_begin(c, err);
     if (rc < 0)
         return rc;
     rc = cache_export(c->cache, bytes, n, err);
-    cache_call_end(c);
+    library_cache_end(c);
     return rc;
 }
 
@@ -272,10 +272,10 @@ int quire_cache_import(struct quire_cache *c, const void *bytes, size_t n, struc
 {
     if (!bytes)
         return error_set(err, QUIRE_EINVALID, "bytes must be given");
-    int rc = cache_call_begin(c, err);
+    int rc = library_cache_begin(c, err);
     if (rc < 0)
         return rc;
     rc = cache_import(c->cache, bytes, n, err);
-    cache_call_end(c);
+    library_cache_end(c);
     return rc;
 }

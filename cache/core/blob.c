@@ -32,7 +32,7 @@ static uint32_t cells_of(uint32_t bytes)
     return (bytes + BLOB_CELL - 1) / BLOB_CELL;
 }
 
-static void list_push(struct blobs *blobs, uint32_t blob, uint32_t cells)
+static void document_log_list_push(struct blobs *blobs, uint32_t blob, uint32_t cells)
 {
     memcpy(row_table_at(&blobs->cells, blob), &blobs->free[cells], sizeof(uint32_t));
     blobs->free[cells] = blob;
@@ -51,7 +51,7 @@ uint32_t blob_take(struct blobs *blobs, uint32_t bytes)
             uint32_t left = 1; /* at most BLOB_CELLS - 1 cells: they become a run of their own */
             while (row_table_region(&blobs->cells, blob + left) == row_table_region(&blobs->cells, blob))
                 left++;
-            list_push(blobs, blob, left);
+            document_log_list_push(blobs, blob, left);
             blob += left;
         }
         blobs->n = blob + cells;
@@ -66,7 +66,7 @@ void blob_give(struct blobs *blobs, uint32_t blob)
         return;
     uint32_t cells = cells_of(blob_bytes(blob_head(blobs, blob)));
     blobs->bytes -= cells * BLOB_CELL;
-    list_push(blobs, blob, cells);
+    document_log_list_push(blobs, blob, cells);
 }
 
 const struct blob_head *blob_head(const struct blobs *blobs, uint32_t blob)

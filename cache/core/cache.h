@@ -65,10 +65,10 @@ void caches_destroy(struct caches *caches); /* NULL is fine */
 /* One round of the thread's work. Returns in how many ms the next is due. */
 uint64_t caches_work(struct caches *caches);
 /* Hard links to all documents and sealed segments below the new folder `to`, which is a snapshot of the store, made
- * between caches_hold and caches_release: what it names stays so long. */
+ * between caches_pin_files and caches_unpin_files: what it names stays so long. */
 int caches_link_documents(struct caches *caches, const char *to, struct quire_error *err);
-void caches_hold(struct caches *caches);
-void caches_release(struct caches *caches);
+void caches_pin_files(struct caches *caches);
+void caches_unpin_files(struct caches *caches);
 
 #define CACHE_NAME_BYTES     256u
 #define CACHE_SCOPE_KEYS_MAX 16u
@@ -236,14 +236,14 @@ int cache_top(struct cache *cache, struct quire_bytes category, struct cache_ent
               struct quire_error *err);
 /* Entries from a cursor on (0: the first); *next 0: that was the last. Every entry that is there from begin to end is
  * given once. Returns how many (<= room). */
-int cache_scan(struct cache *cache, uint64_t cursor, struct cache_entry_info *out, uint32_t room, uint64_t *next,
+int cache_scan(struct cache *cache, uint64_t cursor, struct cache_entry_info *out, uint32_t capacity, uint64_t *next,
                struct quire_error *err);
 /* Scopes by the number of their entries, most first, as "tenant=acme user=7": for SC.STATS. Returns how many. */
 struct cache_scope_stats {
     char text[256];
     uint64_t entries, requests, hits;
 };
-uint32_t cache_top_scopes(struct cache *cache, struct cache_scope_stats *out, uint32_t room);
+uint32_t cache_top_scopes(struct cache *cache, struct cache_scope_stats *out, uint32_t capacity);
 /* *bytes: malloc'd. */
 int cache_export(struct cache *cache, void **bytes, size_t *n, struct quire_error *err);
 int cache_import(struct cache *cache, const void *bytes, size_t n, struct quire_error *err);

@@ -30,9 +30,9 @@ static uint32_t with_veto(struct cache *cache, const struct cache_entry *e, floa
     return blob;
 }
 
-int entry_set_veto(struct cache *cache, uint32_t row, float veto)
+int cache_entry_set_veto(struct cache *cache, uint32_t row, float veto)
 {
-    struct cache_entry *e = entry_at(cache, row);
+    struct cache_entry *e = cache_entry_at(cache, row);
     uint32_t blob = with_veto(cache, e, veto);
     if (!blob)
         return QUIRE_ENOMEM;
@@ -41,15 +41,15 @@ int entry_set_veto(struct cache *cache, uint32_t row, float veto)
     return 0;
 }
 
-int entry_veto(struct cache *cache, uint32_t row, double similarity, uint64_t *lsn, struct quire_error *err)
+int cache_entry_veto(struct cache *cache, uint32_t row, double similarity, uint64_t *lsn, struct quire_error *err)
 {
-    float old = blob_head(&cache->blobs, entry_at(cache, row)->blob)->veto;
+    float old = blob_head(&cache->blobs, cache_entry_at(cache, row)->blob)->veto;
     double above = similarity + VETO_STEP < 1 ? similarity + VETO_STEP : 1; /* 1: its own question is not in doubt */
     float veto = (float)(similarity < 0 || similarity >= 1 ? VETO_ALL : above);
     if (old >= veto)
         return 0;
-    int rc = log_change(cache, row, entry_word(cache, row), veto, lsn, err);
-    if (rc == 0 && entry_set_veto(cache, row, veto) < 0)
+    int rc = cache_log_change(cache, row, cache_entry_word(cache, row), veto, lsn, err);
+    if (rc == 0 && cache_entry_set_veto(cache, row, veto) < 0)
         rc = error_set(err, QUIRE_ENOMEM, "no memory for an entry's own threshold");
     return rc;
 }
@@ -62,14 +62,14 @@ int cache_feedback(struct cache *cache, uint64_t id, bool good, double similarit
     if (!(similarity <= 1))
         return error_set(err, QUIRE_ERANGE, "similarity %g; it is what the answer said, 0 to 1", similarity);
     pthread_mutex_lock(&cache->lock);
-    uint32_t row = entry_find(cache, id);
+    uint32_t row = cache_entry_find(cache, id);
     int rc = row == UINT32_MAX
                  ? error_set(err, QUIRE_ENOTFOUND, "no entry %016llx: it has gone meanwhile", (unsigned long long)id)
                  : 0;
     if (rc == 0 && !good)
-        rc = entry_veto(cache, row, similarity, lsn, err);
+        rc = cache_entry_veto(cache, row, similarity, lsn, err);
     if (rc == 0) {
-        struct category *cat = category_of(cache, cache->groups[entry_at(cache, row)->group]->category);
+        struct category *cat = cache_category_at(cache, cache->groups[cache_entry_at(cache, row)->group]->category);
         cat->counters.feedback_good += good;
         cat->counters.feedback_bad += !good;
         cat->counters.false_hits += !good;
@@ -88,8 +88,8 @@ static struct audit *audit_at(const struct cache *cache, uint64_t number)
     return &cache->audits[number % AUDITS_MAX];
 }
 
-uint64_t audit_push(struct cache *cache, uint32_t category, uint64_t id, enum risk_source source, double similarity,
-                    double weight, struct quire_bytes text)
+uint64_t cache_audit_push(struct cache *cache, uint32_t category, uint64_t id, enum risk_source source,
+                          double similarity, double weight, struct quire_bytes text)
 {
     uint64_t number = ++cache->next_audit;
     struct audit *a = audit_at(cache, number);
@@ -109,7 +109,7 @@ uint64_t audit_push(struct cache *cache, uint32_t category, uint64_t id, enum ri
     return number;
 }
 
-void audits_free(struct cache *cache)
+void cache_audits_free(struct cache *cache)
 {
     for (uint32_t i = 0; i < AUDITS_MAX && cache->audits; i++)
         free(cache->audits[i].text);
@@ -137,15 +137,20 @@ int cache_audit_pop(struct cache *cache, struct quire_cache_audit *out, struct d
     struct audit *a = oldest_waiting(cache);
     uint8_t *memory = a ? malloc(a->n_text + 1u) : NULL;
     if (memory) {
-        uint32_t row = entry_find(cache, a->id);
+        uint32_t row = cache_entry_find(cache, a->id);
         struct quire_bytes none = {NULL, 0};
         memcpy(memory, a->text ? a->text : memory, a->n_text);
-        *out = (struct quire_cache_audit){
-            a->number, a->id, (double)a->similarity, category_of(cache, a->category)->name, {memory, a->n_text}, none,
-            none,      memory};
+        *out = (struct quire_cache_audit){a->number,
+                                          a->id,
+                                          (double)a->similarity,
+                                          cache_category_at(cache, a->category)->name,
+                                          {memory, a->n_text},
+                                          none,
+                                          none,
+                                          memory};
         *at = (struct document_at){0};
         if (row != UINT32_MAX)
-            *at = entry_document(entry_at(cache, row));
+            *at = cache_entry_document(cache_entry_at(cache, row));
         a->popped = true;
         rc = 0;
     } else if (a) {
@@ -165,15 +170,15 @@ int cache_audit_put(struct cache *cache, uint64_t number, bool right, struct qui
         rc = error_set(err, QUIRE_ENOTFOUND, "audit %llu waits for no label: it has one, or was too long ago",
                        (unsigned long long)number);
     } else {
-        struct category *cat = category_of(cache, a->category);
+        struct category *cat = cache_category_at(cache, a->category);
         double similarity = (double)a->similarity;
-        uint32_t row = entry_find(cache, a->id);
+        uint32_t row = cache_entry_find(cache, a->id);
         risk_label(cat->curve, a->source, similarity, (double)a->weight, right);
         cat->counters.labels++;
         unsigned bin = (unsigned)(similarity * 100 + 0.5);
         (right ? cat->histogram.right : cat->histogram.wrong)[bin < CACHE_HISTOGRAM_BINS ? bin : 0]++;
         if (!right && row != UINT32_MAX && a->source == RISK_AUDIT)
-            rc = entry_veto(cache, row, similarity, &lsn, err);
+            rc = cache_entry_veto(cache, row, similarity, &lsn, err);
         a->number = 0;
         free(a->text);
         a->text = NULL;

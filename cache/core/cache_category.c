@@ -19,7 +19,7 @@ static uint32_t find_name(const struct cache *cache, struct quire_bytes name)
     return UINT32_MAX;
 }
 
-int category_find_named(const struct cache *cache, struct quire_bytes name, uint32_t *number, struct quire_error *err)
+int cache_category_find(const struct cache *cache, struct quire_bytes name, uint32_t *number, struct quire_error *err)
 {
     *number = find_name(cache, name);
     return *number != UINT32_MAX ? 0
@@ -27,7 +27,7 @@ int category_find_named(const struct cache *cache, struct quire_bytes name, uint
                                              (int)(name.n_bytes < 128 ? name.n_bytes : 128), (const char *)name.data);
 }
 
-int category_number(const struct cache *cache, struct quire_bytes name, uint32_t *number, struct quire_error *err)
+int cache_category_number(const struct cache *cache, struct quire_bytes name, uint32_t *number, struct quire_error *err)
 {
     uint32_t found = find_name(cache, name);
     if (found == UINT32_MAX)
@@ -42,9 +42,9 @@ int category_number(const struct cache *cache, struct quire_bytes name, uint32_t
 
 /* ---- quotas ------------------------------------------------------------------------------------------------------ */
 
-void category_refresh_quota(struct cache *cache, uint32_t number)
+void cache_category_refresh_quota(struct cache *cache, uint32_t number)
 {
-    const struct category_settings *s = &category_of(cache, number)->settings;
+    const struct category_settings *s = &cache_category_at(cache, number)->settings;
     struct quota_category *quota = &cache->quotas[number];
     quota->max = (struct quota_use){s->quota_bytes, s->quota_entries};
     quota->min_share = s->min_share_pct / 100;
@@ -74,10 +74,10 @@ static uint64_t sealed_entry_bytes(void)
     return sizeof(struct cache_entry) + sizeof(struct place) + sizeof(uint32_t);
 }
 
-void cache_memory_use(const struct cache *cache, uint64_t *used, uint64_t *room)
+void cache_memory_use(const struct cache *cache, uint64_t *used, uint64_t *capacity)
 {
     uint64_t taken = cache->blobs.bytes + cache->group_bytes + cache_buffer_bytes(cache) + cache_hot_bytes(cache);
-    *room = cache->config.memory_bytes > taken ? cache->config.memory_bytes - taken : 0;
+    *capacity = cache->config.memory_bytes > taken ? cache->config.memory_bytes - taken : 0;
     *used = (cache->quota.used.entries - cache->sealed_entries) * cache->entry_bytes +
             cache->sealed_entries * sealed_entry_bytes() + cache->sealed_memory_bytes;
 }
@@ -87,10 +87,10 @@ void cache_memory_use(const struct cache *cache, uint64_t *used, uint64_t *room)
  * used beyond it. */
 void cache_refresh_quota(struct cache *cache)
 {
-    uint64_t used, room, entries = cache->quota.used.entries, each = cache->entry_bytes;
-    cache_memory_use(cache, &used, &room);
-    uint64_t over = used > room ? (used - room + each - 1) / each : 0;
-    entries = over ? (entries > over ? entries - over : 0) : entries + (room - used) / each;
+    uint64_t used, capacity, entries = cache->quota.used.entries, each = cache->entry_bytes;
+    cache_memory_use(cache, &used, &capacity);
+    uint64_t over = used > capacity ? (used - capacity + each - 1) / each : 0;
+    entries = over ? (entries > over ? entries - over : 0) : entries + (capacity - used) / each;
     cache->quota.max = (struct quota_use){cache->config.disk_bytes, entries ? entries : 1};
 }
 
@@ -98,7 +98,7 @@ void cache_refresh_quota(struct cache *cache)
 
 static struct evict_links *links_of(void *context, uint32_t row)
 {
-    return &entry_at(context, row)->links;
+    return &cache_entry_at(context, row)->links;
 }
 
 static struct category *make(struct cache *cache, struct quire_bytes name)
@@ -114,15 +114,15 @@ static struct category *make(struct cache *cache, struct quire_bytes name)
     cat->name = (struct quire_bytes){copy, name.n_bytes};
     histogram_init(&cat->get_us, cat->get_counts, GET_SUB_BITS, GET_BITS);
     histogram_init(&cat->put_us, cat->put_counts, GET_SUB_BITS, GET_BITS);
-    breaker_init(&cat->breaker);
+    load_breaker_init(&cat->breaker);
     return cat;
 }
 
-int category_put(struct cache *cache, struct quire_bytes name, const struct category_settings *settings,
-                 uint32_t number, struct quire_error *err)
+int cache_category_put(struct cache *cache, struct quire_bytes name, const struct category_settings *settings,
+                       uint32_t number, struct quire_error *err)
 {
     bool is_new = number == cache->n_categories;
-    struct category *cat = is_new ? make(cache, name) : category_of(cache, number);
+    struct category *cat = is_new ? make(cache, name) : cache_category_at(cache, number);
     if (!cat)
         return error_set(err, QUIRE_ENOMEM, "no memory for a category");
     if (is_new) {
@@ -133,7 +133,7 @@ int category_put(struct cache *cache, struct quire_bytes name, const struct cate
         evict_change(&cat->order, settings->evict);
     }
     cat->settings = *settings;
-    category_refresh_quota(cache, number);
+    cache_category_refresh_quota(cache, number);
     if (bytes_equal(name, bytes_of("*")))
         cache->fallback = number;
     return 0;
@@ -173,7 +173,7 @@ int cache_set_category(struct cache *cache, struct quire_bytes name, const struc
     uint32_t number = find_name(cache, name);
     category_defaults(&settings);
     if (number != UINT32_MAX)
-        settings = category_of(cache, number)->settings;
+        settings = cache_category_at(cache, number)->settings;
     else
         number = cache->n_categories;
     rc = category_apply(&settings, words, n, err);
@@ -183,18 +183,18 @@ int cache_set_category(struct cache *cache, struct quire_bytes name, const struc
     if (rc == 0)
         rc = check_shares(cache, number, &settings, err);
     if (rc == 0)
-        rc = log_category(cache, number, name, &settings, lsn, err);
+        rc = cache_log_category(cache, number, name, &settings, lsn, err);
     if (rc == 0)
-        rc = category_put(cache, name, &settings, number, err);
+        rc = cache_category_put(cache, name, &settings, number, err);
     pthread_mutex_unlock(&cache->lock);
     return rc;
 }
 
 /* ---- removing ---------------------------------------------------------------------------------------------------- */
 
-void category_drop(struct cache *cache, uint32_t number)
+void cache_category_drop(struct cache *cache, uint32_t number)
 {
-    struct category *cat = category_of(cache, number);
+    struct category *cat = cache_category_at(cache, number);
     cat->dropped = true;
     cache->quotas[number].min_share = 0;
     if (cache->fallback == number)
@@ -207,15 +207,15 @@ int cache_drop_category(struct cache *cache, struct quire_bytes name, uint64_t *
     pthread_mutex_lock(&cache->lock);
     uint32_t number = find_name(cache, name);
     int rc = number != UINT32_MAX
-                 ? log_category_drop(cache, number, lsn, err)
+                 ? cache_log_category_drop(cache, number, lsn, err)
                  : error_set(err, QUIRE_ENOTFOUND, "no category '%.*s'", (int)name.n_bytes, (const char *)name.data);
     if (rc == 0)
-        category_drop(cache, number);
+        cache_category_drop(cache, number);
     pthread_mutex_unlock(&cache->lock);
     return rc == 0 ? cache_empty_category(cache, number, lsn, err) : rc;
 }
 
-void categories_free(struct cache *cache)
+void cache_categories_free(struct cache *cache)
 {
     for (uint32_t i = 0; i < cache->n_categories; i++) {
         struct category *cat = cache->categories[i];
@@ -232,9 +232,9 @@ int cache_get_category(struct cache *cache, struct quire_bytes name, struct cate
 {
     pthread_mutex_lock(&cache->lock);
     uint32_t number;
-    int rc = category_find_named(cache, name, &number, err);
+    int rc = cache_category_find(cache, name, &number, err);
     if (rc == 0)
-        *out = category_of(cache, number)->settings;
+        *out = cache_category_at(cache, number)->settings;
     pthread_mutex_unlock(&cache->lock);
     return rc;
 }

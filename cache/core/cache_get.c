@@ -41,18 +41,18 @@ enum {
 
 /* ---- shared with cache_put.c ------------------------------------------------------------------------------------- */
 
-struct category *category_of(const struct cache *cache, uint32_t number)
+struct category *cache_category_at(const struct cache *cache, uint32_t number)
 {
     return cache->categories[number];
 }
 
-float similarity_of(float distance)
+float cache_similarity_of(float distance)
 {
     float similarity = 1 - distance * 0.5f; /* squared distance of unit vectors */
     return similarity < 0 ? 0 : similarity > 1 ? 1 : similarity;
 }
 
-struct hash128 hash128_of(struct quire_bytes bytes)
+struct hash128 cache_hash_of(struct quire_bytes bytes)
 {
     if (bytes.n_bytes == 0)
         return (struct hash128){0, 0};
@@ -60,7 +60,7 @@ struct hash128 hash128_of(struct quire_bytes bytes)
     return (struct hash128){hash.low64, hash.high64 ? hash.high64 : 1};
 }
 
-uint64_t tag_hash(struct quire_bytes tag)
+uint64_t cache_tag_hash(struct quire_bytes tag)
 {
     return XXH3_64bits(tag.data, tag.n_bytes);
 }
@@ -80,23 +80,23 @@ int cache_check_encoder(const struct cache *cache, struct quire_bytes encoder, s
                      (int)encoder.n_bytes, (const char *)encoder.data, (int)own.n_bytes, (const char *)own.data);
 }
 
-int scratch_fit(struct cache_scratch *scratch, const struct cache *cache, struct quire_error *err)
+int cache_scratch_fit(struct cache_scratch *scratch, const struct cache *cache, struct quire_error *err)
 {
-    uint32_t room = cache->space.code_dim;
-    if (room <= scratch->floats_room)
+    uint32_t capacity = cache->space.code_dim;
+    if (capacity <= scratch->floats_capacity)
         return 0;
-    float *bigger = realloc(scratch->floats, 2 * sizeof *bigger * room);
+    float *bigger = realloc(scratch->floats, 2 * sizeof *bigger * capacity);
     if (!bigger)
         return error_set(err, QUIRE_ENOMEM, "no memory for a vector of %u dimensions", cache->config.dim);
     scratch->floats = bigger;
-    scratch->floats_room = room;
+    scratch->floats_capacity = capacity;
     return 0;
 }
 
 int cache_vector(const struct cache *cache, struct cache_scratch *scratch, const void *vector, struct quire_error *err)
 {
     const struct space *space = &cache->space;
-    float *unit = scratch->floats, *rotated = scratch->floats + scratch->floats_room;
+    float *unit = scratch->floats, *rotated = scratch->floats + scratch->floats_capacity;
     space_floats(cache->config.type, vector, cache->config.dim, rotated);
     int rc = space_check(space, rotated);
     if (rc == QUIRE_EZEROVEC)
@@ -109,9 +109,9 @@ int cache_vector(const struct cache *cache, struct cache_scratch *scratch, const
     return 0;
 }
 
-double threshold_of(struct cache *cache, uint32_t number, double lam)
+double cache_threshold_of(struct cache *cache, uint32_t number, double lam)
 {
-    const struct category *cat = category_of(cache, number);
+    const struct category *cat = cache_category_at(cache, number);
     const struct category_settings *s = &cat->settings;
     if (s->risk <= 0)
         return load_sim(s, lam);
@@ -120,7 +120,7 @@ double threshold_of(struct cache *cache, uint32_t number, double lam)
 
 /* ---- a lookup ---------------------------------------------------------------------------------------------------- */
 
-struct lookup {
+struct cache_lookup {
     struct cache *cache;
     struct cache_scratch *scratch;
     const struct quire_cache_query *query;
@@ -163,24 +163,24 @@ static int check_query(const struct cache *cache, const struct quire_cache_query
     return cache_check_encoder(cache, query->encoder, err);
 }
 
-static int lookup_init(struct lookup *l, struct quire_error *err)
+static int lookup_init(struct cache_lookup *l, struct quire_error *err)
 {
     const struct quire_cache_query *query = l->query;
     int rc = check_query(l->cache, query, err);
     if (rc == 0)
-        rc = scratch_fit(l->scratch, l->cache, err);
+        rc = cache_scratch_fit(l->scratch, l->cache, err);
     if (rc == 0 && query->vector)
         rc = cache_vector(l->cache, l->scratch, query->vector, err);
     if (rc == 0 && query->vector &&
-        graph_query(l->cache->graph, l->scratch->graph, l->scratch->floats + l->scratch->floats_room) < 0)
+        graph_query(l->cache->graph, l->scratch->graph, l->scratch->floats + l->scratch->floats_capacity) < 0)
         rc = error_set(err, QUIRE_ENOMEM, "no memory for a query");
     if (rc < 0)
         return rc;
-    l->exact = hash128_of(query->hash.n_bytes ? query->hash : query->text);
-    l->compat = hash128_of(query->compat);
+    l->exact = cache_hash_of(query->hash.n_bytes ? query->hash : query->text);
+    l->compat = cache_hash_of(query->compat);
     l->out->exact = l->exact;
     for (uint32_t i = 0; i < query->n_need; i++)
-        l->need[i] = tag_hash(query->need[i]);
+        l->need[i] = cache_tag_hash(query->need[i]);
     if (query->text.n_bytes)
         l->n_features = guard_features(l->cache->of->guards, query->text, l->scratch->features);
     return 0;
@@ -202,42 +202,43 @@ static bool has_tags(const struct blob_head *head, const uint64_t *need, uint32_
 }
 
 /* What becomes of a candidate before similarity is looked at; NULL: it may answer. */
-static const char *unfit(const struct lookup *l, uint32_t row, bool *stale)
+static const char *unfit(const struct cache_lookup *l, uint32_t row, bool *stale)
 {
-    const struct cache_entry *e = entry_at(l->cache, row);
-    uint64_t word = entry_word(l->cache, row), expire = word & EXPIRE_NEVER;
+    const struct cache_entry *e = cache_entry_at(l->cache, row);
+    uint64_t word = cache_entry_word(l->cache, row), expire = word & EXPIRE_NEVER;
     const struct blob_head *head = blob_head(&l->cache->blobs, e->blob);
     *stale = expire <= l->now;
     if (!(word & ENTRY_LIVE) || e->group != l->group->number ||
         (*stale && expire + l->category->settings.stale_ms <= l->now))
         return "expired";
-    if (l->query->max_age_ms && l->now > entry_created(e) && l->now - entry_created(e) > l->query->max_age_ms)
+    if (l->query->max_age_ms && l->now > cache_entry_created(e) &&
+        l->now - cache_entry_created(e) > l->query->max_age_ms)
         return "age";
     return has_tags(head, l->need, l->query->n_need) ? NULL : "tags";
 }
 
-static void explain(struct lookup *l, uint32_t row, double similarity, const char *verdict, const char *why)
+static void explain(struct cache_lookup *l, uint32_t row, double similarity, const char *verdict, const char *why)
 {
     struct quire_cache_answer *answer = l->answer;
     if (!l->query->explain || answer->n_candidates == QUIRE_CACHE_CANDIDATES_MAX)
         return;
     struct quire_cache_candidate *c = &answer->candidates[answer->n_candidates++];
-    c->id = entry_id(entry_at(l->cache, row), row);
+    c->id = cache_entry_id(cache_entry_at(l->cache, row), row);
     c->similarity = (float)similarity;
     c->verdict = verdict;
     snprintf(c->why, sizeof c->why, "%s", why);
 }
 
 /* Whether guards let an entry answer; without a text on one of the sides they cannot speak. */
-static bool guards_agree(struct lookup *l, uint32_t row, char why[160])
+static bool guards_agree(struct cache_lookup *l, uint32_t row, char why[160])
 {
-    const struct cache_entry *e = entry_at(l->cache, row);
+    const struct cache_entry *e = cache_entry_at(l->cache, row);
     const struct blob_head *head = blob_head(&l->cache->blobs, e->blob);
     unsigned mask = l->category->settings.guards;
     enum guard_kind kind;
     if (!mask)
         return true;
-    if (l->query->text.n_bytes == 0 || !(entry_word(l->cache, row) & ENTRY_TEXT)) {
+    if (l->query->text.n_bytes == 0 || !(cache_entry_word(l->cache, row) & ENTRY_TEXT)) {
         l->answer->guards_skipped = true;
         return true;
     }
@@ -257,25 +258,26 @@ static void count_bin(uint64_t *bins, double similarity)
 }
 
 /* Whether the counters know a candidate, of this search or of one before. */
-static bool was_counted(const struct lookup *l, uint32_t i)
+static bool was_counted(const struct cache_lookup *l, uint32_t i)
 {
     if (!l->found || i < l->counted)
         return i < l->counted;
-    return !entry_is_sealed(l->cache, l->scratch->hits[i].row) || l->scratch->hits[i].distance <= l->found->judged;
+    return !cache_entry_is_sealed(l->cache, l->scratch->hits[i].row) ||
+           l->scratch->hits[i].distance <= l->found->judged;
 }
 
 /* The first candidate that may answer, as far as it is near enough; UINT32_MAX: none. (lock) */
-static uint32_t first_fit(struct lookup *l, double *similarity)
+static uint32_t first_fit(struct cache_lookup *l, double *similarity)
 {
     struct category *cat = l->category;
     uint32_t found = UINT32_MAX;
     for (uint32_t i = 0; i < l->n_hits && (found == UINT32_MAX || l->query->explain); i++) {
         uint32_t row = l->scratch->hits[i].row;
-        double s = similarity_of(l->scratch->hits[i].distance);
+        double s = cache_similarity_of(l->scratch->hits[i].distance);
         char why[160] = "";
         bool stale, is_new = !was_counted(l, i);
         const char *verdict = unfit(l, row, &stale);
-        if (!verdict && (double)blob_head(&l->cache->blobs, entry_at(l->cache, row)->blob)->veto > s) {
+        if (!verdict && (double)blob_head(&l->cache->blobs, cache_entry_at(l->cache, row)->blob)->veto > s) {
             verdict = "veto";
             cat->counters.vetoed += is_new && s >= l->answer->threshold;
         } else if (!verdict && !guards_agree(l, row, why)) {
@@ -287,7 +289,7 @@ static uint32_t first_fit(struct lookup *l, double *similarity)
             verdict = "stale";
             if (l->stale_row == UINT32_MAX && s >= l->answer->threshold) {
                 l->stale_row = row;
-                l->stale_id = entry_id(entry_at(l->cache, row), row);
+                l->stale_id = cache_entry_id(cache_entry_at(l->cache, row), row);
                 l->stale_similarity = s;
             }
         } else if (!verdict && found != UINT32_MAX) {
@@ -311,23 +313,23 @@ static uint32_t first_fit(struct lookup *l, double *similarity)
 /* Of a row of the graph; a guess, which the verdict does not rely on. */
 static bool is_living(void *context, uint32_t row)
 {
-    const struct lookup *l = context;
-    uint64_t word = entry_word(l->cache, graph_row_entry(l->cache, l->apart, row));
+    const struct cache_lookup *l = context;
+    uint64_t word = cache_entry_word(l->cache, cache_graph_row_entry(l->cache, l->apart, row));
     return (word & ENTRY_LIVE) && (word & EXPIRE_NEVER) + l->stale_ms > l->now;
 }
 
 /* Puts a hit among the nearest, of which there is room for `room`; a row is there once. */
-static void keep_hit(struct graph_hit *hits, uint32_t *n, uint32_t room, struct graph_hit hit)
+static void keep_hit(struct graph_hit *hits, uint32_t *n, uint32_t capacity, struct graph_hit hit)
 {
-    if (*n == room && hit.distance >= hits[room - 1].distance)
+    if (*n == capacity && hit.distance >= hits[capacity - 1].distance)
         return;
-    uint32_t at = *n < room ? (*n)++ : room - 1;
+    uint32_t at = *n < capacity ? (*n)++ : capacity - 1;
     for (; at > 0 && hits[at - 1].distance > hit.distance; at--)
         hits[at] = hits[at - 1];
     hits[at] = hit;
 }
 
-static void keep_listed(struct lookup *l, uint32_t room)
+static void keep_listed(struct cache_lookup *l, uint32_t capacity)
 {
     struct cache_scratch *scratch = l->scratch;
     float distances[BATCH];
@@ -336,7 +338,7 @@ static void keep_listed(struct lookup *l, uint32_t room)
         graph_score(l->cache->graph, scratch->graph, scratch->rows + i, n, distances);
         for (uint32_t k = 0; k < n; k++)
             if (is_living(l, scratch->rows[i + k]))
-                keep_hit(scratch->hits, &l->n_hits, room, (struct graph_hit){scratch->rows[i + k], distances[k]});
+                keep_hit(scratch->hits, &l->n_hits, capacity, (struct graph_hit){scratch->rows[i + k], distances[k]});
     }
 }
 
@@ -351,64 +353,64 @@ static bool among(const struct graph_hit *hits, uint32_t n, uint32_t row)
 /* The nearest `room` of the group's linked entries into hits, CANDIDATES_MAX of them at most. Next to all that are
  * linked are living, and each that is asked costs a cache miss: so it is asked of those found only, and while searching
  * if that leaves too few. */
-static uint32_t search_linked(struct lookup *l, struct graph_hit *hits, uint32_t room)
+static uint32_t search_linked(struct cache_lookup *l, struct graph_hit *hits, uint32_t capacity)
 {
     struct cache *cache = l->cache;
-    uint32_t beam = room > BEAM_MIN ? room : BEAM_MIN, living = 0, at = 0;
+    uint32_t beam = capacity > BEAM_MIN ? capacity : BEAM_MIN, living = 0, at = 0;
     uint32_t n = graph_search(cache->graph, &l->group->root, l->scratch->graph, beam, NULL, NULL, hits, beam);
-    for (uint32_t i = 0; i < n && i < room && !l->apart; i++)
-        __builtin_prefetch(entry_at(cache, hits[i].row));
-    for (; at < n && living < room; at++)
+    for (uint32_t i = 0; i < n && i < capacity && !l->apart; i++)
+        __builtin_prefetch(cache_entry_at(cache, hits[i].row));
+    for (; at < n && living < capacity; at++)
         if (is_living(l, hits[at].row))
             hits[living++] = hits[at];
-    if (living == at || living == room)
+    if (living == at || living == capacity)
         return living;
-    return graph_search(cache->graph, &l->group->root, l->scratch->graph, beam, is_living, l, hits, room);
+    return graph_search(cache->graph, &l->group->root, l->scratch->graph, beam, is_living, l, hits, capacity);
 }
 
 /* The nearest `room` of the group's entries, as rows of the graph, into scratch->hits. (inside an epoch, without the
  * lock) */
-static void search(struct lookup *l, uint32_t room)
+static void search(struct cache_lookup *l, uint32_t capacity)
 {
     struct graph_hit *hits = l->scratch->hits, *of_graph = hits + CANDIDATES_MAX;
     uint32_t n = 0;
     l->n_hits = 0;
-    keep_listed(l, room);
+    keep_listed(l, capacity);
     if (l->linked)
-        n = search_linked(l, of_graph, room);
+        n = search_linked(l, of_graph, capacity);
     for (uint32_t i = 0; i < n; i++)
         if (l->scratch->n_rows == 0 || !among(hits, l->n_hits, of_graph[i].row))
-            keep_hit(hits, &l->n_hits, room, of_graph[i]);
-    l->full = l->n_hits == room;
+            keep_hit(hits, &l->n_hits, capacity, of_graph[i]);
+    l->full = l->n_hits == capacity;
 }
 
 /* Makes entries of the rows of the graph, and adds those that the disk has. An entry whose vector has left the memory
  * since the search is left out: it counts as an arrival. (lock) */
-static void take_entries(struct lookup *l, uint32_t room)
+static void take_entries(struct cache_lookup *l, uint32_t capacity)
 {
     const struct cache *cache = l->cache;
     struct graph_hit *hits = l->scratch->hits;
     uint32_t n = 0;
     for (uint32_t i = 0; i < l->n_hits && cache->apart; i++) {
-        uint32_t row = graph_row_entry(cache, true, hits[i].row);
-        if (entry_has_graph_row(cache, row, hits[i].row))
+        uint32_t row = cache_graph_row_entry(cache, true, hits[i].row);
+        if (cache_entry_has_graph_row(cache, row, hits[i].row))
             hits[n++] = (struct graph_hit){row, hits[i].distance};
     }
     l->n_hits = cache->apart ? n : l->n_hits;
     for (uint32_t i = 0; l->found && i < l->found->n_hits; i++) {
         const struct sealed_hit *hit = &l->found->hits[i];
-        uint32_t row = entry_find(cache, hit->id);
+        uint32_t row = cache_entry_find(cache, hit->id);
         if (row == UINT32_MAX || among(hits, l->n_hits, row))
             continue;
-        l->full |= l->n_hits == room; /* this one, or the one that makes room for it, is seen with more room only */
-        keep_hit(hits, &l->n_hits, room, (struct graph_hit){row, hit->distance});
+        l->full |= l->n_hits == capacity; /* this one, or the one that makes room for it, is seen with more room only */
+        keep_hit(hits, &l->n_hits, capacity, (struct graph_hit){row, hit->distance});
     }
 }
 
 /* ---- the disk ---------------------------------------------------------------------------------------------------- */
 
 /* Candidates for the next search of the disk; 0: none is wanted. row: the best candidate. (lock) */
-static uint32_t sealed_wanted(const struct lookup *l, uint32_t row, double similarity)
+static uint32_t sealed_wanted(const struct cache_lookup *l, uint32_t row, double similarity)
 {
     const struct cache_search *found = l->found;
     bool answered = row != UINT32_MAX && similarity >= l->answer->threshold;
@@ -418,16 +420,16 @@ static uint32_t sealed_wanted(const struct lookup *l, uint32_t row, double simil
         return SEALED_FIRST;
     if (found->seals != l->group->seals)
         return found->k;
-    double last = found->n_hits ? similarity_of(found->hits[found->n_hits - 1].distance) : 0;
+    double last = found->n_hits ? cache_similarity_of(found->hits[found->n_hits - 1].distance) : 0;
     bool more = row == UINT32_MAX && found->full && found->k < CANDIDATES_MAX &&
                 last >= fmin(SIMILARITY_LEAST, l->answer->threshold);
     return more ? 4 * found->k : 0;
 }
 
 /* Makes the next search. (lock) */
-static int want_search(struct lookup *l, uint32_t k)
+static int want_search(struct cache_lookup *l, uint32_t k)
 {
-    struct cache_search *search = cache_search_make(l->cache, l->group, l->scratch->floats, k);
+    struct cache_search *search = sealed_search_create(l->cache, l->group, l->scratch->floats, k);
     if (!search)
         return QUIRE_ENOMEM;
     if (l->found) {
@@ -441,33 +443,35 @@ static int want_search(struct lookup *l, uint32_t k)
 /* ---- what comes of it -------------------------------------------------------------------------------------------- */
 
 /* An entry answers. (lock) */
-static void serve(struct lookup *l, enum quire_cache_status status, uint32_t row, double similarity)
+static void serve(struct cache_lookup *l, enum quire_cache_status status, uint32_t row, double similarity)
 {
-    struct cache_entry *e = entry_at(l->cache, row);
+    struct cache_entry *e = cache_entry_at(l->cache, row);
     struct category *cat = l->category;
     struct quire_cache_answer *answer = l->answer;
-    uint64_t word = entry_word(l->cache, row), expire = word & EXPIRE_NEVER;
+    uint64_t word = cache_entry_word(l->cache, row), expire = word & EXPIRE_NEVER;
     answer->status = status;
-    answer->id = entry_id(e, row);
+    answer->id = cache_entry_id(e, row);
     answer->similarity = similarity;
-    answer->age_ms = l->now > entry_created(e) ? l->now - entry_created(e) : 0;
+    answer->age_ms = l->now > cache_entry_created(e) ? l->now - cache_entry_created(e) : 0;
     answer->ttl_ms = expire == EXPIRE_NEVER ? UINT64_MAX : expire > l->now ? expire - l->now : 0;
     l->out->wants_document = true;
-    l->out->at = entry_document(e);
-    evict_used(&cat->order, row, entry_saved(l->cache, e));
+    l->out->at = cache_entry_document(e);
+    evict_used(&cat->order, row, cache_entry_saved(l->cache, e));
     if (status == QUIRE_CACHE_HIT || status == QUIRE_CACHE_EXACT) {
         cat->counters.hits += status == QUIRE_CACHE_HIT;
         cat->counters.exact += status == QUIRE_CACHE_EXACT;
         l->group->scope->hits++;
         if (cat->settings.sliding && !(word & ENTRY_PINNED) && expire != EXPIRE_NEVER) {
-            uint64_t until = l->now + cat->settings.ttl_ms, last = entry_created(e) + cat->settings.ttl_max_ms;
-            entry_set_expire(e, cat->settings.ttl_max_ms && until > last ? last : until > expire ? until : expire);
+            uint64_t until = l->now + cat->settings.ttl_ms, last = cache_entry_created(e) + cat->settings.ttl_max_ms;
+            cache_entry_set_expire(e, cat->settings.ttl_max_ms && until > last ? last
+                                      : until > expire                         ? until
+                                                                               : expire);
         }
     }
 }
 
 /* Counts a request that ends here, and tells the breaker. (lock) */
-static void end_request(struct lookup *l)
+static void end_request(struct cache_lookup *l)
 {
     struct category *cat = l->category;
     enum quire_cache_status status = l->answer->status;
@@ -483,12 +487,12 @@ static void end_request(struct lookup *l)
     /* Who waited for one answer gets that one, in however many wordings it was asked for: nothing to be suspicious of.
      * */
     if (status != QUIRE_CACHE_BYPASS && status != QUIRE_CACHE_NEGATIVE && !l->woken)
-        breaker_count(&cat->breaker, served, question, l->answer->id, l->now);
+        load_breaker_count(&cat->breaker, served, question, l->answer->id, l->now);
     if (l->answer->similarity >= 0 && status != QUIRE_CACHE_EXACT)
         count_bin(served ? cat->histogram.hits : cat->histogram.misses, l->answer->similarity);
 }
 
-static int end_with(struct lookup *l, enum quire_cache_status status, const char *reason)
+static int end_with(struct cache_lookup *l, enum quire_cache_status status, const char *reason)
 {
     l->answer->status = status;
     l->answer->reason = reason;
@@ -497,7 +501,7 @@ static int end_with(struct lookup *l, enum quire_cache_status status, const char
 }
 
 /* A lease, or a place among those who wait. Returns 1 for the latter. (lock) */
-static int ask_lease(struct lookup *l, bool want, bool may_wait, uint64_t refreshes)
+static int ask_lease(struct cache_lookup *l, bool want, bool may_wait, uint64_t refreshes)
 {
     struct quire_cache_answer *answer = l->answer;
     uint64_t deadline = 0, now_ms = l->now + BASE_MS;
@@ -523,19 +527,19 @@ static int ask_lease(struct lookup *l, bool want, bool may_wait, uint64_t refres
     return got == LEASE_WAITING;
 }
 
-static struct risk_settings risk_settings_of(const struct lookup *l)
+static struct risk_settings risk_settings_of(const struct cache_lookup *l)
 {
     const struct category_settings *s = &l->category->settings;
     return (struct risk_settings){load_risk(s, l->lam), s->audit, s->floor, s->ceil};
 }
 
-static bool is_sampled(struct lookup *l, double share)
+static bool is_sampled(struct cache_lookup *l, double share)
 {
     return share > 0 && (double)(random_next(&l->cache->random) >> 11) * 0x1p-53 < share;
 }
 
 /* What a category's policy says to its best candidate (similarity < 0: there is none). (lock) */
-static enum risk_verdict verdict_of(struct lookup *l, double similarity, double *weight)
+static enum risk_verdict verdict_of(struct cache_lookup *l, double similarity, double *weight)
 {
     const struct category_settings *s = &l->category->settings;
     struct risk_settings risk = risk_settings_of(l);
@@ -555,7 +559,7 @@ static enum risk_verdict verdict_of(struct lookup *l, double similarity, double 
     return verdict;
 }
 
-static const char *miss_reason(const struct lookup *l, double similarity)
+static const char *miss_reason(const struct cache_lookup *l, double similarity)
 {
     if (l->answer->guard && similarity < 0)
         return "a guard kept back what was near";
@@ -567,7 +571,7 @@ static const char *miss_reason(const struct lookup *l, double similarity)
 }
 
 /* Nothing fresh answers: stale, or a miss with or without a lease. Returns 1 when it waits. (lock) */
-static int end_without(struct lookup *l, double similarity)
+static int end_without(struct cache_lookup *l, double similarity)
 {
     if (l->stale_row != UINT32_MAX) {
         serve(l, QUIRE_CACHE_STALE, l->stale_row, l->stale_similarity);
@@ -583,25 +587,25 @@ static int end_without(struct lookup *l, double similarity)
 }
 
 /* The best candidate, or that there is none. (lock) */
-static int conclude(struct lookup *l, uint32_t row, double similarity)
+static int conclude(struct cache_lookup *l, uint32_t row, double similarity)
 {
     struct quire_cache_answer *answer = l->answer;
     double weight = 0;
     enum risk_verdict verdict = verdict_of(l, similarity, &weight);
-    uint64_t id = row == UINT32_MAX ? 0 : entry_id(entry_at(l->cache, row), row);
+    uint64_t id = row == UINT32_MAX ? 0 : cache_entry_id(cache_entry_at(l->cache, row), row);
     if (verdict == RISK_SERVE) {
         serve(l, QUIRE_CACHE_HIT, row, similarity);
         return end_with(l, QUIRE_CACHE_HIT, "near enough");
     }
     if (verdict == RISK_AUDIT_HIT) {
         serve(l, QUIRE_CACHE_AUDIT, row, similarity);
-        answer->audit = audit_push(l->cache, l->number, id, RISK_AUDIT, similarity, weight, l->query->text);
+        answer->audit = cache_audit_push(l->cache, l->number, id, RISK_AUDIT, similarity, weight, l->query->text);
         ask_lease(l, !l->query->no_lease, false, 0);
         return end_with(l, QUIRE_CACHE_AUDIT, "near enough, and drawn for an audit: ask the model and label it");
     }
     int rc = end_without(l, similarity);
     if (rc == 0 && verdict == RISK_SAMPLE_MISS && answer->status == QUIRE_CACHE_MISS)
-        answer->audit = audit_push(l->cache, l->number, id, RISK_MISS, similarity, weight, l->query->text);
+        answer->audit = cache_audit_push(l->cache, l->number, id, RISK_MISS, similarity, weight, l->query->text);
     return rc;
 }
 
@@ -619,33 +623,33 @@ static struct quire_bytes model_of(const struct quire_cache_query *query)
 enum stage { DECIDED, SEARCH, FAILED };
 
 /* Rows of the graph of the group's entries that are not linked. */
-static bool copy_rows(struct lookup *l)
+static bool copy_rows(struct cache_lookup *l)
 {
     struct cache_scratch *scratch = l->scratch;
-    if (l->group->n_rows > scratch->rows_room) {
+    if (l->group->n_rows > scratch->rows_capacity) {
         uint32_t *bigger = realloc(scratch->rows, sizeof *bigger * l->group->n_rows);
         if (!bigger)
             return false;
         scratch->rows = bigger;
-        scratch->rows_room = l->group->n_rows;
+        scratch->rows_capacity = l->group->n_rows;
     }
     for (uint32_t i = 0; i < l->group->n_rows; i++)
-        scratch->rows[i] = entry_graph_row(l->cache, l->group->rows[i]);
+        scratch->rows[i] = cache_entry_graph_row(l->cache, l->group->rows[i]);
     scratch->n_rows = l->group->n_rows;
     return true;
 }
 
 /* The entry with the question's hash, if it may answer. (lock) */
-static bool look_exact(struct lookup *l)
+static bool look_exact(struct cache_lookup *l)
 {
     bool stale;
-    uint32_t row = l->exact.high ? entry_find_exact(l->cache, l->group, l->exact) : UINT32_MAX;
+    uint32_t row = l->exact.high ? cache_entry_find_exact(l->cache, l->group, l->exact) : UINT32_MAX;
     if (row == UINT32_MAX || l->category->settings.mode == CATEGORY_SEMANTIC || unfit(l, row, &stale) ||
-        blob_head(&l->cache->blobs, entry_at(l->cache, row)->blob)->veto > 1)
+        blob_head(&l->cache->blobs, cache_entry_at(l->cache, row)->blob)->veto > 1)
         return false;
     if (stale) {
         l->stale_row = row;
-        l->stale_id = entry_id(entry_at(l->cache, row), row);
+        l->stale_id = cache_entry_id(cache_entry_at(l->cache, row), row);
         l->stale_similarity = 1;
         return false;
     }
@@ -657,14 +661,14 @@ static bool look_exact(struct lookup *l)
 }
 
 /* (lock) */
-static enum stage look(struct lookup *l, int *rc, struct quire_error *err)
+static enum stage look(struct cache_lookup *l, int *rc, struct quire_error *err)
 {
     struct cache *cache = l->cache;
     struct group_key *key = &l->scratch->key;
-    *rc = category_number(cache, l->query->category, &l->number, err);
+    *rc = cache_category_number(cache, l->query->category, &l->number, err);
     if (*rc < 0)
         return FAILED;
-    l->category = category_of(cache, l->number);
+    l->category = cache_category_at(cache, l->number);
     l->out->category = l->number;
     const struct category_settings *s = &l->category->settings;
     l->stale_ms = s->stale_ms;
@@ -673,12 +677,12 @@ static enum stage look(struct lookup *l, int *rc, struct quire_error *err)
         return FAILED;
     group_key_finish(key, l->number, l->compat);
     l->lam = load_lam(&cache->load, model_of(l->query), l->now);
-    l->answer->threshold = fmax(threshold_of(cache, l->number, l->lam), l->query->similarity);
+    l->answer->threshold = fmax(cache_threshold_of(cache, l->number, l->lam), l->query->similarity);
     l->arrivals = cache->arrivals[key->hash & 255];
     l->apart = cache->apart;
     if (s->mode == CATEGORY_OFF)
         *rc = end_with(l, QUIRE_CACHE_BYPASS, "the category's mode is off");
-    else if (!l->woken && !l->found && !breaker_allows(&l->category->breaker, l->now))
+    else if (!l->woken && !l->found && !load_breaker_allows(&l->category->breaker, l->now))
         *rc = end_with(l, QUIRE_CACHE_BYPASS, "the category's breaker is open: its hit rate cannot be right");
     else if (l->exact.high && negatives_find(&cache->negatives, key->hash, l->exact, l->now))
         *rc = end_with(l, QUIRE_CACHE_NEGATIVE, "this question is known to have no answer that may be kept");
@@ -705,22 +709,22 @@ static enum stage look(struct lookup *l, int *rc, struct quire_error *err)
 
 /* Searches and judges until a candidate answers or there are no more that could. Returns as lookup_run, or LOOK_AGAIN:
  * entries have arrived. (without the lock; takes it) */
-static int search_and_judge(struct lookup *l)
+static int search_and_judge(struct cache_lookup *l)
 {
-    for (uint32_t room = CANDIDATES_FIRST;; room *= 4) {
+    for (uint32_t capacity = CANDIDATES_FIRST;; capacity *= 4) {
         double similarity = -1;
         l->n_hits = 0;
         if (l->scratch->n_rows || l->linked)
-            search(l, room);
+            search(l, capacity);
         pthread_mutex_lock(&l->cache->lock);
-        if (l->stale_row != UINT32_MAX && entry_find(l->cache, l->stale_id) == UINT32_MAX)
+        if (l->stale_row != UINT32_MAX && cache_entry_find(l->cache, l->stale_id) == UINT32_MAX)
             l->stale_row = UINT32_MAX; /* it went while the search was on */
         l->answer->n_candidates = 0;
-        take_entries(l, room);
+        take_entries(l, capacity);
         uint32_t row = first_fit(l, &similarity);
-        double last = l->n_hits ? similarity_of(l->scratch->hits[l->n_hits - 1].distance) : 0;
+        double last = l->n_hits ? cache_similarity_of(l->scratch->hits[l->n_hits - 1].distance) : 0;
         bool more = row == UINT32_MAX && l->full && last >= fmin(SIMILARITY_LEAST, l->answer->threshold) &&
-                    room < CANDIDATES_MAX;
+                    capacity < CANDIDATES_MAX;
         bool arrived = !l->last && l->arrivals != l->cache->arrivals[l->scratch->key.hash & 255];
         uint32_t k = more || arrived ? 0 : sealed_wanted(l, row, similarity);
         int rc = 0;
@@ -732,7 +736,7 @@ static int search_and_judge(struct lookup *l)
     }
 }
 
-static int lookup_run(struct lookup *l, struct quire_error *err)
+static int lookup_run(struct cache_lookup *l, struct quire_error *err)
 {
     struct cache *cache = l->cache;
     int rc = 0;
@@ -761,7 +765,7 @@ static int lookup_run(struct lookup *l, struct quire_error *err)
     }
 }
 
-static int lookup(struct lookup *l, struct quire_error *err)
+static int lookup(struct cache_lookup *l, struct quire_error *err)
 {
     if (atomic_load_explicit(&l->cache->closed, memory_order_acquire))
         return error_set(err, QUIRE_ECLOSED, "the cache was dropped or closed");
@@ -776,7 +780,7 @@ static int lookup(struct lookup *l, struct quire_error *err)
 
 static void count_latency(struct cache *cache, struct cache_decision *decision)
 {
-    struct category *cat = category_of(cache, decision->category);
+    struct category *cat = cache_category_at(cache, decision->category);
     pthread_mutex_lock(&cache->lock);
     histogram_add(&cat->get_us, clock_us() - decision->begun_us);
     pthread_mutex_unlock(&cache->lock);
@@ -786,7 +790,7 @@ int cache_get(struct cache *cache, struct cache_scratch *scratch, const struct q
               struct lease_waiter *waiter, struct cache_decision *out, struct quire_error *err)
 {
     uint64_t begun = clock_us();
-    struct lookup l = {
+    struct cache_lookup l = {
         .cache = cache, .scratch = scratch, .query = query, .out = out, .answer = &out->answer, .waiter = waiter};
     out->begun_us = begun;
     int rc = lookup(&l, err);
@@ -798,13 +802,13 @@ int cache_get(struct cache *cache, struct cache_scratch *scratch, const struct q
 int cache_get_found(struct cache *cache, struct cache_scratch *scratch, const struct quire_cache_query *query,
                     struct lease_waiter *waiter, struct cache_decision *out, struct quire_error *err)
 {
-    struct lookup l = {.cache = cache,
-                       .scratch = scratch,
-                       .query = query,
-                       .out = out,
-                       .answer = &out->answer,
-                       .waiter = waiter,
-                       .found = out->search};
+    struct cache_lookup l = {.cache = cache,
+                             .scratch = scratch,
+                             .query = query,
+                             .out = out,
+                             .answer = &out->answer,
+                             .waiter = waiter,
+                             .found = out->search};
     out->search = NULL;
     int rc = l.found->code < 0 ? error_set(err, l.found->code, "the search of the disk was ended") : lookup(&l, err);
     cache_search_free(l.found);
@@ -817,7 +821,7 @@ int cache_woken(struct cache *cache, struct cache_scratch *scratch, const struct
                 struct lease_waiter *waiter, enum lease_wake how, struct cache_decision *out, struct quire_error *err)
 {
     struct quire_cache_query again = *query;
-    struct lookup l = {
+    struct cache_lookup l = {
         .cache = cache, .scratch = scratch, .query = &again, .out = out, .answer = &out->answer, .woken = true};
     uint64_t begun = out->begun_us;
     again.wait_ms = 0;
@@ -910,19 +914,19 @@ static void uncount(struct category *cat, enum quire_cache_status status)
 static void lose(struct cache *cache, uint32_t row)
 {
     uint64_t lsn;
-    category_of(cache, cache->groups[entry_at(cache, row)->group]->category)->counters.lost++;
-    log_gone(cache, &row, 1, &lsn, NULL); /* where it cannot be logged it is found lost again after a restart */
-    entry_die(cache, row);
+    cache_category_at(cache, cache->groups[cache_entry_at(cache, row)->group]->category)->counters.lost++;
+    cache_log_gone(cache, &row, 1, &lsn, NULL); /* where it cannot be logged it is found lost again after a restart */
+    cache_entry_die(cache, row);
 }
 
 /* Whether a document is what its entry says: of the same scope and compat hash. Entries and documents are restored from
  * different files; this is the last look before an answer leaves. (lock) */
 static bool is_of_entry(const struct cache *cache, uint32_t row, const struct document *document)
 {
-    const struct group *group = cache->groups[entry_at(cache, row)->group];
+    const struct group *group = cache->groups[cache_entry_at(cache, row)->group];
     struct quire_pair pair;
     uint32_t n = 0;
-    for (uint32_t at = 0; scope_pair(group->scope->bytes, group->scope->n_bytes, &at, &pair); n++) {
+    for (uint32_t at = 0; group_scope_pair(group->scope->bytes, group->scope->n_bytes, &at, &pair); n++) {
         if (n == document->n_scope)
             return false;
         struct quire_pair told = document_scope(document, n);
@@ -931,19 +935,19 @@ static bool is_of_entry(const struct cache *cache, uint32_t row, const struct do
     }
     return n == document->n_scope && document->compat.low == group->compat.low &&
            document->compat.high == group->compat.high &&
-           bytes_equal(document->category, category_of(cache, group->category)->name);
+           bytes_equal(document->category, cache_category_at(cache, group->category)->name);
 }
 
 int cache_finish(struct cache *cache, struct cache_decision *decision, const uint8_t *bytes, uint32_t n,
                  struct quire_bytes *chunks)
 {
-    struct category *cat = category_of(cache, decision->category);
+    struct category *cat = cache_category_at(cache, decision->category);
     struct document document;
     size_t n_bytes;
     bool whole =
         bytes && document_decode(bytes, n, &document, &n_bytes, NULL) == 0 && document.id == decision->answer.id;
     pthread_mutex_lock(&cache->lock);
-    uint32_t row = entry_find(cache, decision->answer.id);
+    uint32_t row = cache_entry_find(cache, decision->answer.id);
     whole = whole && (row == UINT32_MAX || is_of_entry(cache, row, &document));
     bool other = whole && decision->answer.status == QUIRE_CACHE_EXACT &&
                  (document.exact.low != decision->exact.low || document.exact.high != decision->exact.high);
@@ -954,12 +958,12 @@ int cache_finish(struct cache *cache, struct cache_decision *decision, const uin
         count_saved(cat, &decision->answer);
     else
         uncount(cat, decision->answer.status);
-    if (row != UINT32_MAX && other && (entry_word(cache, row) & ENTRY_EXACT)) {
+    if (row != UINT32_MAX && other && (cache_entry_word(cache, row) & ENTRY_EXACT)) {
         /* forty bits were alike: this entry is found by nearness only from now on */
-        entry_unlink_exact(cache, row);
-        atomic_fetch_and(&entry_at(cache, row)->word, ~ENTRY_EXACT);
+        cache_entry_unlink_exact(cache, row);
+        atomic_fetch_and(&cache_entry_at(cache, row)->word, ~ENTRY_EXACT);
     } else if (row != UINT32_MAX && !whole) {
-        struct document_at at = entry_document(entry_at(cache, row));
+        struct document_at at = cache_entry_document(cache_entry_at(cache, row));
         if (at.segment == decision->at.segment && at.unit == decision->at.unit) /* it was not moved meanwhile */
             lose(cache, row);
     }

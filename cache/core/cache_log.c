@@ -22,22 +22,22 @@
 
 /* ---- writing ----------------------------------------------------------------------------------------------------- */
 
-void record_begin(struct record *r, const struct cache *cache)
+void cache_record_begin(struct cache_record *r, const struct cache *cache)
 {
-    *r = (struct record){.bytes = r->first, .room = sizeof r->first};
-    record_u64(r, cache->uid);
+    *r = (struct cache_record){.bytes = r->first, .capacity = sizeof r->first};
+    cache_record_u64(r, cache->uid);
 }
 
-uint8_t *record_take(struct record *r, size_t n)
+uint8_t *cache_record_take(struct cache_record *r, size_t n)
 {
-    if (r->n + n > r->room && !r->failed) {
-        size_t room = 2 * r->room > r->n + n ? 2 * r->room : r->n + n;
-        uint8_t *bigger = r->bytes == r->first ? malloc(room) : realloc(r->bytes, room);
+    if (r->n + n > r->capacity && !r->failed) {
+        size_t capacity = 2 * r->capacity > r->n + n ? 2 * r->capacity : r->n + n;
+        uint8_t *bigger = r->bytes == r->first ? malloc(capacity) : realloc(r->bytes, capacity);
         if (bigger && r->bytes == r->first)
             memcpy(bigger, r->first, r->n);
         r->failed = !bigger;
         r->bytes = bigger ? bigger : r->bytes;
-        r->room = bigger ? room : r->room;
+        r->capacity = bigger ? capacity : r->capacity;
     }
     if (r->failed)
         return NULL;
@@ -45,51 +45,51 @@ uint8_t *record_take(struct record *r, size_t n)
     return r->bytes + r->n - n;
 }
 
-void record_u8(struct record *r, uint8_t x)
+void cache_record_u8(struct cache_record *r, uint8_t x)
 {
-    uint8_t *at = record_take(r, 1);
+    uint8_t *at = cache_record_take(r, 1);
     if (at)
         *at = x;
 }
 
-void record_u32(struct record *r, uint32_t x)
+void cache_record_u32(struct cache_record *r, uint32_t x)
 {
-    uint8_t *at = record_take(r, 4);
+    uint8_t *at = cache_record_take(r, 4);
     if (at)
         store_u32(at, x);
 }
 
-void record_u64(struct record *r, uint64_t x)
+void cache_record_u64(struct cache_record *r, uint64_t x)
 {
-    uint8_t *at = record_take(r, 8);
+    uint8_t *at = cache_record_take(r, 8);
     if (at)
         store_u64(at, x);
 }
 
-void record_f32(struct record *r, float x)
+void cache_record_f32(struct cache_record *r, float x)
 {
-    uint8_t *at = record_take(r, 4);
+    uint8_t *at = cache_record_take(r, 4);
     if (at)
         store_f32(at, x);
 }
 
 /* u32 bytes, and the bytes. */
-void record_piece(struct record *r, const void *bytes, size_t n)
+void cache_record_bytes(struct cache_record *r, const void *bytes, size_t n)
 {
-    record_u32(r, (uint32_t)n);
-    uint8_t *at = record_take(r, n);
+    cache_record_u32(r, (uint32_t)n);
+    uint8_t *at = cache_record_take(r, n);
     if (at && n)
         memcpy(at, bytes, n);
 }
 
-void record_end(struct record *r)
+void cache_record_end(struct cache_record *r)
 {
     if (r->bytes != r->first)
         free(r->bytes);
 }
 
 /* Appends records (one or two) as a frame, unless nothing is logged yet. */
-static int append(struct cache *cache, const uint8_t *kinds, struct record *records, unsigned n, uint64_t *lsn,
+static int append(struct cache *cache, const uint8_t *kinds, struct cache_record *records, unsigned n, uint64_t *lsn,
                   struct quire_error *err)
 {
     struct journal_record frame[2];
@@ -102,212 +102,216 @@ static int append(struct cache *cache, const uint8_t *kinds, struct record *reco
     if (rc == 0 && cache->of->journal)
         rc = journal_append(cache->of->journal, frame, n, lsn, err);
     for (unsigned i = 0; i < n; i++)
-        record_end(&records[i]);
+        cache_record_end(&records[i]);
     return rc;
 }
 
-static int append_one(struct cache *cache, uint8_t kind, struct record *record, uint64_t *lsn, struct quire_error *err)
+static int append_one(struct cache *cache, uint8_t kind, struct cache_record *record, uint64_t *lsn,
+                      struct quire_error *err)
 {
     return append(cache, &kind, record, 1, lsn, err);
 }
 
 /* ---- records ----------------------------------------------------------------------------------------------------- */
 
-void record_cache(struct record *r, const struct cache *cache)
+void cache_record_cache(struct cache_record *r, const struct cache *cache)
 {
     const struct cache_config *c = &cache->config;
-    record_begin(r, cache);
-    record_u64(r, cache->secret[0]);
-    record_u64(r, cache->secret[1]);
-    record_u64(r, cache->epoch);
-    record_u32(r, c->dim);
-    record_u8(r, (uint8_t)c->type);
-    record_u8(r, c->require_scope);
-    record_u64(r, c->memory_bytes);
-    record_u64(r, c->disk_bytes);
-    record_piece(r, c->name.data, c->name.n_bytes);
-    record_piece(r, c->encoder.data, c->encoder.n_bytes);
-    record_u32(r, c->n_scope_keys);
+    cache_record_begin(r, cache);
+    cache_record_u64(r, cache->secret[0]);
+    cache_record_u64(r, cache->secret[1]);
+    cache_record_u64(r, cache->epoch);
+    cache_record_u32(r, c->dim);
+    cache_record_u8(r, (uint8_t)c->type);
+    cache_record_u8(r, c->require_scope);
+    cache_record_u64(r, c->memory_bytes);
+    cache_record_u64(r, c->disk_bytes);
+    cache_record_bytes(r, c->name.data, c->name.n_bytes);
+    cache_record_bytes(r, c->encoder.data, c->encoder.n_bytes);
+    cache_record_u32(r, c->n_scope_keys);
     for (uint32_t i = 0; i < c->n_scope_keys; i++)
-        record_piece(r, c->scope_keys[i].data, c->scope_keys[i].n_bytes);
+        cache_record_bytes(r, c->scope_keys[i].data, c->scope_keys[i].n_bytes);
 }
 
-void record_category(struct record *r, const struct cache *cache, uint32_t number, struct quire_bytes name,
-                     const struct category_settings *settings)
+void cache_record_category(struct cache_record *r, const struct cache *cache, uint32_t number, struct quire_bytes name,
+                           const struct category_settings *settings)
 {
     char text[CATEGORY_TEXT_BYTES];
     uint32_t n = category_print(settings, text);
-    record_begin(r, cache);
-    record_u32(r, number);
-    record_piece(r, name.data, name.n_bytes);
-    record_piece(r, text, n);
+    cache_record_begin(r, cache);
+    cache_record_u32(r, number);
+    cache_record_bytes(r, name.data, name.n_bytes);
+    cache_record_bytes(r, text, n);
 }
 
-void record_group(struct record *r, const struct cache *cache, const struct group *group)
+void cache_record_group(struct cache_record *r, const struct cache *cache, const struct group *group)
 {
-    record_begin(r, cache);
-    record_u32(r, group->number);
-    record_u32(r, group->category);
-    record_u64(r, group->compat.low);
-    record_u64(r, group->compat.high);
-    record_piece(r, group->scope->bytes, group->scope->n_bytes);
+    cache_record_begin(r, cache);
+    cache_record_u32(r, group->number);
+    cache_record_u32(r, group->category);
+    cache_record_u64(r, group->compat.low);
+    cache_record_u64(r, group->compat.high);
+    cache_record_bytes(r, group->scope->bytes, group->scope->n_bytes);
 }
 
-void record_epoch(struct record *r, const struct cache *cache, const struct invalidation *i)
+void cache_record_epoch(struct cache_record *r, const struct cache *cache, const struct invalidation *i)
 {
-    record_begin(r, cache);
-    record_u64(r, i->epoch);
-    record_u8(r, (uint8_t)i->by);
-    record_u32(r, i->category);
-    record_u32(r, i->n);
+    cache_record_begin(r, cache);
+    cache_record_u64(r, i->epoch);
+    cache_record_u8(r, (uint8_t)i->by);
+    cache_record_u32(r, i->category);
+    cache_record_u32(r, i->n);
     for (uint32_t k = 0; k < INVALIDATION_HASHES; k++)
-        record_u64(r, i->hashes[k]);
-    record_f32(r, (float)i->similarity);
-    record_u8(r, i->vector != NULL);
+        cache_record_u64(r, i->hashes[k]);
+    cache_record_f32(r, (float)i->similarity);
+    cache_record_u8(r, i->vector != NULL);
     for (uint32_t k = 0; k < cache->config.dim && i->vector; k++)
-        record_f32(r, i->vector[k]);
+        cache_record_f32(r, i->vector[k]);
 }
 
-void record_curve(struct record *r, const struct cache *cache, uint32_t number)
+void cache_record_curve(struct cache_record *r, const struct cache *cache, uint32_t number)
 {
     uint8_t curve[RISK_BYTES];
     uint32_t n = risk_save(cache->categories[number]->curve, curve);
-    record_begin(r, cache);
-    record_u32(r, number);
-    record_piece(r, curve, n);
+    cache_record_begin(r, cache);
+    cache_record_u32(r, number);
+    cache_record_bytes(r, curve, n);
 }
 
 /* What an entry is, but for its row. */
-void record_entry(struct record *r, const struct cache_entry *e, uint64_t word, const uint8_t *blob, uint32_t n_blob)
+void cache_record_entry(struct cache_record *r, const struct cache_entry *e, uint64_t word, const uint8_t *blob,
+                        uint32_t n_blob)
 {
-    record_u64(r, word);
-    record_u32(r, e->exact);
-    record_u8(r, e->exact_high);
-    record_u32(r, e->group);
-    record_u32(r, e->segment);
-    record_u32(r, e->unit);
-    record_u64(r, entry_created(e));
-    record_u32(r, e->links.hits);
-    record_piece(r, blob, n_blob);
+    cache_record_u64(r, word);
+    cache_record_u32(r, e->exact);
+    cache_record_u8(r, e->exact_high);
+    cache_record_u32(r, e->group);
+    cache_record_u32(r, e->segment);
+    cache_record_u32(r, e->unit);
+    cache_record_u64(r, cache_entry_created(e));
+    cache_record_u32(r, e->links.hits);
+    cache_record_bytes(r, blob, n_blob);
 }
 
 /* ---- changes ----------------------------------------------------------------------------------------------------- */
 
-int log_cache(struct cache *cache, uint64_t *lsn, struct quire_error *err)
+int cache_log_cache(struct cache *cache, uint64_t *lsn, struct quire_error *err)
 {
-    struct record r;
-    record_cache(&r, cache);
+    struct cache_record r;
+    cache_record_cache(&r, cache);
     return append_one(cache, CACHE_LOG_CACHE, &r, lsn, err);
 }
 
-int log_drop(struct cache *cache, uint64_t *lsn, struct quire_error *err)
+int cache_log_drop(struct cache *cache, uint64_t *lsn, struct quire_error *err)
 {
-    struct record r;
-    record_begin(&r, cache);
+    struct cache_record r;
+    cache_record_begin(&r, cache);
     return append_one(cache, CACHE_LOG_DROP, &r, lsn, err);
 }
 
-int log_category(struct cache *cache, uint32_t number, struct quire_bytes name,
-                 const struct category_settings *settings, uint64_t *lsn, struct quire_error *err)
+int cache_log_category(struct cache *cache, uint32_t number, struct quire_bytes name,
+                       const struct category_settings *settings, uint64_t *lsn, struct quire_error *err)
 {
-    struct record r;
-    record_category(&r, cache, number, name, settings);
+    struct cache_record r;
+    cache_record_category(&r, cache, number, name, settings);
     return append_one(cache, CACHE_LOG_CATEGORY, &r, lsn, err);
 }
 
-int log_category_drop(struct cache *cache, uint32_t number, uint64_t *lsn, struct quire_error *err)
+int cache_log_category_drop(struct cache *cache, uint32_t number, uint64_t *lsn, struct quire_error *err)
 {
-    struct record r;
-    record_begin(&r, cache);
-    record_u32(&r, number);
+    struct cache_record r;
+    cache_record_begin(&r, cache);
+    cache_record_u32(&r, number);
     return append_one(cache, CACHE_LOG_CATEGORY_DROP, &r, lsn, err);
 }
 
-int log_put(struct cache *cache, const struct logged_put *put, uint64_t *lsn, struct quire_error *err)
+int cache_log_put(struct cache *cache, const struct logged_put *put, uint64_t *lsn, struct quire_error *err)
 {
-    struct record records[2];
+    struct cache_record records[2];
     const uint8_t kinds[2] = {CACHE_LOG_GROUP, CACHE_LOG_PUT};
     unsigned first = put->group->logged;
     if (!cache->of->journal)
         return 0;
     if (!first)
-        record_group(&records[0], cache, put->group);
-    record_begin(&records[1], cache);
-    record_u32(&records[1], put->row);
-    record_entry(&records[1], put->entry, atomic_load(&put->entry->word) | ENTRY_LIVE, put->blob, put->n_blob);
-    record_f32(&records[1], put->f);
-    record_f32(&records[1], put->norm2);
-    record_piece(&records[1], put->code, cache->space.code_dim);
+        cache_record_group(&records[0], cache, put->group);
+    cache_record_begin(&records[1], cache);
+    cache_record_u32(&records[1], put->row);
+    cache_record_entry(&records[1], put->entry, atomic_load(&put->entry->word) | ENTRY_LIVE, put->blob, put->n_blob);
+    cache_record_f32(&records[1], put->f);
+    cache_record_f32(&records[1], put->norm2);
+    cache_record_bytes(&records[1], put->code, cache->space.code_dim);
     if (put->graph_row != put->row)
-        record_u32(&records[1], put->graph_row);
+        cache_record_u32(&records[1], put->graph_row);
     int rc = append(cache, kinds + first, records + first, 2 - first, lsn, err);
     if (rc == 0)
         put->group->logged = true;
     return rc;
 }
 
-void record_sealed(struct record *r, const struct cache *cache, const struct sealed *sealed,
-                   const struct sealing *sealings, uint32_t n)
+void cache_record_sealed(struct cache_record *r, const struct cache *cache, const struct sealed *sealed,
+                         const struct sealing *sealings, uint32_t n)
 {
-    record_begin(r, cache);
-    record_u32(r, sealed->number);
-    record_u32(r, sealed->group);
+    cache_record_begin(r, cache);
+    cache_record_u32(r, sealed->number);
+    cache_record_u32(r, sealed->group);
     for (uint32_t i = 0; i < n; i++) {
-        record_u32(r, (uint32_t)sealings[i].id);
-        record_u32(r, sealings[i].segment_row);
+        cache_record_u32(r, (uint32_t)sealings[i].id);
+        cache_record_u32(r, sealings[i].segment_row);
     }
 }
 
-int log_sealed(struct cache *cache, const struct sealed *sealed, const struct sealing *sealings, uint32_t n,
-               struct quire_error *err)
+int cache_log_sealed(struct cache *cache, const struct sealed *sealed, const struct sealing *sealings, uint32_t n,
+                     struct quire_error *err)
 {
-    struct record r;
+    struct cache_record r;
     uint64_t lsn;
-    record_sealed(&r, cache, sealed, sealings, n);
+    cache_record_sealed(&r, cache, sealed, sealings, n);
     return append_one(cache, CACHE_LOG_SEALED, &r, &lsn, err);
 }
 
-int log_gone(struct cache *cache, const uint32_t *rows, uint32_t n, uint64_t *lsn, struct quire_error *err)
+int cache_log_gone(struct cache *cache, const uint32_t *rows, uint32_t n, uint64_t *lsn, struct quire_error *err)
 {
-    struct record r;
-    record_begin(&r, cache);
+    struct cache_record r;
+    cache_record_begin(&r, cache);
     for (uint32_t i = 0; i < n; i++)
-        record_u32(&r, rows[i]);
+        cache_record_u32(&r, rows[i]);
     return append_one(cache, CACHE_LOG_GONE, &r, lsn, err);
 }
 
-int log_change(struct cache *cache, uint32_t row, uint64_t word, float veto, uint64_t *lsn, struct quire_error *err)
+int cache_log_change(struct cache *cache, uint32_t row, uint64_t word, float veto, uint64_t *lsn,
+                     struct quire_error *err)
 {
-    struct record r;
-    record_begin(&r, cache);
-    record_u32(&r, row);
-    record_u64(&r, word);
-    record_f32(&r, veto);
+    struct cache_record r;
+    cache_record_begin(&r, cache);
+    cache_record_u32(&r, row);
+    cache_record_u64(&r, word);
+    cache_record_f32(&r, veto);
     return append_one(cache, CACHE_LOG_CHANGE, &r, lsn, err);
 }
 
-int log_moved(struct cache *cache, uint32_t row, const struct document_at *at, struct quire_error *err)
+int cache_log_moved(struct cache *cache, uint32_t row, const struct document_at *at, struct quire_error *err)
 {
-    struct record r;
+    struct cache_record r;
     uint64_t lsn;
-    record_begin(&r, cache);
-    record_u32(&r, row);
-    record_u32(&r, at->segment);
-    record_u32(&r, at->unit);
+    cache_record_begin(&r, cache);
+    cache_record_u32(&r, row);
+    cache_record_u32(&r, at->segment);
+    cache_record_u32(&r, at->unit);
     return append_one(cache, CACHE_LOG_MOVED, &r, &lsn, err);
 }
 
-int log_epoch(struct cache *cache, const struct invalidation *invalidation, uint64_t *lsn, struct quire_error *err)
+int cache_log_epoch(struct cache *cache, const struct invalidation *invalidation, uint64_t *lsn,
+                    struct quire_error *err)
 {
-    struct record r;
-    record_epoch(&r, cache, invalidation);
+    struct cache_record r;
+    cache_record_epoch(&r, cache, invalidation);
     return append_one(cache, CACHE_LOG_EPOCH, &r, lsn, err);
 }
 
-int log_curve(struct cache *cache, uint32_t number, struct quire_error *err)
+int cache_log_curve(struct cache *cache, uint32_t number, struct quire_error *err)
 {
-    struct record r;
+    struct cache_record r;
     uint64_t lsn;
-    record_curve(&r, cache, number);
+    cache_record_curve(&r, cache, number);
     return append_one(cache, CACHE_LOG_CURVE, &r, &lsn, err);
 }

@@ -9,10 +9,10 @@
  * changes, and what could not be logged was not done.
  *
  * A row is an entry; its vector is a row of the graph, with the same number until the cache has sealed some (sealed.h).
- * The entry becomes living (ENTRY_LIVE) when everything else is in place. When it dies it joins the graves, whose rows
- * are taken out of the graph later and outside of the lock; the graph gives a number out again when no reader of that
- * epoch is left. So whoever is inside an epoch may look at any row of the graph that a search gave to him; whether the
- * entry that he finds with it still has that row is looked at under the lock.
+ * The entry becomes living (ENTRY_LIVE) when everything else is in place. When it dies it joins the list of dead rows,
+ * which are taken out of the graph later and outside of the lock; the graph gives a number out again when no reader of
+ * that epoch is left. So whoever is inside an epoch may look at any row of the graph that a search gave; whether the
+ * entry that is found with it still has that row is looked at under the lock.
  */
 #ifndef QUIRE_CACHE_CACHE_PRIV_H
 #define QUIRE_CACHE_CACHE_PRIV_H
@@ -95,14 +95,14 @@ struct group {
     uint32_t number, category;
     struct scope *scope;
     struct hash128 compat;
-    uint32_t n;              /* living entries */
-    uint32_t n_rows, room;   /* of rows */
-    uint32_t *rows;          /* those that are not linked; owned */
-    bool linking;            /* stands in cache->to_link */
-    bool logged;             /* the journal knows it */
-    uint32_t pending;        /* entries on their way into it, graves, and seals */
-    uint32_t n_sealed;       /* of n: whose vectors are in segments */
-    struct sealed *sealed;   /* its segments */
+    uint32_t n;                /* living entries */
+    uint32_t n_rows, capacity; /* of rows */
+    uint32_t *rows;            /* those that are not linked; owned */
+    bool linking;              /* stands in cache->to_link */
+    bool logged;               /* the journal knows it */
+    uint32_t pending;          /* entries on their way into it, dead rows, and seals */
+    uint32_t n_sealed;         /* of n: whose vectors are in segments */
+    struct sealed *sealed;     /* its segments */
     uint64_t seals;          /* changes when vectors leave the memory: no other group ever has the same; 0: none have */
     struct group *next_hash; /* of its bucket */
     struct group *next_link;
@@ -175,7 +175,7 @@ struct caches {
     struct epochs *epochs;
     struct journal *journal; /* NULL: what is done is not logged (replay) */
     struct cache **all;      /* sorted by name; each a reference */
-    uint32_t n, room;
+    uint32_t n, capacity;
     struct random random;
     struct cache_scratch *scratch, *seal_scratch; /* the threads' */
     pthread_t thread, sealer;
@@ -210,7 +210,7 @@ struct cache {
     uint32_t n_buckets;
     struct blobs blobs;
     struct group **groups; /* by number; NULL: free; owned */
-    uint32_t n_groups, groups_room, first_free_group;
+    uint32_t n_groups, groups_capacity, first_free_group;
     struct group **group_buckets;
     struct scope **scope_buckets;
     uint32_t n_group_buckets, n_scope_buckets, n_scopes, groups_living;
@@ -232,15 +232,15 @@ struct cache {
     struct audit *audits; /* AUDITS_MAX, by number; owned */
     uint64_t next_audit, next_pop;
     struct random random;
-    uint32_t graves, n_graves; /* dead rows whose row of the graph is still there: the first + 1, chained */
+    uint32_t dead_rows, n_dead_rows; /* dead rows whose row of the graph is still there: the first + 1, chained */
     /* sealed.h */
     bool apart;                             /* entries and rows of the graph have numbers of their own */
     struct row_table places, graph_entries; /* struct place of each entry; the entry of each row of the graph */
     uint32_t free_rows;                     /* numbers of entries: the first + 1, chained */
     uint32_t scan_row, scan_end;            /* among these are free ones that are not in the chain */
     struct sealed **sealed;                 /* by number; owned, as are those */
-    uint32_t n_sealed, sealed_room, next_sealed;
-    struct sealed *doomed;        /* without entries, their folders still there */
+    uint32_t n_sealed, sealed_capacity, next_sealed;
+    struct sealed *retired;       /* without entries, their folders still there */
     uint64_t seals;               /* the last one's number */
     uint64_t sealed_entries;      /* living ones in segments */
     uint64_t sealed_memory_bytes; /* of all segments */
@@ -257,9 +257,9 @@ struct cache {
 struct cache_scratch {
     struct graph_scratch *graph;
     float *floats; /* code_dim, twice: the unit vector and the rotated one */
-    uint32_t floats_room;
+    uint32_t floats_capacity;
     uint32_t *rows; /* of a group, copied; owned */
-    uint32_t n_rows, rows_room;
+    uint32_t n_rows, rows_capacity;
     struct graph_hit hits[2 * CANDIDATES_MAX]; /* nearest first; the second half is for those of the graph */
     uint8_t code[QUIRE_DIM_MAX + 64];
     uint8_t features[GUARD_BYTES];
@@ -269,40 +269,40 @@ struct cache_scratch {
 /* ---- entries: cache_entry.c
  * -------------------------------------------------------------------------------------------- */
 
-static inline struct cache_entry *entry_at(const struct cache *cache, uint32_t row)
+static inline struct cache_entry *cache_entry_at(const struct cache *cache, uint32_t row)
 {
     return row_table_at(&cache->entries, row);
 }
 
-static inline uint64_t entry_word(const struct cache *cache, uint32_t row)
+static inline uint64_t cache_entry_word(const struct cache *cache, uint32_t row)
 {
-    return atomic_load_explicit(&entry_at(cache, row)->word, memory_order_acquire);
+    return atomic_load_explicit(&cache_entry_at(cache, row)->word, memory_order_acquire);
 }
 
-static inline uint64_t entry_created(const struct cache_entry *e)
+static inline uint64_t cache_entry_created(const struct cache_entry *e)
 {
     return e->created_low | (uint64_t)e->created_high << 32;
 }
 
-static inline uint64_t entry_id(const struct cache_entry *e, uint32_t row)
+static inline uint64_t cache_entry_id(const struct cache_entry *e, uint32_t row)
 {
     return (uint64_t)e->created_low << ID_SHIFT | row;
 }
 
-struct document_at entry_document(const struct cache_entry *e);
-void entry_set_document(struct cache_entry *e, const struct document_at *at);
+struct document_at cache_entry_document(const struct cache_entry *e);
+void cache_entry_set_document(struct cache_entry *e, const struct document_at *at);
 /* The living row of an id; UINT32_MAX: none. (lock) */
-uint32_t entry_find(const struct cache *cache, uint64_t id);
+uint32_t cache_entry_find(const struct cache *cache, uint64_t id);
 /* The living row with this hash in a group; UINT32_MAX: none. (lock) */
-uint32_t entry_find_exact(const struct cache *cache, const struct group *group, struct hash128 exact);
-void entry_link_exact(struct cache *cache, uint32_t row);
-void entry_unlink_exact(struct cache *cache, uint32_t row);
-int entries_reserve(struct cache *cache, uint32_t n); /* rows 0 .. n-1 have memory (lock) */
+uint32_t cache_entry_find_exact(const struct cache *cache, const struct group *group, struct hash128 exact);
+void cache_entry_link_exact(struct cache *cache, uint32_t row);
+void cache_entry_unlink_exact(struct cache *cache, uint32_t row);
+int cache_entries_reserve(struct cache *cache, uint32_t n); /* rows 0 .. n-1 have memory (lock) */
 /* What an entry costs its category: bytes of its document. */
-uint64_t entry_cost_bytes(const struct cache_entry *e);
-double entry_saved(const struct cache *cache, const struct cache_entry *e); /* USD per byte, for EVICT cost */
+uint64_t cache_entry_cost_bytes(const struct cache_entry *e);
+double cache_entry_saved(const struct cache *cache, const struct cache_entry *e); /* USD per byte, for EVICT cost */
 /* Expires at ms since BASE_MS; the rest of the word stays. (lock) */
-void entry_set_expire(struct cache_entry *e, uint64_t expire);
+void cache_entry_set_expire(struct cache_entry *e, uint64_t expire);
 uint64_t cache_now(const struct cache *cache); /* ms since BASE_MS */
 
 /* ---- groups: group.c --------------------------------------------------------------------------------------------- */
@@ -324,49 +324,50 @@ int group_reserve(struct cache *cache, struct group *group);
 void group_list(struct cache *cache, struct group *group, uint32_t row);   /* room was reserved (lock) */
 void group_unlist(struct cache *cache, struct group *group, uint32_t row); /* (lock) */
 /* Frees a group without entries when no reader is left. (lock) */
-void group_let_go(struct cache *cache, struct group *group);
+void group_release(struct cache *cache, struct group *group);
 /* Links rows of groups that have grown; at most `most`. Returns how many. */
 uint32_t groups_link(struct cache *cache, struct cache_scratch *scratch, uint32_t most);
 void groups_free(struct cache *cache);
 /* i-th pair of canonical bytes; false behind the last. */
-bool scope_pair(const uint8_t *bytes, uint32_t n, uint32_t *at, struct quire_pair *pair);
+bool group_scope_pair(const uint8_t *bytes, uint32_t n, uint32_t *at, struct quire_pair *pair);
 
 /* ---- categories: cache_category.c -------------------------------------------------------------------------------- */
 
 /* By name, or "*"; QUIRE_ENOTFOUND. (lock) */
-int category_number(const struct cache *cache, struct quire_bytes name, uint32_t *number, struct quire_error *err);
+int cache_category_number(const struct cache *cache, struct quire_bytes name, uint32_t *number,
+                          struct quire_error *err);
 /* By its own name only; QUIRE_ENOTFOUND. (lock) */
-int category_find_named(const struct cache *cache, struct quire_bytes name, uint32_t *number, struct quire_error *err);
+int cache_category_find(const struct cache *cache, struct quire_bytes name, uint32_t *number, struct quire_error *err);
 /* Makes it, or changes its settings; number UINT32_MAX: a new one. (lock) */
-int category_put(struct cache *cache, struct quire_bytes name, const struct category_settings *settings,
-                 uint32_t number, struct quire_error *err);
-void category_drop(struct cache *cache, uint32_t number); /* from what is found; its entries are the caller's (lock) */
-void categories_free(struct cache *cache);
-void category_refresh_quota(struct cache *cache, uint32_t number);
+int cache_category_put(struct cache *cache, struct quire_bytes name, const struct category_settings *settings,
+                       uint32_t number, struct quire_error *err);
+void cache_category_drop(struct cache *cache,
+                         uint32_t number); /* from what is found; its entries are the caller's (lock) */
+void cache_categories_free(struct cache *cache);
+void cache_category_refresh_quota(struct cache *cache, uint32_t number);
 /* Shares of the cache's memory for documents: those that wait for the disk, and those read lately. */
 uint64_t cache_buffer_bytes(const struct cache *cache);
 uint64_t cache_hot_bytes(const struct cache *cache);
 /* Limits of the cache from its memory, and what is in use. (lock) */
 void cache_refresh_quota(struct cache *cache);
 /* Bytes that entries and their vectors take, and what there is for them. (lock) */
-void cache_memory_use(const struct cache *cache, uint64_t *used, uint64_t *room);
+void cache_memory_use(const struct cache *cache, uint64_t *used, uint64_t *capacity);
 
 /* ---- leaving: cache_remove.c ------------------------------------------------------------------------------------- */
 
-/* Takes a living entry out of everything but the graph, which cache_bury does later. The caller has logged it. (lock)
- * */
-void entry_die(struct cache *cache, uint32_t row);
+/* Takes a living entry out of everything but the graph, which cache_reclaim does later. It has been logged. (lock) */
+void cache_entry_die(struct cache *cache, uint32_t row);
 /* The opposite: an entry whose word, group, document and blob are set takes its places. linked: its row is in the graph
  * of the group. Room in group->rows was reserved where it is not. (lock) */
-void entry_join(struct cache *cache, uint32_t row, struct group *group, bool linked);
+void cache_entry_join(struct cache *cache, uint32_t row, struct group *group, bool linked);
 /* Takes at most `most` dead rows out of the graph; returns how many. (without the lock) */
-uint32_t cache_bury(struct cache *cache, struct cache_scratch *scratch, uint32_t most);
+uint32_t cache_reclaim(struct cache *cache, struct cache_scratch *scratch, uint32_t most);
 /* Removes all entries of a category. (takes the lock) */
 int cache_empty_category(struct cache *cache, uint32_t number, uint64_t *lsn, struct quire_error *err);
 /* Removes what has expired among the next `rows` rows; returns how many went. */
 uint32_t cache_expire(struct cache *cache, uint32_t rows);
 /* Logs that those went which were found dead when the folder was read, as cache_expire does, for the same reasons. */
-int cache_log_graves(struct cache *cache, struct quire_error *err);
+int cache_log_dead_rows(struct cache *cache, struct quire_error *err);
 /* Whether an answer computed under a lease of `epoch` was invalidated meanwhile. (lock) */
 struct put_facts {
     uint32_t category;
@@ -377,28 +378,28 @@ struct put_facts {
     uint32_t model;
     const float *vector; /* unit length; NULL */
 };
-bool invalidated_since(const struct cache *cache, uint64_t epoch, const struct put_facts *facts);
-void invalidation_push(struct cache *cache, const struct invalidation *invalidation);
+bool cache_invalidated_since(const struct cache *cache, uint64_t epoch, const struct put_facts *facts);
+void cache_invalidation_push(struct cache *cache, const struct invalidation *invalidation);
 
 /* ---- what both get and put do: cache_get.c ----------------------------------------------------------------------- */
 
 /* The unit vector (floats) and the rotated one (floats + room): QUIRE_ENOTFINITE, EZEROVEC. */
 int cache_vector(const struct cache *cache, struct cache_scratch *scratch, const void *vector, struct quire_error *err);
-struct hash128 hash128_of(struct quire_bytes bytes); /* never 0; of none: 0 */
-uint64_t tag_hash(struct quire_bytes tag);
+struct hash128 cache_hash_of(struct quire_bytes bytes); /* never 0; of none: 0 */
+uint64_t cache_tag_hash(struct quire_bytes tag);
 int cache_check_encoder(const struct cache *cache, struct quire_bytes encoder, struct quire_error *err);
-int scratch_fit(struct cache_scratch *scratch, const struct cache *cache, struct quire_error *err);
-float similarity_of(float distance);
-struct category *category_of(const struct cache *cache, uint32_t number);
-double threshold_of(struct cache *cache, uint32_t number, double lam); /* (lock) */
+int cache_scratch_fit(struct cache_scratch *scratch, const struct cache *cache, struct quire_error *err);
+float cache_similarity_of(float distance);
+struct category *cache_category_at(const struct cache *cache, uint32_t number);
+double cache_threshold_of(struct cache *cache, uint32_t number, double lam); /* (lock) */
 /* A new pair that waits for a label; its number. (lock) */
-uint64_t audit_push(struct cache *cache, uint32_t category, uint64_t id, enum risk_source source, double similarity,
-                    double weight, struct quire_bytes text);
-void audits_free(struct cache *cache);
+uint64_t cache_audit_push(struct cache *cache, uint32_t category, uint64_t id, enum risk_source source,
+                          double similarity, double weight, struct quire_bytes text);
+void cache_audits_free(struct cache *cache);
 /* Sets it, unlogged. (lock) QUIRE_ENOMEM */
-int entry_set_veto(struct cache *cache, uint32_t row, float veto);
+int cache_entry_set_veto(struct cache *cache, uint32_t row, float veto);
 /* Raises an entry's own threshold just above a similarity that was wrong. (lock) */
-int entry_veto(struct cache *cache, uint32_t row, double similarity, uint64_t *lsn, struct quire_error *err);
+int cache_entry_veto(struct cache *cache, uint32_t row, double similarity, uint64_t *lsn, struct quire_error *err);
 
 /* ---- the journal: cache_log.c ------------------------------------------------------------------------------------ */
 
@@ -419,11 +420,11 @@ enum cache_log_kind {
     CACHE_LOG_SEALED,
 };
 /* Each appends one frame (nothing where the journal is NULL); *lsn gets its number. (lock) */
-int log_cache(struct cache *cache, uint64_t *lsn, struct quire_error *err);
-int log_drop(struct cache *cache, uint64_t *lsn, struct quire_error *err);
-int log_category(struct cache *cache, uint32_t number, struct quire_bytes name,
-                 const struct category_settings *settings, uint64_t *lsn, struct quire_error *err);
-int log_category_drop(struct cache *cache, uint32_t number, uint64_t *lsn, struct quire_error *err);
+int cache_log_cache(struct cache *cache, uint64_t *lsn, struct quire_error *err);
+int cache_log_drop(struct cache *cache, uint64_t *lsn, struct quire_error *err);
+int cache_log_category(struct cache *cache, uint32_t number, struct quire_bytes name,
+                       const struct category_settings *settings, uint64_t *lsn, struct quire_error *err);
+int cache_log_category_drop(struct cache *cache, uint32_t number, uint64_t *lsn, struct quire_error *err);
 struct logged_put {
     uint32_t row, graph_row;
     const struct cache_entry *entry; /* as it will be, but for links and chain */
@@ -434,21 +435,23 @@ struct logged_put {
     uint32_t n_blob;
     struct hash128 exact;
 };
-int log_put(struct cache *cache, const struct logged_put *put, uint64_t *lsn, struct quire_error *err);
-int log_gone(struct cache *cache, const uint32_t *rows, uint32_t n, uint64_t *lsn, struct quire_error *err);
+int cache_log_put(struct cache *cache, const struct logged_put *put, uint64_t *lsn, struct quire_error *err);
+int cache_log_gone(struct cache *cache, const uint32_t *rows, uint32_t n, uint64_t *lsn, struct quire_error *err);
 /* Expiry, pin and own threshold of an entry. */
-int log_change(struct cache *cache, uint32_t row, uint64_t word, float veto, uint64_t *lsn, struct quire_error *err);
-int log_moved(struct cache *cache, uint32_t row, const struct document_at *at, struct quire_error *err);
-int log_epoch(struct cache *cache, const struct invalidation *invalidation, uint64_t *lsn, struct quire_error *err);
-int log_curve(struct cache *cache, uint32_t number, struct quire_error *err);
+int cache_log_change(struct cache *cache, uint32_t row, uint64_t word, float veto, uint64_t *lsn,
+                     struct quire_error *err);
+int cache_log_moved(struct cache *cache, uint32_t row, const struct document_at *at, struct quire_error *err);
+int cache_log_epoch(struct cache *cache, const struct invalidation *invalidation, uint64_t *lsn,
+                    struct quire_error *err);
+int cache_log_curve(struct cache *cache, uint32_t number, struct quire_error *err);
 /* n entries have gone to rows of a segment. */
 struct sealed;
 struct sealing {
     uint64_t id;
     uint32_t graph_row, segment_row;
 };
-int log_sealed(struct cache *cache, const struct sealed *sealed, const struct sealing *sealings, uint32_t n,
-               struct quire_error *err);
+int cache_log_sealed(struct cache *cache, const struct sealed *sealed, const struct sealing *sealings, uint32_t n,
+                     struct quire_error *err);
 
 /* ---- life: caches.c ---------------------------------------------------------------------------------------------- */
 

@@ -64,12 +64,12 @@ static void fill_blob(struct put *p)
     uint32_t n = entry->text.n_bytes ? guard_features(p->cache->of->guards, entry->text, scratch->features) : 0;
     p->head = (struct blob_head){.n_features = (uint16_t)n,
                                  .n_tags = (uint8_t)entry->n_tags,
-                                 .model = entry->model.n_bytes ? (uint32_t)tag_hash(entry->model) | 1 : 0,
+                                 .model = entry->model.n_bytes ? (uint32_t)cache_tag_hash(entry->model) | 1 : 0,
                                  .cost = (float)entry->cost};
     if (n == 0 && entry->n_tags == 0 && p->head.model == 0 && entry->cost <= 0)
         return;
     for (uint32_t i = 0; i < entry->n_tags; i++)
-        p->tags[i] = tag_hash(entry->tags[i]);
+        p->tags[i] = cache_tag_hash(entry->tags[i]);
     memcpy(p->blob, &p->head, sizeof p->head);
     memcpy(p->blob + sizeof p->head, p->tags, sizeof *p->tags * entry->n_tags);
     memcpy(p->blob + sizeof p->head + sizeof *p->tags * entry->n_tags, scratch->features, n);
@@ -84,18 +84,18 @@ static int prepare(struct put *p, struct quire_error *err)
     uint32_t code_dim = cache->space.code_dim;
     int rc = check_entry(cache, p->entry, err);
     if (rc == 0)
-        rc = scratch_fit(scratch, cache, err);
+        rc = cache_scratch_fit(scratch, cache, err);
     if (rc == 0 && p->entry->vector)
         rc = cache_vector(cache, scratch, p->entry->vector, err);
     if (rc < 0)
         return rc;
-    float *rotated = scratch->floats + scratch->floats_room;
+    float *rotated = scratch->floats + scratch->floats_capacity;
     if (!p->entry->vector)
         memset(rotated, 0, sizeof *rotated * code_dim);
     p->f = code_encode(rotated, code_dim, 8, scratch->code, NULL, NULL);
     p->norm2 = p->entry->vector ? 1 : 0;
-    p->exact = hash128_of(p->entry->hash.n_bytes ? p->entry->hash : p->entry->text);
-    p->compat = hash128_of(p->entry->compat);
+    p->exact = cache_hash_of(p->entry->hash.n_bytes ? p->entry->hash : p->entry->text);
+    p->compat = cache_hash_of(p->entry->compat);
     fill_blob(p);
     rc = graph_add(cache->graph, scratch->code, p->f, p->norm2, &p->graph_row);
     if (rc < 0)
@@ -119,19 +119,19 @@ static bool is_outdated(const struct put *p)
                               .n_tags = entry->n_tags,
                               .model = p->head.model,
                               .vector = entry->vector ? p->scratch->floats : NULL};
-    if (invalidated_since(p->cache, p->lease_epoch, &facts))
+    if (cache_invalidated_since(p->cache, p->lease_epoch, &facts))
         return true;
     const struct group *group = group_find(p->cache, &p->scratch->key);
-    uint32_t row =
-        p->lease == LEASE_DEAD && group && p->exact.high ? entry_find_exact(p->cache, group, p->exact) : UINT32_MAX;
-    return row != UINT32_MAX && entry_created(entry_at(p->cache, row)) + BASE_MS >= p->lease_ms;
+    uint32_t row = p->lease == LEASE_DEAD && group && p->exact.high ? cache_entry_find_exact(p->cache, group, p->exact)
+                                                                    : UINT32_MAX;
+    return row != UINT32_MAX && cache_entry_created(cache_entry_at(p->cache, row)) + BASE_MS >= p->lease_ms;
 }
 
 /* The living entry of the same hash; UINT32_MAX: none. (lock) */
 static uint32_t same_hash(const struct put *p)
 {
     const struct group *group = group_find(p->cache, &p->scratch->key);
-    return group && p->exact.high ? entry_find_exact(p->cache, group, p->exact) : UINT32_MAX;
+    return group && p->exact.high ? cache_entry_find_exact(p->cache, group, p->exact) : UINT32_MAX;
 }
 
 /* Whether it may be stored at all; sets the outcome where not. (lock) */
@@ -147,9 +147,9 @@ static bool may_store(struct put *p)
     } else if (cat->dropped || is_outdated(p)) { /* dropped: since it was looked up */
         *outcome = QUIRE_CACHE_OUTDATED;
         cat->counters.outdated++;
-    } else if (p->entry->if_new && row != UINT32_MAX && (entry_word(cache, row) & EXPIRE_NEVER) > p->now) {
+    } else if (p->entry->if_new && row != UINT32_MAX && (cache_entry_word(cache, row) & EXPIRE_NEVER) > p->now) {
         *outcome = QUIRE_CACHE_EXISTS;
-        p->result->id = entry_id(entry_at(cache, row), row);
+        p->result->id = cache_entry_id(cache_entry_at(cache, row), row);
     } else if (cat->settings.admit == ADMIT_SECOND && !p->entry->pin && p->exact.high && row == UINT32_MAX &&
                !sketch_seen(&cache->sketch, seen)) {
         sketch_add(&cache->sketch, seen);
@@ -182,10 +182,10 @@ static int admit(struct put *p, struct quire_error *err)
 {
     struct cache *cache = p->cache;
     struct group_key *key = &p->scratch->key;
-    int rc = category_number(cache, p->entry->category, &p->number, err);
+    int rc = cache_category_number(cache, p->entry->category, &p->number, err);
     if (rc < 0)
         return rc;
-    p->category = category_of(cache, p->number);
+    p->category = cache_category_at(cache, p->number);
     p->category->counters.puts++;
     if (!p->entry->vector && p->category->settings.mode != CATEGORY_EXACT)
         return error_set(err, QUIRE_EINVALID, "VEC is missing: only categories of MODE exact take entries without");
@@ -196,7 +196,7 @@ static int admit(struct put *p, struct quire_error *err)
     p->now = cache_now(cache);
     if (!may_store(p))
         return 0;
-    if (entry_take(cache, p->graph_row, &p->row) < 0)
+    if (cache_entry_take(cache, p->graph_row, &p->row) < 0)
         return error_set(err, QUIRE_ENOMEM, "no memory for another entry");
     p->has_row = true;
     p->group = group_find(cache, key);
@@ -217,7 +217,7 @@ static int append_document(struct put *p, struct quire_error *err)
     struct quire_pair pairs[CACHE_SCOPE_KEYS_MAX];
     uint32_t n_pairs = 0, at = 0;
     while (n_pairs < CACHE_SCOPE_KEYS_MAX &&
-           scope_pair(p->scratch->key.scope, p->scratch->key.n_scope, &at, &pairs[n_pairs]))
+           group_scope_pair(p->scratch->key.scope, p->scratch->key.n_scope, &at, &pairs[n_pairs]))
         n_pairs++;
     struct document document = {.id = (p->created & UINT32_MAX) << ID_SHIFT | p->row,
                                 .created_ms = p->created + BASE_MS,
@@ -264,19 +264,19 @@ static int make_room(struct put *p, bool *fits, struct quire_error *err)
             quota_victim(&cache->quota, cache->quotas, cache->n_categories, p->number, p->at.bytes, &cause, fits);
         if (victim == QUOTA_NONE)
             return 0;
-        struct category *cat = category_of(cache, victim);
+        struct category *cat = cache_category_at(cache, victim);
         uint32_t row = evict_victim(&cat->order);
         if (row == EVICT_NONE) {
             cache->quotas[victim].empty_handed = true;
             continue;
         }
-        int rc = log_gone(cache, &row, 1, &p->result->lsn, err);
+        int rc = cache_log_gone(cache, &row, 1, &p->result->lsn, err);
         if (rc < 0)
             return rc;
         cat->counters.evicted_own += cause == QUOTA_OWN;
         cat->counters.evicted_cache += cause == QUOTA_CACHE;
         evict_taken(&cat->order, row);
-        entry_die(cache, row);
+        cache_entry_die(cache, row);
         p->result->evicted++;
     }
 }
@@ -293,17 +293,17 @@ static void fill_entry(const struct put *p, struct cache_entry *e)
     e->created_low = (uint32_t)p->created;
     e->created_high = (uint8_t)(p->created >> 32);
     e->links.level = EVICT_UNLISTED;
-    entry_set_document(e, &p->at);
+    cache_entry_set_document(e, &p->at);
 }
 
 static int remove_row(struct put *p, uint32_t row, struct quire_error *err)
 {
-    int rc = log_gone(p->cache, &row, 1, &p->result->lsn, err);
+    int rc = cache_log_gone(p->cache, &row, 1, &p->result->lsn, err);
     if (rc < 0)
         return rc;
-    category_of(p->cache, p->cache->groups[entry_at(p->cache, row)->group]->category)->counters.replaced++;
+    cache_category_at(p->cache, p->cache->groups[cache_entry_at(p->cache, row)->group]->category)->counters.replaced++;
     p->replaces = true;
-    entry_die(p->cache, row);
+    cache_entry_die(p->cache, row);
     return 0;
 }
 
@@ -316,8 +316,8 @@ static int remove_old(struct put *p, struct quire_error *err)
     uint32_t old = same_hash(p);
     int rc = old == UINT32_MAX ? 0 : remove_row(p, old, err);
     uint64_t renewed = p->lease == LEASE_VALID ? lease_refreshes(cache->leases, p->entry->lease) : 0;
-    old = renewed ? entry_find(cache, renewed) : UINT32_MAX;
-    if (rc < 0 || old == UINT32_MAX || (entry_word(cache, old) & EXPIRE_NEVER) > p->now)
+    old = renewed ? cache_entry_find(cache, renewed) : UINT32_MAX;
+    if (rc < 0 || old == UINT32_MAX || (cache_entry_word(cache, old) & EXPIRE_NEVER) > p->now)
         return rc;
     return remove_row(p, old, err);
 }
@@ -326,7 +326,7 @@ static int remove_old(struct put *p, struct quire_error *err)
 static int publish(struct put *p, struct quire_error *err)
 {
     struct cache *cache = p->cache;
-    struct cache_entry entry, *e = entry_at(cache, p->row);
+    struct cache_entry entry, *e = cache_entry_at(cache, p->row);
     uint32_t blob = 0;
     if (!p->linked && p->entry->vector && group_reserve(cache, p->group) < 0)
         return error_set(err, QUIRE_ENOMEM, "no memory for another entry of its scope");
@@ -335,18 +335,18 @@ static int publish(struct put *p, struct quire_error *err)
     if (blob)
         memcpy(row_table_at(&cache->blobs.cells, blob), p->blob, p->n_blob);
     fill_entry(p, &entry);
-    int rc = log_put(cache,
-                     &(struct logged_put){.row = p->row,
-                                          .graph_row = p->graph_row,
-                                          .entry = &entry,
-                                          .group = p->group,
-                                          .code = p->scratch->code,
-                                          .f = p->f,
-                                          .norm2 = p->norm2,
-                                          .blob = p->blob,
-                                          .n_blob = p->n_blob,
-                                          .exact = p->exact},
-                     &p->result->lsn, err);
+    int rc = cache_log_put(cache,
+                           &(struct logged_put){.row = p->row,
+                                                .graph_row = p->graph_row,
+                                                .entry = &entry,
+                                                .group = p->group,
+                                                .code = p->scratch->code,
+                                                .f = p->f,
+                                                .norm2 = p->norm2,
+                                                .blob = p->blob,
+                                                .n_blob = p->n_blob,
+                                                .exact = p->exact},
+                           &p->result->lsn, err);
     if (rc < 0) {
         blob_give(&cache->blobs, blob);
         return rc;
@@ -354,9 +354,9 @@ static int publish(struct put *p, struct quire_error *err)
     entry.blob = blob;
     memcpy((uint8_t *)e + sizeof e->word, (uint8_t *)&entry + sizeof e->word, sizeof entry - sizeof e->word);
     atomic_store_explicit(&e->word, atomic_load(&entry.word) | ENTRY_LIVE, memory_order_release);
-    entry_join(cache, p->row, p->group, p->linked);
+    cache_entry_join(cache, p->row, p->group, p->linked);
     p->result->outcome = p->replaces ? QUIRE_CACHE_REPLACED : QUIRE_CACHE_STORED;
-    p->result->id = entry_id(e, p->row);
+    p->result->id = cache_entry_id(e, p->row);
     p->result->expire_ms = p->expire == EXPIRE_NEVER ? UINT64_MAX : p->expire + BASE_MS;
     p->category->counters.stored++;
     negatives_remove(&cache->negatives, p->group->key, p->exact);
@@ -390,7 +390,7 @@ static void let_go(struct put *p)
         document_log_drop(cache->documents, &p->at);
     if (p->has_row) { /* first: the graph may give its row to someone else at once */
         pthread_mutex_lock(&cache->lock);
-        entry_give(cache, p->row);
+        cache_entry_give(cache, p->row);
         pthread_mutex_unlock(&cache->lock);
     }
     if (p->has_graph_row && p->linked)
@@ -401,7 +401,7 @@ static void let_go(struct put *p)
         return;
     pthread_mutex_lock(&cache->lock);
     p->group->pending--;
-    group_let_go(cache, p->group);
+    group_release(cache, p->group);
     pthread_mutex_unlock(&cache->lock);
 }
 
@@ -409,7 +409,7 @@ static void let_go(struct put *p)
  * the id is one that nobody can hold. (lock) */
 static void set_times(struct put *p)
 {
-    const struct cache_entry *e = entry_at(p->cache, p->row);
+    const struct cache_entry *e = cache_entry_at(p->cache, p->row);
     uint32_t ahead = e->created_low - (uint32_t)p->now;
     p->created = p->now + (ahead < CREATED_AHEAD_MAX ? ahead + 1 : 0);
     p->expire = end_of_life(p);
@@ -474,7 +474,7 @@ int cache_put(struct cache *cache, struct cache_scratch *scratch, const struct q
         result->woken = lease_done(cache->leases, entry->lease);
     if (rc == 0 && p.exact.high && result->outcome <= QUIRE_CACHE_EXISTS)
         result->woken += lease_done_exact(cache->leases, scratch->key.hash, p.exact);
-    cache_bury(cache, scratch, 1 + result->evicted);
+    cache_reclaim(cache, scratch, 1 + result->evicted);
     if (p.category) {
         pthread_mutex_lock(&cache->lock);
         histogram_add(&p.category->put_us, clock_us() - begun);
@@ -490,15 +490,16 @@ int cache_negative(struct cache *cache, const struct quire_cache_query *query, u
 {
     struct group_key key;
     uint32_t number;
-    struct hash128 exact = hash128_of(query->hash.n_bytes ? query->hash : query->text);
+    struct hash128 exact = cache_hash_of(query->hash.n_bytes ? query->hash : query->text);
     if (!exact.high)
         return error_set(err, QUIRE_EINVALID, "a negative entry needs HASH or TEXT: that is how it is found");
     pthread_mutex_lock(&cache->lock);
-    int rc = category_number(cache, query->category, &number, err);
+    int rc = cache_category_number(cache, query->category, &number, err);
     if (rc == 0)
-        rc = group_key_make(cache, &category_of(cache, number)->settings, query->scope, query->n_scope, &key, err);
+        rc =
+            group_key_make(cache, &cache_category_at(cache, number)->settings, query->scope, query->n_scope, &key, err);
     if (rc == 0) {
-        group_key_finish(&key, number, hash128_of(query->compat));
+        group_key_finish(&key, number, cache_hash_of(query->compat));
         ttl_ms = ttl_ms ? ttl_ms : 60000;
         negatives_add(&cache->negatives, key.hash, exact,
                       cache_now(cache) + (ttl_ms < EXPIRE_NEVER ? ttl_ms : EXPIRE_NEVER));

@@ -1,7 +1,7 @@
 /*
  * cache_remove.c - entries that go: eviction, expiry, invalidation, and why what was invalidated does not come back.
  *
- * An entry dies under the lock and joins the graves, a chain through the entries themselves, so that dying needs no
+ * An entry dies under the lock and joins the dead rows, a chain through the entries themselves, so that dying needs no
  * memory. Its row is taken out of the graph later, by who put something or by the thread.
  *
  * An invalidation raises the epoch, which is logged, and remembers what it selected. A lease carries the epoch at which
@@ -20,38 +20,38 @@ enum {
 
 /* ---- joining and dying ------------------------------------------------------------------------------------------- */
 
-void entry_join(struct cache *cache, uint32_t row, struct group *group, bool linked)
+void cache_entry_join(struct cache *cache, uint32_t row, struct group *group, bool linked)
 {
-    struct cache_entry *e = entry_at(cache, row);
-    struct category *cat = category_of(cache, group->category);
-    uint64_t word = entry_word(cache, row);
+    struct cache_entry *e = cache_entry_at(cache, row);
+    struct category *cat = cache_category_at(cache, group->category);
+    uint64_t word = cache_entry_word(cache, row);
     if (word & ENTRY_EXACT)
-        entry_link_exact(cache, row);
+        cache_entry_link_exact(cache, row);
     if (!linked && (word & ENTRY_VECTOR))
         group_list(cache, group, row);
     group->n++;
     group->scope->entries++;
     cache->quota.used.entries++;
-    cache->quota.used.bytes += entry_cost_bytes(e);
+    cache->quota.used.bytes += cache_entry_cost_bytes(e);
     cache->quotas[group->category].used.entries++;
-    cache->quotas[group->category].used.bytes += entry_cost_bytes(e);
+    cache->quotas[group->category].used.bytes += cache_entry_cost_bytes(e);
     if (word & ENTRY_PINNED) {
         cat->pinned++;
     } else {
-        evict_add(&cat->order, row, entry_saved(cache, e));
+        evict_add(&cat->order, row, cache_entry_saved(cache, e));
         cache->quotas[group->category].empty_handed = false;
     }
 }
 
-void entry_die(struct cache *cache, uint32_t row)
+void cache_entry_die(struct cache *cache, uint32_t row)
 {
-    struct cache_entry *e = entry_at(cache, row);
+    struct cache_entry *e = cache_entry_at(cache, row);
     struct group *group = cache->groups[e->group];
-    struct category *cat = category_of(cache, group->category);
-    struct document_at at = entry_document(e);
-    uint64_t word = entry_word(cache, row);
+    struct category *cat = cache_category_at(cache, group->category);
+    struct document_at at = cache_entry_document(e);
+    uint64_t word = cache_entry_word(cache, row);
     if (word & ENTRY_EXACT)
-        entry_unlink_exact(cache, row);
+        cache_entry_unlink_exact(cache, row);
     group_unlist(cache, group, row);
     evict_remove(&cat->order, row);
     cat->pinned -= (word & ENTRY_PINNED) != 0;
@@ -67,36 +67,36 @@ void entry_die(struct cache *cache, uint32_t row)
     if (at.segment && cache->documents)
         document_log_drop(cache->documents, &at);
     atomic_store_explicit(&e->word, ENTRY_TAKEN, memory_order_release);
-    e->chain = cache->graves;
-    cache->graves = row + 1;
-    cache->n_graves++;
+    e->chain = cache->dead_rows;
+    cache->dead_rows = row + 1;
+    cache->n_dead_rows++;
     group->pending++; /* until it is buried */
 }
 
-uint32_t cache_bury(struct cache *cache, struct cache_scratch *scratch, uint32_t most)
+uint32_t cache_reclaim(struct cache *cache, struct cache_scratch *scratch, uint32_t most)
 {
     uint32_t n = 0;
     for (; n < most; n++) {
         unsigned slot = epoch_enter(cache->of->epochs);
         pthread_mutex_lock(&cache->lock);
-        uint32_t row = cache->graves - 1, graph_row = 0;
+        uint32_t row = cache->dead_rows - 1, graph_row = 0;
         bool sealed = false;
         struct group *group = NULL;
-        if (cache->graves) {
-            sealed = entry_is_sealed(cache, row);
-            graph_row = entry_graph_row(cache, row);
-            group = cache->groups[entry_at(cache, row)->group];
-            cache->graves = entry_at(cache, row)->chain;
-            cache->n_graves--;
+        if (cache->dead_rows) {
+            sealed = cache_entry_is_sealed(cache, row);
+            graph_row = cache_entry_graph_row(cache, row);
+            group = cache->groups[cache_entry_at(cache, row)->group];
+            cache->dead_rows = cache_entry_at(cache, row)->chain;
+            cache->n_dead_rows--;
         }
         pthread_mutex_unlock(&cache->lock);
         if (group) {
             if (!sealed)
                 graph_remove(cache->graph, &group->root, scratch->graph, graph_row);
             pthread_mutex_lock(&cache->lock);
-            entry_give(cache, row);
+            cache_entry_give(cache, row);
             group->pending--;
-            group_let_go(cache, group);
+            group_release(cache, group);
             pthread_mutex_unlock(&cache->lock);
         }
         epoch_exit(cache->of->epochs, slot);
@@ -110,11 +110,11 @@ uint32_t cache_bury(struct cache *cache, struct cache_scratch *scratch, uint32_t
 
 static bool has_expired(const struct cache *cache, uint32_t row, uint64_t now)
 {
-    uint64_t word = entry_word(cache, row), expire = word & EXPIRE_NEVER;
+    uint64_t word = cache_entry_word(cache, row), expire = word & EXPIRE_NEVER;
     if (!(word & ENTRY_LIVE) || expire == EXPIRE_NEVER || expire > now)
         return false;
-    const struct group *group = cache->groups[entry_at(cache, row)->group];
-    return expire + category_of(cache, group->category)->settings.stale_ms <= now;
+    const struct group *group = cache->groups[cache_entry_at(cache, row)->group];
+    return expire + cache_category_at(cache, group->category)->settings.stale_ms <= now;
 }
 
 /* It is logged although an entry's own record says when it ends: what was removed must stay so after a restart where
@@ -133,29 +133,29 @@ uint32_t cache_expire(struct cache *cache, uint32_t rows)
         if (has_expired(cache, row, now))
             gone[n++] = row;
     }
-    if (n && log_gone(cache, gone, n, &lsn, NULL) < 0)
+    if (n && cache_log_gone(cache, gone, n, &lsn, NULL) < 0)
         n = 0;
     for (uint32_t i = 0; i < n; i++) {
-        category_of(cache, cache->groups[entry_at(cache, gone[i])->group]->category)->counters.expired++;
-        entry_die(cache, gone[i]);
+        cache_category_at(cache, cache->groups[cache_entry_at(cache, gone[i])->group]->category)->counters.expired++;
+        cache_entry_die(cache, gone[i]);
     }
     pthread_mutex_unlock(&cache->lock);
     return n;
 }
 
-int cache_log_graves(struct cache *cache, struct quire_error *err)
+int cache_log_dead_rows(struct cache *cache, struct quire_error *err)
 {
     uint32_t gone[EXPIRE_BATCH], n = 0;
     uint64_t lsn;
     int rc = 0;
-    for (uint32_t at = cache->graves; at && rc == 0; at = entry_at(cache, at - 1)->chain) {
+    for (uint32_t at = cache->dead_rows; at && rc == 0; at = cache_entry_at(cache, at - 1)->chain) {
         gone[n++] = at - 1;
         if (n < EXPIRE_BATCH)
             continue;
-        rc = log_gone(cache, gone, n, &lsn, err);
+        rc = cache_log_gone(cache, gone, n, &lsn, err);
         n = 0;
     }
-    return rc == 0 && n ? log_gone(cache, gone, n, &lsn, err) : rc;
+    return rc == 0 && n ? cache_log_gone(cache, gone, n, &lsn, err) : rc;
 }
 
 /* ---- what an invalidation selects -------------------------------------------------------------------------------- */
@@ -174,7 +174,7 @@ struct selection {
 static bool scope_has(const struct scope *scope, const struct quire_pair *wanted)
 {
     struct quire_pair pair;
-    for (uint32_t at = 0; scope_pair(scope->bytes, scope->n_bytes, &at, &pair);)
+    for (uint32_t at = 0; group_scope_pair(scope->bytes, scope->n_bytes, &at, &pair);)
         if (bytes_equal(pair.key, wanted->key) && bytes_equal(pair.value, wanted->value))
             return true;
     return false;
@@ -193,7 +193,7 @@ static bool has_any_tag(const struct blob_head *head, const uint64_t *wanted, ui
 static bool has_named_tag(const struct selection *s, const struct blob_head *head)
 {
     for (uint32_t i = 0; i < s->selector->n && head->n_tags; i++) {
-        uint64_t hash = tag_hash(s->selector->names[i]);
+        uint64_t hash = cache_tag_hash(s->selector->names[i]);
         if (has_any_tag(head, &hash, 1))
             return true;
     }
@@ -204,8 +204,8 @@ static bool has_named_tag(const struct selection *s, const struct blob_head *hea
 static bool is_selected(const struct selection *s, uint32_t row)
 {
     const struct cache *cache = s->cache;
-    const struct cache_entry *e = entry_at(cache, row);
-    if (!(entry_word(cache, row) & ENTRY_LIVE))
+    const struct cache_entry *e = cache_entry_at(cache, row);
+    if (!(cache_entry_word(cache, row) & ENTRY_LIVE))
         return false;
     const struct group *group = cache->groups[e->group];
     const struct blob_head *head = blob_head(&cache->blobs, e->blob);
@@ -221,13 +221,13 @@ static bool is_selected(const struct selection *s, uint32_t row)
     case QUIRE_CACHE_BY_MODEL:
         return head->model && head->model == (uint32_t)s->made.hashes[0];
     case QUIRE_CACHE_BY_BEFORE:
-        return entry_created(e) < s->created_before;
+        return cache_entry_created(e) < s->created_before;
     case QUIRE_CACHE_BY_NEAR:
-        if (!(entry_word(cache, row) & ENTRY_VECTOR) || entry_is_sealed(cache, row)) /* take_near */
+        if (!(cache_entry_word(cache, row) & ENTRY_VECTOR) || cache_entry_is_sealed(cache, row)) /* take_near */
             return false;
-        graph_row = entry_graph_row(cache, row);
+        graph_row = cache_entry_graph_row(cache, row);
         graph_score(cache->graph, s->scratch->graph, &graph_row, 1, &distance);
-        return (double)similarity_of(distance) >= s->selector->similarity;
+        return (double)cache_similarity_of(distance) >= s->selector->similarity;
     case QUIRE_CACHE_BY_ID:
         return false; /* looked up, not searched for */
     case QUIRE_CACHE_BY_ENCODER:
@@ -265,14 +265,14 @@ static int set_near(struct selection *s, struct quire_error *err)
     if (!(s->selector->similarity > 0 && s->selector->similarity <= 1))
         return error_set(err, QUIRE_ERANGE, "similarity %g; it must be above 0 and at most 1 (a cosine)",
                          s->selector->similarity);
-    int rc = scratch_fit(s->scratch, cache, err);
+    int rc = cache_scratch_fit(s->scratch, cache, err);
     if (rc == 0)
         rc = cache_vector(cache, s->scratch, s->selector->vector, err);
     if (rc < 0)
         return rc;
     s->made.vector = malloc(sizeof(float) * cache->config.dim);
     if (!s->made.vector ||
-        graph_query(cache->graph, s->scratch->graph, s->scratch->floats + s->scratch->floats_room) < 0)
+        graph_query(cache->graph, s->scratch->graph, s->scratch->floats + s->scratch->floats_capacity) < 0)
         return error_set(err, QUIRE_ENOMEM, "no memory for a vector");
     memcpy(s->made.vector, s->scratch->floats, sizeof(float) * cache->config.dim);
     s->made.similarity = s->selector->similarity;
@@ -281,7 +281,7 @@ static int set_near(struct selection *s, struct quire_error *err)
 
 static uint64_t pair_hash(const struct quire_pair *pair)
 {
-    return random_mix(tag_hash(pair->key)) ^ tag_hash(pair->value);
+    return random_mix(cache_tag_hash(pair->key)) ^ cache_tag_hash(pair->value);
 }
 
 /* What is remembered of a selector. */
@@ -297,11 +297,11 @@ static int selection_set(struct selection *s, struct quire_error *err)
     case QUIRE_CACHE_BY_TAG:
         s->made.n = selector->n;
         for (uint32_t i = 0; i < selector->n && i < INVALIDATION_HASHES; i++)
-            s->made.hashes[i] = tag_hash(selector->names[i]);
+            s->made.hashes[i] = cache_tag_hash(selector->names[i]);
         break;
     case QUIRE_CACHE_BY_CATEGORY:
         pthread_mutex_lock(&cache->lock); /* by its own name: a misspelt one must not empty "*" */
-        rc = category_find_named(cache, selector->names[0], &s->made.category, err);
+        rc = cache_category_find(cache, selector->names[0], &s->made.category, err);
         pthread_mutex_unlock(&cache->lock);
         break;
     case QUIRE_CACHE_BY_SCOPE:
@@ -311,7 +311,7 @@ static int selection_set(struct selection *s, struct quire_error *err)
         break;
     case QUIRE_CACHE_BY_MODEL:
         s->made.n = 1;
-        s->made.hashes[0] = (uint32_t)tag_hash(selector->names[0]) | 1;
+        s->made.hashes[0] = (uint32_t)cache_tag_hash(selector->names[0]) | 1;
         break;
     case QUIRE_CACHE_BY_ENCODER:
         s->everything = bytes_equal(cache->config.encoder, selector->names[0]);
@@ -346,7 +346,7 @@ static double cosine(const float *a, const float *b, uint32_t n)
 static bool hits_scope(const struct invalidation *i, const struct group_key *key)
 {
     struct quire_pair pair;
-    for (uint32_t at = 0; scope_pair(key->scope, key->n_scope, &at, &pair);)
+    for (uint32_t at = 0; group_scope_pair(key->scope, key->n_scope, &at, &pair);)
         if (pair_hash(&pair) == i->hashes[0])
             return true;
     return false;
@@ -385,7 +385,7 @@ static bool would_hit(const struct cache *cache, const struct invalidation *i, c
     return true;
 }
 
-bool invalidated_since(const struct cache *cache, uint64_t epoch, const struct put_facts *facts)
+bool cache_invalidated_since(const struct cache *cache, uint64_t epoch, const struct put_facts *facts)
 {
     if (epoch >= cache->epoch)
         return false;
@@ -399,7 +399,7 @@ bool invalidated_since(const struct cache *cache, uint64_t epoch, const struct p
     return false;
 }
 
-void invalidation_push(struct cache *cache, const struct invalidation *invalidation)
+void cache_invalidation_push(struct cache *cache, const struct invalidation *invalidation)
 {
     struct invalidation *place = &cache->invalidations[invalidation->epoch % INVALIDATIONS_MAX];
     free(place->vector);
@@ -413,10 +413,11 @@ void invalidation_push(struct cache *cache, const struct invalidation *invalidat
 /* Logs that these were invalidated, and makes it so. (lock) */
 static int remove_rows(struct cache *cache, const uint32_t *rows, uint32_t n, uint64_t *lsn, struct quire_error *err)
 {
-    int rc = log_gone(cache, rows, n, lsn, err);
+    int rc = cache_log_gone(cache, rows, n, lsn, err);
     for (uint32_t i = 0; i < n && rc == 0; i++) {
-        category_of(cache, cache->groups[entry_at(cache, rows[i])->group]->category)->counters.invalidated++;
-        entry_die(cache, rows[i]);
+        cache_category_at(cache, cache->groups[cache_entry_at(cache, rows[i])->group]->category)
+            ->counters.invalidated++;
+        cache_entry_die(cache, rows[i]);
     }
     return rc;
 }
@@ -449,7 +450,7 @@ static int take_found(const struct selection *s, const uint64_t *ids, uint32_t n
     uint32_t rows[SCAN_BATCH], n_rows = 0;
     pthread_mutex_lock(&cache->lock);
     for (uint32_t i = 0; i < n_ids; i++) {
-        uint32_t row = entry_find(cache, ids[i]);
+        uint32_t row = cache_entry_find(cache, ids[i]);
         if (row != UINT32_MAX)
             rows[n_rows++] = row;
     }
@@ -517,20 +518,20 @@ static int take_ids(struct selection *s, bool dry_run, uint64_t *n, uint64_t *ls
     struct cache *cache = s->cache;
     int rc = 0;
     for (uint32_t i = 0; i < s->selector->n && rc == 0; i++) {
-        uint32_t row = entry_find(cache, s->selector->ids[i]);
+        uint32_t row = cache_entry_find(cache, s->selector->ids[i]);
         if (row == UINT32_MAX)
             continue;
         *n += 1;
         if (dry_run)
             continue;
-        rc = log_gone(cache, &row, 1, lsn, err);
+        rc = cache_log_gone(cache, &row, 1, lsn, err);
         if (rc < 0)
             break;
         struct cache_counters *counters =
-            &category_of(cache, cache->groups[entry_at(cache, row)->group]->category)->counters;
+            &cache_category_at(cache, cache->groups[cache_entry_at(cache, row)->group]->category)->counters;
         counters->removed += s->single;
         counters->invalidated += !s->single;
-        entry_die(cache, row);
+        cache_entry_die(cache, row);
     }
     return rc;
 }
@@ -541,8 +542,8 @@ static void remember_ids(struct selection *s)
 {
     struct cache *cache = s->cache;
     for (uint32_t i = 0; i < s->selector->n; i++) {
-        uint32_t row = entry_find(cache, s->selector->ids[i]);
-        const struct cache_entry *e = row == UINT32_MAX ? NULL : entry_at(cache, row);
+        uint32_t row = cache_entry_find(cache, s->selector->ids[i]);
+        const struct cache_entry *e = row == UINT32_MAX ? NULL : cache_entry_at(cache, row);
         if (!e)
             continue;
         uint64_t question = cache->groups[e->group]->key ^ (e->exact | (uint64_t)e->exact_high << 32);
@@ -570,9 +571,9 @@ static int raise_epoch(struct selection *s, uint64_t *lsn, struct quire_error *e
         return 0;
     }
     s->made.epoch = cache->epoch + 1;
-    int rc = log_epoch(cache, &s->made, lsn, err);
+    int rc = cache_log_epoch(cache, &s->made, lsn, err);
     if (rc == 0) {
-        invalidation_push(cache, &s->made);
+        cache_invalidation_push(cache, &s->made);
         s->made.vector = NULL; /* the table's now */
         if (s->everything)
             negatives_clear(&cache->negatives);
@@ -628,10 +629,10 @@ static int not_found(uint64_t id, struct quire_error *err)
     return error_set(err, QUIRE_ENOTFOUND, "no entry %016llx: it was never there, or has gone", (unsigned long long)id);
 }
 
-/* As entry_find, but what is over, STALE and all, is not there: nobody calls it back by its id. (lock) */
+/* As cache_entry_find, but what is over, STALE and all, is not there: nobody calls it back by its id. (lock) */
 static uint32_t find_in_time(const struct cache *cache, uint64_t id)
 {
-    uint32_t row = entry_find(cache, id);
+    uint32_t row = cache_entry_find(cache, id);
     return row != UINT32_MAX && has_expired(cache, row, cache_now(cache)) ? UINT32_MAX : row;
 }
 
@@ -641,21 +642,21 @@ int cache_touch(struct cache *cache, uint64_t id, uint64_t ttl_ms, uint64_t *lsn
     uint32_t row = find_in_time(cache, id);
     int rc = row == UINT32_MAX ? not_found(id, err) : 0;
     if (rc == 0) {
-        struct cache_entry *e = entry_at(cache, row);
-        struct category *cat = category_of(cache, cache->groups[e->group]->category);
-        uint64_t now = cache_now(cache), word = entry_word(cache, row);
-        uint64_t end = entry_created(e) + cat->settings.ttl_max_ms,
+        struct cache_entry *e = cache_entry_at(cache, row);
+        struct category *cat = cache_category_at(cache, cache->groups[e->group]->category);
+        uint64_t now = cache_now(cache), word = cache_entry_word(cache, row);
+        uint64_t end = cache_entry_created(e) + cat->settings.ttl_max_ms,
                  until = now + (ttl_ms < EXPIRE_NEVER ? ttl_ms : EXPIRE_NEVER);
         until = cat->settings.ttl_max_ms && until > end ? end : until;
         if (ttl_ms && !(word & ENTRY_PINNED)) {
             until = until < EXPIRE_NEVER ? until : EXPIRE_NEVER - 1;
-            rc = log_change(cache, row, (word & ~EXPIRE_NEVER) | until, blob_head(&cache->blobs, e->blob)->veto, lsn,
-                            err);
+            rc = cache_log_change(cache, row, (word & ~EXPIRE_NEVER) | until, blob_head(&cache->blobs, e->blob)->veto,
+                                  lsn, err);
             if (rc == 0)
-                entry_set_expire(e, until);
+                cache_entry_set_expire(e, until);
         }
         if (rc == 0)
-            evict_used(&cat->order, row, entry_saved(cache, e));
+            evict_used(&cat->order, row, cache_entry_saved(cache, e));
     }
     pthread_mutex_unlock(&cache->lock);
     return rc;
@@ -667,21 +668,21 @@ int cache_pin(struct cache *cache, uint64_t id, bool pinned, uint64_t *lsn, stru
     pthread_mutex_lock(&cache->lock);
     uint32_t row = find_in_time(cache, id);
     int rc = row == UINT32_MAX ? not_found(id, err) : 0;
-    uint64_t word = rc == 0 ? entry_word(cache, row) : 0;
+    uint64_t word = rc == 0 ? cache_entry_word(cache, row) : 0;
     if (rc == 0 && pinned != ((word & ENTRY_PINNED) != 0)) {
-        struct cache_entry *e = entry_at(cache, row);
+        struct cache_entry *e = cache_entry_at(cache, row);
         uint32_t number = cache->groups[e->group]->category;
-        struct category *cat = category_of(cache, number);
+        struct category *cat = cache_category_at(cache, number);
         uint64_t expire = pinned ? EXPIRE_NEVER : cache_now(cache) + cat->settings.ttl_ms;
         uint64_t next = (word & ~(EXPIRE_NEVER | ENTRY_PINNED)) | (pinned ? ENTRY_PINNED : 0) |
                         (expire < EXPIRE_NEVER || pinned ? expire : EXPIRE_NEVER - 1);
-        rc = log_change(cache, row, next, blob_head(&cache->blobs, e->blob)->veto, lsn, err);
+        rc = cache_log_change(cache, row, next, blob_head(&cache->blobs, e->blob)->veto, lsn, err);
         if (rc == 0) {
             atomic_store_explicit(&e->word, next, memory_order_release);
             if (pinned)
                 evict_remove(&cat->order, row);
             else
-                evict_add(&cat->order, row, entry_saved(cache, e));
+                evict_add(&cat->order, row, cache_entry_saved(cache, e));
             cat->pinned += pinned ? 1 : UINT64_MAX;
             cache->quotas[number].empty_handed = false;
         }

@@ -112,7 +112,7 @@ static int take_category(struct cache *cache, struct reader *r, uint64_t lsn, st
         return corrupt(r, "a category", lsn, err);
     category_defaults(&settings);
     int rc = category_parse(&settings, text, err);
-    return rc < 0 ? rc : category_put(cache, name, &settings, number, err);
+    return rc < 0 ? rc : cache_category_put(cache, name, &settings, number, err);
 }
 
 static int take_group(struct cache *cache, struct reader *r, uint64_t lsn, struct quire_error *err)
@@ -123,7 +123,7 @@ static int take_group(struct cache *cache, struct reader *r, uint64_t lsn, struc
     struct hash128 compat = {take_u64(r), 0};
     compat.high = take_u64(r);
     struct quire_bytes scope = take_piece(r, sizeof key.scope);
-    while (!r->bad && scope_pair(scope.data, (uint32_t)scope.n_bytes, &at, &pair))
+    while (!r->bad && group_scope_pair(scope.data, (uint32_t)scope.n_bytes, &at, &pair))
         ;
     if (r->bad || r->left || category >= cache->n_categories || at != scope.n_bytes || number >= INT32_MAX)
         return corrupt(r, "a scope", lsn, err);
@@ -132,7 +132,7 @@ static int take_group(struct cache *cache, struct reader *r, uint64_t lsn, struc
     group_key_finish(&key, category, compat);
     struct group *there = number < cache->n_groups ? cache->groups[number] : NULL;
     if (there)
-        group_let_go(cache, there); /* its number was given to another one */
+        group_release(cache, there); /* its number was given to another one */
     struct group *group = group_make(cache, &key, number);
     if (!group)
         return error_set(err, QUIRE_ENOMEM, "no memory for a scope");
@@ -156,7 +156,7 @@ static int take_epoch(struct cache *cache, struct reader *r, uint64_t lsn, struc
         return error_set(err, QUIRE_ENOMEM, "no memory for an invalidation");
     for (uint32_t k = 0; k < cache->config.dim && has_vector; k++)
         i.vector[k] = take_f32(r);
-    invalidation_push(cache, &i);
+    cache_invalidation_push(cache, &i);
     return 0;
 }
 
@@ -166,7 +166,7 @@ static int take_curve(struct cache *cache, struct reader *r, uint64_t lsn, struc
     struct quire_bytes curve = take_piece(r, RISK_BYTES);
     if (r->bad || r->left || number >= cache->n_categories)
         return corrupt(r, "a curve", lsn, err);
-    return risk_load(category_of(cache, number)->curve, curve.data, (uint32_t)curve.n_bytes, false, err);
+    return risk_load(cache_category_at(cache, number)->curve, curve.data, (uint32_t)curve.n_bytes, false, err);
 }
 
 /* ---- rows -------------------------------------------------------------------------------------------------------- */
@@ -204,7 +204,7 @@ static void skip_entry(struct reader *r)
 /* An entry into its row, which holds none. */
 static int take_entry(struct cache *cache, uint32_t row, struct reader *r)
 {
-    struct cache_entry *e = entry_at(cache, row);
+    struct cache_entry *e = cache_entry_at(cache, row);
     struct blob_head head;
     memset(e, 0, sizeof *e);
     uint64_t word = take_u64(r);
@@ -240,8 +240,8 @@ static int take_entry(struct cache *cache, uint32_t row, struct reader *r)
 /* Its row is free again. */
 static void forget_row(struct cache *cache, uint32_t row)
 {
-    struct cache_entry *e = entry_at(cache, row);
-    if (!(entry_word(cache, row) & ENTRY_LIVE))
+    struct cache_entry *e = cache_entry_at(cache, row);
+    if (!(cache_entry_word(cache, row) & ENTRY_LIVE))
         return;
     blob_give(&cache->blobs, e->blob);
     e->blob = 0;
@@ -259,7 +259,7 @@ static int take_place(struct cache *cache, uint32_t row, struct reader *r)
         if (r->bad || at >= INT32_MAX)
             return QUIRE_ECORRUPT;
     }
-    return entry_set_place(cache, row, place);
+    return cache_entry_set_place(cache, row, place);
 }
 
 static int take_rows(struct cache *cache, struct reader *r, uint64_t lsn, struct quire_error *err)
@@ -271,7 +271,7 @@ static int take_rows(struct cache *cache, struct reader *r, uint64_t lsn, struct
     int rc = graph_image_load(cache->graph, first, n, image.data, image.n_bytes, err);
     if (rc < 0)
         return rc;
-    if (entries_reserve(cache, first + n) < 0 || set_row_lsn(cache, first / IMAGE_ROWS, lsn) < 0)
+    if (cache_entries_reserve(cache, first + n) < 0 || set_row_lsn(cache, first / IMAGE_ROWS, lsn) < 0)
         return error_set(err, QUIRE_ENOMEM, "no memory for %u entries", first + n);
     for (uint32_t row = first; row < first + n && rc == 0; row++) {
         uint8_t kind = take_u8(r);
@@ -305,7 +305,7 @@ static int take_put(struct cache *cache, struct reader *r, uint64_t lsn, struct 
     if (row >= INT32_MAX)
         return corrupt(r, "an entry", lsn, err);
     bool is_new = lsn > row_lsn(cache, row);
-    if (entries_reserve(cache, row + 1) < 0)
+    if (cache_entries_reserve(cache, row + 1) < 0)
         return error_set(err, QUIRE_ENOMEM, "no memory for %u entries", row + 1);
     if (is_new) {
         forget_row(cache, row);
@@ -321,7 +321,7 @@ static int take_put(struct cache *cache, struct reader *r, uint64_t lsn, struct 
     if (rc < 0 || r->bad || r->left || code.n_bytes != cache->space.code_dim || graph_row >= INT32_MAX)
         return corrupt(r, "an entry", lsn, err);
     if (is_new)
-        rc = entry_set_place(cache, row, (struct place){0, graph_row ^ row});
+        rc = cache_entry_set_place(cache, row, (struct place){0, graph_row ^ row});
     if (rc == 0 && lsn > row_lsn(cache, graph_row))
         rc = place_code(cache, graph_row, code, f, norm2);
     return rc < 0 ? error_set(err, rc, "no memory for %u entries", row + 1) : 0;
@@ -342,7 +342,7 @@ static int take_sealed(struct cache *cache, struct reader *r, uint64_t lsn, stru
         uint32_t row = take_u32(r), segment_row = take_u32(r);
         if (row >= cache->n_rows)
             return corrupt(r, "a seal", lsn, err);
-        if (lsn > row_lsn(cache, row) && entry_set_place(cache, row, (struct place){number, segment_row}) < 0)
+        if (lsn > row_lsn(cache, row) && cache_entry_set_place(cache, row, (struct place){number, segment_row}) < 0)
             return error_set(err, QUIRE_ENOMEM, "no memory for a segment");
     }
     return 0;
@@ -369,12 +369,12 @@ static int take_change(struct cache *cache, struct reader *r, uint64_t lsn, stru
     float veto = take_f32(r);
     if (r->bad || r->left || row >= cache->n_rows)
         return corrupt(r, "a change", lsn, err);
-    struct cache_entry *e = entry_at(cache, row);
-    uint64_t old = entry_word(cache, row), kept = ~(EXPIRE_NEVER | ENTRY_PINNED);
+    struct cache_entry *e = cache_entry_at(cache, row);
+    uint64_t old = cache_entry_word(cache, row), kept = ~(EXPIRE_NEVER | ENTRY_PINNED);
     if (lsn <= row_lsn(cache, row) || !(old & ENTRY_LIVE))
         return 0;
     atomic_store(&e->word, (old & kept) | (word & ~kept));
-    if (veto > blob_head(&cache->blobs, e->blob)->veto && entry_set_veto(cache, row, veto) < 0)
+    if (veto > blob_head(&cache->blobs, e->blob)->veto && cache_entry_set_veto(cache, row, veto) < 0)
         return error_set(err, QUIRE_ENOMEM, "no memory for an entry's own threshold");
     return 0;
 }
@@ -385,8 +385,8 @@ static int take_moved(struct cache *cache, struct reader *r, uint64_t lsn, struc
     if (r->bad || r->left || row >= cache->n_rows || unit >= UNITS_MAX)
         return corrupt(r, "a move", lsn, err);
     if (lsn > row_lsn(cache, row)) {
-        entry_at(cache, row)->segment = segment;
-        entry_at(cache, row)->unit = unit & (UNITS_MAX - 1);
+        cache_entry_at(cache, row)->segment = segment;
+        cache_entry_at(cache, row)->unit = unit & (UNITS_MAX - 1);
     }
     return 0;
 }
@@ -405,7 +405,7 @@ static int take_of_cache(struct cache *cache, uint8_t kind, uint64_t lsn, bool i
         if (r->bad || number >= cache->n_categories)
             return corrupt(r, "a removed category", lsn, err);
         if (!known)
-            category_drop(cache, number);
+            cache_category_drop(cache, number);
         return 0;
     }
     case CACHE_LOG_GROUP:
@@ -467,7 +467,7 @@ int caches_replay(void *context, uint8_t kind, uint64_t lsn, const uint8_t *byte
 
 static struct group *group_of(const struct cache *cache, uint32_t row)
 {
-    uint32_t number = entry_at(cache, row)->group;
+    uint32_t number = cache_entry_at(cache, row)->group;
     return number < cache->n_groups ? cache->groups[number] : NULL;
 }
 
@@ -475,12 +475,12 @@ static struct group *group_of(const struct cache *cache, uint32_t row)
 static struct graph_root *root_of(void *context, uint32_t graph_row)
 {
     struct cache *cache = context;
-    uint32_t row = graph_row_entry(cache, cache->apart, graph_row);
-    bool lives =
-        row < cache->n_rows && (entry_word(cache, row) & ENTRY_LIVE) && entry_has_graph_row(cache, row, graph_row);
+    uint32_t row = cache_graph_row_entry(cache, cache->apart, graph_row);
+    bool lives = row < cache->n_rows && (cache_entry_word(cache, row) & ENTRY_LIVE) &&
+                 cache_entry_has_graph_row(cache, row, graph_row);
     struct group *group = lives ? group_of(cache, row) : NULL;
     if (group)
-        atomic_fetch_or(&entry_at(cache, row)->word, ENTRY_TAKEN);
+        atomic_fetch_or(&cache_entry_at(cache, row)->word, ENTRY_TAKEN);
     return group ? &group->root : NULL;
 }
 
@@ -488,7 +488,7 @@ static struct graph_root *root_of(void *context, uint32_t graph_row)
 static void mark_unlinked(void *context, uint32_t graph_row)
 {
     struct cache *cache = context;
-    atomic_fetch_or(&entry_at(cache, graph_row_entry(cache, cache->apart, graph_row))->word, ENTRY_LISTED);
+    atomic_fetch_or(&cache_entry_at(cache, cache_graph_row_entry(cache, cache->apart, graph_row))->word, ENTRY_LISTED);
 }
 
 static int by_number(const void *left, const void *right)
@@ -505,39 +505,39 @@ static int sorted_rows(const struct cache *cache, uint64_t **out, uint32_t *n)
     if (!rows)
         return QUIRE_ENOMEM;
     for (uint32_t row = 0; row < cache->n_rows; row++)
-        if (entry_word(cache, row) & ENTRY_LIVE)
-            rows[(*n)++] = entry_created(entry_at(cache, row)) / 1000 << 32 | row;
+        if (cache_entry_word(cache, row) & ENTRY_LIVE)
+            rows[(*n)++] = cache_entry_created(cache_entry_at(cache, row)) / 1000 << 32 | row;
     if (*n)
         qsort(rows, *n, sizeof *rows, by_number);
     *out = rows;
     return 0;
 }
 
-/* A row without a life goes to the graves without having been joined. */
-static void bury_row(struct cache *cache, uint32_t row, struct group *group)
+/* A row without a life goes to the dead rows without having been joined. */
+static void reclaim_later(struct cache *cache, uint32_t row, struct group *group)
 {
-    struct cache_entry *e = entry_at(cache, row);
+    struct cache_entry *e = cache_entry_at(cache, row);
     forget_row(cache, row);
     atomic_store(&e->word, ENTRY_TAKEN);
-    e->chain = cache->graves;
-    cache->graves = row + 1;
-    cache->n_graves++;
+    e->chain = cache->dead_rows;
+    cache->dead_rows = row + 1;
+    cache->n_dead_rows++;
     group->pending++;
 }
 
 static int join_row(struct cache *cache, uint32_t row, uint64_t now, struct quire_error *err)
 {
-    struct cache_entry *e = entry_at(cache, row);
+    struct cache_entry *e = cache_entry_at(cache, row);
     struct group *group = group_of(cache, row);
     if (!group) { /* mending has dropped its row */
         forget_row(cache, row);
         return 0;
     }
-    struct category *cat = category_of(cache, group->category);
-    struct document_at at = entry_document(e);
-    uint64_t word = entry_word(cache, row), expire = word & EXPIRE_NEVER;
+    struct category *cat = cache_category_at(cache, group->category);
+    struct document_at at = cache_entry_document(e);
+    uint64_t word = cache_entry_word(cache, row), expire = word & EXPIRE_NEVER;
     bool over = expire != EXPIRE_NEVER && expire + cat->settings.stale_ms <= now;
-    struct place place = entry_place(cache, row);
+    struct place place = cache_entry_place(cache, row);
     struct sealed *sealed = place.segment ? sealed_find(cache, place.segment) : NULL;
     bool has_vector = place.segment ? sealed && place.row < sealed->n_rows && bitmap_has(sealed->dead, place.row)
                                     : (word & ENTRY_TAKEN) != 0;
@@ -546,15 +546,15 @@ static int join_row(struct cache *cache, uint32_t row, uint64_t now, struct quir
         if (!over && !cat->dropped) {
             uint64_t lsn; /* for good: its place may be given to another document */
             cat->counters.lost++;
-            log_gone(cache, &row, 1, &lsn, NULL); /* where it cannot be logged it is found lost again */
+            cache_log_gone(cache, &row, 1, &lsn, NULL); /* where it cannot be logged it is found lost again */
         }
-        bury_row(cache, row, group);
+        reclaim_later(cache, row, group);
         return 0;
     }
     bool linked = !(atomic_fetch_and(&e->word, ~(ENTRY_LISTED | ENTRY_TAKEN)) & ENTRY_LISTED);
     if (!linked && group_reserve(cache, group) < 0)
         return error_set(err, QUIRE_ENOMEM, "no memory for the entries of a scope");
-    entry_join(cache, row, group, linked);
+    cache_entry_join(cache, row, group, linked);
     if (sealed)
         sealed_revive(cache, row, sealed, place.row);
     return 0;
@@ -579,7 +579,7 @@ int cache_restore_end(struct cache *cache, struct quire_error *err)
     free(rows);
     for (uint32_t i = 0; i < cache->n_groups; i++)
         if (cache->groups[i])
-            group_let_go(cache, cache->groups[i]);
+            group_release(cache, cache->groups[i]);
     free(cache->row_lsns);
     cache->row_lsns = NULL;
     cache->n_row_lsns = 0;

@@ -11,21 +11,21 @@
 
 struct saved {
     uint8_t kind;
-    struct record record;
+    struct cache_record record;
 };
 
 struct saving {
     struct saved *items; /* owned, as their records are */
-    uint32_t n, room;
+    uint32_t n, capacity;
     uint64_t lsn;
     bool failed;
 };
 
-static struct record *next(struct saving *s, uint8_t kind)
+static struct cache_record *next(struct saving *s, uint8_t kind)
 {
-    if (s->n == s->room) {
-        uint32_t room = s->room ? 2 * s->room : 64;
-        struct saved *items = calloc(room, sizeof *items);
+    if (s->n == s->capacity) {
+        uint32_t capacity = s->capacity ? 2 * s->capacity : 64;
+        struct saved *items = calloc(capacity, sizeof *items);
         if (!items) {
             s->failed = true;
             return NULL;
@@ -37,7 +37,7 @@ static struct record *next(struct saving *s, uint8_t kind)
         }
         free(s->items);
         s->items = items;
-        s->room = room;
+        s->capacity = capacity;
     }
     s->items[s->n].kind = kind;
     return &s->items[s->n++].record;
@@ -46,30 +46,30 @@ static struct record *next(struct saving *s, uint8_t kind)
 /* (lock) */
 static void collect(struct cache *cache, struct saving *s)
 {
-    struct record *r;
+    struct cache_record *r;
     s->lsn = journal_last_lsn(cache->of->journal);
     if ((r = next(s, CACHE_LOG_CACHE)))
-        record_cache(r, cache);
+        cache_record_cache(r, cache);
     for (uint32_t i = 0; i < cache->n_categories && !s->failed; i++) {
         const struct category *cat = cache->categories[i];
         if ((r = next(s, CACHE_LOG_CATEGORY)))
-            record_category(r, cache, i, cat->name, &cat->settings);
+            cache_record_category(r, cache, i, cat->name, &cat->settings);
         if ((r = next(s, CACHE_LOG_CURVE)))
-            record_curve(r, cache, i);
+            cache_record_curve(r, cache, i);
         if (cat->dropped && (r = next(s, CACHE_LOG_CATEGORY_DROP))) {
-            record_begin(r, cache);
-            record_u32(r, i);
+            cache_record_begin(r, cache);
+            cache_record_u32(r, i);
         }
     }
     for (uint32_t i = 0; i < INVALIDATIONS_MAX && !s->failed; i++)
         if (cache->invalidations[i].epoch && (r = next(s, CACHE_LOG_EPOCH)))
-            record_epoch(r, cache, &cache->invalidations[i]);
+            cache_record_epoch(r, cache, &cache->invalidations[i]);
     for (uint32_t i = 0; i < cache->n_groups && !s->failed; i++)
         if (cache->groups[i] && cache->groups[i]->logged && (r = next(s, CACHE_LOG_GROUP)))
-            record_group(r, cache, cache->groups[i]);
+            cache_record_group(r, cache, cache->groups[i]);
     for (uint32_t i = 0; i < cache->n_sealed && !s->failed; i++)
         if ((r = next(s, CACHE_LOG_SEALED)))
-            record_sealed(r, cache, cache->sealed[i], NULL, 0);
+            cache_record_sealed(r, cache, cache->sealed[i], NULL, 0);
 }
 
 static int write_collected(struct saving *s, struct checkpoint *checkpoint, struct quire_error *err)
@@ -81,7 +81,7 @@ static int write_collected(struct saving *s, struct checkpoint *checkpoint, stru
             rc = item->record.failed ? error_set(err, QUIRE_ENOMEM, "no memory to save a cache")
                                      : checkpoint_put(checkpoint, item->kind, s->lsn, item->record.bytes,
                                                       (uint32_t)item->record.n, err);
-        record_end(&item->record);
+        cache_record_end(&item->record);
     }
     free(s->items);
     return rc;
@@ -89,24 +89,25 @@ static int write_collected(struct saving *s, struct checkpoint *checkpoint, stru
 
 /* u64 cache, u32 first row, u32 rows; u32 bytes of the graph's image, image; each row: u8 1 and the entry, or u8 2, the
  * entry and its place, or u8 0. (lock; inside an epoch) */
-static void take_rows(struct cache *cache, uint32_t first, uint32_t n, uint8_t *image, struct record *r)
+static void take_rows(struct cache *cache, uint32_t first, uint32_t n, uint8_t *image, struct cache_record *r)
 {
     size_t n_image = graph_image_save(cache->graph, first, n, image);
-    record_begin(r, cache);
-    record_u32(r, first);
-    record_u32(r, n);
-    record_piece(r, image, n_image);
+    cache_record_begin(r, cache);
+    cache_record_u32(r, first);
+    cache_record_u32(r, n);
+    cache_record_bytes(r, image, n_image);
     for (uint32_t row = first; row < first + n; row++) {
-        const struct cache_entry *e = entry_at(cache, row);
-        uint64_t word = entry_word(cache, row);
-        record_u8(r, !(word & ENTRY_LIVE) ? 0 : cache->apart ? 2 : 1);
+        const struct cache_entry *e = cache_entry_at(cache, row);
+        uint64_t word = cache_entry_word(cache, row);
+        cache_record_u8(r, !(word & ENTRY_LIVE) ? 0 : cache->apart ? 2 : 1);
         if (!(word & ENTRY_LIVE))
             continue;
         const struct blob_head *head = blob_head(&cache->blobs, e->blob);
-        record_entry(r, e, word, (const uint8_t *)head, e->blob ? blob_bytes(head) : 0);
+        cache_record_entry(r, e, word, (const uint8_t *)head, e->blob ? blob_bytes(head) : 0);
         if (cache->apart) {
-            record_u32(r, entry_place(cache, row).segment);
-            record_u32(r, entry_is_sealed(cache, row) ? entry_place(cache, row).row : entry_graph_row(cache, row));
+            cache_record_u32(r, cache_entry_place(cache, row).segment);
+            cache_record_u32(r, cache_entry_is_sealed(cache, row) ? cache_entry_place(cache, row).row
+                                                                  : cache_entry_graph_row(cache, row));
         }
     }
 }
@@ -115,17 +116,17 @@ static int save_rows(struct cache *cache, struct checkpoint *checkpoint, struct 
 {
     int rc = 0;
     uint8_t *image = NULL;
-    size_t image_room = 0;
+    size_t image_capacity = 0;
     for (uint32_t first = 0; rc == 0; first += IMAGE_ROWS) {
-        struct record r;
+        struct cache_record r;
         size_t wanted = graph_image_bytes(cache->graph, first, IMAGE_ROWS); /* on how many layers rows are differs */
-        uint8_t *bigger = wanted > image_room ? realloc(image, wanted) : image;
+        uint8_t *bigger = wanted > image_capacity ? realloc(image, wanted) : image;
         if (!bigger) {
             rc = error_set(err, QUIRE_ENOMEM, "no memory to save a cache");
             break;
         }
         image = bigger;
-        image_room = wanted > image_room ? wanted : image_room;
+        image_capacity = wanted > image_capacity ? wanted : image_capacity;
         unsigned slot = epoch_enter(cache->of->epochs);
         pthread_mutex_lock(&cache->lock);
         uint32_t end = cache->n_rows; /* no row of the graph that an entry has is above it */
@@ -139,7 +140,7 @@ static int save_rows(struct cache *cache, struct checkpoint *checkpoint, struct 
             break;
         rc = r.failed ? error_set(err, QUIRE_ENOMEM, "no memory to save a cache")
                       : checkpoint_put(checkpoint, CACHE_LOG_ROWS, lsn, r.bytes, (uint32_t)r.n, err);
-        record_end(&r);
+        cache_record_end(&r);
     }
     free(image);
     return rc;

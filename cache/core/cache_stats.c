@@ -32,14 +32,14 @@ static void set_latencies(struct quire_cache_stats *out, const struct histogram 
 
 static void category_stats(struct cache *cache, uint32_t number, struct quire_cache_stats *out)
 {
-    struct category *cat = category_of(cache, number);
+    struct category *cat = cache_category_at(cache, number);
     add_counters(out, cat);
     out->entries = cache->quotas[number].used.entries;
     out->document_bytes = cache->quotas[number].used.bytes;
     out->memory_bytes = out->entries * cache->entry_bytes;
     out->disk_bytes = out->document_bytes;
     out->lam = load_lam(&cache->load, (struct quire_bytes){NULL, 0}, cache_now(cache));
-    out->threshold = threshold_of(cache, number, out->lam);
+    out->threshold = cache_threshold_of(cache, number, out->lam);
     set_latencies(out, &cat->get_us, &cat->put_us);
 }
 
@@ -87,7 +87,7 @@ int cache_get_stats(struct cache *cache, struct quire_bytes category, struct qui
     uint32_t number = 0;
     memset(out, 0, sizeof *out);
     pthread_mutex_lock(&cache->lock);
-    int rc = category.n_bytes ? category_find_named(cache, category, &number, err) : 0;
+    int rc = category.n_bytes ? cache_category_find(cache, category, &number, err) : 0;
     if (rc == 0 && category.n_bytes)
         category_stats(cache, number, out);
     else if (rc == 0)
@@ -99,24 +99,24 @@ int cache_get_stats(struct cache *cache, struct quire_bytes category, struct qui
 int cache_tune(struct cache *cache, struct quire_bytes category, double delta, struct quire_cache_tune *out,
                struct quire_error *err)
 {
-    static const uint32_t room = sizeof out->points / sizeof *out->points;
+    static const uint32_t capacity = sizeof out->points / sizeof *out->points;
     struct risk_point points[sizeof out->points / sizeof *out->points];
     struct risk_stats stats;
     uint32_t number = 0;
     memset(out, 0, sizeof *out);
     pthread_mutex_lock(&cache->lock);
-    int rc = category_find_named(cache, category, &number, err);
+    int rc = cache_category_find(cache, category, &number, err);
     if (rc == 0) {
-        const struct category *cat = category_of(cache, number);
+        const struct category *cat = cache_category_at(cache, number);
         const struct category_settings *s = &cat->settings;
         double lam = load_lam(&cache->load, (struct quire_bytes){NULL, 0}, cache_now(cache));
         struct risk_settings risk = {delta >= 0 ? delta : load_risk(s, lam), s->audit, s->floor, s->ceil};
         risk_get_stats(cat->curve, &stats);
         out->delta = risk.delta;
-        out->threshold = delta >= 0 ? risk_threshold(cat->curve, &risk) : threshold_of(cache, number, lam);
+        out->threshold = delta >= 0 ? risk_threshold(cat->curve, &risk) : cache_threshold_of(cache, number, lam);
         out->requests = stats.requests;
         out->labels = stats.labels;
-        out->n = risk_points(cat->curve, &risk, points, room);
+        out->n = risk_points(cat->curve, &risk, points, capacity);
     }
     pthread_mutex_unlock(&cache->lock);
     for (uint32_t i = 0; i < out->n; i++)
@@ -130,9 +130,9 @@ int cache_get_histogram(struct cache *cache, struct quire_bytes category, struct
 {
     uint32_t number = 0;
     pthread_mutex_lock(&cache->lock);
-    int rc = category_find_named(cache, category, &number, err);
+    int rc = cache_category_find(cache, category, &number, err);
     if (rc == 0)
-        *out = category_of(cache, number)->histogram;
+        *out = cache_category_at(cache, number)->histogram;
     pthread_mutex_unlock(&cache->lock);
     return rc;
 }
@@ -142,34 +142,34 @@ int cache_get_histogram(struct cache *cache, struct quire_bytes category, struct
 /* (lock) */
 static void describe(const struct cache *cache, uint32_t row, struct cache_entry_info *out)
 {
-    const struct cache_entry *e = entry_at(cache, row);
-    uint64_t word = entry_word(cache, row), expire = word & EXPIRE_NEVER;
-    *out = (struct cache_entry_info){.id = entry_id(e, row),
-                                     .created_ms = entry_created(e) + BASE_MS,
+    const struct cache_entry *e = cache_entry_at(cache, row);
+    uint64_t word = cache_entry_word(cache, row), expire = word & EXPIRE_NEVER;
+    *out = (struct cache_entry_info){.id = cache_entry_id(e, row),
+                                     .created_ms = cache_entry_created(e) + BASE_MS,
                                      .expire_ms = expire == EXPIRE_NEVER ? UINT64_MAX : expire + BASE_MS,
                                      .hits = (uint32_t)evict_hits(&e->links),
-                                     .at = entry_document(e),
+                                     .at = cache_entry_document(e),
                                      .veto = (double)blob_head(&cache->blobs, e->blob)->veto,
                                      .pinned = (word & ENTRY_PINNED) != 0,
-                                     .category = category_of(cache, cache->groups[e->group]->category)->name};
+                                     .category = cache_category_at(cache, cache->groups[e->group]->category)->name};
     out->document_bytes = out->at.bytes;
 }
 
 int cache_info(struct cache *cache, uint64_t id, struct cache_entry_info *out, struct quire_error *err)
 {
     pthread_mutex_lock(&cache->lock);
-    uint32_t row = entry_find(cache, id);
+    uint32_t row = cache_entry_find(cache, id);
     if (row != UINT32_MAX)
         describe(cache, row, out);
     pthread_mutex_unlock(&cache->lock);
     return row != UINT32_MAX ? 0 : error_set(err, QUIRE_ENOTFOUND, "no entry %016llx", (unsigned long long)id);
 }
 
-static void keep_most(struct cache_entry_info *out, uint32_t *n, uint32_t room, const struct cache_entry_info *info)
+static void keep_most(struct cache_entry_info *out, uint32_t *n, uint32_t capacity, const struct cache_entry_info *info)
 {
-    if (*n == room && info->hits <= out[room - 1].hits)
+    if (*n == capacity && info->hits <= out[capacity - 1].hits)
         return;
-    uint32_t at = *n < room ? (*n)++ : room - 1;
+    uint32_t at = *n < capacity ? (*n)++ : capacity - 1;
     for (; at > 0 && out[at - 1].hits < info->hits; at--)
         out[at] = out[at - 1];
     out[at] = *info;
@@ -180,10 +180,11 @@ int cache_top(struct cache *cache, struct quire_bytes category, struct cache_ent
 {
     uint32_t number = 0, kept = 0;
     pthread_mutex_lock(&cache->lock);
-    int rc = category_find_named(cache, category, &number, err);
+    int rc = cache_category_find(cache, category, &number, err);
     for (uint32_t row = 0; rc == 0 && n && row < cache->n_rows; row++) {
         struct cache_entry_info info;
-        if ((entry_word(cache, row) & ENTRY_LIVE) && cache->groups[entry_at(cache, row)->group]->category == number) {
+        if ((cache_entry_word(cache, row) & ENTRY_LIVE) &&
+            cache->groups[cache_entry_at(cache, row)->group]->category == number) {
             describe(cache, row, &info);
             keep_most(out, &kept, n, &info);
         }
@@ -196,16 +197,16 @@ int cache_top(struct cache *cache, struct quire_bytes category, struct cache_ent
     return rc < 0 ? rc : (int)kept;
 }
 
-int cache_scan(struct cache *cache, uint64_t cursor, struct cache_entry_info *out, uint32_t room, uint64_t *next,
+int cache_scan(struct cache *cache, uint64_t cursor, struct cache_entry_info *out, uint32_t capacity, uint64_t *next,
                struct quire_error *err)
 {
     uint32_t n = 0;
-    if (room == 0 || room > LOOK_BATCH)
-        return error_set(err, QUIRE_ERANGE, "COUNT %u; choose 1 to %u", room, LOOK_BATCH);
+    if (capacity == 0 || capacity > LOOK_BATCH)
+        return error_set(err, QUIRE_ERANGE, "COUNT %u; choose 1 to %u", capacity, LOOK_BATCH);
     pthread_mutex_lock(&cache->lock);
     uint64_t row = cursor, looked = 0;
-    for (; row < cache->n_rows && n < room && looked < LOOK_BATCH; row++, looked++)
-        if (entry_word(cache, (uint32_t)row) & ENTRY_LIVE)
+    for (; row < cache->n_rows && n < capacity && looked < LOOK_BATCH; row++, looked++)
+        if (cache_entry_word(cache, (uint32_t)row) & ENTRY_LIVE)
             describe(cache, (uint32_t)row, &out[n++]);
     *next = row < cache->n_rows ? row : 0;
     pthread_mutex_unlock(&cache->lock);
@@ -214,25 +215,25 @@ int cache_scan(struct cache *cache, uint64_t cursor, struct cache_entry_info *ou
 
 /* ---- scopes ------------------------------------------------------------------------------------------------------ */
 
-static void print_scope(const struct scope *scope, char *text, size_t room)
+static void print_scope(const struct scope *scope, char *text, size_t capacity)
 {
     struct quire_pair pair;
     size_t n = 0;
     text[0] = 0;
-    for (uint32_t at = 0; scope_pair(scope->bytes, scope->n_bytes, &at, &pair) && n < room;)
-        n += (size_t)snprintf(text + n, room - n, "%s%.*s=%.*s", n ? " " : "", (int)pair.key.n_bytes,
+    for (uint32_t at = 0; group_scope_pair(scope->bytes, scope->n_bytes, &at, &pair) && n < capacity;)
+        n += (size_t)snprintf(text + n, capacity - n, "%s%.*s=%.*s", n ? " " : "", (int)pair.key.n_bytes,
                               (const char *)pair.key.data, (int)pair.value.n_bytes, (const char *)pair.value.data);
 }
 
-uint32_t cache_top_scopes(struct cache *cache, struct cache_scope_stats *out, uint32_t room)
+uint32_t cache_top_scopes(struct cache *cache, struct cache_scope_stats *out, uint32_t capacity)
 {
     uint32_t n = 0;
     pthread_mutex_lock(&cache->lock);
-    for (uint32_t i = 0; i < cache->n_scope_buckets && room; i++)
+    for (uint32_t i = 0; i < cache->n_scope_buckets && capacity; i++)
         for (const struct scope *scope = cache->scope_buckets[i]; scope; scope = scope->next) {
-            if (n == room && scope->entries <= out[n - 1].entries)
+            if (n == capacity && scope->entries <= out[n - 1].entries)
                 continue;
-            uint32_t at = n < room ? n++ : room - 1;
+            uint32_t at = n < capacity ? n++ : capacity - 1;
             for (; at > 0 && out[at - 1].entries < scope->entries; at--)
                 out[at] = out[at - 1];
             print_scope(scope, out[at].text, sizeof out[at].text);
@@ -253,10 +254,10 @@ int cache_export(struct cache *cache, void **bytes, size_t *n, struct quire_erro
 {
     uint32_t count = 0;
     pthread_mutex_lock(&cache->lock);
-    size_t room = sizeof curve_magic + 4;
+    size_t capacity = sizeof curve_magic + 4;
     for (uint32_t i = 0; i < cache->n_categories; i++)
-        room += cache->categories[i]->dropped ? 0 : 6 + cache->categories[i]->name.n_bytes + RISK_BYTES;
-    uint8_t *out = malloc(room), *at = out ? out + sizeof curve_magic + 4 : NULL;
+        capacity += cache->categories[i]->dropped ? 0 : 6 + cache->categories[i]->name.n_bytes + RISK_BYTES;
+    uint8_t *out = malloc(capacity), *at = out ? out + sizeof curve_magic + 4 : NULL;
     for (uint32_t i = 0; i < cache->n_categories && out; i++) {
         const struct category *cat = cache->categories[i];
         if (cat->dropped)
@@ -271,7 +272,7 @@ int cache_export(struct cache *cache, void **bytes, size_t *n, struct quire_erro
     }
     pthread_mutex_unlock(&cache->lock);
     if (!out)
-        return error_set(err, QUIRE_ENOMEM, "no memory for %zu bytes of curves", room);
+        return error_set(err, QUIRE_ENOMEM, "no memory for %zu bytes of curves", capacity);
     memcpy(out, curve_magic, sizeof curve_magic);
     store_u32(out + sizeof curve_magic, count);
     *bytes = out;
@@ -293,13 +294,13 @@ static int import_one(struct cache *cache, const uint8_t *bytes, size_t n, size_
     struct quire_bytes name = {bytes + *at + 6, n_name};
     const uint8_t *curve = bytes + *at + 6 + n_name;
     *at += 6u + n_name + n_curve;
-    if (category_find_named(cache, name, &number, NULL) < 0)
+    if (cache_category_find(cache, name, &number, NULL) < 0)
         return 0;
     int rc = 0;
     if (apply)
-        rc = risk_load(category_of(cache, number)->curve, curve, n_curve, true, err);
+        rc = risk_load(cache_category_at(cache, number)->curve, curve, n_curve, true, err);
     if (apply && rc == 0)
-        rc = log_curve(cache, number, err);
+        rc = cache_log_curve(cache, number, err);
     return rc < 0 ? rc : 1;
 }
 

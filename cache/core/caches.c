@@ -24,10 +24,10 @@ enum {
     GRAPH_BEAM = 64, /* of an insertion */
     REGION_ROWS_BYTES = 1 << 30,
     NEGATIVE_BUCKETS = 1024, /* 8,192 questions, 196 KB */
-    SKETCH_ROOM = 65536,
-    SWEEP_ROWS = 20000, /* looked at for expiry in one round */
+    SKETCH_KEYS = 65536,
+    EXPIRE_ROWS = 20000, /* looked at for expiry in one round */
     LINKS_A_ROUND = 200,
-    BURIALS_A_ROUND = 200,
+    RECLAIMS_A_ROUND = 200,
     TICK_BUSY_MS = 2,
     TICK_MS = 20,
     SEAL_TICK_MS = 200,
@@ -151,7 +151,7 @@ static int make_tables(struct cache *cache, struct quire_error *err)
     cache->scope_buckets = calloc(cache->n_scope_buckets, sizeof *cache->scope_buckets);
     cache->audits = calloc(AUDITS_MAX, sizeof *cache->audits);
     if (!cache->buckets || !cache->group_buckets || !cache->scope_buckets || !cache->audits ||
-        negatives_init(&cache->negatives, NEGATIVE_BUCKETS) < 0 || sketch_init(&cache->sketch, SKETCH_ROOM) < 0 ||
+        negatives_init(&cache->negatives, NEGATIVE_BUCKETS) < 0 || sketch_init(&cache->sketch, SKETCH_KEYS) < 0 ||
         risk_pool_create(&cache->pool) < 0)
         return error_set(err, QUIRE_ENOMEM, "no memory for a cache");
     struct lease_options leases = {
@@ -171,11 +171,11 @@ static void free_cache(struct cache *cache)
     if (cache->buckets)
         memory_unmap(cache->buckets, sizeof *cache->buckets * cache->n_buckets);
     groups_free(cache);
-    categories_free(cache);
+    cache_categories_free(cache);
     risk_pool_destroy(cache->pool);
     negatives_fini(&cache->negatives);
     sketch_fini(&cache->sketch);
-    audits_free(cache);
+    cache_audits_free(cache);
     for (uint32_t i = 0; i < INVALIDATIONS_MAX; i++)
         free(cache->invalidations[i].vector);
     free(cache->row_lsns);
@@ -224,10 +224,10 @@ struct cache *cache_ref(struct cache *cache)
     return cache;
 }
 
-static void documents_path(const struct caches *caches, const char *folder, uint64_t uid, char *path, size_t room)
+static void documents_path(const struct caches *caches, const char *folder, uint64_t uid, char *path, size_t capacity)
 {
     (void)caches;
-    snprintf(path, room, "%s/documents/%016llx", folder, (unsigned long long)uid);
+    snprintf(path, capacity, "%s/documents/%016llx", folder, (unsigned long long)uid);
 }
 
 void cache_unref(struct cache *cache)
@@ -259,12 +259,12 @@ static bool document_moved(void *context, uint64_t id, const struct document_at 
     struct cache *cache = context;
     bool moved = false;
     pthread_mutex_lock(&cache->lock);
-    uint32_t row = entry_find(cache, id);
+    uint32_t row = cache_entry_find(cache, id);
     if (row != UINT32_MAX) {
-        struct cache_entry *e = entry_at(cache, row);
-        moved = e->segment == from->segment && e->unit == from->unit && log_moved(cache, row, to, NULL) == 0;
+        struct cache_entry *e = cache_entry_at(cache, row);
+        moved = e->segment == from->segment && e->unit == from->unit && cache_log_moved(cache, row, to, NULL) == 0;
         if (moved)
-            entry_set_document(e, to);
+            cache_entry_set_document(e, to);
     }
     pthread_mutex_unlock(&cache->lock);
     return moved;
@@ -315,13 +315,13 @@ static uint32_t place_of(const struct caches *caches, struct quire_bytes name, b
 int caches_insert(struct caches *caches, struct cache *cache, struct quire_error *err)
 {
     bool there;
-    if (caches->n == caches->room) {
-        uint32_t room = caches->room ? 2 * caches->room : 8;
-        struct cache **bigger = realloc(caches->all, sizeof *bigger * room);
+    if (caches->n == caches->capacity) {
+        uint32_t capacity = caches->capacity ? 2 * caches->capacity : 8;
+        struct cache **bigger = realloc(caches->all, sizeof *bigger * capacity);
         if (!bigger)
             return error_set(err, QUIRE_ENOMEM, "no memory for a cache");
         caches->all = bigger;
-        caches->room = room;
+        caches->capacity = capacity;
     }
     uint32_t at = place_of(caches, cache->config.name, &there);
     memmove(caches->all + at + 1, caches->all + at, sizeof *caches->all * (caches->n - at));
@@ -407,7 +407,7 @@ int caches_add(struct caches *caches, const struct cache_config *config, uint64_
         rc = error_set(err, QUIRE_EEXISTS, "a cache '%.*s' is there already", (int)config->name.n_bytes,
                        (const char *)config->name.data);
     if (rc == 0)
-        rc = log_cache(cache, lsn, err);
+        rc = cache_log_cache(cache, lsn, err);
     bool inserted = rc == 0 && (rc = caches_insert(caches, cache, err)) == 0;
     pthread_cond_broadcast(&caches->wake);
     pthread_mutex_unlock(&caches->lock);
@@ -424,7 +424,7 @@ int caches_drop(struct caches *caches, struct quire_bytes name, uint64_t *lsn, s
     pthread_mutex_lock(&caches->lock);
     uint32_t at = place_of(caches, name, &there);
     struct cache *cache = there ? cache_ref(caches->all[at]) : NULL;
-    int rc = cache ? log_drop(cache, lsn, err)
+    int rc = cache ? cache_log_drop(cache, lsn, err)
                    : error_set(err, QUIRE_ENOTFOUND, "no cache '%.*s'; SC.LIST names them", (int)name.n_bytes,
                                (const char *)name.data);
     if (rc == 0)
@@ -453,7 +453,7 @@ static void log_curves(struct cache *cache, bool all)
             risk_get_stats(cat->curve, &stats);
             if (cat->dropped || stats.labels == cat->labels_logged)
                 continue;
-            if (log_curve(cache, i, NULL) == 0) /* a journal that takes nothing now is asked again */
+            if (cache_log_curve(cache, i, NULL) == 0) /* a journal that takes nothing now is asked again */
                 cat->labels_logged = stats.labels;
         }
     }
@@ -464,13 +464,13 @@ static void log_curves(struct cache *cache, bool all)
 static bool work_on(struct cache *cache, struct cache_scratch *scratch, uint64_t *due_ms)
 {
     uint64_t due = lease_tick(cache->leases, cache_now(cache) + BASE_MS);
-    uint32_t buried = cache_bury(cache, scratch, BURIALS_A_ROUND);
+    uint32_t buried = cache_reclaim(cache, scratch, RECLAIMS_A_ROUND);
     uint32_t linked = groups_link(cache, scratch, LINKS_A_ROUND);
-    uint32_t expired = cache_expire(cache, SWEEP_ROWS / 20);
+    uint32_t expired = cache_expire(cache, EXPIRE_ROWS / 20);
     log_curves(cache, false);
     if (due < *due_ms)
         *due_ms = due ? due : 1;
-    return buried == BURIALS_A_ROUND || linked == LINKS_A_ROUND || expired > SWEEP_ROWS / 40;
+    return buried == RECLAIMS_A_ROUND || linked == LINKS_A_ROUND || expired > EXPIRE_ROWS / 40;
 }
 
 uint64_t caches_work(struct caches *caches)
@@ -483,7 +483,7 @@ uint64_t caches_work(struct caches *caches)
             due = 0;
         if (caches->options.no_thread) {
             document_log_work(all[i]->documents, NULL);
-            cache_seal(all[i], caches->seal_scratch);
+            seal_work(all[i], caches->seal_scratch);
         }
         cache_unref(all[i]);
     }
@@ -508,7 +508,7 @@ static bool seal_all(struct caches *caches)
     bool more = false;
     struct cache **all = list_all(caches, &n);
     for (uint32_t i = 0; i < n; i++) {
-        more |= cache_seal(all[i], caches->seal_scratch);
+        more |= seal_work(all[i], caches->seal_scratch);
         cache_unref(all[i]);
     }
     free(all);
@@ -625,7 +625,7 @@ static int remove_orphans(struct caches *caches, struct quire_error *err)
 struct leftovers {
     struct caches *caches;
     char **names;
-    size_t n, room;
+    size_t n, capacity;
 };
 
 static int find_leftover(void *context, const char *name)
@@ -636,13 +636,13 @@ static int find_leftover(void *context, const char *name)
     struct cache *cache = number ? caches_by_uid(l->caches, uid) : NULL;
     if (cache && sealed_find(cache, number))
         return 0;
-    if (l->n == l->room) {
-        size_t room = l->room ? 2 * l->room : 16;
-        char **bigger = realloc(l->names, sizeof *bigger * room);
+    if (l->n == l->capacity) {
+        size_t capacity = l->capacity ? 2 * l->capacity : 16;
+        char **bigger = realloc(l->names, sizeof *bigger * capacity);
         if (!bigger)
             return QUIRE_ENOMEM;
         l->names = bigger;
-        l->room = room;
+        l->capacity = capacity;
     }
     l->names[l->n] = strdup(name);
     return l->names[l->n] ? (int)(l->n++, 0) : QUIRE_ENOMEM;
@@ -691,7 +691,7 @@ int caches_begin(struct caches *caches, struct journal *journal, struct quire_er
     if (rc == 0)
         rc = remove_leftovers(caches, err);
     for (uint32_t i = 0; i < caches->n && rc == 0; i++)
-        rc = cache_log_graves(caches->all[i], err);
+        rc = cache_log_dead_rows(caches->all[i], err);
     for (uint32_t i = 0; i < caches->n && rc == 0; i++)
         rc = document_log_begin(caches->all[i]->documents, err);
     if (rc < 0)
@@ -747,12 +747,12 @@ void caches_destroy(struct caches *caches)
     free(caches);
 }
 
-void caches_hold(struct caches *caches)
+void caches_pin_files(struct caches *caches)
 {
     pthread_mutex_lock(&caches->removal);
 }
 
-void caches_release(struct caches *caches)
+void caches_unpin_files(struct caches *caches)
 {
     pthread_mutex_unlock(&caches->removal);
 }
@@ -764,13 +764,13 @@ static int link_sealed(struct cache *cache, const char *to, struct quire_error *
     int rc = 0;
     pthread_mutex_lock(&cache->lock);
     uint32_t n = 0;
-    for (const struct sealed *sealed = cache->doomed; sealed; sealed = sealed->next)
+    for (const struct sealed *sealed = cache->retired; sealed; sealed = sealed->next)
         n++;
     uint32_t *numbers = malloc(sizeof *numbers * (cache->n_sealed + (size_t)n + 1));
     n = 0;
     for (uint32_t i = 0; numbers && i < cache->n_sealed; i++)
         numbers[n++] = cache->sealed[i]->number;
-    for (const struct sealed *sealed = cache->doomed; numbers && sealed; sealed = sealed->next)
+    for (const struct sealed *sealed = cache->retired; numbers && sealed; sealed = sealed->next)
         numbers[n++] = sealed->number;
     pthread_mutex_unlock(&cache->lock);
     rc = numbers ? 0 : error_set(err, QUIRE_ENOMEM, "no memory to list the segments of a cache");

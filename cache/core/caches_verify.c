@@ -44,7 +44,7 @@ struct proving {
     struct document_place *places; /* by segment and unit */
     uint32_t n_places;
     uint32_t *numbers; /* of its files, ascending */
-    uint32_t n_numbers, numbers_room;
+    uint32_t n_numbers, numbers_capacity;
     uint32_t number; /* of the segment that is read */
 };
 
@@ -93,12 +93,12 @@ static const char *name_of(const struct cache *cache)
 /* Whether a row holds an entry that would be served, or joined at least. */
 static bool is_served(const struct cache *cache, uint32_t row, uint64_t now)
 {
-    uint64_t word = entry_word(cache, row), expire = word & EXPIRE_NEVER;
-    uint32_t number = entry_at(cache, row)->group;
+    uint64_t word = cache_entry_word(cache, row), expire = word & EXPIRE_NEVER;
+    uint32_t number = cache_entry_at(cache, row)->group;
     const struct group *group = number < cache->n_groups ? cache->groups[number] : NULL;
     if (!(word & ENTRY_LIVE) || !group)
         return false;
-    const struct category *cat = category_of(cache, group->category);
+    const struct category *cat = cache_category_at(cache, group->category);
     return !cat->dropped && (expire == EXPIRE_NEVER || expire + cat->settings.stale_ms > now);
 }
 
@@ -120,9 +120,9 @@ static int list_places(struct proving *p)
     for (uint32_t row = 0; row < cache->n_rows; row++) {
         if (!is_served(cache, row, now))
             continue;
-        struct document_at at = entry_document(entry_at(cache, row));
-        p->places[p->n_places++] =
-            (struct document_place){entry_id(entry_at(cache, row), row), at.segment, at.unit, at.bytes, PLACE_MISSING};
+        struct document_at at = cache_entry_document(cache_entry_at(cache, row));
+        p->places[p->n_places++] = (struct document_place){cache_entry_id(cache_entry_at(cache, row), row), at.segment,
+                                                           at.unit, at.bytes, PLACE_MISSING};
     }
     if (p->n_places)
         qsort(p->places, p->n_places, sizeof *p->places, by_place);
@@ -150,16 +150,16 @@ static uint32_t first_place(const struct proving *p, uint32_t segment, uint32_t 
 static int note_number(void *context, const char *name)
 {
     struct proving *p = context;
-    uint32_t number = log_parse_name(name);
+    uint32_t number = document_log_parse_name(name);
     if (number == 0)
         return 0;
-    if (p->n_numbers == p->numbers_room) {
-        uint32_t room = p->numbers_room ? 2 * p->numbers_room : 64;
-        uint32_t *numbers = realloc(p->numbers, sizeof *numbers * room);
+    if (p->n_numbers == p->numbers_capacity) {
+        uint32_t capacity = p->numbers_capacity ? 2 * p->numbers_capacity : 64;
+        uint32_t *numbers = realloc(p->numbers, sizeof *numbers * capacity);
         if (!numbers)
             return no_memory(p);
         p->numbers = numbers;
-        p->numbers_room = room;
+        p->numbers_capacity = capacity;
     }
     p->numbers[p->n_numbers++] = number;
     return 0;
@@ -235,7 +235,7 @@ static void judge_segment(struct proving *p, const struct document_segment *segm
 static int save_segment(struct proving *p, const struct document_segment *segment, const char *path, const char *name)
 {
     struct io_fs *fs = p->caches->options.fs;
-    char *to = log_path(p->to, name);
+    char *to = document_log_path(p->to, name);
     bool whole = segment->has_header && segment->damaged_units == 0;
     int rc = to ? 0 : no_memory(p);
     if (rc == 0 && (!whole || fs->ops->link(fs, path, to) < 0))
@@ -248,9 +248,9 @@ static int prove_segment(struct proving *p)
 {
     struct document_segment segment;
     struct quire_error reason = {0};
-    char name[LOG_NAME_ROOM];
-    log_segment_name(name, p->number);
-    char *path = log_path(p->from, name);
+    char name[LOG_NAME_BYTES];
+    document_log_segment_name(name, p->number);
+    char *path = document_log_path(p->from, name);
     int rc = path ? document_scan(p->caches->options.fs, path, p->number, visit, p, &segment, &reason) : no_memory(p);
     p->report->document_segments++;
     if (path && rc < 0 && rc != QUIRE_ENOMEM) { /* what it holds counts as damaged: see judge_rest */

@@ -41,7 +41,7 @@ static void write_pair(struct group_key *key, const struct quire_pair *pair)
     key->n_scope = (uint32_t)(at - key->scope);
 }
 
-bool scope_pair(const uint8_t *bytes, uint32_t n, uint32_t *at, struct quire_pair *pair)
+bool group_scope_pair(const uint8_t *bytes, uint32_t n, uint32_t *at, struct quire_pair *pair)
 {
     uint16_t sizes[2];
     if (n - *at < sizeof sizes)
@@ -189,7 +189,7 @@ static struct scope *scope_make(struct cache *cache, const struct group_key *key
     return scope;
 }
 
-static void scope_let_go(struct cache *cache, struct scope *scope)
+static void scope_release(struct cache *cache, struct scope *scope)
 {
     if (scope->groups)
         return;
@@ -215,17 +215,17 @@ struct group *group_find(const struct cache *cache, const struct group_key *key)
 
 static int reserve_groups(struct cache *cache, uint32_t n)
 {
-    if (n <= cache->groups_room)
+    if (n <= cache->groups_capacity)
         return 0;
-    uint32_t room = cache->groups_room ? cache->groups_room : BUCKETS_FIRST;
-    while (room < n)
-        room *= 2;
-    struct group **bigger = realloc(cache->groups, sizeof *bigger * room);
+    uint32_t capacity = cache->groups_capacity ? cache->groups_capacity : BUCKETS_FIRST;
+    while (capacity < n)
+        capacity *= 2;
+    struct group **bigger = realloc(cache->groups, sizeof *bigger * capacity);
     if (!bigger)
         return QUIRE_ENOMEM;
-    memset(bigger + cache->groups_room, 0, sizeof *bigger * (room - cache->groups_room));
+    memset(bigger + cache->groups_capacity, 0, sizeof *bigger * (capacity - cache->groups_capacity));
     cache->groups = bigger;
-    cache->groups_room = room;
+    cache->groups_capacity = capacity;
     return 0;
 }
 
@@ -268,12 +268,12 @@ static void free_group(struct epoch_item *item)
     free(group);
 }
 
-void group_let_go(struct cache *cache, struct group *group)
+void group_release(struct cache *cache, struct group *group)
 {
     if (group->n || group->pending || group->linking)
         return;
     while (group->sealed)
-        sealed_doom(cache, group->sealed);
+        sealed_retire(cache, group->sealed);
     struct group **at = &cache->group_buckets[group->key & (cache->n_group_buckets - 1)];
     while (*at != group)
         at = &(*at)->next_hash;
@@ -282,9 +282,9 @@ void group_let_go(struct cache *cache, struct group *group)
     if (group->number < cache->first_free_group)
         cache->first_free_group = group->number;
     cache->groups_living--;
-    cache->group_bytes -= sizeof *group + group->room * sizeof *group->rows;
+    cache->group_bytes -= sizeof *group + group->capacity * sizeof *group->rows;
     group->scope->groups--;
-    scope_let_go(cache, group->scope);
+    scope_release(cache, group->scope);
     group->item.run = free_group;
     epoch_defer(cache->of->epochs, &group->item);
 }
@@ -310,22 +310,22 @@ void groups_free(struct cache *cache)
 
 int group_reserve(struct cache *cache, struct group *group)
 {
-    if (group->n_rows < group->room)
+    if (group->n_rows < group->capacity)
         return 0;
-    uint32_t room = group->room ? group->room * 2 : 4;
-    uint32_t *bigger = realloc(group->rows, sizeof *bigger * room);
+    uint32_t capacity = group->capacity ? group->capacity * 2 : 4;
+    uint32_t *bigger = realloc(group->rows, sizeof *bigger * capacity);
     if (!bigger)
         return QUIRE_ENOMEM;
-    cache->group_bytes += sizeof *bigger * (room - group->room);
+    cache->group_bytes += sizeof *bigger * (capacity - group->capacity);
     group->rows = bigger;
-    group->room = room;
+    group->capacity = capacity;
     return 0;
 }
 
 void group_list(struct cache *cache, struct group *group, uint32_t row)
 {
     group->rows[group->n_rows++] = row;
-    atomic_fetch_or_explicit(&entry_at(cache, row)->word, ENTRY_LISTED, memory_order_release);
+    atomic_fetch_or_explicit(&cache_entry_at(cache, row)->word, ENTRY_LISTED, memory_order_release);
     if (group->n_rows <= GROUP_FLAT_MAX || group->linking)
         return;
     group->linking = true;
@@ -335,18 +335,18 @@ void group_list(struct cache *cache, struct group *group, uint32_t row)
 
 void group_unlist(struct cache *cache, struct group *group, uint32_t row)
 {
-    struct cache_entry *e = entry_at(cache, row);
+    struct cache_entry *e = cache_entry_at(cache, row);
     if (!(atomic_fetch_and_explicit(&e->word, ~ENTRY_LISTED, memory_order_release) & ENTRY_LISTED))
         return;
     uint32_t at = group->n_rows - 1;
     while (group->rows[at] != row)
         at--;
     group->rows[at] = group->rows[--group->n_rows];
-    if (group->n_rows == 0 && group->room > GROUP_FLAT_MAX) { /* they are all linked: as a rule for good */
-        cache->group_bytes -= group->room * sizeof *group->rows;
+    if (group->n_rows == 0 && group->capacity > GROUP_FLAT_MAX) { /* they are all linked: as a rule for good */
+        cache->group_bytes -= group->capacity * sizeof *group->rows;
         free(group->rows);
         group->rows = NULL;
-        group->room = 0;
+        group->capacity = 0;
     }
 }
 
@@ -359,12 +359,12 @@ static bool next_to_link(struct cache *cache, struct group **group, uint32_t *ro
         if (first->n_rows) {
             *group = first;
             *row = first->rows[first->n_rows - 1];
-            *graph_row = entry_graph_row(cache, *row);
+            *graph_row = cache_entry_graph_row(cache, *row);
             return true;
         }
         cache->to_link = first->next_link;
         first->linking = false;
-        group_let_go(cache, first);
+        group_release(cache, first);
     }
     return false;
 }
@@ -382,9 +382,9 @@ uint32_t groups_link(struct cache *cache, struct cache_scratch *scratch, uint32_
         failed = !found || graph_link(cache->graph, &group->root, scratch->graph, graph_row) < 0;
         if (!failed) {
             pthread_mutex_lock(&cache->lock);
-            const struct cache_entry *e = entry_at(cache, row);
-            if ((entry_word(cache, row) & (ENTRY_LIVE | ENTRY_LISTED)) == (ENTRY_LIVE | ENTRY_LISTED) &&
-                e->group == group->number && entry_has_graph_row(cache, row, graph_row))
+            const struct cache_entry *e = cache_entry_at(cache, row);
+            if ((cache_entry_word(cache, row) & (ENTRY_LIVE | ENTRY_LISTED)) == (ENTRY_LIVE | ENTRY_LISTED) &&
+                e->group == group->number && cache_entry_has_graph_row(cache, row, graph_row))
                 group_unlist(cache, group, row);
             pthread_mutex_unlock(&cache->lock);
         }

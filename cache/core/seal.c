@@ -46,7 +46,7 @@ struct seal {
     struct merge_result result;
     /* of a seal */
     struct sealing *rows;
-    uint32_t n_rows, rows_room;
+    uint32_t n_rows, rows_capacity;
     uint64_t until; /* created: those up to here */
     float *rotated;
     /* of a merge: the largest first */
@@ -66,9 +66,9 @@ static uint32_t in_memory(const struct group *group)
 
 static bool is_short(const struct cache *cache)
 {
-    uint64_t used, room;
-    cache_memory_use(cache, &used, &room);
-    return cache->of->options.seal_always || used > room - room / 10;
+    uint64_t used, capacity;
+    cache_memory_use(cache, &used, &capacity);
+    return cache->of->options.seal_always || used > capacity - capacity / 10;
 }
 
 static uint32_t seal_limit(const struct cache *cache)
@@ -124,11 +124,11 @@ static uint32_t count_segments(const struct group *group)
 }
 
 /* Segments without entries go. (lock) */
-static void doom_all_empty(struct cache *cache)
+static void retire_all_empty(struct cache *cache)
 {
     for (uint32_t i = 0; i < cache->n_sealed;)
         if (cache->sealed[i]->n_living == 0)
-            sealed_doom(cache, cache->sealed[i]);
+            sealed_retire(cache, cache->sealed[i]);
         else
             i++;
 }
@@ -140,7 +140,7 @@ static struct group *choose_merge(struct cache *cache)
     struct group *group = NULL;
     uint32_t first = 0;
     pthread_mutex_lock(&cache->lock);
-    doom_all_empty(cache);
+    retire_all_empty(cache);
     while (first < cache->n_sealed && cache->sealed[first]->number <= cache->merge_chosen)
         first++;
     for (uint32_t i = 0; i < cache->n_sealed && !group; i++) {
@@ -161,9 +161,9 @@ static struct group *choose_merge(struct cache *cache)
 
 static bool is_row_of(const struct seal *s, uint32_t row)
 {
-    uint64_t word = entry_word(s->cache, row);
+    uint64_t word = cache_entry_word(s->cache, row);
     return (word & (ENTRY_LIVE | ENTRY_VECTOR)) == (ENTRY_LIVE | ENTRY_VECTOR) &&
-           entry_at(s->cache, row)->group == s->group->number && !entry_is_sealed(s->cache, row);
+           cache_entry_at(s->cache, row)->group == s->group->number && !cache_entry_is_sealed(s->cache, row);
 }
 
 /* Calls visit for each entry of the group whose vector is in memory, until it says false. (takes the lock) */
@@ -190,17 +190,18 @@ static bool take_sample(struct seal *s, uint32_t row, void *context)
 {
     struct samples *samples = context;
     if (samples->seen++ % samples->step == 0)
-        samples->created[samples->n++] = entry_created(entry_at(s->cache, row));
+        samples->created[samples->n++] = cache_entry_created(cache_entry_at(s->cache, row));
     return samples->n < SAMPLES;
 }
 
 static bool take_row(struct seal *s, uint32_t row, void *context)
 {
-    const struct cache_entry *e = entry_at(s->cache, row);
+    const struct cache_entry *e = cache_entry_at(s->cache, row);
     (void)context;
-    if (entry_created(e) <= s->until)
-        s->rows[s->n_rows++] = (struct sealing){entry_id(e, row), entry_graph_row(s->cache, row), UINT32_MAX};
-    return s->n_rows < s->rows_room;
+    if (cache_entry_created(e) <= s->until)
+        s->rows[s->n_rows++] =
+            (struct sealing){cache_entry_id(e, row), cache_entry_graph_row(s->cache, row), UINT32_MAX};
+    return s->n_rows < s->rows_capacity;
 }
 
 static int by_number(const void *left, const void *right)
@@ -216,8 +217,8 @@ static int list_rows(struct seal *s, struct quire_error *err)
     pthread_mutex_lock(&s->cache->lock);
     uint32_t n = in_memory(s->group);
     pthread_mutex_unlock(&s->cache->lock);
-    s->rows_room = n / 2 < SEAL_ROWS ? n / 2 : SEAL_ROWS;
-    s->rows = malloc(sizeof *s->rows * (s->rows_room + 1u));
+    s->rows_capacity = n / 2 < SEAL_ROWS ? n / 2 : SEAL_ROWS;
+    s->rows = malloc(sizeof *s->rows * (s->rows_capacity + 1u));
     s->rotated = malloc(sizeof *s->rotated * s->cache->space.code_dim);
     int rc = samples && s->rows && s->rotated ? 0 : error_set(err, QUIRE_ENOMEM, "no memory to list %u vectors", n);
     if (rc == 0) {
@@ -225,9 +226,9 @@ static int list_rows(struct seal *s, struct quire_error *err)
         each_row(s, take_sample, samples);
         if (samples->n)
             qsort(samples->created, samples->n, sizeof *samples->created, by_number);
-        uint64_t at = n ? (uint64_t)samples->n * s->rows_room / n : 0;
+        uint64_t at = n ? (uint64_t)samples->n * s->rows_capacity / n : 0;
         s->until = samples->n ? samples->created[at < samples->n ? at : samples->n - 1] : 0;
-        if (s->rows_room && samples->n)
+        if (s->rows_capacity && samples->n)
             each_row(s, take_row, NULL);
     }
     free(samples);
@@ -244,8 +245,8 @@ static void give_row(void *context, uint32_t i, void *vector, const void **key, 
     (void)attributes, (void)attribute_bytes;
     unsigned slot = epoch_enter(cache->of->epochs);
     pthread_mutex_lock(&cache->lock);
-    uint32_t row = entry_find(cache, sealing->id);
-    bool there = row != UINT32_MAX && entry_has_graph_row(cache, row, sealing->graph_row);
+    uint32_t row = cache_entry_find(cache, sealing->id);
+    bool there = row != UINT32_MAX && cache_entry_has_graph_row(cache, row, sealing->graph_row);
     pthread_mutex_unlock(&cache->lock);
     if (there) { /* the row keeps its code as long as this epoch lasts */
         const uint8_t *code;
@@ -373,7 +374,7 @@ static int join(struct seal *s, struct quire_error *err)
     rc = rc < 0 ? error_set(err, rc, "no memory for a segment") : sealed_open(cache, sealed, err);
     if (rc == 0) {
         pthread_mutex_lock(&cache->lock);
-        if (entries_part(cache) < 0 || sealed_insert(cache, sealed) < 0) {
+        if (cache_entries_part(cache) < 0 || sealed_insert(cache, sealed) < 0) {
             rc = error_set(err, QUIRE_ENOMEM, "no memory for a segment");
         } else {
             sealed_join(cache, sealed, s->group);
@@ -406,11 +407,11 @@ static int move_some(struct seal *s, struct sealing *batch, uint32_t n, struct q
     struct cache *cache = s->cache;
     uint32_t kept = 0;
     for (uint32_t i = 0; i < n; i++) {
-        uint32_t row = entry_find(cache, batch[i].id);
-        if (row != UINT32_MAX && entry_has_graph_row(cache, row, batch[i].graph_row))
+        uint32_t row = cache_entry_find(cache, batch[i].id);
+        if (row != UINT32_MAX && cache_entry_has_graph_row(cache, row, batch[i].graph_row))
             batch[kept++] = batch[i];
     }
-    int rc = kept ? log_sealed(cache, s->added, batch, kept, err) : 0;
+    int rc = kept ? cache_log_sealed(cache, s->added, batch, kept, err) : 0;
     if (rc < 0)
         return rc;
     for (uint32_t i = 0; i < kept; i++) {
@@ -460,14 +461,16 @@ static int move_between(struct seal *s, uint32_t first, uint32_t last, struct qu
     struct sealing batch[MOVE_BATCH];
     uint32_t n = 0;
     for (uint32_t row = first; row < last; row++) {
-        struct place place = entry_place(cache, row);
+        struct place place = cache_entry_place(cache, row);
         uint32_t p = part_of(s, place.segment);
-        if ((entry_word(cache, row) & ENTRY_LIVE) && p < s->n_parts && s->result.rows_of[p][place.row] != UINT32_MAX)
-            batch[n++] = (struct sealing){entry_id(entry_at(cache, row), row), 0, s->result.rows_of[p][place.row]};
+        if ((cache_entry_word(cache, row) & ENTRY_LIVE) && p < s->n_parts &&
+            s->result.rows_of[p][place.row] != UINT32_MAX)
+            batch[n++] =
+                (struct sealing){cache_entry_id(cache_entry_at(cache, row), row), 0, s->result.rows_of[p][place.row]};
     }
-    int rc = n ? log_sealed(cache, s->added, batch, n, err) : 0;
+    int rc = n ? cache_log_sealed(cache, s->added, batch, n, err) : 0;
     for (uint32_t i = 0; i < n && rc == 0; i++) {
-        struct place place = entry_place(cache, (uint32_t)batch[i].id);
+        struct place place = cache_entry_place(cache, (uint32_t)batch[i].id);
         bitmap_add(s->moved[part_of(s, place.segment)], place.row); /* what could not be logged has not moved */
         sealed_place(cache, (uint32_t)batch[i].id, s->added, batch[i].segment_row);
     }
@@ -503,17 +506,17 @@ static int move_parts(struct seal *s, struct quire_error *err)
 /* ---- all of it --------------------------------------------------------------------------------------------------- */
 
 /* (takes the lock) */
-static void doom_empty(struct seal *s)
+static void retire_empty(struct seal *s)
 {
     struct cache *cache = s->cache;
     pthread_mutex_lock(&cache->lock);
     for (uint32_t i = 0; i < s->n_parts; i++)
         if (s->parts[i]->n_living == 0 && sealed_find(cache, s->parts[i]->number))
-            sealed_doom(cache, s->parts[i]);
+            sealed_retire(cache, s->parts[i]);
     if (s->added && s->added->n_living == 0 && sealed_find(cache, s->added->number))
-        sealed_doom(cache, s->added);
+        sealed_retire(cache, s->added);
     s->group->pending--;
-    group_let_go(cache, s->group);
+    group_release(cache, s->group);
     pthread_mutex_unlock(&cache->lock);
 }
 
@@ -556,10 +559,10 @@ static bool may_try(uint64_t failed_ms, uint64_t now)
     return failed_ms == 0 || now - failed_ms >= RETRY_MS;
 }
 
-bool cache_seal(struct cache *cache, struct cache_scratch *scratch)
+bool seal_work(struct cache *cache, struct cache_scratch *scratch)
 {
     struct quire_error err = {0};
-    sealed_sweep(cache);
+    sealed_remove_retired(cache);
     uint64_t now = cache_now(cache);
     if (atomic_load(&cache->closed))
         return false;
@@ -571,7 +574,7 @@ bool cache_seal(struct cache *cache, struct cache_scratch *scratch)
     if (!s.group)
         return false;
     int rc = run(&s, merge, &err);
-    doom_empty(&s);
+    retire_empty(&s);
     bool done = rc == 0 && s.added;
     *(merge ? &cache->merge_failed_ms : &cache->seal_failed_ms) = rc < 0 ? now : 0;
     if (rc < 0 && rc != QUIRE_ECANCELLED) {

@@ -1,12 +1,5 @@
 /*
- * sealed.c - see sealed.h: places of vectors, numbers of entries, and the segments of a cache.
- *
- * Numbers of entries. Those that were free when the tables were made are in no chain: making one would be a walk over
- * all entries under the lock. A cursor goes over them instead, a few for each number that is asked for and not in the
- * chain. It takes entries whose word is 0; one that is in the graves, in the chain or on its way says so in its word.
- *
- * A number may be given out as soon as its entry is buried: who searches knows rows of the graph, which the graph keeps
- * until he has left, and ids; that a row is still that entry's, or an id still lives, he asks under the lock.
+ * sealed.c - the segments of a cache: made, opened, joined to groups, retired, checked. See sealed.h.
  *
  * Folders. A segment is built whole, renamed and synced before the journal names it (seal.c), and removed after the
  * journal has synced that nothing is in it any more. So the journal of a crash names folders that are there, and what
@@ -18,106 +11,12 @@
 #include <stdlib.h>
 
 enum {
-    SCAN_AT_ONCE = 64, /* entries that the cursor looks at for one number */
     /* Bits of a dimension in memory. The more dimensions, the fewer say where to read: at 64 dimensions 4 instead of 2
      * halve the time on the processor and take a third off the reads (bench_cache --seal). */
     CODE_BITS_FEW_DIM = 4,
     CODE_BITS = 2,
     FEW_DIM = 192
 };
-
-/* ---- numbers and places ------------------------------------------------------------------------------------------ */
-
-int entries_part(struct cache *cache)
-{
-    if (cache->apart)
-        return 0;
-    uint32_t n_graph = graph_row_end(cache->graph);
-    if (entries_reserve(cache, n_graph) < 0 || row_table_reserve(&cache->places, cache->n_rows) < 0 ||
-        row_table_reserve(&cache->graph_entries, cache->n_rows) < 0)
-        return QUIRE_ENOMEM;
-    cache->apart = true;
-    cache->scan_end = cache->n_rows;
-    cache->entry_bytes += sizeof(struct place) + sizeof(uint32_t);
-    return 0;
-}
-
-static uint32_t free_number(struct cache *cache)
-{
-    if (cache->free_rows) {
-        uint32_t row = cache->free_rows - 1;
-        cache->free_rows = entry_at(cache, row)->chain;
-        return row;
-    }
-    for (unsigned i = 0; i < SCAN_AT_ONCE && cache->scan_row < cache->scan_end; i++)
-        if (entry_word(cache, cache->scan_row++) == 0)
-            return cache->scan_row - 1;
-    return cache->n_rows;
-}
-
-static void set_place(struct cache *cache, uint32_t row, struct place place)
-{
-    *(struct place *)row_table_at(&cache->places, row) = place;
-}
-
-static void set_graph_entry(struct cache *cache, uint32_t graph_row, uint32_t row)
-{
-    uint32_t *difference = row_table_at(&cache->graph_entries, graph_row);
-    __atomic_store_n(difference, row ^ graph_row, __ATOMIC_RELAXED);
-}
-
-/* Entries have memory up to the highest row of the graph, so that who has seen no tables yet may look there. */
-static int reserve_both(struct cache *cache, uint32_t graph_row, uint32_t row)
-{
-    uint32_t before = cache->n_rows, end = graph_row > row ? graph_row + 1 : row + 1;
-    if (entries_reserve(cache, end) < 0)
-        return QUIRE_ENOMEM;
-    for (uint32_t other = before; other < cache->n_rows; other++)
-        if (other != row)
-            entry_give(cache, other);
-    return 0;
-}
-
-int entry_take(struct cache *cache, uint32_t graph_row, uint32_t *row)
-{
-    if (!cache->apart) {
-        if (entries_reserve(cache, graph_row + 1) < 0)
-            return QUIRE_ENOMEM;
-        *row = graph_row;
-    } else {
-        uint32_t number = free_number(cache), before = cache->n_rows;
-        if (reserve_both(cache, graph_row, number) < 0) {
-            if (number < before)
-                entry_give(cache, number);
-            return QUIRE_ENOMEM;
-        }
-        set_place(cache, number, (struct place){0, graph_row ^ number});
-        set_graph_entry(cache, graph_row, number);
-        *row = number;
-    }
-    atomic_store_explicit(&entry_at(cache, *row)->word, ENTRY_TAKEN, memory_order_release);
-    return 0;
-}
-
-void entry_give(struct cache *cache, uint32_t row)
-{
-    struct cache_entry *e = entry_at(cache, row);
-    atomic_store_explicit(&e->word, cache->apart ? ENTRY_TAKEN : 0, memory_order_release);
-    if (!cache->apart) /* the graph gives it out again */
-        return;
-    e->chain = cache->free_rows;
-    cache->free_rows = row + 1;
-}
-
-int entry_set_place(struct cache *cache, uint32_t row, struct place place)
-{
-    if (place.segment == 0 && place.row == 0 && !cache->apart)
-        return 0;
-    if (entries_part(cache) < 0)
-        return QUIRE_ENOMEM;
-    set_place(cache, row, place);
-    return 0;
-}
 
 /* ---- names ------------------------------------------------------------------------------------------------------- */
 
@@ -192,13 +91,13 @@ int sealed_create(uint32_t number, uint32_t group, struct sealed **out)
 
 int sealed_insert(struct cache *cache, struct sealed *sealed)
 {
-    if (cache->n_sealed == cache->sealed_room) {
-        uint32_t room = cache->sealed_room ? 2 * cache->sealed_room : 16;
-        struct sealed **bigger = realloc(cache->sealed, sizeof *bigger * room);
+    if (cache->n_sealed == cache->sealed_capacity) {
+        uint32_t capacity = cache->sealed_capacity ? 2 * cache->sealed_capacity : 16;
+        struct sealed **bigger = realloc(cache->sealed, sizeof *bigger * capacity);
         if (!bigger)
             return QUIRE_ENOMEM;
         cache->sealed = bigger;
-        cache->sealed_room = room;
+        cache->sealed_capacity = capacity;
     }
     uint32_t at = place_of(cache, sealed->number);
     memmove(cache->sealed + at + 1, cache->sealed + at, sizeof(struct sealed *) * (cache->n_sealed - at));
@@ -254,7 +153,7 @@ void sealed_join(struct cache *cache, struct sealed *sealed, struct group *group
     cache->sealed_disk_bytes += segment_info(sealed->segment)->index_bytes;
 }
 
-void sealed_doom(struct cache *cache, struct sealed *sealed)
+void sealed_retire(struct cache *cache, struct sealed *sealed)
 {
     struct sealed **at = &cache->groups[sealed->group]->sealed;
     while (*at && *at != sealed)
@@ -267,8 +166,8 @@ void sealed_doom(struct cache *cache, struct sealed *sealed)
     take_out(cache, sealed);
     if (sealed->segment)
         segment_retire(sealed->segment); /* lanes let go of it */
-    sealed->next = cache->doomed;
-    cache->doomed = sealed;
+    sealed->next = cache->retired;
+    cache->retired = sealed;
 }
 
 int sealed_remove_folder(const struct cache *cache, uint32_t number, struct quire_error *err)
@@ -281,11 +180,11 @@ int sealed_remove_folder(const struct cache *cache, uint32_t number, struct quir
 }
 
 /* Doomed segments that only the cache refers to. */
-static struct sealed *take_doomed(struct cache *cache)
+static struct sealed *take_retired(struct cache *cache)
 {
     struct sealed *list = NULL;
     pthread_mutex_lock(&cache->lock);
-    for (struct sealed **at = &cache->doomed, *sealed; (sealed = *at);) {
+    for (struct sealed **at = &cache->retired, *sealed; (sealed = *at);) {
         if (atomic_load_explicit(&sealed->references, memory_order_acquire) > 1) {
             at = &sealed->next;
             continue;
@@ -298,13 +197,13 @@ static struct sealed *take_doomed(struct cache *cache)
     return list;
 }
 
-void sealed_sweep(struct cache *cache)
+void sealed_remove_retired(struct cache *cache)
 {
     struct caches *caches = cache->of;
     struct quire_error err = {0};
     if (pthread_mutex_trylock(&caches->removal) != 0) /* a snapshot links them */
         return;
-    struct sealed *list = take_doomed(cache);
+    struct sealed *list = take_retired(cache);
     int rc = list && caches->journal ? journal_sync(caches->journal, &err) : 0;
     while (list) {
         struct sealed *sealed = list;
@@ -313,8 +212,8 @@ void sealed_sweep(struct cache *cache)
             rc = sealed_remove_folder(cache, sealed->number, &err);
         if (rc < 0) { /* tried again */
             pthread_mutex_lock(&cache->lock);
-            sealed->next = cache->doomed;
-            cache->doomed = sealed;
+            sealed->next = cache->retired;
+            cache->retired = sealed;
             pthread_mutex_unlock(&cache->lock);
         } else {
             sealed_unref(sealed);
@@ -331,7 +230,7 @@ void sealed_free(struct cache *cache, bool remove)
             caches_say(cache->of, true, err.message);
         sealed_unref(cache->sealed[i]);
     }
-    for (struct sealed *sealed = cache->doomed, *next; sealed; sealed = next) {
+    for (struct sealed *sealed = cache->retired, *next; sealed; sealed = next) {
         next = sealed->next;
         if (remove && sealed_remove_folder(cache, sealed->number, &err) < 0)
             caches_say(cache->of, true, err.message);
@@ -346,7 +245,7 @@ void sealed_free(struct cache *cache, bool remove)
 
 static void count(struct cache *cache, uint32_t row, struct sealed *sealed, int more)
 {
-    struct group *group = cache->groups[entry_at(cache, row)->group];
+    struct group *group = cache->groups[cache_entry_at(cache, row)->group];
     sealed->n_living += (uint32_t)more;
     group->n_sealed += (uint32_t)more;
     cache->sealed_entries += (uint64_t)more;
@@ -354,7 +253,7 @@ static void count(struct cache *cache, uint32_t row, struct sealed *sealed, int 
 
 void sealed_kill(struct cache *cache, uint32_t row)
 {
-    struct place place = entry_place(cache, row);
+    struct place place = cache_entry_place(cache, row);
     struct sealed *sealed = place.segment ? sealed_find(cache, place.segment) : NULL;
     if (!sealed)
         return;
@@ -370,11 +269,11 @@ void sealed_revive(struct cache *cache, uint32_t row, struct sealed *sealed, uin
 
 void sealed_place(struct cache *cache, uint32_t row, struct sealed *sealed, uint32_t segment_row)
 {
-    struct place place = entry_place(cache, row);
+    struct place place = cache_entry_place(cache, row);
     struct sealed *old = place.segment ? sealed_find(cache, place.segment) : NULL;
     if (old) /* its row there stays alive, so that searches which began before find the entry in one of both */
         count(cache, row, old, -1);
-    set_place(cache, row, (struct place){sealed->number, segment_row});
+    cache_set_place(cache, row, (struct place){sealed->number, segment_row});
     sealed_revive(cache, row, sealed, segment_row);
 }
 
@@ -387,20 +286,20 @@ static int note_places(struct cache *cache, struct quire_error *err)
     if (row_table_reserve(&cache->graph_entries, cache->n_rows) < 0)
         return error_set(err, QUIRE_ENOMEM, "no memory to open a cache of %u entries", cache->n_rows);
     for (uint32_t row = 0; row < cache->n_rows; row++) {
-        struct place place = entry_place(cache, row);
-        if (!(entry_word(cache, row) & ENTRY_LIVE))
+        struct place place = cache_entry_place(cache, row);
+        if (!(cache_entry_word(cache, row) & ENTRY_LIVE))
             continue;
         struct sealed *sealed = place.segment ? sealed_find(cache, place.segment) : NULL;
-        if (place.segment && (!sealed || sealed->group != entry_at(cache, row)->group))
+        if (place.segment && (!sealed || sealed->group != cache_entry_at(cache, row)->group))
             return error_set(err, QUIRE_ECORRUPT, "entry %u is said to be in segment %u, which is not of its scope",
                              row, place.segment);
         if (sealed)
             sealed->is_named = true;
-        else if (entry_graph_row(cache, row) >= n_graph)
+        else if (cache_entry_graph_row(cache, row) >= n_graph)
             return error_set(err, QUIRE_ECORRUPT, "entry %u is said to have vector %u of %u", row,
-                             entry_graph_row(cache, row), n_graph);
+                             cache_entry_graph_row(cache, row), n_graph);
         else
-            set_graph_entry(cache, entry_graph_row(cache, row), row);
+            cache_set_graph_entry(cache, cache_entry_graph_row(cache, row), row);
     }
     return 0;
 }
@@ -439,7 +338,7 @@ static int open_named(struct cache *cache, struct quire_error *err)
 
 int sealed_restore_end(struct cache *cache, struct quire_error *err)
 {
-    if (entries_reserve(cache, graph_row_end(cache->graph)) < 0)
+    if (cache_entries_reserve(cache, graph_row_end(cache->graph)) < 0)
         return error_set(err, QUIRE_ENOMEM, "no memory to open a cache");
     int rc = cache->apart ? note_places(cache, err) : 0;
     if (rc == 0)
@@ -467,8 +366,8 @@ static int prove_row(void *context, const struct scanned_row *row)
         return error_set(p->reason, QUIRE_ECORRUPT, "row %u of segment %u has a key of %u bytes, not an id", row->row,
                          p->sealed->number, row->key_bytes);
     memcpy(&id, row->key, sizeof id);
-    uint32_t entry = entry_find(p->cache, id);
-    struct place place = entry == UINT32_MAX ? (struct place){0, 0} : entry_place(p->cache, entry);
+    uint32_t entry = cache_entry_find(p->cache, id);
+    struct place place = entry == UINT32_MAX ? (struct place){0, 0} : cache_entry_place(p->cache, entry);
     if (place.segment != p->sealed->number || place.row != row->row)
         return error_set(p->reason, QUIRE_ECORRUPT, "row %u of segment %u is living, but entry %016llx is not there",
                          row->row, p->sealed->number, (unsigned long long)id);
@@ -496,15 +395,15 @@ static int check_segment(struct cache *cache, struct sealed *sealed, struct quir
 /* One entry: its place. */
 static int check_place(const struct cache *cache, uint32_t row, struct quire_error *reason)
 {
-    struct place place = entry_place(cache, row);
+    struct place place = cache_entry_place(cache, row);
     const struct sealed *sealed = place.segment ? sealed_find(cache, place.segment) : NULL;
     if (place.segment == 0)
-        return graph_row_entry(cache, true, entry_graph_row(cache, row)) == row
+        return cache_graph_row_entry(cache, true, cache_entry_graph_row(cache, row)) == row
                    ? 0
                    : error_set(reason, QUIRE_ECORRUPT, "entry %u has vector %u, which is another one's", row,
-                               entry_graph_row(cache, row));
-    if (!sealed || sealed->group != entry_at(cache, row)->group || place.row >= sealed->n_rows ||
-        bitmap_has(sealed->dead, place.row) || (entry_word(cache, row) & ENTRY_LISTED))
+                               cache_entry_graph_row(cache, row));
+    if (!sealed || sealed->group != cache_entry_at(cache, row)->group || place.row >= sealed->n_rows ||
+        bitmap_has(sealed->dead, place.row) || (cache_entry_word(cache, row) & ENTRY_LISTED))
         return error_set(reason, QUIRE_ECORRUPT, "entry %u is said to be in row %u of segment %u, and is not", row,
                          place.row, place.segment);
     return 0;
@@ -516,12 +415,12 @@ int sealed_check(struct cache *cache, struct quire_error *reason)
     int rc = 0;
     memset(reason, 0, sizeof *reason);
     for (uint32_t row = 0; cache->apart && row < cache->n_rows && rc == 0; row++)
-        if (entry_word(cache, row) & ENTRY_LIVE) {
+        if (cache_entry_word(cache, row) & ENTRY_LIVE) {
             rc = check_place(cache, row, reason);
-            n += entry_is_sealed(cache, row);
+            n += cache_entry_is_sealed(cache, row);
         }
-    for (uint32_t at = cache->free_rows; at && rc == 0; at = entry_at(cache, at - 1)->chain)
-        if (entry_word(cache, at - 1) != ENTRY_TAKEN)
+    for (uint32_t at = cache->free_rows; at && rc == 0; at = cache_entry_at(cache, at - 1)->chain)
+        if (cache_entry_word(cache, at - 1) != ENTRY_TAKEN)
             rc = error_set(reason, QUIRE_ECORRUPT, "number %u is in the list of free ones, but used", at - 1);
     for (uint32_t i = 0; i < cache->n_groups && rc == 0; i++)
         of_groups += cache->groups[i] ? cache->groups[i]->n_sealed : 0;

@@ -23,6 +23,7 @@
 #include "index/build/merge.h"
 #include "index/search/search.h"
 #include "io/bitmap.h"
+#include <assert.h>
 
 /* ---- where vectors are ------------------------------------------------------------------------------------------- */
 
@@ -31,43 +32,56 @@ struct place {
     uint32_t row;     /* in the segment; in memory: of the graph, as the difference (xor) to the entry's number */
 };
 
-static inline struct place entry_place(const struct cache *cache, uint32_t row)
+static inline struct place cache_entry_place(const struct cache *cache, uint32_t row)
 {
     return cache->apart ? *(const struct place *)row_table_at(&cache->places, row) : (struct place){0, 0};
 }
 
-static inline bool entry_is_sealed(const struct cache *cache, uint32_t row)
+static inline bool cache_entry_is_sealed(const struct cache *cache, uint32_t row)
 {
-    return entry_place(cache, row).segment != 0;
+    return cache_entry_place(cache, row).segment != 0;
 }
 
 /* The row of the graph of an entry in memory. */
-static inline uint32_t entry_graph_row(const struct cache *cache, uint32_t row)
+static inline uint32_t cache_entry_graph_row(const struct cache *cache, uint32_t row)
 {
-    return entry_place(cache, row).row ^ row;
+    return cache_entry_place(cache, row).row ^ row;
 }
 
 /* Whether it is this row of the graph that an entry has: not another one since, and not one in a segment. */
-static inline bool entry_has_graph_row(const struct cache *cache, uint32_t row, uint32_t graph_row)
+static inline bool cache_entry_has_graph_row(const struct cache *cache, uint32_t row, uint32_t graph_row)
 {
-    return !entry_is_sealed(cache, row) && entry_graph_row(cache, row) == graph_row;
+    return !cache_entry_is_sealed(cache, row) && cache_entry_graph_row(cache, row) == graph_row;
 }
 
 /* The entry of a row of the graph. Without the lock, inside an epoch: as it is or was a moment ago. */
-static inline uint32_t graph_row_entry(const struct cache *cache, bool apart, uint32_t graph_row)
+static inline uint32_t cache_graph_row_entry(const struct cache *cache, bool apart, uint32_t graph_row)
 {
     const uint32_t *difference = apart ? row_table_at(&cache->graph_entries, graph_row) : NULL;
     return difference ? __atomic_load_n(difference, __ATOMIC_RELAXED) ^ graph_row : graph_row;
 }
 
+/* These write the tables as they are; the tables are there. */
+static inline void cache_set_place(struct cache *cache, uint32_t row, struct place place)
+{
+    assert(cache->apart);
+    *(struct place *)row_table_at(&cache->places, row) = place;
+}
+
+static inline void cache_set_graph_entry(struct cache *cache, uint32_t graph_row, uint32_t row)
+{
+    assert(cache->apart);
+    __atomic_store_n((uint32_t *)row_table_at(&cache->graph_entries, graph_row), row ^ graph_row, __ATOMIC_RELAXED);
+}
+
 /* Makes the tables, if there are none. QUIRE_ENOMEM. */
-int entries_part(struct cache *cache);
+int cache_entries_part(struct cache *cache);
 /* A number for a new entry with this row of the graph, which is not living yet. QUIRE_ENOMEM. */
-int entry_take(struct cache *cache, uint32_t graph_row, uint32_t *row);
+int cache_entry_take(struct cache *cache, uint32_t graph_row, uint32_t *row);
 /* Takes it back, or that of an entry that died, once nobody needs it. */
-void entry_give(struct cache *cache, uint32_t row);
+void cache_entry_give(struct cache *cache, uint32_t row);
 /* While a folder is read: says where an entry's vector is. QUIRE_ENOMEM. */
-int entry_set_place(struct cache *cache, uint32_t row, struct place place);
+int cache_entry_set_place(struct cache *cache, uint32_t row, struct place place);
 
 /* ---- segments ---------------------------------------------------------------------------------------------------- */
 
@@ -83,8 +97,8 @@ struct sealed {
     atomic_bool complained; /* a search of it has failed, and that was said */
 };
 
-#define SEALED_NAME      "sealed" /* of the folder below the store's */
-#define SEALED_NAME_ROOM 32u      /* of "<16 hex digits>-<8 hex digits>" */
+#define SEALED_NAME       "sealed" /* of the folder below the store's */
+#define SEALED_NAME_BYTES 32u      /* of "<16 hex digits>-<8 hex digits>" */
 
 /* Number of a segment in the name of a folder; 0: it is none of this cache's. */
 uint32_t sealed_parse_name(const char *name, uint64_t *uid);
@@ -101,11 +115,11 @@ int sealed_insert(struct cache *cache, struct sealed *sealed);
 int sealed_open(const struct cache *cache, struct sealed *sealed, struct quire_error *err);
 /* From now on the group's searches look into it. */
 void sealed_join(struct cache *cache, struct sealed *sealed, struct group *group);
-/* Takes a segment without entries out of the cache; its folder is removed by sealed_sweep. */
-void sealed_doom(struct cache *cache, struct sealed *sealed);
-/* Removes folders of doomed segments that nobody searches any more, when the journal has let go of them. (without the
+/* Takes a segment without entries out of the cache; its folder is removed by sealed_remove_retired. */
+void sealed_retire(struct cache *cache, struct sealed *sealed);
+/* Removes folders of retired segments that nobody searches any more, when the journal has released them. (without the
  * lock) */
-void sealed_sweep(struct cache *cache);
+void sealed_remove_retired(struct cache *cache);
 int sealed_remove_folder(const struct cache *cache, uint32_t number, struct quire_error *err); /* (without the lock) */
 /* Frees all, at the end of the cache; with their folders where it was dropped. */
 void sealed_free(struct cache *cache, bool remove);
@@ -128,7 +142,7 @@ int sealed_restore_end(struct cache *cache, struct quire_error *err);
 
 /* Seals or merges once, if something is due; may take as long as a build does. True: there may be more. (without the
  * lock; one thread) */
-bool cache_seal(struct cache *cache, struct cache_scratch *scratch);
+bool seal_work(struct cache *cache, struct cache_scratch *scratch);
 
 /* ---- searching: sealed_search.c ---------------------------------------------------------------------------------- */
 
@@ -159,7 +173,8 @@ struct cache_search {
 };
 
 /* A search of the k nearest in each segment of a group, to be started. Owned by the caller; NULL: no memory. */
-struct cache_search *cache_search_make(struct cache *cache, const struct group *group, const float *unit, uint32_t k);
+struct cache_search *sealed_search_create(struct cache *cache, const struct group *group, const float *unit,
+                                          uint32_t k);
 
 /* Ids of all entries of segments that are at least as near as `similarity`, ascending, each once. Reads the segments
  * forward. (without the lock) *ids: malloc'd. */

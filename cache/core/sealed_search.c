@@ -15,7 +15,7 @@
 
 /* ---- the search of a lookup -------------------------------------------------------------------------------------- */
 
-struct cache_search *cache_search_make(struct cache *cache, const struct group *group, const float *unit, uint32_t k)
+struct cache_search *sealed_search_create(struct cache *cache, const struct group *group, const float *unit, uint32_t k)
 {
     uint32_t n = 0, dim = cache->config.dim;
     for (const struct sealed *s = group->sealed; s; s = s->next)
@@ -130,7 +130,7 @@ struct near_scan {
     double similarity;
     uint32_t dim;
     uint64_t *ids;
-    size_t n, room;
+    size_t n, capacity;
 };
 
 static int visit(void *context, const struct scanned_row *row)
@@ -143,13 +143,13 @@ static int visit(void *context, const struct scanned_row *row)
     }
     if (row->key_bytes != sizeof *scan->ids || norm2 <= 0 || dot / sqrt(norm2) < scan->similarity)
         return 0;
-    if (scan->n == scan->room) {
-        size_t room = scan->room ? 2 * scan->room : 256;
-        uint64_t *bigger = realloc(scan->ids, sizeof *bigger * room);
+    if (scan->n == scan->capacity) {
+        size_t capacity = scan->capacity ? 2 * scan->capacity : 256;
+        uint64_t *bigger = realloc(scan->ids, sizeof *bigger * capacity);
         if (!bigger)
             return QUIRE_ENOMEM;
         scan->ids = bigger;
-        scan->room = room;
+        scan->capacity = capacity;
     }
     memcpy(&scan->ids[scan->n++], row->key, sizeof *scan->ids);
     return 0;

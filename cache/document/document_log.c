@@ -29,7 +29,7 @@
 #define SEGMENT_BYTES_MAX (1ull << 28) /* a cache keeps 24 bits of a place, in units of DOCUMENT_UNIT */
 #define NAME_END          ".docs"
 
-uint64_t log_now_ms(const struct document_log *log)
+uint64_t document_log_now_ms(const struct document_log *log)
 {
     return log->options.clock_ms(log->options.clock_context);
 }
@@ -40,7 +40,7 @@ static uint64_t system_ms(void *context)
     return clock_wall_ms();
 }
 
-void log_say(const struct document_log *log, bool warning, const char *format, ...)
+void document_log_say(const struct document_log *log, bool warning, const char *format, ...)
 {
     char line[512];
     va_list arguments;
@@ -52,20 +52,20 @@ void log_say(const struct document_log *log, bool warning, const char *format, .
     log->options.log(log->options.log_context, warning, line);
 }
 
-char *log_path(const char *folder, const char *name)
+char *document_log_path(const char *folder, const char *name)
 {
     char *path;
     return asprintf(&path, "%s/%s", folder, name) < 0 ? NULL : path;
 }
 
-void log_segment_name(char name[LOG_NAME_ROOM], uint32_t number)
+void document_log_segment_name(char name[LOG_NAME_BYTES], uint32_t number)
 {
-    snprintf(name, LOG_NAME_ROOM, "%016x" NAME_END, number);
+    snprintf(name, LOG_NAME_BYTES, "%016x" NAME_END, number);
 }
 
 /* ---- the table of segments --------------------------------------------------------------------------------------- */
 
-struct log_segment *log_find_segment(const struct document_log *log, uint32_t number)
+struct document_log_segment *document_log_find_segment(const struct document_log *log, uint32_t number)
 {
     size_t low = 0, high = log->n_segments;
     while (low < high) {
@@ -78,25 +78,25 @@ struct log_segment *log_find_segment(const struct document_log *log, uint32_t nu
     return low < log->n_segments && log->segments[low]->number == number ? log->segments[low] : NULL;
 }
 
-int log_enter_segment(struct document_log *log, struct log_segment *segment)
+int document_log_enter_segment(struct document_log *log, struct document_log_segment *segment)
 {
-    if (log->n_segments == log->segments_room) {
-        size_t room = log->segments_room ? 2 * log->segments_room : 64;
-        struct log_segment **segments = realloc(log->segments, size_mul(room, sizeof *segments));
+    if (log->n_segments == log->segments_capacity) {
+        size_t capacity = log->segments_capacity ? 2 * log->segments_capacity : 64;
+        struct document_log_segment **segments = realloc(log->segments, size_mul(capacity, sizeof *segments));
         if (!segments)
             return QUIRE_ENOMEM;
         log->segments = segments;
-        log->segments_room = room;
+        log->segments_capacity = capacity;
     }
     log->segments[log->n_segments++] = segment;
     return 0;
 }
 
-void log_free_segment(struct document_log *log, struct log_segment *segment)
+void document_log_free_segment(struct document_log *log, struct document_log_segment *segment)
 {
     while (segment->queue.first) {
         segment->queue.first->wanted = false;
-        log_settle_first(log, segment);
+        document_log_settle_first(log, segment);
     }
     fs_close(segment->file);
     free(segment->tail);
@@ -105,24 +105,24 @@ void log_free_segment(struct document_log *log, struct log_segment *segment)
 
 /* ---- opening ----------------------------------------------------------------------------------------------------- */
 
-uint32_t log_parse_name(const char *name)
+uint32_t document_log_parse_name(const char *name)
 {
-    char again[LOG_NAME_ROOM];
+    char again[LOG_NAME_BYTES];
     unsigned long long number = strtoull(name, NULL, 16);
     if (number == 0 || number > UINT32_MAX)
         return 0;
-    log_segment_name(again, (uint32_t)number);
+    document_log_segment_name(again, (uint32_t)number);
     return strcmp(name, again) == 0 ? (uint32_t)number : 0;
 }
 
 static int note_segment(void *context, const char *name)
 {
     struct document_log *log = context;
-    uint32_t number = log_parse_name(name);
+    uint32_t number = document_log_parse_name(name);
     if (number == 0)
         return 0;
-    struct log_segment *segment = calloc(1, sizeof *segment);
-    if (!segment || log_enter_segment(log, segment) < 0) {
+    struct document_log_segment *segment = calloc(1, sizeof *segment);
+    if (!segment || document_log_enter_segment(log, segment) < 0) {
         free(segment);
         return QUIRE_ENOMEM;
     }
@@ -133,17 +133,18 @@ static int note_segment(void *context, const char *name)
 
 static int by_number(const void *a, const void *b)
 {
-    const struct log_segment *const *first = a, *const *second = b;
+    const struct document_log_segment *const *first = a, *const *second = b;
     return (*first)->number < (*second)->number ? -1 : (*first)->number > (*second)->number;
 }
 
 /* Opens a file that is there; one without a whole header holds nothing and goes with the first round. */
-static int open_one(struct document_log *log, struct log_segment *segment, uint8_t *page, struct quire_error *err)
+static int open_one(struct document_log *log, struct document_log_segment *segment, uint8_t *page,
+                    struct quire_error *err)
 {
-    char name[LOG_NAME_ROOM];
+    char name[LOG_NAME_BYTES];
     bool damaged = false;
-    log_segment_name(name, segment->number);
-    char *path = log_path(log->folder, name);
+    document_log_segment_name(name, segment->number);
+    char *path = document_log_path(log->folder, name);
     int rc = path ? 0 : error_set(err, QUIRE_ENOMEM, "no memory to open the segments of %s", log->folder);
     if (rc == 0)
         rc = fs_open(log->fs, path, FS_READ | FS_DIRECT, &segment->file, err);
@@ -151,11 +152,11 @@ static int open_one(struct document_log *log, struct log_segment *segment, uint8
     if (n < 0)
         rc = error_set(err, (int)n, "cannot read %s: %s", path, quire_error_text((int)n));
     if (rc == 0)
-        rc = log_header_decode(path, page, (size_t)n, segment, &damaged, err);
+        rc = document_log_header_decode(path, page, (size_t)n, segment, &damaged, err);
     if (rc > 0)
         segment->bytes = segment->disk = segment->synced = segment->file->bytes / DOCUMENT_UNIT * DOCUMENT_UNIT;
     if (damaged)
-        log_say(log, true, "%s has a damaged header: its documents are lost, the file will be removed", path);
+        document_log_say(log, true, "%s has a damaged header: its documents are lost, the file will be removed", path);
     free(path);
     return rc < 0 ? rc : 0;
 }
@@ -169,11 +170,11 @@ static int open_segments(struct document_log *log, struct quire_error *err)
     if (rc < 0)
         error_set(err, rc, "cannot list %s: %s", log->folder, quire_error_text(rc));
     if (log->n_segments)
-        qsort(log->segments, log->n_segments, sizeof(struct log_segment *), by_number);
+        qsort(log->segments, log->n_segments, sizeof(struct document_log_segment *), by_number);
     for (size_t i = 0; rc == 0 && i < log->n_segments; i++)
         rc = open_one(log, log->segments[i], page, err);
     memory_free(page);
-    uint64_t seconds = log_now_ms(log) / 1000, next = seconds < UINT32_MAX ? seconds : UINT32_MAX;
+    uint64_t seconds = document_log_now_ms(log) / 1000, next = seconds < UINT32_MAX ? seconds : UINT32_MAX;
     uint32_t highest = log->n_segments ? log->segments[log->n_segments - 1]->number : 0;
     log->next_number = next > highest ? (uint32_t)next : highest + 1;
     return rc;
@@ -234,10 +235,10 @@ static void init_locks(struct document_log *log)
 static void free_log(struct document_log *log)
 {
     for (size_t i = 0; i < log->n_segments; i++)
-        log_free_segment(log, log->segments[i]);
+        document_log_free_segment(log, log->segments[i]);
     while (log->gone) {
-        struct log_segment *next = log->gone->next_gone;
-        log_free_segment(log, log->gone);
+        struct document_log_segment *next = log->gone->next_gone;
+        document_log_free_segment(log, log->gone);
         log->gone = next;
     }
     while (log->hot.first) {
@@ -281,7 +282,7 @@ int document_log_begin(struct document_log *log, struct quire_error *err)
     pthread_mutex_unlock(&log->lock);
     if (log->options.no_thread)
         return 0;
-    int errnum = pthread_create(&log->thread, NULL, log_thread, log);
+    int errnum = pthread_create(&log->thread, NULL, document_log_thread, log);
     if (errnum)
         return error_set_errno(err, errnum, "start the thread of", log->folder);
     log->running = true;
@@ -298,8 +299,8 @@ int document_log_close(struct document_log *log, struct quire_error *err)
     pthread_mutex_unlock(&log->lock);
     if (log->running)
         pthread_join(log->thread, NULL);
-    log_remove_dead(log);
-    int rc = log_flush(log, err);
+    document_log_remove_dead(log);
+    int rc = document_log_flush(log, err);
     free_log(log);
     return rc;
 }
@@ -334,7 +335,7 @@ int document_log_health(const struct document_log *log, struct quire_error *err)
 int document_log_sync(struct document_log *log, struct quire_error *err)
 {
     pthread_mutex_lock(&log->work);
-    int rc = log_flush(log, err);
+    int rc = document_log_flush(log, err);
     pthread_mutex_unlock(&log->work);
     return rc;
 }
@@ -342,19 +343,19 @@ int document_log_sync(struct document_log *log, struct quire_error *err)
 int document_log_work(struct document_log *log, struct quire_error *err)
 {
     pthread_mutex_lock(&log->work);
-    int rc = log_round(log, err);
+    int rc = document_log_round(log, err);
     pthread_mutex_unlock(&log->work);
     return rc;
 }
 
 /* ---- links ------------------------------------------------------------------------------------------------------- */
 
-static int link_segment(struct document_log *log, const char *to, const struct log_segment *segment,
+static int link_segment(struct document_log *log, const char *to, const struct document_log_segment *segment,
                         struct quire_error *err)
 {
-    char name[LOG_NAME_ROOM];
-    log_segment_name(name, segment->number);
-    char *old_path = log_path(log->folder, name), *new_path = log_path(to, name);
+    char name[LOG_NAME_BYTES];
+    document_log_segment_name(name, segment->number);
+    char *old_path = document_log_path(log->folder, name), *new_path = document_log_path(to, name);
     int rc = old_path && new_path ? log->fs->ops->link(log->fs, old_path, new_path) : QUIRE_ENOMEM;
     if (rc < 0)
         error_set(err, rc, "cannot link %s/%s into %s: %s", log->folder, name, to, quire_error_text(rc));
@@ -370,7 +371,7 @@ static int link_all(struct document_log *log, const char *to, struct quire_error
         return error_set(err, rc, "cannot make the folder %s: %s", to, quire_error_text(rc));
     for (size_t i = 0; rc == 0; i++) {
         pthread_mutex_lock(&log->lock);
-        const struct log_segment *segment = i < log->n_segments ? log->segments[i] : NULL;
+        const struct document_log_segment *segment = i < log->n_segments ? log->segments[i] : NULL;
         pthread_mutex_unlock(&log->lock);
         if (!segment)
             break;
@@ -390,7 +391,7 @@ static int link_all(struct document_log *log, const char *to, struct quire_error
 int document_log_link(struct document_log *log, const char *to, struct quire_error *err)
 {
     pthread_mutex_lock(&log->work);
-    int rc = log_flush(log, err);
+    int rc = document_log_flush(log, err);
     if (rc == 0)
         rc = link_all(log, to, err);
     pthread_mutex_unlock(&log->work);

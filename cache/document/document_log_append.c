@@ -27,17 +27,17 @@
 
 /* ---- classes ----------------------------------------------------------------------------------------------------- */
 
-bool log_never_expires(uint64_t expire_ms)
+bool document_log_never_expires(uint64_t expire_ms)
 {
     return expire_ms == 0 || expire_ms == UINT64_MAX;
 }
 
-uint64_t log_class_life_ms(unsigned class)
+uint64_t document_log_class_ttl_ms(unsigned class)
 {
     return class < LOG_CLASSES - 1 ? (uint64_t)CLASS_FIRST_MS << class : UINT64_MAX;
 }
 
-uint64_t log_class_open_ms(unsigned class)
+uint64_t document_log_class_open_ms(unsigned class)
 {
     if (class == LOG_CLASS_NEVER)
         return UINT64_MAX;
@@ -46,18 +46,18 @@ uint64_t log_class_open_ms(unsigned class)
 
 static unsigned class_of(uint64_t expire_ms, uint64_t now_ms)
 {
-    if (log_never_expires(expire_ms))
+    if (document_log_never_expires(expire_ms))
         return LOG_CLASS_NEVER;
     uint64_t life = expire_ms > now_ms ? expire_ms - now_ms : 0;
     unsigned class = 0;
-    while (life >= log_class_life_ms(class))
+    while (life >= document_log_class_ttl_ms(class))
         class ++;
     return class;
 }
 
 /* ---- segments ---------------------------------------------------------------------------------------------------- */
 
-void log_close_segment(struct document_log *log, struct log_segment *segment)
+void document_log_close_segment(struct document_log *log, struct document_log_segment *segment)
 {
     for (unsigned i = 0; i < log->n_open; i++)
         if (log->open[i] == segment)
@@ -67,55 +67,55 @@ void log_close_segment(struct document_log *log, struct log_segment *segment)
         log->ripe = true;
 }
 
-static bool is_aged(const struct log_segment *segment, uint64_t now_ms)
+static bool is_aged(const struct document_log_segment *segment, uint64_t now_ms)
 {
-    uint64_t open_ms = log_class_open_ms(segment->class);
+    uint64_t open_ms = document_log_class_open_ms(segment->class);
     return open_ms != UINT64_MAX && now_ms > segment->created_ms && now_ms - segment->created_ms > open_ms;
 }
 
-void log_close_aged(struct document_log *log, uint64_t now_ms)
+void document_log_close_aged(struct document_log *log, uint64_t now_ms)
 {
     for (unsigned i = log->n_open; i-- > 0;)
         if (is_aged(log->open[i], now_ms))
-            log_close_segment(log, log->open[i]);
+            document_log_close_segment(log, log->open[i]);
 }
 
-static bool has_room(const struct document_log *log, const struct log_segment *segment, uint32_t bytes)
+static bool has_capacity(const struct document_log *log, const struct document_log_segment *segment, uint32_t bytes)
 {
     return segment->bytes == LOG_HEADER_BYTES || segment->bytes + bytes <= log->options.segment_bytes;
 }
 
 /* The open segment that was appended to longest ago. */
-static struct log_segment *oldest_open(const struct document_log *log)
+static struct document_log_segment *oldest_open(const struct document_log *log)
 {
-    struct log_segment *oldest = log->open[0];
+    struct document_log_segment *oldest = log->open[0];
     for (unsigned i = 1; i < log->n_open; i++)
         if (log->open[i]->appended_ms < oldest->appended_ms)
             oldest = log->open[i];
     return oldest;
 }
 
-static struct log_segment *nearest_open(const struct document_log *log, unsigned class)
+static struct document_log_segment *nearest_open(const struct document_log *log, unsigned class)
 {
-    struct log_segment *nearest = log->open[0];
+    struct document_log_segment *nearest = log->open[0];
     for (unsigned i = 1; i < log->n_open; i++)
         if (abs((int)log->open[i]->class - (int)class) < abs((int)nearest->class - (int)class))
             nearest = log->open[i];
     return nearest;
 }
 
-static struct log_segment *open_segment(struct document_log *log, unsigned class, uint64_t now_ms)
+static struct document_log_segment *open_segment(struct document_log *log, unsigned class, uint64_t now_ms)
 {
-    struct log_segment *segment = log->next_number ? calloc(1, sizeof *segment) : NULL;
+    struct document_log_segment *segment = log->next_number ? calloc(1, sizeof *segment) : NULL;
     if (!segment)
         return NULL;
-    *segment = (struct log_segment){.number = log->next_number,
-                                    .class = class,
-                                    .open = true,
-                                    .bytes = LOG_HEADER_BYTES,
-                                    .created_ms = now_ms,
-                                    .appended_ms = now_ms};
-    if (log_enter_segment(log, segment) < 0) {
+    *segment = (struct document_log_segment){.number = log->next_number,
+                                             .class = class,
+                                             .open = true,
+                                             .bytes = LOG_HEADER_BYTES,
+                                             .created_ms = now_ms,
+                                             .appended_ms = now_ms};
+    if (document_log_enter_segment(log, segment) < 0) {
         free(segment);
         return NULL;
     }
@@ -125,20 +125,21 @@ static struct log_segment *open_segment(struct document_log *log, unsigned class
 }
 
 /* The segment that a document goes to; NULL without memory. */
-static struct log_segment *pick_segment(struct document_log *log, unsigned class, uint32_t bytes, uint64_t now_ms)
+static struct document_log_segment *pick_segment(struct document_log *log, unsigned class, uint32_t bytes,
+                                                 uint64_t now_ms)
 {
-    struct log_segment *segment = log->n_open ? nearest_open(log, class) : NULL;
-    if (segment && segment->class == class && !is_aged(segment, now_ms) && has_room(log, segment, bytes))
+    struct document_log_segment *segment = log->n_open ? nearest_open(log, class) : NULL;
+    if (segment && segment->class == class && !is_aged(segment, now_ms) && has_capacity(log, segment, bytes))
         return segment;
     if (segment && segment->class != class && log->n_open == log->options.groups) {
-        struct log_segment *oldest = oldest_open(log);
+        struct document_log_segment *oldest = oldest_open(log);
         bool idle = now_ms > oldest->appended_ms && now_ms - oldest->appended_ms > IDLE_MS;
-        if (!idle && oldest->bytes < log->options.segment_bytes / 2 && has_room(log, segment, bytes))
+        if (!idle && oldest->bytes < log->options.segment_bytes / 2 && has_capacity(log, segment, bytes))
             return segment;
         segment = idle || oldest->bytes >= log->options.segment_bytes / 2 ? oldest : segment;
-        log_close_segment(log, segment);
+        document_log_close_segment(log, segment);
     } else if (segment && segment->class == class) {
-        log_close_segment(log, segment);
+        document_log_close_segment(log, segment);
     }
     return open_segment(log, class, now_ms);
 }
@@ -159,15 +160,16 @@ static int check_append(const struct document_log *log, uint32_t bytes, struct q
     return 0;
 }
 
-static void enter(struct document_log *log, struct log_segment *segment, struct resident *resident, uint64_t expire_ms,
-                  uint64_t now_ms)
+static void enter(struct document_log *log, struct document_log_segment *segment, struct resident *resident,
+                  uint64_t expire_ms, uint64_t now_ms)
 {
-    uint64_t before = log->stats.buffered_bytes, expire = log_never_expires(expire_ms) ? UINT64_MAX : expire_ms;
+    uint64_t before = log->stats.buffered_bytes,
+             expire = document_log_never_expires(expire_ms) ? UINT64_MAX : expire_ms;
     resident->segment = segment->number;
     resident->unit = (uint32_t)(segment->bytes / DOCUMENT_UNIT);
     resident->pending = true;
-    log_index_add(log, resident);
-    list_push(&segment->queue, resident);
+    document_log_index_add(log, resident);
+    document_log_list_push(&segment->queue, resident);
     segment->bytes += resident->bytes;
     segment->live_bytes += resident->bytes;
     segment->documents++;
@@ -191,13 +193,14 @@ int document_log_append(struct document_log *log, const uint8_t *document, uint3
                          DOCUMENT_UNIT,
                          (unsigned long long)(log->options.buffer_bytes < DOCUMENT_BYTES_MAX ? log->options.buffer_bytes
                                                                                              : DOCUMENT_BYTES_MAX));
-    struct resident *resident = log_resident_new(&(struct document_at){.bytes = bytes}, document);
+    struct resident *resident = document_log_resident_new(&(struct document_at){.bytes = bytes}, document);
     if (!resident)
         return error_set(err, QUIRE_ENOMEM, "no memory for a document of %u bytes", bytes);
-    uint64_t now_ms = log_now_ms(log);
+    uint64_t now_ms = document_log_now_ms(log);
     pthread_mutex_lock(&log->lock);
     int rc = check_append(log, bytes, err);
-    struct log_segment *segment = rc < 0 ? NULL : pick_segment(log, class_of(expire_ms, now_ms), bytes, now_ms);
+    struct document_log_segment *segment =
+        rc < 0 ? NULL : pick_segment(log, class_of(expire_ms, now_ms), bytes, now_ms);
     if (segment) {
         enter(log, segment, resident, expire_ms, now_ms);
         *at = (struct document_at){resident->segment, resident->unit, bytes};
@@ -218,7 +221,7 @@ bool document_log_adopt(struct document_log *log, const struct document_at *at)
 {
     uint64_t offset = (uint64_t)at->unit * DOCUMENT_UNIT;
     pthread_mutex_lock(&log->lock);
-    struct log_segment *segment = log_find_segment(log, at->segment);
+    struct document_log_segment *segment = document_log_find_segment(log, at->segment);
     bool there = segment && at->bytes > 0 && offset >= LOG_HEADER_BYTES && offset + at->bytes <= segment->bytes;
     if (there) {
         segment->documents++;
@@ -232,28 +235,28 @@ bool document_log_adopt(struct document_log *log, const struct document_at *at)
 }
 
 /* Gives the place of the last document of a queue back, where nothing of it can be on the disk. */
-static void take_back(struct document_log *log, struct log_segment *segment, const struct document_at *at)
+static void take_back(struct document_log *log, struct document_log_segment *segment, const struct document_at *at)
 {
     struct resident *last = segment->queue.last;
     uint64_t offset = (uint64_t)at->unit * DOCUMENT_UNIT;
     if (!segment->open || !last || last->unit != at->unit || segment->disk > offset)
         return;
-    list_remove(&segment->queue, last);
+    document_log_list_remove(&segment->queue, last);
     last->pending = false;
     segment->bytes -= last->bytes;
     log->stats.buffered_bytes -= last->bytes;
-    log_release(last);
+    document_log_release(last);
 }
 
 static void drop(struct document_log *log, const struct document_at *at, bool again)
 {
     pthread_mutex_lock(&log->lock);
-    struct log_segment *segment = log_find_segment(log, at->segment);
+    struct document_log_segment *segment = document_log_find_segment(log, at->segment);
     assert(segment && segment->documents > 0 && segment->live_bytes >= at->bytes);
     segment->documents--;
     segment->live_bytes -= at->bytes;
     segment->drops++;
-    log_forget(log, at);
+    document_log_forget(log, at);
     if (again)
         take_back(log, segment, at);
     if (segment->documents == 0 && !segment->open && log->begun) {
@@ -268,7 +271,7 @@ void document_log_drop(struct document_log *log, const struct document_at *at)
     drop(log, at, false);
 }
 
-void log_drop_copy(struct document_log *log, const struct document_at *at)
+void document_log_drop_copy(struct document_log *log, const struct document_at *at)
 {
     drop(log, at, true);
 }

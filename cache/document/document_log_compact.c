@@ -26,25 +26,25 @@
 #define TRIES_MAX   3u
 #define WRITE_EVERY LOG_WRITE_BYTES
 
-static bool is_worth(const struct log_segment *segment, uint64_t now_ms)
+static bool is_worth(const struct document_log_segment *segment, uint64_t now_ms)
 {
     if (segment->open || !segment->file || segment->queue.first || segment->documents == 0 ||
         segment->compact_tries >= TRIES_MAX || segment->live_bytes * 2 >= segment->bytes - LOG_HEADER_BYTES)
         return false;
-    uint64_t life = log_class_life_ms(segment->class), soon = SOON_MS;
+    uint64_t life = document_log_class_ttl_ms(segment->class), soon = SOON_MS;
     if (life != UINT64_MAX && life / 8 > soon)
         soon = life / 8;
     return segment->last_expire_ms > now_ms && segment->last_expire_ms - now_ms > soon;
 }
 
 /* The segment of which the least share lives. */
-static struct log_segment *choose(struct document_log *log)
+static struct document_log_segment *choose(struct document_log *log)
 {
-    uint64_t now_ms = log_now_ms(log);
-    struct log_segment *best = NULL;
+    uint64_t now_ms = document_log_now_ms(log);
+    struct document_log_segment *best = NULL;
     pthread_mutex_lock(&log->lock);
     for (size_t i = 0; log->begun && i < log->n_segments; i++) {
-        struct log_segment *segment = log->segments[i];
+        struct document_log_segment *segment = log->segments[i];
         if (is_worth(segment, now_ms) && (!best || (double)segment->live_bytes / (double)segment->bytes <
                                                        (double)best->live_bytes / (double)best->bytes))
             best = segment;
@@ -60,12 +60,12 @@ static int move_document(struct document_log *log, const struct document *docume
     struct document_at to;
     const uint8_t *bytes = document->packed.data;
     int rc = document_log_append(log, bytes, from->bytes, document->expire_ms, &to, err);
-    if (rc == QUIRE_EBUSY && (rc = log_write_all(log, err)) == 0)
+    if (rc == QUIRE_EBUSY && (rc = document_log_write_all(log, err)) == 0)
         rc = document_log_append(log, bytes, from->bytes, document->expire_ms, &to, err);
     if (rc < 0)
         return rc;
     if (!log->options.moved(log->options.moved_context, document->id, from, &to)) {
-        log_drop_copy(log, &to);
+        document_log_drop_copy(log, &to);
         return 0;
     }
     document_log_drop(log, from);
@@ -73,16 +73,16 @@ static int move_document(struct document_log *log, const struct document *docume
     log->stats.moved_bytes += from->bytes;
     bool write = log->stats.buffered_bytes >= WRITE_EVERY;
     pthread_mutex_unlock(&log->lock);
-    return write ? log_write_all(log, err) : 0;
+    return write ? document_log_write_all(log, err) : 0;
 }
 
 /* Moves the document at an offset, if one is there; *next: where to look then. */
-static int visit(struct document_log *log, const struct log_segment *segment, struct document_window *window,
+static int visit(struct document_log *log, const struct document_log_segment *segment, struct document_window *window,
                  uint64_t offset, uint64_t *next, struct quire_error *err)
 {
     struct document document;
     *next = offset + DOCUMENT_UNIT;
-    int rc = document_prove(window, segment->file, segment->disk, offset, &document, err);
+    int rc = document_check_at(window, segment->file, segment->disk, offset, &document, err);
     if (rc <= 0)
         return rc;
     uint32_t length = (uint32_t)document.packed.n_bytes;
@@ -92,7 +92,7 @@ static int visit(struct document_log *log, const struct log_segment *segment, st
 }
 
 /* Whether something lives in it still, and nobody waits for the log's end. */
-static bool goes_on(struct document_log *log, const struct log_segment *segment)
+static bool goes_on(struct document_log *log, const struct document_log_segment *segment)
 {
     pthread_mutex_lock(&log->lock);
     bool on = segment->documents > 0 && !log->stop;
@@ -101,7 +101,7 @@ static bool goes_on(struct document_log *log, const struct log_segment *segment)
 }
 
 /* Enters how it went; `whole`: to the end. */
-static void conclude(struct document_log *log, struct log_segment *segment, int rc, bool whole, bool damaged,
+static void conclude(struct document_log *log, struct document_log_segment *segment, int rc, bool whole, bool damaged,
                      const struct quire_error *why)
 {
     pthread_mutex_lock(&log->lock);
@@ -112,17 +112,17 @@ static void conclude(struct document_log *log, struct log_segment *segment, int 
     pthread_mutex_unlock(&log->lock);
     if (rc < 0) {
         log->compact_ns = clock_ns() + RETRY_NS;
-        log_say(log, true, "cannot compact %s: %s", segment->file->path, why->message);
+        document_log_say(log, true, "cannot compact %s: %s", segment->file->path, why->message);
     } else if (damaged && left > 0 && segment->compact_tries == 1) {
-        log_say(log, true, "%s is damaged: %llu documents of it are lost", segment->file->path,
-                (unsigned long long)left);
+        document_log_say(log, true, "%s is damaged: %llu documents of it are lost", segment->file->path,
+                         (unsigned long long)left);
     }
 }
 
-int log_compact(struct document_log *log, struct quire_error *err)
+int document_log_compact(struct document_log *log, struct quire_error *err)
 {
     bool may = log->options.moved && clock_ns() >= log->compact_ns;
-    struct log_segment *segment = may ? choose(log) : NULL;
+    struct document_log_segment *segment = may ? choose(log) : NULL;
     struct document_window window = {0};
     struct quire_error why = {0};
     int rc = 0;

@@ -26,7 +26,7 @@ enum segment_field {
     FIELDS_BYTES = 40
 };
 
-void log_header_encode(const struct log_segment *segment, uint8_t page[LOG_HEADER_BYTES])
+void document_log_header_encode(const struct document_log_segment *segment, uint8_t page[LOG_HEADER_BYTES])
 {
     memset(page, 0, LOG_HEADER_BYTES);
     memcpy(page + MAGIC_AT, SEGMENT_MAGIC, 8);
@@ -45,8 +45,8 @@ static bool all_zero(const uint8_t *bytes, size_t n)
     return true;
 }
 
-int log_header_decode(const char *path, const uint8_t *page, size_t n, struct log_segment *segment, bool *damaged,
-                      struct quire_error *err)
+int document_log_header_decode(const char *path, const uint8_t *page, size_t n, struct document_log_segment *segment,
+                               bool *damaged, struct quire_error *err)
 {
     *damaged = false;
     if (n < LOG_HEADER_BYTES || all_zero(page, FIELDS_BYTES))
@@ -65,7 +65,7 @@ int log_header_decode(const char *path, const uint8_t *page, size_t n, struct lo
     }
     segment->class = class;
     segment->created_ms = load_u64(page + CREATED_AT);
-    uint64_t life = log_class_life_ms(class), open = log_class_open_ms(class), sum;
+    uint64_t life = document_log_class_ttl_ms(class), open = document_log_class_open_ms(class), sum;
     if (life == UINT64_MAX || __builtin_add_overflow(segment->created_ms, life + open, &sum))
         sum = UINT64_MAX;
     segment->last_expire_ms = sum;

@@ -15,7 +15,7 @@
 #define LOG_PAGE         4096u
 #define LOG_HEADER_BYTES LOG_PAGE
 #define LOG_GROUPS_MAX   64u
-#define LOG_NAME_ROOM    32u        /* of "<16 hex digits>.docs" */
+#define LOG_NAME_BYTES   32u        /* of "<16 hex digits>.docs" */
 #define LOG_WRITE_BYTES  (1u << 20) /* the most that one write takes; so many waiting bytes end the gathering */
 #define LOG_HOLD_SYNCS   3u         /* that a segment stays for when compaction emptied it */
 
@@ -43,7 +43,7 @@ struct resident_list {
 
 /* `lock` guards all but where it says otherwise. `file` and `disk` are set under it by the holder of `work`, who may
  * read them without. */
-struct log_segment {
+struct document_log_segment {
     uint32_t number;
     uint32_t reads;         /* under way */
     uint32_t drops;         /* documents dropped; wraps */
@@ -61,7 +61,7 @@ struct log_segment {
     struct io_file *file; /* NULL: not made yet */
     bool made;            /* the file was made, or it was tried. By the holder of `work` */
     uint8_t *tail;        /* LOG_PAGE: the page that `disk` lies in, until all is written. By the holder of `work` */
-    struct log_segment *next_gone;
+    struct document_log_segment *next_gone;
 };
 
 struct document_log {
@@ -85,10 +85,10 @@ struct document_log {
     uint64_t synced_ns; /* when syncing was last tried */
     bool dirty;         /* something awaits a sync */
 
-    struct log_segment **segments; /* by number, ascending */
-    size_t n_segments, segments_room;
-    struct log_segment *gone; /* removed, with reads under way. By the holder of `work` */
-    struct log_segment *open[LOG_GROUPS_MAX];
+    struct document_log_segment **segments; /* by number, ascending */
+    size_t n_segments, segments_capacity;
+    struct document_log_segment *gone; /* removed, with reads under way. By the holder of `work` */
+    struct document_log_segment *open[LOG_GROUPS_MAX];
     unsigned n_open;
     uint32_t next_number; /* 0: there are no more */
 
@@ -102,78 +102,78 @@ struct document_log {
 
 /* ---- document_log.c ---------------------------------------------------------------------------------------------- */
 
-uint64_t log_now_ms(const struct document_log *log);
+uint64_t document_log_now_ms(const struct document_log *log);
 /* Says a line to the host. Without `lock`. */
-void log_say(const struct document_log *log, bool warning, const char *format, ...)
+void document_log_say(const struct document_log *log, bool warning, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 /* folder/name; owned by the caller. NULL without memory. */
-char *log_path(const char *folder, const char *name);
-void log_segment_name(char name[LOG_NAME_ROOM], uint32_t number);
+char *document_log_path(const char *folder, const char *name);
+void document_log_segment_name(char name[LOG_NAME_BYTES], uint32_t number);
 /* The number that a file name stands for; 0: it is no segment's. */
-uint32_t log_parse_name(const char *name);
+uint32_t document_log_parse_name(const char *name);
 /* NULL: there is none. Under `lock`. */
-struct log_segment *log_find_segment(const struct document_log *log, uint32_t number);
+struct document_log_segment *document_log_find_segment(const struct document_log *log, uint32_t number);
 /* Enters a segment, which has the highest number so far. Under `lock`. */
-int log_enter_segment(struct document_log *log, struct log_segment *segment);
+int document_log_enter_segment(struct document_log *log, struct document_log_segment *segment);
 /* Closes its file and frees it with what waits in it. No read is under way. */
-void log_free_segment(struct document_log *log, struct log_segment *segment);
+void document_log_free_segment(struct document_log *log, struct document_log_segment *segment);
 
 /* ---- document_log_append.c: groups, appending, dropping ---------------------------------------------------------- */
 
 /* The upper bound of a class's remaining life; UINT64_MAX: none. */
-uint64_t log_class_life_ms(unsigned class);
+uint64_t document_log_class_ttl_ms(unsigned class);
 /* How long a segment of a class takes documents. */
-uint64_t log_class_open_ms(unsigned class);
-bool log_never_expires(uint64_t expire_ms);
+uint64_t document_log_class_open_ms(unsigned class);
+bool document_log_never_expires(uint64_t expire_ms);
 /* Ends appending to a segment. Under `lock`. */
-void log_close_segment(struct document_log *log, struct log_segment *segment);
+void document_log_close_segment(struct document_log *log, struct document_log_segment *segment);
 /* Ends segments whose time is over. Under `lock`. */
-void log_close_aged(struct document_log *log, uint64_t now_ms);
+void document_log_close_aged(struct document_log *log, uint64_t now_ms);
 
 /* Drops a copy that was told to nobody: where it still waits to be written it is not. Under `work`, without `lock`. */
-void log_drop_copy(struct document_log *log, const struct document_at *at);
+void document_log_drop_copy(struct document_log *log, const struct document_at *at);
 
 /* ---- document_log_read.c: documents in memory -------------------------------------------------------------------- */
 
-void list_push(struct resident_list *list, struct resident *resident); /* at the end */
-void list_remove(struct resident_list *list, struct resident *resident);
-struct resident *log_resident_new(const struct document_at *at, const uint8_t *bytes);
+void document_log_list_push(struct resident_list *list, struct resident *resident); /* at the end */
+void document_log_list_remove(struct resident_list *list, struct resident *resident);
+struct resident *document_log_resident_new(const struct document_at *at, const uint8_t *bytes);
 /* All under `lock`. */
-void log_index_add(struct document_log *log, struct resident *resident);
-struct resident *log_index_find(const struct document_log *log, uint32_t segment, uint32_t unit);
-void log_index_remove(struct document_log *log, struct resident *resident);
+void document_log_index_add(struct document_log *log, struct resident *resident);
+struct resident *document_log_index_find(const struct document_log *log, uint32_t segment, uint32_t unit);
+void document_log_index_remove(struct document_log *log, struct resident *resident);
 /* A document is not to be found any more; of the hot ones it is freed. */
-void log_forget(struct document_log *log, const struct document_at *at);
+void document_log_forget(struct document_log *log, const struct document_at *at);
 /* Frees the hot ones of a segment. */
-void log_forget_segment(struct document_log *log, uint32_t number);
+void document_log_forget_segment(struct document_log *log, uint32_t number);
 /* The first of a segment's queue is on the disk: it becomes hot where it was read meanwhile, or goes. */
-void log_settle_first(struct document_log *log, struct log_segment *segment);
+void document_log_settle_first(struct document_log *log, struct document_log_segment *segment);
 /* Frees it if nobody needs it. */
-void log_release(struct resident *resident);
+void document_log_release(struct resident *resident);
 
 /* ---- document_log_write.c: the thread. Under `work`, without `lock` ---------------------------------------------- */
 
-void *log_thread(void *log);
+void *document_log_thread(void *log);
 /* Writes what waited when it began. */
-int log_write_all(struct document_log *log, struct quire_error *err);
+int document_log_write_all(struct document_log *log, struct quire_error *err);
 /* Writes what waited, syncs all of it. */
-int log_flush(struct document_log *log, struct quire_error *err);
+int document_log_flush(struct document_log *log, struct quire_error *err);
 /* Removes dead segments, closes those that were read when they were removed. */
-void log_remove_dead(struct document_log *log);
+void document_log_remove_dead(struct document_log *log);
 /* A round: see document_log_work. */
-int log_round(struct document_log *log, struct quire_error *err);
+int document_log_round(struct document_log *log, struct quire_error *err);
 
 /* ---- document_log_compact.c. Under `work`, without `lock` -------------------------------------------------------- */
 
 /* Compacts the segment of which least lives, if there is one that is worth it. */
-int log_compact(struct document_log *log, struct quire_error *err);
+int document_log_compact(struct document_log *log, struct quire_error *err);
 
 /* ---- document_log_format.c: a segment's header ------------------------------------------------------------------- */
 
-void log_header_encode(const struct log_segment *segment, uint8_t page[LOG_HEADER_BYTES]);
+void document_log_header_encode(const struct document_log_segment *segment, uint8_t page[LOG_HEADER_BYTES]);
 /* Takes over what a header says. 1: it is whole; 0: it was never finished or is damaged (*damaged): nothing can be
  * read; QUIRE_EFORMAT, QUIRE_EVERSION: somebody else's file. `n` bytes of it are there. */
-int log_header_decode(const char *path, const uint8_t *page, size_t n, struct log_segment *segment, bool *damaged,
-                      struct quire_error *err);
+int document_log_header_decode(const char *path, const uint8_t *page, size_t n, struct document_log_segment *segment,
+                               bool *damaged, struct quire_error *err);
 
 #endif

@@ -22,7 +22,7 @@
 
 /* ---- lists and the table ----------------------------------------------------------------------------------------- */
 
-void list_push(struct resident_list *list, struct resident *resident)
+void document_log_list_push(struct resident_list *list, struct resident *resident)
 {
     resident->next = NULL;
     resident->prev = list->last;
@@ -33,7 +33,7 @@ void list_push(struct resident_list *list, struct resident *resident)
     list->last = resident;
 }
 
-void list_remove(struct resident_list *list, struct resident *resident)
+void document_log_list_remove(struct resident_list *list, struct resident *resident)
 {
     if (resident->prev)
         resident->prev->next = resident->next;
@@ -46,7 +46,7 @@ void list_remove(struct resident_list *list, struct resident *resident)
     resident->next = resident->prev = NULL;
 }
 
-struct resident *log_resident_new(const struct document_at *at, const uint8_t *bytes)
+struct resident *document_log_resident_new(const struct document_at *at, const uint8_t *bytes)
 {
     struct resident *resident = malloc(sizeof *resident + at->bytes);
     if (!resident)
@@ -61,7 +61,7 @@ static struct resident **bucket_of(const struct document_log *log, uint32_t segm
     return &log->buckets[random_mix((uint64_t)segment << 32 | unit) & (log->n_buckets - 1)];
 }
 
-void log_index_add(struct document_log *log, struct resident *resident)
+void document_log_index_add(struct document_log *log, struct resident *resident)
 {
     struct resident **bucket = bucket_of(log, resident->segment, resident->unit);
     resident->chain = *bucket;
@@ -69,7 +69,7 @@ void log_index_add(struct document_log *log, struct resident *resident)
     *bucket = resident;
 }
 
-struct resident *log_index_find(const struct document_log *log, uint32_t segment, uint32_t unit)
+struct resident *document_log_index_find(const struct document_log *log, uint32_t segment, uint32_t unit)
 {
     struct resident *resident = *bucket_of(log, segment, unit);
     while (resident && (resident->segment != segment || resident->unit != unit))
@@ -77,7 +77,7 @@ struct resident *log_index_find(const struct document_log *log, uint32_t segment
     return resident;
 }
 
-void log_index_remove(struct document_log *log, struct resident *resident)
+void document_log_index_remove(struct document_log *log, struct resident *resident)
 {
     struct resident **at = bucket_of(log, resident->segment, resident->unit);
     while (*at != resident)
@@ -86,7 +86,7 @@ void log_index_remove(struct document_log *log, struct resident *resident)
     resident->indexed = false;
 }
 
-void log_release(struct resident *resident)
+void document_log_release(struct resident *resident)
 {
     if (!resident->indexed && !resident->pending && resident->copies == 0)
         free(resident);
@@ -101,16 +101,16 @@ static uint64_t hot_cost(const struct resident *resident)
 
 static void hot_remove(struct document_log *log, struct resident *resident)
 {
-    list_remove(&log->hot, resident);
+    document_log_list_remove(&log->hot, resident);
     log->stats.hot_bytes -= hot_cost(resident);
-    log_index_remove(log, resident);
-    log_release(resident);
+    document_log_index_remove(log, resident);
+    document_log_release(resident);
 }
 
 /* Makes an indexed document the one that was read last. */
 static void hot_add(struct document_log *log, struct resident *resident)
 {
-    list_push(&log->hot, resident);
+    document_log_list_push(&log->hot, resident);
     log->stats.hot_bytes += hot_cost(resident);
     while (log->stats.hot_bytes > log->options.hot_bytes)
         hot_remove(log, log->hot.first);
@@ -121,16 +121,16 @@ static bool hot_takes(const struct document_log *log, uint64_t bytes)
     return sizeof(struct resident) + bytes <= log->options.hot_bytes / HOT_SHARE;
 }
 
-void log_forget(struct document_log *log, const struct document_at *at)
+void document_log_forget(struct document_log *log, const struct document_at *at)
 {
-    struct resident *resident = log_index_find(log, at->segment, at->unit);
+    struct resident *resident = document_log_index_find(log, at->segment, at->unit);
     if (resident && resident->pending)
-        log_index_remove(log, resident);
+        document_log_index_remove(log, resident);
     else if (resident)
         hot_remove(log, resident);
 }
 
-void log_forget_segment(struct document_log *log, uint32_t number)
+void document_log_forget_segment(struct document_log *log, uint32_t number)
 {
     for (struct resident *resident = log->hot.first, *next; resident; resident = next) {
         next = resident->next;
@@ -139,10 +139,10 @@ void log_forget_segment(struct document_log *log, uint32_t number)
     }
 }
 
-void log_settle_first(struct document_log *log, struct log_segment *segment)
+void document_log_settle_first(struct document_log *log, struct document_log_segment *segment)
 {
     struct resident *resident = segment->queue.first;
-    list_remove(&segment->queue, resident);
+    document_log_list_remove(&segment->queue, resident);
     resident->pending = false;
     log->stats.buffered_bytes -= resident->bytes;
     if (resident->indexed && resident->wanted && hot_takes(log, resident->bytes)) {
@@ -150,8 +150,8 @@ void log_settle_first(struct document_log *log, struct log_segment *segment)
         return;
     }
     if (resident->indexed)
-        log_index_remove(log, resident);
-    log_release(resident);
+        document_log_index_remove(log, resident);
+    document_log_release(resident);
 }
 
 /* ---- reading ----------------------------------------------------------------------------------------------------- */
@@ -159,7 +159,7 @@ void log_settle_first(struct document_log *log, struct log_segment *segment)
 /* A document in memory that is counted as being copied, or NULL. */
 static struct resident *take_resident(struct document_log *log, const struct document_at *at)
 {
-    struct resident *resident = log_index_find(log, at->segment, at->unit);
+    struct resident *resident = document_log_index_find(log, at->segment, at->unit);
     if (!resident || resident->bytes != at->bytes)
         return NULL;
     log->stats.hot_hits++;
@@ -167,8 +167,8 @@ static struct resident *take_resident(struct document_log *log, const struct doc
     if (resident->pending) {
         resident->wanted = true;
     } else {
-        list_remove(&log->hot, resident);
-        list_push(&log->hot, resident);
+        document_log_list_remove(&log->hot, resident);
+        document_log_list_push(&log->hot, resident);
     }
     return resident;
 }
@@ -181,7 +181,7 @@ static int read_memory(struct document_log *log, const struct document_at *at, s
         memcpy(copy, resident->data, at->bytes);
     pthread_mutex_lock(&log->lock);
     resident->copies--;
-    log_release(resident);
+    document_log_release(resident);
     pthread_mutex_unlock(&log->lock);
     if (!copy)
         return error_set(err, QUIRE_ENOMEM, "no memory for a document of %u bytes", at->bytes);
@@ -190,9 +190,9 @@ static int read_memory(struct document_log *log, const struct document_at *at, s
 }
 
 /* A segment that has the document on the disk, with one read more under way; or NULL. */
-static struct log_segment *take_segment(struct document_log *log, const struct document_at *at)
+static struct document_log_segment *take_segment(struct document_log *log, const struct document_at *at)
 {
-    struct log_segment *segment = log_find_segment(log, at->segment);
+    struct document_log_segment *segment = document_log_find_segment(log, at->segment);
     uint64_t offset = (uint64_t)at->unit * DOCUMENT_UNIT;
     if (!segment || !segment->file || at->bytes == 0 || offset < LOG_HEADER_BYTES || offset + at->bytes > segment->disk)
         return NULL;
@@ -201,7 +201,7 @@ static struct log_segment *take_segment(struct document_log *log, const struct d
     return segment;
 }
 
-static int read_disk(struct document_log *log, const struct document_at *at, struct log_segment *segment,
+static int read_disk(struct document_log *log, const struct document_at *at, struct document_log_segment *segment,
                      uint32_t drops, struct document_read *out, struct quire_error *err)
 {
     uint64_t offset = (uint64_t)at->unit * DOCUMENT_UNIT, begin = offset / LOG_PAGE * LOG_PAGE;
@@ -223,7 +223,7 @@ int document_read_begin(struct document_log *log, const struct document_at *at, 
 {
     pthread_mutex_lock(&log->lock);
     struct resident *resident = take_resident(log, at);
-    struct log_segment *segment = resident ? NULL : take_segment(log, at);
+    struct document_log_segment *segment = resident ? NULL : take_segment(log, at);
     uint32_t drops = segment ? segment->drops : 0;
     pthread_mutex_unlock(&log->lock);
     if (resident)
@@ -238,13 +238,15 @@ int document_read_begin(struct document_log *log, const struct document_at *at, 
 static void keep_hot(struct document_read *read)
 {
     struct document_log *log = read->log;
-    const struct log_segment *segment = read->segment;
-    struct resident *resident = hot_takes(log, read->at.bytes) ? log_resident_new(&read->at, read->bytes) : NULL;
+    const struct document_log_segment *segment = read->segment;
+    struct resident *resident =
+        hot_takes(log, read->at.bytes) ? document_log_resident_new(&read->at, read->bytes) : NULL;
     if (!resident)
         return;
     pthread_mutex_lock(&log->lock);
-    if (!segment->gone && segment->drops == read->drops && !log_index_find(log, read->at.segment, read->at.unit)) {
-        log_index_add(log, resident);
+    if (!segment->gone && segment->drops == read->drops &&
+        !document_log_index_find(log, read->at.segment, read->at.unit)) {
+        document_log_index_add(log, resident);
         hot_add(log, resident);
         resident = NULL;
     }
@@ -269,7 +271,7 @@ int document_read_bytes(struct document_read *read, int result, struct quire_err
 
 void document_read_end(struct document_read *read)
 {
-    struct log_segment *segment = read->segment;
+    struct document_log_segment *segment = read->segment;
     if (segment) {
         pthread_mutex_lock(&read->log->lock);
         segment->reads--;

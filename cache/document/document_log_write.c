@@ -31,12 +31,12 @@
 
 /* ---- writing ----------------------------------------------------------------------------------------------------- */
 
-static int make_file(struct document_log *log, struct log_segment *segment, struct quire_error *err)
+static int make_file(struct document_log *log, struct document_log_segment *segment, struct quire_error *err)
 {
-    char name[LOG_NAME_ROOM];
+    char name[LOG_NAME_BYTES];
     struct io_file *file = NULL;
-    log_segment_name(name, segment->number);
-    char *path = log_path(log->folder, name);
+    document_log_segment_name(name, segment->number);
+    char *path = document_log_path(log->folder, name);
     segment->tail = segment->tail ? segment->tail : malloc(LOG_PAGE);
     int rc = path && segment->tail ? 0 : error_set(err, QUIRE_ENOMEM, "no memory to make a segment in %s", log->folder);
     if (rc == 0) {
@@ -57,12 +57,12 @@ static int make_file(struct document_log *log, struct log_segment *segment, stru
 
 /* Fills the buffer with what is to be written from the page of segment->disk on; answers where the documents in it end.
  * `first` is the first that waits; they go on to `target`. Only appending runs at the same time, behind them. */
-static uint64_t gather(struct document_log *log, const struct log_segment *segment, const struct resident *first,
-                       uint64_t target)
+static uint64_t gather(struct document_log *log, const struct document_log_segment *segment,
+                       const struct resident *first, uint64_t target)
 {
     uint64_t base = segment->disk / LOG_PAGE * LOG_PAGE, at = segment->disk;
     if (at == 0) {
-        log_header_encode(segment, log->buffer);
+        document_log_header_encode(segment, log->buffer);
         at = LOG_HEADER_BYTES;
     } else {
         memcpy(log->buffer, segment->tail, (size_t)(at - base));
@@ -81,7 +81,8 @@ static uint64_t gather(struct document_log *log, const struct log_segment *segme
 }
 
 /* One write of a segment. */
-static int write_once(struct document_log *log, struct log_segment *segment, uint64_t target, struct quire_error *err)
+static int write_once(struct document_log *log, struct document_log_segment *segment, uint64_t target,
+                      struct quire_error *err)
 {
     pthread_mutex_lock(&log->lock);
     const struct resident *first = segment->queue.first;
@@ -98,12 +99,12 @@ static int write_once(struct document_log *log, struct log_segment *segment, uin
     log->stats.written_bytes += bytes;
     while (segment->queue.first &&
            (uint64_t)segment->queue.first->unit * DOCUMENT_UNIT + segment->queue.first->bytes <= end)
-        log_settle_first(log, segment);
+        document_log_settle_first(log, segment);
     pthread_mutex_unlock(&log->lock);
     return 0;
 }
 
-static int write_segment(struct document_log *log, struct log_segment *segment, uint64_t target,
+static int write_segment(struct document_log *log, struct document_log_segment *segment, uint64_t target,
                          struct quire_error *err)
 {
     int rc = segment->file ? 0 : make_file(log, segment, err);
@@ -113,9 +114,9 @@ static int write_segment(struct document_log *log, struct log_segment *segment, 
 }
 
 /* The next segment from *i on that has documents waiting, up to *target; NULL: none. */
-static struct log_segment *next_waiting(struct document_log *log, size_t *i, uint64_t *target)
+static struct document_log_segment *next_waiting(struct document_log *log, size_t *i, uint64_t *target)
 {
-    struct log_segment *found = NULL;
+    struct document_log_segment *found = NULL;
     pthread_mutex_lock(&log->lock);
     for (; !found && *i < log->n_segments; ++*i)
         if (log->segments[*i]->queue.first) {
@@ -126,12 +127,12 @@ static struct log_segment *next_waiting(struct document_log *log, size_t *i, uin
     return found;
 }
 
-int log_write_all(struct document_log *log, struct quire_error *err)
+int document_log_write_all(struct document_log *log, struct quire_error *err)
 {
     uint64_t target = 0;
     size_t i = 0;
     int rc = 0;
-    struct log_segment *segment;
+    struct document_log_segment *segment;
     while ((segment = next_waiting(log, &i, &target))) {
         struct quire_error why;
         int written = write_segment(log, segment, target, &why);
@@ -155,7 +156,7 @@ static bool count_sync(struct document_log *log)
 {
     bool more = false;
     for (size_t i = 0; i < log->n_segments; i++) {
-        struct log_segment *segment = log->segments[i];
+        struct document_log_segment *segment = log->segments[i];
         if (segment->hold_syncs && --segment->hold_syncs == 0)
             log->ripe = true;
         more = more || segment->hold_syncs;
@@ -167,9 +168,9 @@ static bool count_sync(struct document_log *log)
     return more;
 }
 
-static struct log_segment *next_dirty(struct document_log *log, size_t *i)
+static struct document_log_segment *next_dirty(struct document_log *log, size_t *i)
 {
-    struct log_segment *found = NULL;
+    struct document_log_segment *found = NULL;
     pthread_mutex_lock(&log->lock);
     for (; !found && *i < log->n_segments; ++*i)
         if (log->segments[*i]->synced < log->segments[*i]->disk)
@@ -183,7 +184,7 @@ static int sync_all(struct document_log *log, struct quire_error *err)
 {
     size_t i = 0;
     int rc = 0;
-    struct log_segment *segment;
+    struct document_log_segment *segment;
     while (rc == 0 && (segment = next_dirty(log, &i))) {
         rc = fs_sync(segment->file, err);
         if (rc == 0)
@@ -217,16 +218,16 @@ static void note_outcome(struct document_log *log, int rc, bool synced, const st
     }
     pthread_mutex_unlock(&log->lock);
     if (rc < 0 && !failing)
-        log_say(log, true, "answers cannot be stored: %s; trying again", err->message);
+        document_log_say(log, true, "answers cannot be stored: %s; trying again", err->message);
     if (over)
-        log_say(log, false, "answers can be stored again in %s", log->folder);
+        document_log_say(log, false, "answers can be stored again in %s", log->folder);
 }
 
 /* Writes, and syncs with `sync`: also when writing fails, what is written already must not wait for it. */
 static int write_and_sync(struct document_log *log, bool sync, struct quire_error *err)
 {
     struct quire_error why = {0}, sync_why = {0};
-    int rc = log_write_all(log, &why), synced = sync ? sync_all(log, &sync_why) : 0;
+    int rc = document_log_write_all(log, &why), synced = sync ? sync_all(log, &sync_why) : 0;
     if (rc == 0 && synced < 0) {
         rc = synced;
         why = sync_why;
@@ -237,7 +238,7 @@ static int write_and_sync(struct document_log *log, bool sync, struct quire_erro
     return rc;
 }
 
-int log_flush(struct document_log *log, struct quire_error *err)
+int document_log_flush(struct document_log *log, struct quire_error *err)
 {
     return write_and_sync(log, true, err);
 }
@@ -246,26 +247,26 @@ int log_flush(struct document_log *log, struct quire_error *err)
 
 static void close_gone(struct document_log *log)
 {
-    for (struct log_segment **at = &log->gone; *at;) {
-        struct log_segment *segment = *at;
+    for (struct document_log_segment **at = &log->gone; *at;) {
+        struct document_log_segment *segment = *at;
         pthread_mutex_lock(&log->lock);
         bool idle = segment->reads == 0;
         pthread_mutex_unlock(&log->lock);
         if (idle) {
             *at = segment->next_gone;
-            log_free_segment(log, segment);
+            document_log_free_segment(log, segment);
         } else {
             at = &segment->next_gone;
         }
     }
 }
 
-static struct log_segment *next_dead(struct document_log *log, size_t *i)
+static struct document_log_segment *next_dead(struct document_log *log, size_t *i)
 {
-    struct log_segment *found = NULL;
+    struct document_log_segment *found = NULL;
     pthread_mutex_lock(&log->lock);
     for (; log->begun && !found && *i < log->n_segments; ++*i) {
-        struct log_segment *segment = log->segments[*i];
+        struct document_log_segment *segment = log->segments[*i];
         if (segment->documents == 0 && !segment->open && segment->hold_syncs == 0)
             found = segment;
     }
@@ -273,15 +274,15 @@ static struct log_segment *next_dead(struct document_log *log, size_t *i)
     return found;
 }
 
-static int unlink_segment(struct document_log *log, const struct log_segment *segment)
+static int unlink_segment(struct document_log *log, const struct document_log_segment *segment)
 {
-    char name[LOG_NAME_ROOM];
-    log_segment_name(name, segment->number);
-    char *path = log_path(log->folder, name);
+    char name[LOG_NAME_BYTES];
+    document_log_segment_name(name, segment->number);
+    char *path = document_log_path(log->folder, name);
     int rc = path ? log->fs->ops->unlink(log->fs, path) : QUIRE_ENOMEM;
     rc = rc == QUIRE_ENOFILE ? 0 : rc;
     if (rc < 0 && !log->remove_failing)
-        log_say(log, true, "cannot remove %s/%s: %s; trying again", log->folder, name, quire_error_text(rc));
+        document_log_say(log, true, "cannot remove %s/%s: %s; trying again", log->folder, name, quire_error_text(rc));
     log->remove_failing = rc < 0;
     log->names_dirty = true;
     free(path);
@@ -289,24 +290,24 @@ static int unlink_segment(struct document_log *log, const struct log_segment *se
 }
 
 /* Takes segment i - 1 out. */
-static void take_out(struct document_log *log, struct log_segment *segment, size_t i)
+static void take_out(struct document_log *log, struct document_log_segment *segment, size_t i)
 {
     pthread_mutex_lock(&log->lock);
     memmove(log->segments + i - 1, log->segments + i, (log->n_segments - i) * sizeof *log->segments);
     log->n_segments--;
     log->stats.removed_segments++;
     while (segment->queue.first)
-        log_settle_first(log, segment);
+        document_log_settle_first(log, segment);
     segment->gone = true;
-    log_forget_segment(log, segment->number);
+    document_log_forget_segment(log, segment->number);
     pthread_mutex_unlock(&log->lock);
     segment->next_gone = log->gone;
     log->gone = segment;
 }
 
-void log_remove_dead(struct document_log *log)
+void document_log_remove_dead(struct document_log *log)
 {
-    struct log_segment *segment;
+    struct document_log_segment *segment;
     size_t i = 0;
     while ((segment = next_dead(log, &i))) {
         if (segment->made && unlink_segment(log, segment) < 0)
@@ -319,18 +320,18 @@ void log_remove_dead(struct document_log *log)
 
 /* ---- the thread -------------------------------------------------------------------------------------------------- */
 
-int log_round(struct document_log *log, struct quire_error *err)
+int document_log_round(struct document_log *log, struct quire_error *err)
 {
-    uint64_t now_ms = log_now_ms(log), now_ns = clock_ns();
+    uint64_t now_ms = document_log_now_ms(log), now_ns = clock_ns();
     pthread_mutex_lock(&log->lock);
     log->ripe = false;
-    log_close_aged(log, now_ms);
+    document_log_close_aged(log, now_ms);
     bool sync = log->failure.code < 0 || (log->dirty && now_ns - log->synced_ns >= SYNC_NS);
     pthread_mutex_unlock(&log->lock);
-    log_remove_dead(log);
+    document_log_remove_dead(log);
     int rc = write_and_sync(log, sync, err);
     if (rc == 0)
-        rc = log_compact(log, err);
+        rc = document_log_compact(log, err);
     pthread_mutex_lock(&log->lock);
     log->worked_ns = clock_ns();
     pthread_mutex_unlock(&log->lock);
@@ -357,7 +358,7 @@ static uint64_t next_round_ns(const struct document_log *log)
     return due;
 }
 
-void *log_thread(void *context)
+void *document_log_thread(void *context)
 {
     struct document_log *log = context;
     pthread_mutex_lock(&log->lock);
@@ -370,7 +371,7 @@ void *log_thread(void *context)
         }
         pthread_mutex_unlock(&log->lock);
         pthread_mutex_lock(&log->work);
-        log_round(log, NULL); /* what fails is in log->failure */
+        document_log_round(log, NULL); /* what fails is in log->failure */
         pthread_mutex_unlock(&log->work);
         pthread_mutex_lock(&log->lock);
     }

@@ -25,10 +25,10 @@ static int slide(struct document_window *window, const struct io_file *file, uin
         uint64_t begin = offset / LOG_PAGE * LOG_PAGE;
         size_t bytes = (size_t)((offset + n - begin + LOG_PAGE - 1) / LOG_PAGE * LOG_PAGE);
         bytes = bytes < WINDOW_MIN ? WINDOW_MIN : bytes;
-        if (bytes > window->room) {
+        if (bytes > window->capacity) {
             memory_free(window->bytes);
             window->bytes = memory_aligned(LOG_PAGE, bytes);
-            window->room = window->bytes ? bytes : 0;
+            window->capacity = window->bytes ? bytes : 0;
             if (!window->bytes)
                 return error_set(err, QUIRE_ENOMEM, "no memory to read %s: %zu bytes", file->path, bytes);
         }
@@ -45,8 +45,8 @@ static int slide(struct document_window *window, const struct io_file *file, uin
     return 0;
 }
 
-int document_prove(struct document_window *window, const struct io_file *file, uint64_t limit, uint64_t offset,
-                   struct document *document, struct quire_error *err)
+int document_check_at(struct document_window *window, const struct io_file *file, uint64_t limit, uint64_t offset,
+                      struct document *document, struct quire_error *err)
 {
     size_t there = 0, bytes;
     int rc = slide(window, file, offset, DOCUMENT_UNIT, &there, err);
@@ -71,11 +71,11 @@ int document_prove(struct document_window *window, const struct io_file *file, u
 static int read_header(struct document_window *window, const struct io_file *file, uint32_t number,
                        struct document_segment *out, struct quire_error *err)
 {
-    struct log_segment segment = {.number = number};
+    struct document_log_segment segment = {.number = number};
     size_t there = 0;
     int rc = slide(window, file, 0, LOG_HEADER_BYTES, &there, err);
     if (rc == 0)
-        rc = log_header_decode(file->path, window->bytes, there, &segment, &out->header_damaged, err);
+        rc = document_log_header_decode(file->path, window->bytes, there, &segment, &out->header_damaged, err);
     out->has_header = rc > 0;
     return rc < 0 ? rc : 0;
 }
@@ -89,7 +89,7 @@ static int scan_file(struct io_file *file, uint32_t number,
     int rc = read_header(&window, file, number, out, err);
     for (uint64_t offset = LOG_HEADER_BYTES; rc == 0 && offset < out->bytes;) {
         struct document document;
-        rc = document_prove(&window, file, out->bytes, offset, &document, err);
+        rc = document_check_at(&window, file, out->bytes, offset, &document, err);
         uint64_t next = offset + (rc > 0 ? document.packed.n_bytes : DOCUMENT_UNIT);
         if (rc > 0) {
             out->documents++;
@@ -132,11 +132,11 @@ static int rescue_document(void *context, const struct document *document, uint3
 
 int document_rescue(struct io_fs *fs, const char *from, const char *to, uint32_t number, struct quire_error *err)
 {
-    struct log_segment segment = {.number = number, .class = LOG_CLASS_NEVER};
+    struct document_log_segment segment = {.number = number, .class = LOG_CLASS_NEVER};
     struct document_segment found;
     struct rescue rescue = {.err = err};
     uint8_t header[LOG_HEADER_BYTES];
-    log_header_encode(&segment, header);
+    document_log_header_encode(&segment, header);
     int rc = fs_open(fs, to, FS_WRITE | FS_CREATE | FS_EXCLUSIVE, &rescue.to, err);
     if (rc == 0)
         rc = fs_write_exact(rescue.to, header, sizeof header, 0, err);

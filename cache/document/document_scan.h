@@ -14,15 +14,15 @@
 /* A part of a segment in memory. Zeros; ended by memory_free(bytes). */
 struct document_window {
     uint8_t *bytes; /* owned */
-    size_t room;
+    size_t capacity;
     uint64_t begin, end;
     uint64_t damaged_units; /* that are no document, nor zeros */
 };
 
 /* Proves the document at an offset, of which all lies below `limit`. 1: it is one, pointing into the window until the
  * next call; 0: it is none, or padding; negative: QUIRE_EIO, ENOMEM. */
-int document_prove(struct document_window *window, const struct io_file *file, uint64_t limit, uint64_t offset,
-                   struct document *document, struct quire_error *err);
+int document_check_at(struct document_window *window, const struct io_file *file, uint64_t limit, uint64_t offset,
+                      struct document *document, struct quire_error *err);
 
 struct document_segment {
     uint64_t bytes;         /* of the file */

@@ -257,42 +257,43 @@ static bool languages_agree(const struct features *mine, const struct features *
 /* ---- explanations ------------------------------------------------------------------------------------------------ */
 
 /* A record as a person reads it. */
-static int describe(const struct record *record, bool other_side, char *out, size_t room)
+static int describe(const struct record *record, bool other_side, char *out, size_t capacity)
 {
     const char *text = record->payload;
     int bytes = record->bytes;
     if (record->tag == RECORD_NUMBER || record->tag == RECORD_LITERAL)
-        return snprintf(out, room, "%.*s", bytes - 1, text + 1);
+        return snprintf(out, capacity, "%.*s", bytes - 1, text + 1);
     if (record->tag == RECORD_PAIR) {
         const char *slash = memchr(text, '/', (size_t)bytes);
         int left = slash ? (int)(slash - text) - 1 : bytes - 1;
         if ((text[0] == '0') != other_side || !slash)
-            return snprintf(out, room, "%.*s", left, text + 1);
-        return snprintf(out, room, "%.*s", bytes - left - 2, slash + 1);
+            return snprintf(out, capacity, "%.*s", left, text + 1);
+        return snprintf(out, capacity, "%.*s", bytes - left - 2, slash + 1);
     }
     if (record->tag == RECORD_ORDER) {
         const char *sign = memchr(text, '>', (size_t)bytes);
         int left = sign ? (int)(sign - text) : bytes;
         if (!other_side || !sign)
-            return snprintf(out, room, "%.*s before %.*s", left, text, bytes - left - 1, text + left + 1);
-        return snprintf(out, room, "%.*s before %.*s", bytes - left - 1, sign + 1, left, text);
+            return snprintf(out, capacity, "%.*s before %.*s", left, text, bytes - left - 1, text + left + 1);
+        return snprintf(out, capacity, "%.*s before %.*s", bytes - left - 1, sign + 1, left, text);
     }
-    return snprintf(out, room, "%.*s", bytes, text);
+    return snprintf(out, capacity, "%.*s", bytes, text);
 }
 
 /* All records of a tag on one side, as far as they fit: "5 km, 3". */
-static void describe_all(const struct features *features, uint8_t tag, char *out, size_t room)
+static void describe_all(const struct features *features, uint8_t tag, char *out, size_t capacity)
 {
     struct record record;
     size_t at = 0;
     out[0] = 0;
-    for (uint32_t i = 0; next_of(features, tag, &i, &record) && at + 1 < room;) {
-        int bytes = snprintf(out + at, room - at, "%s", at ? ", " : "");
-        bytes += describe(&record, false, out + at + bytes, room - at > (size_t)bytes ? room - at - (size_t)bytes : 0);
+    for (uint32_t i = 0; next_of(features, tag, &i, &record) && at + 1 < capacity;) {
+        int bytes = snprintf(out + at, capacity - at, "%s", at ? ", " : "");
+        bytes += describe(&record, false, out + at + bytes,
+                          capacity - at > (size_t)bytes ? capacity - at - (size_t)bytes : 0);
         at += (size_t)bytes;
     }
     if (at == 0)
-        snprintf(out, room, "none");
+        snprintf(out, capacity, "none");
 }
 
 static void explain(enum guard_kind kind, const struct features *query, const struct features *entry,

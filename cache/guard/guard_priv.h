@@ -69,9 +69,9 @@ struct guard_tables {
     struct guard_word *slots; /* power of two, owned */
     uint32_t n_slots, n_words;
     struct guard_meaning *meanings; /* from 1, owned */
-    uint32_t n_meanings, meanings_room;
+    uint32_t n_meanings, meanings_capacity;
     char *bytes; /* owned */
-    uint32_t n_bytes, bytes_room;
+    uint32_t n_bytes, bytes_capacity;
 };
 
 /* A word or phrase as the tables keep it. NULL: unknown. */

@@ -95,19 +95,19 @@ const struct guard_meaning *guard_means(const struct guard_tables *tables, const
 }
 
 /* Doubles an array until `needed` items fit. */
-static int grow(void *array, uint32_t *room, uint64_t needed, size_t item_bytes)
+static int grow(void *array, uint32_t *capacity, uint64_t needed, size_t item_bytes)
 {
     void **items = array;
-    uint64_t n = *room ? *room : 1024;
+    uint64_t n = *capacity ? *capacity : 1024;
     while (n < needed)
         n *= 2;
-    if (n == *room)
+    if (n == *capacity)
         return 0;
     void *more = n > UINT32_MAX / 2 ? NULL : realloc(*items, n * item_bytes);
     if (!more)
         return QUIRE_ENOMEM;
     *items = more;
-    *room = (uint32_t)n;
+    *capacity = (uint32_t)n;
     return 0;
 }
 
@@ -131,7 +131,7 @@ static int grow_slots(struct guard_tables *tables)
 /* Copies bytes to the end of the tables' own; their offset, or NO_WORD. */
 static uint32_t keep(struct guard_tables *tables, const void *data, size_t bytes)
 {
-    if (grow(&tables->bytes, &tables->bytes_room, (uint64_t)tables->n_bytes + bytes, 1) < 0)
+    if (grow(&tables->bytes, &tables->bytes_capacity, (uint64_t)tables->n_bytes + bytes, 1) < 0)
         return NO_WORD;
     memcpy(tables->bytes + tables->n_bytes, data, bytes);
     tables->n_bytes += (uint32_t)bytes;
@@ -180,7 +180,8 @@ static int mean(struct guard_tables *tables, struct quire_bytes key, enum guard_
     uint32_t slot = intern(tables, key.data, key.n_bytes);
     uint32_t at = keep(tables, text.data, text.n_bytes);
     if (slot == NO_WORD || at == NO_WORD ||
-        grow(&tables->meanings, &tables->meanings_room, (uint64_t)tables->n_meanings + 2, sizeof *tables->meanings) < 0)
+        grow(&tables->meanings, &tables->meanings_capacity, (uint64_t)tables->n_meanings + 2,
+             sizeof *tables->meanings) < 0)
         return QUIRE_ENOMEM;
     tables->meanings[++tables->n_meanings] = (struct guard_meaning){.value = value,
                                                                     .next = tables->slots[slot].meanings,

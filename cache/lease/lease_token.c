@@ -39,7 +39,7 @@ static void sip_word(uint64_t v[4], uint64_t word)
     v[0] ^= word;
 }
 
-uint64_t siphash(const uint64_t key[2], const uint8_t *data, size_t n)
+uint64_t lease_siphash(const uint64_t key[2], const uint8_t *data, size_t n)
 {
     uint64_t v[4] = {key[0] ^ 0x736f6d6570736575ull, key[1] ^ 0x646f72616e646f6dull, key[0] ^ 0x6c7967656e657261ull,
                      key[1] ^ 0x7465646279746573ull};
@@ -76,7 +76,7 @@ void lease_token_write(const struct lease_token *token, const uint64_t secret[2]
     at = append(at, token->epoch, 8);
     at = append(at, token->granted_ms, 6);
     at = append(at, token->nonce, 8);
-    append(at, siphash(secret, bytes, SIGNED_BYTES), 8);
+    append(at, lease_siphash(secret, bytes, SIGNED_BYTES), 8);
     for (unsigned i = 0; i < TOKEN_BYTES; i++) {
         out[2 * i] = "0123456789abcdef"[bytes[i] >> 4];
         out[2 * i + 1] = "0123456789abcdef"[bytes[i] & 15];
@@ -101,7 +101,7 @@ bool lease_token_read(struct quire_bytes text, const uint64_t secret[2], struct 
             return false;
         bytes[i] = (uint8_t)(high << 4 | low);
     }
-    if (number(bytes + SIGNED_BYTES, 8) != siphash(secret, bytes, SIGNED_BYTES))
+    if (number(bytes + SIGNED_BYTES, 8) != lease_siphash(secret, bytes, SIGNED_BYTES))
         return false;
     *out = (struct lease_token){number(bytes, 8), number(bytes + 8, 6), number(bytes + 14, 8)};
     return true;

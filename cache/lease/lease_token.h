@@ -19,6 +19,6 @@ void lease_token_write(const struct lease_token *token, const uint64_t secret[2]
 bool lease_token_read(struct quire_bytes text, const uint64_t secret[2], struct lease_token *out);
 
 /* SipHash-2-4 (Aumasson and Bernstein, 2012). */
-uint64_t siphash(const uint64_t key[2], const uint8_t *data, size_t n);
+uint64_t lease_siphash(const uint64_t key[2], const uint8_t *data, size_t n);
 
 #endif

@@ -462,11 +462,11 @@ int category_apply(struct category_settings *settings, const struct quire_bytes 
 /* ---- text -------------------------------------------------------------------------------------------------------- */
 
 /* The shortest of 15 to 17 digits that gives the same number again. */
-static int print_decimal(char *text, size_t room, double value)
+static int print_decimal(char *text, size_t capacity, double value)
 {
     int n = 0;
     for (int digits = 15; digits <= 17; digits++) {
-        n = snprintf(text, room, "%.*g", digits, value);
+        n = snprintf(text, capacity, "%.*g", digits, value);
         if (strtod(text, NULL) == value)
             break;
     }

@@ -175,7 +175,7 @@ uint64_t load_ttl(const struct category_settings *settings, uint64_t ttl_ms, dou
 #define TRIAL            50u /* requests that decide then */
 #define TRIAL_QUESTIONS  20u
 
-void breaker_init(struct breaker *breaker)
+void load_breaker_init(struct breaker *breaker)
 {
     *breaker = (struct breaker){.usual = -1};
 }
@@ -233,7 +233,7 @@ static void open_breaker(struct breaker *breaker, enum breaker_cause cause, uint
     breaker->window = (struct breaker_window){0};
 }
 
-bool breaker_allows(struct breaker *breaker, uint64_t now_ms)
+bool load_breaker_allows(struct breaker *breaker, uint64_t now_ms)
 {
     if (breaker->state == BREAKER_OPEN && now_ms >= breaker->open_until_ms) {
         breaker->state = BREAKER_HALF_OPEN;
@@ -261,7 +261,7 @@ static bool end_trial(struct breaker *breaker, uint64_t now_ms)
     return same;
 }
 
-bool breaker_count(struct breaker *breaker, bool served, uint64_t question, uint64_t answer, uint64_t now_ms)
+bool load_breaker_count(struct breaker *breaker, bool served, uint64_t question, uint64_t answer, uint64_t now_ms)
 {
     struct breaker_window *w = &breaker->window;
     if (breaker->state == BREAKER_OPEN) /* allowed before it opened */
@@ -288,7 +288,7 @@ bool breaker_count(struct breaker *breaker, bool served, uint64_t question, uint
     return false;
 }
 
-void breaker_explain(const struct breaker *breaker, char text[128])
+void load_breaker_explain(const struct breaker *breaker, char text[128])
 {
     const struct breaker_window *seen = &breaker->seen;
     char usual[32] = "not known";

@@ -64,14 +64,14 @@ struct breaker {
     uint32_t turn;                /* of those that ask while it is half open */
     uint8_t state, cause;         /* enum breaker_state; enum breaker_cause of the last opening */
 };
-void breaker_init(struct breaker *breaker);
+void load_breaker_init(struct breaker *breaker);
 /* Whether a request may use the cache. */
-bool breaker_allows(struct breaker *breaker, uint64_t now_ms);
+bool load_breaker_allows(struct breaker *breaker, uint64_t now_ms);
 /* After the decision on a request that was allowed: whether it was served from an entry; question: hash of what was
  * asked; answer: which entry served it (any number that is the entry's own; not looked at unless served). True when the
  * breaker has just opened. */
-bool breaker_count(struct breaker *breaker, bool served, uint64_t question, uint64_t answer, uint64_t now_ms);
+bool load_breaker_count(struct breaker *breaker, bool served, uint64_t question, uint64_t answer, uint64_t now_ms);
 /* Why it opened last: "412 of 412 requests were hits: 380 different questions, 2 entries; usual 0.31". "" if never. */
-void breaker_explain(const struct breaker *breaker, char text[128]);
+void load_breaker_explain(const struct breaker *breaker, char text[128]);
 
 #endif

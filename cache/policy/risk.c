@@ -140,12 +140,12 @@ void risk_label(struct risk_curve *curve, enum risk_source source, double simila
 }
 
 uint32_t risk_points(const struct risk_curve *curve, const struct risk_settings *settings, struct risk_point *points,
-                     uint32_t room)
+                     uint32_t capacity)
 {
     const struct risk_state *state = &curve->state;
     double served = 0, window = fmax(1, (double)state->window);
     uint32_t n = 0;
-    for (unsigned bin = RISK_BINS; bin-- > risk_bin(settings->floor) && n < room;) {
+    for (unsigned bin = RISK_BINS; bin-- > risk_bin(settings->floor) && n < capacity;) {
         served += (double)state->seen[bin];
         if (state->seen[bin] > 0 || state->labels[bin] > 0)
             points[n++] = (struct risk_point){.similarity = (float)bin * RISK_BIN_WIDTH,

@@ -62,7 +62,7 @@ struct risk_point {
 };
 /* Points of the curve from 1.0 down to the floor, one per bin that holds anything; returns how many (<= room). */
 uint32_t risk_points(const struct risk_curve *curve, const struct risk_settings *settings, struct risk_point *points,
-                     uint32_t room);
+                     uint32_t capacity);
 struct risk_stats {
     uint64_t requests, labels, wrong_labels, audits, miss_samples, feedback;
     double window;       /* requests that count at present, decayed */

@@ -13,12 +13,12 @@
 #define BITS_PER_KEY 8u
 #define PROBES       4u
 
-int sketch_init(struct sketch *sketch, uint32_t room)
+int sketch_init(struct sketch *sketch, uint32_t capacity)
 {
     uint64_t bits = 1024;
-    while (bits < (uint64_t)room * BITS_PER_KEY)
+    while (bits < (uint64_t)capacity * BITS_PER_KEY)
         bits *= 2;
-    *sketch = (struct sketch){.mask = bits - 1, .room = room};
+    *sketch = (struct sketch){.mask = bits - 1, .capacity = capacity};
     for (unsigned i = 0; i < 2; i++) {
         sketch->bits[i] = calloc(bits / 64, sizeof(uint64_t));
         if (!sketch->bits[i]) {
@@ -56,7 +56,7 @@ void sketch_add(struct sketch *sketch, uint64_t hash)
 {
     if (holds(sketch, sketch->newer, hash))
         return;
-    if (sketch->n == sketch->room) {
+    if (sketch->n == sketch->capacity) {
         sketch->newer ^= 1;
         sketch->n = 0;
         memset(sketch->bits[sketch->newer], 0, (sketch->mask + 1) / 8);

@@ -10,14 +10,14 @@
 #include "quire.h"
 
 struct sketch {
-    uint64_t *bits[2]; /* owned */
-    uint64_t mask;     /* bits - 1 */
-    uint32_t room, n;  /* keys of the newer one */
+    uint64_t *bits[2];    /* owned */
+    uint64_t mask;        /* bits - 1 */
+    uint32_t capacity, n; /* keys of the newer one */
     unsigned newer;
 };
 
 /* room: keys remembered at least; about 3 bytes each. QUIRE_ENOMEM. */
-int sketch_init(struct sketch *sketch, uint32_t room);
+int sketch_init(struct sketch *sketch, uint32_t capacity);
 void sketch_fini(struct sketch *sketch);
 bool sketch_seen(const struct sketch *sketch, uint64_t hash);
 void sketch_add(struct sketch *sketch, uint64_t hash);

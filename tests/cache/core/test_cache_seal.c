@@ -209,7 +209,7 @@ static void arrivals_during_a_search_are_seen(void **state)
             put_many(b, i + 1, 299, "a");
             world_work(&b->w);
             assert_true(stats(b).sealed_entries > before);
-            assert_true(entry_is_sealed(b->w.cache, (uint32_t)id));
+            assert_true(cache_entry_is_sealed(b->w.cache, (uint32_t)id));
         }
         bool done = false; /* the search that began before knows nothing of it */
         cache_search_start(decision.search, b->w.searcher, search_done, &done);
@@ -291,9 +291,9 @@ static void candidates_on_the_disk_are_looked_at_in_turn(void **state)
     put_many(b, 1, 2 * NEAR, "a");
     world_work(&b->w);
     for (unsigned i = 1; i <= 2 * NEAR; i++)
-        if (!entry_is_sealed(b->w.cache, (uint32_t)b->ids[i]))
+        if (!cache_entry_is_sealed(b->w.cache, (uint32_t)b->ids[i]))
             assert_int_equal(cache_remove(b->w.cache, b->ids[i], &lsn, &err), 0);
-    assert_true(entry_is_sealed(b->w.cache, (uint32_t)b->ids[1]));
+    assert_true(cache_entry_is_sealed(b->w.cache, (uint32_t)b->ids[1]));
     assert_in_range(stats(b).sealed_entries, 100, 2 * NEAR);
     assert_int_equal(ask_with_tag(b, "odd", &id), QUIRE_CACHE_HIT);
     assert_true(id == b->ids[1]);
@@ -353,7 +353,7 @@ static void by_id_expiry_and_eviction(void **state)
     }
     world_work(&b->w);
     for (unsigned i = 50; i < 60; i++) {
-        assert_true(entry_is_sealed(b->w.cache, (uint32_t)b->ids[i]));
+        assert_true(cache_entry_is_sealed(b->w.cache, (uint32_t)b->ids[i]));
         assert_int_equal(cache_remove(b->w.cache, b->ids[i], &lsn, &err), 0);
     }
     assert_int_equal(cache_pin(b->w.cache, b->ids[60], true, &lsn, &err), 0);
@@ -457,7 +457,7 @@ static void a_merge_that_cannot_be_logged_moves_nothing(void **state)
             fail_msg("%s", err.message);
     assert_int_equal(journal_sync(journal, &err), 0);
     for (unsigned i = 0; i < 300; i++)
-        left += entry_is_sealed(b->w.cache, (uint32_t)b->ids[i]) && i % 3 == 0;
+        left += cache_entry_is_sealed(b->w.cache, (uint32_t)b->ids[i]) && i % 3 == 0;
     assert_true(left > 0);
     fault_fail_nth(b->fs, FAULT_WRITE, 1, QUIRE_EIO, false);
     b->w.now_ms++;
@@ -526,9 +526,9 @@ static void links_of_a_snapshot_are_durable(void **state)
     unsigned n = 0, documents = 0, wanted = (unsigned)stats(b).sealed_segments;
     (void)state;
     assert_int_equal(b->fs->ops->mkdir(b->fs, "/copy"), 0);
-    caches_hold(b->w.caches);
+    caches_pin_files(b->w.caches);
     assert_int_equal(caches_link_documents(b->w.caches, "/copy", &err), 0);
-    caches_release(b->w.caches);
+    caches_unpin_files(b->w.caches);
     assert_int_equal(b->fs->ops->sync_dir(b->fs, "/copy"), 0);
     assert_int_equal(b->fs->ops->sync_dir(b->fs, "/"), 0);
     world_abandon(&b->w);

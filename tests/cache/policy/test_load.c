@@ -203,7 +203,7 @@ struct traffic {
 static struct traffic traffic(uint64_t seed)
 {
     struct traffic t = {.now = 1000000};
-    breaker_init(&t.breaker);
+    load_breaker_init(&t.breaker);
     random_init(&t.random, seed);
     return t;
 }
@@ -214,11 +214,11 @@ static unsigned ask(struct traffic *t, unsigned n, double rate, uint64_t questio
 {
     unsigned opened = 0;
     for (unsigned i = 0; i < n; i++, t->now++) {
-        if (!breaker_allows(&t->breaker, t->now))
+        if (!load_breaker_allows(&t->breaker, t->now))
             continue;
         bool served = (double)random_below(&t->random, 1u << 30) < rate * (1u << 30);
-        opened += breaker_count(&t->breaker, served, random_below(&t->random, questions),
-                                random_below(&t->random, answers), t->now);
+        opened += load_breaker_count(&t->breaker, served, random_below(&t->random, questions),
+                                     random_below(&t->random, answers), t->now);
     }
     return opened;
 }
@@ -227,7 +227,7 @@ static void assert_closed(const struct traffic *t)
 {
     if (t->breaker.state != BREAKER_CLOSED || t->breaker.trips) {
         char text[128];
-        breaker_explain(&t->breaker, text);
+        load_breaker_explain(&t->breaker, text);
         fail_msg("open: %s", text);
     }
 }
@@ -283,7 +283,7 @@ static void test_one_answer(void **state)
     assert_int_equal(t.breaker.state, BREAKER_OPEN);
     assert_int_equal(t.breaker.cause, BREAKER_FEW_ANSWERS);
     char text[128];
-    breaker_explain(&t.breaker, text);
+    load_breaker_explain(&t.breaker, text);
     assert_non_null(strstr(text, "200 of 200 requests were hits"));
     assert_non_null(strstr(text, " 1 entries"));
 }
@@ -295,13 +295,13 @@ static void test_no_hits(void **state)
     for (unsigned i = 0; i < 3; i++) {
         struct traffic t = traffic(8 + i);
         char text[128];
-        breaker_explain(&t.breaker, text);
+        load_breaker_explain(&t.breaker, text);
         assert_string_equal(text, "");
         ask(&t, 20000, usual[i], 5000, 3000);
         assert_closed(&t);
         assert_int_equal(ask(&t, 1200, 0, 5000, 3000), 1);
         assert_int_equal(t.breaker.cause, BREAKER_NO_HITS);
-        breaker_explain(&t.breaker, text);
+        load_breaker_explain(&t.breaker, text);
         assert_true(strncmp(text, "0 of ", 5) == 0);
         assert_near(t.breaker.usual, usual[i], 0.15);
     }
@@ -325,18 +325,18 @@ static void test_times(void **state)
     assert_int_equal(ask(&t, 500, 1, 1u << 30, 1), 1);
     t.now = t.breaker.open_until_ms - 10000;
     for (unsigned round = 0; round < 8; round++) {
-        assert_false(breaker_allows(&t.breaker, t.now));
+        assert_false(load_breaker_allows(&t.breaker, t.now));
         assert_int_equal(t.breaker.open_until_ms - t.now, expected);
-        assert_false(breaker_allows(&t.breaker, t.breaker.open_until_ms - 1));
-        assert_false(breaker_count(&t.breaker, true, 1, 1, t.now)); /* late ones do not count */
+        assert_false(load_breaker_allows(&t.breaker, t.breaker.open_until_ms - 1));
+        assert_false(load_breaker_count(&t.breaker, true, 1, 1, t.now)); /* late ones do not count */
         t.now = t.breaker.open_until_ms;
         unsigned before = t.breaker.trips, allowed = 0;
         for (unsigned i = 0; t.breaker.trips == before; i++) {
             assert_true(i < 500);
-            bool passes = breaker_allows(&t.breaker, t.now);
+            bool passes = load_breaker_allows(&t.breaker, t.now);
             assert_int_equal(passes, i % 10 == 0);
             if (passes)
-                breaker_count(&t.breaker, true, ++allowed, 1, t.now);
+                load_breaker_count(&t.breaker, true, ++allowed, 1, t.now);
         }
         assert_int_equal(allowed, 50);
         expected = expected * 2 < 300000 ? expected * 2 : 300000;
