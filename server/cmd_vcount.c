@@ -122,7 +122,7 @@ static int remove_located(struct where_call *call, struct vector_write *w, struc
 static void wait_for_the_store(const struct store *store)
 {
     const struct timespec pause = {.tv_nsec = 10 * 1000 * 1000};
-    if (store_is_crowded(store))
+    if (store_is_behind(store))
         nanosleep(&pause, NULL);
 }
 

@@ -189,7 +189,7 @@ static void create_set(struct client *c, struct resp_arg name, struct settings *
         return;
     }
     if (rc == 0)
-        rc = collection_config_check(&s->config, &err);
+        rc = collection_config_validate(&s->config, &err);
     if (rc == 0)
         rc = create_in_batch(c, name, &s->config, schema, &lsn, &err);
     attribute_schema_destroy(schema);

@@ -258,7 +258,7 @@ static int config_of(const char *path, uint64_t memory_bytes, struct collection_
                                       .seed = info->seed,
                                       .index = info->index};
     segment_unref(segment);
-    return collection_config_check(out, err);
+    return collection_config_validate(out, err);
 }
 
 /* The set of a key, with a reference; NULL where there is none. */

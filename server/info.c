@@ -398,7 +398,7 @@ static void store_lines(const struct server *server, struct resp_buffer *text)
     line(text, "rows_sealed:%" PRIu64, s.rows_sealed);
     line(text, "rows_merged:%" PRIu64, s.rows_merged);
     line(text, "store_failures:%" PRIu64, s.failures);
-    line(text, "writers_wait:%d", store_is_crowded(server->store));
+    line(text, "writers_wait:%d", store_is_behind(server->store));
 }
 
 static void section_quire(const struct server *server, const struct figures *sums, struct resp_buffer *text)

@@ -2,7 +2,7 @@
  * vector_scan.c - blocking calls on collections, for the worker's thread.
  *
  * A lane of the library (lane_pool.h: an engine and a searcher that the calling thread drives itself) is not a lane of
- * the server (server_priv.h), though both have that name: this file is where the two meet, and it includes the former
+ * the server (server_priv.h): this file is where the two meet, and it includes the former
  * only. A lane is made per command: that takes less time than the first of its reads.
  */
 #include "server/vector_scan.h"
@@ -12,7 +12,7 @@
 
 int scan_lane_open(enum quire_engine_kind kind, struct scan_lane **out, struct quire_error *err)
 {
-    struct lane *lane;
+    struct search_lane *lane;
     int rc = lane_create(kind, 0, 1, &lane, err);
     if (rc == 0)
         *out = (struct scan_lane *)(void *)lane;
@@ -21,12 +21,12 @@ int scan_lane_open(enum quire_engine_kind kind, struct scan_lane **out, struct q
 
 void scan_lane_close(struct scan_lane *lane)
 {
-    lane_destroy((struct lane *)(void *)lane);
+    lane_destroy((struct search_lane *)(void *)lane);
 }
 
 int scan_lane_scan(struct scan_lane *lane, struct collection_scan *scan, struct quire_error *err)
 {
-    return collection_scan((struct lane *)(void *)lane, scan, err);
+    return collection_scan((struct search_lane *)(void *)lane, scan, err);
 }
 
 struct look {
@@ -46,7 +46,7 @@ static void on_fetch(struct collection_fetch *fetch)
 int scan_lane_look_again(struct scan_lane *opened, const struct collection_scan *scan, const void *key,
                          uint32_t key_bytes, struct located *out, uint64_t *seen_lsn, struct quire_error *err)
 {
-    struct lane *lane = (struct lane *)(void *)opened;
+    struct search_lane *lane = (struct search_lane *)(void *)opened;
     struct collection_stats stats;
     struct look look = {.filter = scan->filter,
                         .fetch = {.collection = scan->collection,

@@ -210,11 +210,11 @@ static int add_to_new(struct server *server, struct vector_write *w, struct keys
         resp_error(out, "ERR vector sets need a data folder: start the server with --dir FOLDER");
         return 0;
     }
-    int rc = collection_config_check(&w->config, &err);
+    int rc = collection_config_validate(&w->config, &err);
     if (rc == 0 && !vector_fits(&w->config, w->n_numbers))
         rc = error_set(&err, QUIRE_EDIM, "REDUCE to %u: the vector has %u numbers", w->config.dim, w->n_numbers);
     if (rc == 0)
-        rc = collection_check_vector(&w->config, w->vector, w->n_numbers, &err);
+        rc = collection_vector_validate(&w->config, w->vector, w->n_numbers, &err);
     if (rc == 0)
         rc = begin_batch(server, &own, &err);
     if (rc < 0)
@@ -590,7 +590,7 @@ void vector_write_run(struct client *c, struct vector_write *w)
     const struct store *store = lane->server->store;
     if (++c->slice < SLICE_WRITES && pace == LINKS_FEW)
         return;
-    if (pace == LINKS_THRONG || (store && store_is_crowded(store)))
+    if (pace == LINKS_THRONG || (store && store_is_behind(store)))
         client_slow(c);
     else
         client_rest(c);

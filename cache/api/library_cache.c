@@ -90,7 +90,7 @@ void library_cache_scratch_put(struct quire_cache *c, struct idle_scratch *scrat
 int library_cache_read(struct quire_cache *c, const struct document_at *at, struct document_read *read,
                        struct quire_error *err)
 {
-    struct lane *lane;
+    struct search_lane *lane;
     int rc = document_read_begin(cache_documents(c->cache), at, read, err);
     if (rc < 0)
         return rc == QUIRE_ENOMEM ? rc : 1;
@@ -160,7 +160,7 @@ static enum journal_sync sync_of(enum quire_durability durability)
 
 static int check_options(const struct quire_cache_options *o, struct quire_error *err)
 {
-    int rc = check_struct_bytes(o->struct_bytes, sizeof *o, "quire_cache_options", err);
+    int rc = library_struct_validate(o->struct_bytes, sizeof *o, "quire_cache_options", err);
     if (rc == 0 && (unsigned)o->durability > QUIRE_DURABLE_NO)
         rc = error_set(err, QUIRE_EINVALID, "unknown durability %d", (int)o->durability);
     if (rc == 0 && o->n_scope_keys > CACHE_SCOPE_KEYS_MAX)
@@ -446,7 +446,7 @@ static void search_done(void *owner)
 /* Runs the search of the disk that a decision wants. */
 static int search_now(struct quire_cache *c, struct cache_decision *d, struct quire_error *err)
 {
-    struct lane *lane;
+    struct search_lane *lane;
     bool done = false;
     int rc = lane_pool_take(&c->lanes, 1, &lane, err);
     if (rc < 0) {

@@ -26,7 +26,7 @@ struct quire_index {
 };
 
 struct quire_loop {
-    struct lane *lane;
+    struct search_lane *lane;
     struct quire_loop_options options;
     int callbacks; /* run in the present poll */
 };
@@ -42,7 +42,7 @@ struct loop_search {
     struct quire_hit *hits;
 };
 
-int check_struct_bytes(size_t given, size_t known, const char *name, struct quire_error *err)
+int library_struct_validate(size_t given, size_t known, const char *name, struct quire_error *err)
 {
     if (given == known)
         return 0;
@@ -64,7 +64,7 @@ int quire_open(const char *path, const struct quire_open_options *options, struc
 {
     if (!path || !out)
         return error_set(err, QUIRE_EINVALID, "path and out must be given");
-    int rc = options ? check_struct_bytes(options->struct_bytes, sizeof *options, "quire_open_options", err) : 0;
+    int rc = options ? library_struct_validate(options->struct_bytes, sizeof *options, "quire_open_options", err) : 0;
     if (rc < 0)
         return rc;
     struct quire_index *index = calloc(1, sizeof *index);
@@ -169,7 +169,7 @@ struct batch_slot {
 
 struct batch_lane {
     struct batch *batch;
-    struct lane *lane;
+    struct search_lane *lane;
     struct batch_slot *slots;
     unsigned running;
 };
@@ -255,9 +255,9 @@ static void *batch_run(void *argument)
     return NULL;
 }
 
-int check_search_options(const struct quire_search_options *options, struct quire_error *err)
+int library_search_validate(const struct quire_search_options *options, struct quire_error *err)
 {
-    int rc = check_struct_bytes(options->struct_bytes, sizeof *options, "quire_search_options", err);
+    int rc = library_struct_validate(options->struct_bytes, sizeof *options, "quire_search_options", err);
     if (rc < 0)
         return rc;
     if (options->k == 0 || options->k > QUIRE_K_MAX)
@@ -314,15 +314,15 @@ int quire_search_batch(struct quire_index *index, const float *queries, uint64_t
     if (options)
         batch.options = *options;
     batch.inflight = inflight ? inflight : INFLIGHT_DEFAULT;
-    int rc = check_search_options(&batch.options, err);
+    int rc = library_search_validate(&batch.options, err);
     if (rc < 0)
         return rc;
     if (pthread_mutex_init(&batch.mutex, NULL) != 0)
         return error_set(err, QUIRE_ENOMEM, "no memory for a mutex");
-    rc = restriction_make(index->segment, &index->lanes, &batch.options, &batch.restriction, err);
+    rc = library_restriction_make(index->segment, &index->lanes, &batch.options, &batch.restriction, err);
     if (rc == 0)
         rc = batch_lanes(&batch, lanes ? lanes : 1, err);
-    restriction_end(&batch.restriction);
+    library_restriction_end(&batch.restriction);
     if (rc == 0 && atomic_load(&batch.code) < 0) {
         rc = atomic_load(&batch.code);
         if (err)
@@ -348,7 +348,7 @@ void quire_loop_options_init(struct quire_loop_options *options)
 
 int quire_loop_create(const struct quire_loop_options *options, struct quire_loop **out, struct quire_error *err)
 {
-    int rc = options ? check_struct_bytes(options->struct_bytes, sizeof *options, "quire_loop_options", err) : 0;
+    int rc = options ? library_struct_validate(options->struct_bytes, sizeof *options, "quire_loop_options", err) : 0;
     if (rc < 0)
         return rc;
     struct quire_loop *loop = calloc(1, sizeof *loop);
@@ -376,7 +376,7 @@ void quire_loop_destroy(struct quire_loop *loop)
 
 static void loop_search_free(struct loop_search *search)
 {
-    restriction_end(&search->restriction);
+    library_restriction_end(&search->restriction);
     segment_unref(search->segment);
     free(search->query);
     free(search->hits);
@@ -406,7 +406,7 @@ static int loop_search_make(struct quire_index *index, const float *query, const
     search->hits = malloc(sizeof *search->hits * (options->k < info->rows ? options->k : info->rows));
     search->query = malloc(sizeof *query * info->dim);
     int rc = search->hits && search->query
-                 ? restriction_make(index->segment, &index->lanes, options, &search->restriction, err)
+                 ? library_restriction_make(index->segment, &index->lanes, options, &search->restriction, err)
                  : error_set(err, QUIRE_ENOMEM, "no memory for a search with k %u", options->k);
     if (rc < 0) {
         loop_search_free(search);
@@ -428,7 +428,7 @@ int quire_loop_search(struct quire_loop *loop, struct quire_index *index, const 
     quire_search_options_init(&defaults);
     if (!options)
         options = &defaults;
-    int rc = check_search_options(options, err);
+    int rc = library_search_validate(options, err);
     if (rc == 0)
         rc = loop_search_make(index, query, options, &search, err);
     if (rc < 0)
@@ -524,7 +524,7 @@ static void fetch_done(struct fetch_request *request)
 static int fetch_blocking(struct quire_index *index, struct fetch_request *request, struct fetch_answer *answer,
                           struct quire_error *err)
 {
-    struct lane *lane;
+    struct search_lane *lane;
     if (!index)
         return error_set(err, QUIRE_EINVALID, "index must be given");
     answer->err = err;

@@ -22,9 +22,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#define LINK_BUDGET_US   500u     /* a writer links at least as much as it adds */
-#define CROWDED_PAUSE_NS 1000000u /* of a writer while seals or merges are behind */
-#define CROWDED_PAUSES   10u      /* of one write */
+#define LINK_BUDGET_US  500u     /* a writer links at least as much as it adds */
+#define BEHIND_PAUSE_NS 1000000u /* of a writer while seals or merges are behind */
+#define BEHIND_PAUSES   10u      /* of one write */
 
 struct quire_result {
     uint32_t n;
@@ -119,7 +119,7 @@ static int take_collection(struct quire_collection *c, const struct quire_collec
     }
     if (!o->create)
         return error_set(err, QUIRE_ENOFILE, "%s holds no collection: open it with create", path);
-    int rc = collection_config_check(&config, err);
+    int rc = collection_config_validate(&config, err);
     if (rc == 0)
         rc = attribute_schema_create(o->columns, o->n_columns, &schema, err);
     if (rc == 0)
@@ -177,7 +177,7 @@ int quire_collection_open(const char *path, const struct quire_collection_option
     const struct quire_collection_options *o = options ? options : &defaults;
     if (!path || !out)
         return error_set(err, QUIRE_EINVALID, "path and out must be given");
-    int rc = check_struct_bytes(o->struct_bytes, sizeof *o, "quire_collection_options", err);
+    int rc = library_struct_validate(o->struct_bytes, sizeof *o, "quire_collection_options", err);
     if (rc == 0 && (unsigned)o->durability > QUIRE_DURABLE_NO)
         rc = error_set(err, QUIRE_EINVALID, "unknown durability %d", (int)o->durability);
     if (rc == 0 && o->n_columns > 0 && !o->columns)
@@ -221,7 +221,7 @@ int quire_collection_close(struct quire_collection *c, struct quire_error *err)
 static int run_fetch(struct quire_collection *c, struct collection_fetch *fetch, const bool *done,
                      struct quire_error *err)
 {
-    struct lane *lane;
+    struct search_lane *lane;
     int rc = lane_pool_take(&c->lanes, 1, &lane, err);
     if (rc < 0)
         return rc;
@@ -312,8 +312,8 @@ static int locate(struct quire_collection *c, const void *key, uint32_t key_byte
 /* Links what waits, the element just put among it, and lets maintenance catch up where it is behind. */
 static void help_maintenance(struct quire_collection *c)
 {
-    const struct timespec pause = {.tv_nsec = CROWDED_PAUSE_NS};
-    struct lane *lane;
+    const struct timespec pause = {.tv_nsec = BEHIND_PAUSE_NS};
+    struct search_lane *lane;
     /* without a lane the background links it: the write itself has succeeded */
     if (collection_unlinked(c->collection) > 0 && lane_pool_take(&c->lanes, 1, &lane, NULL) == 0) {
         struct graph_scratch *scratch = searcher_graph_scratch(lane->searcher);
@@ -321,7 +321,7 @@ static void help_maintenance(struct quire_collection *c)
             collection_link(c->collection, scratch, LINK_BUDGET_US);
         lane_pool_put(&c->lanes, lane);
     }
-    for (unsigned i = 0; i < CROWDED_PAUSES && store_is_crowded(c->store); i++)
+    for (unsigned i = 0; i < BEHIND_PAUSES && store_is_behind(c->store); i++)
         nanosleep(&pause, NULL);
 }
 
@@ -331,7 +331,7 @@ static int finish_write(struct quire_collection *c, uint64_t lsn, struct quire_e
     return journal_wait(store_journal(c->store), lsn, err);
 }
 
-int check_key(const void *key, size_t key_bytes, struct quire_error *err)
+int library_key_validate(const void *key, size_t key_bytes, struct quire_error *err)
 {
     if (!key || key_bytes == 0 || key_bytes > QUIRE_KEY_BYTES_MAX)
         return error_set(err, QUIRE_ERANGE, "a key has 1..%u bytes, not %zu", QUIRE_KEY_BYTES_MAX, key_bytes);
@@ -358,7 +358,7 @@ static int put_element(struct quire_collection *c, const void *key, size_t key_b
 {
     if (!c || !vector)
         return error_set(err, QUIRE_EINVALID, "collection and vector must be given");
-    int rc = check_key(key, key_bytes, err);
+    int rc = library_key_validate(key, key_bytes, err);
     if (rc == 0 && attributes && attribute_bytes > ATTRIBUTES_BYTES_MAX)
         rc = error_set(err, QUIRE_ERANGE, "attributes of %zu bytes: at most %u", attribute_bytes, ATTRIBUTES_BYTES_MAX);
     if (rc < 0)
@@ -394,7 +394,7 @@ int quire_put_granted(struct quire_collection *c, const void *key, size_t key_by
     struct tenant_scope scope = {0};
     if (!tenants || n_tenants == 0)
         return error_set(err, QUIRE_EINVALID, "tenants must be given, one at least");
-    int rc = scope_of(tenants, n_tenants, &scope, err);
+    int rc = library_scope_of(tenants, n_tenants, &scope, err);
     if (rc == 0)
         rc = put_element(c, key, key_bytes, vector, attributes, attribute_bytes, &scope, was_new, err);
     free(scope.tenants);
@@ -408,7 +408,7 @@ int quire_remove(struct quire_collection *c, const void *key, size_t key_bytes, 
     uint64_t lsn = 0;
     if (!c)
         return error_set(err, QUIRE_EINVALID, "collection must be given");
-    int rc = check_key(key, key_bytes, err);
+    int rc = library_key_validate(key, key_bytes, err);
     if (rc < 0)
         return rc;
     do {
@@ -464,7 +464,7 @@ out:
     return rc;
 }
 
-int live_change(struct quire_collection *c, struct collection_change *change, struct quire_error *err)
+int library_change(struct quire_collection *c, struct collection_change *change, struct quire_error *err)
 {
     int rc;
     do {
@@ -481,7 +481,7 @@ int quire_set_attributes(struct quire_collection *c, const void *key, size_t key
 {
     if (!c)
         return error_set(err, QUIRE_EINVALID, "collection must be given");
-    int rc = check_key(key, key_bytes, err);
+    int rc = library_key_validate(key, key_bytes, err);
     attributes = attribute_bytes ? attributes : NULL;
     attribute_bytes = attributes ? attribute_bytes : 0;
     if (rc == 0 && attribute_bytes > ATTRIBUTES_BYTES_MAX)
@@ -493,7 +493,7 @@ int quire_set_attributes(struct quire_collection *c, const void *key, size_t key
                                        .set_attributes = true,
                                        .attributes = attributes,
                                        .attribute_bytes = (uint32_t)attribute_bytes};
-    return live_change(c, &change, err);
+    return library_change(c, &change, err);
 }
 
 /* ---- reading ----------------------------------------------------------------------------------------------------- */
@@ -537,7 +537,7 @@ int quire_get(struct quire_collection *c, const void *key, size_t key_bytes, flo
 {
     if (!c)
         return error_set(err, QUIRE_EINVALID, "collection must be given");
-    int rc = check_key(key, key_bytes, err);
+    int rc = library_key_validate(key, key_bytes, err);
     if (rc < 0)
         return rc;
     struct get_answer answer = {.vector = vector,
@@ -621,7 +621,7 @@ static void on_search(struct collection_search *search)
 static int run_search(struct quire_collection *c, struct collection_search *search, struct search_answer *answer,
                       struct quire_error *err)
 {
-    struct lane *lane;
+    struct search_lane *lane;
     answer->result = calloc(1, sizeof *answer->result);
     if (!answer->result)
         return error_set(err, QUIRE_ENOMEM, "no memory for a result");
@@ -650,13 +650,13 @@ int quire_collection_search(struct quire_collection *c, const struct quire_snaps
         o = *options;
     if (!c || !query || !result)
         return error_set(err, QUIRE_EINVALID, "collection, query and result must be given");
-    int rc = check_search_options(&o, err);
+    int rc = library_search_validate(&o, err);
     if (rc == 0 && snapshot && snapshot->of != c)
         rc = error_set(err, QUIRE_EINVALID, "the snapshot is of another collection");
     if (rc == 0 && (with & ~(unsigned)(QUIRE_WITH_ATTRIBUTES | QUIRE_WITH_VECTORS)))
         rc = error_set(err, QUIRE_EINVALID, "with is %u: a sum of QUIRE_WITH_ATTRIBUTES and QUIRE_WITH_VECTORS", with);
     if (rc == 0)
-        rc = choose_elements(c, &(struct quire_where){o.filter, o.filter_bytes, o.tenants, o.n_tenants}, &chosen, err);
+        rc = library_choose(c, &(struct quire_where){o.filter, o.filter_bytes, o.tenants, o.n_tenants}, &chosen, err);
     if (rc < 0)
         return rc;
     struct search_answer answer = {.stats = stats, .err = err, .dim = collection_config(c->collection)->dim};
@@ -664,14 +664,14 @@ int quire_collection_search(struct quire_collection *c, const struct quire_snaps
                                        .query = query,
                                        .options = o,
                                        .filter = chosen.filter,
-                                       .scope = chosen_scope(&chosen),
+                                       .scope = library_chosen_scope(&chosen),
                                        .want_attributes = with & QUIRE_WITH_ATTRIBUTES,
                                        .want_vectors = with & QUIRE_WITH_VECTORS,
                                        .snapshot = snapshot ? snapshot->snapshot : NULL,
                                        .done = on_search,
                                        .owner = &answer};
     rc = run_search(c, &search, &answer, err);
-    chosen_free(&chosen);
+    library_chosen_free(&chosen);
     if (rc == 0)
         *result = answer.result;
     return rc;

@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-int scope_of(const struct quire_bytes *tenants, uint32_t n, struct tenant_scope *out, struct quire_error *err)
+int library_scope_of(const struct quire_bytes *tenants, uint32_t n, struct tenant_scope *out, struct quire_error *err)
 {
     struct grant *names = calloc((size_t)n + 1, sizeof *names);
     if (!names)
@@ -74,8 +74,8 @@ static void on_found(struct fetch_request *request)
 }
 
 /* QUIRE_ENOTFOUND: no row has it. */
-static int find_row(struct lane *lane, struct segment *segment, const char *key, uint32_t key_bytes, uint32_t *row,
-                    struct quire_error *err)
+static int find_row(struct search_lane *lane, struct segment *segment, const char *key, uint32_t key_bytes,
+                    uint32_t *row, struct quire_error *err)
 {
     bool done = false;
     struct fetch_request request = {
@@ -96,7 +96,7 @@ static int find_keys(struct segment *segment, struct lane_pool *lanes, const str
                      roaring_bitmap_t **out, struct quire_error *err)
 {
     uint32_t n = count_keys(filter_root(filter));
-    struct lane *lane;
+    struct search_lane *lane;
     int rc = n > 0 ? lane_pool_take(lanes, 1, &lane, err) : 0;
     if (rc < 0 || n == 0)
         return rc;
@@ -121,8 +121,8 @@ static int find_keys(struct segment *segment, struct lane_pool *lanes, const str
 
 /* ---- all of it --------------------------------------------------------------------------------------------------- */
 
-int restriction_make(struct segment *segment, struct lane_pool *lanes, const struct quire_search_options *o,
-                     struct restriction *out, struct quire_error *err)
+int library_restriction_make(struct segment *segment, struct lane_pool *lanes, const struct quire_search_options *o,
+                             struct restriction *out, struct quire_error *err)
 {
     struct restriction made = {0};
     struct tenant_scope scope = {0};
@@ -138,20 +138,20 @@ int restriction_make(struct segment *segment, struct lane_pool *lanes, const str
     if (rc == 0 && o->filter)
         rc = find_keys(segment, lanes, made.filter, &keys, err);
     if (rc == 0 && o->tenants)
-        rc = scope_of(o->tenants, o->n_tenants, &scope, err);
+        rc = library_scope_of(o->tenants, o->n_tenants, &scope, err);
     if (rc == 0)
         rc = segment_select(segment, made.filter, o->tenants ? &scope : NULL, keys, &made.selection, err);
     if (keys)
         roaring_bitmap_free(keys);
     free(scope.tenants);
     if (rc < 0)
-        restriction_end(&made);
+        library_restriction_end(&made);
     else
         *out = made;
     return rc;
 }
 
-void restriction_end(struct restriction *r)
+void library_restriction_end(struct restriction *r)
 {
     selection_unref(r->selection);
     filter_unref(r->filter);

@@ -10,12 +10,12 @@
 struct selection;
 
 /* Options carry their size, so that a caller that was compiled with another header is refused and not misread. */
-int check_struct_bytes(size_t given, size_t known, const char *name, struct quire_error *err);
-int check_search_options(const struct quire_search_options *options, struct quire_error *err);
+int library_struct_validate(size_t given, size_t known, const char *name, struct quire_error *err);
+int library_search_validate(const struct quire_search_options *options, struct quire_error *err);
 
 /* Tenants' names as a scope, or as grants, of generation 0; *out is freed by free(out->tenants). QUIRE_ERANGE: a name's
  * length. n may be 0. */
-int scope_of(const struct quire_bytes *tenants, uint32_t n, struct tenant_scope *out, struct quire_error *err);
+int library_scope_of(const struct quire_bytes *tenants, uint32_t n, struct tenant_scope *out, struct quire_error *err);
 
 /* What filter and tenants of a search leave of an index; all NULL where it has neither. */
 struct restriction {
@@ -24,10 +24,11 @@ struct restriction {
     struct selection *selection;
 };
 /* Compiles, and selects from the columns. Keys that the filter names are looked up on a lane of the pool. *out is ended
- * by restriction_end. */
-int restriction_make(struct segment *segment, struct lane_pool *lanes, const struct quire_search_options *options,
-                     struct restriction *out, struct quire_error *err);
-void restriction_end(struct restriction *restriction);
+ * by library_restriction_end. */
+int library_restriction_make(struct segment *segment, struct lane_pool *lanes,
+                             const struct quire_search_options *options, struct restriction *out,
+                             struct quire_error *err);
+void library_restriction_end(struct restriction *restriction);
 
 /* ---- live collections -------------------------------------------------------------------------------------------- */
 
@@ -40,18 +41,18 @@ struct quire_collection {
     void *context;
 };
 
-int check_key(const void *key, size_t key_bytes, struct quire_error *err);
+int library_key_validate(const void *key, size_t key_bytes, struct quire_error *err);
 /* Changes an element in memory, or puts a sealed one again; links, and waits as the durability says. */
-int live_change(struct quire_collection *collection, struct collection_change *change, struct quire_error *err);
+int library_change(struct quire_collection *collection, struct collection_change *change, struct quire_error *err);
 
 /* Filter and scope of a call, both NULL where it has none. */
 struct chosen {
     struct filter *filter;
     struct tenant_scope names; /* tenants NULL: no scope */
 };
-int choose_elements(struct quire_collection *collection, const struct quire_where *where, struct chosen *out,
-                    struct quire_error *err);
-void chosen_free(struct chosen *chosen);
-const struct tenant_scope *chosen_scope(const struct chosen *chosen); /* NULL: all */
+int library_choose(struct quire_collection *collection, const struct quire_where *where, struct chosen *out,
+                   struct quire_error *err);
+void library_chosen_free(struct chosen *chosen);
+const struct tenant_scope *library_chosen_scope(const struct chosen *chosen); /* NULL: all */
 
 #endif

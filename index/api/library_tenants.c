@@ -19,9 +19,9 @@ static int change_grants(struct quire_collection *c, const void *key, size_t key
     struct tenant_scope names = {0};
     if (!c || !tenants || n_tenants == 0)
         return error_set(err, QUIRE_EINVALID, "collection and tenants must be given, one at least");
-    int rc = check_key(key, key_bytes, err);
+    int rc = library_key_validate(key, key_bytes, err);
     if (rc == 0)
-        rc = scope_of(tenants, n_tenants, &names, err);
+        rc = library_scope_of(tenants, n_tenants, &names, err);
     if (rc < 0)
         return rc;
     struct collection_change change = {.key = key, .key_bytes = (uint32_t)key_bytes};
@@ -32,7 +32,7 @@ static int change_grants(struct quire_collection *c, const void *key, size_t key
         change.grant = names.tenants;
         change.n_grant = names.n;
     }
-    rc = live_change(c, &change, err);
+    rc = library_change(c, &change, err);
     if (rc == 0 && n_changed)
         *n_changed = change.n_changed;
     free(names.tenants);
@@ -67,14 +67,14 @@ int quire_drop_tenant(struct quire_collection *c, const char *tenant, size_t ten
 
 /* ---- elements by what they are ----------------------------------------------------------------------------------- */
 
-void chosen_free(struct chosen *chosen)
+void library_chosen_free(struct chosen *chosen)
 {
     filter_unref(chosen->filter);
     free(chosen->names.tenants);
 }
 
-int choose_elements(struct quire_collection *c, const struct quire_where *where, struct chosen *out,
-                    struct quire_error *err)
+int library_choose(struct quire_collection *c, const struct quire_where *where, struct chosen *out,
+                   struct quire_error *err)
 {
     *out = (struct chosen){0};
     if (where->n_tenants > 0 && !where->tenants)
@@ -83,13 +83,13 @@ int choose_elements(struct quire_collection *c, const struct quire_where *where,
                                             &out->filter, err)
                            : 0;
     if (rc == 0 && where->tenants)
-        rc = scope_of(where->tenants, where->n_tenants, &out->names, err);
+        rc = library_scope_of(where->tenants, where->n_tenants, &out->names, err);
     if (rc < 0)
-        chosen_free(out);
+        library_chosen_free(out);
     return rc;
 }
 
-const struct tenant_scope *chosen_scope(const struct chosen *chosen)
+const struct tenant_scope *library_chosen_scope(const struct chosen *chosen)
 {
     return chosen->names.tenants ? &chosen->names : NULL;
 }
@@ -98,27 +98,27 @@ int quire_count(struct quire_collection *c, const struct quire_where *where, uin
 {
     static const struct quire_where all;
     struct chosen chosen;
-    struct lane *lane;
+    struct search_lane *lane;
     if (!c || !n)
         return error_set(err, QUIRE_EINVALID, "collection and n must be given");
-    int rc = choose_elements(c, where ? where : &all, &chosen, err);
+    int rc = library_choose(c, where ? where : &all, &chosen, err);
     if (rc < 0)
         return rc;
     if (!chosen.filter) {
-        *n = chosen_scope(&chosen) ? collection_count_scope(c->collection, chosen_scope(&chosen))
-                                   : collection_count(c->collection);
+        *n = library_chosen_scope(&chosen) ? collection_count_scope(c->collection, library_chosen_scope(&chosen))
+                                           : collection_count(c->collection);
     } else {
         rc = lane_pool_take(&c->lanes, 1, &lane, err);
         if (rc == 0) {
             struct collection_scan scan = {
-                .collection = c->collection, .filter = chosen.filter, .scope = chosen_scope(&chosen)};
+                .collection = c->collection, .filter = chosen.filter, .scope = library_chosen_scope(&chosen)};
             rc = collection_scan(lane, &scan, err);
             lane_pool_put(&c->lanes, lane);
             if (rc == 0)
                 *n = scan.n;
         }
     }
-    chosen_free(&chosen);
+    library_chosen_free(&chosen);
     return rc;
 }
 
@@ -137,8 +137,8 @@ static int remove_match(void *context, const void *key, uint32_t key_bytes, cons
     bool removed = false;
     uint64_t lsn = 0;
     matching.matching = r->chosen->filter;
-    int rc =
-        collection_remove(r->c->collection, key, key_bytes, &matching, chosen_scope(r->chosen), &removed, &lsn, r->err);
+    int rc = collection_remove(r->c->collection, key, key_bytes, &matching, library_chosen_scope(r->chosen), &removed,
+                               &lsn, r->err);
     if (rc == QUIRE_ESTALE) {
         r->stale = true;
         return 0;
@@ -152,14 +152,14 @@ static int remove_match(void *context, const void *key, uint32_t key_bytes, cons
 static int remove_matches(struct removal *r, struct quire_error *err)
 {
     const struct chosen *chosen = r->chosen;
-    struct lane *lane;
+    struct search_lane *lane;
     int rc = lane_pool_take(&r->c->lanes, 1, &lane, err);
     if (rc < 0)
         return rc;
     do {
         struct collection_scan scan = {.collection = r->c->collection,
                                        .filter = chosen->filter,
-                                       .scope = chosen_scope(chosen),
+                                       .scope = library_chosen_scope(chosen),
                                        .want_keys = true,
                                        .visit = remove_match,
                                        .context = r};
@@ -183,12 +183,12 @@ int quire_remove_where(struct quire_collection *c, const struct quire_where *whe
             *n = removal.n;
         return counted;
     }
-    int rc = choose_elements(c, where, &chosen, err);
+    int rc = library_choose(c, where, &chosen, err);
     if (rc < 0)
         return rc;
     removal.chosen = &chosen;
     rc = remove_matches(&removal, err);
-    chosen_free(&chosen);
+    library_chosen_free(&chosen);
     if (n)
         *n = removal.n;
     return rc == 0 && removal.lsn > 0 ? journal_wait(store_journal(c->store), removal.lsn, err) : rc;

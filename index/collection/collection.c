@@ -67,7 +67,7 @@ int collection_config_decode(const uint8_t in[COLLECTION_CONFIG_BYTES], struct c
     for (size_t i = 72; i < COLLECTION_CONFIG_BYTES; i++)
         if (in[i])
             return error_set(err, QUIRE_EVERSION, "a collection has settings that this version does not know");
-    int rc = collection_config_check(&config, err);
+    int rc = collection_config_validate(&config, err);
     if (rc == 0)
         *out = config;
     return rc;
@@ -87,7 +87,7 @@ static int check_slot(struct collection_config *c, struct quire_error *err)
     return 0;
 }
 
-int collection_config_check(struct collection_config *c, struct quire_error *err)
+int collection_config_validate(struct collection_config *c, struct quire_error *err)
 {
     if (c->dim == 0 || c->dim > QUIRE_DIM_MAX)
         return error_set(err, QUIRE_EDIM, "dimension %u is out of range 1..%u", c->dim, QUIRE_DIM_MAX);
@@ -113,8 +113,8 @@ int collection_config_check(struct collection_config *c, struct quire_error *err
     return check_slot(c, err);
 }
 
-int collection_check_vector(const struct collection_config *config, const float *vector, uint32_t n,
-                            struct quire_error *err)
+int collection_vector_validate(const struct collection_config *config, const float *vector, uint32_t n,
+                               struct quire_error *err)
 {
     double norm2 = 0;
     for (uint32_t i = 0; i < n; i++)
@@ -127,11 +127,11 @@ int collection_check_vector(const struct collection_config *config, const float 
     return 0;
 }
 
-/* ---- tables and views -------------------------------------------------------------------------------------------- */
+/* ---- memtables and views ----------------------------------------------------------------------------------------- */
 
-int table_create(const struct memtable_config *config, struct table **out, struct quire_error *err)
+int memtable_ref_create(const struct memtable_config *config, struct memtable_ref **out, struct quire_error *err)
 {
-    struct table *table = calloc(1, sizeof *table);
+    struct memtable_ref *table = calloc(1, sizeof *table);
     if (!table)
         return error_set(err, QUIRE_ENOMEM, "no memory for a memtable");
     int rc = memtable_create(config, &table->memtable, err);
@@ -145,13 +145,13 @@ int table_create(const struct memtable_config *config, struct table **out, struc
     return 0;
 }
 
-struct table *table_ref(struct table *table)
+struct memtable_ref *memtable_ref_hold(struct memtable_ref *table)
 {
     atomic_fetch_add_explicit(&table->references, 1, memory_order_relaxed);
     return table;
 }
 
-void table_unref(struct table *table)
+void memtable_ref_release(struct memtable_ref *table)
 {
     if (!table || atomic_fetch_sub_explicit(&table->references, 1, memory_order_acq_rel) != 1)
         return;
@@ -160,14 +160,15 @@ void table_unref(struct table *table)
 }
 
 /* A view with room for so many, none of them filled in. */
-static struct view *view_alloc(uint32_t n_parts, uint32_t n_tables)
+static struct view *view_alloc(uint32_t n_parts, uint32_t n_memtables)
 {
-    struct view *view = calloc(1, sizeof *view + n_parts * sizeof(struct part *) + n_tables * sizeof(struct table *));
+    struct view *view =
+        calloc(1, sizeof *view + n_parts * sizeof(struct part *) + n_memtables * sizeof(struct memtable_ref *));
     if (!view)
         return NULL;
     atomic_init(&view->references, 1);
-    view->tables = (struct table **)(void *)(view + 1);
-    view->parts = (struct part **)(void *)(view->tables + n_tables);
+    view->memtables = (struct memtable_ref **)(void *)(view + 1);
+    view->parts = (struct part **)(void *)(view->memtables + n_memtables);
     return view;
 }
 
@@ -177,8 +178,8 @@ void view_unref(struct view *view)
         return;
     for (uint32_t i = 0; i < view->n_parts; i++)
         part_unref(view->parts[i]);
-    for (uint32_t i = 0; i < view->n_tables; i++)
-        table_unref(view->tables[i]);
+    for (uint32_t i = 0; i < view->n_memtables; i++)
+        memtable_ref_release(view->memtables[i]);
     free(view);
 }
 
@@ -199,10 +200,10 @@ static bool holds_part(struct part *const *parts, uint32_t n, const struct part 
     return false;
 }
 
-static bool holds_table(struct table *const *tables, uint32_t n, const struct table *table)
+static bool holds_table(struct memtable_ref *const *memtables, uint32_t n, const struct memtable_ref *table)
 {
     for (uint32_t i = 0; i < n; i++)
-        if (tables[i] == table)
+        if (memtables[i] == table)
             return true;
     return false;
 }
@@ -217,21 +218,21 @@ struct part *view_part(const struct view *view, uint64_t uid)
 
 static bool is_adoption(const struct collection_edit *edit)
 {
-    return edit->added && edit->n_removed_parts + edit->n_removed_tables == 0;
+    return edit->added && edit->n_removed_parts + edit->n_removed_memtables == 0;
 }
 
-struct view *view_edited(const struct view *old, const struct collection_edit *edit, struct table *fresh)
+struct view *view_edited(const struct view *old, const struct collection_edit *edit, struct memtable_ref *fresh)
 {
-    struct view *view = view_alloc(old->n_parts + 1, old->n_tables + 1);
+    struct view *view = view_alloc(old->n_parts + 1, old->n_memtables + 1);
     if (!view)
         return NULL;
     view->generation = old->generation + (edit->n_removed_parts > 0 || edit->added);
     view->adoptions = old->adoptions + is_adoption(edit);
     if (fresh)
-        view->tables[view->n_tables++] = table_ref(fresh);
-    for (uint32_t i = 0; i < old->n_tables; i++)
-        if (!holds_table(edit->removed_tables, edit->n_removed_tables, old->tables[i]))
-            view->tables[view->n_tables++] = table_ref(old->tables[i]);
+        view->memtables[view->n_memtables++] = memtable_ref_hold(fresh);
+    for (uint32_t i = 0; i < old->n_memtables; i++)
+        if (!holds_table(edit->removed_memtables, edit->n_removed_memtables, old->memtables[i]))
+            view->memtables[view->n_memtables++] = memtable_ref_hold(old->memtables[i]);
     for (uint32_t i = 0; i < old->n_parts; i++)
         if (!holds_part(edit->removed_parts, edit->n_removed_parts, old->parts[i]))
             view->parts[view->n_parts++] = part_ref(old->parts[i]);
@@ -242,7 +243,7 @@ struct view *view_edited(const struct view *old, const struct collection_edit *e
 
 /* ---- life -------------------------------------------------------------------------------------------------------- */
 
-static struct memtable_config table_config_of(const struct collection_config *c, struct epochs *epochs)
+static struct memtable_config memtable_config_of(const struct collection_config *c, struct epochs *epochs)
 {
     return (struct memtable_config){.dim = c->dim,
                                     .type = c->type,
@@ -263,9 +264,9 @@ int collection_create(struct store *store, uint64_t uid, const struct collection
     c->store = store;
     c->uid = uid;
     c->config = *config;
-    c->table_config = table_config_of(config, store_epochs(store));
+    c->table_config = memtable_config_of(config, store_epochs(store));
     c->view = view_alloc(0, 1);
-    int rc = c->view ? table_create(&c->table_config, &c->view->tables[0], err)
+    int rc = c->view ? memtable_ref_create(&c->table_config, &c->view->memtables[0], err)
                      : error_set(err, QUIRE_ENOMEM, "no memory for a collection");
     if (rc < 0) {
         free(c->view);
@@ -273,7 +274,7 @@ int collection_create(struct store *store, uint64_t uid, const struct collection
         return rc;
     }
     c->schema = schema;
-    c->view->n_tables = 1;
+    c->view->n_memtables = 1;
     c->view->generation = 1;
     atomic_init(&c->references, 1);
     pthread_mutex_init(&c->lock, NULL);
@@ -293,7 +294,7 @@ void collection_unref(struct collection *c)
         return;
     view_unref(c->view);
     pthread_mutex_destroy(&c->lock);
-    tenants_free(c);
+    collection_tenants_free(c);
     attribute_schema_destroy(c->schema);
     free(c->pins);
     free(c);
@@ -343,7 +344,7 @@ static int check_attributes(uint32_t bytes, struct quire_error *err)
 
 /* Where the living row of a key is. */
 struct place {
-    struct table *table; /* NULL: in no memtable */
+    struct memtable_ref *table; /* NULL: in no memtable */
     uint32_t row;
     struct part *part; /* NULL: in no sealed segment */
     uint32_t part_row;
@@ -365,10 +366,10 @@ static int find_place(struct collection *c, const void *key, uint32_t key_bytes,
         return error_set(err, QUIRE_ECLOSED, "the collection was removed");
     if (located->generation != view->generation)
         return error_set(err, QUIRE_ESTALE, "the collection's segments have changed");
-    for (uint32_t i = 0; i < view->n_tables && !out->table; i++) {
-        out->row = memtable_find(view->tables[i]->memtable, key, key_bytes);
+    for (uint32_t i = 0; i < view->n_memtables && !out->table; i++) {
+        out->row = memtable_find(view->memtables[i]->memtable, key, key_bytes);
         if (out->row != MEMTABLE_NONE) {
-            out->table = view->tables[i];
+            out->table = view->memtables[i];
             out->newest = i == 0;
         }
     }
@@ -402,7 +403,7 @@ static int log_element(struct collection *c, uint8_t kind, const struct record_e
                        struct quire_error *err)
 {
     struct journal_record record = {.kind = kind};
-    uint8_t *bytes = record_element_encode(c->uid, element, &record.n_bytes);
+    uint8_t *bytes = collection_record_element(c->uid, element, &record.n_bytes);
     if (!bytes)
         return error_set(err, QUIRE_ENOMEM, "no memory for a journal record of %u bytes", record.n_bytes);
     record.bytes = bytes;
@@ -416,7 +417,7 @@ static int log_element(struct collection *c, uint8_t kind, const struct record_e
 static int put_row(struct collection *c, const struct place *place, const struct record_element *element, uint64_t *lsn,
                    struct quire_error *err)
 {
-    struct memtable *newest = c->view->tables[0]->memtable;
+    struct memtable *newest = c->view->memtables[0]->memtable;
     struct memtable_pending pending;
     int rc = memtable_prepare(newest, element->key, element->key_bytes, element->stored, element->attributes,
                               element->attribute_bytes, &pending);
@@ -469,7 +470,7 @@ static bool place_allows(const struct place *place, const struct tenant_scope *s
 static bool is_void(const struct collection *c, const struct element_text *old)
 {
     return old->bytes > 0 && atomic_load_explicit(&c->n_former, memory_order_relaxed) > 0 &&
-           text_is_void(c, old->text, old->bytes);
+           collection_text_is_void(c, old->text, old->bytes);
 }
 
 /* Commits a put under the lock. scope: put->scope, resolved, or NULL. */
@@ -480,7 +481,7 @@ static int commit_put(struct collection *c, struct collection_put *put, const st
     struct element_text text;
     int rc = find_place(c, put->key, put->key_bytes, &put->located, &place, err);
     if (rc == 0)
-        rc = memtable_check(c->view->tables[0]->memtable, put->vector, err);
+        rc = memtable_check(c->view->memtables[0]->memtable, put->vector, err);
     if (rc < 0)
         return rc;
     struct element_text old = old_text(&place, put->old_text, put->old_text_bytes);
@@ -496,7 +497,7 @@ static int commit_put(struct collection *c, struct collection_put *put, const st
         return error_set(err, QUIRE_ESTALE, "the sealed row has been replaced or removed");
     if ((put->condition == PUT_ONLY_NEW && !put->was_new) || (put->condition == PUT_ONLY_OLD && put->was_new))
         return 0;
-    rc = text_of_put(c, put, scope, &old, &text, err);
+    rc = collection_text_of_put(c, put, scope, &old, &text, err);
     if (rc < 0)
         return rc;
     struct record_element element = {.key = put->key,
@@ -515,7 +516,7 @@ static int commit_put(struct collection *c, struct collection_put *put, const st
 static void watch_table(struct collection *c)
 {
     struct memtable_stats stats;
-    memtable_get_stats(c->view->tables[0]->memtable, &stats);
+    memtable_get_stats(c->view->memtables[0]->memtable, &stats);
     atomic_store_explicit(&c->n_unlinked, stats.unlinked, memory_order_relaxed);
     store_note_memtable(c->store, c, stats.rows, stats.bytes);
     if (stats.dead > stats.rows + MEMTABLE_FLAT_ROWS || stats.unlinked >= LINK_WAKE_ROWS)
@@ -549,10 +550,10 @@ int collection_put(struct collection *c, struct collection_put *put, struct quir
         return rc;
     struct view *view = collection_view(c);
     uint8_t *stored = malloc(memtable_stored_bytes(&c->table_config));
-    rc = stored ? memtable_check(view->tables[0]->memtable, put->vector, err)
+    rc = stored ? memtable_check(view->memtables[0]->memtable, put->vector, err)
                 : error_set(err, QUIRE_ENOMEM, "no memory for a vector");
     if (rc == 0 || rc == QUIRE_ELIMIT)
-        rc = memtable_stored(view->tables[0]->memtable, put->vector, stored);
+        rc = memtable_stored(view->memtables[0]->memtable, put->vector, stored);
     view_unref(view);
     if (rc == 0)
         rc = lock_and_put(c, put, stored, err);
@@ -669,7 +670,7 @@ static int commit_change(struct collection *c, struct collection_change *change,
     struct element_text old = old_text(&place, NULL, 0);
     if (is_void(c, &old))
         return error_set(err, QUIRE_ENOTFOUND, "no memtable holds the element");
-    rc = text_of_change(c, change, old.text, old.bytes, &text, &bytes, &change->n_changed, err);
+    rc = collection_text_of_change(c, change, old.text, old.bytes, &text, &bytes, &change->n_changed, err);
     if (rc < 0 || (!change->set_attributes && change->n_changed == 0)) {
         free(text);
         return rc;
@@ -714,9 +715,9 @@ bool collection_link(struct collection *c, struct graph_scratch *scratch, uint64
     struct view *view = collection_view(c);
     struct epochs *epochs = store_epochs(c->store);
     bool more = false;
-    for (uint32_t i = 0; i < view->n_tables && !more; i++) {
+    for (uint32_t i = 0; i < view->n_memtables && !more; i++) {
         unsigned epoch = epoch_enter(epochs);
-        more = memtable_link(view->tables[i]->memtable, scratch, budget_us);
+        more = memtable_link(view->memtables[i]->memtable, scratch, budget_us);
         epoch_exit(epochs, epoch);
     }
     view_unref(view);
@@ -726,13 +727,13 @@ bool collection_link(struct collection *c, struct graph_scratch *scratch, uint64
 /* ---- changes of the view ----------------------------------------------------------------------------------------- */
 
 /* Under the lock: `fresh` takes the writes from now on. */
-static int install_table(struct collection *c, struct table *fresh)
+static int install_table(struct collection *c, struct memtable_ref *fresh)
 {
     const struct collection_edit nothing = {.added = NULL};
     struct view *old = c->view, *view = view_edited(old, &nothing, fresh);
     if (!view)
         return QUIRE_ENOMEM;
-    old->tables[0]->last_seq = fresh->first_seq = c->last_lsn;
+    old->memtables[0]->last_seq = fresh->first_seq = c->last_lsn;
     c->view = view;
     view_unref(old);
     return 0;
@@ -741,16 +742,16 @@ static int install_table(struct collection *c, struct table *fresh)
 int collection_freeze(struct collection *c, struct quire_error *err)
 {
     struct memtable_stats stats;
-    struct table *fresh = NULL;
-    int rc = table_create(&c->table_config, &fresh, err);
+    struct memtable_ref *fresh = NULL;
+    int rc = memtable_ref_create(&c->table_config, &fresh, err);
     if (rc < 0)
         return rc;
     pthread_mutex_lock(&c->lock);
-    memtable_get_stats(c->view->tables[0]->memtable, &stats);
+    memtable_get_stats(c->view->memtables[0]->memtable, &stats);
     if (stats.rows + stats.dead > 0)
         rc = install_table(c, fresh);
     pthread_mutex_unlock(&c->lock);
-    table_unref(fresh);
+    memtable_ref_release(fresh);
     return rc < 0 ? error_set(err, rc, "no memory for a view") : 0;
 }
 
@@ -768,24 +769,24 @@ static int carry_deaths(const struct collection_edit *edit)
                 rc = part_kill(edit->added, edit->rows_of[i][r]);
         }
     }
-    for (uint32_t i = 0; i < edit->n_removed_tables; i++) {
-        const struct memtable *memtable = edit->removed_tables[i]->memtable;
+    for (uint32_t i = 0; i < edit->n_removed_memtables; i++) {
+        const struct memtable *memtable = edit->removed_memtables[i]->memtable;
         struct memtable_stats stats;
         memtable_get_stats(memtable, &stats);
         for (uint32_t r = 0; r < stats.room && rc >= 0; r++)
-            if (edit->table_rows_of[i][r] != UINT32_MAX && memtable_death(memtable, r) != SEQ_MAX)
-                rc = part_kill(edit->added, edit->table_rows_of[i][r]);
+            if (edit->memtable_rows_of[i][r] != UINT32_MAX && memtable_death(memtable, r) != SEQ_MAX)
+                rc = part_kill(edit->added, edit->memtable_rows_of[i][r]);
     }
     return rc < 0 ? rc : 0;
 }
 
-/* Up to which number the tables that go held everything; 0: none goes. */
+/* Up to which number the memtables that go held everything; 0: none goes. */
 static uint64_t sealed_lsn(const struct collection_edit *edit)
 {
     uint64_t last = 0;
-    for (uint32_t i = 0; i < edit->n_removed_tables; i++)
-        if (edit->removed_tables[i]->last_seq > last)
-            last = edit->removed_tables[i]->last_seq;
+    for (uint32_t i = 0; i < edit->n_removed_memtables; i++)
+        if (edit->removed_memtables[i]->last_seq > last)
+            last = edit->removed_memtables[i]->last_seq;
     return last;
 }
 
@@ -799,7 +800,7 @@ static int encode_end(struct collection *c, const struct replaced_row *r, struct
         return rc;
     name_place(place, &element);
     record->kind = RECORD_REMOVE;
-    record->bytes = record_element_encode(c->uid, &element, &record->n_bytes);
+    record->bytes = collection_record_element(c->uid, &element, &record->n_bytes);
     return record->bytes ? 0 : QUIRE_ENOMEM;
 }
 
@@ -815,7 +816,7 @@ static int log_edit(struct collection *c, const struct collection_edit *edit, st
         rc = encode_end(c, &edit->replaced[i], &places[i], &records[i], err);
     if (rc == 0) {
         records[n].kind = RECORD_EDIT;
-        records[n].bytes = record_edit_encode(c->uid, edit, sealed_lsn(edit), &records[n].n_bytes);
+        records[n].bytes = collection_record_edit(c->uid, edit, sealed_lsn(edit), &records[n].n_bytes);
         rc = records[n].bytes ? journal_append(store_journal(c->store), records, n + 1, lsn, err) : QUIRE_ENOMEM;
     }
     for (uint32_t i = 0; records && i <= n; i++)
@@ -858,7 +859,7 @@ static int publish_locked(struct collection *c, const struct collection_edit *ed
 
 int collection_publish(struct collection *c, const struct collection_edit *edit, uint64_t *lsn, struct quire_error *err)
 {
-    assert(edit->added || edit->n_removed_parts + edit->n_removed_tables > 0);
+    assert(edit->added || edit->n_removed_parts + edit->n_removed_memtables > 0);
     pthread_mutex_lock(&c->lock);
     int rc = publish_locked(c, edit, lsn, err);
     pthread_mutex_unlock(&c->lock);
@@ -893,7 +894,7 @@ void collection_unpin(struct collection *c, uint64_t lsn)
             c->pins[i] = c->pins[--c->n_pins];
             break;
         }
-    memtable_get_stats(c->view->tables[0]->memtable, &stats);
+    memtable_get_stats(c->view->memtables[0]->memtable, &stats);
     if (stats.dead > 0) /* what the pin kept can go, also if nobody writes again */
         store_wake(c->store, c);
     pthread_mutex_unlock(&c->lock);
@@ -930,12 +931,12 @@ void collection_get_stats(const struct collection *constant, struct collection_s
     struct view *view = collection_view(c);
     memset(out, 0, sizeof *out);
     out->elements = collection_count(c);
-    out->memtables = view->n_tables;
+    out->memtables = view->n_memtables;
     out->segments = view->n_parts;
     out->raw_bytes = out->elements * c->config.dim * quire_type_bytes(c->config.type);
-    for (uint32_t i = 0; i < view->n_tables; i++) {
+    for (uint32_t i = 0; i < view->n_memtables; i++) {
         struct memtable_stats stats;
-        memtable_get_stats(view->tables[i]->memtable, &stats);
+        memtable_get_stats(view->memtables[i]->memtable, &stats);
         out->memtable_rows += stats.rows;
         out->unlinked += stats.unlinked;
         out->memtable_bytes += stats.bytes;

@@ -25,7 +25,7 @@
 struct collection;
 struct filter;
 struct graph_scratch;
-struct lane;
+struct search_lane;
 struct view;
 struct store;
 
@@ -52,11 +52,11 @@ void collection_config_encode(const struct collection_config *config, uint8_t ou
 int collection_config_decode(const uint8_t in[COLLECTION_CONFIG_BYTES], struct collection_config *out,
                              struct quire_error *err);
 /* QUIRE_EDIM, QUIRE_EINVALID, QUIRE_ERANGE with a sentence. Fills in defaults. */
-int collection_config_check(struct collection_config *config, struct quire_error *err);
+int collection_config_validate(struct collection_config *config, struct quire_error *err);
 
 /* Checks n numbers as a vector of the user: QUIRE_ENOTFINITE, QUIRE_EZEROVEC (cosine). */
-int collection_check_vector(const struct collection_config *config, const float *vector, uint32_t n,
-                            struct quire_error *err);
+int collection_vector_validate(const struct collection_config *config, const float *vector, uint32_t n,
+                               struct quire_error *err);
 
 /* The declared columns; never NULL, lives as long as the collection. Set once, while it is empty (store.h). */
 const struct attribute_schema *collection_schema(const struct collection *collection);
@@ -285,7 +285,7 @@ struct collection_scan {
     uint64_t n; /* out: elements that match */
     uint64_t reads;
 };
-int collection_scan(struct lane *lane, struct collection_scan *scan, struct quire_error *err);
+int collection_scan(struct search_lane *lane, struct collection_scan *scan, struct quire_error *err);
 
 struct collection_stats {
     uint64_t elements, memtable_rows, unlinked, memtable_bytes, memtables;

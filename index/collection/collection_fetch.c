@@ -188,14 +188,14 @@ static bool fetch_from_memory(struct collection_fetch *f, struct view **view)
     struct collection *c = f->collection;
     struct epochs *epochs = store_epochs(c->store);
     struct copied copied = {.links = NULL};
-    struct table *table = NULL;
+    struct memtable_ref *table = NULL;
     uint32_t row = MEMTABLE_NONE;
     unsigned epoch = epoch_enter(epochs);
     pthread_mutex_lock(&c->lock);
     *view = c->view;
     atomic_fetch_add_explicit(&c->view->references, 1, memory_order_relaxed);
-    for (uint32_t i = 0; i < c->view->n_tables && row == MEMTABLE_NONE; i++) {
-        table = c->view->tables[i];
+    for (uint32_t i = 0; i < c->view->n_memtables && row == MEMTABLE_NONE; i++) {
+        table = c->view->memtables[i];
         row = memtable_find(table->memtable, f->key, f->key_bytes);
     }
     uint64_t snapshot = c->last_lsn;
@@ -315,7 +315,7 @@ int collection_fetch_start(struct searcher *searcher, struct collection_fetch *f
 
 /* ---- places ------------------------------------------------------------------------------------------------------ */
 
-static uint64_t table_room(const struct table *table)
+static uint64_t table_room(const struct memtable_ref *table)
 {
     struct memtable_stats stats;
     memtable_get_stats(table->memtable, &stats);
@@ -328,8 +328,8 @@ uint64_t collection_places(const struct collection *constant)
     uint64_t n = 0;
     for (uint32_t i = 0; i < view->n_parts; i++)
         n += segment_info(view->parts[i]->segment)->rows;
-    for (uint32_t i = 0; i < view->n_tables; i++)
-        n += table_room(view->tables[i]);
+    for (uint32_t i = 0; i < view->n_memtables; i++)
+        n += table_room(view->memtables[i]);
     view_unref(view);
     return n;
 }
@@ -356,8 +356,8 @@ static void take_place_in_memory(struct place_request *request, uint64_t place, 
 {
     struct epochs *epochs = store_epochs(request->collection->store);
     unsigned epoch = epoch_enter(epochs);
-    for (uint32_t i = 0; i < request->view->n_tables; i++) {
-        const struct table *table = request->view->tables[i];
+    for (uint32_t i = 0; i < request->view->n_memtables; i++) {
+        const struct memtable_ref *table = request->view->memtables[i];
         uint64_t room = table_room(table);
         struct memtable_row row;
         if (place < room && memtable_death(table->memtable, (uint32_t)place) == SEQ_MAX) {

@@ -19,8 +19,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define NAMES_MAX  10000u
-#define PROOF_MORE 2u /* times k hits are asked for where each must be proved */
+#define NAMES_MAX    10000u
+#define RECHECK_MORE 2u /* times k hits are asked for where each must be proved */
 
 /* ---- begin and end ----------------------------------------------------------------------------------------------- */
 
@@ -48,7 +48,7 @@ static const struct filter_part *names_of(const struct search_work *w)
     return n == 1 ? part : NULL;
 }
 
-int filter_begin(struct search_work *w, struct quire_error *err)
+int collection_filter_begin(struct search_work *w, struct quire_error *err)
 {
     const struct collection_search *search = w->search;
     w->is_filtered = search->filter || search->scope;
@@ -59,13 +59,13 @@ int filter_begin(struct search_work *w, struct quire_error *err)
     w->filter = search->filter ? filter_ref(search->filter) : NULL;
     const struct filter_part *names = names_of(w);
     if (names && names->n_keys > NAMES_MAX) {
-        filter_end(w);
+        collection_filter_end(w);
         return error_set(err, QUIRE_ELIMIT, "a filter lists %u elements by name: at most %u", names->n_keys, NAMES_MAX);
     }
     return 0;
 }
 
-void filter_reset(struct search_work *w)
+void collection_filter_reset(struct search_work *w)
 {
     for (uint32_t i = 0; i < w->n_subs; i++) {
         selection_unref(w->subs[i].selection);
@@ -74,12 +74,12 @@ void filter_reset(struct search_work *w)
         w->subs[i].keys = NULL;
     }
     w->n_subs = 0;
-    w->next_proof = w->key_part = w->key_next = 0;
+    w->next_recheck = w->key_part = w->key_next = 0;
 }
 
-void filter_end(struct search_work *w)
+void collection_filter_end(struct search_work *w)
 {
-    filter_reset(w);
+    collection_filter_reset(w);
     filter_unref(w->filter);
     free(w->scope);
     w->filter = NULL;
@@ -100,7 +100,7 @@ static bool matches(const struct search_work *w, const char *text, uint32_t byte
     return filter_matches(w->filter, json, json_bytes, key, key_bytes);
 }
 
-bool filter_accepts(void *context, const struct memtable_row *row)
+bool collection_filter_accepts(void *context, const struct memtable_row *row)
 {
     const struct search_work *w = context;
     return grants_allow(row->attributes, row->attribute_bytes, w->scope) &&
@@ -120,7 +120,7 @@ static void on_name(struct fetch_request *fetch)
     if (fetch->code == 0)
         roaring_bitmap_add(w->subs[a->hit].keys, fetch->row);
     else if (fetch->code != QUIRE_ENOTFOUND)
-        work_fail(w, fetch->code, &fetch->error);
+        collection_search_fail(w, fetch->code, &fetch->error);
     a->busy = false;
     w->n_pending--;
     look_up(w);
@@ -145,7 +145,7 @@ static void start_name(struct search_work *w, struct attribute_fetch *a, const c
     w->n_pending++;
     a->request = (struct fetch_request){
         .segment = w->view->parts[w->key_part]->segment, .key = key, .key_bytes = key_bytes, .done = on_name};
-    if (!work_fetch(w, a))
+    if (!collection_search_fetch(w, a))
         w->n_pending--;
 }
 
@@ -163,10 +163,10 @@ static void look_up(struct search_work *w)
             start_name(w, &w->attributes[i], key, key_bytes);
     w->starting = false;
     if (w->n_pending == 0)
-        search_start_segments(w);
+        collection_search_start_segments(w);
 }
 
-bool filter_find_names(struct search_work *w)
+bool collection_filter_find_names(struct search_work *w)
 {
     if (!names_of(w))
         return false;
@@ -174,7 +174,7 @@ bool filter_find_names(struct search_work *w)
         w->subs[i] = (struct sub_search){.keys = roaring_bitmap_create()};
         w->n_subs = i + 1;
         if (!w->subs[i].keys)
-            work_fail(w, QUIRE_ENOMEM, NULL);
+            collection_search_fail(w, QUIRE_ENOMEM, NULL);
     }
     look_up(w);
     return true;
@@ -182,14 +182,14 @@ bool filter_find_names(struct search_work *w)
 
 /* ---- segments ---------------------------------------------------------------------------------------------------- */
 
-int filter_select(struct search_work *w, struct sub_search *sub, struct quire_error *err)
+int collection_filter_select(struct search_work *w, struct sub_search *sub, struct quire_error *err)
 {
     int rc = segment_select(w->view->parts[sub->part]->segment, w->filter, w->scope, sub->keys, &sub->selection, err);
     if (rc < 0)
         return rc;
     uint64_t asked = w->k;
     if (sub->selection->residual)
-        asked = (uint64_t)PROOF_MORE * w->k < QUIRE_K_MAX ? (uint64_t)PROOF_MORE * w->k : QUIRE_K_MAX;
+        asked = (uint64_t)RECHECK_MORE * w->k < QUIRE_K_MAX ? (uint64_t)RECHECK_MORE * w->k : QUIRE_K_MAX;
     asked = asked < sub->selection->n ? asked : sub->selection->n;
     sub->asked = asked ? (uint32_t)asked : 1;
     return 0;
@@ -210,7 +210,7 @@ static roaring_bitmap_t *rows_of(const struct selection *selection)
 }
 
 /* Without the rows that have been seen: those of the last answer. */
-static int narrow(struct search_work *w, struct sub_search *sub)
+static int exclude_seen(struct search_work *w, struct sub_search *sub)
 {
     roaring_bitmap_t *rows = rows_of(sub->selection);
     struct selection *rest = NULL;
@@ -229,111 +229,111 @@ static int narrow(struct search_work *w, struct sub_search *sub)
 }
 
 /* Its hits have been proved: on, if there are too few and rows that have not been seen. */
-static void go_on(struct search_work *w, struct sub_search *sub)
+static void ask_more(struct search_work *w, struct sub_search *sub)
 {
-    bool enough = w->search->code < 0 || sub->n_proved >= w->k || sub->request.n_hits < sub->asked ||
+    bool enough = w->search->code < 0 || sub->n_matched >= w->k || sub->request.n_hits < sub->asked ||
                   sub->selection->n <= sub->asked;
     if (enough) {
         w->n_pending--;
         return;
     }
-    int rc = narrow(w, sub);
+    int rc = exclude_seen(w, sub);
     if (rc < 0) {
-        work_fail(w, rc, NULL);
+        collection_search_fail(w, rc, NULL);
         w->n_pending--;
         return;
     }
     uint64_t more = 2 * (uint64_t)sub->asked < QUIRE_K_MAX ? 2 * (uint64_t)sub->asked : QUIRE_K_MAX;
     sub->asked = (uint32_t)(more < sub->selection->n ? more : sub->selection->n);
-    search_start_segment(w, sub);
+    collection_search_start_segment(w, sub);
 }
 
-static void prove(struct search_work *w);
+static void recheck(struct search_work *w);
 
 static void settle(struct search_work *w, struct found *f, bool is_match)
 {
     struct sub_search *sub = &w->subs[f->part];
-    f->proof = is_match ? PROOF_NONE : PROOF_REFUSED;
-    sub->n_proved += is_match;
-    if (--sub->n_unproved == 0)
-        go_on(w, sub);
+    f->proof = is_match ? RECHECK_NONE : RECHECK_REFUSED;
+    sub->n_matched += is_match;
+    if (--sub->n_unchecked == 0)
+        ask_more(w, sub);
 }
 
-static void on_proof(struct fetch_request *fetch)
+static void on_recheck(struct fetch_request *fetch)
 {
     struct attribute_fetch *a = fetch->owner;
     struct search_work *w = a->work;
     struct found *f = &w->found[a->hit];
     bool is_match = false;
-    search_hold(w);
+    collection_search_pin(w);
     w->search->stats.reads += fetch->reads;
     w->search->stats.bytes += fetch->bytes;
     a->rounds += fetch->rounds;
     if (fetch->code < 0)
-        work_fail(w, fetch->code, &fetch->error);
+        collection_search_fail(w, fetch->code, &fetch->error);
     else
         is_match = matches(w, fetch->attributes, fetch->attributes_bytes, w->bytes + f->key_at, f->key_bytes);
     if (is_match && w->search->want_attributes)
-        work_keep_json(w, f, fetch->attributes, fetch->attributes_bytes);
+        collection_search_keep_json(w, f, fetch->attributes, fetch->attributes_bytes);
     a->busy = false;
     settle(w, f, is_match);
-    prove(w);
-    search_let_go(w);
+    recheck(w);
+    collection_search_release(w);
 }
 
 /* The next hit to be proved; false: none. */
-static bool next_proof(struct search_work *w)
+static bool next_recheck(struct search_work *w)
 {
-    while (w->next_proof < w->n_found && w->found[w->next_proof].proof != PROOF_DUE)
-        w->next_proof++;
-    return w->next_proof < w->n_found;
+    while (w->next_recheck < w->n_found && w->found[w->next_recheck].proof != RECHECK_DUE)
+        w->next_recheck++;
+    return w->next_recheck < w->n_found;
 }
 
-static void start_proof(struct search_work *w, struct attribute_fetch *a)
+static void start_recheck(struct search_work *w, struct attribute_fetch *a)
 {
-    struct found *f = &w->found[w->next_proof];
-    a->hit = w->next_proof;
-    f->proof = PROOF_ASKED;
+    struct found *f = &w->found[w->next_recheck];
+    a->hit = w->next_recheck;
+    f->proof = RECHECK_ASKED;
     a->request = (struct fetch_request){
-        .segment = w->view->parts[f->part]->segment, .row = f->row, .want_attributes = true, .done = on_proof};
-    if (!work_fetch(w, a))
+        .segment = w->view->parts[f->part]->segment, .row = f->row, .want_attributes = true, .done = on_recheck};
+    if (!collection_search_fetch(w, a))
         settle(w, &w->found[a->hit], false);
 }
 
 /* Some at a time; after a failure none is asked for any more. */
-static void prove(struct search_work *w)
+static void recheck(struct search_work *w)
 {
     if (w->starting)
         return;
     w->starting = true;
     for (uint32_t i = 0; i < ATTRIBUTES_AT_ONCE; i++)
-        while (w->search->code == 0 && !w->attributes[i].busy && next_proof(w))
-            start_proof(w, &w->attributes[i]);
-    while (w->search->code < 0 && next_proof(w))
-        settle(w, &w->found[w->next_proof], false);
+        while (w->search->code == 0 && !w->attributes[i].busy && next_recheck(w))
+            start_recheck(w, &w->attributes[i]);
+    while (w->search->code < 0 && next_recheck(w))
+        settle(w, &w->found[w->next_recheck], false);
     w->starting = false;
 }
 
-void filter_take(struct search_work *w, struct sub_search *sub, uint32_t n)
+void collection_filter_take(struct search_work *w, struct sub_search *sub, uint32_t n)
 {
     if (!sub->selection->residual || w->search->code < 0) {
         w->n_pending--;
         return;
     }
-    sub->n_unproved = n;
+    sub->n_unchecked = n;
     for (uint32_t i = w->n_found - n; i < w->n_found; i++)
-        w->found[i].proof = PROOF_DUE;
+        w->found[i].proof = RECHECK_DUE;
     if (n == 0)
-        go_on(w, sub);
+        ask_more(w, sub);
     else
-        prove(w);
+        recheck(w);
 }
 
-void filter_drop_refused(struct search_work *w)
+void collection_filter_drop_refused(struct search_work *w)
 {
     uint32_t n = 0;
     for (uint32_t i = 0; i < w->n_found; i++)
-        if (w->found[i].proof != PROOF_REFUSED)
+        if (w->found[i].proof != RECHECK_REFUSED)
             w->found[n++] = w->found[i];
     w->n_found = n;
 }

@@ -51,7 +51,7 @@ static uint8_t *append(uint8_t *to, const void *bytes, size_t n)
     return to + n;
 }
 
-uint8_t *record_element_encode(uint64_t uid, const struct record_element *e, uint32_t *n_bytes)
+uint8_t *collection_record_element(uint64_t uid, const struct record_element *e, uint32_t *n_bytes)
 {
     *n_bytes = ELEMENT_HEADER_BYTES + e->key_bytes + e->stored_bytes + e->attribute_bytes;
     uint8_t *bytes = malloc(*n_bytes), *to = bytes + ELEMENT_HEADER_BYTES;
@@ -69,7 +69,8 @@ uint8_t *record_element_encode(uint64_t uid, const struct record_element *e, uin
     return bytes;
 }
 
-uint8_t *record_edit_encode(uint64_t uid, const struct collection_edit *edit, uint64_t sealed_lsn, uint32_t *n_bytes)
+uint8_t *collection_record_edit(uint64_t uid, const struct collection_edit *edit, uint64_t sealed_lsn,
+                                uint32_t *n_bytes)
 {
     const struct part *added = edit->added;
     uint64_t n_dead = added ? atomic_load_explicit(&added->n_dead, memory_order_relaxed) : 0;
@@ -94,7 +95,7 @@ uint8_t *record_edit_encode(uint64_t uid, const struct collection_edit *edit, ui
     return bytes;
 }
 
-uint8_t *record_create_encode(const struct collection *c, uint32_t *n_bytes)
+uint8_t *collection_record_create(const struct collection *c, uint32_t *n_bytes)
 {
     uint32_t schema_bytes = 0;
     uint8_t *schema = c->schema->n ? attribute_schema_encode(c->schema, &schema_bytes) : NULL;
@@ -109,8 +110,8 @@ uint8_t *record_create_encode(const struct collection *c, uint32_t *n_bytes)
     return bytes;
 }
 
-uint8_t *record_drop_tenant_encode(uint64_t uid, const char *name, uint32_t bytes, uint32_t generation,
-                                   uint32_t *n_bytes)
+uint8_t *collection_record_drop_tenant(uint64_t uid, const char *name, uint32_t bytes, uint32_t generation,
+                                       uint32_t *n_bytes)
 {
     *n_bytes = DROP_HEADER_BYTES + bytes;
     uint8_t *record = malloc(*n_bytes);
@@ -123,7 +124,8 @@ uint8_t *record_drop_tenant_encode(uint64_t uid, const char *name, uint32_t byte
     return record;
 }
 
-uint8_t *record_bury_encode(uint64_t uid, uint64_t part_uid, const uint32_t *rows, uint32_t n, uint32_t *n_bytes)
+uint8_t *collection_record_void_rows(uint64_t uid, uint64_t part_uid, const uint32_t *rows, uint32_t n,
+                                     uint32_t *n_bytes)
 {
     *n_bytes = BURY_HEADER_BYTES + 4 * n;
     uint8_t *record = malloc(*n_bytes);
@@ -293,8 +295,8 @@ static int save_rows(const struct collection *c, const struct view *view, struct
 {
     struct rows_chunk chunk = {.bytes = malloc(ROWS_HEADER_BYTES), ROWS_HEADER_BYTES, ROWS_HEADER_BYTES, 0};
     int rc = chunk.bytes ? 0 : error_set(err, QUIRE_ENOMEM, "no memory for a checkpoint's rows");
-    for (uint32_t i = 0; i < view->n_tables && rc == 0; i++)
-        rc = save_table(c, view->tables[i]->memtable, &chunk, checkpoint, lsn, err);
+    for (uint32_t i = 0; i < view->n_memtables && rc == 0; i++)
+        rc = save_table(c, view->memtables[i]->memtable, &chunk, checkpoint, lsn, err);
     if (rc == 0)
         rc = chunk_flush(&chunk, c->uid, checkpoint, lsn, err);
     free(chunk.bytes);
@@ -422,7 +424,7 @@ static int put_stored(struct collection *c, const struct record_element *e, uint
     if (e->stored_bytes != memtable_stored_bytes(&c->table_config))
         return error_set(err, QUIRE_ECORRUPT, "a journal record holds a vector of %u bytes, not %u", e->stored_bytes,
                          memtable_stored_bytes(&c->table_config));
-    int rc = memtable_put(c->view->tables[0]->memtable, e->key, e->key_bytes, e->stored, true, e->attributes,
+    int rc = memtable_put(c->view->memtables[0]->memtable, e->key, e->key_bytes, e->stored, true, e->attributes,
                           e->attribute_bytes, birth, &row);
     return rc < 0 ? error_set(err, rc, "no memory for an element of the journal") : 0;
 }
@@ -431,7 +433,7 @@ static int replay_element(struct collection *c, uint8_t kind, uint64_t lsn, cons
                           struct quire_error *err)
 {
     struct record_element e = {.key = NULL};
-    struct memtable *memtable = c->view->tables[0]->memtable;
+    struct memtable *memtable = c->view->memtables[0]->memtable;
     int rc = decode_element(bytes, n, &e, err);
     if (rc == 0)
         rc = kill_sealed(c, e.ended_uid, e.ended_row, err);
@@ -476,17 +478,17 @@ static int move_younger(const struct memtable *from, struct memtable *to, uint64
 
 static int replay_parts(struct collection *c, struct collection_edit *edit, uint64_t sealed, struct quire_error *err)
 {
-    struct table *fresh = NULL, *old = c->view->tables[0];
-    int rc = sealed ? table_create(&c->table_config, &fresh, err) : 0;
+    struct memtable_ref *fresh = NULL, *old = c->view->memtables[0];
+    int rc = sealed ? memtable_ref_create(&c->table_config, &fresh, err) : 0;
     if (rc == 0 && sealed &&
         move_younger(old->memtable, fresh->memtable, sealed, memtable_stored_bytes(&c->table_config)) < 0)
         rc = error_set(err, QUIRE_ENOMEM, "no memory for an element of the journal");
-    edit->removed_tables = &old;
-    edit->n_removed_tables = sealed != 0;
+    edit->removed_memtables = &old;
+    edit->n_removed_memtables = sealed != 0;
     struct view *view = rc == 0 ? view_edited(c->view, edit, fresh) : NULL;
     if (rc == 0 && !view)
         rc = error_set(err, QUIRE_ENOMEM, "no memory for a view");
-    table_unref(fresh);
+    memtable_ref_release(fresh);
     if (rc < 0)
         return rc;
     view_unref(c->view);
@@ -557,7 +559,7 @@ static int take_former(struct collection *c, const char *name, uint32_t bytes, u
     int rc = tenant_name_check(name, bytes, err);
     if (rc < 0)
         return error_set(err, QUIRE_ECORRUPT, "a journal record drops a tenant whose name has %u bytes", bytes);
-    if (tenants_set_generation(c, name, bytes, generation) < 0)
+    if (collection_set_generation(c, name, bytes, generation) < 0)
         return error_set(err, QUIRE_ENOMEM, "no memory for the names of tenants");
     atomic_store(&c->n_drops, 1);
     atomic_store(&c->sweep_due, true);
@@ -656,7 +658,7 @@ int collection_replay(struct collection *c, uint8_t kind, bool restored, uint64_
         rc = replay_edit(c, bytes, n, err);
     else if (kind == RECORD_DROP_TENANT)
         rc = replay_drop_tenant(c, bytes, n, err);
-    else if (kind == RECORD_BURY)
+    else if (kind == RECORD_VOID_ROWS)
         rc = replay_bury(c, bytes, n, err);
     else
         rc = error_set(err, QUIRE_EVERSION, "the journal holds records of kind %u, which this version does not know",
@@ -669,9 +671,9 @@ int collection_replay(struct collection *c, uint8_t kind, bool restored, uint64_
 void collection_recount(struct collection *c)
 {
     uint64_t n = 0;
-    for (uint32_t i = 0; i < c->view->n_tables; i++) {
+    for (uint32_t i = 0; i < c->view->n_memtables; i++) {
         struct memtable_stats stats;
-        memtable_get_stats(c->view->tables[i]->memtable, &stats);
+        memtable_get_stats(c->view->memtables[i]->memtable, &stats);
         n += stats.rows;
     }
     for (uint32_t i = 0; i < c->view->n_parts; i++)

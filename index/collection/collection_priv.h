@@ -1,5 +1,5 @@
 /*
- * collection_priv.h - the inside of a collection, for its own files and for the store: views, tables, edits, replay.
+ * collection_priv.h - the inside of a collection, for its own files and for the store: views, memtables, edits, replay.
  *
  * Locks, in the order in which they are taken: the journal's quiesce, the store's, a collection's, the journal's own.
  * Nothing waits for the disk under a collection's lock.
@@ -15,21 +15,21 @@
 #include <roaring/roaring.h>
 
 /* A memtable and who may still read it. */
-struct table {
+struct memtable_ref {
     atomic_uint references;
     struct memtable *memtable;
     uint64_t first_seq; /* of the last write before it took any */
     uint64_t last_seq;  /* of a frozen one: every row in it was born at or before this, every later row is elsewhere */
 };
 
-/* What readers see. Immutable but for the tombstones of its parts and the rows of its tables. */
+/* What readers see. Immutable but for the tombstones of its parts and the rows of its memtables. */
 struct view {
     atomic_uint references;
     uint64_t generation; /* changes with the parts */
-    uint64_t adoptions;  /* parts that came from outside, not from parts and tables of the view before */
-    uint32_t n_parts, n_tables;
-    struct part **parts;   /* references */
-    struct table **tables; /* the newest, which takes writes, first; references; n_tables >= 1 */
+    uint64_t adoptions;  /* parts that came from outside, not from parts and memtables of the view before */
+    uint32_t n_parts, n_memtables;
+    struct part **parts;             /* references */
+    struct memtable_ref **memtables; /* the newest, which takes writes, first; references; n_memtables >= 1 */
 };
 
 /* A name that was dropped: grants of generations before this one are void. */
@@ -73,7 +73,7 @@ struct collection {
     /* the store's, under its wake lock */
     struct collection *next_woken;
     bool woken;
-    atomic_uint crowding; /* enum store_crowding */
+    atomic_uint backlog; /* enum store_backlog */
 };
 
 /* The one that is current, with a reference. */
@@ -93,13 +93,13 @@ struct replaced_row {
 struct collection_edit {
     struct part *const *removed_parts; /* of the current view */
     uint32_t n_removed_parts;
-    struct table *const *removed_tables; /* the oldest of the current view, frozen */
-    uint32_t n_removed_tables;
+    struct memtable_ref *const *removed_memtables; /* the oldest of the current view, frozen */
+    uint32_t n_removed_memtables;
     struct part *added; /* opened; NULL: none */
     /* Where rows have gone (merge.h): rows_of[i] for removed part i; then for each removed table, by its row numbers,
-     * table_rows_of[i]; UINT32_MAX: not in the added part. */
+     * memtable_rows_of[i]; UINT32_MAX: not in the added part. */
     uint32_t *const *rows_of;
-    uint32_t *const *table_rows_of;
+    uint32_t *const *memtable_rows_of;
     /* Of an adoption: the rows that end in the same moment as the added part is seen, so that nobody finds an element
      * missing or twice; and the last write when they were looked for. NULL: nobody writes. */
     const struct replaced_row *replaced;
@@ -107,11 +107,11 @@ struct collection_edit {
     uint64_t seen_lsn;
 };
 /* A memtable with one reference; the last one destroys it. */
-int table_create(const struct memtable_config *config, struct table **out, struct quire_error *err);
-struct table *table_ref(struct table *table);
-void table_unref(struct table *table); /* NULL is fine */
+int memtable_ref_create(const struct memtable_config *config, struct memtable_ref **out, struct quire_error *err);
+struct memtable_ref *memtable_ref_hold(struct memtable_ref *table);
+void memtable_ref_release(struct memtable_ref *table); /* NULL is fine */
 /* The view after an edit; `fresh`, if given, becomes the newest table. NULL without memory. */
-struct view *view_edited(const struct view *old, const struct collection_edit *edit, struct table *fresh);
+struct view *view_edited(const struct view *old, const struct collection_edit *edit, struct memtable_ref *fresh);
 
 /* A new collection without records of its own: for store_create_collection and replay. Takes the schema over if it
  * succeeds. */
@@ -149,11 +149,11 @@ enum collection_record {
     RECORD_PUT,                  /* one element, and the sealed row that it replaces */
     RECORD_REMOVE,               /* key, sealed row */
     RECORD_ATTRIBUTES,           /* key, attributes */
-    RECORD_EDIT,                 /* parts that go, up to where tables go, the part that comes and its dead rows */
+    RECORD_EDIT,                 /* parts that go, up to where memtables go, the part that comes and its dead rows */
     RECORD_STATE,                /* checkpoints only: config, schema, tenants dropped, parts and their dead rows */
     RECORD_ROWS,                 /* checkpoints only: rows of memtables */
     RECORD_DROP_TENANT = RECORD_ROWS + 2, /* name, new generation; the number between is the store's */
-    RECORD_BURY,                          /* rows of one part that are nobody's any more */
+    RECORD_VOID_ROWS,                     /* rows of one part that are nobody's any more */
     RECORD_KINDS_END
 };
 
@@ -169,8 +169,9 @@ struct record_element {
     uint32_t attribute_bytes;
 };
 /* The bytes of a record, owned by the caller; NULL without memory. */
-uint8_t *record_element_encode(uint64_t uid, const struct record_element *element, uint32_t *n_bytes);
-uint8_t *record_edit_encode(uint64_t uid, const struct collection_edit *edit, uint64_t sealed_lsn, uint32_t *n_bytes);
+uint8_t *collection_record_element(uint64_t uid, const struct record_element *element, uint32_t *n_bytes);
+uint8_t *collection_record_edit(uint64_t uid, const struct collection_edit *edit, uint64_t sealed_lsn,
+                                uint32_t *n_bytes);
 
 /* One record given back to a collection (any kind but CREATE and DROP; STATE too, on a collection made from its
  * config). `restored`: of a checkpoint. Parts are not open yet: part->segment is NULL. */
@@ -183,20 +184,22 @@ int collection_record_config(uint8_t kind, const uint8_t *bytes, uint32_t n, uin
                              struct collection_config *config, struct attribute_schema **schema,
                              struct quire_error *err);
 /* The bytes of a CREATE record, owned by the caller; NULL without memory. */
-uint8_t *record_create_encode(const struct collection *collection, uint32_t *n_bytes);
-uint8_t *record_drop_tenant_encode(uint64_t uid, const char *name, uint32_t bytes, uint32_t generation,
-                                   uint32_t *n_bytes);
-uint8_t *record_bury_encode(uint64_t uid, uint64_t part_uid, const uint32_t *rows, uint32_t n, uint32_t *n_bytes);
+uint8_t *collection_record_create(const struct collection *collection, uint32_t *n_bytes);
+uint8_t *collection_record_drop_tenant(uint64_t uid, const char *name, uint32_t bytes, uint32_t generation,
+                                       uint32_t *n_bytes);
+uint8_t *collection_record_void_rows(uint64_t uid, uint64_t part_uid, const uint32_t *rows, uint32_t n,
+                                     uint32_t *n_bytes);
 
 /* ---- collection_tenants.c: generations, scopes, and what nobody may see any more --------------------------------- */
 
 /* (lock) The generation of grants that are made now. */
-uint32_t tenants_generation(const struct collection *collection, const char *name, uint32_t bytes);
+uint32_t collection_generation(const struct collection *collection, const char *name, uint32_t bytes);
 /* (lock) From now on it is this one, if it is higher. QUIRE_ENOMEM. */
-int tenants_set_generation(struct collection *collection, const char *name, uint32_t bytes, uint32_t generation);
-void tenants_free(struct collection *collection);
+int collection_set_generation(struct collection *collection, const char *name, uint32_t bytes, uint32_t generation);
+void collection_tenants_free(struct collection *collection);
 /* Drops what another collection has dropped, to the same generations: of a new one that takes its elements over. */
-int collection_take_former(struct collection *collection, const struct collection *from, struct quire_error *err);
+int collection_take_dropped_tenants(struct collection *collection, const struct collection *from,
+                                    struct quire_error *err);
 /* A copy of a scope with the generations of the present, for one request; freed by free(). A scope that is NULL gives
  * NULL, and 0. (lock): the collection's is held. */
 int scope_resolve(struct collection *collection, const struct tenant_scope *scope, struct tenant_scope **out);
@@ -204,7 +207,7 @@ int scope_resolve_locked(const struct collection *collection, const struct tenan
                          struct tenant_scope **out);
 bool scope_has(const struct tenant_scope *scope, const char *name, uint32_t bytes);
 /* (lock) Whether an element's text has grants, and all of them are void. */
-bool text_is_void(const struct collection *collection, const void *text, uint32_t bytes);
+bool collection_text_is_void(const struct collection *collection, const void *text, uint32_t bytes);
 /* roaring_bitmap_free does not take NULL. */
 static inline void rows_free(roaring_bitmap_t *rows)
 {
@@ -216,7 +219,7 @@ bool part_allows(const struct part *part, uint32_t row, const struct tenant_scop
 /* The rows of a part that the scope lets be seen and that `dead` (NULL: the part's own) does not name. */
 int part_scope_rows(const struct part *part, const struct tenant_scope *scope, const uint8_t *dead,
                     roaring_bitmap_t **out);
-/* Removes elements whose grants are all void, those of all parts and tables. Blocks for the journal only. */
+/* Removes elements whose grants are all void, those of all parts and memtables. Blocks for the journal only. */
 int collection_sweep(struct collection *collection, struct quire_error *err);
 
 /* ---- collection_text.c: what elements' texts become -------------------------------------------------------------- */
@@ -229,11 +232,13 @@ struct element_text {
 };
 /* (lock) The text of a put. old: that of the row which it replaces, bytes 0: it has none, or there is no such row;
  * scope: resolved. */
-int text_of_put(struct collection *collection, const struct collection_put *put, const struct tenant_scope *scope,
-                const struct element_text *old, struct element_text *out, struct quire_error *err);
+int collection_text_of_put(struct collection *collection, const struct collection_put *put,
+                           const struct tenant_scope *scope, const struct element_text *old, struct element_text *out,
+                           struct quire_error *err);
 /* (lock) collection_changed_text; the scope of the change has been looked at. */
-int text_of_change(const struct collection *collection, const struct collection_change *change, const void *text,
-                   uint32_t bytes, char **out, uint32_t *out_bytes, uint32_t *n_changed, struct quire_error *err);
+int collection_text_of_change(const struct collection *collection, const struct collection_change *change,
+                              const void *text, uint32_t bytes, char **out, uint32_t *out_bytes, uint32_t *n_changed,
+                              struct quire_error *err);
 
 /* ---- what a collection asks of its store
  * ----------------------------------------------------------------------------- */

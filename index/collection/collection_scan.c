@@ -31,7 +31,7 @@ struct sweep {
     uint64_t next; /* of them */
     bool residual;
     struct located located;
-    struct lane *lane;
+    struct search_lane *lane;
     struct row_fetch {
         struct fetch_request request;
         struct sweep *sweep;
@@ -238,13 +238,13 @@ static int scan_all(struct sweep *s)
     s->located = (struct located){.generation = view->generation, .seen_lsn = s->snapshot->lsn};
     for (uint32_t i = 0; rc == 0 && i < view->n_parts; i++)
         rc = scan_part(s, i);
-    for (uint32_t i = 0; rc == 0 && i < view->n_tables; i++)
-        rc = scan_table(s, view->tables[i]->memtable, key);
+    for (uint32_t i = 0; rc == 0 && i < view->n_memtables; i++)
+        rc = scan_table(s, view->memtables[i]->memtable, key);
     free(key);
     return rc;
 }
 
-int collection_scan(struct lane *lane, struct collection_scan *scan, struct quire_error *err)
+int collection_scan(struct search_lane *lane, struct collection_scan *scan, struct quire_error *err)
 {
     struct sweep *s = calloc(1, sizeof *s);
     scan->n = scan->reads = 0;

@@ -59,7 +59,7 @@ static size_t take_bytes(struct search_work *w, size_t n)
     return at;
 }
 
-size_t work_keep_bytes(struct search_work *w, const void *bytes, size_t n)
+size_t collection_search_keep_bytes(struct search_work *w, const void *bytes, size_t n)
 {
     size_t at = take_bytes(w, n);
     if (at != SIZE_MAX && n > 0)
@@ -73,7 +73,7 @@ static void work_free(struct search_work *w)
     free(w->query);
     free(w->found);
     free(w->bytes);
-    free(w->table_hits);
+    free(w->memtable_hits);
     free(w->hits);
     free(w->scratch);
     free(w);
@@ -105,7 +105,7 @@ static struct search_work *take_work(struct searcher *s)
 static size_t bytes_held(const struct search_work *w)
 {
     return w->bytes_capacity + w->found_capacity * sizeof *w->found + w->hits_capacity * sizeof *w->hits +
-           w->table_hits_capacity * sizeof *w->table_hits + w->subs_capacity * sizeof *w->subs +
+           w->memtable_hits_capacity * sizeof *w->memtable_hits + w->subs_capacity * sizeof *w->subs +
            (w->query_capacity + w->scratch_capacity) * sizeof(float);
 }
 
@@ -122,7 +122,7 @@ static void give_back(struct searcher *s, struct search_work *w)
 
 /* ---- the end ----------------------------------------------------------------------------------------------------- */
 
-void work_fail(struct search_work *w, int code, const struct quire_error *error)
+void collection_search_fail(struct search_work *w, int code, const struct quire_error *error)
 {
     if (w->search->code < 0)
         return;
@@ -143,7 +143,7 @@ static void deliver(struct search_work *w)
     search->stats.latency_ns = clock_ns() - w->started_ns;
     search->done(search);
     if (w->is_filtered)
-        filter_end(w);
+        collection_filter_end(w);
     view_unref(w->view);
     give_back(s, w);
     collection_unref(c);
@@ -167,20 +167,20 @@ static void fill_hits(struct search_work *w)
 
 /* ---- attributes of sealed rows ----------------------------------------------------------------------------------- */
 
-void work_keep_json(struct search_work *w, struct found *f, const char *text, uint32_t bytes)
+void collection_search_keep_json(struct search_work *w, struct found *f, const char *text, uint32_t bytes)
 {
     struct quire_error err = {0};
     const char *json;
     uint32_t n_grants;
     if (grants_split(text, bytes, &json, &f->attribute_bytes, &n_grants) < 0) {
         f->attribute_bytes = 0;
-        work_fail(w, error_set(&err, QUIRE_ECORRUPT, "the grants of an element are damaged"), &err);
+        collection_search_fail(w, error_set(&err, QUIRE_ECORRUPT, "the grants of an element are damaged"), &err);
         return;
     }
     f->has_text = true;
-    f->attributes_at = work_keep_bytes(w, json, f->attribute_bytes);
+    f->attributes_at = collection_search_keep_bytes(w, json, f->attribute_bytes);
     if (f->attributes_at == SIZE_MAX)
-        work_fail(w, QUIRE_ENOMEM, NULL);
+        collection_search_fail(w, QUIRE_ENOMEM, NULL);
 }
 
 static void fetch_attributes(struct search_work *w);
@@ -194,9 +194,9 @@ static void on_attributes(struct fetch_request *fetch)
     w->search->stats.bytes += fetch->bytes;
     a->rounds += fetch->rounds;
     if (fetch->code < 0) {
-        work_fail(w, fetch->code, &fetch->error);
+        collection_search_fail(w, fetch->code, &fetch->error);
     } else if (fetch->attributes) {
-        work_keep_json(w, f, fetch->attributes, fetch->attributes_bytes);
+        collection_search_keep_json(w, f, fetch->attributes, fetch->attributes_bytes);
     }
     a->busy = false;
     w->n_pending--;
@@ -214,7 +214,7 @@ static bool next_attributes(struct search_work *w)
     return false;
 }
 
-bool work_fetch(struct search_work *w, struct attribute_fetch *a)
+bool collection_search_fetch(struct search_work *w, struct attribute_fetch *a)
 {
     struct quire_error err = {0};
     a->work = w;
@@ -223,7 +223,7 @@ bool work_fetch(struct search_work *w, struct attribute_fetch *a)
     int rc = fetch_start(w->searcher, &a->request, &err);
     if (rc == 0)
         return true;
-    work_fail(w, rc, &err);
+    collection_search_fail(w, rc, &err);
     a->busy = false;
     return false;
 }
@@ -236,7 +236,7 @@ static void start_attributes(struct search_work *w, struct attribute_fetch *a)
                                         .row = w->found[a->hit].row,
                                         .want_attributes = true,
                                         .done = on_attributes};
-    if (!work_fetch(w, a))
+    if (!collection_search_fetch(w, a))
         w->n_pending--;
 }
 
@@ -282,15 +282,15 @@ static int keep_row(struct search_work *w, const struct memtable *memtable, cons
     struct memtable_row row;
     struct found *f = &w->found[w->n_found];
     memtable_row(memtable, hit->row, &row);
-    if (w->is_filtered && !filter_accepts(w, &row))
+    if (w->is_filtered && !collection_filter_accepts(w, &row))
         return 0;
     *f = (struct found){.distance = hit->distance, .part = PART_NONE, .row = hit->row, .birth = row.birth};
-    f->key_at = work_keep_bytes(w, row.key, row.key_bytes);
+    f->key_at = collection_search_keep_bytes(w, row.key, row.key_bytes);
     f->key_bytes = row.key_bytes;
     if (f->key_at == SIZE_MAX)
         return QUIRE_ENOMEM;
     if (w->search->want_attributes && row.attributes)
-        work_keep_json(w, f, row.attributes, row.attribute_bytes);
+        collection_search_keep_json(w, f, row.attributes, row.attribute_bytes);
     if (w->search->want_vectors) {
         f->vector_at = take_bytes(w, sizeof(float) * w->search->collection->config.dim);
         if (f->vector_at == SIZE_MAX)
@@ -301,10 +301,10 @@ static int keep_row(struct search_work *w, const struct memtable *memtable, cons
     return 0;
 }
 
-static int search_table(struct search_work *w, const struct table *table, uint64_t snapshot)
+static int search_table(struct search_work *w, const struct memtable_ref *table, uint64_t snapshot)
 {
     struct collection_search *search = w->search;
-    const struct memtable_test test = {filter_accepts, w};
+    const struct memtable_test test = {collection_filter_accepts, w};
     struct memtable_query query = {.query = w->query,
                                    .k = w->k,
                                    .effort = beam_of(&search->options),
@@ -313,21 +313,21 @@ static int search_table(struct search_work *w, const struct table *table, uint64
                                    .test = w->is_filtered ? &test : NULL};
     struct graph_scratch *scratch = searcher_graph_scratch(w->searcher);
     struct memtable_work done = {.scored = 0};
-    int n = scratch ? memtable_search(table->memtable, scratch, &query, w->table_hits, &done) : QUIRE_ENOMEM;
+    int n = scratch ? memtable_search(table->memtable, scratch, &query, w->memtable_hits, &done) : QUIRE_ENOMEM;
     search->memtable_rows_scored += done.scored;
     search->stats.matches += w->is_filtered ? done.matches : 0;
     if (n < 0 || work_reserve(&w->found, &w->found_capacity, w->n_found + (uint32_t)n, sizeof *w->found) < 0)
         return QUIRE_ENOMEM;
     for (int i = 0; i < n; i++)
-        if (keep_row(w, table->memtable, &w->table_hits[i]) < 0)
+        if (keep_row(w, table->memtable, &w->memtable_hits[i]) < 0)
             return QUIRE_ENOMEM;
     return 0;
 }
 
-static bool view_has_table(const struct view *view, const struct table *table)
+static bool view_has_memtable(const struct view *view, const struct memtable_ref *table)
 {
-    for (uint32_t i = 0; i < view->n_tables; i++)
-        if (view->tables[i] == table)
+    for (uint32_t i = 0; i < view->n_memtables; i++)
+        if (view->memtables[i] == table)
             return true;
     return false;
 }
@@ -336,11 +336,11 @@ static bool view_has_table(const struct view *view, const struct table *table)
 static int search_tables(struct search_work *w, const struct view *now, uint64_t snapshot)
 {
     int rc = 0;
-    for (uint32_t i = 0; i < w->view->n_tables && rc == 0; i++)
-        rc = search_table(w, w->view->tables[i], snapshot);
-    for (uint32_t i = 0; i < now->n_tables && rc == 0; i++)
-        if (!view_has_table(w->view, now->tables[i]))
-            rc = search_table(w, now->tables[i], snapshot);
+    for (uint32_t i = 0; i < w->view->n_memtables && rc == 0; i++)
+        rc = search_table(w, w->view->memtables[i], snapshot);
+    for (uint32_t i = 0; i < now->n_memtables && rc == 0; i++)
+        if (!view_has_memtable(w->view, now->memtables[i]))
+            rc = search_table(w, now->memtables[i], snapshot);
     return rc;
 }
 
@@ -414,12 +414,12 @@ static void drop_older_versions(struct search_work *w)
     w->n_found = n;
 }
 
-/* Whether the parts and tables of `old` and the tables of `now` hold all that lives. */
+/* Whether the parts and memtables of `old` and the memtables of `now` hold all that lives. */
 static bool views_meet(const struct view *old, const struct view *now)
 {
-    const struct table *newest = old->tables[0];
+    const struct memtable_ref *newest = old->memtables[0];
     return old->adoptions == now->adoptions &&
-           (view_has_table(now, newest) || now->tables[now->n_tables - 1]->first_seq == newest->last_seq);
+           (view_has_memtable(now, newest) || now->memtables[now->n_memtables - 1]->first_seq == newest->last_seq);
 }
 
 static int prepare(struct search_work *w);
@@ -427,8 +427,8 @@ static int prepare(struct search_work *w);
 /* The names that a filter lists first. */
 static void begin_pass(struct search_work *w)
 {
-    if (!w->is_filtered || !filter_find_names(w))
-        search_start_segments(w);
+    if (!w->is_filtered || !collection_filter_find_names(w))
+        collection_search_start_segments(w);
 }
 
 /* On another view, whose reference it takes over. */
@@ -440,7 +440,7 @@ static void begin_again(struct search_work *w, struct view *view)
         begin_pass(w);
         return;
     }
-    work_fail(w, QUIRE_ENOMEM, NULL);
+    collection_search_fail(w, QUIRE_ENOMEM, NULL);
     deliver(w);
 }
 
@@ -469,21 +469,21 @@ static void conclude(struct search_work *w)
     uint64_t began = clock_ns();
     uint32_t died;
     if (w->is_filtered)
-        filter_drop_refused(w);
+        collection_filter_drop_refused(w);
     /* one epoch from the number on: what dies meanwhile is not given back before the memtables have been searched */
     unsigned epoch = epoch_enter(epochs);
     uint64_t lsn = take_snapshot(w, &now, &died);
     bool whole = views_meet(w->view, now);
     if (whole && search_tables(w, now, lsn) < 0)
-        work_fail(w, QUIRE_ENOMEM, NULL);
+        collection_search_fail(w, QUIRE_ENOMEM, NULL);
     epoch_exit(epochs, epoch);
     if (now != w->view)
         drop_older_versions(w);
     if (!whole && w->n_views++ == VIEWS_MAX) {
         struct quire_error err = {0};
-        work_fail(w,
-                  error_set(&err, QUIRE_EBUSY, "segments came and went %u times during a search: try again", VIEWS_MAX),
-                  &err);
+        collection_search_fail(
+            w, error_set(&err, QUIRE_EBUSY, "segments came and went %u times during a search: try again", VIEWS_MAX),
+            &err);
     }
     if (search->code == 0 && (!whole || leave_gap(w, died))) {
         begin_again(w, now);
@@ -494,7 +494,7 @@ static void conclude(struct search_work *w)
         qsort(w->found, w->n_found, sizeof *w->found, by_distance);
     w->n_found = w->n_found < w->k ? w->n_found : w->k;
     if (work_reserve(&w->hits, &w->hits_capacity, w->n_found, sizeof *w->hits) < 0)
-        work_fail(w, QUIRE_ENOMEM, NULL);
+        collection_search_fail(w, QUIRE_ENOMEM, NULL);
     finish_stats(w);
     search->stats.cpu_ns += clock_ns() - began;
     w->next_attributes = search->want_attributes ? 0 : w->n_found;
@@ -516,10 +516,11 @@ static int keep_hits(struct search_work *w, const struct sub_search *sub)
         const struct search_hit *hit = &r->hits[i];
         struct found *f = &w->found[w->n_found];
         *f = (struct found){.distance = hit->distance, .part = sub->part, .row = hit->row};
-        f->key_at = work_keep_bytes(w, hit->key, hit->key_bytes);
+        f->key_at = collection_search_keep_bytes(w, hit->key, hit->key_bytes);
         f->key_bytes = hit->key_bytes;
         if (w->search->want_vectors)
-            f->vector_at = work_keep_bytes(w, hit->vector, sizeof(float) * w->search->collection->config.dim);
+            f->vector_at =
+                collection_search_keep_bytes(w, hit->vector, sizeof(float) * w->search->collection->config.dim);
         if (f->key_at == SIZE_MAX || f->vector_at == SIZE_MAX)
             return QUIRE_ENOMEM;
         w->n_found++;
@@ -549,12 +550,12 @@ static void add_stats(struct search_work *w, const struct quire_search_stats *on
     sum->complete = sum->complete && one->complete;
 }
 
-void search_hold(struct search_work *w)
+void collection_search_pin(struct search_work *w)
 {
     w->hold++;
 }
 
-void search_let_go(struct search_work *w)
+void collection_search_release(struct search_work *w)
 {
     if (--w->hold > 0 || w->n_pending > 0)
         return;
@@ -569,20 +570,20 @@ static void on_segment(struct search_request *request)
     struct sub_search *sub = request->owner;
     struct search_work *w = sub->work;
     uint32_t before = w->n_found;
-    search_hold(w);
+    collection_search_pin(w);
     if (request->code < 0)
-        work_fail(w, request->code, &request->error);
+        collection_search_fail(w, request->code, &request->error);
     else if (keep_hits(w, sub) < 0)
-        work_fail(w, QUIRE_ENOMEM, NULL);
+        collection_search_fail(w, QUIRE_ENOMEM, NULL);
     add_stats(w, &request->stats);
     if (sub->selection && !sub->is_counted)
         w->search->stats.matches += request->stats.matches;
     sub->is_counted = true;
     if (sub->selection)
-        filter_take(w, sub, w->n_found - before);
+        collection_filter_take(w, sub, w->n_found - before);
     else
         w->n_pending--;
-    search_let_go(w);
+    collection_search_release(w);
 }
 
 /* What is left of reads_max is shared by all segments. */
@@ -596,7 +597,7 @@ static uint32_t reads_each(const struct search_work *w)
     return left > n ? (uint32_t)left / (n ? n : 1) : 1;
 }
 
-void search_start_segment(struct search_work *w, struct sub_search *sub)
+void collection_search_start_segment(struct search_work *w, struct sub_search *sub)
 {
     struct collection_search *search = w->search;
     struct quire_error err = {0};
@@ -615,15 +616,15 @@ void search_start_segment(struct search_work *w, struct sub_search *sub)
     sub->request.options.reads_max = reads_max;
     int rc = search_start(w->searcher, &sub->request, &err);
     if (rc < 0) {
-        work_fail(w, rc, &err);
+        collection_search_fail(w, rc, &err);
         w->n_pending--;
     }
 }
 
-void search_start_segments(struct search_work *w)
+void collection_search_start_segments(struct search_work *w)
 {
     uint32_t n = w->view->n_parts, reads_max = reads_each(w);
-    search_hold(w);
+    collection_search_pin(w);
     w->n_pending = n;
     for (uint32_t i = 0; i < n; i++) {
         struct sub_search *sub = &w->subs[i];
@@ -634,16 +635,16 @@ void search_start_segments(struct search_work *w)
         int rc = w->search->code;
         if (w->is_filtered) {
             w->n_subs = i < w->n_subs ? w->n_subs : i + 1;
-            rc = rc < 0 ? rc : filter_select(w, sub, &err);
+            rc = rc < 0 ? rc : collection_filter_select(w, sub, &err);
             if (rc < 0)
-                work_fail(w, rc, &err);
+                collection_search_fail(w, rc, &err);
         }
         if (rc < 0)
             w->n_pending--;
         else
-            search_start_segment(w, sub);
+            collection_search_start_segment(w, sub);
     }
-    search_let_go(w);
+    collection_search_release(w);
 }
 
 /* ---- the call ---------------------------------------------------------------------------------------------------- */
@@ -656,7 +657,7 @@ static int check(const struct collection_search *search, struct quire_error *err
         return error_set(err, QUIRE_ERANGE, "k is %u: it must be 1..%u", o->k, QUIRE_K_MAX);
     if (!(o->recall >= 0 && o->recall <= 1))
         return error_set(err, QUIRE_ERANGE, "recall is %g: it must be above 0 and at most 1", (double)o->recall);
-    return collection_check_vector(config, search->query, config->dim, err);
+    return collection_vector_validate(config, search->query, config->dim, err);
 }
 
 static int reserve_work(struct search_work *w, const struct collection_config *config)
@@ -666,7 +667,7 @@ static int reserve_work(struct search_work *w, const struct collection_config *c
     if (work_reserve(&w->subs, &w->subs_capacity, w->view->n_parts, sizeof *w->subs) < 0 ||
         work_reserve(&w->query, &w->query_capacity, config->dim, sizeof *w->query) < 0 ||
         work_reserve(&w->scratch, &w->scratch_capacity, code_dim, sizeof *w->scratch) < 0 ||
-        work_reserve(&w->table_hits, &w->table_hits_capacity, k, sizeof *w->table_hits) < 0)
+        work_reserve(&w->memtable_hits, &w->memtable_hits_capacity, k, sizeof *w->memtable_hits) < 0)
         return QUIRE_ENOMEM;
     return 0;
 }
@@ -682,7 +683,7 @@ static int prepare(struct search_work *w)
     w->n_bytes = 0;
     w->plan_reads = 0;
     if (w->is_filtered)
-        filter_reset(w);
+        collection_filter_reset(w);
     w->search->stats.matches = 0;
     w->search->stats.plan = w->is_filtered ? QUIRE_PLAN_EMPTY : QUIRE_PLAN_WALK;
     w->search->n_segments = w->view->n_parts;
@@ -712,7 +713,7 @@ int collection_search_start(struct searcher *s, struct collection_search *search
         return rc;
     w->searcher = s;
     w->search = search;
-    rc = filter_begin(w, err);
+    rc = collection_filter_begin(w, err);
     if (rc < 0) {
         give_back(s, w);
         return rc;
@@ -725,7 +726,7 @@ int collection_search_start(struct searcher *s, struct collection_search *search
     clear_answer(search);
     if (prepare(w) < 0) {
         view_unref(w->view);
-        filter_end(w);
+        collection_filter_end(w);
         give_back(s, w);
         return error_set(err, QUIRE_ENOMEM, "no memory for a search with k %u", search->options.k);
     }

@@ -14,7 +14,7 @@
 #define PART_NONE          UINT32_MAX
 
 /* What is known of a hit of a selection that is a superset. */
-enum proof { PROOF_NONE, PROOF_DUE, PROOF_ASKED, PROOF_REFUSED };
+enum proof { RECHECK_NONE, RECHECK_DUE, RECHECK_ASKED, RECHECK_REFUSED };
 
 /* A hit on its way. Key, vector and attributes lie in work->bytes. */
 struct found {
@@ -34,7 +34,7 @@ struct sub_search {
     /* with a filter or a scope */
     struct selection *selection; /* a reference */
     roaring_bitmap_t *keys;      /* rows that the filter names; NULL: not looked up */
-    uint32_t asked, n_unproved, n_proved;
+    uint32_t asked, n_unchecked, n_matched;
     bool is_counted; /* its matches */
 };
 
@@ -60,8 +60,8 @@ struct search_work {
     uint32_t n_found, found_capacity;
     uint8_t *bytes;
     size_t n_bytes, bytes_capacity;
-    struct memtable_hit *table_hits;
-    uint32_t table_hits_capacity;
+    struct memtable_hit *memtable_hits;
+    uint32_t memtable_hits_capacity;
     struct collection_hit *hits;
     uint32_t hits_capacity;
     float *scratch; /* a rotated vector */
@@ -75,42 +75,42 @@ struct search_work {
     bool is_filtered;
     struct filter *filter;      /* a reference */
     struct tenant_scope *scope; /* owned */
-    uint32_t next_proof;
+    uint32_t next_recheck;
     uint32_t key_part, key_next; /* that is looked up next */
 };
 
 /* collection_search.c */
 int work_reserve(void *array, uint32_t *capacity, uint32_t n, size_t size);
 /* Their place in work->bytes; SIZE_MAX without memory. */
-size_t work_keep_bytes(struct search_work *work, const void *bytes, size_t n);
+size_t collection_search_keep_bytes(struct search_work *work, const void *bytes, size_t n);
 /* The first error counts; error may be NULL. */
-void work_fail(struct search_work *work, int code, const struct quire_error *error);
+void collection_search_fail(struct search_work *work, int code, const struct quire_error *error);
 /* Starts a->request, whose owner is a; false: it could not, which is noted in the search, and a is free. */
-bool work_fetch(struct search_work *work, struct attribute_fetch *a);
+bool collection_search_fetch(struct search_work *work, struct attribute_fetch *a);
 /* The JSON of an element's text, kept: where it lies in f. */
-void work_keep_json(struct search_work *work, struct found *f, const char *text, uint32_t bytes);
+void collection_search_keep_json(struct search_work *work, struct found *f, const char *text, uint32_t bytes);
 /* Asks a segment of the view with sub->selection for sub->asked rows. */
-void search_start_segment(struct search_work *work, struct sub_search *sub);
+void collection_search_start_segment(struct search_work *work, struct sub_search *sub);
 /* All segments, after the names of the filter have been looked up. */
-void search_start_segments(struct search_work *work);
+void collection_search_start_segments(struct search_work *work);
 /* Around all that may be the last of a pass. */
-void search_hold(struct search_work *work);
-void search_let_go(struct search_work *work);
+void collection_search_pin(struct search_work *work);
+void collection_search_release(struct search_work *work);
 
 /* collection_filter.c */
-int filter_begin(struct search_work *work, struct quire_error *err);
-void filter_end(struct search_work *work);
+int collection_filter_begin(struct search_work *work, struct quire_error *err);
+void collection_filter_end(struct search_work *work);
 /* Before each pass: what the last one held goes. */
-void filter_reset(struct search_work *work);
-/* Looks up the names that the filter lists, if it does: true, and search_start_segments follows. */
-bool filter_find_names(struct search_work *work);
+void collection_filter_reset(struct search_work *work);
+/* Looks up the names that the filter lists, if it does: true, and collection_search_start_segments follows. */
+bool collection_filter_find_names(struct search_work *work);
 /* The rows of its segment that may be answered. */
-int filter_select(struct search_work *work, struct sub_search *sub, struct quire_error *err);
+int collection_filter_select(struct search_work *work, struct sub_search *sub, struct quire_error *err);
 /* A segment has answered with the last n of work->found: n_pending is lowered now or later. */
-void filter_take(struct search_work *work, struct sub_search *sub, uint32_t n);
+void collection_filter_take(struct search_work *work, struct sub_search *sub, uint32_t n);
 /* Hits that are refused go. */
-void filter_drop_refused(struct search_work *work);
+void collection_filter_drop_refused(struct search_work *work);
 /* memtable_test.accepts; context: the work. */
-bool filter_accepts(void *context, const struct memtable_row *row);
+bool collection_filter_accepts(void *context, const struct memtable_row *row);
 
 #endif

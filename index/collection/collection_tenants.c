@@ -51,14 +51,14 @@ static uint32_t former_place(const struct collection *c, const char *name, uint3
     return low;
 }
 
-uint32_t tenants_generation(const struct collection *c, const char *name, uint32_t bytes)
+uint32_t collection_generation(const struct collection *c, const char *name, uint32_t bytes)
 {
     bool found;
     uint32_t at = former_place(c, name, bytes, &found);
     return found ? c->former[at].generation : 0;
 }
 
-int tenants_set_generation(struct collection *c, const char *name, uint32_t bytes, uint32_t generation)
+int collection_set_generation(struct collection *c, const char *name, uint32_t bytes, uint32_t generation)
 {
     bool found;
     uint32_t at = former_place(c, name, bytes, &found), n = atomic_load_explicit(&c->n_former, memory_order_relaxed);
@@ -85,7 +85,7 @@ int tenants_set_generation(struct collection *c, const char *name, uint32_t byte
     return 0;
 }
 
-void tenants_free(struct collection *c)
+void collection_tenants_free(struct collection *c)
 {
     for (uint32_t i = 0; i < atomic_load(&c->n_former); i++)
         free(c->former[i].name);
@@ -97,7 +97,7 @@ uint32_t collection_tenant_generation(struct collection *c, const char *name, ui
     if (atomic_load_explicit(&c->n_former, memory_order_acquire) == 0)
         return 0;
     pthread_mutex_lock(&c->lock);
-    uint32_t generation = tenants_generation(c, name, bytes);
+    uint32_t generation = collection_generation(c, name, bytes);
     pthread_mutex_unlock(&c->lock);
     return generation;
 }
@@ -122,7 +122,7 @@ int scope_resolve_locked(const struct collection *c, const struct tenant_scope *
     for (uint32_t i = 0; i < scope->n; i++) {
         const struct grant *from = &scope->tenants[i];
         memcpy(name, from->name, from->bytes);
-        copy->tenants[i] = (struct grant){name, from->bytes, tenants_generation(c, name, from->bytes)};
+        copy->tenants[i] = (struct grant){name, from->bytes, collection_generation(c, name, from->bytes)};
         name += from->bytes;
     }
     *out = copy;
@@ -248,8 +248,8 @@ static int count_resolved(struct collection *c, const struct tenant_scope *scope
             count.n += roaring_bitmap_get_cardinality(rows);
         rows_free(rows);
     }
-    for (uint32_t i = 0; rc == 0 && i < s->view->n_tables; i++)
-        rc = each_row(c, s->view->tables[i]->memtable, s->lsn, count_row, &count);
+    for (uint32_t i = 0; rc == 0 && i < s->view->n_memtables; i++)
+        rc = each_row(c, s->view->memtables[i]->memtable, s->lsn, count_row, &count);
     collection_snapshot_close(s);
     *out = count.n;
     return rc;
@@ -368,8 +368,8 @@ int collection_each_tenant(struct collection *c,
         return rc;
     for (uint32_t i = 0; rc == 0 && i < s->view->n_parts; i++)
         rc = add_part(&counts, s->view->parts[i], s->dead[i]);
-    for (uint32_t i = 0; rc == 0 && i < s->view->n_tables; i++)
-        rc = each_row(c, s->view->tables[i]->memtable, s->lsn, add_row, &counts);
+    for (uint32_t i = 0; rc == 0 && i < s->view->n_memtables; i++)
+        rc = each_row(c, s->view->memtables[i]->memtable, s->lsn, add_row, &counts);
     collection_snapshot_close(s);
     for (uint32_t i = 0; i < counts.capacity; i++) {
         if (rc == 0 && counts.places[i].name)
@@ -389,9 +389,9 @@ static int append_drop(struct collection *c, const char *name, uint32_t bytes, u
     struct journal_record record = {.kind = RECORD_DROP_TENANT};
     if (atomic_load(&c->dropped))
         return error_set(err, QUIRE_ECLOSED, "the collection was removed");
-    uint8_t *encoded = record_drop_tenant_encode(c->uid, name, bytes, generation, &record.n_bytes);
+    uint8_t *encoded = collection_record_drop_tenant(c->uid, name, bytes, generation, &record.n_bytes);
     /* a place for the name before the record: what is in the log is in memory */
-    if (!encoded || tenants_set_generation(c, name, bytes, 0) < 0) {
+    if (!encoded || collection_set_generation(c, name, bytes, 0) < 0) {
         free(encoded);
         return error_set(err, QUIRE_ENOMEM, "no memory to drop a tenant");
     }
@@ -400,13 +400,13 @@ static int append_drop(struct collection *c, const char *name, uint32_t bytes, u
     free(encoded);
     if (rc < 0)
         return rc;
-    (void)tenants_set_generation(c, name, bytes, generation); /* its place is there */
+    (void)collection_set_generation(c, name, bytes, generation); /* its place is there */
     atomic_fetch_add(&c->n_drops, 1);
     c->last_lsn = *lsn;
     return 0;
 }
 
-int collection_take_former(struct collection *c, const struct collection *from, struct quire_error *err)
+int collection_take_dropped_tenants(struct collection *c, const struct collection *from, struct quire_error *err)
 {
     uint64_t lsn;
     int rc = 0;
@@ -435,7 +435,7 @@ int collection_drop_tenant(struct collection *c, const char *name, uint32_t byte
     if (*elements == 0)
         return 0;
     pthread_mutex_lock(&c->lock);
-    rc = append_drop(c, name, bytes, tenants_generation(c, name, bytes) + 1, lsn, err);
+    rc = append_drop(c, name, bytes, collection_generation(c, name, bytes) + 1, lsn, err);
     pthread_mutex_unlock(&c->lock);
     if (rc < 0)
         return rc;
@@ -454,7 +454,7 @@ static uint32_t list_tenants(const struct collection *c, const struct columns *c
     uint64_t rows;
     uint32_t n = 0;
     for (uint32_t i = 0; columns_tenant_at(columns, i, &grant, &rows); i++)
-        if ((grant.generation != tenants_generation(c, grant.name, grant.bytes)) == is_void)
+        if ((grant.generation != collection_generation(c, grant.name, grant.bytes)) == is_void)
             items[n++] = grant;
     return n;
 }
@@ -508,7 +508,7 @@ static void unlock_after_burial(struct collection *c)
 /* (lock) Rows of one record. A part that a merge has taken away meanwhile keeps nothing: its successor is swept. */
 static int bury_some(struct collection *c, struct part *part, uint32_t *rows, uint32_t n, struct quire_error *err)
 {
-    struct journal_record record = {.kind = RECORD_BURY};
+    struct journal_record record = {.kind = RECORD_VOID_ROWS};
     uint64_t lsn;
     uint32_t living = 0;
     if (atomic_load(&c->dropped) || view_part(c->view, part->uid) != part)
@@ -518,7 +518,7 @@ static int bury_some(struct collection *c, struct part *part, uint32_t *rows, ui
             rows[living++] = rows[i];
     if (living == 0)
         return 0;
-    uint8_t *encoded = record_bury_encode(c->uid, part->uid, rows, living, &record.n_bytes);
+    uint8_t *encoded = collection_record_void_rows(c->uid, part->uid, rows, living, &record.n_bytes);
     if (!encoded)
         return error_set(err, QUIRE_ENOMEM, "no memory for a record of %u rows", living);
     record.bytes = encoded;
@@ -559,7 +559,7 @@ static int sweep_part(struct collection *c, struct part *part, struct quire_erro
 }
 
 /* (lock, in an epoch) Removes the row if it still is the key's and nobody's. */
-static int bury_row(struct collection *c, const struct table *table, uint32_t number, struct quire_error *err)
+static int bury_row(struct collection *c, const struct memtable_ref *table, uint32_t number, struct quire_error *err)
 {
     struct memtable_row row;
     struct journal_record record = {.kind = RECORD_REMOVE};
@@ -567,10 +567,10 @@ static int bury_row(struct collection *c, const struct table *table, uint32_t nu
     if (memtable_death(table->memtable, number) != SEQ_MAX)
         return 0;
     memtable_row(table->memtable, number, &row);
-    if (!text_is_void(c, row.attributes, row.attribute_bytes))
+    if (!collection_text_is_void(c, row.attributes, row.attribute_bytes))
         return 0;
     struct record_element element = {.key = row.key, .key_bytes = row.key_bytes};
-    uint8_t *encoded = record_element_encode(c->uid, &element, &record.n_bytes);
+    uint8_t *encoded = collection_record_element(c->uid, &element, &record.n_bytes);
     if (!encoded)
         return error_set(err, QUIRE_ENOMEM, "no memory for a journal record");
     record.bytes = encoded;
@@ -584,16 +584,16 @@ static int bury_row(struct collection *c, const struct table *table, uint32_t nu
     return 0;
 }
 
-static bool holds_table(const struct view *view, const struct table *table)
+static bool holds_table(const struct view *view, const struct memtable_ref *table)
 {
-    for (uint32_t i = 0; i < view->n_tables; i++)
-        if (view->tables[i] == table)
+    for (uint32_t i = 0; i < view->n_memtables; i++)
+        if (view->memtables[i] == table)
             return true;
     return false;
 }
 
 /* Whether the row seems to be nobody's. */
-static bool is_nobodys(struct collection *c, const struct table *table, uint32_t number)
+static bool is_nobodys(struct collection *c, const struct memtable_ref *table, uint32_t number)
 {
     struct epochs *epochs = store_epochs(c->store);
     struct memtable_row row = {.key = NULL};
@@ -605,14 +605,14 @@ static bool is_nobodys(struct collection *c, const struct table *table, uint32_t
         memtable_row(table->memtable, number, &row);
     if (row.key && grants_next(row.attributes, row.attribute_bytes, &at, &grant)) {
         pthread_mutex_lock(&c->lock);
-        nobodys = text_is_void(c, row.attributes, row.attribute_bytes);
+        nobodys = collection_text_is_void(c, row.attributes, row.attribute_bytes);
         pthread_mutex_unlock(&c->lock);
     }
     epoch_exit(epochs, epoch);
     return nobodys;
 }
 
-static int sweep_table(struct collection *c, const struct table *table, struct quire_error *err)
+static int sweep_table(struct collection *c, const struct memtable_ref *table, struct quire_error *err)
 {
     struct epochs *epochs = store_epochs(c->store);
     struct memtable_stats stats;
@@ -635,8 +635,8 @@ int collection_sweep(struct collection *c, struct quire_error *err)
 {
     struct view *view = collection_view(c);
     int rc = 0;
-    for (uint32_t i = 0; i < view->n_tables && rc == 0; i++)
-        rc = sweep_table(c, view->tables[i], err);
+    for (uint32_t i = 0; i < view->n_memtables && rc == 0; i++)
+        rc = sweep_table(c, view->memtables[i], err);
     for (uint32_t i = 0; i < view->n_parts && rc == 0; i++)
         rc = sweep_part(c, view->parts[i], err);
     view_unref(view);

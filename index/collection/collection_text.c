@@ -22,10 +22,10 @@ struct granted {
 
 static bool is_live(const struct collection *c, const struct grant *grant)
 {
-    return grant->generation == tenants_generation(c, grant->name, grant->bytes);
+    return grant->generation == collection_generation(c, grant->name, grant->bytes);
 }
 
-bool text_is_void(const struct collection *c, const void *text, uint32_t bytes)
+bool collection_text_is_void(const struct collection *c, const void *text, uint32_t bytes)
 {
     struct grant grant;
     uint32_t at = 0, n = 0;
@@ -130,7 +130,7 @@ static int join_put(struct collection *c, const struct collection_put *put, cons
     if (rc < 0)
         return error_set(err, rc, "no memory for the grants of an element");
     for (uint32_t i = 0; i < put->n_grants; i++)
-        granted_add(&granted, &put->grants[i], tenants_generation(c, put->grants[i].name, put->grants[i].bytes));
+        granted_add(&granted, &put->grants[i], collection_generation(c, put->grants[i].name, put->grants[i].bytes));
     rc = grant_by_default(c, scope, &granted, err);
     if (rc == 0)
         rc = join(&granted, json, json_bytes, out, err);
@@ -138,8 +138,8 @@ static int join_put(struct collection *c, const struct collection_put *put, cons
     return rc;
 }
 
-int text_of_put(struct collection *c, const struct collection_put *put, const struct tenant_scope *scope,
-                const struct element_text *old, struct element_text *out, struct quire_error *err)
+int collection_text_of_put(struct collection *c, const struct collection_put *put, const struct tenant_scope *scope,
+                           const struct element_text *old, struct element_text *out, struct quire_error *err)
 {
     const char *json = put->attributes;
     uint32_t json_bytes = put->attributes ? put->attribute_bytes : 0, n_old = 0;
@@ -176,7 +176,7 @@ static void apply(const struct collection *c, const struct collection_change *ch
     *n_changed = 0;
     for (uint32_t i = 0; i < change->n_grant; i++) {
         const struct grant *grant = &change->grant[i];
-        *n_changed += granted_add(granted, grant, tenants_generation(c, grant->name, grant->bytes));
+        *n_changed += granted_add(granted, grant, collection_generation(c, grant->name, grant->bytes));
     }
     for (uint32_t i = 0; i < change->n_revoke; i++) {
         uint32_t at = granted_find(granted, change->revoke[i].name, change->revoke[i].bytes);
@@ -187,8 +187,9 @@ static void apply(const struct collection *c, const struct collection_change *ch
     }
 }
 
-int text_of_change(const struct collection *c, const struct collection_change *change, const void *text, uint32_t bytes,
-                   char **out, uint32_t *out_bytes, uint32_t *n_changed, struct quire_error *err)
+int collection_text_of_change(const struct collection *c, const struct collection_change *change, const void *text,
+                              uint32_t bytes, char **out, uint32_t *out_bytes, uint32_t *n_changed,
+                              struct quire_error *err)
 {
     struct granted granted;
     struct element_text joined = {.text = NULL};
@@ -231,10 +232,10 @@ int collection_changed_text(struct collection *c, const struct collection_change
     int rc = scope_resolve_locked(c, change->scope, &scope);
     if (rc < 0)
         rc = error_set(err, rc, "no memory for a scope");
-    else if (!grants_allow(text, text_bytes, scope) || text_is_void(c, text, text_bytes))
+    else if (!grants_allow(text, text_bytes, scope) || collection_text_is_void(c, text, text_bytes))
         rc = error_set(err, QUIRE_ENOTFOUND, "there is no such element");
     if (rc == 0)
-        rc = text_of_change(c, change, text, text_bytes, out, out_bytes, n_changed, err);
+        rc = collection_text_of_change(c, change, text, text_bytes, out, out_bytes, n_changed, err);
     pthread_mutex_unlock(&c->lock);
     free(scope);
     return rc;

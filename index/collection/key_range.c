@@ -160,8 +160,8 @@ int collection_keys(struct collection *collection, struct key_range *range, stru
         rc = collection_snapshot_open(collection, &snapshot, err);
     for (uint32_t i = 0; rc == 0 && i < snapshot->view->n_parts; i++)
         rc = scan_part(range, snapshot, i, scope, err);
-    for (uint32_t i = 0; rc == 0 && i < snapshot->view->n_tables; i++)
-        rc = scan_table(range, snapshot, snapshot->view->tables[i]->memtable, scope);
+    for (uint32_t i = 0; rc == 0 && i < snapshot->view->n_memtables; i++)
+        rc = scan_table(range, snapshot, snapshot->view->memtables[i]->memtable, scope);
     collection_snapshot_close(snapshot);
     free(scope);
     if (rc == QUIRE_ENOMEM)

@@ -6,7 +6,7 @@
 #include "io/error.h"
 #include <stdlib.h>
 
-void lane_destroy(struct lane *lane)
+void lane_destroy(struct search_lane *lane)
 {
     if (!lane)
         return;
@@ -19,12 +19,12 @@ void lane_destroy(struct lane *lane)
     free(lane);
 }
 
-int lane_create(enum quire_engine_kind kind, unsigned reads_max, unsigned tasks, struct lane **out,
+int lane_create(enum quire_engine_kind kind, unsigned reads_max, unsigned tasks, struct search_lane **out,
                 struct quire_error *err)
 {
     struct engine_config engine_config = {.kind = kind, .reads_max = reads_max};
     struct searcher_config config = {.tasks_max = tasks};
-    struct lane *lane = calloc(1, sizeof *lane);
+    struct search_lane *lane = calloc(1, sizeof *lane);
     if (!lane)
         return error_set(err, QUIRE_ENOMEM, "no memory for a lane");
     lane->tasks = tasks;
@@ -49,18 +49,18 @@ int lane_pool_init(struct lane_pool *pool, enum quire_engine_kind kind, unsigned
 void lane_pool_fini(struct lane_pool *pool)
 {
     while (pool->idle) {
-        struct lane *lane = pool->idle;
+        struct search_lane *lane = pool->idle;
         pool->idle = lane->next;
         lane_destroy(lane);
     }
     pthread_mutex_destroy(&pool->mutex);
 }
 
-int lane_pool_take(struct lane_pool *pool, unsigned tasks, struct lane **out, struct quire_error *err)
+int lane_pool_take(struct lane_pool *pool, unsigned tasks, struct search_lane **out, struct quire_error *err)
 {
-    struct lane *found = NULL;
+    struct search_lane *found = NULL;
     pthread_mutex_lock(&pool->mutex);
-    for (struct lane **at = &pool->idle; *at && !found; at = &(*at)->next)
+    for (struct search_lane **at = &pool->idle; *at && !found; at = &(*at)->next)
         if ((*at)->tasks >= tasks) {
             found = *at;
             *at = found->next;
@@ -74,17 +74,17 @@ int lane_pool_take(struct lane_pool *pool, unsigned tasks, struct lane **out, st
     return lane_create(pool->kind, pool->reads_max, tasks, out, err);
 }
 
-void lane_pool_put(struct lane_pool *pool, struct lane *lane)
+void lane_pool_put(struct lane_pool *pool, struct search_lane *lane)
 {
     pthread_mutex_lock(&pool->mutex);
     lane->next = pool->idle;
     pool->idle = lane;
-    for (struct lane *idle = pool->idle; idle; idle = idle->next)
+    for (struct search_lane *idle = pool->idle; idle; idle = idle->next)
         searcher_sweep(idle->searcher);
     pthread_mutex_unlock(&pool->mutex);
 }
 
-void lane_run(struct lane *lane, const bool *done)
+void lane_run(struct search_lane *lane, const bool *done)
 {
     while (!*done)
         if (engine_poll(lane->engine, 1, UINT64_MAX) < 0)

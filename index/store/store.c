@@ -144,7 +144,7 @@ static void uncount(struct store *store, struct collection *c)
     store->resident_bytes -= c->counted.resident_bytes;
     store->segment_bytes -= c->counted.disk_bytes;
     store->n_segments -= c->counted.n_parts;
-    store->n_crowded -= atomic_load(&c->crowding) != CROWD_NONE;
+    store->n_behind -= atomic_load(&c->backlog) != BACKLOG_NONE;
     store->n_due[0] -= (c->due & BUSY_SEAL) != 0;
     store->n_due[1] -= (c->due & BUSY_MERGE) != 0;
 }
@@ -161,7 +161,7 @@ static void take_out_locked(struct store *store, struct collection *collection)
     uncount(store, collection);
     memset(&collection->counted, 0, sizeof collection->counted);
     collection->due = 0;
-    atomic_store(&collection->crowding, CROWD_NONE);
+    atomic_store(&collection->backlog, BACKLOG_NONE);
 }
 
 void store_take_out(struct store *store, struct collection *collection)
@@ -235,7 +235,7 @@ char *store_segment_path(const struct store *store, uint64_t uid)
 static int append_create(struct store *store, struct collection *c, uint64_t *lsn, struct quire_error *err)
 {
     struct journal_record record = {.kind = RECORD_CREATE};
-    uint8_t *bytes = record_create_encode(c, &record.n_bytes);
+    uint8_t *bytes = collection_record_create(c, &record.n_bytes);
     int rc = bytes ? add_locked(store, c) : QUIRE_ENOMEM;
     if (rc < 0) {
         free(bytes);
@@ -273,7 +273,7 @@ int store_create_collection(struct store *store, const struct collection_config 
 {
     struct collection_config checked = *config;
     struct collection *c = NULL;
-    int rc = collection_config_check(&checked, err);
+    int rc = collection_config_validate(&checked, err);
     if (rc == 0)
         rc = make_collection(store, &checked, schema, &c, err);
     if (rc < 0)
@@ -304,7 +304,7 @@ static int append_drop(struct store *store, struct collection *c, uint64_t *lsn,
         return rc;
     atomic_store(&c->dropped, true);
     for (uint32_t i = 0; i < c->view->n_parts; i++)
-        store_doom(store, c->view->parts[i]);
+        store_mark_removed(store, c->view->parts[i]);
     return 0;
 }
 
@@ -362,7 +362,7 @@ static void part_gone(void *context, struct part *part)
     pthread_mutex_unlock(&store->wake_lock);
 }
 
-void store_doom(struct store *store, struct part *part)
+void store_mark_removed(struct store *store, struct part *part)
 {
     part->context = store;
     part->gone = part_gone;
@@ -370,13 +370,13 @@ void store_doom(struct store *store, struct part *part)
 
 /* ---- counting ---------------------------------------------------------------------------------------------------- */
 
-/* What a view's tables and parts take, in the fields of collection->counted. */
+/* What a view's memtables and parts take, in the fields of collection->counted. */
 static void measure(struct collection *c, const struct view *view)
 {
     memset(&c->counted, 0, sizeof c->counted);
-    for (uint32_t i = 0; i < view->n_tables; i++) {
+    for (uint32_t i = 0; i < view->n_memtables; i++) {
         struct memtable_stats stats;
-        memtable_get_stats(view->tables[i]->memtable, &stats);
+        memtable_get_stats(view->memtables[i]->memtable, &stats);
         c->counted.memtable_bytes += stats.bytes;
         c->counted.memtable_rows += stats.rows;
         c->counted.unlinked += stats.unlinked;
@@ -394,16 +394,16 @@ static uint64_t backlog_max(const struct store_options *o)
     return 4 * o->memtable_bytes + BACKLOG_SLACK;
 }
 
-static unsigned crowding_of(const struct store *store, const struct collection *c)
+static unsigned backlog_of(const struct store *store, const struct collection *c)
 {
     const struct store_options *o = &store->options;
     if (c->counted.n_parts > 2 * o->segments_max)
-        return CROWD_SEGMENTS;
+        return BACKLOG_SEGMENTS;
     if (c->counted.memtable_bytes > backlog_max(o))
-        return CROWD_BACKLOG;
+        return BACKLOG_MEMTABLES;
     bool behind = (c->due & BUSY_SEAL) && c->counted.memtable_bytes > 2 * o->memtable_bytes;
     bool slow = behind || c->counted.n_parts > o->segments_max;
-    return slow ? CROWD_SLOW : CROWD_NONE;
+    return slow ? BACKLOG_SOFT : BACKLOG_NONE;
 }
 
 void store_count(struct store *store, struct collection *c)
@@ -418,12 +418,12 @@ void store_count(struct store *store, struct collection *c)
         uncount(store, c);
         measure(c, view);
         c->due = due;
-        atomic_store(&c->crowding, crowding_of(store, c));
+        atomic_store(&c->backlog, backlog_of(store, c));
         store->memtable_bytes += c->counted.memtable_bytes;
         store->resident_bytes += c->counted.resident_bytes;
         store->segment_bytes += c->counted.disk_bytes;
         store->n_segments += c->counted.n_parts;
-        store->n_crowded += atomic_load(&c->crowding) != CROWD_NONE;
+        store->n_behind += atomic_load(&c->backlog) != BACKLOG_NONE;
         store->n_due[0] += (due & BUSY_SEAL) != 0;
         store->n_due[1] += (due & BUSY_MERGE) != 0;
     }
@@ -433,7 +433,7 @@ void store_count(struct store *store, struct collection *c)
 
 /* ---- limits ------------------------------------------------------------------------------------------------------ */
 
-void store_judge(struct store *store)
+void store_apply_limits(struct store *store)
 {
     uint64_t memory_max = atomic_load(&store->memory_max), disk_max = atomic_load(&store->disk_max);
     struct journal_stats journal;
@@ -441,7 +441,7 @@ void store_judge(struct store *store)
     pthread_mutex_lock(&store->lock);
     uint64_t memory = store->memtable_bytes + store->resident_bytes;
     uint64_t disk = store->segment_bytes + journal.log_bytes + journal.checkpoint_bytes;
-    bool crowded = store->n_crowded > 0;
+    bool crowded = store->n_behind > 0;
     pthread_mutex_unlock(&store->lock);
     unsigned refusal =
         (memory_max && memory > memory_max ? REFUSE_MEMORY : 0u) | (disk_max && disk > disk_max ? REFUSE_DISK : 0u);
@@ -455,7 +455,7 @@ void store_set_limits(struct store *store, uint64_t memory_bytes, uint64_t disk_
 {
     atomic_store(&store->memory_max, memory_bytes);
     atomic_store(&store->disk_max, disk_bytes);
-    store_judge(store);
+    store_apply_limits(store);
 }
 
 static double mib(uint64_t bytes)
@@ -467,7 +467,7 @@ int store_admit(struct store *store, const struct collection *collection, struct
 {
     const struct store_options *o = &store->options;
     unsigned refusal = atomic_load_explicit(&store->refusal, memory_order_relaxed);
-    unsigned crowding = atomic_load_explicit(&collection->crowding, memory_order_relaxed);
+    unsigned backlog = atomic_load_explicit(&collection->backlog, memory_order_relaxed);
     if (refusal & REFUSE_MEMORY)
         return error_set(err, QUIRE_ENOMEM,
                          "vectors take %.1f MiB of memory and maxmemory is %.1f MiB: remove elements, or raise it",
@@ -477,12 +477,12 @@ int store_admit(struct store *store, const struct collection *collection, struct
                          "the data folder takes %.1f MiB and its quota is %.1f MiB: remove elements and wait for a "
                          "merge, or raise the quota",
                          mib(atomic_load(&store->disk_used)), mib(atomic_load(&store->disk_max)));
-    if (crowding == CROWD_SEGMENTS)
+    if (backlog == BACKLOG_SEGMENTS)
         return error_set(err, QUIRE_ELIMIT,
                          "more than %u segments of this set wait to be merged, twice the limit of %u: write more "
                          "slowly, or raise the limit",
                          2 * o->segments_max, o->segments_max);
-    if (crowding == CROWD_BACKLOG)
+    if (backlog == BACKLOG_MEMTABLES)
         return error_set(
             err, QUIRE_ELIMIT,
             "more than %.1f MiB of this set's elements wait in memory to be written to a segment, which is "
@@ -491,7 +491,7 @@ int store_admit(struct store *store, const struct collection *collection, struct
     return journal_health(store->journal, err);
 }
 
-bool store_is_crowded(const struct store *store)
+bool store_is_behind(const struct store *store)
 {
     return atomic_load_explicit(&store->crowded, memory_order_relaxed);
 }
@@ -503,7 +503,7 @@ void store_note_memtable(struct store *store, struct collection *collection, uin
     if (bytes <= o->memtable_bytes || rows < SEAL_ROWS_MIN)
         return;
     if (bytes > 2 * o->memtable_bytes) {
-        atomic_store_explicit(&collection->crowding, bytes > backlog_max(o) ? CROWD_BACKLOG : CROWD_SLOW,
+        atomic_store_explicit(&collection->backlog, bytes > backlog_max(o) ? BACKLOG_MEMTABLES : BACKLOG_SOFT,
                               memory_order_relaxed);
         atomic_store_explicit(&store->crowded, true, memory_order_relaxed);
     }

@@ -119,7 +119,7 @@ void store_get_stats(const struct store *store, struct store_stats *out);
 /* Changes memory_bytes and disk_bytes of the options. Thread-safe. */
 void store_set_limits(struct store *store, uint64_t memory_bytes, uint64_t disk_bytes);
 /* Whether writers should wait a little (log or seals are behind). Cheap. */
-bool store_is_crowded(const struct store *store);
+bool store_is_behind(const struct store *store);
 
 /* ---- without opening
  * ------------------------------------------------------------------------------------------------ */

@@ -144,8 +144,8 @@ static int walk_keys(struct key_walk *walk, struct quire_error *err)
         if (walk->part->segment)
             rc = segment_scan(walk->part->segment, walk->snapshot->dead[i], walk_row, skip_damage, walk, err);
     }
-    for (uint32_t i = 0; i < view->n_tables && rc == 0; i++)
-        rc = walk_table(walk, view->tables[i]->memtable);
+    for (uint32_t i = 0; i < view->n_memtables && rc == 0; i++)
+        rc = walk_table(walk, view->memtables[i]->memtable);
     return rc == QUIRE_ENOMEM ? error_set(err, rc, "no memory for the keys of a collection") : rc;
 }
 

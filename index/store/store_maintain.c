@@ -14,7 +14,7 @@
  * there is nothing to undo; its rows are in memory and in the log still.
  *
  * Under pressure of memory (memtables take half of what is allowed, or all together three quarters) the largest
- * memtable is sealed before it is full; of tables with fewer than SEAL_ROWS_MIN rows none is: thousands of small
+ * memtable is sealed before it is full; of memtables with fewer than SEAL_ROWS_MIN rows none is: thousands of small
  * segments would take more than they give back.
  */
 #include "index/store/store_priv.h"
@@ -82,7 +82,7 @@ static bool reclaim(struct store *store, struct collection *c, struct graph_scra
     uint32_t before = 0;
     for (unsigned i = 0; i < RECLAIM_STEPS; i++) {
         pthread_mutex_lock(&c->lock);
-        struct memtable *newest = c->view->tables[0]->memtable;
+        struct memtable *newest = c->view->memtables[0]->memtable;
         memtable_get_stats(newest, &stats);
         before = i == 0 ? stats.dead : before;
         if (stats.dead > 0)
@@ -130,7 +130,7 @@ static int tidy_woken(struct maintainer *m)
     if (tidy_collection(store, c, m->scratch))
         store_wake(store, c);
     collection_unref(c);
-    store_judge(store);
+    store_apply_limits(store);
     return 1;
 }
 
@@ -153,7 +153,7 @@ static int tidy_all(struct maintainer *m, struct quire_error *err)
     store_list_free(list, n);
     if (rc == 0)
         atomic_store(&store->counted_lsn, lsn);
-    store_judge(store);
+    store_apply_limits(store);
     return rc < 0 ? rc : more;
 }
 
@@ -253,7 +253,7 @@ static int serve(struct store *store, unsigned bit, struct quire_error *err)
     note_result(store, c, bit == BUSY_SEAL ? "seal" : "merge", rc, err);
     store_release(store, c, bit | (with_parts ? BUSY_MERGE : 0));
     collection_unref(c);
-    store_judge(store);
+    store_apply_limits(store);
     store_signal(store);
     return rc < 0 ? rc : 1;
 }
@@ -319,7 +319,7 @@ int store_checkpoint(struct store *store, struct quire_error *err)
     pthread_mutex_unlock(&store->checkpoint);
     if (rc == 0)
         store_log(store, false, "checkpoint written in %.2f s", (double)(clock_us() - started) * 1e-6);
-    store_judge(store);
+    store_apply_limits(store);
     return rc;
 }
 

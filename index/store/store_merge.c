@@ -1,7 +1,7 @@
 /*
  * store_merge.c - seals and merges: frozen memtables and segments become one new segment.
  *
- * Both are one operation (merge.h): the rows of some parts and of the oldest tables that are alive now are written to a
+ * Both are one operation (merge.h): the rows of some parts and of the oldest memtables that live now are written to a
  * new folder, and one record exchanges them. Rows that die while it is written are marked dead in the new part by
  * collection_publish, which knows where each row went. Nothing is lost on the way: until the record is in the log, the
  * rows are where they were; if anything fails the new folder goes and the collection is as before.
@@ -31,22 +31,22 @@
 struct rebuild {
     struct store *store;
     struct collection *collection;
-    struct view *view; /* a reference: its parts and tables stay */
+    struct view *view; /* a reference: its parts and memtables stay */
     struct part **parts;
     uint32_t n_parts; /* the largest first */
-    struct table *const *tables;
-    uint32_t n_tables; /* the last ones of the view */
+    struct memtable_ref *const *memtables;
+    uint32_t n_memtables; /* the last ones of the view */
     struct merge_segment *segments;
     uint8_t **dead; /* copies */
     struct source {
         uint32_t table, row;
-    } * sources; /* n_rows: where row i of the tables is */
+    } * sources; /* n_rows: where row i of the memtables is */
     uint32_t n_rows;
     float *scratch; /* where vectors are decoded */
     uint64_t uid;
     char *path;
     struct merge_result result;
-    uint32_t **table_rows_of; /* n_tables */
+    uint32_t **memtable_rows_of; /* n_memtables */
     struct part *added;
 };
 
@@ -136,12 +136,12 @@ static bool keeps_codes(const struct collection *c)
     return c->config.metric == QUIRE_METRIC_COSINE && c->config.slot == QUIRE_SLOT_Q8;
 }
 
-/* Row i of all living rows of the tables. They are frozen: their memory stays as long as the table. */
+/* Row i of all living rows of the memtables. They are frozen: their memory stays as long as the table. */
 static void give_row(void *context, uint32_t i, void *vector, const void **key, uint32_t *key_bytes,
                      const char **attributes, uint32_t *attribute_bytes)
 {
     const struct rebuild *r = context;
-    const struct memtable *table = r->tables[r->sources[i].table]->memtable;
+    const struct memtable *table = r->memtables[r->sources[i].table]->memtable;
     struct memtable_row row;
     memtable_row(table, r->sources[i].row, &row);
     if (keeps_codes(r->collection))
@@ -154,23 +154,23 @@ static void give_row(void *context, uint32_t i, void *vector, const void **key, 
     *attribute_bytes = row.attribute_bytes;
 }
 
-/* The living rows of the tables. */
+/* The living rows of the memtables. */
 static int list_rows(struct rebuild *r)
 {
     uint64_t room = 0;
-    for (uint32_t t = 0; t < r->n_tables; t++) {
+    for (uint32_t t = 0; t < r->n_memtables; t++) {
         struct memtable_stats stats;
-        memtable_get_stats(r->tables[t]->memtable, &stats);
+        memtable_get_stats(r->memtables[t]->memtable, &stats);
         room += stats.room;
     }
     r->sources = malloc(size_mul(room + 1, sizeof *r->sources));
     if (!r->sources)
         return QUIRE_ENOMEM;
-    for (uint32_t t = 0; t < r->n_tables; t++) {
+    for (uint32_t t = 0; t < r->n_memtables; t++) {
         struct memtable_stats stats;
-        memtable_get_stats(r->tables[t]->memtable, &stats);
+        memtable_get_stats(r->memtables[t]->memtable, &stats);
         for (uint32_t i = 0; i < stats.room; i++)
-            if (memtable_death(r->tables[t]->memtable, i) == SEQ_MAX)
+            if (memtable_death(r->memtables[t]->memtable, i) == SEQ_MAX)
                 r->sources[r->n_rows++] = (struct source){t, i};
     }
     return 0;
@@ -205,9 +205,9 @@ static int gather(struct rebuild *r, struct quire_error *err)
     qsort(r->parts, r->n_parts, sizeof(struct part *), by_living);
     r->segments = calloc(r->n_parts + 1u, sizeof *r->segments);
     r->dead = calloc(r->n_parts + 1u, sizeof *r->dead);
-    r->table_rows_of = calloc(r->n_tables + 1u, sizeof *r->table_rows_of);
+    r->memtable_rows_of = calloc(r->n_memtables + 1u, sizeof *r->memtable_rows_of);
     r->scratch = malloc(sizeof(float) * (size_mul(config->dim, 2) + 1024));
-    int rc = r->segments && r->dead && r->table_rows_of && r->scratch ? 0 : QUIRE_ENOMEM;
+    int rc = r->segments && r->dead && r->memtable_rows_of && r->scratch ? 0 : QUIRE_ENOMEM;
     if (rc == 0)
         rc = copy_tombstones(r);
     if (rc == 0)
@@ -253,20 +253,20 @@ static int open_added(struct rebuild *r, struct quire_error *err)
     return rc;
 }
 
-/* rows_of of all rows from tables, which merge_build numbers through, by table and its own row numbers. */
+/* rows_of of all rows from memtables, which merge_build numbers through, by table and its own row numbers. */
 static int split_rows(struct rebuild *r, struct quire_error *err)
 {
     const uint32_t *rows_of = r->n_rows ? r->result.rows_of[r->n_parts] : NULL;
-    for (uint32_t t = 0; t < r->n_tables; t++) {
+    for (uint32_t t = 0; t < r->n_memtables; t++) {
         struct memtable_stats stats;
-        memtable_get_stats(r->tables[t]->memtable, &stats);
-        r->table_rows_of[t] = malloc(sizeof(uint32_t) * ((size_t)stats.room + 1));
-        if (!r->table_rows_of[t])
+        memtable_get_stats(r->memtables[t]->memtable, &stats);
+        r->memtable_rows_of[t] = malloc(sizeof(uint32_t) * ((size_t)stats.room + 1));
+        if (!r->memtable_rows_of[t])
             return error_set(err, QUIRE_ENOMEM, "no memory for where rows have gone");
-        memset(r->table_rows_of[t], 0xff, sizeof(uint32_t) * ((size_t)stats.room + 1));
+        memset(r->memtable_rows_of[t], 0xff, sizeof(uint32_t) * ((size_t)stats.room + 1));
     }
     for (uint32_t i = 0; i < r->n_rows; i++)
-        r->table_rows_of[r->sources[i].table][r->sources[i].row] = rows_of[i];
+        r->memtable_rows_of[r->sources[i].table][r->sources[i].row] = rows_of[i];
     return 0;
 }
 
@@ -278,7 +278,7 @@ int store_publish(struct store *store, struct collection *collection, const stru
     int rc = collection_publish(collection, edit, lsn, err);
     journal_quiesce_end(store->journal);
     for (uint32_t i = 0; rc == 0 && i < edit->n_removed_parts; i++)
-        store_doom(store, edit->removed_parts[i]);
+        store_mark_removed(store, edit->removed_parts[i]);
     pthread_mutex_unlock(&store->publish);
     return rc;
 }
@@ -287,11 +287,11 @@ static int exchange(struct rebuild *r, struct quire_error *err)
 {
     struct collection_edit edit = {.removed_parts = r->parts,
                                    .n_removed_parts = r->n_parts,
-                                   .removed_tables = r->tables,
-                                   .n_removed_tables = r->n_tables,
+                                   .removed_memtables = r->memtables,
+                                   .n_removed_memtables = r->n_memtables,
                                    .added = r->added,
                                    .rows_of = r->result.rows_of,
-                                   .table_rows_of = r->table_rows_of};
+                                   .memtable_rows_of = r->memtable_rows_of};
     uint64_t lsn;
     return store_publish(r->store, r->collection, &edit, &lsn, err);
 }
@@ -299,17 +299,17 @@ static int exchange(struct rebuild *r, struct quire_error *err)
 static void rebuild_fini(struct rebuild *r, int rc)
 {
     if (rc < 0 && r->added)
-        store_doom(r->store, r->added);
+        store_mark_removed(r->store, r->added);
     else if (rc < 0 && r->path)
         fs_remove_folder(r->store->fs, r->path, NULL);
     part_unref(r->added);
     merge_result_fini(&r->result);
     for (uint32_t i = 0; r->dead && i < r->n_parts; i++)
         free(r->dead[i]);
-    for (uint32_t i = 0; r->table_rows_of && i < r->n_tables; i++)
-        free(r->table_rows_of[i]);
+    for (uint32_t i = 0; r->memtable_rows_of && i < r->n_memtables; i++)
+        free(r->memtable_rows_of[i]);
     free(r->dead);
-    free(r->table_rows_of);
+    free(r->memtable_rows_of);
     free(r->segments);
     free(r->sources);
     free(r->scratch);
@@ -340,14 +340,14 @@ bool store_seal_is_due(const struct store *store, const struct view *view)
 {
     uint64_t limit = store->options.memtable_bytes, frozen_rows = 0;
     struct memtable_stats stats;
-    for (uint32_t i = 1; i < view->n_tables; i++) {
-        memtable_get_stats(view->tables[i]->memtable, &stats);
+    for (uint32_t i = 1; i < view->n_memtables; i++) {
+        memtable_get_stats(view->memtables[i]->memtable, &stats);
         frozen_rows += stats.rows + stats.dead;
     }
-    memtable_get_stats(view->tables[0]->memtable, &stats);
+    memtable_get_stats(view->memtables[0]->memtable, &stats);
     bool full = stats.bytes > limit && (stats.rows >= SEAL_ROWS_MIN || stats.bytes > 4 * limit);
     bool empty = stats.rows == 0 && stats.bytes > EMPTY_BYTES_MAX;
-    return full || empty || frozen_rows >= SEAL_ROWS_MIN || view->n_tables > SEAL_TABLES_MAX;
+    return full || empty || frozen_rows >= SEAL_ROWS_MIN || view->n_memtables > SEAL_TABLES_MAX;
 }
 
 static bool is_worn(const struct part *part)
@@ -438,11 +438,11 @@ int store_seal_claimed(struct store *store, struct collection *collection, bool 
     if (rc < 0)
         return rc;
     r.view = collection_view(collection);
-    r.n_tables = r.view->n_tables - 1;
-    r.tables = r.view->tables + 1;
-    for (uint32_t i = 0; i < r.n_tables; i++) {
+    r.n_memtables = r.view->n_memtables - 1;
+    r.memtables = r.view->memtables + 1;
+    for (uint32_t i = 0; i < r.n_memtables; i++) {
         struct memtable_stats stats;
-        memtable_get_stats(r.tables[i]->memtable, &stats);
+        memtable_get_stats(r.memtables[i]->memtable, &stats);
         rows += stats.rows;
     }
     bool *flags = calloc(r.view->n_parts + 1u, sizeof *flags);
@@ -450,7 +450,7 @@ int store_seal_claimed(struct store *store, struct collection *collection, bool 
         flags[i] = part_living(r.view->parts[i]) <= rows / 2;
     rc = flags ? take_parts(&r, flags, err) : error_set(err, QUIRE_ENOMEM, "no memory to seal");
     free(flags);
-    if (rc == 0 && r.n_tables > 0) {
+    if (rc == 0 && r.n_memtables > 0) {
         set_working(store, &store->stats.sealing, true);
         rc = rebuild(&r, err);
         set_working(store, &store->stats.sealing, false);

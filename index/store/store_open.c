@@ -563,7 +563,7 @@ int store_open(const char *path, const struct store_options *options, const stru
     if (rc == 0)
         rc = recover(store, &found, err);
     if (rc == 0) {
-        store_judge(store);
+        store_apply_limits(store);
         rc = store_start_maintenance(store, err);
     }
     if (rc < 0) {

@@ -6,7 +6,7 @@
  * snapshot needs. Nobody waits for the disk under `lock` or `wake_lock`: requests take both.
  *
  * Who may work on a collection's segments is said by bits of collection->busy. A seal and a merge of one collection run
- * at the same time: one takes tables away, the other parts.
+ * at the same time: one takes memtables away, the other parts.
  */
 #ifndef QUIRE_INDEX_STORE_PRIV_H
 #define QUIRE_INDEX_STORE_PRIV_H
@@ -31,7 +31,7 @@ enum store_own_record { RECORD_COUNTERS = RECORD_ROWS + 1 /* u64 next collection
 static_assert((int)RECORD_KINDS_END <= (int)HOST_KINDS, "kinds of records overlap");
 
 enum store_busy { BUSY_SEAL = 1, BUSY_MERGE = 2 };
-enum store_crowding { CROWD_NONE, CROWD_SLOW, CROWD_SEGMENTS, CROWD_BACKLOG };
+enum store_backlog { BACKLOG_NONE, BACKLOG_SOFT, BACKLOG_SEGMENTS, BACKLOG_MEMTABLES };
 enum store_refusal { REFUSE_MEMORY = 1, REFUSE_DISK = 2 };
 
 /* A segment whose files nobody needs. */
@@ -65,7 +65,7 @@ struct store {
     pthread_mutex_t lock;   /* all up to the next comment; the store's fields of collections */
     pthread_cond_t changed; /* a bit of busy was lowered */
     struct collection **buckets;
-    uint32_t n_buckets, n_collections, n_crowded;
+    uint32_t n_buckets, n_collections, n_behind;
     uint64_t next_collection, next_segment;
     uint64_t memtable_bytes, resident_bytes, segment_bytes, n_segments; /* sums of what collections were counted with */
     uint32_t n_due[2];                                                  /* collections with BUSY_SEAL, BUSY_MERGE due */
@@ -104,13 +104,13 @@ char *store_segment_path(const struct store *store, uint64_t uid);
 /* Looks at what a collection holds and what is due for it. */
 void store_count(struct store *store, struct collection *collection);
 /* Limits against what was counted. */
-void store_judge(struct store *store);
+void store_apply_limits(struct store *store);
 /* Sets bits of busy; without `wait` it answers false when one of them is set already. After a wait
  * the collection may have been dropped. */
 bool store_claim(struct store *store, struct collection *collection, unsigned bits, bool wait);
 void store_release(struct store *store, struct collection *collection, unsigned bits);
 /* part->gone of a part whose files must go, too. */
-void store_doom(struct store *store, struct part *part);
+void store_mark_removed(struct store *store, struct part *part);
 void store_signal(struct store *store);
 uint64_t store_now_ms(void);
 /* One line for the host's log. */
@@ -138,7 +138,7 @@ struct store_recovery {
 struct journal_reader store_reader(struct store_recovery *recovery);
 /* QUIRE_ECORRUPT where a record names a collection that was never made. Frees what the recovery holds. */
 int store_recovery_end(struct store_recovery *recovery, int rc, struct quire_error *err);
-/* A store without files: tables, locks, epochs. For opening, verification and repair. */
+/* A store without files: memtables, locks, epochs. For opening, verification and repair. */
 int store_alloc(const char *path, const struct store_options *options, const struct store_host *host,
                 struct store **out, struct quire_error *err);
 void store_free(struct store *store);

@@ -192,7 +192,7 @@ static int take_text(struct repair *r, const char *text, uint32_t bytes, struct 
     if (!*grants)
         return error_set(r->err, QUIRE_ENOMEM, "no memory for the grants of an element");
     while (grants_next(text, bytes, &at, &grant))
-        if (grant.generation == tenants_generation(r->source, grant.name, grant.bytes))
+        if (grant.generation == collection_generation(r->source, grant.name, grant.bytes))
             (*grants)[put->n_grants++] = grant;
     put->grants = *grants;
     put->attributes = put->attribute_bytes ? json : NULL;
@@ -241,8 +241,8 @@ static int save_tables(struct repair *r)
     uint32_t dim = r->source->config.dim;
     float *floats = malloc(sizeof(float) * (3 * (size_t)dim + 1024)); /* a vector, and the scratch to decode it */
     int rc = floats ? 0 : error_set(r->err, QUIRE_ENOMEM, "no memory for a vector");
-    for (uint32_t t = 0; t < view->n_tables && rc == 0; t++) {
-        const struct memtable *table = view->tables[t]->memtable;
+    for (uint32_t t = 0; t < view->n_memtables && rc == 0; t++) {
+        const struct memtable *table = view->memtables[t]->memtable;
         struct memtable_stats stats;
         memtable_get_stats(table, &stats);
         for (uint32_t i = 0; i < stats.room && rc == 0; i++) {
@@ -369,7 +369,7 @@ static int save_collection(struct repair *r)
     if (rc < 0)
         return rc;
     r->vector = malloc(size_mul(config->dim, quire_type_bytes(config->type)));
-    rc = r->vector ? collection_take_former(r->target, r->source, r->err)
+    rc = r->vector ? collection_take_dropped_tenants(r->target, r->source, r->err)
                    : error_set(r->err, QUIRE_ENOMEM, "no memory for a vector");
     if (rc == 0)
         rc = save_tables(r);

@@ -444,8 +444,8 @@ static int note_table(struct adoption *a, const struct memtable *table)
 static int find_shared(struct adoption *a, struct quire_error *err)
 {
     int rc = 0;
-    for (uint32_t i = 0; rc == 0 && i < a->view->n_tables; i++)
-        rc = note_table(a, a->view->tables[i]->memtable);
+    for (uint32_t i = 0; rc == 0 && i < a->view->n_memtables; i++)
+        rc = note_table(a, a->view->memtables[i]->memtable);
     for (uint32_t i = 0; rc == 0 && i < a->view->n_parts; i++) {
         a->scanned = a->view->parts[i];
         rc = segment_scan(a->view->parts[i]->segment, NULL, note_scanned, NULL, a, err);
@@ -535,7 +535,7 @@ static int adopt_claimed(struct adoption *a, const char *path, uint64_t *lsn, st
         view_unref(a->view);
     }
     if (rc < 0 && a->part && a->part->segment)
-        store_doom(a->store, a->part);
+        store_mark_removed(a->store, a->part);
     part_unref(a->part);
     return rc;
 }
@@ -548,7 +548,7 @@ int store_adopt(struct store *store, struct collection *collection, const char *
     int rc = adopt_claimed(&adoption, path, lsn, err);
     store_release(store, collection, BUSY_SEAL | BUSY_MERGE);
     store_count(store, collection);
-    store_judge(store);
+    store_apply_limits(store);
     store_signal(store);
     return rc;
 }

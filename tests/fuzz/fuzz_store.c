@@ -44,7 +44,7 @@ static void make_collection(struct journal *journal)
     uint64_t lsn;
     struct collection_config config = {
         .dim = TINY_DIM, .type = QUIRE_TYPE_F32, .metric = QUIRE_METRIC_L2, .block_bytes = TINY_BLOCK_BYTES};
-    fuzz_require(collection_config_check(&config, NULL) == 0);
+    fuzz_require(collection_config_validate(&config, NULL) == 0);
     store_u64(bytes, 1);
     collection_config_encode(&config, bytes + 8);
     struct journal_record record = {RECORD_CREATE, bytes, sizeof bytes};

@@ -432,7 +432,7 @@ static struct collection *new_collection(struct store *store)
 {
     struct collection_config config = support_config();
     struct collection *c = NULL;
-    assert_int_equal(collection_config_check(&config, NULL), 0);
+    assert_int_equal(collection_config_validate(&config, NULL), 0);
     struct attribute_schema *schema = NULL;
     assert_int_equal(attribute_schema_create(NULL, 0, &schema, NULL), 0);
     assert_int_equal(collection_create(store, 77, &config, schema, &c, NULL), 0);
@@ -473,7 +473,7 @@ static uint32_t lengths_of(const struct record *r, uint32_t at[64])
                 at[n++] = p + k;
     } else if (r->kind == RECORD_DROP_TENANT) {
         at[n++] = 12;
-    } else if (r->kind == RECORD_BURY) {
+    } else if (r->kind == RECORD_VOID_ROWS) {
         at[n++] = 16;
     } else {
         for (uint32_t k = 20; k <= 28; k += 4)
@@ -559,7 +559,7 @@ static void damaged_records_of_the_log_are_refused(void **in)
         damage(s->store, &records, i);
     }
     assert_true(seen[RECORD_PUT] && seen[RECORD_REMOVE] && seen[RECORD_ATTRIBUTES] && seen[RECORD_EDIT]);
-    assert_true(seen[RECORD_DROP_TENANT] && seen[RECORD_BURY]);
+    assert_true(seen[RECORD_DROP_TENANT] && seen[RECORD_VOID_ROWS]);
     records_free(&records);
 }
 

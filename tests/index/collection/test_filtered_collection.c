@@ -485,7 +485,7 @@ static int remove_seen(void *context, const void *key, uint32_t key_bytes, const
 static void scans_may_remove_what_they_see(void **in)
 {
     struct state *s = *in;
-    struct lane lane = {.engine = s->lane.engine, .searcher = s->lane.searcher, .tasks = 8};
+    struct search_lane lane = {.engine = s->lane.engine, .searcher = s->lane.searcher, .tasks = 8};
     struct removal r = {.s = s, .put_again = 215};
     struct quire_error err = {0};
     create(s, false, NULL, 0);

@@ -36,7 +36,7 @@ struct model {
     struct store *store;
     struct collection *c;
     struct support_lane lane;
-    struct lane scan_lane;
+    struct search_lane scan_lane;
     struct random random;
     char *path;
     struct element elements[KEYS];
@@ -685,7 +685,7 @@ static void open_all(struct model *m, uint64_t uid)
     m->c = uid ? store_find(m->store, uid) : support_create(m->store);
     assert_non_null(m->c);
     support_lane_open(&m->lane, NULL);
-    m->scan_lane = (struct lane){.engine = m->lane.engine, .searcher = m->lane.searcher, .tasks = 8};
+    m->scan_lane = (struct search_lane){.engine = m->lane.engine, .searcher = m->lane.searcher, .tasks = 8};
 }
 
 static void close_all(struct model *m)

@@ -757,15 +757,15 @@ static void segments_that_wait_for_merges_hold_writers_up(void **in)
     struct store *store = support_store_open(s->path, &options);
     struct collection *c = support_create(store);
     for (uint32_t i = 0; i < 5; i++) {
-        assert_int_equal(store_is_crowded(store), i > 2);
+        assert_int_equal(store_is_behind(store), i > 2);
         put_keys(s, c, 10 * i, 10, 1);
         seal(store, c);
-        store_judge(store);
+        store_apply_limits(store);
     }
     assert_int_equal(support_put(&s->lane, c, &s->model, 99, 1, 0, NULL), QUIRE_ELIMIT);
     assert_int_equal(store_settle(store, &err), 0);
     assert_int_equal(support_put(&s->lane, c, &s->model, 99, 1, 0, NULL), 0);
-    assert_false(store_is_crowded(store));
+    assert_false(store_is_behind(store));
     collection_unref(c);
     support_store_close(store);
 }
