@@ -8,7 +8,7 @@
 #include "index/api/library_priv.h"
 #include "index/search/filtered_search.h"
 #include "index/search/lane_pool.h"
-#include "index/segment/segment_priv.h"
+#include "index/segment/segment_view.h"
 #include "index/vector/parallel.h"
 #include "io/error.h"
 #include <math.h>

@@ -20,7 +20,7 @@
 #include "index/format/posting.h"
 #include "index/kernels/kernels.h"
 #include "index/segment/lists.h"
-#include "index/segment/segment_priv.h"
+#include "index/segment/segment_view.h"
 #include "io/bytes.h"
 #include "io/error.h"
 #include <assert.h>

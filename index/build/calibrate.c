@@ -19,7 +19,7 @@
  */
 #include "index/build/build_priv.h"
 #include "index/search/search.h"
-#include "index/segment/segment_priv.h"
+#include "index/segment/segment_view.h"
 #include "io/bitmap.h"
 #include "io/error.h"
 #include "io/random.h"

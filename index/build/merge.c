@@ -16,7 +16,7 @@
 #include "index/build/merge.h"
 #include "index/build/build.h"
 #include "index/build/merge_priv.h"
-#include "index/segment/segment_priv.h"
+#include "index/segment/segment_view.h"
 #include "io/error.h"
 #include "io/memory.h"
 #include <stdlib.h>

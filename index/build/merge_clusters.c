@@ -7,7 +7,7 @@
  * have lost most of their rows, or get too many, is said in clusters_start.c.
  */
 #include "index/build/merge_priv.h"
-#include "index/segment/segment_priv.h"
+#include "index/segment/segment_view.h"
 #include <stdlib.h>
 #include <string.h>
 

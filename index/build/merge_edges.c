@@ -7,7 +7,7 @@
  * Edges to rows that are dead are dropped for the same reason: what was near to them is near here.
  */
 #include "index/build/merge_priv.h"
-#include "index/segment/segment_priv.h"
+#include "index/segment/segment_view.h"
 #include "io/error.h"
 #include <stdlib.h>
 #include <string.h>

@@ -17,7 +17,7 @@
 #include "index/build/build.h"
 #include "index/collection/collection_priv.h"
 #include "index/format/format.h"
-#include "index/segment/segment_priv.h"
+#include "index/segment/segment_view.h"
 #include "io/bytes.h"
 #include "io/error.h"
 #include <assert.h>

@@ -13,7 +13,7 @@
  * waits.
  */
 #include "index/collection/collection_search_priv.h"
-#include "index/segment/segment_priv.h"
+#include "index/segment/segment_view.h"
 #include "io/error.h"
 #include "io/memory.h"
 #include <stdlib.h>

@@ -23,7 +23,7 @@
  * checkpoint's STATE knew are left out.
  */
 #include "index/collection/collection_priv.h"
-#include "index/segment/segment_priv.h"
+#include "index/segment/segment_view.h"
 #include "io/bytes.h"
 #include "io/error.h"
 #include <stdlib.h>

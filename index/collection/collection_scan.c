@@ -12,7 +12,7 @@
 #include "index/build/merge.h"
 #include "index/collection/collection_priv.h"
 #include "index/search/lane_pool.h"
-#include "index/segment/segment_priv.h"
+#include "index/segment/segment_view.h"
 #include "index/segment/selection.h"
 #include "io/bitmap.h"
 #include "io/error.h"

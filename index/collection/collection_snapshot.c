@@ -6,7 +6,7 @@
  * bit a row.
  */
 #include "index/collection/collection_priv.h"
-#include "index/segment/segment_priv.h"
+#include "index/segment/segment_view.h"
 #include "io/error.h"
 #include <stdlib.h>
 #include <string.h>

@@ -15,7 +15,7 @@
  */
 #include "index/collection/collection_priv.h"
 #include "index/column/columns.h"
-#include "index/segment/segment_priv.h"
+#include "index/segment/segment_view.h"
 #include "io/bitmap.h"
 #include "io/error.h"
 #include "io/memory.h"

@@ -10,7 +10,7 @@
  * are collected in a bitmap that grows; opening checks them against the number of rows.
  */
 #include "index/collection/part.h"
-#include "index/segment/segment_priv.h"
+#include "index/segment/segment_view.h"
 #include "io/error.h"
 #include "io/memory.h"
 #include <stdlib.h>

@@ -13,7 +13,7 @@
  * that callbacks do not enter again (filling).
  */
 #include "index/search/filtered_search.h"
-#include "index/segment/segment_priv.h"
+#include "index/segment/segment_view.h"
 #include "io/clock.h"
 #include "io/error.h"
 #include <stdlib.h>

@@ -4,7 +4,7 @@
 
 #include "index/format/block.h"
 #include "index/search/search.h"
-#include "index/segment/segment_priv.h"
+#include "index/segment/segment_view.h"
 #include "index/segment/selection.h"
 #include "index/vector/codes.h"
 

@@ -324,17 +324,20 @@ static int load_codes(struct opening *o)
     unsigned bits = nav_bits[s->width];
     s->nav_bytes = code_bytes_of(s->params.code_dim, bits);
     if (resident)
-        rc = load_resident(o, codes, CODES_NAVIGATION + bits, rows * s->nav_bytes, &codes_mem, &s->nav_codes_mapped);
+        rc = load_resident(o, codes, CODES_NAVIGATION + bits, rows * s->nav_bytes, &codes_mem,
+                           &segment_whole(s)->nav_codes_mapped);
     s->nav_codes = codes_mem;
     if (rc == 0 && resident)
-        rc = load_resident(o, codes, CODES_NAV_FACTORS + bits, rows * 4, &factors, &s->nav_factors_mapped);
+        rc = load_resident(o, codes, CODES_NAV_FACTORS + bits, rows * 4, &factors,
+                           &segment_whole(s)->nav_factors_mapped);
     s->nav_factors = factors;
     if (rc == 0)
         rc = load_resident(o, codes, CODES_CENTRES, blocks * code_bytes_of(s->params.code_dim, CENTRE_BITS), &centres,
-                           &s->centre_codes_mapped);
+                           &segment_whole(s)->centre_codes_mapped);
     s->centres.codes = centres;
     if (rc == 0)
-        rc = load_resident(o, codes, CODES_CENTRE_FACTORS, blocks * 12, &centre_factors, &s->centre_factors_mapped);
+        rc = load_resident(o, codes, CODES_CENTRE_FACTORS, blocks * 12, &centre_factors,
+                           &segment_whole(s)->centre_factors_mapped);
     s->centres.factors = centre_factors;
     s->centres.n = s->params.n_blocks;
     if (rc < 0)
@@ -413,6 +416,7 @@ static int open_disk_parts(struct opening *o)
 
 static void fill_info(struct segment *s)
 {
+    const struct segment_whole *whole = segment_whole(s);
     const struct segment_params *p = &s->params;
     struct segment_info *info = &s->info;
     info->rows = p->rows;
@@ -435,11 +439,11 @@ static void fill_info(struct segment *s)
     info->build_beam = p->pool;
     info->seed = p->seed;
     info->raw_bytes = p->rows * p->dim * quire_type_bytes(info->type);
-    info->resident_codes_bytes = s->lists ? s->lists->codes_mapped : s->nav_codes_mapped;
-    info->resident_factors_bytes = s->lists ? s->lists->factors_mapped : s->nav_factors_mapped;
+    info->resident_codes_bytes = s->lists ? s->lists->codes_mapped : whole->nav_codes_mapped;
+    info->resident_factors_bytes = s->lists ? s->lists->factors_mapped : whole->nav_factors_mapped;
     info->resident_heads_bytes = s->lists ? s->lists->heads_bytes : 0;
     info->resident_entries_bytes =
-        s->centre_codes_mapped + s->centre_factors_mapped + s->entry.bytes + (s->groups ? s->groups->bytes : 0);
+        whole->centre_codes_mapped + whole->centre_factors_mapped + s->entry.bytes + (s->groups ? s->groups->bytes : 0);
     info->n_entries = p->n_blocks;
     info->direct_io = section_file_io(s->blocks)->direct;
     info->user_keys = p->user_keys;
@@ -450,6 +454,7 @@ static void fill_info(struct segment *s)
 
 static void segment_free(struct segment *s)
 {
+    struct segment_whole *whole = segment_whole(s);
     section_file_close(s->blocks);
     section_file_close(s->keys);
     section_file_close(s->attributes);
@@ -457,17 +462,17 @@ static void segment_free(struct segment *s)
     lists_close(s->lists);
     selections_fini(s);
     columns_close(s->columns);
-    memory_unmap(s->nav_codes, s->nav_codes_mapped);
-    memory_unmap(s->nav_factors, s->nav_factors_mapped);
+    memory_unmap(s->nav_codes, whole->nav_codes_mapped);
+    memory_unmap(s->nav_factors, whole->nav_factors_mapped);
     block_cache_destroy(s->cache);
     entry_fini(&s->entry);
     groups_close(s->groups);
-    memory_unmap(s->centres.codes, s->centre_codes_mapped);
-    memory_unmap(s->centres.factors, s->centre_factors_mapped);
+    memory_unmap(s->centres.codes, whole->centre_codes_mapped);
+    memory_unmap(s->centres.factors, whole->centre_factors_mapped);
     space_fini(&s->space);
     free(s->calibration);
     free((char *)s->info.path);
-    free(s);
+    free(whole);
 }
 
 int segment_open(const char *path, const struct segment_options *options, struct segment **out, struct quire_error *err)
@@ -477,11 +482,12 @@ int segment_open(const char *path, const struct segment_options *options, struct
     o.fs = o.options->fs ? o.options->fs : fs_real();
     if (err)
         memset(err, 0, sizeof *err);
-    o.s = calloc(1, sizeof *o.s);
-    if (!o.s)
+    struct segment_whole *whole = calloc(1, sizeof *whole);
+    if (!whole)
         return error_set(err, QUIRE_ENOMEM, "no memory to open %s", path);
-    atomic_init(&o.s->references, 1);
-    pthread_mutex_init(&o.s->selections.mutex, NULL);
+    o.s = &whole->view;
+    atomic_init(&whole->references, 1);
+    pthread_mutex_init(&whole->selections.mutex, NULL);
     o.s->info.path = strdup(path);
     int rc = o.s->info.path ? load_meta(&o) : QUIRE_ENOMEM;
     if (rc == 0)
@@ -505,7 +511,7 @@ int segment_open(const char *path, const struct segment_options *options, struct
 
 struct segment *segment_ref(struct segment *s)
 {
-    atomic_fetch_add_explicit(&s->references, 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&segment_whole(s)->references, 1, memory_order_relaxed);
     return s;
 }
 
@@ -516,7 +522,7 @@ void segment_retire(struct segment *s)
 
 void segment_unref(struct segment *s)
 {
-    if (s && atomic_fetch_sub_explicit(&s->references, 1, memory_order_acq_rel) == 1)
+    if (s && atomic_fetch_sub_explicit(&segment_whole(s)->references, 1, memory_order_acq_rel) == 1)
         segment_free(s);
 }
 

@@ -9,7 +9,7 @@
  * lies between costs less than a read of its own (RUN_GAP_BYTES; docs/performance.md has the device's prices).
  */
 #include "index/segment/selection.h"
-#include "index/column/columns_priv.h"
+#include "index/column/row_set.h"
 #include "index/segment/segment_priv.h"
 #include "index/vector/row_place.h"
 #include "io/error.h"
@@ -280,7 +280,7 @@ static char *make_name(const struct filter *filter, const struct tenant_scope *s
     return name;
 }
 
-static struct selection *find_kept(struct segment *segment, const char *name, uint32_t n_bytes, uint64_t hash)
+static struct selection *find_kept(struct segment_whole *segment, const char *name, uint32_t n_bytes, uint64_t hash)
 {
     struct selection *found = NULL;
     pthread_mutex_lock(&segment->selections.mutex);
@@ -294,7 +294,7 @@ static struct selection *find_kept(struct segment *segment, const char *name, ui
 }
 
 /* The one that was asked for longest ago; NULL: there is but one. Under the lock. */
-static struct selection *take_oldest(struct segment *segment)
+static struct selection *take_oldest(struct segment_whole *segment)
 {
     struct selection **oldest = NULL;
     if (!segment->selections.first || !segment->selections.first->next)
@@ -309,7 +309,7 @@ static struct selection *take_oldest(struct segment *segment)
     return s;
 }
 
-static void keep(struct segment *segment, struct selection *s)
+static void keep(struct segment_whole *segment, struct selection *s)
 {
     struct selection *gone = NULL;
     pthread_mutex_lock(&segment->selections.mutex);
@@ -333,8 +333,9 @@ static void keep(struct segment *segment, struct selection *s)
     }
 }
 
-void selections_fini(struct segment *segment)
+void selections_fini(struct segment *of)
 {
+    struct segment_whole *segment = segment_whole(of);
     while (segment->selections.first) {
         struct selection *s = segment->selections.first;
         segment->selections.first = s->next;
@@ -346,7 +347,7 @@ void selections_fini(struct segment *segment)
 /* ---- from columns ------------------------------------------------------------------------------------------------ */
 
 /* Sets come from stored ones only: of CRoaring's functions that make or change one, version 0.2 does not look at what
- * its allocations give (columns_priv.h). */
+ * its allocations give (row_set.h). */
 static int no_rows(roaring_bitmap_t **out)
 {
     return row_view_roaring(&(struct row_view){.n = 0}, out);
@@ -428,7 +429,7 @@ int segment_select(struct segment *segment, struct filter *filter, const struct 
     if (!name)
         return error_set(err, QUIRE_ENOMEM, "no memory to select rows");
     uint64_t hash = XXH3_64bits(name, n_bytes);
-    struct selection *s = keys ? NULL : find_kept(segment, name, n_bytes, hash);
+    struct selection *s = keys ? NULL : find_kept(segment_whole(segment), name, n_bytes, hash);
     int rc = 0;
     if (s)
         goto out;
@@ -447,7 +448,7 @@ int segment_select(struct segment *segment, struct filter *filter, const struct 
         s->hash = hash;
         s->all_bytes += n_bytes;
         name = NULL;
-        keep(segment, s);
+        keep(segment_whole(segment), s);
     }
 out:
     free(name);

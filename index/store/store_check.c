@@ -12,7 +12,7 @@
  * What is found is a sentence; the walk goes on.
  */
 #include "index/format/format.h"
-#include "index/segment/segment_priv.h"
+#include "index/segment/segment_view.h"
 #include "index/store/store_priv.h"
 #include "io/error.h"
 #include <stdarg.h>

@@ -17,7 +17,7 @@
  * The new folder is made under another name and renamed at the end: it is there whole or not at all.
  */
 #include "index/format/format.h"
-#include "index/segment/segment_priv.h"
+#include "index/segment/segment_view.h"
 #include "index/store/store_priv.h"
 #include "io/bitmap.h"
 #include "io/error.h"

@@ -22,7 +22,7 @@
  */
 #include "index/column/columns.h"
 #include "index/format/block.h"
-#include "index/segment/segment_priv.h"
+#include "index/segment/segment_view.h"
 #include "index/verify/verify_priv.h"
 #include "io/bitmap.h"
 #include "io/error.h"

@@ -10,7 +10,7 @@
  * for their size are none. What of the attributes cannot be read is a finding of its own, and the counts are not
  * compared then.
  */
-#include "index/column/columns_priv.h"
+#include "index/column/columns_view.h"
 #include "index/verify/verify_priv.h"
 #include "io/error.h"
 #include "io/memory.h"

@@ -4,7 +4,7 @@
 #ifndef QUIRE_INDEX_VERIFY_PRIV_H
 #define QUIRE_INDEX_VERIFY_PRIV_H
 
-#include "index/segment/segment_priv.h"
+#include "index/segment/segment_view.h"
 
 /* Which blocks each block leads to: targets[at[b]..at[b + 1]). */
 struct block_links {

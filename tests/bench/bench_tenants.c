@@ -18,7 +18,7 @@
  */
 #include "datasets/vecfile.h"
 #include "index/column/columns.h"
-#include "index/segment/segment_priv.h"
+#include "index/segment/segment_view.h"
 #include "io/clock.h"
 #include <stdio.h>
 #include <stdlib.h>

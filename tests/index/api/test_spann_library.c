@@ -4,7 +4,7 @@
  * Blocking, batch and loop searches answer the same. What is fetched of a row is what went in, by key and by number,
  * although blocks of lists have no edges: a row's links are then the rows of its own block.
  */
-#include "index/segment/segment_priv.h"
+#include "index/segment/segment_view.h"
 #include "tests/index/support_parts.h"
 #include "tests/index/support_spann.h"
 #include <setjmp.h>

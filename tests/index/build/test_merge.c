@@ -5,7 +5,7 @@
  * Every result is proved by quire_verify, scanned row by row and searched against brute force over the vectors that
  * went in.
  */
-#include "index/segment/segment_priv.h"
+#include "index/segment/segment_view.h"
 #include "tests/index/support_parts.h"
 #include <math.h>
 #include <setjmp.h>

@@ -1,7 +1,7 @@
 /*
  * test_segment_scan.c - a scan gives every living row once, in order, as it was built; damage costs what it hit.
  */
-#include "index/segment/segment_priv.h"
+#include "index/segment/segment_view.h"
 #include "tests/index/support_parts.h"
 #include <math.h>
 #include <setjmp.h>

@@ -7,7 +7,7 @@
  */
 #include "index/build/build.h"
 #include "index/format/format.h"
-#include "index/segment/segment_priv.h"
+#include "index/segment/segment_view.h"
 #include "io/fault.h"
 #include "tests/index/support_spann.h"
 #include "tests/sanitized.h"

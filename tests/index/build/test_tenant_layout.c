@@ -8,7 +8,7 @@
  */
 #include "index/attribute/grants.h"
 #include "index/format/format.h"
-#include "index/segment/segment_priv.h"
+#include "index/segment/segment_view.h"
 #include "io/bitmap.h"
 #include "io/fs.h"
 #include "io/random.h"

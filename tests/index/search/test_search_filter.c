@@ -589,7 +589,7 @@ static void test_kept_selections(void **state)
     }
     for (unsigned i = 0; i < 3; i++)
         pthread_join(threads[i], NULL);
-    assert_int_equal(o.segment->selections.n, KEPT_MAX);
+    assert_int_equal(segment_whole(o.segment)->selections.n, KEPT_MAX);
     close_subject(&o);
 }
 

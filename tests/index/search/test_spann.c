@@ -5,7 +5,7 @@
  * with all lists looked at it answers what an exact search answers: there is no ceiling, and no row is lost, whatever
  * the shape of the data. Lists are small here, so that a few thousand rows have hundreds of them.
  */
-#include "index/segment/segment_priv.h"
+#include "index/segment/segment_view.h"
 #include "io/random.h"
 #include "tests/index/support_spann.h"
 #include <math.h>

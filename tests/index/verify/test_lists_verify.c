@@ -5,7 +5,7 @@
  * Sound ones are built of every kind of slot, metric and width, because the error that a slot leaves open is another in
  * each; one has vectors so large that its blocks take several windows. A lie is told about one entry of one list.
  */
-#include "index/segment/segment_priv.h"
+#include "index/segment/segment_view.h"
 #include "tests/index/support_index.h"
 #include <setjmp.h>
 #include <stdarg.h>

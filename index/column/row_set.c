@@ -1,5 +1,5 @@
 /*
- * columns_set.c - sets of rows as they are stored: coding, proof, and adding them to a working set.
+ * row_set.c - sets of rows as they are stored: coding, proof, and adding them to a working set.
  *
  * A stored set has one of three forms, whichever is shortest:
  *   run      rows that follow one another: the first
