@@ -13,10 +13,10 @@
 #include "io/error.h"
 #include "io/journal.h"
 #include "io/memory.h"
-#include "server/command.h"
-#include "server/data.h"
-#include "server/fair.h"
-#include "server/tls.h"
+#include "server/call/data.h"
+#include "server/call/fair.h"
+#include "server/commands/command.h"
+#include "server/net/tls.h"
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>

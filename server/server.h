@@ -5,8 +5,8 @@
 #ifndef QUIRE_SERVER_SERVER_H
 #define QUIRE_SERVER_SERVER_H
 
-#include "server/config.h"
-#include "server/log.h"
+#include "server/process/config.h"
+#include "server/process/log.h"
 
 struct server;
 

@@ -4,8 +4,8 @@
  * A rule is taken or refused with a sentence. Whatever was taken, the user's description must be rules that make the
  * same user: the same text, the same commands allowed, on the same keys.
  */
-#include "server/acl.h"
-#include "server/command.h"
+#include "server/access/acl.h"
+#include "server/commands/command.h"
 #include <stdlib.h>
 #include <string.h>
 

@@ -4,7 +4,7 @@
  * A file is taken or refused with a sentence that names it; what was taken must be said by config_each in a way that
  * config_set takes again. The file is a memory file, so that nothing is left on disk.
  */
-#include "server/config.h"
+#include "server/process/config.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

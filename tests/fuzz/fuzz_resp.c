@@ -5,7 +5,7 @@
  * request must lie inside the bytes, an incomplete one must ask for more than there is, a prefix of a whole request
  * must not be refused, and what the writers make of a request's arguments must parse to the same arguments.
  */
-#include "server/resp.h"
+#include "server/protocol/resp.h"
 #include <stdlib.h>
 #include <string.h>
 

@@ -2,7 +2,7 @@
 #ifndef QUIRE_TESTS_SERVER_SUPPORT_REPLY_H
 #define QUIRE_TESTS_SERVER_SUPPORT_REPLY_H
 
-#include "server/resp.h"
+#include "server/protocol/resp.h"
 
 struct reply {
     char type;         /* the byte it began with: + - : $ * % ~ , # _ = */

@@ -1,0 +1,342 @@
+/*
+ * cmd_acl.c - the ACL command: users shown, changed, saved, and asked what they may do.
+ *
+ * Replies and error texts are those of Redis 7, which tools parse. LOAD and SAVE touch the disk: the worker does that
+ * while the lane goes on; requests behind them on the same connection wait, so that a script that loads and then uses
+ * what it loaded works.
+ *
+ * A connection whose user changes itself away (deletes or switches off its own user) still gets its reply.
+ */
+#include "io/error.h"
+#include "server/commands/command.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+/* After a change: a client that lost its own user leaves once its reply is out. */
+static void leave_if_gone(struct client *c)
+{
+    if (!acl_client_refresh(c))
+        client_end(c);
+}
+
+/* ---- who is there ------------------------------------------------------------------------------------------------ */
+
+void cmd_acl_whoami(struct client *c, const struct resp_arg *args, uint32_t n)
+{
+    (void)args;
+    (void)n;
+    resp_bulk(client_reply(c), c->user->name, c->user->name_bytes);
+}
+
+/* Lines collected under the lock, and replied with their number before them. */
+struct lines {
+    struct resp_buffer text;
+    size_t n;
+    bool names_only;
+};
+
+static void add_line(void *context, const struct acl_user *user)
+{
+    struct lines *lines = context;
+    struct resp_buffer line = {.protocol = 2};
+    lines->n++;
+    if (lines->names_only) {
+        resp_bulk(&lines->text, user->name, user->name_bytes);
+        return;
+    }
+    acl_user_describe(user, &line);
+    resp_bulk(&lines->text, line.data, line.bytes);
+    lines->text.failed |= line.failed;
+    resp_buffer_fini(&line);
+}
+
+static void reply_lines(struct client *c, bool names_only)
+{
+    struct lines lines = {.text = {.protocol = 2}, .names_only = names_only};
+    acl_each(c->lane->server, add_line, &lines);
+    struct resp_buffer *out = client_reply(c);
+    resp_array(out, lines.n);
+    resp_raw(out, lines.text.data, lines.text.bytes);
+    out->failed |= lines.text.failed;
+    resp_buffer_fini(&lines.text);
+}
+
+void cmd_acl_list(struct client *c, const struct resp_arg *args, uint32_t n)
+{
+    (void)args;
+    (void)n;
+    reply_lines(c, false);
+}
+
+void cmd_acl_users(struct client *c, const struct resp_arg *args, uint32_t n)
+{
+    (void)args;
+    (void)n;
+    reply_lines(c, true);
+}
+
+/* A field whose value one of acl_user_... writes. */
+static void put_described(struct resp_buffer *out, const char *field, const struct acl_user *user,
+                          void (*describe)(const struct acl_user *user, struct resp_buffer *text))
+{
+    struct resp_buffer text = {.protocol = 2};
+    describe(user, &text);
+    resp_text(out, field);
+    resp_bulk(out, text.bytes ? (const char *)text.data : "", text.bytes);
+    out->failed |= text.failed;
+    resp_buffer_fini(&text);
+}
+
+static void put_texts(struct resp_buffer *out, const char *field, const struct acl_texts *texts)
+{
+    resp_text(out, field);
+    resp_array(out, texts->n);
+    for (unsigned i = 0; i < texts->n; i++)
+        resp_bulk(out, texts->items[i].data, texts->items[i].bytes);
+}
+
+void cmd_acl_getuser(struct client *c, const struct resp_arg *args, uint32_t n)
+{
+    (void)n;
+    struct acl_user *user = acl_find(c->lane->server, args[2].data, args[2].bytes);
+    struct resp_buffer *out = client_reply(c);
+    if (!user) {
+        resp_null(out);
+        return;
+    }
+    resp_map(out, 7);
+    resp_text(out, "flags");
+    resp_set(out, user->nopass ? 2 : 1);
+    resp_text(out, user->on ? "on" : "off");
+    if (user->nopass)
+        resp_text(out, "nopass");
+    put_texts(out, "passwords", &user->passwords);
+    put_described(out, "commands", user, acl_user_commands);
+    put_described(out, "keys", user, acl_user_keys);
+    put_described(out, "channels", user, acl_user_channels);
+    resp_text(out, "selectors");
+    resp_array(out, 0);
+    put_texts(out, "tenants", &user->tenants);
+    acl_user_release(user);
+}
+
+/* ---- changes ----------------------------------------------------------------------------------------------------- */
+
+void cmd_acl_setuser(struct client *c, const struct resp_arg *args, uint32_t n)
+{
+    struct quire_error err = {0};
+    if (acl_change(c->lane->server, args[2], args + 3, n - 3, &err) < 0) {
+        client_error(c, "ERR %s", err.message);
+        return;
+    }
+    resp_simple(client_reply(c), "OK");
+    leave_if_gone(c);
+}
+
+void cmd_acl_deluser(struct client *c, const struct resp_arg *args, uint32_t n)
+{
+    long long deleted = 0;
+    for (uint32_t i = 2; i < n; i++)
+        if (args[i].bytes == 7 && memcmp(args[i].data, "default", 7) == 0) {
+            client_error(c, "ERR The 'default' user cannot be removed");
+            return;
+        }
+    for (uint32_t i = 2; i < n; i++)
+        deleted += acl_delete(c->lane->server, args[i]);
+    resp_integer(client_reply(c), deleted);
+    leave_if_gone(c);
+}
+
+void cmd_acl_genpass(struct client *c, const struct resp_arg *args, uint32_t n)
+{
+    enum { BITS_MAX = 4096 };
+    uint8_t bytes[BITS_MAX / 8];
+    char text[BITS_MAX / 4 + 1];
+    long long bits = 256;
+    if (n > 3) {
+        client_error(c, "ERR wrong number of arguments for 'acl|genpass' command");
+        return;
+    }
+    if (n == 3 && !arg_integer(args[2], &bits)) {
+        client_error(c, "ERR value is not an integer or out of range");
+        return;
+    }
+    if (bits <= 0 || bits > BITS_MAX) {
+        client_error(c, "ERR ACL GENPASS argument must be the number of bits for the output password, a positive "
+                        "number up to 4096");
+        return;
+    }
+    size_t digits = (size_t)(bits + 3) / 4, filled = 0, wanted = (digits + 1) / 2;
+    while (filled < wanted) {
+        ssize_t got = getrandom(bytes + filled, wanted - filled, 0);
+        filled += got > 0 ? (size_t)got : 0;
+    }
+    for (size_t i = 0; i < wanted; i++)
+        snprintf(text + 2 * i, 3, "%02x", bytes[i]);
+    resp_bulk(client_reply(c), text, digits);
+}
+
+/* ---- questions --------------------------------------------------------------------------------------------------- */
+
+static void list_category(struct client *c, unsigned category)
+{
+    size_t count = 0;
+    struct resp_buffer *out = client_reply(c);
+    for (unsigned row = 0; row < n_commands; row++)
+        count += command_in_category(&commands[row], category);
+    resp_array(out, count);
+    for (unsigned row = 0; row < n_commands; row++)
+        if (command_in_category(&commands[row], category))
+            resp_text(out, commands[row].name);
+}
+
+void cmd_acl_cat(struct client *c, const struct resp_arg *args, uint32_t n)
+{
+    unsigned count = 0;
+    int category = n == 3 ? command_category_find(args[2].data, args[2].bytes) : -1;
+    if (n > 3) {
+        client_error(c, "ERR wrong number of arguments for 'acl|cat' command");
+        return;
+    }
+    if (category >= 0) {
+        list_category(c, (unsigned)category);
+        return;
+    }
+    if (n == 3) {
+        client_error(c, "ERR Unknown category '%.*s'", ARG_SHOWN(args[2], 128u));
+        return;
+    }
+    struct resp_buffer *out = client_reply(c);
+    while (command_category_name(count))
+        count++;
+    resp_array(out, count);
+    for (unsigned i = 0; i < count; i++)
+        resp_text(out, command_category_name(i));
+}
+
+static void dryrun_as(struct client *c, const struct acl_user *user, const struct resp_arg *args, uint32_t n)
+{
+    char sentence[512];
+    uint32_t key_at = 0;
+    int row = command_find_request(c->lane->server, args, n);
+    if (row < 0) {
+        client_error(c, "ERR Command '%.*s' not found", ARG_SHOWN(args[0], 128u));
+        return;
+    }
+    if (!command_arity_fits(&commands[row], n)) {
+        client_error(c, "ERR wrong number of arguments for '%s' command", commands[row].name);
+        return;
+    }
+    enum acl_verdict verdict = acl_user_check(user, (unsigned)row, args, n, &key_at);
+    if (verdict == ACL_ALLOWED) {
+        resp_simple(client_reply(c), "OK");
+        return;
+    }
+    acl_denial(sentence, sizeof sentence, user, verdict, (unsigned)row, args[key_at], true);
+    resp_text(client_reply(c), sentence);
+}
+
+void cmd_acl_dryrun(struct client *c, const struct resp_arg *args, uint32_t n)
+{
+    struct acl_user *user = acl_find(c->lane->server, args[2].data, args[2].bytes);
+    if (!user) {
+        client_error(c, "ERR User '%.*s' not found", ARG_SHOWN(args[2], 128u));
+        return;
+    }
+    dryrun_as(c, user, args + 3, n - 3);
+    acl_user_release(user);
+}
+
+void cmd_acl_log(struct client *c, const struct resp_arg *args, uint32_t n)
+{
+    long long count = 10;
+    if (n > 3) {
+        client_error(c, "ERR wrong number of arguments for 'acl|log' command");
+    } else if (n == 3 && arg_is(args[2], "RESET")) {
+        acl_log_reset(c->lane->server);
+        resp_simple(client_reply(c), "OK");
+    } else if (n == 3 && !arg_integer(args[2], &count)) {
+        client_error(c, "ERR value is not an integer or out of range");
+    } else {
+        acl_log_reply(c->lane->server, client_reply(c), count < 0 ? 0 : (uint64_t)count);
+    }
+}
+
+/* ---- LOAD and SAVE ----------------------------------------------------------------------------------------------- */
+
+struct file_call {
+    struct pending pending;
+    struct lane *lane;
+    struct job job;
+    struct message message;
+    struct resp_buffer problems;
+    struct quire_error error;
+    int code;
+    bool save;
+};
+
+static void finish_file_call(struct lane *lane, struct message *message)
+{
+    struct file_call *call = (struct file_call *)(void *)((char *)message - offsetof(struct file_call, message));
+    struct client *c = call->pending.client;
+    struct resp_buffer *out = &call->pending.out;
+    if (call->code == 0)
+        resp_simple(out, "OK");
+    else if (call->save)
+        resp_error(out, "ERR There was an error trying to save the ACLs. Please check the server logs for more "
+                        "information");
+    else
+        resp_error(out,
+                   "ERR %.*s WARNING: ACL errors detected, no change to the previously active ACL rules was performed",
+                   (int)call->problems.bytes, (const char *)call->problems.data);
+    if (call->code < 0)
+        log_line(lane->server->log, LOG_LEVEL_WARNING, "ACL %s: %.*s", call->save ? "SAVE" : "LOAD",
+                 call->save ? (int)strlen(call->error.message) : (int)call->problems.bytes,
+                 call->save ? call->error.message : (const char *)call->problems.data);
+    resp_buffer_fini(&call->problems);
+    pending_done(&call->pending);
+    leave_if_gone(c);
+}
+
+static void file_job(struct job *job)
+{
+    struct file_call *call = (struct file_call *)(void *)((char *)job - offsetof(struct file_call, job));
+    struct server *server = call->lane->server;
+    call->code = call->save ? acl_save(server, &call->error) : acl_load(server, &call->problems);
+    call->message.run = finish_file_call;
+    lane_post(call->lane, &call->message);
+}
+
+static void begin_file_call(struct client *c, bool save)
+{
+    if (c->lane->server->config->aclfile[0] == 0) {
+        client_error(c, "ERR This Redis instance is not configured to use an ACL file. You may want to specify users "
+                        "via the ACL SETUSER command and then issue a CONFIG REWRITE (assuming you have a Redis "
+                        "configuration file set) in order to store users in the Redis configuration.");
+        return;
+    }
+    struct file_call *call = client_defer(c, sizeof *call, true);
+    if (!call)
+        return;
+    call->lane = c->lane;
+    call->save = save;
+    call->problems.protocol = 2;
+    call->job.run = file_job;
+    worker_post(&c->lane->server->worker, &call->job);
+}
+
+void cmd_acl_load(struct client *c, const struct resp_arg *args, uint32_t n)
+{
+    (void)args;
+    (void)n;
+    begin_file_call(c, false);
+}
+
+void cmd_acl_save(struct client *c, const struct resp_arg *args, uint32_t n)
+{
+    (void)args;
+    (void)n;
+    begin_file_call(c, true);
+}

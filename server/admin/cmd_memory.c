@@ -1,0 +1,222 @@
+/*
+ * cmd_memory.c - MEMORY and DEBUG: what is held, per key and in all, and the two means of looking inside.
+ *
+ * Memory is counted where it can be: the kernel's figures for the process, what keys, strings and hashes take, what
+ * vector sets say they keep resident.
+ * Under mimalloc (which only the program links, hence the weak symbols) PURGE and MALLOC-STATS are its own; otherwise
+ * those of the C library. PURGE walks the heap, so it takes its time on the lane that was asked.
+ *
+ * key_memory is the one place that knows how much a key of each type takes.
+ */
+#include "io/memory.h"
+#include "server/admin/figures.h"
+#include "server/call/key_call.h"
+#include <inttypes.h>
+#include <malloc.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+__attribute__((weak)) void mi_collect(bool force);
+__attribute__((weak)) void mi_stats_print_out(void (*print)(const char *text, void *context), void *context);
+
+const char *allocator_name(void)
+{
+    return mi_collect ? "mimalloc" : "libc";
+}
+
+/* The bytes that an entry keeps in memory. */
+static uint64_t key_memory(const struct key_entry *entry)
+{
+    struct collection_stats stats;
+    uint64_t bytes = key_entry_bytes(entry);
+    if (entry->type != KEY_VECTOR_SET)
+        return bytes;
+    collection_get_stats(entry->set, &stats);
+    return bytes + stats.memtable_bytes + stats.resident_bytes;
+}
+
+void cmd_memory_usage(struct client *c, const struct resp_arg *args, uint32_t n)
+{
+    struct key_call call;
+    long long samples;
+    if (n != 3 && !(n == 5 && arg_is(args[3], "SAMPLES"))) {
+        client_error(c, "ERR syntax error");
+    } else if (n == 5 && !arg_integer(args[4], &samples)) {
+        client_error(c, "ERR value is not an integer or out of range");
+    } else if (n == 5 && samples < 0) {
+        client_error(c, "ERR syntax error");
+    } else if (!key_peek(&call, c, args[2])) {
+        resp_null(client_reply(c));
+    } else {
+        resp_integer(client_reply(c), (long long)key_memory(call.entry));
+        key_end(&call);
+    }
+}
+
+/* ---- STATS, DOCTOR ----------------------------------------------------------------------------------------------- */
+
+struct memory_figures {
+    struct memory_resident resident;
+    uint64_t vectors, dataset; /* bytes of vector sets; of these and all other keys */
+    uint64_t keys, clients;
+};
+
+static void take_figures(struct server *server, struct memory_figures *f)
+{
+    memset(f, 0, sizeof *f);
+    memory_resident(&f->resident);
+    f->vectors = figures_index_bytes(server);
+    f->dataset = f->vectors + atomic_load(&server->keyspace.used_bytes);
+    f->keys = keyspace_count(&server->keyspace);
+    for (unsigned i = 0; i < server->n_lanes; i++)
+        f->clients += atomic_load(&server->lanes[i].n_clients);
+}
+
+static void put_count(struct resp_buffer *out, const char *name, uint64_t value)
+{
+    resp_text(out, name);
+    resp_integer(out, (long long)value);
+}
+
+void cmd_memory_stats(struct client *c, const struct resp_arg *args, uint32_t n)
+{
+    struct memory_figures f;
+    (void)args;
+    (void)n;
+    take_figures(c->lane->server, &f);
+    uint64_t rest = f.resident.anonymous > f.dataset ? f.resident.anonymous - f.dataset : 0;
+    struct resp_buffer *out = client_reply(c);
+    resp_map(out, 9);
+    put_count(out, "peak.allocated", f.resident.peak);
+    put_count(out, "total.allocated", f.resident.anonymous);
+    put_count(out, "overhead.total", rest);
+    put_count(out, "keys.count", f.keys);
+    put_count(out, "keys.bytes-per-key", f.keys ? f.dataset / f.keys : 0);
+    put_count(out, "dataset.bytes", f.dataset);
+    resp_text(out, "dataset.percentage");
+    resp_double(out, f.resident.anonymous ? 100.0 * (double)f.dataset / (double)f.resident.anonymous : 0);
+    resp_text(out, "peak.percentage");
+    resp_double(out, f.resident.peak ? 100.0 * (double)f.resident.total / (double)f.resident.peak : 0);
+    put_count(out, "rss", f.resident.total);
+}
+
+void cmd_memory_doctor(struct client *c, const struct resp_arg *args, uint32_t n)
+{
+    struct memory_figures f;
+    char text[700];
+    (void)args;
+    (void)n;
+    take_figures(c->lane->server, &f);
+    uint64_t rest = f.resident.anonymous > f.dataset ? f.resident.anonymous - f.dataset : 0;
+    const char *verdict =
+        rest > f.dataset + (256ull << 20)
+            ? "Buffers and heap take more than the keys: CLIENT LIST shows clients with large buffers (qbuf, omem), "
+              "client-query-buffer-limit and client-output-buffer-limit bound them, MEMORY PURGE gives back what is "
+              "free."
+            : "Nothing out of the ordinary.";
+    snprintf(text, sizeof text,
+             "%" PRIu64 " bytes are resident (peak %" PRIu64 "), %" PRIu64 " of them anonymous: %" PRIu64
+             " of vector sets, %" PRIu64 " of other values and the tables of %" PRIu64 " keys, %" PRIu64
+             " of buffers and heap with %" PRIu64 " clients connected. %s\n",
+             f.resident.total, f.resident.peak, f.resident.anonymous, f.vectors, f.dataset - f.vectors, f.keys, rest,
+             f.clients, verdict);
+    resp_verbatim(client_reply(c), text, strlen(text));
+}
+
+/* ---- the allocator ----------------------------------------------------------------------------------------------- */
+
+void cmd_memory_purge(struct client *c, const struct resp_arg *args, uint32_t n)
+{
+    (void)args;
+    (void)n;
+    if (mi_collect)
+        mi_collect(true);
+    else
+        malloc_trim(0);
+    resp_simple(client_reply(c), "OK");
+}
+
+static void add_text(const char *text, void *context)
+{
+    resp_raw(context, text, strlen(text));
+}
+
+void cmd_memory_malloc_stats(struct client *c, const struct resp_arg *args, uint32_t n)
+{
+    struct resp_buffer text = {.protocol = 2};
+    (void)args;
+    (void)n;
+    if (mi_stats_print_out) {
+        mi_stats_print_out(add_text, &text);
+    } else {
+        struct mallinfo2 m = mallinfo2();
+        char line[300];
+        snprintf(line, sizeof line, "glibc malloc: arena %zu, mapped %zu in %zu blocks, in use %zu, free %zu\n",
+                 m.arena, m.hblkhd, m.hblks, m.uordblks, m.fordblks);
+        add_text(line, &text);
+    }
+    resp_verbatim(client_reply(c), (const char *)text.data, text.bytes);
+    resp_buffer_fini(&text);
+}
+
+/* ---- DEBUG ------------------------------------------------------------------------------------------------------- */
+
+enum { DEBUG_NO, DEBUG_LOCAL, DEBUG_YES, SLEEP_MAX = 3600 };
+
+static bool is_local(const struct client *c)
+{
+    char address[CLIENT_ADDRESS_BYTES];
+    client_address(c, false, address);
+    return strncmp(address, "127.", 4) == 0 || strncmp(address, "[::1]:", 6) == 0;
+}
+
+/* false after an error reply */
+static bool may_debug(struct client *c)
+{
+    uint64_t who = c->lane->server->config->debug_command;
+    if (who == DEBUG_YES || (who == DEBUG_LOCAL && is_local(c)))
+        return true;
+    client_error(
+        c, "ERR DEBUG command not allowed. If the enable-debug-command option is set to \"local\", you can run it "
+           "from a local connection, otherwise you need to set this option in the configuration file, and then "
+           "restart the server.");
+    return false;
+}
+
+/* Sleeps on the lane's thread: its other clients wait too, which is what the command is for. */
+void cmd_debug_sleep(struct client *c, const struct resp_arg *args, uint32_t n)
+{
+    double seconds;
+    (void)n;
+    if (!may_debug(c))
+        return;
+    if (!arg_number(args[2], &seconds) || !(seconds >= 0 && seconds <= SLEEP_MAX)) {
+        client_error(c, "ERR value is not a number of seconds from 0 to %d", SLEEP_MAX);
+        return;
+    }
+    double whole = floor(seconds);
+    struct timespec left = {.tv_sec = (time_t)whole, .tv_nsec = (long)((seconds - whole) * 1e9)};
+    nanosleep(&left, NULL);
+    resp_simple(client_reply(c), "OK");
+}
+
+void cmd_debug_object(struct client *c, const struct resp_arg *args, uint32_t n)
+{
+    struct key_call call;
+    char text[200];
+    (void)n;
+    if (!may_debug(c))
+        return;
+    if (!key_peek(&call, c, args[2])) {
+        client_error(c, "ERR no such key");
+        return;
+    }
+    unsigned idle_s = atomic_load_explicit(&call.hold.keyspace->second, memory_order_relaxed) - call.entry->used_s;
+    snprintf(text, sizeof text,
+             "Value at:%p refcount:1 encoding:%s serializedlength:%" PRIu64 " lru:%u lru_seconds_idle:%u",
+             (const void *)call.entry, key_encoding(call.entry), key_memory(call.entry), call.entry->used_s, idle_s);
+    resp_simple(client_reply(c), text);
+    key_end(&call);
+}

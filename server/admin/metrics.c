@@ -1,0 +1,681 @@
+/*
+ * metrics.c - /metrics and /health.
+ *
+ * As much HTTP/1.1 as a scraper, a load balancer and a person with curl need: GET and HEAD, one request per connection,
+ * at most 8 KiB of it, the rest of a request ignored, "Connection: close". Connections are few (32 at once) and short
+ * (10 seconds); they are no clients of the server and count for no limit of it. They run on lane 0's ring like all
+ * else: no thread, no library.
+ *
+ * Series of semantic caches have names that clients chose: cache_figures.h bounds how many there are, and what is
+ * beyond is counted (quire_cache_series_left_out).
+ *
+ * The histogram of search latencies has buckets at powers of two, where the lanes' own histograms (log-linear, a few
+ * percent wide) have an edge: so each bucket is exact.
+ */
+#include "server/admin/metrics.h"
+#include "io/memory.h"
+#include "server/admin/figures.h"
+#include "server/cache/cache_figures.h"
+#include "server/call/fair_figures.h"
+#include "server/commands/command.h"
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+enum { REQUEST_BYTES = 8192, CLIENTS_MAX = 32, TIME_MS = 10000, LINGER_MS = 1000 };
+
+struct http_client {
+    struct lane *lane;
+    struct http_client *next, *prev;
+    int fd;
+    struct io_op recv, send;
+    bool receiving, sending, answered, dead;
+    uint64_t deadline_ms;
+    size_t n_in, sent;
+    struct resp_buffer out;
+    char in[REQUEST_BYTES];
+};
+
+/* ---- the text ---------------------------------------------------------------------------------------------------- */
+
+static void put(struct resp_buffer *text, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+static void put(struct resp_buffer *text, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    resp_format(text, format, arguments);
+    va_end(arguments);
+}
+
+static void head(struct resp_buffer *text, const char *name, const char *type, const char *help)
+{
+    put(text, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, type);
+}
+
+static void number(struct resp_buffer *text, const char *name, const char *type, const char *help, double value)
+{
+    head(text, name, type, help);
+    put(text, "%s %.17g\n", name, value);
+}
+
+/* A label's value: what the format escapes is escaped. */
+static void put_label(struct resp_buffer *text, const char *value)
+{
+    for (; *value; value++) {
+        if (*value == '\\' || *value == '"')
+            put(text, "\\%c", *value);
+        else if (*value == '\n')
+            put(text, "\\n");
+        else
+            put(text, "%c", *value);
+    }
+}
+
+static void put_server(struct server *server, const struct figures *f, struct resp_buffer *text)
+{
+    struct rusage usage;
+    struct lane *lane = &server->lanes[0];
+    head(text, "quire_info", "gauge", "Version and engine.");
+    put(text, "quire_info{version=\"");
+    put_label(text, quire_version());
+    put(text, "\",run_id=\"%s\",engine=\"", server->run_id);
+    pthread_mutex_lock(&lane->inbox_lock);
+    put_label(text, lane->engine_name);
+    pthread_mutex_unlock(&lane->inbox_lock);
+    put(text, "\",lanes=\"%u\"} 1\n", server->n_lanes);
+    number(text, "process_start_time_seconds", "gauge", "When the server was started, seconds since 1970.",
+           (double)server->started_ms / 1000);
+    if (getrusage(RUSAGE_SELF, &usage) == 0)
+        number(text, "process_cpu_seconds_total", "counter", "Processor time of user and system.",
+               (double)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) +
+                   (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) * 1e-6);
+    number(text, "quire_healthy", "gauge", "1 while /health says ok.", atomic_load(&server->unhealthy) ? 0 : 1);
+    number(text, "quire_connected_clients", "gauge", "Clients connected.", (double)f->clients);
+    number(text, "quire_connections_total", "counter", "Connections accepted.", (double)f->connections);
+    number(text, "quire_connections_rejected_total", "counter", "Connections refused for maxclients.",
+           (double)atomic_load(&server->rejected_connections));
+    head(text, "quire_connections_closed_total", "counter", "Connections that the server closed, by reason.");
+    put(text, "quire_connections_closed_total{reason=\"output_limit\"} %" PRIu64 "\n", f->closed_output_limit);
+    put(text, "quire_connections_closed_total{reason=\"query_limit\"} %" PRIu64 "\n", f->closed_query_limit);
+    put(text, "quire_connections_closed_total{reason=\"protocol\"} %" PRIu64 "\n", f->closed_protocol);
+    put(text, "quire_connections_closed_total{reason=\"idle\"} %" PRIu64 "\n", f->closed_idle);
+    number(text, "quire_auth_failures_total", "counter", "Wrong passwords.", (double)f->auth_failures);
+    head(text, "quire_acl_denied_total", "counter", "Requests that the user had no right to, by what was denied.");
+    put(text, "quire_acl_denied_total{what=\"command\"} %" PRIu64 "\n", f->acl_denied_commands);
+    put(text, "quire_acl_denied_total{what=\"key\"} %" PRIu64 "\n", f->acl_denied_keys);
+    number(text, "quire_tls_clients", "gauge", "Clients connected by TLS.", (double)f->tls_clients);
+    number(text, "quire_tls_failures_total", "counter", "Connections that TLS refused.", (double)f->tls_failures);
+    number(text, "quire_net_input_bytes_total", "counter", "Bytes received from clients.", (double)f->net_input_bytes);
+    number(text, "quire_net_output_bytes_total", "counter", "Bytes sent to clients.", (double)f->net_output_bytes);
+}
+
+static void put_error(void *text, const char *code, uint64_t count)
+{
+    put(text, "quire_errors_total{code=\"");
+    put_label(text, code);
+    put(text, "\"} %" PRIu64 "\n", count);
+}
+
+/* One family of the commands that were called; the figure is picked by `which`. */
+static void put_by_command(const struct server *server, struct resp_buffer *text, const char *name, const char *help,
+                           double (*which)(const struct row_figures *))
+{
+    head(text, name, "counter", help);
+    for (unsigned row = 0; row < n_commands; row++) {
+        struct row_figures f;
+        figures_of_row(server, row, &f);
+        if (f.calls + f.rejected)
+            put(text, "%s{command=\"%s\"} %.17g\n", name, commands[row].name, which(&f));
+    }
+}
+
+static double calls_of(const struct row_figures *f)
+{
+    return (double)f->calls;
+}
+
+static double seconds_of(const struct row_figures *f)
+{
+    return (double)f->us * 1e-6;
+}
+
+static double failures_of(const struct row_figures *f)
+{
+    return (double)f->failed;
+}
+
+static double rejections_of(const struct row_figures *f)
+{
+    return (double)f->rejected;
+}
+
+static void put_commands(struct server *server, const struct figures *f, struct resp_buffer *text)
+{
+    number(text, "quire_commands_processed_total", "counter", "Requests, whatever became of them.",
+           (double)f->commands);
+    put_by_command(server, text, "quire_commands_total", "Calls of each command.", calls_of);
+    put_by_command(server, text, "quire_command_seconds_total",
+                   "Time of each command; of one that waits for the disk, from its request to its reply.", seconds_of);
+    put_by_command(server, text, "quire_command_failures_total", "Calls that ended in an error.", failures_of);
+    put_by_command(server, text, "quire_command_rejections_total", "Requests refused before they ran.", rejections_of);
+    head(text, "quire_errors_total", "counter", "Error replies by their code.");
+    figures_errors(server, put_error, text);
+}
+
+static void put_searches(const struct figures *f, struct resp_buffer *text)
+{
+    enum { LEAST_POWER = 5, MOST_POWER = 24 }; /* 32 us to 17 s */
+    static const char name[] = "quire_search_latency_seconds";
+    head(text, name, "histogram", "Time of a search on the index, from its start to its result.");
+    for (unsigned power = LEAST_POWER; power <= MOST_POWER; power++)
+        put(text, "%s_bucket{le=\"%.9g\"} %" PRIu64 "\n", name, (double)(1u << power) * 1e-6,
+            histogram_below(&f->latency, 1u << power));
+    uint64_t count = histogram_count(&f->latency);
+    put(text, "%s_bucket{le=\"+Inf\"} %" PRIu64 "\n", name, count);
+    put(text, "%s_sum %.17g\n%s_count %" PRIu64 "\n", name, (double)stat_get(&f->latency.sum) * 1e-6, name, count);
+    number(text, "quire_searches_total", "counter", "Searches that ended well.", (double)f->searches);
+    number(text, "quire_search_errors_total", "counter", "Searches that failed.", (double)f->search_errors);
+    number(text, "quire_search_reads_total", "counter", "Blocks read by searches.", (double)f->search_reads);
+    number(text, "quire_search_rounds_total", "counter", "Times that searches waited for the device.",
+           (double)f->search_rounds);
+    number(text, "quire_fetches_total", "counter", "Look-ups of single elements.", (double)f->fetches);
+    number(text, "quire_device_reads_total", "counter", "Reads of files.", (double)f->engine_reads);
+    number(text, "quire_device_read_bytes_total", "counter", "Bytes read of files.", (double)f->engine_read_bytes);
+    number(text, "quire_device_read_errors_total", "counter", "Reads that failed.", (double)f->engine_read_errors);
+    number(text, "quire_device_reads_in_flight", "gauge", "Reads that the device works on.",
+           (double)f->reads_in_flight);
+    number(text, "quire_device_reads_waiting", "gauge", "Reads that wait for reads-in-flight.",
+           (double)f->reads_waiting);
+}
+
+static void put_memory(struct server *server, struct resp_buffer *text)
+{
+    struct memory_resident resident;
+    memory_resident(&resident);
+    number(text, "process_resident_memory_bytes", "gauge", "Resident memory as the kernel counts it.",
+           (double)resident.total);
+    number(text, "quire_anonymous_memory_bytes", "gauge", "Resident memory that is no file's: codes, buffers, heap.",
+           (double)resident.anonymous);
+    number(text, "quire_peak_memory_bytes", "gauge", "The most that was resident.", (double)resident.peak);
+    number(text, "quire_index_memory_bytes", "gauge", "What all vector sets keep in memory.",
+           (double)figures_index_bytes(server));
+}
+
+/* ---- semantic caches --------------------------------------------------------------------------------------------- */
+
+enum { CACHE_SERIES_MAX = 7 };
+
+/* A figure of a cache or a category: its labels beside those of the names, and where it lies. */
+struct cache_series {
+    const char *label; /* "" or ",cause=\"expired\"" */
+    size_t place;      /* in struct quire_cache_stats */
+    bool is_double;
+    double scale;
+};
+#define COUNT(label, field)                                                                                            \
+    {                                                                                                                  \
+        label, offsetof(struct quire_cache_stats, field), false, 1                                                     \
+    }
+#define SCALED(label, field, scale)                                                                                    \
+    {                                                                                                                  \
+        label, offsetof(struct quire_cache_stats, field), false, scale                                                 \
+    }
+#define NUMBER(label, field, scale)                                                                                    \
+    {                                                                                                                  \
+        label, offsetof(struct quire_cache_stats, field), true, scale                                                  \
+    }
+
+struct cache_family {
+    const char *name, *type, *help;
+    struct cache_series series[CACHE_SERIES_MAX]; /* one without a label ends them, but for the first */
+};
+
+static const struct cache_family of_caches[] = {
+    {"quire_cache_memory_bytes", "gauge", "Memory of a semantic cache.", {COUNT("", memory_bytes)}},
+    {"quire_cache_disk_bytes", "gauge", "Its document log.", {COUNT("", disk_bytes)}},
+    {"quire_cache_document_bytes", "gauge", "Living documents in it.", {COUNT("", document_bytes)}},
+    {"quire_cache_sealed_entries", "gauge", "Entries whose vectors lie on the disk.", {COUNT("", sealed_entries)}},
+    {"quire_cache_sealed_disk_bytes", "gauge", "Segments of vectors on the disk.", {COUNT("", sealed_disk_bytes)}},
+    {"quire_cache_sealed_memory_bytes", "gauge", "What those keep in memory.", {COUNT("", sealed_memory_bytes)}},
+    {"quire_cache_get_seconds",
+     "gauge",
+     "Quantiles of the time that lookups took.",
+     {NUMBER(",quantile=\"0.5\"", get_p50_us, 1e-6), NUMBER(",quantile=\"0.99\"", get_p99_us, 1e-6),
+      NUMBER(",quantile=\"0.999\"", get_p999_us, 1e-6)}},
+    {"quire_cache_put_seconds",
+     "gauge",
+     "Quantiles of the time that stores took.",
+     {NUMBER(",quantile=\"0.5\"", put_p50_us, 1e-6), NUMBER(",quantile=\"0.99\"", put_p99_us, 1e-6),
+      NUMBER(",quantile=\"0.999\"", put_p999_us, 1e-6)}},
+};
+
+static const struct cache_family of_categories[] = {
+    {"quire_cache_entries", "gauge", "Entries.", {COUNT("", entries)}},
+    {"quire_cache_pinned", "gauge", "Entries that are pinned.", {COUNT("", pinned)}},
+    {"quire_cache_requests_total",
+     "counter",
+     "Lookups, by what came of them.",
+     {COUNT(",outcome=\"hit\"", hits), COUNT(",outcome=\"exact\"", exact), COUNT(",outcome=\"stale\"", stale),
+      COUNT(",outcome=\"audit\"", audits), COUNT(",outcome=\"miss\"", misses), COUNT(",outcome=\"negative\"", negative),
+      COUNT(",outcome=\"bypass\"", bypassed)}},
+    {"quire_cache_waits_total", "counter", "Lookups that waited for an answer in flight.", {COUNT("", waited)}},
+    {"quire_cache_puts_total",
+     "counter",
+     "Answers offered, by what came of them.",
+     {COUNT(",outcome=\"stored\"", stored), COUNT(",outcome=\"not_admitted\"", not_admitted),
+      COUNT(",outcome=\"outdated\"", outdated), COUNT(",outcome=\"no_room\"", no_room)}},
+    {"quire_cache_entries_gone_total",
+     "counter",
+     "Entries that went, by cause.",
+     {COUNT(",cause=\"evicted_own\"", evicted_own), COUNT(",cause=\"evicted_cache\"", evicted_cache),
+      COUNT(",cause=\"expired\"", expired), COUNT(",cause=\"invalidated\"", invalidated),
+      COUNT(",cause=\"replaced\"", replaced), COUNT(",cause=\"removed\"", removed), COUNT(",cause=\"lost\"", lost)}},
+    {"quire_cache_kept_back_total",
+     "counter",
+     "Candidates that were near enough and not served, by what kept them back.",
+     {COUNT(",by=\"guard\"", guarded), COUNT(",by=\"veto\"", vetoed)}},
+    {"quire_cache_labels_total", "counter", "Verdicts on answers.", {COUNT("", labels)}},
+    {"quire_cache_false_hits_total", "counter", "Wrong answers among those with a verdict.", {COUNT("", false_hits)}},
+    {"quire_cache_feedback_total",
+     "counter",
+     "SC.FEEDBACK by its verdict.",
+     {COUNT(",verdict=\"good\"", feedback_good), COUNT(",verdict=\"bad\"", feedback_bad)}},
+    {"quire_cache_tokens_saved_total", "counter", "Tokens of answers that were served.", {COUNT("", tokens_saved)}},
+    {"quire_cache_model_seconds_saved_total",
+     "counter",
+     "Time of the model that answers took which were served.",
+     {SCALED("", llm_ms_saved, 1e-3)}},
+    {"quire_cache_cost_saved_dollars_total", "counter", "What they cost.", {NUMBER("", cost_saved, 1)}},
+    {"quire_cache_cost_audits_dollars_total", "counter", "What audits cost.", {NUMBER("", cost_audits, 1)}},
+    {"quire_cache_threshold", "gauge", "Similarity from which entries are served.", {NUMBER("", threshold, 1)}},
+    {"quire_cache_load", "gauge", "How far load relaxes the error budget, 0 to 1.", {NUMBER("", lam, 1)}},
+};
+
+static double series_value(const struct cache_series *series, const struct quire_cache_stats *stats)
+{
+    const void *at = (const char *)stats + series->place;
+    return series->scale * (series->is_double ? *(const double *)at : (double)*(const uint64_t *)at);
+}
+
+static void put_families(struct resp_buffer *text, const struct cache_family *families, size_t n_families,
+                         const struct cache_figure *figures, uint32_t n)
+{
+    for (size_t i = 0; i < n_families && n > 0; i++) {
+        const struct cache_family *family = &families[i];
+        head(text, family->name, family->type, family->help);
+        for (uint32_t j = 0; j < n; j++) {
+            for (unsigned k = 0; k < CACHE_SERIES_MAX && (k == 0 || family->series[k].label); k++) {
+                const struct cache_figure *f = &figures[j];
+                put(text, "%s{cache=\"%s\"", family->name, f->cache);
+                if (families == of_categories)
+                    put(text, ",category=\"%s\"", f->category);
+                put(text, "%s} %.17g\n", family->series[k].label, series_value(&family->series[k], &f->stats));
+            }
+        }
+    }
+}
+
+static void put_caches(struct server *server, struct resp_buffer *text)
+{
+    struct cache_figures figures;
+    text->failed |= !cache_figures_take(server->caches, true, &figures);
+    number(text, "quire_caches", "gauge", "Semantic caches.", (double)figures.n_caches);
+    number(text, "quire_cache_series_left_out", "gauge", "Caches and categories that are too many to be shown here.",
+           (double)figures.left_out);
+    number(text, "quire_caches_memory_bytes", "gauge", "What all semantic caches keep in memory.",
+           (double)figures_cache_bytes(server));
+    put_families(text, of_caches, sizeof of_caches / sizeof *of_caches, figures.caches, figures.n_caches);
+    put_families(text, of_categories, sizeof of_categories / sizeof *of_categories, figures.categories,
+                 figures.n_categories);
+    cache_figures_fini(&figures);
+}
+
+/* ---- tenants ----------------------------------------------------------------------------------------------------- */
+
+static double tenant_queries(const struct fair_figure *f)
+{
+    return (double)f->sums.queries;
+}
+
+static double tenant_refused(const struct fair_figure *f)
+{
+    return (double)fair_refused(&f->sums);
+}
+
+static double tenant_reads(const struct fair_figure *f)
+{
+    return (double)f->sums.reads;
+}
+
+static double tenant_cpu(const struct fair_figure *f)
+{
+    return (double)f->sums.cpu_us * 1e-6;
+}
+
+static double tenant_cost(const struct fair_figure *f)
+{
+    return (double)f->sums.cost_us * 1e-6;
+}
+
+static double tenant_waiting(const struct fair_figure *f)
+{
+    return (double)f->sums.waiting;
+}
+
+static double tenant_wait(const struct fair_figure *f)
+{
+    return f->wait_p99_us * 1e-6;
+}
+
+static double tenant_latency(const struct fair_figure *f)
+{
+    return f->latency_p99_us * 1e-6;
+}
+
+static void put_tenants(struct server *server, const struct figures *f, struct resp_buffer *text)
+{
+    static const struct {
+        const char *name, *type, *help;
+        double (*value)(const struct fair_figure *);
+    } families[] = {
+        {"quire_tenant_queries_total", "counter", "Searches of a tenant that ended well.", tenant_queries},
+        {"quire_tenant_refused_total", "counter", "Requests beyond a limit of the tenant.", tenant_refused},
+        {"quire_tenant_reads_total", "counter", "Blocks read by its searches.", tenant_reads},
+        {"quire_tenant_cpu_seconds_total", "counter", "Processor time of its searches.", tenant_cpu},
+        {"quire_tenant_cost_seconds_total", "counter", "What they cost: processor, and waiting for the disk.",
+         tenant_cost},
+        {"quire_tenant_waiting", "gauge", "Its searches that wait for their turn.", tenant_waiting},
+        {"quire_tenant_wait_p99_seconds", "gauge", "99th percentile of that wait.", tenant_wait},
+        {"quire_tenant_latency_p99_seconds", "gauge", "The same of the wait and the search.", tenant_latency}};
+    struct fair_figures figures;
+    text->failed |= !fair_figures_take(server, FAIR_FIGURES_METRICS, &figures);
+    number(text, "quire_tenants", "gauge", "Tenants, and users without one, that are remembered.",
+           (double)figures.tenants);
+    number(text, "quire_tenant_series_left_out", "gauge", "Tenants that are too many to be shown here.",
+           (double)(figures.tenants - figures.n));
+    number(text, "quire_searches_at_once", "gauge", "Searches that lanes run before others wait.",
+           (double)f->searches_at_once);
+    for (size_t i = 0; i < sizeof families / sizeof *families && figures.n > 0; i++) {
+        head(text, families[i].name, families[i].type, families[i].help);
+        for (uint32_t k = 0; k < figures.n; k++)
+            put(text, "%s{%s=\"%s\"} %.17g\n", families[i].name,
+                figures.figures[k].kind == FAIR_TENANT ? "tenant" : "user", figures.figures[k].name,
+                families[i].value(&figures.figures[k]));
+    }
+    head(text, "quire_refused_total", "counter", "Requests of all tenants beyond a limit, by the limit.");
+    for (unsigned i = 0; i < N_REFUSALS; i++)
+        put(text, "quire_refused_total{limit=\"%s\"} %" PRIu64 "\n", fair_refusal_name((enum fair_refusal)i),
+            figures.all.refused[i]);
+    fair_figures_fini(&figures);
+}
+
+static void put_keys(struct server *server, const struct figures *f, struct resp_buffer *text)
+{
+    number(text, "quire_keys", "gauge", "Keys.", (double)keyspace_count(&server->keyspace));
+    number(text, "quire_keyspace_bytes", "gauge", "Keys, strings and hashes with their tables; see maxmemory.",
+           (double)atomic_load(&server->keyspace.used_bytes));
+    number(text, "quire_keyspace_hits_total", "counter", "Keys that were there when a command read them.",
+           (double)f->keyspace_hits);
+    number(text, "quire_keyspace_misses_total", "counter", "Keys that were not.", (double)f->keyspace_misses);
+    number(text, "quire_expired_keys_total", "counter", "Keys removed because their time was over.",
+           (double)atomic_load(&server->keyspace.expired));
+}
+
+static void put_journal(struct server *server, struct resp_buffer *text)
+{
+    struct journal_stats s;
+    if (!server->journal)
+        return;
+    journal_get_stats(server->journal, &s);
+    number(text, "quire_log_bytes", "gauge", "Log since the last checkpoint.", (double)s.log_bytes);
+    number(text, "quire_log_unwritten_bytes", "gauge", "Log in memory, not written yet.", (double)s.unwritten_bytes);
+    number(text, "quire_log_frames_total", "counter", "Frames written to the log.", (double)s.frames);
+    number(text, "quire_log_written_bytes_total", "counter", "Bytes written to the log.", (double)s.bytes);
+    number(text, "quire_log_syncs_total", "counter", "Syncs of the log.", (double)s.syncs);
+    number(text, "quire_log_sync_seconds_total", "counter", "Time of these syncs.", (double)s.sync_us * 1e-6);
+    number(text, "quire_log_failures_total", "counter", "Writes and syncs of the log that failed.", (double)s.failures);
+    number(text, "quire_checkpoint_bytes", "gauge", "The last checkpoint.", (double)s.checkpoint_bytes);
+}
+
+static void put_store(struct server *server, struct resp_buffer *text)
+{
+    struct store_stats s;
+    if (!server->store)
+        return;
+    store_get_stats(server->store, &s);
+    number(text, "quire_collections", "gauge", "Vector sets.", (double)s.collections);
+    number(text, "quire_segments", "gauge", "Sealed segments.", (double)s.segments);
+    number(text, "quire_memtable_bytes", "gauge", "Elements in memory, not sealed yet.", (double)s.memtable_bytes);
+    number(text, "quire_disk_bytes", "gauge", "The folder of data; see maxdisk.", (double)s.disk_bytes);
+    number(text, "quire_seals_total", "counter", "Memtables sealed to segments.", (double)s.seals);
+    number(text, "quire_merges_total", "counter", "Merges of segments.", (double)s.merges);
+    number(text, "quire_checkpoints_total", "counter", "Checkpoints written.", (double)s.checkpoints);
+    number(text, "quire_store_failures_total", "counter", "Seals, merges and checkpoints that failed.",
+           (double)s.failures);
+}
+
+static void put_setting(void *context, const char *name, const char *value, const char *help)
+{
+    struct resp_buffer *text = context;
+    char *end;
+    (void)help;
+    if (config_is_secret(name, strlen(name)) || !*value)
+        return;
+    double as_number = strcmp(value, "yes") == 0 ? 1 : strcmp(value, "no") == 0 ? 0 : strtod(value, &end);
+    if (strcmp(value, "yes") != 0 && strcmp(value, "no") != 0 && *end)
+        return;
+    put(text, "quire_setting{name=\"%s\"} %.17g\n", name, as_number);
+}
+
+void metrics_write(struct server *server, struct resp_buffer *text)
+{
+    struct figures f;
+    figures_sum(server, &f);
+    put_server(server, &f, text);
+    put_commands(server, &f, text);
+    put_searches(&f, text);
+    put_memory(server, text);
+    put_keys(server, &f, text);
+    put_journal(server, text);
+    put_store(server, text);
+    put_caches(server, text);
+    put_tenants(server, &f, text);
+    head(text, "quire_setting", "gauge", "Settings that are numbers; yes is 1, no is 0.");
+    config_each(server->config, put_setting, text);
+}
+
+/* ---- connections ------------------------------------------------------------------------------------------------- */
+
+static void free_if_over(struct http_client *h)
+{
+    struct metrics *m = &h->lane->server->metrics;
+    if (!h->dead || h->receiving || h->sending)
+        return;
+    if (h->prev)
+        h->prev->next = h->next;
+    else
+        m->clients = h->next;
+    if (h->next)
+        h->next->prev = h->prev;
+    m->n_clients--;
+    close(h->fd);
+    resp_buffer_fini(&h->out);
+    free(h);
+}
+
+/* Has the kernel give the ops back; freed when it has. */
+static void end(struct http_client *h)
+{
+    if (!h->dead)
+        shutdown(h->fd, SHUT_RDWR);
+    h->dead = true;
+    free_if_over(h);
+}
+
+static void send_more(struct http_client *h)
+{
+    h->send.buffer = h->out.data + h->sent;
+    h->send.bytes = (uint32_t)(h->out.bytes - h->sent);
+    h->sending = true;
+    engine_queue(h->lane->engine, &h->send);
+}
+
+static void on_send(struct io_op *op, int result, unsigned flags)
+{
+    struct http_client *h = op->owner;
+    (void)flags;
+    h->sending = false;
+    h->sent += result > 0 ? (size_t)result : 0;
+    if (result <= 0 || h->dead) {
+        end(h);
+    } else if (h->sent < h->out.bytes) {
+        send_more(h);
+    } else {
+        /* until the other side closes too: a reset would take the answer with it */
+        shutdown(h->fd, SHUT_WR);
+        h->deadline_ms = h->lane->now_ms + LINGER_MS;
+    }
+}
+
+static void answer(struct http_client *h, const char *status, const char *type, const char *allow, bool with_body,
+                   const struct resp_buffer *body)
+{
+    h->answered = true;
+    put(&h->out,
+        "HTTP/1.1 %s\r\nContent-Type: %s\r\nContent-Length: %zu\r\n%sCache-Control: no-store\r\n"
+        "Connection: close\r\n\r\n",
+        status, type, body->bytes, allow);
+    if (with_body)
+        resp_raw(&h->out, body->data, body->bytes);
+    if (h->out.failed || body->failed)
+        end(h);
+    else
+        send_more(h);
+}
+
+static void answer_line(struct http_client *h, const char *status, const char *allow, bool with_body, const char *line)
+{
+    struct resp_buffer body = {.protocol = 2};
+    put(&body, "%s\n", line);
+    answer(h, status, "text/plain; charset=utf-8", allow, with_body, &body);
+    resp_buffer_fini(&body);
+}
+
+static void route(struct http_client *h, const char *method, const char *path)
+{
+    struct server *server = h->lane->server;
+    const char *unhealthy = atomic_load(&server->unhealthy);
+    bool get = strcmp(method, "GET") == 0;
+    if (!get && strcmp(method, "HEAD") != 0) {
+        answer_line(h, "405 Method Not Allowed", "Allow: GET, HEAD\r\n", true, "only GET and HEAD");
+    } else if (strcmp(path, "/metrics") == 0) {
+        struct resp_buffer body = {.protocol = 2};
+        metrics_write(server, &body);
+        answer(h, "200 OK", "text/plain; version=0.0.4; charset=utf-8", "", get, &body);
+        resp_buffer_fini(&body);
+    } else if (strcmp(path, "/health") == 0) {
+        answer_line(h, unhealthy ? "503 Service Unavailable" : "200 OK", "", get, unhealthy ? unhealthy : "ok");
+    } else {
+        answer_line(h, "404 Not Found", "", get, "there are /metrics and /health");
+    }
+}
+
+/* Answers once the request's head is whole. */
+static void take(struct http_client *h)
+{
+    char method[16], path[256], version[16];
+    const char *ends[] = {"\r\n\r\n", "\n\n"};
+    bool whole = false;
+    for (size_t i = 0; i < 2; i++)
+        whole |= memmem(h->in, h->n_in, ends[i], strlen(ends[i])) != NULL;
+    if (!whole && h->n_in < sizeof h->in - 1)
+        return;
+    h->in[h->n_in] = 0;
+    if (!whole || sscanf(h->in, "%15[A-Z] %255[^ \r\n] %15[^ \r\n]", method, path, version) != 3 ||
+        strncmp(version, "HTTP/1.", 7) != 0) {
+        answer_line(h, "400 Bad Request", "", true, whole ? "not an HTTP/1 request" : "a request of more than 8 KiB");
+        return;
+    }
+    path[strcspn(path, "?#")] = 0;
+    route(h, method, path);
+}
+
+static void on_receive(struct io_op *op, int result, unsigned flags)
+{
+    struct http_client *h = op->owner;
+    if (!(flags & IO_MORE))
+        h->receiving = false;
+    if (result <= 0 || h->dead) {
+        end(h);
+        return;
+    }
+    if (h->answered)
+        return;
+    size_t room = sizeof h->in - 1 - h->n_in, n = (size_t)result < room ? (size_t)result : room;
+    memcpy(h->in + h->n_in, op->buffer, n);
+    h->n_in += n;
+    take(h);
+}
+
+static void on_accept(struct io_op *op, int result, unsigned flags)
+{
+    struct lane *lane = op->owner;
+    struct metrics *m = &lane->server->metrics;
+    if (!(flags & IO_MORE))
+        m->accepting[op - m->accepts] = false;
+    if (result < 0)
+        return; /* tried again with the next tick */
+    struct http_client *h = lane->stopping || m->n_clients == CLIENTS_MAX ? NULL : calloc(1, sizeof *h);
+    if (!h) {
+        close(result);
+        return;
+    }
+    h->lane = lane;
+    h->fd = result;
+    h->out.protocol = 2;
+    h->deadline_ms = lane->now_ms + TIME_MS;
+    h->recv = (struct io_op){.kind = IO_RECV, .fd = result, .done = on_receive, .owner = h};
+    h->send = (struct io_op){.kind = IO_SEND, .fd = result, .done = on_send, .owner = h};
+    h->next = m->clients;
+    if (h->next)
+        h->next->prev = h;
+    m->clients = h;
+    m->n_clients++;
+    h->receiving = true;
+    engine_queue(lane->engine, &h->recv);
+}
+
+void metrics_accept(struct lane *lane)
+{
+    struct metrics *m = &lane->server->metrics;
+    for (unsigned i = 0; i < m->n_listeners; i++) {
+        if (m->accepting[i])
+            continue;
+        m->accepts[i] = (struct io_op){.kind = IO_ACCEPT, .fd = m->listeners[i], .done = on_accept, .owner = lane};
+        m->accepting[i] = true;
+        engine_queue(lane->engine, &m->accepts[i]);
+    }
+}
+
+void metrics_scan(struct lane *lane, bool all)
+{
+    struct http_client *next;
+    for (struct http_client *h = lane->server->metrics.clients; h; h = next) {
+        next = h->next;
+        if (all || lane->now_ms >= h->deadline_ms)
+            end(h);
+    }
+}
+
+bool metrics_busy(const struct lane *lane)
+{
+    return lane->index == 0 && lane->server->metrics.n_clients > 0;
+}

@@ -1,0 +1,316 @@
+/*
+ * snapshot.c - making, naming and removing snapshots; SAVE, BGSAVE, LASTSAVE, and INFO persistence.
+ *
+ * The store makes the copy as `new` and renames it when it is whole and synced; it gets its final name, which holds the
+ * LSN, after that. So whatever bears a final name is whole, and what a crash leaves of the other is removed by the next
+ * snapshot. Only then older ones go, if `snapshots-keep` says so, and only folders named like a snapshot.
+ *
+ * Age is decided by the time in the name. The LSN would not do: it goes back when a server is started on an older
+ * snapshot.
+ */
+#include "server/admin/snapshot.h"
+#include "io/error.h"
+#include "io/fs.h"
+#include "io/journal.h"
+#include "server/vector/vector_call.h"
+#include <ctype.h>
+#include <errno.h>
+#include <ftw.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+
+enum { STAMP_BYTES = 16 }; /* 20261121T190512Z */
+
+static uint64_t now_s(void)
+{
+    return (uint64_t)time(NULL);
+}
+
+void snapshots_init(struct server *server)
+{
+    struct snapshots *s = &server->snapshots;
+    pthread_mutex_init(&s->lock, NULL);
+    s->last_s = now_s();
+    s->seconds = -1;
+    s->lsn = server->journal ? journal_last_lsn(server->journal) : 0;
+}
+
+void snapshots_fini(struct server *server)
+{
+    pthread_mutex_destroy(&server->snapshots.lock);
+}
+
+/* ---- folders ------------------------------------------------------------------------------------------------------*/
+
+/* The folder of snapshots, made where it is not there; owned by the caller. */
+static char *snapshot_folder(const struct config *config, struct quire_error *err)
+{
+    char *path;
+    const char *name = config->snapshot_dir;
+    int bytes = name[0] == '/' ? asprintf(&path, "%s", name) : asprintf(&path, "%s/%s", config->dir, name);
+    if (bytes < 0) {
+        error_set(err, QUIRE_ENOMEM, "no memory for the name of a snapshot");
+        return NULL;
+    }
+    if (mkdir(path, 0750) == 0 || errno == EEXIST)
+        return path;
+    error_set_errno(err, errno, "make snapshot-dir", path);
+    free(path);
+    return NULL;
+}
+
+static int remove_one(const char *path, const struct stat *status, int kind, struct FTW *walk)
+{
+    (void)status;
+    (void)kind;
+    (void)walk;
+    return remove(path);
+}
+
+/* A folder with all that is below it; that it is not there is fine. */
+static int remove_tree(const char *folder, const char *name, struct quire_error *err)
+{
+    char *path;
+    if (asprintf(&path, "%s/%s", folder, name) < 0)
+        return error_set(err, QUIRE_ENOMEM, "no memory for the name of a snapshot");
+    int rc = nftw(path, remove_one, 16, FTW_DEPTH | FTW_PHYS) == 0 || errno == ENOENT
+                 ? 0
+                 : error_set_errno(err, errno, "remove", path);
+    free(path);
+    return rc;
+}
+
+static bool is_snapshot(const char *name)
+{
+    static const char form[] = "ddddddddTddddddZ-";
+    for (size_t i = 0; form[i]; i++)
+        if (form[i] == 'd' ? !isdigit((unsigned char)name[i]) : name[i] != form[i])
+            return false;
+    const char *lsn = name + sizeof form - 1;
+    return *lsn && lsn[strspn(lsn, "0123456789")] == 0;
+}
+
+struct names {
+    char **list; /* owned, as each name */
+    size_t n, room;
+};
+
+static int note_name(void *context, const char *name)
+{
+    struct names *names = context;
+    if (!is_snapshot(name))
+        return 0;
+    if (names->n == names->room) {
+        size_t room = names->room ? 2 * names->room : 64;
+        char **bigger = realloc(names->list, room * sizeof(char *));
+        if (!bigger)
+            return QUIRE_ENOMEM;
+        names->list = bigger;
+        names->room = room;
+    }
+    names->list[names->n] = strdup(name);
+    return names->list[names->n] ? (names->n++, 0) : QUIRE_ENOMEM;
+}
+
+static int oldest_first(const void *left, const void *right)
+{
+    const char *a = *(char *const *)left, *b = *(char *const *)right;
+    int order = strncmp(a, b, STAMP_BYTES);
+    uint64_t x = strtoull(a + STAMP_BYTES + 1, NULL, 10), y = strtoull(b + STAMP_BYTES + 1, NULL, 10);
+    return order ? order : (x > y) - (x < y);
+}
+
+/* All but the youngest `keep`, and never the one that was just made. */
+static int remove_older(const char *folder, const char *made, uint64_t keep, struct quire_error *err)
+{
+    struct names names = {.list = NULL};
+    struct io_fs *fs = fs_real();
+    int rc = fs->ops->list(fs, folder, note_name, &names);
+    if (rc < 0)
+        error_set(err, rc, "cannot list %s: %s", folder, quire_error_text(rc));
+    if (names.n > 1)
+        qsort(names.list, names.n, sizeof *names.list, oldest_first);
+    for (size_t i = 0; rc == 0 && i + keep < names.n; i++)
+        if (strcmp(names.list[i], made) != 0)
+            rc = remove_tree(folder, names.list[i], err);
+    while (names.n > 0)
+        free(names.list[--names.n]);
+    free(names.list);
+    return rc;
+}
+
+/* ---- making one ---------------------------------------------------------------------------------------------------*/
+
+/* Gives the snapshot `new` its name. One of the same second and LSN holds the same: then it stays instead. */
+static int name_it(const char *folder, const char *from, uint64_t lsn, char *name, size_t bytes,
+                   struct quire_error *err)
+{
+    char stamp[STAMP_BYTES + 1], *to;
+    time_t now = time(NULL);
+    struct tm utc;
+    gmtime_r(&now, &utc);
+    strftime(stamp, sizeof stamp, "%Y%m%dT%H%M%SZ", &utc);
+    snprintf(name, bytes, "%s-%" PRIu64, stamp, lsn);
+    if (asprintf(&to, "%s/%s", folder, name) < 0)
+        return error_set(err, QUIRE_ENOMEM, "no memory for the name of a snapshot");
+    int rc = fs_publish(fs_real(), from, to, err);
+    free(to);
+    return rc == QUIRE_EEXISTS ? remove_tree(folder, "new", err) : rc;
+}
+
+static int make_in(struct server *server, const char *folder, uint64_t *lsn, struct quire_error *err)
+{
+    char name[64], *path;
+    uint64_t keep = server->config->snapshots_keep;
+    if (asprintf(&path, "%s/new", folder) < 0)
+        return error_set(err, QUIRE_ENOMEM, "no memory for the name of a snapshot");
+    int rc = remove_tree(folder, "new", err);
+    caches_pin_files(server->caches);
+    if (rc == 0)
+        rc = store_snapshot(server->store, path, lsn, err);
+    /* entries of the snapshot point to documents and segments that were there before it */
+    if (rc == 0)
+        rc = caches_link_documents(server->caches, path, err);
+    caches_unpin_files(server->caches);
+    if (rc == 0)
+        rc = name_it(folder, path, *lsn, name, sizeof name, err);
+    if (rc == 0)
+        log_line(server->log, LOG_LEVEL_NOTICE, "snapshot %s/%s", folder, name);
+    if (rc == 0 && keep)
+        rc = remove_older(folder, name, keep, err);
+    free(path);
+    return rc;
+}
+
+static void begin(struct snapshots *s)
+{
+    pthread_mutex_lock(&s->lock);
+    s->begun_s = now_s();
+    pthread_mutex_unlock(&s->lock);
+}
+
+static void finish(struct snapshots *s, int rc, uint64_t lsn)
+{
+    pthread_mutex_lock(&s->lock);
+    s->seconds = (int64_t)(now_s() - s->begun_s);
+    s->begun_s = 0;
+    s->failed = rc < 0;
+    if (rc == 0) {
+        s->last_s = now_s();
+        s->lsn = lsn;
+        s->saves++;
+    }
+    pthread_mutex_unlock(&s->lock);
+}
+
+int snapshot_make(struct server *server, uint64_t *lsn, struct quire_error *err)
+{
+    begin(&server->snapshots);
+    char *folder = snapshot_folder(server->config, err);
+    int rc = folder ? make_in(server, folder, lsn, err) : err->code;
+    free(folder);
+    finish(&server->snapshots, rc, *lsn);
+    if (rc < 0)
+        log_line(server->log, LOG_LEVEL_WARNING, "no snapshot: %s", err->message);
+    return rc;
+}
+
+/* ---- commands -----------------------------------------------------------------------------------------------------*/
+
+/* Whether one may be begun, which counts as running then; otherwise after an error reply. */
+static bool may_begin(struct client *c)
+{
+    struct server *server = c->lane->server;
+    struct snapshots *s = &server->snapshots;
+    if (!server->store) {
+        client_error(c, "ERR snapshots need a data folder: start the server with --dir FOLDER");
+        return false;
+    }
+    pthread_mutex_lock(&s->lock);
+    bool free_now = s->running == 0;
+    s->running += free_now;
+    pthread_mutex_unlock(&s->lock);
+    if (!free_now)
+        client_error(c, "ERR Background save already in progress");
+    return free_now;
+}
+
+static void end_running(struct server *server)
+{
+    pthread_mutex_lock(&server->snapshots.lock);
+    server->snapshots.running--;
+    pthread_mutex_unlock(&server->snapshots.lock);
+}
+
+static void save(struct worker_call *call)
+{
+    struct server *server = call->base.lane->server;
+    uint64_t lsn = 0;
+    call->code = snapshot_make(server, &lsn, &call->error);
+    end_running(server);
+}
+
+void cmd_save(struct client *c, const struct resp_arg *args, uint32_t n)
+{
+    (void)args;
+    (void)n;
+    if (!may_begin(c))
+        return;
+    struct worker_call *call = vector_call_begin(c, NULL, sizeof *call, true);
+    if (!call) {
+        end_running(c->lane->server);
+        return;
+    }
+    call->work = save;
+    worker_call_start(call);
+}
+
+struct background {
+    struct job job;
+    struct server *server;
+};
+
+static void save_in_background(struct job *job)
+{
+    struct background *b = (struct background *)(void *)job;
+    struct quire_error err = {0};
+    uint64_t lsn = 0;
+    snapshot_make(b->server, &lsn, &err); /* has logged what went wrong, and INFO tells */
+    end_running(b->server);
+    free(b);
+}
+
+void cmd_bgsave(struct client *c, const struct resp_arg *args, uint32_t n)
+{
+    if (n > 2 || (n == 2 && !arg_is(args[1], "SCHEDULE"))) {
+        client_error(c, "ERR syntax error");
+        return;
+    }
+    if (!may_begin(c))
+        return;
+    struct background *b = malloc(sizeof *b);
+    if (!b) {
+        end_running(c->lane->server);
+        client_error(c, "OOM no memory for a snapshot");
+        return;
+    }
+    *b = (struct background){{.run = save_in_background}, c->lane->server};
+    worker_post(&c->lane->server->worker, &b->job);
+    /* in a transaction it begins when that has ended */
+    resp_simple(client_reply(c), c->group ? "Background saving scheduled" : "Background saving started");
+}
+
+void cmd_lastsave(struct client *c, const struct resp_arg *args, uint32_t n)
+{
+    struct snapshots *s = &c->lane->server->snapshots;
+    (void)args;
+    (void)n;
+    pthread_mutex_lock(&s->lock);
+    uint64_t last_s = s->last_s;
+    pthread_mutex_unlock(&s->lock);
+    resp_integer(client_reply(c), (long long)last_s);
+}

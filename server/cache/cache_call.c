@@ -1,0 +1,187 @@
+/*
+ * cache_call.c - the common part of the commands of semantic caches.
+ *
+ * Documents are read by the lane's engine, as blocks of an index are; what an entry shows to people (its question, its
+ * answer) is copied out of them at once, so that a list of a thousand entries holds a thousand questions and at most
+ * CACHE_READS documents. A document that cannot be read leaves its entry without a text: looking at entries is no
+ * reason to remove them, the next hit will.
+ */
+#include "server/cache/cache_call.h"
+#include "io/error.h"
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { ID_DIGITS = 16 };
+
+struct cache *arg_cache(struct client *c, struct resp_arg name)
+{
+    struct caches *caches = c->lane->server->caches;
+    struct cache *cache = caches ? caches_find(caches, cache_arg_bytes(name)) : NULL;
+    if (!cache)
+        client_error(c, "ERR no such cache '%.*s': SC.CREATE makes one, SC.LIST shows those there are",
+                     ARG_SHOWN(name, 64u));
+    return cache;
+}
+
+static int hex_digit(uint8_t c)
+{
+    return c >= '0' && c <= '9'   ? c - '0'
+           : c >= 'a' && c <= 'f' ? c - 'a' + 10
+           : c >= 'A' && c <= 'F' ? c - 'A' + 10
+                                  : -1;
+}
+
+int cache_arg_id(struct resp_arg arg, uint64_t *out, struct quire_error *err)
+{
+    uint64_t id = 0;
+    bool right = arg.bytes == ID_DIGITS;
+    for (uint32_t i = 0; right && i < ID_DIGITS; i++) {
+        int digit = hex_digit(arg.data[i]);
+        right = digit >= 0;
+        id = id << 4 | (uint64_t)(digit & 15);
+    }
+    if (!right)
+        return error_set(err, QUIRE_EINVALID, "'%.*s' is not an id: give the 16 hexadecimal digits of a reply",
+                         ARG_SHOWN(arg, 64u));
+    *out = id;
+    return 0;
+}
+
+void cache_reply_error(struct client *c, const struct quire_error *err)
+{
+    reply_quire_error(client_reply(c), err);
+}
+
+/* ---- parts of replies -------------------------------------------------------------------------------------------- */
+
+void put_bytes_or_null(struct resp_buffer *out, struct quire_bytes bytes)
+{
+    if (bytes.n_bytes)
+        resp_bulk(out, bytes.data, bytes.n_bytes);
+    else
+        resp_null(out);
+}
+
+void put_id(struct resp_buffer *out, uint64_t id)
+{
+    char text[ID_DIGITS + 1];
+    snprintf(text, sizeof text, "%016" PRIx64, id);
+    resp_bulk(out, text, ID_DIGITS);
+}
+
+void put_named_integer(struct resp_buffer *out, const char *name, long long value)
+{
+    resp_text(out, name);
+    resp_integer(out, value);
+}
+
+void put_named_double(struct resp_buffer *out, const char *name, double value)
+{
+    resp_text(out, name);
+    resp_double(out, value);
+}
+
+void put_named_text(struct resp_buffer *out, const char *name, const char *value)
+{
+    resp_text(out, name);
+    resp_text(out, value);
+}
+
+void put_named_bytes(struct resp_buffer *out, const char *name, struct quire_bytes value)
+{
+    resp_text(out, name);
+    put_bytes_or_null(out, value);
+}
+
+void put_named_id(struct resp_buffer *out, const char *name, uint64_t id)
+{
+    resp_text(out, name);
+    put_id(out, id);
+}
+
+long long cache_ttl(uint64_t expire_ms, uint64_t now_ms)
+{
+    return expire_ms == UINT64_MAX ? -1 : expire_ms > now_ms ? (long long)(expire_ms - now_ms) : 0;
+}
+
+/* ---- documents of several entries -------------------------------------------------------------------------------- */
+
+/* Copies what is wanted out of a document. */
+static void take_document(const struct cache_reading *r, struct cache_text *item, const uint8_t *bytes)
+{
+    struct document document;
+    size_t n;
+    if (document_decode(bytes, item->at.bytes, &document, &n, NULL) < 0 || document.id != item->id)
+        return;
+    struct quire_bytes value = r->with_values ? document_value(&document) : (struct quire_bytes){NULL, 0};
+    item->bytes = malloc(document.text.n_bytes + value.n_bytes + 1);
+    if (!item->bytes)
+        return;
+    if (document.text.n_bytes)
+        memcpy(item->bytes, document.text.data, document.text.n_bytes);
+    if (value.n_bytes)
+        memcpy(item->bytes + document.text.n_bytes, value.data, value.n_bytes);
+    item->text = document.text.n_bytes;
+    item->value = value.n_bytes;
+    item->found = true;
+}
+
+static void start_more(struct cache_reading *r);
+
+static void on_read(struct io_op *op, int result, unsigned flags)
+{
+    struct cache_read_slot *slot = op->owner;
+    struct cache_reading *r = slot->reading;
+    (void)flags;
+    if (document_read_bytes(&slot->read, result, NULL) == 0)
+        take_document(r, &r->items[slot->item], slot->read.bytes);
+    document_read_end(&slot->read);
+    slot->busy = false;
+    r->running--;
+    start_more(r);
+}
+
+/* Begins the read of an item; whether it goes on. */
+static bool start_item(struct cache_reading *r, struct cache_read_slot *slot, uint32_t item)
+{
+    int rc = r->items[item].at.segment ? document_read_begin(r->log, &r->items[item].at, &slot->read, NULL)
+                                       : QUIRE_ENOTFOUND;
+    if (rc == 1) {
+        take_document(r, &r->items[item], slot->read.bytes);
+        document_read_end(&slot->read);
+    }
+    if (rc != 0)
+        return false;
+    slot->reading = r;
+    slot->item = item;
+    slot->busy = true;
+    slot->read.op.done = on_read;
+    slot->read.op.owner = slot;
+    engine_queue(r->lane->engine, &slot->read.op);
+    return true;
+}
+
+static void start_more(struct cache_reading *r)
+{
+    uint32_t slot = 0;
+    while (r->next < r->n && r->running < CACHE_READS) {
+        while (r->slots[slot].busy)
+            slot++;
+        r->running += start_item(r, &r->slots[slot], r->next++);
+    }
+    if (r->running == 0)
+        r->done(r);
+}
+
+void cache_reading_start(struct cache_reading *reading)
+{
+    start_more(reading);
+}
+
+void cache_reading_fini(struct cache_reading *reading)
+{
+    for (uint32_t i = 0; i < reading->n; i++)
+        free(reading->items[i].bytes);
+}

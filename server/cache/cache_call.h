@@ -1,0 +1,73 @@
+/*
+ * cache_call.h - what the commands of semantic caches share: looking a cache up, ids, documents read for several
+ * entries at a time; and requests that wait for an answer, as the lane knows them.
+ */
+#ifndef QUIRE_SERVER_CACHE_CALL_H
+#define QUIRE_SERVER_CACHE_CALL_H
+
+#include "server/cache/cache_args.h"
+#include "server/vector/vector_call.h"
+
+/* The cache of that name, with a reference; NULL after an error reply. */
+struct cache *arg_cache(struct client *c, struct resp_arg name);
+/* 16 hexadecimal digits. */
+int cache_arg_id(struct resp_arg arg, uint64_t *out, struct quire_error *err);
+/* An error reply. */
+void cache_reply_error(struct client *c, const struct quire_error *err);
+
+/* Names and values of maps. */
+void put_bytes_or_null(struct resp_buffer *out, struct quire_bytes bytes);
+void put_id(struct resp_buffer *out, uint64_t id);
+void put_named_integer(struct resp_buffer *out, const char *name, long long value);
+void put_named_double(struct resp_buffer *out, const char *name, double value);
+void put_named_text(struct resp_buffer *out, const char *name, const char *value);
+/* NULL for what is empty. */
+void put_named_bytes(struct resp_buffer *out, const char *name, struct quire_bytes value);
+void put_named_id(struct resp_buffer *out, const char *name, uint64_t id);
+/* What is left of a life that ends at expire_ms (UINT64_MAX: never), as replies say it: -1 without an end. */
+long long cache_ttl(uint64_t expire_ms, uint64_t now_ms);
+
+/* ---- documents of several entries -------------------------------------------------------------------------------- */
+
+/* What is wanted of one. */
+struct cache_text {
+    uint64_t id;
+    struct document_at at;
+    bool found;         /* afterwards: it could be read, and is the entry's */
+    uint8_t *bytes;     /* text, then value; owned */
+    size_t text, value; /* bytes of them */
+};
+
+enum { CACHE_READS = 8 }; /* documents of one request that are read at a time */
+
+struct cache_reading;
+struct cache_read_slot {
+    struct cache_reading *reading;
+    struct document_read read;
+    uint32_t item;
+    bool busy;
+};
+
+struct cache_reading {
+    /* the caller's */
+    struct lane *lane;
+    struct document_log *log;
+    struct cache_text *items;
+    uint32_t n;
+    bool with_values; /* texts only, without */
+    void (*done)(struct cache_reading *reading);
+    /* its own */
+    uint32_t next, running;
+    struct cache_read_slot slots[CACHE_READS];
+};
+
+/* Reads them on the lane's engine; done runs on the lane, perhaps before this returns. */
+void cache_reading_start(struct cache_reading *reading);
+void cache_reading_fini(struct cache_reading *reading);
+
+/* ---- requests that wait ------------------------------------------------------------------------------------------ */
+
+/* Ends the waits of clients that are gone; of all where the lane stops. */
+void cache_waits_scan(struct lane *lane, bool all);
+
+#endif

@@ -1,0 +1,109 @@
+/*
+ * cache_figures.c - the figures of all caches as one array.
+ *
+ * Names of caches and categories are any bytes; INFO is lines of fields, and /metrics is UTF-8 in which a series may
+ * stand once. So names are written as in URLs: what is no plain character becomes %XX. That keeps different names
+ * different, but for those that are longer than a label.
+ *
+ * How much of it there can be is bounded whatever clients create: what is beyond is counted as left out.
+ */
+#include "server/cache/cache_figures.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+double cache_hit_rate(const struct quire_cache_stats *s)
+{
+    return s->requests ? (double)(s->hits + s->exact + s->stale) / (double)s->requests : 0;
+}
+
+static bool is_plain(unsigned char c)
+{
+    return c > ' ' && c < 0x7f && !strchr("%,:;*=\"\\#", c);
+}
+
+void figures_label(struct quire_bytes name, char text[CACHE_LABEL_BYTES])
+{
+    const unsigned char *bytes = name.data;
+    size_t used = 0;
+    for (size_t i = 0; i < name.n_bytes && used + 4 < CACHE_LABEL_BYTES; i++) {
+        if (is_plain(bytes[i]))
+            text[used++] = (char)bytes[i];
+        else
+            used += (size_t)snprintf(text + used, 4, "%%%02X", bytes[i]);
+    }
+    text[used] = 0;
+}
+
+/* ---- gathering --------------------------------------------------------------------------------------------------- */
+
+struct gathering {
+    struct cache_figures *out;
+    struct cache *list[CACHE_FIGURES_CACHES_MAX]; /* references */
+    uint32_t n_list, room;
+    struct cache *cache; /* whose categories are gathered */
+    bool failed;
+};
+
+static void note_cache(void *context, struct cache *cache)
+{
+    struct gathering *g = context;
+    if (g->n_list == CACHE_FIGURES_CACHES_MAX)
+        g->out->left_out++;
+    else
+        g->list[g->n_list++] = cache_ref(cache);
+}
+
+static bool fill(struct cache_figure *f, struct cache *cache, struct quire_bytes category)
+{
+    figures_label(cache_get_config(cache)->name, f->cache);
+    figures_label(category, f->category);
+    return cache_get_stats(cache, category, &f->stats, NULL) == 0;
+}
+
+static void note_category(void *context, struct quire_bytes name)
+{
+    struct gathering *g = context;
+    struct cache_figures *out = g->out;
+    if (out->n_categories == CACHE_FIGURES_CATEGORIES_MAX || g->failed) {
+        out->left_out++;
+        return;
+    }
+    if (out->n_categories == g->room) {
+        uint32_t room = g->room ? 2 * g->room : 16;
+        struct cache_figure *bigger = realloc(out->categories, room * sizeof *bigger);
+        g->failed = !bigger;
+        if (!bigger)
+            return;
+        out->categories = bigger;
+        g->room = room;
+    }
+    /* one that was dropped meanwhile has no figures */
+    out->n_categories += fill(&out->categories[out->n_categories], g->cache, name);
+}
+
+bool cache_figures_take(struct caches *caches, bool with_categories, struct cache_figures *out)
+{
+    struct gathering g = {.out = out};
+    memset(out, 0, sizeof *out);
+    if (!caches)
+        return true;
+    caches_each(caches, note_cache, &g);
+    out->caches = g.n_list ? calloc(g.n_list, sizeof *out->caches) : NULL;
+    g.failed = g.n_list && !out->caches;
+    for (uint32_t i = 0; i < g.n_list; i++) {
+        g.cache = g.list[i];
+        if (!g.failed)
+            out->n_caches += fill(&out->caches[out->n_caches], g.cache, (struct quire_bytes){NULL, 0});
+        if (with_categories && !g.failed)
+            cache_each_category(g.cache, note_category, &g);
+        cache_unref(g.cache);
+    }
+    return !g.failed;
+}
+
+void cache_figures_fini(struct cache_figures *figures)
+{
+    free(figures->caches);
+    free(figures->categories);
+}

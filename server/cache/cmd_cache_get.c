@@ -1,0 +1,417 @@
+/*
+ * cmd_cache_get.c - SC.GET: a decision in memory, perhaps a wait, perhaps a read.
+ *
+ * Most lookups are decided, and their documents found, in memory: those are answered at once from the request as it
+ * lies there, and nothing is allocated. One that needs the disk, or may wait, moves what it needs of the request into a
+ * deferred call first (struct get_call), from where it goes on by events:
+ *
+ *      cache_get --waits--> wake (any thread) --message--> cache_woken --+
+ *      |   |  ^                                                          |
+ *      |   |  +--cache_get_found-- search of the disk (searcher) <--+    |
+ *      |   +--nothing near in memory--------------------------------+    |
+ *      +--decided--+<----------------------------------------------------+
+ *                  |
+ *              wants a document? --read (engine)--> cache_finish --gone meanwhile--> cache_get, without waiting
+ *                      |                                 |
+ *                    reply                             reply
+ *
+ * Nothing of it is a barrier: requests behind it in the pipeline go on, and replies keep their order.
+ *
+ * A wait belongs to its client: when that is gone, or the lane stops, it is cancelled, and where it has just been made
+ * leader, the lease goes to the next. A client whose end has been read (EOF) may still wait for its reply, but cannot
+ * lead: it can send no answer any more.
+ *
+ * A lookup counts for the limits of its user (fair.h), also while it waits; it is not scheduled.
+ *
+ * The call belongs to the lane. The thread that wakes it writes `how` and posts its message; it does not touch it
+ * afterwards. Between cache_get and the message the lane does not touch what the wake writes.
+ */
+#include "io/error.h"
+#include "server/cache/cache_call.h"
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { TRIES_MAX = 4, COMPLAIN_MS = 1000 };
+
+/* One lookup; on the stack as long as nothing is waited for. */
+struct lookup {
+    struct lane *lane;
+    struct fair_pass pass; /* of its user */
+    struct cache *cache;   /* a reference */
+    struct cache_args args;
+    struct quire_cache_query query; /* points into args */
+    struct cache_decision decision;
+    struct document_read read;
+    bool reading, waited;       /* reading: `read` is to be ended */
+    bool may_wait;              /* the call's waiter is the lookup's */
+    unsigned tries;             /* documents that were gone */
+    struct quire_bytes *chunks; /* of the answer; owned */
+};
+
+struct get_call {
+    struct pending pending;
+    struct lookup lookup;
+    struct lease_waiter waiter;
+    struct message message;
+    enum lease_wake how;
+    struct get_call *next, *prev; /* among those of the lane that wait */
+    _Alignas(8) uint8_t bytes[];  /* what the query points to */
+};
+
+static void lookup_fini(struct lookup *l)
+{
+    if (l->reading)
+        document_read_end(&l->read);
+    fair_leave(&l->pass);
+    free(l->chunks);
+    cache_args_fini(&l->args);
+    cache_unref(l->cache);
+}
+
+/* ---- the reply --------------------------------------------------------------------------------------------------- */
+
+static bool has_entry(const struct quire_cache_answer *a)
+{
+    return a->status == QUIRE_CACHE_HIT || a->status == QUIRE_CACHE_EXACT || a->status == QUIRE_CACHE_STALE ||
+           a->status == QUIRE_CACHE_AUDIT;
+}
+
+static void put_entry(const struct quire_cache_answer *a, struct resp_buffer *out)
+{
+    put_named_id(out, "id", a->id);
+    put_named_integer(out, "age_ms", (long long)a->age_ms);
+    put_named_integer(out, "ttl_ms", (long long)a->ttl_ms);
+    put_named_integer(out, "tokens_in", a->tokens_in);
+    put_named_integer(out, "tokens_out", a->tokens_out);
+    put_named_integer(out, "llm_ms", a->llm_ms);
+    put_named_double(out, "cost", a->cost);
+    put_named_bytes(out, "model", a->model);
+    put_named_bytes(out, "text", a->text);
+    if (a->n_chunks <= 1) {
+        resp_text(out, "value");
+        resp_bulk(out, a->value.data, a->value.n_bytes);
+        return;
+    }
+    resp_text(out, "chunks");
+    resp_array(out, a->n_chunks);
+    for (uint32_t i = 0; i < a->n_chunks; i++)
+        resp_bulk(out, a->chunks[i].data, a->chunks[i].n_bytes);
+}
+
+static void put_candidates(const struct quire_cache_answer *a, struct resp_buffer *out)
+{
+    resp_text(out, "candidates");
+    resp_array(out, a->n_candidates);
+    for (uint32_t i = 0; i < a->n_candidates; i++) {
+        const struct quire_cache_candidate *candidate = &a->candidates[i];
+        resp_map(out, 4);
+        put_named_id(out, "id", candidate->id);
+        put_named_double(out, "similarity", (double)candidate->similarity);
+        put_named_text(out, "verdict", candidate->verdict);
+        put_named_text(out, "why", candidate->why);
+    }
+}
+
+static void put_guard(const struct quire_cache_answer *a, struct resp_buffer *out)
+{
+    resp_text(out, "guard");
+    if (a->guard)
+        resp_text(out, a->guard_why);
+    else
+        resp_null(out);
+}
+
+static void put_answer(const struct lookup *l, struct resp_buffer *out)
+{
+    enum { ALWAYS = 7, OF_ENTRY = 10 };
+    const struct quire_cache_answer *a = &l->decision.answer;
+    bool entry = has_entry(a), lease = a->lease[0] != 0, waited = l->waited || a->waited_ms > 0;
+    resp_map(out, ALWAYS + (entry ? OF_ENTRY : 0u) + (size_t)lease + (a->audit != 0) + (size_t)waited +
+                      (size_t)l->query.explain);
+    put_named_text(out, "status", quire_cache_status_name(a->status));
+    put_named_text(out, "reason", a->reason ? a->reason : "");
+    put_named_double(out, "similarity", a->similarity < 0 ? -1 : a->similarity);
+    put_named_double(out, "threshold", a->threshold);
+    put_guard(a, out);
+    put_named_integer(out, "guards_skipped", a->guards_skipped);
+    if (entry)
+        put_entry(a, out);
+    put_named_bytes(out, "lease", bytes_of(a->lease));
+    if (lease)
+        put_named_integer(out, "lease_ms", (long long)a->lease_ms);
+    if (a->audit)
+        put_named_integer(out, "audit", (long long)a->audit);
+    if (waited)
+        put_named_integer(out, "waited_ms", (long long)a->waited_ms);
+    if (l->query.explain)
+        put_candidates(a, out);
+}
+
+/* rc: below 0: what went wrong. */
+static void put_reply(const struct lookup *l, int rc, const struct quire_error *err, struct resp_buffer *out)
+{
+    if (rc < 0)
+        reply_quire_error(out, err);
+    else
+        put_answer(l, out);
+}
+
+/* ---- documents --------------------------------------------------------------------------------------------------- */
+
+/* Entries that are found go while they are read, one after the other: enough of it. */
+static void give_up(struct lookup *l)
+{
+    double threshold = l->decision.answer.threshold;
+    bool skipped = l->decision.answer.guards_skipped;
+    memset(&l->decision, 0, sizeof l->decision);
+    l->decision.answer.status = QUIRE_CACHE_MISS;
+    l->decision.answer.reason = "the answers that were found went away while they were read";
+    l->decision.answer.similarity = -1;
+    l->decision.answer.threshold = threshold;
+    l->decision.answer.guards_skipped = skipped;
+}
+
+/* The document was read, or cannot be (bytes NULL). 0: the answer is whole; 1: another decision was made;
+ * CACHE_WANTS_SEARCH: it wants the disk to be searched first. */
+static int take_document(struct lookup *l, const uint8_t *bytes, struct quire_error *err)
+{
+    uint32_t n = bytes ? l->decision.at.bytes : 0, n_chunks = bytes ? cache_chunks(bytes, n) : 0;
+    free(l->chunks);
+    l->chunks = malloc((n_chunks + 1) * sizeof *l->chunks);
+    if (!l->chunks)
+        return error_set(err, QUIRE_ENOMEM, "no memory for an answer of %u chunks", n_chunks);
+    int rc = cache_finish(l->cache, &l->decision, bytes, n, l->chunks);
+    if (rc <= 0)
+        return rc;
+    if (l->reading)
+        document_read_end(&l->read);
+    l->reading = false;
+    if (++l->tries < TRIES_MAX) {
+        l->may_wait = false;
+        rc = cache_get(l->cache, l->lane->cache_scratch, &l->query, NULL, &l->decision, err);
+        return rc == 0 ? 1 : rc;
+    }
+    give_up(l);
+    return 1;
+}
+
+/* Goes on with a decision (rc as cache_get's, but not 1) as far as memory holds what it needs. 0: the answer is whole;
+ * 1: l->read is to be run; CACHE_WANTS_SEARCH: the decision's search is. */
+static int settle(struct lookup *l, int rc, struct quire_error *err)
+{
+    if (rc != 0)
+        return rc;
+    rc = 1;
+    while (rc == 1 && l->decision.wants_document) {
+        rc = document_read_begin(cache_documents(l->cache), &l->decision.at, &l->read, err);
+        l->reading = rc >= 0;
+        if (rc == 0)
+            return 1;
+        if (rc == 1 || rc == QUIRE_ENOTFOUND)
+            rc = take_document(l, rc == 1 ? l->read.bytes : NULL, err);
+    }
+    return rc < 0 || rc == CACHE_WANTS_SEARCH ? rc : 0;
+}
+
+/* ---- what is waited for ------------------------------------------------------------------------------------------ */
+
+static void go_on(struct get_call *call, int rc, struct quire_error *err);
+
+static void join_waits(struct get_call *call)
+{
+    struct lane *lane = call->lookup.lane;
+    call->next = lane->cache_waits;
+    if (call->next)
+        call->next->prev = call;
+    lane->cache_waits = call;
+}
+
+static void leave_waits(struct get_call *call)
+{
+    if (call->prev)
+        call->prev->next = call->next;
+    else
+        call->lookup.lane->cache_waits = call->next;
+    if (call->next)
+        call->next->prev = call->prev;
+    call->next = call->prev = NULL;
+}
+
+static bool is_gone(const struct client *c)
+{
+    return c->state != CLIENT_OPEN || c->eof;
+}
+
+/* A disk that fails would fill the log: a line a second tells as much. */
+static void complain(struct lane *lane, const struct quire_error *err)
+{
+    if (lane->now_ms - lane->last_cache_complaint_ms < COMPLAIN_MS)
+        return;
+    lane->last_cache_complaint_ms = lane->now_ms;
+    log_line(lane->server->log, LOG_LEVEL_WARNING, "an answer of a cache cannot be read and is removed: %s",
+             err->message);
+}
+
+static void on_read(struct io_op *op, int result, unsigned flags)
+{
+    struct get_call *call = op->owner;
+    struct lookup *l = &call->lookup;
+    struct quire_error err = {0};
+    (void)flags;
+    int rc = document_read_bytes(&l->read, result, &err);
+    if (rc < 0)
+        complain(l->lane, &err);
+    rc = take_document(l, rc < 0 ? NULL : l->read.bytes, &err);
+    go_on(call, rc == 1 ? settle(l, 0, &err) : rc, &err);
+}
+
+/* The disk was searched: the lookup is made again with what was found, and may wait then. A client that is gone takes
+ * no lease with it. */
+static void on_found(void *owner)
+{
+    struct get_call *call = owner;
+    struct lookup *l = &call->lookup;
+    struct quire_error err = {0};
+    bool gone = is_gone(call->pending.client), may_wait = l->may_wait && !gone;
+    l->query.no_lease |= gone;
+    if (may_wait)
+        join_waits(call);
+    int rc = cache_get_found(l->cache, l->lane->cache_scratch, &l->query, may_wait ? &call->waiter : NULL, &l->decision,
+                             &err);
+    if (rc == 1)
+        return;
+    if (may_wait)
+        leave_waits(call);
+    go_on(call, settle(l, rc, &err), &err);
+}
+
+/* rc as settle's. */
+static void go_on(struct get_call *call, int rc, struct quire_error *err)
+{
+    struct lookup *l = &call->lookup;
+    if (rc == CACHE_WANTS_SEARCH) {
+        cache_search_start(l->decision.search, l->lane->searcher, on_found, call);
+        return;
+    }
+    if (rc == 1) {
+        l->read.op.done = on_read;
+        l->read.op.owner = call;
+        engine_queue(l->lane->engine, &l->read.op);
+        return;
+    }
+    put_reply(l, rc, err, &call->pending.out);
+    lookup_fini(l);
+    pending_done(&call->pending);
+}
+
+/* Moves a lookup to where it stays when the request goes. Its own memory goes with it, also on failure. */
+static struct get_call *defer(struct client *c, struct lookup *l)
+{
+    struct get_call *call = client_defer(c, sizeof *call + cache_args_bytes(&l->args), false);
+    if (!call) {
+        lookup_fini(l);
+        return NULL;
+    }
+    call->lookup = *l;
+    cache_args_keep(&call->lookup.args, call->bytes);
+    cache_args_query(&call->lookup.args, &call->lookup.query);
+    return call;
+}
+
+/* The wait is over. */
+static void woken(struct get_call *call, enum lease_wake how)
+{
+    struct lookup *l = &call->lookup;
+    struct quire_error err = {0};
+    leave_waits(call);
+    l->waited = true;
+    if (how == LEASE_LEAD && is_gone(call->pending.client)) {
+        cache_fail(l->cache, bytes_of(call->waiter.token), &err);
+        how = LEASE_CLOSED;
+    }
+    int rc = cache_woken(l->cache, l->lane->cache_scratch, &l->query, &call->waiter, how, &l->decision, &err);
+    if (rc < 0 && how == LEASE_LEAD)
+        cache_fail(l->cache, bytes_of(call->waiter.token), NULL);
+    go_on(call, settle(l, rc, &err), &err);
+}
+
+static void on_wake_message(struct lane *lane, struct message *message)
+{
+    struct get_call *call = (struct get_call *)(void *)((char *)message - offsetof(struct get_call, message));
+    (void)lane;
+    woken(call, call->how);
+}
+
+/* On any thread; perhaps before cache_get has returned. */
+static void on_wake(struct lease_waiter *waiter, enum lease_wake how)
+{
+    struct get_call *call = waiter->owner;
+    call->how = how;
+    lane_post(call->lookup.lane, &call->message);
+}
+
+void cache_waits_scan(struct lane *lane, bool all)
+{
+    for (struct get_call *call = lane->cache_waits, *next; call; call = next) {
+        next = call->next;
+        if ((all || call->pending.client->state == CLIENT_DEAD) && cache_cancel(call->lookup.cache, &call->waiter))
+            woken(call, LEASE_CLOSED);
+    }
+}
+
+static void get_waiting(struct client *c, struct lookup *l)
+{
+    struct quire_error err = {0};
+    struct get_call *call = defer(c, l);
+    if (!call)
+        return;
+    l = &call->lookup;
+    call->waiter.wake = on_wake;
+    call->waiter.owner = call;
+    call->message.run = on_wake_message;
+    l->may_wait = true;
+    join_waits(call);
+    int rc = cache_get(l->cache, l->lane->cache_scratch, &l->query, &call->waiter, &l->decision, &err);
+    if (rc == 1)
+        return;
+    leave_waits(call);
+    go_on(call, settle(l, rc, &err), &err);
+}
+
+/* ---- SC.GET ------------------------------------------------------------------------------------------------------ */
+
+void cmd_sc_get(struct client *c, const struct resp_arg *args, uint32_t n)
+{
+    const struct fair_request facts = {.n_queries = 1};
+    struct quire_error err = {0};
+    struct lookup l = {.lane = c->lane, .cache = arg_cache(c, args[1])};
+    if (!l.cache)
+        return;
+    if (fair_enter(c, &facts, &l.pass, &err) < 0) {
+        cache_reply_error(c, &err);
+        cache_unref(l.cache);
+        return;
+    }
+    int rc = cache_args_take(&l.args, CACHE_GET, cache_get_config(l.cache), args + 2, n - 2, &err);
+    cache_args_query(&l.args, &l.query);
+    if (rc == 0 && l.query.wait_ms) {
+        get_waiting(c, &l);
+        return;
+    }
+    if (rc == 0)
+        rc = cache_get(l.cache, c->lane->cache_scratch, &l.query, NULL, &l.decision, &err);
+    rc = settle(&l, rc, &err);
+    if (rc == 1 || rc == CACHE_WANTS_SEARCH) {
+        struct cache_search *search = rc == CACHE_WANTS_SEARCH ? l.decision.search : NULL;
+        struct get_call *call = defer(c, &l);
+        if (call)
+            go_on(call, rc, &err);
+        else
+            cache_search_free(search);
+        return;
+    }
+    put_reply(&l, rc, &err, client_reply(c));
+    lookup_fini(&l);
+}

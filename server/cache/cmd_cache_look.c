@@ -1,0 +1,426 @@
+/*
+ * cmd_cache_look.c - looking at semantic caches: SC.LIST, SC.INFO, SC.STATS, SC.HIST, SC.TUNE, SC.TOP, SC.SCAN.
+ *
+ * SC.TOP looks at every entry, which is the worker's; SC.SCAN at as many as its reply holds. Both show the questions of
+ * entries, which lie in their documents: these are read by the lane's engine before the reply is written.
+ */
+#include "io/error.h"
+#include "server/cache/cache_call.h"
+#include "server/cache/cache_figures.h"
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { ENTRIES_MAX = 1000, SCAN_COUNT = 10, SCOPES_SHOWN = 10 };
+#define NOTHING_SERVED 1.01 /* a threshold that no similarity reaches */
+
+/* ---- SC.LIST, SC.INFO -------------------------------------------------------------------------------------------- */
+
+/* Names, gathered before the number of them is known. */
+struct names {
+    struct resp_buffer text;
+    size_t n;
+};
+
+static void add_cache(void *context, struct cache *cache)
+{
+    struct names *names = context;
+    struct quire_bytes name = cache_get_config(cache)->name;
+    resp_bulk(&names->text, name.data, name.n_bytes);
+    names->n++;
+}
+
+static void add_category(void *context, struct quire_bytes name)
+{
+    struct names *names = context;
+    resp_bulk(&names->text, name.data, name.n_bytes);
+    names->n++;
+}
+
+static void put_names(struct names *names, struct resp_buffer *out)
+{
+    resp_array(out, names->n);
+    resp_raw(out, names->text.data, names->text.bytes);
+    out->failed = out->failed || names->text.failed;
+    resp_buffer_fini(&names->text);
+}
+
+void cmd_sc_list(struct client *c, const struct resp_arg *args, uint32_t n)
+{
+    struct names names = {.text.protocol = c->protocol};
+    struct caches *caches = c->lane->server->caches;
+    (void)args;
+    (void)n;
+    if (caches)
+        caches_each(caches, add_cache, &names);
+    put_names(&names, client_reply(c));
+}
+
+void cmd_sc_cat_list(struct client *c, const struct resp_arg *args, uint32_t n)
+{
+    struct names names = {.text.protocol = c->protocol};
+    struct cache *cache = arg_cache(c, args[1]);
+    (void)n;
+    if (!cache)
+        return;
+    cache_each_category(cache, add_category, &names);
+    put_names(&names, client_reply(c));
+    cache_unref(cache);
+}
+
+static void put_settings(const struct cache_config *config, struct resp_buffer *out)
+{
+    put_named_bytes(out, "name", config->name);
+    put_named_integer(out, "dim", config->dim);
+    put_named_text(out, "type", quire_type_name(config->type));
+    put_named_bytes(out, "encoder", config->encoder);
+    put_named_integer(out, "memory", (long long)config->memory_bytes);
+    put_named_integer(out, "disk", (long long)config->disk_bytes);
+    resp_text(out, "scope");
+    resp_array(out, config->n_scope_keys);
+    for (uint32_t i = 0; i < config->n_scope_keys; i++)
+        resp_bulk(out, config->scope_keys[i].data, config->scope_keys[i].n_bytes);
+    put_named_integer(out, "require_scope", config->require_scope);
+}
+
+void cmd_sc_info(struct client *c, const struct resp_arg *args, uint32_t n)
+{
+    struct quire_error err = {0};
+    struct quire_cache_stats stats;
+    struct names names = {.text.protocol = c->protocol};
+    struct cache *cache = arg_cache(c, args[1]);
+    (void)n;
+    if (!cache)
+        return;
+    if (cache_get_stats(cache, (struct quire_bytes){NULL, 0}, &stats, &err) < 0) {
+        cache_reply_error(c, &err);
+    } else {
+        struct resp_buffer *out = client_reply(c);
+        resp_map(out, 18);
+        put_settings(cache_get_config(cache), out);
+        resp_text(out, "categories");
+        cache_each_category(cache, add_category, &names);
+        put_names(&names, out);
+        put_named_integer(out, "entries", (long long)stats.entries);
+        put_named_integer(out, "pinned", (long long)stats.pinned);
+        put_named_integer(out, "memory_bytes", (long long)stats.memory_bytes);
+        put_named_integer(out, "disk_bytes", (long long)stats.disk_bytes);
+        put_named_integer(out, "document_bytes", (long long)stats.document_bytes);
+        put_named_integer(out, "sealed_entries", (long long)stats.sealed_entries);
+        put_named_integer(out, "sealed_segments", (long long)stats.sealed_segments);
+        put_named_integer(out, "sealed_disk_bytes", (long long)stats.sealed_disk_bytes);
+        put_named_integer(out, "sealed_memory_bytes", (long long)stats.sealed_memory_bytes);
+    }
+    cache_unref(cache);
+}
+
+/* ---- SC.STATS, SC.HIST, SC.TUNE ---------------------------------------------------------------------------------- */
+
+/* The n scopes that have the most entries. */
+static void put_scopes(struct cache *cache, struct resp_buffer *out)
+{
+    struct cache_scope_stats scopes[SCOPES_SHOWN];
+    uint32_t n = cache_top_scopes(cache, scopes, SCOPES_SHOWN);
+    resp_text(out, "scopes");
+    resp_array(out, n);
+    for (uint32_t i = 0; i < n; i++) {
+        resp_map(out, 4);
+        put_named_text(out, "scope", scopes[i].text);
+        put_named_integer(out, "entries", (long long)scopes[i].entries);
+        put_named_integer(out, "requests", (long long)scopes[i].requests);
+        put_named_integer(out, "hits", (long long)scopes[i].hits);
+    }
+}
+
+static void put_stats(const struct quire_cache_stats *s, struct resp_buffer *out)
+{
+#define X(name) put_named_integer(out, #name, (long long)s->name);
+    CACHE_COUNTS(X)
+#undef X
+#define X(name) put_named_double(out, #name, s->name);
+    CACHE_NUMBERS(X)
+#undef X
+    put_named_double(out, "hit_rate", cache_hit_rate(s));
+}
+
+void cmd_sc_stats(struct client *c, const struct resp_arg *args, uint32_t n)
+{
+#define X(name) +1
+    enum { FIELDS = 1 CACHE_COUNTS(X) CACHE_NUMBERS(X) };
+#undef X
+    struct quire_error err = {0};
+    struct quire_cache_stats stats;
+    struct quire_bytes category = {NULL, 0};
+    struct cache *cache = arg_cache(c, args[1]);
+    if (!cache)
+        return;
+    int rc = n == 2 || (n == 4 && arg_is(args[2], "CAT") && args[3].bytes)
+                 ? 0
+                 : error_set(&err, QUIRE_EINVALID, "syntax error at '%.*s': SC.STATS cache [CAT category]",
+                             ARG_SHOWN(args[2], 64u));
+    if (rc == 0 && n == 4)
+        category = cache_arg_bytes(args[3]);
+    if (rc == 0)
+        rc = cache_get_stats(cache, category, &stats, &err);
+    if (rc < 0) {
+        cache_reply_error(c, &err);
+    } else {
+        struct resp_buffer *out = client_reply(c);
+        resp_map(out, FIELDS + (n == 2));
+        put_stats(&stats, out);
+        if (n == 2)
+            put_scopes(cache, out);
+    }
+    cache_unref(cache);
+}
+
+static bool bin_holds(const struct cache_histogram *h, uint32_t bin)
+{
+    return (h->hits[bin] | h->misses[bin] | h->guarded[bin] | h->right[bin] | h->wrong[bin]) != 0;
+}
+
+void cmd_sc_hist(struct client *c, const struct resp_arg *args, uint32_t n)
+{
+    struct quire_error err = {0};
+    struct cache_histogram h;
+    size_t bins = 0;
+    struct cache *cache = arg_cache(c, args[1]);
+    (void)n;
+    if (!cache)
+        return;
+    if (cache_get_histogram(cache, cache_arg_bytes(args[2]), &h, &err) < 0) {
+        cache_reply_error(c, &err);
+        cache_unref(cache);
+        return;
+    }
+    struct resp_buffer *out = client_reply(c);
+    for (uint32_t i = 0; i < CACHE_HISTOGRAM_BINS; i++)
+        bins += bin_holds(&h, i);
+    resp_array(out, bins);
+    for (uint32_t i = 0; i < CACHE_HISTOGRAM_BINS; i++) {
+        if (!bin_holds(&h, i))
+            continue;
+        const uint64_t *columns[] = {h.hits, h.misses, h.guarded, h.right, h.wrong};
+        resp_array(out, 6);
+        resp_double(out, (double)i / (CACHE_HISTOGRAM_BINS - 1));
+        for (size_t column = 0; column < 5; column++)
+            resp_integer(out, (long long)columns[column][i]);
+    }
+    cache_unref(cache);
+}
+
+static void put_tune(const struct quire_cache_tune *tune, struct resp_buffer *out)
+{
+    resp_map(out, 5);
+    put_named_double(out, "threshold", tune->threshold);
+    put_named_double(out, "delta", tune->delta);
+    put_named_integer(out, "requests", (long long)tune->requests);
+    put_named_integer(out, "labels", (long long)tune->labels);
+    resp_text(out, "points");
+    resp_array(out, tune->n);
+    for (uint32_t i = 0; i < tune->n; i++) {
+        const struct quire_cache_point *p = &tune->points[i];
+        resp_array(out, 4);
+        resp_double(out, p->similarity);
+        resp_double(out, p->served);
+        resp_double(out, p->wrong);
+        resp_double(out, p->bound);
+    }
+}
+
+/* With RISK delta: what would be chosen for it. */
+void cmd_sc_tune(struct client *c, const struct resp_arg *args, uint32_t n)
+{
+    struct quire_error err = {0};
+    struct quire_cache_tune tune;
+    double delta = -1; /* the one in force */
+    struct cache *cache = arg_cache(c, args[1]);
+    if (!cache)
+        return;
+    int rc = n == 3 || (n == 5 && arg_is(args[3], "RISK"))
+                 ? 0
+                 : error_set(&err, QUIRE_EINVALID, "syntax error at '%.*s': SC.TUNE cache category [RISK delta]",
+                             ARG_SHOWN(args[3], 64u));
+    if (rc == 0 && n == 5)
+        rc = cache_arg_number("RISK", args[4], 1, &delta, &err);
+    if (rc == 0)
+        rc = cache_tune(cache, cache_arg_bytes(args[2]), delta, &tune, &err);
+    if (rc != 0)
+        cache_reply_error(c, &err);
+    else
+        put_tune(&tune, client_reply(c));
+    cache_unref(cache);
+}
+
+/* ---- SC.TOP, SC.SCAN --------------------------------------------------------------------------------------------- */
+
+struct entries_call {
+    struct worker_call base;
+    struct cache *cache; /* a reference */
+    struct cache_reading reading;
+    bool scan;
+    uint64_t next; /* cursor */
+    uint32_t n, room;
+    struct cache_entry_info *infos; /* room of them; owned, as items */
+    struct cache_text *items;
+    struct quire_bytes category; /* of SC.TOP; in bytes */
+    uint8_t bytes[];
+};
+
+static void put_entry(const struct entries_call *call, uint32_t i, uint64_t now_ms, struct resp_buffer *out)
+{
+    const struct cache_entry_info *info = &call->infos[i];
+    const struct cache_text *item = &call->items[i];
+    resp_map(out, 7 + (size_t)call->scan);
+    put_named_id(out, "id", info->id);
+    put_named_integer(out, "hits", info->hits);
+    put_named_integer(out, "age_ms", now_ms > info->created_ms ? (long long)(now_ms - info->created_ms) : 0);
+    put_named_integer(out, "ttl_ms", cache_ttl(info->expire_ms, now_ms));
+    put_named_integer(out, "bytes", info->document_bytes);
+    put_named_integer(out, "pinned", info->pinned);
+    put_named_bytes(out, "text", (struct quire_bytes){item->bytes, item->text});
+    if (call->scan)
+        put_named_bytes(out, "category", info->category);
+}
+
+static void end_entries(struct entries_call *call)
+{
+    cache_reading_fini(&call->reading);
+    free(call->infos);
+    free(call->items);
+    cache_unref(call->cache);
+    vector_call_end(&call->base.base);
+}
+
+static void on_entries_read(struct cache_reading *reading)
+{
+    struct entries_call *call =
+        (struct entries_call *)(void *)((char *)reading - offsetof(struct entries_call, reading));
+    struct resp_buffer *out = &call->base.base.pending.out;
+    uint64_t now_ms = clock_wall_ms();
+    if (call->scan) {
+        char cursor[24];
+        snprintf(cursor, sizeof cursor, "%llu", (unsigned long long)call->next);
+        resp_array(out, 2);
+        resp_text(out, cursor);
+    }
+    resp_array(out, call->n);
+    for (uint32_t i = 0; i < call->n; i++)
+        put_entry(call, i, now_ms, out);
+    end_entries(call);
+}
+
+/* The entries are known: their questions are read. */
+static void read_entries(struct worker_call *base)
+{
+    struct entries_call *call = (struct entries_call *)base;
+    for (uint32_t i = 0; i < call->n; i++)
+        call->items[i] = (struct cache_text){.id = call->infos[i].id, .at = call->infos[i].at};
+    call->reading = (struct cache_reading){.lane = base->base.lane,
+                                           .log = cache_documents(call->cache),
+                                           .items = call->items,
+                                           .n = call->n,
+                                           .done = on_entries_read};
+    cache_reading_start(&call->reading);
+}
+
+static void refuse_entries(struct worker_call *base)
+{
+    struct entries_call *call = (struct entries_call *)base;
+    reply_quire_error(&base->base.pending.out, &base->error);
+    end_entries(call);
+}
+
+static void entries_found(struct worker_call *base)
+{
+    if (base->code < 0)
+        refuse_entries(base);
+    else
+        read_entries(base);
+}
+
+/* Takes the reference to the cache over. NULL: after an error reply, or without memory for one. */
+static struct entries_call *begin_entries(struct client *c, struct cache *cache, uint64_t room,
+                                          struct quire_bytes category, bool barrier)
+{
+    struct entries_call *call = vector_call_begin(c, NULL, sizeof *call + category.n_bytes, barrier);
+    if (!call) {
+        cache_unref(cache);
+        return NULL;
+    }
+    call->cache = cache;
+    call->room = (uint32_t)room;
+    call->infos = calloc(room, sizeof *call->infos);
+    call->items = calloc(room, sizeof *call->items);
+    call->base.done = entries_found;
+    if (!call->infos || !call->items) {
+        error_set(&call->base.error, QUIRE_ENOMEM, "no memory for %u entries", call->room);
+        refuse_entries(&call->base);
+        return NULL;
+    }
+    call->category = category;
+    if (category.n_bytes)
+        call->category.data = memcpy(call->bytes, category.data, category.n_bytes);
+    return call;
+}
+
+static void take_number(struct worker_call *base, int n)
+{
+    struct entries_call *call = (struct entries_call *)base;
+    base->code = n < 0 ? n : 0;
+    call->n = n < 0 ? 0 : (uint32_t)n;
+}
+
+static void find_top(struct worker_call *base)
+{
+    struct entries_call *call = (struct entries_call *)base;
+    take_number(base, cache_top(call->cache, call->category, call->infos, call->room, &base->error));
+}
+
+void cmd_sc_top(struct client *c, const struct resp_arg *args, uint32_t n)
+{
+    struct quire_error err = {0};
+    uint64_t count;
+    struct cache *cache = arg_cache(c, args[1]);
+    (void)n;
+    if (!cache)
+        return;
+    if (cache_arg_integer("the number of entries", args[3], 1, ENTRIES_MAX, &count, &err) < 0) {
+        cache_reply_error(c, &err);
+        cache_unref(cache);
+        return;
+    }
+    struct entries_call *call = begin_entries(c, cache, count, cache_arg_bytes(args[2]), true);
+    if (!call)
+        return;
+    call->base.work = find_top;
+    worker_call_start(&call->base);
+}
+
+void cmd_sc_scan(struct client *c, const struct resp_arg *args, uint32_t n)
+{
+    struct quire_error err = {0};
+    uint64_t cursor, count = SCAN_COUNT;
+    struct cache *cache = arg_cache(c, args[1]);
+    if (!cache)
+        return;
+    int rc = n == 3 || (n == 5 && arg_is(args[3], "COUNT"))
+                 ? cache_arg_integer("the cursor", args[2], 0, INT64_MAX, &cursor, &err)
+                 : error_set(&err, QUIRE_EINVALID, "syntax error at '%.*s': SC.SCAN cache cursor [COUNT n]",
+                             ARG_SHOWN(args[3], 64u));
+    if (rc == 0 && n == 5)
+        rc = cache_arg_integer("COUNT", args[4], 1, ENTRIES_MAX, &count, &err);
+    if (rc < 0) {
+        cache_reply_error(c, &err);
+        cache_unref(cache);
+        return;
+    }
+    struct entries_call *call = begin_entries(c, cache, count, (struct quire_bytes){NULL, 0}, false);
+    if (!call)
+        return;
+    struct worker_call *base = &call->base;
+    call->scan = true;
+    take_number(base, cache_scan(cache, cursor, call->infos, call->room, &call->next, &base->error));
+    entries_found(base);
+}

@@ -1,0 +1,342 @@
+/*
+ * cmd_cache_put.c - what is said to a semantic cache about single answers: SC.PUT, SC.NEG, SC.FAIL, SC.FEEDBACK,
+ * SC.AUDIT, SC.TOUCH, SC.PIN, SC.UNPIN, SC.DEL.
+ *
+ * All but SC.AUDIT POP, which shows texts that lie on the disk, are answered at once. Replies to what is logged wait
+ * for the log as those of other writes do; negative answers, leases and labels live in memory.
+ *
+ * SC.AUDIT POP hands pairs out, so it takes no more than fit a reply of reasonable size: what it has taken must reach
+ * the client.
+ */
+#include "io/error.h"
+#include "server/cache/cache_call.h"
+#include <stddef.h>
+#include <stdlib.h>
+
+enum { AUDITS_MAX = 100, AUDIT_REPLY_BYTES = 16 << 20 };
+
+/* ---- SC.PUT, SC.NEG, SC.FAIL ------------------------------------------------------------------------------------- */
+
+static void put_outcome(const struct quire_cache_put_result *r, struct resp_buffer *out)
+{
+    bool lives =
+        r->outcome == QUIRE_CACHE_STORED || r->outcome == QUIRE_CACHE_REPLACED || r->outcome == QUIRE_CACHE_EXISTS;
+    resp_map(out, 5);
+    put_named_text(out, "outcome", quire_cache_put_outcome_name(r->outcome));
+    resp_text(out, "id");
+    if (lives)
+        put_id(out, r->id);
+    else
+        resp_null(out);
+    put_named_integer(out, "ttl_ms", lives ? cache_ttl(r->expire_ms, clock_wall_ms()) : 0);
+    put_named_integer(out, "evicted", r->evicted);
+    put_named_integer(out, "woken", r->woken);
+}
+
+void cmd_sc_put(struct client *c, const struct resp_arg *args, uint32_t n)
+{
+    struct quire_error err = {0};
+    struct cache_args taken = {0};
+    struct quire_cache_entry entry;
+    struct quire_cache_put_result result = {0};
+    struct cache *cache = arg_cache(c, args[1]);
+    if (!cache)
+        return;
+    int rc = cache_args_take(&taken, CACHE_PUT, cache_get_config(cache), args + 2, n - 2, &err);
+    cache_args_entry(&taken, &entry);
+    if (rc == 0)
+        rc = cache_put(cache, c->lane->cache_scratch, &entry, &result, &err);
+    if (rc < 0) {
+        cache_reply_error(c, &err);
+    } else {
+        put_outcome(&result, client_reply(c));
+        client_wait_lsn(c, result.lsn);
+    }
+    cache_args_fini(&taken);
+    cache_unref(cache);
+}
+
+void cmd_sc_neg(struct client *c, const struct resp_arg *args, uint32_t n)
+{
+    struct quire_error err = {0};
+    struct cache_args taken = {0};
+    struct quire_cache_query query;
+    struct cache *cache = arg_cache(c, args[1]);
+    if (!cache)
+        return;
+    int rc = cache_args_take(&taken, CACHE_NEG, cache_get_config(cache), args + 2, n - 2, &err);
+    cache_args_query(&taken, &query);
+    if (rc == 0)
+        rc = cache_negative(cache, &query, taken.ttl_ms, taken.lease, &err);
+    if (rc < 0)
+        cache_reply_error(c, &err);
+    else
+        resp_simple(client_reply(c), "OK");
+    cache_args_fini(&taken);
+    cache_unref(cache);
+}
+
+/* Replies 1, 0 where there was no such thing, or the error; waits for the lsn of what was done. */
+static void reply_whether(struct client *c, int rc, uint64_t lsn, const struct quire_error *err)
+{
+    if (rc < 0 && rc != QUIRE_ENOTFOUND) {
+        cache_reply_error(c, err);
+        return;
+    }
+    resp_integer(client_reply(c), rc >= 0);
+    if (rc >= 0)
+        client_wait_lsn(c, lsn);
+}
+
+void cmd_sc_fail(struct client *c, const struct resp_arg *args, uint32_t n)
+{
+    struct quire_error err = {0};
+    struct cache *cache = arg_cache(c, args[1]);
+    (void)n;
+    if (!cache)
+        return;
+    reply_whether(c, cache_fail(cache, cache_arg_bytes(args[2]), &err), 0, &err);
+    cache_unref(cache);
+}
+
+/* ---- labels ------------------------------------------------------------------------------------------------------ */
+
+static int take_verdict(struct resp_arg arg, bool *good, struct quire_error *err)
+{
+    *good = arg_is(arg, "GOOD");
+    return *good || arg_is(arg, "BAD")
+               ? 0
+               : error_set(err, QUIRE_EINVALID, "syntax error at '%.*s': say GOOD or BAD", ARG_SHOWN(arg, 64u));
+}
+
+/* A verdict at args[at], then [SIM s]; -1 where that is not given. */
+static int take_feedback(const struct resp_arg *args, uint32_t n, uint64_t *id, bool *good, double *similarity,
+                         struct quire_error *err)
+{
+    *similarity = -1;
+    int rc = cache_arg_id(args[2], id, err);
+    if (rc == 0)
+        rc = take_verdict(args[3], good, err);
+    if (rc < 0 || n == 4)
+        return rc;
+    if (n != 6 || !arg_is(args[4], "SIM"))
+        return error_set(err, QUIRE_EINVALID, "syntax error at '%.*s': SC.FEEDBACK cache id GOOD|BAD [SIM s]",
+                         ARG_SHOWN(args[4], 64u));
+    return cache_arg_number("SIM", args[5], 1, similarity, err);
+}
+
+void cmd_sc_feedback(struct client *c, const struct resp_arg *args, uint32_t n)
+{
+    struct quire_error err = {0};
+    uint64_t id, lsn = 0;
+    double similarity;
+    bool good = false;
+    struct cache *cache = arg_cache(c, args[1]);
+    if (!cache)
+        return;
+    int rc = take_feedback(args, n, &id, &good, &similarity, &err);
+    if (rc == 0)
+        rc = cache_feedback(cache, id, good, similarity, &lsn, &err);
+    if (rc < 0) {
+        cache_reply_error(c, &err);
+    } else {
+        resp_simple(client_reply(c), "OK");
+        client_wait_lsn(c, lsn);
+    }
+    cache_unref(cache);
+}
+
+/* ---- SC.AUDIT ---------------------------------------------------------------------------------------------------- */
+
+struct audit_call {
+    struct vector_call base;
+    struct cache *cache; /* a reference */
+    struct cache_reading reading;
+    uint32_t n;
+    struct quire_cache_audit audits[AUDITS_MAX];
+    struct cache_text items[AUDITS_MAX];
+};
+
+static void put_audit(const struct quire_cache_audit *audit, const struct cache_text *item, struct resp_buffer *out)
+{
+    resp_map(out, 7);
+    put_named_integer(out, "audit", (long long)audit->number);
+    put_named_id(out, "id", audit->id);
+    put_named_bytes(out, "category", audit->category);
+    put_named_double(out, "similarity", audit->similarity);
+    put_named_bytes(out, "text", audit->text);
+    put_named_bytes(out, "entry_text", (struct quire_bytes){item->bytes, item->text});
+    resp_text(out, "entry_value");
+    if (item->found)
+        resp_bulk(out, item->bytes + item->text, item->value);
+    else
+        resp_null(out);
+}
+
+static void end_audits(struct audit_call *call)
+{
+    cache_reading_fini(&call->reading);
+    for (uint32_t i = 0; i < call->n; i++)
+        quire_cache_audit_free(&call->audits[i]);
+    cache_unref(call->cache);
+    vector_call_end(&call->base);
+}
+
+static void on_audits_read(struct cache_reading *reading)
+{
+    struct audit_call *call = (struct audit_call *)(void *)((char *)reading - offsetof(struct audit_call, reading));
+    struct resp_buffer *out = &call->base.pending.out;
+    resp_array(out, call->n);
+    for (uint32_t i = 0; i < call->n; i++)
+        put_audit(&call->audits[i], &call->items[i], out);
+    end_audits(call);
+}
+
+/* Takes up to `most` pairs. */
+static int pop_audits(struct audit_call *call, uint64_t most, struct quire_error *err)
+{
+    uint64_t bytes = 0;
+    while (call->n < most && bytes < AUDIT_REPLY_BYTES) {
+        struct cache_text *item = &call->items[call->n];
+        struct quire_cache_audit *audit = &call->audits[call->n];
+        int rc = cache_audit_pop(call->cache, audit, &item->at, err);
+        if (rc < 0)
+            return rc == QUIRE_ENOTFOUND || call->n > 0 ? 0 : rc;
+        item->id = audit->id;
+        item->at.segment = item->at.bytes ? item->at.segment : 0;
+        bytes += item->at.bytes;
+        call->n++;
+    }
+    return 0;
+}
+
+void cmd_sc_audit_pop(struct client *c, const struct resp_arg *args, uint32_t n)
+{
+    struct quire_error err = {0};
+    uint64_t most = 1;
+    struct cache *cache = arg_cache(c, args[2]);
+    if (!cache)
+        return;
+    int rc = n == 3 || (n == 5 && arg_is(args[3], "COUNT"))
+                 ? 0
+                 : error_set(&err, QUIRE_EINVALID, "syntax error at '%.*s': SC.AUDIT POP cache [COUNT n]",
+                             ARG_SHOWN(args[3], 64u));
+    if (rc == 0 && n == 5)
+        rc = cache_arg_integer("COUNT", args[4], 1, AUDITS_MAX, &most, &err);
+    struct audit_call *call = rc == 0 ? vector_call_begin(c, NULL, sizeof *call, false) : NULL;
+    if (!call) {
+        if (rc < 0)
+            cache_reply_error(c, &err);
+        cache_unref(cache);
+        return;
+    }
+    call->cache = cache;
+    rc = pop_audits(call, most, &err);
+    if (rc < 0) {
+        reply_quire_error(&call->base.pending.out, &err);
+        end_audits(call);
+        return;
+    }
+    call->reading = (struct cache_reading){.lane = c->lane,
+                                           .log = cache_documents(cache),
+                                           .items = call->items,
+                                           .n = call->n,
+                                           .with_values = true,
+                                           .done = on_audits_read};
+    cache_reading_start(&call->reading);
+}
+
+void cmd_sc_audit_put(struct client *c, const struct resp_arg *args, uint32_t n)
+{
+    struct quire_error err = {0};
+    uint64_t number;
+    bool right = false;
+    struct cache *cache = arg_cache(c, args[2]);
+    (void)n;
+    if (!cache)
+        return;
+    int rc = cache_arg_integer("audit", args[3], 1, INT64_MAX, &number, &err);
+    if (rc == 0)
+        rc = take_verdict(args[4], &right, &err);
+    if (rc == 0)
+        rc = cache_audit_put(cache, number, right, &err);
+    if (rc < 0)
+        cache_reply_error(c, &err);
+    else
+        resp_simple(client_reply(c), "OK");
+    cache_unref(cache);
+}
+
+/* ---- single entries ---------------------------------------------------------------------------------------------- */
+
+void cmd_sc_touch(struct client *c, const struct resp_arg *args, uint32_t n)
+{
+    struct quire_error err = {0};
+    uint64_t id, ttl_ms = 0, lsn = 0;
+    struct cache *cache = arg_cache(c, args[1]);
+    if (!cache)
+        return;
+    int rc = n == 3 || (n == 5 && arg_is(args[3], "TTL"))
+                 ? cache_arg_id(args[2], &id, &err)
+                 : error_set(&err, QUIRE_EINVALID, "syntax error at '%.*s': SC.TOUCH cache id [TTL ms]",
+                             ARG_SHOWN(args[3], 64u));
+    if (rc == 0 && n == 5)
+        rc = cache_arg_integer("TTL", args[4], 1, CACHE_TTL_MS_MAX, &ttl_ms, &err);
+    if (rc == 0)
+        rc = cache_touch(cache, id, ttl_ms, &lsn, &err);
+    reply_whether(c, rc, lsn, &err);
+    cache_unref(cache);
+}
+
+static void set_pinned(struct client *c, const struct resp_arg *args, bool pinned)
+{
+    struct quire_error err = {0};
+    uint64_t id, lsn = 0;
+    struct cache *cache = arg_cache(c, args[1]);
+    if (!cache)
+        return;
+    int rc = cache_arg_id(args[2], &id, &err);
+    if (rc == 0)
+        rc = cache_pin(cache, id, pinned, &lsn, &err);
+    reply_whether(c, rc, lsn, &err);
+    cache_unref(cache);
+}
+
+void cmd_sc_pin(struct client *c, const struct resp_arg *args, uint32_t n)
+{
+    (void)n;
+    set_pinned(c, args, true);
+}
+
+void cmd_sc_unpin(struct client *c, const struct resp_arg *args, uint32_t n)
+{
+    (void)n;
+    set_pinned(c, args, false);
+}
+
+/* All ids are looked at before the first goes. */
+void cmd_sc_del(struct client *c, const struct resp_arg *args, uint32_t n)
+{
+    struct quire_error err = {0};
+    uint64_t id, lsn = 0, latest = 0;
+    long long gone = 0;
+    int rc = 0;
+    struct cache *cache = arg_cache(c, args[1]);
+    if (!cache)
+        return;
+    for (uint32_t i = 2; i < n && rc == 0; i++)
+        rc = cache_arg_id(args[i], &id, &err);
+    for (uint32_t i = 2; i < n && rc == 0; i++) {
+        cache_arg_id(args[i], &id, NULL);
+        rc = cache_remove(cache, id, &lsn, &err);
+        gone += rc == 0;
+        latest = rc == 0 && lsn > latest ? lsn : latest;
+        rc = rc == QUIRE_ENOTFOUND ? 0 : rc;
+    }
+    if (rc < 0)
+        cache_reply_error(c, &err);
+    else
+        resp_integer(client_reply(c), gone);
+    client_wait_lsn(c, latest);
+    cache_unref(cache);
+}

@@ -1,0 +1,357 @@
+/*
+ * data.c - between the keyspace and the store: who belongs to whom.
+ *
+ * A key of type vectorset holds a reference to its collection; the journal binds them by the collection's number. While
+ * the folder is read, keys know only that number, since a checkpoint may hold a key before its collection; when all has
+ * been read they are bound, and collections that no key names (the process ended between the two records of a removal)
+ * are dropped.
+ *
+ * A key that is removed leaves its collection to the worker, which drops it: that waits for the log and for files.
+ *
+ * Semantic caches are no keys. They share the folder and the journal: records of CACHE_KINDS and above are theirs.
+ */
+#include "server/call/data.h"
+#include "index/segment/segment.h"
+#include "io/error.h"
+#include "server/keys/keyspace_log.h"
+#include "server/net/server_priv.h"
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- collections without keys ------------------------------------------------------------------------------------ */
+
+struct drop {
+    struct job job;
+    struct server *server;
+    struct collection *collection;
+};
+
+static void drop_now(struct server *s, struct collection *collection)
+{
+    struct quire_error err = {0};
+    uint64_t lsn;
+    if (store_drop_collection(s->store, collection, &lsn, &err) < 0)
+        log_line(s->log, LOG_LEVEL_WARNING, "the collection of a removed key stays until the next start: %s",
+                 err.message);
+    collection_unref(collection);
+}
+
+static void drop_job(struct job *job)
+{
+    struct drop *d = (struct drop *)(void *)job;
+    drop_now(d->server, d->collection);
+    free(d);
+}
+
+static void on_unbind(void *context, struct collection *collection)
+{
+    struct server *s = context;
+    struct drop *d = malloc(sizeof *d);
+    if (!d) {
+        drop_now(s, collection);
+        return;
+    }
+    *d = (struct drop){{.run = drop_job}, s, collection};
+    worker_post(&s->worker, &d->job);
+}
+
+/* ---- binding ------------------------------------------------------------------------------------------------------
+ * */
+
+struct binding {
+    struct server *server;
+    uint64_t *uids; /* that keys name; owned */
+    size_t n, capacity;
+    struct collection *orphan; /* the next collection that no key names; a reference */
+    bool failed;
+};
+
+static struct collection *find_bound(void *context, uint64_t uid)
+{
+    struct binding *b = context;
+    if (b->n == b->capacity) {
+        size_t capacity = b->capacity ? 2 * b->capacity : 256;
+        uint64_t *bigger = realloc(b->uids, sizeof *bigger * capacity);
+        b->failed = b->failed || !bigger;
+        if (!bigger)
+            return NULL;
+        b->uids = bigger;
+        b->capacity = capacity;
+    }
+    b->uids[b->n++] = uid;
+    return store_find(b->server->store, uid);
+}
+
+static int by_number(const void *left, const void *right)
+{
+    uint64_t a = *(const uint64_t *)left, b = *(const uint64_t *)right;
+    return a < b ? -1 : a > b;
+}
+
+static void find_orphan(void *context, struct collection *collection)
+{
+    struct binding *b = context;
+    uint64_t uid = collection_uid(collection);
+    if (!b->orphan && !(b->n && bsearch(&uid, b->uids, b->n, sizeof uid, by_number)))
+        b->orphan = collection_ref(collection);
+}
+
+static int bind_keys(struct server *s, struct quire_error *err)
+{
+    struct binding b = {.server = s};
+    keyspace_bind(&s->keyspace, find_bound, &b);
+    if (b.n)
+        qsort(b.uids, b.n, sizeof *b.uids, by_number);
+    while (!b.failed) {
+        b.orphan = NULL;
+        store_each(s->store, find_orphan, &b);
+        if (!b.orphan)
+            break;
+        log_line(s->log, LOG_LEVEL_NOTICE, "collection %llu has no key: removed",
+                 (unsigned long long)collection_uid(b.orphan));
+        drop_now(s, b.orphan);
+    }
+    free(b.uids);
+    return b.failed ? error_set(err, QUIRE_ENOMEM, "no memory to bind keys to collections") : 0;
+}
+
+/* ---- opening, closing -------------------------------------------------------------------------------------------- */
+
+static int restore(void *context, uint8_t kind, uint64_t lsn, const uint8_t *bytes, uint32_t n, struct quire_error *err)
+{
+    struct server *s = context;
+    return kind >= CACHE_KINDS ? caches_restore(s->caches, kind, lsn, bytes, n, err)
+                               : keyspace_restore(&s->keyspace, kind, lsn, bytes, n, err);
+}
+
+static int replay(void *context, uint8_t kind, uint64_t lsn, const uint8_t *bytes, uint32_t n, struct quire_error *err)
+{
+    struct server *s = context;
+    return kind >= CACHE_KINDS ? caches_replay(s->caches, kind, lsn, bytes, n, err)
+                               : keyspace_replay(&s->keyspace, kind, lsn, bytes, n, err);
+}
+
+static int save(void *context, struct checkpoint *checkpoint, struct quire_error *err)
+{
+    struct server *s = context;
+    int rc = keyspace_save(&s->keyspace, checkpoint, err);
+    return rc == 0 ? caches_save(s->caches, checkpoint, err) : rc;
+}
+
+/* The worker has a place of its own in the gate. */
+static void enter_gate(void *context)
+{
+    struct server *s = context;
+    gate_enter(&s->gate, s->n_lanes);
+}
+
+static void leave_gate(void *context)
+{
+    struct server *s = context;
+    gate_leave(&s->gate, s->n_lanes);
+}
+
+static void log_event(void *context, bool warning, const char *line)
+{
+    struct server *s = context;
+    log_line(s->log, warning ? LOG_LEVEL_WARNING : LOG_LEVEL_NOTICE, "%s", line);
+}
+
+static void log_report(const struct server *s, const struct store_report *r)
+{
+    log_line(
+        s->log, LOG_LEVEL_NOTICE,
+        "data folder %s: %llu collections, %llu elements, %llu segments; replayed %llu records (%llu bytes of log) "
+        "in %.3f s%s",
+        s->config->dir, (unsigned long long)r->collections, (unsigned long long)r->elements,
+        (unsigned long long)r->segments, (unsigned long long)r->journal.records,
+        (unsigned long long)r->journal.log_bytes, (double)r->duration_us / 1e6,
+        r->journal.torn_bytes ? "; cut a torn end of the log" : "");
+}
+
+static void close_store(void *context)
+{
+    struct server *s = context;
+    struct quire_error err = {0};
+    if (store_close(s->store, &err) < 0)
+        log_line(s->log, LOG_LEVEL_WARNING, "the last writes may be lost: %s", err.message);
+    s->store = NULL;
+}
+
+static int create_caches(struct server *s, struct quire_error *err)
+{
+    const char *guards = s->config->cache_guards;
+    struct caches_options options = {.folder = s->config->dir,
+                                     .guard_folder = guards[0] ? guards : NULL,
+                                     .log = log_event,
+                                     .log_context = s,
+                                     .seal_rows = (uint32_t)s->config->cache_seal_rows};
+    int rc = caches_create(&options, &s->caches, err);
+    return rc == 0 ? cache_scratch_create(&s->cache_scratch, err) : rc;
+}
+
+static int begin_caches(struct server *s, struct quire_error *err)
+{
+    int rc = caches_begin(s->caches, store_journal(s->store), err);
+    s->caches_begun = rc == 0;
+    return rc;
+}
+
+int data_open(struct server *s, struct quire_error *err)
+{
+    const struct config *config = s->config;
+    struct store_report report;
+    struct store_host host = {.restore = restore,
+                              .replay = replay,
+                              .save = save,
+                              .log = log_event,
+                              .enter = enter_gate,
+                              .leave = leave_gate,
+                              .context = s};
+    struct store_options options = {.sync = (enum journal_sync)config->appendfsync,
+                                    .memtable_bytes = config->memtable_bytes,
+                                    .memory_bytes = config->maxmemory,
+                                    .segment_memory_bytes = config->memory,
+                                    .disk_bytes = config->disk_max,
+                                    .build_memory_bytes = config->build_memory,
+                                    .segments_max = (unsigned)config->segments_max,
+                                    .threads = (unsigned)config->build_threads,
+                                    .checkpoint_bytes = config->checkpoint_bytes,
+                                    .no_maintenance = true};
+    if (config->dir[0] == 0)
+        return 0;
+    int rc = create_caches(s, err);
+    if (rc < 0)
+        return rc;
+    rc = store_open(config->dir, &options, &host, &s->store, &report, err);
+    if (rc < 0)
+        return rc;
+    s->keyspace.unbind = on_unbind;
+    s->keyspace.unbind_context = s;
+    log_report(s, &report);
+    server_journal_set(s, store_journal(s->store), close_store, s);
+    rc = bind_keys(s, err);
+    if (rc == 0)
+        rc = begin_caches(s, err);
+    /* a checkpoint writes keys and caches: none before they are whole */
+    return rc == 0 ? store_begin_maintenance(s->store, err) : rc;
+}
+
+/* ---- indexes made offline ---------------------------------------------------------------------------------------- */
+
+/* The settings of a set that is made of an index. */
+static int config_of(const char *path, uint64_t memory_bytes, struct collection_config *out, struct quire_error *err)
+{
+    struct segment *segment;
+    int rc = segment_open(path, NULL, &segment, err);
+    if (rc < 0)
+        return rc;
+    const struct segment_info *info = segment_info(segment);
+    *out = (struct collection_config){.dim = info->dim,
+                                      .type = info->type,
+                                      .metric = info->metric,
+                                      .slot = info->slot,
+                                      .block_bytes = info->block_bytes,
+                                      .degree = info->degree,
+                                      .build_beam = info->build_beam,
+                                      .memory_bytes = memory_bytes ? memory_bytes : info->memory_bytes,
+                                      .seed = info->seed,
+                                      .index = info->index};
+    segment_unref(segment);
+    return collection_config_validate(out, err);
+}
+
+/* The set of a key, with a reference; NULL where there is none. */
+static int find_set(struct server *s, struct resp_arg name, struct collection **out, struct quire_error *err)
+{
+    struct keyspace_hold hold;
+    struct key key = keyspace_key(&s->keyspace, name);
+    keyspace_hold_key(&hold, &s->keyspace, &key);
+    const struct key_entry *entry = keyspace_find(&hold, &key);
+    bool other = entry && entry->type != KEY_VECTOR_SET;
+    *out = entry && !other ? collection_ref(entry->set) : NULL;
+    keyspace_let_go(&hold);
+    return other ? error_set(err, QUIRE_EEXISTS, "Target key name already exists, and is no vector set") : 0;
+}
+
+static int bind_new(struct server *s, struct resp_arg name, struct collection *collection, uint64_t *lsn,
+                    struct quire_error *err)
+{
+    struct keyspace_hold hold;
+    struct key_entry *entry;
+    struct key key = keyspace_key(&s->keyspace, name);
+    enter_gate(s);
+    keyspace_hold_key(&hold, &s->keyspace, &key);
+    int rc = keyspace_find_to_write(&hold, &key, &entry, err);
+    if (rc == 0 && entry)
+        rc = error_set(err, QUIRE_EEXISTS, "Target key name already exists: it was made meanwhile");
+    if (rc == 0 && (rc = keyspace_set_vectors(&hold, &key, collection, err)) == 0)
+        collection_ref(collection); /* the key's */
+    *lsn = hold.lsn > *lsn ? hold.lsn : *lsn;
+    keyspace_let_go(&hold);
+    leave_gate(s);
+    return rc;
+}
+
+int data_adopt(struct server *s, struct resp_arg name, const char *path, uint64_t memory_bytes, uint64_t *lsn,
+               struct quire_error *err)
+{
+    struct collection *set;
+    struct collection_config config;
+    uint64_t made = 0;
+    int rc = find_set(s, name, &set, err);
+    if (rc == 0 && set) {
+        rc = store_adopt(s->store, set, path, lsn, err);
+        collection_unref(set);
+        return rc;
+    }
+    if (rc == 0)
+        rc = config_of(path, memory_bytes, &config, err);
+    if (rc == 0)
+        rc = store_create_collection(s->store, &config, NULL, &set, &made, err);
+    if (rc < 0)
+        return rc;
+    /* the key comes last: the set is there whole or not at all */
+    rc = store_adopt(s->store, set, path, lsn, err);
+    if (rc == 0)
+        rc = bind_new(s, name, set, lsn, err);
+    if (rc < 0)
+        drop_now(s, set);
+    else
+        collection_unref(set);
+    return rc;
+}
+
+/* One line of the setting `load`: "key path". */
+static int load_line(struct server *s, const char *line, size_t bytes, struct quire_error *err)
+{
+    const char *space = memchr(line, ' ', bytes);
+    uint64_t lsn = 0;
+    if (!space || space == line)
+        return error_set(err, QUIRE_EINVALID, "load: '%.*s' is not a key and a path", (int)bytes, line);
+    if (!s->store)
+        return error_set(err, QUIRE_EINVALID, "load needs a data folder: set dir");
+    struct resp_arg name = {(const uint8_t *)line, (uint32_t)(space - line)};
+    if (keyspace_version(&s->keyspace, name) != 0) {
+        log_line(s->log, LOG_LEVEL_NOTICE, "load %.*s: the key is there already", (int)bytes, line);
+        return 0;
+    }
+    char *path = strndup(space + 1, bytes - name.bytes - 1);
+    int rc = path ? data_adopt(s, name, path, s->config->memory, &lsn, err)
+                  : error_set(err, QUIRE_ENOMEM, "no memory for a path");
+    if (rc == 0)
+        log_line(s->log, LOG_LEVEL_NOTICE, "loaded %.*s", (int)bytes, line);
+    free(path);
+    return rc;
+}
+
+int data_load(struct server *s, struct quire_error *err)
+{
+    int rc = 0;
+    for (const char *at = s->config->load; *at && rc == 0;) {
+        size_t bytes = strcspn(at, "\n");
+        rc = load_line(s, at, bytes, err);
+        at += bytes + (at[bytes] == '\n');
+    }
+    return rc;
+}

@@ -1,0 +1,32 @@
+/* fair_figures.h - the figures of tenants: for INFO tenants and /metrics. */
+#ifndef QUIRE_SERVER_FAIR_FIGURES_H
+#define QUIRE_SERVER_FAIR_FIGURES_H
+
+#include "server/cache/cache_figures.h"
+#include "server/call/fair_priv.h"
+
+enum { FAIR_FIGURES_INFO = 100, FAIR_FIGURES_METRICS = 50 };
+
+/* A tenant, or a user whose requests named none, over all lanes. */
+struct fair_figure {
+    char name[CACHE_LABEL_BYTES];
+    enum fair_kind kind;
+    struct fair_limits limits;
+    struct fair_sums sums;
+    double wait_p50_us, wait_p99_us, latency_p50_us, latency_p99_us; /* 0 before the first query */
+};
+
+struct fair_figures {
+    uint64_t tenants;     /* that are remembered: tenants and users */
+    struct fair_sums all; /* with those that are forgotten */
+    uint32_t n;
+    struct fair_figure *figures; /* those that have cost most, the most first; owned */
+};
+
+/* At most `most` of them. False without memory: the sums are there. Thread-safe. Ended by fair_figures_fini. */
+bool fair_figures_take(struct server *server, uint32_t most, struct fair_figures *out);
+void fair_figures_fini(struct fair_figures *figures);
+uint64_t fair_refused(const struct fair_sums *sums); /* whatever the limit */
+const char *fair_refusal_name(enum fair_refusal refusal);
+
+#endif

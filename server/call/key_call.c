@@ -1,0 +1,97 @@
+/*
+ * key_call.c - from the key of a command to its entry, with the errors that every command of keys has.
+ */
+#include "server/call/key_call.h"
+#include "io/error.h"
+
+void reply_wrong_type(struct client *c)
+{
+    client_error(c, "WRONGTYPE Operation against a key holding the wrong kind of value");
+}
+
+void count_look_up(struct client *c, bool found)
+{
+    struct lane_stats *stats = &c->lane->stats;
+    stat_add(found ? &stats->keyspace_hits : &stats->keyspace_misses, 1);
+}
+
+bool key_fits(struct client *c, struct resp_arg key)
+{
+    if (key.bytes <= QUIRE_KEY_BYTES_MAX)
+        return true;
+    client_error(c, "ERR a key has at most %u bytes, this one has %u", QUIRE_KEY_BYTES_MAX, key.bytes);
+    return false;
+}
+
+bool key_failed(struct client *c, struct keyspace_hold *hold, int rc, const struct quire_error *err)
+{
+    if (rc == 0)
+        return false;
+    keyspace_let_go(hold);
+    if (rc == QUIRE_ENOMEM)
+        client_error(c, "OOM %s", err->message);
+    else if (rc == QUIRE_ELIMIT || rc == QUIRE_EUNSUPPORTED)
+        client_error(c, "ERR %s", err->message);
+    else
+        client_error(c, "MISCONF Errors writing to the log: %s", err->message);
+    return true;
+}
+
+static bool has_type(struct key_call *call, int type)
+{
+    if (!call->entry || type == KEY_ANY || call->entry->type == type)
+        return true;
+    keyspace_let_go(&call->hold);
+    reply_wrong_type(call->client);
+    return false;
+}
+
+static void begin(struct key_call *call, struct client *c, struct resp_arg key, bool writes)
+{
+    struct keyspace *keyspace = &c->lane->server->keyspace;
+    call->client = c;
+    call->writes = writes;
+    call->key = keyspace_key(keyspace, key);
+    keyspace_hold_key(&call->hold, keyspace, &call->key);
+}
+
+bool key_read(struct key_call *call, struct client *c, struct resp_arg key, int type)
+{
+    begin(call, c, key, false);
+    call->entry = keyspace_find(&call->hold, &call->key);
+    count_look_up(c, call->entry);
+    if (call->entry)
+        keyspace_used(&call->hold, call->entry);
+    return has_type(call, type);
+}
+
+bool key_peek(struct key_call *call, struct client *c, struct resp_arg key)
+{
+    begin(call, c, key, false);
+    call->entry = keyspace_find(&call->hold, &call->key);
+    if (!call->entry)
+        keyspace_let_go(&call->hold);
+    return call->entry != NULL;
+}
+
+bool key_write(struct key_call *call, struct client *c, struct resp_arg key, int type)
+{
+    struct quire_error err;
+    if (!key_fits(c, key))
+        return false;
+    begin(call, c, key, true);
+    int rc = keyspace_find_to_write(&call->hold, &call->key, &call->entry, &err);
+    return !key_failed(c, &call->hold, rc, &err) && has_type(call, type);
+}
+
+void key_end(struct key_call *call)
+{
+    keyspace_let_go(&call->hold);
+    if (call->writes)
+        client_wait_lsn(call->client, call->hold.lsn);
+}
+
+bool key_exists(struct client *c, struct resp_arg key)
+{
+    return keyspace_version(&c->lane->server->keyspace, key) != 0;
+}

@@ -1,0 +1,412 @@
+/*
+ * cmd_client.c - CLIENT LIST, INFO, KILL, PAUSE, UNPAUSE, REPLY, NO-EVICT, NO-TOUCH, TRACKING: clients as an operator
+ * sees them.
+ *
+ * Clients live on lanes, so LIST and KILL ask every lane (gather.h); each looks at its own with the same filter. PAUSE
+ * is a moment in time that all lanes look at before they run a request: what must wait stays in its client's buffer,
+ * and its socket fills, as when a lane is crowded.
+ */
+#include "server/commands/command.h"
+#include "server/commands/transaction.h"
+#include "server/net/gather.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- a client as a line ------------------------------------------------------------------------------------------ */
+
+static void write_flags(const struct client *c, char text[16])
+{
+    size_t n = 0;
+    if (c->monitor)
+        text[n++] = 'O';
+    if (transaction_is_open(c))
+        text[n++] = 'x';
+    if (c->state == CLIENT_DRAINING || c->state == CLIENT_LINGERING)
+        text[n++] = 'c';
+    if (c->state == CLIENT_DEAD)
+        text[n++] = 'A';
+    if (c->no_evict)
+        text[n++] = 'e';
+    if (c->no_touch)
+        text[n++] = 'T';
+    if (n == 0)
+        text[n++] = 'N';
+    text[n] = 0;
+}
+
+static void put_client(struct resp_buffer *out, const struct client *c)
+{
+    char line[2048], theirs[CLIENT_ADDRESS_BYTES], ours[CLIENT_ADDRESS_BYTES], flags[16];
+    uint64_t now = c->lane->now_ms, in = c->in_bytes - c->in_start;
+    uint64_t held = c->out.bytes + c->flight.bytes - c->flight_sent + c->pending_bytes;
+    uint64_t memory = sizeof *c + c->in_capacity + c->out.capacity + c->flight.capacity + c->pending_bytes;
+    client_address(c, false, theirs);
+    client_address(c, true, ours);
+    write_flags(c, flags);
+    int n = snprintf(line, sizeof line,
+                     "id=%llu addr=%s laddr=%s fd=%d name=%s age=%llu idle=%llu flags=%s db=0 sub=0 psub=0 ssub=0 "
+                     "multi=%ld qbuf=%llu qbuf-free=%llu argv-mem=0 multi-mem=0 rbs=%llu rbp=%llu obl=%llu oll=%u "
+                     "omem=%llu tot-mem=%llu events=%s cmd=%s user=%s redir=-1 resp=%d lib-name=%s lib-ver=%s\n",
+                     (unsigned long long)c->id, theirs, ours, c->fd, c->name ? c->name : "",
+                     (unsigned long long)(now - c->created_ms) / 1000, (unsigned long long)(now - c->last_ms) / 1000,
+                     flags, transaction_queued(c), (unsigned long long)in,
+                     (unsigned long long)(c->in_capacity - c->in_bytes), (unsigned long long)c->out.capacity,
+                     (unsigned long long)c->flight.capacity, (unsigned long long)c->out.bytes,
+                     c->n_pending - c->blocked, (unsigned long long)held, (unsigned long long)memory,
+                     c->sending ? "rw" : "r", c->row == ROW_NONE ? "NULL" : commands[c->row].name, client_user(c),
+                     c->protocol, c->library ? c->library : "", c->library_version ? c->library_version : "");
+    resp_raw(out, line, n < 0 ? 0 : (size_t)n < sizeof line ? (size_t)n : sizeof line - 1);
+}
+
+void cmd_client_info(struct client *c, const struct resp_arg *args, uint32_t n)
+{
+    struct resp_buffer text = {.protocol = 2};
+    (void)args;
+    (void)n;
+    put_client(&text, c);
+    resp_verbatim(client_reply(c), (const char *)text.data, text.bytes);
+    resp_buffer_fini(&text);
+}
+
+/* ---- which clients ----------------------------------------------------------------------------------------------- */
+
+enum client_type { TYPE_ANY, TYPE_NORMAL, TYPE_NOBODY /* replicas, masters, subscribers: there are none */ };
+
+struct filter {
+    char address[CLIENT_ADDRESS_BYTES], local[CLIENT_ADDRESS_BYTES]; /* "": any */
+    uint64_t user_id;                                                /* 0: any */
+    enum client_type type;
+    uint64_t age_s; /* at least; 0: any */
+    bool skip_me, by_id;
+    uint32_t n_ids;
+};
+
+struct client_call {
+    struct gather gather;
+    struct filter filter;
+    bool old_form, self;
+    uint64_t ids[];
+};
+
+static bool has_id(const struct client_call *call, uint64_t id)
+{
+    for (uint32_t i = 0; i < call->filter.n_ids; i++)
+        if (call->ids[i] == id)
+            return true;
+    return false;
+}
+
+static bool is_wanted(const struct client_call *call, const struct client *c)
+{
+    const struct filter *f = &call->filter;
+    char text[CLIENT_ADDRESS_BYTES];
+    if (c->state == CLIENT_DEAD || (f->by_id && !has_id(call, c->id)) || f->type == TYPE_NOBODY ||
+        (f->skip_me && c == call->gather.pending.client))
+        return false;
+    if (f->age_s && (c->lane->now_ms - c->created_ms) / 1000 < f->age_s)
+        return false;
+    if (f->user_id && c->user->id != f->user_id)
+        return false;
+    if (f->address[0]) {
+        client_address(c, false, text);
+        if (strcmp(text, f->address) != 0)
+            return false;
+    }
+    if (f->local[0]) {
+        client_address(c, true, text);
+        return strcmp(text, f->local) == 0;
+    }
+    return true;
+}
+
+/* "normal", "pubsub", ...; false after an error reply. */
+static bool take_type(struct client *c, struct resp_arg arg, enum client_type *out)
+{
+    static const char *const nobody[] = {"master", "replica", "slave", "pubsub"};
+    *out = arg_is(arg, "normal") ? TYPE_NORMAL : TYPE_ANY;
+    for (size_t i = 0; i < sizeof nobody / sizeof *nobody; i++)
+        if (arg_is(arg, nobody[i]))
+            *out = TYPE_NOBODY;
+    if (*out == TYPE_ANY)
+        client_error(c, "ERR Unknown client type '%.*s'", ARG_SHOWN(arg, 64u));
+    return *out != TYPE_ANY;
+}
+
+static void take_text(struct resp_arg arg, char *out, size_t room)
+{
+    /* what is longer than any address or name is like none */
+    size_t bytes = arg.bytes < room ? arg.bytes : room - 1;
+    memcpy(out, arg.data, bytes);
+    out[bytes] = 0;
+}
+
+/* ---- LIST -------------------------------------------------------------------------------------------------------- */
+
+static void list_lane(struct gather *gather, struct gather_part *part, struct lane *lane)
+{
+    const struct client_call *call = (const struct client_call *)(const void *)gather;
+    for (const struct client *c = lane->clients; c; c = c->next)
+        if (is_wanted(call, c))
+            put_client(&part->out, c);
+}
+
+static void reply_list(struct gather *gather)
+{
+    struct resp_buffer text = {.protocol = 2};
+    for (unsigned i = 0; i < gather->n_parts; i++) {
+        resp_raw(&text, gather->parts[i].out.data, gather->parts[i].out.bytes);
+        text.failed |= gather->parts[i].out.failed;
+    }
+    if (text.failed)
+        resp_error(&gather->pending.out, "OOM no memory for the list");
+    else
+        resp_verbatim(&gather->pending.out, (const char *)text.data, text.bytes);
+    resp_buffer_fini(&text);
+}
+
+void cmd_client_list(struct client *c, const struct resp_arg *args, uint32_t n)
+{
+    struct filter filter = {0};
+    long long id = 0;
+    if (n == 4 && arg_is(args[2], "TYPE")) {
+        if (!take_type(c, args[3], &filter.type))
+            return;
+    } else if (n > 3 && arg_is(args[2], "ID")) {
+        filter.by_id = true;
+        filter.n_ids = n - 3;
+        for (uint32_t i = 3; i < n; i++)
+            if (!arg_integer(args[i], &id) || id < 1) {
+                client_error(c, "ERR Invalid client ID");
+                return;
+            }
+    } else if (n != 2) {
+        client_error(c, "ERR syntax error");
+        return;
+    }
+    struct client_call *call = gather_begin(c, sizeof *call + filter.n_ids * sizeof *call->ids);
+    if (!call)
+        return;
+    call->filter = filter;
+    for (uint32_t i = 0; i < filter.n_ids && arg_integer(args[3 + i], &id); i++)
+        call->ids[i] = (uint64_t)id;
+    call->gather.work = list_lane;
+    call->gather.finish = reply_list;
+    gather_start(&call->gather);
+}
+
+/* ---- KILL -------------------------------------------------------------------------------------------------------- */
+
+static void kill_lane(struct gather *gather, struct gather_part *part, struct lane *lane)
+{
+    struct client_call *call = (struct client_call *)(void *)gather;
+    for (struct client *c = lane->clients; c; c = c->next) {
+        if (!is_wanted(call, c))
+            continue;
+        part->count++;
+        if (c == gather->pending.client)
+            call->self = true; /* it is told first */
+        else
+            client_kill(c);
+    }
+}
+
+static void reply_kill(struct gather *gather)
+{
+    const struct client_call *call = (const struct client_call *)(const void *)gather;
+    uint64_t killed = gather_count(gather);
+    if (!call->old_form)
+        resp_integer(&gather->pending.out, (long long)killed);
+    else if (killed)
+        resp_simple(&gather->pending.out, "OK");
+    else
+        resp_error(&gather->pending.out, "ERR No such client");
+    if (call->self)
+        client_end(gather->pending.client);
+}
+
+/* Any user that there is; false after an error reply. */
+static bool take_user(struct client *c, struct resp_arg name, struct filter *f)
+{
+    struct acl_user *user = acl_find(c->lane->server, name.data, name.bytes);
+    if (!user) {
+        client_error(c, "ERR No such user '%.*s'", ARG_SHOWN(name, 128u));
+        return false;
+    }
+    f->user_id = user->id;
+    acl_user_release(user);
+    return true;
+}
+
+/* The pair args[i], args[i + 1]; false after an error reply. */
+static bool take_kill_option(struct client *c, const struct resp_arg *args, uint32_t i, struct filter *f, uint64_t *id)
+{
+    struct resp_arg name = args[i], value = args[i + 1];
+    long long number = 0;
+    bool right = true;
+    if (arg_is(name, "ID")) {
+        right = arg_integer(value, &number) && number > 0;
+        if (!right)
+            client_error(c, "ERR client-id should be greater than 0");
+        f->by_id = true;
+        *id = (uint64_t)number;
+    } else if (arg_is(name, "MAXAGE")) {
+        right = arg_integer(value, &number) && number > 0;
+        if (!right)
+            client_error(c, "ERR maxage is not an integer or out of range");
+        f->age_s = (uint64_t)number;
+    } else if (arg_is(name, "TYPE")) {
+        right = take_type(c, value, &f->type);
+    } else if (arg_is(name, "ADDR")) {
+        take_text(value, f->address, sizeof f->address);
+    } else if (arg_is(name, "LADDR")) {
+        take_text(value, f->local, sizeof f->local);
+    } else if (arg_is(name, "USER")) {
+        right = take_user(c, value, f);
+    } else if (arg_is(name, "SKIPME") && (arg_is(value, "yes") || arg_is(value, "no"))) {
+        f->skip_me = arg_is(value, "yes");
+    } else {
+        client_error(c, "ERR syntax error");
+        right = false;
+    }
+    return right;
+}
+
+void cmd_client_kill(struct client *c, const struct resp_arg *args, uint32_t n)
+{
+    struct filter filter = {.skip_me = n > 3};
+    uint64_t id = 0;
+    if (n == 3)
+        take_text(args[2], filter.address, sizeof filter.address);
+    if (n > 3 && n % 2) {
+        client_error(c, "ERR syntax error");
+        return;
+    }
+    for (uint32_t i = 2; i + 1 < n; i += 2)
+        if (!take_kill_option(c, args, i, &filter, &id))
+            return;
+    filter.n_ids = filter.by_id;
+    struct client_call *call = gather_begin(c, sizeof *call + sizeof *call->ids);
+    if (!call)
+        return;
+    call->filter = filter;
+    call->ids[0] = id;
+    call->old_form = n == 3;
+    call->gather.work = kill_lane;
+    call->gather.finish = reply_kill;
+    gather_start(&call->gather);
+}
+
+/* ---- PAUSE ------------------------------------------------------------------------------------------------------- */
+
+void cmd_client_pause(struct client *c, const struct resp_arg *args, uint32_t n)
+{
+    struct server *server = c->lane->server;
+    long long ms;
+    bool writes = n == 4 && arg_is(args[3], "WRITE");
+    if (n > 4) {
+        client_error(c, "ERR unknown subcommand or wrong number of arguments for '%.*s'. Try CLIENT HELP.",
+                     ARG_SHOWN(args[1], 128u));
+        return;
+    }
+    if (n == 4 && !writes && !arg_is(args[3], "ALL")) {
+        client_error(c, "ERR CLIENT PAUSE mode must be WRITE or ALL");
+        return;
+    }
+    if (!arg_integer(args[2], &ms) || ms > INT64_MAX / 2) {
+        client_error(c, "ERR timeout is not an integer or out of range");
+        return;
+    }
+    if (ms < 0) {
+        client_error(c, "ERR timeout is negative");
+        return;
+    }
+    /* a pause that is on gets neither shorter nor weaker */
+    uint64_t now = clock_us() / 1000, until = now + (uint64_t)ms, old = atomic_load(&server->pause_until_ms);
+    bool on = old > now;
+    atomic_store(&server->pause_writes_only, writes && (!on || atomic_load(&server->pause_writes_only)));
+    atomic_store(&server->pause_until_ms, on && old > until ? old : until);
+    resp_simple(client_reply(c), "OK");
+}
+
+static void resume_lane(struct gather *gather, struct gather_part *part, struct lane *lane)
+{
+    (void)gather;
+    (void)part;
+    lane_end_pause(lane);
+}
+
+static void reply_ok(struct gather *gather)
+{
+    resp_simple(&gather->pending.out, "OK");
+}
+
+void cmd_client_unpause(struct client *c, const struct resp_arg *args, uint32_t n)
+{
+    (void)args;
+    (void)n;
+    atomic_store(&c->lane->server->pause_until_ms, 0);
+    struct gather *g = gather_begin(c, sizeof *g);
+    if (!g)
+        return;
+    g->work = resume_lane;
+    g->finish = reply_ok;
+    gather_start(g);
+}
+
+/* ---- this connection --------------------------------------------------------------------------------------------- */
+
+void cmd_client_reply(struct client *c, const struct resp_arg *args, uint32_t n)
+{
+    (void)n;
+    if (arg_is(args[2], "ON")) {
+        c->reply_off = c->muted = false;
+        resp_simple(client_reply(c), "OK");
+    } else if (arg_is(args[2], "OFF")) {
+        c->reply_off = true;
+    } else if (arg_is(args[2], "SKIP")) {
+        c->reply_skip = !c->reply_off;
+    } else {
+        client_error(c, "ERR syntax error");
+    }
+}
+
+static void set_flag(struct client *c, struct resp_arg arg, bool *flag)
+{
+    bool on = arg_is(arg, "ON");
+    if (!on && !arg_is(arg, "OFF")) {
+        client_error(c, "ERR syntax error");
+        return;
+    }
+    *flag = on;
+    resp_simple(client_reply(c), "OK");
+}
+
+void cmd_client_no_evict(struct client *c, const struct resp_arg *args, uint32_t n)
+{
+    (void)n;
+    set_flag(c, args[2], &c->no_evict);
+}
+
+void cmd_client_no_touch(struct client *c, const struct resp_arg *args, uint32_t n)
+{
+    (void)n;
+    set_flag(c, args[2], &c->no_touch);
+}
+
+void cmd_client_getredir(struct client *c, const struct resp_arg *args, uint32_t n)
+{
+    (void)args;
+    (void)n;
+    resp_integer(client_reply(c), -1); /* as Redis: tracking is not on */
+}
+
+void cmd_client_tracking(struct client *c, const struct resp_arg *args, uint32_t n)
+{
+    if (n == 3 && arg_is(args[2], "OFF"))
+        resp_simple(client_reply(c), "OK");
+    else if (arg_is(args[2], "ON"))
+        client_error(c, "ERR CLIENT TRACKING is not supported: this server does not follow what clients cache");
+    else
+        client_error(c, "ERR syntax error");
+}

@@ -1,0 +1,213 @@
+/*
+ * cmd_connection.c - PING, ECHO, HELLO, AUTH, QUIT, RESET, SELECT, CLIENT: what concerns one connection.
+ *
+ * Who may be a user, and with which password, is acl.c's business.
+ */
+#include "server/commands/command.h"
+#include "server/commands/transaction.h"
+#include <stdlib.h>
+#include <string.h>
+
+void cmd_ping(struct client *c, const struct resp_arg *args, uint32_t n)
+{
+    if (n > 2)
+        client_error(c, "ERR wrong number of arguments for 'ping' command");
+    else if (n == 2)
+        resp_bulk(client_reply(c), args[1].data, args[1].bytes);
+    else
+        resp_raw(client_reply(c), "+PONG\r\n", 7);
+}
+
+void cmd_echo(struct client *c, const struct resp_arg *args, uint32_t n)
+{
+    (void)n;
+    resp_bulk(client_reply(c), args[1].data, args[1].bytes);
+}
+
+void cmd_quit(struct client *c, const struct resp_arg *args, uint32_t n)
+{
+    (void)args;
+    (void)n;
+    transaction_forget(c);
+    resp_simple(client_reply(c), "OK");
+    client_end(c);
+}
+
+void cmd_select(struct client *c, const struct resp_arg *args, uint32_t n)
+{
+    long long index;
+    (void)n;
+    if (!arg_integer(args[1], &index))
+        client_error(c, "ERR value is not an integer or out of range");
+    else if (index != 0)
+        client_error(c, "ERR DB index is out of range");
+    else
+        resp_simple(client_reply(c), "OK");
+}
+
+/* ---- who is there ------------------------------------------------------------------------------------------------ */
+
+void cmd_auth(struct client *c, const struct resp_arg *args, uint32_t n)
+{
+    struct resp_arg user = {(const uint8_t *)"default", 7};
+    if (n > 3)
+        client_error(c, "ERR syntax error");
+    else if (n == 2 && acl_default_is_open(c->lane->server))
+        client_error(c, "ERR AUTH <password> called without any password configured for the default user. Are you sure "
+                        "your configuration is correct?");
+    else if (acl_authenticate(c, n == 3 ? args[1] : user, args[n - 1]))
+        resp_simple(client_reply(c), "OK");
+    else
+        client_error(c, "WRONGPASS invalid username-password pair or user is disabled.");
+}
+
+/* Whether a name may stand in logs and lists: printable, no blanks. */
+static bool good_name(struct resp_arg name)
+{
+    for (uint32_t i = 0; i < name.bytes; i++)
+        if (name.data[i] <= ' ' || name.data[i] > '~')
+            return false;
+    return name.bytes <= 256;
+}
+
+/* Replaces *place by the argument; "" takes it away. */
+static bool set_name(struct client *c, char **place, struct resp_arg name, const char *what)
+{
+    if (!good_name(name)) {
+        client_error(c, "ERR %s cannot contain spaces, newlines or special characters, and has at most 256 bytes.",
+                     what);
+        return false;
+    }
+    char *text = name.bytes ? arg_text(name) : NULL;
+    if (name.bytes && !text) {
+        client_error(c, "OOM no memory for a name");
+        return false;
+    }
+    free(*place);
+    *place = text;
+    return true;
+}
+
+struct hello {
+    long long protocol;
+    const struct resp_arg *user, *password, *name;
+};
+
+static bool parse_hello(struct client *c, const struct resp_arg *args, uint32_t n, struct hello *h)
+{
+    if (n > 1 && (!arg_integer(args[1], &h->protocol))) {
+        client_error(c, "ERR Protocol version is not an integer or out of range");
+        return false;
+    }
+    if (n > 1 && h->protocol != 2 && h->protocol != 3) {
+        client_error(c, "NOPROTO unsupported protocol version");
+        return false;
+    }
+    for (uint32_t i = 2; i < n;) {
+        if (arg_is(args[i], "AUTH") && i + 2 < n) {
+            h->user = &args[i + 1];
+            h->password = &args[i + 2];
+            i += 3;
+        } else if (arg_is(args[i], "SETNAME") && i + 1 < n) {
+            h->name = &args[i + 1];
+            i += 2;
+        } else {
+            client_error(c, "ERR Syntax error in HELLO option '%.*s'", ARG_SHOWN(args[i], 64u));
+            return false;
+        }
+    }
+    return true;
+}
+
+static void greet(struct client *c)
+{
+    struct resp_buffer *out = client_reply(c);
+    resp_map(out, 7);
+    resp_text(out, "server");
+    resp_text(out, "quire");
+    resp_text(out, "version");
+    resp_text(out, QUIRE_VERSION_STRING);
+    resp_text(out, "proto");
+    resp_integer(out, c->protocol);
+    resp_text(out, "id");
+    resp_integer(out, (long long)c->id);
+    resp_text(out, "mode");
+    resp_text(out, "standalone");
+    resp_text(out, "role");
+    resp_text(out, "master");
+    resp_text(out, "modules");
+    resp_array(out, 0);
+}
+
+void cmd_hello(struct client *c, const struct resp_arg *args, uint32_t n)
+{
+    struct hello h = {.protocol = c->protocol};
+    if (!parse_hello(c, args, n, &h))
+        return;
+    if (h.user && !acl_authenticate(c, *h.user, *h.password)) {
+        client_error(c, "WRONGPASS invalid username-password pair or user is disabled.");
+        return;
+    }
+    if (!c->authenticated) {
+        client_error(c,
+                     "NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO <proto> "
+                     "AUTH <user> <pass> option can be used to authenticate the client and select the RESP protocol "
+                     "version at the same time");
+        return;
+    }
+    if (h.name && !set_name(c, &c->name, *h.name, "Client names"))
+        return;
+    c->protocol = (int)h.protocol;
+    greet(c);
+}
+
+void cmd_reset(struct client *c, const struct resp_arg *args, uint32_t n)
+{
+    (void)args;
+    (void)n;
+    free(c->name);
+    c->name = NULL;
+    c->protocol = 2;
+    transaction_forget(c);
+    client_set_monitor(c, false);
+    c->reply_off = c->no_evict = c->no_touch = false;
+    acl_client_begin(c);
+    resp_simple(client_reply(c), "RESET");
+}
+
+/* ---- CLIENT ------------------------------------------------------------------------------------------------------ */
+
+void cmd_client_id(struct client *c, const struct resp_arg *args, uint32_t n)
+{
+    (void)args;
+    (void)n;
+    resp_integer(client_reply(c), (long long)c->id);
+}
+
+void cmd_client_getname(struct client *c, const struct resp_arg *args, uint32_t n)
+{
+    (void)args;
+    (void)n;
+    struct resp_buffer *out = client_reply(c);
+    if (c->name)
+        resp_text(out, c->name);
+    else
+        resp_null(out);
+}
+
+void cmd_client_setname(struct client *c, const struct resp_arg *args, uint32_t n)
+{
+    (void)n;
+    if (set_name(c, &c->name, args[2], "Client names"))
+        resp_simple(client_reply(c), "OK");
+}
+
+void cmd_client_setinfo(struct client *c, const struct resp_arg *args, uint32_t n)
+{
+    (void)n;
+    bool library = arg_is(args[2], "LIB-NAME");
+    if (!library && !arg_is(args[2], "LIB-VER"))
+        client_error(c, "ERR Unrecognized option '%.*s'", ARG_SHOWN(args[2], 64u));
+    else if (set_name(c, library ? &c->library : &c->library_version, args[3], library ? "lib-name" : "lib-ver"))
+        resp_simple(client_reply(c), "OK");
+}

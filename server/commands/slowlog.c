@@ -1,0 +1,285 @@
+/*
+ * slowlog.c - SLOWLOG.
+ *
+ * An entry is Redis's: number, time, microseconds, arguments, client, name; behind it, where the command can say more
+ * (a search: its plan and reads), a text with it. Of a command that waits for the disk the time is that from its
+ * request to its reply, since that is what its client waited; its arguments are copied when it begins, because the
+ * request is gone when it ends. Others cost nothing unless they are slow.
+ */
+#include "server/commands/slowlog.h"
+#include "server/commands/command.h"
+#include "server/net/gather.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum { ARGS_SHOWN = 32, ARG_BYTES_SHOWN = 128, NOTE_BYTES = 160, NAME_BYTES = 257, GET_DEFAULT = 10 };
+
+struct slow_args {
+    uint32_t n;
+    uint32_t ends[ARGS_SHOWN]; /* of each text in data */
+    uint8_t data[];
+};
+
+struct slow_entry {
+    struct slow_entry *next;
+    uint64_t id, us;
+    time_t time;
+    struct slow_args *args; /* owned */
+    char address[CLIENT_ADDRESS_BYTES], name[NAME_BYTES], note[NOTE_BYTES];
+};
+
+static size_t shown_text(char room[ARG_BYTES_SHOWN + 64], const uint8_t *data, size_t bytes)
+{
+    if (bytes <= ARG_BYTES_SHOWN) {
+        memcpy(room, data, bytes);
+        return bytes;
+    }
+    memcpy(room, data, ARG_BYTES_SHOWN);
+    return ARG_BYTES_SHOWN +
+           (size_t)snprintf(room + ARG_BYTES_SHOWN, 64, "... (%zu more bytes)", bytes - ARG_BYTES_SHOWN);
+}
+
+struct slow_args *slowlog_copy(unsigned row, const struct resp_arg *args, uint32_t n)
+{
+    char text[ARG_BYTES_SHOWN + 64];
+    uint32_t shown = n > ARGS_SHOWN ? ARGS_SHOWN : n, used = 0, room = 0;
+    for (uint32_t i = 0; i < shown; i++)
+        room += args[i].bytes > ARG_BYTES_SHOWN ? (uint32_t)sizeof text : args[i].bytes + 40;
+    struct slow_args *copy = malloc(sizeof *copy + room);
+    if (!copy)
+        return NULL;
+    copy->n = shown;
+    for (uint32_t i = 0; i < shown; i++) {
+        size_t bytes;
+        if (i + 1 == ARGS_SHOWN && n > ARGS_SHOWN)
+            bytes = (size_t)snprintf(text, sizeof text, "... (%u more arguments)", n - ARGS_SHOWN + 1);
+        else if (command_arg_is_secret(row, args, i))
+            bytes = (size_t)snprintf(text, sizeof text, "(redacted)");
+        else
+            bytes = shown_text(text, args[i].data, args[i].bytes);
+        memcpy(copy->data + used, text, bytes);
+        used += (uint32_t)bytes;
+        copy->ends[i] = used;
+    }
+    return copy;
+}
+
+static void free_entry(struct slow_entry *e)
+{
+    free(e->args);
+    free(e);
+}
+
+static void trim(struct slowlog *log, size_t most)
+{
+    while (log->n > most) {
+        struct slow_entry *oldest = log->first;
+        log->first = oldest->next;
+        if (!log->first)
+            log->last = NULL;
+        log->n--;
+        free_entry(oldest);
+    }
+}
+
+static struct slow_args *own_args(unsigned row, const struct lane *lane, const struct pending *deferred)
+{
+    if (!deferred)
+        return slowlog_copy(row, lane->args, lane->n_args);
+    const struct slow_args *kept = deferred->slow;
+    if (!kept)
+        return NULL;
+    size_t bytes = sizeof *kept + (kept->n ? kept->ends[kept->n - 1] : 0);
+    struct slow_args *copy = malloc(bytes);
+    if (copy)
+        memcpy(copy, kept, bytes);
+    return copy;
+}
+
+void slowlog_add(struct client *c, unsigned row, uint64_t us, const struct pending *deferred)
+{
+    struct lane *lane = c->lane;
+    struct slowlog *log = &lane->slowlog;
+    size_t most = lane->server->config->slowlog_max;
+    struct slow_args *args = most ? own_args(row, lane, deferred) : NULL;
+    struct slow_entry *e = args ? calloc(1, sizeof *e) : NULL;
+    if (!e) {
+        free(args); /* a note that cannot be taken must not stop the command */
+        return;
+    }
+    e->id = atomic_fetch_add(&lane->server->next_slow_id, 1);
+    e->time = time(NULL);
+    e->us = us;
+    e->args = args;
+    client_address(c, false, e->address);
+    snprintf(e->name, sizeof e->name, "%s", c->name ? c->name : "");
+    if (deferred && deferred->describe)
+        deferred->describe(deferred, e->note, sizeof e->note);
+    if (log->last)
+        log->last->next = e;
+    else
+        log->first = e;
+    log->last = e;
+    log->n++;
+    trim(log, most);
+}
+
+void slowlog_clear(struct lane *lane)
+{
+    trim(&lane->slowlog, 0);
+}
+
+/* ---- commands ---------------------------------------------------------------------------------------------------- */
+
+/* Before each entry in a part: by what it is put in order, and how long it is. */
+struct entry_head {
+    uint64_t id;
+    size_t bytes;
+    const uint8_t *data; /* of the reader */
+};
+
+struct slowlog_call {
+    struct gather gather;
+    size_t wanted;
+};
+
+static void put_entry(struct resp_buffer *out, const struct slow_entry *e)
+{
+    resp_array(out, e->note[0] ? 7 : 6);
+    resp_integer(out, (long long)e->id);
+    resp_integer(out, (long long)e->time);
+    resp_integer(out, (long long)e->us);
+    resp_array(out, e->args->n);
+    for (uint32_t i = 0; i < e->args->n; i++) {
+        uint32_t begin = i ? e->args->ends[i - 1] : 0;
+        resp_bulk(out, e->args->data + begin, e->args->ends[i] - begin);
+    }
+    resp_text(out, e->address);
+    resp_text(out, e->name);
+    if (e->note[0])
+        resp_text(out, e->note);
+}
+
+static void collect(struct gather *gather, struct gather_part *part, struct lane *lane)
+{
+    size_t most = lane->server->config->slowlog_max;
+    (void)gather;
+    trim(&lane->slowlog, most); /* slowlog-max-len may have been lowered */
+    for (const struct slow_entry *e = lane->slowlog.first; e; e = e->next) {
+        struct entry_head head = {.id = e->id};
+        size_t at = part->out.bytes;
+        resp_raw(&part->out, &head, sizeof head);
+        put_entry(&part->out, e);
+        if (part->out.failed)
+            return;
+        head.bytes = part->out.bytes - at - sizeof head;
+        memcpy(part->out.data + at, &head, sizeof head);
+        part->count++;
+    }
+}
+
+static int later_first(const void *a, const void *b)
+{
+    const struct entry_head *x = a, *y = b;
+    return (x->id < y->id) - (x->id > y->id);
+}
+
+static void reply_entries(struct gather *gather)
+{
+    const struct slowlog_call *call = (const struct slowlog_call *)(const void *)gather;
+    struct resp_buffer *out = &gather->pending.out;
+    size_t n = gather_count(gather), filled = 0, most = gather->asker->server->config->slowlog_max;
+    struct entry_head *heads = calloc(n + 1, sizeof *heads);
+    if (!heads) {
+        resp_error(out, "OOM no memory for the entries");
+        return;
+    }
+    for (unsigned i = 0; i < gather->n_parts; i++) {
+        const struct resp_buffer *part = &gather->parts[i].out;
+        for (size_t at = 0, k = 0; k < gather->parts[i].count; k++) {
+            struct entry_head *head = &heads[filled++];
+            memcpy(head, part->data + at, sizeof *head);
+            head->data = part->data + at + sizeof *head;
+            at += sizeof *head + head->bytes;
+        }
+    }
+    qsort(heads, n, sizeof *heads, later_first);
+    n = n > most ? most : n;
+    n = n > call->wanted ? call->wanted : n;
+    resp_array(out, n);
+    for (size_t i = 0; i < n; i++)
+        resp_raw(out, heads[i].data, heads[i].bytes);
+    free(heads);
+}
+
+void cmd_slowlog_get(struct client *c, const struct resp_arg *args, uint32_t n)
+{
+    long long wanted = GET_DEFAULT;
+    if (n > 3) {
+        client_error(c, "ERR unknown subcommand or wrong number of arguments for '%.*s'. Try SLOWLOG HELP.",
+                     ARG_SHOWN(args[1], 128u));
+        return;
+    }
+    if (n == 3 && (!arg_integer(args[2], &wanted) || wanted < -1)) {
+        client_error(c, "ERR count should be greater than or equal to -1");
+        return;
+    }
+    struct slowlog_call *call = gather_begin(c, sizeof *call);
+    if (!call)
+        return;
+    call->wanted = wanted < 0 ? SIZE_MAX : (size_t)wanted;
+    call->gather.work = collect;
+    call->gather.finish = reply_entries;
+    gather_start(&call->gather);
+}
+
+static void count_entries(struct gather *gather, struct gather_part *part, struct lane *lane)
+{
+    (void)gather;
+    part->count = lane->slowlog.n;
+}
+
+static void reply_length(struct gather *gather)
+{
+    uint64_t n = gather_count(gather), most = gather->asker->server->config->slowlog_max;
+    resp_integer(&gather->pending.out, (long long)(n > most ? most : n));
+}
+
+static void clear_entries(struct gather *gather, struct gather_part *part, struct lane *lane)
+{
+    (void)gather;
+    (void)part;
+    slowlog_clear(lane);
+}
+
+static void reply_ok(struct gather *gather)
+{
+    resp_simple(&gather->pending.out, "OK");
+}
+
+static void ask_lanes(struct client *c, void (*work)(struct gather *, struct gather_part *, struct lane *),
+                      void (*finish)(struct gather *))
+{
+    struct gather *g = gather_begin(c, sizeof *g);
+    if (!g)
+        return;
+    g->work = work;
+    g->finish = finish;
+    gather_start(g);
+}
+
+void cmd_slowlog_len(struct client *c, const struct resp_arg *args, uint32_t n)
+{
+    (void)args;
+    (void)n;
+    ask_lanes(c, count_entries, reply_length);
+}
+
+void cmd_slowlog_reset(struct client *c, const struct resp_arg *args, uint32_t n)
+{
+    (void)args;
+    (void)n;
+    ask_lanes(c, clear_entries, reply_ok);
+}

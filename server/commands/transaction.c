@@ -1,0 +1,510 @@
+/*
+ * transaction.c - the queue between MULTI and EXEC, watched keys, and EXEC.
+ *
+ * EXEC in order:
+ *   1. what the disk must say. A write to an element that a sealed segment may hold needs it, and the gate is never
+ *      held over a read: so these writes are found (the commands are run with replies thrown away and vector_write.c
+ *      only noting what it is asked) and looked up first (vector_plan.h);
+ *   2. the gate is closed: no other lane runs requests. Watched keys are compared;
+ *   3. a batch of the journal is opened. From here to its end no segments are exchanged, which the store does only
+ *      while no batch is open. If some were exchanged before, and what the disk said is no longer true, the batch is
+ *      ended empty, the gate opened, and all begins again with 1;
+ *   4. the commands are run, in order, each as if alone; the batch is ended, the gate opened.
+ * So all writes are one frame, which is durable as a whole or not at all, and nobody sees one of them without the
+ * others. As in Redis a command that fails does not undo those before it.
+ *
+ * Replies go to a group (client.h) while commands run, so handlers need not know. Those that read the disk are started
+ * in step 4 and end later; EXEC's reply leaves when all have. Behind EXEC nothing of the client runs before that.
+ *
+ * A watched key counts as changed where its version is another than at WATCH; no key has version 0. A key that was not
+ * there then and is not there now is unchanged, even if it was made and removed in between.
+ */
+#include "server/commands/transaction.h"
+#include "io/journal.h"
+#include "server/commands/command.h"
+#include "server/vector/vector_plan.h"
+#include <stdlib.h>
+#include <string.h>
+
+struct queued {
+    struct queued *next;
+    unsigned row;
+    uint32_t n;
+    struct resp_arg args[]; /* into the bytes behind them */
+};
+
+struct watched {
+    struct watched *next;
+    uint64_t version;
+    uint32_t bytes;
+    uint8_t key[];
+};
+
+struct transaction {
+    bool open, tainted;
+    struct queued *first, *last;
+    uint32_t n;
+    unsigned flags; /* of all queued commands together */
+    bool writes_vectors;
+    uint64_t bytes; /* held by queue and watched keys */
+    struct watched *watched;
+};
+
+/* ---- a client's ---------------------------------------------------------------------------------------------------*/
+
+static struct transaction *begin(struct client *c)
+{
+    if (!c->transaction)
+        c->transaction = calloc(1, sizeof *c->transaction);
+    if (!c->transaction)
+        client_error(c, "OOM no memory for a transaction");
+    return c->transaction;
+}
+
+static void free_queue(struct transaction *t)
+{
+    for (struct queued *q = t->first, *next; q; q = next) {
+        next = q->next;
+        free(q);
+    }
+    t->first = t->last = NULL;
+    t->n = 0;
+}
+
+static void free_watched(struct transaction *t)
+{
+    for (struct watched *w = t->watched, *next; w; w = next) {
+        next = w->next;
+        free(w);
+    }
+    t->watched = NULL;
+}
+
+static void transaction_free(struct transaction *t)
+{
+    if (!t)
+        return;
+    free_queue(t);
+    free_watched(t);
+    free(t);
+}
+
+void transaction_forget(struct client *c)
+{
+    transaction_free(c->transaction);
+    c->transaction = NULL;
+}
+
+bool transaction_is_open(const struct client *c)
+{
+    return c->transaction && c->transaction->open;
+}
+
+long transaction_queued(const struct client *c)
+{
+    return transaction_is_open(c) ? (long)c->transaction->n : -1;
+}
+
+/* Whether that many more bytes may be held, after an error reply where not. */
+static bool has_room(struct client *c, uint64_t bytes)
+{
+    uint64_t most = c->lane->server->config->query_buffer_max;
+    if (c->transaction->bytes + bytes <= most) {
+        c->transaction->bytes += bytes;
+        return true;
+    }
+    client_error(c, "ERR the transaction is larger than client-query-buffer-limit (%llu bytes): make smaller ones",
+                 (unsigned long long)most);
+    return false;
+}
+
+/* ---- queueing -----------------------------------------------------------------------------------------------------*/
+
+bool transaction_takes(const struct client *c, unsigned row)
+{
+    static command_fn *const at_once[] = {cmd_multi, cmd_exec, cmd_discard, cmd_watch, cmd_quit, cmd_reset};
+    if (!transaction_is_open(c))
+        return false;
+    for (size_t i = 0; i < sizeof at_once / sizeof *at_once; i++)
+        if (commands[row].run == at_once[i])
+            return false;
+    return true;
+}
+
+bool transaction_would_write(const struct client *c, unsigned row)
+{
+    return commands[row].run == cmd_exec && (c->transaction->flags & CMD_WRITE);
+}
+
+static struct queued *copy_request(unsigned row, const struct resp_arg *args, uint32_t n, uint64_t bytes)
+{
+    struct queued *q = malloc(bytes);
+    if (!q)
+        return NULL;
+    uint8_t *to = (uint8_t *)&q->args[n];
+    q->next = NULL;
+    q->row = row;
+    q->n = n;
+    for (uint32_t i = 0; i < n; i++) {
+        q->args[i] = (struct resp_arg){to, args[i].bytes};
+        if (args[i].bytes > 0)
+            memcpy(to, args[i].data, args[i].bytes);
+        to += args[i].bytes;
+    }
+    return q;
+}
+
+static bool writes_vectors(const struct command *command)
+{
+    return command->run == cmd_vadd || command->run == cmd_vrem || command->run == cmd_vsetattr ||
+           command->run == cmd_vgrant || command->run == cmd_vrevoke;
+}
+
+/* No request is kept any more that will not be run. */
+static void taint(struct transaction *t)
+{
+    t->tainted = true;
+    free_queue(t);
+}
+
+void transaction_queue(struct client *c, unsigned row, const struct resp_arg *args, uint32_t n)
+{
+    struct transaction *t = c->transaction;
+    uint64_t bytes = sizeof(struct queued) + (uint64_t)n * sizeof *args;
+    for (uint32_t i = 0; i < n; i++)
+        bytes += args[i].bytes;
+    if (commands[row].flags & CMD_NO_MULTI) {
+        client_error(c, "ERR Command not allowed inside a transaction");
+        taint(t);
+        return;
+    }
+    if (t->tainted) {
+        resp_simple(client_reply(c), "QUEUED");
+        return;
+    }
+    if (!has_room(c, bytes)) {
+        taint(t);
+        return;
+    }
+    struct queued *q = copy_request(row, args, n, bytes);
+    if (!q) {
+        client_error(c, "OOM no memory to queue a command");
+        taint(t);
+        return;
+    }
+    if (t->last)
+        t->last->next = q;
+    else
+        t->first = q;
+    t->last = q;
+    t->n++;
+    t->flags |= commands[row].flags;
+    t->writes_vectors |= writes_vectors(&commands[row]);
+    resp_simple(client_reply(c), "QUEUED");
+}
+
+/* The text of an error reply without what frames it; the group is empty afterwards. */
+static void take_refusal(struct client *c, struct reply_group *refusal, char *text, size_t bytes)
+{
+    struct resp_buffer out = {.protocol = c->protocol};
+    reply_group_take(c, refusal, &out);
+    size_t length = out.bytes > 3 ? out.bytes - 3 : 0; /* "-", CR, LF */
+    length = length < bytes ? length : bytes - 1;
+    if (length > 0)
+        memcpy(text, out.data + 1, length);
+    text[length] = 0;
+    resp_buffer_fini(&out);
+}
+
+void transaction_refused(struct client *c, int row, struct reply_group *refusal)
+{
+    char text[1024];
+    if (row >= 0 && commands[row].run == cmd_exec) {
+        take_refusal(c, refusal, text, sizeof text);
+        transaction_forget(c);
+        client_error(c, "EXECABORT Transaction discarded because of: %s",
+                     strncmp(text, "ERR ", 4) == 0 ? text + 4 : text);
+        return;
+    }
+    reply_group_take(c, refusal, client_reply(c));
+    taint(c->transaction);
+}
+
+/* ---- commands but EXEC --------------------------------------------------------------------------------------------*/
+
+void cmd_multi(struct client *c, const struct resp_arg *args, uint32_t n)
+{
+    (void)args;
+    (void)n;
+    if (transaction_is_open(c)) {
+        client_error(c, "ERR MULTI calls can not be nested");
+        return;
+    }
+    if (!begin(c))
+        return;
+    c->transaction->open = true;
+    resp_simple(client_reply(c), "OK");
+}
+
+void cmd_discard(struct client *c, const struct resp_arg *args, uint32_t n)
+{
+    (void)args;
+    (void)n;
+    if (!transaction_is_open(c)) {
+        client_error(c, "ERR DISCARD without MULTI");
+        return;
+    }
+    transaction_forget(c);
+    resp_simple(client_reply(c), "OK");
+}
+
+/* As in Redis a key that is watched already keeps the version it had then. */
+static bool watch(struct client *c, struct resp_arg key)
+{
+    struct transaction *t = c->transaction;
+    for (const struct watched *w = t->watched; w; w = w->next)
+        if (w->bytes == key.bytes && memcmp(w->key, key.data, key.bytes) == 0)
+            return true;
+    if (!has_room(c, sizeof(struct watched) + key.bytes))
+        return false;
+    struct watched *w = malloc(sizeof *w + key.bytes);
+    if (!w) {
+        client_error(c, "OOM no memory to watch a key");
+        return false;
+    }
+    w->version = keyspace_version(&c->lane->server->keyspace, key);
+    w->bytes = key.bytes;
+    if (key.bytes > 0)
+        memcpy(w->key, key.data, key.bytes);
+    w->next = t->watched;
+    t->watched = w;
+    return true;
+}
+
+void cmd_watch(struct client *c, const struct resp_arg *args, uint32_t n)
+{
+    if (transaction_is_open(c)) {
+        client_error(c, "ERR WATCH inside MULTI is not allowed");
+        return;
+    }
+    if (!begin(c))
+        return;
+    for (uint32_t i = 1; i < n; i++)
+        if (!watch(c, args[i]))
+            return;
+    resp_simple(client_reply(c), "OK");
+}
+
+/* In a transaction it comes too late to change anything: the keys have been compared. */
+void cmd_unwatch(struct client *c, const struct resp_arg *args, uint32_t n)
+{
+    (void)args;
+    (void)n;
+    if (!transaction_is_open(c))
+        transaction_forget(c);
+    resp_simple(client_reply(c), "OK");
+}
+
+/* ---- EXEC ---------------------------------------------------------------------------------------------------------*/
+
+struct exec_call {
+    struct pending pending;
+    struct lane *lane;
+    struct transaction *transaction; /* owned */
+    struct vector_plan *plan;        /* NULL: no writes to vector sets; owned */
+    struct reply_group group;
+};
+
+static bool watched_have_changed(struct exec_call *x)
+{
+    for (const struct watched *w = x->transaction->watched; w; w = w->next) {
+        struct resp_arg key = {w->key, w->bytes};
+        if (keyspace_version(&x->lane->server->keyspace, key) != w->version)
+            return true;
+    }
+    return false;
+}
+
+static void end(struct exec_call *x)
+{
+    vector_plan_destroy(x->plan);
+    transaction_free(x->transaction);
+    pending_done(&x->pending);
+}
+
+/* All replies are there. */
+static void on_replies(struct reply_group *group)
+{
+    struct exec_call *x = (struct exec_call *)(void *)((char *)group - offsetof(struct exec_call, group));
+    struct resp_buffer *out = &x->pending.out;
+    resp_array(out, x->transaction->n);
+    reply_group_take(x->pending.client, group, out);
+    end(x);
+}
+
+/* Whether the user still may, after the error reply where not. */
+static bool is_permitted(struct client *c, const struct queued *q)
+{
+    struct reply_group refusal = {.first = NULL}, *outer = c->group;
+    char text[512];
+    if (acl_is_free(c))
+        return true;
+    c->group = &refusal;
+    bool permitted = acl_permits(c, q->row, q->args, q->n);
+    c->group = outer;
+    if (permitted)
+        return true;
+    take_refusal(c, &refusal, text, sizeof text);
+    client_error(c,
+                 "NOPERM ACLs rules changed between the moment the transaction was accumulated and the EXEC call. This "
+                 "command is no longer allowed for the following reason: %s",
+                 strncmp(text, "NOPERM ", 7) == 0 ? text + 7 : text);
+    return false;
+}
+
+static void run_commands(struct exec_call *x)
+{
+    struct client *c = x->pending.client;
+    c->group = &x->group;
+    c->plan = x->plan;
+    command_begin_timing(x->lane); /* what the disk took is EXEC's */
+    for (const struct queued *q = x->transaction->first; q; q = q->next) {
+        c->row = q->row;
+        if (is_permitted(c, q))
+            command_call(c, q->row, q->args, q->n);
+    }
+    c->row = x->pending.row;
+    c->plan = NULL;
+    c->group = NULL;
+    command_end_timing(x->lane);
+}
+
+enum outcome { RAN, REFUSED, AGAIN };
+
+/* Inside the gate, alone. */
+static enum outcome run_in_batch(struct exec_call *x)
+{
+    struct server *server = x->lane->server;
+    struct resp_buffer *out = &x->pending.out;
+    struct quire_error err = {0};
+    bool logs = server->journal && (x->transaction->flags & CMD_WRITE);
+    if (watched_have_changed(x)) {
+        resp_null_array(out);
+        return REFUSED;
+    }
+    if (logs && journal_batch_begin(server->journal, &err) < 0) {
+        resp_error(out, "EXECABORT Transaction discarded because of: MISCONF Errors writing to the log: %s",
+                   err.message);
+        return REFUSED;
+    }
+    bool ready = !x->plan || vector_plan_is_ready(x->plan);
+    if (ready)
+        run_commands(x);
+    if (logs)
+        journal_batch_end(server->journal, &x->pending.lsn, &err);
+    return ready ? RAN : AGAIN;
+}
+
+static enum outcome run_alone(struct exec_call *x)
+{
+    struct lane *lane = x->lane;
+    lane_enter(lane);
+    gate_close(&lane->server->gate, lane->index);
+    enum outcome outcome = run_in_batch(x);
+    gate_open(&lane->server->gate, lane->index);
+    lane_leave(lane);
+    return outcome;
+}
+
+/* Goes on until the disk must be waited for, or to the end. */
+static void go_on(void *context)
+{
+    struct exec_call *x = context;
+    struct quire_error err = {0};
+    enum outcome outcome;
+    do {
+        if (x->plan && !vector_plan_ask(x->plan))
+            return;
+        if (x->plan && vector_plan_failed(x->plan, &err)) {
+            resp_error(&x->pending.out, "EXECABORT Transaction discarded because of: %s", err.message);
+            end(x);
+            return;
+        }
+        outcome = run_alone(x);
+    } while (outcome == AGAIN);
+    if (outcome == REFUSED) {
+        end(x);
+        return;
+    }
+    vector_plan_link(x->plan);
+    reply_group_done(&x->group);
+}
+
+/* Has the writes to vector sets noted, without replies. */
+static struct vector_plan *make_plan(struct exec_call *x)
+{
+    struct client *c = x->pending.client;
+    struct reply_group nobody = {.first = NULL};
+    struct vector_plan *plan = vector_plan_create(x->lane, go_on, x);
+    if (!plan)
+        return NULL;
+    c->group = &nobody;
+    c->plan = plan;
+    for (const struct queued *q = x->transaction->first; q; q = q->next) {
+        const struct command *command = &commands[q->row];
+        if (writes_vectors(command))
+            command->run(c, q->args, q->n);
+        else if (command->run == cmd_rename || command->run == cmd_renamenx)
+            vector_plan_note_rename(plan, q->args[1]);
+    }
+    c->plan = NULL;
+    c->group = NULL;
+    struct resp_buffer out = {.protocol = c->protocol};
+    reply_group_take(c, &nobody, &out);
+    resp_buffer_fini(&out);
+    return plan;
+}
+
+static void start(struct client *c, struct transaction *t)
+{
+    struct exec_call *x = client_defer(c, sizeof *x, true);
+    if (!x) {
+        transaction_free(t);
+        return;
+    }
+    x->lane = c->lane;
+    x->transaction = t;
+    x->group = (struct reply_group){.n_waiting = 1, .done = on_replies};
+    if (t->writes_vectors && c->lane->server->store && !(x->plan = make_plan(x))) {
+        resp_error(&x->pending.out, "EXECABORT Transaction discarded because of: OOM no memory for its plan");
+        end(x);
+        return;
+    }
+    go_on(x);
+}
+
+void cmd_exec(struct client *c, const struct resp_arg *args, uint32_t n)
+{
+    struct transaction *t = c->transaction;
+    struct reply_group refusal = {.first = NULL};
+    (void)args;
+    (void)n;
+    if (!transaction_is_open(c)) {
+        client_error(c, "ERR EXEC without MULTI");
+        return;
+    }
+    if (t->tainted) {
+        transaction_forget(c);
+        client_error(c, "EXECABORT Transaction discarded because of previous errors.");
+        return;
+    }
+    c->group = &refusal;
+    bool refused = (t->flags & CMD_WRITE) && command_refuses_write(c, t->flags);
+    c->group = NULL;
+    if (refused) {
+        transaction_refused(c, (int)c->row, &refusal);
+        return;
+    }
+    c->transaction = NULL;
+    start(c, t);
+}

@@ -1,0 +1,1086 @@
+/*
+ * keyspace.c - shards, look-ups, changes and expiry.
+ *
+ * A key's shard is the top byte of its hash, its bucket the low bits. The hash is seeded, so that nobody can choose
+ * keys that all fall together. Locks are held for microseconds: what takes long (large values to free, cleared tables)
+ * is collected in the hold and freed when nothing is held any more, on the worker where there is one.
+ *
+ * A change has three steps. 1. All memory that it needs: a new entry, room in the queue of expiries, fields. 2. The
+ * frame of the journal. 3. The change itself, which cannot fail. Undoing a change whose frame was refused would be the
+ * other way; but then readers of other keys of one frame could see what never happened.
+ *
+ * SET of a string that is there only swaps its value. Whatever changes the type, or several keys at once, makes a new
+ * entry and puts it in the old one's place.
+ *
+ * Entries that expire stand in a binary heap per shard, the next first: expiring costs what is due and never a look at
+ * keys that are not. Memory: a pointer each.
+ *
+ * Versions count per shard. A version is only ever compared with another of the same key, whose shard does not change,
+ * so nothing is gained by one counter for all, which every lane would write to.
+ */
+#include "server/keys/keyspace.h"
+#include "io/clock.h"
+#include "io/error.h"
+#include "io/memory.h"
+#include "server/keys/keyspace_log.h"
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <xxhash.h>
+
+enum { DUE_PER_LOCK = 64, LONG_HASH = 1024, SCAN_EMPTY_MAX = 10, RANDOM_TRIES = 1000 };
+
+static uint64_t wall_clock_ms(void *context)
+{
+    (void)context;
+    return clock_wall_ms();
+}
+
+const char *key_type_name(enum key_type type)
+{
+    static const char *const names[] = {"string", "hash", "vectorset"};
+    return names[type];
+}
+
+static int no_memory(struct quire_error *err)
+{
+    return error_set(err, QUIRE_ENOMEM, "no memory for a key");
+}
+
+/* ---- values and entries ------------------------------------------------------------------------------------------ */
+
+struct value *value_create(const void *data, uint32_t bytes, uint32_t capacity)
+{
+    struct value *v = malloc(sizeof *v + (size_t)capacity);
+    if (!v)
+        return NULL;
+    atomic_init(&v->references, 1);
+    v->bytes = bytes;
+    v->capacity = capacity;
+    if (data && bytes > 0)
+        memcpy(v->data, data, bytes);
+    return v;
+}
+
+struct value *value_ref(struct value *v)
+{
+    atomic_fetch_add_explicit(&v->references, 1, memory_order_relaxed);
+    return v;
+}
+
+void value_unref(struct value *v)
+{
+    if (v && atomic_fetch_sub_explicit(&v->references, 1, memory_order_acq_rel) == 1)
+        free(v);
+}
+
+struct key_entry *key_entry_create(const struct keyspace *k, const struct key *key, enum key_type type)
+{
+    struct key_entry *e = malloc(sizeof *e + key->bytes);
+    if (!e)
+        return NULL;
+    memset(e, 0, sizeof *e);
+    e->node = (struct table_node){.hash = key->hash, .key_bytes = key->bytes};
+    e->type = (uint8_t)type;
+    e->used_s = atomic_load_explicit(&k->second, memory_order_relaxed);
+    if (key->bytes > 0)
+        memcpy(e->key, key->data, key->bytes);
+    return e;
+}
+
+void key_entry_free(struct key_entry *e)
+{
+    if (e->type == KEY_STRING)
+        value_unref(e->string);
+    else if (e->type == KEY_HASH)
+        hash_destroy(e->hash);
+    else if (!e->unbound)
+        collection_unref(e->set);
+    free(e);
+}
+
+static struct key_entry *entry_of(struct table_node *node)
+{
+    return (struct key_entry *)(void *)node;
+}
+
+static struct key key_of(const struct key_entry *e)
+{
+    return (struct key){e->key, e->node.key_bytes, e->node.hash};
+}
+
+static struct resp_arg arg_of(const struct key_entry *e)
+{
+    return (struct resp_arg){e->key, e->node.key_bytes};
+}
+
+uint64_t key_entry_bytes(const struct key_entry *e)
+{
+    uint64_t bytes = sizeof *e + e->node.key_bytes;
+    if (e->type == KEY_STRING && e->string)
+        bytes += sizeof *e->string + e->string->capacity;
+    else if (e->type == KEY_HASH && e->hash)
+        bytes += hash_memory_bytes(e->hash);
+    return bytes;
+}
+
+bool key_entry_is_over(const struct key_entry *e, uint64_t now_ms)
+{
+    return e->expire_ms && e->expire_ms <= now_ms;
+}
+
+/* ---- life -------------------------------------------------------------------------------------------------------- */
+
+static void init_shard(struct shard *s)
+{
+    memset(s, 0, sizeof *s);
+    pthread_mutex_init(&s->lock, NULL);
+    table_init(&s->table, offsetof(struct key_entry, key));
+}
+
+int keyspace_init(struct keyspace *k, struct quire_error *err)
+{
+    memset(k, 0, sizeof *k);
+    k->clock_ms = wall_clock_ms;
+    if (getrandom(&k->seed, sizeof k->seed, 0) != (ssize_t)sizeof k->seed)
+        k->seed = clock_ns();
+    k->shards = memory_aligned(64, KEYSPACE_SHARDS * sizeof *k->shards);
+    if (!k->shards)
+        return error_set(err, QUIRE_ENOMEM, "no memory for the keyspace");
+    for (unsigned i = 0; i < KEYSPACE_SHARDS; i++)
+        init_shard(&k->shards[i]);
+    return 0;
+}
+
+static void free_entry(void *context, struct table_node *node)
+{
+    (void)context;
+    key_entry_free(entry_of(node));
+}
+
+void keyspace_fini(struct keyspace *k)
+{
+    for (unsigned i = 0; k->shards && i < KEYSPACE_SHARDS; i++) {
+        table_each(&k->shards[i].table, free_entry, NULL);
+        table_fini(&k->shards[i].table);
+        free(k->shards[i].queue);
+        pthread_mutex_destroy(&k->shards[i].lock);
+    }
+    memory_free(k->shards);
+    k->shards = NULL;
+}
+
+#ifdef __SANITIZE_THREAD__
+/* Its detector of deadlocks ends the program when a thread has more than 64 locks, as FLUSHALL has. */
+const char *__tsan_default_options(void) __attribute__((visibility("default")));
+const char *__tsan_default_options(void)
+{
+    return "detect_deadlocks=0";
+}
+#endif
+
+/* ---- holding ----------------------------------------------------------------------------------------------------- */
+
+static unsigned shard_number(uint64_t hash)
+{
+    return (unsigned)(hash >> 56);
+}
+
+static struct shard *shard_of(const struct keyspace *k, uint64_t hash)
+{
+    return &k->shards[shard_number(hash)];
+}
+
+struct key keyspace_key(const struct keyspace *k, struct resp_arg arg)
+{
+    return (struct key){arg.data, arg.bytes, XXH3_64bits_withSeed(arg.data, arg.bytes, k->seed)};
+}
+
+static void begin_hold(struct keyspace_hold *hold, struct keyspace *k)
+{
+    *hold = (struct keyspace_hold){.keyspace = k};
+}
+
+static void mark_shard(struct keyspace_hold *hold, unsigned shard)
+{
+    hold->shards[shard / 64] |= 1ull << shard % 64;
+}
+
+static void lock_marked(struct keyspace_hold *hold)
+{
+    for (unsigned w = 0; w < KEYSPACE_SHARDS / 64; w++)
+        for (uint64_t rest = hold->shards[w]; rest; rest &= rest - 1)
+            pthread_mutex_lock(&hold->keyspace->shards[64 * w + (unsigned)__builtin_ctzll(rest)].lock);
+}
+
+static void hold_shard(struct keyspace_hold *hold, struct keyspace *k, unsigned shard)
+{
+    begin_hold(hold, k);
+    mark_shard(hold, shard);
+    pthread_mutex_lock(&k->shards[shard].lock);
+}
+
+void keyspace_hold_key(struct keyspace_hold *hold, struct keyspace *k, const struct key *key)
+{
+    hold_shard(hold, k, shard_number(key->hash));
+}
+
+void keyspace_hold_args(struct keyspace_hold *hold, struct keyspace *k, const struct resp_arg *args, uint32_t n,
+                        uint32_t step)
+{
+    begin_hold(hold, k);
+    for (uint32_t i = 0; i < n; i += step)
+        mark_shard(hold, shard_number(keyspace_key(k, args[i]).hash));
+    lock_marked(hold);
+}
+
+void keyspace_hold_all(struct keyspace_hold *hold, struct keyspace *k)
+{
+    begin_hold(hold, k);
+    memset(hold->shards, 0xff, sizeof hold->shards);
+    lock_marked(hold);
+}
+
+static bool holds(const struct keyspace_hold *hold, uint64_t hash)
+{
+    return hold->shards[shard_number(hash) / 64] >> shard_number(hash) % 64 & 1;
+}
+
+static void free_cleared(void *argument)
+{
+    struct key_table *tables = argument;
+    for (unsigned i = 0; i < KEYSPACE_SHARDS; i++) {
+        table_each(&tables[i], free_entry, NULL);
+        table_fini(&tables[i]);
+    }
+    free(tables);
+}
+
+/* What was a key's set belongs to nobody now. While a folder is read, its own records say so. */
+static void unbind(const struct keyspace *k, struct key_entry *e)
+{
+    if (e->type != KEY_VECTOR_SET || e->unbound || !e->set || !k->unbind || !k->journal)
+        return;
+    k->unbind(k->unbind_context, e->set);
+    e->set = NULL;
+}
+
+static void unbind_node(void *context, struct table_node *node)
+{
+    unbind(context, entry_of(node));
+}
+
+static void unbind_cleared(struct keyspace *k, struct key_table *tables)
+{
+    for (unsigned i = 0; i < KEYSPACE_SHARDS; i++)
+        table_each(&tables[i], unbind_node, k);
+}
+
+static void free_removed(void *argument)
+{
+    key_entry_free(argument);
+}
+
+static void run_later(const struct keyspace *k, void (*run)(void *argument), void *argument)
+{
+    if (k->later)
+        k->later(k->later_context, run, argument);
+    else
+        run(argument);
+}
+
+void keyspace_let_go(struct keyspace_hold *hold)
+{
+    for (unsigned w = 0; w < KEYSPACE_SHARDS / 64; w++)
+        for (uint64_t rest = hold->shards[w]; rest; rest &= rest - 1)
+            pthread_mutex_unlock(&hold->keyspace->shards[64 * w + (unsigned)__builtin_ctzll(rest)].lock);
+    for (struct key_entry *e = hold->removed, *next; e; e = next) {
+        next = entry_of(e->node.next);
+        unbind(hold->keyspace, e);
+        if (e->type == KEY_HASH && e->hash && hash_count(e->hash) >= LONG_HASH)
+            run_later(hold->keyspace, free_removed, e);
+        else
+            key_entry_free(e);
+    }
+    if (hold->cleared)
+        unbind_cleared(hold->keyspace, hold->cleared);
+    if (hold->cleared)
+        run_later(hold->keyspace, free_cleared, hold->cleared);
+}
+
+uint64_t keyspace_now(struct keyspace_hold *hold)
+{
+    if (!hold->now_ms)
+        hold->now_ms = hold->keyspace->clock_ms(hold->keyspace->clock_context);
+    return hold->now_ms;
+}
+
+void keyspace_used(struct keyspace_hold *hold, struct key_entry *entry)
+{
+    entry->used_s = atomic_load_explicit(&hold->keyspace->second, memory_order_relaxed);
+}
+
+/* ---- the queue of expiries --------------------------------------------------------------------------------------- */
+
+static void place_in_queue(struct shard *s, size_t at, struct key_entry *e)
+{
+    s->queue[at] = e;
+    e->queue_at = (uint32_t)at;
+}
+
+/* Finds the place of e, which may stand at `at`, by moving others. */
+static void sift(struct shard *s, size_t at, struct key_entry *e)
+{
+    while (at > 0 && s->queue[(at - 1) / 2]->expire_ms > e->expire_ms) {
+        place_in_queue(s, at, s->queue[(at - 1) / 2]);
+        at = (at - 1) / 2;
+    }
+    for (size_t child; (child = 2 * at + 1) < s->n_queue; at = child) {
+        if (child + 1 < s->n_queue && s->queue[child + 1]->expire_ms < s->queue[child]->expire_ms)
+            child++;
+        if (s->queue[child]->expire_ms >= e->expire_ms)
+            break;
+        place_in_queue(s, at, s->queue[child]);
+    }
+    place_in_queue(s, at, e);
+}
+
+/* Room for one more. */
+static int reserve_queue(struct shard *s, struct quire_error *err)
+{
+    if (s->n_queue < s->queue_room)
+        return 0;
+    size_t room = s->queue_room ? 2 * s->queue_room : 16;
+    struct key_entry **bigger = realloc(s->queue, room * sizeof(struct key_entry *));
+    if (!bigger)
+        return no_memory(err);
+    s->queue = bigger;
+    s->queue_room = room;
+    return 0;
+}
+
+static void leave_queue(struct shard *s, struct key_entry *e)
+{
+    assert(e->queue_at < s->n_queue && s->queue[e->queue_at] == e);
+    struct key_entry *last = s->queue[--s->n_queue];
+    if (last != e)
+        sift(s, e->queue_at, last);
+    s->expiries_sum -= e->expire_ms;
+    e->expire_ms = 0;
+}
+
+/* Room was reserved where it had none before. */
+static void set_expiry(struct shard *s, struct key_entry *e, uint64_t expire_ms)
+{
+    bool queued = e->expire_ms;
+    if (!expire_ms) {
+        if (queued)
+            leave_queue(s, e);
+        return;
+    }
+    s->expiries_sum += expire_ms;
+    s->expiries_sum -= e->expire_ms;
+    e->expire_ms = expire_ms;
+    if (!queued)
+        s->n_queue++;
+    sift(s, queued ? e->queue_at : s->n_queue - 1, e);
+}
+
+/* ---- the table --------------------------------------------------------------------------------------------------- */
+
+static void account(struct keyspace *k, uint64_t before, uint64_t after)
+{
+    if (after != before)
+        atomic_fetch_add_explicit(&k->used_bytes, after - before, memory_order_relaxed);
+}
+
+static struct key_entry *find_any(const struct keyspace_hold *hold, const struct key *key)
+{
+    assert(holds(hold, key->hash));
+    return entry_of(table_find(&shard_of(hold->keyspace, key->hash)->table, key->data, key->bytes, key->hash));
+}
+
+static void unlink_entry(struct keyspace_hold *hold, struct key_entry *e)
+{
+    struct shard *s = shard_of(hold->keyspace, e->node.hash);
+    uint64_t before = table_bytes(&s->table) + key_entry_bytes(e);
+    if (e->expire_ms)
+        leave_queue(s, e);
+    table_remove(&s->table, &e->node);
+    atomic_store_explicit(&s->n_keys, s->table.n, memory_order_relaxed);
+    account(hold->keyspace, before, table_bytes(&s->table));
+    e->node.next = hold->removed ? &hold->removed->node : NULL;
+    hold->removed = e;
+}
+
+static void changed(struct keyspace_hold *hold, struct key_entry *e, uint64_t lsn)
+{
+    e->version = ++shard_of(hold->keyspace, e->node.hash)->version;
+    e->lsn = lsn;
+    e->restored = false;
+    keyspace_used(hold, e);
+    hold->lsn = lsn > hold->lsn ? lsn : hold->lsn;
+}
+
+/* Puts a fresh entry in its table, in place of what has its key; room in the queue was reserved. */
+static void link_entry(struct keyspace_hold *hold, struct key_entry *fresh, uint64_t lsn)
+{
+    struct key key = key_of(fresh);
+    struct shard *s = shard_of(hold->keyspace, key.hash);
+    struct key_entry *old = find_any(hold, &key);
+    uint64_t expire_ms = fresh->expire_ms;
+    if (old)
+        unlink_entry(hold, old);
+    uint64_t before = table_bytes(&s->table);
+    table_insert(&s->table, &fresh->node);
+    atomic_store_explicit(&s->n_keys, s->table.n, memory_order_relaxed);
+    account(hold->keyspace, before, table_bytes(&s->table) + key_entry_bytes(fresh));
+    fresh->expire_ms = 0;
+    set_expiry(s, fresh, expire_ms);
+    changed(hold, fresh, lsn);
+}
+
+int keyspace_put(struct keyspace_hold *hold, struct key_entry *fresh, struct quire_error *err)
+{
+    int rc = fresh->expire_ms ? reserve_queue(shard_of(hold->keyspace, fresh->node.hash), err) : 0;
+    if (rc == 0)
+        link_entry(hold, fresh, 0);
+    return rc;
+}
+
+/* Removes one whose time is over, and says so in the log. */
+static int remove_over(struct keyspace_hold *hold, struct key_entry *e, struct quire_error *err)
+{
+    struct key_log log;
+    uint64_t lsn = 0;
+    key_log_begin(&log, hold->keyspace);
+    key_log_delete(&log, arg_of(e));
+    int rc = key_log_commit(&log, &lsn, err);
+    if (rc < 0)
+        return rc;
+    unlink_entry(hold, e);
+    hold->lsn = lsn > hold->lsn ? lsn : hold->lsn;
+    atomic_fetch_add_explicit(&hold->keyspace->expired, 1, memory_order_relaxed);
+    return 0;
+}
+
+int keyspace_find_to_write(struct keyspace_hold *hold, const struct key *key, struct key_entry **out,
+                           struct quire_error *err)
+{
+    struct key_entry *e = find_any(hold, key);
+    int rc = 0;
+    if (e && e->expire_ms && key_entry_is_over(e, keyspace_now(hold))) {
+        rc = remove_over(hold, e, err);
+        e = NULL;
+    }
+    *out = e;
+    return rc;
+}
+
+struct key_entry *keyspace_find(struct keyspace_hold *hold, const struct key *key)
+{
+    struct key_entry *e;
+    return keyspace_find_to_write(hold, key, &e, NULL) == 0 ? e : NULL;
+}
+
+/* ---- changes of strings ------------------------------------------------------------------------------------------ */
+
+/* Room in the queue for an expiry that the entry (NULL: a new one) does not have yet. */
+static int reserve_expiry(const struct keyspace_hold *hold, uint64_t hash, const struct key_entry *entry,
+                          uint64_t expire_ms, struct quire_error *err)
+{
+    if (!expire_ms || (entry && entry->expire_ms))
+        return 0;
+    return reserve_queue(shard_of(hold->keyspace, hash), err);
+}
+
+/* The value takes the old one's place; *value gets that. */
+static void swap_value(struct keyspace_hold *hold, struct key_entry *e, struct value **value)
+{
+    struct value *old = e->string;
+    account(hold->keyspace, old->capacity, (*value)->capacity);
+    e->string = *value;
+    *value = old;
+}
+
+int keyspace_set_string(struct keyspace_hold *hold, const struct key *key, struct key_entry *entry, struct value *value,
+                        uint64_t expire_ms, struct quire_error *err)
+{
+    struct key_entry *same = entry && entry->type == KEY_STRING ? entry : NULL, *fresh = NULL;
+    struct key_log log;
+    uint64_t lsn = 0;
+    int rc = reserve_expiry(hold, key->hash, same, expire_ms, err);
+    if (rc == 0 && !same && !(fresh = key_entry_create(hold->keyspace, key, KEY_STRING)))
+        rc = no_memory(err);
+    if (rc == 0) {
+        key_log_begin(&log, hold->keyspace);
+        key_log_set(&log, (struct resp_arg){key->data, key->bytes}, (struct resp_arg){value->data, value->bytes},
+                    expire_ms);
+        rc = key_log_commit(&log, &lsn, err);
+    }
+    if (rc == 0 && same) {
+        swap_value(hold, same, &value);
+        set_expiry(shard_of(hold->keyspace, key->hash), same, expire_ms);
+        changed(hold, same, lsn);
+    } else if (rc == 0) {
+        fresh->string = value;
+        fresh->expire_ms = expire_ms;
+        link_entry(hold, fresh, lsn);
+        return 0;
+    }
+    free(fresh);
+    value_unref(value);
+    return rc;
+}
+
+static void free_chain(struct key_entry *e)
+{
+    for (struct key_entry *next; e; e = next) {
+        next = entry_of(e->node.next);
+        key_entry_free(e);
+    }
+}
+
+/* Fresh entries of n pairs, the last first; NULL without memory. */
+static struct key_entry *make_strings(const struct keyspace *k, const struct resp_arg *pairs, uint32_t n_pairs)
+{
+    struct key_entry *first = NULL;
+    for (uint32_t i = 0; i < n_pairs; i++) {
+        struct key key = keyspace_key(k, pairs[2 * i]);
+        struct key_entry *e = key_entry_create(k, &key, KEY_STRING);
+        if (e)
+            e->string = value_create(pairs[2 * i + 1].data, pairs[2 * i + 1].bytes, pairs[2 * i + 1].bytes);
+        if (!e || !e->string) {
+            free(e);
+            free_chain(first);
+            return NULL;
+        }
+        e->node.next = first ? &first->node : NULL;
+        first = e;
+    }
+    return first;
+}
+
+int keyspace_set_strings(struct keyspace_hold *hold, const struct resp_arg *pairs, uint32_t n_pairs,
+                         struct quire_error *err)
+{
+    struct key_entry *fresh = make_strings(hold->keyspace, pairs, n_pairs), *in_order = NULL, *next;
+    struct key_log log;
+    uint64_t lsn = 0;
+    if (!fresh)
+        return no_memory(err);
+    key_log_begin(&log, hold->keyspace);
+    for (uint32_t i = 0; i < n_pairs; i++)
+        key_log_set(&log, pairs[2 * i], pairs[2 * i + 1], 0);
+    int rc = key_log_commit(&log, &lsn, err);
+    if (rc < 0) {
+        free_chain(fresh);
+        return rc;
+    }
+    for (; fresh; fresh = next) {
+        next = entry_of(fresh->node.next);
+        fresh->node.next = in_order ? &in_order->node : NULL;
+        in_order = fresh;
+    }
+    for (; in_order; in_order = next) {
+        next = entry_of(in_order->node.next);
+        link_entry(hold, in_order, lsn);
+    }
+    return 0;
+}
+
+/* A value that holds the entry's and has room for n more: its own, or a copy with room to grow. */
+static struct value *with_room(const struct key_entry *e, uint32_t n)
+{
+    uint64_t bytes = (uint64_t)e->string->bytes + n, capacity = bytes + bytes / 2;
+    if (atomic_load_explicit(&e->string->references, memory_order_acquire) == 1 && bytes <= e->string->capacity)
+        return e->string;
+    struct value *copy = value_create(NULL, e->string->bytes, (uint32_t)(capacity < UINT32_MAX ? capacity : bytes));
+    if (copy)
+        memcpy(copy->data, e->string->data, e->string->bytes);
+    return copy;
+}
+
+int keyspace_append(struct keyspace_hold *hold, struct key_entry *e, const void *bytes, uint32_t n,
+                    struct quire_error *err)
+{
+    struct value *value = with_room(e, n), *own = e->string;
+    struct key_log log;
+    uint64_t lsn = 0;
+    if (!value)
+        return no_memory(err);
+    key_log_begin(&log, hold->keyspace);
+    key_log_append(&log, arg_of(e), (struct resp_arg){bytes, n});
+    int rc = key_log_commit(&log, &lsn, err);
+    if (rc == 0) {
+        if (n > 0)
+            memcpy(value->data + value->bytes, bytes, n);
+        value->bytes += n;
+        if (value != own)
+            swap_value(hold, e, &value);
+        changed(hold, e, lsn);
+    }
+    if (value != e->string)
+        value_unref(value);
+    return rc;
+}
+
+/* ---- changes of hashes and vector sets --------------------------------------------------------------------------- */
+
+/* An entry with an empty hash, in no table. */
+static struct key_entry *make_hash(const struct keyspace *k, const struct key *key)
+{
+    struct key_entry *e = key_entry_create(k, key, KEY_HASH);
+    if (e && !(e->hash = hash_create(k->seed))) {
+        free(e);
+        return NULL;
+    }
+    return e;
+}
+
+int keyspace_hash_set(struct keyspace_hold *hold, const struct key *key, struct key_entry *entry,
+                      const struct resp_arg *pairs, uint32_t n_pairs, uint32_t *n_new, struct quire_error *err)
+{
+    struct key_entry *e = entry ? entry : make_hash(hold->keyspace, key);
+    struct hash_spare spare = {0};
+    struct key_log log;
+    uint64_t lsn = 0, before = e ? key_entry_bytes(e) : 0;
+    int rc = e && hash_reserve(e->hash, pairs, n_pairs, &spare) == 0 ? 0 : no_memory(err);
+    if (rc == 0) {
+        key_log_begin(&log, hold->keyspace);
+        key_log_hash_set(&log, (struct resp_arg){key->data, key->bytes}, pairs, n_pairs);
+        rc = key_log_commit(&log, &lsn, err);
+    }
+    *n_new = 0;
+    for (uint32_t i = 0; i < n_pairs && rc == 0; i++)
+        *n_new += hash_set(e->hash, pairs[2 * i], pairs[2 * i + 1], &spare);
+    hash_spare_end(&spare);
+    if (entry)
+        account(hold->keyspace, before, key_entry_bytes(e));
+    if (rc < 0) {
+        if (!entry && e)
+            key_entry_free(e);
+        return rc;
+    }
+    if (entry)
+        changed(hold, e, lsn);
+    else
+        link_entry(hold, e, lsn);
+    return 0;
+}
+
+int keyspace_hash_delete(struct keyspace_hold *hold, struct key_entry *e, const struct resp_arg *fields, uint32_t n,
+                         uint32_t *n_gone, struct quire_error *err)
+{
+    uint64_t lsn = 0, before = key_entry_bytes(e);
+    struct key_log log;
+    struct resp_arg value;
+    bool any = false;
+    *n_gone = 0;
+    for (uint32_t i = 0; i < n && !any; i++)
+        any = hash_get(e->hash, fields[i], &value);
+    if (!any)
+        return 0;
+    key_log_begin(&log, hold->keyspace);
+    key_log_hash_delete(&log, arg_of(e), fields, n);
+    int rc = key_log_commit(&log, &lsn, err);
+    if (rc < 0)
+        return rc;
+    for (uint32_t i = 0; i < n; i++)
+        *n_gone += hash_delete(e->hash, fields[i]);
+    account(hold->keyspace, before, key_entry_bytes(e));
+    changed(hold, e, lsn);
+    if (hash_count(e->hash) == 0)
+        unlink_entry(hold, e);
+    return 0;
+}
+
+int keyspace_set_vectors(struct keyspace_hold *hold, const struct key *key, struct collection *set,
+                         struct quire_error *err)
+{
+    struct key_entry *fresh = key_entry_create(hold->keyspace, key, KEY_VECTOR_SET);
+    struct resp_arg name = {key->data, key->bytes};
+    struct key_log log;
+    uint64_t lsn = 0;
+    if (!fresh)
+        return no_memory(err);
+    key_log_begin(&log, hold->keyspace);
+    key_log_vectors(&log, name, collection_uid(set));
+    int rc = key_log_commit(&log, &lsn, err);
+    if (rc < 0) {
+        free(fresh);
+        return rc;
+    }
+    fresh->set = set;
+    link_entry(hold, fresh, lsn);
+    return 0;
+}
+
+int keyspace_set_unbound(struct keyspace_hold *hold, const struct key *key, uint64_t uid, struct quire_error *err)
+{
+    struct key_entry *fresh = key_entry_create(hold->keyspace, key, KEY_VECTOR_SET);
+    if (!fresh)
+        return no_memory(err);
+    fresh->uid = uid;
+    fresh->unbound = true;
+    link_entry(hold, fresh, 0);
+    return 0;
+}
+
+struct binding {
+    struct collection *(*find)(void *context, uint64_t uid);
+    void *context;
+    struct key_entry *lost; /* of this shard */
+};
+
+static void bind_node(void *context, struct table_node *node)
+{
+    struct binding *b = context;
+    struct key_entry *e = entry_of(node);
+    if (e->type != KEY_VECTOR_SET || (!e->unbound && e->set))
+        return;
+    struct collection *set = e->unbound ? b->find(b->context, e->uid) : NULL;
+    e->set = set;
+    e->unbound = false;
+    if (!set)
+        b->lost = e;
+}
+
+void keyspace_bind(struct keyspace *k, struct collection *(*find)(void *context, uint64_t uid), void *context)
+{
+    struct binding b = {find, context, NULL};
+    for (unsigned i = 0; i < KEYSPACE_SHARDS; i++)
+        do {
+            struct keyspace_hold hold;
+            b.lost = NULL;
+            hold_shard(&hold, k, i);
+            table_each(&k->shards[i].table, bind_node, &b);
+            if (b.lost)
+                unlink_entry(&hold, b.lost);
+            keyspace_let_go(&hold);
+        } while (b.lost);
+}
+
+void keyspace_touch(struct keyspace_hold *hold, struct key_entry *entry, uint64_t lsn)
+{
+    changed(hold, entry, lsn);
+}
+
+/* ---- changes of keys --------------------------------------------------------------------------------------------- */
+
+int keyspace_delete(struct keyspace_hold *hold, const struct resp_arg *keys, uint32_t n, uint32_t *n_gone,
+                    struct quire_error *err)
+{
+    struct key_entry *e;
+    struct key_log log;
+    uint64_t lsn = 0;
+    int rc = 0;
+    *n_gone = 0;
+    key_log_begin(&log, hold->keyspace);
+    for (uint32_t i = 0; i < n && rc == 0; i++) {
+        struct key key = keyspace_key(hold->keyspace, keys[i]);
+        rc = keyspace_find_to_write(hold, &key, &e, err);
+        if (e)
+            key_log_delete(&log, keys[i]);
+    }
+    if (rc < 0)
+        key_log_abort(&log);
+    else
+        rc = key_log_commit(&log, &lsn, err);
+    if (rc < 0)
+        return rc;
+    for (uint32_t i = 0; i < n; i++) {
+        struct key key = keyspace_key(hold->keyspace, keys[i]);
+        e = find_any(hold, &key);
+        if (!e)
+            continue;
+        unlink_entry(hold, e);
+        (*n_gone)++;
+    }
+    hold->lsn = lsn > hold->lsn ? lsn : hold->lsn;
+    return 0;
+}
+
+int keyspace_clear(struct keyspace_hold *hold, struct quire_error *err)
+{
+    struct keyspace *k = hold->keyspace;
+    struct key_table *tables = malloc(KEYSPACE_SHARDS * sizeof *tables);
+    struct key_log log;
+    uint64_t lsn = 0;
+    if (!tables)
+        return no_memory(err);
+    key_log_begin(&log, k);
+    key_log_flush(&log);
+    int rc = key_log_commit(&log, &lsn, err);
+    if (rc < 0) {
+        free(tables);
+        return rc;
+    }
+    for (unsigned i = 0; i < KEYSPACE_SHARDS; i++) {
+        struct shard *s = &k->shards[i];
+        tables[i] = s->table;
+        table_init(&s->table, s->table.key_at);
+        s->n_queue = 0;
+        s->expiries_sum = 0;
+        atomic_store_explicit(&s->n_keys, 0, memory_order_relaxed);
+    }
+    atomic_store_explicit(&k->used_bytes, 0, memory_order_relaxed);
+    hold->cleared = tables;
+    hold->lsn = lsn > hold->lsn ? lsn : hold->lsn;
+    return 0;
+}
+
+int keyspace_expire(struct keyspace_hold *hold, struct key_entry *e, uint64_t expire_ms, struct quire_error *err)
+{
+    struct key_log log;
+    uint64_t lsn = 0;
+    if (expire_ms && expire_ms <= keyspace_now(hold)) {
+        uint32_t n_gone;
+        struct resp_arg key = arg_of(e);
+        return keyspace_delete(hold, &key, 1, &n_gone, err);
+    }
+    int rc = reserve_expiry(hold, e->node.hash, e, expire_ms, err);
+    if (rc < 0)
+        return rc;
+    key_log_begin(&log, hold->keyspace);
+    key_log_expire(&log, arg_of(e), expire_ms);
+    rc = key_log_commit(&log, &lsn, err);
+    if (rc < 0)
+        return rc;
+    set_expiry(shard_of(hold->keyspace, e->node.hash), e, expire_ms);
+    changed(hold, e, lsn);
+    return 0;
+}
+
+/* Logs that `to` has become what `from` is; with `moved` that `from` is gone, too. */
+static int log_transfer(struct keyspace_hold *hold, const struct key *to, const struct key_entry *from, bool moved,
+                        uint64_t *lsn, struct quire_error *err)
+{
+    struct resp_arg name = {to->data, to->bytes};
+    struct key_log log;
+    key_log_begin(&log, hold->keyspace);
+    if (find_any(hold, to))
+        key_log_delete(&log, name);
+    key_log_entry(&log, name, from);
+    if (moved)
+        key_log_delete(&log, arg_of(from));
+    return key_log_commit(&log, lsn, err);
+}
+
+int keyspace_rename(struct keyspace_hold *hold, struct key_entry *e, const struct key *to, struct quire_error *err)
+{
+    uint64_t lsn = 0, expire_ms = e->expire_ms;
+    struct key_entry *fresh = key_entry_create(hold->keyspace, to, e->type);
+    int rc = fresh ? reserve_expiry(hold, to->hash, NULL, expire_ms, err) : no_memory(err);
+    if (rc == 0)
+        rc = log_transfer(hold, to, e, true, &lsn, err);
+    if (rc < 0) {
+        free(fresh);
+        return rc;
+    }
+    unlink_entry(hold, e);
+    switch ((enum key_type)e->type) {
+    case KEY_STRING:
+        fresh->string = e->string;
+        e->string = NULL;
+        break;
+    case KEY_HASH:
+        fresh->hash = e->hash;
+        e->hash = NULL;
+        break;
+    case KEY_VECTOR_SET:
+        fresh->uid = e->uid; /* or set: as large */
+        fresh->unbound = e->unbound;
+        e->uid = 0;
+        e->set = NULL;
+        e->unbound = false;
+        break;
+    }
+    fresh->expire_ms = expire_ms;
+    link_entry(hold, fresh, lsn);
+    return 0;
+}
+
+int keyspace_copy(struct keyspace_hold *hold, const struct key_entry *e, const struct key *to, struct quire_error *err)
+{
+    uint64_t lsn = 0;
+    if (e->type == KEY_VECTOR_SET)
+        return error_set(err, QUIRE_EUNSUPPORTED, "COPY of a vector set is not supported");
+    struct key_entry *fresh = key_entry_create(hold->keyspace, to, e->type);
+    if (!fresh)
+        return no_memory(err);
+    if (e->type == KEY_STRING)
+        fresh->string = value_create(e->string->data, e->string->bytes, e->string->bytes);
+    else
+        fresh->hash = hash_copy(e->hash);
+    bool copied = e->type == KEY_STRING ? fresh->string != NULL : fresh->hash != NULL;
+    int rc = copied ? reserve_expiry(hold, to->hash, NULL, e->expire_ms, err) : no_memory(err);
+    if (rc == 0)
+        rc = log_transfer(hold, to, e, false, &lsn, err);
+    if (rc < 0) {
+        key_entry_free(fresh);
+        return rc;
+    }
+    fresh->expire_ms = e->expire_ms;
+    link_entry(hold, fresh, lsn);
+    return 0;
+}
+
+/* ---- over all keys ----------------------------------------------------------------------------------------------- */
+
+uint64_t keyspace_version(struct keyspace *k, struct resp_arg arg)
+{
+    struct keyspace_hold hold;
+    struct key key = keyspace_key(k, arg);
+    keyspace_hold_key(&hold, k, &key);
+    const struct key_entry *e = keyspace_find(&hold, &key);
+    uint64_t version = e ? e->version : 0;
+    keyspace_let_go(&hold);
+    return version;
+}
+
+size_t keyspace_count(const struct keyspace *k)
+{
+    size_t n = 0;
+    for (unsigned i = 0; i < KEYSPACE_SHARDS; i++)
+        n += atomic_load_explicit(&k->shards[i].n_keys, memory_order_relaxed);
+    return n;
+}
+
+struct visitor {
+    keyspace_visit *visit;
+    void *context;
+    uint64_t visited;
+};
+
+static void visit_node(void *context, struct table_node *node)
+{
+    struct visitor *v = context;
+    v->visited++;
+    v->visit(v->context, entry_of(node));
+}
+
+/* The cursor: the table's, times 256, plus the shard. */
+uint64_t keyspace_scan(struct keyspace *k, uint64_t cursor, uint64_t count, keyspace_visit *visit, void *context)
+{
+    struct visitor v = {visit, context, 0};
+    unsigned shard = (unsigned)(cursor % KEYSPACE_SHARDS);
+    uint64_t in_shard = cursor / KEYSPACE_SHARDS, buckets = 0;
+    while (v.visited < count && buckets < SCAN_EMPTY_MAX * count + KEYSPACE_SHARDS) {
+        pthread_mutex_lock(&k->shards[shard].lock);
+        do
+            in_shard = table_scan(&k->shards[shard].table, in_shard, visit_node, &v);
+        while (in_shard && v.visited < count && ++buckets < SCAN_EMPTY_MAX * count + KEYSPACE_SHARDS);
+        pthread_mutex_unlock(&k->shards[shard].lock);
+        if (in_shard)
+            continue;
+        buckets++;
+        if (++shard == KEYSPACE_SHARDS)
+            return 0;
+    }
+    return in_shard * KEYSPACE_SHARDS + shard;
+}
+
+void keyspace_each_of(struct keyspace *k, unsigned shard, keyspace_visit *visit, void *context)
+{
+    struct visitor v = {visit, context, 0};
+    pthread_mutex_lock(&k->shards[shard].lock);
+    table_each(&k->shards[shard].table, visit_node, &v);
+    pthread_mutex_unlock(&k->shards[shard].lock);
+}
+
+bool keyspace_try_each_of(struct keyspace *k, unsigned shard, keyspace_visit *visit, void *context)
+{
+    struct visitor v = {visit, context, 0};
+    if (pthread_mutex_trylock(&k->shards[shard].lock) != 0)
+        return false;
+    table_each(&k->shards[shard].table, visit_node, &v);
+    pthread_mutex_unlock(&k->shards[shard].lock);
+    return true;
+}
+
+void keyspace_each(struct keyspace *k, keyspace_visit *visit, void *context)
+{
+    for (unsigned i = 0; i < KEYSPACE_SHARDS; i++)
+        keyspace_each_of(k, i, visit, context);
+}
+
+/* The shard that holds the place-th of all keys, about: others may come and go. */
+static unsigned shard_of_place(const struct keyspace *k, size_t place)
+{
+    unsigned shard = 0;
+    for (; shard < KEYSPACE_SHARDS - 1; shard++) {
+        size_t n = atomic_load_explicit(&k->shards[shard].n_keys, memory_order_relaxed);
+        if (place < n)
+            break;
+        place -= n;
+    }
+    return shard;
+}
+
+struct key_entry *keyspace_random(struct keyspace_hold *hold, struct keyspace *k, uint64_t random)
+{
+    size_t n;
+    /* a bound, where keys that are over cannot be removed */
+    for (unsigned i = 0; i < RANDOM_TRIES && (n = keyspace_count(k)) > 0; i++) {
+        unsigned shard = shard_of_place(k, random % n);
+        hold_shard(hold, k, shard);
+        random = random * 0xd1342543de82ef95u + 1;
+        struct key_entry *e = entry_of(table_random(&k->shards[shard].table, random >> 8, random >> 40));
+        struct key key = e ? key_of(e) : (struct key){0};
+        e = e ? keyspace_find(hold, &key) : NULL;
+        if (e)
+            return e;
+        keyspace_let_go(hold);
+        random = random * 0xd1342543de82ef95u + 1;
+    }
+    return NULL;
+}
+
+void keyspace_get_expiries(struct keyspace *k, struct keyspace_expiries *out)
+{
+    uint64_t now_ms = k->clock_ms(k->clock_context);
+    unsigned __int128 sum = 0;
+    out->keys = 0;
+    for (unsigned i = 0; i < KEYSPACE_SHARDS; i++) {
+        struct shard *s = &k->shards[i];
+        pthread_mutex_lock(&s->lock);
+        sum += s->expiries_sum;
+        out->keys += s->n_queue;
+        pthread_mutex_unlock(&s->lock);
+    }
+    uint64_t mean_at = out->keys ? (uint64_t)(sum / out->keys) : 0;
+    out->mean_ms = mean_at > now_ms ? mean_at - now_ms : 0;
+}
+
+/* Removes up to DUE_PER_LOCK that are due; 1 where there may be more, 0 where not. */
+static int expire_some(struct keyspace *k, unsigned shard)
+{
+    struct shard *s = &k->shards[shard];
+    struct keyspace_hold hold;
+    int rc = 0, n = 0;
+    hold_shard(&hold, k, shard);
+    while (rc == 0 && n < DUE_PER_LOCK && s->n_queue > 0 && key_entry_is_over(s->queue[0], keyspace_now(&hold))) {
+        rc = remove_over(&hold, s->queue[0], NULL);
+        n++;
+    }
+    keyspace_let_go(&hold);
+    return rc < 0 ? rc : n == DUE_PER_LOCK;
+}
+
+void keyspace_expire_due(struct keyspace *k, unsigned first, unsigned step, unsigned *next, uint64_t budget_us)
+{
+    uint64_t end_us = clock_us() + budget_us;
+    if (first >= KEYSPACE_SHARDS)
+        return;
+    for (unsigned done = 0; done <= (KEYSPACE_SHARDS - 1 - first) / step; done++) {
+        unsigned shard = first + *next * step;
+        int more = 1;
+        while (more > 0 && clock_us() < end_us)
+            more = expire_some(k, shard);
+        if (more)
+            return;
+        *next = shard + step < KEYSPACE_SHARDS ? *next + 1 : 0;
+    }
+}

@@ -1,0 +1,785 @@
+/*
+ * client.c - what happens to the bytes of a connection.
+ *
+ * In: the engine hands over received bytes in its own buffer. Requests are parsed and run straight from there; only
+ * what is incomplete is copied to `in`, so that an idle connection holds no buffer at all.
+ *
+ * Out: replies are collected in `out` while a batch of requests is worked on, and leave in one send; while that is on
+ * its way (`flight`) further replies collect in `out`. A reply that has to wait for the disk is a `struct pending` in a
+ * list; as long as the list is not empty, replies that are ready join it, and its ready head moves to `out`.
+ *
+ * A reply to a write may have to wait until the journal has made it durable: `out` and `flight` know the highest LSN in
+ * them, and the flight is not sent before its own is durable. What comes meanwhile collects in `out` and goes with the
+ * next, so that one sync serves all that a client sent before it, and replies keep their order without further thought.
+ *
+ * Ends: QUIT, protocol errors and shutdown drain: replies are sent, then our side is closed, and the other's bytes are
+ * read and dropped until it closes too (a reset would throw away the reply in its receive buffer), at most a second. A
+ * client whose end has been reached (EOF) still gets its replies: `printf ... | nc` works. Whatever goes wrong ends in
+ * CLIENT_DEAD: both directions are shut down, which makes the kernel give the ops back; the struct is freed when it has
+ * neither ops nor pending replies.
+ *
+ * Memory of a client is bounded: requests beyond what may be pending, or whose replies nobody reads, wait in `in`;
+ * when much waits there nothing more is received, and the rest waits in the sender's socket.
+ *
+ * Nothing here recurses: commands that end within their start only mark the client; the lane works on marked clients
+ * after the engine has delivered its completions.
+ */
+#include "server/net/client.h"
+#include "io/journal.h"
+#include "server/commands/command.h"
+#include "server/commands/transaction.h"
+#include <arpa/inet.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+enum {
+    LINGER_MS = 1000,
+    SLOW_MS = 10,     /* that a writer waits when what it writes waits for the disk */
+    DRAIN_MS = 30000, /* without progress, of a client that ends */
+    STUCK_MS = 5000,  /* without progress, of a client whose replies fill its share of memory */
+    KEEP_BUFFER_BYTES = 16384,
+    BACKLOG_BYTES = 4 * 1024 * 1024 /* received and not worked on; beyond it nothing is received until there is room */
+};
+
+static void on_receive(struct io_op *op, int result, unsigned flags);
+static void on_send(struct io_op *op, int result, unsigned flags);
+
+void client_rest(struct client *c)
+{
+    if (c->resting)
+        return;
+    c->resting = true;
+    c->next_resting = c->lane->resting;
+    c->lane->resting = c;
+}
+
+static void wake(struct client *c)
+{
+    for (struct client *next; c; c = next) {
+        next = c->next_resting;
+        c->resting = false;
+        client_mark(c);
+    }
+}
+
+void lane_wake_resting(struct lane *lane)
+{
+    struct client *first = lane->resting;
+    lane->resting = NULL;
+    wake(first);
+}
+
+static void on_slow_timer(struct io_op *op, int result, unsigned flags)
+{
+    struct lane *lane = op->owner;
+    struct client *first = lane->slowed;
+    (void)result;
+    (void)flags;
+    lane->slow_armed = false;
+    lane->slowed = NULL;
+    wake(first);
+}
+
+void client_slow(struct client *c)
+{
+    struct lane *lane = c->lane;
+    if (c->resting)
+        return;
+    c->resting = true;
+    c->next_resting = lane->slowed;
+    lane->slowed = c;
+    if (lane->slow_armed)
+        return;
+    lane->slow_armed = true;
+    lane->slow_timer =
+        (struct io_op){.kind = IO_TIMER, .timeout_us = SLOW_MS * 1000, .done = on_slow_timer, .owner = lane};
+    engine_queue(lane->engine, &lane->slow_timer);
+}
+
+void client_mark(struct client *c)
+{
+    if (c->dirty)
+        return;
+    c->dirty = true;
+    c->next_dirty = c->lane->dirty;
+    c->lane->dirty = c;
+}
+
+/* ---- waiting for the journal ------------------------------------------------------------------------------------- */
+
+static bool is_durable(const struct client *c, uint64_t lsn)
+{
+    const struct journal *journal = c->lane->server->journal;
+    return lsn == 0 || !journal || journal_durable_lsn(journal) >= lsn;
+}
+
+static void leave_held(struct client *c)
+{
+    struct lane *lane = c->lane;
+    if (!c->held)
+        return;
+    if (c->prev_held)
+        c->prev_held->next_held = c->next_held;
+    else
+        lane->held = c->next_held;
+    if (c->next_held)
+        c->next_held->prev_held = c->prev_held;
+    c->held = false;
+    c->next_held = c->prev_held = NULL;
+    if (!lane->held)
+        atomic_store(&lane->holds_replies, false);
+}
+
+static void join_held(struct client *c)
+{
+    struct lane *lane = c->lane;
+    c->held = true;
+    c->next_held = lane->held;
+    if (c->next_held)
+        c->next_held->prev_held = c;
+    lane->held = c;
+    atomic_store(&lane->holds_replies, true);
+}
+
+/* Whether the flight has to wait for its LSN. */
+static bool flight_waits(struct client *c)
+{
+    if (!c->held && is_durable(c, c->flight_lsn))
+        return false;
+    if (!c->held)
+        join_held(c);
+    /* looked at again behind the note that somebody waits (holds_replies): the journal notes what is durable, then
+     * looks for who waits; all four are sequentially consistent, so that one of the two sees the other */
+    if (is_durable(c, c->flight_lsn))
+        leave_held(c);
+    return c->held;
+}
+
+void lane_send_durable(struct lane *lane)
+{
+    for (struct client *c = lane->held, *next; c; c = next) {
+        next = c->next_held;
+        if (is_durable(c, c->flight_lsn))
+            client_mark(c);
+    }
+}
+
+void client_wait_lsn(struct client *c, uint64_t lsn)
+{
+    if (c->group)
+        return; /* EXEC waits for its frame */
+    uint64_t *waits = c->last ? &c->last->lsn : &c->out_lsn;
+    *waits = lsn > *waits ? lsn : *waits;
+}
+
+/* ---- life -------------------------------------------------------------------------------------------------------- */
+
+struct client *client_create(struct lane *lane, int fd, bool tls)
+{
+    struct client *c = calloc(1, sizeof *c);
+    if (c) {
+        c->lane = lane;
+        if (tls && !client_tls_begin(c)) {
+            free(c);
+            c = NULL;
+        }
+    }
+    if (!c) {
+        close(fd);
+        atomic_fetch_sub(&lane->n_clients, 1);
+        return NULL;
+    }
+    c->fd = fd;
+    c->protocol = 2;
+    acl_client_begin(c);
+    c->id = atomic_fetch_add(&lane->server->next_client_id, 1);
+    c->created_ms = c->last_ms = lane->now_ms;
+    c->row = ROW_NONE;
+    c->need = 1;
+    c->next = lane->clients;
+    if (c->next)
+        c->next->prev = c;
+    lane->clients = c;
+    c->recv = (struct io_op){.kind = IO_RECV, .fd = fd, .done = on_receive, .owner = c};
+    c->send = (struct io_op){.kind = IO_SEND, .fd = fd, .done = on_send, .owner = c};
+    c->receiving = true;
+    engine_queue(lane->engine, &c->recv);
+    stat_add(&lane->stats.connections, 1);
+    return c;
+}
+
+static void destroy(struct client *c)
+{
+    struct lane *lane = c->lane;
+    if (c->prev)
+        c->prev->next = c->next;
+    else
+        lane->clients = c->next;
+    if (c->next)
+        c->next->prev = c->prev;
+    leave_held(c);
+    client_set_monitor(c, false);
+    close(c->fd);
+    resp_buffer_fini(&c->out);
+    resp_buffer_fini(&c->flight);
+    free(c->in);
+    free(c->name);
+    free(c->library);
+    free(c->library_version);
+    transaction_forget(c);
+    acl_user_release(c->user);
+    client_tls_end(c);
+    free(c);
+    atomic_fetch_sub(&lane->n_clients, 1);
+}
+
+void client_end(struct client *c)
+{
+    if (c->state == CLIENT_OPEN)
+        c->state = CLIENT_DRAINING;
+    c->deadline_ms = c->lane->now_ms + DRAIN_MS;
+    client_mark(c);
+}
+
+void client_kill(struct client *c)
+{
+    if (c->state != CLIENT_DEAD)
+        shutdown(c->fd, SHUT_RDWR);
+    c->state = CLIENT_DEAD;
+    client_mark(c);
+}
+
+void client_abort(struct client *c)
+{
+    /* With a mere FIN a peer whose window we closed would go on probing it until our FIN-WAIT-2 ends, a minute
+     * later. */
+    struct linger reset = {.l_onoff = 1, .l_linger = 0};
+    setsockopt(c->fd, SOL_SOCKET, SO_LINGER, &reset, sizeof reset);
+    client_kill(c);
+}
+
+const char *client_user(const struct client *c)
+{
+    return c->user->name;
+}
+
+void client_address(const struct client *c, bool ours, char text[CLIENT_ADDRESS_BYTES])
+{
+    struct sockaddr_storage address = {0};
+    socklen_t bytes = sizeof address;
+    char number[INET6_ADDRSTRLEN] = "?";
+    int rc = ours ? getsockname(c->fd, (struct sockaddr *)&address, &bytes)
+                  : getpeername(c->fd, (struct sockaddr *)&address, &bytes);
+    const struct sockaddr_in *in = (const struct sockaddr_in *)(const void *)&address;
+    const struct sockaddr_in6 *in6 = (const struct sockaddr_in6 *)(const void *)&address;
+    if (rc == 0 && address.ss_family == AF_INET6) {
+        inet_ntop(AF_INET6, &in6->sin6_addr, number, sizeof number);
+        snprintf(text, CLIENT_ADDRESS_BYTES, "[%s]:%u", number, ntohs(in6->sin6_port));
+    } else if (rc == 0 && address.ss_family == AF_INET) {
+        inet_ntop(AF_INET, &in->sin_addr, number, sizeof number);
+        snprintf(text, CLIENT_ADDRESS_BYTES, "%s:%u", number, ntohs(in->sin_port));
+    } else {
+        snprintf(text, CLIENT_ADDRESS_BYTES, "?:0");
+    }
+}
+
+void client_set_monitor(struct client *c, bool on)
+{
+    if (c->monitor == on)
+        return;
+    c->monitor = on;
+    atomic_fetch_add(&c->lane->n_monitors, on ? 1u : -1u);
+    atomic_fetch_add(&c->lane->server->n_monitors, on ? 1u : -1u);
+}
+
+void client_push(struct client *c, const void *bytes, size_t n)
+{
+    if (c->state != CLIENT_OPEN || c->reply_off)
+        return;
+    resp_raw(&c->out, bytes, n);
+    client_mark(c);
+}
+
+/* ---- replies ----------------------------------------------------------------------------------------------------- */
+
+static void add_pending(struct client *c, struct pending *p)
+{
+    p->client = c;
+    p->out.protocol = c->protocol;
+    p->row = c->row;
+    p->muted = c->muted && !c->group;
+    p->next = NULL;
+    p->group = c->group;
+    if (c->group) {
+        *(c->group->last ? &c->group->last->next : &c->group->first) = p;
+        c->group->last = p;
+        return;
+    }
+    if (c->last)
+        c->last->next = p;
+    else
+        c->first = p;
+    c->last = p;
+    c->n_pending++;
+}
+
+/* More than the client may leave unread is not kept: it will be closed. */
+static struct resp_buffer *last_of_group(struct client *c)
+{
+    struct pending *last = c->group->last;
+    if (last->out.bytes > c->lane->server->config->output_buffer_max) {
+        resp_buffer_fini(&last->out);
+        last->out.failed = true;
+    }
+    last->out.protocol = c->protocol;
+    return &last->out;
+}
+
+struct resp_buffer *client_reply(struct client *c)
+{
+    client_mark(c);
+    c->out.protocol = c->protocol;
+    if (c->muted && !c->group) {
+        c->lane->discard.protocol = c->protocol;
+        return &c->lane->discard;
+    }
+    if (!c->first && !c->group)
+        return &c->out;
+    if (c->group && c->group->last && !c->group->last->deferred)
+        return last_of_group(c);
+    struct pending *p = calloc(1, sizeof *p);
+    if (!p) {
+        /* without the place in line the order would be lost */
+        client_kill(c);
+        return &c->out;
+    }
+    p->ready = true;
+    add_pending(c, p);
+    return &p->out;
+}
+
+void client_error(struct client *c, const char *format, ...)
+{
+    char text[1024];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    resp_error(client_reply(c), "%s", text);
+}
+
+void reply_quire_error(struct resp_buffer *out, const struct quire_error *err)
+{
+    const char *code = err->code == QUIRE_ENOMEM ? "OOM" : err->code == QUIRE_EEXISTS ? "BUSYKEY" : "ERR";
+    resp_error(out, "%s %s", code, err->message);
+}
+
+void *client_defer(struct client *c, size_t bytes, bool barrier)
+{
+    struct pending *p = calloc(1, bytes);
+    if (!p) {
+        client_kill(c);
+        return NULL;
+    }
+    p->barrier = barrier;
+    p->deferred = true;
+    p->started_us = clock_us();
+    if (c->lane->args && c->lane->server->config->slowlog_us >= 0)
+        p->slow = slowlog_copy(c->row, c->lane->args, c->lane->n_args);
+    if (c->group)
+        c->group->n_waiting++;
+    else
+        c->blocked |= barrier;
+    add_pending(c, p);
+    return p;
+}
+
+void reply_group_done(struct reply_group *group)
+{
+    if (--group->n_waiting == 0)
+        group->done(group);
+}
+
+void reply_group_take(struct client *c, struct reply_group *group, struct resp_buffer *out)
+{
+    for (struct pending *p = group->first, *next; p; p = next) {
+        next = p->next;
+        c->pending_bytes -= p->deferred ? p->out.bytes : 0;
+        resp_raw(out, p->out.data, p->out.bytes);
+        out->failed = out->failed || p->out.failed;
+        resp_buffer_fini(&p->out);
+        free(p->slow);
+        free(p);
+    }
+    group->first = group->last = NULL;
+}
+
+void pending_done(struct pending *p)
+{
+    struct client *c = p->client;
+    command_ended(p);
+    if (p->muted)
+        p->out.bytes = 0;
+    p->ready = true;
+    c->pending_bytes += p->out.bytes;
+    c->deadline_ms = c->lane->now_ms + DRAIN_MS; /* meant for those that end; others do not look at it */
+    if (p->barrier && !p->group)
+        c->blocked = false;
+    client_mark(c);
+    if (p->group)
+        reply_group_done(p->group);
+}
+
+/* Moves replies that are ready and first in line to `out`. */
+static void flush_pending(struct client *c)
+{
+    struct pending *p;
+    while ((p = c->first) && p->ready) {
+        c->first = p->next;
+        if (!c->first)
+            c->last = NULL;
+        c->n_pending--;
+        c->pending_bytes -= p->deferred ? p->out.bytes : 0;
+        c->out_lsn = p->lsn > c->out_lsn ? p->lsn : c->out_lsn;
+        if (c->out.bytes == 0) {
+            struct resp_buffer swapped = c->out;
+            c->out = p->out;
+            p->out = swapped;
+        } else {
+            resp_raw(&c->out, p->out.data, p->out.bytes);
+            c->out.failed |= p->out.failed;
+        }
+        resp_buffer_fini(&p->out);
+        free(p->slow);
+        free(p);
+    }
+}
+
+/* ---- requests ---------------------------------------------------------------------------------------------------- */
+
+static struct resp_limits limits_of(const struct client *c)
+{
+    /* before AUTH a client gets little room, as in Redis */
+    uint64_t bulk = c->authenticated ? c->lane->server->config->bulk_max : 16384;
+    return (struct resp_limits){
+        .bulk_bytes_max = bulk, .args_max = c->authenticated ? ARGS_MAX : 10, .inline_bytes_max = 65536};
+}
+
+static size_t held_bytes(const struct client *c)
+{
+    return c->out.bytes + c->flight.bytes - c->flight_sent + c->pending_bytes + c->plain.bytes - c->plain_sent;
+}
+
+/* A quarter of the output limit is where requests wait for replies to be read; the limit itself is where the client is
+ * closed, which a single large reply may reach. */
+static bool has_room(const struct client *c)
+{
+    return held_bytes(c) <= c->lane->server->config->output_buffer_max / 4;
+}
+
+static bool takes_requests(const struct client *c)
+{
+    return c->state == CLIENT_OPEN && !c->blocked && !c->paused && !c->resting && c->n_pending < PENDING_MAX &&
+           has_room(c) && !c->lane->crowded && !c->crowded_by;
+}
+
+/* Parses and runs what is whole in bytes; returns how many were used. */
+static size_t consume(struct client *c, const uint8_t *bytes, size_t n)
+{
+    struct lane *lane = c->lane;
+    size_t at = 0;
+    c->need = 1;
+    lane_enter(lane);
+    command_begin_timing(lane);
+    while (at < n && takes_requests(c)) {
+        size_t used = 0, need = 1;
+        char message[128];
+        struct resp_limits limits = limits_of(c);
+        enum resp_status status = resp_parse(bytes + at, n - at, &limits, &lane->request, &used, &need, message);
+        if (status == RESP_MORE) {
+            c->need = need;
+            break;
+        }
+        if (status == RESP_BROKEN) {
+            resp_error(client_reply(c), "%s", message);
+            stat_add(&lane->stats.closed_protocol, 1);
+            client_end(c);
+            at = n;
+            break;
+        }
+        if (lane->request.n_args > 0 && command_must_wait(c, lane->request.args, lane->request.n_args)) {
+            c->paused = lane->pausing = true;
+            break;
+        }
+        at += used;
+        if (lane->request.n_args > 0)
+            command_run(c, lane->request.args, lane->request.n_args);
+    }
+    command_end_timing(lane);
+    lane_leave(lane);
+    return at;
+}
+
+/* Adds bytes to `in`. What was worked on is dropped only when that makes room for at least as much as must be moved. */
+static bool keep(struct client *c, const uint8_t *bytes, size_t n)
+{
+    size_t have = c->in_bytes - c->in_start;
+    if (c->in_bytes + n > c->in_capacity && c->in_start >= have) {
+        if (have > 0)
+            memmove(c->in, c->in + c->in_start, have);
+        c->in_start = 0;
+        c->in_bytes = have;
+    }
+    if (c->in_bytes + n > c->in_capacity) {
+        size_t capacity = c->in_capacity ? c->in_capacity : 1024;
+        while (capacity < c->in_bytes + n)
+            capacity *= 2;
+        uint8_t *bigger = realloc(c->in, capacity);
+        if (!bigger)
+            return false;
+        c->in = bigger;
+        c->in_capacity = capacity;
+    }
+    memcpy(c->in + c->in_bytes, bytes, n);
+    c->in_bytes += n;
+    return true;
+}
+
+static void drop_input(struct client *c)
+{
+    c->in_start = c->in_bytes = 0;
+    if (c->in_capacity > KEEP_BUFFER_BYTES) {
+        free(c->in);
+        c->in = NULL;
+        c->in_capacity = 0;
+    }
+}
+
+/* Runs requests out of `in`. */
+static void consume_kept(struct client *c)
+{
+    size_t have = c->in_bytes - c->in_start;
+    if (have == 0 || have < c->need || !takes_requests(c))
+        return;
+    c->in_start += consume(c, c->in + c->in_start, have);
+    if (c->in_start == c->in_bytes)
+        drop_input(c);
+}
+
+void client_take_bytes(struct client *c, const uint8_t *bytes, size_t n)
+{
+    const struct lane *lane = c->lane;
+    size_t used = 0;
+    if (c->in_bytes == c->in_start)
+        used = consume(c, bytes, n);
+    if (c->state != CLIENT_OPEN || used == n)
+        return;
+    if (!keep(c, bytes + used, n - used)) {
+        log_line(lane->server->log, LOG_LEVEL_WARNING, "no memory for the request of client %llu: closed",
+                 (unsigned long long)c->id);
+        client_kill(c);
+    } else if (c->in_bytes - c->in_start > lane->server->config->query_buffer_max) {
+        log_line(lane->server->log, LOG_LEVEL_WARNING,
+                 "client %llu sent more than client-query-buffer-limit (%llu bytes) ahead: closed",
+                 (unsigned long long)c->id, (unsigned long long)lane->server->config->query_buffer_max);
+        stat_add(&c->lane->stats.closed_query_limit, 1);
+        client_abort(c);
+    } else if (used == 0) {
+        consume_kept(c);
+    }
+    if (c->in_bytes - c->in_start > BACKLOG_BYTES)
+        client_mark(c); /* to be paused */
+}
+
+static void on_cancel(struct io_op *op, int result, unsigned flags)
+{
+    struct client *c = op->owner;
+    (void)result;
+    (void)flags;
+    c->cancelling = false;
+    client_mark(c);
+}
+
+/* Receives no more while requests wait in memory, and again when they have been worked on: the rest waits in the
+ * sender. */
+static void pause_or_resume(struct client *c)
+{
+    size_t backlog = c->in_bytes - c->in_start;
+    if (c->receiving && !c->pausing && !c->cancelling && c->state == CLIENT_OPEN && backlog > BACKLOG_BYTES &&
+        backlog >= c->need) {
+        c->pausing = c->cancelling = true;
+        c->cancel = (struct io_op){.kind = IO_CANCEL, .target = &c->recv, .done = on_cancel, .owner = c};
+        engine_queue(c->lane->engine, &c->cancel);
+    } else if (c->pausing && !c->receiving && !c->cancelling && c->state != CLIENT_DEAD &&
+               (backlog <= BACKLOG_BYTES / 2 || backlog < c->need)) {
+        c->pausing = false;
+        c->receiving = true;
+        engine_queue(c->lane->engine, &c->recv);
+    }
+}
+
+void client_set_eof(struct client *c)
+{
+    c->eof = true;
+    c->deadline_ms = c->lane->now_ms + DRAIN_MS;
+    client_mark(c);
+}
+
+static void on_receive(struct io_op *op, int result, unsigned flags)
+{
+    struct client *c = op->owner;
+    if (!(flags & IO_MORE))
+        c->receiving = false;
+    if (result == QUIRE_ECANCELLED && c->pausing && c->state != CLIENT_DEAD) {
+        client_mark(c);
+        return;
+    }
+    if (result > 0) {
+        stat_add(&c->lane->stats.net_input_bytes, (uint64_t)result);
+        c->lane->window_receives++;
+        c->last_ms = c->lane->now_ms;
+        if (c->state == CLIENT_OPEN && c->tls)
+            client_tls_received(c, op->buffer, (size_t)result);
+        else if (c->state == CLIENT_OPEN)
+            client_take_bytes(c, op->buffer, (size_t)result);
+        return;
+    }
+    if (result < 0 || c->state == CLIENT_LINGERING) {
+        client_kill(c);
+        return;
+    }
+    client_set_eof(c);
+}
+
+/* ---- sending, and the end ---------------------------------------------------------------------------------------- */
+
+static void send_more(struct client *c)
+{
+    c->sent_ms = c->lane->now_ms;
+    c->send.buffer = c->flight.data + c->flight_sent;
+    size_t left = c->flight.bytes - c->flight_sent;
+    c->send.bytes = left > (1u << 30) ? 1u << 30 : (uint32_t)left;
+    c->sending = true;
+    engine_queue(c->lane->engine, &c->send);
+}
+
+static void on_send(struct io_op *op, int result, unsigned flags)
+{
+    struct client *c = op->owner;
+    (void)flags;
+    c->sending = false;
+    if (result < 0) {
+        client_kill(c);
+        return;
+    }
+    stat_add(&c->lane->stats.net_output_bytes, (uint64_t)result);
+    c->last_ms = c->lane->now_ms;
+    c->flight_sent += (size_t)result;
+    c->deadline_ms = c->lane->now_ms + (c->state == CLIENT_LINGERING ? LINGER_MS : DRAIN_MS);
+    client_mark(c);
+}
+
+/* Exchanges what was sent for what is to be sent. */
+static void next_flight(struct client *c)
+{
+    struct resp_buffer sent = c->flight;
+    if (sent.capacity > KEEP_BUFFER_BYTES)
+        resp_buffer_fini(&sent);
+    sent.bytes = 0;
+    c->flight = c->out;
+    c->flight_sent = 0;
+    c->flight_lsn = c->out_lsn;
+    c->out_lsn = 0;
+    c->out = sent;
+}
+
+static void send_replies(struct client *c)
+{
+    if (c->sending || c->state == CLIENT_DEAD || c->state == CLIENT_LINGERING)
+        return;
+    if (c->flight_sent == c->flight.bytes && c->tls)
+        client_tls_next_flight(c);
+    else if (c->flight_sent == c->flight.bytes)
+        next_flight(c);
+    if (c->flight_sent < c->flight.bytes && c->state != CLIENT_DEAD && !flight_waits(c))
+        send_more(c);
+}
+
+static void check_output(struct client *c)
+{
+    const struct config *config = c->lane->server->config;
+    size_t held = held_bytes(c);
+    if (held > stat_get(&c->lane->stats.output_bytes_peak))
+        stat_set(&c->lane->stats.output_bytes_peak, held);
+    if (c->state == CLIENT_DEAD || (held <= config->output_buffer_max && !c->out.failed))
+        return;
+    log_line(c->lane->server->log, LOG_LEVEL_WARNING,
+             "client %llu does not read its replies: more than client-output-buffer-limit (%llu bytes): closed",
+             (unsigned long long)c->id, (unsigned long long)config->output_buffer_max);
+    stat_add(&c->lane->stats.closed_output_limit, 1);
+    client_abort(c);
+}
+
+/* Moves a client that drains on, when all its replies are out. */
+static void step_end(struct client *c)
+{
+    bool idle = !c->sending && !c->first && held_bytes(c) == 0;
+    if (c->state == CLIENT_OPEN && c->eof && !c->blocked && c->in_bytes == c->in_start)
+        c->state = CLIENT_DRAINING;
+    /* an incomplete request will never be completed */
+    if (c->state == CLIENT_OPEN && c->eof && idle && c->in_bytes - c->in_start < c->need)
+        c->state = CLIENT_DRAINING;
+    if (c->state != CLIENT_DRAINING || !idle || !client_tls_said_goodbye(c))
+        return;
+    if (c->eof) {
+        client_kill(c);
+        return;
+    }
+    c->state = CLIENT_LINGERING;
+    c->deadline_ms = c->lane->now_ms + LINGER_MS;
+    shutdown(c->fd, SHUT_WR);
+}
+
+bool client_is_late(const struct client *c)
+{
+    uint64_t now = c->lane->now_ms;
+    bool working = c->first || ((c->lane->crowded || c->crowded_by || c->paused) && c->in_bytes > c->in_start);
+    if (c->eof || c->state == CLIENT_LINGERING || c->state == CLIENT_DRAINING)
+        return !working && now >= c->deadline_ms;
+    return c->state == CLIENT_OPEN && c->sending && !has_room(c) && now - c->sent_ms >= STUCK_MS;
+}
+
+static void work_on(struct client *c)
+{
+    c->dirty = false;
+    flush_pending(c);
+    consume_kept(c);
+    flush_pending(c);
+    check_output(c);
+    send_replies(c);
+    pause_or_resume(c);
+    step_end(c);
+    if (c->state == CLIENT_DEAD && !c->receiving && !c->sending && !c->cancelling && !c->first) {
+        if (!c->dirty && !c->resting) {
+            destroy(c);
+            return;
+        }
+    }
+    /* a request that became ready by flushing: PENDING_MAX or a barrier stood in its way */
+    if (c->state == CLIENT_OPEN && c->in_bytes - c->in_start >= c->need && c->in_bytes > c->in_start &&
+        takes_requests(c))
+        client_mark(c);
+}
+
+void lane_work_on_clients(struct lane *lane)
+{
+    struct client *c;
+    while ((c = lane->dirty)) {
+        lane->dirty = c->next_dirty;
+        work_on(c);
+    }
+}

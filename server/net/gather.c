@@ -1,0 +1,76 @@
+/*
+ * gather.c - a question to every lane (see gather.h).
+ *
+ * The asking lane does its own part at once; the others get a message each. Whoever finishes last posts the answer to
+ * the asking lane, which cannot have ended: its client's reply is pending, and a lane outlives its clients. Other lanes
+ * may have ended while the server stops: lane_reach says so, and their part stays empty.
+ */
+#include "server/net/gather.h"
+#include <stdlib.h>
+
+static void on_back(struct lane *lane, struct message *message)
+{
+    struct gather *g = (struct gather *)(void *)((char *)message - offsetof(struct gather, back));
+    (void)lane;
+    g->finish(g);
+    for (unsigned i = 0; i < g->n_parts; i++)
+        resp_buffer_fini(&g->parts[i].out);
+    free(g->parts);
+    pending_done(&g->pending);
+}
+
+static void part_done(struct gather *g)
+{
+    if (atomic_fetch_sub_explicit(&g->left, 1, memory_order_acq_rel) == 1)
+        lane_post(g->asker, &g->back);
+}
+
+static void on_part(struct lane *lane, struct message *message)
+{
+    struct gather_part *part = (struct gather_part *)(void *)message;
+    part->gather->work(part->gather, part, lane);
+    part_done(part->gather);
+}
+
+void *gather_begin(struct client *c, size_t bytes)
+{
+    const struct server *server = c->lane->server;
+    struct gather_part *parts = calloc(server->n_lanes, sizeof *parts);
+    struct gather *g = parts ? client_defer(c, bytes, true) : NULL;
+    if (!g) {
+        free(parts);
+        client_kill(c);
+        return NULL;
+    }
+    g->asker = c->lane;
+    g->back.run = on_back;
+    g->parts = parts;
+    g->n_parts = server->n_lanes;
+    atomic_init(&g->left, server->n_lanes);
+    for (unsigned i = 0; i < g->n_parts; i++) {
+        parts[i].message.run = on_part;
+        parts[i].gather = g;
+        parts[i].out.protocol = c->protocol;
+    }
+    return g;
+}
+
+void gather_start(struct gather *g)
+{
+    struct lane *lanes = g->asker->server->lanes;
+    unsigned n = g->n_parts, own = g->asker->index;
+    struct gather_part *parts = g->parts;
+    for (unsigned i = 0; i < n; i++)
+        if (i != own && !lane_reach(&lanes[i], &parts[i].message))
+            part_done(g);
+    /* the last one that may touch g: with it the answer is under way */
+    on_part(g->asker, &parts[own].message);
+}
+
+uint64_t gather_count(const struct gather *g)
+{
+    uint64_t sum = 0;
+    for (unsigned i = 0; i < g->n_parts; i++)
+        sum += g->parts[i].count;
+    return sum;
+}

@@ -1,0 +1,152 @@
+/*
+ * listen.c - the listening sockets, and who may be listened to.
+ *
+ * Protected mode is decided here, before anything listens: an address beyond loopback needs a password, or the
+ * operator's word that the network is safe. A server that is reachable by mistake is worse than one that does not
+ * start. Addresses are numbers, not names: what a name resolves to may change, and would be asked for while starting.
+ */
+#include "io/error.h"
+#include "server/net/server_priv.h"
+#include <errno.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+_Static_assert((int)LISTENERS_MAX <= (int)METRICS_LISTENERS_MAX, "both are filled by open_one");
+
+static bool is_loopback(const struct sockaddr *address)
+{
+    if (address->sa_family == AF_INET) {
+        const struct sockaddr_in *in = (const struct sockaddr_in *)(const void *)address;
+        return ntohl(in->sin_addr.s_addr) >> 24 == 127;
+    }
+    const struct sockaddr_in6 *in6 = (const struct sockaddr_in6 *)(const void *)address;
+    return IN6_IS_ADDR_LOOPBACK(&in6->sin6_addr);
+}
+
+static unsigned port_of(int fd)
+{
+    struct sockaddr_storage address;
+    memset(&address, 0, sizeof address);
+    socklen_t bytes = sizeof address;
+    if (getsockname(fd, (struct sockaddr *)&address, &bytes) < 0)
+        return 0;
+    if (address.ss_family == AF_INET)
+        return ntohs(((struct sockaddr_in *)&address)->sin_port);
+    return ntohs(((struct sockaddr_in6 *)&address)->sin6_port);
+}
+
+/* Where sockets of one kind go. */
+struct sockets {
+    const char *setting; /* that names the addresses, for errors */
+    const char *port_setting;
+    int *fds;
+    unsigned *n, *port; /* port 0 becomes what the first address got */
+    bool guarded;       /* commands are run there: beyond loopback a password is needed */
+};
+
+static int bind_and_listen(const struct server *server, const struct sockets *s, const struct addrinfo *info,
+                           const char *name, struct quire_error *err)
+{
+    int one = 1, fd = socket(info->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    char where[160];
+    snprintf(where, sizeof where, "%.100s port %u", name, *s->port);
+    if (fd < 0)
+        return error_set_errno(err, errno, "make a socket for", where);
+    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
+    if (info->ai_family == AF_INET6)
+        setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &one, sizeof one);
+    if (bind(fd, info->ai_addr, info->ai_addrlen) == 0 && listen(fd, (int)server->config->tcp_backlog) == 0) {
+        s->fds[(*s->n)++] = fd;
+        return 0;
+    }
+    int errnum = errno;
+    close(fd);
+    if (errnum == EADDRINUSE)
+        return error_set(err, QUIRE_EADDRINUSE, "%s is in use: stop what listens there, or choose another with --%s%s",
+                         where, s->port_setting, s->guarded ? " (0: any free one)" : "");
+    return error_set_errno(err, errnum, "listen on", where);
+}
+
+static int open_one(struct server *server, const struct sockets *s, const char *name, struct quire_error *err)
+{
+    const struct config *config = server->config;
+    struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICHOST | AI_PASSIVE}, *info = NULL;
+    char port[16];
+    if (*s->n == LISTENERS_MAX)
+        return error_set(err, QUIRE_ELIMIT, "%s: more than %d addresses and ports", s->setting, LISTENERS_MAX);
+    snprintf(port, sizeof port, "%u", *s->port);
+    if (getaddrinfo(name, port, &hints, &info) != 0 || !info)
+        return error_set(err, QUIRE_EINVALID, "%s: '%.100s' is not an IPv4 or IPv6 address", s->setting, name);
+    int rc;
+    if (s->guarded && config->protected_mode && acl_default_is_open(server) && !is_loopback(info->ai_addr))
+        rc = error_set(err, QUIRE_EPERM,
+                       "bind: %.100s is beyond loopback and the default user has no password: set requirepass, or "
+                       "protected-mode no where the network itself keeps strangers out",
+                       name);
+    else
+        rc = bind_and_listen(server, s, info, name, err);
+    freeaddrinfo(info);
+    if (rc == 0)
+        *s->port = port_of(s->fds[*s->n - 1]); /* with port 0 the first address chooses for all */
+    return rc;
+}
+
+/* Opens one socket per address of a list that is parted by blanks. */
+static int open_list(struct server *server, const struct sockets *s, const char *rest, struct quire_error *err)
+{
+    int rc = 0;
+    while (rc == 0) {
+        char name[128];
+        rest += strspn(rest, " ");
+        size_t bytes = strcspn(rest, " ");
+        if (bytes == 0)
+            break;
+        if (bytes >= sizeof name)
+            return error_set(err, QUIRE_EINVALID, "%s: an address of %zu bytes", s->setting, bytes);
+        memcpy(name, rest, bytes);
+        name[bytes] = 0;
+        rest += bytes;
+        rc = open_one(server, s, name, err);
+    }
+    if (rc == 0 && *s->n == 0)
+        rc = error_set(err, QUIRE_EINVALID, "%s: no address to listen on", s->setting);
+    return rc;
+}
+
+int listen_open(struct server *server, struct quire_error *err)
+{
+    struct config *config = server->config;
+    struct metrics *m = &server->metrics;
+    unsigned port = (unsigned)config->port, tls_port = (unsigned)config->tls_port, n_plain;
+    const struct sockets plain = {"bind", "port", server->listeners, &server->n_listeners, &port, true};
+    const struct sockets tls = {"bind", "tls-port", server->listeners, &server->n_listeners, &tls_port, true};
+    const struct sockets scrapers = {"metrics-bind", "metrics-port", m->listeners, &m->n_listeners, &m->port, false};
+    int rc = 0;
+    m->port = (unsigned)config->metrics_port;
+    config->port_found = port == 0;
+    /* with TLS, port 0 is what it is to Redis: no plain connections */
+    if (port != 0 || tls_port == 0)
+        rc = open_list(server, &plain, config->bind, err);
+    n_plain = server->n_listeners;
+    if (rc == 0 && tls_port != 0)
+        rc = open_list(server, &tls, config->bind, err);
+    for (unsigned i = n_plain; i < server->n_listeners; i++)
+        server->listeners_tls[i] = true;
+    if (rc == 0 && m->port != 0)
+        rc = open_list(server, &scrapers, config->metrics_bind, err);
+    config->port = port;
+    server->port = port ? port : tls_port;
+    return rc;
+}
+
+void listen_close(struct server *server)
+{
+    while (server->n_listeners > 0)
+        close(server->listeners[--server->n_listeners]);
+    while (server->metrics.n_listeners > 0)
+        close(server->metrics.listeners[--server->metrics.n_listeners]);
+}

@@ -1,0 +1,267 @@
+/*
+ * cmd_key.c - DEL, EXISTS, TYPE, RENAME, COPY, TOUCH, FLUSHALL, DBSIZE, OBJECT: commands of keys of any type.
+ *
+ * Texts and replies are those of Redis 7. Where something takes long (freeing a large hash or all keys) the worker does
+ * it, after DEL as after UNLINK, and after FLUSHALL SYNC as after ASYNC: a lane never waits for it.
+ */
+#include "server/call/key_call.h"
+#include <string.h>
+
+void cmd_dbsize(struct client *c, const struct resp_arg *args, uint32_t n)
+{
+    (void)args;
+    (void)n;
+    resp_integer(client_reply(c), (long long)keyspace_count(&c->lane->server->keyspace));
+}
+
+void cmd_type(struct client *c, const struct resp_arg *args, uint32_t n)
+{
+    struct key_call call;
+    (void)n;
+    if (!key_read(&call, c, args[1], KEY_ANY))
+        return;
+    resp_simple(client_reply(c), call.entry ? key_type_name(call.entry->type) : "none");
+    key_end(&call);
+}
+
+static void count_existing(struct client *c, const struct resp_arg *args, uint32_t n)
+{
+    struct keyspace_hold hold;
+    long long found = 0;
+    keyspace_hold_args(&hold, &c->lane->server->keyspace, args + 1, n - 1, 1);
+    for (uint32_t i = 1; i < n; i++) {
+        struct key key = keyspace_key(hold.keyspace, args[i]);
+        struct key_entry *entry = keyspace_find(&hold, &key);
+        count_look_up(c, entry);
+        if (entry)
+            keyspace_used(&hold, entry);
+        found += entry != NULL;
+    }
+    keyspace_let_go(&hold);
+    resp_integer(client_reply(c), found);
+}
+
+void cmd_exists(struct client *c, const struct resp_arg *args, uint32_t n)
+{
+    count_existing(c, args, n);
+}
+
+void cmd_touch(struct client *c, const struct resp_arg *args, uint32_t n)
+{
+    count_existing(c, args, n);
+}
+
+void cmd_del(struct client *c, const struct resp_arg *args, uint32_t n)
+{
+    struct keyspace_hold hold;
+    struct quire_error err;
+    uint32_t n_gone;
+    keyspace_hold_args(&hold, &c->lane->server->keyspace, args + 1, n - 1, 1);
+    int rc = keyspace_delete(&hold, args + 1, n - 1, &n_gone, &err);
+    if (key_failed(c, &hold, rc, &err))
+        return;
+    keyspace_let_go(&hold);
+    resp_integer(client_reply(c), n_gone);
+    client_wait_lsn(c, hold.lsn);
+}
+
+/* ---- from one key to another ------------------------------------------------------------------------------------- */
+
+/* Two keys, held, both looked up. False after an error reply. */
+struct key_pair {
+    struct keyspace_hold hold;
+    struct key to_key;
+    struct key_entry *from, *to;
+};
+
+static bool hold_pair(struct key_pair *pair, struct client *c, const struct resp_arg *keys)
+{
+    struct quire_error err;
+    if (!key_fits(c, keys[1]))
+        return false;
+    keyspace_hold_args(&pair->hold, &c->lane->server->keyspace, keys, 2, 1);
+    struct key from = keyspace_key(pair->hold.keyspace, keys[0]);
+    pair->to_key = keyspace_key(pair->hold.keyspace, keys[1]);
+    int rc = keyspace_find_to_write(&pair->hold, &from, &pair->from, &err);
+    if (rc == 0)
+        rc = keyspace_find_to_write(&pair->hold, &pair->to_key, &pair->to, &err);
+    return !key_failed(c, &pair->hold, rc, &err);
+}
+
+static void rename_key(struct client *c, const struct resp_arg *args, bool only_new)
+{
+    struct key_pair pair;
+    struct quire_error err;
+    if (!hold_pair(&pair, c, args + 1))
+        return;
+    if (!pair.from) {
+        keyspace_let_go(&pair.hold);
+        client_error(c, "ERR no such key");
+        return;
+    }
+    bool renames = pair.from != pair.to && !(only_new && pair.to);
+    int rc = renames ? keyspace_rename(&pair.hold, pair.from, &pair.to_key, &err) : 0;
+    if (key_failed(c, &pair.hold, rc, &err))
+        return;
+    keyspace_let_go(&pair.hold);
+    if (only_new)
+        resp_integer(client_reply(c), renames);
+    else
+        resp_simple(client_reply(c), "OK");
+    client_wait_lsn(c, pair.hold.lsn);
+}
+
+void cmd_rename(struct client *c, const struct resp_arg *args, uint32_t n)
+{
+    (void)n;
+    rename_key(c, args, false);
+}
+
+void cmd_renamenx(struct client *c, const struct resp_arg *args, uint32_t n)
+{
+    (void)n;
+    rename_key(c, args, true);
+}
+
+/* COPY source destination [DB destination-db] [REPLACE] */
+static bool copy_options(struct client *c, const struct resp_arg *args, uint32_t n, bool *replace)
+{
+    *replace = false;
+    for (uint32_t i = 3; i < n; i++) {
+        long long db;
+        if (arg_is(args[i], "REPLACE")) {
+            *replace = true;
+        } else if (arg_is(args[i], "DB") && i + 1 < n) {
+            if (!arg_integer(args[++i], &db)) {
+                client_error(c, "ERR value is not an integer or out of range");
+                return false;
+            }
+            if (db != 0) {
+                client_error(c, "ERR DB index is out of range");
+                return false;
+            }
+        } else {
+            client_error(c, "ERR syntax error");
+            return false;
+        }
+    }
+    return true;
+}
+
+void cmd_copy(struct client *c, const struct resp_arg *args, uint32_t n)
+{
+    struct key_pair pair;
+    struct quire_error err;
+    bool replace;
+    if (!copy_options(c, args, n, &replace))
+        return;
+    if (args[1].bytes == args[2].bytes && memcmp(args[1].data, args[2].data, args[1].bytes) == 0) {
+        client_error(c, "ERR source and destination objects are the same");
+        return;
+    }
+    if (!hold_pair(&pair, c, args + 1))
+        return;
+    bool copies = pair.from && (replace || !pair.to);
+    int rc = copies ? keyspace_copy(&pair.hold, pair.from, &pair.to_key, &err) : 0;
+    if (key_failed(c, &pair.hold, rc, &err))
+        return;
+    keyspace_let_go(&pair.hold);
+    resp_integer(client_reply(c), copies);
+    client_wait_lsn(c, pair.hold.lsn);
+}
+
+/* ---- all keys ---------------------------------------------------------------------------------------------------- */
+
+void cmd_flushall(struct client *c, const struct resp_arg *args, uint32_t n)
+{
+    struct keyspace_hold hold;
+    struct quire_error err;
+    if (n > 2 || (n == 2 && !arg_is(args[1], "ASYNC") && !arg_is(args[1], "SYNC"))) {
+        client_error(c, "ERR syntax error");
+        return;
+    }
+    keyspace_hold_all(&hold, &c->lane->server->keyspace);
+    int rc = keyspace_clear(&hold, &err);
+    if (key_failed(c, &hold, rc, &err))
+        return;
+    keyspace_let_go(&hold);
+    resp_simple(client_reply(c), "OK");
+    client_wait_lsn(c, hold.lsn);
+}
+
+void cmd_flushdb(struct client *c, const struct resp_arg *args, uint32_t n)
+{
+    cmd_flushall(c, args, n);
+}
+
+/* ---- OBJECT ------------------------------------------------------------------------------------------------------ */
+
+enum { EMBSTR_BYTES_MAX = 44 };
+
+/* The names Redis has for what is stored much the same here. */
+const char *key_encoding(const struct key_entry *entry)
+{
+    long long number;
+    switch ((enum key_type)entry->type) {
+    case KEY_STRING:
+        if (arg_integer((struct resp_arg){entry->string->data, entry->string->bytes}, &number))
+            return "int";
+        return entry->string->bytes <= EMBSTR_BYTES_MAX ? "embstr" : "raw";
+    case KEY_HASH:
+        return hash_is_large(entry->hash) ? "hashtable" : "listpack";
+    case KEY_VECTOR_SET:
+        break;
+    }
+    return quire_index_kind_name(collection_index_kind(entry->set));
+}
+
+/* An access by OBJECT is none, so that IDLETIME can be watched. False after the reply that there is no such key. */
+static bool find_object(struct key_call *call, struct client *c, struct resp_arg key)
+{
+    if (key_peek(call, c, key))
+        return true;
+    resp_null(client_reply(c));
+    return false;
+}
+
+void cmd_object_encoding(struct client *c, const struct resp_arg *args, uint32_t n)
+{
+    struct key_call call;
+    (void)n;
+    if (!find_object(&call, c, args[2]))
+        return;
+    resp_text(client_reply(c), key_encoding(call.entry));
+    key_end(&call);
+}
+
+void cmd_object_refcount(struct client *c, const struct resp_arg *args, uint32_t n)
+{
+    struct key_call call;
+    (void)n;
+    if (!find_object(&call, c, args[2]))
+        return;
+    resp_integer(client_reply(c), 1);
+    key_end(&call);
+}
+
+void cmd_object_idletime(struct client *c, const struct resp_arg *args, uint32_t n)
+{
+    struct key_call call;
+    (void)n;
+    if (!find_object(&call, c, args[2]))
+        return;
+    unsigned now_s = atomic_load_explicit(&call.hold.keyspace->second, memory_order_relaxed);
+    resp_integer(client_reply(c), now_s - call.entry->used_s);
+    key_end(&call);
+}
+
+void cmd_object_freq(struct client *c, const struct resp_arg *args, uint32_t n)
+{
+    struct key_call call;
+    (void)n;
+    if (!find_object(&call, c, args[2]))
+        return;
+    key_end(&call);
+    client_error(c, "ERR An LFU maxmemory policy is not selected, access frequency not tracked. Please note that when "
+                    "switching between policies at runtime LRU and LFU data will take some time to adjust.");
+}

@@ -1,0 +1,332 @@
+/*
+ * cmd_string.c - GET, SET and their kin, and numbers in strings.
+ *
+ * A value is made before its shard is locked, and a large one is sent after: under the lock GET copies what is short,
+ * and takes a reference to what is long. A reply is written before the lock goes, so that what it says was true.
+ *
+ * Numbers are kept as text, as clients see them: INCR of one that is there costs a value of 21 bytes.
+ */
+#include "server/call/key_call.h"
+#include "server/strings/expiry.h"
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { COPY_BYTES_MAX = 16384 }; /* longer values are copied when the lock is gone */
+
+static void reply_value(struct client *c, const struct key_entry *entry)
+{
+    if (entry)
+        resp_bulk(client_reply(c), entry->string->data, entry->string->bytes);
+    else
+        resp_null(client_reply(c));
+}
+
+void cmd_get(struct client *c, const struct resp_arg *args, uint32_t n)
+{
+    struct key_call call;
+    (void)n;
+    if (!key_read(&call, c, args[1], KEY_STRING))
+        return;
+    if (!call.entry || call.entry->string->bytes <= COPY_BYTES_MAX) {
+        reply_value(c, call.entry);
+        key_end(&call);
+        return;
+    }
+    struct value *value = value_ref(call.entry->string);
+    key_end(&call);
+    resp_bulk(client_reply(c), value->data, value->bytes);
+    value_unref(value);
+}
+
+void cmd_strlen(struct client *c, const struct resp_arg *args, uint32_t n)
+{
+    struct key_call call;
+    (void)n;
+    if (!key_read(&call, c, args[1], KEY_STRING))
+        return;
+    resp_integer(client_reply(c), call.entry ? call.entry->string->bytes : 0);
+    key_end(&call);
+}
+
+void cmd_mget(struct client *c, const struct resp_arg *args, uint32_t n)
+{
+    struct keyspace_hold hold;
+    struct resp_buffer *out = client_reply(c);
+    resp_array(out, n - 1);
+    keyspace_hold_args(&hold, &c->lane->server->keyspace, args + 1, n - 1, 1);
+    for (uint32_t i = 1; i < n; i++) {
+        struct key key = keyspace_key(hold.keyspace, args[i]);
+        struct key_entry *entry = keyspace_find(&hold, &key);
+        count_look_up(c, entry);
+        if (entry)
+            keyspace_used(&hold, entry);
+        if (entry && entry->type == KEY_STRING)
+            resp_bulk(out, entry->string->data, entry->string->bytes);
+        else
+            resp_null(out);
+    }
+    keyspace_let_go(&hold);
+}
+
+/* ---- SET --------------------------------------------------------------------------------------------------------- */
+
+struct set_options {
+    bool only_new, only_old, get, keep_expiry;
+    bool expires;
+    struct resp_arg amount;
+    enum expiry_unit unit;
+};
+
+/* What of the options may stand together is Redis's: NX or XX, one of the expiries. */
+static bool set_options(const struct resp_arg *args, uint32_t n, struct set_options *o)
+{
+    static const struct {
+        const char *word;
+        enum expiry_unit unit;
+    } expiries[] = {{"EX", EXPIRY_SECONDS},
+                    {"PX", EXPIRY_MILLISECONDS},
+                    {"EXAT", EXPIRY_AT_SECONDS},
+                    {"PXAT", EXPIRY_AT_MILLISECONDS}};
+    *o = (struct set_options){0};
+    for (uint32_t i = 3; i < n; i++) {
+        bool expiry = false;
+        for (size_t e = 0; e < sizeof expiries / sizeof *expiries; e++)
+            if (arg_is(args[i], expiries[e].word)) {
+                expiry = true;
+                o->unit = expiries[e].unit;
+            }
+        if (expiry) {
+            if (o->expires || o->keep_expiry || i + 1 == n)
+                return false;
+            o->expires = true;
+            o->amount = args[++i];
+        } else if (arg_is(args[i], "KEEPTTL") && !o->expires) {
+            o->keep_expiry = true;
+        } else if (arg_is(args[i], "NX") && !o->only_old) {
+            o->only_new = true;
+        } else if (arg_is(args[i], "XX") && !o->only_new) {
+            o->only_old = true;
+        } else if (arg_is(args[i], "GET")) {
+            o->get = true;
+        } else {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* What all that set a string do. With o->get the reply is the value before; otherwise as `reply` says. */
+enum set_reply { SET_REPLY_OK, SET_REPLY_NUMBER };
+
+static void set_string(struct client *c, struct resp_arg name, struct resp_arg bytes, const struct set_options *o,
+                       enum set_reply reply)
+{
+    struct key_call call;
+    struct quire_error err;
+    uint64_t expire_ms = 0;
+    if (o->expires && !expiry_of_set(c, o->amount, o->unit, &expire_ms))
+        return;
+    struct value *value = value_create(bytes.data, bytes.bytes, bytes.bytes), *before = NULL;
+    if (!value) {
+        client_error(c, "OOM no memory for a value of %u bytes", bytes.bytes);
+        return;
+    }
+    if (!key_write(&call, c, name, o->get ? KEY_STRING : KEY_ANY)) {
+        value_unref(value);
+        return;
+    }
+    bool sets = !(o->only_new && call.entry) && !(o->only_old && !call.entry);
+    if (o->get && call.entry)
+        before = value_ref(call.entry->string);
+    if (o->keep_expiry && call.entry)
+        expire_ms = call.entry->expire_ms;
+    int rc = 0;
+    if (sets)
+        rc = keyspace_set_string(&call.hold, &call.key, call.entry, value, expire_ms, &err);
+    else
+        value_unref(value);
+    if (!key_failed(c, &call.hold, rc, &err)) {
+        struct resp_buffer *out = client_reply(c);
+        if (o->get && before)
+            resp_bulk(out, before->data, before->bytes);
+        else if (reply == SET_REPLY_NUMBER)
+            resp_integer(out, sets);
+        else if (o->get || !sets)
+            resp_null(out);
+        else
+            resp_simple(out, "OK");
+        key_end(&call);
+    }
+    value_unref(before);
+}
+
+void cmd_set(struct client *c, const struct resp_arg *args, uint32_t n)
+{
+    struct set_options o;
+    if (set_options(args, n, &o))
+        set_string(c, args[1], args[2], &o, SET_REPLY_OK);
+    else
+        client_error(c, "ERR syntax error");
+}
+
+void cmd_setnx(struct client *c, const struct resp_arg *args, uint32_t n)
+{
+    (void)n;
+    set_string(c, args[1], args[2], &(struct set_options){.only_new = true}, SET_REPLY_NUMBER);
+}
+
+void cmd_setex(struct client *c, const struct resp_arg *args, uint32_t n)
+{
+    (void)n;
+    set_string(c, args[1], args[3], &(struct set_options){.expires = true, .amount = args[2], .unit = EXPIRY_SECONDS},
+               SET_REPLY_OK);
+}
+
+void cmd_psetex(struct client *c, const struct resp_arg *args, uint32_t n)
+{
+    (void)n;
+    set_string(c, args[1], args[3],
+               &(struct set_options){.expires = true, .amount = args[2], .unit = EXPIRY_MILLISECONDS}, SET_REPLY_OK);
+}
+
+void cmd_getset(struct client *c, const struct resp_arg *args, uint32_t n)
+{
+    (void)n;
+    set_string(c, args[1], args[2], &(struct set_options){.get = true}, SET_REPLY_OK);
+}
+
+void cmd_mset(struct client *c, const struct resp_arg *args, uint32_t n)
+{
+    struct keyspace_hold hold;
+    struct quire_error err;
+    if (n % 2 == 0) {
+        client_error(c, "ERR wrong number of arguments for 'mset' command");
+        return;
+    }
+    for (uint32_t i = 1; i < n; i += 2)
+        if (!key_fits(c, args[i]))
+            return;
+    keyspace_hold_args(&hold, &c->lane->server->keyspace, args + 1, n - 1, 2);
+    int rc = keyspace_set_strings(&hold, args + 1, n / 2, &err);
+    if (key_failed(c, &hold, rc, &err))
+        return;
+    keyspace_let_go(&hold);
+    resp_simple(client_reply(c), "OK");
+    client_wait_lsn(c, hold.lsn);
+}
+
+void cmd_getdel(struct client *c, const struct resp_arg *args, uint32_t n)
+{
+    struct key_call call;
+    struct quire_error err;
+    uint32_t n_gone;
+    (void)n;
+    if (!key_write(&call, c, args[1], KEY_STRING))
+        return;
+    count_look_up(c, call.entry);
+    struct value *value = call.entry ? value_ref(call.entry->string) : NULL;
+    int rc = value ? keyspace_delete(&call.hold, args + 1, 1, &n_gone, &err) : 0;
+    if (!key_failed(c, &call.hold, rc, &err)) {
+        if (value)
+            resp_bulk(client_reply(c), value->data, value->bytes);
+        else
+            resp_null(client_reply(c));
+        key_end(&call);
+    }
+    value_unref(value);
+}
+
+void cmd_append(struct client *c, const struct resp_arg *args, uint32_t n)
+{
+    struct key_call call;
+    struct quire_error err;
+    int rc;
+    (void)n;
+    if (!key_write(&call, c, args[1], KEY_STRING))
+        return;
+    uint64_t bytes = (uint64_t)args[2].bytes + (call.entry ? call.entry->string->bytes : 0);
+    if (bytes > c->lane->server->config->bulk_max) {
+        keyspace_let_go(&call.hold);
+        client_error(c, "ERR string exceeds maximum allowed size (proto-max-bulk-len)");
+        return;
+    }
+    if (call.entry) {
+        rc = keyspace_append(&call.hold, call.entry, args[2].data, args[2].bytes, &err);
+    } else {
+        rc = keyspace_set_strings(&call.hold, args + 1, 1, &err);
+    }
+    if (key_failed(c, &call.hold, rc, &err))
+        return;
+    resp_integer(client_reply(c), (long long)bytes);
+    key_end(&call);
+}
+
+/* ---- numbers ----------------------------------------------------------------------------------------------------- */
+
+static void add_to_number(struct client *c, struct resp_arg name, long long more)
+{
+    struct key_call call;
+    struct quire_error err;
+    long long number = 0;
+    char text[24];
+    if (!key_write(&call, c, name, KEY_STRING))
+        return;
+    if (call.entry && !arg_integer((struct resp_arg){call.entry->string->data, call.entry->string->bytes}, &number)) {
+        keyspace_let_go(&call.hold);
+        client_error(c, "ERR value is not an integer or out of range");
+        return;
+    }
+    if (__builtin_add_overflow(number, more, &number)) {
+        keyspace_let_go(&call.hold);
+        client_error(c, "ERR increment or decrement would overflow");
+        return;
+    }
+    uint32_t bytes = (uint32_t)snprintf(text, sizeof text, "%lld", number);
+    struct value *value = value_create(text, bytes, bytes);
+    if (!value) {
+        keyspace_let_go(&call.hold);
+        client_error(c, "OOM no memory for a number");
+        return;
+    }
+    int rc =
+        keyspace_set_string(&call.hold, &call.key, call.entry, value, call.entry ? call.entry->expire_ms : 0, &err);
+    if (key_failed(c, &call.hold, rc, &err))
+        return;
+    resp_integer(client_reply(c), number);
+    key_end(&call);
+}
+
+void cmd_incr(struct client *c, const struct resp_arg *args, uint32_t n)
+{
+    (void)n;
+    add_to_number(c, args[1], 1);
+}
+
+void cmd_decr(struct client *c, const struct resp_arg *args, uint32_t n)
+{
+    (void)n;
+    add_to_number(c, args[1], -1);
+}
+
+void cmd_incrby(struct client *c, const struct resp_arg *args, uint32_t n)
+{
+    long long more;
+    (void)n;
+    if (arg_integer(args[2], &more))
+        add_to_number(c, args[1], more);
+    else
+        client_error(c, "ERR value is not an integer or out of range");
+}
+
+void cmd_decrby(struct client *c, const struct resp_arg *args, uint32_t n)
+{
+    long long less;
+    (void)n;
+    if (!arg_integer(args[2], &less))
+        client_error(c, "ERR value is not an integer or out of range");
+    else if (less == LLONG_MIN)
+        client_error(c, "ERR decrement would overflow");
+    else
+        add_to_number(c, args[1], -less);
+}

@@ -1,0 +1,171 @@
+/*
+ * cmd_vadd.c - writing single elements of vector sets: VADD, VREM, VSETATTR, VGRANT, VREVOKE.
+ *
+ *   VADD key [REDUCE dim] (FP32 vector | VALUES num value ...) element [CAS] [NOQUANT | Q8 | BIN] [EF effort]
+ *        [SETATTR json] [M links] [TENANT name] ...
+ *   VGRANT key element tenant ...     VREVOKE key element tenant ...
+ *
+ * As in Redis: CAS is accepted and changes nothing (no command runs in a thread of its own). NOQUANT keeps vectors as
+ * 32-bit floats, Q8 (the default) as 8-bit codes; BIN keeps 8-bit codes, too, and navigates sealed segments by one bit
+ * per dimension. M and EF shape the graph of a set that is made by this VADD.
+ *
+ * TENANT grants the element to a tenant, beside those whom it is granted to already. A user who is bound to tenants
+ * writes to what it can see only, and grants to its own tenants only.
+ */
+#include "io/random.h"
+#include "server/vector/vector_call.h"
+#include "server/vector/vector_write.h"
+#include <stdlib.h>
+#include <string.h>
+
+enum { LINKS_MOST = 64, BEAM_MOST = 4096 };
+
+/* ---- VADD -------------------------------------------------------------------------------------------------------- */
+
+static bool take_quantisation(struct client *c, struct resp_arg arg, struct vector_write *w, bool *taken)
+{
+    bool plain = arg_is(arg, "NOQUANT"), bin = arg_is(arg, "BIN");
+    *taken = plain || bin || arg_is(arg, "Q8");
+    if (!*taken)
+        return true;
+    if (w->slot_given) {
+        client_error(c, "ERR syntax error: give one of NOQUANT, Q8 and BIN");
+        return false;
+    }
+    w->slot_given = true;
+    w->config.slot = plain ? QUIRE_SLOT_F32 : QUIRE_SLOT_Q8;
+    w->config.code_bits = bin ? 1 : 0;
+    return true;
+}
+
+/* One option at args[*at], moving *at to its last word. */
+static bool take_option(struct client *c, const struct resp_arg *args, uint32_t n, uint32_t *at, struct vector_write *w,
+                        struct tenant_names *tenants)
+{
+    long long integer = 0;
+    bool quantisation;
+    if (!take_quantisation(c, args[*at], w, &quantisation))
+        return false;
+    if (quantisation || arg_is(args[*at], "CAS"))
+        return true;
+    if (arg_is(args[*at], "EF")) {
+        if (!arg_take_integer(c, args, n, at, 1, BEAM_MOST, &integer))
+            return false;
+        w->config.link_beam = (unsigned)integer;
+    } else if (arg_is(args[*at], "M")) {
+        if (!arg_take_integer(c, args, n, at, 4, LINKS_MOST, &integer))
+            return false;
+        w->config.link_degree = (unsigned)integer;
+        w->degree_given = true;
+    } else if (arg_is(args[*at], "SETATTR") && *at + 1 < n) {
+        w->attributes = args[++*at];
+    } else if (arg_is(args[*at], "TENANT")) {
+        return tenant_names_take(c, args, n, at, tenants);
+    } else {
+        client_error(c, "ERR syntax error at '%.*s'", ARG_SHOWN(args[*at], 64u));
+        return false;
+    }
+    return true;
+}
+
+/* What stands before the vector and the vector itself; *at stands at the element afterwards. */
+static bool take_vector(struct client *c, const struct resp_arg *args, uint32_t n, uint32_t *at, struct vector_write *w,
+                        struct vector_arg *vector)
+{
+    long long reduce = 0;
+    *at = 2;
+    if (arg_is(args[2], "REDUCE")) {
+        if (!arg_take_integer(c, args, n, at, 1, QUIRE_DIM_MAX, &reduce))
+            return false;
+        ++*at;
+    }
+    if (!vector_arg_take(c, args, n, at, false, vector))
+        return false;
+    if (*at >= n) {
+        client_error(c, "ERR wrong number of arguments for 'vadd' command");
+        return false;
+    }
+    w->n_numbers = vector_arg_dim(vector);
+    w->config.dim = reduce ? (uint32_t)reduce : w->n_numbers;
+    w->config.input_dim = reduce && (uint32_t)reduce != w->n_numbers ? w->n_numbers : 0;
+    if (w->config.dim > w->n_numbers) {
+        client_error(c, "ERR REDUCE to %u: the vector has %u numbers", w->config.dim, w->n_numbers);
+        return false;
+    }
+    return true;
+}
+
+/* Runs the write whose options have been read. */
+static void add(struct client *c, struct vector_write *w, const struct vector_arg *vector,
+                const struct tenant_names *tenants)
+{
+    struct quire_error err = {0};
+    float *numbers = malloc(sizeof(float) * w->n_numbers);
+    if (!numbers)
+        client_error(c, "OOM no memory for a vector of %u numbers", w->n_numbers);
+    else if (!vector_arg_numbers(vector, numbers, &err))
+        client_error(c, "ERR %s", err.message);
+    else if (tenants->n == 0 || client_scope(c, tenants, &w->tenants)) {
+        w->vector = numbers;
+        vector_write_run(c, w);
+    }
+    free(numbers);
+}
+
+void cmd_vadd(struct client *c, const struct resp_arg *args, uint32_t n)
+{
+    struct vector_write w = {.kind = VECTOR_ADD, .key = args[1]};
+    struct tenant_names tenants = {0};
+    struct vector_arg vector;
+    uint32_t at;
+    w.config = (struct collection_config){
+        .type = QUIRE_TYPE_F32, .metric = QUIRE_METRIC_COSINE, .slot = QUIRE_SLOT_Q8, .seed = random_mix(clock_us())};
+    if (!take_vector(c, args, n, &at, &w, &vector))
+        return;
+    w.element = args[at];
+    if (w.element.bytes == 0 || w.element.bytes > QUIRE_KEY_BYTES_MAX) {
+        client_error(c, "ERR an element's name has 1 to %u bytes", QUIRE_KEY_BYTES_MAX);
+        return;
+    }
+    bool right = true;
+    for (at++; at < n && right; at++)
+        right = take_option(c, args, n, &at, &w, &tenants);
+    if (right)
+        add(c, &w, &vector, &tenants);
+    tenant_names_fini(&tenants);
+}
+
+/* ---- VREM, VSETATTR, VGRANT, VREVOKE ----------------------------------------------------------------------------- */
+
+void cmd_vrem(struct client *c, const struct resp_arg *args, uint32_t n)
+{
+    (void)n;
+    struct vector_write w = {.kind = VECTOR_REMOVE, .key = args[1], .element = args[2]};
+    vector_write_run(c, &w);
+}
+
+void cmd_vsetattr(struct client *c, const struct resp_arg *args, uint32_t n)
+{
+    (void)n;
+    struct vector_write w = {.kind = VECTOR_ATTRIBUTES, .key = args[1], .element = args[2], .attributes = args[3]};
+    vector_write_run(c, &w);
+}
+
+static void change_grants(struct client *c, enum vector_write_kind kind, const struct resp_arg *args, uint32_t n)
+{
+    struct vector_write w = {.kind = kind, .key = args[1], .element = args[2]};
+    struct tenant_names tenants = {0};
+    if (tenant_names_add(c, args + 3, n - 3, &tenants) && client_scope(c, &tenants, &w.tenants))
+        vector_write_run(c, &w);
+    tenant_names_fini(&tenants);
+}
+
+void cmd_vgrant(struct client *c, const struct resp_arg *args, uint32_t n)
+{
+    change_grants(c, VECTOR_GRANT, args, n);
+}
+
+void cmd_vrevoke(struct client *c, const struct resp_arg *args, uint32_t n)
+{
+    change_grants(c, VECTOR_REVOKE, args, n);
+}

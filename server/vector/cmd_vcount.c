@@ -1,0 +1,255 @@
+/*
+ * cmd_vcount.c - elements by what they are: VCOUNT and VDELWHERE.
+ *
+ *   VCOUNT key [FILTER expression] [TENANT name] ...
+ *   VDELWHERE key FILTER expression [TENANT name] ... [DRYRUN]
+ *
+ * What a filter matches is found by a scan on the worker's thread, so lanes go on; it reads what the columns of the
+ * segments cannot tell. Without a filter a count is known in memory and answered at once. Both count for the limits of
+ * their tenant, before a filter is compiled; what runs on the worker's thread is not scheduled.
+ *
+ * VDELWHERE removes one element after the other as VREM would: under the shard of the key, in the gate, the key with
+ * the last one. What has been put anew since the scan saw it stays, and so does what does not match any more; where
+ * segments were exchanged meanwhile the element is looked at again. While the store is behind with seals and merges the
+ * worker waits between removals, as writers do.
+ */
+#include "server/vector/vector_call.h"
+#include "server/vector/vector_scan.h"
+#include "server/vector/vector_write.h"
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+struct where_options {
+    struct resp_arg expression; /* data NULL: none */
+    struct tenant_names tenants;
+    bool dry_run;
+};
+
+struct where_call {
+    struct worker_call base;
+    struct filter *filter; /* a reference */
+    struct fair_pass pass;
+    bool removes;
+    uint64_t n;
+    struct collection_scan scan;
+    struct scan_lane *looking;  /* again, at single elements; NULL: not needed yet */
+    struct resp_buffer refusal; /* of a write; empty: none */
+    struct resp_arg key;
+    uint8_t bytes[]; /* the key */
+};
+
+/* ---- the request ------------------------------------------------------------------------------------------------- */
+
+static bool take_options(struct client *c, const struct resp_arg *args, uint32_t n, bool removes,
+                         struct where_options *o)
+{
+    bool right = true;
+    for (uint32_t at = 2; at < n && right; at++) {
+        if (arg_is(args[at], "FILTER")) {
+            right = filter_arg_take(c, args, n, &at, &o->expression);
+        } else if (arg_is(args[at], "TENANT")) {
+            right = tenant_names_take(c, args, n, &at, &o->tenants);
+        } else if (removes && arg_is(args[at], "DRYRUN")) {
+            o->dry_run = true;
+        } else {
+            client_error(c, "ERR syntax error at '%.*s'", ARG_SHOWN(args[at], 64u));
+            right = false;
+        }
+    }
+    if (right && removes && !o->expression.data) {
+        client_error(c, "ERR syntax error: VDELWHERE key FILTER expression [TENANT tenant] [DRYRUN]");
+        right = false;
+    }
+    return right;
+}
+
+/* Takes view, filter and pass over. NULL without memory. */
+static struct where_call *begin_call(struct client *c, struct resp_arg key, struct vector_view *view,
+                                     struct filter *filter, struct fair_pass *pass)
+{
+    struct where_call *call = vector_call_begin(c, view, sizeof *call + key.bytes, true);
+    if (!call) {
+        fair_leave(pass);
+        filter_unref(filter);
+        return NULL;
+    }
+    call->pass = *pass;
+    call->filter = filter;
+    call->refusal.protocol = c->protocol;
+    call->key = (struct resp_arg){call->bytes, key.bytes};
+    if (key.bytes > 0)
+        memcpy(call->bytes, key.data, key.bytes);
+    return call;
+}
+
+/* ---- on the worker's thread -------------------------------------------------------------------------------------- */
+
+static struct server *server_of(const struct where_call *call)
+{
+    return call->base.base.lane->server;
+}
+
+/* The segments have changed: what the scan has seen is looked at again. As scan_lane_look_again. */
+static int look_again(struct where_call *call, struct vector_write *w, struct quire_error *err)
+{
+    int rc = call->looking ? 0 : scan_lane_open(QUIRE_ENGINE_AUTO, &call->looking, err);
+    if (rc == 0)
+        rc = scan_lane_look_again(call->looking, &call->scan, w->element.data, w->element.bytes, &w->located,
+                                  &w->seen_lsn, err);
+    w->located_uid = w->only_uid;
+    w->is_located = rc > 0;
+    collection_unref(w->target);
+    w->target = NULL;
+    return rc;
+}
+
+/* As VREM would; more than once where segments change meanwhile. */
+static int remove_located(struct where_call *call, struct vector_write *w, struct resp_buffer *reply,
+                          struct quire_error *err)
+{
+    struct server *server = server_of(call);
+    for (;;) {
+        gate_enter(&server->gate, server->n_lanes);
+        int more = vector_write_try(server, w, reply);
+        gate_leave(&server->gate, server->n_lanes);
+        int rc = more ? look_again(call, w, err) : 0;
+        if (rc <= 0)
+            return rc;
+    }
+}
+
+static void wait_for_the_store(const struct store *store)
+{
+    const struct timespec pause = {.tv_nsec = 10 * 1000 * 1000};
+    if (store_is_behind(store))
+        nanosleep(&pause, NULL);
+}
+
+/* Removes what the scan has seen; ends the scan where the set is gone or nothing can be written. */
+static int remove_seen(void *context, const void *key, uint32_t key_bytes, const struct located *located)
+{
+    struct where_call *call = context;
+    struct server *server = server_of(call);
+    struct quire_error err = {0};
+    uint64_t uid = collection_uid(call->base.base.collection);
+    struct resp_buffer reply = {.protocol = 2};
+    struct vector_write w = {.kind = VECTOR_REMOVE,
+                             .key = call->key,
+                             .element = {key, key_bytes},
+                             .scope = call->base.base.scope,
+                             .is_located = true,
+                             .located_uid = uid,
+                             .located = *located,
+                             .only_uid = uid,
+                             .matching = call->filter,
+                             .seen_lsn = located->seen_lsn};
+    int rc = remove_located(call, &w, &reply, &err);
+    if (rc == 0 && reply.bytes > 0 && reply.data[0] == '-') {
+        resp_raw(&call->refusal, reply.data, reply.bytes);
+        rc = QUIRE_EIO;
+    }
+    resp_buffer_fini(&reply);
+    call->n += w.removed;
+    if (w.lsn > call->base.lsn)
+        call->base.lsn = w.lsn;
+    wait_for_the_store(server->store);
+    if (rc < 0)
+        call->base.error = err;
+    return w.is_gone ? QUIRE_ENOTFOUND : rc;
+}
+
+static void work(struct worker_call *base)
+{
+    struct where_call *call = (struct where_call *)base;
+    struct scan_lane *lane = NULL;
+    struct quire_error err = {0};
+    call->scan = (struct collection_scan){.collection = base->base.collection,
+                                          .filter = call->filter,
+                                          .scope = base->base.scope,
+                                          .want_keys = call->removes,
+                                          .visit = call->removes ? remove_seen : NULL,
+                                          .context = call};
+    int rc = scan_lane_open(QUIRE_ENGINE_AUTO, &lane, &err);
+    if (rc == 0)
+        rc = scan_lane_scan(lane, &call->scan, &err);
+    scan_lane_close(lane);
+    scan_lane_close(call->looking);
+    filter_unref(call->filter);
+    if (!call->removes)
+        call->n = call->scan.n;
+    /* the set has gone while its elements were removed: that was all of them */
+    base->code = rc == QUIRE_ENOTFOUND && call->removes ? 0 : rc;
+    if (base->code < 0 && base->error.code == 0)
+        base->error = err;
+    if (call->refusal.bytes > 0)
+        base->code = 0;
+}
+
+/* Replies and ends the call. */
+static void done(struct worker_call *base)
+{
+    struct where_call *call = (struct where_call *)base;
+    struct resp_buffer *out = &base->base.pending.out;
+    fair_leave(&call->pass);
+    if (base->code < 0)
+        reply_quire_error(out, &base->error);
+    else if (call->refusal.bytes > 0)
+        resp_raw(out, call->refusal.data, call->refusal.bytes);
+    else
+        resp_integer(out, (long long)call->n);
+    resp_buffer_fini(&call->refusal);
+    base->base.pending.lsn = base->lsn;
+    vector_call_end(&base->base);
+}
+
+/* ---- the commands ------------------------------------------------------------------------------------------------ */
+
+static void run(struct client *c, const struct resp_arg *args, const struct where_options *o, bool removes)
+{
+    struct vector_view view;
+    struct fair_request facts = {.n_queries = 1, .filter_bytes = o->expression.bytes};
+    struct fair_pass pass;
+    struct filter *filter = NULL;
+    int found = arg_vectors(c, args[1], &o->tenants, &view);
+    if (found < 0)
+        return;
+    if (!vector_enter(c, &view, &o->tenants, &facts, &pass)) {
+        vector_view_end(&view);
+        return;
+    }
+    bool right = !o->expression.data || filter_arg_compile(c, o->expression, view.collection, &filter);
+    if (right && (!found || !filter))
+        resp_integer(client_reply(c), (long long)vector_view_count(&view));
+    if (!right || !found || !filter) {
+        fair_leave(&pass);
+        filter_unref(filter);
+        vector_view_end(&view);
+        return;
+    }
+    struct where_call *call = begin_call(c, args[1], &view, filter, &pass);
+    if (!call)
+        return;
+    call->removes = removes && !o->dry_run;
+    call->base.work = work;
+    call->base.done = done;
+    worker_call_start(&call->base);
+}
+
+static void take_and_run(struct client *c, const struct resp_arg *args, uint32_t n, bool removes)
+{
+    struct where_options o = {0};
+    if (take_options(c, args, n, removes, &o))
+        run(c, args, &o, removes);
+    tenant_names_fini(&o.tenants);
+}
+
+void cmd_vcount(struct client *c, const struct resp_arg *args, uint32_t n)
+{
+    take_and_run(c, args, n, false);
+}
+
+void cmd_vdelwhere(struct client *c, const struct resp_arg *args, uint32_t n)
+{
+    take_and_run(c, args, n, true);
+}

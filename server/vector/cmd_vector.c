@@ -1,0 +1,379 @@
+/*
+ * cmd_vector.c - what is in a vector set (VCARD, VDIM, VINFO), and single elements of it; and what deferred commands of
+ * vector sets share.
+ *
+ * What is known without the disk is answered at once. The rest (VEMB, VISMEMBER, VLINKS, VGETATTR) is one fetch: the
+ * reply is deferred and built when the fetch is done.
+ */
+#include "index/segment/block_cache.h"
+#include "server/vector/vector_call.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { LINKS_MAX = 64 };
+
+void *vector_call_begin(struct client *c, struct vector_view *view, size_t bytes, bool barrier)
+{
+    struct vector_call *call = client_defer(c, bytes, barrier);
+    if (!call) {
+        if (view)
+            vector_view_end(view);
+        return NULL;
+    }
+    if (view) {
+        call->collection = view->collection;
+        call->scope = view->scope;
+    }
+    call->lane = c->lane;
+    return call;
+}
+
+void vector_call_end(struct vector_call *call)
+{
+    collection_unref(call->collection);
+    free(call->scope);
+    pending_done(&call->pending);
+}
+
+static void reply_worker_call(struct lane *lane, struct message *message)
+{
+    struct worker_call *call = (struct worker_call *)(void *)((char *)message - offsetof(struct worker_call, message));
+    struct resp_buffer *out = &call->base.pending.out;
+    (void)lane;
+    if (call->done) {
+        call->done(call);
+        return;
+    }
+    if (call->code < 0)
+        reply_quire_error(out, &call->error);
+    else if (call->reply)
+        call->reply(call, out);
+    else
+        resp_simple(out, "OK");
+    call->base.pending.lsn = call->lsn;
+    vector_call_end(&call->base);
+}
+
+static void run_worker_call(struct job *job)
+{
+    struct worker_call *call = (struct worker_call *)(void *)((char *)job - offsetof(struct worker_call, job));
+    call->work(call);
+    call->message.run = reply_worker_call;
+    lane_post(call->base.lane, &call->message);
+}
+
+void worker_call_start(struct worker_call *call)
+{
+    call->job.run = run_worker_call;
+    worker_post(&call->base.lane->server->worker, &call->job);
+}
+
+bool vector_enter(struct client *c, const struct vector_view *view, const struct tenant_names *only,
+                  struct fair_request *facts, struct fair_pass *pass)
+{
+    struct quire_error err = {0};
+    struct tenant_scope *own = NULL;
+    const struct tenant_scope *scope = view->scope;
+    if (!view->collection) {
+        if (!client_scope(c, only, &own))
+            return false;
+        scope = own;
+    }
+    if (scope && scope->n == 1) {
+        facts->tenant = scope->tenants[0].name;
+        facts->tenant_bytes = scope->tenants[0].bytes;
+    }
+    int rc = fair_enter(c, facts, pass, &err);
+    if (rc < 0)
+        reply_quire_error(client_reply(c), &err);
+    free(own);
+    return rc == 0;
+}
+
+unsigned vector_links(const struct collection_config *config)
+{
+    enum { LINKS_USUAL = 16 }; /* the graph's own default, which is Redis's, too */
+    return config->link_degree ? config->link_degree : LINKS_USUAL;
+}
+
+double vector_score(enum quire_metric metric, float distance)
+{
+    double d = (double)distance;
+    switch (metric) {
+    case QUIRE_METRIC_COSINE:
+        return 1 - d / 2;
+    case QUIRE_METRIC_L2:
+        return 1 / (1 + d);
+    case QUIRE_METRIC_IP:
+        break;
+    }
+    return -d;
+}
+
+/* ---- answered at once -------------------------------------------------------------------------------------------- */
+
+void cmd_vcard(struct client *c, const struct resp_arg *args, uint32_t n)
+{
+    (void)n;
+    struct vector_view view;
+    if (arg_vectors(c, args[1], NULL, &view) < 0)
+        return;
+    resp_integer(client_reply(c), (long long)vector_view_count(&view));
+    vector_view_end(&view);
+}
+
+void cmd_vdim(struct client *c, const struct resp_arg *args, uint32_t n)
+{
+    (void)n;
+    struct vector_view view;
+    int found = arg_vectors(c, args[1], NULL, &view);
+    if (found > 0)
+        resp_integer(client_reply(c), collection_config(view.collection)->dim);
+    else if (found == 0)
+        client_error(c, "ERR key does not exist");
+    vector_view_end(&view);
+}
+
+static void put_text(struct resp_buffer *out, const char *name, const char *value)
+{
+    resp_text(out, name);
+    resp_text(out, value);
+}
+
+static void put_integer(struct resp_buffer *out, const char *name, uint64_t value)
+{
+    resp_text(out, name);
+    resp_integer(out, (long long)value);
+}
+
+/* What Redis calls the way in which vectors are kept. */
+static const char *quantisation_name(const struct collection_config *config)
+{
+    switch (config->slot) {
+    case QUIRE_SLOT_Q8:
+    case QUIRE_SLOT_I8:
+        return config->code_bits == 1 ? "bin" : "int8";
+    default:
+        return quire_slot_name(config->slot);
+    }
+}
+
+/* The declared columns: name, type, whether rows are indexed by it. */
+static void put_attributes(struct resp_buffer *out, const struct attribute_schema *schema)
+{
+    resp_text(out, "attributes");
+    resp_array(out, schema->n);
+    for (uint32_t i = 0; i < schema->n; i++) {
+        resp_array(out, 3);
+        resp_text(out, schema->columns[i].name);
+        resp_text(out, quire_column_type_name(schema->columns[i].type));
+        resp_text(out, schema->columns[i].indexed ? "indexed" : "not-indexed");
+    }
+}
+
+/* What everybody may know of a set. */
+static void put_nature(struct resp_buffer *out, const struct vector_view *view)
+{
+    const struct collection_config *config = collection_config(view->collection);
+    put_text(out, "quant-type", quantisation_name(config));
+    put_integer(out, "hnsw-m", vector_links(config));
+    put_integer(out, "vector-dim", config->dim);
+    put_integer(out, "projection-input-dim", config->input_dim);
+    put_integer(out, "size", vector_view_count(view));
+    put_integer(out, "vset-uid", collection_uid(view->collection));
+    put_text(out, "metric", quire_metric_name(config->metric));
+    put_text(out, "index", quire_index_kind_name(collection_index_kind(view->collection)));
+    put_text(out, "vector-type", quire_type_name(config->type));
+    put_text(out, "slot-type", quire_slot_name(config->slot));
+    put_integer(out, "tenants", config->tenants);
+    put_attributes(out, collection_schema(view->collection));
+}
+
+/* What is everybody's together. */
+static void put_figures(struct resp_buffer *out, const struct vector_view *view)
+{
+    struct collection_stats stats;
+    collection_get_stats(view->collection, &stats);
+    put_integer(out, "memory-budget", collection_config(view->collection)->memory_bytes);
+    put_integer(out, "memory-rows", stats.memtable_rows);
+    put_integer(out, "memory-bytes", stats.memtable_bytes);
+    put_integer(out, "unlinked-rows", stats.unlinked);
+    put_integer(out, "segments", stats.segments);
+    put_integer(out, "segment-rows", stats.segment_rows);
+    put_integer(out, "dead-rows", stats.dead_rows);
+    put_integer(out, "resident-bytes", stats.resident_bytes);
+    put_integer(out, "cache-bytes", stats.cache_bytes);
+    put_integer(out, "cache-hits", stats.cache_hits);
+    put_integer(out, "cache-misses", stats.cache_misses);
+    put_integer(out, "disk-bytes", stats.disk_bytes);
+    put_integer(out, "raw-bytes", stats.raw_bytes);
+    put_integer(out, "merges", stats.merges);
+}
+
+void cmd_vinfo(struct client *c, const struct resp_arg *args, uint32_t n)
+{
+    enum { NATURE = 12, FIGURES = 14 };
+    (void)n;
+    struct vector_view view;
+    int found = arg_vectors(c, args[1], NULL, &view);
+    struct resp_buffer *out = found >= 0 ? client_reply(c) : NULL;
+    if (found == 0)
+        resp_null_array(out);
+    if (found <= 0)
+        return;
+    resp_map(out, NATURE + (view.scope ? 0 : FIGURES));
+    put_nature(out, &view);
+    if (!view.scope)
+        put_figures(out, &view);
+    vector_view_end(&view);
+}
+
+/* ---- one element ------------------------------------------------------------------------------------------------- */
+
+enum element_kind { ELEMENT_VECTOR, ELEMENT_RAW, ELEMENT_MEMBER, ELEMENT_LINKS, ELEMENT_ATTRIBUTES };
+
+struct element_call {
+    struct vector_call base;
+    enum element_kind kind;
+    bool with_scores;
+    struct collection_fetch fetch;
+    uint8_t key[];
+};
+
+static void put_vector(struct resp_buffer *out, const float *vector, uint32_t dim)
+{
+    resp_array(out, dim);
+    for (uint32_t i = 0; i < dim; i++)
+        resp_double(out, (double)vector[i]);
+}
+
+/* As Redis: the kind of the numbers, the numbers, the length the vector had before it was normalised. */
+static void put_raw(struct resp_buffer *out, const float *vector, uint32_t dim)
+{
+    resp_array(out, 3);
+    resp_simple(out, "f32");
+    resp_bulk(out, vector, dim * sizeof(float));
+    resp_double(out, 1);
+}
+
+/* One layer, as the graph has one. */
+static void put_links(struct resp_buffer *out, const struct collection_fetch *f, enum quire_metric metric,
+                      bool with_scores)
+{
+    resp_array(out, 1);
+    if (with_scores)
+        resp_map(out, f->n_links);
+    else
+        resp_array(out, f->n_links);
+    for (uint32_t i = 0; i < f->n_links; i++) {
+        resp_bulk(out, f->links[i].key, f->links[i].key_bytes);
+        if (with_scores)
+            resp_double(out, vector_score(metric, f->links[i].distance));
+    }
+}
+
+void vector_count_fetch(struct lane *lane, uint32_t reads)
+{
+    stat_add(&lane->stats.fetches, 1);
+    stat_add(&lane->stats.fetch_reads, reads);
+}
+
+/* What a missing key or element answers is the same. */
+static void put_missing(struct resp_buffer *out, enum element_kind kind)
+{
+    if (kind == ELEMENT_MEMBER)
+        resp_bool(out, false);
+    else if (kind == ELEMENT_ATTRIBUTES)
+        resp_null(out);
+    else
+        resp_null_array(out);
+}
+
+static void on_element(struct collection_fetch *f)
+{
+    struct element_call *call = f->owner;
+    struct resp_buffer *out = &call->base.pending.out;
+    const struct collection_config *config = collection_config(f->collection);
+    vector_count_fetch(call->base.lane, f->reads);
+    if (f->code < 0 && f->code != QUIRE_ENOTFOUND)
+        reply_quire_error(out, &f->error);
+    else if (f->code < 0)
+        put_missing(out, call->kind);
+    else if (call->kind == ELEMENT_MEMBER)
+        resp_bool(out, true);
+    else if (call->kind == ELEMENT_VECTOR)
+        put_vector(out, f->vector, config->dim);
+    else if (call->kind == ELEMENT_RAW)
+        put_raw(out, f->vector, config->dim);
+    else if (call->kind == ELEMENT_LINKS)
+        put_links(out, f, config->metric, call->with_scores);
+    else if (f->attribute_bytes)
+        resp_bulk(out, f->attributes, f->attribute_bytes);
+    else
+        resp_null(out);
+    vector_call_end(&call->base);
+}
+
+/* Fetches the element of args[2]. */
+static void start_element(struct client *c, const struct resp_arg *args, enum element_kind kind, bool with_scores)
+{
+    struct quire_error err = {0};
+    struct vector_view view;
+    int found = arg_vectors(c, args[1], NULL, &view);
+    if (found < 0)
+        return;
+    if (!found || args[2].bytes == 0 || args[2].bytes > QUIRE_KEY_BYTES_MAX) {
+        put_missing(client_reply(c), kind);
+        vector_view_end(&view);
+        return;
+    }
+    struct element_call *call = vector_call_begin(c, &view, sizeof *call + args[2].bytes, false);
+    if (!call)
+        return;
+    memcpy(call->key, args[2].data, args[2].bytes);
+    call->kind = kind;
+    call->with_scores = with_scores;
+    call->fetch = (struct collection_fetch){.collection = call->base.collection,
+                                            .scope = call->base.scope,
+                                            .key = call->key,
+                                            .key_bytes = args[2].bytes,
+                                            .want_vector = kind == ELEMENT_VECTOR || kind == ELEMENT_RAW,
+                                            .want_attributes = kind == ELEMENT_ATTRIBUTES,
+                                            .want_links = kind == ELEMENT_LINKS,
+                                            .links_max = LINKS_MAX,
+                                            .done = on_element,
+                                            .owner = call};
+    if (collection_fetch_start(c->lane->searcher, &call->fetch, &err) < 0) {
+        reply_quire_error(&call->base.pending.out, &err);
+        vector_call_end(&call->base);
+    }
+}
+
+void cmd_vemb(struct client *c, const struct resp_arg *args, uint32_t n)
+{
+    if (n > 4 || (n == 4 && !arg_is(args[3], "RAW")))
+        client_error(c, "ERR syntax error: VEMB key element [RAW]");
+    else
+        start_element(c, args, n == 4 ? ELEMENT_RAW : ELEMENT_VECTOR, false);
+}
+
+void cmd_vismember(struct client *c, const struct resp_arg *args, uint32_t n)
+{
+    (void)n;
+    start_element(c, args, ELEMENT_MEMBER, false);
+}
+
+void cmd_vlinks(struct client *c, const struct resp_arg *args, uint32_t n)
+{
+    if (n > 4 || (n == 4 && !arg_is(args[3], "WITHSCORES")))
+        client_error(c, "ERR syntax error: VLINKS key element [WITHSCORES]");
+    else
+        start_element(c, args, ELEMENT_LINKS, n == 4);
+}
+
+void cmd_vgetattr(struct client *c, const struct resp_arg *args, uint32_t n)
+{
+    (void)n;
+    start_element(c, args, ELEMENT_ATTRIBUTES, false);
+}

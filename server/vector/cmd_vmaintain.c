@@ -1,0 +1,279 @@
+/*
+ * cmd_vmaintain.c - work on whole vector sets, on the worker's thread: VLOAD, VSEAL, VCOMPACT, VCHECK, VRANGE.
+ *
+ *   VLOAD key path [MEMORY bytes]   adds an index made offline to a set, or makes the set of it: by hard links where
+ *                                   the data folder lies on the same file system, otherwise by a copy. Elements that
+ *                                   the set has already are replaced
+ *   VRANGE key start end [count]    elements in the order of their names. They lie on the disk in the order of their
+ *                                   vectors: this reads all of a set's blocks
+ *
+ * The path of VLOAD is taken below `import-dir`, and after symbolic links are resolved it must still lie there: a
+ * client must not be able to have the server open other files. Requests that a client sent behind one of these wait,
+ * those of other clients do not.
+ */
+#include "index/collection/key_range.h"
+#include "io/error.h"
+#include "server/call/data.h"
+#include "server/vector/vector_call.h"
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { FINDINGS_MAX = 100 };
+
+/* ---- VSEAL, VCOMPACT, VCHECK ------------------------------------------------------------------------------------- */
+
+/* Begins a call on a set that is there; NULL after a reply. */
+static void *begin_on_set(struct client *c, struct resp_arg key, size_t bytes, void (*work)(struct worker_call *call))
+{
+    struct vector_view view;
+    int found = arg_vectors(c, key, NULL, &view);
+    if (found == 0)
+        client_error(c, "ERR key does not exist");
+    if (found <= 0)
+        return NULL;
+    struct worker_call *call = vector_call_begin(c, &view, bytes, true);
+    if (call)
+        call->work = work;
+    return call;
+}
+
+static struct store *store_of(const struct worker_call *call)
+{
+    return call->base.lane->server->store;
+}
+
+static void seal(struct worker_call *call)
+{
+    call->code = store_seal(store_of(call), call->base.collection, &call->error);
+}
+
+void cmd_vseal(struct client *c, const struct resp_arg *args, uint32_t n)
+{
+    (void)n;
+    struct worker_call *call = begin_on_set(c, args[1], sizeof *call, seal);
+    if (call)
+        worker_call_start(call);
+}
+
+static void compact(struct worker_call *call)
+{
+    call->code = store_compact(store_of(call), call->base.collection, &call->error);
+}
+
+void cmd_vcompact(struct client *c, const struct resp_arg *args, uint32_t n)
+{
+    (void)n;
+    struct worker_call *call = begin_on_set(c, args[1], sizeof *call, compact);
+    if (call)
+        worker_call_start(call);
+}
+
+struct check_call {
+    struct worker_call base;
+    uint64_t n;
+    char *findings[FINDINGS_MAX]; /* owned */
+};
+
+static void keep_finding(void *context, const char *sentence)
+{
+    struct check_call *call = context;
+    if (call->n < FINDINGS_MAX)
+        call->findings[call->n] = strdup(sentence);
+    call->n++;
+}
+
+static void check(struct worker_call *base)
+{
+    struct check_call *call = (struct check_call *)base;
+    int rc = store_check(store_of(base), base->base.collection, keep_finding, call, &base->error);
+    base->code = rc == QUIRE_ECORRUPT && call->n > 0 ? 0 : rc;
+}
+
+static void reply_check(struct worker_call *base, struct resp_buffer *out)
+{
+    struct check_call *call = (struct check_call *)base;
+    uint64_t shown = call->n < FINDINGS_MAX ? call->n : FINDINGS_MAX;
+    resp_map(out, 2);
+    resp_text(out, "findings");
+    resp_integer(out, (long long)call->n);
+    resp_text(out, "first");
+    resp_array(out, shown);
+    for (uint64_t i = 0; i < shown; i++) {
+        resp_text(out, call->findings[i] ? call->findings[i] : "");
+        free(call->findings[i]);
+    }
+}
+
+void cmd_vcheck(struct client *c, const struct resp_arg *args, uint32_t n)
+{
+    (void)n;
+    struct check_call *call = begin_on_set(c, args[1], sizeof *call, check);
+    if (!call)
+        return;
+    call->base.reply = reply_check;
+    worker_call_start(&call->base);
+}
+
+/* ---- VRANGE ------------------------------------------------------------------------------------------------------ */
+
+struct range_call {
+    struct worker_call base;
+    struct key_range range;
+    uint8_t bytes[];
+};
+
+static void range(struct worker_call *base)
+{
+    struct range_call *call = (struct range_call *)base;
+    base->code = collection_keys(base->base.collection, &call->range, &base->error);
+}
+
+static void reply_range(struct worker_call *base, struct resp_buffer *out)
+{
+    struct range_call *call = (struct range_call *)base;
+    resp_array(out, call->range.n);
+    for (uint64_t i = 0; i < call->range.n; i++)
+        resp_bulk(out, call->range.keys[i].bytes, call->range.keys[i].n_bytes);
+    key_range_fini(&call->range);
+}
+
+/* "[name", "(name", "-" or "+": one end of the range. */
+static bool take_end(struct resp_arg arg, uint8_t **to, struct key_bound *out)
+{
+    memset(out, 0, sizeof *out);
+    out->least = arg.bytes == 1 && arg.data[0] == '-';
+    out->greatest = arg.bytes == 1 && arg.data[0] == '+';
+    if (out->least || out->greatest)
+        return true;
+    if (arg.bytes < 1 || (arg.data[0] != '[' && arg.data[0] != '('))
+        return false;
+    out->open = arg.data[0] == '(';
+    out->bytes = memcpy(*to, arg.data + 1, arg.bytes - 1);
+    out->n_bytes = arg.bytes - 1;
+    *to += arg.bytes;
+    return true;
+}
+
+void cmd_vrange(struct client *c, const struct resp_arg *args, uint32_t n)
+{
+    long long count = -1;
+    struct vector_view view;
+    if (n > 5 || (n == 5 && !arg_integer(args[4], &count))) {
+        client_error(c, "ERR syntax error: VRANGE key start end [count]");
+        return;
+    }
+    int found = arg_vectors(c, args[1], NULL, &view);
+    if (found == 0)
+        resp_array(client_reply(c), 0);
+    if (found <= 0)
+        return;
+    struct range_call *call = vector_call_begin(c, &view, sizeof *call + args[2].bytes + args[3].bytes + 2, true);
+    if (!call)
+        return;
+    call->range.scope = call->base.base.scope;
+    uint8_t *to = call->bytes;
+    call->base.work = range;
+    call->base.reply = reply_range;
+    call->range.count = count < 0 ? UINT64_MAX : (uint64_t)count;
+    if (take_end(args[2], &to, &call->range.first) && take_end(args[3], &to, &call->range.last)) {
+        worker_call_start(&call->base);
+        return;
+    }
+    resp_error(&call->base.base.pending.out, "ERR an end of the range is [name, (name, - or +");
+    vector_call_end(&call->base.base);
+}
+
+/* ---- VLOAD ------------------------------------------------------------------------------------------------------- */
+
+struct vload_call {
+    struct worker_call base;
+    uint64_t memory_bytes;
+    struct resp_arg key;
+    char *path;      /* into bytes */
+    uint8_t bytes[]; /* key and path */
+};
+
+/* The real path of `path` below the import folder, allocated; NULL with *err set. */
+static char *resolve(const char *folder, const char *path, struct quire_error *err)
+{
+    char *base = realpath(folder, NULL), *joined = NULL, *real = NULL;
+    size_t bytes = base ? strlen(base) : 0;
+    if (!base) {
+        error_set_errno(err, errno, "open import-dir", folder);
+        return NULL;
+    }
+    if (asprintf(&joined, "%s/%s", base, path) > 0)
+        real = realpath(joined, NULL);
+    else
+        joined = NULL;
+    if (!real) {
+        error_set_errno(err, joined ? errno : ENOMEM, "find below import-dir", path);
+    } else if (strncmp(real, base, bytes) != 0 || (real[bytes] != '/' && bytes > 1)) {
+        error_set(err, QUIRE_EPERM, "%.200s lies outside of import-dir; copy or move the index there", path);
+        free(real);
+        real = NULL;
+    }
+    free(joined);
+    free(base);
+    return real;
+}
+
+static void load(struct worker_call *base)
+{
+    struct vload_call *call = (struct vload_call *)base;
+    struct server *server = base->base.lane->server;
+    char *real = resolve(server->config->import_dir, call->path, &base->error);
+    base->code =
+        real ? data_adopt(server, call->key, real, call->memory_bytes, &base->lsn, &base->error) : base->error.code;
+    free(real);
+}
+
+static bool take_memory(struct client *c, const struct resp_arg *args, uint32_t n, uint64_t *memory_bytes)
+{
+    long long bytes;
+    if (n == 3)
+        return true;
+    if (n == 5 && arg_is(args[3], "MEMORY") && arg_integer(args[4], &bytes) && bytes > 0) {
+        *memory_bytes = (uint64_t)bytes;
+        return true;
+    }
+    client_error(c, "ERR syntax error at '%.*s': VLOAD key path [MEMORY bytes]", ARG_SHOWN(args[3], 64u));
+    return false;
+}
+
+void cmd_vload(struct client *c, const struct resp_arg *args, uint32_t n)
+{
+    const struct config *config = c->lane->server->config;
+    uint64_t memory_bytes = config->memory;
+    if (!take_memory(c, args, n, &memory_bytes))
+        return;
+    if (args[1].bytes == 0 || args[1].bytes > QUIRE_KEY_BYTES_MAX) {
+        client_error(c, "ERR a key has 1 to %u bytes", QUIRE_KEY_BYTES_MAX);
+        return;
+    }
+    if (!c->lane->server->store) {
+        client_error(c, "ERR vector sets need a data folder: start the server with --dir FOLDER");
+        return;
+    }
+    if (config->import_dir[0] == 0) {
+        client_error(c,
+                     "ERR VLOAD is off: start the server with --import-dir FOLDER, below which indexes may be opened");
+        return;
+    }
+    if (args[2].bytes == 0 || memchr(args[2].data, 0, args[2].bytes)) {
+        client_error(c, "ERR not a path");
+        return;
+    }
+    struct vload_call *call = vector_call_begin(c, NULL, sizeof *call + args[1].bytes + args[2].bytes + 1, true);
+    if (!call)
+        return;
+    memcpy(call->bytes, args[1].data, args[1].bytes);
+    memcpy(call->bytes + args[1].bytes, args[2].data, args[2].bytes);
+    call->key = (struct resp_arg){call->bytes, args[1].bytes};
+    call->path = (char *)call->bytes + args[1].bytes;
+    call->memory_bytes = memory_bytes;
+    call->base.work = load;
+    worker_call_start(&call->base);
+}

@@ -1,0 +1,562 @@
+/*
+ * cmd_vsim.c - VSIM: options, the query, the search, the reply.
+ *
+ *   VSIM key (ELE element | FP32 vector | VALUES num value ...) [WITHSCORES] [WITHATTRIBS] [WITHVECTORS] [COUNT num]
+ *            [EPSILON delta] [EF effort] [RECALL recall] [MAXREADS num] [FILTER expression] [FILTER-EF effort]
+ *            [TENANT name] ... [TRUTH] [NOTHREAD] [EXPLAIN]
+ *
+ * VMSIM is many of these in one command: their reads are interleaved on the disk.
+ *
+ * ELE costs a fetch first: the element's stored vector is the query, and the element itself is among the results, as in
+ * Redis. NOTHREAD is accepted and changes nothing: no command runs in a thread of its own.
+ *
+ * The reply is that of Redis's vector sets. With EXPLAIN it is an array of two: that reply, and a map of what the
+ * search did.
+ *
+ * An expression is compiled once per command, with the columns that the set declares, and before it is known whether
+ * there is such a key: a wrong one is an error in either case, as other options are.
+ */
+#include "index/attribute/filter.h"
+#include "io/error.h"
+#include "server/call/fair.h"
+#include "server/vector/vector_args.h"
+#include "server/vector/vector_call.h"
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    COUNT_DEFAULT = 10,
+    EFFORT_MAX = 100000, /* blocks that one step seeds from: some milliseconds */
+    QUERIES_MAX = 10000
+};
+
+enum { VECTOR_ROOM = 16 }; /* queries of one VMSIM that run at once */
+
+struct vsim_options {
+    bool with_scores, with_attributes, with_vectors, explain;
+    double least_score; /* of EPSILON; -infinity: none */
+    struct quire_search_options search;
+    struct resp_arg expression;  /* FILTER, in the request; data NULL: none */
+    struct tenant_names tenants; /* TENANT */
+};
+
+/* One query. */
+struct vsim_query {
+    struct vsim_call *call;
+    struct fair_ticket ticket; /* of the search */
+    struct collection_search search;
+    struct collection_fetch fetch;
+    struct vector_arg vector; /* into call->bytes, in VMSIM */
+    struct resp_buffer out;
+    float *numbers; /* dim floats; owned */
+    uint8_t *element;
+};
+
+/* VSIM is a call with one query, VMSIM with several. */
+struct vsim_call {
+    struct vector_call base;
+    struct vsim_options options;
+    struct filter *filter; /* a reference; NULL: none */
+    struct fair_pass pass;
+    bool many, starting;
+    uint32_t n, n_started, n_running;
+    struct vsim_query queries[];
+};
+
+/* ---- options ----------------------------------------------------------------------------------------------------- */
+
+/* One option that says which elements may be answered. */
+static bool take_choice(struct client *c, const struct resp_arg *args, uint32_t n, uint32_t *at, struct vsim_options *o)
+{
+    long long integer = 0;
+    if (arg_is(args[*at], "FILTER"))
+        return filter_arg_take(c, args, n, at, &o->expression);
+    if (arg_is(args[*at], "TENANT"))
+        return tenant_names_take(c, args, n, at, &o->tenants);
+    if (arg_is(args[*at], "FILTER-EF")) {
+        bool right = arg_take_integer(c, args, n, at, 0, UINT32_MAX, &integer);
+        o->search.filter_effort = (uint32_t)integer;
+        return right;
+    }
+    client_error(c, "ERR syntax error at '%.*s'", ARG_SHOWN(args[*at], 64u));
+    return false;
+}
+
+/* One option at args[*at], moving *at to its last word. */
+static bool take_option(struct client *c, const struct resp_arg *args, uint32_t n, uint32_t *at, struct vsim_options *o)
+{
+    long long integer = 0;
+    double number = 0;
+    struct resp_arg arg = args[*at];
+    bool right = true;
+    if (arg_is(arg, "WITHSCORES"))
+        o->with_scores = true;
+    else if (arg_is(arg, "WITHATTRIBS"))
+        o->with_attributes = true;
+    else if (arg_is(arg, "WITHVECTORS"))
+        o->with_vectors = true;
+    else if (arg_is(arg, "EXPLAIN"))
+        o->explain = true;
+    else if (arg_is(arg, "TRUTH"))
+        o->search.exact = true;
+    else if (arg_is(arg, "NOTHREAD"))
+        right = true;
+    else if (arg_is(arg, "COUNT") && (right = arg_take_integer(c, args, n, at, 1, QUIRE_K_MAX, &integer)))
+        o->search.k = (uint32_t)integer;
+    else if (right && arg_is(arg, "EF") && (right = arg_take_integer(c, args, n, at, 1, EFFORT_MAX, &integer)))
+        o->search.effort = (uint32_t)integer;
+    else if (right && arg_is(arg, "MAXREADS") && (right = arg_take_integer(c, args, n, at, 1, UINT32_MAX, &integer)))
+        o->search.reads_max = (uint32_t)integer;
+    else if (right && arg_is(arg, "RECALL") && (right = arg_take_number(c, args, n, at, 0.01, 1, &number)))
+        o->search.recall = (float)number;
+    else if (right && arg_is(arg, "EPSILON") && (right = arg_take_number(c, args, n, at, 0, 1e30, &number)))
+        o->least_score = 1 - number;
+    else if (right)
+        right = take_choice(c, args, n, at, o);
+    return right;
+}
+
+/* The options from args[at] on, into *o, which is empty; its tenants are to be ended in any case. */
+static bool take_options(struct client *c, const struct resp_arg *args, uint32_t n, uint32_t at, struct vsim_options *o)
+{
+    o->least_score = -INFINITY;
+    quire_search_options_init(&o->search);
+    o->search.k = COUNT_DEFAULT;
+    o->search.recall = 0;
+    o->search.effort = 0;
+    for (; at < n; at++)
+        if (!take_option(c, args, n, &at, o))
+            return false;
+    if (o->search.recall > 0 && o->search.effort > 0) {
+        client_error(c, "ERR syntax error: RECALL and EF both say how hard to search; give one");
+        return false;
+    }
+    return true;
+}
+
+/* ---- reply ------------------------------------------------------------------------------------------------------- */
+
+static void put_details(const struct vsim_options *o, const struct collection_config *config,
+                        const struct collection_hit *hit, struct resp_buffer *out)
+{
+    unsigned n = (unsigned)o->with_scores + (unsigned)o->with_attributes + (unsigned)o->with_vectors;
+    if (n > 1 && out->protocol == 3)
+        resp_array(out, n);
+    if (o->with_scores)
+        resp_double(out, vector_score(config->metric, hit->distance));
+    if (o->with_attributes && hit->attribute_bytes)
+        resp_bulk(out, hit->attributes, hit->attribute_bytes);
+    else if (o->with_attributes)
+        resp_null(out);
+    if (!o->with_vectors)
+        return;
+    resp_array(out, config->dim);
+    for (uint32_t i = 0; i < config->dim; i++)
+        resp_double(out, (double)hit->vector[i]);
+}
+
+/* RESP2: one flat list. RESP3: a map where there is more than the elements, of several things a list each. */
+static void put_hits(const struct vsim_query *q, struct resp_buffer *out)
+{
+    const struct vsim_options *o = &q->call->options;
+    const struct collection_search *s = &q->search;
+    const struct collection_config *config = collection_config(s->collection);
+    unsigned details = (unsigned)o->with_scores + (unsigned)o->with_attributes + (unsigned)o->with_vectors;
+    uint32_t n = 0;
+    while (n < s->n_hits && vector_score(config->metric, s->hits[n].distance) >= o->least_score)
+        n++;
+    if (details && out->protocol == 3)
+        resp_map(out, n);
+    else
+        resp_array(out, (size_t)n * (1 + details));
+    for (uint32_t i = 0; i < n; i++) {
+        resp_bulk(out, s->hits[i].key, s->hits[i].key_bytes);
+        if (details)
+            put_details(o, config, &s->hits[i], out);
+    }
+}
+
+static void put_count(struct resp_buffer *out, const char *name, uint64_t value)
+{
+    resp_text(out, name);
+    resp_integer(out, (long long)value);
+}
+
+/* n_lists: segments of inverted lists among n_segments. */
+static const char *plan_of(const struct vsim_call *call, enum quire_plan plan, uint32_t n_segments, uint32_t n_lists)
+{
+    if (call->filter || call->base.scope)
+        return quire_plan_name(plan);
+    if (call->options.search.exact)
+        return "scan";
+    if (n_segments == 0)
+        return "memory";
+    return n_lists == 0 ? "pagegraph" : n_lists == n_segments ? "spann" : "mixed";
+}
+
+static void put_explanation(const struct vsim_query *q, struct resp_buffer *out)
+{
+    const struct quire_search_stats *s = &q->search.stats;
+    resp_map(out, 15);
+    resp_text(out, "plan");
+    resp_text(out, plan_of(q->call, s->plan, q->search.n_segments, q->search.n_list_segments));
+    resp_text(out, "result");
+    resp_text(out, s->exact ? "exact" : s->complete ? "complete" : "partial");
+    put_count(out, "matches", s->matches);
+    put_count(out, "reads-expected", s->reads_expected);
+    resp_text(out, "switched");
+    resp_bool(out, s->switched);
+    put_count(out, "reads", s->reads + q->fetch.reads);
+    put_count(out, "bytes", s->bytes + q->fetch.bytes);
+    put_count(out, "rounds", s->rounds + q->fetch.rounds);
+    put_count(out, "rows-scored", s->rows_scored);
+    put_count(out, "codes-scored", s->codes_scored);
+    put_count(out, "effort", s->effort);
+    put_count(out, "segments", q->search.n_segments);
+    put_count(out, "memory-rows-scored", q->search.memtable_rows_scored);
+    put_count(out, "latency-us", s->latency_ns / 1000);
+    put_count(out, "step-us", s->cpu_ns / 1000);
+}
+
+/* For SLOWLOG: sums over the queries; the plan is that of the query that read the most. */
+static void describe(const struct pending *p, char *text, size_t room)
+{
+    const struct vsim_call *call = (const struct vsim_call *)(const void *)p;
+    const struct vsim_query *worst = &call->queries[0];
+    uint64_t reads = 0, rounds = 0, matches = 0, expected = 0;
+    uint32_t effort = 0, n_segments = 0, n_lists = 0, switched = 0;
+    for (uint32_t i = 0; i < call->n; i++) {
+        const struct vsim_query *q = &call->queries[i];
+        const struct quire_search_stats *s = &q->search.stats;
+        reads += s->reads + q->fetch.reads;
+        rounds += s->rounds + q->fetch.rounds;
+        matches += s->matches;
+        expected += s->reads_expected;
+        switched += s->switched;
+        effort = s->effort > effort ? s->effort : effort;
+        worst = s->reads > worst->search.stats.reads ? q : worst;
+        n_segments += q->search.n_segments;
+        n_lists += q->search.n_list_segments;
+    }
+    int bytes = snprintf(text, room, "%s reads=%llu rounds=%llu effort=%u",
+                         plan_of(call, worst->search.stats.plan, n_segments, n_lists), (unsigned long long)reads,
+                         (unsigned long long)rounds, effort);
+    if ((call->filter || call->base.scope) && bytes > 0 && (size_t)bytes < room)
+        snprintf(text + bytes, room - (size_t)bytes, " matches=%llu reads-expected=%llu switched=%u",
+                 (unsigned long long)matches, (unsigned long long)expected, switched);
+}
+
+static void count_search(const struct vsim_query *q)
+{
+    struct lane_stats *stats = &q->call->base.lane->stats;
+    const struct quire_search_stats *s = &q->search.stats;
+    if (q->search.code < 0) {
+        stat_add(&stats->search_errors, 1);
+        return;
+    }
+    stat_add(&stats->searches, 1);
+    stat_add(&stats->search_reads, s->reads);
+    stat_add(&stats->search_rounds, s->rounds);
+    stat_add(&stats->search_cpu_ns, s->cpu_ns);
+    histogram_add(&stats->latency, s->latency_ns / 1000);
+}
+
+/* ---- the call ---------------------------------------------------------------------------------------------------- */
+
+static void end_call(struct vsim_call *call)
+{
+    struct resp_buffer *out = &call->base.pending.out;
+    fair_leave(&call->pass);
+    if (call->many)
+        resp_array(out, call->n);
+    for (uint32_t i = 0; i < call->n; i++) {
+        struct vsim_query *q = &call->queries[i];
+        resp_raw(out, q->out.data, q->out.bytes);
+        out->failed = out->failed || q->out.failed;
+        resp_buffer_fini(&q->out);
+        free(q->numbers);
+        free(q->element);
+    }
+    filter_unref(call->filter);
+    vector_call_end(&call->base);
+}
+
+static void start_more(struct vsim_call *call);
+
+/* The reply of a query stands in its buffer. */
+static void query_done(struct vsim_query *q)
+{
+    struct vsim_call *call = q->call;
+    call->n_running--;
+    start_more(call);
+}
+
+static void query_failed(struct vsim_query *q, const struct quire_error *err)
+{
+    q->out.bytes = 0;
+    reply_quire_error(&q->out, err);
+    query_done(q);
+}
+
+static void on_search(struct collection_search *search)
+{
+    struct vsim_query *q = search->owner;
+    count_search(q);
+    fair_end(&q->ticket, &search->stats);
+    if (search->code < 0) {
+        query_failed(q, &search->error);
+        return;
+    }
+    if (q->call->options.explain)
+        resp_array(&q->out, 2);
+    put_hits(q, &q->out);
+    if (q->call->options.explain)
+        put_explanation(q, &q->out);
+    query_done(q);
+}
+
+/* When it is the query's turn. */
+static void begin_search(struct fair_ticket *ticket, int code)
+{
+    struct vsim_query *q = ticket->owner;
+    struct vsim_call *call = q->call;
+    struct quire_error err = {0};
+    if (code < 0) {
+        error_set(&err, code, "the search was cancelled before it began");
+        query_failed(q, &err);
+        return;
+    }
+    q->search = (struct collection_search){.collection = call->base.collection,
+                                           .query = q->numbers,
+                                           .options = call->options.search,
+                                           .filter = call->filter,
+                                           .scope = call->base.scope,
+                                           .want_attributes = call->options.with_attributes,
+                                           .want_vectors = call->options.with_vectors,
+                                           .rank = ticket->rank,
+                                           .done = on_search,
+                                           .owner = q};
+    if (collection_search_start(call->base.lane->searcher, &q->search, &err) == 0)
+        return;
+    fair_end(ticket, NULL);
+    stat_add(&call->base.lane->stats.search_errors, 1);
+    query_failed(q, &err);
+}
+
+/* q->numbers is the query. */
+static void search(struct vsim_query *q)
+{
+    q->ticket.run = begin_search;
+    q->ticket.owner = q;
+    fair_start(&q->call->pass, &q->ticket);
+}
+
+static void on_element(struct collection_fetch *fetch)
+{
+    struct vsim_query *q = fetch->owner;
+    stat_add(&q->call->base.lane->stats.fetches, 1);
+    stat_add(&q->call->base.lane->stats.fetch_reads, fetch->reads);
+    if (fetch->code == 0) {
+        /* it may have to wait for its turn */
+        size_t bytes = sizeof(float) * collection_config(fetch->collection)->dim;
+        q->numbers = malloc(bytes);
+        if (q->numbers) {
+            memcpy(q->numbers, fetch->vector, bytes);
+            search(q);
+            return;
+        }
+        error_set(&fetch->error, QUIRE_ENOMEM, "no memory for a query");
+    } else if (fetch->code == QUIRE_ENOTFOUND) {
+        error_set(&fetch->error, QUIRE_ENOTFOUND, "element not found in set");
+    }
+    query_failed(q, &fetch->error);
+}
+
+static void start_query(struct vsim_query *q)
+{
+    struct vsim_call *call = q->call;
+    struct quire_error err = {0};
+    if (!q->element) {
+        search(q);
+        return;
+    }
+    q->fetch = (struct collection_fetch){.collection = call->base.collection,
+                                         .scope = call->base.scope,
+                                         .key = q->element,
+                                         .key_bytes = q->vector.element.bytes,
+                                         .want_vector = true,
+                                         .done = on_element,
+                                         .owner = q};
+    if (collection_fetch_start(call->base.lane->searcher, &q->fetch, &err) < 0)
+        query_failed(q, &err);
+}
+
+/* Keeps some queries going; ends the call with the last. */
+static void start_more(struct vsim_call *call)
+{
+    if (call->starting)
+        return;
+    call->starting = true;
+    while (call->n_started < call->n && call->n_running < VECTOR_ROOM) {
+        struct vsim_query *q = &call->queries[call->n_started++];
+        if (q->out.bytes > 0)
+            continue; /* refused */
+        call->n_running++;
+        start_query(q);
+    }
+    call->starting = false;
+    if (call->n_running == 0)
+        end_call(call);
+}
+
+/* Takes the query's numbers, brought to the set's dimensions, or its element. */
+static int fill_query(struct vsim_query *q, const struct collection_config *config, const struct vector_arg *vector,
+                      struct quire_error *err)
+{
+    uint32_t dim = vector_arg_dim(vector);
+    int fit = vector->element.data ? 1 : vector_fits(config, dim);
+    q->vector = *vector;
+    if (!fit)
+        return error_set(err, QUIRE_EDIM, "Vector dimension mismatch - got %u but set has %u", dim,
+                         config->input_dim ? config->input_dim : config->dim);
+    if (vector->element.data && (vector->element.bytes == 0 || vector->element.bytes > QUIRE_KEY_BYTES_MAX))
+        return error_set(err, QUIRE_ENOTFOUND, "element not found in set");
+    if (vector->element.data) {
+        q->element = malloc(vector->element.bytes);
+        if (q->element)
+            memcpy(q->element, vector->element.data, vector->element.bytes);
+        return q->element ? 0 : error_set(err, QUIRE_ENOMEM, "no memory for a query");
+    }
+    q->numbers = malloc(sizeof(float) * (dim > config->dim ? dim : config->dim));
+    if (!q->numbers)
+        return error_set(err, QUIRE_ENOMEM, "no memory for a query");
+    if (!vector_arg_numbers(vector, q->numbers, err))
+        return err->code;
+    if (fit == 2 && vector_reduce(config, q->numbers, q->numbers) < 0)
+        return error_set(err, QUIRE_ENOMEM, "no memory to reduce a query");
+    return 0;
+}
+
+/* Whether the limits let the client search so; false after an error reply. */
+static bool enter(struct client *c, const struct vector_view *view, const struct vsim_options *o, uint32_t n,
+                  struct fair_pass *pass)
+{
+    struct fair_request facts = {.n_queries = n,
+                                 .k = o->search.k,
+                                 .effort = o->search.effort,
+                                 .recall = o->search.recall,
+                                 .exact = o->search.exact,
+                                 .filter_bytes = o->expression.bytes};
+    return vector_enter(c, view, &o->tenants, &facts, pass);
+}
+
+/* A call of n queries on the set under a key: 1; 0 where there is none; -1 without memory, or after an error reply. */
+static int begin_call(struct client *c, struct resp_arg key, const struct vsim_options *o, uint32_t n,
+                      struct vsim_call **out)
+{
+    struct vector_view view;
+    struct fair_pass pass;
+    struct vsim_call *call = NULL;
+    struct filter *filter = NULL;
+    int found = arg_vectors(c, key, &o->tenants, &view);
+    if (found < 0)
+        return -1;
+    if (!enter(c, &view, o, n, &pass)) {
+        vector_view_end(&view);
+        return -1;
+    }
+    bool right = !o->expression.data || filter_arg_compile(c, o->expression, view.collection, &filter);
+    if (right && found)
+        call = vector_call_begin(c, &view, sizeof *call + n * sizeof *call->queries, false);
+    else
+        vector_view_end(&view);
+    if (!call) {
+        filter_unref(filter);
+        fair_leave(&pass);
+        return right && !found ? 0 : -1;
+    }
+    call->pass = pass;
+    call->base.pending.describe = describe;
+    call->options = *o;
+    call->options.expression = (struct resp_arg){0}; /* the request's, which ends before the call */
+    call->options.tenants = (struct tenant_names){0};
+    call->filter = filter;
+    call->n = n;
+    for (uint32_t i = 0; i < n; i++) {
+        call->queries[i].call = call;
+        call->queries[i].out.protocol = c->protocol;
+    }
+    *out = call;
+    return 1;
+}
+
+static void vsim(struct client *c, struct resp_arg key, const struct vector_arg *vector, const struct vsim_options *o)
+{
+    struct quire_error err = {0};
+    struct vsim_call *call;
+    int found = begin_call(c, key, o, 1, &call);
+    if (found == 0)
+        resp_array(client_reply(c), 0);
+    if (found <= 0)
+        return;
+    if (fill_query(&call->queries[0], collection_config(call->base.collection), vector, &err) < 0)
+        reply_quire_error(&call->queries[0].out, &err);
+    start_more(call);
+}
+
+void cmd_vsim(struct client *c, const struct resp_arg *args, uint32_t n)
+{
+    struct vsim_options o = {0};
+    struct vector_arg vector;
+    uint32_t at = 2;
+    if (vector_arg_take(c, args, n, &at, true, &vector) && take_options(c, args, n, at, &o))
+        vsim(c, args[1], &vector, &o);
+    tenant_names_fini(&o.tenants);
+}
+
+static void vmsim(struct client *c, struct resp_arg key, const struct vector_arg *vectors, uint32_t count,
+                  const struct vsim_options *o)
+{
+    struct quire_error err = {0};
+    struct vsim_call *call;
+    int found = begin_call(c, key, o, count, &call);
+    if (found == 0) {
+        struct resp_buffer *out = client_reply(c);
+        resp_array(out, count);
+        for (uint32_t i = 0; i < count; i++)
+            resp_array(out, 0);
+    }
+    if (found <= 0)
+        return;
+    for (uint32_t i = 0; i < count; i++) {
+        struct vsim_query *q = &call->queries[i];
+        if (fill_query(q, collection_config(call->base.collection), &vectors[i], &err) < 0 && q->out.bytes == 0)
+            reply_quire_error(&q->out, &err);
+    }
+    call->many = true;
+    start_more(call);
+}
+
+/* VMSIM key num (ELE element | FP32 vector | VALUES num value ...) ... [the options of VSIM]: one reply per query. */
+void cmd_vmsim(struct client *c, const struct resp_arg *args, uint32_t n)
+{
+    struct vsim_options o = {0};
+    long long count;
+    uint32_t at = 3;
+    if (!arg_integer(args[2], &count) || count < 1 || count > QUERIES_MAX) {
+        client_error(c, "ERR the number of queries is not a whole number from 1 to %d", QUERIES_MAX);
+        return;
+    }
+    struct vector_arg *vectors = calloc((size_t)count, sizeof *vectors);
+    bool right = vectors != NULL;
+    if (!vectors)
+        client_error(c, "OOM no memory for %lld queries", count);
+    for (long long i = 0; i < count && right; i++)
+        right = vector_arg_take(c, args, n, &at, true, &vectors[i]);
+    if (right && take_options(c, args, n, at, &o))
+        vmsim(c, args[1], vectors, (uint32_t)count, &o);
+    tenant_names_fini(&o.tenants);
+    free(vectors);
+}

@@ -1,0 +1,55 @@
+/*
+ * links.c - the collections of a lane in which too many rows wait for their links.
+ *
+ * A put is visible at once: rows that wait are compared one by one in every search, ten nanoseconds each. A background
+ * thread of the store links them (store_maintain.c), with what the lanes leave of the processor. Only where that falls
+ * behind, with more than CROWD of them waiting, the lane that puts links, too, a slice in each of its turns, and its
+ * writers put one element a turn; with more than THRONG they wait for milliseconds.
+ */
+#include "server/vector/links.h"
+#include "index/search/search.h"
+#include <stdlib.h>
+
+enum { CROWD = 512, THRONG = 1024 };
+
+static void link_now(struct lane *lane, struct collection *collection, uint64_t budget_us)
+{
+    struct graph_scratch *scratch = searcher_graph_scratch(lane->searcher);
+    if (scratch)
+        collection_link(collection, scratch, budget_us);
+}
+
+enum links_pace links_add(struct lane *lane, struct collection *collection)
+{
+    uint32_t waiting = collection_unlinked(collection);
+    bool known = false;
+    for (unsigned i = 0; i < lane->n_links; i++)
+        known = known || lane->links[i] == collection;
+    struct collection **bigger =
+        waiting > CROWD && !known ? realloc(lane->links, sizeof *bigger * (lane->n_links + 1)) : NULL;
+    if (bigger) {
+        lane->links = bigger;
+        lane->links[lane->n_links++] = collection;
+    } else {
+        collection_unref(collection);
+    }
+    return waiting > THRONG ? LINKS_THRONG : waiting > CROWD ? LINKS_CROWD : LINKS_FEW;
+}
+
+bool links_work(struct lane *lane, uint64_t budget_us)
+{
+    if (lane->n_links == 0)
+        return false;
+    struct collection *collection = lane->links[--lane->n_links];
+    link_now(lane, collection, budget_us);
+    collection_unref(collection);
+    return true;
+}
+
+void links_fini(struct lane *lane)
+{
+    while (lane->n_links > 0)
+        collection_unref(lane->links[--lane->n_links]);
+    free(lane->links);
+    lane->links = NULL;
+}

@@ -1,0 +1,380 @@
+/*
+ * vector_plan.c - elements that a transaction will write to, and what the disk says of them.
+ *
+ * Notes are (key, element). Which collection a key will have when the write is made is known but for RENAME, so with
+ * one in the transaction each element is looked up in the renamed sets as well. An element is asked for once per
+ * collection, however often it is written to: the first write ends the sealed row, which collection_put sees by itself.
+ *
+ * An answer holds as long as the collection's segments stay as they are (the generation of struct located). Whoever
+ * opens a batch of the journal and then finds the plan ready may rely on it until the batch ends.
+ */
+#include "server/vector/vector_plan.h"
+#include "io/error.h"
+#include "server/vector/links.h"
+#include <stdlib.h>
+#include <string.h>
+#include <xxhash.h>
+
+struct note {
+    struct resp_arg key, element;
+    bool want_text, want_vector;
+};
+
+/* An element of one collection that the disk was asked for. */
+struct answer {
+    struct answer *next; /* of its bucket */
+    struct vector_plan *plan;
+    struct collection *collection; /* a reference */
+    struct resp_arg element;
+    uint64_t hash;
+    bool want_text, want_vector, there, missing;
+    struct located located;
+    char *text; /* grants and attributes; owned, as the vector */
+    uint32_t text_bytes;
+    float *vector;
+    struct collection_fetch fetch;
+};
+
+struct vector_plan {
+    struct lane *lane;
+    void (*go_on)(void *context);
+    void *context;
+    bool noting, starting;
+    struct note *notes;
+    size_t n_notes, notes_room;
+    struct resp_arg *renames;
+    size_t n_renames, renames_room;
+    struct answer **buckets; /* a power of two of them */
+    size_t n_buckets, n_answers, n_missing, n_running;
+    struct collection **targets; /* got rows; references */
+    size_t n_targets, targets_room;
+    struct quire_error error; /* the first; code 0: none */
+};
+
+/* ---- life ---------------------------------------------------------------------------------------------------------*/
+
+struct vector_plan *vector_plan_create(struct lane *lane, void (*go_on)(void *context), void *context)
+{
+    struct vector_plan *plan = calloc(1, sizeof *plan);
+    if (plan)
+        *plan = (struct vector_plan){.lane = lane, .go_on = go_on, .context = context, .noting = true};
+    return plan;
+}
+
+static void forget_content(struct answer *a)
+{
+    free(a->text);
+    free(a->vector);
+    a->text = NULL;
+    a->vector = NULL;
+    a->text_bytes = 0;
+}
+
+void vector_plan_destroy(struct vector_plan *plan)
+{
+    if (!plan)
+        return;
+    for (size_t i = 0; i < plan->n_buckets; i++)
+        for (struct answer *a = plan->buckets[i], *next; a; a = next) {
+            next = a->next;
+            collection_unref(a->collection);
+            forget_content(a);
+            free(a);
+        }
+    while (plan->n_targets > 0)
+        collection_unref(plan->targets[--plan->n_targets]);
+    free(plan->targets);
+    free(plan->buckets);
+    free(plan->renames);
+    free(plan->notes);
+    free(plan);
+}
+
+static void fail(struct vector_plan *plan, int code, const char *sentence)
+{
+    if (plan->error.code == 0)
+        error_set(&plan->error, code, "%s", sentence);
+}
+
+/* Room for one more of `size` bytes in a list of n; false: no memory. */
+static bool make_room(void *list, size_t n, size_t *room, size_t size)
+{
+    void **place = list;
+    if (n < *room)
+        return true;
+    size_t more = *room ? 2 * *room : 64;
+    void *bigger = realloc(*place, more * size);
+    if (!bigger)
+        return false;
+    *place = bigger;
+    *room = more;
+    return true;
+}
+
+/* ---- notes --------------------------------------------------------------------------------------------------------*/
+
+void vector_plan_note(struct vector_plan *plan, const struct vector_write *w)
+{
+    if (w->element.bytes == 0 || w->element.bytes > QUIRE_KEY_BYTES_MAX)
+        return; /* will be refused */
+    if (!make_room(&plan->notes, plan->n_notes, &plan->notes_room, sizeof *plan->notes)) {
+        fail(plan, QUIRE_ENOMEM, "no memory to look at the elements of a transaction");
+        return;
+    }
+    plan->notes[plan->n_notes++] = (struct note){.key = w->key,
+                                                 .element = w->element,
+                                                 .want_text = vector_write_wants_text(w),
+                                                 .want_vector = vector_write_wants_vector(w)};
+}
+
+void vector_plan_note_rename(struct vector_plan *plan, struct resp_arg from)
+{
+    if (make_room(&plan->renames, plan->n_renames, &plan->renames_room, sizeof *plan->renames))
+        plan->renames[plan->n_renames++] = from;
+    else
+        fail(plan, QUIRE_ENOMEM, "no memory to look at the keys of a transaction");
+}
+
+/* ---- answers ------------------------------------------------------------------------------------------------------*/
+
+static uint64_t hash_of(const struct collection *collection, struct resp_arg element)
+{
+    return XXH3_64bits_withSeed(element.data, element.bytes, collection_uid(collection));
+}
+
+static struct answer *find(const struct vector_plan *plan, const struct collection *collection, struct resp_arg element,
+                           uint64_t hash)
+{
+    struct answer *a = plan->n_buckets ? plan->buckets[hash & (plan->n_buckets - 1)] : NULL;
+    while (a && !(a->hash == hash && a->collection == collection && a->element.bytes == element.bytes &&
+                  memcmp(a->element.data, element.data, element.bytes) == 0))
+        a = a->next;
+    return a;
+}
+
+static bool grow(struct vector_plan *plan)
+{
+    size_t n = plan->n_buckets ? 2 * plan->n_buckets : 64;
+    struct answer **buckets = calloc(n, sizeof(struct answer *));
+    if (!buckets)
+        return false;
+    for (size_t i = 0; i < plan->n_buckets; i++)
+        for (struct answer *a = plan->buckets[i], *next; a; a = next) {
+            next = a->next;
+            a->next = buckets[a->hash & (n - 1)];
+            buckets[a->hash & (n - 1)] = a;
+        }
+    free(plan->buckets);
+    plan->buckets = buckets;
+    plan->n_buckets = n;
+    return true;
+}
+
+/* A new one, not asked for yet. NULL without memory. */
+static struct answer *add(struct vector_plan *plan, struct collection *collection, struct resp_arg element,
+                          uint64_t hash)
+{
+    if (plan->n_answers >= plan->n_buckets && !grow(plan))
+        return NULL;
+    struct answer *a = calloc(1, sizeof *a);
+    if (!a)
+        return NULL;
+    *a = (struct answer){.next = plan->buckets[hash & (plan->n_buckets - 1)],
+                         .plan = plan,
+                         .collection = collection_ref(collection),
+                         .element = element,
+                         .hash = hash};
+    plan->buckets[hash & (plan->n_buckets - 1)] = a;
+    plan->n_answers++;
+    return a;
+}
+
+/* Marks what must be asked of the disk for one element of one collection. */
+static void look_at(struct vector_plan *plan, const struct note *note, struct collection *collection)
+{
+    struct located now;
+    if (collection_locate_now(collection, note->element.data, note->element.bytes, &now))
+        return;
+    uint64_t hash = hash_of(collection, note->element);
+    struct answer *a = find(plan, collection, note->element, hash);
+    if (!a && !(a = add(plan, collection, note->element, hash))) {
+        fail(plan, QUIRE_ENOMEM, "no memory to look elements up");
+        return;
+    }
+    bool more = (note->want_text && !a->want_text) || (note->want_vector && !a->want_vector);
+    a->want_text |= note->want_text;
+    a->want_vector |= note->want_vector;
+    if (a->missing || (a->there && !more && a->located.generation == now.generation))
+        return;
+    a->missing = true;
+    plan->n_missing++;
+}
+
+/* The set under a key, with a reference; NULL where there is none. */
+static struct collection *set_of(const struct vector_plan *plan, struct resp_arg name)
+{
+    struct keyspace_hold hold;
+    struct keyspace *keyspace = &plan->lane->server->keyspace;
+    struct key key = keyspace_key(keyspace, name);
+    keyspace_hold_key(&hold, keyspace, &key);
+    const struct key_entry *entry = keyspace_find(&hold, &key);
+    struct collection *set = entry && entry->type == KEY_VECTOR_SET ? collection_ref(entry->set) : NULL;
+    keyspace_let_go(&hold);
+    return set;
+}
+
+static void look_at_all(struct vector_plan *plan, struct collection *set, const struct note *only)
+{
+    for (size_t i = 0; set && !only && i < plan->n_notes; i++)
+        look_at(plan, &plan->notes[i], set);
+    if (set && only)
+        look_at(plan, only, set);
+    collection_unref(set);
+}
+
+bool vector_plan_is_ready(struct vector_plan *plan)
+{
+    plan->noting = false;
+    for (size_t i = 0; i < plan->n_notes; i++)
+        look_at_all(plan, set_of(plan, plan->notes[i].key), &plan->notes[i]);
+    for (size_t i = 0; i < plan->n_renames; i++)
+        look_at_all(plan, set_of(plan, plan->renames[i]), NULL);
+    return plan->n_missing == 0 && plan->error.code == 0;
+}
+
+/* ---- the disk -----------------------------------------------------------------------------------------------------*/
+
+/* What the commit will need of a sealed element. */
+static bool keep_content(struct answer *a)
+{
+    const struct collection_fetch *f = &a->fetch;
+    size_t vector_bytes = sizeof(float) * collection_config(a->collection)->dim;
+    forget_content(a);
+    a->located = f->located;
+    a->there = true;
+    if (f->code < 0 || f->in_memory)
+        return true;
+    if (f->attribute_bytes) {
+        a->text = malloc(f->attribute_bytes);
+        if (!a->text)
+            return false;
+        memcpy(a->text, f->attributes, f->attribute_bytes);
+        a->text_bytes = f->attribute_bytes;
+    }
+    if (f->want_vector) {
+        a->vector = malloc(vector_bytes);
+        if (!a->vector)
+            return false;
+        memcpy(a->vector, f->vector, vector_bytes);
+    }
+    return true;
+}
+
+static void on_answer(struct collection_fetch *fetch)
+{
+    struct answer *a = fetch->owner;
+    struct vector_plan *plan = a->plan;
+    stat_add(&plan->lane->stats.fetches, 1);
+    stat_add(&plan->lane->stats.fetch_reads, fetch->reads);
+    if (fetch->code < 0 && fetch->code != QUIRE_ENOTFOUND)
+        fail(plan, fetch->code, fetch->error.message);
+    else if (!keep_content(a))
+        fail(plan, QUIRE_ENOMEM, "no memory for what an element has");
+    plan->n_running--;
+    if (plan->n_running == 0 && !plan->starting)
+        plan->go_on(plan->context);
+}
+
+static void fetch(struct answer *a)
+{
+    struct vector_plan *plan = a->plan;
+    struct quire_error err = {0};
+    a->missing = false;
+    a->fetch = (struct collection_fetch){.collection = a->collection,
+                                         .key = a->element.data,
+                                         .key_bytes = a->element.bytes,
+                                         .want_attributes = a->want_text,
+                                         .want_grants = true,
+                                         .want_vector = a->want_vector,
+                                         .done = on_answer,
+                                         .owner = a};
+    plan->n_running++;
+    int rc = collection_fetch_start(plan->lane->searcher, &a->fetch, &err);
+    if (rc == 0)
+        return;
+    plan->n_running--;
+    fail(plan, rc, err.message);
+}
+
+bool vector_plan_ask(struct vector_plan *plan)
+{
+    if (vector_plan_is_ready(plan))
+        return true;
+    plan->starting = true;
+    for (size_t i = 0; i < plan->n_buckets && plan->n_missing > 0; i++)
+        for (struct answer *a = plan->buckets[i]; a; a = a->next)
+            if (a->missing)
+                fetch(a);
+    plan->n_missing = 0;
+    plan->starting = false;
+    return plan->n_running == 0;
+}
+
+bool vector_plan_failed(const struct vector_plan *plan, struct quire_error *err)
+{
+    if (plan->error.code < 0)
+        *err = plan->error;
+    return plan->error.code < 0;
+}
+
+/* ---- making the writes --------------------------------------------------------------------------------------------*/
+
+bool vector_plan_find(const struct vector_plan *plan, const struct collection *collection, struct vector_write *w)
+{
+    const struct answer *a = find(plan, collection, w->element, hash_of(collection, w->element));
+    if (!a || !a->there)
+        return false;
+    w->located = a->located;
+    w->old_text = a->text;
+    w->old_text_bytes = a->text_bytes;
+    w->old_vector = a->vector;
+    return true;
+}
+
+static void keep_target(struct vector_plan *plan, struct collection *target)
+{
+    for (size_t i = 0; target && i < plan->n_targets; i++)
+        if (plan->targets[i] == target) {
+            collection_unref(target);
+            return;
+        }
+    if (target && make_room(&plan->targets, plan->n_targets, &plan->targets_room, sizeof *plan->targets))
+        plan->targets[plan->n_targets++] = target;
+    else
+        collection_unref(target); /* maintenance links it */
+}
+
+void vector_plan_run(struct client *c, struct vector_write *w)
+{
+    struct vector_plan *plan = c->plan;
+    if (plan->noting) {
+        vector_plan_note(plan, w);
+        return;
+    }
+    w->plan = plan;
+    struct resp_buffer *out = client_reply(c);
+    if (!vector_write_try(c->lane->server, w, out)) {
+        keep_target(plan, w->target);
+        return;
+    }
+    collection_unref(w->target);
+    client_error(c, "ERR the set's segments were exchanged while the transaction ran: this write was not made");
+}
+
+void vector_plan_link(struct vector_plan *plan)
+{
+    for (size_t i = 0; plan && i < plan->n_targets; i++)
+        links_add(plan->lane, plan->targets[i]);
+    if (plan)
+        plan->n_targets = 0;
+}

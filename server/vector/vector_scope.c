@@ -1,0 +1,162 @@
+/*
+ * vector_scope.c - from a client's user to the scope of its requests.
+ *
+ * A user who is bound to tenants (`tenant:NAME` rules) sees what is granted to any of them and nothing else; TENANT may
+ * only narrow that. Others see everything, or with TENANT what is granted to the tenants they name. The index keeps
+ * rows of others out of every answer (collection.h); here is decided what the scope is, and only here.
+ *
+ * A scope is a copy in one block: the user may be changed while a request runs, and the request goes on with what it
+ * began with. The generations of its names (grants.h) are the collection's business.
+ */
+#include "server/vector/vector_scope.h"
+#include "server/call/key_call.h"
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- names ------------------------------------------------------------------------------------------------------- */
+
+bool tenant_names_add(struct client *c, const struct resp_arg *args, uint32_t n, struct tenant_names *names)
+{
+    struct quire_error err = {0};
+    for (uint32_t i = 0; i < n; i++)
+        if (tenant_name_check((const char *)args[i].data, args[i].bytes, &err) < 0) {
+            client_error(c, "ERR %s", err.message);
+            return false;
+        }
+    if (n > GRANTS_MAX || names->n + n > GRANTS_MAX) {
+        client_error(c, "ERR a request names at most %u tenants", GRANTS_MAX);
+        return false;
+    }
+    if (names->n + n > names->room) {
+        uint32_t room = names->n + n > 2 * names->room ? names->n + n : 2 * names->room;
+        struct resp_arg *bigger = realloc(names->items, room * sizeof *bigger);
+        if (!bigger) {
+            client_error(c, "OOM no memory for %u tenants", room);
+            return false;
+        }
+        names->items = bigger;
+        names->room = room;
+    }
+    if (n > 0)
+        memcpy(names->items + names->n, args, n * sizeof *args);
+    names->n += n;
+    return true;
+}
+
+bool tenant_names_take(struct client *c, const struct resp_arg *args, uint32_t n, uint32_t *at,
+                       struct tenant_names *names)
+{
+    if (++*at >= n) {
+        client_error(c, "ERR syntax error: TENANT needs a value");
+        return false;
+    }
+    return tenant_names_add(c, &args[*at], 1, names);
+}
+
+void tenant_names_fini(struct tenant_names *names)
+{
+    free(names->items);
+    *names = (struct tenant_names){0};
+}
+
+/* ---- scopes ------------------------------------------------------------------------------------------------------ */
+
+/* n names as one block; NULL: no memory. */
+static struct tenant_scope *make_scope(uint32_t n, struct grant (*name)(const void *from, uint32_t i), const void *from)
+{
+    size_t bytes = 0;
+    for (uint32_t i = 0; i < n; i++)
+        bytes += name(from, i).bytes;
+    struct tenant_scope *scope = malloc(sizeof *scope + n * sizeof(struct grant) + bytes);
+    if (!scope)
+        return NULL;
+    scope->n = n;
+    scope->tenants = (struct grant *)(void *)(scope + 1);
+    char *to = (char *)(scope->tenants + n);
+    for (uint32_t i = 0; i < n; i++) {
+        struct grant tenant = name(from, i);
+        memcpy(to, tenant.name, tenant.bytes);
+        tenant.name = to;
+        scope->tenants[i] = tenant;
+        to += tenant.bytes;
+    }
+    return scope;
+}
+
+static struct grant name_of_argument(const void *from, uint32_t i)
+{
+    const struct tenant_names *names = from;
+    return (struct grant){.name = (const char *)names->items[i].data, .bytes = names->items[i].bytes};
+}
+
+static struct grant name_of_user(const void *from, uint32_t i)
+{
+    const struct acl_texts *tenants = from;
+    return (struct grant){.name = tenants->items[i].data, .bytes = (uint32_t)tenants->items[i].bytes};
+}
+
+bool client_is_bound(const struct client *c)
+{
+    return c->user->tenants.n > 0;
+}
+
+static bool is_bound_to(const struct acl_texts *tenants, struct resp_arg name)
+{
+    for (unsigned i = 0; i < tenants->n; i++)
+        if (tenants->items[i].bytes == name.bytes && memcmp(tenants->items[i].data, name.data, name.bytes) == 0)
+            return true;
+    return false;
+}
+
+bool client_scope(struct client *c, const struct tenant_names *only, struct tenant_scope **out)
+{
+    const struct acl_texts *bound = &c->user->tenants;
+    uint32_t n = only ? only->n : 0;
+    *out = NULL;
+    if (n == 0 && bound->n == 0)
+        return true;
+    for (uint32_t i = 0; i < n && bound->n > 0; i++)
+        if (!is_bound_to(bound, only->items[i])) {
+            client_error(c, "NOPERM this user is bound to other tenants");
+            return false;
+        }
+    *out = n > 0 ? make_scope(n, name_of_argument, only) : make_scope(bound->n, name_of_user, bound);
+    if (!*out)
+        client_error(c, "OOM no memory for the tenants of a request");
+    return *out != NULL;
+}
+
+/* ---- sets -------------------------------------------------------------------------------------------------------- */
+
+int arg_vectors(struct client *c, struct resp_arg key, const struct tenant_names *only, struct vector_view *out)
+{
+    struct key_call call;
+    *out = (struct vector_view){0};
+    if (!client_scope(c, only, &out->scope))
+        return -1;
+    if (!key_read(&call, c, key, KEY_VECTOR_SET)) {
+        vector_view_end(out);
+        return -1;
+    }
+    bool found = call.entry != NULL;
+    if (found)
+        out->collection = collection_ref(call.entry->set);
+    key_end(&call);
+    if (!found)
+        vector_view_end(out);
+    return found;
+}
+
+void vector_view_end(struct vector_view *view)
+{
+    collection_unref(view->collection);
+    free(view->scope);
+    *view = (struct vector_view){0};
+}
+
+uint64_t vector_view_count(const struct vector_view *view)
+{
+    if (!view->collection)
+        return 0;
+    return view->scope ? collection_count_scope(view->collection, view->scope) : collection_count(view->collection);
+}

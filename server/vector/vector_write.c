@@ -1,0 +1,597 @@
+/*
+ * vector_write.c - committing a write under its key, and asking the disk first where that is needed.
+ *
+ * The first VADD makes the set: collection, key and element are one frame of the journal. VREM of the last element
+ * takes the key with it, in one frame, too. What belongs to a collection whose key is gone is removed by the worker
+ * (keyspace.c); a commit never reaches such a collection, since every commit is made under the shard of its key.
+ */
+#include "server/vector/vector_write.h"
+#include "index/vector/space.h"
+#include "io/error.h"
+#include "server/vector/links.h"
+#include "server/vector/vector_call.h"
+#include "server/vector/vector_plan.h"
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { SLICE_WRITES = 4 }; /* of one client in a turn of its lane */
+
+/* ---- errors ------------------------------------------------------------------------------------------------------ */
+
+/* What the log does not take is told as Redis tells it. */
+static int refuse(struct resp_buffer *out, const struct quire_error *err)
+{
+    if (err->code == QUIRE_EPERM)
+        resp_error(out, "NOPERM %s", err->message);
+    else if (err->code == QUIRE_ENOSPACE || err->code == QUIRE_EIO || err->code == QUIRE_EBUSY)
+        resp_error(out, "MISCONF Errors writing to the log: %s", err->message);
+    else
+        reply_quire_error(out, err);
+    return 0;
+}
+
+/* Whether a set that is there is what the command asks for. */
+static bool fits(const struct vector_write *w, const struct collection_config *have, struct resp_buffer *out)
+{
+    uint32_t asked = w->config.input_dim ? w->config.dim : have->dim;
+    if (w->slot_given && (w->config.slot != have->slot || (w->config.code_bits == 1) != (have->code_bits == 1))) {
+        resp_error(out, "ERR asked quantization mismatch with existing vector set");
+        return false;
+    }
+    if (w->degree_given && w->config.link_degree != vector_links(have)) {
+        resp_error(out, "ERR asked M value mismatch with existing vector set");
+        return false;
+    }
+    if (asked != have->dim || !vector_fits(have, w->n_numbers)) {
+        resp_error(out, "ERR Vector dimension mismatch - got %u but set has %u", w->n_numbers,
+                   have->input_dim ? have->input_dim : have->dim);
+        return false;
+    }
+    return true;
+}
+
+/* ---- the vector in the elements of the set ----------------------------------------------------------------------- */
+
+static int check_whole(enum quire_type type, const float *vector, uint32_t dim, struct quire_error *err)
+{
+    float low = type == QUIRE_TYPE_I8 ? -128 : 0, high = type == QUIRE_TYPE_I8 ? 127 : 255;
+    for (uint32_t i = 0; i < dim; i++)
+        if (!(vector[i] >= low && vector[i] <= high && vector[i] == rintf(vector[i])))
+            return error_set(err, QUIRE_ETYPE, "value %u, %g, is not a whole number of %g..%g: the set holds %s", i + 1,
+                             (double)vector[i], (double)low, (double)high, quire_type_name(type));
+    return 0;
+}
+
+/* n numbers as elements, owned by the caller. */
+static int make_elements(const struct collection_config *config, const float *vector, uint32_t n, void **out,
+                         struct quire_error *err)
+{
+    float *floats = malloc(sizeof(float) * config->dim);
+    void *elements = malloc(sizeof(float) * config->dim);
+    int rc = floats && elements ? 0 : error_set(err, QUIRE_ENOMEM, "no memory for a vector of %u numbers", n);
+    if (rc == 0 && n != config->dim && vector_reduce(config, vector, floats) < 0)
+        rc = error_set(err, QUIRE_ENOMEM, "no memory to reduce a vector of %u numbers", n);
+    if (rc == 0 && n == config->dim)
+        memcpy(floats, vector, sizeof(float) * n);
+    if (rc == 0 && (config->type == QUIRE_TYPE_I8 || config->type == QUIRE_TYPE_U8))
+        rc = check_whole(config->type, floats, config->dim, err);
+    if (rc == 0)
+        space_elements(config->type, floats, config->dim, elements);
+    free(floats);
+    if (rc < 0)
+        free(elements);
+    else
+        *out = elements;
+    return rc;
+}
+
+/* ---- committing -------------------------------------------------------------------------------------------------- */
+
+static const struct grant *names_of(const struct tenant_scope *tenants)
+{
+    return tenants ? tenants->tenants : NULL;
+}
+
+static uint32_t n_names_of(const struct tenant_scope *tenants)
+{
+    return tenants ? tenants->n : 0;
+}
+
+/* What VSETATTR, VGRANT and VREVOKE ask for. */
+static struct collection_change change_of(const struct vector_write *w)
+{
+    const struct tenant_scope *grant = w->kind == VECTOR_GRANT ? w->tenants : NULL;
+    const struct tenant_scope *revoke = w->kind == VECTOR_REVOKE ? w->tenants : NULL;
+    return (struct collection_change){.key = w->element.data,
+                                      .key_bytes = w->element.bytes,
+                                      .set_attributes = w->kind == VECTOR_ATTRIBUTES,
+                                      .attributes = w->attributes.data,
+                                      .attribute_bytes = w->attributes.bytes,
+                                      .grant = names_of(grant),
+                                      .n_grant = n_names_of(grant),
+                                      .revoke = names_of(revoke),
+                                      .n_revoke = n_names_of(revoke),
+                                      .scope = w->scope};
+}
+
+static int put(struct collection *c, struct vector_write *w, const void *elements, bool *was_new,
+               struct quire_error *err)
+{
+    bool again = w->kind != VECTOR_ADD;
+    struct collection_put put = {.key = w->element.data,
+                                 .key_bytes = w->element.bytes,
+                                 .vector = elements,
+                                 .attributes = w->attributes.bytes ? w->attributes.data : NULL,
+                                 .attribute_bytes = w->attributes.bytes,
+                                 .keep_attributes = again || !w->attributes.data,
+                                 .grants = again ? NULL : names_of(w->tenants),
+                                 .n_grants = again ? 0 : n_names_of(w->tenants),
+                                 .keep_grants = true,
+                                 .old_text = w->old_text,
+                                 .old_text_bytes = w->old_text_bytes,
+                                 .scope = again ? NULL : w->scope, /* the change has been looked at */
+                                 .condition = again ? PUT_ONLY_SEALED : PUT_ALWAYS,
+                                 .located = w->located};
+    int rc = collection_put(c, &put, err);
+    if (rc == 0) {
+        w->lsn = put.lsn;
+        *was_new = put.was_new;
+    }
+    return rc;
+}
+
+static int put_vector(struct collection *c, struct vector_write *w, const float *vector, uint32_t n, bool *was_new,
+                      struct quire_error *err)
+{
+    void *elements;
+    int rc = make_elements(collection_config(c), vector, n, &elements, err);
+    if (rc < 0)
+        return rc;
+    rc = put(c, w, elements, was_new, err);
+    free(elements);
+    return rc;
+}
+
+/* The set is made, bound to its key and gets its element. Inside a batch. */
+static int create_and_put(struct server *server, struct vector_write *w, struct keyspace_hold *hold,
+                          const struct key *key, struct quire_error *err)
+{
+    struct collection *c;
+    uint64_t lsn;
+    bool was_new;
+    uint32_t gone;
+    int rc = store_create_collection(server->store, &w->config, NULL, &c, &lsn, err);
+    if (rc < 0)
+        return rc;
+    rc = keyspace_set_vectors(hold, key, c, err);
+    if (rc < 0) {
+        store_drop_collection(server->store, c, &lsn, NULL);
+    } else {
+        collection_ref(c); /* the key's */
+        w->located = (struct located){.generation = 1};
+        rc = put_vector(c, w, w->vector, w->n_numbers, &was_new, err);
+        if (rc < 0)
+            keyspace_delete(hold, &w->key, 1, &gone, NULL);
+    }
+    if (rc == 0)
+        w->target = collection_ref(c);
+    collection_unref(c);
+    return rc;
+}
+
+/* Runs body in a batch of its own, or in the one that is open. */
+static int begin_batch(struct server *server, bool *own, struct quire_error *err)
+{
+    *own = !journal_in_batch(server->journal);
+    return *own ? journal_batch_begin(server->journal, err) : 0;
+}
+
+static int end_batch(struct server *server, bool own, int rc, struct vector_write *w, struct quire_error *err)
+{
+    uint64_t lsn = 0;
+    struct quire_error end_error = {0};
+    if (!own)
+        return rc;
+    int end = journal_batch_end(server->journal, &lsn, &end_error);
+    w->lsn = lsn;
+    if (rc == 0 && end < 0 && err)
+        *err = end_error;
+    return rc < 0 ? rc : end;
+}
+
+static int add_to_new(struct server *server, struct vector_write *w, struct keyspace_hold *hold, const struct key *key,
+                      struct resp_buffer *out)
+{
+    struct quire_error err = {0};
+    bool own;
+    if (!server->store) {
+        resp_error(out, "ERR vector sets need a data folder: start the server with --dir FOLDER");
+        return 0;
+    }
+    int rc = collection_config_validate(&w->config, &err);
+    if (rc == 0 && !vector_fits(&w->config, w->n_numbers))
+        rc = error_set(&err, QUIRE_EDIM, "REDUCE to %u: the vector has %u numbers", w->config.dim, w->n_numbers);
+    if (rc == 0)
+        rc = collection_vector_validate(&w->config, w->vector, w->n_numbers, &err);
+    if (rc == 0)
+        rc = begin_batch(server, &own, &err);
+    if (rc < 0)
+        return refuse(out, &err);
+    rc = create_and_put(server, w, hold, key, &err);
+    rc = end_batch(server, own, rc, w, &err);
+    if (rc < 0)
+        return refuse(out, &err);
+    resp_bool(out, true);
+    return 0;
+}
+
+static int add(struct collection *c, struct vector_write *w, struct resp_buffer *out, struct quire_error *err)
+{
+    bool was_new;
+    if (!fits(w, collection_config(c), out))
+        return 0;
+    int rc = put_vector(c, w, w->vector, w->n_numbers, &was_new, err);
+    if (rc == 0)
+        resp_bool(out, was_new);
+    return rc;
+}
+
+static int remove_element(struct server *server, struct collection *c, struct vector_write *w,
+                          struct keyspace_hold *hold, struct resp_buffer *out, struct quire_error *err)
+{
+    bool removed = false, own = false, last = collection_count(c) == 1;
+    uint32_t gone;
+    int rc = last ? begin_batch(server, &own, err) : 0;
+    if (rc < 0)
+        return rc;
+    rc = collection_remove(c, w->element.data, w->element.bytes, &w->located, w->scope, &removed, &w->lsn, err);
+    if (rc == 0 && removed && collection_count(c) == 0)
+        rc = keyspace_delete(hold, &w->key, 1, &gone, err);
+    if (last)
+        rc = end_batch(server, own, rc, w, err);
+    if (rc == 0)
+        resp_bool(out, removed);
+    w->removed = rc == 0 && removed;
+    return rc;
+}
+
+static void reply_change(const struct vector_write *w, bool there, uint32_t n_changed, struct resp_buffer *out)
+{
+    if (w->kind == VECTOR_ATTRIBUTES)
+        resp_bool(out, there);
+    else
+        resp_integer(out, n_changed);
+}
+
+/* A sealed element goes to memory with its stored vector and its new text. */
+static int change_sealed(struct collection *c, struct vector_write *w, struct collection_change *change,
+                         struct quire_error *err)
+{
+    const char *old_text = w->old_text;
+    uint32_t old_bytes = w->old_text_bytes;
+    char *text = NULL;
+    uint32_t bytes = 0;
+    bool was_new;
+    int rc = collection_changed_text(c, change, old_text, old_bytes, &text, &bytes, &change->n_changed, err);
+    if (rc < 0)
+        return rc;
+    if (w->kind == VECTOR_ATTRIBUTES || change->n_changed > 0) {
+        w->old_text = text;
+        w->old_text_bytes = bytes;
+        rc = put_vector(c, w, w->old_vector, collection_config(c)->dim, &was_new, err);
+        w->old_text = old_text;
+        w->old_text_bytes = old_bytes;
+    }
+    free(text);
+    return rc;
+}
+
+static int change(struct collection *c, struct vector_write *w, struct resp_buffer *out, struct quire_error *err)
+{
+    struct collection_change asked = change_of(w);
+    int rc = collection_change(c, &asked, err);
+    bool there = rc == 0;
+    if (there)
+        w->lsn = asked.lsn;
+    if (rc == QUIRE_ENOTFOUND && w->located.segment_uid && w->old_vector) {
+        rc = change_sealed(c, w, &asked, err);
+        there = rc == 0;
+    }
+    if (rc < 0 && rc != QUIRE_ENOTFOUND)
+        return rc;
+    reply_change(w, there, there ? asked.n_changed : 0, out);
+    return 0;
+}
+
+/* Under the shard of the key. QUIRE_ESTALE: locate again. */
+static int commit(struct server *server, struct vector_write *w, struct keyspace_hold *hold, struct key_entry *entry,
+                  struct resp_buffer *out, struct quire_error *err)
+{
+    struct collection *c = entry->set;
+    int rc = w->kind == VECTOR_ADD      ? add(c, w, out, err)
+             : w->kind == VECTOR_REMOVE ? remove_element(server, c, w, hold, out, err)
+                                        : change(c, w, out, err);
+    if (rc == 0 && w->lsn && keyspace_find(hold, &(struct key){w->key.data, w->key.bytes, entry->node.hash}) == entry) {
+        keyspace_touch(hold, entry, w->lsn);
+        if (w->kind != VECTOR_REMOVE)
+            w->target = collection_ref(c);
+    }
+    return rc;
+}
+
+/* 1: the disk must be asked. */
+static int locate_and_commit(struct server *server, struct vector_write *w, struct keyspace_hold *hold,
+                             struct key_entry *entry, struct resp_buffer *out)
+{
+    struct quire_error err = {0};
+    struct collection *c = entry->set;
+    if (w->element.bytes == 0 || w->element.bytes > QUIRE_KEY_BYTES_MAX) {
+        resp_error(out, "ERR an element's name has 1 to %u bytes", QUIRE_KEY_BYTES_MAX);
+        return 0;
+    }
+    for (;;) {
+        if (!w->is_located || w->located_uid != collection_uid(c)) {
+            w->old_text = NULL;
+            w->old_text_bytes = 0;
+            w->old_vector = NULL;
+            bool known = collection_locate_now(c, w->element.data, w->element.bytes, &w->located) ||
+                         (w->plan && vector_plan_find(w->plan, c, w));
+            if (!known) {
+                w->target = collection_ref(c);
+                return 1;
+            }
+        }
+        w->located.seen_lsn = w->seen_lsn;
+        w->located.matching = w->matching;
+        int rc = commit(server, w, hold, entry, out, &err);
+        if (rc != QUIRE_ESTALE)
+            return rc < 0 ? refuse(out, &err) : 0;
+        w->is_located = false;
+        w->plan = NULL;
+    }
+}
+
+bool vector_write_wants_text(const struct vector_write *w)
+{
+    return w->kind != VECTOR_REMOVE;
+}
+
+bool vector_write_wants_vector(const struct vector_write *w)
+{
+    return w->kind != VECTOR_ADD && w->kind != VECTOR_REMOVE;
+}
+
+/* There is no such set. */
+static void reply_nothing(const struct vector_write *w, struct resp_buffer *out)
+{
+    if (w->kind == VECTOR_REMOVE)
+        resp_bool(out, false);
+    else
+        reply_change(w, false, 0, out);
+}
+
+int vector_write_try(struct server *server, struct vector_write *w, struct resp_buffer *out)
+{
+    struct quire_error err = {0};
+    struct keyspace_hold hold;
+    struct key_entry *entry;
+    struct key key = keyspace_key(&server->keyspace, w->key);
+    int rc;
+    w->target = NULL;
+    w->lsn = 0;
+    keyspace_hold_key(&hold, &server->keyspace, &key);
+    if (keyspace_find_to_write(&hold, &key, &entry, &err) < 0) {
+        rc = refuse(out, &err);
+    } else if (entry && entry->type != KEY_VECTOR_SET && !w->only_uid) {
+        resp_error(out, "WRONGTYPE Operation against a key holding the wrong kind of value");
+        rc = 0;
+    } else if (w->only_uid && (!entry || entry->type != KEY_VECTOR_SET || collection_uid(entry->set) != w->only_uid)) {
+        w->is_gone = true;
+        rc = 0;
+    } else if (entry) {
+        rc = locate_and_commit(server, w, &hold, entry, out);
+    } else if (w->kind == VECTOR_ADD) {
+        rc = add_to_new(server, w, &hold, &key, out);
+    } else {
+        reply_nothing(w, out);
+        rc = 0;
+    }
+    if (hold.lsn > w->lsn)
+        w->lsn = hold.lsn;
+    keyspace_let_go(&hold);
+    return rc;
+}
+
+/* ---- for a client ------------------------------------------------------------------------------------------------ */
+
+struct deferred_write {
+    struct vector_call base;
+    struct vector_write write;
+    struct collection_fetch fetch;
+    uint64_t reads, rounds; /* of all fetches */
+    char *text;             /* kept from the fetch; owned */
+    float *vector;
+    uint8_t bytes[]; /* the request's arguments */
+};
+
+static void ask_disk(struct deferred_write *d);
+
+/* For SLOWLOG. */
+static void describe(const struct pending *p, char *text, size_t room)
+{
+    const struct deferred_write *d = (const struct deferred_write *)(const void *)p;
+    snprintf(text, room, "fetch reads=%llu rounds=%llu", (unsigned long long)d->reads, (unsigned long long)d->rounds);
+}
+
+static void let_go(struct vector_write *w)
+{
+    free(w->scope);
+    free(w->tenants);
+    w->scope = w->tenants = NULL;
+}
+
+static void finish(struct deferred_write *d)
+{
+    if (d->write.target)
+        links_add(d->base.lane, d->write.target);
+    d->base.pending.lsn = d->write.lsn;
+    let_go(&d->write);
+    free(d->text);
+    free(d->vector);
+    vector_call_end(&d->base);
+}
+
+/* What the commit will need of a sealed element. */
+static bool keep_answer(struct deferred_write *d)
+{
+    const struct collection_fetch *f = &d->fetch;
+    uint32_t dim = collection_config(f->collection)->dim;
+    struct vector_write *w = &d->write;
+    w->is_located = true;
+    w->located_uid = collection_uid(f->collection);
+    w->located = f->located;
+    free(d->text);
+    free(d->vector);
+    d->text = NULL;
+    d->vector = NULL;
+    if (f->code == 0 && !f->in_memory && f->attribute_bytes) {
+        d->text = malloc(f->attribute_bytes);
+        if (!d->text)
+            return false;
+        memcpy(d->text, f->attributes, f->attribute_bytes);
+    }
+    if (f->code == 0 && !f->in_memory && f->want_vector) {
+        d->vector = malloc(sizeof(float) * dim);
+        if (!d->vector)
+            return false;
+        memcpy(d->vector, f->vector, sizeof(float) * dim);
+    }
+    w->old_text = d->text;
+    w->old_text_bytes = d->text ? f->attribute_bytes : 0;
+    w->old_vector = d->vector;
+    return true;
+}
+
+static void on_answer(struct collection_fetch *fetch)
+{
+    struct deferred_write *d = fetch->owner;
+    struct resp_buffer *out = &d->base.pending.out;
+    stat_add(&d->base.lane->stats.fetches, 1);
+    stat_add(&d->base.lane->stats.fetch_reads, fetch->reads);
+    d->reads += fetch->reads;
+    d->rounds += fetch->rounds;
+    bool failed = fetch->code < 0 && fetch->code != QUIRE_ENOTFOUND;
+    if (failed)
+        reply_quire_error(out, &fetch->error);
+    else if (!keep_answer(d))
+        resp_error(out, "OOM no memory to replace an element");
+    failed = out->bytes > 0;
+    collection_unref(d->base.collection);
+    d->base.collection = NULL;
+    if (failed) {
+        d->write.target = NULL;
+        finish(d);
+        return;
+    }
+    lane_enter(d->base.lane);
+    int more = vector_write_try(d->base.lane->server, &d->write, out);
+    lane_leave(d->base.lane);
+    if (more)
+        ask_disk(d);
+    else
+        finish(d);
+}
+
+/* write.target's reference becomes the call's. */
+static void ask_disk(struct deferred_write *d)
+{
+    struct quire_error err = {0};
+    struct vector_write *w = &d->write;
+    d->base.collection = w->target;
+    w->target = NULL;
+    d->fetch = (struct collection_fetch){.collection = d->base.collection,
+                                         .key = w->element.data,
+                                         .key_bytes = w->element.bytes,
+                                         .want_attributes = vector_write_wants_text(w),
+                                         .want_grants = true,
+                                         .want_vector = vector_write_wants_vector(w),
+                                         .done = on_answer,
+                                         .owner = d};
+    if (collection_fetch_start(d->base.lane->searcher, &d->fetch, &err) == 0)
+        return;
+    reply_quire_error(&d->base.pending.out, &err);
+    finish(d);
+}
+
+static struct resp_arg copy_arg(uint8_t **to, struct resp_arg arg)
+{
+    struct resp_arg copy = {arg.data ? *to : NULL, arg.bytes};
+    if (arg.data) {
+        memcpy(*to, arg.data, arg.bytes);
+        *to += arg.bytes;
+    }
+    return copy;
+}
+
+static void defer(struct client *c, struct vector_write *w)
+{
+    size_t vector_bytes = w->vector ? sizeof(float) * w->n_numbers : 0;
+    size_t bytes = vector_bytes + w->key.bytes + w->element.bytes + w->attributes.bytes;
+    struct deferred_write *d = vector_call_begin(c, NULL, sizeof *d + bytes + 8, true);
+    if (!d) {
+        collection_unref(w->target);
+        let_go(w);
+        return;
+    }
+    uint8_t *to = d->bytes;
+    d->base.pending.describe = describe;
+    d->write = *w;
+    if (w->vector) {
+        d->write.vector = memcpy(to, w->vector, vector_bytes);
+        to += vector_bytes;
+    }
+    d->write.key = copy_arg(&to, w->key);
+    d->write.element = copy_arg(&to, w->element);
+    d->write.attributes = copy_arg(&to, w->attributes);
+    ask_disk(d);
+}
+
+void vector_write_run(struct client *c, struct vector_write *w)
+{
+    struct resp_buffer out = {.protocol = c->protocol};
+    if (!client_scope(c, NULL, &w->scope)) {
+        let_go(w);
+        return;
+    }
+    if (c->plan) {
+        vector_plan_run(c, w);
+        let_go(w);
+        return;
+    }
+    if (vector_write_try(c->lane->server, w, &out)) {
+        resp_buffer_fini(&out);
+        defer(c, w);
+        return;
+    }
+    let_go(w);
+    struct resp_buffer *reply = client_reply(c);
+    resp_raw(reply, out.data, out.bytes);
+    reply->failed = reply->failed || out.failed;
+    resp_buffer_fini(&out);
+    client_wait_lsn(c, w->lsn);
+    struct lane *lane = c->lane;
+    if (c->slice_turn != lane->turn) {
+        c->slice_turn = lane->turn;
+        c->slice = 0;
+    }
+    enum links_pace pace = w->target ? links_add(lane, w->target) : LINKS_FEW;
+    const struct store *store = lane->server->store;
+    if (++c->slice < SLICE_WRITES && pace == LINKS_FEW)
+        return;
+    if (pace == LINKS_THRONG || (store && store_is_behind(store)))
+        client_slow(c);
+    else
+        client_rest(c);
+}
