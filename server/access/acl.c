@@ -18,9 +18,9 @@
  */
 #include "server/access/acl.h"
 #include "io/error.h"
-#include "server/commands/command.h"
-#include "server/net/client.h"
+#include "server/process/config.h"
 #include "server/process/file_replace.h"
+#include "server/protocol/arg.h"
 #include <ctype.h>
 #include <errno.h>
 #include <stdio.h>
@@ -180,13 +180,12 @@ static int add_line(struct acl_table *table, const char *line, size_t bytes, str
 }
 
 /* Gives users their ids, and makes sure of the default one. */
-static int complete(struct server *server, struct acl_table *table, struct quire_error *err)
+static int complete(struct acl *acl, struct acl_table *table, struct quire_error *err)
 {
-    struct acl *acl = &server->acl;
     struct acl_user *user = NULL;
     int rc = 0;
     if (!users_find(table, "default", 7)) {
-        rc = make_default(server->config, &user, err);
+        rc = make_default(acl->config, &user, err);
         if (rc == 0)
             rc = users_put(table, user, err);
         if (rc < 0)
@@ -251,17 +250,16 @@ static int read_file(const char *path, struct acl_table *table, struct resp_buff
     return result;
 }
 
-static void publish(struct server *server);
+static void publish(struct acl *acl);
 
-int acl_load(struct server *server, struct resp_buffer *problems)
+int acl_load(struct acl *acl, struct resp_buffer *problems)
 {
-    struct acl *acl = &server->acl;
     struct acl_table table = {0};
     struct quire_error err = {0};
-    int rc = read_file(server->config->aclfile, &table, problems);
+    int rc = read_file(acl->config->aclfile, &table, problems);
     if (rc == 0) {
         pthread_mutex_lock(&acl->lock);
-        rc = complete(server, &table, &err);
+        rc = complete(acl, &table, &err);
         if (rc == 0) {
             struct acl_table old = acl->table;
             acl->table = table;
@@ -270,29 +268,29 @@ int acl_load(struct server *server, struct resp_buffer *problems)
         }
         pthread_mutex_unlock(&acl->lock);
         if (rc < 0)
-            problem(problems, server->config->aclfile, 0, err.message);
+            problem(problems, acl->config->aclfile, 0, err.message);
     }
     users_fini(&table);
     if (rc == 0)
-        publish(server);
+        publish(acl);
     return rc;
 }
 
-static void describe_all(struct server *server, struct resp_buffer *text)
+static void describe_all(struct acl *acl, struct resp_buffer *text)
 {
-    pthread_mutex_lock(&server->acl.lock);
-    for (size_t i = 0; i < server->acl.table.n; i++) {
-        acl_user_describe(server->acl.table.users[i], text);
+    pthread_mutex_lock(&acl->lock);
+    for (size_t i = 0; i < acl->table.n; i++) {
+        acl_user_describe(acl->table.users[i], text);
         resp_raw(text, "\n", 1);
     }
-    pthread_mutex_unlock(&server->acl.lock);
+    pthread_mutex_unlock(&acl->lock);
 }
 
-int acl_save(struct server *server, struct quire_error *err)
+int acl_save(struct acl *acl, struct quire_error *err)
 {
-    const char *path = server->config->aclfile;
+    const char *path = acl->config->aclfile;
     struct resp_buffer text = {.protocol = 2};
-    describe_all(server, &text);
+    describe_all(acl, &text);
     int rc = text.failed ? error_set(err, QUIRE_ENOMEM, "no memory for the text of %s", path)
                          : file_replace(path, text.data, text.bytes, S_IRUSR | S_IWUSR, err);
     resp_buffer_fini(&text);
@@ -302,9 +300,9 @@ int acl_save(struct server *server, struct quire_error *err)
 /* ---- life -------------------------------------------------------------------------------------------------------- */
 
 /* Users of the configuration's `user` lines, or of aclfile. */
-static int read_configured(struct server *server, struct acl_table *table, struct quire_error *err)
+static int read_configured(struct acl *acl, struct acl_table *table, struct quire_error *err)
 {
-    const struct config *config = server->config;
+    const struct config *config = acl->config;
     struct resp_buffer problems = {.protocol = 2};
     int rc = 0;
     if (config->users[0] && config->aclfile[0])
@@ -324,15 +322,14 @@ static int read_configured(struct server *server, struct acl_table *table, struc
     return rc;
 }
 
-int acl_init(struct server *server, struct quire_error *err)
+int acl_init(struct acl *acl, struct quire_error *err)
 {
-    struct acl *acl = &server->acl;
     struct acl_table table = {0};
     pthread_mutex_init(&acl->lock, NULL);
     atomic_init(&acl->generation, 1);
-    int rc = read_configured(server, &table, err);
+    int rc = read_configured(acl, &table, err);
     if (rc == 0)
-        rc = complete(server, &table, err);
+        rc = complete(acl, &table, err);
     if (rc == 0)
         acl->table = table;
     else
@@ -340,42 +337,21 @@ int acl_init(struct server *server, struct quire_error *err)
     return rc;
 }
 
-void acl_fini(struct server *server)
+void acl_fini(struct acl *acl)
 {
-    if (atomic_load(&server->acl.generation) == 0)
+    if (atomic_load(&acl->generation) == 0)
         return; /* never began */
-    users_fini(&server->acl.table);
-    acl_log_reset(server);
-    pthread_mutex_destroy(&server->acl.lock);
+    users_fini(&acl->table);
+    acl_log_reset(acl);
+    pthread_mutex_destroy(&acl->lock);
 }
 
 /* ---- changes ----------------------------------------------------------------------------------------------------- */
 
-static void on_sweep(struct lane *lane, struct message *message)
+static void publish(struct acl *acl)
 {
-    (void)message;
-    /* before the look: what changes from here on posts again */
-    atomic_store(&lane->acl_message_posted, false);
-    for (struct client *c = lane->clients; c; c = c->next) {
-        if (c->state != CLIENT_OPEN || acl_client_refresh(c))
-            continue;
-        /* what was begun under permissions that held is answered: also the ACL LOAD that took the user away */
-        if (c->first)
-            client_end(c);
-        else
-            client_kill(c);
-    }
-}
-
-static void publish(struct server *server)
-{
-    for (unsigned i = 0; i < server->n_lanes; i++) {
-        struct lane *lane = &server->lanes[i];
-        if (atomic_exchange(&lane->acl_message_posted, true))
-            continue;
-        lane->acl_message.run = on_sweep;
-        lane_post(lane, &lane->acl_message);
-    }
+    if (acl->changed)
+        acl->changed(acl->changed_context);
 }
 
 static int change_locked(struct acl *acl, struct resp_arg name, const struct resp_arg *rules, uint32_t n,
@@ -401,20 +377,19 @@ static int change_locked(struct acl *acl, struct resp_arg name, const struct res
     return rc;
 }
 
-int acl_change(struct server *server, struct resp_arg name, const struct resp_arg *rules, uint32_t n,
-               struct quire_error *err)
+int acl_change(struct acl *acl, struct resp_arg name, const struct resp_arg *rules, uint32_t n, struct quire_error *err)
 {
     if (!good_name((const char *)name.data, name.bytes))
         return error_set(err, QUIRE_EINVALID, "Usernames can't contain spaces or null characters");
-    pthread_mutex_lock(&server->acl.lock);
-    int rc = change_locked(&server->acl, name, rules, n, err);
-    pthread_mutex_unlock(&server->acl.lock);
+    pthread_mutex_lock(&acl->lock);
+    int rc = change_locked(acl, name, rules, n, err);
+    pthread_mutex_unlock(&acl->lock);
     if (rc == 0)
-        publish(server);
+        publish(acl);
     return rc;
 }
 
-int acl_set_requirepass(struct server *server, const char *password, struct quire_error *err)
+int acl_set_requirepass(struct acl *acl, const char *password, struct quire_error *err)
 {
     char rule[ACL_RULE_BYTES_MAX + 1];
     int bytes = snprintf(rule, sizeof rule, password[0] ? ">%s" : "nopass", password);
@@ -422,12 +397,11 @@ int acl_set_requirepass(struct server *server, const char *password, struct quir
         return error_set(err, QUIRE_ELIMIT, "requirepass: at most %d bytes", ACL_RULE_BYTES_MAX - 1);
     const struct resp_arg name = {(const uint8_t *)"default", 7};
     const struct resp_arg rules[] = {{(const uint8_t *)"resetpass", 9}, {(const uint8_t *)rule, (uint32_t)bytes}};
-    return acl_change(server, name, rules, 2, err);
+    return acl_change(acl, name, rules, 2, err);
 }
 
-bool acl_delete(struct server *server, struct resp_arg name)
+bool acl_delete(struct acl *acl, struct resp_arg name)
 {
-    struct acl *acl = &server->acl;
     bool there;
     pthread_mutex_lock(&acl->lock);
     size_t at = users_place(&acl->table, name.data, name.bytes, &there);
@@ -439,108 +413,45 @@ bool acl_delete(struct server *server, struct resp_arg name)
     }
     pthread_mutex_unlock(&acl->lock);
     if (there)
-        publish(server);
+        publish(acl);
     return there;
 }
 
-struct acl_user *acl_find(struct server *server, const void *name, size_t bytes)
+struct acl_user *acl_find(struct acl *acl, const void *name, size_t bytes)
 {
-    pthread_mutex_lock(&server->acl.lock);
-    struct acl_user *user = users_find(&server->acl.table, name, bytes);
+    pthread_mutex_lock(&acl->lock);
+    struct acl_user *user = users_find(&acl->table, name, bytes);
     if (user)
         acl_user_retain(user);
-    pthread_mutex_unlock(&server->acl.lock);
+    pthread_mutex_unlock(&acl->lock);
     return user;
 }
 
-void acl_each(struct server *server, void (*visit)(void *context, const struct acl_user *user), void *context)
+void acl_each(struct acl *acl, void (*visit)(void *context, const struct acl_user *user), void *context)
 {
-    pthread_mutex_lock(&server->acl.lock);
-    for (size_t i = 0; i < server->acl.table.n; i++)
-        visit(context, server->acl.table.users[i]);
-    pthread_mutex_unlock(&server->acl.lock);
+    pthread_mutex_lock(&acl->lock);
+    for (size_t i = 0; i < acl->table.n; i++)
+        visit(context, acl->table.users[i]);
+    pthread_mutex_unlock(&acl->lock);
 }
 
-bool acl_default_is_open(struct server *server)
+bool acl_default_is_open(struct acl *acl)
 {
-    struct acl_user *user = acl_find(server, "default", 7);
+    struct acl_user *user = acl_find(acl, "default", 7);
     bool open = user->on && user->nopass;
     acl_user_release(user);
     return open;
 }
 
-/* ---- clients ----------------------------------------------------------------------------------------------------- */
-
-/* Gives the client a user of the table as it is now; `id` 0 is any. */
-static bool fetch(struct client *c, const void *name, size_t bytes, uint64_t id)
+struct acl_user *acl_fetch(struct acl *acl, const void *name, size_t bytes, uint64_t id, uint64_t *generation)
 {
-    struct acl *acl = &c->lane->server->acl;
     pthread_mutex_lock(&acl->lock);
     struct acl_user *user = users_find(&acl->table, name, bytes);
-    bool found = user && (id == 0 || user->id == id);
-    uint64_t generation = atomic_load_explicit(&acl->generation, memory_order_relaxed);
-    if (found)
+    if (user && id != 0 && user->id != id)
+        user = NULL;
+    if (user)
         acl_user_retain(user);
+    *generation = atomic_load_explicit(&acl->generation, memory_order_relaxed);
     pthread_mutex_unlock(&acl->lock);
-    if (found) {
-        acl_user_release(c->user);
-        c->user = user;
-        c->acl_generation = generation;
-    }
-    return found;
-}
-
-void acl_client_begin(struct client *c)
-{
-    fetch(c, "default", 7, 0);
-    c->authenticated = c->user->on && c->user->nopass;
-}
-
-bool acl_client_refresh(struct client *c)
-{
-    uint64_t generation = atomic_load_explicit(&c->lane->server->acl.generation, memory_order_acquire);
-    if (c->acl_generation == generation)
-        return true;
-    return fetch(c, c->user->name, c->user->name_bytes, c->user->id) && (c->user->on || !c->authenticated);
-}
-
-bool acl_authenticate(struct client *c, struct resp_arg name, struct resp_arg password)
-{
-    struct server *server = c->lane->server;
-    struct acl_user *user = acl_find(server, name.data, name.bytes);
-    /* a name that does not exist takes as long as one that does */
-    struct acl_user *judged = user ? user : acl_find(server, "default", 7);
-    bool known = acl_user_has_password(judged, password.data, password.bytes);
-    bool right = user && user->on && (user->nopass || known);
-    acl_user_release(judged);
-    if (right && fetch(c, name.data, name.bytes, 0)) {
-        c->authenticated = true;
-        return true;
-    }
-    stat_add(&c->lane->stats.auth_failures, 1);
-    acl_log_add(c, "auth", commands[c->row].name, commands[c->row].name_bytes, name.data, name.bytes);
-    return false;
-}
-
-bool acl_permits(struct client *c, unsigned row, const struct resp_arg *args, uint32_t n)
-{
-    char sentence[512];
-    uint32_t key_at = 0;
-    if (!acl_client_refresh(c)) {
-        client_kill(c);
-        return false;
-    }
-    enum acl_verdict verdict = acl_user_check(c->user, row, args, n, &key_at);
-    if (verdict == ACL_ALLOWED)
-        return true;
-    acl_denial(sentence, sizeof sentence, c->user, verdict, row, args[key_at], false);
-    resp_error(client_reply(c), "NOPERM %s", sentence);
-    if (verdict == ACL_DENIED_KEY) {
-        stat_add(&c->lane->stats.acl_denied_keys, 1);
-        acl_log_add(c, "key", args[key_at].data, args[key_at].bytes, c->user->name, c->user->name_bytes);
-    } else {
-        stat_add(&c->lane->stats.acl_denied_commands, 1);
-        acl_log_add(c, "command", commands[row].name, commands[row].name_bytes, c->user->name, c->user->name_bytes);
-    }
-    return false;
+    return user;
 }

@@ -7,8 +7,7 @@
  * costs two loads, and permissions changed by one lane hold for every request that any lane begins afterwards.
  *
  * Thread-safety: functions on `struct acl` may be called from any thread; those on a user need nothing, as it is
- * constant, except acl_user_apply, whose user must not be in the table. Functions that take a client belong to its
- * lane.
+ * constant, except acl_user_apply, whose user must not be in the table.
  */
 #ifndef QUIRE_SERVER_ACL_H
 #define QUIRE_SERVER_ACL_H
@@ -17,9 +16,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-struct client;
-struct command;
-struct server;
+struct config;
 
 enum {
     ACL_ROWS_MAX = 512,         /* of the command table: the bits of a user */
@@ -79,6 +76,10 @@ bool acl_user_has_password(const struct acl_user *user, const void *password, si
 enum acl_verdict acl_user_check(const struct acl_user *user, unsigned row, const struct resp_arg *args, uint32_t n,
                                 uint32_t *key_at);
 
+/* The sentence behind NOPERM. verbose names the key, for the administrator's eyes. */
+void acl_denial(char *text, size_t bytes, const struct acl_user *user, enum acl_verdict verdict, unsigned row,
+                struct resp_arg key, bool verbose);
+
 /* ---- the table: acl.c -------------------------------------------------------------------------------------------- */
 
 struct acl_log_entry {
@@ -94,6 +95,10 @@ struct acl_table {
 };
 
 struct acl {
+    const struct config *config;
+    /* The host's, set before acl_init: called without the lock after every change. */
+    void (*changed)(void *context);
+    void *changed_context;
     pthread_mutex_t lock;
     struct acl_table table;
     _Atomic uint64_t generation; /* raised by every change */
@@ -104,48 +109,38 @@ struct acl {
 };
 
 /* The default user (with requirepass), then users of the configuration's `user` lines or of `aclfile`. */
-int acl_init(struct server *server, struct quire_error *err);
-void acl_fini(struct server *server);
+int acl_init(struct acl *acl, struct quire_error *err);
+void acl_fini(struct acl *acl);
+/* A user of the table as it is now, with a reference, and the generation that it is of. id 0: any; otherwise NULL where
+ * the user of that name is another one by now. */
+struct acl_user *acl_fetch(struct acl *acl, const void *name, size_t bytes, uint64_t id, uint64_t *generation);
 /* Whether a new connection may do anything without a password. */
-bool acl_default_is_open(struct server *server);
+bool acl_default_is_open(struct acl *acl);
 /* The password of the default user, in the place of all it had; "" is none. */
-int acl_set_requirepass(struct server *server, const char *password, struct quire_error *err);
+int acl_set_requirepass(struct acl *acl, const char *password, struct quire_error *err);
 
 /* A reference to the user of that name; NULL where there is none. */
-struct acl_user *acl_find(struct server *server, const void *name, size_t bytes);
+struct acl_user *acl_find(struct acl *acl, const void *name, size_t bytes);
 /* Makes or changes a user: all rules or none. */
-int acl_change(struct server *server, struct resp_arg name, const struct resp_arg *rules, uint32_t n,
+int acl_change(struct acl *acl, struct resp_arg name, const struct resp_arg *rules, uint32_t n,
                struct quire_error *err);
 /* False where there is none. */
-bool acl_delete(struct server *server, struct resp_arg name);
+bool acl_delete(struct acl *acl, struct resp_arg name);
 /* Calls visit for each user in the order of names, under the lock: no other call of this module. */
-void acl_each(struct server *server, void (*visit)(void *context, const struct acl_user *user), void *context);
+void acl_each(struct acl *acl, void (*visit)(void *context, const struct acl_user *user), void *context);
 /* Reads `aclfile` and replaces all users, or changes nothing. *problems gets all errors, with file and line; owned by
  * the caller. Blocks. */
-int acl_load(struct server *server, struct resp_buffer *problems);
+int acl_load(struct acl *acl, struct resp_buffer *problems);
 /* Writes all users to `aclfile`: the new file is there whole, or the old one stays. Blocks. */
-int acl_save(struct server *server, struct quire_error *err);
-
-/* ---- clients ----------------------------------------------------------------------------------------------------- */
-
-/* The user of a connection that has just been made or reset. */
-void acl_client_begin(struct client *c);
-/* Gives the client that user, if the password is right. Counts and logs a failure. */
-bool acl_authenticate(struct client *c, struct resp_arg name, struct resp_arg password);
-/* The client's user as it is now. False where it was deleted or switched off: the client must go. */
-bool acl_client_refresh(struct client *c);
-/* Whether the request may run; otherwise an error reply was given, counted and logged. */
-bool acl_permits(struct client *c, unsigned row, const struct resp_arg *args, uint32_t n);
-/* The sentence behind NOPERM. verbose names the key, for the administrator's eyes. */
-void acl_denial(char *text, size_t bytes, const struct acl_user *user, enum acl_verdict verdict, unsigned row,
-                struct resp_arg key, bool verbose);
+int acl_save(struct acl *acl, struct quire_error *err);
 
 /* ---- the log of denials: acl_log.c ------------------------------------------------------------------------------- */
 
-void acl_log_add(struct client *c, const char *reason, const void *object, size_t object_bytes, const void *user,
-                 size_t user_bytes);
-void acl_log_reset(struct server *server);
+/* client: as CLIENT INFO describes it; taken over, NULL: no memory. */
+void acl_log_add(struct acl *acl, char *client, const char *reason, const void *object, size_t object_bytes,
+                 const void *user, size_t user_bytes);
+void acl_log_reset(struct acl *acl);
 /* The latest `most` entries. */
-void acl_log_reply(struct server *server, struct resp_buffer *out, uint64_t most);
+void acl_log_reply(struct acl *acl, struct resp_buffer *out, uint64_t most);
 
 #endif

@@ -9,7 +9,7 @@
  */
 #include "io/clock.h"
 #include "server/access/acl.h"
-#include "server/commands/command.h"
+#include "server/process/config.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -31,36 +31,18 @@ static void entry_free(struct acl_log_entry *entry)
     free(entry);
 }
 
-/* The client as CLIENT INFO has it: client libraries want all of these fields. */
-static char *describe_client(const struct client *c)
-{
-    char text[1024], address[CLIENT_ADDRESS_BYTES], ours[CLIENT_ADDRESS_BYTES];
-    uint64_t now_ms = c->lane->now_ms;
-    client_address(c, false, address);
-    client_address(c, true, ours);
-    int user_bytes = c->user->name_bytes < 128 ? (int)c->user->name_bytes : 128;
-    snprintf(text, sizeof text,
-             "id=%llu addr=%s laddr=%s fd=%d name=%.128s age=%llu idle=%llu flags=N db=0 sub=0 psub=0 ssub=0 multi=-1 "
-             "qbuf=%zu qbuf-free=%zu argv-mem=0 multi-mem=0 obl=%zu oll=0 omem=%zu tot-mem=%zu events=r cmd=%s "
-             "user=%.*s redir=-1 resp=%d lib-name=%.64s lib-ver=%.64s",
-             (unsigned long long)c->id, address, ours, c->fd, c->name ? c->name : "",
-             (unsigned long long)((now_ms - c->created_ms) / 1000), (unsigned long long)((now_ms - c->last_ms) / 1000),
-             c->in_bytes - c->in_start, c->in_capacity - c->in_bytes, c->out.bytes, c->pending_bytes,
-             sizeof *c + c->in_capacity + c->out.capacity, commands[c->row].name, user_bytes, c->user->name,
-             c->protocol, c->library ? c->library : "", c->library_version ? c->library_version : "");
-    return strdup(text);
-}
-
-static struct acl_log_entry *entry_create(const struct client *c, const char *reason, const void *object,
-                                          size_t object_bytes, const void *user, size_t user_bytes)
+static struct acl_log_entry *entry_create(char *client, const char *reason, const void *object, size_t object_bytes,
+                                          const void *user, size_t user_bytes)
 {
     struct acl_log_entry *entry = calloc(1, sizeof *entry);
-    if (!entry)
+    if (!entry) {
+        free(client);
         return NULL;
+    }
     entry->reason = reason;
     entry->object = shown(object, object_bytes);
     entry->user_name = shown(user, user_bytes);
-    entry->client = describe_client(c);
+    entry->client = client;
     entry->count = 1;
     entry->created_ms = entry->updated_ms = clock_wall_ms();
     if (entry->object && entry->user_name && entry->client)
@@ -97,12 +79,10 @@ static void drop_oldest(struct acl *acl, size_t most)
     }
 }
 
-void acl_log_add(struct client *c, const char *reason, const void *object, size_t object_bytes, const void *user,
-                 size_t user_bytes)
+void acl_log_add(struct acl *acl, char *client, const char *reason, const void *object, size_t object_bytes,
+                 const void *user, size_t user_bytes)
 {
-    struct server *server = c->lane->server;
-    struct acl *acl = &server->acl;
-    struct acl_log_entry *entry = entry_create(c, reason, object, object_bytes, user, user_bytes);
+    struct acl_log_entry *entry = entry_create(client, reason, object, object_bytes, user, user_bytes);
     if (!entry)
         return; /* without memory the figures of INFO still count it */
     pthread_mutex_lock(&acl->lock);
@@ -118,16 +98,16 @@ void acl_log_add(struct client *c, const char *reason, const void *object, size_
     entry->next = acl->log;
     acl->log = entry;
     acl->n_log++;
-    if (acl->n_log > server->config->acllog_max)
-        drop_oldest(acl, (size_t)server->config->acllog_max);
+    if (acl->n_log > acl->config->acllog_max)
+        drop_oldest(acl, (size_t)acl->config->acllog_max);
     pthread_mutex_unlock(&acl->lock);
 }
 
-void acl_log_reset(struct server *server)
+void acl_log_reset(struct acl *acl)
 {
-    pthread_mutex_lock(&server->acl.lock);
-    drop_oldest(&server->acl, 0);
-    pthread_mutex_unlock(&server->acl.lock);
+    pthread_mutex_lock(&acl->lock);
+    drop_oldest(acl, 0);
+    pthread_mutex_unlock(&acl->lock);
 }
 
 static void put_entry(struct resp_buffer *out, const struct acl_log_entry *entry, uint64_t now_ms)
@@ -153,9 +133,8 @@ static void put_entry(struct resp_buffer *out, const struct acl_log_entry *entry
     resp_integer(out, (long long)entry->updated_ms);
 }
 
-void acl_log_reply(struct server *server, struct resp_buffer *out, uint64_t most)
+void acl_log_reply(struct acl *acl, struct resp_buffer *out, uint64_t most)
 {
-    struct acl *acl = &server->acl;
     uint64_t now_ms = clock_wall_ms();
     pthread_mutex_lock(&acl->lock);
     size_t n = most < acl->n_log ? (size_t)most : acl->n_log;

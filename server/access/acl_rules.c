@@ -19,7 +19,8 @@
 #include "index/attribute/grants.h"
 #include "io/error.h"
 #include "server/access/acl.h"
-#include "server/commands/command.h"
+#include "server/access/command_table.h"
+#include "server/protocol/glob.h"
 #include <ctype.h>
 #include <openssl/crypto.h>
 #include <openssl/sha.h>
@@ -610,8 +611,8 @@ static bool reaches_all(const struct command *command)
     if (strcmp(command->group, "vector_set") == 0)
         return !(command->flags & CMD_TENANT);
     /* SLOWLOG, MONITOR and INFO show what others do */
-    return strcmp(command->group, "cache") == 0 || command->run == cmd_memory_usage ||
-           (command->flags & (CMD_REPLACES | CMD_ADMIN | CMD_DANGEROUS)) ||
+    return strcmp(command->group, "cache") == 0 ||
+           (command->flags & (CMD_SHOWS_ALL | CMD_REPLACES | CMD_ADMIN | CMD_DANGEROUS)) ||
            ((command->flags & CMD_WRITE) &&
             (strcmp(command->group, "generic") == 0 || strcmp(command->group, "server") == 0));
 }

@@ -8,7 +8,7 @@
  * Keys lie at first_key, first_key + step, ... up to last_key, counted from the command's name; a negative last_key
  * counts from the request's end. There is no command whose keys lie elsewhere.
  */
-#include "server/commands/command.h"
+#include "server/access/command_table.h"
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
@@ -93,66 +93,15 @@ bool command_arity_fits(const struct command *command, uint32_t n)
     return command->arity >= 0 ? n == (uint32_t)command->arity : n >= (uint32_t)-command->arity;
 }
 
-int command_find_request(const struct server *server, const struct resp_arg *args, uint32_t n)
+int command_find_request(const struct resp_arg *args, uint32_t n)
 {
     char name[64];
-    int row = command_find(server->command_index, args[0].data, args[0].bytes);
+    int row = command_find(args[0].data, args[0].bytes);
     if (row < 0 || n < 2 || (unsigned)row + 1 >= n_commands || !command_is_sub(&commands[row + 1], &commands[row]))
         return row;
     if (memchr(args[0].data, '|', args[0].bytes))
         return -1;
     int length = snprintf(name, sizeof name, "%s|%.*s", commands[row].name, ARG_SHOWN(args[1], 31u));
-    int sub = command_find(server->command_index, name, (size_t)length);
+    int sub = command_find(name, (size_t)length);
     return sub >= 0 && commands[sub].name_bytes == commands[row].name_bytes + 1 + args[1].bytes ? sub : -1;
-}
-
-/* ---- COMMAND GETKEYS, GETKEYSANDFLAGS ---------------------------------------------------------------------------- */
-
-static void put_access(struct resp_buffer *out, unsigned access)
-{
-    resp_set(out, access == (CMD_READ | CMD_WRITE) ? 3 : 2);
-    resp_simple(out, access & CMD_WRITE ? "RW" : "RO");
-    if (access & CMD_READ)
-        resp_simple(out, "access");
-    if (access & CMD_WRITE)
-        resp_simple(out, "update");
-}
-
-static void get_keys(struct client *c, const struct resp_arg *args, uint32_t n, bool with_flags)
-{
-    int row = command_find_request(c->lane->server, args, n);
-    if (row < 0) {
-        client_error(c, "ERR Invalid command specified");
-        return;
-    }
-    const struct command *command = &commands[row];
-    if (command->first_key == 0) {
-        client_error(c, "ERR The command has no key arguments");
-        return;
-    }
-    if (!command_arity_fits(command, n)) {
-        client_error(c, "ERR Invalid number of arguments specified for command");
-        return;
-    }
-    struct command_keys keys = command_keys(command, n);
-    struct resp_buffer *out = client_reply(c);
-    resp_array(out, keys.n);
-    for (uint32_t i = 0; i < keys.n; i++) {
-        const struct resp_arg *key = &args[keys.first + i * keys.step];
-        if (with_flags)
-            resp_array(out, 2);
-        resp_bulk(out, key->data, key->bytes);
-        if (with_flags)
-            put_access(out, command_key_access(command, args, n));
-    }
-}
-
-void cmd_command_getkeys(struct client *c, const struct resp_arg *args, uint32_t n)
-{
-    get_keys(c, args + 2, n - 2, false);
-}
-
-void cmd_command_getkeysandflags(struct client *c, const struct resp_arg *args, uint32_t n)
-{
-    get_keys(c, args + 2, n - 2, true);
 }

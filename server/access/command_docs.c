@@ -10,7 +10,7 @@
  * to it. What comes out are the maps of Redis 7: name, type (string, integer, double, key, pure-token, block, oneof),
  * token, flags. The text is parsed twice for each list: once to count, once to write.
  */
-#include "server/commands/command.h"
+#include "server/access/command_table.h"
 #include <ctype.h>
 #include <string.h>
 

@@ -8,6 +8,7 @@
  * A connection whose user changes itself away (deletes or switches off its own user) still gets its reply.
  */
 #include "io/error.h"
+#include "server/admin/cmd_admin.h"
 #include "server/commands/command.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,14 +18,15 @@
 /* After a change: a client that lost its own user leaves once its reply is out. */
 static void leave_if_gone(struct client *c)
 {
-    if (!acl_client_refresh(c))
+    if (!client_acl_refresh(c))
         client_end(c);
 }
 
 /* ---- who is there ------------------------------------------------------------------------------------------------ */
 
-void cmd_acl_whoami(struct client *c, const struct resp_arg *args, uint32_t n)
+void cmd_acl_whoami(struct caller *caller, const struct resp_arg *args, uint32_t n)
 {
+    struct client *c = client_of(caller);
     (void)args;
     (void)n;
     resp_bulk(client_reply(c), c->user->name, c->user->name_bytes);
@@ -55,7 +57,7 @@ static void add_line(void *context, const struct acl_user *user)
 static void reply_lines(struct client *c, bool names_only)
 {
     struct lines lines = {.text = {.protocol = 2}, .names_only = names_only};
-    acl_each(c->lane->server, add_line, &lines);
+    acl_each(&c->loop->server->acl, add_line, &lines);
     struct resp_buffer *out = client_reply(c);
     resp_array(out, lines.n);
     resp_raw(out, lines.text.data, lines.text.bytes);
@@ -63,15 +65,17 @@ static void reply_lines(struct client *c, bool names_only)
     resp_buffer_fini(&lines.text);
 }
 
-void cmd_acl_list(struct client *c, const struct resp_arg *args, uint32_t n)
+void cmd_acl_list(struct caller *caller, const struct resp_arg *args, uint32_t n)
 {
+    struct client *c = client_of(caller);
     (void)args;
     (void)n;
     reply_lines(c, false);
 }
 
-void cmd_acl_users(struct client *c, const struct resp_arg *args, uint32_t n)
+void cmd_acl_users(struct caller *caller, const struct resp_arg *args, uint32_t n)
 {
+    struct client *c = client_of(caller);
     (void)args;
     (void)n;
     reply_lines(c, true);
@@ -97,10 +101,11 @@ static void put_texts(struct resp_buffer *out, const char *field, const struct a
         resp_bulk(out, texts->items[i].data, texts->items[i].bytes);
 }
 
-void cmd_acl_getuser(struct client *c, const struct resp_arg *args, uint32_t n)
+void cmd_acl_getuser(struct caller *caller, const struct resp_arg *args, uint32_t n)
 {
+    struct client *c = client_of(caller);
     (void)n;
-    struct acl_user *user = acl_find(c->lane->server, args[2].data, args[2].bytes);
+    struct acl_user *user = acl_find(&c->loop->server->acl, args[2].data, args[2].bytes);
     struct resp_buffer *out = client_reply(c);
     if (!user) {
         resp_null(out);
@@ -124,48 +129,52 @@ void cmd_acl_getuser(struct client *c, const struct resp_arg *args, uint32_t n)
 
 /* ---- changes ----------------------------------------------------------------------------------------------------- */
 
-void cmd_acl_setuser(struct client *c, const struct resp_arg *args, uint32_t n)
+void cmd_acl_setuser(struct caller *caller, const struct resp_arg *args, uint32_t n)
 {
+    struct client *c = client_of(caller);
     struct quire_error err = {0};
-    if (acl_change(c->lane->server, args[2], args + 3, n - 3, &err) < 0) {
-        client_error(c, "ERR %s", err.message);
+    if (acl_change(&c->loop->server->acl, args[2], args + 3, n - 3, &err) < 0) {
+        caller_error(&c->caller, "ERR %s", err.message);
         return;
     }
     resp_simple(client_reply(c), "OK");
     leave_if_gone(c);
 }
 
-void cmd_acl_deluser(struct client *c, const struct resp_arg *args, uint32_t n)
+void cmd_acl_deluser(struct caller *caller, const struct resp_arg *args, uint32_t n)
 {
+    struct client *c = client_of(caller);
     long long deleted = 0;
     for (uint32_t i = 2; i < n; i++)
         if (args[i].bytes == 7 && memcmp(args[i].data, "default", 7) == 0) {
-            client_error(c, "ERR The 'default' user cannot be removed");
+            caller_error(&c->caller, "ERR The 'default' user cannot be removed");
             return;
         }
     for (uint32_t i = 2; i < n; i++)
-        deleted += acl_delete(c->lane->server, args[i]);
+        deleted += acl_delete(&c->loop->server->acl, args[i]);
     resp_integer(client_reply(c), deleted);
     leave_if_gone(c);
 }
 
-void cmd_acl_genpass(struct client *c, const struct resp_arg *args, uint32_t n)
+void cmd_acl_genpass(struct caller *caller, const struct resp_arg *args, uint32_t n)
 {
+    struct client *c = client_of(caller);
     enum { BITS_MAX = 4096 };
     uint8_t bytes[BITS_MAX / 8];
     char text[BITS_MAX / 4 + 1];
     long long bits = 256;
     if (n > 3) {
-        client_error(c, "ERR wrong number of arguments for 'acl|genpass' command");
+        caller_error(&c->caller, "ERR wrong number of arguments for 'acl|genpass' command");
         return;
     }
     if (n == 3 && !arg_integer(args[2], &bits)) {
-        client_error(c, "ERR value is not an integer or out of range");
+        caller_error(&c->caller, "ERR value is not an integer or out of range");
         return;
     }
     if (bits <= 0 || bits > BITS_MAX) {
-        client_error(c, "ERR ACL GENPASS argument must be the number of bits for the output password, a positive "
-                        "number up to 4096");
+        caller_error(&c->caller,
+                     "ERR ACL GENPASS argument must be the number of bits for the output password, a positive "
+                     "number up to 4096");
         return;
     }
     size_t digits = (size_t)(bits + 3) / 4, filled = 0, wanted = (digits + 1) / 2;
@@ -192,12 +201,13 @@ static void list_category(struct client *c, unsigned category)
             resp_text(out, commands[row].name);
 }
 
-void cmd_acl_cat(struct client *c, const struct resp_arg *args, uint32_t n)
+void cmd_acl_cat(struct caller *caller, const struct resp_arg *args, uint32_t n)
 {
+    struct client *c = client_of(caller);
     unsigned count = 0;
     int category = n == 3 ? command_category_find(args[2].data, args[2].bytes) : -1;
     if (n > 3) {
-        client_error(c, "ERR wrong number of arguments for 'acl|cat' command");
+        caller_error(&c->caller, "ERR wrong number of arguments for 'acl|cat' command");
         return;
     }
     if (category >= 0) {
@@ -205,7 +215,7 @@ void cmd_acl_cat(struct client *c, const struct resp_arg *args, uint32_t n)
         return;
     }
     if (n == 3) {
-        client_error(c, "ERR Unknown category '%.*s'", ARG_SHOWN(args[2], 128u));
+        caller_error(&c->caller, "ERR Unknown category '%.*s'", ARG_SHOWN(args[2], 128u));
         return;
     }
     struct resp_buffer *out = client_reply(c);
@@ -220,13 +230,13 @@ static void dryrun_as(struct client *c, const struct acl_user *user, const struc
 {
     char sentence[512];
     uint32_t key_at = 0;
-    int row = command_find_request(c->lane->server, args, n);
+    int row = command_find_request(args, n);
     if (row < 0) {
-        client_error(c, "ERR Command '%.*s' not found", ARG_SHOWN(args[0], 128u));
+        caller_error(&c->caller, "ERR Command '%.*s' not found", ARG_SHOWN(args[0], 128u));
         return;
     }
     if (!command_arity_fits(&commands[row], n)) {
-        client_error(c, "ERR wrong number of arguments for '%s' command", commands[row].name);
+        caller_error(&c->caller, "ERR wrong number of arguments for '%s' command", commands[row].name);
         return;
     }
     enum acl_verdict verdict = acl_user_check(user, (unsigned)row, args, n, &key_at);
@@ -238,29 +248,31 @@ static void dryrun_as(struct client *c, const struct acl_user *user, const struc
     resp_text(client_reply(c), sentence);
 }
 
-void cmd_acl_dryrun(struct client *c, const struct resp_arg *args, uint32_t n)
+void cmd_acl_dryrun(struct caller *caller, const struct resp_arg *args, uint32_t n)
 {
-    struct acl_user *user = acl_find(c->lane->server, args[2].data, args[2].bytes);
+    struct client *c = client_of(caller);
+    struct acl_user *user = acl_find(&c->loop->server->acl, args[2].data, args[2].bytes);
     if (!user) {
-        client_error(c, "ERR User '%.*s' not found", ARG_SHOWN(args[2], 128u));
+        caller_error(&c->caller, "ERR User '%.*s' not found", ARG_SHOWN(args[2], 128u));
         return;
     }
     dryrun_as(c, user, args + 3, n - 3);
     acl_user_release(user);
 }
 
-void cmd_acl_log(struct client *c, const struct resp_arg *args, uint32_t n)
+void cmd_acl_log(struct caller *caller, const struct resp_arg *args, uint32_t n)
 {
+    struct client *c = client_of(caller);
     long long count = 10;
     if (n > 3) {
-        client_error(c, "ERR wrong number of arguments for 'acl|log' command");
+        caller_error(&c->caller, "ERR wrong number of arguments for 'acl|log' command");
     } else if (n == 3 && arg_is(args[2], "RESET")) {
-        acl_log_reset(c->lane->server);
+        acl_log_reset(&c->loop->server->acl);
         resp_simple(client_reply(c), "OK");
     } else if (n == 3 && !arg_integer(args[2], &count)) {
-        client_error(c, "ERR value is not an integer or out of range");
+        caller_error(&c->caller, "ERR value is not an integer or out of range");
     } else {
-        acl_log_reply(c->lane->server, client_reply(c), count < 0 ? 0 : (uint64_t)count);
+        acl_log_reply(&c->loop->server->acl, client_reply(c), count < 0 ? 0 : (uint64_t)count);
     }
 }
 
@@ -268,7 +280,7 @@ void cmd_acl_log(struct client *c, const struct resp_arg *args, uint32_t n)
 
 struct file_call {
     struct pending pending;
-    struct lane *lane;
+    struct loop *loop;
     struct job job;
     struct message message;
     struct resp_buffer problems;
@@ -279,8 +291,9 @@ struct file_call {
 
 static void finish_file_call(struct lane *lane, struct message *message)
 {
+    struct loop *loop = loop_of(lane);
     struct file_call *call = (struct file_call *)(void *)((char *)message - offsetof(struct file_call, message));
-    struct client *c = call->pending.client;
+    struct client *c = client_of(call->pending.caller);
     struct resp_buffer *out = &call->pending.out;
     if (call->code == 0)
         resp_simple(out, "OK");
@@ -292,7 +305,7 @@ static void finish_file_call(struct lane *lane, struct message *message)
                    "ERR %.*s WARNING: ACL errors detected, no change to the previously active ACL rules was performed",
                    (int)call->problems.bytes, (const char *)call->problems.data);
     if (call->code < 0)
-        log_line(lane->server->log, LOG_LEVEL_WARNING, "ACL %s: %.*s", call->save ? "SAVE" : "LOAD",
+        log_line(loop->server->service.log, LOG_LEVEL_WARNING, "ACL %s: %.*s", call->save ? "SAVE" : "LOAD",
                  call->save ? (int)strlen(call->error.message) : (int)call->problems.bytes,
                  call->save ? call->error.message : (const char *)call->problems.data);
     resp_buffer_fini(&call->problems);
@@ -303,39 +316,42 @@ static void finish_file_call(struct lane *lane, struct message *message)
 static void file_job(struct job *job)
 {
     struct file_call *call = (struct file_call *)(void *)((char *)job - offsetof(struct file_call, job));
-    struct server *server = call->lane->server;
-    call->code = call->save ? acl_save(server, &call->error) : acl_load(server, &call->problems);
+    struct server *server = call->loop->server;
+    call->code = call->save ? acl_save(&server->acl, &call->error) : acl_load(&server->acl, &call->problems);
     call->message.run = finish_file_call;
-    lane_post(call->lane, &call->message);
+    lane_post(&call->loop->lane, &call->message);
 }
 
 static void begin_file_call(struct client *c, bool save)
 {
-    if (c->lane->server->config->aclfile[0] == 0) {
-        client_error(c, "ERR This Redis instance is not configured to use an ACL file. You may want to specify users "
-                        "via the ACL SETUSER command and then issue a CONFIG REWRITE (assuming you have a Redis "
-                        "configuration file set) in order to store users in the Redis configuration.");
+    if (c->loop->server->service.config->aclfile[0] == 0) {
+        caller_error(&c->caller,
+                     "ERR This Redis instance is not configured to use an ACL file. You may want to specify users "
+                     "via the ACL SETUSER command and then issue a CONFIG REWRITE (assuming you have a Redis "
+                     "configuration file set) in order to store users in the Redis configuration.");
         return;
     }
-    struct file_call *call = client_defer(c, sizeof *call, true);
+    struct file_call *call = caller_defer(&c->caller, sizeof *call, true);
     if (!call)
         return;
-    call->lane = c->lane;
+    call->loop = c->loop;
     call->save = save;
     call->problems.protocol = 2;
     call->job.run = file_job;
-    worker_post(&c->lane->server->worker, &call->job);
+    worker_post(&c->loop->server->service.worker, &call->job);
 }
 
-void cmd_acl_load(struct client *c, const struct resp_arg *args, uint32_t n)
+void cmd_acl_load(struct caller *caller, const struct resp_arg *args, uint32_t n)
 {
+    struct client *c = client_of(caller);
     (void)args;
     (void)n;
     begin_file_call(c, false);
 }
 
-void cmd_acl_save(struct client *c, const struct resp_arg *args, uint32_t n)
+void cmd_acl_save(struct caller *caller, const struct resp_arg *args, uint32_t n)
 {
+    struct client *c = client_of(caller);
     (void)args;
     (void)n;
     begin_file_call(c, true);

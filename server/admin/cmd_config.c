@@ -10,10 +10,12 @@
  */
 #include "io/error.h"
 #include "io/journal.h"
+#include "server/admin/cmd_admin.h"
 #include "server/call/fair.h"
+#include "server/call/worker_call.h"
 #include "server/net/gather.h"
 #include "server/net/tls.h"
-#include "server/vector/vector_call.h"
+#include "server/protocol/glob.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -42,13 +44,14 @@ static void match_setting(void *context, const char *name, const char *value, co
     }
 }
 
-void cmd_config_get(struct client *c, const struct resp_arg *args, uint32_t n)
+void cmd_config_get(struct caller *caller, const struct resp_arg *args, uint32_t n)
 {
+    struct client *c = client_of(caller);
     struct matches m = {.patterns = args + 2, .n_patterns = n - 2};
-    config_each(c->lane->server->config, match_setting, &m);
+    config_each(c->loop->server->service.config, match_setting, &m);
     m.out = client_reply(c);
     resp_map(m.out, m.found);
-    config_each(c->lane->server->config, match_setting, &m);
+    config_each(c->loop->server->service.config, match_setting, &m);
 }
 
 /* ---- SET --------------------------------------------------------------------------------------------------------- */
@@ -88,8 +91,8 @@ static struct set_request *make_request(const struct client *c, const struct res
     }
     for (size_t i = 0; i < n; i++)
         r->changes[i] = (struct config_change){r->texts[2 * i], r->texts[2 * i + 1]};
-    r->server = c->lane->server;
-    r->client_id = c->id;
+    r->server = c->loop->server;
+    r->client_id = c->caller.id;
     return r;
 }
 
@@ -107,7 +110,7 @@ static bool names(const struct config_change *changes, size_t n, const char *pre
 static int allow(void *context, const char *name, const char *text, uint64_t number, struct quire_error *err)
 {
     const struct server *server = context;
-    uint64_t possible = server_clients_possible(server);
+    uint64_t possible = loop_clients_possible(server);
     if (strcmp(name, "maxclients") == 0 && number > possible)
         return error_set(err, QUIRE_ELIMIT,
                          "The operating system is not able to handle the specified number of clients, try with %llu",
@@ -121,21 +124,21 @@ static int allow(void *context, const char *name, const char *text, uint64_t num
 static int apply(void *context, const struct config_change *changes, size_t n, size_t *index, struct quire_error *err)
 {
     struct server *server = context;
-    const struct config *config = server->config;
+    const struct config *config = server->service.config;
     int rc = 0;
     if (server->tls && names(changes, n, "tls-", index))
         rc = tls_reload(server, err);
     if (rc == 0 && names(changes, n, "requirepass", index))
-        rc = acl_set_requirepass(server, config->requirepass, err);
+        rc = acl_set_requirepass(&server->acl, config->requirepass, err);
     if (rc == 0 && names(changes, n, "tenant-limits", index))
-        rc = fair_set_limits(server, config->tenant_limits, err);
+        rc = fair_set_limits(&server->service, config->tenant_limits, err);
     if (rc < 0)
         return rc;
-    log_set_level(server->log, (enum log_level)config->loglevel);
-    if (server->journal)
-        journal_set_sync(server->journal, (enum journal_sync)config->appendfsync);
-    if (server->store)
-        store_set_limits(server->store, config->maxmemory, config->disk_max);
+    log_set_level(server->service.log, (enum log_level)config->loglevel);
+    if (server->service.journal)
+        journal_set_sync(server->service.journal, (enum journal_sync)config->appendfsync);
+    if (server->service.store)
+        store_set_limits(server->service.store, config->maxmemory, config->disk_max);
     return 0;
 }
 
@@ -146,9 +149,9 @@ static int run_request(const struct set_request *r, struct quire_error *err)
     const struct config_host host = {allow, apply, server};
     struct config_refusal refusal = {0};
     size_t at;
-    int rc = config_change(server->config, r->changes, r->n, &host, &refusal);
+    int rc = config_change(server->service.config, r->changes, r->n, &host, &refusal);
     for (size_t i = 0; i < r->n && rc == 0; i++)
-        log_line(server->log, LOG_LEVEL_NOTICE, "client %llu set %s", (unsigned long long)r->client_id,
+        log_line(server->service.log, LOG_LEVEL_NOTICE, "client %llu set %s", (unsigned long long)r->client_id,
                  r->changes[i].name);
     if (rc == 0)
         return 0;
@@ -176,22 +179,23 @@ static void set_work(struct worker_call *base)
     free_request(call->request);
 }
 
-void cmd_config_set(struct client *c, const struct resp_arg *args, uint32_t n)
+void cmd_config_set(struct caller *caller, const struct resp_arg *args, uint32_t n)
 {
+    struct client *c = client_of(caller);
     struct quire_error err = {0};
     size_t at;
     if (n % 2) {
-        client_error(c, "ERR wrong number of arguments for 'config|set' command");
+        caller_error(&c->caller, "ERR wrong number of arguments for 'config|set' command");
         return;
     }
     struct set_request *r = make_request(c, args + 2, (n - 2) / 2);
     if (!r) {
-        client_error(c, "ERR CONFIG SET failed - no memory, or a value that holds a zero byte");
+        caller_error(&c->caller, "ERR CONFIG SET failed - no memory, or a value that holds a zero byte");
         return;
     }
-    if (c->lane->server->tls && names(r->changes, r->n, "tls-", &at)) {
+    if (c->loop->server->tls && names(r->changes, r->n, "tls-", &at)) {
         /* files are read: not on this thread */
-        struct set_call *call = vector_call_begin(c, NULL, sizeof *call, true);
+        struct set_call *call = deferred_begin(&c->caller, NULL, sizeof *call, true);
         if (!call) {
             free_request(r);
             return;
@@ -202,7 +206,7 @@ void cmd_config_set(struct client *c, const struct resp_arg *args, uint32_t n)
         return;
     }
     if (run_request(r, &err) < 0)
-        reply_quire_error(client_reply(c), &err);
+        resp_quire_error(client_reply(c), &err);
     else
         resp_simple(client_reply(c), "OK");
     free_request(r);
@@ -212,26 +216,27 @@ void cmd_config_set(struct client *c, const struct resp_arg *args, uint32_t n)
 
 static void rewrite_work(struct worker_call *call)
 {
-    struct server *server = call->base.lane->server;
+    struct server *server = loop_of(call->base.lane)->server;
     struct quire_error err = {0};
-    call->code = config_rewrite(server->config, &err);
+    call->code = config_rewrite(server->service.config, &err);
     if (call->code < 0) {
-        log_line(server->log, LOG_LEVEL_WARNING, "CONFIG REWRITE failed: %s", err.message);
+        log_line(server->service.log, LOG_LEVEL_WARNING, "CONFIG REWRITE failed: %s", err.message);
         call->code = error_set(&call->error, QUIRE_EIO, "Rewriting config file: %s", err.message);
     } else {
-        log_line(server->log, LOG_LEVEL_NOTICE, "CONFIG REWRITE executed with success.");
+        log_line(server->service.log, LOG_LEVEL_NOTICE, "CONFIG REWRITE executed with success.");
     }
 }
 
-void cmd_config_rewrite(struct client *c, const struct resp_arg *args, uint32_t n)
+void cmd_config_rewrite(struct caller *caller, const struct resp_arg *args, uint32_t n)
 {
+    struct client *c = client_of(caller);
     (void)args;
     (void)n;
-    if (!c->lane->server->config->file) {
-        client_error(c, "ERR The server is running without a config file");
+    if (!c->loop->server->service.config->file) {
+        caller_error(&c->caller, "ERR The server is running without a config file");
         return;
     }
-    struct worker_call *call = vector_call_begin(c, NULL, sizeof *call, true);
+    struct worker_call *call = deferred_begin(&c->caller, NULL, sizeof *call, true);
     if (!call)
         return;
     call->work = rewrite_work;
@@ -240,22 +245,23 @@ void cmd_config_rewrite(struct client *c, const struct resp_arg *args, uint32_t 
 
 /* ---- RESETSTAT --------------------------------------------------------------------------------------------------- */
 
-static void reset_lane(struct gather *gather, struct gather_part *part, struct lane *lane)
+static void reset_lane(struct gather *gather, struct gather_part *part, struct loop *loop)
 {
     (void)gather;
     (void)part;
-    lane_reset_stats(lane);
+    loop_reset_stats(loop);
 }
 
 static void reset_done(struct gather *gather)
 {
     atomic_store(&gather->asker->server->rejected_connections, 0);
-    atomic_store(&gather->asker->server->keyspace.expired, 0);
+    atomic_store(&gather->asker->server->service.keyspace.expired, 0);
     resp_simple(&gather->pending.out, "OK");
 }
 
-void cmd_config_resetstat(struct client *c, const struct resp_arg *args, uint32_t n)
+void cmd_config_resetstat(struct caller *caller, const struct resp_arg *args, uint32_t n)
 {
+    struct client *c = client_of(caller);
     (void)args;
     (void)n;
     struct gather *g = gather_begin(c, sizeof *g);

@@ -9,6 +9,7 @@
  * key_memory is the one place that knows how much a key of each type takes.
  */
 #include "io/memory.h"
+#include "server/admin/cmd_admin.h"
 #include "server/admin/figures.h"
 #include "server/call/key_call.h"
 #include <inttypes.h>
@@ -37,17 +38,18 @@ static uint64_t key_memory(const struct key_entry *entry)
     return bytes + stats.memtable_bytes + stats.resident_bytes;
 }
 
-void cmd_memory_usage(struct client *c, const struct resp_arg *args, uint32_t n)
+void cmd_memory_usage(struct caller *caller, const struct resp_arg *args, uint32_t n)
 {
+    struct client *c = client_of(caller);
     struct key_call call;
     long long samples;
     if (n != 3 && !(n == 5 && arg_is(args[3], "SAMPLES"))) {
-        client_error(c, "ERR syntax error");
+        caller_error(&c->caller, "ERR syntax error");
     } else if (n == 5 && !arg_integer(args[4], &samples)) {
-        client_error(c, "ERR value is not an integer or out of range");
+        caller_error(&c->caller, "ERR value is not an integer or out of range");
     } else if (n == 5 && samples < 0) {
-        client_error(c, "ERR syntax error");
-    } else if (!key_peek(&call, c, args[2])) {
+        caller_error(&c->caller, "ERR syntax error");
+    } else if (!key_peek(&call, &c->caller, args[2])) {
         resp_null(client_reply(c));
     } else {
         resp_integer(client_reply(c), (long long)key_memory(call.entry));
@@ -68,10 +70,10 @@ static void take_figures(struct server *server, struct memory_figures *f)
     memset(f, 0, sizeof *f);
     memory_resident(&f->resident);
     f->vectors = figures_index_bytes(server);
-    f->dataset = f->vectors + atomic_load(&server->keyspace.used_bytes);
-    f->keys = keyspace_count(&server->keyspace);
-    for (unsigned i = 0; i < server->n_lanes; i++)
-        f->clients += atomic_load(&server->lanes[i].n_clients);
+    f->dataset = f->vectors + atomic_load(&server->service.keyspace.used_bytes);
+    f->keys = keyspace_count(&server->service.keyspace);
+    for (unsigned i = 0; i < server->service.n_lanes; i++)
+        f->clients += atomic_load(&server->loops[i].n_clients);
 }
 
 static void put_count(struct resp_buffer *out, const char *name, uint64_t value)
@@ -80,12 +82,13 @@ static void put_count(struct resp_buffer *out, const char *name, uint64_t value)
     resp_integer(out, (long long)value);
 }
 
-void cmd_memory_stats(struct client *c, const struct resp_arg *args, uint32_t n)
+void cmd_memory_stats(struct caller *caller, const struct resp_arg *args, uint32_t n)
 {
+    struct client *c = client_of(caller);
     struct memory_figures f;
     (void)args;
     (void)n;
-    take_figures(c->lane->server, &f);
+    take_figures(c->loop->server, &f);
     uint64_t rest = f.resident.anonymous > f.dataset ? f.resident.anonymous - f.dataset : 0;
     struct resp_buffer *out = client_reply(c);
     resp_map(out, 9);
@@ -102,13 +105,14 @@ void cmd_memory_stats(struct client *c, const struct resp_arg *args, uint32_t n)
     put_count(out, "rss", f.resident.total);
 }
 
-void cmd_memory_doctor(struct client *c, const struct resp_arg *args, uint32_t n)
+void cmd_memory_doctor(struct caller *caller, const struct resp_arg *args, uint32_t n)
 {
+    struct client *c = client_of(caller);
     struct memory_figures f;
     char text[700];
     (void)args;
     (void)n;
-    take_figures(c->lane->server, &f);
+    take_figures(c->loop->server, &f);
     uint64_t rest = f.resident.anonymous > f.dataset ? f.resident.anonymous - f.dataset : 0;
     const char *verdict =
         rest > f.dataset + (256ull << 20)
@@ -127,8 +131,9 @@ void cmd_memory_doctor(struct client *c, const struct resp_arg *args, uint32_t n
 
 /* ---- the allocator ----------------------------------------------------------------------------------------------- */
 
-void cmd_memory_purge(struct client *c, const struct resp_arg *args, uint32_t n)
+void cmd_memory_purge(struct caller *caller, const struct resp_arg *args, uint32_t n)
 {
+    struct client *c = client_of(caller);
     (void)args;
     (void)n;
     if (mi_collect)
@@ -143,8 +148,9 @@ static void add_text(const char *text, void *context)
     resp_raw(context, text, strlen(text));
 }
 
-void cmd_memory_malloc_stats(struct client *c, const struct resp_arg *args, uint32_t n)
+void cmd_memory_malloc_stats(struct caller *caller, const struct resp_arg *args, uint32_t n)
 {
+    struct client *c = client_of(caller);
     struct resp_buffer text = {.protocol = 2};
     (void)args;
     (void)n;
@@ -175,25 +181,27 @@ static bool is_local(const struct client *c)
 /* false after an error reply */
 static bool may_debug(struct client *c)
 {
-    uint64_t who = c->lane->server->config->debug_command;
+    uint64_t who = c->loop->server->service.config->debug_command;
     if (who == DEBUG_YES || (who == DEBUG_LOCAL && is_local(c)))
         return true;
-    client_error(
-        c, "ERR DEBUG command not allowed. If the enable-debug-command option is set to \"local\", you can run it "
-           "from a local connection, otherwise you need to set this option in the configuration file, and then "
-           "restart the server.");
+    caller_error(
+        &c->caller,
+        "ERR DEBUG command not allowed. If the enable-debug-command option is set to \"local\", you can run it "
+        "from a local connection, otherwise you need to set this option in the configuration file, and then "
+        "restart the server.");
     return false;
 }
 
 /* Sleeps on the lane's thread: its other clients wait too, which is what the command is for. */
-void cmd_debug_sleep(struct client *c, const struct resp_arg *args, uint32_t n)
+void cmd_debug_sleep(struct caller *caller, const struct resp_arg *args, uint32_t n)
 {
+    struct client *c = client_of(caller);
     double seconds;
     (void)n;
     if (!may_debug(c))
         return;
     if (!arg_number(args[2], &seconds) || !(seconds >= 0 && seconds <= SLEEP_MAX)) {
-        client_error(c, "ERR value is not a number of seconds from 0 to %d", SLEEP_MAX);
+        caller_error(&c->caller, "ERR value is not a number of seconds from 0 to %d", SLEEP_MAX);
         return;
     }
     double whole = floor(seconds);
@@ -202,15 +210,16 @@ void cmd_debug_sleep(struct client *c, const struct resp_arg *args, uint32_t n)
     resp_simple(client_reply(c), "OK");
 }
 
-void cmd_debug_object(struct client *c, const struct resp_arg *args, uint32_t n)
+void cmd_debug_object(struct caller *caller, const struct resp_arg *args, uint32_t n)
 {
+    struct client *c = client_of(caller);
     struct key_call call;
     char text[200];
     (void)n;
     if (!may_debug(c))
         return;
-    if (!key_peek(&call, c, args[2])) {
-        client_error(c, "ERR no such key");
+    if (!key_peek(&call, &c->caller, args[2])) {
+        caller_error(&c->caller, "ERR no such key");
         return;
     }
     unsigned idle_s = atomic_load_explicit(&call.hold.keyspace->second, memory_order_relaxed) - call.entry->used_s;

@@ -4,7 +4,10 @@
  * COMMAND answers what Redis 7 answers, entry by entry, from the one table; redis-cli builds its hints from it and
  * cluster clients their routing.
  */
+#include "server/admin/cmd_admin.h"
+#include "server/admin/figures.h"
 #include "server/commands/command.h"
+#include "server/protocol/glob.h"
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -91,17 +94,19 @@ static void put_all(struct client *c, struct resp_buffer *out)
             put_command(out, row);
 }
 
-void cmd_command(struct client *c, const struct resp_arg *args, uint32_t n)
+void cmd_command(struct caller *caller, const struct resp_arg *args, uint32_t n)
 {
+    struct client *c = client_of(caller);
     (void)args;
     (void)n;
     put_all(c, client_reply(c));
 }
 
-void cmd_command_info(struct client *c, const struct resp_arg *args, uint32_t n)
+void cmd_command_info(struct caller *caller, const struct resp_arg *args, uint32_t n)
 {
+    struct client *c = client_of(caller);
     if (n > COMMANDS_MAX + 2) {
-        client_error(c, "ERR more than %d names", COMMANDS_MAX);
+        caller_error(&c->caller, "ERR more than %d names", COMMANDS_MAX);
         return;
     }
     struct resp_buffer *out = client_reply(c);
@@ -111,7 +116,7 @@ void cmd_command_info(struct client *c, const struct resp_arg *args, uint32_t n)
     }
     resp_array(out, n - 2);
     for (uint32_t i = 2; i < n; i++) {
-        int row = command_find(c->lane->server->command_index, args[i].data, args[i].bytes);
+        int row = command_find(args[i].data, args[i].bytes);
         if (row < 0)
             resp_null_array(out);
         else
@@ -119,8 +124,9 @@ void cmd_command_info(struct client *c, const struct resp_arg *args, uint32_t n)
     }
 }
 
-void cmd_command_count(struct client *c, const struct resp_arg *args, uint32_t n)
+void cmd_command_count(struct caller *caller, const struct resp_arg *args, uint32_t n)
 {
+    struct client *c = client_of(caller);
     (void)args;
     (void)n;
     resp_integer(client_reply(c), count_top());
@@ -141,8 +147,9 @@ static bool passes(const struct list_filter *f, unsigned row)
     return category >= 0 && command_in_category(&commands[row], (unsigned)category);
 }
 
-void cmd_command_list(struct client *c, const struct resp_arg *args, uint32_t n)
+void cmd_command_list(struct caller *caller, const struct resp_arg *args, uint32_t n)
 {
+    struct client *c = client_of(caller);
     struct list_filter filter = {0};
     struct resp_arg *place = NULL;
     unsigned count = 0;
@@ -152,7 +159,7 @@ void cmd_command_list(struct client *c, const struct resp_arg *args, uint32_t n)
                 : arg_is(args[3], "PATTERN") ? &filter.pattern
                                              : NULL;
     if (n != 2 && !place) {
-        client_error(c, "ERR syntax error");
+        caller_error(&c->caller, "ERR syntax error");
         return;
     }
     if (place)
@@ -191,33 +198,35 @@ static void put_docs(struct resp_buffer *out, unsigned row)
     }
 }
 
-void cmd_command_docs(struct client *c, const struct resp_arg *args, uint32_t n)
+void cmd_command_docs(struct caller *caller, const struct resp_arg *args, uint32_t n)
 {
+    struct client *c = client_of(caller);
     unsigned found = 0;
     if (n > COMMANDS_MAX + 2) {
-        client_error(c, "ERR more than %d names", COMMANDS_MAX);
+        caller_error(&c->caller, "ERR more than %d names", COMMANDS_MAX);
         return;
     }
     struct resp_buffer *out = client_reply(c);
     for (uint32_t i = 2; i < n; i++)
-        found += command_find(c->lane->server->command_index, args[i].data, args[i].bytes) >= 0;
+        found += command_find(args[i].data, args[i].bytes) >= 0;
     resp_map(out, n == 2 ? count_top() : found);
     for (unsigned row = 0; row < n_commands && n == 2; row++)
         if (!strchr(commands[row].name, '|'))
             put_docs(out, row);
     for (uint32_t i = 2; i < n; i++) {
-        int row = command_find(c->lane->server->command_index, args[i].data, args[i].bytes);
+        int row = command_find(args[i].data, args[i].bytes);
         if (row >= 0)
             put_docs(out, (unsigned)row);
     }
 }
 
 /* HELP of any container, from its rows. */
-void cmd_help(struct client *c, const struct resp_arg *args, uint32_t n)
+void cmd_help(struct caller *caller, const struct resp_arg *args, uint32_t n)
 {
+    struct client *c = client_of(caller);
     (void)n;
     struct resp_buffer *out = client_reply(c);
-    unsigned row = (unsigned)command_find(c->lane->server->command_index, args[0].data, args[0].bytes);
+    unsigned row = (unsigned)command_find(args[0].data, args[0].bytes);
     unsigned subs = count_subs(row);
     char line[256];
     resp_array(out, 2 * subs + 1);
@@ -233,18 +242,20 @@ void cmd_help(struct client *c, const struct resp_arg *args, uint32_t n)
 
 /* ---- INFO, TIME, ROLE, SHUTDOWN ---------------------------------------------------------------------------------- */
 
-void cmd_info(struct client *c, const struct resp_arg *args, uint32_t n)
+void cmd_info(struct caller *caller, const struct resp_arg *args, uint32_t n)
 {
+    struct client *c = client_of(caller);
     struct resp_buffer text = {.protocol = 2};
-    info_write(c->lane->server, args + 1, n - 1, &text);
+    info_write(c->loop->server, args + 1, n - 1, &text);
     struct resp_buffer *out = client_reply(c);
     resp_verbatim(out, (const char *)text.data, text.bytes);
     out->failed |= text.failed;
     resp_buffer_fini(&text);
 }
 
-void cmd_time(struct client *c, const struct resp_arg *args, uint32_t n)
+void cmd_time(struct caller *caller, const struct resp_arg *args, uint32_t n)
 {
+    struct client *c = client_of(caller);
     struct timespec now;
     char text[32];
     (void)args;
@@ -259,15 +270,17 @@ void cmd_time(struct client *c, const struct resp_arg *args, uint32_t n)
 }
 
 /* As Redis without modules: RedisInsight asks before its first screen. */
-void cmd_module_list(struct client *c, const struct resp_arg *args, uint32_t n)
+void cmd_module_list(struct caller *caller, const struct resp_arg *args, uint32_t n)
 {
+    struct client *c = client_of(caller);
     (void)args;
     (void)n;
     resp_array(client_reply(c), 0);
 }
 
-void cmd_role(struct client *c, const struct resp_arg *args, uint32_t n)
+void cmd_role(struct caller *caller, const struct resp_arg *args, uint32_t n)
 {
+    struct client *c = client_of(caller);
     (void)args;
     (void)n;
     struct resp_buffer *out = client_reply(c);
@@ -278,8 +291,9 @@ void cmd_role(struct client *c, const struct resp_arg *args, uint32_t n)
 }
 
 /* NOSAVE, SAVE and FORCE change nothing: there is nothing to save, so nothing that saving could refuse. */
-void cmd_shutdown(struct client *c, const struct resp_arg *args, uint32_t n)
+void cmd_shutdown(struct caller *caller, const struct resp_arg *args, uint32_t n)
 {
+    struct client *c = client_of(caller);
     uint64_t one = 1;
     bool save = false, nosave = false, abort = false, now = false, known = true;
     for (uint32_t i = 1; i < n; i++) {
@@ -291,19 +305,73 @@ void cmd_shutdown(struct client *c, const struct resp_arg *args, uint32_t n)
                  arg_is(args[i], "FORCE") || arg_is(args[i], "ABORT");
     }
     if (!known || (save && nosave) || (abort && n > 2)) {
-        client_error(c, "ERR syntax error");
+        caller_error(&c->caller, "ERR syntax error");
         return;
     }
     if (abort) {
         /* one that has begun ends all connections, this one too */
-        client_error(c, "ERR No shutdown in progress.");
+        caller_error(&c->caller, "ERR No shutdown in progress.");
         return;
     }
-    log_line(c->lane->server->log, LOG_LEVEL_NOTICE, "client %llu asked for SHUTDOWN", (unsigned long long)c->id);
+    log_line(c->loop->server->service.log, LOG_LEVEL_NOTICE, "client %llu asked for SHUTDOWN",
+             (unsigned long long)c->caller.id);
     if (now)
-        atomic_store(&c->lane->server->stop_now, true);
-    ssize_t written = write(c->lane->server->stop_fd, &one, sizeof one);
+        atomic_store(&c->loop->server->stop_now, true);
+    ssize_t written = write(c->loop->server->stop_fd, &one, sizeof one);
     (void)written; /* full: somebody asked before */
     /* as in Redis there is no reply: the connection ends */
     client_end(c);
+}
+
+/* ---- COMMAND GETKEYS, GETKEYSANDFLAGS ---------------------------------------------------------------------------- */
+
+static void put_access(struct resp_buffer *out, unsigned access)
+{
+    resp_set(out, access == (CMD_READ | CMD_WRITE) ? 3 : 2);
+    resp_simple(out, access & CMD_WRITE ? "RW" : "RO");
+    if (access & CMD_READ)
+        resp_simple(out, "access");
+    if (access & CMD_WRITE)
+        resp_simple(out, "update");
+}
+
+static void get_keys(struct client *c, const struct resp_arg *args, uint32_t n, bool with_flags)
+{
+    int row = command_find_request(args, n);
+    if (row < 0) {
+        caller_error(&c->caller, "ERR Invalid command specified");
+        return;
+    }
+    const struct command *command = &commands[row];
+    if (command->first_key == 0) {
+        caller_error(&c->caller, "ERR The command has no key arguments");
+        return;
+    }
+    if (!command_arity_fits(command, n)) {
+        caller_error(&c->caller, "ERR Invalid number of arguments specified for command");
+        return;
+    }
+    struct command_keys keys = command_keys(command, n);
+    struct resp_buffer *out = client_reply(c);
+    resp_array(out, keys.n);
+    for (uint32_t i = 0; i < keys.n; i++) {
+        const struct resp_arg *key = &args[keys.first + i * keys.step];
+        if (with_flags)
+            resp_array(out, 2);
+        resp_bulk(out, key->data, key->bytes);
+        if (with_flags)
+            put_access(out, command_key_access(command, args, n));
+    }
+}
+
+void cmd_command_getkeys(struct caller *caller, const struct resp_arg *args, uint32_t n)
+{
+    struct client *c = client_of(caller);
+    get_keys(c, args + 2, n - 2, false);
+}
+
+void cmd_command_getkeysandflags(struct caller *caller, const struct resp_arg *args, uint32_t n)
+{
+    struct client *c = client_of(caller);
+    get_keys(c, args + 2, n - 2, true);
 }

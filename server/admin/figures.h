@@ -2,7 +2,7 @@
 #ifndef QUIRE_SERVER_FIGURES_H
 #define QUIRE_SERVER_FIGURES_H
 
-#include "server/net/server_priv.h"
+#include "server/net/client.h"
 
 struct figures {
 #define X(name) uint64_t name;
@@ -30,6 +30,8 @@ uint64_t figures_index_bytes(struct server *server);
 /* The same of all semantic caches. */
 uint64_t figures_cache_bytes(struct server *server);
 
+/* The text of INFO's sections that match. */
+void info_write(struct server *server, const struct resp_arg *sections, uint32_t n, struct resp_buffer *text);
 /* "mimalloc" or "libc"; in cmd_memory.c. */
 const char *allocator_name(void);
 

@@ -11,9 +11,10 @@
 #include "io/journal.h"
 #include "io/memory.h"
 #include "server/admin/figures.h"
+#include "server/admin/snapshot.h"
 #include "server/cache/cache_figures.h"
 #include "server/call/fair_figures.h"
-#include "server/commands/command.h"
+#include "server/net/client.h"
 #include <inttypes.h>
 #include <math.h>
 #include <stdarg.h>
@@ -42,16 +43,16 @@ void figures_sum(const struct server *server, struct figures *sums)
     uint64_t largest = 0;
     memset(sums, 0, sizeof *sums);
     histogram_init(&sums->latency, sums->latency_counts, LATENCY_SUB_BITS, LATENCY_BITS);
-    for (unsigned i = 0; i < server->n_lanes; i++) {
-        const struct lane *lane = &server->lanes[i];
-#define X(name) sums->name += stat_get(&lane->stats.name);
+    for (unsigned i = 0; i < server->service.n_lanes; i++) {
+        const struct loop *loop = &server->loops[i];
+#define X(name) sums->name += stat_get(&loop->lane.stats.name);
         LANE_STATS(X)
 #undef X
-        sums->clients += atomic_load(&lane->n_clients);
-        uint64_t peak = stat_get(&lane->stats.output_bytes_peak);
+        sums->clients += atomic_load(&loop->n_clients);
+        uint64_t peak = stat_get(&loop->lane.stats.output_bytes_peak);
         sums->output_bytes_peak = peak > largest ? peak : largest;
         largest = sums->output_bytes_peak;
-        histogram_merge(&sums->latency, &lane->stats.latency);
+        histogram_merge(&sums->latency, &loop->lane.stats.latency);
     }
 }
 
@@ -92,14 +93,14 @@ static void section_server(const struct server *server, const struct figures *su
     line(text, "uptime_in_seconds:%" PRIu64, seconds);
     line(text, "uptime_in_days:%" PRIu64, seconds / 86400);
     line(text, "executable:%s", program_path(room, sizeof room));
-    line(text, "config_file:%s", server->config->file ? server->config->file : "");
+    line(text, "config_file:%s", server->service.config->file ? server->service.config->file : "");
 }
 
 static void section_clients(const struct server *server, const struct figures *sums, struct resp_buffer *text)
 {
     line(text, "connected_clients:%" PRIu64, sums->clients);
     line(text, "connected_clients_tls:%" PRIu64, sums->tls_clients);
-    line(text, "maxclients:%" PRIu64, server->config->maxclients);
+    line(text, "maxclients:%" PRIu64, server->service.config->maxclients);
     line(text, "blocked_clients:0");
     line(text, "tracking_clients:0");
     line(text, "monitor_clients:%u", atomic_load(&server->n_monitors));
@@ -119,7 +120,7 @@ static void sum_memory(void *context, const struct key_entry *entry)
 uint64_t figures_index_bytes(struct server *server)
 {
     uint64_t bytes = 0;
-    keyspace_each(&server->keyspace, sum_memory, &bytes);
+    keyspace_each(&server->service.keyspace, sum_memory, &bytes);
     return bytes;
 }
 
@@ -134,8 +135,8 @@ static void sum_cache_memory(void *context, struct cache *cache)
 uint64_t figures_cache_bytes(struct server *server)
 {
     uint64_t bytes = 0;
-    if (server->caches)
-        caches_each(server->caches, sum_cache_memory, &bytes);
+    if (server->service.caches)
+        caches_each(server->service.caches, sum_cache_memory, &bytes);
     return bytes;
 }
 
@@ -154,7 +155,8 @@ static const char *human(uint64_t bytes, char text[32])
 static void section_memory(const struct server *server, const struct figures *sums, struct resp_buffer *text)
 {
     struct memory_resident resident;
-    uint64_t indexes = figures_index_bytes((struct server *)(uintptr_t)server), most = server->config->maxmemory;
+    uint64_t indexes = figures_index_bytes((struct server *)(uintptr_t)server),
+             most = server->service.config->maxmemory;
     char room[32];
     (void)sums;
     memory_resident(&resident);
@@ -164,7 +166,7 @@ static void section_memory(const struct server *server, const struct figures *su
     line(text, "used_memory_rss_human:%s", human(resident.total, room));
     line(text, "used_memory_peak:%" PRIu64, resident.peak);
     line(text, "used_memory_peak_human:%s", human(resident.peak, room));
-    line(text, "used_memory_dataset:%" PRIu64, (uint64_t)atomic_load(&server->keyspace.used_bytes));
+    line(text, "used_memory_dataset:%" PRIu64, (uint64_t)atomic_load(&server->service.keyspace.used_bytes));
     line(text, "used_memory_indexes:%" PRIu64, indexes);
     line(text, "used_memory_caches:%" PRIu64, figures_cache_bytes((struct server *)(uintptr_t)server));
     line(text, "maxmemory:%" PRIu64, most);
@@ -177,11 +179,11 @@ static void section_memory(const struct server *server, const struct figures *su
 
 static void put_snapshots(struct server *server, struct resp_buffer *text)
 {
-    struct snapshots *s = &server->snapshots;
+    struct snapshots *s = server->snapshots;
     pthread_mutex_lock(&s->lock);
     struct snapshots now = *s;
     pthread_mutex_unlock(&s->lock);
-    uint64_t last_lsn = server->journal ? journal_last_lsn(server->journal) : 0;
+    uint64_t last_lsn = server->service.journal ? journal_last_lsn(server->service.journal) : 0;
     line(text, "rdb_changes_since_last_save:%" PRIu64, last_lsn > now.lsn ? last_lsn - now.lsn : 0);
     line(text, "rdb_bgsave_in_progress:%d", now.running > 0);
     line(text, "rdb_last_save_time:%" PRIu64, now.last_s);
@@ -200,13 +202,13 @@ static void section_persistence(const struct server *server, const struct figure
     line(text, "loading:0");
     line(text, "async_loading:0");
     put_snapshots((struct server *)(uintptr_t)server, text);
-    line(text, "aof_enabled:%d", server->journal != NULL);
-    if (!server->store)
+    line(text, "aof_enabled:%d", server->service.journal != NULL);
+    if (!server->service.store)
         return;
-    journal_get_stats(server->journal, &log);
-    store_get_stats(server->store, &stats);
+    journal_get_stats(server->service.journal, &log);
+    store_get_stats(server->service.store, &stats);
     line(text, "aof_rewrite_in_progress:%d", stats.checkpointing);
-    line(text, "aof_last_write_status:%s", journal_health(server->journal, &err) == 0 ? "ok" : "err");
+    line(text, "aof_last_write_status:%s", journal_health(server->service.journal, &err) == 0 ? "ok" : "err");
     line(text, "aof_current_size:%" PRIu64, log.log_bytes + log.checkpoint_bytes);
     line(text, "aof_base_size:%" PRIu64, log.checkpoint_bytes);
     line(text, "aof_buffer_length:%" PRIu64, log.unwritten_bytes);
@@ -227,7 +229,7 @@ static void section_stats(const struct server *server, const struct figures *sum
     line(text, "client_query_buffer_limit_disconnections:%" PRIu64, sums->closed_query_limit);
     line(text, "protocol_error_disconnections:%" PRIu64, sums->closed_protocol);
     line(text, "idle_disconnections:%" PRIu64, sums->closed_idle);
-    line(text, "expired_keys:%" PRIu64, (uint64_t)atomic_load(&server->keyspace.expired));
+    line(text, "expired_keys:%" PRIu64, (uint64_t)atomic_load(&server->service.keyspace.expired));
     line(text, "keyspace_hits:%" PRIu64, sums->keyspace_hits);
     line(text, "keyspace_misses:%" PRIu64, sums->keyspace_misses);
     line(text, "total_error_replies:%" PRIu64, sums->error_replies);
@@ -259,8 +261,8 @@ static void section_cpu(const struct server *server, const struct figures *sums,
 void figures_of_row(const struct server *server, unsigned row, struct row_figures *out)
 {
     memset(out, 0, sizeof *out);
-    for (unsigned i = 0; i < server->n_lanes; i++) {
-        const struct command_stats *s = &server->lanes[i].stats.commands_by_row[row];
+    for (unsigned i = 0; i < server->service.n_lanes; i++) {
+        const struct command_stats *s = &server->loops[i].lane.stats.commands_by_row[row];
         out->calls += stat_get(&s->calls);
         out->us += stat_get(&s->us);
         out->failed += stat_get(&s->failed);
@@ -290,8 +292,8 @@ static void section_latencystats(const struct server *server, const struct figur
         struct histogram all;
         _Atomic uint64_t counts[ROW_BUCKETS] = {0};
         histogram_init(&all, counts, ROW_SUB_BITS, ROW_BITS);
-        for (unsigned i = 0; i < server->n_lanes; i++)
-            histogram_merge(&all, &server->lanes[i].stats.commands_by_row[row].latency);
+        for (unsigned i = 0; i < server->service.n_lanes; i++)
+            histogram_merge(&all, &server->loops[i].lane.stats.commands_by_row[row].latency);
         if (histogram_count(&all))
             line(text, "latency_percentiles_usec_%s:p50=%.3f,p99=%.3f,p99.9=%.3f", commands[row].name,
                  histogram_percentile(&all, 0.5), histogram_percentile(&all, 0.99), histogram_percentile(&all, 0.999));
@@ -302,8 +304,8 @@ static void section_latencystats(const struct server *server, const struct figur
 static uint64_t errors_of_code(const struct server *server, unsigned lane, const char *code)
 {
     uint64_t count = 0;
-    for (unsigned l = 0; l < server->n_lanes; l++) {
-        const struct lane_stats *stats = &server->lanes[l].stats;
+    for (unsigned l = 0; l < server->service.n_lanes; l++) {
+        const struct lane_stats *stats = &server->loops[l].lane.stats;
         unsigned n = atomic_load_explicit(&stats->n_errors, memory_order_acquire);
         for (unsigned i = 0; i < n; i++) {
             bool same = strcmp(stats->errors[i].code, code) == 0;
@@ -318,8 +320,8 @@ static uint64_t errors_of_code(const struct server *server, unsigned lane, const
 void figures_errors(const struct server *server, void (*visit)(void *context, const char *code, uint64_t count),
                     void *context)
 {
-    for (unsigned l = 0; l < server->n_lanes; l++) {
-        const struct lane_stats *stats = &server->lanes[l].stats;
+    for (unsigned l = 0; l < server->service.n_lanes; l++) {
+        const struct lane_stats *stats = &server->loops[l].lane.stats;
         unsigned n = atomic_load_explicit(&stats->n_errors, memory_order_acquire);
         for (unsigned i = 0; i < n; i++) {
             uint64_t count = errors_of_code(server, l, stats->errors[i].code);
@@ -357,9 +359,9 @@ static void section_cluster(const struct server *server, const struct figures *s
 static void section_keyspace(const struct server *server, const struct figures *sums, struct resp_buffer *text)
 {
     struct keyspace_expiries expiries;
-    size_t keys = keyspace_count(&server->keyspace);
+    size_t keys = keyspace_count(&server->service.keyspace);
     (void)sums;
-    keyspace_get_expiries((struct keyspace *)(uintptr_t)&server->keyspace, &expiries);
+    keyspace_get_expiries((struct keyspace *)(uintptr_t)&server->service.keyspace, &expiries);
     if (keys)
         line(text, "db0:keys=%zu,expires=%" PRIu64 ",avg_ttl=%" PRIu64, keys, expiries.keys, expiries.mean_ms);
 }
@@ -367,9 +369,9 @@ static void section_keyspace(const struct server *server, const struct figures *
 static void journal_lines(const struct server *server, struct resp_buffer *text)
 {
     struct journal_stats s;
-    if (!server->journal)
+    if (!server->service.journal)
         return;
-    journal_get_stats(server->journal, &s);
+    journal_get_stats(server->service.journal, &s);
     line(text, "log_frames:%" PRIu64, s.frames);
     line(text, "log_bytes:%" PRIu64, s.log_bytes);
     line(text, "log_files:%" PRIu64, s.log_files);
@@ -384,9 +386,9 @@ static void journal_lines(const struct server *server, struct resp_buffer *text)
 static void store_lines(const struct server *server, struct resp_buffer *text)
 {
     struct store_stats s;
-    if (!server->store)
+    if (!server->service.store)
         return;
-    store_get_stats(server->store, &s);
+    store_get_stats(server->service.store, &s);
     line(text, "collections:%" PRIu64, s.collections);
     line(text, "segments:%" PRIu64, s.segments);
     line(text, "memtable_bytes:%" PRIu64, s.memtable_bytes);
@@ -398,18 +400,18 @@ static void store_lines(const struct server *server, struct resp_buffer *text)
     line(text, "rows_sealed:%" PRIu64, s.rows_sealed);
     line(text, "rows_merged:%" PRIu64, s.rows_merged);
     line(text, "store_failures:%" PRIu64, s.failures);
-    line(text, "writers_wait:%d", store_is_behind(server->store));
+    line(text, "writers_wait:%d", store_is_behind(server->service.store));
 }
 
 static void section_quire(const struct server *server, const struct figures *sums, struct resp_buffer *text)
 {
     double searches = sums->searches ? (double)sums->searches : 1;
-    struct lane *lane = &server->lanes[0];
-    line(text, "lanes:%u", server->n_lanes);
-    pthread_mutex_lock(&lane->inbox_lock);
-    line(text, "engine:%s", lane->engine_name);
-    line(text, "engine_note:%s", lane->engine_note);
-    pthread_mutex_unlock(&lane->inbox_lock);
+    struct loop *loop = &server->loops[0];
+    line(text, "lanes:%u", server->service.n_lanes);
+    pthread_mutex_lock(&loop->inbox_lock);
+    line(text, "engine:%s", loop->engine_name);
+    line(text, "engine_note:%s", loop->engine_note);
+    pthread_mutex_unlock(&loop->inbox_lock);
     line(text, "cpu:%s", kernels()->name);
     line(text, "searches:%" PRIu64, sums->searches);
     line(text, "search_errors:%" PRIu64, sums->search_errors);
@@ -466,7 +468,7 @@ static void section_cache(const struct server *server, const struct figures *sum
     struct cache_figures figures;
     struct quire_cache_stats all = {0};
     (void)sums;
-    text->failed |= !cache_figures_take(server->caches, false, &figures);
+    text->failed |= !cache_figures_take(server->service.caches, false, &figures);
     for (uint32_t i = 0; i < figures.n_caches; i++)
         add_stats(&all, &figures.caches[i].stats);
     line(text, "caches:%" PRIu64, figures.n_caches + figures.left_out);
@@ -506,7 +508,7 @@ static void tenant_line(unsigned number, const struct fair_figure *f, struct res
 static void section_tenants(const struct server *server, const struct figures *sums, struct resp_buffer *text)
 {
     struct fair_figures figures;
-    text->failed |= !fair_figures_take((struct server *)(uintptr_t)server, FAIR_FIGURES_INFO, &figures);
+    text->failed |= !fair_figures_take((struct service *)(uintptr_t)&server->service, FAIR_FIGURES_INFO, &figures);
     line(text, "tenants:%" PRIu64, figures.tenants);
     line(text, "searches_at_once:%" PRIu64, sums->searches_at_once);
     line(text, "tenant_queries:%" PRIu64, figures.all.queries);

@@ -13,11 +13,14 @@
  * percent wide) have an edge: so each bucket is exact.
  */
 #include "server/admin/metrics.h"
+#include "io/error.h"
+#include "io/journal.h"
 #include "io/memory.h"
 #include "server/admin/figures.h"
 #include "server/cache/cache_figures.h"
 #include "server/call/fair_figures.h"
-#include "server/commands/command.h"
+#include "server/commands/latency.h"
+#include "server/net/loop.h"
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -32,7 +35,7 @@
 enum { REQUEST_BYTES = 8192, CLIENTS_MAX = 32, TIME_MS = 10000, LINGER_MS = 1000 };
 
 struct http_client {
-    struct lane *lane;
+    struct loop *loop;
     struct http_client *next, *prev;
     int fd;
     struct io_op recv, send;
@@ -42,6 +45,24 @@ struct http_client {
     struct resp_buffer out;
     char in[REQUEST_BYTES];
 };
+
+struct metrics {
+    struct io_op accepts[LISTENERS_MAX];
+    bool accepting[LISTENERS_MAX];
+    struct http_client *clients;
+    unsigned n_clients;
+};
+
+int metrics_init(struct server *server, struct quire_error *err)
+{
+    server->metrics = calloc(1, sizeof *server->metrics);
+    return server->metrics ? 0 : error_set(err, QUIRE_ENOMEM, "no memory for /metrics");
+}
+
+void metrics_fini(struct server *server)
+{
+    free(server->metrics);
+}
 
 /* ---- the text ---------------------------------------------------------------------------------------------------- */
 
@@ -82,15 +103,15 @@ static void put_label(struct resp_buffer *text, const char *value)
 static void put_server(struct server *server, const struct figures *f, struct resp_buffer *text)
 {
     struct rusage usage;
-    struct lane *lane = &server->lanes[0];
+    struct loop *loop = &server->loops[0];
     head(text, "quire_info", "gauge", "Version and engine.");
     put(text, "quire_info{version=\"");
     put_label(text, quire_version());
     put(text, "\",run_id=\"%s\",engine=\"", server->run_id);
-    pthread_mutex_lock(&lane->inbox_lock);
-    put_label(text, lane->engine_name);
-    pthread_mutex_unlock(&lane->inbox_lock);
-    put(text, "\",lanes=\"%u\"} 1\n", server->n_lanes);
+    pthread_mutex_lock(&loop->inbox_lock);
+    put_label(text, loop->engine_name);
+    pthread_mutex_unlock(&loop->inbox_lock);
+    put(text, "\",lanes=\"%u\"} 1\n", server->service.n_lanes);
     number(text, "process_start_time_seconds", "gauge", "When the server was started, seconds since 1970.",
            (double)server->started_ms / 1000);
     if (getrusage(RUSAGE_SELF, &usage) == 0)
@@ -326,7 +347,7 @@ static void put_families(struct resp_buffer *text, const struct cache_family *fa
 static void put_caches(struct server *server, struct resp_buffer *text)
 {
     struct cache_figures figures;
-    text->failed |= !cache_figures_take(server->caches, true, &figures);
+    text->failed |= !cache_figures_take(server->service.caches, true, &figures);
     number(text, "quire_caches", "gauge", "Semantic caches.", (double)figures.n_caches);
     number(text, "quire_cache_series_left_out", "gauge", "Caches and categories that are too many to be shown here.",
            (double)figures.left_out);
@@ -396,7 +417,7 @@ static void put_tenants(struct server *server, const struct figures *f, struct r
         {"quire_tenant_wait_p99_seconds", "gauge", "99th percentile of that wait.", tenant_wait},
         {"quire_tenant_latency_p99_seconds", "gauge", "The same of the wait and the search.", tenant_latency}};
     struct fair_figures figures;
-    text->failed |= !fair_figures_take(server, FAIR_FIGURES_METRICS, &figures);
+    text->failed |= !fair_figures_take(&server->service, FAIR_FIGURES_METRICS, &figures);
     number(text, "quire_tenants", "gauge", "Tenants, and users without one, that are remembered.",
            (double)figures.tenants);
     number(text, "quire_tenant_series_left_out", "gauge", "Tenants that are too many to be shown here.",
@@ -419,22 +440,22 @@ static void put_tenants(struct server *server, const struct figures *f, struct r
 
 static void put_keys(struct server *server, const struct figures *f, struct resp_buffer *text)
 {
-    number(text, "quire_keys", "gauge", "Keys.", (double)keyspace_count(&server->keyspace));
+    number(text, "quire_keys", "gauge", "Keys.", (double)keyspace_count(&server->service.keyspace));
     number(text, "quire_keyspace_bytes", "gauge", "Keys, strings and hashes with their tables; see maxmemory.",
-           (double)atomic_load(&server->keyspace.used_bytes));
+           (double)atomic_load(&server->service.keyspace.used_bytes));
     number(text, "quire_keyspace_hits_total", "counter", "Keys that were there when a command read them.",
            (double)f->keyspace_hits);
     number(text, "quire_keyspace_misses_total", "counter", "Keys that were not.", (double)f->keyspace_misses);
     number(text, "quire_expired_keys_total", "counter", "Keys removed because their time was over.",
-           (double)atomic_load(&server->keyspace.expired));
+           (double)atomic_load(&server->service.keyspace.expired));
 }
 
 static void put_journal(struct server *server, struct resp_buffer *text)
 {
     struct journal_stats s;
-    if (!server->journal)
+    if (!server->service.journal)
         return;
-    journal_get_stats(server->journal, &s);
+    journal_get_stats(server->service.journal, &s);
     number(text, "quire_log_bytes", "gauge", "Log since the last checkpoint.", (double)s.log_bytes);
     number(text, "quire_log_unwritten_bytes", "gauge", "Log in memory, not written yet.", (double)s.unwritten_bytes);
     number(text, "quire_log_frames_total", "counter", "Frames written to the log.", (double)s.frames);
@@ -448,9 +469,9 @@ static void put_journal(struct server *server, struct resp_buffer *text)
 static void put_store(struct server *server, struct resp_buffer *text)
 {
     struct store_stats s;
-    if (!server->store)
+    if (!server->service.store)
         return;
-    store_get_stats(server->store, &s);
+    store_get_stats(server->service.store, &s);
     number(text, "quire_collections", "gauge", "Vector sets.", (double)s.collections);
     number(text, "quire_segments", "gauge", "Sealed segments.", (double)s.segments);
     number(text, "quire_memtable_bytes", "gauge", "Elements in memory, not sealed yet.", (double)s.memtable_bytes);
@@ -489,14 +510,14 @@ void metrics_write(struct server *server, struct resp_buffer *text)
     put_caches(server, text);
     put_tenants(server, &f, text);
     head(text, "quire_setting", "gauge", "Settings that are numbers; yes is 1, no is 0.");
-    config_each(server->config, put_setting, text);
+    config_each(server->service.config, put_setting, text);
 }
 
 /* ---- connections ------------------------------------------------------------------------------------------------- */
 
 static void free_if_over(struct http_client *h)
 {
-    struct metrics *m = &h->lane->server->metrics;
+    struct metrics *m = h->loop->server->metrics;
     if (!h->dead || h->receiving || h->sending)
         return;
     if (h->prev)
@@ -525,7 +546,7 @@ static void send_more(struct http_client *h)
     h->send.buffer = h->out.data + h->sent;
     h->send.bytes = (uint32_t)(h->out.bytes - h->sent);
     h->sending = true;
-    engine_queue(h->lane->engine, &h->send);
+    engine_queue(h->loop->lane.engine, &h->send);
 }
 
 static void on_send(struct io_op *op, int result, unsigned flags)
@@ -541,7 +562,7 @@ static void on_send(struct io_op *op, int result, unsigned flags)
     } else {
         /* until the other side closes too: a reset would take the answer with it */
         shutdown(h->fd, SHUT_WR);
-        h->deadline_ms = h->lane->now_ms + LINGER_MS;
+        h->deadline_ms = h->loop->lane.now_ms + LINGER_MS;
     }
 }
 
@@ -571,7 +592,7 @@ static void answer_line(struct http_client *h, const char *status, const char *a
 
 static void route(struct http_client *h, const char *method, const char *path)
 {
-    struct server *server = h->lane->server;
+    struct server *server = h->loop->server;
     const char *unhealthy = atomic_load(&server->unhealthy);
     bool get = strcmp(method, "GET") == 0;
     if (!get && strcmp(method, "HEAD") != 0) {
@@ -627,21 +648,21 @@ static void on_receive(struct io_op *op, int result, unsigned flags)
 
 static void on_accept(struct io_op *op, int result, unsigned flags)
 {
-    struct lane *lane = op->owner;
-    struct metrics *m = &lane->server->metrics;
+    struct loop *loop = op->owner;
+    struct metrics *m = loop->server->metrics;
     if (!(flags & IO_MORE))
         m->accepting[op - m->accepts] = false;
     if (result < 0)
         return; /* tried again with the next tick */
-    struct http_client *h = lane->stopping || m->n_clients == CLIENTS_MAX ? NULL : calloc(1, sizeof *h);
+    struct http_client *h = loop->stopping || m->n_clients == CLIENTS_MAX ? NULL : calloc(1, sizeof *h);
     if (!h) {
         close(result);
         return;
     }
-    h->lane = lane;
+    h->loop = loop;
     h->fd = result;
     h->out.protocol = 2;
-    h->deadline_ms = lane->now_ms + TIME_MS;
+    h->deadline_ms = loop->lane.now_ms + TIME_MS;
     h->recv = (struct io_op){.kind = IO_RECV, .fd = result, .done = on_receive, .owner = h};
     h->send = (struct io_op){.kind = IO_SEND, .fd = result, .done = on_send, .owner = h};
     h->next = m->clients;
@@ -650,32 +671,55 @@ static void on_accept(struct io_op *op, int result, unsigned flags)
     m->clients = h;
     m->n_clients++;
     h->receiving = true;
-    engine_queue(lane->engine, &h->recv);
+    engine_queue(loop->lane.engine, &h->recv);
 }
 
-void metrics_accept(struct lane *lane)
+/* Begins to accept, and begins again where that has ended. */
+static void tick(struct lane *lane)
 {
-    struct metrics *m = &lane->server->metrics;
-    for (unsigned i = 0; i < m->n_listeners; i++) {
+    struct server *server = loop_of(lane)->server;
+    struct metrics *m = server->metrics;
+    for (unsigned i = 0; lane->index == 0 && i < server->n_metrics_listeners; i++) {
         if (m->accepting[i])
             continue;
-        m->accepts[i] = (struct io_op){.kind = IO_ACCEPT, .fd = m->listeners[i], .done = on_accept, .owner = lane};
+        m->accepts[i] = (struct io_op){
+            .kind = IO_ACCEPT, .fd = server->metrics_listeners[i], .done = on_accept, .owner = loop_of(lane)};
         m->accepting[i] = true;
         engine_queue(lane->engine, &m->accepts[i]);
     }
 }
 
-void metrics_scan(struct lane *lane, bool all)
+/* What /health and LATENCY say of the journal. */
+static void watch_journal(struct server *server)
 {
+    struct quire_error err;
+    if (!server->service.journal)
+        return;
+    int code = journal_health(server->service.journal, &err);
+    atomic_store(&server->unhealthy, code == 0                ? NULL
+                                     : code == QUIRE_ENOSPACE ? "writes are refused: the disk is full"
+                                                              : "writes are refused: the log cannot be written");
+    latency_add(server, "sync", journal_take_sync_us(server->service.journal));
+}
+
+static void scan(struct lane *lane, bool all)
+{
+    struct server *server = loop_of(lane)->server;
     struct http_client *next;
-    for (struct http_client *h = lane->server->metrics.clients; h; h = next) {
+    if (lane->index != 0)
+        return;
+    watch_journal(server);
+    for (struct http_client *h = server->metrics->clients; h; h = next) {
         next = h->next;
         if (all || lane->now_ms >= h->deadline_ms)
             end(h);
     }
 }
 
-bool metrics_busy(const struct lane *lane)
+static bool busy(const struct lane *lane)
 {
-    return lane->index == 0 && lane->server->metrics.n_clients > 0;
+    const struct loop *loop = (const struct loop *)(const void *)lane;
+    return lane->index == 0 && loop->server->metrics->n_clients > 0;
 }
+
+const struct lane_hook metrics_hook = {.tick = tick, .scan = scan, .busy = busy};

@@ -7,30 +7,16 @@
 #ifndef QUIRE_SERVER_METRICS_H
 #define QUIRE_SERVER_METRICS_H
 
-#include "io/engine.h"
-#include "server/protocol/resp.h"
+#include "server/call/lane.h"
 
-struct lane;
+struct loop;
 struct server;
-struct http_client;
 
-enum { METRICS_LISTENERS_MAX = 32 };
-
-struct metrics {
-    int listeners[METRICS_LISTENERS_MAX];
-    unsigned n_listeners, port;
-    struct io_op accepts[METRICS_LISTENERS_MAX];
-    bool accepting[METRICS_LISTENERS_MAX];
-    struct http_client *clients;
-    unsigned n_clients;
-};
-
-/* Begins to accept, and begins again where that has ended. */
-void metrics_accept(struct lane *lane);
-/* Ends those whose time is over; with all: everybody, for the stop. */
-void metrics_scan(struct lane *lane, bool all);
-/* Whether somebody is still connected. */
-bool metrics_busy(const struct lane *lane);
+/* Its connections: none before metrics_init, which comes before the lanes start. */
+int metrics_init(struct server *server, struct quire_error *err);
+void metrics_fini(struct server *server);
+/* Accepting, serving and ending them on lane 0; and what /health and LATENCY say of the journal. */
+extern const struct lane_hook metrics_hook;
 /* The text of /metrics, in the format 0.0.4. */
 void metrics_write(struct server *server, struct resp_buffer *text);
 

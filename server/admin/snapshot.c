@@ -12,7 +12,9 @@
 #include "io/error.h"
 #include "io/fs.h"
 #include "io/journal.h"
-#include "server/vector/vector_call.h"
+#include "server/admin/cmd_admin.h"
+#include "server/call/worker_call.h"
+#include "server/net/client.h"
 #include <ctype.h>
 #include <errno.h>
 #include <ftw.h>
@@ -30,18 +32,23 @@ static uint64_t now_s(void)
     return (uint64_t)time(NULL);
 }
 
-void snapshots_init(struct server *server)
+int snapshots_init(struct server *server, struct quire_error *err)
 {
-    struct snapshots *s = &server->snapshots;
+    struct snapshots *s = server->snapshots = calloc(1, sizeof *s);
+    if (!s)
+        return error_set(err, QUIRE_ENOMEM, "no memory for snapshots");
     pthread_mutex_init(&s->lock, NULL);
     s->last_s = now_s();
     s->seconds = -1;
-    s->lsn = server->journal ? journal_last_lsn(server->journal) : 0;
+    s->lsn = server->service.journal ? journal_last_lsn(server->service.journal) : 0;
+    return 0;
 }
 
 void snapshots_fini(struct server *server)
 {
-    pthread_mutex_destroy(&server->snapshots.lock);
+    if (server->snapshots)
+        pthread_mutex_destroy(&server->snapshots->lock);
+    free(server->snapshots);
 }
 
 /* ---- folders ------------------------------------------------------------------------------------------------------*/
@@ -165,21 +172,21 @@ static int name_it(const char *folder, const char *from, uint64_t lsn, char *nam
 static int make_in(struct server *server, const char *folder, uint64_t *lsn, struct quire_error *err)
 {
     char name[64], *path;
-    uint64_t keep = server->config->snapshots_keep;
+    uint64_t keep = server->service.config->snapshots_keep;
     if (asprintf(&path, "%s/new", folder) < 0)
         return error_set(err, QUIRE_ENOMEM, "no memory for the name of a snapshot");
     int rc = remove_tree(folder, "new", err);
-    caches_pin_files(server->caches);
+    caches_pin_files(server->service.caches);
     if (rc == 0)
-        rc = store_snapshot(server->store, path, lsn, err);
+        rc = store_snapshot(server->service.store, path, lsn, err);
     /* entries of the snapshot point to documents and segments that were there before it */
     if (rc == 0)
-        rc = caches_link_documents(server->caches, path, err);
-    caches_unpin_files(server->caches);
+        rc = caches_link_documents(server->service.caches, path, err);
+    caches_unpin_files(server->service.caches);
     if (rc == 0)
         rc = name_it(folder, path, *lsn, name, sizeof name, err);
     if (rc == 0)
-        log_line(server->log, LOG_LEVEL_NOTICE, "snapshot %s/%s", folder, name);
+        log_line(server->service.log, LOG_LEVEL_NOTICE, "snapshot %s/%s", folder, name);
     if (rc == 0 && keep)
         rc = remove_older(folder, name, keep, err);
     free(path);
@@ -209,13 +216,13 @@ static void finish(struct snapshots *s, int rc, uint64_t lsn)
 
 int snapshot_make(struct server *server, uint64_t *lsn, struct quire_error *err)
 {
-    begin(&server->snapshots);
-    char *folder = snapshot_folder(server->config, err);
+    begin(server->snapshots);
+    char *folder = snapshot_folder(server->service.config, err);
     int rc = folder ? make_in(server, folder, lsn, err) : err->code;
     free(folder);
-    finish(&server->snapshots, rc, *lsn);
+    finish(server->snapshots, rc, *lsn);
     if (rc < 0)
-        log_line(server->log, LOG_LEVEL_WARNING, "no snapshot: %s", err->message);
+        log_line(server->service.log, LOG_LEVEL_WARNING, "no snapshot: %s", err->message);
     return rc;
 }
 
@@ -224,10 +231,10 @@ int snapshot_make(struct server *server, uint64_t *lsn, struct quire_error *err)
 /* Whether one may be begun, which counts as running then; otherwise after an error reply. */
 static bool may_begin(struct client *c)
 {
-    struct server *server = c->lane->server;
-    struct snapshots *s = &server->snapshots;
-    if (!server->store) {
-        client_error(c, "ERR snapshots need a data folder: start the server with --dir FOLDER");
+    struct server *server = c->loop->server;
+    struct snapshots *s = server->snapshots;
+    if (!server->service.store) {
+        caller_error(&c->caller, "ERR snapshots need a data folder: start the server with --dir FOLDER");
         return false;
     }
     pthread_mutex_lock(&s->lock);
@@ -235,34 +242,35 @@ static bool may_begin(struct client *c)
     s->running += free_now;
     pthread_mutex_unlock(&s->lock);
     if (!free_now)
-        client_error(c, "ERR Background save already in progress");
+        caller_error(&c->caller, "ERR Background save already in progress");
     return free_now;
 }
 
 static void end_running(struct server *server)
 {
-    pthread_mutex_lock(&server->snapshots.lock);
-    server->snapshots.running--;
-    pthread_mutex_unlock(&server->snapshots.lock);
+    pthread_mutex_lock(&server->snapshots->lock);
+    server->snapshots->running--;
+    pthread_mutex_unlock(&server->snapshots->lock);
 }
 
 static void save(struct worker_call *call)
 {
-    struct server *server = call->base.lane->server;
+    struct server *server = loop_of(call->base.lane)->server;
     uint64_t lsn = 0;
     call->code = snapshot_make(server, &lsn, &call->error);
     end_running(server);
 }
 
-void cmd_save(struct client *c, const struct resp_arg *args, uint32_t n)
+void cmd_save(struct caller *caller, const struct resp_arg *args, uint32_t n)
 {
+    struct client *c = client_of(caller);
     (void)args;
     (void)n;
     if (!may_begin(c))
         return;
-    struct worker_call *call = vector_call_begin(c, NULL, sizeof *call, true);
+    struct worker_call *call = deferred_begin(&c->caller, NULL, sizeof *call, true);
     if (!call) {
-        end_running(c->lane->server);
+        end_running(c->loop->server);
         return;
     }
     call->work = save;
@@ -284,29 +292,31 @@ static void save_in_background(struct job *job)
     free(b);
 }
 
-void cmd_bgsave(struct client *c, const struct resp_arg *args, uint32_t n)
+void cmd_bgsave(struct caller *caller, const struct resp_arg *args, uint32_t n)
 {
+    struct client *c = client_of(caller);
     if (n > 2 || (n == 2 && !arg_is(args[1], "SCHEDULE"))) {
-        client_error(c, "ERR syntax error");
+        caller_error(&c->caller, "ERR syntax error");
         return;
     }
     if (!may_begin(c))
         return;
     struct background *b = malloc(sizeof *b);
     if (!b) {
-        end_running(c->lane->server);
-        client_error(c, "OOM no memory for a snapshot");
+        end_running(c->loop->server);
+        caller_error(&c->caller, "OOM no memory for a snapshot");
         return;
     }
-    *b = (struct background){{.run = save_in_background}, c->lane->server};
-    worker_post(&c->lane->server->worker, &b->job);
+    *b = (struct background){{.run = save_in_background}, c->loop->server};
+    worker_post(&c->loop->server->service.worker, &b->job);
     /* in a transaction it begins when that has ended */
     resp_simple(client_reply(c), c->group ? "Background saving scheduled" : "Background saving started");
 }
 
-void cmd_lastsave(struct client *c, const struct resp_arg *args, uint32_t n)
+void cmd_lastsave(struct caller *caller, const struct resp_arg *args, uint32_t n)
 {
-    struct snapshots *s = &c->lane->server->snapshots;
+    struct client *c = client_of(caller);
+    struct snapshots *s = c->loop->server->snapshots;
     (void)args;
     (void)n;
     pthread_mutex_lock(&s->lock);

@@ -11,7 +11,7 @@
  */
 #include "server/cache/cache_args.h"
 #include "io/error.h"
-#include "server/commands/command.h"
+#include "server/call/caller.h"
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>

@@ -15,12 +15,12 @@
 
 enum { ID_DIGITS = 16 };
 
-struct cache *arg_cache(struct client *c, struct resp_arg name)
+struct cache *arg_cache(struct caller *c, struct resp_arg name)
 {
-    struct caches *caches = c->lane->server->caches;
+    struct caches *caches = c->lane->service->caches;
     struct cache *cache = caches ? caches_find(caches, cache_arg_bytes(name)) : NULL;
     if (!cache)
-        client_error(c, "ERR no such cache '%.*s': SC.CREATE makes one, SC.LIST shows those there are",
+        caller_error(c, "ERR no such cache '%.*s': SC.CREATE makes one, SC.LIST shows those there are",
                      ARG_SHOWN(name, 64u));
     return cache;
 }
@@ -49,9 +49,9 @@ int cache_arg_id(struct resp_arg arg, uint64_t *out, struct quire_error *err)
     return 0;
 }
 
-void cache_reply_error(struct client *c, const struct quire_error *err)
+void cache_reply_error(struct caller *c, const struct quire_error *err)
 {
-    reply_quire_error(client_reply(c), err);
+    resp_quire_error(caller_reply(c), err);
 }
 
 /* ---- parts of replies -------------------------------------------------------------------------------------------- */

@@ -6,14 +6,14 @@
 #define QUIRE_SERVER_CACHE_CALL_H
 
 #include "server/cache/cache_args.h"
-#include "server/vector/vector_call.h"
+#include "server/call/worker_call.h"
 
 /* The cache of that name, with a reference; NULL after an error reply. */
-struct cache *arg_cache(struct client *c, struct resp_arg name);
+struct cache *arg_cache(struct caller *c, struct resp_arg name);
 /* 16 hexadecimal digits. */
 int cache_arg_id(struct resp_arg arg, uint64_t *out, struct quire_error *err);
 /* An error reply. */
-void cache_reply_error(struct client *c, const struct quire_error *err);
+void cache_reply_error(struct caller *c, const struct quire_error *err);
 
 /* Names and values of maps. */
 void put_bytes_or_null(struct resp_buffer *out, struct quire_bytes bytes);
@@ -67,7 +67,7 @@ void cache_reading_fini(struct cache_reading *reading);
 
 /* ---- requests that wait ------------------------------------------------------------------------------------------ */
 
-/* Ends the waits of clients that are gone; of all where the lane stops. */
-void cache_waits_scan(struct lane *lane, bool all);
+/* Ends the waits of callers that are gone; of all where the lane stops. */
+extern const struct lane_hook cache_waits_hook;
 
 #endif

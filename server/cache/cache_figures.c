@@ -17,24 +17,6 @@ double cache_hit_rate(const struct quire_cache_stats *s)
     return s->requests ? (double)(s->hits + s->exact + s->stale) / (double)s->requests : 0;
 }
 
-static bool is_plain(unsigned char c)
-{
-    return c > ' ' && c < 0x7f && !strchr("%,:;*=\"\\#", c);
-}
-
-void figures_label(struct quire_bytes name, char text[CACHE_LABEL_BYTES])
-{
-    const unsigned char *bytes = name.data;
-    size_t used = 0;
-    for (size_t i = 0; i < name.n_bytes && used + 4 < CACHE_LABEL_BYTES; i++) {
-        if (is_plain(bytes[i]))
-            text[used++] = (char)bytes[i];
-        else
-            used += (size_t)snprintf(text + used, 4, "%%%02X", bytes[i]);
-    }
-    text[used] = 0;
-}
-
 /* ---- gathering --------------------------------------------------------------------------------------------------- */
 
 struct gathering {
@@ -56,8 +38,8 @@ static void note_cache(void *context, struct cache *cache)
 
 static bool fill(struct cache_figure *f, struct cache *cache, struct quire_bytes category)
 {
-    figures_label(cache_get_config(cache)->name, f->cache);
-    figures_label(category, f->category);
+    label_write(cache_get_config(cache)->name, f->cache);
+    label_write(category, f->category);
     return cache_get_stats(cache, category, &f->stats, NULL) == 0;
 }
 

@@ -3,6 +3,7 @@
 #define QUIRE_SERVER_CACHE_FIGURES_H
 
 #include "cache/core/cache.h"
+#include "server/protocol/label.h"
 
 /* Fields of struct quire_cache_stats, in the order in which they are shown. */
 #define CACHE_COUNTS(X)                                                                                                \
@@ -29,14 +30,13 @@
     X(put_p999_us)
 
 enum {
-    CACHE_LABEL_BYTES = 200, /* a name as it is shown in INFO and /metrics, cut where it is longer */
     CACHE_FIGURES_CACHES_MAX = 256,
     CACHE_FIGURES_CATEGORIES_MAX = 1024 /* of all caches together */
 };
 
 /* A cache or one of its categories. */
 struct cache_figure {
-    char cache[CACHE_LABEL_BYTES], category[CACHE_LABEL_BYTES]; /* category "": the cache as a whole */
+    char cache[LABEL_BYTES], category[LABEL_BYTES]; /* category "": the cache as a whole */
     struct quire_cache_stats stats;
 };
 
@@ -50,9 +50,6 @@ struct cache_figures {
  * without memory: what could be taken is there. Ended by cache_figures_fini. */
 bool cache_figures_take(struct caches *caches, bool with_categories, struct cache_figures *out);
 void cache_figures_fini(struct cache_figures *figures);
-
-/* A name as INFO and /metrics show it: what is no plain character as %XX. */
-void figures_label(struct quire_bytes name, char text[CACHE_LABEL_BYTES]);
 
 /* Share of requests that were answered from an entry; 0 before the first request. */
 double cache_hit_rate(const struct quire_cache_stats *stats);

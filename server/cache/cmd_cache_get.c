@@ -28,6 +28,8 @@
  */
 #include "io/error.h"
 #include "server/cache/cache_call.h"
+#include "server/cache/cmd_caches.h"
+#include "server/call/fair.h"
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -153,7 +155,7 @@ static void put_answer(const struct lookup *l, struct resp_buffer *out)
 static void put_reply(const struct lookup *l, int rc, const struct quire_error *err, struct resp_buffer *out)
 {
     if (rc < 0)
-        reply_quire_error(out, err);
+        resp_quire_error(out, err);
     else
         put_answer(l, out);
 }
@@ -239,9 +241,9 @@ static void leave_waits(struct get_call *call)
     call->next = call->prev = NULL;
 }
 
-static bool is_gone(const struct client *c)
+static bool is_gone(const struct caller *c)
 {
-    return c->state != CLIENT_OPEN || c->eof;
+    return c->leaving;
 }
 
 /* A disk that fails would fill the log: a line a second tells as much. */
@@ -250,7 +252,7 @@ static void complain(struct lane *lane, const struct quire_error *err)
     if (lane->now_ms - lane->last_cache_complaint_ms < COMPLAIN_MS)
         return;
     lane->last_cache_complaint_ms = lane->now_ms;
-    log_line(lane->server->log, LOG_LEVEL_WARNING, "an answer of a cache cannot be read and is removed: %s",
+    log_line(lane->service->log, LOG_LEVEL_WARNING, "an answer of a cache cannot be read and is removed: %s",
              err->message);
 }
 
@@ -274,7 +276,7 @@ static void on_found(void *owner)
     struct get_call *call = owner;
     struct lookup *l = &call->lookup;
     struct quire_error err = {0};
-    bool gone = is_gone(call->pending.client), may_wait = l->may_wait && !gone;
+    bool gone = is_gone(call->pending.caller), may_wait = l->may_wait && !gone;
     l->query.no_lease |= gone;
     if (may_wait)
         join_waits(call);
@@ -307,9 +309,9 @@ static void go_on(struct get_call *call, int rc, struct quire_error *err)
 }
 
 /* Moves a lookup to where it stays when the request goes. Its own memory goes with it, also on failure. */
-static struct get_call *defer(struct client *c, struct lookup *l)
+static struct get_call *defer(struct caller *c, struct lookup *l)
 {
-    struct get_call *call = client_defer(c, sizeof *call + cache_args_bytes(&l->args), false);
+    struct get_call *call = caller_defer(c, sizeof *call + cache_args_bytes(&l->args), false);
     if (!call) {
         lookup_fini(l);
         return NULL;
@@ -327,7 +329,7 @@ static void woken(struct get_call *call, enum lease_wake how)
     struct quire_error err = {0};
     leave_waits(call);
     l->waited = true;
-    if (how == LEASE_LEAD && is_gone(call->pending.client)) {
+    if (how == LEASE_LEAD && is_gone(call->pending.caller)) {
         cache_fail(l->cache, bytes_of(call->waiter.token), &err);
         how = LEASE_CLOSED;
     }
@@ -352,16 +354,24 @@ static void on_wake(struct lease_waiter *waiter, enum lease_wake how)
     lane_post(call->lookup.lane, &call->message);
 }
 
-void cache_waits_scan(struct lane *lane, bool all)
+static void scan(struct lane *lane, bool all)
 {
     for (struct get_call *call = lane->cache_waits, *next; call; call = next) {
         next = call->next;
-        if ((all || call->pending.client->state == CLIENT_DEAD) && cache_cancel(call->lookup.cache, &call->waiter))
+        if ((all || call->pending.caller->gone) && cache_cancel(call->lookup.cache, &call->waiter))
             woken(call, LEASE_CLOSED);
     }
 }
 
-static void get_waiting(struct client *c, struct lookup *l)
+/* What they wait for may never come: they get a miss. */
+static void stop(struct lane *lane)
+{
+    scan(lane, true);
+}
+
+const struct lane_hook cache_waits_hook = {.scan = scan, .stop = stop};
+
+static void get_waiting(struct caller *c, struct lookup *l)
 {
     struct quire_error err = {0};
     struct get_call *call = defer(c, l);
@@ -382,7 +392,7 @@ static void get_waiting(struct client *c, struct lookup *l)
 
 /* ---- SC.GET ------------------------------------------------------------------------------------------------------ */
 
-void cmd_sc_get(struct client *c, const struct resp_arg *args, uint32_t n)
+void cmd_sc_get(struct caller *c, const struct resp_arg *args, uint32_t n)
 {
     const struct fair_request facts = {.n_queries = 1};
     struct quire_error err = {0};
@@ -412,6 +422,6 @@ void cmd_sc_get(struct client *c, const struct resp_arg *args, uint32_t n)
             cache_search_free(search);
         return;
     }
-    put_reply(&l, rc, &err, client_reply(c));
+    put_reply(&l, rc, &err, caller_reply(c));
     lookup_fini(&l);
 }

@@ -7,6 +7,7 @@
 #include "io/error.h"
 #include "server/cache/cache_call.h"
 #include "server/cache/cache_figures.h"
+#include "server/cache/cmd_caches.h"
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -46,18 +47,18 @@ static void put_names(struct names *names, struct resp_buffer *out)
     resp_buffer_fini(&names->text);
 }
 
-void cmd_sc_list(struct client *c, const struct resp_arg *args, uint32_t n)
+void cmd_sc_list(struct caller *c, const struct resp_arg *args, uint32_t n)
 {
     struct names names = {.text.protocol = c->protocol};
-    struct caches *caches = c->lane->server->caches;
+    struct caches *caches = c->lane->service->caches;
     (void)args;
     (void)n;
     if (caches)
         caches_each(caches, add_cache, &names);
-    put_names(&names, client_reply(c));
+    put_names(&names, caller_reply(c));
 }
 
-void cmd_sc_cat_list(struct client *c, const struct resp_arg *args, uint32_t n)
+void cmd_sc_cat_list(struct caller *c, const struct resp_arg *args, uint32_t n)
 {
     struct names names = {.text.protocol = c->protocol};
     struct cache *cache = arg_cache(c, args[1]);
@@ -65,7 +66,7 @@ void cmd_sc_cat_list(struct client *c, const struct resp_arg *args, uint32_t n)
     if (!cache)
         return;
     cache_each_category(cache, add_category, &names);
-    put_names(&names, client_reply(c));
+    put_names(&names, caller_reply(c));
     cache_unref(cache);
 }
 
@@ -84,7 +85,7 @@ static void put_settings(const struct cache_config *config, struct resp_buffer *
     put_named_integer(out, "require_scope", config->require_scope);
 }
 
-void cmd_sc_info(struct client *c, const struct resp_arg *args, uint32_t n)
+void cmd_sc_info(struct caller *c, const struct resp_arg *args, uint32_t n)
 {
     struct quire_error err = {0};
     struct quire_cache_stats stats;
@@ -96,7 +97,7 @@ void cmd_sc_info(struct client *c, const struct resp_arg *args, uint32_t n)
     if (cache_get_stats(cache, (struct quire_bytes){NULL, 0}, &stats, &err) < 0) {
         cache_reply_error(c, &err);
     } else {
-        struct resp_buffer *out = client_reply(c);
+        struct resp_buffer *out = caller_reply(c);
         resp_map(out, 18);
         put_settings(cache_get_config(cache), out);
         resp_text(out, "categories");
@@ -144,7 +145,7 @@ static void put_stats(const struct quire_cache_stats *s, struct resp_buffer *out
     put_named_double(out, "hit_rate", cache_hit_rate(s));
 }
 
-void cmd_sc_stats(struct client *c, const struct resp_arg *args, uint32_t n)
+void cmd_sc_stats(struct caller *c, const struct resp_arg *args, uint32_t n)
 {
 #define X(name) +1
     enum { FIELDS = 1 CACHE_COUNTS(X) CACHE_NUMBERS(X) };
@@ -166,7 +167,7 @@ void cmd_sc_stats(struct client *c, const struct resp_arg *args, uint32_t n)
     if (rc < 0) {
         cache_reply_error(c, &err);
     } else {
-        struct resp_buffer *out = client_reply(c);
+        struct resp_buffer *out = caller_reply(c);
         resp_map(out, FIELDS + (n == 2));
         put_stats(&stats, out);
         if (n == 2)
@@ -180,7 +181,7 @@ static bool bin_holds(const struct cache_histogram *h, uint32_t bin)
     return (h->hits[bin] | h->misses[bin] | h->guarded[bin] | h->right[bin] | h->wrong[bin]) != 0;
 }
 
-void cmd_sc_hist(struct client *c, const struct resp_arg *args, uint32_t n)
+void cmd_sc_hist(struct caller *c, const struct resp_arg *args, uint32_t n)
 {
     struct quire_error err = {0};
     struct cache_histogram h;
@@ -194,7 +195,7 @@ void cmd_sc_hist(struct client *c, const struct resp_arg *args, uint32_t n)
         cache_unref(cache);
         return;
     }
-    struct resp_buffer *out = client_reply(c);
+    struct resp_buffer *out = caller_reply(c);
     for (uint32_t i = 0; i < CACHE_HISTOGRAM_BINS; i++)
         bins += bin_holds(&h, i);
     resp_array(out, bins);
@@ -230,7 +231,7 @@ static void put_tune(const struct quire_cache_tune *tune, struct resp_buffer *ou
 }
 
 /* With RISK delta: what would be chosen for it. */
-void cmd_sc_tune(struct client *c, const struct resp_arg *args, uint32_t n)
+void cmd_sc_tune(struct caller *c, const struct resp_arg *args, uint32_t n)
 {
     struct quire_error err = {0};
     struct quire_cache_tune tune;
@@ -249,7 +250,7 @@ void cmd_sc_tune(struct client *c, const struct resp_arg *args, uint32_t n)
     if (rc != 0)
         cache_reply_error(c, &err);
     else
-        put_tune(&tune, client_reply(c));
+        put_tune(&tune, caller_reply(c));
     cache_unref(cache);
 }
 
@@ -290,7 +291,7 @@ static void end_entries(struct entries_call *call)
     free(call->infos);
     free(call->items);
     cache_unref(call->cache);
-    vector_call_end(&call->base.base);
+    deferred_end(&call->base.base);
 }
 
 static void on_entries_read(struct cache_reading *reading)
@@ -328,7 +329,7 @@ static void read_entries(struct worker_call *base)
 static void refuse_entries(struct worker_call *base)
 {
     struct entries_call *call = (struct entries_call *)base;
-    reply_quire_error(&base->base.pending.out, &base->error);
+    resp_quire_error(&base->base.pending.out, &base->error);
     end_entries(call);
 }
 
@@ -341,10 +342,10 @@ static void entries_found(struct worker_call *base)
 }
 
 /* Takes the reference to the cache over. NULL: after an error reply, or without memory for one. */
-static struct entries_call *begin_entries(struct client *c, struct cache *cache, uint64_t room,
+static struct entries_call *begin_entries(struct caller *c, struct cache *cache, uint64_t room,
                                           struct quire_bytes category, bool barrier)
 {
-    struct entries_call *call = vector_call_begin(c, NULL, sizeof *call + category.n_bytes, barrier);
+    struct entries_call *call = deferred_begin(c, NULL, sizeof *call + category.n_bytes, barrier);
     if (!call) {
         cache_unref(cache);
         return NULL;
@@ -378,7 +379,7 @@ static void find_top(struct worker_call *base)
     take_number(base, cache_top(call->cache, call->category, call->infos, call->room, &base->error));
 }
 
-void cmd_sc_top(struct client *c, const struct resp_arg *args, uint32_t n)
+void cmd_sc_top(struct caller *c, const struct resp_arg *args, uint32_t n)
 {
     struct quire_error err = {0};
     uint64_t count;
@@ -398,7 +399,7 @@ void cmd_sc_top(struct client *c, const struct resp_arg *args, uint32_t n)
     worker_call_start(&call->base);
 }
 
-void cmd_sc_scan(struct client *c, const struct resp_arg *args, uint32_t n)
+void cmd_sc_scan(struct caller *c, const struct resp_arg *args, uint32_t n)
 {
     struct quire_error err = {0};
     uint64_t cursor, count = SCAN_COUNT;

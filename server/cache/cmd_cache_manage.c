@@ -11,6 +11,7 @@
  */
 #include "io/error.h"
 #include "server/cache/cache_call.h"
+#include "server/cache/cmd_caches.h"
 #include <ctype.h>
 #include <stddef.h>
 #include <stdlib.h>
@@ -19,17 +20,17 @@
 enum { WORDS_MAX = 256 }; /* of SC.CAT.SET */
 
 /* A single line: OK, 1 or 0; or the error. */
-static void reply_done(struct client *c, int rc, const char *ok, uint64_t lsn, const struct quire_error *err)
+static void reply_done(struct caller *c, int rc, const char *ok, uint64_t lsn, const struct quire_error *err)
 {
     if (rc < 0 && (ok || rc != QUIRE_ENOTFOUND)) {
         cache_reply_error(c, err);
         return;
     }
     if (ok)
-        resp_simple(client_reply(c), ok);
+        resp_simple(caller_reply(c), ok);
     else
-        resp_integer(client_reply(c), rc >= 0);
-    client_wait_lsn(c, lsn);
+        resp_integer(caller_reply(c), rc >= 0);
+    caller_wait_lsn(c, lsn);
 }
 
 /* ---- SC.CREATE, SC.DROP ------------------------------------------------------------------------------------------ */
@@ -108,11 +109,11 @@ static int take_create_option(struct creating *t, struct quire_error *err)
     return 0;
 }
 
-void cmd_sc_create(struct client *c, const struct resp_arg *args, uint32_t n)
+void cmd_sc_create(struct caller *c, const struct resp_arg *args, uint32_t n)
 {
     struct quire_error err = {0};
     struct creating t = {.args = args, .n = n, .at = 2, .config.name = cache_arg_bytes(args[1])};
-    struct caches *caches = c->lane->server->caches;
+    struct caches *caches = c->lane->service->caches;
     uint64_t lsn = 0;
     int rc = caches ? 0
                     : error_set(&err, QUIRE_EINVALID,
@@ -126,11 +127,11 @@ void cmd_sc_create(struct client *c, const struct resp_arg *args, uint32_t n)
     reply_done(c, rc, "OK", lsn, &err);
 }
 
-void cmd_sc_drop(struct client *c, const struct resp_arg *args, uint32_t n)
+void cmd_sc_drop(struct caller *c, const struct resp_arg *args, uint32_t n)
 {
     struct quire_error err = {0};
     uint64_t lsn = 0;
-    struct caches *caches = c->lane->server->caches;
+    struct caches *caches = c->lane->service->caches;
     (void)n;
     int rc = caches ? caches_drop(caches, cache_arg_bytes(args[1]), &lsn, &err) : QUIRE_ENOTFOUND;
     reply_done(c, rc, NULL, rc < 0 ? 0 : lsn, &err);
@@ -160,7 +161,7 @@ static int part_words(const struct resp_arg *args, uint32_t n, struct quire_byte
     return 0;
 }
 
-void cmd_sc_cat_set(struct client *c, const struct resp_arg *args, uint32_t n)
+void cmd_sc_cat_set(struct caller *c, const struct resp_arg *args, uint32_t n)
 {
     struct quire_error err = {0};
     struct quire_bytes words[WORDS_MAX];
@@ -188,7 +189,7 @@ static void add_setting(void *context, const char *word, const char *value)
     settings->n++;
 }
 
-void cmd_sc_cat_get(struct client *c, const struct resp_arg *args, uint32_t n)
+void cmd_sc_cat_get(struct caller *c, const struct resp_arg *args, uint32_t n)
 {
     struct quire_error err = {0};
     struct category_settings settings;
@@ -200,7 +201,7 @@ void cmd_sc_cat_get(struct client *c, const struct resp_arg *args, uint32_t n)
     if (cache_get_category(cache, cache_arg_bytes(args[2]), &settings, &err) < 0) {
         cache_reply_error(c, &err);
     } else {
-        struct resp_buffer *out = client_reply(c);
+        struct resp_buffer *out = caller_reply(c);
         category_each(&settings, add_setting, &shown);
         resp_map(out, shown.n);
         resp_raw(out, shown.text.data, shown.text.bytes);
@@ -210,7 +211,7 @@ void cmd_sc_cat_get(struct client *c, const struct resp_arg *args, uint32_t n)
     cache_unref(cache);
 }
 
-void cmd_sc_cat_del(struct client *c, const struct resp_arg *args, uint32_t n)
+void cmd_sc_cat_del(struct caller *c, const struct resp_arg *args, uint32_t n)
 {
     struct quire_error err = {0};
     uint64_t lsn = 0;
@@ -225,7 +226,7 @@ void cmd_sc_cat_del(struct client *c, const struct resp_arg *args, uint32_t n)
 
 /* ---- SC.LOAD, SC.EXPORT, SC.IMPORT ------------------------------------------------------------------------------- */
 
-void cmd_sc_load(struct client *c, const struct resp_arg *args, uint32_t n)
+void cmd_sc_load(struct caller *c, const struct resp_arg *args, uint32_t n)
 {
     struct quire_error err = {0};
     double x, seconds = 0;
@@ -246,7 +247,7 @@ void cmd_sc_load(struct client *c, const struct resp_arg *args, uint32_t n)
     cache_unref(cache);
 }
 
-void cmd_sc_export(struct client *c, const struct resp_arg *args, uint32_t n)
+void cmd_sc_export(struct caller *c, const struct resp_arg *args, uint32_t n)
 {
     struct quire_error err = {0};
     void *bytes = NULL;
@@ -258,12 +259,12 @@ void cmd_sc_export(struct client *c, const struct resp_arg *args, uint32_t n)
     if (cache_export(cache, &bytes, &n_bytes, &err) < 0)
         cache_reply_error(c, &err);
     else
-        resp_bulk(client_reply(c), bytes, n_bytes);
+        resp_bulk(caller_reply(c), bytes, n_bytes);
     free(bytes);
     cache_unref(cache);
 }
 
-void cmd_sc_import(struct client *c, const struct resp_arg *args, uint32_t n)
+void cmd_sc_import(struct caller *c, const struct resp_arg *args, uint32_t n)
 {
     struct quire_error err = {0};
     struct cache *cache = arg_cache(c, args[1]);
@@ -274,7 +275,7 @@ void cmd_sc_import(struct client *c, const struct resp_arg *args, uint32_t n)
     if (taken < 0)
         cache_reply_error(c, &err);
     else
-        resp_integer(client_reply(c), taken);
+        resp_integer(caller_reply(c), taken);
     cache_unref(cache);
 }
 
@@ -409,7 +410,7 @@ struct invalidate_call {
 static void invalidate(struct worker_call *base)
 {
     struct invalidate_call *call = (struct invalidate_call *)base;
-    base->code = cache_invalidate(call->cache, base->base.lane->server->cache_scratch, &call->what.selector,
+    base->code = cache_invalidate(call->cache, base->base.lane->service->cache_scratch, &call->what.selector,
                                   call->what.dry_run, &call->n, &base->lsn, &base->error);
 }
 
@@ -418,23 +419,23 @@ static void reply_invalidate(struct worker_call *base)
     struct invalidate_call *call = (struct invalidate_call *)base;
     struct resp_buffer *out = &base->base.pending.out;
     if (base->code < 0)
-        reply_quire_error(out, &base->error);
+        resp_quire_error(out, &base->error);
     else
         resp_integer(out, (long long)call->n);
     base->base.pending.lsn = base->code < 0 ? 0 : base->lsn;
     free(call->what.ids);
     cache_unref(call->cache);
-    vector_call_end(&base->base);
+    deferred_end(&base->base);
 }
 
 /* Hands it to the worker, with the reference to the cache. */
-static void invalidate_later(struct client *c, struct cache *cache, const struct invalidation *what)
+static void invalidate_later(struct caller *c, struct cache *cache, const struct invalidation *what)
 {
     uint32_t n = what->selector.names ? what->selector.n : 0;
     size_t bytes = what->vector.n_bytes;
     for (uint32_t i = 0; i < n; i++)
         bytes += what->names[i].n_bytes;
-    struct invalidate_call *call = vector_call_begin(c, NULL, sizeof *call + bytes, true);
+    struct invalidate_call *call = deferred_begin(c, NULL, sizeof *call + bytes, true);
     if (!call) {
         free(what->ids);
         cache_unref(cache);
@@ -458,7 +459,7 @@ static void invalidate_later(struct client *c, struct cache *cache, const struct
     worker_call_start(&call->base);
 }
 
-void cmd_sc_invalidate(struct client *c, const struct resp_arg *args, uint32_t n)
+void cmd_sc_invalidate(struct caller *c, const struct resp_arg *args, uint32_t n)
 {
     struct quire_error err = {0};
     struct invalidation what = {.dry_run = false};
@@ -477,8 +478,8 @@ void cmd_sc_invalidate(struct client *c, const struct resp_arg *args, uint32_t n
     if (rc < 0) {
         cache_reply_error(c, &err);
     } else {
-        resp_integer(client_reply(c), (long long)gone);
-        client_wait_lsn(c, lsn);
+        resp_integer(caller_reply(c), (long long)gone);
+        caller_wait_lsn(c, lsn);
     }
     free(what.ids);
     cache_unref(cache);

@@ -10,6 +10,7 @@
  */
 #include "io/error.h"
 #include "server/cache/cache_call.h"
+#include "server/cache/cmd_caches.h"
 #include <stddef.h>
 #include <stdlib.h>
 
@@ -33,7 +34,7 @@ static void put_outcome(const struct quire_cache_put_result *r, struct resp_buff
     put_named_integer(out, "woken", r->woken);
 }
 
-void cmd_sc_put(struct client *c, const struct resp_arg *args, uint32_t n)
+void cmd_sc_put(struct caller *c, const struct resp_arg *args, uint32_t n)
 {
     struct quire_error err = {0};
     struct cache_args taken = {0};
@@ -49,14 +50,14 @@ void cmd_sc_put(struct client *c, const struct resp_arg *args, uint32_t n)
     if (rc < 0) {
         cache_reply_error(c, &err);
     } else {
-        put_outcome(&result, client_reply(c));
-        client_wait_lsn(c, result.lsn);
+        put_outcome(&result, caller_reply(c));
+        caller_wait_lsn(c, result.lsn);
     }
     cache_args_fini(&taken);
     cache_unref(cache);
 }
 
-void cmd_sc_neg(struct client *c, const struct resp_arg *args, uint32_t n)
+void cmd_sc_neg(struct caller *c, const struct resp_arg *args, uint32_t n)
 {
     struct quire_error err = {0};
     struct cache_args taken = {0};
@@ -71,24 +72,24 @@ void cmd_sc_neg(struct client *c, const struct resp_arg *args, uint32_t n)
     if (rc < 0)
         cache_reply_error(c, &err);
     else
-        resp_simple(client_reply(c), "OK");
+        resp_simple(caller_reply(c), "OK");
     cache_args_fini(&taken);
     cache_unref(cache);
 }
 
 /* Replies 1, 0 where there was no such thing, or the error; waits for the lsn of what was done. */
-static void reply_whether(struct client *c, int rc, uint64_t lsn, const struct quire_error *err)
+static void reply_whether(struct caller *c, int rc, uint64_t lsn, const struct quire_error *err)
 {
     if (rc < 0 && rc != QUIRE_ENOTFOUND) {
         cache_reply_error(c, err);
         return;
     }
-    resp_integer(client_reply(c), rc >= 0);
+    resp_integer(caller_reply(c), rc >= 0);
     if (rc >= 0)
-        client_wait_lsn(c, lsn);
+        caller_wait_lsn(c, lsn);
 }
 
-void cmd_sc_fail(struct client *c, const struct resp_arg *args, uint32_t n)
+void cmd_sc_fail(struct caller *c, const struct resp_arg *args, uint32_t n)
 {
     struct quire_error err = {0};
     struct cache *cache = arg_cache(c, args[1]);
@@ -125,7 +126,7 @@ static int take_feedback(const struct resp_arg *args, uint32_t n, uint64_t *id, 
     return cache_arg_number("SIM", args[5], 1, similarity, err);
 }
 
-void cmd_sc_feedback(struct client *c, const struct resp_arg *args, uint32_t n)
+void cmd_sc_feedback(struct caller *c, const struct resp_arg *args, uint32_t n)
 {
     struct quire_error err = {0};
     uint64_t id, lsn = 0;
@@ -140,8 +141,8 @@ void cmd_sc_feedback(struct client *c, const struct resp_arg *args, uint32_t n)
     if (rc < 0) {
         cache_reply_error(c, &err);
     } else {
-        resp_simple(client_reply(c), "OK");
-        client_wait_lsn(c, lsn);
+        resp_simple(caller_reply(c), "OK");
+        caller_wait_lsn(c, lsn);
     }
     cache_unref(cache);
 }
@@ -149,7 +150,7 @@ void cmd_sc_feedback(struct client *c, const struct resp_arg *args, uint32_t n)
 /* ---- SC.AUDIT ---------------------------------------------------------------------------------------------------- */
 
 struct audit_call {
-    struct vector_call base;
+    struct deferred base;
     struct cache *cache; /* a reference */
     struct cache_reading reading;
     uint32_t n;
@@ -179,7 +180,7 @@ static void end_audits(struct audit_call *call)
     for (uint32_t i = 0; i < call->n; i++)
         quire_cache_audit_free(&call->audits[i]);
     cache_unref(call->cache);
-    vector_call_end(&call->base);
+    deferred_end(&call->base);
 }
 
 static void on_audits_read(struct cache_reading *reading)
@@ -210,7 +211,7 @@ static int pop_audits(struct audit_call *call, uint64_t most, struct quire_error
     return 0;
 }
 
-void cmd_sc_audit_pop(struct client *c, const struct resp_arg *args, uint32_t n)
+void cmd_sc_audit_pop(struct caller *c, const struct resp_arg *args, uint32_t n)
 {
     struct quire_error err = {0};
     uint64_t most = 1;
@@ -223,7 +224,7 @@ void cmd_sc_audit_pop(struct client *c, const struct resp_arg *args, uint32_t n)
                              ARG_SHOWN(args[3], 64u));
     if (rc == 0 && n == 5)
         rc = cache_arg_integer("COUNT", args[4], 1, AUDITS_MAX, &most, &err);
-    struct audit_call *call = rc == 0 ? vector_call_begin(c, NULL, sizeof *call, false) : NULL;
+    struct audit_call *call = rc == 0 ? deferred_begin(c, NULL, sizeof *call, false) : NULL;
     if (!call) {
         if (rc < 0)
             cache_reply_error(c, &err);
@@ -233,7 +234,7 @@ void cmd_sc_audit_pop(struct client *c, const struct resp_arg *args, uint32_t n)
     call->cache = cache;
     rc = pop_audits(call, most, &err);
     if (rc < 0) {
-        reply_quire_error(&call->base.pending.out, &err);
+        resp_quire_error(&call->base.pending.out, &err);
         end_audits(call);
         return;
     }
@@ -246,7 +247,7 @@ void cmd_sc_audit_pop(struct client *c, const struct resp_arg *args, uint32_t n)
     cache_reading_start(&call->reading);
 }
 
-void cmd_sc_audit_put(struct client *c, const struct resp_arg *args, uint32_t n)
+void cmd_sc_audit_put(struct caller *c, const struct resp_arg *args, uint32_t n)
 {
     struct quire_error err = {0};
     uint64_t number;
@@ -263,13 +264,13 @@ void cmd_sc_audit_put(struct client *c, const struct resp_arg *args, uint32_t n)
     if (rc < 0)
         cache_reply_error(c, &err);
     else
-        resp_simple(client_reply(c), "OK");
+        resp_simple(caller_reply(c), "OK");
     cache_unref(cache);
 }
 
 /* ---- single entries ---------------------------------------------------------------------------------------------- */
 
-void cmd_sc_touch(struct client *c, const struct resp_arg *args, uint32_t n)
+void cmd_sc_touch(struct caller *c, const struct resp_arg *args, uint32_t n)
 {
     struct quire_error err = {0};
     uint64_t id, ttl_ms = 0, lsn = 0;
@@ -288,7 +289,7 @@ void cmd_sc_touch(struct client *c, const struct resp_arg *args, uint32_t n)
     cache_unref(cache);
 }
 
-static void set_pinned(struct client *c, const struct resp_arg *args, bool pinned)
+static void set_pinned(struct caller *c, const struct resp_arg *args, bool pinned)
 {
     struct quire_error err = {0};
     uint64_t id, lsn = 0;
@@ -302,20 +303,20 @@ static void set_pinned(struct client *c, const struct resp_arg *args, bool pinne
     cache_unref(cache);
 }
 
-void cmd_sc_pin(struct client *c, const struct resp_arg *args, uint32_t n)
+void cmd_sc_pin(struct caller *c, const struct resp_arg *args, uint32_t n)
 {
     (void)n;
     set_pinned(c, args, true);
 }
 
-void cmd_sc_unpin(struct client *c, const struct resp_arg *args, uint32_t n)
+void cmd_sc_unpin(struct caller *c, const struct resp_arg *args, uint32_t n)
 {
     (void)n;
     set_pinned(c, args, false);
 }
 
 /* All ids are looked at before the first goes. */
-void cmd_sc_del(struct client *c, const struct resp_arg *args, uint32_t n)
+void cmd_sc_del(struct caller *c, const struct resp_arg *args, uint32_t n)
 {
     struct quire_error err = {0};
     uint64_t id, lsn = 0, latest = 0;
@@ -336,7 +337,7 @@ void cmd_sc_del(struct client *c, const struct resp_arg *args, uint32_t n)
     if (rc < 0)
         cache_reply_error(c, &err);
     else
-        resp_integer(client_reply(c), gone);
-    client_wait_lsn(c, latest);
+        resp_integer(caller_reply(c), gone);
+    caller_wait_lsn(c, latest);
     cache_unref(cache);
 }

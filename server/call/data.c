@@ -13,8 +13,8 @@
 #include "server/call/data.h"
 #include "index/segment/segment.h"
 #include "io/error.h"
+#include "io/journal.h"
 #include "server/keys/keyspace_log.h"
-#include "server/net/server_priv.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -22,11 +22,11 @@
 
 struct drop {
     struct job job;
-    struct server *server;
+    struct service *service;
     struct collection *collection;
 };
 
-static void drop_now(struct server *s, struct collection *collection)
+static void drop_now(struct service *s, struct collection *collection)
 {
     struct quire_error err = {0};
     uint64_t lsn;
@@ -39,13 +39,13 @@ static void drop_now(struct server *s, struct collection *collection)
 static void drop_job(struct job *job)
 {
     struct drop *d = (struct drop *)(void *)job;
-    drop_now(d->server, d->collection);
+    drop_now(d->service, d->collection);
     free(d);
 }
 
 static void on_unbind(void *context, struct collection *collection)
 {
-    struct server *s = context;
+    struct service *s = context;
     struct drop *d = malloc(sizeof *d);
     if (!d) {
         drop_now(s, collection);
@@ -59,7 +59,7 @@ static void on_unbind(void *context, struct collection *collection)
  * */
 
 struct binding {
-    struct server *server;
+    struct service *service;
     uint64_t *uids; /* that keys name; owned */
     size_t n, capacity;
     struct collection *orphan; /* the next collection that no key names; a reference */
@@ -79,7 +79,7 @@ static struct collection *find_bound(void *context, uint64_t uid)
         b->capacity = capacity;
     }
     b->uids[b->n++] = uid;
-    return store_find(b->server->store, uid);
+    return store_find(b->service->store, uid);
 }
 
 static int by_number(const void *left, const void *right)
@@ -96,9 +96,9 @@ static void find_orphan(void *context, struct collection *collection)
         b->orphan = collection_ref(collection);
 }
 
-static int bind_keys(struct server *s, struct quire_error *err)
+static int bind_keys(struct service *s, struct quire_error *err)
 {
-    struct binding b = {.server = s};
+    struct binding b = {.service = s};
     keyspace_bind(&s->keyspace, find_bound, &b);
     if (b.n)
         qsort(b.uids, b.n, sizeof *b.uids, by_number);
@@ -119,21 +119,21 @@ static int bind_keys(struct server *s, struct quire_error *err)
 
 static int restore(void *context, uint8_t kind, uint64_t lsn, const uint8_t *bytes, uint32_t n, struct quire_error *err)
 {
-    struct server *s = context;
+    struct service *s = context;
     return kind >= CACHE_KINDS ? caches_restore(s->caches, kind, lsn, bytes, n, err)
                                : keyspace_restore(&s->keyspace, kind, lsn, bytes, n, err);
 }
 
 static int replay(void *context, uint8_t kind, uint64_t lsn, const uint8_t *bytes, uint32_t n, struct quire_error *err)
 {
-    struct server *s = context;
+    struct service *s = context;
     return kind >= CACHE_KINDS ? caches_replay(s->caches, kind, lsn, bytes, n, err)
                                : keyspace_replay(&s->keyspace, kind, lsn, bytes, n, err);
 }
 
 static int save(void *context, struct checkpoint *checkpoint, struct quire_error *err)
 {
-    struct server *s = context;
+    struct service *s = context;
     int rc = keyspace_save(&s->keyspace, checkpoint, err);
     return rc == 0 ? caches_save(s->caches, checkpoint, err) : rc;
 }
@@ -141,23 +141,23 @@ static int save(void *context, struct checkpoint *checkpoint, struct quire_error
 /* The worker has a place of its own in the gate. */
 static void enter_gate(void *context)
 {
-    struct server *s = context;
+    struct service *s = context;
     gate_enter(&s->gate, s->n_lanes);
 }
 
 static void leave_gate(void *context)
 {
-    struct server *s = context;
+    struct service *s = context;
     gate_leave(&s->gate, s->n_lanes);
 }
 
 static void log_event(void *context, bool warning, const char *line)
 {
-    struct server *s = context;
+    struct service *s = context;
     log_line(s->log, warning ? LOG_LEVEL_WARNING : LOG_LEVEL_NOTICE, "%s", line);
 }
 
-static void log_report(const struct server *s, const struct store_report *r)
+static void log_report(const struct service *s, const struct store_report *r)
 {
     log_line(
         s->log, LOG_LEVEL_NOTICE,
@@ -171,14 +171,14 @@ static void log_report(const struct server *s, const struct store_report *r)
 
 static void close_store(void *context)
 {
-    struct server *s = context;
+    struct service *s = context;
     struct quire_error err = {0};
     if (store_close(s->store, &err) < 0)
         log_line(s->log, LOG_LEVEL_WARNING, "the last writes may be lost: %s", err.message);
     s->store = NULL;
 }
 
-static int create_caches(struct server *s, struct quire_error *err)
+static int create_caches(struct service *s, struct quire_error *err)
 {
     const char *guards = s->config->cache_guards;
     struct caches_options options = {.folder = s->config->dir,
@@ -190,14 +190,22 @@ static int create_caches(struct server *s, struct quire_error *err)
     return rc == 0 ? cache_scratch_create(&s->cache_scratch, err) : rc;
 }
 
-static int begin_caches(struct server *s, struct quire_error *err)
+static int begin_caches(struct service *s, struct quire_error *err)
 {
     int rc = caches_begin(s->caches, store_journal(s->store), err);
     s->caches_begun = rc == 0;
     return rc;
 }
 
-int data_open(struct server *s, struct quire_error *err)
+void data_journal_set(struct service *s, struct journal *journal, void (*close_it)(void *context), void *context)
+{
+    s->journal = s->keyspace.journal = journal;
+    s->journal_close = close_it;
+    s->journal_context = context;
+    journal_on_durable(journal, s->on_durable, s->durable_context);
+}
+
+int data_open(struct service *s, struct quire_error *err)
 {
     const struct config *config = s->config;
     struct store_report report;
@@ -229,7 +237,7 @@ int data_open(struct server *s, struct quire_error *err)
     s->keyspace.unbind = on_unbind;
     s->keyspace.unbind_context = s;
     log_report(s, &report);
-    server_journal_set(s, store_journal(s->store), close_store, s);
+    data_journal_set(s, store_journal(s->store), close_store, s);
     rc = bind_keys(s, err);
     if (rc == 0)
         rc = begin_caches(s, err);
@@ -262,7 +270,7 @@ static int config_of(const char *path, uint64_t memory_bytes, struct collection_
 }
 
 /* The set of a key, with a reference; NULL where there is none. */
-static int find_set(struct server *s, struct resp_arg name, struct collection **out, struct quire_error *err)
+static int find_set(struct service *s, struct resp_arg name, struct collection **out, struct quire_error *err)
 {
     struct keyspace_hold hold;
     struct key key = keyspace_key(&s->keyspace, name);
@@ -274,7 +282,7 @@ static int find_set(struct server *s, struct resp_arg name, struct collection **
     return other ? error_set(err, QUIRE_EEXISTS, "Target key name already exists, and is no vector set") : 0;
 }
 
-static int bind_new(struct server *s, struct resp_arg name, struct collection *collection, uint64_t *lsn,
+static int bind_new(struct service *s, struct resp_arg name, struct collection *collection, uint64_t *lsn,
                     struct quire_error *err)
 {
     struct keyspace_hold hold;
@@ -293,7 +301,7 @@ static int bind_new(struct server *s, struct resp_arg name, struct collection *c
     return rc;
 }
 
-int data_adopt(struct server *s, struct resp_arg name, const char *path, uint64_t memory_bytes, uint64_t *lsn,
+int data_adopt(struct service *s, struct resp_arg name, const char *path, uint64_t memory_bytes, uint64_t *lsn,
                struct quire_error *err)
 {
     struct collection *set;
@@ -323,7 +331,7 @@ int data_adopt(struct server *s, struct resp_arg name, const char *path, uint64_
 }
 
 /* One line of the setting `load`: "key path". */
-static int load_line(struct server *s, const char *line, size_t bytes, struct quire_error *err)
+static int load_line(struct service *s, const char *line, size_t bytes, struct quire_error *err)
 {
     const char *space = memchr(line, ' ', bytes);
     uint64_t lsn = 0;
@@ -345,7 +353,7 @@ static int load_line(struct server *s, const char *line, size_t bytes, struct qu
     return rc;
 }
 
-int data_load(struct server *s, struct quire_error *err)
+int data_load(struct service *s, struct quire_error *err)
 {
     int rc = 0;
     for (const char *at = s->config->load; *at && rc == 0;) {
@@ -354,4 +362,17 @@ int data_load(struct server *s, struct quire_error *err)
         at += bytes + (at[bytes] == '\n');
     }
     return rc;
+}
+
+void data_close(struct service *s)
+{
+    if (s->store)
+        store_end_maintenance(s->store); /* a checkpoint that ran on would miss the keys that go now */
+    if (s->caches_begun)
+        caches_end(s->caches); /* nobody uses them any more; what they still log needs the journal */
+    keyspace_fini(&s->keyspace);
+    if (s->journal)
+        s->journal_close(s->journal_context);
+    cache_scratch_destroy(s->cache_scratch);
+    caches_destroy(s->caches);
 }

@@ -33,9 +33,9 @@
 #include "server/call/fair.h"
 #include "index/search/search.h"
 #include "io/error.h"
-#include "server/cache/cache_figures.h"
+#include "server/call/caller.h"
 #include "server/call/fair_priv.h"
-#include "server/net/client.h"
+#include "server/protocol/label.h"
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -94,9 +94,9 @@ int fair_check_limits(const char *text, struct quire_error *err)
     return rc;
 }
 
-int fair_set_limits(struct server *server, const char *text, struct quire_error *err)
+int fair_set_limits(struct service *service, const char *text, struct quire_error *err)
 {
-    struct fair *fair = server->fair;
+    struct fair *fair = service->fair;
     struct fair_limit_table *table;
     int rc = fair_limits_parse(text, &table, err);
     if (rc < 0)
@@ -110,25 +110,25 @@ int fair_set_limits(struct server *server, const char *text, struct quire_error 
     return 0;
 }
 
-int fair_init(struct server *server, struct quire_error *err)
+int fair_init(struct service *service, struct quire_error *err)
 {
     struct fair *fair = calloc(1, sizeof *fair);
     if (!fair)
         return error_set(err, QUIRE_ENOMEM, "no memory for tenants");
     pthread_mutex_init(&fair->lock, NULL);
-    server->fair = fair;
-    return fair_set_limits(server, server->config->tenant_limits, err);
+    service->fair = fair;
+    return fair_set_limits(service, service->config->tenant_limits, err);
 }
 
-void fair_fini(struct server *server)
+void fair_fini(struct service *service)
 {
-    struct fair *fair = server->fair;
+    struct fair *fair = service->fair;
     if (!fair)
         return;
     fair_limits_free(fair->limits);
     pthread_mutex_destroy(&fair->lock);
     free(fair);
-    server->fair = NULL;
+    service->fair = NULL;
 }
 
 /* ---- tenants of all lanes ---------------------------------------------------------------------------------------- */
@@ -149,14 +149,14 @@ static struct fair_stats *make_stats(void)
 }
 
 /* Under the lock. The tenant of a key (its kind, then its name), made where there is none. */
-static struct fair_tenant *find_tenant(struct server *server, const char *key, uint32_t bytes)
+static struct fair_tenant *find_tenant(struct service *service, const char *key, uint32_t bytes)
 {
-    struct fair_tenant **bucket = bucket_of(server->fair, key, bytes), *t = *bucket;
+    struct fair_tenant **bucket = bucket_of(service->fair, key, bytes), *t = *bucket;
     while (t && ((char)t->kind != key[0] || t->bytes != bytes - 1 || memcmp(t->name, key + 1, t->bytes) != 0))
         t = t->next;
     if (t)
         return t;
-    t = calloc(1, sizeof *t + server->n_lanes * sizeof(struct fair_stats *));
+    t = calloc(1, sizeof *t + service->n_lanes * sizeof(struct fair_stats *));
     if (!t)
         return NULL;
     t->kind = (enum fair_kind)key[0];
@@ -164,23 +164,23 @@ static struct fair_tenant *find_tenant(struct server *server, const char *key, u
     memcpy(t->name, key + 1, t->bytes);
     t->next = *bucket;
     *bucket = t;
-    server->fair->n_tenants++;
+    service->fair->n_tenants++;
     return t;
 }
 
 /* Under the lock. */
-static void release_tenant(struct server *server, struct fair_tenant *t, const char *key, uint32_t bytes)
+static void release_tenant(struct service *service, struct fair_tenant *t, const char *key, uint32_t bytes)
 {
     if (t->references > 0)
         return;
-    struct fair_tenant **at = bucket_of(server->fair, key, bytes);
+    struct fair_tenant **at = bucket_of(service->fair, key, bytes);
     while (*at != t)
         at = &(*at)->next;
     *at = t->next;
-    server->fair->n_tenants--;
-    for (unsigned i = 0; i < server->n_lanes; i++) {
+    service->fair->n_tenants--;
+    for (unsigned i = 0; i < service->n_lanes; i++) {
         if (t->lanes[i])
-            fair_sums_add(&server->fair->forgotten, t->lanes[i]);
+            fair_sums_add(&service->fair->forgotten, t->lanes[i]);
         free(t->lanes[i]);
     }
     free(t);
@@ -189,11 +189,11 @@ static void release_tenant(struct server *server, struct fair_tenant *t, const c
 /* A share that was just made meets its tenant. */
 static bool bind(struct lane *lane, struct fair_share *share)
 {
-    struct server *server = lane->server;
+    struct service *service = lane->service;
     uint32_t bytes;
     const char *key = fair_flow_name(&share->flow, &bytes);
-    pthread_mutex_lock(&server->fair->lock);
-    struct fair_tenant *t = find_tenant(server, key, bytes);
+    pthread_mutex_lock(&service->fair->lock);
+    struct fair_tenant *t = find_tenant(service, key, bytes);
     if (t && !t->lanes[lane->index])
         t->lanes[lane->index] = make_stats();
     share->stats = t ? t->lanes[lane->index] : NULL;
@@ -201,8 +201,8 @@ static bool bind(struct lane *lane, struct fair_share *share)
     if (share->tenant)
         t->references++;
     else if (t)
-        release_tenant(server, t, key, bytes);
-    pthread_mutex_unlock(&server->fair->lock);
+        release_tenant(service, t, key, bytes);
+    pthread_mutex_unlock(&service->fair->lock);
     return share->tenant != NULL;
 }
 
@@ -214,15 +214,15 @@ static void forget_share(void *context, struct fair_flow *flow)
     const char *key = fair_flow_name(flow, &bytes);
     if (!share->tenant)
         return;
-    pthread_mutex_lock(&lane->server->fair->lock);
+    pthread_mutex_lock(&lane->service->fair->lock);
     share->tenant->references--;
-    release_tenant(lane->server, share->tenant, key, bytes);
-    pthread_mutex_unlock(&lane->server->fair->lock);
+    release_tenant(lane->service, share->tenant, key, bytes);
+    pthread_mutex_unlock(&lane->service->fair->lock);
 }
 
 static void renew_limits(struct lane *lane, struct fair_share *share)
 {
-    struct fair *fair = lane->server->fair;
+    struct fair *fair = lane->service->fair;
     const struct fair_tenant *t = share->tenant;
     pthread_mutex_lock(&fair->lock);
     share->limits = *fair_limits_find(fair->limits, t->kind, t->name, t->bytes);
@@ -232,12 +232,12 @@ static void renew_limits(struct lane *lane, struct fair_share *share)
 }
 
 /* The share that a request counts for, open. */
-static struct fair_share *open_share(struct client *client, const struct fair_request *request)
+static struct fair_share *open_share(struct caller *caller, const struct fair_request *request)
 {
-    struct lane *lane = client->lane;
+    struct lane *lane = caller->lane;
     char key[FAIR_NAME_BYTES_MAX + 2];
-    const char *name = request->tenant ? request->tenant : client->user->name;
-    size_t bytes = request->tenant ? request->tenant_bytes : client->user->name_bytes;
+    const char *name = request->tenant ? request->tenant : caller->user;
+    size_t bytes = request->tenant ? request->tenant_bytes : caller->user_bytes;
     bool is_new;
     bytes = bytes < FAIR_NAME_BYTES_MAX ? bytes : FAIR_NAME_BYTES_MAX;
     key[0] = request->tenant ? FAIR_TENANT : FAIR_USER;
@@ -251,7 +251,7 @@ static struct fair_share *open_share(struct client *client, const struct fair_re
         fair_queue_close(lane->fair->queue, flow);
         return NULL;
     }
-    if (share->generation != atomic_load_explicit(&lane->server->fair->generation, memory_order_acquire))
+    if (share->generation != atomic_load_explicit(&lane->service->fair->generation, memory_order_acquire))
         renew_limits(lane, share);
     return share;
 }
@@ -259,12 +259,12 @@ static struct fair_share *open_share(struct client *client, const struct fair_re
 /* ---- what a request may ask for ---------------------------------------------------------------------------------- */
 
 /* "tenant acme", as sentences begin. */
-static const char *who(const struct fair_share *share, char text[CACHE_LABEL_BYTES + 8])
+static const char *who(const struct fair_share *share, char text[LABEL_BYTES + 8])
 {
     const struct fair_tenant *t = share->tenant;
-    char label[CACHE_LABEL_BYTES];
-    figures_label((struct quire_bytes){t->name, t->bytes}, label);
-    snprintf(text, CACHE_LABEL_BYTES + 8, "%s %.64s", t->kind == FAIR_TENANT ? "tenant" : "user", label);
+    char label[LABEL_BYTES];
+    label_write((struct quire_bytes){t->name, t->bytes}, label);
+    snprintf(text, LABEL_BYTES + 8, "%s %.64s", t->kind == FAIR_TENANT ? "tenant" : "user", label);
     return text;
 }
 
@@ -276,7 +276,7 @@ static int refuse(struct fair_share *share, enum fair_refusal why)
 
 static int check_effort(struct fair_share *share, const struct fair_request *r, struct quire_error *err)
 {
-    char name[CACHE_LABEL_BYTES + 8];
+    char name[LABEL_BYTES + 8];
     uint64_t most = share->limits.effort;
     const double recall_usual = 0.95; /* what a search without EF and RECALL aims at */
     if (!most || !(r->exact || r->effort > most || (r->effort == 0 && (double)r->recall > recall_usual + 1e-6)))
@@ -302,7 +302,7 @@ static int check_effort(struct fair_share *share, const struct fair_request *r, 
 
 static int check_size(struct fair_share *share, const struct fair_request *r, struct quire_error *err)
 {
-    char name[CACHE_LABEL_BYTES + 8];
+    char name[LABEL_BYTES + 8];
     const struct fair_limits *l = &share->limits;
     if (l->k && r->k > l->k) {
         error_set(err, QUIRE_ELIMIT,
@@ -324,7 +324,7 @@ static int check_size(struct fair_share *share, const struct fair_request *r, st
 /* One of those at once. */
 static int take_place(struct fair_share *share, struct fair_pass *pass, struct quire_error *err)
 {
-    char name[CACHE_LABEL_BYTES + 8];
+    char name[LABEL_BYTES + 8];
     uint64_t most = share->limits.concurrent;
     if (!most)
         return 0;
@@ -343,7 +343,7 @@ static int take_place(struct fair_share *share, struct fair_pass *pass, struct q
 /* GCRA: queries are due `step` apart, and may come early by as much as a second's worth of them. */
 static int take_rate(struct fair_share *share, uint32_t n, struct quire_error *err)
 {
-    char name[CACHE_LABEL_BYTES + 8];
+    char name[LABEL_BYTES + 8];
     uint64_t rate = share->limits.rate;
     if (!rate || !n)
         return 0;
@@ -370,11 +370,11 @@ static int take_rate(struct fair_share *share, uint32_t n, struct quire_error *e
     return refuse(share, REFUSED_RATE);
 }
 
-int fair_enter(struct client *client, const struct fair_request *request, struct fair_pass *pass,
+int fair_enter(struct caller *caller, const struct fair_request *request, struct fair_pass *pass,
                struct quire_error *err)
 {
-    struct fair_share *share = open_share(client, request);
-    *pass = (struct fair_pass){.client = client, .lane = client->lane, .share = share};
+    struct fair_share *share = open_share(caller, request);
+    *pass = (struct fair_pass){.caller = caller, .lane = caller->lane, .share = share};
     if (!share)
         return error_set(err, QUIRE_ENOMEM, "no memory for one tenant more, or %d have requests under way on this lane",
                          SHARES_MAX);
@@ -466,12 +466,7 @@ static uint32_t waiting_most(const struct lane_fair *f)
 static void release_clients(struct lane *lane, struct fair_share *share)
 {
     share->crowded = false;
-    for (struct client *c = lane->clients; c; c = c->next) {
-        if (c->crowded_by != share)
-            continue;
-        c->crowded_by = NULL;
-        client_mark(c);
-    }
+    lane->host->release(lane, share);
 }
 
 static void drop_ticket(struct lane *lane, struct fair_ticket *ticket)
@@ -496,7 +491,7 @@ static void dispatch(struct lane *lane)
         struct fair_ticket *ticket = (struct fair_ticket *)(void *)fair_queue_take(f->queue);
         if (share->crowded && share->flow.n_waiting <= waiting_most(f) / 2)
             release_clients(lane, share);
-        if (ticket->pass->client->state == CLIENT_DEAD) {
+        if (ticket->pass->caller->gone) {
             fair_queue_undo(f->queue, &ticket->item);
             drop_ticket(lane, ticket);
         } else {
@@ -534,7 +529,7 @@ void fair_start(struct fair_pass *pass, struct fair_ticket *ticket)
     count_now(share);
     if (share->flow.n_waiting > waiting_most(f)) {
         share->crowded = true;
-        pass->client->crowded_by = share;
+        pass->caller->crowded_by = share;
     }
     dispatch(lane);
 }
@@ -587,7 +582,7 @@ int fair_open(struct lane *lane, struct quire_error *err)
         free(f);
         return rc;
     }
-    f->at_once_most = (unsigned)lane->server->config->searches_max;
+    f->at_once_most = (unsigned)lane->service->config->searches_max;
     f->at_once = f->at_once_most < AT_ONCE_FIRST ? f->at_once_most : AT_ONCE_FIRST;
     f->read_us = READ_US_FIRST;
     lane->fair = f;
@@ -670,7 +665,7 @@ static bool is_gone(void *context, const struct fair_item *item)
 {
     const bool *all = context;
     const struct fair_ticket *ticket = (const struct fair_ticket *)(const void *)item;
-    return *all || ticket->pass->client->state == CLIENT_DEAD;
+    return *all || ticket->pass->caller->gone;
 }
 
 struct sweep {
@@ -695,7 +690,7 @@ void fair_sweep(struct lane *lane, bool all)
 
 void fair_reset_stats(struct lane *lane)
 {
-    struct fair *fair = lane->server->fair;
+    struct fair *fair = lane->service->fair;
     pthread_mutex_lock(&fair->lock);
     memset(&fair->forgotten, 0, sizeof fair->forgotten);
     for (unsigned i = 0; i < FAIR_TABLE_BUCKETS; i++)

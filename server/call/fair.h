@@ -12,8 +12,8 @@
  * that of its user, if that is bound to one; else for its user. Limits and weights: fair_limits.h.
  *
  *   struct fair_request facts = {.tenant = name, .tenant_bytes = n, .n_queries = 1, .k = k, .filter_bytes = f};
- *   if (fair_enter(client, &facts, &call->pass, &err) < 0)
- *       reply_quire_error(client_reply(client), &err);
+ *   if (fair_enter(caller, &facts, &call->pass, &err) < 0)
+ *       resp_quire_error(caller_reply(caller), &err);
  *   ...
  *   q->ticket.run = begin_search;
  *   fair_start(&call->pass, &q->ticket);
@@ -21,11 +21,11 @@
 #ifndef QUIRE_SERVER_FAIR_H
 #define QUIRE_SERVER_FAIR_H
 
+#include "server/call/caller.h"
 #include "server/call/fair_queue.h"
-#include "server/net/server_priv.h"
 #include "server/protocol/resp.h"
 
-struct client;
+struct caller;
 struct fair_share;
 
 /* What limits look at. */
@@ -41,7 +41,7 @@ struct fair_request {
 
 /* Kept by the command until fair_leave. */
 struct fair_pass {
-    struct client *client;
+    struct caller *caller;
     struct lane *lane;
     struct fair_share *share;
     bool counted; /* among those at once */
@@ -61,7 +61,7 @@ struct fair_ticket {
 
 /* 0, or QUIRE_ELIMIT with a sentence that names the limit, its value, what was asked for, and the remedy; or
  * QUIRE_ENOMEM. */
-int fair_enter(struct client *client, const struct fair_request *request, struct fair_pass *pass,
+int fair_enter(struct caller *caller, const struct fair_request *request, struct fair_pass *pass,
                struct quire_error *err);
 void fair_leave(struct fair_pass *pass);
 void fair_start(struct fair_pass *pass, struct fair_ticket *ticket);
@@ -86,10 +86,10 @@ void fair_reset_stats(struct lane *lane);
 
 /* ---- for the server ---------------------------------------------------------------------------------------------- */
 
-int fair_init(struct server *server, struct quire_error *err);
-void fair_fini(struct server *server);
+int fair_init(struct service *service, struct quire_error *err);
+void fair_fini(struct service *service);
 /* The setting tenant-limits: whether it can be understood; and puts it in force. Thread-safe. */
 int fair_check_limits(const char *text, struct quire_error *err);
-int fair_set_limits(struct server *server, const char *text, struct quire_error *err);
+int fair_set_limits(struct service *service, const char *text, struct quire_error *err);
 
 #endif

@@ -40,10 +40,10 @@ const char *fair_refusal_name(enum fair_refusal refusal)
     return names[refusal];
 }
 
-static void sum_lanes(const struct server *server, const struct fair_tenant *t, struct fair_sums *sums)
+static void sum_lanes(const struct service *service, const struct fair_tenant *t, struct fair_sums *sums)
 {
     memset(sums, 0, sizeof *sums);
-    for (unsigned i = 0; i < server->n_lanes; i++)
+    for (unsigned i = 0; i < service->n_lanes; i++)
         if (t->lanes[i])
             fair_sums_add(sums, t->lanes[i]);
 }
@@ -54,17 +54,17 @@ static double percentile(const struct histogram *h, double share)
     return isnan(us) ? 0 : us;
 }
 
-static void fill(const struct server *server, const struct fair_tenant *t, struct fair_figure *f)
+static void fill(const struct service *service, const struct fair_tenant *t, struct fair_figure *f)
 {
     _Atomic uint64_t wait_counts[FAIR_BUCKETS] = {0}, latency_counts[FAIR_BUCKETS] = {0};
     struct histogram wait, latency;
     histogram_init(&wait, wait_counts, FAIR_SUB_BITS, FAIR_BITS);
     histogram_init(&latency, latency_counts, FAIR_SUB_BITS, FAIR_BITS);
-    figures_label((struct quire_bytes){t->name, t->bytes}, f->name);
+    label_write((struct quire_bytes){t->name, t->bytes}, f->name);
     f->kind = t->kind;
-    f->limits = *fair_limits_find(server->fair->limits, t->kind, t->name, t->bytes);
-    sum_lanes(server, t, &f->sums);
-    for (unsigned i = 0; i < server->n_lanes; i++) {
+    f->limits = *fair_limits_find(service->fair->limits, t->kind, t->name, t->bytes);
+    sum_lanes(service, t, &f->sums);
+    for (unsigned i = 0; i < service->n_lanes; i++) {
         if (!t->lanes[i])
             continue;
         histogram_merge(&wait, &t->lanes[i]->wait);
@@ -95,9 +95,9 @@ static void add_sums(struct fair_sums *to, const struct fair_sums *s)
         to->refused[i] += s->refused[i];
 }
 
-bool fair_figures_take(struct server *server, uint32_t most, struct fair_figures *out)
+bool fair_figures_take(struct service *service, uint32_t most, struct fair_figures *out)
 {
-    struct fair *fair = server->fair;
+    struct fair *fair = service->fair;
     uint32_t n = 0;
     memset(out, 0, sizeof *out);
     pthread_mutex_lock(&fair->lock);
@@ -108,7 +108,7 @@ bool fair_figures_take(struct server *server, uint32_t most, struct fair_figures
     for (unsigned i = 0; i < FAIR_TABLE_BUCKETS; i++)
         for (const struct fair_tenant *t = fair->buckets[i]; t; t = t->next) {
             struct fair_sums sums;
-            sum_lanes(server, t, &sums);
+            sum_lanes(service, t, &sums);
             add_sums(&out->all, &sums);
             if (all)
                 all[n++] = (struct candidate){t, sums.cost_us, sums.queries + fair_refused(&sums)};
@@ -118,7 +118,7 @@ bool fair_figures_take(struct server *server, uint32_t most, struct fair_figures
     n = n < most ? n : most;
     out->figures = n ? calloc(n, sizeof *out->figures) : NULL;
     for (; out->figures && out->n < n; out->n++)
-        fill(server, all[out->n].tenant, &out->figures[out->n]);
+        fill(service, all[out->n].tenant, &out->figures[out->n]);
     pthread_mutex_unlock(&fair->lock);
     bool whole = all && out->n == n;
     free(all);

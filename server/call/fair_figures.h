@@ -2,14 +2,14 @@
 #ifndef QUIRE_SERVER_FAIR_FIGURES_H
 #define QUIRE_SERVER_FAIR_FIGURES_H
 
-#include "server/cache/cache_figures.h"
 #include "server/call/fair_priv.h"
+#include "server/protocol/label.h"
 
 enum { FAIR_FIGURES_INFO = 100, FAIR_FIGURES_METRICS = 50 };
 
 /* A tenant, or a user whose requests named none, over all lanes. */
 struct fair_figure {
-    char name[CACHE_LABEL_BYTES];
+    char name[LABEL_BYTES];
     enum fair_kind kind;
     struct fair_limits limits;
     struct fair_sums sums;
@@ -24,7 +24,7 @@ struct fair_figures {
 };
 
 /* At most `most` of them. False without memory: the sums are there. Thread-safe. Ended by fair_figures_fini. */
-bool fair_figures_take(struct server *server, uint32_t most, struct fair_figures *out);
+bool fair_figures_take(struct service *service, uint32_t most, struct fair_figures *out);
 void fair_figures_fini(struct fair_figures *figures);
 uint64_t fair_refused(const struct fair_sums *sums); /* whatever the limit */
 const char *fair_refusal_name(enum fair_refusal refusal);

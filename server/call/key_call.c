@@ -4,36 +4,36 @@
 #include "server/call/key_call.h"
 #include "io/error.h"
 
-void reply_wrong_type(struct client *c)
+void reply_wrong_type(struct caller *c)
 {
-    client_error(c, "WRONGTYPE Operation against a key holding the wrong kind of value");
+    caller_error(c, "WRONGTYPE Operation against a key holding the wrong kind of value");
 }
 
-void count_look_up(struct client *c, bool found)
+void count_look_up(struct caller *c, bool found)
 {
     struct lane_stats *stats = &c->lane->stats;
     stat_add(found ? &stats->keyspace_hits : &stats->keyspace_misses, 1);
 }
 
-bool key_fits(struct client *c, struct resp_arg key)
+bool key_fits(struct caller *c, struct resp_arg key)
 {
     if (key.bytes <= QUIRE_KEY_BYTES_MAX)
         return true;
-    client_error(c, "ERR a key has at most %u bytes, this one has %u", QUIRE_KEY_BYTES_MAX, key.bytes);
+    caller_error(c, "ERR a key has at most %u bytes, this one has %u", QUIRE_KEY_BYTES_MAX, key.bytes);
     return false;
 }
 
-bool key_failed(struct client *c, struct keyspace_hold *hold, int rc, const struct quire_error *err)
+bool key_failed(struct caller *c, struct keyspace_hold *hold, int rc, const struct quire_error *err)
 {
     if (rc == 0)
         return false;
     keyspace_let_go(hold);
     if (rc == QUIRE_ENOMEM)
-        client_error(c, "OOM %s", err->message);
+        caller_error(c, "OOM %s", err->message);
     else if (rc == QUIRE_ELIMIT || rc == QUIRE_EUNSUPPORTED)
-        client_error(c, "ERR %s", err->message);
+        caller_error(c, "ERR %s", err->message);
     else
-        client_error(c, "MISCONF Errors writing to the log: %s", err->message);
+        caller_error(c, "MISCONF Errors writing to the log: %s", err->message);
     return true;
 }
 
@@ -42,20 +42,20 @@ static bool has_type(struct key_call *call, int type)
     if (!call->entry || type == KEY_ANY || call->entry->type == type)
         return true;
     keyspace_let_go(&call->hold);
-    reply_wrong_type(call->client);
+    reply_wrong_type(call->caller);
     return false;
 }
 
-static void begin(struct key_call *call, struct client *c, struct resp_arg key, bool writes)
+static void begin(struct key_call *call, struct caller *c, struct resp_arg key, bool writes)
 {
-    struct keyspace *keyspace = &c->lane->server->keyspace;
-    call->client = c;
+    struct keyspace *keyspace = &c->lane->service->keyspace;
+    call->caller = c;
     call->writes = writes;
     call->key = keyspace_key(keyspace, key);
     keyspace_hold_key(&call->hold, keyspace, &call->key);
 }
 
-bool key_read(struct key_call *call, struct client *c, struct resp_arg key, int type)
+bool key_read(struct key_call *call, struct caller *c, struct resp_arg key, int type)
 {
     begin(call, c, key, false);
     call->entry = keyspace_find(&call->hold, &call->key);
@@ -65,7 +65,7 @@ bool key_read(struct key_call *call, struct client *c, struct resp_arg key, int 
     return has_type(call, type);
 }
 
-bool key_peek(struct key_call *call, struct client *c, struct resp_arg key)
+bool key_peek(struct key_call *call, struct caller *c, struct resp_arg key)
 {
     begin(call, c, key, false);
     call->entry = keyspace_find(&call->hold, &call->key);
@@ -74,7 +74,7 @@ bool key_peek(struct key_call *call, struct client *c, struct resp_arg key)
     return call->entry != NULL;
 }
 
-bool key_write(struct key_call *call, struct client *c, struct resp_arg key, int type)
+bool key_write(struct key_call *call, struct caller *c, struct resp_arg key, int type)
 {
     struct quire_error err;
     if (!key_fits(c, key))
@@ -88,10 +88,10 @@ void key_end(struct key_call *call)
 {
     keyspace_let_go(&call->hold);
     if (call->writes)
-        client_wait_lsn(call->client, call->hold.lsn);
+        caller_wait_lsn(call->caller, call->hold.lsn);
 }
 
-bool key_exists(struct client *c, struct resp_arg key)
+bool key_exists(struct caller *c, struct resp_arg key)
 {
-    return keyspace_version(&c->lane->server->keyspace, key) != 0;
+    return keyspace_version(&c->lane->service->keyspace, key) != 0;
 }

@@ -4,11 +4,11 @@
 #ifndef QUIRE_SERVER_KEY_CALL_H
 #define QUIRE_SERVER_KEY_CALL_H
 
-#include "server/commands/command.h"
+#include "server/call/caller.h"
 
 /* A command on one key, from key_read or key_write to key_end. */
 struct key_call {
-    struct client *client;
+    struct caller *caller;
     struct keyspace_hold hold;
     struct key key;
     struct key_entry *entry; /* NULL: there is none */
@@ -19,24 +19,24 @@ enum { KEY_ANY = -1 };
 
 /* Looks the key up, holds it, and counts a hit or a miss; `type` is an enum key_type or KEY_ANY. False after an error
  * reply (WRONGTYPE), with nothing held. */
-bool key_read(struct key_call *call, struct client *c, struct resp_arg key, int type);
+bool key_read(struct key_call *call, struct caller *c, struct resp_arg key, int type);
 /* The same for a command that may change it; nothing is counted. Also false for a key that is too long, and where a key
  * that is over could not be removed. */
-bool key_write(struct key_call *call, struct client *c, struct resp_arg key, int type);
+bool key_write(struct key_call *call, struct caller *c, struct resp_arg key, int type);
 /* The same without type, and no access: nothing is noted or counted. False where there is no such key; nothing is held
  * then, and no reply given. */
-bool key_peek(struct key_call *call, struct client *c, struct resp_arg key);
+bool key_peek(struct key_call *call, struct caller *c, struct resp_arg key);
 /* Lets go; behind the reply, which waits for what was logged. */
 void key_end(struct key_call *call);
 
 /* False after an error reply: a key that is written to has at most QUIRE_KEY_BYTES_MAX bytes. */
-bool key_fits(struct client *c, struct resp_arg key);
+bool key_fits(struct caller *c, struct resp_arg key);
 /* The reply to a change that failed (rc < 0), after which the keys have been let go; false where rc is 0. */
-bool key_failed(struct client *c, struct keyspace_hold *hold, int rc, const struct quire_error *err);
-void reply_wrong_type(struct client *c);
+bool key_failed(struct caller *c, struct keyspace_hold *hold, int rc, const struct quire_error *err);
+void reply_wrong_type(struct caller *c);
 /* Notes a hit or a miss of a command that reads. */
-void count_look_up(struct client *c, bool found);
-bool key_exists(struct client *c, struct resp_arg key);
+void count_look_up(struct caller *c, bool found);
+bool key_exists(struct caller *c, struct resp_arg key);
 /* How the value is stored, as OBJECT ENCODING says it; in cmd_key.c. */
 const char *key_encoding(const struct key_entry *entry);
 

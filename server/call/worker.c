@@ -5,7 +5,7 @@
  * thread is enough: opens are bound by the device, and two at once would only share it.
  */
 #include "io/error.h"
-#include "server/net/server_priv.h"
+#include "server/call/caller.h"
 #include <string.h>
 
 static void *work(void *context)

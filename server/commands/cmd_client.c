@@ -6,6 +6,7 @@
  * is a moment in time that all lanes look at before they run a request: what must wait stays in its client's buffer,
  * and its socket fills, as when a lane is crowded.
  */
+#include "server/commands/cmd_clients.h"
 #include "server/commands/command.h"
 #include "server/commands/transaction.h"
 #include "server/net/gather.h"
@@ -38,7 +39,7 @@ static void write_flags(const struct client *c, char text[16])
 static void put_client(struct resp_buffer *out, const struct client *c)
 {
     char line[2048], theirs[CLIENT_ADDRESS_BYTES], ours[CLIENT_ADDRESS_BYTES], flags[16];
-    uint64_t now = c->lane->now_ms, in = c->in_bytes - c->in_start;
+    uint64_t now = c->loop->lane.now_ms, in = c->in_bytes - c->in_start;
     uint64_t held = c->out.bytes + c->flight.bytes - c->flight_sent + c->pending_bytes;
     uint64_t memory = sizeof *c + c->in_capacity + c->out.capacity + c->flight.capacity + c->pending_bytes;
     client_address(c, false, theirs);
@@ -48,19 +49,20 @@ static void put_client(struct resp_buffer *out, const struct client *c)
                      "id=%llu addr=%s laddr=%s fd=%d name=%s age=%llu idle=%llu flags=%s db=0 sub=0 psub=0 ssub=0 "
                      "multi=%ld qbuf=%llu qbuf-free=%llu argv-mem=0 multi-mem=0 rbs=%llu rbp=%llu obl=%llu oll=%u "
                      "omem=%llu tot-mem=%llu events=%s cmd=%s user=%s redir=-1 resp=%d lib-name=%s lib-ver=%s\n",
-                     (unsigned long long)c->id, theirs, ours, c->fd, c->name ? c->name : "",
+                     (unsigned long long)c->caller.id, theirs, ours, c->fd, c->name ? c->name : "",
                      (unsigned long long)(now - c->created_ms) / 1000, (unsigned long long)(now - c->last_ms) / 1000,
                      flags, transaction_queued(c), (unsigned long long)in,
                      (unsigned long long)(c->in_capacity - c->in_bytes), (unsigned long long)c->out.capacity,
                      (unsigned long long)c->flight.capacity, (unsigned long long)c->out.bytes,
                      c->n_pending - c->blocked, (unsigned long long)held, (unsigned long long)memory,
-                     c->sending ? "rw" : "r", c->row == ROW_NONE ? "NULL" : commands[c->row].name, client_user(c),
-                     c->protocol, c->library ? c->library : "", c->library_version ? c->library_version : "");
+                     c->sending ? "rw" : "r", c->row == ROW_NONE ? "NULL" : commands[c->row].name, c->caller.user,
+                     c->caller.protocol, c->library ? c->library : "", c->library_version ? c->library_version : "");
     resp_raw(out, line, n < 0 ? 0 : (size_t)n < sizeof line ? (size_t)n : sizeof line - 1);
 }
 
-void cmd_client_info(struct client *c, const struct resp_arg *args, uint32_t n)
+void cmd_client_info(struct caller *caller, const struct resp_arg *args, uint32_t n)
 {
+    struct client *c = client_of(caller);
     struct resp_buffer text = {.protocol = 2};
     (void)args;
     (void)n;
@@ -101,10 +103,10 @@ static bool is_wanted(const struct client_call *call, const struct client *c)
 {
     const struct filter *f = &call->filter;
     char text[CLIENT_ADDRESS_BYTES];
-    if (c->state == CLIENT_DEAD || (f->by_id && !has_id(call, c->id)) || f->type == TYPE_NOBODY ||
-        (f->skip_me && c == call->gather.pending.client))
+    if (c->state == CLIENT_DEAD || (f->by_id && !has_id(call, c->caller.id)) || f->type == TYPE_NOBODY ||
+        (f->skip_me && c == client_of(call->gather.pending.caller)))
         return false;
-    if (f->age_s && (c->lane->now_ms - c->created_ms) / 1000 < f->age_s)
+    if (f->age_s && (c->loop->lane.now_ms - c->created_ms) / 1000 < f->age_s)
         return false;
     if (f->user_id && c->user->id != f->user_id)
         return false;
@@ -129,7 +131,7 @@ static bool take_type(struct client *c, struct resp_arg arg, enum client_type *o
         if (arg_is(arg, nobody[i]))
             *out = TYPE_NOBODY;
     if (*out == TYPE_ANY)
-        client_error(c, "ERR Unknown client type '%.*s'", ARG_SHOWN(arg, 64u));
+        caller_error(&c->caller, "ERR Unknown client type '%.*s'", ARG_SHOWN(arg, 64u));
     return *out != TYPE_ANY;
 }
 
@@ -143,10 +145,10 @@ static void take_text(struct resp_arg arg, char *out, size_t room)
 
 /* ---- LIST -------------------------------------------------------------------------------------------------------- */
 
-static void list_lane(struct gather *gather, struct gather_part *part, struct lane *lane)
+static void list_lane(struct gather *gather, struct gather_part *part, struct loop *loop)
 {
     const struct client_call *call = (const struct client_call *)(const void *)gather;
-    for (const struct client *c = lane->clients; c; c = c->next)
+    for (const struct client *c = loop->clients; c; c = c->next)
         if (is_wanted(call, c))
             put_client(&part->out, c);
 }
@@ -165,8 +167,9 @@ static void reply_list(struct gather *gather)
     resp_buffer_fini(&text);
 }
 
-void cmd_client_list(struct client *c, const struct resp_arg *args, uint32_t n)
+void cmd_client_list(struct caller *caller, const struct resp_arg *args, uint32_t n)
 {
+    struct client *c = client_of(caller);
     struct filter filter = {0};
     long long id = 0;
     if (n == 4 && arg_is(args[2], "TYPE")) {
@@ -177,11 +180,11 @@ void cmd_client_list(struct client *c, const struct resp_arg *args, uint32_t n)
         filter.n_ids = n - 3;
         for (uint32_t i = 3; i < n; i++)
             if (!arg_integer(args[i], &id) || id < 1) {
-                client_error(c, "ERR Invalid client ID");
+                caller_error(&c->caller, "ERR Invalid client ID");
                 return;
             }
     } else if (n != 2) {
-        client_error(c, "ERR syntax error");
+        caller_error(&c->caller, "ERR syntax error");
         return;
     }
     struct client_call *call = gather_begin(c, sizeof *call + filter.n_ids * sizeof *call->ids);
@@ -197,14 +200,14 @@ void cmd_client_list(struct client *c, const struct resp_arg *args, uint32_t n)
 
 /* ---- KILL -------------------------------------------------------------------------------------------------------- */
 
-static void kill_lane(struct gather *gather, struct gather_part *part, struct lane *lane)
+static void kill_lane(struct gather *gather, struct gather_part *part, struct loop *loop)
 {
     struct client_call *call = (struct client_call *)(void *)gather;
-    for (struct client *c = lane->clients; c; c = c->next) {
+    for (struct client *c = loop->clients; c; c = c->next) {
         if (!is_wanted(call, c))
             continue;
         part->count++;
-        if (c == gather->pending.client)
+        if (c == client_of(gather->pending.caller))
             call->self = true; /* it is told first */
         else
             client_kill(c);
@@ -222,15 +225,15 @@ static void reply_kill(struct gather *gather)
     else
         resp_error(&gather->pending.out, "ERR No such client");
     if (call->self)
-        client_end(gather->pending.client);
+        client_end(client_of(gather->pending.caller));
 }
 
 /* Any user that there is; false after an error reply. */
 static bool take_user(struct client *c, struct resp_arg name, struct filter *f)
 {
-    struct acl_user *user = acl_find(c->lane->server, name.data, name.bytes);
+    struct acl_user *user = acl_find(&c->loop->server->acl, name.data, name.bytes);
     if (!user) {
-        client_error(c, "ERR No such user '%.*s'", ARG_SHOWN(name, 128u));
+        caller_error(&c->caller, "ERR No such user '%.*s'", ARG_SHOWN(name, 128u));
         return false;
     }
     f->user_id = user->id;
@@ -247,13 +250,13 @@ static bool take_kill_option(struct client *c, const struct resp_arg *args, uint
     if (arg_is(name, "ID")) {
         right = arg_integer(value, &number) && number > 0;
         if (!right)
-            client_error(c, "ERR client-id should be greater than 0");
+            caller_error(&c->caller, "ERR client-id should be greater than 0");
         f->by_id = true;
         *id = (uint64_t)number;
     } else if (arg_is(name, "MAXAGE")) {
         right = arg_integer(value, &number) && number > 0;
         if (!right)
-            client_error(c, "ERR maxage is not an integer or out of range");
+            caller_error(&c->caller, "ERR maxage is not an integer or out of range");
         f->age_s = (uint64_t)number;
     } else if (arg_is(name, "TYPE")) {
         right = take_type(c, value, &f->type);
@@ -266,20 +269,21 @@ static bool take_kill_option(struct client *c, const struct resp_arg *args, uint
     } else if (arg_is(name, "SKIPME") && (arg_is(value, "yes") || arg_is(value, "no"))) {
         f->skip_me = arg_is(value, "yes");
     } else {
-        client_error(c, "ERR syntax error");
+        caller_error(&c->caller, "ERR syntax error");
         right = false;
     }
     return right;
 }
 
-void cmd_client_kill(struct client *c, const struct resp_arg *args, uint32_t n)
+void cmd_client_kill(struct caller *caller, const struct resp_arg *args, uint32_t n)
 {
+    struct client *c = client_of(caller);
     struct filter filter = {.skip_me = n > 3};
     uint64_t id = 0;
     if (n == 3)
         take_text(args[2], filter.address, sizeof filter.address);
     if (n > 3 && n % 2) {
-        client_error(c, "ERR syntax error");
+        caller_error(&c->caller, "ERR syntax error");
         return;
     }
     for (uint32_t i = 2; i + 1 < n; i += 2)
@@ -299,26 +303,27 @@ void cmd_client_kill(struct client *c, const struct resp_arg *args, uint32_t n)
 
 /* ---- PAUSE ------------------------------------------------------------------------------------------------------- */
 
-void cmd_client_pause(struct client *c, const struct resp_arg *args, uint32_t n)
+void cmd_client_pause(struct caller *caller, const struct resp_arg *args, uint32_t n)
 {
-    struct server *server = c->lane->server;
+    struct client *c = client_of(caller);
+    struct server *server = c->loop->server;
     long long ms;
     bool writes = n == 4 && arg_is(args[3], "WRITE");
     if (n > 4) {
-        client_error(c, "ERR unknown subcommand or wrong number of arguments for '%.*s'. Try CLIENT HELP.",
+        caller_error(&c->caller, "ERR unknown subcommand or wrong number of arguments for '%.*s'. Try CLIENT HELP.",
                      ARG_SHOWN(args[1], 128u));
         return;
     }
     if (n == 4 && !writes && !arg_is(args[3], "ALL")) {
-        client_error(c, "ERR CLIENT PAUSE mode must be WRITE or ALL");
+        caller_error(&c->caller, "ERR CLIENT PAUSE mode must be WRITE or ALL");
         return;
     }
     if (!arg_integer(args[2], &ms) || ms > INT64_MAX / 2) {
-        client_error(c, "ERR timeout is not an integer or out of range");
+        caller_error(&c->caller, "ERR timeout is not an integer or out of range");
         return;
     }
     if (ms < 0) {
-        client_error(c, "ERR timeout is negative");
+        caller_error(&c->caller, "ERR timeout is negative");
         return;
     }
     /* a pause that is on gets neither shorter nor weaker */
@@ -329,11 +334,11 @@ void cmd_client_pause(struct client *c, const struct resp_arg *args, uint32_t n)
     resp_simple(client_reply(c), "OK");
 }
 
-static void resume_lane(struct gather *gather, struct gather_part *part, struct lane *lane)
+static void resume_lane(struct gather *gather, struct gather_part *part, struct loop *loop)
 {
     (void)gather;
     (void)part;
-    lane_end_pause(lane);
+    loop_end_pause(loop);
 }
 
 static void reply_ok(struct gather *gather)
@@ -341,11 +346,12 @@ static void reply_ok(struct gather *gather)
     resp_simple(&gather->pending.out, "OK");
 }
 
-void cmd_client_unpause(struct client *c, const struct resp_arg *args, uint32_t n)
+void cmd_client_unpause(struct caller *caller, const struct resp_arg *args, uint32_t n)
 {
+    struct client *c = client_of(caller);
     (void)args;
     (void)n;
-    atomic_store(&c->lane->server->pause_until_ms, 0);
+    atomic_store(&c->loop->server->pause_until_ms, 0);
     struct gather *g = gather_begin(c, sizeof *g);
     if (!g)
         return;
@@ -356,8 +362,9 @@ void cmd_client_unpause(struct client *c, const struct resp_arg *args, uint32_t 
 
 /* ---- this connection --------------------------------------------------------------------------------------------- */
 
-void cmd_client_reply(struct client *c, const struct resp_arg *args, uint32_t n)
+void cmd_client_reply(struct caller *caller, const struct resp_arg *args, uint32_t n)
 {
+    struct client *c = client_of(caller);
     (void)n;
     if (arg_is(args[2], "ON")) {
         c->reply_off = c->muted = false;
@@ -367,7 +374,7 @@ void cmd_client_reply(struct client *c, const struct resp_arg *args, uint32_t n)
     } else if (arg_is(args[2], "SKIP")) {
         c->reply_skip = !c->reply_off;
     } else {
-        client_error(c, "ERR syntax error");
+        caller_error(&c->caller, "ERR syntax error");
     }
 }
 
@@ -375,38 +382,43 @@ static void set_flag(struct client *c, struct resp_arg arg, bool *flag)
 {
     bool on = arg_is(arg, "ON");
     if (!on && !arg_is(arg, "OFF")) {
-        client_error(c, "ERR syntax error");
+        caller_error(&c->caller, "ERR syntax error");
         return;
     }
     *flag = on;
     resp_simple(client_reply(c), "OK");
 }
 
-void cmd_client_no_evict(struct client *c, const struct resp_arg *args, uint32_t n)
+void cmd_client_no_evict(struct caller *caller, const struct resp_arg *args, uint32_t n)
 {
+    struct client *c = client_of(caller);
     (void)n;
     set_flag(c, args[2], &c->no_evict);
 }
 
-void cmd_client_no_touch(struct client *c, const struct resp_arg *args, uint32_t n)
+void cmd_client_no_touch(struct caller *caller, const struct resp_arg *args, uint32_t n)
 {
+    struct client *c = client_of(caller);
     (void)n;
     set_flag(c, args[2], &c->no_touch);
 }
 
-void cmd_client_getredir(struct client *c, const struct resp_arg *args, uint32_t n)
+void cmd_client_getredir(struct caller *caller, const struct resp_arg *args, uint32_t n)
 {
+    struct client *c = client_of(caller);
     (void)args;
     (void)n;
     resp_integer(client_reply(c), -1); /* as Redis: tracking is not on */
 }
 
-void cmd_client_tracking(struct client *c, const struct resp_arg *args, uint32_t n)
+void cmd_client_tracking(struct caller *caller, const struct resp_arg *args, uint32_t n)
 {
+    struct client *c = client_of(caller);
     if (n == 3 && arg_is(args[2], "OFF"))
         resp_simple(client_reply(c), "OK");
     else if (arg_is(args[2], "ON"))
-        client_error(c, "ERR CLIENT TRACKING is not supported: this server does not follow what clients cache");
+        caller_error(&c->caller,
+                     "ERR CLIENT TRACKING is not supported: this server does not follow what clients cache");
     else
-        client_error(c, "ERR syntax error");
+        caller_error(&c->caller, "ERR syntax error");
 }

@@ -3,29 +3,33 @@
  *
  * Who may be a user, and with which password, is acl.c's business.
  */
+#include "server/commands/cmd_clients.h"
 #include "server/commands/command.h"
 #include "server/commands/transaction.h"
 #include <stdlib.h>
 #include <string.h>
 
-void cmd_ping(struct client *c, const struct resp_arg *args, uint32_t n)
+void cmd_ping(struct caller *caller, const struct resp_arg *args, uint32_t n)
 {
+    struct client *c = client_of(caller);
     if (n > 2)
-        client_error(c, "ERR wrong number of arguments for 'ping' command");
+        caller_error(&c->caller, "ERR wrong number of arguments for 'ping' command");
     else if (n == 2)
         resp_bulk(client_reply(c), args[1].data, args[1].bytes);
     else
         resp_raw(client_reply(c), "+PONG\r\n", 7);
 }
 
-void cmd_echo(struct client *c, const struct resp_arg *args, uint32_t n)
+void cmd_echo(struct caller *caller, const struct resp_arg *args, uint32_t n)
 {
+    struct client *c = client_of(caller);
     (void)n;
     resp_bulk(client_reply(c), args[1].data, args[1].bytes);
 }
 
-void cmd_quit(struct client *c, const struct resp_arg *args, uint32_t n)
+void cmd_quit(struct caller *caller, const struct resp_arg *args, uint32_t n)
 {
+    struct client *c = client_of(caller);
     (void)args;
     (void)n;
     transaction_forget(c);
@@ -33,32 +37,35 @@ void cmd_quit(struct client *c, const struct resp_arg *args, uint32_t n)
     client_end(c);
 }
 
-void cmd_select(struct client *c, const struct resp_arg *args, uint32_t n)
+void cmd_select(struct caller *caller, const struct resp_arg *args, uint32_t n)
 {
+    struct client *c = client_of(caller);
     long long index;
     (void)n;
     if (!arg_integer(args[1], &index))
-        client_error(c, "ERR value is not an integer or out of range");
+        caller_error(&c->caller, "ERR value is not an integer or out of range");
     else if (index != 0)
-        client_error(c, "ERR DB index is out of range");
+        caller_error(&c->caller, "ERR DB index is out of range");
     else
         resp_simple(client_reply(c), "OK");
 }
 
 /* ---- who is there ------------------------------------------------------------------------------------------------ */
 
-void cmd_auth(struct client *c, const struct resp_arg *args, uint32_t n)
+void cmd_auth(struct caller *caller, const struct resp_arg *args, uint32_t n)
 {
+    struct client *c = client_of(caller);
     struct resp_arg user = {(const uint8_t *)"default", 7};
     if (n > 3)
-        client_error(c, "ERR syntax error");
-    else if (n == 2 && acl_default_is_open(c->lane->server))
-        client_error(c, "ERR AUTH <password> called without any password configured for the default user. Are you sure "
-                        "your configuration is correct?");
-    else if (acl_authenticate(c, n == 3 ? args[1] : user, args[n - 1]))
+        caller_error(&c->caller, "ERR syntax error");
+    else if (n == 2 && acl_default_is_open(&c->loop->server->acl))
+        caller_error(&c->caller,
+                     "ERR AUTH <password> called without any password configured for the default user. Are you sure "
+                     "your configuration is correct?");
+    else if (client_authenticate(c, n == 3 ? args[1] : user, args[n - 1]))
         resp_simple(client_reply(c), "OK");
     else
-        client_error(c, "WRONGPASS invalid username-password pair or user is disabled.");
+        caller_error(&c->caller, "WRONGPASS invalid username-password pair or user is disabled.");
 }
 
 /* Whether a name may stand in logs and lists: printable, no blanks. */
@@ -74,13 +81,13 @@ static bool good_name(struct resp_arg name)
 static bool set_name(struct client *c, char **place, struct resp_arg name, const char *what)
 {
     if (!good_name(name)) {
-        client_error(c, "ERR %s cannot contain spaces, newlines or special characters, and has at most 256 bytes.",
-                     what);
+        caller_error(&c->caller,
+                     "ERR %s cannot contain spaces, newlines or special characters, and has at most 256 bytes.", what);
         return false;
     }
     char *text = name.bytes ? arg_text(name) : NULL;
     if (name.bytes && !text) {
-        client_error(c, "OOM no memory for a name");
+        caller_error(&c->caller, "OOM no memory for a name");
         return false;
     }
     free(*place);
@@ -96,11 +103,11 @@ struct hello {
 static bool parse_hello(struct client *c, const struct resp_arg *args, uint32_t n, struct hello *h)
 {
     if (n > 1 && (!arg_integer(args[1], &h->protocol))) {
-        client_error(c, "ERR Protocol version is not an integer or out of range");
+        caller_error(&c->caller, "ERR Protocol version is not an integer or out of range");
         return false;
     }
     if (n > 1 && h->protocol != 2 && h->protocol != 3) {
-        client_error(c, "NOPROTO unsupported protocol version");
+        caller_error(&c->caller, "NOPROTO unsupported protocol version");
         return false;
     }
     for (uint32_t i = 2; i < n;) {
@@ -112,7 +119,7 @@ static bool parse_hello(struct client *c, const struct resp_arg *args, uint32_t 
             h->name = &args[i + 1];
             i += 2;
         } else {
-            client_error(c, "ERR Syntax error in HELLO option '%.*s'", ARG_SHOWN(args[i], 64u));
+            caller_error(&c->caller, "ERR Syntax error in HELLO option '%.*s'", ARG_SHOWN(args[i], 64u));
             return false;
         }
     }
@@ -128,9 +135,9 @@ static void greet(struct client *c)
     resp_text(out, "version");
     resp_text(out, QUIRE_VERSION_STRING);
     resp_text(out, "proto");
-    resp_integer(out, c->protocol);
+    resp_integer(out, c->caller.protocol);
     resp_text(out, "id");
-    resp_integer(out, (long long)c->id);
+    resp_integer(out, (long long)c->caller.id);
     resp_text(out, "mode");
     resp_text(out, "standalone");
     resp_text(out, "role");
@@ -139,17 +146,18 @@ static void greet(struct client *c)
     resp_array(out, 0);
 }
 
-void cmd_hello(struct client *c, const struct resp_arg *args, uint32_t n)
+void cmd_hello(struct caller *caller, const struct resp_arg *args, uint32_t n)
 {
-    struct hello h = {.protocol = c->protocol};
+    struct client *c = client_of(caller);
+    struct hello h = {.protocol = c->caller.protocol};
     if (!parse_hello(c, args, n, &h))
         return;
-    if (h.user && !acl_authenticate(c, *h.user, *h.password)) {
-        client_error(c, "WRONGPASS invalid username-password pair or user is disabled.");
+    if (h.user && !client_authenticate(c, *h.user, *h.password)) {
+        caller_error(&c->caller, "WRONGPASS invalid username-password pair or user is disabled.");
         return;
     }
     if (!c->authenticated) {
-        client_error(c,
+        caller_error(&c->caller,
                      "NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO <proto> "
                      "AUTH <user> <pass> option can be used to authenticate the client and select the RESP protocol "
                      "version at the same time");
@@ -157,35 +165,38 @@ void cmd_hello(struct client *c, const struct resp_arg *args, uint32_t n)
     }
     if (h.name && !set_name(c, &c->name, *h.name, "Client names"))
         return;
-    c->protocol = (int)h.protocol;
+    c->caller.protocol = (int)h.protocol;
     greet(c);
 }
 
-void cmd_reset(struct client *c, const struct resp_arg *args, uint32_t n)
+void cmd_reset(struct caller *caller, const struct resp_arg *args, uint32_t n)
 {
+    struct client *c = client_of(caller);
     (void)args;
     (void)n;
     free(c->name);
     c->name = NULL;
-    c->protocol = 2;
+    c->caller.protocol = 2;
     transaction_forget(c);
     client_set_monitor(c, false);
     c->reply_off = c->no_evict = c->no_touch = false;
-    acl_client_begin(c);
+    client_acl_begin(c);
     resp_simple(client_reply(c), "RESET");
 }
 
 /* ---- CLIENT ------------------------------------------------------------------------------------------------------ */
 
-void cmd_client_id(struct client *c, const struct resp_arg *args, uint32_t n)
+void cmd_client_id(struct caller *caller, const struct resp_arg *args, uint32_t n)
 {
+    struct client *c = client_of(caller);
     (void)args;
     (void)n;
-    resp_integer(client_reply(c), (long long)c->id);
+    resp_integer(client_reply(c), (long long)c->caller.id);
 }
 
-void cmd_client_getname(struct client *c, const struct resp_arg *args, uint32_t n)
+void cmd_client_getname(struct caller *caller, const struct resp_arg *args, uint32_t n)
 {
+    struct client *c = client_of(caller);
     (void)args;
     (void)n;
     struct resp_buffer *out = client_reply(c);
@@ -195,19 +206,21 @@ void cmd_client_getname(struct client *c, const struct resp_arg *args, uint32_t 
         resp_null(out);
 }
 
-void cmd_client_setname(struct client *c, const struct resp_arg *args, uint32_t n)
+void cmd_client_setname(struct caller *caller, const struct resp_arg *args, uint32_t n)
 {
+    struct client *c = client_of(caller);
     (void)n;
     if (set_name(c, &c->name, args[2], "Client names"))
         resp_simple(client_reply(c), "OK");
 }
 
-void cmd_client_setinfo(struct client *c, const struct resp_arg *args, uint32_t n)
+void cmd_client_setinfo(struct caller *caller, const struct resp_arg *args, uint32_t n)
 {
+    struct client *c = client_of(caller);
     (void)n;
     bool library = arg_is(args[2], "LIB-NAME");
     if (!library && !arg_is(args[2], "LIB-VER"))
-        client_error(c, "ERR Unrecognized option '%.*s'", ARG_SHOWN(args[2], 64u));
+        caller_error(&c->caller, "ERR Unrecognized option '%.*s'", ARG_SHOWN(args[2], 64u));
     else if (set_name(c, library ? &c->library : &c->library_version, args[3], library ? "lib-name" : "lib-ver"))
         resp_simple(client_reply(c), "OK");
 }

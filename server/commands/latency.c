@@ -6,12 +6,54 @@
  * to its reply; "sync", a wait for the device to have written. Each keeps 160 samples, of one second the worst, and the
  * worst ever seen until it is reset.
  */
+#include "server/commands/latency.h"
+#include "io/error.h"
+#include "server/commands/cmd_clients.h"
 #include "server/commands/command.h"
-#include "server/net/server_priv.h"
+#include "server/net/client.h"
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <time.h>
+
+enum { LATENCY_EVENTS_MAX = 16, LATENCY_SAMPLES = 160 };
+
+struct latency_sample {
+    time_t time;
+    uint32_t ms;
+};
+
+/* The samples of one event, one per second at most (the worst of it), the oldest overwritten. */
+struct latency_event {
+    const char *name; /* static text */
+    uint32_t worst_ms, n, next;
+    struct latency_sample samples[LATENCY_SAMPLES];
+};
+
+struct latency {
+    pthread_mutex_t lock;
+    unsigned n_events;
+    struct latency_event events[LATENCY_EVENTS_MAX];
+};
+
+int latency_init(struct server *server, struct quire_error *err)
+{
+    server->latency = calloc(1, sizeof *server->latency);
+    if (!server->latency)
+        return error_set(err, QUIRE_ENOMEM, "no memory for latencies");
+    pthread_mutex_init(&server->latency->lock, NULL);
+    return 0;
+}
+
+void latency_fini(struct server *server)
+{
+    if (!server->latency)
+        return;
+    pthread_mutex_destroy(&server->latency->lock);
+    free(server->latency);
+}
 
 static struct latency_event *find_event(struct latency *l, const char *name, size_t bytes)
 {
@@ -37,8 +79,8 @@ static void add_sample(struct latency_event *e, uint32_t ms)
 
 void latency_add(struct server *server, const char *name, uint64_t us)
 {
-    struct latency *l = &server->latency;
-    uint64_t threshold = server->config->latency_ms, ms = us / 1000;
+    struct latency *l = server->latency;
+    uint64_t threshold = server->service.config->latency_ms, ms = us / 1000;
     if (threshold == 0 || ms < threshold)
         return;
     pthread_mutex_lock(&l->lock);
@@ -69,12 +111,13 @@ static uint32_t copy_samples(struct latency *l, struct resp_arg name, struct lat
 
 /* ---- commands ---------------------------------------------------------------------------------------------------- */
 
-void cmd_latency_history(struct client *c, const struct resp_arg *args, uint32_t n)
+void cmd_latency_history(struct caller *caller, const struct resp_arg *args, uint32_t n)
 {
+    struct client *c = client_of(caller);
     struct latency_sample samples[LATENCY_SAMPLES];
     struct latency_event event;
     (void)n;
-    uint32_t count = copy_samples(&c->lane->server->latency, args[2], &event, samples);
+    uint32_t count = copy_samples(c->loop->server->latency, args[2], &event, samples);
     struct resp_buffer *out = client_reply(c);
     resp_array(out, count);
     for (uint32_t i = 0; i < count; i++) {
@@ -84,9 +127,10 @@ void cmd_latency_history(struct client *c, const struct resp_arg *args, uint32_t
     }
 }
 
-void cmd_latency_latest(struct client *c, const struct resp_arg *args, uint32_t n)
+void cmd_latency_latest(struct caller *caller, const struct resp_arg *args, uint32_t n)
 {
-    struct latency *l = &c->lane->server->latency;
+    struct client *c = client_of(caller);
+    struct latency *l = c->loop->server->latency;
     struct resp_buffer *out = client_reply(c);
     (void)args;
     (void)n;
@@ -104,9 +148,10 @@ void cmd_latency_latest(struct client *c, const struct resp_arg *args, uint32_t 
     pthread_mutex_unlock(&l->lock);
 }
 
-void cmd_latency_reset(struct client *c, const struct resp_arg *args, uint32_t n)
+void cmd_latency_reset(struct caller *caller, const struct resp_arg *args, uint32_t n)
 {
-    struct latency *l = &c->lane->server->latency;
+    struct client *c = client_of(caller);
+    struct latency *l = c->loop->server->latency;
     long long removed = 0;
     pthread_mutex_lock(&l->lock);
     if (n == 2) {
@@ -156,16 +201,17 @@ static void draw_graph(const struct latency_sample *samples, uint32_t n, uint32_
     }
 }
 
-void cmd_latency_graph(struct client *c, const struct resp_arg *args, uint32_t n)
+void cmd_latency_graph(struct caller *caller, const struct resp_arg *args, uint32_t n)
 {
+    struct client *c = client_of(caller);
     struct latency_sample samples[LATENCY_SAMPLES];
     struct latency_event event;
     struct resp_buffer text = {.protocol = 2};
     char head[200];
     (void)n;
-    uint32_t count = copy_samples(&c->lane->server->latency, args[2], &event, samples);
+    uint32_t count = copy_samples(c->loop->server->latency, args[2], &event, samples);
     if (count == 0) {
-        client_error(c, "ERR No samples available for event '%.*s'", ARG_SHOWN(args[2], 64u));
+        caller_error(&c->caller, "ERR No samples available for event '%.*s'", ARG_SHOWN(args[2], 64u));
         return;
     }
     uint32_t skip = count > GRAPH_COLUMNS ? count - GRAPH_COLUMNS : 0, low = UINT32_MAX, high = 0;
@@ -205,12 +251,13 @@ static void diagnose(const struct latency_event *e, struct resp_buffer *text)
     resp_raw(text, line, (size_t)bytes);
 }
 
-void cmd_latency_doctor(struct client *c, const struct resp_arg *args, uint32_t n)
+void cmd_latency_doctor(struct caller *caller, const struct resp_arg *args, uint32_t n)
 {
+    struct client *c = client_of(caller);
     static const char off[] = "latency-monitor-threshold is 0: nothing is recorded. CONFIG SET "
                               "latency-monitor-threshold <milliseconds> begins.\n";
     static const char calm[] = "Nothing took longer than latency-monitor-threshold.\n";
-    struct latency *l = &c->lane->server->latency;
+    struct latency *l = c->loop->server->latency;
     struct resp_buffer text = {.protocol = 2};
     (void)args;
     (void)n;
@@ -218,7 +265,7 @@ void cmd_latency_doctor(struct client *c, const struct resp_arg *args, uint32_t 
     for (unsigned i = 0; i < l->n_events; i++)
         diagnose(&l->events[i], &text);
     pthread_mutex_unlock(&l->lock);
-    if (text.bytes == 0 && c->lane->server->config->latency_ms == 0)
+    if (text.bytes == 0 && c->loop->server->service.config->latency_ms == 0)
         resp_raw(&text, off, sizeof off - 1);
     else if (text.bytes == 0)
         resp_raw(&text, calm, sizeof calm - 1);
@@ -234,9 +281,9 @@ enum { POWERS = ROW_BITS + 1 };
 static uint64_t cumulate(const struct server *server, unsigned row, uint64_t below[POWERS])
 {
     memset(below, 0, POWERS * sizeof *below);
-    for (unsigned lane = 0; lane < server->n_lanes; lane++)
+    for (unsigned lane = 0; lane < server->service.n_lanes; lane++)
         for (unsigned i = 0; i < POWERS; i++)
-            below[i] += histogram_below(&server->lanes[lane].stats.commands_by_row[row].latency, 1ull << i);
+            below[i] += histogram_below(&server->loops[lane].lane.stats.commands_by_row[row].latency, 1ull << i);
     return below[POWERS - 1];
 }
 
@@ -263,18 +310,19 @@ static bool is_wanted(const struct server *server, unsigned row, const struct re
 {
     bool named = n == 0;
     for (uint32_t i = 0; i < n && !named; i++) {
-        int found = command_find(server->command_index, names[i].data, names[i].bytes);
+        int found = command_find(names[i].data, names[i].bytes);
         named = found >= 0 && (row == (unsigned)found || command_is_sub(&commands[row], &commands[found]));
     }
     uint64_t calls = 0;
-    for (unsigned i = 0; i < server->n_lanes && named; i++)
-        calls += histogram_count(&server->lanes[i].stats.commands_by_row[row].latency);
+    for (unsigned i = 0; i < server->service.n_lanes && named; i++)
+        calls += histogram_count(&server->loops[i].lane.stats.commands_by_row[row].latency);
     return calls > 0;
 }
 
-void cmd_latency_histogram(struct client *c, const struct resp_arg *args, uint32_t n)
+void cmd_latency_histogram(struct caller *caller, const struct resp_arg *args, uint32_t n)
 {
-    const struct server *server = c->lane->server;
+    struct client *c = client_of(caller);
+    const struct server *server = c->loop->server;
     bool wanted[COMMANDS_MAX];
     unsigned count = 0;
     for (unsigned row = 0; row < n_commands; row++)

@@ -6,32 +6,14 @@
 #ifndef QUIRE_SERVER_LATENCY_H
 #define QUIRE_SERVER_LATENCY_H
 
-#include <pthread.h>
+#include "quire.h"
 #include <stdint.h>
-#include <time.h>
 
 struct server;
 
-enum { LATENCY_EVENTS_MAX = 16, LATENCY_SAMPLES = 160 };
-
-struct latency_sample {
-    time_t time;
-    uint32_t ms;
-};
-
-/* The samples of one event, one per second at most (the worst of it), the oldest overwritten. */
-struct latency_event {
-    const char *name; /* static text */
-    uint32_t worst_ms, n, next;
-    struct latency_sample samples[LATENCY_SAMPLES];
-};
-
-struct latency {
-    pthread_mutex_t lock;
-    unsigned n_events;
-    struct latency_event events[LATENCY_EVENTS_MAX];
-};
-
+/* The account of a server: made before its lanes start. */
+int latency_init(struct server *server, struct quire_error *err);
+void latency_fini(struct server *server);
 /* An event took `us`; kept where that reaches latency-monitor-threshold. The name is static text: "command",
  * "fast-command", "search", "sync". From any thread. */
 void latency_add(struct server *server, const char *name, uint64_t us);

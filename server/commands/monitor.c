@@ -11,6 +11,7 @@
  * it.
  */
 #include "server/commands/monitor.h"
+#include "server/commands/cmd_clients.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -66,45 +67,47 @@ static void put_line(struct resp_buffer *out, const struct client *c, unsigned r
     resp_raw(out, "\r\n", 2);
 }
 
-static void push_to_monitors(struct lane *lane, const struct client *except, const void *text, size_t bytes)
+static void push_to_monitors(struct loop *loop, const struct client *except, const void *text, size_t bytes)
 {
-    for (struct client *c = lane->clients; c; c = c->next)
+    for (struct client *c = loop->clients; c; c = c->next)
         if (c->monitor && c != except)
             client_push(c, text, bytes);
 }
 
 static void on_line(struct lane *lane, struct message *message)
 {
+    struct loop *loop = loop_of(lane);
     struct line *line = (struct line *)(void *)message;
-    push_to_monitors(lane, NULL, line->text, line->bytes);
+    push_to_monitors(loop, NULL, line->text, line->bytes);
     free(line);
 }
 
 void monitor_feed(const struct client *c, unsigned row, const struct resp_arg *args, uint32_t n)
 {
-    struct server *server = c->lane->server;
+    struct server *server = c->loop->server;
     struct resp_buffer text = {.protocol = 2};
     put_line(&text, c, row, args, n);
-    for (unsigned i = 0; i < server->n_lanes && !text.failed; i++) {
-        struct lane *lane = &server->lanes[i];
-        if (lane == c->lane) {
+    for (unsigned i = 0; i < server->service.n_lanes && !text.failed; i++) {
+        struct loop *loop = &server->loops[i];
+        if (loop == c->loop) {
             /* one that leaves gets the answer to that, and no further line */
-            push_to_monitors(lane, strcmp(commands[row].name, "reset") == 0 ? c : NULL, text.data, text.bytes);
+            push_to_monitors(loop, strcmp(commands[row].name, "reset") == 0 ? c : NULL, text.data, text.bytes);
             continue;
         }
-        struct line *line = atomic_load(&lane->n_monitors) ? malloc(sizeof *line + text.bytes) : NULL;
+        struct line *line = atomic_load(&loop->n_monitors) ? malloc(sizeof *line + text.bytes) : NULL;
         if (!line)
             continue;
         *line = (struct line){.message.run = on_line, .bytes = text.bytes};
         memcpy(line->text, text.data, text.bytes);
-        if (!lane_reach(lane, &line->message))
+        if (!loop_reach(loop, &line->message))
             free(line);
     }
     resp_buffer_fini(&text);
 }
 
-void cmd_monitor(struct client *c, const struct resp_arg *args, uint32_t n)
+void cmd_monitor(struct caller *caller, const struct resp_arg *args, uint32_t n)
 {
+    struct client *c = client_of(caller);
     (void)args;
     (void)n;
     resp_simple(client_reply(c), "OK");

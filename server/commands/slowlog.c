@@ -7,6 +7,7 @@
  * request is gone when it ends. Others cost nothing unless they are slow.
  */
 #include "server/commands/slowlog.h"
+#include "server/commands/cmd_clients.h"
 #include "server/commands/command.h"
 #include "server/net/gather.h"
 #include <stdio.h>
@@ -28,6 +29,12 @@ struct slow_entry {
     time_t time;
     struct slow_args *args; /* owned */
     char address[CLIENT_ADDRESS_BYTES], name[NAME_BYTES], note[NOTE_BYTES];
+};
+
+/* Oldest first. The lane's. */
+struct slowlog {
+    struct slow_entry *first, *last;
+    size_t n;
 };
 
 static size_t shown_text(char room[ARG_BYTES_SHOWN + 64], const uint8_t *data, size_t bytes)
@@ -84,10 +91,10 @@ static void trim(struct slowlog *log, size_t most)
     }
 }
 
-static struct slow_args *own_args(unsigned row, const struct lane *lane, const struct pending *deferred)
+static struct slow_args *own_args(unsigned row, const struct loop *loop, const struct pending *deferred)
 {
     if (!deferred)
-        return slowlog_copy(row, lane->args, lane->n_args);
+        return slowlog_copy(row, loop->args, loop->n_args);
     const struct slow_args *kept = deferred->slow;
     if (!kept)
         return NULL;
@@ -100,16 +107,19 @@ static struct slow_args *own_args(unsigned row, const struct lane *lane, const s
 
 void slowlog_add(struct client *c, unsigned row, uint64_t us, const struct pending *deferred)
 {
-    struct lane *lane = c->lane;
-    struct slowlog *log = &lane->slowlog;
-    size_t most = lane->server->config->slowlog_max;
-    struct slow_args *args = most ? own_args(row, lane, deferred) : NULL;
+    struct loop *loop = c->loop;
+    size_t most = loop->server->service.config->slowlog_max;
+    struct slow_args *args = most ? own_args(row, loop, deferred) : NULL;
     struct slow_entry *e = args ? calloc(1, sizeof *e) : NULL;
-    if (!e) {
+    if (e && !loop->slowlog)
+        loop->slowlog = calloc(1, sizeof *loop->slowlog);
+    struct slowlog *log = loop->slowlog;
+    if (!e || !log) {
+        free(e);
         free(args); /* a note that cannot be taken must not stop the command */
         return;
     }
-    e->id = atomic_fetch_add(&lane->server->next_slow_id, 1);
+    e->id = atomic_fetch_add(&loop->server->next_slow_id, 1);
     e->time = time(NULL);
     e->us = us;
     e->args = args;
@@ -126,9 +136,17 @@ void slowlog_add(struct client *c, unsigned row, uint64_t us, const struct pendi
     trim(log, most);
 }
 
-void slowlog_clear(struct lane *lane)
+static void clear(struct loop *loop)
 {
-    trim(&lane->slowlog, 0);
+    if (loop->slowlog)
+        trim(loop->slowlog, 0);
+}
+
+void slowlog_end(struct loop *loop)
+{
+    clear(loop);
+    free(loop->slowlog);
+    loop->slowlog = NULL;
 }
 
 /* ---- commands ---------------------------------------------------------------------------------------------------- */
@@ -162,12 +180,14 @@ static void put_entry(struct resp_buffer *out, const struct slow_entry *e)
         resp_text(out, e->note);
 }
 
-static void collect(struct gather *gather, struct gather_part *part, struct lane *lane)
+static void collect(struct gather *gather, struct gather_part *part, struct loop *loop)
 {
-    size_t most = lane->server->config->slowlog_max;
+    size_t most = loop->server->service.config->slowlog_max;
     (void)gather;
-    trim(&lane->slowlog, most); /* slowlog-max-len may have been lowered */
-    for (const struct slow_entry *e = lane->slowlog.first; e; e = e->next) {
+    if (!loop->slowlog)
+        return;
+    trim(loop->slowlog, most); /* slowlog-max-len may have been lowered */
+    for (const struct slow_entry *e = loop->slowlog->first; e; e = e->next) {
         struct entry_head head = {.id = e->id};
         size_t at = part->out.bytes;
         resp_raw(&part->out, &head, sizeof head);
@@ -190,7 +210,7 @@ static void reply_entries(struct gather *gather)
 {
     const struct slowlog_call *call = (const struct slowlog_call *)(const void *)gather;
     struct resp_buffer *out = &gather->pending.out;
-    size_t n = gather_count(gather), filled = 0, most = gather->asker->server->config->slowlog_max;
+    size_t n = gather_count(gather), filled = 0, most = gather->asker->server->service.config->slowlog_max;
     struct entry_head *heads = calloc(n + 1, sizeof *heads);
     if (!heads) {
         resp_error(out, "OOM no memory for the entries");
@@ -214,16 +234,17 @@ static void reply_entries(struct gather *gather)
     free(heads);
 }
 
-void cmd_slowlog_get(struct client *c, const struct resp_arg *args, uint32_t n)
+void cmd_slowlog_get(struct caller *caller, const struct resp_arg *args, uint32_t n)
 {
+    struct client *c = client_of(caller);
     long long wanted = GET_DEFAULT;
     if (n > 3) {
-        client_error(c, "ERR unknown subcommand or wrong number of arguments for '%.*s'. Try SLOWLOG HELP.",
+        caller_error(&c->caller, "ERR unknown subcommand or wrong number of arguments for '%.*s'. Try SLOWLOG HELP.",
                      ARG_SHOWN(args[1], 128u));
         return;
     }
     if (n == 3 && (!arg_integer(args[2], &wanted) || wanted < -1)) {
-        client_error(c, "ERR count should be greater than or equal to -1");
+        caller_error(&c->caller, "ERR count should be greater than or equal to -1");
         return;
     }
     struct slowlog_call *call = gather_begin(c, sizeof *call);
@@ -235,23 +256,23 @@ void cmd_slowlog_get(struct client *c, const struct resp_arg *args, uint32_t n)
     gather_start(&call->gather);
 }
 
-static void count_entries(struct gather *gather, struct gather_part *part, struct lane *lane)
+static void count_entries(struct gather *gather, struct gather_part *part, struct loop *loop)
 {
     (void)gather;
-    part->count = lane->slowlog.n;
+    part->count = loop->slowlog ? loop->slowlog->n : 0;
 }
 
 static void reply_length(struct gather *gather)
 {
-    uint64_t n = gather_count(gather), most = gather->asker->server->config->slowlog_max;
+    uint64_t n = gather_count(gather), most = gather->asker->server->service.config->slowlog_max;
     resp_integer(&gather->pending.out, (long long)(n > most ? most : n));
 }
 
-static void clear_entries(struct gather *gather, struct gather_part *part, struct lane *lane)
+static void clear_entries(struct gather *gather, struct gather_part *part, struct loop *loop)
 {
     (void)gather;
     (void)part;
-    slowlog_clear(lane);
+    clear(loop);
 }
 
 static void reply_ok(struct gather *gather)
@@ -259,7 +280,7 @@ static void reply_ok(struct gather *gather)
     resp_simple(&gather->pending.out, "OK");
 }
 
-static void ask_lanes(struct client *c, void (*work)(struct gather *, struct gather_part *, struct lane *),
+static void ask_lanes(struct client *c, void (*work)(struct gather *, struct gather_part *, struct loop *),
                       void (*finish)(struct gather *))
 {
     struct gather *g = gather_begin(c, sizeof *g);
@@ -270,15 +291,17 @@ static void ask_lanes(struct client *c, void (*work)(struct gather *, struct gat
     gather_start(g);
 }
 
-void cmd_slowlog_len(struct client *c, const struct resp_arg *args, uint32_t n)
+void cmd_slowlog_len(struct caller *caller, const struct resp_arg *args, uint32_t n)
 {
+    struct client *c = client_of(caller);
     (void)args;
     (void)n;
     ask_lanes(c, count_entries, reply_length);
 }
 
-void cmd_slowlog_reset(struct client *c, const struct resp_arg *args, uint32_t n)
+void cmd_slowlog_reset(struct caller *caller, const struct resp_arg *args, uint32_t n)
 {
+    struct client *c = client_of(caller);
     (void)args;
     (void)n;
     ask_lanes(c, clear_entries, reply_ok);

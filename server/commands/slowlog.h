@@ -10,15 +10,8 @@
 #include "server/protocol/resp.h"
 
 struct client;
-struct lane;
+struct loop;
 struct pending;
-struct slow_entry;
-
-/* Oldest first. The lane's. */
-struct slowlog {
-    struct slow_entry *first, *last;
-    size_t n;
-};
 
 /* A request as SLOWLOG shows it: at most 32 arguments of 128 bytes, secrets redacted; one allocation, ended by free.
  * NULL without memory: it will not be shown. */
@@ -28,6 +21,7 @@ struct slow_args *slowlog_copy(unsigned row, const struct resp_arg *args, uint32
 /* Remembers a command of row `row` that took `us`. deferred: its reply, whose slow_args and description are used; NULL:
  * the request that the lane is running. */
 void slowlog_add(struct client *c, unsigned row, uint64_t us, const struct pending *deferred);
-void slowlog_clear(struct lane *lane);
+/* The loop ends: what it remembered is freed. */
+void slowlog_end(struct loop *loop);
 
 #endif

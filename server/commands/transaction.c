@@ -21,8 +21,8 @@
  */
 #include "server/commands/transaction.h"
 #include "io/journal.h"
+#include "server/commands/cmd_clients.h"
 #include "server/commands/command.h"
-#include "server/vector/vector_plan.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -45,7 +45,7 @@ struct transaction {
     struct queued *first, *last;
     uint32_t n;
     unsigned flags; /* of all queued commands together */
-    bool writes_vectors;
+    bool asks_disk; /* one of them has CMD_ASKS_DISK */
     uint64_t bytes; /* held by queue and watched keys */
     struct watched *watched;
 };
@@ -57,7 +57,7 @@ static struct transaction *begin(struct client *c)
     if (!c->transaction)
         c->transaction = calloc(1, sizeof *c->transaction);
     if (!c->transaction)
-        client_error(c, "OOM no memory for a transaction");
+        caller_error(&c->caller, "OOM no memory for a transaction");
     return c->transaction;
 }
 
@@ -108,12 +108,13 @@ long transaction_queued(const struct client *c)
 /* Whether that many more bytes may be held, after an error reply where not. */
 static bool has_room(struct client *c, uint64_t bytes)
 {
-    uint64_t most = c->lane->server->config->query_buffer_max;
+    uint64_t most = c->loop->server->service.config->query_buffer_max;
     if (c->transaction->bytes + bytes <= most) {
         c->transaction->bytes += bytes;
         return true;
     }
-    client_error(c, "ERR the transaction is larger than client-query-buffer-limit (%llu bytes): make smaller ones",
+    caller_error(&c->caller,
+                 "ERR the transaction is larger than client-query-buffer-limit (%llu bytes): make smaller ones",
                  (unsigned long long)most);
     return false;
 }
@@ -154,12 +155,6 @@ static struct queued *copy_request(unsigned row, const struct resp_arg *args, ui
     return q;
 }
 
-static bool writes_vectors(const struct command *command)
-{
-    return command->run == cmd_vadd || command->run == cmd_vrem || command->run == cmd_vsetattr ||
-           command->run == cmd_vgrant || command->run == cmd_vrevoke;
-}
-
 /* No request is kept any more that will not be run. */
 static void taint(struct transaction *t)
 {
@@ -174,7 +169,7 @@ void transaction_queue(struct client *c, unsigned row, const struct resp_arg *ar
     for (uint32_t i = 0; i < n; i++)
         bytes += args[i].bytes;
     if (commands[row].flags & CMD_NO_MULTI) {
-        client_error(c, "ERR Command not allowed inside a transaction");
+        caller_error(&c->caller, "ERR Command not allowed inside a transaction");
         taint(t);
         return;
     }
@@ -188,7 +183,7 @@ void transaction_queue(struct client *c, unsigned row, const struct resp_arg *ar
     }
     struct queued *q = copy_request(row, args, n, bytes);
     if (!q) {
-        client_error(c, "OOM no memory to queue a command");
+        caller_error(&c->caller, "OOM no memory to queue a command");
         taint(t);
         return;
     }
@@ -199,14 +194,14 @@ void transaction_queue(struct client *c, unsigned row, const struct resp_arg *ar
     t->last = q;
     t->n++;
     t->flags |= commands[row].flags;
-    t->writes_vectors |= writes_vectors(&commands[row]);
+    t->asks_disk |= (commands[row].flags & CMD_ASKS_DISK) != 0;
     resp_simple(client_reply(c), "QUEUED");
 }
 
 /* The text of an error reply without what frames it; the group is empty afterwards. */
 static void take_refusal(struct client *c, struct reply_group *refusal, char *text, size_t bytes)
 {
-    struct resp_buffer out = {.protocol = c->protocol};
+    struct resp_buffer out = {.protocol = c->caller.protocol};
     reply_group_take(c, refusal, &out);
     size_t length = out.bytes > 3 ? out.bytes - 3 : 0; /* "-", CR, LF */
     length = length < bytes ? length : bytes - 1;
@@ -222,7 +217,7 @@ void transaction_refused(struct client *c, int row, struct reply_group *refusal)
     if (row >= 0 && commands[row].run == cmd_exec) {
         take_refusal(c, refusal, text, sizeof text);
         transaction_forget(c);
-        client_error(c, "EXECABORT Transaction discarded because of: %s",
+        caller_error(&c->caller, "EXECABORT Transaction discarded because of: %s",
                      strncmp(text, "ERR ", 4) == 0 ? text + 4 : text);
         return;
     }
@@ -232,12 +227,13 @@ void transaction_refused(struct client *c, int row, struct reply_group *refusal)
 
 /* ---- commands but EXEC --------------------------------------------------------------------------------------------*/
 
-void cmd_multi(struct client *c, const struct resp_arg *args, uint32_t n)
+void cmd_multi(struct caller *caller, const struct resp_arg *args, uint32_t n)
 {
+    struct client *c = client_of(caller);
     (void)args;
     (void)n;
     if (transaction_is_open(c)) {
-        client_error(c, "ERR MULTI calls can not be nested");
+        caller_error(&c->caller, "ERR MULTI calls can not be nested");
         return;
     }
     if (!begin(c))
@@ -246,12 +242,13 @@ void cmd_multi(struct client *c, const struct resp_arg *args, uint32_t n)
     resp_simple(client_reply(c), "OK");
 }
 
-void cmd_discard(struct client *c, const struct resp_arg *args, uint32_t n)
+void cmd_discard(struct caller *caller, const struct resp_arg *args, uint32_t n)
 {
+    struct client *c = client_of(caller);
     (void)args;
     (void)n;
     if (!transaction_is_open(c)) {
-        client_error(c, "ERR DISCARD without MULTI");
+        caller_error(&c->caller, "ERR DISCARD without MULTI");
         return;
     }
     transaction_forget(c);
@@ -269,10 +266,10 @@ static bool watch(struct client *c, struct resp_arg key)
         return false;
     struct watched *w = malloc(sizeof *w + key.bytes);
     if (!w) {
-        client_error(c, "OOM no memory to watch a key");
+        caller_error(&c->caller, "OOM no memory to watch a key");
         return false;
     }
-    w->version = keyspace_version(&c->lane->server->keyspace, key);
+    w->version = keyspace_version(&c->loop->server->service.keyspace, key);
     w->bytes = key.bytes;
     if (key.bytes > 0)
         memcpy(w->key, key.data, key.bytes);
@@ -281,10 +278,11 @@ static bool watch(struct client *c, struct resp_arg key)
     return true;
 }
 
-void cmd_watch(struct client *c, const struct resp_arg *args, uint32_t n)
+void cmd_watch(struct caller *caller, const struct resp_arg *args, uint32_t n)
 {
+    struct client *c = client_of(caller);
     if (transaction_is_open(c)) {
-        client_error(c, "ERR WATCH inside MULTI is not allowed");
+        caller_error(&c->caller, "ERR WATCH inside MULTI is not allowed");
         return;
     }
     if (!begin(c))
@@ -296,8 +294,9 @@ void cmd_watch(struct client *c, const struct resp_arg *args, uint32_t n)
 }
 
 /* In a transaction it comes too late to change anything: the keys have been compared. */
-void cmd_unwatch(struct client *c, const struct resp_arg *args, uint32_t n)
+void cmd_unwatch(struct caller *caller, const struct resp_arg *args, uint32_t n)
 {
+    struct client *c = client_of(caller);
     (void)args;
     (void)n;
     if (!transaction_is_open(c))
@@ -309,17 +308,22 @@ void cmd_unwatch(struct client *c, const struct resp_arg *args, uint32_t n)
 
 struct exec_call {
     struct pending pending;
-    struct lane *lane;
+    struct loop *loop;
     struct transaction *transaction; /* owned */
     struct vector_plan *plan;        /* NULL: no writes to vector sets; owned */
     struct reply_group group;
 };
 
+static const struct planner *planner_of(const struct exec_call *x)
+{
+    return x->loop->server->planner;
+}
+
 static bool watched_have_changed(struct exec_call *x)
 {
     for (const struct watched *w = x->transaction->watched; w; w = w->next) {
         struct resp_arg key = {w->key, w->bytes};
-        if (keyspace_version(&x->lane->server->keyspace, key) != w->version)
+        if (keyspace_version(&x->loop->server->service.keyspace, key) != w->version)
             return true;
     }
     return false;
@@ -327,7 +331,7 @@ static bool watched_have_changed(struct exec_call *x)
 
 static void end(struct exec_call *x)
 {
-    vector_plan_destroy(x->plan);
+    planner_of(x)->destroy(x->plan);
     transaction_free(x->transaction);
     pending_done(&x->pending);
 }
@@ -338,7 +342,7 @@ static void on_replies(struct reply_group *group)
     struct exec_call *x = (struct exec_call *)(void *)((char *)group - offsetof(struct exec_call, group));
     struct resp_buffer *out = &x->pending.out;
     resp_array(out, x->transaction->n);
-    reply_group_take(x->pending.client, group, out);
+    reply_group_take(client_of(x->pending.caller), group, out);
     end(x);
 }
 
@@ -347,15 +351,15 @@ static bool is_permitted(struct client *c, const struct queued *q)
 {
     struct reply_group refusal = {.first = NULL}, *outer = c->group;
     char text[512];
-    if (acl_is_free(c))
+    if (client_is_free(c))
         return true;
     c->group = &refusal;
-    bool permitted = acl_permits(c, q->row, q->args, q->n);
+    bool permitted = client_permits(c, q->row, q->args, q->n);
     c->group = outer;
     if (permitted)
         return true;
     take_refusal(c, &refusal, text, sizeof text);
-    client_error(c,
+    caller_error(&c->caller,
                  "NOPERM ACLs rules changed between the moment the transaction was accumulated and the EXEC call. This "
                  "command is no longer allowed for the following reason: %s",
                  strncmp(text, "NOPERM ", 7) == 0 ? text + 7 : text);
@@ -364,19 +368,19 @@ static bool is_permitted(struct client *c, const struct queued *q)
 
 static void run_commands(struct exec_call *x)
 {
-    struct client *c = x->pending.client;
+    struct client *c = client_of(x->pending.caller);
     c->group = &x->group;
-    c->plan = x->plan;
-    command_begin_timing(x->lane); /* what the disk took is EXEC's */
+    c->caller.plan = x->plan;
+    command_begin_timing(x->loop); /* what the disk took is EXEC's */
     for (const struct queued *q = x->transaction->first; q; q = q->next) {
         c->row = q->row;
         if (is_permitted(c, q))
             command_call(c, q->row, q->args, q->n);
     }
     c->row = x->pending.row;
-    c->plan = NULL;
+    c->caller.plan = NULL;
     c->group = NULL;
-    command_end_timing(x->lane);
+    command_end_timing(x->loop);
 }
 
 enum outcome { RAN, REFUSED, AGAIN };
@@ -384,35 +388,35 @@ enum outcome { RAN, REFUSED, AGAIN };
 /* Inside the gate, alone. */
 static enum outcome run_in_batch(struct exec_call *x)
 {
-    struct server *server = x->lane->server;
+    struct server *server = x->loop->server;
     struct resp_buffer *out = &x->pending.out;
     struct quire_error err = {0};
-    bool logs = server->journal && (x->transaction->flags & CMD_WRITE);
+    bool logs = server->service.journal && (x->transaction->flags & CMD_WRITE);
     if (watched_have_changed(x)) {
         resp_null_array(out);
         return REFUSED;
     }
-    if (logs && journal_batch_begin(server->journal, &err) < 0) {
+    if (logs && journal_batch_begin(server->service.journal, &err) < 0) {
         resp_error(out, "EXECABORT Transaction discarded because of: MISCONF Errors writing to the log: %s",
                    err.message);
         return REFUSED;
     }
-    bool ready = !x->plan || vector_plan_is_ready(x->plan);
+    bool ready = !x->plan || planner_of(x)->is_ready(x->plan);
     if (ready)
         run_commands(x);
     if (logs)
-        journal_batch_end(server->journal, &x->pending.lsn, &err);
+        journal_batch_end(server->service.journal, &x->pending.lsn, &err);
     return ready ? RAN : AGAIN;
 }
 
 static enum outcome run_alone(struct exec_call *x)
 {
-    struct lane *lane = x->lane;
-    lane_enter(lane);
-    gate_close(&lane->server->gate, lane->index);
+    struct loop *loop = x->loop;
+    lane_enter(&loop->lane);
+    gate_close(&loop->server->service.gate, loop->lane.index);
     enum outcome outcome = run_in_batch(x);
-    gate_open(&lane->server->gate, lane->index);
-    lane_leave(lane);
+    gate_open(&loop->server->service.gate, loop->lane.index);
+    lane_leave(&loop->lane);
     return outcome;
 }
 
@@ -423,9 +427,9 @@ static void go_on(void *context)
     struct quire_error err = {0};
     enum outcome outcome;
     do {
-        if (x->plan && !vector_plan_ask(x->plan))
+        if (x->plan && !planner_of(x)->ask(x->plan))
             return;
-        if (x->plan && vector_plan_failed(x->plan, &err)) {
+        if (x->plan && planner_of(x)->failed(x->plan, &err)) {
             resp_error(&x->pending.out, "EXECABORT Transaction discarded because of: %s", err.message);
             end(x);
             return;
@@ -436,30 +440,31 @@ static void go_on(void *context)
         end(x);
         return;
     }
-    vector_plan_link(x->plan);
+    planner_of(x)->link(x->plan);
     reply_group_done(&x->group);
 }
 
 /* Has the writes to vector sets noted, without replies. */
 static struct vector_plan *make_plan(struct exec_call *x)
 {
-    struct client *c = x->pending.client;
+    struct client *c = client_of(x->pending.caller);
+    const struct planner *planner = planner_of(x);
     struct reply_group nobody = {.first = NULL};
-    struct vector_plan *plan = vector_plan_create(x->lane, go_on, x);
+    struct vector_plan *plan = planner->create(&x->loop->lane, go_on, x);
     if (!plan)
         return NULL;
     c->group = &nobody;
-    c->plan = plan;
+    c->caller.plan = plan;
     for (const struct queued *q = x->transaction->first; q; q = q->next) {
         const struct command *command = &commands[q->row];
-        if (writes_vectors(command))
-            command->run(c, q->args, q->n);
-        else if (command->run == cmd_rename || command->run == cmd_renamenx)
-            vector_plan_note_rename(plan, q->args[1]);
+        if (command->flags & CMD_ASKS_DISK)
+            command->run(&c->caller, q->args, q->n);
+        else if (command->flags & CMD_RENAMES)
+            planner->note_rename(plan, q->args[1]);
     }
-    c->plan = NULL;
+    c->caller.plan = NULL;
     c->group = NULL;
-    struct resp_buffer out = {.protocol = c->protocol};
+    struct resp_buffer out = {.protocol = c->caller.protocol};
     reply_group_take(c, &nobody, &out);
     resp_buffer_fini(&out);
     return plan;
@@ -467,15 +472,15 @@ static struct vector_plan *make_plan(struct exec_call *x)
 
 static void start(struct client *c, struct transaction *t)
 {
-    struct exec_call *x = client_defer(c, sizeof *x, true);
+    struct exec_call *x = caller_defer(&c->caller, sizeof *x, true);
     if (!x) {
         transaction_free(t);
         return;
     }
-    x->lane = c->lane;
+    x->loop = c->loop;
     x->transaction = t;
     x->group = (struct reply_group){.n_waiting = 1, .done = on_replies};
-    if (t->writes_vectors && c->lane->server->store && !(x->plan = make_plan(x))) {
+    if (t->asks_disk && c->loop->server->service.store && !(x->plan = make_plan(x))) {
         resp_error(&x->pending.out, "EXECABORT Transaction discarded because of: OOM no memory for its plan");
         end(x);
         return;
@@ -483,19 +488,20 @@ static void start(struct client *c, struct transaction *t)
     go_on(x);
 }
 
-void cmd_exec(struct client *c, const struct resp_arg *args, uint32_t n)
+void cmd_exec(struct caller *caller, const struct resp_arg *args, uint32_t n)
 {
+    struct client *c = client_of(caller);
     struct transaction *t = c->transaction;
     struct reply_group refusal = {.first = NULL};
     (void)args;
     (void)n;
     if (!transaction_is_open(c)) {
-        client_error(c, "ERR EXEC without MULTI");
+        caller_error(&c->caller, "ERR EXEC without MULTI");
         return;
     }
     if (t->tainted) {
         transaction_forget(c);
-        client_error(c, "EXECABORT Transaction discarded because of previous errors.");
+        caller_error(&c->caller, "EXECABORT Transaction discarded because of previous errors.");
         return;
     }
     c->group = &refusal;

@@ -26,9 +26,8 @@
  */
 #include "server/net/client.h"
 #include "io/journal.h"
-#include "server/commands/command.h"
-#include "server/commands/transaction.h"
 #include <arpa/inet.h>
+#include <assert.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -48,13 +47,14 @@ enum {
 static void on_receive(struct io_op *op, int result, unsigned flags);
 static void on_send(struct io_op *op, int result, unsigned flags);
 
-void client_rest(struct client *c)
+static void rest(struct caller *caller)
 {
+    struct client *c = client_of(caller);
     if (c->resting)
         return;
     c->resting = true;
-    c->next_resting = c->lane->resting;
-    c->lane->resting = c;
+    c->next_resting = c->loop->resting;
+    c->loop->resting = c;
 }
 
 static void wake(struct client *c)
@@ -66,38 +66,39 @@ static void wake(struct client *c)
     }
 }
 
-void lane_wake_resting(struct lane *lane)
+void loop_wake_resting(struct loop *loop)
 {
-    struct client *first = lane->resting;
-    lane->resting = NULL;
+    struct client *first = loop->resting;
+    loop->resting = NULL;
     wake(first);
 }
 
 static void on_slow_timer(struct io_op *op, int result, unsigned flags)
 {
-    struct lane *lane = op->owner;
-    struct client *first = lane->slowed;
+    struct loop *loop = op->owner;
+    struct client *first = loop->slowed;
     (void)result;
     (void)flags;
-    lane->slow_armed = false;
-    lane->slowed = NULL;
+    loop->slow_armed = false;
+    loop->slowed = NULL;
     wake(first);
 }
 
-void client_slow(struct client *c)
+static void slow(struct caller *caller)
 {
-    struct lane *lane = c->lane;
+    struct client *c = client_of(caller);
+    struct loop *loop = c->loop;
     if (c->resting)
         return;
     c->resting = true;
-    c->next_resting = lane->slowed;
-    lane->slowed = c;
-    if (lane->slow_armed)
+    c->next_resting = loop->slowed;
+    loop->slowed = c;
+    if (loop->slow_armed)
         return;
-    lane->slow_armed = true;
-    lane->slow_timer =
-        (struct io_op){.kind = IO_TIMER, .timeout_us = SLOW_MS * 1000, .done = on_slow_timer, .owner = lane};
-    engine_queue(lane->engine, &lane->slow_timer);
+    loop->slow_armed = true;
+    loop->slow_timer =
+        (struct io_op){.kind = IO_TIMER, .timeout_us = SLOW_MS * 1000, .done = on_slow_timer, .owner = loop};
+    engine_queue(loop->lane.engine, &loop->slow_timer);
 }
 
 void client_mark(struct client *c)
@@ -105,44 +106,44 @@ void client_mark(struct client *c)
     if (c->dirty)
         return;
     c->dirty = true;
-    c->next_dirty = c->lane->dirty;
-    c->lane->dirty = c;
+    c->next_dirty = c->loop->dirty;
+    c->loop->dirty = c;
 }
 
 /* ---- waiting for the journal ------------------------------------------------------------------------------------- */
 
 static bool is_durable(const struct client *c, uint64_t lsn)
 {
-    const struct journal *journal = c->lane->server->journal;
+    const struct journal *journal = c->loop->server->service.journal;
     return lsn == 0 || !journal || journal_durable_lsn(journal) >= lsn;
 }
 
 static void leave_held(struct client *c)
 {
-    struct lane *lane = c->lane;
+    struct loop *loop = c->loop;
     if (!c->held)
         return;
     if (c->prev_held)
         c->prev_held->next_held = c->next_held;
     else
-        lane->held = c->next_held;
+        loop->held = c->next_held;
     if (c->next_held)
         c->next_held->prev_held = c->prev_held;
     c->held = false;
     c->next_held = c->prev_held = NULL;
-    if (!lane->held)
-        atomic_store(&lane->holds_replies, false);
+    if (!loop->held)
+        atomic_store(&loop->holds_replies, false);
 }
 
 static void join_held(struct client *c)
 {
-    struct lane *lane = c->lane;
+    struct loop *loop = c->loop;
     c->held = true;
-    c->next_held = lane->held;
+    c->next_held = loop->held;
     if (c->next_held)
         c->next_held->prev_held = c;
-    lane->held = c;
-    atomic_store(&lane->holds_replies, true);
+    loop->held = c;
+    atomic_store(&loop->holds_replies, true);
 }
 
 /* Whether the flight has to wait for its LSN. */
@@ -159,17 +160,18 @@ static bool flight_waits(struct client *c)
     return c->held;
 }
 
-void lane_send_durable(struct lane *lane)
+void loop_send_durable(struct loop *loop)
 {
-    for (struct client *c = lane->held, *next; c; c = next) {
+    for (struct client *c = loop->held, *next; c; c = next) {
         next = c->next_held;
         if (is_durable(c, c->flight_lsn))
             client_mark(c);
     }
 }
 
-void client_wait_lsn(struct client *c, uint64_t lsn)
+static void wait_lsn(struct caller *caller, uint64_t lsn)
 {
+    struct client *c = client_of(caller);
     if (c->group)
         return; /* EXEC waits for its frame */
     uint64_t *waits = c->last ? &c->last->lsn : &c->out_lsn;
@@ -178,11 +180,12 @@ void client_wait_lsn(struct client *c, uint64_t lsn)
 
 /* ---- life -------------------------------------------------------------------------------------------------------- */
 
-struct client *client_create(struct lane *lane, int fd, bool tls)
+struct client *client_create(struct loop *loop, int fd, bool tls)
 {
     struct client *c = calloc(1, sizeof *c);
     if (c) {
-        c->lane = lane;
+        c->loop = loop;
+        c->caller.lane = &loop->lane;
         if (tls && !client_tls_begin(c)) {
             free(c);
             c = NULL;
@@ -190,35 +193,35 @@ struct client *client_create(struct lane *lane, int fd, bool tls)
     }
     if (!c) {
         close(fd);
-        atomic_fetch_sub(&lane->n_clients, 1);
+        atomic_fetch_sub(&loop->n_clients, 1);
         return NULL;
     }
     c->fd = fd;
-    c->protocol = 2;
-    acl_client_begin(c);
-    c->id = atomic_fetch_add(&lane->server->next_client_id, 1);
-    c->created_ms = c->last_ms = lane->now_ms;
+    c->caller.protocol = 2;
+    client_acl_begin(c);
+    c->caller.id = atomic_fetch_add(&loop->server->next_client_id, 1);
+    c->created_ms = c->last_ms = loop->lane.now_ms;
     c->row = ROW_NONE;
     c->need = 1;
-    c->next = lane->clients;
+    c->next = loop->clients;
     if (c->next)
         c->next->prev = c;
-    lane->clients = c;
+    loop->clients = c;
     c->recv = (struct io_op){.kind = IO_RECV, .fd = fd, .done = on_receive, .owner = c};
     c->send = (struct io_op){.kind = IO_SEND, .fd = fd, .done = on_send, .owner = c};
     c->receiving = true;
-    engine_queue(lane->engine, &c->recv);
-    stat_add(&lane->stats.connections, 1);
+    engine_queue(loop->lane.engine, &c->recv);
+    stat_add(&loop->lane.stats.connections, 1);
     return c;
 }
 
 static void destroy(struct client *c)
 {
-    struct lane *lane = c->lane;
+    struct loop *loop = c->loop;
     if (c->prev)
         c->prev->next = c->next;
     else
-        lane->clients = c->next;
+        loop->clients = c->next;
     if (c->next)
         c->next->prev = c->prev;
     leave_held(c);
@@ -230,18 +233,19 @@ static void destroy(struct client *c)
     free(c->name);
     free(c->library);
     free(c->library_version);
-    transaction_forget(c);
+    loop->server->dispatcher->forget_client(c);
     acl_user_release(c->user);
     client_tls_end(c);
     free(c);
-    atomic_fetch_sub(&lane->n_clients, 1);
+    atomic_fetch_sub(&loop->n_clients, 1);
 }
 
 void client_end(struct client *c)
 {
     if (c->state == CLIENT_OPEN)
         c->state = CLIENT_DRAINING;
-    c->deadline_ms = c->lane->now_ms + DRAIN_MS;
+    c->caller.leaving = true;
+    c->deadline_ms = c->loop->lane.now_ms + DRAIN_MS;
     client_mark(c);
 }
 
@@ -250,6 +254,7 @@ void client_kill(struct client *c)
     if (c->state != CLIENT_DEAD)
         shutdown(c->fd, SHUT_RDWR);
     c->state = CLIENT_DEAD;
+    c->caller.leaving = c->caller.gone = true;
     client_mark(c);
 }
 
@@ -260,11 +265,6 @@ void client_abort(struct client *c)
     struct linger reset = {.l_onoff = 1, .l_linger = 0};
     setsockopt(c->fd, SOL_SOCKET, SO_LINGER, &reset, sizeof reset);
     client_kill(c);
-}
-
-const char *client_user(const struct client *c)
-{
-    return c->user->name;
 }
 
 void client_address(const struct client *c, bool ours, char text[CLIENT_ADDRESS_BYTES])
@@ -292,8 +292,8 @@ void client_set_monitor(struct client *c, bool on)
     if (c->monitor == on)
         return;
     c->monitor = on;
-    atomic_fetch_add(&c->lane->n_monitors, on ? 1u : -1u);
-    atomic_fetch_add(&c->lane->server->n_monitors, on ? 1u : -1u);
+    atomic_fetch_add(&c->loop->n_monitors, on ? 1u : -1u);
+    atomic_fetch_add(&c->loop->server->n_monitors, on ? 1u : -1u);
 }
 
 void client_push(struct client *c, const void *bytes, size_t n)
@@ -308,8 +308,8 @@ void client_push(struct client *c, const void *bytes, size_t n)
 
 static void add_pending(struct client *c, struct pending *p)
 {
-    p->client = c;
-    p->out.protocol = c->protocol;
+    p->caller = &c->caller;
+    p->out.protocol = c->caller.protocol;
     p->row = c->row;
     p->muted = c->muted && !c->group;
     p->next = NULL;
@@ -331,21 +331,21 @@ static void add_pending(struct client *c, struct pending *p)
 static struct resp_buffer *last_of_group(struct client *c)
 {
     struct pending *last = c->group->last;
-    if (last->out.bytes > c->lane->server->config->output_buffer_max) {
+    if (last->out.bytes > c->loop->server->service.config->output_buffer_max) {
         resp_buffer_fini(&last->out);
         last->out.failed = true;
     }
-    last->out.protocol = c->protocol;
+    last->out.protocol = c->caller.protocol;
     return &last->out;
 }
 
 struct resp_buffer *client_reply(struct client *c)
 {
     client_mark(c);
-    c->out.protocol = c->protocol;
+    c->out.protocol = c->caller.protocol;
     if (c->muted && !c->group) {
-        c->lane->discard.protocol = c->protocol;
-        return &c->lane->discard;
+        c->loop->discard.protocol = c->caller.protocol;
+        return &c->loop->discard;
     }
     if (!c->first && !c->group)
         return &c->out;
@@ -362,24 +362,9 @@ struct resp_buffer *client_reply(struct client *c)
     return &p->out;
 }
 
-void client_error(struct client *c, const char *format, ...)
+static void *defer(struct caller *caller, size_t bytes, bool barrier)
 {
-    char text[1024];
-    va_list arguments;
-    va_start(arguments, format);
-    vsnprintf(text, sizeof text, format, arguments);
-    va_end(arguments);
-    resp_error(client_reply(c), "%s", text);
-}
-
-void reply_quire_error(struct resp_buffer *out, const struct quire_error *err)
-{
-    const char *code = err->code == QUIRE_ENOMEM ? "OOM" : err->code == QUIRE_EEXISTS ? "BUSYKEY" : "ERR";
-    resp_error(out, "%s %s", code, err->message);
-}
-
-void *client_defer(struct client *c, size_t bytes, bool barrier)
-{
+    struct client *c = client_of(caller);
     struct pending *p = calloc(1, bytes);
     if (!p) {
         client_kill(c);
@@ -388,8 +373,7 @@ void *client_defer(struct client *c, size_t bytes, bool barrier)
     p->barrier = barrier;
     p->deferred = true;
     p->started_us = clock_us();
-    if (c->lane->args && c->lane->server->config->slowlog_us >= 0)
-        p->slow = slowlog_copy(c->row, c->lane->args, c->lane->n_args);
+    c->loop->server->dispatcher->deferred(c, p);
     if (c->group)
         c->group->n_waiting++;
     else
@@ -418,15 +402,15 @@ void reply_group_take(struct client *c, struct reply_group *group, struct resp_b
     group->first = group->last = NULL;
 }
 
-void pending_done(struct pending *p)
+static void done(struct pending *p)
 {
-    struct client *c = p->client;
-    command_ended(p);
+    struct client *c = client_of(p->caller);
+    c->loop->server->dispatcher->ended(c, p);
     if (p->muted)
         p->out.bytes = 0;
     p->ready = true;
     c->pending_bytes += p->out.bytes;
-    c->deadline_ms = c->lane->now_ms + DRAIN_MS; /* meant for those that end; others do not look at it */
+    c->deadline_ms = c->loop->lane.now_ms + DRAIN_MS; /* meant for those that end; others do not look at it */
     if (p->barrier && !p->group)
         c->blocked = false;
     client_mark(c);
@@ -464,7 +448,7 @@ static void flush_pending(struct client *c)
 static struct resp_limits limits_of(const struct client *c)
 {
     /* before AUTH a client gets little room, as in Redis */
-    uint64_t bulk = c->authenticated ? c->lane->server->config->bulk_max : 16384;
+    uint64_t bulk = c->authenticated ? c->loop->server->service.config->bulk_max : 16384;
     return (struct resp_limits){
         .bulk_bytes_max = bulk, .args_max = c->authenticated ? ARGS_MAX : 10, .inline_bytes_max = 65536};
 }
@@ -478,49 +462,50 @@ static size_t held_bytes(const struct client *c)
  * closed, which a single large reply may reach. */
 static bool has_room(const struct client *c)
 {
-    return held_bytes(c) <= c->lane->server->config->output_buffer_max / 4;
+    return held_bytes(c) <= c->loop->server->service.config->output_buffer_max / 4;
 }
 
 static bool takes_requests(const struct client *c)
 {
     return c->state == CLIENT_OPEN && !c->blocked && !c->paused && !c->resting && c->n_pending < PENDING_MAX &&
-           has_room(c) && !c->lane->crowded && !c->crowded_by;
+           has_room(c) && !c->loop->crowded && !c->caller.crowded_by;
 }
 
 /* Parses and runs what is whole in bytes; returns how many were used. */
 static size_t consume(struct client *c, const uint8_t *bytes, size_t n)
 {
-    struct lane *lane = c->lane;
+    struct loop *loop = c->loop;
     size_t at = 0;
     c->need = 1;
-    lane_enter(lane);
-    command_begin_timing(lane);
+    lane_enter(&loop->lane);
+    loop->server->dispatcher->begin(loop);
     while (at < n && takes_requests(c)) {
         size_t used = 0, need = 1;
         char message[128];
         struct resp_limits limits = limits_of(c);
-        enum resp_status status = resp_parse(bytes + at, n - at, &limits, &lane->request, &used, &need, message);
+        enum resp_status status = resp_parse(bytes + at, n - at, &limits, &loop->request, &used, &need, message);
         if (status == RESP_MORE) {
             c->need = need;
             break;
         }
         if (status == RESP_BROKEN) {
             resp_error(client_reply(c), "%s", message);
-            stat_add(&lane->stats.closed_protocol, 1);
+            stat_add(&loop->lane.stats.closed_protocol, 1);
             client_end(c);
             at = n;
             break;
         }
-        if (lane->request.n_args > 0 && command_must_wait(c, lane->request.args, lane->request.n_args)) {
-            c->paused = lane->pausing = true;
+        if (loop->request.n_args > 0 &&
+            loop->server->dispatcher->must_wait(c, loop->request.args, loop->request.n_args)) {
+            c->paused = loop->pausing = true;
             break;
         }
         at += used;
-        if (lane->request.n_args > 0)
-            command_run(c, lane->request.args, lane->request.n_args);
+        if (loop->request.n_args > 0)
+            loop->server->dispatcher->run(c, loop->request.args, loop->request.n_args);
     }
-    command_end_timing(lane);
-    lane_leave(lane);
+    loop->server->dispatcher->end(loop);
+    lane_leave(&loop->lane);
     return at;
 }
 
@@ -572,21 +557,21 @@ static void consume_kept(struct client *c)
 
 void client_take_bytes(struct client *c, const uint8_t *bytes, size_t n)
 {
-    const struct lane *lane = c->lane;
+    const struct loop *loop = c->loop;
     size_t used = 0;
     if (c->in_bytes == c->in_start)
         used = consume(c, bytes, n);
     if (c->state != CLIENT_OPEN || used == n)
         return;
     if (!keep(c, bytes + used, n - used)) {
-        log_line(lane->server->log, LOG_LEVEL_WARNING, "no memory for the request of client %llu: closed",
-                 (unsigned long long)c->id);
+        log_line(loop->server->service.log, LOG_LEVEL_WARNING, "no memory for the request of client %llu: closed",
+                 (unsigned long long)c->caller.id);
         client_kill(c);
-    } else if (c->in_bytes - c->in_start > lane->server->config->query_buffer_max) {
-        log_line(lane->server->log, LOG_LEVEL_WARNING,
+    } else if (c->in_bytes - c->in_start > loop->server->service.config->query_buffer_max) {
+        log_line(loop->server->service.log, LOG_LEVEL_WARNING,
                  "client %llu sent more than client-query-buffer-limit (%llu bytes) ahead: closed",
-                 (unsigned long long)c->id, (unsigned long long)lane->server->config->query_buffer_max);
-        stat_add(&c->lane->stats.closed_query_limit, 1);
+                 (unsigned long long)c->caller.id, (unsigned long long)loop->server->service.config->query_buffer_max);
+        stat_add(&c->loop->lane.stats.closed_query_limit, 1);
         client_abort(c);
     } else if (used == 0) {
         consume_kept(c);
@@ -613,19 +598,19 @@ static void pause_or_resume(struct client *c)
         backlog >= c->need) {
         c->pausing = c->cancelling = true;
         c->cancel = (struct io_op){.kind = IO_CANCEL, .target = &c->recv, .done = on_cancel, .owner = c};
-        engine_queue(c->lane->engine, &c->cancel);
+        engine_queue(c->loop->lane.engine, &c->cancel);
     } else if (c->pausing && !c->receiving && !c->cancelling && c->state != CLIENT_DEAD &&
                (backlog <= BACKLOG_BYTES / 2 || backlog < c->need)) {
         c->pausing = false;
         c->receiving = true;
-        engine_queue(c->lane->engine, &c->recv);
+        engine_queue(c->loop->lane.engine, &c->recv);
     }
 }
 
 void client_set_eof(struct client *c)
 {
-    c->eof = true;
-    c->deadline_ms = c->lane->now_ms + DRAIN_MS;
+    c->eof = c->caller.leaving = true;
+    c->deadline_ms = c->loop->lane.now_ms + DRAIN_MS;
     client_mark(c);
 }
 
@@ -639,9 +624,9 @@ static void on_receive(struct io_op *op, int result, unsigned flags)
         return;
     }
     if (result > 0) {
-        stat_add(&c->lane->stats.net_input_bytes, (uint64_t)result);
-        c->lane->window_receives++;
-        c->last_ms = c->lane->now_ms;
+        stat_add(&c->loop->lane.stats.net_input_bytes, (uint64_t)result);
+        c->loop->window_receives++;
+        c->last_ms = c->loop->lane.now_ms;
         if (c->state == CLIENT_OPEN && c->tls)
             client_tls_received(c, op->buffer, (size_t)result);
         else if (c->state == CLIENT_OPEN)
@@ -659,12 +644,12 @@ static void on_receive(struct io_op *op, int result, unsigned flags)
 
 static void send_more(struct client *c)
 {
-    c->sent_ms = c->lane->now_ms;
+    c->sent_ms = c->loop->lane.now_ms;
     c->send.buffer = c->flight.data + c->flight_sent;
     size_t left = c->flight.bytes - c->flight_sent;
     c->send.bytes = left > (1u << 30) ? 1u << 30 : (uint32_t)left;
     c->sending = true;
-    engine_queue(c->lane->engine, &c->send);
+    engine_queue(c->loop->lane.engine, &c->send);
 }
 
 static void on_send(struct io_op *op, int result, unsigned flags)
@@ -676,10 +661,10 @@ static void on_send(struct io_op *op, int result, unsigned flags)
         client_kill(c);
         return;
     }
-    stat_add(&c->lane->stats.net_output_bytes, (uint64_t)result);
-    c->last_ms = c->lane->now_ms;
+    stat_add(&c->loop->lane.stats.net_output_bytes, (uint64_t)result);
+    c->last_ms = c->loop->lane.now_ms;
     c->flight_sent += (size_t)result;
-    c->deadline_ms = c->lane->now_ms + (c->state == CLIENT_LINGERING ? LINGER_MS : DRAIN_MS);
+    c->deadline_ms = c->loop->lane.now_ms + (c->state == CLIENT_LINGERING ? LINGER_MS : DRAIN_MS);
     client_mark(c);
 }
 
@@ -711,16 +696,16 @@ static void send_replies(struct client *c)
 
 static void check_output(struct client *c)
 {
-    const struct config *config = c->lane->server->config;
+    const struct config *config = c->loop->server->service.config;
     size_t held = held_bytes(c);
-    if (held > stat_get(&c->lane->stats.output_bytes_peak))
-        stat_set(&c->lane->stats.output_bytes_peak, held);
+    if (held > stat_get(&c->loop->lane.stats.output_bytes_peak))
+        stat_set(&c->loop->lane.stats.output_bytes_peak, held);
     if (c->state == CLIENT_DEAD || (held <= config->output_buffer_max && !c->out.failed))
         return;
-    log_line(c->lane->server->log, LOG_LEVEL_WARNING,
+    log_line(c->loop->server->service.log, LOG_LEVEL_WARNING,
              "client %llu does not read its replies: more than client-output-buffer-limit (%llu bytes): closed",
-             (unsigned long long)c->id, (unsigned long long)config->output_buffer_max);
-    stat_add(&c->lane->stats.closed_output_limit, 1);
+             (unsigned long long)c->caller.id, (unsigned long long)config->output_buffer_max);
+    stat_add(&c->loop->lane.stats.closed_output_limit, 1);
     client_abort(c);
 }
 
@@ -740,14 +725,14 @@ static void step_end(struct client *c)
         return;
     }
     c->state = CLIENT_LINGERING;
-    c->deadline_ms = c->lane->now_ms + LINGER_MS;
+    c->deadline_ms = c->loop->lane.now_ms + LINGER_MS;
     shutdown(c->fd, SHUT_WR);
 }
 
 bool client_is_late(const struct client *c)
 {
-    uint64_t now = c->lane->now_ms;
-    bool working = c->first || ((c->lane->crowded || c->crowded_by || c->paused) && c->in_bytes > c->in_start);
+    uint64_t now = c->loop->lane.now_ms;
+    bool working = c->first || ((c->loop->crowded || c->caller.crowded_by || c->paused) && c->in_bytes > c->in_start);
     if (c->eof || c->state == CLIENT_LINGERING || c->state == CLIENT_DRAINING)
         return !working && now >= c->deadline_ms;
     return c->state == CLIENT_OPEN && c->sending && !has_room(c) && now - c->sent_ms >= STUCK_MS;
@@ -775,11 +760,46 @@ static void work_on(struct client *c)
         client_mark(c);
 }
 
-void lane_work_on_clients(struct lane *lane)
+void loop_work_on_clients(struct loop *loop)
 {
     struct client *c;
-    while ((c = lane->dirty)) {
-        lane->dirty = c->next_dirty;
+    while ((c = loop->dirty)) {
+        loop->dirty = c->next_dirty;
         work_on(c);
     }
 }
+
+/* ---- for handlers ------------------------------------------------------------------------------------------------ */
+
+static struct resp_buffer *reply(struct caller *caller)
+{
+    return client_reply(client_of(caller));
+}
+
+static struct resp_arg tenant(const struct caller *caller, uint32_t i)
+{
+    const struct client *c = (const struct client *)(const void *)caller;
+    assert(i < c->user->tenants.n);
+    const struct acl_text *name = &c->user->tenants.items[i];
+    return (struct resp_arg){(const uint8_t *)name->data, (uint32_t)name->bytes};
+}
+
+static void release(struct lane *lane, const struct fair_share *share)
+{
+    for (struct client *c = loop_of(lane)->clients; c; c = c->next) {
+        if (c->caller.crowded_by != share)
+            continue;
+        c->caller.crowded_by = NULL;
+        client_mark(c);
+    }
+}
+
+const struct host client_host = {.reply = reply,
+                                 .defer = defer,
+                                 .done = done,
+                                 .wait_lsn = wait_lsn,
+                                 .rest = rest,
+                                 .slow = slow,
+                                 .tenant = tenant,
+                                 .release = release,
+                                 .post = loop_post};

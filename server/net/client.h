@@ -1,14 +1,13 @@
 /*
  * client.h - a connection: requests in, replies out in the order of the requests.
  *
- * A command gives exactly one reply per request: at once (client_reply) or later (client_defer, pending_done). Commands
- * of one pipeline that wait for the disk run at the same time; their replies leave in order all the same.
+ * A command gives exactly one reply per request: at once or later (call/caller.h). Commands of one pipeline that wait
+ * for the disk run at the same time; their replies leave in order all the same.
  */
 #ifndef QUIRE_SERVER_CLIENT_H
 #define QUIRE_SERVER_CLIENT_H
 
-#include "server/access/acl.h"
-#include "server/net/server_priv.h"
+#include "server/net/loop.h"
 #include "server/net/tls.h"
 
 enum { PENDING_MAX = 256 }; /* deferred replies of one client; its further requests wait */
@@ -20,26 +19,7 @@ enum client_state {
     CLIENT_DEAD       /* shut down; waits for its ops and deferred replies, then is freed */
 };
 
-struct fair_share;
-struct reply_group;
 struct transaction;
-struct vector_plan;
-
-/* A reply that is not there yet, or stands behind one that is not. First member of what a command keeps. */
-struct pending {
-    struct client *client;
-    struct pending *next;
-    struct resp_buffer out;
-    unsigned row; /* of the command table */
-    uint64_t started_us;
-    uint64_t lsn; /* it does not leave before this is durable */
-    bool ready, barrier, deferred;
-    struct reply_group *group; /* it is part of; NULL: it stands in the client's line */
-    bool muted;                /* CLIENT REPLY: the reply is not sent */
-    struct slow_args *slow;    /* what SLOWLOG would show; owned, NULL: nothing */
-    /* For SLOWLOG: what the command did, such as "pagegraph reads=12", while it still knows. May be NULL. */
-    void (*describe)(const struct pending *p, char *text, size_t room);
-};
 
 /* Replies that are gathered while client->group names it, in order, into one (EXEC's) or for nobody. */
 struct reply_group {
@@ -48,26 +28,19 @@ struct reply_group {
     void (*done)(struct reply_group *group); /* when n_waiting becomes 0 */
 };
 
-enum {
-    LANE_WAITING_MAX = 4096, /* searches that wait for a task; beyond it a lane takes no further requests */
-    ARGS_MAX = 65536         /* of one request */
-};
-
 struct client {
-    struct lane *lane;
+    struct caller caller; /* first */
+    struct loop *loop;
     struct client *next, *prev, *next_dirty, *next_resting;
-    bool resting;        /* client_rest */
-    uint64_t slice_turn; /* of the lane, in which it has written `slice` elements */
-    unsigned slice;
+    bool resting; /* client_rest */
     int fd;
     enum client_state state;
     bool receiving, pausing, sending, dirty,
         eof; /* pausing: the receive is being cancelled until there is room again */
-    int protocol;
     bool authenticated;
     struct acl_user *user;   /* a reference */
     uint64_t acl_generation; /* of the table when `user` was fetched */
-    uint64_t id, created_ms, last_ms, deadline_ms;
+    uint64_t created_ms, last_ms, deadline_ms;
     char *name, *library, *library_version;
     struct io_op recv, send, cancel;
     bool cancelling; /* `cancel` is the engine's */
@@ -86,33 +59,37 @@ struct client {
     size_t pending_bytes; /* of replies that are ready and not yet in `out` */
     struct pending *first, *last;
     unsigned n_pending;
-    bool blocked;                  /* a barrier is pending: no further request before its reply */
-    struct fair_share *crowded_by; /* a tenant of it has so many searches waiting that no further request is taken */
-    bool paused;                   /* its next request waits for the end of CLIENT PAUSE */
-    bool monitor;                  /* gets a line per command (MONITOR) */
+    bool blocked;                      /* a barrier is pending: no further request before its reply */
+    bool paused;                       /* its next request waits for the end of CLIENT PAUSE */
+    bool monitor;                      /* gets a line per command (MONITOR) */
     bool reply_off, reply_skip, muted; /* CLIENT REPLY; muted: of the command being run */
     bool no_evict, no_touch;           /* CLIENT NO-EVICT, NO-TOUCH: kept and shown */
     unsigned row;                      /* of the command being run, or run last; ROW_NONE: none yet */
     struct transaction *transaction;   /* MULTI, WATCH; owned */
     struct reply_group *group;         /* where replies go while EXEC runs */
-    struct vector_plan *plan;          /* of the transaction whose commands are looked at or run */
 };
 
+/* The client of a caller of this host. */
+static inline struct client *client_of(struct caller *caller)
+{
+    return (struct client *)(void *)caller;
+}
+
+/* What clients do for handlers. */
+extern const struct host client_host;
+
 /* Takes the socket over. NULL without memory (the socket is closed). */
-struct client *client_create(struct lane *lane, int fd, bool tls);
+struct client *client_create(struct loop *loop, int fd, bool tls);
 /* Works on clients that were marked: replies, further requests, ends. */
-void lane_work_on_clients(struct lane *lane);
+void loop_work_on_clients(struct loop *loop);
 /* Whether its time is over: it ends and makes no progress, or its replies fill memory and it does not read them. */
 bool client_is_late(const struct client *client);
 /* Sends what the journal has made durable meanwhile. On the lane's thread. */
-void lane_send_durable(struct lane *lane);
+void loop_send_durable(struct loop *loop);
 /* Has it worked on before the next wait. */
 void client_mark(struct client *client);
-/* Its next request waits until the lane has looked at its other clients: for commands that take long. */
-void client_rest(struct client *client);
-void lane_wake_resting(struct lane *lane);
-/* Its next request waits some milliseconds: for writers where the store is behind. */
-void client_slow(struct client *client);
+/* Those that rest go on. */
+void loop_wake_resting(struct loop *loop);
 /* Closes after what is pending was sent. */
 void client_end(struct client *client);
 /* Closes now. */
@@ -120,13 +97,25 @@ void client_kill(struct client *client);
 /* As client_kill, and the connection is reset: for clients that broke a limit. */
 void client_abort(struct client *client);
 
+/* ---- its user: client_acl.c -------------------------------------------------------------------------------------- */
+
 /* Whether its user is up to date and may do everything: no request needs a look at the ACL. */
-static inline bool acl_is_free(const struct client *client)
+static inline bool client_is_free(const struct client *client)
 {
     return client->acl_generation ==
-               atomic_load_explicit(&client->lane->server->acl.generation, memory_order_acquire) &&
+               atomic_load_explicit(&client->loop->server->acl.generation, memory_order_acquire) &&
            client->user->everything;
 }
+/* The user of a connection that has just been made or reset. */
+void client_acl_begin(struct client *client);
+/* Gives the client that user, if the password is right. Counts and logs a failure. */
+bool client_authenticate(struct client *client, struct resp_arg name, struct resp_arg password);
+/* The client's user as it is now. False where it was deleted or switched off: the client must go. */
+bool client_acl_refresh(struct client *client);
+/* Whether the request may run; otherwise an error reply was given, counted and logged. */
+bool client_permits(struct client *client, unsigned row, const struct resp_arg *args, uint32_t n);
+/* The table has changed: clients look for their users. context: the server. Any thread. */
+void client_users_changed(void *context);
 
 /* Bytes of requests, as they would come from a plain connection; and their end. */
 void client_take_bytes(struct client *client, const uint8_t *bytes, size_t n);
@@ -150,26 +139,12 @@ void client_address(const struct client *client, bool ours, char text[CLIENT_ADD
 
 /* The buffer for the reply to the request being run. */
 struct resp_buffer *client_reply(struct client *client);
-/* An error reply: "ERR ...". */
-void client_error(struct client *client, const char *format, ...) __attribute__((format(printf, 2, 3)));
-/* The same for an error of the library, with the code that fits. `out` is the reply's buffer. */
-void reply_quire_error(struct resp_buffer *out, const struct quire_error *err);
-
-/* A reply to come: `bytes` zeroed bytes that begin with struct pending, freed after the reply was handed on. With
- * barrier no request behind it starts before. NULL without memory: the client is closed then. */
-void *client_defer(struct client *client, size_t bytes, bool barrier);
-/* The reply that was just written does not leave before the journal calls `lsn` durable; 0: nothing to wait for. */
-void client_wait_lsn(struct client *client, uint64_t lsn);
 /* The replies of a group, to the end of out; the group is empty afterwards. */
 void reply_group_take(struct client *client, struct reply_group *group, struct resp_buffer *out);
 /* One less is waited for. */
 void reply_group_done(struct reply_group *group);
-/* The name of its user; valid until its next request. */
-const char *client_user(const struct client *client);
 /* A line to a client in MONITOR, not a reply. */
 void client_push(struct client *client, const void *bytes, size_t n);
 void client_set_monitor(struct client *client, bool on);
-/* p->out holds the reply, which waits for p->lsn. p may be freed at once. */
-void pending_done(struct pending *p);
 
 #endif

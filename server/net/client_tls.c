@@ -18,8 +18,8 @@ enum { PLAIN_BYTES = 16384, PART_BYTES = 131072, HANDSHAKE_MS = 10000, KEEP_BYTE
 
 bool client_tls_begin(struct client *c)
 {
-    struct lane_stats *stats = &c->lane->stats;
-    c->tls = tls_accept(c->lane->server->tls);
+    struct lane_stats *stats = &c->loop->lane.stats;
+    c->tls = tls_accept(c->loop->server->tls);
     if (!c->tls)
         return false;
     stat_add(&stats->tls_connections, 1);
@@ -33,23 +33,24 @@ void client_tls_end(struct client *c)
         return;
     tls_free(c->tls);
     resp_buffer_fini(&c->plain);
-    stat_set(&c->lane->stats.tls_clients, stat_get(&c->lane->stats.tls_clients) - 1);
+    stat_set(&c->loop->lane.stats.tls_clients, stat_get(&c->loop->lane.stats.tls_clients) - 1);
 }
 
 static void complain(struct client *c, const char *reason)
 {
-    struct lane *lane = c->lane;
+    struct loop *loop = c->loop;
     char address[CLIENT_ADDRESS_BYTES];
-    stat_add(&lane->stats.tls_failures, 1);
-    if (lane->now_ms - lane->last_tls_complaint_ms < 1000) {
-        lane->tls_complaints_kept_back++;
+    stat_add(&loop->lane.stats.tls_failures, 1);
+    if (loop->lane.now_ms - loop->last_tls_complaint_ms < 1000) {
+        loop->tls_complaints_kept_back++;
         return;
     }
     client_address(c, false, address);
-    log_line(lane->server->log, LOG_LEVEL_WARNING, "TLS connection from %s failed: %s (%u more were not logged)",
-             address, reason, lane->tls_complaints_kept_back);
-    lane->last_tls_complaint_ms = lane->now_ms;
-    lane->tls_complaints_kept_back = 0;
+    log_line(loop->server->service.log, LOG_LEVEL_WARNING,
+             "TLS connection from %s failed: %s (%u more were not logged)", address, reason,
+             loop->tls_complaints_kept_back);
+    loop->last_tls_complaint_ms = loop->lane.now_ms;
+    loop->tls_complaints_kept_back = 0;
 }
 
 void client_tls_received(struct client *c, const uint8_t *bytes, size_t n)
@@ -118,5 +119,5 @@ bool client_tls_said_goodbye(struct client *c)
 bool client_tls_is_late(const struct client *c)
 {
     return c->tls && c->state == CLIENT_OPEN && !tls_is_ready(c->tls) &&
-           c->lane->now_ms - c->created_ms >= HANDSHAKE_MS;
+           c->loop->lane.now_ms - c->created_ms >= HANDSHAKE_MS;
 }

@@ -22,49 +22,50 @@ static void on_back(struct lane *lane, struct message *message)
 static void part_done(struct gather *g)
 {
     if (atomic_fetch_sub_explicit(&g->left, 1, memory_order_acq_rel) == 1)
-        lane_post(g->asker, &g->back);
+        lane_post(&g->asker->lane, &g->back);
 }
 
 static void on_part(struct lane *lane, struct message *message)
 {
+    struct loop *loop = loop_of(lane);
     struct gather_part *part = (struct gather_part *)(void *)message;
-    part->gather->work(part->gather, part, lane);
+    part->gather->work(part->gather, part, loop);
     part_done(part->gather);
 }
 
 void *gather_begin(struct client *c, size_t bytes)
 {
-    const struct server *server = c->lane->server;
-    struct gather_part *parts = calloc(server->n_lanes, sizeof *parts);
-    struct gather *g = parts ? client_defer(c, bytes, true) : NULL;
+    const struct server *server = c->loop->server;
+    struct gather_part *parts = calloc(server->service.n_lanes, sizeof *parts);
+    struct gather *g = parts ? caller_defer(&c->caller, bytes, true) : NULL;
     if (!g) {
         free(parts);
         client_kill(c);
         return NULL;
     }
-    g->asker = c->lane;
+    g->asker = c->loop;
     g->back.run = on_back;
     g->parts = parts;
-    g->n_parts = server->n_lanes;
-    atomic_init(&g->left, server->n_lanes);
+    g->n_parts = server->service.n_lanes;
+    atomic_init(&g->left, server->service.n_lanes);
     for (unsigned i = 0; i < g->n_parts; i++) {
         parts[i].message.run = on_part;
         parts[i].gather = g;
-        parts[i].out.protocol = c->protocol;
+        parts[i].out.protocol = c->caller.protocol;
     }
     return g;
 }
 
 void gather_start(struct gather *g)
 {
-    struct lane *lanes = g->asker->server->lanes;
-    unsigned n = g->n_parts, own = g->asker->index;
+    struct loop *loops = g->asker->server->loops;
+    unsigned n = g->n_parts, own = g->asker->lane.index;
     struct gather_part *parts = g->parts;
     for (unsigned i = 0; i < n; i++)
-        if (i != own && !lane_reach(&lanes[i], &parts[i].message))
+        if (i != own && !loop_reach(&loops[i], &parts[i].message))
             part_done(g);
     /* the last one that may touch g: with it the answer is under way */
-    on_part(g->asker, &parts[own].message);
+    on_part(&g->asker->lane, &parts[own].message);
 }
 
 uint64_t gather_count(const struct gather *g)

@@ -21,11 +21,11 @@ struct gather_part {
 
 struct gather {
     struct pending pending; /* finish writes the reply to pending.out */
-    struct lane *asker;
+    struct loop *asker;
     struct message back;
     atomic_uint left;
     /* On each lane that still runs. It may read the gather's own fields and write to its part. */
-    void (*work)(struct gather *gather, struct gather_part *part, struct lane *lane);
+    void (*work)(struct gather *gather, struct gather_part *part, struct loop *loop);
     /* On the asking lane, when all parts are there. */
     void (*finish)(struct gather *gather);
     unsigned n_parts;

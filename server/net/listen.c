@@ -6,7 +6,7 @@
  * start. Addresses are numbers, not names: what a name resolves to may change, and would be asked for while starting.
  */
 #include "io/error.h"
-#include "server/net/server_priv.h"
+#include "server/net/loop.h"
 #include <errno.h>
 #include <netdb.h>
 #include <netinet/in.h>
@@ -14,8 +14,6 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
-
-_Static_assert((int)LISTENERS_MAX <= (int)METRICS_LISTENERS_MAX, "both are filled by open_one");
 
 static bool is_loopback(const struct sockaddr *address)
 {
@@ -59,7 +57,7 @@ static int bind_and_listen(const struct server *server, const struct sockets *s,
     setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
     if (info->ai_family == AF_INET6)
         setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &one, sizeof one);
-    if (bind(fd, info->ai_addr, info->ai_addrlen) == 0 && listen(fd, (int)server->config->tcp_backlog) == 0) {
+    if (bind(fd, info->ai_addr, info->ai_addrlen) == 0 && listen(fd, (int)server->service.config->tcp_backlog) == 0) {
         s->fds[(*s->n)++] = fd;
         return 0;
     }
@@ -73,7 +71,7 @@ static int bind_and_listen(const struct server *server, const struct sockets *s,
 
 static int open_one(struct server *server, const struct sockets *s, const char *name, struct quire_error *err)
 {
-    const struct config *config = server->config;
+    const struct config *config = server->service.config;
     struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICHOST | AI_PASSIVE}, *info = NULL;
     char port[16];
     if (*s->n == LISTENERS_MAX)
@@ -82,7 +80,7 @@ static int open_one(struct server *server, const struct sockets *s, const char *
     if (getaddrinfo(name, port, &hints, &info) != 0 || !info)
         return error_set(err, QUIRE_EINVALID, "%s: '%.100s' is not an IPv4 or IPv6 address", s->setting, name);
     int rc;
-    if (s->guarded && config->protected_mode && acl_default_is_open(server) && !is_loopback(info->ai_addr))
+    if (s->guarded && config->protected_mode && acl_default_is_open(&server->acl) && !is_loopback(info->ai_addr))
         rc = error_set(err, QUIRE_EPERM,
                        "bind: %.100s is beyond loopback and the default user has no password: set requirepass, or "
                        "protected-mode no where the network itself keeps strangers out",
@@ -119,14 +117,15 @@ static int open_list(struct server *server, const struct sockets *s, const char 
 
 int listen_open(struct server *server, struct quire_error *err)
 {
-    struct config *config = server->config;
-    struct metrics *m = &server->metrics;
+    struct config *config = server->service.config;
     unsigned port = (unsigned)config->port, tls_port = (unsigned)config->tls_port, n_plain;
     const struct sockets plain = {"bind", "port", server->listeners, &server->n_listeners, &port, true};
     const struct sockets tls = {"bind", "tls-port", server->listeners, &server->n_listeners, &tls_port, true};
-    const struct sockets scrapers = {"metrics-bind", "metrics-port", m->listeners, &m->n_listeners, &m->port, false};
+    const struct sockets scrapers = {
+        "metrics-bind",        "metrics-port", server->metrics_listeners, &server->n_metrics_listeners,
+        &server->metrics_port, false};
     int rc = 0;
-    m->port = (unsigned)config->metrics_port;
+    server->metrics_port = (unsigned)config->metrics_port;
     config->port_found = port == 0;
     /* with TLS, port 0 is what it is to Redis: no plain connections */
     if (port != 0 || tls_port == 0)
@@ -136,7 +135,7 @@ int listen_open(struct server *server, struct quire_error *err)
         rc = open_list(server, &tls, config->bind, err);
     for (unsigned i = n_plain; i < server->n_listeners; i++)
         server->listeners_tls[i] = true;
-    if (rc == 0 && m->port != 0)
+    if (rc == 0 && server->metrics_port != 0)
         rc = open_list(server, &scrapers, config->metrics_bind, err);
     config->port = port;
     server->port = port ? port : tls_port;
@@ -147,6 +146,6 @@ void listen_close(struct server *server)
 {
     while (server->n_listeners > 0)
         close(server->listeners[--server->n_listeners]);
-    while (server->metrics.n_listeners > 0)
-        close(server->metrics.listeners[--server->metrics.n_listeners]);
+    while (server->n_metrics_listeners > 0)
+        close(server->metrics_listeners[--server->n_metrics_listeners]);
 }

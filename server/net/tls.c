@@ -17,7 +17,7 @@
  */
 #include "server/net/tls.h"
 #include "io/error.h"
-#include "server/net/server_priv.h"
+#include "server/net/loop.h"
 #include <errno.h>
 #include <openssl/err.h>
 #include <openssl/ssl.h>
@@ -279,7 +279,7 @@ int tls_reload(struct server *server, struct quire_error *err)
     SSL_CTX *context = NULL;
     if (!tls)
         return error_set(err, QUIRE_EINVALID, "there is no TLS: start the server with tls-port");
-    int rc = make_context(server->config, &context, err);
+    int rc = make_context(server->service.config, &context, err);
     if (rc < 0)
         return rc;
     pthread_mutex_lock(&tls->lock);

@@ -308,6 +308,12 @@ void resp_error(struct resp_buffer *out, const char *format, ...)
     put_line(out, '-', text, bytes);
 }
 
+void resp_quire_error(struct resp_buffer *out, const struct quire_error *err)
+{
+    const char *code = err->code == QUIRE_ENOMEM ? "OOM" : err->code == QUIRE_EEXISTS ? "BUSYKEY" : "ERR";
+    resp_error(out, "%s %s", code, err->message);
+}
+
 void resp_integer(struct resp_buffer *out, long long value)
 {
     put_number(out, ':', value);

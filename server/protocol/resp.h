@@ -14,6 +14,8 @@ struct resp_arg {
     uint32_t bytes;
 };
 
+enum { ARGS_MAX = 65536 }; /* of one request */
+
 struct resp_limits {
     uint64_t bulk_bytes_max;   /* one argument */
     uint32_t args_max;         /* arguments of one request */
@@ -54,6 +56,8 @@ void resp_format(struct resp_buffer *out, const char *format, va_list arguments)
 void resp_simple(struct resp_buffer *out, const char *text);
 /* "-" and the text, line breaks replaced by spaces. The text begins with a code ("ERR ..."). */
 void resp_error(struct resp_buffer *out, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* An error of the library, with the code that fits. */
+void resp_quire_error(struct resp_buffer *out, const struct quire_error *err);
 void resp_integer(struct resp_buffer *out, long long value);
 void resp_bulk(struct resp_buffer *out, const void *data, size_t bytes);
 void resp_text(struct resp_buffer *out, const char *text);

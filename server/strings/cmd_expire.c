@@ -4,6 +4,7 @@
  * A time that is over removes the key at once and answers 1, as Redis does. Whatever came before 1970 is over.
  */
 #include "server/call/key_call.h"
+#include "server/strings/cmd_strings.h"
 #include "server/strings/expiry.h"
 
 static bool in_seconds(enum expiry_unit unit)
@@ -12,24 +13,24 @@ static bool in_seconds(enum expiry_unit unit)
 }
 
 /* Milliseconds since 1970; false after an error reply. */
-static bool expiry_of(struct client *c, struct resp_arg amount, enum expiry_unit unit, bool above_zero, long long *out)
+static bool expiry_of(struct caller *c, struct resp_arg amount, enum expiry_unit unit, bool above_zero, long long *out)
 {
     long long ms;
     if (!arg_integer(amount, &ms)) {
-        client_error(c, "ERR value is not an integer or out of range");
+        caller_error(c, "ERR value is not an integer or out of range");
         return false;
     }
-    const struct keyspace *k = &c->lane->server->keyspace;
+    const struct keyspace *k = &c->lane->service->keyspace;
     bool relative = unit == EXPIRY_SECONDS || unit == EXPIRY_MILLISECONDS;
     bool bad = (above_zero && ms <= 0) || (in_seconds(unit) && __builtin_mul_overflow(ms, 1000, &ms)) ||
                (relative && __builtin_add_overflow(ms, (long long)k->clock_ms(k->clock_context), &ms));
     if (bad)
-        client_error(c, "ERR invalid expire time in '%s' command", commands[c->row].name);
+        caller_error(c, "ERR invalid expire time in '%s' command", c->command);
     *out = ms;
     return !bad;
 }
 
-bool expiry_of_set(struct client *c, struct resp_arg amount, enum expiry_unit unit, uint64_t *expire_ms)
+bool expiry_of_set(struct caller *c, struct resp_arg amount, enum expiry_unit unit, uint64_t *expire_ms)
 {
     long long ms;
     if (!expiry_of(c, amount, unit, true, &ms))
@@ -44,7 +45,7 @@ struct conditions {
     bool none, some, later, earlier; /* NX XX GT LT */
 };
 
-static bool take_conditions(struct client *c, const struct resp_arg *args, uint32_t n, struct conditions *o)
+static bool take_conditions(struct caller *c, const struct resp_arg *args, uint32_t n, struct conditions *o)
 {
     *o = (struct conditions){0};
     for (uint32_t i = 3; i < n; i++) {
@@ -54,17 +55,17 @@ static bool take_conditions(struct client *c, const struct resp_arg *args, uint3
                       : arg_is(args[i], "LT") ? &o->earlier
                                               : NULL;
         if (!found) {
-            client_error(c, "ERR Unsupported option %.*s", ARG_SHOWN(args[i], 128u));
+            caller_error(c, "ERR Unsupported option %.*s", ARG_SHOWN(args[i], 128u));
             return false;
         }
         *found = true;
     }
     if (o->none && (o->some || o->later || o->earlier)) {
-        client_error(c, "ERR NX and XX, GT or LT options at the same time are not compatible");
+        caller_error(c, "ERR NX and XX, GT or LT options at the same time are not compatible");
         return false;
     }
     if (o->later && o->earlier) {
-        client_error(c, "ERR GT and LT options at the same time are not compatible");
+        caller_error(c, "ERR GT and LT options at the same time are not compatible");
         return false;
     }
     return true;
@@ -77,7 +78,7 @@ static bool holds_for(const struct conditions *o, uint64_t now_at, uint64_t new_
            !(o->earlier && now_at && new_at >= now_at);
 }
 
-static void expire(struct client *c, const struct resp_arg *args, uint32_t n, enum expiry_unit unit)
+static void expire(struct caller *c, const struct resp_arg *args, uint32_t n, enum expiry_unit unit)
 {
     struct conditions o;
     struct key_call call;
@@ -92,31 +93,31 @@ static void expire(struct client *c, const struct resp_arg *args, uint32_t n, en
     int rc = sets ? keyspace_expire(&call.hold, call.entry, new_at, &err) : 0;
     if (key_failed(c, &call.hold, rc, &err))
         return;
-    resp_integer(client_reply(c), sets);
+    resp_integer(caller_reply(c), sets);
     key_end(&call);
 }
 
-void cmd_expire(struct client *c, const struct resp_arg *args, uint32_t n)
+void cmd_expire(struct caller *c, const struct resp_arg *args, uint32_t n)
 {
     expire(c, args, n, EXPIRY_SECONDS);
 }
 
-void cmd_pexpire(struct client *c, const struct resp_arg *args, uint32_t n)
+void cmd_pexpire(struct caller *c, const struct resp_arg *args, uint32_t n)
 {
     expire(c, args, n, EXPIRY_MILLISECONDS);
 }
 
-void cmd_expireat(struct client *c, const struct resp_arg *args, uint32_t n)
+void cmd_expireat(struct caller *c, const struct resp_arg *args, uint32_t n)
 {
     expire(c, args, n, EXPIRY_AT_SECONDS);
 }
 
-void cmd_pexpireat(struct client *c, const struct resp_arg *args, uint32_t n)
+void cmd_pexpireat(struct caller *c, const struct resp_arg *args, uint32_t n)
 {
     expire(c, args, n, EXPIRY_AT_MILLISECONDS);
 }
 
-void cmd_persist(struct client *c, const struct resp_arg *args, uint32_t n)
+void cmd_persist(struct caller *c, const struct resp_arg *args, uint32_t n)
 {
     struct key_call call;
     struct quire_error err;
@@ -127,14 +128,14 @@ void cmd_persist(struct client *c, const struct resp_arg *args, uint32_t n)
     int rc = had ? keyspace_expire(&call.hold, call.entry, 0, &err) : 0;
     if (key_failed(c, &call.hold, rc, &err))
         return;
-    resp_integer(client_reply(c), had);
+    resp_integer(caller_reply(c), had);
     key_end(&call);
 }
 
 /* ---- TTL --------------------------------------------------------------------------------------------------------- */
 
 /* -2: no such key; -1: no expiry. Seconds that are left are rounded, as Redis rounds them. */
-static void reply_expiry(struct client *c, struct resp_arg name, enum expiry_unit unit)
+static void reply_expiry(struct caller *c, struct resp_arg name, enum expiry_unit unit)
 {
     struct key_call call;
     long long answer = -2;
@@ -146,29 +147,29 @@ static void reply_expiry(struct client *c, struct resp_arg name, enum expiry_uni
         answer -= (long long)keyspace_now(&call.hold);
     if (answer >= 0 && in_seconds(unit))
         answer = unit == EXPIRY_SECONDS ? answer / 1000 + (answer % 1000 >= 500) : answer / 1000;
-    resp_integer(client_reply(c), answer);
+    resp_integer(caller_reply(c), answer);
     key_end(&call);
 }
 
-void cmd_ttl(struct client *c, const struct resp_arg *args, uint32_t n)
+void cmd_ttl(struct caller *c, const struct resp_arg *args, uint32_t n)
 {
     (void)n;
     reply_expiry(c, args[1], EXPIRY_SECONDS);
 }
 
-void cmd_pttl(struct client *c, const struct resp_arg *args, uint32_t n)
+void cmd_pttl(struct caller *c, const struct resp_arg *args, uint32_t n)
 {
     (void)n;
     reply_expiry(c, args[1], EXPIRY_MILLISECONDS);
 }
 
-void cmd_expiretime(struct client *c, const struct resp_arg *args, uint32_t n)
+void cmd_expiretime(struct caller *c, const struct resp_arg *args, uint32_t n)
 {
     (void)n;
     reply_expiry(c, args[1], EXPIRY_AT_SECONDS);
 }
 
-void cmd_pexpiretime(struct client *c, const struct resp_arg *args, uint32_t n)
+void cmd_pexpiretime(struct caller *c, const struct resp_arg *args, uint32_t n)
 {
     (void)n;
     reply_expiry(c, args[1], EXPIRY_AT_MILLISECONDS);

@@ -4,6 +4,7 @@
  * Replies that are as long as the hash are written under its shard's lock; HSCAN goes through a large one in steps.
  */
 #include "server/call/key_call.h"
+#include "server/strings/cmd_strings.h"
 #include "server/strings/scan_options.h"
 #include <stdio.h>
 
@@ -14,7 +15,7 @@ static bool get_field(const struct key_call *call, struct resp_arg field, struct
     return call->entry && hash_get(call->entry->hash, field, value);
 }
 
-void cmd_hget(struct client *c, const struct resp_arg *args, uint32_t n)
+void cmd_hget(struct caller *c, const struct resp_arg *args, uint32_t n)
 {
     struct key_call call;
     struct resp_arg value;
@@ -22,19 +23,19 @@ void cmd_hget(struct client *c, const struct resp_arg *args, uint32_t n)
     if (!key_read(&call, c, args[1], KEY_HASH))
         return;
     if (get_field(&call, args[2], &value))
-        resp_bulk(client_reply(c), value.data, value.bytes);
+        resp_bulk(caller_reply(c), value.data, value.bytes);
     else
-        resp_null(client_reply(c));
+        resp_null(caller_reply(c));
     key_end(&call);
 }
 
-void cmd_hmget(struct client *c, const struct resp_arg *args, uint32_t n)
+void cmd_hmget(struct caller *c, const struct resp_arg *args, uint32_t n)
 {
     struct key_call call;
     struct resp_arg value;
     if (!key_read(&call, c, args[1], KEY_HASH))
         return;
-    struct resp_buffer *out = client_reply(c);
+    struct resp_buffer *out = caller_reply(c);
     resp_array(out, n - 2);
     for (uint32_t i = 2; i < n; i++) {
         if (get_field(&call, args[i], &value))
@@ -45,24 +46,24 @@ void cmd_hmget(struct client *c, const struct resp_arg *args, uint32_t n)
     key_end(&call);
 }
 
-void cmd_hexists(struct client *c, const struct resp_arg *args, uint32_t n)
+void cmd_hexists(struct caller *c, const struct resp_arg *args, uint32_t n)
 {
     struct key_call call;
     struct resp_arg value;
     (void)n;
     if (!key_read(&call, c, args[1], KEY_HASH))
         return;
-    resp_integer(client_reply(c), get_field(&call, args[2], &value));
+    resp_integer(caller_reply(c), get_field(&call, args[2], &value));
     key_end(&call);
 }
 
-void cmd_hlen(struct client *c, const struct resp_arg *args, uint32_t n)
+void cmd_hlen(struct caller *c, const struct resp_arg *args, uint32_t n)
 {
     struct key_call call;
     (void)n;
     if (!key_read(&call, c, args[1], KEY_HASH))
         return;
-    resp_integer(client_reply(c), call.entry ? (long long)hash_count(call.entry->hash) : 0);
+    resp_integer(caller_reply(c), call.entry ? (long long)hash_count(call.entry->hash) : 0);
     key_end(&call);
 }
 
@@ -84,12 +85,12 @@ static void put_both(void *out, struct resp_arg field, struct resp_arg value)
     put_value(out, field, value);
 }
 
-static void reply_all(struct client *c, struct resp_arg name, hash_visit *put)
+static void reply_all(struct caller *c, struct resp_arg name, hash_visit *put)
 {
     struct key_call call;
     if (!key_read(&call, c, name, KEY_HASH))
         return;
-    struct resp_buffer *out = client_reply(c);
+    struct resp_buffer *out = caller_reply(c);
     size_t count = call.entry ? hash_count(call.entry->hash) : 0;
     if (put == put_both)
         resp_map(out, count);
@@ -100,19 +101,19 @@ static void reply_all(struct client *c, struct resp_arg name, hash_visit *put)
     key_end(&call);
 }
 
-void cmd_hgetall(struct client *c, const struct resp_arg *args, uint32_t n)
+void cmd_hgetall(struct caller *c, const struct resp_arg *args, uint32_t n)
 {
     (void)n;
     reply_all(c, args[1], put_both);
 }
 
-void cmd_hkeys(struct client *c, const struct resp_arg *args, uint32_t n)
+void cmd_hkeys(struct caller *c, const struct resp_arg *args, uint32_t n)
 {
     (void)n;
     reply_all(c, args[1], put_field);
 }
 
-void cmd_hvals(struct client *c, const struct resp_arg *args, uint32_t n)
+void cmd_hvals(struct caller *c, const struct resp_arg *args, uint32_t n)
 {
     (void)n;
     reply_all(c, args[1], put_value);
@@ -134,7 +135,7 @@ static void find_field(void *context, struct resp_arg field, struct resp_arg val
     f->n += 2;
 }
 
-void cmd_hscan(struct client *c, const struct resp_arg *args, uint32_t n)
+void cmd_hscan(struct caller *c, const struct resp_arg *args, uint32_t n)
 {
     struct key_call call;
     struct scan_options o;
@@ -150,13 +151,13 @@ void cmd_hscan(struct client *c, const struct resp_arg *args, uint32_t n)
 
 /* ---- writing ----------------------------------------------------------------------------------------------------- */
 
-void cmd_hset(struct client *c, const struct resp_arg *args, uint32_t n)
+void cmd_hset(struct caller *c, const struct resp_arg *args, uint32_t n)
 {
     struct key_call call;
     struct quire_error err;
     uint32_t n_new;
     if (n % 2 == 1) {
-        client_error(c, "ERR wrong number of arguments for 'hset' command");
+        caller_error(c, "ERR wrong number of arguments for 'hset' command");
         return;
     }
     if (!key_write(&call, c, args[1], KEY_HASH))
@@ -164,11 +165,11 @@ void cmd_hset(struct client *c, const struct resp_arg *args, uint32_t n)
     int rc = keyspace_hash_set(&call.hold, &call.key, call.entry, args + 2, (n - 2) / 2, &n_new, &err);
     if (key_failed(c, &call.hold, rc, &err))
         return;
-    resp_integer(client_reply(c), n_new);
+    resp_integer(caller_reply(c), n_new);
     key_end(&call);
 }
 
-void cmd_hsetnx(struct client *c, const struct resp_arg *args, uint32_t n)
+void cmd_hsetnx(struct caller *c, const struct resp_arg *args, uint32_t n)
 {
     struct key_call call;
     struct quire_error err;
@@ -182,11 +183,11 @@ void cmd_hsetnx(struct client *c, const struct resp_arg *args, uint32_t n)
         rc = keyspace_hash_set(&call.hold, &call.key, call.entry, args + 2, 1, &n_new, &err);
     if (key_failed(c, &call.hold, rc, &err))
         return;
-    resp_integer(client_reply(c), n_new);
+    resp_integer(caller_reply(c), n_new);
     key_end(&call);
 }
 
-void cmd_hdel(struct client *c, const struct resp_arg *args, uint32_t n)
+void cmd_hdel(struct caller *c, const struct resp_arg *args, uint32_t n)
 {
     struct key_call call;
     struct quire_error err;
@@ -196,7 +197,7 @@ void cmd_hdel(struct client *c, const struct resp_arg *args, uint32_t n)
     int rc = call.entry ? keyspace_hash_delete(&call.hold, call.entry, args + 2, n - 2, &n_gone, &err) : 0;
     if (key_failed(c, &call.hold, rc, &err))
         return;
-    resp_integer(client_reply(c), n_gone);
+    resp_integer(caller_reply(c), n_gone);
     key_end(&call);
 }
 
@@ -210,7 +211,7 @@ static const char *add_to_field(const struct key_call *call, struct resp_arg fie
     return __builtin_add_overflow(*sum, more, sum) ? "ERR increment or decrement would overflow" : NULL;
 }
 
-void cmd_hincrby(struct client *c, const struct resp_arg *args, uint32_t n)
+void cmd_hincrby(struct caller *c, const struct resp_arg *args, uint32_t n)
 {
     struct key_call call;
     struct quire_error err;
@@ -219,7 +220,7 @@ void cmd_hincrby(struct client *c, const struct resp_arg *args, uint32_t n)
     char text[24];
     (void)n;
     if (!arg_integer(args[3], &more)) {
-        client_error(c, "ERR value is not an integer or out of range");
+        caller_error(c, "ERR value is not an integer or out of range");
         return;
     }
     if (!key_write(&call, c, args[1], KEY_HASH))
@@ -227,7 +228,7 @@ void cmd_hincrby(struct client *c, const struct resp_arg *args, uint32_t n)
     const char *wrong = add_to_field(&call, args[2], more, &sum);
     if (wrong) {
         keyspace_let_go(&call.hold);
-        client_error(c, "%s", wrong);
+        caller_error(c, "%s", wrong);
         return;
     }
     uint32_t bytes = (uint32_t)snprintf(text, sizeof text, "%lld", sum);
@@ -235,6 +236,6 @@ void cmd_hincrby(struct client *c, const struct resp_arg *args, uint32_t n)
     int rc = keyspace_hash_set(&call.hold, &call.key, call.entry, pair, 1, &n_new, &err);
     if (key_failed(c, &call.hold, rc, &err))
         return;
-    resp_integer(client_reply(c), sum);
+    resp_integer(caller_reply(c), sum);
     key_end(&call);
 }

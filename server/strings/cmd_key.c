@@ -5,30 +5,31 @@
  * it, after DEL as after UNLINK, and after FLUSHALL SYNC as after ASYNC: a lane never waits for it.
  */
 #include "server/call/key_call.h"
+#include "server/strings/cmd_strings.h"
 #include <string.h>
 
-void cmd_dbsize(struct client *c, const struct resp_arg *args, uint32_t n)
+void cmd_dbsize(struct caller *c, const struct resp_arg *args, uint32_t n)
 {
     (void)args;
     (void)n;
-    resp_integer(client_reply(c), (long long)keyspace_count(&c->lane->server->keyspace));
+    resp_integer(caller_reply(c), (long long)keyspace_count(&c->lane->service->keyspace));
 }
 
-void cmd_type(struct client *c, const struct resp_arg *args, uint32_t n)
+void cmd_type(struct caller *c, const struct resp_arg *args, uint32_t n)
 {
     struct key_call call;
     (void)n;
     if (!key_read(&call, c, args[1], KEY_ANY))
         return;
-    resp_simple(client_reply(c), call.entry ? key_type_name(call.entry->type) : "none");
+    resp_simple(caller_reply(c), call.entry ? key_type_name(call.entry->type) : "none");
     key_end(&call);
 }
 
-static void count_existing(struct client *c, const struct resp_arg *args, uint32_t n)
+static void count_existing(struct caller *c, const struct resp_arg *args, uint32_t n)
 {
     struct keyspace_hold hold;
     long long found = 0;
-    keyspace_hold_args(&hold, &c->lane->server->keyspace, args + 1, n - 1, 1);
+    keyspace_hold_args(&hold, &c->lane->service->keyspace, args + 1, n - 1, 1);
     for (uint32_t i = 1; i < n; i++) {
         struct key key = keyspace_key(hold.keyspace, args[i]);
         struct key_entry *entry = keyspace_find(&hold, &key);
@@ -38,31 +39,31 @@ static void count_existing(struct client *c, const struct resp_arg *args, uint32
         found += entry != NULL;
     }
     keyspace_let_go(&hold);
-    resp_integer(client_reply(c), found);
+    resp_integer(caller_reply(c), found);
 }
 
-void cmd_exists(struct client *c, const struct resp_arg *args, uint32_t n)
+void cmd_exists(struct caller *c, const struct resp_arg *args, uint32_t n)
 {
     count_existing(c, args, n);
 }
 
-void cmd_touch(struct client *c, const struct resp_arg *args, uint32_t n)
+void cmd_touch(struct caller *c, const struct resp_arg *args, uint32_t n)
 {
     count_existing(c, args, n);
 }
 
-void cmd_del(struct client *c, const struct resp_arg *args, uint32_t n)
+void cmd_del(struct caller *c, const struct resp_arg *args, uint32_t n)
 {
     struct keyspace_hold hold;
     struct quire_error err;
     uint32_t n_gone;
-    keyspace_hold_args(&hold, &c->lane->server->keyspace, args + 1, n - 1, 1);
+    keyspace_hold_args(&hold, &c->lane->service->keyspace, args + 1, n - 1, 1);
     int rc = keyspace_delete(&hold, args + 1, n - 1, &n_gone, &err);
     if (key_failed(c, &hold, rc, &err))
         return;
     keyspace_let_go(&hold);
-    resp_integer(client_reply(c), n_gone);
-    client_wait_lsn(c, hold.lsn);
+    resp_integer(caller_reply(c), n_gone);
+    caller_wait_lsn(c, hold.lsn);
 }
 
 /* ---- from one key to another ------------------------------------------------------------------------------------- */
@@ -74,12 +75,12 @@ struct key_pair {
     struct key_entry *from, *to;
 };
 
-static bool hold_pair(struct key_pair *pair, struct client *c, const struct resp_arg *keys)
+static bool hold_pair(struct key_pair *pair, struct caller *c, const struct resp_arg *keys)
 {
     struct quire_error err;
     if (!key_fits(c, keys[1]))
         return false;
-    keyspace_hold_args(&pair->hold, &c->lane->server->keyspace, keys, 2, 1);
+    keyspace_hold_args(&pair->hold, &c->lane->service->keyspace, keys, 2, 1);
     struct key from = keyspace_key(pair->hold.keyspace, keys[0]);
     pair->to_key = keyspace_key(pair->hold.keyspace, keys[1]);
     int rc = keyspace_find_to_write(&pair->hold, &from, &pair->from, &err);
@@ -88,7 +89,7 @@ static bool hold_pair(struct key_pair *pair, struct client *c, const struct resp
     return !key_failed(c, &pair->hold, rc, &err);
 }
 
-static void rename_key(struct client *c, const struct resp_arg *args, bool only_new)
+static void rename_key(struct caller *c, const struct resp_arg *args, bool only_new)
 {
     struct key_pair pair;
     struct quire_error err;
@@ -96,7 +97,7 @@ static void rename_key(struct client *c, const struct resp_arg *args, bool only_
         return;
     if (!pair.from) {
         keyspace_let_go(&pair.hold);
-        client_error(c, "ERR no such key");
+        caller_error(c, "ERR no such key");
         return;
     }
     bool renames = pair.from != pair.to && !(only_new && pair.to);
@@ -105,26 +106,26 @@ static void rename_key(struct client *c, const struct resp_arg *args, bool only_
         return;
     keyspace_let_go(&pair.hold);
     if (only_new)
-        resp_integer(client_reply(c), renames);
+        resp_integer(caller_reply(c), renames);
     else
-        resp_simple(client_reply(c), "OK");
-    client_wait_lsn(c, pair.hold.lsn);
+        resp_simple(caller_reply(c), "OK");
+    caller_wait_lsn(c, pair.hold.lsn);
 }
 
-void cmd_rename(struct client *c, const struct resp_arg *args, uint32_t n)
+void cmd_rename(struct caller *c, const struct resp_arg *args, uint32_t n)
 {
     (void)n;
     rename_key(c, args, false);
 }
 
-void cmd_renamenx(struct client *c, const struct resp_arg *args, uint32_t n)
+void cmd_renamenx(struct caller *c, const struct resp_arg *args, uint32_t n)
 {
     (void)n;
     rename_key(c, args, true);
 }
 
 /* COPY source destination [DB destination-db] [REPLACE] */
-static bool copy_options(struct client *c, const struct resp_arg *args, uint32_t n, bool *replace)
+static bool copy_options(struct caller *c, const struct resp_arg *args, uint32_t n, bool *replace)
 {
     *replace = false;
     for (uint32_t i = 3; i < n; i++) {
@@ -133,22 +134,22 @@ static bool copy_options(struct client *c, const struct resp_arg *args, uint32_t
             *replace = true;
         } else if (arg_is(args[i], "DB") && i + 1 < n) {
             if (!arg_integer(args[++i], &db)) {
-                client_error(c, "ERR value is not an integer or out of range");
+                caller_error(c, "ERR value is not an integer or out of range");
                 return false;
             }
             if (db != 0) {
-                client_error(c, "ERR DB index is out of range");
+                caller_error(c, "ERR DB index is out of range");
                 return false;
             }
         } else {
-            client_error(c, "ERR syntax error");
+            caller_error(c, "ERR syntax error");
             return false;
         }
     }
     return true;
 }
 
-void cmd_copy(struct client *c, const struct resp_arg *args, uint32_t n)
+void cmd_copy(struct caller *c, const struct resp_arg *args, uint32_t n)
 {
     struct key_pair pair;
     struct quire_error err;
@@ -156,7 +157,7 @@ void cmd_copy(struct client *c, const struct resp_arg *args, uint32_t n)
     if (!copy_options(c, args, n, &replace))
         return;
     if (args[1].bytes == args[2].bytes && memcmp(args[1].data, args[2].data, args[1].bytes) == 0) {
-        client_error(c, "ERR source and destination objects are the same");
+        caller_error(c, "ERR source and destination objects are the same");
         return;
     }
     if (!hold_pair(&pair, c, args + 1))
@@ -166,30 +167,30 @@ void cmd_copy(struct client *c, const struct resp_arg *args, uint32_t n)
     if (key_failed(c, &pair.hold, rc, &err))
         return;
     keyspace_let_go(&pair.hold);
-    resp_integer(client_reply(c), copies);
-    client_wait_lsn(c, pair.hold.lsn);
+    resp_integer(caller_reply(c), copies);
+    caller_wait_lsn(c, pair.hold.lsn);
 }
 
 /* ---- all keys ---------------------------------------------------------------------------------------------------- */
 
-void cmd_flushall(struct client *c, const struct resp_arg *args, uint32_t n)
+void cmd_flushall(struct caller *c, const struct resp_arg *args, uint32_t n)
 {
     struct keyspace_hold hold;
     struct quire_error err;
     if (n > 2 || (n == 2 && !arg_is(args[1], "ASYNC") && !arg_is(args[1], "SYNC"))) {
-        client_error(c, "ERR syntax error");
+        caller_error(c, "ERR syntax error");
         return;
     }
-    keyspace_hold_all(&hold, &c->lane->server->keyspace);
+    keyspace_hold_all(&hold, &c->lane->service->keyspace);
     int rc = keyspace_clear(&hold, &err);
     if (key_failed(c, &hold, rc, &err))
         return;
     keyspace_let_go(&hold);
-    resp_simple(client_reply(c), "OK");
-    client_wait_lsn(c, hold.lsn);
+    resp_simple(caller_reply(c), "OK");
+    caller_wait_lsn(c, hold.lsn);
 }
 
-void cmd_flushdb(struct client *c, const struct resp_arg *args, uint32_t n)
+void cmd_flushdb(struct caller *c, const struct resp_arg *args, uint32_t n)
 {
     cmd_flushall(c, args, n);
 }
@@ -216,52 +217,52 @@ const char *key_encoding(const struct key_entry *entry)
 }
 
 /* An access by OBJECT is none, so that IDLETIME can be watched. False after the reply that there is no such key. */
-static bool find_object(struct key_call *call, struct client *c, struct resp_arg key)
+static bool find_object(struct key_call *call, struct caller *c, struct resp_arg key)
 {
     if (key_peek(call, c, key))
         return true;
-    resp_null(client_reply(c));
+    resp_null(caller_reply(c));
     return false;
 }
 
-void cmd_object_encoding(struct client *c, const struct resp_arg *args, uint32_t n)
+void cmd_object_encoding(struct caller *c, const struct resp_arg *args, uint32_t n)
 {
     struct key_call call;
     (void)n;
     if (!find_object(&call, c, args[2]))
         return;
-    resp_text(client_reply(c), key_encoding(call.entry));
+    resp_text(caller_reply(c), key_encoding(call.entry));
     key_end(&call);
 }
 
-void cmd_object_refcount(struct client *c, const struct resp_arg *args, uint32_t n)
+void cmd_object_refcount(struct caller *c, const struct resp_arg *args, uint32_t n)
 {
     struct key_call call;
     (void)n;
     if (!find_object(&call, c, args[2]))
         return;
-    resp_integer(client_reply(c), 1);
+    resp_integer(caller_reply(c), 1);
     key_end(&call);
 }
 
-void cmd_object_idletime(struct client *c, const struct resp_arg *args, uint32_t n)
+void cmd_object_idletime(struct caller *c, const struct resp_arg *args, uint32_t n)
 {
     struct key_call call;
     (void)n;
     if (!find_object(&call, c, args[2]))
         return;
     unsigned now_s = atomic_load_explicit(&call.hold.keyspace->second, memory_order_relaxed);
-    resp_integer(client_reply(c), now_s - call.entry->used_s);
+    resp_integer(caller_reply(c), now_s - call.entry->used_s);
     key_end(&call);
 }
 
-void cmd_object_freq(struct client *c, const struct resp_arg *args, uint32_t n)
+void cmd_object_freq(struct caller *c, const struct resp_arg *args, uint32_t n)
 {
     struct key_call call;
     (void)n;
     if (!find_object(&call, c, args[2]))
         return;
     key_end(&call);
-    client_error(c, "ERR An LFU maxmemory policy is not selected, access frequency not tracked. Please note that when "
+    caller_error(c, "ERR An LFU maxmemory policy is not selected, access frequency not tracked. Please note that when "
                     "switching between policies at runtime LRU and LFU data will take some time to adjust.");
 }

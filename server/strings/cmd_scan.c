@@ -8,25 +8,27 @@
 #include "io/clock.h"
 #include "io/random.h"
 #include "server/call/key_call.h"
+#include "server/protocol/glob.h"
+#include "server/strings/cmd_strings.h"
 #include "server/strings/scan_options.h"
 #include <stdio.h>
 
 enum { SCAN_COUNT = 10 };
 
-bool scan_take_options(struct client *c, const struct resp_arg *args, uint32_t n, bool with_type,
+bool scan_take_options(struct caller *c, const struct resp_arg *args, uint32_t n, bool with_type,
                        struct scan_options *o)
 {
     long long count;
     *o = (struct scan_options){.count = SCAN_COUNT};
     if (!arg_integer(args[0], &count) || count < 0) {
-        client_error(c, "ERR invalid cursor");
+        caller_error(c, "ERR invalid cursor");
         return false;
     }
     o->cursor = (uint64_t)count;
     for (uint32_t i = 1; i < n; i += 2) {
         if (i + 1 < n && arg_is(args[i], "COUNT")) {
             if (!arg_integer(args[i + 1], &count)) {
-                client_error(c, "ERR value is not an integer or out of range");
+                caller_error(c, "ERR value is not an integer or out of range");
                 return false;
             }
             o->count = count > 0 ? (uint64_t)count : 0;
@@ -38,7 +40,7 @@ bool scan_take_options(struct client *c, const struct resp_arg *args, uint32_t n
             o->count = 0;
         }
         if (o->count == 0) {
-            client_error(c, "ERR syntax error");
+            caller_error(c, "ERR syntax error");
             return false;
         }
     }
@@ -51,9 +53,9 @@ bool scan_matches(const struct scan_options *o, struct resp_arg name)
     return !o->pattern.data || glob_matches_bytes(o->pattern, name, false);
 }
 
-void scan_reply(struct client *c, uint64_t cursor, struct resp_buffer *items, size_t n)
+void scan_reply(struct caller *c, uint64_t cursor, struct resp_buffer *items, size_t n)
 {
-    struct resp_buffer *out = client_reply(c);
+    struct resp_buffer *out = caller_reply(c);
     char text[24];
     snprintf(text, sizeof text, "%llu", (unsigned long long)cursor);
     resp_array(out, 2);
@@ -88,9 +90,9 @@ static uint64_t wall_ms(const struct keyspace *k)
     return k->clock_ms(k->clock_context);
 }
 
-void cmd_scan(struct client *c, const struct resp_arg *args, uint32_t n)
+void cmd_scan(struct caller *c, const struct resp_arg *args, uint32_t n)
 {
-    struct keyspace *k = &c->lane->server->keyspace;
+    struct keyspace *k = &c->lane->service->keyspace;
     struct found_keys f = {.now_ms = wall_ms(k)};
     if (!scan_take_options(c, args + 1, n - 1, true, &f.options))
         return;
@@ -98,29 +100,29 @@ void cmd_scan(struct client *c, const struct resp_arg *args, uint32_t n)
     scan_reply(c, cursor, &f.out, f.n);
 }
 
-void cmd_keys(struct client *c, const struct resp_arg *args, uint32_t n)
+void cmd_keys(struct caller *c, const struct resp_arg *args, uint32_t n)
 {
-    struct keyspace *k = &c->lane->server->keyspace;
+    struct keyspace *k = &c->lane->service->keyspace;
     struct found_keys f = {.options = {.pattern = args[1]}, .now_ms = wall_ms(k)};
     (void)n;
     keyspace_each(k, find_key, &f);
-    struct resp_buffer *out = client_reply(c);
+    struct resp_buffer *out = caller_reply(c);
     resp_array(out, f.n);
     resp_raw(out, f.out.data, f.out.bytes);
     out->failed |= f.out.failed;
     resp_buffer_fini(&f.out);
 }
 
-void cmd_randomkey(struct client *c, const struct resp_arg *args, uint32_t n)
+void cmd_randomkey(struct caller *c, const struct resp_arg *args, uint32_t n)
 {
     struct keyspace_hold hold;
     (void)args;
     (void)n;
-    const struct key_entry *entry = keyspace_random(&hold, &c->lane->server->keyspace, random_mix(clock_ns()));
+    const struct key_entry *entry = keyspace_random(&hold, &c->lane->service->keyspace, random_mix(clock_ns()));
     if (!entry) {
-        resp_null(client_reply(c));
+        resp_null(caller_reply(c));
         return;
     }
-    resp_bulk(client_reply(c), entry->key, entry->node.key_bytes);
+    resp_bulk(caller_reply(c), entry->key, entry->node.key_bytes);
     keyspace_let_go(&hold);
 }

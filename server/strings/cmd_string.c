@@ -7,6 +7,7 @@
  * Numbers are kept as text, as clients see them: INCR of one that is there costs a value of 21 bytes.
  */
 #include "server/call/key_call.h"
+#include "server/strings/cmd_strings.h"
 #include "server/strings/expiry.h"
 #include <limits.h>
 #include <stdio.h>
@@ -14,15 +15,15 @@
 
 enum { COPY_BYTES_MAX = 16384 }; /* longer values are copied when the lock is gone */
 
-static void reply_value(struct client *c, const struct key_entry *entry)
+static void reply_value(struct caller *c, const struct key_entry *entry)
 {
     if (entry)
-        resp_bulk(client_reply(c), entry->string->data, entry->string->bytes);
+        resp_bulk(caller_reply(c), entry->string->data, entry->string->bytes);
     else
-        resp_null(client_reply(c));
+        resp_null(caller_reply(c));
 }
 
-void cmd_get(struct client *c, const struct resp_arg *args, uint32_t n)
+void cmd_get(struct caller *c, const struct resp_arg *args, uint32_t n)
 {
     struct key_call call;
     (void)n;
@@ -35,26 +36,26 @@ void cmd_get(struct client *c, const struct resp_arg *args, uint32_t n)
     }
     struct value *value = value_ref(call.entry->string);
     key_end(&call);
-    resp_bulk(client_reply(c), value->data, value->bytes);
+    resp_bulk(caller_reply(c), value->data, value->bytes);
     value_unref(value);
 }
 
-void cmd_strlen(struct client *c, const struct resp_arg *args, uint32_t n)
+void cmd_strlen(struct caller *c, const struct resp_arg *args, uint32_t n)
 {
     struct key_call call;
     (void)n;
     if (!key_read(&call, c, args[1], KEY_STRING))
         return;
-    resp_integer(client_reply(c), call.entry ? call.entry->string->bytes : 0);
+    resp_integer(caller_reply(c), call.entry ? call.entry->string->bytes : 0);
     key_end(&call);
 }
 
-void cmd_mget(struct client *c, const struct resp_arg *args, uint32_t n)
+void cmd_mget(struct caller *c, const struct resp_arg *args, uint32_t n)
 {
     struct keyspace_hold hold;
-    struct resp_buffer *out = client_reply(c);
+    struct resp_buffer *out = caller_reply(c);
     resp_array(out, n - 1);
-    keyspace_hold_args(&hold, &c->lane->server->keyspace, args + 1, n - 1, 1);
+    keyspace_hold_args(&hold, &c->lane->service->keyspace, args + 1, n - 1, 1);
     for (uint32_t i = 1; i < n; i++) {
         struct key key = keyspace_key(hold.keyspace, args[i]);
         struct key_entry *entry = keyspace_find(&hold, &key);
@@ -119,7 +120,7 @@ static bool set_options(const struct resp_arg *args, uint32_t n, struct set_opti
 /* What all that set a string do. With o->get the reply is the value before; otherwise as `reply` says. */
 enum set_reply { SET_REPLY_OK, SET_REPLY_NUMBER };
 
-static void set_string(struct client *c, struct resp_arg name, struct resp_arg bytes, const struct set_options *o,
+static void set_string(struct caller *c, struct resp_arg name, struct resp_arg bytes, const struct set_options *o,
                        enum set_reply reply)
 {
     struct key_call call;
@@ -129,7 +130,7 @@ static void set_string(struct client *c, struct resp_arg name, struct resp_arg b
         return;
     struct value *value = value_create(bytes.data, bytes.bytes, bytes.bytes), *before = NULL;
     if (!value) {
-        client_error(c, "OOM no memory for a value of %u bytes", bytes.bytes);
+        caller_error(c, "OOM no memory for a value of %u bytes", bytes.bytes);
         return;
     }
     if (!key_write(&call, c, name, o->get ? KEY_STRING : KEY_ANY)) {
@@ -147,7 +148,7 @@ static void set_string(struct client *c, struct resp_arg name, struct resp_arg b
     else
         value_unref(value);
     if (!key_failed(c, &call.hold, rc, &err)) {
-        struct resp_buffer *out = client_reply(c);
+        struct resp_buffer *out = caller_reply(c);
         if (o->get && before)
             resp_bulk(out, before->data, before->bytes);
         else if (reply == SET_REPLY_NUMBER)
@@ -161,62 +162,62 @@ static void set_string(struct client *c, struct resp_arg name, struct resp_arg b
     value_unref(before);
 }
 
-void cmd_set(struct client *c, const struct resp_arg *args, uint32_t n)
+void cmd_set(struct caller *c, const struct resp_arg *args, uint32_t n)
 {
     struct set_options o;
     if (set_options(args, n, &o))
         set_string(c, args[1], args[2], &o, SET_REPLY_OK);
     else
-        client_error(c, "ERR syntax error");
+        caller_error(c, "ERR syntax error");
 }
 
-void cmd_setnx(struct client *c, const struct resp_arg *args, uint32_t n)
+void cmd_setnx(struct caller *c, const struct resp_arg *args, uint32_t n)
 {
     (void)n;
     set_string(c, args[1], args[2], &(struct set_options){.only_new = true}, SET_REPLY_NUMBER);
 }
 
-void cmd_setex(struct client *c, const struct resp_arg *args, uint32_t n)
+void cmd_setex(struct caller *c, const struct resp_arg *args, uint32_t n)
 {
     (void)n;
     set_string(c, args[1], args[3], &(struct set_options){.expires = true, .amount = args[2], .unit = EXPIRY_SECONDS},
                SET_REPLY_OK);
 }
 
-void cmd_psetex(struct client *c, const struct resp_arg *args, uint32_t n)
+void cmd_psetex(struct caller *c, const struct resp_arg *args, uint32_t n)
 {
     (void)n;
     set_string(c, args[1], args[3],
                &(struct set_options){.expires = true, .amount = args[2], .unit = EXPIRY_MILLISECONDS}, SET_REPLY_OK);
 }
 
-void cmd_getset(struct client *c, const struct resp_arg *args, uint32_t n)
+void cmd_getset(struct caller *c, const struct resp_arg *args, uint32_t n)
 {
     (void)n;
     set_string(c, args[1], args[2], &(struct set_options){.get = true}, SET_REPLY_OK);
 }
 
-void cmd_mset(struct client *c, const struct resp_arg *args, uint32_t n)
+void cmd_mset(struct caller *c, const struct resp_arg *args, uint32_t n)
 {
     struct keyspace_hold hold;
     struct quire_error err;
     if (n % 2 == 0) {
-        client_error(c, "ERR wrong number of arguments for 'mset' command");
+        caller_error(c, "ERR wrong number of arguments for 'mset' command");
         return;
     }
     for (uint32_t i = 1; i < n; i += 2)
         if (!key_fits(c, args[i]))
             return;
-    keyspace_hold_args(&hold, &c->lane->server->keyspace, args + 1, n - 1, 2);
+    keyspace_hold_args(&hold, &c->lane->service->keyspace, args + 1, n - 1, 2);
     int rc = keyspace_set_strings(&hold, args + 1, n / 2, &err);
     if (key_failed(c, &hold, rc, &err))
         return;
     keyspace_let_go(&hold);
-    resp_simple(client_reply(c), "OK");
-    client_wait_lsn(c, hold.lsn);
+    resp_simple(caller_reply(c), "OK");
+    caller_wait_lsn(c, hold.lsn);
 }
 
-void cmd_getdel(struct client *c, const struct resp_arg *args, uint32_t n)
+void cmd_getdel(struct caller *c, const struct resp_arg *args, uint32_t n)
 {
     struct key_call call;
     struct quire_error err;
@@ -229,15 +230,15 @@ void cmd_getdel(struct client *c, const struct resp_arg *args, uint32_t n)
     int rc = value ? keyspace_delete(&call.hold, args + 1, 1, &n_gone, &err) : 0;
     if (!key_failed(c, &call.hold, rc, &err)) {
         if (value)
-            resp_bulk(client_reply(c), value->data, value->bytes);
+            resp_bulk(caller_reply(c), value->data, value->bytes);
         else
-            resp_null(client_reply(c));
+            resp_null(caller_reply(c));
         key_end(&call);
     }
     value_unref(value);
 }
 
-void cmd_append(struct client *c, const struct resp_arg *args, uint32_t n)
+void cmd_append(struct caller *c, const struct resp_arg *args, uint32_t n)
 {
     struct key_call call;
     struct quire_error err;
@@ -246,9 +247,9 @@ void cmd_append(struct client *c, const struct resp_arg *args, uint32_t n)
     if (!key_write(&call, c, args[1], KEY_STRING))
         return;
     uint64_t bytes = (uint64_t)args[2].bytes + (call.entry ? call.entry->string->bytes : 0);
-    if (bytes > c->lane->server->config->bulk_max) {
+    if (bytes > c->lane->service->config->bulk_max) {
         keyspace_let_go(&call.hold);
-        client_error(c, "ERR string exceeds maximum allowed size (proto-max-bulk-len)");
+        caller_error(c, "ERR string exceeds maximum allowed size (proto-max-bulk-len)");
         return;
     }
     if (call.entry) {
@@ -258,13 +259,13 @@ void cmd_append(struct client *c, const struct resp_arg *args, uint32_t n)
     }
     if (key_failed(c, &call.hold, rc, &err))
         return;
-    resp_integer(client_reply(c), (long long)bytes);
+    resp_integer(caller_reply(c), (long long)bytes);
     key_end(&call);
 }
 
 /* ---- numbers ----------------------------------------------------------------------------------------------------- */
 
-static void add_to_number(struct client *c, struct resp_arg name, long long more)
+static void add_to_number(struct caller *c, struct resp_arg name, long long more)
 {
     struct key_call call;
     struct quire_error err;
@@ -274,59 +275,59 @@ static void add_to_number(struct client *c, struct resp_arg name, long long more
         return;
     if (call.entry && !arg_integer((struct resp_arg){call.entry->string->data, call.entry->string->bytes}, &number)) {
         keyspace_let_go(&call.hold);
-        client_error(c, "ERR value is not an integer or out of range");
+        caller_error(c, "ERR value is not an integer or out of range");
         return;
     }
     if (__builtin_add_overflow(number, more, &number)) {
         keyspace_let_go(&call.hold);
-        client_error(c, "ERR increment or decrement would overflow");
+        caller_error(c, "ERR increment or decrement would overflow");
         return;
     }
     uint32_t bytes = (uint32_t)snprintf(text, sizeof text, "%lld", number);
     struct value *value = value_create(text, bytes, bytes);
     if (!value) {
         keyspace_let_go(&call.hold);
-        client_error(c, "OOM no memory for a number");
+        caller_error(c, "OOM no memory for a number");
         return;
     }
     int rc =
         keyspace_set_string(&call.hold, &call.key, call.entry, value, call.entry ? call.entry->expire_ms : 0, &err);
     if (key_failed(c, &call.hold, rc, &err))
         return;
-    resp_integer(client_reply(c), number);
+    resp_integer(caller_reply(c), number);
     key_end(&call);
 }
 
-void cmd_incr(struct client *c, const struct resp_arg *args, uint32_t n)
+void cmd_incr(struct caller *c, const struct resp_arg *args, uint32_t n)
 {
     (void)n;
     add_to_number(c, args[1], 1);
 }
 
-void cmd_decr(struct client *c, const struct resp_arg *args, uint32_t n)
+void cmd_decr(struct caller *c, const struct resp_arg *args, uint32_t n)
 {
     (void)n;
     add_to_number(c, args[1], -1);
 }
 
-void cmd_incrby(struct client *c, const struct resp_arg *args, uint32_t n)
+void cmd_incrby(struct caller *c, const struct resp_arg *args, uint32_t n)
 {
     long long more;
     (void)n;
     if (arg_integer(args[2], &more))
         add_to_number(c, args[1], more);
     else
-        client_error(c, "ERR value is not an integer or out of range");
+        caller_error(c, "ERR value is not an integer or out of range");
 }
 
-void cmd_decrby(struct client *c, const struct resp_arg *args, uint32_t n)
+void cmd_decrby(struct caller *c, const struct resp_arg *args, uint32_t n)
 {
     long long less;
     (void)n;
     if (!arg_integer(args[2], &less))
-        client_error(c, "ERR value is not an integer or out of range");
+        caller_error(c, "ERR value is not an integer or out of range");
     else if (less == LLONG_MIN)
-        client_error(c, "ERR decrement would overflow");
+        caller_error(c, "ERR decrement would overflow");
     else
         add_to_number(c, args[1], -less);
 }

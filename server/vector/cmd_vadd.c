@@ -13,6 +13,7 @@
  * writes to what it can see only, and grants to its own tenants only.
  */
 #include "io/random.h"
+#include "server/vector/cmd_vectors.h"
 #include "server/vector/vector_call.h"
 #include "server/vector/vector_write.h"
 #include <stdlib.h>
@@ -22,14 +23,14 @@ enum { LINKS_MOST = 64, BEAM_MOST = 4096 };
 
 /* ---- VADD -------------------------------------------------------------------------------------------------------- */
 
-static bool take_quantisation(struct client *c, struct resp_arg arg, struct vector_write *w, bool *taken)
+static bool take_quantisation(struct caller *c, struct resp_arg arg, struct vector_write *w, bool *taken)
 {
     bool plain = arg_is(arg, "NOQUANT"), bin = arg_is(arg, "BIN");
     *taken = plain || bin || arg_is(arg, "Q8");
     if (!*taken)
         return true;
     if (w->slot_given) {
-        client_error(c, "ERR syntax error: give one of NOQUANT, Q8 and BIN");
+        caller_error(c, "ERR syntax error: give one of NOQUANT, Q8 and BIN");
         return false;
     }
     w->slot_given = true;
@@ -39,7 +40,7 @@ static bool take_quantisation(struct client *c, struct resp_arg arg, struct vect
 }
 
 /* One option at args[*at], moving *at to its last word. */
-static bool take_option(struct client *c, const struct resp_arg *args, uint32_t n, uint32_t *at, struct vector_write *w,
+static bool take_option(struct caller *c, const struct resp_arg *args, uint32_t n, uint32_t *at, struct vector_write *w,
                         struct tenant_names *tenants)
 {
     long long integer = 0;
@@ -62,14 +63,14 @@ static bool take_option(struct client *c, const struct resp_arg *args, uint32_t 
     } else if (arg_is(args[*at], "TENANT")) {
         return tenant_names_take(c, args, n, at, tenants);
     } else {
-        client_error(c, "ERR syntax error at '%.*s'", ARG_SHOWN(args[*at], 64u));
+        caller_error(c, "ERR syntax error at '%.*s'", ARG_SHOWN(args[*at], 64u));
         return false;
     }
     return true;
 }
 
 /* What stands before the vector and the vector itself; *at stands at the element afterwards. */
-static bool take_vector(struct client *c, const struct resp_arg *args, uint32_t n, uint32_t *at, struct vector_write *w,
+static bool take_vector(struct caller *c, const struct resp_arg *args, uint32_t n, uint32_t *at, struct vector_write *w,
                         struct vector_arg *vector)
 {
     long long reduce = 0;
@@ -82,29 +83,29 @@ static bool take_vector(struct client *c, const struct resp_arg *args, uint32_t 
     if (!vector_arg_take(c, args, n, at, false, vector))
         return false;
     if (*at >= n) {
-        client_error(c, "ERR wrong number of arguments for 'vadd' command");
+        caller_error(c, "ERR wrong number of arguments for 'vadd' command");
         return false;
     }
     w->n_numbers = vector_arg_dim(vector);
     w->config.dim = reduce ? (uint32_t)reduce : w->n_numbers;
     w->config.input_dim = reduce && (uint32_t)reduce != w->n_numbers ? w->n_numbers : 0;
     if (w->config.dim > w->n_numbers) {
-        client_error(c, "ERR REDUCE to %u: the vector has %u numbers", w->config.dim, w->n_numbers);
+        caller_error(c, "ERR REDUCE to %u: the vector has %u numbers", w->config.dim, w->n_numbers);
         return false;
     }
     return true;
 }
 
 /* Runs the write whose options have been read. */
-static void add(struct client *c, struct vector_write *w, const struct vector_arg *vector,
+static void add(struct caller *c, struct vector_write *w, const struct vector_arg *vector,
                 const struct tenant_names *tenants)
 {
     struct quire_error err = {0};
     float *numbers = malloc(sizeof(float) * w->n_numbers);
     if (!numbers)
-        client_error(c, "OOM no memory for a vector of %u numbers", w->n_numbers);
+        caller_error(c, "OOM no memory for a vector of %u numbers", w->n_numbers);
     else if (!vector_arg_numbers(vector, numbers, &err))
-        client_error(c, "ERR %s", err.message);
+        caller_error(c, "ERR %s", err.message);
     else if (tenants->n == 0 || client_scope(c, tenants, &w->tenants)) {
         w->vector = numbers;
         vector_write_run(c, w);
@@ -112,7 +113,7 @@ static void add(struct client *c, struct vector_write *w, const struct vector_ar
     free(numbers);
 }
 
-void cmd_vadd(struct client *c, const struct resp_arg *args, uint32_t n)
+void cmd_vadd(struct caller *c, const struct resp_arg *args, uint32_t n)
 {
     struct vector_write w = {.kind = VECTOR_ADD, .key = args[1]};
     struct tenant_names tenants = {0};
@@ -124,7 +125,7 @@ void cmd_vadd(struct client *c, const struct resp_arg *args, uint32_t n)
         return;
     w.element = args[at];
     if (w.element.bytes == 0 || w.element.bytes > QUIRE_KEY_BYTES_MAX) {
-        client_error(c, "ERR an element's name has 1 to %u bytes", QUIRE_KEY_BYTES_MAX);
+        caller_error(c, "ERR an element's name has 1 to %u bytes", QUIRE_KEY_BYTES_MAX);
         return;
     }
     bool right = true;
@@ -137,21 +138,21 @@ void cmd_vadd(struct client *c, const struct resp_arg *args, uint32_t n)
 
 /* ---- VREM, VSETATTR, VGRANT, VREVOKE ----------------------------------------------------------------------------- */
 
-void cmd_vrem(struct client *c, const struct resp_arg *args, uint32_t n)
+void cmd_vrem(struct caller *c, const struct resp_arg *args, uint32_t n)
 {
     (void)n;
     struct vector_write w = {.kind = VECTOR_REMOVE, .key = args[1], .element = args[2]};
     vector_write_run(c, &w);
 }
 
-void cmd_vsetattr(struct client *c, const struct resp_arg *args, uint32_t n)
+void cmd_vsetattr(struct caller *c, const struct resp_arg *args, uint32_t n)
 {
     (void)n;
     struct vector_write w = {.kind = VECTOR_ATTRIBUTES, .key = args[1], .element = args[2], .attributes = args[3]};
     vector_write_run(c, &w);
 }
 
-static void change_grants(struct client *c, enum vector_write_kind kind, const struct resp_arg *args, uint32_t n)
+static void change_grants(struct caller *c, enum vector_write_kind kind, const struct resp_arg *args, uint32_t n)
 {
     struct vector_write w = {.kind = kind, .key = args[1], .element = args[2]};
     struct tenant_names tenants = {0};
@@ -160,12 +161,12 @@ static void change_grants(struct client *c, enum vector_write_kind kind, const s
     tenant_names_fini(&tenants);
 }
 
-void cmd_vgrant(struct client *c, const struct resp_arg *args, uint32_t n)
+void cmd_vgrant(struct caller *c, const struct resp_arg *args, uint32_t n)
 {
     change_grants(c, VECTOR_GRANT, args, n);
 }
 
-void cmd_vrevoke(struct client *c, const struct resp_arg *args, uint32_t n)
+void cmd_vrevoke(struct caller *c, const struct resp_arg *args, uint32_t n)
 {
     change_grants(c, VECTOR_REVOKE, args, n);
 }

@@ -13,6 +13,7 @@
  * segments were exchanged meanwhile the element is looked at again. While the store is behind with seals and merges the
  * worker waits between removals, as writers do.
  */
+#include "server/vector/cmd_vectors.h"
 #include "server/vector/vector_call.h"
 #include "server/vector/vector_scan.h"
 #include "server/vector/vector_write.h"
@@ -41,7 +42,7 @@ struct where_call {
 
 /* ---- the request ------------------------------------------------------------------------------------------------- */
 
-static bool take_options(struct client *c, const struct resp_arg *args, uint32_t n, bool removes,
+static bool take_options(struct caller *c, const struct resp_arg *args, uint32_t n, bool removes,
                          struct where_options *o)
 {
     bool right = true;
@@ -53,22 +54,22 @@ static bool take_options(struct client *c, const struct resp_arg *args, uint32_t
         } else if (removes && arg_is(args[at], "DRYRUN")) {
             o->dry_run = true;
         } else {
-            client_error(c, "ERR syntax error at '%.*s'", ARG_SHOWN(args[at], 64u));
+            caller_error(c, "ERR syntax error at '%.*s'", ARG_SHOWN(args[at], 64u));
             right = false;
         }
     }
     if (right && removes && !o->expression.data) {
-        client_error(c, "ERR syntax error: VDELWHERE key FILTER expression [TENANT tenant] [DRYRUN]");
+        caller_error(c, "ERR syntax error: VDELWHERE key FILTER expression [TENANT tenant] [DRYRUN]");
         right = false;
     }
     return right;
 }
 
 /* Takes view, filter and pass over. NULL without memory. */
-static struct where_call *begin_call(struct client *c, struct resp_arg key, struct vector_view *view,
+static struct where_call *begin_call(struct caller *c, struct resp_arg key, struct vector_view *view,
                                      struct filter *filter, struct fair_pass *pass)
 {
-    struct where_call *call = vector_call_begin(c, view, sizeof *call + key.bytes, true);
+    struct where_call *call = deferred_begin(c, view, sizeof *call + key.bytes, true);
     if (!call) {
         fair_leave(pass);
         filter_unref(filter);
@@ -85,9 +86,9 @@ static struct where_call *begin_call(struct client *c, struct resp_arg key, stru
 
 /* ---- on the worker's thread -------------------------------------------------------------------------------------- */
 
-static struct server *server_of(const struct where_call *call)
+static struct service *service_of(const struct where_call *call)
 {
-    return call->base.base.lane->server;
+    return call->base.base.lane->service;
 }
 
 /* The segments have changed: what the scan has seen is looked at again. As scan_lane_look_again. */
@@ -108,11 +109,11 @@ static int look_again(struct where_call *call, struct vector_write *w, struct qu
 static int remove_located(struct where_call *call, struct vector_write *w, struct resp_buffer *reply,
                           struct quire_error *err)
 {
-    struct server *server = server_of(call);
+    struct service *service = service_of(call);
     for (;;) {
-        gate_enter(&server->gate, server->n_lanes);
-        int more = vector_write_try(server, w, reply);
-        gate_leave(&server->gate, server->n_lanes);
+        gate_enter(&service->gate, service->n_lanes);
+        int more = vector_write_try(service, w, reply);
+        gate_leave(&service->gate, service->n_lanes);
         int rc = more ? look_again(call, w, err) : 0;
         if (rc <= 0)
             return rc;
@@ -130,7 +131,7 @@ static void wait_for_the_store(const struct store *store)
 static int remove_seen(void *context, const void *key, uint32_t key_bytes, const struct located *located)
 {
     struct where_call *call = context;
-    struct server *server = server_of(call);
+    struct service *service = service_of(call);
     struct quire_error err = {0};
     uint64_t uid = collection_uid(call->base.base.collection);
     struct resp_buffer reply = {.protocol = 2};
@@ -153,7 +154,7 @@ static int remove_seen(void *context, const void *key, uint32_t key_bytes, const
     call->n += w.removed;
     if (w.lsn > call->base.lsn)
         call->base.lsn = w.lsn;
-    wait_for_the_store(server->store);
+    wait_for_the_store(service->store);
     if (rc < 0)
         call->base.error = err;
     return w.is_gone ? QUIRE_ENOTFOUND : rc;
@@ -193,19 +194,19 @@ static void done(struct worker_call *base)
     struct resp_buffer *out = &base->base.pending.out;
     fair_leave(&call->pass);
     if (base->code < 0)
-        reply_quire_error(out, &base->error);
+        resp_quire_error(out, &base->error);
     else if (call->refusal.bytes > 0)
         resp_raw(out, call->refusal.data, call->refusal.bytes);
     else
         resp_integer(out, (long long)call->n);
     resp_buffer_fini(&call->refusal);
     base->base.pending.lsn = base->lsn;
-    vector_call_end(&base->base);
+    deferred_end(&base->base);
 }
 
 /* ---- the commands ------------------------------------------------------------------------------------------------ */
 
-static void run(struct client *c, const struct resp_arg *args, const struct where_options *o, bool removes)
+static void run(struct caller *c, const struct resp_arg *args, const struct where_options *o, bool removes)
 {
     struct vector_view view;
     struct fair_request facts = {.n_queries = 1, .filter_bytes = o->expression.bytes};
@@ -220,7 +221,7 @@ static void run(struct client *c, const struct resp_arg *args, const struct wher
     }
     bool right = !o->expression.data || filter_arg_compile(c, o->expression, view.collection, &filter);
     if (right && (!found || !filter))
-        resp_integer(client_reply(c), (long long)vector_view_count(&view));
+        resp_integer(caller_reply(c), (long long)vector_view_count(&view));
     if (!right || !found || !filter) {
         fair_leave(&pass);
         filter_unref(filter);
@@ -236,7 +237,7 @@ static void run(struct client *c, const struct resp_arg *args, const struct wher
     worker_call_start(&call->base);
 }
 
-static void take_and_run(struct client *c, const struct resp_arg *args, uint32_t n, bool removes)
+static void take_and_run(struct caller *c, const struct resp_arg *args, uint32_t n, bool removes)
 {
     struct where_options o = {0};
     if (take_options(c, args, n, removes, &o))
@@ -244,12 +245,12 @@ static void take_and_run(struct client *c, const struct resp_arg *args, uint32_t
     tenant_names_fini(&o.tenants);
 }
 
-void cmd_vcount(struct client *c, const struct resp_arg *args, uint32_t n)
+void cmd_vcount(struct caller *c, const struct resp_arg *args, uint32_t n)
 {
     take_and_run(c, args, n, false);
 }
 
-void cmd_vdelwhere(struct client *c, const struct resp_arg *args, uint32_t n)
+void cmd_vdelwhere(struct caller *c, const struct resp_arg *args, uint32_t n)
 {
     take_and_run(c, args, n, true);
 }

@@ -9,6 +9,7 @@
  */
 #include "io/error.h"
 #include "io/random.h"
+#include "server/vector/cmd_vectors.h"
 #include "server/vector/vector_args.h"
 #include "server/vector/vector_call.h"
 #include <stdlib.h>
@@ -32,7 +33,7 @@ static int choose(struct resp_arg arg, const char *const *names, int n)
 }
 
 /* The word behind args[*at], which is moved to it; of: what it is of, for the error reply. */
-static bool take_kind(struct client *c, const struct resp_arg *args, uint32_t n, uint32_t *at, const char *const *names,
+static bool take_kind(struct caller *c, const struct resp_arg *args, uint32_t n, uint32_t *at, const char *const *names,
                       int n_names, const char *of, int *out)
 {
     struct resp_arg option = args[*at];
@@ -44,12 +45,12 @@ static bool take_kind(struct client *c, const struct resp_arg *args, uint32_t n,
             strcat(list, " ");
             strcat(list, names[i]);
         }
-    client_error(c, "ERR %s%.*s is one of%s", of, ARG_SHOWN(option, 64u), list);
+    caller_error(c, "ERR %s%.*s is one of%s", of, ARG_SHOWN(option, 64u), list);
     return false;
 }
 
 /* ATTR name type [INDEXED] */
-static bool take_column(struct client *c, const struct resp_arg *args, uint32_t n, uint32_t *at, struct settings *s)
+static bool take_column(struct caller *c, const struct resp_arg *args, uint32_t n, uint32_t *at, struct settings *s)
 {
     static const char *const types[] = {
         [QUIRE_COLUMN_INTEGER] = "integer", [QUIRE_COLUMN_FLOAT] = "float", [QUIRE_COLUMN_STRING] = "string",
@@ -57,11 +58,11 @@ static bool take_column(struct client *c, const struct resp_arg *args, uint32_t 
     struct quire_column column = {0};
     int type = 0;
     if (++*at >= n) {
-        client_error(c, "ERR syntax error: ATTR needs a name and a type");
+        caller_error(c, "ERR syntax error: ATTR needs a name and a type");
         return false;
     }
     if (s->n_columns == ATTRIBUTE_COLUMNS_MAX) {
-        client_error(c, "ERR a set declares at most %u attributes", ATTRIBUTE_COLUMNS_MAX);
+        caller_error(c, "ERR a set declares at most %u attributes", ATTRIBUTE_COLUMNS_MAX);
         return false;
     }
     struct resp_arg name = args[*at];
@@ -76,13 +77,13 @@ static bool take_column(struct client *c, const struct resp_arg *args, uint32_t 
     if (column.name)
         s->columns[s->n_columns++] = column;
     else if (memchr(name.data, 0, name.bytes))
-        client_error(c, "ERR the name of an attribute holds a byte 0");
+        caller_error(c, "ERR the name of an attribute holds a byte 0");
     else
-        client_error(c, "OOM no memory for the attributes of a set");
+        caller_error(c, "OOM no memory for the attributes of a set");
     return column.name != NULL;
 }
 
-static bool take_setting(struct client *c, const struct resp_arg *args, uint32_t n, uint32_t *at, struct settings *s)
+static bool take_setting(struct caller *c, const struct resp_arg *args, uint32_t n, uint32_t *at, struct settings *s)
 {
     static const char *const types[] = {"f32", "f16", "i8", "u8", "bf16"}, *const metrics[] = {"l2", "cosine", "ip"};
     static const char *const indexes[] = {"auto", "pagegraph", "spann"};
@@ -120,25 +121,25 @@ static bool take_setting(struct client *c, const struct resp_arg *args, uint32_t
         right = arg_take_integer(c, args, n, at, 4, LINKS_MOST, &integer);
         config->link_degree = (unsigned)integer;
     } else {
-        client_error(c, "ERR syntax error at '%.*s'", ARG_SHOWN(args[*at], 64u));
+        caller_error(c, "ERR syntax error at '%.*s'", ARG_SHOWN(args[*at], 64u));
         right = false;
     }
     return right;
 }
 
 /* The set is made under its key, in one frame. */
-static int create(struct server *server, struct keyspace_hold *hold, const struct key *key,
+static int create(struct service *service, struct keyspace_hold *hold, const struct key *key,
                   const struct collection_config *config, const struct attribute_schema *schema,
                   struct quire_error *err)
 {
     struct collection *collection;
     uint64_t lsn;
-    int rc = store_create_collection(server->store, config, schema, &collection, &lsn, err);
+    int rc = store_create_collection(service->store, config, schema, &collection, &lsn, err);
     if (rc < 0)
         return rc;
     rc = keyspace_set_vectors(hold, key, collection, err); /* takes the reference over */
     if (rc < 0) {
-        store_drop_collection(server->store, collection, &lsn, NULL);
+        store_drop_collection(service->store, collection, &lsn, NULL);
         collection_unref(collection);
     }
     return rc;
@@ -146,46 +147,46 @@ static int create(struct server *server, struct keyspace_hold *hold, const struc
 
 /* The key is held before the batch is begun, as every write does: who waits for open batches must not wait for one
  * that waits for a key. */
-static int create_in_batch(struct client *c, struct resp_arg name, const struct collection_config *config,
+static int create_in_batch(struct caller *c, struct resp_arg name, const struct collection_config *config,
                            const struct attribute_schema *schema, uint64_t *lsn, struct quire_error *err)
 {
-    struct server *server = c->lane->server;
+    struct service *service = c->lane->service;
     struct keyspace_hold hold;
     struct key_entry *entry;
-    struct key key = keyspace_key(&server->keyspace, name);
+    struct key key = keyspace_key(&service->keyspace, name);
     bool begun = false;
-    keyspace_hold_key(&hold, &server->keyspace, &key);
+    keyspace_hold_key(&hold, &service->keyspace, &key);
     int rc = keyspace_find_to_write(&hold, &key, &entry, err);
     if (rc == 0 && entry)
         rc = error_set(err, QUIRE_EEXISTS, "Target key name already exists");
-    if (rc == 0 && !journal_in_batch(server->journal)) {
-        rc = journal_batch_begin(server->journal, err);
+    if (rc == 0 && !journal_in_batch(service->journal)) {
+        rc = journal_batch_begin(service->journal, err);
         begun = rc == 0;
     }
     if (rc == 0)
-        rc = create(server, &hold, &key, config, schema, err);
+        rc = create(service, &hold, &key, config, schema, err);
     *lsn = hold.lsn;
-    int end = begun ? journal_batch_end(server->journal, lsn, rc == 0 ? err : NULL) : 0;
+    int end = begun ? journal_batch_end(service->journal, lsn, rc == 0 ? err : NULL) : 0;
     keyspace_let_go(&hold);
     return rc < 0 ? rc : end;
 }
 
-static void create_set(struct client *c, struct resp_arg name, struct settings *s)
+static void create_set(struct caller *c, struct resp_arg name, struct settings *s)
 {
     struct quire_error err = {0};
     struct attribute_schema *schema = NULL;
     uint64_t lsn;
-    if (!c->lane->server->store) {
-        client_error(c, "ERR vector sets need a data folder: start the server with --dir FOLDER");
+    if (!c->lane->service->store) {
+        caller_error(c, "ERR vector sets need a data folder: start the server with --dir FOLDER");
         return;
     }
     if (s->config.dim == 0) {
-        client_error(c, "ERR VCREATE needs DIM and the number of dimensions");
+        caller_error(c, "ERR VCREATE needs DIM and the number of dimensions");
         return;
     }
     int rc = attribute_schema_create(s->columns, s->n_columns, &schema, &err);
     if (rc < 0 && rc != QUIRE_ENOMEM) {
-        client_error(c, "ERR %s", err.message);
+        caller_error(c, "ERR %s", err.message);
         return;
     }
     if (rc == 0)
@@ -194,14 +195,14 @@ static void create_set(struct client *c, struct resp_arg name, struct settings *
         rc = create_in_batch(c, name, &s->config, schema, &lsn, &err);
     attribute_schema_destroy(schema);
     if (rc < 0) {
-        reply_quire_error(client_reply(c), &err);
+        resp_quire_error(caller_reply(c), &err);
         return;
     }
-    resp_simple(client_reply(c), "OK");
-    client_wait_lsn(c, lsn);
+    resp_simple(caller_reply(c), "OK");
+    caller_wait_lsn(c, lsn);
 }
 
-void cmd_vcreate(struct client *c, const struct resp_arg *args, uint32_t n)
+void cmd_vcreate(struct caller *c, const struct resp_arg *args, uint32_t n)
 {
     struct settings s = {.config = {.metric = QUIRE_METRIC_COSINE, .seed = random_mix(clock_us())}};
     bool right = true;

@@ -6,6 +6,7 @@
  * reply is deferred and built when the fetch is done.
  */
 #include "index/segment/block_cache.h"
+#include "server/vector/cmd_vectors.h"
 #include "server/vector/vector_call.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,63 +14,7 @@
 
 enum { LINKS_MAX = 64 };
 
-void *vector_call_begin(struct client *c, struct vector_view *view, size_t bytes, bool barrier)
-{
-    struct vector_call *call = client_defer(c, bytes, barrier);
-    if (!call) {
-        if (view)
-            vector_view_end(view);
-        return NULL;
-    }
-    if (view) {
-        call->collection = view->collection;
-        call->scope = view->scope;
-    }
-    call->lane = c->lane;
-    return call;
-}
-
-void vector_call_end(struct vector_call *call)
-{
-    collection_unref(call->collection);
-    free(call->scope);
-    pending_done(&call->pending);
-}
-
-static void reply_worker_call(struct lane *lane, struct message *message)
-{
-    struct worker_call *call = (struct worker_call *)(void *)((char *)message - offsetof(struct worker_call, message));
-    struct resp_buffer *out = &call->base.pending.out;
-    (void)lane;
-    if (call->done) {
-        call->done(call);
-        return;
-    }
-    if (call->code < 0)
-        reply_quire_error(out, &call->error);
-    else if (call->reply)
-        call->reply(call, out);
-    else
-        resp_simple(out, "OK");
-    call->base.pending.lsn = call->lsn;
-    vector_call_end(&call->base);
-}
-
-static void run_worker_call(struct job *job)
-{
-    struct worker_call *call = (struct worker_call *)(void *)((char *)job - offsetof(struct worker_call, job));
-    call->work(call);
-    call->message.run = reply_worker_call;
-    lane_post(call->base.lane, &call->message);
-}
-
-void worker_call_start(struct worker_call *call)
-{
-    call->job.run = run_worker_call;
-    worker_post(&call->base.lane->server->worker, &call->job);
-}
-
-bool vector_enter(struct client *c, const struct vector_view *view, const struct tenant_names *only,
+bool vector_enter(struct caller *c, const struct vector_view *view, const struct tenant_names *only,
                   struct fair_request *facts, struct fair_pass *pass)
 {
     struct quire_error err = {0};
@@ -86,7 +31,7 @@ bool vector_enter(struct client *c, const struct vector_view *view, const struct
     }
     int rc = fair_enter(c, facts, pass, &err);
     if (rc < 0)
-        reply_quire_error(client_reply(c), &err);
+        resp_quire_error(caller_reply(c), &err);
     free(own);
     return rc == 0;
 }
@@ -113,25 +58,25 @@ double vector_score(enum quire_metric metric, float distance)
 
 /* ---- answered at once -------------------------------------------------------------------------------------------- */
 
-void cmd_vcard(struct client *c, const struct resp_arg *args, uint32_t n)
+void cmd_vcard(struct caller *c, const struct resp_arg *args, uint32_t n)
 {
     (void)n;
     struct vector_view view;
     if (arg_vectors(c, args[1], NULL, &view) < 0)
         return;
-    resp_integer(client_reply(c), (long long)vector_view_count(&view));
+    resp_integer(caller_reply(c), (long long)vector_view_count(&view));
     vector_view_end(&view);
 }
 
-void cmd_vdim(struct client *c, const struct resp_arg *args, uint32_t n)
+void cmd_vdim(struct caller *c, const struct resp_arg *args, uint32_t n)
 {
     (void)n;
     struct vector_view view;
     int found = arg_vectors(c, args[1], NULL, &view);
     if (found > 0)
-        resp_integer(client_reply(c), collection_config(view.collection)->dim);
+        resp_integer(caller_reply(c), collection_config(view.collection)->dim);
     else if (found == 0)
-        client_error(c, "ERR key does not exist");
+        caller_error(c, "ERR key does not exist");
     vector_view_end(&view);
 }
 
@@ -211,13 +156,13 @@ static void put_figures(struct resp_buffer *out, const struct vector_view *view)
     put_integer(out, "merges", stats.merges);
 }
 
-void cmd_vinfo(struct client *c, const struct resp_arg *args, uint32_t n)
+void cmd_vinfo(struct caller *c, const struct resp_arg *args, uint32_t n)
 {
     enum { NATURE = 12, FIGURES = 14 };
     (void)n;
     struct vector_view view;
     int found = arg_vectors(c, args[1], NULL, &view);
-    struct resp_buffer *out = found >= 0 ? client_reply(c) : NULL;
+    struct resp_buffer *out = found >= 0 ? caller_reply(c) : NULL;
     if (found == 0)
         resp_null_array(out);
     if (found <= 0)
@@ -234,7 +179,7 @@ void cmd_vinfo(struct client *c, const struct resp_arg *args, uint32_t n)
 enum element_kind { ELEMENT_VECTOR, ELEMENT_RAW, ELEMENT_MEMBER, ELEMENT_LINKS, ELEMENT_ATTRIBUTES };
 
 struct element_call {
-    struct vector_call base;
+    struct deferred base;
     enum element_kind kind;
     bool with_scores;
     struct collection_fetch fetch;
@@ -297,7 +242,7 @@ static void on_element(struct collection_fetch *f)
     const struct collection_config *config = collection_config(f->collection);
     vector_count_fetch(call->base.lane, f->reads);
     if (f->code < 0 && f->code != QUIRE_ENOTFOUND)
-        reply_quire_error(out, &f->error);
+        resp_quire_error(out, &f->error);
     else if (f->code < 0)
         put_missing(out, call->kind);
     else if (call->kind == ELEMENT_MEMBER)
@@ -312,11 +257,11 @@ static void on_element(struct collection_fetch *f)
         resp_bulk(out, f->attributes, f->attribute_bytes);
     else
         resp_null(out);
-    vector_call_end(&call->base);
+    deferred_end(&call->base);
 }
 
 /* Fetches the element of args[2]. */
-static void start_element(struct client *c, const struct resp_arg *args, enum element_kind kind, bool with_scores)
+static void start_element(struct caller *c, const struct resp_arg *args, enum element_kind kind, bool with_scores)
 {
     struct quire_error err = {0};
     struct vector_view view;
@@ -324,11 +269,11 @@ static void start_element(struct client *c, const struct resp_arg *args, enum el
     if (found < 0)
         return;
     if (!found || args[2].bytes == 0 || args[2].bytes > QUIRE_KEY_BYTES_MAX) {
-        put_missing(client_reply(c), kind);
+        put_missing(caller_reply(c), kind);
         vector_view_end(&view);
         return;
     }
-    struct element_call *call = vector_call_begin(c, &view, sizeof *call + args[2].bytes, false);
+    struct element_call *call = deferred_begin(c, &view, sizeof *call + args[2].bytes, false);
     if (!call)
         return;
     memcpy(call->key, args[2].data, args[2].bytes);
@@ -345,34 +290,34 @@ static void start_element(struct client *c, const struct resp_arg *args, enum el
                                             .done = on_element,
                                             .owner = call};
     if (collection_fetch_start(c->lane->searcher, &call->fetch, &err) < 0) {
-        reply_quire_error(&call->base.pending.out, &err);
-        vector_call_end(&call->base);
+        resp_quire_error(&call->base.pending.out, &err);
+        deferred_end(&call->base);
     }
 }
 
-void cmd_vemb(struct client *c, const struct resp_arg *args, uint32_t n)
+void cmd_vemb(struct caller *c, const struct resp_arg *args, uint32_t n)
 {
     if (n > 4 || (n == 4 && !arg_is(args[3], "RAW")))
-        client_error(c, "ERR syntax error: VEMB key element [RAW]");
+        caller_error(c, "ERR syntax error: VEMB key element [RAW]");
     else
         start_element(c, args, n == 4 ? ELEMENT_RAW : ELEMENT_VECTOR, false);
 }
 
-void cmd_vismember(struct client *c, const struct resp_arg *args, uint32_t n)
+void cmd_vismember(struct caller *c, const struct resp_arg *args, uint32_t n)
 {
     (void)n;
     start_element(c, args, ELEMENT_MEMBER, false);
 }
 
-void cmd_vlinks(struct client *c, const struct resp_arg *args, uint32_t n)
+void cmd_vlinks(struct caller *c, const struct resp_arg *args, uint32_t n)
 {
     if (n > 4 || (n == 4 && !arg_is(args[3], "WITHSCORES")))
-        client_error(c, "ERR syntax error: VLINKS key element [WITHSCORES]");
+        caller_error(c, "ERR syntax error: VLINKS key element [WITHSCORES]");
     else
         start_element(c, args, ELEMENT_LINKS, n == 4);
 }
 
-void cmd_vgetattr(struct client *c, const struct resp_arg *args, uint32_t n)
+void cmd_vgetattr(struct caller *c, const struct resp_arg *args, uint32_t n)
 {
     (void)n;
     start_element(c, args, ELEMENT_ATTRIBUTES, false);

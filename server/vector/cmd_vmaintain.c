@@ -14,6 +14,7 @@
 #include "index/collection/key_range.h"
 #include "io/error.h"
 #include "server/call/data.h"
+#include "server/vector/cmd_vectors.h"
 #include "server/vector/vector_call.h"
 #include <errno.h>
 #include <stdio.h>
@@ -25,15 +26,15 @@ enum { FINDINGS_MAX = 100 };
 /* ---- VSEAL, VCOMPACT, VCHECK ------------------------------------------------------------------------------------- */
 
 /* Begins a call on a set that is there; NULL after a reply. */
-static void *begin_on_set(struct client *c, struct resp_arg key, size_t bytes, void (*work)(struct worker_call *call))
+static void *begin_on_set(struct caller *c, struct resp_arg key, size_t bytes, void (*work)(struct worker_call *call))
 {
     struct vector_view view;
     int found = arg_vectors(c, key, NULL, &view);
     if (found == 0)
-        client_error(c, "ERR key does not exist");
+        caller_error(c, "ERR key does not exist");
     if (found <= 0)
         return NULL;
-    struct worker_call *call = vector_call_begin(c, &view, bytes, true);
+    struct worker_call *call = deferred_begin(c, &view, bytes, true);
     if (call)
         call->work = work;
     return call;
@@ -41,7 +42,7 @@ static void *begin_on_set(struct client *c, struct resp_arg key, size_t bytes, v
 
 static struct store *store_of(const struct worker_call *call)
 {
-    return call->base.lane->server->store;
+    return call->base.lane->service->store;
 }
 
 static void seal(struct worker_call *call)
@@ -49,7 +50,7 @@ static void seal(struct worker_call *call)
     call->code = store_seal(store_of(call), call->base.collection, &call->error);
 }
 
-void cmd_vseal(struct client *c, const struct resp_arg *args, uint32_t n)
+void cmd_vseal(struct caller *c, const struct resp_arg *args, uint32_t n)
 {
     (void)n;
     struct worker_call *call = begin_on_set(c, args[1], sizeof *call, seal);
@@ -62,7 +63,7 @@ static void compact(struct worker_call *call)
     call->code = store_compact(store_of(call), call->base.collection, &call->error);
 }
 
-void cmd_vcompact(struct client *c, const struct resp_arg *args, uint32_t n)
+void cmd_vcompact(struct caller *c, const struct resp_arg *args, uint32_t n)
 {
     (void)n;
     struct worker_call *call = begin_on_set(c, args[1], sizeof *call, compact);
@@ -106,7 +107,7 @@ static void reply_check(struct worker_call *base, struct resp_buffer *out)
     }
 }
 
-void cmd_vcheck(struct client *c, const struct resp_arg *args, uint32_t n)
+void cmd_vcheck(struct caller *c, const struct resp_arg *args, uint32_t n)
 {
     (void)n;
     struct check_call *call = begin_on_set(c, args[1], sizeof *call, check);
@@ -156,20 +157,20 @@ static bool take_end(struct resp_arg arg, uint8_t **to, struct key_bound *out)
     return true;
 }
 
-void cmd_vrange(struct client *c, const struct resp_arg *args, uint32_t n)
+void cmd_vrange(struct caller *c, const struct resp_arg *args, uint32_t n)
 {
     long long count = -1;
     struct vector_view view;
     if (n > 5 || (n == 5 && !arg_integer(args[4], &count))) {
-        client_error(c, "ERR syntax error: VRANGE key start end [count]");
+        caller_error(c, "ERR syntax error: VRANGE key start end [count]");
         return;
     }
     int found = arg_vectors(c, args[1], NULL, &view);
     if (found == 0)
-        resp_array(client_reply(c), 0);
+        resp_array(caller_reply(c), 0);
     if (found <= 0)
         return;
-    struct range_call *call = vector_call_begin(c, &view, sizeof *call + args[2].bytes + args[3].bytes + 2, true);
+    struct range_call *call = deferred_begin(c, &view, sizeof *call + args[2].bytes + args[3].bytes + 2, true);
     if (!call)
         return;
     call->range.scope = call->base.base.scope;
@@ -182,7 +183,7 @@ void cmd_vrange(struct client *c, const struct resp_arg *args, uint32_t n)
         return;
     }
     resp_error(&call->base.base.pending.out, "ERR an end of the range is [name, (name, - or +");
-    vector_call_end(&call->base.base);
+    deferred_end(&call->base.base);
 }
 
 /* ---- VLOAD ------------------------------------------------------------------------------------------------------- */
@@ -223,14 +224,14 @@ static char *resolve(const char *folder, const char *path, struct quire_error *e
 static void load(struct worker_call *base)
 {
     struct vload_call *call = (struct vload_call *)base;
-    struct server *server = base->base.lane->server;
-    char *real = resolve(server->config->import_dir, call->path, &base->error);
+    struct service *service = base->base.lane->service;
+    char *real = resolve(service->config->import_dir, call->path, &base->error);
     base->code =
-        real ? data_adopt(server, call->key, real, call->memory_bytes, &base->lsn, &base->error) : base->error.code;
+        real ? data_adopt(service, call->key, real, call->memory_bytes, &base->lsn, &base->error) : base->error.code;
     free(real);
 }
 
-static bool take_memory(struct client *c, const struct resp_arg *args, uint32_t n, uint64_t *memory_bytes)
+static bool take_memory(struct caller *c, const struct resp_arg *args, uint32_t n, uint64_t *memory_bytes)
 {
     long long bytes;
     if (n == 3)
@@ -239,34 +240,34 @@ static bool take_memory(struct client *c, const struct resp_arg *args, uint32_t 
         *memory_bytes = (uint64_t)bytes;
         return true;
     }
-    client_error(c, "ERR syntax error at '%.*s': VLOAD key path [MEMORY bytes]", ARG_SHOWN(args[3], 64u));
+    caller_error(c, "ERR syntax error at '%.*s': VLOAD key path [MEMORY bytes]", ARG_SHOWN(args[3], 64u));
     return false;
 }
 
-void cmd_vload(struct client *c, const struct resp_arg *args, uint32_t n)
+void cmd_vload(struct caller *c, const struct resp_arg *args, uint32_t n)
 {
-    const struct config *config = c->lane->server->config;
+    const struct config *config = c->lane->service->config;
     uint64_t memory_bytes = config->memory;
     if (!take_memory(c, args, n, &memory_bytes))
         return;
     if (args[1].bytes == 0 || args[1].bytes > QUIRE_KEY_BYTES_MAX) {
-        client_error(c, "ERR a key has 1 to %u bytes", QUIRE_KEY_BYTES_MAX);
+        caller_error(c, "ERR a key has 1 to %u bytes", QUIRE_KEY_BYTES_MAX);
         return;
     }
-    if (!c->lane->server->store) {
-        client_error(c, "ERR vector sets need a data folder: start the server with --dir FOLDER");
+    if (!c->lane->service->store) {
+        caller_error(c, "ERR vector sets need a data folder: start the server with --dir FOLDER");
         return;
     }
     if (config->import_dir[0] == 0) {
-        client_error(c,
+        caller_error(c,
                      "ERR VLOAD is off: start the server with --import-dir FOLDER, below which indexes may be opened");
         return;
     }
     if (args[2].bytes == 0 || memchr(args[2].data, 0, args[2].bytes)) {
-        client_error(c, "ERR not a path");
+        caller_error(c, "ERR not a path");
         return;
     }
-    struct vload_call *call = vector_call_begin(c, NULL, sizeof *call + args[1].bytes + args[2].bytes + 1, true);
+    struct vload_call *call = deferred_begin(c, NULL, sizeof *call + args[1].bytes + args[2].bytes + 1, true);
     if (!call)
         return;
     memcpy(call->bytes, args[1].data, args[1].bytes);

@@ -12,6 +12,7 @@
  */
 #include "io/error.h"
 #include "io/random.h"
+#include "server/vector/cmd_vectors.h"
 #include "server/vector/vector_call.h"
 #include "server/vector/vector_scan.h"
 #include <stdlib.h>
@@ -72,7 +73,7 @@ struct wish {
 /* ---- by places --------------------------------------------------------------------------------------------------- */
 
 struct random_call {
-    struct vector_call base;
+    struct deferred base;
     struct lottery places;
     uint64_t n; /* elements asked for */
     uint64_t tried, given;
@@ -93,7 +94,7 @@ static void start_random(struct random_call *call);
 static bool random_goes_on(const struct random_call *call)
 {
     return call->given + call->running < call->n && call->tried < call->tries_max && call->code == 0 &&
-           call->base.pending.client->state != CLIENT_DEAD;
+           !call->base.pending.caller->gone;
 }
 
 static void on_random(struct place_request *request)
@@ -116,7 +117,7 @@ static void end_random(struct random_call *call)
 {
     struct resp_buffer *out = &call->base.pending.out;
     if (call->code < 0)
-        reply_quire_error(out, &call->error);
+        resp_quire_error(out, &call->error);
     else if (call->single && call->given == 0)
         resp_null(out);
     else if (!call->single)
@@ -124,7 +125,7 @@ static void end_random(struct random_call *call)
     if (call->code == 0)
         resp_raw(out, call->keys.data, call->keys.bytes);
     resp_buffer_fini(&call->keys);
-    vector_call_end(&call->base);
+    deferred_end(&call->base);
 }
 
 /* Keeps the window full; ends the call with the last place. */
@@ -153,9 +154,9 @@ static void start_random(struct random_call *call)
         end_random(call);
 }
 
-static void begin_random(struct client *c, struct vector_view *view, const struct wish *wish)
+static void begin_random(struct caller *c, struct vector_view *view, const struct wish *wish)
 {
-    struct random_call *call = vector_call_begin(c, view, sizeof *call, false);
+    struct random_call *call = deferred_begin(c, view, sizeof *call, false);
     if (!call)
         return;
     uint64_t places = collection_places(call->base.collection);
@@ -238,7 +239,7 @@ static void pick_done(struct worker_call *base)
     for (uint32_t i = 0; i < call->n; i++)
         n += call->found[i].key != NULL;
     if (base->code < 0)
-        reply_quire_error(out, &base->error);
+        resp_quire_error(out, &base->error);
     else if (call->single && n == 0)
         resp_null(out);
     else if (!call->single)
@@ -250,21 +251,21 @@ static void pick_done(struct worker_call *base)
     }
     free(call->picks);
     free(call->found);
-    vector_call_end(&base->base);
+    deferred_end(&base->base);
 }
 
 /* own: elements that the client sees, one at least. */
-static void begin_pick(struct client *c, struct vector_view *view, const struct wish *wish, uint64_t own)
+static void begin_pick(struct caller *c, struct vector_view *view, const struct wish *wish, uint64_t own)
 {
     struct lottery lottery = lottery_of(own, wish->repeat, wish->seed);
     uint32_t n = (uint32_t)(wish->repeat || wish->n < own ? wish->n : own);
     struct pick *picks = calloc(n, sizeof *picks);
     struct picked *found = calloc(n, sizeof *found);
-    struct pick_call *call = picks && found ? vector_call_begin(c, view, sizeof *call, false) : NULL;
+    struct pick_call *call = picks && found ? deferred_begin(c, view, sizeof *call, false) : NULL;
     if (!call) {
         if (!picks || !found) {
             vector_view_end(view);
-            client_error(c, "OOM no memory for %u elements", n);
+            caller_error(c, "OOM no memory for %u elements", n);
         }
         free(picks);
         free(found);
@@ -292,7 +293,7 @@ static uint64_t expected_tries(const struct wish *wish, uint64_t own, uint64_t p
     return wish->n * (places / own + 1);
 }
 
-static void begin(struct client *c, struct vector_view *view, struct wish *wish)
+static void begin(struct caller *c, struct vector_view *view, struct wish *wish)
 {
     uint64_t own = view->scope ? vector_view_count(view) : 0;
     if (own > 0) {
@@ -307,15 +308,15 @@ static void begin(struct client *c, struct vector_view *view, struct wish *wish)
     begin_random(c, view, wish);
 }
 
-void cmd_vrandmember(struct client *c, const struct resp_arg *args, uint32_t n)
+void cmd_vrandmember(struct caller *c, const struct resp_arg *args, uint32_t n)
 {
     long long count = 1;
     if (n > 3) {
-        client_error(c, "ERR wrong number of arguments for 'vrandmember' command");
+        caller_error(c, "ERR wrong number of arguments for 'vrandmember' command");
         return;
     }
     if (n == 3 && (!arg_integer(args[2], &count) || count > COUNT_MAX || count < -COUNT_MAX)) {
-        client_error(c, "ERR count is not an integer from -%d to %d", COUNT_MAX, COUNT_MAX);
+        caller_error(c, "ERR count is not an integer from -%d to %d", COUNT_MAX, COUNT_MAX);
         return;
     }
     struct vector_view view;
@@ -331,7 +332,7 @@ void cmd_vrandmember(struct client *c, const struct resp_arg *args, uint32_t n)
         return;
     }
     vector_view_end(&view);
-    struct resp_buffer *out = client_reply(c);
+    struct resp_buffer *out = caller_reply(c);
     if (n == 2)
         resp_null(out);
     else

@@ -19,6 +19,7 @@
 #include "index/attribute/filter.h"
 #include "io/error.h"
 #include "server/call/fair.h"
+#include "server/vector/cmd_vectors.h"
 #include "server/vector/vector_args.h"
 #include "server/vector/vector_call.h"
 #include <math.h>
@@ -56,7 +57,7 @@ struct vsim_query {
 
 /* VSIM is a call with one query, VMSIM with several. */
 struct vsim_call {
-    struct vector_call base;
+    struct deferred base;
     struct vsim_options options;
     struct filter *filter; /* a reference; NULL: none */
     struct fair_pass pass;
@@ -68,7 +69,7 @@ struct vsim_call {
 /* ---- options ----------------------------------------------------------------------------------------------------- */
 
 /* One option that says which elements may be answered. */
-static bool take_choice(struct client *c, const struct resp_arg *args, uint32_t n, uint32_t *at, struct vsim_options *o)
+static bool take_choice(struct caller *c, const struct resp_arg *args, uint32_t n, uint32_t *at, struct vsim_options *o)
 {
     long long integer = 0;
     if (arg_is(args[*at], "FILTER"))
@@ -80,12 +81,12 @@ static bool take_choice(struct client *c, const struct resp_arg *args, uint32_t 
         o->search.filter_effort = (uint32_t)integer;
         return right;
     }
-    client_error(c, "ERR syntax error at '%.*s'", ARG_SHOWN(args[*at], 64u));
+    caller_error(c, "ERR syntax error at '%.*s'", ARG_SHOWN(args[*at], 64u));
     return false;
 }
 
 /* One option at args[*at], moving *at to its last word. */
-static bool take_option(struct client *c, const struct resp_arg *args, uint32_t n, uint32_t *at, struct vsim_options *o)
+static bool take_option(struct caller *c, const struct resp_arg *args, uint32_t n, uint32_t *at, struct vsim_options *o)
 {
     long long integer = 0;
     double number = 0;
@@ -119,7 +120,7 @@ static bool take_option(struct client *c, const struct resp_arg *args, uint32_t 
 }
 
 /* The options from args[at] on, into *o, which is empty; its tenants are to be ended in any case. */
-static bool take_options(struct client *c, const struct resp_arg *args, uint32_t n, uint32_t at, struct vsim_options *o)
+static bool take_options(struct caller *c, const struct resp_arg *args, uint32_t n, uint32_t at, struct vsim_options *o)
 {
     o->least_score = -INFINITY;
     quire_search_options_init(&o->search);
@@ -130,7 +131,7 @@ static bool take_options(struct client *c, const struct resp_arg *args, uint32_t
         if (!take_option(c, args, n, &at, o))
             return false;
     if (o->search.recall > 0 && o->search.effort > 0) {
-        client_error(c, "ERR syntax error: RECALL and EF both say how hard to search; give one");
+        caller_error(c, "ERR syntax error: RECALL and EF both say how hard to search; give one");
         return false;
     }
     return true;
@@ -280,7 +281,7 @@ static void end_call(struct vsim_call *call)
         free(q->element);
     }
     filter_unref(call->filter);
-    vector_call_end(&call->base);
+    deferred_end(&call->base);
 }
 
 static void start_more(struct vsim_call *call);
@@ -296,7 +297,7 @@ static void query_done(struct vsim_query *q)
 static void query_failed(struct vsim_query *q, const struct quire_error *err)
 {
     q->out.bytes = 0;
-    reply_quire_error(&q->out, err);
+    resp_quire_error(&q->out, err);
     query_done(q);
 }
 
@@ -440,7 +441,7 @@ static int fill_query(struct vsim_query *q, const struct collection_config *conf
 }
 
 /* Whether the limits let the client search so; false after an error reply. */
-static bool enter(struct client *c, const struct vector_view *view, const struct vsim_options *o, uint32_t n,
+static bool enter(struct caller *c, const struct vector_view *view, const struct vsim_options *o, uint32_t n,
                   struct fair_pass *pass)
 {
     struct fair_request facts = {.n_queries = n,
@@ -453,7 +454,7 @@ static bool enter(struct client *c, const struct vector_view *view, const struct
 }
 
 /* A call of n queries on the set under a key: 1; 0 where there is none; -1 without memory, or after an error reply. */
-static int begin_call(struct client *c, struct resp_arg key, const struct vsim_options *o, uint32_t n,
+static int begin_call(struct caller *c, struct resp_arg key, const struct vsim_options *o, uint32_t n,
                       struct vsim_call **out)
 {
     struct vector_view view;
@@ -469,7 +470,7 @@ static int begin_call(struct client *c, struct resp_arg key, const struct vsim_o
     }
     bool right = !o->expression.data || filter_arg_compile(c, o->expression, view.collection, &filter);
     if (right && found)
-        call = vector_call_begin(c, &view, sizeof *call + n * sizeof *call->queries, false);
+        call = deferred_begin(c, &view, sizeof *call + n * sizeof *call->queries, false);
     else
         vector_view_end(&view);
     if (!call) {
@@ -492,21 +493,21 @@ static int begin_call(struct client *c, struct resp_arg key, const struct vsim_o
     return 1;
 }
 
-static void vsim(struct client *c, struct resp_arg key, const struct vector_arg *vector, const struct vsim_options *o)
+static void vsim(struct caller *c, struct resp_arg key, const struct vector_arg *vector, const struct vsim_options *o)
 {
     struct quire_error err = {0};
     struct vsim_call *call;
     int found = begin_call(c, key, o, 1, &call);
     if (found == 0)
-        resp_array(client_reply(c), 0);
+        resp_array(caller_reply(c), 0);
     if (found <= 0)
         return;
     if (fill_query(&call->queries[0], collection_config(call->base.collection), vector, &err) < 0)
-        reply_quire_error(&call->queries[0].out, &err);
+        resp_quire_error(&call->queries[0].out, &err);
     start_more(call);
 }
 
-void cmd_vsim(struct client *c, const struct resp_arg *args, uint32_t n)
+void cmd_vsim(struct caller *c, const struct resp_arg *args, uint32_t n)
 {
     struct vsim_options o = {0};
     struct vector_arg vector;
@@ -516,14 +517,14 @@ void cmd_vsim(struct client *c, const struct resp_arg *args, uint32_t n)
     tenant_names_fini(&o.tenants);
 }
 
-static void vmsim(struct client *c, struct resp_arg key, const struct vector_arg *vectors, uint32_t count,
+static void vmsim(struct caller *c, struct resp_arg key, const struct vector_arg *vectors, uint32_t count,
                   const struct vsim_options *o)
 {
     struct quire_error err = {0};
     struct vsim_call *call;
     int found = begin_call(c, key, o, count, &call);
     if (found == 0) {
-        struct resp_buffer *out = client_reply(c);
+        struct resp_buffer *out = caller_reply(c);
         resp_array(out, count);
         for (uint32_t i = 0; i < count; i++)
             resp_array(out, 0);
@@ -533,26 +534,26 @@ static void vmsim(struct client *c, struct resp_arg key, const struct vector_arg
     for (uint32_t i = 0; i < count; i++) {
         struct vsim_query *q = &call->queries[i];
         if (fill_query(q, collection_config(call->base.collection), &vectors[i], &err) < 0 && q->out.bytes == 0)
-            reply_quire_error(&q->out, &err);
+            resp_quire_error(&q->out, &err);
     }
     call->many = true;
     start_more(call);
 }
 
 /* VMSIM key num (ELE element | FP32 vector | VALUES num value ...) ... [the options of VSIM]: one reply per query. */
-void cmd_vmsim(struct client *c, const struct resp_arg *args, uint32_t n)
+void cmd_vmsim(struct caller *c, const struct resp_arg *args, uint32_t n)
 {
     struct vsim_options o = {0};
     long long count;
     uint32_t at = 3;
     if (!arg_integer(args[2], &count) || count < 1 || count > QUERIES_MAX) {
-        client_error(c, "ERR the number of queries is not a whole number from 1 to %d", QUERIES_MAX);
+        caller_error(c, "ERR the number of queries is not a whole number from 1 to %d", QUERIES_MAX);
         return;
     }
     struct vector_arg *vectors = calloc((size_t)count, sizeof *vectors);
     bool right = vectors != NULL;
     if (!vectors)
-        client_error(c, "OOM no memory for %lld queries", count);
+        caller_error(c, "OOM no memory for %lld queries", count);
     for (long long i = 0; i < count && right; i++)
         right = vector_arg_take(c, args, n, &at, true, &vectors[i]);
     if (right && take_options(c, args, n, at, &o))

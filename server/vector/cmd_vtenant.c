@@ -9,6 +9,7 @@
  */
 #include "io/error.h"
 #include "server/call/key_call.h"
+#include "server/vector/cmd_vectors.h"
 #include "server/vector/vector_call.h"
 #include <stdlib.h>
 #include <string.h>
@@ -77,7 +78,7 @@ static void tenants_done(struct worker_call *base)
     struct tenants_call *call = (struct tenants_call *)base;
     struct resp_buffer *out = &base->base.pending.out;
     if (base->code < 0)
-        reply_quire_error(out, &base->error);
+        resp_quire_error(out, &base->error);
     else
         resp_map(out, call->n);
     for (size_t i = 0; i < call->n; i++) {
@@ -88,23 +89,23 @@ static void tenants_done(struct worker_call *base)
         free(call->counts[i].name);
     }
     free(call->counts);
-    vector_call_end(&base->base);
+    deferred_end(&base->base);
 }
 
-void cmd_vtenants(struct client *c, const struct resp_arg *args, uint32_t n)
+void cmd_vtenants(struct caller *c, const struct resp_arg *args, uint32_t n)
 {
     struct vector_view view;
     if (n > 3) {
-        client_error(c, "ERR syntax error: VTENANTS key [tenant]");
+        caller_error(c, "ERR syntax error: VTENANTS key [tenant]");
         return;
     }
     int found = arg_vectors(c, args[1], NULL, &view);
     if (found == 0)
-        resp_map(client_reply(c), 0);
+        resp_map(caller_reply(c), 0);
     if (found <= 0)
         return;
     uint32_t name_bytes = n == 3 ? args[2].bytes : 0;
-    struct tenants_call *call = vector_call_begin(c, &view, sizeof *call + name_bytes, true);
+    struct tenants_call *call = deferred_begin(c, &view, sizeof *call + name_bytes, true);
     if (!call)
         return;
     if (n == 3) {
@@ -118,14 +119,14 @@ void cmd_vtenants(struct client *c, const struct resp_arg *args, uint32_t n)
 
 /* ---- VDROPTENANT ------------------------------------------------------------------------------------------------- */
 
-void cmd_vdroptenant(struct client *c, const struct resp_arg *args, uint32_t n)
+void cmd_vdroptenant(struct caller *c, const struct resp_arg *args, uint32_t n)
 {
     struct key_call call;
     struct quire_error err = {0};
     uint64_t elements = 0, lsn = 0;
     (void)n;
     if (tenant_name_check((const char *)args[2].data, args[2].bytes, &err) < 0) {
-        client_error(c, "ERR %s", err.message);
+        caller_error(c, "ERR %s", err.message);
         return;
     }
     if (!key_write(&call, c, args[1], KEY_VECTOR_SET))
@@ -137,6 +138,6 @@ void cmd_vdroptenant(struct client *c, const struct resp_arg *args, uint32_t n)
         return;
     if (lsn)
         keyspace_touch(&call.hold, call.entry, lsn);
-    resp_integer(client_reply(c), (long long)elements);
+    resp_integer(caller_reply(c), (long long)elements);
     key_end(&call);
 }

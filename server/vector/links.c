@@ -10,7 +10,7 @@
 #include "index/search/search.h"
 #include <stdlib.h>
 
-enum { CROWD = 512, THRONG = 1024 };
+enum { CROWD = 512, THRONG = 1024, LINK_SLICE_US = 150 };
 
 static void link_now(struct lane *lane, struct collection *collection, uint64_t budget_us)
 {
@@ -36,20 +36,22 @@ enum links_pace links_add(struct lane *lane, struct collection *collection)
     return waiting > THRONG ? LINKS_THRONG : waiting > CROWD ? LINKS_CROWD : LINKS_FEW;
 }
 
-bool links_work(struct lane *lane, uint64_t budget_us)
+static bool work(struct lane *lane)
 {
     if (lane->n_links == 0)
         return false;
     struct collection *collection = lane->links[--lane->n_links];
-    link_now(lane, collection, budget_us);
+    link_now(lane, collection, LINK_SLICE_US);
     collection_unref(collection);
     return true;
 }
 
-void links_fini(struct lane *lane)
+static void close_links(struct lane *lane)
 {
     while (lane->n_links > 0)
         collection_unref(lane->links[--lane->n_links]);
     free(lane->links);
     lane->links = NULL;
 }
+
+const struct lane_hook links_hook = {.work = work, .close = close_links};

@@ -15,38 +15,38 @@
 #include <stdlib.h>
 #include <string.h>
 
-bool arg_take_integer(struct client *c, const struct resp_arg *args, uint32_t n, uint32_t *at, long long low,
+bool arg_take_integer(struct caller *c, const struct resp_arg *args, uint32_t n, uint32_t *at, long long low,
                       long long high, long long *out)
 {
     const char *name = (const char *)args[*at].data;
     int bytes = (int)args[*at].bytes;
     if (++*at >= n)
-        client_error(c, "ERR syntax error: %.*s needs a value", bytes, name);
+        caller_error(c, "ERR syntax error: %.*s needs a value", bytes, name);
     else if (!arg_integer(args[*at], out) || *out < low || *out > high)
-        client_error(c, "ERR %.*s is not a whole number from %lld to %lld", bytes, name, low, high);
+        caller_error(c, "ERR %.*s is not a whole number from %lld to %lld", bytes, name, low, high);
     else
         return true;
     return false;
 }
 
-bool arg_take_number(struct client *c, const struct resp_arg *args, uint32_t n, uint32_t *at, double low, double high,
+bool arg_take_number(struct caller *c, const struct resp_arg *args, uint32_t n, uint32_t *at, double low, double high,
                      double *out)
 {
     const char *name = (const char *)args[*at].data;
     int bytes = (int)args[*at].bytes;
     if (++*at >= n)
-        client_error(c, "ERR syntax error: %.*s needs a value", bytes, name);
+        caller_error(c, "ERR syntax error: %.*s needs a value", bytes, name);
     else if (!arg_number(args[*at], out) || !(*out >= low && *out <= high))
-        client_error(c, "ERR %.*s is not a number from %g to %g", bytes, name, low, high);
+        caller_error(c, "ERR %.*s is not a number from %g to %g", bytes, name, low, high);
     else
         return true;
     return false;
 }
 
-static bool take_blob(struct client *c, struct resp_arg blob, struct vector_arg *out)
+static bool take_blob(struct caller *c, struct resp_arg blob, struct vector_arg *out)
 {
     if (blob.bytes == 0 || blob.bytes % sizeof(float) || blob.bytes / sizeof(float) > QUIRE_DIM_MAX) {
-        client_error(c,
+        caller_error(c,
                      "ERR invalid vector specification: a FP32 vector of %u bytes is not a row of 1 to %u 4-byte "
                      "numbers",
                      blob.bytes, QUIRE_DIM_MAX);
@@ -56,11 +56,11 @@ static bool take_blob(struct client *c, struct resp_arg blob, struct vector_arg 
     return true;
 }
 
-static bool take_values(struct client *c, const struct resp_arg *args, uint32_t n, uint32_t at, struct vector_arg *out)
+static bool take_values(struct caller *c, const struct resp_arg *args, uint32_t n, uint32_t at, struct vector_arg *out)
 {
     long long count;
     if (!arg_integer(args[at + 1], &count) || count < 1 || count > QUIRE_DIM_MAX || n - at - 2 < (uint32_t)count) {
-        client_error(c, "ERR invalid vector specification: VALUES needs a count from 1 to %u and as many numbers",
+        caller_error(c, "ERR invalid vector specification: VALUES needs a count from 1 to %u and as many numbers",
                      QUIRE_DIM_MAX);
         return false;
     }
@@ -69,7 +69,7 @@ static bool take_values(struct client *c, const struct resp_arg *args, uint32_t 
     return true;
 }
 
-bool vector_arg_take(struct client *c, const struct resp_arg *args, uint32_t n, uint32_t *at, bool elements,
+bool vector_arg_take(struct caller *c, const struct resp_arg *args, uint32_t n, uint32_t *at, bool elements,
                      struct vector_arg *out)
 {
     uint32_t first = *at;
@@ -83,7 +83,7 @@ bool vector_arg_take(struct client *c, const struct resp_arg *args, uint32_t n, 
         if (!take_values(c, args, n, first, out))
             return false;
     } else {
-        client_error(c, "ERR invalid vector specification: %sFP32 vector or VALUES num value ...",
+        caller_error(c, "ERR invalid vector specification: %sFP32 vector or VALUES num value ...",
                      elements ? "ELE element, " : "");
         return false;
     }
@@ -112,27 +112,27 @@ bool vector_arg_numbers(const struct vector_arg *vector, float *out, struct quir
     return true;
 }
 
-bool filter_arg_take(struct client *c, const struct resp_arg *args, uint32_t n, uint32_t *at, struct resp_arg *out)
+bool filter_arg_take(struct caller *c, const struct resp_arg *args, uint32_t n, uint32_t *at, struct resp_arg *out)
 {
     if (++*at >= n) {
-        client_error(c, "ERR syntax error: FILTER needs a value");
+        caller_error(c, "ERR syntax error: FILTER needs a value");
         return false;
     }
     *out = args[*at];
     return true;
 }
 
-bool filter_arg_compile(struct client *c, struct resp_arg expression, const struct collection *collection,
+bool filter_arg_compile(struct caller *c, struct resp_arg expression, const struct collection *collection,
                         struct filter **out)
 {
     struct quire_error err = {0};
     const struct attribute_schema *schema = collection ? collection_schema(collection) : NULL;
     int rc = filter_compile((const char *)expression.data, expression.bytes, schema, out, &err);
     if (rc == QUIRE_EPARSE) /* "FILTER, byte 7: ..."; clients of Redis look for these words */
-        client_error(c, "ERR syntax error in FILTER expression near %s",
+        caller_error(c, "ERR syntax error in FILTER expression near %s",
                      strncmp(err.message, "FILTER, ", 8) == 0 ? err.message + 8 : err.message);
     else if (rc < 0)
-        reply_quire_error(client_reply(c), &err);
+        resp_quire_error(caller_reply(c), &err);
     return rc == 0;
 }
 

@@ -6,7 +6,7 @@
 
 #include "index/attribute/filter.h"
 #include "index/collection/collection.h"
-#include "server/commands/command.h"
+#include "server/call/caller.h"
 
 /* A vector, or the name of an element that has one, as it stands in a request. */
 struct vector_arg {
@@ -18,7 +18,7 @@ struct vector_arg {
 
 /* Takes the vector that begins at args[*at] and moves *at behind it. `elements`: whether ELE is one of the forms. False
  * after an error reply. */
-bool vector_arg_take(struct client *c, const struct resp_arg *args, uint32_t n, uint32_t *at, bool elements,
+bool vector_arg_take(struct caller *c, const struct resp_arg *args, uint32_t n, uint32_t *at, bool elements,
                      struct vector_arg *out);
 /* How many numbers it has; 0 for ELE. */
 uint32_t vector_arg_dim(const struct vector_arg *vector);
@@ -27,16 +27,16 @@ bool vector_arg_numbers(const struct vector_arg *vector, float *out, struct quir
 
 /* The value behind args[*at], which is moved to it, as a whole number of low..high or a number; false after an error
  * reply. */
-bool arg_take_integer(struct client *c, const struct resp_arg *args, uint32_t n, uint32_t *at, long long low,
+bool arg_take_integer(struct caller *c, const struct resp_arg *args, uint32_t n, uint32_t *at, long long low,
                       long long high, long long *out);
-bool arg_take_number(struct client *c, const struct resp_arg *args, uint32_t n, uint32_t *at, double low, double high,
+bool arg_take_number(struct caller *c, const struct resp_arg *args, uint32_t n, uint32_t *at, double low, double high,
                      double *out);
 
 /* The expression behind args[*at], which is moved to it; false after an error reply. */
-bool filter_arg_take(struct client *c, const struct resp_arg *args, uint32_t n, uint32_t *at, struct resp_arg *out);
+bool filter_arg_take(struct caller *c, const struct resp_arg *args, uint32_t n, uint32_t *at, struct resp_arg *out);
 /* Compiles it with the columns that the set declares (NULL: for no set). False after an error reply; otherwise *out is
  * ended by filter_unref before the set is let go. */
-bool filter_arg_compile(struct client *c, struct resp_arg expression, const struct collection *collection,
+bool filter_arg_compile(struct caller *c, struct resp_arg expression, const struct collection *collection,
                         struct filter **out);
 
 /* A vector of more dimensions brought to those of a set that was made with REDUCE: a random rotation, of which the

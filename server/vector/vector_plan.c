@@ -53,7 +53,7 @@ struct vector_plan {
 
 /* ---- life ---------------------------------------------------------------------------------------------------------*/
 
-struct vector_plan *vector_plan_create(struct lane *lane, void (*go_on)(void *context), void *context)
+static struct vector_plan *plan_create(struct lane *lane, void (*go_on)(void *context), void *context)
 {
     struct vector_plan *plan = calloc(1, sizeof *plan);
     if (plan)
@@ -70,7 +70,7 @@ static void forget_content(struct answer *a)
     a->text_bytes = 0;
 }
 
-void vector_plan_destroy(struct vector_plan *plan)
+static void plan_destroy(struct vector_plan *plan)
 {
     if (!plan)
         return;
@@ -113,7 +113,7 @@ static bool make_room(void *list, size_t n, size_t *room, size_t size)
 
 /* ---- notes --------------------------------------------------------------------------------------------------------*/
 
-void vector_plan_note(struct vector_plan *plan, const struct vector_write *w)
+static void plan_note(struct vector_plan *plan, const struct vector_write *w)
 {
     if (w->element.bytes == 0 || w->element.bytes > QUIRE_KEY_BYTES_MAX)
         return; /* will be refused */
@@ -127,7 +127,7 @@ void vector_plan_note(struct vector_plan *plan, const struct vector_write *w)
                                                  .want_vector = vector_write_wants_vector(w)};
 }
 
-void vector_plan_note_rename(struct vector_plan *plan, struct resp_arg from)
+static void plan_note_rename(struct vector_plan *plan, struct resp_arg from)
 {
     if (make_room(&plan->renames, plan->n_renames, &plan->renames_room, sizeof *plan->renames))
         plan->renames[plan->n_renames++] = from;
@@ -214,7 +214,7 @@ static void look_at(struct vector_plan *plan, const struct note *note, struct co
 static struct collection *set_of(const struct vector_plan *plan, struct resp_arg name)
 {
     struct keyspace_hold hold;
-    struct keyspace *keyspace = &plan->lane->server->keyspace;
+    struct keyspace *keyspace = &plan->lane->service->keyspace;
     struct key key = keyspace_key(keyspace, name);
     keyspace_hold_key(&hold, keyspace, &key);
     const struct key_entry *entry = keyspace_find(&hold, &key);
@@ -232,7 +232,7 @@ static void look_at_all(struct vector_plan *plan, struct collection *set, const 
     collection_unref(set);
 }
 
-bool vector_plan_is_ready(struct vector_plan *plan)
+static bool plan_is_ready(struct vector_plan *plan)
 {
     plan->noting = false;
     for (size_t i = 0; i < plan->n_notes; i++)
@@ -306,9 +306,9 @@ static void fetch(struct answer *a)
     fail(plan, rc, err.message);
 }
 
-bool vector_plan_ask(struct vector_plan *plan)
+static bool plan_ask(struct vector_plan *plan)
 {
-    if (vector_plan_is_ready(plan))
+    if (plan_is_ready(plan))
         return true;
     plan->starting = true;
     for (size_t i = 0; i < plan->n_buckets && plan->n_missing > 0; i++)
@@ -320,7 +320,7 @@ bool vector_plan_ask(struct vector_plan *plan)
     return plan->n_running == 0;
 }
 
-bool vector_plan_failed(const struct vector_plan *plan, struct quire_error *err)
+static bool plan_failed(const struct vector_plan *plan, struct quire_error *err)
 {
     if (plan->error.code < 0)
         *err = plan->error;
@@ -354,27 +354,35 @@ static void keep_target(struct vector_plan *plan, struct collection *target)
         collection_unref(target); /* maintenance links it */
 }
 
-void vector_plan_run(struct client *c, struct vector_write *w)
+void vector_plan_run(struct caller *c, struct vector_write *w)
 {
     struct vector_plan *plan = c->plan;
     if (plan->noting) {
-        vector_plan_note(plan, w);
+        plan_note(plan, w);
         return;
     }
     w->plan = plan;
-    struct resp_buffer *out = client_reply(c);
-    if (!vector_write_try(c->lane->server, w, out)) {
+    struct resp_buffer *out = caller_reply(c);
+    if (!vector_write_try(c->lane->service, w, out)) {
         keep_target(plan, w->target);
         return;
     }
     collection_unref(w->target);
-    client_error(c, "ERR the set's segments were exchanged while the transaction ran: this write was not made");
+    caller_error(c, "ERR the set's segments were exchanged while the transaction ran: this write was not made");
 }
 
-void vector_plan_link(struct vector_plan *plan)
+static void plan_link(struct vector_plan *plan)
 {
     for (size_t i = 0; plan && i < plan->n_targets; i++)
         links_add(plan->lane, plan->targets[i]);
     if (plan)
         plan->n_targets = 0;
 }
+
+const struct planner vector_planner = {.create = plan_create,
+                                       .destroy = plan_destroy,
+                                       .note_rename = plan_note_rename,
+                                       .ask = plan_ask,
+                                       .failed = plan_failed,
+                                       .is_ready = plan_is_ready,
+                                       .link = plan_link};

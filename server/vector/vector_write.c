@@ -28,7 +28,7 @@ static int refuse(struct resp_buffer *out, const struct quire_error *err)
     else if (err->code == QUIRE_ENOSPACE || err->code == QUIRE_EIO || err->code == QUIRE_EBUSY)
         resp_error(out, "MISCONF Errors writing to the log: %s", err->message);
     else
-        reply_quire_error(out, err);
+        resp_quire_error(out, err);
     return 0;
 }
 
@@ -155,19 +155,19 @@ static int put_vector(struct collection *c, struct vector_write *w, const float 
 }
 
 /* The set is made, bound to its key and gets its element. Inside a batch. */
-static int create_and_put(struct server *server, struct vector_write *w, struct keyspace_hold *hold,
+static int create_and_put(struct service *service, struct vector_write *w, struct keyspace_hold *hold,
                           const struct key *key, struct quire_error *err)
 {
     struct collection *c;
     uint64_t lsn;
     bool was_new;
     uint32_t gone;
-    int rc = store_create_collection(server->store, &w->config, NULL, &c, &lsn, err);
+    int rc = store_create_collection(service->store, &w->config, NULL, &c, &lsn, err);
     if (rc < 0)
         return rc;
     rc = keyspace_set_vectors(hold, key, c, err);
     if (rc < 0) {
-        store_drop_collection(server->store, c, &lsn, NULL);
+        store_drop_collection(service->store, c, &lsn, NULL);
     } else {
         collection_ref(c); /* the key's */
         w->located = (struct located){.generation = 1};
@@ -182,31 +182,31 @@ static int create_and_put(struct server *server, struct vector_write *w, struct 
 }
 
 /* Runs body in a batch of its own, or in the one that is open. */
-static int begin_batch(struct server *server, bool *own, struct quire_error *err)
+static int begin_batch(struct service *service, bool *own, struct quire_error *err)
 {
-    *own = !journal_in_batch(server->journal);
-    return *own ? journal_batch_begin(server->journal, err) : 0;
+    *own = !journal_in_batch(service->journal);
+    return *own ? journal_batch_begin(service->journal, err) : 0;
 }
 
-static int end_batch(struct server *server, bool own, int rc, struct vector_write *w, struct quire_error *err)
+static int end_batch(struct service *service, bool own, int rc, struct vector_write *w, struct quire_error *err)
 {
     uint64_t lsn = 0;
     struct quire_error end_error = {0};
     if (!own)
         return rc;
-    int end = journal_batch_end(server->journal, &lsn, &end_error);
+    int end = journal_batch_end(service->journal, &lsn, &end_error);
     w->lsn = lsn;
     if (rc == 0 && end < 0 && err)
         *err = end_error;
     return rc < 0 ? rc : end;
 }
 
-static int add_to_new(struct server *server, struct vector_write *w, struct keyspace_hold *hold, const struct key *key,
-                      struct resp_buffer *out)
+static int add_to_new(struct service *service, struct vector_write *w, struct keyspace_hold *hold,
+                      const struct key *key, struct resp_buffer *out)
 {
     struct quire_error err = {0};
     bool own;
-    if (!server->store) {
+    if (!service->store) {
         resp_error(out, "ERR vector sets need a data folder: start the server with --dir FOLDER");
         return 0;
     }
@@ -216,11 +216,11 @@ static int add_to_new(struct server *server, struct vector_write *w, struct keys
     if (rc == 0)
         rc = collection_vector_validate(&w->config, w->vector, w->n_numbers, &err);
     if (rc == 0)
-        rc = begin_batch(server, &own, &err);
+        rc = begin_batch(service, &own, &err);
     if (rc < 0)
         return refuse(out, &err);
-    rc = create_and_put(server, w, hold, key, &err);
-    rc = end_batch(server, own, rc, w, &err);
+    rc = create_and_put(service, w, hold, key, &err);
+    rc = end_batch(service, own, rc, w, &err);
     if (rc < 0)
         return refuse(out, &err);
     resp_bool(out, true);
@@ -238,19 +238,19 @@ static int add(struct collection *c, struct vector_write *w, struct resp_buffer 
     return rc;
 }
 
-static int remove_element(struct server *server, struct collection *c, struct vector_write *w,
+static int remove_element(struct service *service, struct collection *c, struct vector_write *w,
                           struct keyspace_hold *hold, struct resp_buffer *out, struct quire_error *err)
 {
     bool removed = false, own = false, last = collection_count(c) == 1;
     uint32_t gone;
-    int rc = last ? begin_batch(server, &own, err) : 0;
+    int rc = last ? begin_batch(service, &own, err) : 0;
     if (rc < 0)
         return rc;
     rc = collection_remove(c, w->element.data, w->element.bytes, &w->located, w->scope, &removed, &w->lsn, err);
     if (rc == 0 && removed && collection_count(c) == 0)
         rc = keyspace_delete(hold, &w->key, 1, &gone, err);
     if (last)
-        rc = end_batch(server, own, rc, w, err);
+        rc = end_batch(service, own, rc, w, err);
     if (rc == 0)
         resp_bool(out, removed);
     w->removed = rc == 0 && removed;
@@ -306,12 +306,12 @@ static int change(struct collection *c, struct vector_write *w, struct resp_buff
 }
 
 /* Under the shard of the key. QUIRE_ESTALE: locate again. */
-static int commit(struct server *server, struct vector_write *w, struct keyspace_hold *hold, struct key_entry *entry,
+static int commit(struct service *service, struct vector_write *w, struct keyspace_hold *hold, struct key_entry *entry,
                   struct resp_buffer *out, struct quire_error *err)
 {
     struct collection *c = entry->set;
     int rc = w->kind == VECTOR_ADD      ? add(c, w, out, err)
-             : w->kind == VECTOR_REMOVE ? remove_element(server, c, w, hold, out, err)
+             : w->kind == VECTOR_REMOVE ? remove_element(service, c, w, hold, out, err)
                                         : change(c, w, out, err);
     if (rc == 0 && w->lsn && keyspace_find(hold, &(struct key){w->key.data, w->key.bytes, entry->node.hash}) == entry) {
         keyspace_touch(hold, entry, w->lsn);
@@ -322,7 +322,7 @@ static int commit(struct server *server, struct vector_write *w, struct keyspace
 }
 
 /* 1: the disk must be asked. */
-static int locate_and_commit(struct server *server, struct vector_write *w, struct keyspace_hold *hold,
+static int locate_and_commit(struct service *service, struct vector_write *w, struct keyspace_hold *hold,
                              struct key_entry *entry, struct resp_buffer *out)
 {
     struct quire_error err = {0};
@@ -345,7 +345,7 @@ static int locate_and_commit(struct server *server, struct vector_write *w, stru
         }
         w->located.seen_lsn = w->seen_lsn;
         w->located.matching = w->matching;
-        int rc = commit(server, w, hold, entry, out, &err);
+        int rc = commit(service, w, hold, entry, out, &err);
         if (rc != QUIRE_ESTALE)
             return rc < 0 ? refuse(out, &err) : 0;
         w->is_located = false;
@@ -372,16 +372,16 @@ static void reply_nothing(const struct vector_write *w, struct resp_buffer *out)
         reply_change(w, false, 0, out);
 }
 
-int vector_write_try(struct server *server, struct vector_write *w, struct resp_buffer *out)
+int vector_write_try(struct service *service, struct vector_write *w, struct resp_buffer *out)
 {
     struct quire_error err = {0};
     struct keyspace_hold hold;
     struct key_entry *entry;
-    struct key key = keyspace_key(&server->keyspace, w->key);
+    struct key key = keyspace_key(&service->keyspace, w->key);
     int rc;
     w->target = NULL;
     w->lsn = 0;
-    keyspace_hold_key(&hold, &server->keyspace, &key);
+    keyspace_hold_key(&hold, &service->keyspace, &key);
     if (keyspace_find_to_write(&hold, &key, &entry, &err) < 0) {
         rc = refuse(out, &err);
     } else if (entry && entry->type != KEY_VECTOR_SET && !w->only_uid) {
@@ -391,9 +391,9 @@ int vector_write_try(struct server *server, struct vector_write *w, struct resp_
         w->is_gone = true;
         rc = 0;
     } else if (entry) {
-        rc = locate_and_commit(server, w, &hold, entry, out);
+        rc = locate_and_commit(service, w, &hold, entry, out);
     } else if (w->kind == VECTOR_ADD) {
-        rc = add_to_new(server, w, &hold, &key, out);
+        rc = add_to_new(service, w, &hold, &key, out);
     } else {
         reply_nothing(w, out);
         rc = 0;
@@ -407,7 +407,7 @@ int vector_write_try(struct server *server, struct vector_write *w, struct resp_
 /* ---- for a client ------------------------------------------------------------------------------------------------ */
 
 struct deferred_write {
-    struct vector_call base;
+    struct deferred base;
     struct vector_write write;
     struct collection_fetch fetch;
     uint64_t reads, rounds; /* of all fetches */
@@ -440,7 +440,7 @@ static void finish(struct deferred_write *d)
     let_go(&d->write);
     free(d->text);
     free(d->vector);
-    vector_call_end(&d->base);
+    deferred_end(&d->base);
 }
 
 /* What the commit will need of a sealed element. */
@@ -484,7 +484,7 @@ static void on_answer(struct collection_fetch *fetch)
     d->rounds += fetch->rounds;
     bool failed = fetch->code < 0 && fetch->code != QUIRE_ENOTFOUND;
     if (failed)
-        reply_quire_error(out, &fetch->error);
+        resp_quire_error(out, &fetch->error);
     else if (!keep_answer(d))
         resp_error(out, "OOM no memory to replace an element");
     failed = out->bytes > 0;
@@ -496,7 +496,7 @@ static void on_answer(struct collection_fetch *fetch)
         return;
     }
     lane_enter(d->base.lane);
-    int more = vector_write_try(d->base.lane->server, &d->write, out);
+    int more = vector_write_try(d->base.lane->service, &d->write, out);
     lane_leave(d->base.lane);
     if (more)
         ask_disk(d);
@@ -521,7 +521,7 @@ static void ask_disk(struct deferred_write *d)
                                          .owner = d};
     if (collection_fetch_start(d->base.lane->searcher, &d->fetch, &err) == 0)
         return;
-    reply_quire_error(&d->base.pending.out, &err);
+    resp_quire_error(&d->base.pending.out, &err);
     finish(d);
 }
 
@@ -535,11 +535,11 @@ static struct resp_arg copy_arg(uint8_t **to, struct resp_arg arg)
     return copy;
 }
 
-static void defer(struct client *c, struct vector_write *w)
+static void defer(struct caller *c, struct vector_write *w)
 {
     size_t vector_bytes = w->vector ? sizeof(float) * w->n_numbers : 0;
     size_t bytes = vector_bytes + w->key.bytes + w->element.bytes + w->attributes.bytes;
-    struct deferred_write *d = vector_call_begin(c, NULL, sizeof *d + bytes + 8, true);
+    struct deferred_write *d = deferred_begin(c, NULL, sizeof *d + bytes + 8, true);
     if (!d) {
         collection_unref(w->target);
         let_go(w);
@@ -558,7 +558,7 @@ static void defer(struct client *c, struct vector_write *w)
     ask_disk(d);
 }
 
-void vector_write_run(struct client *c, struct vector_write *w)
+void vector_write_run(struct caller *c, struct vector_write *w)
 {
     struct resp_buffer out = {.protocol = c->protocol};
     if (!client_scope(c, NULL, &w->scope)) {
@@ -570,28 +570,28 @@ void vector_write_run(struct client *c, struct vector_write *w)
         let_go(w);
         return;
     }
-    if (vector_write_try(c->lane->server, w, &out)) {
+    if (vector_write_try(c->lane->service, w, &out)) {
         resp_buffer_fini(&out);
         defer(c, w);
         return;
     }
     let_go(w);
-    struct resp_buffer *reply = client_reply(c);
+    struct resp_buffer *reply = caller_reply(c);
     resp_raw(reply, out.data, out.bytes);
     reply->failed = reply->failed || out.failed;
     resp_buffer_fini(&out);
-    client_wait_lsn(c, w->lsn);
+    caller_wait_lsn(c, w->lsn);
     struct lane *lane = c->lane;
     if (c->slice_turn != lane->turn) {
         c->slice_turn = lane->turn;
         c->slice = 0;
     }
     enum links_pace pace = w->target ? links_add(lane, w->target) : LINKS_FEW;
-    const struct store *store = lane->server->store;
+    const struct store *store = lane->service->store;
     if (++c->slice < SLICE_WRITES && pace == LINKS_FEW)
         return;
     if (pace == LINKS_THRONG || (store && store_is_behind(store)))
-        client_slow(c);
+        caller_slow(c);
     else
-        client_rest(c);
+        caller_rest(c);
 }

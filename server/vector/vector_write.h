@@ -8,8 +8,8 @@
 #ifndef QUIRE_SERVER_VECTOR_WRITE_H
 #define QUIRE_SERVER_VECTOR_WRITE_H
 
+#include "server/call/vector_scope.h"
 #include "server/vector/vector_args.h"
-#include "server/vector/vector_scope.h"
 
 struct vector_plan;
 
@@ -45,7 +45,7 @@ struct vector_write {
 
 /* 0: done, the reply stands in out. 1: the disk must be asked for write->element in write->target. On a lane, inside
  * the gate. */
-int vector_write_try(struct server *server, struct vector_write *write, struct resp_buffer *out);
+int vector_write_try(struct service *service, struct vector_write *write, struct resp_buffer *out);
 
 /* What else than its place the write must know of an element that is sealed. */
 bool vector_write_wants_text(const struct vector_write *write);
@@ -53,6 +53,6 @@ bool vector_write_wants_vector(const struct vector_write *write);
 
 /* Does it for a client: at once, or deferred where the disk must be asked; in a transaction as its plan says. Arguments
  * may lie in the request; tenants are taken over. The scope is set here, to what the client may see. */
-void vector_write_run(struct client *c, struct vector_write *write);
+void vector_write_run(struct caller *c, struct vector_write *write);
 
 #endif

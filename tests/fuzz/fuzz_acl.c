@@ -5,7 +5,8 @@
  * same user: the same text, the same commands allowed, on the same keys.
  */
 #include "server/access/acl.h"
-#include "server/commands/command.h"
+#include "server/access/command_table.h"
+#include "server/command_rows.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -45,6 +46,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct resp_buffer text = {.protocol = 2}, text_again = {.protocol = 2};
     if (size > 65536)
         return 0;
+    command_rows_set();
     struct acl_user *user = acl_user_create("fuzz", 4), *again = acl_user_create("fuzz", 4);
     require(user && again);
     apply_lines(user, data, size, '\n', false);

@@ -1,7 +1,7 @@
 /*
  * support_reply.c - a reader of RESP replies that forgives nothing.
  *
- * It is written from the protocol's description and shares no line with server/protocol/resp.c, so that a writer's mistake is
+ * It is written from the protocol's description and shares no line with protocol/resp.c, so that a writer's mistake is
  * not read back by the same mistake. Counts must agree with what follows, lines must end in \r\n, a null is only the
  * null of the description, a number has nothing behind it.
  */

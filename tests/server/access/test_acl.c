@@ -7,7 +7,8 @@
  */
 #include "io/random.h"
 #include "server/access/acl.h"
-#include "server/commands/command.h"
+#include "server/access/command_table.h"
+#include "server/command_rows.h"
 #include "tests/server/support_server.h"
 #include <fcntl.h>
 #include <pthread.h>
@@ -842,6 +843,7 @@ static void test_changes_while_others_work(void **state)
 
 int main(void)
 {
+    command_rows_set();
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_new_user_may_nothing),
         cmocka_unit_test(test_each_command_alone),

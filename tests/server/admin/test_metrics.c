@@ -1,7 +1,7 @@
 /*
  * test_metrics.c - /metrics and /health over HTTP: a scraper gets well-formed figures, everybody else a clear answer.
  */
-#include "server/net/server_priv.h"
+#include "server/net/loop.h"
 #include "tests/server/support_server.h"
 #include <arpa/inet.h>
 #include <setjmp.h>

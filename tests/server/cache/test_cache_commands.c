@@ -2,7 +2,7 @@
  * test_cache_commands.c - semantic caches over the wire: every SC command in both protocols, every refusal, documents
  * of all sizes from memory and from the disk, users, figures, and what a restart and a snapshot keep.
  */
-#include "server/net/server_priv.h"
+#include "server/admin/metrics.h"
 #include "tests/server/support_sc.h"
 #include <math.h>
 #include <setjmp.h>

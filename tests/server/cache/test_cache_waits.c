@@ -2,7 +2,7 @@
  * test_cache_waits.c - answers that several connections wait for while one computes them: it stores them, fails, or
  * takes too long; the cache goes, clients go, the server stops.
  */
-#include "server/net/server_priv.h"
+#include "server/net/loop.h"
 #include "tests/server/support_sc.h"
 #include <setjmp.h>
 #include <stdarg.h>

@@ -5,7 +5,9 @@
  * row is checked, not samples: names, containers, arity against the syntax text, keys against flags, and the
  * structured arguments in both protocols with a reader of its own.
  */
-#include "server/commands/command.h"
+#include "server/access/command_table.h"
+#include "server/command_rows.h"
+#include "server/protocol/glob.h"
 #include "tests/server/support_reply.h"
 #include <ctype.h>
 #include <math.h>
@@ -17,12 +19,10 @@
 
 #include <cmocka.h>
 
-static uint16_t command_index[2 * COMMANDS_MAX];
-
 static int fill(void **state)
 {
     (void)state;
-    command_index_fill(command_index);
+    command_rows_set();
     return 0;
 }
 
@@ -177,11 +177,11 @@ static void test_every_row_is_found_in_any_case(void **state)
                 int c = (unsigned char)commands[i].name[j];
                 name[j] = (char)(way == 0 || (way == 1 && j % 2) ? c : toupper(c));
             }
-            assert_int_equal(command_find(command_index, name, n), i);
+            assert_int_equal(command_find(name, n), i);
         }
-        assert_true(command_find(command_index, name, n - 1) != (int)i);
+        assert_true(command_find(name, n - 1) != (int)i);
         name[n] = 'x';
-        assert_int_equal(command_find(command_index, name, n + 1), -1);
+        assert_int_equal(command_find(name, n + 1), -1);
     }
 }
 
@@ -191,11 +191,11 @@ static void test_what_is_no_command(void **state)
     static const char *const names[] = {"",     "gett",        "pin",          "ping ",      "ping|x",   "config|",
                                         "|get", "config|nope", "config|get|x", "vsim|count", "\xff\xfe", "p\x49ng\x01"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        if (command_find(command_index, names[i], strlen(names[i])) != -1)
+        if (command_find(names[i], strlen(names[i])) != -1)
             fail_msg("'%s' is found", names[i]);
-    assert_int_equal(command_find(command_index, "ping\0", 5), -1);
+    assert_int_equal(command_find("ping\0", 5), -1);
     /* bytes that the hash does not tell from letters */
-    assert_int_equal(command_find(command_index, "\x10ing", 4), -1);
+    assert_int_equal(command_find("\x10ing", 4), -1);
 }
 
 /* ---- documentation ----------------------------------------------------------------------------------------------- */

@@ -3,8 +3,9 @@
  * gets to see of the journal: replies that wait for it, in order, and refusals while it fails.
  */
 #include "io/fault.h"
+#include "server/call/data.h"
 #include "server/keys/keyspace_log.h"
-#include "server/net/server_priv.h"
+#include "server/net/loop.h"
 #include "tests/server/support_server.h"
 #include <setjmp.h>
 #include <stdarg.h>
@@ -259,14 +260,14 @@ static void begin_durable(struct durable *d)
     assert_int_equal(d->fs->ops->mkdir(d->fs, "/data"), 0);
     assert_int_equal(d->fs->ops->sync_dir(d->fs, "/"), 0);
     d->server = support_server((const char *const[]){"dir", "", NULL});
-    reader.context = &d->server->server->keyspace;
+    reader.context = &d->server->server->service.keyspace;
     if (journal_open(d->fs, "/data", &options, &reader, &d->journal, &report, &err) < 0)
         fail_msg("journal: %s", err.message);
-    for (unsigned i = 0; i < d->server->server->n_lanes; i++)
-        gate_enter(&d->server->server->gate, i);
-    server_journal_set(d->server->server, d->journal, close_journal, d->journal);
-    for (unsigned i = 0; i < d->server->server->n_lanes; i++)
-        gate_leave(&d->server->server->gate, i);
+    for (unsigned i = 0; i < d->server->server->service.n_lanes; i++)
+        gate_enter(&d->server->server->service.gate, i);
+    data_journal_set(&d->server->server->service, d->journal, close_journal, d->journal);
+    for (unsigned i = 0; i < d->server->server->service.n_lanes; i++)
+        gate_leave(&d->server->server->service.gate, i);
 }
 
 static void end_durable(struct durable *d)

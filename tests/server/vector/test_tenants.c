@@ -6,7 +6,7 @@
  * stranger and must answer nothing that is not the stranger's. A new command fails this test until it is one of both.
  */
 #include "server/access/acl.h"
-#include "server/commands/command.h"
+#include "server/access/command_table.h"
 #include "tests/server/support_server.h"
 #include <setjmp.h>
 #include <stdarg.h>

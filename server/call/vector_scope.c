@@ -8,30 +8,30 @@
  * A scope is a copy in one block: the user may be changed while a request runs, and the request goes on with what it
  * began with. The generations of its names (grants.h) are the collection's business.
  */
-#include "server/vector/vector_scope.h"
+#include "server/call/vector_scope.h"
 #include "server/call/key_call.h"
 #include <stdlib.h>
 #include <string.h>
 
 /* ---- names ------------------------------------------------------------------------------------------------------- */
 
-bool tenant_names_add(struct client *c, const struct resp_arg *args, uint32_t n, struct tenant_names *names)
+bool tenant_names_add(struct caller *c, const struct resp_arg *args, uint32_t n, struct tenant_names *names)
 {
     struct quire_error err = {0};
     for (uint32_t i = 0; i < n; i++)
         if (tenant_name_check((const char *)args[i].data, args[i].bytes, &err) < 0) {
-            client_error(c, "ERR %s", err.message);
+            caller_error(c, "ERR %s", err.message);
             return false;
         }
     if (n > GRANTS_MAX || names->n + n > GRANTS_MAX) {
-        client_error(c, "ERR a request names at most %u tenants", GRANTS_MAX);
+        caller_error(c, "ERR a request names at most %u tenants", GRANTS_MAX);
         return false;
     }
     if (names->n + n > names->room) {
         uint32_t room = names->n + n > 2 * names->room ? names->n + n : 2 * names->room;
         struct resp_arg *bigger = realloc(names->items, room * sizeof *bigger);
         if (!bigger) {
-            client_error(c, "OOM no memory for %u tenants", room);
+            caller_error(c, "OOM no memory for %u tenants", room);
             return false;
         }
         names->items = bigger;
@@ -43,11 +43,11 @@ bool tenant_names_add(struct client *c, const struct resp_arg *args, uint32_t n,
     return true;
 }
 
-bool tenant_names_take(struct client *c, const struct resp_arg *args, uint32_t n, uint32_t *at,
+bool tenant_names_take(struct caller *c, const struct resp_arg *args, uint32_t n, uint32_t *at,
                        struct tenant_names *names)
 {
     if (++*at >= n) {
-        client_error(c, "ERR syntax error: TENANT needs a value");
+        caller_error(c, "ERR syntax error: TENANT needs a value");
         return false;
     }
     return tenant_names_add(c, &args[*at], 1, names);
@@ -91,44 +91,46 @@ static struct grant name_of_argument(const void *from, uint32_t i)
 
 static struct grant name_of_user(const void *from, uint32_t i)
 {
-    const struct acl_texts *tenants = from;
-    return (struct grant){.name = tenants->items[i].data, .bytes = (uint32_t)tenants->items[i].bytes};
+    const struct caller *c = from;
+    struct resp_arg name = c->lane->host->tenant(c, i);
+    return (struct grant){.name = (const char *)name.data, .bytes = name.bytes};
 }
 
-bool client_is_bound(const struct client *c)
+bool client_is_bound(const struct caller *c)
 {
-    return c->user->tenants.n > 0;
+    return c->n_tenants > 0;
 }
 
-static bool is_bound_to(const struct acl_texts *tenants, struct resp_arg name)
+static bool is_bound_to(const struct caller *c, struct resp_arg name)
 {
-    for (unsigned i = 0; i < tenants->n; i++)
-        if (tenants->items[i].bytes == name.bytes && memcmp(tenants->items[i].data, name.data, name.bytes) == 0)
+    for (uint32_t i = 0; i < c->n_tenants; i++) {
+        struct resp_arg tenant = c->lane->host->tenant(c, i);
+        if (tenant.bytes == name.bytes && memcmp(tenant.data, name.data, name.bytes) == 0)
             return true;
+    }
     return false;
 }
 
-bool client_scope(struct client *c, const struct tenant_names *only, struct tenant_scope **out)
+bool client_scope(struct caller *c, const struct tenant_names *only, struct tenant_scope **out)
 {
-    const struct acl_texts *bound = &c->user->tenants;
     uint32_t n = only ? only->n : 0;
     *out = NULL;
-    if (n == 0 && bound->n == 0)
+    if (n == 0 && c->n_tenants == 0)
         return true;
-    for (uint32_t i = 0; i < n && bound->n > 0; i++)
-        if (!is_bound_to(bound, only->items[i])) {
-            client_error(c, "NOPERM this user is bound to other tenants");
+    for (uint32_t i = 0; i < n && c->n_tenants > 0; i++)
+        if (!is_bound_to(c, only->items[i])) {
+            caller_error(c, "NOPERM this user is bound to other tenants");
             return false;
         }
-    *out = n > 0 ? make_scope(n, name_of_argument, only) : make_scope(bound->n, name_of_user, bound);
+    *out = n > 0 ? make_scope(n, name_of_argument, only) : make_scope(c->n_tenants, name_of_user, c);
     if (!*out)
-        client_error(c, "OOM no memory for the tenants of a request");
+        caller_error(c, "OOM no memory for the tenants of a request");
     return *out != NULL;
 }
 
 /* ---- sets -------------------------------------------------------------------------------------------------------- */
 
-int arg_vectors(struct client *c, struct resp_arg key, const struct tenant_names *only, struct vector_view *out)
+int arg_vectors(struct caller *c, struct resp_arg key, const struct tenant_names *only, struct vector_view *out)
 {
     struct key_call call;
     *out = (struct vector_view){0};

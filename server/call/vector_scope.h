@@ -8,7 +8,7 @@
 #define QUIRE_SERVER_VECTOR_SCOPE_H
 
 #include "index/collection/collection.h"
-#include "server/commands/command.h"
+#include "server/call/caller.h"
 
 /* The names behind TENANT as they stand in a request; ended by tenant_names_fini. */
 struct tenant_names {
@@ -16,19 +16,19 @@ struct tenant_names {
     uint32_t n, room;
 };
 /* The name behind args[*at], which is moved to it; false after an error reply. */
-bool tenant_names_take(struct client *c, const struct resp_arg *args, uint32_t n, uint32_t *at,
+bool tenant_names_take(struct caller *c, const struct resp_arg *args, uint32_t n, uint32_t *at,
                        struct tenant_names *names);
 /* All of args, which are names; false after an error reply. */
-bool tenant_names_add(struct client *c, const struct resp_arg *args, uint32_t n, struct tenant_names *names);
+bool tenant_names_add(struct caller *c, const struct resp_arg *args, uint32_t n, struct tenant_names *names);
 void tenant_names_fini(struct tenant_names *names);
 
 /* Whether the client's user is bound to tenants. */
-bool client_is_bound(const struct client *c);
+bool client_is_bound(const struct caller *c);
 /* What the client may see of vector sets: *out is NULL for all of it, otherwise the tenants that its user is bound to,
  * or those of `only` (NULL or without names: not narrowed), in one block for free(). With names it is also a list of
  * tenants that the client may grant elements to. False after an error reply: NOPERM where the user is bound to others
  * than it asks for. */
-bool client_scope(struct client *c, const struct tenant_names *only, struct tenant_scope **out);
+bool client_scope(struct caller *c, const struct tenant_names *only, struct tenant_scope **out);
 
 /* A set, and what of it a request may see. */
 struct vector_view {
@@ -37,7 +37,7 @@ struct vector_view {
 };
 /* The set under a key: 1, and *out is ended by vector_view_end; 0 where there is no key; -1 after an error reply
  * (WRONGTYPE, NOPERM). only: as of client_scope. */
-int arg_vectors(struct client *c, struct resp_arg key, const struct tenant_names *only, struct vector_view *out);
+int arg_vectors(struct caller *c, struct resp_arg key, const struct tenant_names *only, struct vector_view *out);
 void vector_view_end(struct vector_view *view);
 /* Living elements that may be seen; 0 where there is no set. In memory: about a bit per sealed row with a scope. */
 uint64_t vector_view_count(const struct vector_view *view);

@@ -1,0 +1,26 @@
+/* deferred.c - deferred commands: what they hold, and when it is released. */
+#include "server/call/deferred.h"
+#include <stdlib.h>
+
+void *deferred_begin(struct caller *c, struct vector_view *view, size_t bytes, bool barrier)
+{
+    struct deferred *call = caller_defer(c, bytes, barrier);
+    if (!call) {
+        if (view)
+            vector_view_end(view);
+        return NULL;
+    }
+    if (view) {
+        call->collection = view->collection;
+        call->scope = view->scope;
+    }
+    call->lane = c->lane;
+    return call;
+}
+
+void deferred_end(struct deferred *call)
+{
+    collection_unref(call->collection);
+    free(call->scope);
+    pending_done(&call->pending);
+}

@@ -1,0 +1,43 @@
+/*
+ * service.h - what all lanes share and no socket is part of: keys, store, caches, journal, worker, settings.
+ *
+ * The host makes it before the lanes start and ends it after they have ended (data.h, fair.h). Its members are set
+ * before the first lane serves and stay, except where their own header says otherwise.
+ */
+#ifndef QUIRE_SERVER_SERVICE_H
+#define QUIRE_SERVER_SERVICE_H
+
+#include "cache/core/cache.h"
+#include "index/store/store.h"
+#include "server/call/worker.h"
+#include "server/keys/gate.h"
+#include "server/keys/keyspace.h"
+#include "server/process/config.h"
+#include "server/process/log.h"
+
+struct fair;
+
+struct service {
+    struct config *config;
+    struct log *log;
+    struct keyspace keyspace;
+    struct store *store;   /* NULL: no data folder */
+    struct caches *caches; /* of the store; NULL: none */
+    bool caches_begun;
+    struct cache_scratch *cache_scratch; /* the worker's */
+    struct journal *journal;             /* writes go to it and replies wait for it; NULL: none. See data_journal_set */
+    void (*journal_close)(void *context);
+    void *journal_context;
+    struct gate gate; /* of the lanes, and the worker behind them */
+    struct worker worker;
+    struct fair *fair; /* tenants and their limits */
+    unsigned n_lanes;
+    /* The host's: called on the journal's thread when more has become durable, as soon as there is a journal. */
+    void (*on_durable)(void *context);
+    void *durable_context;
+};
+
+/* Has the worker run it, or runs it here where there is no memory to post it. */
+void service_run_later(struct service *service, void (*run)(void *argument), void *argument);
+
+#endif

@@ -1,0 +1,627 @@
+/*
+ * loop.c - a thread that serves sockets and disk from one ring.
+ *
+ * Each turn of the loop: one engine_poll submits every read and send that the last turn produced and waits for
+ * completions, whose callbacks parse requests and step searches; then messages of other threads are run, then marked
+ * clients are worked on, which queues the sends of the next turn. So a turn costs one system call whatever the number
+ * of clients. Where several tenants share the lane, steps of searches are not run by completions but after them, those
+ * of tenants with many searches in progress last, and one or a few in each turn (fair.c).
+ *
+ * Lane 0 also accepts, and gives each connection to the lane that has fewest. (A listening socket per lane with
+ * SO_REUSEPORT spreads few connections badly, and lets a second server of the same user bind the port unnoticed.)
+ *
+ * A timer of 100 ms keeps the clock of idle lanes and looks for clients whose time is over.
+ */
+#include "io/error.h"
+#include "io/journal.h"
+#include "server/call/fair.h"
+#include "server/net/client.h"
+#include <assert.h>
+#include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+enum {
+    TICK_US = 100000,
+    SLICE_NS = 200000,
+    STEPS_NS = 20000, /* of searches that stand back, between two looks at what has come */
+    SCAN_MS = 500,
+    RECV_BUFFERS = 256,
+    RECV_BYTES = 16384,
+    BATCH_US = 50,
+    BATCH_MAX = 16
+};
+enum { EXPIRE_MS = 100, EXPIRE_US = 5000 }; /* at most a twentieth of a lane's time goes into expiring keys */
+
+/* Runs `call` for each hook of the server that has the member. */
+#define EACH_HOOK(loop, member, call)                                                                                  \
+    for (unsigned i_hook = 0; i_hook < (loop)->server->n_hooks; i_hook++) {                                            \
+        const struct lane_hook *hook = (loop)->server->hooks[i_hook];                                                  \
+        if (hook->member)                                                                                              \
+            call;                                                                                                      \
+    }
+
+/* ---- messages ---------------------------------------------------------------------------------------------------- */
+
+/* Under inbox_lock. */
+static void put_message(struct loop *loop, struct message *message)
+{
+    message->next = NULL;
+    if (loop->inbox_first)
+        loop->inbox_last->next = message;
+    else
+        loop->inbox_first = message;
+    loop->inbox_last = message;
+    atomic_store_explicit(&loop->has_mail, true, memory_order_release);
+    /* under the lock: afterwards the lane may end, and its engine with it */
+    if (loop->lane.engine)
+        engine_wake(loop->lane.engine);
+}
+
+void loop_post(struct lane *lane, struct message *message)
+{
+    struct loop *loop = loop_of(lane);
+    pthread_mutex_lock(&loop->inbox_lock);
+    put_message(loop, message);
+    pthread_mutex_unlock(&loop->inbox_lock);
+}
+
+bool loop_reach(struct loop *loop, struct message *message)
+{
+    pthread_mutex_lock(&loop->inbox_lock);
+    /* a lane that ends takes its engine away and then runs what is there: nothing is posted in between */
+    bool runs = loop->lane.engine != NULL;
+    if (runs)
+        put_message(loop, message);
+    pthread_mutex_unlock(&loop->inbox_lock);
+    return runs;
+}
+
+void loop_run_messages(struct loop *loop)
+{
+    if (!atomic_load_explicit(&loop->has_mail, memory_order_acquire))
+        return;
+    pthread_mutex_lock(&loop->inbox_lock);
+    struct message *m = loop->inbox_first;
+    loop->inbox_first = loop->inbox_last = NULL;
+    atomic_store_explicit(&loop->has_mail, false, memory_order_release);
+    pthread_mutex_unlock(&loop->inbox_lock);
+    while (m) {
+        struct message *next = m->next;
+        m->run(&loop->lane, m);
+        m = next;
+    }
+}
+
+/* ---- connections ------------------------------------------------------------------------------------------------- */
+
+struct arrival {
+    struct message message;
+    int fd;
+    bool tls;
+};
+
+static void on_arrival(struct lane *lane, struct message *message)
+{
+    struct loop *loop = loop_of(lane);
+    struct arrival *a = (struct arrival *)(void *)message;
+    int fd = a->fd;
+    bool tls = a->tls;
+    free(a);
+    if (loop->stopping) {
+        close(fd);
+        atomic_fetch_sub(&loop->n_clients, 1);
+        return;
+    }
+    client_create(loop, fd, tls);
+}
+
+static void set_socket_options(const struct config *config, int fd)
+{
+    int one = 1, idle = (int)config->tcp_keepalive;
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+    if (idle > 0) {
+        setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &one, sizeof one);
+        setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof idle);
+    }
+}
+
+static bool full(struct server *server)
+{
+    uint64_t n = 0;
+    for (unsigned i = 0; i < server->service.n_lanes; i++)
+        n += atomic_load(&server->loops[i].n_clients);
+    return n >= server->service.config->maxclients;
+}
+
+static void refuse(struct server *server, int fd, bool tls)
+{
+    static const char text[] = "-ERR max number of clients reached\r\n";
+    ssize_t sent = tls ? 0 : send(fd, text, sizeof text - 1, MSG_DONTWAIT | MSG_NOSIGNAL);
+    (void)sent; /* a courtesy */
+    close(fd);
+    atomic_fetch_add(&server->rejected_connections, 1);
+}
+
+static void distribute(struct server *server, int fd, bool tls)
+{
+    struct loop *best = &server->loops[0];
+    for (unsigned i = 1; i < server->service.n_lanes; i++)
+        if (atomic_load(&server->loops[i].n_clients) < atomic_load(&best->n_clients))
+            best = &server->loops[i];
+    set_socket_options(server->service.config, fd);
+    if (best->lane.index == 0) {
+        atomic_fetch_add(&best->n_clients, 1);
+        client_create(best, fd, tls);
+        return;
+    }
+    struct arrival *a = malloc(sizeof *a);
+    if (!a) {
+        refuse(server, fd, tls);
+        return;
+    }
+    atomic_fetch_add(&best->n_clients, 1);
+    *a = (struct arrival){.message = {.run = on_arrival}, .fd = fd, .tls = tls};
+    lane_post(&best->lane, &a->message);
+}
+
+static void complain_of_accept(struct loop *loop, int code)
+{
+    if (code == QUIRE_ECANCELLED || loop->lane.now_ms - loop->last_complaint_ms < 1000)
+        return;
+    loop->last_complaint_ms = loop->lane.now_ms;
+    log_line(loop->server->service.log, LOG_LEVEL_WARNING, "accepting connections fails: %s%s", quire_error_text(code),
+             code == QUIRE_ELIMIT ? " of open files: raise ulimit -n or lower maxclients" : "");
+}
+
+static void on_accept(struct io_op *op, int result, unsigned flags)
+{
+    struct loop *loop = op->owner;
+    bool tls = loop->server->listeners_tls[op - loop->accepts];
+    if (!(flags & IO_MORE))
+        loop->accepting[op - loop->accepts] = false;
+    if (result < 0) {
+        complain_of_accept(loop, result);
+    } else if (loop->stopping) {
+        close(result);
+    } else if (full(loop->server)) {
+        refuse(loop->server, result, tls);
+    } else {
+        distribute(loop->server, result, tls);
+    }
+}
+
+/* Also again, a tick after accepting failed. */
+static void start_accepting(struct loop *loop)
+{
+    for (unsigned i = 0; i < loop->server->n_listeners; i++) {
+        if (loop->accepting[i])
+            continue;
+        loop->accepts[i] =
+            (struct io_op){.kind = IO_ACCEPT, .fd = loop->server->listeners[i], .done = on_accept, .owner = loop};
+        loop->accepting[i] = true;
+        engine_queue(loop->lane.engine, &loop->accepts[i]);
+    }
+}
+
+/* ---- time -------------------------------------------------------------------------------------------------------- */
+
+static void close_stuck(struct loop *loop, struct client *c)
+{
+    log_line(loop->server->service.log, LOG_LEVEL_WARNING,
+             "client %llu does not read its replies (a quarter of client-output-buffer-limit waits): closed",
+             (unsigned long long)c->caller.id);
+    stat_add(&loop->lane.stats.closed_output_limit, 1);
+    client_abort(c);
+}
+
+/* Commands of the last second, by all lanes. RESETSTAT in between counts as none. */
+static void measure_rate(struct server *server, uint64_t now_ms)
+{
+    uint64_t ops = 0, passed = now_ms - server->counted_ms;
+    if (passed < 1000)
+        return;
+    for (unsigned i = 0; i < server->service.n_lanes; i++)
+        ops += stat_get(&server->loops[i].lane.stats.commands);
+    uint64_t more = ops > server->counted_ops ? ops - server->counted_ops : 0;
+    atomic_store(&server->ops_per_second, server->counted_ms ? more * 1000 / passed : 0);
+    server->counted_ops = ops;
+    server->counted_ms = now_ms;
+}
+
+/* Ends clients that idle, linger or hang beyond their time. */
+static void scan_clients(struct loop *loop)
+{
+    uint64_t timeout_ms = loop->server->service.config->timeout * 1000;
+    loop->last_scan_ms = loop->lane.now_ms;
+    EACH_HOOK(loop, scan, hook->scan(&loop->lane, loop->stopping))
+    if (loop->lane.index == 0)
+        measure_rate(loop->server, loop->lane.now_ms);
+    for (struct client *c = loop->clients; c; c = c->next) {
+        bool late = client_is_late(c);
+        bool idle = timeout_ms && c->state == CLIENT_OPEN && !c->first && !c->paused && !c->monitor &&
+                    loop->lane.now_ms - c->last_ms >= timeout_ms;
+        bool stop = loop->stopping && loop->lane.now_ms >= loop->stop_deadline_ms;
+        if (idle)
+            stat_add(&loop->lane.stats.closed_idle, 1);
+        if (late && c->state == CLIENT_OPEN && !c->eof)
+            close_stuck(loop, c);
+        else if (client_tls_is_late(c))
+            client_abort(c);
+        else if (late || idle || stop)
+            client_kill(c);
+    }
+    bool ends = loop->stopping && loop->lane.now_ms >= loop->stop_deadline_ms;
+    fair_sweep(&loop->lane, ends);
+    if (ends)
+        searcher_cancel(loop->lane.searcher);
+}
+
+static void on_timer(struct io_op *op, int result, unsigned flags)
+{
+    struct loop *loop = op->owner;
+    (void)flags;
+    if (result == QUIRE_ECANCELLED || loop->stopped)
+        return;
+    engine_queue(loop->lane.engine, op);
+    searcher_sweep(loop->lane.searcher);
+    if (loop->stopping)
+        return;
+    if (loop->lane.index == 0)
+        start_accepting(loop);
+    EACH_HOOK(loop, tick, hook->tick(&loop->lane))
+}
+
+/* Searches in line: when there are too many, clients' further requests wait in their buffers. */
+static void watch_crowd(struct loop *loop)
+{
+    unsigned waiting = searcher_waiting(loop->lane.searcher) + fair_waiting(&loop->lane);
+    bool crowded = waiting > (loop->crowded ? LANE_WAITING_MAX / 2 : LANE_WAITING_MAX);
+    bool over = loop->crowded && !crowded;
+    loop->crowded = crowded;
+    for (struct client *c = over ? loop->clients : NULL; c; c = c->next)
+        if (c->in_bytes > c->in_start)
+            client_mark(c);
+}
+
+void loop_end_pause(struct loop *loop)
+{
+    loop->pausing = false;
+    for (struct client *c = loop->clients; c; c = c->next) {
+        if (!c->paused)
+            continue;
+        c->paused = false;
+        client_mark(c);
+    }
+}
+
+static void publish_engine(struct loop *loop)
+{
+    const struct engine_stats *s = engine_stats(loop->lane.engine);
+    stat_set(&loop->lane.stats.engine_reads, s->reads);
+    stat_set(&loop->lane.stats.engine_read_bytes, s->read_bytes);
+    stat_set(&loop->lane.stats.engine_read_errors, s->read_errors);
+    stat_set(&loop->lane.stats.engine_submissions, s->submissions);
+    stat_set(&loop->lane.stats.reads_in_flight, s->reads_in_flight);
+    stat_set(&loop->lane.stats.reads_in_flight_peak, s->reads_in_flight_peak);
+    stat_set(&loop->lane.stats.reads_waiting, s->reads_waiting);
+    stat_set(&loop->lane.stats.searches_at_once, fair_at_once(&loop->lane));
+    /* what the kernel does not know shows at the first use */
+    if (strcmp(loop->engine_note, engine_note(loop->lane.engine)) != 0) {
+        pthread_mutex_lock(&loop->inbox_lock);
+        snprintf(loop->engine_note, sizeof loop->engine_note, "%s", engine_note(loop->lane.engine));
+        pthread_mutex_unlock(&loop->inbox_lock);
+    }
+}
+
+static void zero(_Atomic uint64_t *counts, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (stat_get(&counts[i]))
+            stat_set(&counts[i], 0);
+}
+
+void loop_reset_stats(struct loop *loop)
+{
+    struct lane_stats *s = &loop->lane.stats;
+    uint64_t tls_clients = stat_get(&s->tls_clients);
+#define X(name) stat_set(&s->name, 0);
+    LANE_STATS(X)
+#undef X
+    stat_set(&s->tls_clients, tls_clients);
+    zero(s->latency_counts, LATENCY_BUCKETS);
+    atomic_store(&s->latency.sum, 0);
+    zero(s->row_counts, (size_t)n_commands * ROW_BUCKETS);
+    for (unsigned row = 0; row < n_commands; row++) {
+        struct command_stats *c = &s->commands_by_row[row];
+        stat_set(&c->calls, 0);
+        stat_set(&c->us, 0);
+        stat_set(&c->failed, 0);
+        stat_set(&c->rejected, 0);
+        stat_set(&c->latency.sum, 0);
+    }
+    /* the codes stay: others may be reading them */
+    for (unsigned i = 0; i < atomic_load(&s->n_errors); i++)
+        stat_set(&s->errors[i].count, 0);
+    publish_engine(loop);
+    fair_reset_stats(&loop->lane);
+}
+
+/* ---- the journal ------------------------------------------------------------------------------------------------- */
+
+static void on_durable(struct lane *lane, struct message *message)
+{
+    struct loop *loop = loop_of(lane);
+    (void)message;
+    atomic_store(&loop->durable_posted, false);
+    loop_send_durable(loop);
+}
+
+/* On the journal's thread: one message per lane that waits, however often the journal calls. flight_waits in client.c
+ * says why none is missed. */
+void loop_wake_all(void *context)
+{
+    struct server *s = context;
+    for (unsigned i = 0; i < s->service.n_lanes; i++) {
+        struct loop *loop = &s->loops[i];
+        if (!atomic_load(&loop->holds_replies) || atomic_exchange(&loop->durable_posted, true))
+            continue;
+        loop->durable_message.run = on_durable;
+        lane_post(&loop->lane, &loop->durable_message);
+    }
+}
+
+/* ---- stop -------------------------------------------------------------------------------------------------------- */
+
+static void on_stop(struct lane *lane, struct message *message)
+{
+    struct loop *loop = loop_of(lane);
+    (void)message;
+    loop->stopping = true;
+    loop->lane.now_ms = clock_us() / 1000;
+    loop->stop_deadline_ms = loop->lane.now_ms;
+    if (!atomic_load(&loop->server->stop_now))
+        loop->stop_deadline_ms += loop->server->service.config->shutdown_timeout * 1000;
+    for (struct client *c = loop->clients; c; c = c->next)
+        client_end(c);
+    /* what they wait for may never come: they get a miss */
+    EACH_HOOK(loop, stop, hook->stop(&loop->lane))
+}
+
+void loop_stop(struct loop *loop)
+{
+    loop->stop_message.run = on_stop;
+    lane_post(&loop->lane, &loop->stop_message);
+}
+
+/* ---- the loop ---------------------------------------------------------------------------------------------------- */
+
+/* How many completions to wait for. When requests come thick, a lane that wakes for each spends its time waking, and
+ * so do those who send; then it waits for a sixteenth of a millisecond's worth, but not longer than BATCH_US. With
+ * few requests it wakes for each. */
+static unsigned wanted_completions(struct loop *loop)
+{
+    uint64_t passed_us = loop->lane.now_us - loop->window_us;
+    if (passed_us >= 1000) {
+        uint64_t per_batch = loop->window_receives * 1000 / passed_us / 16;
+        loop->wanted = per_batch < 1 ? 1 : per_batch > BATCH_MAX ? BATCH_MAX : (unsigned)per_batch;
+        loop->window_us = loop->lane.now_us;
+        loop->window_receives = 0;
+    }
+    return loop->wanted;
+}
+
+/* Keys whose time is over, in this lane's share of the shards; and the clock of last accesses. */
+static void tend_keys(struct loop *loop)
+{
+    struct server *server = loop->server;
+    loop->last_expire_ms = loop->lane.now_ms;
+    if (loop->lane.index == 0)
+        atomic_store_explicit(&server->service.keyspace.second, (unsigned)(loop->lane.now_ms / 1000),
+                              memory_order_relaxed);
+    keyspace_expire_due(&server->service.keyspace, loop->lane.index, server->service.n_lanes, &loop->expire_next,
+                        EXPIRE_US);
+}
+
+/* Steps that stand back for others: what was queued for those is the device's meanwhile. */
+static void work_on_steps(struct loop *loop)
+{
+    if (!searcher_has_steps(loop->lane.searcher))
+        return;
+    engine_flush(loop->lane.engine);
+    searcher_work(loop->lane.searcher, STEPS_NS);
+}
+
+/* Whether a hook has more to do at once. */
+static bool work_on_hooks(struct loop *loop)
+{
+    bool busy = false;
+    EACH_HOOK(loop, work, busy |= hook->work(&loop->lane))
+    return busy;
+}
+
+/* Waits for completions, whose callbacks parse requests and step searches. */
+static void poll_engine(struct loop *loop)
+{
+    struct lane *lane = &loop->lane;
+    unsigned wanted = wanted_completions(loop);
+    bool busy = work_on_hooks(loop) || loop->resting || fair_is_ready(lane) || searcher_has_steps(lane->searcher);
+    uint64_t before_us = engine_stats(lane->engine)->reads_in_flight ? clock_us() : 0;
+    int rc = engine_poll(lane->engine, busy ? 0 : wanted, busy ? 0 : wanted > 1 ? BATCH_US : UINT64_MAX);
+    if (rc < 0) {
+        log_line(lane->service->log, LOG_LEVEL_WARNING, "lane %u: the engine failed: %s", lane->index,
+                 quire_error_text(rc));
+        usleep(10000);
+    }
+    lane->now_us = clock_us();
+    lane->now_ms = lane->now_us / 1000;
+    fair_note_wait(lane, before_us ? before_us : lane->now_us, lane->now_us);
+}
+
+/* One turn: what has come, what other threads sent, whose time is over, whose search is next, then the clients. */
+static void turn(struct loop *loop)
+{
+    struct lane *lane = &loop->lane;
+    poll_engine(loop);
+    work_on_steps(loop);
+    stat_set(&loop->turned_ms, lane->now_ms);
+    lane_enter(lane);
+    loop_run_messages(loop);
+    if (lane->now_ms - loop->last_expire_ms >= EXPIRE_MS)
+        tend_keys(loop);
+    if (lane->now_ms - loop->last_scan_ms >= SCAN_MS ||
+        (loop->stopping && lane->now_ms - loop->last_scan_ms >= SCAN_MS / 10))
+        scan_clients(loop);
+    watch_crowd(loop);
+    if (loop->pausing && lane->now_ms >= atomic_load(&loop->server->pause_until_ms))
+        loop_end_pause(loop);
+    lane->turn++;
+    fair_work(lane);
+    loop_wake_resting(loop);
+    loop_work_on_clients(loop);
+    lane_leave(lane);
+    assert(lane->gate_depth == 0 && !loop->dirty);
+    publish_engine(loop);
+}
+
+static bool goes_on(const struct loop *loop)
+{
+    bool busy = false;
+    if (!loop->stopping || atomic_load(&loop->n_clients) > 0)
+        return true;
+    EACH_HOOK(loop, busy, busy |= hook->busy(&loop->lane))
+    return busy;
+}
+
+static void serve(struct loop *loop)
+{
+    loop->timer = (struct io_op){.kind = IO_TIMER, .timeout_us = TICK_US, .done = on_timer, .owner = loop};
+    engine_queue(loop->lane.engine, &loop->timer);
+    if (loop->lane.index == 0)
+        start_accepting(loop);
+    EACH_HOOK(loop, tick, hook->tick(&loop->lane))
+    while (goes_on(loop))
+        turn(loop);
+    loop->stopped = true;
+}
+
+uint64_t loop_clients_possible(const struct server *s)
+{
+    return s->files_max > LOOP_FILES_FOR_OTHERS + 1 ? s->files_max - LOOP_FILES_FOR_OTHERS : 1;
+}
+
+static int open_lane(struct loop *loop, struct quire_error *err)
+{
+    const struct config *config = loop->server->service.config;
+    struct engine_config engine = {.kind = (enum quire_engine_kind)config->engine,
+                                   .reads_max = (unsigned)config->reads_max,
+                                   .entries = 1024,
+                                   .recv_buffers = RECV_BUFFERS,
+                                   .recv_bytes = RECV_BYTES,
+                                   .one_thread = true};
+    struct engine *made = NULL;
+    int rc = lane_open(&loop->lane, &engine, &made, err);
+    if (rc < 0)
+        return rc;
+    pthread_mutex_lock(&loop->inbox_lock);
+    loop->lane.engine = made;
+    loop->engine_name = engine_name(made);
+    snprintf(loop->engine_note, sizeof loop->engine_note, "%s", engine_note(made));
+    pthread_mutex_unlock(&loop->inbox_lock);
+    return 0;
+}
+
+static void close_lane(struct loop *loop)
+{
+    /* what still comes is run by whoever joins this thread */
+    pthread_mutex_lock(&loop->inbox_lock);
+    struct engine *engine = loop->lane.engine;
+    loop->lane.engine = NULL;
+    pthread_mutex_unlock(&loop->inbox_lock);
+    loop_run_messages(loop);
+    EACH_HOOK(loop, close, hook->close(&loop->lane))
+    lane_close(&loop->lane, engine);
+    resp_request_fini(&loop->request);
+    resp_buffer_fini(&loop->discard);
+    loop->server->dispatcher->forget_loop(loop);
+}
+
+/* A lane that wakes runs at once: with a short slice the kernel (6.12 and later, EEVDF) lets it take the processor from
+ * threads that work in the background, instead of letting those finish their milliseconds. Others ignore it. */
+static void ask_for_short_slices(void)
+{
+    struct {
+        uint32_t size, policy;
+        uint64_t flags;
+        int32_t nice;
+        uint32_t priority;
+        uint64_t runtime_ns, deadline_ns, period_ns;
+    } attributes = {.size = sizeof attributes, .policy = SCHED_OTHER, .runtime_ns = SLICE_NS};
+    if (sched_getscheduler(0) != SCHED_OTHER)
+        return;
+    attributes.nice = getpriority(PRIO_PROCESS, (id_t)syscall(SYS_gettid));
+    syscall(SYS_sched_setattr, 0, &attributes, 0);
+}
+
+static void *run_lane(void *context)
+{
+    struct loop *loop = context;
+    struct server *server = loop->server;
+    sigset_t all;
+    sigfillset(&all);
+    pthread_sigmask(SIG_BLOCK, &all, NULL);
+    ask_for_short_slices();
+    int rc = open_lane(loop, &loop->start_error);
+    pthread_mutex_lock(&server->start_lock);
+    loop->start_code = rc;
+    server->lanes_ready++;
+    pthread_cond_broadcast(&server->start_ready);
+    /* no lane serves before all are there */
+    while (!server->lanes_go)
+        pthread_cond_wait(&server->start_ready, &server->start_lock);
+    pthread_mutex_unlock(&server->start_lock);
+    if (rc < 0)
+        return NULL;
+    loop->lane.now_us = loop->window_us = clock_us();
+    loop->lane.now_ms = loop->lane.now_us / 1000;
+    loop->wanted = 1;
+    serve(loop);
+    close_lane(loop);
+    return NULL;
+}
+
+int loop_start(struct server *server, unsigned index, struct quire_error *err)
+{
+    struct loop *loop = &server->loops[index];
+    loop->server = server;
+    loop->lane.service = &server->service;
+    loop->lane.host = &client_host;
+    loop->lane.index = index;
+    pthread_mutex_init(&loop->inbox_lock, NULL);
+    int rc = lane_stats_init(&loop->lane, err);
+    if (rc < 0)
+        return rc;
+    int errnum = pthread_create(&loop->thread, NULL, run_lane, loop);
+    if (errnum)
+        return error_set_errno(err, errnum, "start", "a lane's thread");
+    loop->thread_started = true;
+    return 0;
+}
+
+void loop_join(struct loop *loop)
+{
+    if (!loop->thread_started)
+        return;
+    pthread_join(loop->thread, NULL);
+    loop->thread_started = false;
+}
