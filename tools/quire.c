@@ -19,7 +19,7 @@ static const struct {
     {"build", quire_build_verb, "build an index from a file of vectors"},
     {"search", quire_search_verb, "run queries; measure recall, rate, latency, reads and memory"},
     {"inspect", quire_inspect, "show what an index is and where its memory goes"},
-    {"verify", quire_verify_verb, "read every byte of an index and prove it"},
+    {"verify", quire_verify_verb, "read and check every byte of an index"},
     {"repair", quire_repair, "save what a damaged data folder still holds"},
     {"convert", quire_convert, "convert between formats of vector files"},
     {"probe", quire_probe, "measure random reads of a device"},

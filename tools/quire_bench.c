@@ -386,7 +386,7 @@ static int make_set(struct bench *b, struct quire_error *err)
                          (unsigned long long)b->set_bytes);
     if (b->set_bytes <= b->cache_bytes)
         cli_note(b->cli,
-                 "a set of %llu bytes fits into the last-level cache of %llu: scattered figures are the cache's",
+                 "a set of %llu bytes fits into the last-level cache of %llu: scattered results are the cache's",
                  (unsigned long long)b->set_bytes, (unsigned long long)b->cache_bytes);
     random_init(&b->random, 1);
     fill(b, b->set, b->set_bytes);

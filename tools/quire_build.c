@@ -266,11 +266,11 @@ int quire_build_verb(int argc, char **argv)
         CLI_OPTION("out", CLI_TEXT, &w.out, "DIR", "the new folder", CLI_REQUIRED),
         CLI_OPTION("index", CLI_CHOICE, &w.index, NULL, "kind of index", .choices = indexes),
         CLI_OPTION("metric", CLI_CHOICE, &w.metric, NULL, "distance", .choices = cli_metrics),
-        CLI_OPTION("slot", CLI_CHOICE, &w.slot, NULL, "how blocks hold vectors", .choices = slots),
+        CLI_OPTION("slot", CLI_CHOICE, &w.slot, NULL, "how blocks store vectors", .choices = slots),
         CLI_OPTION("block", CLI_SIZE, &w.block_bytes, "SIZE",
                    "bytes of a block, a multiple of 4K; auto: what suits device and vectors",
                    CLI_RANGE(0, QUIRE_BLOCK_BYTES_MAX)),
-        CLI_OPTION("memory", CLI_MEMORY, &w.memory, "SIZE|N%", "budget that searches get unless they say otherwise"),
+        CLI_OPTION("memory", CLI_MEMORY, &w.memory, "SIZE|N%", "memory budget of searches that name none"),
         CLI_OPTION("build-memory", CLI_SIZE, &w.build_memory, "SIZE",
                    "resident memory of the build; what does not fit lies in files; auto: no limit", CLI_RANGE(0, 0)),
         CLI_OPTION("resume", CLI_FLAG, &w.resume, NULL, "keep what is finished when stopped; go on from there"),
@@ -293,7 +293,7 @@ int quire_build_verb(int argc, char **argv)
         CLI_OPTION("tenants", CLI_TEXT, &w.tenants_path, "FILE",
                    "whom each row is granted to: a line of names with spaces between; an empty line for nobody"),
         CLI_THREADS(&w.threads),
-        CLI_OPTION("seed", CLI_COUNT, &w.seed, "N", "same seed, input, --block and --threads 1: same index"),
+        CLI_OPTION("seed", CLI_COUNT, &w.seed, "N", "same seed, input and --block: same index"),
     };
     const struct cli_verb verb = {"build", summary, "", 0, options, sizeof options / sizeof *options, examples};
     int code;

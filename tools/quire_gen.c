@@ -178,7 +178,7 @@ int quire_gen(int argc, char **argv)
         CLI_OPTION("clusters", CLI_COUNT, &w.clusters, "N", "clusters", CLI_RANGE(1, QUIRE_ROWS_MAX)),
         CLI_OPTION("intrinsic", CLI_COUNT, &w.intrinsic, "N", "true dimensions of a cluster",
                    CLI_RANGE(1, QUIRE_DIM_MAX)),
-        CLI_OPTION("seed", CLI_COUNT, &w.seed, "N", "another seed, another set"),
+        CLI_OPTION("seed", CLI_COUNT, &w.seed, "N", "another seed gives another set"),
         CLI_OPTION("queries", CLI_COUNT, &w.queries, "N", "held-out queries; 0: neither queries nor truth",
                    CLI_RANGE(0, QUIRE_ROWS_MAX)),
         CLI_OPTION("k", CLI_COUNT, &w.k, "N", "neighbours per query in the truth", CLI_RANGE(1, QUIRE_K_MAX)),

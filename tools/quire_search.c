@@ -572,7 +572,7 @@ static void release(struct search_work *w)
 static const char summary[] =
     "Searches an index for every row of --queries and reports recall (with --truth), rate, latency, reads and memory.\n"
     "resident_bytes is the whole process at the end of the run; --memory picks the widest\n"
-    "navigation code that leaves room for the rest of it. With --filter or --tenant min(k, matches) hits are found "
+    "navigation code that leaves space for the rest of it. With --filter or --tenant min(k, matches) hits are found "
     "among\n"
     "what matches; with --truth of the same (quire truth --filter), queries_too_few and queries_too_many count where "
     "not.";

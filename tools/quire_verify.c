@@ -99,7 +99,7 @@ static int verify_data(struct cli *cli)
 }
 
 static const char summary[] =
-    "Reads every byte of an index, or of a data folder that nobody has open, and proves it. Exit code 0: sound; 3: "
+    "Reads and checks every byte of an index, or of a data folder that nobody has open. Exit code 0: sound; 3: "
     "damaged, one line per finding.";
 static const char examples[] = "  quire verify index\n"
                                "  quire verify index --json\n"
