@@ -7,7 +7,7 @@
  * folder appears under its name when it is whole: exit code 0 where nothing was lost, 3 where something was.
  */
 #include "cli_caches.h"
-#include "index/store/store.h"
+#include "index/store/store_check.h"
 #include "io/clock.h"
 #include "io/error.h"
 
@@ -40,7 +40,9 @@ int quire_repair(int argc, char **argv)
     int rc = cli_caches_open(&caches, &cli, cli.arguments[0], true, &err);
     if (rc < 0)
         return cli_fail(&cli, rc, &err);
-    rc = store_repair(cli.arguments[0], to, &caches.host, cli_put_finding, cli_progress, &cli, &r, &err);
+    rc = store_repair(
+        &(struct store_check_request){cli.arguments[0], &caches.host, cli_put_finding, cli_progress, &cli, NULL}, to,
+        &r, &err);
     cli_caches_close(&caches);
     if (rc < 0)
         return cli_fail(&cli, rc, &err);

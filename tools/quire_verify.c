@@ -11,7 +11,7 @@
  */
 #include "cli_caches.h"
 #include "index/format/format.h"
-#include "index/store/store_priv.h"
+#include "index/store/store_check.h"
 #include "io/clock.h"
 #include "io/error.h"
 #include <stdio.h>
@@ -82,7 +82,9 @@ static int verify_data(struct cli *cli)
     int rc = cli_caches_open(&caches, cli, cli->arguments[0], false, &err);
     if (rc < 0)
         return cli_fail(cli, rc, &err);
-    rc = store_verify(cli->arguments[0], &caches.host, cli_put_finding, cli_progress, cli, &r, &err);
+    rc = store_verify(
+        &(struct store_check_request){cli->arguments[0], &caches.host, cli_put_finding, cli_progress, cli, NULL}, &r,
+        &err);
     cli_caches_close(&caches);
     if (rc < 0 && rc != QUIRE_ECORRUPT)
         return cli_fail(cli, rc, &err);

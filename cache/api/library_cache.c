@@ -17,7 +17,7 @@
  * next checkpoint.
  */
 #include "cache/api/library_cache.h"
-#include "index/api/library_priv.h"
+#include "index/api/library.h"
 #include "io/clock.h"
 #include "io/error.h"
 #include <stdio.h>

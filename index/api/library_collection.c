@@ -13,7 +13,7 @@
 #include "index/graph/graph.h"
 #include "index/search/lane_pool.h"
 #include "index/search/search.h"
-#include "index/store/store_priv.h"
+#include "index/store/store_check.h"
 #include "index/vector/space.h"
 #include "io/error.h"
 #include <stdio.h>

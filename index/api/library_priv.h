@@ -2,6 +2,7 @@
 #ifndef QUIRE_INDEX_LIBRARY_PRIV_H
 #define QUIRE_INDEX_LIBRARY_PRIV_H
 
+#include "index/api/library.h"
 #include "index/attribute/filter.h"
 #include "index/collection/collection.h"
 #include "index/search/lane_pool.h"
@@ -9,8 +10,6 @@
 
 struct selection;
 
-/* Options carry their size, so that a caller that was compiled with another header is refused and not misread. */
-int library_struct_validate(size_t given, size_t known, const char *name, struct quire_error *err);
 int library_search_validate(const struct quire_search_options *options, struct quire_error *err);
 
 /* Tenants' names as a scope, or as grants, of generation 0; *out is freed by free(out->tenants). QUIRE_ERANGE: a name's

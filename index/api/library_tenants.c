@@ -6,7 +6,6 @@
  * collection's lock. What segments took elsewhere meanwhile is left for the next scan, until a scan meets none of that.
  */
 #include "index/api/library_priv.h"
-#include "index/store/store_priv.h"
 #include "io/error.h"
 #include <stdlib.h>
 

@@ -17,15 +17,16 @@
 #include "index/build/build.h"
 #include "index/collection/collection_priv.h"
 #include "index/format/format.h"
-#include "index/segment/segment_view.h"
+#include "index/segment/block_cache.h"
+#include "io/array.h"
 #include "io/bytes.h"
 #include "io/error.h"
-#include <assert.h>
 #include <float.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define LINK_WAKE_ROWS 16u /* that wait for links before maintenance is woken for them */
+#define RECLAIM_STEPS  8u  /* calls under one collection's lock before others get their turn */
 
 /* ---- config ------------------------------------------------------------------------------------------------------ */
 
@@ -100,7 +101,7 @@ int collection_config_validate(struct collection_config *c, struct quire_error *
     if (c->block_bytes % QUIRE_BLOCK_BYTES_MIN || c->block_bytes > QUIRE_BLOCK_BYTES_MAX)
         return error_set(err, QUIRE_ERANGE, "block of %u bytes: it must be a multiple of %u up to %u", c->block_bytes,
                          QUIRE_BLOCK_BYTES_MIN, QUIRE_BLOCK_BYTES_MAX);
-    if (c->code_bits != 0 && kernels_code_index(c->code_bits) < 0)
+    if (c->code_bits > 8 || (c->code_bits & (c->code_bits - 1)))
         return error_set(err, QUIRE_ERANGE, "%u bits per dimension: it must be 1, 2, 4 or 8", c->code_bits);
     if ((unsigned)c->index > QUIRE_INDEX_SPANN)
         return error_set(err, QUIRE_EINVALID, "unknown index kind %d", (int)c->index);
@@ -127,121 +128,7 @@ int collection_vector_validate(const struct collection_config *config, const flo
     return 0;
 }
 
-/* ---- memtables and views ----------------------------------------------------------------------------------------- */
-
-int memtable_ref_create(const struct memtable_config *config, struct memtable_ref **out, struct quire_error *err)
-{
-    struct memtable_ref *table = calloc(1, sizeof *table);
-    if (!table)
-        return error_set(err, QUIRE_ENOMEM, "no memory for a memtable");
-    int rc = memtable_create(config, &table->memtable, err);
-    if (rc < 0) {
-        free(table);
-        return rc;
-    }
-    atomic_init(&table->references, 1);
-    table->last_seq = SEQ_MAX;
-    *out = table;
-    return 0;
-}
-
-struct memtable_ref *memtable_ref_hold(struct memtable_ref *table)
-{
-    atomic_fetch_add_explicit(&table->references, 1, memory_order_relaxed);
-    return table;
-}
-
-void memtable_ref_release(struct memtable_ref *table)
-{
-    if (!table || atomic_fetch_sub_explicit(&table->references, 1, memory_order_acq_rel) != 1)
-        return;
-    memtable_destroy(table->memtable);
-    free(table);
-}
-
-/* A view with room for so many, none of them filled in. */
-static struct view *view_alloc(uint32_t n_parts, uint32_t n_memtables)
-{
-    struct view *view =
-        calloc(1, sizeof *view + n_parts * sizeof(struct part *) + n_memtables * sizeof(struct memtable_ref *));
-    if (!view)
-        return NULL;
-    atomic_init(&view->references, 1);
-    view->memtables = (struct memtable_ref **)(void *)(view + 1);
-    view->parts = (struct part **)(void *)(view->memtables + n_memtables);
-    return view;
-}
-
-void view_unref(struct view *view)
-{
-    if (!view || atomic_fetch_sub_explicit(&view->references, 1, memory_order_acq_rel) != 1)
-        return;
-    for (uint32_t i = 0; i < view->n_parts; i++)
-        part_unref(view->parts[i]);
-    for (uint32_t i = 0; i < view->n_memtables; i++)
-        memtable_ref_release(view->memtables[i]);
-    free(view);
-}
-
-struct view *collection_view(struct collection *c)
-{
-    pthread_mutex_lock(&c->lock);
-    struct view *view = c->view;
-    atomic_fetch_add_explicit(&view->references, 1, memory_order_relaxed);
-    pthread_mutex_unlock(&c->lock);
-    return view;
-}
-
-static bool holds_part(struct part *const *parts, uint32_t n, const struct part *part)
-{
-    for (uint32_t i = 0; i < n; i++)
-        if (parts[i] == part)
-            return true;
-    return false;
-}
-
-static bool holds_table(struct memtable_ref *const *memtables, uint32_t n, const struct memtable_ref *table)
-{
-    for (uint32_t i = 0; i < n; i++)
-        if (memtables[i] == table)
-            return true;
-    return false;
-}
-
-struct part *view_part(const struct view *view, uint64_t uid)
-{
-    for (uint32_t i = 0; i < view->n_parts; i++)
-        if (view->parts[i]->uid == uid)
-            return view->parts[i];
-    return NULL;
-}
-
-static bool is_adoption(const struct collection_edit *edit)
-{
-    return edit->added && edit->n_removed_parts + edit->n_removed_memtables == 0;
-}
-
-struct view *view_edited(const struct view *old, const struct collection_edit *edit, struct memtable_ref *fresh)
-{
-    struct view *view = view_alloc(old->n_parts + 1, old->n_memtables + 1);
-    if (!view)
-        return NULL;
-    view->generation = old->generation + (edit->n_removed_parts > 0 || edit->added);
-    view->adoptions = old->adoptions + is_adoption(edit);
-    if (fresh)
-        view->memtables[view->n_memtables++] = memtable_ref_hold(fresh);
-    for (uint32_t i = 0; i < old->n_memtables; i++)
-        if (!holds_table(edit->removed_memtables, edit->n_removed_memtables, old->memtables[i]))
-            view->memtables[view->n_memtables++] = memtable_ref_hold(old->memtables[i]);
-    for (uint32_t i = 0; i < old->n_parts; i++)
-        if (!holds_part(edit->removed_parts, edit->n_removed_parts, old->parts[i]))
-            view->parts[view->n_parts++] = part_ref(old->parts[i]);
-    if (edit->added)
-        view->parts[view->n_parts++] = part_ref(edit->added);
-    return view;
-}
-
-/* ---- life -------------------------------------------------------------------------------------------------------- */
+/* ---- create and destroy -------------------------------------------------------------------------------------------------------- */
 
 static struct memtable_config memtable_config_of(const struct collection_config *c, struct epochs *epochs)
 {
@@ -255,31 +142,34 @@ static struct memtable_config memtable_config_of(const struct collection_config 
                                     .epochs = epochs};
 }
 
-int collection_create(struct store *store, uint64_t uid, const struct collection_config *config,
-                      struct attribute_schema *schema, struct collection **out, struct quire_error *err)
+int collection_create(const struct collection_host *host, size_t host_bytes, uint64_t uid,
+                      const struct collection_config *config, struct attribute_schema *schema, uint64_t last_lsn,
+                      struct collection **out, struct quire_error *err)
 {
-    struct collection *c = calloc(1, sizeof *c);
+    struct collection *c = calloc(1, sizeof *c + host_bytes);
+    assert(host && host->epochs && schema);
     if (!c)
         return error_set(err, QUIRE_ENOMEM, "no memory for a collection");
-    c->store = store;
-    c->uid = uid;
-    c->config = *config;
-    c->table_config = memtable_config_of(config, store_epochs(store));
-    c->view = view_alloc(0, 1);
-    int rc = c->view ? memtable_ref_create(&c->table_config, &c->view->memtables[0], err)
-                     : error_set(err, QUIRE_ENOMEM, "no memory for a collection");
+    c->table_config = memtable_config_of(config, host->epochs);
+    int rc = view_create(&c->table_config, &c->view, err);
     if (rc < 0) {
-        free(c->view);
         free(c);
         return rc;
     }
+    c->host = host;
+    c->uid = uid;
+    c->config = *config;
     c->schema = schema;
-    c->view->n_memtables = 1;
-    c->view->generation = 1;
+    c->last_lsn = last_lsn;
     atomic_init(&c->references, 1);
     pthread_mutex_init(&c->lock, NULL);
     *out = c;
     return 0;
+}
+
+void *collection_host_data(const struct collection *c)
+{
+    return (void *)(uintptr_t)c->host_data;
 }
 
 struct collection *collection_ref(struct collection *c)
@@ -298,6 +188,27 @@ void collection_unref(struct collection *c)
     attribute_schema_destroy(c->schema);
     free(c->pins);
     free(c);
+}
+
+struct view *collection_view(struct collection *c)
+{
+    pthread_mutex_lock(&c->lock);
+    struct view *view = view_ref(c->view);
+    pthread_mutex_unlock(&c->lock);
+    return view;
+}
+
+uint64_t collection_last_lsn(struct collection *c)
+{
+    pthread_mutex_lock(&c->lock);
+    uint64_t lsn = c->last_lsn;
+    pthread_mutex_unlock(&c->lock);
+    return lsn;
+}
+
+bool collection_is_dropped(const struct collection *c)
+{
+    return atomic_load(&c->dropped);
 }
 
 uint64_t collection_uid(const struct collection *c)
@@ -323,6 +234,62 @@ uint64_t collection_count(const struct collection *c)
 enum quire_index_kind collection_index_kind(const struct collection *c)
 {
     return build_kind(c->config.index);
+}
+
+/* ---- the host ---------------------------------------------------------------------------------------------------- */
+
+void collection_wake(struct collection *c)
+{
+    if (c->host->wake)
+        c->host->wake(c->host->context, c);
+}
+
+static int admit(const struct collection *c, struct quire_error *err)
+{
+    return c->host->admit ? c->host->admit(c->host->context, c, err) : 0;
+}
+
+int collection_append(struct collection *c, uint8_t kind, uint8_t *bytes, uint32_t n_bytes, uint64_t *lsn,
+                      struct quire_error *err)
+{
+    struct journal_record record = {.kind = kind, .bytes = bytes, .n_bytes = n_bytes};
+    assert(lock_is_held(&c->lock));
+    assert(kind < RECORD_KINDS_END && kind != RECORD_STATE && kind != RECORD_ROWS);
+    if (!bytes)
+        return error_set(err, QUIRE_ENOMEM, "no memory for a journal record of %u bytes", n_bytes);
+    int rc = journal_append(c->host->journal, &record, 1, lsn, err);
+    free(bytes);
+    assert(rc < 0 || *lsn > 0);
+    return rc;
+}
+
+int collection_log_create(struct collection *c, uint64_t *lsn, struct quire_error *err)
+{
+    uint32_t n_bytes;
+    uint8_t *bytes = collection_record_create(c, &n_bytes);
+    pthread_mutex_lock(&c->lock);
+    assert(c->last_lsn == 0);
+    int rc = collection_append(c, RECORD_CREATE, bytes, n_bytes, lsn, err);
+    if (rc == 0)
+        c->last_lsn = *lsn;
+    pthread_mutex_unlock(&c->lock);
+    return rc;
+}
+
+/* No edit follows its DROP in the log: both are appended under its lock. */
+int collection_log_drop(struct collection *c, uint64_t *lsn, struct quire_error *err)
+{
+    uint8_t bytes[8];
+    struct journal_record record = {.kind = RECORD_DROP, .bytes = bytes, .n_bytes = sizeof bytes};
+    store_u64(bytes, c->uid);
+    pthread_mutex_lock(&c->lock);
+    int rc = atomic_load(&c->dropped)
+                 ? error_set(err, QUIRE_ECLOSED, "collection %llu was dropped before", (unsigned long long)c->uid)
+                 : journal_append(c->host->journal, &record, 1, lsn, err);
+    if (rc == 0)
+        atomic_store(&c->dropped, true);
+    pthread_mutex_unlock(&c->lock);
+    return rc;
 }
 
 /* ---- writing ----------------------------------------------------------------------------------------------------- */
@@ -356,12 +323,13 @@ static bool is_somewhere(const struct place *place)
     return place->table || place->part;
 }
 
-/* Under the lock. QUIRE_ESTALE where `located` is of another generation. */
+/* (lock) QUIRE_ESTALE where `located` is of another generation. */
 static int find_place(struct collection *c, const void *key, uint32_t key_bytes, const struct located *located,
                       struct place *out, struct quire_error *err)
 {
     const struct view *view = c->view;
     memset(out, 0, sizeof *out);
+    assert(lock_is_held(&c->lock));
     if (atomic_load(&c->dropped))
         return error_set(err, QUIRE_ECLOSED, "the collection was removed");
     if (located->generation != view->generation)
@@ -380,12 +348,14 @@ static int find_place(struct collection *c, const void *key, uint32_t key_bytes,
             out->part_row = located->row;
         }
     }
+    assert(!out->table || !out->part); /* a living row is in one place */
     return 0;
 }
 
-/* Ends the life of what was there, after its replacement or removal was logged. */
+/* Ends what was there, after its replacement or removal was logged. */
 static void end_place(const struct place *place, uint64_t lsn)
 {
+    assert(lsn > 0);
     if (place->table)
         memtable_kill(place->table->memtable, place->row, lsn);
     if (place->part)
@@ -398,18 +368,12 @@ static void name_place(const struct place *place, struct record_element *element
     element->ended_row = place->part_row;
 }
 
-/* Appends a record and notes its number. Under the lock. */
 static int log_element(struct collection *c, uint8_t kind, const struct record_element *element, uint64_t *lsn,
                        struct quire_error *err)
 {
-    struct journal_record record = {.kind = kind};
-    uint8_t *bytes = collection_record_element(c->uid, element, &record.n_bytes);
-    if (!bytes)
-        return error_set(err, QUIRE_ENOMEM, "no memory for a journal record of %u bytes", record.n_bytes);
-    record.bytes = bytes;
-    int rc = journal_append(store_journal(c->store), &record, 1, lsn, err);
-    free(bytes);
-    return rc;
+    uint32_t n_bytes;
+    uint8_t *bytes = collection_record_element(c->uid, element, &n_bytes);
+    return collection_append(c, kind, bytes, n_bytes, lsn, err);
 }
 
 /* The newest table takes a row in place of what was there. Nothing fails once it is logged: what a replay finds in the
@@ -428,7 +392,8 @@ static int put_row(struct collection *c, const struct place *place, const struct
         memtable_cancel(newest, &pending);
         return rc;
     }
-    memtable_commit(newest, &pending, *lsn);
+    uint32_t row = memtable_commit(newest, &pending, *lsn);
+    assert(memtable_death(newest, row) == SEQ_MAX);
     /* in the newest table the put itself has ended the older row */
     struct place rest = *place;
     if (place->newest)
@@ -516,20 +481,22 @@ static int commit_put(struct collection *c, struct collection_put *put, const st
 static void watch_table(struct collection *c)
 {
     struct memtable_stats stats;
+    assert(lock_is_held(&c->lock));
     memtable_get_stats(c->view->memtables[0]->memtable, &stats);
     atomic_store_explicit(&c->n_unlinked, stats.unlinked, memory_order_relaxed);
-    store_note_memtable(c->store, c, stats.rows, stats.bytes);
+    if (c->host->note_memtable)
+        c->host->note_memtable(c->host->context, c, stats.rows, stats.bytes);
     if (stats.dead > stats.rows + MEMTABLE_FLAT_ROWS || stats.unlinked >= LINK_WAKE_ROWS)
-        store_wake(c->store, c);
+        collection_wake(c);
 }
 
 static int lock_and_put(struct collection *c, struct collection_put *put, const void *stored, struct quire_error *err)
 {
-    struct epochs *epochs = store_epochs(c->store);
+    struct epochs *epochs = c->host->epochs;
     struct tenant_scope *scope = NULL;
     unsigned epoch = epoch_enter(epochs);
     pthread_mutex_lock(&c->lock);
-    int rc = scope_resolve_locked(c, put->scope, &scope);
+    int rc = collection_scope_resolve_locked(c, put->scope, &scope);
     rc = rc < 0 ? error_set(err, rc, "no memory for a scope") : commit_put(c, put, scope, stored, err);
     if (rc == 0)
         watch_table(c);
@@ -545,7 +512,7 @@ int collection_put(struct collection *c, struct collection_put *put, struct quir
     if (rc == 0)
         rc = check_attributes(put->attributes ? put->attribute_bytes : 0, err);
     if (rc == 0)
-        rc = store_admit(c->store, c, err);
+        rc = admit(c, err);
     if (rc < 0)
         return rc;
     struct view *view = collection_view(c);
@@ -557,11 +524,11 @@ int collection_put(struct collection *c, struct collection_put *put, struct quir
     view_unref(view);
     if (rc == 0)
         rc = lock_and_put(c, put, stored, err);
-    if (rc == QUIRE_ELIMIT && !journal_in_batch(store_journal(c->store))) {
+    if (rc == QUIRE_ELIMIT && !journal_in_batch(c->host->journal)) {
         /* a vector that is too long for this table under ip: it begins another */
-        journal_quiesce_begin(store_journal(c->store));
+        journal_quiesce_begin(c->host->journal);
         rc = collection_freeze(c, err);
-        journal_quiesce_end(store_journal(c->store));
+        journal_quiesce_end(c->host->journal);
         if (rc == 0)
             rc = lock_and_put(c, put, stored, err);
     }
@@ -619,7 +586,7 @@ int collection_remove(struct collection *c, const void *key, uint32_t key_bytes,
     if (rc < 0)
         return rc;
     pthread_mutex_lock(&c->lock);
-    rc = scope_resolve_locked(c, scope, &resolved);
+    rc = collection_scope_resolve_locked(c, scope, &resolved);
     rc = rc < 0 ? error_set(err, rc, "no memory for a scope")
                 : commit_remove(c, key, key_bytes, located, resolved, removed, lsn, err);
     pthread_mutex_unlock(&c->lock);
@@ -684,7 +651,7 @@ static int commit_change(struct collection *c, struct collection_change *change,
 
 int collection_change(struct collection *c, struct collection_change *change, struct quire_error *err)
 {
-    struct epochs *epochs = store_epochs(c->store);
+    struct epochs *epochs = c->host->epochs;
     struct tenant_scope *scope = NULL;
     int rc = check_key(change->key_bytes, err);
     change->lsn = 0;
@@ -692,12 +659,12 @@ int collection_change(struct collection *c, struct collection_change *change, st
     if (rc == 0 && change->set_attributes)
         rc = check_attributes(change->attribute_bytes, err);
     if (rc == 0)
-        rc = store_admit(c->store, c, err);
+        rc = admit(c, err);
     if (rc < 0)
         return rc;
     unsigned epoch = epoch_enter(epochs);
     pthread_mutex_lock(&c->lock);
-    rc = scope_resolve_locked(c, change->scope, &scope);
+    rc = collection_scope_resolve_locked(c, change->scope, &scope);
     rc = rc < 0 ? error_set(err, rc, "no memory for a scope") : commit_change(c, change, scope, err);
     pthread_mutex_unlock(&c->lock);
     epoch_exit(epochs, epoch);
@@ -713,7 +680,7 @@ uint32_t collection_unlinked(const struct collection *c)
 bool collection_link(struct collection *c, struct graph_scratch *scratch, uint64_t budget_us)
 {
     struct view *view = collection_view(c);
-    struct epochs *epochs = store_epochs(c->store);
+    struct epochs *epochs = c->host->epochs;
     bool more = false;
     for (uint32_t i = 0; i < view->n_memtables && !more; i++) {
         unsigned epoch = epoch_enter(epochs);
@@ -726,37 +693,35 @@ bool collection_link(struct collection *c, struct graph_scratch *scratch, uint64
 
 /* ---- changes of the view ----------------------------------------------------------------------------------------- */
 
-/* Under the lock: `fresh` takes the writes from now on. */
-static int install_table(struct collection *c, struct memtable_ref *fresh)
-{
-    const struct collection_edit nothing = {.added = NULL};
-    struct view *old = c->view, *view = view_edited(old, &nothing, fresh);
-    if (!view)
-        return QUIRE_ENOMEM;
-    old->memtables[0]->last_seq = fresh->first_seq = c->last_lsn;
-    c->view = view;
-    view_unref(old);
-    return 0;
-}
-
 int collection_freeze(struct collection *c, struct quire_error *err)
 {
+    const struct collection_edit nothing = {.added = NULL};
     struct memtable_stats stats;
     struct memtable_ref *fresh = NULL;
     int rc = memtable_ref_create(&c->table_config, &fresh, err);
     if (rc < 0)
         return rc;
     pthread_mutex_lock(&c->lock);
-    memtable_get_stats(c->view->memtables[0]->memtable, &stats);
-    if (stats.rows + stats.dead > 0)
-        rc = install_table(c, fresh);
+    struct view *old = c->view, *view = NULL;
+    memtable_get_stats(old->memtables[0]->memtable, &stats);
+    if (stats.rows + stats.dead > 0) {
+        view = view_edited(old, &nothing, fresh);
+        rc = view ? 0 : error_set(err, QUIRE_ENOMEM, "no memory for a view");
+    }
+    if (view) {
+        assert(view->n_memtables == old->n_memtables + 1 && view->generation == old->generation);
+        assert(old->memtables[0]->last_seq == SEQ_MAX); /* it was not frozen before */
+        old->memtables[0]->last_seq = fresh->first_seq = c->last_lsn;
+        c->view = view;
+        view_unref(old);
+    }
     pthread_mutex_unlock(&c->lock);
     memtable_ref_release(fresh);
-    return rc < 0 ? error_set(err, rc, "no memory for a view") : 0;
+    return rc;
 }
 
-/* Marks in the added part what has died among the rows it was made from. Under the lock. */
-static int carry_deaths(const struct collection_edit *edit)
+/* (lock) Marks in the added part what has ended among the rows it was made from. */
+static int carry_ended_rows(const struct collection_edit *edit)
 {
     int rc = 0;
     for (uint32_t i = 0; i < edit->n_removed_parts; i++) {
@@ -817,7 +782,7 @@ static int log_edit(struct collection *c, const struct collection_edit *edit, st
     if (rc == 0) {
         records[n].kind = RECORD_EDIT;
         records[n].bytes = collection_record_edit(c->uid, edit, sealed_lsn(edit), &records[n].n_bytes);
-        rc = records[n].bytes ? journal_append(store_journal(c->store), records, n + 1, lsn, err) : QUIRE_ENOMEM;
+        rc = records[n].bytes ? journal_append(c->host->journal, records, n + 1, lsn, err) : QUIRE_ENOMEM;
     }
     for (uint32_t i = 0; records && i <= n; i++)
         free((void *)(uintptr_t)records[i].bytes);
@@ -828,6 +793,7 @@ static int log_edit(struct collection *c, const struct collection_edit *edit, st
 static int publish_locked(struct collection *c, const struct collection_edit *edit, uint64_t *lsn,
                           struct quire_error *err)
 {
+    assert(lock_is_held(&c->lock));
     if (atomic_load(&c->dropped))
         return error_set(err, QUIRE_ECLOSED, "the collection was removed");
     if (edit->replaced && c->last_lsn != edit->seen_lsn)
@@ -836,7 +802,7 @@ static int publish_locked(struct collection *c, const struct collection_edit *ed
     struct view *old = c->view, *view = view_edited(old, edit, NULL);
     struct place *places = calloc(edit->n_replaced + 1, sizeof *places);
     int rc = view && places ? 0 : error_set(err, QUIRE_ENOMEM, "no memory for a view");
-    if (rc == 0 && edit->added && carry_deaths(edit) < 0)
+    if (rc == 0 && edit->added && carry_ended_rows(edit) < 0)
         rc = error_set(err, QUIRE_EINTERNAL, "the merge's map of rows does not fit its segment");
     if (rc == 0)
         rc = log_edit(c, edit, places, lsn, err);
@@ -847,11 +813,15 @@ static int publish_locked(struct collection *c, const struct collection_edit *ed
         view_unref(view);
         return rc;
     }
+    assert(view->n_memtables >= 1 && view->memtables[0] == old->memtables[0]);
+    assert(view->n_parts + edit->n_removed_parts == old->n_parts + (edit->added != NULL));
+    assert(view->n_memtables + edit->n_removed_memtables == old->n_memtables);
+    assert(*lsn > c->last_lsn);
     c->view = view;
     c->last_lsn = *lsn;
     if (edit->added && atomic_load(&c->n_former) > 0)
-        atomic_store(&c->sweep_due, true);
-    if (is_adoption(edit))
+        atomic_store(&c->void_due, true);
+    if (view_is_adoption(edit))
         atomic_fetch_add_explicit(&c->n_elements, part_living(edit->added) - edit->n_replaced, memory_order_relaxed);
     view_unref(old);
     return 0;
@@ -866,19 +836,47 @@ int collection_publish(struct collection *c, const struct collection_edit *edit,
     return rc;
 }
 
+void collection_count_rebuild(struct collection *c, bool is_seal)
+{
+    atomic_fetch_add_explicit(is_seal ? &c->n_seals : &c->n_merges, 1, memory_order_relaxed);
+}
+
+void collection_copy_dead(struct collection *c, const struct part *part, uint8_t *out, size_t n_bytes)
+{
+    assert(n_bytes <= part->dead_capacity / 8);
+    pthread_mutex_lock(&c->lock);
+    memcpy(out, part->dead, n_bytes);
+    pthread_mutex_unlock(&c->lock);
+}
+
+bool collection_reclaim(struct collection *c, struct graph_scratch *scratch)
+{
+    struct memtable_stats stats;
+    uint32_t before = 0;
+    for (unsigned i = 0; i < RECLAIM_STEPS; i++) {
+        pthread_mutex_lock(&c->lock);
+        struct memtable *newest = c->view->memtables[0]->memtable;
+        memtable_get_stats(newest, &stats);
+        before = i == 0 ? stats.dead : before;
+        if (stats.dead > 0)
+            memtable_reclaim(newest, scratch, collection_horizon(c));
+        memtable_get_stats(newest, &stats);
+        pthread_mutex_unlock(&c->lock);
+        if (stats.dead == 0)
+            break;
+        epochs_collect(c->host->epochs);
+    }
+    return stats.dead > 0 && stats.dead < before;
+}
+
 /* ---- snapshots that are read ------------------------------------------------------------------------------------- */
 
 int collection_pin(struct collection *c, uint64_t *lsn)
 {
     int rc = 0;
     pthread_mutex_lock(&c->lock);
-    if (c->n_pins == c->pins_capacity) {
-        uint32_t capacity = c->pins_capacity ? 2 * c->pins_capacity : 2;
-        uint64_t *bigger = realloc(c->pins, sizeof *bigger * capacity);
-        rc = bigger ? 0 : QUIRE_ENOMEM;
-        c->pins = bigger ? bigger : c->pins;
-        c->pins_capacity = bigger ? capacity : c->pins_capacity;
-    }
+    if (!array_reserve(&c->pins, &c->pins_capacity, c->n_pins + 1u))
+        rc = QUIRE_ENOMEM;
     if (rc == 0)
         c->pins[c->n_pins++] = *lsn = c->last_lsn;
     pthread_mutex_unlock(&c->lock);
@@ -889,27 +887,28 @@ void collection_unpin(struct collection *c, uint64_t lsn)
 {
     struct memtable_stats stats;
     pthread_mutex_lock(&c->lock);
-    for (uint32_t i = 0; i < c->n_pins; i++)
-        if (c->pins[i] == lsn) {
-            c->pins[i] = c->pins[--c->n_pins];
-            break;
-        }
+    uint32_t at = 0;
+    while (at < c->n_pins && c->pins[at] != lsn)
+        at++;
+    assert(at < c->n_pins);
+    c->pins[at] = c->pins[--c->n_pins];
     memtable_get_stats(c->view->memtables[0]->memtable, &stats);
     if (stats.dead > 0) /* what the pin kept can go, also if nobody writes again */
-        store_wake(c->store, c);
+        collection_wake(c);
     pthread_mutex_unlock(&c->lock);
 }
 
 uint64_t collection_horizon(const struct collection *c)
 {
     uint64_t horizon = c->last_lsn;
+    assert(lock_is_held(&c->lock));
     for (uint32_t i = 0; i < c->n_pins; i++)
         if (c->pins[i] < horizon)
             horizon = c->pins[i];
     return horizon;
 }
 
-/* ---- figures ----------------------------------------------------------------------------------------------------- */
+/* ---- statistics ----------------------------------------------------------------------------------------------------- */
 
 static void add_part(const struct part *part, struct collection_stats *out)
 {

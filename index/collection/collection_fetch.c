@@ -186,14 +186,13 @@ static void end_fetch(struct collection_fetch *f)
 static bool fetch_from_memory(struct collection_fetch *f, struct view **view)
 {
     struct collection *c = f->collection;
-    struct epochs *epochs = store_epochs(c->store);
+    struct epochs *epochs = c->host->epochs;
     struct copied copied = {.links = NULL};
     struct memtable_ref *table = NULL;
     uint32_t row = MEMTABLE_NONE;
     unsigned epoch = epoch_enter(epochs);
     pthread_mutex_lock(&c->lock);
-    *view = c->view;
-    atomic_fetch_add_explicit(&c->view->references, 1, memory_order_relaxed);
+    *view = view_ref(c->view);
     for (uint32_t i = 0; i < c->view->n_memtables && row == MEMTABLE_NONE; i++) {
         table = c->view->memtables[i];
         row = memtable_find(table->memtable, f->key, f->key_bytes);
@@ -294,7 +293,7 @@ int collection_fetch_start(struct searcher *searcher, struct collection_fetch *f
     f->attribute_bytes = f->n_links = f->reads = f->rounds = 0;
     f->bytes = 0;
     f->in_memory = false;
-    if (scope_resolve(f->collection, f->scope, &f->resolved) < 0)
+    if (collection_scope_resolve(f->collection, f->scope, &f->resolved) < 0)
         return error_set(err, QUIRE_ENOMEM, "no memory for a scope");
     walk->searcher = searcher;
     walk->ended = on_fetched;
@@ -354,7 +353,7 @@ static void on_place(struct fetch_request *fetch)
 
 static void take_place_in_memory(struct place_request *request, uint64_t place, const struct tenant_scope *scope)
 {
-    struct epochs *epochs = store_epochs(request->collection->store);
+    struct epochs *epochs = request->collection->host->epochs;
     unsigned epoch = epoch_enter(epochs);
     for (uint32_t i = 0; i < request->view->n_memtables; i++) {
         const struct memtable_ref *table = request->view->memtables[i];
@@ -407,7 +406,7 @@ static int start_place(struct searcher *searcher, struct place_request *request,
 int collection_place_start(struct searcher *searcher, struct place_request *request, struct quire_error *err)
 {
     struct tenant_scope *scope = NULL;
-    if (scope_resolve(request->collection, request->scope, &scope) < 0)
+    if (collection_scope_resolve(request->collection, request->scope, &scope) < 0)
         return error_set(err, QUIRE_ENOMEM, "no memory for a scope");
     int rc = start_place(searcher, request, scope, err);
     free(scope);

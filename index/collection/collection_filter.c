@@ -54,7 +54,7 @@ int collection_filter_begin(struct search_work *w, struct quire_error *err)
     w->is_filtered = search->filter || search->scope;
     if (!w->is_filtered)
         return 0;
-    if (scope_resolve(search->collection, search->scope, &w->scope) < 0)
+    if (collection_scope_resolve(search->collection, search->scope, &w->scope) < 0)
         return error_set(err, QUIRE_ENOMEM, "no memory for a scope");
     w->filter = search->filter ? filter_ref(search->filter) : NULL;
     const struct filter_part *names = names_of(w);
@@ -69,7 +69,7 @@ void collection_filter_reset(struct search_work *w)
 {
     for (uint32_t i = 0; i < w->n_subs; i++) {
         selection_unref(w->subs[i].selection);
-        rows_free(w->subs[i].keys);
+        part_rows_free(w->subs[i].keys);
         w->subs[i].selection = NULL;
         w->subs[i].keys = NULL;
     }
@@ -220,7 +220,7 @@ static int exclude_seen(struct search_work *w, struct sub_search *sub)
         if (w->found[i].part == sub->part)
             roaring_bitmap_remove(rows, w->found[i].row);
     int rc = selection_create(w->view->parts[sub->part]->segment, rows, true, &rest);
-    rows_free(rows);
+    part_rows_free(rows);
     if (rc < 0)
         return rc;
     selection_unref(sub->selection);

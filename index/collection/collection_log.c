@@ -273,7 +273,7 @@ static int chunk_add(struct rows_chunk *chunk, const struct memtable *memtable, 
 static int save_table(const struct collection *c, const struct memtable *memtable, struct rows_chunk *chunk,
                       struct checkpoint *checkpoint, uint64_t lsn, struct quire_error *err)
 {
-    struct epochs *epochs = store_epochs(c->store);
+    struct epochs *epochs = c->host->epochs;
     struct memtable_stats stats;
     int rc = 0;
     memtable_get_stats(memtable, &stats);
@@ -310,14 +310,14 @@ int collection_save(struct collection *c, struct checkpoint *checkpoint, struct 
     if (collection_pin(c, &lsn) < 0)
         return error_set(err, QUIRE_ENOMEM, "no memory to pin a collection");
     /* the pin may be older than what is read here: rows that died since are simply there still */
-    journal_quiesce_begin(store_journal(c->store));
+    journal_quiesce_begin(c->host->journal);
     pthread_mutex_lock(&c->lock);
     uint64_t now = c->last_lsn;
     uint8_t *state = encode_state(c, &n_bytes);
     struct view *view = c->view;
     atomic_fetch_add_explicit(&view->references, 1, memory_order_relaxed);
     pthread_mutex_unlock(&c->lock);
-    journal_quiesce_end(store_journal(c->store));
+    journal_quiesce_end(c->host->journal);
     int rc = state ? checkpoint_put(checkpoint, RECORD_STATE, now, state, n_bytes, err)
                    : error_set(err, QUIRE_ENOMEM, "no memory for the state of a collection");
     if (rc == 0)
@@ -562,7 +562,7 @@ static int take_former(struct collection *c, const char *name, uint32_t bytes, u
     if (collection_set_generation(c, name, bytes, generation) < 0)
         return error_set(err, QUIRE_ENOMEM, "no memory for the names of tenants");
     atomic_store(&c->n_drops, 1);
-    atomic_store(&c->sweep_due, true);
+    atomic_store(&c->void_due, true);
     return 0;
 }
 

@@ -214,7 +214,7 @@ static bool look_at(struct sweep *s, const struct memtable *memtable, uint32_t n
 
 static int scan_table(struct sweep *s, const struct memtable *memtable, uint8_t *key)
 {
-    struct epochs *epochs = store_epochs(s->scan->collection->store);
+    struct epochs *epochs = s->scan->collection->host->epochs;
     struct memtable_stats stats;
     int rc = 0;
     memtable_get_stats(memtable, &stats);
@@ -248,7 +248,7 @@ int collection_scan(struct search_lane *lane, struct collection_scan *scan, stru
 {
     struct sweep *s = calloc(1, sizeof *s);
     scan->n = scan->reads = 0;
-    if (!s || scope_resolve(scan->collection, scan->scope, &s->scope) < 0) {
+    if (!s || collection_scope_resolve(scan->collection, scan->scope, &s->scope) < 0) {
         free(s);
         return error_set(err, QUIRE_ENOMEM, "no memory to go through a collection");
     }

@@ -324,14 +324,6 @@ static int search_table(struct search_work *w, const struct memtable_ref *table,
     return 0;
 }
 
-static bool view_has_memtable(const struct view *view, const struct memtable_ref *table)
-{
-    for (uint32_t i = 0; i < view->n_memtables; i++)
-        if (view->memtables[i] == table)
-            return true;
-    return false;
-}
-
 /* The memtables of the view, and those of `now` that are not among them. */
 static int search_tables(struct search_work *w, const struct view *now, uint64_t snapshot)
 {
@@ -465,7 +457,7 @@ static void conclude(struct search_work *w)
 {
     struct collection_search *search = w->search;
     struct view *now;
-    struct epochs *epochs = store_epochs(search->collection->store);
+    struct epochs *epochs = search->collection->host->epochs;
     uint64_t began = clock_ns();
     uint32_t died;
     if (w->is_filtered)

@@ -6,7 +6,6 @@
  * bit a row.
  */
 #include "index/collection/collection_priv.h"
-#include "index/segment/segment_view.h"
 #include "io/error.h"
 #include <stdlib.h>
 #include <string.h>
@@ -36,8 +35,7 @@ int collection_snapshot_open(struct collection *c, struct collection_snapshot **
     /* the pin may be older than what is read now, which keeps more, never less */
     pthread_mutex_lock(&c->lock);
     s->collection = collection_ref(c);
-    s->view = c->view;
-    atomic_fetch_add_explicit(&s->view->references, 1, memory_order_relaxed);
+    s->view = view_ref(c->view);
     s->lsn = c->last_lsn;
     s->n_elements = collection_count(c);
     int rc = copy_tombstones(s);

@@ -5,7 +5,7 @@
  * tenant is dropped by one record that counts its generation up. A list of all names that were ever dropped is kept;
  * names that were not are of generation 0 and cost nothing.
  *
- * What nobody is granted any more is removed afterwards (collection_sweep): in memtables like any element, in a sealed
+ * What nobody is granted any more is removed afterwards (collection_remove_void): in memtables like any element, in a sealed
  * segment by a record of row numbers, which its columns tell without reading it. A void grant never comes to hold
  * again, so it does not matter when that is done, nor whether a merge carries such a row on: its segment is looked at
  * once it is there. A segment that was looked at is not again before the next drop.
@@ -16,13 +16,14 @@
 #include "index/collection/collection_priv.h"
 #include "index/column/columns.h"
 #include "index/segment/segment_view.h"
+#include "io/array.h"
 #include "io/bitmap.h"
 #include "io/error.h"
 #include "io/memory.h"
 #include <stdlib.h>
 #include <string.h>
 
-#define BURY_ROWS 16384u /* of one record, and of one hold of the lock */
+#define VOID_ROWS 16384u /* of one record, and of one hold of the lock */
 
 /* ---- generations ------------------------------------------------------------------------------------------------- */
 
@@ -67,14 +68,8 @@ int collection_set_generation(struct collection *c, const char *name, uint32_t b
             c->former[at].generation = generation;
         return 0;
     }
-    if (n == c->former_capacity) {
-        uint32_t capacity = n ? 2 * n : 8;
-        struct former_tenant *bigger = realloc(c->former, size_mul(capacity, sizeof *bigger));
-        if (!bigger)
-            return QUIRE_ENOMEM;
-        c->former = bigger;
-        c->former_capacity = capacity;
-    }
+    if (!array_reserve(&c->former, &c->former_capacity, n + 1u))
+        return QUIRE_ENOMEM;
     char *copy = malloc((size_t)bytes + 1);
     if (!copy)
         return QUIRE_ENOMEM;
@@ -82,6 +77,7 @@ int collection_set_generation(struct collection *c, const char *name, uint32_t b
     memmove(&c->former[at + 1], &c->former[at], (n - at) * sizeof *c->former);
     c->former[at] = (struct former_tenant){copy, bytes, generation};
     atomic_store_explicit(&c->n_former, n + 1, memory_order_release);
+    assert(at == 0 || compare_names(c->former[at - 1].name, c->former[at - 1].bytes, name, bytes) < 0);
     return 0;
 }
 
@@ -104,7 +100,8 @@ uint32_t collection_tenant_generation(struct collection *c, const char *name, ui
 
 /* ---- scopes ------------------------------------------------------------------------------------------------------ */
 
-int scope_resolve_locked(const struct collection *c, const struct tenant_scope *scope, struct tenant_scope **out)
+int collection_scope_resolve_locked(const struct collection *c, const struct tenant_scope *scope,
+                                    struct tenant_scope **out)
 {
     *out = NULL;
     if (!scope)
@@ -129,109 +126,28 @@ int scope_resolve_locked(const struct collection *c, const struct tenant_scope *
     return 0;
 }
 
-int scope_resolve(struct collection *c, const struct tenant_scope *scope, struct tenant_scope **out)
+int collection_scope_resolve(struct collection *c, const struct tenant_scope *scope, struct tenant_scope **out)
 {
     *out = NULL;
     if (!scope)
         return 0;
     pthread_mutex_lock(&c->lock);
-    int rc = scope_resolve_locked(c, scope, out);
+    int rc = collection_scope_resolve_locked(c, scope, out);
     pthread_mutex_unlock(&c->lock);
     return rc;
 }
 
-bool scope_has(const struct tenant_scope *scope, const char *name, uint32_t bytes)
-{
-    for (uint32_t i = 0; i < scope->n; i++)
-        if (scope->tenants[i].bytes == bytes && memcmp(scope->tenants[i].name, name, bytes) == 0)
-            return true;
-    return false;
-}
-
-static bool tenant_has(const struct columns *columns, const struct grant *tenant, uint32_t row)
-{
-    const struct tenant_scope scope = {.tenants = (struct grant *)(uintptr_t)tenant, .n = 1};
-    roaring_bitmap_t *rows = NULL;
-    uint32_t first = 0;
-    bool contiguous = false;
-    uint64_t n = columns_tenant(columns, tenant, &first, &contiguous);
-    if (n == 0 || contiguous)
-        return n > 0 && row >= first && row - first < n;
-    if (columns_scope(columns, &scope, &rows) < 0)
-        return false;
-    bool has = roaring_bitmap_contains(rows, row);
-    rows_free(rows);
-    return has;
-}
-
-bool part_allows(const struct part *part, uint32_t row, const struct tenant_scope *scope)
-{
-    const struct columns *columns = part->segment->columns;
-    if (!scope)
-        return true;
-    for (uint32_t i = 0; columns && i < scope->n; i++)
-        if (tenant_has(columns, &scope->tenants[i], row))
-            return true;
-    return false;
-}
-
-static void remove_dead(roaring_bitmap_t *rows, const struct part *part, const uint8_t *dead)
-{
-    uint64_t n = segment_info(part->segment)->rows;
-    if (!dead && atomic_load_explicit(&part->n_dead, memory_order_relaxed) == 0)
-        return;
-    dead = dead ? dead : part->dead;
-    for (uint64_t at = 0; at < n; at += 8) {
-        uint8_t bits = __atomic_load_n(&dead[at / 8], __ATOMIC_RELAXED);
-        for (unsigned i = 0; bits; i++, bits >>= 1)
-            if (bits & 1)
-                roaring_bitmap_remove(rows, (uint32_t)(at + i));
-    }
-}
-
-int part_scope_rows(const struct part *part, const struct tenant_scope *scope, const uint8_t *dead,
-                    roaring_bitmap_t **out)
-{
-    const struct columns *columns = part->segment->columns;
-    int rc = 0;
-    *out = NULL;
-    if (columns)
-        rc = columns_scope(columns, scope, out);
-    else if (!(*out = roaring_bitmap_create()))
-        rc = QUIRE_ENOMEM;
-    if (rc == 0 && !roaring_bitmap_is_empty(*out))
-        remove_dead(*out, part, dead);
-    return rc;
-}
-
 /* ---- counting ---------------------------------------------------------------------------------------------------- */
-
-/* Calls visit for each row of a table that lives at lsn; what it points to is valid during the call. */
-static int each_row(const struct collection *c, const struct memtable *memtable, uint64_t lsn,
-                    int (*visit)(void *context, const struct memtable_row *row), void *context)
-{
-    struct epochs *epochs = store_epochs(c->store);
-    struct memtable_stats stats;
-    int rc = 0;
-    memtable_get_stats(memtable, &stats);
-    for (uint32_t r = 0; r < stats.room && rc == 0; r++) {
-        struct memtable_row row;
-        unsigned epoch = epoch_enter(epochs);
-        if (memtable_row_at(memtable, r, lsn, &row))
-            rc = visit(context, &row);
-        epoch_exit(epochs, epoch);
-    }
-    return rc;
-}
 
 struct scope_count {
     const struct tenant_scope *scope;
     uint64_t n;
 };
 
-static int count_row(void *context, const struct memtable_row *row)
+static int count_row(void *context, const struct memtable *memtable, uint32_t number, const struct memtable_row *row)
 {
     struct scope_count *count = context;
+    (void)memtable, (void)number;
     count->n += grants_allow(row->attributes, row->attribute_bytes, count->scope);
     return 0;
 }
@@ -246,10 +162,10 @@ static int count_resolved(struct collection *c, const struct tenant_scope *scope
         rc = part_scope_rows(s->view->parts[i], scope, s->dead[i], &rows);
         if (rc == 0)
             count.n += roaring_bitmap_get_cardinality(rows);
-        rows_free(rows);
+        part_rows_free(rows);
     }
-    for (uint32_t i = 0; rc == 0 && i < s->view->n_memtables; i++)
-        rc = each_row(c, s->view->memtables[i]->memtable, s->lsn, count_row, &count);
+    if (rc == 0)
+        rc = view_each_row(s->view, c->host->epochs, s->lsn, count_row, &count);
     collection_snapshot_close(s);
     *out = count.n;
     return rc;
@@ -262,7 +178,7 @@ uint64_t collection_count_scope(struct collection *c, const struct tenant_scope 
     if (!scope)
         return collection_count(c);
     /* without memory nothing is visible */
-    if (scope_resolve(c, scope, &resolved) < 0 || count_resolved(c, resolved, &n) < 0)
+    if (collection_scope_resolve(c, scope, &resolved) < 0 || count_resolved(c, resolved, &n) < 0)
         n = 0;
     free(resolved);
     return n;
@@ -326,8 +242,9 @@ static int add_count(struct tenant_counts *counts, const struct grant *grant, ui
     return 0;
 }
 
-static int add_row(void *context, const struct memtable_row *row)
+static int add_row(void *context, const struct memtable *memtable, uint32_t number, const struct memtable_row *row)
 {
+    (void)memtable, (void)number;
     struct grant grant;
     uint32_t at = 0;
     int rc = 0;
@@ -349,7 +266,7 @@ static int add_part(struct tenant_counts *counts, const struct part *part, const
         if (!whole) {
             rc = part_scope_rows(part, &scope, dead, &rows);
             n = rc == 0 ? roaring_bitmap_get_cardinality(rows) : 0;
-            rows_free(rows);
+            part_rows_free(rows);
         }
         if (rc == 0)
             rc = add_count(counts, &grant, n);
@@ -368,8 +285,8 @@ int collection_each_tenant(struct collection *c,
         return rc;
     for (uint32_t i = 0; rc == 0 && i < s->view->n_parts; i++)
         rc = add_part(&counts, s->view->parts[i], s->dead[i]);
-    for (uint32_t i = 0; rc == 0 && i < s->view->n_memtables; i++)
-        rc = each_row(c, s->view->memtables[i]->memtable, s->lsn, add_row, &counts);
+    if (rc == 0)
+        rc = view_each_row(s->view, c->host->epochs, s->lsn, add_row, &counts);
     collection_snapshot_close(s);
     for (uint32_t i = 0; i < counts.capacity; i++) {
         if (rc == 0 && counts.places[i].name)
@@ -386,21 +303,19 @@ int collection_each_tenant(struct collection *c,
 static int append_drop(struct collection *c, const char *name, uint32_t bytes, uint32_t generation, uint64_t *lsn,
                        struct quire_error *err)
 {
-    struct journal_record record = {.kind = RECORD_DROP_TENANT};
+    uint32_t n_bytes;
+    assert(lock_is_held(&c->lock));
     if (atomic_load(&c->dropped))
         return error_set(err, QUIRE_ECLOSED, "the collection was removed");
-    uint8_t *encoded = collection_record_drop_tenant(c->uid, name, bytes, generation, &record.n_bytes);
     /* a place for the name before the record: what is in the log is in memory */
-    if (!encoded || collection_set_generation(c, name, bytes, 0) < 0) {
-        free(encoded);
+    if (collection_set_generation(c, name, bytes, 0) < 0)
         return error_set(err, QUIRE_ENOMEM, "no memory to drop a tenant");
-    }
-    record.bytes = encoded;
-    int rc = journal_append(store_journal(c->store), &record, 1, lsn, err);
-    free(encoded);
+    uint8_t *record = collection_record_drop_tenant(c->uid, name, bytes, generation, &n_bytes);
+    int rc = collection_append(c, RECORD_DROP_TENANT, record, n_bytes, lsn, err);
     if (rc < 0)
         return rc;
     (void)collection_set_generation(c, name, bytes, generation); /* its place is there */
+    assert(collection_generation(c, name, bytes) >= generation);
     atomic_fetch_add(&c->n_drops, 1);
     c->last_lsn = *lsn;
     return 0;
@@ -439,8 +354,8 @@ int collection_drop_tenant(struct collection *c, const char *name, uint32_t byte
     pthread_mutex_unlock(&c->lock);
     if (rc < 0)
         return rc;
-    atomic_store(&c->sweep_due, true);
-    store_wake(c->store, c);
+    atomic_store(&c->void_due, true);
+    collection_wake(c);
     return 0;
 }
 
@@ -482,33 +397,32 @@ static int find_void(struct collection *c, const struct part *part, roaring_bitm
         rc = columns_scope(columns, &living, &others);
     if (rc == 0 && others)
         roaring_bitmap_andnot_inplace(*out, others);
-    rows_free(others);
+    part_rows_free(others);
     free(items);
     if (rc < 0) {
-        rows_free(*out);
+        part_rows_free(*out);
         *out = NULL;
     }
     return rc;
 }
 
-/* The lock, while no batch is open: the record of one that began before has an earlier number, so what it wrote anew
- * after the burial would in a replay be buried. Not within an epoch: batches are waited for. */
-static void lock_for_burial(struct collection *c)
+/* The lock, while no batch is open: the record of one that began before has an earlier LSN, so that a replay would end
+ * what it wrote anew after this. Not within an epoch: batches are waited for. */
+static void lock_quiesced(struct collection *c)
 {
-    journal_quiesce_begin(store_journal(c->store));
+    journal_quiesce_begin(c->host->journal);
     pthread_mutex_lock(&c->lock);
 }
 
-static void unlock_after_burial(struct collection *c)
+static void unlock_quiesced(struct collection *c)
 {
     pthread_mutex_unlock(&c->lock);
-    journal_quiesce_end(store_journal(c->store));
+    journal_quiesce_end(c->host->journal);
 }
 
 /* (lock) Rows of one record. A part that a merge has taken away meanwhile keeps nothing: its successor is swept. */
-static int bury_some(struct collection *c, struct part *part, uint32_t *rows, uint32_t n, struct quire_error *err)
+static int end_void_rows(struct collection *c, struct part *part, uint32_t *rows, uint32_t n, struct quire_error *err)
 {
-    struct journal_record record = {.kind = RECORD_VOID_ROWS};
     uint64_t lsn;
     uint32_t living = 0;
     if (atomic_load(&c->dropped) || view_part(c->view, part->uid) != part)
@@ -518,12 +432,9 @@ static int bury_some(struct collection *c, struct part *part, uint32_t *rows, ui
             rows[living++] = rows[i];
     if (living == 0)
         return 0;
-    uint8_t *encoded = collection_record_void_rows(c->uid, part->uid, rows, living, &record.n_bytes);
-    if (!encoded)
-        return error_set(err, QUIRE_ENOMEM, "no memory for a record of %u rows", living);
-    record.bytes = encoded;
-    int rc = journal_append(store_journal(c->store), &record, 1, &lsn, err);
-    free(encoded);
+    uint32_t n_bytes;
+    uint8_t *record = collection_record_void_rows(c->uid, part->uid, rows, living, &n_bytes);
+    int rc = collection_append(c, RECORD_VOID_ROWS, record, n_bytes, &lsn, err);
     if (rc < 0)
         return rc;
     for (uint32_t i = 0; i < living; i++)
@@ -533,7 +444,7 @@ static int bury_some(struct collection *c, struct part *part, uint32_t *rows, ui
     return 0;
 }
 
-static int sweep_part(struct collection *c, struct part *part, struct quire_error *err)
+static int remove_void_of_part(struct collection *c, struct part *part, struct quire_error *err)
 {
     roaring_bitmap_t *gone = NULL;
     uint32_t n_drops = atomic_load(&c->n_drops);
@@ -546,23 +457,23 @@ static int sweep_part(struct collection *c, struct part *part, struct quire_erro
         rc = error_set(err, QUIRE_ENOMEM, "no memory to remove what dropped tenants had");
     if (rows)
         roaring_bitmap_to_uint32_array(gone, rows);
-    for (uint64_t at = 0; at < n && rc == 0; at += BURY_ROWS) {
-        lock_for_burial(c);
-        rc = bury_some(c, part, rows + at, n - at < BURY_ROWS ? (uint32_t)(n - at) : BURY_ROWS, err);
-        unlock_after_burial(c);
+    for (uint64_t at = 0; at < n && rc == 0; at += VOID_ROWS) {
+        lock_quiesced(c);
+        rc = end_void_rows(c, part, rows + at, n - at < VOID_ROWS ? (uint32_t)(n - at) : VOID_ROWS, err);
+        unlock_quiesced(c);
     }
     if (rc == 0)
         atomic_store(&part->swept, n_drops);
     free(rows);
-    rows_free(gone);
+    part_rows_free(gone);
     return rc;
 }
 
 /* (lock, in an epoch) Removes the row if it still is the key's and nobody's. */
-static int bury_row(struct collection *c, const struct memtable_ref *table, uint32_t number, struct quire_error *err)
+static int end_void_row(struct collection *c, const struct memtable_ref *table, uint32_t number,
+                        struct quire_error *err)
 {
     struct memtable_row row;
-    struct journal_record record = {.kind = RECORD_REMOVE};
     uint64_t lsn;
     if (memtable_death(table->memtable, number) != SEQ_MAX)
         return 0;
@@ -570,12 +481,9 @@ static int bury_row(struct collection *c, const struct memtable_ref *table, uint
     if (!collection_text_is_void(c, row.attributes, row.attribute_bytes))
         return 0;
     struct record_element element = {.key = row.key, .key_bytes = row.key_bytes};
-    uint8_t *encoded = collection_record_element(c->uid, &element, &record.n_bytes);
-    if (!encoded)
-        return error_set(err, QUIRE_ENOMEM, "no memory for a journal record");
-    record.bytes = encoded;
-    int rc = journal_append(store_journal(c->store), &record, 1, &lsn, err);
-    free(encoded);
+    uint32_t n_bytes;
+    uint8_t *record = collection_record_element(c->uid, &element, &n_bytes);
+    int rc = collection_append(c, RECORD_REMOVE, record, n_bytes, &lsn, err);
     if (rc < 0)
         return rc;
     memtable_kill(table->memtable, number, lsn);
@@ -584,61 +492,57 @@ static int bury_row(struct collection *c, const struct memtable_ref *table, uint
     return 0;
 }
 
-static bool holds_table(const struct view *view, const struct memtable_ref *table)
-{
-    for (uint32_t i = 0; i < view->n_memtables; i++)
-        if (view->memtables[i] == table)
-            return true;
-    return false;
-}
-
 /* Whether the row seems to be nobody's. */
-static bool is_nobodys(struct collection *c, const struct memtable_ref *table, uint32_t number)
+static bool seems_void(struct collection *c, const struct memtable_ref *table, uint32_t number)
 {
-    struct epochs *epochs = store_epochs(c->store);
+    struct epochs *epochs = c->host->epochs;
     struct memtable_row row = {.key = NULL};
     struct grant grant;
     uint32_t at = 0;
-    bool nobodys = false;
+    bool is_void = false;
     unsigned epoch = epoch_enter(epochs);
     if (memtable_death(table->memtable, number) == SEQ_MAX)
         memtable_row(table->memtable, number, &row);
     if (row.key && grants_next(row.attributes, row.attribute_bytes, &at, &grant)) {
         pthread_mutex_lock(&c->lock);
-        nobodys = collection_text_is_void(c, row.attributes, row.attribute_bytes);
+        is_void = collection_text_is_void(c, row.attributes, row.attribute_bytes);
         pthread_mutex_unlock(&c->lock);
     }
     epoch_exit(epochs, epoch);
-    return nobodys;
+    return is_void;
 }
 
-static int sweep_table(struct collection *c, const struct memtable_ref *table, struct quire_error *err)
+static int remove_void_of_memtable(struct collection *c, const struct memtable_ref *table, struct quire_error *err)
 {
-    struct epochs *epochs = store_epochs(c->store);
+    struct epochs *epochs = c->host->epochs;
     struct memtable_stats stats;
     int rc = 0;
     memtable_get_stats(table->memtable, &stats);
     for (uint32_t r = 0; r < stats.room && rc == 0; r++) {
-        if (!is_nobodys(c, table, r))
+        if (!seems_void(c, table, r))
             continue;
-        lock_for_burial(c);
+        lock_quiesced(c);
         unsigned epoch = epoch_enter(epochs);
-        if (!atomic_load(&c->dropped) && holds_table(c->view, table))
-            rc = bury_row(c, table, r, err);
+        if (!atomic_load(&c->dropped) && view_has_memtable(c->view, table))
+            rc = end_void_row(c, table, r, err);
         epoch_exit(epochs, epoch);
-        unlock_after_burial(c);
+        unlock_quiesced(c);
     }
     return rc;
 }
 
-int collection_sweep(struct collection *c, struct quire_error *err)
+int collection_remove_void(struct collection *c, struct quire_error *err)
 {
-    struct view *view = collection_view(c);
     int rc = 0;
+    if (!atomic_exchange(&c->void_due, false))
+        return 0;
+    struct view *view = collection_view(c);
     for (uint32_t i = 0; i < view->n_memtables && rc == 0; i++)
-        rc = sweep_table(c, view->memtables[i], err);
+        rc = remove_void_of_memtable(c, view->memtables[i], err);
     for (uint32_t i = 0; i < view->n_parts && rc == 0; i++)
-        rc = sweep_part(c, view->parts[i], err);
+        rc = remove_void_of_part(c, view->parts[i], err);
     view_unref(view);
+    if (rc < 0)
+        atomic_store(&c->void_due, true);
     return rc;
 }

@@ -74,6 +74,14 @@ static int granted_init(struct granted *granted, const struct collection *c, con
     return 0;
 }
 
+static bool scope_has(const struct tenant_scope *scope, const char *name, uint32_t bytes)
+{
+    for (uint32_t i = 0; i < scope->n; i++)
+        if (scope->tenants[i].bytes == bytes && memcmp(scope->tenants[i].name, name, bytes) == 0)
+            return true;
+    return false;
+}
+
 static int check_names(const struct tenant_scope *scope, const struct grant *grants, uint32_t n,
                        struct quire_error *err)
 {
@@ -229,7 +237,7 @@ int collection_changed_text(struct collection *c, const struct collection_change
 {
     struct tenant_scope *scope = NULL;
     pthread_mutex_lock(&c->lock);
-    int rc = scope_resolve_locked(c, change->scope, &scope);
+    int rc = collection_scope_resolve_locked(c, change->scope, &scope);
     if (rc < 0)
         rc = error_set(err, rc, "no memory for a scope");
     else if (!grants_allow(text, text_bytes, scope) || collection_text_is_void(c, text, text_bytes))

@@ -111,7 +111,7 @@ static int hide_others(const struct part *part, const uint8_t *dead, const struc
         if (at)
             roaring_free_uint32_iterator(at);
     }
-    rows_free(rows);
+    part_rows_free(rows);
     if (rc < 0)
         free(hidden);
     else
@@ -134,7 +134,7 @@ static int scan_part(struct key_range *range, const struct collection_snapshot *
 static int scan_table(struct key_range *range, const struct collection_snapshot *snapshot,
                       const struct memtable *memtable, const struct tenant_scope *scope)
 {
-    struct epochs *epochs = store_epochs(snapshot->collection->store);
+    struct epochs *epochs = snapshot->collection->host->epochs;
     struct memtable_stats stats;
     int rc = 0;
     memtable_get_stats(memtable, &stats);
@@ -155,7 +155,7 @@ int collection_keys(struct collection *collection, struct key_range *range, stru
     struct tenant_scope *scope = NULL;
     range->keys = NULL;
     range->n = range->capacity = 0;
-    int rc = scope_resolve(collection, range->scope, &scope);
+    int rc = collection_scope_resolve(collection, range->scope, &scope);
     if (rc == 0)
         rc = collection_snapshot_open(collection, &snapshot, err);
     for (uint32_t i = 0; rc == 0 && i < snapshot->view->n_parts; i++)

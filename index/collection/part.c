@@ -10,6 +10,8 @@
  * are collected in a bitmap that grows; opening checks them against the number of rows.
  */
 #include "index/collection/part.h"
+#include "index/attribute/grants.h"
+#include "index/column/columns.h"
 #include "index/segment/segment_view.h"
 #include "io/error.h"
 #include "io/memory.h"
@@ -213,4 +215,62 @@ uint64_t part_bytes(const struct part *part)
     uint64_t filter = part->filter ? part->filter_blocks * FILTER_WORDS * sizeof(uint32_t) : 0;
     uint64_t segment = part->segment ? segment_info(part->segment)->resident_bytes : 0;
     return sizeof *part + part->dead_capacity / 8 + filter + segment;
+}
+
+/* ---- what scopes let be seen -------------------------------------------------------------------------------------- */
+
+static bool tenant_has(const struct columns *columns, const struct grant *tenant, uint32_t row)
+{
+    const struct tenant_scope scope = {.tenants = (struct grant *)(uintptr_t)tenant, .n = 1};
+    roaring_bitmap_t *rows = NULL;
+    uint32_t first = 0;
+    bool contiguous = false;
+    uint64_t n = columns_tenant(columns, tenant, &first, &contiguous);
+    if (n == 0 || contiguous)
+        return n > 0 && row >= first && row - first < n;
+    if (columns_scope(columns, &scope, &rows) < 0)
+        return false;
+    bool has = roaring_bitmap_contains(rows, row);
+    part_rows_free(rows);
+    return has;
+}
+
+bool part_allows(const struct part *part, uint32_t row, const struct tenant_scope *scope)
+{
+    const struct columns *columns = part->segment->columns;
+    if (!scope)
+        return true;
+    for (uint32_t i = 0; columns && i < scope->n; i++)
+        if (tenant_has(columns, &scope->tenants[i], row))
+            return true;
+    return false;
+}
+
+static void remove_dead(roaring_bitmap_t *rows, const struct part *part, const uint8_t *dead)
+{
+    uint64_t n = segment_info(part->segment)->rows;
+    if (!dead && atomic_load_explicit(&part->n_dead, memory_order_relaxed) == 0)
+        return;
+    dead = dead ? dead : part->dead;
+    for (uint64_t at = 0; at < n; at += 8) {
+        uint8_t bits = __atomic_load_n(&dead[at / 8], __ATOMIC_RELAXED);
+        for (unsigned i = 0; bits; i++, bits >>= 1)
+            if (bits & 1)
+                roaring_bitmap_remove(rows, (uint32_t)(at + i));
+    }
+}
+
+int part_scope_rows(const struct part *part, const struct tenant_scope *scope, const uint8_t *dead,
+                    roaring_bitmap_t **out)
+{
+    const struct columns *columns = part->segment->columns;
+    int rc = 0;
+    *out = NULL;
+    if (columns)
+        rc = columns_scope(columns, scope, out);
+    else if (!(*out = roaring_bitmap_create()))
+        rc = QUIRE_ENOMEM;
+    if (rc == 0 && !roaring_bitmap_is_empty(*out))
+        remove_dead(*out, part, dead);
+    return rc;
 }

@@ -8,7 +8,10 @@
 #define QUIRE_INDEX_PART_H
 
 #include "index/segment/segment.h"
+#include <roaring/roaring.h>
 #include <stdatomic.h>
+
+struct tenant_scope;
 
 struct part {
     atomic_uint references;
@@ -43,5 +46,17 @@ uint64_t part_living(const struct part *part);
 bool part_may_have(const struct part *part, const void *key, uint32_t key_bytes);
 /* Bytes it holds in memory, the segment's included. */
 uint64_t part_bytes(const struct part *part);
+
+/* roaring_bitmap_free does not take NULL. */
+static inline void part_rows_free(roaring_bitmap_t *rows)
+{
+    if (rows)
+        roaring_bitmap_free(rows);
+}
+/* Whether a sealed row is granted to any of the scope (NULL: true). Without memory it is not. */
+bool part_allows(const struct part *part, uint32_t row, const struct tenant_scope *scope);
+/* The rows of a part that the scope lets be seen and that `dead` (NULL: the part's own) does not name. */
+int part_scope_rows(const struct part *part, const struct tenant_scope *scope, const uint8_t *dead,
+                    roaring_bitmap_t **out);
 
 #endif

@@ -88,8 +88,8 @@ struct collection *store_lookup(const struct store *store, uint64_t uid)
     if (store->n_buckets == 0)
         return NULL;
     struct collection *c = *bucket_of(store, uid);
-    while (c && c->uid != uid)
-        c = c->next;
+    while (c && collection_uid(c) != uid)
+        c = upkeep_of(c)->next;
     return c;
 }
 
@@ -103,9 +103,9 @@ static int grow_table(struct store *store)
     store->n_buckets = n;
     for (uint32_t i = 0; i < old; i++)
         for (struct collection *c = before[i], *next; c; c = next) {
-            struct collection **bucket = bucket_of(store, c->uid);
-            next = c->next;
-            c->next = *bucket;
+            struct collection **bucket = bucket_of(store, collection_uid(c));
+            next = upkeep_of(c)->next;
+            upkeep_of(c)->next = *bucket;
             *bucket = c;
         }
     free(before);
@@ -120,12 +120,12 @@ static int add_locked(struct store *store, struct collection *collection)
         if (rc < 0 && store->n_buckets == 0)
             return rc;
     }
-    struct collection **bucket = bucket_of(store, collection->uid);
-    collection->next = *bucket;
+    struct collection **bucket = bucket_of(store, collection_uid(collection));
+    upkeep_of(collection)->next = *bucket;
     *bucket = collection;
     store->n_collections++;
-    if (collection->uid >= store->next_collection)
-        store->next_collection = collection->uid + 1;
+    if (collection_uid(collection) >= store->next_collection)
+        store->next_collection = collection_uid(collection) + 1;
     return 0;
 }
 
@@ -134,34 +134,41 @@ int store_add(struct store *store, struct collection *collection, struct quire_e
     pthread_mutex_lock(&store->lock);
     int rc = add_locked(store, collection);
     pthread_mutex_unlock(&store->lock);
-    return rc < 0 ? error_set(err, rc, "no memory for collection %llu", (unsigned long long)collection->uid) : 0;
+    return rc < 0 ? error_set(err, rc, "no memory for collection %llu", (unsigned long long)collection_uid(collection))
+                  : 0;
 }
 
-/* (lock) The sums without a collection. */
-static void uncount(struct store *store, struct collection *c)
+/* (lock) Adds what a collection was counted with to the sums, or takes it away. */
+static void add_counted(struct store *store, const struct upkeep *u, bool add)
 {
-    store->memtable_bytes -= c->counted.memtable_bytes;
-    store->resident_bytes -= c->counted.resident_bytes;
-    store->segment_bytes -= c->counted.disk_bytes;
-    store->n_segments -= c->counted.n_parts;
-    store->n_behind -= atomic_load(&c->backlog) != BACKLOG_NONE;
-    store->n_due[0] -= (c->due & BUSY_SEAL) != 0;
-    store->n_due[1] -= (c->due & BUSY_MERGE) != 0;
+    uint64_t sign = add ? 1 : UINT64_MAX; /* modulo 2^64 */
+    uint32_t sign32 = (uint32_t)sign;
+    assert(lock_is_held(&store->lock));
+    store->memtable_bytes += sign * u->counted.memtable_bytes;
+    store->resident_bytes += sign * u->counted.resident_bytes;
+    store->segment_bytes += sign * u->counted.disk_bytes;
+    store->n_segments += sign * u->counted.n_parts;
+    store->n_behind += sign32 * (atomic_load(&u->backlog) != BACKLOG_NONE);
+    store->n_due[0] += sign32 * ((u->due & BUSY_SEAL) != 0);
+    store->n_due[1] += sign32 * ((u->due & BUSY_MERGE) != 0);
+    assert(store->n_due[0] <= store->n_collections && store->n_due[1] <= store->n_collections);
 }
 
 /* (lock) */
 static void take_out_locked(struct store *store, struct collection *collection)
 {
-    struct collection **place = bucket_of(store, collection->uid);
+    struct upkeep *u = upkeep_of(collection);
+    struct collection **place = bucket_of(store, collection_uid(collection));
     while (*place != collection)
-        place = &(*place)->next;
-    *place = collection->next;
-    collection->next = NULL;
+        place = &upkeep_of(*place)->next;
+    *place = u->next;
+    u->next = NULL;
+    add_counted(store, u, false);
     store->n_collections--;
-    uncount(store, collection);
-    memset(&collection->counted, 0, sizeof collection->counted);
-    collection->due = 0;
-    atomic_store(&collection->backlog, BACKLOG_NONE);
+    memset(&u->counted, 0, sizeof u->counted);
+    u->due = 0;
+    atomic_store(&u->backlog, BACKLOG_NONE);
+    assert(!store_lookup(store, collection_uid(collection)));
 }
 
 void store_take_out(struct store *store, struct collection *collection)
@@ -187,7 +194,7 @@ int store_list(struct store *store, struct collection ***out, uint32_t *n, struc
     struct collection **list = malloc(size_mul(store->n_collections + 1u, sizeof(struct collection *)));
     uint32_t count = 0;
     for (uint32_t i = 0; list && i < store->n_buckets; i++)
-        for (struct collection *c = store->buckets[i]; c; c = c->next)
+        for (struct collection *c = store->buckets[i]; c; c = upkeep_of(c)->next)
             list[count++] = collection_ref(c);
     pthread_mutex_unlock(&store->lock);
     if (!list)
@@ -234,20 +241,11 @@ char *store_segment_path(const struct store *store, uint64_t uid)
 /* (lock) The record that makes it, then the table: who reads the log finds it before all that is written about it. */
 static int append_create(struct store *store, struct collection *c, uint64_t *lsn, struct quire_error *err)
 {
-    struct journal_record record = {.kind = RECORD_CREATE};
-    uint8_t *bytes = collection_record_create(c, &record.n_bytes);
-    int rc = bytes ? add_locked(store, c) : QUIRE_ENOMEM;
-    if (rc < 0) {
-        free(bytes);
-        return error_set(err, rc, "no memory for another collection");
-    }
-    record.bytes = bytes;
-    rc = journal_append(store->journal, &record, 1, lsn, err);
-    free(bytes);
+    if (add_locked(store, c) < 0)
+        return error_set(err, QUIRE_ENOMEM, "no memory for another collection");
+    int rc = collection_log_create(c, lsn, err);
     if (rc < 0)
         take_out_locked(store, c);
-    else
-        c->last_lsn = *lsn;
     return rc;
 }
 
@@ -261,7 +259,7 @@ static int make_collection(struct store *store, const struct collection_config *
     pthread_mutex_lock(&store->lock);
     uint64_t uid = store->next_collection++;
     pthread_mutex_unlock(&store->lock);
-    rc = collection_create(store, uid, config, copy, out, err);
+    rc = collection_create(&store->as_host, sizeof(struct upkeep), uid, config, copy, 0, out, err);
     if (rc < 0)
         attribute_schema_destroy(copy);
     return rc;
@@ -291,31 +289,17 @@ int store_create_collection(struct store *store, const struct collection_config 
     return 0;
 }
 
-/* (lock, and the collection's) No edit follows its DROP in the log: both are appended under its lock. */
-static int append_drop(struct store *store, struct collection *c, uint64_t *lsn, struct quire_error *err)
-{
-    uint8_t bytes[8];
-    struct journal_record record = {.kind = RECORD_DROP, .bytes = bytes, .n_bytes = sizeof bytes};
-    if (atomic_load(&c->dropped))
-        return error_set(err, QUIRE_ECLOSED, "collection %llu was dropped before", (unsigned long long)c->uid);
-    store_u64(bytes, c->uid);
-    int rc = journal_append(store->journal, &record, 1, lsn, err);
-    if (rc < 0)
-        return rc;
-    atomic_store(&c->dropped, true);
-    for (uint32_t i = 0; i < c->view->n_parts; i++)
-        store_mark_removed(store, c->view->parts[i]);
-    return 0;
-}
-
 int store_drop_collection(struct store *store, struct collection *collection, uint64_t *lsn, struct quire_error *err)
 {
     pthread_mutex_lock(&store->lock);
-    pthread_mutex_lock(&collection->lock);
-    int rc = append_drop(store, collection, lsn, err);
-    pthread_mutex_unlock(&collection->lock);
-    if (rc == 0)
+    int rc = collection_log_drop(collection, lsn, err);
+    if (rc == 0) { /* its view is the last one */
+        struct view *view = collection_view(collection);
+        for (uint32_t i = 0; i < view->n_parts; i++)
+            store_mark_removed(store, view->parts[i]);
+        view_unref(view);
         take_out_locked(store, collection);
+    }
     pthread_mutex_unlock(&store->lock);
     if (rc == 0)
         collection_unref(collection);
@@ -327,11 +311,11 @@ int store_drop_collection(struct store *store, struct collection *collection, ui
 bool store_claim(struct store *store, struct collection *collection, unsigned bits, bool wait)
 {
     pthread_mutex_lock(&store->lock);
-    while (wait && (collection->busy & bits))
+    while (wait && (upkeep_of(collection)->busy & bits))
         pthread_cond_wait(&store->changed, &store->lock);
-    bool claimed = !(collection->busy & bits);
+    bool claimed = !(upkeep_of(collection)->busy & bits);
     if (claimed)
-        collection->busy |= bits;
+        upkeep_of(collection)->busy |= bits;
     pthread_mutex_unlock(&store->lock);
     return claimed;
 }
@@ -339,7 +323,7 @@ bool store_claim(struct store *store, struct collection *collection, unsigned bi
 void store_release(struct store *store, struct collection *collection, unsigned bits)
 {
     pthread_mutex_lock(&store->lock);
-    collection->busy &= ~bits;
+    upkeep_of(collection)->busy &= ~bits;
     pthread_cond_broadcast(&store->changed);
     pthread_mutex_unlock(&store->lock);
 }
@@ -370,62 +354,56 @@ void store_mark_removed(struct store *store, struct part *part)
 
 /* ---- counting ---------------------------------------------------------------------------------------------------- */
 
-/* What a view's memtables and parts take, in the fields of collection->counted. */
-static void measure(struct collection *c, const struct view *view)
-{
-    memset(&c->counted, 0, sizeof c->counted);
-    for (uint32_t i = 0; i < view->n_memtables; i++) {
-        struct memtable_stats stats;
-        memtable_get_stats(view->memtables[i]->memtable, &stats);
-        c->counted.memtable_bytes += stats.bytes;
-        c->counted.memtable_rows += stats.rows;
-        c->counted.unlinked += stats.unlinked;
-    }
-    for (uint32_t i = 0; i < view->n_parts; i++) {
-        c->counted.resident_bytes += part_bytes(view->parts[i]);
-        c->counted.disk_bytes += segment_info(view->parts[i]->segment)->index_bytes;
-    }
-    c->counted.n_parts = view->n_parts;
-}
-
 /* A memtable goes on to grow while an older one is sealed. */
 static uint64_t backlog_max(const struct store_options *o)
 {
     return 4 * o->memtable_bytes + BACKLOG_SLACK;
 }
 
-static unsigned backlog_of(const struct store *store, const struct collection *c)
+static unsigned backlog_of(const struct store *store, const struct upkeep *u)
 {
     const struct store_options *o = &store->options;
-    if (c->counted.n_parts > 2 * o->segments_max)
+    if (u->counted.n_parts > 2 * o->segments_max)
         return BACKLOG_SEGMENTS;
-    if (c->counted.memtable_bytes > backlog_max(o))
+    if (u->counted.memtable_bytes > backlog_max(o))
         return BACKLOG_MEMTABLES;
-    bool behind = (c->due & BUSY_SEAL) && c->counted.memtable_bytes > 2 * o->memtable_bytes;
-    bool slow = behind || c->counted.n_parts > o->segments_max;
-    return slow ? BACKLOG_SOFT : BACKLOG_NONE;
+    bool behind = (u->due & BUSY_SEAL) && u->counted.memtable_bytes > 2 * o->memtable_bytes;
+    return behind || u->counted.n_parts > o->segments_max ? BACKLOG_SOFT : BACKLOG_NONE;
+}
+
+/* (lock) What a view's memtables and parts take. */
+static void measure(const struct view *view, struct upkeep *u)
+{
+    memset(&u->counted, 0, sizeof u->counted);
+    for (uint32_t i = 0; i < view->n_memtables; i++) {
+        struct memtable_stats stats;
+        memtable_get_stats(view->memtables[i]->memtable, &stats);
+        u->counted.memtable_bytes += stats.bytes;
+        u->counted.memtable_rows += stats.rows;
+        u->counted.unlinked += stats.unlinked;
+    }
+    for (uint32_t i = 0; i < view->n_parts; i++) {
+        u->counted.resident_bytes += part_bytes(view->parts[i]);
+        u->counted.disk_bytes += segment_info(view->parts[i]->segment)->index_bytes;
+    }
+    u->counted.n_parts = view->n_parts;
 }
 
 void store_count(struct store *store, struct collection *c)
 {
     bool flags[UINT8_MAX];
+    struct upkeep *u = upkeep_of(c);
     struct view *view = collection_view(c);
     unsigned due = store_seal_is_due(store, view) ? BUSY_SEAL : 0;
     if (view->n_parts >= sizeof flags || store_plan_merge(view, flags) > 0)
         due |= BUSY_MERGE;
     pthread_mutex_lock(&store->lock);
-    if (store_lookup(store, c->uid) == c) { /* not dropped */
-        uncount(store, c);
-        measure(c, view);
-        c->due = due;
-        atomic_store(&c->backlog, backlog_of(store, c));
-        store->memtable_bytes += c->counted.memtable_bytes;
-        store->resident_bytes += c->counted.resident_bytes;
-        store->segment_bytes += c->counted.disk_bytes;
-        store->n_segments += c->counted.n_parts;
-        store->n_behind += atomic_load(&c->backlog) != BACKLOG_NONE;
-        store->n_due[0] += (due & BUSY_SEAL) != 0;
-        store->n_due[1] += (due & BUSY_MERGE) != 0;
+    if (store_lookup(store, collection_uid(c)) == c) { /* not dropped */
+        add_counted(store, u, false);
+        measure(view, u);
+        u->due = due;
+        atomic_store(&u->backlog, backlog_of(store, u));
+        add_counted(store, u, true);
     }
     pthread_mutex_unlock(&store->lock);
     view_unref(view);
@@ -463,11 +441,12 @@ static double mib(uint64_t bytes)
     return (double)bytes / MIB;
 }
 
-int store_admit(struct store *store, const struct collection *collection, struct quire_error *err)
+static int admit(void *context, const struct collection *collection, struct quire_error *err)
 {
+    struct store *store = context;
     const struct store_options *o = &store->options;
     unsigned refusal = atomic_load_explicit(&store->refusal, memory_order_relaxed);
-    unsigned backlog = atomic_load_explicit(&collection->backlog, memory_order_relaxed);
+    unsigned backlog = atomic_load_explicit(&upkeep_of(collection)->backlog, memory_order_relaxed);
     if (refusal & REFUSE_MEMORY)
         return error_set(err, QUIRE_ENOMEM,
                          "vectors take %.1f MiB of memory and maxmemory is %.1f MiB: remove elements, or raise it",
@@ -496,33 +475,45 @@ bool store_is_behind(const struct store *store)
     return atomic_load_explicit(&store->crowded, memory_order_relaxed);
 }
 
-/* What maintenance would find when it looks: it may be late, with every processor busy writing. */
-void store_note_memtable(struct store *store, struct collection *collection, uint32_t rows, uint64_t bytes)
-{
-    const struct store_options *o = &store->options;
-    if (bytes <= o->memtable_bytes || rows < SEAL_ROWS_MIN)
-        return;
-    if (bytes > 2 * o->memtable_bytes) {
-        atomic_store_explicit(&collection->backlog, bytes > backlog_max(o) ? BACKLOG_MEMTABLES : BACKLOG_SOFT,
-                              memory_order_relaxed);
-        atomic_store_explicit(&store->crowded, true, memory_order_relaxed);
-    }
-    store_wake(store, collection);
-}
-
 /* Called under the collection's lock, at every write perhaps: the second call before maintenance has looked is a flag
  * that is set already. */
 void store_wake(struct store *store, struct collection *collection)
 {
     pthread_mutex_lock(&store->wake_lock);
-    if (!collection->woken && !atomic_load(&store->stopping)) {
-        collection->woken = true;
-        collection->next_woken = store->woken;
+    if (!upkeep_of(collection)->woken && !atomic_load(&store->stopping)) {
+        upkeep_of(collection)->woken = true;
+        upkeep_of(collection)->next_woken = store->woken;
         store->woken = collection_ref(collection);
         store->n_wakes++;
         pthread_cond_broadcast(&store->wake);
     }
     pthread_mutex_unlock(&store->wake_lock);
+}
+
+/* What maintenance would find when it looks: it may be late, with every processor busy writing. */
+static void note_memtable(void *context, struct collection *collection, uint32_t rows, uint64_t bytes)
+{
+    struct store *store = context;
+    const struct store_options *o = &store->options;
+    if (bytes <= o->memtable_bytes || rows < SEAL_ROWS_MIN)
+        return;
+    if (bytes > 2 * o->memtable_bytes) {
+        atomic_store_explicit(&upkeep_of(collection)->backlog,
+                              bytes > backlog_max(o) ? BACKLOG_MEMTABLES : BACKLOG_SOFT, memory_order_relaxed);
+        atomic_store_explicit(&store->crowded, true, memory_order_relaxed);
+    }
+    store_wake(store, collection);
+}
+
+static void wake(void *context, struct collection *collection)
+{
+    store_wake(context, collection);
+}
+
+void store_init_host(struct store *store)
+{
+    store->as_host = (struct collection_host){
+        .epochs = store->epochs, .admit = admit, .wake = wake, .note_memtable = note_memtable, .context = store};
 }
 
 void store_signal(struct store *store)

@@ -121,26 +121,6 @@ void store_set_limits(struct store *store, uint64_t memory_bytes, uint64_t disk_
 /* Whether writers should wait a little (log or seals are behind). Cheap. */
 bool store_is_behind(const struct store *store);
 
-/* ---- without opening
- * ------------------------------------------------------------------------------------------------ */
-
-struct store_verify_report {
-    uint64_t collections, segments, elements, records, findings;
-    struct quire_verify_report segments_total;
-};
-/* Reads every byte of a data folder that nobody has open. QUIRE_ECORRUPT when there are findings. finding and progress
- * (of each segment, as quire_verify's; other than 0: QUIRE_ECANCELLED) may be NULL. host (NULL: nobody) is given its
- * records by restore and replay; what it refuses is a finding, and the reading goes on. */
-int store_verify(const char *path, const struct store_host *host, void (*finding)(void *context, const char *sentence),
-                 int (*progress)(void *context, const char *phase, uint64_t done, uint64_t total), void *context,
-                 struct store_verify_report *report, struct quire_error *err);
-/* Writes what a damaged folder still holds to the new folder `to`; lost gets a sentence for each thing that it could
- * not save. host: as of store_verify; records that it refuses are left out. */
-int store_repair(const char *path, const char *to, const struct store_host *host,
-                 void (*lost)(void *context, const char *sentence),
-                 int (*progress)(void *context, const char *phase, uint64_t done, uint64_t total), void *context,
-                 struct store_verify_report *report, struct quire_error *err);
-
 /* Hard links to all files of a folder in the new folder `to`, or copies where links are not possible and may_copy. */
 int store_link_folder(struct io_fs *fs, const char *from, const char *to, bool may_copy, struct quire_error *err);
 

@@ -14,6 +14,7 @@
 #include "index/format/format.h"
 #include "index/segment/segment_view.h"
 #include "index/store/store_priv.h"
+#include "io/array.h"
 #include "io/error.h"
 #include <stdarg.h>
 #include <stdio.h>
@@ -28,8 +29,8 @@ void store_found(struct store_check *check, const char *format, ...)
     vsnprintf(sentence, sizeof sentence, format, arguments);
     va_end(arguments);
     check->report.findings++;
-    if (check->finding)
-        check->finding(check->context, sentence);
+    if (check->request->finding)
+        check->request->finding(check->request->context, sentence);
 }
 
 static void take_finding(void *context, const char *sentence)
@@ -40,9 +41,8 @@ static void take_finding(void *context, const char *sentence)
 /* ---- keys -------------------------------------------------------------------------------------------------------- */
 
 struct key_at {
-    uint64_t hash;
-    uint32_t key_bytes; /* second pass */
-    uint8_t *key;       /* owned */
+    uint32_t key_bytes;
+    uint8_t *key; /* owned */
 };
 
 struct key_walk {
@@ -50,58 +50,33 @@ struct key_walk {
     const struct collection_snapshot *snapshot;
     const struct part *part; /* whose rows are walked; NULL: a table's */
     uint64_t *hashes;        /* first pass: of all living keys */
-    uint64_t n, room;
+    size_t n, hashes_capacity;
     struct key_at *twice; /* second pass: keys whose hash is there twice */
-    uint64_t n_twice, twice_room;
+    size_t n_twice, twice_capacity;
     const uint64_t *doubles; /* sorted hashes that are there twice; NULL in the first pass */
     uint64_t n_doubles;
 };
 
-static int by_hash(const void *a, const void *b)
+static int walk_key(struct key_walk *walk, const void *key, uint32_t key_bytes)
 {
-    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
-    return x < y ? -1 : x > y;
-}
-
-static int keep_hash(struct key_walk *walk, uint64_t hash)
-{
-    if (walk->n == walk->room) {
-        uint64_t room = walk->room ? 2 * walk->room : 1024;
-        uint64_t *hashes = realloc(walk->hashes, room * sizeof *hashes);
-        if (!hashes)
+    uint64_t hash = key_hash(key, key_bytes);
+    if (!walk->doubles) {
+        if (!array_reserve(&walk->hashes, &walk->hashes_capacity, walk->n + 1))
             return QUIRE_ENOMEM;
-        walk->hashes = hashes;
-        walk->room = room;
-    }
-    walk->hashes[walk->n++] = hash;
-    return 0;
-}
-
-static int keep_key(struct key_walk *walk, uint64_t hash, const void *key, uint32_t key_bytes)
-{
-    if (!bsearch(&hash, walk->doubles, walk->n_doubles, sizeof hash, by_hash))
+        walk->hashes[walk->n++] = hash;
         return 0;
-    if (walk->n_twice == walk->twice_room) {
-        uint64_t room = walk->twice_room ? 2 * walk->twice_room : 64;
-        struct key_at *twice = realloc(walk->twice, room * sizeof *twice);
-        if (!twice)
-            return QUIRE_ENOMEM;
-        walk->twice = twice;
-        walk->twice_room = room;
     }
+    if (!bsearch(&hash, walk->doubles, walk->n_doubles, sizeof hash, store_compare_u64))
+        return 0;
+    if (!array_reserve(&walk->twice, &walk->twice_capacity, walk->n_twice + 1))
+        return QUIRE_ENOMEM;
     struct key_at *at = &walk->twice[walk->n_twice];
-    *at = (struct key_at){.hash = hash, .key_bytes = key_bytes, .key = malloc(key_bytes + 1u)};
+    *at = (struct key_at){.key_bytes = key_bytes, .key = malloc(key_bytes + 1u)};
     if (!at->key)
         return QUIRE_ENOMEM;
     memcpy(at->key, key, key_bytes);
     walk->n_twice++;
     return 0;
-}
-
-static int walk_key(struct key_walk *walk, const void *key, uint32_t key_bytes)
-{
-    uint64_t hash = key_hash(key, key_bytes);
-    return walk->doubles ? keep_key(walk, hash, key, key_bytes) : keep_hash(walk, hash);
 }
 
 static int walk_row(void *context, const struct scanned_row *row)
@@ -118,20 +93,10 @@ static void skip_damage(void *context, const char *sentence)
     (void)context, (void)sentence; /* a finding of the segment's own proof */
 }
 
-static int walk_table(struct key_walk *walk, const struct memtable *table)
+static int walk_memory(void *context, const struct memtable *memtable, uint32_t number, const struct memtable_row *row)
 {
-    struct epochs *epochs = store_epochs(walk->check->store);
-    struct memtable_stats stats;
-    int rc = 0;
-    memtable_get_stats(table, &stats);
-    for (uint32_t i = 0; i < stats.room && rc == 0; i++) {
-        struct memtable_row row;
-        unsigned slot = epoch_enter(epochs);
-        if (memtable_row_at(table, i, walk->snapshot->lsn, &row))
-            rc = walk_key(walk, row.key, row.key_bytes);
-        epoch_exit(epochs, slot);
-    }
-    return rc;
+    (void)memtable, (void)number;
+    return walk_key(context, row->key, row->key_bytes);
 }
 
 /* The keys of all living elements, each once per row. */
@@ -144,8 +109,8 @@ static int walk_keys(struct key_walk *walk, struct quire_error *err)
         if (walk->part->segment)
             rc = segment_scan(walk->part->segment, walk->snapshot->dead[i], walk_row, skip_damage, walk, err);
     }
-    for (uint32_t i = 0; i < view->n_memtables && rc == 0; i++)
-        rc = walk_table(walk, view->memtables[i]->memtable);
+    if (rc == 0)
+        rc = view_each_row(view, walk->check->store->epochs, walk->snapshot->lsn, walk_memory, walk);
     return rc == QUIRE_ENOMEM ? error_set(err, rc, "no memory for the keys of a collection") : rc;
 }
 
@@ -159,7 +124,7 @@ static int by_key(const void *a, const void *b)
 
 static void tell_doubles(struct key_walk *walk)
 {
-    uint64_t uid = walk->snapshot->collection->uid;
+    uint64_t uid = collection_uid(walk->snapshot->collection);
     if (walk->n_twice)
         qsort(walk->twice, walk->n_twice, sizeof *walk->twice, by_key);
     for (uint64_t i = 1; i < walk->n_twice; i++)
@@ -173,7 +138,7 @@ static void tell_doubles(struct key_walk *walk)
 static void find_doubles(struct key_walk *walk)
 {
     uint64_t n = 0;
-    qsort(walk->hashes, walk->n, sizeof *walk->hashes, by_hash);
+    qsort(walk->hashes, walk->n, sizeof *walk->hashes, store_compare_u64);
     for (uint64_t i = 1; i < walk->n; i++)
         if (walk->hashes[i] == walk->hashes[i - 1] && (n == 0 || walk->hashes[n - 1] != walk->hashes[i]))
             walk->hashes[n++] = walk->hashes[i];
@@ -187,7 +152,7 @@ static int check_keys(struct store_check *check, const struct collection_snapsho
     int rc = walk_keys(&walk, err);
     if (rc == 0 && walk.n != snapshot->n_elements)
         store_found(check, "collection %llu counts %llu elements, and has %llu",
-                    (unsigned long long)snapshot->collection->uid, (unsigned long long)snapshot->n_elements,
+                    (unsigned long long)collection_uid(snapshot->collection), (unsigned long long)snapshot->n_elements,
                     (unsigned long long)walk.n);
     check->report.elements += walk.n;
     if (rc == 0 && walk.n > 1)
@@ -226,8 +191,8 @@ static void add_report(struct quire_verify_report *sum, const struct quire_verif
 
 static int pass_progress(void *context, const char *phase, uint64_t done, uint64_t total)
 {
-    struct store_check *check = context;
-    return check->progress ? check->progress(check->context, phase, done, total) : 0;
+    const struct store_check_request *request = ((struct store_check *)context)->request;
+    return request->progress ? request->progress(request->context, phase, done, total) : 0;
 }
 
 int store_check_part(struct store_check *check, const struct collection *collection, const struct part *part,
@@ -247,17 +212,18 @@ int store_check_part(struct store_check *check, const struct collection *collect
         return error_set(err, rc, "%s", rc == QUIRE_ECANCELLED ? "interrupted" : reason.message);
     if (rc < 0 && check->report.findings == before)
         store_found(check, "segment %llu of collection %llu cannot be read: %s", (unsigned long long)part->uid,
-                    (unsigned long long)collection->uid, reason.message);
+                    (unsigned long long)collection_uid(collection), reason.message);
     return 0;
 }
 
 static void check_fit(struct store_check *check, const struct collection *c, const struct part *part)
 {
     const struct segment_info *info = segment_info(part->segment);
-    if (info->dim != c->config.dim || info->metric != c->config.metric)
+    if (info->dim != collection_config(c)->dim || info->metric != collection_config(c)->metric)
         store_found(check, "segment %llu has %u dimensions and metric %s, its collection %llu %u and %s",
                     (unsigned long long)part->uid, info->dim, quire_metric_name(info->metric),
-                    (unsigned long long)c->uid, c->config.dim, quire_metric_name(c->config.metric));
+                    (unsigned long long)collection_uid(c), collection_config(c)->dim,
+                    quire_metric_name(collection_config(c)->metric));
 }
 
 static int check_collection(struct store_check *check, struct collection *c, struct quire_error *err)
@@ -280,11 +246,12 @@ static int check_collection(struct store_check *check, struct collection *c, str
 int store_check(struct store *store, struct collection *collection,
                 void (*finding)(void *context, const char *sentence), void *context, struct quire_error *err)
 {
-    struct store_check check = {.store = store, .finding = finding, .context = context};
+    const struct store_check_request request = {.finding = finding, .context = context};
+    struct store_check check = {.request = &request, .store = store};
     int rc = check_collection(&check, collection, err);
     if (rc == 0 && check.report.findings)
-        rc = error_set(err, QUIRE_ECORRUPT, "collection %llu: %llu findings", (unsigned long long)collection->uid,
-                       (unsigned long long)check.report.findings);
+        rc = error_set(err, QUIRE_ECORRUPT, "collection %llu: %llu findings",
+                       (unsigned long long)collection_uid(collection), (unsigned long long)check.report.findings);
     return rc;
 }
 
@@ -292,19 +259,20 @@ int store_check(struct store *store, struct collection *collection,
 
 static int open_parts(struct store_check *check, struct collection *c)
 {
-    for (uint32_t i = 0; i < c->view->n_parts; i++) {
+    struct view *view = collection_view(c);
+    int rc = 0;
+    for (uint32_t i = 0; i < view->n_parts && rc != QUIRE_ENOMEM; i++) {
         struct segment_options options = {.fs = check->store->fs, .memory_bytes = UINT64_MAX};
         struct quire_error reason = {0};
-        char *path = store_segment_path(check->store, c->view->parts[i]->uid);
-        int rc = path ? part_open(c->view->parts[i], path, &options, &reason) : QUIRE_ENOMEM;
+        char *path = store_segment_path(check->store, view->parts[i]->uid);
+        rc = path ? part_open(view->parts[i], path, &options, &reason) : QUIRE_ENOMEM;
         free(path);
-        if (rc == QUIRE_ENOMEM)
-            return rc;
-        if (rc < 0)
+        if (rc < 0 && rc != QUIRE_ENOMEM)
             store_found(check, "segment %llu of collection %llu cannot be opened: %s",
-                        (unsigned long long)c->view->parts[i]->uid, (unsigned long long)c->uid, reason.message);
+                        (unsigned long long)view->parts[i]->uid, (unsigned long long)collection_uid(c), reason.message);
     }
-    return 0;
+    view_unref(view);
+    return rc == QUIRE_ENOMEM ? rc : 0;
 }
 
 static int read_records(struct store_check *check, struct quire_error *err)
@@ -334,13 +302,13 @@ static int lock_if_there(struct store *store, struct quire_error *err)
     return there ? store_lock_folder(store, false, err) : 0;
 }
 
-int store_read_folder(struct io_fs *fs, const char *path, const struct store_host *host, struct store_check *check,
-                      struct store **out, struct quire_error *err)
+int store_read_folder(struct store_check *check, const struct store_host *host, struct quire_error *err)
 {
-    struct store_options options = {.fs = fs, .no_maintenance = true};
+    struct store_options options = {.fs = check->request->fs, .no_maintenance = true};
     struct collection **list = NULL;
     uint32_t n = 0;
-    int rc = store_alloc(path, &options, host, &check->store, err);
+    assert(!check->store);
+    int rc = store_alloc(check->request->path, &options, host, &check->store, err);
     if (rc < 0)
         return rc;
     rc = lock_if_there(check->store, err);
@@ -353,43 +321,32 @@ int store_read_folder(struct io_fs *fs, const char *path, const struct store_hos
         collection_recount(list[i]);
     }
     store_list_free(list, n);
-    if (rc < 0)
+    if (rc < 0) {
         store_free(check->store);
-    else
-        *out = check->store;
+        check->store = NULL;
+    }
     return rc;
 }
 
-int store_verify_on(struct io_fs *fs, const char *path, const struct store_host *host,
-                    void (*finding)(void *context, const char *sentence),
-                    int (*progress)(void *context, const char *phase, uint64_t done, uint64_t total), void *context,
-                    struct store_verify_report *report, struct quire_error *err)
+int store_verify(const struct store_check_request *request, struct store_verify_report *report, struct quire_error *err)
 {
-    struct store_check check = {.finding = finding, .progress = progress, .context = context};
-    struct store *store = NULL;
+    struct store_check check = {.request = request};
     struct collection **list = NULL;
     uint32_t n = 0;
-    int rc = store_read_folder(fs, path, host, &check, &store, err);
+    int rc = store_read_folder(&check, request->host, err);
     if (rc < 0)
         return rc;
-    rc = store_list(store, &list, &n, err);
+    rc = store_list(check.store, &list, &n, err);
     for (uint32_t i = 0; rc == 0 && i < n; i++)
         rc = check_collection(&check, list[i], err);
-    if (rc == 0 && host && host->complete)
-        rc = host->complete(host->context, path, err);
+    if (rc == 0 && request->host && request->host->complete)
+        rc = request->host->complete(request->host->context, request->path, err);
     store_list_free(list, n);
-    store_free(store);
+    store_free(check.store);
     if (report)
         *report = check.report;
     if (rc == 0 && check.report.findings)
-        rc = error_set(err, QUIRE_ECORRUPT, "%s: %llu findings: `quire repair` saves what is whole", path,
+        rc = error_set(err, QUIRE_ECORRUPT, "%s: %llu findings: `quire repair` saves what is whole", request->path,
                        (unsigned long long)check.report.findings);
     return rc;
-}
-
-int store_verify(const char *path, const struct store_host *host, void (*finding)(void *context, const char *sentence),
-                 int (*progress)(void *context, const char *phase, uint64_t done, uint64_t total), void *context,
-                 struct store_verify_report *report, struct quire_error *err)
-{
-    return store_verify_on(fs_real(), path, host, finding, progress, context, report, err);
 }

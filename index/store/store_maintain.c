@@ -1,7 +1,7 @@
 /*
  * store_maintain.c - what happens in the background: links, space given back, seals, checkpoints, merges, removals.
  *
- * Three threads of low priority, because what they do takes times so different. `tidy` does what takes
+ * Three threads of low priority, because what they do takes times so different. `upkeep` does what takes
  * milliseconds: links rows, gives memory of dead ones back, counts what collections take, removes files. `write` seals
  * and writes checkpoints: seconds. `merge` merges: minutes. So a merge holds up no seal, and a seal no link.
  *
@@ -34,7 +34,6 @@
 #define COUNT_TIME_SHARE 20u /* counting takes at most one such part of the time */
 #define IDLE_MS          1000u
 #define LINK_SLICE_US    5000u
-#define RECLAIM_STEPS    8u /* calls under one collection's lock before others get their turn */
 #define BACKOFF_MAX      6u
 
 /* ---- failures ---------------------------------------------------------------------------------------------------- */
@@ -48,86 +47,55 @@ static uint64_t backoff_ms(unsigned failures)
 static void note_result(struct store *store, struct collection *c, const char *what, int rc,
                         const struct quire_error *err)
 {
-    bool ended = rc == QUIRE_ECANCELLED || rc == QUIRE_ECLOSED;
+    struct upkeep *u = upkeep_of(c);
+    bool failed = rc < 0 && rc != QUIRE_ECANCELLED && rc != QUIRE_ECLOSED;
     pthread_mutex_lock(&store->lock);
-    c->retry_ms = rc < 0 && !ended ? store_now_ms() + backoff_ms(c->n_failures) : 0;
-    c->n_failures = rc < 0 && !ended ? c->n_failures + 1 : 0;
-    store->stats.failures += rc < 0 && !ended;
+    u->retry_ms = failed ? store_now_ms() + backoff_ms(u->n_failures) : 0;
+    u->n_failures = failed ? u->n_failures + 1 : 0;
+    store->stats.failures += failed;
     pthread_mutex_unlock(&store->lock);
-    if (rc < 0 && !ended)
-        store_log(store, true, "%s of set %llu failed, tried again later: %s", what, (unsigned long long)c->uid,
-                  err->message);
+    if (failed)
+        store_log(store, true, "%s of set %llu failed, tried again later: %s", what,
+                  (unsigned long long)collection_uid(c), err->message);
 }
 
-/* ---- tidy -------------------------------------------------------------------------------------------------------- */
+/* ---- links, memory, files -------------------------------------------------------------------------------------------------------- */
 
 static struct collection *take_woken(struct store *store)
 {
     pthread_mutex_lock(&store->wake_lock);
     struct collection *c = store->woken;
     if (c) {
-        store->woken = c->next_woken;
-        c->next_woken = NULL;
-        c->woken = false;
+        store->woken = upkeep_of(c)->next_woken;
+        upkeep_of(c)->next_woken = NULL;
+        upkeep_of(c)->woken = false;
     }
     pthread_mutex_unlock(&store->wake_lock);
     return c;
 }
 
-/* Memory of rows that nobody can see any more; the first calls only send word through the epochs. True if it got on and
- * more is left; where a snapshot is read it does not. */
-static bool reclaim(struct store *store, struct collection *c, struct graph_scratch *scratch)
-{
-    struct memtable_stats stats;
-    uint32_t before = 0;
-    for (unsigned i = 0; i < RECLAIM_STEPS; i++) {
-        pthread_mutex_lock(&c->lock);
-        struct memtable *newest = c->view->memtables[0]->memtable;
-        memtable_get_stats(newest, &stats);
-        before = i == 0 ? stats.dead : before;
-        if (stats.dead > 0)
-            memtable_reclaim(newest, scratch, collection_horizon(c));
-        memtable_get_stats(newest, &stats);
-        pthread_mutex_unlock(&c->lock);
-        if (stats.dead == 0)
-            break;
-        epochs_collect(store->epochs);
-    }
-    return stats.dead > 0 && stats.dead < before;
-}
-
-/* Elements whose tenants were all dropped go. What fails is tried again when there have been other writes. */
-static void sweep(struct store *store, struct collection *c)
+/* One collection: true if something is left to do. */
+static bool upkeep_collection(struct store *store, struct collection *c, struct graph_scratch *scratch)
 {
     struct quire_error err = {0};
-    if (!atomic_exchange(&c->sweep_due, false))
-        return;
-    if (collection_sweep(c, &err) == 0)
-        return;
-    atomic_store(&c->sweep_due, true);
-    store_log(store, true, "elements of dropped tenants of set %llu stay for now: %s", (unsigned long long)c->uid,
-              err.message);
-}
-
-/* One collection: true if something is left to do. */
-static bool tidy_collection(struct store *store, struct collection *c, struct graph_scratch *scratch)
-{
-    if (atomic_load(&c->dropped))
+    if (collection_is_dropped(c))
         return false;
-    sweep(store, c);
+    if (collection_remove_void(c, &err) < 0) /* tried again when there have been other writes */
+        store_log(store, true, "elements of dropped tenants of set %llu stay for now: %s",
+                  (unsigned long long)collection_uid(c), err.message);
     bool more = collection_link(c, scratch, LINK_SLICE_US);
-    more |= reclaim(store, c, scratch);
+    more |= collection_reclaim(c, scratch);
     store_count(store, c);
     return more;
 }
 
-static int tidy_woken(struct maintainer *m)
+static int upkeep_woken(struct maintainer *m)
 {
     struct store *store = m->store;
     struct collection *c = take_woken(store);
     if (!c)
         return 0;
-    if (tidy_collection(store, c, m->scratch))
+    if (upkeep_collection(store, c, m->scratch))
         store_wake(store, c);
     collection_unref(c);
     store_apply_limits(store);
@@ -135,7 +103,7 @@ static int tidy_woken(struct maintainer *m)
 }
 
 /* Every collection, when there were writes since. 1 if any was left with something to do. */
-static int tidy_all(struct maintainer *m, struct quire_error *err)
+static int upkeep_all(struct maintainer *m, struct quire_error *err)
 {
     struct store *store = m->store;
     struct collection **list = NULL;
@@ -146,7 +114,7 @@ static int tidy_all(struct maintainer *m, struct quire_error *err)
         return 0;
     int rc = store_list(store, &list, &n, err);
     for (uint32_t i = 0; rc == 0 && i < n && !atomic_load(&store->stopping); i++)
-        if (tidy_collection(store, list[i], m->scratch)) {
+        if (upkeep_collection(store, list[i], m->scratch)) {
             more = true;
             store_wake(store, list[i]);
         }
@@ -157,28 +125,14 @@ static int tidy_all(struct maintainer *m, struct quire_error *err)
     return rc < 0 ? rc : more;
 }
 
-static struct garbage *take_garbage(struct store *store)
+/* Folders whose parts are gone; the records that say so are synced before, those of batches that were open, too. What
+ * cannot be removed stays listed. */
+static int remove_garbage(struct store *store, struct quire_error *err)
 {
     pthread_mutex_lock(&store->wake_lock);
     struct garbage *list = store->garbage;
     store->garbage = NULL;
     pthread_mutex_unlock(&store->wake_lock);
-    return list;
-}
-
-static void give_garbage_back(struct store *store, struct garbage *item)
-{
-    pthread_mutex_lock(&store->wake_lock);
-    item->next = store->garbage;
-    store->garbage = item;
-    pthread_mutex_unlock(&store->wake_lock);
-}
-
-/* Folders whose parts are gone; the records that say so are synced before, those of batches that were open, too. What
- * cannot be removed stays listed. */
-static int remove_garbage(struct store *store, struct quire_error *err)
-{
-    struct garbage *list = take_garbage(store);
     if (!list)
         return 0;
     journal_quiesce_begin(store->journal);
@@ -191,19 +145,23 @@ static int remove_garbage(struct store *store, struct quire_error *err)
         if (rc == 0)
             rc = path ? fs_remove_folder(store->fs, path, err) : QUIRE_ENOMEM;
         free(path);
-        if (rc < 0)
-            give_garbage_back(store, item);
-        else
+        if (rc == 0) {
             free(item);
+            continue;
+        }
+        pthread_mutex_lock(&store->wake_lock);
+        item->next = store->garbage;
+        store->garbage = item;
+        pthread_mutex_unlock(&store->wake_lock);
     }
     if (rc < 0)
         store_log(store, true, "files of old segments stay for now: %s", err->message);
     return rc < 0 ? rc : 1;
 }
 
-static int tidy_pass(struct maintainer *m, struct quire_error *err)
+static int upkeep_pass(struct maintainer *m, struct quire_error *err)
 {
-    int done = remove_garbage(m->store, err), woken = tidy_woken(m);
+    int done = remove_garbage(m->store, err), woken = upkeep_woken(m);
     return done != 0 ? done : woken;
 }
 
@@ -222,14 +180,16 @@ static struct collection *choose(struct store *store, unsigned bit)
 {
     struct collection *best = NULL;
     bool pressed = bit == BUSY_SEAL && is_pressed(store);
+    assert(lock_is_held(&store->lock) && (bit == BUSY_SEAL || bit == BUSY_MERGE));
     uint64_t now = store_now_ms();
     if (store->n_due[bit == BUSY_MERGE] == 0 && !pressed)
         return NULL;
     for (uint32_t i = 0; i < store->n_buckets; i++)
-        for (struct collection *c = store->buckets[i]; c; c = c->next) {
-            bool wanted = (c->due & bit) || (pressed && c->counted.memtable_rows >= SEAL_ROWS_MIN);
-            if (wanted && !(c->busy & bit) && c->retry_ms <= now &&
-                (!best || c->counted.memtable_bytes > best->counted.memtable_bytes))
+        for (struct collection *c = store->buckets[i]; c; c = upkeep_of(c)->next) {
+            const struct upkeep *u = upkeep_of(c);
+            bool wanted = (u->due & bit) || (pressed && u->counted.memtable_rows >= SEAL_ROWS_MIN);
+            if (wanted && !(u->busy & bit) && u->retry_ms <= now &&
+                (!best || u->counted.memtable_bytes > upkeep_of(best)->counted.memtable_bytes))
                 best = c;
         }
     return best;
@@ -241,7 +201,7 @@ static int serve(struct store *store, unsigned bit, struct quire_error *err)
     pthread_mutex_lock(&store->lock);
     struct collection *c = choose(store, bit);
     if (c) {
-        c->busy |= bit;
+        upkeep_of(c)->busy |= bit;
         collection_ref(c);
     }
     pthread_mutex_unlock(&store->lock);
@@ -281,7 +241,7 @@ static int save_all(struct store *store, struct checkpoint *checkpoint, struct q
     for (uint32_t i = 0; rc == 0 && i < n; i++) {
         if (atomic_load(&store->stopping))
             rc = error_set(err, QUIRE_ECANCELLED, "the store is closing");
-        else if (!atomic_load(&list[i]->dropped))
+        else if (!collection_is_dropped(list[i]))
             rc = collection_save(list[i], checkpoint, err);
     }
     store_list_free(list, n);
@@ -407,7 +367,7 @@ static uint64_t count_in_turn(struct maintainer *m, uint64_t *next_ms)
     uint64_t started = clock_us();
     if (store_now_ms() < *next_ms)
         return *next_ms - store_now_ms();
-    tidy_all(m, &err);
+    upkeep_all(m, &err);
     uint64_t pause = (clock_us() - started) * COUNT_TIME_SHARE / 1000;
     pause = pause > COUNT_PAUSE_MS ? pause : COUNT_PAUSE_MS;
     *next_ms = store_now_ms() + pause;
@@ -425,7 +385,7 @@ static void *maintain(void *context)
         uint64_t seen = wakes(store), pause = IDLE_MS;
         atomic_fetch_add(&store->passes_begun, 1);
         int rc = m->pass(m, &err);
-        if (m->pass == tidy_pass)
+        if (m->pass == upkeep_pass)
             pause = count_in_turn(m, &next_ms);
         atomic_fetch_add(&store->passes_ended, 1);
         if (rc <= 0)
@@ -436,7 +396,7 @@ static void *maintain(void *context)
 
 int store_start_maintenance(struct store *store, struct quire_error *err)
 {
-    int (*const passes[MAINTENANCE_ROLES])(struct maintainer *, struct quire_error *) = {tidy_pass, write_pass,
+    int (*const passes[MAINTENANCE_ROLES])(struct maintainer *, struct quire_error *) = {upkeep_pass, write_pass,
                                                                                          merge_pass};
     int rc = 0;
     for (unsigned i = 0; i < MAINTENANCE_ROLES && rc == 0; i++) {
@@ -483,7 +443,7 @@ void store_end_maintenance(struct store *store)
 int store_maintain(struct store *store, struct quire_error *err)
 {
     struct quire_error reason = {0}; /* passes log what they say in it */
-    int done = 0, rc = tidy_all(&store->maintainers[0], &reason);
+    int done = 0, rc = upkeep_all(&store->maintainers[0], &reason);
     done += rc > 0;
     for (unsigned i = 0; i < MAINTENANCE_ROLES && rc >= 0; i++) {
         rc = store->maintainers[i].pass(&store->maintainers[i], &reason);
@@ -502,8 +462,8 @@ static bool is_due(struct store *store)
     pthread_mutex_lock(&store->lock);
     due = due || choose(store, BUSY_SEAL) || choose(store, BUSY_MERGE) || store->stats.checkpointing;
     for (uint32_t i = 0; i < store->n_buckets && !due; i++)
-        for (struct collection *c = store->buckets[i]; c && !due; c = c->next)
-            due = c->busy != 0;
+        for (struct collection *c = store->buckets[i]; c && !due; c = upkeep_of(c)->next)
+            due = upkeep_of(c)->busy != 0;
     bool waits = store_now_ms() < store->checkpoint_retry_ms;
     pthread_mutex_unlock(&store->lock);
     return due || (!waits && checkpoint_is_due(store, 1));

@@ -54,7 +54,8 @@ struct rebuild {
 
 static uint64_t budget_of(const struct store *store, const struct collection *c)
 {
-    return c->config.memory_bytes ? c->config.memory_bytes : store->options.segment_memory_bytes;
+    return collection_config(c)->memory_bytes ? collection_config(c)->memory_bytes
+                                              : store->options.segment_memory_bytes;
 }
 
 static uint64_t taken_by(const struct part *part)
@@ -100,12 +101,12 @@ static int ask_stop(void *context, const char *phase, uint64_t done, uint64_t to
 {
     const struct rebuild *r = context;
     (void)phase, (void)done, (void)total;
-    return atomic_load(&r->store->stopping) || atomic_load(&r->collection->dropped);
+    return atomic_load(&r->store->stopping) || collection_is_dropped(r->collection);
 }
 
 static struct merge_options merge_options_of(struct rebuild *r)
 {
-    const struct collection_config *config = &r->collection->config;
+    const struct collection_config *config = collection_config(r->collection);
     struct merge_options options = {
         .fs = r->store->fs, .type = config->type, .dim = config->dim, .tenant_runs = config->tenants};
     quire_build_options_init(&options.build);
@@ -121,8 +122,8 @@ static struct merge_options merge_options_of(struct rebuild *r)
     /* a bound is kept by files that are mapped: files in memory are none */
     options.build.build_memory_bytes = r->store->fs == fs_real() ? r->store->options.build_memory_bytes : 0;
     options.build.memory_bytes = budget_of(r->store, r->collection);
-    options.build.columns = r->collection->schema->columns;
-    options.build.n_columns = r->collection->schema->n;
+    options.build.columns = collection_schema(r->collection)->columns;
+    options.build.n_columns = collection_schema(r->collection)->n;
     options.build.progress = ask_stop;
     options.build.context = r;
     return options;
@@ -133,7 +134,7 @@ static struct merge_options merge_options_of(struct rebuild *r)
 /* Whether memtables keep codes and no vectors (memtable.h). */
 static bool keeps_codes(const struct collection *c)
 {
-    return c->config.metric == QUIRE_METRIC_COSINE && c->config.slot == QUIRE_SLOT_Q8;
+    return collection_config(c)->metric == QUIRE_METRIC_COSINE && collection_config(c)->slot == QUIRE_SLOT_Q8;
 }
 
 /* Row i of all living rows of the memtables. They are frozen: their memory stays as long as the table. */
@@ -182,7 +183,7 @@ static int by_living(const void *a, const void *b)
     return x > y ? -1 : x < y;
 }
 
-/* Tombstones as of now; under the lock, so that what dies afterwards is seen by collection_publish. */
+/* Tombstones as of now, so that what dies afterwards is seen by collection_publish. */
 static int copy_tombstones(struct rebuild *r)
 {
     for (uint32_t i = 0; i < r->n_parts; i++) {
@@ -191,9 +192,7 @@ static int copy_tombstones(struct rebuild *r)
         r->dead[i] = malloc((size_t)(rows + 7) / 8);
         if (!r->dead[i])
             return QUIRE_ENOMEM;
-        pthread_mutex_lock(&r->collection->lock);
-        memcpy(r->dead[i], part->dead, (size_t)(rows + 7) / 8);
-        pthread_mutex_unlock(&r->collection->lock);
+        collection_copy_dead(r->collection, part, r->dead[i], (size_t)(rows + 7) / 8);
         r->segments[i] = (struct merge_segment){.segment = part->segment, .dead = r->dead[i]};
     }
     return 0;
@@ -201,7 +200,7 @@ static int copy_tombstones(struct rebuild *r)
 
 static int gather(struct rebuild *r, struct quire_error *err)
 {
-    const struct collection_config *config = &r->collection->config;
+    const struct collection_config *config = collection_config(r->collection);
     qsort(r->parts, r->n_parts, sizeof(struct part *), by_living);
     r->segments = calloc(r->n_parts + 1u, sizeof *r->segments);
     r->dead = calloc(r->n_parts + 1u, sizeof *r->dead);
@@ -221,7 +220,8 @@ static int write_segment(struct rebuild *r, struct quire_error *err)
 {
     struct merge_options options = merge_options_of(r);
     struct merge_rows rows = {.n = r->n_rows,
-                              .type = keeps_codes(r->collection) ? QUIRE_TYPE_F32 : r->collection->config.type,
+                              .type =
+                                  keeps_codes(r->collection) ? QUIRE_TYPE_F32 : collection_config(r->collection)->type,
                               .row = give_row,
                               .context = r};
     r->uid = store_new_segment(r->store);
@@ -350,38 +350,38 @@ bool store_seal_is_due(const struct store *store, const struct view *view)
     return full || empty || frozen_rows >= SEAL_ROWS_MIN || view->n_memtables > SEAL_TABLES_MAX;
 }
 
-static bool is_worn(const struct part *part)
+static bool has_many_dead(const struct part *part)
 {
     return atomic_load(&part->n_dead) * MERGE_DEAD_SHARE > segment_info(part->segment)->rows;
 }
 
-struct ranked {
+struct candidate {
     uint64_t living;
     uint32_t part;
 };
 
-static int by_rank(const void *a, const void *b)
+static int by_living_rows(const void *a, const void *b)
 {
-    const struct ranked *x = a, *y = b;
+    const struct candidate *x = a, *y = b;
     return x->living < y->living ? -1 : x->living > y->living;
 }
 
 uint32_t store_plan_merge(const struct view *view, bool *flags)
 {
-    struct ranked ranked[UINT8_MAX];
+    struct candidate candidates[UINT8_MAX];
     uint32_t n = view->n_parts < UINT8_MAX ? view->n_parts : UINT8_MAX, taken = 0;
     uint64_t sum = 0;
     memset(flags, 0, view->n_parts * sizeof *flags);
     for (uint32_t i = 0; i < n; i++)
-        ranked[i] = (struct ranked){part_living(view->parts[i]), i};
-    qsort(ranked, n, sizeof *ranked, by_rank);
-    while (n > MERGE_PARTS && taken < n && (taken < 2 || ranked[taken].living <= sum)) {
-        sum += ranked[taken].living;
-        flags[ranked[taken++].part] = true;
+        candidates[i] = (struct candidate){part_living(view->parts[i]), i};
+    qsort(candidates, n, sizeof *candidates, by_living_rows);
+    while (n > MERGE_PARTS && taken < n && (taken < 2 || candidates[taken].living <= sum)) {
+        sum += candidates[taken].living;
+        flags[candidates[taken++].part] = true;
     }
     for (uint32_t i = 0; taken == 0 && i < n; i++)
-        if (is_worn(view->parts[ranked[i].part])) {
-            flags[ranked[i].part] = true;
+        if (has_many_dead(view->parts[candidates[i].part])) {
+            flags[candidates[i].part] = true;
             taken = 1;
         }
     return taken;
@@ -409,10 +409,11 @@ static void note(struct store *store, struct collection *c, const char *what, co
     *(seal ? &stats->seals : &stats->merges) += 1;
     *(seal ? &stats->seal_us : &stats->merge_us) += us;
     *(seal ? &stats->rows_sealed : &stats->rows_merged) += r->result.rows;
-    *(seal ? &c->n_seals : &c->n_merges) += 1;
+    collection_count_rebuild(c, seal);
     pthread_mutex_unlock(&store->lock);
-    store_log(store, false, "%s: set %llu, %llu rows to segment %llu in %.2f s", what, (unsigned long long)c->uid,
-              (unsigned long long)r->result.rows, (unsigned long long)r->uid, (double)us * 1e-6);
+    store_log(store, false, "%s: set %llu, %llu rows to segment %llu in %.2f s", what,
+              (unsigned long long)collection_uid(c), (unsigned long long)r->result.rows, (unsigned long long)r->uid,
+              (double)us * 1e-6);
 }
 
 static int freeze(struct store *store, struct collection *c, struct quire_error *err)
@@ -433,6 +434,7 @@ static void set_working(struct store *store, bool *what, bool value)
 int store_seal_claimed(struct store *store, struct collection *collection, bool with_parts, struct quire_error *err)
 {
     struct rebuild r = {.store = store, .collection = collection};
+    assert(upkeep_of(collection)->busy & BUSY_SEAL);
     uint64_t started = clock_us(), rows = 0;
     int rc = freeze(store, collection, err);
     if (rc < 0)
@@ -466,6 +468,7 @@ int store_seal_claimed(struct store *store, struct collection *collection, bool 
 int store_merge_claimed(struct store *store, struct collection *collection, bool all, struct quire_error *err)
 {
     struct rebuild r = {.store = store, .collection = collection, .view = collection_view(collection)};
+    assert(upkeep_of(collection)->busy & BUSY_MERGE);
     uint64_t started = clock_us();
     bool *flags = calloc(r.view->n_parts + 1u, sizeof *flags);
     uint32_t n = flags ? store_plan_merge(r.view, flags) : 0, n_parts = r.view->n_parts;
@@ -492,9 +495,9 @@ int store_merge_claimed(struct store *store, struct collection *collection, bool
 
 static int refuse_dropped(const struct collection *collection, struct quire_error *err)
 {
-    return atomic_load(&collection->dropped)
-               ? error_set(err, QUIRE_ECLOSED, "collection %llu was dropped", (unsigned long long)collection->uid)
-               : 0;
+    return collection_is_dropped(collection) ? error_set(err, QUIRE_ECLOSED, "collection %llu was dropped",
+                                                         (unsigned long long)collection_uid(collection))
+                                             : 0;
 }
 
 int store_seal(struct store *store, struct collection *collection, struct quire_error *err)

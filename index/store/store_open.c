@@ -16,6 +16,7 @@
 #include "index/format/format.h"
 #include "index/store/store_priv.h"
 #include "index/vector/parallel.h"
+#include "io/array.h"
 #include "io/bytes.h"
 #include "io/clock.h"
 #include "io/error.h"
@@ -104,14 +105,8 @@ static int uid_add(struct uid_list *list, uint64_t uid)
 {
     if (list->n && list->items[list->n - 1] == uid)
         return 0;
-    if (list->n == list->room) {
-        size_t room = list->room ? 2 * list->room : 64;
-        uint64_t *items = realloc(list->items, room * sizeof *items);
-        if (!items)
-            return QUIRE_ENOMEM;
-        list->items = items;
-        list->room = room;
-    }
+    if (!array_reserve(&list->items, &list->capacity, list->n + 1))
+        return QUIRE_ENOMEM;
     list->items[list->n++] = uid;
     return 0;
 }
@@ -126,12 +121,11 @@ static int make_collection(struct store_recovery *r, uint8_t kind, uint64_t lsn,
     int rc = collection_record_config(kind, bytes, n, &uid, &config, &schema, err);
     bool is_there = rc == 0 && store_lookup(r->store, uid);
     if (rc == 0 && !is_there)
-        rc = collection_create(r->store, uid, &config, schema, &c, err);
+        rc = collection_create(&r->store->as_host, sizeof(struct upkeep), uid, &config, schema, lsn, &c, err);
     if (rc < 0 || is_there) {
         attribute_schema_destroy(schema);
         return rc;
     }
-    c->last_lsn = lsn;
     rc = store_add(r->store, c, err);
     if (rc < 0)
         collection_unref(c);
@@ -149,11 +143,13 @@ static int drop_collection(struct store_recovery *r, uint64_t uid)
 }
 
 /* The numbers of parts that this record brought, so that none is given out again. */
-static void see_parts(struct store *store, const struct collection *c)
+static void see_parts(struct store *store, struct collection *c)
 {
-    for (uint32_t i = 0; i < c->view->n_parts; i++)
-        if (c->view->parts[i]->uid >= store->next_segment)
-            store->next_segment = c->view->parts[i]->uid + 1;
+    struct view *view = collection_view(c);
+    for (uint32_t i = 0; i < view->n_parts; i++)
+        if (view->parts[i]->uid >= store->next_segment)
+            store->next_segment = view->parts[i]->uid + 1;
+    view_unref(view);
 }
 
 static int take_counters(struct store *store, const uint8_t *bytes, uint32_t n, struct quire_error *err)
@@ -228,7 +224,7 @@ struct journal_reader store_reader(struct store_recovery *recovery)
     return (struct journal_reader){.restore = restore, .replay = replay, .context = recovery};
 }
 
-static int by_uid(const void *a, const void *b)
+int store_compare_u64(const void *a, const void *b)
 {
     uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
     return x < y ? -1 : x > y;
@@ -238,10 +234,10 @@ static int by_uid(const void *a, const void *b)
 static int find_orphan(struct store_recovery *r, struct quire_error *err)
 {
     if (r->dropped.n)
-        qsort(r->dropped.items, r->dropped.n, sizeof(uint64_t), by_uid);
+        qsort(r->dropped.items, r->dropped.n, sizeof(uint64_t), store_compare_u64);
     for (size_t i = 0; i < r->orphans.n; i++) {
         const uint64_t *uid = &r->orphans.items[i];
-        if (r->dropped.n && bsearch(uid, r->dropped.items, r->dropped.n, sizeof *uid, by_uid))
+        if (r->dropped.n && bsearch(uid, r->dropped.items, r->dropped.n, sizeof *uid, store_compare_u64))
             continue;
         struct quire_error reason = {0};
         int rc = error_set(&reason, QUIRE_ECORRUPT,
@@ -270,11 +266,13 @@ struct opening {
     struct store *store;
     struct collection **collections; /* references */
     uint32_t n_collections;
+    struct view **views; /* of each; references */
     struct to_open {
         struct part *part;
-        struct collection *collection;
+        const struct view *view;
+        const struct collection *collection;
     } * parts;
-    uint64_t n_parts, room;
+    uint64_t n_parts;
     pthread_mutex_t lock; /* error */
     struct quire_error error;
     uint64_t *uids; /* n_parts, ascending */
@@ -283,22 +281,28 @@ struct opening {
 
 static int list_parts(struct opening *o, struct quire_error *err)
 {
+    uint64_t n = 0;
     int rc = store_list(o->store, &o->collections, &o->n_collections, err);
-    for (uint32_t i = 0; rc == 0 && i < o->n_collections; i++)
-        o->room += o->collections[i]->view->n_parts;
-    o->parts = rc == 0 ? calloc(o->room + 1, sizeof *o->parts) : NULL;
-    o->uids = rc == 0 ? calloc(o->room + 1, sizeof *o->uids) : NULL;
+    o->views = rc == 0 ? calloc(o->n_collections + 1u, sizeof(struct view *)) : NULL;
+    for (uint32_t i = 0; o->views && i < o->n_collections; i++) {
+        o->views[i] = collection_view(o->collections[i]);
+        n += o->views[i]->n_parts;
+    }
+    o->parts = rc == 0 ? calloc(n + 1, sizeof *o->parts) : NULL;
+    o->uids = rc == 0 ? calloc(n + 1, sizeof *o->uids) : NULL;
     if (rc < 0)
         return rc;
-    if (!o->parts || !o->uids)
-        return error_set(err, QUIRE_ENOMEM, "no memory for %llu segments", (unsigned long long)o->room);
+    if (!o->views || !o->parts || !o->uids)
+        return error_set(err, QUIRE_ENOMEM, "no memory for %llu segments", (unsigned long long)n);
     for (uint32_t i = 0; i < o->n_collections; i++)
-        for (uint32_t k = 0; k < o->collections[i]->view->n_parts; k++) {
-            o->parts[o->n_parts] = (struct to_open){o->collections[i]->view->parts[k], o->collections[i]};
-            o->uids[o->n_parts++] = o->collections[i]->view->parts[k]->uid;
+        for (uint32_t k = 0; k < o->views[i]->n_parts; k++) {
+            struct part *part = o->views[i]->parts[k];
+            o->parts[o->n_parts] = (struct to_open){part, o->views[i], o->collections[i]};
+            o->uids[o->n_parts++] = part->uid;
         }
+    assert(o->n_parts == n);
     if (o->n_parts)
-        qsort(o->uids, o->n_parts, sizeof *o->uids, by_uid);
+        qsort(o->uids, o->n_parts, sizeof *o->uids, store_compare_u64);
     return 0;
 }
 
@@ -319,12 +323,11 @@ static uint64_t blocks_bytes(const struct store *store, const struct part *part)
 
 static int open_one(struct opening *o, const struct to_open *item, struct quire_error *err)
 {
-    const struct collection *c = item->collection;
-    uint64_t budget = store_share(o->store, c, NULL, 0, 1), total = 0;
-    if (budget == UINT64_MAX || c->view->n_parts == 1)
+    uint64_t budget = store_share(o->store, item->collection, NULL, 0, 1), total = 0;
+    if (budget == UINT64_MAX || item->view->n_parts == 1)
         return store_open_part(o->store, item->part, budget, err);
-    for (uint32_t i = 0; i < c->view->n_parts; i++)
-        total += blocks_bytes(o->store, c->view->parts[i]);
+    for (uint32_t i = 0; i < item->view->n_parts; i++)
+        total += blocks_bytes(o->store, item->view->parts[i]);
     double share = (double)blocks_bytes(o->store, item->part) / (double)total;
     return store_open_part(o->store, item->part, (uint64_t)((double)budget * share), err);
 }
@@ -400,7 +403,7 @@ int store_each_folder(struct io_fs *fs, const char *segments,
 struct names {
     struct opening *opening;
     char **items;
-    size_t n, room;
+    size_t n, capacity;
 };
 
 static int keep_name(void *context, const char *name, uint64_t uid)
@@ -409,16 +412,10 @@ static int keep_name(void *context, const char *name, uint64_t uid)
     const struct opening *o = names->opening;
     if (uid >= o->store->next_segment)
         o->store->next_segment = uid + 1;
-    if (uid && o->n_parts && bsearch(&uid, o->uids, o->n_parts, sizeof uid, by_uid))
+    if (uid && o->n_parts && bsearch(&uid, o->uids, o->n_parts, sizeof uid, store_compare_u64))
         return 0;
-    if (names->n == names->room) {
-        size_t room = names->room ? 2 * names->room : 16;
-        char **items = realloc(names->items, room * sizeof *items);
-        if (!items)
-            return QUIRE_ENOMEM;
-        names->items = items;
-        names->room = room;
-    }
+    if (!array_reserve(&names->items, &names->capacity, names->n + 1))
+        return QUIRE_ENOMEM;
     names->items[names->n] = strdup(name);
     return names->items[names->n] ? (int)(names->n++, 0) : QUIRE_ENOMEM;
 }
@@ -453,7 +450,10 @@ static int open_segments(struct store *store, struct store_report *report, struc
     if (rc == 0)
         count_elements(&o, report);
     report->removed_folders = o.removed;
+    for (uint32_t i = 0; o.views && i < o.n_collections; i++)
+        view_unref(o.views[i]);
     store_list_free(o.collections, o.n_collections);
+    free(o.views);
     free(o.parts);
     free(o.uids);
     return rc;
@@ -485,6 +485,7 @@ int store_alloc(const char *path, const struct store_options *options, const str
     pthread_cond_init(&store->wake, &monotonic);
     pthread_condattr_destroy(&monotonic);
     int rc = epochs_create(&store->epochs);
+    store_init_host(store);
     store->path = strdup(path);
     if (rc == 0 && (!store->path || asprintf(&store->segments, "%s/" SEGMENTS_NAME, path) < 0)) {
         store->segments = NULL;
@@ -503,7 +504,7 @@ static void forget_woken(struct store *store)
 {
     while (store->woken) {
         struct collection *c = store->woken;
-        store->woken = c->next_woken;
+        store->woken = upkeep_of(c)->next_woken;
         collection_unref(c);
     }
 }
@@ -543,6 +544,7 @@ static int recover(struct store *store, struct store_report *report, struct quir
     struct journal_reader reader = store_reader(&recovery);
     struct journal_options options = {.sync = store->options.sync};
     int rc = journal_open(store->fs, store->path, &options, &reader, &store->journal, &report->journal, err);
+    store->as_host.journal = store->journal;
     rc = store_recovery_end(&recovery, rc, err);
     report->rows_replayed = recovery.records;
     return rc == 0 ? open_segments(store, report, err) : rc;

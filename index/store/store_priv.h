@@ -12,12 +12,13 @@
 #define QUIRE_INDEX_STORE_PRIV_H
 
 #include "index/build/merge.h"
-#include "index/collection/collection_priv.h"
+#include "index/collection/collection_host.h"
 #include "index/store/store.h"
+#include "index/store/store_check.h"
+#include "io/lock.h"
 #include <assert.h>
+#include <pthread.h>
 
-#define LOCK_NAME         "LOCK"
-#define SEGMENTS_NAME     "segments"
 #define BUILDING_MARK     ".building"
 #define SEAL_ROWS_MIN     (4 * MEMTABLE_FLAT_ROWS) /* fewer stay in memory and in checkpoints */
 #define SEAL_TABLES_MAX   8u                       /* frozen ones, however few rows they have */
@@ -28,11 +29,34 @@
 
 /* Records of checkpoints that belong to the store alone, beside those of enum collection_record. */
 enum store_own_record { RECORD_COUNTERS = RECORD_ROWS + 1 /* u64 next collection, u64 next segment */ };
+static_assert((int)RECORD_CREATE == (int)STORE_KINDS, "kinds of records begin elsewhere");
 static_assert((int)RECORD_KINDS_END <= (int)HOST_KINDS, "kinds of records overlap");
 
 enum store_busy { BUSY_SEAL = 1, BUSY_MERGE = 2 };
 enum store_backlog { BACKLOG_NONE, BACKLOG_SOFT, BACKLOG_SEGMENTS, BACKLOG_MEMTABLES };
 enum store_refusal { REFUSE_MEMORY = 1, REFUSE_DISK = 2 };
+
+/* What the store knows of a collection, kept beside it (collection_host_data). */
+struct upkeep {
+    /* under the store's lock */
+    struct collection *next; /* of the same bucket */
+    unsigned busy;           /* enum store_busy: what maintenance does with it */
+    unsigned due;            /* the same bits: what it should do */
+    struct {
+        uint64_t memtable_bytes, resident_bytes, disk_bytes;
+        uint32_t n_parts, memtable_rows, unlinked;
+    } counted;           /* when the store looked last; its totals are sums of these */
+    unsigned n_failures; /* of maintenance, one after the other */
+    uint64_t retry_ms;   /* when maintenance that failed is tried again */
+    /* under its wake lock */
+    struct collection *next_woken;
+    bool woken;
+    atomic_uint backlog; /* enum store_backlog */
+};
+static inline struct upkeep *upkeep_of(const struct collection *collection)
+{
+    return collection_host_data(collection);
+}
 
 /* A segment whose files nobody needs. */
 struct garbage {
@@ -58,6 +82,7 @@ struct store {
     struct io_file *lock_file;
     struct epochs *epochs;
     struct journal *journal;
+    struct collection_host as_host; /* of its collections */
 
     pthread_mutex_t checkpoint; /* a checkpoint or a snapshot is written */
     pthread_mutex_t publish;    /* parts of a collection change, or a snapshot holds them as they are */
@@ -90,6 +115,10 @@ struct store {
 /* ---- store.c: the table of collections, what they take, and who is refused --------------------------------------- */
 
 void store_fill_defaults(struct store_options *options);
+/* What the store is to its collections; the journal is set when it is open. */
+void store_init_host(struct store *store);
+/* Maintenance should look at a collection. Cheap; perhaps under its lock. */
+void store_wake(struct store *store, struct collection *collection);
 /* (lock) */
 struct collection *store_lookup(const struct store *store, uint64_t uid);
 /* Takes over the caller's reference. */
@@ -109,7 +138,7 @@ void store_apply_limits(struct store *store);
  * the collection may have been dropped. */
 bool store_claim(struct store *store, struct collection *collection, unsigned bits, bool wait);
 void store_release(struct store *store, struct collection *collection, unsigned bits);
-/* part->gone of a part whose files must go, too. */
+/* Of a part that has left its view for good: its files go with its last reference. */
 void store_mark_removed(struct store *store, struct part *part);
 void store_signal(struct store *store);
 uint64_t store_now_ms(void);
@@ -128,13 +157,15 @@ struct store_recovery {
     struct store *store;
     struct uid_list {
         uint64_t *items;
-        size_t n, room;
+        size_t n, capacity;
     } orphans, dropped; /* uids that records named and no collection had; uids that were dropped */
     uint64_t records;
     bool lenient; /* records that cannot be applied are reported and left out */
     void (*lost)(void *context, const char *sentence);
     void *context;
 };
+/* For qsort and bsearch of numbers. */
+int store_compare_u64(const void *a, const void *b);
 struct journal_reader store_reader(struct store_recovery *recovery);
 /* QUIRE_ECORRUPT where a record names a collection that was never made. Frees what the recovery holds. */
 int store_recovery_end(struct store_recovery *recovery, int rc, struct quire_error *err);
@@ -168,18 +199,15 @@ int store_start_maintenance(struct store *store, struct quire_error *err);
 
 /* ---- store_snapshot.c -------------------------------------------------------------------------------------------- */
 
-/* The new folder `to` with all plain files of `from` under second names; copies where may_copy and that is not
- * possible. Synced but for its own name. */
 /* Removes a data folder that was not finished, as far as that is possible. Missing is fine. */
 void store_discard_folder(struct io_fs *fs, const char *folder);
 
 /* ---- store_check.c ----------------------------------------------------------------------------------------------- */
 
+/* One that is under way. */
 struct store_check {
+    const struct store_check_request *request; /* of a collection that lives: path and host are NULL */
     struct store *store;
-    void (*finding)(void *context, const char *sentence); /* may be NULL, as progress */
-    int (*progress)(void *context, const char *phase, uint64_t done, uint64_t total);
-    void *context;
     struct store_verify_report report;
 };
 /* Adds a finding. */
@@ -187,20 +215,8 @@ void store_found(struct store_check *check, const char *format, ...) __attribute
 /* Proves a part's files. */
 int store_check_part(struct store_check *check, const struct collection *collection, const struct part *part,
                      struct quire_error *err);
-/* Everything of a folder that nobody has open, whatever is damaged, in a store without a journal; the caller's by
- * store_free. What is damaged is given to check->finding. */
-int store_read_folder(struct io_fs *fs, const char *path, const struct store_host *host, struct store_check *check,
-                      struct store **out, struct quire_error *err);
-
-/* ---- without opening, on any file system ------------------------------------------------------------------------- */
-
-int store_verify_on(struct io_fs *fs, const char *path, const struct store_host *host,
-                    void (*finding)(void *context, const char *sentence),
-                    int (*progress)(void *context, const char *phase, uint64_t done, uint64_t total), void *context,
-                    struct store_verify_report *report, struct quire_error *err);
-int store_repair_on(struct io_fs *fs, const char *path, const char *to, const struct store_host *host,
-                    void (*lost)(void *context, const char *sentence),
-                    int (*progress)(void *context, const char *phase, uint64_t done, uint64_t total), void *context,
-                    struct store_verify_report *report, struct quire_error *err);
+/* Everything of the request's folder, whatever is damaged, into check->store, which has no journal; the caller's by
+ * store_free. host: instead of the request's. What is damaged is a finding. On failure check->store is NULL. */
+int store_read_folder(struct store_check *check, const struct store_host *host, struct quire_error *err);
 
 #endif

@@ -185,14 +185,14 @@ static int take_text(struct repair *r, const char *text, uint32_t bytes, struct 
     if (grants_split(text, bytes, &json, &put->attribute_bytes, &n) < 0) {
         store_found(&r->check, "element %.*s of collection %llu: its grants are damaged",
                     put->key_bytes > 100 ? 100 : (int)put->key_bytes, (const char *)put->key,
-                    (unsigned long long)r->source->uid);
+                    (unsigned long long)collection_uid(r->source));
         return 0;
     }
     *grants = malloc(size_mul((size_t)n + 1, sizeof **grants));
     if (!*grants)
         return error_set(r->err, QUIRE_ENOMEM, "no memory for the grants of an element");
     while (grants_next(text, bytes, &at, &grant))
-        if (grant.generation == collection_generation(r->source, grant.name, grant.bytes))
+        if (grant.generation == collection_tenant_generation(r->source, grant.name, grant.bytes))
             (*grants)[put->n_grants++] = grant;
     put->grants = *grants;
     put->attributes = put->attribute_bytes ? json : NULL;
@@ -215,7 +215,7 @@ static int put_element(struct repair *r, const void *key, uint32_t key_bytes, co
     int rc = set_add(&r->seen, key, key_bytes);
     if (rc <= 0)
         return rc < 0 ? error_set(r->err, rc, "no memory for the keys of a collection") : 0;
-    space_elements(r->source->config.type, floats, r->source->config.dim, r->vector);
+    space_elements(collection_config(r->source)->type, floats, collection_config(r->source)->dim, r->vector);
     struct view *view = collection_view(r->target);
     struct collection_put put = {
         .key = key, .key_bytes = key_bytes, .vector = r->vector, .located = {.generation = view->generation}};
@@ -228,7 +228,7 @@ static int put_element(struct repair *r, const void *key, uint32_t key_bytes, co
         return somebodys;
     if (rc == QUIRE_ENOTFINITE || rc == QUIRE_EZEROVEC || rc == QUIRE_EINVALID) {
         store_found(&r->check, "element %.*s of collection %llu: %s", key_bytes > 100 ? 100 : (int)key_bytes,
-                    (const char *)key, (unsigned long long)r->source->uid, quire_error_text(rc));
+                    (const char *)key, (unsigned long long)collection_uid(r->source), quire_error_text(rc));
         return 0;
     }
     r->n_elements += rc == 0;
@@ -237,8 +237,8 @@ static int put_element(struct repair *r, const void *key, uint32_t key_bytes, co
 
 static int save_tables(struct repair *r)
 {
-    const struct view *view = r->source->view;
-    uint32_t dim = r->source->config.dim;
+    struct view *view = collection_view(r->source);
+    uint32_t dim = collection_config(r->source)->dim;
     float *floats = malloc(sizeof(float) * (3 * (size_t)dim + 1024)); /* a vector, and the scratch to decode it */
     int rc = floats ? 0 : error_set(r->err, QUIRE_ENOMEM, "no memory for a vector");
     for (uint32_t t = 0; t < view->n_memtables && rc == 0; t++) {
@@ -255,6 +255,7 @@ static int save_tables(struct repair *r)
         }
     }
     free(floats);
+    view_unref(view);
     return rc;
 }
 
@@ -337,7 +338,7 @@ static int save_part(struct repair *r, const struct part *part)
     rc = segment_scan(part->segment, NULL, save_row, lose, r, r->err);
     store_found(&r->check, "of the %llu elements of segment %llu, collection %llu, %llu could be saved",
                 (unsigned long long)part_living(part), (unsigned long long)part->uid,
-                (unsigned long long)r->source->uid, (unsigned long long)(r->n_elements - saved));
+                (unsigned long long)collection_uid(r->source), (unsigned long long)(r->n_elements - saved));
     return rc;
 }
 
@@ -349,12 +350,13 @@ static int by_age(const void *a, const void *b)
 
 static int save_parts(struct repair *r)
 {
-    const struct view *view = r->source->view;
+    struct view *view = collection_view(r->source);
     int rc = 0;
     if (view->n_parts)
         qsort(view->parts, view->n_parts, sizeof(struct part *), by_age);
     for (uint32_t i = 0; i < view->n_parts && rc == 0; i++)
         rc = save_part(r, view->parts[i]);
+    view_unref(view);
     return rc;
 }
 
@@ -362,10 +364,10 @@ static int save_parts(struct repair *r)
 
 static int save_collection(struct repair *r)
 {
-    const struct collection_config *config = &r->source->config;
+    const struct collection_config *config = collection_config(r->source);
     uint64_t lsn;
-    r->to->next_collection = r->source->uid;
-    int rc = store_create_collection(r->to, config, r->source->schema, &r->target, &lsn, r->err);
+    r->to->next_collection = collection_uid(r->source);
+    int rc = store_create_collection(r->to, config, collection_schema(r->source), &r->target, &lsn, r->err);
     if (rc < 0)
         return rc;
     r->vector = malloc(size_mul(config->dim, quire_type_bytes(config->type)));
@@ -384,7 +386,7 @@ static int save_collection(struct repair *r)
 
 static int by_number(const void *a, const void *b)
 {
-    uint64_t x = (*(struct collection *const *)a)->uid, y = (*(struct collection *const *)b)->uid;
+    uint64_t x = collection_uid(*(struct collection *const *)a), y = collection_uid(*(struct collection *const *)b);
     return x < y ? -1 : x > y;
 }
 
@@ -440,26 +442,25 @@ static int is_free(struct io_fs *fs, const char *path, struct quire_error *err)
                : 0;
 }
 
-int store_repair_on(struct io_fs *fs, const char *path, const char *to, const struct store_host *host,
-                    void (*lost)(void *context, const char *sentence),
-                    int (*progress)(void *context, const char *phase, uint64_t done, uint64_t total), void *context,
-                    struct store_verify_report *report, struct quire_error *err)
+int store_repair(const struct store_check_request *request, const char *to, struct store_verify_report *report,
+                 struct quire_error *err)
 {
-    struct repair r = {.check = {.finding = lost, .progress = progress, .context = context},
-                       .host = host ? *host : (struct store_host){0},
-                       .err = err};
+    struct io_fs *fs = request->fs ? request->fs : fs_real();
+    struct repair r = {
+        .check = {.request = request}, .host = request->host ? *request->host : (struct store_host){0}, .err = err};
     struct store_host keeper = {.restore = keep_state, .replay = keep_log, .context = &r};
     char *building;
     r.state.end = &r.state.first;
     r.log.end = &r.log.first;
     if (asprintf(&building, "%s" BUILDING_MARK, to) < 0)
-        return error_set(err, QUIRE_ENOMEM, "no memory to repair %s", path);
+        return error_set(err, QUIRE_ENOMEM, "no memory to repair %s", request->path);
     int rc = is_free(fs, to, err);
     if (rc == 0)
         rc = is_free(fs, building, err);
     if (rc == 0)
-        rc = store_read_folder(fs, path, &keeper, &r.check, &r.from, err);
+        rc = store_read_folder(&r.check, &keeper, err);
     if (rc == 0) {
+        r.from = r.check.store;
         rc = write_folder(&r, building);
         if (rc == 0 && r.host.complete)
             rc = r.host.complete(r.host.context, building, err);
@@ -467,9 +468,8 @@ int store_repair_on(struct io_fs *fs, const char *path, const char *to, const st
             rc = fs_publish(fs, building, to, err);
         if (rc < 0)
             store_discard_folder(fs, building);
-    }
-    if (r.from)
         store_free(r.from);
+    }
     free_records(&r.state);
     free_records(&r.log);
     free(building);
@@ -477,12 +477,4 @@ int store_repair_on(struct io_fs *fs, const char *path, const char *to, const st
     if (report)
         *report = r.check.report;
     return rc;
-}
-
-int store_repair(const char *path, const char *to, const struct store_host *host,
-                 void (*lost)(void *context, const char *sentence),
-                 int (*progress)(void *context, const char *phase, uint64_t done, uint64_t total), void *context,
-                 struct store_verify_report *report, struct quire_error *err)
-{
-    return store_repair_on(fs_real(), path, to, host, lost, progress, context, report, err);
 }

@@ -288,7 +288,7 @@ static int every_row_is_granted(const struct segment *segment, struct quire_erro
     if (rc == 0 && segment->columns)
         rc = columns_scope(segment->columns, &all, &granted);
     n = granted ? roaring_bitmap_get_cardinality(granted) : 0;
-    rows_free(granted);
+    part_rows_free(granted);
     free(all.tenants);
     if (rc < 0)
         return error_set(err, rc, "no memory to look at the tenants of %s", segment_info(segment)->path);
@@ -310,7 +310,7 @@ static int check_tenants(const struct adoption *a, const struct segment *segment
                              "%s grants rows to tenant %.*s, which was dropped from this set: put its elements one by "
                              "one, or load the index into a new set",
                              segment_info(segment)->path, (int)grant.bytes, grant.name);
-    return a->collection->config.tenants ? every_row_is_granted(segment, err) : 0;
+    return collection_config(a->collection)->tenants ? every_row_is_granted(segment, err) : 0;
 }
 
 /* Looks at the index where it is, before anything is linked. */
@@ -322,7 +322,7 @@ static int look_at_index(const struct adoption *a, const char *path, uint64_t *r
     if (rc < 0)
         return rc;
     *rows = segment_info(segment)->rows;
-    rc = check_index(segment_info(segment), &a->collection->config, err);
+    rc = check_index(segment_info(segment), collection_config(a->collection), err);
     if (rc == 0)
         rc = check_tenants(a, segment, err);
     segment_unref(segment);
@@ -422,30 +422,15 @@ static int confirm_scanned(void *context, const struct scanned_row *row)
     return 0;
 }
 
-static int note_table(struct adoption *a, const struct memtable *table)
+static int note_memory(void *context, const struct memtable *memtable, uint32_t number, const struct memtable_row *row)
 {
-    struct memtable_stats stats;
-    memtable_get_stats(table, &stats);
-    for (uint32_t i = 0; i < stats.room; i++) {
-        struct memtable_row row;
-        unsigned slot = epoch_enter(a->store->epochs);
-        int rc = 0;
-        if (memtable_death(table, i) == SEQ_MAX) {
-            memtable_row(table, i, &row);
-            rc = note_key(a, 0, 0, row.key, row.key_bytes);
-        }
-        epoch_exit(a->store->epochs, slot);
-        if (rc < 0)
-            return rc;
-    }
-    return 0;
+    (void)memtable, (void)number;
+    return note_key(context, 0, 0, row->key, row->key_bytes);
 }
 
 static int find_shared(struct adoption *a, struct quire_error *err)
 {
-    int rc = 0;
-    for (uint32_t i = 0; rc == 0 && i < a->view->n_memtables; i++)
-        rc = note_table(a, a->view->memtables[i]->memtable);
+    int rc = view_each_row(a->view, a->store->epochs, SEQ_MAX - 1, note_memory, a);
     for (uint32_t i = 0; rc == 0 && i < a->view->n_parts; i++) {
         a->scanned = a->view->parts[i];
         rc = segment_scan(a->view->parts[i]->segment, NULL, note_scanned, NULL, a, err);
@@ -483,14 +468,6 @@ static struct replaced_row *list_shared(const struct adoption *a)
     return rows;
 }
 
-static uint64_t last_lsn_of(struct collection *c)
-{
-    pthread_mutex_lock(&c->lock);
-    uint64_t lsn = c->last_lsn;
-    pthread_mutex_unlock(&c->lock);
-    return lsn;
-}
-
 /* (publish) One frame, in a batch because that is let in whatever its size. QUIRE_EBUSY, with nothing changed, when the
  * collection was written to since `seen`. Writers and searches of this collection wait while the shared elements change
  * hands: about a microsecond for each. */
@@ -517,7 +494,7 @@ static int adopt_claimed(struct adoption *a, const char *path, uint64_t *lsn, st
     int rc = link_index(a, path, err);
     bool again = rc == 0;
     for (unsigned try = 0; again; try++) {
-        uint64_t seen = last_lsn_of(a->collection);
+        uint64_t seen = collection_last_lsn(a->collection);
         a->view = collection_view(a->collection);
         rc = find_shared(a, err);
         if (rc == 0) {

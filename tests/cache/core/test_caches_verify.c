@@ -3,6 +3,7 @@
  * of damage is found, what a crash leaves is none, and entries whose documents were saved answer in the new folder.
  */
 #include "cache/core/caches_verify.h"
+#include "index/store/store_check.h"
 #include "tests/cache/support_cache.h"
 #include "tests/temp_folder.h"
 #include <dirent.h>
@@ -77,8 +78,8 @@ static void read_folder(struct world *world, const char *to, struct reading *r)
     *r = (struct reading){.saves = to != NULL};
     assert_int_equal(caches_create(&options, &r->caches, &err), 0);
     struct store_host host = {.restore = restore, .replay = replay, .complete = complete, .context = r};
-    int rc = to ? store_repair(world->folder, to, &host, hear_finding, NULL, r, NULL, &err)
-                : store_verify(world->folder, &host, hear_finding, NULL, r, NULL, &err);
+    const struct store_check_request request = {world->folder, &host, hear_finding, NULL, r, NULL};
+    int rc = to ? store_repair(&request, to, NULL, &err) : store_verify(&request, NULL, &err);
     if (rc < 0)
         fail_msg("%s", err.message);
     caches_destroy(r->caches);

@@ -435,7 +435,7 @@ static struct collection *new_collection(struct store *store)
     assert_int_equal(collection_config_validate(&config, NULL), 0);
     struct attribute_schema *schema = NULL;
     assert_int_equal(attribute_schema_create(NULL, 0, &schema, NULL), 0);
-    assert_int_equal(collection_create(store, 77, &config, schema, &c, NULL), 0);
+    assert_int_equal(collection_create(&store->as_host, sizeof(struct upkeep), 77, &config, schema, 0, &c, NULL), 0);
     return c;
 }
 
@@ -529,7 +529,7 @@ static void drop_tenant(struct state *s)
     uint64_t elements, lsn;
     assert_int_equal(collection_drop_tenant(s->c, "tenant", 6, &elements, &lsn, NULL), 0);
     assert_int_equal(elements, 1);
-    assert_int_equal(collection_sweep(s->c, NULL), 0);
+    assert_int_equal(collection_remove_void(s->c, NULL), 0);
 }
 
 /* One record of each kind that the log has. */

@@ -4,6 +4,7 @@
  * adopted, and removals of what a scan has seen.
  */
 #include "index/attribute/filter.h"
+#include "index/collection/collection_priv.h"
 #include "index/search/lane_pool.h"
 #include "index/segment/selection.h"
 #include "index/store/store_priv.h"
@@ -253,7 +254,7 @@ static void what_was_declared_and_dropped_stays(void **in)
     uint64_t uid = collection_uid(s->c);
     close_store(s);
     char *repaired = support_path(s->folder, "repaired");
-    if (store_repair(s->path, repaired, NULL, NULL, NULL, NULL, NULL, &err) < 0)
+    if (store_repair(&(struct store_check_request){.path = s->path}, repaired, NULL, &err) < 0)
         fail_msg("repair: %s", err.message);
     free(s->path);
     s->path = repaired;
@@ -517,7 +518,7 @@ struct sweeper {
 static void *sweep_it(void *context)
 {
     struct sweeper *sweeper = context;
-    assert_int_equal(collection_sweep(sweeper->c, NULL), 0);
+    assert_int_equal(collection_remove_void(sweeper->c, NULL), 0);
     atomic_store(&sweeper->done, true);
     return NULL;
 }
@@ -578,7 +579,7 @@ static void a_change_does_not_revive(void **in)
         .condition = PUT_ONLY_SEALED,
         .located = {.generation = s->c->view->generation, .segment_uid = s->c->view->parts[0]->uid}};
     assert_int_equal(collection_put(s->c, &again, &err), QUIRE_ESTALE);
-    assert_int_equal(collection_sweep(s->c, &err), 0);
+    assert_int_equal(collection_remove_void(s->c, &err), 0);
     assert_int_equal(collection_count(s->c), 0);
     free(text);
     assert_int_equal(collection_changed_text(s->c, &change, old, old_bytes, &text, &text_bytes, &n_changed, &err),

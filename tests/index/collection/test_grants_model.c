@@ -774,7 +774,7 @@ static void run(uint64_t seed, enum quire_index_kind kind, uint32_t batches)
     look(m);
     close_all(m);
     struct quire_error err = {0};
-    if (store_verify(m->path, NULL, NULL, NULL, NULL, NULL, &err) < 0)
+    if (store_verify(&(struct store_check_request){.path = m->path}, NULL, &err) < 0)
         fail_msg("verify: %s", err.message);
     graph_scratch_destroy(scratch);
     free(m->path);

@@ -5,6 +5,7 @@
  * The program's own malloc, calloc and realloc pass on to glibc's but for the one that is to fail, on the thread that
  * asked for it. Sanitizers bring their own allocators, so there the test is left out and says so.
  */
+#include "index/collection/collection_priv.h"
 #include "index/segment/segment_view.h"
 #include "index/segment/selection.h"
 #include "index/store/store_priv.h"

@@ -99,7 +99,7 @@ static void assert_sound(const struct state *s)
 {
     struct store_verify_report report;
     struct quire_error err = {0};
-    if (store_verify(s->path, NULL, no_finding, NULL, NULL, &report, &err) < 0)
+    if (store_verify(&(struct store_check_request){.path = s->path, .finding = no_finding}, &report, &err) < 0)
         fail_msg("verify: %s", err.message);
     assert_int_equal(report.findings, 0);
 }
@@ -150,7 +150,7 @@ static void a_second_process_is_refused(void **in)
     snprintf(id, sizeof id, "process %d:", (int)getpid());
     assert_int_equal(store_open(s->path, &options, NULL, &second, NULL, &err), QUIRE_EBUSY);
     assert_non_null(strstr(err.message, id));
-    assert_int_equal(store_verify(s->path, NULL, NULL, NULL, NULL, NULL, &err), QUIRE_EBUSY);
+    assert_int_equal(store_verify(&(struct store_check_request){.path = s->path}, NULL, &err), QUIRE_EBUSY);
     support_store_close(store);
     support_store_close(support_store_open(s->path, &options));
 }
@@ -495,7 +495,7 @@ static void check_copy(struct state *s, const char *path, uint64_t uid)
     struct store_options options = support_store_options(NULL);
     struct support_model other;
     struct quire_error err = {0};
-    if (store_verify(path, NULL, no_finding, NULL, NULL, NULL, &err) < 0)
+    if (store_verify(&(struct store_check_request){.path = path, .finding = no_finding}, NULL, &err) < 0)
         fail_msg("verify: %s", err.message);
     struct store *copy = support_store_open(path, &options);
     struct collection *copied = store_find(copy, uid);
@@ -716,10 +716,10 @@ static void memory_beyond_its_limit_refuses_puts_until_it_is_free(void **in)
     struct store *store = support_store_open(s->path, &options);
     struct collection *c = support_create(store);
     uint32_t key = 0;
-    while (store_maintain(store, &err) >= 0 && store_admit(store, c, &err) == 0 && key < KEYS)
+    while (store_maintain(store, &err) >= 0 && store->as_host.admit(store, c, &err) == 0 && key < KEYS)
         put_keys(s, c, key++, 1, 1);
     assert_in_range(key, 300, KEYS - 300);
-    assert_int_equal(store_admit(store, c, &err), QUIRE_ENOMEM);
+    assert_int_equal(store->as_host.admit(store, c, &err), QUIRE_ENOMEM);
     assert_non_null(strstr(err.message, "maxmemory"));
     assert_int_equal(support_put(&s->lane, c, &s->model, key, 1, 0, NULL), QUIRE_ENOMEM);
     remove_keys(s, c, 0, key, 1);
@@ -740,7 +740,7 @@ static void a_folder_beyond_its_quota_takes_no_more(void **in)
     put_keys(s, c, 0, 200, 1);
     assert_int_equal(journal_sync(store_journal(store), &err), 0);
     assert_true(store_maintain(store, &err) >= 0);
-    assert_int_equal(store_admit(store, c, &err), QUIRE_ELIMIT);
+    assert_int_equal(store->as_host.admit(store, c, &err), QUIRE_ELIMIT);
     assert_non_null(strstr(err.message, "quota"));
     assert_int_equal(support_put(&s->lane, c, &s->model, 200, 1, 0, NULL), QUIRE_ELIMIT);
     assert_true(support_equal(&s->lane, c, &s->model));
@@ -822,9 +822,10 @@ static void repair_of_a_sound_folder_loses_nothing(void **in)
     struct store_verify_report report;
     struct quire_error err = {0};
     unsigned losses = 0;
+    const struct store_check_request request = {.path = s->path, .finding = count_losses, .context = &losses};
     uint64_t first, uid = make_folder(s, &first);
     char *to = support_path(s->folder, "whole");
-    if (store_repair(s->path, to, NULL, count_losses, NULL, &losses, &report, &err) < 0)
+    if (store_repair(&request, to, &report, &err) < 0)
         fail_msg("repair: %s", err.message);
     assert_int_equal(losses, 0);
     assert_int_equal(report.elements, support_model_count(&s->model));
@@ -869,18 +870,19 @@ static void repair_saves_the_whole_blocks_of_a_damaged_segment(void **in)
     struct store_verify_report report;
     struct quire_error err = {0};
     unsigned losses = 0;
+    const struct store_check_request request = {.path = s->path, .finding = count_losses, .context = &losses};
     uint64_t first, uid = make_folder(s, &first), all = support_model_count(&s->model);
     char *to = support_path(s->folder, "half"), name[64];
     snprintf(name, sizeof name, SEGMENTS_NAME "/%llu", (unsigned long long)first);
     char *segment = support_path(s->path, name);
     damage(segment, "blocks");
-    assert_int_equal(store_verify(s->path, NULL, NULL, NULL, NULL, &report, &err), QUIRE_ECORRUPT);
+    assert_int_equal(store_verify(&request, &report, &err), QUIRE_ECORRUPT);
     assert_true(report.findings > 0);
-    if (store_repair(s->path, to, NULL, count_losses, NULL, &losses, &report, &err) < 0)
+    if (store_repair(&request, to, &report, &err) < 0)
         fail_msg("repair: %s", err.message);
     assert_true(losses > 0);
     assert_in_range(report.elements, all - 400, all - 1);
-    assert_int_equal(store_repair(s->path, to, NULL, count_losses, NULL, &losses, NULL, &err), QUIRE_EEXISTS);
+    assert_int_equal(store_repair(&request, to, NULL, &err), QUIRE_EEXISTS);
     struct store *store = support_store_open(to, &options);
     struct collection *c = store_find(store, uid);
     assert_non_null(c);
@@ -966,7 +968,7 @@ static void records_of_the_host_outlive_restarts_checkpoints_and_repair(void **i
         assert_memory_equal(host.numbers, expected, sizeof expected);
         support_store_close(store);
         if (round == 1)
-            assert_int_equal(store_repair(s->path, to, NULL, NULL, NULL, NULL, NULL, &err), 0);
+            assert_int_equal(store_repair(&(struct store_check_request){.path = s->path}, to, NULL, &err), 0);
     }
     free(to);
 }

@@ -262,7 +262,7 @@ static void tell(void *context, const char *sentence)
 static bool is_sound(struct io_fs *fs, const char *path)
 {
     struct quire_error err = {0};
-    int rc = store_verify_on(fs, path, NULL, tell, NULL, NULL, NULL, &err);
+    int rc = store_verify(&(struct store_check_request){.fs = fs, .path = path, .finding = tell}, NULL, &err);
     if (rc < 0)
         fprintf(stderr, "verify of %s: %s\n", path, err.message);
     return rc == 0;

@@ -4,6 +4,7 @@
  * was put before it, and to nothing that was removed before it.
  */
 #include "cache/core/caches_verify.h"
+#include "index/store/store_check.h"
 #include "tests/server/support_sc.h"
 #include <dirent.h>
 #include <pthread.h>
@@ -77,7 +78,7 @@ static void check_sound(const char *folder)
     struct caches_options options = {.folder = folder, .no_thread = true, .read_only = true};
     assert_int_equal(caches_create(&options, &caches, &err), 0);
     struct store_host host = {.restore = restore, .replay = replay, .complete = complete, .context = caches};
-    if (store_verify(folder, &host, no_finding, NULL, NULL, NULL, &err) < 0)
+    if (store_verify(&(struct store_check_request){folder, &host, no_finding, NULL, NULL, NULL}, NULL, &err) < 0)
         fail_msg("%s", err.message);
     caches_destroy(caches);
 }

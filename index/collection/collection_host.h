@@ -1,0 +1,106 @@
+/*
+ * collection_host.h - what a collection asks of whoever keeps it, and what its keeper does with it.
+ *
+ * The keeper (a store; in tests anybody with a journal) gives each collection a host, plays back its records, takes its
+ * memtables away when they are sealed, and saves it for checkpoints. A collection knows of no folder and no thread.
+ */
+#ifndef QUIRE_INDEX_COLLECTION_HOST_H
+#define QUIRE_INDEX_COLLECTION_HOST_H
+
+#include "index/collection/collection.h"
+#include "index/collection/view.h"
+#include "io/epoch.h"
+#include "io/journal.h"
+
+/* Kept by the keeper as long as there are collections of it. */
+struct collection_host {
+    struct journal *journal; /* NULL only while records are played back */
+    struct epochs *epochs;
+    /* 0, or why a put is refused now (memory, disk, segments, the journal). Cheap: no lock. NULL: never. */
+    int (*admit)(void *context, const struct collection *collection, struct quire_error *err);
+    /* The newest memtable has grown beyond what it should, or rows have ended: maintenance should look. Cheap; perhaps
+     * under the collection's lock. NULL: nobody looks. */
+    void (*wake)(void *context, struct collection *collection);
+    /* The newest memtable has so many rows and bytes after a write: maintenance is woken and writers are slowed where
+     * that is too much. Under the collection's lock. NULL: nobody is. */
+    void (*note_memtable)(void *context, struct collection *collection, uint32_t rows, uint64_t bytes);
+    void *context;
+};
+
+/* A new collection without records of its own, of which the host keeps host_bytes beside it (collection_host_data):
+ * zeroed, and freed with it. last_lsn: of what made it; 0: nothing yet. Takes the schema over if it succeeds. */
+int collection_create(const struct collection_host *host, size_t host_bytes, uint64_t uid,
+                      const struct collection_config *config, struct attribute_schema *schema, uint64_t last_lsn,
+                      struct collection **out, struct quire_error *err);
+void *collection_host_data(const struct collection *collection);
+
+/* The one that is current, with a reference. */
+struct view *collection_view(struct collection *collection);
+uint64_t collection_last_lsn(struct collection *collection); /* of its last write */
+bool collection_is_dropped(const struct collection *collection);
+
+/* The records by which it begins and ends, appended to the journal. QUIRE_ECLOSED: it was dropped before. After a drop
+ * nothing is written to it, and its view is the last one. */
+int collection_log_create(struct collection *collection, uint64_t *lsn, struct quire_error *err);
+int collection_log_drop(struct collection *collection, uint64_t *lsn, struct quire_error *err);
+
+/* Freezes the newest memtable, if it has rows, and puts an empty one before it. Under journal_quiesce. */
+int collection_freeze(struct collection *collection, struct quire_error *err);
+
+/* Makes it so, under the lock: rows that ended since the merge took its copy are dead in the added part. *lsn of its
+ * frame. On failure nothing has changed. QUIRE_EBUSY: edit->replaced, and the collection was written to since
+ * edit->seen_lsn. Under journal_quiesce, an adoption in a batch. */
+int collection_publish(struct collection *collection, const struct collection_edit *edit, uint64_t *lsn,
+                       struct quire_error *err);
+
+/* Counts a seal or a merge that was published. */
+void collection_count_rebuild(struct collection *collection, bool is_seal);
+/* The tombstones of one of its parts, as of now: n_bytes of them. */
+void collection_copy_dead(struct collection *collection, const struct part *part, uint8_t *out, size_t n_bytes);
+/* Gives back memory of rows that nobody can see any more; the first calls only send word through the epochs. True if it
+ * got on and more is left; where a snapshot is read it does not. */
+bool collection_reclaim(struct collection *collection, struct graph_scratch *scratch);
+/* Removes elements whose grants are all void, those of all parts and memtables, where there may be some; what fails is
+ * due again. Blocks for the journal only. */
+int collection_remove_void(struct collection *collection, struct quire_error *err);
+/* Drops what another collection has dropped, to the same generations: of a new one that takes its elements over. */
+int collection_take_dropped_tenants(struct collection *collection, const struct collection *from,
+                                    struct quire_error *err);
+
+struct collection_snapshot {
+    struct collection *collection; /* a reference */
+    struct view *view;             /* a reference */
+    uint64_t lsn, pin, n_elements;
+    uint8_t **dead; /* per part of the view, as of lsn; owned */
+};
+
+/* The state for a checkpoint, as of one LSN: records of the kinds below. */
+int collection_save(struct collection *collection, struct checkpoint *checkpoint, struct quire_error *err);
+
+/* Kinds of records of the journal. docs/format.md has their bytes. All begin with the collection's uid (u64). */
+enum collection_record {
+    RECORD_CREATE = 1, /* config */
+    RECORD_DROP,       /* */
+    RECORD_PUT,        /* one element, and the sealed row that it replaces */
+    RECORD_REMOVE,     /* key, sealed row */
+    RECORD_ATTRIBUTES, /* key, attributes */
+    RECORD_EDIT,       /* parts that go, up to where memtables go, the part that comes and its dead rows */
+    RECORD_STATE,      /* checkpoints only: config, schema, tenants dropped, parts and their dead rows */
+    RECORD_ROWS,       /* checkpoints only: rows of memtables */
+    RECORD_DROP_TENANT = RECORD_ROWS + 2, /* name, new generation; the number between is the store's */
+    RECORD_VOID_ROWS,                     /* rows of one part that are nobody's any more */
+    RECORD_KINDS_END
+};
+
+/* One record given back to a collection (any kind but CREATE and DROP; STATE too, on a collection made from its
+ * config). `restored`: of a checkpoint. Parts are not open yet: part->segment is NULL. */
+int collection_replay(struct collection *collection, uint8_t kind, bool restored, uint64_t lsn, const uint8_t *bytes,
+                      uint32_t n, struct quire_error *err);
+/* Counts its elements, after its parts have been opened; those of parts that could not be are in no count. */
+void collection_recount(struct collection *collection);
+/* The config and schema (the caller's) of a CREATE or STATE record. */
+int collection_record_config(uint8_t kind, const uint8_t *bytes, uint32_t n, uint64_t *uid,
+                             struct collection_config *config, struct attribute_schema **schema,
+                             struct quire_error *err);
+
+#endif

@@ -1,0 +1,156 @@
+/*
+ * view.c - views of a collection: counted memtables and parts.
+ *
+ * A view is replaced, never changed, so whoever has a reference reads its lists without a lock. What does change under
+ * a reader are rows of memtables, which carry the LSNs where they begin and end, and tombstones of parts.
+ */
+#include "index/collection/view.h"
+#include "io/epoch.h"
+#include "io/error.h"
+#include <assert.h>
+#include <stdlib.h>
+
+int memtable_ref_create(const struct memtable_config *config, struct memtable_ref **out, struct quire_error *err)
+{
+    struct memtable_ref *table = calloc(1, sizeof *table);
+    if (!table)
+        return error_set(err, QUIRE_ENOMEM, "no memory for a memtable");
+    int rc = memtable_create(config, &table->memtable, err);
+    if (rc < 0) {
+        free(table);
+        return rc;
+    }
+    atomic_init(&table->references, 1);
+    table->last_seq = SEQ_MAX;
+    *out = table;
+    return 0;
+}
+
+struct memtable_ref *memtable_ref_hold(struct memtable_ref *table)
+{
+    atomic_fetch_add_explicit(&table->references, 1, memory_order_relaxed);
+    return table;
+}
+
+void memtable_ref_release(struct memtable_ref *table)
+{
+    if (!table || atomic_fetch_sub_explicit(&table->references, 1, memory_order_acq_rel) != 1)
+        return;
+    memtable_destroy(table->memtable);
+    free(table);
+}
+
+/* A view with room for so many, none of them filled in. */
+static struct view *view_alloc(uint32_t n_parts, uint32_t n_memtables)
+{
+    struct view *view =
+        calloc(1, sizeof *view + n_parts * sizeof(struct part *) + n_memtables * sizeof(struct memtable_ref *));
+    if (!view)
+        return NULL;
+    atomic_init(&view->references, 1);
+    view->memtables = (struct memtable_ref **)(void *)(view + 1);
+    view->parts = (struct part **)(void *)(view->memtables + n_memtables);
+    return view;
+}
+
+int view_create(const struct memtable_config *config, struct view **out, struct quire_error *err)
+{
+    struct view *view = view_alloc(0, 1);
+    if (!view)
+        return error_set(err, QUIRE_ENOMEM, "no memory for a collection");
+    int rc = memtable_ref_create(config, &view->memtables[0], err);
+    if (rc < 0) {
+        free(view);
+        return rc;
+    }
+    view->n_memtables = 1;
+    view->generation = 1;
+    *out = view;
+    return 0;
+}
+
+struct view *view_ref(struct view *view)
+{
+    unsigned before = atomic_fetch_add_explicit(&view->references, 1, memory_order_relaxed);
+    assert(before > 0);
+    return view;
+}
+
+void view_unref(struct view *view)
+{
+    if (!view || atomic_fetch_sub_explicit(&view->references, 1, memory_order_acq_rel) != 1)
+        return;
+    for (uint32_t i = 0; i < view->n_parts; i++)
+        part_unref(view->parts[i]);
+    for (uint32_t i = 0; i < view->n_memtables; i++)
+        memtable_ref_release(view->memtables[i]);
+    free(view);
+}
+
+static bool is_among(void *const *items, uint32_t n, const void *item)
+{
+    for (uint32_t i = 0; i < n; i++)
+        if (items[i] == item)
+            return true;
+    return false;
+}
+
+struct part *view_part(const struct view *view, uint64_t uid)
+{
+    for (uint32_t i = 0; i < view->n_parts; i++)
+        if (view->parts[i]->uid == uid)
+            return view->parts[i];
+    return NULL;
+}
+
+bool view_has_memtable(const struct view *view, const struct memtable_ref *table)
+{
+    return is_among((void *const *)view->memtables, view->n_memtables, table);
+}
+
+bool view_is_adoption(const struct collection_edit *edit)
+{
+    return edit->added && edit->n_removed_parts + edit->n_removed_memtables == 0;
+}
+
+struct view *view_edited(const struct view *old, const struct collection_edit *edit, struct memtable_ref *fresh)
+{
+    struct view *view = view_alloc(old->n_parts + 1, old->n_memtables + 1);
+    if (!view)
+        return NULL;
+    view->generation = old->generation + (edit->n_removed_parts > 0 || edit->added);
+    view->adoptions = old->adoptions + view_is_adoption(edit);
+    if (fresh)
+        view->memtables[view->n_memtables++] = memtable_ref_hold(fresh);
+    for (uint32_t i = 0; i < old->n_memtables; i++)
+        if (!is_among((void *const *)edit->removed_memtables, edit->n_removed_memtables, old->memtables[i]))
+            view->memtables[view->n_memtables++] = memtable_ref_hold(old->memtables[i]);
+    for (uint32_t i = 0; i < old->n_parts; i++)
+        if (!is_among((void *const *)edit->removed_parts, edit->n_removed_parts, old->parts[i]))
+            view->parts[view->n_parts++] = part_ref(old->parts[i]);
+    if (edit->added)
+        view->parts[view->n_parts++] = part_ref(edit->added);
+    return view;
+}
+
+int view_each_row(const struct view *view, struct epochs *epochs, uint64_t lsn,
+                  int (*visit)(void *context, const struct memtable *memtable, uint32_t number,
+                               const struct memtable_row *row),
+                  void *context)
+{
+    int rc = 0;
+    assert(lsn < SEQ_MAX);
+    for (uint32_t i = 0; i < view->n_memtables && rc == 0; i++) {
+        const struct memtable *memtable = view->memtables[i]->memtable;
+        struct memtable_stats stats;
+        memtable_get_stats(memtable, &stats);
+        for (uint32_t r = 0; r < stats.room && rc == 0; r++) {
+            struct memtable_row row;
+            unsigned epoch = epoch_enter(epochs);
+            if (memtable_row_at(memtable, r, lsn, &row))
+                rc = visit(context, memtable, r, &row);
+            epoch_exit(epochs, epoch);
+        }
+    }
+    return rc;
+}

@@ -1,0 +1,79 @@
+/*
+ * view.h - what readers of a collection see: parts and memtables, immutable, counted; and how one view becomes the next.
+ */
+#ifndef QUIRE_INDEX_VIEW_H
+#define QUIRE_INDEX_VIEW_H
+
+#include "index/collection/collection.h"
+#include "index/collection/part.h"
+#include "index/memtable/memtable.h"
+
+/* A memtable and who may still read it. */
+struct memtable_ref {
+    atomic_uint references;
+    struct memtable *memtable;
+    uint64_t first_seq; /* of the last write before it took any */
+    uint64_t last_seq;  /* of a frozen one: its rows begin at or before this, every later row is elsewhere */
+};
+
+/* A memtable with one reference; the last one destroys it. */
+int memtable_ref_create(const struct memtable_config *config, struct memtable_ref **out, struct quire_error *err);
+struct memtable_ref *memtable_ref_hold(struct memtable_ref *table);
+void memtable_ref_release(struct memtable_ref *table); /* NULL is fine */
+
+/* Immutable but for the tombstones of its parts and the rows of its memtables. */
+struct view {
+    atomic_uint references;
+    uint64_t generation; /* changes with the parts */
+    uint64_t adoptions;  /* parts that came from outside, not from parts and memtables of the view before */
+    uint32_t n_parts, n_memtables;
+    struct part **parts;             /* references */
+    struct memtable_ref **memtables; /* the newest, which takes writes, first; references; n_memtables >= 1 */
+};
+
+/* The first view of a collection: no part, one memtable. */
+int view_create(const struct memtable_config *config, struct view **out, struct quire_error *err);
+struct view *view_ref(struct view *view);
+void view_unref(struct view *view); /* NULL is fine */
+/* A part by its number, or NULL. */
+struct part *view_part(const struct view *view, uint64_t uid);
+bool view_has_memtable(const struct view *view, const struct memtable_ref *table);
+
+/* A living row whose element an adopted index brings in another version. */
+struct replaced_row {
+    const void *key;
+    uint32_t key_bytes;
+    struct located located;
+};
+
+/* A seal, a merge, an adoption: what goes and what comes. */
+struct collection_edit {
+    struct part *const *removed_parts; /* of the current view */
+    uint32_t n_removed_parts;
+    struct memtable_ref *const *removed_memtables; /* the oldest of the current view, frozen */
+    uint32_t n_removed_memtables;
+    struct part *added; /* opened; NULL: none */
+    /* Where rows have gone (merge.h): rows_of[i] for removed part i; then for each removed table, by its row numbers,
+     * memtable_rows_of[i]; UINT32_MAX: not in the added part. */
+    uint32_t *const *rows_of;
+    uint32_t *const *memtable_rows_of;
+    /* Of an adoption: the rows that end in the same moment as the added part is seen, so that nobody finds an element
+     * missing or twice; and the last write when they were looked for. NULL: nobody writes. */
+    const struct replaced_row *replaced;
+    uint32_t n_replaced;
+    uint64_t seen_lsn;
+};
+/* Whether a part comes from outside: neither parts nor memtables go for it. */
+bool view_is_adoption(const struct collection_edit *edit);
+/* The view after an edit; `fresh`, if given, becomes the newest memtable. NULL without memory. */
+struct view *view_edited(const struct view *old, const struct collection_edit *edit, struct memtable_ref *fresh);
+
+/* Calls visit for each row of a view's memtables that is visible at lsn (SEQ_MAX - 1: that lives now), in an epoch of
+ * its own, so that none is held long; what row points to is valid during the call. Ends with what visit answers if that
+ * is not 0. */
+int view_each_row(const struct view *view, struct epochs *epochs, uint64_t lsn,
+                  int (*visit)(void *context, const struct memtable *memtable, uint32_t number,
+                               const struct memtable_row *row),
+                  void *context);
+
+#endif

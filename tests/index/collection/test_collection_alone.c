@@ -1,0 +1,224 @@
+/*
+ * test_collection_alone.c - a collection without a store: a host of the test's own with a journal in memory. What the
+ * host is asked, what it may refuse, and that nothing of a collection needs a folder.
+ */
+#include "index/collection/collection_host.h"
+#include "index/search/search.h"
+#include "io/fault.h"
+#include "tests/index/support_store.h"
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum { N = 400, UID = 5 };
+
+struct state {
+    struct io_fs *fs;
+    struct collection_host host;
+    struct collection *c;
+    struct support_lane lane;
+    unsigned n_wakes, n_notes;
+    uint32_t rows;
+    bool refuses;
+    /* of the search */
+    bool done;
+    int code;
+    uint32_t n_hits;
+    char first[16];
+};
+
+static int ignore(void *context, uint8_t kind, uint64_t lsn, const uint8_t *bytes, uint32_t n, struct quire_error *err)
+{
+    (void)context, (void)kind, (void)lsn, (void)bytes, (void)n, (void)err;
+    return 0;
+}
+
+static int admit(void *context, const struct collection *c, struct quire_error *err)
+{
+    struct state *s = context;
+    (void)c, (void)err;
+    return s->refuses ? QUIRE_ELIMIT : 0;
+}
+
+static void wake(void *context, struct collection *c)
+{
+    struct state *s = context;
+    (void)c;
+    s->n_wakes++;
+}
+
+static void note_memtable(void *context, struct collection *c, uint32_t rows, uint64_t bytes)
+{
+    struct state *s = context;
+    assert_true(bytes > 0);
+    assert_int_equal(collection_uid(c), UID);
+    s->n_notes++;
+    s->rows = rows;
+}
+
+static int set_up(void **out)
+{
+    struct state *s = calloc(1, sizeof *s);
+    assert_non_null(s);
+    const struct journal_options options = {.sync = JOURNAL_NO};
+    const struct journal_reader reader = {.restore = ignore, .replay = ignore};
+    struct collection_config config = support_config();
+    struct attribute_schema *schema = NULL;
+    struct journal_report report;
+    uint64_t lsn;
+    s->fs = fault_fs_create();
+    assert_non_null(s->fs);
+    assert_int_equal(s->fs->ops->mkdir(s->fs, "/log"), 0);
+    assert_int_equal(journal_open(s->fs, "/log", &options, &reader, &s->host.journal, &report, NULL), 0);
+    assert_int_equal(epochs_create(&s->host.epochs), 0);
+    s->host.admit = admit;
+    s->host.wake = wake;
+    s->host.note_memtable = note_memtable;
+    s->host.context = s;
+    assert_int_equal(collection_config_validate(&config, NULL), 0);
+    assert_int_equal(attribute_schema_create(NULL, 0, &schema, NULL), 0);
+    assert_int_equal(collection_create(&s->host, 8, UID, &config, schema, 0, &s->c, NULL), 0);
+    assert_int_equal(collection_log_create(s->c, &lsn, NULL), 0);
+    support_lane_open(&s->lane, s->fs);
+    *out = s;
+    return 0;
+}
+
+static int tear_down(void **in)
+{
+    struct state *s = *in;
+    support_lane_close(&s->lane);
+    collection_unref(s->c);
+    assert_int_equal(journal_close(s->host.journal, NULL), 0);
+    epochs_destroy(s->host.epochs);
+    fault_fs_destroy(s->fs);
+    free(s);
+    return 0;
+}
+
+static int put(struct state *s, uint32_t key, uint32_t version)
+{
+    float vector[SUPPORT_DIM];
+    char name[16];
+    struct collection_put put = {.key = name, .vector = vector};
+    put.key_bytes = (uint32_t)snprintf(name, sizeof name, "key-%u", key);
+    support_vector(key, version, vector);
+    assert_int_equal(collection_locate_now(s->c, name, put.key_bytes, &put.located), 1);
+    return collection_put(s->c, &put, NULL);
+}
+
+static void on_search(struct collection_search *search)
+{
+    struct state *s = search->owner;
+    s->done = true;
+    s->code = search->code;
+    s->n_hits = search->n_hits;
+    if (search->n_hits > 0)
+        memcpy(s->first, search->hits[0].key, search->hits[0].key_bytes);
+}
+
+/* The nearest element to the vector of a key. */
+static void search(struct state *s, uint32_t key, uint32_t version, uint32_t k)
+{
+    float query[SUPPORT_DIM];
+    struct collection_search search = {.collection = s->c, .query = query, .done = on_search, .owner = s};
+    quire_search_options_init(&search.options);
+    search.options.k = k;
+    support_vector(key, version, query);
+    s->done = false;
+    memset(s->first, 0, sizeof s->first);
+    assert_int_equal(collection_search_start(s->lane.searcher, &search, NULL), 0);
+    while (!s->done)
+        engine_poll(s->lane.engine, 1, 1000000);
+    assert_int_equal(s->code, 0);
+}
+
+static void elements_are_put_and_found_without_a_store(void **in)
+{
+    struct state *s = *in;
+    uint64_t lsn, before = collection_last_lsn(s->c);
+    bool removed;
+    struct located nowhere;
+    for (uint32_t i = 0; i < N; i++)
+        assert_int_equal(put(s, i, 1), 0);
+    assert_int_equal(collection_count(s->c), N);
+    assert_int_equal(collection_last_lsn(s->c), before + N);
+    assert_int_equal(s->n_notes, N);
+    assert_int_equal(s->rows, N);
+    search(s, 7, 1, 10);
+    assert_int_equal(s->n_hits, 10);
+    assert_string_equal(s->first, "key-7");
+    assert_int_equal(put(s, 7, 2), 0);
+    search(s, 7, 2, 10);
+    assert_string_equal(s->first, "key-7");
+    assert_int_equal(collection_locate_now(s->c, "key-7", 5, &nowhere), 1);
+    assert_int_equal(collection_remove(s->c, "key-7", 5, &nowhere, NULL, &removed, &lsn, NULL), 0);
+    assert_true(removed);
+    search(s, 7, 2, N);
+    assert_int_equal(s->n_hits, N - 1);
+    assert_string_not_equal(s->first, "key-7");
+}
+
+static void the_host_refuses_and_is_told(void **in)
+{
+    struct state *s = *in;
+    s->refuses = true;
+    assert_int_equal(put(s, 1, 1), QUIRE_ELIMIT);
+    assert_int_equal(collection_count(s->c), 0);
+    s->refuses = false;
+    for (uint32_t i = 0; i < N; i++) /* beyond what is searched without a graph: rows wait to be linked */
+        assert_int_equal(put(s, i, 1), 0);
+    assert_true(s->n_wakes > 0);
+}
+
+static void a_host_need_not_listen(void **in)
+{
+    struct state *s = *in;
+    s->host.admit = NULL;
+    s->host.wake = NULL;
+    s->host.note_memtable = NULL;
+    for (uint32_t i = 0; i < N; i++)
+        assert_int_equal(put(s, i, 1), 0);
+    assert_int_equal(s->n_notes + s->n_wakes, 0);
+    search(s, N - 1, 1, 1);
+    assert_string_equal(s->first, "key-399");
+}
+
+static void what_the_host_keeps_is_zero_and_its_own(void **in)
+{
+    struct state *s = *in;
+    uint64_t *kept = collection_host_data(s->c);
+    assert_int_equal(*kept, 0);
+    *kept = UINT64_MAX;
+    assert_int_equal(put(s, 1, 1), 0);
+    assert_true(*kept == UINT64_MAX);
+}
+
+static void after_its_drop_nothing_is_written(void **in)
+{
+    struct state *s = *in;
+    uint64_t lsn, last;
+    assert_int_equal(put(s, 1, 1), 0);
+    assert_int_equal(collection_log_drop(s->c, &lsn, NULL), 0);
+    assert_true(collection_is_dropped(s->c));
+    last = journal_last_lsn(s->host.journal);
+    assert_int_equal(last, lsn);
+    assert_int_equal(put(s, 2, 1), QUIRE_ECLOSED);
+    assert_int_equal(collection_log_drop(s->c, &lsn, NULL), QUIRE_ECLOSED);
+    assert_int_equal(journal_last_lsn(s->host.journal), last);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(elements_are_put_and_found_without_a_store, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(the_host_refuses_and_is_told, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_host_need_not_listen, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(what_the_host_keeps_is_zero_and_its_own, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(after_its_drop_nothing_is_written, set_up, tear_down),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
