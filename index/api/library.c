@@ -124,11 +124,11 @@ void quire_get_info(const struct quire_index *index, struct quire_info *out)
                                .format_version = i->format_version};
 }
 
-uint32_t quire_calibration(const struct quire_index *index, struct quire_calibration_point *points, uint32_t room)
+uint32_t quire_calibration(const struct quire_index *index, struct quire_calibration_point *points, uint32_t capacity)
 {
     const struct segment *s = index->segment;
     float factor = segment_effort_factor(s);
-    for (uint32_t i = 0; i < room && i < s->n_calibration; i++)
+    for (uint32_t i = 0; i < capacity && i < s->n_calibration; i++)
         points[i] = (struct quire_calibration_point){s->calibration[i].k,
                                                      (uint32_t)ceilf((float)s->calibration[i].effort * factor),
                                                      s->calibration[i].recall, s->calibration[i].reads};
@@ -478,7 +478,7 @@ struct fetch_answer {
 
 static void copy_attributes(struct fetch_answer *a, const struct fetch_request *request)
 {
-    size_t room = *a->text_bytes;
+    size_t capacity = *a->text_bytes;
     const char *json = NULL;
     uint32_t bytes = 0, n_grants = 0;
     if (grants_split(request->attributes, request->attributes ? request->attributes_bytes : 0, &json, &bytes,
@@ -492,8 +492,9 @@ static void copy_attributes(struct fetch_answer *a, const struct fetch_request *
         return;
     }
     *a->text_bytes = bytes;
-    if (bytes > room)
-        a->code = error_set(a->err, QUIRE_ELIMIT, "the attributes have %u bytes, there is room for %zu", bytes, room);
+    if (bytes > capacity)
+        a->code =
+            error_set(a->err, QUIRE_ELIMIT, "the attributes have %u bytes, there is room for %zu", bytes, capacity);
     else
         memcpy(a->text, json, bytes);
 }

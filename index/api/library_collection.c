@@ -518,12 +518,12 @@ static void on_fetched(struct collection_fetch *fetch)
             *a->err = fetch->error;
         return;
     }
-    size_t room = a->attribute_bytes ? *a->attribute_bytes : 0;
+    size_t capacity = a->attribute_bytes ? *a->attribute_bytes : 0;
     if (a->attribute_bytes)
         *a->attribute_bytes = fetch->attribute_bytes;
-    if (a->attribute_bytes && fetch->attribute_bytes > room) {
+    if (a->attribute_bytes && fetch->attribute_bytes > capacity) {
         a->code = error_set(a->err, QUIRE_ELIMIT, "the attributes have %u bytes, there is room for %zu",
-                            fetch->attribute_bytes, room);
+                            fetch->attribute_bytes, capacity);
         return;
     }
     if (a->vector)

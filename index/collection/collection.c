@@ -7,7 +7,7 @@
  * away by the end of the log, the record of that merge has carried the tombstone on.
  *
  * The view is replaced, never changed: readers take a reference under the lock and keep what they have. What does
- * change under a reader are rows of memtables, which carry the numbers of their birth and death, and tombstones.
+ * change under a reader are rows of memtables, which carry the LSNs where they begin and end, and tombstones.
  *
  * publish swaps what was sealed or merged for its result. Rows that died while that was made are found by comparing: a
  * row that is dead now and was copied is dead in the result. The frame that says so is appended under the same lock, so
@@ -128,7 +128,7 @@ int collection_vector_validate(const struct collection_config *config, const flo
     return 0;
 }
 
-/* ---- create and destroy -------------------------------------------------------------------------------------------------------- */
+/* ---- create and destroy ------------------------------------------------------------------------------------------ */
 
 static struct memtable_config memtable_config_of(const struct collection_config *c, struct epochs *epochs)
 {
@@ -383,6 +383,8 @@ static int put_row(struct collection *c, const struct place *place, const struct
 {
     struct memtable *newest = c->view->memtables[0]->memtable;
     struct memtable_pending pending;
+    assert(lock_is_held(&c->lock) && element->stored && !atomic_load(&c->dropped));
+    assert(c->view->memtables[0]->last_seq == SEQ_MAX); /* it is not frozen */
     int rc = memtable_prepare(newest, element->key, element->key_bytes, element->stored, element->attributes,
                               element->attribute_bytes, &pending);
     if (rc < 0)
@@ -478,7 +480,7 @@ static int commit_put(struct collection *c, struct collection_put *put, const st
 }
 
 /* Wakes maintenance when the newest table is full. */
-static void watch_table(struct collection *c)
+static void watch_memtable(struct collection *c)
 {
     struct memtable_stats stats;
     assert(lock_is_held(&c->lock));
@@ -499,7 +501,7 @@ static int lock_and_put(struct collection *c, struct collection_put *put, const 
     int rc = collection_scope_resolve_locked(c, put->scope, &scope);
     rc = rc < 0 ? error_set(err, rc, "no memory for a scope") : commit_put(c, put, scope, stored, err);
     if (rc == 0)
-        watch_table(c);
+        watch_memtable(c);
     pthread_mutex_unlock(&c->lock);
     epoch_exit(epochs, epoch);
     free(scope);
@@ -536,14 +538,6 @@ int collection_put(struct collection *c, struct collection_put *put, struct quir
     return rc;
 }
 
-static bool row_matches(const struct memtable_row *row, const struct filter *filter)
-{
-    const char *json = NULL;
-    uint32_t json_bytes = 0, n_grants;
-    return grants_split(row->attributes, row->attribute_bytes, &json, &json_bytes, &n_grants) == 0 &&
-           filter_matches(filter, json, json_bytes, row->key, row->key_bytes);
-}
-
 /* Whether a removal takes what is there. */
 static bool may_remove(const struct place *place, const struct located *located, const struct tenant_scope *scope)
 {
@@ -554,7 +548,7 @@ static bool may_remove(const struct place *place, const struct located *located,
         return true;
     memtable_row(place->table->memtable, place->row, &row);
     return (located->seen_lsn == 0 || row.birth <= located->seen_lsn) &&
-           (!located->matching || row_matches(&row, located->matching));
+           collection_text_matches(located->matching, row.attributes, row.attribute_bytes, row.key, row.key_bytes);
 }
 
 static int commit_remove(struct collection *c, const void *key, uint32_t key_bytes, const struct located *located,
@@ -571,8 +565,9 @@ static int commit_remove(struct collection *c, const void *key, uint32_t key_byt
         return rc;
     end_place(&place, *lsn);
     c->last_lsn = *lsn;
-    atomic_fetch_sub_explicit(&c->n_elements, 1, memory_order_relaxed);
-    watch_table(c);
+    uint64_t before = atomic_fetch_sub_explicit(&c->n_elements, 1, memory_order_relaxed);
+    assert(before > 0);
+    watch_memtable(c);
     *removed = true;
     return 0;
 }
@@ -612,6 +607,7 @@ static int move_with_attributes(struct collection *c, const struct place *place,
 static int write_text(struct collection *c, const struct place *place, struct record_element *element, uint64_t *lsn,
                       struct quire_error *err)
 {
+    assert(lock_is_held(&c->lock) && place->table);
     if (!place->newest)
         return move_with_attributes(c, place, element, lsn, err);
     int rc = log_element(c, RECORD_ATTRIBUTES, element, lsn, err);
@@ -724,6 +720,7 @@ int collection_freeze(struct collection *c, struct quire_error *err)
 static int carry_ended_rows(const struct collection_edit *edit)
 {
     int rc = 0;
+    assert((edit->n_removed_parts == 0 || edit->rows_of) && (edit->n_removed_memtables == 0 || edit->memtable_rows_of));
     for (uint32_t i = 0; i < edit->n_removed_parts; i++) {
         const struct part *part = edit->removed_parts[i];
         uint64_t rows = segment_info(part->segment)->rows;
@@ -908,7 +905,7 @@ uint64_t collection_horizon(const struct collection *c)
     return horizon;
 }
 
-/* ---- statistics ----------------------------------------------------------------------------------------------------- */
+/* ---- statistics -------------------------------------------------------------------------------------------------- */
 
 static void add_part(const struct part *part, struct collection_stats *out)
 {

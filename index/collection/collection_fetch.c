@@ -21,6 +21,7 @@ static void on_part(struct fetch_request *fetch);
 /* Asks the next part that may have the key. */
 static void walk_on(struct part_walk *walk)
 {
+    assert(walk->next_part <= walk->view->n_parts);
     while (walk->next_part > 0) {
         struct part *part = walk->view->parts[--walk->next_part];
         if (!part_may_have(part, walk->fetch.key, walk->fetch.key_bytes))
@@ -41,6 +42,7 @@ static void walk_on(struct part_walk *walk)
 static void on_part(struct fetch_request *fetch)
 {
     struct part_walk *walk = fetch->owner;
+    assert(walk->next_part < walk->view->n_parts);
     if (fetch->code == QUIRE_ENOTFOUND ||
         (fetch->code == 0 && part_is_dead(walk->view->parts[walk->next_part], fetch->row)))
         walk_on(walk);
@@ -239,6 +241,7 @@ static void finish_sealed(struct collection_fetch *f, bool found)
     f->reads = fetch->reads;
     f->rounds = fetch->rounds;
     f->bytes = fetch->bytes;
+    assert(found == (fetch->code == 0));
     const struct part *part = found ? walk->view->parts[walk->next_part] : NULL;
     if (found && !part_allows(part, fetch->row, f->resolved)) {
         set_not_found(f);
@@ -314,7 +317,7 @@ int collection_fetch_start(struct searcher *searcher, struct collection_fetch *f
 
 /* ---- places ------------------------------------------------------------------------------------------------------ */
 
-static uint64_t table_room(const struct memtable_ref *table)
+static uint64_t rows_in_use(const struct memtable_ref *table)
 {
     struct memtable_stats stats;
     memtable_get_stats(table->memtable, &stats);
@@ -328,7 +331,7 @@ uint64_t collection_places(const struct collection *constant)
     for (uint32_t i = 0; i < view->n_parts; i++)
         n += segment_info(view->parts[i]->segment)->rows;
     for (uint32_t i = 0; i < view->n_memtables; i++)
-        n += table_room(view->memtables[i]);
+        n += rows_in_use(view->memtables[i]);
     view_unref(view);
     return n;
 }
@@ -336,6 +339,7 @@ uint64_t collection_places(const struct collection *constant)
 static void end_place_request(struct place_request *request, int code)
 {
     struct view *view = request->view;
+    assert(view && (code < 0 || request->key));
     request->code = code;
     request->done(request);
     view_unref(view);
@@ -357,9 +361,9 @@ static void take_place_in_memory(struct place_request *request, uint64_t place, 
     unsigned epoch = epoch_enter(epochs);
     for (uint32_t i = 0; i < request->view->n_memtables; i++) {
         const struct memtable_ref *table = request->view->memtables[i];
-        uint64_t room = table_room(table);
+        uint64_t rows = rows_in_use(table);
         struct memtable_row row;
-        if (place < room && memtable_death(table->memtable, (uint32_t)place) == SEQ_MAX) {
+        if (place < rows && memtable_death(table->memtable, (uint32_t)place) == SEQ_MAX) {
             memtable_row(table->memtable, (uint32_t)place, &row);
             request->key = row.key;
             request->key_bytes = row.key_bytes;
@@ -367,9 +371,9 @@ static void take_place_in_memory(struct place_request *request, uint64_t place, 
             epoch_exit(epochs, epoch);
             return;
         }
-        if (place < room)
+        if (place < rows)
             break;
-        place -= room;
+        place -= rows;
     }
     end_place_request(request, QUIRE_ENOTFOUND);
     epoch_exit(epochs, epoch);

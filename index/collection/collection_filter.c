@@ -20,7 +20,7 @@
 #include <string.h>
 
 #define NAMES_MAX    10000u
-#define RECHECK_MORE 2u /* times k hits are asked for where each must be proved */
+#define RECHECK_MORE 2u /* times k hits are asked for where each must be rechecked */
 
 /* ---- begin and end ----------------------------------------------------------------------------------------------- */
 
@@ -89,22 +89,11 @@ void collection_filter_end(struct search_work *w)
 
 /* ---- memtables --------------------------------------------------------------------------------------------------- */
 
-static bool matches(const struct search_work *w, const char *text, uint32_t bytes, const void *key, uint32_t key_bytes)
-{
-    const char *json = NULL;
-    uint32_t json_bytes = 0, n_grants;
-    if (!w->filter)
-        return true;
-    if (grants_split(text, bytes, &json, &json_bytes, &n_grants) < 0)
-        return false;
-    return filter_matches(w->filter, json, json_bytes, key, key_bytes);
-}
-
 bool collection_filter_accepts(void *context, const struct memtable_row *row)
 {
     const struct search_work *w = context;
     return grants_allow(row->attributes, row->attribute_bytes, w->scope) &&
-           matches(w, row->attributes, row->attribute_bytes, row->key, row->key_bytes);
+           collection_text_matches(w->filter, row->attributes, row->attribute_bytes, row->key, row->key_bytes);
 }
 
 /* ---- names ------------------------------------------------------------------------------------------------------- */
@@ -121,6 +110,7 @@ static void on_name(struct fetch_request *fetch)
         roaring_bitmap_add(w->subs[a->hit].keys, fetch->row);
     else if (fetch->code != QUIRE_ENOTFOUND)
         collection_search_fail(w, fetch->code, &fetch->error);
+    assert(a->busy && w->n_pending > 0);
     a->busy = false;
     w->n_pending--;
     look_up(w);
@@ -129,7 +119,7 @@ static void on_name(struct fetch_request *fetch)
 /* The next name and a part that may have it. */
 static bool next_name(struct search_work *w, const struct filter_part *names, const char **key, uint32_t *key_bytes)
 {
-    for (; w->search->code == 0 && w->key_part < w->view->n_parts; w->key_part++, w->key_next = 0)
+    for (; w->key_part < w->view->n_parts; w->key_part++, w->key_next = 0)
         while (w->key_next < names->n_keys) {
             *key = filter_key(w->filter, names->first_key + w->key_next++, key_bytes);
             if (*key_bytes > 0 && *key_bytes <= QUIRE_KEY_BYTES_MAX &&
@@ -139,30 +129,24 @@ static bool next_name(struct search_work *w, const struct filter_part *names, co
     return false;
 }
 
-static void start_name(struct search_work *w, struct attribute_fetch *a, const char *key, uint32_t key_bytes)
+static bool start_name(struct search_work *w, struct attribute_fetch *a)
 {
+    const char *key;
+    uint32_t key_bytes;
+    if (!next_name(w, names_of(w), &key, &key_bytes))
+        return false;
     a->hit = w->key_part;
     w->n_pending++;
     a->request = (struct fetch_request){
         .segment = w->view->parts[w->key_part]->segment, .key = key, .key_bytes = key_bytes, .done = on_name};
     if (!collection_search_fetch(w, a))
         w->n_pending--;
+    return true;
 }
 
-/* Some at a time. Those that end within their start come back here, and are left to the loop. */
 static void look_up(struct search_work *w)
 {
-    const struct filter_part *names = names_of(w);
-    const char *key;
-    uint32_t key_bytes;
-    if (w->starting)
-        return;
-    w->starting = true;
-    for (uint32_t i = 0; i < ATTRIBUTES_AT_ONCE; i++)
-        while (!w->attributes[i].busy && next_name(w, names, &key, &key_bytes))
-            start_name(w, &w->attributes[i], key, key_bytes);
-    w->starting = false;
-    if (w->n_pending == 0)
+    if (collection_search_fill(w, start_name) && w->n_pending == 0)
         collection_search_start_segments(w);
 }
 
@@ -188,6 +172,7 @@ int collection_filter_select(struct search_work *w, struct sub_search *sub, stru
     if (rc < 0)
         return rc;
     uint64_t asked = w->k;
+    assert(w->is_filtered && sub->part < w->n_subs);
     if (sub->selection->residual)
         asked = (uint64_t)RECHECK_MORE * w->k < QUIRE_K_MAX ? (uint64_t)RECHECK_MORE * w->k : QUIRE_K_MAX;
     asked = asked < sub->selection->n ? asked : sub->selection->n;
@@ -228,7 +213,7 @@ static int exclude_seen(struct search_work *w, struct sub_search *sub)
     return 0;
 }
 
-/* Its hits have been proved: on, if there are too few and rows that have not been seen. */
+/* Its hits have been rechecked: on, if there are too few and rows that have not been seen. */
 static void ask_more(struct search_work *w, struct sub_search *sub)
 {
     bool enough = w->search->code < 0 || sub->n_matched >= w->k || sub->request.n_hits < sub->asked ||
@@ -253,7 +238,9 @@ static void recheck(struct search_work *w);
 static void settle(struct search_work *w, struct found *f, bool is_match)
 {
     struct sub_search *sub = &w->subs[f->part];
-    f->proof = is_match ? RECHECK_NONE : RECHECK_REFUSED;
+    assert(f->recheck == RECHECK_ASKED || (f->recheck == RECHECK_DUE && w->search->code < 0));
+    assert(sub->n_unchecked > 0);
+    f->recheck = is_match ? RECHECK_NONE : RECHECK_REFUSED;
     sub->n_matched += is_match;
     if (--sub->n_unchecked == 0)
         ask_more(w, sub);
@@ -265,6 +252,7 @@ static void on_recheck(struct fetch_request *fetch)
     struct search_work *w = a->work;
     struct found *f = &w->found[a->hit];
     bool is_match = false;
+    assert(a->busy && f->recheck == RECHECK_ASKED);
     collection_search_pin(w);
     w->search->stats.reads += fetch->reads;
     w->search->stats.bytes += fetch->bytes;
@@ -272,7 +260,8 @@ static void on_recheck(struct fetch_request *fetch)
     if (fetch->code < 0)
         collection_search_fail(w, fetch->code, &fetch->error);
     else
-        is_match = matches(w, fetch->attributes, fetch->attributes_bytes, w->bytes + f->key_at, f->key_bytes);
+        is_match = collection_text_matches(w->filter, fetch->attributes, fetch->attributes_bytes, w->bytes + f->key_at,
+                                           f->key_bytes);
     if (is_match && w->search->want_attributes)
         collection_search_keep_json(w, f, fetch->attributes, fetch->attributes_bytes);
     a->busy = false;
@@ -281,37 +270,35 @@ static void on_recheck(struct fetch_request *fetch)
     collection_search_release(w);
 }
 
-/* The next hit to be proved; false: none. */
+/* The next hit to be rechecked; false: none. */
 static bool next_recheck(struct search_work *w)
 {
-    while (w->next_recheck < w->n_found && w->found[w->next_recheck].proof != RECHECK_DUE)
+    while (w->next_recheck < w->n_found && w->found[w->next_recheck].recheck != RECHECK_DUE)
         w->next_recheck++;
     return w->next_recheck < w->n_found;
 }
 
-static void start_recheck(struct search_work *w, struct attribute_fetch *a)
+static bool start_recheck(struct search_work *w, struct attribute_fetch *a)
 {
+    if (!next_recheck(w))
+        return false;
     struct found *f = &w->found[w->next_recheck];
     a->hit = w->next_recheck;
-    f->proof = RECHECK_ASKED;
+    f->recheck = RECHECK_ASKED;
     a->request = (struct fetch_request){
         .segment = w->view->parts[f->part]->segment, .row = f->row, .want_attributes = true, .done = on_recheck};
     if (!collection_search_fetch(w, a))
         settle(w, &w->found[a->hit], false);
+    return true;
 }
 
-/* Some at a time; after a failure none is asked for any more. */
+/* After a failure none is asked for any more. */
 static void recheck(struct search_work *w)
 {
-    if (w->starting)
+    if (!collection_search_fill(w, start_recheck))
         return;
-    w->starting = true;
-    for (uint32_t i = 0; i < ATTRIBUTES_AT_ONCE; i++)
-        while (w->search->code == 0 && !w->attributes[i].busy && next_recheck(w))
-            start_recheck(w, &w->attributes[i]);
     while (w->search->code < 0 && next_recheck(w))
         settle(w, &w->found[w->next_recheck], false);
-    w->starting = false;
 }
 
 void collection_filter_take(struct search_work *w, struct sub_search *sub, uint32_t n)
@@ -320,9 +307,10 @@ void collection_filter_take(struct search_work *w, struct sub_search *sub, uint3
         w->n_pending--;
         return;
     }
+    assert(sub->n_unchecked == 0 && n <= w->n_found);
     sub->n_unchecked = n;
     for (uint32_t i = w->n_found - n; i < w->n_found; i++)
-        w->found[i].proof = RECHECK_DUE;
+        w->found[i].recheck = RECHECK_DUE;
     if (n == 0)
         ask_more(w, sub);
     else
@@ -332,8 +320,10 @@ void collection_filter_take(struct search_work *w, struct sub_search *sub, uint3
 void collection_filter_drop_refused(struct search_work *w)
 {
     uint32_t n = 0;
-    for (uint32_t i = 0; i < w->n_found; i++)
-        if (w->found[i].proof != RECHECK_REFUSED)
+    for (uint32_t i = 0; i < w->n_found; i++) {
+        assert(w->found[i].recheck == RECHECK_NONE || w->found[i].recheck == RECHECK_REFUSED);
+        if (w->found[i].recheck != RECHECK_REFUSED)
             w->found[n++] = w->found[i];
+    }
     w->n_found = n;
 }

@@ -9,8 +9,9 @@
  *             that, u32 tenants that were dropped, of each u32 generation, u32 bytes, name; then per segment u64 uid,
  *             u32 form (0: list, 1: bitmap), u32 bytes, those
  *   DROP_TENANT  u64 uid, u32 generation from now on, u32 bytes, name
- *   BURY      u64 uid, u64 segment, u32 rows, u32 0, u32 per row: they are nobody's any more
- *   ROWS      u64 uid, u32 rows, u32 0; per row u64 birth, u32 bytes of key, vector, attributes, u32 0; then those
+ *   VOID_ROWS u64 uid, u64 segment, u32 rows, u32 0, u32 per row: they are nobody's any more
+ *   ROWS      u64 uid, u32 rows, u32 0; per row u64 LSN where it begins, u32 bytes of key, vector, attributes, u32 0;
+ *             then those
  *
  * Attributes are texts as grants.h has them.
  *
@@ -19,11 +20,12 @@
  * Bytes of a record have passed the journal's checksum, and are still not believed.
  *
  * Replaying needs no disk: segments are numbers with a growing bitmap of dead rows until the end of the log shows which
- * of them are still wanted. An EDIT that seals takes the rows born up to its LSN out of the memtable. Records that the
+ * of them are still wanted. An EDIT that seals takes the rows begun up to its LSN out of the memtable. Records that the
  * checkpoint's STATE knew are left out.
  */
 #include "index/collection/collection_priv.h"
 #include "index/segment/segment_view.h"
+#include "io/array.h"
 #include "io/bytes.h"
 #include "io/error.h"
 #include <stdlib.h>
@@ -35,7 +37,7 @@
 #define STATE_PART_BYTES     16u
 #define FORMER_BYTES         8u /* of a dropped tenant, before its name */
 #define DROP_HEADER_BYTES    16u
-#define BURY_HEADER_BYTES    24u
+#define VOID_HEADER_BYTES    24u
 #define ROWS_HEADER_BYTES    16u
 #define ROW_HEADER_BYTES     24u
 #define ROWS_CHUNK_BYTES     (1u << 20) /* of rows in one record */
@@ -65,7 +67,8 @@ uint8_t *collection_record_element(uint64_t uid, const struct record_element *e,
     store_u32(bytes + 28, e->attribute_bytes);
     to = append(to, e->key, e->key_bytes);
     to = append(to, e->stored, e->stored_bytes);
-    append(to, e->attributes, e->attribute_bytes);
+    to = append(to, e->attributes, e->attribute_bytes);
+    assert(to == bytes + *n_bytes);
     return bytes;
 }
 
@@ -92,6 +95,7 @@ uint8_t *collection_record_edit(uint64_t uid, const struct collection_edit *edit
             store_u32(to, (uint32_t)row);
             to += 4;
         }
+    assert(to == bytes + total); /* tombstones do not change meanwhile: (lock) */
     return bytes;
 }
 
@@ -127,7 +131,7 @@ uint8_t *collection_record_drop_tenant(uint64_t uid, const char *name, uint32_t 
 uint8_t *collection_record_void_rows(uint64_t uid, uint64_t part_uid, const uint32_t *rows, uint32_t n,
                                      uint32_t *n_bytes)
 {
-    *n_bytes = BURY_HEADER_BYTES + 4 * n;
+    *n_bytes = VOID_HEADER_BYTES + 4 * n;
     uint8_t *record = malloc(*n_bytes);
     if (!record)
         return NULL;
@@ -136,7 +140,7 @@ uint8_t *collection_record_void_rows(uint64_t uid, uint64_t part_uid, const uint
     store_u32(record + 16, n);
     store_u32(record + 20, 0);
     for (uint32_t i = 0; i < n; i++)
-        store_u32(record + BURY_HEADER_BYTES + 4 * (size_t)i, rows[i]);
+        store_u32(record + VOID_HEADER_BYTES + 4 * (size_t)i, rows[i]);
     return record;
 }
 
@@ -216,44 +220,44 @@ static uint8_t *encode_state(const struct collection *c, uint32_t *n_bytes)
         uint8_t *to = encode_names(c, schema, schema_bytes, bytes + STATE_HEADER_BYTES);
         for (uint32_t i = 0; i < view->n_parts; i++)
             to = encode_part(view->parts[i], to);
+        assert(to == bytes + total);
     }
     free(schema);
     return bytes;
 }
 
-/* Rows of one table that are written together. */
+/* Rows that are written together. */
 struct rows_chunk {
+    const struct collection *collection;
+    struct checkpoint *checkpoint;
+    uint64_t lsn;
     uint8_t *bytes;
     size_t n_bytes, capacity;
     uint32_t n;
+    struct quire_error *err;
 };
 
-static int chunk_flush(struct rows_chunk *chunk, uint64_t uid, struct checkpoint *checkpoint, uint64_t lsn,
-                       struct quire_error *err)
+static int chunk_flush(struct rows_chunk *chunk)
 {
     if (chunk->n == 0)
         return 0;
-    store_u64(chunk->bytes, uid);
+    store_u64(chunk->bytes, chunk->collection->uid);
     store_u32(chunk->bytes + 8, chunk->n);
     store_u32(chunk->bytes + 12, 0);
-    int rc = checkpoint_put(checkpoint, RECORD_ROWS, lsn, chunk->bytes, (uint32_t)chunk->n_bytes, err);
+    int rc =
+        checkpoint_put(chunk->checkpoint, RECORD_ROWS, chunk->lsn, chunk->bytes, (uint32_t)chunk->n_bytes, chunk->err);
     chunk->n = 0;
     chunk->n_bytes = ROWS_HEADER_BYTES;
     return rc;
 }
 
 static int chunk_add(struct rows_chunk *chunk, const struct memtable *memtable, uint32_t number,
-                     const struct memtable_row *row, uint32_t stored_bytes)
+                     const struct memtable_row *row)
 {
+    uint32_t stored_bytes = memtable_stored_bytes(&chunk->collection->table_config);
     size_t more = (size_t)ROW_HEADER_BYTES + row->key_bytes + stored_bytes + row->attribute_bytes;
-    if (chunk->n_bytes + more > chunk->capacity) {
-        size_t capacity = chunk->n_bytes + more + ROWS_CHUNK_BYTES;
-        uint8_t *bigger = realloc(chunk->bytes, capacity);
-        if (!bigger)
-            return QUIRE_ENOMEM;
-        chunk->bytes = bigger;
-        chunk->capacity = capacity;
-    }
+    if (!array_reserve(&chunk->bytes, &chunk->capacity, chunk->n_bytes + more))
+        return error_set(chunk->err, QUIRE_ENOMEM, "no memory for a checkpoint's rows");
     uint8_t *to = chunk->bytes + chunk->n_bytes;
     store_u64(to, row->birth);
     store_u32(to + 8, row->key_bytes);
@@ -262,44 +266,29 @@ static int chunk_add(struct rows_chunk *chunk, const struct memtable *memtable, 
     store_u32(to + 20, 0);
     to = append(to + ROW_HEADER_BYTES, row->key, row->key_bytes);
     memtable_row_stored(memtable, number, to);
-    to += stored_bytes;
-    append(to, row->attributes, row->attribute_bytes);
+    to = append(to + stored_bytes, row->attributes, row->attribute_bytes);
     chunk->n_bytes += more;
     chunk->n++;
+    assert(to == chunk->bytes + chunk->n_bytes);
     return 0;
 }
 
-/* The rows of a table that are visible at lsn; each in an epoch of its own, so that none is held long. */
-static int save_table(const struct collection *c, const struct memtable *memtable, struct rows_chunk *chunk,
-                      struct checkpoint *checkpoint, uint64_t lsn, struct quire_error *err)
+/* The rows of a memtable that are visible; each in an epoch of its own, and none is held while they are written. */
+static int save_memtable(struct rows_chunk *chunk, const struct memtable *memtable)
 {
-    struct epochs *epochs = c->host->epochs;
+    struct epochs *epochs = chunk->collection->host->epochs;
     struct memtable_stats stats;
     int rc = 0;
     memtable_get_stats(memtable, &stats);
     for (uint32_t r = 0; r < stats.room && rc == 0; r++) {
         struct memtable_row row;
         unsigned epoch = epoch_enter(epochs);
-        if (memtable_row_at(memtable, r, lsn, &row) &&
-            chunk_add(chunk, memtable, r, &row, memtable_stored_bytes(&c->table_config)) < 0)
-            rc = error_set(err, QUIRE_ENOMEM, "no memory for a checkpoint's rows");
+        if (memtable_row_at(memtable, r, chunk->lsn, &row))
+            rc = chunk_add(chunk, memtable, r, &row);
         epoch_exit(epochs, epoch);
         if (rc == 0 && chunk->n_bytes >= ROWS_CHUNK_BYTES)
-            rc = chunk_flush(chunk, c->uid, checkpoint, lsn, err);
+            rc = chunk_flush(chunk);
     }
-    return rc;
-}
-
-static int save_rows(const struct collection *c, const struct view *view, struct checkpoint *checkpoint, uint64_t lsn,
-                     struct quire_error *err)
-{
-    struct rows_chunk chunk = {.bytes = malloc(ROWS_HEADER_BYTES), ROWS_HEADER_BYTES, ROWS_HEADER_BYTES, 0};
-    int rc = chunk.bytes ? 0 : error_set(err, QUIRE_ENOMEM, "no memory for a checkpoint's rows");
-    for (uint32_t i = 0; i < view->n_memtables && rc == 0; i++)
-        rc = save_table(c, view->memtables[i]->memtable, &chunk, checkpoint, lsn, err);
-    if (rc == 0)
-        rc = chunk_flush(&chunk, c->uid, checkpoint, lsn, err);
-    free(chunk.bytes);
     return rc;
 }
 
@@ -314,14 +303,18 @@ int collection_save(struct collection *c, struct checkpoint *checkpoint, struct 
     pthread_mutex_lock(&c->lock);
     uint64_t now = c->last_lsn;
     uint8_t *state = encode_state(c, &n_bytes);
-    struct view *view = c->view;
-    atomic_fetch_add_explicit(&view->references, 1, memory_order_relaxed);
+    struct view *view = view_ref(c->view);
     pthread_mutex_unlock(&c->lock);
     journal_quiesce_end(c->host->journal);
     int rc = state ? checkpoint_put(checkpoint, RECORD_STATE, now, state, n_bytes, err)
                    : error_set(err, QUIRE_ENOMEM, "no memory for the state of a collection");
+    struct rows_chunk chunk = {
+        .collection = c, .checkpoint = checkpoint, .lsn = now, .n_bytes = ROWS_HEADER_BYTES, .err = err};
+    for (uint32_t i = 0; i < view->n_memtables && rc == 0; i++)
+        rc = save_memtable(&chunk, view->memtables[i]->memtable);
     if (rc == 0)
-        rc = save_rows(c, view, checkpoint, now, err);
+        rc = chunk_flush(&chunk);
+    free(chunk.bytes);
     free(state);
     view_unref(view);
     collection_unpin(c, lsn);
@@ -418,14 +411,14 @@ static int kill_sealed(struct collection *c, uint64_t uid, uint32_t row, struct 
     return 0;
 }
 
-static int put_stored(struct collection *c, const struct record_element *e, uint64_t birth, struct quire_error *err)
+static int put_stored(struct collection *c, const struct record_element *e, uint64_t begin, struct quire_error *err)
 {
     uint32_t row;
     if (e->stored_bytes != memtable_stored_bytes(&c->table_config))
         return error_set(err, QUIRE_ECORRUPT, "a journal record holds a vector of %u bytes, not %u", e->stored_bytes,
                          memtable_stored_bytes(&c->table_config));
     int rc = memtable_put(c->view->memtables[0]->memtable, e->key, e->key_bytes, e->stored, true, e->attributes,
-                          e->attribute_bytes, birth, &row);
+                          e->attribute_bytes, begin, &row);
     return rc < 0 ? error_set(err, rc, "no memory for an element of the journal") : 0;
 }
 
@@ -453,7 +446,7 @@ static int replay_element(struct collection *c, uint8_t kind, uint64_t lsn, cons
     return 0;
 }
 
-/* The rows of a memtable that were born after `sealed` go to another. */
+/* The rows of a memtable that began after `sealed` go to another. */
 static int move_younger(const struct memtable *from, struct memtable *to, uint64_t sealed, uint32_t stored_bytes)
 {
     struct memtable_stats stats;
@@ -483,6 +476,7 @@ static int replay_parts(struct collection *c, struct collection_edit *edit, uint
     if (rc == 0 && sealed &&
         move_younger(old->memtable, fresh->memtable, sealed, memtable_stored_bytes(&c->table_config)) < 0)
         rc = error_set(err, QUIRE_ENOMEM, "no memory for an element of the journal");
+    assert(c->view->n_memtables == 1); /* nothing is frozen while records are played back */
     edit->removed_memtables = &old;
     edit->n_removed_memtables = sealed != 0;
     struct view *view = rc == 0 ? view_edited(c->view, edit, fresh) : NULL;
@@ -605,13 +599,13 @@ static int replay_drop_tenant(struct collection *c, const uint8_t *bytes, uint32
     return take_former(c, (const char *)bytes + DROP_HEADER_BYTES, n - DROP_HEADER_BYTES, load_u32(bytes + 8), err);
 }
 
-static int replay_bury(struct collection *c, const uint8_t *bytes, uint32_t n, struct quire_error *err)
+static int replay_void_rows(struct collection *c, const uint8_t *bytes, uint32_t n, struct quire_error *err)
 {
-    if (n < BURY_HEADER_BYTES || BURY_HEADER_BYTES + 4 * (uint64_t)load_u32(bytes + 16) != n)
+    if (n < VOID_HEADER_BYTES || VOID_HEADER_BYTES + 4 * (uint64_t)load_u32(bytes + 16) != n)
         return bad_record("one of rows that are nobody's", err);
     int rc = 0;
     for (uint32_t i = 0; i < load_u32(bytes + 16) && rc == 0; i++)
-        rc = kill_sealed(c, load_u64(bytes + 8), load_u32(bytes + BURY_HEADER_BYTES + 4 * (size_t)i), err);
+        rc = kill_sealed(c, load_u64(bytes + 8), load_u32(bytes + VOID_HEADER_BYTES + 4 * (size_t)i), err);
     return rc;
 }
 
@@ -629,14 +623,14 @@ static int restore_rows(struct collection *c, const uint8_t *bytes, uint32_t n, 
                                    .key_bytes = load_u32(at + 8),
                                    .stored_bytes = load_u32(at + 12),
                                    .attribute_bytes = load_u32(at + 16)};
-        uint64_t birth = load_u64(at), rest = (uint64_t)e.key_bytes + e.stored_bytes + e.attribute_bytes;
+        uint64_t begin = load_u64(at), rest = (uint64_t)e.key_bytes + e.stored_bytes + e.attribute_bytes;
         if (rest > (uint64_t)(end - at) - ROW_HEADER_BYTES || e.key_bytes == 0 || e.key_bytes > QUIRE_KEY_BYTES_MAX)
             return bad_record("rows of a checkpoint", err);
         e.stored = (const uint8_t *)e.key + e.key_bytes;
         e.attributes = e.attribute_bytes ? (const uint8_t *)e.stored + e.stored_bytes : NULL;
         rc = check_text(e.attributes, e.attribute_bytes, err);
         if (rc == 0)
-            rc = put_stored(c, &e, birth, err);
+            rc = put_stored(c, &e, begin, err);
         at += ROW_HEADER_BYTES + rest;
     }
     return rc == 0 && at != end ? bad_record("rows of a checkpoint", err) : rc;
@@ -659,7 +653,7 @@ int collection_replay(struct collection *c, uint8_t kind, bool restored, uint64_
     else if (kind == RECORD_DROP_TENANT)
         rc = replay_drop_tenant(c, bytes, n, err);
     else if (kind == RECORD_VOID_ROWS)
-        rc = replay_bury(c, bytes, n, err);
+        rc = replay_void_rows(c, bytes, n, err);
     else
         rc = error_set(err, QUIRE_EVERSION, "the journal holds records of kind %u, which this version does not know",
                        kind);

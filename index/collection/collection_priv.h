@@ -52,7 +52,7 @@ uint64_t collection_horizon(const struct collection *collection);
 
 /* What a PUT, REMOVE or ATTRIBUTES record says. Pointers are the caller's, or into the record's bytes. */
 struct record_element {
-    uint64_t ended_uid; /* of the sealed row whose life it ends; 0: none */
+    uint64_t ended_uid; /* of the sealed row that it ends; 0: none */
     uint32_t ended_row;
     const void *key;
     uint32_t key_bytes;
@@ -103,6 +103,9 @@ struct element_text {
     uint32_t bytes;
     char *owned;
 };
+/* Whether an element matches, by its text and key; one whose grants are damaged does not. filter NULL: all do. */
+bool collection_text_matches(const struct filter *filter, const void *text, uint32_t bytes, const void *key,
+                             uint32_t key_bytes);
 /* (lock) The text of a put. old: that of the row which it replaces, bytes 0: it has none, or there is no such row;
  * scope: resolved. */
 int collection_text_of_put(struct collection *collection, const struct collection_put *put,

@@ -22,7 +22,7 @@
 
 #define FETCHES 16u
 
-struct sweep {
+struct scan_work {
     struct collection_scan *scan;
     struct tenant_scope *scope; /* owned */
     struct collection_snapshot *snapshot;
@@ -34,7 +34,7 @@ struct sweep {
     struct search_lane *lane;
     struct row_fetch {
         struct fetch_request request;
-        struct sweep *sweep;
+        struct scan_work *work;
         bool busy;
     } fetches[FETCHES];
     unsigned n_busy;
@@ -43,20 +43,10 @@ struct sweep {
     struct quire_error *err;
 };
 
-static int take(struct sweep *s, const void *key, uint32_t key_bytes)
+static int take(struct scan_work *s, const void *key, uint32_t key_bytes)
 {
     s->scan->n++;
     return s->scan->want_keys && s->scan->visit ? s->scan->visit(s->scan->context, key, key_bytes, &s->located) : 0;
-}
-
-static bool matches(const struct sweep *s, const void *text, uint32_t bytes, const void *key, uint32_t key_bytes)
-{
-    const char *json;
-    uint32_t json_bytes, n_grants;
-    if (!s->scan->filter)
-        return true;
-    return grants_split(text, bytes, &json, &json_bytes, &n_grants) == 0 &&
-           filter_matches(s->scan->filter, json, json_bytes, key, key_bytes);
 }
 
 /* ---- rows of a segment, one by one ------------------------------------------------------------------------------- */
@@ -64,7 +54,8 @@ static bool matches(const struct sweep *s, const void *text, uint32_t bytes, con
 static void on_row(struct fetch_request *fetch)
 {
     struct row_fetch *f = fetch->owner;
-    struct sweep *s = f->sweep;
+    struct scan_work *s = f->work;
+    assert(f->busy && s->n_busy > 0);
     f->busy = false;
     s->n_busy--;
     s->has_ended = true;
@@ -76,12 +67,12 @@ static void on_row(struct fetch_request *fetch)
         return;
     }
     s->located.row = fetch->row;
-    if (!s->residual ||
-        matches(s, fetch->attributes, fetch->attributes_bytes, fetch->found_key, fetch->found_key_bytes))
+    if (!s->residual || collection_text_matches(s->scan->filter, fetch->attributes, fetch->attributes_bytes,
+                                                fetch->found_key, fetch->found_key_bytes))
         s->code = take(s, fetch->found_key, fetch->found_key_bytes);
 }
 
-static bool next_row(struct sweep *s, uint32_t *row)
+static bool next_row(struct scan_work *s, uint32_t *row)
 {
     uint64_t n = segment_info(s->part->segment)->rows;
     while (s->next < n && !bitmap_has(s->rows, (uint32_t)s->next))
@@ -90,9 +81,10 @@ static bool next_row(struct sweep *s, uint32_t *row)
     return s->next++ < n;
 }
 
-static void start_row(struct sweep *s, struct row_fetch *f, uint32_t row)
+static void start_row(struct scan_work *s, struct row_fetch *f, uint32_t row)
 {
-    f->sweep = s;
+    assert(!f->busy && s->n_busy < FETCHES);
+    f->work = s;
     f->busy = true;
     s->n_busy++;
     f->request = (struct fetch_request){.segment = s->part->segment,
@@ -109,7 +101,7 @@ static void start_row(struct sweep *s, struct row_fetch *f, uint32_t row)
     s->code = rc;
 }
 
-static int fetch_rows(struct sweep *s)
+static int fetch_rows(struct scan_work *s)
 {
     uint32_t row;
     bool more = true;
@@ -131,15 +123,16 @@ static int fetch_rows(struct sweep *s)
 
 static int on_scanned(void *context, const struct scanned_row *row)
 {
-    struct sweep *s = context;
+    struct scan_work *s = context;
     s->located.row = row->row;
-    if (s->residual && !matches(s, row->attributes, row->attribute_bytes, row->key, row->key_bytes))
+    if (s->residual &&
+        !collection_text_matches(s->scan->filter, row->attributes, row->attribute_bytes, row->key, row->key_bytes))
         return 0;
     return take(s, row->key, row->key_bytes);
 }
 
 /* All of it forward; what is not to be looked at is passed for dead. */
-static int scan_rows(struct sweep *s)
+static int scan_rows(struct scan_work *s)
 {
     uint64_t bytes = (segment_info(s->part->segment)->rows + 7) / 8;
     for (uint64_t i = 0; i < bytes; i++)
@@ -148,7 +141,7 @@ static int scan_rows(struct sweep *s)
 }
 
 /* Into s->rows: what the selection (NULL: all) has that is alive; how many. */
-static uint64_t list_rows(struct sweep *s, const struct selection *selection, const uint8_t *dead)
+static uint64_t list_rows(struct scan_work *s, const struct selection *selection, const uint8_t *dead)
 {
     uint64_t n = segment_info(s->part->segment)->rows, count = 0;
     memset(s->rows, 0, (size_t)(n + 7) / 8 + 1);
@@ -160,7 +153,7 @@ static uint64_t list_rows(struct sweep *s, const struct selection *selection, co
     return count;
 }
 
-static int visit_part(struct sweep *s, const struct selection *selection, const uint8_t *dead)
+static int visit_part(struct scan_work *s, const struct selection *selection, const uint8_t *dead)
 {
     const struct segment_info *info = segment_info(s->part->segment);
     s->residual = selection && selection->residual;
@@ -177,12 +170,13 @@ static int visit_part(struct sweep *s, const struct selection *selection, const 
     uint64_t n = list_rows(s, selection, dead);
     s->next = 0;
     int rc = n == 0 ? 0 : n > info->n_blocks ? scan_rows(s) : fetch_rows(s);
+    assert(s->n_busy == 0);
     free(s->rows);
     s->rows = NULL;
     return rc;
 }
 
-static int scan_part(struct sweep *s, uint32_t i)
+static int scan_part(struct scan_work *s, uint32_t i)
 {
     struct selection *selection = NULL;
     int rc = 0;
@@ -199,20 +193,20 @@ static int scan_part(struct sweep *s, uint32_t i)
 /* ---- memtables --------------------------------------------------------------------------------------------------- */
 
 /* Whether the row is there and matches; its key is copied. In an epoch. */
-static bool look_at(struct sweep *s, const struct memtable *memtable, uint32_t number, uint8_t *key,
+static bool look_at(struct scan_work *s, const struct memtable *memtable, uint32_t number, uint8_t *key,
                     uint32_t *key_bytes)
 {
     struct memtable_row row;
     if (!memtable_row_at(memtable, number, s->snapshot->lsn, &row) ||
         !grants_allow(row.attributes, row.attribute_bytes, s->scope) ||
-        !matches(s, row.attributes, row.attribute_bytes, row.key, row.key_bytes))
+        !collection_text_matches(s->scan->filter, row.attributes, row.attribute_bytes, row.key, row.key_bytes))
         return false;
     memcpy(key, row.key, row.key_bytes);
     *key_bytes = row.key_bytes;
     return true;
 }
 
-static int scan_table(struct sweep *s, const struct memtable *memtable, uint8_t *key)
+static int scan_table(struct scan_work *s, const struct memtable *memtable, uint8_t *key)
 {
     struct epochs *epochs = s->scan->collection->host->epochs;
     struct memtable_stats stats;
@@ -230,7 +224,7 @@ static int scan_table(struct sweep *s, const struct memtable *memtable, uint8_t 
     return rc;
 }
 
-static int scan_all(struct sweep *s)
+static int scan_all(struct scan_work *s)
 {
     const struct view *view = s->snapshot->view;
     uint8_t *key = malloc(QUIRE_KEY_BYTES_MAX);
@@ -246,7 +240,7 @@ static int scan_all(struct sweep *s)
 
 int collection_scan(struct search_lane *lane, struct collection_scan *scan, struct quire_error *err)
 {
-    struct sweep *s = calloc(1, sizeof *s);
+    struct scan_work *s = calloc(1, sizeof *s);
     scan->n = scan->reads = 0;
     if (!s || collection_scope_resolve(scan->collection, scan->scope, &s->scope) < 0) {
         free(s);

@@ -4,7 +4,7 @@
  *   1. the sealed segments of the view, all at once, each by its own search on this lane's ring (search.h)
  *   2. when the last has answered, under the collection's lock: the number S of the last write, and which of the hits
  *      have died by now. Those are dropped: what replaced them was written before S, so it is found in step 3.
- *   3. the memtables as of S: rows with birth <= S < death. Without disk, without lock.
+ *   3. the memtables as of S: rows with begin <= S < end. Without disk, without lock.
  *   4. the k nearest of all; then their attributes, where they are wanted and lie on the disk
  *
  * So an element that was replaced meanwhile is seen once. Where the view has changed between 1 and 2 (a seal or a merge
@@ -16,6 +16,7 @@
  * A work's memory stays with the lane for the next search.
  */
 #include "index/collection/collection_search_priv.h"
+#include "io/array.h"
 #include "io/clock.h"
 #include "io/error.h"
 #include "io/memory.h"
@@ -30,39 +31,13 @@
 
 /* ---- memory ------------------------------------------------------------------------------------------------------ */
 
-int work_reserve(void *array, uint32_t *capacity, uint32_t n, size_t size)
-{
-    void **at = array;
-    if (n <= *capacity)
-        return 0;
-    void *bigger = realloc(*at, size_mul(n, size));
-    if (!bigger)
-        return QUIRE_ENOMEM;
-    *at = bigger;
-    *capacity = n;
-    return 0;
-}
-
-/* Room for n bytes more, aligned for floats; their place. SIZE_MAX without memory. */
-static size_t take_bytes(struct search_work *w, size_t n)
-{
-    size_t at = (w->n_bytes + 7) / 8 * 8, end = at + n;
-    if (end > w->bytes_capacity) {
-        size_t capacity = end + end / 2 + 1024;
-        uint8_t *bigger = realloc(w->bytes, capacity);
-        if (!bigger)
-            return SIZE_MAX;
-        w->bytes = bigger;
-        w->bytes_capacity = capacity;
-    }
-    w->n_bytes = end;
-    return at;
-}
-
 size_t collection_search_keep_bytes(struct search_work *w, const void *bytes, size_t n)
 {
-    size_t at = take_bytes(w, n);
-    if (at != SIZE_MAX && n > 0)
+    size_t at = (w->n_bytes + 7) / 8 * 8; /* aligned for floats */
+    if (!array_reserve(&w->bytes, &w->bytes_capacity, at + n + 1))
+        return SIZE_MAX;
+    w->n_bytes = at + n;
+    if (bytes && n > 0)
         memcpy(w->bytes + at, bytes, n);
     return at;
 }
@@ -138,6 +113,8 @@ static void deliver(struct search_work *w)
     struct collection_search *search = w->search;
     struct collection *c = search->collection;
     struct searcher *s = w->searcher;
+    assert(w->pins == 0 && w->n_pending == 0);
+    assert(search->code < 0 || w->n_found <= w->k);
     search->hits = search->code == 0 ? w->hits : NULL;
     search->n_hits = search->code == 0 ? w->n_found : 0;
     search->stats.latency_ns = clock_ns() - w->started_ns;
@@ -198,25 +175,16 @@ static void on_attributes(struct fetch_request *fetch)
     } else if (fetch->attributes) {
         collection_search_keep_json(w, f, fetch->attributes, fetch->attributes_bytes);
     }
+    assert(a->busy && w->n_pending > 0);
     a->busy = false;
     w->n_pending--;
     fetch_attributes(w);
 }
 
-/* Goes on to the next hit whose attributes lie on the disk; false: none. */
-static bool next_attributes(struct search_work *w)
-{
-    for (; w->search->code == 0 && w->next_attributes < w->n_found; w->next_attributes++) {
-        const struct found *f = &w->found[w->next_attributes];
-        if (f->part != PART_NONE && !f->has_text && segment_info(w->view->parts[f->part]->segment)->has_attributes)
-            return true;
-    }
-    return false;
-}
-
 bool collection_search_fetch(struct search_work *w, struct attribute_fetch *a)
 {
     struct quire_error err = {0};
+    assert(!a->busy);
     a->work = w;
     a->busy = true;
     a->request.owner = a;
@@ -228,31 +196,46 @@ bool collection_search_fetch(struct search_work *w, struct attribute_fetch *a)
     return false;
 }
 
-static void start_attributes(struct search_work *w, struct attribute_fetch *a)
+bool collection_search_fill(struct search_work *w, bool (*start_next)(struct search_work *w, struct attribute_fetch *a))
 {
-    a->hit = w->next_attributes++;
-    w->n_pending++;
-    a->request = (struct fetch_request){.segment = w->view->parts[w->found[a->hit].part]->segment,
-                                        .row = w->found[a->hit].row,
-                                        .want_attributes = true,
-                                        .done = on_attributes};
-    if (!collection_search_fetch(w, a))
-        w->n_pending--;
+    if (w->starting)
+        return false;
+    w->starting = true;
+    for (uint32_t i = 0; i < ATTRIBUTES_AT_ONCE; i++)
+        while (w->search->code == 0 && !w->attributes[i].busy && start_next(w, &w->attributes[i]))
+            continue;
+    w->starting = false;
+    return true;
 }
 
-/* Some at a time: each costs two reads, one after the other. Those that end within their start come back here, and are
- * left to the loop. */
+/* Of the next hit whose attributes lie on the disk; false: there is none. */
+static bool start_attributes(struct search_work *w, struct attribute_fetch *a)
+{
+    const struct found *f = NULL;
+    struct segment *segment = NULL;
+    for (; !segment && w->next_attributes < w->n_found; w->next_attributes++) {
+        f = &w->found[w->next_attributes];
+        if (f->part != PART_NONE && !f->has_text)
+            segment = w->view->parts[f->part]->segment;
+        if (segment && !segment_info(segment)->has_attributes)
+            segment = NULL;
+    }
+    if (!segment)
+        return false;
+    a->hit = w->next_attributes - 1;
+    w->n_pending++;
+    a->request =
+        (struct fetch_request){.segment = segment, .row = f->row, .want_attributes = true, .done = on_attributes};
+    if (!collection_search_fetch(w, a))
+        w->n_pending--;
+    return true;
+}
+
+/* Each costs two reads, one after the other. */
 static void fetch_attributes(struct search_work *w)
 {
     uint32_t rounds = 0;
-    if (w->starting)
-        return;
-    w->starting = true;
-    for (uint32_t i = 0; i < ATTRIBUTES_AT_ONCE; i++)
-        while (!w->attributes[i].busy && next_attributes(w))
-            start_attributes(w, &w->attributes[i]);
-    w->starting = false;
-    if (w->n_pending > 0)
+    if (!collection_search_fill(w, start_attributes) || w->n_pending > 0)
         return;
     for (uint32_t i = 0; i < ATTRIBUTES_AT_ONCE; i++) {
         rounds = w->attributes[i].rounds > rounds ? w->attributes[i].rounds : rounds;
@@ -284,7 +267,7 @@ static int keep_row(struct search_work *w, const struct memtable *memtable, cons
     memtable_row(memtable, hit->row, &row);
     if (w->is_filtered && !collection_filter_accepts(w, &row))
         return 0;
-    *f = (struct found){.distance = hit->distance, .part = PART_NONE, .row = hit->row, .birth = row.birth};
+    *f = (struct found){.distance = hit->distance, .part = PART_NONE, .row = hit->row, .begin = row.birth};
     f->key_at = collection_search_keep_bytes(w, row.key, row.key_bytes);
     f->key_bytes = row.key_bytes;
     if (f->key_at == SIZE_MAX)
@@ -292,7 +275,7 @@ static int keep_row(struct search_work *w, const struct memtable *memtable, cons
     if (w->search->want_attributes && row.attributes)
         collection_search_keep_json(w, f, row.attributes, row.attribute_bytes);
     if (w->search->want_vectors) {
-        f->vector_at = take_bytes(w, sizeof(float) * w->search->collection->config.dim);
+        f->vector_at = collection_search_keep_bytes(w, NULL, sizeof(float) * w->search->collection->config.dim);
         if (f->vector_at == SIZE_MAX)
             return QUIRE_ENOMEM;
         memtable_vector(memtable, hit->row, w->scratch, (float *)(void *)(w->bytes + f->vector_at));
@@ -301,7 +284,7 @@ static int keep_row(struct search_work *w, const struct memtable *memtable, cons
     return 0;
 }
 
-static int search_table(struct search_work *w, const struct memtable_ref *table, uint64_t snapshot)
+static int search_memtable(struct search_work *w, const struct memtable_ref *table, uint64_t snapshot)
 {
     struct collection_search *search = w->search;
     const struct memtable_test test = {collection_filter_accepts, w};
@@ -316,7 +299,7 @@ static int search_table(struct search_work *w, const struct memtable_ref *table,
     int n = scratch ? memtable_search(table->memtable, scratch, &query, w->memtable_hits, &done) : QUIRE_ENOMEM;
     search->memtable_rows_scored += done.scored;
     search->stats.matches += w->is_filtered ? done.matches : 0;
-    if (n < 0 || work_reserve(&w->found, &w->found_capacity, w->n_found + (uint32_t)n, sizeof *w->found) < 0)
+    if (n < 0 || !array_reserve(&w->found, &w->found_capacity, w->n_found + (uint32_t)n))
         return QUIRE_ENOMEM;
     for (int i = 0; i < n; i++)
         if (keep_row(w, table->memtable, &w->memtable_hits[i]) < 0)
@@ -325,14 +308,14 @@ static int search_table(struct search_work *w, const struct memtable_ref *table,
 }
 
 /* The memtables of the view, and those of `now` that are not among them. */
-static int search_tables(struct search_work *w, const struct view *now, uint64_t snapshot)
+static int search_memtables(struct search_work *w, const struct view *now, uint64_t snapshot)
 {
     int rc = 0;
     for (uint32_t i = 0; i < w->view->n_memtables && rc == 0; i++)
-        rc = search_table(w, w->view->memtables[i], snapshot);
+        rc = search_memtable(w, w->view->memtables[i], snapshot);
     for (uint32_t i = 0; i < now->n_memtables && rc == 0; i++)
         if (!view_has_memtable(w->view, now->memtables[i]))
-            rc = search_table(w, now->memtables[i], snapshot);
+            rc = search_memtable(w, now->memtables[i], snapshot);
     return rc;
 }
 
@@ -346,15 +329,14 @@ static bool has_died(const struct search_work *w, const struct found *f)
     return part_is_dead(w->view->parts[f->part], f->row);
 }
 
-/* Step 2. The caller lets *now go. *died: how many hits have. */
+/* Step 2. *now is released by the caller. *died: how many hits have. */
 static uint64_t take_snapshot(struct search_work *w, struct view **now, uint32_t *died)
 {
     struct collection *c = w->search->collection;
     uint32_t n = 0;
     *died = 0;
     if (w->search->snapshot) {
-        *now = w->view;
-        atomic_fetch_add_explicit(&w->view->references, 1, memory_order_relaxed);
+        *now = view_ref(w->view);
         return w->search->snapshot->lsn;
     }
     pthread_mutex_lock(&c->lock);
@@ -363,8 +345,7 @@ static uint64_t take_snapshot(struct search_work *w, struct view **now, uint32_t
             w->found[n++] = w->found[i];
     *died = w->n_found - n;
     w->n_found = n;
-    *now = c->view;
-    atomic_fetch_add_explicit(&c->view->references, 1, memory_order_relaxed);
+    *now = view_ref(c->view);
     uint64_t lsn = c->last_lsn;
     pthread_mutex_unlock(&c->lock);
     return lsn;
@@ -375,7 +356,7 @@ static int by_distance(const void *left, const void *right)
     const struct found *a = left, *b = right;
     if (a->distance != b->distance)
         return a->distance < b->distance ? -1 : 1;
-    return a->birth != b->birth ? (a->birth > b->birth ? -1 : 1) : a->row < b->row ? -1 : a->row > b->row;
+    return a->begin != b->begin ? (a->begin > b->begin ? -1 : 1) : a->row < b->row ? -1 : a->row > b->row;
 }
 
 /* By key, the youngest version first. */
@@ -386,7 +367,7 @@ static int by_key(const void *left, const void *right, void *context)
     if (a->key_bytes != b->key_bytes)
         return a->key_bytes < b->key_bytes ? -1 : 1;
     int order = memcmp(bytes + a->key_at, bytes + b->key_at, a->key_bytes);
-    return order ? order : a->birth > b->birth ? -1 : a->birth < b->birth;
+    return order ? order : a->begin > b->begin ? -1 : a->begin < b->begin;
 }
 
 static bool is_same_key(const struct search_work *w, const struct found *a, const struct found *b)
@@ -442,42 +423,39 @@ static bool leave_gap(struct search_work *w, uint32_t died)
     return died > 0 && (w->search->options.exact || w->n_found < w->k) && w->n_deaths++ < DEATHS_MAX;
 }
 
-/* The plan is that of the segment with the most reads; what came from memory alone says so. */
-static void finish_stats(struct search_work *w)
+/* Steps 2 and 3. Whether the search must begin again, on *now, whose reference is the caller's. */
+static bool add_memtables(struct search_work *w, struct view **now)
 {
-    struct quire_search_stats *stats = &w->search->stats;
-    stats->rows_scored += w->search->memtable_rows_scored;
-    if (!w->is_filtered)
-        stats->matches = w->n_elements;
-    if (w->view->n_parts == 0 || (stats->plan == QUIRE_PLAN_EMPTY && w->n_found > 0))
-        stats->plan = QUIRE_PLAN_MEMORY;
+    struct epochs *epochs = w->search->collection->host->epochs;
+    struct quire_error err = {0};
+    uint32_t died;
+    /* one epoch from the number on: what ends meanwhile is not given back before the memtables have been searched */
+    unsigned epoch = epoch_enter(epochs);
+    uint64_t lsn = take_snapshot(w, now, &died);
+    bool whole = views_meet(w->view, *now);
+    if (whole && search_memtables(w, *now, lsn) < 0)
+        collection_search_fail(w, QUIRE_ENOMEM, NULL);
+    epoch_exit(epochs, epoch);
+    if (*now != w->view)
+        drop_older_versions(w);
+    if (!whole && w->n_views++ == VIEWS_MAX) {
+        error_set(&err, QUIRE_EBUSY, "segments came and went %u times during a search: try again", VIEWS_MAX);
+        collection_search_fail(w, QUIRE_EBUSY, &err);
+    }
+    return w->search->code == 0 && (!whole || leave_gap(w, died));
 }
 
+/* All segments have answered: step 2 and what follows. */
 static void conclude(struct search_work *w)
 {
     struct collection_search *search = w->search;
+    struct quire_search_stats *stats = &search->stats;
     struct view *now;
-    struct epochs *epochs = search->collection->host->epochs;
     uint64_t began = clock_ns();
-    uint32_t died;
+    assert(w->n_pending == 0 && search->code == 0);
     if (w->is_filtered)
         collection_filter_drop_refused(w);
-    /* one epoch from the number on: what dies meanwhile is not given back before the memtables have been searched */
-    unsigned epoch = epoch_enter(epochs);
-    uint64_t lsn = take_snapshot(w, &now, &died);
-    bool whole = views_meet(w->view, now);
-    if (whole && search_tables(w, now, lsn) < 0)
-        collection_search_fail(w, QUIRE_ENOMEM, NULL);
-    epoch_exit(epochs, epoch);
-    if (now != w->view)
-        drop_older_versions(w);
-    if (!whole && w->n_views++ == VIEWS_MAX) {
-        struct quire_error err = {0};
-        collection_search_fail(
-            w, error_set(&err, QUIRE_EBUSY, "segments came and went %u times during a search: try again", VIEWS_MAX),
-            &err);
-    }
-    if (search->code == 0 && (!whole || leave_gap(w, died))) {
+    if (add_memtables(w, &now)) {
         begin_again(w, now);
         return;
     }
@@ -485,16 +463,20 @@ static void conclude(struct search_work *w)
     if (w->n_found)
         qsort(w->found, w->n_found, sizeof *w->found, by_distance);
     w->n_found = w->n_found < w->k ? w->n_found : w->k;
-    if (work_reserve(&w->hits, &w->hits_capacity, w->n_found, sizeof *w->hits) < 0)
+    if (!array_reserve(&w->hits, &w->hits_capacity, w->n_found))
         collection_search_fail(w, QUIRE_ENOMEM, NULL);
-    finish_stats(w);
-    search->stats.cpu_ns += clock_ns() - began;
+    /* the plan is that of the segment with the most reads; what came from memory alone says so */
+    stats->rows_scored += search->memtable_rows_scored;
+    if (!w->is_filtered)
+        stats->matches = w->n_elements;
+    if (w->view->n_parts == 0 || (stats->plan == QUIRE_PLAN_EMPTY && w->n_found > 0))
+        stats->plan = QUIRE_PLAN_MEMORY;
+    stats->cpu_ns += clock_ns() - began;
     w->next_attributes = search->want_attributes ? 0 : w->n_found;
-    if (search->code < 0) {
+    if (search->code < 0)
         deliver(w);
-        return;
-    }
-    fetch_attributes(w);
+    else
+        fetch_attributes(w);
 }
 
 /* ---- segments ---------------------------------------------------------------------------------------------------- */
@@ -502,7 +484,7 @@ static void conclude(struct search_work *w)
 static int keep_hits(struct search_work *w, const struct sub_search *sub)
 {
     const struct search_request *r = &sub->request;
-    if (work_reserve(&w->found, &w->found_capacity, w->n_found + r->n_hits, sizeof *w->found) < 0)
+    if (!array_reserve(&w->found, &w->found_capacity, w->n_found + r->n_hits))
         return QUIRE_ENOMEM;
     for (uint32_t i = 0; i < r->n_hits; i++) {
         const struct search_hit *hit = &r->hits[i];
@@ -544,12 +526,13 @@ static void add_stats(struct search_work *w, const struct quire_search_stats *on
 
 void collection_search_pin(struct search_work *w)
 {
-    w->hold++;
+    w->pins++;
 }
 
 void collection_search_release(struct search_work *w)
 {
-    if (--w->hold > 0 || w->n_pending > 0)
+    assert(w->pins > 0);
+    if (--w->pins > 0 || w->n_pending > 0)
         return;
     if (w->search->code < 0)
         deliver(w);
@@ -562,6 +545,7 @@ static void on_segment(struct search_request *request)
     struct sub_search *sub = request->owner;
     struct search_work *w = sub->work;
     uint32_t before = w->n_found;
+    assert(w->n_pending > 0 && sub->part < w->view->n_parts);
     collection_search_pin(w);
     if (request->code < 0)
         collection_search_fail(w, request->code, &request->error);
@@ -616,6 +600,7 @@ void collection_search_start_segment(struct search_work *w, struct sub_search *s
 void collection_search_start_segments(struct search_work *w)
 {
     uint32_t n = w->view->n_parts, reads_max = reads_each(w);
+    assert(w->n_pending == 0 && w->n_found == 0);
     collection_search_pin(w);
     w->n_pending = n;
     for (uint32_t i = 0; i < n; i++) {
@@ -656,10 +641,10 @@ static int reserve_work(struct search_work *w, const struct collection_config *c
 {
     uint32_t code_dim = config->dim + 64 > 2 * config->dim ? config->dim + 64 : 2 * config->dim;
     uint32_t k = w->k;
-    if (work_reserve(&w->subs, &w->subs_capacity, w->view->n_parts, sizeof *w->subs) < 0 ||
-        work_reserve(&w->query, &w->query_capacity, config->dim, sizeof *w->query) < 0 ||
-        work_reserve(&w->scratch, &w->scratch_capacity, code_dim, sizeof *w->scratch) < 0 ||
-        work_reserve(&w->memtable_hits, &w->memtable_hits_capacity, k, sizeof *w->memtable_hits) < 0)
+    if (!array_reserve(&w->subs, &w->subs_capacity, w->view->n_parts) ||
+        !array_reserve(&w->query, &w->query_capacity, config->dim) ||
+        !array_reserve(&w->scratch, &w->scratch_capacity, code_dim) ||
+        !array_reserve(&w->memtable_hits, &w->memtable_hits_capacity, k))
         return QUIRE_ENOMEM;
     return 0;
 }
@@ -685,16 +670,6 @@ static int prepare(struct search_work *w)
     return reserve_work(w, &search->collection->config);
 }
 
-static void clear_answer(struct collection_search *search)
-{
-    search->code = 0;
-    memset(&search->error, 0, sizeof search->error);
-    memset(&search->stats, 0, sizeof search->stats);
-    search->stats.complete = true;
-    search->stats.exact = search->options.exact;
-    search->memtable_rows_scored = 0;
-}
-
 int collection_search_start(struct searcher *s, struct collection_search *search, struct quire_error *err)
 {
     int rc = check(search, err);
@@ -710,12 +685,13 @@ int collection_search_start(struct searcher *s, struct collection_search *search
         give_back(s, w);
         return rc;
     }
-    w->view = search->snapshot ? search->snapshot->view : collection_view(search->collection);
-    if (search->snapshot)
-        atomic_fetch_add_explicit(&w->view->references, 1, memory_order_relaxed);
+    w->view = search->snapshot ? view_ref(search->snapshot->view) : collection_view(search->collection);
     w->n_views = w->n_deaths = 0;
     w->started_ns = clock_ns();
-    clear_answer(search);
+    search->code = 0;
+    search->error = (struct quire_error){0};
+    search->stats = (struct quire_search_stats){.complete = true, .exact = search->options.exact};
+    search->memtable_rows_scored = 0;
     if (prepare(w) < 0) {
         view_unref(w->view);
         collection_filter_end(w);

@@ -13,18 +13,18 @@
 #define ATTRIBUTES_AT_ONCE 8u
 #define PART_NONE          UINT32_MAX
 
-/* What is known of a hit of a selection that is a superset. */
-enum proof { RECHECK_NONE, RECHECK_DUE, RECHECK_ASKED, RECHECK_REFUSED };
+/* Whether a hit of a selection that is a superset must still be held against the filter. */
+enum recheck { RECHECK_NONE, RECHECK_DUE, RECHECK_ASKED, RECHECK_REFUSED };
 
 /* A hit on its way. Key, vector and attributes lie in work->bytes. */
 struct found {
     float distance;
     uint32_t part, row; /* part: index in the view's parts, or PART_NONE: of a memtable */
-    uint64_t birth;     /* of a memtable's row; 0: sealed, older than all of those */
+    uint64_t begin;     /* LSN, of a memtable's row; 0: sealed, older than all of those */
     size_t key_at, vector_at, attributes_at;
     uint32_t key_bytes, attribute_bytes;
-    uint8_t proof;
-    bool has_text; /* its attributes have been read */
+    uint8_t recheck; /* enum recheck */
+    bool has_text;   /* its attributes have been read */
 };
 
 struct sub_search {
@@ -70,7 +70,7 @@ struct search_work {
     uint32_t next_attributes;
     uint64_t started_ns, plan_reads;
     bool starting;
-    unsigned hold; /* of the pass: who raised it goes on when all segments have answered */
+    unsigned pins; /* of the pass: with the last one it goes on, if all segments have answered */
     /* with a filter or a scope */
     bool is_filtered;
     struct filter *filter;      /* a reference */
@@ -80,20 +80,23 @@ struct search_work {
 };
 
 /* collection_search.c */
-int work_reserve(void *array, uint32_t *capacity, uint32_t n, size_t size);
-/* Their place in work->bytes; SIZE_MAX without memory. */
+/* Their place in work->bytes, aligned for floats; bytes NULL: only the space for them. SIZE_MAX without memory. */
 size_t collection_search_keep_bytes(struct search_work *work, const void *bytes, size_t n);
 /* The first error counts; error may be NULL. */
 void collection_search_fail(struct search_work *work, int code, const struct quire_error *error);
 /* Starts a->request, whose owner is a; false: it could not, which is noted in the search, and a is free. */
 bool collection_search_fetch(struct search_work *work, struct attribute_fetch *a);
+/* Starts requests in places that are free, as long as there is a next one. Those that end within their start call
+ * again, which does nothing: the loop that is running sees to it (false then). */
+bool collection_search_fill(struct search_work *work,
+                            bool (*start_next)(struct search_work *work, struct attribute_fetch *a));
 /* The JSON of an element's text, kept: where it lies in f. */
 void collection_search_keep_json(struct search_work *work, struct found *f, const char *text, uint32_t bytes);
 /* Asks a segment of the view with sub->selection for sub->asked rows. */
 void collection_search_start_segment(struct search_work *work, struct sub_search *sub);
 /* All segments, after the names of the filter have been looked up. */
 void collection_search_start_segments(struct search_work *work);
-/* Around all that may be the last of a pass. */
+/* Around all that may end a pass: it does not end before the last pin is released. */
 void collection_search_pin(struct search_work *work);
 void collection_search_release(struct search_work *work);
 

@@ -1,7 +1,7 @@
 /*
  * collection_snapshot.c - a collection as it was: a view, the number of its last write, and its tombstones of then.
  *
- * Rows of memtables carry the numbers of their birth and death, so that a number is enough for them, as long as the
+ * Rows of memtables carry the LSNs where they begin and end, so that a number is enough for them, as long as the
  * rows that die later are not given back (collection_pin). Tombstones of sealed rows carry none: they are copied, a
  * bit a row.
  */
@@ -39,6 +39,7 @@ int collection_snapshot_open(struct collection *c, struct collection_snapshot **
     s->lsn = c->last_lsn;
     s->n_elements = collection_count(c);
     int rc = copy_tombstones(s);
+    assert(s->lsn >= s->pin);
     pthread_mutex_unlock(&c->lock);
     if (rc < 0) {
         collection_snapshot_close(s);

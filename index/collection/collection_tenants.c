@@ -5,10 +5,10 @@
  * tenant is dropped by one record that counts its generation up. A list of all names that were ever dropped is kept;
  * names that were not are of generation 0 and cost nothing.
  *
- * What nobody is granted any more is removed afterwards (collection_remove_void): in memtables like any element, in a sealed
- * segment by a record of row numbers, which its columns tell without reading it. A void grant never comes to hold
- * again, so it does not matter when that is done, nor whether a merge carries such a row on: its segment is looked at
- * once it is there. A segment that was looked at is not again before the next drop.
+ * What nobody is granted any more is removed afterwards (collection_remove_void): in memtables like any element, in a
+ * sealed segment by a record of row numbers, which its columns tell without reading it. A void grant never comes to
+ * hold again, so it does not matter when that is done, nor whether a merge carries such a row on: its segment is
+ * looked at once it is there. A segment that was looked at is not again before the next drop.
  *
  * Scopes are resolved once per request: a copy with generations, one block of memory. What is asked of a sealed row is
  * answered by the columns of its segment, in memory.
@@ -55,6 +55,7 @@ static uint32_t former_place(const struct collection *c, const char *name, uint3
 uint32_t collection_generation(const struct collection *c, const char *name, uint32_t bytes)
 {
     bool found;
+    assert(lock_is_held(&c->lock));
     uint32_t at = former_place(c, name, bytes, &found);
     return found ? c->former[at].generation : 0;
 }
@@ -202,6 +203,7 @@ static struct tenant_count *count_place(struct tenant_count *places, uint32_t ca
                                         uint32_t bytes)
 {
     uint64_t at = key_hash(name, bytes) & (capacity - 1);
+    assert(capacity > 0 && (capacity & (capacity - 1)) == 0);
     while (places[at].name && (places[at].bytes != bytes || memcmp(places[at].name, name, bytes) != 0))
         at = (at + 1) & (capacity - 1);
     return &places[at];
@@ -420,7 +422,7 @@ static void unlock_quiesced(struct collection *c)
     journal_quiesce_end(c->host->journal);
 }
 
-/* (lock) Rows of one record. A part that a merge has taken away meanwhile keeps nothing: its successor is swept. */
+/* (lock) Rows of one record. A part that a merge has taken away meanwhile keeps nothing: its successor is looked at. */
 static int end_void_rows(struct collection *c, struct part *part, uint32_t *rows, uint32_t n, struct quire_error *err)
 {
     uint64_t lsn;
@@ -437,8 +439,10 @@ static int end_void_rows(struct collection *c, struct part *part, uint32_t *rows
     int rc = collection_append(c, RECORD_VOID_ROWS, record, n_bytes, &lsn, err);
     if (rc < 0)
         return rc;
-    for (uint32_t i = 0; i < living; i++)
-        part_kill(part, rows[i]);
+    for (uint32_t i = 0; i < living; i++) {
+        int killed = part_kill(part, rows[i]);
+        assert(killed == 1); /* its bitmap has space for all rows */
+    }
     c->last_lsn = lsn;
     atomic_fetch_sub_explicit(&c->n_elements, living, memory_order_relaxed);
     return 0;
@@ -448,7 +452,7 @@ static int remove_void_of_part(struct collection *c, struct part *part, struct q
 {
     roaring_bitmap_t *gone = NULL;
     uint32_t n_drops = atomic_load(&c->n_drops);
-    if (atomic_load(&part->swept) == n_drops)
+    if (atomic_load(&part->void_checked) == n_drops)
         return 0;
     int rc = find_void(c, part, &gone);
     uint64_t n = gone ? roaring_bitmap_get_cardinality(gone) : 0;
@@ -463,7 +467,7 @@ static int remove_void_of_part(struct collection *c, struct part *part, struct q
         unlock_quiesced(c);
     }
     if (rc == 0)
-        atomic_store(&part->swept, n_drops);
+        atomic_store(&part->void_checked, n_drops);
     free(rows);
     part_rows_free(gone);
     return rc;

@@ -8,6 +8,7 @@
  * A scope is a wall on this side, too: its user neither makes an element that it cannot see, nor grants or revokes for
  * tenants that it is not bound to.
  */
+#include "index/attribute/filter.h"
 #include "index/collection/collection_priv.h"
 #include "io/error.h"
 #include "io/memory.h"
@@ -17,7 +18,7 @@
 /* Grants that an element will have; names are others'. */
 struct granted {
     struct grant *items; /* owned */
-    uint32_t n;
+    uint32_t n, capacity;
 };
 
 static bool is_live(const struct collection *c, const struct grant *grant)
@@ -37,6 +38,17 @@ bool collection_text_is_void(const struct collection *c, const void *text, uint3
     return n > 0;
 }
 
+bool collection_text_matches(const struct filter *filter, const void *text, uint32_t bytes, const void *key,
+                             uint32_t key_bytes)
+{
+    const char *json = NULL;
+    uint32_t json_bytes = 0, n_grants;
+    if (!filter)
+        return true;
+    return grants_split(text, bytes, &json, &json_bytes, &n_grants) == 0 &&
+           filter_matches(filter, json, json_bytes, key, key_bytes);
+}
+
 static uint32_t granted_find(const struct granted *granted, const char *name, uint32_t bytes)
 {
     uint32_t i = 0;
@@ -50,11 +62,12 @@ static bool granted_add(struct granted *granted, const struct grant *grant, uint
 {
     if (granted_find(granted, grant->name, grant->bytes) < granted->n)
         return false;
+    assert(granted->n < granted->capacity);
     granted->items[granted->n++] = (struct grant){grant->name, grant->bytes, generation};
     return true;
 }
 
-/* The grants of a text that hold, with room for more. *n_void: those that do not. */
+/* The grants of a text that hold, with space for more. *n_void: those that do not. */
 static int granted_init(struct granted *granted, const struct collection *c, const void *text, uint32_t bytes,
                         uint32_t n_more, uint32_t *n_void)
 {
@@ -62,7 +75,8 @@ static int granted_init(struct granted *granted, const struct collection *c, con
     uint32_t at = 0, n = 0;
     while (grants_next(text, bytes, &at, &grant))
         n++;
-    *granted = (struct granted){.items = malloc(size_mul((size_t)n + n_more + 1, sizeof *granted->items))};
+    *granted = (struct granted){.items = malloc(size_mul((size_t)n + n_more + 1, sizeof *granted->items)),
+                                .capacity = n + n_more + 1};
     if (!granted->items)
         return QUIRE_ENOMEM;
     *n_void = 0;
@@ -149,6 +163,7 @@ static int join_put(struct collection *c, const struct collection_put *put, cons
 int collection_text_of_put(struct collection *c, const struct collection_put *put, const struct tenant_scope *scope,
                            const struct element_text *old, struct element_text *out, struct quire_error *err)
 {
+    assert(lock_is_held(&c->lock) && (old->bytes == 0 || old->text));
     const char *json = put->attributes;
     uint32_t json_bytes = put->attributes ? put->attribute_bytes : 0, n_old = 0;
     *out = (struct element_text){.text = NULL};
@@ -199,6 +214,7 @@ int collection_text_of_change(const struct collection *c, const struct collectio
                               uint32_t bytes, char **out, uint32_t *out_bytes, uint32_t *n_changed,
                               struct quire_error *err)
 {
+    assert(lock_is_held(&c->lock));
     struct granted granted;
     struct element_text joined = {.text = NULL};
     const char *json = NULL;

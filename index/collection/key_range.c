@@ -8,6 +8,7 @@
 #include "index/collection/key_range.h"
 #include "index/build/merge.h"
 #include "index/collection/collection_priv.h"
+#include "io/array.h"
 #include "io/bitmap.h"
 #include "io/error.h"
 #include <stdlib.h>
@@ -67,14 +68,9 @@ static int keep(struct key_range *range, const uint8_t *key, uint32_t n)
     bool full = range->n == range->count;
     if (full && compare(key, n, range->keys[0].bytes, range->keys[0].n_bytes) >= 0)
         return 0;
-    if (range->n == range->capacity && !full) {
-        uint64_t capacity = range->capacity ? 2 * range->capacity : 64;
-        struct range_key *bigger = realloc(range->keys, sizeof *bigger * capacity);
-        if (!bigger)
-            return QUIRE_ENOMEM;
-        range->keys = bigger;
-        range->capacity = capacity;
-    }
+    if (!full && !array_reserve(&range->keys, &range->capacity, range->n + 1))
+        return QUIRE_ENOMEM;
+    assert(range->n <= range->count);
     uint8_t *copy = malloc((size_t)n + 1);
     if (!copy)
         return QUIRE_ENOMEM;
@@ -131,22 +127,18 @@ static int scan_part(struct key_range *range, const struct collection_snapshot *
     return rc;
 }
 
-static int scan_table(struct key_range *range, const struct collection_snapshot *snapshot,
-                      const struct memtable *memtable, const struct tenant_scope *scope)
+struct memory_walk {
+    struct key_range *range;
+    const struct tenant_scope *scope;
+};
+
+static int on_memory(void *context, const struct memtable *memtable, uint32_t number, const struct memtable_row *row)
 {
-    struct epochs *epochs = snapshot->collection->host->epochs;
-    struct memtable_stats stats;
-    int rc = 0;
-    memtable_get_stats(memtable, &stats);
-    for (uint32_t r = 0; r < stats.room && rc == 0; r++) {
-        struct memtable_row row;
-        unsigned epoch = epoch_enter(epochs);
-        if (memtable_row_at(memtable, r, snapshot->lsn, &row) &&
-            grants_allow(row.attributes, row.attribute_bytes, scope))
-            rc = keep(range, row.key, row.key_bytes);
-        epoch_exit(epochs, epoch);
-    }
-    return rc;
+    const struct memory_walk *walk = context;
+    (void)memtable, (void)number;
+    return grants_allow(row->attributes, row->attribute_bytes, walk->scope)
+               ? keep(walk->range, row->key, row->key_bytes)
+               : 0;
 }
 
 int collection_keys(struct collection *collection, struct key_range *range, struct quire_error *err)
@@ -160,8 +152,9 @@ int collection_keys(struct collection *collection, struct key_range *range, stru
         rc = collection_snapshot_open(collection, &snapshot, err);
     for (uint32_t i = 0; rc == 0 && i < snapshot->view->n_parts; i++)
         rc = scan_part(range, snapshot, i, scope, err);
-    for (uint32_t i = 0; rc == 0 && i < snapshot->view->n_memtables; i++)
-        rc = scan_table(range, snapshot, snapshot->view->memtables[i]->memtable, scope);
+    struct memory_walk walk = {range, scope};
+    if (rc == 0)
+        rc = view_each_row(snapshot->view, collection->host->epochs, snapshot->lsn, on_memory, &walk);
     collection_snapshot_close(snapshot);
     free(scope);
     if (rc == QUIRE_ENOMEM)

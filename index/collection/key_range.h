@@ -22,7 +22,7 @@ struct key_range {
     const struct tenant_scope *scope; /* only keys of elements that it lets be seen; NULL: all */
     /* out: in order; ended by key_range_fini */
     struct range_key *keys;
-    uint64_t n, capacity;
+    size_t n, capacity;
 };
 
 /* Reads every block of the collection, as it is when the call begins. Blocks: not for lanes. Memory: the keys that are

@@ -15,6 +15,7 @@
 #include "index/segment/segment_view.h"
 #include "io/error.h"
 #include "io/memory.h"
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -36,13 +37,16 @@ int part_create(uint64_t uid, struct part **out, struct quire_error *err)
 
 struct part *part_ref(struct part *part)
 {
-    atomic_fetch_add_explicit(&part->references, 1, memory_order_relaxed);
+    unsigned before = atomic_fetch_add_explicit(&part->references, 1, memory_order_relaxed);
+    assert(before > 0);
     return part;
 }
 
 void part_unref(struct part *part)
 {
-    if (!part || atomic_fetch_sub_explicit(&part->references, 1, memory_order_acq_rel) != 1)
+    unsigned before = part ? atomic_fetch_sub_explicit(&part->references, 1, memory_order_acq_rel) : 0;
+    assert(!part || before > 0);
+    if (before != 1)
         return;
     if (part->segment) {
         segment_retire(part->segment);
@@ -60,6 +64,7 @@ void part_unref(struct part *part)
 static int reserve_rows(struct part *part, uint64_t rows)
 {
     uint64_t capacity = part->dead_capacity ? part->dead_capacity : BITMAP_START;
+    assert(!part->segment || part->dead_end <= rows); /* whoever reads it while it is open does not see it move */
     while (capacity < rows)
         capacity *= 2;
     if (capacity == part->dead_capacity)
@@ -79,7 +84,7 @@ int part_kill(struct part *part, uint32_t row)
 {
     if (row >= part->dead_capacity) {
         if (part->segment)
-            return QUIRE_ERANGE; /* the bitmap of an open one has room for all rows and does not move */
+            return QUIRE_ERANGE; /* the bitmap of an open one has space for all rows and does not move */
         if (reserve_rows(part, (uint64_t)row + 1) < 0)
             return QUIRE_ENOMEM;
     }
@@ -87,7 +92,8 @@ int part_kill(struct part *part, uint32_t row)
         part->dead_end = (uint64_t)row + 1;
     if (bitmap_add_shared(part->dead, row))
         return false;
-    atomic_fetch_add_explicit(&part->n_dead, 1, memory_order_relaxed);
+    uint64_t n = atomic_fetch_add_explicit(&part->n_dead, 1, memory_order_relaxed) + 1;
+    assert(n <= part->dead_capacity && bitmap_has_shared(part->dead, row));
     return true;
 }
 
@@ -100,6 +106,7 @@ uint64_t part_living(const struct part *part)
 {
     if (!part->segment)
         return 0;
+    assert(atomic_load_explicit(&part->n_dead, memory_order_relaxed) <= segment_info(part->segment)->rows);
     return segment_info(part->segment)->rows - atomic_load_explicit(&part->n_dead, memory_order_relaxed);
 }
 
@@ -192,6 +199,7 @@ static int check_tombstones(const struct part *part, uint64_t rows, const char *
 
 int part_open(struct part *part, const char *path, const struct segment_options *options, struct quire_error *err)
 {
+    assert(!part->segment && !part->filter);
     int rc = segment_open(path, options, &part->segment, err);
     if (rc < 0)
         return rc;
@@ -217,7 +225,7 @@ uint64_t part_bytes(const struct part *part)
     return sizeof *part + part->dead_capacity / 8 + filter + segment;
 }
 
-/* ---- what scopes let be seen -------------------------------------------------------------------------------------- */
+/* ---- what scopes let be seen ------------------------------------------------------------------------------------- */
 
 static bool tenant_has(const struct columns *columns, const struct grant *tenant, uint32_t row)
 {

@@ -18,12 +18,12 @@ struct part {
     uint64_t uid;
     struct segment *segment; /* NULL while a journal is replayed; a reference */
     uint8_t *dead;           /* bitmap of rows, see part_kill; owned */
-    uint64_t dead_capacity;  /* rows there is room for */
+    uint64_t dead_capacity;  /* rows that the bitmap has space for */
     uint64_t dead_end;       /* behind the last row that was dead before the segment was open */
     atomic_uint_fast64_t n_dead;
     uint64_t *filter; /* of keys (blocked Bloom filter, 10 bits a row); NULL: keys are row numbers */
     uint64_t filter_blocks;
-    atomic_uint swept; /* the collection's n_drops when rows that are nobody's were looked for */
+    atomic_uint void_checked; /* the collection's n_drops when rows that are nobody's were looked for */
     /* runs when the last reference goes, before the part is freed; NULL: none */
     void (*gone)(void *context, struct part *part);
     void *context;
@@ -37,7 +37,7 @@ struct part *part_ref(struct part *part);
 void part_unref(struct part *part); /* NULL is fine */
 
 /* Marks a row dead: 1, 0 if it was already, or QUIRE_ERANGE (no such row), QUIRE_ENOMEM. Before the segment is open
- * there is room for any row. */
+ * there is space for any row. */
 int part_kill(struct part *part, uint32_t row);
 bool part_is_dead(const struct part *part, uint32_t row);
 /* Rows that live; 0 while it is not open. */

@@ -34,13 +34,15 @@ struct memtable_ref *memtable_ref_hold(struct memtable_ref *table)
 
 void memtable_ref_release(struct memtable_ref *table)
 {
-    if (!table || atomic_fetch_sub_explicit(&table->references, 1, memory_order_acq_rel) != 1)
+    unsigned before = table ? atomic_fetch_sub_explicit(&table->references, 1, memory_order_acq_rel) : 0;
+    assert(!table || before > 0);
+    if (before != 1)
         return;
     memtable_destroy(table->memtable);
     free(table);
 }
 
-/* A view with room for so many, none of them filled in. */
+/* A view with space for so many, none of them filled in. */
 static struct view *view_alloc(uint32_t n_parts, uint32_t n_memtables)
 {
     struct view *view =
@@ -78,7 +80,9 @@ struct view *view_ref(struct view *view)
 
 void view_unref(struct view *view)
 {
-    if (!view || atomic_fetch_sub_explicit(&view->references, 1, memory_order_acq_rel) != 1)
+    unsigned before = view ? atomic_fetch_sub_explicit(&view->references, 1, memory_order_acq_rel) : 0;
+    assert(!view || before > 0);
+    if (before != 1)
         return;
     for (uint32_t i = 0; i < view->n_parts; i++)
         part_unref(view->parts[i]);
@@ -130,6 +134,8 @@ struct view *view_edited(const struct view *old, const struct collection_edit *e
             view->parts[view->n_parts++] = part_ref(old->parts[i]);
     if (edit->added)
         view->parts[view->n_parts++] = part_ref(edit->added);
+    assert(view->n_parts <= old->n_parts + 1 && view->n_memtables <= old->n_memtables + 1);
+    assert(view->n_memtables >= 1); /* the newest is never taken away */
     return view;
 }
 

@@ -1,5 +1,5 @@
 /*
- * view.h - what readers of a collection see: parts and memtables, immutable, counted; and how one view becomes the next.
+ * view.h - what readers of a collection see: its parts and memtables; and how one view becomes the next.
  */
 #ifndef QUIRE_INDEX_VIEW_H
 #define QUIRE_INDEX_VIEW_H

@@ -1,5 +1,5 @@
 /*
- * filtered_search.c - searches whose selection is a superset: hits are proved by their attributes.
+ * filtered_search.c - searches whose selection is a superset: hits are rechecked by their attributes.
  *
  *   1. the nearest `asked` rows of the selection, somewhat more than k
  *   2. their attributes, nearest first, some at a time, until k have matched. A row is looked at once, whatever round
@@ -13,7 +13,6 @@
  * that callbacks do not enter again (filling).
  */
 #include "index/search/filtered_search.h"
-#include "index/segment/segment_view.h"
 #include "io/clock.h"
 #include "io/error.h"
 #include <stdlib.h>
@@ -42,7 +41,7 @@ struct filtered_work {
     uint64_t next_row;
     bool stopped;   /* by filter_effort */
     bool want_keys; /* the filter asks for them */
-    struct selection *proved;
+    struct selection *rechecked;
     struct row_fetch fetches[FETCHES];
     unsigned n_busy;
     bool filling;
@@ -57,7 +56,7 @@ static void work_free(struct filtered_work *w)
         roaring_bitmap_free(w->tested);
     if (w->matched)
         roaring_bitmap_free(w->matched);
-    selection_unref(w->proved);
+    selection_unref(w->rechecked);
     free(w->hits);
     free(w);
 }
@@ -143,7 +142,7 @@ static void on_attributes(struct fetch_request *fetch)
     } else if (code < 0) {
         struct quire_error err = {0};
         error_set(&err, code, "the attributes of row %u of %s do not begin as they should", fetch->row,
-                  s->segment->info.path);
+                  segment_info(s->segment)->path);
         fail(s, code, &err);
     }
     if (!w->filling)
@@ -154,7 +153,7 @@ static void on_attributes(struct fetch_request *fetch)
 static bool next_row(struct filtered_search *s, uint32_t *row)
 {
     struct filtered_work *w = s->work;
-    uint64_t rows = s->segment->params.rows;
+    uint64_t rows = segment_info(s->segment)->rows;
     while (w->all_rows && w->next_row < rows) {
         *row = (uint32_t)w->next_row++;
         if ((!s->selection || selection_has(s->selection, *row)) && roaring_bitmap_add_checked(w->tested, *row))
@@ -214,13 +213,13 @@ static void fill_places(struct filtered_search *s)
 
 static uint64_t selected_rows(const struct filtered_search *s)
 {
-    return s->selection ? s->selection->n : s->segment->params.rows;
+    return s->selection ? s->selection->n : segment_info(s->segment)->rows;
 }
 
 static uint32_t bounded(const struct filtered_search *s, uint64_t wanted)
 {
-    uint64_t rows = selected_rows(s), room = s->asked_max ? s->asked_max : QUIRE_K_MAX;
-    uint64_t most = rows < room ? rows : room;
+    uint64_t rows = selected_rows(s), bound = s->asked_max ? s->asked_max : QUIRE_K_MAX;
+    uint64_t most = rows < bound ? rows : bound;
     return (uint32_t)(wanted < most ? wanted : most > 0 ? most : 1);
 }
 
@@ -243,7 +242,7 @@ static void ask(struct filtered_search *s)
 {
     struct filtered_work *w = s->work;
     struct quire_error err = {0};
-    int rc = start_search(s, w->asked, w->proved ? w->proved : s->selection, on_hits, &err);
+    int rc = start_search(s, w->asked, w->rechecked ? w->rechecked : s->selection, on_hits, &err);
     if (rc < 0) {
         fail(s, rc, &err);
         end(s);
@@ -265,10 +264,10 @@ static void ask_for_more(struct filtered_search *s)
 }
 
 /* Every row has been looked at: the search is asked for those that match. */
-static void ask_for_proved(struct filtered_search *s)
+static void ask_for_rechecked(struct filtered_search *s)
 {
     struct filtered_work *w = s->work;
-    int rc = selection_create(s->segment, w->matched, false, &w->proved);
+    int rc = selection_create(s->segment, w->matched, false, &w->rechecked);
     if (rc < 0) {
         struct quire_error err = {0};
         error_set(&err, rc, "no memory for the %llu rows that match",
@@ -295,7 +294,7 @@ static void finish_round(struct filtered_search *s)
             keep_matches(s);
         end(s);
     } else if (w->all_rows) {
-        ask_for_proved(s);
+        ask_for_rechecked(s);
     } else if (w->asked < bounded(s, UINT64_MAX)) {
         ask_for_more(s);
     } else {
@@ -341,7 +340,7 @@ static void on_hits(struct search_request *request)
         end(s);
         return;
     }
-    if (w->proved) {
+    if (w->rechecked) {
         end(s);
         return;
     }

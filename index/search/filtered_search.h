@@ -2,7 +2,7 @@
  * filtered_search.h - a search of one segment for what a filter and a scope leave of it, also where columns alone
  * cannot decide that.
  *
- * A selection that is not residual is the search's own matter (search.h). Of one that is, hits are proved by their
+ * A selection that is not residual is the search's own matter (search.h). Of one that is, hits are rechecked by their
  * attributes, nearest first: those that do not match are dropped, and where too few are left more are asked for, until
  * there are k or no more. So min(k, matches) are answered here, too.
  */
@@ -34,7 +34,7 @@ struct filtered_search {
     /* inside */
     struct searcher *searcher;
     struct search_request request;
-    struct filtered_work *work; /* NULL where nothing has to be proved */
+    struct filtered_work *work; /* NULL where nothing has to be rechecked */
 };
 
 /* As search_start. */

@@ -28,7 +28,7 @@ int lane_pool_init(struct lane_pool *pool, enum quire_engine_kind kind, unsigned
 void lane_pool_fini(struct lane_pool *pool);
 /* A lane with at least `tasks` tasks from the pool, or a new one. Thread-safe. */
 int lane_pool_take(struct lane_pool *pool, unsigned tasks, struct search_lane **out, struct quire_error *err);
-/* Gives it back; idle lanes let go of segments that were retired. */
+/* Gives it back; idle lanes release segments that were retired. */
 void lane_pool_put(struct lane_pool *pool, struct search_lane *lane);
 /* Drives a lane until *done; what was started there is cancelled if the engine fails. */
 void lane_run(struct search_lane *lane, const bool *done);

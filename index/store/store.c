@@ -120,6 +120,7 @@ static int add_locked(struct store *store, struct collection *collection)
         if (rc < 0 && store->n_buckets == 0)
             return rc;
     }
+    assert(lock_is_held(&store->lock) && !store_lookup(store, collection_uid(collection)));
     struct collection **bucket = bucket_of(store, collection_uid(collection));
     upkeep_of(collection)->next = *bucket;
     *bucket = collection;
@@ -158,6 +159,7 @@ static void add_counted(struct store *store, const struct upkeep *u, bool add)
 static void take_out_locked(struct store *store, struct collection *collection)
 {
     struct upkeep *u = upkeep_of(collection);
+    assert(lock_is_held(&store->lock) && store->n_collections > 0);
     struct collection **place = bucket_of(store, collection_uid(collection));
     while (*place != collection)
         place = &upkeep_of(*place)->next;
@@ -323,6 +325,7 @@ bool store_claim(struct store *store, struct collection *collection, unsigned bi
 void store_release(struct store *store, struct collection *collection, unsigned bits)
 {
     pthread_mutex_lock(&store->lock);
+    assert((upkeep_of(collection)->busy & bits) == bits); /* claimed, and by the caller */
     upkeep_of(collection)->busy &= ~bits;
     pthread_cond_broadcast(&store->changed);
     pthread_mutex_unlock(&store->lock);
@@ -348,6 +351,7 @@ static void part_gone(void *context, struct part *part)
 
 void store_mark_removed(struct store *store, struct part *part)
 {
+    assert(!part->gone || part->gone == part_gone);
     part->context = store;
     part->gone = part_gone;
 }
@@ -419,14 +423,14 @@ void store_apply_limits(struct store *store)
     pthread_mutex_lock(&store->lock);
     uint64_t memory = store->memtable_bytes + store->resident_bytes;
     uint64_t disk = store->segment_bytes + journal.log_bytes + journal.checkpoint_bytes;
-    bool crowded = store->n_behind > 0;
+    bool is_behind = store->n_behind > 0;
     pthread_mutex_unlock(&store->lock);
     unsigned refusal =
         (memory_max && memory > memory_max ? REFUSE_MEMORY : 0u) | (disk_max && disk > disk_max ? REFUSE_DISK : 0u);
     atomic_store(&store->memory_used, memory);
     atomic_store(&store->disk_used, disk);
     atomic_store(&store->refusal, refusal);
-    atomic_store(&store->crowded, crowded || journal.unwritten_bytes > 32 * MIB);
+    atomic_store(&store->behind, is_behind || journal.unwritten_bytes > 32 * MIB);
 }
 
 void store_set_limits(struct store *store, uint64_t memory_bytes, uint64_t disk_bytes)
@@ -472,7 +476,7 @@ static int admit(void *context, const struct collection *collection, struct quir
 
 bool store_is_behind(const struct store *store)
 {
-    return atomic_load_explicit(&store->crowded, memory_order_relaxed);
+    return atomic_load_explicit(&store->behind, memory_order_relaxed);
 }
 
 /* Called under the collection's lock, at every write perhaps: the second call before maintenance has looked is a flag
@@ -500,7 +504,7 @@ static void note_memtable(void *context, struct collection *collection, uint32_t
     if (bytes > 2 * o->memtable_bytes) {
         atomic_store_explicit(&upkeep_of(collection)->backlog,
                               bytes > backlog_max(o) ? BACKLOG_MEMTABLES : BACKLOG_SOFT, memory_order_relaxed);
-        atomic_store_explicit(&store->crowded, true, memory_order_relaxed);
+        atomic_store_explicit(&store->behind, true, memory_order_relaxed);
     }
     store_wake(store, collection);
 }

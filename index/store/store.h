@@ -105,7 +105,7 @@ int store_settle(struct store *store, struct quire_error *err);
 /* A consistent copy of the folder by hard links, in the new folder `to` on the same file system, opened like any
  * other. */
 int store_snapshot(struct store *store, const char *to, uint64_t *lsn, struct quire_error *err);
-/* Proves a collection's segments, filters and tombstones while it lives (VCHECK): each finding a sentence. */
+/* Verifies a collection's segments, filters and tombstones while it lives (VCHECK): each finding a sentence. */
 int store_check(struct store *store, struct collection *collection,
                 void (*finding)(void *context, const char *sentence), void *context, struct quire_error *err);
 

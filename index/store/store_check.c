@@ -1,7 +1,7 @@
 /*
- * store_check.c - proofs: of a whole data folder that nobody has open, and of one collection while it lives.
+ * store_check.c - verification: of a whole data folder that nobody has open, and of one collection while it lives.
  *
- * A folder is sound if its journal reads without damage, every segment that it names proves itself (verify.c) and fits
+ * A folder is sound if its journal reads without damage, every segment that it names is sound (verify.c) and fits
  * its collection's settings, tombstones are of rows that there are, each key's filter lets it pass, and among the
  * living each key is there once.
  *
@@ -90,7 +90,7 @@ static int walk_row(void *context, const struct scanned_row *row)
 
 static void skip_damage(void *context, const char *sentence)
 {
-    (void)context, (void)sentence; /* a finding of the segment's own proof */
+    (void)context, (void)sentence; /* a finding of the segment's own verification */
 }
 
 static int walk_memory(void *context, const struct memtable *memtable, uint32_t number, const struct memtable_row *row)
@@ -138,10 +138,12 @@ static void tell_doubles(struct key_walk *walk)
 static void find_doubles(struct key_walk *walk)
 {
     uint64_t n = 0;
+    assert(walk->n > 1 && !walk->doubles);
     qsort(walk->hashes, walk->n, sizeof *walk->hashes, store_compare_u64);
     for (uint64_t i = 1; i < walk->n; i++)
         if (walk->hashes[i] == walk->hashes[i - 1] && (n == 0 || walk->hashes[n - 1] != walk->hashes[i]))
             walk->hashes[n++] = walk->hashes[i];
+    assert(n <= walk->n / 2);
     walk->n_doubles = n;
 }
 

@@ -1,5 +1,5 @@
 /*
- * store_check.h - data folders that nobody has open: proved, and saved from what is damaged.
+ * store_check.h - data folders that nobody has open: verified, and saved from what is damaged.
  */
 #ifndef QUIRE_INDEX_STORE_CHECK_H
 #define QUIRE_INDEX_STORE_CHECK_H

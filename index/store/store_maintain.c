@@ -59,20 +59,7 @@ static void note_result(struct store *store, struct collection *c, const char *w
                   (unsigned long long)collection_uid(c), err->message);
 }
 
-/* ---- links, memory, files -------------------------------------------------------------------------------------------------------- */
-
-static struct collection *take_woken(struct store *store)
-{
-    pthread_mutex_lock(&store->wake_lock);
-    struct collection *c = store->woken;
-    if (c) {
-        store->woken = upkeep_of(c)->next_woken;
-        upkeep_of(c)->next_woken = NULL;
-        upkeep_of(c)->woken = false;
-    }
-    pthread_mutex_unlock(&store->wake_lock);
-    return c;
-}
+/* ---- links, memory, files ---------------------------------------------------------------------------------------- */
 
 /* One collection: true if something is left to do. */
 static bool upkeep_collection(struct store *store, struct collection *c, struct graph_scratch *scratch)
@@ -92,7 +79,15 @@ static bool upkeep_collection(struct store *store, struct collection *c, struct 
 static int upkeep_woken(struct maintainer *m)
 {
     struct store *store = m->store;
-    struct collection *c = take_woken(store);
+    pthread_mutex_lock(&store->wake_lock);
+    struct collection *c = store->woken;
+    if (c) {
+        assert(upkeep_of(c)->woken);
+        store->woken = upkeep_of(c)->next_woken;
+        upkeep_of(c)->next_woken = NULL;
+        upkeep_of(c)->woken = false;
+    }
+    pthread_mutex_unlock(&store->wake_lock);
     if (!c)
         return 0;
     if (upkeep_collection(store, c, m->scratch))
@@ -201,6 +196,7 @@ static int serve(struct store *store, unsigned bit, struct quire_error *err)
     pthread_mutex_lock(&store->lock);
     struct collection *c = choose(store, bit);
     if (c) {
+        assert(!(upkeep_of(c)->busy & bit));
         upkeep_of(c)->busy |= bit;
         collection_ref(c);
     }
@@ -252,6 +248,7 @@ static int save_all(struct store *store, struct checkpoint *checkpoint, struct q
 static int write_checkpoint(struct store *store, struct quire_error *err)
 {
     struct checkpoint *checkpoint = NULL;
+    assert(lock_is_held(&store->checkpoint) && store->stats.checkpointing);
     int rc = journal_checkpoint_begin(store->journal, &checkpoint, err);
     if (rc < 0)
         return rc;
@@ -414,6 +411,7 @@ int store_begin_maintenance(struct store *store, struct quire_error *err)
     store->options.no_maintenance = false;
     for (unsigned i = 0; i < MAINTENANCE_ROLES && rc == 0; i++) {
         struct maintainer *m = &store->maintainers[i];
+        assert(!m->started && m->pass && m->scratch);
         int errnum = pthread_create(&m->thread, NULL, maintain, m);
         if (errnum)
             rc = error_set_errno(err, errnum, "start a thread for", store->path);

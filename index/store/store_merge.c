@@ -76,6 +76,7 @@ uint64_t store_share(const struct store *store, const struct collection *collect
     }
     uint64_t left = taken < budget ? (budget - taken) / 4 * 3 : 0;
     uint64_t share = (uint64_t)((double)budget * ((double)rows / (double)total));
+    assert(rows <= total && left <= budget);
     return share < left ? share : left;
 }
 
@@ -158,13 +159,13 @@ static void give_row(void *context, uint32_t i, void *vector, const void **key, 
 /* The living rows of the memtables. */
 static int list_rows(struct rebuild *r)
 {
-    uint64_t room = 0;
+    uint64_t capacity = 0;
     for (uint32_t t = 0; t < r->n_memtables; t++) {
         struct memtable_stats stats;
         memtable_get_stats(r->memtables[t]->memtable, &stats);
-        room += stats.room;
+        capacity += stats.room;
     }
-    r->sources = malloc(size_mul(room + 1, sizeof *r->sources));
+    r->sources = malloc(size_mul(capacity + 1, sizeof *r->sources));
     if (!r->sources)
         return QUIRE_ENOMEM;
     for (uint32_t t = 0; t < r->n_memtables; t++) {
@@ -174,6 +175,7 @@ static int list_rows(struct rebuild *r)
             if (memtable_death(r->memtables[t]->memtable, i) == SEQ_MAX)
                 r->sources[r->n_rows++] = (struct source){t, i};
     }
+    assert(r->n_rows <= capacity);
     return 0;
 }
 
@@ -265,6 +267,7 @@ static int split_rows(struct rebuild *r, struct quire_error *err)
             return error_set(err, QUIRE_ENOMEM, "no memory for where rows have gone");
         memset(r->memtable_rows_of[t], 0xff, sizeof(uint32_t) * ((size_t)stats.room + 1));
     }
+    assert(r->n_rows == 0 || rows_of);
     for (uint32_t i = 0; i < r->n_rows; i++)
         r->memtable_rows_of[r->sources[i].table][r->sources[i].row] = rows_of[i];
     return 0;
@@ -275,6 +278,7 @@ int store_publish(struct store *store, struct collection *collection, const stru
 {
     pthread_mutex_lock(&store->publish);
     journal_quiesce_begin(store->journal);
+    assert(!edit->added || edit->added->segment);
     int rc = collection_publish(collection, edit, lsn, err);
     journal_quiesce_end(store->journal);
     for (uint32_t i = 0; rc == 0 && i < edit->n_removed_parts; i++)
@@ -298,6 +302,7 @@ static int exchange(struct rebuild *r, struct quire_error *err)
 
 static void rebuild_fini(struct rebuild *r, int rc)
 {
+    assert(rc < 0 || (r->added != NULL) == (r->result.rows > 0));
     if (rc < 0 && r->added)
         store_mark_removed(r->store, r->added);
     else if (rc < 0 && r->path)
@@ -316,7 +321,7 @@ static void rebuild_fini(struct rebuild *r, int rc)
     free(r->path);
 }
 
-/* Writes what r names and exchanges it. The view that r holds is let go by the caller. */
+/* Writes what r names and exchanges it. The view is released by the caller. */
 static int rebuild(struct rebuild *r, struct quire_error *err)
 {
     int rc = gather(r, err);
@@ -389,54 +394,47 @@ uint32_t store_plan_merge(const struct view *view, bool *flags)
 
 /* ---- seal and merge ---------------------------------------------------------------------------------------------- */
 
-/* Parts of the view whose flag is set, into r. */
-static int take_parts(struct rebuild *r, const bool *flags, struct quire_error *err)
+/* Rebuilds what r names, if that is anything, and counts it; gives back the view and the parts of r. */
+static int rebuild_and_count(struct rebuild *r, bool is_seal, uint64_t started_us, struct quire_error *err)
 {
-    r->parts = calloc(r->view->n_parts + 1u, sizeof(struct part *));
-    if (!r->parts)
-        return error_set(err, QUIRE_ENOMEM, "no memory for a list of segments");
-    for (uint32_t i = 0; i < r->view->n_parts; i++)
-        if (flags[i])
-            r->parts[r->n_parts++] = r->view->parts[i];
-    return 0;
-}
-
-static void note(struct store *store, struct collection *c, const char *what, const struct rebuild *r, uint64_t us,
-                 bool seal)
-{
-    pthread_mutex_lock(&store->lock);
+    struct store *store = r->store;
     struct store_stats *stats = &store->stats;
-    *(seal ? &stats->seals : &stats->merges) += 1;
-    *(seal ? &stats->seal_us : &stats->merge_us) += us;
-    *(seal ? &stats->rows_sealed : &stats->rows_merged) += r->result.rows;
-    collection_count_rebuild(c, seal);
-    pthread_mutex_unlock(&store->lock);
-    store_log(store, false, "%s: set %llu, %llu rows to segment %llu in %.2f s", what,
-              (unsigned long long)collection_uid(c), (unsigned long long)r->result.rows, (unsigned long long)r->uid,
-              (double)us * 1e-6);
-}
-
-static int freeze(struct store *store, struct collection *c, struct quire_error *err)
-{
-    journal_quiesce_begin(store->journal);
-    int rc = collection_freeze(c, err);
-    journal_quiesce_end(store->journal);
+    int rc = 0;
+    if (is_seal ? r->n_memtables > 0 : r->n_parts > 0) {
+        bool *working = is_seal ? &stats->sealing : &stats->merging;
+        pthread_mutex_lock(&store->lock);
+        assert(upkeep_of(r->collection)->busy & (is_seal ? BUSY_SEAL : BUSY_MERGE));
+        *working = true;
+        pthread_mutex_unlock(&store->lock);
+        rc = rebuild(r, err);
+        uint64_t us = clock_us() - started_us;
+        pthread_mutex_lock(&store->lock);
+        *working = false;
+        if (rc == 0) {
+            *(is_seal ? &stats->seals : &stats->merges) += 1;
+            *(is_seal ? &stats->seal_us : &stats->merge_us) += us;
+            *(is_seal ? &stats->rows_sealed : &stats->rows_merged) += r->result.rows;
+            collection_count_rebuild(r->collection, is_seal);
+        }
+        pthread_mutex_unlock(&store->lock);
+        if (rc == 0)
+            store_log(store, false, "%s: set %llu, %llu rows to segment %llu in %.2f s", is_seal ? "sealed" : "merged",
+                      (unsigned long long)collection_uid(r->collection), (unsigned long long)r->result.rows,
+                      (unsigned long long)r->uid, (double)us * 1e-6);
+    }
+    free(r->parts);
+    view_unref(r->view);
+    store_count(store, r->collection);
     return rc;
-}
-
-static void set_working(struct store *store, bool *what, bool value)
-{
-    pthread_mutex_lock(&store->lock);
-    *what = value;
-    pthread_mutex_unlock(&store->lock);
 }
 
 int store_seal_claimed(struct store *store, struct collection *collection, bool with_parts, struct quire_error *err)
 {
     struct rebuild r = {.store = store, .collection = collection};
-    assert(upkeep_of(collection)->busy & BUSY_SEAL);
     uint64_t started = clock_us(), rows = 0;
-    int rc = freeze(store, collection, err);
+    journal_quiesce_begin(store->journal);
+    int rc = collection_freeze(collection, err);
+    journal_quiesce_end(store->journal);
     if (rc < 0)
         return rc;
     r.view = collection_view(collection);
@@ -445,79 +443,68 @@ int store_seal_claimed(struct store *store, struct collection *collection, bool 
     for (uint32_t i = 0; i < r.n_memtables; i++) {
         struct memtable_stats stats;
         memtable_get_stats(r.memtables[i]->memtable, &stats);
+        assert(r.memtables[i]->last_seq < SEQ_MAX); /* frozen */
         rows += stats.rows;
     }
-    bool *flags = calloc(r.view->n_parts + 1u, sizeof *flags);
-    for (uint32_t i = 0; flags && with_parts && i < r.view->n_parts; i++)
-        flags[i] = part_living(r.view->parts[i]) <= rows / 2;
-    rc = flags ? take_parts(&r, flags, err) : error_set(err, QUIRE_ENOMEM, "no memory to seal");
-    free(flags);
-    if (rc == 0 && r.n_memtables > 0) {
-        set_working(store, &store->stats.sealing, true);
-        rc = rebuild(&r, err);
-        set_working(store, &store->stats.sealing, false);
-        if (rc == 0)
-            note(store, collection, "sealed", &r, clock_us() - started, true);
+    r.parts = calloc(r.view->n_parts + 1u, sizeof(struct part *));
+    for (uint32_t i = 0; r.parts && with_parts && i < r.view->n_parts; i++)
+        if (part_living(r.view->parts[i]) <= rows / 2)
+            r.parts[r.n_parts++] = r.view->parts[i];
+    if (!r.parts) {
+        view_unref(r.view);
+        return error_set(err, QUIRE_ENOMEM, "no memory to seal");
     }
-    free(r.parts);
-    view_unref(r.view);
-    store_count(store, collection);
-    return rc;
+    return rebuild_and_count(&r, true, started, err);
 }
 
 int store_merge_claimed(struct store *store, struct collection *collection, bool all, struct quire_error *err)
 {
     struct rebuild r = {.store = store, .collection = collection, .view = collection_view(collection)};
-    assert(upkeep_of(collection)->busy & BUSY_MERGE);
     uint64_t started = clock_us();
-    bool *flags = calloc(r.view->n_parts + 1u, sizeof *flags);
-    uint32_t n = flags ? store_plan_merge(r.view, flags) : 0, n_parts = r.view->n_parts;
-    if (flags && all) {
-        memset(flags, true, n_parts);
-        n = n_parts > 1 || (n_parts == 1 && atomic_load(&r.view->parts[0]->n_dead)) ? n_parts : 0;
+    uint32_t n_parts = r.view->n_parts, n = 0;
+    bool *flags = calloc(n_parts + 1u, sizeof *flags);
+    r.parts = calloc(n_parts + 1u, sizeof(struct part *));
+    if (!flags || !r.parts) {
+        free(flags);
+        free(r.parts);
+        view_unref(r.view);
+        return error_set(err, QUIRE_ENOMEM, "no memory to merge");
     }
-    int rc = flags ? take_parts(&r, flags, err) : error_set(err, QUIRE_ENOMEM, "no memory to merge");
+    if (!all)
+        n = store_plan_merge(r.view, flags);
+    else if (n_parts > 1 || (n_parts == 1 && atomic_load(&r.view->parts[0]->n_dead)))
+        n = n_parts;
+    for (uint32_t i = 0; i < n_parts && n > 0; i++)
+        if (all || flags[i])
+            r.parts[r.n_parts++] = r.view->parts[i];
+    assert(r.n_parts == n);
     free(flags);
-    if (rc == 0 && n > 0) {
-        set_working(store, &store->stats.merging, true);
-        rc = rebuild(&r, err);
-        set_working(store, &store->stats.merging, false);
-        if (rc == 0)
-            note(store, collection, "merged", &r, clock_us() - started, false);
-    }
-    free(r.parts);
-    view_unref(r.view);
-    store_count(store, collection);
+    int rc = rebuild_and_count(&r, false, started, err);
     return rc < 0 ? rc : n > 0;
 }
 
 /* ---- on request -------------------------------------------------------------------------------------------------- */
 
-static int refuse_dropped(const struct collection *collection, struct quire_error *err)
+/* With what one does to a collection claimed: seals, and merges all if that is wanted. */
+static int seal_on_request(struct store *store, struct collection *collection, bool compact, struct quire_error *err)
 {
-    return collection_is_dropped(collection) ? error_set(err, QUIRE_ECLOSED, "collection %llu was dropped",
-                                                         (unsigned long long)collection_uid(collection))
-                                             : 0;
+    unsigned bits = compact ? BUSY_SEAL | BUSY_MERGE : BUSY_SEAL;
+    store_claim(store, collection, bits, true);
+    int rc = collection_is_dropped(collection) ? error_set(err, QUIRE_ECLOSED, "collection %llu was dropped",
+                                                           (unsigned long long)collection_uid(collection))
+                                               : store_seal_claimed(store, collection, compact, err);
+    if (rc == 0 && compact)
+        rc = store_merge_claimed(store, collection, true, err);
+    store_release(store, collection, bits);
+    return rc < 0 ? rc : 0;
 }
 
 int store_seal(struct store *store, struct collection *collection, struct quire_error *err)
 {
-    store_claim(store, collection, BUSY_SEAL, true);
-    int rc = refuse_dropped(collection, err);
-    if (rc == 0)
-        rc = store_seal_claimed(store, collection, false, err);
-    store_release(store, collection, BUSY_SEAL);
-    return rc;
+    return seal_on_request(store, collection, false, err);
 }
 
 int store_compact(struct store *store, struct collection *collection, struct quire_error *err)
 {
-    store_claim(store, collection, BUSY_SEAL | BUSY_MERGE, true);
-    int rc = refuse_dropped(collection, err);
-    if (rc == 0)
-        rc = store_seal_claimed(store, collection, true, err);
-    if (rc == 0)
-        rc = store_merge_claimed(store, collection, true, err);
-    store_release(store, collection, BUSY_SEAL | BUSY_MERGE);
-    return rc < 0 ? rc : 0;
+    return seal_on_request(store, collection, true, err);
 }

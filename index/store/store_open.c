@@ -73,17 +73,11 @@ static int make_folder(struct io_fs *fs, const char *path, struct quire_error *e
                : error_set(err, rc, "cannot make the data folder %s: %s", path, quire_error_text(rc));
 }
 
-static int sync_folder(struct io_fs *fs, const char *path, struct quire_error *err)
-{
-    int rc = fs->ops->sync_dir(fs, path);
-    return rc < 0 ? error_set(err, rc, "cannot sync folder %s: %s", path, quire_error_text(rc)) : 0;
-}
-
 static int sync_parent(struct io_fs *fs, const char *path, struct quire_error *err)
 {
     const char *slash = strrchr(path, '/');
     char *parent = !slash ? strdup(".") : slash == path ? strdup("/") : strndup(path, (size_t)(slash - path));
-    int rc = parent ? sync_folder(fs, parent, err) : QUIRE_ENOMEM;
+    int rc = parent ? store_sync_folder(fs, parent, err) : QUIRE_ENOMEM;
     free(parent);
     return rc;
 }
@@ -96,7 +90,7 @@ static int make_folders(struct store *store, struct quire_error *err)
         rc = sync_parent(store->fs, store->path, err);
     if (rc == 0 || rc == QUIRE_EEXISTS)
         rc = make_folder(store->fs, store->segments, err);
-    return rc == 0 || rc == QUIRE_EEXISTS ? sync_folder(store->fs, store->path, err) : rc;
+    return rc == 0 || rc == QUIRE_EEXISTS ? store_sync_folder(store->fs, store->path, err) : rc;
 }
 
 /* ---- records ----------------------------------------------------------------------------------------------------- */
@@ -167,6 +161,7 @@ static int take_record(struct store_recovery *r, uint8_t kind, bool restored, ui
                        uint32_t n, struct quire_error *err)
 {
     struct store *store = r->store;
+    assert(!store->journal); /* it is being read */
     if (kind == RECORD_COUNTERS)
         return take_counters(store, bytes, n, err);
     if (kind < STORE_KINDS || kind >= RECORD_KINDS_END || n < 8)
@@ -421,7 +416,7 @@ static int keep_name(void *context, const char *name, uint64_t uid)
 }
 
 /* Removes folders that no collection names. */
-static int sweep(struct opening *o, struct quire_error *err)
+static int remove_unnamed(struct opening *o, struct quire_error *err)
 {
     struct names names = {.opening = o};
     int rc = store_each_folder(o->store->fs, o->store->segments, keep_name, &names, err);
@@ -446,7 +441,7 @@ static int open_segments(struct store *store, struct store_report *report, struc
     if (rc == 0)
         rc = open_parts(&o, err);
     if (rc == 0)
-        rc = sweep(&o, err);
+        rc = remove_unnamed(&o, err);
     if (rc == 0)
         count_elements(&o, report);
     report->removed_folders = o.removed;
@@ -499,25 +494,20 @@ int store_alloc(const char *path, const struct store_options *options, const str
     return 0;
 }
 
-/* Collections that were woken and not looked at hold references. */
-static void forget_woken(struct store *store)
+void store_free(struct store *store)
 {
-    while (store->woken) {
+    while (store->woken) { /* collections that were woken and not looked at: references */
         struct collection *c = store->woken;
         store->woken = upkeep_of(c)->next_woken;
         collection_unref(c);
     }
-}
-
-void store_free(struct store *store)
-{
-    forget_woken(store);
     for (uint32_t i = 0; i < store->n_buckets; i++)
         while (store->buckets[i]) {
             struct collection *c = store->buckets[i];
             store_take_out(store, c);
             collection_unref(c);
         }
+    assert(store->n_collections == 0 && store->memtable_bytes == 0 && store->n_segments == 0);
     if (store->epochs)
         epochs_destroy(store->epochs);
     while (store->garbage) {
@@ -540,6 +530,7 @@ void store_free(struct store *store)
 
 static int recover(struct store *store, struct store_report *report, struct quire_error *err)
 {
+    assert(!store->journal && store->lock_file);
     struct store_recovery recovery = {.store = store};
     struct journal_reader reader = store_reader(&recovery);
     struct journal_options options = {.sync = store->options.sync};
@@ -586,6 +577,7 @@ int store_close(struct store *store, struct quire_error *err)
     if (!store)
         return 0;
     store_end_maintenance(store);
+    assert(atomic_load(&store->passes_begun) == atomic_load(&store->passes_ended));
     int rc = journal_close(store->journal, err);
     store_free(store);
     return rc;

@@ -104,7 +104,7 @@ struct store {
     struct garbage *garbage;
     uint64_t n_wakes;
 
-    atomic_bool stopping, crowded;
+    atomic_bool stopping, behind;
     atomic_uint refusal;                         /* bits of enum store_refusal */
     atomic_uint_fast64_t memory_used, disk_used; /* when last counted */
     atomic_uint_fast64_t counted_lsn;            /* the journal's last LSN when all were counted last */
@@ -132,7 +132,7 @@ uint64_t store_new_segment(struct store *store);
 char *store_segment_path(const struct store *store, uint64_t uid);
 /* Looks at what a collection holds and what is due for it. */
 void store_count(struct store *store, struct collection *collection);
-/* Limits against what was counted. */
+/* Holds what was counted against the limits: who is refused, who must wait. */
 void store_apply_limits(struct store *store);
 /* Sets bits of busy; without `wait` it answers false when one of them is set already. After a wait
  * the collection may have been dropped. */
@@ -189,7 +189,7 @@ bool store_seal_is_due(const struct store *store, const struct view *view);
 /* Both with their bit of busy claimed. */
 int store_seal_claimed(struct store *store, struct collection *collection, bool with_parts, struct quire_error *err);
 int store_merge_claimed(struct store *store, struct collection *collection, bool all, struct quire_error *err);
-/* Publishes an edit and dooms what it removed. */
+/* Publishes an edit and marks what it takes away for removal. */
 int store_publish(struct store *store, struct collection *collection, const struct collection_edit *edit, uint64_t *lsn,
                   struct quire_error *err);
 
@@ -199,6 +199,7 @@ int store_start_maintenance(struct store *store, struct quire_error *err);
 
 /* ---- store_snapshot.c -------------------------------------------------------------------------------------------- */
 
+int store_sync_folder(struct io_fs *fs, const char *path, struct quire_error *err);
 /* Removes a data folder that was not finished, as far as that is possible. Missing is fine. */
 void store_discard_folder(struct io_fs *fs, const char *folder);
 
@@ -212,7 +213,7 @@ struct store_check {
 };
 /* Adds a finding. */
 void store_found(struct store_check *check, const char *format, ...) __attribute__((format(printf, 2, 3)));
-/* Proves a part's files. */
+/* Verifies a part's files. */
 int store_check_part(struct store_check *check, const struct collection *collection, const struct part *part,
                      struct quire_error *err);
 /* Everything of the request's folder, whatever is damaged, into check->store, which has no journal; the caller's by

@@ -5,9 +5,9 @@
  * its number again. What it holds is taken over newest first, and a key that is there already stays: a lost record may
  * have been the one that ended an older row of that key.
  *   1. elements of memtables are put;
- *   2. segments that prove themselves are taken over whole, by links or copies, with the rows that are dead, or older
+ *   2. segments that are sound are taken over whole, by links or copies, with the rows that are dead, or older
  *      than another of their key, marked as dead;
- *   3. of a segment that does not prove itself the rows of whole blocks are put one by one.
+ *   3. of a segment that is not sound the rows of whole blocks are put one by one.
  * Keys that are there are remembered by their 64-bit hashes.
  *
  * Records of the host are not understood here; those that it refuses are left out. Those of the checkpoint go into a
@@ -40,7 +40,7 @@ struct host_records {
 /* An open-addressed set of hashes; 0 stands for an empty place, and hash 0 for 1. */
 struct hash_set {
     uint64_t *places;
-    uint64_t n, room;
+    uint64_t n, capacity;
 };
 
 struct repair {
@@ -53,7 +53,6 @@ struct repair {
     const struct part *part;
     uint8_t *dead;       /* of a part that is taken over: rows to be marked */
     void *vector;        /* a vector in the collection's type */
-    bool is_sound;       /* of the segment under proof */
     uint64_t n_elements; /* that were saved */
     struct quire_error *err;
 };
@@ -68,9 +67,10 @@ static void lose(void *context, const char *sentence)
 
 static bool set_insert(struct hash_set *set, uint64_t hash)
 {
-    uint64_t at = hash & (set->room - 1);
+    uint64_t at = hash & (set->capacity - 1);
+    assert(hash && set->n < set->capacity);
     while (set->places[at] && set->places[at] != hash)
-        at = (at + 1) & (set->room - 1);
+        at = (at + 1) & (set->capacity - 1);
     if (set->places[at])
         return false;
     set->places[at] = hash;
@@ -82,12 +82,12 @@ static bool set_insert(struct hash_set *set, uint64_t hash)
 static int set_add(struct hash_set *set, const void *key, uint32_t key_bytes)
 {
     uint64_t hash = key_hash(key, key_bytes);
-    if (2 * set->n >= set->room) {
-        struct hash_set bigger = {.room = set->room ? 2 * set->room : 1024};
-        bigger.places = calloc(bigger.room, sizeof *bigger.places);
+    if (2 * set->n >= set->capacity) {
+        struct hash_set bigger = {.capacity = set->capacity ? 2 * set->capacity : 1024};
+        bigger.places = calloc(bigger.capacity, sizeof *bigger.places);
         if (!bigger.places)
             return QUIRE_ENOMEM;
-        for (uint64_t i = 0; i < set->room; i++)
+        for (uint64_t i = 0; i < set->capacity; i++)
             if (set->places[i])
                 set_insert(&bigger, set->places[i]);
         free(set->places);
@@ -328,6 +328,7 @@ static int take_over(struct repair *r)
 
 static int save_part(struct repair *r, const struct part *part)
 {
+    assert(!r->dead);
     r->part = part;
     if (!part->segment) /* the sentence has been said when it was opened */
         return 0;

@@ -86,7 +86,7 @@ static int make_folder(struct io_fs *fs, const char *path, struct quire_error *e
     return rc < 0 ? error_set(err, rc, "cannot make folder %s: %s", path, quire_error_text(rc)) : 0;
 }
 
-static int sync_folder(struct io_fs *fs, const char *path, struct quire_error *err)
+int store_sync_folder(struct io_fs *fs, const char *path, struct quire_error *err)
 {
     int rc = fs->ops->sync_dir(fs, path);
     return rc < 0 ? error_set(err, rc, "cannot sync folder %s: %s", path, quire_error_text(rc)) : 0;
@@ -98,7 +98,7 @@ int store_link_folder(struct io_fs *fs, const char *from, const char *to, bool m
     int rc = make_folder(fs, to, err);
     if (rc == 0)
         rc = fs->ops->list(fs, from, link_file, &linking);
-    return rc == 0 ? sync_folder(fs, to, err) : rc;
+    return rc == 0 ? store_sync_folder(fs, to, err) : rc;
 }
 
 /* ---- snapshots --------------------------------------------------------------------------------------------------- */
@@ -110,8 +110,8 @@ struct copy {
     uint32_t n_views;
 };
 
-/* All parts that the log can name, held. */
-static int hold_parts(struct copy *copy, struct quire_error *err)
+/* All parts that the log can name, pinned by references to views. */
+static int pin_parts(struct copy *copy, struct quire_error *err)
 {
     struct collection **list = NULL;
     uint32_t n = 0;
@@ -143,17 +143,18 @@ static int link_parts(struct copy *copy, const struct view *view, struct quire_e
 static int fill_copy(struct copy *copy, uint64_t *lsn, struct quire_error *err)
 {
     struct io_fs *fs = copy->store->fs;
+    assert(lock_is_held(&copy->store->checkpoint) && lock_is_held(&copy->store->publish));
     int rc = make_folder(fs, copy->folder, err);
     if (rc == 0)
         rc = make_folder(fs, copy->segments, err);
     if (rc == 0)
-        rc = hold_parts(copy, err);
+        rc = pin_parts(copy, err);
     if (rc == 0)
         rc = journal_snapshot(copy->store->journal, copy->folder, lsn, err);
     for (uint32_t i = 0; rc == 0 && i < copy->n_views; i++)
         rc = link_parts(copy, copy->views[i], err);
     if (rc == 0)
-        rc = sync_folder(fs, copy->segments, err);
+        rc = store_sync_folder(fs, copy->segments, err);
     return rc;
 }
 
@@ -187,20 +188,6 @@ void store_discard_folder(struct io_fs *fs, const char *folder)
     free(segments);
 }
 
-/* A copy that was not finished, now or before a crash. */
-static void discard_copy(struct copy *copy)
-{
-    store_discard_folder(copy->store->fs, copy->folder);
-}
-
-static void note_snapshot(struct store *store)
-{
-    pthread_mutex_lock(&store->lock);
-    store->stats.snapshots++;
-    store->stats.last_snapshot_ms = clock_wall_ms();
-    pthread_mutex_unlock(&store->lock);
-}
-
 int store_snapshot(struct store *store, const char *to, uint64_t *lsn, struct quire_error *err)
 {
     struct copy copy = {.store = store};
@@ -212,16 +199,20 @@ int store_snapshot(struct store *store, const char *to, uint64_t *lsn, struct qu
     }
     pthread_mutex_lock(&store->checkpoint);
     pthread_mutex_lock(&store->publish);
-    discard_copy(&copy);
+    store_discard_folder(store->fs, copy.folder); /* one that was not finished before a crash */
     int rc = fill_copy(&copy, lsn, err);
     pthread_mutex_unlock(&store->publish);
     pthread_mutex_unlock(&store->checkpoint);
     if (rc == 0)
         rc = fs_publish(store->fs, copy.folder, to, err);
-    if (rc == 0)
-        note_snapshot(store);
-    else
-        discard_copy(&copy);
+    if (rc == 0) {
+        pthread_mutex_lock(&store->lock);
+        store->stats.snapshots++;
+        store->stats.last_snapshot_ms = clock_wall_ms();
+        pthread_mutex_unlock(&store->lock);
+    } else {
+        store_discard_folder(store->fs, copy.folder);
+    }
     for (uint32_t i = 0; i < copy.n_views; i++)
         view_unref(copy.views[i]);
     free(copy.views);
@@ -364,7 +355,7 @@ static int link_index(struct adoption *a, const char *path, struct quire_error *
     return rc;
 }
 
-/* ---- keys that both have ---- */
+/* ---- keys that both have ----------------------------------------------------------------------------------------- */
 
 static int grow_keys(struct adoption *a)
 {
@@ -465,6 +456,7 @@ static struct replaced_row *list_shared(const struct adoption *a)
                     key->key,
                     key->key_bytes,
                     {.generation = a->view->generation, .segment_uid = key->part_uid, .row = key->row}};
+    assert(!rows || n == a->n_confirmed);
     return rows;
 }
 
@@ -473,6 +465,7 @@ static struct replaced_row *list_shared(const struct adoption *a)
  * hands: about a microsecond for each. */
 static int commit_adoption(struct adoption *a, uint64_t seen, uint64_t *lsn, struct quire_error *err)
 {
+    assert(lock_is_held(&a->store->publish));
     struct replaced_row *replaced = list_shared(a);
     struct collection_edit edit = {
         .added = a->part, .replaced = replaced, .n_replaced = a->n_confirmed, .seen_lsn = seen};
@@ -491,6 +484,7 @@ static int commit_adoption(struct adoption *a, uint64_t seen, uint64_t *lsn, str
 /* With both bits of busy: no seal or merge changes what was looked at. */
 static int adopt_claimed(struct adoption *a, const char *path, uint64_t *lsn, struct quire_error *err)
 {
+    assert((upkeep_of(a->collection)->busy & (BUSY_SEAL | BUSY_MERGE)) == (BUSY_SEAL | BUSY_MERGE));
     int rc = link_index(a, path, err);
     bool again = rc == 0;
     for (unsigned try = 0; again; try++) {
