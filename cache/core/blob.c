@@ -1,7 +1,7 @@
 /*
  * blob.c - runs of cells, handed out from lists by length, or from the end.
  *
- * A run must lie in one region of the table (row_table.h), since only there are its cells neighbours; the few cells
+ * A run must lie in one region of the table (stable_array.h), since only there are its cells neighbours; the few cells
  * that are left before a region's end go to the lists. Lengths are those of heads, so nothing is stored to know them.
  * Lists are exact: a run is never split, since a cache's blobs are of few lengths and come and go alike.
  */
@@ -13,13 +13,13 @@
 void blobs_init(struct blobs *blobs)
 {
     memset(blobs, 0, sizeof *blobs);
-    row_table_init(&blobs->cells, BLOB_CELL, row_table_shift(BLOB_CELL, REGION_BYTES));
+    stable_array_init(&blobs->cells, BLOB_CELL, stable_array_shift(BLOB_CELL, REGION_BYTES));
     blobs->n = 1; /* 0 is no blob */
 }
 
 void blobs_fini(struct blobs *blobs)
 {
-    row_table_fini(&blobs->cells);
+    stable_array_fini(&blobs->cells);
 }
 
 uint32_t blob_bytes(const struct blob_head *head)
@@ -34,7 +34,7 @@ static uint32_t cells_of(uint32_t bytes)
 
 static void document_log_list_push(struct blobs *blobs, uint32_t blob, uint32_t cells)
 {
-    memcpy(row_table_at(&blobs->cells, blob), &blobs->free[cells], sizeof(uint32_t));
+    memcpy(stable_array_at(&blobs->cells, blob), &blobs->free[cells], sizeof(uint32_t));
     blobs->free[cells] = blob;
 }
 
@@ -42,14 +42,14 @@ uint32_t blob_take(struct blobs *blobs, uint32_t bytes)
 {
     uint32_t cells = cells_of(bytes), blob = blobs->free[cells];
     if (blob) {
-        memcpy(&blobs->free[cells], row_table_at(&blobs->cells, blob), sizeof(uint32_t));
+        memcpy(&blobs->free[cells], stable_array_at(&blobs->cells, blob), sizeof(uint32_t));
     } else {
-        if (row_table_reserve(&blobs->cells, blobs->n + 2 * BLOB_CELLS) < 0)
+        if (stable_array_reserve(&blobs->cells, blobs->n + 2 * BLOB_CELLS) < 0)
             return 0;
         blob = blobs->n;
-        if (row_table_region(&blobs->cells, blob) != row_table_region(&blobs->cells, blob + cells - 1)) {
+        if (stable_array_region(&blobs->cells, blob) != stable_array_region(&blobs->cells, blob + cells - 1)) {
             uint32_t left = 1; /* at most BLOB_CELLS - 1 cells: they become a run of their own */
-            while (row_table_region(&blobs->cells, blob + left) == row_table_region(&blobs->cells, blob))
+            while (stable_array_region(&blobs->cells, blob + left) == stable_array_region(&blobs->cells, blob))
                 left++;
             document_log_list_push(blobs, blob, left);
             blob += left;
@@ -72,5 +72,5 @@ void blob_give(struct blobs *blobs, uint32_t blob)
 const struct blob_head *blob_head(const struct blobs *blobs, uint32_t blob)
 {
     static const struct blob_head none;
-    return blob ? row_table_at(&blobs->cells, blob) : &none;
+    return blob ? stable_array_at(&blobs->cells, blob) : &none;
 }

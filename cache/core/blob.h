@@ -11,7 +11,7 @@
 #ifndef QUIRE_CACHE_BLOB_H
 #define QUIRE_CACHE_BLOB_H
 
-#include "index/graph/row_table.h"
+#include "index/graph/stable_array.h"
 
 #define BLOB_CELL  16u
 #define BLOB_CELLS 72u /* of one blob at most: 64 tags, 512 bytes of features, a head */
@@ -25,7 +25,7 @@ struct blob_head {
 };
 
 struct blobs {
-    struct row_table cells;
+    struct stable_array cells;
     uint32_t n, free[BLOB_CELLS + 1]; /* cells in use ever; first of the list of each length */
     uint64_t bytes;                   /* in living blobs */
 };

@@ -24,7 +24,7 @@ static uint32_t with_veto(struct cache *cache, const struct cache_entry *e, floa
     uint32_t bytes = blob_bytes(&head), blob = blob_take(&cache->blobs, bytes);
     if (!blob)
         return 0;
-    uint8_t *out = row_table_at(&cache->blobs.cells, blob);
+    uint8_t *out = stable_array_at(&cache->blobs.cells, blob);
     memcpy(out, &head, sizeof head);
     memcpy(out + sizeof head, blob_head(&cache->blobs, e->blob) + 1, bytes - sizeof head);
     return blob;

@@ -31,11 +31,11 @@ int cache_entries_reserve(struct cache *cache, uint32_t n)
 {
     if (n <= cache->n_rows)
         return 0;
-    int rc = row_table_reserve(&cache->entries, n);
+    int rc = stable_array_reserve(&cache->entries, n);
     if (rc == 0 && cache->apart)
-        rc = row_table_reserve(&cache->places, n);
+        rc = stable_array_reserve(&cache->places, n);
     if (rc == 0 && cache->apart)
-        rc = row_table_reserve(&cache->graph_entries, n);
+        rc = stable_array_reserve(&cache->graph_entries, n);
     if (rc == 0)
         cache->n_rows = n;
     return rc;
@@ -130,8 +130,8 @@ int cache_entries_part(struct cache *cache)
     if (cache->apart)
         return 0;
     uint32_t n_graph = graph_row_end(cache->graph);
-    if (cache_entries_reserve(cache, n_graph) < 0 || row_table_reserve(&cache->places, cache->n_rows) < 0 ||
-        row_table_reserve(&cache->graph_entries, cache->n_rows) < 0)
+    if (cache_entries_reserve(cache, n_graph) < 0 || stable_array_reserve(&cache->places, cache->n_rows) < 0 ||
+        stable_array_reserve(&cache->graph_entries, cache->n_rows) < 0)
         return QUIRE_ENOMEM;
     cache->apart = true;
     cache->scan_end = cache->n_rows;

@@ -27,7 +27,7 @@
 #include "cache/policy/risk.h"
 #include "cache/policy/sketch.h"
 #include "index/graph/graph.h"
-#include "index/graph/row_table.h"
+#include "index/graph/stable_array.h"
 #include "index/vector/space.h"
 #include "io/epoch.h"
 #include "io/histogram.h"
@@ -196,7 +196,7 @@ struct cache {
 
     struct space space;
     struct graph *graph;
-    struct row_table entries;
+    struct stable_array entries;
     struct document_log *documents;
     struct lease_table *leases;
     struct negatives negatives;
@@ -234,11 +234,11 @@ struct cache {
     struct random random;
     uint32_t dead_rows, n_dead_rows; /* dead rows whose row of the graph is still there: the first + 1, chained */
     /* sealed.h */
-    bool apart;                             /* entries and rows of the graph have numbers of their own */
-    struct row_table places, graph_entries; /* struct place of each entry; the entry of each row of the graph */
-    uint32_t free_rows;                     /* numbers of entries: the first + 1, chained */
-    uint32_t scan_row, scan_end;            /* among these are free ones that are not in the chain */
-    struct sealed **sealed;                 /* by number; owned, as are those */
+    bool apart;                                /* entries and rows of the graph have numbers of their own */
+    struct stable_array places, graph_entries; /* struct place of each entry; the entry of each row of the graph */
+    uint32_t free_rows;                        /* numbers of entries: the first + 1, chained */
+    uint32_t scan_row, scan_end;               /* among these are free ones that are not in the chain */
+    struct sealed **sealed;                    /* by number; owned, as are those */
     uint32_t n_sealed, sealed_capacity, next_sealed;
     struct sealed *retired;       /* without entries, their folders still there */
     uint64_t seals;               /* the last one's number */
@@ -271,7 +271,7 @@ struct cache_scratch {
 
 static inline struct cache_entry *cache_entry_at(const struct cache *cache, uint32_t row)
 {
-    return row_table_at(&cache->entries, row);
+    return stable_array_at(&cache->entries, row);
 }
 
 static inline uint64_t cache_entry_word(const struct cache *cache, uint32_t row)

@@ -333,7 +333,7 @@ static int publish(struct put *p, struct quire_error *err)
     if (p->n_blob && !(blob = blob_take(&cache->blobs, p->n_blob)))
         return error_set(err, QUIRE_ENOMEM, "no memory for tags and features");
     if (blob)
-        memcpy(row_table_at(&cache->blobs.cells, blob), p->blob, p->n_blob);
+        memcpy(stable_array_at(&cache->blobs.cells, blob), p->blob, p->n_blob);
     fill_entry(p, &entry);
     int rc = cache_log_put(cache,
                            &(struct logged_put){.row = p->row,

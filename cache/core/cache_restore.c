@@ -231,7 +231,7 @@ static int take_entry(struct cache *cache, uint32_t row, struct reader *r)
             return QUIRE_ECORRUPT;
         if (!(e->blob = blob_take(&cache->blobs, (uint32_t)blob.n_bytes)))
             return QUIRE_ENOMEM;
-        memcpy(row_table_at(&cache->blobs.cells, e->blob), blob.data, blob.n_bytes);
+        memcpy(stable_array_at(&cache->blobs.cells, e->blob), blob.data, blob.n_bytes);
     }
     atomic_store(&e->word, word & ~(ENTRY_LISTED | ENTRY_TAKEN));
     return 0;

@@ -136,10 +136,11 @@ static int make_tables(struct cache *cache, struct quire_error *err)
     int rc = graph_create(&graph, &cache->graph, err);
     if (rc < 0)
         return rc;
-    row_table_init(&cache->entries, sizeof(struct cache_entry),
-                   row_table_shift(sizeof(struct cache_entry), REGION_ROWS_BYTES));
-    row_table_init(&cache->places, sizeof(struct place), row_table_shift(sizeof(struct place), REGION_ROWS_BYTES));
-    row_table_init(&cache->graph_entries, sizeof(uint32_t), row_table_shift(sizeof(uint32_t), REGION_ROWS_BYTES));
+    stable_array_init(&cache->entries, sizeof(struct cache_entry),
+                      stable_array_shift(sizeof(struct cache_entry), REGION_ROWS_BYTES));
+    stable_array_init(&cache->places, sizeof(struct place),
+                      stable_array_shift(sizeof(struct place), REGION_ROWS_BYTES));
+    stable_array_init(&cache->graph_entries, sizeof(uint32_t), stable_array_shift(sizeof(uint32_t), REGION_ROWS_BYTES));
     blobs_init(&cache->blobs);
     cache->entry_bytes = bytes_of_row(cache->space.code_dim);
     cache->n_buckets = 1024;
@@ -166,7 +167,7 @@ static void free_cache(struct cache *cache)
         document_log_close(cache->documents, NULL);
     graph_destroy(cache->graph);
     sealed_free(cache, cache->dropped);
-    row_table_fini(&cache->entries);
+    stable_array_fini(&cache->entries);
     blobs_fini(&cache->blobs);
     if (cache->buckets)
         memory_unmap(cache->buckets, sizeof *cache->buckets * cache->n_buckets);

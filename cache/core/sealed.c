@@ -237,8 +237,8 @@ void sealed_free(struct cache *cache, bool remove)
         sealed_unref(sealed);
     }
     free(cache->sealed);
-    row_table_fini(&cache->places);
-    row_table_fini(&cache->graph_entries);
+    stable_array_fini(&cache->places);
+    stable_array_fini(&cache->graph_entries);
 }
 
 /* ---- entries in them --------------------------------------------------------------------------------------------- */
@@ -283,7 +283,7 @@ void sealed_place(struct cache *cache, uint32_t row, struct sealed *sealed, uint
 static int note_places(struct cache *cache, struct quire_error *err)
 {
     uint32_t n_graph = graph_row_end(cache->graph);
-    if (row_table_reserve(&cache->graph_entries, cache->n_rows) < 0)
+    if (stable_array_reserve(&cache->graph_entries, cache->n_rows) < 0)
         return error_set(err, QUIRE_ENOMEM, "no memory to open a cache of %u entries", cache->n_rows);
     for (uint32_t row = 0; row < cache->n_rows; row++) {
         struct place place = cache_entry_place(cache, row);

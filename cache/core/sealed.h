@@ -34,7 +34,7 @@ struct place {
 
 static inline struct place cache_entry_place(const struct cache *cache, uint32_t row)
 {
-    return cache->apart ? *(const struct place *)row_table_at(&cache->places, row) : (struct place){0, 0};
+    return cache->apart ? *(const struct place *)stable_array_at(&cache->places, row) : (struct place){0, 0};
 }
 
 static inline bool cache_entry_is_sealed(const struct cache *cache, uint32_t row)
@@ -57,7 +57,7 @@ static inline bool cache_entry_has_graph_row(const struct cache *cache, uint32_t
 /* The entry of a row of the graph. Without the lock, inside an epoch: as it is or was a moment ago. */
 static inline uint32_t cache_graph_row_entry(const struct cache *cache, bool apart, uint32_t graph_row)
 {
-    const uint32_t *difference = apart ? row_table_at(&cache->graph_entries, graph_row) : NULL;
+    const uint32_t *difference = apart ? stable_array_at(&cache->graph_entries, graph_row) : NULL;
     return difference ? __atomic_load_n(difference, __ATOMIC_RELAXED) ^ graph_row : graph_row;
 }
 
@@ -65,13 +65,13 @@ static inline uint32_t cache_graph_row_entry(const struct cache *cache, bool apa
 static inline void cache_set_place(struct cache *cache, uint32_t row, struct place place)
 {
     assert(cache->apart);
-    *(struct place *)row_table_at(&cache->places, row) = place;
+    *(struct place *)stable_array_at(&cache->places, row) = place;
 }
 
 static inline void cache_set_graph_entry(struct cache *cache, uint32_t graph_row, uint32_t row)
 {
     assert(cache->apart);
-    __atomic_store_n((uint32_t *)row_table_at(&cache->graph_entries, graph_row), row ^ graph_row, __ATOMIC_RELAXED);
+    __atomic_store_n((uint32_t *)stable_array_at(&cache->graph_entries, graph_row), row ^ graph_row, __ATOMIC_RELAXED);
 }
 
 /* Makes the tables, if there are none. QUIRE_ENOMEM. */

@@ -390,7 +390,7 @@ static int run_steps(struct build *b)
 static void build_fini(struct build *b, int rc)
 {
     row_store_close(&b->rows);
-    edges_fini(&b->edges);
+    build_edges_fini(&b->edges);
     clusters_fini(&b->clusters);
     graph_destroy(b->heads);
     epochs_destroy(b->epochs);

@@ -341,7 +341,7 @@ static int make_batch(struct batch *batch, struct build *b, uint32_t n)
     int rc = build_load_input(b, first, rows, batch->vectors);
     batch->edges.first = first;
     if (rc == 0 && batch->list_slots)
-        rc = edges_part_load(b, first, rows, &batch->edges);
+        rc = build_edges_part_load(b, first, rows, &batch->edges);
     if (rc == 0)
         rc = parallel_for(b->options.threads, n, n / (4 * b->options.threads) + 1, make_range, batch, NULL);
     return rc;
@@ -358,7 +358,7 @@ int build_write_blocks(struct build *b, const uint8_t *hidden)
     batch.vectors = malloc((size_t)per_batch * b->params.slots_per_block * b->row_bytes);
     int rc = path && batch.buffer && batch.vectors ? 0 : QUIRE_ENOMEM;
     if (rc == 0 && !lists)
-        rc = edges_part_init(b, per_batch * b->params.slots_per_block, &batch.edges);
+        rc = build_edges_part_init(b, per_batch * b->params.slots_per_block, &batch.edges);
     if (rc == 0 && b->params.edge_code_bytes)
         rc = open_codes(&batch);
     if (rc == 0)
@@ -378,7 +378,7 @@ int build_write_blocks(struct build *b, const uint8_t *hidden)
         rc = section_end(writer, b->err);
     rc = section_writer_conclude(writer, rc, b->err);
     section_file_close(batch.codes);
-    edges_part_fini(&batch.edges);
+    build_edges_part_fini(&batch.edges);
     free(batch.vectors);
     free(batch.buffer);
     free(path);

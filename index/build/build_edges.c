@@ -21,7 +21,7 @@
 #define GROUPS_MIN     4u
 #define GROUPS_MAX     48u
 
-void edges_fini(struct edges *edges)
+void build_edges_fini(struct edges *edges)
 {
     free(edges->ids);
     free(edges->reverse_at);
@@ -266,27 +266,27 @@ int build_reverse(struct build *b)
 
 /* ---- parts ------------------------------------------------------------------------------------------------------- */
 
-int edges_part_init(const struct build *b, uint32_t n, struct edges_part *part)
+int build_edges_part_init(const struct build *b, uint32_t n, struct edges_part *part)
 {
     *part = (struct edges_part){.degree = b->edges.degree};
     for (int i = 0; i < 2 && !b->edges.ids; i++) {
         part->buffers[i] = malloc(sizeof(uint32_t) * n * part->degree);
         if (!part->buffers[i]) {
-            edges_part_fini(part);
+            build_edges_part_fini(part);
             return QUIRE_ENOMEM;
         }
     }
     return 0;
 }
 
-void edges_part_fini(struct edges_part *part)
+void build_edges_part_fini(struct edges_part *part)
 {
     free(part->buffers[0]);
     free(part->buffers[1]);
     part->buffers[0] = part->buffers[1] = NULL;
 }
 
-int edges_part_load(const struct build *b, uint32_t first, uint32_t n, struct edges_part *part)
+int build_edges_part_load(const struct build *b, uint32_t first, uint32_t n, struct edges_part *part)
 {
     const struct edges *e = &b->edges;
     size_t row = sizeof(uint32_t) * e->degree;

@@ -16,7 +16,6 @@
 #include "index/build/build.h"
 #include "index/build/build_priv.h"
 #include "index/cluster/centre.h"
-#include "index/cluster/partition_priv.h"
 #include "index/kernels/kernels.h"
 #include "index/segment/entry.h"
 #include "io/bitmap.h"

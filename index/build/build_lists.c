@@ -16,11 +16,11 @@
  * for a build that is resumed; heads and replicas follow from the rows and are found again.
  */
 #include "index/build/build_priv.h"
-#include "index/cluster/partition_priv.h"
 #include "index/format/posting.h"
 #include "index/kernels/kernels.h"
 #include "index/segment/lists.h"
 #include "index/segment/segment_view.h"
+#include "index/vector/near.h"
 #include "io/bytes.h"
 #include "io/error.h"
 #include <assert.h>
@@ -262,7 +262,7 @@ static float spread_of(struct list_scratch *s, uint32_t n)
     double sum = 0;
     for (uint32_t i = 0; i < n; i++)
         s->sorted[i] = (float)s->rows[i].norm2;
-    float limit = FAR2 * partition_select(s->sorted, n, (n + 1) / 2).value;
+    float limit = FAR2 * near_limit_of(s->sorted, n, (n + 1) / 2).value;
     for (uint32_t i = 0; i < n; i++)
         sum += limit > 0 ? fmin(s->rows[i].norm2, limit) : s->rows[i].norm2; /* 0: most rows are the head */
     return (float)sqrt(sum / n);

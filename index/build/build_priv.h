@@ -183,11 +183,11 @@ int build_place_rows(struct build *b);
 struct neighbours_config build_neighbours_config(const struct build *b);
 int build_edges(struct build *b);
 int build_reverse(struct build *b);
-void edges_fini(struct edges *edges);
+void build_edges_fini(struct edges *edges);
 /* Room of part->buffers is for so many rows. */
-int edges_part_init(const struct build *b, uint32_t n, struct edges_part *part);
-void edges_part_fini(struct edges_part *part);
-int edges_part_load(const struct build *b, uint32_t first, uint32_t n, struct edges_part *part);
+int build_edges_part_init(const struct build *b, uint32_t n, struct edges_part *part);
+void build_edges_part_fini(struct edges_part *part);
+int build_edges_part_load(const struct build *b, uint32_t first, uint32_t n, struct edges_part *part);
 /* build_blocks.c; hidden: bitmap of rows whose edges are left out, or NULL */
 int build_write_blocks(struct build *b, const uint8_t *hidden);
 /* build_codes.c */

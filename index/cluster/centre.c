@@ -6,8 +6,8 @@
  * rounds; for the spread such a row counts as one at that limit.
  */
 #include "index/cluster/centre.h"
-#include "index/cluster/partition_priv.h"
 #include "index/kernels/kernels.h"
+#include "index/vector/near.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -60,7 +60,7 @@ static float measure(struct centre_scratch *s, uint32_t n, uint32_t dim, const f
 {
     for (uint32_t r = 0; r < n; r++)
         s->sorted[r] = s->distances[r] = kernels()->f32_l2(centre, s->rows + (size_t)r * dim, dim);
-    return FAR2 * partition_select(s->sorted, n, (n + 1) / 2).value;
+    return FAR2 * near_limit_of(s->sorted, n, (n + 1) / 2).value;
 }
 
 void centre_find(struct centre_scratch *s, uint32_t n, uint32_t dim, float *centre)

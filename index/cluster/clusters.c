@@ -37,7 +37,7 @@ int clusters_report(struct clusters_advance *advance, uint64_t done)
     return 0;
 }
 
-int clustering_pass(struct clustering *s, int (*body)(struct clustering *s, const struct rows *rows, uint32_t first))
+int clusters_pass(struct clustering *s, int (*body)(struct clustering *s, const struct rows *rows, uint32_t first))
 {
     uint32_t n = s->store->n, most = s->store->rows.codes ? WINDOW_ROWS : s->window.n;
     int rc = 0;
@@ -68,7 +68,7 @@ static void free_clusters(struct clustering *s)
     s->limits = s->sums = NULL;
 }
 
-int clustering_room(struct clustering *s, uint32_t n)
+int clusters_allocate(struct clustering *s, uint32_t n)
 {
     uint32_t dim = s->store->code_dim;
     free_clusters(s);
@@ -139,7 +139,7 @@ static void sort_members(const struct clustering *s, uint32_t first, uint32_t n,
             members[--at[cluster_of[i]]] = i;
 }
 
-void clustering_members(const struct clustering *s, uint32_t *at, uint32_t *members)
+void clusters_members(const struct clustering *s, uint32_t *at, uint32_t *members)
 {
     sort_members(s, 0, s->store->n, at, members);
 }
@@ -195,11 +195,11 @@ static int encode_range(void *context, uint64_t begin, uint64_t end)
     return 0;
 }
 
-int clustering_centres(struct clustering *s)
+int clusters_centres(struct clustering *s)
 {
     memset(s->sums, 0, sizeof *s->sums * s->n * s->store->code_dim);
     memset(s->counts, 0, sizeof *s->counts * s->n);
-    int rc = clustering_pass(s, sum_window);
+    int rc = clusters_pass(s, sum_window);
     return rc == 0 ? parallel_for(s->config->threads, s->n, 64, encode_range, s, NULL) : rc;
 }
 
@@ -297,15 +297,15 @@ static int set_limits(struct clustering *s)
 
 static int refine(struct clustering *s)
 {
-    struct near_points near = {0};
-    int rc = clustering_centres(s);
+    struct clusters_near near = {0};
+    int rc = clusters_centres(s);
     if (rc == 0)
-        rc = near_points_init(&near, &s->centres);
+        rc = clusters_near_init(&near, &s->centres);
     if (rc == 0)
-        rc = near_points_all(&near, s->n_near, CLUSTER_NEAR, s->config->threads, s->near);
-    near_points_fini(&near);
+        rc = clusters_near_all(&near, s->n_near, CLUSTER_NEAR, s->config->threads, s->near);
+    clusters_near_fini(&near);
     if (rc == 0)
-        rc = clustering_pass(s, choose_window);
+        rc = clusters_pass(s, choose_window);
     if (rc < 0)
         return rc;
     move_rows(s);
@@ -321,11 +321,11 @@ int clusters_find(struct row_store *store, struct row_store *spare, const struct
     s.advance = (struct clusters_advance){progress, "cluster", 0, (uint64_t)store->n * (7 + 2 * config->rounds)};
     int rc = clustering_init(&s);
     if (rc == 0)
-        rc = clustering_start(&s, known);
+        rc = clusters_start(&s, known);
     for (unsigned round = 0; rc == 0 && s.n > 1 && round < config->rounds; round++)
         rc = refine(&s);
     if (rc == 0)
-        rc = clustering_order(&s, clusters);
+        rc = clusters_order(&s, clusters);
     if (rc == 0)
         rc = clusters_report(&s.advance, s.advance.total);
     clustering_fini(&s);

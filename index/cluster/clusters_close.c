@@ -156,11 +156,11 @@ static int head_range(void *context, uint64_t begin, uint64_t end)
 
 static int near_points_of(struct closing *c)
 {
-    struct near_points near = {0};
-    int rc = near_points_init(&near, &c->clusters->points);
+    struct clusters_near near = {0};
+    int rc = clusters_near_init(&near, &c->clusters->points);
     if (rc == 0)
-        rc = near_points_all(&near, c->n_near, POINTS_NEAR, c->config->threads, c->near);
-    near_points_fini(&near);
+        rc = clusters_near_all(&near, c->n_near, POINTS_NEAR, c->config->threads, c->near);
+    clusters_near_fini(&near);
     return rc;
 }
 

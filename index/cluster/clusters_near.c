@@ -24,7 +24,7 @@ struct near_scratch {
 };
 
 struct near_job {
-    const struct near_points *near;
+    const struct clusters_near *near;
     uint32_t keep, stride;
     const struct rows *rows;
     const uint32_t *ids;
@@ -41,7 +41,7 @@ static void scratch_fini(struct near_scratch *s)
     free(s->spare);
 }
 
-static int scratch_init(struct near_scratch *s, const struct near_points *near)
+static int scratch_init(struct near_scratch *s, const struct clusters_near *near)
 {
     size_t most = RUN_POINTS * RUNS_PROBED;
     if (near->runs.n > most)
@@ -58,7 +58,7 @@ static int scratch_init(struct near_scratch *s, const struct near_points *near)
     return QUIRE_ENOMEM;
 }
 
-static void encode_runs(struct near_points *near, float *point, float *mean)
+static void encode_runs(struct clusters_near *near, float *point, float *mean)
 {
     const struct rows *points = near->points;
     uint32_t dim = points->code_dim;
@@ -74,10 +74,10 @@ static void encode_runs(struct near_points *near, float *point, float *mean)
     }
 }
 
-int near_points_init(struct near_points *near, const struct rows *points)
+int clusters_near_init(struct clusters_near *near, const struct rows *points)
 {
     uint32_t n_runs = (points->n + RUN_POINTS - 1) / RUN_POINTS;
-    *near = (struct near_points){.points = points};
+    *near = (struct clusters_near){.points = points};
     float *point = malloc(sizeof *point * points->code_dim), *mean = malloc(sizeof *mean * points->code_dim);
     near->iota = malloc(sizeof *near->iota * n_runs);
     int rc = point && mean && near->iota ? rows_alloc(&near->runs, n_runs, points->code_dim) : QUIRE_ENOMEM;
@@ -90,14 +90,14 @@ int near_points_init(struct near_points *near, const struct rows *points)
     return rc;
 }
 
-void near_points_fini(struct near_points *near)
+void clusters_near_fini(struct clusters_near *near)
 {
     rows_free(&near->runs);
     free(near->iota);
 }
 
 /* The points of the `probed` nearest runs into s->ids, but for `except`; returns how many. */
-static uint32_t candidates(const struct near_points *near, struct near_scratch *s, const struct row_query *query,
+static uint32_t candidates(const struct clusters_near *near, struct near_scratch *s, const struct row_query *query,
                            uint32_t probed, uint32_t except)
 {
     uint32_t n_runs = near->runs.n, n = 0;
@@ -115,7 +115,7 @@ static uint32_t candidates(const struct near_points *near, struct near_scratch *
 }
 
 /* The `keep` nearest points into s->items, nearest first; returns how many. */
-static uint32_t find(const struct near_points *near, struct near_scratch *s, const struct row_query *query,
+static uint32_t find(const struct clusters_near *near, struct near_scratch *s, const struct row_query *query,
                      uint32_t probed, uint32_t keep, uint32_t except)
 {
     uint32_t n = candidates(near, s, query, probed, except);
@@ -143,7 +143,7 @@ static int all_range(void *context, uint64_t begin, uint64_t end)
     return 0;
 }
 
-int near_points_all(const struct near_points *near, uint32_t keep, uint32_t stride, unsigned threads, uint32_t *out)
+int clusters_near_all(const struct clusters_near *near, uint32_t keep, uint32_t stride, unsigned threads, uint32_t *out)
 {
     struct near_job job = {.near = near, .keep = keep, .stride = stride, .out = out};
     return parallel_for(threads, near->points->n, 64, all_range, &job, NULL);
@@ -166,8 +166,8 @@ static int assign_range(void *context, uint64_t begin, uint64_t end)
     return 0;
 }
 
-int near_points_assign(const struct near_points *near, const struct rows *rows, const uint32_t *ids, uint32_t n,
-                       unsigned threads, uint32_t *out)
+int clusters_near_assign(const struct clusters_near *near, const struct rows *rows, const uint32_t *ids, uint32_t n,
+                         unsigned threads, uint32_t *out)
 {
     struct near_job job = {.near = near, .rows = rows, .ids = ids, .out = out};
     return parallel_for(threads, n, 256, assign_range, &job, NULL);

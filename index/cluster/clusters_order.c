@@ -177,7 +177,7 @@ static int sort_files(struct clustering *s)
     return rc;
 }
 
-int clustering_order(struct clustering *s, struct clusters *clusters)
+int clusters_order(struct clustering *s, struct clusters *clusters)
 {
     int rc = place_rows(s, clusters);
     if (rc < 0)

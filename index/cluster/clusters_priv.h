@@ -18,7 +18,7 @@ struct clusters_advance {
 int clusters_report(struct clusters_advance *advance, uint64_t done);
 
 /* The nearest of some points. Points with near numbers are near each other. */
-struct near_points {
+struct clusters_near {
     const struct rows *points;
     struct rows runs; /* means of consecutive points */
     uint32_t *iota;
@@ -43,30 +43,31 @@ struct clustering {
     uint32_t *near;       /* per cluster: CLUSTER_NEAR others, nearest first */
     uint32_t n_near;      /* of them there are */
     struct rows window;   /* rows of a file that are looked at */
-    struct near_points assigned; /* the centres, while rows are assigned to them */
+    struct clusters_near assigned; /* the centres, while rows are assigned to them */
 };
 
 /* Calls body for all rows of the store, window by window. */
-int clustering_pass(struct clustering *s, int (*body)(struct clustering *s, const struct rows *rows, uint32_t first));
+int clusters_pass(struct clustering *s, int (*body)(struct clustering *s, const struct rows *rows, uint32_t first));
 /* Arrays of clusters for n of them, all empty. */
-int clustering_room(struct clustering *s, uint32_t n);
+int clusters_allocate(struct clustering *s, uint32_t n);
 /* s->centres: the mean of each cluster's rows; of one without rows it stays. */
-int clustering_centres(struct clustering *s);
+int clusters_centres(struct clustering *s);
 /* The rows of cluster c, ascending: members[at[c]] .. members[at[c + 1]]. at: n + 1; members: one per row. */
-void clustering_members(const struct clustering *s, uint32_t *at, uint32_t *members);
+void clusters_members(const struct clustering *s, uint32_t *at, uint32_t *members);
 
 /* clusters_start.c: the clusters that refinement begins with, near ones with near numbers */
-int clustering_start(struct clustering *s, const struct clusters_known *known);
+int clusters_start(struct clustering *s, const struct clusters_known *known);
 /* clusters_order.c: puts the rows in order of their clusters */
-int clustering_order(struct clustering *s, struct clusters *clusters);
+int clusters_order(struct clustering *s, struct clusters *clusters);
 
 /* clusters_near.c */
-int near_points_init(struct near_points *near, const struct rows *points);
-void near_points_fini(struct near_points *near); /* zeroed is fine */
+int clusters_near_init(struct clusters_near *near, const struct rows *points);
+void clusters_near_fini(struct clusters_near *near); /* zeroed is fine */
 /* The `keep` points nearest to every point but itself, nearest first, into out: points->n x stride. */
-int near_points_all(const struct near_points *near, uint32_t keep, uint32_t stride, unsigned threads, uint32_t *out);
+int clusters_near_all(const struct clusters_near *near, uint32_t keep, uint32_t stride, unsigned threads,
+                      uint32_t *out);
 /* The point nearest to each of rows[ids[0..n)], into out. */
-int near_points_assign(const struct near_points *near, const struct rows *rows, const uint32_t *ids, uint32_t n,
-                       unsigned threads, uint32_t *out);
+int clusters_near_assign(const struct clusters_near *near, const struct rows *rows, const uint32_t *ids, uint32_t n,
+                         unsigned threads, uint32_t *out);
 
 #endif

@@ -50,7 +50,7 @@ static int bisect(struct clustering *s)
     if (rc == 0)
         rc = in_memory ? rows_permute(&store->rows, s->order) : rows_alloc(&s->window, room, store->code_dim);
     if (rc == 0)
-        rc = clustering_room(s, (n + config.capacity - 1) / config.capacity);
+        rc = clusters_allocate(s, (n + config.capacity - 1) / config.capacity);
     if (rc < 0)
         return rc;
     for (uint32_t row = 0; row < n; row++)
@@ -81,7 +81,7 @@ static int64_t take_known(struct clustering *s, const struct clusters_known *kno
         s->order[row] = row;
     }
     free(sizes);
-    int rc = kept ? clustering_room(s, kept) : 0;
+    int rc = kept ? clusters_allocate(s, kept) : 0;
     return rc < 0 ? rc : rows;
 }
 
@@ -112,7 +112,7 @@ static int assign_window(struct clustering *s, const struct rows *rows, uint32_t
     for (uint32_t i = 0; i < rows->n; i++)
         if (s->cluster_of[first + i] == CLUSTER_NONE)
             places[n++] = i;
-    rc = near_points_assign(&s->assigned, rows, places, n, s->config->threads, nearest);
+    rc = clusters_near_assign(&s->assigned, rows, places, n, s->config->threads, nearest);
     for (uint32_t i = 0; rc == 0 && i < n; i++) {
         s->cluster_of[first + places[i]] = nearest[i];
         s->counts[nearest[i]]++;
@@ -129,11 +129,11 @@ static int assign(struct clustering *s)
     int rc = order ? number(s, order) : QUIRE_ENOMEM;
     free(order);
     if (rc == 0)
-        rc = near_points_init(&s->assigned, &s->centres);
+        rc = clusters_near_init(&s->assigned, &s->centres);
     memset(s->counts, 0, sizeof *s->counts * s->n);
     if (rc == 0)
-        rc = clustering_pass(s, assign_window);
-    near_points_fini(&s->assigned);
+        rc = clusters_pass(s, assign_window);
+    clusters_near_fini(&s->assigned);
     return rc;
 }
 
@@ -176,7 +176,7 @@ static int split_large(struct clustering *s, uint8_t *changed, uint32_t *n_clust
     uint32_t *at = malloc(sizeof *at * ((size_t)n + 1));
     int rc = at ? 0 : QUIRE_ENOMEM;
     if (rc == 0)
-        clustering_members(s, at, members);
+        clusters_members(s, at, members);
     for (uint32_t c = 0; rc == 0 && c < n; c++)
         rc = at[c + 1] - at[c] > most ? QUIRE_ELIMIT : 0;
     for (uint32_t c = 0; rc == 0 && c < n; c++) {
@@ -192,11 +192,11 @@ static int split_large(struct clustering *s, uint8_t *changed, uint32_t *n_clust
 /* Changed clusters and those near them are active. order: what each cluster's number was when `changed` was set. */
 static int activate(struct clustering *s, const uint8_t *changed, const uint32_t *order)
 {
-    struct near_points near = {0};
-    int rc = near_points_init(&near, &s->centres);
+    struct clusters_near near = {0};
+    int rc = clusters_near_init(&near, &s->centres);
     if (rc == 0)
-        rc = near_points_all(&near, s->n_near, CLUSTER_NEAR, s->config->threads, s->near);
-    near_points_fini(&near);
+        rc = clusters_near_all(&near, s->n_near, CLUSTER_NEAR, s->config->threads, s->near);
+    clusters_near_fini(&near);
     memset(s->active, 0, s->n);
     for (uint32_t c = 0; rc == 0 && c < s->n; c++) {
         if (!changed[order[c]])
@@ -216,10 +216,10 @@ static int mend(struct clustering *s)
     int rc = changed ? split_large(s, changed, &n_clusters) : QUIRE_ENOMEM;
     if (rc == 0) {
         memset(changed + n_before, 1, n_clusters - n_before);
-        rc = clustering_room(s, n_clusters);
+        rc = clusters_allocate(s, n_clusters);
     }
     if (rc == 0)
-        rc = clustering_centres(s);
+        rc = clusters_centres(s);
     if (rc == 0) {
         order = malloc(sizeof *order * s->n);
         rc = order ? number(s, order) : QUIRE_ENOMEM;
@@ -233,14 +233,14 @@ static int mend(struct clustering *s)
     return rc;
 }
 
-int clustering_start(struct clustering *s, const struct clusters_known *known)
+int clusters_start(struct clustering *s, const struct clusters_known *known)
 {
     int64_t rows = known ? take_known(s, known) : 0;
     if (rows < 0)
         return (int)rows;
     if (rows < s->store->n - rows)
         return bisect(s);
-    int rc = clustering_centres(s);
+    int rc = clusters_centres(s);
     if (rc == 0)
         rc = assign(s);
     if (rc == 0)

@@ -64,52 +64,6 @@ int partition_scratch_init(struct partition_scratch *s, uint32_t code_dim)
     return QUIRE_ENOMEM;
 }
 
-/* Hoare's selection: afterwards keys[0..cut) <= keys[cut..n). */
-static void select_around(float *keys, uint32_t n, uint32_t cut)
-{
-    uint32_t begin = 0, end = n;
-    while (end - begin > 1) {
-        uint32_t middle = begin + (end - begin) / 2;
-        float a = keys[begin], b = keys[middle], c = keys[end - 1];
-        float pivot = fmaxf(fminf(a, b), fminf(fmaxf(a, b), c));
-        uint32_t i = begin, j = end - 1;
-        for (;;) {
-            while (keys[i] < pivot)
-                i++;
-            while (keys[j] > pivot)
-                j--;
-            if (i >= j)
-                break;
-            float key = keys[i];
-            keys[i++] = keys[j];
-            keys[j--] = key;
-        }
-        /* [begin, j] <= pivot <= [j + 1, end) once i >= j; both sides are shorter than the whole */
-        uint32_t split = i == j ? i : j + 1;
-        if (split == begin)
-            split++;
-        if (split == end)
-            split--;
-        if (cut < split)
-            end = split;
-        else if (cut > split)
-            begin = split;
-        else
-            return;
-    }
-}
-
-struct partition_limit partition_select(float *keys, uint32_t n, uint32_t left)
-{
-    struct partition_limit limit = {-INFINITY, 0};
-    select_around(keys, n, left);
-    for (uint32_t i = 0; i < left; i++)
-        limit.value = fmaxf(limit.value, keys[i]);
-    for (uint32_t i = 0; i < left; i++)
-        limit.ties += keys[i] == limit.value;
-    return limit;
-}
-
 uint32_t partition_draw(struct partition_scratch *s, struct node node, uint64_t seed, struct random *random)
 {
     uint32_t n = node.end - node.begin, m = n < PARTITION_SAMPLE ? n : PARTITION_SAMPLE;
@@ -123,11 +77,11 @@ uint32_t partition_draw(struct partition_scratch *s, struct node node, uint64_t 
 static void sample_means(const struct partition_scratch *s, uint32_t m, uint32_t half, uint32_t dim)
 {
     memcpy(s->projection + PARTITION_SAMPLE, s->projection, sizeof(float) * m);
-    struct partition_limit limit = partition_select(s->projection + PARTITION_SAMPLE, m, half);
+    struct near_limit limit = near_limit_of(s->projection + PARTITION_SAMPLE, m, half);
     memset(s->means, 0, sizeof(float) * 2 * dim);
     for (uint32_t i = 0; i < m; i++) {
         const float *x = s->sample + (size_t)i * dim;
-        float *mean = s->means + (partition_goes_left(&limit, s->projection[i]) ? 0 : dim);
+        float *mean = s->means + (near_limit_takes(&limit, s->projection[i]) ? 0 : dim);
         for (uint32_t d = 0; d < dim; d++)
             mean[d] += x[d];
     }
@@ -146,7 +100,7 @@ static uint32_t leave_out_far(struct partition_scratch *s, uint32_t m, uint32_t 
         const float *x = s->sample + (size_t)i * dim;
         norms[i] = moved[i] = kernels()->f32_dot(x, x, dim);
     }
-    float limit = FAR2 * partition_select(moved, m, m - m / 4).value;
+    float limit = FAR2 * near_limit_of(moved, m, m - m / 4).value;
     uint32_t kept = 0;
     for (uint32_t i = 0; i < m; i++) {
         if (norms[i] > limit && limit > 0)
@@ -218,10 +172,10 @@ static void split_order(const struct partition *p, struct node node, uint32_t le
     uint32_t *order = p->order + (node.begin - p->base), *right = (uint32_t *)(void *)(p->spare + (order - p->order));
     const float *keys = p->keys + (order - p->order);
     memcpy(right, keys, sizeof(float) * n);
-    struct partition_limit limit = partition_select((float *)(void *)right, n, left);
+    struct near_limit limit = near_limit_of((float *)(void *)right, n, left);
     for (uint32_t i = 0; i < n; i++) {
         uint32_t row = order[i];
-        if (partition_goes_left(&limit, keys[i]))
+        if (near_limit_takes(&limit, keys[i]))
             order[n_left++] = row;
         else
             right[n_right++] = row;

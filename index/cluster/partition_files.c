@@ -105,13 +105,13 @@ static int move_rows(struct files *f, struct row_store *from, struct row_store *
 {
     uint32_t at[2] = {node.begin, cut}, filled[2] = {0, 0}, n = node.end - node.begin;
     memcpy(f->spare, f->keys, sizeof(float) * n);
-    struct partition_limit limit = partition_select(f->spare, n, cut - node.begin);
+    struct near_limit limit = near_limit_of(f->spare, n, cut - node.begin);
     int rc = 0;
     for (uint32_t first = 0; rc == 0 && first < n;) {
         uint32_t now = n - first < f->n_window ? n - first : f->n_window;
         rc = row_store_read(from, node.begin + first, now, &f->window, 0, f->inputs);
         for (uint32_t i = 0; rc == 0 && i < now; i++) {
-            int side = !partition_goes_left(&limit, f->keys[first + i]);
+            int side = !near_limit_takes(&limit, f->keys[first + i]);
             f->side_inputs[side][filled[side]] = f->inputs[i];
             rows_copy(&f->window, i, &f->sides[side], filled[side]++);
             if (filled[side] < f->n_window)

@@ -3,6 +3,7 @@
 #define QUIRE_INDEX_PARTITION_PRIV_H
 
 #include "index/cluster/partition.h"
+#include "index/vector/near.h"
 #include "io/random.h"
 
 #define PARTITION_SAMPLE 512u
@@ -39,23 +40,6 @@ void partition_project(const struct rows *rows, const struct code_query *query, 
                        float *keys);
 /* Where a node is cut: at a multiple of the capacity. */
 uint32_t partition_cut(struct node node, uint32_t capacity);
-
-/* The `left` smallest keys go left: those below the value, and of the equal ones the first `ties`. keys are moved. */
-struct partition_limit {
-    float value;
-    uint32_t ties;
-};
-struct partition_limit partition_select(float *keys, uint32_t n, uint32_t left);
-
-static inline bool partition_goes_left(struct partition_limit *limit, float key)
-{
-    if (key != limit->value)
-        return key < limit->value;
-    if (limit->ties == 0)
-        return false;
-    limit->ties--;
-    return true;
-}
 
 /* Orders the rows of one node whose rows are all in memory: order[i] is the row at place node.begin + i. order holds
  * the rows in order of the input before. */

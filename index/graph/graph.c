@@ -2,7 +2,7 @@
  * graph.c - the rows of the mutable graph: their memory, numbers, locks, and what becomes of a removed one.
  *
  * A row takes code_dim bytes of code, 16 of numbers and 4 of each link, in three tables that never move
- * (row_table.h): a search reads codes and numbers of many rows and links of few. On how many upper layers a row is
+ * (stable_array.h): a search reads codes and numbers of many rows and links of few. On how many upper layers a row is
  * follows from its number alone, so nothing of it is stored, and a number that is used again finds its blocks there.
  * A row that has such blocks gives one of its lowest links for the place where they begin.
  *
@@ -34,7 +34,7 @@
 
 /* ---- locks and links ---- */
 
-unsigned row_layers(const struct graph *graph, uint32_t row)
+unsigned graph_row_layers(const struct graph *graph, uint32_t row)
 {
     uint64_t draw = random_mix(graph->seed + (row + UINT64_C(1)) * 0x9e3779b97f4a7c15ull) | 1;
     unsigned layers = (unsigned)__builtin_clzll(draw) / graph->layer_bits;
@@ -51,9 +51,9 @@ static inline void relax(unsigned spins)
 #endif
 }
 
-bool row_lock(const struct graph *graph, uint32_t row)
+bool graph_row_lock(const struct graph *graph, uint32_t row)
 {
-    _Atomic uint32_t *state = &row_numbers(graph, row)->state;
+    _Atomic uint32_t *state = &graph_row_numbers(graph, row)->state;
     for (unsigned spins = 0;; spins++) {
         uint32_t old = atomic_load_explicit(state, memory_order_relaxed);
         if (old & STATE_GONE)
@@ -65,26 +65,26 @@ bool row_lock(const struct graph *graph, uint32_t row)
     }
 }
 
-void row_unlock(const struct graph *graph, uint32_t row)
+void graph_row_unlock(const struct graph *graph, uint32_t row)
 {
-    atomic_fetch_and_explicit(&row_numbers(graph, row)->state, ~STATE_LOCKED, memory_order_release);
+    atomic_fetch_and_explicit(&graph_row_numbers(graph, row)->state, ~STATE_LOCKED, memory_order_release);
 }
 
-struct link_list link_list(const struct graph *graph, uint32_t row, unsigned layer)
+struct graph_link_list graph_link_list(const struct graph *graph, uint32_t row, unsigned layer)
 {
-    _Atomic uint32_t *links = row_table_at(&graph->links, row);
+    _Atomic uint32_t *links = stable_array_at(&graph->links, row);
     if (layer == 0)
-        return (struct link_list){links, &row_numbers(graph, row)->state,
-                                  graph->capacity - (row_layers(graph, row) > 0)};
+        return (struct graph_link_list){links, &graph_row_numbers(graph, row)->state,
+                                        graph->capacity - (graph_row_layers(graph, row) > 0)};
     uint32_t first = atomic_load_explicit(&links[graph->capacity - 1], memory_order_relaxed);
-    _Atomic uint32_t *block = row_table_at(&graph->upper, first + layer - 1);
-    return (struct link_list){block + 1, block, graph->degree};
+    _Atomic uint32_t *block = stable_array_at(&graph->upper, first + layer - 1);
+    return (struct graph_link_list){block + 1, block, graph->degree};
 }
 
-uint32_t links_read(const struct graph *graph, uint32_t row, unsigned layer, uint32_t *links)
+uint32_t graph_links_read(const struct graph *graph, uint32_t row, unsigned layer, uint32_t *links)
 {
-    struct link_list list = link_list(graph, row, layer);
-    uint32_t n = link_count(&list);
+    struct graph_link_list list = graph_link_list(graph, row, layer);
+    uint32_t n = graph_link_count(&list);
     for (uint32_t i = 0; i < n; i++)
         links[i] = atomic_load_explicit(&list.links[i], memory_order_acquire);
     return n;
@@ -135,10 +135,10 @@ static void set_config(struct graph *graph, const struct graph_config *config, u
         graph->layer_bits++;
     graph->seed = config->seed;
     graph->epochs = config->epochs;
-    row_table_init(&graph->codes, graph->code_dim, region_shift);
-    row_table_init(&graph->numbers, sizeof(struct row_numbers), region_shift);
-    row_table_init(&graph->links, graph->capacity * sizeof(uint32_t), region_shift);
-    row_table_init(&graph->upper, (1 + graph->degree) * sizeof(uint32_t), region_shift);
+    stable_array_init(&graph->codes, graph->code_dim, region_shift);
+    stable_array_init(&graph->numbers, sizeof(struct graph_row_numbers), region_shift);
+    stable_array_init(&graph->links, graph->capacity * sizeof(uint32_t), region_shift);
+    stable_array_init(&graph->upper, (1 + graph->degree) * sizeof(uint32_t), region_shift);
     atomic_init(&graph->linked, 0);
     atomic_init(&graph->distances, 0);
     graph->free_first = graph->gone_first = graph->deferred_first = ROW_NONE;
@@ -174,7 +174,7 @@ int graph_create_sized(const struct graph_config *config, unsigned region_shift,
 int graph_create(const struct graph_config *config, struct graph **out, struct quire_error *err)
 {
     size_t stride = config->code_dim ? config->code_dim : 1;
-    return graph_create_sized(config, row_table_shift(stride, REGION_BYTES), out, err);
+    return graph_create_sized(config, stable_array_shift(stride, REGION_BYTES), out, err);
 }
 
 static void free_shell(struct graph *graph)
@@ -193,10 +193,10 @@ void graph_destroy(struct graph *graph)
     pthread_mutex_lock(&graph->mutex);
     graph->destroyed = true;
     bool waits = graph->deferred;
-    row_table_fini(&graph->codes);
-    row_table_fini(&graph->numbers);
-    row_table_fini(&graph->links);
-    row_table_fini(&graph->upper);
+    stable_array_fini(&graph->codes);
+    stable_array_fini(&graph->numbers);
+    stable_array_fini(&graph->links);
+    stable_array_fini(&graph->upper);
     free(graph->matrix);
     pthread_mutex_unlock(&graph->mutex);
     if (!waits)
@@ -217,16 +217,17 @@ static int new_number(struct graph *graph)
     uint32_t n = graph->n_rows;
     if (n == ROW_NONE)
         return QUIRE_ELIMIT;
-    unsigned layers = row_layers(graph, n);
-    if (row_table_reserve(&graph->codes, n + 1) < 0 || row_table_reserve(&graph->numbers, n + 1) < 0 ||
-        row_table_reserve(&graph->links, n + 1) < 0 || row_table_reserve(&graph->upper, graph->n_upper + layers) < 0)
+    unsigned layers = graph_row_layers(graph, n);
+    if (stable_array_reserve(&graph->codes, n + 1) < 0 || stable_array_reserve(&graph->numbers, n + 1) < 0 ||
+        stable_array_reserve(&graph->links, n + 1) < 0 ||
+        stable_array_reserve(&graph->upper, graph->n_upper + layers) < 0)
         return QUIRE_ENOMEM;
     if (layers) {
-        _Atomic uint32_t *links = row_table_at(&graph->links, n);
+        _Atomic uint32_t *links = stable_array_at(&graph->links, n);
         atomic_store_explicit(&links[graph->capacity - 1], graph->n_upper, memory_order_relaxed);
         graph->n_upper += layers;
     }
-    atomic_store_explicit(&row_numbers(graph, n)->state, STATE_GONE | ROW_NONE, memory_order_relaxed);
+    atomic_store_explicit(&graph_row_numbers(graph, n)->state, STATE_GONE | ROW_NONE, memory_order_relaxed);
     atomic_store_explicit(&graph->n_rows, n + 1, memory_order_release);
     return 0;
 }
@@ -239,24 +240,24 @@ static int take_number(struct graph *graph, uint32_t *row)
         return new_number(graph);
     }
     *row = graph->free_first;
-    graph->free_first = row_state(graph, *row) & ~STATE_GONE;
+    graph->free_first = graph_row_state(graph, *row) & ~STATE_GONE;
     graph->n_free--;
     return 0;
 }
 
 /* A number becomes a row without links. */
-void row_fill(struct graph *graph, uint32_t row, const uint8_t *code, float f, float norm2)
+void graph_row_fill(struct graph *graph, uint32_t row, const uint8_t *code, float f, float norm2)
 {
-    memcpy(row_table_at(&graph->codes, row), code, graph->code_dim);
-    struct row_numbers *numbers = row_numbers(graph, row);
+    memcpy(stable_array_at(&graph->codes, row), code, graph->code_dim);
+    struct graph_row_numbers *numbers = graph_row_numbers(graph, row);
     int32_t sum = 0;
     for (uint32_t i = 0; i < graph->code_dim; i++)
         sum += code[i];
     numbers->f = f;
     numbers->norm2 = norm2;
     numbers->level_sum = sum;
-    for (unsigned layer = row_layers(graph, row); layer > 0; layer--)
-        atomic_store_explicit(link_list(graph, row, layer).count, 0, memory_order_relaxed);
+    for (unsigned layer = graph_row_layers(graph, row); layer > 0; layer--)
+        atomic_store_explicit(graph_link_list(graph, row, layer).count, 0, memory_order_relaxed);
     atomic_store_explicit(&numbers->state, 0, memory_order_release);
 }
 
@@ -266,14 +267,14 @@ int graph_add(struct graph *graph, const uint8_t *code, float f, float norm2, ui
     int rc = take_number(graph, row);
     pthread_mutex_unlock(&graph->mutex);
     if (rc == 0)
-        row_fill(graph, *row, code, f, norm2);
+        graph_row_fill(graph, *row, code, f, norm2);
     return rc;
 }
 
 /* ---- restoring ---- */
 
 /* Makes a number that holds no row ready to be filled. */
-int row_prepare(struct graph *graph, uint32_t row)
+int graph_row_prepare(struct graph *graph, uint32_t row)
 {
     int rc = graph->n_gone + graph->n_deferred ? QUIRE_EINVALID : row >= ROW_NONE ? QUIRE_ELIMIT : 0;
     if (rc == 0) {
@@ -283,23 +284,23 @@ int row_prepare(struct graph *graph, uint32_t row)
     }
     while (rc == 0 && graph->n_rows <= row)
         rc = new_number(graph);
-    return rc == 0 && !(row_state(graph, row) & STATE_GONE) ? QUIRE_EEXISTS : rc;
+    return rc == 0 && !(graph_row_state(graph, row) & STATE_GONE) ? QUIRE_EEXISTS : rc;
 }
 
 int graph_place(struct graph *graph, uint32_t row, const uint8_t *code, float f, float norm2)
 {
-    int rc = row_prepare(graph, row);
+    int rc = graph_row_prepare(graph, row);
     if (rc == 0)
-        row_fill(graph, row, code, f, norm2);
+        graph_row_fill(graph, row, code, f, norm2);
     return rc;
 }
 
 int graph_unplace(struct graph *graph, uint32_t row)
 {
-    if (row >= graph->n_rows || (row_state(graph, row) & STATE_GONE))
+    if (row >= graph->n_rows || (graph_row_state(graph, row) & STATE_GONE))
         return QUIRE_ENOTFOUND;
     assert(graph->placing);
-    atomic_store_explicit(&row_numbers(graph, row)->state, STATE_GONE | ROW_NONE, memory_order_relaxed);
+    atomic_store_explicit(&graph_row_numbers(graph, row)->state, STATE_GONE | ROW_NONE, memory_order_relaxed);
     return 0;
 }
 
@@ -309,8 +310,8 @@ void graph_place_end(struct graph *graph)
         return;
     assert(!graph->loaded);
     for (uint32_t row = graph->n_rows; row-- > 0;)
-        if (row_state(graph, row) & STATE_GONE) {
-            atomic_store_explicit(&row_numbers(graph, row)->state, STATE_GONE | graph->free_first,
+        if (graph_row_state(graph, row) & STATE_GONE) {
+            atomic_store_explicit(&graph_row_numbers(graph, row)->state, STATE_GONE | graph->free_first,
                                   memory_order_relaxed);
             graph->free_first = row;
             graph->n_free++;
@@ -320,8 +321,8 @@ void graph_place_end(struct graph *graph)
 
 void graph_row(const struct graph *graph, uint32_t row, const uint8_t **code, float *f, float *norm2)
 {
-    const struct row_numbers *numbers = row_numbers(graph, row);
-    *code = row_code(graph, row);
+    const struct graph_row_numbers *numbers = graph_row_numbers(graph, row);
+    *code = graph_row_code(graph, row);
     *f = numbers->f;
     *norm2 = numbers->norm2;
 }
@@ -356,8 +357,9 @@ static void run_deferred(struct epoch_item *item)
     }
     uint32_t row = graph->deferred_first;
     while (row != ROW_NONE) {
-        uint32_t next = row_state(graph, row) & ~STATE_GONE;
-        atomic_store_explicit(&row_numbers(graph, row)->state, STATE_GONE | graph->free_first, memory_order_relaxed);
+        uint32_t next = graph_row_state(graph, row) & ~STATE_GONE;
+        atomic_store_explicit(&graph_row_numbers(graph, row)->state, STATE_GONE | graph->free_first,
+                              memory_order_relaxed);
         graph->free_first = row;
         row = next;
     }
@@ -371,16 +373,16 @@ static void run_deferred(struct epoch_item *item)
         epoch_defer(graph->epochs, &graph->item);
 }
 
-void row_gone(struct graph *graph, uint32_t row)
+void graph_row_gone(struct graph *graph, uint32_t row)
 {
     pthread_mutex_lock(&graph->mutex);
-    atomic_store_explicit(&row_numbers(graph, row)->state, STATE_GONE | graph->gone_first, memory_order_release);
+    atomic_store_explicit(&graph_row_numbers(graph, row)->state, STATE_GONE | graph->gone_first, memory_order_release);
     graph->gone_first = row;
     graph->n_gone++;
     pthread_mutex_unlock(&graph->mutex);
 }
 
-void rows_gone_defer(struct graph *graph)
+void graph_gone_defer(struct graph *graph)
 {
     pthread_mutex_lock(&graph->mutex);
     bool first = defer_gone(graph), collect = !first && graph->n_gone % COLLECT_EVERY == 0;
@@ -393,8 +395,8 @@ void rows_gone_defer(struct graph *graph)
 
 void graph_discard(struct graph *graph, uint32_t row)
 {
-    row_gone(graph, row);
-    rows_gone_defer(graph);
+    graph_row_gone(graph, row);
+    graph_gone_defer(graph);
 }
 
 /* ---- what is known ---- */
@@ -406,7 +408,7 @@ uint32_t graph_row_end(const struct graph *graph)
 
 uint32_t graph_links(const struct graph *graph, uint32_t row, uint32_t *rows, uint32_t room)
 {
-    uint32_t links[LINKS_MAX], n = links_read(graph, row, 0, links);
+    uint32_t links[LINKS_MAX], n = graph_links_read(graph, row, 0, links);
     n = n < room ? n : room;
     for (uint32_t i = 0; i < n; i++)
         rows[i] = links[i] & ~LINK_TREE;

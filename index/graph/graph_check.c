@@ -13,7 +13,7 @@
 
 static bool has_link(const struct graph *graph, uint32_t row, unsigned layer, uint32_t link)
 {
-    uint32_t links[LINKS_MAX], n = links_read(graph, row, layer, links);
+    uint32_t links[LINKS_MAX], n = graph_links_read(graph, row, layer, links);
     for (uint32_t i = 0; i < n; i++)
         if (links[i] == link)
             return true;
@@ -22,16 +22,16 @@ static bool has_link(const struct graph *graph, uint32_t row, unsigned layer, ui
 
 static int check_links(const struct graph *graph, uint32_t row, unsigned layer, struct quire_error *reason)
 {
-    struct link_list list = link_list(graph, row, layer);
-    uint32_t links[LINKS_MAX], n = link_count(&list);
+    struct graph_link_list list = graph_link_list(graph, row, layer);
+    uint32_t links[LINKS_MAX], n = graph_link_count(&list);
     if (n > list.room)
         return error_set(reason, QUIRE_ECORRUPT, "row %u has %u links on layer %u, more than %u", row, n, layer,
                          list.room);
-    links_read(graph, row, layer, links);
+    graph_links_read(graph, row, layer, links);
     for (uint32_t i = 0; i < n; i++) {
         uint32_t link = links[i] & ~LINK_TREE, flag = links[i] & LINK_TREE;
-        if (link >= graph->n_rows || link == row || !(row_state(graph, link) & STATE_LINKED) ||
-            (row_state(graph, link) & STATE_GONE) || row_layers(graph, link) < layer || (layer && flag))
+        if (link >= graph->n_rows || link == row || !(graph_row_state(graph, link) & STATE_LINKED) ||
+            (graph_row_state(graph, link) & STATE_GONE) || graph_row_layers(graph, link) < layer || (layer && flag))
             return error_set(reason, QUIRE_ECORRUPT, "row %u is linked to %u on layer %u, where that is not", row, link,
                              layer);
         if (!has_link(graph, link, layer, row | flag))
@@ -46,7 +46,7 @@ static int check_links(const struct graph *graph, uint32_t row, unsigned layer, 
 
 static int check_row(const struct graph *graph, uint32_t row, uint32_t *linked, struct quire_error *reason)
 {
-    uint32_t state = row_state(graph, row);
+    uint32_t state = graph_row_state(graph, row);
     int rc = 0;
     if (state & STATE_GONE)
         return 0;
@@ -54,7 +54,7 @@ static int check_row(const struct graph *graph, uint32_t row, uint32_t *linked, 
         return error_set(reason, QUIRE_ECORRUPT, "row %u was left in state %x", row, state);
     if (!(state & STATE_LINKED) && (state & STATE_COUNT))
         return error_set(reason, QUIRE_ECORRUPT, "row %u has links but is not linked", row);
-    for (unsigned layer = row_layers(graph, row) + 1; rc == 0 && layer-- > 0;)
+    for (unsigned layer = graph_row_layers(graph, row) + 1; rc == 0 && layer-- > 0;)
         rc = check_links(graph, row, layer, reason);
     *linked += (state & STATE_LINKED) != 0;
     return rc;
@@ -69,17 +69,17 @@ struct owners {
 static int check_tree(const struct graph *graph, const struct graph_root *root, uint32_t number,
                       const struct owners *owners, struct quire_error *reason)
 {
-    uint32_t entry = entry_row(root->entry), linked = root->linked, n = 0, links[LINKS_MAX];
+    uint32_t entry = graph_entry_row(root->entry), linked = root->linked, n = 0, links[LINKS_MAX];
     if (entry == ROW_NONE)
         return linked ? error_set(reason, QUIRE_ECORRUPT, "%u rows are linked, but there is no entry", linked) : 0;
-    if (entry >= graph->n_rows || !(row_state(graph, entry) & STATE_LINKED) || owners->of[entry] ||
-        linked > graph->linked || row_layers(graph, entry) != entry_layers(root->entry))
+    if (entry >= graph->n_rows || !(graph_row_state(graph, entry) & STATE_LINKED) || owners->of[entry] ||
+        linked > graph->linked || graph_row_layers(graph, entry) != graph_entry_layers(root->entry))
         return error_set(reason, QUIRE_ECORRUPT, "row %u is the entry of %u rows, where that is not", entry, linked);
     uint64_t ends = 0;
     owners->of[entry] = number;
     owners->queue[n++] = entry;
     for (uint32_t at = 0; at < n; at++)
-        for (uint32_t i = links_read(graph, owners->queue[at], 0, links); i-- > 0;) {
+        for (uint32_t i = graph_links_read(graph, owners->queue[at], 0, links); i-- > 0;) {
             uint32_t row = links[i] & ~LINK_TREE;
             ends += (links[i] & LINK_TREE) != 0;
             if ((links[i] & LINK_TREE) && !owners->of[row] && n < linked) {
@@ -97,12 +97,12 @@ static int check_tree(const struct graph *graph, const struct graph_root *root, 
 static int check_owner(const struct graph *graph, uint32_t row, const struct owners *owners, struct quire_error *reason)
 {
     uint32_t links[LINKS_MAX], owner = owners->of[row];
-    if (!(row_state(graph, row) & STATE_LINKED) || (row_state(graph, row) & STATE_GONE))
+    if (!(graph_row_state(graph, row) & STATE_LINKED) || (graph_row_state(graph, row) & STATE_GONE))
         return 0;
     if (!owner)
         return error_set(reason, QUIRE_ECORRUPT, "row %u is linked, but not reached from any root", row);
-    for (unsigned layer = row_layers(graph, row) + 1; layer-- > 0;)
-        for (uint32_t i = links_read(graph, row, layer, links); i-- > 0;)
+    for (unsigned layer = graph_row_layers(graph, row) + 1; layer-- > 0;)
+        for (uint32_t i = graph_links_read(graph, row, layer, links); i-- > 0;)
             if (owners->of[links[i] & ~LINK_TREE] != owner)
                 return error_set(reason, QUIRE_ECORRUPT, "row %u is linked to %u on layer %u, which is of another root",
                                  row, links[i] & ~LINK_TREE, layer);
@@ -128,7 +128,7 @@ static uint32_t list_length(const struct graph *graph, uint32_t row)
 {
     uint32_t n = 0;
     for (; row != ROW_NONE && n <= graph->n_rows; n++)
-        row = row_state(graph, row) & ~STATE_GONE;
+        row = graph_row_state(graph, row) & ~STATE_GONE;
     return n;
 }
 
@@ -138,7 +138,7 @@ int graph_check(const struct graph *graph, const struct graph_root *const *roots
     uint32_t linked = 0, gone = 0;
     int rc = 0;
     for (uint32_t row = 0; rc == 0 && row < graph->n_rows; row++) {
-        gone += (row_state(graph, row) & STATE_GONE) != 0;
+        gone += (graph_row_state(graph, row) & STATE_GONE) != 0;
         rc = check_row(graph, row, &linked, reason);
     }
     if (rc < 0)

@@ -40,11 +40,11 @@ size_t graph_image_bytes(const struct graph *graph, uint32_t first, uint32_t n)
 {
     size_t bytes = n * (FIXED_BYTES + (size_t)graph->code_dim + graph->capacity * sizeof(uint32_t));
     for (uint32_t i = 0; i < n; i++)
-        bytes += row_layers(graph, first + i) * (1 + graph->degree) * sizeof(uint32_t);
+        bytes += graph_row_layers(graph, first + i) * (1 + graph->degree) * sizeof(uint32_t);
     return bytes;
 }
 
-static uint8_t *put_links(uint8_t *out, const struct link_list *list, uint32_t n)
+static uint8_t *put_links(uint8_t *out, const struct graph_link_list *list, uint32_t n)
 {
     for (uint32_t i = 0; i < n; i++, out += sizeof(uint32_t))
         store_u32(out, atomic_load_explicit(&list->links[i], memory_order_relaxed));
@@ -55,30 +55,30 @@ static uint8_t *put_links(uint8_t *out, const struct link_list *list, uint32_t n
  * row that is being removed is saved without links: it may have lost some already. */
 static uint8_t *save_row(const struct graph *graph, uint32_t row, uint8_t *out)
 {
-    const struct row_numbers *numbers = row_numbers(graph, row);
+    const struct graph_row_numbers *numbers = graph_row_numbers(graph, row);
     uint8_t *head = out, *code = out + FIXED_BYTES;
-    if (!row_lock(graph, row)) {
+    if (!graph_row_lock(graph, row)) {
         store_u32(head, 0);
         return out + HEAD_BYTES;
     }
-    uint32_t state = row_state(graph, row), word = IMAGE_LIVE;
+    uint32_t state = graph_row_state(graph, row), word = IMAGE_LIVE;
     out = code + graph->code_dim;
     if ((state & (STATE_LINKED | STATE_DYING)) == STATE_LINKED) {
-        struct link_list list = link_list(graph, row, 0);
+        struct graph_link_list list = graph_link_list(graph, row, 0);
         word |= IMAGE_LINKED | (state & STATE_COUNT) << IMAGE_COUNT;
         out = put_links(out, &list, state & STATE_COUNT);
-        for (unsigned layer = row_layers(graph, row); layer > 0; layer--) {
-            list = link_list(graph, row, layer);
-            uint32_t n = link_count(&list);
+        for (unsigned layer = graph_row_layers(graph, row); layer > 0; layer--) {
+            list = graph_link_list(graph, row, layer);
+            uint32_t n = graph_link_count(&list);
             store_u32(out, n);
             out = put_links(out + sizeof(uint32_t), &list, n);
         }
     }
-    row_unlock(graph, row);
+    graph_row_unlock(graph, row);
     store_u32(head, word);
     store_f32(head + 4, numbers->f);
     store_f32(head + 8, numbers->norm2);
-    memcpy(code, row_code(graph, row), graph->code_dim);
+    memcpy(code, graph_row_code(graph, row), graph->code_dim);
     return out;
 }
 
@@ -109,23 +109,23 @@ static bool image_has(const struct image *image, size_t bytes)
 }
 
 /* Links as they are; false if there are more than fit into the row, or into the image. */
-static bool load_links(struct image *image, const struct link_list *list, uint32_t n, uint32_t mask)
+static bool load_links(struct image *image, const struct graph_link_list *list, uint32_t n, uint32_t mask)
 {
     if (n > list->room || !image_has(image, n * sizeof(uint32_t)))
         return false;
     for (uint32_t i = 0; i < n; i++, image->at += sizeof(uint32_t))
         atomic_store_explicit(&list->links[i], load_u32(image->at) & mask, memory_order_relaxed);
-    link_set_count(list, n);
+    graph_link_set_count(list, n);
     return true;
 }
 
 static bool load_layers(struct graph *graph, uint32_t row, struct image *image, uint32_t n)
 {
-    struct link_list list = link_list(graph, row, 0);
+    struct graph_link_list list = graph_link_list(graph, row, 0);
     if (!load_links(image, &list, n, UINT32_MAX))
         return false;
-    for (unsigned layer = row_layers(graph, row); layer > 0; layer--) {
-        list = link_list(graph, row, layer);
+    for (unsigned layer = graph_row_layers(graph, row); layer > 0; layer--) {
+        list = graph_link_list(graph, row, layer);
         if (!image_has(image, sizeof(uint32_t)))
             return false;
         n = load_u32(image->at);
@@ -157,16 +157,16 @@ static int load_row(struct graph *graph, uint32_t row, struct image *image, stru
     float f = load_f32(image->at + 4), norm2 = load_f32(image->at + 8);
     if (!isfinite(f) || !isfinite(norm2) || norm2 < 0)
         return corrupt(err, row, "its length is no number");
-    int rc = row_prepare(graph, row);
+    int rc = graph_row_prepare(graph, row);
     if (rc < 0)
         return error_set(err, rc, "row %u of an image cannot be put into the graph", row);
-    row_fill(graph, row, image->at + FIXED_BYTES, f, norm2);
+    graph_row_fill(graph, row, image->at + FIXED_BYTES, f, norm2);
     image->at += FIXED_BYTES + graph->code_dim;
     if (!(head & IMAGE_LINKED))
         return 0;
     if (!load_layers(graph, row, image, head >> IMAGE_COUNT))
         return corrupt(err, row, "it has more links than a row can have, or than the image holds");
-    atomic_fetch_or_explicit(&row_numbers(graph, row)->state, STATE_LINKED, memory_order_relaxed);
+    atomic_fetch_or_explicit(&graph_row_numbers(graph, row)->state, STATE_LINKED, memory_order_relaxed);
     return 0;
 }
 
@@ -198,22 +198,23 @@ struct mend {
 /* Takes the links of all layers off a row, and its mark. Rows that link to it are not told. */
 static void clear_row(struct graph *graph, uint32_t row)
 {
-    for (unsigned layer = row_layers(graph, row); layer > 0; layer--)
-        atomic_store_explicit(link_list(graph, row, layer).count, 0, memory_order_relaxed);
-    atomic_store_explicit(&row_numbers(graph, row)->state, 0, memory_order_relaxed);
+    for (unsigned layer = graph_row_layers(graph, row); layer > 0; layer--)
+        atomic_store_explicit(graph_link_list(graph, row, layer).count, 0, memory_order_relaxed);
+    atomic_store_explicit(&graph_row_numbers(graph, row)->state, 0, memory_order_relaxed);
 }
 
 static void find_roots(struct mend *m)
 {
     for (uint32_t row = 0; row < m->n_rows; row++) {
-        uint32_t state = row_state(m->graph, row);
+        uint32_t state = graph_row_state(m->graph, row);
         m->roots[row] = NULL;
         m->part[row] = -1;
         if (state & STATE_GONE)
             continue;
         struct graph_root *root = m->mending->root_of(m->mending->context, row);
         if (!root) {
-            atomic_store_explicit(&row_numbers(m->graph, row)->state, STATE_GONE | ROW_NONE, memory_order_relaxed);
+            atomic_store_explicit(&graph_row_numbers(m->graph, row)->state, STATE_GONE | ROW_NONE,
+                                  memory_order_relaxed);
             m->mending->n_dropped++;
         } else if (state & STATE_LINKED) {
             uint32_t others = atomic_fetch_add_explicit(&root->linked, 1, memory_order_relaxed);
@@ -227,30 +228,30 @@ static void find_roots(struct mend *m)
 
 /* ---- mending: links both ways ---- */
 
-static uint32_t link_at(const struct link_list *list, uint32_t i)
+static uint32_t link_at(const struct graph_link_list *list, uint32_t i)
 {
     return atomic_load_explicit(&list->links[i], memory_order_relaxed);
 }
 
-static void link_mark(const struct link_list *list, uint32_t at, uint32_t flag)
+static void link_mark(const struct graph_link_list *list, uint32_t at, uint32_t flag)
 {
     atomic_store_explicit(&list->links[at], (link_at(list, at) & ~LINK_TREE) | flag, memory_order_relaxed);
 }
 
 /* Whether link i of a row may be: to another row of its root on this layer that is not among those before. */
-static bool may_be(const struct mend *m, uint32_t row, unsigned layer, const struct link_list *list, uint32_t i)
+static bool may_be(const struct mend *m, uint32_t row, unsigned layer, const struct graph_link_list *list, uint32_t i)
 {
     uint32_t link = link_at(list, i) & ~LINK_TREE;
-    return link < m->n_rows && link != row && m->roots[link] == m->roots[row] && link_find(list, i, link) == i &&
-           (layer == 0 || row_layers(m->graph, link) >= layer);
+    return link < m->n_rows && link != row && m->roots[link] == m->roots[row] && graph_link_find(list, i, link) == i &&
+           (layer == 0 || graph_row_layers(m->graph, link) >= layer);
 }
 
 /* Makes the other end agree about link i of a row; false if it cannot. Of the tree is what both mark so. */
-static bool return_link(struct mend *m, uint32_t row, unsigned layer, const struct link_list *list, uint32_t i)
+static bool return_link(struct mend *m, uint32_t row, unsigned layer, const struct graph_link_list *list, uint32_t i)
 {
     uint32_t link = link_at(list, i);
-    struct link_list other = link_list(m->graph, link & ~LINK_TREE, layer);
-    uint32_t n = link_count(&other), at = link_find(&other, n, row);
+    struct graph_link_list other = graph_link_list(m->graph, link & ~LINK_TREE, layer);
+    uint32_t n = graph_link_count(&other), at = graph_link_find(&other, n, row);
     if (at < n) {
         uint32_t flag = link & link_at(&other, at) & LINK_TREE;
         if (flag != (link & LINK_TREE))
@@ -261,7 +262,7 @@ static bool return_link(struct mend *m, uint32_t row, unsigned layer, const stru
     }
     if (n == other.room)
         return false;
-    link_append(&other, n, row);
+    graph_link_append(&other, n, row);
     link_mark(list, i, 0);
     m->mending->links_added++;
     return true;
@@ -269,13 +270,13 @@ static bool return_link(struct mend *m, uint32_t row, unsigned layer, const stru
 
 static void mend_layer(struct mend *m, uint32_t row, unsigned layer)
 {
-    struct link_list list = link_list(m->graph, row, layer);
-    uint32_t n = link_count(&list);
+    struct graph_link_list list = graph_link_list(m->graph, row, layer);
+    uint32_t n = graph_link_count(&list);
     for (uint32_t i = 0; i < n;) {
         if (may_be(m, row, layer, &list, i) && return_link(m, row, layer, &list, i)) {
             i++;
         } else {
-            link_take(&list, n--, i);
+            graph_link_take(&list, n--, i);
             m->mending->links_dropped++;
         }
     }
@@ -284,14 +285,14 @@ static void mend_layer(struct mend *m, uint32_t row, unsigned layer)
 /* Fetches what mending a row will look at: roots, counts and links of the rows it is linked with. */
 static void fetch_links(const struct mend *m, uint32_t row)
 {
-    uint32_t links[LINKS_MAX], n = row < m->n_rows && m->roots[row] ? links_read(m->graph, row, 0, links) : 0;
+    uint32_t links[LINKS_MAX], n = row < m->n_rows && m->roots[row] ? graph_links_read(m->graph, row, 0, links) : 0;
     for (uint32_t i = 0; i < n; i++) {
         uint32_t link = links[i] & ~LINK_TREE;
         if (link >= m->n_rows)
             continue;
-        const char *at = row_table_at(&m->graph->links, link);
+        const char *at = stable_array_at(&m->graph->links, link);
         __builtin_prefetch(&m->roots[link]);
-        __builtin_prefetch(row_numbers(m->graph, link));
+        __builtin_prefetch(graph_row_numbers(m->graph, link));
         __builtin_prefetch(at);
         __builtin_prefetch(at + m->graph->links.stride - 1);
     }
@@ -302,7 +303,7 @@ static void mend_links(struct mend *m)
     for (uint32_t row = 0; row < m->n_rows; row++) {
         fetch_links(m, row + AHEAD);
         if (m->roots[row])
-            for (unsigned layer = row_layers(m->graph, row) + 1; layer-- > 0;)
+            for (unsigned layer = graph_row_layers(m->graph, row) + 1; layer-- > 0;)
                 mend_layer(m, row, layer);
     }
 }
@@ -340,8 +341,8 @@ static void grow_trees(struct mend *m, uint32_t flag)
     for (uint32_t row = 0; row < m->n_rows; row++) {
         if (!m->roots[row])
             continue;
-        struct link_list list = link_list(m->graph, row, 0);
-        uint32_t n = link_count(&list);
+        struct graph_link_list list = graph_link_list(m->graph, row, 0);
+        uint32_t n = graph_link_count(&list);
         for (uint32_t i = 0; i < n; i++) {
             uint32_t link = link_at(&list, i), to = link & ~LINK_TREE;
             if ((link & LINK_TREE) != flag || to < row)
@@ -349,9 +350,9 @@ static void grow_trees(struct mend *m, uint32_t flag)
             uint32_t due = unite(m, row, to) ? LINK_TREE : 0;
             if (due == flag)
                 continue;
-            struct link_list other = link_list(m->graph, to, 0);
+            struct graph_link_list other = graph_link_list(m->graph, to, 0);
             link_mark(&list, i, due);
-            link_mark(&other, link_find(&other, link_count(&other), row), due);
+            link_mark(&other, graph_link_find(&other, graph_link_count(&other), row), due);
         }
     }
 }
@@ -359,13 +360,13 @@ static void grow_trees(struct mend *m, uint32_t flag)
 /* Takes a row out of the upper layers of others, and all its links. On the lowest its whole part goes. */
 static void unlink_row(struct mend *m, uint32_t row)
 {
-    for (unsigned layer = row_layers(m->graph, row); layer > 0; layer--) {
-        uint32_t links[LINKS_MAX], n = links_read(m->graph, row, layer, links);
+    for (unsigned layer = graph_row_layers(m->graph, row); layer > 0; layer--) {
+        uint32_t links[LINKS_MAX], n = graph_links_read(m->graph, row, layer, links);
         for (uint32_t i = 0; i < n; i++) {
-            struct link_list other = link_list(m->graph, links[i], layer);
-            uint32_t n_other = link_count(&other), at = link_find(&other, n_other, row);
+            struct graph_link_list other = graph_link_list(m->graph, links[i], layer);
+            uint32_t n_other = graph_link_count(&other), at = graph_link_find(&other, n_other, row);
             if (at < n_other) /* not if it was unlinked before */
-                link_take(&other, n_other, at);
+                graph_link_take(&other, n_other, at);
         }
     }
     clear_row(m->graph, row);
@@ -382,11 +383,11 @@ static void unlink_parts(struct mend *m)
         if (!root || m->part[row] >= 0)
             continue;
         uint64_t entry = atomic_load_explicit(&root->entry, memory_order_relaxed);
-        if (entry == 0 || m->part[row] < m->part[entry_row(entry)])
-            atomic_store_explicit(&root->entry, entry_of(row, 0), memory_order_relaxed);
+        if (entry == 0 || m->part[row] < m->part[graph_entry_row(entry)])
+            atomic_store_explicit(&root->entry, graph_entry_of(row, 0), memory_order_relaxed);
     }
     for (uint32_t row = 0; row < m->n_rows; row++)
-        if (m->roots[row] && top_of(m, row) != entry_row(m->roots[row]->entry))
+        if (m->roots[row] && top_of(m, row) != graph_entry_row(m->roots[row]->entry))
             unlink_row(m, row);
     for (uint32_t row = 0; row < m->n_rows; row++)
         if (m->roots[row])
@@ -398,17 +399,17 @@ static void find_entries(struct mend *m)
 {
     for (uint32_t row = 0; row < m->n_rows; row++) {
         struct graph_root *root = m->roots[row];
-        unsigned layers = row_layers(m->graph, row);
+        unsigned layers = graph_row_layers(m->graph, row);
         uint64_t entry = root ? atomic_load_explicit(&root->entry, memory_order_relaxed) : 0;
-        if (root && (entry == 0 || layers > entry_layers(entry)))
-            atomic_store_explicit(&root->entry, entry_of(row, layers), memory_order_relaxed);
+        if (root && (entry == 0 || layers > graph_entry_layers(entry)))
+            atomic_store_explicit(&root->entry, graph_entry_of(row, layers), memory_order_relaxed);
     }
 }
 
 static void report_unlinked(struct mend *m)
 {
     for (uint32_t row = 0; row < m->n_rows; row++) {
-        if (m->roots[row] || (row_state(m->graph, row) & STATE_GONE))
+        if (m->roots[row] || (graph_row_state(m->graph, row) & STATE_GONE))
             continue;
         m->mending->n_unlinked++;
         if (m->mending->unlinked)

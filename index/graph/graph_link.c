@@ -34,21 +34,21 @@
 static bool lock_pair(const struct graph *graph, uint32_t a, uint32_t b)
 {
     uint32_t low = a < b ? a : b, high = a < b ? b : a;
-    if (!row_lock(graph, low))
+    if (!graph_row_lock(graph, low))
         return false;
-    if (row_lock(graph, high))
+    if (graph_row_lock(graph, high))
         return true;
-    row_unlock(graph, low);
+    graph_row_unlock(graph, low);
     return false;
 }
 
 static void unlock_pair(const struct graph *graph, uint32_t a, uint32_t b)
 {
-    row_unlock(graph, a);
-    row_unlock(graph, b);
+    graph_row_unlock(graph, a);
+    graph_row_unlock(graph, b);
 }
 
-uint32_t link_find(const struct link_list *list, uint32_t n, uint32_t row)
+uint32_t graph_link_find(const struct graph_link_list *list, uint32_t n, uint32_t row)
 {
     uint32_t at = 0;
     while (at < n && (atomic_load_explicit(&list->links[at], memory_order_relaxed) & ~LINK_TREE) != row)
@@ -57,23 +57,23 @@ uint32_t link_find(const struct link_list *list, uint32_t n, uint32_t row)
 }
 
 /* Under the row's lock, under which nobody else changes what the count shares its word with. */
-void link_set_count(const struct link_list *list, uint32_t n)
+void graph_link_set_count(const struct graph_link_list *list, uint32_t n)
 {
     uint32_t word = atomic_load_explicit(list->count, memory_order_relaxed);
     atomic_store_explicit(list->count, (word & ~STATE_COUNT) | n, memory_order_release);
 }
 
-void link_append(const struct link_list *list, uint32_t n, uint32_t link)
+void graph_link_append(const struct graph_link_list *list, uint32_t n, uint32_t link)
 {
     atomic_store_explicit(&list->links[n], link, memory_order_release);
-    link_set_count(list, n + 1);
+    graph_link_set_count(list, n + 1);
 }
 
-void link_take(const struct link_list *list, uint32_t n, uint32_t at)
+void graph_link_take(const struct graph_link_list *list, uint32_t n, uint32_t at)
 {
     uint32_t last = atomic_load_explicit(&list->links[n - 1], memory_order_relaxed);
     atomic_store_explicit(&list->links[at], last, memory_order_release);
-    link_set_count(list, n - 1);
+    graph_link_set_count(list, n - 1);
 }
 
 enum joined { JOINED, REFUSED, FULL };
@@ -81,7 +81,8 @@ enum joined { JOINED, REFUSED, FULL };
 /* A row that gets its first link is reachable from now on. (row's lock) */
 static void become_linked(struct graph *graph, struct graph_root *root, uint32_t row)
 {
-    if (atomic_fetch_or_explicit(&row_numbers(graph, row)->state, STATE_LINKED, memory_order_release) & STATE_LINKED)
+    if (atomic_fetch_or_explicit(&graph_row_numbers(graph, row)->state, STATE_LINKED, memory_order_release) &
+        STATE_LINKED)
         return;
     atomic_fetch_add_explicit(&root->linked, 1, memory_order_relaxed);
     atomic_fetch_add_explicit(&graph->linked, 1, memory_order_relaxed);
@@ -93,20 +94,21 @@ static enum joined join(struct graph *graph, struct graph_root *root, unsigned l
 {
     if (!lock_pair(graph, a, b))
         return REFUSED;
-    struct link_list of_a = link_list(graph, a, layer), of_b = link_list(graph, b, layer);
-    uint32_t n_a = link_count(&of_a), n_b = link_count(&of_b), at_a = link_find(&of_a, n_a, b);
+    struct graph_link_list of_a = graph_link_list(graph, a, layer), of_b = graph_link_list(graph, b, layer);
+    uint32_t n_a = graph_link_count(&of_a), n_b = graph_link_count(&of_b), at_a = graph_link_find(&of_a, n_a, b);
     enum joined joined = JOINED;
-    if (((row_state(graph, a) | row_state(graph, b)) & STATE_DYING) || !(row_state(graph, b) & STATE_LINKED)) {
+    if (((graph_row_state(graph, a) | graph_row_state(graph, b)) & STATE_DYING) ||
+        !(graph_row_state(graph, b) & STATE_LINKED)) {
         joined = REFUSED;
     } else if (at_a < n_a) {
         atomic_fetch_or_explicit(&of_a.links[at_a], flag, memory_order_relaxed);
-        atomic_fetch_or_explicit(&of_b.links[link_find(&of_b, n_b, a)], flag, memory_order_relaxed);
+        atomic_fetch_or_explicit(&of_b.links[graph_link_find(&of_b, n_b, a)], flag, memory_order_relaxed);
     } else if (n_a == of_a.room || n_b == of_b.room) {
         *full = n_b == of_b.room ? b : a;
         joined = FULL;
     } else {
-        link_append(&of_a, n_a, b | flag);
-        link_append(&of_b, n_b, a | flag);
+        graph_link_append(&of_a, n_a, b | flag);
+        graph_link_append(&of_b, n_b, a | flag);
         become_linked(graph, root, a);
     }
     unlock_pair(graph, a, b);
@@ -118,12 +120,12 @@ static bool part(const struct graph *graph, unsigned layer, uint32_t a, uint32_t
 {
     if (!lock_pair(graph, a, b))
         return false;
-    struct link_list of_a = link_list(graph, a, layer), of_b = link_list(graph, b, layer);
-    uint32_t n_a = link_count(&of_a), n_b = link_count(&of_b), at = link_find(&of_a, n_a, b);
+    struct graph_link_list of_a = graph_link_list(graph, a, layer), of_b = graph_link_list(graph, b, layer);
+    uint32_t n_a = graph_link_count(&of_a), n_b = graph_link_count(&of_b), at = graph_link_find(&of_a, n_a, b);
     bool parted = at < n_a && n_b > fewest && !(atomic_load_explicit(&of_a.links[at], memory_order_relaxed) & keep);
     if (parted) {
-        link_take(&of_a, n_a, at);
-        link_take(&of_b, n_b, link_find(&of_b, n_b, a));
+        graph_link_take(&of_a, n_a, at);
+        graph_link_take(&of_b, n_b, graph_link_find(&of_b, n_b, a));
     }
     unlock_pair(graph, a, b);
     return parted;
@@ -140,16 +142,16 @@ static void choose(const struct graph *graph, struct graph_scratch *scratch, con
     uint32_t kept[LINKS_MAX], n_kept = 0;
     memset(chosen, 0, n);
     for (uint32_t i = 0; i < n; i++)
-        n_kept += (key_row(candidates[i]) & LINK_TREE) != 0;
+        n_kept += (near_row(candidates[i]) & LINK_TREE) != 0;
     uint32_t free = most > n_kept ? most - n_kept : 0;
     n_kept = 0;
     for (uint32_t i = 0; i < n && n_kept < LINKS_MAX; i++) {
-        uint32_t row = key_row(candidates[i]) & ~LINK_TREE;
-        bool tree = key_row(candidates[i]) & LINK_TREE, good = free > 0;
+        uint32_t row = near_row(candidates[i]) & ~LINK_TREE;
+        bool tree = near_row(candidates[i]) & LINK_TREE, good = free > 0;
         if (good && !tree && n_kept) {
-            float limit = key_distance(candidates[i]);
-            measure_row(graph, &scratch->other, row);
-            measure_rows(graph, scratch, &scratch->other, kept, n_kept, scratch->distances);
+            float limit = near_distance(candidates[i]);
+            graph_measure_row(graph, &scratch->other, row);
+            graph_measure_rows(graph, scratch, &scratch->other, kept, n_kept, scratch->distances);
             for (uint32_t k = 0; k < n_kept && good; k++)
                 good = scratch->distances[k] * graph->slack > limit;
         }
@@ -181,7 +183,7 @@ static void sort_keys(uint64_t *keys, uint32_t n)
 static bool make_room(struct graph *graph, struct graph_scratch *scratch, unsigned layer, uint32_t row,
                       uint32_t newcomer, bool force)
 {
-    uint32_t links[LINKS_MAX + 1], n = links_read(graph, row, layer, links);
+    uint32_t links[LINKS_MAX + 1], n = graph_links_read(graph, row, layer, links);
     uint64_t keys[LINKS_MAX + 1];
     bool chosen[LINKS_MAX + 1], any = false, wanted = force;
     float distances[LINKS_MAX + 1];
@@ -189,24 +191,24 @@ static bool make_room(struct graph *graph, struct graph_scratch *scratch, unsign
     links[n] = newcomer;
     for (uint32_t i = 0; i <= n; i++)
         rows[i] = links[i] & ~LINK_TREE;
-    measure_row(graph, &scratch->other, row);
-    measure_rows(graph, scratch, &scratch->other, rows, n, distances);
-    measure_rows(graph, scratch, &scratch->other, rows + n, 1, distances + n);
+    graph_measure_row(graph, &scratch->other, row);
+    graph_measure_rows(graph, scratch, &scratch->other, rows, n, distances);
+    graph_measure_rows(graph, scratch, &scratch->other, rows + n, 1, distances + n);
     for (uint32_t i = 0; i <= n; i++)
-        keys[i] = key_of(distances[i], links[i]);
+        keys[i] = near_of(distances[i], links[i]);
     sort_keys(keys, n + 1);
-    uint32_t room = link_list(graph, row, layer).room;
+    uint32_t room = graph_link_list(graph, row, layer).room;
     choose(graph, scratch, keys, n + 1, room - room / 8, chosen);
     for (uint32_t i = 0; i <= n; i++)
-        wanted |= chosen[i] && key_row(keys[i]) == newcomer;
+        wanted |= chosen[i] && near_row(keys[i]) == newcomer;
     if (!wanted)
         return false;
     for (uint32_t i = n + 1; i-- > 0;)
-        if (!chosen[i] && key_row(keys[i]) != newcomer)
-            any |= part(graph, layer, row, key_row(keys[i]), LINK_TREE, FEWEST);
+        if (!chosen[i] && near_row(keys[i]) != newcomer)
+            any |= part(graph, layer, row, near_row(keys[i]), LINK_TREE, FEWEST);
     for (uint32_t i = n + 1; force && !any && i-- > 0;)
-        if (key_row(keys[i]) != newcomer)
-            any = part(graph, layer, row, key_row(keys[i]) & ~LINK_TREE, LINK_TREE, 0);
+        if (near_row(keys[i]) != newcomer)
+            any = part(graph, layer, row, near_row(keys[i]) & ~LINK_TREE, LINK_TREE, 0);
     return any;
 }
 
@@ -229,7 +231,7 @@ static bool join_pruning(struct graph *graph, struct graph_scratch *scratch, uns
 
 static uint32_t tree_links(const struct graph *graph, uint32_t row, uint32_t *links)
 {
-    uint32_t all[LINKS_MAX], n = links_read(graph, row, 0, all), count = 0;
+    uint32_t all[LINKS_MAX], n = graph_links_read(graph, row, 0, all), count = 0;
     for (uint32_t i = 0; i < n; i++)
         if (all[i] & LINK_TREE)
             links[count++] = all[i] & ~LINK_TREE;
@@ -242,7 +244,7 @@ static uint32_t tree_open_row(const struct graph *graph, uint32_t row)
 {
     for (uint32_t last = ROW_NONE;;) {
         uint32_t links[LINKS_MAX], n = tree_links(graph, row, links);
-        if (n < link_list(graph, row, 0).room)
+        if (n < graph_link_list(graph, row, 0).room)
             return row;
         uint32_t next = links[links[0] == last];
         last = row;
@@ -256,11 +258,11 @@ static bool join_tree(struct graph *graph, struct graph_scratch *scratch, uint32
     uint32_t links[LINKS_MAX];
     for (unsigned most = TREE_EASY; most <= LINKS_MAX; most += LINKS_MAX - TREE_EASY)
         for (uint32_t i = 0; i < scratch->n_best; i++)
-            if (tree_links(graph, key_row(scratch->best[i]), links) <= most &&
-                join_pruning(graph, scratch, 0, row, key_row(scratch->best[i]), LINK_TREE))
+            if (tree_links(graph, near_row(scratch->best[i]), links) <= most &&
+                join_pruning(graph, scratch, 0, row, near_row(scratch->best[i]), LINK_TREE))
                 return true;
     return scratch->n_best &&
-           join_pruning(graph, scratch, 0, row, tree_open_row(graph, key_row(scratch->best[0])), LINK_TREE);
+           join_pruning(graph, scratch, 0, row, tree_open_row(graph, near_row(scratch->best[0])), LINK_TREE);
 }
 
 /* ---- linking a row ---- */
@@ -268,19 +270,20 @@ static bool join_tree(struct graph *graph, struct graph_scratch *scratch, uint32
 /* Makes a row the entry if the root has none (alone: then it is linked) or one of fewer layers. */
 static bool become_entry(struct graph *graph, struct graph_root *root, uint32_t row, bool alone)
 {
-    unsigned layers = row_layers(graph, row);
-    if (!row_lock(graph, row))
+    unsigned layers = graph_row_layers(graph, row);
+    if (!graph_row_lock(graph, row))
         return false;
     pthread_mutex_lock(&graph->mutex);
     uint64_t entry = atomic_load_explicit(&root->entry, memory_order_relaxed);
     bool empty = entry == 0;
-    bool due = !(row_state(graph, row) & STATE_DYING) && (alone ? empty : !empty && layers > entry_layers(entry));
+    bool due =
+        !(graph_row_state(graph, row) & STATE_DYING) && (alone ? empty : !empty && layers > graph_entry_layers(entry));
     if (due) {
-        atomic_store_explicit(&root->entry, entry_of(row, layers), memory_order_release);
+        atomic_store_explicit(&root->entry, graph_entry_of(row, layers), memory_order_release);
         become_linked(graph, root, row);
     }
     pthread_mutex_unlock(&graph->mutex);
-    row_unlock(graph, row);
+    graph_row_unlock(graph, row);
     return due;
 }
 
@@ -299,22 +302,22 @@ static void choose_best(const struct graph *graph, struct graph_scratch *scratch
     chosen->n[layer] = 0;
     for (uint32_t i = 0; i < n; i++)
         if (marks[i])
-            chosen->rows[layer][chosen->n[layer]++] = key_row(scratch->best[i]);
+            chosen->rows[layer][chosen->n[layer]++] = near_row(scratch->best[i]);
 }
 
 /* Finds the row's candidates on all its layers; those of the lowest stay in scratch->best. False: it is empty. */
 static bool find_candidates(const struct graph *graph, struct graph_scratch *scratch, uint32_t row,
                             struct chosen *chosen, unsigned *layers)
 {
-    unsigned top, own = row_layers(graph, row);
-    measure_row(graph, &scratch->row, row);
-    if (!search_enter(graph, scratch->root, scratch, &scratch->row, own, &top))
+    unsigned top, own = graph_row_layers(graph, row);
+    graph_measure_row(graph, &scratch->row, row);
+    if (!graph_enter(graph, scratch->root, scratch, &scratch->row, own, &top))
         return false;
     *layers = own < top ? own : top;
     for (unsigned layer = *layers + 1; layer-- > 0;) {
-        search_layer(
-            graph, scratch,
-            &(struct layer_search){.measure = &scratch->row, .layer = layer, .beam = graph->beam, .copies = COPIES});
+        graph_search_layer(graph, scratch,
+                           &(struct graph_layer_search){
+                               .measure = &scratch->row, .layer = layer, .beam = graph->beam, .copies = COPIES});
         choose_best(graph, scratch, layer, chosen);
     }
     return true;
@@ -325,10 +328,10 @@ int graph_link(struct graph *graph, struct graph_root *root, struct graph_scratc
     struct chosen chosen;
     unsigned layers = 0;
     scratch->root = root;
-    if (scratch_reserve(scratch, graph, graph->beam) < 0)
+    if (graph_scratch_reserve(scratch, graph, graph->beam) < 0)
         return QUIRE_ENOMEM;
     for (;;) {
-        if (row_state(graph, row) & (STATE_GONE | STATE_DYING | STATE_LINKED))
+        if (graph_row_state(graph, row) & (STATE_GONE | STATE_DYING | STATE_LINKED))
             return 0;
         if (!find_candidates(graph, scratch, row, &chosen, &layers)) {
             if (become_entry(graph, root, row, true))
@@ -342,7 +345,7 @@ int graph_link(struct graph *graph, struct graph_root *root, struct graph_scratc
         for (uint32_t i = 0; i < chosen.n[layer]; i++)
             join_pruning(graph, scratch, layer, row, chosen.rows[layer][i], 0);
     become_entry(graph, root, row, false);
-    scratch_settle(graph, scratch);
+    graph_scratch_settle(graph, scratch);
     return 0;
 }
 
@@ -352,8 +355,8 @@ int graph_link(struct graph *graph, struct graph_root *root, struct graph_scratc
 static void measure_matrix(struct graph *graph, struct graph_scratch *scratch, const uint32_t *rows, uint32_t n)
 {
     for (uint32_t i = 0; i < n; i++) {
-        measure_row(graph, &scratch->other, rows[i]);
-        measure_rows(graph, scratch, &scratch->other, rows, n, graph->matrix + (size_t)i * n);
+        graph_measure_row(graph, &scratch->other, rows[i]);
+        graph_measure_rows(graph, scratch, &scratch->other, rows, n, graph->matrix + (size_t)i * n);
     }
 }
 
@@ -365,10 +368,10 @@ static void rejoin_tree(struct graph *graph, struct graph_scratch *scratch, cons
         uint64_t best = UINT64_MAX;
         for (uint32_t i = 0; i < n * n; i++)
             if (joined[i / n] && !joined[i % n]) {
-                uint64_t key = key_of(graph->matrix[i], i);
+                uint64_t key = near_of(graph->matrix[i], i);
                 best = key < best ? key : best;
             }
-        uint32_t from = rows[key_row(best) / n], to = key_row(best) % n;
+        uint32_t from = rows[near_row(best) / n], to = near_row(best) % n;
         while (!join_pruning(graph, scratch, 0, tree_open_row(graph, rows[to]), tree_open_row(graph, from), LINK_TREE))
             sched_yield(); /* insertions took the room */
         joined[to] = true;
@@ -384,21 +387,21 @@ static void relink(struct graph *graph, struct graph_scratch *scratch, unsigned 
         uint32_t m = 0;
         for (uint32_t j = 0; j < n; j++)
             if (j != i)
-                keys[m++] = key_of(graph->matrix[(size_t)i * n + j], rows[j]);
+                keys[m++] = near_of(graph->matrix[(size_t)i * n + j], rows[j]);
         sort_keys(keys, m);
         choose(graph, scratch, keys, m, 2, marks);
         for (uint32_t j = 0; j < m; j++)
             if (marks[j])
-                join_pruning(graph, scratch, layer, rows[i], key_row(keys[j]), 0);
+                join_pruning(graph, scratch, layer, rows[i], near_row(keys[j]), 0);
     }
 }
 
 static void take_out_of_layer(struct graph *graph, struct graph_scratch *scratch, unsigned layer, uint32_t row)
 {
     uint32_t links[LINKS_MAX], n = 0, n_tree = 0, tree[LINKS_MAX];
-    if (row_lock(graph, row)) { /* others still prune: unlocked, a link that moves would be read twice */
-        n = links_read(graph, row, layer, links);
-        row_unlock(graph, row);
+    if (graph_row_lock(graph, row)) { /* others still prune: unlocked, a link that moves would be read twice */
+        n = graph_links_read(graph, row, layer, links);
+        graph_row_unlock(graph, row);
     }
     for (uint32_t i = 0; i < n; i++) {
         if (links[i] & LINK_TREE)
@@ -418,19 +421,19 @@ static void take_out_of_layer(struct graph *graph, struct graph_scratch *scratch
 static void replace_entry(struct graph *graph, struct graph_root *root, uint32_t row)
 {
     uint64_t next = 0;
-    if (entry_row(atomic_load_explicit(&root->entry, memory_order_relaxed)) != row)
+    if (graph_entry_row(atomic_load_explicit(&root->entry, memory_order_relaxed)) != row)
         return;
-    for (unsigned layer = row_layers(graph, row) + 1; layer-- > 0 && next == 0;) {
-        uint32_t links[LINKS_MAX], n = links_read(graph, row, layer, links);
+    for (unsigned layer = graph_row_layers(graph, row) + 1; layer-- > 0 && next == 0;) {
+        uint32_t links[LINKS_MAX], n = graph_links_read(graph, row, layer, links);
         for (uint32_t i = 0; i < n; i++) {
             uint32_t link = links[i] & ~LINK_TREE;
-            unsigned layers = row_layers(graph, link);
-            if (next == 0 || layers > entry_layers(next))
-                next = entry_of(link, layers);
+            unsigned layers = graph_row_layers(graph, link);
+            if (next == 0 || layers > graph_entry_layers(next))
+                next = graph_entry_of(link, layers);
         }
     }
     pthread_mutex_lock(&graph->mutex);
-    if (entry_row(atomic_load_explicit(&root->entry, memory_order_relaxed)) == row)
+    if (graph_entry_row(atomic_load_explicit(&root->entry, memory_order_relaxed)) == row)
         atomic_store_explicit(&root->entry, next, memory_order_release);
     pthread_mutex_unlock(&graph->mutex);
 }
@@ -439,24 +442,24 @@ void graph_remove(struct graph *graph, struct graph_root *root, struct graph_scr
 {
     scratch->root = root;
     pthread_mutex_lock(&graph->removing);
-    bool there = row_lock(graph, row);
+    bool there = graph_row_lock(graph, row);
     if (there) {
-        _Atomic uint32_t *state = &row_numbers(graph, row)->state;
+        _Atomic uint32_t *state = &graph_row_numbers(graph, row)->state;
         bool linked = atomic_fetch_or_explicit(state, STATE_DYING, memory_order_acq_rel) & STATE_LINKED;
-        row_unlock(graph, row);
+        graph_row_unlock(graph, row);
         if (linked) {
             replace_entry(graph, root, row);
-            for (unsigned layer = row_layers(graph, row) + 1; layer-- > 0;)
+            for (unsigned layer = graph_row_layers(graph, row) + 1; layer-- > 0;)
                 take_out_of_layer(graph, scratch, layer, row);
             atomic_fetch_sub_explicit(&root->linked, 1, memory_order_relaxed);
             atomic_fetch_sub_explicit(&graph->linked, 1, memory_order_relaxed);
         }
-        there = row_lock(graph, row);
+        there = graph_row_lock(graph, row);
     }
     if (there)
-        row_gone(graph, row);
+        graph_row_gone(graph, row);
     pthread_mutex_unlock(&graph->removing);
     if (there)
-        rows_gone_defer(graph); /* may run what others have deferred, so without a lock */
-    scratch_settle(graph, scratch);
+        graph_gone_defer(graph); /* may run what others have deferred, so without a lock */
+    graph_scratch_settle(graph, scratch);
 }

@@ -9,7 +9,8 @@
 #define QUIRE_INDEX_GRAPH_PRIV_H
 
 #include "index/graph/graph.h"
-#include "index/graph/row_table.h"
+#include "index/graph/stable_array.h"
+#include "index/vector/near.h"
 #include <pthread.h>
 #include <stdatomic.h>
 
@@ -29,7 +30,7 @@
 #define STATE_LINKED 0x10000000u /* reachable */
 #define STATE_COUNT  0x000000ffu
 
-struct row_numbers {
+struct graph_row_numbers {
     float f, norm2;
     int32_t level_sum;
     _Atomic uint32_t state;
@@ -45,8 +46,8 @@ struct graph {
     uint64_t seed;
     struct epochs *epochs;
 
-    struct row_table codes, numbers, links;
-    struct row_table upper;      /* blocks of a count and `degree` links, one per row and upper layer */
+    struct stable_array codes, numbers, links;
+    struct stable_array upper;   /* blocks of a count and `degree` links, one per row and upper layer */
     atomic_uint_fast64_t linked; /* rows, below all roots */
     atomic_uint_fast64_t distances;
 
@@ -102,59 +103,59 @@ struct graph_scratch {
 
 /* ---- rows ---- */
 
-static inline const uint8_t *row_code(const struct graph *graph, uint32_t row)
+static inline const uint8_t *graph_row_code(const struct graph *graph, uint32_t row)
 {
-    return row_table_at(&graph->codes, row);
+    return stable_array_at(&graph->codes, row);
 }
 
-static inline struct row_numbers *row_numbers(const struct graph *graph, uint32_t row)
+static inline struct graph_row_numbers *graph_row_numbers(const struct graph *graph, uint32_t row)
 {
-    return row_table_at(&graph->numbers, row);
+    return stable_array_at(&graph->numbers, row);
 }
 
-static inline uint32_t row_state(const struct graph *graph, uint32_t row)
+static inline uint32_t graph_row_state(const struct graph *graph, uint32_t row)
 {
-    return atomic_load_explicit(&row_numbers(graph, row)->state, memory_order_acquire);
+    return atomic_load_explicit(&graph_row_numbers(graph, row)->state, memory_order_acquire);
 }
 
 /* Upper layers of a row number: always the same, so that a number that is used again keeps its blocks. */
-unsigned row_layers(const struct graph *graph, uint32_t row);
+unsigned graph_row_layers(const struct graph *graph, uint32_t row);
 
 /* False if the row is gone. Held for as long as it takes to change a few links. */
-bool row_lock(const struct graph *graph, uint32_t row);
-void row_unlock(const struct graph *graph, uint32_t row);
+bool graph_row_lock(const struct graph *graph, uint32_t row);
+void graph_row_unlock(const struct graph *graph, uint32_t row);
 
 /* Where the links of a row on a layer are, and how many there is room for. */
-struct link_list {
+struct graph_link_list {
     _Atomic uint32_t *links, *count; /* count: on the lowest layer the state */
     uint32_t room;
 };
-struct link_list link_list(const struct graph *graph, uint32_t row, unsigned layer);
+struct graph_link_list graph_link_list(const struct graph *graph, uint32_t row, unsigned layer);
 
-static inline uint32_t link_count(const struct link_list *list)
+static inline uint32_t graph_link_count(const struct graph_link_list *list)
 {
     uint32_t count = atomic_load_explicit(list->count, memory_order_acquire);
     return count & STATE_GONE ? 0 : count & STATE_COUNT;
 }
 
 /* Where `row` is among n links; n if it is not. The rest: under the row's lock. */
-uint32_t link_find(const struct link_list *list, uint32_t n, uint32_t row);
-void link_set_count(const struct link_list *list, uint32_t n);
-void link_append(const struct link_list *list, uint32_t n, uint32_t link);
-void link_take(const struct link_list *list, uint32_t n, uint32_t at);
+uint32_t graph_link_find(const struct graph_link_list *list, uint32_t n, uint32_t row);
+void graph_link_set_count(const struct graph_link_list *list, uint32_t n);
+void graph_link_append(const struct graph_link_list *list, uint32_t n, uint32_t link);
+void graph_link_take(const struct graph_link_list *list, uint32_t n, uint32_t at);
 
 /* Copies a row's links with their flags; returns how many. */
-uint32_t links_read(const struct graph *graph, uint32_t row, unsigned layer, uint32_t *links);
+uint32_t graph_links_read(const struct graph *graph, uint32_t row, unsigned layer, uint32_t *links);
 
 /* Restoring: makes a number that holds no row ready to be filled; then it becomes a row without links. */
-int row_prepare(struct graph *graph, uint32_t row);
-void row_fill(struct graph *graph, uint32_t row, const uint8_t *code, float f, float norm2);
+int graph_row_prepare(struct graph *graph, uint32_t row);
+void graph_row_fill(struct graph *graph, uint32_t row, const uint8_t *code, float f, float norm2);
 
 /* Ends a removed row, whose lock the caller holds unless nobody else knows it: its number is free when all readers of
  * now have left. */
-void row_gone(struct graph *graph, uint32_t row);
+void graph_row_gone(struct graph *graph, uint32_t row);
 /* Hands the rows that are gone to the epochs. Holds no lock when it does. */
-void rows_gone_defer(struct graph *graph);
+void graph_gone_defer(struct graph *graph);
 
 /* Rows that are kept together by their numbers' first bits; for tests of more than one region. */
 int graph_create_sized(const struct graph_config *config, unsigned region_shift, struct graph **out,
@@ -164,55 +165,32 @@ int graph_create_sized(const struct graph_config *config, unsigned region_shift,
 
 #define ENTRY_SET (UINT64_C(1) << 63)
 
-static inline uint64_t entry_of(uint32_t row, unsigned layers)
+static inline uint64_t graph_entry_of(uint32_t row, unsigned layers)
 {
     return ENTRY_SET | (uint64_t)layers << 32 | row;
 }
 
-static inline uint32_t entry_row(uint64_t entry)
+static inline uint32_t graph_entry_row(uint64_t entry)
 {
     return entry ? (uint32_t)entry : ROW_NONE;
 }
 
-static inline unsigned entry_layers(uint64_t entry)
+static inline unsigned graph_entry_layers(uint64_t entry)
 {
     return (unsigned)(entry >> 32 & 0xff);
 }
 
-/* ---- measuring and searching (graph_search.c) ---- */
+/* ---- measuring and searching (graph_search.c); what was found is ordered as near_t (near.h) ---- */
 
-static inline uint64_t key_of(float distance, uint32_t row)
-{
-    union {
-        float value;
-        uint32_t bits;
-    } d = {.value = distance}; /* not negative: its bits are in its order */
-    return (uint64_t)d.bits << 32 | row;
-}
-
-static inline float key_distance(uint64_t key)
-{
-    union {
-        uint32_t bits;
-        float value;
-    } d = {.bits = (uint32_t)(key >> 32)};
-    return d.value;
-}
-
-static inline uint32_t key_row(uint64_t key)
-{
-    return (uint32_t)key;
-}
-
-void measure_row(const struct graph *graph, struct measure *measure, uint32_t row);
+void graph_measure_row(const struct graph *graph, struct measure *measure, uint32_t row);
 /* Distances to n <= BATCH_MAX rows. */
-void measure_rows(const struct graph *graph, struct graph_scratch *scratch, const struct measure *measure,
-                  const uint32_t *rows, uint32_t n, float *out);
+void graph_measure_rows(const struct graph *graph, struct graph_scratch *scratch, const struct measure *measure,
+                        const uint32_t *rows, uint32_t n, float *out);
 
 /* Makes room for searches with this beam. QUIRE_ENOMEM. */
-int scratch_reserve(struct graph_scratch *scratch, const struct graph *graph, uint32_t beam);
+int graph_scratch_reserve(struct graph_scratch *scratch, const struct graph *graph, uint32_t beam);
 
-struct layer_search {
+struct graph_layer_search {
     const struct measure *measure;
     unsigned layer;
     uint32_t beam;
@@ -221,11 +199,12 @@ struct layer_search {
     void *context;
 };
 /* From the rows of scratch->best to the nearest ones, which lie in scratch->best afterwards, nearest first. */
-void search_layer(const struct graph *graph, struct graph_scratch *scratch, const struct layer_search *search);
+void graph_search_layer(const struct graph *graph, struct graph_scratch *scratch,
+                        const struct graph_layer_search *search);
 /* Sets scratch->best to the entry and goes down to `layer`; false if the root is empty. *top: the entry's layers. */
-bool search_enter(const struct graph *graph, const struct graph_root *root, struct graph_scratch *scratch,
-                  const struct measure *measure, unsigned layer, unsigned *top);
+bool graph_enter(const struct graph *graph, const struct graph_root *root, struct graph_scratch *scratch,
+                 const struct measure *measure, unsigned layer, unsigned *top);
 /* Adds what a scratch has counted to the graph's count. */
-void scratch_settle(const struct graph *graph, struct graph_scratch *scratch);
+void graph_scratch_settle(const struct graph *graph, struct graph_scratch *scratch);
 
 #endif

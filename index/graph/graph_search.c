@@ -87,7 +87,7 @@ static uint32_t power_of_two(uint64_t least)
     return power;
 }
 
-int scratch_reserve(struct graph_scratch *scratch, const struct graph *graph, uint32_t beam)
+int graph_scratch_reserve(struct graph_scratch *scratch, const struct graph *graph, uint32_t beam)
 {
     beam = beam > graph->descent ? beam : graph->descent;
     uint64_t need = (uint64_t)effort_of(graph, beam) + BATCH_MAX + beam;
@@ -115,7 +115,7 @@ int scratch_reserve(struct graph_scratch *scratch, const struct graph *graph, ui
     return 0;
 }
 
-void scratch_settle(const struct graph *graph, struct graph_scratch *scratch)
+void graph_scratch_settle(const struct graph *graph, struct graph_scratch *scratch)
 {
     atomic_uint_fast64_t *total = (atomic_uint_fast64_t *)(uintptr_t)&graph->distances;
     atomic_fetch_add_explicit(total, scratch->n_distances, memory_order_relaxed);
@@ -187,11 +187,11 @@ static inline void heap_replace(uint64_t *heap, uint32_t n, uint64_t key, uint64
 
 /* ---- measuring ---- */
 
-void measure_row(const struct graph *graph, struct measure *measure, uint32_t row)
+void graph_measure_row(const struct graph *graph, struct measure *measure, uint32_t row)
 {
-    const uint8_t *restrict code = row_code(graph, row);
+    const uint8_t *restrict code = graph_row_code(graph, row);
     int8_t *restrict levels = measure->levels;
-    const struct row_numbers *numbers = row_numbers(graph, row);
+    const struct graph_row_numbers *numbers = graph_row_numbers(graph, row);
     for (uint32_t i = 0; i < graph->code_dim; i++)
         levels[i] = (int8_t)(code[i] ^ 0x80);
     /* rows.c has the formula. */
@@ -206,11 +206,11 @@ void measure_row(const struct graph *graph, struct measure *measure, uint32_t ro
 static void dots_of(const struct graph *graph, const struct measure *measure, const uint32_t *rows, uint32_t n,
                     int32_t *dots)
 {
-    const struct row_table *codes = &graph->codes;
+    const struct stable_array *codes = &graph->codes;
     uint32_t bits = 0;
     for (uint32_t i = 0; i < n; i++)
         bits |= rows[i];
-    unsigned last = row_table_region(codes, bits);
+    unsigned last = stable_array_region(codes, bits);
     if (last == 0) {
         kernels()->code_dot[3](measure->levels, (const uint8_t *)codes->base[0], codes->stride, rows, n,
                                graph->code_dim, dots);
@@ -220,7 +220,7 @@ static void dots_of(const struct graph *graph, const struct measure *measure, co
         uint32_t here[BATCH_MAX], place[BATCH_MAX], m = 0;
         int32_t part[BATCH_MAX];
         for (uint32_t i = 0; i < n; i++)
-            if (row_table_region(codes, rows[i]) == region) {
+            if (stable_array_region(codes, rows[i]) == region) {
                 here[m] = rows[i];
                 place[m++] = i;
             }
@@ -232,12 +232,12 @@ static void dots_of(const struct graph *graph, const struct measure *measure, co
     }
 }
 
-void measure_rows(const struct graph *graph, struct graph_scratch *scratch, const struct measure *measure,
-                  const uint32_t *rows, uint32_t n, float *out)
+void graph_measure_rows(const struct graph *graph, struct graph_scratch *scratch, const struct measure *measure,
+                        const uint32_t *rows, uint32_t n, float *out)
 {
     dots_of(graph, measure, rows, n, scratch->dots);
     for (uint32_t i = 0; i < n; i++) {
-        const struct row_numbers *numbers = row_numbers(graph, rows[i]);
+        const struct graph_row_numbers *numbers = graph_row_numbers(graph, rows[i]);
         float dot =
             measure->scale * (float)scratch->dots[i] + measure->offset + measure->by_sum * (float)numbers->level_sum;
         float distance = measure->base + numbers->norm2 - numbers->f * dot;
@@ -255,14 +255,14 @@ int graph_query(const struct graph *graph, struct graph_scratch *scratch, const 
     measure->scale = 2 * query.step;
     measure->offset = -measure->scale * code_half(8) * (float)query.level_sum;
     measure->by_sum = 0;
-    return scratch_reserve(scratch, graph, graph->beam);
+    return graph_scratch_reserve(scratch, graph, graph->beam);
 }
 
 void graph_score(const struct graph *graph, struct graph_scratch *scratch, const uint32_t *rows, uint32_t n, float *out)
 {
     for (uint32_t i = 0; i < n; i += BATCH_MAX)
-        measure_rows(graph, scratch, &scratch->query, rows + i, n - i < BATCH_MAX ? n - i : BATCH_MAX, out + i);
-    scratch_settle(graph, scratch);
+        graph_measure_rows(graph, scratch, &scratch->query, rows + i, n - i < BATCH_MAX ? n - i : BATCH_MAX, out + i);
+    graph_scratch_settle(graph, scratch);
 }
 
 /* ---- the beam search ---- */
@@ -272,11 +272,11 @@ void graph_score(const struct graph *graph, struct graph_scratch *scratch, const
 static uint32_t gather(const struct graph *graph, struct graph_scratch *scratch, uint32_t row, unsigned layer,
                        uint32_t n)
 {
-    uint32_t links[LINKS_MAX], n_links = links_read(graph, row, layer, links);
+    uint32_t links[LINKS_MAX], n_links = graph_links_read(graph, row, layer, links);
     visited_widen(&scratch->visited);
     for (uint32_t i = 0; i < n_links; i++) {
         uint32_t link = links[i] & ~LINK_TREE;
-        __builtin_prefetch(row_numbers(graph, link));
+        __builtin_prefetch(graph_row_numbers(graph, link));
         scratch->batch[n] = link;
         n += visited_add(&scratch->visited, link);
     }
@@ -284,7 +284,7 @@ static uint32_t gather(const struct graph *graph, struct graph_scratch *scratch,
 }
 
 /* Whether a row is worth a step: near enough, and not one more of many copies. */
-static bool promising(struct graph_scratch *scratch, const struct layer_search *search, uint64_t key)
+static bool promising(struct graph_scratch *scratch, const struct graph_layer_search *search, uint64_t key)
 {
     if (scratch->n_best == search->beam && key >> 32 >= scratch->best[0] >> 32)
         return false;
@@ -295,9 +295,9 @@ static bool promising(struct graph_scratch *scratch, const struct layer_search *
 }
 
 /* Counts a promising row among the best if it is accepted. */
-static void offer(struct graph_scratch *scratch, const struct layer_search *search, uint64_t key)
+static void offer(struct graph_scratch *scratch, const struct graph_layer_search *search, uint64_t key)
 {
-    if (search->accept && !search->accept(search->context, key_row(key)))
+    if (search->accept && !search->accept(search->context, near_row(key)))
         return;
     scratch->ties[tie_of(key)].n++;
     if (scratch->n_best == search->beam)
@@ -307,14 +307,14 @@ static void offer(struct graph_scratch *scratch, const struct layer_search *sear
 }
 
 /* Whether the nearest row of the frontier may have neighbours that belong to the best. */
-static bool goes_on(const struct graph_scratch *scratch, const struct layer_search *search)
+static bool goes_on(const struct graph_scratch *scratch, const struct graph_layer_search *search)
 {
     return scratch->n_frontier && (scratch->n_best < search->beam || scratch->frontier[0] <= scratch->best[0]);
 }
 
 static uint32_t take_nearest(struct graph_scratch *scratch)
 {
-    uint32_t row = key_row(scratch->frontier[0]), n = --scratch->n_frontier;
+    uint32_t row = near_row(scratch->frontier[0]), n = --scratch->n_frontier;
     heap_replace(scratch->frontier, n, scratch->frontier[n], NEAREST_TOP);
     return row;
 }
@@ -322,23 +322,23 @@ static uint32_t take_nearest(struct graph_scratch *scratch)
 /* On upper layers: where the links are. */
 static void fetch_links(const struct graph *graph, uint32_t row, unsigned layer)
 {
-    const char *links = row_table_at(&graph->links, row);
+    const char *links = stable_array_at(&graph->links, row);
     if (layer == 0)
         __builtin_prefetch(links);
     __builtin_prefetch(links + graph->links.stride - 1);
 }
 
 /* Takes the nearest WIDTH rows of the frontier and measures their links. */
-static void expand(const struct graph *graph, struct graph_scratch *scratch, const struct layer_search *search)
+static void expand(const struct graph *graph, struct graph_scratch *scratch, const struct graph_layer_search *search)
 {
     uint32_t n = 0;
     for (unsigned i = 0; i < WIDTH && goes_on(scratch, search); i++)
         n = gather(graph, scratch, take_nearest(scratch), search->layer, n);
     for (unsigned i = 0; i < WIDTH && i < scratch->n_frontier; i++) /* likely the next ones */
-        fetch_links(graph, key_row(scratch->frontier[i]), search->layer);
-    measure_rows(graph, scratch, search->measure, scratch->batch, n, scratch->distances);
+        fetch_links(graph, near_row(scratch->frontier[i]), search->layer);
+    graph_measure_rows(graph, scratch, search->measure, scratch->batch, n, scratch->distances);
     for (uint32_t i = 0; i < n; i++) {
-        uint64_t key = key_of(scratch->distances[i], scratch->batch[i]);
+        uint64_t key = near_of(scratch->distances[i], scratch->batch[i]);
         if (promising(scratch, search, key)) {
             heap_push(scratch->frontier, scratch->n_frontier++, key, NEAREST_TOP);
             if (scratch->frontier[0] == key)
@@ -357,7 +357,8 @@ static void sort_best(struct graph_scratch *scratch)
     }
 }
 
-void search_layer(const struct graph *graph, struct graph_scratch *scratch, const struct layer_search *search)
+void graph_search_layer(const struct graph *graph, struct graph_scratch *scratch,
+                        const struct graph_layer_search *search)
 {
     uint32_t effort = effort_of(graph, search->beam), seeds = scratch->n_best;
     uint32_t most = scratch->room - BATCH_MAX - search->beam,
@@ -370,7 +371,7 @@ void search_layer(const struct graph *graph, struct graph_scratch *scratch, cons
     scratch->n_frontier = seeds;
     scratch->n_best = 0;
     for (uint32_t i = 0; i < seeds; i++) {
-        visited_add(&scratch->visited, key_row(scratch->frontier[i]));
+        visited_add(&scratch->visited, near_row(scratch->frontier[i]));
         if (promising(scratch, search, scratch->frontier[i]))
             offer(scratch, search, scratch->frontier[i]);
     }
@@ -379,21 +380,22 @@ void search_layer(const struct graph *graph, struct graph_scratch *scratch, cons
     sort_best(scratch);
 }
 
-bool search_enter(const struct graph *graph, const struct graph_root *root, struct graph_scratch *scratch,
-                  const struct measure *measure, unsigned layer, unsigned *top)
+bool graph_enter(const struct graph *graph, const struct graph_root *root, struct graph_scratch *scratch,
+                 const struct measure *measure, unsigned layer, unsigned *top)
 {
     uint64_t entry = atomic_load_explicit(&root->entry, memory_order_acquire);
-    uint32_t row = entry_row(entry);
-    *top = entry_layers(entry);
+    uint32_t row = graph_entry_row(entry);
+    *top = graph_entry_layers(entry);
     if (row == ROW_NONE)
         return false;
     float distance;
-    measure_rows(graph, scratch, measure, &row, 1, &distance);
-    scratch->best[0] = key_of(distance, row);
+    graph_measure_rows(graph, scratch, measure, &row, 1, &distance);
+    scratch->best[0] = near_of(distance, row);
     scratch->n_best = 1;
     for (unsigned at = *top; at > layer; at--)
-        search_layer(graph, scratch,
-                     &(struct layer_search){.measure = measure, .layer = at, .beam = graph->descent, .copies = 1});
+        graph_search_layer(
+            graph, scratch,
+            &(struct graph_layer_search){.measure = measure, .layer = at, .beam = graph->descent, .copies = 1});
     return true;
 }
 
@@ -403,16 +405,17 @@ uint32_t graph_search(const struct graph *graph, const struct graph_root *root, 
 {
     unsigned top;
     beam = beam > room ? beam : room;
-    if (scratch_reserve(scratch, graph, beam) < 0)
+    if (graph_scratch_reserve(scratch, graph, beam) < 0)
         beam = scratch->room / 8; /* what there is room for: graph_query has made some */
-    if (beam == 0 || !search_enter(graph, root, scratch, &scratch->query, 0, &top))
+    if (beam == 0 || !graph_enter(graph, root, scratch, &scratch->query, 0, &top))
         return 0;
-    search_layer(graph, scratch,
-                 &(struct layer_search){
-                     .measure = &scratch->query, .beam = beam, .copies = room, .accept = accept, .context = context});
+    graph_search_layer(
+        graph, scratch,
+        &(struct graph_layer_search){
+            .measure = &scratch->query, .beam = beam, .copies = room, .accept = accept, .context = context});
     uint32_t n = scratch->n_best < room ? scratch->n_best : room;
     for (uint32_t i = 0; i < n; i++)
-        hits[i] = (struct graph_hit){key_row(scratch->best[i]), key_distance(scratch->best[i])};
-    scratch_settle(graph, scratch);
+        hits[i] = (struct graph_hit){near_row(scratch->best[i]), near_distance(scratch->best[i])};
+    graph_scratch_settle(graph, scratch);
     return n;
 }

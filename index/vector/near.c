@@ -6,7 +6,7 @@
  * every other time.
  */
 #include "index/vector/near.h"
-#include <stdbool.h>
+#include <math.h>
 
 static uint32_t smaller(uint32_t a, uint32_t b)
 {
@@ -72,4 +72,50 @@ uint32_t near_keep_sorted(near_t *items, uint32_t n, uint32_t keep, near_t *spar
     }
     sort(items, n, spare);
     return n;
+}
+
+/* Hoare's selection: afterwards keys[0..cut) <= keys[cut..n). */
+static void select_around(float *keys, uint32_t n, uint32_t cut)
+{
+    uint32_t begin = 0, end = n;
+    while (end - begin > 1) {
+        uint32_t middle = begin + (end - begin) / 2;
+        float a = keys[begin], b = keys[middle], c = keys[end - 1];
+        float pivot = fmaxf(fminf(a, b), fminf(fmaxf(a, b), c));
+        uint32_t i = begin, j = end - 1;
+        for (;;) {
+            while (keys[i] < pivot)
+                i++;
+            while (keys[j] > pivot)
+                j--;
+            if (i >= j)
+                break;
+            float key = keys[i];
+            keys[i++] = keys[j];
+            keys[j--] = key;
+        }
+        /* [begin, j] <= pivot <= [j + 1, end) once i >= j; both sides are shorter than the whole */
+        uint32_t split = i == j ? i : j + 1;
+        if (split == begin)
+            split++;
+        if (split == end)
+            split--;
+        if (cut < split)
+            end = split;
+        else if (cut > split)
+            begin = split;
+        else
+            return;
+    }
+}
+
+struct near_limit near_limit_of(float *keys, uint32_t n, uint32_t left)
+{
+    struct near_limit limit = {-INFINITY, 0};
+    select_around(keys, n, left);
+    for (uint32_t i = 0; i < left; i++)
+        limit.value = fmaxf(limit.value, keys[i]);
+    for (uint32_t i = 0; i < left; i++)
+        limit.ties += keys[i] == limit.value;
+    return limit;
 }

@@ -4,6 +4,7 @@
 #ifndef QUIRE_INDEX_NEAR_H
 #define QUIRE_INDEX_NEAR_H
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
 
@@ -26,10 +27,32 @@ static inline float near_distance(near_t near)
     return distance;
 }
 
+static inline uint32_t near_row(near_t near)
+{
+    return (uint32_t)near;
+}
+
 /* Moves the `keep` smallest of items[0..n) to the front, in no order. All are different. */
 void near_select(near_t *items, uint32_t n, uint32_t keep);
 /* The `keep` smallest to the front, ascending; returns how many there are. spare: room for as many. All are
  * different. */
 uint32_t near_keep_sorted(near_t *items, uint32_t n, uint32_t keep, near_t *spare);
+
+/* The `left` smallest keys go left: those below the value, and of the equal ones the first `ties`. keys are moved. */
+struct near_limit {
+    float value;
+    uint32_t ties;
+};
+struct near_limit near_limit_of(float *keys, uint32_t n, uint32_t left);
+
+static inline bool near_limit_takes(struct near_limit *limit, float key)
+{
+    if (key != limit->value)
+        return key < limit->value;
+    if (limit->ties == 0)
+        return false;
+    limit->ties--;
+    return true;
+}
 
 #endif

@@ -837,7 +837,7 @@ static void test_check_finds_strangers(void **state)
     assert_int_equal(graph_check(world->graph, roots, 2, &reason), 0);
     assert_int_equal(graph_check(world->graph, roots, 1, &reason), QUIRE_ECORRUPT);
     for (uint32_t i = 0; i < 2; i++) { /* rows 0 and 2, both ways */
-        struct link_list list = link_list(world->graph, rows[2 * i], 0);
+        struct graph_link_list list = graph_link_list(world->graph, rows[2 * i], 0);
         atomic_store(&list.links[1], rows[2 - 2 * i]);
         atomic_fetch_add(list.count, 1);
     }
@@ -997,7 +997,7 @@ static void assert_forest_works(struct picture *picture, uint32_t rows)
     assert_forest_valid(forest, rows);
     assert_all_found(forest);
     for (uint32_t row = 0; row < graph_row_end(world->graph); row++)
-        if (row % 3 == 0 && !(row_state(world->graph, row) & STATE_GONE)) {
+        if (row % 3 == 0 && !(graph_row_state(world->graph, row) & STATE_GONE)) {
             graph_remove(world->graph, &forest->roots[forest->owner[row]], world->scratch, row);
             rows--;
         }
@@ -1032,15 +1032,15 @@ static void test_image_quiet(void **state)
     assert_int_equal(mending.links_added + mending.links_dropped, 0);
     for (uint32_t row = 0; row < picture->n; row++) {
         const struct graph *old = forest->world.graph, *new = picture->into->world.graph;
-        bool gone = row >= graph_row_end(new) || (row_state(new, row) & STATE_GONE);
-        assert_int_equal((row_state(old, row) & STATE_GONE) != 0, gone);
+        bool gone = row >= graph_row_end(new) || (graph_row_state(new, row) & STATE_GONE);
+        assert_int_equal((graph_row_state(old, row) & STATE_GONE) != 0, gone);
         if (gone)
             continue;
-        assert_memory_equal(row_code(old, row), row_code(new, row), DIM);
-        assert_memory_equal(row_numbers(old, row), row_numbers(new, row), sizeof(struct row_numbers));
-        for (unsigned layer = 0; layer <= row_layers(old, row); layer++) {
-            uint32_t a[LINKS_MAX], b[LINKS_MAX], n = links_read(old, row, layer, a);
-            assert_int_equal(links_read(new, row, layer, b), n);
+        assert_memory_equal(graph_row_code(old, row), graph_row_code(new, row), DIM);
+        assert_memory_equal(graph_row_numbers(old, row), graph_row_numbers(new, row), sizeof(struct graph_row_numbers));
+        for (unsigned layer = 0; layer <= graph_row_layers(old, row); layer++) {
+            uint32_t a[LINKS_MAX], b[LINKS_MAX], n = graph_links_read(old, row, layer, a);
+            assert_int_equal(graph_links_read(new, row, layer, b), n);
             assert_memory_equal(a, b, n * sizeof *a);
         }
     }
@@ -1058,7 +1058,7 @@ static uint32_t catch_up(struct picture *picture, const struct forest *forest, u
     float vector[DIM];
     uint32_t n = 0;
     for (uint32_t row = 0; row < graph_row_end(forest->world.graph); row++) {
-        alive[row] = !(row_state(forest->world.graph, row) & STATE_GONE);
+        alive[row] = !(graph_row_state(forest->world.graph, row) & STATE_GONE);
         n += alive[row];
         if (alive[row] && row % 7 == 0) /* written again since */
             graph_unplace(picture->into->world.graph, row);

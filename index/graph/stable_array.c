@@ -1,5 +1,5 @@
 /*
- * row_table.c - regions of address space, made usable piece by piece.
+ * stable_array.c - regions of address space, made usable piece by piece.
  *
  * A table that is reallocated moves under its readers; one of many small chunks scatters the rows of a batch, and a
  * kernel takes one base address per call. So the table is one region of address space, about a gigabyte, of which
@@ -10,7 +10,7 @@
  * Pieces grow with the table (an eighth of it). From HUGE_FROM on they end at huge pages, which are asked for then: a
  * small table does not pay 2 MiB for its last page.
  */
-#include "index/graph/row_table.h"
+#include "index/graph/stable_array.h"
 #include "io/memory.h"
 #include <string.h>
 
@@ -18,14 +18,14 @@
 #define HUGE_BYTES  ((size_t)2 << 20)
 #define HUGE_FROM   ((size_t)8 << 20) /* bytes of a table */
 
-void row_table_init(struct row_table *table, size_t stride, unsigned shift)
+void stable_array_init(struct stable_array *table, size_t stride, unsigned shift)
 {
     memset(table, 0, sizeof *table);
     table->stride = stride;
     table->shift = shift;
 }
 
-unsigned row_table_shift(size_t stride, size_t bytes)
+unsigned stable_array_shift(size_t stride, size_t bytes)
 {
     unsigned shift = 10;
     while (shift < 31 && (stride << (shift + 1)) <= bytes)
@@ -33,19 +33,19 @@ unsigned row_table_shift(size_t stride, size_t bytes)
     return shift;
 }
 
-static uint32_t region_first(const struct row_table *table, unsigned region)
+static uint32_t region_first(const struct stable_array *table, unsigned region)
 {
     return region ? UINT32_C(1) << (table->shift + region - 1) : 0;
 }
 
-static uint32_t region_items(const struct row_table *table, unsigned region)
+static uint32_t region_items(const struct stable_array *table, unsigned region)
 {
     return region ? region_first(table, region) : UINT32_C(1) << table->shift;
 }
 
-void row_table_fini(struct row_table *table)
+void stable_array_fini(struct stable_array *table)
 {
-    for (unsigned region = 0; region < ROW_TABLE_REGIONS && table->base[region]; region++) {
+    for (unsigned region = 0; region < STABLE_ARRAY_REGIONS && table->base[region]; region++) {
         uintptr_t start = table->base[region] + region_first(table, region) * table->stride;
         memory_unmap((void *)start, region_items(table, region) * table->stride);
     }
@@ -53,9 +53,9 @@ void row_table_fini(struct row_table *table)
 }
 
 /* Commits the next piece of the region in which the table ends. */
-static int grow(struct row_table *table)
+static int grow(struct stable_array *table)
 {
-    unsigned region = row_table_region(table, table->room);
+    unsigned region = stable_array_region(table, table->room);
     uint32_t first = region_first(table, region), end = first + region_items(table, region);
     if (!table->base[region]) {
         void *start = memory_reserve((end - first) * table->stride);
@@ -76,7 +76,7 @@ static int grow(struct row_table *table)
     return rc;
 }
 
-int row_table_reserve(struct row_table *table, uint32_t n)
+int stable_array_reserve(struct stable_array *table, uint32_t n)
 {
     int rc = 0;
     while (rc == 0 && table->room < n)
