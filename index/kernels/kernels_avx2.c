@@ -24,12 +24,14 @@
  * only machines have that lost AVX-512, and which would be one more tier to test.
  */
 #include "index/kernels/kernels_batch.h"
-#include "index/kernels/kernels_priv.h"
 #include <immintrin.h>
-#include <math.h>
 #include <string.h>
 
-#define PLANES_DIM 16384 /* dimensions whose planes stand on the stack at once */
+typedef __m256 floats;
+
+#define LANES           8
+#define CONVERTED       8 /* elements at a time */
+#define BLOCK_REGISTERS 8
 
 /* All ones in the first n lanes of 32 bits, n <= 8. */
 KERNEL_INLINE __m256i first8(size_t n)
@@ -62,16 +64,24 @@ KERNEL_INLINE __m256i load_part(const void *at, size_t bytes)
 
 /* ---- float queries against stored floats, halves and bytes ------------------------------------------------------- */
 
-enum element { F32, F16, BF16, U8, I8 };
-
-KERNEL_INLINE size_t element_bytes(enum element element)
+KERNEL_INLINE floats load_floats(const char *at)
 {
-    return element == F32 ? 4 : element == F16 || element == BF16 ? 2 : 1;
+    return _mm256_loadu_ps((const void *)at);
 }
 
-KERNEL_INLINE const char *element_at(const void *row, size_t i, enum element element)
+KERNEL_INLINE floats load_first(const char *at, size_t n)
 {
-    return (const char *)row + i * element_bytes(element);
+    return _mm256_maskload_ps((const void *)at, first8(n));
+}
+
+KERNEL_INLINE void store_floats(char *at, floats x)
+{
+    _mm256_storeu_ps((void *)at, x);
+}
+
+KERNEL_INLINE floats splat_floats(float x)
+{
+    return _mm256_set1_ps(x);
 }
 
 /* Eight elements from the low end of 16 bytes; not for F32. */
@@ -93,15 +103,15 @@ KERNEL_INLINE __m256 load(const void *row, size_t i, enum element element)
 {
     const char *at = element_at(row, i, element);
     if (element == F32)
-        return _mm256_loadu_ps((const void *)at);
+        return load_floats(at);
     return widen(element_bytes(element) == 2 ? load_128(at) : _mm_loadl_epi64((const void *)at), element);
 }
 
-KERNEL_INLINE __m256 load_first(const void *row, size_t i, size_t n, enum element element)
+KERNEL_INLINE __m256 load_last(const void *row, size_t i, size_t n, enum element element)
 {
     const char *at = element_at(row, i, element);
     if (element == F32)
-        return _mm256_maskload_ps((const void *)at, first8(n));
+        return load_first(at, n);
     return widen(_mm256_castsi256_si128(load_part(at, n * element_bytes(element))), element);
 }
 
@@ -133,15 +143,11 @@ KERNEL_INLINE float sum_floats(const float *a, const void *b, size_t dim, enum e
     for (; i + 8 <= dim; i += 8)
         s0 = add_term(s0, load(a, i, F32), load(b, i, element), l2);
     if (i < dim)
-        s1 = add_term(s1, load_first(a, i, dim - i, F32), load_first(b, i, dim - i, element), l2);
+        s1 = add_term(s1, load_last(a, i, dim - i, F32), load_last(b, i, dim - i, element), l2);
     return reduce_floats(_mm256_add_ps(_mm256_add_ps(s0, s1), _mm256_add_ps(s2, s3)));
 }
 
-#include "index/kernels/kernels_floats.h"
-
 /* ---- bytes against bytes ----------------------------------------------------------------------------------------- */
-
-enum bytes_sum { U8_L2, U8_DOT, I8_L2, I8_DOT };
 
 /* The terms of 32 elements, four to a lane of 32 bits. */
 KERNEL_INLINE __m256i byte_terms(__m256i a, __m256i b, enum bytes_sum what)
@@ -191,26 +197,6 @@ KERNEL_INLINE int32_t sum_bytes(const void *a_row, const void *b_row, size_t dim
     return reduce_integers(_mm256_add_epi32(s0, s1));
 }
 
-static int32_t u8_l2(const uint8_t *a, const uint8_t *b, size_t dim)
-{
-    return sum_bytes(a, b, dim, U8_L2);
-}
-
-static int32_t u8_dot(const uint8_t *a, const uint8_t *b, size_t dim)
-{
-    return sum_bytes(a, b, dim, U8_DOT);
-}
-
-static int32_t i8_l2(const int8_t *a, const int8_t *b, size_t dim)
-{
-    return sum_bytes(a, b, dim, I8_L2);
-}
-
-static int32_t i8_dot(const int8_t *a, const int8_t *b, size_t dim)
-{
-    return sum_bytes(a, b, dim, I8_DOT);
-}
-
 /* ---- sums of four registers at once ------------------------------------------------------------------------------ */
 
 /* Lane r of the result is the sum of s[r]. */
@@ -220,36 +206,10 @@ KERNEL_INLINE __m128i reduce_four(__m256i s0, __m256i s1, __m256i s2, __m256i s3
     return _mm_add_epi32(_mm256_castsi256_si128(all), _mm256_extracti128_si256(all, 1));
 }
 
-KERNEL_INLINE __m128 reduce_four_floats(__m256 s0, __m256 s1, __m256 s2, __m256 s3)
+KERNEL_INLINE void store_four(float *out, size_t n, __m256 s0, __m256 s1, __m256 s2, __m256 s3)
 {
     __m256 all = _mm256_hadd_ps(_mm256_hadd_ps(s0, s1), _mm256_hadd_ps(s2, s3));
-    return _mm_add_ps(_mm256_castps256_ps128(all), _mm256_extractf128_ps(all, 1));
-}
-
-static void f32_l2_many(const float *q, const float *base, size_t n, size_t dim, float *out)
-{
-    for (size_t row = 0; row < n; row += 4) {
-        size_t left = n - row < 4 ? n - row : 4;
-        const float *r0 = base + row * dim;
-        const float *r1 = left > 1 ? r0 + dim : r0, *r2 = left > 2 ? r1 + dim : r1, *r3 = left > 3 ? r2 + dim : r2;
-        __m256 s0 = _mm256_setzero_ps(), s1 = s0, s2 = s0, s3 = s0;
-        size_t i = 0;
-        for (; i + 8 <= dim; i += 8) {
-            __m256 x = load(q, i, F32);
-            s0 = add_term(s0, x, load(r0, i, F32), true);
-            s1 = add_term(s1, x, load(r1, i, F32), true);
-            s2 = add_term(s2, x, load(r2, i, F32), true);
-            s3 = add_term(s3, x, load(r3, i, F32), true);
-        }
-        if (i < dim) {
-            __m256 x = load_first(q, i, dim - i, F32);
-            s0 = add_term(s0, x, load_first(r0, i, dim - i, F32), true);
-            s1 = add_term(s1, x, load_first(r1, i, dim - i, F32), true);
-            s2 = add_term(s2, x, load_first(r2, i, dim - i, F32), true);
-            s3 = add_term(s3, x, load_first(r3, i, dim - i, F32), true);
-        }
-        _mm_maskstore_ps(out + row, first4(left), reduce_four_floats(s0, s1, s2, s3));
-    }
+    _mm_maskstore_ps(out, first4(n), _mm_add_ps(_mm256_castps256_ps128(all), _mm256_extractf128_ps(all, 1)));
 }
 
 /* ---- codes ------------------------------------------------------------------------------------------------------- */
@@ -323,14 +283,14 @@ KERNEL_INLINE __m128i sum_rows_planes(const int8_t *query, const uint8_t *const 
 }
 
 /* out[i] = sum of row i, or += with `add`. */
-KERNEL_INLINE void sum_batch(const int8_t *query, const struct batch *batch, int bits, bool add, int32_t *out)
+KERNEL_INLINE void sum_batch(const int8_t *query, const struct batch *batch, unsigned bits, bool add, int32_t *out)
 {
     batch_start(batch);
     for (size_t i = 0; i < batch->n; i += 4) {
         const uint8_t *row[4];
         __m128i mask = first4(batch_rows(batch, i, row));
         __m128i sums =
-            bits == 8 ? sum_rows_8(query, row, batch->bytes) : sum_rows_planes(query, row, batch->bytes, bits);
+            bits == 8 ? sum_rows_8(query, row, batch->bytes) : sum_rows_planes(query, row, batch->bytes, (int)bits);
         if (add)
             sums = _mm_add_epi32(sums, _mm_maskload_epi32((const void *)(out + i), mask));
         _mm_maskstore_epi32((void *)(out + i), mask, sums);
@@ -349,8 +309,9 @@ KERNEL_INLINE void split_pair(__m256i a, __m256i b, __m256i *even, __m256i *odd)
 
 /* Splits blocks of 32 * n_planes query elements. Each round takes neighbours apart into evens (lower half of v) and
  * odds (upper half); after log2(n_planes) rounds v[j] holds the elements whose index is j modulo n_planes, in order. */
-KERNEL_INLINE void split_planes(const int8_t *q, size_t dim, int8_t *planes, size_t n_planes)
+KERNEL_INLINE void split_planes(const int8_t *q, size_t dim, int8_t *planes, unsigned bits)
 {
+    const size_t n_planes = 8 / bits;
     for (size_t from = 0; from < dim; from += 32 * n_planes) {
         __m256i v[8], halves[8];
         for (size_t j = 0; j < n_planes; j++)
@@ -365,41 +326,9 @@ KERNEL_INLINE void split_planes(const int8_t *q, size_t dim, int8_t *planes, siz
     }
 }
 
-KERNEL_INLINE void dot_planes(const int8_t *q, const uint8_t *codes, size_t stride, const uint32_t *rows, size_t n,
-                              size_t dim, int bits, int32_t *out)
+KERNEL_INLINE bool in_planes(unsigned bits)
 {
-    _Alignas(32) int8_t planes[PLANES_DIM];
-    for (size_t from = 0; from < dim; from += PLANES_DIM) {
-        size_t part = dim - from < PLANES_DIM ? dim - from : PLANES_DIM;
-        split_planes(q + from, part, planes, 8 / (size_t)bits);
-        struct batch batch = batch_of(codes + from / 8 * (size_t)bits, stride, rows, n, part / 8 * (size_t)bits);
-        sum_batch(planes, &batch, bits, from > 0, out);
-    }
-}
-
-static void code_dot_1(const int8_t *q, const uint8_t *codes, size_t stride, const uint32_t *rows, size_t n, size_t dim,
-                       int32_t *out)
-{
-    dot_planes(q, codes, stride, rows, n, dim, 1, out);
-}
-
-static void code_dot_2(const int8_t *q, const uint8_t *codes, size_t stride, const uint32_t *rows, size_t n, size_t dim,
-                       int32_t *out)
-{
-    dot_planes(q, codes, stride, rows, n, dim, 2, out);
-}
-
-static void code_dot_4(const int8_t *q, const uint8_t *codes, size_t stride, const uint32_t *rows, size_t n, size_t dim,
-                       int32_t *out)
-{
-    dot_planes(q, codes, stride, rows, n, dim, 4, out);
-}
-
-static void code_dot_8(const int8_t *q, const uint8_t *codes, size_t stride, const uint32_t *rows, size_t n, size_t dim,
-                       int32_t *out)
-{
-    struct batch batch = batch_of(codes, stride, rows, n, dim);
-    sum_batch(q, &batch, 8, false, out);
+    return bits != 8;
 }
 
 /* ---- groups of codes --------------------------------------------------------------------------------------------- */
@@ -451,45 +380,23 @@ KERNEL_INLINE void dot_groups(const int8_t *q, const uint8_t *groups, size_t str
     }
 }
 
-#define GROUP_DOT(bits)                                                                                                \
-    static void group_dot_##bits(const int8_t *q, const uint8_t *groups, size_t stride, size_t n_groups, size_t dim,   \
-                                 int32_t *out)                                                                         \
-    {                                                                                                                  \
-        dot_groups(q, groups, stride, n_groups, dim, bits, out);                                                       \
-    }
-
-GROUP_DOT(1)
-GROUP_DOT(2)
-GROUP_DOT(4)
-
 /* ---- conversions ------------------------------------------------------------------------------------------------- */
 
-#define ROUND_NEAREST (_MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC)
-
-static void f16_from_f32(const float *in, f16_t *out, size_t n)
+KERNEL_INLINE void halves_of(const char *from, char *to)
 {
-    size_t i = 0;
-    for (; i + 8 <= n; i += 8)
-        _mm_storeu_si128((void *)(out + i), _mm256_cvtps_ph(load(in, i, F32), ROUND_NEAREST));
-    if (i < n) {
-        f16_t last[8];
-        _mm_storeu_si128((void *)last, _mm256_cvtps_ph(load_first(in, i, n - i, F32), ROUND_NEAREST));
-        memcpy(out + i, last, (n - i) * sizeof *last);
-    }
+    const int nearest = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
+    _mm_storeu_si128((void *)to, _mm256_cvtps_ph(load_floats(from), nearest));
 }
 
-static void f32_from_f16(const f16_t *in, float *out, size_t n)
+KERNEL_INLINE void floats_of_halves(const char *from, char *to)
 {
-    size_t i = 0;
-    for (; i + 8 <= n; i += 8)
-        _mm256_storeu_ps(out + i, load(in, i, F16));
-    if (i < n)
-        _mm256_maskstore_ps(out + i, first8(n - i), load_first(in, i, n - i, F16));
+    store_floats(to, load(from, 0, F16));
 }
 
 /* The upper halves of eight floats, rounded to nearest even; NaN stays NaN. */
-KERNEL_INLINE __m128i to_uppers(__m256 x)
+KERNEL_INLINE void uppers_of(const char *from, char *to)
 {
+    __m256 x = load_floats(from);
     __m256i bits = _mm256_castps_si256(x), upper = _mm256_srli_epi32(bits, 16);
     __m256i odd = _mm256_and_si256(upper, _mm256_set1_epi32(1));
     __m256i rounded = _mm256_add_epi32(_mm256_add_epi32(bits, _mm256_set1_epi32(0x7fff)), odd);
@@ -497,28 +404,12 @@ KERNEL_INLINE __m128i to_uppers(__m256 x)
     __m256i is_nan = _mm256_castps_si256(_mm256_cmp_ps(x, x, _CMP_UNORD_Q));
     __m256i wide = _mm256_blendv_epi8(_mm256_srli_epi32(rounded, 16), quiet, is_nan);
     __m256i packed = _mm256_packus_epi32(wide, wide);
-    return _mm256_castsi256_si128(_mm256_permute4x64_epi64(packed, 0x08));
+    _mm_storeu_si128((void *)to, _mm256_castsi256_si128(_mm256_permute4x64_epi64(packed, 0x08)));
 }
 
-static void bf16_from_f32(const float *in, bf16_t *out, size_t n)
+KERNEL_INLINE void floats_of_uppers(const char *from, char *to)
 {
-    size_t i = 0;
-    for (; i + 8 <= n; i += 8)
-        _mm_storeu_si128((void *)(out + i), to_uppers(load(in, i, F32)));
-    if (i < n) {
-        bf16_t last[8];
-        _mm_storeu_si128((void *)last, to_uppers(load_first(in, i, n - i, F32)));
-        memcpy(out + i, last, (n - i) * sizeof *last);
-    }
-}
-
-static void f32_from_bf16(const bf16_t *in, float *out, size_t n)
-{
-    size_t i = 0;
-    for (; i + 8 <= n; i += 8)
-        _mm256_storeu_ps(out + i, load(in, i, BF16));
-    if (i < n)
-        _mm256_maskstore_ps(out + i, first8(n - i), load_first(in, i, n - i, BF16));
+    store_floats(to, load(from, 0, BF16));
 }
 
 KERNEL_INLINE __m256 eight_estimates(__m256i pairs, __m256i dots, const struct code_scales *scales)
@@ -561,81 +452,8 @@ KERNEL_INLINE __m256 mix_lanes(__m256 x)
     return _mm256_fmadd_ps(x, sign4, _mm256_permute2f128_ps(x, x, 1));
 }
 
-/* Transforms count * 8 floats, scaled; count is a constant power of two <= 8, so that all stays in registers. */
-KERNEL_INLINE void transform_block(float *x, size_t count, __m256 scale)
-{
-    __m256 v[8];
-    for (size_t i = 0; i < count; i++)
-        v[i] = mix_lanes(_mm256_mul_ps(_mm256_loadu_ps(x + 8 * i), scale));
-    for (size_t half = 1; half < count; half *= 2)
-        for (size_t i = 0; i < count; i++)
-            if (!(i & half)) {
-                __m256 a = v[i], b = v[i + half];
-                v[i] = _mm256_add_ps(a, b);
-                v[i + half] = _mm256_sub_ps(a, b);
-            }
-    for (size_t i = 0; i < count; i++)
-        _mm256_storeu_ps(x + 8 * i, v[i]);
-}
+#include "index/kernels/kernels_vector.h"
 
-/* Two stages in one pass: pairs `half` apart, then pairs 2 * half apart. */
-static void two_stages(float *x, size_t n, size_t half)
-{
-    for (size_t start = 0; start < n; start += 4 * half)
-        for (float *p = x + start; p < x + start + half; p += 8) {
-            __m256 a = _mm256_loadu_ps(p), b = _mm256_loadu_ps(p + half);
-            __m256 c = _mm256_loadu_ps(p + 2 * half), d = _mm256_loadu_ps(p + 3 * half);
-            __m256 ab = _mm256_add_ps(a, b), cd = _mm256_add_ps(c, d);
-            __m256 a_b = _mm256_sub_ps(a, b), c_d = _mm256_sub_ps(c, d);
-            _mm256_storeu_ps(p, _mm256_add_ps(ab, cd));
-            _mm256_storeu_ps(p + half, _mm256_add_ps(a_b, c_d));
-            _mm256_storeu_ps(p + 2 * half, _mm256_sub_ps(ab, cd));
-            _mm256_storeu_ps(p + 3 * half, _mm256_sub_ps(a_b, c_d));
-        }
-}
-
-static void one_stage(float *x, size_t n, size_t half)
-{
-    for (size_t start = 0; start < n; start += 2 * half)
-        for (float *p = x + start; p < x + start + half; p += 8) {
-            __m256 a = _mm256_loadu_ps(p), b = _mm256_loadu_ps(p + half);
-            _mm256_storeu_ps(p, _mm256_add_ps(a, b));
-            _mm256_storeu_ps(p + half, _mm256_sub_ps(a, b));
-        }
-}
-
-static void hadamard(float *x, size_t n)
-{
-    __m256 scale = _mm256_set1_ps((float)(1 / sqrt((double)n)));
-    switch (n) {
-    case 0:
-        return;
-    case 1: /* fewer than 8 lanes: transform eight, of which the others are zero, and keep the first n */
-    case 2:
-    case 4: {
-        __m256i mask = first8(n);
-        _mm256_maskstore_ps(x, mask, mix_lanes(_mm256_mul_ps(_mm256_maskload_ps(x, mask), scale)));
-        return;
-    }
-    case 8:
-        transform_block(x, 1, scale);
-        return;
-    case 16:
-        transform_block(x, 2, scale);
-        return;
-    case 32:
-        transform_block(x, 4, scale);
-        return;
-    default:
-        break;
-    }
-    for (size_t i = 0; i < n; i += 64)
-        transform_block(x + i, 8, scale);
-    size_t half = 64;
-    for (; 4 * half <= n; half *= 4)
-        two_stages(x, n, half);
-    if (half < n)
-        one_stage(x, n, half);
-}
+#include "index/kernels/kernels_entries.h"
 
 KERNELS_TABLE(kernels_avx2, "avx2");

@@ -36,13 +36,14 @@
  * 128 dimensions).
  */
 #include "index/kernels/kernels_batch.h"
-#include "index/kernels/kernels_priv.h"
 #include <immintrin.h>
-#include <math.h>
-#include <stdbool.h>
 #include <string.h>
 
-#define PLANES_DIM 16384 /* dimensions whose planes stand on the stack at once */
+typedef __m512 floats;
+
+#define LANES           16
+#define CONVERTED       16 /* elements at a time */
+#define BLOCK_REGISTERS 16
 
 /* n < 16 and n < 64 */
 KERNEL_INLINE __mmask16 first16(size_t n)
@@ -57,11 +58,24 @@ KERNEL_INLINE __mmask64 first64(size_t n)
 
 /* ---- float queries against stored floats, halves and bytes ------------------------------------------------------- */
 
-enum element { F32, F16, BF16, U8, I8 };
-
-KERNEL_INLINE const char *element_at(const void *row, size_t i, enum element element)
+KERNEL_INLINE floats load_floats(const char *at)
 {
-    return (const char *)row + i * (element == F32 ? 4 : element == F16 || element == BF16 ? 2 : 1);
+    return _mm512_loadu_ps(at);
+}
+
+KERNEL_INLINE floats load_first(const char *at, size_t n)
+{
+    return _mm512_maskz_loadu_ps(first16(n), at);
+}
+
+KERNEL_INLINE void store_floats(char *at, floats x)
+{
+    _mm512_storeu_ps(at, x);
+}
+
+KERNEL_INLINE floats splat_floats(float x)
+{
+    return _mm512_set1_ps(x);
 }
 
 /* Sixteen floats whose upper halves these are. */
@@ -131,11 +145,7 @@ KERNEL_INLINE float sum_floats(const float *a, const void *b, size_t dim, enum e
     return _mm512_reduce_add_ps(_mm512_add_ps(_mm512_add_ps(s0, s1), _mm512_add_ps(s2, s3)));
 }
 
-#include "index/kernels/kernels_floats.h"
-
 /* ---- bytes against bytes ----------------------------------------------------------------------------------------- */
-
-enum bytes_sum { U8_L2, U8_DOT, I8_L2, I8_DOT };
 
 /* Adds the terms of 64 elements: the result is product +- 128 * linear, see the top. */
 KERNEL_INLINE void add_bytes(__m512i *product, __m512i *linear, __m512i a, __m512i b, enum bytes_sum what)
@@ -182,26 +192,6 @@ KERNEL_INLINE int32_t sum_bytes(const void *a_row, const void *b_row, size_t dim
                                                   : _mm512_add_epi32(product, linear));
 }
 
-static int32_t u8_l2(const uint8_t *a, const uint8_t *b, size_t dim)
-{
-    return sum_bytes(a, b, dim, U8_L2);
-}
-
-static int32_t u8_dot(const uint8_t *a, const uint8_t *b, size_t dim)
-{
-    return sum_bytes(a, b, dim, U8_DOT);
-}
-
-static int32_t i8_l2(const int8_t *a, const int8_t *b, size_t dim)
-{
-    return sum_bytes(a, b, dim, I8_L2);
-}
-
-static int32_t i8_dot(const int8_t *a, const int8_t *b, size_t dim)
-{
-    return sum_bytes(a, b, dim, I8_DOT);
-}
-
 /* ---- sums of four registers at once ------------------------------------------------------------------------------ */
 
 /* Lane r of the result is the sum of s[r]. */
@@ -214,46 +204,17 @@ KERNEL_INLINE __m128i reduce_four(__m512i s0, __m512i s1, __m512i s2, __m512i s3
     return _mm_add_epi32(_mm256_castsi256_si128(half), _mm256_extracti128_si256(half, 1));
 }
 
-KERNEL_INLINE __m128 reduce_four_floats(__m512 s0, __m512 s1, __m512 s2, __m512 s3)
+KERNEL_INLINE void store_four(float *out, size_t n, __m512 s0, __m512 s1, __m512 s2, __m512 s3)
 {
     __m512 s01 = _mm512_add_ps(_mm512_unpacklo_ps(s0, s1), _mm512_unpackhi_ps(s0, s1));
     __m512 s23 = _mm512_add_ps(_mm512_unpacklo_ps(s2, s3), _mm512_unpackhi_ps(s2, s3));
     __m512 all = _mm512_add_ps(_mm512_shuffle_ps(s01, s23, 0x44), _mm512_shuffle_ps(s01, s23, 0xee));
     __m256 half = _mm256_add_ps(_mm512_castps512_ps256(all), _mm512_extractf32x8_ps(all, 1));
-    return _mm_add_ps(_mm256_castps256_ps128(half), _mm256_extractf128_ps(half, 1));
-}
-
-static void f32_l2_many(const float *q, const float *base, size_t n, size_t dim, float *out)
-{
-    for (size_t row = 0; row < n; row += 4) {
-        size_t left = n - row < 4 ? n - row : 4;
-        const float *r0 = base + row * dim;
-        const float *r1 = left > 1 ? r0 + dim : r0, *r2 = left > 2 ? r1 + dim : r1, *r3 = left > 3 ? r2 + dim : r2;
-        __m512 s0 = _mm512_setzero_ps(), s1 = s0, s2 = s0, s3 = s0;
-        size_t i = 0;
-        for (; i + 16 <= dim; i += 16) {
-            __m512 x = _mm512_loadu_ps(q + i);
-            s0 = add_term(s0, x, _mm512_loadu_ps(r0 + i), true);
-            s1 = add_term(s1, x, _mm512_loadu_ps(r1 + i), true);
-            s2 = add_term(s2, x, _mm512_loadu_ps(r2 + i), true);
-            s3 = add_term(s3, x, _mm512_loadu_ps(r3 + i), true);
-        }
-        if (i < dim) {
-            __mmask16 mask = first16(dim - i);
-            __m512 x = _mm512_maskz_loadu_ps(mask, q + i);
-            s0 = add_term(s0, x, _mm512_maskz_loadu_ps(mask, r0 + i), true);
-            s1 = add_term(s1, x, _mm512_maskz_loadu_ps(mask, r1 + i), true);
-            s2 = add_term(s2, x, _mm512_maskz_loadu_ps(mask, r2 + i), true);
-            s3 = add_term(s3, x, _mm512_maskz_loadu_ps(mask, r3 + i), true);
-        }
-        _mm_mask_storeu_ps(out + row, (__mmask8)first16(left), reduce_four_floats(s0, s1, s2, s3));
-    }
+    _mm_mask_storeu_ps(out, (__mmask8)first16(n),
+                       _mm_add_ps(_mm256_castps256_ps128(half), _mm256_extractf128_ps(half, 1)));
 }
 
 /* ---- codes ------------------------------------------------------------------------------------------------------- */
-
-/* The sums of four rows; `bytes` of each, `query` in planes (at 1 and 8 bits as given). */
-typedef __m128i sum_rows(const int8_t *query, const uint8_t *const row[4], size_t bytes);
 
 KERNEL_INLINE __m128i sum_rows_8(const int8_t *query, const uint8_t *const row[4], size_t bytes)
 {
@@ -379,14 +340,23 @@ KERNEL_INLINE __m128i sum_rows_1(const int8_t *query, const uint8_t *const row[4
     return reduce_four(s0, s1, s2, s3);
 }
 
+/* The sums of four rows; `bytes` of each, `query` in planes (at 1 and 8 bits as given). */
+KERNEL_INLINE __m128i sum_rows(const int8_t *query, const uint8_t *const row[4], size_t bytes, unsigned bits)
+{
+    return bits == 1   ? sum_rows_1(query, row, bytes)
+           : bits == 2 ? sum_rows_2(query, row, bytes)
+           : bits == 4 ? sum_rows_4(query, row, bytes)
+                       : sum_rows_8(query, row, bytes);
+}
+
 /* out[i] = sum of row i, or += with `add`. */
-KERNEL_INLINE void sum_batch(sum_rows *sum, const int8_t *query, const struct batch *batch, bool add, int32_t *out)
+KERNEL_INLINE void sum_batch(const int8_t *query, const struct batch *batch, unsigned bits, bool add, int32_t *out)
 {
     batch_start(batch);
     for (size_t i = 0; i < batch->n; i += 4) {
         const uint8_t *row[4];
         __mmask8 mask = (__mmask8)first16(batch_rows(batch, i, row));
-        __m128i sums = sum(query, row, batch->bytes);
+        __m128i sums = sum_rows(query, row, batch->bytes, bits);
         if (add)
             sums = _mm_add_epi32(sums, _mm_maskz_loadu_epi32(mask, out + i));
         _mm_mask_storeu_epi32(out + i, mask, sums);
@@ -436,42 +406,17 @@ static void split_4_planes(const int8_t *q, size_t dim, int8_t *planes)
     }
 }
 
-static void code_dot_1(const int8_t *q, const uint8_t *codes, size_t stride, const uint32_t *rows, size_t n, size_t dim,
-                       int32_t *out)
+KERNEL_INLINE bool in_planes(unsigned bits)
 {
-    struct batch batch = batch_of(codes, stride, rows, n, dim / 8);
-    sum_batch(sum_rows_1, q, &batch, false, out);
+    return bits == 2 || bits == 4;
 }
 
-static void code_dot_2(const int8_t *q, const uint8_t *codes, size_t stride, const uint32_t *rows, size_t n, size_t dim,
-                       int32_t *out)
+KERNEL_INLINE void split_planes(const int8_t *q, size_t dim, int8_t *planes, unsigned bits)
 {
-    _Alignas(64) int8_t planes[PLANES_DIM];
-    for (size_t from = 0; from < dim; from += PLANES_DIM) {
-        size_t part = dim - from < PLANES_DIM ? dim - from : PLANES_DIM;
-        split_4_planes(q + from, part, planes);
-        struct batch batch = batch_of(codes + from / 4, stride, rows, n, part / 4);
-        sum_batch(sum_rows_2, planes, &batch, from > 0, out);
-    }
-}
-
-static void code_dot_4(const int8_t *q, const uint8_t *codes, size_t stride, const uint32_t *rows, size_t n, size_t dim,
-                       int32_t *out)
-{
-    _Alignas(64) int8_t planes[PLANES_DIM];
-    for (size_t from = 0; from < dim; from += PLANES_DIM) {
-        size_t part = dim - from < PLANES_DIM ? dim - from : PLANES_DIM;
-        split_2_planes(q + from, part, planes);
-        struct batch batch = batch_of(codes + from / 2, stride, rows, n, part / 2);
-        sum_batch(sum_rows_4, planes, &batch, from > 0, out);
-    }
-}
-
-static void code_dot_8(const int8_t *q, const uint8_t *codes, size_t stride, const uint32_t *rows, size_t n, size_t dim,
-                       int32_t *out)
-{
-    struct batch batch = batch_of(codes, stride, rows, n, dim);
-    sum_batch(sum_rows_8, q, &batch, false, out);
+    if (bits == 4)
+        split_2_planes(q, dim, planes);
+    else
+        split_4_planes(q, dim, planes);
 }
 
 /* ---- groups of codes --------------------------------------------------------------------------------------------- */
@@ -542,75 +487,36 @@ KERNEL_INLINE void dot_groups(const int8_t *q, const uint8_t *groups, size_t str
     }
 }
 
-#define GROUP_DOT(bits)                                                                                                \
-    static void group_dot_##bits(const int8_t *q, const uint8_t *groups, size_t stride, size_t n_groups, size_t dim,   \
-                                 int32_t *out)                                                                         \
-    {                                                                                                                  \
-        dot_groups(q, groups, stride, n_groups, dim, bits, out);                                                       \
-    }
-
-GROUP_DOT(1)
-GROUP_DOT(2)
-GROUP_DOT(4)
-
 /* ---- conversions ------------------------------------------------------------------------------------------------- */
 
 /* the unmasked intrinsic is a macro without optimisation, and one that warns */
 #define TO_HALVES(x) _mm512_maskz_cvtps_ph((__mmask16)0xffff, x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC)
 
-static void f16_from_f32(const float *in, f16_t *out, size_t n)
+KERNEL_INLINE void halves_of(const char *from, char *to)
 {
-    size_t i = 0;
-    for (; i + 16 <= n; i += 16)
-        _mm256_storeu_si256((void *)(out + i), TO_HALVES(_mm512_loadu_ps(in + i)));
-    if (i < n) {
-        __mmask16 mask = first16(n - i);
-        _mm256_mask_storeu_epi16(out + i, mask, TO_HALVES(_mm512_maskz_loadu_ps(mask, in + i)));
-    }
+    _mm256_storeu_si256((void *)to, TO_HALVES(load_floats(from)));
 }
 
-static void f32_from_f16(const f16_t *in, float *out, size_t n)
+KERNEL_INLINE void floats_of_halves(const char *from, char *to)
 {
-    size_t i = 0;
-    for (; i + 16 <= n; i += 16)
-        _mm512_storeu_ps(out + i, load(in, i, F16));
-    if (i < n) {
-        __mmask16 mask = first16(n - i);
-        _mm512_mask_storeu_ps(out + i, mask, load_masked(in, i, mask, F16));
-    }
+    store_floats(to, load(from, 0, F16));
 }
 
 /* The upper halves of sixteen floats, rounded to nearest even; NaN stays NaN. */
-KERNEL_INLINE __m256i to_uppers(__m512 x)
+KERNEL_INLINE void uppers_of(const char *from, char *to)
 {
+    __m512 x = load_floats(from);
     __m512i bits = _mm512_castps_si512(x), upper = _mm512_srli_epi32(bits, 16);
     __m512i odd = _mm512_and_si512(upper, _mm512_set1_epi32(1));
     __m512i rounded = _mm512_add_epi32(_mm512_add_epi32(bits, _mm512_set1_epi32(0x7fff)), odd);
     __mmask16 is_nan = _mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q);
     __m512i wide = _mm512_mask_or_epi32(_mm512_srli_epi32(rounded, 16), is_nan, upper, _mm512_set1_epi32(0x40));
-    return _mm512_cvtepi32_epi16(wide);
+    _mm256_storeu_si256((void *)to, _mm512_cvtepi32_epi16(wide));
 }
 
-static void bf16_from_f32(const float *in, bf16_t *out, size_t n)
+KERNEL_INLINE void floats_of_uppers(const char *from, char *to)
 {
-    size_t i = 0;
-    for (; i + 16 <= n; i += 16)
-        _mm256_storeu_si256((void *)(out + i), to_uppers(_mm512_loadu_ps(in + i)));
-    if (i < n) {
-        __mmask16 mask = first16(n - i);
-        _mm256_mask_storeu_epi16(out + i, mask, to_uppers(_mm512_maskz_loadu_ps(mask, in + i)));
-    }
-}
-
-static void f32_from_bf16(const bf16_t *in, float *out, size_t n)
-{
-    size_t i = 0;
-    for (; i + 16 <= n; i += 16)
-        _mm512_storeu_ps(out + i, load(in, i, BF16));
-    if (i < n) {
-        __mmask16 mask = first16(n - i);
-        _mm512_mask_storeu_ps(out + i, mask, load_masked(in, i, mask, BF16));
-    }
+    store_floats(to, load(from, 0, BF16));
 }
 
 static void code_estimates(const f16_t *factors, const int32_t *dots, size_t n, const struct code_scales *scales,
@@ -644,86 +550,8 @@ KERNEL_INLINE __m512 mix_lanes(__m512 x)
     return _mm512_fmadd_ps(x, sign8, _mm512_shuffle_f32x4(x, x, 0x4e));
 }
 
-/* Transforms count * 16 floats, scaled; count is a constant power of two <= 16, so that all stays in registers. */
-KERNEL_INLINE void transform_block(float *x, size_t count, __m512 scale)
-{
-    __m512 v[16];
-    for (size_t i = 0; i < count; i++)
-        v[i] = mix_lanes(_mm512_mul_ps(_mm512_loadu_ps(x + 16 * i), scale));
-    for (size_t half = 1; half < count; half *= 2)
-        for (size_t i = 0; i < count; i++)
-            if (!(i & half)) {
-                __m512 a = v[i], b = v[i + half];
-                v[i] = _mm512_add_ps(a, b);
-                v[i + half] = _mm512_sub_ps(a, b);
-            }
-    for (size_t i = 0; i < count; i++)
-        _mm512_storeu_ps(x + 16 * i, v[i]);
-}
+#include "index/kernels/kernels_vector.h"
 
-/* Two stages in one pass: pairs `half` apart, then pairs 2 * half apart. */
-static void two_stages(float *x, size_t n, size_t half)
-{
-    for (size_t start = 0; start < n; start += 4 * half)
-        for (float *p = x + start; p < x + start + half; p += 16) {
-            __m512 a = _mm512_loadu_ps(p), b = _mm512_loadu_ps(p + half);
-            __m512 c = _mm512_loadu_ps(p + 2 * half), d = _mm512_loadu_ps(p + 3 * half);
-            __m512 ab = _mm512_add_ps(a, b), cd = _mm512_add_ps(c, d);
-            __m512 a_b = _mm512_sub_ps(a, b), c_d = _mm512_sub_ps(c, d);
-            _mm512_storeu_ps(p, _mm512_add_ps(ab, cd));
-            _mm512_storeu_ps(p + half, _mm512_add_ps(a_b, c_d));
-            _mm512_storeu_ps(p + 2 * half, _mm512_sub_ps(ab, cd));
-            _mm512_storeu_ps(p + 3 * half, _mm512_sub_ps(a_b, c_d));
-        }
-}
-
-static void one_stage(float *x, size_t n, size_t half)
-{
-    for (size_t start = 0; start < n; start += 2 * half)
-        for (float *p = x + start; p < x + start + half; p += 16) {
-            __m512 a = _mm512_loadu_ps(p), b = _mm512_loadu_ps(p + half);
-            _mm512_storeu_ps(p, _mm512_add_ps(a, b));
-            _mm512_storeu_ps(p + half, _mm512_sub_ps(a, b));
-        }
-}
-
-static void hadamard(float *x, size_t n)
-{
-    float scale = (float)(1 / sqrt((double)n));
-    __m512 scales = _mm512_set1_ps(scale);
-    switch (n) {
-    case 0:
-        return;
-    case 1: /* fewer than 16 lanes: transform sixteen, of which the others are zero, and keep the first n */
-    case 2:
-    case 4:
-    case 8: {
-        __mmask16 mask = first16(n);
-        _mm512_mask_storeu_ps(x, mask, mix_lanes(_mm512_mul_ps(_mm512_maskz_loadu_ps(mask, x), scales)));
-        return;
-    }
-    case 16:
-        transform_block(x, 1, scales);
-        return;
-    case 32:
-        transform_block(x, 2, scales);
-        return;
-    case 64:
-        transform_block(x, 4, scales);
-        return;
-    case 128:
-        transform_block(x, 8, scales);
-        return;
-    default:
-        break;
-    }
-    for (size_t i = 0; i < n; i += 256)
-        transform_block(x + i, 16, scales);
-    size_t half = 256;
-    for (; 4 * half <= n; half *= 4)
-        two_stages(x, n, half);
-    if (half < n)
-        one_stage(x, n, half);
-}
+#include "index/kernels/kernels_entries.h"
 
 KERNELS_TABLE(kernels_avx512, "avx512");

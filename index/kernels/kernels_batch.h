@@ -4,17 +4,13 @@
  * Codes come from tables far larger than the caches, at random rows. Each group of four prefetches the group that
  * starts PREFETCH_ROWS later, all lines of a code up to PREFETCH_LINES; the hardware follows a longer run by itself.
  *
- * Included by kernels_<isa>.c only. Everything is always inlined, so that no copy compiled with the flags of an
- * instruction set is left for the linker to share.
+ * Included by kernels_<isa>.c only.
  */
 #ifndef QUIRE_INDEX_KERNELS_BATCH_H
 #define QUIRE_INDEX_KERNELS_BATCH_H
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
+#include "index/kernels/kernels_inline.h"
 
-#define KERNEL_INLINE  static inline __attribute__((always_inline, unused))
 #define PREFETCH_ROWS  24
 #define PREFETCH_LINES 8
 

@@ -26,16 +26,18 @@
  * the planes need, and few machines have more than 128 bits).
  */
 #include "index/kernels/kernels_batch.h"
-#include "index/kernels/kernels_priv.h"
 #include <arm_neon.h>
-#include <math.h>
 #include <string.h>
 
 #ifdef __ARM_BIG_ENDIAN
 #error "kernels_neon.c is for machines that store the low byte first"
 #endif
 
-#define PLANES_DIM 16384 /* dimensions whose planes stand on the stack at once */
+typedef float32x4_t floats;
+
+#define LANES           4
+#define CONVERTED       8 /* elements at a time */
+#define BLOCK_REGISTERS 16
 
 KERNEL_INLINE uint8x16_t load_128(const void *at)
 {
@@ -55,24 +57,27 @@ KERNEL_INLINE int8x16_t load_signed(const void *at)
     return vreinterpretq_s8_u8(load_128(at));
 }
 
-KERNEL_INLINE float32x4_t load_4(const void *at)
+KERNEL_INLINE floats load_floats(const char *at)
 {
     return vreinterpretq_f32_u8(load_128(at));
 }
 
-KERNEL_INLINE void store_4(void *at, float32x4_t x)
+KERNEL_INLINE floats load_first(const char *at, size_t n)
 {
-    vst1q_u8(at, vreinterpretq_u8_f32(x));
+    return vreinterpretq_f32_u8(load_part(at, n * sizeof(float)));
+}
+
+KERNEL_INLINE void store_floats(char *at, floats x)
+{
+    vst1q_u8((void *)at, vreinterpretq_u8_f32(x));
+}
+
+KERNEL_INLINE floats splat_floats(float x)
+{
+    return vdupq_n_f32(x);
 }
 
 /* ---- float queries against stored floats, halves and bytes ------------------------------------------------------- */
-
-enum element { F32, F16, BF16, U8, I8 };
-
-KERNEL_INLINE size_t element_bytes(enum element element)
-{
-    return element == F32 ? 4 : element == F16 || element == BF16 ? 2 : 1;
-}
 
 KERNEL_INLINE float32x4x4_t widen_unsigned(uint8x16_t bytes)
 {
@@ -105,7 +110,7 @@ KERNEL_INLINE float32x4x4_t load_16(const char *at, enum element element)
     float16x8_t low, high;
     switch (element) {
     case F32:
-        return (float32x4x4_t){{load_4(at), load_4(at + 16), load_4(at + 32), load_4(at + 48)}};
+        return (float32x4x4_t){{load_floats(at), load_floats(at + 16), load_floats(at + 32), load_floats(at + 48)}};
     case F16:
         low = vreinterpretq_f16_u8(load_128(at));
         high = vreinterpretq_f16_u8(load_128(at + 16));
@@ -123,7 +128,7 @@ KERNEL_INLINE float32x4x4_t load_16(const char *at, enum element element)
 }
 
 /* The first n < 16 elements, then zeros. */
-KERNEL_INLINE float32x4x4_t load_first(const char *at, size_t n, enum element element)
+KERNEL_INLINE float32x4x4_t load_last(const char *at, size_t n, enum element element)
 {
     _Alignas(16) char buffer[64] = {0};
     memcpy(buffer, at, n * element_bytes(element));
@@ -154,44 +159,16 @@ KERNEL_INLINE float sum_floats(const float *a_row, const void *b_row, size_t dim
     for (; i + 16 <= dim; i += 16)
         sum = add_terms(sum, load_16(a + 4 * i, F32), load_16(b + size * i, element), l2);
     if (i < dim)
-        sum = add_terms(sum, load_first(a + 4 * i, dim - i, F32), load_first(b + size * i, dim - i, element), l2);
+        sum = add_terms(sum, load_last(a + 4 * i, dim - i, F32), load_last(b + size * i, dim - i, element), l2);
     return vaddvq_f32(vaddq_f32(vaddq_f32(sum.val[0], sum.val[1]), vaddq_f32(sum.val[2], sum.val[3])));
 }
 
-#include "index/kernels/kernels_floats.h"
-
-/* Up to four rows from base on, each load of the query shared; lane r of the result is row r's. */
-KERNEL_INLINE float32x4_t l2_of_rows(const char *q, const char *base, size_t left, size_t dim)
+/* Lane r of what is stored is the sum of sr. */
+KERNEL_INLINE void store_four(float *out, size_t n, floats s0, floats s1, floats s2, floats s3)
 {
-    const char *r0 = base, *r1 = left > 1 ? r0 + 4 * dim : r0;
-    const char *r2 = left > 2 ? r1 + 4 * dim : r1, *r3 = left > 3 ? r2 + 4 * dim : r2;
-    float32x4_t s0 = vdupq_n_f32(0), s1 = s0, s2 = s0, s3 = s0;
-    size_t at = 0, bytes = 4 * dim;
-    for (; at + 16 <= bytes; at += 16) {
-        float32x4_t x = load_4(q + at);
-        s0 = add_term(s0, x, load_4(r0 + at), true);
-        s1 = add_term(s1, x, load_4(r1 + at), true);
-        s2 = add_term(s2, x, load_4(r2 + at), true);
-        s3 = add_term(s3, x, load_4(r3 + at), true);
-    }
-    if (at < bytes) {
-        float32x4_t x = vreinterpretq_f32_u8(load_part(q + at, bytes - at));
-        s0 = add_term(s0, x, vreinterpretq_f32_u8(load_part(r0 + at, bytes - at)), true);
-        s1 = add_term(s1, x, vreinterpretq_f32_u8(load_part(r1 + at, bytes - at)), true);
-        s2 = add_term(s2, x, vreinterpretq_f32_u8(load_part(r2 + at, bytes - at)), true);
-        s3 = add_term(s3, x, vreinterpretq_f32_u8(load_part(r3 + at, bytes - at)), true);
-    }
-    return vpaddq_f32(vpaddq_f32(s0, s1), vpaddq_f32(s2, s3));
-}
-
-static void f32_l2_many(const float *q, const float *base, size_t n, size_t dim, float *out)
-{
-    for (size_t row = 0; row < n; row += 4) {
-        size_t left = n - row < 4 ? n - row : 4;
-        float four[4];
-        store_4(four, l2_of_rows((const char *)q, (const char *)base + 4 * dim * row, left, dim));
-        memcpy((char *)out + 4 * row, four, left * sizeof *four);
-    }
+    char four[16];
+    store_floats(four, vpaddq_f32(vpaddq_f32(s0, s1), vpaddq_f32(s2, s3)));
+    memcpy((char *)out, four, n * sizeof(float));
 }
 
 /* ---- bytes against bytes ----------------------------------------------------------------------------------------- */
@@ -241,8 +218,6 @@ KERNEL_INLINE int32x4_t add_small(int32x4_t sum, small_sum block)
 #endif
 }
 
-enum bytes_sum { U8_L2, U8_DOT, I8_L2, I8_DOT };
-
 /* Adds the terms of 16 elements. */
 KERNEL_INLINE uint32x4_t add_bytes(uint32x4_t sum, uint8x16_t a, uint8x16_t b, enum bytes_sum what)
 {
@@ -272,26 +247,6 @@ KERNEL_INLINE int32_t sum_bytes(const void *a_row, const void *b_row, size_t dim
     if (i < dim)
         s1 = add_bytes(s1, load_part(a + i, dim - i), load_part(b + i, dim - i), what);
     return vaddvq_s32(vreinterpretq_s32_u32(vaddq_u32(s0, s1)));
-}
-
-static int32_t u8_l2(const uint8_t *a, const uint8_t *b, size_t dim)
-{
-    return sum_bytes(a, b, dim, U8_L2);
-}
-
-static int32_t u8_dot(const uint8_t *a, const uint8_t *b, size_t dim)
-{
-    return sum_bytes(a, b, dim, U8_DOT);
-}
-
-static int32_t i8_l2(const int8_t *a, const int8_t *b, size_t dim)
-{
-    return sum_bytes(a, b, dim, I8_L2);
-}
-
-static int32_t i8_dot(const int8_t *a, const int8_t *b, size_t dim)
-{
-    return sum_bytes(a, b, dim, I8_DOT);
 }
 
 /* ---- codes ------------------------------------------------------------------------------------------------------- */
@@ -366,7 +321,7 @@ KERNEL_INLINE int32x4_t sum_rows_planes(const int8_t *query, const uint8_t *cons
 }
 
 /* out[i] = sum of row i, or += with `add`. */
-KERNEL_INLINE void sum_batch(const int8_t *query, const struct batch *batch, int bits, bool add, int32_t *out)
+KERNEL_INLINE void sum_batch(const int8_t *query, const struct batch *batch, unsigned bits, bool add, int32_t *out)
 {
     const int32x4_t constant = bits == 8 ? flipped_part(query, batch->bytes) : vdupq_n_s32(0);
     batch_start(batch);
@@ -377,14 +332,14 @@ KERNEL_INLINE void sum_batch(const int8_t *query, const struct batch *batch, int
         if (add)
             memcpy(four, (char *)out + 4 * i, left * sizeof *four);
         int32x4_t sums =
-            bits == 8 ? sum_rows_8(query, row, batch->bytes) : sum_rows_planes(query, row, batch->bytes, bits);
+            bits == 8 ? sum_rows_8(query, row, batch->bytes) : sum_rows_planes(query, row, batch->bytes, (int)bits);
         vst1q_s32(four, vaddq_s32(vaddq_s32(vld1q_s32(four), constant), sums));
         memcpy((char *)out + 4 * i, four, left * sizeof *four);
     }
 }
 
 /* Splits 16 * 8 / bits elements of the query into as many planes of 16. */
-KERNEL_INLINE void split_block(const int8_t *q, int8_t *planes, int bits)
+KERNEL_INLINE void split_block(const int8_t *q, int8_t *planes, unsigned bits)
 {
     if (bits == 4) {
         int8x16x2_t two = vld2q_s8(q);
@@ -405,9 +360,9 @@ KERNEL_INLINE void split_block(const int8_t *q, int8_t *planes, int bits)
     }
 }
 
-KERNEL_INLINE void split_planes(const int8_t *q, size_t dim, int8_t *planes, int bits)
+KERNEL_INLINE void split_planes(const int8_t *q, size_t dim, int8_t *planes, unsigned bits)
 {
-    const size_t block = 128 / (size_t)bits;
+    const size_t block = 128 / bits;
     size_t i = 0;
     for (; i + block <= dim; i += block)
         split_block(q + i, planes + i, bits);
@@ -418,41 +373,9 @@ KERNEL_INLINE void split_planes(const int8_t *q, size_t dim, int8_t *planes, int
     }
 }
 
-KERNEL_INLINE void dot_planes(const int8_t *q, const uint8_t *codes, size_t stride, const uint32_t *rows, size_t n,
-                              size_t dim, int bits, int32_t *out)
+KERNEL_INLINE bool in_planes(unsigned bits)
 {
-    _Alignas(16) int8_t planes[PLANES_DIM];
-    for (size_t from = 0; from < dim; from += PLANES_DIM) {
-        size_t part = dim - from < PLANES_DIM ? dim - from : PLANES_DIM;
-        split_planes(q + from, part, planes, bits);
-        struct batch batch = batch_of(codes + from / 8 * (size_t)bits, stride, rows, n, part / 8 * (size_t)bits);
-        sum_batch(planes, &batch, bits, from > 0, out);
-    }
-}
-
-static void code_dot_1(const int8_t *q, const uint8_t *codes, size_t stride, const uint32_t *rows, size_t n, size_t dim,
-                       int32_t *out)
-{
-    dot_planes(q, codes, stride, rows, n, dim, 1, out);
-}
-
-static void code_dot_2(const int8_t *q, const uint8_t *codes, size_t stride, const uint32_t *rows, size_t n, size_t dim,
-                       int32_t *out)
-{
-    dot_planes(q, codes, stride, rows, n, dim, 2, out);
-}
-
-static void code_dot_4(const int8_t *q, const uint8_t *codes, size_t stride, const uint32_t *rows, size_t n, size_t dim,
-                       int32_t *out)
-{
-    dot_planes(q, codes, stride, rows, n, dim, 4, out);
-}
-
-static void code_dot_8(const int8_t *q, const uint8_t *codes, size_t stride, const uint32_t *rows, size_t n, size_t dim,
-                       int32_t *out)
-{
-    struct batch batch = batch_of(codes, stride, rows, n, dim);
-    sum_batch(q, &batch, 8, false, out);
+    return bits != 8;
 }
 
 /* ---- groups of codes --------------------------------------------------------------------------------------------- */
@@ -528,58 +451,19 @@ KERNEL_INLINE void dot_groups(const int8_t *q, const uint8_t *groups, size_t str
     }
 }
 
-#define GROUP_DOT(bits)                                                                                                \
-    static void group_dot_##bits(const int8_t *q, const uint8_t *groups, size_t stride, size_t n_groups, size_t dim,   \
-                                 int32_t *out)                                                                         \
-    {                                                                                                                  \
-        dot_groups(q, groups, stride, n_groups, dim, bits, out);                                                       \
-    }
-
-GROUP_DOT(1)
-GROUP_DOT(2)
-GROUP_DOT(4)
-
 /* ---- conversions ------------------------------------------------------------------------------------------------- */
 
-KERNEL_INLINE void eight_halves(const char *in, char *out)
+KERNEL_INLINE void halves_of(const char *in, char *out)
 {
-    float16x4_t low = vcvt_f16_f32(load_4(in));
-    vst1q_u8((uint8_t *)out, vreinterpretq_u8_f16(vcvt_high_f16_f32(low, load_4(in + 16))));
+    float16x4_t low = vcvt_f16_f32(load_floats(in));
+    vst1q_u8((uint8_t *)out, vreinterpretq_u8_f16(vcvt_high_f16_f32(low, load_floats(in + 16))));
 }
 
-KERNEL_INLINE void eight_floats(const char *in, char *out)
+KERNEL_INLINE void floats_of_halves(const char *in, char *out)
 {
     float16x8_t halves = vreinterpretq_f16_u8(load_128(in));
-    store_4(out, vcvt_f32_f16(vget_low_f16(halves)));
-    store_4(out + 16, vcvt_high_f32_f16(halves));
-}
-
-static void f16_from_f32(const float *in, f16_t *out, size_t n)
-{
-    const char *from = (const char *)in;
-    char *to = (char *)out;
-    for (; n >= 8; n -= 8, from += 32, to += 16)
-        eight_halves(from, to);
-    if (n > 0) {
-        _Alignas(16) char wide[32] = {0}, narrow[16];
-        memcpy(wide, from, 4 * n);
-        eight_halves(wide, narrow);
-        memcpy(to, narrow, 2 * n);
-    }
-}
-
-static void f32_from_f16(const f16_t *in, float *out, size_t n)
-{
-    const char *from = (const char *)in;
-    char *to = (char *)out;
-    for (; n >= 8; n -= 8, from += 16, to += 32)
-        eight_floats(from, to);
-    if (n > 0) {
-        _Alignas(16) char narrow[16] = {0}, wide[32];
-        memcpy(narrow, from, 2 * n);
-        eight_floats(narrow, wide);
-        memcpy(to, wide, 4 * n);
-    }
+    store_floats(out, vcvt_f32_f16(vget_low_f16(halves)));
+    store_floats(out + 16, vcvt_high_f32_f16(halves));
 }
 
 /* The upper halves of four floats, rounded to nearest even; NaN stays NaN. */
@@ -592,43 +476,16 @@ KERNEL_INLINE uint16x4_t to_uppers(float32x4_t x)
     return vmovn_u32(vbslq_u32(vceqq_f32(x, x), rounded, quiet));
 }
 
-KERNEL_INLINE void eight_uppers(const char *from, char *to)
+KERNEL_INLINE void uppers_of(const char *from, char *to)
 {
-    vst1q_u8((void *)to, vreinterpretq_u8_u16(vcombine_u16(to_uppers(load_4(from)), to_uppers(load_4(from + 16)))));
+    vst1q_u8((void *)to,
+             vreinterpretq_u8_u16(vcombine_u16(to_uppers(load_floats(from)), to_uppers(load_floats(from + 16)))));
 }
 
-KERNEL_INLINE void eight_floats_of_uppers(const char *from, char *to)
+KERNEL_INLINE void floats_of_uppers(const char *from, char *to)
 {
-    store_4(to, from_uppers(vget_low_u16(load_8(from))));
-    store_4(to + 16, from_uppers(vget_high_u16(load_8(from))));
-}
-
-static void bf16_from_f32(const float *in, bf16_t *out, size_t n)
-{
-    const char *from = (const char *)in;
-    char *to = (char *)out;
-    for (; n >= 8; n -= 8, from += 32, to += 16)
-        eight_uppers(from, to);
-    if (n > 0) {
-        _Alignas(16) char wide[32] = {0}, narrow[16];
-        memcpy(wide, from, 4 * n);
-        eight_uppers(wide, narrow);
-        memcpy(to, narrow, 2 * n);
-    }
-}
-
-static void f32_from_bf16(const bf16_t *in, float *out, size_t n)
-{
-    const char *from = (const char *)in;
-    char *to = (char *)out;
-    for (; n >= 8; n -= 8, from += 16, to += 32)
-        eight_floats_of_uppers(from, to);
-    if (n > 0) {
-        _Alignas(16) char narrow[16] = {0}, wide[32];
-        memcpy(narrow, from, 2 * n);
-        eight_floats_of_uppers(narrow, wide);
-        memcpy(to, wide, 4 * n);
-    }
+    store_floats(to, from_uppers(vget_low_u16(load_8(from))));
+    store_floats(to + 16, from_uppers(vget_high_u16(load_8(from))));
 }
 
 static void code_estimates(const f16_t *factors, const int32_t *dots, size_t n, const struct code_scales *scales,
@@ -661,89 +518,8 @@ KERNEL_INLINE float32x4_t mix_lanes(float32x4_t x)
     return vfmaq_f32(vextq_f32(x, x, 2), x, sign2);
 }
 
-/* Transforms count * 4 floats, scaled; count is a constant power of two <= 16, so that all stays in registers. */
-KERNEL_INLINE void transform_block(char *x, size_t count, float32x4_t scale)
-{
-    float32x4_t v[16];
-    for (size_t i = 0; i < count; i++)
-        v[i] = mix_lanes(vmulq_f32(load_4(x + 16 * i), scale));
-    for (size_t half = 1; half < count; half *= 2)
-        for (size_t i = 0; i < count; i++)
-            if (!(i & half)) {
-                float32x4_t a = v[i], b = v[i + half];
-                v[i] = vaddq_f32(a, b);
-                v[i + half] = vsubq_f32(a, b);
-            }
-    for (size_t i = 0; i < count; i++)
-        store_4(x + 16 * i, v[i]);
-}
+#include "index/kernels/kernels_vector.h"
 
-/* Two stages in one pass: pairs `half` bytes apart, then pairs 2 * half apart. */
-static void two_stages(char *x, size_t bytes, size_t half)
-{
-    for (size_t start = 0; start < bytes; start += 4 * half)
-        for (char *p = x + start; p < x + start + half; p += 16) {
-            float32x4_t a = load_4(p), b = load_4(p + half), c = load_4(p + 2 * half), d = load_4(p + 3 * half);
-            float32x4_t ab = vaddq_f32(a, b), cd = vaddq_f32(c, d);
-            float32x4_t a_b = vsubq_f32(a, b), c_d = vsubq_f32(c, d);
-            store_4(p, vaddq_f32(ab, cd));
-            store_4(p + half, vaddq_f32(a_b, c_d));
-            store_4(p + 2 * half, vsubq_f32(ab, cd));
-            store_4(p + 3 * half, vsubq_f32(a_b, c_d));
-        }
-}
-
-static void one_stage(char *x, size_t bytes, size_t half)
-{
-    for (size_t start = 0; start < bytes; start += 2 * half)
-        for (char *p = x + start; p < x + start + half; p += 16) {
-            float32x4_t a = load_4(p), b = load_4(p + half);
-            store_4(p, vaddq_f32(a, b));
-            store_4(p + half, vsubq_f32(a, b));
-        }
-}
-
-static void hadamard_large(char *x, size_t bytes, float32x4_t scale)
-{
-    for (size_t at = 0; at < bytes; at += 256)
-        transform_block(x + at, 16, scale);
-    size_t half = 256;
-    for (; 4 * half <= bytes; half *= 4)
-        two_stages(x, bytes, half);
-    if (half < bytes)
-        one_stage(x, bytes, half);
-}
-
-static void hadamard(float *x_row, size_t n)
-{
-    const float32x4_t scale = vdupq_n_f32((float)(1 / sqrt((double)n)));
-    char *x = (char *)x_row;
-    switch (n) {
-    case 0:
-        return;
-    case 1: /* fewer than 4 lanes: transform four, of which the others are zero, and keep the first n */
-    case 2: {
-        _Alignas(16) char four[16] = {0};
-        memcpy(four, x, 4 * n);
-        transform_block(four, 1, scale);
-        memcpy(x, four, 4 * n);
-        return;
-    }
-    case 4:
-        transform_block(x, 1, scale);
-        return;
-    case 8:
-        transform_block(x, 2, scale);
-        return;
-    case 16:
-        transform_block(x, 4, scale);
-        return;
-    case 32:
-        transform_block(x, 8, scale);
-        return;
-    default:
-        hadamard_large(x, 4 * n, scale);
-    }
-}
+#include "index/kernels/kernels_entries.h"
 
 KERNELS_TABLE(kernels_neon, "neon");

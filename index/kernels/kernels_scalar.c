@@ -12,7 +12,7 @@
  * Vectors need no alignment (they may lie anywhere in a block), so elements wider than a byte are read with memcpy; a
  * compiler makes plain loads of that.
  */
-#include "index/kernels/kernels_priv.h"
+#include "index/kernels/kernels_inline.h"
 #include <math.h>
 #include <string.h>
 
@@ -90,132 +90,67 @@ static float load_f16(const f16_t *p)
     return half_to_float(v);
 }
 
-static float load_bf16(const bf16_t *p)
+static float upper_to_float(bf16_t upper)
 {
-    bf16_t upper;
-    memcpy(&upper, p, sizeof upper);
     uint32_t bits = (uint32_t)upper << 16;
     float value;
     memcpy(&value, &bits, sizeof value);
     return value;
 }
 
-/* The sum over i < dim of the square of (x - y), or of x * y, where x and y are expressions of i. */
-#define SUM_L2(accumulator, x, y)                                                                                      \
-    accumulator sum = 0;                                                                                               \
-    for (size_t i = 0; i < dim; i++) {                                                                                 \
-        accumulator difference = (accumulator)(x) - (accumulator)(y);                                                  \
-        sum += difference * difference;                                                                                \
+/* One element, as it is stored. */
+KERNEL_INLINE double load(const void *row, size_t i, enum element element)
+{
+    const char *at = element_at(row, i, element);
+    uint16_t half;
+    switch (element) {
+    case F32:
+        return load_f32((const void *)at);
+    case F16:
+        return load_f16((const void *)at);
+    case BF16:
+        memcpy(&half, at, sizeof half);
+        return upper_to_float(half);
+    case U8:
+        return *(const uint8_t *)at;
+    default:
+        return *(const int8_t *)at;
     }
-
-#define SUM_DOT(accumulator, x, y)                                                                                     \
-    accumulator sum = 0;                                                                                               \
-    for (size_t i = 0; i < dim; i++)                                                                                   \
-        sum += (accumulator)(x) * (accumulator)(y);
-
-static float f32_l2(const float *a, const float *b, size_t dim)
-{
-    SUM_L2(double, load_f32(a + i), load_f32(b + i))
-    return (float)sum;
 }
 
-static float f32_dot(const float *a, const float *b, size_t dim)
+KERNEL_INLINE float sum_floats(const float *a, const void *b, size_t dim, enum element element, bool l2)
 {
-    SUM_DOT(double, load_f32(a + i), load_f32(b + i))
-    return (float)sum;
-}
-
-static float f16_l2(const float *a, const f16_t *b, size_t dim)
-{
-    SUM_L2(double, load_f32(a + i), load_f16(b + i))
-    return (float)sum;
-}
-
-static float f16_dot(const float *a, const f16_t *b, size_t dim)
-{
-    SUM_DOT(double, load_f32(a + i), load_f16(b + i))
-    return (float)sum;
-}
-
-static float bf16_l2(const float *a, const bf16_t *b, size_t dim)
-{
-    SUM_L2(double, load_f32(a + i), load_bf16(b + i))
-    return (float)sum;
-}
-
-static float bf16_dot(const float *a, const bf16_t *b, size_t dim)
-{
-    SUM_DOT(double, load_f32(a + i), load_bf16(b + i))
-    return (float)sum;
-}
-
-static int32_t u8_l2(const uint8_t *a, const uint8_t *b, size_t dim)
-{
-    SUM_L2(int64_t, a[i], b[i])
-    return (int32_t)sum;
-}
-
-static int32_t u8_dot(const uint8_t *a, const uint8_t *b, size_t dim)
-{
-    SUM_DOT(int64_t, a[i], b[i])
-    return (int32_t)sum;
-}
-
-static int32_t i8_l2(const int8_t *a, const int8_t *b, size_t dim)
-{
-    SUM_L2(int64_t, a[i], b[i])
-    return (int32_t)sum;
-}
-
-static int32_t i8_dot(const int8_t *a, const int8_t *b, size_t dim)
-{
-    SUM_DOT(int64_t, a[i], b[i])
-    return (int32_t)sum;
-}
-
-static float f32_u8_dot(const float *a, const uint8_t *b, size_t dim)
-{
-    SUM_DOT(double, load_f32(a + i), b[i])
-    return (float)sum;
-}
-
-static float f32_i8_dot(const float *a, const int8_t *b, size_t dim)
-{
-    SUM_DOT(double, load_f32(a + i), b[i])
-    return (float)sum;
-}
-
-static float f32_u8_l2(const float *a, const uint8_t *b, size_t dim)
-{
-    SUM_L2(double, load_f32(a + i), b[i])
-    return (float)sum;
-}
-
-static float f32_i8_l2(const float *a, const int8_t *b, size_t dim)
-{
-    SUM_L2(double, load_f32(a + i), b[i])
-    return (float)sum;
-}
-
-static int32_t code_sum(const int8_t *q, const uint8_t *code, size_t dim, unsigned bits)
-{
-    unsigned mask = (1u << bits) - 1;
-    SUM_DOT(int64_t, (unsigned)code[i * bits / 8] >> (i * bits % 8) & mask, q[i])
-    return (int32_t)sum;
-}
-
-#define CODE_DOT(bits)                                                                                                 \
-    static void code_dot_##bits(const int8_t *q, const uint8_t *codes, size_t stride, const uint32_t *rows, size_t n,  \
-                                size_t dim, int32_t *out)                                                              \
-    {                                                                                                                  \
-        for (size_t i = 0; i < n; i++)                                                                                 \
-            out[i] = code_sum(q, codes + rows[i] * stride, dim, bits);                                                 \
+    double sum = 0;
+    for (size_t i = 0; i < dim; i++) {
+        double x = load(a, i, F32), y = load(b, i, element);
+        sum += l2 ? (x - y) * (x - y) : x * y;
     }
+    return (float)sum;
+}
 
-CODE_DOT(1)
-CODE_DOT(2)
-CODE_DOT(4)
-CODE_DOT(8)
+KERNEL_INLINE int32_t sum_bytes(const void *a, const void *b, size_t dim, enum bytes_sum what)
+{
+    const bool is_signed = what == I8_L2 || what == I8_DOT, l2 = what == U8_L2 || what == I8_L2;
+    int64_t sum = 0;
+    for (size_t i = 0; i < dim; i++) {
+        int64_t x = is_signed ? ((const int8_t *)a)[i] : ((const uint8_t *)a)[i];
+        int64_t y = is_signed ? ((const int8_t *)b)[i] : ((const uint8_t *)b)[i];
+        sum += l2 ? (x - y) * (x - y) : x * y;
+    }
+    return (int32_t)sum;
+}
+
+KERNEL_INLINE void dot_codes(const int8_t *q, const uint8_t *codes, size_t stride, const uint32_t *rows, size_t n,
+                             size_t dim, unsigned bits, int32_t *out)
+{
+    for (size_t r = 0; r < n; r++) {
+        const uint8_t *code = codes + rows[r] * stride;
+        int64_t sum = 0;
+        for (size_t i = 0; i < dim; i++)
+            sum += (int64_t)((unsigned)code[i * bits / 8] >> (i * bits % 8) & ((1u << bits) - 1)) * q[i];
+        out[r] = (int32_t)sum;
+    }
+}
 
 /* The level of dimension i of a code of a group. Fields of `bits` bits of a byte: the first is of codes 0 .. 15, the
  * second of 16 .. 31, and so on in turn; two such fields are four dimensions further on. */
@@ -225,31 +160,22 @@ static unsigned group_level(const uint8_t *group, size_t slot, size_t i, unsigne
     return (unsigned)group[byte] >> (2 * (in_line / 4) + slot / 16) * bits & ((1u << bits) - 1);
 }
 
-static void dot_groups(const int8_t *q, const uint8_t *groups, size_t stride, size_t n_groups, size_t dim,
-                       unsigned bits, int32_t *out)
+KERNEL_INLINE void dot_groups(const int8_t *q, const uint8_t *groups, size_t stride, size_t n_groups, size_t dim,
+                              unsigned bits, int32_t *out)
 {
     for (size_t g = 0; g < n_groups; g++)
         for (size_t slot = 0; slot < 32; slot++) {
-            SUM_DOT(int64_t, group_level(groups + g * stride, slot, i, bits), q[i])
+            int64_t sum = 0;
+            for (size_t i = 0; i < dim; i++)
+                sum += (int64_t)group_level(groups + g * stride, slot, i, bits) * q[i];
             out[32 * g + slot] = (int32_t)sum;
         }
 }
 
-#define GROUP_DOT(bits)                                                                                                \
-    static void group_dot_##bits(const int8_t *q, const uint8_t *groups, size_t stride, size_t n_groups, size_t dim,   \
-                                 int32_t *out)                                                                         \
-    {                                                                                                                  \
-        dot_groups(q, groups, stride, n_groups, dim, bits, out);                                                       \
-    }
-
-GROUP_DOT(1)
-GROUP_DOT(2)
-GROUP_DOT(4)
-
 static void f32_l2_many(const float *q, const float *base, size_t n, size_t dim, float *out)
 {
     for (size_t i = 0; i < n; i++)
-        out[i] = f32_l2(q, base + i * dim, dim);
+        out[i] = sum_floats(q, base + i * dim, dim, F32, true);
 }
 
 static void f16_from_f32(const float *in, f16_t *out, size_t n)
@@ -279,7 +205,7 @@ static void bf16_from_f32(const float *in, bf16_t *out, size_t n)
 static void f32_from_bf16(const bf16_t *in, float *out, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
-        float value = load_bf16(in + i);
+        float value = (float)load(in, i, BF16);
         memcpy(out + i, &value, sizeof value);
     }
 }
@@ -309,5 +235,7 @@ static void hadamard(float *x, size_t n)
         memcpy(x + i, &scaled, sizeof scaled);
     }
 }
+
+#include "index/kernels/kernels_entries.h"
 
 KERNELS_TABLE(kernels_scalar, "scalar");
