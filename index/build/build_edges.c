@@ -131,7 +131,7 @@ int build_edges(struct build *b)
     struct neighbours_rows rows = {.n = b->n,
                                    .code_dim = b->space.code_dim,
                                    .all = b->plan.in_files ? NULL : &b->rows.rows,
-                                   .room = b->plan.graph_rows,
+                                   .most = b->plan.graph_rows,
                                    .load = load_rows,
                                    .put = put_edges,
                                    .context = b};

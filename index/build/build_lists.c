@@ -53,7 +53,7 @@ static struct clusters_config clusters_config(const struct build *b)
     config.rows = config.rows > b->n ? b->n : config.rows;
     config.most = CLUSTER_MOST * config.rows;
     config.list_most = LIST_MOST * config.rows;
-    config.room = b->plan.partition_rows;
+    config.window_rows = b->plan.partition_rows;
     return config;
 }
 

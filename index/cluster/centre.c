@@ -8,6 +8,7 @@
 #include "index/cluster/centre.h"
 #include "index/kernels/kernels.h"
 #include "index/vector/near.h"
+#include <assert.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -51,6 +52,7 @@ static void mean_within(const struct centre_scratch *s, uint32_t n, uint32_t dim
         for (uint32_t d = 0; d < dim; d++)
             centre[d] += s->rows[(size_t)r * dim + d];
     }
+    assert(counted > 0); /* half of the rows are within the median distance */
     for (uint32_t d = 0; d < dim; d++)
         centre[d] /= (float)counted;
 }
@@ -67,6 +69,7 @@ void centre_find(struct centre_scratch *s, uint32_t n, uint32_t dim, float *cent
 {
     float limit = INFINITY;
     bool any_far = true;
+    assert(n > 0);
     memset(s->distances, 0, sizeof(float) * n);
     for (int round = 0; round < CENTRE_ROUNDS && any_far; round++) {
         mean_within(s, n, dim, limit, centre);

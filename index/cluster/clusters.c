@@ -10,7 +10,7 @@
  * al. 2021, section 3.2.1; there the price is added to the distance, and its weight depends on the data.)
  *
  * What rows choose is computed in parallel against the sizes at the beginning of the round. Moves are then made one
- * after the other in order of rows, each only if it still pays and the target has room: the result is a function of
+ * after the other in order of rows, each only if it still pays and the target is not full: the result is a function of
  * the rows, whatever the number of threads.
  *
  * A row far out would pull its centroid away from all others. From the second round on rows FAR times as far from the
@@ -19,6 +19,7 @@
  * Rows are streamed in windows, in memory as in a file, and every sum is taken in order of rows: both give the same.
  */
 #include "index/cluster/clusters_priv.h"
+#include <assert.h>
 #include <float.h>
 #include <math.h>
 #include <stdlib.h>
@@ -27,20 +28,11 @@
 #define FAR         16.0f      /* squared: four times as far */
 #define WINDOW_ROWS (1u << 18) /* of rows in memory: how often progress is reported */
 
-int clusters_report(struct clusters_advance *advance, uint64_t done)
-{
-    const struct progress *progress = advance->progress;
-    advance->done = advance->done + done < advance->total ? advance->done + done : advance->total;
-    if (progress && progress->report &&
-        progress->report(progress->context, advance->phase, advance->done, advance->total) != 0)
-        return QUIRE_ECANCELLED;
-    return 0;
-}
-
 int clusters_pass(struct clustering *s, int (*body)(struct clustering *s, const struct rows *rows, uint32_t first))
 {
     uint32_t n = s->store->n, most = s->store->rows.codes ? WINDOW_ROWS : s->window.n;
     int rc = 0;
+    assert(most > 0);
     for (uint32_t first = 0; rc == 0 && first < n;) {
         uint32_t now = n - first < most ? n - first : most;
         struct rows rows;
@@ -48,7 +40,7 @@ int clusters_pass(struct clustering *s, int (*body)(struct clustering *s, const 
         if (rc == 0)
             rc = body(s, &rows, first);
         if (rc == 0)
-            rc = clusters_report(&s->advance, now);
+            rc = parallel_report(&s->advance, now);
         first += now;
     }
     return rc;
@@ -71,6 +63,7 @@ static void free_clusters(struct clustering *s)
 int clusters_allocate(struct clustering *s, uint32_t n)
 {
     uint32_t dim = s->store->code_dim;
+    assert(n > 0);
     free_clusters(s);
     s->n = n;
     s->n_near = n - 1 < CLUSTER_NEAR ? n - 1 : CLUSTER_NEAR;
@@ -102,14 +95,14 @@ static void clustering_fini(struct clustering *s)
 
 static int clustering_init(struct clustering *s)
 {
-    uint32_t n = s->store->n, room = s->config->room < n ? s->config->room : n;
+    uint32_t n = s->store->n, window = s->config->window_rows < n ? s->config->window_rows : n;
     s->cluster_of = malloc(sizeof *s->cluster_of * n);
     s->targets = malloc(sizeof *s->targets * n);
     s->ratios = malloc(sizeof *s->ratios * n);
     s->distances = calloc(n, sizeof *s->distances);
     if (!s->cluster_of || !s->targets || !s->ratios || !s->distances)
         return QUIRE_ENOMEM;
-    return s->store->rows.codes ? 0 : rows_alloc(&s->window, room, s->store->code_dim);
+    return s->store->rows.codes ? 0 : rows_alloc(&s->window, window, s->store->code_dim);
 }
 
 /* ---- centroids --------------------------------------------------------------------------------------------------- */
@@ -137,6 +130,7 @@ static void sort_members(const struct clustering *s, uint32_t first, uint32_t n,
     for (uint32_t i = n; i-- > 0;)
         if (cluster_of[i] != CLUSTER_NONE)
             members[--at[cluster_of[i]]] = i;
+    assert(at[0] == 0);
 }
 
 void clusters_members(const struct clustering *s, uint32_t *at, uint32_t *members)
@@ -275,6 +269,7 @@ static void move_rows(struct clustering *s)
         if (to == CLUSTER_NONE || s->sizes[to] >= s->config->most ||
             !(s->ratios[row] * price(s, s->sizes[to] + 1) < price(s, s->sizes[from])))
             continue;
+        assert(to != from && to < s->n && s->sizes[from] > 0);
         s->distances[row] *= s->ratios[row];
         s->cluster_of[row] = to;
         s->sizes[from]--;
@@ -317,17 +312,20 @@ int clusters_find(struct row_store *store, struct row_store *spare, const struct
                   struct clusters *clusters)
 {
     struct clustering s = {.store = store, .spare = spare, .config = config, .order = order};
+    assert(store->n > 0 && config->rows > 0 && config->most >= config->rows);
     *clusters = (struct clusters){0};
-    s.advance = (struct clusters_advance){progress, "cluster", 0, (uint64_t)store->n * (7 + 2 * config->rounds)};
+    s.advance = (struct parallel_advance){progress, "cluster", 0, (uint64_t)store->n * (7 + 2 * config->rounds)};
     int rc = clustering_init(&s);
     if (rc == 0)
         rc = clusters_start(&s, known);
+    assert(rc < 0 || (s.n > 0 && s.n <= store->n));
     for (unsigned round = 0; rc == 0 && s.n > 1 && round < config->rounds; round++)
         rc = refine(&s);
     if (rc == 0)
         rc = clusters_order(&s, clusters);
     if (rc == 0)
-        rc = clusters_report(&s.advance, s.advance.total);
+        rc = parallel_report(&s.advance, s.advance.total);
+    assert(rc < 0 || (clusters->n > 0 && clusters->first[clusters->n] == store->n));
     clustering_fini(&s);
     if (rc < 0)
         clusters_fini(clusters);

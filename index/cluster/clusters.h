@@ -8,7 +8,7 @@
  *
  * Which lists are read is decided by the distances from the query to their points. The point of a list is the middle of
  * its cluster, or with config->points_are_heads the head itself, as SPANN has it. With middles about half as many lists
- * hold the same neighbours (clusters_close.c), and a code takes the same room whatever it stands for.
+ * hold the same neighbours (clusters_close.c), and a code takes the same bytes whatever it stands for.
  */
 #ifndef QUIRE_INDEX_CLUSTERS_H
 #define QUIRE_INDEX_CLUSTERS_H
@@ -21,13 +21,13 @@ struct clusters_config {
     uint32_t most;   /* of a cluster; at least rows, 2 to 3 times as many are good */
     unsigned rounds; /* of refinement; 8 is a good number */
     float replicas;  /* lists that a row stands in, on average; 1: only its own */
-    uint32_t
-        list_most; /* rows of a list, replicas included; that of a cluster as large has none. Below 4 * rows replicas
-                           are missed: there are lists in the middle of the data that many rows are near to */
+    /* Rows of a list, replicas included; that of a cluster as large has none. Below 4 * rows replicas are missed: there
+     * are lists in the middle of the data that many rows are near to. */
+    uint32_t list_most;
     bool points_are_heads;
     unsigned threads;
     uint64_t seed;
-    uint32_t room; /* rows of a file that are in memory at once */
+    uint32_t window_rows; /* of a file: in memory at once */
 };
 
 struct clusters {

@@ -22,6 +22,7 @@
 #include "index/cluster/centre.h"
 #include "index/cluster/clusters_priv.h"
 #include "index/kernels/kernels.h"
+#include <assert.h>
 #include <math.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -42,9 +43,9 @@ struct closing {
     struct row_store *store;
     const struct clusters_config *config;
     struct clusters *clusters;
-    struct clusters_advance advance;
-    struct rows room;    /* of rows in a file */
-    struct rows rows;    /* of the window */
+    struct parallel_advance advance;
+    struct rows window;  /* of rows in a file */
+    struct rows rows;    /* those looked at now: all, or the window */
     uint32_t first;      /* cluster of the window */
     uint32_t largest;    /* rows of a cluster */
     uint32_t *near;      /* per cluster: POINTS_NEAR others */
@@ -58,7 +59,7 @@ struct closing {
 
 static void closing_fini(struct closing *c)
 {
-    rows_free(&c->room);
+    rows_free(&c->window);
     free(c->near);
     free(c->bins);
     free(c->found);
@@ -67,12 +68,13 @@ static void closing_fini(struct closing *c)
 static int closing_init(struct closing *c)
 {
     struct clusters *clusters = c->clusters;
+    assert(clusters->n > 0 && clusters->first[clusters->n] == c->store->n && !clusters->heads);
     uint32_t n = clusters->n, dim = c->store->code_dim;
     for (uint32_t i = 0; i < n; i++) {
         uint32_t size = clusters->first[i + 1] - clusters->first[i];
         c->largest = size > c->largest ? size : c->largest;
     }
-    uint32_t room = c->config->room > c->largest ? c->config->room : c->largest;
+    uint32_t window = c->config->window_rows > c->largest ? c->config->window_rows : c->largest;
     c->n_near = n - 1 < POINTS_NEAR ? n - 1 : POINTS_NEAR;
     c->near = malloc(sizeof *c->near * n * POINTS_NEAR);
     c->bins = calloc(BINS, sizeof *c->bins);
@@ -83,14 +85,14 @@ static int closing_init(struct closing *c)
     int rc = rows_alloc(&clusters->points, n, dim);
     if (rc < 0 || c->store->rows.codes)
         return rc;
-    return rows_alloc(&c->room, room < c->store->n ? room : c->store->n, dim);
+    return rows_alloc(&c->window, window < c->store->n ? window : c->store->n, dim);
 }
 
 /* Calls body for all clusters, as many at a time as fit in the window; range gets their numbers less c->first. */
 static int closing_pass(struct closing *c, int (*range)(void *context, uint64_t begin, uint64_t end))
 {
     const uint32_t *first = c->clusters->first;
-    uint32_t n = c->clusters->n, most = c->store->rows.codes ? WINDOW_ROWS : c->room.n;
+    uint32_t n = c->clusters->n, most = c->store->rows.codes ? WINDOW_ROWS : c->window.n;
     most = most > c->largest ? most : c->largest;
     int rc = 0;
     for (c->first = 0; rc == 0 && c->first < n;) {
@@ -98,11 +100,11 @@ static int closing_pass(struct closing *c, int (*range)(void *context, uint64_t 
         while (end < n && first[end + 1] - first[c->first] <= most)
             end++;
         uint32_t n_rows = first[end] - first[c->first];
-        rc = row_store_view(c->store, first[c->first], n_rows, &c->room, &c->rows);
+        rc = row_store_view(c->store, first[c->first], n_rows, &c->window, &c->rows);
         if (rc == 0)
             rc = parallel_for(c->config->threads, end - c->first, 16, range, c, NULL);
         if (rc == 0)
-            rc = clusters_report(&c->advance, n_rows);
+            rc = parallel_report(&c->advance, n_rows);
         c->first = end;
     }
     return rc;
@@ -122,6 +124,7 @@ static void choose_head(struct closing *c, uint32_t cluster, struct centre_scrat
     struct rows rows = cluster_rows(c, cluster);
     uint32_t dim = rows.code_dim, head = 0;
     float least = INFINITY;
+    assert(rows.n > 0 && rows.n <= c->largest);
     centre_take(s, &rows, 0, rows.n);
     centre_find(s, rows.n, dim, centre);
     for (uint32_t i = 0; i < rows.n; i++) {
@@ -151,16 +154,6 @@ static int head_range(void *context, uint64_t begin, uint64_t end)
     rc = centre ? 0 : QUIRE_ENOMEM;
     free(centre);
     centre_scratch_fini(&s);
-    return rc;
-}
-
-static int near_points_of(struct closing *c)
-{
-    struct clusters_near near = {0};
-    int rc = clusters_near_init(&near, &c->clusters->points);
-    if (rc == 0)
-        rc = clusters_near_all(&near, c->n_near, POINTS_NEAR, c->config->threads, c->near);
-    clusters_near_fini(&near);
     return rc;
 }
 
@@ -244,7 +237,9 @@ static void keep_row(struct closing *c, uint32_t row, const struct admitted *adm
         kept++;
     if (kept == 0)
         return;
-    struct replica *to = c->found + atomic_fetch_add_explicit(&c->n_found, kept, memory_order_relaxed);
+    uint64_t at = atomic_fetch_add_explicit(&c->n_found, kept, memory_order_relaxed);
+    assert(at + kept <= c->n_wanted); /* what is measured twice comes out the same */
+    struct replica *to = c->found + at;
     for (uint32_t i = 0; i < kept; i++)
         to[i] = (struct replica){near_of(admitted[i].ratio, row), admitted[i].list};
 }
@@ -302,10 +297,10 @@ static int list_range(void *context, uint64_t begin, uint64_t end)
     for (uint64_t i = begin; i < end; i++) {
         uint64_t at = clusters->replica_at[i];
         uint32_t n = (uint32_t)(clusters->replica_at[i + 1] - at), most = l->closing->config->list_most;
-        uint32_t own = clusters->first[i + 1] - clusters->first[i], room = most > own ? most - own : 0;
-        if (n > room)
-            near_select(l->replicas + at, n, room);
-        l->kept[i] = n = n < room ? n : room;
+        uint32_t own = clusters->first[i + 1] - clusters->first[i], left = most > own ? most - own : 0;
+        if (n > left)
+            near_select(l->replicas + at, n, left);
+        l->kept[i] = n = n < left ? n : left;
         for (uint32_t j = 0; j < n; j++)
             l->replicas[at + j] = (uint32_t)l->replicas[at + j]; /* now in order of rows */
         near_keep_sorted(l->replicas + at, n, n, l->spare + at);
@@ -317,6 +312,7 @@ static int list_range(void *context, uint64_t begin, uint64_t end)
 static void deal_replicas(struct closing *c, near_t *replicas)
 {
     uint64_t *at = c->clusters->replica_at, sum = 0;
+    assert(c->n_found == c->n_wanted);
     for (uint64_t i = 0; i < c->n_wanted; i++)
         at[c->found[i].list]++;
     for (uint32_t i = 0; i <= c->clusters->n; i++) {
@@ -344,14 +340,15 @@ static int store_lists(struct closing *c, const struct lists *l)
         for (uint32_t j = 0; j < l->kept[i]; j++)
             clusters->replicas[to++] = (uint32_t)l->replicas[at + j];
     }
+    assert(to == sum);
     clusters->replica_at[clusters->n] = to;
     return 0;
 }
 
 static int make_lists(struct closing *c)
 {
-    size_t room = c->n_wanted ? c->n_wanted : 1;
-    struct lists l = {c, malloc(sizeof(near_t) * room), malloc(sizeof(near_t) * room),
+    size_t most = c->n_wanted ? c->n_wanted : 1;
+    struct lists l = {c, malloc(sizeof(near_t) * most), malloc(sizeof(near_t) * most),
                       malloc(sizeof(uint32_t) * c->clusters->n)};
     int rc = l.replicas && l.spare && l.kept ? 0 : QUIRE_ENOMEM;
     if (rc == 0) {
@@ -368,7 +365,11 @@ static int make_lists(struct closing *c)
 
 static int find_replicas(struct closing *c)
 {
-    int rc = near_points_of(c);
+    struct clusters_near near = {0};
+    int rc = clusters_near_init(&near, &c->clusters->points);
+    if (rc == 0)
+        rc = clusters_near_all(&near, c->n_near, POINTS_NEAR, c->config->threads, c->near);
+    clusters_near_fini(&near);
     if (rc == 0)
         rc = closing_pass(c, count_range);
     if (rc < 0)
@@ -382,7 +383,7 @@ int clusters_close(struct row_store *store, const struct clusters_config *config
                    struct clusters *clusters)
 {
     struct closing c = {.store = store, .config = config, .clusters = clusters};
-    c.advance = (struct clusters_advance){progress, "replicas", 0, (uint64_t)store->n * 3};
+    c.advance = (struct parallel_advance){progress, "replicas", 0, (uint64_t)store->n * 3};
     int rc = closing_init(&c);
     if (rc == 0)
         rc = closing_pass(&c, head_range);
@@ -391,7 +392,7 @@ int clusters_close(struct row_store *store, const struct clusters_config *config
     if (rc == 0)
         rc = make_lists(&c);
     if (rc == 0)
-        rc = clusters_report(&c.advance, c.advance.total);
+        rc = parallel_report(&c.advance, c.advance.total);
     closing_fini(&c);
     return rc;
 }

@@ -9,6 +9,7 @@
  * not, and its distances are the exact ones of codes (rows.h).
  */
 #include "index/cluster/clusters_priv.h"
+#include <assert.h>
 #include <stdlib.h>
 
 #define RUN_POINTS    32u
@@ -77,6 +78,7 @@ static void encode_runs(struct clusters_near *near, float *point, float *mean)
 int clusters_near_init(struct clusters_near *near, const struct rows *points)
 {
     uint32_t n_runs = (points->n + RUN_POINTS - 1) / RUN_POINTS;
+    assert(points->n > 0);
     *near = (struct clusters_near){.points = points};
     float *point = malloc(sizeof *point * points->code_dim), *mean = malloc(sizeof *mean * points->code_dim);
     near->iota = malloc(sizeof *near->iota * n_runs);
@@ -145,6 +147,7 @@ static int all_range(void *context, uint64_t begin, uint64_t end)
 
 int clusters_near_all(const struct clusters_near *near, uint32_t keep, uint32_t stride, unsigned threads, uint32_t *out)
 {
+    assert(keep <= stride);
     struct near_job job = {.near = near, .keep = keep, .stride = stride, .out = out};
     return parallel_for(threads, near->points->n, 64, all_range, &job, NULL);
 }
@@ -159,7 +162,8 @@ static int assign_range(void *context, uint64_t begin, uint64_t end)
         return rc;
     for (uint64_t i = begin; i < end; i++) {
         row_query_set(&query, job->rows, job->ids[i], s.levels);
-        find(job->near, &s, &query, RUNS_ASSIGNED, 1, CLUSTER_NONE);
+        uint32_t n = find(job->near, &s, &query, RUNS_ASSIGNED, 1, CLUSTER_NONE);
+        assert(n == 1);
         job->out[i] = (uint32_t)s.items[0];
     }
     scratch_fini(&s);

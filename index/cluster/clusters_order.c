@@ -9,6 +9,7 @@
  * large.
  */
 #include "index/cluster/clusters_priv.h"
+#include <assert.h>
 #include <stdlib.h>
 
 /* targets[row]: its new place; clusters->first. */
@@ -27,6 +28,7 @@ static int place_rows(struct clustering *s, struct clusters *clusters)
             clusters->first[n_full++] = at;
         at += s->sizes[c];
     }
+    assert(at == n && n_full > 0);
     clusters->first[n_full] = at;
     clusters->n = n_full;
     for (uint32_t row = 0; row < n; row++)
@@ -103,6 +105,7 @@ static int deal_window(struct buckets *b, uint32_t first, uint32_t n)
     for (uint32_t i = 0; rc == 0 && i < n; i++) {
         uint32_t place = s->targets[first + i], bucket = place / b->rows;
         uint32_t at = bucket * b->piece + b->filled[bucket];
+        assert(bucket < b->n && b->filled[bucket] < b->piece);
         b->places[bucket * b->rows + b->written[bucket] + b->filled[bucket]] = place;
         b->inputs[at] = b->window_inputs[i];
         rows_copy(&s->window, i, &b->held, at);
@@ -123,7 +126,7 @@ static int deal(struct buckets *b)
         if (rc == 0)
             rc = deal_window(b, first, now);
         if (rc == 0)
-            rc = clusters_report(&s->advance, now / 2);
+            rc = parallel_report(&s->advance, now / 2);
         first += now;
     }
     for (uint32_t bucket = 0; rc == 0 && bucket < b->n; bucket++)
@@ -140,6 +143,7 @@ static int finish_bucket(struct buckets *b, uint32_t bucket, uint32_t *order, ui
     int rc = row_store_read(s->spare, first, n, &rows, 0, b->window_inputs);
     for (uint32_t i = 0; rc == 0 && i < n; i++) {
         uint32_t to = b->places[first + i] - first;
+        assert(to < n);
         order[to] = i;
         inputs[to] = b->window_inputs[i];
     }
@@ -147,23 +151,23 @@ static int finish_bucket(struct buckets *b, uint32_t bucket, uint32_t *order, ui
         rc = rows_permute(&rows, order);
     if (rc == 0)
         rc = row_store_write(s->store, first, &rows, inputs);
-    return rc == 0 ? clusters_report(&s->advance, n - n / 2) : rc;
+    return rc == 0 ? parallel_report(&s->advance, n - n / 2) : rc;
 }
 
 static int sort_files(struct clustering *s)
 {
     struct buckets b = {0};
-    uint32_t *order = NULL, *inputs = NULL, room = s->window.n;
+    uint32_t *order = NULL, *inputs = NULL, most = s->window.n;
     rows_free(&s->window);
-    int rc = rows_alloc(&s->window, room - room / 2, s->store->code_dim); /* the other half is held for buckets */
+    int rc = rows_alloc(&s->window, most - most / 2, s->store->code_dim); /* the other half is held for buckets */
     if (rc == 0)
-        rc = buckets_init(&b, s, room);
+        rc = buckets_init(&b, s, most);
     if (rc == 0)
         rc = deal(&b);
     rows_free(&b.held);
     rows_free(&s->window);
     if (rc == 0)
-        rc = rows_alloc(&s->window, room, s->store->code_dim);
+        rc = rows_alloc(&s->window, most, s->store->code_dim);
     if (rc == 0) {
         order = malloc(sizeof *order * b.rows);
         inputs = malloc(sizeof *inputs * b.rows);

@@ -8,15 +8,6 @@
 #define CLUSTER_NONE UINT32_MAX
 #define CLUSTER_NEAR 64u /* clusters that a row may move to */
 
-/* How far the steps have come, in rows times passes. */
-struct clusters_advance {
-    const struct progress *progress; /* or NULL */
-    const char *phase;
-    uint64_t done, total;
-};
-/* QUIRE_ECANCELLED where the caller wants to stop. */
-int clusters_report(struct clusters_advance *advance, uint64_t done);
-
 /* The nearest of some points. Points with near numbers are near each other. */
 struct clusters_near {
     const struct rows *points;
@@ -27,22 +18,22 @@ struct clusters_near {
 struct clustering {
     struct row_store *store, *spare;
     const struct clusters_config *config;
-    struct clusters_advance advance;
-    uint32_t *order;      /* row of the store -> row before */
-    uint32_t n;           /* clusters */
-    uint32_t *cluster_of; /* per row */
-    uint32_t *targets;    /* per row: the cluster that it would move to, or CLUSTER_NONE; other uses between rounds */
-    float *ratios;        /* per row: distance to the target by distance to its own cluster */
-    float *distances;     /* per row: to its own cluster's centroid */
-    uint32_t *sizes;      /* per cluster */
-    uint8_t *active;      /* per cluster: its rows may move */
-    float *limits;        /* per cluster: rows beyond are far out */
-    float *sums;          /* per cluster: sum of the rows that are not, code_dim */
-    uint32_t *counts;     /* per cluster: these rows */
-    struct rows centres;  /* centroids, as codes */
-    uint32_t *near;       /* per cluster: CLUSTER_NEAR others, nearest first */
-    uint32_t n_near;      /* of them there are */
-    struct rows window;   /* rows of a file that are looked at */
+    struct parallel_advance advance; /* rows times passes */
+    uint32_t *order;                 /* row of the store -> row before */
+    uint32_t n;                      /* clusters */
+    uint32_t *cluster_of;            /* per row */
+    uint32_t *targets;   /* per row: the cluster that it would move to, or CLUSTER_NONE; other uses between rounds */
+    float *ratios;       /* per row: distance to the target by distance to its own cluster */
+    float *distances;    /* per row: to its own cluster's centroid */
+    uint32_t *sizes;     /* per cluster */
+    uint8_t *active;     /* per cluster: its rows may move */
+    float *limits;       /* per cluster: rows beyond are far out */
+    float *sums;         /* per cluster: sum of the rows that are not, code_dim */
+    uint32_t *counts;    /* per cluster: these rows */
+    struct rows centres; /* centroids, as codes */
+    uint32_t *near;      /* per cluster: CLUSTER_NEAR others, nearest first */
+    uint32_t n_near;     /* of them there are */
+    struct rows window;  /* rows of a file that are looked at */
     struct clusters_near assigned; /* the centres, while rows are assigned to them */
 };
 

@@ -13,6 +13,7 @@
  */
 #include "index/cluster/clusters_priv.h"
 #include "index/cluster/partition.h"
+#include <assert.h>
 #include <stdlib.h>
 
 #define BISECTION_SHARE 4u /* of the work, in passes */
@@ -24,14 +25,15 @@
 static int report_bisection(void *context, const char *phase, uint64_t done, uint64_t total)
 {
     const struct clustering *s = context;
-    struct clusters_advance now = s->advance;
+    struct parallel_advance now = s->advance;
     double share = total ? (double)done / (double)total : 1;
     (void)phase;
-    return clusters_report(&now, (uint64_t)(share * s->store->n * BISECTION_SHARE));
+    return parallel_report(&now, (uint64_t)(share * s->store->n * BISECTION_SHARE));
 }
 
 static uint32_t balanced(uint32_t n, uint32_t rows)
 {
+    assert(n > 0 && rows > 0);
     uint32_t parts = (n + rows - 1) / rows;
     return (n + parts - 1) / parts;
 }
@@ -42,20 +44,20 @@ static int bisect(struct clustering *s)
     uint32_t n = store->n;
     struct partition_config config = {balanced(n, s->config->rows), s->config->threads, s->config->seed};
     struct progress progress = {report_bisection, s, s->advance.phase};
-    uint32_t room = s->window.n > config.capacity ? s->window.n : config.capacity;
+    uint32_t window = s->window.n > config.capacity ? s->window.n : config.capacity;
     bool in_memory = store->rows.codes;
     rows_free(&s->window); /* partition_files has its own */
     int rc = in_memory ? partition_build(&store->rows, &config, &progress, s->order)
-                       : partition_files(store, s->spare, room, &config, &progress, s->order);
+                       : partition_files(store, s->spare, window, &config, &progress, s->order);
     if (rc == 0)
-        rc = in_memory ? rows_permute(&store->rows, s->order) : rows_alloc(&s->window, room, store->code_dim);
+        rc = in_memory ? rows_permute(&store->rows, s->order) : rows_alloc(&s->window, window, store->code_dim);
     if (rc == 0)
         rc = clusters_allocate(s, (n + config.capacity - 1) / config.capacity);
     if (rc < 0)
         return rc;
     for (uint32_t row = 0; row < n; row++)
         s->sizes[s->cluster_of[row] = row / config.capacity]++;
-    return clusters_report(&s->advance, (uint64_t)n * BISECTION_SHARE);
+    return parallel_report(&s->advance, (uint64_t)n * BISECTION_SHARE);
 }
 
 /* ---- known clusters ---------------------------------------------------------------------------------------------- */
@@ -162,6 +164,7 @@ static int split(struct clustering *s, uint32_t c, const uint32_t *members, uint
         uint32_t part = i / config.capacity;
         s->cluster_of[members[order[i]]] = part == 0 ? c : *n_clusters + part - 1;
     }
+    assert(config.capacity <= s->config->rows);
     *n_clusters += (n + config.capacity - 1) / config.capacity - 1;
     rows_free(&rows);
     free(order);
@@ -214,6 +217,7 @@ static int mend(struct clustering *s)
     uint32_t n_clusters = s->n, n_before = s->n, *order = NULL;
     uint8_t *changed = malloc(s->store->n); /* clusters are not empty */
     int rc = changed ? split_large(s, changed, &n_clusters) : QUIRE_ENOMEM;
+    assert(n_clusters >= n_before && n_clusters <= s->store->n);
     if (rc == 0) {
         memset(changed + n_before, 1, n_clusters - n_before);
         rc = clusters_allocate(s, n_clusters);
@@ -224,8 +228,10 @@ static int mend(struct clustering *s)
         order = malloc(sizeof *order * s->n);
         rc = order ? number(s, order) : QUIRE_ENOMEM;
     }
-    for (uint32_t row = 0; rc == 0 && row < s->store->n; row++)
+    for (uint32_t row = 0; rc == 0 && row < s->store->n; row++) {
+        assert(s->cluster_of[row] < s->n); /* each has one by now */
         s->sizes[s->cluster_of[row]]++;
+    }
     if (rc == 0)
         rc = activate(s, changed, order);
     free(changed);
@@ -238,6 +244,7 @@ int clusters_start(struct clustering *s, const struct clusters_known *known)
     int64_t rows = known ? take_known(s, known) : 0;
     if (rows < 0)
         return (int)rows;
+    assert(rows <= s->store->n);
     if (rows < s->store->n - rows)
         return bisect(s);
     int rc = clusters_centres(s);

@@ -29,6 +29,7 @@
 #include "index/cluster/neighbours.h"
 #include "index/kernels/kernels.h"
 #include "index/vector/near.h"
+#include <assert.h>
 #include <float.h>
 #include <math.h>
 #include <stdlib.h>
@@ -86,7 +87,7 @@ static uint32_t candidates_max(const struct job *job)
     return smaller(job->n_groups, RUN_GROUPS * RUNS_PROBED);
 }
 
-static uint32_t pool_room(const struct neighbours_config *config)
+static uint32_t pool_capacity(const struct neighbours_config *config)
 {
     return 2 * config->pool + larger(config->capacity, config->pool);
 }
@@ -106,16 +107,16 @@ static void scratch_fini(struct scratch *s)
 
 static int scratch_init(struct scratch *s, const struct job *job)
 {
-    uint32_t candidates = larger(candidates_max(job), job->n_runs), room = pool_room(job->config);
-    uint32_t most = larger(larger(candidates, room), NEIGHBOUR_GROUPS_MAX);
+    uint32_t candidates = larger(candidates_max(job), job->n_runs), pool = pool_capacity(job->config);
+    uint32_t most = larger(larger(candidates, pool), NEIGHBOUR_GROUPS_MAX);
     s->distances = malloc(sizeof(float) * most);
     s->groups = malloc(sizeof(near_t) * most);
     s->spare = malloc(sizeof(near_t) * most);
     s->row = malloc(sizeof(float) * job->code_dim);
     s->levels = malloc(job->code_dim);
-    s->dots = malloc(sizeof(int32_t) * room);
-    s->pool = malloc(sizeof(near_t) * room);
-    s->alive = malloc(sizeof(uint32_t) * room);
+    s->dots = malloc(sizeof(int32_t) * pool);
+    s->pool = malloc(sizeof(near_t) * pool);
+    s->alive = malloc(sizeof(uint32_t) * pool);
     s->near_to = job->source->known ? calloc(job->n_groups, sizeof *s->near_to) : NULL;
     if (s->distances && s->groups && s->spare && s->row && s->levels && s->dots && s->pool && s->alive &&
         (s->near_to || !job->source->known))
@@ -199,6 +200,7 @@ static int run_means(void *context, uint64_t begin, uint64_t end)
 static struct rows group_rows(const struct job *job, uint32_t group)
 {
     uint32_t capacity = job->config->capacity, first = group * capacity;
+    assert(job->place[group] != NEIGHBOUR_NONE);
     return rows_part(&job->rows, job->place[group] * capacity, smaller(job->n - first, capacity));
 }
 
@@ -336,6 +338,7 @@ static void link_row(const struct job *job, struct scratch *s, uint32_t in_batch
     struct nearest nearest = search_groups(job, s, &query, n_groups);
     if (n_known != NEIGHBOUR_NONE)
         add_known(job, s, &query, group, n_groups, &nearest, known, n_known);
+    assert(nearest.n <= pool_capacity(job->config));
     uint32_t n = near_keep_sorted(s->pool, nearest.n, job->config->pool, s->spare);
     uint32_t n_kept = prune(job, s, n, edges);
     for (uint32_t k = 0; k < n_kept && job->loaded; k++)
@@ -389,6 +392,7 @@ static int job_init(struct job *job, const struct neighbours_rows *rows, const f
                     const struct neighbours_config *config)
 {
     uint32_t capacity = config->capacity, n_groups = (rows->n + capacity - 1) / capacity;
+    assert(rows->n > 0 && config->degree > 0 && config->pool >= config->degree);
     *job = (struct job){.config = config, .source = rows, .centres = centres, .n = rows->n, .n_groups = n_groups};
     job->code_dim = rows->code_dim;
     job->n_runs = (n_groups + RUN_GROUPS - 1) / RUN_GROUPS;
@@ -402,7 +406,7 @@ static int job_init(struct job *job, const struct neighbours_rows *rows, const f
     int rc = job->runs && job->iota && job->near && job->n_near && job->place && job->edges ? 0 : QUIRE_ENOMEM;
     if (rc == 0 && !rows->all) {
         job->loaded = malloc(sizeof *job->loaded * n_groups);
-        rc = job->loaded ? rows_alloc(&job->rows, smaller(rows->room, rows->n), rows->code_dim) : QUIRE_ENOMEM;
+        rc = job->loaded ? rows_alloc(&job->rows, smaller(rows->most, rows->n), rows->code_dim) : QUIRE_ENOMEM;
     }
     if (rc < 0) {
         job_fini(job, !rows->all);
@@ -417,10 +421,10 @@ static int job_init(struct job *job, const struct neighbours_rows *rows, const f
     return 0;
 }
 
-/* How many of the batch's groups, from the first on, have all groups near to them within the room; marks these. */
+/* How many of the batch's groups, from the first on, have all groups near to them in memory at once; marks these. */
 static uint32_t choose_groups(struct job *job, const struct neighbours_rows *rows, uint32_t n)
 {
-    uint32_t room = rows->room < job->n ? rows->room / job->config->capacity : job->n_groups;
+    uint32_t most = rows->most < job->n ? rows->most / job->config->capacity : job->n_groups;
     job->n_loaded = 0;
     for (uint32_t g = 0; g < n; g++) {
         const uint32_t *near = job->near + g * (size_t)NEIGHBOUR_GROUPS_MAX;
@@ -429,7 +433,7 @@ static uint32_t choose_groups(struct job *job, const struct neighbours_rows *row
         for (uint32_t i = 0; i < job->n_near[g] && fits; i++) {
             if (job->place[near[i]] != NEIGHBOUR_NONE)
                 continue;
-            fits = job->n_loaded < room;
+            fits = job->n_loaded < most;
             if (fits) {
                 job->place[near[i]] = 0;
                 job->loaded[job->n_loaded++] = near[i];
@@ -468,26 +472,13 @@ static int load_groups(struct job *job, const struct neighbours_rows *rows)
     return rc;
 }
 
-static void forget_groups(struct job *job)
-{
-    for (uint32_t i = 0; i < job->n_loaded; i++)
-        job->place[job->loaded[i]] = NEIGHBOUR_NONE;
-    job->n_loaded = 0;
-}
-
-/* Near groups of the batch's groups; those that the batch before did not come to are known. */
-static int list_near_groups(struct job *job, uint32_t n)
-{
-    int rc = parallel_for(job->config->threads, n - job->n_listed, 8, find_near_groups, job, NULL);
-    if (rc == 0)
-        job->n_listed = n;
-    return rc;
-}
-
 /* The batch of `done` groups is over: what was found out for later ones moves to the front. */
 static void next_batch(struct job *job, uint32_t done)
 {
-    forget_groups(job);
+    assert(done > 0 && done <= job->n_listed);
+    for (uint32_t i = 0; i < job->n_loaded; i++)
+        job->place[job->loaded[i]] = NEIGHBOUR_NONE;
+    job->n_loaded = 0;
     job->n_listed -= done;
     memmove(job->near, job->near + done * (size_t)NEIGHBOUR_GROUPS_MAX,
             sizeof *job->near * job->n_listed * NEIGHBOUR_GROUPS_MAX);
@@ -500,8 +491,13 @@ static int run_batch(struct job *job, const struct neighbours_rows *rows)
 {
     uint32_t n = smaller(job->n_groups - job->first_group, job->batch_groups), capacity = job->config->capacity;
     uint32_t first = job->first_group * capacity;
-    int rc = list_near_groups(job, n);
-    if (rc == 0 && !rows->all) {
+    /* near groups of the batch's groups; those that the batch before did not come to are known */
+    assert(job->n_listed <= n);
+    int rc = parallel_for(job->config->threads, n - job->n_listed, 8, find_near_groups, job, NULL);
+    if (rc < 0)
+        return rc;
+    job->n_listed = n;
+    if (!rows->all) {
         n = choose_groups(job, rows, n);
         rc = n ? load_groups(job, rows) : QUIRE_EINTERNAL;
     }
@@ -538,7 +534,7 @@ uint64_t neighbours_bytes(uint32_t n_groups, uint32_t code_dim, const struct nei
     uint64_t runs = (n_groups + RUN_GROUPS - 1) / RUN_GROUPS * (uint64_t)code_dim * sizeof(float);
     uint64_t lists = (uint64_t)batch_groups(config) * (NEIGHBOUR_GROUPS_MAX + 1) * sizeof(uint32_t);
     uint64_t edges = (uint64_t)batch_groups(config) * config->capacity * config->degree * sizeof(uint32_t);
-    uint64_t most = larger(larger(n_groups / RUN_GROUPS + 1, RUN_GROUPS * RUNS_PROBED), pool_room(config));
-    uint64_t scratch = most * 20 + (uint64_t)pool_room(config) * 16 + 5 * (uint64_t)code_dim;
+    uint64_t most = larger(larger(n_groups / RUN_GROUPS + 1, RUN_GROUPS * RUNS_PROBED), pool_capacity(config));
+    uint64_t scratch = most * 20 + (uint64_t)pool_capacity(config) * 16 + 5 * (uint64_t)code_dim;
     return runs + lists + edges + 8 * (uint64_t)n_groups + (scratch + 4 * (uint64_t)n_groups) * config->threads;
 }

@@ -24,7 +24,7 @@ struct neighbours_config {
 struct neighbours_rows {
     uint32_t n, code_dim;
     const struct rows *all; /* all rows, or NULL: they are loaded */
-    uint32_t room;          /* rows loaded at a time at most; at least NEIGHBOUR_GROUPS_MAX groups or all rows */
+    uint32_t most;          /* rows loaded at a time at most; at least NEIGHBOUR_GROUPS_MAX groups or all rows */
     /* Puts rows first .. first + n into `to` from place `at` on. Called from the caller's thread. */
     int (*load)(void *context, uint32_t first, uint32_t n, struct rows *to, uint32_t at);
     /* Takes the edges of rows first .. first + n: n x degree targets, nearest first; unused places hold

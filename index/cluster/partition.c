@@ -19,6 +19,7 @@
  */
 #include "index/cluster/partition_priv.h"
 #include "index/kernels/kernels.h"
+#include <assert.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -67,6 +68,7 @@ int partition_scratch_init(struct partition_scratch *s, uint32_t code_dim)
 uint32_t partition_draw(struct partition_scratch *s, struct node node, uint64_t seed, struct random *random)
 {
     uint32_t n = node.end - node.begin, m = n < PARTITION_SAMPLE ? n : PARTITION_SAMPLE;
+    assert(n > 1);
     random_init(random, seed ^ ((uint64_t)node.begin << 32 | node.end));
     for (uint32_t i = 0; i < m; i++)
         s->positions[i] = m == n ? i : (uint32_t)random_below(random, n);
@@ -78,6 +80,7 @@ static void sample_means(const struct partition_scratch *s, uint32_t m, uint32_t
 {
     memcpy(s->projection + PARTITION_SAMPLE, s->projection, sizeof(float) * m);
     struct near_limit limit = near_limit_of(s->projection + PARTITION_SAMPLE, m, half);
+    assert(half > 0 && half < m);
     memset(s->means, 0, sizeof(float) * 2 * dim);
     for (uint32_t i = 0; i < m; i++) {
         const float *x = s->sample + (size_t)i * dim;
@@ -180,6 +183,7 @@ static void split_order(const struct partition *p, struct node node, uint32_t le
         else
             right[n_right++] = row;
     }
+    assert(n_left == left);
     memcpy(order + n_left, right, sizeof *right * n_right);
 }
 
@@ -263,18 +267,8 @@ uint64_t partition_work(uint32_t n, uint32_t capacity)
     return (uint64_t)n * levels;
 }
 
-int partition_report(struct partition_advance *advance, uint64_t done)
-{
-    const struct progress *progress = advance->progress;
-    advance->done = advance->done + done < advance->total ? advance->done + done : advance->total;
-    if (progress && progress->report &&
-        progress->report(progress->context, progress->phase, advance->done, advance->total) != 0)
-        return QUIRE_ECANCELLED;
-    return 0;
-}
-
 int partition_node(const struct rows *rows, struct node node, const struct partition_config *config,
-                   struct partition_advance *advance, uint32_t *order)
+                   struct parallel_advance *advance, uint32_t *order)
 {
     uint32_t n = node.end - node.begin, runs = runs_of(n, config->capacity), n_nodes = 0;
     struct partition p = {.rows = rows, .config = config, .base = node.begin, .order = order};
@@ -282,6 +276,7 @@ int partition_node(const struct rows *rows, struct node node, const struct parti
     p.spare = malloc(sizeof(float) * n);
     p.nodes = malloc(sizeof(struct node) * ((size_t)runs + 1));
     struct node *next = malloc(sizeof(struct node) * ((size_t)runs + 1));
+    assert(n > 0 && n <= rows->n && config->capacity > 0 && config->threads > 0);
     int rc = p.keys && p.spare && p.nodes && next ? 0 : QUIRE_ENOMEM;
     if (n > PARTITION_RUN && rc == 0)
         p.nodes[n_nodes++] = node;
@@ -289,11 +284,12 @@ int partition_node(const struct rows *rows, struct node node, const struct parti
         uint64_t done;
         rc = split_level(&p, n_nodes);
         n_nodes = next_level(&p, n_nodes, next, &done);
+        assert(n_nodes <= runs);
         struct node *spare = p.nodes;
         p.nodes = next;
         next = spare;
         if (rc == 0)
-            rc = partition_report(advance, done);
+            rc = parallel_report(advance, done);
     }
     free(p.keys);
     free(p.spare);
@@ -305,9 +301,10 @@ int partition_node(const struct rows *rows, struct node node, const struct parti
 int partition_build(const struct rows *rows, const struct partition_config *config, const struct progress *progress,
                     uint32_t *order)
 {
-    struct partition_advance advance = {progress, 0, partition_work(rows->n, config->capacity)};
+    struct parallel_advance advance = {progress, progress ? progress->phase : NULL, 0,
+                                       partition_work(rows->n, config->capacity)};
     for (uint32_t i = 0; i < rows->n; i++)
         order[i] = i;
     int rc = partition_node(rows, (struct node){0, rows->n}, config, &advance, order);
-    return rc == 0 ? partition_report(&advance, advance.total) : rc;
+    return rc == 0 ? parallel_report(&advance, advance.total) : rc;
 }

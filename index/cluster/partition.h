@@ -21,10 +21,10 @@ struct partition_config {
 int partition_build(const struct rows *rows, const struct partition_config *config, const struct progress *progress,
                     uint32_t *order);
 
-/* The same of rows in a file, of which at most `room` (at least the capacity) are in memory at once. The rows of `from`
+/* The same of rows in a file, of which `most` (at least the capacity) are in memory at once. The rows of `from`
  * come in order of the input; in the end they lie there in their new order. `spare`: a store of the same size, in a
- * file, too. Besides `room` rows this holds 8 bytes per row. Errors also those of the files. */
-int partition_files(struct row_store *from, struct row_store *spare, uint32_t room,
+ * file, too. Besides these rows this holds 8 bytes per row. Errors also those of the files. */
+int partition_files(struct row_store *from, struct row_store *spare, uint32_t most,
                     const struct partition_config *config, const struct progress *progress, uint32_t *order);
 /* Bytes that rows in memory take while they are partitioned, each. */
 static inline size_t partition_row_bytes(uint32_t code_dim)

@@ -6,9 +6,10 @@
  * lie in the one file or the other in turns, a range of places always belongs to one node, and so two files are enough
  * (quicksort with ping-pong). Nodes that fit are loaded, ordered by partition_node, and written to the first file.
  *
- * All rows move once per level that does not fit, that is log2(rows / room) times, by large sequential transfers.
+ * All rows move once per level that does not fit, that is log2(rows / most) times, by large sequential transfers.
  */
 #include "index/cluster/partition_priv.h"
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -17,14 +18,14 @@
 struct files {
     struct row_store *stores[2];
     const struct partition_config *config;
-    struct partition_advance advance;
-    uint32_t room;
+    struct parallel_advance advance;
+    uint32_t most; /* rows in memory */
     uint32_t *order;
     struct partition_scratch scratch;
     struct code_query query;
     struct rows window;   /* rows being streamed */
     struct rows sides[2]; /* rows on their way to the left and to the right */
-    uint32_t n_window;    /* room of each of these */
+    uint32_t n_window;    /* rows that each of these holds */
     uint32_t *inputs, *side_inputs[2];
     uint32_t *iota;
     float *keys, *spare; /* of a node's rows */
@@ -94,7 +95,7 @@ static int project_node(struct files *f, struct row_store *from, struct node nod
         if (rc == 0)
             rc = parallel_for(f->config->threads, now, 1024, project_range, f, NULL);
         if (rc == 0)
-            rc = partition_report(&f->advance, now / 2);
+            rc = parallel_report(&f->advance, now / 2);
         f->first += now;
     }
     return rc;
@@ -122,8 +123,9 @@ static int move_rows(struct files *f, struct row_store *from, struct row_store *
         }
         first += now;
         if (rc == 0)
-            rc = partition_report(&f->advance, now - now / 2);
+            rc = parallel_report(&f->advance, now - now / 2);
     }
+    assert(rc < 0 || (at[0] + filled[0] == cut && at[1] + filled[1] == node.end));
     for (int side = 0; side < 2 && rc == 0; side++) {
         struct rows rest = rows_part(&f->sides[side], 0, filled[side]);
         rc = row_store_write(to, at[side], &rest, f->side_inputs[side]);
@@ -142,6 +144,7 @@ static int cut_node(struct files *f, int side, struct node node, uint32_t cut)
     partition_direction(&f->scratch, m, from->code_dim, &random);
     f->query.levels = f->scratch.levels;
     code_query_set(&f->query, f->scratch.direction, from->code_dim);
+    assert(!f->keys && !f->spare);
     f->keys = malloc(sizeof(float) * n);
     f->spare = malloc(sizeof(float) * n);
     rc = f->keys && f->spare ? project_node(f, from, node) : QUIRE_ENOMEM;
@@ -188,7 +191,8 @@ static int finish_node(struct files *f, int side, struct node node)
 static int order_node(struct files *f, int side, struct node node)
 {
     uint32_t cut = partition_cut(node, f->config->capacity);
-    if (node.end - node.begin <= f->room || cut == node.begin)
+    assert(node.begin < node.end && cut < node.end);
+    if (node.end - node.begin <= f->most || cut == node.begin)
         return finish_node(f, side, node);
     int rc = cut_node(f, side, node, cut);
     if (rc == 0)
@@ -198,16 +202,17 @@ static int order_node(struct files *f, int side, struct node node)
     return rc;
 }
 
-int partition_files(struct row_store *from, struct row_store *spare, uint32_t room,
+int partition_files(struct row_store *from, struct row_store *spare, uint32_t most,
                     const struct partition_config *config, const struct progress *progress, uint32_t *order)
 {
-    struct files f = {.stores = {from, spare}, .config = config, .room = room, .order = order};
-    f.advance = (struct partition_advance){progress, 0, partition_work(from->n, config->capacity)};
+    struct files f = {.stores = {from, spare}, .config = config, .most = most, .order = order};
+    f.advance = (struct parallel_advance){progress, progress ? progress->phase : NULL, 0,
+                                          partition_work(from->n, config->capacity)};
     int rc = files_init(&f);
     if (rc == 0)
         rc = order_node(&f, 0, (struct node){0, from->n});
     if (rc == 0)
-        rc = partition_report(&f.advance, f.advance.total);
+        rc = parallel_report(&f.advance, f.advance.total);
     files_fini(&f);
     return rc;
 }

@@ -22,12 +22,6 @@ struct partition_scratch {
     int8_t *levels;      /* code_dim */
 };
 
-/* How far a partition has come: rows times levels of the tree. */
-struct partition_advance {
-    const struct progress *progress; /* or NULL */
-    uint64_t done, total;
-};
-
 int partition_scratch_init(struct partition_scratch *s, uint32_t code_dim);
 void partition_scratch_fini(struct partition_scratch *s);
 
@@ -44,9 +38,8 @@ uint32_t partition_cut(struct node node, uint32_t capacity);
 /* Orders the rows of one node whose rows are all in memory: order[i] is the row at place node.begin + i. order holds
  * the rows in order of the input before. */
 int partition_node(const struct rows *rows, struct node node, const struct partition_config *config,
-                   struct partition_advance *advance, uint32_t *order);
+                   struct parallel_advance *advance, uint32_t *order);
+/* Rows times levels of the tree. */
 uint64_t partition_work(uint32_t n, uint32_t capacity);
-/* QUIRE_ECANCELLED where the caller of the build wants to stop. */
-int partition_report(struct partition_advance *advance, uint64_t done);
 
 #endif

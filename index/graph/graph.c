@@ -1,7 +1,7 @@
 /*
  * graph.c - the rows of the mutable graph: their memory, numbers, locks, and what becomes of a removed one.
  *
- * A row takes code_dim bytes of code, 16 of numbers and 4 of each link, in three tables that never move
+ * A row takes code_dim bytes of code, 16 of numbers and 4 of each link, in three arrays that never move
  * (stable_array.h): a search reads codes and numbers of many rows and links of few. On how many upper layers a row is
  * follows from its number alone, so nothing of it is stored, and a number that is used again finds its blocks there.
  * A row that has such blocks gives one of its lowest links for the place where they begin.
@@ -16,6 +16,7 @@
  */
 #include "index/graph/graph_priv.h"
 #include "io/error.h"
+#include "io/lock.h"
 #include "io/random.h"
 #include <assert.h>
 #include <sched.h>
@@ -67,12 +68,15 @@ bool graph_row_lock(const struct graph *graph, uint32_t row)
 
 void graph_row_unlock(const struct graph *graph, uint32_t row)
 {
-    atomic_fetch_and_explicit(&graph_row_numbers(graph, row)->state, ~STATE_LOCKED, memory_order_release);
+    uint32_t state =
+        atomic_fetch_and_explicit(&graph_row_numbers(graph, row)->state, ~STATE_LOCKED, memory_order_release);
+    assert((state & (STATE_LOCKED | STATE_GONE)) == STATE_LOCKED);
 }
 
 struct graph_link_list graph_link_list(const struct graph *graph, uint32_t row, unsigned layer)
 {
     _Atomic uint32_t *links = stable_array_at(&graph->links, row);
+    assert(layer < LAYERS_MAX);
     if (layer == 0)
         return (struct graph_link_list){links, &graph_row_numbers(graph, row)->state,
                                         graph->capacity - (graph_row_layers(graph, row) > 0)};
@@ -135,6 +139,7 @@ static void set_config(struct graph *graph, const struct graph_config *config, u
         graph->layer_bits++;
     graph->seed = config->seed;
     graph->epochs = config->epochs;
+    assert(graph->capacity <= LINKS_MAX && graph->degree <= DEGREE_MAX && graph->fill <= graph->capacity);
     stable_array_init(&graph->codes, graph->code_dim, region_shift);
     stable_array_init(&graph->numbers, sizeof(struct graph_row_numbers), region_shift);
     stable_array_init(&graph->links, graph->capacity * sizeof(uint32_t), region_shift);
@@ -184,13 +189,14 @@ static void free_shell(struct graph *graph)
     free(graph);
 }
 
-/* What was deferred may run on another thread meanwhile: it waits for the mutex, and then sees that the tables are
+/* What was deferred may run on another thread meanwhile: it waits for the mutex, and then sees that the arrays are
  * gone. */
 void graph_destroy(struct graph *graph)
 {
     if (!graph)
         return;
     pthread_mutex_lock(&graph->mutex);
+    assert(!graph->destroyed);
     graph->destroyed = true;
     bool waits = graph->deferred;
     stable_array_fini(&graph->codes);
@@ -215,6 +221,7 @@ void graph_root_init(struct graph_root *root)
 static int new_number(struct graph *graph)
 {
     uint32_t n = graph->n_rows;
+    assert(graph->placing || lock_is_held(&graph->mutex));
     if (n == ROW_NONE)
         return QUIRE_ELIMIT;
     unsigned layers = graph_row_layers(graph, n);
@@ -235,6 +242,8 @@ static int new_number(struct graph *graph)
 /* A number for a new row. (mutex) */
 static int take_number(struct graph *graph, uint32_t *row)
 {
+    assert(lock_is_held(&graph->mutex) && !graph->placing);
+    assert((graph->free_first == ROW_NONE) == (graph->n_free == 0));
     if (graph->free_first == ROW_NONE) {
         *row = graph->n_rows;
         return new_number(graph);
@@ -242,6 +251,7 @@ static int take_number(struct graph *graph, uint32_t *row)
     *row = graph->free_first;
     graph->free_first = graph_row_state(graph, *row) & ~STATE_GONE;
     graph->n_free--;
+    assert(graph_row_state(graph, *row) & STATE_GONE);
     return 0;
 }
 
@@ -251,6 +261,7 @@ void graph_row_fill(struct graph *graph, uint32_t row, const uint8_t *code, floa
     memcpy(stable_array_at(&graph->codes, row), code, graph->code_dim);
     struct graph_row_numbers *numbers = graph_row_numbers(graph, row);
     int32_t sum = 0;
+    assert(numbers->state & STATE_GONE);
     for (uint32_t i = 0; i < graph->code_dim; i++)
         sum += code[i];
     numbers->f = f;
@@ -334,6 +345,7 @@ static void run_deferred(struct epoch_item *item);
 /* Hands the list of gone rows to the epochs, if none waits; true if it is to be deferred. (mutex) */
 static bool defer_gone(struct graph *graph)
 {
+    assert(lock_is_held(&graph->mutex) && (graph->gone_first == ROW_NONE) == (graph->n_gone == 0));
     if (graph->deferred || graph->gone_first == ROW_NONE)
         return false;
     graph->deferred_first = graph->gone_first;
@@ -355,14 +367,17 @@ static void run_deferred(struct epoch_item *item)
         free_shell(graph);
         return;
     }
-    uint32_t row = graph->deferred_first;
-    while (row != ROW_NONE) {
+    uint32_t row = graph->deferred_first, n = 0;
+    assert(graph->deferred && graph->n_deferred > 0);
+    for (; row != ROW_NONE; n++) {
+        assert(graph_row_state(graph, row) & STATE_GONE);
         uint32_t next = graph_row_state(graph, row) & ~STATE_GONE;
         atomic_store_explicit(&graph_row_numbers(graph, row)->state, STATE_GONE | graph->free_first,
                               memory_order_relaxed);
         graph->free_first = row;
         row = next;
     }
+    assert(n == graph->n_deferred);
     graph->n_free += graph->n_deferred;
     graph->n_deferred = 0;
     graph->deferred_first = ROW_NONE;
@@ -376,6 +391,7 @@ static void run_deferred(struct epoch_item *item)
 void graph_row_gone(struct graph *graph, uint32_t row)
 {
     pthread_mutex_lock(&graph->mutex);
+    assert(row < graph->n_rows && !(graph_row_state(graph, row) & STATE_GONE));
     atomic_store_explicit(&graph_row_numbers(graph, row)->state, STATE_GONE | graph->gone_first, memory_order_release);
     graph->gone_first = row;
     graph->n_gone++;
@@ -406,10 +422,10 @@ uint32_t graph_row_end(const struct graph *graph)
     return atomic_load_explicit(&graph->n_rows, memory_order_acquire);
 }
 
-uint32_t graph_links(const struct graph *graph, uint32_t row, uint32_t *rows, uint32_t room)
+uint32_t graph_links(const struct graph *graph, uint32_t row, uint32_t *rows, uint32_t most)
 {
     uint32_t links[LINKS_MAX], n = graph_links_read(graph, row, 0, links);
-    n = n < room ? n : room;
+    n = n < most ? n : most;
     for (uint32_t i = 0; i < n; i++)
         rows[i] = links[i] & ~LINK_TREE;
     return n;

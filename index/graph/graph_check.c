@@ -24,9 +24,9 @@ static int check_links(const struct graph *graph, uint32_t row, unsigned layer, 
 {
     struct graph_link_list list = graph_link_list(graph, row, layer);
     uint32_t links[LINKS_MAX], n = graph_link_count(&list);
-    if (n > list.room)
+    if (n > list.capacity)
         return error_set(reason, QUIRE_ECORRUPT, "row %u has %u links on layer %u, more than %u", row, n, layer,
-                         list.room);
+                         list.capacity);
     graph_links_read(graph, row, layer, links);
     for (uint32_t i = 0; i < n; i++) {
         uint32_t link = links[i] & ~LINK_TREE, flag = links[i] & LINK_TREE;

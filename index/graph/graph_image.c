@@ -10,8 +10,8 @@
  * that was used again has links from before. And an image comes from a disk: its checksums are someone else's duty, but
  * no bytes may lead to a crash, a walk without end or a link that leaves its root. So nothing in it is believed:
  *
- * 1. Loading takes any links, as many as there is room for.
- * 2. Links to where no link may lead go. A link that is not returned is, if there is room, and goes otherwise.
+ * 1. Loading takes any links, as many as a row can have.
+ * 2. Links to where no link may lead go. A link that is not returned is, unless the row is full, and goes otherwise.
  * 3. The links that both ends mark as the tree's (graph_link.c, rule 2) are kept as long as they make no circle (union
  *    by size with path halving; Tarjan 1975); where they do not hold a root's rows together, any other link that joins
  *    two parts becomes one of them. What still is apart from the largest part of its root is unlinked.
@@ -111,7 +111,7 @@ static bool image_has(const struct image *image, size_t bytes)
 /* Links as they are; false if there are more than fit into the row, or into the image. */
 static bool load_links(struct image *image, const struct graph_link_list *list, uint32_t n, uint32_t mask)
 {
-    if (n > list->room || !image_has(image, n * sizeof(uint32_t)))
+    if (n > list->capacity || !image_has(image, n * sizeof(uint32_t)))
         return false;
     for (uint32_t i = 0; i < n; i++, image->at += sizeof(uint32_t))
         atomic_store_explicit(&list->links[i], load_u32(image->at) & mask, memory_order_relaxed);
@@ -178,6 +178,7 @@ int graph_image_load(struct graph *graph, uint32_t first, uint32_t n, const void
     graph->loaded = true;
     for (uint32_t i = 0; rc == 0 && i < n; i++)
         rc = load_row(graph, first + i, &image, err);
+    assert(image.at <= image.end);
     if (rc == 0 && image.at != image.end)
         rc = corrupt(err, first + n, "the image goes on behind its last row");
     return rc;
@@ -191,7 +192,7 @@ struct mend {
     uint32_t n_rows, n_linked;
     uint32_t n_parts; /* of trees; and of these, roots that have rows */
     uint32_t n_roots;
-    struct graph_root **roots; /* of linked rows, NULL of others: by this a link is judged */
+    struct graph_root **roots; /* of linked rows, NULL of others: by this it is known whether a link may be */
     int32_t *part;             /* the row above it in its part of the tree; of the topmost - rows of the part */
 };
 
@@ -260,7 +261,7 @@ static bool return_link(struct mend *m, uint32_t row, unsigned layer, const stru
             link_mark(&other, at, flag);
         return true;
     }
-    if (n == other.room)
+    if (n == other.capacity)
         return false;
     graph_link_append(&other, n, row);
     link_mark(list, i, 0);
@@ -277,6 +278,7 @@ static void mend_layer(struct mend *m, uint32_t row, unsigned layer)
             i++;
         } else {
             graph_link_take(&list, n--, i);
+            assert(graph_link_count(&list) == n);
             m->mending->links_dropped++;
         }
     }
@@ -329,6 +331,7 @@ static bool unite(struct mend *m, uint32_t a, uint32_t b)
     if (a == b)
         return false;
     uint32_t large = m->part[a] <= m->part[b] ? a : b, small = a ^ b ^ large;
+    assert(m->part[large] < 0 && m->part[small] < 0 && m->n_parts > 1);
     m->part[large] += m->part[small];
     m->part[small] = (int32_t)large;
     m->n_parts--;
@@ -370,12 +373,13 @@ static void unlink_row(struct mend *m, uint32_t row)
         }
     }
     clear_row(m->graph, row);
+    assert(m->roots[row]->linked > 0 && m->n_linked > 0);
     atomic_fetch_sub_explicit(&m->roots[row]->linked, 1, memory_order_relaxed);
     m->roots[row] = NULL;
     m->n_linked--;
 }
 
-/* Of each root the largest part remains; until all are judged, the roots' entries say which. */
+/* Of each root the largest part remains; until all are looked at, the roots' entries say which. */
 static void unlink_parts(struct mend *m)
 {
     for (uint32_t row = 0; row < m->n_rows; row++) {
@@ -433,6 +437,7 @@ int graph_mend(struct graph *graph, struct graph_mending *mending)
         grow_trees(&m, LINK_TREE);
         if (m.n_parts > m.n_roots)
             grow_trees(&m, 0);
+        assert(m.n_parts >= m.n_roots && m.n_linked >= m.n_parts);
         if (m.n_parts > m.n_roots)
             unlink_parts(&m);
         find_entries(&m);

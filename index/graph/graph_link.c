@@ -3,8 +3,8 @@
  *
  * Linking: from the entry down to the row's layers, a beam search on each of them, and of the rows found those in
  * different directions: a candidate is kept if it is nearer to the row than to any that is kept already (Malkov and
- * Yashunin 2016, algorithm 4); room that is left is filled with the nearest others. Links go both ways. A row without
- * room for one more prunes its links by the same rule; who is dropped loses its link back, too.
+ * Yashunin 2016, algorithm 4); what is left is filled with the nearest others. Links go both ways. A row that is
+ * full prunes its links by the same rule; who is dropped loses its link back, too.
  *
  * Rules
  * 1. A link is made and ended under the locks of both rows, so that links are symmetric whenever no lock is held.
@@ -20,6 +20,8 @@
  *    to link to it finds that out under its lock.
  */
 #include "index/graph/graph_priv.h"
+#include "io/lock.h"
+#include <assert.h>
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
@@ -34,6 +36,7 @@
 static bool lock_pair(const struct graph *graph, uint32_t a, uint32_t b)
 {
     uint32_t low = a < b ? a : b, high = a < b ? b : a;
+    assert(low != high);
     if (!graph_row_lock(graph, low))
         return false;
     if (graph_row_lock(graph, high))
@@ -60,6 +63,7 @@ uint32_t graph_link_find(const struct graph_link_list *list, uint32_t n, uint32_
 void graph_link_set_count(const struct graph_link_list *list, uint32_t n)
 {
     uint32_t word = atomic_load_explicit(list->count, memory_order_relaxed);
+    assert(n <= list->capacity);
     atomic_store_explicit(list->count, (word & ~STATE_COUNT) | n, memory_order_release);
 }
 
@@ -71,6 +75,7 @@ void graph_link_append(const struct graph_link_list *list, uint32_t n, uint32_t 
 
 void graph_link_take(const struct graph_link_list *list, uint32_t n, uint32_t at)
 {
+    assert(at < n);
     uint32_t last = atomic_load_explicit(&list->links[n - 1], memory_order_relaxed);
     atomic_store_explicit(&list->links[at], last, memory_order_release);
     graph_link_set_count(list, n - 1);
@@ -81,14 +86,16 @@ enum joined { JOINED, REFUSED, FULL };
 /* A row that gets its first link is reachable from now on. (row's lock) */
 static void become_linked(struct graph *graph, struct graph_root *root, uint32_t row)
 {
-    if (atomic_fetch_or_explicit(&graph_row_numbers(graph, row)->state, STATE_LINKED, memory_order_release) &
-        STATE_LINKED)
+    _Atomic uint32_t *state = &graph_row_numbers(graph, row)->state;
+    uint32_t before = atomic_fetch_or_explicit(state, STATE_LINKED, memory_order_release);
+    assert((before & (STATE_LOCKED | STATE_GONE)) == STATE_LOCKED);
+    if (before & STATE_LINKED)
         return;
     atomic_fetch_add_explicit(&root->linked, 1, memory_order_relaxed);
     atomic_fetch_add_explicit(&graph->linked, 1, memory_order_relaxed);
 }
 
-/* Links a to b, which is linked already. FULL: *full has no room. REFUSED: one of them is going. */
+/* Links a to b, which is linked already. FULL: *full has as many as it can. REFUSED: one of them is going. */
 static enum joined join(struct graph *graph, struct graph_root *root, unsigned layer, uint32_t a, uint32_t b,
                         uint32_t flag, uint32_t *full)
 {
@@ -101,10 +108,11 @@ static enum joined join(struct graph *graph, struct graph_root *root, unsigned l
         !(graph_row_state(graph, b) & STATE_LINKED)) {
         joined = REFUSED;
     } else if (at_a < n_a) {
+        assert(graph_link_find(&of_b, n_b, a) < n_b); /* rule 1 */
         atomic_fetch_or_explicit(&of_a.links[at_a], flag, memory_order_relaxed);
         atomic_fetch_or_explicit(&of_b.links[graph_link_find(&of_b, n_b, a)], flag, memory_order_relaxed);
-    } else if (n_a == of_a.room || n_b == of_b.room) {
-        *full = n_b == of_b.room ? b : a;
+    } else if (n_a == of_a.capacity || n_b == of_b.capacity) {
+        *full = n_b == of_b.capacity ? b : a;
         joined = FULL;
     } else {
         graph_link_append(&of_a, n_a, b | flag);
@@ -124,6 +132,7 @@ static bool part(const struct graph *graph, unsigned layer, uint32_t a, uint32_t
     uint32_t n_a = graph_link_count(&of_a), n_b = graph_link_count(&of_b), at = graph_link_find(&of_a, n_a, b);
     bool parted = at < n_a && n_b > fewest && !(atomic_load_explicit(&of_a.links[at], memory_order_relaxed) & keep);
     if (parted) {
+        assert(graph_link_find(&of_b, n_b, a) < n_b);
         graph_link_take(&of_a, n_a, at);
         graph_link_take(&of_b, n_b, graph_link_find(&of_b, n_b, a));
     }
@@ -140,6 +149,7 @@ static void choose(const struct graph *graph, struct graph_scratch *scratch, con
                    uint32_t most, bool *chosen)
 {
     uint32_t kept[LINKS_MAX], n_kept = 0;
+    assert(most <= LINKS_MAX);
     memset(chosen, 0, n);
     for (uint32_t i = 0; i < n; i++)
         n_kept += (near_row(candidates[i]) & LINK_TREE) != 0;
@@ -179,8 +189,8 @@ static void sort_keys(uint64_t *keys, uint32_t n)
     }
 }
 
-/* Makes room among the links of a row for a newcomer. False if the rule prefers the others, unless `force`. */
-static bool make_room(struct graph *graph, struct graph_scratch *scratch, unsigned layer, uint32_t row,
+/* Prunes the links of a row for a newcomer. False if the rule prefers the others, unless `force`. */
+static bool prune_for(struct graph *graph, struct graph_scratch *scratch, unsigned layer, uint32_t row,
                       uint32_t newcomer, bool force)
 {
     uint32_t links[LINKS_MAX + 1], n = graph_links_read(graph, row, layer, links);
@@ -188,6 +198,7 @@ static bool make_room(struct graph *graph, struct graph_scratch *scratch, unsign
     bool chosen[LINKS_MAX + 1], any = false, wanted = force;
     float distances[LINKS_MAX + 1];
     uint32_t rows[LINKS_MAX + 1];
+    assert(newcomer != row && newcomer < LINK_TREE);
     links[n] = newcomer;
     for (uint32_t i = 0; i <= n; i++)
         rows[i] = links[i] & ~LINK_TREE;
@@ -197,8 +208,8 @@ static bool make_room(struct graph *graph, struct graph_scratch *scratch, unsign
     for (uint32_t i = 0; i <= n; i++)
         keys[i] = near_of(distances[i], links[i]);
     sort_keys(keys, n + 1);
-    uint32_t room = graph_link_list(graph, row, layer).room;
-    choose(graph, scratch, keys, n + 1, room - room / 8, chosen);
+    uint32_t capacity = graph_link_list(graph, row, layer).capacity;
+    choose(graph, scratch, keys, n + 1, capacity - capacity / 8, chosen);
     for (uint32_t i = 0; i <= n; i++)
         wanted |= chosen[i] && near_row(keys[i]) == newcomer;
     if (!wanted)
@@ -212,7 +223,7 @@ static bool make_room(struct graph *graph, struct graph_scratch *scratch, unsign
     return any;
 }
 
-/* Links a to b, pruning where there is no room. flag: LINK_TREE or 0; a tree link is made at the cost of any other. */
+/* Links a to b, pruning where one is full. flag: LINK_TREE or 0; a tree link is made at the cost of any other. */
 static bool join_pruning(struct graph *graph, struct graph_scratch *scratch, unsigned layer, uint32_t a, uint32_t b,
                          uint32_t flag)
 {
@@ -221,7 +232,7 @@ static bool join_pruning(struct graph *graph, struct graph_scratch *scratch, uns
         enum joined joined = join(graph, scratch->root, layer, a, b, flag, &full);
         if (joined != FULL)
             return joined == JOINED;
-        if (!make_room(graph, scratch, layer, full, full == a ? b : a, flag != 0))
+        if (!prune_for(graph, scratch, layer, full, full == a ? b : a, flag != 0))
             return false;
     }
     return false;
@@ -244,7 +255,7 @@ static uint32_t tree_open_row(const struct graph *graph, uint32_t row)
 {
     for (uint32_t last = ROW_NONE;;) {
         uint32_t links[LINKS_MAX], n = tree_links(graph, row, links);
-        if (n < graph_link_list(graph, row, 0).room)
+        if (n < graph_link_list(graph, row, 0).capacity)
             return row;
         uint32_t next = links[links[0] == last];
         last = row;
@@ -327,6 +338,7 @@ int graph_link(struct graph *graph, struct graph_root *root, struct graph_scratc
 {
     struct chosen chosen;
     unsigned layers = 0;
+    assert(!graph->loaded && row < graph_row_end(graph));
     scratch->root = root;
     if (graph_scratch_reserve(scratch, graph, graph->beam) < 0)
         return QUIRE_ENOMEM;
@@ -354,6 +366,7 @@ int graph_link(struct graph *graph, struct graph_root *root, struct graph_scratc
 /* Distances among n rows: graph->matrix, n x n. (removing) */
 static void measure_matrix(struct graph *graph, struct graph_scratch *scratch, const uint32_t *rows, uint32_t n)
 {
+    assert(lock_is_held(&graph->removing) && n <= LINKS_MAX);
     for (uint32_t i = 0; i < n; i++) {
         graph_measure_row(graph, &scratch->other, rows[i]);
         graph_measure_rows(graph, scratch, &scratch->other, rows, n, graph->matrix + (size_t)i * n);
@@ -371,9 +384,10 @@ static void rejoin_tree(struct graph *graph, struct graph_scratch *scratch, cons
                 uint64_t key = near_of(graph->matrix[i], i);
                 best = key < best ? key : best;
             }
+        assert(best != UINT64_MAX);
         uint32_t from = rows[near_row(best) / n], to = near_row(best) % n;
         while (!join_pruning(graph, scratch, 0, tree_open_row(graph, rows[to]), tree_open_row(graph, from), LINK_TREE))
-            sched_yield(); /* insertions took the room */
+            sched_yield(); /* insertions took the place */
         joined[to] = true;
     }
 }
@@ -421,6 +435,7 @@ static void take_out_of_layer(struct graph *graph, struct graph_scratch *scratch
 static void replace_entry(struct graph *graph, struct graph_root *root, uint32_t row)
 {
     uint64_t next = 0;
+    assert(lock_is_held(&graph->removing) && (graph_row_state(graph, row) & STATE_DYING));
     if (graph_entry_row(atomic_load_explicit(&root->entry, memory_order_relaxed)) != row)
         return;
     for (unsigned layer = graph_row_layers(graph, row) + 1; layer-- > 0 && next == 0;) {

@@ -89,7 +89,7 @@ struct tie {
 struct graph_scratch {
     struct graph_root *root;          /* of the row that is linked or removed */
     struct measure query, row, other; /* of graph_query; of the row at work; of a row that it is compared with */
-    uint32_t room;                    /* rows in each of these arrays; twice as many in visited.slots */
+    uint32_t capacity;                /* rows in each of these arrays; twice as many in visited.slots */
     struct visited visited;
     /* Both heaps hold ordered keys: bits of the distance << 32 | row. */
     uint64_t *best, *frontier; /* worst on top; nearest on top */
@@ -125,10 +125,10 @@ unsigned graph_row_layers(const struct graph *graph, uint32_t row);
 bool graph_row_lock(const struct graph *graph, uint32_t row);
 void graph_row_unlock(const struct graph *graph, uint32_t row);
 
-/* Where the links of a row on a layer are, and how many there is room for. */
+/* Where the links of a row on a layer are, and how many it can have. */
 struct graph_link_list {
     _Atomic uint32_t *links, *count; /* count: on the lowest layer the state */
-    uint32_t room;
+    uint32_t capacity;
 };
 struct graph_link_list graph_link_list(const struct graph *graph, uint32_t row, unsigned layer);
 
@@ -187,7 +187,7 @@ void graph_measure_row(const struct graph *graph, struct measure *measure, uint3
 void graph_measure_rows(const struct graph *graph, struct graph_scratch *scratch, const struct measure *measure,
                         const uint32_t *rows, uint32_t n, float *out);
 
-/* Makes room for searches with this beam. QUIRE_ENOMEM. */
+/* Memory for searches with this beam. QUIRE_ENOMEM. */
 int graph_scratch_reserve(struct graph_scratch *scratch, const struct graph *graph, uint32_t beam);
 
 struct graph_layer_search {

@@ -21,10 +21,11 @@
 #include "index/vector/codes.h"
 #include "io/error.h"
 #include "io/memory.h"
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define LEVELS_ROOM  (QUIRE_DIM_MAX + 64) /* one more dimension under inner product, and padding */
+#define LEVELS_BYTES (QUIRE_DIM_MAX + 64) /* one more dimension under inner product, and padding */
 #define EFFORT_BASE  8192u
 #define EFFORT       8u  /* rows measured at most: this times beam * links of a row, and the base */
 #define SEEN_PER_ROW 64u /* first size of the table of seen rows, per row of the beam */
@@ -35,20 +36,20 @@
 int graph_scratch_create(struct graph_scratch **out, struct quire_error *err)
 {
     struct graph_scratch *scratch = calloc(1, sizeof *scratch);
-    int8_t *levels = memory_aligned(64, 3 * (size_t)LEVELS_ROOM);
+    int8_t *levels = memory_aligned(64, 3 * (size_t)LEVELS_BYTES);
     if (!scratch || !levels) {
         free(scratch);
         memory_free(levels);
         return error_set(err, QUIRE_ENOMEM, "no memory for a search of the graph");
     }
     scratch->query.levels = levels;
-    scratch->row.levels = levels + LEVELS_ROOM;
-    scratch->other.levels = levels + 2 * (size_t)LEVELS_ROOM;
+    scratch->row.levels = levels + LEVELS_BYTES;
+    scratch->other.levels = levels + 2 * (size_t)LEVELS_BYTES;
     *out = scratch;
     return 0;
 }
 
-static void free_room(struct graph_scratch *scratch)
+static void free_arrays(struct graph_scratch *scratch)
 {
     free(scratch->visited.slots);
     free(scratch->visited.order);
@@ -61,7 +62,7 @@ void graph_scratch_destroy(struct graph_scratch *scratch)
     if (!scratch)
         return;
     memory_free(scratch->query.levels);
-    free_room(scratch);
+    free_arrays(scratch);
     free(scratch);
 }
 
@@ -91,15 +92,15 @@ int graph_scratch_reserve(struct graph_scratch *scratch, const struct graph *gra
 {
     beam = beam > graph->descent ? beam : graph->descent;
     uint64_t need = (uint64_t)effort_of(graph, beam) + BATCH_MAX + beam;
-    if (need <= scratch->room)
+    if (need <= scratch->capacity)
         return 0;
     if (need > UINT32_MAX / 4)
         return QUIRE_ENOMEM;
-    uint32_t room = power_of_two(need);
-    uint32_t *slots = malloc(2 * (size_t)room * sizeof *slots);
-    uint32_t *order = malloc(room * sizeof *order);
-    uint64_t *best = malloc(room * sizeof *best);
-    uint64_t *frontier = malloc(room * sizeof *frontier);
+    uint32_t capacity = power_of_two(need);
+    uint32_t *slots = malloc(2 * (size_t)capacity * sizeof *slots);
+    uint32_t *order = malloc(capacity * sizeof *order);
+    uint64_t *best = malloc(capacity * sizeof *best);
+    uint64_t *frontier = malloc(capacity * sizeof *frontier);
     if (!slots || !order || !best || !frontier) {
         free(slots);
         free(order);
@@ -107,11 +108,12 @@ int graph_scratch_reserve(struct graph_scratch *scratch, const struct graph *gra
         free(frontier);
         return QUIRE_ENOMEM;
     }
-    free_room(scratch);
+    free_arrays(scratch);
     scratch->visited = (struct visited){.slots = slots, .order = order};
     scratch->best = best;
     scratch->frontier = frontier;
-    scratch->room = room;
+    scratch->capacity = capacity;
+    assert(scratch->capacity >= need);
     return 0;
 }
 
@@ -144,7 +146,7 @@ static inline uint32_t visited_add(struct visited *visited, uint32_t row)
     return fresh;
 }
 
-/* Room for LINKS_MAX more in half of the table. */
+/* Places for LINKS_MAX more in half of the table. */
 static void visited_widen(struct visited *visited)
 {
     uint32_t n = visited->n;
@@ -235,6 +237,7 @@ static void dots_of(const struct graph *graph, const struct measure *measure, co
 void graph_measure_rows(const struct graph *graph, struct graph_scratch *scratch, const struct measure *measure,
                         const uint32_t *rows, uint32_t n, float *out)
 {
+    assert(n <= BATCH_MAX);
     dots_of(graph, measure, rows, n, scratch->dots);
     for (uint32_t i = 0; i < n; i++) {
         const struct graph_row_numbers *numbers = graph_row_numbers(graph, rows[i]);
@@ -361,10 +364,11 @@ void graph_search_layer(const struct graph *graph, struct graph_scratch *scratch
                         const struct graph_layer_search *search)
 {
     uint32_t effort = effort_of(graph, search->beam), seeds = scratch->n_best;
-    uint32_t most = scratch->room - BATCH_MAX - search->beam,
+    uint32_t most = scratch->capacity - BATCH_MAX - search->beam,
              size = power_of_two((uint64_t)search->beam * SEEN_PER_ROW);
+    assert(search->beam > 0 && search->beam + BATCH_MAX < scratch->capacity && search->layer < LAYERS_MAX);
     effort = effort < most ? effort : most;
-    visited_clear(&scratch->visited, size < 2 * scratch->room ? size : 2 * scratch->room);
+    visited_clear(&scratch->visited, size < 2 * scratch->capacity ? size : 2 * scratch->capacity);
     scratch->visited.n = 0;
     memset(scratch->ties, 0, sizeof scratch->ties);
     memcpy(scratch->frontier, scratch->best, seeds * sizeof *scratch->frontier); /* sorted: a heap */
@@ -377,6 +381,7 @@ void graph_search_layer(const struct graph *graph, struct graph_scratch *scratch
     }
     while (goes_on(scratch, search) && scratch->visited.n < effort)
         expand(graph, scratch, search);
+    assert(scratch->n_best <= search->beam && scratch->n_frontier <= scratch->capacity);
     sort_best(scratch);
 }
 
@@ -406,7 +411,7 @@ uint32_t graph_search(const struct graph *graph, const struct graph_root *root, 
     unsigned top;
     beam = beam > room ? beam : room;
     if (graph_scratch_reserve(scratch, graph, beam) < 0)
-        beam = scratch->room / 8; /* what there is room for: graph_query has made some */
+        beam = scratch->capacity / 8; /* what there is memory for: graph_query has reserved some */
     if (beam == 0 || !graph_enter(graph, root, scratch, &scratch->query, 0, &top))
         return 0;
     graph_search_layer(

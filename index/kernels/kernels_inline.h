@@ -1,5 +1,5 @@
 /*
- * kernels_inline.h - what the functions of a kernels_<isa>.c that make up its kernels are told, and how they are inlined.
+ * kernels_inline.h - what the functions that make up the kernels of a kernels_<isa>.c are told; how they are inlined.
  *
  * Included by kernels_<isa>.c only. Everything is always inlined, so that each kernel becomes code of its own and no
  * copy compiled with the flags of an instruction set is left for the linker to share.

@@ -11,6 +11,7 @@
  * than 0.1 % in cosine over these twelve at 4 bits and costs sorting; rejected.
  */
 #include "index/vector/codes.h"
+#include <assert.h>
 #include <math.h>
 
 #define SMALLEST 1e-30f /* what is below counts as zero: its inverse would overflow */
@@ -86,6 +87,7 @@ static void encode_lanes(const float *restrict r, const float *restrict extra, f
 float code_encode(const float *r, uint32_t code_dim, unsigned bits, uint8_t *code, const float *extra, float *dot_extra)
 {
     float largest = 0;
+    assert((bits == 1 || bits == 2 || bits == 4 || bits == 8) && code_dim % LANES == 0);
     for (uint32_t i = 0; i < code_dim; i++)
         largest = fmaxf(largest, fabsf(r[i]));
     float inverse = largest > SMALLEST ? best_inverse_step(r, code_dim, bits, largest) : 0;

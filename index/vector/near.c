@@ -6,6 +6,7 @@
  * every other time.
  */
 #include "index/vector/near.h"
+#include <assert.h>
 #include <math.h>
 
 static uint32_t smaller(uint32_t a, uint32_t b)
@@ -42,7 +43,7 @@ void near_select(near_t *items, uint32_t n, uint32_t keep)
     }
 }
 
-/* Bottom-up merge sort; spare has room for n. */
+/* Bottom-up merge sort; spare holds n. */
 static void sort(near_t *items, uint32_t n, near_t *spare)
 {
     near_t *from = items, *to = spare;
@@ -112,10 +113,12 @@ static void select_around(float *keys, uint32_t n, uint32_t cut)
 struct near_limit near_limit_of(float *keys, uint32_t n, uint32_t left)
 {
     struct near_limit limit = {-INFINITY, 0};
+    assert(left <= n);
     select_around(keys, n, left);
     for (uint32_t i = 0; i < left; i++)
         limit.value = fmaxf(limit.value, keys[i]);
     for (uint32_t i = 0; i < left; i++)
         limit.ties += keys[i] == limit.value;
+    assert(limit.ties > 0 || left == 0);
     return limit;
 }

@@ -34,7 +34,7 @@ static inline uint32_t near_row(near_t near)
 
 /* Moves the `keep` smallest of items[0..n) to the front, in no order. All are different. */
 void near_select(near_t *items, uint32_t n, uint32_t keep);
-/* The `keep` smallest to the front, ascending; returns how many there are. spare: room for as many. All are
+/* The `keep` smallest to the front, ascending; returns how many there are. spare: holds as many. All are
  * different. */
 uint32_t near_keep_sorted(near_t *items, uint32_t n, uint32_t keep, near_t *spare);
 

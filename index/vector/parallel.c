@@ -7,6 +7,7 @@
  */
 #include "index/vector/parallel.h"
 #include "io/clock.h"
+#include <assert.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
@@ -55,6 +56,7 @@ int parallel_for(unsigned threads, uint64_t n, uint64_t chunk, int (*body)(void 
     struct loop loop = {.n = n, .chunk = chunk ? chunk : 1, .body = body, .context = context};
     pthread_t made[THREADS_MAX];
     unsigned n_made = 0;
+    assert(threads >= 1);
     if (threads > THREADS_MAX)
         threads = THREADS_MAX;
     while (n_made + 1 < threads && (uint64_t)(n_made + 1) * loop.chunk < n)
@@ -75,9 +77,20 @@ int parallel_for(unsigned threads, uint64_t n, uint64_t chunk, int (*body)(void 
     for (unsigned i = 0; i < n_made; i++)
         pthread_join(made[i], NULL);
     int rc = atomic_load(&loop.result);
+    assert(rc != 0 || atomic_load(&loop.done) == n); /* each chunk was some thread's, once */
     if (rc == 0 && report && progress->report(progress->context, progress->phase, n, n) != 0)
         rc = QUIRE_ECANCELLED;
     return rc;
+}
+
+int parallel_report(struct parallel_advance *advance, uint64_t done)
+{
+    const struct progress *progress = advance->progress;
+    advance->done = advance->done + done < advance->total ? advance->done + done : advance->total;
+    if (progress && progress->report &&
+        progress->report(progress->context, advance->phase, advance->done, advance->total) != 0)
+        return QUIRE_ECANCELLED;
+    return 0;
 }
 
 unsigned parallel_processors(void)

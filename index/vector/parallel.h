@@ -11,6 +11,15 @@ struct progress {
     const char *phase;
 };
 
+/* How far something of several loops has come. */
+struct parallel_advance {
+    const struct progress *progress; /* or NULL */
+    const char *phase;
+    uint64_t done, total;
+};
+/* `done` more, total at most. QUIRE_ECANCELLED where the caller wants to stop. */
+int parallel_report(struct parallel_advance *advance, uint64_t done);
+
 /* Calls body(context, begin, end) on disjoint ranges of at most `chunk` that cover 0..n-1, on `threads` threads (>= 1,
  * the caller's among them). A negative answer of body stops the loop and is returned. progress may be NULL. */
 int parallel_for(unsigned threads, uint64_t n, uint64_t chunk, int (*body)(void *context, uint64_t begin, uint64_t end),

@@ -16,10 +16,12 @@
 #include "index/vector/rotation.h"
 #include "index/kernels/kernels.h"
 #include "io/random.h"
+#include <assert.h>
 #include <stdlib.h>
 
 int rotation_init(struct rotation *rotation, uint32_t code_dim, uint64_t seed)
 {
+    assert(code_dim > 0);
     uint8_t *signs = malloc((size_t)code_dim * ROTATION_ROUNDS);
     if (!signs)
         return QUIRE_ENOMEM;
@@ -30,6 +32,7 @@ int rotation_init(struct rotation *rotation, uint32_t code_dim, uint64_t seed)
     uint32_t window = 1;
     while (window * 2 <= code_dim)
         window *= 2;
+    assert(window <= code_dim && 2 * window > code_dim); /* two windows, from either end, meet all dimensions */
     rotation->dim = code_dim;
     rotation->window = window;
     rotation->signs = signs;

@@ -7,12 +7,14 @@
  */
 #include "index/vector/row_store.h"
 #include "io/error.h"
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
 int row_store_open(struct row_store *store, uint32_t n, uint32_t code_dim, struct io_fs *fs, const char *path,
                    bool keep, struct quire_error *err)
 {
+    assert(n > 0 && code_dim % 32 == 0);
     memset(store, 0, sizeof *store);
     store->n = n;
     store->code_dim = code_dim;
@@ -70,6 +72,7 @@ int row_store_write(struct row_store *store, uint32_t first, const struct rows *
     size_t bytes = row_record_bytes(store->code_dim);
     uint32_t most = rows_per_transfer(store);
     int rc = 0;
+    assert(store->file && first + (uint64_t)from->n <= store->n && from->code_dim == store->code_dim);
     for (uint32_t done = 0; rc == 0 && done < from->n;) {
         uint32_t n = from->n - done < most ? from->n - done : most;
         for (uint32_t i = 0; i < n; i++)
@@ -84,6 +87,7 @@ int row_store_read(struct row_store *store, uint32_t first, uint32_t n, struct r
 {
     size_t bytes = row_record_bytes(store->code_dim);
     uint32_t most = rows_per_transfer(store);
+    assert(store->file && first + (uint64_t)n <= store->n && at + (uint64_t)n <= to->n);
     for (uint32_t done = 0; done < n;) {
         uint32_t now = n - done < most ? n - done : most;
         int rc = fs_read_exact(store->file, store->buffer, now * bytes, (first + (uint64_t)done) * bytes, store->err);
@@ -99,17 +103,18 @@ int row_store_read(struct row_store *store, uint32_t first, uint32_t n, struct r
     return 0;
 }
 
-int row_store_view(struct row_store *store, uint32_t first, uint32_t n, struct rows *room, struct rows *view)
+int row_store_view(struct row_store *store, uint32_t first, uint32_t n, struct rows *window, struct rows *view)
 {
     if (store->rows.codes) {
         *view = rows_part(&store->rows, first, n);
         return 0;
     }
-    *view = rows_part(room, 0, n);
-    return row_store_read(store, first, n, room, 0, NULL);
+    *view = rows_part(window, 0, n);
+    return row_store_read(store, first, n, window, 0, NULL);
 }
 
 int row_store_sync(struct row_store *store)
 {
+    assert(store->file);
     return fs_sync(store->file, store->err);
 }

@@ -35,8 +35,8 @@ void row_store_close(struct row_store *store); /* zeroed is fine; the file stays
 int row_store_write(struct row_store *store, uint32_t first, const struct rows *from, const uint32_t *inputs);
 /* Rows first .. first + n of the file into `to` from place `at` on; inputs may be NULL. One thread at a time. */
 int row_store_read(struct row_store *store, uint32_t first, uint32_t n, struct rows *to, uint32_t at, uint32_t *inputs);
-/* Rows first .. first + n: where they lie in memory, or read into `room`, which has place for them. */
-int row_store_view(struct row_store *store, uint32_t first, uint32_t n, struct rows *room, struct rows *view);
+/* Rows first .. first + n: where they lie in memory, or read into `window`, which holds so many. */
+int row_store_view(struct row_store *store, uint32_t first, uint32_t n, struct rows *window, struct rows *view);
 
 /* What was written is durable on return. */
 int row_store_sync(struct row_store *store);

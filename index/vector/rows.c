@@ -10,11 +10,13 @@
 #include "index/kernels/kernels.h"
 #include "io/bitmap.h"
 #include "io/memory.h"
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
 int rows_alloc(struct rows *rows, uint32_t n, uint32_t code_dim)
 {
+    assert(code_dim % 32 == 0);
     uint8_t *base = malloc(size_mul(n ? n : 1, rows_bytes(code_dim)));
     if (!base)
         return QUIRE_ENOMEM;
@@ -31,6 +33,7 @@ void rows_free(struct rows *rows)
 
 void rows_copy(const struct rows *from, uint32_t row, struct rows *to, uint32_t at)
 {
+    assert(row < from->n && at < to->n && from->code_dim == to->code_dim);
     memcpy(to->codes + (size_t)at * to->code_dim, from->codes + (size_t)row * from->code_dim, from->code_dim);
     to->f[at] = from->f[row];
     to->norm2[at] = from->norm2[row];
@@ -42,6 +45,7 @@ void rows_encode(struct rows *rows, uint32_t at, const float *row)
     uint8_t *code = rows->codes + (size_t)at * rows->code_dim;
     double norm2 = 0;
     int32_t sum = 0;
+    assert(at < rows->n);
     rows->f[at] = code_encode(row, rows->code_dim, 8, code, NULL, NULL);
     for (uint32_t i = 0; i < rows->code_dim; i++) {
         norm2 += (double)row[i] * row[i];
@@ -62,6 +66,7 @@ int rows_permute(struct rows *rows, const uint32_t *order)
         rows_copy(rows, start, &held, 0);
         for (uint32_t at = start;;) {
             uint32_t from = order[at];
+            assert(from < rows->n && !bitmap_has(done, at)); /* order is a permutation */
             bitmap_add(done, at);
             if (from == start) {
                 rows_copy(&held, 0, rows, at);
@@ -80,6 +85,7 @@ int rows_permute(struct rows *rows, const uint32_t *order)
 void row_query_set(struct row_query *query, const struct rows *rows, uint32_t row, int8_t *levels)
 {
     const uint8_t *code = rows->codes + (size_t)row * rows->code_dim;
+    assert(row < rows->n);
     for (uint32_t i = 0; i < rows->code_dim; i++)
         levels[i] = (int8_t)(code[i] ^ 0x80);
     query->rows = rows;

@@ -17,7 +17,7 @@ struct rows {
     int32_t *level_sum; /* n: sum of levels */
 };
 
-/* Room for n rows. The arrays lie in one piece, which begins with codes. QUIRE_ENOMEM. */
+/* Memory for n rows. The arrays lie in one piece, which begins with codes. QUIRE_ENOMEM. */
 int rows_alloc(struct rows *rows, uint32_t n, uint32_t code_dim);
 /* What rows_alloc made (all zero: nothing). */
 void rows_free(struct rows *rows);

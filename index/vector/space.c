@@ -15,6 +15,7 @@
  */
 #include "index/vector/space.h"
 #include "index/kernels/kernels.h"
+#include <assert.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,6 +24,7 @@
 
 int space_init(struct space *space, enum quire_metric metric, enum quire_type type, uint32_t dim, uint64_t seed)
 {
+    assert(dim > 0);
     memset(space, 0, sizeof *space);
     space->metric = metric;
     space->type = type;
@@ -132,6 +134,7 @@ void space_lift(const struct space *space, const float *vector, float *work)
         for (uint32_t i = 0; i < space->dim; i++)
             work[i] *= inverse;
     } else {
+        assert(space->metric == QUIRE_METRIC_IP);
         double rest = space->norm2_max - norm2;
         work[space->dim] = rest > 0 ? (float)sqrt(rest) : 0;
     }

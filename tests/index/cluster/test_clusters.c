@@ -60,7 +60,7 @@ static struct clusters_config config_of(uint32_t rows)
                                     .list_most = 6 * rows,
                                     .threads = 2,
                                     .seed = 5,
-                                    .room = 4 * rows};
+                                    .window_rows = 4 * rows};
 }
 
 static void subject_open(struct subject *s, const struct rows *rows)
@@ -542,7 +542,7 @@ static void check_files(struct io_fs *fs, const struct rows *rows, const struct 
 
 static void files_give_the_same(void **state)
 {
-    static const uint32_t rooms[] = {30, 200, 1501, 5999, 6000, 9000};
+    static const uint32_t windows[] = {30, 200, 1501, 5999, 6000, 9000};
     struct support_data data;
     struct rows rows = near_rows(6000, 12, &data);
     struct clusters_config config = config_of(30);
@@ -554,10 +554,10 @@ static void files_give_the_same(void **state)
     make(&s, &rows, NULL, &config);
     uint32_t *cluster_of = known_of(&rows, 5000, &config, &known);
     make(&again, &rows, &known, &config);
-    for (size_t i = 0; i < SUPPORT_COUNT(rooms); i++) {
-        config.room = rooms[i];
+    for (size_t i = 0; i < SUPPORT_COUNT(windows); i++) {
+        config.window_rows = windows[i];
         check_files(fs, &rows, NULL, &config, &s);
-        if (rooms[i] >= 200) /* no known cluster is larger */
+        if (windows[i] >= 200) /* no known cluster is larger */
             check_files(fs, &rows, &known, &config, &again);
     }
     subject_close(&s);
@@ -578,7 +578,7 @@ static void failing_files(void **state)
     int rc = -1;
     (void)state;
     assert_non_null(fs);
-    config.room = 70;
+    config.window_rows = 70;
     for (unsigned n = 1; rc < 0; n += 5) {
         struct files f;
         struct clusters clusters;
