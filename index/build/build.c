@@ -23,6 +23,7 @@
 #include "index/format/posting.h"
 #include "io/bytes.h"
 #include "io/error.h"
+#include <assert.h>
 #include <libgen.h>
 #include <math.h>
 #include <stdio.h>
@@ -113,12 +114,6 @@ double quire_build_done(const char *phase, uint64_t done, uint64_t total)
     return share < 0 ? share_done(lists_phases, sizeof lists_phases / sizeof *lists_phases, phase, part) : share;
 }
 
-char *build_file_path(const struct build *b, const char *name)
-{
-    char *path;
-    return asprintf(&path, "%s/%s", b->folder, name) < 0 ? NULL : path;
-}
-
 /* What `auto` comes to. */
 static void choose_kind(struct build *b)
 {
@@ -199,12 +194,11 @@ static int check_keys(const struct build *b)
     return 0;
 }
 
-static int list_file(const struct build *b, const char *name, uint8_t entry[FILE_ENTRY_BYTES])
+static int list_file(struct build *b, const char *name, uint8_t entry[FILE_ENTRY_BYTES])
 {
-    char *path = build_file_path(b, name);
     struct io_file *file = NULL;
     uint8_t superblock[SECTION_ALIGN];
-    int rc = path ? fs_open(b->fs, path, FS_READ, &file, b->err) : QUIRE_ENOMEM;
+    int rc = build_open_work(b, name, FS_READ, &file);
     if (rc == 0)
         rc = fs_read_exact(file, superblock, sizeof superblock, 0, b->err);
     if (rc == 0) {
@@ -214,7 +208,6 @@ static int list_file(const struct build *b, const char *name, uint8_t entry[FILE
         store_u64(entry + 24, XXH3_64bits(superblock, sizeof superblock));
     }
     fs_close(file);
-    free(path);
     return rc;
 }
 
@@ -231,7 +224,7 @@ static int write_mean(const struct build *b, struct section_writer *writer)
     return rc;
 }
 
-static int write_files(const struct build *b, struct section_writer *writer)
+static int write_files(struct build *b, struct section_writer *writer)
 {
     const char *names[6] = {BLOCKS_NAME, CODES_NAME, KEYS_NAME};
     uint8_t entries[6 * FILE_ENTRY_BYTES];
@@ -254,8 +247,7 @@ int build_write_meta(struct build *b, const uint8_t *calibration, size_t calibra
 {
     struct section_writer *writer = NULL;
     uint8_t params[PARAMS_BYTES];
-    char *path = build_file_path(b, META_NAME);
-    int rc = path ? section_writer_create(b->fs, path, FILE_META, b->segment_id, &writer, b->err) : QUIRE_ENOMEM;
+    int rc = build_section_writer(b, META_NAME, FILE_META, &writer);
     params_encode(&b->params, params);
     if (rc == 0)
         rc = section_put(writer, META_PARAMS, params, sizeof params, b->err);
@@ -265,9 +257,7 @@ int build_write_meta(struct build *b, const uint8_t *calibration, size_t calibra
         rc = section_put(writer, META_CALIBRATION, calibration, calibration_bytes, b->err);
     if (rc == 0)
         rc = write_files(b, writer);
-    rc = section_writer_conclude(writer, rc, b->err);
-    free(path);
-    return rc;
+    return section_writer_conclude(writer, rc, b->err);
 }
 
 static void fill_params(struct build *b)
@@ -293,6 +283,49 @@ static void fill_params(struct build *b)
     p->spread = 1 / sqrtf((float)p->code_dim);
 }
 
+/* The next step is done: what must be there from now on. */
+static void reach(struct build *b, enum build_step step)
+{
+    const struct segment_params *p = &b->params;
+    bool lists = build_is_lists(b), resumed = b->state.stage >= STAGE_TABLES;
+    assert(step == b->step + 1);
+    b->step = step;
+    switch (step) {
+    case STEP_OPTIONS:
+        break;
+    case STEP_LAYOUT:
+        assert(p->slots_per_block > 0 && (uint64_t)p->n_blocks * p->slots_per_block >= b->n);
+        assert(!b->runs.of == (b->runs.rows == 0) && b->runs.rows <= b->n);
+        assert(b->plan.partition_rows > 0 && b->plan.input_rows > 0 && b->plan.graph_rows > 0);
+        break;
+    case STEP_CHECKED:
+        assert(p->rows == b->n && p->code_dim == b->space.code_dim && b->space.mean);
+        break;
+    case STEP_FOLDER:
+        assert(b->folder && (b->options.resume || b->state.stage == STAGE_NONE));
+        break;
+    case STEP_ROWS:
+        assert(b->state.stage >= STAGE_ROWS && b->order && b->rows.n == b->n);
+        assert(!b->rows.rows.codes == b->plan.in_files && (b->vectors || b->runs.of || b->sorted));
+        assert(lists == (b->clusters.n > 0));
+        break;
+    case STEP_CENTRES:
+        assert(b->centres && b->centre_codes && b->centre_factors);
+        break;
+    case STEP_LINKED:
+        assert(lists ? resumed || (b->heads && b->clusters.replica_at) : b->edges.reverse_at != NULL);
+        assert(!b->rows.rows.codes && !b->rows.file && (b->vectors || b->sorted));
+        assert(!b->group_of == (lists || !b->runs.of));
+        break;
+    case STEP_TABLES:
+        assert(b->state.stage >= STAGE_TABLES && !b->external_at == !b->options.keys);
+        break;
+    case STEP_WRITTEN:
+        assert(b->state.stage == STAGE_WRITTEN && !b->calibration == (b->calibration_bytes == 0));
+        break;
+    }
+}
+
 /* What stands on the disk in the end of a stage is synced, so that a later run may rely on it. */
 static int sort_rows(struct build *b)
 {
@@ -310,33 +343,22 @@ static int sort_rows(struct build *b)
     return rc == 0 ? build_save_state(b, STAGE_ROWS) : rc;
 }
 
-/* The rows have served. What a resumed build would begin with stays. */
-static int forget_rows(struct build *b, int rc)
+/* The graph both ways, or heads and replicas. Then the rows have served; what a resumed build would begin with
+ * stays. */
+static int link_rows(struct build *b)
 {
+    bool lists = build_is_lists(b);
+    int rc = !lists ? build_edges(b) : b->state.stage < STAGE_TABLES ? build_find_heads(b) : 0;
+    if (rc == 0 && b->runs.of)
+        rc = build_place_rows(b);
     row_store_close(&b->rows);
     if (rc == 0 && !b->options.resume)
         rc = build_remove_file(b, WORK_ROWS);
-    return rc == 0 && b->runs.of ? build_remove_file(b, WORK_PLACED) : rc;
-}
-
-/* The graph both ways. */
-static int find_edges(struct build *b)
-{
-    int rc = build_edges(b);
     if (rc == 0 && b->runs.of)
-        rc = build_place_rows(b);
-    rc = forget_rows(b, rc);
-    if (rc == 0 && b->state.stage < STAGE_GRAPH)
+        rc = build_remove_file(b, WORK_PLACED);
+    if (rc == 0 && !lists && b->state.stage < STAGE_GRAPH)
         rc = build_save_state(b, STAGE_GRAPH);
-    return rc == 0 ? build_reverse(b) : rc;
-}
-
-static int find_heads(struct build *b)
-{
-    int rc = b->state.stage < STAGE_TABLES ? build_find_heads(b) : 0;
-    if (rc == 0 && b->runs.of)
-        rc = build_place_rows(b);
-    return forget_rows(b, rc);
+    return rc == 0 && !lists ? build_reverse(b) : rc;
 }
 
 static int write_tables(struct build *b)
@@ -365,24 +387,41 @@ static int write_blocks(struct build *b)
     return rc == 0 ? build_save_state(b, STAGE_WRITTEN) : rc;
 }
 
-static int run_steps(struct build *b)
+/* All steps in order. */
+static int run(struct build *b)
 {
     int rc = build_choose_layout(b);
     if (rc == 0)
         rc = build_find_runs(b);
     if (rc == 0)
         rc = build_plan(b);
-    if (rc == 0)
-        rc = build_check_input(b);
     if (rc < 0)
         return rc;
+    reach(b, STEP_LAYOUT);
+    if ((rc = build_check_input(b)) < 0)
+        return rc;
     fill_params(b);
+    reach(b, STEP_CHECKED);
     if ((rc = build_open_folder(b)) < 0)
         return rc;
-    if (b->state.stage < STAGE_WRITTEN && ((rc = sort_rows(b)) < 0 || (rc = build_centres(b, "centres")) < 0 ||
-                                           (rc = build_is_lists(b) ? find_heads(b) : find_edges(b)) < 0 ||
-                                           (rc = write_tables(b)) < 0 || (rc = write_blocks(b)) < 0))
-        return rc;
+    reach(b, STEP_FOLDER);
+    if (b->state.stage < STAGE_WRITTEN) {
+        if ((rc = sort_rows(b)) < 0)
+            return rc;
+        reach(b, STEP_ROWS);
+        if ((rc = build_centres(b, "centres")) < 0)
+            return rc;
+        reach(b, STEP_CENTRES);
+        if ((rc = link_rows(b)) < 0)
+            return rc;
+        reach(b, STEP_LINKED);
+        if ((rc = write_tables(b)) < 0)
+            return rc;
+        reach(b, STEP_TABLES);
+        if ((rc = write_blocks(b)) < 0)
+            return rc;
+        reach(b, STEP_WRITTEN);
+    }
     rc = build_remove_work(b);
     return rc == 0 ? fs_publish(b->fs, b->folder, b->path, b->err) : rc;
 }
@@ -420,61 +459,71 @@ static void say_stopped(const struct build *b, int rc)
         error_set(b->err, rc, "%s", quire_error_text(rc));
 }
 
-/* A copy of a path without slashes at its end: names for other things are made by appending to it. */
-static char *without_slashes(const char *path)
-{
-    char *copy = strdup(path);
-    for (size_t n = copy ? strlen(copy) : 0; n > 1 && copy[n - 1] == '/'; n--)
-        copy[n - 1] = 0;
-    return copy;
-}
-
-int build_merged(struct io_fs *fs, const char *path, const struct quire_input *input,
-                 const struct quire_build_options *options, const struct build_merge *merge, struct quire_error *err)
+/* The arguments themselves, before anything is looked at that they say. */
+static int check_arguments(const char *path, const struct quire_input *input, const struct quire_build_options *options,
+                           struct quire_error *err)
 {
     if (!path || !input || (!input->vectors && !input->read) || !options)
         return error_set(err, QUIRE_EINVALID, "path, vectors and options must be given");
-    struct build b = {.input = *input, .vectors = input->vectors, .dim = input->dim, .type = input->type};
-    b.err = err;
-    b.fs = fs;
-    b.merge = merge;
-    b.row_bytes = input->dim * quire_type_bytes(input->type);
     if (input->rows > QUIRE_ROWS_MAX)
         return error_set(err, QUIRE_ELIMIT, "%llu rows: one index holds at most %u", (unsigned long long)input->rows,
                          QUIRE_ROWS_MAX);
-    b.n = (uint32_t)input->rows;
-    b.options = *options;
-    if (err)
-        memset(err, 0, sizeof *err);
     if (options->struct_bytes != sizeof *options)
         return error_set(
             err, QUIRE_EINVALID,
             "struct_bytes of struct quire_build_options is %zu, this library knows %zu: fill the options with "
             "quire_build_options_init",
             options->struct_bytes, sizeof *options);
-    char *bare_path = without_slashes(path);
-    if (!bare_path)
-        return error_set(err, QUIRE_ENOMEM, "no memory to build %s", path);
-    b.path = bare_path;
-    int rc = check_options(&b);
+    return 0;
+}
+
+/* The path without slashes at its end, since names for other things are made by appending to it; options, keys,
+ * tenants and the space. */
+static int init(struct build *b, const char *path)
+{
+    b->path = strdup(path);
+    if (!b->path)
+        return error_set(b->err, QUIRE_ENOMEM, "no memory to build %s", path);
+    for (size_t n = strlen(b->path); n > 1 && b->path[n - 1] == '/'; n--)
+        b->path[n - 1] = 0;
+    int rc = check_options(b);
     if (rc == 0)
-        rc = check_keys(&b);
+        rc = check_keys(b);
     if (rc == 0)
-        rc = build_take_tenants(&b);
-    if (rc == 0)
-        rc = space_init(&b.space, b.options.metric, b.type, b.dim, b.options.seed);
+        rc = build_take_tenants(b);
+    return rc == 0 ? space_init(&b->space, b->options.metric, b->type, b->dim, b->options.seed) : rc;
+}
+
+int build_merged(struct io_fs *fs, const char *path, const struct quire_input *input,
+                 const struct quire_build_options *options, const struct build_merge *merge, struct quire_error *err)
+{
+    int rc = check_arguments(path, input, options, err);
     if (rc < 0)
-        goto out;
-    rc = run_steps(&b);
-    for (uint32_t row = 0; rc == 0 && merge && row < b.n; row++)
-        merge->places[b.order[row]] = row;
-    build_fini(&b, rc);
-out:
+        return rc;
+    struct build b = {.input = *input,
+                      .vectors = input->vectors,
+                      .n = (uint32_t)input->rows,
+                      .dim = input->dim,
+                      .type = input->type,
+                      .row_bytes = input->dim * quire_type_bytes(input->type),
+                      .options = *options,
+                      .merge = merge,
+                      .fs = fs,
+                      .err = err};
+    if (err)
+        memset(err, 0, sizeof *err);
+    rc = init(&b, path);
+    if (rc == 0) {
+        rc = run(&b);
+        for (uint32_t row = 0; rc == 0 && merge && row < b.n; row++)
+            merge->places[b.order[row]] = row;
+        build_fini(&b, rc);
+    }
     if (rc < 0 && err && err->code == 0)
         say_stopped(&b, rc);
     build_forget_tenants(&b);
     free(b.folder);
-    free(bare_path);
+    free(b.path);
     return rc;
 }
 

@@ -13,6 +13,7 @@
 #include "io/bitmap.h"
 #include "io/bytes.h"
 #include "io/error.h"
+#include <assert.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -164,7 +165,7 @@ static uint32_t choose_edges(struct scratch *s, uint32_t found, uint32_t first, 
 }
 
 /* The navigation codes and factors of n rows, read back from the codes file. Runs on several threads: what an error is
- * about is told where they have come together (make_batch). */
+ * about is told where they have come together (build_write_blocks). */
 static int edge_codes(const struct batch *batch, const uint32_t *rows, uint32_t n, uint8_t *out)
 {
     struct io_file *file = section_file_io(batch->codes);
@@ -201,6 +202,7 @@ static int make_lists(const struct batch *batch, struct scratch *s, uint32_t fir
         int rc = code ? edge_codes(batch, s->sorted, kept, s->edge_codes + (size_t)parts->n_edges * code) : 0;
         if (rc < 0)
             return rc;
+        assert(bytes + kept * code <= share && share <= room);
         parts->n_edges += kept;
         at += bytes;
         room -= bytes + kept * code;
@@ -324,51 +326,38 @@ static int open_codes(struct batch *batch)
     return 0;
 }
 
-/* Blocks of a batch: neither they, nor their rows' vectors, nor the edges take more than BATCH_BYTES. */
-static uint32_t blocks_per_batch(const struct build *b)
-{
-    uint32_t rows = build_batch_rows(b, sizeof(uint32_t) * b->edges.degree), n = rows / b->params.slots_per_block;
-    uint32_t most = BATCH_BYTES / b->params.block_bytes;
-    n = n < most ? n : most;
-    return n ? n : 1;
-}
-
-/* Loads what `n` blocks are made from, and makes them. */
-static int make_batch(struct batch *batch, struct build *b, uint32_t n)
-{
-    uint32_t capacity = b->params.slots_per_block, first = (uint32_t)batch->first_block * capacity;
-    uint32_t rows = b->n - first < n * capacity ? b->n - first : n * capacity;
-    int rc = build_load_input(b, first, rows, batch->vectors);
-    batch->edges.first = first;
-    if (rc == 0 && batch->list_slots)
-        rc = build_edges_part_load(b, first, rows, &batch->edges);
-    if (rc == 0)
-        rc = parallel_for(b->options.threads, n, n / (4 * b->options.threads) + 1, make_range, batch, NULL);
-    return rc;
-}
-
 int build_write_blocks(struct build *b, const uint8_t *hidden)
 {
-    uint32_t block_bytes = b->params.block_bytes, per_batch = blocks_per_batch(b);
+    uint32_t block_bytes = b->params.block_bytes, capacity = b->params.slots_per_block;
+    /* neither blocks of a batch, nor their rows' vectors, nor the edges take more than BATCH_BYTES */
+    uint32_t per_batch = build_batch_rows(b, sizeof(uint32_t) * b->edges.degree) / capacity;
+    per_batch = per_batch < BATCH_BYTES / block_bytes ? per_batch : BATCH_BYTES / block_bytes;
+    per_batch = per_batch ? per_batch : 1;
     bool lists = build_is_lists(b); /* inverted ones lead to the rows, blocks have no edges */
     struct batch batch = {.b = b, .hidden = hidden, .list_slots = lists ? 0 : PARTITION_RUN};
     struct section_writer *writer = NULL;
-    char *path = build_file_path(b, BLOCKS_NAME);
+    assert(b->order && b->centres && (lists || b->edges.reverse_at) && !b->options.keys == !b->external_at);
     batch.buffer = malloc((size_t)per_batch * block_bytes);
-    batch.vectors = malloc((size_t)per_batch * b->params.slots_per_block * b->row_bytes);
-    int rc = path && batch.buffer && batch.vectors ? 0 : QUIRE_ENOMEM;
+    batch.vectors = malloc((size_t)per_batch * capacity * b->row_bytes);
+    int rc = batch.buffer && batch.vectors ? 0 : QUIRE_ENOMEM;
     if (rc == 0 && !lists)
-        rc = build_edges_part_init(b, per_batch * b->params.slots_per_block, &batch.edges);
+        rc = build_edges_part_init(b, per_batch * capacity, &batch.edges);
     if (rc == 0 && b->params.edge_code_bytes)
         rc = open_codes(&batch);
     if (rc == 0)
-        rc = section_writer_create(b->fs, path, FILE_BLOCKS, b->segment_id, &writer, b->err);
+        rc = build_section_writer(b, BLOCKS_NAME, FILE_BLOCKS, &writer);
     if (rc == 0)
         rc = section_begin(writer, BLOCKS_BLOCKS, SECTION_SELF_CHECKED, b->err);
     for (uint32_t at = 0; rc == 0 && at < b->params.n_blocks; at += per_batch) {
         uint32_t n = b->params.n_blocks - at < per_batch ? b->params.n_blocks - at : per_batch;
+        uint32_t first = at * capacity, rows = b->n - first < n * capacity ? b->n - first : n * capacity;
         batch.first_block = at;
-        rc = make_batch(&batch, b, n);
+        batch.edges.first = first;
+        rc = build_load_input(b, first, rows, batch.vectors);
+        if (rc == 0 && batch.list_slots)
+            rc = build_edges_part_load(b, first, rows, &batch.edges);
+        if (rc == 0)
+            rc = parallel_for(b->options.threads, n, n / (4 * b->options.threads) + 1, make_range, &batch, NULL);
         if (rc == 0)
             rc = section_write(writer, batch.buffer, (size_t)n * block_bytes, b->err);
         if (rc == 0)
@@ -381,6 +370,5 @@ int build_write_blocks(struct build *b, const uint8_t *hidden)
     build_edges_part_fini(&batch.edges);
     free(batch.vectors);
     free(batch.buffer);
-    free(path);
     return rc;
 }

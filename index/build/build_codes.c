@@ -10,13 +10,14 @@
  * What lies above is a row far out and stands as the largest half float, which leaves its direction: of the queries
  * that are far out as well, it is nearest to those that it should be, as far as that shows beside |q - c|^2 in a float
  * (it does not from about 1e8 times the others' distance on; such a row is found by an exact search). The spread of a
- * block, which the errors of estimates are taken from, is that of its ordinary rows (build_layout.c).
+ * block, which the errors of estimates are taken from, is that of its ordinary rows (build_centres.c).
  */
 #include "index/build/build_priv.h"
 #include "index/kernels/kernels.h"
 #include "index/segment/groups.h"
 #include "io/bytes.h"
 #include "io/error.h"
+#include <assert.h>
 #include <math.h>
 #include <stdlib.h>
 
@@ -116,6 +117,7 @@ static int by_value(const void *a, const void *b)
 int build_factor_unit(const float *x, uint32_t n, float *out)
 {
     uint32_t m = n < UNIT_SAMPLE ? n : UNIT_SAMPLE;
+    assert(n > 0);
     float *sample = malloc(sizeof *sample * m);
     if (!sample)
         return QUIRE_ENOMEM;
@@ -129,6 +131,7 @@ int build_factor_unit(const float *x, uint32_t n, float *out)
 
 void build_factor_halves(const struct residual *rows, uint32_t n, float scale_a, float scale_f, uint8_t *out)
 {
+    assert(scale_a > 0 && scale_f > 0);
     float pairs[2 * FACTORS_STEP];
     f16_t halves[2 * FACTORS_STEP];
     for (uint32_t at = 0; at < n; at += FACTORS_STEP) {
@@ -146,22 +149,19 @@ void build_factor_halves(const struct residual *rows, uint32_t n, float scale_a,
 static int write_factors(const struct codes_job *job, struct section_writer *writer, unsigned width)
 {
     struct build *b = job->b;
-    float scale_a = 1, scale_f = 1;
+    float *scale_a = &b->params.scale_a[width], *scale_f = &b->params.scale_f[width];
     struct residual rows[FACTORS_STEP];
     uint8_t halves[4 * FACTORS_STEP];
-    int rc = build_factor_unit(job->a, b->n, &scale_a);
+    int rc = build_factor_unit(job->a, b->n, scale_a);
     if (rc == 0)
-        rc = build_factor_unit(job->f, b->n, &scale_f);
-    if (rc < 0)
-        return rc;
-    b->params.scale_a[width] = scale_a;
-    b->params.scale_f[width] = scale_f;
-    rc = section_begin(writer, CODES_NAV_FACTORS + nav_bits[width], 0, b->err);
+        rc = build_factor_unit(job->f, b->n, scale_f);
+    if (rc == 0)
+        rc = section_begin(writer, CODES_NAV_FACTORS + nav_bits[width], 0, b->err);
     for (uint32_t at = 0; rc == 0 && at < b->n; at += FACTORS_STEP) {
         uint32_t n = b->n - at < FACTORS_STEP ? b->n - at : FACTORS_STEP;
         for (uint32_t i = 0; i < n; i++)
             rows[i] = (struct residual){.a = job->a[at + i], .f = job->f[at + i]};
-        build_factor_halves(rows, n, scale_a, scale_f, halves);
+        build_factor_halves(rows, n, *scale_a, *scale_f, halves);
         rc = section_write(writer, halves, 4 * n, b->err);
     }
     return rc == 0 ? section_end(writer, b->err) : rc;
@@ -178,17 +178,6 @@ static int write_floats(struct section_writer *writer, uint32_t id, const float 
         rc = section_write(writer, bytes, 4 * m, err);
     }
     return rc == 0 ? section_end(writer, err) : rc;
-}
-
-static int write_centres(struct build *b, struct section_writer *writer)
-{
-    size_t bytes = (size_t)b->params.n_blocks * code_bytes_of(b->space.code_dim, CENTRE_BITS);
-    int rc = section_put(writer, CODES_CENTRES, b->centre_codes, bytes, b->err);
-    if (rc == 0)
-        rc = write_floats(writer, CODES_CENTRE_FACTORS, b->centre_factors, (size_t)b->params.n_blocks * 3, b->err);
-    if (rc == 0 && b->group_of)
-        rc = groups_write(writer, &b->params, b->group_codes, b->group_factors, b->group_of, b->err);
-    return rc;
 }
 
 static int write_widths(struct build *b, struct section_writer *writer)
@@ -220,13 +209,16 @@ static int write_widths(struct build *b, struct section_writer *writer)
 int build_write_codes(struct build *b)
 {
     struct section_writer *writer = NULL;
-    char *path = build_file_path(b, CODES_NAME);
-    int rc = path ? section_writer_create(b->fs, path, FILE_CODES, b->segment_id, &writer, b->err) : QUIRE_ENOMEM;
+    assert(b->centre_codes && b->centre_factors && !b->group_codes == !b->group_of);
+    int rc = build_section_writer(b, CODES_NAME, FILE_CODES, &writer);
     if (rc == 0)
         rc = build_is_lists(b) ? build_write_lists(b, writer) : write_widths(b, writer);
     if (rc == 0)
-        rc = write_centres(b, writer);
-    rc = section_writer_conclude(writer, rc, b->err);
-    free(path);
-    return rc;
+        rc = section_put(writer, CODES_CENTRES, b->centre_codes,
+                         (size_t)b->params.n_blocks * code_bytes_of(b->space.code_dim, CENTRE_BITS), b->err);
+    if (rc == 0)
+        rc = write_floats(writer, CODES_CENTRE_FACTORS, b->centre_factors, (size_t)b->params.n_blocks * 3, b->err);
+    if (rc == 0 && b->group_of)
+        rc = groups_write(writer, &b->params, b->group_codes, b->group_factors, b->group_of, b->err);
+    return section_writer_conclude(writer, rc, b->err);
 }

@@ -12,6 +12,7 @@
  */
 #include "index/build/build_priv.h"
 #include "io/error.h"
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -73,12 +74,13 @@ static int put_edges(void *context, uint32_t first, uint32_t n, const uint32_t *
     return rc;
 }
 
-/* Room for the edges, and those that an earlier run has found. */
+/* Memory or a file for the edges, and those that an earlier run has found. */
 static int open_edges(struct build *b)
 {
     struct edges *e = &b->edges;
     bool resumed = b->state.linked_groups > 0;
     size_t row = sizeof(uint32_t) * b->options.degree;
+    assert(!e->ids && !e->ids_file && b->state.linked_groups <= b->params.n_blocks);
     int rc = 0;
     e->degree = b->options.degree;
     if (!b->plan.in_files) {
@@ -136,6 +138,7 @@ int build_edges(struct build *b)
                                    .put = put_edges,
                                    .context = b};
     struct progress progress;
+    assert(b->step == STEP_CENTRES && !build_is_lists(b));
     int rc = open_edges(b);
     if (rc == 0 && b->merge && b->merge->known) {
         rows.known = known_edges;
@@ -199,12 +202,12 @@ static void turn_edges(void *context, uint32_t first, uint32_t n, const uint32_t
     }
 }
 
-/* The run of targets from `first` on whose reverse edges fit in `room`, one at least; returns its end. */
-static uint32_t end_of_run(const struct build *b, uint32_t first, uint32_t room)
+/* The run of targets from `first` on whose reverse edges fit in `most` edges, one at least; returns its end. */
+static uint32_t end_of_run(const struct build *b, uint32_t first, uint32_t most)
 {
     const uint32_t *at = b->edges.reverse_at;
     uint32_t end = first + 1;
-    while (end < b->n && at[end + 1] - at[first] <= room && end - first < room)
+    while (end < b->n && at[end + 1] - at[first] <= most && end - first < most)
         end++;
     return end;
 }
@@ -253,6 +256,7 @@ int build_reverse(struct build *b)
 {
     struct edges *e = &b->edges;
     uint32_t most = build_batch_rows(b, sizeof(uint32_t) * e->degree);
+    assert(!e->reverse_at && (e->ids || e->ids_file));
     uint32_t *buffer = e->ids ? NULL : malloc(sizeof(uint32_t) * most * e->degree);
     e->reverse_at = calloc((size_t)b->n + 1, sizeof(uint32_t));
     int rc = e->reverse_at && (e->ids || buffer) ? build_remove_file(b, WORK_REVERSE) : QUIRE_ENOMEM;
@@ -290,6 +294,7 @@ int build_edges_part_load(const struct build *b, uint32_t first, uint32_t n, str
 {
     const struct edges *e = &b->edges;
     size_t row = sizeof(uint32_t) * e->degree;
+    assert(e->reverse_at && first + (uint64_t)n <= b->n && (e->ids || part->buffers[1]));
     part->first = first;
     part->reverse_at = e->reverse_at + first;
     if (e->ids) {

@@ -10,6 +10,7 @@
  */
 #include "index/build/build_priv.h"
 #include "io/error.h"
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -83,6 +84,7 @@ static int scatter_batch(void *context, const struct row_batch *batch)
     for (uint32_t i = 0; i < batch->n; i++) {
         const uint8_t *row = batch->rows + i * row_bytes;
         uint32_t place = s->place[batch->first + i], w = place / s->window_rows;
+        assert(w < s->n_windows);
         if (!s->spare) {
             memcpy(s->window + place * row_bytes, row, row_bytes);
             continue;
@@ -164,6 +166,7 @@ static int scatter_init(struct scatter *s, struct build *b)
 int build_order_input(struct build *b, const char *phase)
 {
     struct scatter s;
+    assert(b->order && !b->sorted);
     if (b->vectors)
         return 0;
     int rc = scatter_init(&s, b);
@@ -205,13 +208,14 @@ static int gather_range(void *context, uint64_t begin, uint64_t end)
 int build_load_input(struct build *b, uint32_t first, uint32_t n, uint8_t *to)
 {
     struct gather gather = {b, first, to};
+    assert(b->order && first + (uint64_t)n <= b->n && (b->vectors || b->sorted));
     if (b->vectors)
         return parallel_for(b->options.threads, n, 1024, gather_range, &gather, NULL);
     return fs_read_exact(b->sorted, to, n * b->row_bytes, first * b->row_bytes, b->err);
 }
 
-int build_input_row(const struct build *b, uint32_t row, uint8_t *room, const uint8_t **out)
+int build_input_row(const struct build *b, uint32_t row, uint8_t *buffer, const uint8_t **out)
 {
-    *out = b->vectors ? b->vectors + b->order[row] * b->row_bytes : room;
-    return b->vectors ? 0 : fs_read_exact(b->sorted, room, b->row_bytes, row * b->row_bytes, NULL);
+    *out = b->vectors ? b->vectors + b->order[row] * b->row_bytes : buffer;
+    return b->vectors ? 0 : fs_read_exact(b->sorted, buffer, b->row_bytes, row * b->row_bytes, NULL);
 }

@@ -16,6 +16,7 @@
 #include "index/column/columns.h"
 #include "io/bytes.h"
 #include "io/error.h"
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -76,24 +77,33 @@ static int write_buckets(struct build *b, struct section_writer *writer, const s
             store_u32(page + 8 + 8 * n + 4 * i, keys[at + i].row);
         }
         at += n;
+        assert(n <= BUCKET_ENTRIES_MAX);
         page_seal(page, number, b->segment_id);
         rc = section_write(writer, page, sizeof page, b->err);
     }
+    assert(rc < 0 || at == b->n);
     return rc == 0 ? section_end(writer, b->err) : rc;
+}
+
+/* A record of a heap. */
+static int write_record(struct build *b, struct section_writer *writer, const void *bytes, uint32_t n)
+{
+    uint8_t header[RECORD_HEADER_BYTES];
+    store_u64(header, record_checksum(bytes, n, b->segment_id));
+    int rc = section_write(writer, header, sizeof header, b->err);
+    return rc == 0 ? section_write(writer, bytes, n, b->err) : rc;
 }
 
 /* A record for each key, at the places that build_place_keys has noted. */
 static int write_heap(struct build *b, struct section_writer *writer)
 {
+    uint64_t at = 0;
     int rc = section_begin(writer, KEYS_HEAP, 0, b->err);
     for (uint32_t i = 0; rc == 0 && i < b->n; i++) {
         /* a key that fits may still have to leave its block when its neighbours are long: keep it here as well */
-        uint32_t length = b->options.key_bytes[i];
-        uint8_t header[RECORD_HEADER_BYTES];
-        store_u64(header, record_checksum(b->options.keys[i], length, b->segment_id));
-        rc = section_write(writer, header, sizeof header, b->err);
-        if (rc == 0)
-            rc = section_write(writer, b->options.keys[i], length, b->err);
+        assert(b->external_at[i] == at);
+        rc = write_record(b, writer, b->options.keys[i], b->options.key_bytes[i]);
+        at += RECORD_HEADER_BYTES + b->options.key_bytes[i];
     }
     return rc == 0 ? section_end(writer, b->err) : rc;
 }
@@ -102,6 +112,7 @@ static int write_heap(struct build *b, struct section_writer *writer)
 int build_place_keys(struct build *b)
 {
     uint64_t at = 0;
+    assert(!b->external_at);
     if (!b->options.keys)
         return 0;
     b->external_at = malloc(sizeof(uint64_t) * b->n);
@@ -115,24 +126,21 @@ int build_place_keys(struct build *b)
 static int write_user_keys(struct build *b, struct section_writer *writer)
 {
     struct hashed *keys = malloc(sizeof *keys * b->n);
-    int rc = keys ? 0 : QUIRE_ENOMEM;
-    if (rc < 0)
-        goto out;
+    if (!keys)
+        return QUIRE_ENOMEM;
     for (uint32_t row = 0; row < b->n; row++) {
         uint32_t input = b->order[row];
         keys[row] = (struct hashed){key_hash(b->options.keys[input], b->options.key_bytes[input]), row, input};
     }
     qsort(keys, b->n, sizeof *keys, by_hash);
-    rc = refuse_duplicates(b, keys);
-    if (rc < 0)
-        goto out;
+    int rc = refuse_duplicates(b, keys);
     b->params.key_buckets = b->n / BUCKET_ENTRIES_WANTED + 1;
-    while (!pages_suffice(keys, b->n, b->params.key_buckets))
+    while (rc == 0 && !pages_suffice(keys, b->n, b->params.key_buckets))
         b->params.key_buckets += b->params.key_buckets / 10 + 1;
-    rc = write_buckets(b, writer, keys);
+    if (rc == 0)
+        rc = write_buckets(b, writer, keys);
     if (rc == 0)
         rc = write_heap(b, writer);
-out:
     free(keys);
     return rc;
 }
@@ -160,13 +168,10 @@ static int write_row_numbers(struct build *b, struct section_writer *writer)
 int build_write_keys(struct build *b)
 {
     struct section_writer *writer = NULL;
-    char *path = build_file_path(b, KEYS_NAME);
-    int rc = path ? section_writer_create(b->fs, path, FILE_KEYS, b->segment_id, &writer, b->err) : QUIRE_ENOMEM;
+    int rc = build_section_writer(b, KEYS_NAME, FILE_KEYS, &writer);
     if (rc == 0)
         rc = b->options.keys ? write_user_keys(b, writer) : write_row_numbers(b, writer);
-    rc = section_writer_conclude(writer, rc, b->err);
-    free(path);
-    return rc;
+    return section_writer_conclude(writer, rc, b->err);
 }
 
 /* Bytes of the JSON of a row of the index, 0 for none. */
@@ -176,11 +181,15 @@ static uint32_t attribute_bytes(const struct build *b, uint32_t row)
     return b->options.attributes[input] ? b->options.attribute_bytes[input] : 0;
 }
 
-static int write_attribute_index(struct build *b, struct section_writer *writer)
+/* The index and then the heap that it leads to. */
+static int write_attributes(struct build *b)
 {
+    struct section_writer *writer = NULL;
     uint8_t page[PAGE_BYTES];
-    uint64_t heap_at = 0;
-    int rc = section_begin(writer, ATTRIBUTES_INDEX, 0, b->err);
+    uint64_t heap_at = 0, heap_bytes = 0;
+    int rc = build_section_writer(b, ATTRIBUTES_NAME, FILE_ATTRIBUTES, &writer);
+    if (rc == 0)
+        rc = section_begin(writer, ATTRIBUTES_INDEX, 0, b->err);
     for (uint32_t at = 0; rc == 0 && at < b->n; at += ATTRIBUTES_PER_PAGE) {
         memset(page, 0, sizeof page);
         for (uint32_t i = 0; i < ATTRIBUTES_PER_PAGE && at + i < b->n; i++) {
@@ -193,38 +202,21 @@ static int write_attribute_index(struct build *b, struct section_writer *writer)
         page_seal(page, at / ATTRIBUTES_PER_PAGE, b->segment_id);
         rc = section_write(writer, page, sizeof page, b->err);
     }
-    return rc == 0 ? section_end(writer, b->err) : rc;
-}
-
-static int write_attribute_heap(struct build *b, struct section_writer *writer)
-{
-    int rc = section_begin(writer, ATTRIBUTES_HEAP, 0, b->err);
+    if (rc == 0)
+        rc = section_end(writer, b->err);
+    if (rc == 0)
+        rc = section_begin(writer, ATTRIBUTES_HEAP, 0, b->err);
     for (uint32_t row = 0; rc == 0 && row < b->n; row++) {
         uint32_t bytes = attribute_bytes(b, row);
-        const char *text = b->options.attributes[b->order[row]];
-        uint8_t header[RECORD_HEADER_BYTES];
-        if (!bytes)
-            continue;
-        store_u64(header, record_checksum(text, bytes, b->segment_id));
-        rc = section_write(writer, header, sizeof header, b->err);
-        if (rc == 0)
-            rc = section_write(writer, text, bytes, b->err);
+        if (bytes) {
+            rc = write_record(b, writer, b->options.attributes[b->order[row]], bytes);
+            heap_bytes += RECORD_HEADER_BYTES + bytes;
+        }
     }
-    return rc == 0 ? section_end(writer, b->err) : rc;
-}
-
-static int write_attributes(struct build *b)
-{
-    struct section_writer *writer = NULL;
-    char *path = build_file_path(b, ATTRIBUTES_NAME);
-    int rc = path ? section_writer_create(b->fs, path, FILE_ATTRIBUTES, b->segment_id, &writer, b->err) : QUIRE_ENOMEM;
+    assert(rc < 0 || heap_bytes == heap_at);
     if (rc == 0)
-        rc = write_attribute_index(b, writer);
-    if (rc == 0)
-        rc = write_attribute_heap(b, writer);
-    rc = section_writer_conclude(writer, rc, b->err);
-    free(path);
-    return rc;
+        rc = section_end(writer, b->err);
+    return section_writer_conclude(writer, rc, b->err);
 }
 
 /* A columns_source. */
@@ -261,12 +253,17 @@ uint64_t build_columns_bytes(const struct build *b)
     return b->options.n_columns || learnt < grants || texts < learnt ? texts : learnt;
 }
 
-static int write_columns(struct build *b)
+int build_write_attributes(struct build *b)
 {
     struct attribute_schema *schema = NULL;
     bool written = false;
+    if (!b->options.attributes)
+        return 0;
+    int rc = write_attributes(b);
+    if (rc < 0)
+        return rc;
     char *path = build_file_path(b, COLUMNS_NAME);
-    int rc = path ? attribute_schema_create(b->options.columns, b->options.n_columns, &schema, b->err) : QUIRE_ENOMEM;
+    rc = path ? attribute_schema_create(b->options.columns, b->options.n_columns, &schema, b->err) : QUIRE_ENOMEM;
     if (rc == 0)
         rc = columns_write(b->fs, path, b->segment_id, b->n, schema, learnt_bytes_max(b), give_attributes, b, &written,
                            b->err);
@@ -275,12 +272,4 @@ static int write_columns(struct build *b)
     attribute_schema_destroy(schema);
     free(path);
     return rc;
-}
-
-int build_write_attributes(struct build *b)
-{
-    if (!b->options.attributes)
-        return 0;
-    int rc = write_attributes(b);
-    return rc == 0 ? write_columns(b) : rc;
 }

@@ -86,6 +86,7 @@ static int save_clusters(struct build *b)
 {
     struct io_file *file = NULL;
     size_t n = (size_t)b->clusters.n + 1;
+    assert(b->clusters.n > 0 && b->clusters.first[b->clusters.n] == b->n);
     if (!b->options.resume)
         return 0;
     int rc = build_open_work(b, WORK_LISTS, FS_WRITE | FS_CREATE, &file);
@@ -95,18 +96,6 @@ static int save_clusters(struct build *b)
         rc = fs_sync(file, b->err);
     fs_close(file);
     return rc;
-}
-
-/* A work file has no checksum, and what it says are places in arrays. */
-static int check_clusters(const struct build *b)
-{
-    const struct clusters *c = &b->clusters;
-    bool good = c->first[0] == 0 && c->first[c->n] == b->n;
-    for (uint32_t i = 0; i < c->n && good; i++)
-        good = c->first[i] < c->first[i + 1];
-    return good ? 0
-                : error_set(b->err, QUIRE_ECORRUPT, "%s/%s is damaged: remove that folder to begin anew", b->folder,
-                            WORK_LISTS);
 }
 
 int build_open_lists(struct build *b)
@@ -125,8 +114,13 @@ int build_open_lists(struct build *b)
     c->first = malloc(n * sizeof *c->first);
     c->n = (uint32_t)n - 1;
     rc = c->first ? fs_read_exact(file, c->first, n * sizeof *c->first, 0, b->err) : QUIRE_ENOMEM;
-    if (rc == 0)
-        rc = check_clusters(b);
+    /* a work file has no checksum, and what it says are places in arrays */
+    bool good = rc == 0 && c->first[0] == 0 && c->first[c->n] == b->n;
+    for (uint32_t i = 0; i < c->n && good; i++)
+        good = c->first[i] < c->first[i + 1];
+    if (rc == 0 && !good)
+        rc = error_set(b->err, QUIRE_ECORRUPT, "%s/%s is damaged: remove that folder to begin anew", b->folder,
+                       WORK_LISTS);
 out:
     fs_close(file);
     return rc;
@@ -137,23 +131,18 @@ int build_order_lists(struct build *b)
     struct clusters_config config = clusters_config(b);
     struct row_store spare;
     struct progress progress;
-    char *path = b->plan.in_files ? build_file_path(b, WORK_SPARE) : NULL;
-    int rc = path || !b->plan.in_files ? 0 : QUIRE_ENOMEM;
-    if (rc == 0 && path)
-        rc = row_store_open(&spare, b->n, b->space.code_dim, b->fs, path, false, b->err);
-    if (rc < 0) {
-        free(path);
+    bool in_files = b->plan.in_files;
+    assert(build_is_lists(b) && b->order && !b->clusters.first);
+    int rc = in_files ? build_open_store(b, &spare, b->n, WORK_SPARE, false) : 0;
+    if (rc < 0)
         return rc;
-    }
     build_progress(b, "cluster", &progress);
-    rc = clusters_find(&b->rows, path ? &spare : NULL, b->merge ? b->merge->clusters : NULL, &config, &progress,
+    rc = clusters_find(&b->rows, in_files ? &spare : NULL, b->merge ? b->merge->clusters : NULL, &config, &progress,
                        b->order, &b->clusters);
-    if (path) {
+    if (in_files)
         row_store_close(&spare);
-        if (rc == 0)
-            rc = build_remove_file(b, WORK_SPARE);
-    }
-    free(path);
+    if (rc == 0 && in_files)
+        rc = build_remove_file(b, WORK_SPARE);
     return rc == 0 ? save_clusters(b) : rc;
 }
 
@@ -189,6 +178,7 @@ int build_find_heads(struct build *b)
 {
     struct clusters_config config = clusters_config(b);
     struct progress progress;
+    assert(b->step == STEP_CENTRES && !b->heads && b->clusters.n > 0);
     build_progress(b, "replicas", &progress);
     int rc = clusters_close(&b->rows, &config, &progress, &b->clusters);
     return rc == 0 ? link_heads(b) : rc;
@@ -262,6 +252,7 @@ static float spread_of(struct list_scratch *s, uint32_t n)
     double sum = 0;
     for (uint32_t i = 0; i < n; i++)
         s->sorted[i] = (float)s->rows[i].norm2;
+    assert(n > 0);
     float limit = FAR2 * near_limit_of(s->sorted, n, (n + 1) / 2).value;
     for (uint32_t i = 0; i < n; i++)
         sum += limit > 0 ? fmin(s->rows[i].norm2, limit) : s->rows[i].norm2; /* 0: most rows are the head */
@@ -314,6 +305,7 @@ static int make_range(void *context, uint64_t begin, uint64_t end)
 static uint32_t sample_row(const struct lists_job *job, uint32_t list, uint32_t i)
 {
     const struct list_entry *e = &job->entries[list];
+    assert(e->entries >= e->own && e->entries > 0);
     const struct clusters *c = &job->b->clusters;
     return e->own ? e->first + i % e->own : c->replicas[c->replica_at[list] + i % e->entries];
 }
@@ -375,6 +367,7 @@ static int plan_entries(struct lists_job *job)
         if (shape.bytes > b->params.posting_bytes_max)
             b->params.posting_bytes_max = shape.bytes;
     }
+    assert(b->params.list_entries == b->clusters.first[c->n] + c->replica_at[c->n]);
     b->params.n_lists = c->n;
     return 0;
 }
@@ -397,39 +390,33 @@ static uint32_t batch_of(const struct lists_job *job, uint32_t first, size_t *by
     return n;
 }
 
-static int write_postings(struct lists_job *job, struct section_writer *writer)
+static int write_postings(struct lists_job *job)
 {
     struct build *b = job->b;
+    struct section_writer *writer = NULL;
     size_t bytes;
-    int rc = section_begin(writer, POSTINGS_POSTINGS, SECTION_SELF_CHECKED, b->err);
+    int rc = build_section_writer(b, POSTINGS_NAME, FILE_POSTINGS, &writer);
+    if (rc == 0)
+        rc = section_begin(writer, POSTINGS_POSTINGS, SECTION_SELF_CHECKED, b->err);
     for (uint32_t n; rc == 0 && job->first < b->clusters.n; job->first += n) {
         n = batch_of(job, job->first, &bytes);
+        assert(n > 0 && bytes <= BATCH_BYTES + POSTING_BYTES_MAX);
         rc = parallel_for(b->options.threads, n, 4, make_range, job, NULL);
         if (rc == 0)
             rc = section_write(writer, job->buffer, bytes, b->err);
         if (rc == 0)
             rc = build_report(b, "write lists", job->first + n, b->clusters.n);
     }
-    return rc == 0 ? section_end(writer, b->err) : rc;
-}
-
-static int write_postings_file(struct lists_job *job)
-{
-    struct build *b = job->b;
-    struct section_writer *writer = NULL;
-    char *path = build_file_path(b, POSTINGS_NAME);
-    int rc = path ? section_writer_create(b->fs, path, FILE_POSTINGS, b->segment_id, &writer, b->err) : QUIRE_ENOMEM;
     if (rc == 0)
-        rc = write_postings(job, writer);
-    rc = section_writer_conclude(writer, rc, b->err);
-    free(path);
-    return rc;
+        rc = section_end(writer, b->err);
+    return section_writer_conclude(writer, rc, b->err);
 }
 
 int build_write_lists(struct build *b, struct section_writer *codes)
 {
     struct lists_job job = {.b = b};
     double error = 0;
+    assert(b->heads && b->epochs && b->clusters.replica_at && !b->guest_lists == !b->runs.of);
     job.width = (uint32_t)kernels_code_index(b->params.list_bits);
     job.entries = calloc(b->clusters.n, sizeof *job.entries);
     job.errors = calloc(b->clusters.n, sizeof *job.errors);
@@ -440,7 +427,7 @@ int build_write_lists(struct build *b, struct section_writer *codes)
     if (rc == 0)
         rc = find_units(&job);
     if (rc == 0)
-        rc = write_postings_file(&job);
+        rc = write_postings(&job);
     epoch_exit(b->epochs, slot);
     for (uint32_t i = 0; rc == 0 && i < b->clusters.n; i++)
         error += job.errors[i];

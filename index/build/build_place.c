@@ -24,6 +24,7 @@
 #include "index/build/build_priv.h"
 #include "index/cluster/partition.h"
 #include "io/error.h"
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -75,6 +76,7 @@ static int rank_runs(const struct placing *p, uint32_t *next)
         next[runs[i].number] = at;
         at += runs[i].rows;
     }
+    assert(at == b->n);
     free(runs);
     return 0;
 }
@@ -88,6 +90,7 @@ static int number_rows(struct placing *p)
         uint32_t run = b->runs.of[b->order[row]];
         p->place[row] = run == RUN_NONE ? at++ : next[run]++;
     }
+    assert(rc < 0 || at == p->n_free);
     free(next);
     return rc;
 }
@@ -180,9 +183,7 @@ static int move_rows_in_files(struct placing *p)
     if (rc < 0)
         return rc;
     row_store_close(&b->rows);
-    char *path = build_file_path(b, WORK_PLACED);
-    rc = path ? row_store_open(&b->rows, b->n, b->space.code_dim, b->fs, path, true, b->err) : QUIRE_ENOMEM;
-    free(path);
+    rc = build_open_store(b, &b->rows, b->n, WORK_PLACED, true);
     return rc == 0 ? build_read_order(b) : rc;
 }
 
@@ -239,6 +240,7 @@ static int cut_free_rows(struct placing *p)
 static int keep_groups(struct placing *p)
 {
     struct build *b = p->b;
+    assert(!b->group_of && !b->group_codes && b->centre_codes);
     b->group_of = malloc(sizeof *b->group_of * b->n);
     if (!b->group_of)
         return QUIRE_ENOMEM;
@@ -325,6 +327,7 @@ static int place_lists(struct placing *p)
         for (uint32_t row = begin; row < end; row++)
             own += p->place[row] < p->n_free;
     }
+    assert(own == p->n_free && at[c->n] == c->replica_at[c->n] + b->runs.rows);
     c->first[c->n] = own;
     free(c->replica_at);
     free(c->replicas);
@@ -333,21 +336,11 @@ static int place_lists(struct placing *p)
     return 0;
 }
 
-/* Lists of a build that is resumed behind their writing have nothing more to be told. */
-static int place_structure(struct placing *p)
-{
-    struct build *b = p->b;
-    if (!build_is_lists(b)) {
-        int rc = keep_groups(p);
-        return rc == 0 ? move_edges(p) : rc;
-    }
-    return b->clusters.replica_at ? place_lists(p) : 0;
-}
-
 int build_place_rows(struct build *b)
 {
     struct placing p = {.b = b, .n_free = b->n - b->runs.rows};
     size_t bytes = sizeof(uint32_t) * b->n;
+    assert(b->step == STEP_CENTRES && b->runs.of && b->runs.rows > 0);
     p.before = malloc(bytes);
     p.place = malloc(bytes);
     int rc = p.before && p.place ? 0 : QUIRE_ENOMEM;
@@ -359,8 +352,13 @@ int build_place_rows(struct build *b)
         rc = move_rows(&p);
     if (rc == 0 && !build_is_lists(b))
         rc = cut_free_rows(&p);
-    if (rc == 0)
-        rc = place_structure(&p);
+    if (rc == 0 && !build_is_lists(b))
+        rc = keep_groups(&p);
+    if (rc == 0 && !build_is_lists(b))
+        rc = move_edges(&p);
+    /* lists of a build that is resumed behind their writing have nothing more to be told */
+    if (rc == 0 && b->clusters.replica_at)
+        rc = place_lists(&p);
     free(p.before);
     free(p.place);
     if (rc == 0)

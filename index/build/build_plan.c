@@ -16,6 +16,7 @@
 #include "index/segment/entry.h"
 #include "io/error.h"
 #include "io/memory.h"
+#include <assert.h>
 
 #define PROGRAM_BYTES  (4u << 20)
 #define THREAD_BYTES   (128u << 10)                /* stack and small scratch of a thread */
@@ -24,11 +25,11 @@
 #define SHARE_LEAST    (2u << 20)
 
 /* One step: bytes that it needs anyway, bytes of one item of its share, least and most items. */
-struct step {
+struct share {
     uint64_t fixed, item, least, most;
 };
 
-enum { STEP_PARTITION, STEP_INPUT, STEP_GRAPH, STEP_PLACE, STEP_REVERSE, STEP_TABLES, STEP_SEARCH, STEPS };
+enum { SHARE_PARTITION, SHARE_INPUT, SHARE_GRAPH, SHARE_PLACE, SHARE_REVERSE, SHARE_TABLES, SHARE_SEARCH, SHARES };
 
 static uint64_t least_items(uint64_t bytes, uint64_t most)
 {
@@ -44,7 +45,7 @@ static uint64_t narrowest_segment(const struct build *b)
     return centres + groups + (uint64_t)b->n * (code_bytes_of(b->space.code_dim, 1) + 4) + 65536;
 }
 
-static void set_steps(const struct build *b, struct step steps[STEPS])
+static void set_shares(const struct build *b, struct share shares[SHARES])
 {
     const struct segment_params *p = &b->params;
     struct neighbours_config config = build_neighbours_config(b);
@@ -55,52 +56,54 @@ static void set_steps(const struct build *b, struct step steps[STEPS])
     uint64_t placing = b->runs.of ? 4 * order : 0;
     uint64_t groups = b->runs.of ? order + centre_codes : 0;
     uint64_t near = (uint64_t)NEIGHBOUR_GROUPS_MAX * p->slots_per_block;
-    steps[STEP_PARTITION] =
-        (struct step){(placing ? placing + centres : order) + STREAM_BYTES, partition_row_bytes(dim), 0, n};
-    steps[STEP_PARTITION].least = least_items(partition_row_bytes(dim), n);
-    if (steps[STEP_PARTITION].least < p->slots_per_block)
-        steps[STEP_PARTITION].least = p->slots_per_block;
+    shares[SHARE_PARTITION] =
+        (struct share){(placing ? placing + centres : order) + STREAM_BYTES, partition_row_bytes(dim), 0, n};
+    shares[SHARE_PARTITION].least = least_items(partition_row_bytes(dim), n);
+    if (shares[SHARE_PARTITION].least < p->slots_per_block)
+        shares[SHARE_PARTITION].least = p->slots_per_block;
     /* the first cut holds no rows, but 8 bytes of each */
-    while (steps[STEP_PARTITION].least < n && steps[STEP_PARTITION].least * partition_row_bytes(dim) < 8 * n)
-        steps[STEP_PARTITION].least += n / 64 + 1;
-    steps[STEP_INPUT] = (struct step){b->vectors ? 0 : 2 * order + STREAM_BYTES, b->row_bytes, 0, n};
-    steps[STEP_INPUT].least = b->vectors ? 0 : least_items(b->row_bytes, n);
-    steps[STEP_GRAPH] =
-        (struct step){order + centres + neighbours_bytes(p->n_blocks, dim, &config) + ROW_STORE_BUFFER_BYTES,
-                      rows_bytes(dim), near < n ? near : n, n};
-    steps[STEP_PLACE] =
-        (struct step){placing + groups + centres + STREAM_BYTES, 1, placing ? SHARE_LEAST : 0, UINT64_MAX};
-    steps[STEP_REVERSE] =
-        (struct step){2 * order + groups + centres + BATCH_BYTES, 8, least_items(8, n), n * config.degree};
+    while (shares[SHARE_PARTITION].least < n && shares[SHARE_PARTITION].least * partition_row_bytes(dim) < 8 * n)
+        shares[SHARE_PARTITION].least += n / 64 + 1;
+    shares[SHARE_INPUT] = (struct share){b->vectors ? 0 : 2 * order + STREAM_BYTES, b->row_bytes, 0, n};
+    shares[SHARE_INPUT].least = b->vectors ? 0 : least_items(b->row_bytes, n);
+    shares[SHARE_GRAPH] =
+        (struct share){order + centres + neighbours_bytes(p->n_blocks, dim, &config) + ROW_STORE_BUFFER_BYTES,
+                       rows_bytes(dim), near < n ? near : n, n};
+    shares[SHARE_PLACE] =
+        (struct share){placing + groups + centres + STREAM_BYTES, 1, placing ? SHARE_LEAST : 0, UINT64_MAX};
+    shares[SHARE_REVERSE] =
+        (struct share){2 * order + groups + centres + BATCH_BYTES, 8, least_items(8, n), n * config.degree};
     /* keys are sorted as pairs of 16 bytes, and qsort may take as much again */
     uint64_t keys = b->options.keys ? 32 * n : 4 * n;
     uint64_t codes = 8 * n + STREAM_BYTES, blocks = 2 * STREAM_BYTES;
-    steps[STEP_TABLES] = (struct step){2 * order + groups + places + centres + (keys > codes ? keys : codes), 1, 0, 0};
+    shares[SHARE_TABLES] =
+        (struct share){2 * order + groups + places + centres + (keys > codes ? keys : codes), 1, 0, 0};
     if (keys < blocks && codes < blocks)
-        steps[STEP_TABLES].fixed = 2 * order + groups + places + centres + blocks;
-    steps[STEP_SEARCH] =
-        (struct step){2 * order + groups + places + centre_codes + SEARCHER_BYTES, 1, narrowest_segment(b), UINT64_MAX};
+        shares[SHARE_TABLES].fixed = 2 * order + groups + places + centres + blocks;
+    shares[SHARE_SEARCH] = (struct share){2 * order + groups + places + centre_codes + SEARCHER_BYTES, 1,
+                                          narrowest_segment(b), UINT64_MAX};
 }
 
-static uint32_t items_of(const struct step *step, uint64_t room)
+static uint32_t items_of(const struct share *share, uint64_t budget)
 {
-    uint64_t items = (room - step->fixed) / step->item;
-    items = items > step->most ? step->most : items;
+    assert(budget >= share->fixed && share->item > 0);
+    uint64_t items = (budget - share->fixed) / share->item;
+    items = items > share->most ? share->most : items;
     return items > UINT32_MAX ? UINT32_MAX : (uint32_t)items;
 }
 
 /* Everything in memory: rows, their order twice while they are cut, then edges both ways. */
-static uint64_t whole_bytes(const struct build *b, const struct step steps[STEPS])
+static uint64_t whole_bytes(const struct build *b, const struct share shares[SHARES])
 {
     uint64_t n = b->n, edges = 4 * n * b->options.degree;
     uint64_t rows = n * partition_row_bytes(b->space.code_dim), input = b->vectors ? 0 : n * b->row_bytes + 4 * n;
-    uint64_t graph = steps[STEP_GRAPH].fixed + n * rows_bytes(b->space.code_dim) + edges;
+    uint64_t graph = shares[SHARE_GRAPH].fixed + n * rows_bytes(b->space.code_dim) + edges;
     if (b->runs.of)
         graph += edges + 4 * 4 * n;
     unsigned bits = build_is_lists(b) ? b->params.list_bits : b->options.code_bits;
     uint64_t segment = narrowest_segment(b) + n * code_bytes_of(b->space.code_dim, bits);
-    uint64_t search = steps[STEP_SEARCH].fixed * 2 + 2 * edges + segment;
-    uint64_t tables = steps[STEP_TABLES].fixed + 2 * edges, first = rows + input + STREAM_BYTES;
+    uint64_t search = shares[SHARE_SEARCH].fixed * 2 + 2 * edges + segment;
+    uint64_t tables = shares[SHARE_TABLES].fixed + 2 * edges, first = rows + input + STREAM_BYTES;
     uint64_t most = first > graph ? first : graph;
     most = tables > most ? tables : most;
     return search > most ? search : most;
@@ -108,18 +111,18 @@ static uint64_t whole_bytes(const struct build *b, const struct step steps[STEPS
 
 int build_plan(struct build *b)
 {
-    struct step steps[STEPS];
+    struct share shares[SHARES];
     struct build_plan *plan = &b->plan;
     struct memory_resident resident;
     uint64_t budget = b->options.build_memory_bytes, needed = 0;
     *plan = (struct build_plan){false, b->n, b->n, b->n, UINT32_MAX, UINT64_MAX, UINT64_MAX};
     if (budget == 0)
         return 0;
-    set_steps(b, steps);
+    set_shares(b, shares);
     memory_resident(&resident);
     uint64_t taken = resident.total + PROGRAM_BYTES + (uint64_t)THREAD_BYTES * b->options.threads;
-    for (int i = 0; i < STEPS; i++) {
-        uint64_t bytes = steps[i].fixed + steps[i].least * steps[i].item;
+    for (int i = 0; i < SHARES; i++) {
+        uint64_t bytes = shares[i].fixed + shares[i].least * shares[i].item;
         needed = bytes > needed ? bytes : needed;
     }
     if (budget < taken + needed)
@@ -128,15 +131,16 @@ int build_plan(struct build *b)
                          "give at least that much",
                          (unsigned long long)budget, (unsigned long long)(taken + needed), b->n);
     /* an allocator that keeps what was freed needs more than the sum */
-    if (budget >= taken + whole_bytes(b, steps) * 5 / 4)
+    if (budget >= taken + whole_bytes(b, shares) * 5 / 4)
         return 0;
-    uint64_t room = budget - taken;
+    uint64_t left = budget - taken;
+    assert(left >= needed);
     plan->in_files = true;
-    plan->partition_rows = items_of(&steps[STEP_PARTITION], room);
-    plan->input_rows = b->vectors ? b->n : items_of(&steps[STEP_INPUT], room);
-    plan->graph_rows = items_of(&steps[STEP_GRAPH], room);
-    plan->reverse_edges = items_of(&steps[STEP_REVERSE], room);
-    plan->place_bytes = room - steps[STEP_PLACE].fixed;
-    plan->segment_bytes = room - steps[STEP_SEARCH].fixed;
+    plan->partition_rows = items_of(&shares[SHARE_PARTITION], left);
+    plan->input_rows = b->vectors ? b->n : items_of(&shares[SHARE_INPUT], left);
+    plan->graph_rows = items_of(&shares[SHARE_GRAPH], left);
+    plan->reverse_edges = items_of(&shares[SHARE_REVERSE], left);
+    plan->place_bytes = left - shares[SHARE_PLACE].fixed;
+    plan->segment_bytes = left - shares[SHARE_SEARCH].fixed;
     return 0;
 }

@@ -67,6 +67,19 @@ enum build_stage {
     STAGE_WRITTEN     /* all files of the index */
 };
 
+/* The steps of build.c, each once and in this order. build_reach asserts what is there after each. */
+enum build_step {
+    STEP_OPTIONS, /* input and options are valid; space */
+    STEP_LAYOUT,  /* slots, blocks, runs; the plan */
+    STEP_CHECKED, /* all rows were looked at; mean, params */
+    STEP_FOLDER,  /* folder, segment_id; state as an earlier run left it */
+    STEP_ROWS,    /* rows, order and sorted in the order of the index; first of clusters */
+    STEP_CENTRES, /* centres, their codes and factors */
+    STEP_LINKED,  /* edges both ways, or heads and clusters; rows are closed */
+    STEP_TABLES,  /* files of keys, attributes and codes */
+    STEP_WRITTEN  /* all files */
+};
+
 struct build_state {
     enum build_stage stage;
     uint32_t linked_groups; /* groups whose edges are in the file */
@@ -77,7 +90,7 @@ struct build_state {
 
 struct build {
     /* input */
-    const char *path;
+    char *path; /* without slashes at its end; owned */
     struct quire_input input;
     const uint8_t *vectors; /* the input in memory, or NULL: it is read */
     size_t row_bytes;
@@ -92,6 +105,7 @@ struct build {
     struct quire_error *err;
     struct io_fs *fs;
     /* made on the way */
+    enum build_step step;
     struct space space;
     struct segment_params params;
     struct build_plan plan;
@@ -119,16 +133,17 @@ struct build {
 };
 
 /* Names in the folder of what is removed before the index is published. */
-#define WORK_ROWS    "work.rows"    /* rows in block order */
-#define WORK_SPARE   "work.spare"   /* rows and input on their way there */
-#define WORK_INPUT   "work.input"   /* the input in block order */
-#define WORK_EDGES   "work.edges"   /* edges of each row */
-#define WORK_REVERSE "work.reverse" /* rows that lead to each row */
-#define WORK_STATE   "work.state"   /* what is finished */
-#define WORK_LISTS   "work.lists"   /* where clusters begin */
-#define WORK_PLACED  "work.placed"  /* rows where runs lie side by side */
-#define WORK_MOVED   "work.moved"   /* edges of these */
-#define WORK_LOCK    "work.lock"
+#define WORK_ROWS      "work.rows"    /* rows in block order */
+#define WORK_SPARE     "work.spare"   /* rows and input on their way there */
+#define WORK_INPUT     "work.input"   /* the input in block order */
+#define WORK_EDGES     "work.edges"   /* edges of each row */
+#define WORK_REVERSE   "work.reverse" /* rows that lead to each row */
+#define WORK_STATE     "work.state"   /* what is finished */
+#define WORK_STATE_NEW "work.state.new"
+#define WORK_LISTS     "work.lists"  /* where clusters begin */
+#define WORK_PLACED    "work.placed" /* rows where runs lie side by side */
+#define WORK_MOVED     "work.moved"  /* edges of these */
+#define WORK_LOCK      "work.lock"
 
 /* Whether inverted lists are built; otherwise it is a page graph. */
 static inline bool build_is_lists(const struct build *b)
@@ -146,50 +161,65 @@ int build_report(const struct build *b, const char *phase, uint64_t done, uint64
 
 /* build_plan.c: refuses a budget that is too small */
 int build_plan(struct build *b);
-/* Rows of a batch of which each takes so many bytes. */
-uint32_t build_batch_rows(const struct build *b, size_t bytes);
 
 /* build_input.c: the input, streamed and put in block order */
+/* Rows of a batch of which each takes so many bytes. */
+uint32_t build_batch_rows(const struct build *b, size_t bytes);
 int build_each_input(struct build *b, const char *phase, int (*body)(void *context, const struct row_batch *batch),
                      void *context);
 int build_order_input(struct build *b, const char *phase); /* phase: a name for the progress */
 /* The input's vectors of rows first .. first + n of the index, into `to`. */
 int build_load_input(struct build *b, uint32_t first, uint32_t n, uint8_t *to);
-/* That of one row: where it lies, or read into `room`. On any thread: errors are told by the number only. */
-int build_input_row(const struct build *b, uint32_t row, uint8_t *room, const uint8_t **out);
+/* That of one row: where it lies, or read into `buffer`. On any thread: errors are told by the number only. */
+int build_input_row(const struct build *b, uint32_t row, uint8_t *buffer, const uint8_t **out);
 
-/* build_rows.c: validation, mean, 8-bit codes */
+/* build_check.c: validation, mean, the checksum of the input */
 int build_check_input(struct build *b);
+
+/* build_rows.c: 8-bit codes of all rows, in memory or in a file */
 int build_encode_rows(struct build *b);
-/* build_layout.c: what a page graph needs resident at least, unless its blocks carry codes */
-uint64_t build_graph_bytes(const struct build *b);
-/* slots per block, order, centres */
+int build_keep_rows(struct build *b);  /* for a build that is resumed: on the disk, in the order of the index */
+int build_open_rows(struct build *b);  /* as an earlier run left them */
+int build_read_order(struct build *b); /* b->order from the file that b->rows is in */
+/* A work file of n rows; there: it exists. */
+int build_open_store(struct build *b, struct row_store *store, uint32_t n, const char *name, bool there);
+
+/* build_layout.c: slots per block; what a page graph needs resident at least, unless its blocks carry codes */
 int build_choose_layout(struct build *b);
+uint64_t build_graph_bytes(const struct build *b);
+
+/* build_order.c */
 int build_order_rows(struct build *b);
-int build_open_rows(struct build *b); /* as an earlier run left them */
 /* Partitions the first n of b->rows into blocks. order gets, of rows in memory, where each was before. */
 int build_partition(struct build *b, uint32_t n, const char *phase, uint32_t *order);
-int build_read_order(struct build *b); /* b->order from the file that b->rows is in */
-/* phase: a name for the progress. Those that there were before are replaced. */
+
+/* build_centres.c; phase: a name for the progress. Those that there were before are replaced. */
 int build_centres(struct build *b, const char *phase);
 int build_decode_centres(struct build *b); /* b->centres from their codes */
-/* build_tenants.c: grants into the texts of attributes; which rows make runs, once blocks have their size */
+
+/* build_tenants.c: grants into the texts of attributes */
 int build_take_tenants(struct build *b);
-int build_find_runs(struct build *b);
 void build_forget_tenants(struct build *b);
+
+/* build_runs.c: which rows make runs, once blocks have their size */
+int build_find_runs(struct build *b);
+
 /* build_place.c: rows, their order, edges or lists as they are numbered when runs lie side by side */
 int build_place_rows(struct build *b);
+
 /* build_edges.c */
 struct neighbours_config build_neighbours_config(const struct build *b);
 int build_edges(struct build *b);
 int build_reverse(struct build *b);
 void build_edges_fini(struct edges *edges);
-/* Room of part->buffers is for so many rows. */
+/* The buffers of a part hold n rows. */
 int build_edges_part_init(const struct build *b, uint32_t n, struct edges_part *part);
 void build_edges_part_fini(struct edges_part *part);
 int build_edges_part_load(const struct build *b, uint32_t first, uint32_t n, struct edges_part *part);
+
 /* build_blocks.c; hidden: bitmap of rows whose edges are left out, or NULL */
 int build_write_blocks(struct build *b, const uint8_t *hidden);
+
 /* build_codes.c */
 int build_write_codes(struct build *b);
 /* A row's code relative to a centre (decoded, code_dim floats) and what its estimate needs besides. raw: the vector as
@@ -218,17 +248,23 @@ int build_write_attributes(struct build *b);         /* and columns of them */
 uint64_t build_columns_bytes(const struct build *b); /* that columns may take in memory, about; for plans */
 /* calibrate.c: b->calibration, b->params.effort_factor */
 int build_calibrate(struct build *b);
-/* build_state.c: folder and lock; what is finished */
-int build_open_folder(struct build *b);
+/* build_state.c: what is finished */
 int build_save_state(struct build *b, enum build_stage stage);
+/* What an earlier run has finished in the folder. QUIRE_ENOFILE: nothing. */
+int build_load_state(struct build *b);
 /* Whether some seconds have passed since the state was written. */
 bool build_state_is_old(const struct build *b);
+
+/* build_folder.c: the folder, its lock and its files */
+int build_open_folder(struct build *b);
 void build_close_folder(struct build *b, int rc);
 int build_remove_work(struct build *b);
-/* build.c */
-int build_write_meta(struct build *b, const uint8_t *calibration, size_t calibration_bytes);
 char *build_file_path(const struct build *b, const char *name); /* owned by the caller; NULL without memory */
 int build_open_work(struct build *b, const char *name, unsigned flags, struct io_file **out);
+int build_section_writer(struct build *b, const char *name, uint32_t kind, struct section_writer **out);
 int build_remove_file(struct build *b, const char *name); /* that is not there: fine */
+
+/* build.c */
+int build_write_meta(struct build *b, const uint8_t *calibration, size_t calibration_bytes);
 
 #endif

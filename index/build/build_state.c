@@ -1,11 +1,5 @@
 /*
- * build_state.c - the folder in which a build works, and what lets a build that was stopped go on.
- *
- * A plain build works in PATH.building-<pid>-<random> and removes it whatever goes wrong. One that may be resumed works
- * in PATH.building-resume under a lock (a second one is refused, a killed one holds none), keeps what it has finished
- * in work files and tables, and after each stage writes WORK_STATE: a page with stage, segment id, parameters and
- * calibration, under a checksum. Everything that a state speaks of is synced before the state replaces the one before
- * it by renaming, so that after a kill or a power cut the state is true.
+ * build_state.c - what a build that may be resumed has finished, and whether another may go on there.
  *
  * Whoever resumes has looked at the whole input again before (it is checked anyway); its checksum and that of all
  * options and keys that decide about the result must be those of the state. Threads and memory may differ, because they
@@ -16,60 +10,19 @@
  * of bytes 0..4087.
  */
 #include "index/build/build_priv.h"
-#include "index/column/columns.h"
 #include "io/bytes.h"
 #include "io/clock.h"
 #include "io/error.h"
-#include <errno.h>
-#include <stdio.h>
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
-#include <sys/random.h>
-#include <unistd.h>
 #include <xxhash.h>
 
 #define STATE_MAGIC          "QUIREWRK"
 #define STATE_VERSION        1u
-#define STATE_NEW            "work.state.new"
 #define STATE_AT_PARAMS      56u
 #define STATE_AT_CALIBRATION (STATE_AT_PARAMS + PARAMS_BYTES)
 #define STATE_EVERY_NS       5000000000u
-
-/* ---- files ------------------------------------------------------------------------------------------------------- */
-
-int build_open_work(struct build *b, const char *name, unsigned flags, struct io_file **out)
-{
-    char *path = build_file_path(b, name);
-    int rc = path ? fs_open(b->fs, path, flags, out, b->err) : QUIRE_ENOMEM;
-    free(path);
-    return rc;
-}
-
-int build_remove_file(struct build *b, const char *name)
-{
-    char *path = build_file_path(b, name);
-    int rc = path ? b->fs->ops->unlink(b->fs, path) : QUIRE_ENOMEM;
-    if (rc < 0 && rc != QUIRE_ENOFILE)
-        error_set(b->err, rc, "cannot remove %s/%s: %s", b->folder, name, quire_error_text(rc));
-    free(path);
-    return rc == QUIRE_ENOFILE ? 0 : rc;
-}
-
-int build_remove_work(struct build *b)
-{
-    /* the state after what it speaks of, so that a kill in between leaves one that can be resumed */
-    static const char *const names[] = {WORK_ROWS,   WORK_SPARE, WORK_INPUT, WORK_EDGES, WORK_REVERSE, WORK_LISTS,
-                                        WORK_PLACED, WORK_MOVED, STATE_NEW,  WORK_STATE, WORK_LOCK};
-    int rc = 0;
-    fs_close(b->state.lock);
-    b->state.lock = NULL;
-    for (size_t i = 0; rc == 0 && i < sizeof names / sizeof *names; i++)
-        rc = build_remove_file(b, names[i]);
-    return rc;
-}
-
-/* ---- the state --------------------------------------------------------------------------------------------------- */
 
 static void hash_number(XXH3_state_t *hash, uint64_t number)
 {
@@ -140,6 +93,7 @@ static void encode_state(const struct build *b, uint8_t page[PAGE_BYTES])
     memcpy(page + 40, b->segment_id, 16);
     params_encode(&b->params, page + STATE_AT_PARAMS);
     store_u32(page + STATE_AT_CALIBRATION, (uint32_t)b->calibration_bytes);
+    assert(b->calibration_bytes <= PAGE_PAYLOAD - STATE_AT_CALIBRATION - 4);
     if (b->calibration)
         memcpy(page + STATE_AT_CALIBRATION + 4, b->calibration, b->calibration_bytes);
     store_u64(page + PAGE_PAYLOAD, XXH3_64bits(page, PAGE_PAYLOAD));
@@ -162,12 +116,13 @@ static int write_state(struct build *b, const uint8_t page[PAGE_BYTES], const ch
 int build_save_state(struct build *b, enum build_stage stage)
 {
     uint8_t page[PAGE_BYTES];
+    assert(stage > STAGE_NONE && stage <= STAGE_WRITTEN && stage >= b->state.stage);
     b->state.stage = stage;
     if (!b->options.resume)
         return 0;
-    char *from = build_file_path(b, STATE_NEW), *to = build_file_path(b, WORK_STATE);
+    char *from = build_file_path(b, WORK_STATE_NEW), *to = build_file_path(b, WORK_STATE);
     encode_state(b, page);
-    int rc = from && to ? build_remove_file(b, STATE_NEW) : QUIRE_ENOMEM;
+    int rc = from && to ? build_remove_file(b, WORK_STATE_NEW) : QUIRE_ENOMEM;
     if (rc == 0)
         rc = write_state(b, page, from, to);
     b->state.saved_ns = clock_ns();
@@ -211,6 +166,7 @@ static int take_state(struct build *b, const uint8_t page[PAGE_BYTES])
     }
     if (bytes == 0)
         return 0;
+    assert(!b->calibration);
     b->calibration = malloc(bytes);
     b->calibration_bytes = bytes;
     if (b->calibration)
@@ -218,12 +174,15 @@ static int take_state(struct build *b, const uint8_t page[PAGE_BYTES])
     return b->calibration ? 0 : QUIRE_ENOMEM;
 }
 
-/* Where there is none (QUIRE_ENOFILE) nothing is finished. */
-static int read_state(struct build *b)
+int build_load_state(struct build *b)
 {
     uint8_t page[PAGE_BYTES];
     struct io_file *file = NULL;
     struct quire_error ignored;
+    assert(b->options.resume && b->folder && b->state.stage == STAGE_NONE);
+    if (hash_options(b) < 0)
+        return QUIRE_ENOMEM;
+    b->state.saved_ns = clock_ns();
     char *path = build_file_path(b, WORK_STATE);
     int rc = path ? fs_open(b->fs, path, FS_READ, &file, &ignored) : QUIRE_ENOMEM;
     if (rc == QUIRE_ENOFILE) {
@@ -239,90 +198,4 @@ static int read_state(struct build *b)
     fs_close(file);
     free(path);
     return rc < 0 ? rc : take_state(b, page);
-}
-
-/* ---- the folder -------------------------------------------------------------------------------------------------- */
-
-static int take_lock(struct build *b)
-{
-    int rc = build_open_work(b, WORK_LOCK, FS_WRITE | FS_CREATE, &b->state.lock);
-    if (rc < 0 || b->state.lock->fd < 0) /* files in memory have no locks, and no second process */
-        return rc;
-    if (flock(b->state.lock->fd, LOCK_EX | LOCK_NB) == 0)
-        return 0;
-    return error_set(b->err, QUIRE_EBUSY, "%s: another build works in this folder: wait for it or stop it", b->folder);
-}
-
-static int clear_entry(void *context, const char *name)
-{
-    return strcmp(name, WORK_LOCK) == 0 ? 0 : build_remove_file(context, name);
-}
-
-/* What later stages have begun to write is written anew. */
-static int clear_begun(struct build *b)
-{
-    static const char *const tables[] = {KEYS_NAME, ATTRIBUTES_NAME, COLUMNS_NAME, CODES_NAME, POSTINGS_NAME};
-    enum build_stage stage = b->state.stage;
-    int rc = build_remove_file(b, WORK_SPARE);
-    for (size_t i = 0; rc == 0 && stage < STAGE_TABLES && i < sizeof tables / sizeof *tables; i++)
-        rc = build_remove_file(b, tables[i]);
-    if (rc == 0 && stage < STAGE_WRITTEN)
-        rc = build_remove_file(b, BLOCKS_NAME);
-    return rc == 0 && stage < STAGE_WRITTEN ? build_remove_file(b, META_NAME) : rc;
-}
-
-static int resume_folder(struct build *b)
-{
-    int rc = hash_options(b);
-    b->state.saved_ns = clock_ns();
-    if (rc == 0)
-        rc = take_lock(b);
-    if (rc == 0)
-        rc = read_state(b);
-    if (rc == QUIRE_ENOFILE)
-        return b->fs->ops->list(b->fs, b->folder, clear_entry, b);
-    return rc == 0 ? clear_begun(b) : rc;
-}
-
-static void forget_folder(struct build *b)
-{
-    fs_close(b->state.lock);
-    b->state.lock = NULL;
-    free(b->folder);
-    b->folder = NULL;
-}
-
-int build_open_folder(struct build *b)
-{
-    uint64_t random;
-    if (access(b->path, F_OK) == 0)
-        return error_set(b->err, QUIRE_EEXISTS, "%s is there already: choose another name or remove it", b->path);
-    if (getrandom(b->segment_id, sizeof b->segment_id, 0) != sizeof b->segment_id ||
-        getrandom(&random, sizeof random, 0) != sizeof random)
-        return error_set(b->err, QUIRE_EINTERNAL, "no random bytes from the kernel");
-    int n = b->options.resume ? asprintf(&b->folder, "%s.building-resume", b->path)
-                              : asprintf(&b->folder, "%s.building-%d-%08x", b->path, (int)getpid(), (unsigned)random);
-    if (n < 0) {
-        b->folder = NULL;
-        return QUIRE_ENOMEM;
-    }
-    int rc = b->fs->ops->mkdir(b->fs, b->folder);
-    bool was_there = rc == QUIRE_EEXISTS && b->options.resume;
-    if (rc < 0 && !was_there) {
-        error_set(b->err, rc, "cannot make folder %s: %s", b->folder, quire_error_text(rc));
-        forget_folder(b);
-        return rc;
-    }
-    rc = b->options.resume ? resume_folder(b) : 0;
-    if (rc < 0 && was_there)
-        forget_folder(b); /* it is not this build's to remove */
-    return rc;
-}
-
-void build_close_folder(struct build *b, int rc)
-{
-    fs_close(b->state.lock);
-    b->state.lock = NULL;
-    if (b->folder && rc < 0 && (!b->options.resume || b->state.stage == STAGE_NONE))
-        fs_remove_folder(b->fs, b->folder, NULL);
 }

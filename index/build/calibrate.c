@@ -23,6 +23,7 @@
 #include "io/bitmap.h"
 #include "io/error.h"
 #include "io/random.h"
+#include <assert.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -109,6 +110,7 @@ static int choose_held_out(struct calibration *c)
     const struct build *b = c->b;
     uint32_t want = b->n / ROWS_PER_QUERY < QUERIES_MAX ? b->n / ROWS_PER_QUERY : QUERIES_MAX;
     struct random random;
+    assert(want > 0 && want < b->n);
     random_init(&random, b->options.seed ^ 0x63616c6962726174ull);
     c->bitmap = calloc((size_t)b->n / 8 + 1, 1);
     c->held = malloc(sizeof *c->held * want);
@@ -163,6 +165,15 @@ static int rotate_range(void *context, uint64_t begin, uint64_t end)
     return vector ? 0 : QUIRE_ENOMEM;
 }
 
+/* Of m rows from `first` on at these distances, those that belong to a query's nearest into its list. */
+static void insert_rows(const struct calibration *c, struct near *list, const float *distances, uint32_t first,
+                        uint32_t m)
+{
+    for (uint32_t i = 0; i < m; i++)
+        if (distances[i] <= list[TRUTH_K - 1].distance && !bitmap_has(c->bitmap, first + i))
+            insert_near(list, TRUTH_K, (struct near){distances[i], first + i});
+}
+
 /* The batch's rows into the lists of queries begin..end. */
 static int compare_range(void *context, uint64_t begin, uint64_t end)
 {
@@ -173,13 +184,8 @@ static int compare_range(void *context, uint64_t begin, uint64_t end)
     for (uint32_t at = 0; at < job->n; at += COMPARE_ROWS) {
         uint32_t m = job->n - at < COMPARE_ROWS ? job->n - at : COMPARE_ROWS;
         for (uint64_t q = begin; q < end; q++) {
-            struct near *list = c->truth + q * TRUTH_K;
             kernels()->f32_l2_many(job->queries + q * dim, job->rows + (size_t)at * dim, m, dim, distances);
-            for (uint32_t i = 0; i < m; i++) {
-                uint32_t row = job->first + at + i;
-                if (distances[i] <= list[TRUTH_K - 1].distance && !bitmap_has(c->bitmap, row))
-                    insert_near(list, TRUTH_K, (struct near){distances[i], row});
-            }
+            insert_rows(c, c->truth + q * TRUTH_K, distances, job->first + at, m);
         }
     }
     return 0;
@@ -246,6 +252,7 @@ static void on_answer(struct search_request *request)
         return;
     }
     uint64_t found = 0;
+    assert(request->n_hits <= l->k && l->k <= TRUTH_K);
     for (uint32_t i = 0; i < request->n_hits; i++)
         for (uint32_t j = 0; j < l->k; j++)
             if (truth[j].row == request->hits[i].row) {
@@ -297,6 +304,7 @@ static int ask(struct ladder *l, uint32_t effort, uint32_t step)
 static int run_point(struct ladder *l, uint32_t effort)
 {
     int rc = ask(l, effort, 1);
+    assert(l->n_points < LADDER_STEPS_MAX);
     if (rc == 0)
         l->points[l->n_points++] =
             (struct calibration_point){l->k, effort, recall_of(l), (float)l->reads / (float)l->n_queries};
@@ -720,12 +728,13 @@ static int search_ladders(struct calibration *c)
     return rc;
 }
 
-/* Under a budget the codes of the index need the room in which the centres stand decoded. */
+/* Under a budget the codes of the index need the memory in which the centres stand decoded. */
 static int search_under_plan(struct calibration *c)
 {
     struct build *b = c->b;
     if (!b->plan.in_files)
         return search_ladders(c);
+    assert(b->centres);
     free(b->centres);
     b->centres = NULL;
     int rc = search_ladders(c);
@@ -761,6 +770,7 @@ static int measure(struct calibration *c)
         (rc = compute_truth(c)) < 0 || (rc = search_under_plan(c)) < 0 ||
         (!lists && (rc = build_remove_file(b, BLOCKS_NAME)) < 0) || (rc = build_remove_file(b, META_NAME)) < 0)
         return rc;
+    assert(!b->calibration && b->step == STEP_TABLES);
     b->calibration = malloc(LADDER_KS * LADDER_STEPS_MAX * CALIBRATION_POINT_BYTES);
     if (!b->calibration)
         return QUIRE_ENOMEM;

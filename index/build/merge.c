@@ -19,6 +19,7 @@
 #include "index/segment/segment_view.h"
 #include "io/error.h"
 #include "io/memory.h"
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -133,6 +134,7 @@ static int take_scanned(void *context, const struct scanned_row *row)
     struct merge *m = context;
     uint32_t slot = m->segments[m->part].segment->params.slot;
     bool is_code = slot == QUIRE_SLOT_Q8;
+    assert(m->result.rows_of[m->part][row->row] == UINT32_MAX); /* each row once */
     m->result.rows_of[m->part][row->row] = m->input.n;
     int rc = merge_input_add(&m->input, is_code ? row->vector : row->slot,
                              is_code ? QUIRE_TYPE_F32 : slot_element_type(slot), row->key, row->key_bytes,
@@ -143,11 +145,6 @@ static int take_scanned(void *context, const struct scanned_row *row)
 static bool reuses_edges(const struct merge *m)
 {
     return m->reuses && m->kind == QUIRE_INDEX_PAGEGRAPH;
-}
-
-static bool reuses_clusters(const struct merge *m)
-{
-    return m->reuses && m->kind == QUIRE_INDEX_SPANN;
 }
 
 static int take_edges(void *context, const struct block_view *view)
@@ -189,7 +186,7 @@ static int gather(struct merge *m)
     }
     if (rc == 0 && reuses_edges(m))
         merge_edges_finish(&m->known, m->result.rows_of[0], rows_of_part(m, 0));
-    if (rc == 0 && reuses_clusters(m))
+    if (rc == 0 && m->reuses && m->kind == QUIRE_INDEX_SPANN)
         rc = merge_clusters_init(&m->clusters, m->segments[0].segment, m->result.rows_of[0], m->n);
     return rc == 0 && m->rows ? take_rows(m) : rc;
 }
@@ -224,6 +221,7 @@ static void place_rows(struct merge *m, const uint32_t *places)
     for (uint32_t p = 0; p < m->result.n_parts; p++)
         for (uint32_t row = 0, n = rows_of_part(m, p); row < n; row++) {
             uint32_t *at = &m->result.rows_of[p][row];
+            assert(*at == UINT32_MAX || *at < m->n);
             if (*at != UINT32_MAX)
                 *at = places[*at];
         }
@@ -235,8 +233,8 @@ static int build(struct merge *m, const char *path)
     struct quire_input input;
     struct build_merge merge = {.type = m->options->type, .tenant_runs = m->options->tenant_runs};
     if (m->reuses) {
-        merge.known = reuses_edges(m) ? &m->known : NULL;
-        merge.clusters = reuses_clusters(m) ? &m->clusters : NULL;
+        merge.known = m->kind == QUIRE_INDEX_PAGEGRAPH ? &m->known : NULL;
+        merge.clusters = m->kind == QUIRE_INDEX_SPANN ? &m->clusters : NULL;
         merge.before = m->segments[0].segment;
     }
     int rc = merge_input_finish(&m->input, &input, m->err);
@@ -254,6 +252,7 @@ static int build(struct merge *m, const char *path)
     options.build_memory_bytes = build_budget(m);
     options.resume = false;
     merge.places = malloc(sizeof *merge.places * m->n);
+    assert(m->input.n == m->n);
     rc = merge.places ? build_merged(m->fs, path, &input, &options, &merge, m->err)
                       : error_set(m->err, QUIRE_ENOMEM, "no memory for the places of %u rows", m->n);
     if (rc == 0)

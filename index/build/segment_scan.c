@@ -12,7 +12,7 @@
  */
 #include "index/build/merge_priv.h"
 #include "index/search/search.h"
-#include "index/segment/segment_priv.h"
+#include "index/segment/segment_view.h"
 #include "io/error.h"
 #include "io/memory.h"
 #include <stdlib.h>
