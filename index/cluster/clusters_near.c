@@ -26,9 +26,10 @@ struct near_scratch {
 
 struct near_job {
     const struct clusters_near *near;
+    uint32_t probed; /* runs */
     uint32_t keep, stride;
-    const struct rows *rows;
-    const uint32_t *ids;
+    const struct rows *rows; /* that points near to are sought for */
+    const uint32_t *ids;     /* of these rows; NULL: all, which are the points themselves */
     uint32_t *out;
 };
 
@@ -127,32 +128,7 @@ static uint32_t find(const struct clusters_near *near, struct near_scratch *s, c
     return near_keep_sorted(s->items, n, keep, s->spare);
 }
 
-static int all_range(void *context, uint64_t begin, uint64_t end)
-{
-    const struct near_job *job = context;
-    struct near_scratch s;
-    struct row_query query;
-    int rc = scratch_init(&s, job->near);
-    if (rc < 0)
-        return rc;
-    for (uint64_t p = begin; p < end; p++) {
-        row_query_set(&query, job->near->points, (uint32_t)p, s.levels);
-        uint32_t n = find(job->near, &s, &query, RUNS_PROBED, job->keep, (uint32_t)p);
-        for (uint32_t i = 0; i < n; i++)
-            job->out[p * job->stride + i] = (uint32_t)s.items[i];
-    }
-    scratch_fini(&s);
-    return 0;
-}
-
-int clusters_near_all(const struct clusters_near *near, uint32_t keep, uint32_t stride, unsigned threads, uint32_t *out)
-{
-    assert(keep <= stride);
-    struct near_job job = {.near = near, .keep = keep, .stride = stride, .out = out};
-    return parallel_for(threads, near->points->n, 64, all_range, &job, NULL);
-}
-
-static int assign_range(void *context, uint64_t begin, uint64_t end)
+static int find_range(void *context, uint64_t begin, uint64_t end)
 {
     const struct near_job *job = context;
     struct near_scratch s;
@@ -161,18 +137,26 @@ static int assign_range(void *context, uint64_t begin, uint64_t end)
     if (rc < 0)
         return rc;
     for (uint64_t i = begin; i < end; i++) {
-        row_query_set(&query, job->rows, job->ids[i], s.levels);
-        uint32_t n = find(job->near, &s, &query, RUNS_ASSIGNED, 1, CLUSTER_NONE);
-        assert(n == 1);
-        job->out[i] = (uint32_t)s.items[0];
+        uint32_t row = job->ids ? job->ids[i] : (uint32_t)i, except = job->ids ? CLUSTER_NONE : row;
+        row_query_set(&query, job->rows, row, s.levels);
+        uint32_t n = find(job->near, &s, &query, job->probed, job->keep, except);
+        assert(n <= job->stride && (n > 0 || !job->ids));
+        for (uint32_t j = 0; j < n; j++)
+            job->out[i * job->stride + j] = (uint32_t)s.items[j];
     }
     scratch_fini(&s);
     return 0;
 }
 
+int clusters_near_all(const struct clusters_near *near, uint32_t keep, uint32_t stride, unsigned threads, uint32_t *out)
+{
+    struct near_job job = {near, RUNS_PROBED, keep, stride, near->points, NULL, out};
+    return parallel_for(threads, near->points->n, 64, find_range, &job, NULL);
+}
+
 int clusters_near_assign(const struct clusters_near *near, const struct rows *rows, const uint32_t *ids, uint32_t n,
                          unsigned threads, uint32_t *out)
 {
-    struct near_job job = {.near = near, .rows = rows, .ids = ids, .out = out};
-    return parallel_for(threads, n, 256, assign_range, &job, NULL);
+    struct near_job job = {near, RUNS_ASSIGNED, 1, 1, rows, ids, out};
+    return parallel_for(threads, n, 256, find_range, &job, NULL);
 }
