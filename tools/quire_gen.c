@@ -184,8 +184,8 @@ int quire_gen(int argc, char **argv)
         CLI_OPTION("k", CLI_COUNT, &w.k, "N", "neighbours per query in the truth", CLI_RANGE(1, QUIRE_K_MAX)),
         CLI_OPTION("metric", CLI_CHOICE, &w.metric, NULL, "distance of the truth", .choices = cli_metrics),
         CLI_THREADS(&w.threads),
-        CLI_OPTION("type", CLI_CHOICE, &w.type, NULL, "of the base's elements; queries are f32", .choices = types),
-        CLI_OPTION("out", CLI_TEXT, &w.prefix, "PREFIX", "of the names of the files", CLI_REQUIRED),
+        CLI_OPTION("type", CLI_CHOICE, &w.type, NULL, "type of the base's elements; queries are f32", .choices = types),
+        CLI_OPTION("out", CLI_TEXT, &w.prefix, "PREFIX", "what the names of the files begin with", CLI_REQUIRED),
     };
     const struct cli_verb verb = {"gen", summary, "", 0, options, sizeof options / sizeof *options, examples};
     int code;

@@ -106,7 +106,7 @@ int quire_gen_attrs(int argc, char **argv)
         CLI_OPTION("rows", CLI_COUNT, &w.rows, "N", "rows, without --base", CLI_RANGE(1, QUIRE_ROWS_MAX)),
         CLI_OPTION("base", CLI_TEXT, &w.base_path, "FILE", "vectors of the rows"),
         CLI_OPTION("by", CLI_CHOICE, &w.by, NULL, "how values are assigned; without --base: random", .choices = bys),
-        CLI_OPTION("out", CLI_TEXT, &w.prefix, "PREFIX", "of the names of the files", CLI_REQUIRED),
+        CLI_OPTION("out", CLI_TEXT, &w.prefix, "PREFIX", "what the names of the files begin with", CLI_REQUIRED),
         CLI_OPTION("seed", CLI_COUNT, &w.seed, "N", "another seed gives other labels"),
         CLI_OPTION("tenants", CLI_COUNT, &w.tenants, "N", "that own the rows: t1, the largest, to tN; 0: none",
                    CLI_RANGE(0, LABELS_TENANTS_MAX)),

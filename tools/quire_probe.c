@@ -57,8 +57,8 @@ int quire_probe(int argc, char **argv)
     uint64_t size = 0, lanes = 1, milliseconds = 500;
     int engine = QUIRE_ENGINE_AUTO, code;
     const struct cli_option options[] = {
-        CLI_OPTION("size", CLI_SIZE, &size, "SIZE", "of the test file; auto: 1G, less where the disk has less space",
-                   CLI_RANGE(FILE_BYTES_MIN, 0)),
+        CLI_OPTION("size", CLI_SIZE, &size, "SIZE",
+                   "size of the test file; auto: 1G, less where the disk has less space", CLI_RANGE(FILE_BYTES_MIN, 0)),
         CLI_OPTION("lanes", CLI_COUNT, &lanes, "N", "threads that share the depth", CLI_RANGE(1, LANES_MAX)),
         CLI_OPTION("time", CLI_COUNT, &milliseconds, "MS", "milliseconds per measurement", CLI_RANGE(1, POINT_MS_MAX)),
         CLI_OPTION("engine", CLI_CHOICE, &engine, NULL, "how blocks are read", .choices = cli_engines),

@@ -572,10 +572,9 @@ static void release(struct search_work *w)
 static const char summary[] =
     "Searches an index for every row of --queries and reports recall (with --truth), rate, latency, reads and memory.\n"
     "resident_bytes is the whole process at the end of the run; --memory picks the widest\n"
-    "navigation code that leaves space for the rest of it. With --filter or --tenant min(k, matches) hits are found "
-    "among\n"
-    "what matches; with --truth of the same (quire truth --filter), queries_too_few and queries_too_many count where "
-    "not.";
+    "navigation code that leaves space for the rest of it. With --filter or --tenant each query has min(k, matches)\n"
+    "hits; with --truth for the same filter (quire truth --filter), queries_too_few and queries_too_many count the\n"
+    "queries that have fewer or more.";
 static const char examples[] =
     "  quire search --index index --queries base.query.fbin --truth base.gt.bin --k 10\n"
     "  quire search --index index --queries q.fbin --recall 0.98 --lanes 2 --inflight 64 --json\n"
