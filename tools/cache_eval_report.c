@@ -64,15 +64,15 @@ void report_hindsight(struct cli *cli, const struct eval_group *g)
 
 /* ---- runs -------------------------------------------------------------------------------------------------------- */
 
-struct figures { /* of a run */
+struct info_totals { /* of a run */
     double served, wrong, served_second, wrong_second, ratio, labelled;
 };
 
-static struct figures figures_of(const struct eval_group *g, uint32_t s)
+static struct info_totals figures_of(const struct eval_group *g, uint32_t s)
 {
     const struct eval_result *r = &g->results[s];
     double best = served_share(&g->hindsight[s].best_half[0]);
-    struct figures f = {.served = share_of(eval_served(&r->all), r->all.requests),
+    struct info_totals f = {.served = share_of(eval_served(&r->all), r->all.requests),
                         .wrong = share_of(r->all.wrong, r->all.requests),
                         .served_second = share_of(eval_served(&r->half), r->half.requests),
                         .wrong_second = share_of(r->half.wrong, r->half.requests),
@@ -84,7 +84,7 @@ static struct figures figures_of(const struct eval_group *g, uint32_t s)
 static void report_seed(struct cli *cli, const struct eval_group *g, uint32_t s)
 {
     const struct eval_result *r = &g->results[s];
-    struct figures f = figures_of(g, s);
+    struct info_totals f = figures_of(g, s);
     json_t *row = begin_row(cli, "runs", g, true);
     cli_put_count(cli, row, "seed", g->options->seeds[s]);
     put_share(cli, row, "served", f.served);
@@ -100,10 +100,10 @@ static void report_seed(struct cli *cli, const struct eval_group *g, uint32_t s)
 
 static void report_means(struct cli *cli, const struct eval_group *g)
 {
-    struct figures mean = {0}, most = {0};
+    struct info_totals mean = {0}, most = {0};
     double n = g->options->n_seeds, least = INFINITY;
     for (uint32_t s = 0; s < g->options->n_seeds; s++) {
-        struct figures f = figures_of(g, s);
+        struct info_totals f = figures_of(g, s);
         mean.served += f.served / n;
         mean.wrong += f.wrong / n;
         mean.served_second += f.served_second / n;

@@ -297,7 +297,7 @@ int acl_save(struct acl *acl, struct quire_error *err)
     return rc;
 }
 
-/* ---- life -------------------------------------------------------------------------------------------------------- */
+/* ---- create and destroy ------------------------------------------------------------------------------------------ */
 
 /* Users of the configuration's `user` lines, or of aclfile. */
 static int read_configured(struct acl *acl, struct acl_table *table, struct quire_error *err)

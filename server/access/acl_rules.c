@@ -95,7 +95,7 @@ static int texts_copy(struct acl_texts *to, const struct acl_texts *from)
     return rc;
 }
 
-/* ---- life -------------------------------------------------------------------------------------------------------- */
+/* ---- create and destroy ------------------------------------------------------------------------------------------ */
 
 struct acl_user *acl_user_create(const void *name, size_t name_bytes)
 {

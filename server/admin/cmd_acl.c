@@ -309,7 +309,7 @@ static void finish_file_call(struct lane *lane, struct message *message)
                  call->save ? (int)strlen(call->error.message) : (int)call->problems.bytes,
                  call->save ? call->error.message : (const char *)call->problems.data);
     resp_buffer_fini(&call->problems);
-    pending_done(&call->pending);
+    caller_done(&call->pending);
     leave_if_gone(c);
 }
 

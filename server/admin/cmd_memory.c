@@ -10,7 +10,7 @@
  */
 #include "io/memory.h"
 #include "server/admin/cmd_admin.h"
-#include "server/admin/figures.h"
+#include "server/admin/info.h"
 #include "server/call/key_call.h"
 #include <inttypes.h>
 #include <malloc.h>
@@ -22,7 +22,7 @@
 __attribute__((weak)) void mi_collect(bool force);
 __attribute__((weak)) void mi_stats_print_out(void (*print)(const char *text, void *context), void *context);
 
-const char *allocator_name(void)
+const char *cmd_memory_allocator(void)
 {
     return mi_collect ? "mimalloc" : "libc";
 }
@@ -31,7 +31,7 @@ const char *allocator_name(void)
 static uint64_t key_memory(const struct key_entry *entry)
 {
     struct collection_stats stats;
-    uint64_t bytes = key_entry_bytes(entry);
+    uint64_t bytes = keyspace_entry_bytes(entry);
     if (entry->type != KEY_VECTOR_SET)
         return bytes;
     collection_get_stats(entry->set, &stats);
@@ -59,17 +59,17 @@ void cmd_memory_usage(struct caller *caller, const struct resp_arg *args, uint32
 
 /* ---- STATS, DOCTOR ----------------------------------------------------------------------------------------------- */
 
-struct memory_figures {
+struct memory_totals {
     struct memory_resident resident;
     uint64_t vectors, dataset; /* bytes of vector sets; of these and all other keys */
     uint64_t keys, clients;
 };
 
-static void take_figures(struct server *server, struct memory_figures *f)
+static void take_totals(struct server *server, struct memory_totals *f)
 {
     memset(f, 0, sizeof *f);
     memory_resident(&f->resident);
-    f->vectors = figures_index_bytes(server);
+    f->vectors = info_index_bytes(server);
     f->dataset = f->vectors + atomic_load(&server->service.keyspace.used_bytes);
     f->keys = keyspace_count(&server->service.keyspace);
     for (unsigned i = 0; i < server->service.n_lanes; i++)
@@ -85,10 +85,10 @@ static void put_count(struct resp_buffer *out, const char *name, uint64_t value)
 void cmd_memory_stats(struct caller *caller, const struct resp_arg *args, uint32_t n)
 {
     struct client *c = client_of(caller);
-    struct memory_figures f;
+    struct memory_totals f;
     (void)args;
     (void)n;
-    take_figures(c->loop->server, &f);
+    take_totals(c->loop->server, &f);
     uint64_t rest = f.resident.anonymous > f.dataset ? f.resident.anonymous - f.dataset : 0;
     struct resp_buffer *out = client_reply(c);
     resp_map(out, 9);
@@ -108,11 +108,11 @@ void cmd_memory_stats(struct caller *caller, const struct resp_arg *args, uint32
 void cmd_memory_doctor(struct caller *caller, const struct resp_arg *args, uint32_t n)
 {
     struct client *c = client_of(caller);
-    struct memory_figures f;
+    struct memory_totals f;
     char text[700];
     (void)args;
     (void)n;
-    take_figures(c->loop->server, &f);
+    take_totals(c->loop->server, &f);
     uint64_t rest = f.resident.anonymous > f.dataset ? f.resident.anonymous - f.dataset : 0;
     const char *verdict =
         rest > f.dataset + (256ull << 20)

@@ -5,7 +5,7 @@
  * cluster clients their routing.
  */
 #include "server/admin/cmd_admin.h"
-#include "server/admin/figures.h"
+#include "server/admin/info.h"
 #include "server/commands/command.h"
 #include "server/protocol/glob.h"
 #include <stdio.h>

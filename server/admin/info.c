@@ -7,13 +7,13 @@
  *
  * redis_version tells clients which commands' behaviour to expect, not whose server this is: that is quire_version.
  */
+#include "server/admin/info.h"
 #include "index/kernels/kernels.h"
 #include "io/journal.h"
 #include "io/memory.h"
-#include "server/admin/figures.h"
 #include "server/admin/snapshot.h"
-#include "server/cache/cache_figures.h"
-#include "server/call/fair_figures.h"
+#include "server/cache/cache_metrics.h"
+#include "server/call/fair_metrics.h"
 #include "server/net/client.h"
 #include <inttypes.h>
 #include <math.h>
@@ -38,7 +38,7 @@ static void line(struct resp_buffer *text, const char *format, ...)
     resp_raw(text, "\r\n", 2);
 }
 
-void figures_sum(const struct server *server, struct figures *sums)
+void info_sum(const struct server *server, struct info_totals *sums)
 {
     uint64_t largest = 0;
     memset(sums, 0, sizeof *sums);
@@ -57,7 +57,7 @@ void figures_sum(const struct server *server, struct figures *sums)
 }
 
 /* 0 before the first search. */
-static double latency_us(const struct figures *sums, double share)
+static double latency_us(const struct info_totals *sums, double share)
 {
     double us = histogram_percentile(&sums->latency, share);
     return isnan(us) ? 0 : us;
@@ -72,7 +72,7 @@ static const char *program_path(char *room, size_t bytes)
     return room;
 }
 
-static void section_server(const struct server *server, const struct figures *sums, struct resp_buffer *text)
+static void section_server(const struct server *server, const struct info_totals *sums, struct resp_buffer *text)
 {
     struct timespec now;
     struct utsname system;
@@ -96,7 +96,7 @@ static void section_server(const struct server *server, const struct figures *su
     line(text, "config_file:%s", server->service.config->file ? server->service.config->file : "");
 }
 
-static void section_clients(const struct server *server, const struct figures *sums, struct resp_buffer *text)
+static void section_clients(const struct server *server, const struct info_totals *sums, struct resp_buffer *text)
 {
     line(text, "connected_clients:%" PRIu64, sums->clients);
     line(text, "connected_clients_tls:%" PRIu64, sums->tls_clients);
@@ -117,7 +117,7 @@ static void sum_memory(void *context, const struct key_entry *entry)
     *bytes += stats.memtable_bytes + stats.resident_bytes;
 }
 
-uint64_t figures_index_bytes(struct server *server)
+uint64_t info_index_bytes(struct server *server)
 {
     uint64_t bytes = 0;
     keyspace_each(&server->service.keyspace, sum_memory, &bytes);
@@ -132,7 +132,7 @@ static void sum_cache_memory(void *context, struct cache *cache)
         *bytes += stats.memory_bytes;
 }
 
-uint64_t figures_cache_bytes(struct server *server)
+uint64_t info_cache_bytes(struct server *server)
 {
     uint64_t bytes = 0;
     if (server->service.caches)
@@ -152,11 +152,10 @@ static const char *human(uint64_t bytes, char text[32])
     return text;
 }
 
-static void section_memory(const struct server *server, const struct figures *sums, struct resp_buffer *text)
+static void section_memory(const struct server *server, const struct info_totals *sums, struct resp_buffer *text)
 {
     struct memory_resident resident;
-    uint64_t indexes = figures_index_bytes((struct server *)(uintptr_t)server),
-             most = server->service.config->maxmemory;
+    uint64_t indexes = info_index_bytes((struct server *)(uintptr_t)server), most = server->service.config->maxmemory;
     char room[32];
     (void)sums;
     memory_resident(&resident);
@@ -168,13 +167,13 @@ static void section_memory(const struct server *server, const struct figures *su
     line(text, "used_memory_peak_human:%s", human(resident.peak, room));
     line(text, "used_memory_dataset:%" PRIu64, (uint64_t)atomic_load(&server->service.keyspace.used_bytes));
     line(text, "used_memory_indexes:%" PRIu64, indexes);
-    line(text, "used_memory_caches:%" PRIu64, figures_cache_bytes((struct server *)(uintptr_t)server));
+    line(text, "used_memory_caches:%" PRIu64, info_cache_bytes((struct server *)(uintptr_t)server));
     line(text, "maxmemory:%" PRIu64, most);
     line(text, "maxmemory_human:%s", human(most, room));
     line(text, "maxmemory_policy:noeviction");
     line(text, "mem_fragmentation_ratio:%.2f",
          resident.anonymous ? (double)resident.total / (double)resident.anonymous : 0.0);
-    line(text, "mem_allocator:%s", allocator_name());
+    line(text, "mem_allocator:%s", cmd_memory_allocator());
 }
 
 static void put_snapshots(struct server *server, struct resp_buffer *text)
@@ -193,7 +192,7 @@ static void put_snapshots(struct server *server, struct resp_buffer *text)
     line(text, "rdb_saves:%" PRIu64, now.saves);
 }
 
-static void section_persistence(const struct server *server, const struct figures *sums, struct resp_buffer *text)
+static void section_persistence(const struct server *server, const struct info_totals *sums, struct resp_buffer *text)
 {
     struct journal_stats log;
     struct store_stats stats;
@@ -215,7 +214,7 @@ static void section_persistence(const struct server *server, const struct figure
     line(text, "aof_rewrites:%" PRIu64, stats.checkpoints);
 }
 
-static void section_stats(const struct server *server, const struct figures *sums, struct resp_buffer *text)
+static void section_stats(const struct server *server, const struct info_totals *sums, struct resp_buffer *text)
 {
     line(text, "total_connections_received:%" PRIu64, sums->connections);
     line(text, "total_connections_tls:%" PRIu64, sums->tls_connections);
@@ -238,7 +237,7 @@ static void section_stats(const struct server *server, const struct figures *sum
     line(text, "acl_access_denied_key:%" PRIu64, sums->acl_denied_keys);
 }
 
-static void section_replication(const struct server *server, const struct figures *sums, struct resp_buffer *text)
+static void section_replication(const struct server *server, const struct info_totals *sums, struct resp_buffer *text)
 {
     (void)sums;
     line(text, "role:master");
@@ -247,7 +246,7 @@ static void section_replication(const struct server *server, const struct figure
     line(text, "master_repl_offset:0");
 }
 
-static void section_cpu(const struct server *server, const struct figures *sums, struct resp_buffer *text)
+static void section_cpu(const struct server *server, const struct info_totals *sums, struct resp_buffer *text)
 {
     struct rusage usage;
     (void)server;
@@ -258,7 +257,7 @@ static void section_cpu(const struct server *server, const struct figures *sums,
     line(text, "used_cpu_user:%lld.%06ld", (long long)usage.ru_utime.tv_sec, (long)usage.ru_utime.tv_usec);
 }
 
-void figures_of_row(const struct server *server, unsigned row, struct row_figures *out)
+void info_row(const struct server *server, unsigned row, struct info_row_totals *out)
 {
     memset(out, 0, sizeof *out);
     for (unsigned i = 0; i < server->service.n_lanes; i++) {
@@ -270,12 +269,12 @@ void figures_of_row(const struct server *server, unsigned row, struct row_figure
     }
 }
 
-static void section_commandstats(const struct server *server, const struct figures *sums, struct resp_buffer *text)
+static void section_commandstats(const struct server *server, const struct info_totals *sums, struct resp_buffer *text)
 {
     (void)sums;
     for (unsigned row = 0; row < n_commands; row++) {
-        struct row_figures f;
-        figures_of_row(server, row, &f);
+        struct info_row_totals f;
+        info_row(server, row, &f);
         if (f.calls + f.rejected)
             line(text,
                  "cmdstat_%s:calls=%" PRIu64 ",usec=%" PRIu64 ",usec_per_call=%.2f,rejected_calls=%" PRIu64
@@ -285,7 +284,7 @@ static void section_commandstats(const struct server *server, const struct figur
     }
 }
 
-static void section_latencystats(const struct server *server, const struct figures *sums, struct resp_buffer *text)
+static void section_latencystats(const struct server *server, const struct info_totals *sums, struct resp_buffer *text)
 {
     (void)sums;
     for (unsigned row = 0; row < n_commands; row++) {
@@ -317,8 +316,8 @@ static uint64_t errors_of_code(const struct server *server, unsigned lane, const
     return count;
 }
 
-void figures_errors(const struct server *server, void (*visit)(void *context, const char *code, uint64_t count),
-                    void *context)
+void info_errors(const struct server *server, void (*visit)(void *context, const char *code, uint64_t count),
+                 void *context)
 {
     for (unsigned l = 0; l < server->service.n_lanes; l++) {
         const struct lane_stats *stats = &server->loops[l].lane.stats;
@@ -336,27 +335,27 @@ static void error_line(void *text, const char *code, uint64_t count)
     line(text, "errorstat_%s:count=%" PRIu64, code, count);
 }
 
-static void section_errorstats(const struct server *server, const struct figures *sums, struct resp_buffer *text)
+static void section_errorstats(const struct server *server, const struct info_totals *sums, struct resp_buffer *text)
 {
     (void)sums;
-    figures_errors(server, error_line, text);
+    info_errors(server, error_line, text);
 }
 
-static void section_modules(const struct server *server, const struct figures *sums, struct resp_buffer *text)
+static void section_modules(const struct server *server, const struct info_totals *sums, struct resp_buffer *text)
 {
     (void)server;
     (void)sums;
     (void)text; /* there are none; clients look for the section */
 }
 
-static void section_cluster(const struct server *server, const struct figures *sums, struct resp_buffer *text)
+static void section_cluster(const struct server *server, const struct info_totals *sums, struct resp_buffer *text)
 {
     (void)server;
     (void)sums;
     line(text, "cluster_enabled:0");
 }
 
-static void section_keyspace(const struct server *server, const struct figures *sums, struct resp_buffer *text)
+static void section_keyspace(const struct server *server, const struct info_totals *sums, struct resp_buffer *text)
 {
     struct keyspace_expiries expiries;
     size_t keys = keyspace_count(&server->service.keyspace);
@@ -403,7 +402,7 @@ static void store_lines(const struct server *server, struct resp_buffer *text)
     line(text, "writers_wait:%d", store_is_behind(server->service.store));
 }
 
-static void section_quire(const struct server *server, const struct figures *sums, struct resp_buffer *text)
+static void section_quire(const struct server *server, const struct info_totals *sums, struct resp_buffer *text)
 {
     double searches = sums->searches ? (double)sums->searches : 1;
     struct loop *loop = &server->loops[0];
@@ -448,7 +447,7 @@ static uint64_t entries_gone(const struct quire_cache_stats *s)
     return s->evicted_own + s->evicted_cache + s->expired + s->invalidated + s->replaced + s->removed + s->lost;
 }
 
-static void cache_line(unsigned number, const struct cache_figure *f, struct resp_buffer *text)
+static void cache_line(unsigned number, const struct cache_metric *f, struct resp_buffer *text)
 {
     const struct quire_cache_stats *s = &f->stats;
     line(text,
@@ -463,12 +462,12 @@ static void cache_line(unsigned number, const struct cache_figure *f, struct res
          s->cost_saved, s->get_p50_us, s->get_p99_us, s->get_p999_us);
 }
 
-static void section_cache(const struct server *server, const struct figures *sums, struct resp_buffer *text)
+static void section_cache(const struct server *server, const struct info_totals *sums, struct resp_buffer *text)
 {
-    struct cache_figures figures;
+    struct cache_metrics figures;
     struct quire_cache_stats all = {0};
     (void)sums;
-    text->failed |= !cache_figures_take(server->service.caches, false, &figures);
+    text->failed |= !cache_metrics_take(server->service.caches, false, &figures);
     for (uint32_t i = 0; i < figures.n_caches; i++)
         add_stats(&all, &figures.caches[i].stats);
     line(text, "caches:%" PRIu64, figures.n_caches + figures.left_out);
@@ -487,10 +486,10 @@ static void section_cache(const struct server *server, const struct figures *sum
     line(text, "cache_cost_saved:%.6g", all.cost_saved);
     for (uint32_t i = 0; i < figures.n_caches; i++)
         cache_line(i, &figures.caches[i], text);
-    cache_figures_fini(&figures);
+    cache_metrics_fini(&figures);
 }
 
-static void tenant_line(unsigned number, const struct fair_figure *f, struct resp_buffer *text)
+static void tenant_line(unsigned number, const struct fair_metric *f, struct resp_buffer *text)
 {
     const struct fair_sums *s = &f->sums;
     line(text,
@@ -505,10 +504,10 @@ static void tenant_line(unsigned number, const struct fair_figure *f, struct res
          s->cost_us, f->wait_p50_us, f->wait_p99_us, f->latency_p50_us, f->latency_p99_us);
 }
 
-static void section_tenants(const struct server *server, const struct figures *sums, struct resp_buffer *text)
+static void section_tenants(const struct server *server, const struct info_totals *sums, struct resp_buffer *text)
 {
-    struct fair_figures figures;
-    text->failed |= !fair_figures_take((struct service *)(uintptr_t)&server->service, FAIR_FIGURES_INFO, &figures);
+    struct fair_metrics figures;
+    text->failed |= !fair_metrics_take((struct service *)(uintptr_t)&server->service, FAIR_METRICS_INFO, &figures);
     line(text, "tenants:%" PRIu64, figures.tenants);
     line(text, "searches_at_once:%" PRIu64, sums->searches_at_once);
     line(text, "tenant_queries:%" PRIu64, figures.all.queries);
@@ -522,12 +521,12 @@ static void section_tenants(const struct server *server, const struct figures *s
     line(text, "tenant_cost_us:%" PRIu64, figures.all.cost_us);
     for (uint32_t i = 0; i < figures.n; i++)
         tenant_line(i, &figures.figures[i], text);
-    fair_figures_fini(&figures);
+    fair_metrics_fini(&figures);
 }
 
 static const struct {
     const char *name, *title;
-    void (*write)(const struct server *server, const struct figures *sums, struct resp_buffer *text);
+    void (*write)(const struct server *server, const struct info_totals *sums, struct resp_buffer *text);
     bool by_default;
 } sections[] = {{"server", "Server", section_server, true},
                 {"clients", "Clients", section_clients, true},
@@ -548,8 +547,8 @@ static const struct {
 
 void info_write(struct server *server, const struct resp_arg *wanted, uint32_t n, struct resp_buffer *text)
 {
-    struct figures sums;
-    figures_sum(server, &sums);
+    struct info_totals sums;
+    info_sum(server, &sums);
     for (size_t s = 0; s < sizeof sections / sizeof *sections; s++) {
         bool show = n == 0 && sections[s].by_default;
         for (uint32_t i = 0; i < n; i++)

@@ -6,7 +6,7 @@
  * (10 seconds); they are no clients of the server and count for no limit of it. They run on lane 0's ring like all
  * else: no thread, no library.
  *
- * Series of semantic caches have names that clients chose: cache_figures.h bounds how many there are, and what is
+ * Series of semantic caches have names that clients chose: cache_metrics.h bounds how many there are, and what is
  * beyond is counted (quire_cache_series_left_out).
  *
  * The histogram of search latencies has buckets at powers of two, where the lanes' own histograms (log-linear, a few
@@ -16,9 +16,9 @@
 #include "io/error.h"
 #include "io/journal.h"
 #include "io/memory.h"
-#include "server/admin/figures.h"
-#include "server/cache/cache_figures.h"
-#include "server/call/fair_figures.h"
+#include "server/admin/info.h"
+#include "server/cache/cache_metrics.h"
+#include "server/call/fair_metrics.h"
 #include "server/commands/latency.h"
 #include "server/net/loop.h"
 #include <inttypes.h>
@@ -100,7 +100,7 @@ static void put_label(struct resp_buffer *text, const char *value)
     }
 }
 
-static void put_server(struct server *server, const struct figures *f, struct resp_buffer *text)
+static void put_server(struct server *server, const struct info_totals *f, struct resp_buffer *text)
 {
     struct rusage usage;
     struct loop *loop = &server->loops[0];
@@ -147,38 +147,38 @@ static void put_error(void *text, const char *code, uint64_t count)
 
 /* One family of the commands that were called; the figure is picked by `which`. */
 static void put_by_command(const struct server *server, struct resp_buffer *text, const char *name, const char *help,
-                           double (*which)(const struct row_figures *))
+                           double (*which)(const struct info_row_totals *))
 {
     head(text, name, "counter", help);
     for (unsigned row = 0; row < n_commands; row++) {
-        struct row_figures f;
-        figures_of_row(server, row, &f);
+        struct info_row_totals f;
+        info_row(server, row, &f);
         if (f.calls + f.rejected)
             put(text, "%s{command=\"%s\"} %.17g\n", name, commands[row].name, which(&f));
     }
 }
 
-static double calls_of(const struct row_figures *f)
+static double calls_of(const struct info_row_totals *f)
 {
     return (double)f->calls;
 }
 
-static double seconds_of(const struct row_figures *f)
+static double seconds_of(const struct info_row_totals *f)
 {
     return (double)f->us * 1e-6;
 }
 
-static double failures_of(const struct row_figures *f)
+static double failures_of(const struct info_row_totals *f)
 {
     return (double)f->failed;
 }
 
-static double rejections_of(const struct row_figures *f)
+static double rejections_of(const struct info_row_totals *f)
 {
     return (double)f->rejected;
 }
 
-static void put_commands(struct server *server, const struct figures *f, struct resp_buffer *text)
+static void put_commands(struct server *server, const struct info_totals *f, struct resp_buffer *text)
 {
     number(text, "quire_commands_processed_total", "counter", "Requests, whatever became of them.",
            (double)f->commands);
@@ -188,10 +188,10 @@ static void put_commands(struct server *server, const struct figures *f, struct 
     put_by_command(server, text, "quire_command_failures_total", "Calls that ended in an error.", failures_of);
     put_by_command(server, text, "quire_command_rejections_total", "Requests refused before they ran.", rejections_of);
     head(text, "quire_errors_total", "counter", "Error replies by their code.");
-    figures_errors(server, put_error, text);
+    info_errors(server, put_error, text);
 }
 
-static void put_searches(const struct figures *f, struct resp_buffer *text)
+static void put_searches(const struct info_totals *f, struct resp_buffer *text)
 {
     enum { LEAST_POWER = 5, MOST_POWER = 24 }; /* 32 us to 17 s */
     static const char name[] = "quire_search_latency_seconds";
@@ -227,7 +227,7 @@ static void put_memory(struct server *server, struct resp_buffer *text)
            (double)resident.anonymous);
     number(text, "quire_peak_memory_bytes", "gauge", "The most that was resident.", (double)resident.peak);
     number(text, "quire_index_memory_bytes", "gauge", "What all vector sets keep in memory.",
-           (double)figures_index_bytes(server));
+           (double)info_index_bytes(server));
 }
 
 /* ---- semantic caches --------------------------------------------------------------------------------------------- */
@@ -327,14 +327,14 @@ static double series_value(const struct cache_series *series, const struct quire
 }
 
 static void put_families(struct resp_buffer *text, const struct cache_family *families, size_t n_families,
-                         const struct cache_figure *figures, uint32_t n)
+                         const struct cache_metric *figures, uint32_t n)
 {
     for (size_t i = 0; i < n_families && n > 0; i++) {
         const struct cache_family *family = &families[i];
         head(text, family->name, family->type, family->help);
         for (uint32_t j = 0; j < n; j++) {
             for (unsigned k = 0; k < CACHE_SERIES_MAX && (k == 0 || family->series[k].label); k++) {
-                const struct cache_figure *f = &figures[j];
+                const struct cache_metric *f = &figures[j];
                 put(text, "%s{cache=\"%s\"", family->name, f->cache);
                 if (families == of_categories)
                     put(text, ",category=\"%s\"", f->category);
@@ -346,66 +346,66 @@ static void put_families(struct resp_buffer *text, const struct cache_family *fa
 
 static void put_caches(struct server *server, struct resp_buffer *text)
 {
-    struct cache_figures figures;
-    text->failed |= !cache_figures_take(server->service.caches, true, &figures);
+    struct cache_metrics figures;
+    text->failed |= !cache_metrics_take(server->service.caches, true, &figures);
     number(text, "quire_caches", "gauge", "Semantic caches.", (double)figures.n_caches);
     number(text, "quire_cache_series_left_out", "gauge", "Caches and categories that are too many to be shown here.",
            (double)figures.left_out);
     number(text, "quire_caches_memory_bytes", "gauge", "What all semantic caches keep in memory.",
-           (double)figures_cache_bytes(server));
+           (double)info_cache_bytes(server));
     put_families(text, of_caches, sizeof of_caches / sizeof *of_caches, figures.caches, figures.n_caches);
     put_families(text, of_categories, sizeof of_categories / sizeof *of_categories, figures.categories,
                  figures.n_categories);
-    cache_figures_fini(&figures);
+    cache_metrics_fini(&figures);
 }
 
 /* ---- tenants ----------------------------------------------------------------------------------------------------- */
 
-static double tenant_queries(const struct fair_figure *f)
+static double tenant_queries(const struct fair_metric *f)
 {
     return (double)f->sums.queries;
 }
 
-static double tenant_refused(const struct fair_figure *f)
+static double tenant_refused(const struct fair_metric *f)
 {
     return (double)fair_refused(&f->sums);
 }
 
-static double tenant_reads(const struct fair_figure *f)
+static double tenant_reads(const struct fair_metric *f)
 {
     return (double)f->sums.reads;
 }
 
-static double tenant_cpu(const struct fair_figure *f)
+static double tenant_cpu(const struct fair_metric *f)
 {
     return (double)f->sums.cpu_us * 1e-6;
 }
 
-static double tenant_cost(const struct fair_figure *f)
+static double tenant_cost(const struct fair_metric *f)
 {
     return (double)f->sums.cost_us * 1e-6;
 }
 
-static double tenant_waiting(const struct fair_figure *f)
+static double tenant_waiting(const struct fair_metric *f)
 {
     return (double)f->sums.waiting;
 }
 
-static double tenant_wait(const struct fair_figure *f)
+static double tenant_wait(const struct fair_metric *f)
 {
     return f->wait_p99_us * 1e-6;
 }
 
-static double tenant_latency(const struct fair_figure *f)
+static double tenant_latency(const struct fair_metric *f)
 {
     return f->latency_p99_us * 1e-6;
 }
 
-static void put_tenants(struct server *server, const struct figures *f, struct resp_buffer *text)
+static void put_tenants(struct server *server, const struct info_totals *f, struct resp_buffer *text)
 {
     static const struct {
         const char *name, *type, *help;
-        double (*value)(const struct fair_figure *);
+        double (*value)(const struct fair_metric *);
     } families[] = {
         {"quire_tenant_queries_total", "counter", "Searches of a tenant that ended well.", tenant_queries},
         {"quire_tenant_refused_total", "counter", "Requests beyond a limit of the tenant.", tenant_refused},
@@ -416,8 +416,8 @@ static void put_tenants(struct server *server, const struct figures *f, struct r
         {"quire_tenant_waiting", "gauge", "Its searches that wait for their turn.", tenant_waiting},
         {"quire_tenant_wait_p99_seconds", "gauge", "99th percentile of that wait.", tenant_wait},
         {"quire_tenant_latency_p99_seconds", "gauge", "The same of the wait and the search.", tenant_latency}};
-    struct fair_figures figures;
-    text->failed |= !fair_figures_take(&server->service, FAIR_FIGURES_METRICS, &figures);
+    struct fair_metrics figures;
+    text->failed |= !fair_metrics_take(&server->service, FAIR_METRICS_SCRAPED, &figures);
     number(text, "quire_tenants", "gauge", "Tenants, and users without one, that are remembered.",
            (double)figures.tenants);
     number(text, "quire_tenant_series_left_out", "gauge", "Tenants that are too many to be shown here.",
@@ -435,10 +435,10 @@ static void put_tenants(struct server *server, const struct figures *f, struct r
     for (unsigned i = 0; i < N_REFUSALS; i++)
         put(text, "quire_refused_total{limit=\"%s\"} %" PRIu64 "\n", fair_refusal_name((enum fair_refusal)i),
             figures.all.refused[i]);
-    fair_figures_fini(&figures);
+    fair_metrics_fini(&figures);
 }
 
-static void put_keys(struct server *server, const struct figures *f, struct resp_buffer *text)
+static void put_keys(struct server *server, const struct info_totals *f, struct resp_buffer *text)
 {
     number(text, "quire_keys", "gauge", "Keys.", (double)keyspace_count(&server->service.keyspace));
     number(text, "quire_keyspace_bytes", "gauge", "Keys, strings and hashes with their tables; see maxmemory.",
@@ -498,8 +498,8 @@ static void put_setting(void *context, const char *name, const char *value, cons
 
 void metrics_write(struct server *server, struct resp_buffer *text)
 {
-    struct figures f;
-    figures_sum(server, &f);
+    struct info_totals f;
+    info_sum(server, &f);
     put_server(server, &f, text);
     put_commands(server, &f, text);
     put_searches(&f, text);

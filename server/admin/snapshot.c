@@ -261,7 +261,7 @@ static void save(struct worker_call *call)
     end_running(server);
 }
 
-void cmd_save(struct caller *caller, const struct resp_arg *args, uint32_t n)
+void snapshot_save(struct caller *caller, const struct resp_arg *args, uint32_t n)
 {
     struct client *c = client_of(caller);
     (void)args;
@@ -292,7 +292,7 @@ static void save_in_background(struct job *job)
     free(b);
 }
 
-void cmd_bgsave(struct caller *caller, const struct resp_arg *args, uint32_t n)
+void snapshot_bgsave(struct caller *caller, const struct resp_arg *args, uint32_t n)
 {
     struct client *c = client_of(caller);
     if (n > 2 || (n == 2 && !arg_is(args[1], "SCHEDULE"))) {
@@ -313,7 +313,7 @@ void cmd_bgsave(struct caller *caller, const struct resp_arg *args, uint32_t n)
     resp_simple(client_reply(c), c->group ? "Background saving scheduled" : "Background saving started");
 }
 
-void cmd_lastsave(struct caller *caller, const struct resp_arg *args, uint32_t n)
+void snapshot_lastsave(struct caller *caller, const struct resp_arg *args, uint32_t n)
 {
     struct client *c = client_of(caller);
     struct snapshots *s = c->loop->server->snapshots;

@@ -15,7 +15,7 @@
 
 enum { ID_DIGITS = 16 };
 
-struct cache *arg_cache(struct caller *c, struct resp_arg name)
+struct cache *cache_call_find(struct caller *c, struct resp_arg name)
 {
     struct caches *caches = c->lane->service->caches;
     struct cache *cache = caches ? caches_find(caches, cache_arg_bytes(name)) : NULL;
@@ -56,7 +56,7 @@ void cache_reply_error(struct caller *c, const struct quire_error *err)
 
 /* ---- parts of replies -------------------------------------------------------------------------------------------- */
 
-void put_bytes_or_null(struct resp_buffer *out, struct quire_bytes bytes)
+void cache_reply_bytes(struct resp_buffer *out, struct quire_bytes bytes)
 {
     if (bytes.n_bytes)
         resp_bulk(out, bytes.data, bytes.n_bytes);
@@ -64,41 +64,41 @@ void put_bytes_or_null(struct resp_buffer *out, struct quire_bytes bytes)
         resp_null(out);
 }
 
-void put_id(struct resp_buffer *out, uint64_t id)
+void cache_reply_id(struct resp_buffer *out, uint64_t id)
 {
     char text[ID_DIGITS + 1];
     snprintf(text, sizeof text, "%016" PRIx64, id);
     resp_bulk(out, text, ID_DIGITS);
 }
 
-void put_named_integer(struct resp_buffer *out, const char *name, long long value)
+void cache_field_integer(struct resp_buffer *out, const char *name, long long value)
 {
     resp_text(out, name);
     resp_integer(out, value);
 }
 
-void put_named_double(struct resp_buffer *out, const char *name, double value)
+void cache_field_double(struct resp_buffer *out, const char *name, double value)
 {
     resp_text(out, name);
     resp_double(out, value);
 }
 
-void put_named_text(struct resp_buffer *out, const char *name, const char *value)
+void cache_field_text(struct resp_buffer *out, const char *name, const char *value)
 {
     resp_text(out, name);
     resp_text(out, value);
 }
 
-void put_named_bytes(struct resp_buffer *out, const char *name, struct quire_bytes value)
+void cache_field_bytes(struct resp_buffer *out, const char *name, struct quire_bytes value)
 {
     resp_text(out, name);
-    put_bytes_or_null(out, value);
+    cache_reply_bytes(out, value);
 }
 
-void put_named_id(struct resp_buffer *out, const char *name, uint64_t id)
+void cache_field_id(struct resp_buffer *out, const char *name, uint64_t id)
 {
     resp_text(out, name);
-    put_id(out, id);
+    cache_reply_id(out, id);
 }
 
 long long cache_ttl(uint64_t expire_ms, uint64_t now_ms)

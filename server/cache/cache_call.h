@@ -9,21 +9,21 @@
 #include "server/call/worker_call.h"
 
 /* The cache of that name, with a reference; NULL after an error reply. */
-struct cache *arg_cache(struct caller *c, struct resp_arg name);
+struct cache *cache_call_find(struct caller *c, struct resp_arg name);
 /* 16 hexadecimal digits. */
 int cache_arg_id(struct resp_arg arg, uint64_t *out, struct quire_error *err);
 /* An error reply. */
 void cache_reply_error(struct caller *c, const struct quire_error *err);
 
 /* Names and values of maps. */
-void put_bytes_or_null(struct resp_buffer *out, struct quire_bytes bytes);
-void put_id(struct resp_buffer *out, uint64_t id);
-void put_named_integer(struct resp_buffer *out, const char *name, long long value);
-void put_named_double(struct resp_buffer *out, const char *name, double value);
-void put_named_text(struct resp_buffer *out, const char *name, const char *value);
+void cache_reply_bytes(struct resp_buffer *out, struct quire_bytes bytes);
+void cache_reply_id(struct resp_buffer *out, uint64_t id);
+void cache_field_integer(struct resp_buffer *out, const char *name, long long value);
+void cache_field_double(struct resp_buffer *out, const char *name, double value);
+void cache_field_text(struct resp_buffer *out, const char *name, const char *value);
 /* NULL for what is empty. */
-void put_named_bytes(struct resp_buffer *out, const char *name, struct quire_bytes value);
-void put_named_id(struct resp_buffer *out, const char *name, uint64_t id);
+void cache_field_bytes(struct resp_buffer *out, const char *name, struct quire_bytes value);
+void cache_field_id(struct resp_buffer *out, const char *name, uint64_t id);
 /* What is left of a life that ends at expire_ms (UINT64_MAX: never), as replies say it: -1 without an end. */
 long long cache_ttl(uint64_t expire_ms, uint64_t now_ms);
 

@@ -82,15 +82,15 @@ static bool has_entry(const struct quire_cache_answer *a)
 
 static void put_entry(const struct quire_cache_answer *a, struct resp_buffer *out)
 {
-    put_named_id(out, "id", a->id);
-    put_named_integer(out, "age_ms", (long long)a->age_ms);
-    put_named_integer(out, "ttl_ms", (long long)a->ttl_ms);
-    put_named_integer(out, "tokens_in", a->tokens_in);
-    put_named_integer(out, "tokens_out", a->tokens_out);
-    put_named_integer(out, "llm_ms", a->llm_ms);
-    put_named_double(out, "cost", a->cost);
-    put_named_bytes(out, "model", a->model);
-    put_named_bytes(out, "text", a->text);
+    cache_field_id(out, "id", a->id);
+    cache_field_integer(out, "age_ms", (long long)a->age_ms);
+    cache_field_integer(out, "ttl_ms", (long long)a->ttl_ms);
+    cache_field_integer(out, "tokens_in", a->tokens_in);
+    cache_field_integer(out, "tokens_out", a->tokens_out);
+    cache_field_integer(out, "llm_ms", a->llm_ms);
+    cache_field_double(out, "cost", a->cost);
+    cache_field_bytes(out, "model", a->model);
+    cache_field_bytes(out, "text", a->text);
     if (a->n_chunks <= 1) {
         resp_text(out, "value");
         resp_bulk(out, a->value.data, a->value.n_bytes);
@@ -109,10 +109,10 @@ static void put_candidates(const struct quire_cache_answer *a, struct resp_buffe
     for (uint32_t i = 0; i < a->n_candidates; i++) {
         const struct quire_cache_candidate *candidate = &a->candidates[i];
         resp_map(out, 4);
-        put_named_id(out, "id", candidate->id);
-        put_named_double(out, "similarity", (double)candidate->similarity);
-        put_named_text(out, "verdict", candidate->verdict);
-        put_named_text(out, "why", candidate->why);
+        cache_field_id(out, "id", candidate->id);
+        cache_field_double(out, "similarity", (double)candidate->similarity);
+        cache_field_text(out, "verdict", candidate->verdict);
+        cache_field_text(out, "why", candidate->why);
     }
 }
 
@@ -132,21 +132,21 @@ static void put_answer(const struct lookup *l, struct resp_buffer *out)
     bool entry = has_entry(a), lease = a->lease[0] != 0, waited = l->waited || a->waited_ms > 0;
     resp_map(out, ALWAYS + (entry ? OF_ENTRY : 0u) + (size_t)lease + (a->audit != 0) + (size_t)waited +
                       (size_t)l->query.explain);
-    put_named_text(out, "status", quire_cache_status_name(a->status));
-    put_named_text(out, "reason", a->reason ? a->reason : "");
-    put_named_double(out, "similarity", a->similarity < 0 ? -1 : a->similarity);
-    put_named_double(out, "threshold", a->threshold);
+    cache_field_text(out, "status", quire_cache_status_name(a->status));
+    cache_field_text(out, "reason", a->reason ? a->reason : "");
+    cache_field_double(out, "similarity", a->similarity < 0 ? -1 : a->similarity);
+    cache_field_double(out, "threshold", a->threshold);
     put_guard(a, out);
-    put_named_integer(out, "guards_skipped", a->guards_skipped);
+    cache_field_integer(out, "guards_skipped", a->guards_skipped);
     if (entry)
         put_entry(a, out);
-    put_named_bytes(out, "lease", bytes_of(a->lease));
+    cache_field_bytes(out, "lease", bytes_of(a->lease));
     if (lease)
-        put_named_integer(out, "lease_ms", (long long)a->lease_ms);
+        cache_field_integer(out, "lease_ms", (long long)a->lease_ms);
     if (a->audit)
-        put_named_integer(out, "audit", (long long)a->audit);
+        cache_field_integer(out, "audit", (long long)a->audit);
     if (waited)
-        put_named_integer(out, "waited_ms", (long long)a->waited_ms);
+        cache_field_integer(out, "waited_ms", (long long)a->waited_ms);
     if (l->query.explain)
         put_candidates(a, out);
 }
@@ -305,7 +305,7 @@ static void go_on(struct get_call *call, int rc, struct quire_error *err)
     }
     put_reply(l, rc, err, &call->pending.out);
     lookup_fini(l);
-    pending_done(&call->pending);
+    caller_done(&call->pending);
 }
 
 /* Moves a lookup to where it stays when the request goes. Its own memory goes with it, also on failure. */
@@ -396,7 +396,7 @@ void cmd_sc_get(struct caller *c, const struct resp_arg *args, uint32_t n)
 {
     const struct fair_request facts = {.n_queries = 1};
     struct quire_error err = {0};
-    struct lookup l = {.lane = c->lane, .cache = arg_cache(c, args[1])};
+    struct lookup l = {.lane = c->lane, .cache = cache_call_find(c, args[1])};
     if (!l.cache)
         return;
     if (fair_enter(c, &facts, &l.pass, &err) < 0) {

@@ -6,7 +6,7 @@
  */
 #include "io/error.h"
 #include "server/cache/cache_call.h"
-#include "server/cache/cache_figures.h"
+#include "server/cache/cache_metrics.h"
 #include "server/cache/cmd_caches.h"
 #include <stddef.h>
 #include <stdio.h>
@@ -61,7 +61,7 @@ void cmd_sc_list(struct caller *c, const struct resp_arg *args, uint32_t n)
 void cmd_sc_cat_list(struct caller *c, const struct resp_arg *args, uint32_t n)
 {
     struct names names = {.text.protocol = c->protocol};
-    struct cache *cache = arg_cache(c, args[1]);
+    struct cache *cache = cache_call_find(c, args[1]);
     (void)n;
     if (!cache)
         return;
@@ -72,17 +72,17 @@ void cmd_sc_cat_list(struct caller *c, const struct resp_arg *args, uint32_t n)
 
 static void put_settings(const struct cache_config *config, struct resp_buffer *out)
 {
-    put_named_bytes(out, "name", config->name);
-    put_named_integer(out, "dim", config->dim);
-    put_named_text(out, "type", quire_type_name(config->type));
-    put_named_bytes(out, "encoder", config->encoder);
-    put_named_integer(out, "memory", (long long)config->memory_bytes);
-    put_named_integer(out, "disk", (long long)config->disk_bytes);
+    cache_field_bytes(out, "name", config->name);
+    cache_field_integer(out, "dim", config->dim);
+    cache_field_text(out, "type", quire_type_name(config->type));
+    cache_field_bytes(out, "encoder", config->encoder);
+    cache_field_integer(out, "memory", (long long)config->memory_bytes);
+    cache_field_integer(out, "disk", (long long)config->disk_bytes);
     resp_text(out, "scope");
     resp_array(out, config->n_scope_keys);
     for (uint32_t i = 0; i < config->n_scope_keys; i++)
         resp_bulk(out, config->scope_keys[i].data, config->scope_keys[i].n_bytes);
-    put_named_integer(out, "require_scope", config->require_scope);
+    cache_field_integer(out, "require_scope", config->require_scope);
 }
 
 void cmd_sc_info(struct caller *c, const struct resp_arg *args, uint32_t n)
@@ -90,7 +90,7 @@ void cmd_sc_info(struct caller *c, const struct resp_arg *args, uint32_t n)
     struct quire_error err = {0};
     struct quire_cache_stats stats;
     struct names names = {.text.protocol = c->protocol};
-    struct cache *cache = arg_cache(c, args[1]);
+    struct cache *cache = cache_call_find(c, args[1]);
     (void)n;
     if (!cache)
         return;
@@ -103,15 +103,15 @@ void cmd_sc_info(struct caller *c, const struct resp_arg *args, uint32_t n)
         resp_text(out, "categories");
         cache_each_category(cache, add_category, &names);
         put_names(&names, out);
-        put_named_integer(out, "entries", (long long)stats.entries);
-        put_named_integer(out, "pinned", (long long)stats.pinned);
-        put_named_integer(out, "memory_bytes", (long long)stats.memory_bytes);
-        put_named_integer(out, "disk_bytes", (long long)stats.disk_bytes);
-        put_named_integer(out, "document_bytes", (long long)stats.document_bytes);
-        put_named_integer(out, "sealed_entries", (long long)stats.sealed_entries);
-        put_named_integer(out, "sealed_segments", (long long)stats.sealed_segments);
-        put_named_integer(out, "sealed_disk_bytes", (long long)stats.sealed_disk_bytes);
-        put_named_integer(out, "sealed_memory_bytes", (long long)stats.sealed_memory_bytes);
+        cache_field_integer(out, "entries", (long long)stats.entries);
+        cache_field_integer(out, "pinned", (long long)stats.pinned);
+        cache_field_integer(out, "memory_bytes", (long long)stats.memory_bytes);
+        cache_field_integer(out, "disk_bytes", (long long)stats.disk_bytes);
+        cache_field_integer(out, "document_bytes", (long long)stats.document_bytes);
+        cache_field_integer(out, "sealed_entries", (long long)stats.sealed_entries);
+        cache_field_integer(out, "sealed_segments", (long long)stats.sealed_segments);
+        cache_field_integer(out, "sealed_disk_bytes", (long long)stats.sealed_disk_bytes);
+        cache_field_integer(out, "sealed_memory_bytes", (long long)stats.sealed_memory_bytes);
     }
     cache_unref(cache);
 }
@@ -127,22 +127,22 @@ static void put_scopes(struct cache *cache, struct resp_buffer *out)
     resp_array(out, n);
     for (uint32_t i = 0; i < n; i++) {
         resp_map(out, 4);
-        put_named_text(out, "scope", scopes[i].text);
-        put_named_integer(out, "entries", (long long)scopes[i].entries);
-        put_named_integer(out, "requests", (long long)scopes[i].requests);
-        put_named_integer(out, "hits", (long long)scopes[i].hits);
+        cache_field_text(out, "scope", scopes[i].text);
+        cache_field_integer(out, "entries", (long long)scopes[i].entries);
+        cache_field_integer(out, "requests", (long long)scopes[i].requests);
+        cache_field_integer(out, "hits", (long long)scopes[i].hits);
     }
 }
 
 static void put_stats(const struct quire_cache_stats *s, struct resp_buffer *out)
 {
-#define X(name) put_named_integer(out, #name, (long long)s->name);
+#define X(name) cache_field_integer(out, #name, (long long)s->name);
     CACHE_COUNTS(X)
 #undef X
-#define X(name) put_named_double(out, #name, s->name);
+#define X(name) cache_field_double(out, #name, s->name);
     CACHE_NUMBERS(X)
 #undef X
-    put_named_double(out, "hit_rate", cache_hit_rate(s));
+    cache_field_double(out, "hit_rate", cache_hit_rate(s));
 }
 
 void cmd_sc_stats(struct caller *c, const struct resp_arg *args, uint32_t n)
@@ -153,7 +153,7 @@ void cmd_sc_stats(struct caller *c, const struct resp_arg *args, uint32_t n)
     struct quire_error err = {0};
     struct quire_cache_stats stats;
     struct quire_bytes category = {NULL, 0};
-    struct cache *cache = arg_cache(c, args[1]);
+    struct cache *cache = cache_call_find(c, args[1]);
     if (!cache)
         return;
     int rc = n == 2 || (n == 4 && arg_is(args[2], "CAT") && args[3].bytes)
@@ -186,7 +186,7 @@ void cmd_sc_hist(struct caller *c, const struct resp_arg *args, uint32_t n)
     struct quire_error err = {0};
     struct cache_histogram h;
     size_t bins = 0;
-    struct cache *cache = arg_cache(c, args[1]);
+    struct cache *cache = cache_call_find(c, args[1]);
     (void)n;
     if (!cache)
         return;
@@ -214,10 +214,10 @@ void cmd_sc_hist(struct caller *c, const struct resp_arg *args, uint32_t n)
 static void put_tune(const struct quire_cache_tune *tune, struct resp_buffer *out)
 {
     resp_map(out, 5);
-    put_named_double(out, "threshold", tune->threshold);
-    put_named_double(out, "delta", tune->delta);
-    put_named_integer(out, "requests", (long long)tune->requests);
-    put_named_integer(out, "labels", (long long)tune->labels);
+    cache_field_double(out, "threshold", tune->threshold);
+    cache_field_double(out, "delta", tune->delta);
+    cache_field_integer(out, "requests", (long long)tune->requests);
+    cache_field_integer(out, "labels", (long long)tune->labels);
     resp_text(out, "points");
     resp_array(out, tune->n);
     for (uint32_t i = 0; i < tune->n; i++) {
@@ -236,7 +236,7 @@ void cmd_sc_tune(struct caller *c, const struct resp_arg *args, uint32_t n)
     struct quire_error err = {0};
     struct quire_cache_tune tune;
     double delta = -1; /* the one in force */
-    struct cache *cache = arg_cache(c, args[1]);
+    struct cache *cache = cache_call_find(c, args[1]);
     if (!cache)
         return;
     int rc = n == 3 || (n == 5 && arg_is(args[3], "RISK"))
@@ -274,15 +274,15 @@ static void put_entry(const struct entries_call *call, uint32_t i, uint64_t now_
     const struct cache_entry_info *info = &call->infos[i];
     const struct cache_text *item = &call->items[i];
     resp_map(out, 7 + (size_t)call->scan);
-    put_named_id(out, "id", info->id);
-    put_named_integer(out, "hits", info->hits);
-    put_named_integer(out, "age_ms", now_ms > info->created_ms ? (long long)(now_ms - info->created_ms) : 0);
-    put_named_integer(out, "ttl_ms", cache_ttl(info->expire_ms, now_ms));
-    put_named_integer(out, "bytes", info->document_bytes);
-    put_named_integer(out, "pinned", info->pinned);
-    put_named_bytes(out, "text", (struct quire_bytes){item->bytes, item->text});
+    cache_field_id(out, "id", info->id);
+    cache_field_integer(out, "hits", info->hits);
+    cache_field_integer(out, "age_ms", now_ms > info->created_ms ? (long long)(now_ms - info->created_ms) : 0);
+    cache_field_integer(out, "ttl_ms", cache_ttl(info->expire_ms, now_ms));
+    cache_field_integer(out, "bytes", info->document_bytes);
+    cache_field_integer(out, "pinned", info->pinned);
+    cache_field_bytes(out, "text", (struct quire_bytes){item->bytes, item->text});
     if (call->scan)
-        put_named_bytes(out, "category", info->category);
+        cache_field_bytes(out, "category", info->category);
 }
 
 static void end_entries(struct entries_call *call)
@@ -383,7 +383,7 @@ void cmd_sc_top(struct caller *c, const struct resp_arg *args, uint32_t n)
 {
     struct quire_error err = {0};
     uint64_t count;
-    struct cache *cache = arg_cache(c, args[1]);
+    struct cache *cache = cache_call_find(c, args[1]);
     (void)n;
     if (!cache)
         return;
@@ -403,7 +403,7 @@ void cmd_sc_scan(struct caller *c, const struct resp_arg *args, uint32_t n)
 {
     struct quire_error err = {0};
     uint64_t cursor, count = SCAN_COUNT;
-    struct cache *cache = arg_cache(c, args[1]);
+    struct cache *cache = cache_call_find(c, args[1]);
     if (!cache)
         return;
     int rc = n == 3 || (n == 5 && arg_is(args[3], "COUNT"))

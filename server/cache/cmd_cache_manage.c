@@ -167,7 +167,7 @@ void cmd_sc_cat_set(struct caller *c, const struct resp_arg *args, uint32_t n)
     struct quire_bytes words[WORDS_MAX];
     uint32_t n_words;
     uint64_t lsn = 0;
-    struct cache *cache = arg_cache(c, args[1]);
+    struct cache *cache = cache_call_find(c, args[1]);
     if (!cache)
         return;
     int rc = part_words(args + 3, n - 3, words, &n_words, &err);
@@ -185,7 +185,7 @@ struct settings_text {
 static void add_setting(void *context, const char *word, const char *value)
 {
     struct settings_text *settings = context;
-    put_named_text(&settings->text, word, value);
+    cache_field_text(&settings->text, word, value);
     settings->n++;
 }
 
@@ -194,7 +194,7 @@ void cmd_sc_cat_get(struct caller *c, const struct resp_arg *args, uint32_t n)
     struct quire_error err = {0};
     struct category_settings settings;
     struct settings_text shown = {.text.protocol = c->protocol};
-    struct cache *cache = arg_cache(c, args[1]);
+    struct cache *cache = cache_call_find(c, args[1]);
     (void)n;
     if (!cache)
         return;
@@ -215,7 +215,7 @@ void cmd_sc_cat_del(struct caller *c, const struct resp_arg *args, uint32_t n)
 {
     struct quire_error err = {0};
     uint64_t lsn = 0;
-    struct cache *cache = arg_cache(c, args[1]);
+    struct cache *cache = cache_call_find(c, args[1]);
     (void)n;
     if (!cache)
         return;
@@ -230,7 +230,7 @@ void cmd_sc_load(struct caller *c, const struct resp_arg *args, uint32_t n)
 {
     struct quire_error err = {0};
     double x, seconds = 0;
-    struct cache *cache = arg_cache(c, args[1]);
+    struct cache *cache = cache_call_find(c, args[1]);
     if (!cache)
         return;
     int rc = n == 4 || (n == 6 && arg_is(args[4], "EX"))
@@ -252,7 +252,7 @@ void cmd_sc_export(struct caller *c, const struct resp_arg *args, uint32_t n)
     struct quire_error err = {0};
     void *bytes = NULL;
     size_t n_bytes = 0;
-    struct cache *cache = arg_cache(c, args[1]);
+    struct cache *cache = cache_call_find(c, args[1]);
     (void)n;
     if (!cache)
         return;
@@ -267,7 +267,7 @@ void cmd_sc_export(struct caller *c, const struct resp_arg *args, uint32_t n)
 void cmd_sc_import(struct caller *c, const struct resp_arg *args, uint32_t n)
 {
     struct quire_error err = {0};
-    struct cache *cache = arg_cache(c, args[1]);
+    struct cache *cache = cache_call_find(c, args[1]);
     (void)n;
     if (!cache)
         return;
@@ -465,7 +465,7 @@ void cmd_sc_invalidate(struct caller *c, const struct resp_arg *args, uint32_t n
     struct invalidation what = {.dry_run = false};
     const struct selector *selector = NULL;
     uint64_t gone = 0, lsn = 0;
-    struct cache *cache = arg_cache(c, args[1]);
+    struct cache *cache = cache_call_find(c, args[1]);
     if (!cache)
         return;
     int rc = take_invalidation(&what, cache_get_config(cache), args + 2, n - 2, &selector, &err);

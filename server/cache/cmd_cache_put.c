@@ -23,15 +23,15 @@ static void put_outcome(const struct quire_cache_put_result *r, struct resp_buff
     bool lives =
         r->outcome == QUIRE_CACHE_STORED || r->outcome == QUIRE_CACHE_REPLACED || r->outcome == QUIRE_CACHE_EXISTS;
     resp_map(out, 5);
-    put_named_text(out, "outcome", quire_cache_put_outcome_name(r->outcome));
+    cache_field_text(out, "outcome", quire_cache_put_outcome_name(r->outcome));
     resp_text(out, "id");
     if (lives)
-        put_id(out, r->id);
+        cache_reply_id(out, r->id);
     else
         resp_null(out);
-    put_named_integer(out, "ttl_ms", lives ? cache_ttl(r->expire_ms, clock_wall_ms()) : 0);
-    put_named_integer(out, "evicted", r->evicted);
-    put_named_integer(out, "woken", r->woken);
+    cache_field_integer(out, "ttl_ms", lives ? cache_ttl(r->expire_ms, clock_wall_ms()) : 0);
+    cache_field_integer(out, "evicted", r->evicted);
+    cache_field_integer(out, "woken", r->woken);
 }
 
 void cmd_sc_put(struct caller *c, const struct resp_arg *args, uint32_t n)
@@ -40,7 +40,7 @@ void cmd_sc_put(struct caller *c, const struct resp_arg *args, uint32_t n)
     struct cache_args taken = {0};
     struct quire_cache_entry entry;
     struct quire_cache_put_result result = {0};
-    struct cache *cache = arg_cache(c, args[1]);
+    struct cache *cache = cache_call_find(c, args[1]);
     if (!cache)
         return;
     int rc = cache_args_take(&taken, CACHE_PUT, cache_get_config(cache), args + 2, n - 2, &err);
@@ -62,7 +62,7 @@ void cmd_sc_neg(struct caller *c, const struct resp_arg *args, uint32_t n)
     struct quire_error err = {0};
     struct cache_args taken = {0};
     struct quire_cache_query query;
-    struct cache *cache = arg_cache(c, args[1]);
+    struct cache *cache = cache_call_find(c, args[1]);
     if (!cache)
         return;
     int rc = cache_args_take(&taken, CACHE_NEG, cache_get_config(cache), args + 2, n - 2, &err);
@@ -92,7 +92,7 @@ static void reply_whether(struct caller *c, int rc, uint64_t lsn, const struct q
 void cmd_sc_fail(struct caller *c, const struct resp_arg *args, uint32_t n)
 {
     struct quire_error err = {0};
-    struct cache *cache = arg_cache(c, args[1]);
+    struct cache *cache = cache_call_find(c, args[1]);
     (void)n;
     if (!cache)
         return;
@@ -132,7 +132,7 @@ void cmd_sc_feedback(struct caller *c, const struct resp_arg *args, uint32_t n)
     uint64_t id, lsn = 0;
     double similarity;
     bool good = false;
-    struct cache *cache = arg_cache(c, args[1]);
+    struct cache *cache = cache_call_find(c, args[1]);
     if (!cache)
         return;
     int rc = take_feedback(args, n, &id, &good, &similarity, &err);
@@ -161,12 +161,12 @@ struct audit_call {
 static void put_audit(const struct quire_cache_audit *audit, const struct cache_text *item, struct resp_buffer *out)
 {
     resp_map(out, 7);
-    put_named_integer(out, "audit", (long long)audit->number);
-    put_named_id(out, "id", audit->id);
-    put_named_bytes(out, "category", audit->category);
-    put_named_double(out, "similarity", audit->similarity);
-    put_named_bytes(out, "text", audit->text);
-    put_named_bytes(out, "entry_text", (struct quire_bytes){item->bytes, item->text});
+    cache_field_integer(out, "audit", (long long)audit->number);
+    cache_field_id(out, "id", audit->id);
+    cache_field_bytes(out, "category", audit->category);
+    cache_field_double(out, "similarity", audit->similarity);
+    cache_field_bytes(out, "text", audit->text);
+    cache_field_bytes(out, "entry_text", (struct quire_bytes){item->bytes, item->text});
     resp_text(out, "entry_value");
     if (item->found)
         resp_bulk(out, item->bytes + item->text, item->value);
@@ -215,7 +215,7 @@ void cmd_sc_audit_pop(struct caller *c, const struct resp_arg *args, uint32_t n)
 {
     struct quire_error err = {0};
     uint64_t most = 1;
-    struct cache *cache = arg_cache(c, args[2]);
+    struct cache *cache = cache_call_find(c, args[2]);
     if (!cache)
         return;
     int rc = n == 3 || (n == 5 && arg_is(args[3], "COUNT"))
@@ -252,7 +252,7 @@ void cmd_sc_audit_put(struct caller *c, const struct resp_arg *args, uint32_t n)
     struct quire_error err = {0};
     uint64_t number;
     bool right = false;
-    struct cache *cache = arg_cache(c, args[2]);
+    struct cache *cache = cache_call_find(c, args[2]);
     (void)n;
     if (!cache)
         return;
@@ -274,7 +274,7 @@ void cmd_sc_touch(struct caller *c, const struct resp_arg *args, uint32_t n)
 {
     struct quire_error err = {0};
     uint64_t id, ttl_ms = 0, lsn = 0;
-    struct cache *cache = arg_cache(c, args[1]);
+    struct cache *cache = cache_call_find(c, args[1]);
     if (!cache)
         return;
     int rc = n == 3 || (n == 5 && arg_is(args[3], "TTL"))
@@ -293,7 +293,7 @@ static void set_pinned(struct caller *c, const struct resp_arg *args, bool pinne
 {
     struct quire_error err = {0};
     uint64_t id, lsn = 0;
-    struct cache *cache = arg_cache(c, args[1]);
+    struct cache *cache = cache_call_find(c, args[1]);
     if (!cache)
         return;
     int rc = cache_arg_id(args[2], &id, &err);
@@ -322,7 +322,7 @@ void cmd_sc_del(struct caller *c, const struct resp_arg *args, uint32_t n)
     uint64_t id, lsn = 0, latest = 0;
     long long gone = 0;
     int rc = 0;
-    struct cache *cache = arg_cache(c, args[1]);
+    struct cache *cache = cache_call_find(c, args[1]);
     if (!cache)
         return;
     for (uint32_t i = 2; i < n && rc == 0; i++)

@@ -21,7 +21,7 @@ void *caller_defer(struct caller *c, size_t bytes, bool barrier)
     return p;
 }
 
-void pending_done(struct pending *p)
+void caller_done(struct pending *p)
 {
     assert(p->deferred && !p->ready); /* one reply, once */
     p->caller->lane->host->done(p);

@@ -1,7 +1,7 @@
 /*
  * caller.h - who asks: what a handler may know of the other side, and how it answers. No socket.
  *
- * A command gives exactly one reply per request: at once (caller_reply) or later (caller_defer, pending_done). Where
+ * A command gives exactly one reply per request: at once (caller_reply) or later (caller_defer, caller_done). Where
  * replies go, how long they wait and what a deferred one holds back is the business of the host: the network's clients
  * (server/net), or whoever else runs the same commands. A host embeds struct caller in what it keeps of the other side
  * and gives each lane its functions (struct host); README.md says what it has to provide.
@@ -31,8 +31,8 @@ struct caller {
     bool gone;           /* no reply reaches it any more */
     uint64_t slice_turn; /* of the lane, in which it has written `slice` elements */
     unsigned slice;
-    struct fair_share *crowded_by; /* a tenant of it has so many searches waiting that no further request is taken */
-    struct vector_plan *plan;      /* of the transaction whose commands are looked at or run */
+    struct fair_share *backlogged_by; /* a tenant of it has so many searches waiting that no further request is taken */
+    struct vector_plan *plan;         /* of the transaction whose commands are looked at or run */
 };
 
 /* A reply that is not there yet. First member of what a command keeps. */
@@ -63,7 +63,7 @@ struct host {
     void (*slow)(struct caller *c);
     /* The name of one of the n_tenants that its user is bound to. */
     struct resp_arg (*tenant)(const struct caller *c, uint32_t i);
-    /* Callers with crowded_by == share go on: it is NULL afterwards. */
+    /* Callers with backlogged_by == share go on: it is NULL afterwards. */
     void (*release)(struct lane *lane, const struct fair_share *share);
     /* From any thread: message->run is called once on the lane. */
     void (*post)(struct lane *lane, struct message *message);
@@ -84,7 +84,7 @@ void caller_error(struct caller *c, const char *format, ...) __attribute__((form
  * barrier no request behind it starts before. NULL without memory: the caller is gone then. */
 void *caller_defer(struct caller *c, size_t bytes, bool barrier);
 /* p->out holds the reply, which waits for p->lsn. p may be freed at once. */
-void pending_done(struct pending *p);
+void caller_done(struct pending *p);
 /* The reply that was just written does not leave before the journal calls `lsn` durable; 0: nothing to wait for. */
 static inline void caller_wait_lsn(struct caller *c, uint64_t lsn)
 {

@@ -22,5 +22,5 @@ void deferred_end(struct deferred *call)
 {
     collection_unref(call->collection);
     free(call->scope);
-    pending_done(&call->pending);
+    caller_done(&call->pending);
 }

@@ -66,7 +66,7 @@ struct fair_share {
     struct fair_limits limits;
     uint64_t generation; /* of the limits; 0: not looked up yet */
     double cpu_us;       /* mean of its searches */
-    bool crowded;        /* some of its clients wait */
+    bool backlogged;     /* some of its clients wait */
 };
 
 struct lane_fair {
@@ -465,7 +465,7 @@ static uint32_t waiting_most(const struct lane_fair *f)
 
 static void release_clients(struct lane *lane, struct fair_share *share)
 {
-    share->crowded = false;
+    share->backlogged = false;
     lane->host->release(lane, share);
 }
 
@@ -475,7 +475,7 @@ static void drop_ticket(struct lane *lane, struct fair_ticket *ticket)
     struct fair_share *share = ticket->pass->share;
     stat_add(&share->stats->cancelled, 1);
     count_now(share);
-    if (share->crowded && share->flow.n_waiting <= waiting_most(f) / 2)
+    if (share->backlogged && share->flow.n_waiting <= waiting_most(f) / 2)
         release_clients(lane, share);
     ticket->run(ticket, QUIRE_ECANCELLED);
 }
@@ -489,7 +489,7 @@ static void dispatch(struct lane *lane)
     f->dispatching = true;
     while ((share = (struct fair_share *)(void *)fair_queue_next(f->queue)) && may_start(lane, share)) {
         struct fair_ticket *ticket = (struct fair_ticket *)(void *)fair_queue_take(f->queue);
-        if (share->crowded && share->flow.n_waiting <= waiting_most(f) / 2)
+        if (share->backlogged && share->flow.n_waiting <= waiting_most(f) / 2)
             release_clients(lane, share);
         if (ticket->pass->caller->gone) {
             fair_queue_undo(f->queue, &ticket->item);
@@ -528,8 +528,8 @@ void fair_start(struct fair_pass *pass, struct fair_ticket *ticket)
     fair_queue_put(f->queue, &share->flow, &ticket->item);
     count_now(share);
     if (share->flow.n_waiting > waiting_most(f)) {
-        share->crowded = true;
-        pass->caller->crowded_by = share;
+        share->backlogged = true;
+        pass->caller->backlogged_by = share;
     }
     dispatch(lane);
 }
@@ -679,7 +679,7 @@ static void drop_item(void *context, struct fair_item *item)
     drop_ticket(sweep->lane, (struct fair_ticket *)(void *)item);
 }
 
-void fair_sweep(struct lane *lane, bool all)
+void fair_expire(struct lane *lane, bool all)
 {
     struct sweep sweep = {all, lane};
     struct lane_fair *f = lane->fair;

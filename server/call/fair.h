@@ -81,7 +81,7 @@ unsigned fair_at_once(const struct lane *lane); /* how many searches it would ru
 /* The lane has waited for the disk from `before` to `after`. */
 void fair_note_wait(struct lane *lane, uint64_t before_us, uint64_t after_us);
 /* Drops what clients wait for that are gone; of all, and for good, where the lane ends. */
-void fair_sweep(struct lane *lane, bool all);
+void fair_expire(struct lane *lane, bool all);
 void fair_reset_stats(struct lane *lane);
 
 /* ---- for the server ---------------------------------------------------------------------------------------------- */

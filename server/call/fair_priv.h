@@ -1,4 +1,4 @@
-/* fair_priv.h - what fair.c and fair_figures.c share: tenants of all lanes, and what each lane counts of them. */
+/* fair_priv.h - what fair.c and fair_metrics.c share: tenants of all lanes, and what each lane counts of them. */
 #ifndef QUIRE_SERVER_FAIR_PRIV_H
 #define QUIRE_SERVER_FAIR_PRIV_H
 

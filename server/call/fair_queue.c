@@ -42,7 +42,7 @@ struct fair_queue {
     struct fair_flow *idle_first, *idle_last;
 };
 
-/* ---- life -------------------------------------------------------------------------------------------------------- */
+/* ---- create and destroy ------------------------------------------------------------------------------------------ */
 
 int fair_queue_create(const struct fair_queue_config *config, struct fair_queue **out, struct quire_error *err)
 {

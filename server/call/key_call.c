@@ -4,12 +4,12 @@
 #include "server/call/key_call.h"
 #include "io/error.h"
 
-void reply_wrong_type(struct caller *c)
+void key_reply_wrong_type(struct caller *c)
 {
     caller_error(c, "WRONGTYPE Operation against a key holding the wrong kind of value");
 }
 
-void count_look_up(struct caller *c, bool found)
+void key_count_look_up(struct caller *c, bool found)
 {
     struct lane_stats *stats = &c->lane->stats;
     stat_add(found ? &stats->keyspace_hits : &stats->keyspace_misses, 1);
@@ -23,11 +23,11 @@ bool key_fits(struct caller *c, struct resp_arg key)
     return false;
 }
 
-bool key_failed(struct caller *c, struct keyspace_hold *hold, int rc, const struct quire_error *err)
+bool key_failed(struct caller *c, struct keyspace_lock *hold, int rc, const struct quire_error *err)
 {
     if (rc == 0)
         return false;
-    keyspace_let_go(hold);
+    keyspace_unlock(hold);
     if (rc == QUIRE_ENOMEM)
         caller_error(c, "OOM %s", err->message);
     else if (rc == QUIRE_ELIMIT || rc == QUIRE_EUNSUPPORTED)
@@ -41,8 +41,8 @@ static bool has_type(struct key_call *call, int type)
 {
     if (!call->entry || type == KEY_ANY || call->entry->type == type)
         return true;
-    keyspace_let_go(&call->hold);
-    reply_wrong_type(call->caller);
+    keyspace_unlock(&call->hold);
+    key_reply_wrong_type(call->caller);
     return false;
 }
 
@@ -52,14 +52,14 @@ static void begin(struct key_call *call, struct caller *c, struct resp_arg key, 
     call->caller = c;
     call->writes = writes;
     call->key = keyspace_key(keyspace, key);
-    keyspace_hold_key(&call->hold, keyspace, &call->key);
+    keyspace_lock_key(&call->hold, keyspace, &call->key);
 }
 
 bool key_read(struct key_call *call, struct caller *c, struct resp_arg key, int type)
 {
     begin(call, c, key, false);
     call->entry = keyspace_find(&call->hold, &call->key);
-    count_look_up(c, call->entry);
+    key_count_look_up(c, call->entry);
     if (call->entry)
         keyspace_used(&call->hold, call->entry);
     return has_type(call, type);
@@ -70,7 +70,7 @@ bool key_peek(struct key_call *call, struct caller *c, struct resp_arg key)
     begin(call, c, key, false);
     call->entry = keyspace_find(&call->hold, &call->key);
     if (!call->entry)
-        keyspace_let_go(&call->hold);
+        keyspace_unlock(&call->hold);
     return call->entry != NULL;
 }
 
@@ -86,7 +86,7 @@ bool key_write(struct key_call *call, struct caller *c, struct resp_arg key, int
 
 void key_end(struct key_call *call)
 {
-    keyspace_let_go(&call->hold);
+    keyspace_unlock(&call->hold);
     if (call->writes)
         caller_wait_lsn(call->caller, call->hold.lsn);
 }
@@ -94,4 +94,23 @@ void key_end(struct key_call *call)
 bool key_exists(struct caller *c, struct resp_arg key)
 {
     return keyspace_version(&c->lane->service->keyspace, key) != 0;
+}
+
+enum { EMBSTR_BYTES_MAX = 44 };
+
+/* The names Redis has for what is stored much the same here. */
+const char *key_encoding(const struct key_entry *entry)
+{
+    long long number;
+    switch ((enum key_type)entry->type) {
+    case KEY_STRING:
+        if (arg_integer((struct resp_arg){entry->string->data, entry->string->bytes}, &number))
+            return "int";
+        return entry->string->bytes <= EMBSTR_BYTES_MAX ? "embstr" : "raw";
+    case KEY_HASH:
+        return hash_is_large(entry->hash) ? "hashtable" : "listpack";
+    case KEY_VECTOR_SET:
+        break;
+    }
+    return quire_index_kind_name(collection_index_kind(entry->set));
 }

@@ -15,7 +15,7 @@
 
 /* ---- names ------------------------------------------------------------------------------------------------------- */
 
-bool tenant_names_add(struct caller *c, const struct resp_arg *args, uint32_t n, struct tenant_names *names)
+bool vector_names_add(struct caller *c, const struct resp_arg *args, uint32_t n, struct tenant_names *names)
 {
     struct quire_error err = {0};
     for (uint32_t i = 0; i < n; i++)
@@ -43,17 +43,17 @@ bool tenant_names_add(struct caller *c, const struct resp_arg *args, uint32_t n,
     return true;
 }
 
-bool tenant_names_take(struct caller *c, const struct resp_arg *args, uint32_t n, uint32_t *at,
+bool vector_names_take(struct caller *c, const struct resp_arg *args, uint32_t n, uint32_t *at,
                        struct tenant_names *names)
 {
     if (++*at >= n) {
         caller_error(c, "ERR syntax error: TENANT needs a value");
         return false;
     }
-    return tenant_names_add(c, &args[*at], 1, names);
+    return vector_names_add(c, &args[*at], 1, names);
 }
 
-void tenant_names_fini(struct tenant_names *names)
+void vector_names_fini(struct tenant_names *names)
 {
     free(names->items);
     *names = (struct tenant_names){0};
@@ -96,7 +96,7 @@ static struct grant name_of_user(const void *from, uint32_t i)
     return (struct grant){.name = (const char *)name.data, .bytes = name.bytes};
 }
 
-bool client_is_bound(const struct caller *c)
+bool vector_scope_is_bound(const struct caller *c)
 {
     return c->n_tenants > 0;
 }
@@ -111,7 +111,7 @@ static bool is_bound_to(const struct caller *c, struct resp_arg name)
     return false;
 }
 
-bool client_scope(struct caller *c, const struct tenant_names *only, struct tenant_scope **out)
+bool vector_scope_of(struct caller *c, const struct tenant_names *only, struct tenant_scope **out)
 {
     uint32_t n = only ? only->n : 0;
     *out = NULL;
@@ -130,11 +130,11 @@ bool client_scope(struct caller *c, const struct tenant_names *only, struct tena
 
 /* ---- sets -------------------------------------------------------------------------------------------------------- */
 
-int arg_vectors(struct caller *c, struct resp_arg key, const struct tenant_names *only, struct vector_view *out)
+int vector_view_begin(struct caller *c, struct resp_arg key, const struct tenant_names *only, struct vector_view *out)
 {
     struct key_call call;
     *out = (struct vector_view){0};
-    if (!client_scope(c, only, &out->scope))
+    if (!vector_scope_of(c, only, &out->scope))
         return -1;
     if (!key_read(&call, c, key, KEY_VECTOR_SET)) {
         vector_view_end(out);

@@ -40,8 +40,8 @@ static void put_client(struct resp_buffer *out, const struct client *c)
 {
     char line[2048], theirs[CLIENT_ADDRESS_BYTES], ours[CLIENT_ADDRESS_BYTES], flags[16];
     uint64_t now = c->loop->lane.now_ms, in = c->in_bytes - c->in_start;
-    uint64_t held = c->out.bytes + c->flight.bytes - c->flight_sent + c->pending_bytes;
-    uint64_t memory = sizeof *c + c->in_capacity + c->out.capacity + c->flight.capacity + c->pending_bytes;
+    uint64_t held = c->out.bytes + c->send_buffer.bytes - c->send_buffer_sent + c->pending_bytes;
+    uint64_t memory = sizeof *c + c->in_capacity + c->out.capacity + c->send_buffer.capacity + c->pending_bytes;
     client_address(c, false, theirs);
     client_address(c, true, ours);
     write_flags(c, flags);
@@ -53,7 +53,7 @@ static void put_client(struct resp_buffer *out, const struct client *c)
                      (unsigned long long)(now - c->created_ms) / 1000, (unsigned long long)(now - c->last_ms) / 1000,
                      flags, transaction_queued(c), (unsigned long long)in,
                      (unsigned long long)(c->in_capacity - c->in_bytes), (unsigned long long)c->out.capacity,
-                     (unsigned long long)c->flight.capacity, (unsigned long long)c->out.bytes,
+                     (unsigned long long)c->send_buffer.capacity, (unsigned long long)c->out.bytes,
                      c->n_pending - c->blocked, (unsigned long long)held, (unsigned long long)memory,
                      c->sending ? "rw" : "r", c->row == ROW_NONE ? "NULL" : commands[c->row].name, c->caller.user,
                      c->caller.protocol, c->library ? c->library : "", c->library_version ? c->library_version : "");

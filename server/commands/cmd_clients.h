@@ -6,9 +6,9 @@
 
 command_fn cmd_auth, cmd_client_getname, cmd_client_getredir, cmd_client_id, cmd_client_info, cmd_client_kill,
     cmd_client_list, cmd_client_no_evict, cmd_client_no_touch, cmd_client_pause, cmd_client_reply, cmd_client_setinfo,
-    cmd_client_setname, cmd_client_tracking, cmd_client_unpause, cmd_discard, cmd_echo, cmd_exec, cmd_hello,
-    cmd_latency_doctor, cmd_latency_graph, cmd_latency_histogram, cmd_latency_history, cmd_latency_latest,
-    cmd_latency_reset, cmd_monitor, cmd_multi, cmd_ping, cmd_quit, cmd_reset, cmd_select, cmd_slowlog_get,
-    cmd_slowlog_len, cmd_slowlog_reset, cmd_unwatch, cmd_watch;
+    cmd_client_setname, cmd_client_tracking, cmd_client_unpause, transaction_discard, cmd_echo, transaction_exec,
+    cmd_hello, latency_doctor, latency_graph, latency_histogram, latency_history, latency_latest, latency_reset,
+    monitor_begin, transaction_multi, cmd_ping, cmd_quit, cmd_reset, cmd_select, slowlog_get, slowlog_len,
+    slowlog_reset, transaction_unwatch, transaction_watch;
 
 #endif

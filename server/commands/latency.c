@@ -111,7 +111,7 @@ static uint32_t copy_samples(struct latency *l, struct resp_arg name, struct lat
 
 /* ---- commands ---------------------------------------------------------------------------------------------------- */
 
-void cmd_latency_history(struct caller *caller, const struct resp_arg *args, uint32_t n)
+void latency_history(struct caller *caller, const struct resp_arg *args, uint32_t n)
 {
     struct client *c = client_of(caller);
     struct latency_sample samples[LATENCY_SAMPLES];
@@ -127,7 +127,7 @@ void cmd_latency_history(struct caller *caller, const struct resp_arg *args, uin
     }
 }
 
-void cmd_latency_latest(struct caller *caller, const struct resp_arg *args, uint32_t n)
+void latency_latest(struct caller *caller, const struct resp_arg *args, uint32_t n)
 {
     struct client *c = client_of(caller);
     struct latency *l = c->loop->server->latency;
@@ -148,7 +148,7 @@ void cmd_latency_latest(struct caller *caller, const struct resp_arg *args, uint
     pthread_mutex_unlock(&l->lock);
 }
 
-void cmd_latency_reset(struct caller *caller, const struct resp_arg *args, uint32_t n)
+void latency_reset(struct caller *caller, const struct resp_arg *args, uint32_t n)
 {
     struct client *c = client_of(caller);
     struct latency *l = c->loop->server->latency;
@@ -201,7 +201,7 @@ static void draw_graph(const struct latency_sample *samples, uint32_t n, uint32_
     }
 }
 
-void cmd_latency_graph(struct caller *caller, const struct resp_arg *args, uint32_t n)
+void latency_graph(struct caller *caller, const struct resp_arg *args, uint32_t n)
 {
     struct client *c = client_of(caller);
     struct latency_sample samples[LATENCY_SAMPLES];
@@ -251,7 +251,7 @@ static void diagnose(const struct latency_event *e, struct resp_buffer *text)
     resp_raw(text, line, (size_t)bytes);
 }
 
-void cmd_latency_doctor(struct caller *caller, const struct resp_arg *args, uint32_t n)
+void latency_doctor(struct caller *caller, const struct resp_arg *args, uint32_t n)
 {
     struct client *c = client_of(caller);
     static const char off[] = "latency-monitor-threshold is 0: nothing is recorded. CONFIG SET "
@@ -319,7 +319,7 @@ static bool is_wanted(const struct server *server, unsigned row, const struct re
     return calls > 0;
 }
 
-void cmd_latency_histogram(struct caller *caller, const struct resp_arg *args, uint32_t n)
+void latency_histogram(struct caller *caller, const struct resp_arg *args, uint32_t n)
 {
     struct client *c = client_of(caller);
     const struct server *server = c->loop->server;

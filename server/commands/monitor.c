@@ -105,7 +105,7 @@ void monitor_feed(const struct client *c, unsigned row, const struct resp_arg *a
     resp_buffer_fini(&text);
 }
 
-void cmd_monitor(struct caller *caller, const struct resp_arg *args, uint32_t n)
+void monitor_begin(struct caller *caller, const struct resp_arg *args, uint32_t n)
 {
     struct client *c = client_of(caller);
     (void)args;

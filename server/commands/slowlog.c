@@ -234,7 +234,7 @@ static void reply_entries(struct gather *gather)
     free(heads);
 }
 
-void cmd_slowlog_get(struct caller *caller, const struct resp_arg *args, uint32_t n)
+void slowlog_get(struct caller *caller, const struct resp_arg *args, uint32_t n)
 {
     struct client *c = client_of(caller);
     long long wanted = GET_DEFAULT;
@@ -291,7 +291,7 @@ static void ask_lanes(struct client *c, void (*work)(struct gather *, struct gat
     gather_start(g);
 }
 
-void cmd_slowlog_len(struct caller *caller, const struct resp_arg *args, uint32_t n)
+void slowlog_len(struct caller *caller, const struct resp_arg *args, uint32_t n)
 {
     struct client *c = client_of(caller);
     (void)args;
@@ -299,7 +299,7 @@ void cmd_slowlog_len(struct caller *caller, const struct resp_arg *args, uint32_
     ask_lanes(c, count_entries, reply_length);
 }
 
-void cmd_slowlog_reset(struct caller *caller, const struct resp_arg *args, uint32_t n)
+void slowlog_reset(struct caller *caller, const struct resp_arg *args, uint32_t n)
 {
     struct client *c = client_of(caller);
     (void)args;

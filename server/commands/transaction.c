@@ -123,7 +123,8 @@ static bool has_room(struct client *c, uint64_t bytes)
 
 bool transaction_takes(const struct client *c, unsigned row)
 {
-    static command_fn *const at_once[] = {cmd_multi, cmd_exec, cmd_discard, cmd_watch, cmd_quit, cmd_reset};
+    static command_fn *const at_once[] = {transaction_multi, transaction_exec, transaction_discard,
+                                          transaction_watch, cmd_quit,         cmd_reset};
     if (!transaction_is_open(c))
         return false;
     for (size_t i = 0; i < sizeof at_once / sizeof *at_once; i++)
@@ -134,7 +135,7 @@ bool transaction_takes(const struct client *c, unsigned row)
 
 bool transaction_would_write(const struct client *c, unsigned row)
 {
-    return commands[row].run == cmd_exec && (c->transaction->flags & CMD_WRITE);
+    return commands[row].run == transaction_exec && (c->transaction->flags & CMD_WRITE);
 }
 
 static struct queued *copy_request(unsigned row, const struct resp_arg *args, uint32_t n, uint64_t bytes)
@@ -202,7 +203,7 @@ void transaction_queue(struct client *c, unsigned row, const struct resp_arg *ar
 static void take_refusal(struct client *c, struct reply_group *refusal, char *text, size_t bytes)
 {
     struct resp_buffer out = {.protocol = c->caller.protocol};
-    reply_group_take(c, refusal, &out);
+    client_group_take(c, refusal, &out);
     size_t length = out.bytes > 3 ? out.bytes - 3 : 0; /* "-", CR, LF */
     length = length < bytes ? length : bytes - 1;
     if (length > 0)
@@ -214,20 +215,20 @@ static void take_refusal(struct client *c, struct reply_group *refusal, char *te
 void transaction_refused(struct client *c, int row, struct reply_group *refusal)
 {
     char text[1024];
-    if (row >= 0 && commands[row].run == cmd_exec) {
+    if (row >= 0 && commands[row].run == transaction_exec) {
         take_refusal(c, refusal, text, sizeof text);
         transaction_forget(c);
         caller_error(&c->caller, "EXECABORT Transaction discarded because of: %s",
                      strncmp(text, "ERR ", 4) == 0 ? text + 4 : text);
         return;
     }
-    reply_group_take(c, refusal, client_reply(c));
+    client_group_take(c, refusal, client_reply(c));
     taint(c->transaction);
 }
 
 /* ---- commands but EXEC --------------------------------------------------------------------------------------------*/
 
-void cmd_multi(struct caller *caller, const struct resp_arg *args, uint32_t n)
+void transaction_multi(struct caller *caller, const struct resp_arg *args, uint32_t n)
 {
     struct client *c = client_of(caller);
     (void)args;
@@ -242,7 +243,7 @@ void cmd_multi(struct caller *caller, const struct resp_arg *args, uint32_t n)
     resp_simple(client_reply(c), "OK");
 }
 
-void cmd_discard(struct caller *caller, const struct resp_arg *args, uint32_t n)
+void transaction_discard(struct caller *caller, const struct resp_arg *args, uint32_t n)
 {
     struct client *c = client_of(caller);
     (void)args;
@@ -278,7 +279,7 @@ static bool watch(struct client *c, struct resp_arg key)
     return true;
 }
 
-void cmd_watch(struct caller *caller, const struct resp_arg *args, uint32_t n)
+void transaction_watch(struct caller *caller, const struct resp_arg *args, uint32_t n)
 {
     struct client *c = client_of(caller);
     if (transaction_is_open(c)) {
@@ -294,7 +295,7 @@ void cmd_watch(struct caller *caller, const struct resp_arg *args, uint32_t n)
 }
 
 /* In a transaction it comes too late to change anything: the keys have been compared. */
-void cmd_unwatch(struct caller *caller, const struct resp_arg *args, uint32_t n)
+void transaction_unwatch(struct caller *caller, const struct resp_arg *args, uint32_t n)
 {
     struct client *c = client_of(caller);
     (void)args;
@@ -333,7 +334,7 @@ static void end(struct exec_call *x)
 {
     planner_of(x)->destroy(x->plan);
     transaction_free(x->transaction);
-    pending_done(&x->pending);
+    caller_done(&x->pending);
 }
 
 /* All replies are there. */
@@ -342,7 +343,7 @@ static void on_replies(struct reply_group *group)
     struct exec_call *x = (struct exec_call *)(void *)((char *)group - offsetof(struct exec_call, group));
     struct resp_buffer *out = &x->pending.out;
     resp_array(out, x->transaction->n);
-    reply_group_take(client_of(x->pending.caller), group, out);
+    client_group_take(client_of(x->pending.caller), group, out);
     end(x);
 }
 
@@ -441,7 +442,7 @@ static void go_on(void *context)
         return;
     }
     planner_of(x)->link(x->plan);
-    reply_group_done(&x->group);
+    client_group_done(&x->group);
 }
 
 /* Has the writes to vector sets noted, without replies. */
@@ -465,7 +466,7 @@ static struct vector_plan *make_plan(struct exec_call *x)
     c->caller.plan = NULL;
     c->group = NULL;
     struct resp_buffer out = {.protocol = c->caller.protocol};
-    reply_group_take(c, &nobody, &out);
+    client_group_take(c, &nobody, &out);
     resp_buffer_fini(&out);
     return plan;
 }
@@ -488,7 +489,7 @@ static void start(struct client *c, struct transaction *t)
     go_on(x);
 }
 
-void cmd_exec(struct caller *caller, const struct resp_arg *args, uint32_t n)
+void transaction_exec(struct caller *caller, const struct resp_arg *args, uint32_t n)
 {
     struct client *c = client_of(caller);
     struct transaction *t = c->transaction;

@@ -35,7 +35,7 @@ struct hash *hash_create(uint64_t seed)
     if (!h)
         return NULL;
     h->seed = seed;
-    table_init(&h->table, offsetof(struct hash_node, data));
+    key_table_init(&h->table, offsetof(struct hash_node, data));
     return h;
 }
 
@@ -49,8 +49,8 @@ void hash_destroy(struct hash *h)
 {
     if (!h)
         return;
-    table_each(&h->table, free_node, NULL);
-    table_fini(&h->table);
+    key_table_each(&h->table, free_node, NULL);
+    key_table_fini(&h->table);
     free(h->small);
     free(h);
 }
@@ -62,7 +62,7 @@ size_t hash_count(const struct hash *h)
 
 size_t hash_memory_bytes(const struct hash *h)
 {
-    return sizeof *h + h->small_capacity + table_bytes(&h->table) + h->nodes_bytes;
+    return sizeof *h + h->small_capacity + key_table_bytes(&h->table) + h->nodes_bytes;
 }
 
 bool hash_is_large(const struct hash *h)
@@ -138,7 +138,7 @@ static uint64_t hash_of(const struct hash *h, struct resp_arg field)
 
 static struct hash_node *find_large(const struct hash *h, struct resp_arg field)
 {
-    return (struct hash_node *)(void *)table_find(&h->table, field.data, field.bytes, hash_of(h, field));
+    return (struct hash_node *)(void *)key_table_find(&h->table, field.data, field.bytes, hash_of(h, field));
 }
 
 static size_t node_bytes(const struct hash_node *node)
@@ -162,14 +162,14 @@ static struct hash_node *make_node(const struct hash *h, struct resp_arg field, 
 
 static void remove_node(struct hash *h, struct hash_node *node)
 {
-    table_remove(&h->table, &node->node);
+    key_table_remove(&h->table, &node->node);
     h->nodes_bytes -= node_bytes(node);
     free(node);
 }
 
 static void insert_node(struct hash *h, struct hash_node *node)
 {
-    table_insert(&h->table, &node->node);
+    key_table_insert(&h->table, &node->node);
     h->nodes_bytes += node_bytes(node);
 }
 
@@ -336,7 +336,7 @@ void hash_each(const struct hash *h, hash_visit *visit, void *context)
     struct small_pair pair;
     for (uint32_t at = 0; pair_at(h, at, &pair); at = pair.end)
         visit(context, pair.field, pair.value);
-    table_each(&h->table, visit_node, &v);
+    key_table_each(&h->table, visit_node, &v);
 }
 
 uint64_t hash_scan(const struct hash *h, uint64_t cursor, uint64_t count, hash_visit *visit, void *context)
@@ -348,7 +348,7 @@ uint64_t hash_scan(const struct hash *h, uint64_t cursor, uint64_t count, hash_v
     }
     uint64_t buckets = 0;
     do
-        cursor = table_scan(&h->table, cursor, visit_node, &v);
+        cursor = key_table_scan(&h->table, cursor, visit_node, &v);
     while (cursor && v.visited < count && ++buckets < 10 * count);
     return cursor;
 }

@@ -29,7 +29,7 @@
 #include <sys/random.h>
 #include <xxhash.h>
 
-enum { DUE_PER_LOCK = 64, LONG_HASH = 1024, SCAN_EMPTY_MAX = 10, RANDOM_TRIES = 1000 };
+enum { DUE_PER_LOCK = 64, LONG_HASH = 1024 };
 
 static uint64_t wall_clock_ms(void *context)
 {
@@ -37,7 +37,7 @@ static uint64_t wall_clock_ms(void *context)
     return clock_wall_ms();
 }
 
-const char *key_type_name(enum key_type type)
+const char *keyspace_type_name(enum key_type type)
 {
     static const char *const names[] = {"string", "hash", "vectorset"};
     return names[type];
@@ -50,7 +50,7 @@ static int no_memory(struct quire_error *err)
 
 /* ---- values and entries ------------------------------------------------------------------------------------------ */
 
-struct value *value_create(const void *data, uint32_t bytes, uint32_t capacity)
+struct value *keyspace_value_create(const void *data, uint32_t bytes, uint32_t capacity)
 {
     struct value *v = malloc(sizeof *v + (size_t)capacity);
     if (!v)
@@ -63,19 +63,19 @@ struct value *value_create(const void *data, uint32_t bytes, uint32_t capacity)
     return v;
 }
 
-struct value *value_ref(struct value *v)
+struct value *keyspace_value_ref(struct value *v)
 {
     atomic_fetch_add_explicit(&v->references, 1, memory_order_relaxed);
     return v;
 }
 
-void value_unref(struct value *v)
+void keyspace_value_unref(struct value *v)
 {
     if (v && atomic_fetch_sub_explicit(&v->references, 1, memory_order_acq_rel) == 1)
         free(v);
 }
 
-struct key_entry *key_entry_create(const struct keyspace *k, const struct key *key, enum key_type type)
+struct key_entry *keyspace_entry_create(const struct keyspace *k, const struct key *key, enum key_type type)
 {
     struct key_entry *e = malloc(sizeof *e + key->bytes);
     if (!e)
@@ -89,10 +89,10 @@ struct key_entry *key_entry_create(const struct keyspace *k, const struct key *k
     return e;
 }
 
-void key_entry_free(struct key_entry *e)
+void keyspace_entry_free(struct key_entry *e)
 {
     if (e->type == KEY_STRING)
-        value_unref(e->string);
+        keyspace_value_unref(e->string);
     else if (e->type == KEY_HASH)
         hash_destroy(e->hash);
     else if (!e->unbound)
@@ -115,7 +115,7 @@ static struct resp_arg arg_of(const struct key_entry *e)
     return (struct resp_arg){e->key, e->node.key_bytes};
 }
 
-uint64_t key_entry_bytes(const struct key_entry *e)
+uint64_t keyspace_entry_bytes(const struct key_entry *e)
 {
     uint64_t bytes = sizeof *e + e->node.key_bytes;
     if (e->type == KEY_STRING && e->string)
@@ -125,18 +125,18 @@ uint64_t key_entry_bytes(const struct key_entry *e)
     return bytes;
 }
 
-bool key_entry_is_over(const struct key_entry *e, uint64_t now_ms)
+bool keyspace_entry_is_over(const struct key_entry *e, uint64_t now_ms)
 {
     return e->expire_ms && e->expire_ms <= now_ms;
 }
 
-/* ---- life -------------------------------------------------------------------------------------------------------- */
+/* ---- create and destroy ------------------------------------------------------------------------------------------ */
 
 static void init_shard(struct shard *s)
 {
     memset(s, 0, sizeof *s);
     pthread_mutex_init(&s->lock, NULL);
-    table_init(&s->table, offsetof(struct key_entry, key));
+    key_table_init(&s->table, offsetof(struct key_entry, key));
 }
 
 int keyspace_init(struct keyspace *k, struct quire_error *err)
@@ -156,14 +156,14 @@ int keyspace_init(struct keyspace *k, struct quire_error *err)
 static void free_entry(void *context, struct table_node *node)
 {
     (void)context;
-    key_entry_free(entry_of(node));
+    keyspace_entry_free(entry_of(node));
 }
 
 void keyspace_fini(struct keyspace *k)
 {
     for (unsigned i = 0; k->shards && i < KEYSPACE_SHARDS; i++) {
-        table_each(&k->shards[i].table, free_entry, NULL);
-        table_fini(&k->shards[i].table);
+        key_table_each(&k->shards[i].table, free_entry, NULL);
+        key_table_fini(&k->shards[i].table);
         free(k->shards[i].queue);
         pthread_mutex_destroy(&k->shards[i].lock);
     }
@@ -197,36 +197,36 @@ struct key keyspace_key(const struct keyspace *k, struct resp_arg arg)
     return (struct key){arg.data, arg.bytes, XXH3_64bits_withSeed(arg.data, arg.bytes, k->seed)};
 }
 
-static void begin_hold(struct keyspace_hold *hold, struct keyspace *k)
+static void begin_hold(struct keyspace_lock *hold, struct keyspace *k)
 {
-    *hold = (struct keyspace_hold){.keyspace = k};
+    *hold = (struct keyspace_lock){.keyspace = k};
 }
 
-static void mark_shard(struct keyspace_hold *hold, unsigned shard)
+static void mark_shard(struct keyspace_lock *hold, unsigned shard)
 {
     hold->shards[shard / 64] |= 1ull << shard % 64;
 }
 
-static void lock_marked(struct keyspace_hold *hold)
+static void lock_marked(struct keyspace_lock *hold)
 {
     for (unsigned w = 0; w < KEYSPACE_SHARDS / 64; w++)
         for (uint64_t rest = hold->shards[w]; rest; rest &= rest - 1)
             pthread_mutex_lock(&hold->keyspace->shards[64 * w + (unsigned)__builtin_ctzll(rest)].lock);
 }
 
-static void hold_shard(struct keyspace_hold *hold, struct keyspace *k, unsigned shard)
+void keyspace_lock_shard(struct keyspace_lock *hold, struct keyspace *k, unsigned shard)
 {
     begin_hold(hold, k);
     mark_shard(hold, shard);
     pthread_mutex_lock(&k->shards[shard].lock);
 }
 
-void keyspace_hold_key(struct keyspace_hold *hold, struct keyspace *k, const struct key *key)
+void keyspace_lock_key(struct keyspace_lock *hold, struct keyspace *k, const struct key *key)
 {
-    hold_shard(hold, k, shard_number(key->hash));
+    keyspace_lock_shard(hold, k, shard_number(key->hash));
 }
 
-void keyspace_hold_args(struct keyspace_hold *hold, struct keyspace *k, const struct resp_arg *args, uint32_t n,
+void keyspace_lock_args(struct keyspace_lock *hold, struct keyspace *k, const struct resp_arg *args, uint32_t n,
                         uint32_t step)
 {
     begin_hold(hold, k);
@@ -235,14 +235,14 @@ void keyspace_hold_args(struct keyspace_hold *hold, struct keyspace *k, const st
     lock_marked(hold);
 }
 
-void keyspace_hold_all(struct keyspace_hold *hold, struct keyspace *k)
+void keyspace_lock_all(struct keyspace_lock *hold, struct keyspace *k)
 {
     begin_hold(hold, k);
     memset(hold->shards, 0xff, sizeof hold->shards);
     lock_marked(hold);
 }
 
-static bool holds(const struct keyspace_hold *hold, uint64_t hash)
+static bool holds(const struct keyspace_lock *hold, uint64_t hash)
 {
     return hold->shards[shard_number(hash) / 64] >> shard_number(hash) % 64 & 1;
 }
@@ -251,8 +251,8 @@ static void free_cleared(void *argument)
 {
     struct key_table *tables = argument;
     for (unsigned i = 0; i < KEYSPACE_SHARDS; i++) {
-        table_each(&tables[i], free_entry, NULL);
-        table_fini(&tables[i]);
+        key_table_each(&tables[i], free_entry, NULL);
+        key_table_fini(&tables[i]);
     }
     free(tables);
 }
@@ -274,12 +274,12 @@ static void unbind_node(void *context, struct table_node *node)
 static void unbind_cleared(struct keyspace *k, struct key_table *tables)
 {
     for (unsigned i = 0; i < KEYSPACE_SHARDS; i++)
-        table_each(&tables[i], unbind_node, k);
+        key_table_each(&tables[i], unbind_node, k);
 }
 
 static void free_removed(void *argument)
 {
-    key_entry_free(argument);
+    keyspace_entry_free(argument);
 }
 
 static void run_later(const struct keyspace *k, void (*run)(void *argument), void *argument)
@@ -290,7 +290,7 @@ static void run_later(const struct keyspace *k, void (*run)(void *argument), voi
         run(argument);
 }
 
-void keyspace_let_go(struct keyspace_hold *hold)
+void keyspace_unlock(struct keyspace_lock *hold)
 {
     for (unsigned w = 0; w < KEYSPACE_SHARDS / 64; w++)
         for (uint64_t rest = hold->shards[w]; rest; rest &= rest - 1)
@@ -301,7 +301,7 @@ void keyspace_let_go(struct keyspace_hold *hold)
         if (e->type == KEY_HASH && e->hash && hash_count(e->hash) >= LONG_HASH)
             run_later(hold->keyspace, free_removed, e);
         else
-            key_entry_free(e);
+            keyspace_entry_free(e);
     }
     if (hold->cleared)
         unbind_cleared(hold->keyspace, hold->cleared);
@@ -309,14 +309,14 @@ void keyspace_let_go(struct keyspace_hold *hold)
         run_later(hold->keyspace, free_cleared, hold->cleared);
 }
 
-uint64_t keyspace_now(struct keyspace_hold *hold)
+uint64_t keyspace_now(struct keyspace_lock *hold)
 {
     if (!hold->now_ms)
         hold->now_ms = hold->keyspace->clock_ms(hold->keyspace->clock_context);
     return hold->now_ms;
 }
 
-void keyspace_used(struct keyspace_hold *hold, struct key_entry *entry)
+void keyspace_used(struct keyspace_lock *hold, struct key_entry *entry)
 {
     entry->used_s = atomic_load_explicit(&hold->keyspace->second, memory_order_relaxed);
 }
@@ -395,26 +395,26 @@ static void account(struct keyspace *k, uint64_t before, uint64_t after)
         atomic_fetch_add_explicit(&k->used_bytes, after - before, memory_order_relaxed);
 }
 
-static struct key_entry *find_any(const struct keyspace_hold *hold, const struct key *key)
+static struct key_entry *find_any(const struct keyspace_lock *hold, const struct key *key)
 {
     assert(holds(hold, key->hash));
-    return entry_of(table_find(&shard_of(hold->keyspace, key->hash)->table, key->data, key->bytes, key->hash));
+    return entry_of(key_table_find(&shard_of(hold->keyspace, key->hash)->table, key->data, key->bytes, key->hash));
 }
 
-static void unlink_entry(struct keyspace_hold *hold, struct key_entry *e)
+static void unlink_entry(struct keyspace_lock *hold, struct key_entry *e)
 {
     struct shard *s = shard_of(hold->keyspace, e->node.hash);
-    uint64_t before = table_bytes(&s->table) + key_entry_bytes(e);
+    uint64_t before = key_table_bytes(&s->table) + keyspace_entry_bytes(e);
     if (e->expire_ms)
         leave_queue(s, e);
-    table_remove(&s->table, &e->node);
+    key_table_remove(&s->table, &e->node);
     atomic_store_explicit(&s->n_keys, s->table.n, memory_order_relaxed);
-    account(hold->keyspace, before, table_bytes(&s->table));
+    account(hold->keyspace, before, key_table_bytes(&s->table));
     e->node.next = hold->removed ? &hold->removed->node : NULL;
     hold->removed = e;
 }
 
-static void changed(struct keyspace_hold *hold, struct key_entry *e, uint64_t lsn)
+static void changed(struct keyspace_lock *hold, struct key_entry *e, uint64_t lsn)
 {
     e->version = ++shard_of(hold->keyspace, e->node.hash)->version;
     e->lsn = lsn;
@@ -424,7 +424,7 @@ static void changed(struct keyspace_hold *hold, struct key_entry *e, uint64_t ls
 }
 
 /* Puts a fresh entry in its table, in place of what has its key; room in the queue was reserved. */
-static void link_entry(struct keyspace_hold *hold, struct key_entry *fresh, uint64_t lsn)
+static void link_entry(struct keyspace_lock *hold, struct key_entry *fresh, uint64_t lsn)
 {
     struct key key = key_of(fresh);
     struct shard *s = shard_of(hold->keyspace, key.hash);
@@ -432,16 +432,16 @@ static void link_entry(struct keyspace_hold *hold, struct key_entry *fresh, uint
     uint64_t expire_ms = fresh->expire_ms;
     if (old)
         unlink_entry(hold, old);
-    uint64_t before = table_bytes(&s->table);
-    table_insert(&s->table, &fresh->node);
+    uint64_t before = key_table_bytes(&s->table);
+    key_table_insert(&s->table, &fresh->node);
     atomic_store_explicit(&s->n_keys, s->table.n, memory_order_relaxed);
-    account(hold->keyspace, before, table_bytes(&s->table) + key_entry_bytes(fresh));
+    account(hold->keyspace, before, key_table_bytes(&s->table) + keyspace_entry_bytes(fresh));
     fresh->expire_ms = 0;
     set_expiry(s, fresh, expire_ms);
     changed(hold, fresh, lsn);
 }
 
-int keyspace_put(struct keyspace_hold *hold, struct key_entry *fresh, struct quire_error *err)
+int keyspace_put(struct keyspace_lock *hold, struct key_entry *fresh, struct quire_error *err)
 {
     int rc = fresh->expire_ms ? reserve_queue(shard_of(hold->keyspace, fresh->node.hash), err) : 0;
     if (rc == 0)
@@ -450,13 +450,13 @@ int keyspace_put(struct keyspace_hold *hold, struct key_entry *fresh, struct qui
 }
 
 /* Removes one whose time is over, and says so in the log. */
-static int remove_over(struct keyspace_hold *hold, struct key_entry *e, struct quire_error *err)
+static int remove_over(struct keyspace_lock *hold, struct key_entry *e, struct quire_error *err)
 {
     struct key_log log;
     uint64_t lsn = 0;
-    key_log_begin(&log, hold->keyspace);
-    key_log_delete(&log, arg_of(e));
-    int rc = key_log_commit(&log, &lsn, err);
+    keyspace_log_begin(&log, hold->keyspace);
+    keyspace_log_delete(&log, arg_of(e));
+    int rc = keyspace_log_commit(&log, &lsn, err);
     if (rc < 0)
         return rc;
     unlink_entry(hold, e);
@@ -465,12 +465,12 @@ static int remove_over(struct keyspace_hold *hold, struct key_entry *e, struct q
     return 0;
 }
 
-int keyspace_find_to_write(struct keyspace_hold *hold, const struct key *key, struct key_entry **out,
+int keyspace_find_to_write(struct keyspace_lock *hold, const struct key *key, struct key_entry **out,
                            struct quire_error *err)
 {
     struct key_entry *e = find_any(hold, key);
     int rc = 0;
-    if (e && e->expire_ms && key_entry_is_over(e, keyspace_now(hold))) {
+    if (e && e->expire_ms && keyspace_entry_is_over(e, keyspace_now(hold))) {
         rc = remove_over(hold, e, err);
         e = NULL;
     }
@@ -478,7 +478,7 @@ int keyspace_find_to_write(struct keyspace_hold *hold, const struct key *key, st
     return rc;
 }
 
-struct key_entry *keyspace_find(struct keyspace_hold *hold, const struct key *key)
+struct key_entry *keyspace_find(struct keyspace_lock *hold, const struct key *key)
 {
     struct key_entry *e;
     return keyspace_find_to_write(hold, key, &e, NULL) == 0 ? e : NULL;
@@ -487,7 +487,7 @@ struct key_entry *keyspace_find(struct keyspace_hold *hold, const struct key *ke
 /* ---- changes of strings ------------------------------------------------------------------------------------------ */
 
 /* Room in the queue for an expiry that the entry (NULL: a new one) does not have yet. */
-static int reserve_expiry(const struct keyspace_hold *hold, uint64_t hash, const struct key_entry *entry,
+static int reserve_expiry(const struct keyspace_lock *hold, uint64_t hash, const struct key_entry *entry,
                           uint64_t expire_ms, struct quire_error *err)
 {
     if (!expire_ms || (entry && entry->expire_ms))
@@ -496,7 +496,7 @@ static int reserve_expiry(const struct keyspace_hold *hold, uint64_t hash, const
 }
 
 /* The value takes the old one's place; *value gets that. */
-static void swap_value(struct keyspace_hold *hold, struct key_entry *e, struct value **value)
+static void swap_value(struct keyspace_lock *hold, struct key_entry *e, struct value **value)
 {
     struct value *old = e->string;
     account(hold->keyspace, old->capacity, (*value)->capacity);
@@ -504,20 +504,20 @@ static void swap_value(struct keyspace_hold *hold, struct key_entry *e, struct v
     *value = old;
 }
 
-int keyspace_set_string(struct keyspace_hold *hold, const struct key *key, struct key_entry *entry, struct value *value,
+int keyspace_set_string(struct keyspace_lock *hold, const struct key *key, struct key_entry *entry, struct value *value,
                         uint64_t expire_ms, struct quire_error *err)
 {
     struct key_entry *same = entry && entry->type == KEY_STRING ? entry : NULL, *fresh = NULL;
     struct key_log log;
     uint64_t lsn = 0;
     int rc = reserve_expiry(hold, key->hash, same, expire_ms, err);
-    if (rc == 0 && !same && !(fresh = key_entry_create(hold->keyspace, key, KEY_STRING)))
+    if (rc == 0 && !same && !(fresh = keyspace_entry_create(hold->keyspace, key, KEY_STRING)))
         rc = no_memory(err);
     if (rc == 0) {
-        key_log_begin(&log, hold->keyspace);
-        key_log_set(&log, (struct resp_arg){key->data, key->bytes}, (struct resp_arg){value->data, value->bytes},
-                    expire_ms);
-        rc = key_log_commit(&log, &lsn, err);
+        keyspace_log_begin(&log, hold->keyspace);
+        keyspace_log_set(&log, (struct resp_arg){key->data, key->bytes}, (struct resp_arg){value->data, value->bytes},
+                         expire_ms);
+        rc = keyspace_log_commit(&log, &lsn, err);
     }
     if (rc == 0 && same) {
         swap_value(hold, same, &value);
@@ -530,7 +530,7 @@ int keyspace_set_string(struct keyspace_hold *hold, const struct key *key, struc
         return 0;
     }
     free(fresh);
-    value_unref(value);
+    keyspace_value_unref(value);
     return rc;
 }
 
@@ -538,7 +538,7 @@ static void free_chain(struct key_entry *e)
 {
     for (struct key_entry *next; e; e = next) {
         next = entry_of(e->node.next);
-        key_entry_free(e);
+        keyspace_entry_free(e);
     }
 }
 
@@ -548,9 +548,9 @@ static struct key_entry *make_strings(const struct keyspace *k, const struct res
     struct key_entry *first = NULL;
     for (uint32_t i = 0; i < n_pairs; i++) {
         struct key key = keyspace_key(k, pairs[2 * i]);
-        struct key_entry *e = key_entry_create(k, &key, KEY_STRING);
+        struct key_entry *e = keyspace_entry_create(k, &key, KEY_STRING);
         if (e)
-            e->string = value_create(pairs[2 * i + 1].data, pairs[2 * i + 1].bytes, pairs[2 * i + 1].bytes);
+            e->string = keyspace_value_create(pairs[2 * i + 1].data, pairs[2 * i + 1].bytes, pairs[2 * i + 1].bytes);
         if (!e || !e->string) {
             free(e);
             free_chain(first);
@@ -562,7 +562,7 @@ static struct key_entry *make_strings(const struct keyspace *k, const struct res
     return first;
 }
 
-int keyspace_set_strings(struct keyspace_hold *hold, const struct resp_arg *pairs, uint32_t n_pairs,
+int keyspace_set_strings(struct keyspace_lock *hold, const struct resp_arg *pairs, uint32_t n_pairs,
                          struct quire_error *err)
 {
     struct key_entry *fresh = make_strings(hold->keyspace, pairs, n_pairs), *in_order = NULL, *next;
@@ -570,10 +570,10 @@ int keyspace_set_strings(struct keyspace_hold *hold, const struct resp_arg *pair
     uint64_t lsn = 0;
     if (!fresh)
         return no_memory(err);
-    key_log_begin(&log, hold->keyspace);
+    keyspace_log_begin(&log, hold->keyspace);
     for (uint32_t i = 0; i < n_pairs; i++)
-        key_log_set(&log, pairs[2 * i], pairs[2 * i + 1], 0);
-    int rc = key_log_commit(&log, &lsn, err);
+        keyspace_log_set(&log, pairs[2 * i], pairs[2 * i + 1], 0);
+    int rc = keyspace_log_commit(&log, &lsn, err);
     if (rc < 0) {
         free_chain(fresh);
         return rc;
@@ -596,13 +596,14 @@ static struct value *with_room(const struct key_entry *e, uint32_t n)
     uint64_t bytes = (uint64_t)e->string->bytes + n, capacity = bytes + bytes / 2;
     if (atomic_load_explicit(&e->string->references, memory_order_acquire) == 1 && bytes <= e->string->capacity)
         return e->string;
-    struct value *copy = value_create(NULL, e->string->bytes, (uint32_t)(capacity < UINT32_MAX ? capacity : bytes));
+    struct value *copy =
+        keyspace_value_create(NULL, e->string->bytes, (uint32_t)(capacity < UINT32_MAX ? capacity : bytes));
     if (copy)
         memcpy(copy->data, e->string->data, e->string->bytes);
     return copy;
 }
 
-int keyspace_append(struct keyspace_hold *hold, struct key_entry *e, const void *bytes, uint32_t n,
+int keyspace_append(struct keyspace_lock *hold, struct key_entry *e, const void *bytes, uint32_t n,
                     struct quire_error *err)
 {
     struct value *value = with_room(e, n), *own = e->string;
@@ -610,9 +611,9 @@ int keyspace_append(struct keyspace_hold *hold, struct key_entry *e, const void 
     uint64_t lsn = 0;
     if (!value)
         return no_memory(err);
-    key_log_begin(&log, hold->keyspace);
-    key_log_append(&log, arg_of(e), (struct resp_arg){bytes, n});
-    int rc = key_log_commit(&log, &lsn, err);
+    keyspace_log_begin(&log, hold->keyspace);
+    keyspace_log_append(&log, arg_of(e), (struct resp_arg){bytes, n});
+    int rc = keyspace_log_commit(&log, &lsn, err);
     if (rc == 0) {
         if (n > 0)
             memcpy(value->data + value->bytes, bytes, n);
@@ -622,7 +623,7 @@ int keyspace_append(struct keyspace_hold *hold, struct key_entry *e, const void 
         changed(hold, e, lsn);
     }
     if (value != e->string)
-        value_unref(value);
+        keyspace_value_unref(value);
     return rc;
 }
 
@@ -631,7 +632,7 @@ int keyspace_append(struct keyspace_hold *hold, struct key_entry *e, const void 
 /* An entry with an empty hash, in no table. */
 static struct key_entry *make_hash(const struct keyspace *k, const struct key *key)
 {
-    struct key_entry *e = key_entry_create(k, key, KEY_HASH);
+    struct key_entry *e = keyspace_entry_create(k, key, KEY_HASH);
     if (e && !(e->hash = hash_create(k->seed))) {
         free(e);
         return NULL;
@@ -639,28 +640,28 @@ static struct key_entry *make_hash(const struct keyspace *k, const struct key *k
     return e;
 }
 
-int keyspace_hash_set(struct keyspace_hold *hold, const struct key *key, struct key_entry *entry,
+int keyspace_hash_set(struct keyspace_lock *hold, const struct key *key, struct key_entry *entry,
                       const struct resp_arg *pairs, uint32_t n_pairs, uint32_t *n_new, struct quire_error *err)
 {
     struct key_entry *e = entry ? entry : make_hash(hold->keyspace, key);
     struct hash_spare spare = {0};
     struct key_log log;
-    uint64_t lsn = 0, before = e ? key_entry_bytes(e) : 0;
+    uint64_t lsn = 0, before = e ? keyspace_entry_bytes(e) : 0;
     int rc = e && hash_reserve(e->hash, pairs, n_pairs, &spare) == 0 ? 0 : no_memory(err);
     if (rc == 0) {
-        key_log_begin(&log, hold->keyspace);
-        key_log_hash_set(&log, (struct resp_arg){key->data, key->bytes}, pairs, n_pairs);
-        rc = key_log_commit(&log, &lsn, err);
+        keyspace_log_begin(&log, hold->keyspace);
+        keyspace_log_hash_set(&log, (struct resp_arg){key->data, key->bytes}, pairs, n_pairs);
+        rc = keyspace_log_commit(&log, &lsn, err);
     }
     *n_new = 0;
     for (uint32_t i = 0; i < n_pairs && rc == 0; i++)
         *n_new += hash_set(e->hash, pairs[2 * i], pairs[2 * i + 1], &spare);
     hash_spare_end(&spare);
     if (entry)
-        account(hold->keyspace, before, key_entry_bytes(e));
+        account(hold->keyspace, before, keyspace_entry_bytes(e));
     if (rc < 0) {
         if (!entry && e)
-            key_entry_free(e);
+            keyspace_entry_free(e);
         return rc;
     }
     if (entry)
@@ -670,10 +671,10 @@ int keyspace_hash_set(struct keyspace_hold *hold, const struct key *key, struct 
     return 0;
 }
 
-int keyspace_hash_delete(struct keyspace_hold *hold, struct key_entry *e, const struct resp_arg *fields, uint32_t n,
+int keyspace_hash_delete(struct keyspace_lock *hold, struct key_entry *e, const struct resp_arg *fields, uint32_t n,
                          uint32_t *n_gone, struct quire_error *err)
 {
-    uint64_t lsn = 0, before = key_entry_bytes(e);
+    uint64_t lsn = 0, before = keyspace_entry_bytes(e);
     struct key_log log;
     struct resp_arg value;
     bool any = false;
@@ -682,32 +683,32 @@ int keyspace_hash_delete(struct keyspace_hold *hold, struct key_entry *e, const 
         any = hash_get(e->hash, fields[i], &value);
     if (!any)
         return 0;
-    key_log_begin(&log, hold->keyspace);
-    key_log_hash_delete(&log, arg_of(e), fields, n);
-    int rc = key_log_commit(&log, &lsn, err);
+    keyspace_log_begin(&log, hold->keyspace);
+    keyspace_log_hash_delete(&log, arg_of(e), fields, n);
+    int rc = keyspace_log_commit(&log, &lsn, err);
     if (rc < 0)
         return rc;
     for (uint32_t i = 0; i < n; i++)
         *n_gone += hash_delete(e->hash, fields[i]);
-    account(hold->keyspace, before, key_entry_bytes(e));
+    account(hold->keyspace, before, keyspace_entry_bytes(e));
     changed(hold, e, lsn);
     if (hash_count(e->hash) == 0)
         unlink_entry(hold, e);
     return 0;
 }
 
-int keyspace_set_vectors(struct keyspace_hold *hold, const struct key *key, struct collection *set,
+int keyspace_set_vectors(struct keyspace_lock *hold, const struct key *key, struct collection *set,
                          struct quire_error *err)
 {
-    struct key_entry *fresh = key_entry_create(hold->keyspace, key, KEY_VECTOR_SET);
+    struct key_entry *fresh = keyspace_entry_create(hold->keyspace, key, KEY_VECTOR_SET);
     struct resp_arg name = {key->data, key->bytes};
     struct key_log log;
     uint64_t lsn = 0;
     if (!fresh)
         return no_memory(err);
-    key_log_begin(&log, hold->keyspace);
-    key_log_vectors(&log, name, collection_uid(set));
-    int rc = key_log_commit(&log, &lsn, err);
+    keyspace_log_begin(&log, hold->keyspace);
+    keyspace_log_vectors(&log, name, collection_uid(set));
+    int rc = keyspace_log_commit(&log, &lsn, err);
     if (rc < 0) {
         free(fresh);
         return rc;
@@ -717,9 +718,9 @@ int keyspace_set_vectors(struct keyspace_hold *hold, const struct key *key, stru
     return 0;
 }
 
-int keyspace_set_unbound(struct keyspace_hold *hold, const struct key *key, uint64_t uid, struct quire_error *err)
+int keyspace_set_unbound(struct keyspace_lock *hold, const struct key *key, uint64_t uid, struct quire_error *err)
 {
-    struct key_entry *fresh = key_entry_create(hold->keyspace, key, KEY_VECTOR_SET);
+    struct key_entry *fresh = keyspace_entry_create(hold->keyspace, key, KEY_VECTOR_SET);
     if (!fresh)
         return no_memory(err);
     fresh->uid = uid;
@@ -752,24 +753,24 @@ void keyspace_bind(struct keyspace *k, struct collection *(*find)(void *context,
     struct binding b = {find, context, NULL};
     for (unsigned i = 0; i < KEYSPACE_SHARDS; i++)
         do {
-            struct keyspace_hold hold;
+            struct keyspace_lock hold;
             b.lost = NULL;
-            hold_shard(&hold, k, i);
-            table_each(&k->shards[i].table, bind_node, &b);
+            keyspace_lock_shard(&hold, k, i);
+            key_table_each(&k->shards[i].table, bind_node, &b);
             if (b.lost)
                 unlink_entry(&hold, b.lost);
-            keyspace_let_go(&hold);
+            keyspace_unlock(&hold);
         } while (b.lost);
 }
 
-void keyspace_touch(struct keyspace_hold *hold, struct key_entry *entry, uint64_t lsn)
+void keyspace_touch(struct keyspace_lock *hold, struct key_entry *entry, uint64_t lsn)
 {
     changed(hold, entry, lsn);
 }
 
 /* ---- changes of keys --------------------------------------------------------------------------------------------- */
 
-int keyspace_delete(struct keyspace_hold *hold, const struct resp_arg *keys, uint32_t n, uint32_t *n_gone,
+int keyspace_delete(struct keyspace_lock *hold, const struct resp_arg *keys, uint32_t n, uint32_t *n_gone,
                     struct quire_error *err)
 {
     struct key_entry *e;
@@ -777,17 +778,17 @@ int keyspace_delete(struct keyspace_hold *hold, const struct resp_arg *keys, uin
     uint64_t lsn = 0;
     int rc = 0;
     *n_gone = 0;
-    key_log_begin(&log, hold->keyspace);
+    keyspace_log_begin(&log, hold->keyspace);
     for (uint32_t i = 0; i < n && rc == 0; i++) {
         struct key key = keyspace_key(hold->keyspace, keys[i]);
         rc = keyspace_find_to_write(hold, &key, &e, err);
         if (e)
-            key_log_delete(&log, keys[i]);
+            keyspace_log_delete(&log, keys[i]);
     }
     if (rc < 0)
-        key_log_abort(&log);
+        keyspace_log_abort(&log);
     else
-        rc = key_log_commit(&log, &lsn, err);
+        rc = keyspace_log_commit(&log, &lsn, err);
     if (rc < 0)
         return rc;
     for (uint32_t i = 0; i < n; i++) {
@@ -802,7 +803,7 @@ int keyspace_delete(struct keyspace_hold *hold, const struct resp_arg *keys, uin
     return 0;
 }
 
-int keyspace_clear(struct keyspace_hold *hold, struct quire_error *err)
+int keyspace_clear(struct keyspace_lock *hold, struct quire_error *err)
 {
     struct keyspace *k = hold->keyspace;
     struct key_table *tables = malloc(KEYSPACE_SHARDS * sizeof *tables);
@@ -810,9 +811,9 @@ int keyspace_clear(struct keyspace_hold *hold, struct quire_error *err)
     uint64_t lsn = 0;
     if (!tables)
         return no_memory(err);
-    key_log_begin(&log, k);
-    key_log_flush(&log);
-    int rc = key_log_commit(&log, &lsn, err);
+    keyspace_log_begin(&log, k);
+    keyspace_log_flush(&log);
+    int rc = keyspace_log_commit(&log, &lsn, err);
     if (rc < 0) {
         free(tables);
         return rc;
@@ -820,7 +821,7 @@ int keyspace_clear(struct keyspace_hold *hold, struct quire_error *err)
     for (unsigned i = 0; i < KEYSPACE_SHARDS; i++) {
         struct shard *s = &k->shards[i];
         tables[i] = s->table;
-        table_init(&s->table, s->table.key_at);
+        key_table_init(&s->table, s->table.key_at);
         s->n_queue = 0;
         s->expiries_sum = 0;
         atomic_store_explicit(&s->n_keys, 0, memory_order_relaxed);
@@ -831,7 +832,7 @@ int keyspace_clear(struct keyspace_hold *hold, struct quire_error *err)
     return 0;
 }
 
-int keyspace_expire(struct keyspace_hold *hold, struct key_entry *e, uint64_t expire_ms, struct quire_error *err)
+int keyspace_expire(struct keyspace_lock *hold, struct key_entry *e, uint64_t expire_ms, struct quire_error *err)
 {
     struct key_log log;
     uint64_t lsn = 0;
@@ -843,9 +844,9 @@ int keyspace_expire(struct keyspace_hold *hold, struct key_entry *e, uint64_t ex
     int rc = reserve_expiry(hold, e->node.hash, e, expire_ms, err);
     if (rc < 0)
         return rc;
-    key_log_begin(&log, hold->keyspace);
-    key_log_expire(&log, arg_of(e), expire_ms);
-    rc = key_log_commit(&log, &lsn, err);
+    keyspace_log_begin(&log, hold->keyspace);
+    keyspace_log_expire(&log, arg_of(e), expire_ms);
+    rc = keyspace_log_commit(&log, &lsn, err);
     if (rc < 0)
         return rc;
     set_expiry(shard_of(hold->keyspace, e->node.hash), e, expire_ms);
@@ -854,24 +855,24 @@ int keyspace_expire(struct keyspace_hold *hold, struct key_entry *e, uint64_t ex
 }
 
 /* Logs that `to` has become what `from` is; with `moved` that `from` is gone, too. */
-static int log_transfer(struct keyspace_hold *hold, const struct key *to, const struct key_entry *from, bool moved,
+static int log_transfer(struct keyspace_lock *hold, const struct key *to, const struct key_entry *from, bool moved,
                         uint64_t *lsn, struct quire_error *err)
 {
     struct resp_arg name = {to->data, to->bytes};
     struct key_log log;
-    key_log_begin(&log, hold->keyspace);
+    keyspace_log_begin(&log, hold->keyspace);
     if (find_any(hold, to))
-        key_log_delete(&log, name);
-    key_log_entry(&log, name, from);
+        keyspace_log_delete(&log, name);
+    keyspace_log_entry(&log, name, from);
     if (moved)
-        key_log_delete(&log, arg_of(from));
-    return key_log_commit(&log, lsn, err);
+        keyspace_log_delete(&log, arg_of(from));
+    return keyspace_log_commit(&log, lsn, err);
 }
 
-int keyspace_rename(struct keyspace_hold *hold, struct key_entry *e, const struct key *to, struct quire_error *err)
+int keyspace_rename(struct keyspace_lock *hold, struct key_entry *e, const struct key *to, struct quire_error *err)
 {
     uint64_t lsn = 0, expire_ms = e->expire_ms;
-    struct key_entry *fresh = key_entry_create(hold->keyspace, to, e->type);
+    struct key_entry *fresh = keyspace_entry_create(hold->keyspace, to, e->type);
     int rc = fresh ? reserve_expiry(hold, to->hash, NULL, expire_ms, err) : no_memory(err);
     if (rc == 0)
         rc = log_transfer(hold, to, e, true, &lsn, err);
@@ -902,16 +903,16 @@ int keyspace_rename(struct keyspace_hold *hold, struct key_entry *e, const struc
     return 0;
 }
 
-int keyspace_copy(struct keyspace_hold *hold, const struct key_entry *e, const struct key *to, struct quire_error *err)
+int keyspace_copy(struct keyspace_lock *hold, const struct key_entry *e, const struct key *to, struct quire_error *err)
 {
     uint64_t lsn = 0;
     if (e->type == KEY_VECTOR_SET)
         return error_set(err, QUIRE_EUNSUPPORTED, "COPY of a vector set is not supported");
-    struct key_entry *fresh = key_entry_create(hold->keyspace, to, e->type);
+    struct key_entry *fresh = keyspace_entry_create(hold->keyspace, to, e->type);
     if (!fresh)
         return no_memory(err);
     if (e->type == KEY_STRING)
-        fresh->string = value_create(e->string->data, e->string->bytes, e->string->bytes);
+        fresh->string = keyspace_value_create(e->string->data, e->string->bytes, e->string->bytes);
     else
         fresh->hash = hash_copy(e->hash);
     bool copied = e->type == KEY_STRING ? fresh->string != NULL : fresh->hash != NULL;
@@ -919,7 +920,7 @@ int keyspace_copy(struct keyspace_hold *hold, const struct key_entry *e, const s
     if (rc == 0)
         rc = log_transfer(hold, to, e, false, &lsn, err);
     if (rc < 0) {
-        key_entry_free(fresh);
+        keyspace_entry_free(fresh);
         return rc;
     }
     fresh->expire_ms = e->expire_ms;
@@ -927,145 +928,31 @@ int keyspace_copy(struct keyspace_hold *hold, const struct key_entry *e, const s
     return 0;
 }
 
-/* ---- over all keys ----------------------------------------------------------------------------------------------- */
+/* ---- versions, what is due --------------------------------------------------------------------------------------- */
 
 uint64_t keyspace_version(struct keyspace *k, struct resp_arg arg)
 {
-    struct keyspace_hold hold;
+    struct keyspace_lock hold;
     struct key key = keyspace_key(k, arg);
-    keyspace_hold_key(&hold, k, &key);
+    keyspace_lock_key(&hold, k, &key);
     const struct key_entry *e = keyspace_find(&hold, &key);
     uint64_t version = e ? e->version : 0;
-    keyspace_let_go(&hold);
+    keyspace_unlock(&hold);
     return version;
-}
-
-size_t keyspace_count(const struct keyspace *k)
-{
-    size_t n = 0;
-    for (unsigned i = 0; i < KEYSPACE_SHARDS; i++)
-        n += atomic_load_explicit(&k->shards[i].n_keys, memory_order_relaxed);
-    return n;
-}
-
-struct visitor {
-    keyspace_visit *visit;
-    void *context;
-    uint64_t visited;
-};
-
-static void visit_node(void *context, struct table_node *node)
-{
-    struct visitor *v = context;
-    v->visited++;
-    v->visit(v->context, entry_of(node));
-}
-
-/* The cursor: the table's, times 256, plus the shard. */
-uint64_t keyspace_scan(struct keyspace *k, uint64_t cursor, uint64_t count, keyspace_visit *visit, void *context)
-{
-    struct visitor v = {visit, context, 0};
-    unsigned shard = (unsigned)(cursor % KEYSPACE_SHARDS);
-    uint64_t in_shard = cursor / KEYSPACE_SHARDS, buckets = 0;
-    while (v.visited < count && buckets < SCAN_EMPTY_MAX * count + KEYSPACE_SHARDS) {
-        pthread_mutex_lock(&k->shards[shard].lock);
-        do
-            in_shard = table_scan(&k->shards[shard].table, in_shard, visit_node, &v);
-        while (in_shard && v.visited < count && ++buckets < SCAN_EMPTY_MAX * count + KEYSPACE_SHARDS);
-        pthread_mutex_unlock(&k->shards[shard].lock);
-        if (in_shard)
-            continue;
-        buckets++;
-        if (++shard == KEYSPACE_SHARDS)
-            return 0;
-    }
-    return in_shard * KEYSPACE_SHARDS + shard;
-}
-
-void keyspace_each_of(struct keyspace *k, unsigned shard, keyspace_visit *visit, void *context)
-{
-    struct visitor v = {visit, context, 0};
-    pthread_mutex_lock(&k->shards[shard].lock);
-    table_each(&k->shards[shard].table, visit_node, &v);
-    pthread_mutex_unlock(&k->shards[shard].lock);
-}
-
-bool keyspace_try_each_of(struct keyspace *k, unsigned shard, keyspace_visit *visit, void *context)
-{
-    struct visitor v = {visit, context, 0};
-    if (pthread_mutex_trylock(&k->shards[shard].lock) != 0)
-        return false;
-    table_each(&k->shards[shard].table, visit_node, &v);
-    pthread_mutex_unlock(&k->shards[shard].lock);
-    return true;
-}
-
-void keyspace_each(struct keyspace *k, keyspace_visit *visit, void *context)
-{
-    for (unsigned i = 0; i < KEYSPACE_SHARDS; i++)
-        keyspace_each_of(k, i, visit, context);
-}
-
-/* The shard that holds the place-th of all keys, about: others may come and go. */
-static unsigned shard_of_place(const struct keyspace *k, size_t place)
-{
-    unsigned shard = 0;
-    for (; shard < KEYSPACE_SHARDS - 1; shard++) {
-        size_t n = atomic_load_explicit(&k->shards[shard].n_keys, memory_order_relaxed);
-        if (place < n)
-            break;
-        place -= n;
-    }
-    return shard;
-}
-
-struct key_entry *keyspace_random(struct keyspace_hold *hold, struct keyspace *k, uint64_t random)
-{
-    size_t n;
-    /* a bound, where keys that are over cannot be removed */
-    for (unsigned i = 0; i < RANDOM_TRIES && (n = keyspace_count(k)) > 0; i++) {
-        unsigned shard = shard_of_place(k, random % n);
-        hold_shard(hold, k, shard);
-        random = random * 0xd1342543de82ef95u + 1;
-        struct key_entry *e = entry_of(table_random(&k->shards[shard].table, random >> 8, random >> 40));
-        struct key key = e ? key_of(e) : (struct key){0};
-        e = e ? keyspace_find(hold, &key) : NULL;
-        if (e)
-            return e;
-        keyspace_let_go(hold);
-        random = random * 0xd1342543de82ef95u + 1;
-    }
-    return NULL;
-}
-
-void keyspace_get_expiries(struct keyspace *k, struct keyspace_expiries *out)
-{
-    uint64_t now_ms = k->clock_ms(k->clock_context);
-    unsigned __int128 sum = 0;
-    out->keys = 0;
-    for (unsigned i = 0; i < KEYSPACE_SHARDS; i++) {
-        struct shard *s = &k->shards[i];
-        pthread_mutex_lock(&s->lock);
-        sum += s->expiries_sum;
-        out->keys += s->n_queue;
-        pthread_mutex_unlock(&s->lock);
-    }
-    uint64_t mean_at = out->keys ? (uint64_t)(sum / out->keys) : 0;
-    out->mean_ms = mean_at > now_ms ? mean_at - now_ms : 0;
 }
 
 /* Removes up to DUE_PER_LOCK that are due; 1 where there may be more, 0 where not. */
 static int expire_some(struct keyspace *k, unsigned shard)
 {
     struct shard *s = &k->shards[shard];
-    struct keyspace_hold hold;
+    struct keyspace_lock hold;
     int rc = 0, n = 0;
-    hold_shard(&hold, k, shard);
-    while (rc == 0 && n < DUE_PER_LOCK && s->n_queue > 0 && key_entry_is_over(s->queue[0], keyspace_now(&hold))) {
+    keyspace_lock_shard(&hold, k, shard);
+    while (rc == 0 && n < DUE_PER_LOCK && s->n_queue > 0 && keyspace_entry_is_over(s->queue[0], keyspace_now(&hold))) {
         rc = remove_over(&hold, s->queue[0], NULL);
         n++;
     }
-    keyspace_let_go(&hold);
+    keyspace_unlock(&hold);
     return rc < 0 ? rc : n == DUE_PER_LOCK;
 }
 

@@ -26,7 +26,7 @@ enum { DUMP_BYTES = 1 << 20 }; /* of a large hash's fields in one record of a ch
 
 /* ---- writing ----------------------------------------------------------------------------------------------------- */
 
-void key_log_begin(struct key_log *log, const struct keyspace *k)
+void keyspace_log_begin(struct key_log *log, const struct keyspace *k)
 {
     log->journal = k->journal;
     log->n_bytes = 0;
@@ -111,7 +111,7 @@ static bool begin_record(struct key_log *log, enum key_log_kind kind)
     return true;
 }
 
-void key_log_set(struct key_log *log, struct resp_arg key, struct resp_arg value, uint64_t expire_ms)
+void keyspace_log_set(struct key_log *log, struct resp_arg key, struct resp_arg value, uint64_t expire_ms)
 {
     if (!begin_record(log, KEY_LOG_SET))
         return;
@@ -120,7 +120,7 @@ void key_log_set(struct key_log *log, struct resp_arg key, struct resp_arg value
     add_bytes(log, value.data, value.bytes);
 }
 
-void key_log_append(struct key_log *log, struct resp_arg key, struct resp_arg bytes)
+void keyspace_log_append(struct key_log *log, struct resp_arg key, struct resp_arg bytes)
 {
     if (!begin_record(log, KEY_LOG_APPEND))
         return;
@@ -136,7 +136,7 @@ static void add_pair(struct key_log *log, struct resp_arg field, struct resp_arg
     add_bytes(log, value.data, value.bytes);
 }
 
-void key_log_hash_set(struct key_log *log, struct resp_arg key, const struct resp_arg *pairs, uint32_t n_pairs)
+void keyspace_log_hash_set(struct key_log *log, struct resp_arg key, const struct resp_arg *pairs, uint32_t n_pairs)
 {
     if (!begin_record(log, KEY_LOG_HASH_SET))
         return;
@@ -145,7 +145,7 @@ void key_log_hash_set(struct key_log *log, struct resp_arg key, const struct res
         add_pair(log, pairs[2 * i], pairs[2 * i + 1]);
 }
 
-void key_log_hash_delete(struct key_log *log, struct resp_arg key, const struct resp_arg *fields, uint32_t n)
+void keyspace_log_hash_delete(struct key_log *log, struct resp_arg key, const struct resp_arg *fields, uint32_t n)
 {
     if (!begin_record(log, KEY_LOG_HASH_DELETE))
         return;
@@ -156,13 +156,13 @@ void key_log_hash_delete(struct key_log *log, struct resp_arg key, const struct 
     }
 }
 
-void key_log_delete(struct key_log *log, struct resp_arg key)
+void keyspace_log_delete(struct key_log *log, struct resp_arg key)
 {
     if (begin_record(log, KEY_LOG_DELETE))
         add_key(log, key);
 }
 
-void key_log_expire(struct key_log *log, struct resp_arg key, uint64_t expire_ms)
+void keyspace_log_expire(struct key_log *log, struct resp_arg key, uint64_t expire_ms)
 {
     if (!begin_record(log, KEY_LOG_EXPIRE))
         return;
@@ -170,12 +170,12 @@ void key_log_expire(struct key_log *log, struct resp_arg key, uint64_t expire_ms
     add_key(log, key);
 }
 
-void key_log_flush(struct key_log *log)
+void keyspace_log_flush(struct key_log *log)
 {
     begin_record(log, KEY_LOG_FLUSH);
 }
 
-void key_log_vectors(struct key_log *log, struct resp_arg key, uint64_t uid)
+void keyspace_log_vectors(struct key_log *log, struct resp_arg key, uint64_t uid)
 {
     if (!begin_record(log, KEY_LOG_VECTORS))
         return;
@@ -196,32 +196,32 @@ static void dump_field(void *context, struct resp_arg field, struct resp_arg val
     if (log->failed)
         return;
     if (log->n_bytes - log->records[log->n_records - 1].at > DUMP_BYTES)
-        key_log_hash_set(d->log, d->key, NULL, 0);
+        keyspace_log_hash_set(d->log, d->key, NULL, 0);
     add_pair(d->log, field, value);
 }
 
-void key_log_entry(struct key_log *log, struct resp_arg key, const struct key_entry *e)
+void keyspace_log_entry(struct key_log *log, struct resp_arg key, const struct key_entry *e)
 {
     struct dump d = {log, key};
     if (!log->journal)
         return;
     switch ((enum key_type)e->type) {
     case KEY_STRING:
-        key_log_set(log, key, (struct resp_arg){e->string->data, e->string->bytes}, e->expire_ms);
+        keyspace_log_set(log, key, (struct resp_arg){e->string->data, e->string->bytes}, e->expire_ms);
         return;
     case KEY_HASH:
-        key_log_hash_set(log, key, NULL, 0);
+        keyspace_log_hash_set(log, key, NULL, 0);
         hash_each(e->hash, dump_field, &d);
         break;
     case KEY_VECTOR_SET:
-        key_log_vectors(log, key, collection_uid(e->set));
+        keyspace_log_vectors(log, key, collection_uid(e->set));
         break;
     }
     if (e->expire_ms)
-        key_log_expire(log, key, e->expire_ms);
+        keyspace_log_expire(log, key, e->expire_ms);
 }
 
-void key_log_abort(struct key_log *log)
+void keyspace_log_abort(struct key_log *log)
 {
     if (log->bytes != log->first_bytes)
         free(log->bytes);
@@ -244,7 +244,7 @@ static bool too_long(const struct key_log *log)
     return false;
 }
 
-int key_log_commit(struct key_log *log, uint64_t *lsn, struct quire_error *err)
+int keyspace_log_commit(struct key_log *log, uint64_t *lsn, struct quire_error *err)
 {
     struct journal_record few[4], *records = few;
     int rc = 0;
@@ -264,7 +264,7 @@ int key_log_commit(struct key_log *log, uint64_t *lsn, struct quire_error *err)
     }
     if (records != few)
         free(records);
-    key_log_abort(log);
+    keyspace_log_abort(log);
     return rc;
 }
 
@@ -335,17 +335,17 @@ static int take_fields(struct reader *r, bool pairs, struct resp_arg **out, uint
     return 0;
 }
 
-static int apply_set(struct keyspace_hold *hold, const struct key *key, struct key_entry *e, struct reader *r,
+static int apply_set(struct keyspace_lock *hold, const struct key *key, struct key_entry *e, struct reader *r,
                      uint64_t expire_ms, struct quire_error *err)
 {
     struct resp_arg bytes = take_rest(r);
-    struct value *value = value_create(bytes.data, bytes.bytes, bytes.bytes);
+    struct value *value = keyspace_value_create(bytes.data, bytes.bytes, bytes.bytes);
     if (!value)
         return error_set(err, QUIRE_ENOMEM, "no memory for a value");
     return keyspace_set_string(hold, key, e, value, expire_ms, err);
 }
 
-static int apply_append(struct keyspace_hold *hold, const struct key *key, struct key_entry *e, struct reader *r,
+static int apply_append(struct keyspace_lock *hold, const struct key *key, struct key_entry *e, struct reader *r,
                         struct quire_error *err)
 {
     if (!e)
@@ -354,7 +354,7 @@ static int apply_append(struct keyspace_hold *hold, const struct key *key, struc
     return keyspace_append(hold, e, bytes.data, bytes.bytes, err);
 }
 
-static int apply_fields(struct keyspace_hold *hold, const struct key *key, struct key_entry *e, struct reader *r,
+static int apply_fields(struct keyspace_lock *hold, const struct key *key, struct key_entry *e, struct reader *r,
                         bool set, struct quire_error *err)
 {
     struct resp_arg *fields;
@@ -376,7 +376,7 @@ static bool fits(enum key_log_kind kind, const struct key_entry *e)
 }
 
 /* One record about one key. `number` is what stood before the key. */
-static int apply(struct keyspace_hold *hold, enum key_log_kind kind, const struct key *key, struct key_entry *e,
+static int apply(struct keyspace_lock *hold, enum key_log_kind kind, const struct key *key, struct key_entry *e,
                  uint64_t number, struct reader *r, struct quire_error *err)
 {
     struct resp_arg name = {key->data, key->bytes};
@@ -414,11 +414,11 @@ static int read_record(struct keyspace *k, uint8_t kind, uint64_t lsn, const uin
     bool numbered = kind == KEY_LOG_SET || kind == KEY_LOG_EXPIRE || kind == KEY_LOG_VECTORS;
     uint64_t number = numbered ? take_u64(&r) : 0;
     struct resp_arg name = take_key(&r);
-    struct keyspace_hold hold;
+    struct keyspace_lock hold;
     if (r.broken || kind > KEY_LOG_VECTORS)
         return bad_record(kind, lsn, err);
     struct key key = keyspace_key(k, name);
-    keyspace_hold_key(&hold, k, &key);
+    keyspace_lock_key(&hold, k, &key);
     hold.now_ms = 1; /* nothing is over yet */
     struct key_entry *e = keyspace_find(&hold, &key);
     int rc = 0;
@@ -433,7 +433,7 @@ static int read_record(struct keyspace *k, uint8_t kind, uint64_t lsn, const uin
             e->restored = restore;
         }
     }
-    keyspace_let_go(&hold);
+    keyspace_unlock(&hold);
     return rc;
 }
 
@@ -466,16 +466,16 @@ static int replay_flush(struct keyspace *k, uint64_t lsn, struct quire_error *er
     int rc = 0;
     for (unsigned i = 0; i < KEYSPACE_SHARDS && rc == 0; i++) {
         struct flush f = {.lsn = lsn};
-        struct keyspace_hold hold;
+        struct keyspace_lock hold;
         uint32_t n_gone;
         keyspace_each_of(k, i, collect_older, &f);
         if (f.failed)
             rc = error_set(err, QUIRE_ENOMEM, "no memory to replay FLUSHALL");
         if (rc == 0 && f.n > 0) {
-            keyspace_hold_args(&hold, k, f.keys, f.n, 1);
+            keyspace_lock_args(&hold, k, f.keys, f.n, 1);
             hold.now_ms = 1;
             rc = keyspace_delete(&hold, f.keys, f.n, &n_gone, err);
-            keyspace_let_go(&hold);
+            keyspace_unlock(&hold);
         }
         free(f.keys);
     }
@@ -509,7 +509,7 @@ static void dump_entry(void *context, const struct key_entry *e)
 {
     struct shard_dump *d = context;
     unsigned first = d->log.n_records;
-    key_log_entry(&d->log, (struct resp_arg){e->key, e->node.key_bytes}, e);
+    keyspace_log_entry(&d->log, (struct resp_arg){e->key, e->node.key_bytes}, e);
     if (d->log.failed)
         return;
     if (d->log.n_records > d->room) {
@@ -545,7 +545,7 @@ static int save_shard(struct keyspace *k, unsigned shard, struct checkpoint *che
 {
     struct shard_dump d = {.lsns = NULL};
     int rc = 0;
-    key_log_begin(&d.log, k);
+    keyspace_log_begin(&d.log, k);
     dump_shard(k, shard, &d);
     if (d.log.failed)
         rc = error_set(err, QUIRE_ENOMEM, "no memory to write keys into a checkpoint");
@@ -555,7 +555,7 @@ static int save_shard(struct keyspace *k, unsigned shard, struct checkpoint *che
         struct journal_record record = record_at(&d.log, i);
         rc = checkpoint_put(checkpoint, record.kind, d.lsns[i], record.bytes, record.n_bytes, err);
     }
-    key_log_abort(&d.log);
+    keyspace_log_abort(&d.log);
     free(d.lsns);
     return rc;
 }

@@ -47,21 +47,21 @@ struct key_log {
     } first_records[4];
 };
 
-void key_log_begin(struct key_log *log, const struct keyspace *keyspace);
-void key_log_set(struct key_log *log, struct resp_arg key, struct resp_arg value, uint64_t expire_ms);
-void key_log_append(struct key_log *log, struct resp_arg key, struct resp_arg bytes);
-void key_log_hash_set(struct key_log *log, struct resp_arg key, const struct resp_arg *pairs, uint32_t n_pairs);
-void key_log_hash_delete(struct key_log *log, struct resp_arg key, const struct resp_arg *fields, uint32_t n);
-void key_log_delete(struct key_log *log, struct resp_arg key);
-void key_log_expire(struct key_log *log, struct resp_arg key, uint64_t expire_ms);
-void key_log_flush(struct key_log *log);
-void key_log_vectors(struct key_log *log, struct resp_arg key, uint64_t uid);
+void keyspace_log_begin(struct key_log *log, const struct keyspace *keyspace);
+void keyspace_log_set(struct key_log *log, struct resp_arg key, struct resp_arg value, uint64_t expire_ms);
+void keyspace_log_append(struct key_log *log, struct resp_arg key, struct resp_arg bytes);
+void keyspace_log_hash_set(struct key_log *log, struct resp_arg key, const struct resp_arg *pairs, uint32_t n_pairs);
+void keyspace_log_hash_delete(struct key_log *log, struct resp_arg key, const struct resp_arg *fields, uint32_t n);
+void keyspace_log_delete(struct key_log *log, struct resp_arg key);
+void keyspace_log_expire(struct key_log *log, struct resp_arg key, uint64_t expire_ms);
+void keyspace_log_flush(struct key_log *log);
+void keyspace_log_vectors(struct key_log *log, struct resp_arg key, uint64_t uid);
 /* The whole of an entry, as of another key. */
-void key_log_entry(struct key_log *log, struct resp_arg key, const struct key_entry *entry);
+void keyspace_log_entry(struct key_log *log, struct resp_arg key, const struct key_entry *entry);
 /* Appends what was collected as one frame and frees it. *lsn gets its number; as it was where nothing was collected. */
-int key_log_commit(struct key_log *log, uint64_t *lsn, struct quire_error *err);
+int keyspace_log_commit(struct key_log *log, uint64_t *lsn, struct quire_error *err);
 /* Frees it without. */
-void key_log_abort(struct key_log *log);
+void keyspace_log_abort(struct key_log *log);
 
 /* What a folder holds becomes keys: a struct store_host's functions, with the keyspace as context. Its journal is NULL
  * meanwhile, and nobody else uses it. Errors: QUIRE_ECORRUPT for a record that is none, QUIRE_ENOMEM. Records of other

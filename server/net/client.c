@@ -5,12 +5,13 @@
  * what is incomplete is copied to `in`, so that an idle connection holds no buffer at all.
  *
  * Out: replies are collected in `out` while a batch of requests is worked on, and leave in one send; while that is on
- * its way (`flight`) further replies collect in `out`. A reply that has to wait for the disk is a `struct pending` in a
- * list; as long as the list is not empty, replies that are ready join it, and its ready head moves to `out`.
+ * its way (`send_buffer`) further replies collect in `out`. A reply that has to wait for the disk is a `struct pending`
+ * in a list; as long as the list is not empty, replies that are ready join it, and its ready head moves to `out`.
  *
- * A reply to a write may have to wait until the journal has made it durable: `out` and `flight` know the highest LSN in
- * them, and the flight is not sent before its own is durable. What comes meanwhile collects in `out` and goes with the
- * next, so that one sync serves all that a client sent before it, and replies keep their order without further thought.
+ * A reply to a write may have to wait until the journal has made it durable: `out` and `send_buffer` know the highest
+ * LSN in them, and the buffer is not sent before its own is durable. What comes meanwhile collects in `out` and goes
+ * with the next, so that one sync serves all that a client sent before it, and replies keep their order without further
+ * thought.
  *
  * Ends: QUIT, protocol errors and shutdown drain: replies are sent, then our side is closed, and the other's bytes are
  * read and dropped until it closes too (a reset would throw away the reply in its receive buffer), at most a second. A
@@ -66,7 +67,7 @@ static void wake(struct client *c)
     }
 }
 
-void loop_wake_resting(struct loop *loop)
+void client_wake_resting(struct loop *loop)
 {
     struct client *first = loop->resting;
     loop->resting = NULL;
@@ -146,25 +147,25 @@ static void join_held(struct client *c)
     atomic_store(&loop->holds_replies, true);
 }
 
-/* Whether the flight has to wait for its LSN. */
-static bool flight_waits(struct client *c)
+/* Whether the send buffer has to wait for its LSN. */
+static bool send_buffer_waits(struct client *c)
 {
-    if (!c->held && is_durable(c, c->flight_lsn))
+    if (!c->held && is_durable(c, c->send_buffer_lsn))
         return false;
     if (!c->held)
         join_held(c);
     /* looked at again behind the note that somebody waits (holds_replies): the journal notes what is durable, then
      * looks for who waits; all four are sequentially consistent, so that one of the two sees the other */
-    if (is_durable(c, c->flight_lsn))
+    if (is_durable(c, c->send_buffer_lsn))
         leave_held(c);
     return c->held;
 }
 
-void loop_send_durable(struct loop *loop)
+void client_send_durable(struct loop *loop)
 {
     for (struct client *c = loop->held, *next; c; c = next) {
         next = c->next_held;
-        if (is_durable(c, c->flight_lsn))
+        if (is_durable(c, c->send_buffer_lsn))
             client_mark(c);
     }
 }
@@ -178,7 +179,7 @@ static void wait_lsn(struct caller *caller, uint64_t lsn)
     *waits = lsn > *waits ? lsn : *waits;
 }
 
-/* ---- life -------------------------------------------------------------------------------------------------------- */
+/* ---- create and destroy ------------------------------------------------------------------------------------------ */
 
 struct client *client_create(struct loop *loop, int fd, bool tls)
 {
@@ -228,7 +229,7 @@ static void destroy(struct client *c)
     client_set_monitor(c, false);
     close(c->fd);
     resp_buffer_fini(&c->out);
-    resp_buffer_fini(&c->flight);
+    resp_buffer_fini(&c->send_buffer);
     free(c->in);
     free(c->name);
     free(c->library);
@@ -382,13 +383,13 @@ static void *defer(struct caller *caller, size_t bytes, bool barrier)
     return p;
 }
 
-void reply_group_done(struct reply_group *group)
+void client_group_done(struct reply_group *group)
 {
     if (--group->n_waiting == 0)
         group->done(group);
 }
 
-void reply_group_take(struct client *c, struct reply_group *group, struct resp_buffer *out)
+void client_group_take(struct client *c, struct reply_group *group, struct resp_buffer *out)
 {
     for (struct pending *p = group->first, *next; p; p = next) {
         next = p->next;
@@ -415,7 +416,7 @@ static void done(struct pending *p)
         c->blocked = false;
     client_mark(c);
     if (p->group)
-        reply_group_done(p->group);
+        client_group_done(p->group);
 }
 
 /* Moves replies that are ready and first in line to `out`. */
@@ -455,7 +456,8 @@ static struct resp_limits limits_of(const struct client *c)
 
 static size_t held_bytes(const struct client *c)
 {
-    return c->out.bytes + c->flight.bytes - c->flight_sent + c->pending_bytes + c->plain.bytes - c->plain_sent;
+    return c->out.bytes + c->send_buffer.bytes - c->send_buffer_sent + c->pending_bytes + c->plain.bytes -
+           c->plain_sent;
 }
 
 /* A quarter of the output limit is where requests wait for replies to be read; the limit itself is where the client is
@@ -468,7 +470,7 @@ static bool has_room(const struct client *c)
 static bool takes_requests(const struct client *c)
 {
     return c->state == CLIENT_OPEN && !c->blocked && !c->paused && !c->resting && c->n_pending < PENDING_MAX &&
-           has_room(c) && !c->loop->crowded && !c->caller.crowded_by;
+           has_room(c) && !c->loop->backlogged && !c->caller.backlogged_by;
 }
 
 /* Parses and runs what is whole in bytes; returns how many were used. */
@@ -645,8 +647,8 @@ static void on_receive(struct io_op *op, int result, unsigned flags)
 static void send_more(struct client *c)
 {
     c->sent_ms = c->loop->lane.now_ms;
-    c->send.buffer = c->flight.data + c->flight_sent;
-    size_t left = c->flight.bytes - c->flight_sent;
+    c->send.buffer = c->send_buffer.data + c->send_buffer_sent;
+    size_t left = c->send_buffer.bytes - c->send_buffer_sent;
     c->send.bytes = left > (1u << 30) ? 1u << 30 : (uint32_t)left;
     c->sending = true;
     engine_queue(c->loop->lane.engine, &c->send);
@@ -663,21 +665,21 @@ static void on_send(struct io_op *op, int result, unsigned flags)
     }
     stat_add(&c->loop->lane.stats.net_output_bytes, (uint64_t)result);
     c->last_ms = c->loop->lane.now_ms;
-    c->flight_sent += (size_t)result;
+    c->send_buffer_sent += (size_t)result;
     c->deadline_ms = c->loop->lane.now_ms + (c->state == CLIENT_LINGERING ? LINGER_MS : DRAIN_MS);
     client_mark(c);
 }
 
 /* Exchanges what was sent for what is to be sent. */
-static void next_flight(struct client *c)
+static void next_send_buffer(struct client *c)
 {
-    struct resp_buffer sent = c->flight;
+    struct resp_buffer sent = c->send_buffer;
     if (sent.capacity > KEEP_BUFFER_BYTES)
         resp_buffer_fini(&sent);
     sent.bytes = 0;
-    c->flight = c->out;
-    c->flight_sent = 0;
-    c->flight_lsn = c->out_lsn;
+    c->send_buffer = c->out;
+    c->send_buffer_sent = 0;
+    c->send_buffer_lsn = c->out_lsn;
     c->out_lsn = 0;
     c->out = sent;
 }
@@ -686,11 +688,11 @@ static void send_replies(struct client *c)
 {
     if (c->sending || c->state == CLIENT_DEAD || c->state == CLIENT_LINGERING)
         return;
-    if (c->flight_sent == c->flight.bytes && c->tls)
-        client_tls_next_flight(c);
-    else if (c->flight_sent == c->flight.bytes)
-        next_flight(c);
-    if (c->flight_sent < c->flight.bytes && c->state != CLIENT_DEAD && !flight_waits(c))
+    if (c->send_buffer_sent == c->send_buffer.bytes && c->tls)
+        client_tls_next_send_buffer(c);
+    else if (c->send_buffer_sent == c->send_buffer.bytes)
+        next_send_buffer(c);
+    if (c->send_buffer_sent < c->send_buffer.bytes && c->state != CLIENT_DEAD && !send_buffer_waits(c))
         send_more(c);
 }
 
@@ -732,7 +734,8 @@ static void step_end(struct client *c)
 bool client_is_late(const struct client *c)
 {
     uint64_t now = c->loop->lane.now_ms;
-    bool working = c->first || ((c->loop->crowded || c->caller.crowded_by || c->paused) && c->in_bytes > c->in_start);
+    bool working =
+        c->first || ((c->loop->backlogged || c->caller.backlogged_by || c->paused) && c->in_bytes > c->in_start);
     if (c->eof || c->state == CLIENT_LINGERING || c->state == CLIENT_DRAINING)
         return !working && now >= c->deadline_ms;
     return c->state == CLIENT_OPEN && c->sending && !has_room(c) && now - c->sent_ms >= STUCK_MS;
@@ -760,7 +763,7 @@ static void work_on(struct client *c)
         client_mark(c);
 }
 
-void loop_work_on_clients(struct loop *loop)
+void client_work_on_all(struct loop *loop)
 {
     struct client *c;
     while ((c = loop->dirty)) {
@@ -787,9 +790,9 @@ static struct resp_arg tenant(const struct caller *caller, uint32_t i)
 static void release(struct lane *lane, const struct fair_share *share)
 {
     for (struct client *c = loop_of(lane)->clients; c; c = c->next) {
-        if (c->caller.crowded_by != share)
+        if (c->caller.backlogged_by != share)
             continue;
-        c->caller.crowded_by = NULL;
+        c->caller.backlogged_by = NULL;
         client_mark(c);
     }
 }

@@ -46,13 +46,13 @@ struct client {
     bool cancelling; /* `cancel` is the engine's */
     uint8_t *in;     /* bytes received and not yet worked on */
     size_t in_start, in_bytes, in_capacity, need;
-    struct resp_buffer out, flight; /* being written, being sent */
-    size_t flight_sent;
-    uint64_t out_lsn, flight_lsn;         /* do not leave before these are durable */
+    struct resp_buffer out, send_buffer; /* being written, being sent */
+    size_t send_buffer_sent;
+    uint64_t out_lsn, send_buffer_lsn;    /* do not leave before these are durable */
     struct client *next_held, *prev_held; /* of the lane's, while `held`: flight waits for its LSN */
     bool held;
     struct tls_connection *tls; /* NULL: a plain connection */
-    struct resp_buffer plain;   /* TLS: replies that are being encrypted into `flight` */
+    struct resp_buffer plain;   /* TLS: replies that are being encrypted into `send_buffer` */
     size_t plain_sent;
     bool goodbye;         /* TLS: the other side was told that no more will come */
     uint64_t sent_ms;     /* when the last bytes went out, or sending began */
@@ -81,15 +81,15 @@ extern const struct host client_host;
 /* Takes the socket over. NULL without memory (the socket is closed). */
 struct client *client_create(struct loop *loop, int fd, bool tls);
 /* Works on clients that were marked: replies, further requests, ends. */
-void loop_work_on_clients(struct loop *loop);
+void client_work_on_all(struct loop *loop);
 /* Whether its time is over: it ends and makes no progress, or its replies fill memory and it does not read them. */
 bool client_is_late(const struct client *client);
 /* Sends what the journal has made durable meanwhile. On the lane's thread. */
-void loop_send_durable(struct loop *loop);
+void client_send_durable(struct loop *loop);
 /* Has it worked on before the next wait. */
 void client_mark(struct client *client);
 /* Those that rest go on. */
-void loop_wake_resting(struct loop *loop);
+void client_wake_resting(struct loop *loop);
 /* Closes after what is pending was sent. */
 void client_end(struct client *client);
 /* Closes now. */
@@ -126,8 +126,8 @@ void client_set_eof(struct client *client);
 bool client_tls_begin(struct client *client); /* sets `tls`; false: no memory */
 void client_tls_end(struct client *client);   /* any client: frees what TLS holds */
 void client_tls_received(struct client *client, const uint8_t *bytes, size_t n);
-/* Fills `flight`, whose bytes have all been sent, with what is to be sent next. */
-void client_tls_next_flight(struct client *client);
+/* Fills `send_buffer`, whose bytes have all been sent, with what is to be sent next. */
+void client_tls_next_send_buffer(struct client *client);
 /* Any client: true when nothing is left to be said before our side is closed. */
 bool client_tls_said_goodbye(struct client *client);
 /* Any client: whether its handshake takes too long. */
@@ -140,9 +140,9 @@ void client_address(const struct client *client, bool ours, char text[CLIENT_ADD
 /* The buffer for the reply to the request being run. */
 struct resp_buffer *client_reply(struct client *client);
 /* The replies of a group, to the end of out; the group is empty afterwards. */
-void reply_group_take(struct client *client, struct reply_group *group, struct resp_buffer *out);
+void client_group_take(struct client *client, struct reply_group *group, struct resp_buffer *out);
 /* One less is waited for. */
-void reply_group_done(struct reply_group *group);
+void client_group_done(struct reply_group *group);
 /* A line to a client in MONITOR, not a reply. */
 void client_push(struct client *client, const void *bytes, size_t n);
 void client_set_monitor(struct client *client, bool on);

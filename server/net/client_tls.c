@@ -5,8 +5,8 @@
  * connection go; so limits on what a client may have sent ahead count plain bytes, and pausing works as it does there.
  *
  * Out: replies that would be the next send are first exchanged into `plain`, from which a part at a time is encrypted
- * into `flight`, always only when the send before it is done. So at most a part exists twice, whatever the size of a
- * reply, and limits on unread replies hold.
+ * into `send_buffer`, always only when the send before it is done. So at most a part exists twice, whatever the size
+ * of a reply, and limits on unread replies hold.
  *
  * A connection that fails (no TLS, no certificate, a forged record) sends the alert that says why, and ends. Failures
  * are logged with the address, one a second and lane, and all are counted: who knocks in a loop must not fill the disk.
@@ -80,7 +80,7 @@ static bool encrypt(struct client *c)
         used.bytes = 0;
         c->plain = c->out;
         c->plain_sent = 0;
-        c->flight_lsn = c->out_lsn; /* for all parts: the first waits, the others find it durable */
+        c->send_buffer_lsn = c->out_lsn; /* for all parts: the first waits, the others find it durable */
         c->out_lsn = 0;
         c->out = used;
     }
@@ -91,17 +91,17 @@ static bool encrypt(struct client *c)
     return true;
 }
 
-void client_tls_next_flight(struct client *c)
+void client_tls_next_send_buffer(struct client *c)
 {
-    if (c->flight.capacity > KEEP_BYTES)
-        resp_buffer_fini(&c->flight);
-    c->flight.bytes = c->flight_sent = 0;
+    if (c->send_buffer.capacity > KEEP_BYTES)
+        resp_buffer_fini(&c->send_buffer);
+    c->send_buffer.bytes = c->send_buffer_sent = 0;
     if (tls_is_ready(c->tls) && !encrypt(c)) {
         client_kill(c);
         return;
     }
     if (tls_has_output(c->tls))
-        tls_take_output(c->tls, &c->flight);
+        tls_take_output(c->tls, &c->send_buffer);
 }
 
 bool client_tls_said_goodbye(struct client *c)

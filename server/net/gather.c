@@ -16,7 +16,7 @@ static void on_back(struct lane *lane, struct message *message)
     for (unsigned i = 0; i < g->n_parts; i++)
         resp_buffer_fini(&g->parts[i].out);
     free(g->parts);
-    pending_done(&g->pending);
+    caller_done(&g->pending);
 }
 
 static void part_done(struct gather *g)

@@ -262,7 +262,7 @@ static void scan_clients(struct loop *loop)
             client_kill(c);
     }
     bool ends = loop->stopping && loop->lane.now_ms >= loop->stop_deadline_ms;
-    fair_sweep(&loop->lane, ends);
+    fair_expire(&loop->lane, ends);
     if (ends)
         searcher_cancel(loop->lane.searcher);
 }
@@ -283,12 +283,12 @@ static void on_timer(struct io_op *op, int result, unsigned flags)
 }
 
 /* Searches in line: when there are too many, clients' further requests wait in their buffers. */
-static void watch_crowd(struct loop *loop)
+static void watch_backlog(struct loop *loop)
 {
     unsigned waiting = searcher_waiting(loop->lane.searcher) + fair_waiting(&loop->lane);
-    bool crowded = waiting > (loop->crowded ? LANE_WAITING_MAX / 2 : LANE_WAITING_MAX);
-    bool over = loop->crowded && !crowded;
-    loop->crowded = crowded;
+    bool backlogged = waiting > (loop->backlogged ? LANE_WAITING_MAX / 2 : LANE_WAITING_MAX);
+    bool over = loop->backlogged && !backlogged;
+    loop->backlogged = backlogged;
     for (struct client *c = over ? loop->clients : NULL; c; c = c->next)
         if (c->in_bytes > c->in_start)
             client_mark(c);
@@ -364,11 +364,11 @@ static void on_durable(struct lane *lane, struct message *message)
     struct loop *loop = loop_of(lane);
     (void)message;
     atomic_store(&loop->durable_posted, false);
-    loop_send_durable(loop);
+    client_send_durable(loop);
 }
 
-/* On the journal's thread: one message per lane that waits, however often the journal calls. flight_waits in client.c
- * says why none is missed. */
+/* On the journal's thread: one message per lane that waits, however often the journal calls. send_buffer_waits in
+ * client.c says why none is missed. */
 void loop_wake_all(void *context)
 {
     struct server *s = context;
@@ -482,13 +482,13 @@ static void turn(struct loop *loop)
     if (lane->now_ms - loop->last_scan_ms >= SCAN_MS ||
         (loop->stopping && lane->now_ms - loop->last_scan_ms >= SCAN_MS / 10))
         scan_clients(loop);
-    watch_crowd(loop);
+    watch_backlog(loop);
     if (loop->pausing && lane->now_ms >= atomic_load(&loop->server->pause_until_ms))
         loop_end_pause(loop);
     lane->turn++;
     fair_work(lane);
-    loop_wake_resting(loop);
-    loop_work_on_clients(loop);
+    client_wake_resting(loop);
+    client_work_on_all(loop);
     lane_leave(lane);
     assert(lane->gate_depth == 0 && !loop->dirty);
     publish_engine(loop);

@@ -77,8 +77,8 @@ struct loop {
     struct io_op accepts[LISTENERS_MAX]; /* lane 0 */
     struct io_op timer;
     bool accepting[LISTENERS_MAX], stopping, stopped;
-    bool crowded; /* too many searches wait: no further requests are taken */
-    bool pausing; /* some clients wait for the end of CLIENT PAUSE */
+    bool backlogged; /* too many searches wait: no further requests are taken */
+    bool pausing;    /* some clients wait for the end of CLIENT PAUSE */
     uint64_t last_complaint_ms, last_tls_complaint_ms;
     unsigned tls_complaints_kept_back; /* since the last one that was logged */
     uint64_t stop_deadline_ms, last_scan_ms, last_expire_ms;

@@ -125,7 +125,7 @@ void config_fini(struct config *config)
     memset(config, 0, sizeof *config);
 }
 
-const struct setting *setting_find(const char *name)
+const struct setting *config_setting_find(const char *name)
 {
     for (size_t i = 0; i < N_SETTINGS; i++)
         if (strcasecmp(config_settings[i].name, name) == 0)
@@ -256,8 +256,8 @@ static int parse_choice(const struct setting *s, const char *text, struct settin
     return error_set(err, QUIRE_EINVALID, "%s: '%.64s' is not one of %s", s->name, text, s->text);
 }
 
-int setting_parse(const struct config *config, const struct setting *s, const char *text, struct setting_value *out,
-                  struct quire_error *err)
+int config_setting_parse(const struct config *config, const struct setting *s, const char *text,
+                         struct setting_value *out, struct quire_error *err)
 {
     *out = (struct setting_value){.text = text};
     switch (s->kind) {
@@ -300,7 +300,7 @@ static void put_value(struct config *config, const struct setting *s, const stru
         atomic_store(number_of(config, s), value->number);
 }
 
-bool setting_holds(const struct config *config, const struct setting *s, const struct setting_value *value)
+bool config_setting_holds(const struct config *config, const struct setting *s, const struct setting_value *value)
 {
     if (is_text(s))
         return strcmp(atomic_load(text_of(config, s)), value->text) == 0;
@@ -309,7 +309,7 @@ bool setting_holds(const struct config *config, const struct setting *s, const s
     return s->kind == KIND_FIXED || atomic_load(number_of(config, s)) == value->number;
 }
 
-const char *setting_text(const struct config *config, const struct setting *s, char room[SETTING_TEXT_BYTES])
+const char *config_setting_text(const struct config *config, const struct setting *s, char room[SETTING_TEXT_BYTES])
 {
     size_t bytes = 0;
     if (is_text(s))
@@ -349,12 +349,12 @@ static int add_to_list(struct config *config, const struct setting *s, const cha
 
 int config_set(struct config *config, const char *name, const char *value, struct quire_error *err)
 {
-    const struct setting *s = setting_find(name);
+    const struct setting *s = config_setting_find(name);
     struct setting_value parsed;
     char *text = NULL;
     if (!s)
         return error_set(err, QUIRE_ENOTFOUND, "unknown setting '%.64s'; quire-server --help lists them", name);
-    int rc = setting_parse(config, s, value, &parsed, err);
+    int rc = config_setting_parse(config, s, value, &parsed, err);
     if (rc < 0)
         return rc;
     if (s->kind == KIND_LIST)
@@ -398,7 +398,7 @@ static int check_change(const struct config *config, const struct config_change 
                         struct config_refusal *refusal)
 {
     struct quire_error err = {0};
-    const struct setting *found = *s = setting_find(changes[i].name);
+    const struct setting *found = *s = config_setting_find(changes[i].name);
     refusal->index = i;
     refusal->reason[0] = 0;
     if (!found)
@@ -412,7 +412,7 @@ static int check_change(const struct config *config, const struct config_change 
             snprintf(refusal->reason, sizeof refusal->reason, "duplicate parameter");
             return QUIRE_EEXISTS;
         }
-    int rc = setting_parse(config, found, changes[i].value, value, &err);
+    int rc = config_setting_parse(config, found, changes[i].value, value, &err);
     if (rc < 0) {
         explain(found, changes[i].value, rc, &err, refusal->reason, sizeof refusal->reason);
         return rc;
@@ -507,7 +507,7 @@ static char *trim(char *text)
     return text;
 }
 
-void setting_split(char *line, char **name, char **value)
+void config_setting_split(char *line, char **name, char **value)
 {
     *name = trim(line);
     *value = *name + strcspn(*name, " \t");
@@ -521,7 +521,7 @@ void setting_split(char *line, char **name, char **value)
 static int parse_line(struct config *config, char *line, struct quire_error *err)
 {
     char *name, *value;
-    setting_split(line, &name, &value);
+    config_setting_split(line, &name, &value);
     return *name ? config_set(config, name, value, err) : 0;
 }
 
@@ -587,6 +587,6 @@ void config_each(const struct config *config,
     for (size_t i = 0; i < N_SETTINGS; i++) {
         const struct setting *s = &config_settings[i];
         char room[SETTING_TEXT_BYTES];
-        visit(context, s->name, setting_text(config, s, room), s->help);
+        visit(context, s->name, config_setting_text(config, s, room), s->help);
     }
 }

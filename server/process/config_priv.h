@@ -61,14 +61,14 @@ struct setting_value {
 
 enum { SETTING_TEXT_BYTES = 64 };
 
-const struct setting *setting_find(const char *name);
-int setting_parse(const struct config *config, const struct setting *s, const char *text, struct setting_value *out,
-                  struct quire_error *err);
+const struct setting *config_setting_find(const char *name);
+int config_setting_parse(const struct config *config, const struct setting *s, const char *text,
+                         struct setting_value *out, struct quire_error *err);
 /* Whether the value is the one in force. */
-bool setting_holds(const struct config *config, const struct setting *s, const struct setting_value *value);
+bool config_setting_holds(const struct config *config, const struct setting *s, const struct setting_value *value);
 /* The value in force as text, perhaps in `room`. */
-const char *setting_text(const struct config *config, const struct setting *s, char room[SETTING_TEXT_BYTES]);
+const char *config_setting_text(const struct config *config, const struct setting *s, char room[SETTING_TEXT_BYTES]);
 /* Cuts a line of a file, in place: its name ("": a comment or nothing) and value. */
-void setting_split(char *line, char **name, char **value);
+void config_setting_split(char *line, char **name, char **value);
 
 #endif

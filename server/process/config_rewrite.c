@@ -34,8 +34,8 @@ static int find_deciding_lines(FILE *file, unsigned last[N_SETTINGS], bool *mark
     size_t room = 0;
     for (unsigned number = 1; getline(&line, &room, file) >= 0; number++) {
         *marked |= strncmp(line, marker, strlen(marker)) == 0;
-        setting_split(line, &name, &value);
-        const struct setting *s = *name ? setting_find(name) : NULL;
+        config_setting_split(line, &name, &value);
+        const struct setting *s = *name ? config_setting_find(name) : NULL;
         if (s)
             last[s - config_settings] = number;
     }
@@ -69,10 +69,11 @@ static const struct setting *wrong_setting(const struct config *config, const ch
     char *copy = strdup(line), *name, *value;
     if (!copy)
         return NULL;
-    setting_split(copy, &name, &value);
-    const struct setting *s = *name ? setting_find(name) : NULL;
-    bool right = !s || last[s - config_settings] != number || stays(config, s) ||
-                 (setting_parse(config, s, value, &parsed, &ignored) == 0 && setting_holds(config, s, &parsed));
+    config_setting_split(copy, &name, &value);
+    const struct setting *s = *name ? config_setting_find(name) : NULL;
+    bool right =
+        !s || last[s - config_settings] != number || stays(config, s) ||
+        (config_setting_parse(config, s, value, &parsed, &ignored) == 0 && config_setting_holds(config, s, &parsed));
     free(copy);
     return right ? NULL : s;
 }
@@ -86,7 +87,7 @@ static void copy_lines(const struct config *config, FILE *file, const unsigned l
     for (unsigned number = 1; (bytes = getline(&line, &room, file)) >= 0; number++) {
         const struct setting *wrong = wrong_setting(config, line, number, last);
         if (wrong)
-            put_line(out, wrong->name, setting_text(config, wrong, text));
+            put_line(out, wrong->name, config_setting_text(config, wrong, text));
         else
             resp_raw(out, line, (size_t)bytes);
         if (!wrong && line[bytes - 1] != '\n')
@@ -101,8 +102,8 @@ static void add_rest(const struct config *config, const struct config *defaults,
     char text[SETTING_TEXT_BYTES], usual[SETTING_TEXT_BYTES];
     for (size_t i = 0; i < N_SETTINGS; i++) {
         const struct setting *s = &config_settings[i];
-        const char *value = setting_text(config, s, text);
-        if (last[i] != LINE_NONE || stays(config, s) || strcmp(value, setting_text(defaults, s, usual)) == 0)
+        const char *value = config_setting_text(config, s, text);
+        if (last[i] != LINE_NONE || stays(config, s) || strcmp(value, config_setting_text(defaults, s, usual)) == 0)
             continue;
         if (!marked) {
             resp_raw(out, marker, sizeof marker - 1);

@@ -227,7 +227,7 @@ void cmd_hincrby(struct caller *c, const struct resp_arg *args, uint32_t n)
         return;
     const char *wrong = add_to_field(&call, args[2], more, &sum);
     if (wrong) {
-        keyspace_let_go(&call.hold);
+        keyspace_unlock(&call.hold);
         caller_error(c, "%s", wrong);
         return;
     }

@@ -21,24 +21,24 @@ void cmd_type(struct caller *c, const struct resp_arg *args, uint32_t n)
     (void)n;
     if (!key_read(&call, c, args[1], KEY_ANY))
         return;
-    resp_simple(caller_reply(c), call.entry ? key_type_name(call.entry->type) : "none");
+    resp_simple(caller_reply(c), call.entry ? keyspace_type_name(call.entry->type) : "none");
     key_end(&call);
 }
 
 static void count_existing(struct caller *c, const struct resp_arg *args, uint32_t n)
 {
-    struct keyspace_hold hold;
+    struct keyspace_lock hold;
     long long found = 0;
-    keyspace_hold_args(&hold, &c->lane->service->keyspace, args + 1, n - 1, 1);
+    keyspace_lock_args(&hold, &c->lane->service->keyspace, args + 1, n - 1, 1);
     for (uint32_t i = 1; i < n; i++) {
         struct key key = keyspace_key(hold.keyspace, args[i]);
         struct key_entry *entry = keyspace_find(&hold, &key);
-        count_look_up(c, entry);
+        key_count_look_up(c, entry);
         if (entry)
             keyspace_used(&hold, entry);
         found += entry != NULL;
     }
-    keyspace_let_go(&hold);
+    keyspace_unlock(&hold);
     resp_integer(caller_reply(c), found);
 }
 
@@ -54,14 +54,14 @@ void cmd_touch(struct caller *c, const struct resp_arg *args, uint32_t n)
 
 void cmd_del(struct caller *c, const struct resp_arg *args, uint32_t n)
 {
-    struct keyspace_hold hold;
+    struct keyspace_lock hold;
     struct quire_error err;
     uint32_t n_gone;
-    keyspace_hold_args(&hold, &c->lane->service->keyspace, args + 1, n - 1, 1);
+    keyspace_lock_args(&hold, &c->lane->service->keyspace, args + 1, n - 1, 1);
     int rc = keyspace_delete(&hold, args + 1, n - 1, &n_gone, &err);
     if (key_failed(c, &hold, rc, &err))
         return;
-    keyspace_let_go(&hold);
+    keyspace_unlock(&hold);
     resp_integer(caller_reply(c), n_gone);
     caller_wait_lsn(c, hold.lsn);
 }
@@ -70,7 +70,7 @@ void cmd_del(struct caller *c, const struct resp_arg *args, uint32_t n)
 
 /* Two keys, held, both looked up. False after an error reply. */
 struct key_pair {
-    struct keyspace_hold hold;
+    struct keyspace_lock hold;
     struct key to_key;
     struct key_entry *from, *to;
 };
@@ -80,7 +80,7 @@ static bool hold_pair(struct key_pair *pair, struct caller *c, const struct resp
     struct quire_error err;
     if (!key_fits(c, keys[1]))
         return false;
-    keyspace_hold_args(&pair->hold, &c->lane->service->keyspace, keys, 2, 1);
+    keyspace_lock_args(&pair->hold, &c->lane->service->keyspace, keys, 2, 1);
     struct key from = keyspace_key(pair->hold.keyspace, keys[0]);
     pair->to_key = keyspace_key(pair->hold.keyspace, keys[1]);
     int rc = keyspace_find_to_write(&pair->hold, &from, &pair->from, &err);
@@ -96,7 +96,7 @@ static void rename_key(struct caller *c, const struct resp_arg *args, bool only_
     if (!hold_pair(&pair, c, args + 1))
         return;
     if (!pair.from) {
-        keyspace_let_go(&pair.hold);
+        keyspace_unlock(&pair.hold);
         caller_error(c, "ERR no such key");
         return;
     }
@@ -104,7 +104,7 @@ static void rename_key(struct caller *c, const struct resp_arg *args, bool only_
     int rc = renames ? keyspace_rename(&pair.hold, pair.from, &pair.to_key, &err) : 0;
     if (key_failed(c, &pair.hold, rc, &err))
         return;
-    keyspace_let_go(&pair.hold);
+    keyspace_unlock(&pair.hold);
     if (only_new)
         resp_integer(caller_reply(c), renames);
     else
@@ -166,7 +166,7 @@ void cmd_copy(struct caller *c, const struct resp_arg *args, uint32_t n)
     int rc = copies ? keyspace_copy(&pair.hold, pair.from, &pair.to_key, &err) : 0;
     if (key_failed(c, &pair.hold, rc, &err))
         return;
-    keyspace_let_go(&pair.hold);
+    keyspace_unlock(&pair.hold);
     resp_integer(caller_reply(c), copies);
     caller_wait_lsn(c, pair.hold.lsn);
 }
@@ -175,17 +175,17 @@ void cmd_copy(struct caller *c, const struct resp_arg *args, uint32_t n)
 
 void cmd_flushall(struct caller *c, const struct resp_arg *args, uint32_t n)
 {
-    struct keyspace_hold hold;
+    struct keyspace_lock hold;
     struct quire_error err;
     if (n > 2 || (n == 2 && !arg_is(args[1], "ASYNC") && !arg_is(args[1], "SYNC"))) {
         caller_error(c, "ERR syntax error");
         return;
     }
-    keyspace_hold_all(&hold, &c->lane->service->keyspace);
+    keyspace_lock_all(&hold, &c->lane->service->keyspace);
     int rc = keyspace_clear(&hold, &err);
     if (key_failed(c, &hold, rc, &err))
         return;
-    keyspace_let_go(&hold);
+    keyspace_unlock(&hold);
     resp_simple(caller_reply(c), "OK");
     caller_wait_lsn(c, hold.lsn);
 }
@@ -196,25 +196,6 @@ void cmd_flushdb(struct caller *c, const struct resp_arg *args, uint32_t n)
 }
 
 /* ---- OBJECT ------------------------------------------------------------------------------------------------------ */
-
-enum { EMBSTR_BYTES_MAX = 44 };
-
-/* The names Redis has for what is stored much the same here. */
-const char *key_encoding(const struct key_entry *entry)
-{
-    long long number;
-    switch ((enum key_type)entry->type) {
-    case KEY_STRING:
-        if (arg_integer((struct resp_arg){entry->string->data, entry->string->bytes}, &number))
-            return "int";
-        return entry->string->bytes <= EMBSTR_BYTES_MAX ? "embstr" : "raw";
-    case KEY_HASH:
-        return hash_is_large(entry->hash) ? "hashtable" : "listpack";
-    case KEY_VECTOR_SET:
-        break;
-    }
-    return quire_index_kind_name(collection_index_kind(entry->set));
-}
 
 /* An access by OBJECT is none, so that IDLETIME can be watched. False after the reply that there is no such key. */
 static bool find_object(struct key_call *call, struct caller *c, struct resp_arg key)

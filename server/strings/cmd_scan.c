@@ -78,8 +78,8 @@ static void find_key(void *context, const struct key_entry *entry)
 {
     struct found_keys *f = context;
     struct resp_arg name = {entry->key, entry->node.key_bytes};
-    if (key_entry_is_over(entry, f->now_ms) || !scan_matches(&f->options, name) ||
-        (f->options.type.data && !arg_is(f->options.type, key_type_name(entry->type))))
+    if (keyspace_entry_is_over(entry, f->now_ms) || !scan_matches(&f->options, name) ||
+        (f->options.type.data && !arg_is(f->options.type, keyspace_type_name(entry->type))))
         return;
     resp_bulk(&f->out, name.data, name.bytes);
     f->n++;
@@ -115,7 +115,7 @@ void cmd_keys(struct caller *c, const struct resp_arg *args, uint32_t n)
 
 void cmd_randomkey(struct caller *c, const struct resp_arg *args, uint32_t n)
 {
-    struct keyspace_hold hold;
+    struct keyspace_lock hold;
     (void)args;
     (void)n;
     const struct key_entry *entry = keyspace_random(&hold, &c->lane->service->keyspace, random_mix(clock_ns()));
@@ -124,5 +124,5 @@ void cmd_randomkey(struct caller *c, const struct resp_arg *args, uint32_t n)
         return;
     }
     resp_bulk(caller_reply(c), entry->key, entry->node.key_bytes);
-    keyspace_let_go(&hold);
+    keyspace_unlock(&hold);
 }

@@ -34,10 +34,10 @@ void cmd_get(struct caller *c, const struct resp_arg *args, uint32_t n)
         key_end(&call);
         return;
     }
-    struct value *value = value_ref(call.entry->string);
+    struct value *value = keyspace_value_ref(call.entry->string);
     key_end(&call);
     resp_bulk(caller_reply(c), value->data, value->bytes);
-    value_unref(value);
+    keyspace_value_unref(value);
 }
 
 void cmd_strlen(struct caller *c, const struct resp_arg *args, uint32_t n)
@@ -52,14 +52,14 @@ void cmd_strlen(struct caller *c, const struct resp_arg *args, uint32_t n)
 
 void cmd_mget(struct caller *c, const struct resp_arg *args, uint32_t n)
 {
-    struct keyspace_hold hold;
+    struct keyspace_lock hold;
     struct resp_buffer *out = caller_reply(c);
     resp_array(out, n - 1);
-    keyspace_hold_args(&hold, &c->lane->service->keyspace, args + 1, n - 1, 1);
+    keyspace_lock_args(&hold, &c->lane->service->keyspace, args + 1, n - 1, 1);
     for (uint32_t i = 1; i < n; i++) {
         struct key key = keyspace_key(hold.keyspace, args[i]);
         struct key_entry *entry = keyspace_find(&hold, &key);
-        count_look_up(c, entry);
+        key_count_look_up(c, entry);
         if (entry)
             keyspace_used(&hold, entry);
         if (entry && entry->type == KEY_STRING)
@@ -67,7 +67,7 @@ void cmd_mget(struct caller *c, const struct resp_arg *args, uint32_t n)
         else
             resp_null(out);
     }
-    keyspace_let_go(&hold);
+    keyspace_unlock(&hold);
 }
 
 /* ---- SET --------------------------------------------------------------------------------------------------------- */
@@ -128,25 +128,25 @@ static void set_string(struct caller *c, struct resp_arg name, struct resp_arg b
     uint64_t expire_ms = 0;
     if (o->expires && !expiry_of_set(c, o->amount, o->unit, &expire_ms))
         return;
-    struct value *value = value_create(bytes.data, bytes.bytes, bytes.bytes), *before = NULL;
+    struct value *value = keyspace_value_create(bytes.data, bytes.bytes, bytes.bytes), *before = NULL;
     if (!value) {
         caller_error(c, "OOM no memory for a value of %u bytes", bytes.bytes);
         return;
     }
     if (!key_write(&call, c, name, o->get ? KEY_STRING : KEY_ANY)) {
-        value_unref(value);
+        keyspace_value_unref(value);
         return;
     }
     bool sets = !(o->only_new && call.entry) && !(o->only_old && !call.entry);
     if (o->get && call.entry)
-        before = value_ref(call.entry->string);
+        before = keyspace_value_ref(call.entry->string);
     if (o->keep_expiry && call.entry)
         expire_ms = call.entry->expire_ms;
     int rc = 0;
     if (sets)
         rc = keyspace_set_string(&call.hold, &call.key, call.entry, value, expire_ms, &err);
     else
-        value_unref(value);
+        keyspace_value_unref(value);
     if (!key_failed(c, &call.hold, rc, &err)) {
         struct resp_buffer *out = caller_reply(c);
         if (o->get && before)
@@ -159,7 +159,7 @@ static void set_string(struct caller *c, struct resp_arg name, struct resp_arg b
             resp_simple(out, "OK");
         key_end(&call);
     }
-    value_unref(before);
+    keyspace_value_unref(before);
 }
 
 void cmd_set(struct caller *c, const struct resp_arg *args, uint32_t n)
@@ -199,7 +199,7 @@ void cmd_getset(struct caller *c, const struct resp_arg *args, uint32_t n)
 
 void cmd_mset(struct caller *c, const struct resp_arg *args, uint32_t n)
 {
-    struct keyspace_hold hold;
+    struct keyspace_lock hold;
     struct quire_error err;
     if (n % 2 == 0) {
         caller_error(c, "ERR wrong number of arguments for 'mset' command");
@@ -208,11 +208,11 @@ void cmd_mset(struct caller *c, const struct resp_arg *args, uint32_t n)
     for (uint32_t i = 1; i < n; i += 2)
         if (!key_fits(c, args[i]))
             return;
-    keyspace_hold_args(&hold, &c->lane->service->keyspace, args + 1, n - 1, 2);
+    keyspace_lock_args(&hold, &c->lane->service->keyspace, args + 1, n - 1, 2);
     int rc = keyspace_set_strings(&hold, args + 1, n / 2, &err);
     if (key_failed(c, &hold, rc, &err))
         return;
-    keyspace_let_go(&hold);
+    keyspace_unlock(&hold);
     resp_simple(caller_reply(c), "OK");
     caller_wait_lsn(c, hold.lsn);
 }
@@ -225,8 +225,8 @@ void cmd_getdel(struct caller *c, const struct resp_arg *args, uint32_t n)
     (void)n;
     if (!key_write(&call, c, args[1], KEY_STRING))
         return;
-    count_look_up(c, call.entry);
-    struct value *value = call.entry ? value_ref(call.entry->string) : NULL;
+    key_count_look_up(c, call.entry);
+    struct value *value = call.entry ? keyspace_value_ref(call.entry->string) : NULL;
     int rc = value ? keyspace_delete(&call.hold, args + 1, 1, &n_gone, &err) : 0;
     if (!key_failed(c, &call.hold, rc, &err)) {
         if (value)
@@ -235,7 +235,7 @@ void cmd_getdel(struct caller *c, const struct resp_arg *args, uint32_t n)
             resp_null(caller_reply(c));
         key_end(&call);
     }
-    value_unref(value);
+    keyspace_value_unref(value);
 }
 
 void cmd_append(struct caller *c, const struct resp_arg *args, uint32_t n)
@@ -248,7 +248,7 @@ void cmd_append(struct caller *c, const struct resp_arg *args, uint32_t n)
         return;
     uint64_t bytes = (uint64_t)args[2].bytes + (call.entry ? call.entry->string->bytes : 0);
     if (bytes > c->lane->service->config->bulk_max) {
-        keyspace_let_go(&call.hold);
+        keyspace_unlock(&call.hold);
         caller_error(c, "ERR string exceeds maximum allowed size (proto-max-bulk-len)");
         return;
     }
@@ -274,19 +274,19 @@ static void add_to_number(struct caller *c, struct resp_arg name, long long more
     if (!key_write(&call, c, name, KEY_STRING))
         return;
     if (call.entry && !arg_integer((struct resp_arg){call.entry->string->data, call.entry->string->bytes}, &number)) {
-        keyspace_let_go(&call.hold);
+        keyspace_unlock(&call.hold);
         caller_error(c, "ERR value is not an integer or out of range");
         return;
     }
     if (__builtin_add_overflow(number, more, &number)) {
-        keyspace_let_go(&call.hold);
+        keyspace_unlock(&call.hold);
         caller_error(c, "ERR increment or decrement would overflow");
         return;
     }
     uint32_t bytes = (uint32_t)snprintf(text, sizeof text, "%lld", number);
-    struct value *value = value_create(text, bytes, bytes);
+    struct value *value = keyspace_value_create(text, bytes, bytes);
     if (!value) {
-        keyspace_let_go(&call.hold);
+        keyspace_unlock(&call.hold);
         caller_error(c, "OOM no memory for a number");
         return;
     }

@@ -50,18 +50,18 @@ static bool take_option(struct caller *c, const struct resp_arg *args, uint32_t 
     if (quantisation || arg_is(args[*at], "CAS"))
         return true;
     if (arg_is(args[*at], "EF")) {
-        if (!arg_take_integer(c, args, n, at, 1, BEAM_MOST, &integer))
+        if (!vector_arg_take_integer(c, args, n, at, 1, BEAM_MOST, &integer))
             return false;
         w->config.link_beam = (unsigned)integer;
     } else if (arg_is(args[*at], "M")) {
-        if (!arg_take_integer(c, args, n, at, 4, LINKS_MOST, &integer))
+        if (!vector_arg_take_integer(c, args, n, at, 4, LINKS_MOST, &integer))
             return false;
         w->config.link_degree = (unsigned)integer;
         w->degree_given = true;
     } else if (arg_is(args[*at], "SETATTR") && *at + 1 < n) {
         w->attributes = args[++*at];
     } else if (arg_is(args[*at], "TENANT")) {
-        return tenant_names_take(c, args, n, at, tenants);
+        return vector_names_take(c, args, n, at, tenants);
     } else {
         caller_error(c, "ERR syntax error at '%.*s'", ARG_SHOWN(args[*at], 64u));
         return false;
@@ -76,7 +76,7 @@ static bool take_vector(struct caller *c, const struct resp_arg *args, uint32_t 
     long long reduce = 0;
     *at = 2;
     if (arg_is(args[2], "REDUCE")) {
-        if (!arg_take_integer(c, args, n, at, 1, QUIRE_DIM_MAX, &reduce))
+        if (!vector_arg_take_integer(c, args, n, at, 1, QUIRE_DIM_MAX, &reduce))
             return false;
         ++*at;
     }
@@ -106,7 +106,7 @@ static void add(struct caller *c, struct vector_write *w, const struct vector_ar
         caller_error(c, "OOM no memory for a vector of %u numbers", w->n_numbers);
     else if (!vector_arg_numbers(vector, numbers, &err))
         caller_error(c, "ERR %s", err.message);
-    else if (tenants->n == 0 || client_scope(c, tenants, &w->tenants)) {
+    else if (tenants->n == 0 || vector_scope_of(c, tenants, &w->tenants)) {
         w->vector = numbers;
         vector_write_run(c, w);
     }
@@ -133,7 +133,7 @@ void cmd_vadd(struct caller *c, const struct resp_arg *args, uint32_t n)
         right = take_option(c, args, n, &at, &w, &tenants);
     if (right)
         add(c, &w, &vector, &tenants);
-    tenant_names_fini(&tenants);
+    vector_names_fini(&tenants);
 }
 
 /* ---- VREM, VSETATTR, VGRANT, VREVOKE ----------------------------------------------------------------------------- */
@@ -156,9 +156,9 @@ static void change_grants(struct caller *c, enum vector_write_kind kind, const s
 {
     struct vector_write w = {.kind = kind, .key = args[1], .element = args[2]};
     struct tenant_names tenants = {0};
-    if (tenant_names_add(c, args + 3, n - 3, &tenants) && client_scope(c, &tenants, &w.tenants))
+    if (vector_names_add(c, args + 3, n - 3, &tenants) && vector_scope_of(c, &tenants, &w.tenants))
         vector_write_run(c, &w);
-    tenant_names_fini(&tenants);
+    vector_names_fini(&tenants);
 }
 
 void cmd_vgrant(struct caller *c, const struct resp_arg *args, uint32_t n)

@@ -34,8 +34,8 @@ struct where_call {
     bool removes;
     uint64_t n;
     struct collection_scan scan;
-    struct scan_lane *looking;  /* again, at single elements; NULL: not needed yet */
-    struct resp_buffer refusal; /* of a write; empty: none */
+    struct vector_scanner *looking; /* again, at single elements; NULL: not needed yet */
+    struct resp_buffer refusal;     /* of a write; empty: none */
     struct resp_arg key;
     uint8_t bytes[]; /* the key */
 };
@@ -48,9 +48,9 @@ static bool take_options(struct caller *c, const struct resp_arg *args, uint32_t
     bool right = true;
     for (uint32_t at = 2; at < n && right; at++) {
         if (arg_is(args[at], "FILTER")) {
-            right = filter_arg_take(c, args, n, &at, &o->expression);
+            right = vector_filter_take(c, args, n, &at, &o->expression);
         } else if (arg_is(args[at], "TENANT")) {
-            right = tenant_names_take(c, args, n, &at, &o->tenants);
+            right = vector_names_take(c, args, n, &at, &o->tenants);
         } else if (removes && arg_is(args[at], "DRYRUN")) {
             o->dry_run = true;
         } else {
@@ -91,13 +91,13 @@ static struct service *service_of(const struct where_call *call)
     return call->base.base.lane->service;
 }
 
-/* The segments have changed: what the scan has seen is looked at again. As scan_lane_look_again. */
+/* The segments have changed: what the scan has seen is looked at again. As vector_scan_look_again. */
 static int look_again(struct where_call *call, struct vector_write *w, struct quire_error *err)
 {
-    int rc = call->looking ? 0 : scan_lane_open(QUIRE_ENGINE_AUTO, &call->looking, err);
+    int rc = call->looking ? 0 : vector_scan_open(QUIRE_ENGINE_AUTO, &call->looking, err);
     if (rc == 0)
-        rc = scan_lane_look_again(call->looking, &call->scan, w->element.data, w->element.bytes, &w->located,
-                                  &w->seen_lsn, err);
+        rc = vector_scan_look_again(call->looking, &call->scan, w->element.data, w->element.bytes, &w->located,
+                                    &w->seen_lsn, err);
     w->located_uid = w->only_uid;
     w->is_located = rc > 0;
     collection_unref(w->target);
@@ -163,7 +163,7 @@ static int remove_seen(void *context, const void *key, uint32_t key_bytes, const
 static void work(struct worker_call *base)
 {
     struct where_call *call = (struct where_call *)base;
-    struct scan_lane *lane = NULL;
+    struct vector_scanner *lane = NULL;
     struct quire_error err = {0};
     call->scan = (struct collection_scan){.collection = base->base.collection,
                                           .filter = call->filter,
@@ -171,11 +171,11 @@ static void work(struct worker_call *base)
                                           .want_keys = call->removes,
                                           .visit = call->removes ? remove_seen : NULL,
                                           .context = call};
-    int rc = scan_lane_open(QUIRE_ENGINE_AUTO, &lane, &err);
+    int rc = vector_scan_open(QUIRE_ENGINE_AUTO, &lane, &err);
     if (rc == 0)
-        rc = scan_lane_scan(lane, &call->scan, &err);
-    scan_lane_close(lane);
-    scan_lane_close(call->looking);
+        rc = vector_scan_run(lane, &call->scan, &err);
+    vector_scan_close(lane);
+    vector_scan_close(call->looking);
     filter_unref(call->filter);
     if (!call->removes)
         call->n = call->scan.n;
@@ -212,14 +212,14 @@ static void run(struct caller *c, const struct resp_arg *args, const struct wher
     struct fair_request facts = {.n_queries = 1, .filter_bytes = o->expression.bytes};
     struct fair_pass pass;
     struct filter *filter = NULL;
-    int found = arg_vectors(c, args[1], &o->tenants, &view);
+    int found = vector_view_begin(c, args[1], &o->tenants, &view);
     if (found < 0)
         return;
     if (!vector_enter(c, &view, &o->tenants, &facts, &pass)) {
         vector_view_end(&view);
         return;
     }
-    bool right = !o->expression.data || filter_arg_compile(c, o->expression, view.collection, &filter);
+    bool right = !o->expression.data || vector_filter_compile(c, o->expression, view.collection, &filter);
     if (right && (!found || !filter))
         resp_integer(caller_reply(c), (long long)vector_view_count(&view));
     if (!right || !found || !filter) {
@@ -242,7 +242,7 @@ static void take_and_run(struct caller *c, const struct resp_arg *args, uint32_t
     struct where_options o = {0};
     if (take_options(c, args, n, removes, &o))
         run(c, args, &o, removes);
-    tenant_names_fini(&o.tenants);
+    vector_names_fini(&o.tenants);
 }
 
 void cmd_vcount(struct caller *c, const struct resp_arg *args, uint32_t n)

@@ -97,7 +97,7 @@ static bool take_setting(struct caller *c, const struct resp_arg *args, uint32_t
     } else if (arg_is(args[*at], "TENANTS")) {
         config->tenants = true;
     } else if (arg_is(args[*at], "DIM")) {
-        right = arg_take_integer(c, args, n, at, 1, QUIRE_DIM_MAX, &integer);
+        right = vector_arg_take_integer(c, args, n, at, 1, QUIRE_DIM_MAX, &integer);
         config->dim = (uint32_t)integer;
     } else if (arg_is(args[*at], "TYPE")) {
         right = take_kind(c, args, n, at, types, 5, "", &kind);
@@ -112,13 +112,13 @@ static bool take_setting(struct caller *c, const struct resp_arg *args, uint32_t
         right = take_kind(c, args, n, at, indexes, 3, "", &kind);
         config->index = (enum quire_index_kind)kind;
     } else if (arg_is(args[*at], "MEMORY")) {
-        right = arg_take_integer(c, args, n, at, 1, 1ll << 46, &integer);
+        right = vector_arg_take_integer(c, args, n, at, 1, 1ll << 46, &integer);
         config->memory_bytes = (uint64_t)integer;
     } else if (arg_is(args[*at], "BITS")) {
-        right = arg_take_integer(c, args, n, at, 1, 8, &integer);
+        right = vector_arg_take_integer(c, args, n, at, 1, 8, &integer);
         config->code_bits = (unsigned)integer;
     } else if (arg_is(args[*at], "M")) {
-        right = arg_take_integer(c, args, n, at, 4, LINKS_MOST, &integer);
+        right = vector_arg_take_integer(c, args, n, at, 4, LINKS_MOST, &integer);
         config->link_degree = (unsigned)integer;
     } else {
         caller_error(c, "ERR syntax error at '%.*s'", ARG_SHOWN(args[*at], 64u));
@@ -128,7 +128,7 @@ static bool take_setting(struct caller *c, const struct resp_arg *args, uint32_t
 }
 
 /* The set is made under its key, in one frame. */
-static int create(struct service *service, struct keyspace_hold *hold, const struct key *key,
+static int create(struct service *service, struct keyspace_lock *hold, const struct key *key,
                   const struct collection_config *config, const struct attribute_schema *schema,
                   struct quire_error *err)
 {
@@ -151,11 +151,11 @@ static int create_in_batch(struct caller *c, struct resp_arg name, const struct 
                            const struct attribute_schema *schema, uint64_t *lsn, struct quire_error *err)
 {
     struct service *service = c->lane->service;
-    struct keyspace_hold hold;
+    struct keyspace_lock hold;
     struct key_entry *entry;
     struct key key = keyspace_key(&service->keyspace, name);
     bool begun = false;
-    keyspace_hold_key(&hold, &service->keyspace, &key);
+    keyspace_lock_key(&hold, &service->keyspace, &key);
     int rc = keyspace_find_to_write(&hold, &key, &entry, err);
     if (rc == 0 && entry)
         rc = error_set(err, QUIRE_EEXISTS, "Target key name already exists");
@@ -167,7 +167,7 @@ static int create_in_batch(struct caller *c, struct resp_arg name, const struct 
         rc = create(service, &hold, &key, config, schema, err);
     *lsn = hold.lsn;
     int end = begun ? journal_batch_end(service->journal, lsn, rc == 0 ? err : NULL) : 0;
-    keyspace_let_go(&hold);
+    keyspace_unlock(&hold);
     return rc < 0 ? rc : end;
 }
 

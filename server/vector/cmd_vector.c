@@ -21,7 +21,7 @@ bool vector_enter(struct caller *c, const struct vector_view *view, const struct
     struct tenant_scope *own = NULL;
     const struct tenant_scope *scope = view->scope;
     if (!view->collection) {
-        if (!client_scope(c, only, &own))
+        if (!vector_scope_of(c, only, &own))
             return false;
         scope = own;
     }
@@ -62,7 +62,7 @@ void cmd_vcard(struct caller *c, const struct resp_arg *args, uint32_t n)
 {
     (void)n;
     struct vector_view view;
-    if (arg_vectors(c, args[1], NULL, &view) < 0)
+    if (vector_view_begin(c, args[1], NULL, &view) < 0)
         return;
     resp_integer(caller_reply(c), (long long)vector_view_count(&view));
     vector_view_end(&view);
@@ -72,7 +72,7 @@ void cmd_vdim(struct caller *c, const struct resp_arg *args, uint32_t n)
 {
     (void)n;
     struct vector_view view;
-    int found = arg_vectors(c, args[1], NULL, &view);
+    int found = vector_view_begin(c, args[1], NULL, &view);
     if (found > 0)
         resp_integer(caller_reply(c), collection_config(view.collection)->dim);
     else if (found == 0)
@@ -136,7 +136,7 @@ static void put_nature(struct resp_buffer *out, const struct vector_view *view)
 }
 
 /* What is everybody's together. */
-static void put_figures(struct resp_buffer *out, const struct vector_view *view)
+static void put_statistics(struct resp_buffer *out, const struct vector_view *view)
 {
     struct collection_stats stats;
     collection_get_stats(view->collection, &stats);
@@ -161,7 +161,7 @@ void cmd_vinfo(struct caller *c, const struct resp_arg *args, uint32_t n)
     enum { NATURE = 12, FIGURES = 14 };
     (void)n;
     struct vector_view view;
-    int found = arg_vectors(c, args[1], NULL, &view);
+    int found = vector_view_begin(c, args[1], NULL, &view);
     struct resp_buffer *out = found >= 0 ? caller_reply(c) : NULL;
     if (found == 0)
         resp_null_array(out);
@@ -170,7 +170,7 @@ void cmd_vinfo(struct caller *c, const struct resp_arg *args, uint32_t n)
     resp_map(out, NATURE + (view.scope ? 0 : FIGURES));
     put_nature(out, &view);
     if (!view.scope)
-        put_figures(out, &view);
+        put_statistics(out, &view);
     vector_view_end(&view);
 }
 
@@ -265,7 +265,7 @@ static void start_element(struct caller *c, const struct resp_arg *args, enum el
 {
     struct quire_error err = {0};
     struct vector_view view;
-    int found = arg_vectors(c, args[1], NULL, &view);
+    int found = vector_view_begin(c, args[1], NULL, &view);
     if (found < 0)
         return;
     if (!found || args[2].bytes == 0 || args[2].bytes > QUIRE_KEY_BYTES_MAX) {

@@ -29,7 +29,7 @@ enum { FINDINGS_MAX = 100 };
 static void *begin_on_set(struct caller *c, struct resp_arg key, size_t bytes, void (*work)(struct worker_call *call))
 {
     struct vector_view view;
-    int found = arg_vectors(c, key, NULL, &view);
+    int found = vector_view_begin(c, key, NULL, &view);
     if (found == 0)
         caller_error(c, "ERR key does not exist");
     if (found <= 0)
@@ -165,7 +165,7 @@ void cmd_vrange(struct caller *c, const struct resp_arg *args, uint32_t n)
         caller_error(c, "ERR syntax error: VRANGE key start end [count]");
         return;
     }
-    int found = arg_vectors(c, args[1], NULL, &view);
+    int found = vector_view_begin(c, args[1], NULL, &view);
     if (found == 0)
         resp_array(caller_reply(c), 0);
     if (found <= 0)

@@ -218,16 +218,16 @@ static int take_picked(void *context, const void *key, uint32_t key_bytes, const
 static void pick(struct worker_call *base)
 {
     struct pick_call *call = (struct pick_call *)base;
-    struct scan_lane *lane = NULL;
+    struct vector_scanner *lane = NULL;
     struct collection_scan scan = {.collection = base->base.collection,
                                    .scope = base->base.scope,
                                    .want_keys = true,
                                    .visit = take_picked,
                                    .context = call};
-    base->code = scan_lane_open(QUIRE_ENGINE_AUTO, &lane, &base->error);
+    base->code = vector_scan_open(QUIRE_ENGINE_AUTO, &lane, &base->error);
     if (base->code == 0)
-        base->code = scan_lane_scan(lane, &scan, &base->error);
-    scan_lane_close(lane);
+        base->code = vector_scan_run(lane, &scan, &base->error);
+    vector_scan_close(lane);
 }
 
 /* Replies and ends the call. */
@@ -320,7 +320,7 @@ void cmd_vrandmember(struct caller *c, const struct resp_arg *args, uint32_t n)
         return;
     }
     struct vector_view view;
-    int found = arg_vectors(c, args[1], NULL, &view);
+    int found = vector_view_begin(c, args[1], NULL, &view);
     if (found < 0)
         return;
     if (found && count != 0) {

@@ -73,11 +73,11 @@ static bool take_choice(struct caller *c, const struct resp_arg *args, uint32_t 
 {
     long long integer = 0;
     if (arg_is(args[*at], "FILTER"))
-        return filter_arg_take(c, args, n, at, &o->expression);
+        return vector_filter_take(c, args, n, at, &o->expression);
     if (arg_is(args[*at], "TENANT"))
-        return tenant_names_take(c, args, n, at, &o->tenants);
+        return vector_names_take(c, args, n, at, &o->tenants);
     if (arg_is(args[*at], "FILTER-EF")) {
-        bool right = arg_take_integer(c, args, n, at, 0, UINT32_MAX, &integer);
+        bool right = vector_arg_take_integer(c, args, n, at, 0, UINT32_MAX, &integer);
         o->search.filter_effort = (uint32_t)integer;
         return right;
     }
@@ -104,15 +104,16 @@ static bool take_option(struct caller *c, const struct resp_arg *args, uint32_t 
         o->search.exact = true;
     else if (arg_is(arg, "NOTHREAD"))
         right = true;
-    else if (arg_is(arg, "COUNT") && (right = arg_take_integer(c, args, n, at, 1, QUIRE_K_MAX, &integer)))
+    else if (arg_is(arg, "COUNT") && (right = vector_arg_take_integer(c, args, n, at, 1, QUIRE_K_MAX, &integer)))
         o->search.k = (uint32_t)integer;
-    else if (right && arg_is(arg, "EF") && (right = arg_take_integer(c, args, n, at, 1, EFFORT_MAX, &integer)))
+    else if (right && arg_is(arg, "EF") && (right = vector_arg_take_integer(c, args, n, at, 1, EFFORT_MAX, &integer)))
         o->search.effort = (uint32_t)integer;
-    else if (right && arg_is(arg, "MAXREADS") && (right = arg_take_integer(c, args, n, at, 1, UINT32_MAX, &integer)))
+    else if (right && arg_is(arg, "MAXREADS") &&
+             (right = vector_arg_take_integer(c, args, n, at, 1, UINT32_MAX, &integer)))
         o->search.reads_max = (uint32_t)integer;
-    else if (right && arg_is(arg, "RECALL") && (right = arg_take_number(c, args, n, at, 0.01, 1, &number)))
+    else if (right && arg_is(arg, "RECALL") && (right = vector_arg_take_number(c, args, n, at, 0.01, 1, &number)))
         o->search.recall = (float)number;
-    else if (right && arg_is(arg, "EPSILON") && (right = arg_take_number(c, args, n, at, 0, 1e30, &number)))
+    else if (right && arg_is(arg, "EPSILON") && (right = vector_arg_take_number(c, args, n, at, 0, 1e30, &number)))
         o->least_score = 1 - number;
     else if (right)
         right = take_choice(c, args, n, at, o);
@@ -461,14 +462,14 @@ static int begin_call(struct caller *c, struct resp_arg key, const struct vsim_o
     struct fair_pass pass;
     struct vsim_call *call = NULL;
     struct filter *filter = NULL;
-    int found = arg_vectors(c, key, &o->tenants, &view);
+    int found = vector_view_begin(c, key, &o->tenants, &view);
     if (found < 0)
         return -1;
     if (!enter(c, &view, o, n, &pass)) {
         vector_view_end(&view);
         return -1;
     }
-    bool right = !o->expression.data || filter_arg_compile(c, o->expression, view.collection, &filter);
+    bool right = !o->expression.data || vector_filter_compile(c, o->expression, view.collection, &filter);
     if (right && found)
         call = deferred_begin(c, &view, sizeof *call + n * sizeof *call->queries, false);
     else
@@ -514,7 +515,7 @@ void cmd_vsim(struct caller *c, const struct resp_arg *args, uint32_t n)
     uint32_t at = 2;
     if (vector_arg_take(c, args, n, &at, true, &vector) && take_options(c, args, n, at, &o))
         vsim(c, args[1], &vector, &o);
-    tenant_names_fini(&o.tenants);
+    vector_names_fini(&o.tenants);
 }
 
 static void vmsim(struct caller *c, struct resp_arg key, const struct vector_arg *vectors, uint32_t count,
@@ -558,6 +559,6 @@ void cmd_vmsim(struct caller *c, const struct resp_arg *args, uint32_t n)
         right = vector_arg_take(c, args, n, &at, true, &vectors[i]);
     if (right && take_options(c, args, n, at, &o))
         vmsim(c, args[1], vectors, (uint32_t)count, &o);
-    tenant_names_fini(&o.tenants);
+    vector_names_fini(&o.tenants);
     free(vectors);
 }

@@ -99,7 +99,7 @@ void cmd_vtenants(struct caller *c, const struct resp_arg *args, uint32_t n)
         caller_error(c, "ERR syntax error: VTENANTS key [tenant]");
         return;
     }
-    int found = arg_vectors(c, args[1], NULL, &view);
+    int found = vector_view_begin(c, args[1], NULL, &view);
     if (found == 0)
         resp_map(caller_reply(c), 0);
     if (found <= 0)

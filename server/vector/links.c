@@ -10,7 +10,7 @@
 #include "index/search/search.h"
 #include <stdlib.h>
 
-enum { CROWD = 512, THRONG = 1024, LINK_SLICE_US = 150 };
+enum { SOFT_LIMIT = 512, HARD_LIMIT = 1024, LINK_SLICE_US = 150 };
 
 static void link_now(struct lane *lane, struct collection *collection, uint64_t budget_us)
 {
@@ -26,14 +26,14 @@ enum links_pace links_add(struct lane *lane, struct collection *collection)
     for (unsigned i = 0; i < lane->n_links; i++)
         known = known || lane->links[i] == collection;
     struct collection **bigger =
-        waiting > CROWD && !known ? realloc(lane->links, sizeof *bigger * (lane->n_links + 1)) : NULL;
+        waiting > SOFT_LIMIT && !known ? realloc(lane->links, sizeof *bigger * (lane->n_links + 1)) : NULL;
     if (bigger) {
         lane->links = bigger;
         lane->links[lane->n_links++] = collection;
     } else {
         collection_unref(collection);
     }
-    return waiting > THRONG ? LINKS_THRONG : waiting > CROWD ? LINKS_CROWD : LINKS_FEW;
+    return waiting > HARD_LIMIT ? LINKS_HARD_LIMIT : waiting > SOFT_LIMIT ? LINKS_SOFT_LIMIT : LINKS_FEW;
 }
 
 static bool work(struct lane *lane)

@@ -8,7 +8,7 @@
 #include "index/collection/collection.h"
 #include "server/call/caller.h"
 
-enum links_pace { LINKS_FEW, LINKS_CROWD, LINKS_THRONG };
+enum links_pace { LINKS_FEW, LINKS_SOFT_LIMIT, LINKS_HARD_LIMIT };
 /* After a put; takes the reference over. Answers how many rows wait: of a crowd the writer should rest for a turn of
  * the lane, of a throng for some milliseconds. */
 enum links_pace links_add(struct lane *lane, struct collection *collection);

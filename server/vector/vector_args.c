@@ -15,8 +15,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-bool arg_take_integer(struct caller *c, const struct resp_arg *args, uint32_t n, uint32_t *at, long long low,
-                      long long high, long long *out)
+bool vector_arg_take_integer(struct caller *c, const struct resp_arg *args, uint32_t n, uint32_t *at, long long low,
+                             long long high, long long *out)
 {
     const char *name = (const char *)args[*at].data;
     int bytes = (int)args[*at].bytes;
@@ -29,8 +29,8 @@ bool arg_take_integer(struct caller *c, const struct resp_arg *args, uint32_t n,
     return false;
 }
 
-bool arg_take_number(struct caller *c, const struct resp_arg *args, uint32_t n, uint32_t *at, double low, double high,
-                     double *out)
+bool vector_arg_take_number(struct caller *c, const struct resp_arg *args, uint32_t n, uint32_t *at, double low,
+                            double high, double *out)
 {
     const char *name = (const char *)args[*at].data;
     int bytes = (int)args[*at].bytes;
@@ -112,7 +112,7 @@ bool vector_arg_numbers(const struct vector_arg *vector, float *out, struct quir
     return true;
 }
 
-bool filter_arg_take(struct caller *c, const struct resp_arg *args, uint32_t n, uint32_t *at, struct resp_arg *out)
+bool vector_filter_take(struct caller *c, const struct resp_arg *args, uint32_t n, uint32_t *at, struct resp_arg *out)
 {
     if (++*at >= n) {
         caller_error(c, "ERR syntax error: FILTER needs a value");
@@ -122,8 +122,8 @@ bool filter_arg_take(struct caller *c, const struct resp_arg *args, uint32_t n, 
     return true;
 }
 
-bool filter_arg_compile(struct caller *c, struct resp_arg expression, const struct collection *collection,
-                        struct filter **out)
+bool vector_filter_compile(struct caller *c, struct resp_arg expression, const struct collection *collection,
+                           struct filter **out)
 {
     struct quire_error err = {0};
     const struct attribute_schema *schema = collection ? collection_schema(collection) : NULL;

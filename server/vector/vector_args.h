@@ -27,17 +27,17 @@ bool vector_arg_numbers(const struct vector_arg *vector, float *out, struct quir
 
 /* The value behind args[*at], which is moved to it, as a whole number of low..high or a number; false after an error
  * reply. */
-bool arg_take_integer(struct caller *c, const struct resp_arg *args, uint32_t n, uint32_t *at, long long low,
-                      long long high, long long *out);
-bool arg_take_number(struct caller *c, const struct resp_arg *args, uint32_t n, uint32_t *at, double low, double high,
-                     double *out);
+bool vector_arg_take_integer(struct caller *c, const struct resp_arg *args, uint32_t n, uint32_t *at, long long low,
+                             long long high, long long *out);
+bool vector_arg_take_number(struct caller *c, const struct resp_arg *args, uint32_t n, uint32_t *at, double low,
+                            double high, double *out);
 
 /* The expression behind args[*at], which is moved to it; false after an error reply. */
-bool filter_arg_take(struct caller *c, const struct resp_arg *args, uint32_t n, uint32_t *at, struct resp_arg *out);
+bool vector_filter_take(struct caller *c, const struct resp_arg *args, uint32_t n, uint32_t *at, struct resp_arg *out);
 /* Compiles it with the columns that the set declares (NULL: for no set). False after an error reply; otherwise *out is
  * ended by filter_unref before the set is let go. */
-bool filter_arg_compile(struct caller *c, struct resp_arg expression, const struct collection *collection,
-                        struct filter **out);
+bool vector_filter_compile(struct caller *c, struct resp_arg expression, const struct collection *collection,
+                           struct filter **out);
 
 /* A vector of more dimensions brought to those of a set that was made with REDUCE: a random rotation, of which the
  * first coordinates are kept (Johnson and Lindenstrauss 1984; Ailon and Chazelle 2006). out: config->dim floats. */

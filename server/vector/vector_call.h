@@ -8,7 +8,7 @@
 #include "server/call/worker_call.h"
 
 /* fair_enter for the tenant whose elements the request sees, or would see if there were a set, if it is one: named by
- * it, or its user's. only: as for arg_vectors, which has filled the view. False after an error reply. */
+ * it, or its user's. only: as for vector_view_begin, which has filled the view. False after an error reply. */
 bool vector_enter(struct caller *c, const struct vector_view *view, const struct tenant_names *only,
                   struct fair_request *facts, struct fair_pass *pass);
 

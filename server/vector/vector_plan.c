@@ -51,7 +51,7 @@ struct vector_plan {
     struct quire_error error; /* the first; code 0: none */
 };
 
-/* ---- life ---------------------------------------------------------------------------------------------------------*/
+/* ---- create and destroy ------------------------------------------------------------------------------------------ */
 
 static struct vector_plan *plan_create(struct lane *lane, void (*go_on)(void *context), void *context)
 {
@@ -213,13 +213,13 @@ static void look_at(struct vector_plan *plan, const struct note *note, struct co
 /* The set under a key, with a reference; NULL where there is none. */
 static struct collection *set_of(const struct vector_plan *plan, struct resp_arg name)
 {
-    struct keyspace_hold hold;
+    struct keyspace_lock hold;
     struct keyspace *keyspace = &plan->lane->service->keyspace;
     struct key key = keyspace_key(keyspace, name);
-    keyspace_hold_key(&hold, keyspace, &key);
+    keyspace_lock_key(&hold, keyspace, &key);
     const struct key_entry *entry = keyspace_find(&hold, &key);
     struct collection *set = entry && entry->type == KEY_VECTOR_SET ? collection_ref(entry->set) : NULL;
-    keyspace_let_go(&hold);
+    keyspace_unlock(&hold);
     return set;
 }
 

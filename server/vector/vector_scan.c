@@ -10,21 +10,21 @@
 #include "index/search/lane_pool.h"
 #include <stdlib.h>
 
-int scan_lane_open(enum quire_engine_kind kind, struct scan_lane **out, struct quire_error *err)
+int vector_scan_open(enum quire_engine_kind kind, struct vector_scanner **out, struct quire_error *err)
 {
     struct search_lane *lane;
     int rc = lane_create(kind, 0, 1, &lane, err);
     if (rc == 0)
-        *out = (struct scan_lane *)(void *)lane;
+        *out = (struct vector_scanner *)(void *)lane;
     return rc;
 }
 
-void scan_lane_close(struct scan_lane *lane)
+void vector_scan_close(struct vector_scanner *lane)
 {
     lane_destroy((struct search_lane *)(void *)lane);
 }
 
-int scan_lane_scan(struct scan_lane *lane, struct collection_scan *scan, struct quire_error *err)
+int vector_scan_run(struct vector_scanner *lane, struct collection_scan *scan, struct quire_error *err)
 {
     return collection_scan((struct search_lane *)(void *)lane, scan, err);
 }
@@ -43,8 +43,8 @@ static void on_fetch(struct collection_fetch *fetch)
                                                        fetch->key, fetch->key_bytes);
 }
 
-int scan_lane_look_again(struct scan_lane *opened, const struct collection_scan *scan, const void *key,
-                         uint32_t key_bytes, struct located *out, uint64_t *seen_lsn, struct quire_error *err)
+int vector_scan_look_again(struct vector_scanner *opened, const struct collection_scan *scan, const void *key,
+                           uint32_t key_bytes, struct located *out, uint64_t *seen_lsn, struct quire_error *err)
 {
     struct search_lane *lane = (struct search_lane *)(void *)opened;
     struct collection_stats stats;

@@ -155,7 +155,7 @@ static int put_vector(struct collection *c, struct vector_write *w, const float 
 }
 
 /* The set is made, bound to its key and gets its element. Inside a batch. */
-static int create_and_put(struct service *service, struct vector_write *w, struct keyspace_hold *hold,
+static int create_and_put(struct service *service, struct vector_write *w, struct keyspace_lock *hold,
                           const struct key *key, struct quire_error *err)
 {
     struct collection *c;
@@ -201,7 +201,7 @@ static int end_batch(struct service *service, bool own, int rc, struct vector_wr
     return rc < 0 ? rc : end;
 }
 
-static int add_to_new(struct service *service, struct vector_write *w, struct keyspace_hold *hold,
+static int add_to_new(struct service *service, struct vector_write *w, struct keyspace_lock *hold,
                       const struct key *key, struct resp_buffer *out)
 {
     struct quire_error err = {0};
@@ -239,7 +239,7 @@ static int add(struct collection *c, struct vector_write *w, struct resp_buffer 
 }
 
 static int remove_element(struct service *service, struct collection *c, struct vector_write *w,
-                          struct keyspace_hold *hold, struct resp_buffer *out, struct quire_error *err)
+                          struct keyspace_lock *hold, struct resp_buffer *out, struct quire_error *err)
 {
     bool removed = false, own = false, last = collection_count(c) == 1;
     uint32_t gone;
@@ -306,7 +306,7 @@ static int change(struct collection *c, struct vector_write *w, struct resp_buff
 }
 
 /* Under the shard of the key. QUIRE_ESTALE: locate again. */
-static int commit(struct service *service, struct vector_write *w, struct keyspace_hold *hold, struct key_entry *entry,
+static int commit(struct service *service, struct vector_write *w, struct keyspace_lock *hold, struct key_entry *entry,
                   struct resp_buffer *out, struct quire_error *err)
 {
     struct collection *c = entry->set;
@@ -322,7 +322,7 @@ static int commit(struct service *service, struct vector_write *w, struct keyspa
 }
 
 /* 1: the disk must be asked. */
-static int locate_and_commit(struct service *service, struct vector_write *w, struct keyspace_hold *hold,
+static int locate_and_commit(struct service *service, struct vector_write *w, struct keyspace_lock *hold,
                              struct key_entry *entry, struct resp_buffer *out)
 {
     struct quire_error err = {0};
@@ -375,13 +375,13 @@ static void reply_nothing(const struct vector_write *w, struct resp_buffer *out)
 int vector_write_try(struct service *service, struct vector_write *w, struct resp_buffer *out)
 {
     struct quire_error err = {0};
-    struct keyspace_hold hold;
+    struct keyspace_lock hold;
     struct key_entry *entry;
     struct key key = keyspace_key(&service->keyspace, w->key);
     int rc;
     w->target = NULL;
     w->lsn = 0;
-    keyspace_hold_key(&hold, &service->keyspace, &key);
+    keyspace_lock_key(&hold, &service->keyspace, &key);
     if (keyspace_find_to_write(&hold, &key, &entry, &err) < 0) {
         rc = refuse(out, &err);
     } else if (entry && entry->type != KEY_VECTOR_SET && !w->only_uid) {
@@ -400,7 +400,7 @@ int vector_write_try(struct service *service, struct vector_write *w, struct res
     }
     if (hold.lsn > w->lsn)
         w->lsn = hold.lsn;
-    keyspace_let_go(&hold);
+    keyspace_unlock(&hold);
     return rc;
 }
 
@@ -425,7 +425,7 @@ static void describe(const struct pending *p, char *text, size_t room)
     snprintf(text, room, "fetch reads=%llu rounds=%llu", (unsigned long long)d->reads, (unsigned long long)d->rounds);
 }
 
-static void let_go(struct vector_write *w)
+static void release_write(struct vector_write *w)
 {
     free(w->scope);
     free(w->tenants);
@@ -437,7 +437,7 @@ static void finish(struct deferred_write *d)
     if (d->write.target)
         links_add(d->base.lane, d->write.target);
     d->base.pending.lsn = d->write.lsn;
-    let_go(&d->write);
+    release_write(&d->write);
     free(d->text);
     free(d->vector);
     deferred_end(&d->base);
@@ -542,7 +542,7 @@ static void defer(struct caller *c, struct vector_write *w)
     struct deferred_write *d = deferred_begin(c, NULL, sizeof *d + bytes + 8, true);
     if (!d) {
         collection_unref(w->target);
-        let_go(w);
+        release_write(w);
         return;
     }
     uint8_t *to = d->bytes;
@@ -561,13 +561,13 @@ static void defer(struct caller *c, struct vector_write *w)
 void vector_write_run(struct caller *c, struct vector_write *w)
 {
     struct resp_buffer out = {.protocol = c->protocol};
-    if (!client_scope(c, NULL, &w->scope)) {
-        let_go(w);
+    if (!vector_scope_of(c, NULL, &w->scope)) {
+        release_write(w);
         return;
     }
     if (c->plan) {
         vector_plan_run(c, w);
-        let_go(w);
+        release_write(w);
         return;
     }
     if (vector_write_try(c->lane->service, w, &out)) {
@@ -575,7 +575,7 @@ void vector_write_run(struct caller *c, struct vector_write *w)
         defer(c, w);
         return;
     }
-    let_go(w);
+    release_write(w);
     struct resp_buffer *reply = caller_reply(c);
     resp_raw(reply, out.data, out.bytes);
     reply->failed = reply->failed || out.failed;
@@ -590,7 +590,7 @@ void vector_write_run(struct caller *c, struct vector_write *w)
     const struct store *store = lane->service->store;
     if (++c->slice < SLICE_WRITES && pace == LINKS_FEW)
         return;
-    if (pace == LINKS_THRONG || (store && store_is_behind(store)))
+    if (pace == LINKS_HARD_LIMIT || (store && store_is_behind(store)))
         caller_slow(c);
     else
         caller_rest(c);

@@ -38,43 +38,43 @@ static struct resp_arg arg(const char *text)
 }
 
 /* Look-up and hold of one key. */
-static struct key_entry *hold(struct keyspace_hold *h, struct keyspace *k, const char *name)
+static struct key_entry *hold(struct keyspace_lock *h, struct keyspace *k, const char *name)
 {
     struct key key = keyspace_key(k, arg(name));
-    keyspace_hold_key(h, k, &key);
+    keyspace_lock_key(h, k, &key);
     return keyspace_find(h, &key);
 }
 
 static int set(struct keyspace *k, const char *name, const char *text, uint64_t expire_ms)
 {
-    struct keyspace_hold h;
+    struct keyspace_lock h;
     struct quire_error err;
     struct key key = keyspace_key(k, arg(name));
     struct key_entry *e = hold(&h, k, name);
-    struct value *value = value_create(text, (uint32_t)strlen(text), (uint32_t)strlen(text));
+    struct value *value = keyspace_value_create(text, (uint32_t)strlen(text), (uint32_t)strlen(text));
     int rc = value ? keyspace_set_string(&h, &key, e, value, expire_ms, &err) : QUIRE_ENOMEM;
-    keyspace_let_go(&h);
+    keyspace_unlock(&h);
     return rc;
 }
 
 static uint32_t del(struct keyspace *k, const char *name)
 {
-    struct keyspace_hold h;
+    struct keyspace_lock h;
     struct quire_error err;
     struct resp_arg key = arg(name);
     uint32_t n_gone = 0;
-    keyspace_hold_args(&h, k, &key, 1, 1);
+    keyspace_lock_args(&h, k, &key, 1, 1);
     if (keyspace_delete(&h, &key, 1, &n_gone, &err) < 0)
         n_gone = UINT32_MAX;
-    keyspace_let_go(&h);
+    keyspace_unlock(&h);
     return n_gone;
 }
 
 static bool there(struct keyspace *k, const char *name)
 {
-    struct keyspace_hold h;
+    struct keyspace_lock h;
     bool found = hold(&h, k, name);
-    keyspace_let_go(&h);
+    keyspace_unlock(&h);
     return found;
 }
 
@@ -265,7 +265,7 @@ static void test_the_queue_of_expiries(void **state)
 static void test_memory_comes_back(void **state)
 {
     struct keyspace k;
-    struct keyspace_hold h;
+    struct keyspace_lock h;
     struct quire_error err;
     uint32_t n;
     char name[32];
@@ -279,7 +279,7 @@ static void test_memory_comes_back(void **state)
         struct key key = keyspace_key(&k, arg(name));
         assert_null(hold(&h, &k, name));
         assert_int_equal(keyspace_hash_set(&h, &key, NULL, fields, 2, &n, &err), 0);
-        keyspace_let_go(&h);
+        keyspace_unlock(&h);
     }
     assert_true(atomic_load(&k.used_bytes) > 10000 * sizeof(struct key_entry));
     for (unsigned i = 0; i < 5000; i++) {
@@ -291,9 +291,9 @@ static void test_memory_comes_back(void **state)
     assert_int_equal(keyspace_count(&k), 0);
     /* what is left are the smallest tables of the shards */
     assert_true(atomic_load(&k.used_bytes) <= KEYSPACE_SHARDS * 16 * sizeof(void *));
-    keyspace_hold_all(&h, &k);
+    keyspace_lock_all(&h, &k);
     assert_int_equal(keyspace_clear(&h, &err), 0);
-    keyspace_let_go(&h);
+    keyspace_unlock(&h);
     assert_int_equal(atomic_load(&k.used_bytes), 0);
     keyspace_fini(&k);
 }
@@ -301,7 +301,7 @@ static void test_memory_comes_back(void **state)
 static void test_versions(void **state)
 {
     struct keyspace k;
-    struct keyspace_hold h;
+    struct keyspace_lock h;
     struct quire_error err;
     (void)state;
     begin(&k);
@@ -312,7 +312,7 @@ static void test_versions(void **state)
         if (i == 2) {
             struct key_entry *e = hold(&h, &k, "k");
             assert_int_equal(keyspace_expire(&h, e, test_now_ms + 1000, &err), 0);
-            keyspace_let_go(&h);
+            keyspace_unlock(&h);
         }
         seen[i] = keyspace_version(&k, arg("k"));
         for (unsigned j = 0; j < i; j++)
@@ -337,7 +337,7 @@ struct crowd {
 
 static void add_one(struct crowd *w, const char *name)
 {
-    struct keyspace_hold h;
+    struct keyspace_lock h;
     struct quire_error err;
     char text[24] = "0";
     struct key key = keyspace_key(w->k, arg(name));
@@ -347,17 +347,17 @@ static void add_one(struct crowd *w, const char *name)
         text[e->string->bytes] = 0;
     }
     int n = snprintf(text, sizeof text, "%d", atoi(text) + 1);
-    struct value *value = value_create(text, (uint32_t)n, (uint32_t)n);
+    struct value *value = keyspace_value_create(text, (uint32_t)n, (uint32_t)n);
     if (!value || keyspace_set_string(&h, &key, e, value, 0, &err) < 0)
         atomic_fetch_add(w->wrong, 1);
-    keyspace_let_go(&h);
+    keyspace_unlock(&h);
 }
 
 /* Counters that all add to, two keys that are set as one, and a hash that is renamed to and fro. */
 static void *write_keys(void *context)
 {
     struct crowd *w = context;
-    struct keyspace_hold h;
+    struct keyspace_lock h;
     struct quire_error err;
     for (unsigned i = 0; i < ROUNDS; i++) {
         char text[32], name[16];
@@ -365,17 +365,17 @@ static void *write_keys(void *context)
         add_one(w, name);
         snprintf(text, sizeof text, "%u-%u", w->number, i);
         struct resp_arg pairs[4] = {arg("left"), arg(text), arg("right"), arg(text)};
-        keyspace_hold_args(&h, w->k, pairs, 4, 2);
+        keyspace_lock_args(&h, w->k, pairs, 4, 2);
         if (keyspace_set_strings(&h, pairs, 2, &err) < 0)
             atomic_fetch_add(w->wrong, 1);
-        keyspace_let_go(&h);
+        keyspace_unlock(&h);
         struct resp_arg names[2] = {arg(i % 2 ? "here" : "away"), arg(i % 2 ? "away" : "here")};
-        keyspace_hold_args(&h, w->k, names, 2, 1);
+        keyspace_lock_args(&h, w->k, names, 2, 1);
         struct key from = keyspace_key(w->k, names[0]), to = keyspace_key(w->k, names[1]);
         struct key_entry *e = keyspace_find(&h, &from);
         if (e && keyspace_rename(&h, e, &to, &err) < 0)
             atomic_fetch_add(w->wrong, 1);
-        keyspace_let_go(&h);
+        keyspace_unlock(&h);
     }
     return NULL;
 }
@@ -385,11 +385,11 @@ static void *read_keys(void *context)
     struct crowd *w = context;
     unsigned next = 0;
     while (!atomic_load(w->over)) {
-        struct keyspace_hold h;
+        struct keyspace_lock h;
         struct resp_arg names[4] = {arg("left"), arg("right"), arg("here"), arg("away")};
         struct key keys[4];
         struct key_entry *e[4];
-        keyspace_hold_args(&h, w->k, names, 4, 1);
+        keyspace_lock_args(&h, w->k, names, 4, 1);
         for (unsigned i = 0; i < 4; i++) {
             keys[i] = keyspace_key(w->k, names[i]);
             e[i] = keyspace_find(&h, &keys[i]);
@@ -399,11 +399,11 @@ static void *read_keys(void *context)
                                          memcmp(e[0]->string->data, e[1]->string->data, e[0]->string->bytes) == 0));
         if (!same || !e[2] == !e[3])
             atomic_fetch_add(w->wrong, 1);
-        struct value *kept = e[0] ? value_ref(e[0]->string) : NULL;
-        keyspace_let_go(&h);
+        struct value *kept = e[0] ? keyspace_value_ref(e[0]->string) : NULL;
+        keyspace_unlock(&h);
         if (kept && kept->bytes < 3)
             atomic_fetch_add(w->wrong, 1);
-        value_unref(kept);
+        keyspace_value_unref(kept);
         keyspace_expire_due(w->k, 0, 1, &next, 1000);
         keyspace_count(w->k);
     }
@@ -431,7 +431,7 @@ static void test_threads(void **state)
     pthread_join(threads[WRITERS], NULL);
     assert_int_equal(wrong, 0);
     for (unsigned i = 0; i < 7; i++) {
-        struct keyspace_hold h;
+        struct keyspace_lock h;
         char name[16];
         snprintf(name, sizeof name, "counter%u", i);
         const struct key_entry *e = hold(&h, &k, name);
@@ -439,7 +439,7 @@ static void test_threads(void **state)
         char text[24] = "";
         memcpy(text, e->string->data, e->string->bytes);
         sum += strtoll(text, NULL, 10);
-        keyspace_let_go(&h);
+        keyspace_unlock(&h);
     }
     assert_int_equal(sum, WRITERS * ROUNDS);
     keyspace_fini(&k);
@@ -551,7 +551,7 @@ static uint64_t sum_keys(struct keyspace *k)
 /* One change picked at random. Keys of one letter and a number, so that they meet. */
 static void change(struct keyspace *k, struct random *random)
 {
-    struct keyspace_hold h;
+    struct keyspace_lock h;
     struct quire_error err;
     char name[16], other[16], text[200];
     uint32_t n;
@@ -561,14 +561,14 @@ static void change(struct keyspace *k, struct random *random)
         text, sizeof text, "%llu%.*s", (unsigned long long)random_next(random), (int)random_below(random, 90),
         "yyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyy");
     struct resp_arg names[2] = {arg(name), arg(other)}, pairs[4] = {arg(other), arg(text), arg(text), arg(name)};
-    keyspace_hold_args(&h, k, names, 2, 1);
+    keyspace_lock_args(&h, k, names, 2, 1);
     struct key key = keyspace_key(k, names[0]), to = keyspace_key(k, names[1]);
     struct key_entry *e = keyspace_find(&h, &key);
     bool is_hash = e && e->type == KEY_HASH, is_string = e && e->type == KEY_STRING;
     uint64_t what = random_below(random, 100), at_ms = test_now_ms + 1 + random_below(random, 50);
     int rc = 0;
     if (what < 20)
-        rc = keyspace_set_string(&h, &key, e, value_create(text, 20, 20), what % 2 ? at_ms : 0, &err);
+        rc = keyspace_set_string(&h, &key, e, keyspace_value_create(text, 20, 20), what % 2 ? at_ms : 0, &err);
     else if (what < 45 && !is_string)
         rc = keyspace_hash_set(&h, &key, e, pairs, 2, &n, &err);
     else if (what < 55 && is_hash)
@@ -585,14 +585,14 @@ static void change(struct keyspace *k, struct random *random)
         rc = keyspace_delete(&h, names, 2, &n, &err);
     else if (what < 99)
         rc = keyspace_set_strings(&h, (struct resp_arg[4]){names[0], arg(text), names[1], arg(text)}, 2, &err);
-    keyspace_let_go(&h);
+    keyspace_unlock(&h);
     assert_int_equal(rc, 0);
     test_now_ms += random_below(random, 3);
     if (random_below(random, 800) > 0)
         return;
-    keyspace_hold_all(&h, k);
+    keyspace_lock_all(&h, k);
     assert_int_equal(keyspace_clear(&h, &err), 0);
-    keyspace_let_go(&h);
+    keyspace_unlock(&h);
 }
 
 static void test_what_was_logged_is_there_again(void **state)
@@ -652,7 +652,7 @@ static void test_a_checkpoint_gives_way(void **in)
     (void)in;
     char *folder = support_folder_make();
     struct keyspace k;
-    struct keyspace_hold h;
+    struct keyspace_lock h;
     struct quire_error err;
     pthread_t thread;
     void *saved;
@@ -668,7 +668,7 @@ static void test_a_checkpoint_gives_way(void **in)
         usleep(100);
     }
     assert_false(atomic_load(&saver.done)); /* it was there meanwhile, and could not have the shard */
-    keyspace_let_go(&h);
+    keyspace_unlock(&h);
     assert_int_equal(pthread_join(thread, &saved), 0);
     assert_non_null(saved);
     close_journal(saver.journal);
@@ -689,7 +689,7 @@ static void *change_keys(void *context)
     struct random random;
     random_init(&random, c->seed);
     while (!atomic_load(c->over)) {
-        struct keyspace_hold h;
+        struct keyspace_lock h;
         struct quire_error err;
         char name[16], other[16], text[32];
         uint32_t n;
@@ -697,7 +697,7 @@ static void *change_keys(void *context)
         snprintf(other, sizeof other, "k%u", (unsigned)random_below(&random, 300));
         snprintf(text, sizeof text, "%llu", (unsigned long long)random_next(&random));
         struct resp_arg names[2] = {arg(name), arg(other)}, pair[2] = {arg(other), arg(text)};
-        keyspace_hold_args(&h, c->k, names, 2, 1);
+        keyspace_lock_args(&h, c->k, names, 2, 1);
         struct key key = keyspace_key(c->k, names[0]), to = keyspace_key(c->k, names[1]);
         struct key_entry *e = keyspace_find(&h, &key);
         uint64_t what = random_below(&random, 10);
@@ -710,8 +710,8 @@ static void *change_keys(void *context)
         else if (what < 8)
             keyspace_delete(&h, names, 1, &n, &err);
         else
-            keyspace_set_string(&h, &key, e, value_create(text, 10, 10), 0, &err);
-        keyspace_let_go(&h);
+            keyspace_set_string(&h, &key, e, keyspace_value_create(text, 10, 10), 0, &err);
+        keyspace_unlock(&h);
     }
     return NULL;
 }

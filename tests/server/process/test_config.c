@@ -309,16 +309,16 @@ static void test_example_file(void **state)
             fail_msg("a line that counts: %s", line);
         if (line[0] != '#' || line[1] == ' ')
             continue;
-        setting_split(line + 1, &name, &value);
-        const struct setting *s = setting_find(name);
+        config_setting_split(line + 1, &name, &value);
+        const struct setting *s = config_setting_find(name);
         struct setting_value parsed;
         if (!s)
             fail_msg("'%s' is no setting", name);
         seen[s - config_settings]++;
-        if (setting_parse(&shown, s, value, &parsed, &err) < 0)
+        if (config_setting_parse(&shown, s, value, &parsed, &err) < 0)
             fail_msg("%s", err.message);
-        if (s->kind != KIND_LIST && !setting_holds(&shown, s, &parsed))
-            fail_msg("%s: '%s' is not the default, %s", name, value, setting_text(&shown, s, room));
+        if (s->kind != KIND_LIST && !config_setting_holds(&shown, s, &parsed))
+            fail_msg("%s: '%s' is not the default, %s", name, value, config_setting_text(&shown, s, room));
     }
     for (size_t i = 0; i < N_SETTINGS; i++) {
         if (seen[i] != (config_settings[i].kind != KIND_FIXED))

@@ -1,5 +1,5 @@
 /*
- * cache_figures.c - the figures of all caches as one array.
+ * cache_metrics.c - the figures of all caches as one array.
  *
  * Names of caches and categories are any bytes; INFO is lines of fields, and /metrics is UTF-8 in which a series may
  * stand once. So names are written as in URLs: what is no plain character becomes %XX. That keeps different names
@@ -7,7 +7,7 @@
  *
  * How much of it there can be is bounded whatever clients create: what is beyond is counted as left out.
  */
-#include "server/cache/cache_figures.h"
+#include "server/cache/cache_metrics.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,8 +20,8 @@ double cache_hit_rate(const struct quire_cache_stats *s)
 /* ---- gathering --------------------------------------------------------------------------------------------------- */
 
 struct gathering {
-    struct cache_figures *out;
-    struct cache *list[CACHE_FIGURES_CACHES_MAX]; /* references */
+    struct cache_metrics *out;
+    struct cache *list[CACHE_METRICS_CACHES_MAX]; /* references */
     uint32_t n_list, room;
     struct cache *cache; /* whose categories are gathered */
     bool failed;
@@ -30,13 +30,13 @@ struct gathering {
 static void note_cache(void *context, struct cache *cache)
 {
     struct gathering *g = context;
-    if (g->n_list == CACHE_FIGURES_CACHES_MAX)
+    if (g->n_list == CACHE_METRICS_CACHES_MAX)
         g->out->left_out++;
     else
         g->list[g->n_list++] = cache_ref(cache);
 }
 
-static bool fill(struct cache_figure *f, struct cache *cache, struct quire_bytes category)
+static bool fill(struct cache_metric *f, struct cache *cache, struct quire_bytes category)
 {
     label_write(cache_get_config(cache)->name, f->cache);
     label_write(category, f->category);
@@ -46,14 +46,14 @@ static bool fill(struct cache_figure *f, struct cache *cache, struct quire_bytes
 static void note_category(void *context, struct quire_bytes name)
 {
     struct gathering *g = context;
-    struct cache_figures *out = g->out;
-    if (out->n_categories == CACHE_FIGURES_CATEGORIES_MAX || g->failed) {
+    struct cache_metrics *out = g->out;
+    if (out->n_categories == CACHE_METRICS_CATEGORIES_MAX || g->failed) {
         out->left_out++;
         return;
     }
     if (out->n_categories == g->room) {
         uint32_t room = g->room ? 2 * g->room : 16;
-        struct cache_figure *bigger = realloc(out->categories, room * sizeof *bigger);
+        struct cache_metric *bigger = realloc(out->categories, room * sizeof *bigger);
         g->failed = !bigger;
         if (!bigger)
             return;
@@ -64,7 +64,7 @@ static void note_category(void *context, struct quire_bytes name)
     out->n_categories += fill(&out->categories[out->n_categories], g->cache, name);
 }
 
-bool cache_figures_take(struct caches *caches, bool with_categories, struct cache_figures *out)
+bool cache_metrics_take(struct caches *caches, bool with_categories, struct cache_metrics *out)
 {
     struct gathering g = {.out = out};
     memset(out, 0, sizeof *out);
@@ -84,7 +84,7 @@ bool cache_figures_take(struct caches *caches, bool with_categories, struct cach
     return !g.failed;
 }
 
-void cache_figures_fini(struct cache_figures *figures)
+void cache_metrics_fini(struct cache_metrics *figures)
 {
     free(figures->caches);
     free(figures->categories);

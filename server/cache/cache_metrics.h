@@ -1,6 +1,6 @@
-/* cache_figures.h - the figures of semantic caches: for SC.STATS, INFO and /metrics. */
-#ifndef QUIRE_SERVER_CACHE_FIGURES_H
-#define QUIRE_SERVER_CACHE_FIGURES_H
+/* cache_metrics.h - the figures of semantic caches: for SC.STATS, INFO and /metrics. */
+#ifndef QUIRE_SERVER_CACHE_METRICS_H
+#define QUIRE_SERVER_CACHE_METRICS_H
 
 #include "cache/core/cache.h"
 #include "server/protocol/label.h"
@@ -30,26 +30,26 @@
     X(put_p999_us)
 
 enum {
-    CACHE_FIGURES_CACHES_MAX = 256,
-    CACHE_FIGURES_CATEGORIES_MAX = 1024 /* of all caches together */
+    CACHE_METRICS_CACHES_MAX = 256,
+    CACHE_METRICS_CATEGORIES_MAX = 1024 /* of all caches together */
 };
 
 /* A cache or one of its categories. */
-struct cache_figure {
+struct cache_metric {
     char cache[LABEL_BYTES], category[LABEL_BYTES]; /* category "": the cache as a whole */
     struct quire_cache_stats stats;
 };
 
-struct cache_figures {
-    struct cache_figure *caches, *categories; /* owned */
+struct cache_metrics {
+    struct cache_metric *caches, *categories; /* owned */
     uint32_t n_caches, n_categories;
     uint64_t left_out; /* caches and categories beyond the limits above */
 };
 
 /* Of all caches and, where wanted, their categories, in the order of their names. caches NULL: there are none. False
- * without memory: what could be taken is there. Ended by cache_figures_fini. */
-bool cache_figures_take(struct caches *caches, bool with_categories, struct cache_figures *out);
-void cache_figures_fini(struct cache_figures *figures);
+ * without memory: what could be taken is there. Ended by cache_metrics_fini. */
+bool cache_metrics_take(struct caches *caches, bool with_categories, struct cache_metrics *out);
+void cache_metrics_fini(struct cache_metrics *figures);
 
 /* Share of requests that were answered from an entry; 0 before the first request. */
 double cache_hit_rate(const struct quire_cache_stats *stats);

@@ -1,11 +1,11 @@
 /*
- * fair_figures.c - what lanes have counted of tenants, added up.
+ * fair_metrics.c - what lanes have counted of tenants, added up.
  *
  * There may be thousands of tenants, and names are clients': who reads figures gets those that have cost most, a
  * bounded number, and the sums over all. A tenant that every lane has forgotten goes on in the sums only. The lock is
  * that of the table of tenants, so the lanes go on counting meanwhile and figures may be a moment apart.
  */
-#include "server/call/fair_figures.h"
+#include "server/call/fair_metrics.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -54,7 +54,7 @@ static double percentile(const struct histogram *h, double share)
     return isnan(us) ? 0 : us;
 }
 
-static void fill(const struct service *service, const struct fair_tenant *t, struct fair_figure *f)
+static void fill(const struct service *service, const struct fair_tenant *t, struct fair_metric *f)
 {
     _Atomic uint64_t wait_counts[FAIR_BUCKETS] = {0}, latency_counts[FAIR_BUCKETS] = {0};
     struct histogram wait, latency;
@@ -95,7 +95,7 @@ static void add_sums(struct fair_sums *to, const struct fair_sums *s)
         to->refused[i] += s->refused[i];
 }
 
-bool fair_figures_take(struct service *service, uint32_t most, struct fair_figures *out)
+bool fair_metrics_take(struct service *service, uint32_t most, struct fair_metrics *out)
 {
     struct fair *fair = service->fair;
     uint32_t n = 0;
@@ -125,7 +125,7 @@ bool fair_figures_take(struct service *service, uint32_t most, struct fair_figur
     return whole;
 }
 
-void fair_figures_fini(struct fair_figures *figures)
+void fair_metrics_fini(struct fair_metrics *figures)
 {
     free(figures->figures);
     memset(figures, 0, sizeof *figures);
