@@ -20,6 +20,7 @@
 #include "index/api/library.h"
 #include "io/clock.h"
 #include "io/error.h"
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -45,6 +46,7 @@ int library_cache_begin(struct quire_cache *c, struct quire_error *err)
 void library_cache_end(struct quire_cache *c)
 {
     pthread_mutex_lock(&c->mutex);
+    assert(c->calls > 0);
     if (--c->calls == 0)
         pthread_cond_broadcast(&c->idle);
     pthread_mutex_unlock(&c->mutex);
@@ -93,16 +95,16 @@ int library_cache_read(struct quire_cache *c, const struct document_at *at, stru
     struct search_lane *lane;
     int rc = document_read_begin(cache_documents(c->cache), at, read, err);
     if (rc < 0)
-        return rc == QUIRE_ENOMEM ? rc : 1;
-    if (rc == 1)
-        return 0;
+        return rc == QUIRE_ENOMEM ? rc : LIBRARY_CACHE_NOT_THERE;
+    if (rc == DOCUMENT_IN_MEMORY)
+        return LIBRARY_CACHE_READ;
     rc = lane_pool_take(&c->lanes, 1, &lane, err);
     if (rc == 0) {
         int result = engine_run(lane->engine, &read->op);
         lane_pool_put(&c->lanes, lane);
-        rc = document_read_bytes(read, result, err) < 0;
+        rc = document_read_bytes(read, result, err) < 0 ? LIBRARY_CACHE_NOT_THERE : LIBRARY_CACHE_READ;
     }
-    if (rc != 0)
+    if (rc != LIBRARY_CACHE_READ)
         document_read_end(read);
     return rc;
 }
@@ -333,6 +335,7 @@ int quire_cache_close(struct quire_cache *c, struct quire_error *err)
     if (!c)
         return 0;
     drain(c);
+    assert(c->calls == 0 && c->closing);
     int rc = c->cache ? document_log_sync(cache_documents(c->cache), err) : 0;
     if (c->cache)
         cache_unref(c->cache);
@@ -475,18 +478,18 @@ static int decide(struct quire_cache *c, const struct quire_cache_query *query, 
             rc = cache_get_found(c->cache, scratch->scratch, query, &sleeper.waiter, d, err);
     }
     library_cache_scratch_put(c, scratch);
-    if (rc == 1)
+    if (rc == CACHE_WAITS)
         rc = decide_woken(c, query, &sleeper, sleep_until_woken(c, &sleeper, query->wait_ms), d, err);
     sleeper_fini(&sleeper);
     return rc;
 }
 
-/* The document of a decision, as the answer's own memory. 0: answered; 1: it has gone; or an error. */
+/* The document of a decision, as the answer's own memory. An enum cache_finished, or an error. */
 static int fetch(struct quire_cache *c, struct cache_decision *d, struct quire_error *err)
 {
     struct document_read read;
     int rc = library_cache_read(c, &d->at, &read, err);
-    bool is_read = rc == 0;
+    bool is_read = rc == LIBRARY_CACHE_READ;
     uint32_t n_chunks = is_read ? cache_chunks(read.bytes, d->at.bytes) : 0;
     size_t before = sizeof(struct quire_bytes) * n_chunks;
     uint8_t *memory = is_read ? malloc(before + d->at.bytes) : NULL;
@@ -501,7 +504,7 @@ static int fetch(struct quire_cache *c, struct cache_decision *d, struct quire_e
                           (struct quire_bytes *)(void *)memory);
     else if (d->answer.lease[0])
         cache_fail(c->cache, bytes_of(d->answer.lease), NULL);
-    if (rc == 0)
+    if (rc == CACHE_ANSWERED)
         d->answer.memory = memory;
     else
         free(memory);
@@ -523,8 +526,8 @@ static int answer_question(struct quire_cache *c, const struct quire_cache_query
         uint64_t waited_now = d->answer.waited_ms;
         waited_ms += waited_now;
         d->answer.waited_ms = waited_ms;
-        rc = d->wants_document ? fetch(c, d, err) : 0;
-        if (rc <= 0)
+        rc = d->wants_document ? fetch(c, d, err) : CACHE_ANSWERED;
+        if (rc != CACHE_ENTRY_GONE)
             return rc;
         again.wait_ms = again.wait_ms > waited_now ? again.wait_ms - waited_now : 0;
     }

@@ -38,8 +38,11 @@ void library_cache_end(struct quire_cache *c);
 int library_cache_written(struct quire_cache *c, int rc, uint64_t lsn, struct quire_error *err);
 int library_cache_scratch_take(struct quire_cache *c, struct idle_scratch **out, struct quire_error *err);
 void library_cache_scratch_put(struct quire_cache *c, struct idle_scratch *scratch); /* NULL is fine */
-/* Reads the document at a place. 0: read->bytes has it, document_read_end is to be called; 1: it is not there, or
- * cannot be read; negative: nothing could be tried (QUIRE_ENOMEM, no engine). */
+enum library_cache_found {
+    LIBRARY_CACHE_READ,     /* read->bytes has the document, document_read_end is to be called */
+    LIBRARY_CACHE_NOT_THERE /* or it cannot be read */
+};
+/* Reads the document at a place. Negative: nothing could be tried (QUIRE_ENOMEM, no engine). */
 int library_cache_read(struct quire_cache *c, const struct document_at *at, struct document_read *read,
                        struct quire_error *err);
 

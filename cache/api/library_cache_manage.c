@@ -115,9 +115,9 @@ int quire_cache_audit_pop(struct quire_cache *c, struct quire_cache_audit *out, 
         return rc;
     rc = cache_audit_pop(c->cache, &pair, &at, &reason);
     if (rc == 0) {
-        int found = at.bytes ? library_cache_read(c, &at, &read, &reason) : 1;
-        rc = found < 0 ? found : audit_whole(&pair, found == 0 ? &read : NULL, out, &reason);
-        if (found == 0)
+        int found = at.bytes ? library_cache_read(c, &at, &read, &reason) : LIBRARY_CACHE_NOT_THERE;
+        rc = found < 0 ? found : audit_whole(&pair, found == LIBRARY_CACHE_READ ? &read : NULL, out, &reason);
+        if (found == LIBRARY_CACHE_READ)
             document_read_end(&read);
     }
     library_cache_end(c);
