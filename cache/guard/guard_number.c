@@ -14,6 +14,7 @@
  * Digits keep their form, as in versions 3.1 and 3.10; only before a unit zeros behind the point go ($1.50 is $1.5).
  */
 #include "cache/guard/guard_priv.h"
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -94,47 +95,71 @@ static double scale_at(const struct guard_reader *r, uint32_t i)
     return scale->value;
 }
 
+/* What a number in words is so far. `least`: what the last word was worth, rounded down to what may follow it; each
+ * word must be worth less, so that "five five" is two numbers. */
+#define LEAST_NONE 1e18 /* no word was taken yet */
+struct spoken {
+    double total, part; /* total: what stands before the last scale of 1,000 and more */
+    double least;
+    bool ordinal;
+};
+
+enum spoken_part { NO_PART, CARDINAL, SCALE, ORDINAL, FILLER };
+
+/* What token i adds to a number in words, and how much: *value. */
+static enum spoken_part next_part(const struct guard_reader *r, uint32_t i, const struct spoken *s, double *value)
+{
+    const struct guard_meaning *cardinal = guard_token_means(r, i, MEANS_CARDINAL);
+    const struct guard_meaning *ordinal = guard_token_means(r, i, MEANS_ORDINAL);
+    bool first = s->least == LEAST_NONE; /* a filler is never the first */
+    double scale = scale_at(r, i);
+    if (ordinal && (first || (ordinal->value < 10 && s->least >= 20)) &&
+        !(guard_is(r, i, "second") && is_second_unit(r, i))) {
+        *value = ordinal->value;
+        return ORDINAL;
+    }
+    if (scale != 0 && (!first || scale >= 12)) {
+        *value = scale;
+        return SCALE;
+    }
+    if (cardinal && cardinal->value < s->least && s->least >= 20 && !(s->least < 100 && cardinal->value >= 10)) {
+        *value = cardinal->value;
+        return CARDINAL;
+    }
+    if (!first && s->least >= 100 && guard_is(r, i, "and") && guard_token_means(r, i + 1, MEANS_CARDINAL))
+        return FILLER;
+    return NO_PART;
+}
+
 /* Cardinals and scales in words from token i: two hundred and fifty-three thousand. The tokens taken. */
 static uint32_t number_in_words(const struct guard_reader *r, uint32_t i, struct guard_number *out)
 {
-    double total = 0, part = 0, least = 1e18;
+    struct spoken s = {.least = LEAST_NONE};
     uint32_t n = 0;
-    for (; i + n < r->n_tokens && !r->tokens[i + n].used; n++) {
-        const struct guard_meaning *cardinal = guard_token_means(r, i + n, MEANS_CARDINAL);
-        const struct guard_meaning *ordinal = guard_token_means(r, i + n, MEANS_ORDINAL);
-        double scale = scale_at(r, i + n);
-        if (ordinal && (n == 0 || (ordinal->value < 10 && least >= 20 && least < 1e18)) && !out->ordinal &&
-            !(guard_is(r, i + n, "second") && is_second_unit(r, i + n))) {
-            part += ordinal->value;
-            out->ordinal = true;
-            n++;
+    assert(!out->ordinal);
+    for (bool more = true; more && i + n < r->n_tokens && !r->tokens[i + n].used;) {
+        double value = 0;
+        enum spoken_part part = next_part(r, i + n, &s, &value);
+        if (part == NO_PART)
             break;
+        if (part == CARDINAL || part == ORDINAL)
+            s.part += value;
+        if (part == CARDINAL)
+            s.least = value < 10 ? 1 : value < 20 ? 2 : value;
+        if (part == SCALE) {
+            s.part = (s.part == 0 ? 1 : s.part) * value;
+            s.total += value >= 1000 ? s.part : 0;
+            s.part = value >= 1000 ? 0 : s.part;
+            s.least = value;
         }
-        if (scale != 0 && (n > 0 || scale >= 12)) {
-            part = (part == 0 ? 1 : part) * scale;
-            if (scale >= 1000) {
-                total += part;
-                part = 0;
-            }
-            least = scale;
-        } else if (cardinal && cardinal->value < least && (least >= 20 || n == 0) &&
-                   !(least < 100 && cardinal->value >= 10)) {
-            part += cardinal->value;
-            least = cardinal->value < 10 ? 1 : cardinal->value < 20 ? 2 : cardinal->value;
-        } else if (n > 0 && least >= 100 && least < 1e18 && guard_is(r, i + n, "and") &&
-                   guard_token_means(r, i + n + 1, MEANS_CARDINAL)) {
-            continue;
-        } else {
-            break;
-        }
-        if (r->tokens[i + n].closes) {
-            n++;
-            break;
-        }
+        s.ordinal = part == ORDINAL;
+        more = part != ORDINAL && (part == FILLER || !r->tokens[i + n].closes);
+        n++;
     }
-    if (n == 0 || total + part > VALUE_MAX)
+    out->ordinal = s.ordinal;
+    if (n == 0 || s.total + s.part > VALUE_MAX)
         return 0;
-    set_value(out, total + part);
+    set_value(out, s.total + s.part);
     return n;
 }
 
