@@ -6,6 +6,7 @@
  * Lists are exact: a run is never split, since a cache's blobs are of few lengths and come and go alike.
  */
 #include "cache/core/blob.h"
+#include <assert.h>
 #include <string.h>
 
 #define REGION_BYTES ((size_t)64 << 20)
@@ -40,7 +41,9 @@ static void document_log_list_push(struct blobs *blobs, uint32_t blob, uint32_t 
 
 uint32_t blob_take(struct blobs *blobs, uint32_t bytes)
 {
-    uint32_t cells = cells_of(bytes), blob = blobs->free[cells];
+    uint32_t cells = cells_of(bytes), blob;
+    assert(bytes >= sizeof(struct blob_head) && cells <= BLOB_CELLS);
+    blob = blobs->free[cells];
     if (blob) {
         memcpy(&blobs->free[cells], stable_array_at(&blobs->cells, blob), sizeof(uint32_t));
     } else {
@@ -65,6 +68,7 @@ void blob_give(struct blobs *blobs, uint32_t blob)
     if (!blob)
         return;
     uint32_t cells = cells_of(blob_bytes(blob_head(blobs, blob)));
+    assert(blob < blobs->n && cells <= BLOB_CELLS && blobs->bytes >= cells * BLOB_CELL);
     blobs->bytes -= cells * BLOB_CELL;
     document_log_list_push(blobs, blob, cells);
 }

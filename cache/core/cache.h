@@ -107,7 +107,7 @@ void cache_scratch_destroy(struct cache_scratch *scratch); /* NULL is fine */
 const struct cache_config *cache_get_config(const struct cache *cache); /* valid as long as the cache */
 
 /* Makes or changes a category; "*" stands for what unknown categories get (there is none before it is set). */
-int cache_set_category(struct cache *cache, struct quire_bytes name, const struct quire_bytes *words, uint32_t n,
+int cache_set_category(struct cache *cache, struct quire_bytes name, const struct quire_bytes *arguments, uint32_t n,
                        uint64_t *lsn, struct quire_error *err);
 int cache_drop_category(struct cache *cache, struct quire_bytes name, uint64_t *lsn, struct quire_error *err);
 int cache_get_category(struct cache *cache, struct quire_bytes name, struct category_settings *out,
@@ -115,11 +115,13 @@ int cache_get_category(struct cache *cache, struct quire_bytes name, struct cate
 /* In the order of their names; not under the cache's lock. */
 void cache_each_category(struct cache *cache, void (*visit)(void *context, struct quire_bytes name), void *context);
 
-/* A lookup. Returns 0: decided; 1: it waits: waiter->wake will run (waiter NULL: never; otherwise the caller's, with
- * wake and owner set, and the query stays as it is), and then cache_woken is to be called; CACHE_WANTS_SEARCH: nothing
- * in memory answers, and the group has vectors on the disk: out->search, which is the caller's, is to be run, and then
- * cache_get_found to be called, which returns the same, CACHE_WANTS_SEARCH again included; or an error. */
-#define CACHE_WANTS_SEARCH 2
+/* What comes of a lookup. */
+enum cache_outcome {
+    CACHE_DECIDED,      /* decision->answer says how; its document, if any, is to be read */
+    CACHE_WAITS,        /* waiter->wake will run, and then cache_woken is to be called */
+    CACHE_WANTS_SEARCH, /* nothing in memory answers, and the group has vectors on the disk: decision->search, which is
+                         * the caller's, is to be run, and then cache_get_found to be called */
+};
 struct cache_search; /* of one lookup, holds references to what it reads */
 struct cache_decision {
     struct quire_cache_answer answer; /* but for what the document holds */
@@ -130,13 +132,16 @@ struct cache_decision {
     uint64_t begun_us;
     uint32_t category;
 };
+/* A lookup: an enum cache_outcome, or an error. waiter: NULL: never waits; otherwise the caller's, with wake and owner
+ * set, and the query stays as it is while it waits. */
 int cache_get(struct cache *cache, struct cache_scratch *scratch, const struct quire_cache_query *query,
               struct lease_waiter *waiter, struct cache_decision *out, struct quire_error *err);
 /* Runs a search on a lane's searcher; done(owner) runs exactly once on that thread, perhaps before this returns. A
  * segment that cannot be read is left out, and said once. */
 void cache_search_start(struct cache_search *search, struct searcher *searcher, void (*done)(void *owner), void *owner);
 void cache_search_free(struct cache_search *search); /* one that does not run; NULL is fine */
-/* Goes on after decision->search has run, which it frees. QUIRE_ECANCELLED: the lane has ended it. */
+/* Goes on after decision->search has run, which it frees; returns as cache_get, CACHE_WANTS_SEARCH again included.
+ * QUIRE_ECANCELLED: the lane has ended it. */
 int cache_get_found(struct cache *cache, struct cache_scratch *scratch, const struct quire_cache_query *query,
                     struct lease_waiter *waiter, struct cache_decision *out, struct quire_error *err);
 /* Goes on after a wait: as cache_get, but never waits again, nor wants a search: the disk was searched before. */
@@ -145,9 +150,12 @@ int cache_woken(struct cache *cache, struct cache_scratch *scratch, const struct
 /* A waiter's client is gone. True: it will not be woken. */
 bool cache_cancel(struct cache *cache, struct lease_waiter *waiter);
 struct document_log *cache_documents(struct cache *cache);
-/* The document was read (n bytes; NULL: it could not be): 0: the answer is whole, pointing into bytes; 1: the entry has
- * gone meanwhile or its document is lost: call cache_get again (which will not find it). chunks: caller's array of at
- * least `n_chunks` = cache_chunks(bytes, n) pieces. */
+/* The document was read (n bytes; NULL: it could not be). chunks: caller's array of at least `n_chunks` =
+ * cache_chunks(bytes, n) pieces. An enum cache_finished. */
+enum cache_finished {
+    CACHE_ANSWERED,  /* the answer is whole, pointing into bytes */
+    CACHE_ENTRY_GONE /* meanwhile, or its document is lost: call cache_get again (which will not find it) */
+};
 uint32_t cache_chunks(const uint8_t *bytes, uint32_t n);
 int cache_finish(struct cache *cache, struct cache_decision *decision, const uint8_t *bytes, uint32_t n,
                  struct quire_bytes *chunks);

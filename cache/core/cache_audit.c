@@ -9,6 +9,8 @@
  */
 #include "cache/core/cache_priv.h"
 #include "io/error.h"
+#include "io/lock.h"
+#include <assert.h>
 #include <stdlib.h>
 
 #define VETO_STEP 0.0025 /* above what failed */
@@ -16,26 +18,17 @@
 
 /* ---- an entry's own threshold ------------------------------------------------------------------------------------ */
 
-/* The blob of an entry with another veto; 0: no memory. */
-static uint32_t with_veto(struct cache *cache, const struct cache_entry *e, float veto)
+int cache_entry_set_veto(struct cache *cache, uint32_t row, float veto)
 {
+    struct cache_entry *e = cache_entry_at(cache, row);
     struct blob_head head = *blob_head(&cache->blobs, e->blob);
     head.veto = veto;
     uint32_t bytes = blob_bytes(&head), blob = blob_take(&cache->blobs, bytes);
     if (!blob)
-        return 0;
+        return QUIRE_ENOMEM;
     uint8_t *out = stable_array_at(&cache->blobs.cells, blob);
     memcpy(out, &head, sizeof head);
     memcpy(out + sizeof head, blob_head(&cache->blobs, e->blob) + 1, bytes - sizeof head);
-    return blob;
-}
-
-int cache_entry_set_veto(struct cache *cache, uint32_t row, float veto)
-{
-    struct cache_entry *e = cache_entry_at(cache, row);
-    uint32_t blob = with_veto(cache, e, veto);
-    if (!blob)
-        return QUIRE_ENOMEM;
     blob_give(&cache->blobs, e->blob);
     e->blob = blob;
     return 0;
@@ -43,6 +36,7 @@ int cache_entry_set_veto(struct cache *cache, uint32_t row, float veto)
 
 int cache_entry_veto(struct cache *cache, uint32_t row, double similarity, uint64_t *lsn, struct quire_error *err)
 {
+    assert(lock_is_held(&cache->lock) && (cache_entry_word(cache, row) & ENTRY_LIVE));
     float old = blob_head(&cache->blobs, cache_entry_at(cache, row)->blob)->veto;
     double above = similarity + VETO_STEP < 1 ? similarity + VETO_STEP : 1; /* 1: its own question is not in doubt */
     float veto = (float)(similarity < 0 || similarity >= 1 ? VETO_ALL : above);
@@ -91,6 +85,7 @@ static struct audit *audit_at(const struct cache *cache, uint64_t number)
 uint64_t cache_audit_push(struct cache *cache, uint32_t category, uint64_t id, enum risk_source source,
                           double similarity, double weight, struct quire_bytes text)
 {
+    assert(lock_is_held(&cache->lock) && category < cache->n_categories && weight >= 1);
     uint64_t number = ++cache->next_audit;
     struct audit *a = audit_at(cache, number);
     uint32_t n = text.n_bytes < AUDIT_TEXT_BYTES ? (uint32_t)text.n_bytes : AUDIT_TEXT_BYTES;

@@ -7,6 +7,8 @@
  */
 #include "cache/core/sealed.h"
 #include "io/error.h"
+#include "io/lock.h"
+#include <assert.h>
 #include <stdlib.h>
 
 #define NAME_BYTES_MAX 128u
@@ -68,18 +70,15 @@ uint64_t cache_hot_bytes(const struct cache *cache)
     return share_of_memory(cache, 64, 8u << 20);
 }
 
-/* What an entry takes while its vector is in a segment: itself, its place, its share of the buckets. */
-static uint64_t sealed_entry_bytes(void)
-{
-    return sizeof(struct cache_entry) + sizeof(struct place) + sizeof(uint32_t);
-}
-
 void cache_memory_use(const struct cache *cache, uint64_t *used, uint64_t *capacity)
 {
+    /* of an entry whose vector is in a segment: itself, its place, its share of the buckets */
+    const uint64_t sealed_bytes = sizeof(struct cache_entry) + sizeof(struct place) + sizeof(uint32_t);
+    assert(cache->sealed_entries <= cache->quota.used.entries);
     uint64_t taken = cache->blobs.bytes + cache->group_bytes + cache_buffer_bytes(cache) + cache_hot_bytes(cache);
     *capacity = cache->config.memory_bytes > taken ? cache->config.memory_bytes - taken : 0;
     *used = (cache->quota.used.entries - cache->sealed_entries) * cache->entry_bytes +
-            cache->sealed_entries * sealed_entry_bytes() + cache->sealed_memory_bytes;
+            cache->sealed_entries * sealed_bytes + cache->sealed_memory_bytes;
 }
 
 /* Entries are what memory is spent on: what is left of it when blobs, groups and documents in memory have theirs. There
@@ -122,6 +121,7 @@ int cache_category_put(struct cache *cache, struct quire_bytes name, const struc
                        uint32_t number, struct quire_error *err)
 {
     bool is_new = number == cache->n_categories;
+    assert(number <= cache->n_categories && number < CACHE_CATEGORIES_MAX);
     struct category *cat = is_new ? make(cache, name) : cache_category_at(cache, number);
     if (!cat)
         return error_set(err, QUIRE_ENOMEM, "no memory for a category");
@@ -162,7 +162,7 @@ static int check_shares(struct cache *cache, uint32_t number, const struct categ
     return rc;
 }
 
-int cache_set_category(struct cache *cache, struct quire_bytes name, const struct quire_bytes *words, uint32_t n,
+int cache_set_category(struct cache *cache, struct quire_bytes name, const struct quire_bytes *arguments, uint32_t n,
                        uint64_t *lsn, struct quire_error *err)
 {
     struct category_settings settings;
@@ -176,7 +176,7 @@ int cache_set_category(struct cache *cache, struct quire_bytes name, const struc
         settings = cache_category_at(cache, number)->settings;
     else
         number = cache->n_categories;
-    rc = category_apply(&settings, words, n, err);
+    rc = category_apply(&settings, arguments, n, err);
     if (rc == 0 && number == CACHE_CATEGORIES_MAX)
         rc = error_set(err, QUIRE_ELIMIT, "a cache may have at most %u categories, removed ones included: make another",
                        CACHE_CATEGORIES_MAX);
@@ -195,6 +195,7 @@ int cache_set_category(struct cache *cache, struct quire_bytes name, const struc
 void cache_category_drop(struct cache *cache, uint32_t number)
 {
     struct category *cat = cache_category_at(cache, number);
+    assert(number < cache->n_categories);
     cat->dropped = true;
     cache->quotas[number].min_share = 0;
     if (cache->fallback == number)
@@ -242,9 +243,7 @@ int cache_get_category(struct cache *cache, struct quire_bytes name, struct cate
 static int by_name(const void *left, const void *right)
 {
     const struct category *a = *(struct category *const *)left, *b = *(struct category *const *)right;
-    size_t n = a->name.n_bytes < b->name.n_bytes ? a->name.n_bytes : b->name.n_bytes;
-    int by_bytes = memcmp(a->name.data, b->name.data, n);
-    return by_bytes ? by_bytes : (a->name.n_bytes > b->name.n_bytes) - (a->name.n_bytes < b->name.n_bytes);
+    return cache_compare_bytes(a->name, b->name);
 }
 
 void cache_each_category(struct cache *cache, void (*visit)(void *context, struct quire_bytes name), void *context)

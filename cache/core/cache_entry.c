@@ -17,6 +17,7 @@
  * the lock.
  */
 #include "cache/core/sealed.h"
+#include "io/lock.h"
 
 enum { SCAN_AT_ONCE = 64 }; /* entries that the cursor looks at for one number */
 
@@ -53,6 +54,7 @@ struct document_at cache_entry_document(const struct cache_entry *e)
 void cache_entry_set_document(struct cache_entry *e, const struct document_at *at)
 {
     uint64_t pages = at->bytes / DOCUMENT_UNIT;
+    assert(at->bytes % DOCUMENT_UNIT == 0 && pages <= UINT16_MAX && at->unit < UNITS_MAX);
     uint64_t word = atomic_load_explicit(&e->word, memory_order_relaxed);
     e->segment = at->segment;
     e->unit = at->unit & (UNITS_MAX - 1);
@@ -63,6 +65,7 @@ void cache_entry_set_document(struct cache_entry *e, const struct document_at *a
 void cache_entry_set_expire(struct cache_entry *e, uint64_t expire)
 {
     uint64_t word = atomic_load_explicit(&e->word, memory_order_relaxed);
+    assert(expire <= EXPIRE_NEVER);
     atomic_store_explicit(&e->word, (word & ~EXPIRE_NEVER) | expire, memory_order_release);
 }
 
@@ -117,8 +120,10 @@ void cache_entry_unlink_exact(struct cache *cache, uint32_t row)
 {
     struct cache_entry *e = cache_entry_at(cache, row);
     uint32_t *at = bucket_of(cache, e->exact, e->group);
-    while (*at != row + 1)
+    while (*at != row + 1) {
+        assert(*at); /* it is in its bucket */
         at = &cache_entry_at(cache, *at - 1)->chain;
+    }
     *at = e->chain;
     e->chain = 0;
 }
@@ -144,6 +149,7 @@ static uint32_t free_number(struct cache *cache)
     if (cache->free_rows) {
         uint32_t row = cache->free_rows - 1;
         cache->free_rows = cache_entry_at(cache, row)->chain;
+        assert(cache_entry_word(cache, row) == ENTRY_TAKEN);
         return row;
     }
     for (unsigned i = 0; i < SCAN_AT_ONCE && cache->scan_row < cache->scan_end; i++)
@@ -166,6 +172,7 @@ static int reserve_both(struct cache *cache, uint32_t graph_row, uint32_t row)
 
 int cache_entry_take(struct cache *cache, uint32_t graph_row, uint32_t *row)
 {
+    assert(lock_is_held(&cache->lock));
     if (!cache->apart) {
         if (cache_entries_reserve(cache, graph_row + 1) < 0)
             return QUIRE_ENOMEM;
@@ -188,6 +195,7 @@ int cache_entry_take(struct cache *cache, uint32_t graph_row, uint32_t *row)
 void cache_entry_give(struct cache *cache, uint32_t row)
 {
     struct cache_entry *e = cache_entry_at(cache, row);
+    assert(!(cache_entry_word(cache, row) & ENTRY_LIVE));
     atomic_store_explicit(&e->word, cache->apart ? ENTRY_TAKEN : 0, memory_order_release);
     if (!cache->apart) /* the graph gives it out again */
         return;

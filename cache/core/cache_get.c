@@ -5,7 +5,7 @@
  * between them the search, without it:
  *   look     category, group, negative, exact hash; rows of the group that are not linked are copied
  *   search   distances to those, and the group's graph
- *   judge    candidates in order of similarity: living, in time, tags, age, guards, own threshold; then the verdict
+ *   evaluate candidates in order of similarity: living, in time, tags, age, guards, own threshold; then the verdict
  *
  * A candidate that fails never ends the search: the next is looked at, and when all have failed that were near enough,
  * more are searched.
@@ -22,8 +22,10 @@
  */
 #include "cache/core/sealed.h"
 #include "index/vector/codes.h"
+#include "io/array.h"
 #include "io/clock.h"
 #include "io/error.h"
+#include "io/lock.h"
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -49,6 +51,7 @@ struct category *cache_category_at(const struct cache *cache, uint32_t number)
 float cache_similarity_of(float distance)
 {
     float similarity = 1 - distance * 0.5f; /* squared distance of unit vectors */
+    assert(!isnan(distance));
     return similarity < 0 ? 0 : similarity > 1 ? 1 : similarity;
 }
 
@@ -137,15 +140,14 @@ struct cache_lookup {
     bool near, linked;   /* what is near is looked for; its graph is to be searched */
     uint32_t n_hits, arrivals;
     uint32_t counted;           /* candidates that the counters know: a wider search gives them again */
-    bool woken, full;           /* full: there may be more candidates than were found */
+    bool woken;                 /* the second one of a request, which has waited: it is counted already */
+    bool full;                  /* there may be more candidates than were found */
     bool apart;                 /* as cache->apart was at the last look */
     struct cache_search *found; /* what a search of the disk has brought; NULL: there was none */
-    bool last;                  /* it was repeated often enough: what arrives now is not waited for */
     double lam;
     uint32_t stale_row; /* the best candidate whose time is over; UINT32_MAX: none */
     uint64_t stale_id;  /* its id: the number may be another entry's after a search */
     double stale_similarity;
-    bool near_failed; /* a candidate near enough was kept back */
 };
 
 static int check_query(const struct cache *cache, const struct quire_cache_query *query, struct quire_error *err)
@@ -188,6 +190,16 @@ static int lookup_init(struct cache_lookup *l, struct quire_error *err)
 
 /* ---- candidates -------------------------------------------------------------------------------------------------- */
 
+/* What is said of a candidate, whatever its similarity. */
+enum verdict { FITS, EXPIRED, TOO_OLD, LACKS_TAGS, VETOED, GUARDED, STALE };
+
+struct opinion {
+    enum verdict verdict;
+    bool guards_skipped; /* they had no text to compare */
+    enum guard_kind guard;
+    char why[160]; /* GUARDED */
+};
+
 static bool has_tags(const struct blob_head *head, const uint64_t *need, uint32_t n)
 {
     const uint64_t *tags = blob_tags(head);
@@ -201,20 +213,38 @@ static bool has_tags(const struct blob_head *head, const uint64_t *need, uint32_
     return true;
 }
 
-/* What becomes of a candidate before similarity is looked at; NULL: it may answer. */
-static const char *unfit(const struct cache_lookup *l, uint32_t row, bool *stale)
+/* What an entry's state says to it; STALE: it may answer only where nothing fresh does. (lock) */
+static enum verdict verdict_of_state(const struct cache_lookup *l, uint32_t row)
 {
     const struct cache_entry *e = cache_entry_at(l->cache, row);
-    uint64_t word = cache_entry_word(l->cache, row), expire = word & EXPIRE_NEVER;
-    const struct blob_head *head = blob_head(&l->cache->blobs, e->blob);
-    *stale = expire <= l->now;
-    if (!(word & ENTRY_LIVE) || e->group != l->group->number ||
-        (*stale && expire + l->category->settings.stale_ms <= l->now))
-        return "expired";
-    if (l->query->max_age_ms && l->now > cache_entry_created(e) &&
-        l->now - cache_entry_created(e) > l->query->max_age_ms)
-        return "age";
-    return has_tags(head, l->need, l->query->n_need) ? NULL : "tags";
+    uint64_t word = cache_entry_word(l->cache, row), expire = word & EXPIRE_NEVER, created = cache_entry_created(e);
+    bool stale = expire <= l->now;
+    if (!(word & ENTRY_LIVE) || e->group != l->group->number || (stale && expire + l->stale_ms <= l->now))
+        return EXPIRED;
+    if (l->query->max_age_ms && l->now > created && l->now - created > l->query->max_age_ms)
+        return TOO_OLD;
+    if (!has_tags(blob_head(&l->cache->blobs, e->blob), l->need, l->query->n_need))
+        return LACKS_TAGS;
+    return stale ? STALE : FITS;
+}
+
+/* All that is said of a candidate. Changes nothing. Without a text on one of the sides guards cannot speak. (lock) */
+static struct opinion evaluate(const struct cache_lookup *l, uint32_t row, double similarity)
+{
+    struct opinion o = {.verdict = verdict_of_state(l, row)};
+    const struct blob_head *head = blob_head(&l->cache->blobs, cache_entry_at(l->cache, row)->blob);
+    unsigned mask = l->category->settings.guards;
+    if (o.verdict != FITS && o.verdict != STALE)
+        return o;
+    if ((double)head->veto > similarity) {
+        o.verdict = VETOED;
+    } else if (mask && (l->query->text.n_bytes == 0 || !(cache_entry_word(l->cache, row) & ENTRY_TEXT))) {
+        o.guards_skipped = true;
+    } else if (mask && !guard_agree(l->scratch->features, l->n_features, blob_features(head), head->n_features, mask,
+                                    &o.guard, o.why)) {
+        o.verdict = GUARDED;
+    }
+    return o;
 }
 
 static void explain(struct cache_lookup *l, uint32_t row, double similarity, const char *verdict, const char *why)
@@ -229,28 +259,6 @@ static void explain(struct cache_lookup *l, uint32_t row, double similarity, con
     snprintf(c->why, sizeof c->why, "%s", why);
 }
 
-/* Whether guards let an entry answer; without a text on one of the sides they cannot speak. */
-static bool guards_agree(struct cache_lookup *l, uint32_t row, char why[160])
-{
-    const struct cache_entry *e = cache_entry_at(l->cache, row);
-    const struct blob_head *head = blob_head(&l->cache->blobs, e->blob);
-    unsigned mask = l->category->settings.guards;
-    enum guard_kind kind;
-    if (!mask)
-        return true;
-    if (l->query->text.n_bytes == 0 || !(cache_entry_word(l->cache, row) & ENTRY_TEXT)) {
-        l->answer->guards_skipped = true;
-        return true;
-    }
-    if (guard_agree(l->scratch->features, l->n_features, blob_features(head), head->n_features, mask, &kind, why))
-        return true;
-    if (!l->answer->guard) {
-        l->answer->guard = guard_name(kind);
-        memcpy(l->answer->guard_why, why, sizeof l->answer->guard_why);
-    }
-    return false;
-}
-
 static void count_bin(uint64_t *bins, double similarity)
 {
     unsigned bin = (unsigned)(similarity * 100 + 0.5);
@@ -262,46 +270,56 @@ static bool was_counted(const struct cache_lookup *l, uint32_t i)
 {
     if (!l->found || i < l->counted)
         return i < l->counted;
-    return !cache_entry_is_sealed(l->cache, l->scratch->hits[i].row) ||
-           l->scratch->hits[i].distance <= l->found->judged;
+    const struct graph_hit *hit = &l->scratch->hits[i];
+    return !cache_entry_is_sealed(l->cache, hit->row) || hit->distance <= l->found->counted_distance;
+}
+
+static void note_stale(struct cache_lookup *l, uint32_t row, double similarity)
+{
+    l->stale_row = row;
+    l->stale_id = cache_entry_id(cache_entry_at(l->cache, row), row);
+    l->stale_similarity = similarity;
+}
+
+/* What an opinion does to the answer and, where it is a new one, to the counters. (lock) */
+static void note_opinion(struct cache_lookup *l, const struct opinion *o, uint32_t row, double similarity, bool is_new)
+{
+    struct category *cat = l->category;
+    bool near_enough = similarity >= l->answer->threshold;
+    l->answer->guards_skipped |= o->guards_skipped;
+    cat->counters.vetoed += o->verdict == VETOED && is_new && near_enough;
+    cat->counters.guarded += o->verdict == GUARDED && is_new && near_enough;
+    if (o->verdict == GUARDED && is_new)
+        count_bin(cat->histogram.guarded, similarity);
+    if (o->verdict == GUARDED && !l->answer->guard) {
+        l->answer->guard = guard_name(o->guard);
+        memcpy(l->answer->guard_why, o->why, sizeof l->answer->guard_why);
+    }
+    if (o->verdict == STALE && l->stale_row == UINT32_MAX && near_enough)
+        note_stale(l, row, similarity);
 }
 
 /* The first candidate that may answer, as far as it is near enough; UINT32_MAX: none. (lock) */
 static uint32_t first_fit(struct cache_lookup *l, double *similarity)
 {
-    struct category *cat = l->category;
+    static const char *const names[] = {
+        [FITS] = "farther", [EXPIRED] = "expired", [TOO_OLD] = "age", [LACKS_TAGS] = "tags",
+        [VETOED] = "veto",  [GUARDED] = "guard",   [STALE] = "stale",
+    };
     uint32_t found = UINT32_MAX;
+    assert(lock_is_held(&l->cache->lock));
     for (uint32_t i = 0; i < l->n_hits && (found == UINT32_MAX || l->query->explain); i++) {
         uint32_t row = l->scratch->hits[i].row;
         double s = cache_similarity_of(l->scratch->hits[i].distance);
-        char why[160] = "";
-        bool stale, is_new = !was_counted(l, i);
-        const char *verdict = unfit(l, row, &stale);
-        if (!verdict && (double)blob_head(&l->cache->blobs, cache_entry_at(l->cache, row)->blob)->veto > s) {
-            verdict = "veto";
-            cat->counters.vetoed += is_new && s >= l->answer->threshold;
-        } else if (!verdict && !guards_agree(l, row, why)) {
-            verdict = "guard";
-            cat->counters.guarded += is_new && s >= l->answer->threshold;
-            if (is_new)
-                count_bin(cat->histogram.guarded, s);
-        } else if (!verdict && stale) {
-            verdict = "stale";
-            if (l->stale_row == UINT32_MAX && s >= l->answer->threshold) {
-                l->stale_row = row;
-                l->stale_id = cache_entry_id(cache_entry_at(l->cache, row), row);
-                l->stale_similarity = s;
-            }
-        } else if (!verdict && found != UINT32_MAX) {
-            verdict = "farther";
+        const struct opinion opinion = evaluate(l, row, s);
+        const char *name = names[opinion.verdict];
+        note_opinion(l, &opinion, row, s, !was_counted(l, i));
+        if (opinion.verdict == FITS && found == UINT32_MAX) {
+            found = row;
+            *similarity = s;
+            name = s >= l->answer->threshold ? "served" : "below threshold";
         }
-        if (verdict) {
-            explain(l, row, s, verdict, why);
-            continue;
-        }
-        found = row;
-        *similarity = s;
-        explain(l, row, s, s >= l->answer->threshold ? "served" : "below threshold", "");
+        explain(l, row, s, name, opinion.verdict == GUARDED ? opinion.why : "");
     }
     if (l->counted < l->n_hits)
         l->counted = l->n_hits;
@@ -318,7 +336,7 @@ static bool is_living(void *context, uint32_t row)
     return (word & ENTRY_LIVE) && (word & EXPIRE_NEVER) + l->stale_ms > l->now;
 }
 
-/* Puts a hit among the nearest, of which there is room for `room`; a row is there once. */
+/* Puts a hit among the nearest, of which there are at most `capacity`; a row is there once. */
 static void keep_hit(struct graph_hit *hits, uint32_t *n, uint32_t capacity, struct graph_hit hit)
 {
     if (*n == capacity && hit.distance >= hits[capacity - 1].distance)
@@ -329,19 +347,6 @@ static void keep_hit(struct graph_hit *hits, uint32_t *n, uint32_t capacity, str
     hits[at] = hit;
 }
 
-static void keep_listed(struct cache_lookup *l, uint32_t capacity)
-{
-    struct cache_scratch *scratch = l->scratch;
-    float distances[BATCH];
-    for (uint32_t i = 0; i < scratch->n_rows; i += BATCH) {
-        uint32_t n = scratch->n_rows - i < BATCH ? scratch->n_rows - i : BATCH;
-        graph_score(l->cache->graph, scratch->graph, scratch->rows + i, n, distances);
-        for (uint32_t k = 0; k < n; k++)
-            if (is_living(l, scratch->rows[i + k]))
-                keep_hit(scratch->hits, &l->n_hits, capacity, (struct graph_hit){scratch->rows[i + k], distances[k]});
-    }
-}
-
 static bool among(const struct graph_hit *hits, uint32_t n, uint32_t row)
 {
     for (uint32_t i = 0; i < n; i++)
@@ -350,7 +355,7 @@ static bool among(const struct graph_hit *hits, uint32_t n, uint32_t row)
     return false;
 }
 
-/* The nearest `room` of the group's linked entries into hits, CANDIDATES_MAX of them at most. Next to all that are
+/* The nearest `capacity` of the group's linked entries into hits, CANDIDATES_MAX of them at most. Next to all that are
  * linked are living, and each that is asked costs a cache miss: so it is asked of those found only, and while searching
  * if that leaves too few. */
 static uint32_t search_linked(struct cache_lookup *l, struct graph_hit *hits, uint32_t capacity)
@@ -368,18 +373,25 @@ static uint32_t search_linked(struct cache_lookup *l, struct graph_hit *hits, ui
     return graph_search(cache->graph, &l->group->root, l->scratch->graph, beam, is_living, l, hits, capacity);
 }
 
-/* The nearest `room` of the group's entries, as rows of the graph, into scratch->hits. (inside an epoch, without the
- * lock) */
+/* The nearest `capacity` of the group's entries, as rows of the graph, into scratch->hits: those of scratch->rows one by
+ * one, and those of its graph. (inside an epoch, without the lock) */
 static void search(struct cache_lookup *l, uint32_t capacity)
 {
-    struct graph_hit *hits = l->scratch->hits, *of_graph = hits + CANDIDATES_MAX;
-    uint32_t n = 0;
+    struct cache_scratch *scratch = l->scratch;
+    struct graph_hit *hits = scratch->hits, *of_graph = hits + CANDIDATES_MAX;
+    float distances[BATCH];
+    assert(capacity <= CANDIDATES_MAX);
     l->n_hits = 0;
-    keep_listed(l, capacity);
-    if (l->linked)
-        n = search_linked(l, of_graph, capacity);
+    for (uint32_t i = 0; i < scratch->n_rows; i += BATCH) {
+        uint32_t n = scratch->n_rows - i < BATCH ? scratch->n_rows - i : BATCH;
+        graph_score(l->cache->graph, scratch->graph, scratch->rows + i, n, distances);
+        for (uint32_t k = 0; k < n; k++)
+            if (is_living(l, scratch->rows[i + k]))
+                keep_hit(hits, &l->n_hits, capacity, (struct graph_hit){scratch->rows[i + k], distances[k]});
+    }
+    uint32_t n = l->linked ? search_linked(l, of_graph, capacity) : 0;
     for (uint32_t i = 0; i < n; i++)
-        if (l->scratch->n_rows == 0 || !among(hits, l->n_hits, of_graph[i].row))
+        if (scratch->n_rows == 0 || !among(hits, l->n_hits, of_graph[i].row))
             keep_hit(hits, &l->n_hits, capacity, of_graph[i]);
     l->full = l->n_hits == capacity;
 }
@@ -402,7 +414,7 @@ static void take_entries(struct cache_lookup *l, uint32_t capacity)
         uint32_t row = cache_entry_find(cache, hit->id);
         if (row == UINT32_MAX || among(hits, l->n_hits, row))
             continue;
-        l->full |= l->n_hits == capacity; /* this one, or the one that makes room for it, is seen with more room only */
+        l->full |= l->n_hits == capacity; /* this one, or the one that makes room for it, is seen with more only */
         keep_hit(hits, &l->n_hits, capacity, (struct graph_hit){row, hit->distance});
     }
 }
@@ -430,11 +442,12 @@ static uint32_t sealed_wanted(const struct cache_lookup *l, uint32_t row, double
 static int want_search(struct cache_lookup *l, uint32_t k)
 {
     struct cache_search *search = sealed_search_create(l->cache, l->group, l->scratch->floats, k);
+    const struct cache_search *found = l->found;
     if (!search)
         return QUIRE_ENOMEM;
-    if (l->found) {
-        search->rounds = l->found->rounds + 1;
-        search->judged = l->found->n_hits ? l->found->hits[l->found->n_hits - 1].distance : l->found->judged;
+    if (found) {
+        search->rounds = found->rounds + 1;
+        search->counted_distance = found->n_hits ? found->hits[found->n_hits - 1].distance : found->counted_distance;
     }
     l->out->search = search;
     return CACHE_WANTS_SEARCH;
@@ -449,6 +462,8 @@ static void serve(struct cache_lookup *l, enum quire_cache_status status, uint32
     struct category *cat = l->category;
     struct quire_cache_answer *answer = l->answer;
     uint64_t word = cache_entry_word(l->cache, row), expire = word & EXPIRE_NEVER;
+    assert((word & ENTRY_LIVE) && e->group == l->group->number);
+    assert(!l->out->wants_document && !l->out->search);
     answer->status = status;
     answer->id = cache_entry_id(e, row);
     answer->similarity = similarity;
@@ -457,26 +472,26 @@ static void serve(struct cache_lookup *l, enum quire_cache_status status, uint32
     l->out->wants_document = true;
     l->out->at = cache_entry_document(e);
     evict_used(&cat->order, row, cache_entry_saved(l->cache, e));
-    if (status == QUIRE_CACHE_HIT || status == QUIRE_CACHE_EXACT) {
-        cat->counters.hits += status == QUIRE_CACHE_HIT;
-        cat->counters.exact += status == QUIRE_CACHE_EXACT;
-        l->group->scope->hits++;
-        if (cat->settings.sliding && !(word & ENTRY_PINNED) && expire != EXPIRE_NEVER) {
-            uint64_t until = l->now + cat->settings.ttl_ms, last = cache_entry_created(e) + cat->settings.ttl_max_ms;
-            cache_entry_set_expire(e, cat->settings.ttl_max_ms && until > last ? last
-                                      : until > expire                         ? until
-                                                                               : expire);
-        }
+    if (status != QUIRE_CACHE_HIT && status != QUIRE_CACHE_EXACT)
+        return;
+    cat->counters.hits += status == QUIRE_CACHE_HIT;
+    cat->counters.exact += status == QUIRE_CACHE_EXACT;
+    l->group->scope->hits++;
+    if (cat->settings.sliding && !(word & ENTRY_PINNED) && expire != EXPIRE_NEVER) {
+        uint64_t until = l->now + cat->settings.ttl_ms, last = cache_entry_created(e) + cat->settings.ttl_max_ms;
+        cache_entry_set_expire(e, cat->settings.ttl_max_ms && until > last ? last : until > expire ? until : expire);
     }
 }
 
-/* Counts a request that ends here, and tells the breaker. (lock) */
-static void end_request(struct cache_lookup *l)
+/* The request ends here: it is counted, and the breaker told. (lock) */
+static int end(struct cache_lookup *l, enum quire_cache_status status, const char *reason)
 {
     struct category *cat = l->category;
-    enum quire_cache_status status = l->answer->status;
     bool served = status == QUIRE_CACHE_HIT || status == QUIRE_CACHE_EXACT || status == QUIRE_CACHE_STALE;
     uint64_t question = l->exact.low;
+    assert(l->out->wants_document == (served || status == QUIRE_CACHE_AUDIT));
+    l->answer->status = status;
+    l->answer->reason = reason;
     if (!question && l->query->vector)
         question = XXH3_64bits(l->scratch->floats, sizeof(float) * l->cache->config.dim);
     cat->counters.stale += status == QUIRE_CACHE_STALE;
@@ -484,40 +499,34 @@ static void end_request(struct cache_lookup *l)
     cat->counters.audits += status == QUIRE_CACHE_AUDIT;
     cat->counters.negative += status == QUIRE_CACHE_NEGATIVE;
     cat->counters.bypassed += status == QUIRE_CACHE_BYPASS;
-    /* Who waited for one answer gets that one, in however many wordings it was asked for: nothing to be suspicious of.
-     * */
+    /* Callers that waited for one answer get that one, in however many wordings it was asked for: nothing to be
+     * suspicious of. */
     if (status != QUIRE_CACHE_BYPASS && status != QUIRE_CACHE_NEGATIVE && !l->woken)
         load_breaker_count(&cat->breaker, served, question, l->answer->id, l->now);
     if (l->answer->similarity >= 0 && status != QUIRE_CACHE_EXACT)
         count_bin(served ? cat->histogram.hits : cat->histogram.misses, l->answer->similarity);
+    return CACHE_DECIDED;
 }
 
-static int end_with(struct cache_lookup *l, enum quire_cache_status status, const char *reason)
-{
-    l->answer->status = status;
-    l->answer->reason = reason;
-    end_request(l);
-    return 0;
-}
-
-/* A lease, or a place among those who wait. Returns 1 for the latter. (lock) */
-static int ask_lease(struct cache_lookup *l, bool want, bool may_wait, uint64_t refreshes)
+/* A lease, or a place among those who wait: true. (lock) */
+static bool ask_lease(struct cache_lookup *l, bool want, bool may_wait, uint64_t refreshes)
 {
     struct quire_cache_answer *answer = l->answer;
     uint64_t deadline = 0, now_ms = l->now + BASE_MS;
-    struct lease_question question = {.group = l->scratch->key.hash,
-                                      .exact = l->exact,
-                                      .vector = l->query->vector ? l->scratch->floats : NULL,
-                                      .nearness = (float)answer->threshold,
-                                      .now_ms = now_ms,
-                                      .lease_ms = l->category->settings.lease_ms,
-                                      .epoch = l->cache->epoch,
-                                      .refreshes = refreshes};
+    const struct lease_question question = {
+        .group = l->scratch->key.hash,
+        .exact = l->exact,
+        .vector = l->query->vector ? l->scratch->floats : NULL,
+        .nearness = l->category->settings.mode == CATEGORY_EXACT ? 2 : (float)answer->threshold,
+        .now_ms = now_ms,
+        .lease_ms = l->category->settings.lease_ms,
+        .epoch = l->cache->epoch,
+        .refreshes = refreshes};
     bool wait = may_wait && l->waiter && l->query->wait_ms;
-    if (l->category->settings.mode == CATEGORY_EXACT)
-        question.nearness = 2;
     enum lease_answer got = lease_ask(l->cache->leases, &question, want, wait ? l->waiter : NULL, l->query->wait_ms,
                                       answer->lease, &deadline);
+    assert(want || got != LEASE_GRANTED);
+    assert(wait || got != LEASE_WAITING);
     if (got == LEASE_GRANTED)
         answer->lease_ms = deadline > now_ms ? deadline - now_ms : 0;
     else
@@ -533,23 +542,18 @@ static struct risk_settings risk_settings_of(const struct cache_lookup *l)
     return (struct risk_settings){load_risk(s, l->lam), s->audit, s->floor, s->ceil};
 }
 
-static bool is_sampled(struct cache_lookup *l, double share)
-{
-    return share > 0 && (double)(random_next(&l->cache->random) >> 11) * 0x1p-53 < share;
-}
-
 /* What a category's policy says to its best candidate (similarity < 0: there is none). (lock) */
-static enum risk_verdict verdict_of(struct cache_lookup *l, double similarity, double *weight)
+static enum risk_verdict ask_policy(struct cache_lookup *l, double similarity, double *weight)
 {
     const struct category_settings *s = &l->category->settings;
     struct risk_settings risk = risk_settings_of(l);
-    double draw = (double)(random_next(&l->cache->random) >> 11) * 0x1p-53;
+    double draw = cache_draw(l->cache);
     if (l->woken) /* it was counted before it waited */
         return similarity >= l->answer->threshold ? RISK_SERVE : RISK_WITHHOLD;
     enum risk_verdict verdict = risk_request(l->category->curve, &risk, similarity, draw, weight);
     if (s->risk <= 0) { /* a static threshold: the curve only watches */
         verdict = similarity >= l->answer->threshold ? RISK_SERVE : RISK_WITHHOLD;
-        if (similarity >= SIMILARITY_LEAST && is_sampled(l, s->audit)) {
+        if (similarity >= SIMILARITY_LEAST && s->audit > 0 && cache_draw(l->cache) < s->audit) {
             *weight = 1 / s->audit;
             verdict = verdict == RISK_SERVE ? RISK_AUDIT_HIT : RISK_SAMPLE_MISS;
         }
@@ -570,43 +574,40 @@ static const char *miss_reason(const struct cache_lookup *l, double similarity)
     return "the nearest entry does not reach the threshold";
 }
 
-/* Nothing fresh answers: stale, or a miss with or without a lease. Returns 1 when it waits. (lock) */
-static int end_without(struct cache_lookup *l, double similarity)
-{
-    if (l->stale_row != UINT32_MAX) {
-        serve(l, QUIRE_CACHE_STALE, l->stale_row, l->stale_similarity);
-        if (!l->query->stale_ok && !l->query->no_lease)
-            ask_lease(l, true, false, l->answer->id);
-        return end_with(l, QUIRE_CACHE_STALE,
-                        l->answer->lease[0] ? "its time is over: this caller refreshes it" : "its time is over");
-    }
-    l->answer->similarity = similarity;
-    if (ask_lease(l, !l->query->no_lease, !l->woken, 0))
-        return 1;
-    return end_with(l, QUIRE_CACHE_MISS, miss_reason(l, similarity));
-}
-
-/* The best candidate, or that there is none. (lock) */
+/* The end of a search: the best candidate answers, or is drawn for an audit, or nothing fresh answers: then what is
+ * stale does, or it is a miss with or without a lease. CACHE_DECIDED or CACHE_WAITS. (lock) */
 static int conclude(struct cache_lookup *l, uint32_t row, double similarity)
 {
     struct quire_cache_answer *answer = l->answer;
     double weight = 0;
-    enum risk_verdict verdict = verdict_of(l, similarity, &weight);
+    bool may_lease = !l->query->no_lease;
+    enum risk_verdict verdict = ask_policy(l, similarity, &weight);
     uint64_t id = row == UINT32_MAX ? 0 : cache_entry_id(cache_entry_at(l->cache, row), row);
+    assert(row != UINT32_MAX || (verdict != RISK_SERVE && verdict != RISK_AUDIT_HIT));
     if (verdict == RISK_SERVE) {
         serve(l, QUIRE_CACHE_HIT, row, similarity);
-        return end_with(l, QUIRE_CACHE_HIT, "near enough");
+        return end(l, QUIRE_CACHE_HIT, "near enough");
     }
     if (verdict == RISK_AUDIT_HIT) {
         serve(l, QUIRE_CACHE_AUDIT, row, similarity);
         answer->audit = cache_audit_push(l->cache, l->number, id, RISK_AUDIT, similarity, weight, l->query->text);
-        ask_lease(l, !l->query->no_lease, false, 0);
-        return end_with(l, QUIRE_CACHE_AUDIT, "near enough, and drawn for an audit: ask the model and label it");
+        ask_lease(l, may_lease, false, 0);
+        return end(l, QUIRE_CACHE_AUDIT, "near enough, and drawn for an audit: ask the model and label it");
     }
-    int rc = end_without(l, similarity);
-    if (rc == 0 && verdict == RISK_SAMPLE_MISS && answer->status == QUIRE_CACHE_MISS)
+    if (l->stale_row != UINT32_MAX) {
+        serve(l, QUIRE_CACHE_STALE, l->stale_row, l->stale_similarity);
+        if (!l->query->stale_ok && may_lease)
+            ask_lease(l, true, false, answer->id);
+        return end(l, QUIRE_CACHE_STALE,
+                   answer->lease[0] ? "its time is over: this caller refreshes it" : "its time is over");
+    }
+    answer->similarity = similarity;
+    if (ask_lease(l, may_lease, !l->woken, 0))
+        return CACHE_WAITS;
+    end(l, QUIRE_CACHE_MISS, miss_reason(l, similarity));
+    if (verdict == RISK_SAMPLE_MISS)
         answer->audit = cache_audit_push(l->cache, l->number, id, RISK_MISS, similarity, weight, l->query->text);
-    return rc;
+    return CACHE_DECIDED;
 }
 
 /* ---- the stretches ----------------------------------------------------------------------------------------------- */
@@ -620,39 +621,55 @@ static struct quire_bytes model_of(const struct quire_cache_query *query)
     return (struct quire_bytes){NULL, 0};
 }
 
-enum stage { DECIDED, SEARCH, FAILED };
-
-/* Rows of the graph of the group's entries that are not linked. */
-static bool copy_rows(struct cache_lookup *l)
+/* Category, key of the group, threshold, and the counts of what may change meanwhile. (lock) */
+static int look_category(struct cache_lookup *l, struct quire_error *err)
 {
-    struct cache_scratch *scratch = l->scratch;
-    if (l->group->n_rows > scratch->rows_capacity) {
-        uint32_t *bigger = realloc(scratch->rows, sizeof *bigger * l->group->n_rows);
-        if (!bigger)
-            return false;
-        scratch->rows = bigger;
-        scratch->rows_capacity = l->group->n_rows;
-    }
-    for (uint32_t i = 0; i < l->group->n_rows; i++)
-        scratch->rows[i] = cache_entry_graph_row(l->cache, l->group->rows[i]);
-    scratch->n_rows = l->group->n_rows;
-    return true;
+    struct cache *cache = l->cache;
+    struct group_key *key = &l->scratch->key;
+    int rc = cache_category_number(cache, l->query->category, &l->number, err);
+    if (rc < 0)
+        return rc;
+    l->category = cache_category_at(cache, l->number);
+    l->out->category = l->number;
+    l->stale_ms = l->category->settings.stale_ms;
+    rc = group_key_make(cache, &l->category->settings, l->query->scope, l->query->n_scope, key, err);
+    if (rc < 0)
+        return rc;
+    group_key_finish(key, l->number, l->compat);
+    l->lam = load_lam(&cache->load, model_of(l->query), l->now);
+    l->answer->threshold = fmax(cache_threshold_of(cache, l->number, l->lam), l->query->similarity);
+    l->arrivals = cache->arrivals[key->hash & 255];
+    l->apart = cache->apart;
+    return 0;
+}
+
+/* Why no entry is looked for, as a reason for people; NULL: one is. (lock) */
+static const char *early_end(struct cache_lookup *l, enum quire_cache_status *status)
+{
+    *status = QUIRE_CACHE_BYPASS;
+    if (l->category->settings.mode == CATEGORY_OFF)
+        return "the category's mode is off";
+    if (!l->woken && !l->found && !load_breaker_allows(&l->category->breaker, l->now))
+        return "the category's breaker is open: its hit rate cannot be right";
+    *status = QUIRE_CACHE_NEGATIVE;
+    if (l->exact.high && negatives_find(&l->cache->negatives, l->scratch->key.hash, l->exact, l->now))
+        return "this question is known to have no answer that may be kept";
+    return NULL;
 }
 
 /* The entry with the question's hash, if it may answer. (lock) */
 static bool look_exact(struct cache_lookup *l)
 {
-    bool stale;
     uint32_t row = l->exact.high ? cache_entry_find_exact(l->cache, l->group, l->exact) : UINT32_MAX;
-    if (row == UINT32_MAX || l->category->settings.mode == CATEGORY_SEMANTIC || unfit(l, row, &stale) ||
-        blob_head(&l->cache->blobs, cache_entry_at(l->cache, row)->blob)->veto > 1)
+    if (row == UINT32_MAX || l->category->settings.mode == CATEGORY_SEMANTIC)
         return false;
-    if (stale) {
-        l->stale_row = row;
-        l->stale_id = cache_entry_id(cache_entry_at(l->cache, row), row);
-        l->stale_similarity = 1;
+    enum verdict verdict = verdict_of_state(l, row);
+    if (blob_head(&l->cache->blobs, cache_entry_at(l->cache, row)->blob)->veto > 1)
         return false;
-    }
+    if (verdict == STALE)
+        note_stale(l, row, 1);
+    if (verdict != FITS)
+        return false;
     serve(l, QUIRE_CACHE_EXACT, row, 1);
     struct risk_settings risk = risk_settings_of(l);
     if (!l->woken)
@@ -660,56 +677,51 @@ static bool look_exact(struct cache_lookup *l)
     return true;
 }
 
-/* (lock) */
-static enum stage look(struct cache_lookup *l, int *rc, struct quire_error *err)
+/* Rows of the graph of the group's entries that are not linked, into scratch->rows. False: no memory. (lock) */
+static bool copy_rows(struct cache_lookup *l)
 {
-    struct cache *cache = l->cache;
-    struct group_key *key = &l->scratch->key;
-    *rc = cache_category_number(cache, l->query->category, &l->number, err);
-    if (*rc < 0)
-        return FAILED;
-    l->category = cache_category_at(cache, l->number);
-    l->out->category = l->number;
-    const struct category_settings *s = &l->category->settings;
-    l->stale_ms = s->stale_ms;
-    *rc = group_key_make(cache, s, l->query->scope, l->query->n_scope, key, err);
-    if (*rc < 0)
-        return FAILED;
-    group_key_finish(key, l->number, l->compat);
-    l->lam = load_lam(&cache->load, model_of(l->query), l->now);
-    l->answer->threshold = fmax(cache_threshold_of(cache, l->number, l->lam), l->query->similarity);
-    l->arrivals = cache->arrivals[key->hash & 255];
-    l->apart = cache->apart;
-    if (s->mode == CATEGORY_OFF)
-        *rc = end_with(l, QUIRE_CACHE_BYPASS, "the category's mode is off");
-    else if (!l->woken && !l->found && !load_breaker_allows(&l->category->breaker, l->now))
-        *rc = end_with(l, QUIRE_CACHE_BYPASS, "the category's breaker is open: its hit rate cannot be right");
-    else if (l->exact.high && negatives_find(&cache->negatives, key->hash, l->exact, l->now))
-        *rc = end_with(l, QUIRE_CACHE_NEGATIVE, "this question is known to have no answer that may be kept");
-    else {
-        l->group = group_find(cache, key);
-        l->stale_row = UINT32_MAX;
-        if (l->group && look_exact(l)) {
-            *rc = end_with(l, QUIRE_CACHE_EXACT, "the same request");
-            return DECIDED;
-        }
-        l->near = l->group && l->query->vector && s->mode != CATEGORY_EXACT;
-        l->scratch->n_rows = 0;
-        if (l->near && !copy_rows(l)) {
-            *rc = error_set(err, QUIRE_ENOMEM, "no memory to look at %u entries", l->group->n_rows);
-            return FAILED;
-        }
-        l->linked = l->near && group_linked(l->group) > 0;
-        return SEARCH;
-    }
-    return DECIDED;
+    struct cache_scratch *scratch = l->scratch;
+    if (!array_reserve(&scratch->rows, &scratch->rows_capacity, l->group->n_rows))
+        return false;
+    for (uint32_t i = 0; i < l->group->n_rows; i++)
+        scratch->rows[i] = cache_entry_graph_row(l->cache, l->group->rows[i]);
+    scratch->n_rows = l->group->n_rows;
+    return true;
 }
 
-#define LOOK_AGAIN 3
+enum look { LOOK_DECIDED, LOOK_SEARCH };
 
-/* Searches and judges until a candidate answers or there are no more that could. Returns as lookup_run, or LOOK_AGAIN:
- * entries have arrived. (without the lock; takes it) */
-static int search_and_judge(struct cache_lookup *l)
+/* The first stretch: what is decided without measuring, and otherwise what is to be measured. (lock) */
+static int look(struct cache_lookup *l, struct quire_error *err)
+{
+    enum quire_cache_status status;
+    int rc = look_category(l, err);
+    if (rc < 0)
+        return rc;
+    const char *reason = early_end(l, &status);
+    if (reason) {
+        end(l, status, reason);
+        return LOOK_DECIDED;
+    }
+    l->group = group_find(l->cache, &l->scratch->key);
+    l->stale_row = UINT32_MAX;
+    if (l->group && look_exact(l)) {
+        end(l, QUIRE_CACHE_EXACT, "the same request");
+        return LOOK_DECIDED;
+    }
+    l->near = l->group && l->query->vector && l->category->settings.mode != CATEGORY_EXACT;
+    l->scratch->n_rows = 0;
+    if (l->near && !copy_rows(l))
+        return error_set(err, QUIRE_ENOMEM, "no memory to look at %u entries", l->group->n_rows);
+    l->linked = l->near && group_linked(l->group) > 0;
+    return LOOK_SEARCH;
+}
+
+enum { LOOK_AGAIN = CACHE_WANTS_SEARCH + 1 }; /* beside the outcomes of cache_get: entries have arrived */
+
+/* Searches and evaluates until a candidate answers or there are no more that could. last: what arrives now is not waited
+ * for. An enum cache_outcome, LOOK_AGAIN or QUIRE_ENOMEM. (without the lock; takes it) */
+static int search_and_evaluate(struct cache_lookup *l, bool last)
 {
     for (uint32_t capacity = CANDIDATES_FIRST;; capacity *= 4) {
         double similarity = -1;
@@ -722,10 +734,10 @@ static int search_and_judge(struct cache_lookup *l)
         l->answer->n_candidates = 0;
         take_entries(l, capacity);
         uint32_t row = first_fit(l, &similarity);
-        double last = l->n_hits ? cache_similarity_of(l->scratch->hits[l->n_hits - 1].distance) : 0;
-        bool more = row == UINT32_MAX && l->full && last >= fmin(SIMILARITY_LEAST, l->answer->threshold) &&
+        double farthest = l->n_hits ? cache_similarity_of(l->scratch->hits[l->n_hits - 1].distance) : 0;
+        bool more = row == UINT32_MAX && l->full && farthest >= fmin(SIMILARITY_LEAST, l->answer->threshold) &&
                     capacity < CANDIDATES_MAX;
-        bool arrived = !l->last && l->arrivals != l->cache->arrivals[l->scratch->key.hash & 255];
+        bool arrived = !last && l->arrivals != l->cache->arrivals[l->scratch->key.hash & 255];
         uint32_t k = more || arrived ? 0 : sealed_wanted(l, row, similarity);
         int rc = 0;
         if (!more)
@@ -736,10 +748,10 @@ static int search_and_judge(struct cache_lookup *l)
     }
 }
 
+/* (inside an epoch) */
 static int lookup_run(struct cache_lookup *l, struct quire_error *err)
 {
     struct cache *cache = l->cache;
-    int rc = 0;
     for (unsigned repeat = 0;; repeat++) {
         memset(l->answer, 0, sizeof *l->answer);
         l->answer->similarity = -1;
@@ -747,73 +759,64 @@ static int lookup_run(struct cache_lookup *l, struct quire_error *err)
         l->out->search = NULL;
         pthread_mutex_lock(&cache->lock);
         l->now = cache_now(cache);
-        enum stage stage = look(l, &rc, err);
-        if (stage != FAILED && repeat == 0 && !l->woken && !l->found) {
+        int rc = look(l, err);
+        if (rc >= 0 && repeat == 0 && !l->woken && !l->found) {
             l->category->counters.requests++;
             if (l->group)
                 l->group->scope->requests++;
         }
-        l->last = repeat == REPEATS_MAX;
         pthread_mutex_unlock(&cache->lock);
-        if (stage != SEARCH)
-            return rc;
-        rc = search_and_judge(l);
+        if (rc != LOOK_SEARCH)
+            return rc < 0 ? rc : CACHE_DECIDED;
+        rc = search_and_evaluate(l, repeat == REPEATS_MAX);
         if (rc == QUIRE_ENOMEM)
             return error_set(err, rc, "no memory to search the disk");
         if (rc != LOOK_AGAIN)
             return rc;
+        assert(repeat < REPEATS_MAX);
     }
 }
 
 static int lookup(struct cache_lookup *l, struct quire_error *err)
 {
-    if (atomic_load_explicit(&l->cache->closed, memory_order_acquire))
+    struct cache *cache = l->cache;
+    l->answer = &l->out->answer;
+    if (atomic_load_explicit(&cache->closed, memory_order_acquire))
         return error_set(err, QUIRE_ECLOSED, "the cache was dropped or closed");
     int rc = lookup_init(l, err);
     if (rc < 0)
         return rc;
-    unsigned slot = epoch_enter(l->cache->of->epochs);
+    unsigned slot = epoch_enter(cache->of->epochs);
     rc = lookup_run(l, err);
-    epoch_exit(l->cache->of->epochs, slot);
+    epoch_exit(cache->of->epochs, slot);
+    assert((rc == CACHE_WANTS_SEARCH) == (l->out->search != NULL));
+    assert(rc == CACHE_DECIDED || !l->out->wants_document);
+    if (rc == CACHE_DECIDED && !l->out->wants_document && !l->woken) {
+        pthread_mutex_lock(&cache->lock);
+        histogram_add(&l->category->get_us, clock_us() - l->out->begun_us);
+        pthread_mutex_unlock(&cache->lock);
+    }
     return rc;
-}
-
-static void count_latency(struct cache *cache, struct cache_decision *decision)
-{
-    struct category *cat = cache_category_at(cache, decision->category);
-    pthread_mutex_lock(&cache->lock);
-    histogram_add(&cat->get_us, clock_us() - decision->begun_us);
-    pthread_mutex_unlock(&cache->lock);
 }
 
 int cache_get(struct cache *cache, struct cache_scratch *scratch, const struct quire_cache_query *query,
               struct lease_waiter *waiter, struct cache_decision *out, struct quire_error *err)
 {
-    uint64_t begun = clock_us();
-    struct cache_lookup l = {
-        .cache = cache, .scratch = scratch, .query = query, .out = out, .answer = &out->answer, .waiter = waiter};
-    out->begun_us = begun;
-    int rc = lookup(&l, err);
-    if (rc == 0 && !out->wants_document)
-        count_latency(cache, out);
-    return rc;
+    struct cache_lookup l = {.cache = cache, .scratch = scratch, .query = query, .out = out, .waiter = waiter};
+    out->begun_us = clock_us();
+    return lookup(&l, err);
 }
 
 int cache_get_found(struct cache *cache, struct cache_scratch *scratch, const struct quire_cache_query *query,
                     struct lease_waiter *waiter, struct cache_decision *out, struct quire_error *err)
 {
-    struct cache_lookup l = {.cache = cache,
-                             .scratch = scratch,
-                             .query = query,
-                             .out = out,
-                             .answer = &out->answer,
-                             .waiter = waiter,
-                             .found = out->search};
+    struct cache_search *found = out->search;
+    struct cache_lookup l = {
+        .cache = cache, .scratch = scratch, .query = query, .out = out, .waiter = waiter, .found = found};
+    assert(found && found->n_pending == 0);
     out->search = NULL;
-    int rc = l.found->code < 0 ? error_set(err, l.found->code, "the search of the disk was ended") : lookup(&l, err);
-    cache_search_free(l.found);
-    if (rc == 0 && !out->wants_document)
-        count_latency(cache, out);
+    int rc = found->code < 0 ? error_set(err, found->code, "the search of the disk was ended") : lookup(&l, err);
+    cache_search_free(found);
     return rc;
 }
 
@@ -821,12 +824,12 @@ int cache_woken(struct cache *cache, struct cache_scratch *scratch, const struct
                 struct lease_waiter *waiter, enum lease_wake how, struct cache_decision *out, struct quire_error *err)
 {
     struct quire_cache_query again = *query;
-    struct cache_lookup l = {
-        .cache = cache, .scratch = scratch, .query = &again, .out = out, .answer = &out->answer, .woken = true};
+    struct cache_lookup l = {.cache = cache, .scratch = scratch, .query = &again, .out = out, .woken = true};
     uint64_t begun = out->begun_us;
     again.wait_ms = 0;
     again.no_lease = query->no_lease || how != LEASE_READY;
     int rc = lookup(&l, err);
+    assert(rc != CACHE_WAITS && rc != CACHE_WANTS_SEARCH);
     out->begun_us = begun;
     out->answer.waited_ms = (clock_us() - begun) / 1000;
     if (how != LEASE_LEAD)
@@ -973,5 +976,5 @@ int cache_finish(struct cache *cache, struct cache_decision *decision, const uin
         bool led;
         lease_fail(cache->leases, bytes_of(decision->answer.lease), cache_now(cache) + BASE_MS, &led);
     }
-    return answers ? 0 : 1;
+    return answers ? CACHE_ANSWERED : CACHE_ENTRY_GONE;
 }

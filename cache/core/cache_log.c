@@ -18,6 +18,7 @@
 #include "cache/core/sealed.h"
 #include "io/bytes.h"
 #include "io/error.h"
+#include <assert.h>
 #include <stdlib.h>
 
 /* ---- writing ----------------------------------------------------------------------------------------------------- */
@@ -45,33 +46,18 @@ uint8_t *cache_record_take(struct cache_record *r, size_t n)
     return r->bytes + r->n - n;
 }
 
-void cache_record_u8(struct cache_record *r, uint8_t x)
-{
-    uint8_t *at = cache_record_take(r, 1);
-    if (at)
-        *at = x;
-}
-
-void cache_record_u32(struct cache_record *r, uint32_t x)
-{
-    uint8_t *at = cache_record_take(r, 4);
-    if (at)
-        store_u32(at, x);
-}
-
-void cache_record_u64(struct cache_record *r, uint64_t x)
-{
-    uint8_t *at = cache_record_take(r, 8);
-    if (at)
-        store_u64(at, x);
-}
-
-void cache_record_f32(struct cache_record *r, float x)
-{
-    uint8_t *at = cache_record_take(r, 4);
-    if (at)
-        store_f32(at, x);
-}
+#define PUT(name, type, bytes, store)                                                                                  \
+    void cache_record_##name(struct cache_record *r, type x)                                                           \
+    {                                                                                                                  \
+        uint8_t *at = cache_record_take(r, bytes);                                                                     \
+        if (at)                                                                                                        \
+            store;                                                                                                     \
+    }
+PUT(u8, uint8_t, 1, *at = x)
+PUT(u32, uint32_t, 4, store_u32(at, x))
+PUT(u64, uint64_t, 8, store_u64(at, x))
+PUT(f32, float, 4, store_f32(at, x))
+#undef PUT
 
 /* u32 bytes, and the bytes. */
 void cache_record_bytes(struct cache_record *r, const void *bytes, size_t n)
@@ -94,6 +80,7 @@ static int append(struct cache *cache, const uint8_t *kinds, struct cache_record
 {
     struct journal_record frame[2];
     int rc = 0;
+    assert(n >= 1 && n <= 2);
     for (unsigned i = 0; i < n; i++) {
         frame[i] = (struct journal_record){kinds[i], records[i].bytes, (uint32_t)records[i].n};
         if (records[i].failed)
@@ -230,6 +217,7 @@ int cache_log_put(struct cache *cache, const struct logged_put *put, uint64_t *l
     struct cache_record records[2];
     const uint8_t kinds[2] = {CACHE_LOG_GROUP, CACHE_LOG_PUT};
     unsigned first = put->group->logged;
+    assert(put->entry->group == put->group->number);
     if (!cache->of->journal)
         return 0;
     if (!first)

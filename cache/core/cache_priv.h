@@ -32,6 +32,7 @@
 #include "io/epoch.h"
 #include "io/histogram.h"
 #include "io/random.h"
+#include <assert.h>
 #include <pthread.h>
 #include <stdatomic.h>
 
@@ -95,14 +96,14 @@ struct group {
     uint32_t number, category;
     struct scope *scope;
     struct hash128 compat;
-    uint32_t n;                /* living entries */
-    uint32_t n_rows, capacity; /* of rows */
-    uint32_t *rows;            /* those that are not linked; owned */
-    bool linking;              /* stands in cache->to_link */
-    bool logged;               /* the journal knows it */
-    uint32_t pending;          /* entries on their way into it, dead rows, and seals */
-    uint32_t n_sealed;         /* of n: whose vectors are in segments */
-    struct sealed *sealed;     /* its segments */
+    uint32_t n;                     /* living entries */
+    uint32_t n_rows, rows_capacity; /* of rows */
+    uint32_t *rows;                 /* those that are not linked; owned */
+    bool linking;                   /* stands in cache->to_link */
+    bool logged;                    /* the journal knows it */
+    uint32_t pending;               /* entries on their way into it, dead rows, and seals */
+    uint32_t n_sealed;              /* of n: whose vectors are in segments */
+    struct sealed *sealed;          /* its segments */
     uint64_t seals;          /* changes when vectors leave the memory: no other group ever has the same; 0: none have */
     struct group *next_hash; /* of its bucket */
     struct group *next_link;
@@ -142,8 +143,7 @@ struct category {
     uint64_t pinned, labels_logged;
 };
 
-/* ---- invalidations, audits
- * ------------------------------------------------------------------------------------------- */
+/* ---- invalidations, audits --------------------------------------------------------------------------------------- */
 
 struct invalidation {
     uint64_t epoch;
@@ -254,6 +254,12 @@ struct cache {
     uint32_t sweep; /* where the search for expired entries goes on */
 };
 
+/* At random, 0 <= x < 1. (lock) */
+static inline double cache_draw(struct cache *cache)
+{
+    return (double)(random_next(&cache->random) >> 11) * 0x1p-53;
+}
+
 struct cache_scratch {
     struct graph_scratch *graph;
     float *floats; /* code_dim, twice: the unit vector and the rotated one */
@@ -266,8 +272,7 @@ struct cache_scratch {
     struct group_key key;
 };
 
-/* ---- entries: cache_entry.c
- * -------------------------------------------------------------------------------------------- */
+/* ---- entries: cache_entry.c -------------------------------------------------------------------------------------- */
 
 static inline struct cache_entry *cache_entry_at(const struct cache *cache, uint32_t row)
 {
@@ -391,6 +396,13 @@ int cache_check_encoder(const struct cache *cache, struct quire_bytes encoder, s
 int cache_scratch_fit(struct cache_scratch *scratch, const struct cache *cache, struct quire_error *err);
 float cache_similarity_of(float distance);
 struct category *cache_category_at(const struct cache *cache, uint32_t number);
+/* By bytes, then by length. */
+static inline int cache_compare_bytes(struct quire_bytes a, struct quire_bytes b)
+{
+    size_t n = a.n_bytes < b.n_bytes ? a.n_bytes : b.n_bytes;
+    int by_bytes = n ? memcmp(a.data, b.data, n) : 0;
+    return by_bytes ? by_bytes : (a.n_bytes > b.n_bytes) - (a.n_bytes < b.n_bytes);
+}
 double cache_threshold_of(struct cache *cache, uint32_t number, double lam); /* (lock) */
 /* A new pair that waits for a label; its number. (lock) */
 uint64_t cache_audit_push(struct cache *cache, uint32_t category, uint64_t id, enum risk_source source,
@@ -453,7 +465,7 @@ struct sealing {
 int cache_log_sealed(struct cache *cache, const struct sealed *sealed, const struct sealing *sealings, uint32_t n,
                      struct quire_error *err);
 
-/* ---- life: caches.c ---------------------------------------------------------------------------------------------- */
+/* ---- create and destroy: caches.c -------------------------------------------------------------------------------- */
 
 /* Without documents: caches_begin or caches_add opens them. */
 int cache_create(struct caches *caches, uint64_t uid, const struct cache_config *config, const uint64_t secret[2],
@@ -466,5 +478,7 @@ int caches_insert(struct caches *caches, struct cache *cache, struct quire_error
 void caches_take(struct caches *caches, struct cache *cache); /* out of the list (lock) */
 void caches_say(struct caches *caches, bool warning, const char *line);
 struct cache *caches_by_uid(struct caches *caches, uint64_t uid);
+/* References to all caches, as they are now, malloc'd; NULL: no memory. (takes caches->lock) */
+struct cache **caches_list(struct caches *caches, uint32_t *n);
 
 #endif

@@ -14,6 +14,8 @@
 #include "index/vector/codes.h"
 #include "io/clock.h"
 #include "io/error.h"
+#include "io/lock.h"
+#include <assert.h>
 #include <math.h>
 #include <stdlib.h>
 
@@ -161,8 +163,8 @@ static bool may_store(struct put *p)
     return false;
 }
 
-/* A lifetime with jitter and load in it, as the moment of its end. (lock) */
-static uint64_t end_of_life(struct put *p)
+/* The end of its TTL, with jitter and load in it. (lock) */
+static uint64_t draw_expiry(struct put *p)
 {
     struct cache *cache = p->cache;
     const struct category_settings *s = &p->category->settings;
@@ -172,16 +174,29 @@ static uint64_t end_of_life(struct put *p)
     uint64_t ttl = load_ttl(s, p->entry->ttl_ms ? p->entry->ttl_ms : s->ttl_ms, lam);
     if (s->ttl_max_ms && ttl > s->ttl_max_ms)
         ttl = s->ttl_max_ms;
-    double less = (double)(random_next(&cache->random) >> 11) * 0x1p-53 * s->jitter_pct / 100;
+    double less = cache_draw(cache) * s->jitter_pct / 100;
     ttl -= (uint64_t)((double)ttl * less);
     return ttl < EXPIRE_NEVER && p->now + ttl < EXPIRE_NEVER ? p->now + ttl : EXPIRE_NEVER - 1;
 }
 
-/* Returns 1: go on; 0: it is not stored, the result says why; or an error. (lock) */
+/* A number comes with a later created time than it had before, however often it is given out within a millisecond: so
+ * the id is one that nobody can hold. (lock) */
+static void set_times(struct put *p)
+{
+    const struct cache_entry *e = cache_entry_at(p->cache, p->row);
+    uint32_t ahead = e->created_low - (uint32_t)p->now;
+    p->created = p->now + (ahead < CREATED_AHEAD_MAX ? ahead + 1 : 0);
+    p->expire = draw_expiry(p);
+}
+
+enum { REFUSED, ADMITTED };
+
+/* REFUSED: it is not stored, the result says why; ADMITTED; or an error. (lock) */
 static int admit(struct put *p, struct quire_error *err)
 {
     struct cache *cache = p->cache;
     struct group_key *key = &p->scratch->key;
+    assert(lock_is_held(&cache->lock) && p->has_graph_row && !p->has_row && !p->group);
     int rc = cache_category_number(cache, p->entry->category, &p->number, err);
     if (rc < 0)
         return rc;
@@ -195,7 +210,7 @@ static int admit(struct put *p, struct quire_error *err)
     group_key_finish(key, p->number, p->compat);
     p->now = cache_now(cache);
     if (!may_store(p))
-        return 0;
+        return REFUSED;
     if (cache_entry_take(cache, p->graph_row, &p->row) < 0)
         return error_set(err, QUIRE_ENOMEM, "no memory for another entry");
     p->has_row = true;
@@ -206,7 +221,8 @@ static int admit(struct put *p, struct quire_error *err)
         return error_set(err, QUIRE_ENOMEM, "no memory for another scope");
     p->group->pending++;
     p->linked = p->entry->vector && (group_linked(p->group) > 0 || p->group->linking);
-    return 1;
+    set_times(p);
+    return ADMITTED;
 }
 
 /* ---- the document ------------------------------------------------------------------------------------------------ */
@@ -254,7 +270,7 @@ static int append_document(struct put *p, struct quire_error *err)
 /* ---- publishing -------------------------------------------------------------------------------------------------- */
 
 /* Gives up entries until there is room. False: nobody can give any. (lock) */
-static int make_room(struct put *p, bool *fits, struct quire_error *err)
+static int make_capacity(struct put *p, bool *fits, struct quire_error *err)
 {
     struct cache *cache = p->cache;
     for (;;) {
@@ -270,6 +286,7 @@ static int make_room(struct put *p, bool *fits, struct quire_error *err)
             cache->quotas[victim].empty_handed = true;
             continue;
         }
+        assert(cache->groups[cache_entry_at(cache, row)->group]->category == victim);
         int rc = cache_log_gone(cache, &row, 1, &p->result->lsn, err);
         if (rc < 0)
             return rc;
@@ -328,6 +345,8 @@ static int publish(struct put *p, struct quire_error *err)
     struct cache *cache = p->cache;
     struct cache_entry entry, *e = cache_entry_at(cache, p->row);
     uint32_t blob = 0;
+    assert(lock_is_held(&cache->lock) && p->has_row && p->has_graph_row && p->has_document && p->group->pending > 0);
+    assert(cache_entry_word(cache, p->row) == ENTRY_TAKEN);
     if (!p->linked && p->entry->vector && group_reserve(cache, p->group) < 0)
         return error_set(err, QUIRE_ENOMEM, "no memory for another entry of its scope");
     if (p->n_blob && !(blob = blob_take(&cache->blobs, p->n_blob)))
@@ -373,7 +392,7 @@ static int try_publish(struct put *p, struct quire_error *err)
         return 0;
     int rc = remove_old(p, err);
     if (rc == 0)
-        rc = make_room(p, &fits, err);
+        rc = make_capacity(p, &fits, err);
     if (rc < 0)
         return rc;
     if (fits)
@@ -383,7 +402,7 @@ static int try_publish(struct put *p, struct quire_error *err)
     return 0;
 }
 
-static void let_go(struct put *p)
+static void release(struct put *p)
 {
     struct cache *cache = p->cache;
     if (p->has_document)
@@ -400,19 +419,10 @@ static void let_go(struct put *p)
     if (!p->group)
         return;
     pthread_mutex_lock(&cache->lock);
+    assert(p->group->pending > 0);
     p->group->pending--;
     group_release(cache, p->group);
     pthread_mutex_unlock(&cache->lock);
-}
-
-/* A number comes with a later created time than it had before, however often it is given out within a millisecond: so
- * the id is one that nobody can hold. (lock) */
-static void set_times(struct put *p)
-{
-    const struct cache_entry *e = cache_entry_at(p->cache, p->row);
-    uint32_t ahead = e->created_low - (uint32_t)p->now;
-    p->created = p->now + (ahead < CREATED_AHEAD_MAX ? ahead + 1 : 0);
-    p->expire = end_of_life(p);
 }
 
 static int put(struct put *p, struct quire_error *err)
@@ -423,10 +433,8 @@ static int put(struct put *p, struct quire_error *err)
         return rc;
     pthread_mutex_lock(&cache->lock);
     rc = admit(p, err);
-    if (rc > 0)
-        set_times(p);
     pthread_mutex_unlock(&cache->lock);
-    if (rc <= 0)
+    if (rc != ADMITTED)
         return rc;
     if (p->linked && graph_link(cache->graph, &p->group->root, p->scratch->graph, p->graph_row) < 0)
         return error_set(err, QUIRE_ENOMEM, "no memory to link another entry");
@@ -468,7 +476,7 @@ int cache_put(struct cache *cache, struct cache_scratch *scratch, const struct q
         return rc;
     unsigned slot = epoch_enter(cache->of->epochs);
     rc = put(&p, err);
-    let_go(&p);
+    release(&p);
     epoch_exit(cache->of->epochs, slot);
     if (p.lease == LEASE_VALID && rc == 0)
         result->woken = lease_done(cache->leases, entry->lease);

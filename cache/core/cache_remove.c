@@ -10,6 +10,8 @@
  */
 #include "cache/core/sealed.h"
 #include "io/error.h"
+#include "io/lock.h"
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -25,6 +27,8 @@ void cache_entry_join(struct cache *cache, uint32_t row, struct group *group, bo
     struct cache_entry *e = cache_entry_at(cache, row);
     struct category *cat = cache_category_at(cache, group->category);
     uint64_t word = cache_entry_word(cache, row);
+    assert((word & ENTRY_LIVE) && !(word & (ENTRY_LISTED | ENTRY_TAKEN)));
+    assert(e->links.level == EVICT_UNLISTED && e->group == group->number);
     if (word & ENTRY_EXACT)
         cache_entry_link_exact(cache, row);
     if (!linked && (word & ENTRY_VECTOR))
@@ -50,6 +54,10 @@ void cache_entry_die(struct cache *cache, uint32_t row)
     struct category *cat = cache_category_at(cache, group->category);
     struct document_at at = cache_entry_document(e);
     uint64_t word = cache_entry_word(cache, row);
+    assert((word & ENTRY_LIVE) && group && group->n > 0 && group->scope->entries > 0);
+    assert(cache->quota.used.entries > 0 && cache->quota.used.bytes >= at.bytes);
+    assert(cache->quotas[group->category].used.entries > 0 && cache->quotas[group->category].used.bytes >= at.bytes);
+    assert(((word & ENTRY_PINNED) != 0) == (e->links.level == EVICT_UNLISTED));
     if (word & ENTRY_EXACT)
         cache_entry_unlink_exact(cache, row);
     group_unlist(cache, group, row);
@@ -87,6 +95,8 @@ uint32_t cache_reclaim(struct cache *cache, struct cache_scratch *scratch, uint3
             graph_row = cache_entry_graph_row(cache, row);
             group = cache->groups[cache_entry_at(cache, row)->group];
             cache->dead_rows = cache_entry_at(cache, row)->chain;
+            assert(cache->n_dead_rows > 0 && group && group->pending > 0);
+            assert(cache_entry_word(cache, row) == ENTRY_TAKEN);
             cache->n_dead_rows--;
         }
         pthread_mutex_unlock(&cache->lock);
@@ -171,6 +181,11 @@ struct selection {
     bool single;              /* SC.DEL: counted as removed */
 };
 
+static uint64_t pair_hash(const struct quire_pair *pair)
+{
+    return random_mix(cache_tag_hash(pair->key)) ^ cache_tag_hash(pair->value);
+}
+
 static bool scope_has(const struct scope *scope, const struct quire_pair *wanted)
 {
     struct quire_pair pair;
@@ -180,22 +195,14 @@ static bool scope_has(const struct scope *scope, const struct quire_pair *wanted
     return false;
 }
 
-static bool has_any_tag(const struct blob_head *head, const uint64_t *wanted, uint32_t n)
-{
-    for (uint32_t t = 0; t < head->n_tags; t++)
-        for (uint32_t i = 0; i < n; i++)
-            if (memcmp(&blob_tags(head)[t], &wanted[i], sizeof *wanted) == 0)
-                return true;
-    return false;
-}
-
-/* The hashes of all tags that are named, not only those that are remembered. */
+/* Of all tags that are named, not only of those that are remembered. */
 static bool has_named_tag(const struct selection *s, const struct blob_head *head)
 {
     for (uint32_t i = 0; i < s->selector->n && head->n_tags; i++) {
         uint64_t hash = cache_tag_hash(s->selector->names[i]);
-        if (has_any_tag(head, &hash, 1))
-            return true;
+        for (uint32_t t = 0; t < head->n_tags; t++)
+            if (memcmp(&blob_tags(head)[t], &hash, sizeof hash) == 0)
+                return true;
     }
     return false;
 }
@@ -223,7 +230,8 @@ static bool is_selected(const struct selection *s, uint32_t row)
     case QUIRE_CACHE_BY_BEFORE:
         return cache_entry_created(e) < s->created_before;
     case QUIRE_CACHE_BY_NEAR:
-        if (!(cache_entry_word(cache, row) & ENTRY_VECTOR) || cache_entry_is_sealed(cache, row)) /* take_near */
+        if (!(cache_entry_word(cache, row) & ENTRY_VECTOR) ||
+            cache_entry_is_sealed(cache, row)) /* sealed_near finds it */
             return false;
         graph_row = cache_entry_graph_row(cache, row);
         graph_score(cache->graph, s->scratch->graph, &graph_row, 1, &distance);
@@ -279,16 +287,20 @@ static int set_near(struct selection *s, struct quire_error *err)
     return 0;
 }
 
-static uint64_t pair_hash(const struct quire_pair *pair)
+/* By its own name: a misspelt one must not empty "*". */
+static int set_category(struct selection *s, struct quire_error *err)
 {
-    return random_mix(cache_tag_hash(pair->key)) ^ cache_tag_hash(pair->value);
+    pthread_mutex_lock(&s->cache->lock);
+    int rc = cache_category_find(s->cache, s->selector->names[0], &s->made.category, err);
+    pthread_mutex_unlock(&s->cache->lock);
+    return rc;
 }
 
 /* What is remembered of a selector. */
 static int selection_set(struct selection *s, struct quire_error *err)
 {
     const struct quire_cache_selector *selector = s->selector;
-    struct cache *cache = s->cache;
+    uint64_t now = cache_now(s->cache);
     int rc = check_names(selector, err);
     s->made.by = selector->by;
     if (rc < 0)
@@ -300,10 +312,7 @@ static int selection_set(struct selection *s, struct quire_error *err)
             s->made.hashes[i] = cache_tag_hash(selector->names[i]);
         break;
     case QUIRE_CACHE_BY_CATEGORY:
-        pthread_mutex_lock(&cache->lock); /* by its own name: a misspelt one must not empty "*" */
-        rc = cache_category_find(cache, selector->names[0], &s->made.category, err);
-        pthread_mutex_unlock(&cache->lock);
-        break;
+        return set_category(s, err);
     case QUIRE_CACHE_BY_SCOPE:
         s->pair = (struct quire_pair){selector->names[0], selector->names[1]};
         s->made.n = 1;
@@ -314,23 +323,20 @@ static int selection_set(struct selection *s, struct quire_error *err)
         s->made.hashes[0] = (uint32_t)cache_tag_hash(selector->names[0]) | 1;
         break;
     case QUIRE_CACHE_BY_ENCODER:
-        s->everything = bytes_equal(cache->config.encoder, selector->names[0]);
+        s->everything = bytes_equal(s->cache->config.encoder, selector->names[0]);
         break;
     case QUIRE_CACHE_BY_NEAR:
-        rc = set_near(s, err);
-        break;
-    case QUIRE_CACHE_BY_BEFORE: {
-        uint64_t now = cache_now(cache);
+        return set_near(s, err);
+    case QUIRE_CACHE_BY_BEFORE:
         s->created_before = now > selector->age_ms ? now - selector->age_ms : 0;
         break;
-    }
     case QUIRE_CACHE_BY_ALL:
         s->everything = true;
         break;
     case QUIRE_CACHE_BY_ID:
         break;
     }
-    return rc;
+    return 0;
 }
 
 /* ---- whether an answer was invalidated --------------------------------------------------------------------------- */
@@ -387,6 +393,7 @@ static bool would_hit(const struct cache *cache, const struct invalidation *i, c
 
 bool cache_invalidated_since(const struct cache *cache, uint64_t epoch, const struct put_facts *facts)
 {
+    assert(lock_is_held(&cache->lock));
     if (epoch >= cache->epoch)
         return false;
     if (epoch + INVALIDATIONS_MAX < cache->epoch)
@@ -402,6 +409,7 @@ bool cache_invalidated_since(const struct cache *cache, uint64_t epoch, const st
 void cache_invalidation_push(struct cache *cache, const struct invalidation *invalidation)
 {
     struct invalidation *place = &cache->invalidations[invalidation->epoch % INVALIDATIONS_MAX];
+    assert(invalidation->epoch > 0);
     free(place->vector);
     *place = *invalidation;
     if (invalidation->epoch > cache->epoch)
@@ -413,6 +421,7 @@ void cache_invalidation_push(struct cache *cache, const struct invalidation *inv
 /* Logs that these were invalidated, and makes it so. (lock) */
 static int remove_rows(struct cache *cache, const uint32_t *rows, uint32_t n, uint64_t *lsn, struct quire_error *err)
 {
+    assert(n > 0 && n <= SCAN_BATCH && lock_is_held(&cache->lock));
     int rc = cache_log_gone(cache, rows, n, lsn, err);
     for (uint32_t i = 0; i < n && rc == 0; i++) {
         cache_category_at(cache, cache->groups[cache_entry_at(cache, rows[i])->group]->category)
@@ -460,20 +469,6 @@ static int take_found(const struct selection *s, const uint64_t *ids, uint32_t n
     return rc;
 }
 
-/* Entries whose vectors are on the disk. The segments are read without the lock; what they give are ids. */
-static int take_near(const struct selection *s, bool dry_run, uint64_t *n, uint64_t *lsn, struct quire_error *err)
-{
-    uint64_t *ids = NULL;
-    size_t n_ids = 0;
-    int rc = sealed_near(s->cache, s->scratch->floats, s->selector->similarity, &ids, &n_ids, err);
-    for (size_t first = 0; rc == 0 && first < n_ids; first += SCAN_BATCH) {
-        size_t some = n_ids - first < SCAN_BATCH ? n_ids - first : SCAN_BATCH;
-        rc = take_found(s, ids + first, (uint32_t)some, dry_run, n, lsn, err);
-    }
-    free(ids);
-    return rc;
-}
-
 static int scan_all(const struct selection *s, bool dry_run, uint64_t *n, uint64_t *lsn, struct quire_error *err)
 {
     int rc = 0;
@@ -488,17 +483,26 @@ static int scan_all(const struct selection *s, bool dry_run, uint64_t *n, uint64
     return rc;
 }
 
-/* Vectors in memory, then those on the disk; none goes from one to the other meanwhile. */
+/* Vectors in memory, then those on the disk, whose segments are read without the lock and give ids; none goes from one
+ * to the other meanwhile. */
 static int scan_near(const struct selection *s, bool dry_run, uint64_t *n, uint64_t *lsn, struct quire_error *err)
 {
     struct cache *cache = s->cache;
+    uint64_t *ids = NULL;
+    size_t n_ids = 0;
     pthread_mutex_lock(&cache->lock);
     cache->near_scans++;
     pthread_mutex_unlock(&cache->lock);
     int rc = scan_all(s, dry_run, n, lsn, err);
     if (rc == 0)
-        rc = take_near(s, dry_run, n, lsn, err);
+        rc = sealed_near(cache, s->scratch->floats, s->selector->similarity, &ids, &n_ids, err);
+    for (size_t first = 0; rc == 0 && first < n_ids; first += SCAN_BATCH) {
+        size_t some = n_ids - first < SCAN_BATCH ? n_ids - first : SCAN_BATCH;
+        rc = take_found(s, ids + first, (uint32_t)some, dry_run, n, lsn, err);
+    }
+    free(ids);
     pthread_mutex_lock(&cache->lock);
+    assert(cache->near_scans > 0);
     cache->near_scans--;
     pthread_mutex_unlock(&cache->lock);
     return rc;
@@ -553,12 +557,6 @@ static void remember_ids(struct selection *s)
     }
 }
 
-static bool selects_nothing(const struct selection *s)
-{
-    return (s->selector->by == QUIRE_CACHE_BY_ID && s->made.n == 0) ||
-           (s->selector->by == QUIRE_CACHE_BY_ENCODER && !s->everything);
-}
-
 /* The epoch rises before anything goes: what was computed before is outdated from now on. */
 static int raise_epoch(struct selection *s, uint64_t *lsn, struct quire_error *err)
 {
@@ -566,7 +564,9 @@ static int raise_epoch(struct selection *s, uint64_t *lsn, struct quire_error *e
     pthread_mutex_lock(&cache->lock);
     if (s->selector->by == QUIRE_CACHE_BY_ID)
         remember_ids(s);
-    if (selects_nothing(s)) { /* and outdates nothing: only so many epochs are remembered */
+    bool selects_nothing = (s->selector->by == QUIRE_CACHE_BY_ID && s->made.n == 0) ||
+                           (s->selector->by == QUIRE_CACHE_BY_ENCODER && !s->everything);
+    if (selects_nothing) { /* and outdates nothing: only so many epochs are remembered */
         pthread_mutex_unlock(&cache->lock);
         return 0;
     }
@@ -574,6 +574,7 @@ static int raise_epoch(struct selection *s, uint64_t *lsn, struct quire_error *e
     int rc = cache_log_epoch(cache, &s->made, lsn, err);
     if (rc == 0) {
         cache_invalidation_push(cache, &s->made);
+        assert(cache->epoch == s->made.epoch);
         s->made.vector = NULL; /* the table's now */
         if (s->everything)
             negatives_clear(&cache->negatives);
@@ -662,7 +663,7 @@ int cache_touch(struct cache *cache, uint64_t id, uint64_t ttl_ms, uint64_t *lsn
     return rc;
 }
 
-/* An entry that is let go of again gets the life that its category gives, from now on. */
+/* An entry that is unpinned gets the TTL that its category gives, from now on. */
 int cache_pin(struct cache *cache, uint64_t id, bool pinned, uint64_t *lsn, struct quire_error *err)
 {
     pthread_mutex_lock(&cache->lock);
@@ -673,6 +674,7 @@ int cache_pin(struct cache *cache, uint64_t id, bool pinned, uint64_t *lsn, stru
         struct cache_entry *e = cache_entry_at(cache, row);
         uint32_t number = cache->groups[e->group]->category;
         struct category *cat = cache_category_at(cache, number);
+        assert(pinned || cat->pinned > 0);
         uint64_t expire = pinned ? EXPIRE_NEVER : cache_now(cache) + cat->settings.ttl_ms;
         uint64_t next = (word & ~(EXPIRE_NEVER | ENTRY_PINNED)) | (pinned ? ENTRY_PINNED : 0) |
                         (expire < EXPIRE_NEVER || pinned ? expire : EXPIRE_NEVER - 1);

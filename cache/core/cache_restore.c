@@ -8,8 +8,10 @@
  */
 #include "cache/core/cache_log.h"
 #include "cache/core/sealed.h"
+#include "io/array.h"
 #include "io/bytes.h"
 #include "io/error.h"
+#include <assert.h>
 #include <stdlib.h>
 
 /* ---- reading ----------------------------------------------------------------------------------------------------- */
@@ -179,15 +181,10 @@ static uint64_t row_lsn(const struct cache *cache, uint32_t row)
 
 static int set_row_lsn(struct cache *cache, uint32_t chunk, uint64_t lsn)
 {
-    if (chunk >= cache->n_row_lsns) {
-        uint32_t n = cache->n_row_lsns * 2 > chunk + 1 ? cache->n_row_lsns * 2 : chunk + 64;
-        uint64_t *bigger = realloc(cache->row_lsns, sizeof *bigger * n);
-        if (!bigger)
-            return QUIRE_ENOMEM;
-        memset(bigger + cache->n_row_lsns, 0, sizeof *bigger * (n - cache->n_row_lsns));
-        cache->row_lsns = bigger;
-        cache->n_row_lsns = n;
-    }
+    uint32_t before = cache->n_row_lsns;
+    if (!array_reserve(&cache->row_lsns, &cache->n_row_lsns, chunk + (size_t)1))
+        return QUIRE_ENOMEM;
+    memset(cache->row_lsns + before, 0, sizeof *cache->row_lsns * (cache->n_row_lsns - before));
     cache->row_lsns[chunk] = lsn;
     return 0;
 }
@@ -206,6 +203,7 @@ static int take_entry(struct cache *cache, uint32_t row, struct reader *r)
 {
     struct cache_entry *e = cache_entry_at(cache, row);
     struct blob_head head;
+    assert(row < cache->n_rows);
     memset(e, 0, sizeof *e);
     uint64_t word = take_u64(r);
     e->exact = take_u32(r);
@@ -513,11 +511,12 @@ static int sorted_rows(const struct cache *cache, uint64_t **out, uint32_t *n)
     return 0;
 }
 
-/* A row without a life goes to the dead rows without having been joined. */
+/* A row that does not live joins the list of dead rows without having been joined to anything else. */
 static void reclaim_later(struct cache *cache, uint32_t row, struct group *group)
 {
     struct cache_entry *e = cache_entry_at(cache, row);
     forget_row(cache, row);
+    assert(cache_entry_word(cache, row) == 0 && e->blob == 0);
     atomic_store(&e->word, ENTRY_TAKEN);
     e->chain = cache->dead_rows;
     cache->dead_rows = row + 1;

@@ -6,7 +6,10 @@
  */
 #include "cache/core/cache_log.h"
 #include "cache/core/sealed.h"
+#include "io/array.h"
 #include "io/error.h"
+#include "io/lock.h"
+#include <assert.h>
 #include <stdlib.h>
 
 struct saved {
@@ -47,6 +50,7 @@ static struct cache_record *next(struct saving *s, uint8_t kind)
 static void collect(struct cache *cache, struct saving *s)
 {
     struct cache_record *r;
+    assert(lock_is_held(&cache->lock));
     s->lsn = journal_last_lsn(cache->of->journal);
     if ((r = next(s, CACHE_LOG_CACHE)))
         cache_record_cache(r, cache);
@@ -91,6 +95,7 @@ static int write_collected(struct saving *s, struct checkpoint *checkpoint, stru
  * entry and its place, or u8 0. (lock; inside an epoch) */
 static void take_rows(struct cache *cache, uint32_t first, uint32_t n, uint8_t *image, struct cache_record *r)
 {
+    assert(lock_is_held(&cache->lock) && n > 0 && n <= IMAGE_ROWS && first % IMAGE_ROWS == 0);
     size_t n_image = graph_image_save(cache->graph, first, n, image);
     cache_record_begin(r, cache);
     cache_record_u32(r, first);
@@ -120,13 +125,10 @@ static int save_rows(struct cache *cache, struct checkpoint *checkpoint, struct 
     for (uint32_t first = 0; rc == 0; first += IMAGE_ROWS) {
         struct cache_record r;
         size_t wanted = graph_image_bytes(cache->graph, first, IMAGE_ROWS); /* on how many layers rows are differs */
-        uint8_t *bigger = wanted > image_capacity ? realloc(image, wanted) : image;
-        if (!bigger) {
+        if (!array_reserve(&image, &image_capacity, wanted)) {
             rc = error_set(err, QUIRE_ENOMEM, "no memory to save a cache");
             break;
         }
-        image = bigger;
-        image_capacity = wanted > image_capacity ? wanted : image_capacity;
         unsigned slot = epoch_enter(cache->of->epochs);
         pthread_mutex_lock(&cache->lock);
         uint32_t end = cache->n_rows; /* no row of the graph that an entry has is above it */
@@ -159,14 +161,9 @@ static int save_one(struct cache *cache, struct checkpoint *checkpoint, struct q
 int caches_save(void *context, struct checkpoint *checkpoint, struct quire_error *err)
 {
     struct caches *caches = context;
-    struct cache **all;
-    uint32_t n = 0;
+    uint32_t n;
     int rc = 0;
-    pthread_mutex_lock(&caches->lock);
-    all = malloc(sizeof *all * (caches->n ? caches->n : 1));
-    for (; all && n < caches->n; n++)
-        all[n] = cache_ref(caches->all[n]);
-    pthread_mutex_unlock(&caches->lock);
+    struct cache **all = caches_list(caches, &n);
     if (!all)
         return error_set(err, QUIRE_ENOMEM, "no memory to save caches");
     for (uint32_t i = 0; i < n; i++) {

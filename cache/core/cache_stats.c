@@ -2,6 +2,7 @@
 #include "cache/core/sealed.h"
 #include "io/bytes.h"
 #include "io/error.h"
+#include <assert.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -167,6 +168,7 @@ int cache_info(struct cache *cache, uint64_t id, struct cache_entry_info *out, s
 
 static void keep_most(struct cache_entry_info *out, uint32_t *n, uint32_t capacity, const struct cache_entry_info *info)
 {
+    assert(*n <= capacity && capacity > 0);
     if (*n == capacity && info->hits <= out[capacity - 1].hits)
         return;
     uint32_t at = *n < capacity ? (*n)++ : capacity - 1;

@@ -6,8 +6,10 @@
  * none of it waits for the others. Another one seals (seal.c), which takes seconds at a time.
  */
 #include "cache/core/sealed.h"
+#include "io/array.h"
 #include "io/clock.h"
 #include "io/error.h"
+#include "io/lock.h"
 #include "io/memory.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -225,15 +227,16 @@ struct cache *cache_ref(struct cache *cache)
     return cache;
 }
 
-static void documents_path(const struct caches *caches, const char *folder, uint64_t uid, char *path, size_t capacity)
+static void documents_path(const char *folder, uint64_t uid, char *path, size_t capacity)
 {
-    (void)caches;
     snprintf(path, capacity, "%s/documents/%016llx", folder, (unsigned long long)uid);
 }
 
 void cache_unref(struct cache *cache)
 {
-    if (atomic_fetch_sub(&cache->references, 1) != 1)
+    uint32_t before = atomic_fetch_sub(&cache->references, 1);
+    assert(before > 0);
+    if (before != 1)
         return;
     struct caches *caches = cache->of;
     bool dropped = cache->dropped;
@@ -243,7 +246,7 @@ void cache_unref(struct cache *cache)
         return;
     char path[4096];
     struct quire_error err;
-    documents_path(caches, caches->folder, uid, path, sizeof path);
+    documents_path(caches->folder, uid, path, sizeof path);
     if (fs_remove_folder(caches->options.fs, path, &err) < 0)
         caches_say(caches, true, err.message);
 }
@@ -275,7 +278,7 @@ int cache_open_documents(struct cache *cache, struct quire_error *err)
 {
     struct caches *caches = cache->of;
     char path[4096];
-    documents_path(caches, caches->folder, cache->uid, path, sizeof path);
+    documents_path(caches->folder, cache->uid, path, sizeof path);
     uint64_t buffer = cache_buffer_bytes(cache);
     if (buffer < DOCUMENT_BYTES_MAX) /* what does not fit into it is refused for ever */
         buffer = DOCUMENT_BYTES_MAX;
@@ -296,35 +299,23 @@ int cache_open_documents(struct cache *cache, struct quire_error *err)
 
 /* ---- the list ---------------------------------------------------------------------------------------------------- */
 
-static int compare(struct quire_bytes a, struct quire_bytes b)
-{
-    size_t n = a.n_bytes < b.n_bytes ? a.n_bytes : b.n_bytes;
-    int by_bytes = n ? memcmp(a.data, b.data, n) : 0;
-    return by_bytes ? by_bytes : (a.n_bytes > b.n_bytes) - (a.n_bytes < b.n_bytes);
-}
-
 /* Where a name is, or would be. (lock) */
 static uint32_t place_of(const struct caches *caches, struct quire_bytes name, bool *there)
 {
     uint32_t at = 0;
-    while (at < caches->n && compare(caches->all[at]->config.name, name) < 0)
+    while (at < caches->n && cache_compare_bytes(caches->all[at]->config.name, name) < 0)
         at++;
-    *there = at < caches->n && compare(caches->all[at]->config.name, name) == 0;
+    *there = at < caches->n && cache_compare_bytes(caches->all[at]->config.name, name) == 0;
     return at;
 }
 
 int caches_insert(struct caches *caches, struct cache *cache, struct quire_error *err)
 {
     bool there;
-    if (caches->n == caches->capacity) {
-        uint32_t capacity = caches->capacity ? 2 * caches->capacity : 8;
-        struct cache **bigger = realloc(caches->all, sizeof *bigger * capacity);
-        if (!bigger)
-            return error_set(err, QUIRE_ENOMEM, "no memory for a cache");
-        caches->all = bigger;
-        caches->capacity = capacity;
-    }
+    if (!array_reserve(&caches->all, &caches->capacity, caches->n + (size_t)1))
+        return error_set(err, QUIRE_ENOMEM, "no memory for a cache");
     uint32_t at = place_of(caches, cache->config.name, &there);
+    assert(!caches_by_uid(caches, cache->uid));
     memmove(caches->all + at + 1, caches->all + at, sizeof *caches->all * (caches->n - at));
     caches->all[at] = cache;
     caches->n++;
@@ -336,6 +327,7 @@ void caches_take(struct caches *caches, struct cache *cache)
     uint32_t at = 0;
     while (at < caches->n && caches->all[at] != cache)
         at++;
+    assert(at < caches->n && !cache->dropped);
     memmove(caches->all + at, caches->all + at + 1, sizeof *caches->all * (caches->n - at - 1));
     caches->n--;
     atomic_store(&cache->closed, true);
@@ -361,8 +353,7 @@ struct cache *caches_find(struct caches *caches, struct quire_bytes name)
     return cache;
 }
 
-/* References to all caches, as they are now; NULL without memory. */
-static struct cache **list_all(struct caches *caches, uint32_t *n)
+struct cache **caches_list(struct caches *caches, uint32_t *n)
 {
     pthread_mutex_lock(&caches->lock);
     struct cache **all = malloc(sizeof *all * (caches->n + 1));
@@ -376,7 +367,7 @@ static struct cache **list_all(struct caches *caches, uint32_t *n)
 void caches_each(struct caches *caches, void (*visit)(void *context, struct cache *cache), void *context)
 {
     uint32_t n;
-    struct cache **all = list_all(caches, &n);
+    struct cache **all = caches_list(caches, &n);
     for (uint32_t i = 0; i < n; i++) {
         visit(context, all[i]);
         cache_unref(all[i]);
@@ -439,8 +430,7 @@ int caches_drop(struct caches *caches, struct quire_bytes name, uint64_t *lsn, s
     return rc;
 }
 
-/* ---- the work behind ------------------------------------------------------------------------------------------------
- * */
+/* ---- background work --------------------------------------------------------------------------------------------- */
 
 static void log_curves(struct cache *cache, bool all)
 {
@@ -465,20 +455,20 @@ static void log_curves(struct cache *cache, bool all)
 static bool work_on(struct cache *cache, struct cache_scratch *scratch, uint64_t *due_ms)
 {
     uint64_t due = lease_tick(cache->leases, cache_now(cache) + BASE_MS);
-    uint32_t buried = cache_reclaim(cache, scratch, RECLAIMS_A_ROUND);
+    uint32_t reclaimed = cache_reclaim(cache, scratch, RECLAIMS_A_ROUND);
     uint32_t linked = groups_link(cache, scratch, LINKS_A_ROUND);
     uint32_t expired = cache_expire(cache, EXPIRE_ROWS / 20);
     log_curves(cache, false);
     if (due < *due_ms)
         *due_ms = due ? due : 1;
-    return buried == RECLAIMS_A_ROUND || linked == LINKS_A_ROUND || expired > EXPIRE_ROWS / 40;
+    return reclaimed == RECLAIMS_A_ROUND || linked == LINKS_A_ROUND || expired > EXPIRE_ROWS / 40;
 }
 
 uint64_t caches_work(struct caches *caches)
 {
     uint32_t n;
     uint64_t due = TICK_MS;
-    struct cache **all = list_all(caches, &n);
+    struct cache **all = caches_list(caches, &n);
     for (uint32_t i = 0; i < n; i++) {
         if (caches->scratch && work_on(all[i], caches->scratch, &due))
             due = 0;
@@ -502,25 +492,18 @@ static struct timespec moment_in(uint64_t ms)
     return at;
 }
 
-/* One seal or merge of each cache; true: one of them may need more. */
-static bool seal_all(struct caches *caches)
-{
-    uint32_t n;
-    bool more = false;
-    struct cache **all = list_all(caches, &n);
-    for (uint32_t i = 0; i < n; i++) {
-        more |= seal_work(all[i], caches->seal_scratch);
-        cache_unref(all[i]);
-    }
-    free(all);
-    return more;
-}
-
 static void *run_sealer(void *context)
 {
     struct caches *caches = context;
     while (!atomic_load(&caches->stopping)) {
-        bool more = seal_all(caches);
+        uint32_t n;
+        bool more = false; /* one of them may need more than one seal or merge */
+        struct cache **all = caches_list(caches, &n);
+        for (uint32_t i = 0; i < n; i++) {
+            more |= seal_work(all[i], caches->seal_scratch);
+            cache_unref(all[i]);
+        }
+        free(all);
         struct timespec until = moment_in(SEAL_TICK_MS);
         pthread_mutex_lock(&caches->lock);
         if (caches->n == 0 && !caches->stopping)
@@ -550,7 +533,7 @@ static void *run(void *context)
     return NULL;
 }
 
-/* ---- life -------------------------------------------------------------------------------------------------------- */
+/* ---- create and destroy -------------------------------------------------------------------------------------------------------- */
 
 int caches_create(const struct caches_options *options, struct caches **out, struct quire_error *err)
 {
@@ -615,7 +598,7 @@ static int remove_orphans(struct caches *caches, struct quire_error *err)
         caches->options.fs->ops->list(caches->options.fs, path, find_orphan, &o);
         if (!o.found)
             break;
-        documents_path(caches, caches->folder, strtoull(o.name, NULL, 16), path, sizeof path);
+        documents_path(caches->folder, strtoull(o.name, NULL, 16), path, sizeof path);
         rc = fs_remove_folder(caches->options.fs, path, err);
     }
     return rc;
@@ -637,14 +620,8 @@ static int find_leftover(void *context, const char *name)
     struct cache *cache = number ? caches_by_uid(l->caches, uid) : NULL;
     if (cache && sealed_find(cache, number))
         return 0;
-    if (l->n == l->capacity) {
-        size_t capacity = l->capacity ? 2 * l->capacity : 16;
-        char **bigger = realloc(l->names, sizeof *bigger * capacity);
-        if (!bigger)
-            return QUIRE_ENOMEM;
-        l->names = bigger;
-        l->capacity = capacity;
-    }
+    if (!array_reserve(&l->names, &l->capacity, l->n + 1))
+        return QUIRE_ENOMEM;
     l->names[l->n] = strdup(name);
     return l->names[l->n] ? (int)(l->n++, 0) : QUIRE_ENOMEM;
 }
@@ -683,6 +660,7 @@ int caches_begin(struct caches *caches, struct journal *journal, struct quire_er
         rc = make_folder(caches, SEALED_NAME, err);
     if (rc == 0)
         rc = remove_orphans(caches, err);
+    assert(!caches->begun);
     caches->journal = journal; /* entries without documents are removed for good */
     for (uint32_t i = 0; i < caches->n && rc == 0; i++) {
         rc = cache_open_documents(caches->all[i], err);
@@ -719,7 +697,7 @@ void caches_end(struct caches *caches)
     if (caches->sealer_started)
         pthread_join(caches->sealer, NULL);
     caches->thread_started = caches->sealer_started = false;
-    struct cache **all = list_all(caches, &n);
+    struct cache **all = caches_list(caches, &n);
     for (uint32_t i = 0; i < n; i++) {
         if (caches->begun && !atomic_load(&all[i]->closed))
             log_curves(all[i], true);
@@ -800,7 +778,7 @@ int caches_link_documents(struct caches *caches, const char *to, struct quire_er
 {
     uint32_t n;
     char path[4096];
-    struct cache **all = list_all(caches, &n);
+    struct cache **all = caches_list(caches, &n);
     if (!all)
         return error_set(err, QUIRE_ENOMEM, "no memory to list the caches");
     snprintf(path, sizeof path, "%s/documents", to);
@@ -810,7 +788,7 @@ int caches_link_documents(struct caches *caches, const char *to, struct quire_er
     if (rc == 0 && caches->options.fs->ops->mkdir(caches->options.fs, path) < 0)
         rc = error_set(err, QUIRE_EIO, "cannot make the folder %s", path);
     for (uint32_t i = 0; i < n; i++) {
-        documents_path(caches, to, all[i]->uid, path, sizeof path);
+        documents_path(to, all[i]->uid, path, sizeof path);
         if (rc == 0)
             rc = document_log_link(all[i]->documents, path, err);
         if (rc == 0)

@@ -17,7 +17,6 @@
  */
 #include "cache/core/caches_verify.h"
 #include "cache/core/sealed.h"
-#include "cache/document/document_log_priv.h"
 #include "cache/document/document_scan.h"
 #include "io/error.h"
 #include <stdarg.h>

@@ -10,35 +10,23 @@
  * and takes them out of rows; a search looks at both meanwhile. Linked entries stay linked when others go.
  */
 #include "cache/core/sealed.h"
+#include "io/array.h"
 #include "io/error.h"
+#include <assert.h>
 #include <stdlib.h>
 #include <xxhash.h>
 
-#define BUCKETS_FIRST 64u
-
-/* ---- scopes in canonical form ---- */
-
-static int compare_keys(const struct quire_pair *a, const struct quire_pair *b)
-{
-    size_t n = a->key.n_bytes < b->key.n_bytes ? a->key.n_bytes : b->key.n_bytes;
-    int by_bytes = n ? memcmp(a->key.data, b->key.data, n) : 0;
-    return by_bytes ? by_bytes : (a->key.n_bytes > b->key.n_bytes) - (a->key.n_bytes < b->key.n_bytes);
-}
-
-static uint8_t *write_piece(uint8_t *at, struct quire_bytes piece)
-{
-    memcpy(at, piece.data, piece.n_bytes);
-    return at + piece.n_bytes;
-}
+/* ---- scopes in canonical form ------------------------------------------------------------------------------------ */
 
 static void write_pair(struct group_key *key, const struct quire_pair *pair)
 {
     uint8_t *at = key->scope + key->n_scope;
     uint16_t sizes[2] = {(uint16_t)pair->key.n_bytes, (uint16_t)pair->value.n_bytes};
     memcpy(at, sizes, sizeof sizes);
-    at = write_piece(at + sizeof sizes, pair->key);
-    at = write_piece(at, pair->value);
-    key->n_scope = (uint32_t)(at - key->scope);
+    memcpy(at + sizeof sizes, pair->key.data, sizes[0]);
+    memcpy(at + sizeof sizes + sizes[0], pair->value.data, sizes[1]);
+    key->n_scope += (uint32_t)sizeof sizes + sizes[0] + sizes[1];
+    assert(key->n_scope <= sizeof key->scope);
 }
 
 bool group_scope_pair(const uint8_t *bytes, uint32_t n, uint32_t *at, struct quire_pair *pair)
@@ -110,7 +98,7 @@ int group_key_make(const struct cache *cache, const struct category_settings *se
         if (rc < 0)
             return rc;
         uint32_t at = i;
-        for (; at > 0 && compare_keys(&scope[i], sorted[at - 1]) < 0; at--)
+        for (; at > 0 && cache_compare_bytes(scope[i].key, sorted[at - 1]->key) < 0; at--)
             sorted[at] = sorted[at - 1];
         sorted[at] = &scope[i];
         n_bytes += scope[i].key.n_bytes + scope[i].value.n_bytes + 2 * sizeof(uint16_t);
@@ -119,7 +107,7 @@ int group_key_make(const struct cache *cache, const struct category_settings *se
         return error_set(err, QUIRE_ERANGE, "a scope of %zu bytes; it may have at most %zu", n_bytes,
                          sizeof key->scope);
     for (uint32_t i = 0; i < n_scope; i++) {
-        if (i > 0 && compare_keys(sorted[i], sorted[i - 1]) == 0)
+        if (i > 0 && cache_compare_bytes(sorted[i]->key, sorted[i - 1]->key) == 0)
             return error_set(err, QUIRE_EINVALID, "scope key '%.*s' is given twice", (int)sorted[i]->key.n_bytes,
                              (const char *)sorted[i]->key.data);
         write_pair(key, sorted[i]);
@@ -193,6 +181,7 @@ static void scope_release(struct cache *cache, struct scope *scope)
 {
     if (scope->groups)
         return;
+    assert(scope->entries == 0 && cache->n_scopes > 0);
     struct scope **at = &cache->scope_buckets[scope->hash & (cache->n_scope_buckets - 1)];
     while (*at != scope)
         at = &(*at)->next;
@@ -213,20 +202,14 @@ struct group *group_find(const struct cache *cache, const struct group_key *key)
     return NULL;
 }
 
-static int reserve_groups(struct cache *cache, uint32_t n)
+/* Numbers below n have a place; new ones are free. */
+static bool reserve_groups(struct cache *cache, uint32_t n)
 {
-    if (n <= cache->groups_capacity)
-        return 0;
-    uint32_t capacity = cache->groups_capacity ? cache->groups_capacity : BUCKETS_FIRST;
-    while (capacity < n)
-        capacity *= 2;
-    struct group **bigger = realloc(cache->groups, sizeof *bigger * capacity);
-    if (!bigger)
-        return QUIRE_ENOMEM;
-    memset(bigger + cache->groups_capacity, 0, sizeof *bigger * (capacity - cache->groups_capacity));
-    cache->groups = bigger;
-    cache->groups_capacity = capacity;
-    return 0;
+    uint32_t before = cache->groups_capacity;
+    if (!array_reserve(&cache->groups, &cache->groups_capacity, n))
+        return false;
+    memset(cache->groups + before, 0, sizeof *cache->groups * (cache->groups_capacity - before));
+    return true;
 }
 
 struct group *group_make(struct cache *cache, const struct group_key *key, uint32_t number)
@@ -235,11 +218,12 @@ struct group *group_make(struct cache *cache, const struct group_key *key, uint3
         for (number = cache->first_free_group; number < cache->n_groups && cache->groups[number];)
             number++;
     struct group *group = number < GROUPS_MAX ? calloc(1, sizeof *group) : NULL;
-    struct scope *scope = group && reserve_groups(cache, number + 1) == 0 ? scope_make(cache, key) : NULL;
+    struct scope *scope = group && reserve_groups(cache, number + 1) ? scope_make(cache, key) : NULL;
     if (!scope) {
         free(group);
         return NULL;
     }
+    assert(!cache->groups[number]);
     if (cache->groups_living >= cache->n_group_buckets)
         grow(&cache->group_buckets, &cache->n_group_buckets, offsetof(struct group, next_hash),
              offsetof(struct group, key));
@@ -272,6 +256,8 @@ void group_release(struct cache *cache, struct group *group)
 {
     if (group->n || group->pending || group->linking)
         return;
+    assert(group->n_rows == 0 && group->n_sealed == 0 && cache->groups[group->number] == group);
+    assert(cache->groups_living > 0 && group->scope->groups > 0);
     while (group->sealed)
         sealed_retire(cache, group->sealed);
     struct group **at = &cache->group_buckets[group->key & (cache->n_group_buckets - 1)];
@@ -282,7 +268,7 @@ void group_release(struct cache *cache, struct group *group)
     if (group->number < cache->first_free_group)
         cache->first_free_group = group->number;
     cache->groups_living--;
-    cache->group_bytes -= sizeof *group + group->capacity * sizeof *group->rows;
+    cache->group_bytes -= sizeof *group + group->rows_capacity * sizeof *group->rows;
     group->scope->groups--;
     scope_release(cache, group->scope);
     group->item.run = free_group;
@@ -308,22 +294,24 @@ void groups_free(struct cache *cache)
 
 /* ---- rows that are not linked ---- */
 
+/* From 4 on: most groups stay small, so io/array.h's first 8 would cost. */
 int group_reserve(struct cache *cache, struct group *group)
 {
-    if (group->n_rows < group->capacity)
+    if (group->n_rows < group->rows_capacity)
         return 0;
-    uint32_t capacity = group->capacity ? group->capacity * 2 : 4;
+    uint32_t capacity = group->rows_capacity ? group->rows_capacity * 2 : 4;
     uint32_t *bigger = realloc(group->rows, sizeof *bigger * capacity);
     if (!bigger)
         return QUIRE_ENOMEM;
-    cache->group_bytes += sizeof *bigger * (capacity - group->capacity);
+    cache->group_bytes += sizeof *bigger * (capacity - group->rows_capacity);
     group->rows = bigger;
-    group->capacity = capacity;
+    group->rows_capacity = capacity;
     return 0;
 }
 
 void group_list(struct cache *cache, struct group *group, uint32_t row)
 {
+    assert(group->n_rows < group->rows_capacity && !(cache_entry_word(cache, row) & ENTRY_LISTED));
     group->rows[group->n_rows++] = row;
     atomic_fetch_or_explicit(&cache_entry_at(cache, row)->word, ENTRY_LISTED, memory_order_release);
     if (group->n_rows <= GROUP_FLAT_MAX || group->linking)
@@ -338,15 +326,18 @@ void group_unlist(struct cache *cache, struct group *group, uint32_t row)
     struct cache_entry *e = cache_entry_at(cache, row);
     if (!(atomic_fetch_and_explicit(&e->word, ~ENTRY_LISTED, memory_order_release) & ENTRY_LISTED))
         return;
+    assert(group->n_rows > 0);
     uint32_t at = group->n_rows - 1;
-    while (group->rows[at] != row)
+    while (group->rows[at] != row) {
+        assert(at > 0);
         at--;
+    }
     group->rows[at] = group->rows[--group->n_rows];
-    if (group->n_rows == 0 && group->capacity > GROUP_FLAT_MAX) { /* they are all linked: as a rule for good */
-        cache->group_bytes -= group->capacity * sizeof *group->rows;
+    if (group->n_rows == 0 && group->rows_capacity > GROUP_FLAT_MAX) { /* they are all linked: as a rule for good */
+        cache->group_bytes -= group->rows_capacity * sizeof *group->rows;
         free(group->rows);
         group->rows = NULL;
-        group->capacity = 0;
+        group->rows_capacity = 0;
     }
 }
 

@@ -11,7 +11,7 @@
  *   build     a folder, whole and synced; what dies meanwhile is built all the same
  *   join      the group's searches look into it: all of its rows are dead
  *   move      some entries at a time: logged, then placed. Of a seal their rows leave the graph
- *   doom      segments in which nothing is left
+ *   retire    segments in which nothing is left
  *
  * Wherever it is interrupted, each entry is where the journal says. A lookup that had searched the memory before an
  * entry left it, and the segments before it came there, is told by the group's count of seals and by the count of
@@ -20,6 +20,8 @@
 #include "cache/core/sealed.h"
 #include "index/vector/codes.h"
 #include "io/error.h"
+#include "io/lock.h"
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
@@ -198,6 +200,7 @@ static bool take_row(struct seal *s, uint32_t row, void *context)
 {
     const struct cache_entry *e = cache_entry_at(s->cache, row);
     (void)context;
+    assert(s->n_rows < s->rows_capacity);
     if (cache_entry_created(e) <= s->until)
         s->rows[s->n_rows++] =
             (struct sealing){cache_entry_id(e, row), cache_entry_graph_row(s->cache, row), UINT32_MAX};
@@ -242,6 +245,7 @@ static void give_row(void *context, uint32_t i, void *vector, const void **key, 
     struct seal *s = context;
     struct cache *cache = s->cache;
     const struct sealing *sealing = &s->rows[i];
+    assert(i < s->n_rows);
     (void)attributes, (void)attribute_bytes;
     unsigned slot = epoch_enter(cache->of->epochs);
     pthread_mutex_lock(&cache->lock);
@@ -406,6 +410,7 @@ static int move_some(struct seal *s, struct sealing *batch, uint32_t n, struct q
 {
     struct cache *cache = s->cache;
     uint32_t kept = 0;
+    assert(lock_is_held(&cache->lock) && cache->near_scans == 0 && s->added && n <= MOVE_BATCH);
     for (uint32_t i = 0; i < n; i++) {
         uint32_t row = cache_entry_find(cache, batch[i].id);
         if (row != UINT32_MAX && cache_entry_has_graph_row(cache, row, batch[i].graph_row))
@@ -429,6 +434,7 @@ static int move_rows(struct seal *s, struct quire_error *err)
 {
     struct cache *cache = s->cache;
     int moved = 0;
+    assert(s->result.rows_of && s->n_parts == 0);
     for (uint32_t i = 0; i < s->n_rows; i++)
         s->rows[i].segment_row = s->result.rows_of[0][i];
     for (uint32_t first = 0; first < s->n_rows && moved >= 0; first += MOVE_BATCH) {
@@ -460,6 +466,7 @@ static int move_between(struct seal *s, uint32_t first, uint32_t last, struct qu
     struct cache *cache = s->cache;
     struct sealing batch[MOVE_BATCH];
     uint32_t n = 0;
+    assert(lock_is_held(&cache->lock) && s->added && last - first <= MOVE_BATCH);
     for (uint32_t row = first; row < last; row++) {
         struct place place = cache_entry_place(cache, row);
         uint32_t p = part_of(s, place.segment);
@@ -515,6 +522,7 @@ static void retire_empty(struct seal *s)
             sealed_retire(cache, s->parts[i]);
     if (s->added && s->added->n_living == 0 && sealed_find(cache, s->added->number))
         sealed_retire(cache, s->added);
+    assert(s->group->pending > 0);
     s->group->pending--;
     group_release(cache, s->group);
     pthread_mutex_unlock(&cache->lock);
@@ -540,6 +548,7 @@ static void seal_fini(struct seal *s)
 
 static int run(struct seal *s, bool merge, struct quire_error *err)
 {
+    assert(s->group && s->group->pending > 0 && !s->added);
     int rc = merge ? list_parts(s, err) : list_rows(s, err);
     if (rc == 0 && !merge && s->n_rows < least_rows(s->cache))
         return 0; /* they went meanwhile */

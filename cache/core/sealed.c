@@ -6,7 +6,9 @@
  * it does not name is removed when the caches begin.
  */
 #include "cache/core/sealed.h"
+#include "io/array.h"
 #include "io/error.h"
+#include "io/lock.h"
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -37,7 +39,7 @@ char *sealed_path(const char *folder, uint64_t uid, uint32_t number)
                                                                                                            : path;
 }
 
-/* ---- life -------------------------------------------------------------------------------------------------------- */
+/* ---- create and destroy -------------------------------------------------------------------------------------------------------- */
 
 struct sealed *sealed_ref(struct sealed *sealed)
 {
@@ -47,7 +49,9 @@ struct sealed *sealed_ref(struct sealed *sealed)
 
 void sealed_unref(struct sealed *sealed)
 {
-    if (!sealed || atomic_fetch_sub_explicit(&sealed->references, 1, memory_order_acq_rel) != 1)
+    uint32_t before = sealed ? atomic_fetch_sub_explicit(&sealed->references, 1, memory_order_acq_rel) : 0;
+    assert(!sealed || before > 0);
+    if (before != 1)
         return;
     if (sealed->segment) {
         segment_retire(sealed->segment);
@@ -91,14 +95,9 @@ int sealed_create(uint32_t number, uint32_t group, struct sealed **out)
 
 int sealed_insert(struct cache *cache, struct sealed *sealed)
 {
-    if (cache->n_sealed == cache->sealed_capacity) {
-        uint32_t capacity = cache->sealed_capacity ? 2 * cache->sealed_capacity : 16;
-        struct sealed **bigger = realloc(cache->sealed, sizeof *bigger * capacity);
-        if (!bigger)
-            return QUIRE_ENOMEM;
-        cache->sealed = bigger;
-        cache->sealed_capacity = capacity;
-    }
+    assert(sealed->number != 0 && !sealed_find(cache, sealed->number));
+    if (!array_reserve(&cache->sealed, &cache->sealed_capacity, cache->n_sealed + (size_t)1))
+        return QUIRE_ENOMEM;
     uint32_t at = place_of(cache, sealed->number);
     memmove(cache->sealed + at + 1, cache->sealed + at, sizeof(struct sealed *) * (cache->n_sealed - at));
     cache->sealed[at] = sealed;
@@ -111,6 +110,7 @@ int sealed_insert(struct cache *cache, struct sealed *sealed)
 static void take_out(struct cache *cache, const struct sealed *sealed)
 {
     uint32_t at = place_of(cache, sealed->number);
+    assert(at < cache->n_sealed && cache->sealed[at] == sealed);
     memmove(cache->sealed + at, cache->sealed + at + 1, sizeof(struct sealed *) * (cache->n_sealed - at - 1));
     cache->n_sealed--;
 }
@@ -147,6 +147,7 @@ static uint64_t memory_of(const struct sealed *sealed)
 
 void sealed_join(struct cache *cache, struct sealed *sealed, struct group *group)
 {
+    assert(sealed->segment && sealed->n_living == 0 && sealed->group == group->number);
     sealed->next = group->sealed;
     group->sealed = sealed;
     cache->sealed_memory_bytes += memory_of(sealed);
@@ -156,6 +157,7 @@ void sealed_join(struct cache *cache, struct sealed *sealed, struct group *group
 void sealed_retire(struct cache *cache, struct sealed *sealed)
 {
     struct sealed **at = &cache->groups[sealed->group]->sealed;
+    assert(sealed->n_living == 0);
     while (*at && *at != sealed)
         at = &(*at)->next;
     if (*at) {
@@ -165,7 +167,7 @@ void sealed_retire(struct cache *cache, struct sealed *sealed)
     }
     take_out(cache, sealed);
     if (sealed->segment)
-        segment_retire(sealed->segment); /* lanes let go of it */
+        segment_retire(sealed->segment); /* lanes release it */
     sealed->next = cache->retired;
     cache->retired = sealed;
 }
@@ -179,7 +181,7 @@ int sealed_remove_folder(const struct cache *cache, uint32_t number, struct quir
     return rc;
 }
 
-/* Doomed segments that only the cache refers to. */
+/* Retired segments that only the cache refers to. */
 static struct sealed *take_retired(struct cache *cache)
 {
     struct sealed *list = NULL;
@@ -246,6 +248,8 @@ void sealed_free(struct cache *cache, bool remove)
 static void count(struct cache *cache, uint32_t row, struct sealed *sealed, int more)
 {
     struct group *group = cache->groups[cache_entry_at(cache, row)->group];
+    assert(group->number == sealed->group && (more == 1 || more == -1));
+    assert(more > 0 || (sealed->n_living > 0 && group->n_sealed > 0 && cache->sealed_entries > 0));
     sealed->n_living += (uint32_t)more;
     group->n_sealed += (uint32_t)more;
     cache->sealed_entries += (uint64_t)more;
@@ -257,12 +261,14 @@ void sealed_kill(struct cache *cache, uint32_t row)
     struct sealed *sealed = place.segment ? sealed_find(cache, place.segment) : NULL;
     if (!sealed)
         return;
+    assert(!bitmap_has(sealed->dead, place.row));
     bitmap_add_shared(sealed->dead, place.row);
     count(cache, row, sealed, -1);
 }
 
 void sealed_revive(struct cache *cache, uint32_t row, struct sealed *sealed, uint32_t segment_row)
 {
+    assert(segment_row < sealed->n_rows && bitmap_has(sealed->dead, segment_row));
     bitmap_remove_shared(sealed->dead, segment_row);
     count(cache, row, sealed, 1);
 }
@@ -271,6 +277,7 @@ void sealed_place(struct cache *cache, uint32_t row, struct sealed *sealed, uint
 {
     struct place place = cache_entry_place(cache, row);
     struct sealed *old = place.segment ? sealed_find(cache, place.segment) : NULL;
+    assert(lock_is_held(&cache->lock) && old != sealed && (cache_entry_word(cache, row) & ENTRY_LIVE));
     if (old) /* its row there stays alive, so that searches which began before find the entry in one of both */
         count(cache, row, old, -1);
     cache_set_place(cache, row, (struct place){sealed->number, segment_row});
@@ -348,18 +355,18 @@ int sealed_restore_end(struct cache *cache, struct quire_error *err)
     return rc;
 }
 
-/* ---- proof ------------------------------------------------------------------------------------------------------- */
+/* ---- check ------------------------------------------------------------------------------------------------------- */
 
-struct proof {
+struct check {
     struct cache *cache;
     struct sealed *sealed;
     struct quire_error *reason;
     uint32_t n;
 };
 
-static int prove_row(void *context, const struct scanned_row *row)
+static int check_row(void *context, const struct scanned_row *row)
 {
-    struct proof *p = context;
+    struct check *p = context;
     uint64_t id;
     p->n++;
     if (row->key_bytes != sizeof id)
@@ -376,7 +383,7 @@ static int prove_row(void *context, const struct scanned_row *row)
 
 static int check_segment(struct cache *cache, struct sealed *sealed, struct quire_error *reason)
 {
-    struct proof p = {.cache = cache, .sealed = sealed, .reason = reason};
+    struct check p = {.cache = cache, .sealed = sealed, .reason = reason};
     const struct sealed *at =
         sealed->group < cache->n_groups && cache->groups[sealed->group] ? cache->groups[sealed->group]->sealed : NULL;
     while (at && at != sealed)
@@ -384,7 +391,7 @@ static int check_segment(struct cache *cache, struct sealed *sealed, struct quir
     if (!at)
         return error_set(reason, QUIRE_ECORRUPT, "segment %u is not of its group %u", sealed->number, sealed->group);
     struct quire_error damage = {0};
-    int rc = segment_scan(sealed->segment, sealed->dead, prove_row, NULL, &p, &damage);
+    int rc = segment_scan(sealed->segment, sealed->dead, check_row, NULL, &p, &damage);
     if (rc < 0)
         return reason->code ? rc : error_set(reason, rc, "%s", damage.message);
     return p.n == sealed->n_living ? 0

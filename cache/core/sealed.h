@@ -162,9 +162,9 @@ struct cache_search {
     struct cache *cache;
     uint64_t seals; /* of the group, when it began: what was sealed since is missing */
     uint32_t k, rounds, n_parts, n_pending, n_hits;
-    float judged; /* distance up to which candidates were counted by an earlier round; -1: none was */
-    bool full;    /* there may be more candidates than were found */
-    int code;     /* QUIRE_ECANCELLED: it was ended */
+    float counted_distance; /* up to which candidates were counted by an earlier round; -1: none was */
+    bool full;              /* there may be more candidates than were found */
+    int code;               /* QUIRE_ECANCELLED: it was ended */
     void (*done)(void *owner);
     void *owner;
     struct sealed_hit *hits; /* nearest first */

@@ -7,7 +7,9 @@
  * the group's number of seals is another, and the lookup searches again (cache_get.c).
  */
 #include "cache/core/sealed.h"
+#include "io/array.h"
 #include "io/error.h"
+#include "io/lock.h"
 #include <math.h>
 #include <stdlib.h>
 
@@ -18,12 +20,13 @@
 struct cache_search *sealed_search_create(struct cache *cache, const struct group *group, const float *unit, uint32_t k)
 {
     uint32_t n = 0, dim = cache->config.dim;
+    assert(lock_is_held(&cache->lock) && group->sealed && k > 0);
     for (const struct sealed *s = group->sealed; s; s = s->next)
         n++;
     struct cache_search *search = calloc(1, sizeof *search + sizeof *search->parts * n);
     if (!search)
         return NULL;
-    *search = (struct cache_search){.cache = cache, .seals = group->seals, .k = k, .judged = -1};
+    *search = (struct cache_search){.cache = cache, .seals = group->seals, .k = k, .counted_distance = -1};
     search->hits = malloc(sizeof *search->hits * n * k);
     search->query = malloc(sizeof *search->query * dim);
     if (!search->hits || !search->query) {
@@ -40,6 +43,7 @@ void cache_search_free(struct cache_search *search)
 {
     if (!search)
         return;
+    assert(search->n_pending == 0);
     for (uint32_t i = 0; i < search->n_parts; i++)
         sealed_unref(search->parts[i].sealed);
     free(search->hits);
@@ -61,6 +65,7 @@ static int by_distance(const void *left, const void *right)
 
 static void end_part(struct cache_search *search)
 {
+    assert(search->n_pending > 0);
     if (--search->n_pending > 0)
         return;
     if (search->n_hits)
@@ -71,6 +76,7 @@ static void end_part(struct cache_search *search)
 static void take_hits(struct sealed_part *part, const struct search_request *request)
 {
     struct cache_search *search = part->search;
+    assert(request->n_hits <= search->k);
     search->full |= request->n_hits == search->k;
     for (uint32_t i = 0; i < request->n_hits; i++) {
         const struct search_hit *hit = &request->hits[i];
@@ -143,14 +149,8 @@ static int visit(void *context, const struct scanned_row *row)
     }
     if (row->key_bytes != sizeof *scan->ids || norm2 <= 0 || dot / sqrt(norm2) < scan->similarity)
         return 0;
-    if (scan->n == scan->capacity) {
-        size_t capacity = scan->capacity ? 2 * scan->capacity : 256;
-        uint64_t *bigger = realloc(scan->ids, sizeof *bigger * capacity);
-        if (!bigger)
-            return QUIRE_ENOMEM;
-        scan->ids = bigger;
-        scan->capacity = capacity;
-    }
+    if (!array_reserve(&scan->ids, &scan->capacity, scan->n + 1))
+        return QUIRE_ENOMEM;
     memcpy(&scan->ids[scan->n++], row->key, sizeof *scan->ids);
     return 0;
 }

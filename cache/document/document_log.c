@@ -19,6 +19,7 @@
  *   4. Each segment keeps its file open, since opening one would cost a hit more than the read does.
  */
 #include "cache/document/document_log_priv.h"
+#include "io/array.h"
 #include "io/clock.h"
 #include "io/error.h"
 #include "io/memory.h"
@@ -80,20 +81,15 @@ struct document_log_segment *document_log_find_segment(const struct document_log
 
 int document_log_enter_segment(struct document_log *log, struct document_log_segment *segment)
 {
-    if (log->n_segments == log->segments_capacity) {
-        size_t capacity = log->segments_capacity ? 2 * log->segments_capacity : 64;
-        struct document_log_segment **segments = realloc(log->segments, size_mul(capacity, sizeof *segments));
-        if (!segments)
-            return QUIRE_ENOMEM;
-        log->segments = segments;
-        log->segments_capacity = capacity;
-    }
+    if (!array_reserve(&log->segments, &log->segments_capacity, log->n_segments + 1))
+        return QUIRE_ENOMEM;
     log->segments[log->n_segments++] = segment;
     return 0;
 }
 
 void document_log_free_segment(struct document_log *log, struct document_log_segment *segment)
 {
+    assert(segment->reads == 0);
     while (segment->queue.first) {
         segment->queue.first->wanted = false;
         document_log_settle_first(log, segment);
@@ -221,17 +217,6 @@ static int take_options(struct document_log *log, const struct document_log_opti
                                                       : error_set(err, QUIRE_ENOMEM, "no memory for a document log");
 }
 
-static void init_locks(struct document_log *log)
-{
-    pthread_condattr_t monotonic;
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    pthread_cond_init(&log->wake, &monotonic);
-    pthread_condattr_destroy(&monotonic);
-    pthread_mutex_init(&log->lock, NULL);
-    pthread_mutex_init(&log->work, NULL);
-}
-
 static void free_log(struct document_log *log)
 {
     for (size_t i = 0; i < log->n_segments; i++)
@@ -259,9 +244,15 @@ static void free_log(struct document_log *log)
 int document_log_open(const struct document_log_options *options, struct document_log **out, struct quire_error *err)
 {
     struct document_log *log = calloc(1, sizeof *log);
+    pthread_condattr_t monotonic;
     if (!log)
         return error_set(err, QUIRE_ENOMEM, "no memory for a document log");
-    init_locks(log);
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_cond_init(&log->wake, &monotonic);
+    pthread_condattr_destroy(&monotonic);
+    pthread_mutex_init(&log->lock, NULL);
+    pthread_mutex_init(&log->work, NULL);
     int rc = take_options(log, options, err);
     if (rc == 0 && !log->options.read_only)
         rc = make_folder(log, err);
@@ -278,6 +269,7 @@ int document_log_open(const struct document_log_options *options, struct documen
 int document_log_begin(struct document_log *log, struct quire_error *err)
 {
     pthread_mutex_lock(&log->lock);
+    assert(!log->begun && !log->options.read_only);
     log->begun = log->ripe = true;
     pthread_mutex_unlock(&log->lock);
     if (log->options.no_thread)

@@ -68,9 +68,12 @@ int document_log_append(struct document_log *log, const uint8_t *document, uint3
 /* A document that was appended or adopted is not referred to any more. Once for each. */
 void document_log_drop(struct document_log *log, const struct document_at *at);
 
-/* A read. begin: 1: the bytes are in memory: they were copied to out->bytes; 0: run out->op (kind, file, offset, buffer
- * and bytes are set; the caller sets done and owner) on an engine, then call document_read_bytes; negative:
- * QUIRE_ENOTFOUND (dropped meanwhile), QUIRE_ENOMEM. The segment stays open until document_read_end. */
+/* A read: begun, perhaps run, ended. The segment stays open until document_read_end. */
+enum document_read_from {
+    DOCUMENT_ON_DISK,  /* run out->op (kind, file, offset, buffer and bytes are set; the caller sets done and owner) on
+                        * an engine, then call document_read_bytes */
+    DOCUMENT_IN_MEMORY /* the bytes were copied to out->bytes */
+};
 struct document_read {
     struct io_op op;
     struct document_log *log;
@@ -80,10 +83,11 @@ struct document_read {
     uint8_t *bytes;  /* at.bytes of the document */
     uint32_t drops;  /* the log's */
 };
+/* An enum document_read_from; QUIRE_ENOTFOUND (dropped meanwhile), QUIRE_ENOMEM. */
 int document_read_begin(struct document_log *log, const struct document_at *at, struct document_read *out,
                         struct quire_error *err);
 /* After the op ended with `result`: sets bytes and puts the document into the hot cache. QUIRE_EIO, ESHORTREAD. The
- * checksum is document_decode's to prove. */
+ * checksum is document_decode's to check. */
 int document_read_bytes(struct document_read *read, int result, struct quire_error *err);
 void document_read_end(struct document_read *read);
 

@@ -1,9 +1,9 @@
 /*
  * document_log_append.c - which segment a document goes to, appending, and counting what lives.
  *
- * A document's class is its remaining life: below 1 minute, below 2, below 4, ...; documents that never expire have
- * their own. Each class has one open segment, which takes documents for a quarter of the class's longest life: what
- * comes at any moment differs in expiry by half of that life at most, so all of a segment expires within three quarters
+ * A document's class is its remaining TTL: below 1 minute, below 2, below 4, ...; documents that never expire have
+ * their own. Each class has one open segment, which takes documents for a quarter of the class's longest TTL: what
+ * comes at any moment differs in expiry by half of that TTL at most, so all of a segment expires within three quarters
  * of it, and answers with one TTL within a quarter. (An end by the spread of expiry itself would let two TTLs of one
  * class take turns at ending each other's segments.)
  *
@@ -48,9 +48,9 @@ static unsigned class_of(uint64_t expire_ms, uint64_t now_ms)
 {
     if (document_log_never_expires(expire_ms))
         return LOG_CLASS_NEVER;
-    uint64_t life = expire_ms > now_ms ? expire_ms - now_ms : 0;
+    uint64_t ttl = expire_ms > now_ms ? expire_ms - now_ms : 0;
     unsigned class = 0;
-    while (life >= document_log_class_ttl_ms(class))
+    while (ttl >= document_log_class_ttl_ms(class))
         class ++;
     return class;
 }
@@ -59,9 +59,12 @@ static unsigned class_of(uint64_t expire_ms, uint64_t now_ms)
 
 void document_log_close_segment(struct document_log *log, struct document_log_segment *segment)
 {
+    uint32_t before = log->n_open;
+    assert(lock_is_held(&log->lock) && segment->open);
     for (unsigned i = 0; i < log->n_open; i++)
         if (log->open[i] == segment)
             log->open[i] = log->open[--log->n_open];
+    assert(log->n_open == before - 1);
     segment->open = false;
     if (segment->documents == 0)
         log->ripe = true;
@@ -119,6 +122,7 @@ static struct document_log_segment *open_segment(struct document_log *log, unsig
         free(segment);
         return NULL;
     }
+    assert(log->n_open < log->options.groups);
     log->next_number++;
     log->open[log->n_open++] = segment;
     return segment;
@@ -165,6 +169,7 @@ static void enter(struct document_log *log, struct document_log_segment *segment
 {
     uint64_t before = log->stats.buffered_bytes,
              expire = document_log_never_expires(expire_ms) ? UINT64_MAX : expire_ms;
+    assert(lock_is_held(&log->lock) && segment->open && segment->bytes % DOCUMENT_UNIT == 0);
     resident->segment = segment->number;
     resident->unit = (uint32_t)(segment->bytes / DOCUMENT_UNIT);
     resident->pending = true;
@@ -241,6 +246,7 @@ static void take_back(struct document_log *log, struct document_log_segment *seg
     uint64_t offset = (uint64_t)at->unit * DOCUMENT_UNIT;
     if (!segment->open || !last || last->unit != at->unit || segment->disk > offset)
         return;
+    assert(last->pending && !last->indexed && log->stats.buffered_bytes >= last->bytes);
     document_log_list_remove(&segment->queue, last);
     last->pending = false;
     segment->bytes -= last->bytes;

@@ -2,7 +2,7 @@
  * document_log_compact.c - what still lives in a segment that is mostly dead goes elsewhere.
  *
  * Worth it is a segment that takes no more documents, of which less than half lives, and whose documents do not expire
- * soon anyway: at least a minute and an eighth of its class's life must be left, else waiting is cheaper. Of those the
+ * soon anyway: at least a minute and an eighth of its class's TTL must be left, else waiting is cheaper. Of those the
  * one goes of which the least share lives; one per round.
  *
  * The segment is read from front to back. The log does not know which of its documents live; each that proves itself
@@ -16,7 +16,6 @@
  * three times in all.
  */
 #include "cache/document/document_log_priv.h"
-#include "cache/document/document_scan.h"
 #include "io/clock.h"
 #include "io/error.h"
 #include "io/memory.h"
@@ -31,9 +30,9 @@ static bool is_worth(const struct document_log_segment *segment, uint64_t now_ms
     if (segment->open || !segment->file || segment->queue.first || segment->documents == 0 ||
         segment->compact_tries >= TRIES_MAX || segment->live_bytes * 2 >= segment->bytes - LOG_HEADER_BYTES)
         return false;
-    uint64_t life = document_log_class_ttl_ms(segment->class), soon = SOON_MS;
-    if (life != UINT64_MAX && life / 8 > soon)
-        soon = life / 8;
+    uint64_t ttl = document_log_class_ttl_ms(segment->class), soon = SOON_MS;
+    if (ttl != UINT64_MAX && ttl / 8 > soon)
+        soon = ttl / 8;
     return segment->last_expire_ms > now_ms && segment->last_expire_ms - now_ms > soon;
 }
 
@@ -126,10 +125,12 @@ int document_log_compact(struct document_log *log, struct quire_error *err)
     struct document_window window = {0};
     struct quire_error why = {0};
     int rc = 0;
+    assert(lock_is_held(&log->work));
     if (!segment)
         return 0;
+    assert(!segment->open && segment->file && segment->disk == segment->bytes);
     pthread_mutex_lock(&log->lock);
-    segment->hold_syncs = LOG_HOLD_SYNCS;
+    segment->keep_syncs = LOG_KEEP_SYNCS;
     log->dirty = true;
     pthread_mutex_unlock(&log->lock);
     uint64_t offset = LOG_HEADER_BYTES;

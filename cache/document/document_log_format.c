@@ -6,7 +6,7 @@
  * has another magic number belongs to somebody else, and a version this program does not know may hold what is still
  * of use to another: both end the opening with a sentence, and nothing is removed.
  *
- * The documents prove themselves; so of the header only the time is used: it bounds when the last document expires.
+ * The documents have checksums of their own; so of the header only the time is used: it bounds when the last document expires.
  */
 #include "cache/document/document_log_priv.h"
 #include "io/bytes.h"
@@ -28,6 +28,7 @@ enum segment_field {
 
 void document_log_header_encode(const struct document_log_segment *segment, uint8_t page[LOG_HEADER_BYTES])
 {
+    assert(segment->number != 0 && segment->class <= LOG_CLASS_NEVER);
     memset(page, 0, LOG_HEADER_BYTES);
     memcpy(page + MAGIC_AT, SEGMENT_MAGIC, 8);
     store_u32(page + VERSION_AT, SEGMENT_VERSION);
@@ -65,8 +66,8 @@ int document_log_header_decode(const char *path, const uint8_t *page, size_t n, 
     }
     segment->class = class;
     segment->created_ms = load_u64(page + CREATED_AT);
-    uint64_t life = document_log_class_ttl_ms(class), open = document_log_class_open_ms(class), sum;
-    if (life == UINT64_MAX || __builtin_add_overflow(segment->created_ms, life + open, &sum))
+    uint64_t ttl = document_log_class_ttl_ms(class), open = document_log_class_open_ms(class), sum;
+    if (ttl == UINT64_MAX || __builtin_add_overflow(segment->created_ms, ttl + open, &sum))
         sum = UINT64_MAX;
     segment->last_expire_ms = sum;
     return 1;

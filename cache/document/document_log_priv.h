@@ -10,17 +10,19 @@
 #define QUIRE_CACHE_DOCUMENT_LOG_PRIV_H
 
 #include "cache/document/document_log.h"
+#include "cache/document/document_scan.h"
+#include "io/lock.h"
+#include <assert.h>
 #include <pthread.h>
 
 #define LOG_PAGE         4096u
 #define LOG_HEADER_BYTES LOG_PAGE
 #define LOG_GROUPS_MAX   64u
-#define LOG_NAME_BYTES   32u        /* of "<16 hex digits>.docs" */
 #define LOG_WRITE_BYTES  (1u << 20) /* the most that one write takes; so many waiting bytes end the gathering */
-#define LOG_HOLD_SYNCS   3u         /* that a segment stays for when compaction emptied it */
+#define LOG_KEEP_SYNCS   3u         /* that a segment stays for when compaction emptied it */
 
 enum {
-    LOG_CLASSES = 25,    /* of remaining life: below 1, 2, 4, ... minutes; the last has no end */
+    LOG_CLASSES = 25,    /* of remaining TTL: below 1, 2, 4, ... minutes; the last has no end */
     LOG_CLASS_NEVER = 25 /* documents that do not expire */
 };
 
@@ -47,11 +49,11 @@ struct document_log_segment {
     uint32_t number;
     uint32_t reads;         /* under way */
     uint32_t drops;         /* documents dropped; wraps */
-    unsigned class;         /* of remaining life */
+    unsigned class;         /* of remaining TTL */
     bool open;              /* for appending */
     bool gone;              /* its file was removed; it waits for reads to end */
     unsigned compact_tries; /* that came to its end */
-    unsigned hold_syncs;    /* documents were moved away: it stays for so many rounds of sync */
+    unsigned keep_syncs;    /* documents were moved away: it stays for so many rounds of sync */
     uint64_t bytes;         /* with the header and all that waits */
     uint64_t disk;          /* of these in the file */
     uint64_t synced;        /* by the holder of `work` */
@@ -106,11 +108,6 @@ uint64_t document_log_now_ms(const struct document_log *log);
 /* Says a line to the host. Without `lock`. */
 void document_log_say(const struct document_log *log, bool warning, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-/* folder/name; owned by the caller. NULL without memory. */
-char *document_log_path(const char *folder, const char *name);
-void document_log_segment_name(char name[LOG_NAME_BYTES], uint32_t number);
-/* The number that a file name stands for; 0: it is no segment's. */
-uint32_t document_log_parse_name(const char *name);
 /* NULL: there is none. Under `lock`. */
 struct document_log_segment *document_log_find_segment(const struct document_log *log, uint32_t number);
 /* Enters a segment, which has the highest number so far. Under `lock`. */
@@ -120,7 +117,7 @@ void document_log_free_segment(struct document_log *log, struct document_log_seg
 
 /* ---- document_log_append.c: groups, appending, dropping ---------------------------------------------------------- */
 
-/* The upper bound of a class's remaining life; UINT64_MAX: none. */
+/* The upper bound of a class's remaining TTL; UINT64_MAX: none. */
 uint64_t document_log_class_ttl_ms(unsigned class);
 /* How long a segment of a class takes documents. */
 uint64_t document_log_class_open_ms(unsigned class);

@@ -64,6 +64,7 @@ static struct resident **bucket_of(const struct document_log *log, uint32_t segm
 void document_log_index_add(struct document_log *log, struct resident *resident)
 {
     struct resident **bucket = bucket_of(log, resident->segment, resident->unit);
+    assert(lock_is_held(&log->lock) && !resident->indexed);
     resident->chain = *bucket;
     resident->indexed = true;
     *bucket = resident;
@@ -80,6 +81,7 @@ struct resident *document_log_index_find(const struct document_log *log, uint32_
 void document_log_index_remove(struct document_log *log, struct resident *resident)
 {
     struct resident **at = bucket_of(log, resident->segment, resident->unit);
+    assert(resident->indexed);
     while (*at != resident)
         at = &(*at)->chain;
     *at = resident->chain;
@@ -101,6 +103,7 @@ static uint64_t hot_cost(const struct resident *resident)
 
 static void hot_remove(struct document_log *log, struct resident *resident)
 {
+    assert(!resident->pending && log->stats.hot_bytes >= hot_cost(resident));
     document_log_list_remove(&log->hot, resident);
     log->stats.hot_bytes -= hot_cost(resident);
     document_log_index_remove(log, resident);
@@ -110,6 +113,7 @@ static void hot_remove(struct document_log *log, struct resident *resident)
 /* Makes an indexed document the one that was read last. */
 static void hot_add(struct document_log *log, struct resident *resident)
 {
+    assert(resident->indexed && !resident->pending);
     document_log_list_push(&log->hot, resident);
     log->stats.hot_bytes += hot_cost(resident);
     while (log->stats.hot_bytes > log->options.hot_bytes)
@@ -124,6 +128,7 @@ static bool hot_takes(const struct document_log *log, uint64_t bytes)
 void document_log_forget(struct document_log *log, const struct document_at *at)
 {
     struct resident *resident = document_log_index_find(log, at->segment, at->unit);
+    assert(lock_is_held(&log->lock));
     if (resident && resident->pending)
         document_log_index_remove(log, resident);
     else if (resident)
@@ -142,6 +147,7 @@ void document_log_forget_segment(struct document_log *log, uint32_t number)
 void document_log_settle_first(struct document_log *log, struct document_log_segment *segment)
 {
     struct resident *resident = segment->queue.first;
+    assert(resident->pending && log->stats.buffered_bytes >= resident->bytes);
     document_log_list_remove(&segment->queue, resident);
     resident->pending = false;
     log->stats.buffered_bytes -= resident->bytes;
@@ -180,13 +186,14 @@ static int read_memory(struct document_log *log, const struct document_at *at, s
     if (copy)
         memcpy(copy, resident->data, at->bytes);
     pthread_mutex_lock(&log->lock);
+    assert(resident->copies > 0);
     resident->copies--;
     document_log_release(resident);
     pthread_mutex_unlock(&log->lock);
     if (!copy)
         return error_set(err, QUIRE_ENOMEM, "no memory for a document of %u bytes", at->bytes);
     *out = (struct document_read){.log = log, .at = *at, .buffer = copy, .bytes = copy};
-    return 1;
+    return DOCUMENT_IN_MEMORY;
 }
 
 /* A segment that has the document on the disk, with one read more under way; or NULL. */
@@ -215,7 +222,7 @@ static int read_disk(struct document_log *log, const struct document_at *at, str
     read.op =
         (struct io_op){.kind = IO_READ, .file = segment->file, .buffer = read.buffer, .bytes = bytes, .offset = begin};
     *out = read;
-    return 0;
+    return DOCUMENT_ON_DISK;
 }
 
 int document_read_begin(struct document_log *log, const struct document_at *at, struct document_read *out,
@@ -256,6 +263,7 @@ static void keep_hot(struct document_read *read)
 
 int document_read_bytes(struct document_read *read, int result, struct quire_error *err)
 {
+    assert(read->segment && !read->bytes);
     uint32_t skip = (uint32_t)((uint64_t)read->at.unit * DOCUMENT_UNIT - read->op.offset);
     if (result < 0)
         return error_set(err, result, "read of %s at offset %llu: %s", read->op.file->path,
@@ -274,6 +282,7 @@ void document_read_end(struct document_read *read)
     struct document_log_segment *segment = read->segment;
     if (segment) {
         pthread_mutex_lock(&read->log->lock);
+        assert(segment->reads > 0);
         segment->reads--;
         pthread_mutex_unlock(&read->log->lock);
     }

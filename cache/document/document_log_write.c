@@ -11,7 +11,7 @@
  *
  * A write that failed is tried again as it was: same bytes, same place; what waits stays in memory meanwhile and can be
  * read. After a sync that failed the documents written since the last one may be lost although a later sync succeeds;
- * they prove themselves, so a reader finds out, and who waited in document_log_sync was told. While anything fails,
+ * their checksums tell, so a reader finds out, and who waited in document_log_sync was told. While anything fails,
  * appends are refused with that failure, and a round is made every 100 ms until one succeeds.
  *
  * A segment is removed when nothing in it lives and it takes no more documents. One that compaction emptied stays for
@@ -67,7 +67,9 @@ static uint64_t gather(struct document_log *log, const struct document_log_segme
     } else {
         memcpy(log->buffer, segment->tail, (size_t)(at - base));
     }
+    assert(segment->disk < target);
     while (at < target && at - base < LOG_WRITE_BYTES) {
+        assert(first);
         uint64_t begin = (uint64_t)first->unit * DOCUMENT_UNIT, end = begin + first->bytes;
         uint64_t stop = end - base < LOG_WRITE_BYTES ? end : base + LOG_WRITE_BYTES;
         memcpy(log->buffer + (at - base), first->data + (at - begin), (size_t)(stop - at));
@@ -94,6 +96,7 @@ static int write_once(struct document_log *log, struct document_log_segment *seg
         return rc;
     memcpy(segment->tail, log->buffer + bytes - LOG_PAGE, LOG_PAGE);
     pthread_mutex_lock(&log->lock);
+    assert(end > segment->disk && end <= segment->bytes);
     segment->disk = end;
     log->dirty = true;
     log->stats.written_bytes += bytes;
@@ -154,12 +157,13 @@ int document_log_write_all(struct document_log *log, struct quire_error *err)
  * the next write goes. */
 static bool count_sync(struct document_log *log)
 {
+    assert(lock_is_held(&log->lock));
     bool more = false;
     for (size_t i = 0; i < log->n_segments; i++) {
         struct document_log_segment *segment = log->segments[i];
-        if (segment->hold_syncs && --segment->hold_syncs == 0)
+        if (segment->keep_syncs && --segment->keep_syncs == 0)
             log->ripe = true;
-        more = more || segment->hold_syncs;
+        more = more || segment->keep_syncs;
         if (!segment->open && !segment->queue.first) {
             free(segment->tail);
             segment->tail = NULL;
@@ -187,6 +191,7 @@ static int sync_all(struct document_log *log, struct quire_error *err)
     struct document_log_segment *segment;
     while (rc == 0 && (segment = next_dirty(log, &i))) {
         rc = fs_sync(segment->file, err);
+        assert(segment->synced <= segment->disk);
         if (rc == 0)
             segment->synced = segment->disk;
     }
@@ -267,7 +272,7 @@ static struct document_log_segment *next_dead(struct document_log *log, size_t *
     pthread_mutex_lock(&log->lock);
     for (; log->begun && !found && *i < log->n_segments; ++*i) {
         struct document_log_segment *segment = log->segments[*i];
-        if (segment->documents == 0 && !segment->open && segment->hold_syncs == 0)
+        if (segment->documents == 0 && !segment->open && segment->keep_syncs == 0)
             found = segment;
     }
     pthread_mutex_unlock(&log->lock);
@@ -293,6 +298,7 @@ static int unlink_segment(struct document_log *log, const struct document_log_se
 static void take_out(struct document_log *log, struct document_log_segment *segment, size_t i)
 {
     pthread_mutex_lock(&log->lock);
+    assert(i > 0 && log->segments[i - 1] == segment && segment->documents == 0 && !segment->open);
     memmove(log->segments + i - 1, log->segments + i, (log->n_segments - i) * sizeof *log->segments);
     log->n_segments--;
     log->stats.removed_segments++;
@@ -323,6 +329,7 @@ void document_log_remove_dead(struct document_log *log)
 int document_log_round(struct document_log *log, struct quire_error *err)
 {
     uint64_t now_ms = document_log_now_ms(log), now_ns = clock_ns();
+    assert(lock_is_held(&log->work));
     pthread_mutex_lock(&log->lock);
     log->ripe = false;
     document_log_close_aged(log, now_ms);
@@ -338,11 +345,6 @@ int document_log_round(struct document_log *log, struct quire_error *err)
     return rc;
 }
 
-static uint64_t earlier(uint64_t a, uint64_t b)
-{
-    return a < b ? a : b;
-}
-
 /* When the next round is due. Under `lock`. */
 static uint64_t next_round_ns(const struct document_log *log)
 {
@@ -352,9 +354,9 @@ static uint64_t next_round_ns(const struct document_log *log)
     if (log->ripe || log->stats.buffered_bytes >= LOG_WRITE_BYTES)
         return 0;
     if (log->stats.buffered_bytes > 0)
-        due = earlier(due, log->filled_ns + GATHER_NS);
+        due = due < log->filled_ns + GATHER_NS ? due : log->filled_ns + GATHER_NS;
     if (log->dirty)
-        due = earlier(due, log->synced_ns + SYNC_NS);
+        due = due < log->synced_ns + SYNC_NS ? due : log->synced_ns + SYNC_NS;
     return due;
 }
 

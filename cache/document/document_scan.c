@@ -8,7 +8,6 @@
  * What is rescued keeps its place, so that entries need not be told; the header is written anew, without an end of
  * life: it is only used to tell when a segment's last document expires.
  */
-#include "cache/document/document_scan.h"
 #include "cache/document/document_log_priv.h"
 #include "io/error.h"
 #include "io/memory.h"
@@ -61,9 +60,10 @@ int document_check_at(struct document_window *window, const struct io_file *file
     rc = slide(window, file, offset, length, &there, err);
     if (rc < 0)
         return rc;
-    bool proved = document_decode(window->bytes + (offset - window->begin), there, document, &bytes, NULL) == 0;
-    window->damaged_units += !proved;
-    return proved;
+    bool whole = document_decode(window->bytes + (offset - window->begin), there, document, &bytes, NULL) == 0;
+    assert(!whole || bytes == length);
+    window->damaged_units += !whole;
+    return whole;
 }
 
 /* ---- a file ------------------------------------------------------------------------------------------------------ */

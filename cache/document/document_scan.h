@@ -11,6 +11,17 @@
 #include "cache/document/document.h"
 #include "io/fs.h"
 
+/* ---- names ------------------------------------------------------------------------------------------------------- */
+
+#define LOG_NAME_BYTES 32u /* of "<16 hex digits>.docs" */
+/* folder/name; owned by the caller. NULL without memory. */
+char *document_log_path(const char *folder, const char *name);
+void document_log_segment_name(char name[LOG_NAME_BYTES], uint32_t number);
+/* The number that a file name stands for; 0: it is no segment's. */
+uint32_t document_log_parse_name(const char *name);
+
+/* ---- reading ----------------------------------------------------------------------------------------------------- */
+
 /* A part of a segment in memory. Zeros; ended by memory_free(bytes). */
 struct document_window {
     uint8_t *bytes; /* owned */
@@ -19,7 +30,7 @@ struct document_window {
     uint64_t damaged_units; /* that are no document, nor zeros */
 };
 
-/* Proves the document at an offset, of which all lies below `limit`. 1: it is one, pointing into the window until the
+/* Checks the document at an offset, of which all lies below `limit`. 1: it is one, pointing into the window until the
  * next call; 0: it is none, or padding; negative: QUIRE_EIO, ENOMEM. */
 int document_check_at(struct document_window *window, const struct io_file *file, uint64_t limit, uint64_t offset,
                       struct document *document, struct quire_error *err);

@@ -58,6 +58,7 @@ void deadlines_add(struct deadlines *deadlines, uint64_t at_ms, void *owner, uin
 {
     assert(deadlines->n < deadlines->max);
     put_above(deadlines, deadlines->n++, (struct deadline){at_ms, owner, place});
+    assert(deadlines->items[*place].owner == owner);
 }
 
 void deadlines_remove(struct deadlines *deadlines, uint32_t place)

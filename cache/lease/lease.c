@@ -23,6 +23,7 @@
 #include "cache/lease/lease_token.h"
 #include "index/kernels/kernels.h"
 #include "io/error.h"
+#include "io/lock.h"
 #include "io/memory.h"
 #include "io/random.h"
 #include <assert.h>
@@ -166,6 +167,7 @@ static struct link **exact_chain(const struct lease_table *table, uint64_t group
 
 static void link_into(struct link **chain, struct link *link)
 {
+    assert(!link->at);
     link->next = *chain;
     link->at = chain;
     if (link->next)
@@ -245,6 +247,7 @@ static struct lease *find_token(const struct lease_table *table, const struct le
 
 static void append(struct lease *lease, struct lease_waiter *waiter)
 {
+    assert(lease->in_flight);
     waiter->lease = lease;
     waiter->prev = lease->last;
     waiter->next = NULL;
@@ -258,6 +261,7 @@ static void append(struct lease *lease, struct lease_waiter *waiter)
 static void leave(struct lease_table *table, struct lease_waiter *waiter)
 {
     struct lease *lease = waiter->lease;
+    assert(lease && lease->in_flight && lease->first && lease->last);
     if (waiter->prev)
         waiter->prev->next = waiter->next;
     else
@@ -296,6 +300,7 @@ static uint32_t wake_all(struct lease_table *table, struct lease *lease, enum le
         waiter->lease = NULL;
         waiter->how = how;
     }
+    assert((n > 0) == (lease->first != NULL));
     if (n)
         wakes_add(wakes, lease->first, lease->last);
     lease->first = lease->last = NULL;
@@ -306,6 +311,7 @@ static uint32_t wake_all(struct lease_table *table, struct lease *lease, enum le
 static void join(struct lease *lease, struct lease *into)
 {
     struct lease_waiter *a = into->first, *b = lease->first;
+    assert(into != lease && into->in_flight && lease->in_flight);
     into->first = into->last = lease->first = lease->last = NULL;
     while (a || b) {
         struct lease_waiter **earlier = !b || (a && a->asked < b->asked) ? &a : &b, *waiter = *earlier;
@@ -333,6 +339,7 @@ static uint64_t later(uint64_t now_ms, uint64_t ms)
 static void begin_term(struct lease_table *table, struct lease *lease, uint64_t epoch, uint64_t now_ms,
                        uint64_t lease_ms)
 {
+    assert(lease->in_flight);
     lease->token = (struct lease_token){.epoch = epoch,
                                         .granted_ms = now_ms & GRANTED_MASK,
                                         .nonce = random_next(&table->random) << SLOT_BITS | lease->slot};
@@ -356,6 +363,8 @@ static struct lease *grant(struct lease_table *table, const struct lease_questio
     struct lease *lease = table->free;
     if (!lease)
         return NULL;
+    assert(lock_is_held(&table->lock) && !lease->in_flight && !lease->first && !lease->by_exact.at);
+    assert(!find_exact(table, question->group, question->exact)); /* rule 1 */
     table->free = lease->next_free;
     lease->in_flight = true;
     lease->group = question->group;
@@ -375,6 +384,7 @@ static struct lease *grant(struct lease_table *table, const struct lease_questio
 static bool hand_over(struct lease_table *table, struct lease *lease, uint64_t now_ms, struct wakes *wakes)
 {
     struct lease_waiter *heir = lease->first;
+    assert(lock_is_held(&table->lock) && lease->in_flight);
     while (heir && (!heir->want_lease || heir->deadline_ms <= now_ms))
         heir = heir->next;
     struct lease *other = heir ? find_exact(table, lease->group, heir->exact) : NULL;
@@ -386,6 +396,7 @@ static bool hand_over(struct lease_table *table, struct lease *lease, uint64_t n
         end(table, lease);
         return false;
     }
+    assert(!other || other == lease);
     wake_one(table, heir, LEASE_LEAD, wakes);
     set_exact(table, lease, heir->exact);
     deadlines_remove(&table->running, lease->place);
@@ -401,6 +412,7 @@ static bool hand_over(struct lease_table *table, struct lease *lease, uint64_t n
 /* A lease in flight for the question. One that is past its deadline, with nobody to take it over, ends here. */
 static struct lease *find(struct lease_table *table, const struct lease_question *question)
 {
+    assert(lock_is_held(&table->lock));
     for (;;) {
         struct lease *lease = find_exact(table, question->group, question->exact);
         if (!lease)
@@ -419,6 +431,7 @@ static enum lease_answer queue(struct lease_table *table, const struct lease_que
         return LEASE_TAKEN;
     if (table->waiting.n == table->waiting.max)
         return LEASE_FULL;
+    assert(!waiter->lease && waiter->wake);
     waiter->exact = question->exact;
     waiter->asked = table->asked++;
     waiter->deadline_ms = later(question->now_ms, wait_ms);
@@ -504,6 +517,7 @@ static uint32_t done_and_unlock(struct lease_table *table, struct lease *lease)
 {
     struct wakes wakes = {0};
     uint32_t n = 0;
+    assert(lock_is_held(&table->lock));
     if (lease) {
         n = wake_all(table, lease, LEASE_READY, &wakes);
         end(table, lease);
@@ -577,6 +591,7 @@ void lease_get_stats(const struct lease_table *constant, struct lease_stats *out
     *out = table->stats;
     out->in_flight = table->running.n;
     out->waiting = table->waiting.n;
+    assert(out->granted + out->handed_over >= out->in_flight + out->done + out->failed + out->expired);
     pthread_mutex_unlock(&table->lock);
 }
 

@@ -1,6 +1,7 @@
 /* negative.c - a set-associative table: nothing is allocated, nothing grows, the oldest knowledge goes first. */
 #include "cache/lease/negative.h"
 #include "io/random.h"
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,6 +13,7 @@ struct negative {
 
 int negatives_init(struct negatives *negatives, uint32_t n_buckets)
 {
+    assert(n_buckets && (n_buckets & (n_buckets - 1)) == 0);
     negatives->n_buckets = n_buckets;
     negatives->places = calloc((size_t)n_buckets * WAYS, sizeof *negatives->places);
     return negatives->places ? 0 : QUIRE_ENOMEM;
@@ -39,20 +41,14 @@ static struct negative *find(const struct negatives *negatives, uint64_t group, 
     return NULL;
 }
 
-static struct negative *first_to_end(struct negative *bucket)
-{
-    struct negative *first = bucket;
-    for (unsigned i = 1; i < WAYS; i++)
-        if (bucket[i].until_ms < first->until_ms)
-            first = &bucket[i];
-    return first;
-}
-
 void negatives_add(struct negatives *negatives, uint64_t group, struct hash128 exact, uint64_t until_ms)
 {
     struct negative *place = find(negatives, group, exact), *bucket = bucket_of(negatives, group, &exact);
-    if (!place)
-        place = first_to_end(bucket);
+    struct negative *first = bucket; /* to expire */
+    for (unsigned i = 0; !place && i < WAYS; i++)
+        first = bucket[i].until_ms < first->until_ms ? &bucket[i] : first;
+    place = place ? place : first;
+    assert(until_ms > 0 && place >= bucket && place < bucket + WAYS);
     *place = (struct negative){exact.low, exact.high, until_ms};
 }
 

@@ -175,8 +175,15 @@ static void give_up(struct lookup *l)
     l->decision.answer.guards_skipped = skipped;
 }
 
-/* The document was read, or cannot be (bytes NULL). 0: the answer is whole; 1: another decision was made;
- * CACHE_WANTS_SEARCH: it wants the disk to be searched first. */
+/* What a request needs next; a negative number is an error. */
+enum get_next {
+    GET_ANSWERED, /* nothing: the answer is whole */
+    GET_READS,    /* lookup->read is to be run */
+    GET_SEARCHES, /* the decision's search is to be run */
+    GET_DECIDED   /* inside settle: there is another decision, of which the document may be in memory */
+};
+
+/* The document was read, or cannot be (bytes NULL). An enum get_next, not GET_READS. */
 static int take_document(struct lookup *l, const uint8_t *bytes, struct quire_error *err)
 {
     uint32_t n = bytes ? l->decision.at.bytes : 0, n_chunks = bytes ? cache_chunks(bytes, n) : 0;
@@ -184,37 +191,36 @@ static int take_document(struct lookup *l, const uint8_t *bytes, struct quire_er
     l->chunks = malloc((n_chunks + 1) * sizeof *l->chunks);
     if (!l->chunks)
         return error_set(err, QUIRE_ENOMEM, "no memory for an answer of %u chunks", n_chunks);
-    int rc = cache_finish(l->cache, &l->decision, bytes, n, l->chunks);
-    if (rc <= 0)
-        return rc;
+    if (cache_finish(l->cache, &l->decision, bytes, n, l->chunks) == CACHE_ANSWERED)
+        return GET_ANSWERED;
     if (l->reading)
         document_read_end(&l->read);
     l->reading = false;
-    if (++l->tries < TRIES_MAX) {
-        l->may_wait = false;
-        rc = cache_get(l->cache, l->lane->cache_scratch, &l->query, NULL, &l->decision, err);
-        return rc == 0 ? 1 : rc;
+    if (++l->tries == TRIES_MAX) {
+        give_up(l);
+        return GET_DECIDED;
     }
-    give_up(l);
-    return 1;
+    l->may_wait = false;
+    int rc = cache_get(l->cache, l->lane->cache_scratch, &l->query, NULL, &l->decision, err);
+    return rc == CACHE_DECIDED ? GET_DECIDED : rc == CACHE_WANTS_SEARCH ? GET_SEARCHES : rc;
 }
 
-/* Goes on with a decision (rc as cache_get's, but not 1) as far as memory holds what it needs. 0: the answer is whole;
- * 1: l->read is to be run; CACHE_WANTS_SEARCH: the decision's search is. */
+/* Goes on with a decision (rc as cache_get's, but not CACHE_WAITS) as far as memory holds what it needs. An enum
+ * get_next, not GET_DECIDED. */
 static int settle(struct lookup *l, int rc, struct quire_error *err)
 {
-    if (rc != 0)
-        return rc;
-    rc = 1;
-    while (rc == 1 && l->decision.wants_document) {
+    if (rc != CACHE_DECIDED)
+        return rc == CACHE_WANTS_SEARCH ? GET_SEARCHES : rc;
+    rc = GET_DECIDED;
+    while (rc == GET_DECIDED && l->decision.wants_document) {
         rc = document_read_begin(cache_documents(l->cache), &l->decision.at, &l->read, err);
         l->reading = rc >= 0;
-        if (rc == 0)
-            return 1;
-        if (rc == 1 || rc == QUIRE_ENOTFOUND)
-            rc = take_document(l, rc == 1 ? l->read.bytes : NULL, err);
+        if (rc == DOCUMENT_ON_DISK)
+            return GET_READS;
+        if (rc == DOCUMENT_IN_MEMORY || rc == QUIRE_ENOTFOUND)
+            rc = take_document(l, rc == DOCUMENT_IN_MEMORY ? l->read.bytes : NULL, err);
     }
-    return rc < 0 || rc == CACHE_WANTS_SEARCH ? rc : 0;
+    return rc == GET_DECIDED ? GET_ANSWERED : rc;
 }
 
 /* ---- what is waited for ------------------------------------------------------------------------------------------ */
@@ -266,7 +272,7 @@ static void on_read(struct io_op *op, int result, unsigned flags)
     if (rc < 0)
         complain(l->lane, &err);
     rc = take_document(l, rc < 0 ? NULL : l->read.bytes, &err);
-    go_on(call, rc == 1 ? settle(l, 0, &err) : rc, &err);
+    go_on(call, rc == GET_DECIDED ? settle(l, CACHE_DECIDED, &err) : rc, &err);
 }
 
 /* The disk was searched: the lookup is made again with what was found, and may wait then. A client that is gone takes
@@ -282,22 +288,22 @@ static void on_found(void *owner)
         join_waits(call);
     int rc = cache_get_found(l->cache, l->lane->cache_scratch, &l->query, may_wait ? &call->waiter : NULL, &l->decision,
                              &err);
-    if (rc == 1)
+    if (rc == CACHE_WAITS)
         return;
     if (may_wait)
         leave_waits(call);
     go_on(call, settle(l, rc, &err), &err);
 }
 
-/* rc as settle's. */
+/* rc: an enum get_next, as settle's. */
 static void go_on(struct get_call *call, int rc, struct quire_error *err)
 {
     struct lookup *l = &call->lookup;
-    if (rc == CACHE_WANTS_SEARCH) {
+    if (rc == GET_SEARCHES) {
         cache_search_start(l->decision.search, l->lane->searcher, on_found, call);
         return;
     }
-    if (rc == 1) {
+    if (rc == GET_READS) {
         l->read.op.done = on_read;
         l->read.op.owner = call;
         engine_queue(l->lane->engine, &l->read.op);
@@ -384,7 +390,7 @@ static void get_waiting(struct caller *c, struct lookup *l)
     l->may_wait = true;
     join_waits(call);
     int rc = cache_get(l->cache, l->lane->cache_scratch, &l->query, &call->waiter, &l->decision, &err);
-    if (rc == 1)
+    if (rc == CACHE_WAITS)
         return;
     leave_waits(call);
     go_on(call, settle(l, rc, &err), &err);
@@ -413,8 +419,8 @@ void cmd_sc_get(struct caller *c, const struct resp_arg *args, uint32_t n)
     if (rc == 0)
         rc = cache_get(l.cache, c->lane->cache_scratch, &l.query, NULL, &l.decision, &err);
     rc = settle(&l, rc, &err);
-    if (rc == 1 || rc == CACHE_WANTS_SEARCH) {
-        struct cache_search *search = rc == CACHE_WANTS_SEARCH ? l.decision.search : NULL;
+    if (rc == GET_READS || rc == GET_SEARCHES) {
+        struct cache_search *search = rc == GET_SEARCHES ? l.decision.search : NULL;
         struct get_call *call = defer(c, &l);
         if (call)
             go_on(call, rc, &err);
