@@ -373,8 +373,8 @@ static uint32_t search_linked(struct cache_lookup *l, struct graph_hit *hits, ui
     return graph_search(cache->graph, &l->group->root, l->scratch->graph, beam, is_living, l, hits, capacity);
 }
 
-/* The nearest `capacity` of the group's entries, as rows of the graph, into scratch->hits: those of scratch->rows one by
- * one, and those of its graph. (inside an epoch, without the lock) */
+/* The nearest `capacity` of the group's entries, as rows of the graph, into scratch->hits: those of scratch->rows one
+ * by one, and those of its graph. (inside an epoch, without the lock) */
 static void search(struct cache_lookup *l, uint32_t capacity)
 {
     struct cache_scratch *scratch = l->scratch;
@@ -719,8 +719,8 @@ static int look(struct cache_lookup *l, struct quire_error *err)
 
 enum { LOOK_AGAIN = CACHE_WANTS_SEARCH + 1 }; /* beside the outcomes of cache_get: entries have arrived */
 
-/* Searches and evaluates until a candidate answers or there are no more that could. last: what arrives now is not waited
- * for. An enum cache_outcome, LOOK_AGAIN or QUIRE_ENOMEM. (without the lock; takes it) */
+/* Searches and evaluates until a candidate answers or there are no more that could. last: what arrives now is not
+ * waited for. An enum cache_outcome, LOOK_AGAIN or QUIRE_ENOMEM. (without the lock; takes it) */
 static int search_and_evaluate(struct cache_lookup *l, bool last)
 {
     for (uint32_t capacity = CANDIDATES_FIRST;; capacity *= 4) {

@@ -533,7 +533,7 @@ static void *run(void *context)
     return NULL;
 }
 
-/* ---- create and destroy -------------------------------------------------------------------------------------------------------- */
+/* ---- create and destroy ------------------------------------------------------------------------------------------ */
 
 int caches_create(const struct caches_options *options, struct caches **out, struct quire_error *err)
 {

@@ -39,7 +39,7 @@ char *sealed_path(const char *folder, uint64_t uid, uint32_t number)
                                                                                                            : path;
 }
 
-/* ---- create and destroy -------------------------------------------------------------------------------------------------------- */
+/* ---- create and destroy ------------------------------------------------------------------------------------------ */
 
 struct sealed *sealed_ref(struct sealed *sealed)
 {

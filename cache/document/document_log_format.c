@@ -6,7 +6,8 @@
  * has another magic number belongs to somebody else, and a version this program does not know may hold what is still
  * of use to another: both end the opening with a sentence, and nothing is removed.
  *
- * The documents have checksums of their own; so of the header only the time is used: it bounds when the last document expires.
+ * The documents have checksums of their own; so of the header only the time is used: it bounds when the last document
+ * expires.
  */
 #include "cache/document/document_log_priv.h"
 #include "io/bytes.h"

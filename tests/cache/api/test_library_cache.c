@@ -1,6 +1,6 @@
 /*
- * test_library_cache.c - a quire_cache opened and closed, questions and answers, and what is there after a crash. Threads
- * and management are in test_library_cache_threads.c and test_library_cache_manage.c.
+ * test_library_cache.c - a quire_cache opened and closed, questions and answers, and what is there after a crash.
+ * Threads and management are in test_library_cache_threads.c and test_library_cache_manage.c.
  */
 #include "tests/cache/support_library_cache.h"
 

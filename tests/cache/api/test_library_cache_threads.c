@@ -1,6 +1,6 @@
 /*
- * test_library_cache_threads.c - many threads on one quire_cache: one computes for all who wait, closing while they wait,
- * answers of sealed vectors.
+ * test_library_cache_threads.c - many threads on one quire_cache: one computes for all who wait, closing while they
+ * wait, answers of sealed vectors.
  */
 #include "tests/cache/support_library_cache.h"
 

@@ -1,10 +1,10 @@
 /*
- * test_rules_ttl.c - rules of docs/cache.md about time: hits and TTL, jitter, sliding, stale answers and who renews them,
- * ages that a caller asks for, touching and pinning. The clock stands still unless a test moves it.
+ * test_rules_ttl.c - rules of docs/cache.md about time: hits and TTL, jitter, sliding, stale answers and who renews
+ * them, ages that a caller asks for, touching and pinning. The clock stands still unless a test moves it.
  */
 #include "tests/cache/support_rules.h"
 
-/* ---- time --------------------------------------------------------------------------------------------------------- */
+/* ---- time -------------------------------------------------------------------------------------------------------- */
 
 static void a_hit_extends_no_ttl(void **state)
 {
