@@ -153,13 +153,6 @@ static int save(void *context, struct checkpoint *checkpoint, struct quire_error
     return caches_save(c->caches, checkpoint, err);
 }
 
-static enum journal_sync sync_of(enum quire_durability durability)
-{
-    return durability == QUIRE_DURABLE_ALWAYS ? JOURNAL_ALWAYS
-           : durability == QUIRE_DURABLE_NO   ? JOURNAL_NO
-                                              : JOURNAL_EVERYSEC;
-}
-
 static int check_options(const struct quire_cache_options *o, struct quire_error *err)
 {
     int rc = library_struct_validate(o->struct_bytes, sizeof *o, "quire_cache_options", err);
@@ -260,7 +253,10 @@ static int open_folder(struct quire_cache *c, const struct quire_cache_options *
                                     .log = pass_log,
                                     .log_context = c,
                                     .seal_rows = o->seal_rows};
-    struct store_options store = {.sync = sync_of(o->durability), .no_maintenance = true};
+    struct store_options store = {.sync = o->durability == QUIRE_DURABLE_ALWAYS ? JOURNAL_ALWAYS
+                                          : o->durability == QUIRE_DURABLE_NO   ? JOURNAL_NO
+                                                                                : JOURNAL_EVERYSEC,
+                                  .no_maintenance = true};
     struct store_host host = {.restore = restore, .replay = replay, .save = save, .log = pass_log, .context = c};
     struct store_report report;
     int rc = check_there(o, path, err);
@@ -316,9 +312,11 @@ int quire_cache_open(const char *path, const struct quire_cache_options *options
     return rc;
 }
 
-/* Refuses new calls and waits for those that are under way. */
-static void drain(struct quire_cache *c)
+int quire_cache_close(struct quire_cache *c, struct quire_error *err)
 {
+    if (!c)
+        return 0;
+    /* refuses new calls and waits for those that are under way */
     pthread_mutex_lock(&c->mutex);
     c->closing = true;
     pthread_mutex_unlock(&c->mutex);
@@ -328,13 +326,6 @@ static void drain(struct quire_cache *c)
     while (c->calls)
         pthread_cond_wait(&c->idle, &c->mutex);
     pthread_mutex_unlock(&c->mutex);
-}
-
-int quire_cache_close(struct quire_cache *c, struct quire_error *err)
-{
-    if (!c)
-        return 0;
-    drain(c);
     assert(c->calls == 0 && c->closing);
     int rc = c->cache ? document_log_sync(cache_documents(c->cache), err) : 0;
     if (c->cache)
@@ -372,25 +363,6 @@ static void on_wake(struct lease_waiter *waiter, enum lease_wake how)
     s->how = how;
     pthread_cond_signal(&s->changed); /* under the mutex: the sleeper and what it stands on may be gone afterwards */
     pthread_mutex_unlock(&s->mutex);
-}
-
-static void sleeper_init(struct sleeper *s)
-{
-    pthread_condattr_t monotonic;
-    memset(s, 0, sizeof *s);
-    s->waiter.wake = on_wake;
-    s->waiter.owner = s;
-    pthread_mutex_init(&s->mutex, NULL);
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    pthread_cond_init(&s->changed, &monotonic);
-    pthread_condattr_destroy(&monotonic);
-}
-
-static void sleeper_fini(struct sleeper *s)
-{
-    pthread_cond_destroy(&s->changed);
-    pthread_mutex_destroy(&s->mutex);
 }
 
 static enum lease_wake sleep_until_woken(struct quire_cache *c, struct sleeper *s, uint64_t wait_ms)
@@ -466,11 +438,16 @@ static int decide(struct quire_cache *c, const struct quire_cache_query *query, 
                   struct quire_error *err)
 {
     struct idle_scratch *scratch;
-    struct sleeper sleeper;
+    struct sleeper sleeper = {.waiter = {.wake = on_wake, .owner = &sleeper}};
+    pthread_condattr_t monotonic;
     int rc = library_cache_scratch_take(c, &scratch, err);
     if (rc < 0)
         return rc;
-    sleeper_init(&sleeper);
+    pthread_mutex_init(&sleeper.mutex, NULL);
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_cond_init(&sleeper.changed, &monotonic);
+    pthread_condattr_destroy(&monotonic);
     rc = cache_get(c->cache, scratch->scratch, query, &sleeper.waiter, d, err);
     while (rc == CACHE_WANTS_SEARCH) {
         rc = search_now(c, d, err);
@@ -480,7 +457,8 @@ static int decide(struct quire_cache *c, const struct quire_cache_query *query, 
     library_cache_scratch_put(c, scratch);
     if (rc == CACHE_WAITS)
         rc = decide_woken(c, query, &sleeper, sleep_until_woken(c, &sleeper, query->wait_ms), d, err);
-    sleeper_fini(&sleeper);
+    pthread_cond_destroy(&sleeper.changed);
+    pthread_mutex_destroy(&sleeper.mutex);
     return rc;
 }
 

@@ -877,21 +877,6 @@ static double decimal_of(float x)
     return strtod(text, NULL);
 }
 
-static void point_into(struct quire_cache_answer *answer, const struct document *document, struct quire_bytes *chunks)
-{
-    for (uint32_t i = 0; i < document->n_chunks; i++)
-        chunks[i] = document_chunk(document, i);
-    answer->value = document_value(document);
-    answer->n_chunks = document->n_chunks;
-    answer->chunks = chunks;
-    answer->text = document->text;
-    answer->model = document->model;
-    answer->tokens_in = document->tokens_in;
-    answer->tokens_out = document->tokens_out;
-    answer->llm_ms = document->llm_ms;
-    answer->cost = decimal_of(document->cost);
-}
-
 /* What an answer saves, or an audit costs. (lock) */
 static void count_saved(struct category *cat, const struct quire_cache_answer *answer)
 {
@@ -902,16 +887,6 @@ static void count_saved(struct category *cat, const struct quire_cache_answer *a
     cat->counters.tokens_saved += answer->tokens_in + answer->tokens_out;
     cat->counters.llm_ms_saved += answer->llm_ms;
     cat->counters.cost_saved += answer->cost;
-}
-
-/* What was counted when it was decided is taken back: it does not answer after all. (lock) */
-static void uncount(struct category *cat, enum quire_cache_status status)
-{
-    cat->counters.requests--;
-    cat->counters.hits -= status == QUIRE_CACHE_HIT;
-    cat->counters.exact -= status == QUIRE_CACHE_EXACT;
-    cat->counters.stale -= status == QUIRE_CACHE_STALE;
-    cat->counters.audits -= status == QUIRE_CACHE_AUDIT;
 }
 
 static void lose(struct cache *cache, uint32_t row)
@@ -945,6 +920,7 @@ int cache_finish(struct cache *cache, struct cache_decision *decision, const uin
                  struct quire_bytes *chunks)
 {
     struct category *cat = cache_category_at(cache, decision->category);
+    struct quire_cache_answer *answer = &decision->answer;
     struct document document;
     size_t n_bytes;
     bool whole =
@@ -952,15 +928,29 @@ int cache_finish(struct cache *cache, struct cache_decision *decision, const uin
     pthread_mutex_lock(&cache->lock);
     uint32_t row = cache_entry_find(cache, decision->answer.id);
     whole = whole && (row == UINT32_MAX || is_of_entry(cache, row, &document));
-    bool other = whole && decision->answer.status == QUIRE_CACHE_EXACT &&
+    bool other = whole && answer->status == QUIRE_CACHE_EXACT &&
                  (document.exact.low != decision->exact.low || document.exact.high != decision->exact.high);
     bool answers = whole && row != UINT32_MAX && !other;
-    if (answers)
-        point_into(&decision->answer, &document, chunks);
-    if (answers)
-        count_saved(cat, &decision->answer);
-    else
-        uncount(cat, decision->answer.status);
+    if (answers) { /* it points into the document */
+        for (uint32_t i = 0; i < document.n_chunks; i++)
+            chunks[i] = document_chunk(&document, i);
+        answer->value = document_value(&document);
+        answer->n_chunks = document.n_chunks;
+        answer->chunks = chunks;
+        answer->text = document.text;
+        answer->model = document.model;
+        answer->tokens_in = document.tokens_in;
+        answer->tokens_out = document.tokens_out;
+        answer->llm_ms = document.llm_ms;
+        answer->cost = decimal_of(document.cost);
+        count_saved(cat, answer);
+    } else { /* what was counted when it was decided is taken back: it does not answer after all */
+        cat->counters.requests--;
+        cat->counters.hits -= answer->status == QUIRE_CACHE_HIT;
+        cat->counters.exact -= answer->status == QUIRE_CACHE_EXACT;
+        cat->counters.stale -= answer->status == QUIRE_CACHE_STALE;
+        cat->counters.audits -= answer->status == QUIRE_CACHE_AUDIT;
+    }
     if (row != UINT32_MAX && other && (cache_entry_word(cache, row) & ENTRY_EXACT)) {
         /* forty bits were alike: this entry is found by nearness only from now on */
         cache_entry_unlink_exact(cache, row);

@@ -179,16 +179,6 @@ static uint64_t draw_expiry(struct put *p)
     return ttl < EXPIRE_NEVER && p->now + ttl < EXPIRE_NEVER ? p->now + ttl : EXPIRE_NEVER - 1;
 }
 
-/* A number comes with a later created time than it had before, however often it is given out within a millisecond: so
- * the id is one that nobody can hold. (lock) */
-static void set_times(struct put *p)
-{
-    const struct cache_entry *e = cache_entry_at(p->cache, p->row);
-    uint32_t ahead = e->created_low - (uint32_t)p->now;
-    p->created = p->now + (ahead < CREATED_AHEAD_MAX ? ahead + 1 : 0);
-    p->expire = draw_expiry(p);
-}
-
 enum { REFUSED, ADMITTED };
 
 /* REFUSED: it is not stored, the result says why; ADMITTED; or an error. (lock) */
@@ -221,7 +211,12 @@ static int admit(struct put *p, struct quire_error *err)
         return error_set(err, QUIRE_ENOMEM, "no memory for another scope");
     p->group->pending++;
     p->linked = p->entry->vector && (group_linked(p->group) > 0 || p->group->linking);
-    set_times(p);
+    /* A number comes with a later created time than it had before, however often it is given out within a millisecond:
+     * so the id is one that nobody can have. */
+    const struct cache_entry *e = cache_entry_at(p->cache, p->row);
+    uint32_t ahead = e->created_low - (uint32_t)p->now;
+    p->created = p->now + (ahead < CREATED_AHEAD_MAX ? ahead + 1 : 0);
+    p->expire = draw_expiry(p);
     return ADMITTED;
 }
 
@@ -298,21 +293,6 @@ static int make_capacity(struct put *p, bool *fits, struct quire_error *err)
     }
 }
 
-static void fill_entry(const struct put *p, struct cache_entry *e)
-{
-    uint64_t word = p->expire | (p->entry->vector ? ENTRY_VECTOR : 0) | (p->exact.high ? ENTRY_EXACT : 0) |
-                    (p->entry->text.n_bytes ? ENTRY_TEXT : 0) | (p->entry->pin ? ENTRY_PINNED : 0);
-    memset(e, 0, sizeof *e);
-    atomic_init(&e->word, word);
-    e->exact = (uint32_t)p->exact.low;
-    e->exact_high = (uint8_t)(p->exact.low >> 32);
-    e->group = p->group->number & (GROUPS_MAX - 1);
-    e->created_low = (uint32_t)p->created;
-    e->created_high = (uint8_t)(p->created >> 32);
-    e->links.level = EVICT_UNLISTED;
-    cache_entry_set_document(e, &p->at);
-}
-
 static int remove_row(struct put *p, uint32_t row, struct quire_error *err)
 {
     int rc = cache_log_gone(p->cache, &row, 1, &p->result->lsn, err);
@@ -353,7 +333,17 @@ static int publish(struct put *p, struct quire_error *err)
         return error_set(err, QUIRE_ENOMEM, "no memory for tags and features");
     if (blob)
         memcpy(stable_array_at(&cache->blobs.cells, blob), p->blob, p->n_blob);
-    fill_entry(p, &entry);
+    uint64_t word = p->expire | (p->entry->vector ? ENTRY_VECTOR : 0) | (p->exact.high ? ENTRY_EXACT : 0) |
+                    (p->entry->text.n_bytes ? ENTRY_TEXT : 0) | (p->entry->pin ? ENTRY_PINNED : 0);
+    memset(&entry, 0, sizeof entry);
+    atomic_init(&entry.word, word);
+    entry.exact = (uint32_t)p->exact.low;
+    entry.exact_high = (uint8_t)(p->exact.low >> 32);
+    entry.group = p->group->number & (GROUPS_MAX - 1);
+    entry.created_low = (uint32_t)p->created;
+    entry.created_high = (uint8_t)(p->created >> 32);
+    entry.links.level = EVICT_UNLISTED;
+    cache_entry_set_document(&entry, &p->at);
     int rc = cache_log_put(cache,
                            &(struct logged_put){.row = p->row,
                                                 .graph_row = p->graph_row,

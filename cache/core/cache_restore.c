@@ -189,15 +189,6 @@ static int set_row_lsn(struct cache *cache, uint32_t chunk, uint64_t lsn)
     return 0;
 }
 
-/* Goes over an entry that is known. */
-static void skip_entry(struct reader *r)
-{
-    take(r, 8 + 4 + 1 + 4 + 4);
-    take(r, 4 + 8);
-    take_u32(r);
-    take_piece(r, BLOB_CELLS * BLOB_CELL);
-}
-
 /* An entry into its row, which holds none. */
 static int take_entry(struct cache *cache, uint32_t row, struct reader *r)
 {
@@ -308,8 +299,11 @@ static int take_put(struct cache *cache, struct reader *r, uint64_t lsn, struct 
     if (is_new) {
         forget_row(cache, row);
         rc = take_entry(cache, row, r);
-    } else {
-        skip_entry(r);
+    } else { /* goes over an entry that is known */
+        take(r, 8 + 4 + 1 + 4 + 4);
+        take(r, 4 + 8);
+        take_u32(r);
+        take_piece(r, BLOB_CELLS * BLOB_CELL);
     }
     float f = take_f32(r), norm2 = take_f32(r);
     struct quire_bytes code = take_piece(r, cache->space.code_dim);

@@ -31,19 +31,6 @@ static void set_latencies(struct quire_cache_stats *out, const struct histogram 
     out->put_p999_us = histogram_percentile(put, 0.999);
 }
 
-static void category_stats(struct cache *cache, uint32_t number, struct quire_cache_stats *out)
-{
-    struct category *cat = cache_category_at(cache, number);
-    add_counters(out, cat);
-    out->entries = cache->quotas[number].used.entries;
-    out->document_bytes = cache->quotas[number].used.bytes;
-    out->memory_bytes = out->entries * cache->entry_bytes;
-    out->disk_bytes = out->document_bytes;
-    out->lam = load_lam(&cache->load, (struct quire_bytes){NULL, 0}, cache_now(cache));
-    out->threshold = cache_threshold_of(cache, number, out->lam);
-    set_latencies(out, &cat->get_us, &cat->put_us);
-}
-
 /* Of the buckets' pages, which are used as entries come: at most one for each. */
 static uint64_t bucket_bytes(const struct cache *cache)
 {
@@ -89,10 +76,19 @@ int cache_get_stats(struct cache *cache, struct quire_bytes category, struct qui
     memset(out, 0, sizeof *out);
     pthread_mutex_lock(&cache->lock);
     int rc = category.n_bytes ? cache_category_find(cache, category, &number, err) : 0;
-    if (rc == 0 && category.n_bytes)
-        category_stats(cache, number, out);
-    else if (rc == 0)
+    if (rc == 0 && category.n_bytes) {
+        struct category *cat = cache_category_at(cache, number);
+        add_counters(out, cat);
+        out->entries = cache->quotas[number].used.entries;
+        out->document_bytes = cache->quotas[number].used.bytes;
+        out->memory_bytes = out->entries * cache->entry_bytes;
+        out->disk_bytes = out->document_bytes;
+        out->lam = load_lam(&cache->load, (struct quire_bytes){NULL, 0}, cache_now(cache));
+        out->threshold = cache_threshold_of(cache, number, out->lam);
+        set_latencies(out, &cat->get_us, &cat->put_us);
+    } else if (rc == 0) {
         cache_stats(cache, out);
+    }
     pthread_mutex_unlock(&cache->lock);
     return rc;
 }

@@ -116,13 +116,6 @@ static int copy_config(struct cache *cache, const struct cache_config *from)
     return 0;
 }
 
-/* What a row takes: code, numbers, links with those of upper layers, entry, its share of the buckets. */
-static uint64_t bytes_of_row(uint32_t code_dim)
-{
-    unsigned upper = (GRAPH_DEGREE + 1) * 4 / ((1u << GRAPH_THINNING) - 1);
-    return code_dim + 16 + GRAPH_LOWEST * 4 + upper + sizeof(struct cache_entry) + 4;
-}
-
 static int make_tables(struct cache *cache, struct quire_error *err)
 {
     struct graph_config graph = {.code_dim = cache->space.code_dim,
@@ -144,7 +137,9 @@ static int make_tables(struct cache *cache, struct quire_error *err)
                       stable_array_shift(sizeof(struct place), REGION_ROWS_BYTES));
     stable_array_init(&cache->graph_entries, sizeof(uint32_t), stable_array_shift(sizeof(uint32_t), REGION_ROWS_BYTES));
     blobs_init(&cache->blobs);
-    cache->entry_bytes = bytes_of_row(cache->space.code_dim);
+    /* a row takes its code, numbers, links with those of upper layers, entry, share of the buckets */
+    unsigned upper = (GRAPH_DEGREE + 1) * 4 / ((1u << GRAPH_THINNING) - 1);
+    cache->entry_bytes = cache->space.code_dim + 16 + GRAPH_LOWEST * 4 + upper + sizeof(struct cache_entry) + 4;
     cache->n_buckets = 1024;
     while (cache->n_buckets < cache->config.memory_bytes / cache->entry_bytes / 2 && cache->n_buckets < 1u << 30)
         cache->n_buckets *= 2;

@@ -3,7 +3,7 @@
  *
  * Before the restored rows are joined, the places of all documents that living entries point to are listed, sorted.
  * Then each segment is read once, and each document that proves itself is looked up among them. What is left over is
- * judged by where it should lie:
+ * assessed by where it should lie:
  *   - behind the end of its file, or zeros that no document follows: it was never written, since documents are written
  *     in the order of their places;
  *   - in a file that is not there, while none with a higher number is: it was never made, since numbers rise;
@@ -32,7 +32,7 @@ struct document_place {
     enum place_state state;
 };
 
-struct proving {
+struct verifying {
     struct caches *caches;
     const struct caches_proof *proof;
     struct caches_report *report;
@@ -55,7 +55,7 @@ static void tell(void (*say)(void *context, const char *sentence), void *context
         say(context, sentence);
 }
 
-__attribute__((format(printf, 2, 3))) static void found(struct proving *p, const char *format, ...)
+__attribute__((format(printf, 2, 3))) static void found(struct verifying *p, const char *format, ...)
 {
     va_list arguments;
     va_start(arguments, format);
@@ -64,7 +64,7 @@ __attribute__((format(printf, 2, 3))) static void found(struct proving *p, const
     p->report->findings++;
 }
 
-__attribute__((format(printf, 2, 3))) static void note(struct proving *p, const char *format, ...)
+__attribute__((format(printf, 2, 3))) static void note(struct verifying *p, const char *format, ...)
 {
     va_list arguments;
     va_start(arguments, format);
@@ -72,7 +72,7 @@ __attribute__((format(printf, 2, 3))) static void note(struct proving *p, const 
     va_end(arguments);
 }
 
-static int no_memory(struct proving *p)
+static int no_memory(struct verifying *p)
 {
     return error_set(p->err, QUIRE_ENOMEM, "no memory to prove the caches of %s", p->caches->folder);
 }
@@ -109,7 +109,7 @@ static int by_place(const void *a, const void *b)
     return (x->unit > y->unit) - (x->unit < y->unit);
 }
 
-static int list_places(struct proving *p)
+static int list_places(struct verifying *p)
 {
     const struct cache *cache = p->cache;
     uint64_t now = cache_now(cache);
@@ -130,7 +130,7 @@ static int list_places(struct proving *p)
 }
 
 /* The first place that is not before this one; n_places: none. */
-static uint32_t first_place(const struct proving *p, uint32_t segment, uint32_t unit)
+static uint32_t first_place(const struct verifying *p, uint32_t segment, uint32_t unit)
 {
     struct document_place wanted = {.segment = segment, .unit = unit};
     uint32_t low = 0, high = p->n_places;
@@ -148,7 +148,7 @@ static uint32_t first_place(const struct proving *p, uint32_t segment, uint32_t 
 
 static int note_number(void *context, const char *name)
 {
-    struct proving *p = context;
+    struct verifying *p = context;
     uint32_t number = document_log_parse_name(name);
     if (number == 0)
         return 0;
@@ -170,7 +170,7 @@ static int by_number(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-static int list_segments(struct proving *p)
+static int list_segments(struct verifying *p)
 {
     struct io_fs *fs = p->caches->options.fs;
     int rc = fs->ops->list(fs, p->from, note_number, p);
@@ -188,7 +188,7 @@ static int list_segments(struct proving *p)
 
 static int visit(void *context, const struct document *document, uint32_t unit)
 {
-    struct proving *p = context;
+    struct verifying *p = context;
     uint32_t at = first_place(p, p->number, unit);
     p->report->documents++;
     for (; at < p->n_places && p->places[at].segment == p->number && p->places[at].unit == unit; at++) {
@@ -200,7 +200,7 @@ static int visit(void *context, const struct document *document, uint32_t unit)
 }
 
 /* Says once per segment what its entries lack. */
-static void judge_segment(struct proving *p, const struct document_segment *segment, const char *path)
+static void assess_segment(struct verifying *p, const struct document_segment *segment, const char *path)
 {
     uint64_t damaged = 0, lost = 0, all = 0;
     const struct document_place *first = NULL;
@@ -231,7 +231,7 @@ static void judge_segment(struct proving *p, const struct document_segment *segm
 }
 
 /* The segment in the new folder: all of it, or what is whole. */
-static int save_segment(struct proving *p, const struct document_segment *segment, const char *path, const char *name)
+static int save_segment(struct verifying *p, const struct document_segment *segment, const char *path, const char *name)
 {
     struct io_fs *fs = p->caches->options.fs;
     char *to = document_log_path(p->to, name);
@@ -243,7 +243,7 @@ static int save_segment(struct proving *p, const struct document_segment *segmen
     return rc;
 }
 
-static int prove_segment(struct proving *p)
+static int verify_segment(struct verifying *p)
 {
     struct document_segment segment;
     struct quire_error reason = {0};
@@ -252,7 +252,7 @@ static int prove_segment(struct proving *p)
     char *path = document_log_path(p->from, name);
     int rc = path ? document_scan(p->caches->options.fs, path, p->number, visit, p, &segment, &reason) : no_memory(p);
     p->report->document_segments++;
-    if (path && rc < 0 && rc != QUIRE_ENOMEM) { /* what it holds counts as damaged: see judge_rest */
+    if (path && rc < 0 && rc != QUIRE_ENOMEM) { /* what it holds counts as damaged: see assess_rest */
         found(p, "%s", reason.message);
         free(path);
         return 0;
@@ -260,20 +260,15 @@ static int prove_segment(struct proving *p)
     if (rc == 0 && segment.header_damaged)
         found(p, "%s: its header is damaged: the server would remove it", path);
     if (rc == 0)
-        judge_segment(p, &segment, path);
+        assess_segment(p, &segment, path);
     if (rc == 0 && p->to && segment.documents > 0)
         rc = save_segment(p, &segment, path, name);
     free(path);
     return rc == QUIRE_ENOMEM ? no_memory(p) : rc;
 }
 
-static bool has_number(const struct proving *p, uint32_t number)
-{
-    return p->n_numbers && bsearch(&number, p->numbers, p->n_numbers, sizeof number, by_number);
-}
-
 /* Entries whose segments are not there. */
-static void judge_rest(struct proving *p)
+static void assess_rest(struct verifying *p)
 {
     uint32_t highest = p->n_numbers ? p->numbers[p->n_numbers - 1] : 0;
     for (uint32_t i = 0, next; i < p->n_places; i = next) {
@@ -281,7 +276,7 @@ static void judge_rest(struct proving *p)
         next = first_place(p, number, UINT32_MAX);
         for (; next < p->n_places && p->places[next].segment == number; next++)
             ;
-        if (has_number(p, number))
+        if (p->n_numbers && bsearch(&number, p->numbers, p->n_numbers, sizeof number, by_number))
             continue;
         bool never = number > highest;
         if (!never)
@@ -290,7 +285,7 @@ static void judge_rest(struct proving *p)
     }
 }
 
-static int prove_documents(struct proving *p)
+static int verify_documents(struct verifying *p)
 {
     struct io_fs *fs = p->caches->options.fs;
     uint64_t lost = p->report->entries_lost;
@@ -301,12 +296,12 @@ static int prove_documents(struct proving *p)
         rc = error_set(p->err, QUIRE_EIO, "cannot make the folder %s", p->to);
     for (uint32_t i = 0; rc == 0 && i < p->n_numbers; i++) {
         p->number = p->numbers[i];
-        rc = prove_segment(p);
+        rc = verify_segment(p);
         if (rc == 0 && p->proof->progress && p->proof->progress(p->proof->context, "documents", i + 1, p->n_numbers))
             rc = error_set(p->err, QUIRE_ECANCELLED, "interrupted");
     }
     if (rc == 0)
-        judge_rest(p);
+        assess_rest(p);
     if (rc == 0 && p->report->entries_lost > lost)
         note(p,
              "cache '%.*s': a crash kept the documents of %llu entries from being written; the entries go when it is "
@@ -323,7 +318,7 @@ static int prove_documents(struct proving *p)
 
 static void hear_warning(void *context, bool warning, const char *line)
 {
-    struct proving *p = context;
+    struct verifying *p = context;
     if (warning)
         found(p, "cache '%.*s': %s", name_length(p->cache), name_of(p->cache), line);
 }
@@ -333,7 +328,7 @@ static void hear_finding(void *context, const char *sentence)
     found(context, "%s", sentence);
 }
 
-static int link_whole(struct proving *p, const char *from, uint32_t number)
+static int link_whole(struct verifying *p, const char *from, uint32_t number)
 {
     char *to = sealed_path(p->proof->to, p->cache->uid, number);
     int rc = to ? store_link_folder(p->caches->options.fs, from, to, true, p->err) : no_memory(p);
@@ -341,7 +336,7 @@ static int link_whole(struct proving *p, const char *from, uint32_t number)
     return rc;
 }
 
-static int prove_sealed(struct proving *p)
+static int verify_sealed(struct verifying *p)
 {
     int rc = 0;
     for (uint32_t i = 0; i < p->cache->n_sealed && rc == 0; i++) {
@@ -365,7 +360,7 @@ static int prove_sealed(struct proving *p)
 }
 
 /* Opened as a server would, but for writing: all that it keeps in several places agrees. */
-static int prove_structure(struct proving *p)
+static int verify_structure(struct verifying *p)
 {
     struct quire_error reason = {0};
     int rc = cache_open_documents(p->cache, &reason);
@@ -381,7 +376,7 @@ static int prove_structure(struct proving *p)
     return rc == QUIRE_ENOMEM ? no_memory(p) : 0;
 }
 
-static int prove_cache(struct proving *p, struct cache *cache)
+static int verify_cache(struct verifying *p, struct cache *cache)
 {
     unsigned long long uid = cache->uid;
     int rc = 0;
@@ -391,17 +386,17 @@ static int prove_cache(struct proving *p, struct cache *cache)
     if (rc == 0 && p->proof->to && asprintf(&p->to, "%s/documents/%016llx", p->proof->to, uid) < 0)
         rc = no_memory(p);
     if (rc == 0)
-        rc = prove_documents(p);
+        rc = verify_documents(p);
     if (rc == 0)
-        rc = prove_structure(p);
+        rc = verify_structure(p);
     if (rc == 0)
-        rc = prove_sealed(p);
+        rc = verify_sealed(p);
     p->report->caches++;
     free(p->from);
     free(p->to);
     free(p->places);
     free(p->numbers);
-    *p = (struct proving){.caches = p->caches, .proof = p->proof, .report = p->report, .err = p->err};
+    *p = (struct verifying){.caches = p->caches, .proof = p->proof, .report = p->report, .err = p->err};
     return rc;
 }
 
@@ -409,7 +404,7 @@ static int prove_cache(struct proving *p, struct cache *cache)
 
 static int look_at_folder(void *context, const char *name)
 {
-    struct proving *p = context;
+    struct verifying *p = context;
     char *end;
     uint64_t uid = strtoull(name, &end, 16);
     if (strlen(name) != 16 || *end)
@@ -421,7 +416,7 @@ static int look_at_folder(void *context, const char *name)
 
 static int look_at_sealed(void *context, const char *name)
 {
-    struct proving *p = context;
+    struct verifying *p = context;
     uint64_t uid = 0;
     uint32_t number = sealed_parse_name(name, &uid);
     const struct cache *cache = number ? caches_by_uid(p->caches, uid) : NULL;
@@ -430,7 +425,7 @@ static int look_at_sealed(void *context, const char *name)
     return 0;
 }
 
-static int make_target_folder(struct proving *p, const char *name)
+static int make_target_folder(struct verifying *p, const char *name)
 {
     struct io_fs *fs = p->caches->options.fs;
     char *path;
@@ -445,14 +440,14 @@ static int make_target_folder(struct proving *p, const char *name)
     return rc;
 }
 
-static int make_target(struct proving *p)
+static int make_target(struct verifying *p)
 {
     int rc = make_target_folder(p, "documents");
     return rc == 0 ? make_target_folder(p, SEALED_NAME) : rc;
 }
 
 /* Segments that were linked for a cache. */
-static void discard_sealed(const struct proving *p, const struct cache *cache)
+static void discard_sealed(const struct verifying *p, const struct cache *cache)
 {
     for (uint32_t i = 0; i < cache->n_sealed; i++) {
         char *path = sealed_path(p->proof->to, cache->uid, cache->sealed[i]->number);
@@ -463,7 +458,7 @@ static void discard_sealed(const struct proving *p, const struct cache *cache)
 }
 
 /* What was made below the new folder, which will not be. */
-static void discard_target(const struct proving *p)
+static void discard_target(const struct verifying *p)
 {
     struct io_fs *fs = p->caches->options.fs;
     char *path;
@@ -486,13 +481,13 @@ static void discard_target(const struct proving *p)
 int caches_verify(struct caches *caches, const struct caches_proof *proof, struct caches_report *report,
                   struct quire_error *err)
 {
-    struct proving p = {.caches = caches, .proof = proof, .report = report, .err = err};
+    struct verifying p = {.caches = caches, .proof = proof, .report = report, .err = err};
     struct io_fs *fs = caches->options.fs;
     char *folder = NULL;
     *report = (struct caches_report){0};
     int rc = make_target(&p);
     for (uint32_t i = 0; i < caches->n && rc == 0; i++)
-        rc = prove_cache(&p, caches->all[i]);
+        rc = verify_cache(&p, caches->all[i]);
     if (rc == 0 && asprintf(&folder, "%s/documents", caches->folder) < 0)
         rc = no_memory(&p);
     if (rc == 0)

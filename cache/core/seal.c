@@ -125,16 +125,6 @@ static uint32_t count_segments(const struct group *group)
     return n;
 }
 
-/* Segments without entries go. (lock) */
-static void retire_all_empty(struct cache *cache)
-{
-    for (uint32_t i = 0; i < cache->n_sealed;)
-        if (cache->sealed[i]->n_living == 0)
-            sealed_retire(cache, cache->sealed[i]);
-        else
-            i++;
-}
-
 /* A group whose segments are to be merged, held; NULL: none. Each time behind the segment that was the reason before,
  * so that one that cannot be read is not all that is ever tried. (takes the lock) */
 static struct group *choose_merge(struct cache *cache)
@@ -142,7 +132,11 @@ static struct group *choose_merge(struct cache *cache)
     struct group *group = NULL;
     uint32_t first = 0;
     pthread_mutex_lock(&cache->lock);
-    retire_all_empty(cache);
+    for (uint32_t i = 0; i < cache->n_sealed;) /* segments without entries go */
+        if (cache->sealed[i]->n_living == 0)
+            sealed_retire(cache, cache->sealed[i]);
+        else
+            i++;
     while (first < cache->n_sealed && cache->sealed[first]->number <= cache->merge_chosen)
         first++;
     for (uint32_t i = 0; i < cache->n_sealed && !group; i++) {
@@ -484,16 +478,6 @@ static int move_between(struct seal *s, uint32_t first, uint32_t last, struct qu
     return rc;
 }
 
-/* A merge that could not be logged to its end: rows whose entries have moved are dead where they were. (lock) */
-static void mark_moved(struct seal *s)
-{
-    for (uint32_t p = 0; p < s->n_parts; p++)
-        for (uint32_t row = 0; row < s->parts[p]->n_rows; row++)
-            if (bitmap_has(s->moved[p], row))
-                bitmap_add_shared(s->parts[p]->dead, row);
-    s->group->seals = ++s->cache->seals;
-}
-
 static int move_parts(struct seal *s, struct quire_error *err)
 {
     struct cache *cache = s->cache;
@@ -503,8 +487,13 @@ static int move_parts(struct seal *s, struct quire_error *err)
         pthread_mutex_lock(&cache->lock);
         end = first + MOVE_BATCH >= cache->n_rows;
         rc = move_between(s, first, end ? cache->n_rows : first + MOVE_BATCH, err);
-        if (rc < 0)
-            mark_moved(s);
+        if (rc < 0) { /* it could not be logged to its end: rows whose entries have moved are dead where they were */
+            for (uint32_t p = 0; p < s->n_parts; p++)
+                for (uint32_t row = 0; row < s->parts[p]->n_rows; row++)
+                    if (bitmap_has(s->moved[p], row))
+                        bitmap_add_shared(s->parts[p]->dead, row);
+            s->group->seals = ++s->cache->seals;
+        }
         pthread_mutex_unlock(&cache->lock);
     }
     return rc;
@@ -526,24 +515,6 @@ static void retire_empty(struct seal *s)
     s->group->pending--;
     group_release(cache, s->group);
     pthread_mutex_unlock(&cache->lock);
-}
-
-static void seal_fini(struct seal *s)
-{
-    merge_result_fini(&s->result);
-    for (uint32_t i = 0; i < s->n_parts; i++) {
-        sealed_unref(s->parts[i]);
-        free(s->dead[i]);
-        free(s->moved[i]);
-    }
-    sealed_unref(s->added);
-    free(s->parts);
-    free(s->segments);
-    free(s->dead);
-    free(s->moved);
-    free(s->rows);
-    free(s->rotated);
-    free(s->path);
 }
 
 static int run(struct seal *s, bool merge, struct quire_error *err)
@@ -592,6 +563,19 @@ bool seal_work(struct cache *cache, struct cache_scratch *scratch)
                  (const char *)cache->config.name.data, err.message);
         caches_say(cache->of, true, line);
     }
-    seal_fini(&s);
+    merge_result_fini(&s.result);
+    for (uint32_t i = 0; i < s.n_parts; i++) {
+        sealed_unref(s.parts[i]);
+        free(s.dead[i]);
+        free(s.moved[i]);
+    }
+    sealed_unref(s.added);
+    free(s.parts);
+    free(s.segments);
+    free(s.dead);
+    free(s.moved);
+    free(s.rows);
+    free(s.rotated);
+    free(s.path);
     return done;
 }

@@ -73,34 +73,31 @@ static void end_part(struct cache_search *search)
     search->done(search->owner);
 }
 
-static void take_hits(struct sealed_part *part, const struct search_request *request)
-{
-    struct cache_search *search = part->search;
-    assert(request->n_hits <= search->k);
-    search->full |= request->n_hits == search->k;
-    for (uint32_t i = 0; i < request->n_hits; i++) {
-        const struct search_hit *hit = &request->hits[i];
-        struct sealed_hit *found = &search->hits[search->n_hits];
-        if (hit->key_bytes != sizeof found->id) {
-            complain(part, "a segment of a cache has keys that are no ids: these entries are not found by nearness");
-            continue;
-        }
-        memcpy(&found->id, hit->key, sizeof found->id);
-        found->distance = 2 * hit->distance;
-        search->n_hits++;
-    }
-}
-
 static void part_done(struct search_request *request)
 {
     struct sealed_part *part = request->owner;
-    if (request->code == QUIRE_ECANCELLED)
-        part->search->code = request->code;
-    else if (request->code < 0)
+    struct cache_search *search = part->search;
+    if (request->code == QUIRE_ECANCELLED) {
+        search->code = request->code;
+    } else if (request->code < 0) {
         complain(part, request->error.message);
-    else
-        take_hits(part, request);
-    end_part(part->search);
+    } else {
+        assert(request->n_hits <= search->k);
+        search->full |= request->n_hits == search->k;
+        for (uint32_t i = 0; i < request->n_hits; i++) {
+            const struct search_hit *hit = &request->hits[i];
+            struct sealed_hit *found = &search->hits[search->n_hits];
+            if (hit->key_bytes != sizeof found->id) {
+                complain(part,
+                         "a segment of a cache has keys that are no ids: these entries are not found by nearness");
+                continue;
+            }
+            memcpy(&found->id, hit->key, sizeof found->id);
+            found->distance = 2 * hit->distance;
+            search->n_hits++;
+        }
+    }
+    end_part(search);
 }
 
 void cache_search_start(struct cache_search *search, struct searcher *searcher, void (*done)(void *owner), void *owner)

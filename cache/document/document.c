@@ -84,8 +84,11 @@ static struct hash128 load_hash(const uint8_t *at)
     return (struct hash128){load_u64(at), load_u64(at + 8)};
 }
 
-static void encode_header(const struct document *document, uint8_t *out, size_t bytes)
+void document_encode(const struct document *document, uint8_t *out)
 {
+    size_t bytes = document_bytes(document);
+    uint64_t n = pieces_of(document);
+    assert(bytes > 0);
     store_u32(out + MAGIC_AT, DOCUMENT_MAGIC);
     store_u32(out + BYTES_AT, (uint32_t)bytes);
     store_u64(out + ID_AT, document->id);
@@ -100,14 +103,6 @@ static void encode_header(const struct document *document, uint8_t *out, size_t 
     store_u32(out + TOKENS_OUT_AT, document->tokens_out);
     store_u32(out + LLM_MS_AT, document->llm_ms);
     store_f32(out + COST_AT, document->cost);
-}
-
-void document_encode(const struct document *document, uint8_t *out)
-{
-    size_t bytes = document_bytes(document);
-    uint64_t n = pieces_of(document);
-    assert(bytes > 0);
-    encode_header(document, out, bytes);
     size_t end = (size_t)(ENDS_AT + 4 * n);
     for (uint64_t i = 0; i < n; i++) {
         struct quire_bytes piece = source(document, i);

@@ -99,25 +99,6 @@ static bool goes_on(struct document_log *log, const struct document_log_segment 
     return on;
 }
 
-/* Enters how it went; `whole`: to the end. */
-static void conclude(struct document_log *log, struct document_log_segment *segment, int rc, bool whole, bool damaged,
-                     const struct quire_error *why)
-{
-    pthread_mutex_lock(&log->lock);
-    uint64_t left = segment->documents;
-    log->stats.compactions++;
-    log->ripe = log->ripe || left == 0; /* perhaps another is worth it */
-    segment->compact_tries += whole;
-    pthread_mutex_unlock(&log->lock);
-    if (rc < 0) {
-        log->compact_ns = clock_ns() + RETRY_NS;
-        document_log_say(log, true, "cannot compact %s: %s", segment->file->path, why->message);
-    } else if (damaged && left > 0 && segment->compact_tries == 1) {
-        document_log_say(log, true, "%s is damaged: %llu documents of it are lost", segment->file->path,
-                         (unsigned long long)left);
-    }
-}
-
 int document_log_compact(struct document_log *log, struct quire_error *err)
 {
     bool may = log->options.moved && clock_ns() >= log->compact_ns;
@@ -136,7 +117,19 @@ int document_log_compact(struct document_log *log, struct quire_error *err)
     uint64_t offset = LOG_HEADER_BYTES;
     while (rc == 0 && offset < segment->disk && goes_on(log, segment))
         rc = visit(log, segment, &window, offset, &offset, &why);
-    conclude(log, segment, rc, offset >= segment->disk, window.damaged_units > 0, &why);
+    pthread_mutex_lock(&log->lock);
+    uint64_t left = segment->documents;
+    log->stats.compactions++;
+    log->ripe = log->ripe || left == 0;                /* perhaps another is worth it */
+    segment->compact_tries += offset >= segment->disk; /* to the end */
+    pthread_mutex_unlock(&log->lock);
+    if (rc < 0) {
+        log->compact_ns = clock_ns() + RETRY_NS;
+        document_log_say(log, true, "cannot compact %s: %s", segment->file->path, why.message);
+    } else if (window.damaged_units > 0 && left > 0 && segment->compact_tries == 1) {
+        document_log_say(log, true, "%s is damaged: %llu documents of it are lost", segment->file->path,
+                         (unsigned long long)left);
+    }
     memory_free(window.bytes);
     if (rc < 0 && err)
         *err = why;

@@ -210,24 +210,6 @@ static int sync_all(struct document_log *log, struct quire_error *err)
     return rc;
 }
 
-/* Enters how writing and, where `synced`, syncing went. */
-static void note_outcome(struct document_log *log, int rc, bool synced, const struct quire_error *err)
-{
-    pthread_mutex_lock(&log->lock);
-    bool failing = log->failure.code < 0, over = failing && rc == 0 && synced;
-    if (rc < 0) {
-        log->failure = *err;
-        log->stats.failures++;
-    } else if (over) {
-        log->failure = (struct quire_error){0};
-    }
-    pthread_mutex_unlock(&log->lock);
-    if (rc < 0 && !failing)
-        document_log_say(log, true, "answers cannot be stored: %s; trying again", err->message);
-    if (over)
-        document_log_say(log, false, "answers can be stored again in %s", log->folder);
-}
-
 /* Writes, and syncs with `sync`: also when writing fails, what is written already must not wait for it. */
 static int write_and_sync(struct document_log *log, bool sync, struct quire_error *err)
 {
@@ -237,7 +219,19 @@ static int write_and_sync(struct document_log *log, bool sync, struct quire_erro
         rc = synced;
         why = sync_why;
     }
-    note_outcome(log, rc, sync, &why);
+    pthread_mutex_lock(&log->lock);
+    bool failing = log->failure.code < 0, over = failing && rc == 0 && sync;
+    if (rc < 0) {
+        log->failure = why;
+        log->stats.failures++;
+    } else if (over) {
+        log->failure = (struct quire_error){0};
+    }
+    pthread_mutex_unlock(&log->lock);
+    if (rc < 0 && !failing)
+        document_log_say(log, true, "answers cannot be stored: %s; trying again", why.message);
+    if (over)
+        document_log_say(log, false, "answers can be stored again in %s", log->folder);
     if (rc < 0 && err)
         *err = why;
     return rc;
@@ -294,23 +288,6 @@ static int unlink_segment(struct document_log *log, const struct document_log_se
     return rc;
 }
 
-/* Takes segment i - 1 out. */
-static void take_out(struct document_log *log, struct document_log_segment *segment, size_t i)
-{
-    pthread_mutex_lock(&log->lock);
-    assert(i > 0 && log->segments[i - 1] == segment && segment->documents == 0 && !segment->open);
-    memmove(log->segments + i - 1, log->segments + i, (log->n_segments - i) * sizeof *log->segments);
-    log->n_segments--;
-    log->stats.removed_segments++;
-    while (segment->queue.first)
-        document_log_settle_first(log, segment);
-    segment->gone = true;
-    document_log_forget_segment(log, segment->number);
-    pthread_mutex_unlock(&log->lock);
-    segment->next_gone = log->gone;
-    log->gone = segment;
-}
-
 void document_log_remove_dead(struct document_log *log)
 {
     struct document_log_segment *segment;
@@ -318,7 +295,18 @@ void document_log_remove_dead(struct document_log *log)
     while ((segment = next_dead(log, &i))) {
         if (segment->made && unlink_segment(log, segment) < 0)
             break;
-        take_out(log, segment, i);
+        pthread_mutex_lock(&log->lock);
+        assert(i > 0 && log->segments[i - 1] == segment && segment->documents == 0 && !segment->open);
+        memmove(log->segments + i - 1, log->segments + i, (log->n_segments - i) * sizeof *log->segments);
+        log->n_segments--;
+        log->stats.removed_segments++;
+        while (segment->queue.first)
+            document_log_settle_first(log, segment);
+        segment->gone = true;
+        document_log_forget_segment(log, segment->number);
+        pthread_mutex_unlock(&log->lock);
+        segment->next_gone = log->gone;
+        log->gone = segment;
         i--;
     }
     close_gone(log);

@@ -296,23 +296,6 @@ static void describe_all(const struct features *features, uint8_t tag, char *out
         snprintf(out, capacity, "none");
 }
 
-static void explain(enum guard_kind kind, const struct features *query, const struct features *entry,
-                    const struct record *odd, bool odd_is_entrys, char why[160])
-{
-    char here[64], there[64];
-    if (odd->tag == RECORD_PAIR || odd->tag == RECORD_ORDER) {
-        describe(odd, odd_is_entrys, here, sizeof here);
-        describe(odd, !odd_is_entrys, there, sizeof there);
-    } else {
-        describe_all(query, odd->tag, here, sizeof here);
-        describe_all(entry, odd->tag, there, sizeof there);
-    }
-    snprintf(why, 160, "%s: %s here, %s there", guard_name(kind), here, there);
-    for (char *c = why; *c; c++)
-        if ((unsigned char)*c < ' ')
-            *c = ' ';
-}
-
 bool guard_agree(const uint8_t *query, uint32_t query_bytes, const uint8_t *entry, uint32_t entry_bytes, unsigned mask,
                  enum guard_kind *kind, char why[160])
 {
@@ -342,8 +325,20 @@ bool guard_agree(const uint8_t *query, uint32_t query_bytes, const uint8_t *entr
         if (forth && agree[k](&e, &q, &odd))
             continue;
         *kind = (enum guard_kind)k;
-        if (why)
-            explain(*kind, &q, &e, &odd, forth, why);
+        if (why) {
+            char here[64], there[64];
+            if (odd.tag == RECORD_PAIR || odd.tag == RECORD_ORDER) {
+                describe(&odd, forth, here, sizeof here);
+                describe(&odd, !forth, there, sizeof there);
+            } else {
+                describe_all(&q, odd.tag, here, sizeof here);
+                describe_all(&e, odd.tag, there, sizeof there);
+            }
+            snprintf(why, 160, "%s: %s here, %s there", guard_name(*kind), here, there);
+            for (char *c = why; *c; c++)
+                if ((unsigned char)*c < ' ')
+                    *c = ' ';
+        }
         return false;
     }
     return true;

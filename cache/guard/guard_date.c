@@ -25,12 +25,6 @@
 #define YEAR_MIN 1500
 #define YEAR_MAX 2099
 
-static void take(struct guard_reader *r, uint32_t i, uint32_t n)
-{
-    for (uint32_t t = i; t < i + n && t < r->n_tokens; t++)
-        r->tokens[t].used = r->tokens[t].named = true;
-}
-
 static void emit_text(struct guard_reader *r, const char *text)
 {
     guard_emit(r, RECORD_DATE, text, strlen(text));
@@ -360,7 +354,8 @@ void guard_read_dates(struct guard_reader *r)
         }
         n = n || token->kind == TOKEN_NUMBER ? n : word_at(r, i);
         if (n) {
-            take(r, i, n);
+            for (uint32_t t = i; t < i + n && t < r->n_tokens; t++)
+                r->tokens[t].used = r->tokens[t].named = true;
             i += n - 1;
         }
     }

@@ -29,12 +29,6 @@ static void emit(struct guard_reader *r, char how, struct quire_bytes text)
     guard_emit(r, RECORD_LITERAL, payload, bytes + 1);
 }
 
-static void take(struct guard_reader *r, uint32_t i, uint32_t n)
-{
-    for (uint32_t t = i; t < i + n; t++)
-        r->tokens[t].used = r->tokens[t].named = true;
-}
-
 /* A name or unit of the tables at token i. The tokens taken. */
 static uint32_t known_name(struct guard_reader *r, uint32_t i)
 {
@@ -159,7 +153,8 @@ void guard_read_literals(struct guard_reader *r)
         } else {
             continue;
         }
-        take(r, i, n);
+        for (uint32_t t = i; t < i + n; t++)
+            r->tokens[t].used = r->tokens[t].named = true;
         i += n - 1;
     }
     read_order(r);

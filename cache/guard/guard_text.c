@@ -426,26 +426,21 @@ static void add_quoted(struct splitter *s, uint32_t from, uint32_t to)
     add(s, from, to, TOKEN_LITERAL, ' ');
 }
 
-/* No lower-case letter; or four words of five, and at least three, begin with a capital. */
-static void judge_case(struct guard_reader *r, const char *text, uint32_t bytes)
-{
-    uint32_t lowers = 0, uppers = 0, words = 0, capitals = 0;
-    for (uint32_t i = 0; i < bytes; i++) {
-        lowers += is_lower(text[i]);
-        uppers += is_upper(text[i]);
-        bool begins = is_letter(text[i]) && (i == 0 || is_blank(text[i - 1]));
-        words += begins;
-        capitals += begins && is_upper(text[i]);
-    }
-    r->shouting = lowers == 0 && uppers >= 2 && words >= 2;
-    r->titled = words >= 3 && capitals * 5 >= words * 4;
-}
-
 void guard_split(struct guard_reader *r)
 {
     struct splitter s = {.r = r, .text = r->lower, .opens = true};
     s.bytes = plain(r->text, r->lower);
-    judge_case(r, s.text, s.bytes);
+    /* shouting: no lower-case letter; titled: four words of five, and at least three, begin with a capital */
+    uint32_t lowers = 0, uppers = 0, words = 0, capitals = 0;
+    for (uint32_t i = 0; i < s.bytes; i++) {
+        lowers += is_lower(s.text[i]);
+        uppers += is_upper(s.text[i]);
+        bool begins = is_letter(s.text[i]) && (i == 0 || is_blank(s.text[i - 1]));
+        words += begins;
+        capitals += begins && is_upper(s.text[i]);
+    }
+    r->shouting = lowers == 0 && uppers >= 2 && words >= 2;
+    r->titled = words >= 3 && capitals * 5 >= words * 4;
     for (uint32_t i = 0; i < s.bytes && !r->overflow;) {
         char c = s.text[i];
         if (is_blank(c)) {

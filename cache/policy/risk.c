@@ -107,14 +107,6 @@ enum risk_verdict risk_request(struct risk_curve *curve, const struct risk_setti
     return hit ? RISK_AUDIT_HIT : RISK_SAMPLE_MISS;
 }
 
-/* A label was foretold by the last fit: the pool keeps account of how well. */
-static void compare(struct risk_pool *pool, double foretold, bool right)
-{
-    const double keep = 1 - 1 / RISK_LATE_LABELS;
-    pool->expected = keep * pool->expected + foretold;
-    pool->observed = keep * pool->observed + (right ? 0 : 1);
-}
-
 void risk_label(struct risk_curve *curve, enum risk_source source, double similarity, double weight, bool right)
 {
     struct risk_state *state = &curve->state;
@@ -125,8 +117,12 @@ void risk_label(struct risk_curve *curve, enum risk_source source, double simila
             state->bad[bin]++;
         return;
     }
-    if (bin + RISK_LATE_BINS >= risk_bin(curve->tau) && curve->tau <= 1)
-        compare(curve->pool, (double)state->rate[bin], right);
+    if (bin + RISK_LATE_BINS >= risk_bin(curve->tau) && curve->tau <= 1) {
+        /* it was foretold by the last fit: the pool keeps account of how well */
+        const double keep = 1 - 1 / RISK_LATE_LABELS;
+        curve->pool->expected = keep * curve->pool->expected + (double)state->rate[bin];
+        curve->pool->observed = keep * curve->pool->observed + (right ? 0 : 1);
+    }
     state->stats.labels++;
     state->labels[bin]++;
     curve->pool->labels[bin]++;
