@@ -78,7 +78,7 @@ void cache_entry_die(struct cache *cache, uint32_t row)
     e->chain = cache->dead_rows;
     cache->dead_rows = row + 1;
     cache->n_dead_rows++;
-    group->pending++; /* until it is buried */
+    group->pending++; /* until it is reclaimed */
 }
 
 uint32_t cache_reclaim(struct cache *cache, struct cache_scratch *scratch, uint32_t most)

@@ -13,6 +13,7 @@
  * Everything lies on the stack (about 75 KiB); nothing is allocated.
  */
 #include "cache/guard/guard_priv.h"
+#include <assert.h>
 #include <xxhash.h>
 
 static const char *const names[GUARD_KINDS] = {"number", "negation", "literal", "date", "language"};
@@ -38,6 +39,7 @@ void guard_emit(struct guard_reader *r, uint8_t tag, const void *payload, size_t
         r->overflow = true;
         return;
     }
+    assert(r->n_records < GUARD_RECORDS && kept <= UINT8_MAX);
     uint8_t *at = r->payload + r->n_payload;
     memcpy(at, payload, kept);
     if (bytes > kept) { /* the begin, and a hash of it all */

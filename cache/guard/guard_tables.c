@@ -17,6 +17,7 @@
 #include "cache/guard/guard_priv.h"
 #include "io/error.h"
 #include "io/fs.h"
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <xxhash.h>
@@ -149,6 +150,7 @@ static uint32_t intern(struct guard_tables *tables, const void *key, size_t byte
     uint32_t at = keep(tables, key, bytes);
     if (at == NO_WORD)
         return NO_WORD;
+    assert(bytes > 0 && bytes <= GUARD_KEY_BYTES);
     tables->slots[i] = (struct guard_word){.key = at, .hash = hash, .key_bytes = (uint8_t)bytes};
     tables->n_words++;
     return i;

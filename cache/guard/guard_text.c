@@ -17,6 +17,7 @@
  * All offsets stay inside the reader's copy of the text, whatever bytes come in; tests/fuzz/fuzz_guard.c tries.
  */
 #include "cache/guard/guard_priv.h"
+#include <assert.h>
 
 #define QUOTED_BYTES_MAX 400u
 
@@ -111,6 +112,7 @@ static struct guard_token *add(struct splitter *s, uint32_t from, uint32_t to, e
         r->overflow = true;
         return &r->tokens[GUARD_TOKENS - 1];
     }
+    assert(from <= to && to <= s->bytes);
     struct guard_token *token = &r->tokens[r->n_tokens++];
     *token = (struct guard_token){
         .at = (uint16_t)from, .bytes = (uint16_t)(to - from), .kind = (uint8_t)kind, .joint = joint, .opens = s->opens};

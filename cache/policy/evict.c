@@ -21,6 +21,7 @@
  */
 #include "cache/policy/evict.h"
 #include "io/random.h"
+#include <assert.h>
 #include <math.h>
 
 #define N_STEPS   63
@@ -64,6 +65,7 @@ static unsigned claim(struct evict_order *order, int64_t step)
         return list_of(step);
     }
     int64_t lowest = order->base + __builtin_ctzll(filled), highest = order->base + 63 - __builtin_clzll(filled);
+    assert(highest - lowest < N_STEPS);
     if (step > lowest + N_STEPS - 1)
         step = lowest + N_STEPS - 1;
     if (step < highest - N_STEPS + 1)
@@ -75,6 +77,7 @@ static unsigned claim(struct evict_order *order, int64_t step)
 static void append(struct evict_order *order, uint32_t entry, unsigned list)
 {
     struct evict_links *links = links_of(order, entry);
+    assert(list < EVICT_LEVELS);
     links->level = (uint8_t)list;
     links->next = EVICT_NONE;
     links->prev = order->last[list];
@@ -93,6 +96,7 @@ void evict_remove(struct evict_order *order, uint32_t entry)
     unsigned list = links->level;
     if (list == EVICT_UNLISTED)
         return;
+    assert(order->n > 0 && (order->filled >> list & 1));
     if (links->prev == EVICT_NONE)
         order->first[list] = links->next;
     else
@@ -169,6 +173,7 @@ static int64_t log_of_uses(unsigned uses)
 
 static void add_by_frequency(struct evict_order *order, uint32_t entry, unsigned uses)
 {
+    assert(uses >= 1 && uses <= USES_MAX);
     links_of(order, entry)->uses = (uint16_t)uses;
     append(order, entry, claim(order, (int64_t)order->clock + 1 + log_of_uses(uses)));
 }
@@ -251,6 +256,7 @@ void evict_used(struct evict_order *order, uint32_t entry, double saved_per_byte
 
 uint32_t evict_victim(const struct evict_order *order)
 {
+    assert((order->n == 0) == (order->filled == 0));
     if (order->n == 0)
         return EVICT_NONE;
     if (order->policy == EVICT_LRU)

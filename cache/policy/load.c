@@ -21,6 +21,7 @@
 #include "cache/policy/load.h"
 #include "io/error.h"
 #include "io/random.h"
+#include <assert.h>
 #include <math.h>
 #include <stdio.h>
 
@@ -212,6 +213,7 @@ static bool no_hits(const struct breaker_window *w, double usual)
 /* Lets the rate of the window count for what is usual. */
 static void learn_usual(struct breaker *breaker)
 {
+    assert(breaker->window.requests > 0 && breaker->window.hits <= breaker->window.requests);
     double rate = (double)breaker->window.hits / breaker->window.requests;
     if (breaker->usual < 0)
         breaker->usual = rate;
@@ -224,6 +226,7 @@ static void open_breaker(struct breaker *breaker, enum breaker_cause cause, uint
     uint64_t ms = OPEN_MS;
     for (uint32_t i = 0; i < breaker->trips_in_row && ms < OPEN_MS_MOST; i++)
         ms *= 2;
+    assert(breaker->state != BREAKER_OPEN && breaker->window.requests > 0);
     breaker->trips++;
     breaker->trips_in_row++;
     breaker->state = BREAKER_OPEN;
@@ -248,6 +251,7 @@ bool load_breaker_allows(struct breaker *breaker, uint64_t now_ms)
 static bool end_trial(struct breaker *breaker, uint64_t now_ms)
 {
     const struct breaker_window *w = &breaker->window;
+    assert(breaker->state == BREAKER_HALF_OPEN && breaker->trips > 0);
     bool same = breaker->cause == BREAKER_NO_HITS ? w->hits == 0 && breaker->usual >= USUAL_LEAST
                                                   : few_answers(w, TRIAL_QUESTIONS);
     learn_usual(breaker);

@@ -15,6 +15,7 @@
  */
 #include "cache/policy/quota.h"
 #include "io/error.h"
+#include <assert.h>
 
 /* Shares come from percentages: their sum may be off by rounding. */
 #define SHARE_SLACK 1e-9
@@ -73,6 +74,7 @@ uint32_t quota_victim(const struct quota *quota, const struct quota_category *ca
                       uint64_t bytes, enum quota_cause *cause, bool *fits)
 {
     const struct quota_category *c = &categories[asks];
+    assert(asks < n);
     *fits = false;
     if (is_over(0, bytes, c->max.bytes) || is_over(0, bytes, quota->max.bytes))
         return QUOTA_NONE;

@@ -13,6 +13,7 @@
  * called wrong is a lower bound on the wrong answers at that similarity, and what they called right is only counted.
  */
 #include "cache/policy/risk_priv.h"
+#include <assert.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -97,6 +98,7 @@ enum risk_verdict risk_request(struct risk_curve *curve, const struct risk_setti
     state->seen[bin]++;
     bool hit = best >= risk_threshold(curve, settings);
     double probability = (double)state->probability[bin];
+    assert(probability >= 0 && probability <= 1);
     if (random >= probability)
         return hit ? RISK_SERVE : RISK_WITHHOLD;
     *weight = 1 / probability;
@@ -111,6 +113,7 @@ void risk_label(struct risk_curve *curve, enum risk_source source, double simila
 {
     struct risk_state *state = &curve->state;
     unsigned bin = risk_bin(similarity);
+    assert(bin < RISK_BINS);
     if (source == RISK_FEEDBACK) {
         state->stats.feedback++;
         if (!right)

@@ -16,6 +16,7 @@
 #include "cache/policy/risk_priv.h"
 #include "io/bytes.h"
 #include "io/error.h"
+#include <assert.h>
 #include <math.h>
 #include <xxhash.h>
 
@@ -59,6 +60,7 @@ uint32_t risk_save(const struct risk_curve *curve, uint8_t out[RISK_BYTES])
             store_f32(at, array_of(state, array)[bin]);
     for (unsigned i = 0; i < RISK_BELIEFS; i++, at += 4)
         store_f32(at, state->belief[i]);
+    assert(at == out + BYTES);
     store_u32(out, MAGIC);
     store_u32(out + 4, VERSION);
     store_u64(out + 8, XXH3_64bits(out + HASHED_AT, BYTES - HASHED_AT));
