@@ -141,7 +141,7 @@ static int on_memory(void *context, const struct memtable *memtable, uint32_t nu
                : 0;
 }
 
-int collection_keys(struct collection *collection, struct key_range *range, struct quire_error *err)
+int key_range_read(struct collection *collection, struct key_range *range, struct quire_error *err)
 {
     struct collection_snapshot *snapshot = NULL;
     struct tenant_scope *scope = NULL;

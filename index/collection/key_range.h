@@ -27,7 +27,7 @@ struct key_range {
 
 /* Reads every block of the collection, as it is when the call begins. Blocks: not for lanes. Memory: the keys that are
  * answered. */
-int collection_keys(struct collection *collection, struct key_range *range, struct quire_error *err);
+int key_range_read(struct collection *collection, struct key_range *range, struct quire_error *err);
 void key_range_fini(struct key_range *range);
 
 #endif

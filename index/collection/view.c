@@ -10,38 +10,6 @@
 #include <assert.h>
 #include <stdlib.h>
 
-int memtable_ref_create(const struct memtable_config *config, struct memtable_ref **out, struct quire_error *err)
-{
-    struct memtable_ref *table = calloc(1, sizeof *table);
-    if (!table)
-        return error_set(err, QUIRE_ENOMEM, "no memory for a memtable");
-    int rc = memtable_create(config, &table->memtable, err);
-    if (rc < 0) {
-        free(table);
-        return rc;
-    }
-    atomic_init(&table->references, 1);
-    table->last_seq = SEQ_MAX;
-    *out = table;
-    return 0;
-}
-
-struct memtable_ref *memtable_ref_hold(struct memtable_ref *table)
-{
-    atomic_fetch_add_explicit(&table->references, 1, memory_order_relaxed);
-    return table;
-}
-
-void memtable_ref_release(struct memtable_ref *table)
-{
-    unsigned before = table ? atomic_fetch_sub_explicit(&table->references, 1, memory_order_acq_rel) : 0;
-    assert(!table || before > 0);
-    if (before != 1)
-        return;
-    memtable_destroy(table->memtable);
-    free(table);
-}
-
 /* A view with space for so many, none of them filled in. */
 static struct view *view_alloc(uint32_t n_parts, uint32_t n_memtables)
 {

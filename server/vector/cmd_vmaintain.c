@@ -128,7 +128,7 @@ struct range_call {
 static void range(struct worker_call *base)
 {
     struct range_call *call = (struct range_call *)base;
-    base->code = collection_keys(base->base.collection, &call->range, &base->error);
+    base->code = key_range_read(base->base.collection, &call->range, &base->error);
 }
 
 static void reply_range(struct worker_call *base, struct resp_buffer *out)

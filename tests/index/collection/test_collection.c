@@ -344,7 +344,7 @@ static void keys_come_in_the_order_of_their_bytes(void **in)
                                   .last = bounds[b / SUPPORT_COUNT(bounds) % SUPPORT_COUNT(bounds)],
                                   .count = counts[b / SUPPORT_COUNT(bounds) / SUPPORT_COUNT(bounds)]};
         uint64_t found = 0;
-        assert_int_equal(collection_keys(s->c, &range, NULL), 0);
+        assert_int_equal(key_range_read(s->c, &range, NULL), 0);
         for (uint32_t i = 0; i < n_keys && found < range.count; i++) {
             if (!bound_holds(&range.first, keys[i], true) || !bound_holds(&range.last, keys[i], false))
                 continue;

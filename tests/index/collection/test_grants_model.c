@@ -595,7 +595,7 @@ static void range(struct question *q)
     q->expression = NULL;
     memset(q->seen, 0, sizeof q->seen);
     q->n = q->n_ghosts = 0;
-    assert_int_equal(collection_keys(q->m->c, &r, &err), 0);
+    assert_int_equal(key_range_read(q->m->c, &r, &err), 0);
     for (uint64_t i = 0; i < r.n; i++)
         see(q, r.keys[i].bytes, r.keys[i].n_bytes);
     assert_int_equal(q->n - q->n_ghosts, count(q));
