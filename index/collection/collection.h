@@ -81,9 +81,9 @@ struct located {
      * were looked at. NULL: it need not. Kept by the caller. */
     const struct filter *matching;
 };
-/* 1: *out is right, found in memory; 0: a segment may hold it, the disk must be asked
+/* True: *out is right, found in memory; false: a segment may hold it, the disk must be asked
  * (collection_fetch_start). */
-int collection_locate_now(struct collection *collection, const void *key, uint32_t key_bytes, struct located *out);
+bool collection_locate_now(struct collection *collection, const void *key, uint32_t key_bytes, struct located *out);
 
 /* ONLY_SEALED: QUIRE_ESTALE unless the row that is replaced is the one that `located` names, for a put that was made
  * from it, and by the grants of `old_text` is still somebody's. */

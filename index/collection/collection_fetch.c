@@ -73,7 +73,7 @@ static struct located located_by(const struct part_walk *walk, bool found)
 
 /* ---- locate ------------------------------------------------------------------------------------------------------ */
 
-int collection_locate_now(struct collection *c, const void *key, uint32_t key_bytes, struct located *out)
+bool collection_locate_now(struct collection *c, const void *key, uint32_t key_bytes, struct located *out)
 {
     struct view *view = collection_view(c);
     bool maybe = false;
