@@ -16,9 +16,9 @@ struct build_known {
     uint32_t n_rows;   /* the first so many of the input */
     uint32_t *list_of; /* per row */
     uint32_t n_lists;
-    uint64_t *at;             /* n_lists + 1: places in targets */
-    uint32_t *targets;        /* rows of the input, UINT32_MAX: gone; the build makes rows of the index of them */
-    uint64_t n_targets, room; /* room: of targets */
+    uint64_t *at;                 /* n_lists + 1: places in targets */
+    uint32_t *targets;            /* rows of the input, UINT32_MAX: gone; the build makes rows of the index of them */
+    uint64_t n_targets, capacity; /* capacity: of targets */
 };
 
 /* What a merge (merge.h) tells a build beside input and options. */
@@ -27,7 +27,7 @@ struct build_merge {
     uint32_t *places;                      /* per row of the input: gets its row in the index */
     struct build_known *known;             /* for a page graph; NULL: no edges are known */
     const struct clusters_known *clusters; /* for inverted lists, per row of the input; NULL: none are known */
-    const struct segment *before; /* most rows come from it, and its calibration still holds as far as that is proved
+    const struct segment *before; /* most rows come from it, and its calibration still holds as far as that is checked
                                      at some points; NULL: calibrate as if there were none */
     bool tenant_runs;             /* rows of small tenants lie side by side; grants stand in the attributes */
 };

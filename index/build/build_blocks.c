@@ -143,21 +143,21 @@ static uint32_t collect_targets(const struct batch *batch, struct scratch *s, ui
     return found;
 }
 
-/* The heaviest targets that fit in `room` bytes, `code` bytes of which each takes besides its gap: their rows into
+/* The heaviest targets that fit in `space` bytes, `code` bytes of which each takes besides its gap: their rows into
  * s->sorted, their gaps into `out`. Returns how many; *bytes: of the gaps. */
-static uint32_t choose_edges(struct scratch *s, uint32_t found, uint32_t first, uint32_t room, uint32_t code,
+static uint32_t choose_edges(struct scratch *s, uint32_t found, uint32_t first, uint32_t space, uint32_t code,
                              uint8_t *out, uint32_t *bytes)
 {
-    uint32_t keep = found < room / (code + 1) ? found : room / (code + 1);
+    uint32_t keep = found < space / (code + 1) ? found : space / (code + 1);
     *bytes = 0;
     while (keep > 0) {
         for (uint32_t i = 0; i < keep; i++)
             s->sorted[i] = s->targets[i].row;
         qsort(s->sorted, keep, sizeof *s->sorted, by_row);
         *bytes = block_edges_encode(s->sorted, keep, first, out);
-        if (*bytes + keep * code <= room)
+        if (*bytes + keep * code <= space)
             return keep;
-        uint32_t fewer = (uint32_t)((uint64_t)keep * room / (*bytes + keep * code));
+        uint32_t fewer = (uint32_t)((uint64_t)keep * space / (*bytes + keep * code));
         keep = fewer < keep ? fewer : keep - 1;
     }
     *bytes = 0;
@@ -181,20 +181,20 @@ static int edge_codes(const struct batch *batch, const uint32_t *rows, uint32_t 
     return 0;
 }
 
-/* The edge lists of a block whose rows are first..first + n, in `room` bytes. */
-static int make_lists(const struct batch *batch, struct scratch *s, uint32_t first, uint32_t n, uint32_t room,
+/* The edge lists of a block whose rows are first..first + n, in `space` bytes. */
+static int make_lists(const struct batch *batch, struct scratch *s, uint32_t first, uint32_t n, uint32_t space,
                       struct block_parts *parts)
 {
     uint32_t code = batch->b->params.edge_code_bytes, slots = batch->list_slots;
     if (slots == 0)
         return 0;
     uint32_t lists = (n + slots - 1) / slots, at = lists * BLOCK_LIST_HEADER_BYTES;
-    if (room < at + 8) /* the part of codes begins at a multiple of 8 */
+    if (space < at + 8) /* the part of codes begins at a multiple of 8 */
         return 0;
-    room -= at + (code ? 8 : 0);
+    space -= at + (code ? 8 : 0);
     for (uint32_t i = 0; i < lists; i++) {
         uint32_t begin = first + i * slots, end = first + n - begin < slots ? first + n : begin + slots, bytes;
-        uint32_t share = room / (lists - i);
+        uint32_t share = space / (lists - i);
         share = share < BLOCK_LIST_MAX ? share : BLOCK_LIST_MAX;
         uint32_t found = collect_targets(batch, s, first, n, begin, end);
         uint32_t kept = choose_edges(s, found, first, share, code, s->edges + at, &bytes);
@@ -202,10 +202,10 @@ static int make_lists(const struct batch *batch, struct scratch *s, uint32_t fir
         int rc = code ? edge_codes(batch, s->sorted, kept, s->edge_codes + (size_t)parts->n_edges * code) : 0;
         if (rc < 0)
             return rc;
-        assert(bytes + kept * code <= share && share <= room);
+        assert(bytes + kept * code <= share && share <= space);
         parts->n_edges += kept;
         at += bytes;
-        room -= bytes + kept * code;
+        space -= bytes + kept * code;
     }
     parts->edges = s->edges;
     parts->edges_bytes = at;
@@ -251,8 +251,8 @@ static void encode_slot(const struct build *b, struct scratch *s, uint32_t block
     }
 }
 
-/* Encodes the keys of a block; keys that do not fit its room, longest first, stand in the heap only. */
-static uint32_t encode_keys(const struct build *b, struct scratch *s, uint32_t first, uint32_t n, uint32_t room)
+/* Encodes the keys of a block; keys that do not fit its space, longest first, stand in the heap only. */
+static uint32_t encode_keys(const struct build *b, struct scratch *s, uint32_t first, uint32_t n, uint32_t space)
 {
     uint32_t limit = BLOCK_KEY_INLINE_MAX, bytes;
     if (!b->options.keys)
@@ -264,7 +264,7 @@ static uint32_t encode_keys(const struct build *b, struct scratch *s, uint32_t f
             bytes += block_key_encode(b->options.keys[input], length, length > limit, b->external_at[input],
                                       s->keys + bytes);
         }
-        if (bytes <= room || limit == 0)
+        if (bytes <= space || limit == 0)
             return bytes;
         limit = limit > 8 ? limit - 8 : 0;
     }

@@ -3,7 +3,7 @@
  *
  * Keys of the user's own: one hash table of checked 4 KiB pages, addressed by the hash's upper half, each entry a full
  * 64-bit hash and a row. A look-up reads one page and then the block of the row, which holds the key itself (or its
- * place in the heap) and proves the match. Two thirds full on average; with 226 entries of 339 expected per page an
+ * place in the heap) and decides the match. Two thirds full on average; with 226 entries of 339 expected per page an
  * overflow is an 8-sigma event, and if it comes the table is laid out anew with a tenth more pages.
  * Keys that are row numbers need no hashing: KEYS_ROWS is an array of places.
  *
@@ -94,20 +94,6 @@ static int write_record(struct build *b, struct section_writer *writer, const vo
     return rc == 0 ? section_write(writer, bytes, n, b->err) : rc;
 }
 
-/* A record for each key, at the places that build_place_keys has noted. */
-static int write_heap(struct build *b, struct section_writer *writer)
-{
-    uint64_t at = 0;
-    int rc = section_begin(writer, KEYS_HEAP, 0, b->err);
-    for (uint32_t i = 0; rc == 0 && i < b->n; i++) {
-        /* a key that fits may still have to leave its block when its neighbours are long: keep it here as well */
-        assert(b->external_at[i] == at);
-        rc = write_record(b, writer, b->options.keys[i], b->options.key_bytes[i]);
-        at += RECORD_HEADER_BYTES + b->options.key_bytes[i];
-    }
-    return rc == 0 ? section_end(writer, b->err) : rc;
-}
-
 /* Where each key's record lies in the heap, for the blocks, which hold short keys themselves as well. */
 int build_place_keys(struct build *b)
 {
@@ -139,10 +125,18 @@ static int write_user_keys(struct build *b, struct section_writer *writer)
         b->params.key_buckets += b->params.key_buckets / 10 + 1;
     if (rc == 0)
         rc = write_buckets(b, writer, keys);
-    if (rc == 0)
-        rc = write_heap(b, writer);
     free(keys);
-    return rc;
+    /* A record for each key, at the places that build_place_keys has noted. A key that fits may still have to leave its
+     * block when its neighbours are long, so all are here. */
+    uint64_t at = 0;
+    if (rc == 0)
+        rc = section_begin(writer, KEYS_HEAP, 0, b->err);
+    for (uint32_t i = 0; rc == 0 && i < b->n; i++) {
+        assert(b->external_at[i] == at);
+        rc = write_record(b, writer, b->options.keys[i], b->options.key_bytes[i]);
+        at += RECORD_HEADER_BYTES + b->options.key_bytes[i];
+    }
+    return rc == 0 ? section_end(writer, b->err) : rc;
 }
 
 static int write_row_numbers(struct build *b, struct section_writer *writer)

@@ -680,17 +680,6 @@ static int measure_lists(struct calibration *c)
     return rc;
 }
 
-/* The points of the ladder's k in the curve that a merge goes by. That of lists is of resident codes. */
-static void find_before(struct ladder *l)
-{
-    const struct segment *before = build_is_lists(l->c->b) && !l->c->resident ? NULL : before_of(l->c->b);
-    for (uint32_t i = 0; before && i < before->n_calibration; i++)
-        if (before->calibration[i].k == l->k) {
-            l->before = l->n_before ? l->before : &before->calibration[i];
-            l->n_before++;
-        }
-}
-
 static int search_ladders(struct calibration *c)
 {
     struct build *b = c->b;
@@ -711,7 +700,13 @@ static int search_ladders(struct calibration *c)
         l->effort_first = lists ? 1 : EFFORT_FIRST;
         l->recall_wanted = lists ? LISTS_RECALL : LADDER_RECALL;
         l->n_queries = l->k <= b->n - c->n_held ? c->n_held / ladder_ks[i].share : 0;
-        find_before(l);
+        /* the points of this k in the curve that a merge goes by; that of lists is of resident codes */
+        const struct segment *before = lists && !c->resident ? NULL : before_of(b);
+        for (uint32_t p = 0; before && p < before->n_calibration; p++)
+            if (before->calibration[p].k == l->k) {
+                l->before = l->n_before ? l->before : &before->calibration[p];
+                l->n_before++;
+            }
         if (l->n_before && ladder_ks[i].share > 1)
             l->n_queries /= 2; /* still thousands of neighbours */
     }

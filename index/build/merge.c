@@ -45,14 +45,6 @@ struct merge {
 
 /* ---- counting ---------------------------------------------------------------------------------------------------- */
 
-static uint64_t living_rows(const struct merge_segment *part)
-{
-    uint64_t n = part->segment->params.rows, dead = 0;
-    for (uint32_t row = 0; part->dead && row < n; row++)
-        dead += bitmap_has(part->dead, row);
-    return n - dead;
-}
-
 static int check_segment(const struct merge *m, const struct segment *s)
 {
     const struct segment_params *p = &s->params;
@@ -71,7 +63,9 @@ static int count(struct merge *m)
         int rc = check_segment(m, m->segments[p].segment);
         if (rc < 0)
             return rc;
-        uint64_t living = living_rows(&m->segments[p]);
+        uint64_t living = m->segments[p].segment->params.rows;
+        for (uint32_t row = 0, end = (uint32_t)living; m->segments[p].dead && row < end; row++)
+            living -= bitmap_has(m->segments[p].dead, row);
         first = p == 0 ? living : first;
         n += living;
     }

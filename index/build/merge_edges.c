@@ -18,9 +18,9 @@ int merge_edges_init(struct build_known *known, struct segment *segment)
     /* at most a list per slot */
     memset(known, 0, sizeof *known);
     known->list_of = malloc(sizeof *known->list_of * p->rows);
-    known->room = p->rows * 8;
+    known->capacity = p->rows * 8;
     known->at = malloc(sizeof *known->at * (p->rows + 1));
-    known->targets = malloc(sizeof *known->targets * known->room);
+    known->targets = malloc(sizeof *known->targets * known->capacity);
     if (known->list_of && known->at && known->targets) {
         known->at[0] = 0;
         return 0;
@@ -39,14 +39,14 @@ void merge_edges_fini(struct build_known *known)
 
 static int reserve(struct build_known *known, uint64_t more)
 {
-    if (known->n_targets + more <= known->room)
+    if (known->n_targets + more <= known->capacity)
         return 0;
-    uint64_t room = known->room + known->room / 2 + more;
-    uint32_t *targets = realloc(known->targets, sizeof *targets * room);
+    uint64_t capacity = known->capacity + known->capacity / 2 + more;
+    uint32_t *targets = realloc(known->targets, sizeof *targets * capacity);
     if (!targets)
         return QUIRE_ENOMEM;
     known->targets = targets;
-    known->room = room;
+    known->capacity = capacity;
     return 0;
 }
 
@@ -85,5 +85,5 @@ void merge_edges_finish(struct build_known *known, const uint32_t *rows_of, uint
     uint64_t *at = realloc(known->at, sizeof *at * ((size_t)known->n_lists + 1));
     known->targets = targets ? targets : known->targets;
     known->at = at ? at : known->at;
-    known->room = known->n_targets + 1;
+    known->capacity = known->n_targets + 1;
 }

@@ -31,7 +31,7 @@ struct arena_piece;
 
 /* Rows in the order in which they are added: vectors in memory or in a file, keys and attributes in memory. */
 struct merge_input {
-    uint32_t n, room; /* rows added, and all that will be */
+    uint32_t n, capacity; /* rows added, and all that will be */
     uint32_t dim;
     enum quire_type type; /* of the vectors as they are kept */
     size_t row_bytes;

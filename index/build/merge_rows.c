@@ -3,7 +3,7 @@
  *
  * A build goes through its input about six times, and a pass over segments costs a checksum per block and a rotation
  * per row. So the segments are scanned once, and vectors are kept as the build wants them: in memory where there is
- * room, otherwise in a file beside the new segment, written and read forward only.
+ * memory, otherwise in a file beside the new segment, written and read forward only.
  *
  * Vectors are kept as floats, or as the elements themselves where the new slots hold these (u8, i8). Nothing else is
  * exact for all: a slot of half floats, or a decoded 8-bit code, comes from the vector's type but is no longer of it.
@@ -28,7 +28,7 @@
 
 struct arena_piece {
     struct arena_piece *next;
-    size_t used, room;
+    size_t used, capacity;
     uint8_t bytes[];
 };
 
@@ -37,12 +37,12 @@ struct arena_piece {
 static void *keep(struct merge_input *input, const void *bytes, size_t n)
 {
     struct arena_piece *piece = input->pieces;
-    if (!piece || piece->room - piece->used < n) {
-        size_t room = n > PIECE_BYTES ? n : PIECE_BYTES;
-        piece = malloc(sizeof *piece + room);
+    if (!piece || piece->capacity - piece->used < n) {
+        size_t capacity = n > PIECE_BYTES ? n : PIECE_BYTES;
+        piece = malloc(sizeof *piece + capacity);
         if (!piece)
             return NULL;
-        *piece = (struct arena_piece){input->pieces, 0, room};
+        *piece = (struct arena_piece){input->pieces, 0, capacity};
         input->pieces = piece;
     }
     void *to = piece->bytes + piece->used;
@@ -99,7 +99,7 @@ static int read_vectors(void *context, uint64_t row, uint64_t n, void *out, stru
 int merge_input_init(struct merge_input *input, struct io_fs *fs, const char *path, uint32_t n, uint32_t dim,
                      enum quire_type type, uint64_t memory_bytes, struct quire_error *err)
 {
-    *input = (struct merge_input){.room = n, .dim = dim, .type = type, .fs = fs};
+    *input = (struct merge_input){.capacity = n, .dim = dim, .type = type, .fs = fs};
     input->row_bytes = dim * quire_type_bytes(type);
     bool in_file = n * input->row_bytes > memory_bytes;
     input->n_buffer = in_file ? (uint32_t)(BUFFER_BYTES / input->row_bytes) + 1 : n;
@@ -158,8 +158,8 @@ int merge_input_add(struct merge_input *input, const void *vector, enum quire_ty
                     uint32_t key_bytes, const char *attributes, uint32_t attribute_bytes, bool copy,
                     struct quire_error *err)
 {
-    if (input->n == input->room)
-        return error_set(err, QUIRE_EINTERNAL, "more than the %u rows that were counted", input->room);
+    if (input->n == input->capacity)
+        return error_set(err, QUIRE_EINTERNAL, "more than the %u rows that were counted", input->capacity);
     if (input->file && input->n - input->n_written == input->n_buffer) {
         int rc = flush(input, err);
         if (rc < 0)
@@ -179,9 +179,9 @@ int merge_input_add(struct merge_input *input, const void *vector, enum quire_ty
     if (!has_attributes)
         input->attributes[row] = NULL;
     else if (!input->attributes[row] || !input->keys[row])
-        return error_set(err, QUIRE_ENOMEM, "no memory for the key and attributes of %u rows", input->room);
+        return error_set(err, QUIRE_ENOMEM, "no memory for the key and attributes of %u rows", input->capacity);
     if (!input->keys[row])
-        return error_set(err, QUIRE_ENOMEM, "no memory for the keys of %u rows", input->room);
+        return error_set(err, QUIRE_ENOMEM, "no memory for the keys of %u rows", input->capacity);
     input->any_attributes |= has_attributes;
     input->n++;
     return 0;

@@ -18,19 +18,19 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define READ_BYTES      (1u << 20)
-#define INDEX_WINDOW    (64u << 10)
-#define HEAP_WINDOW     (256u << 10)
-#define KEYS_WHOLE_MAX  (64u << 20) /* a heap of keys up to this size is loaded whole */
-#define KEY_WINDOW      4096u
-#define NUMBER_KEY_ROOM 16u
+#define READ_BYTES       (1u << 20)
+#define INDEX_WINDOW     (64u << 10)
+#define HEAP_WINDOW      (256u << 10)
+#define KEYS_WHOLE_MAX   (64u << 20) /* a heap of keys up to this size is loaded whole */
+#define KEY_WINDOW       4096u
+#define NUMBER_KEY_BYTES 16u
 
 /* A piece of a section in memory, which moves to what is asked for. */
 struct window {
     struct section_file *file;
     uint64_t base, section_bytes; /* of the section, in the file */
     uint64_t at, bytes;           /* what is held: offset in the file, both multiples of 4096 */
-    size_t least, room;
+    size_t least, capacity;
     bool whole; /* all of the section at once */
     uint8_t *buffer;
 };
@@ -46,22 +46,22 @@ struct scan {
     uint8_t *blocks; /* READ_BYTES or one block */
     struct window attribute_index, attribute_heap, keys;
     float *rotated, *vector;
-    uint64_t page; /* of the attribute index that was proved last */
+    uint64_t page; /* of the attribute index that was checked last */
     bool page_is_damaged;
-    uint8_t number_key[NUMBER_KEY_ROOM];
+    uint8_t number_key[NUMBER_KEY_BYTES];
 };
 
 /* ---- windows ----------------------------------------------------------------------------------------------------- */
 
 static int window_fill(struct window *w, uint64_t at, size_t bytes, struct quire_error *err)
 {
-    if (bytes > w->room) {
+    if (bytes > w->capacity) {
         uint8_t *more = memory_aligned(SECTION_ALIGN, bytes);
         if (!more)
             return error_set(err, QUIRE_ENOMEM, "no memory for %zu bytes of %s", bytes, section_file_io(w->file)->path);
         memory_free(w->buffer);
         w->buffer = more;
-        w->room = bytes;
+        w->capacity = bytes;
     }
     w->bytes = 0;
     int rc = fs_read_exact(section_file_io(w->file), w->buffer, bytes, at, err);
@@ -212,11 +212,6 @@ static int take_attributes(struct scan *scan, struct scanned_row *row)
 
 /* ---- blocks ------------------------------------------------------------------------------------------------------ */
 
-static bool is_dead(const struct scan *scan, uint32_t row)
-{
-    return scan->dead && bitmap_has(scan->dead, row);
-}
-
 static int visit_slot(struct scan *scan, const struct block_view *view, uint32_t slot)
 {
     const struct segment *s = scan->s;
@@ -253,7 +248,7 @@ static int visit_block(struct scan *scan, const uint8_t *bytes, uint32_t number)
     }
     rc = scan->visit_view ? scan->visit_view(scan->context, &view) : 0;
     for (uint32_t slot = 0; rc == 0 && slot < view.n_slots; slot++)
-        if (!is_dead(scan, view.first_row + slot))
+        if (!scan->dead || !bitmap_has(scan->dead, view.first_row + slot))
             rc = visit_slot(scan, &view, slot);
     return rc;
 }

@@ -274,14 +274,6 @@ static int keep_range(void *context, uint64_t begin, uint64_t end)
     return admit_clusters(context, begin, end, keep_row);
 }
 
-/* The largest ratio at which there are not more replicas than wanted. */
-static void set_limit(struct closing *c)
-{
-    uint64_t most = (uint64_t)((double)(c->config->replicas - 1) * c->store->n);
-    while (c->limit < BINS && c->n_wanted + c->bins[c->limit] <= most)
-        c->n_wanted += c->bins[c->limit++];
-}
-
 /* ---- lists ------------------------------------------------------------------------------------------------------- */
 
 struct lists {
@@ -374,7 +366,10 @@ static int find_replicas(struct closing *c)
         rc = closing_pass(c, count_range);
     if (rc < 0)
         return rc;
-    set_limit(c);
+    /* the largest ratio at which there are not more replicas than wanted */
+    uint64_t most = (uint64_t)((double)(c->config->replicas - 1) * c->store->n);
+    while (c->limit < BINS && c->n_wanted + c->bins[c->limit] <= most)
+        c->n_wanted += c->bins[c->limit++];
     c->found = malloc(sizeof *c->found * (c->n_wanted ? c->n_wanted : 1));
     return c->found ? closing_pass(c, keep_range) : QUIRE_ENOMEM;
 }

@@ -82,11 +82,6 @@ static uint32_t smaller(uint32_t a, uint32_t b)
     return a < b ? a : b;
 }
 
-static uint32_t candidates_max(const struct job *job)
-{
-    return smaller(job->n_groups, RUN_GROUPS * RUNS_PROBED);
-}
-
 static uint32_t pool_capacity(const struct neighbours_config *config)
 {
     return 2 * config->pool + larger(config->capacity, config->pool);
@@ -107,7 +102,8 @@ static void scratch_fini(struct scratch *s)
 
 static int scratch_init(struct scratch *s, const struct job *job)
 {
-    uint32_t candidates = larger(candidates_max(job), job->n_runs), pool = pool_capacity(job->config);
+    uint32_t candidates = larger(smaller(job->n_groups, RUN_GROUPS * RUNS_PROBED), job->n_runs),
+             pool = pool_capacity(job->config);
     uint32_t most = larger(larger(candidates, pool), NEIGHBOUR_GROUPS_MAX);
     s->distances = malloc(sizeof(float) * most);
     s->groups = malloc(sizeof(near_t) * most);

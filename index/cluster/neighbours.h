@@ -38,7 +38,7 @@ struct neighbours_rows {
 };
 
 /* Edges of the rows of groups first_group.. . centres: n_groups x code_dim floats. What a row's edges are depends
- * neither on the number of threads nor on the room. Errors: QUIRE_ENOMEM, QUIRE_ECANCELLED, those of load and put. */
+ * neither on the number of threads nor on the memory. Errors: QUIRE_ENOMEM, QUIRE_ECANCELLED, those of load and put. */
 int neighbours_build(const struct neighbours_rows *rows, uint32_t first_group, const float *centres,
                      const struct neighbours_config *config, const struct progress *progress);
 /* Bytes that neighbours_build holds besides centres and loaded rows. */

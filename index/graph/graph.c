@@ -422,10 +422,10 @@ uint32_t graph_row_end(const struct graph *graph)
     return atomic_load_explicit(&graph->n_rows, memory_order_acquire);
 }
 
-uint32_t graph_links(const struct graph *graph, uint32_t row, uint32_t *rows, uint32_t most)
+uint32_t graph_links(const struct graph *graph, uint32_t row, uint32_t *rows, uint32_t capacity)
 {
     uint32_t links[LINKS_MAX], n = graph_links_read(graph, row, 0, links);
-    n = n < most ? n : most;
+    n = n < capacity ? n : capacity;
     for (uint32_t i = 0; i < n; i++)
         rows[i] = links[i] & ~LINK_TREE;
     return n;

@@ -97,8 +97,8 @@ struct graph_mending {
     uint64_t links_dropped, links_added;
 };
 /* Makes the links of loaded and placed rows valid (graph_check), whatever the images held: saved while writers went on,
- * they do not agree with each other. A link that its other end has not is added there, or taken out where there is no
- * room; a link to no row, to an unlinked one or to another root's is taken out. Each root gets its entry. Rows that
+ * they do not agree with each other. A link that its other end has not is added there, or taken out where a row is
+ * full; a link to no row, to an unlinked one or to another root's is taken out. Each root gets its entry. Rows that
  * nothing leads to are unlinked. QUIRE_ENOMEM: can be repeated with empty roots. Cost: a fraction of a microsecond per
  * row, and 12 bytes of memory for as long as it takes. */
 int graph_mend(struct graph *graph, struct graph_mending *mending);
@@ -127,19 +127,19 @@ struct graph_hit {
 /* Sets the query of this scratch: rotated, code_dim floats. graph_search and graph_score use it. */
 int graph_query(const struct graph *graph, struct graph_scratch *scratch, const float *rotated);
 /* The rows of a root nearest to the query for which accept(context, row) is true (NULL: all), nearest first, at
- * most `room` of them, into hits; returns how many. `beam`: accepted rows that are kept while searching, at least
- * room is used. Rows that are not accepted are walked through. Effort is bounded whatever the filter: at most 8192
+ * most `capacity` of them, into hits; returns how many. `beam`: accepted rows that are kept while searching, at least
+ * capacity is used. Rows that are not accepted are walked through. Effort is bounded whatever the filter: at most 8192
  * + 8 * beam * lowest rows are measured, so a filter that few rows pass is better served by graph_score on these.
- * Of rows with the very same code at most `room` are kept. Only a beam wider than any before, or a graph that has
- * grown, allocates; without memory the beam is what there is room for. */
+ * Of rows with the very same code at most `capacity` are kept. Only a beam wider than any before, or a graph that has
+ * grown, allocates; without memory the beam is what there is memory for. */
 uint32_t graph_search(const struct graph *graph, const struct graph_root *root, struct graph_scratch *scratch,
                       uint32_t beam, bool (*accept)(void *context, uint32_t row), void *context, struct graph_hit *hits,
-                      uint32_t room);
+                      uint32_t capacity);
 /* Squared distances from the query to n rows, linked or not. */
 void graph_score(const struct graph *graph, struct graph_scratch *scratch, const uint32_t *rows, uint32_t n,
                  float *out);
-/* The rows that a row is linked with on the lowest layer; returns how many (<= room). */
-uint32_t graph_links(const struct graph *graph, uint32_t row, uint32_t *rows, uint32_t room);
+/* The rows that a row is linked with on the lowest layer; returns how many (<= capacity). */
+uint32_t graph_links(const struct graph *graph, uint32_t row, uint32_t *rows, uint32_t capacity);
 
 struct graph_stats {
     uint32_t rows, linked, removed, free; /* linked: below all roots; removed: waiting for readers */

@@ -1,5 +1,5 @@
 /*
- * graph_check.c - proves the structure of a mutable graph while nothing else runs.
+ * graph_check.c - checks the structure of a mutable graph while nothing else runs.
  *
  * What must hold: links are symmetric, without repetition, to other rows that are linked and are on that layer; marks
  * of the tree are symmetric and as many as trees over the linked rows of each root have; every linked row is reached

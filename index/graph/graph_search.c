@@ -406,10 +406,10 @@ bool graph_enter(const struct graph *graph, const struct graph_root *root, struc
 
 uint32_t graph_search(const struct graph *graph, const struct graph_root *root, struct graph_scratch *scratch,
                       uint32_t beam, bool (*accept)(void *context, uint32_t row), void *context, struct graph_hit *hits,
-                      uint32_t room)
+                      uint32_t capacity)
 {
     unsigned top;
-    beam = beam > room ? beam : room;
+    beam = beam > capacity ? beam : capacity;
     if (graph_scratch_reserve(scratch, graph, beam) < 0)
         beam = scratch->capacity / 8; /* what there is memory for: graph_query has reserved some */
     if (beam == 0 || !graph_enter(graph, root, scratch, &scratch->query, 0, &top))
@@ -417,8 +417,8 @@ uint32_t graph_search(const struct graph *graph, const struct graph_root *root, 
     graph_search_layer(
         graph, scratch,
         &(struct graph_layer_search){
-            .measure = &scratch->query, .beam = beam, .copies = room, .accept = accept, .context = context});
-    uint32_t n = scratch->n_best < room ? scratch->n_best : room;
+            .measure = &scratch->query, .beam = beam, .copies = capacity, .accept = accept, .context = context});
+    uint32_t n = scratch->n_best < capacity ? scratch->n_best : capacity;
     for (uint32_t i = 0; i < n; i++)
         hits[i] = (struct graph_hit){near_row(scratch->best[i]), near_distance(scratch->best[i])};
     graph_scratch_settle(graph, scratch);

@@ -140,15 +140,6 @@ static void printable(char *to, size_t size, const char *from)
     to[i] = '\0';
 }
 
-/* The best available variant that is no higher than tier `cap`. */
-static const struct kernels *capped(const struct kernels_choice *among, size_t cap)
-{
-    size_t i = 0;
-    while (tier_named(among->available[i]->name) > cap)
-        i++;
-    return among->available[i];
-}
-
 void kernels_choose(size_t best, const char *asked, struct kernels_choice *made)
 {
     memset(made, 0, sizeof *made);
@@ -169,7 +160,10 @@ void kernels_choose(size_t best, const char *asked, struct kernels_choice *made)
                  DETECTED_BY, shown);
         return;
     }
-    made->table = capped(made, cap);
+    size_t i = 0;
+    while (tier_named(made->available[i]->name) > cap)
+        i++;
+    made->table = made->available[i];
     if (tier_named(made->table->name) == cap)
         snprintf(made->reason, size, "%s (QUIRE_CPU)", made->table->name);
     else
