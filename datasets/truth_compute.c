@@ -17,6 +17,7 @@
 #include "index/vector/parallel.h"
 #include "index/vector/space.h"
 #include "io/error.h"
+#include "io/heap.h"
 #include "io/memory.h"
 #include <assert.h>
 #include <math.h>
@@ -37,7 +38,7 @@ struct near {
 /* The nearest rows seen so far, the worst of them first. */
 struct nearest {
     struct near *heap;
-    uint32_t n, room;
+    uint32_t n, capacity;
 };
 
 struct scan {
@@ -58,44 +59,21 @@ struct scratch {
     float *queries; /* as floats, where not whole */
     float *row;
     struct nearest nearest[QUERIES_MAX];
-    struct near *exact; /* room for k, second run */
+    struct near *exact; /* space for k, second run */
 };
 
 /* ---- nearest rows ------------------------------------------------------------------------------------------------ */
 
-static bool farther(const struct near *a, const struct near *b)
+static inline bool farther(const struct near *a, const struct near *b)
 {
     return a->distance > b->distance || (a->distance == b->distance && a->id > b->id);
 }
 
-static void sift_down(struct near *heap, uint32_t n, uint32_t i)
-{
-    struct near moved = heap[i];
-    for (uint32_t child; (child = 2 * i + 1) < n; i = child) {
-        if (child + 1 < n && farther(&heap[child + 1], &heap[child]))
-            child++;
-        if (!farther(&heap[child], &moved))
-            break;
-        heap[i] = heap[child];
-    }
-    heap[i] = moved;
-}
+HEAP_DEFINE(farthest, struct near, farther, HEAP_PLACE_UNKNOWN)
 
 static void nearest_add(struct nearest *nearest, double distance, uint32_t id)
 {
-    struct near one = {distance, id};
-    struct near *heap = nearest->heap;
-    if (nearest->n == nearest->room) {
-        if (farther(&heap[0], &one)) {
-            heap[0] = one;
-            sift_down(heap, nearest->n, 0);
-        }
-        return;
-    }
-    uint32_t i = nearest->n++;
-    for (; i > 0 && farther(&one, &heap[(i - 1) / 2]); i = (i - 1) / 2)
-        heap[i] = heap[(i - 1) / 2];
-    heap[i] = one;
+    nearest->n = (uint32_t)farthest_offer(nearest->heap, nearest->n, nearest->capacity, (struct near){distance, id});
 }
 
 static int compare_near(const void *a, const void *b)
