@@ -11,7 +11,7 @@
  *            buffers and multishot accept/receive where the kernel has them, single-shot emulation where not.
  *   threads  a pool of threads with pread/pwrite for files, epoll for sockets: where io_uring is forbidden. Same
  *            semantics, also multishot ones.
- *   fault    tests: runs file ops through a fault fs (fault.h), delays and reorders completions by a seed.
+ * Others can be built upon engine_priv.h: tests have one that delays and reorders completions by a seed.
  *
  * Cap: at most `reads_max` file reads are in the hands of the device; more wait in the engine, first in first out.
  */
@@ -80,7 +80,7 @@ int engine_create(const struct engine_config *config, struct engine **out, struc
 /* Cancels what is armed, waits for what the kernel holds, runs every `done` left with QUIRE_ECANCELLED. */
 void engine_destroy(struct engine *engine);
 
-/* "uring" or "threads" or "fault". */
+/* "uring" or "threads"; a test's engine has a name of its own. */
 const char *engine_name(const struct engine *engine);
 /* Why it is not io_uring, or which features are emulated; "" when all is native. For INFO. */
 const char *engine_note(const struct engine *engine);

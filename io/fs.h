@@ -2,8 +2,8 @@
  * fs.h - files and folders, behind a table, so that a test can stand between the project and the disk.
  *
  * Everything durable goes through an io_fs: opening, positioned reads and writes, sync, rename, unlink, folder sync.
- * fs_real() is the operating system. The fault-injecting one (fault.h) keeps unsynced writes apart and can cut the
- * power, tear sectors, misdirect writes and fail the n-th call. Asynchronous I/O on the same files goes through an
+ * fs_real() is the operating system. That of the tests (tests/support/fault.h) keeps unsynced writes apart and can cut
+ * the power, tear sectors, misdirect writes and fail the n-th call. Asynchronous I/O on the same files goes through an
  * engine (engine.h).
  *
  * Thread-safety: an io_fs may be used from many threads; an io_file may be read from many threads and engines at once,
@@ -28,7 +28,7 @@ enum fs_open_flags {
 /* An open file. Read-only for all but its io_fs. */
 struct io_file {
     struct io_fs *fs;
-    int fd;              /* -1 under a fault fs */
+    int fd;              /* -1 where files are not the operating system's */
     bool direct;         /* O_DIRECT is in force */
     bool direct_refused; /* FS_DIRECT was asked for and the file system said no */
     uint64_t bytes;      /* size when opened */

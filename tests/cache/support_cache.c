@@ -2,8 +2,8 @@
 #include "tests/cache/support_cache.h"
 #include "cache/core/cache_priv.h"
 #include "index/search/search.h"
-#include "io/fault.h"
 #include "io/random.h"
+#include "tests/support/fault.h"
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,7 +1,7 @@
 /* support_document_log.c - see support_document_log.h. */
 #include "tests/cache/support_document_log.h"
-#include "io/fault.h"
 #include "tests/cache/support_document.h"
+#include "tests/support/fault.h"
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>

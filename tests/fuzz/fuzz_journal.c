@@ -6,8 +6,8 @@
  * nothing but a newer version; and what could be opened can be appended to and read again, with one frame more.
  */
 #include "io/bytes.h"
-#include "io/fault.h"
 #include "io/journal_priv.h"
+#include "tests/support/fault.h"
 #include <stdlib.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

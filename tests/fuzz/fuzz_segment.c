@@ -12,8 +12,8 @@
 #include "index/format/format.h"
 #include "index/search/search.h"
 #include "io/bytes.h"
-#include "io/fault.h"
 #include "tests/fuzz/support_files.h"
+#include "tests/support/fault.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

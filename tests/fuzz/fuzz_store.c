@@ -9,8 +9,8 @@
 #include "index/collection/collection_priv.h"
 #include "index/store/store_priv.h"
 #include "io/bytes.h"
-#include "io/fault.h"
 #include "tests/fuzz/support_files.h"
+#include "tests/support/fault.h"
 #include <stdlib.h>
 #include <string.h>
 

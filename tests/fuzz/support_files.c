@@ -2,8 +2,8 @@
 #include "tests/fuzz/support_files.h"
 #include "index/attribute/grants.h"
 #include "index/build/merge.h"
-#include "io/fault.h"
 #include "io/random.h"
+#include "tests/support/fault.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -7,7 +7,7 @@
  * Every function fails the running test instead of returning an error.
  */
 #include "tests/index/support_spann.h"
-#include "io/fault.h"
+#include "tests/support/fault.h"
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

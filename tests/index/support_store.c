@@ -1,8 +1,8 @@
 /* support_store.c - see support_store.h. */
 #include "tests/index/support_store.h"
 #include "index/kernels/kernels.h"
-#include "io/fault.h"
 #include "io/random.h"
+#include "tests/support/fault.h"
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>

@@ -8,8 +8,8 @@
 #ifndef QUIRE_TESTS_SUPPORT_JOURNAL_H
 #define QUIRE_TESTS_SUPPORT_JOURNAL_H
 
-#include "io/fault.h"
 #include "io/journal.h"
+#include "tests/support/fault.h"
 
 #define HOST_KEYS 7u
 #define HOST_LSNS 4096u

@@ -7,9 +7,9 @@
  */
 #include "io/clock.h"
 #include "io/engine.h"
-#include "io/fault.h"
 #include "io/memory.h"
 #include "support_contents.h"
+#include "tests/support/fault.h"
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <poll.h>

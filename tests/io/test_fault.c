@@ -7,9 +7,9 @@
  * one, whole; and the new one whenever publication said that it was done.
  */
 #include "io/engine.h"
-#include "io/fault.h"
 #include "support_contents.h"
 #include "support_sections.h"
+#include "tests/support/fault.h"
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>

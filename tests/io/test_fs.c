@@ -4,10 +4,10 @@
  * What both must agree on is what the rest of the project leans on: error numbers, sizes, exclusive creation, renames
  * that replace, publication. A disagreement would make every test on the fault fs worthless.
  */
-#include "io/fault.h"
 #include "io/fs.h"
 #include "io/memory.h"
 #include "support_contents.h"
+#include "tests/support/fault.h"
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>

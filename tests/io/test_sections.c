@@ -6,10 +6,10 @@
  * without direct I/O.
  */
 #include "io/bytes.h"
-#include "io/fault.h"
 #include "io/sections.h"
 #include "support_contents.h"
 #include "support_sections.h"
+#include "tests/support/fault.h"
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>

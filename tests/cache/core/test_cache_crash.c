@@ -10,9 +10,9 @@
  * test takes seconds.
  */
 #include "cache/core/cache_priv.h"
-#include "io/fault.h"
 #include "tests/cache/support_cache.h"
 #include "tests/sanitized.h"
+#include "tests/support/fault.h"
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>

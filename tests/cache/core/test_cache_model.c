@@ -8,10 +8,10 @@
  * has expired is swept away after each jump of the clock, so that the list knows when it goes.
  */
 #include "cache/core/cache_priv.h"
-#include "io/fault.h"
 #include "io/random.h"
 #include "tests/cache/support_cache.h"
 #include "tests/sanitized.h"
+#include "tests/support/fault.h"
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>

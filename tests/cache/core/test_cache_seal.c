@@ -5,9 +5,9 @@
  * The clock stands still and caches_work does what is due, so that each test says when something is sealed.
  */
 #include "cache/core/sealed.h"
-#include "io/fault.h"
 #include "tests/cache/support_cache.h"
 #include "tests/sanitized.h"
+#include "tests/support/fault.h"
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>

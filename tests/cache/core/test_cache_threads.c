@@ -8,10 +8,10 @@
  */
 #include "cache/core/cache_priv.h"
 #include "index/search/search.h"
-#include "io/fault.h"
 #include "io/random.h"
 #include "tests/cache/support_cache.h"
 #include "tests/sanitized.h"
+#include "tests/support/fault.h"
 #include "tests/temp_folder.h"
 #include <setjmp.h>
 #include <stdarg.h>

@@ -6,10 +6,10 @@
  * threads are test_document_log_faults.c.
  */
 #include "io/bytes.h"
-#include "io/fault.h"
 #include "io/random.h"
 #include "tests/cache/support_document.h"
 #include "tests/cache/support_document_log.h"
+#include "tests/support/fault.h"
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>

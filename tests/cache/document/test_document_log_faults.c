@@ -7,11 +7,11 @@
  * readable all the time, and is on the disk when the disk works again.
  */
 #include "io/clock.h"
-#include "io/fault.h"
 #include "io/random.h"
 #include "tests/cache/support_document.h"
 #include "tests/cache/support_document_log.h"
 #include "tests/sanitized.h"
+#include "tests/support/fault.h"
 #include "tests/temp_folder.h"
 #include <setjmp.h>
 #include <stdarg.h>

@@ -7,8 +7,8 @@
  * broken disk by the file system of io/fault.h, which fails at any call and loses what is not durable.
  */
 #include "index/build/build.h"
-#include "io/fault.h"
 #include "tests/index/support_index.h"
+#include "tests/support/fault.h"
 #include <errno.h>
 #include <math.h>
 #include <setjmp.h>

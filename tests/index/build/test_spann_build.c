@@ -8,9 +8,9 @@
 #include "index/build/build.h"
 #include "index/format/format.h"
 #include "index/segment/segment_view.h"
-#include "io/fault.h"
 #include "tests/index/support_spann.h"
 #include "tests/sanitized.h"
+#include "tests/support/fault.h"
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>

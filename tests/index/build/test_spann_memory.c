@@ -6,9 +6,9 @@
  */
 #include "index/build/build.h"
 #include "index/search/search_priv.h"
-#include "io/fault.h"
 #include "tests/index/support_spann.h"
 #include "tests/sanitized.h"
+#include "tests/support/fault.h"
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>

@@ -8,10 +8,10 @@
  * rows, rows far out, clusters that were known before.
  */
 #include "index/cluster/clusters.h"
-#include "io/fault.h"
 #include "tests/index/support_index.h"
 #include "tests/index/support_rows.h"
 #include "tests/sanitized.h"
+#include "tests/support/fault.h"
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

@@ -7,9 +7,9 @@
  * rows.
  */
 #include "index/cluster/partition.h"
-#include "io/fault.h"
 #include "tests/index/support_index.h"
 #include "tests/index/support_rows.h"
+#include "tests/support/fault.h"
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

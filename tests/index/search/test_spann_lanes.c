@@ -8,10 +8,10 @@
  */
 #include "index/build/build.h"
 #include "index/search/search_priv.h"
-#include "io/fault.h"
 #include "io/random.h"
 #include "tests/index/support_spann.h"
 #include "tests/sanitized.h"
+#include "tests/support/fault.h"
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>

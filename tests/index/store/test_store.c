@@ -3,11 +3,11 @@
  * snapshots, adoption, limits.
  */
 #include "index/store/store_priv.h"
-#include "io/fault.h"
 #include "io/random.h"
 #include "io/sections.h"
 #include "tests/index/support_folder.h"
 #include "tests/sanitized.h"
+#include "tests/support/fault.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <setjmp.h>

@@ -10,9 +10,9 @@
  * test takes seconds.
  */
 #include "index/store/store_priv.h"
-#include "io/fault.h"
 #include "tests/index/support_store.h"
 #include "tests/sanitized.h"
+#include "tests/support/fault.h"
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>

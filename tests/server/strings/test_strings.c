@@ -2,11 +2,11 @@
  * test_strings.c - GET, SET and their kin through a server, as Redis 7 documents replies and errors; and what a client
  * gets to see of the journal: replies that wait for it, in order, and refusals while it fails.
  */
-#include "io/fault.h"
 #include "server/call/data.h"
 #include "server/keys/keyspace_log.h"
 #include "server/net/loop.h"
 #include "tests/server/support_server.h"
+#include "tests/support/fault.h"
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>

@@ -13,7 +13,7 @@
  * Nodes are freed with the fs only, so open files and logs may point to them freely. One mutex guards all. Lack of
  * memory aborts: no test asks for it, and no caller could tell it from the faults that it asked for.
  */
-#include "io/fault.h"
+#include "tests/support/fault.h"
 #include "io/error.h"
 #include "io/memory.h"
 #include "io/random.h"

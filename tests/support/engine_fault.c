@@ -11,8 +11,8 @@
 #include "io/clock.h"
 #include "io/engine_priv.h"
 #include "io/error.h"
-#include "io/fault.h"
 #include "io/random.h"
+#include "tests/support/fault.h"
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>

@@ -11,8 +11,8 @@
  * Both are deterministic: the same calls and the same seed give the same run. All functions but creation and
  * destruction may be called from any thread.
  */
-#ifndef QUIRE_IO_FAULT_H
-#define QUIRE_IO_FAULT_H
+#ifndef QUIRE_TESTS_FAULT_H
+#define QUIRE_TESTS_FAULT_H
 
 #include "io/engine.h"
 #include "io/fs.h"
