@@ -70,7 +70,7 @@ struct cli_texts {
 #define CLI_ARGUMENTS_MAX 2u
 
 struct cli_verb {
-    const char *name;      /* "build", "embed fit" */
+    const char *name;      /* "quire build", "quire embed fit" */
     const char *summary;   /* a sentence or more */
     const char *arguments; /* "DIR", "IN OUT"; "" */
     unsigned n_arguments;
@@ -128,8 +128,8 @@ void cli_put_bool(struct cli *cli, json_t *object, const char *name, bool value)
 bool cli_is_data_folder(const char *path);
 struct store_verify_report;
 void cli_put_store_report(struct cli *cli, const struct store_verify_report *report);
-/* A new object at the end of an array (made when it is not there) in the report. */
-json_t *cli_put_row(struct cli *cli, const char *array);
+/* A new object at the end of an array, made when it is not there, of `object` or (NULL) of the report. */
+json_t *cli_put_row(struct cli *cli, json_t *object, const char *array);
 
 /* ---- progress and interruption ----------------------------------------------------------------------------------- */
 
@@ -145,7 +145,7 @@ int cli_build_progress(void *context, const char *phase, uint64_t done, uint64_t
 /* QUIRE_ECANCELLED with a sentence. */
 int cli_cancelled(struct quire_error *err);
 
-/* ---- files and vectors (quire_files.c) --------------------------------------------------------------------------- */
+/* ---- files and vectors (cli_files.c) --------------------------------------------------------------------------- */
 
 /* QUIRE_EEXISTS when something has this name. "-" is standard output and never there. */
 int cli_refuse_existing(const char *path, struct quire_error *err);
@@ -214,6 +214,5 @@ int quire_probe(int argc, char **argv);
 int quire_bench_kernels(int argc, char **argv);
 int quire_embed(int argc, char **argv);
 int quire_cache_eval_verb(int argc, char **argv);
-int quire_cache_load_verb(int argc, char **argv);
 
 #endif

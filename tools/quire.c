@@ -4,7 +4,7 @@
  * Each verb lives in a file of its own, with its table of options, its help and its results (cli.h). Exit codes: 0
  * done, 1 the operation failed, 2 it was asked for wrongly, 3 verify or repair found damage.
  */
-#include "cli.h"
+#include "tools/cli.h"
 #include <stdio.h>
 #include <string.h>
 
@@ -26,7 +26,6 @@ static const struct {
     {"bench-kernels", quire_bench_kernels, "measure the kernels beside the memory's bandwidth"},
     {"embed", quire_embed, "turn lines of text into vectors"},
     {"cache-eval", quire_cache_eval_verb, "stream a labelled text set into a cache; count hits and wrong ones"},
-    {"cache-load", quire_cache_load_verb, "drive a server's semantic cache; measure what it saves and gets wrong"},
 };
 #define N_VERBS (sizeof verbs / sizeof *verbs)
 

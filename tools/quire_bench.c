@@ -20,12 +20,12 @@
  * The operands go through pointers to functions that no compiler sees through: results need not be kept. Only
  * `hadamard` works in place, on a vector that is always in the cache; it has no scattered figure.
  */
-#include "cli.h"
 #include "index/kernels/kernels.h"
 #include "io/clock.h"
 #include "io/error.h"
 #include "io/memory.h"
 #include "io/random.h"
+#include "tools/cli.h"
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -439,7 +439,7 @@ static void report(const struct bench *b)
         struct result *r = &b->results[i];
         double bytes = (double)(r->dim * r->kernel->bits / 8);
         double cached_ns = median(r->cached_ns, ROUNDS), scattered_ns = median(r->scattered_ns, ROUNDS);
-        json_t *row = cli_put_row(cli, "kernels");
+        json_t *row = cli_put_row(cli, NULL, "kernels");
         cli_put_text(cli, row, "kernel", r->kernel->name);
         cli_put_text(cli, row, "variant", r->variant->name);
         cli_put_count(cli, row, "dim", r->dim);
@@ -489,7 +489,8 @@ int quire_bench_kernels(int argc, char **argv)
                    "of the set; auto: 4 times the last-level cache, from 1G to 4G, at most half of the free memory",
                    CLI_RANGE(SET_BYTES_MIN, SET_BYTES_MAX)),
     };
-    const struct cli_verb verb = {"bench-kernels", summary, "", 0, options, sizeof options / sizeof *options, examples};
+    const struct cli_verb verb = {
+        "quire bench-kernels", summary, "", 0, options, sizeof options / sizeof *options, examples};
     if (!cli_parse(&cli, &verb, argc, argv, &code))
         return code;
     if (b.only && check_name(&cli, b.only) != CLI_OK)

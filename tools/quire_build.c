@@ -13,12 +13,12 @@
  * The library makes the folder appear whole or not at all; interrupting a build leaves nothing, or with --resume what
  * is finished.
  */
-#include "cli.h"
 #include "datasets/vecfile.h"
 #include "index/build/block_size.h"
 #include "io/clock.h"
 #include "io/error.h"
 #include "io/memory.h"
+#include "tools/cli.h"
 #include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -185,7 +185,7 @@ static void report_block(struct build_work *w, const struct quire_info *info)
     cli_put_count(w->cli, NULL, "block_bytes", info->block_bytes);
     cli_put_text(w->cli, NULL, "block_choice", w->block.why);
     for (uint32_t i = 0; i < w->block.n_rates; i++) {
-        json_t *row = cli_put_row(w->cli, "block_rates");
+        json_t *row = cli_put_row(w->cli, NULL, "block_rates");
         cli_put_count(w->cli, row, "block_bytes", w->block.rates[i].block_bytes);
         cli_put_real(w->cli, row, "reads_per_second", w->block.rates[i].reads_per_second);
         cli_put_real(w->cli, row, "worth", w->block.rates[i].worth);
@@ -295,7 +295,7 @@ int quire_build_verb(int argc, char **argv)
         CLI_THREADS(&w.threads),
         CLI_OPTION("seed", CLI_COUNT, &w.seed, "N", "same seed, input and --block: same index"),
     };
-    const struct cli_verb verb = {"build", summary, "", 0, options, sizeof options / sizeof *options, examples};
+    const struct cli_verb verb = {"quire build", summary, "", 0, options, sizeof options / sizeof *options, examples};
     int code;
     if (!cli_parse(&cli, &verb, argc, argv, &code))
         return code;

@@ -2,12 +2,12 @@
  * quire_cache_eval.c - `quire cache-eval`: how many requests of a labelled stream a cache serves, and how many wrongly.
  *
  * For each order, budget, policy and seed a stream of all rows goes through an empty cache of its own
- * (cache_eval_run.c), and beside it stands what hindsight would have served. Without --policy these are RISK from
+ * (eval_run.c), and beside it stands what hindsight would have served. Without --policy these are RISK from
  * nothing and RISK with the curves that another seed's run has exported, which needs that run: it is made first, with a
- * seed more where the list has no other one. cache_eval.h names the parts.
+ * seed more where the list has no other one. eval.h names the parts.
  */
-#include "cache_eval.h"
 #include "io/error.h"
+#include "tools/eval.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -209,11 +209,11 @@ static int run_policy(struct evaluation *e, enum eval_policy policy, uint32_t or
     for (uint32_t i = 0; rc == 0 && i < runs_of(e, policy); i++)
         rc = run_one(e, policy, o->deltas[delta], i, &results[i]);
     if (rc == 0) {
-        report_group(e->cli, &group);
+        eval_report_group(e->cli, &group);
         if (order == 0)
-            report_categories(e->cli, &group);
+            eval_report_categories(e->cli, &group);
         if (order == 0)
-            figure_add_group(&e->figure, &group, delta);
+            eval_figure_add_group(&e->figure, &group, delta);
     }
     for (uint32_t i = 0; policy != EVAL_RISK && i < runs_of(e, policy); i++)
         eval_result_free(&results[i]);
@@ -234,17 +234,17 @@ static int find_hindsight(struct evaluation *e, uint32_t order, uint32_t delta)
     int rc = 0;
     for (uint32_t i = 0; rc == 0 && i < e->streams.n; i++) {
         struct eval_hindsight *h = &e->hindsight[i];
-        rc = hindsight_make(&e->data, e->streams.requests[i], o->deltas[delta], h, e->err);
+        rc = eval_hindsight_make(&e->data, e->streams.requests[i], o->deltas[delta], h, e->err);
         if (rc < 0 || i >= o->n_seeds)
             continue;
         const double *of[2] = {h->one, h->own};
         static const char *const names[2] = {"static, hindsight", "per category, hindsight"};
         for (unsigned k = 0; k < 2 && order == 0; k++)
-            figure_add_thresholds(&e->figure, names[k], delta, e->streams.requests[i], e->data.rows, of[k]);
+            eval_figure_add_thresholds(&e->figure, names[k], delta, e->streams.requests[i], e->data.rows, of[k]);
         set_threshold(e, i);
     }
     if (rc == 0)
-        report_hindsight(e->cli, &group);
+        eval_report_hindsight(e->cli, &group);
     return rc;
 }
 
@@ -259,7 +259,7 @@ static int evaluate_order(struct evaluation *e, uint32_t order)
             if (o->policies[policy])
                 rc = run_policy(e, policy, order, d);
         for (uint32_t i = 0; i < e->streams.n; i++) {
-            hindsight_free(&e->hindsight[i]);
+            eval_hindsight_free(&e->hindsight[i]);
             eval_result_free(&e->cold[i]);
         }
     }
@@ -278,7 +278,7 @@ static int evaluate(struct evaluation *e)
     e->total = runs * o->n_orders * o->n_deltas * e->data.rows;
     e->figure.rows = e->data.rows;
     for (unsigned i = 0; i < EVAL_TIMINGS; i++)
-        timing_init(&e->timings.of[i]);
+        report_timing_init(&e->timings.of[i]);
     cli_put_count(e->cli, NULL, "rows", e->data.rows);
     cli_put_count(e->cli, NULL, "dim", e->data.vectors.dim);
     cli_put_count(e->cli, NULL, "categories_in_all", e->data.n_categories);
@@ -289,7 +289,7 @@ static int evaluate(struct evaluation *e)
     for (uint32_t order = 0; rc == 0 && order < o->n_orders; order++)
         rc = evaluate_order(e, order);
     if (rc == 0)
-        report_timings(e->cli, &e->timings);
+        eval_report_timings(e->cli, &e->timings);
     return rc;
 }
 
@@ -348,7 +348,7 @@ static int load_and_evaluate(struct cli *cli, const struct eval_options *options
     if (rc == 0) {
         rc = evaluate(e);
         if (rc == 0 && options->svg)
-            rc = figure_draw(&e->figure, options, &err);
+            rc = eval_figure_draw(&e->figure, options, &err);
         stream_free(&e->data);
     }
     free(e);
@@ -386,7 +386,7 @@ int quire_cache_eval_verb(int argc, char **argv)
         CLI_OPTION("svg", CLI_TEXT, &o.svg, "FILE", "a figure: served and wrong along the stream"),
     };
     const struct cli_verb verb = {
-        "cache-eval", summary, "DATA.tsv DATA.fbin", 2, options, sizeof options / sizeof *options, examples};
+        "quire cache-eval", summary, "DATA.tsv DATA.fbin", 2, options, sizeof options / sizeof *options, examples};
     if (!cli_parse(&cli, &verb, argc, argv, &code))
         return code;
     code = check(&cli, &o, deltas, seeds, orders, policy);

@@ -5,12 +5,12 @@
  * narrowing to i8 or u8 is refused where a value is not a whole number of that range, because cutting it off would
  * change distances silently; f16 and bf16 round to nearest. So every conversion but those two can be undone.
  */
-#include "cli.h"
 #include "datasets/vecfile.h"
 #include "index/kernels/kernels.h"
 #include "index/vector/space.h"
 #include "io/clock.h"
 #include "io/error.h"
+#include "tools/cli.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -184,7 +184,8 @@ int quire_convert(int argc, char **argv)
         CLI_OPTION("type", CLI_CHOICE, &w.type_wanted, NULL, "element type of npy", .choices = types),
         CLI_OPTION("limit", CLI_COUNT, &w.limit, "N", "first so many rows only; 0: all"),
     };
-    const struct cli_verb verb = {"convert", summary, "IN OUT", 2, options, sizeof options / sizeof *options, examples};
+    const struct cli_verb verb = {"quire convert", summary, "IN OUT", 2, options, sizeof options / sizeof *options,
+                                  examples};
     int code;
     if (!cli_parse(&cli, &verb, argc, argv, &code))
         return code;

@@ -8,12 +8,12 @@
  *
  * apply --query writes one vector to standard output, as numbers or as bytes, for shell scripts.
  */
-#include "cli.h"
 #include "datasets/embed.h"
 #include "datasets/vecfile.h"
 #include "io/bytes.h"
 #include "io/clock.h"
 #include "io/error.h"
+#include "tools/cli.h"
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -97,7 +97,7 @@ static int embed_fit_verb(int argc, char **argv)
         CLI_THREADS(&w.threads),
         CLI_OPTION("out", CLI_TEXT, &w.out, "MODEL", "the new model", CLI_REQUIRED),
     };
-    const struct cli_verb verb = {"embed fit", fit_summary, "", 0, options, sizeof options / sizeof *options,
+    const struct cli_verb verb = {"quire embed fit", fit_summary, "", 0, options, sizeof options / sizeof *options,
                                   fit_examples};
     int code;
     if (!cli_parse(&cli, &verb, argc, argv, &code))
@@ -352,7 +352,7 @@ static int embed_apply_verb(int argc, char **argv)
         CLI_OPTION("raw", CLI_FLAG, &w.raw, NULL, "with --query: little-endian f32 bytes"),
         CLI_THREADS(&w.threads),
     };
-    const struct cli_verb verb = {"embed apply", apply_summary, "", 0, options, sizeof options / sizeof *options,
+    const struct cli_verb verb = {"quire embed apply", apply_summary, "", 0, options, sizeof options / sizeof *options,
                                   apply_examples};
     int code;
     if (!cli_parse(&cli, &verb, argc, argv, &code))

@@ -5,12 +5,12 @@
  * back. When one of the three files fails, those already written are removed: a base without its queries would look
  * whole.
  */
-#include "cli.h"
 #include "datasets/generate.h"
 #include "datasets/vecfile.h"
 #include "index/kernels/kernels.h"
 #include "io/clock.h"
 #include "io/error.h"
+#include "tools/cli.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -187,7 +187,7 @@ int quire_gen(int argc, char **argv)
         CLI_OPTION("type", CLI_CHOICE, &w.type, NULL, "type of the base's elements; queries are f32", .choices = types),
         CLI_OPTION("out", CLI_TEXT, &w.prefix, "PREFIX", "what the names of the files begin with", CLI_REQUIRED),
     };
-    const struct cli_verb verb = {"gen", summary, "", 0, options, sizeof options / sizeof *options, examples};
+    const struct cli_verb verb = {"quire gen", summary, "", 0, options, sizeof options / sizeof *options, examples};
     int code;
     if (!cli_parse(&cli, &verb, argc, argv, &code))
         return code;

@@ -4,9 +4,9 @@
  * Two text files, one line per row, as `quire build` takes them. They appear under their names when both are complete:
  * each is written beside its name first.
  */
-#include "cli.h"
 #include "datasets/labels.h"
 #include "io/error.h"
+#include "tools/cli.h"
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -115,7 +115,8 @@ int quire_gen_attrs(int argc, char **argv)
                    .maximum = 100),
         CLI_THREADS(&w.threads),
     };
-    const struct cli_verb verb = {"gen-attrs", summary, "", 0, options, sizeof options / sizeof *options, examples};
+    const struct cli_verb verb = {"quire gen-attrs", summary, "", 0, options, sizeof options / sizeof *options,
+                                  examples};
     int code;
     if (!cli_parse(&cli, &verb, argc, argv, &code))
         return code;

@@ -5,11 +5,11 @@
  * The parts of memory come from the segment (which the handle of the library does not show), so the index is opened
  * twice, one after the other and with the same budget.
  */
-#include "cli.h"
 #include "index/column/columns.h"
 #include "index/format/format.h"
 #include "index/segment/segment.h"
 #include "io/error.h"
+#include "tools/cli.h"
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -24,7 +24,7 @@ static void report_files(struct cli *cli, const char *path)
         if (asprintf(&name, "%s/%s", path, names[i]) < 0)
             return;
         if (stat(name, &status) == 0) {
-            json_t *row = cli_put_row(cli, "files");
+            json_t *row = cli_put_row(cli, NULL, "files");
             cli_put_text(cli, row, "file", names[i]);
             cli_put_count(cli, row, "bytes", (uint64_t)status.st_size);
         }
@@ -103,7 +103,7 @@ static int report_columns(struct cli *cli, const struct columns *columns, struct
         char *name = strndup(info.name, info.name_bytes);
         if (!name)
             return error_set(err, QUIRE_ENOMEM, "no memory for the name of a column");
-        json_t *row = cli_put_row(cli, "columns");
+        json_t *row = cli_put_row(cli, NULL, "columns");
         cli_put_text(cli, row, "column", name);
         cli_put_text(cli, row, "type", quire_column_type_name(info.type));
         cli_put_count(cli, row, "rows", info.rows);
@@ -168,7 +168,7 @@ static int report_calibration(struct cli *cli, uint64_t memory_bytes, struct qui
     quire_calibration(index, points, n);
     cli_put_bool(cli, NULL, "calibrated", n > 0);
     for (uint32_t i = 0; i < n; i++) {
-        json_t *row = cli_put_row(cli, "calibration");
+        json_t *row = cli_put_row(cli, NULL, "calibration");
         cli_put_count(cli, row, "k", points[i].k);
         cli_put_count(cli, row, "effort", points[i].effort);
         cli_put_real(cli, row, "recall", points[i].recall);
@@ -211,7 +211,8 @@ int quire_inspect(int argc, char **argv)
     const struct cli_option options[] = {
         CLI_OPTION("memory", CLI_MEMORY, &memory, "SIZE|N%", "budget to plan for; without: the index's own"),
     };
-    const struct cli_verb verb = {"inspect", summary, "DIR", 1, options, sizeof options / sizeof *options, examples};
+    const struct cli_verb verb = {"quire inspect", summary, "DIR", 1, options, sizeof options / sizeof *options,
+                                  examples};
     int code;
     if (!cli_parse(&cli, &verb, argc, argv, &code))
         return code;

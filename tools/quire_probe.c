@@ -3,9 +3,9 @@
  *
  * The knee is the depth that reaches nine tenths of a block size's best rate: what `quire search --depth` is for.
  */
-#include "cli.h"
 #include "io/error.h"
 #include "io/probe.h"
+#include "tools/cli.h"
 
 #define FILE_BYTES_MIN (1u << 20)
 #define LANES_MAX      64u
@@ -29,7 +29,7 @@ static void report(struct cli *cli, const struct probe_report *r, uint64_t lanes
     cli_put_count(cli, NULL, "lanes", lanes);
     for (uint32_t i = 0; i < r->n_points; i++) {
         const struct probe_point *p = &r->points[i];
-        json_t *row = cli_put_row(cli, "points");
+        json_t *row = cli_put_row(cli, NULL, "points");
         cli_put_count(cli, row, "block_bytes", p->block_bytes);
         cli_put_count(cli, row, "depth", p->depth);
         cli_put_real(cli, row, "reads_per_second", p->iops);
@@ -40,7 +40,7 @@ static void report(struct cli *cli, const struct probe_report *r, uint64_t lanes
         cli_put_real(cli, row, "p999_us", p->p999_us);
     }
     for (size_t i = 0; i < N_BLOCKS; i++) {
-        json_t *row = cli_put_row(cli, "knees");
+        json_t *row = cli_put_row(cli, NULL, "knees");
         cli_put_count(cli, row, "block_bytes", blocks[i]);
         cli_put_count(cli, row, "depth", probe_knee(r, blocks[i]));
     }
@@ -63,7 +63,8 @@ int quire_probe(int argc, char **argv)
         CLI_OPTION("time", CLI_COUNT, &milliseconds, "MS", "milliseconds per measurement", CLI_RANGE(1, POINT_MS_MAX)),
         CLI_OPTION("engine", CLI_CHOICE, &engine, NULL, "how blocks are read", .choices = cli_engines),
     };
-    const struct cli_verb verb = {"probe", summary, "DIR", 1, options, sizeof options / sizeof *options, examples};
+    const struct cli_verb verb = {"quire probe", summary, "DIR", 1, options, sizeof options / sizeof *options,
+                                  examples};
     if (!cli_parse(&cli, &verb, argc, argv, &code))
         return code;
     struct probe_config config = {.block_bytes = blocks,

@@ -6,10 +6,10 @@
  * damaged documents of semantic caches the whole ones, where they were. Each thing that is lost is a line. The new
  * folder appears under its name when it is whole: exit code 0 where nothing was lost, 3 where something was.
  */
-#include "cli_caches.h"
 #include "index/store/store_check.h"
 #include "io/clock.h"
 #include "io/error.h"
+#include "tools/cli_caches.h"
 
 static const char summary[] = "Writes what a damaged data folder, which nobody has open, still holds to a new folder. "
                               "The damaged one stays as it "
@@ -27,7 +27,8 @@ int quire_repair(int argc, char **argv)
     const char *to = NULL;
     const struct cli_option options[] = {
         CLI_OPTION("to", CLI_TEXT, &to, "NEW", "folder to make, best on the same file system", CLI_REQUIRED)};
-    const struct cli_verb verb = {"repair", summary, "DIR", 1, options, sizeof options / sizeof *options, examples};
+    const struct cli_verb verb = {"quire repair", summary, "DIR", 1, options, sizeof options / sizeof *options,
+                                  examples};
     int code;
     if (!cli_parse(&cli, &verb, argc, argv, &code))
         return code;

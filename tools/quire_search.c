@@ -13,7 +13,6 @@
  * Under a filter or for tenants a query may have fewer than k neighbours, and its truth says how many (vecfile.h):
  * recall is of those, and a query that got another number of hits is counted, as that must not be.
  */
-#include "cli.h"
 #include "datasets/vecfile.h"
 #include "index/kernels/kernels.h"
 #include "index/vector/space.h"
@@ -22,6 +21,7 @@
 #include "io/error.h"
 #include "io/histogram.h"
 #include "io/memory.h"
+#include "tools/cli.h"
 #include <malloc.h>
 #include <math.h>
 #include <stdlib.h>
@@ -298,7 +298,7 @@ static void count(struct search_work *w, uint64_t first, uint64_t n)
 static void explain(struct search_work *w, uint64_t query, uint64_t at)
 {
     const struct quire_search_stats *s = &w->stats[at];
-    json_t *row = cli_put_row(w->cli, "explain");
+    json_t *row = cli_put_row(w->cli, NULL, "explain");
     cli_put_count(w->cli, row, "query", query);
     cli_put_text(w->cli, row, "plan", quire_plan_name(s->plan));
     cli_put_bool(w->cli, row, "switched", s->switched);
@@ -335,7 +335,7 @@ static int show_hit(struct search_work *w, uint64_t query, const struct quire_hi
 {
     static char key[QUIRE_KEY_BYTES_MAX];
     size_t key_bytes = sizeof key, bytes = 0;
-    json_t *row = cli_put_row(w->cli, "hits");
+    json_t *row = cli_put_row(w->cli, NULL, "hits");
     int rc = quire_key(w->index, hit->row, key, &key_bytes, err);
     if (rc == 0)
         rc = read_attributes(w, hit->row, &bytes, err);
@@ -511,7 +511,7 @@ static void report_plan(struct search_work *w)
     }
     for (unsigned plan = 0; plan < PLANS; plan++)
         if (t->plans[plan] > 0) {
-            json_t *row = cli_put_row(cli, "plans");
+            json_t *row = cli_put_row(cli, NULL, "plans");
             cli_put_text(cli, row, "plan", quire_plan_name((enum quire_plan)plan));
             cli_put_count(cli, row, "queries", t->plans[plan]);
         }
@@ -619,7 +619,7 @@ int quire_search_verb(int argc, char **argv)
         CLI_OPTION("repeat", CLI_COUNT, &w.repeat, "N", "passes over the queries", CLI_RANGE(1, UINT32_MAX)),
         CLI_OPTION("limit", CLI_COUNT, &w.limit, "N", "queries per pass; 0: all"),
     };
-    const struct cli_verb verb = {"search", summary, "", 0, options, sizeof options / sizeof *options, examples};
+    const struct cli_verb verb = {"quire search", summary, "", 0, options, sizeof options / sizeof *options, examples};
     int code;
     w.cli = &cli;
     histogram_init(&w.latencies, w.latency_counts, LATENCY_SUB_BITS, LATENCY_BITS);

@@ -7,10 +7,10 @@
  * The answer is unique: ties go to the smaller row number (datasets/vecfile.h), so two runs on any two machines that
  * sum alike write the same file.
  */
-#include "cli.h"
 #include "datasets/vecfile.h"
 #include "io/clock.h"
 #include "io/error.h"
+#include "tools/cli.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -114,7 +114,7 @@ int quire_truth(int argc, char **argv)
         CLI_WHERE_OPTIONS(&w.where),
         CLI_THREADS(&w.threads),
     };
-    const struct cli_verb verb = {"truth", summary, "", 0, options, sizeof options / sizeof *options, examples};
+    const struct cli_verb verb = {"quire truth", summary, "", 0, options, sizeof options / sizeof *options, examples};
     int code;
     if (!cli_parse(&cli, &verb, argc, argv, &code))
         return code;

@@ -9,11 +9,11 @@
  * log, each segment, semantic caches with their documents, and that they fit together. It must not be open: the lock
  * says so.
  */
-#include "cli_caches.h"
 #include "index/format/format.h"
 #include "index/store/store_check.h"
 #include "io/clock.h"
 #include "io/error.h"
+#include "tools/cli_caches.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -112,7 +112,7 @@ int quire_verify_verb(int argc, char **argv)
     struct cli cli;
     struct quire_error err = {0};
     struct quire_verify_report r = {0};
-    const struct cli_verb verb = {"verify", summary, "DIR", 1, NULL, 0, examples};
+    const struct cli_verb verb = {"quire verify", summary, "DIR", 1, NULL, 0, examples};
     int code;
     if (!cli_parse(&cli, &verb, argc, argv, &code))
         return code;

@@ -14,7 +14,6 @@ run_packages=(
     libxxhash-dev                                # checksums and hashes
     libjansson-dev                               # JSON of the command line
     libroaring-dev                               # bitmaps of rows
-    libhiredis-dev                               # quire cache-load speaks to servers
     libssl-dev                                   # the server's passwords and TLS
     libmimalloc-dev                              # the server's allocator
     libopenblas0-pthread                         # the lexical embedder's SVD (loaded when first used)
@@ -25,6 +24,7 @@ run_packages=(
 test_packages=(
     g++                                          # the library's header from C++
     libcmocka-dev                                # unit tests
+    libhiredis-dev                               # a client of the end-to-end tests, and of bench_cache_load
     openssl                                      # end-to-end tests over TLS
     python3 python3-numpy python3-redis          # end-to-end tests with redis-py
     clang clang-format                           # second compiler, layout of the sources

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# cache_load.sh - quire cache-load against a server: every experiment, small. What it counts has to add up, and what
+# cache_load.sh - bench_cache_load against a server: every experiment, small. What it counts has to add up, and what
 # must never happen (another tenant's answer, a second call of the model in a crowd) did not.
 #
 # Started by run.sh; rates and latencies are for larger runs, docs/performance.md has them.
 set -u
 . "$(dirname "$0")/lib.sh"
-quire=$QUIRE_BUILD/quire
-load=("$quire" cache-load --port "$QUIRE_PORT" --dim 32)
+program=$QUIRE_BUILD/bench_cache_load
+load=("$program" --port "$QUIRE_PORT" --dim 32)
 
 # judged NAME EXPRESSION ARGUMENTS...: runs it with --json; the Python expression over the object j must hold
 judged() {
@@ -55,10 +55,23 @@ judged "load-adaptation compares two runs of the same requests" 'j["plain"]["req
     abs(j["burst_traffic_less"] - 1 + j["burst_model_calls_adaptive"] / j["burst_model_calls_plain"]) < 1e-6' \
     --experiment load-adaptation --rate 300 --burst 4 --seconds 4 --questions 200
 
-fails "nothing listens there" 1 'Connection refused' "$quire" cache-load --port 1
+fails "nothing listens there" 1 '127.0.0.1:1: Connection refused' "$program" --port 1
 fails "a setting that is none" 1 'SC.CAT.SET answers' "${load[@]}" --settings "SIMILARITY 0.9"
 fails "a cache that is there is not touched" 1 'SC.CREATE answers' bash -c "
-    redis-cli -p $QUIRE_PORT SC.CREATE mine DIM 4 && $quire cache-load --port $QUIRE_PORT --cache mine"
+    redis-cli -p $QUIRE_PORT SC.CREATE mine DIM 4 && $program --port $QUIRE_PORT --cache mine"
 matches "caches are dropped at the end" '^mine$' bash -c "redis-cli -p $QUIRE_PORT SC.LIST | grep -v recipe:"
 redis-cli -p "$QUIRE_PORT" SC.DROP mine >/dev/null
+
+matches "--help has examples" '  bench_cache_load --port' "$program" --help
+fails "an experiment that is none" 2 'it must be run\|load-adaptation\|' "$program" --experiment sing
+fails "load-adaptation without a burst" 2 'needs a burst' "$program" --experiment load-adaptation --burst 1
+fails "a figure of a crowd" 2 'only run and load-adaptation' "$program" --experiment flash-crowd --svg "$QUIRE_WORK/x.svg"
+mix() { # NAME PATTERN JSON: a mix that is refused
+    echo "$3" >"$QUIRE_WORK/mix.json"
+    fails "$1" 1 "$2" "$program" --mix "$QUIRE_WORK/mix.json"
+}
+mix "a mix with a wrong weight" 'mix.json: category a: weight 0 must be above 0' '{"categories": [{"name": "a", "weight": 0}]}'
+mix "a mix of nothing" 'must be an array of 1 to 16' '{"categories": []}'
+mix "a mix that is no JSON" 'mix.json, line 1:' '{"categories": [}'
+matches "no figure is left" '^$' find "$QUIRE_WORK" -name x.svg
 exit $((failures > 0))

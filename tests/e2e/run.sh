@@ -97,6 +97,15 @@ recipe_part() {
     fi
 }
 
+cache_load_part() {
+    if [ -x "$build/bench_cache_load" ]; then
+        part cache_load bash "$here/cache_load.sh"
+    else
+        skipped=$((skipped + 1))
+        echo "skip - cache_load: bench_cache_load is built only where there is hiredis"
+    fi
+}
+
 hiredis_part() {
     local flags
     read -ra flags <<<"$(pkg-config --cflags --libs hiredis 2>&1)"
@@ -128,7 +137,7 @@ wanted limits && part limits /usr/bin/python3 "$here/limits.py"
 wanted exporter && part exporter bash "$here/exporter.sh"
 wanted signals && part signals bash "$here/signals.sh"
 wanted secure && part secure bash "$here/secure.sh"
-wanted cache_load && part cache_load bash "$here/cache_load.sh"
+wanted cache_load && cache_load_part
 wanted recipe && recipe_part
 
 echo "# the server that all parts used"

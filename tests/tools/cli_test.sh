@@ -72,7 +72,7 @@ expect "no verb is wrong use" 2 "usage: quire VERB"
 expect "an unknown verb is named" 2 'no verb "sing"' sing
 expect "--version" 0 "^quire [0-9]*\.[0-9]*\.[0-9]*$" --version
 expect "--help lists the verbs" 0 "^  verify " --help
-for verb in gen gen-attrs truth build search inspect verify repair convert probe bench-kernels "embed fit" "embed apply" cache-eval cache-load; do
+for verb in gen gen-attrs truth build search inspect verify repair convert probe bench-kernels "embed fit" "embed apply" cache-eval; do
     # shellcheck disable=SC2086
     expect "$verb --help has examples" 0 "^  .*quire $verb" $verb --help
 done
@@ -167,19 +167,6 @@ check "an interrupted cache-eval fails" test $? = 1
 set +m
 check "no cache is left behind" rmdir caches
 unset TMPDIR
-
-# ---- cache-load, as far as it goes without a server (tests/e2e/cache_load.sh has the rest) ----------------------------
-expect "cache-load without a server" 1 "127.0.0.1:1: Connection refused" cache-load --port 1
-expect "cache-load with an experiment that is none" 2 "it must be run|load-adaptation|" cache-load --experiment sing
-expect "load-adaptation without a burst" 2 "needs a burst" cache-load --experiment load-adaptation --burst 1
-expect "a figure of a crowd" 2 "only run and load-adaptation" cache-load --experiment flash-crowd --svg x.svg
-echo '{"categories": [{"name": "a", "weight": 0}]}' >mix.json
-expect "a mix with a wrong weight" 1 "mix.json: category a: weight 0 must be above 0" cache-load --mix mix.json
-echo '{"categories": []}' >mix.json
-expect "a mix of nothing" 1 "must be an array of 1 to 16" cache-load --mix mix.json
-echo '{"categories": [}' >mix.json
-expect "a mix that is no JSON" 1 "mix.json, line 1:" cache-load --mix mix.json
-absent "no figure is left" x.svg
 
 # ---- gen and truth --------------------------------------------------------------------------------------------------
 small="--rows 2000 --dim 32 --clusters 20 --intrinsic 8 --queries 200 --k 20"

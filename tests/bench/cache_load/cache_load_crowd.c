@@ -10,9 +10,9 @@
  *
  * A call of the model is a lease that was given. All must be served in the end: with the answer, or by having led.
  */
-#include "cache_load.h"
 #include "io/clock.h"
 #include "io/error.h"
+#include "tests/bench/cache_load/cache_load.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -175,7 +175,7 @@ static int one_crowd(const struct load_options *options, enum leader how, struct
     wire_close(crowd.wire);
     if (rc < 0)
         return rc;
-    json_t *one = cli_put_row(cli, "crowds");
+    json_t *one = cli_put_row(cli, NULL, "crowds");
     cli_put_text(cli, one, "crowd", leader_names[how]);
     uint64_t expected = how == LEADER_ANSWERS ? 1 : 2;
     cli_put_count(cli, one, "clients", crowd.n_asked);

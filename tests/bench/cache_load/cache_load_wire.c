@@ -10,8 +10,8 @@
  *
  * What breaks a connection ends the run; an error that the server replies is the caller's to judge.
  */
-#include "cache_load.h"
 #include "io/error.h"
+#include "tests/bench/cache_load/cache_load.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <math.h>

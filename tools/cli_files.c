@@ -1,17 +1,17 @@
 /*
- * quire_files.c - text files of lines, sizes of indexes, and the rule that no output replaces what is there.
+ * cli_files.c - text files of lines, sizes of indexes, and the rule that no output replaces what is there.
  *
  * Attributes and tenants of rows come as lines, too, one per row, and are checked here, before any long work begins.
  *
  * Lines are cut in place: the text is read whole (also from a pipe, whose size nobody knows) and the library gets
  * pointers into it, so a file of keys costs its own bytes and 12 more per line.
  */
-#include "cli.h"
 #include "index/attribute/grants.h"
 #include "index/format/format.h"
 #include "io/error.h"
 #include "io/memory.h"
 #include "io/sections.h"
+#include "tools/cli.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>

@@ -1,16 +1,17 @@
 /*
- * cache_eval.h - the parts of `quire cache-eval`: a labelled stream, a real cache, what hindsight would have chosen.
+ * eval.h - the parts of `quire cache-eval`: a labelled stream, a real cache, what hindsight would have chosen.
  *
- * cache_eval_hindsight.c   thresholds that keep a budget, found from the whole stream
- * cache_eval_run.c         one stream through one cache, and its counts
- * cache_eval_report.c      tables, and the figure
+ * eval_hindsight.c   thresholds that keep a budget, found from the whole stream
+ * eval_run.c         one stream through one cache, and its counts
+ * eval_report.c      tables, and the figure
  * quire_cache_eval.c       options; which streams through which caches
  */
-#ifndef QUIRE_TOOLS_CACHE_EVAL_H
-#define QUIRE_TOOLS_CACHE_EVAL_H
+#ifndef QUIRE_TOOLS_EVAL_H
+#define QUIRE_TOOLS_EVAL_H
 
-#include "cache_report.h"
 #include "datasets/stream.h"
+#include "tools/figure.h"
+#include "tools/report.h"
 
 #define EVAL_SEEDS_MAX  64u
 #define EVAL_DELTAS_MAX 8u
@@ -47,18 +48,18 @@ struct eval_served {
 };
 /* The lowest threshold (for most served) whose wrong answers are at most delta of the requests, among those of a
  * category (UINT32_MAX: all); above 1 where none is. QUIRE_ENOMEM. */
-int hindsight_threshold(const struct stream_request *requests, uint32_t n, uint32_t category, double delta,
-                        double *threshold, struct quire_error *err);
+int eval_hindsight_threshold(const struct stream_request *requests, uint32_t n, uint32_t category, double delta,
+                             double *threshold, struct quire_error *err);
 /* What thresholds, one per category, would have served of requests. */
-struct eval_served hindsight_served(const struct stream_request *requests, uint32_t n, const double *thresholds);
+struct eval_served eval_hindsight_served(const struct stream_request *requests, uint32_t n, const double *thresholds);
 
 struct eval_hindsight {
     double *one, *own; /* n_categories each: the best single one (many times), the best of each */
     struct eval_served whole[2], half[2], best_half[2]; /* [0] one, [1] own; best_half: chosen for the second half */
 };
-int hindsight_make(const struct stream_data *data, const struct stream_request *requests, double delta,
-                   struct eval_hindsight *out, struct quire_error *err);
-void hindsight_free(struct eval_hindsight *hindsight);
+int eval_hindsight_make(const struct stream_data *data, const struct stream_request *requests, double delta,
+                        struct eval_hindsight *out, struct quire_error *err);
+void eval_hindsight_free(struct eval_hindsight *hindsight);
 
 /* ---- runs -------------------------------------------------------------------------------------------------------- */
 
@@ -115,10 +116,10 @@ struct eval_group {
     const struct eval_hindsight *hindsight; /* of each seed */
     const struct eval_result *results;      /* of each seed */
 };
-void report_hindsight(struct cli *cli, const struct eval_group *group);
-void report_group(struct cli *cli, const struct eval_group *group);
-void report_categories(struct cli *cli, const struct eval_group *group);
-void report_timings(struct cli *cli, const struct eval_timings *timings);
+void eval_report_hindsight(struct cli *cli, const struct eval_group *group);
+void eval_report_group(struct cli *cli, const struct eval_group *group);
+void eval_report_categories(struct cli *cli, const struct eval_group *group);
+void eval_report_timings(struct cli *cli, const struct eval_timings *timings);
 
 /* Lines of the figure: for each budget those of its policies, of the first order. */
 struct eval_line {
@@ -131,9 +132,9 @@ struct eval_figure {
     struct eval_line lines[EVAL_LINES_MAX];
     uint32_t n_lines, rows;
 };
-void figure_add_group(struct eval_figure *figure, const struct eval_group *group, uint32_t delta);
-void figure_add_thresholds(struct eval_figure *figure, const char *name, uint32_t delta,
-                           const struct stream_request *requests, uint32_t n, const double *thresholds);
-int figure_draw(const struct eval_figure *figure, const struct eval_options *options, struct quire_error *err);
+void eval_figure_add_group(struct eval_figure *figure, const struct eval_group *group, uint32_t delta);
+void eval_figure_add_thresholds(struct eval_figure *figure, const char *name, uint32_t delta,
+                                const struct stream_request *requests, uint32_t n, const double *thresholds);
+int eval_figure_draw(const struct eval_figure *figure, const struct eval_options *options, struct quire_error *err);
 
 #endif

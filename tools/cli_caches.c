@@ -1,17 +1,17 @@
 /*
- * quire_caches.c - the host that takes in what the journal says of semantic caches, for `quire verify` and `repair`.
+ * cli_caches.c - the host that takes in what the journal says of semantic caches, for `quire verify` and `repair`.
  *
  * It stands where the server stands when it opens the folder, so that a record which would keep the server from
  * starting is found here. Records of others (keys) are none of its business. When all has been read, and while the
  * folder is still locked, the caches are proved, and for a repair their documents saved.
  */
-#include "cli_caches.h"
+#include "tools/cli_caches.h"
 #include <string.h>
 
 void cli_put_finding(void *context, const char *sentence)
 {
     struct cli *cli = context;
-    cli_put_text(cli, cli_put_row(cli, "damage"), "finding", sentence);
+    cli_put_text(cli, cli_put_row(cli, NULL, "damage"), "finding", sentence);
 }
 
 static void on_note(void *context, const char *sentence)

@@ -14,9 +14,9 @@
  * of this program stays small beside the server's, with whom it shares the machine. The processor time that it takes
  * per call is told.
  */
-#include "cache_load.h"
 #include "io/clock.h"
 #include "io/error.h"
+#include "tests/bench/cache_load/cache_load.h"
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -141,7 +141,7 @@ static int pump(struct bench *b, uint64_t under_way, uint64_t n_max, double seco
     uint64_t begin = clock_ns(), end = seconds > 0 ? begin + (uint64_t)(seconds * 1e9) : UINT64_MAX, asked = 0;
     int rc = 0;
     b->n = b->as_wanted = b->evicted = 0;
-    timing_init(b->timing);
+    report_timing_init(b->timing);
     b->cpu_us = cpu_us();
     while (rc == 0 && b->rc == 0) {
         bool over = asked >= n_max || clock_ns() >= end;
@@ -169,14 +169,14 @@ static int pump(struct bench *b, uint64_t under_way, uint64_t n_max, double seco
 
 static void put_phase(struct bench *b, struct cli *cli, bool pipelined, double took)
 {
-    json_t *row = cli_put_row(cli, "measured");
+    json_t *row = cli_put_row(cli, NULL, "measured");
     cli_put_text(cli, row, "calls", phases[b->kind]);
     cli_put_text(cli, row, "under_way", pipelined ? "pipelined" : "one");
     cli_put_real(cli, row, "per_second", took > 0 ? (double)b->n / took : 0);
     cli_put_real(cli, row, "client_cpu_us", b->n ? b->cpu_us / (double)b->n : 0);
     cli_put_count(cli, row, "as_wanted", b->as_wanted);
     cli_put_count(cli, row, "evicted", b->evicted);
-    report_timing(cli, row, b->timing);
+    report_put_timing(cli, row, b->timing);
 }
 
 /* The same kind of call at full rate, and one at a time. */

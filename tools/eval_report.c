@@ -1,5 +1,5 @@
 /*
- * cache_eval_report.c - what runs of cache-eval came to: tables, and a figure along the stream.
+ * eval_report.c - what runs of cache-eval came to: tables, and a figure along the stream.
  *
  * "second" is the second half of the stream, when a rule that learns has learnt. Its ratio is what was served there to
  * what the best single threshold serves there that somebody would choose who knew that half beforehand. Means are over
@@ -7,7 +7,7 @@
  *
  * The figure cuts the stream into sections of equal length; a point is the mean of its section over all seeds.
  */
-#include "cache_eval.h"
+#include "tools/eval.h"
 #include <math.h>
 #include <string.h>
 
@@ -24,7 +24,7 @@ static void put_share(struct cli *cli, json_t *row, const char *name, double sha
 
 static json_t *begin_row(struct cli *cli, const char *array, const struct eval_group *g, bool with_policy)
 {
-    json_t *row = report_row(cli, NULL, array);
+    json_t *row = cli_put_row(cli, NULL, array);
     cli_put_text(cli, row, "order", eval_order_names[g->order]);
     cli_put_real(cli, row, "delta", g->delta);
     if (with_policy)
@@ -36,7 +36,7 @@ static json_t *begin_row(struct cli *cli, const char *array, const struct eval_g
 
 static double served_share(const struct eval_served *s)
 {
-    return share_of(s->served, s->requests);
+    return report_share(s->served, s->requests);
 }
 
 static void put_hindsight(struct cli *cli, json_t *row, const double shares[4])
@@ -46,7 +46,7 @@ static void put_hindsight(struct cli *cli, json_t *row, const double shares[4])
         put_share(cli, row, names[i], shares[i]);
 }
 
-void report_hindsight(struct cli *cli, const struct eval_group *g)
+void eval_report_hindsight(struct cli *cli, const struct eval_group *g)
 {
     double means[4] = {0};
     for (uint32_t s = 0; s < g->options->n_seeds; s++) {
@@ -72,11 +72,11 @@ static struct info_totals figures_of(const struct eval_group *g, uint32_t s)
 {
     const struct eval_result *r = &g->results[s];
     double best = served_share(&g->hindsight[s].best_half[0]);
-    struct info_totals f = {.served = share_of(eval_served(&r->all), r->all.requests),
-                        .wrong = share_of(r->all.wrong, r->all.requests),
-                        .served_second = share_of(eval_served(&r->half), r->half.requests),
-                        .wrong_second = share_of(r->half.wrong, r->half.requests),
-                        .labelled = share_of(eval_labels(&r->all), r->all.requests)};
+    struct figures f = {.served = report_share(eval_served(&r->all), r->all.requests),
+                        .wrong = report_share(r->all.wrong, r->all.requests),
+                        .served_second = report_share(eval_served(&r->half), r->half.requests),
+                        .wrong_second = report_share(r->half.wrong, r->half.requests),
+                        .labelled = report_share(eval_labels(&r->all), r->all.requests)};
     f.ratio = best > 0 ? f.served_second / best : NAN;
     return f;
 }
@@ -88,7 +88,7 @@ static void report_seed(struct cli *cli, const struct eval_group *g, uint32_t s)
     json_t *row = begin_row(cli, "runs", g, true);
     cli_put_count(cli, row, "seed", g->options->seeds[s]);
     put_share(cli, row, "served", f.served);
-    put_share(cli, row, "exact", share_of(r->all.exact, r->all.requests));
+    put_share(cli, row, "exact", report_share(r->all.exact, r->all.requests));
     put_share(cli, row, "wrong", f.wrong);
     put_share(cli, row, "served_second", f.served_second);
     put_share(cli, row, "wrong_second", f.wrong_second);
@@ -132,11 +132,11 @@ static void report_memory(struct cli *cli, const struct eval_group *g)
     json_t *row = begin_row(cli, "memory", g, true);
     cli_put_count(cli, row, "entries", r->entries);
     cli_put_count(cli, row, "memory_bytes", r->memory_bytes);
-    cli_put_real(cli, row, "memory_bytes_per_entry", share_of(r->memory_bytes, r->entries));
+    cli_put_real(cli, row, "memory_bytes_per_entry", report_share(r->memory_bytes, r->entries));
     cli_put_count(cli, row, "disk_bytes", r->disk_bytes);
 }
 
-void report_group(struct cli *cli, const struct eval_group *g)
+void eval_report_group(struct cli *cli, const struct eval_group *g)
 {
     for (uint32_t s = 0; s < g->options->n_seeds; s++)
         report_seed(cli, g, s);
@@ -144,7 +144,7 @@ void report_group(struct cli *cli, const struct eval_group *g)
     report_memory(cli, g);
 }
 
-void report_categories(struct cli *cli, const struct eval_group *g)
+void eval_report_categories(struct cli *cli, const struct eval_group *g)
 {
     for (uint32_t c = 0; c < g->data->n_categories; c++) {
         uint64_t requests = 0, served = 0, wrong = 0, labels = 0;
@@ -156,29 +156,29 @@ void report_categories(struct cli *cli, const struct eval_group *g)
             wrong += counts->wrong;
             labels += eval_labels(counts);
             threshold += g->results[s].thresholds[c] / g->options->n_seeds;
-            worst = fmax(worst, share_of(counts->wrong, counts->requests));
+            worst = fmax(worst, report_share(counts->wrong, counts->requests));
         }
         json_t *row = begin_row(cli, "categories", g, true);
         cli_put_text(cli, row, "category", g->data->category_names[c]);
         cli_put_count(cli, row, "requests", requests);
-        put_share(cli, row, "hit_rate", share_of(served, requests));
-        put_share(cli, row, "precision", served ? share_of(served - wrong, served) : NAN);
-        put_share(cli, row, "precision_low", served ? wilson_lower(served - wrong, served) : NAN);
-        put_share(cli, row, "precision_high", served ? wilson_upper(served - wrong, served) : NAN);
-        put_share(cli, row, "wrong", share_of(wrong, requests));
+        put_share(cli, row, "hit_rate", report_share(served, requests));
+        put_share(cli, row, "precision", served ? report_share(served - wrong, served) : NAN);
+        put_share(cli, row, "precision_low", served ? report_wilson_lower(served - wrong, served) : NAN);
+        put_share(cli, row, "precision_high", served ? report_wilson_upper(served - wrong, served) : NAN);
+        put_share(cli, row, "wrong", report_share(wrong, requests));
         put_share(cli, row, "wrong_most", worst);
-        put_share(cli, row, "labelled", share_of(labels, requests));
+        put_share(cli, row, "labelled", report_share(labels, requests));
         put_share(cli, row, "threshold", threshold);
     }
 }
 
-void report_timings(struct cli *cli, const struct eval_timings *timings)
+void eval_report_timings(struct cli *cli, const struct eval_timings *timings)
 {
     for (unsigned i = 0; i < EVAL_TIMINGS; i++)
         if (histogram_count(&timings->of[i].h)) {
-            json_t *row = report_row(cli, NULL, "latency");
+            json_t *row = cli_put_row(cli, NULL, "latency");
             cli_put_text(cli, row, "of", timing_names[i]);
-            report_timing(cli, row, &timings->of[i]);
+            report_put_timing(cli, row, &timings->of[i]);
         }
 }
 
@@ -198,7 +198,7 @@ static struct eval_line *add_line(struct eval_figure *figure, const char *name, 
     return line;
 }
 
-void figure_add_group(struct eval_figure *figure, const struct eval_group *g, uint32_t delta)
+void eval_figure_add_group(struct eval_figure *figure, const struct eval_group *g, uint32_t delta)
 {
     struct eval_line *line = add_line(figure, eval_policy_names[g->policy], delta);
     for (uint32_t s = 0; s < g->options->n_seeds; s++)
@@ -210,12 +210,12 @@ void figure_add_group(struct eval_figure *figure, const struct eval_group *g, ui
         }
 }
 
-void figure_add_thresholds(struct eval_figure *figure, const char *name, uint32_t delta,
-                           const struct stream_request *requests, uint32_t n, const double *thresholds)
+void eval_figure_add_thresholds(struct eval_figure *figure, const char *name, uint32_t delta,
+                                const struct stream_request *requests, uint32_t n, const double *thresholds)
 {
     struct eval_line *line = add_line(figure, name, delta);
     for (uint32_t i = 0; i < n; i++) {
-        struct eval_served one = hindsight_served(&requests[i], 1, thresholds);
+        struct eval_served one = eval_hindsight_served(&requests[i], 1, thresholds);
         struct eval_served *section = &line->sections[(uint64_t)i * EVAL_SECTIONS / n];
         section->requests++;
         section->served += one.served;
@@ -228,7 +228,7 @@ static double wrong_top(const struct eval_figure *figure, uint32_t delta, double
     double top = least;
     for (uint32_t i = 0; i < figure->n_lines; i++)
         for (uint32_t k = 0; figure->lines[i].delta == delta && k < EVAL_SECTIONS; k++)
-            top = fmax(top, share_of(figure->lines[i].sections[k].wrong, figure->lines[i].sections[k].requests));
+            top = fmax(top, report_share(figure->lines[i].sections[k].wrong, figure->lines[i].sections[k].requests));
     return figure_round_up(top);
 }
 
@@ -247,7 +247,7 @@ static void draw_delta(FILE *f, const struct eval_figure *figure, uint32_t delta
             const struct eval_served *section = &line->sections[k];
             xs[k] = (k + 0.5) / EVAL_SECTIONS;
             served[k] = section->requests ? served_share(section) : NAN;
-            wrong[k] = section->requests ? share_of(section->wrong, section->requests) : NAN;
+            wrong[k] = section->requests ? report_share(section->wrong, section->requests) : NAN;
         }
         figure_line(f, y, 1, n, line->name, xs, served, EVAL_SECTIONS);
         figure_line(f, y_wrong, top, n++, line->name, xs, wrong, EVAL_SECTIONS);
@@ -256,7 +256,7 @@ static void draw_delta(FILE *f, const struct eval_figure *figure, uint32_t delta
     figure_axis(f, y_wrong + FIGURE_PANEL_HEIGHT + 18, figure->rows, "requests");
 }
 
-int figure_draw(const struct eval_figure *figure, const struct eval_options *options, struct quire_error *err)
+int eval_figure_draw(const struct eval_figure *figure, const struct eval_options *options, struct quire_error *err)
 {
     const int height = TITLE_HEIGHT + 2 * (FIGURE_PANEL_HEIGHT + FIGURE_PANEL_GAP) + FOOT_HEIGHT;
     char heading[128];

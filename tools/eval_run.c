@@ -1,5 +1,5 @@
 /*
- * cache_eval_run.c - one stream of requests through one cache, as a program that uses the library would do it.
+ * eval_run.c - one stream of requests through one cache, as a program that uses the library would do it.
  *
  * Each row is a request with its vector and its text. What the cache does is the library's own: exact hashes, search in
  * 8-bit codes, guards, thresholds, audits, vetoes, breaker, documents on the disk. The value of an entry is its row and
@@ -11,10 +11,10 @@
  * A row whose text was there before is found by its hash: it is served, and counts as exact. Its entry is replaced.
  * Leases are left out: one request is made at a time.
  */
-#include "cache_eval.h"
 #include "io/clock.h"
 #include "io/error.h"
 #include "io/random.h"
+#include "tools/eval.h"
 #include <errno.h>
 #include <ftw.h>
 #include <stdlib.h>

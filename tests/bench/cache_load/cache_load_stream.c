@@ -1,5 +1,5 @@
 /*
- * cache_load_stream.c - what cache-load asks: questions in categories, in other words each time, at bursty moments.
+ * cache_load_stream.c - what is asked: questions in categories, in other words each time, at bursty moments.
  *
  * The vector of a question is a mixture of three random directions: one of its category, one of its topic (eight
  * questions) and one of its own. --overlap is the cosine of two questions of one topic; those of other topics of the
@@ -17,8 +17,8 @@
  *
  * All of it is a function of the seed.
  */
-#include "cache_load.h"
 #include "io/error.h"
+#include "tests/bench/cache_load/cache_load.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

@@ -6,8 +6,8 @@
  * moment is the sum of what is left of those, which gives utilisation without watching: what was there, plus what came,
  * minus what is left, over the time of all servers.
  */
-#include "cache_load.h"
 #include "io/error.h"
+#include "tests/bench/cache_load/cache_load.h"
 #include <math.h>
 #include <stdlib.h>
 

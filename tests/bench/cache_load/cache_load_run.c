@@ -13,9 +13,9 @@
  * Every latency is from the moment at which the request came, so a stall of the server, or of this program, is seen by
  * all requests that came meanwhile.
  */
-#include "cache_load.h"
 #include "io/clock.h"
 #include "io/error.h"
+#include "tests/bench/cache_load/cache_load.h"
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -586,9 +586,9 @@ static int prepare(struct run *run)
     memset(run->value, ' ', o->value_bytes);
     run->sample_ns = (uint64_t)(o->seconds / SAMPLES * 1e9);
     for (unsigned i = 0; i < LOAD_STATUSES; i++)
-        timing_init(&run->result->lookup_ns[i]);
-    timing_init(&run->result->put_ns);
-    timing_init(&run->result->answer_ns);
+        report_timing_init(&run->result->lookup_ns[i]);
+    report_timing_init(&run->result->put_ns);
+    report_timing_init(&run->result->answer_ns);
     return wire_open(o, (uint32_t)o->connections, 1, &run->wire, run->err);
 }
 

@@ -1,13 +1,13 @@
 /*
- * quire_where.c - which rows of a file of vectors a filter and tenants leave, by the files of attributes beside it.
+ * cli_where.c - which rows of a file of vectors a filter and tenants leave, by the files of attributes beside it.
  *
  * Every row is tested on its own text (filter_matches), not by columns: this is what answers of an index are judged by,
  * so it shares with an index as little as it can.
  */
-#include "cli.h"
 #include "index/attribute/filter.h"
 #include "io/error.h"
 #include "io/memory.h"
+#include "tools/cli.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 /*
- * quire_cache_load.c - `quire cache-load`: what a semantic cache does for a model, and to it, against a running server.
+ * bench_cache_load.c - `bench_cache_load`: what a semantic cache does for a model, and to it, against a running server.
  *
  * Without --experiment it is one run: requests at bursty moments, in categories of unequal popularity, in other words
  * each time; a model with a queue behind; answers that change. What is right is known by construction, so wrong, stale
@@ -9,8 +9,8 @@
  * more to do than it can; what the second cache takes off it, at which price in wrong answers, is the result. Caches
  * learn their thresholds in the first third of the run.
  */
-#include "cache_load.h"
 #include "io/error.h"
+#include "tests/bench/cache_load/cache_load.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,7 +26,7 @@ static const struct cli_choice experiments[] = {{"run", EXPERIMENT_RUN},
 
 static int plain_run(const struct load_options *options, struct cli *cli, struct quire_error *err)
 {
-    static const char *const title[] = {"quire cache-load"};
+    static const char *const title[] = {"bench_cache_load"};
     struct load_result *result = malloc(sizeof *result);
     if (!result)
         return error_set(err, QUIRE_ENOMEM, "no memory for counts");
@@ -53,7 +53,7 @@ static void report_cut(const struct load_options *options, struct cli *cli, cons
     cli_put_count(cli, NULL, "burst_model_calls_adaptive", adaptive->burst.calls);
     cli_put_real(cli, NULL, "burst_traffic_less", less);
     cli_put_real(cli, NULL, "burst_wrong_share", per_request);
-    cli_put_real(cli, NULL, "burst_wrong_upper", wilson_upper(wrong, requests));
+    cli_put_real(cli, NULL, "burst_wrong_upper", report_wilson_upper(wrong, requests));
     cli_put_bool(cli, NULL, "holds", less >= TRAFFIC_CUT_BAR && per_request <= options->risk_max);
 }
 
@@ -84,7 +84,7 @@ int load_adaptation(const struct load_options *options, struct cli *cli, struct 
     return rc;
 }
 
-/* ---- the verb ---------------------------------------------------------------------------------------------------- */
+/* ---- the program ------------------------------------------------------------------------------------------------- */
 
 static int check_options(struct cli *cli, const struct load_options *o, enum experiment experiment)
 {
@@ -106,16 +106,17 @@ static const char summary[] =
     "password is taken from REDISCLI_AUTH. Experiments: load-adaptation (the same requests without and with LOADMAX),\n"
     "flash-crowd (one new question from all clients at once), bench (a large cache: rates, latencies, memory).";
 static const char examples[] =
-    "  quire cache-load --port 6390 --rate 2000 --burst 3 --seconds 60 --svg run.svg\n"
-    "  quire cache-load --port 6390 --tenants 20 --settings \"RISK 0.01 GUARD all\" --feedback 0.05 --json\n"
-    "  quire cache-load --port 6390 --experiment load-adaptation --seconds 90 --svg load.svg\n"
-    "  quire cache-load --port 6390 --experiment flash-crowd --clients 1000\n"
-    "  quire cache-load --port 6390 --experiment bench --entries 1000000 --dim 256 --pid $(pidof quire-server)\n";
+    "  bench_cache_load --port 6390 --rate 2000 --burst 3 --seconds 60 --svg run.svg\n"
+    "  bench_cache_load --port 6390 --tenants 20 --settings \"RISK 0.01 GUARD all\" --feedback 0.05 --json\n"
+    "  bench_cache_load --port 6390 --experiment load-adaptation --seconds 90 --svg load.svg\n"
+    "  bench_cache_load --port 6390 --experiment flash-crowd --clients 1000\n"
+    "  bench_cache_load --port 6390 --experiment bench --entries 1000000 --dim 256 --pid $(pidof quire-server)\n";
 
-int quire_cache_load_verb(int argc, char **argv)
+int main(int argc, char **argv)
 {
     struct cli cli;
     struct quire_error err = {0};
+    cli_catch_signals();
     int experiment = EXPERIMENT_RUN, code;
     struct load_options o = {.host = "127.0.0.1",
                              .port = 6379,
@@ -193,8 +194,9 @@ int quire_cache_load_verb(int argc, char **argv)
         CLI_OPTION("pid", CLI_COUNT, &o.pid, "PID", "bench: the server's process, for its memory", CLI_RANGE(0, 0)),
         CLI_OPTION("svg", CLI_TEXT, &o.svg, "FILE", "a figure of the run over time"),
     };
-    const struct cli_verb verb = {"cache-load", summary, "", 0, options, sizeof options / sizeof *options, examples};
-    if (!cli_parse(&cli, &verb, argc, argv, &code))
+    const struct cli_verb verb = {
+        "bench_cache_load", summary, "", 0, options, sizeof options / sizeof *options, examples};
+    if (!cli_parse(&cli, &verb, argc - 1, argv + 1, &code))
         return code;
     code = check_options(&cli, &o, (enum experiment)experiment);
     if (code != 0)

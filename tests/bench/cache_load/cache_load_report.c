@@ -1,11 +1,11 @@
 /*
- * cache_load_report.c - what a run of cache-load came to: as JSON, and as a figure of the run over time.
+ * cache_load_report.c - what a run of it came to: as JSON, and as a figure of the run over time.
  *
  * The figure has four panels per run with one axis of time: hit rate of each category, wrong answers per
  * request, load of the model and lam, requests that went to the model. Each point is the mean of one interval between
  * samples, so bursts are seen.
  */
-#include "cache_load.h"
+#include "tests/bench/cache_load/cache_load.h"
 #include <math.h>
 
 /* ---- JSON -------------------------------------------------------------------------------------------------------- */
@@ -13,37 +13,37 @@
 static void report_counts(struct cli *cli, json_t *into, const struct load_counts *c)
 {
     cli_put_count(cli, into, "requests", c->requests);
-    cli_put_real(cli, into, "hit_rate", share_of(c->served, c->requests));
+    cli_put_real(cli, into, "hit_rate", report_share(c->served, c->requests));
     for (unsigned i = 0; i < LOAD_STATUSES; i++)
         cli_put_count(cli, into, load_status_names[i], c->by_status[i]);
     cli_put_count(cli, into, "wrong", c->wrong);
-    cli_put_real(cli, into, "wrong_share", share_of(c->wrong, c->requests));
-    cli_put_real(cli, into, "wrong_upper", wilson_upper(c->wrong, c->requests));
+    cli_put_real(cli, into, "wrong_share", report_share(c->wrong, c->requests));
+    cli_put_real(cli, into, "wrong_upper", report_wilson_upper(c->wrong, c->requests));
     cli_put_count(cli, into, "outdated", c->stale);
-    cli_put_real(cli, into, "outdated_share", share_of(c->stale, c->served));
+    cli_put_real(cli, into, "outdated_share", report_share(c->stale, c->served));
     cli_put_count(cli, into, "cross_tenant", c->cross);
     cli_put_count(cli, into, "model_calls", c->calls);
-    cli_put_real(cli, into, "traffic_cut", c->requests ? 1 - share_of(c->calls, c->requests) : 0);
+    cli_put_real(cli, into, "traffic_cut", c->requests ? 1 - report_share(c->calls, c->requests) : 0);
 }
 
 static void report_latency(struct cli *cli, json_t *into, const char *of, const struct timing *timing)
 {
     if (histogram_count(&timing->h) == 0)
         return;
-    json_t *row = report_row(cli, into, "latency");
+    json_t *row = cli_put_row(cli, into, "latency");
     cli_put_text(cli, row, "of", of);
-    report_timing(cli, row, timing);
+    report_put_timing(cli, row, timing);
 }
 
 /* The requests that came in the burst, then each category's, in one table. */
 static void report_parts(struct cli *cli, json_t *into, const struct load_result *r)
 {
     if (r->burst.requests > 0) {
-        json_t *burst = report_row(cli, into, "burst");
+        json_t *burst = cli_put_row(cli, into, "burst");
         report_counts(cli, burst, &r->burst);
     }
     for (uint32_t i = 0; i < r->n_categories; i++) {
-        json_t *row = report_row(cli, into, "categories");
+        json_t *row = cli_put_row(cli, into, "categories");
         cli_put_text(cli, row, "category", r->names[i]);
         report_counts(cli, row, &r->categories[i]);
         cli_put_real(cli, row, "threshold", r->thresholds[i]);
@@ -143,7 +143,7 @@ int figure_write(const char *path, const struct load_result *const *results, con
     const double panel_height = FIGURE_PANEL_HEIGHT + FIGURE_PANEL_GAP;
     const int run_height = TITLE_HEIGHT + (int)PANELS * (FIGURE_PANEL_HEIGHT + FIGURE_PANEL_GAP) + FOOT_HEIGHT;
     FILE *f;
-    int rc = figure_open(path, "quire cache-load over time", run_height * (int)n, &f, err);
+    int rc = figure_open(path, "bench_cache_load over time", run_height * (int)n, &f, err);
     if (rc < 0)
         return rc;
     for (uint32_t k = 0; k < n; k++) {

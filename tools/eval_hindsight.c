@@ -1,5 +1,5 @@
 /*
- * cache_eval_hindsight.c - the thresholds that somebody would choose who knew the whole stream beforehand.
+ * eval_hindsight.c - the thresholds that somebody would choose who knew the whole stream beforehand.
  *
  * The nearest earlier row of each request is known by brute force (stream_nearest), and whether it is right. Requests
  * are sorted by similarity; going down, all requests of one similarity are let through together, since a threshold
@@ -8,8 +8,8 @@
  * A single threshold has the budget of all requests; those of each category have that of its own requests, as RISK has.
  * For the second half both are found once more on the second half alone: the best that could be done there.
  */
-#include "cache_eval.h"
 #include "io/error.h"
+#include "tools/eval.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -26,8 +26,8 @@ static int by_similarity_down(const void *a, const void *b)
     return x->similarity > y->similarity ? -1 : x->similarity < y->similarity;
 }
 
-int hindsight_threshold(const struct stream_request *requests, uint32_t n, uint32_t category, double delta,
-                        double *threshold, struct quire_error *err)
+int eval_hindsight_threshold(const struct stream_request *requests, uint32_t n, uint32_t category, double delta,
+                             double *threshold, struct quire_error *err)
 {
     struct pair *pairs = calloc(n ? n : 1, sizeof *pairs);
     uint32_t all = 0, count = 0, wrong = 0;
@@ -52,7 +52,7 @@ int hindsight_threshold(const struct stream_request *requests, uint32_t n, uint3
     return 0;
 }
 
-struct eval_served hindsight_served(const struct stream_request *requests, uint32_t n, const double *thresholds)
+struct eval_served eval_hindsight_served(const struct stream_request *requests, uint32_t n, const double *thresholds)
 {
     struct eval_served served = {.requests = n};
     for (uint32_t i = 0; i < n; i++)
@@ -66,16 +66,16 @@ struct eval_served hindsight_served(const struct stream_request *requests, uint3
 static int find_thresholds(const struct stream_data *data, const struct stream_request *requests, uint32_t n,
                            double delta, double *one, double *own, struct quire_error *err)
 {
-    int rc = hindsight_threshold(requests, n, UINT32_MAX, delta, &one[0], err);
+    int rc = eval_hindsight_threshold(requests, n, UINT32_MAX, delta, &one[0], err);
     for (uint32_t c = 0; rc == 0 && c < data->n_categories; c++) {
         one[c] = one[0];
-        rc = hindsight_threshold(requests, n, c, delta, &own[c], err);
+        rc = eval_hindsight_threshold(requests, n, c, delta, &own[c], err);
     }
     return rc;
 }
 
-int hindsight_make(const struct stream_data *data, const struct stream_request *requests, double delta,
-                   struct eval_hindsight *out, struct quire_error *err)
+int eval_hindsight_make(const struct stream_data *data, const struct stream_request *requests, double delta,
+                        struct eval_hindsight *out, struct quire_error *err)
 {
     const uint32_t n = data->rows, half = n / 2;
     const struct stream_request *second = requests + half;
@@ -87,19 +87,19 @@ int hindsight_make(const struct stream_data *data, const struct stream_request *
     if (rc == 0)
         rc = find_thresholds(data, second, n - half, delta, out->one, out->own, err);
     for (unsigned i = 0; rc == 0 && i < 2; i++)
-        out->best_half[i] = hindsight_served(second, n - half, of[i]);
+        out->best_half[i] = eval_hindsight_served(second, n - half, of[i]);
     if (rc == 0)
         rc = find_thresholds(data, requests, n, delta, out->one, out->own, err);
     for (unsigned i = 0; rc == 0 && i < 2; i++) {
-        out->whole[i] = hindsight_served(requests, n, of[i]);
-        out->half[i] = hindsight_served(second, n - half, of[i]);
+        out->whole[i] = eval_hindsight_served(requests, n, of[i]);
+        out->half[i] = eval_hindsight_served(second, n - half, of[i]);
     }
     if (rc < 0)
-        hindsight_free(out);
+        eval_hindsight_free(out);
     return rc;
 }
 
-void hindsight_free(struct eval_hindsight *hindsight)
+void eval_hindsight_free(struct eval_hindsight *hindsight)
 {
     free(hindsight->one);
     free(hindsight->own);

@@ -1,5 +1,5 @@
 /*
- * quire_cli.c - reading options, saying what is wrong with them, progress, and printing results.
+ * cli.c - reading options, saying what is wrong with them, progress, and printing results.
  *
  * Options are "--name value" or "--name=value"; "--" ends them. A value is never taken from what looks like another
  * option, so that a forgotten value is noticed where it was forgotten.
@@ -10,7 +10,7 @@
  * The bar is redrawn at most ten times a second; the time left is what the present phase's rate so far promises. Where
  * a phase is one of several whose shares of the whole are known, the time left for all follows from them.
  */
-#include "cli.h"
+#include "tools/cli.h"
 #include "io/clock.h"
 #include "io/error.h"
 #include <ctype.h>
@@ -219,7 +219,7 @@ static void print_option(const struct cli_option *option)
 
 static void print_help(const struct cli_verb *verb, const struct cli_option *common, size_t n_common)
 {
-    printf("usage: quire %s%s%s [options]\n\n%s\n\n", verb->name, *verb->arguments ? " " : "", verb->arguments,
+    printf("usage: %s%s%s [options]\n\n%s\n\n", verb->name, *verb->arguments ? " " : "", verb->arguments,
            verb->summary);
     for (size_t i = 0; i < verb->n_options; i++)
         print_option(&verb->options[i]);
@@ -498,13 +498,11 @@ void cli_put_bool(struct cli *cli, json_t *object, const char *name, bool value)
     cli_put(cli, object, name, json_boolean(value));
 }
 
-json_t *cli_put_row(struct cli *cli, const char *array)
+json_t *cli_put_row(struct cli *cli, json_t *object, const char *array)
 {
-    json_t *rows = json_object_get(cli->report, array), *row = json_object();
-    if (!rows) {
-        rows = json_array();
-        cli_put(cli, NULL, array, rows);
-    }
+    json_t *rows = json_object_get(object ? object : cli->report, array), *row = json_object();
+    if (!rows)
+        cli_put(cli, object, array, rows = json_array());
     if (!row || json_array_append_new(rows, row) != 0)
         cli->report_failed = true;
     return row;
@@ -593,14 +591,14 @@ int cli_finish(struct cli *cli, int code)
     close_bar(cli);
     bool ok = cli->report && !cli->report_failed;
     if (!ok)
-        fprintf(stderr, "quire %s: no memory for the results\n", cli->verb->name);
+        fprintf(stderr, "%s: no memory for the results\n", cli->verb->name);
     else if (cli->json)
         ok = json_dumpf(cli->report, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(9)) == 0 && putchar('\n') != EOF;
     else
         show_object(cli->report, NULL, name_width(cli->report, NULL));
     json_decref(cli->report);
     if (fflush(stdout) != 0 || ferror(stdout)) {
-        fprintf(stderr, "quire %s: cannot write to standard output: %s\n", cli->verb->name, strerror(errno));
+        fprintf(stderr, "%s: cannot write to standard output: %s\n", cli->verb->name, strerror(errno));
         ok = false;
     }
     return ok ? code : CLI_FAILED;
@@ -610,7 +608,7 @@ int cli_fail(struct cli *cli, int rc, const struct quire_error *err)
 {
     close_bar(cli);
     const char *sentence = err && err->code == rc && err->message[0] ? err->message : quire_error_text(rc);
-    fprintf(stderr, "quire %s: %s\n", cli->verb->name, sentence);
+    fprintf(stderr, "%s: %s\n", cli->verb->name, sentence);
     json_decref(cli->report);
     cli->report = NULL;
     if (cli->json) {
@@ -629,11 +627,11 @@ int cli_end(struct cli *cli, int rc, const struct quire_error *err)
 int cli_mistake(struct cli *cli, const char *format, ...)
 {
     va_list arguments;
-    fprintf(stderr, "quire %s: ", cli->verb->name);
+    fprintf(stderr, "%s: ", cli->verb->name);
     va_start(arguments, format);
     vfprintf(stderr, format, arguments);
     va_end(arguments);
-    fprintf(stderr, " (see quire %s --help)\n", cli->verb->name);
+    fprintf(stderr, " (see %s --help)\n", cli->verb->name);
     json_decref(cli->report);
     cli->report = NULL;
     return CLI_USAGE;
@@ -643,7 +641,7 @@ void cli_note(struct cli *cli, const char *format, ...)
 {
     va_list arguments;
     close_bar(cli);
-    fprintf(stderr, "quire %s: ", cli->verb->name);
+    fprintf(stderr, "%s: ", cli->verb->name);
     va_start(arguments, format);
     vfprintf(stderr, format, arguments);
     va_end(arguments);

@@ -1,5 +1,5 @@
 /*
- * cache_load.h - the parts of `quire cache-load`: what is asked, of whom, who answers where the cache does not, what
+ * cache_load.h - the parts of `bench_cache_load`: what is asked, of whom, who answers where the cache does not, what
  * came of it.
  *
  * cache_load_stream.c   categories, questions, their vectors and texts, arrivals, versions of answers: the truth
@@ -9,13 +9,14 @@
  * cache_load_report.c   counts as JSON, and the figure
  * cache_load_crowd.c    a thousand clients with one question
  * cache_load_bench.c    rates, latencies and memory of a cache that is full
- * quire_cache_load.c    options; which of these
+ * bench_cache_load.c    options; which of these
  */
-#ifndef QUIRE_TOOLS_CACHE_LOAD_H
-#define QUIRE_TOOLS_CACHE_LOAD_H
+#ifndef QUIRE_TESTS_CACHE_LOAD_H
+#define QUIRE_TESTS_CACHE_LOAD_H
 
-#include "cache_report.h"
 #include "io/random.h"
+#include "tools/figure.h"
+#include "tools/report.h"
 #include <hiredis.h>
 
 #define LOAD_CATEGORIES_MAX 16u

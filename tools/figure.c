@@ -1,64 +1,14 @@
 /*
- * cache_report.c - shares and their intervals, latencies, and pictures of a run, for cache-load and cache-eval.
+ * figure.c - pictures of a run.
  *
  * Of a picture the caller knows how many panels it has and what is in them; where things stand, colours, scales and
  * what happens when the disk is full are here. A picture never replaces a file, and none is left half written.
  */
-#include "cache_report.h"
+#include "tools/figure.h"
 #include "io/error.h"
 #include <errno.h>
 #include <math.h>
 #include <string.h>
-
-#define Z95 1.959964
-
-/* ---- numbers ----------------------------------------------------------------------------------------------------- */
-
-double share_of(uint64_t k, uint64_t n)
-{
-    return n ? (double)k / (double)n : 0;
-}
-
-double wilson_upper(uint64_t k, uint64_t n)
-{
-    if (n == 0)
-        return 1;
-    double m = (double)n, p = (double)k / m, z2 = Z95 * Z95;
-    return (p + z2 / (2 * m) + Z95 * sqrt(p * (1 - p) / m + z2 / (4 * m * m))) / (1 + z2 / m);
-}
-
-double wilson_lower(uint64_t k, uint64_t n)
-{
-    return fmax(0, 1 - wilson_upper(n - k, n)); /* the interval of what was not counted, turned over; rounding */
-}
-
-void timing_init(struct timing *timing)
-{
-    memset(timing->counts, 0, sizeof timing->counts);
-    histogram_init(&timing->h, timing->counts, TIMING_SUB, TIMING_BITS);
-}
-
-json_t *report_row(struct cli *cli, json_t *into, const char *array)
-{
-    if (!into)
-        return cli_put_row(cli, array);
-    json_t *rows = json_object_get(into, array), *row = json_object();
-    if (!rows)
-        cli_put(cli, into, array, rows = json_array());
-    if (json_array_append_new(rows, row) != 0)
-        cli->report_failed = true;
-    return row;
-}
-
-void report_timing(struct cli *cli, json_t *row, const struct timing *timing)
-{
-    cli_put_count(cli, row, "n", histogram_count(&timing->h));
-    cli_put_real(cli, row, "p50_us", histogram_percentile(&timing->h, 0.5) / 1000);
-    cli_put_real(cli, row, "p99_us", histogram_percentile(&timing->h, 0.99) / 1000);
-    cli_put_real(cli, row, "p999_us", histogram_percentile(&timing->h, 0.999) / 1000);
-}
-
-/* ---- figures ----------------------------------------------------------------------------------------------------- */
 
 static const char *const colours[] = {"#0b5fa5", "#d1495b", "#2a9d5c", "#7b4fa3", "#c77d0a", "#555555"};
 #define N_COLOURS (sizeof colours / sizeof *colours)
