@@ -82,7 +82,7 @@ void embed_fit_destroy(struct embed_fit *fit)
 {
     if (!fit)
         return;
-    features_fini(&fit->features);
+    embed_features_fini(&fit->features);
     free(fit->df);
     free(fit->store);
     free(fit);
@@ -127,7 +127,7 @@ static int reserve(struct embed_fit *fit, uint64_t n, struct quire_error *err)
 int embed_fit_line(struct embed_fit *fit, const char *text, size_t bytes, struct quire_error *err)
 {
     struct features *f = &fit->features;
-    int rc = features_of(f, text, bytes, err);
+    int rc = embed_features_of(f, text, bytes, err);
     if (rc != 0)
         return rc;
     struct random random;
@@ -206,7 +206,7 @@ static int choose_vocabulary(const struct embed_fit *fit, struct vocabulary *v, 
         v->idf[v->n++] = (float)(log((1.0 + (double)fit->lines) / (1.0 + (double)fit->df[b])) + 1.0);
     }
     memcpy(v->weight, GROUP_WEIGHT, sizeof v->weight);
-    return vocabulary_index(v, err);
+    return embed_vocabulary_index(v, err);
 }
 
 /* Weighted rows of the kept texts; those without a known feature are left out. */
@@ -219,13 +219,13 @@ static int make_rows(const struct embed_fit *fit, const struct vocabulary *v, st
     a.column = malloc(size_mul(most + 1, sizeof *a.column));
     a.value = malloc(size_mul(most + 1, sizeof *a.value));
     if (!a.start || !a.column || !a.value) {
-        sparse_fini(&a);
+        embed_sparse_fini(&a);
         return error_set(err, QUIRE_ENOMEM, "no memory for a matrix of %llu entries", (unsigned long long)most);
     }
     uint64_t n = 0;
     a.start[0] = 0;
     for (uint64_t at = 0; at < fit->used; at += 2 + (uint64_t)fit->store[at + 1]) {
-        uint32_t known = vocabulary_row(v, fit->store + at + 2, fit->store[at + 1], a.column + n, a.value + n);
+        uint32_t known = embed_vocabulary_row(v, fit->store + at + 2, fit->store[at + 1], a.column + n, a.value + n);
         n += known;
         if (known > 0)
             a.start[++a.rows] = n;
@@ -249,7 +249,7 @@ int embed_fit_finish(struct embed_fit *fit, struct embed_model **out, struct qui
     free(fit->store); /* its room is wanted for the decomposition */
     fit->store = NULL;
     fit->used = fit->capacity = fit->kept = 0;
-    rc = svd_right(&rows, fit->options.dim, fit->options.seed, fit->options.threads, &progress, &basis, err);
+    rc = embed_svd_right(&rows, fit->options.dim, fit->options.seed, fit->options.threads, &progress, &basis, err);
     if (rc != 0)
         goto out;
     model->info = (struct embed_info){.dim = fit->options.dim,
@@ -259,7 +259,7 @@ int embed_fit_finish(struct embed_fit *fit, struct embed_model **out, struct qui
                                       .seed = fit->options.seed};
     rc = embed_model_pack(model, basis, err);
 out:
-    sparse_fini(&rows);
+    embed_sparse_fini(&rows);
     free(basis);
     if (rc == 0)
         *out = model;

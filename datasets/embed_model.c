@@ -78,7 +78,7 @@ void embed_model_free(struct embed_model *model)
 {
     if (!model)
         return;
-    vocabulary_fini(&model->vocabulary);
+    embed_vocabulary_fini(&model->vocabulary);
     free(model->projection);
     free(model);
 }
@@ -95,16 +95,16 @@ static int text_row(const struct embed_model *model, const char *text, size_t by
                     uint32_t *n, struct quire_error *err)
 {
     struct features features = {0};
-    int rc = features_of(&features, text, bytes, err);
+    int rc = embed_features_of(&features, text, bytes, err);
     if (rc == 0) {
         *columns = malloc(size_mul((size_t)features.n + 1, sizeof **columns));
         *values = malloc(size_mul((size_t)features.n + 1, sizeof **values));
         if (*columns && *values)
-            *n = vocabulary_row(&model->vocabulary, features.entries, features.n, *columns, *values);
+            *n = embed_vocabulary_row(&model->vocabulary, features.entries, features.n, *columns, *values);
         else
             rc = error_set(err, QUIRE_ENOMEM, "no memory for the %u features of a text", features.n);
     }
-    features_fini(&features);
+    embed_features_fini(&features);
     return rc;
 }
 
@@ -286,7 +286,7 @@ static int load_model(struct section_file *file, const char *path, struct embed_
     model->projection = projection;
     if (rc == 0)
         rc = check_tables(model, path, err);
-    return rc == 0 ? vocabulary_index(v, err) : rc;
+    return rc == 0 ? embed_vocabulary_index(v, err) : rc;
 }
 
 int embed_model_open(const char *path, struct embed_model **out, struct quire_error *err)

@@ -39,9 +39,9 @@ static inline uint32_t feature_count(uint32_t entry)
     return entry & EMBED_COUNT_MAX;
 }
 
-/* A zeroed struct is empty and valid; features_fini frees. QUIRE_ELIMIT, QUIRE_ENOMEM. */
-int features_of(struct features *features, const char *text, size_t bytes, struct quire_error *err);
-void features_fini(struct features *features);
+/* A zeroed struct is empty and valid; embed_features_fini frees. QUIRE_ELIMIT, QUIRE_ENOMEM. */
+int embed_features_of(struct features *features, const char *text, size_t bytes, struct quire_error *err);
+void embed_features_fini(struct features *features);
 
 /* ---- vocabulary (embed_text.c) ----------------------------------------------------------------------------------- */
 
@@ -56,12 +56,12 @@ struct vocabulary {
     uint32_t *directory;        /* 65,537: first column whose bucket has these top bits */
 };
 
-int vocabulary_index(struct vocabulary *vocabulary, struct quire_error *err); /* makes the directory */
-void vocabulary_fini(struct vocabulary *vocabulary);
+int embed_vocabulary_index(struct vocabulary *vocabulary, struct quire_error *err); /* makes the directory */
+void embed_vocabulary_fini(struct vocabulary *vocabulary);
 /* The row of a text: known columns and their weights, a unit vector. columns and values: room for n_entries. Returns
  * how many there are; 0: nothing known. */
-uint32_t vocabulary_row(const struct vocabulary *vocabulary, const uint32_t *entries, uint32_t n_entries,
-                        uint32_t *columns, float *values);
+uint32_t embed_vocabulary_row(const struct vocabulary *vocabulary, const uint32_t *entries, uint32_t n_entries,
+                              uint32_t *columns, float *values);
 
 /* ---- sparse rows (embed_sparse.c) -------------------------------------------------------------------------------- */
 
@@ -72,18 +72,18 @@ struct sparse {
     float *value;
 };
 
-int sparse_transpose(const struct sparse *a, struct sparse *out, struct quire_error *err);
+int embed_sparse_transpose(const struct sparse *a, struct sparse *out, struct quire_error *err);
 /* y (rows x width) = a * x (columns x width). */
-int sparse_multiply(const struct sparse *a, const float *x, float *y, uint32_t width, unsigned threads,
-                    const struct progress *progress);
-void sparse_fini(struct sparse *a);
+int embed_sparse_multiply(const struct sparse *a, const float *x, float *y, uint32_t width, unsigned threads,
+                          const struct progress *progress);
+void embed_sparse_fini(struct sparse *a);
 
 /* ---- randomised SVD (embed_svd.c) -------------------------------------------------------------------------------- */
 
 /* With a = U diag(s) V', the leading dim columns of V as *basis (columns x dim, row-major, the caller's to free).
  * QUIRE_EDIM, with the rank in the message, when dim is more than that. */
-int svd_right(const struct sparse *a, uint32_t dim, uint64_t seed, unsigned threads, const struct progress *progress,
-              float **basis, struct quire_error *err);
+int embed_svd_right(const struct sparse *a, uint32_t dim, uint64_t seed, unsigned threads,
+                    const struct progress *progress, float **basis, struct quire_error *err);
 
 /* ---- the model (embed_model.c) ----------------------------------------------------------------------------------- */
 

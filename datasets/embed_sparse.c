@@ -15,7 +15,7 @@
 
 enum { ROWS_PER_CHUNK = 512 };
 
-int sparse_transpose(const struct sparse *a, struct sparse *out, struct quire_error *err)
+int embed_sparse_transpose(const struct sparse *a, struct sparse *out, struct quire_error *err)
 {
     uint64_t n = a->start[a->rows];
     struct sparse t = {.rows = a->columns, .columns = a->rows};
@@ -23,7 +23,7 @@ int sparse_transpose(const struct sparse *a, struct sparse *out, struct quire_er
     t.column = malloc(size_mul(n + 1, sizeof *t.column));
     t.value = malloc(size_mul(n + 1, sizeof *t.value));
     if (!t.start || !t.column || !t.value) {
-        sparse_fini(&t);
+        embed_sparse_fini(&t);
         return error_set(err, QUIRE_ENOMEM, "no memory to transpose a matrix of %llu entries", (unsigned long long)n);
     }
     /* start[j + 1] is the next free place of row j while rows fill, and its end when they are full. */
@@ -66,14 +66,14 @@ static int multiply_rows(void *context, uint64_t begin, uint64_t end)
     return 0;
 }
 
-int sparse_multiply(const struct sparse *a, const float *x, float *y, uint32_t width, unsigned threads,
-                    const struct progress *progress)
+int embed_sparse_multiply(const struct sparse *a, const float *x, float *y, uint32_t width, unsigned threads,
+                          const struct progress *progress)
 {
     struct product product = {.a = a, .x = x, .y = y, .width = width};
     return parallel_for(threads, a->rows, ROWS_PER_CHUNK, multiply_rows, &product, progress);
 }
 
-void sparse_fini(struct sparse *a)
+void embed_sparse_fini(struct sparse *a)
 {
     free(a->start);
     free(a->column);

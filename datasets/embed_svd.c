@@ -66,8 +66,8 @@ static int fill_noise(void *context, uint64_t begin, uint64_t end)
 /* over_rows = A over_columns, or the other way with `back`. */
 static int product(struct work *w, bool back)
 {
-    int rc = back ? sparse_multiply(&w->transposed, w->over_rows, w->over_columns, w->width, w->threads, NULL)
-                  : sparse_multiply(w->a, w->over_columns, w->over_rows, w->width, w->threads, NULL);
+    int rc = back ? embed_sparse_multiply(&w->transposed, w->over_rows, w->over_columns, w->width, w->threads, NULL)
+                  : embed_sparse_multiply(w->a, w->over_columns, w->over_rows, w->width, w->threads, NULL);
     w->products++;
     if (rc == 0 && w->progress.report &&
         w->progress.report(w->progress.context, w->progress.phase, w->products, 2 * POWER_PASSES + 2) != 0)
@@ -137,7 +137,7 @@ static int work_init(struct work *w, struct quire_error *err)
     if (!w->over_rows || !w->over_columns || !w->gram || !w->squares)
         return error_set(err, QUIRE_ENOMEM, "no memory for the decomposition of %u x %u at width %u", w->a->rows,
                          w->a->columns, w->width);
-    int rc = sparse_transpose(w->a, &w->transposed, err);
+    int rc = embed_sparse_transpose(w->a, &w->transposed, err);
     return rc == 0 ? blas_open(&w->blas, err) : rc;
 }
 
@@ -147,12 +147,12 @@ static void work_fini(struct work *w)
     memory_free(w->over_columns);
     free(w->gram);
     free(w->squares);
-    sparse_fini(&w->transposed);
+    embed_sparse_fini(&w->transposed);
     blas_close(&w->blas);
 }
 
-int svd_right(const struct sparse *a, uint32_t dim, uint64_t seed, unsigned threads, const struct progress *progress,
-              float **basis, struct quire_error *err)
+int embed_svd_right(const struct sparse *a, uint32_t dim, uint64_t seed, unsigned threads,
+                    const struct progress *progress, float **basis, struct quire_error *err)
 {
     uint32_t smaller = a->rows < a->columns ? a->rows : a->columns;
     if (dim > smaller)

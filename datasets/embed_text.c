@@ -153,15 +153,15 @@ static int features_reserve(struct features *features, size_t bytes, struct quir
     larger.room = malloc(n * sizeof *larger.room);
     larger.words = malloc(text_bytes + 2);
     if (!larger.entries || !larger.room || !larger.words) {
-        features_fini(&larger);
+        embed_features_fini(&larger);
         return error_set(err, QUIRE_ENOMEM, "no memory for the features of a text of %zu bytes", bytes);
     }
-    features_fini(features);
+    embed_features_fini(features);
     *features = larger;
     return 0;
 }
 
-int features_of(struct features *features, const char *text, size_t bytes, struct quire_error *err)
+int embed_features_of(struct features *features, const char *text, size_t bytes, struct quire_error *err)
 {
     if (bytes > EMBED_TEXT_BYTES_MAX)
         return error_set(err, QUIRE_ELIMIT, "a text has %zu bytes and the limit is %u; split it", bytes,
@@ -177,7 +177,7 @@ int features_of(struct features *features, const char *text, size_t bytes, struc
     return 0;
 }
 
-void features_fini(struct features *features)
+void embed_features_fini(struct features *features)
 {
     free(features->entries);
     free(features->room);
@@ -185,7 +185,7 @@ void features_fini(struct features *features)
     *features = (struct features){0};
 }
 
-int vocabulary_index(struct vocabulary *vocabulary, struct quire_error *err)
+int embed_vocabulary_index(struct vocabulary *vocabulary, struct quire_error *err)
 {
     uint32_t slots = 1u << EMBED_DIRECTORY_BITS, column = 0;
     vocabulary->directory = malloc((slots + 1) * sizeof *vocabulary->directory);
@@ -200,7 +200,7 @@ int vocabulary_index(struct vocabulary *vocabulary, struct quire_error *err)
     return 0;
 }
 
-void vocabulary_fini(struct vocabulary *vocabulary)
+void embed_vocabulary_fini(struct vocabulary *vocabulary)
 {
     free(vocabulary->bucket);
     free(vocabulary->idf);
@@ -219,8 +219,8 @@ static uint32_t vocabulary_column(const struct vocabulary *vocabulary, uint32_t 
     return UINT32_MAX;
 }
 
-uint32_t vocabulary_row(const struct vocabulary *vocabulary, const uint32_t *entries, uint32_t n_entries,
-                        uint32_t *columns, float *values)
+uint32_t embed_vocabulary_row(const struct vocabulary *vocabulary, const uint32_t *entries, uint32_t n_entries,
+                              uint32_t *columns, float *values)
 {
     double squares[EMBED_GROUPS] = {0}, scale[EMBED_GROUPS], total = 0;
     uint32_t n = 0;

@@ -149,7 +149,7 @@ int stream_load(const char *tsv, const char *vectors, const struct stream_column
                 struct quire_error *err)
 {
     struct stream_data data = {0};
-    int rc = vectors_load(vectors, VECFILE_AUTO, &data.vectors, err);
+    int rc = vecfile_vectors_load(vectors, VECFILE_AUTO, &data.vectors, err);
     if (rc < 0)
         return rc;
     data.rows = (uint32_t)data.vectors.rows;
@@ -173,7 +173,7 @@ void stream_free(struct stream_data *data)
     free(data->texts);
     free(data->category_names);
     free(data->tsv);
-    vectors_free(&data->vectors);
+    vecfile_vectors_free(&data->vectors);
     memset(data, 0, sizeof *data);
 }
 

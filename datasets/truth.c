@@ -38,7 +38,7 @@ static int check_ends(const struct truth *truth, const char *name, struct quire_
 static int read_bin(struct instream *in, struct truth *truth, struct quire_error *err)
 {
     uint8_t head[HEADER_BYTES];
-    int rc = instream_exact(in, head, sizeof head, "the header of the ground truth", err);
+    int rc = vecstream_in_exact(in, head, sizeof head, "the header of the ground truth", err);
     if (rc < 0)
         return rc;
     truth->n_queries = load_u32(head);
@@ -46,22 +46,22 @@ static int read_bin(struct instream *in, struct truth *truth, struct quire_error
     rc = check_head(in->name, truth->n_queries, truth->k, err);
     size_t n = (size_t)truth->n_queries * truth->k;
     if (rc == 0)
-        rc = instream_expect(in, HEADER_BYTES + 8 * (uint64_t)n, err);
+        rc = vecstream_in_expect(in, HEADER_BYTES + 8 * (uint64_t)n, err);
     if (rc < 0)
         return rc;
     truth->ids = malloc(size_mul(n, sizeof *truth->ids));
     truth->distances = malloc(size_mul(n, sizeof *truth->distances));
     if (!truth->ids || !truth->distances)
         return error_set(err, QUIRE_ENOMEM, "no memory for %zu neighbours of %s", n, in->name);
-    rc = instream_exact(in, truth->ids, n * sizeof *truth->ids, "the ids", err);
+    rc = vecstream_in_exact(in, truth->ids, n * sizeof *truth->ids, "the ids", err);
     if (rc == 0)
-        rc = instream_exact(in, truth->distances, n * sizeof *truth->distances, "the distances", err);
+        rc = vecstream_in_exact(in, truth->distances, n * sizeof *truth->distances, "the distances", err);
     if (rc == 0)
-        rc = instream_finish(in, err);
+        rc = vecstream_in_finish(in, err);
     if (rc < 0)
         return rc;
-    elements_order(truth->ids, n, sizeof *truth->ids);
-    elements_order(truth->distances, n, sizeof *truth->distances);
+    vecstream_order(truth->ids, n, sizeof *truth->ids);
+    vecstream_order(truth->distances, n, sizeof *truth->distances);
     for (size_t i = 0; i < n; i++)
         if (truth->ids[i] == TRUTH_NONE ? truth->distances[i] != INFINITY : !isfinite(truth->distances[i]))
             return error_set(err, QUIRE_ENOTFINITE, "neighbour %zu of query %zu of %s has no finite distance",
@@ -72,11 +72,11 @@ static int read_bin(struct instream *in, struct truth *truth, struct quire_error
 static int load_bin(const char *path, struct truth *truth, struct quire_error *err)
 {
     struct instream in;
-    int rc = instream_open(&in, path, err);
+    int rc = vecstream_in_open(&in, path, err);
     if (rc < 0)
         return rc;
     rc = read_bin(&in, truth, err);
-    instream_close(&in);
+    vecstream_in_close(&in);
     return rc;
 }
 
@@ -132,17 +132,17 @@ static int save_bin(const char *path, const struct truth *truth, struct quire_er
     if (!truth->distances)
         return error_set(err, QUIRE_EINVALID, "truth without distances cannot be saved as %s: give a name in .ivecs",
                          path);
-    int rc = outstream_open(&out, path, err);
+    int rc = vecstream_out_open(&out, path, err);
     if (rc < 0)
         return rc;
-    rc = outstream_put(&out, head, 2, sizeof head[0], err);
+    rc = vecstream_out_put(&out, head, 2, sizeof head[0], err);
     if (rc == 0)
-        rc = outstream_put(&out, truth->ids, n, sizeof *truth->ids, err);
+        rc = vecstream_out_put(&out, truth->ids, n, sizeof *truth->ids, err);
     if (rc == 0)
-        rc = outstream_put(&out, truth->distances, n, sizeof *truth->distances, err);
+        rc = vecstream_out_put(&out, truth->distances, n, sizeof *truth->distances, err);
     if (rc == 0)
-        return outstream_finish(&out, err);
-    outstream_abort(&out);
+        return vecstream_out_finish(&out, err);
+    vecstream_out_abort(&out);
     return rc;
 }
 

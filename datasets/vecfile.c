@@ -114,9 +114,9 @@ static int open_counted(struct vecfile *file, struct quire_error *err)
     uint64_t dim, bytes;
     int rc;
     if (file->format == VECFILE_NPY) {
-        rc = npy_read_header(&file->in, &file->type, &file->rows, &dim, err);
+        rc = vecfile_npy_read_header(&file->in, &file->type, &file->rows, &dim, err);
     } else {
-        rc = instream_exact(&file->in, head, sizeof head, "the header", err);
+        rc = vecstream_in_exact(&file->in, head, sizeof head, "the header", err);
         file->rows = rc == 0 ? load_u32(head) : 0;
         dim = rc == 0 ? load_u32(head + 4) : 0;
     }
@@ -131,14 +131,14 @@ static int open_counted(struct vecfile *file, struct quire_error *err)
         return error_set(err, QUIRE_EFORMAT, "%s says that it holds %llu rows of %zu bytes, which no file can",
                          file->in.name, (unsigned long long)file->rows, file->row_bytes);
     file->rows_at = file->in.taken;
-    return instream_expect(&file->in, file->in.taken + bytes, err);
+    return vecstream_in_expect(&file->in, file->in.taken + bytes, err);
 }
 
 /* Each row with its dimension: the first one's holds for all. */
 static int open_headed(struct vecfile *file, struct quire_error *err)
 {
     uint8_t head[ROW_HEAD_BYTES];
-    int rc = instream_exact(&file->in, head, sizeof head, "the dimension of row 0", err);
+    int rc = vecstream_in_exact(&file->in, head, sizeof head, "the dimension of row 0", err);
     if (rc == 0)
         rc = vecfile_check_dim(file->in.name, file->format, load_u32(head), err);
     if (rc < 0)
@@ -155,7 +155,7 @@ static int open_headed(struct vecfile *file, struct quire_error *err)
                          file->in.name, file->dim, (unsigned long long)one, (unsigned long long)(whole * one),
                          (unsigned long long)((whole + 1) * one), (unsigned long long)file->in.total);
     file->rows = whole;
-    return instream_expect(&file->in, file->in.total, err);
+    return vecstream_in_expect(&file->in, file->in.total, err);
 }
 
 int vecfile_open(const char *path, enum vecfile_format format, struct vecfile **out, struct quire_error *err)
@@ -168,7 +168,7 @@ int vecfile_open(const char *path, enum vecfile_format format, struct vecfile **
         return error_set(err, QUIRE_ENOMEM, "no memory to open %s", path);
     file->format = format;
     file->type = vecfile_format_type(format);
-    rc = instream_open(&file->in, path, err);
+    rc = vecstream_in_open(&file->in, path, err);
     if (rc == 0)
         rc = vecfile_has_row_heads(format) ? open_headed(file, err) : open_counted(file, err);
     if (rc < 0)
@@ -182,7 +182,7 @@ void vecfile_close(struct vecfile *file)
 {
     if (!file)
         return;
-    instream_close(&file->in);
+    vecstream_in_close(&file->in);
     free(file);
 }
 
@@ -244,7 +244,7 @@ static int read_row_head(struct vecfile *file, struct quire_error *err)
     uint8_t head[ROW_HEAD_BYTES];
     if (file->next == 0)
         return 1;
-    int64_t n = instream_read(&file->in, head, sizeof head, err);
+    int64_t n = vecstream_in_read(&file->in, head, sizeof head, err);
     if (n <= 0)
         return (int)n;
     if (n < (int64_t)sizeof head)
@@ -269,13 +269,13 @@ static int64_t read_headed(struct vecfile *file, void *rows, uint64_t n, struct 
         if (rc == 0)
             break;
         if (rc > 0)
-            rc = instream_exact(&file->in, row, file->row_bytes, "a row", err);
+            rc = vecstream_in_exact(&file->in, row, file->row_bytes, "a row", err);
         if (rc < 0)
             return rc;
         rc = check_finite(file, row, 1, err);
         if (rc < 0)
             return rc;
-        elements_order(row, file->dim, file->element_bytes);
+        vecstream_order(row, file->dim, file->element_bytes);
         file->next++;
     }
     return (int64_t)got;
@@ -285,15 +285,15 @@ static int64_t read_counted(struct vecfile *file, void *rows, uint64_t n, struct
 {
     uint64_t left = file->rows - file->next;
     if (left == 0)
-        return instream_finish(&file->in, err);
+        return vecstream_in_finish(&file->in, err);
     n = n < left ? n : left;
-    int rc = instream_exact(&file->in, rows, n * file->row_bytes, "the rows", err);
+    int rc = vecstream_in_exact(&file->in, rows, n * file->row_bytes, "the rows", err);
     if (rc < 0)
         return rc;
     rc = check_finite(file, rows, n, err);
     if (rc < 0)
         return rc;
-    elements_order(rows, n * file->dim, file->element_bytes);
+    vecstream_order(rows, n * file->dim, file->element_bytes);
     file->next += n;
     return (int64_t)n;
 }
@@ -317,7 +317,7 @@ int vecfile_seek(struct vecfile *file, uint64_t row, struct quire_error *err)
     bool headed = vecfile_has_row_heads(file->format);
     uint64_t each = file->row_bytes + (headed ? ROW_HEAD_BYTES : 0), at = file->rows_at + row * each;
     /* the dimension before row 0 is not read again: it was read when the file was opened */
-    int rc = instream_seek(&file->in, headed && row == 0 ? at + ROW_HEAD_BYTES : at, err);
+    int rc = vecstream_in_seek(&file->in, headed && row == 0 ? at + ROW_HEAD_BYTES : at, err);
     if (rc == 0)
         file->next = row;
     return rc;
@@ -361,7 +361,7 @@ static int load_rows(struct vecfile *file, struct vectors *v, struct quire_error
     return rc;
 }
 
-int vectors_read(struct vecfile *file, struct vectors *out, struct quire_error *err)
+int vecfile_vectors_read(struct vecfile *file, struct vectors *out, struct quire_error *err)
 {
     struct vectors v = {.dim = file->dim, .type = file->type};
     int rc = 0;
@@ -370,24 +370,24 @@ int vectors_read(struct vecfile *file, struct vectors *out, struct quire_error *
     if (rc == 0)
         rc = load_rows(file, &v, err);
     if (rc < 0)
-        vectors_free(&v);
+        vecfile_vectors_free(&v);
     else
         *out = v;
     return rc;
 }
 
-int vectors_load(const char *path, enum vecfile_format format, struct vectors *out, struct quire_error *err)
+int vecfile_vectors_load(const char *path, enum vecfile_format format, struct vectors *out, struct quire_error *err)
 {
     struct vecfile *file = NULL;
     int rc = vecfile_open(path, format, &file, err);
     if (rc < 0)
         return rc;
-    rc = vectors_read(file, out, err);
+    rc = vecfile_vectors_read(file, out, err);
     vecfile_close(file);
     return rc;
 }
 
-void vectors_free(struct vectors *v)
+void vecfile_vectors_free(struct vectors *v)
 {
     memory_free(v->data);
     *v = (struct vectors){0};

@@ -43,17 +43,17 @@ int64_t vecfile_read(struct vecfile *file, void *rows, uint64_t n, struct quire_
 int vecfile_seek(struct vecfile *file, uint64_t row, struct quire_error *err);
 bool vecfile_is_seekable(const struct vecfile *file);
 
-/* A whole file in memory; rows * dim elements, 64-byte aligned; freed by vectors_free. */
+/* A whole file in memory; rows * dim elements, 64-byte aligned; freed by vecfile_vectors_free. */
 struct vectors {
     void *data;
     uint64_t rows;
     uint32_t dim;
     enum quire_type type;
 };
-int vectors_load(const char *path, enum vecfile_format format, struct vectors *out, struct quire_error *err);
+int vecfile_vectors_load(const char *path, enum vecfile_format format, struct vectors *out, struct quire_error *err);
 /* The rest of an open file. */
-int vectors_read(struct vecfile *file, struct vectors *out, struct quire_error *err);
-void vectors_free(struct vectors *v);
+int vecfile_vectors_read(struct vecfile *file, struct vectors *out, struct quire_error *err);
+void vecfile_vectors_free(struct vectors *v);
 
 /* Writers, format by extension or given; "-" writes to standard output (rows must be known first for fbin family and
  * npy: pass them; others ignore it). Published under the final name only when vecwriter_finish succeeds. */

@@ -174,7 +174,7 @@ static int accept(const char *name, const struct dictionary *d, enum quire_type 
 static int read_preamble(struct instream *in, uint32_t *bytes, struct quire_error *err)
 {
     uint8_t head[8], length[4] = {0};
-    int rc = instream_exact(in, head, sizeof head, "the magic and the version of a .npy file", err);
+    int rc = vecstream_in_exact(in, head, sizeof head, "the magic and the version of a .npy file", err);
     if (rc < 0)
         return rc;
     if (memcmp(head, MAGIC, MAGIC_BYTES) != 0)
@@ -185,7 +185,7 @@ static int read_preamble(struct instream *in, uint32_t *bytes, struct quire_erro
     if (head[6] < 1 || head[6] > 3 || head[7] != 0)
         return error_set(err, QUIRE_EVERSION, "%s is of .npy version %u.%u; 1.0, 2.0 and 3.0 can be read", in->name,
                          head[6], head[7]);
-    rc = instream_exact(in, length, head[6] == 1 ? 2 : 4, "the length of the .npy header", err);
+    rc = vecstream_in_exact(in, length, head[6] == 1 ? 2 : 4, "the length of the .npy header", err);
     *bytes = load_u32(length);
     if (rc == 0 && *bytes > HEADER_BYTES_MAX)
         return error_set(err, QUIRE_EFORMAT, "%s has a header of %u bytes; at most %u are read", in->name, *bytes,
@@ -193,7 +193,8 @@ static int read_preamble(struct instream *in, uint32_t *bytes, struct quire_erro
     return rc;
 }
 
-int npy_read_header(struct instream *in, enum quire_type *type, uint64_t *rows, uint64_t *dim, struct quire_error *err)
+int vecfile_npy_read_header(struct instream *in, enum quire_type *type, uint64_t *rows, uint64_t *dim,
+                            struct quire_error *err)
 {
     uint32_t bytes = 0;
     struct dictionary d = {0};
@@ -203,7 +204,7 @@ int npy_read_header(struct instream *in, enum quire_type *type, uint64_t *rows, 
     char *text = malloc(bytes + 1u);
     if (!text)
         return error_set(err, QUIRE_ENOMEM, "no memory for the header of %s", in->name);
-    rc = instream_exact(in, text, bytes, "the .npy header", err);
+    rc = vecstream_in_exact(in, text, bytes, "the .npy header", err);
     if (rc == 0 && !parse_dictionary(text, bytes, &d))
         rc = error_set(err, QUIRE_EFORMAT,
                        "the header of %s is damaged: expected {'descr': ..., 'fortran_order': ..., 'shape': (rows, "
@@ -219,7 +220,7 @@ int npy_read_header(struct instream *in, enum quire_type *type, uint64_t *rows, 
     return rc;
 }
 
-void npy_make_header(uint8_t header[NPY_HEADER_BYTES], enum quire_type type, uint64_t rows, uint32_t dim)
+void vecfile_npy_make_header(uint8_t header[NPY_HEADER_BYTES], enum quire_type type, uint64_t rows, uint32_t dim)
 {
     size_t t = 0, preamble = MAGIC_BYTES + 4;
     while (npy_types[t].type != type)

@@ -22,20 +22,20 @@ struct instream {
     size_t begin, end; /* part of buffer that is still to be handed out */
 };
 
-/* path "-" is standard input. A zeroed struct may be given to instream_close. QUIRE_ENOFILE, EPERM, EINVALID (folder).
- */
-int instream_open(struct instream *in, const char *path, struct quire_error *err);
-void instream_close(struct instream *in);
+/* path "-" is standard input. A zeroed struct may be given to vecstream_in_close. QUIRE_ENOFILE, EPERM, EINVALID
+ * (folder). */
+int vecstream_in_open(struct instream *in, const char *path, struct quire_error *err);
+void vecstream_in_close(struct instream *in);
 /* The next byte read is the one that was number `at` when the stream was opened; plain files only. */
-int instream_seek(struct instream *in, uint64_t at, struct quire_error *err);
+int vecstream_in_seek(struct instream *in, uint64_t at, struct quire_error *err);
 /* Bytes read: fewer than asked for at the end only. */
-int64_t instream_read(struct instream *in, void *to, size_t bytes, struct quire_error *err);
+int64_t vecstream_in_read(struct instream *in, void *to, size_t bytes, struct quire_error *err);
 /* QUIRE_ETRUNCATED where fewer are left; `what` names them. */
-int instream_exact(struct instream *in, void *to, size_t bytes, const char *what, struct quire_error *err);
+int vecstream_in_exact(struct instream *in, void *to, size_t bytes, const char *what, struct quire_error *err);
 /* From now on `expected` is the length in all; a plain file of another length is refused at once. */
-int instream_expect(struct instream *in, uint64_t expected, struct quire_error *err);
+int vecstream_in_expect(struct instream *in, uint64_t expected, struct quire_error *err);
 /* QUIRE_EOVERSIZED where bytes are left. */
-int instream_finish(struct instream *in, struct quire_error *err);
+int vecstream_in_finish(struct instream *in, struct quire_error *err);
 
 /* ---- bytes out, published whole or not at all (vecstream.c) ------------------------------------------------------ */
 
@@ -47,16 +47,16 @@ struct outstream {
     uint64_t written; /* bytes that left the buffer */
 };
 
-int outstream_open(struct outstream *out, const char *path, struct quire_error *err); /* "-": standard output */
+int vecstream_out_open(struct outstream *out, const char *path, struct quire_error *err); /* "-": standard output */
 /* n elements of 1, 2 or 4 bytes in this machine's order; they leave in little-endian order. */
-int outstream_put(struct outstream *out, const void *elements, uint64_t n, size_t element_bytes,
-                  struct quire_error *err);
+int vecstream_out_put(struct outstream *out, const void *elements, uint64_t n, size_t element_bytes,
+                      struct quire_error *err);
 /* Both end the stream. finish: written, synced, renamed; a failure leaves the final name as it was. */
-int outstream_finish(struct outstream *out, struct quire_error *err);
-void outstream_abort(struct outstream *out);
+int vecstream_out_finish(struct outstream *out, struct quire_error *err);
+void vecstream_out_abort(struct outstream *out);
 
 /* Turns n elements of 1, 2 or 4 bytes from little-endian order into the machine's, or back. */
-void elements_order(void *elements, uint64_t n, size_t element_bytes);
+void vecstream_order(void *elements, uint64_t n, size_t element_bytes);
 
 /* ---- formats ----------------------------------------------------------------------------------------------------- */
 
@@ -78,7 +78,8 @@ static inline bool vecfile_has_row_heads(enum vecfile_format format)
 #define NPY_HEADER_BYTES 128u /* of the headers that are written here */
 
 /* Reads magic, version and header. *rows may be anything. QUIRE_EFORMAT, EVERSION, ETYPE, ETRUNCATED. */
-int npy_read_header(struct instream *in, enum quire_type *type, uint64_t *rows, uint64_t *dim, struct quire_error *err);
-void npy_make_header(uint8_t header[NPY_HEADER_BYTES], enum quire_type type, uint64_t rows, uint32_t dim);
+int vecfile_npy_read_header(struct instream *in, enum quire_type *type, uint64_t *rows, uint64_t *dim,
+                            struct quire_error *err);
+void vecfile_npy_make_header(uint8_t header[NPY_HEADER_BYTES], enum quire_type type, uint64_t rows, uint32_t dim);
 
 #endif

@@ -52,7 +52,7 @@ static int open_input(struct instream *in, const char *path, struct quire_error 
     return 0;
 }
 
-int instream_open(struct instream *in, const char *path, struct quire_error *err)
+int vecstream_in_open(struct instream *in, const char *path, struct quire_error *err)
 {
     *in = (struct instream){.fd = -1, .total = VECFILE_UNKNOWN, .expected = VECFILE_UNKNOWN};
     in->name = strdup(strcmp(path, "-") == 0 ? "standard input" : path);
@@ -60,11 +60,11 @@ int instream_open(struct instream *in, const char *path, struct quire_error *err
     int rc =
         in->name && in->buffer ? open_input(in, path, err) : error_set(err, QUIRE_ENOMEM, "no memory to open %s", path);
     if (rc < 0)
-        instream_close(in);
+        vecstream_in_close(in);
     return rc;
 }
 
-void instream_close(struct instream *in)
+void vecstream_in_close(struct instream *in)
 {
     if (in->owned)
         close(in->fd);
@@ -73,7 +73,7 @@ void instream_close(struct instream *in)
     *in = (struct instream){.fd = -1};
 }
 
-int instream_seek(struct instream *in, uint64_t at, struct quire_error *err)
+int vecstream_in_seek(struct instream *in, uint64_t at, struct quire_error *err)
 {
     if (in->total == VECFILE_UNKNOWN)
         return error_set(err, QUIRE_EUNSUPPORTED, "%s is a pipe, which is read forward only: write it to a file first",
@@ -102,7 +102,7 @@ static int64_t read_some(struct instream *in, void *to, size_t bytes, struct qui
     }
 }
 
-int64_t instream_read(struct instream *in, void *to, size_t bytes, struct quire_error *err)
+int64_t vecstream_in_read(struct instream *in, void *to, size_t bytes, struct quire_error *err)
 {
     uint8_t *at = to;
     size_t left = bytes;
@@ -133,10 +133,10 @@ int64_t instream_read(struct instream *in, void *to, size_t bytes, struct quire_
     return (int64_t)(bytes - left);
 }
 
-int instream_exact(struct instream *in, void *to, size_t bytes, const char *what, struct quire_error *err)
+int vecstream_in_exact(struct instream *in, void *to, size_t bytes, const char *what, struct quire_error *err)
 {
     uint64_t before = in->taken;
-    int64_t n = instream_read(in, to, bytes, err);
+    int64_t n = vecstream_in_read(in, to, bytes, err);
     if (n < 0)
         return (int)n;
     if ((uint64_t)n == bytes)
@@ -150,7 +150,7 @@ int instream_exact(struct instream *in, void *to, size_t bytes, const char *what
                      (unsigned long long)in->taken);
 }
 
-int instream_expect(struct instream *in, uint64_t expected, struct quire_error *err)
+int vecstream_in_expect(struct instream *in, uint64_t expected, struct quire_error *err)
 {
     in->expected = expected;
     if (in->total == VECFILE_UNKNOWN || in->total == expected)
@@ -161,10 +161,10 @@ int instream_expect(struct instream *in, uint64_t expected, struct quire_error *
                      shorter ? "shorter" : "longer", (unsigned long long)expected, (unsigned long long)in->total);
 }
 
-int instream_finish(struct instream *in, struct quire_error *err)
+int vecstream_in_finish(struct instream *in, struct quire_error *err)
 {
     uint8_t more;
-    int64_t n = instream_read(in, &more, 1, err);
+    int64_t n = vecstream_in_read(in, &more, 1, err);
     if (n <= 0)
         return (int)n;
     return error_set(err, QUIRE_EOVERSIZED,
@@ -200,14 +200,14 @@ static int open_output(struct outstream *out, const char *path, struct quire_err
     return fs_open(fs_real(), out->temporary, FS_WRITE | FS_CREATE | FS_EXCLUSIVE, &out->file, err);
 }
 
-int outstream_open(struct outstream *out, const char *path, struct quire_error *err)
+int vecstream_out_open(struct outstream *out, const char *path, struct quire_error *err)
 {
     *out = (struct outstream){.buffer = memory_aligned(4096, BUFFER_BYTES)};
     int rc = out->buffer ? 0 : error_set(err, QUIRE_ENOMEM, "no memory to write %s", path);
     if (rc == 0 && strcmp(path, "-") != 0)
         rc = open_output(out, path, err);
     if (rc < 0)
-        outstream_abort(out);
+        vecstream_out_abort(out);
     return rc;
 }
 
@@ -231,8 +231,8 @@ static int flush_buffer(struct outstream *out, struct quire_error *err)
     return 0;
 }
 
-int outstream_put(struct outstream *out, const void *elements, uint64_t n, size_t element_bytes,
-                  struct quire_error *err)
+int vecstream_out_put(struct outstream *out, const void *elements, uint64_t n, size_t element_bytes,
+                      struct quire_error *err)
 {
     const uint8_t *from = elements;
     while (n > 0) {
@@ -245,7 +245,7 @@ int outstream_put(struct outstream *out, const void *elements, uint64_t n, size_
             continue;
         }
         memcpy(out->buffer + out->used, from, now * element_bytes);
-        elements_order(out->buffer + out->used, now, element_bytes);
+        vecstream_order(out->buffer + out->used, now, element_bytes);
         out->used += now * element_bytes;
         from += now * element_bytes;
         n -= now;
@@ -270,16 +270,16 @@ static int publish(struct outstream *out, struct quire_error *err)
     return rc < 0 ? error_set(err, rc, "cannot sync the folder %s: %s", folder, quire_error_text(rc)) : 0;
 }
 
-int outstream_finish(struct outstream *out, struct quire_error *err)
+int vecstream_out_finish(struct outstream *out, struct quire_error *err)
 {
     int rc = flush_buffer(out, err);
     if (rc == 0 && out->file)
         rc = publish(out, err);
-    outstream_abort(out);
+    vecstream_out_abort(out);
     return rc;
 }
 
-void outstream_abort(struct outstream *out)
+void vecstream_out_abort(struct outstream *out)
 {
     if (out->file && out->temporary)
         fs_real()->ops->unlink(fs_real(), out->temporary);
@@ -290,7 +290,7 @@ void outstream_abort(struct outstream *out)
     *out = (struct outstream){0};
 }
 
-void elements_order(void *elements, uint64_t n, size_t element_bytes)
+void vecstream_order(void *elements, uint64_t n, size_t element_bytes)
 {
     uint8_t *at = elements;
     for (uint64_t i = 0; element_bytes == 2 && i < n; i++) {

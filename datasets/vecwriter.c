@@ -54,11 +54,11 @@ static int put_header(struct vecwriter *w, enum quire_type type, struct quire_er
         return 0;
     if (w->format == VECFILE_NPY) {
         uint8_t header[NPY_HEADER_BYTES];
-        npy_make_header(header, type, w->rows, w->dim);
-        return outstream_put(&w->out, header, sizeof header, 1, err);
+        vecfile_npy_make_header(header, type, w->rows, w->dim);
+        return vecstream_out_put(&w->out, header, sizeof header, 1, err);
     }
     uint32_t header[2] = {(uint32_t)w->rows, w->dim};
-    return outstream_put(&w->out, header, 2, sizeof header[0], err);
+    return vecstream_out_put(&w->out, header, 2, sizeof header[0], err);
 }
 
 int vecwriter_open(const char *path, enum vecfile_format format, uint64_t rows, uint32_t dim, enum quire_type type,
@@ -76,7 +76,7 @@ int vecwriter_open(const char *path, enum vecfile_format format, uint64_t rows, 
     w->rows = vecfile_has_row_heads(format) ? VECFILE_UNKNOWN : rows;
     w->dim = dim;
     w->element_bytes = format == VECFILE_IVECS ? sizeof(int32_t) : quire_type_bytes(type);
-    rc = outstream_open(&w->out, path, err);
+    rc = vecstream_out_open(&w->out, path, err);
     if (rc == 0)
         rc = put_header(w, type, err);
     if (rc < 0)
@@ -93,13 +93,13 @@ int vecwriter_write(struct vecwriter *writer, const void *rows, uint64_t n, stru
         return error_set(err, QUIRE_ERANGE, "row %llu is one too many: %llu rows were announced",
                          (unsigned long long)writer->rows, (unsigned long long)writer->rows);
     if (!vecfile_has_row_heads(writer->format)) {
-        rc = outstream_put(&writer->out, rows, n * writer->dim, writer->element_bytes, err);
+        rc = vecstream_out_put(&writer->out, rows, n * writer->dim, writer->element_bytes, err);
     } else {
         const uint8_t *row = rows;
         for (uint64_t i = 0; rc == 0 && i < n; i++, row += writer->dim * writer->element_bytes) {
-            rc = outstream_put(&writer->out, &writer->dim, 1, sizeof writer->dim, err);
+            rc = vecstream_out_put(&writer->out, &writer->dim, 1, sizeof writer->dim, err);
             if (rc == 0)
-                rc = outstream_put(&writer->out, row, writer->dim, writer->element_bytes, err);
+                rc = vecstream_out_put(&writer->out, row, writer->dim, writer->element_bytes, err);
         }
     }
     writer->next += n;
@@ -114,9 +114,9 @@ int vecwriter_finish(struct vecwriter *writer, struct quire_error *err)
         rc = written == 0 ? error_set(err, QUIRE_ERANGE, "no row was written; a file of vectors has at least one")
                           : error_set(err, QUIRE_ERANGE, "%llu rows were announced, %llu were written",
                                       (unsigned long long)writer->rows, (unsigned long long)written);
-        outstream_abort(&writer->out);
+        vecstream_out_abort(&writer->out);
     } else {
-        rc = outstream_finish(&writer->out, err);
+        rc = vecstream_out_finish(&writer->out, err);
     }
     free(writer);
     return rc;
@@ -126,6 +126,6 @@ void vecwriter_abort(struct vecwriter *writer)
 {
     if (!writer)
         return;
-    outstream_abort(&writer->out);
+    vecstream_out_abort(&writer->out);
     free(writer);
 }

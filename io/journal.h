@@ -125,11 +125,11 @@ uint64_t journal_take_sync_us(struct journal *journal);
  * checkpoint. One at a time (QUIRE_EBUSY). From one maintenance thread; appends go on meanwhile. */
 int journal_checkpoint_begin(struct journal *journal, struct checkpoint **out, struct quire_error *err);
 /* L: the first LSN that is replayed after this checkpoint. */
-uint64_t checkpoint_lsn(const struct checkpoint *checkpoint);
-int checkpoint_put(struct checkpoint *checkpoint, uint8_t kind, uint64_t lsn, const void *bytes, uint32_t n,
-                   struct quire_error *err);
-int checkpoint_finish(struct checkpoint *checkpoint, struct quire_error *err); /* frees it, also on failure */
-void checkpoint_abort(struct checkpoint *checkpoint);                          /* as if it had never begun */
+uint64_t journal_checkpoint_lsn(const struct checkpoint *checkpoint);
+int journal_checkpoint_put(struct checkpoint *checkpoint, uint8_t kind, uint64_t lsn, const void *bytes, uint32_t n,
+                           struct quire_error *err);
+int journal_checkpoint_finish(struct checkpoint *checkpoint, struct quire_error *err); /* frees it, also on failure */
+void journal_checkpoint_abort(struct checkpoint *checkpoint);                          /* as if it had never begun */
 
 /* Ends the current log file and makes hard links to the checkpoint and all closed logs in the existing folder `to`:
  * opened, it has the state of LSN *lsn. The caller syncs `to`. QUIRE_EBUSY while a checkpoint is written. */

@@ -155,19 +155,19 @@ int journal_checkpoint_begin(struct journal *j, struct checkpoint **out, struct 
         rc = checkpoint_create(c, err);
     }
     if (rc < 0)
-        checkpoint_abort(c);
+        journal_checkpoint_abort(c);
     else
         *out = c;
     return rc;
 }
 
-uint64_t checkpoint_lsn(const struct checkpoint *c)
+uint64_t journal_checkpoint_lsn(const struct checkpoint *c)
 {
     return c->lsn;
 }
 
-int checkpoint_put(struct checkpoint *c, uint8_t kind, uint64_t lsn, const void *bytes, uint32_t n,
-                   struct quire_error *err)
+int journal_checkpoint_put(struct checkpoint *c, uint8_t kind, uint64_t lsn, const void *bytes, uint32_t n,
+                           struct quire_error *err)
 {
     size_t need = RECORD_HEADER_BYTES + sizeof lsn + record_padded(n);
     if (n > JOURNAL_RECORD_BYTES_MAX)
@@ -190,7 +190,7 @@ int checkpoint_put(struct checkpoint *c, uint8_t kind, uint64_t lsn, const void 
     return 0;
 }
 
-void checkpoint_abort(struct checkpoint *c)
+void journal_checkpoint_abort(struct checkpoint *c)
 {
     struct journal *j = c->journal;
     if (c->file)
@@ -210,7 +210,7 @@ static int publish(const struct checkpoint *c, struct quire_error *err)
 
 /* A folder that cannot be synced after the rename leaves a whole checkpoint with all its logs, which an opening may use
  * or not. */
-int checkpoint_finish(struct checkpoint *c, struct quire_error *err)
+int journal_checkpoint_finish(struct checkpoint *c, struct quire_error *err)
 {
     struct journal *j = c->journal;
     int rc = write_chunk(c, err);
@@ -221,7 +221,7 @@ int checkpoint_finish(struct checkpoint *c, struct quire_error *err)
     if (rc == 0)
         rc = publish(c, err);
     if (rc < 0) {
-        checkpoint_abort(c);
+        journal_checkpoint_abort(c);
         return rc;
     }
     journal_remove_older(j->fs, j->folder, c->lsn, false);

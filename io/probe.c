@@ -44,7 +44,7 @@ struct latencies {
     _Atomic uint64_t counts[HISTOGRAM_BUCKETS(LATENCY_SUB_BITS, LATENCY_BITS)];
 };
 
-struct lane {
+struct probe_lane {
     struct io_file *file;
     enum quire_engine_kind engine_kind;
     uint32_t block_bytes, depth;
@@ -67,7 +67,7 @@ struct probe_read {
 
 /* ---- one lane ---------------------------------------------------------------------------------------------------- */
 
-static void queue_read(struct lane *lane, struct probe_read *read, uint64_t now_ns)
+static void queue_read(struct probe_lane *lane, struct probe_read *read, uint64_t now_ns)
 {
     read->op.offset = random_below(&lane->random, lane->n_blocks) * lane->block_bytes;
     read->begun_ns = now_ns;
@@ -77,7 +77,7 @@ static void queue_read(struct lane *lane, struct probe_read *read, uint64_t now_
 static void on_read(struct io_op *op, int result, unsigned flags)
 {
     struct probe_read *read = (struct probe_read *)(void *)op;
-    struct lane *lane = op->owner;
+    struct probe_lane *lane = op->owner;
     uint64_t now = clock_ns();
     (void)flags;
     if (result != (int)op->bytes && !lane->failed)
@@ -94,7 +94,7 @@ static void on_read(struct io_op *op, int result, unsigned flags)
         lane->running--;
 }
 
-static int measure(struct lane *lane, uint8_t *buffers, struct probe_read *reads)
+static int measure(struct probe_lane *lane, uint8_t *buffers, struct probe_read *reads)
 {
     int rc = engine_attach(lane->engine, lane->file);
     /* registered buffers are an extra: locked-memory limits may forbid them */
@@ -121,7 +121,7 @@ static int measure(struct lane *lane, uint8_t *buffers, struct probe_read *reads
 
 static void *run_lane(void *context)
 {
-    struct lane *lane = context;
+    struct probe_lane *lane = context;
     size_t bytes = size_mul(lane->depth, lane->block_bytes);
     struct engine_config config = {.kind = lane->engine_kind,
                                    .reads_max = lane->depth,
@@ -155,7 +155,7 @@ static void latencies_init(struct latencies *latencies)
     histogram_init(&latencies->histogram, latencies->counts, LATENCY_SUB_BITS, LATENCY_BITS);
 }
 
-static void sum_up(const struct lane *lanes, uint32_t n_lanes, struct histogram *all, struct probe_point *point)
+static void sum_up(const struct probe_lane *lanes, uint32_t n_lanes, struct histogram *all, struct probe_point *point)
 {
     uint64_t begun = UINT64_MAX, last = 0;
     for (uint32_t i = 0; i < n_lanes; i++) {
@@ -175,13 +175,13 @@ static int measure_point(const struct probe_config *config, struct io_file *file
 {
     uint32_t n = config->lanes < point->depth ? config->lanes : point->depth, started = 0;
     uint64_t measure_ms = config->measure_ms ? config->measure_ms : MEASURE_MS_DEFAULT;
-    struct lane *lanes = calloc(n, sizeof *lanes);
+    struct probe_lane *lanes = calloc(n, sizeof *lanes);
     struct latencies *all = calloc(1, sizeof *all);
     int rc = lanes && all ? 0 : error_set(err, QUIRE_ENOMEM, "no memory for %u lanes", n);
     if (rc == 0 && !file->direct)
         posix_fadvise(file->fd, 0, 0, POSIX_FADV_DONTNEED);
     for (; rc == 0 && started < n; started += rc == 0) {
-        struct lane *lane = &lanes[started];
+        struct probe_lane *lane = &lanes[started];
         lane->file = file;
         lane->engine_kind = config->engine;
         lane->block_bytes = point->block_bytes;

@@ -80,7 +80,7 @@ static int open_base(struct build_work *w, struct quire_error *err)
         return error_set(err, QUIRE_EINVALID,
                          "%s is a pipe, which must be loaded as a whole: write it to a file to use --build-memory",
                          w->base);
-    return vectors_read(w->file, &w->vectors, err);
+    return vecfile_vectors_read(w->file, &w->vectors, err);
 }
 
 static int load(struct build_work *w, struct quire_error *err)
@@ -309,7 +309,7 @@ int quire_build_verb(int argc, char **argv)
         rc = build(&w, &err);
     if (rc == 0)
         report(&w);
-    vectors_free(&w.vectors);
+    vecfile_vectors_free(&w.vectors);
     vecfile_close(w.file);
     cli_lines_free(&w.keys);
     cli_lines_free(&w.attributes);

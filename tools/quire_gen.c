@@ -69,9 +69,9 @@ static int write_truth(struct gen_work *w, struct quire_error *err)
 {
     struct vectors base = {0}, queries = {0};
     struct truth truth = {0};
-    int rc = vectors_load(w->base_path, VECFILE_AUTO, &base, err);
+    int rc = vecfile_vectors_load(w->base_path, VECFILE_AUTO, &base, err);
     if (rc == 0)
-        rc = vectors_load(w->query_path, VECFILE_FBIN, &queries, err);
+        rc = vecfile_vectors_load(w->query_path, VECFILE_FBIN, &queries, err);
     if (rc == 0)
         rc = truth_compute(&base, &queries, (enum quire_metric)w->metric, (uint32_t)w->k, (unsigned)w->threads,
                            cli_truth_progress, w->cli, &truth, err);
@@ -80,8 +80,8 @@ static int write_truth(struct gen_work *w, struct quire_error *err)
     if (rc == 0)
         rc = truth_save(w->truth_path, &truth, err);
     truth_free(&truth);
-    vectors_free(&base);
-    vectors_free(&queries);
+    vecfile_vectors_free(&base);
+    vecfile_vectors_free(&queries);
     return rc;
 }
 

@@ -68,7 +68,7 @@ static int write_file(struct labels_work *w, const char *ending, text_fn *text, 
 
 static int make(struct labels_work *w, struct quire_error *err)
 {
-    int rc = w->base_path ? vectors_load(w->base_path, VECFILE_AUTO, &w->base, err) : 0;
+    int rc = w->base_path ? vecfile_vectors_load(w->base_path, VECFILE_AUTO, &w->base, err) : 0;
     if (rc < 0)
         return rc;
     if (w->base_path)
@@ -129,6 +129,6 @@ int quire_gen_attrs(int argc, char **argv)
         cli_put_real(&cli, NULL, "attribute_bytes_per_row", (double)w.attribute_bytes / (double)w.rows);
     }
     labels_destroy(w.labels);
-    vectors_free(&w.base);
+    vecfile_vectors_free(&w.base);
     return cli_end(&cli, rc, &err);
 }

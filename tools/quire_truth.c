@@ -46,9 +46,9 @@ static int load(struct truth_work *w, struct quire_error *err)
 {
     int rc = cli_refuse_existing(w->out, err);
     if (rc == 0)
-        rc = vectors_load(w->queries_path, VECFILE_AUTO, &w->queries, err);
+        rc = vecfile_vectors_load(w->queries_path, VECFILE_AUTO, &w->queries, err);
     if (rc == 0)
-        rc = vectors_load(w->base_path, VECFILE_AUTO, &w->base, err);
+        rc = vecfile_vectors_load(w->base_path, VECFILE_AUTO, &w->base, err);
     if (rc < 0)
         return rc;
     if (w->base.dim != w->queries.dim)
@@ -125,7 +125,7 @@ int quire_truth(int argc, char **argv)
         report(&w);
     truth_free(&w.truth);
     free(w.rows);
-    vectors_free(&w.base);
-    vectors_free(&w.queries);
+    vecfile_vectors_free(&w.base);
+    vecfile_vectors_free(&w.queries);
     return cli_end(&cli, rc, &err);
 }

@@ -83,8 +83,8 @@ static int write_collected(struct saving *s, struct checkpoint *checkpoint, stru
         struct saved *item = &s->items[i];
         if (rc == 0)
             rc = item->record.failed ? error_set(err, QUIRE_ENOMEM, "no memory to save a cache")
-                                     : checkpoint_put(checkpoint, item->kind, s->lsn, item->record.bytes,
-                                                      (uint32_t)item->record.n, err);
+                                     : journal_checkpoint_put(checkpoint, item->kind, s->lsn, item->record.bytes,
+                                                              (uint32_t)item->record.n, err);
         cache_record_end(&item->record);
     }
     free(s->items);
@@ -141,7 +141,7 @@ static int save_rows(struct cache *cache, struct checkpoint *checkpoint, struct 
         if (n == 0)
             break;
         rc = r.failed ? error_set(err, QUIRE_ENOMEM, "no memory to save a cache")
-                      : checkpoint_put(checkpoint, CACHE_LOG_ROWS, lsn, r.bytes, (uint32_t)r.n, err);
+                      : journal_checkpoint_put(checkpoint, CACHE_LOG_ROWS, lsn, r.bytes, (uint32_t)r.n, err);
         cache_record_end(&r);
     }
     free(image);

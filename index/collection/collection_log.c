@@ -244,8 +244,8 @@ static int chunk_flush(struct rows_chunk *chunk)
     store_u64(chunk->bytes, chunk->collection->uid);
     store_u32(chunk->bytes + 8, chunk->n);
     store_u32(chunk->bytes + 12, 0);
-    int rc =
-        checkpoint_put(chunk->checkpoint, RECORD_ROWS, chunk->lsn, chunk->bytes, (uint32_t)chunk->n_bytes, chunk->err);
+    int rc = journal_checkpoint_put(chunk->checkpoint, RECORD_ROWS, chunk->lsn, chunk->bytes, (uint32_t)chunk->n_bytes,
+                                    chunk->err);
     chunk->n = 0;
     chunk->n_bytes = ROWS_HEADER_BYTES;
     return rc;
@@ -306,7 +306,7 @@ int collection_save(struct collection *c, struct checkpoint *checkpoint, struct 
     struct view *view = view_ref(c->view);
     pthread_mutex_unlock(&c->lock);
     journal_quiesce_end(c->host->journal);
-    int rc = state ? checkpoint_put(checkpoint, RECORD_STATE, now, state, n_bytes, err)
+    int rc = state ? journal_checkpoint_put(checkpoint, RECORD_STATE, now, state, n_bytes, err)
                    : error_set(err, QUIRE_ENOMEM, "no memory for the state of a collection");
     struct rows_chunk chunk = {
         .collection = c, .checkpoint = checkpoint, .lsn = now, .n_bytes = ROWS_HEADER_BYTES, .err = err};

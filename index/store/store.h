@@ -27,7 +27,7 @@ struct store_host {
     int (*restore)(void *context, uint8_t kind, uint64_t lsn, const uint8_t *bytes, uint32_t n,
                    struct quire_error *err);
     int (*replay)(void *context, uint8_t kind, uint64_t lsn, const uint8_t *bytes, uint32_t n, struct quire_error *err);
-    /* its state, record by record, with checkpoint_put; on a maintenance thread */
+    /* its state, record by record, with journal_checkpoint_put; on a maintenance thread */
     int (*save)(void *context, struct checkpoint *checkpoint, struct quire_error *err);
     /* what happened in the background: one line (a seal, a merge, an error); on a maintenance thread */
     void (*log)(void *context, bool warning, const char *line);

@@ -221,7 +221,8 @@ static int save_counters(struct store *store, struct checkpoint *checkpoint, str
     store_u64(bytes, store->next_collection);
     store_u64(bytes + 8, store->next_segment);
     pthread_mutex_unlock(&store->lock);
-    return checkpoint_put(checkpoint, RECORD_COUNTERS, journal_last_lsn(store->journal), bytes, sizeof bytes, err);
+    return journal_checkpoint_put(checkpoint, RECORD_COUNTERS, journal_last_lsn(store->journal), bytes, sizeof bytes,
+                                  err);
 }
 
 /* Collections are listed after the checkpoint has begun: one that is made later is in the log that follows it. */
@@ -256,8 +257,8 @@ static int write_checkpoint(struct store *store, struct quire_error *err)
     if (rc == 0)
         rc = journal_sync(store->journal, err);
     if (rc == 0)
-        return checkpoint_finish(checkpoint, err);
-    checkpoint_abort(checkpoint);
+        return journal_checkpoint_finish(checkpoint, err);
+    journal_checkpoint_abort(checkpoint);
     return rc;
 }
 

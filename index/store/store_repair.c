@@ -133,7 +133,7 @@ static int save_state(void *context, struct checkpoint *checkpoint, struct quire
     const struct repair *r = context;
     int rc = 0;
     for (const struct host_record *record = r->state.first; record && rc == 0; record = record->next)
-        rc = checkpoint_put(checkpoint, record->kind, 0, record->bytes, record->n_bytes, err);
+        rc = journal_checkpoint_put(checkpoint, record->kind, 0, record->bytes, record->n_bytes, err);
     return rc;
 }
 

@@ -553,7 +553,7 @@ static int save_shard(struct keyspace *k, unsigned shard, struct checkpoint *che
         rc = error_set(err, QUIRE_ELIMIT, "a record of a checkpoint is longer than %u bytes", JOURNAL_RECORD_BYTES_MAX);
     for (unsigned i = 0; i < d.log.n_records && rc == 0; i++) {
         struct journal_record record = record_at(&d.log, i);
-        rc = checkpoint_put(checkpoint, record.kind, d.lsns[i], record.bytes, record.n_bytes, err);
+        rc = journal_checkpoint_put(checkpoint, record.kind, d.lsns[i], record.bytes, record.n_bytes, err);
     }
     keyspace_log_abort(&d.log);
     free(d.lsns);

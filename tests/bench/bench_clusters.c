@@ -302,8 +302,8 @@ int main(int argc, char **argv)
     struct bench b;
     struct quire_error err;
     enum quire_metric metric = take_options(argc, argv, &b);
-    check(vectors_load(argv[optind], VECFILE_AUTO, &b.base, &err), &err);
-    check(vectors_load(argv[optind + 1], VECFILE_AUTO, &b.queries, &err), &err);
+    check(vecfile_vectors_load(argv[optind], VECFILE_AUTO, &b.base, &err), &err);
+    check(vecfile_vectors_load(argv[optind + 1], VECFILE_AUTO, &b.queries, &err), &err);
     check(truth_load(argv[optind + 2], &b.truth, &err), &err);
     if (b.truth.k < K || b.truth.n_queries < b.queries.rows || b.queries.dim != b.base.dim)
         fail("base, queries and truth do not belong together");
@@ -326,8 +326,8 @@ int main(int argc, char **argv)
         }
     space_fini(&b.space);
     truth_free(&b.truth);
-    vectors_free(&b.base);
-    vectors_free(&b.queries);
+    vecfile_vectors_free(&b.base);
+    vecfile_vectors_free(&b.queries);
     free(b.order);
     free(b.places);
     free(b.rotated);

@@ -415,7 +415,7 @@ int main(int argc, char **argv)
     struct quire_error err = {0};
     take_options(argc, argv, &b.options);
     const struct options *o = &b.options;
-    if (vectors_load(o->queries, VECFILE_AUTO, &b.queries, &err) < 0)
+    if (vecfile_vectors_load(o->queries, VECFILE_AUTO, &b.queries, &err) < 0)
         fail("%s", err.message);
     struct sender *alone = make_sender(&b, 1, o->rate * (double)o->others);
     struct sender *others = make_sender(&b, 2, o->rate * (double)o->others);
@@ -446,6 +446,6 @@ int main(int argc, char **argv)
     free(alone);
     free(others);
     free(flood);
-    vectors_free(&b.queries);
+    vecfile_vectors_free(&b.queries);
     return 0;
 }

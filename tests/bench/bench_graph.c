@@ -118,8 +118,8 @@ static void histogram_new(struct histogram *h)
 static void load_files(struct bench *b)
 {
     struct quire_error err;
-    check(vectors_load(b->options.base, VECFILE_AUTO, &b->base, &err), &err);
-    check(vectors_load(b->options.queries, VECFILE_AUTO, &b->queries, &err), &err);
+    check(vecfile_vectors_load(b->options.base, VECFILE_AUTO, &b->base, &err), &err);
+    check(vecfile_vectors_load(b->options.queries, VECFILE_AUTO, &b->queries, &err), &err);
     if (b->base.type != QUIRE_TYPE_F32 || b->queries.type != QUIRE_TYPE_F32 || b->base.dim != b->queries.dim)
         fail("base and queries have to be f32 of the same dimension");
     if (b->options.churn >= b->base.rows)
@@ -536,8 +536,8 @@ int main(int argc, char **argv)
     truth_free(&b->truth);
     rows_free(&b->codes);
     space_fini(&b->space);
-    vectors_free(&b->base);
-    vectors_free(&b->queries);
+    vecfile_vectors_free(&b->base);
+    vecfile_vectors_free(&b->queries);
     free(b);
     return 0;
 }

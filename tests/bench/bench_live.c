@@ -364,8 +364,8 @@ static void load(struct bench *b)
 {
     struct options *o = &b->options;
     struct quire_error err = {0};
-    if (vectors_load(o->base, VECFILE_AUTO, &b->base, &err) < 0 ||
-        vectors_load(o->queries, VECFILE_AUTO, &b->queries, &err) < 0)
+    if (vecfile_vectors_load(o->base, VECFILE_AUTO, &b->base, &err) < 0 ||
+        vecfile_vectors_load(o->queries, VECFILE_AUTO, &b->queries, &err) < 0)
         fail("%s", err.message);
     if (b->base.dim != b->queries.dim || b->queries.rows == 0 || o->first > b->base.rows)
         fail("base and queries do not go together, or --first is beyond the rows");
@@ -480,8 +480,8 @@ int main(int argc, char **argv)
     for (unsigned i = 0; i < b->options.searchers; i++)
         for (int phase = 0; phase < PHASE_END; phase++)
             free(b->searchers[i].times[phase].counts);
-    vectors_free(&b->base);
-    vectors_free(&b->queries);
+    vecfile_vectors_free(&b->base);
+    vecfile_vectors_free(&b->queries);
     free(b);
     return 0;
 }

@@ -348,8 +348,8 @@ int main(int argc, char **argv)
                 "bench_merge BASE QUERIES METRIC FIRST NEW [DEAD-PERCENT [THREADS [MEMORY-MIB [KIND [ROUNDS]]]]]\n");
         return 2;
     }
-    check(vectors_load(argv[1], VECFILE_AUTO, &b.base, &err), &err);
-    check(vectors_load(argv[2], VECFILE_AUTO, &b.queries, &err), &err);
+    check(vecfile_vectors_load(argv[1], VECFILE_AUTO, &b.base, &err), &err);
+    check(vecfile_vectors_load(argv[2], VECFILE_AUTO, &b.queries, &err), &err);
     for (int m = QUIRE_METRIC_L2; m <= QUIRE_METRIC_IP; m++)
         if (strcmp(argv[3], quire_metric_name((enum quire_metric)m)) == 0)
             b.metric = (enum quire_metric)m;

@@ -422,8 +422,8 @@ static void begin(struct bench *b, int argc, char **argv)
 {
     struct quire_open_options options;
     struct quire_error err = {0};
-    check(vectors_load(argv[1], VECFILE_AUTO, &b->base, &err), &err);
-    check(vectors_load(argv[2], VECFILE_AUTO, &b->queries, &err), &err);
+    check(vecfile_vectors_load(argv[1], VECFILE_AUTO, &b->base, &err), &err);
+    check(vecfile_vectors_load(argv[2], VECFILE_AUTO, &b->queries, &err), &err);
     b->metric = strcmp(argv[3], "cosine") == 0 ? QUIRE_METRIC_COSINE
                 : strcmp(argv[3], "ip") == 0   ? QUIRE_METRIC_IP
                                                : QUIRE_METRIC_L2;
@@ -473,7 +473,7 @@ int main(int argc, char **argv)
         free(b.tenants[i].rows);
     }
     free(b.tenants);
-    vectors_free(&b.base);
-    vectors_free(&b.queries);
+    vecfile_vectors_free(&b.base);
+    vecfile_vectors_free(&b.queries);
     return 0;
 }

@@ -127,11 +127,11 @@ static uint32_t count_features(const char *text, size_t bytes)
 {
     struct features f = {0};
     struct quire_error err;
-    assert_ok(features_of(&f, text, bytes, &err), &err);
+    assert_ok(embed_features_of(&f, text, bytes, &err), &err);
     for (uint32_t i = 1; i < f.n; i++)
         assert_true(feature_bucket(f.entries[i - 1]) < feature_bucket(f.entries[i]));
     uint32_t n = f.n;
-    features_fini(&f);
+    embed_features_fini(&f);
     return n;
 }
 
@@ -139,11 +139,11 @@ static bool same_features(const char *a, const char *b)
 {
     struct features fa = {0}, fb = {0};
     struct quire_error err;
-    assert_ok(features_of(&fa, a, strlen(a), &err), &err);
-    assert_ok(features_of(&fb, b, strlen(b), &err), &err);
+    assert_ok(embed_features_of(&fa, a, strlen(a), &err), &err);
+    assert_ok(embed_features_of(&fb, b, strlen(b), &err), &err);
     bool same = fa.n == fb.n && memcmp(fa.entries, fb.entries, fa.n * sizeof *fa.entries) == 0;
-    features_fini(&fa);
-    features_fini(&fb);
+    embed_features_fini(&fa);
+    embed_features_fini(&fb);
     return same;
 }
 
@@ -173,13 +173,13 @@ static void test_feature_counts_and_groups(void **state)
     char text[4096];
     for (size_t i = 0; i < sizeof text; i++)
         text[i] = "x "[i % 2];
-    assert_ok(features_of(&f, text, sizeof text, &err), &err);
+    assert_ok(embed_features_of(&f, text, sizeof text, &err), &err);
     assert_int_equal(f.n, 3);
     for (uint32_t i = 0; i < 3; i++) {
         assert_int_equal(feature_count(f.entries[i]), EMBED_COUNT_MAX);
         assert_int_equal(embed_bucket_group(feature_bucket(f.entries[i])), i); /* word, pair, part */
     }
-    features_fini(&f);
+    embed_features_fini(&f);
 }
 
 /* ---- linear algebra ---------------------------------------------------------------------------------------------- */
@@ -217,7 +217,7 @@ static void test_sparse_products(void **state)
     random_sparse(&a, ROWS, COLUMNS, dense, 7);
     for (int i = 0; i < ROWS * WIDTH; i++)
         x[i] = (float)(i % 17) - 8;
-    assert_int_equal(sparse_multiply(&a, x, y, WIDTH, 3, NULL), 0);
+    assert_int_equal(embed_sparse_multiply(&a, x, y, WIDTH, 3, NULL), 0);
     for (int r = 0; r < ROWS; r++)
         for (int w = 0; w < WIDTH; w++) {
             double sum = 0;
@@ -225,9 +225,9 @@ static void test_sparse_products(void **state)
                 sum += (double)dense[r * COLUMNS + c] * x[c * WIDTH + w];
             assert_true(fabs(sum - y[r * WIDTH + w]) < 1e-3);
         }
-    assert_ok(sparse_transpose(&a, &t, &err), &err);
+    assert_ok(embed_sparse_transpose(&a, &t, &err), &err);
     assert_int_equal(t.rows, COLUMNS);
-    assert_int_equal(sparse_multiply(&t, x, y, WIDTH, 1, NULL), 0);
+    assert_int_equal(embed_sparse_multiply(&t, x, y, WIDTH, 1, NULL), 0);
     for (int c = 0; c < COLUMNS; c++)
         for (int w = 0; w < WIDTH; w++) {
             double sum = 0;
@@ -235,8 +235,8 @@ static void test_sparse_products(void **state)
                 sum += (double)dense[r * COLUMNS + c] * x[r * WIDTH + w];
             assert_true(fabs(sum - y[c * WIDTH + w]) < 2e-2);
         }
-    sparse_fini(&a);
-    sparse_fini(&t);
+    embed_sparse_fini(&a);
+    embed_sparse_fini(&t);
 }
 
 /* Against the eigenvalues of A'A, made densely: the basis is orthonormal and holds as much of A as the best one. */
@@ -253,7 +253,7 @@ static void test_svd(void **state)
     assert_ok(blas_open(&blas, &err), &err);
     blas_gram(&blas, dense, gram, ROWS, COLUMNS);
     assert_ok(blas_eigen_symmetric(&blas, gram, COLUMNS, values, &err), &err);
-    assert_ok(svd_right(&a, KEEP, 5, 2, NULL, &basis, &err), &err);
+    assert_ok(embed_svd_right(&a, KEEP, 5, 2, NULL, &basis, &err), &err);
     blas_gram(&blas, basis, gram, COLUMNS, KEEP);
     for (int i = 0; i < KEEP * KEEP; i++)
         assert_true(fabsf(gram[i] - (i % (KEEP + 1) == 0)) < 1e-3f);
@@ -270,7 +270,7 @@ static void test_svd(void **state)
     assert_true(held <= best * 1.001 && held >= best * 0.99);
     blas_close(&blas);
     free(basis);
-    sparse_fini(&a);
+    embed_sparse_fini(&a);
 }
 
 /* A basis of dependent columns: still orthonormal, and it spans them. */
@@ -848,10 +848,10 @@ static void test_zero_projection(void **state)
     struct features f = {0};
     float v[2];
     struct made m = GOOD;
-    assert_ok(features_of(&f, "x", 1, &err), &err);
+    assert_ok(embed_features_of(&f, "x", 1, &err), &err);
     m.bucket[0] = feature_bucket(f.entries[0]);
     m.bucket[1] = feature_bucket(f.entries[1]);
-    features_fini(&f);
+    embed_features_fini(&f);
     assert_ok(open_made(&m, &err), &err);
     assert_ok(embed_model_open(in_folder("made"), &model, &err), &err);
     assert_ok(embed_apply(model, "x", 1, v, &err), &err);

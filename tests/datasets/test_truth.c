@@ -437,9 +437,9 @@ static void compare_with_set(const char *name, const char *extension)
     snprintf(file, sizeof file, "%s/../shared/data/%s.%s", QUIRE_SOURCE_DIR, name, extension);
     if (access(file, R_OK) != 0)
         skip();
-    assert_int_equal(vectors_load(file, VECFILE_AUTO, &base, &err), 0);
+    assert_int_equal(vecfile_vectors_load(file, VECFILE_AUTO, &base, &err), 0);
     snprintf(file, sizeof file, "%s/../shared/data/%s.query.%s", QUIRE_SOURCE_DIR, name, extension);
-    assert_int_equal(vectors_load(file, VECFILE_AUTO, &queries, &err), 0);
+    assert_int_equal(vecfile_vectors_load(file, VECFILE_AUTO, &queries, &err), 0);
     snprintf(file, sizeof file, "%s/../shared/data/%s.gt.bin", QUIRE_SOURCE_DIR, name);
     assert_int_equal(truth_load(file, &known, &err), 0);
     assert_int_equal(known.n_queries, queries.rows);
@@ -451,8 +451,8 @@ static void compare_with_set(const char *name, const char *extension)
     }
     truth_free(&known);
     truth_free(&truth);
-    vectors_free(&base);
-    vectors_free(&queries);
+    vecfile_vectors_free(&base);
+    vecfile_vectors_free(&queries);
 }
 
 static void test_set_of_u8(void **state)

@@ -78,7 +78,7 @@ static void expect_load_error(const char *path, enum vecfile_format format, int 
     struct vectors v = {.rows = 77};
     char copy[256], *rest = copy;
     memset(&err, 0, sizeof err);
-    assert_int_equal(vectors_load(path, format, &v, &err), code);
+    assert_int_equal(vecfile_vectors_load(path, format, &v, &err), code);
     assert_int_equal(err.code, code);
     assert_int_equal(v.rows, 77); /* untouched */
     snprintf(copy, sizeof copy, "%s", words);
@@ -139,7 +139,7 @@ static void expect_vectors(const char *path, enum vecfile_format format, enum qu
                            uint32_t dim, const void *values)
 {
     struct vectors v;
-    int rc = vectors_load(path, format, &v, &err);
+    int rc = vecfile_vectors_load(path, format, &v, &err);
     if (rc != 0)
         fail_msg("%s", err.message);
     assert_int_equal(v.rows, rows);
@@ -147,7 +147,7 @@ static void expect_vectors(const char *path, enum vecfile_format format, enum qu
     assert_int_equal(v.type, type);
     assert_int_equal((uintptr_t)v.data % 64, 0);
     assert_memory_equal(v.data, values, rows * dim * quire_type_bytes(type));
-    vectors_free(&v);
+    vecfile_vectors_free(&v);
     assert_null(v.data);
 }
 
@@ -509,11 +509,11 @@ enum { LARGE_ROWS = 300000, LARGE_DIM = 64 };
 static void load_large(void)
 {
     struct vectors v;
-    assert_int_equal(vectors_load("-", VECFILE_BVECS, &v, &err), 0);
+    assert_int_equal(vecfile_vectors_load("-", VECFILE_BVECS, &v, &err), 0);
     assert_int_equal(v.rows, LARGE_ROWS);
     for (size_t i = 0; i < LARGE_ROWS; i++)
         assert_memory_equal((uint8_t *)v.data + i * LARGE_DIM, large + i * (LARGE_DIM + 4) + 4, LARGE_DIM);
-    vectors_free(&v);
+    vecfile_vectors_free(&v);
 }
 
 static void test_pipes(void **state)

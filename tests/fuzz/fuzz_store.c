@@ -74,12 +74,12 @@ static void write_journal(struct io_fs *fs, uint8_t how, const uint8_t *data, si
         fuzz_require(journal_checkpoint_begin(journal, &checkpoint, NULL) == 0);
     while ((bytes = next_record(&data, &size, &kind, &n))) {
         struct journal_record record = {kind, bytes, n};
-        fuzz_require(checkpoint ? checkpoint_put(checkpoint, kind, lsn, bytes, n, NULL) == 0
+        fuzz_require(checkpoint ? journal_checkpoint_put(checkpoint, kind, lsn, bytes, n, NULL) == 0
                                 : journal_append(journal, &record, 1, &lsn, NULL) == 0);
         free(bytes);
     }
     if (checkpoint)
-        fuzz_require(checkpoint_finish(checkpoint, NULL) == 0);
+        fuzz_require(journal_checkpoint_finish(checkpoint, NULL) == 0);
     fuzz_require(journal_close(journal, NULL) == 0);
 }
 

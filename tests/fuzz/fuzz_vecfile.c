@@ -48,10 +48,10 @@ static void read_whole(const char *path, enum vecfile_format format)
 {
     struct vectors vectors = {0};
     struct quire_error err = {0};
-    int rc = vectors_load(path, format, &vectors, &err);
+    int rc = vecfile_vectors_load(path, format, &vectors, &err);
     require(rc == 0 || (rc < 0 && err.message[0] != 0));
     if (rc == 0)
-        vectors_free(&vectors);
+        vecfile_vectors_free(&vectors);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

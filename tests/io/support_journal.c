@@ -176,7 +176,7 @@ static int put_key(const struct host *host, struct checkpoint *checkpoint, uint6
     uint8_t bytes[16];
     store_u64(bytes, key);
     store_u64(bytes + 8, host->values[key]);
-    return checkpoint_put(checkpoint, RECORD_STATE, host->appended, bytes, sizeof bytes, err);
+    return journal_checkpoint_put(checkpoint, RECORD_STATE, host->appended, bytes, sizeof bytes, err);
 }
 
 int host_checkpoint(struct host *host, unsigned between, struct quire_error *err)
@@ -185,15 +185,15 @@ int host_checkpoint(struct host *host, unsigned between, struct quire_error *err
     int rc = journal_checkpoint_begin(host->journal, &checkpoint, err);
     if (rc < 0)
         return rc;
-    assert_int_equal(checkpoint_lsn(checkpoint), host->appended + 1);
+    assert_int_equal(journal_checkpoint_lsn(checkpoint), host->appended + 1);
     for (uint64_t key = 0; rc == 0 && key < HOST_KEYS; key++) {
         rc = put_key(host, checkpoint, key, err);
         if (rc == 0 && key < between)
             rc = host_append(host, key % 2, false, err);
     }
     if (rc == 0)
-        return checkpoint_finish(checkpoint, err);
-    checkpoint_abort(checkpoint);
+        return journal_checkpoint_finish(checkpoint, err);
+    journal_checkpoint_abort(checkpoint);
     return rc;
 }
 

@@ -675,7 +675,7 @@ static void test_checkpoint(void **state)
     assert_int_equal(journal_checkpoint_begin(host->journal, &checkpoint, &err), 0);
     assert_int_equal(journal_checkpoint_begin(host->journal, &another, &err), QUIRE_EBUSY);
     assert_int_equal(journal_snapshot(host->journal, "/copy", &lsn, &err), QUIRE_EBUSY);
-    checkpoint_abort(checkpoint);
+    journal_checkpoint_abort(checkpoint);
     append(host, 3, true);
     close_journal(host);
     open_journal(host);
@@ -706,9 +706,9 @@ static void test_frames_that_a_checkpoint_knows(void **state)
     append(host, 3, true);
     assert_int_equal(journal_checkpoint_begin(host->journal, &checkpoint, &err), 0);
     append(host, 1, true);
-    assert_int_equal(checkpoint_put(checkpoint, 9, 4, "a", 1, &err), 0);
-    assert_int_equal(checkpoint_put(checkpoint, 9, 2, "b", 1, &err), 0);
-    assert_int_equal(checkpoint_finish(checkpoint, &err), 0);
+    assert_int_equal(journal_checkpoint_put(checkpoint, 9, 4, "a", 1, &err), 0);
+    assert_int_equal(journal_checkpoint_put(checkpoint, 9, 2, "b", 1, &err), 0);
+    assert_int_equal(journal_checkpoint_finish(checkpoint, &err), 0);
     kill_journal(host);
     const char *path = "/journal/log-00000000000000000004";
     assert_int_equal(fault_flip_bit(host->fs, path, 8 * (FILE_HEADER + 60)), 0);
@@ -734,9 +734,9 @@ static void test_damaged_checkpoint(void **state)
     assert_int_equal(journal_checkpoint_begin(host->journal, &checkpoint, &err), 0);
     for (uint8_t i = 0; i < 5; i++) {
         support_fill(bytes, sizeof bytes, 0, i);
-        assert_int_equal(checkpoint_put(checkpoint, i, 2, bytes, sizeof bytes, &err), 0);
+        assert_int_equal(journal_checkpoint_put(checkpoint, i, 2, bytes, sizeof bytes, &err), 0);
     }
-    assert_int_equal(checkpoint_finish(checkpoint, &err), 0);
+    assert_int_equal(journal_checkpoint_finish(checkpoint, &err), 0);
     assert_int_equal(journal_close(host->journal, &err), 0);
     assert_int_equal(journal_read(host->fs, "/journal", &reader, false, NULL, NULL, &host->report, &err), 0);
     assert_int_equal(found.n, 5);

@@ -618,7 +618,7 @@ static void test_what_was_logged_is_there_again(void **state)
                 continue;
             assert_int_equal(journal_checkpoint_begin(journal, &checkpoint, &err), 0);
             assert_int_equal(keyspace_save(&k, checkpoint, &err), 0);
-            assert_int_equal(checkpoint_finish(checkpoint, &err), 0);
+            assert_int_equal(journal_checkpoint_finish(checkpoint, &err), 0);
         }
         before = sum_keys(&k);
         count = keyspace_count(&k);
@@ -641,7 +641,7 @@ static void *save_keys(void *context)
     struct quire_error err;
     int rc = journal_checkpoint_begin(s->journal, &checkpoint, &err);
     rc = rc == 0 ? keyspace_save(s->k, checkpoint, &err) : rc;
-    rc = rc == 0 ? checkpoint_finish(checkpoint, &err) : rc;
+    rc = rc == 0 ? journal_checkpoint_finish(checkpoint, &err) : rc;
     atomic_store(&s->done, true);
     return rc == 0 ? s : NULL;
 }
@@ -739,7 +739,7 @@ static void test_fuzzy_checkpoints(void **state)
         for (unsigned i = 0; i < 3; i++) {
             assert_int_equal(journal_checkpoint_begin(journal, &checkpoint, &err), 0);
             assert_int_equal(keyspace_save(&k, checkpoint, &err), 0);
-            assert_int_equal(checkpoint_finish(checkpoint, &err), 0);
+            assert_int_equal(journal_checkpoint_finish(checkpoint, &err), 0);
         }
         atomic_store(&over, true);
         for (unsigned i = 0; i < 2; i++)
