@@ -4,6 +4,7 @@
  * The pointer is read and written by memcpy: a T ** is not a void **, and the compiler may rely on that.
  */
 #include "io/array.h"
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,6 +13,7 @@ enum { ITEMS_FIRST = 8 };
 /* The pointer at `items`, reallocated; *capacity items of it are there afterwards. */
 static bool grow(void *items, size_t *capacity, size_t capacity_max, size_t need, size_t item_bytes)
 {
+    assert(item_bytes > 0);
     if (need <= *capacity)
         return true;
     if (capacity_max > SIZE_MAX / item_bytes)
@@ -29,6 +31,7 @@ static bool grow(void *items, size_t *capacity, size_t capacity_max, size_t need
     if (!bigger)
         return false;
     memcpy(items, &bigger, sizeof bigger);
+    assert(wanted >= need && wanted <= capacity_max);
     *capacity = wanted;
     return true;
 }

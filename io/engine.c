@@ -71,22 +71,26 @@ const struct engine_stats *engine_stats(const struct engine *engine)
 
 int engine_attach(struct engine *engine, struct io_file *file)
 {
-    return engine->ops->attach(engine, file);
+    return engine->ops->attach ? engine->ops->attach(engine, file) : 0;
 }
 
 void engine_detach(struct engine *engine, struct io_file *file)
 {
-    engine->ops->detach(engine, file);
+    if (engine->ops->detach)
+        engine->ops->detach(engine, file);
 }
 
 int engine_register_buffers(struct engine *engine, void *base, size_t bytes)
 {
-    return engine->ops->register_buffers(engine, base, bytes);
+    assert((uintptr_t)base % 4096 == 0);
+    return engine->ops->register_buffers ? engine->ops->register_buffers(engine, base, bytes) : 0;
 }
 
 void engine_queue(struct engine *engine, struct io_op *op)
 {
     assert(op->done);
+    assert(op->kind > IO_SYNC || op->file);
+    assert(op->kind != IO_CANCEL || (op->target && op->target != op));
     engine->ops->queue(engine, op);
 }
 
@@ -135,6 +139,7 @@ int engine_run(struct engine *engine, struct io_op *op)
     int rc = 0;
     while (!run.finished && rc >= 0)
         rc = engine_poll(engine, 1, UINT64_MAX);
+    assert(run.finished || rc < 0);
     op->done = run.done;
     op->owner = run.owner;
     return run.finished ? run.result : rc;
@@ -199,5 +204,6 @@ int engine_check_op(const struct io_op *op)
 void engine_add_note(struct engine *engine, const char *text)
 {
     size_t n = strlen(engine->note);
+    assert(n < sizeof engine->note);
     snprintf(engine->note + n, sizeof engine->note - n, "%s%s", n ? "; " : "", text);
 }

@@ -3,13 +3,14 @@
 #define QUIRE_IO_ENGINE_PRIV_H
 
 #include "io/engine.h"
+#include <assert.h>
 
 #define RECV_BYTES_DEFAULT 16384u
 #define READS_MAX_DEFAULT  64u
 
 struct engine_ops {
     void (*destroy)(struct engine *engine);
-    int (*attach)(struct engine *engine, struct io_file *file);
+    int (*attach)(struct engine *engine, struct io_file *file); /* NULL, as of the next two: nothing to do */
     void (*detach)(struct engine *engine, struct io_file *file);
     int (*register_buffers)(struct engine *engine, void *base, size_t bytes);
     void (*queue)(struct engine *engine, struct io_op *op);
@@ -33,6 +34,7 @@ struct op_list {
 
 static inline void op_list_add(struct op_list *list, struct io_op *op)
 {
+    assert(!list->first == !list->last);
     op->next = NULL;
     op->prev = list->last;
     if (list->last)
@@ -44,6 +46,8 @@ static inline void op_list_add(struct op_list *list, struct io_op *op)
 
 static inline void op_list_remove(struct op_list *list, struct io_op *op)
 {
+    assert((op->prev ? op->prev->next : list->first) == op);
+    assert((op->next ? op->next->prev : list->last) == op);
     if (op->prev)
         op->prev->next = op->next;
     else

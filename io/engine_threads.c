@@ -24,6 +24,7 @@
 #include "io/clock.h"
 #include "io/engine_priv.h"
 #include "io/error.h"
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -146,6 +147,7 @@ static void stop_pool(struct threads *t)
     pthread_mutex_unlock(&t->lock);
     for (unsigned i = 0; i < t->pool_size; i++)
         pthread_join(t->pool[i], NULL);
+    assert(!t->todo.first);
     t->pool_size = 0;
 }
 
@@ -172,6 +174,7 @@ static int setup_descriptors(struct threads *t, struct quire_error *err)
 
 static void threads_free(struct threads *t)
 {
+    assert(t->pool_size == 0);
     const int fds[] = {t->input, t->output, t->event_fd, t->timer_fd};
     for (size_t i = 0; i < sizeof fds / sizeof *fds; i++)
         if (fds[i] >= 0)
@@ -212,28 +215,6 @@ int engine_threads_create(const struct engine_config *config, struct engine **ou
     return rc;
 }
 
-/* There is nothing to register: the pool uses plain descriptors and the caller's memory. */
-static int threads_attach(struct engine *engine, struct io_file *file)
-{
-    (void)engine;
-    (void)file;
-    return 0;
-}
-
-static void threads_detach(struct engine *engine, struct io_file *file)
-{
-    (void)engine;
-    (void)file;
-}
-
-static int threads_register_buffers(struct engine *engine, void *base, size_t bytes)
-{
-    (void)engine;
-    (void)base;
-    (void)bytes;
-    return 0;
-}
-
 /* ---- starting ops ------------------------------------------------------------------------------------------------ */
 
 static void threads_queue(struct engine *engine, struct io_op *op)
@@ -267,6 +248,8 @@ static void start_timer(struct threads *t, struct io_op *op)
         after->next = op;
     else
         t->timers.first = op;
+    assert(!op->next || op->next->state[2] > deadline);
+    assert(!op->prev || op->prev->state[2] <= deadline);
 }
 
 static void start_input(struct threads *t, struct io_op *op)
@@ -328,6 +311,7 @@ static void start_send(struct threads *t, struct io_op *op)
 /* Ends the wait of a send; the next one on the same socket, if any, is tried in its turn. */
 static void leave_sends(struct threads *t, struct io_op *op)
 {
+    assert(op->state[0] == AT_SEND);
     bool was_first = send_before(t, op->fd) == op;
     op_list_remove(&t->sends, op);
     if (!was_first)
@@ -343,6 +327,7 @@ static void leave_sends(struct threads *t, struct io_op *op)
 
 static void leave_sockets(struct threads *t, struct io_op *op)
 {
+    assert(op->state[0] == AT_SOCKET);
     epoll_ctl(t->input, EPOLL_CTL_DEL, op->fd, NULL);
     op_list_remove(&t->sockets, op);
 }
@@ -355,8 +340,10 @@ static bool take_from_pool(struct threads *t, struct io_op *op)
     if (mine)
         op_list_remove(&t->todo, op);
     pthread_mutex_unlock(&t->lock);
-    if (mine && op->kind == IO_READ)
+    if (mine && op->kind == IO_READ) {
+        assert(t->base.stats.reads_in_flight > 0);
         t->base.stats.reads_in_flight--;
+    }
     return mine;
 }
 
@@ -367,6 +354,7 @@ static bool withdraw(struct threads *t, struct io_op *op)
     case AT_END:
         return false;
     case AT_READS:
+        assert(t->base.stats.reads_waiting > 0);
         op_list_remove(&t->reads, op);
         t->base.stats.reads_waiting--;
         return true;
@@ -440,6 +428,8 @@ static void move_queued(struct threads *t)
             s->reads_in_flight_peak = s->reads_in_flight;
         give_to_pool(t, op);
     }
+    assert(s->reads_in_flight <= t->reads_max);
+    assert(!t->reads.first == (s->reads_waiting == 0));
 }
 
 /* ---- ending ops -------------------------------------------------------------------------------------------------- */
@@ -456,8 +446,10 @@ static void end_list(struct threads *t, struct op_list list, bool from_pool)
 {
     struct io_op *op;
     while ((op = op_list_take(&list))) {
-        if (from_pool && op->kind == IO_READ)
+        if (from_pool && op->kind == IO_READ) {
+            assert(t->base.stats.reads_in_flight > 0);
             t->base.stats.reads_in_flight--;
+        }
         op->state[0] = AT_END;
         finish(t, op, (int)(int64_t)op->state[1], 0);
     }
@@ -674,9 +666,6 @@ static void threads_destroy(struct engine *engine)
 }
 
 static const struct engine_ops threads_ops = {.destroy = threads_destroy,
-                                              .attach = threads_attach,
-                                              .detach = threads_detach,
-                                              .register_buffers = threads_register_buffers,
                                               .queue = threads_queue,
                                               .poll = threads_poll,
                                               .wake = threads_wake,

@@ -344,6 +344,7 @@ static void start(struct uring *u, struct io_op *op)
 static void start_read(struct uring *u, struct io_op *op)
 {
     struct engine_stats *s = &u->base.stats;
+    assert(s->reads_in_flight < u->reads_max);
     op->state[0] |= OP_READ_COUNTED;
     if (++s->reads_in_flight > s->reads_in_flight_peak)
         s->reads_in_flight_peak = s->reads_in_flight;
@@ -373,10 +374,12 @@ static void move_queued(struct uring *u)
     }
     while (u->reads.first && u->base.stats.reads_in_flight < u->reads_max) {
         op = op_list_take(&u->reads);
+        assert(op->state[0] == OP_WAITING);
         u->base.stats.reads_waiting--;
         op->state[0] = 0;
         start_read(u, op);
     }
+    assert(!u->reads.first == (u->base.stats.reads_waiting == 0));
 }
 
 static void arm_wake(struct uring *u)
@@ -401,6 +404,7 @@ static void finish(struct uring *u, struct io_op *op, int result, unsigned flags
 
 static void recycle(struct uring *u, unsigned id)
 {
+    assert(id < u->recv_count);
     io_uring_buf_ring_add(u->buffers, u->recv_memory + (size_t)id * u->recv_bytes, u->recv_bytes, (unsigned short)id,
                           io_uring_buf_ring_mask(u->recv_count), 0);
     io_uring_buf_ring_advance(u->buffers, 1);
@@ -487,6 +491,7 @@ static void on_file_op(struct uring *u, struct io_op *op, int result)
     }
     if (result > 0 && op->kind != IO_SYNC) {
         op->state[1] += (uint64_t)result;
+        assert(op->state[1] <= op->bytes);
         /* short: go on, unless the file ends here */
         if (op->state[1] < op->bytes) {
             op->state[0] &= ~(uint64_t)OP_FLYING;
@@ -502,6 +507,7 @@ static void on_file_op(struct uring *u, struct io_op *op, int result)
 static void on_completion(struct uring *u, struct io_op *op, int result, unsigned cqe_flags)
 {
     bool more = cqe_flags & IORING_CQE_F_MORE;
+    assert(op->state[0] & OP_FLYING);
     if (!more) {
         op_list_remove(&u->flying, op);
         op->state[0] &= ~(uint64_t)OP_FLYING;
@@ -548,6 +554,7 @@ static void take_completions(struct uring *u)
             u->wake_armed = false;
             u->woken = read(u->wake_fd, &count, sizeof count) == (ssize_t)sizeof count || u->woken;
         } else if (data == TAG_CANCEL) {
+            assert(u->cancels_flying > 0);
             u->cancels_flying--;
         } else {
             assert(data >= TAG_MAX);

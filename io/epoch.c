@@ -19,6 +19,7 @@
  */
 #include "io/epoch.h"
 #include "io/memory.h"
+#include <assert.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
@@ -74,6 +75,7 @@ unsigned epoch_enter(struct epochs *epochs)
     static _Thread_local unsigned mine;
     for (unsigned i = mine, tried = 0;; i = (i + 1) % SLOTS) {
         uint_fast64_t nobody = 0, now = atomic_load_explicit(&epochs->now, memory_order_acquire);
+        assert(now > 0);
         raise_used(epochs, i + 1);
         if (atomic_compare_exchange_strong_explicit(&epochs->slots[i].epoch, &nobody, now, memory_order_acq_rel,
                                                     memory_order_relaxed)) {
@@ -87,6 +89,8 @@ unsigned epoch_enter(struct epochs *epochs)
 
 void epoch_exit(struct epochs *epochs, unsigned slot)
 {
+    assert(slot < SLOTS);
+    assert(atomic_load_explicit(&epochs->slots[slot].epoch, memory_order_relaxed) != 0);
     atomic_store_explicit(&epochs->slots[slot].epoch, 0, memory_order_release);
 }
 
@@ -111,11 +115,13 @@ static struct epoch_item *take_below(struct epochs *epochs, uint64_t epoch, uint
         *end = epochs->first;
         end = &epochs->first->next;
         epochs->first = epochs->first->next;
+        assert(epochs->waiting > 0);
         epochs->waiting--;
     }
     *end = NULL;
     if (!epochs->first)
         epochs->last = NULL;
+    assert(!epochs->first == (epochs->waiting == 0));
     *waiting = epochs->waiting;
     pthread_mutex_unlock(&epochs->mutex);
     return taken;
@@ -145,9 +151,11 @@ uint64_t epochs_collect(struct epochs *epochs)
 
 void epoch_defer(struct epochs *epochs, struct epoch_item *item)
 {
+    assert(item->run);
     item->next = NULL;
     pthread_mutex_lock(&epochs->mutex);
     item->epoch = atomic_load_explicit(&epochs->now, memory_order_relaxed);
+    assert(!epochs->last || epochs->last->epoch <= item->epoch);
     if (epochs->last)
         epochs->last->next = item;
     else
@@ -168,6 +176,7 @@ void epochs_destroy(struct epochs *epochs)
         uint64_t waiting;
         run_all(take_below(epochs, UINT64_MAX, &waiting));
     }
+    assert(oldest_inside(epochs, UINT64_MAX) == UINT64_MAX);
     pthread_mutex_destroy(&epochs->mutex);
     memory_unmap(epochs->slots, SLOTS * sizeof *epochs->slots);
     memory_free(epochs);

@@ -8,6 +8,7 @@
  */
 #include "io/fs.h"
 #include "io/error.h"
+#include <assert.h>
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -61,6 +62,7 @@ static int real_open(struct io_fs *fs, const char *path, unsigned flags, struct 
 
 static void real_close(struct io_file *file)
 {
+    assert(file->fd >= 0);
     close(file->fd);
     free(file->path);
     free(file);
@@ -69,6 +71,7 @@ static void real_close(struct io_file *file)
 static ssize_t real_read(struct io_file *file, void *buffer, size_t bytes, uint64_t offset)
 {
     size_t done = 0;
+    assert(offset <= INT64_MAX - bytes);
     while (done < bytes) {
         ssize_t n = pread(file->fd, (char *)buffer + done, bytes - done, (off_t)(offset + done));
         if (n < 0 && errno == EINTR)
@@ -85,6 +88,7 @@ static ssize_t real_read(struct io_file *file, void *buffer, size_t bytes, uint6
 static ssize_t real_write(struct io_file *file, const void *buffer, size_t bytes, uint64_t offset)
 {
     size_t done = 0;
+    assert(offset <= INT64_MAX - bytes);
     while (done < bytes) {
         ssize_t n = pwrite(file->fd, (const char *)buffer + done, bytes - done, (off_t)(offset + done));
         if (n < 0 && errno == EINTR)
@@ -221,6 +225,7 @@ int fs_read_exact(struct io_file *file, void *buffer, size_t bytes, uint64_t off
     if (rc < 0)
         return rc;
     ssize_t n = file->fs->ops->read(file, buffer, bytes, offset);
+    assert(n <= (ssize_t)bytes);
     if (n == (ssize_t)bytes)
         return 0;
     int code = n < 0 ? (int)n : QUIRE_ESHORTREAD;
@@ -234,6 +239,7 @@ int fs_write_exact(struct io_file *file, const void *buffer, size_t bytes, uint6
     if (rc < 0)
         return rc;
     ssize_t n = file->fs->ops->write(file, buffer, bytes, offset);
+    assert(n <= (ssize_t)bytes);
     if (n == (ssize_t)bytes)
         return 0;
     int code = n < 0 ? (int)n : QUIRE_EIO;

@@ -14,6 +14,7 @@
 #ifndef QUIRE_IO_HEAP_H
 #define QUIRE_IO_HEAP_H
 
+#include <assert.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -68,6 +69,7 @@
     /* Takes heap[at] out: afterwards there are n - 1. */                                                              \
     HEAP_FUNCTION void name##_remove(type *heap, size_t n, size_t at)                                                  \
     {                                                                                                                  \
+        assert(at < n);                                                                                                \
         if (at == n - 1)                                                                                               \
             return;                                                                                                    \
         heap[at] = heap[n - 1];                                                                                        \

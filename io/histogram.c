@@ -106,6 +106,7 @@ double histogram_mean(const struct histogram *h)
 
 double histogram_percentile(const struct histogram *h, double share)
 {
+    assert(share >= 0 && share <= 1);
     uint64_t n = histogram_count(h), seen = 0;
     double wanted = ceil(share * (double)n);
     for (uint32_t i = 0; i < h->n_buckets && n > 0; i++) {

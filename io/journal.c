@@ -16,6 +16,7 @@
 #include "io/clock.h"
 #include "io/error.h"
 #include "io/journal_priv.h"
+#include "io/lock.h"
 #include "io/memory.h"
 #include <assert.h>
 #include <signal.h>
@@ -50,6 +51,7 @@ static struct frame *frame_new(size_t bytes)
 
 static int grow(struct frame *frame, size_t more)
 {
+    assert(frame->n_bytes <= frame->room && !frame->closed);
     if (more <= frame->room - frame->n_bytes)
         return 0;
     size_t room = frame->n_bytes + more > 2 * frame->room ? frame->n_bytes + more : 2 * frame->room;
@@ -87,11 +89,13 @@ static void put_records(struct frame *frame, const struct journal_record *record
     for (unsigned i = 0; i < n; i++)
         at = journal_put_record(at, records[i].kind, NULL, records[i].bytes, records[i].n_bytes);
     frame->n_bytes = (size_t)(at - frame->bytes);
+    assert(frame->n_bytes <= frame->room);
     frame->n_records += n;
 }
 
 static void sum_up(struct frame *frame)
 {
+    assert(!frame->closed);
     frame->payload_checksum = journal_checksum(frame->bytes + FRAME_HEADER_BYTES, frame->n_bytes - FRAME_HEADER_BYTES);
 }
 
@@ -100,6 +104,7 @@ static void sum_up(struct frame *frame)
 /* Under the lock, as all below until the public functions. */
 static int refuse_failed(const struct journal *j, struct quire_error *err)
 {
+    assert(lock_is_held(&j->lock));
     int rc = journal_state(j);
     return rc < 0 ? error_set(err, rc, "%.300s; the journal tries again by itself", j->failure.message) : 0;
 }
@@ -121,7 +126,9 @@ static void wake_writer(struct journal *j)
 
 static void link_frame(struct journal *j, struct frame *frame)
 {
+    assert(lock_is_held(&j->lock));
     frame->lsn = atomic_load_explicit(&j->next_lsn, memory_order_relaxed);
+    assert(!j->last || j->last->lsn + 1 == frame->lsn);
     atomic_store(&j->next_lsn, frame->lsn + 1);
     if (j->last)
         j->last->next = frame;
@@ -134,6 +141,7 @@ static void link_frame(struct journal *j, struct frame *frame)
 
 static void close_frame(struct journal *j, struct frame *frame)
 {
+    assert(lock_is_held(&j->lock) && !frame->closed && frame->lsn > j->written_lsn);
     frame->closed = true;
     j->unwritten_bytes += frame->n_bytes;
     wake_writer(j);
@@ -204,6 +212,7 @@ int journal_batch_begin(struct journal *j, struct quire_error *err)
         pthread_cond_wait(&j->changed, &j->lock);
     int rc = admit(j, frame->n_bytes, err);
     if (rc == 0) {
+        assert(!j->quiesced);
         link_frame(j, frame);
         j->batches++;
         batch.journal = j;
@@ -226,6 +235,7 @@ int journal_batch_end(struct journal *j, uint64_t *lsn, struct quire_error *err)
     *lsn = frame->lsn;
     pthread_mutex_lock(&j->lock);
     close_frame(j, frame);
+    assert(j->batches > 0);
     if (--j->batches == 0)
         pthread_cond_broadcast(&j->changed);
     pthread_mutex_unlock(&j->lock);
@@ -241,13 +251,14 @@ void journal_quiesce_begin(struct journal *j)
     j->quiesced = true;
     while (j->batches)
         pthread_cond_wait(&j->changed, &j->lock);
+    assert(j->quiesced);
     pthread_mutex_unlock(&j->lock);
 }
 
 void journal_quiesce_end(struct journal *j)
 {
     pthread_mutex_lock(&j->lock);
-    assert(j->quiesced);
+    assert(j->quiesced && j->batches == 0);
     j->quiesced = false;
     pthread_cond_broadcast(&j->changed);
     pthread_mutex_unlock(&j->lock);
@@ -351,6 +362,7 @@ uint64_t journal_take_sync_us(struct journal *j)
 
 int journal_rotate(struct journal *j, uint64_t *lsn, struct quire_error *err)
 {
+    assert(!journal_in_batch(j));
     pthread_mutex_lock(&j->lock);
     int rc = refuse_failed(j, err);
     uint64_t failures = j->stats.failures;
@@ -421,6 +433,8 @@ static int start_writer(struct journal *j, struct quire_error *err)
 
 static void take_over(struct journal *j, const struct recovery *recovery)
 {
+    assert(recovery->next_lsn > recovery->known_lsn && recovery->next_lsn >= recovery->checkpoint_lsn);
+    assert(j->log.first_lsn == recovery->next_lsn && !j->first);
     atomic_store(&j->next_lsn, recovery->next_lsn);
     atomic_store(&j->synced_lsn, recovery->next_lsn - 1);
     j->written_lsn = recovery->next_lsn - 1;
@@ -471,6 +485,7 @@ int journal_close(struct journal *j, struct quire_error *err)
     wake_writer(j);
     pthread_mutex_unlock(&j->lock);
     pthread_join(j->thread, NULL);
+    assert((!j->first && !j->lost) || j->failure.code < 0);
     if (j->first)
         rc = error_set(err, j->failure.code, "the journal was closed without the frames of LSN %llu to %llu: %.250s",
                        (unsigned long long)j->first->lsn, (unsigned long long)j->last->lsn, j->failure.message);

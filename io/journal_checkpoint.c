@@ -17,6 +17,7 @@
 #include "io/bytes.h"
 #include "io/error.h"
 #include "io/journal_priv.h"
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -54,6 +55,7 @@ static int begin_maintenance(struct journal *j, const char *what, struct quire_e
 static void end_maintenance(struct journal *j)
 {
     pthread_mutex_lock(&j->lock);
+    assert(j->maintenance);
     j->maintenance = false;
     pthread_mutex_unlock(&j->lock);
 }
@@ -76,6 +78,7 @@ static int write_chunk(struct checkpoint *c, struct quire_error *err)
 {
     if (c->failed)
         return error_set(err, c->failed, "%s could not be written: begin another checkpoint", c->temporary);
+    assert((c->n_records == 0) == (c->filled == FRAME_HEADER_BYTES));
     if (c->n_records == 0)
         return 0;
     size_t payload_bytes = c->filled - FRAME_HEADER_BYTES;
@@ -96,6 +99,7 @@ static int write_chunk(struct checkpoint *c, struct quire_error *err)
 static int write_end(struct checkpoint *c, struct quire_error *err)
 {
     uint8_t end[FRAME_HEADER_BYTES];
+    assert(c->n_records == 0 && !c->failed);
     journal_frame_header(end, &(struct frame_header){.magic = END_MAGIC,
                                                      .file_id = c->id,
                                                      .number = c->n_chunks + 1,
@@ -187,6 +191,7 @@ int journal_checkpoint_put(struct checkpoint *c, uint8_t kind, uint64_t lsn, con
     }
     c->filled = (size_t)(journal_put_record(c->chunk + c->filled, kind, &lsn, bytes, n) - c->chunk);
     c->n_records++;
+    assert(c->filled <= c->room);
     return 0;
 }
 
@@ -226,6 +231,8 @@ int journal_checkpoint_finish(struct checkpoint *c, struct quire_error *err)
     }
     journal_remove_older(j->fs, j->folder, c->lsn, false);
     pthread_mutex_lock(&j->lock);
+    assert(j->maintenance && j->stats.checkpoint_lsn <= c->lsn);
+    assert(j->closed_log_bytes >= c->older_log_bytes && j->closed_log_files >= c->older_log_files);
     j->closed_log_bytes -= c->older_log_bytes;
     j->closed_log_files -= c->older_log_files;
     j->stats.checkpoint_lsn = c->lsn;

@@ -12,6 +12,7 @@
 #include "io/bytes.h"
 #include "io/error.h"
 #include "io/journal_priv.h"
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/random.h>
@@ -24,6 +25,7 @@ uint64_t journal_checksum(const void *bytes, size_t n)
 
 void journal_file_header(uint8_t header[FILE_HEADER_BYTES], const char *magic, uint64_t id, uint64_t first_lsn)
 {
+    assert(first_lsn > 0);
     memset(header, 0, FILE_HEADER_BYTES);
     memcpy(header, magic, 8);
     store_u32(header + FILE_VERSION_AT, FILE_VERSION);
@@ -96,6 +98,7 @@ enum journal_name journal_parse_name(const char *name, uint64_t *lsn)
 
 char *journal_path(const char *folder, enum journal_name kind, uint64_t lsn, bool temporary)
 {
+    assert((kind == NAME_LOG || kind == NAME_CHECKPOINT) && lsn > 0);
     char *path;
     int n = asprintf(&path, "%s/%s-%020llu%s", folder, kind == NAME_LOG ? "log" : "checkpoint", (unsigned long long)lsn,
                      temporary ? ".tmp" : "");

@@ -68,6 +68,8 @@ static void read_by_page(struct scan *scan, uint64_t at, size_t bytes)
 /* Fills the window with whole pages from `at` on. */
 static int fill_window(struct scan *scan, uint64_t at, size_t bytes, struct quire_error *err)
 {
+    assert(at <= scan->file->bytes && at % PAGE == 0);
+    assert(bytes % PAGE == 0 && bytes <= scan->room);
     uint64_t rest = scan->file->bytes - at;
     size_t expected = rest < bytes ? (size_t)rest : bytes;
     ssize_t n = scan->file->fs->ops->read(scan->file, scan->window, bytes, at);
@@ -103,6 +105,7 @@ static int scan_bytes(struct scan *scan, uint64_t at, size_t bytes, const uint8_
         if (rc < 0)
             return rc;
     }
+    assert(at >= scan->window_at && at + bytes <= scan->window_at + scan->filled);
     *out = scan->window + (at - scan->window_at);
     return 0;
 }
@@ -182,6 +185,7 @@ static int scan_frame(struct scan *scan, uint64_t at, struct found *out, struct 
         !records_fit(scan, payload, &header))
         return 0;
     *out = (struct found){.header = header, .at = at, .payload = payload};
+    assert(found_end(out) <= scan->file->bytes);
     return 1;
 }
 
@@ -222,6 +226,7 @@ static int each_record(const struct scan *scan, const struct found *found, recor
         rc = take(context, at[4], lsn, at + record_header_bytes(scan), n, err);
         at += record_header_bytes(scan) + record_padded(n);
     }
+    assert(rc < 0 || !take || at == found->payload + found->header.payload_bytes);
     return rc < 0 ? rc : 0;
 }
 
@@ -372,6 +377,7 @@ static int walk_frames(const struct walk *walk, struct scan *scan, struct stretc
         s->frames++;
         s->next++;
     }
+    assert(s->next <= s->limit && s->at <= scan->file->bytes);
     /* its end came before the next log begins */
     return s->limit != UINT64_MAX && s->next < s->limit ? lose(walk, scan, s, s->limit, err) : 0;
 }
@@ -499,6 +505,7 @@ int journal_walk(const struct walk *walk, struct recovery *out, struct quire_err
     }
     if (rc == 0)
         rc = walk_logs(walk, &files, out, err);
+    assert(out->next_lsn > 0);
     walk->report->last_lsn = out->next_lsn - 1;
     walk->report->duration_us = clock_us() - started_us;
     journal_files_free(&files);

@@ -22,6 +22,7 @@
 #include "io/clock.h"
 #include "io/error.h"
 #include "io/journal_priv.h"
+#include "io/lock.h"
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
@@ -50,6 +51,7 @@ static int reserve(struct log_file *log, uint64_t bytes, uint64_t file_bytes, st
     if (rc < 0)
         return error_set(err, rc, "cannot reserve %llu bytes for %s: %s%s", (unsigned long long)room, log->file->path,
                          quire_error_text(rc), rc == QUIRE_ENOSPACE ? ": make room or choose another disk" : "");
+    assert(room >= bytes);
     log->allocated = room;
     return 0;
 }
@@ -86,6 +88,7 @@ static int write_frames(struct journal *j, struct log_file *log, struct frame *f
         total += f->n_bytes;
     rc = reserve(log, log->bytes + total, j->options.file_bytes, err);
     for (; rc == 0 && frame; frame = frame == last ? NULL : frame->next) {
+        assert(frame->closed && frame->lsn > known);
         journal_frame_header(frame->bytes,
                              &(struct frame_header){.magic = FRAME_MAGIC,
                                                     .payload_bytes = (uint32_t)(frame->n_bytes - FRAME_HEADER_BYTES),
@@ -146,6 +149,7 @@ int journal_begin_log(struct journal *j, uint64_t first_lsn, struct frame *frame
                       struct quire_error *err)
 {
     struct log_file log = {.first_lsn = first_lsn};
+    assert(!frame || (frame->lsn == first_lsn && last->lsn >= first_lsn));
     char *path = journal_path(j->folder, NAME_LOG, first_lsn, false);
     char *temporary = journal_path(j->folder, NAME_LOG, first_lsn, true);
     int rc = path && temporary ? 0 : error_set(err, QUIRE_ENOMEM, "no memory to begin a log in %s", j->folder);
@@ -192,6 +196,7 @@ int journal_end_log(struct journal *j, uint64_t next_lsn, struct quire_error *er
 /* Frames up to `lsn` are not needed any more. */
 static void release(struct journal *j, uint64_t lsn)
 {
+    assert(lock_is_held(&j->lock));
     while (j->first && j->first != j->unwritten && j->first->lsn <= lsn) {
         struct frame *frame = j->first;
         j->first = frame->next;
@@ -229,6 +234,7 @@ static void count_closed(struct journal *j, const struct log_file *log)
 /* The file is given up, and what is not synced waits again. */
 static void fail(struct journal *j, int code, const struct quire_error *err)
 {
+    assert(code < 0);
     if (j->log.file) {
         fs_close(j->log.file);
         count_closed(j, &j->log);
@@ -239,6 +245,7 @@ static void fail(struct journal *j, int code, const struct quire_error *err)
     uint64_t kept_from = j->first ? j->first->lsn : j->written_lsn + 1;
     j->lost = j->lost || kept_from > atomic_load(&j->synced_lsn) + 1;
     j->written_lsn = kept_from - 1;
+    assert(j->written_lsn >= atomic_load(&j->synced_lsn));
     j->unwritten = j->first;
     j->unsynced_bytes = 0;
     j->failure = *err;
@@ -251,6 +258,7 @@ static void fail(struct journal *j, int code, const struct quire_error *err)
 /* Enters how a step went; whoever waits looks again. */
 static void settle(struct journal *j, int rc, const struct quire_error *err)
 {
+    assert(lock_is_held(&j->lock) && rc <= 0);
     add_written(j);
     if (rc < 0)
         fail(j, rc, err);
@@ -261,6 +269,7 @@ static void settle(struct journal *j, int rc, const struct quire_error *err)
 /* Whether there is room for what comes; without it appends are refused, while what was appended is written. */
 static void note_room(struct journal *j, int rc, const struct quire_error *err)
 {
+    assert(lock_is_held(&j->lock) && rc <= 0);
     if (rc < 0) {
         j->stats.failures += atomic_load(&j->full) == 0;
         j->failure = *err;
@@ -284,16 +293,20 @@ static struct frame *last_ready(const struct journal *j, struct frame *from, uin
 
 static void mark_written(struct journal *j, struct frame *last)
 {
+    assert(lock_is_held(&j->lock) && last->lsn > j->written_lsn);
     for (struct frame *f = j->unwritten; f; f = f == last ? NULL : f->next) {
+        assert(f->closed && j->unwritten_bytes >= f->n_bytes);
         j->unwritten_bytes -= f->n_bytes;
         j->unsynced_bytes += f->n_bytes;
     }
     j->written_lsn = last->lsn;
     j->unwritten = last->next;
+    assert(!j->unwritten || j->unwritten->lsn == j->written_lsn + 1);
 }
 
 static void mark_synced(struct journal *j, uint64_t lsn)
 {
+    assert(lsn >= atomic_load(&j->synced_lsn) && lsn <= j->written_lsn);
     atomic_store(&j->synced_lsn, lsn);
     j->unsynced_bytes = 0;
     release_done(j);
@@ -304,6 +317,7 @@ static void step_write(struct journal *j)
     struct quire_error err = {0};
     uint64_t room = j->log.bytes < j->options.file_bytes ? j->options.file_bytes - j->log.bytes : 1;
     struct frame *from = j->unwritten, *last = last_ready(j, from, room);
+    assert(last && from->lsn == j->written_lsn + 1);
     j->wrote_us = clock_us();
     uint64_t before = j->written_lsn, known = atomic_load(&j->synced_lsn);
     bool synced = false;
@@ -329,6 +343,7 @@ static void step_sync(struct journal *j)
 {
     struct quire_error err = {0};
     uint64_t lsn = j->written_lsn;
+    assert(j->log.file && atomic_load(&j->synced_lsn) < lsn);
     j->synced_us = clock_us();
     pthread_mutex_unlock(&j->lock);
     int rc = sync_log(j, &j->log, &err);
@@ -382,7 +397,7 @@ static void step_retry(struct journal *j)
     struct quire_error err = {0};
     uint64_t first = j->written_lsn + 1;
     struct frame *from = j->unwritten, *last = last_ready(j, from, UINT64_MAX);
-    assert(!from || from->lsn == first);
+    assert(!j->log.file && (!from || from->lsn == first));
     pthread_mutex_unlock(&j->lock);
     int rc = journal_begin_log(j, first, last ? from : NULL, last, &err);
     pthread_mutex_lock(&j->lock);

@@ -9,6 +9,7 @@
  */
 #include "io/memory.h"
 #include "quire.h"
+#include <assert.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
@@ -33,6 +34,7 @@ static void *map_pages(size_t size, size_t slack, int protection, int flags)
     size_t front = (HUGE_BYTES - (uintptr_t)base % HUGE_BYTES) % HUGE_BYTES;
     if (front)
         munmap(base, front);
+    assert(front <= slack && (uintptr_t)(base + front) % HUGE_BYTES == 0);
     if (slack - front)
         munmap(base + front + size, slack - front);
     return base + front;
@@ -66,6 +68,7 @@ void *memory_reserve(size_t bytes)
 int memory_commit(void *base, size_t from, size_t to, int huge)
 {
     size_t first = from & ~(size_t)4095, end = whole_pages(to);
+    assert(from <= to && (uintptr_t)base % 4096 == 0);
     if (mprotect((char *)base + first, end - first, PROT_READ | PROT_WRITE) != 0)
         return QUIRE_ENOMEM;
     if (huge)

@@ -19,6 +19,7 @@
 #include "io/histogram.h"
 #include "io/memory.h"
 #include "io/random.h"
+#include <assert.h>
 #include <fcntl.h>
 #include <math.h>
 #include <pthread.h>
@@ -80,6 +81,7 @@ static void on_read(struct io_op *op, int result, unsigned flags)
     struct probe_lane *lane = op->owner;
     uint64_t now = clock_ns();
     (void)flags;
+    assert(lane->running > 0 && now >= read->begun_ns);
     if (result != (int)op->bytes && !lane->failed)
         lane->failed =
             error_set(&lane->error, result < 0 ? result : QUIRE_ESHORTREAD,
@@ -100,6 +102,7 @@ static int measure(struct probe_lane *lane, uint8_t *buffers, struct probe_read 
     /* registered buffers are an extra: locked-memory limits may forbid them */
     engine_register_buffers(lane->engine, buffers, size_mul(lane->depth, lane->block_bytes));
     uint64_t now = clock_ns();
+    assert(lane->depth > 0 && lane->n_blocks > 0);
     lane->begun_ns = now;
     lane->end_ns = now + lane->measure_ns;
     for (uint32_t i = 0; i < lane->depth; i++) {
@@ -163,6 +166,7 @@ static void sum_up(const struct probe_lane *lanes, uint32_t n_lanes, struct hist
         begun = lanes[i].begun_ns < begun ? lanes[i].begun_ns : begun;
         last = lanes[i].last_ns > last ? lanes[i].last_ns : last;
     }
+    assert(n_lanes > 0 && last >= begun);
     point->iops = (double)histogram_count(all) * 1e9 / (double)(last - begun + 1);
     point->mean_us = histogram_mean(all) / 1000;
     point->p50_us = histogram_percentile(all, 0.5) / 1000;

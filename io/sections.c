@@ -107,6 +107,7 @@ static int flush(struct section_writer *w, struct quire_error *err)
 static int put(struct section_writer *w, const void *data, size_t bytes, struct quire_error *err)
 {
     while (bytes > 0) {
+        assert(w->filled < BUFFER_BYTES);
         size_t n = BUFFER_BYTES - w->filled < bytes ? BUFFER_BYTES - w->filled : bytes;
         memcpy(w->buffer + w->filled, data, n);
         w->filled += n;
@@ -181,6 +182,7 @@ uint64_t section_tell(const struct section_writer *w)
 
 static void encode_superblock(const struct section_writer *w, uint64_t file_bytes, uint8_t *out)
 {
+    assert(w->n_entries <= SECTIONS_MAX && file_bytes % SECTION_ALIGN == 0);
     memset(out, 0, SECTION_ALIGN);
     memcpy(out, SECTION_MAGIC, 8);
     store_u32(out + 8, SECTION_FORMAT_VERSION);
@@ -364,6 +366,7 @@ static int read_pieces(struct section_file *f, uint64_t offset, uint64_t bytes,
                        void (*take)(void *context, const uint8_t *piece, size_t n), void *context,
                        struct quire_error *err)
 {
+    assert(offset <= f->file->bytes && bytes <= f->file->bytes - offset);
     uint8_t *bounce = memory_aligned(4096, BUFFER_BYTES);
     int rc = bounce ? 0 : error_set(err, QUIRE_ENOMEM, "no memory to read %s", f->file->path);
     while (rc == 0 && bytes > 0) {
@@ -374,6 +377,7 @@ static int read_pieces(struct section_file *f, uint64_t offset, uint64_t bytes,
                            err);
         if (rc < 0)
             break;
+        assert(want > skip && want - skip <= bytes);
         take(context, bounce + skip, (size_t)(want - skip));
         offset += want - skip;
         bytes -= want - skip;
