@@ -4,8 +4,8 @@
  */
 #include "index/collection/collection_host.h"
 #include "index/search/search.h"
-#include "io/fault.h"
 #include "tests/index/support_store.h"
+#include "tests/support/fault.h"
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>

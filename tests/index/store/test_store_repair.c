@@ -3,11 +3,11 @@
  * checkpoints and repairs.
  */
 #include "index/store/store_priv.h"
-#include "io/fault.h"
 #include "io/random.h"
 #include "io/sections.h"
 #include "tests/index/support_folder.h"
 #include "tests/sanitized.h"
+#include "tests/support/fault.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <setjmp.h>
@@ -172,8 +172,8 @@ static int save_numbers(void *context, struct checkpoint *checkpoint, struct qui
     const struct host *host = context;
     int rc = 0;
     for (unsigned i = 0; i < 4 && rc == 0; i++)
-        rc = checkpoint_put(checkpoint, (uint8_t)(HOST_KINDS + i), host->lsns[i], &host->numbers[i], sizeof(uint64_t),
-                            err);
+        rc = journal_checkpoint_put(checkpoint, (uint8_t)(HOST_KINDS + i), host->lsns[i], &host->numbers[i],
+                                    sizeof(uint64_t), err);
     return rc;
 }
 
