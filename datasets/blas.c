@@ -107,27 +107,27 @@ static int lapack_failed(const char *routine, int info, struct quire_error *err)
 
 int blas_orthonormalise(const struct blas *blas, float *a, int n, int width, struct quire_error *err)
 {
-    int info = 0, room = -1, rc = 0;
+    int info = 0, capacity = -1, rc = 0;
     float wanted[2] = {0};
-    /* Both routines say how much work room they like best. */
-    blas->sgelqf(&width, &n, a, &width, NULL, &wanted[0], &room, &info);
+    /* Both routines say how much work space they like best. */
+    blas->sgelqf(&width, &n, a, &width, NULL, &wanted[0], &capacity, &info);
     if (info == 0)
-        blas->sorglq(&width, &n, &width, a, &width, NULL, &wanted[1], &room, &info);
+        blas->sorglq(&width, &n, &width, a, &width, NULL, &wanted[1], &capacity, &info);
     if (info != 0)
         return lapack_failed("sgelqf", info, err);
-    room = (int)(wanted[0] > wanted[1] ? wanted[0] : wanted[1]);
+    capacity = (int)(wanted[0] > wanted[1] ? wanted[0] : wanted[1]);
     float *tau = malloc(size_mul((size_t)width, sizeof *tau));
-    float *work = malloc(size_mul((size_t)room, sizeof *work));
+    float *work = malloc(size_mul((size_t)capacity, sizeof *work));
     if (!tau || !work) {
         rc = error_set(err, QUIRE_ENOMEM, "no memory for the work room of a QR factorisation");
         goto out;
     }
-    blas->sgelqf(&width, &n, a, &width, tau, work, &room, &info);
+    blas->sgelqf(&width, &n, a, &width, tau, work, &capacity, &info);
     if (info != 0) {
         rc = lapack_failed("sgelqf", info, err);
         goto out;
     }
-    blas->sorglq(&width, &n, &width, a, &width, tau, work, &room, &info);
+    blas->sorglq(&width, &n, &width, a, &width, tau, work, &capacity, &info);
     if (info != 0)
         rc = lapack_failed("sorglq", info, err);
 out:
@@ -138,20 +138,20 @@ out:
 
 int blas_eigen_symmetric(const struct blas *blas, float *a, int n, float *values, struct quire_error *err)
 {
-    int info = 0, rc = 0, room = -1, iroom = -1, iwanted = 0;
+    int info = 0, rc = 0, capacity = -1, iroom = -1, iwanted = 0;
     float wanted = 0;
-    blas->ssyevd("V", "L", &n, a, &n, values, &wanted, &room, &iwanted, &iroom, &info, 1, 1);
+    blas->ssyevd("V", "L", &n, a, &n, values, &wanted, &capacity, &iwanted, &iroom, &info, 1, 1);
     if (info != 0)
         return lapack_failed("ssyevd", info, err);
-    room = (int)wanted;
+    capacity = (int)wanted;
     iroom = iwanted;
-    float *work = malloc(size_mul((size_t)room, sizeof *work));
+    float *work = malloc(size_mul((size_t)capacity, sizeof *work));
     int *iwork = malloc(size_mul((size_t)iroom, sizeof *iwork));
     if (!work || !iwork) {
         rc = error_set(err, QUIRE_ENOMEM, "no memory for the work room of an eigenvalue problem");
         goto out;
     }
-    blas->ssyevd("V", "L", &n, a, &n, values, work, &room, iwork, &iroom, &info, 1, 1);
+    blas->ssyevd("V", "L", &n, a, &n, values, work, &capacity, iwork, &iroom, &info, 1, 1);
     if (info != 0)
         rc = lapack_failed("ssyevd", info, err);
 out:

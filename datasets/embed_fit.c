@@ -26,6 +26,7 @@
  * leaves under 1 GiB. 117,000 glosses, which are not thinned out, take 0.6 GiB.
  */
 #include "datasets/embed_priv.h"
+#include "io/array.h"
 #include "io/error.h"
 #include "io/memory.h"
 #include "io/random.h"
@@ -47,7 +48,7 @@ struct embed_fit {
     struct features features;
     uint32_t *df;    /* EMBED_BUCKETS */
     uint32_t *store; /* kept texts: draw, n, n entries; ... */
-    uint64_t used, capacity;
+    size_t used, capacity;
     uint64_t lines, kept;
     uint64_t limit; /* a text is kept if its draw (32 bits) is below */
 };
@@ -88,7 +89,7 @@ void embed_fit_destroy(struct embed_fit *fit)
     free(fit);
 }
 
-/* Halves the limit and drops the texts above it, until there is room for n more words. */
+/* Halves the limit and drops the texts above it, until there is space for n more words. */
 static void thin_out(struct embed_fit *fit, uint64_t n)
 {
     while (fit->used + n > ENTRIES_MAX || fit->kept >= ROWS_MAX) {
@@ -108,22 +109,6 @@ static void thin_out(struct embed_fit *fit, uint64_t n)
     }
 }
 
-static int reserve(struct embed_fit *fit, uint64_t n, struct quire_error *err)
-{
-    if (fit->used + n <= fit->capacity)
-        return 0;
-    uint64_t capacity = fit->capacity ? fit->capacity * 2 : 1u << 16;
-    while (capacity < fit->used + n)
-        capacity *= 2;
-    uint32_t *store = realloc(fit->store, size_mul(capacity, sizeof *store));
-    if (!store)
-        return error_set(err, QUIRE_ENOMEM, "no memory to keep %llu features of the text",
-                         (unsigned long long)capacity);
-    fit->store = store;
-    fit->capacity = capacity;
-    return 0;
-}
-
 int embed_fit_line(struct embed_fit *fit, const char *text, size_t bytes, struct quire_error *err)
 {
     struct features *f = &fit->features;
@@ -137,9 +122,9 @@ int embed_fit_line(struct embed_fit *fit, const char *text, size_t bytes, struct
     if (f->n > 0 && draw < fit->limit) {
         thin_out(fit, words);
         if (draw < fit->limit) {
-            rc = reserve(fit, words, err);
-            if (rc != 0)
-                return rc;
+            if (!array_reserve(&fit->store, &fit->capacity, fit->used + words))
+                return error_set(err, QUIRE_ENOMEM, "no memory to keep %llu features of the text",
+                                 (unsigned long long)(fit->used + words));
             fit->store[fit->used] = draw;
             fit->store[fit->used + 1] = f->n;
             memcpy(fit->store + fit->used + 2, f->entries, f->n * sizeof *f->entries);
@@ -246,7 +231,7 @@ int embed_fit_finish(struct embed_fit *fit, struct embed_model **out, struct qui
         rc = make_rows(fit, &model->vocabulary, &rows, err);
     if (rc != 0)
         goto out;
-    free(fit->store); /* its room is wanted for the decomposition */
+    free(fit->store); /* its space is wanted for the decomposition */
     fit->store = NULL;
     fit->used = fit->capacity = fit->kept = 0;
     rc = embed_svd_right(&rows, fit->options.dim, fit->options.seed, fit->options.threads, &progress, &basis, err);

@@ -144,7 +144,7 @@ static int read_line(struct embed_lines *lines, size_t *bytes, struct quire_erro
             if (rc != 0)
                 return rc;
         }
-        lines->line[n++] = (char)c; /* NOLINT(clang-analyzer-unix.Malloc): grow never makes room of no bytes */
+        lines->line[n++] = (char)c; /* NOLINT(clang-analyzer-unix.Malloc): grow never makes space of no bytes */
     }
     if (c == EOF && ferror(lines->file))
         return error_set_errno(err, errno, "read", lines->name);

@@ -24,9 +24,9 @@ static inline unsigned embed_bucket_group(uint32_t bucket)
 struct features {
     uint32_t *entries;
     uint32_t n;
-    uint32_t *room;    /* scratch for sorting */
-    uint8_t *words;    /* the text, normalised */
-    size_t text_bytes; /* longest text that the buffers take */
+    uint32_t *capacity; /* scratch for sorting */
+    uint8_t *words;     /* the text, normalised */
+    size_t text_bytes;  /* longest text that the buffers take */
 };
 
 static inline uint32_t feature_bucket(uint32_t entry)
@@ -58,7 +58,7 @@ struct vocabulary {
 
 int embed_vocabulary_index(struct vocabulary *vocabulary, struct quire_error *err); /* makes the directory */
 void embed_vocabulary_fini(struct vocabulary *vocabulary);
-/* The row of a text: known columns and their weights, a unit vector. columns and values: room for n_entries. Returns
+/* The row of a text: known columns and their weights, a unit vector. columns and values: space for n_entries. Returns
  * how many there are; 0: nothing known. */
 uint32_t embed_vocabulary_row(const struct vocabulary *vocabulary, const uint32_t *entries, uint32_t n_entries,
                               uint32_t *columns, float *values);

@@ -140,7 +140,7 @@ static uint32_t count_repeats(const uint32_t *sorted, uint32_t n, uint32_t *entr
     return distinct;
 }
 
-/* Room for a text of so many bytes. A byte adds at most a part of each of three lengths and, with the separator that
+/* Space for a text of so many bytes. A byte adds at most a part of each of three lengths and, with the separator that
  * every further word needs, one word and one pair for two bytes. */
 static int features_reserve(struct features *features, size_t bytes, struct quire_error *err)
 {
@@ -150,9 +150,9 @@ static int features_reserve(struct features *features, size_t bytes, struct quir
     size_t n = 4 * text_bytes + 16;
     struct features larger = {.text_bytes = text_bytes};
     larger.entries = malloc(n * sizeof *larger.entries);
-    larger.room = malloc(n * sizeof *larger.room);
+    larger.capacity = malloc(n * sizeof *larger.capacity);
     larger.words = malloc(text_bytes + 2);
-    if (!larger.entries || !larger.room || !larger.words) {
+    if (!larger.entries || !larger.capacity || !larger.words) {
         embed_features_fini(&larger);
         return error_set(err, QUIRE_ENOMEM, "no memory for the features of a text of %zu bytes", bytes);
     }
@@ -172,15 +172,15 @@ int embed_features_of(struct features *features, const char *text, size_t bytes,
     /* NOLINTNEXTLINE(clang-analyzer-unix.Malloc): what features_reserve freed it has replaced */
     size_t n_words = normalise((const uint8_t *)text, bytes, features->words);
     uint32_t n = collect(features->words, n_words, features->entries);
-    sort_buckets(features->entries, features->room, n);
-    features->n = count_repeats(features->room, n, features->entries);
+    sort_buckets(features->entries, features->capacity, n);
+    features->n = count_repeats(features->capacity, n, features->entries);
     return 0;
 }
 
 void embed_features_fini(struct features *features)
 {
     free(features->entries);
-    free(features->room);
+    free(features->capacity);
     free(features->words);
     *features = (struct features){0};
 }

@@ -113,7 +113,7 @@ static int measure_rows(void *context, uint64_t begin, uint64_t end)
     return 0;
 }
 
-/* The nearest share of the rows have the label. items: room for all rows. */
+/* The nearest share of the rows have the label. items: space for all rows. */
 static void label_nearest(struct positions *p, uint32_t field, near_t *items)
 {
     struct labels *l = p->labels;
@@ -385,7 +385,7 @@ void labels_destroy(struct labels *l)
 
 /* ---- texts ------------------------------------------------------------------------------------------------------- */
 
-static uint32_t put_tags(const struct labels *l, uint64_t row, char *out, size_t room)
+static uint32_t put_tags(const struct labels *l, uint64_t row, char *out, size_t capacity)
 {
     static const char *const words[TAGS] = {"red",   "blue", "green", "old",   "new",  "large", "small",
                                             "round", "flat", "hot",   "cold",  "fast", "slow",  "wet",
@@ -394,7 +394,7 @@ static uint32_t put_tags(const struct labels *l, uint64_t row, char *out, size_t
     uint32_t n = 1 + (uint32_t)(random % TAGS_MAX), bytes = 0;
     for (uint32_t i = 0; i < n; i++) {
         random = random_mix(random + i);
-        bytes += (uint32_t)snprintf(out + bytes, room - bytes, "%s\"%s\"", i ? "," : "", words[random % TAGS]);
+        bytes += (uint32_t)snprintf(out + bytes, capacity - bytes, "%s\"%s\"", i ? "," : "", words[random % TAGS]);
     }
     return bytes;
 }

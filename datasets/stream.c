@@ -8,14 +8,16 @@
  */
 #include "datasets/stream.h"
 #include "index/kernels/kernels.h"
+#include "io/array.h"
 #include "io/error.h"
 #include "io/random.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define BURST_ROWS 200.0
-#define DRIFT_PART 0.7 /* of the stream, over which new answers begin */
+#define READ_BYTES_FIRST (1u << 20)
+#define BURST_ROWS       200.0
+#define DRIFT_PART       0.7 /* of the stream, over which new answers begin */
 
 /* ---- reading -------------------------------------------------------------------------------------------------- */
 
@@ -24,20 +26,17 @@ static int read_text(const char *path, char **out, struct quire_error *err)
     FILE *file = fopen(path, "rb");
     if (!file)
         return error_set(err, QUIRE_EIO, "cannot open %s", path);
-    size_t room = 1 << 20, n = 0;
-    char *text = malloc(room);
-    while (text) {
-        n += fread(text + n, 1, room - n - 1, file);
-        if (n < room - 1)
-            break;
-        char *larger = realloc(text, room *= 2);
-        if (!larger)
-            free(text);
-        text = larger;
-    }
-    int rc = !text          ? error_set(err, QUIRE_ENOMEM, "no memory for %s", path)
-             : ferror(file) ? error_set(err, QUIRE_EIO, "cannot read %s", path)
-                            : 0;
+    size_t capacity = 0, n = 0;
+    char *text = NULL;
+    int rc = 0;
+    do
+        if (array_reserve(&text, &capacity, n + READ_BYTES_FIRST))
+            n += fread(text + n, 1, capacity - n - 1, file);
+        else
+            rc = error_set(err, QUIRE_ENOMEM, "no memory for %s", path);
+    while (rc == 0 && n == capacity - 1);
+    if (rc == 0 && ferror(file))
+        rc = error_set(err, QUIRE_EIO, "cannot read %s", path);
     fclose(file);
     if (rc < 0) {
         free(text);

@@ -325,7 +325,7 @@ int vecfile_seek(struct vecfile *file, uint64_t row, struct quire_error *err)
 
 /* ---- whole files ------------------------------------------------------------------------------------------------- */
 
-/* Gives v room for `rows`, and keeps the `used` that are there. */
+/* Gives v space for `rows`, and keeps the `used` that are there. */
 static int make_room(struct vectors *v, uint64_t rows, uint64_t used, size_t row_bytes, const char *name,
                      struct quire_error *err)
 {
@@ -344,19 +344,19 @@ static int make_room(struct vectors *v, uint64_t rows, uint64_t used, size_t row
 static int load_rows(struct vecfile *file, struct vectors *v, struct quire_error *err)
 {
     bool plain = file->in.total != VECFILE_UNKNOWN;
-    uint64_t room = plain ? file->rows : PIPE_BYTES_FIRST / file->row_bytes + 1;
-    int rc = make_room(v, room, 0, file->row_bytes, file->in.name, err);
+    uint64_t capacity = plain ? file->rows : PIPE_BYTES_FIRST / file->row_bytes + 1;
+    int rc = make_room(v, capacity, 0, file->row_bytes, file->in.name, err);
     while (rc == 0) {
-        int64_t n = vecfile_read(file, (uint8_t *)v->data + v->rows * file->row_bytes, room - v->rows, err);
+        int64_t n = vecfile_read(file, (uint8_t *)v->data + v->rows * file->row_bytes, capacity - v->rows, err);
         if (n <= 0)
             return (int)n;
         v->rows += (uint64_t)n;
-        if (v->rows < room)
+        if (v->rows < capacity)
             continue;
         if (plain)
             break; /* its length was checked when it was opened */
-        room *= 2;
-        rc = make_room(v, room, v->rows, file->row_bytes, file->in.name, err);
+        capacity *= 2;
+        rc = make_room(v, capacity, v->rows, file->row_bytes, file->in.name, err);
     }
     return rc;
 }

@@ -51,14 +51,14 @@ static bool eat(struct cursor *c, const char *word)
     return true;
 }
 
-/* A string without escapes, into text (room for `room` bytes with its terminator). */
-static bool eat_string(struct cursor *c, char *text, size_t room)
+/* A string without escapes, into text (space for `capacity` bytes with its terminator). */
+static bool eat_string(struct cursor *c, char *text, size_t capacity)
 {
     char quote = eat(c, "'") ? '\'' : '"';
     if (quote == '"' && !eat(c, "\""))
         return false;
     const char *close = memchr(c->at, quote, (size_t)(c->end - c->at));
-    if (!close || (size_t)(close - c->at) >= room || memchr(c->at, '\\', (size_t)(close - c->at)))
+    if (!close || (size_t)(close - c->at) >= capacity || memchr(c->at, '\\', (size_t)(close - c->at)))
         return false;
     size_t n = (size_t)(close - c->at);
     memcpy(text, c->at, n);

@@ -236,8 +236,8 @@ int vecstream_out_put(struct outstream *out, const void *elements, uint64_t n, s
 {
     const uint8_t *from = elements;
     while (n > 0) {
-        uint64_t room = (BUFFER_BYTES - out->used) / element_bytes;
-        uint64_t now = room < n ? room : n;
+        uint64_t capacity = (BUFFER_BYTES - out->used) / element_bytes;
+        uint64_t now = capacity < n ? capacity : n;
         if (now == 0) {
             int rc = flush_buffer(out, err);
             if (rc < 0)

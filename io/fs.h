@@ -42,7 +42,7 @@ struct io_fs_ops {
     ssize_t (*read)(struct io_file *file, void *buffer, size_t bytes, uint64_t offset);
     ssize_t (*write)(struct io_file *file, const void *buffer, size_t bytes, uint64_t offset);
     int (*sync)(struct io_file *file);                     /* data and size are durable on return */
-    int (*allocate)(struct io_file *file, uint64_t bytes); /* reserve room; QUIRE_ENOSPACE where there is none */
+    int (*allocate)(struct io_file *file, uint64_t bytes); /* reserve space; QUIRE_ENOSPACE where there is none */
     int (*truncate)(struct io_file *file, uint64_t bytes);
     int (*rename)(struct io_fs *fs, const char *from, const char *to); /* replaces a file, never a folder in use */
     /* gives a plain file another name, on the same file system; QUIRE_EEXISTS if `to` is there */

@@ -5,8 +5,8 @@
  * LSN and hang it into the list. From there it is the writer's (journal_writer.c), which takes closed frames in order
  * and frees each when the mode says that it is safe: a batch that is open holds up those behind it, in memory.
  *
- * A batch is refused at its begin or not at all: health and room are looked at once, so that no batch is cut in half by
- * a disk that fails in between; its frame waits in memory like any other.
+ * A batch is refused at its begin or not at all: health and space are looked at once, so that no batch is cut in half
+ * by a disk that fails in between; its frame waits in memory like any other.
  *
  * Opening first replays (journal_read.c), then begins a new log behind the last valid frame, and only then removes what
  * a checkpoint made useless: with the new log the folder was synced, so the checkpoint's name is durable, too.
@@ -39,30 +39,30 @@ void journal_frame_free(struct frame *frame)
     free(frame);
 }
 
-/* A frame with room for `bytes` of payload. */
+/* A frame with space for `bytes` of payload. */
 static struct frame *frame_new(size_t bytes)
 {
     struct frame *frame = malloc(sizeof *frame + FRAME_HEADER_BYTES + bytes);
     if (frame)
         *frame = (struct frame){
-            .bytes = (uint8_t *)(frame + 1), .n_bytes = FRAME_HEADER_BYTES, .room = FRAME_HEADER_BYTES + bytes};
+            .bytes = (uint8_t *)(frame + 1), .n_bytes = FRAME_HEADER_BYTES, .capacity = FRAME_HEADER_BYTES + bytes};
     return frame;
 }
 
 static int grow(struct frame *frame, size_t more)
 {
-    assert(frame->n_bytes <= frame->room && !frame->closed);
-    if (more <= frame->room - frame->n_bytes)
+    assert(frame->n_bytes <= frame->capacity && !frame->closed);
+    if (more <= frame->capacity - frame->n_bytes)
         return 0;
-    size_t room = frame->n_bytes + more > 2 * frame->room ? frame->n_bytes + more : 2 * frame->room;
+    size_t capacity = frame->n_bytes + more > 2 * frame->capacity ? frame->n_bytes + more : 2 * frame->capacity;
     bool own = frame->bytes != (uint8_t *)(frame + 1);
-    uint8_t *bytes = realloc(own ? frame->bytes : NULL, room);
+    uint8_t *bytes = realloc(own ? frame->bytes : NULL, capacity);
     if (!bytes)
         return QUIRE_ENOMEM;
     if (!own)
         memcpy(bytes, frame->bytes, frame->n_bytes);
     frame->bytes = bytes;
-    frame->room = room;
+    frame->capacity = capacity;
     return 0;
 }
 
@@ -89,7 +89,7 @@ static void put_records(struct frame *frame, const struct journal_record *record
     for (unsigned i = 0; i < n; i++)
         at = journal_put_record(at, records[i].kind, NULL, records[i].bytes, records[i].n_bytes);
     frame->n_bytes = (size_t)(at - frame->bytes);
-    assert(frame->n_bytes <= frame->room);
+    assert(frame->n_bytes <= frame->capacity);
     frame->n_records += n;
 }
 

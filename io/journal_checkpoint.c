@@ -14,6 +14,7 @@
  *
  * A snapshot needs no copy: closed files never change, so it is hard links to them.
  */
+#include "io/array.h"
 #include "io/bytes.h"
 #include "io/error.h"
 #include "io/journal_priv.h"
@@ -30,7 +31,7 @@ struct checkpoint {
     char *path, *temporary;
     uint64_t id, lsn;
     uint8_t *chunk; /* FRAME_HEADER_BYTES, then the payload */
-    size_t filled, room;
+    size_t filled, capacity;
     uint32_t n_records; /* in the chunk */
     uint64_t n_chunks, records;
     uint64_t written, unsynced;                /* bytes of the file */
@@ -124,8 +125,8 @@ static int checkpoint_create(struct checkpoint *c, struct quire_error *err)
     uint8_t header[FILE_HEADER_BYTES];
     c->path = journal_path(j->folder, NAME_CHECKPOINT, c->lsn, false);
     c->temporary = journal_path(j->folder, NAME_CHECKPOINT, c->lsn, true);
-    c->room = FRAME_HEADER_BYTES + CHUNK_BYTES;
-    c->chunk = malloc(c->room);
+    c->capacity = FRAME_HEADER_BYTES + CHUNK_BYTES;
+    c->chunk = malloc(c->capacity);
     c->filled = FRAME_HEADER_BYTES;
     if (!c->path || !c->temporary || !c->chunk)
         return error_set(err, QUIRE_ENOMEM, "no memory to write a checkpoint in %s", j->folder);
@@ -182,16 +183,11 @@ int journal_checkpoint_put(struct checkpoint *c, uint8_t kind, uint64_t lsn, con
         if (rc < 0)
             return rc;
     }
-    if (c->filled + need > c->room) {
-        uint8_t *larger = realloc(c->chunk, c->filled + need);
-        if (!larger)
-            return error_set(err, QUIRE_ENOMEM, "no memory for a record of %u bytes", n);
-        c->chunk = larger;
-        c->room = c->filled + need;
-    }
+    if (!array_reserve(&c->chunk, &c->capacity, c->filled + need))
+        return error_set(err, QUIRE_ENOMEM, "no memory for a record of %u bytes", n);
     c->filled = (size_t)(journal_put_record(c->chunk + c->filled, kind, &lsn, bytes, n) - c->chunk);
     c->n_records++;
-    assert(c->filled <= c->room);
+    assert(c->filled <= c->capacity);
     return 0;
 }
 

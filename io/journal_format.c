@@ -9,6 +9,7 @@
  *
  * Records are padded to 8 bytes: who reads them may look at numbers and vectors in place.
  */
+#include "io/array.h"
 #include "io/bytes.h"
 #include "io/error.h"
 #include "io/journal_priv.h"
@@ -105,13 +106,11 @@ char *journal_path(const char *folder, enum journal_name kind, uint64_t lsn, boo
     return n < 0 ? NULL : path;
 }
 
-static int add_lsn(uint64_t **array, unsigned *n, uint64_t lsn)
+static int add_lsn(uint64_t **array, uint32_t *n, uint32_t *capacity, uint64_t lsn)
 {
-    uint64_t *larger = realloc(*array, (*n + 1) * sizeof **array);
-    if (!larger)
+    if (!array_reserve(array, capacity, *n + 1))
         return QUIRE_ENOMEM;
-    *array = larger;
-    larger[(*n)++] = lsn;
+    (*array)[(*n)++] = lsn;
     return 0;
 }
 
@@ -121,9 +120,9 @@ static int list_visit(void *context, const char *name)
     uint64_t lsn;
     switch (journal_parse_name(name, &lsn)) {
     case NAME_LOG:
-        return add_lsn(&files->logs, &files->n_logs, lsn);
+        return add_lsn(&files->logs, &files->n_logs, &files->logs_capacity, lsn);
     case NAME_CHECKPOINT:
-        return add_lsn(&files->checkpoints, &files->n_checkpoints, lsn);
+        return add_lsn(&files->checkpoints, &files->n_checkpoints, &files->checkpoints_capacity, lsn);
     default:
         return 0;
     }

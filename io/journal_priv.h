@@ -74,7 +74,7 @@ char *journal_path(const char *folder, enum journal_name kind, uint64_t lsn, boo
 
 struct journal_files {
     uint64_t *logs, *checkpoints; /* LSNs, ascending */
-    unsigned n_logs, n_checkpoints;
+    uint32_t n_logs, n_checkpoints, logs_capacity, checkpoints_capacity;
 };
 int journal_list(struct io_fs *fs, const char *folder, struct journal_files *out, struct quire_error *err);
 void journal_files_free(struct journal_files *files);
@@ -112,7 +112,7 @@ struct frame {
     struct frame *next;
     uint64_t lsn;
     uint8_t *bytes; /* FRAME_HEADER_BYTES, then the payload; behind the struct or, of a batch, its own memory */
-    size_t n_bytes, room;
+    size_t n_bytes, capacity;
     uint32_t n_records;
     uint64_t payload_checksum;
     bool closed;
@@ -166,7 +166,7 @@ struct journal {
     atomic_int sync;                     /* enum journal_sync */
     atomic_int health;                   /* 0 or the failure's code */
     atomic_uint_fast64_t recent_sync_us; /* the longest since somebody asked */
-    atomic_int full;                     /* 0, or why no room could be reserved for frames to come */
+    atomic_int full;                     /* 0, or why no space could be reserved for frames to come */
     uint64_t reserved_us;                /* when that was tried last */
 };
 

@@ -44,7 +44,7 @@ struct scan {
     bool with_lsn;  /* records have their own: a checkpoint */
     bool salvage;
     uint8_t *window;
-    size_t room, filled;
+    size_t capacity, filled;
     uint64_t window_at; /* offset of window[0] */
 };
 
@@ -69,7 +69,7 @@ static void read_by_page(struct scan *scan, uint64_t at, size_t bytes)
 static int fill_window(struct scan *scan, uint64_t at, size_t bytes, struct quire_error *err)
 {
     assert(at <= scan->file->bytes && at % PAGE == 0);
-    assert(bytes % PAGE == 0 && bytes <= scan->room);
+    assert(bytes % PAGE == 0 && bytes <= scan->capacity);
     uint64_t rest = scan->file->bytes - at;
     size_t expected = rest < bytes ? (size_t)rest : bytes;
     ssize_t n = scan->file->fs->ops->read(scan->file, scan->window, bytes, at);
@@ -93,13 +93,13 @@ static int scan_bytes(struct scan *scan, uint64_t at, size_t bytes, const uint8_
         uint64_t from = at / PAGE * PAGE;
         size_t need = (size_t)((at + bytes - from + PAGE - 1) / PAGE * PAGE);
         need = need < WINDOW_BYTES ? WINDOW_BYTES : need;
-        if (need > scan->room) {
+        if (need > scan->capacity) {
             memory_free(scan->window);
-            scan->room = scan->filled = 0;
+            scan->capacity = scan->filled = 0;
             scan->window = memory_aligned(PAGE, need);
             if (!scan->window)
                 return error_set(err, QUIRE_ENOMEM, "no memory for %zu bytes of %s", need, scan->file->path);
-            scan->room = need;
+            scan->capacity = need;
         }
         int rc = fill_window(scan, from, need, err);
         if (rc < 0)
@@ -298,7 +298,7 @@ struct stretch {
     uint64_t known_at_end; /* what the end frame says */
 };
 
-/* How far behind `at` there are bytes that are not zero: room that was reserved is no torn frame. */
+/* How far behind `at` there are bytes that are not zero: space that was reserved is no torn frame. */
 static int count_torn(struct scan *scan, uint64_t at, uint64_t *torn, struct quire_error *err)
 {
     *torn = 0;

@@ -16,7 +16,7 @@
  *      was told about, from damage to what was acknowledged.
  *   4. A file that is ended on purpose gets an end frame, after all else in it was synced.
  *
- * Room is reserved in steps: a full disk shows before a write is half done, and a sync need not write a new file size
+ * Space is reserved in steps: a full disk shows before a write is half done, and a sync need not write a new file size
  * each time.
  */
 #include "io/clock.h"
@@ -46,18 +46,20 @@ static int reserve(struct log_file *log, uint64_t bytes, uint64_t file_bytes, st
     if (bytes <= log->allocated)
         return 0;
     uint64_t step = allocate_step(file_bytes);
-    uint64_t room = bytes > log->allocated + step ? bytes : log->allocated + step;
-    int rc = log->file->fs->ops->allocate(log->file, room);
+    uint64_t capacity = bytes > log->allocated + step ? bytes : log->allocated + step;
+    int rc = log->file->fs->ops->allocate(log->file, capacity);
     if (rc < 0)
-        return error_set(err, rc, "cannot reserve %llu bytes for %s: %s%s", (unsigned long long)room, log->file->path,
-                         quire_error_text(rc), rc == QUIRE_ENOSPACE ? ": make room or choose another disk" : "");
-    assert(room >= bytes);
-    log->allocated = room;
+        return error_set(err, rc, "cannot reserve %llu bytes for %s: %s%s", (unsigned long long)capacity,
+                         log->file->path, quire_error_text(rc),
+                         rc == QUIRE_ENOSPACE ? ": make room or choose another disk" : "");
+    assert(capacity >= bytes);
+    log->allocated = capacity;
     return 0;
 }
 
-/* Room for the frames to come: what is appended from now on is promised to be written, under EVERYSEC and NO before it
- * is. Half a step of it is always there, unless this fails: then nothing more is taken, and what was taken has room. */
+/* Space for the frames to come: what is appended from now on is promised to be written, under EVERYSEC and NO before it
+ * is. Half a step of it is always there, unless this fails: then nothing more is taken, and what was taken has space.
+ */
 static int reserve_ahead(struct log_file *log, uint64_t file_bytes, struct quire_error *err)
 {
     uint64_t ahead = allocate_step(file_bytes) / 2;
@@ -266,7 +268,7 @@ static void settle(struct journal *j, int rc, const struct quire_error *err)
     pthread_cond_broadcast(&j->changed);
 }
 
-/* Whether there is room for what comes; without it appends are refused, while what was appended is written. */
+/* Whether there is space for what comes; without it appends are refused, while what was appended is written. */
 static void note_room(struct journal *j, int rc, const struct quire_error *err)
 {
     assert(lock_is_held(&j->lock) && rc <= 0);
@@ -279,11 +281,11 @@ static void note_room(struct journal *j, int rc, const struct quire_error *err)
 }
 
 /* The last closed frame of those that wait, at most up to where the file is full or another is to begin. */
-static struct frame *last_ready(const struct journal *j, struct frame *from, uint64_t room)
+static struct frame *last_ready(const struct journal *j, struct frame *from, uint64_t capacity)
 {
     struct frame *last = NULL;
     uint64_t bytes = 0;
-    for (struct frame *f = from; f && f->closed && bytes < room && (!j->rotate_lsn || f->lsn < j->rotate_lsn);
+    for (struct frame *f = from; f && f->closed && bytes < capacity && (!j->rotate_lsn || f->lsn < j->rotate_lsn);
          f = f->next) {
         bytes += f->n_bytes;
         last = f;
@@ -315,8 +317,8 @@ static void mark_synced(struct journal *j, uint64_t lsn)
 static void step_write(struct journal *j)
 {
     struct quire_error err = {0};
-    uint64_t room = j->log.bytes < j->options.file_bytes ? j->options.file_bytes - j->log.bytes : 1;
-    struct frame *from = j->unwritten, *last = last_ready(j, from, room);
+    uint64_t capacity = j->log.bytes < j->options.file_bytes ? j->options.file_bytes - j->log.bytes : 1;
+    struct frame *from = j->unwritten, *last = last_ready(j, from, capacity);
     assert(last && from->lsn == j->written_lsn + 1);
     j->wrote_us = clock_us();
     uint64_t before = j->written_lsn, known = atomic_load(&j->synced_lsn);
@@ -430,7 +432,7 @@ static bool sync_is_due(const struct journal *j, uint64_t now_us, uint64_t *unti
     return now_us >= *until_us || j->unsynced_bytes >= j->options.buffer_bytes;
 }
 
-/* Without room for more, what waits is written where room was kept for it. */
+/* Without space for more, what waits is written where space was kept for it. */
 static bool is_full_size(const struct journal *j)
 {
     return j->log.bytes >= j->options.file_bytes && j->log.first_lsn <= j->written_lsn && atomic_load(&j->full) == 0;

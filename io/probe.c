@@ -1,7 +1,7 @@
 /*
  * probe.c - measures random reads of a folder's device.
  *
- * The file is unlinked as soon as it is open: whatever happens to the process, its room comes back. It is filled with
+ * The file is unlinked as soon as it is open: whatever happens to the process, its space comes back. It is filled with
  * random bytes, for devices that compress or elide zeros, and synced before the first read.
  *
  * A point is measured by `lanes` threads with an engine each; the queue depth is split between them as evenly as it
@@ -217,13 +217,13 @@ static int measure_point(const struct probe_config *config, struct io_file *file
 
 /* ---- the file ---------------------------------------------------------------------------------------------------- */
 
-/* The wanted size, or half of the room that is left where that is less, in whole pages. */
+/* The wanted size, or half of the space that is left where that is less, in whole pages. */
 static uint64_t choose_bytes(const char *folder, uint64_t wanted)
 {
-    struct statvfs room;
+    struct statvfs capacity;
     uint64_t bytes = wanted ? wanted : FILE_BYTES_DEFAULT;
-    if (!wanted && statvfs(folder, &room) == 0) {
-        uint64_t half = (uint64_t)room.f_bavail * room.f_frsize / 2;
+    if (!wanted && statvfs(folder, &capacity) == 0) {
+        uint64_t half = (uint64_t)capacity.f_bavail * capacity.f_frsize / 2;
         bytes = half < bytes ? half : bytes;
     }
     return (bytes + 4095) / 4096 * 4096;

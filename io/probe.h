@@ -20,7 +20,7 @@ struct probe_config {
     const uint32_t *depths; /* n_depths queue depths, per lane-sum */
     uint32_t n_depths;
     uint32_t lanes;      /* threads with a ring each that share the depth; 1.. */
-    uint64_t file_bytes; /* size of the test file; 0: 1 GiB, less where room is short */
+    uint64_t file_bytes; /* size of the test file; 0: 1 GiB, less where space is short */
     uint32_t measure_ms; /* per point; 0: 500 */
     enum quire_engine_kind engine;
     /* NULL or called after each point: done of total. A non-zero answer stops with QUIRE_ECANCELLED. */

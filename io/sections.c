@@ -81,7 +81,7 @@ int section_writer_create(struct io_fs *fs, const char *path, uint32_t kind, con
         writer_free(w);
         return rc;
     }
-    /* room of the superblock, zero until finish */
+    /* space of the superblock, zero until finish */
     memset(w->buffer, 0, SECTION_ALIGN);
     w->filled = SECTION_ALIGN;
     *out = w;

@@ -98,12 +98,12 @@ uint64_t cli_memory_bytes(const struct cli_memory *memory, uint64_t raw_bytes)
     return memory->percent > 0 ? (uint64_t)(memory->percent / 100 * (double)raw_bytes) : memory->bytes;
 }
 
-static const char *join_choices(const struct cli_choice *choices, char *out, size_t room)
+static const char *join_choices(const struct cli_choice *choices, char *out, size_t capacity)
 {
     size_t at = 0;
     out[0] = 0;
-    for (const struct cli_choice *c = choices; c->name && at < room; c++)
-        at += (size_t)snprintf(out + at, room - at, "%s%s", c == choices ? "" : "|", c->name);
+    for (const struct cli_choice *c = choices; c->name && at < capacity; c++)
+        at += (size_t)snprintf(out + at, capacity - at, "%s%s", c == choices ? "" : "|", c->name);
     return out;
 }
 
@@ -113,7 +113,7 @@ static bool in_range(const struct cli_option *option, uint64_t value)
 }
 
 /* false: *wanted says what the value has to be. */
-static bool set_number(const struct cli_option *option, const char *text, char *wanted, size_t room)
+static bool set_number(const struct cli_option *option, const char *text, char *wanted, size_t capacity)
 {
     uint64_t number = 0;
     bool size = option->kind == CLI_SIZE, is_auto = size && strcmp(text, "auto") == 0;
@@ -121,69 +121,69 @@ static bool set_number(const struct cli_option *option, const char *text, char *
     if (ok)
         *(uint64_t *)option->value = number;
     else if (option->maximum)
-        snprintf(wanted, room, "a %s from %llu to %llu", size ? "size" : "whole number",
+        snprintf(wanted, capacity, "a %s from %llu to %llu", size ? "size" : "whole number",
                  (unsigned long long)option->minimum, (unsigned long long)option->maximum);
     else
-        snprintf(wanted, room, "a %s of at least %llu", size ? "size" : "whole number",
+        snprintf(wanted, capacity, "a %s of at least %llu", size ? "size" : "whole number",
                  (unsigned long long)option->minimum);
     return ok;
 }
 
-static bool set_choice(const struct cli_option *option, const char *text, char *wanted, size_t room)
+static bool set_choice(const struct cli_option *option, const char *text, char *wanted, size_t capacity)
 {
     for (const struct cli_choice *c = option->choices; c->name; c++)
         if (strcmp(c->name, text) == 0) {
             *(int *)option->value = c->value;
             return true;
         }
-    join_choices(option->choices, wanted, room);
+    join_choices(option->choices, wanted, capacity);
     return false;
 }
 
-static bool set_real(const struct cli_option *option, const char *text, char *wanted, size_t room)
+static bool set_real(const struct cli_option *option, const char *text, char *wanted, size_t capacity)
 {
     double number;
     bool ok = parse_real(text, &number) && number > 0 && (!option->maximum || number <= (double)option->maximum);
     if (ok)
         *(double *)option->value = number;
     else
-        snprintf(wanted, room, "a number above 0 and at most %llu", (unsigned long long)option->maximum);
+        snprintf(wanted, capacity, "a number above 0 and at most %llu", (unsigned long long)option->maximum);
     return ok;
 }
 
-static bool add_text(struct cli_texts *texts, const char *text, char *wanted, size_t room)
+static bool add_text(struct cli_texts *texts, const char *text, char *wanted, size_t capacity)
 {
-    snprintf(wanted, room, "something, and at most %u of them", CLI_TEXTS_MAX);
+    snprintf(wanted, capacity, "something, and at most %u of them", CLI_TEXTS_MAX);
     if (*text == 0 || texts->n == CLI_TEXTS_MAX)
         return false;
     texts->text[texts->n++] = text;
     return true;
 }
 
-static bool set_value(const struct cli_option *option, const char *text, char *wanted, size_t room)
+static bool set_value(const struct cli_option *option, const char *text, char *wanted, size_t capacity)
 {
     switch (option->kind) {
     case CLI_FLAG:
         *(bool *)option->value = true;
         return true;
     case CLI_TEXT:
-        snprintf(wanted, room, "something");
+        snprintf(wanted, capacity, "something");
         *(const char **)option->value = text;
         return *text != 0;
     case CLI_TEXTS:
-        return add_text(option->value, text, wanted, room);
+        return add_text(option->value, text, wanted, capacity);
     case CLI_MEMORY:
-        snprintf(wanted, room, "a size such as 64M, or a percentage of the raw vectors such as 15%%");
+        snprintf(wanted, capacity, "a size such as 64M, or a percentage of the raw vectors such as 15%%");
         return parse_memory(text, option->value);
     case CLI_REAL:
-        return set_real(option, text, wanted, room);
+        return set_real(option, text, wanted, capacity);
     case CLI_CHOICE:
-        return set_choice(option, text, wanted, room);
+        return set_choice(option, text, wanted, capacity);
     case CLI_COUNT:
     case CLI_SIZE:
         break;
     }
-    return set_number(option, text, wanted, room);
+    return set_number(option, text, wanted, capacity);
 }
 
 /* ---- help -------------------------------------------------------------------------------------------------------- */
@@ -508,16 +508,16 @@ json_t *cli_put_row(struct cli *cli, json_t *object, const char *array)
     return row;
 }
 
-static const char *show_value(const json_t *value, char *out, size_t room)
+static const char *show_value(const json_t *value, char *out, size_t capacity)
 {
     if (json_is_string(value))
         return *json_string_value(value) ? json_string_value(value) : "-";
     if (json_is_integer(value))
-        snprintf(out, room, "%" JSON_INTEGER_FORMAT, json_integer_value(value));
+        snprintf(out, capacity, "%" JSON_INTEGER_FORMAT, json_integer_value(value));
     else if (json_is_real(value))
-        snprintf(out, room, "%.6g", json_real_value(value));
+        snprintf(out, capacity, "%.6g", json_real_value(value));
     else
-        snprintf(out, room, "%s", json_is_true(value) ? "yes" : json_is_false(value) ? "no" : "-");
+        snprintf(out, capacity, "%s", json_is_true(value) ? "yes" : json_is_false(value) ? "no" : "-");
     return out;
 }
 

@@ -8,6 +8,7 @@
  */
 #include "index/attribute/grants.h"
 #include "index/format/format.h"
+#include "io/array.h"
 #include "io/error.h"
 #include "io/memory.h"
 #include "io/sections.h"
@@ -32,20 +33,14 @@ int cli_refuse_existing(const char *path, struct quire_error *err)
 
 static int read_whole(int fd, const char *path, char **out, size_t *out_bytes, struct quire_error *err)
 {
-    size_t room = 0, bytes = 0;
+    size_t capacity = 0, bytes = 0;
     char *text = NULL;
     for (;;) {
-        if (bytes == room) {
-            size_t more = room ? room * 2 : READ_BYTES_FIRST;
-            char *larger = realloc(text, more);
-            if (!larger) {
-                free(text);
-                return error_set(err, QUIRE_ENOMEM, "no memory for %s (%zu bytes so far)", path, bytes);
-            }
-            text = larger;
-            room = more;
+        if (!array_reserve(&text, &capacity, bytes ? bytes + 1 : READ_BYTES_FIRST)) {
+            free(text);
+            return error_set(err, QUIRE_ENOMEM, "no memory for %s (%zu bytes so far)", path, bytes);
         }
-        ssize_t n = read(fd, text + bytes, room - bytes);
+        ssize_t n = read(fd, text + bytes, capacity - bytes);
         if (n < 0 && errno == EINTR)
             continue;
         if (n < 0) {
@@ -173,7 +168,7 @@ int cli_tenants_load(const char *path, const char *base, uint64_t rows, struct c
         char *text = (char *)(uintptr_t)out->start[i];
         if (out->bytes[i])
             rc = check_tenants(path, i, text, out->bytes[i], err);
-        text[out->bytes[i]] = 0; /* the end of the line, or room that reading has left */
+        text[out->bytes[i]] = 0; /* the end of the line, or space that reading has left */
         if (!out->bytes[i])
             out->start[i] = NULL;
     }

@@ -63,7 +63,7 @@ struct operands {
     const uint8_t *set;
     size_t stride, dim, n;
     uint32_t *rows; /* n row numbers */
-    void *out;      /* room for n results, or a vector of floats */
+    void *out;      /* space for n results, or a vector of floats */
 };
 
 struct bench_kernel {
@@ -186,7 +186,7 @@ static size_t dim_for(const struct bench_kernel *kernel, size_t wanted)
 /* ---- the machine ------------------------------------------------------------------------------------------------- */
 
 /* What follows `name` in a line of a file of /proc, without blanks around it; false where there is none. */
-static bool proc_field(const char *path, const char *name, char *out, size_t room)
+static bool proc_field(const char *path, const char *name, char *out, size_t capacity)
 {
     FILE *in = fopen(path, "re");
     char line[512];
@@ -196,7 +196,7 @@ static bool proc_field(const char *path, const char *name, char *out, size_t roo
         if (strncmp(line, name, strlen(name)) != 0)
             continue;
         value += strspn(value, " \t:");
-        snprintf(out, room, "%.*s", (int)strcspn(value, "\n"), value);
+        snprintf(out, capacity, "%.*s", (int)strcspn(value, "\n"), value);
         found = true;
     }
     if (in)
