@@ -64,19 +64,19 @@ void eval_report_hindsight(struct cli *cli, const struct eval_group *g)
 
 /* ---- runs -------------------------------------------------------------------------------------------------------- */
 
-struct info_totals { /* of a run */
+struct eval_shares { /* of a run */
     double served, wrong, served_second, wrong_second, ratio, labelled;
 };
 
-static struct info_totals figures_of(const struct eval_group *g, uint32_t s)
+static struct eval_shares shares_of(const struct eval_group *g, uint32_t s)
 {
     const struct eval_result *r = &g->results[s];
     double best = served_share(&g->hindsight[s].best_half[0]);
-    struct figures f = {.served = report_share(eval_served(&r->all), r->all.requests),
-                        .wrong = report_share(r->all.wrong, r->all.requests),
-                        .served_second = report_share(eval_served(&r->half), r->half.requests),
-                        .wrong_second = report_share(r->half.wrong, r->half.requests),
-                        .labelled = report_share(eval_labels(&r->all), r->all.requests)};
+    struct eval_shares f = {.served = report_share(eval_served(&r->all), r->all.requests),
+                            .wrong = report_share(r->all.wrong, r->all.requests),
+                            .served_second = report_share(eval_served(&r->half), r->half.requests),
+                            .wrong_second = report_share(r->half.wrong, r->half.requests),
+                            .labelled = report_share(eval_labels(&r->all), r->all.requests)};
     f.ratio = best > 0 ? f.served_second / best : NAN;
     return f;
 }
@@ -84,7 +84,7 @@ static struct info_totals figures_of(const struct eval_group *g, uint32_t s)
 static void report_seed(struct cli *cli, const struct eval_group *g, uint32_t s)
 {
     const struct eval_result *r = &g->results[s];
-    struct info_totals f = figures_of(g, s);
+    struct eval_shares f = shares_of(g, s);
     json_t *row = begin_row(cli, "runs", g, true);
     cli_put_count(cli, row, "seed", g->options->seeds[s]);
     put_share(cli, row, "served", f.served);
@@ -100,10 +100,10 @@ static void report_seed(struct cli *cli, const struct eval_group *g, uint32_t s)
 
 static void report_means(struct cli *cli, const struct eval_group *g)
 {
-    struct info_totals mean = {0}, most = {0};
+    struct eval_shares mean = {0}, most = {0};
     double n = g->options->n_seeds, least = INFINITY;
     for (uint32_t s = 0; s < g->options->n_seeds; s++) {
-        struct info_totals f = figures_of(g, s);
+        struct eval_shares f = shares_of(g, s);
         mean.served += f.served / n;
         mean.wrong += f.wrong / n;
         mean.served_second += f.served_second / n;
