@@ -152,7 +152,7 @@ static int check_tenants(const char *path, uint64_t line, const char *text, size
         const char *end = memchr(text + at, ' ', bytes - at);
         size_t length = end ? (size_t)(end - text) - at : bytes - at;
         struct quire_error why = {0};
-        int rc = tenant_name_check(text + at, length, &why);
+        int rc = grants_check_tenant(text + at, length, &why);
         if (rc < 0)
             return error_set(err, rc, "%s line %llu: %s; names are separated by single spaces", path,
                              (unsigned long long)line + 1, why.message);
@@ -245,7 +245,7 @@ int cli_index_raw_bytes(const char *path, uint64_t *out, struct quire_error *err
     if (rc == 0)
         rc = section_load(meta, entry, bytes, err);
     if (rc == 0)
-        rc = params_decode(bytes, &params, err);
+        rc = format_params_decode(bytes, &params, err);
     if (rc == 0)
         *out = params.rows * params.dim * quire_type_bytes((enum quire_type)params.type);
     section_file_close(meta);

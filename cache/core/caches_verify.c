@@ -18,6 +18,7 @@
 #include "cache/core/caches_verify.h"
 #include "cache/core/sealed.h"
 #include "cache/document/document_scan.h"
+#include "index/verify/verify.h"
 #include "io/error.h"
 #include <stdarg.h>
 #include <stdio.h>
@@ -243,7 +244,7 @@ static int save_segment(struct verifying *p, const struct document_segment *segm
     return rc;
 }
 
-static int verify_segment(struct verifying *p)
+static int verify_document_segment(struct verifying *p)
 {
     struct document_segment segment;
     struct quire_error reason = {0};
@@ -296,7 +297,7 @@ static int verify_documents(struct verifying *p)
         rc = error_set(p->err, QUIRE_EIO, "cannot make the folder %s", p->to);
     for (uint32_t i = 0; rc == 0 && i < p->n_numbers; i++) {
         p->number = p->numbers[i];
-        rc = verify_segment(p);
+        rc = verify_document_segment(p);
         if (rc == 0 && p->proof->progress && p->proof->progress(p->proof->context, "documents", i + 1, p->n_numbers))
             rc = error_set(p->err, QUIRE_ECANCELLED, "interrupted");
     }
@@ -338,13 +339,14 @@ static int link_whole(struct verifying *p, const char *from, uint32_t number)
 
 static int verify_sealed(struct verifying *p)
 {
+    const struct verify_listener listener = {.finding = hear_finding, .context = p};
     int rc = 0;
     for (uint32_t i = 0; i < p->cache->n_sealed && rc == 0; i++) {
         uint32_t number = p->cache->sealed[i]->number;
         struct quire_verify_report report;
         struct quire_error reason = {0};
         char *path = sealed_path(p->caches->folder, p->cache->uid, number);
-        rc = path ? segment_verify(p->caches->options.fs, path, hear_finding, NULL, p, &report, &reason) : no_memory(p);
+        rc = path ? verify_segment(p->caches->options.fs, path, &listener, &report, &reason) : no_memory(p);
         bool whole = rc == 0;
         if (path && rc < 0 && rc != QUIRE_ENOMEM) {
             if (rc != QUIRE_ECORRUPT)

@@ -10,6 +10,7 @@
  */
 #include "index/api/library_priv.h"
 #include "index/collection/collection.h"
+#include "index/format/format.h"
 #include "index/graph/graph.h"
 #include "index/search/lane_pool.h"
 #include "index/search/search.h"
@@ -359,8 +360,8 @@ static int put_element(struct quire_collection *c, const void *key, size_t key_b
     if (!c || !vector)
         return error_set(err, QUIRE_EINVALID, "collection and vector must be given");
     int rc = library_key_validate(key, key_bytes, err);
-    if (rc == 0 && attributes && attribute_bytes > ATTRIBUTES_BYTES_MAX)
-        rc = error_set(err, QUIRE_ERANGE, "attributes of %zu bytes: at most %u", attribute_bytes, ATTRIBUTES_BYTES_MAX);
+    if (rc == 0 && attributes && attribute_bytes > ATTRIBUTE_BYTES_MAX)
+        rc = error_set(err, QUIRE_ERANGE, "attributes of %zu bytes: at most %u", attribute_bytes, ATTRIBUTE_BYTES_MAX);
     if (rc < 0)
         return rc;
     struct collection_put put = {.key = key,
@@ -484,8 +485,8 @@ int quire_set_attributes(struct quire_collection *c, const void *key, size_t key
     int rc = library_key_validate(key, key_bytes, err);
     attributes = attribute_bytes ? attributes : NULL;
     attribute_bytes = attributes ? attribute_bytes : 0;
-    if (rc == 0 && attribute_bytes > ATTRIBUTES_BYTES_MAX)
-        rc = error_set(err, QUIRE_ERANGE, "attributes of %zu bytes: at most %u", attribute_bytes, ATTRIBUTES_BYTES_MAX);
+    if (rc == 0 && attribute_bytes > ATTRIBUTE_BYTES_MAX)
+        rc = error_set(err, QUIRE_ERANGE, "attributes of %zu bytes: at most %u", attribute_bytes, ATTRIBUTE_BYTES_MAX);
     if (rc < 0)
         return rc;
     struct collection_change change = {.key = key,

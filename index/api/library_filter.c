@@ -21,7 +21,7 @@ int library_scope_of(const struct quire_bytes *tenants, uint32_t n, struct tenan
     if (!names)
         return error_set(err, QUIRE_ENOMEM, "no memory for %u tenants", n);
     for (uint32_t i = 0; i < n; i++) {
-        int rc = tenant_name_check(tenants[i].data, tenants[i].n_bytes, err);
+        int rc = grants_check_tenant(tenants[i].data, tenants[i].n_bytes, err);
         if (rc < 0) {
             free(names);
             return rc;
@@ -140,7 +140,7 @@ int library_restriction_make(struct segment *segment, struct lane_pool *lanes, c
     if (rc == 0 && o->tenants)
         rc = library_scope_of(o->tenants, o->n_tenants, &scope, err);
     if (rc == 0)
-        rc = segment_select(segment, made.filter, o->tenants ? &scope : NULL, keys, &made.selection, err);
+        rc = selection_of(segment, made.filter, o->tenants ? &scope : NULL, keys, &made.selection, err);
     if (keys)
         roaring_bitmap_free(keys);
     free(scope.tenants);

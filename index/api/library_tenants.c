@@ -56,7 +56,7 @@ int quire_drop_tenant(struct quire_collection *c, const char *tenant, size_t ten
     uint64_t had = 0, lsn = 0;
     if (!c)
         return error_set(err, QUIRE_EINVALID, "collection must be given");
-    int rc = tenant_name_check(tenant, tenant_bytes, err);
+    int rc = grants_check_tenant(tenant, tenant_bytes, err);
     if (rc == 0)
         rc = collection_drop_tenant(c->collection, tenant, (uint32_t)tenant_bytes, &had, &lsn, err);
     if (rc == 0 && elements)

@@ -159,7 +159,7 @@ int grants_join(const struct grant *grants, uint32_t n, const char *json, uint32
     uint64_t bytes = json_bytes;
     int rc = 0;
     for (uint32_t i = 0; i < n && rc == 0; i++)
-        rc = tenant_name_check(grants[i].name, grants[i].bytes, err);
+        rc = grants_check_tenant(grants[i].name, grants[i].bytes, err);
     if (rc < 0)
         return rc;
     if (n || looks_granted(json, json_bytes))
@@ -189,7 +189,7 @@ int grants_join(const struct grant *grants, uint32_t n, const char *json, uint32
     return rc;
 }
 
-int tenant_name_check(const char *name, size_t bytes, struct quire_error *err)
+int grants_check_tenant(const char *name, size_t bytes, struct quire_error *err)
 {
     if (bytes == 0 || bytes > TENANT_BYTES_MAX || !name)
         return error_set(err, QUIRE_ERANGE, "a tenant's name of %zu bytes: it must have 1..%u", bytes,

@@ -43,6 +43,6 @@ bool grants_allow(const void *text, uint32_t bytes, const struct tenant_scope *s
 int grants_join(const struct grant *grants, uint32_t n, const char *json, uint32_t json_bytes, char **out,
                 uint32_t *out_bytes, struct quire_error *err);
 /* 0, or QUIRE_ERANGE with a sentence. */
-int tenant_name_check(const char *name, size_t bytes, struct quire_error *err);
+int grants_check_tenant(const char *name, size_t bytes, struct quire_error *err);
 
 #endif

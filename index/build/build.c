@@ -20,7 +20,7 @@
 #include "index/build/build_priv.h"
 #include "index/column/columns.h"
 #include "index/format/index_kind.h"
-#include "index/format/posting.h"
+#include "index/format/posting_block.h"
 #include "io/bytes.h"
 #include "io/error.h"
 #include <assert.h>
@@ -119,14 +119,14 @@ static void choose_kind(struct build *b)
 {
     struct quire_build_options *o = &b->options;
     char *folder = strdup(b->path);
-    struct kind_facts facts = {.budget = o->memory_bytes};
+    struct index_kind_facts facts = {.budget = o->memory_bytes};
     b->space.code_dim = code_dim_of(o->metric == QUIRE_METRIC_IP ? b->dim + 1 : b->dim);
     facts.lists_fit = build_lists_fit(b);
     facts.graph_bytes = build_graph_bytes(b);
     if (b->n >= DEVICE_ROWS && folder)
         facts.folder = dirname(folder);
     enum kind_reason reason;
-    o->index = kind_choose(&facts, &reason);
+    o->index = index_kind_choose(&facts, &reason);
     b->params.kind_reason = reason;
     free(folder);
 }
@@ -248,7 +248,7 @@ int build_write_meta(struct build *b, const uint8_t *calibration, size_t calibra
     struct section_writer *writer = NULL;
     uint8_t params[PARAMS_BYTES];
     int rc = build_section_writer(b, META_NAME, FILE_META, &writer);
-    params_encode(&b->params, params);
+    format_params_encode(&b->params, params);
     if (rc == 0)
         rc = section_put(writer, META_PARAMS, params, sizeof params, b->err);
     if (rc == 0)
@@ -315,7 +315,7 @@ static void reach(struct build *b, enum build_step step)
     case STEP_LINKED:
         assert(lists ? resumed || (b->heads && b->clusters.replica_at) : b->edges.reverse_at != NULL);
         assert(!b->rows.rows.codes && !b->rows.file && (b->vectors || b->sorted));
-        assert(!b->group_of == (lists || !b->runs.of));
+        assert(!b->cell_of == (lists || !b->runs.of));
         break;
     case STEP_TABLES:
         assert(b->state.stage >= STAGE_TABLES && !b->external_at == !b->options.keys);
@@ -441,9 +441,9 @@ static void build_fini(struct build *b, int rc)
     free(b->centre_codes);
     free(b->centre_factors);
     free(b->guest_lists);
-    free(b->group_codes);
-    free(b->group_factors);
-    free(b->group_of);
+    free(b->cell_codes);
+    free(b->cell_factors);
+    free(b->cell_of);
     free(b->external_at);
     free(b->calibration);
 }

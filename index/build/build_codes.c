@@ -14,7 +14,7 @@
  */
 #include "index/build/build_priv.h"
 #include "index/kernels/kernels.h"
-#include "index/segment/groups.h"
+#include "index/segment/cells.h"
 #include "io/bytes.h"
 #include "io/error.h"
 #include <assert.h>
@@ -209,7 +209,7 @@ static int write_widths(struct build *b, struct section_writer *writer)
 int build_write_codes(struct build *b)
 {
     struct section_writer *writer = NULL;
-    assert(b->centre_codes && b->centre_factors && !b->group_codes == !b->group_of);
+    assert(b->centre_codes && b->centre_factors && !b->cell_codes == !b->cell_of);
     int rc = build_section_writer(b, CODES_NAME, FILE_CODES, &writer);
     if (rc == 0)
         rc = build_is_lists(b) ? build_write_lists(b, writer) : write_widths(b, writer);
@@ -218,7 +218,7 @@ int build_write_codes(struct build *b)
                          (size_t)b->params.n_blocks * code_bytes_of(b->space.code_dim, CENTRE_BITS), b->err);
     if (rc == 0)
         rc = write_floats(writer, CODES_CENTRE_FACTORS, b->centre_factors, (size_t)b->params.n_blocks * 3, b->err);
-    if (rc == 0 && b->group_of)
-        rc = groups_write(writer, &b->params, b->group_codes, b->group_factors, b->group_of, b->err);
+    if (rc == 0 && b->cell_of)
+        rc = cells_write(writer, &b->params, b->cell_codes, b->cell_factors, b->cell_of, b->err);
     return section_writer_conclude(writer, rc, b->err);
 }

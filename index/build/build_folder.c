@@ -9,7 +9,7 @@
  */
 #include "index/build/build_priv.h"
 #include "index/column/columns.h"
-#include "index/format/posting.h"
+#include "index/format/posting_block.h"
 #include "io/error.h"
 #include <assert.h>
 #include <stdio.h>

@@ -52,7 +52,7 @@ static bool pages_suffice(const struct hashed *keys, uint32_t n, uint32_t pages)
 {
     uint32_t run = 0, before = UINT32_MAX;
     for (uint32_t i = 0; i < n; i++) {
-        uint32_t page = key_bucket(keys[i].hash, pages);
+        uint32_t page = format_key_bucket(keys[i].hash, pages);
         run = page == before ? run + 1 : 1;
         before = page;
         if (run > BUCKET_ENTRIES_MAX)
@@ -68,7 +68,7 @@ static int write_buckets(struct build *b, struct section_writer *writer, const s
     int rc = section_begin(writer, KEYS_BUCKETS, SECTION_SELF_CHECKED, b->err);
     for (uint32_t number = 0; rc == 0 && number < b->params.key_buckets; number++) {
         uint32_t n = 0;
-        while (at + n < b->n && key_bucket(keys[at + n].hash, b->params.key_buckets) == number)
+        while (at + n < b->n && format_key_bucket(keys[at + n].hash, b->params.key_buckets) == number)
             n++;
         memset(page, 0, sizeof page);
         store_u32(page, n);
@@ -78,7 +78,7 @@ static int write_buckets(struct build *b, struct section_writer *writer, const s
         }
         at += n;
         assert(n <= BUCKET_ENTRIES_MAX);
-        page_seal(page, number, b->segment_id);
+        format_page_seal(page, number, b->segment_id);
         rc = section_write(writer, page, sizeof page, b->err);
     }
     assert(rc < 0 || at == b->n);
@@ -89,7 +89,7 @@ static int write_buckets(struct build *b, struct section_writer *writer, const s
 static int write_record(struct build *b, struct section_writer *writer, const void *bytes, uint32_t n)
 {
     uint8_t header[RECORD_HEADER_BYTES];
-    store_u64(header, record_checksum(bytes, n, b->segment_id));
+    store_u64(header, format_record_checksum(bytes, n, b->segment_id));
     int rc = section_write(writer, header, sizeof header, b->err);
     return rc == 0 ? section_write(writer, bytes, n, b->err) : rc;
 }
@@ -116,7 +116,7 @@ static int write_user_keys(struct build *b, struct section_writer *writer)
         return QUIRE_ENOMEM;
     for (uint32_t row = 0; row < b->n; row++) {
         uint32_t input = b->order[row];
-        keys[row] = (struct hashed){key_hash(b->options.keys[input], b->options.key_bytes[input]), row, input};
+        keys[row] = (struct hashed){format_key_hash(b->options.keys[input], b->options.key_bytes[input]), row, input};
     }
     qsort(keys, b->n, sizeof *keys, by_hash);
     int rc = refuse_duplicates(b, keys);
@@ -152,7 +152,7 @@ static int write_row_numbers(struct build *b, struct section_writer *writer)
         memset(page, 0, sizeof page);
         for (uint32_t i = 0; i < ROWS_PER_PAGE && at + i < b->n; i++)
             store_u32(page + 4 * i, places[at + i]);
-        page_seal(page, at / ROWS_PER_PAGE, b->segment_id);
+        format_page_seal(page, at / ROWS_PER_PAGE, b->segment_id);
         rc = section_write(writer, page, sizeof page, b->err);
     }
     free(places);
@@ -193,7 +193,7 @@ static int write_attributes(struct build *b)
                 heap_at += RECORD_HEADER_BYTES + bytes;
             }
         }
-        page_seal(page, at / ATTRIBUTES_PER_PAGE, b->segment_id);
+        format_page_seal(page, at / ATTRIBUTES_PER_PAGE, b->segment_id);
         rc = section_write(writer, page, sizeof page, b->err);
     }
     if (rc == 0)

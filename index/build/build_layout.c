@@ -69,7 +69,7 @@ static bool slot_suits(enum quire_slot slot, enum quire_type type)
 
 static uint32_t slot_bytes_of(const struct build *b, enum quire_slot slot)
 {
-    return slot == QUIRE_SLOT_Q8 ? b->space.code_dim : b->dim * (uint32_t)quire_type_bytes(slot_element_type(slot));
+    return slot == QUIRE_SLOT_Q8 ? b->space.code_dim : b->dim * (uint32_t)quire_type_bytes(format_slot_type(slot));
 }
 
 /* Q8: A and f. Cosine over raw elements: 1 / |x|. Otherwise none. */

@@ -16,7 +16,7 @@
  * for a build that is resumed; heads and replicas follow from the rows and are found again.
  */
 #include "index/build/build_priv.h"
-#include "index/format/posting.h"
+#include "index/format/posting_block.h"
 #include "index/kernels/kernels.h"
 #include "index/segment/lists.h"
 #include "index/segment/segment_view.h"
@@ -42,8 +42,8 @@
 static struct clusters_config clusters_config(const struct build *b)
 {
     const struct quire_build_options *o = &b->options;
-    uint32_t fit = posting_entries_that_fit(POSTING_BYTES_WANTED, b->space.code_dim, b->params.list_bits);
-    uint32_t largest = posting_entries_that_fit(POSTING_BYTES_MAX, b->space.code_dim, b->params.list_bits);
+    uint32_t fit = posting_block_entries_that_fit(POSTING_BYTES_WANTED, b->space.code_dim, b->params.list_bits);
+    uint32_t largest = posting_block_entries_that_fit(POSTING_BYTES_MAX, b->space.code_dim, b->params.list_bits);
     bool bytes = b->type == QUIRE_TYPE_U8 || b->type == QUIRE_TYPE_I8;
     struct clusters_config config = {.rounds = ROUNDS, .threads = o->threads, .seed = o->seed};
     config.replicas = o->replicas > 0 ? o->replicas : bytes ? REPLICAS_BYTES : REPLICAS_DEFAULT;
@@ -265,8 +265,8 @@ static int make_posting(struct lists_job *job, struct list_scratch *s, uint32_t 
     struct list_entry *e = &job->entries[list];
     const uint32_t *replicas = b->clusters.replicas + b->clusters.replica_at[list];
     uint8_t *posting = job->buffer + (size_t)(e->page - job->entries[job->first].page) * SECTION_ALIGN;
-    struct posting_shape shape;
-    bool fits = posting_shape(e->entries, e->own, b->space.code_dim, b->params.list_bits, &shape);
+    struct posting_block_shape shape;
+    bool fits = posting_block_shape(e->entries, e->own, b->space.code_dim, b->params.list_bits, &shape);
     assert(fits);
     memset(posting, 0, fits ? shape.bytes : 0);
     decode_head(b, list, s->head);
@@ -286,7 +286,7 @@ static int make_posting(struct lists_job *job, struct list_scratch *s, uint32_t 
     e->rms = spread_of(s, e->entries);
     for (uint32_t i = 0; i < e->entries; i++)
         e->radius = fmaxf(e->radius, (float)sqrt(s->rows[i].norm2));
-    posting_seal(posting, list, e, b->params.list_bits, &shape, b->segment_id);
+    posting_block_seal(posting, list, e, b->params.list_bits, &shape, b->segment_id);
     return 0;
 }
 
@@ -354,8 +354,8 @@ static int plan_entries(struct lists_job *job)
     for (uint32_t i = 0; i < c->n; i++) {
         uint32_t own = c->first[i + 1] - c->first[i];
         uint32_t entries = own + (uint32_t)(c->replica_at[i + 1] - c->replica_at[i]);
-        struct posting_shape shape;
-        if (!posting_shape(entries, own, b->space.code_dim, b->params.list_bits, &shape) || page > UINT32_MAX)
+        struct posting_block_shape shape;
+        if (!posting_block_shape(entries, own, b->space.code_dim, b->params.list_bits, &shape) || page > UINT32_MAX)
             return error_set(
                 b->err, QUIRE_ELIMIT,
                 "an inverted list of %u rows of %u dimensions does not fit in %u bytes: use fewer list rows", entries,
@@ -380,8 +380,8 @@ static uint32_t batch_of(const struct lists_job *job, uint32_t first, size_t *by
     *bytes = 0;
     while (first + n < b->clusters.n) {
         const struct list_entry *e = &job->entries[first + n];
-        struct posting_shape shape;
-        posting_shape(e->entries, e->own, b->space.code_dim, b->params.list_bits, &shape);
+        struct posting_block_shape shape;
+        posting_block_shape(e->entries, e->own, b->space.code_dim, b->params.list_bits, &shape);
         if (n > 0 && *bytes + shape.bytes > BATCH_BYTES)
             break;
         *bytes += shape.bytes;

@@ -7,8 +7,8 @@
  * (build_tenants.c): run after run by the mean place of its rows, so that tenants with similar rows are neighbours, and
  * inside a run by place.
  *
- *   page graph      edges are renumbered; what were blocks when they were sought are kept as the groups that a search
- *                   enters by (groups.h). What remains outside of runs is cut into whole blocks once more, as
+ *   page graph      edges are renumbered; what were blocks when they were sought are kept as the cells that a search
+ *                   enters by (cells.h). What remains outside of runs is cut into whole blocks once more, as
  *                   partition.c does: rows that shared a block with rows of runs would otherwise lie across two.
  *   inverted lists  a row of a run stays in the list that it was put in, as a guest: its number stands in the posting
  *                   like that of a replica (lists.h). A list's own rows follow one another, whatever was taken out
@@ -236,18 +236,18 @@ static int cut_free_rows(struct placing *p)
 
 /* ---- edges and lists --------------------------------------------------------------------------------------------- */
 
-/* The blocks that there were before are groups now. */
-static int keep_groups(struct placing *p)
+/* The blocks that there were before are cells now. */
+static int keep_cells(struct placing *p)
 {
     struct build *b = p->b;
-    assert(!b->group_of && !b->group_codes && b->centre_codes);
-    b->group_of = malloc(sizeof *b->group_of * b->n);
-    if (!b->group_of)
+    assert(!b->cell_of && !b->cell_codes && b->centre_codes);
+    b->cell_of = malloc(sizeof *b->cell_of * b->n);
+    if (!b->cell_of)
         return QUIRE_ENOMEM;
     for (uint32_t row = 0; row < b->n; row++)
-        b->group_of[p->place[row]] = row / b->params.slots_per_block;
-    b->group_codes = b->centre_codes;
-    b->group_factors = b->centre_factors;
+        b->cell_of[p->place[row]] = row / b->params.slots_per_block;
+    b->cell_codes = b->centre_codes;
+    b->cell_factors = b->centre_factors;
     b->centre_codes = NULL;
     b->centre_factors = NULL;
     return 0;
@@ -353,7 +353,7 @@ int build_place_rows(struct build *b)
     if (rc == 0 && !build_is_lists(b))
         rc = cut_free_rows(&p);
     if (rc == 0 && !build_is_lists(b))
-        rc = keep_groups(&p);
+        rc = keep_cells(&p);
     if (rc == 0 && !build_is_lists(b))
         rc = move_edges(&p);
     /* lists of a build that is resumed behind their writing have nothing more to be told */

@@ -41,8 +41,8 @@ static uint64_t least_items(uint64_t bytes, uint64_t most)
 static uint64_t narrowest_segment(const struct build *b)
 {
     uint64_t centres = entry_bytes_of(b->params.n_blocks, b->space.code_dim);
-    uint64_t groups = b->runs.of ? centres + 8 * (uint64_t)b->n : 0;
-    return centres + groups + (uint64_t)b->n * (code_bytes_of(b->space.code_dim, 1) + 4) + 65536;
+    uint64_t cells = b->runs.of ? centres + 8 * (uint64_t)b->n : 0;
+    return centres + cells + (uint64_t)b->n * (code_bytes_of(b->space.code_dim, 1) + 4) + 65536;
 }
 
 static void set_shares(const struct build *b, struct share shares[SHARES])
@@ -54,7 +54,7 @@ static void set_shares(const struct build *b, struct share shares[SHARES])
     uint64_t centres = centre_codes + sizeof(float) * (uint64_t)p->n_blocks * dim, places = b->options.keys ? 8 * n : 0;
     /* rows of runs: order before, order after, places twice */
     uint64_t placing = b->runs.of ? 4 * order : 0;
-    uint64_t groups = b->runs.of ? order + centre_codes : 0;
+    uint64_t cells = b->runs.of ? order + centre_codes : 0;
     uint64_t near = (uint64_t)NEIGHBOUR_GROUPS_MAX * p->slots_per_block;
     shares[SHARE_PARTITION] =
         (struct share){(placing ? placing + centres : order) + STREAM_BYTES, partition_row_bytes(dim), 0, n};
@@ -70,18 +70,18 @@ static void set_shares(const struct build *b, struct share shares[SHARES])
         (struct share){order + centres + neighbours_bytes(p->n_blocks, dim, &config) + ROW_STORE_BUFFER_BYTES,
                        rows_bytes(dim), near < n ? near : n, n};
     shares[SHARE_PLACE] =
-        (struct share){placing + groups + centres + STREAM_BYTES, 1, placing ? SHARE_LEAST : 0, UINT64_MAX};
+        (struct share){placing + cells + centres + STREAM_BYTES, 1, placing ? SHARE_LEAST : 0, UINT64_MAX};
     shares[SHARE_REVERSE] =
-        (struct share){2 * order + groups + centres + BATCH_BYTES, 8, least_items(8, n), n * config.degree};
+        (struct share){2 * order + cells + centres + BATCH_BYTES, 8, least_items(8, n), n * config.degree};
     /* keys are sorted as pairs of 16 bytes, and qsort may take as much again */
     uint64_t keys = b->options.keys ? 32 * n : 4 * n;
     uint64_t codes = 8 * n + STREAM_BYTES, blocks = 2 * STREAM_BYTES;
     shares[SHARE_TABLES] =
-        (struct share){2 * order + groups + places + centres + (keys > codes ? keys : codes), 1, 0, 0};
+        (struct share){2 * order + cells + places + centres + (keys > codes ? keys : codes), 1, 0, 0};
     if (keys < blocks && codes < blocks)
-        shares[SHARE_TABLES].fixed = 2 * order + groups + places + centres + blocks;
-    shares[SHARE_SEARCH] = (struct share){2 * order + groups + places + centre_codes + SEARCHER_BYTES, 1,
-                                          narrowest_segment(b), UINT64_MAX};
+        shares[SHARE_TABLES].fixed = 2 * order + cells + places + centres + blocks;
+    shares[SHARE_SEARCH] =
+        (struct share){2 * order + cells + places + centre_codes + SEARCHER_BYTES, 1, narrowest_segment(b), UINT64_MAX};
 }
 
 static uint32_t items_of(const struct share *share, uint64_t budget)

@@ -119,9 +119,9 @@ struct build {
     uint8_t *centre_codes;  /* n_blocks x code_bytes; owned */
     float *centre_factors;  /* n_blocks x 3; owned */
     struct edges edges;     /* of a page graph */
-    uint8_t *group_codes;   /* of groups that are no blocks any more (groups.h), NULL: there are none; owned */
-    float *group_factors;   /* n_blocks x 3; owned */
-    uint32_t *group_of;     /* per row of the index; owned */
+    uint8_t *cell_codes;    /* of cells that are no blocks any more (cells.h), NULL: there are none; owned */
+    float *cell_factors;    /* n_blocks x 3; owned */
+    uint32_t *cell_of;      /* per row of the index; owned */
     /* inverted lists */
     struct clusters clusters;
     uint32_t *guest_lists; /* per row of a run, from the first on: the list that it is a guest of; owned */

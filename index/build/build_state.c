@@ -91,7 +91,7 @@ static void encode_state(const struct build *b, uint8_t page[PAGE_BYTES])
     store_u64(page + 24, b->state.input_hash);
     store_u64(page + 32, b->state.options_hash);
     memcpy(page + 40, b->segment_id, 16);
-    params_encode(&b->params, page + STATE_AT_PARAMS);
+    format_params_encode(&b->params, page + STATE_AT_PARAMS);
     store_u32(page + STATE_AT_CALIBRATION, (uint32_t)b->calibration_bytes);
     assert(b->calibration_bytes <= PAGE_PAYLOAD - STATE_AT_CALIBRATION - 4);
     if (b->calibration)
@@ -160,7 +160,7 @@ static int take_state(struct build *b, const uint8_t page[PAGE_BYTES])
     b->state.linked_groups = load_u32(page + 16);
     memcpy(b->segment_id, page + 40, sizeof b->segment_id);
     if (stage >= STAGE_TABLES) {
-        int rc = params_decode(page + STATE_AT_PARAMS, &b->params, b->err);
+        int rc = format_params_decode(page + STATE_AT_PARAMS, &b->params, b->err);
         if (rc < 0)
             return rc;
     }

@@ -586,7 +586,7 @@ static int run_widths(void *context, uint64_t begin, uint64_t end)
 
 static float effort_factor(const struct ladder *l, float recall, float effort)
 {
-    float factor = calibration_effort(l->points, l->n_points, fminf(recall, last_recall(l))) / effort;
+    float factor = segment_curve_effort(l->points, l->n_points, fminf(recall, last_recall(l))) / effort;
     return fminf(fmaxf(factor, EFFORT_FACTOR_MIN), EFFORT_FACTOR_MAX);
 }
 
@@ -634,7 +634,7 @@ static int measure_widths(struct calibration *c)
     float recall = fminf(WIDTH_RECALL, last_recall(widest));
     if (widest->n_points == 0 || recall <= widest->points[0].recall)
         return 0;
-    float effort = calibration_effort(widest->points, widest->n_points, recall);
+    float effort = segment_curve_effort(widest->points, widest->n_points, recall);
     for (unsigned w = 0; w < n_widths; w++) {
         struct ladder *l = &c->widths[w];
         l->c = c;
@@ -667,13 +667,13 @@ static int measure_lists(struct calibration *c)
             c->ladders[i].points[n].effort = (uint32_t)ceilf((float)c->ladders[i].points[n].effort * *factor);
     if (!c->resident || resident->n_points == 0 || recall <= resident->points[0].recall)
         return 0;
-    float effort = calibration_effort(resident->points, resident->n_points, recall);
+    float effort = segment_curve_effort(resident->points, resident->n_points, recall);
     *l = (struct ladder){.c = c, .k = resident->k, .n_queries = resident->n_queries, .recall_wanted = recall};
     l->effort_first = effort > LISTS_BELOW ? (uint32_t)(effort / LISTS_BELOW) : 1;
     c->width = 0; /* nothing resident but heads */
     int rc = run_widths(c, 0, 1);
     if (rc == 0)
-        *factor = fminf(fmaxf(effort / calibration_effort(l->points, l->n_points, fminf(recall, last_recall(l))), 1),
+        *factor = fminf(fmaxf(effort / segment_curve_effort(l->points, l->n_points, fminf(recall, last_recall(l))), 1),
                         EFFORT_FACTOR_MAX);
     else
         take_error(c, l, rc);

@@ -130,9 +130,9 @@ static int take_scanned(void *context, const struct scanned_row *row)
     bool is_code = slot == QUIRE_SLOT_Q8;
     assert(m->result.rows_of[m->part][row->row] == UINT32_MAX); /* each row once */
     m->result.rows_of[m->part][row->row] = m->input.n;
-    int rc = merge_input_add(&m->input, is_code ? row->vector : row->slot,
-                             is_code ? QUIRE_TYPE_F32 : slot_element_type(slot), row->key, row->key_bytes,
-                             row->attributes, row->attribute_bytes, true, m->err);
+    int rc =
+        merge_input_add(&m->input, is_code ? row->vector : row->slot, is_code ? QUIRE_TYPE_F32 : format_slot_type(slot),
+                        row->key, row->key_bytes, row->attributes, row->attribute_bytes, true, m->err);
     return rc == 0 ? report(m) : rc;
 }
 
@@ -192,7 +192,7 @@ static enum quire_type kept_type(const struct merge_options *o)
 {
     enum quire_slot slot = build_slot(o->build.slot, o->type);
     bool integers = slot == QUIRE_SLOT_U8 || slot == QUIRE_SLOT_I8;
-    return integers && slot_element_type(slot) == o->type ? o->type : QUIRE_TYPE_F32;
+    return integers && format_slot_type(slot) == o->type ? o->type : QUIRE_TYPE_F32;
 }
 
 /* What is left of the budget for the build, which counts the whole process. */

@@ -133,7 +133,7 @@ static int external_key(struct scan *scan, uint32_t row, const struct block_key 
     int rc = window_get(&scan->keys, key->external_at, RECORD_HEADER_BYTES + (uint64_t)key->length, &record, err);
     if (rc < 0)
         return rc;
-    if (load_u64(record) != record_checksum(record + RECORD_HEADER_BYTES, key->length, s->segment_id))
+    if (load_u64(record) != format_record_checksum(record + RECORD_HEADER_BYTES, key->length, s->segment_id))
         return error_set(err, QUIRE_ECORRUPT, "the key of row %u of %s at offset %llu is damaged: wrong checksum", row,
                          section_file_io(s->keys)->path, (unsigned long long)(s->heap_at + key->external_at));
     *out = record + RECORD_HEADER_BYTES;
@@ -171,7 +171,7 @@ static int attribute_entry(struct scan *scan, uint32_t row, uint64_t *out)
     if (!is_new && scan->page_is_damaged)
         return 0;
     int rc = window_get(&scan->attribute_index, page * PAGE_BYTES, PAGE_BYTES, &bytes, &err);
-    if (rc == 0 && is_new && !page_is_valid(bytes, page, s->segment_id))
+    if (rc == 0 && is_new && !format_page_is_valid(bytes, page, s->segment_id))
         rc = error_set(
             &err, QUIRE_ECORRUPT,
             "page of %s at offset %llu is damaged: wrong checksum; it leads to the attributes of rows %llu to "
@@ -199,7 +199,7 @@ static int take_attributes(struct scan *scan, struct scanned_row *row)
     uint32_t bytes = (uint32_t)(entry & 0xffffff);
     struct quire_error err = {0};
     rc = window_get(&scan->attribute_heap, at, RECORD_HEADER_BYTES + (uint64_t)bytes, &record, &err);
-    if (rc == 0 && load_u64(record) != record_checksum(record + RECORD_HEADER_BYTES, bytes, s->segment_id))
+    if (rc == 0 && load_u64(record) != format_record_checksum(record + RECORD_HEADER_BYTES, bytes, s->segment_id))
         rc =
             error_set(&err, QUIRE_ECORRUPT, "the attributes of row %u of %s at offset %llu are damaged: wrong checksum",
                       row->row, section_file_io(s->attributes)->path, (unsigned long long)(s->attribute_heap_at + at));

@@ -304,8 +304,8 @@ static int check_key(uint32_t key_bytes, struct quire_error *err)
 
 static int check_attributes(uint32_t bytes, struct quire_error *err)
 {
-    if (bytes > ATTRIBUTES_BYTES_MAX)
-        return error_set(err, QUIRE_ERANGE, "attributes of %u bytes: at most %u", bytes, ATTRIBUTES_BYTES_MAX);
+    if (bytes > ATTRIBUTE_BYTES_MAX)
+        return error_set(err, QUIRE_ERANGE, "attributes of %u bytes: at most %u", bytes, ATTRIBUTE_BYTES_MAX);
     return 0;
 }
 

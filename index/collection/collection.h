@@ -29,8 +29,6 @@ struct search_lane;
 struct view;
 struct store;
 
-#define ATTRIBUTES_BYTES_MAX ((1u << 24) - 1)
-
 /* What is fixed when a collection is made. */
 struct collection_config {
     uint32_t dim;

@@ -168,7 +168,7 @@ bool collection_filter_find_names(struct search_work *w)
 
 int collection_filter_select(struct search_work *w, struct sub_search *sub, struct quire_error *err)
 {
-    int rc = segment_select(w->view->parts[sub->part]->segment, w->filter, w->scope, sub->keys, &sub->selection, err);
+    int rc = selection_of(w->view->parts[sub->part]->segment, w->filter, w->scope, sub->keys, &sub->selection, err);
     if (rc < 0)
         return rc;
     uint64_t asked = w->k;

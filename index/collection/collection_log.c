@@ -550,7 +550,7 @@ static int restore_part(struct collection *c, const uint8_t **at, const uint8_t 
 static int take_former(struct collection *c, const char *name, uint32_t bytes, uint32_t generation,
                        struct quire_error *err)
 {
-    int rc = tenant_name_check(name, bytes, err);
+    int rc = grants_check_tenant(name, bytes, err);
     if (rc < 0)
         return error_set(err, QUIRE_ECORRUPT, "a journal record drops a tenant whose name has %u bytes", bytes);
     if (collection_set_generation(c, name, bytes, generation) < 0)

@@ -183,7 +183,7 @@ static int scan_part(struct scan_work *s, uint32_t i)
     s->part = s->snapshot->view->parts[i];
     s->located.segment_uid = s->part->uid;
     if (s->scan->filter || s->scope)
-        rc = segment_select(s->part->segment, s->scan->filter, s->scope, NULL, &selection, s->err);
+        rc = selection_of(s->part->segment, s->scan->filter, s->scope, NULL, &selection, s->err);
     if (rc == 0)
         rc = visit_part(s, selection, s->snapshot->dead[i]);
     selection_unref(selection);

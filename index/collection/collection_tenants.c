@@ -202,7 +202,7 @@ struct tenant_counts {
 static struct tenant_count *count_place(struct tenant_count *places, uint32_t capacity, const char *name,
                                         uint32_t bytes)
 {
-    uint64_t at = key_hash(name, bytes) & (capacity - 1);
+    uint64_t at = format_key_hash(name, bytes) & (capacity - 1);
     assert(capacity > 0 && (capacity & (capacity - 1)) == 0);
     while (places[at].name && (places[at].bytes != bytes || memcmp(places[at].name, name, bytes) != 0))
         at = (at + 1) & (capacity - 1);
@@ -341,7 +341,7 @@ int collection_drop_tenant(struct collection *c, const char *name, uint32_t byte
 {
     struct grant tenant = {.name = name, .bytes = bytes};
     struct tenant_scope scope = {.tenants = &tenant, .n = 1};
-    int rc = tenant_name_check(name, bytes, err);
+    int rc = grants_check_tenant(name, bytes, err);
     *lsn = *elements = 0;
     if (rc < 0)
         return rc;

@@ -100,7 +100,7 @@ static int check_names(const struct tenant_scope *scope, const struct grant *gra
                        struct quire_error *err)
 {
     for (uint32_t i = 0; i < n; i++) {
-        int rc = tenant_name_check(grants[i].name, grants[i].bytes, err);
+        int rc = grants_check_tenant(grants[i].name, grants[i].bytes, err);
         if (rc < 0)
             return rc;
         if (scope && !scope_has(scope, grants[i].name, grants[i].bytes))

@@ -136,7 +136,7 @@ bool part_may_have(const struct part *part, const void *key, uint32_t key_bytes)
 {
     if (!part->filter)
         return true;
-    uint64_t hash = key_hash(key, key_bytes);
+    uint64_t hash = format_key_hash(key, key_bytes);
     const uint32_t *block = filter_block(part->filter, part->filter_blocks, hash);
     bool all = true;
     for (unsigned i = 0; i < FILTER_WORDS; i++)
@@ -148,7 +148,7 @@ static int add_page(struct part *part, const uint8_t *page, uint64_t number, str
 {
     const struct segment *s = part->segment;
     uint32_t n = load_u32(page);
-    if (!page_is_valid(page, number, s->segment_id) || n > BUCKET_ENTRIES_MAX)
+    if (!format_page_is_valid(page, number, s->segment_id) || n > BUCKET_ENTRIES_MAX)
         return error_set(err, QUIRE_ECORRUPT, "key page %llu of %s at offset %llu is damaged: wrong checksum",
                          (unsigned long long)number, section_file_io(s->keys)->path,
                          (unsigned long long)(s->buckets_at + number * PAGE_BYTES));

@@ -21,12 +21,12 @@
 
 /* ---- tables ------------------------------------------------------------------------------------------------------ */
 
-static uint32_t table_groups(const struct column_table *t)
+static uint32_t column_table_groups(const struct column_table *t)
 {
     return t->n / TABLE_GROUP + (t->n % TABLE_GROUP != 0);
 }
 
-double table_number(const struct column_table *t, uint32_t i)
+double column_table_number(const struct column_table *t, uint32_t i)
 {
     const uint8_t *at = t->values + (size_t)t->width * i;
     if (t->width == 8) {
@@ -50,7 +50,7 @@ static const uint8_t *text_at(const struct column_table *t, const uint8_t *p, co
     return p + bytes;
 }
 
-const char *table_text(const struct column_table *t, uint32_t i, uint32_t *n_bytes)
+const char *column_table_text(const struct column_table *t, uint32_t i, uint32_t *n_bytes)
 {
     const uint8_t *at = t->values + load_u32(t->text_groups + 4 * (size_t)(i / TABLE_GROUP));
     const char *text = NULL;
@@ -59,19 +59,19 @@ const char *table_text(const struct column_table *t, uint32_t i, uint32_t *n_byt
     return text;
 }
 
-void table_set(const struct column_table *t, uint32_t i, struct row_set *out)
+void column_table_set(const struct column_table *t, uint32_t i, struct row_set *out)
 {
     const uint8_t *at = t->sets + load_u32(t->set_groups + 4 * (size_t)(i / TABLE_GROUP));
     for (uint32_t skip = 0; skip <= i % TABLE_GROUP; skip++)
         at = row_set_parse(at, t->sets_end, out);
 }
 
-uint32_t table_find_text(const struct column_table *t, const char *text, uint32_t n_bytes)
+uint32_t column_table_find_text(const struct column_table *t, const char *text, uint32_t n_bytes)
 {
-    uint32_t low = 0, high = table_groups(t);
+    uint32_t low = 0, high = column_table_groups(t);
     while (low < high) { /* the first group that begins behind it */
         uint32_t middle = low + (high - low) / 2, bytes = 0;
-        const char *first = table_text(t, middle * TABLE_GROUP, &bytes);
+        const char *first = column_table_text(t, middle * TABLE_GROUP, &bytes);
         if (bytes_compare(first, bytes, text, n_bytes) <= 0)
             low = middle + 1;
         else
@@ -91,12 +91,12 @@ uint32_t table_find_text(const struct column_table *t, const char *text, uint32_
     return t->n;
 }
 
-uint32_t table_bound(const struct column_table *t, double number, bool above)
+uint32_t column_table_bound(const struct column_table *t, double number, bool above)
 {
     uint32_t low = 0, high = t->n;
     while (low < high) {
         uint32_t middle = low + (high - low) / 2;
-        double here = table_number(t, middle);
+        double here = column_table_number(t, middle);
         if (here < number || (above && here == number))
             low = middle + 1;
         else
@@ -105,21 +105,21 @@ uint32_t table_bound(const struct column_table *t, double number, bool above)
     return low;
 }
 
-void table_walk_from(struct table_walk *walk, const struct column_table *t, uint32_t first)
+void column_walk_from(struct column_walk *walk, const struct column_table *t, uint32_t first)
 {
     struct json_value value;
     struct row_set set;
-    *walk = (struct table_walk){.table = t, .next = first - first % TABLE_GROUP};
+    *walk = (struct column_walk){.table = t, .next = first - first % TABLE_GROUP};
     if (walk->next >= t->n)
         return;
     walk->set = t->sets + load_u32(t->set_groups + 4 * (size_t)(first / TABLE_GROUP));
     if (t->texts)
         walk->text = t->values + load_u32(t->text_groups + 4 * (size_t)(first / TABLE_GROUP));
     while (walk->next < first)
-        table_next(walk, &value, &set);
+        column_walk_next(walk, &value, &set);
 }
 
-bool table_next(struct table_walk *walk, struct json_value *value, struct row_set *set)
+bool column_walk_next(struct column_walk *walk, struct json_value *value, struct row_set *set)
 {
     const struct column_table *t = walk->table;
     if (walk->next >= t->n)
@@ -128,7 +128,7 @@ bool table_next(struct table_walk *walk, struct json_value *value, struct row_se
     if (t->texts)
         walk->text = text_at(t, walk->text, &value->text, &value->bytes);
     else
-        value->number = table_number(t, walk->next);
+        value->number = column_table_number(t, walk->next);
     walk->set = row_set_parse(walk->set, t->sets_end, set);
     walk->next++;
     return true;
@@ -178,8 +178,8 @@ static bool texts_are_valid(const struct column_table *t)
 static bool numbers_are_valid(const struct column_table *t)
 {
     for (uint32_t i = 0; i < t->n; i++) {
-        double number = table_number(t, i);
-        if (isnan(number) || (i && numbers_compare(number, table_number(t, i - 1)) <= 0))
+        double number = column_table_number(t, i);
+        if (isnan(number) || (i && numbers_compare(number, column_table_number(t, i - 1)) <= 0))
             return false;
     }
     return true;
@@ -229,8 +229,8 @@ static int open_table(struct column_table *t, const uint8_t *header, struct read
     if (!width_fits || (!t->texts && values != (uint64_t)t->width * t->n))
         return QUIRE_ECORRUPT;
     t->values = take(r, values);
-    t->text_groups = take(r, t->texts ? 4ull * table_groups(t) : 0);
-    t->set_groups = take(r, 4ull * table_groups(t));
+    t->text_groups = take(r, t->texts ? 4ull * column_table_groups(t) : 0);
+    t->set_groups = take(r, 4ull * column_table_groups(t));
     t->sets = take(r, sets);
     if (!r->at)
         return QUIRE_ECORRUPT;
@@ -461,7 +461,7 @@ static uint64_t marks_bytes(const struct column *c)
     uint64_t n = 0;
     for (unsigned i = 0; i < TABLES; i++)
         n += c->tables[i].n_marks;
-    return n * sizeof(struct table_mark);
+    return n * sizeof(struct column_mark);
 }
 
 void columns_get_stats(const struct columns *columns, struct columns_stats *out)

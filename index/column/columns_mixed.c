@@ -47,11 +47,11 @@ static void mark(struct mixed *m, const struct row_set *set, uint32_t value)
 
 static void mark_table(struct mixed *m, const struct column_table *table, uint32_t first)
 {
-    struct table_walk walk;
+    struct column_walk walk;
     struct json_value value;
     struct row_set set;
-    table_walk_from(&walk, table, 0);
-    for (uint32_t i = 0; table_next(&walk, &value, &set); i++)
+    column_walk_from(&walk, table, 0);
+    for (uint32_t i = 0; column_walk_next(&walk, &value, &set); i++)
         mark(m, &set, first + i);
 }
 
@@ -77,9 +77,9 @@ static struct json_value value_of(const struct column *c, uint32_t value)
     value -= MIXED_FIRST;
     out.kind = value < numbers ? VALUE_NUMBER : VALUE_STRING;
     if (value < numbers)
-        out.number = table_number(&c->tables[TABLE_NUMBERS], value);
+        out.number = column_table_number(&c->tables[TABLE_NUMBERS], value);
     else
-        out.text = table_text(&c->tables[TABLE_TEXTS], value - numbers, &out.bytes);
+        out.text = column_table_text(&c->tables[TABLE_TEXTS], value - numbers, &out.bytes);
     return out;
 }
 

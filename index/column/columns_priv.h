@@ -18,17 +18,17 @@ static inline int bytes_compare(const void *a, uint32_t a_bytes, const void *b, 
 }
 
 /* Bytes that grow. After a failure nothing more is added and failed stays true. */
-struct byte_buffer {
+struct column_buffer {
     uint8_t *at; /* owned */
     size_t n, room;
     bool failed;
 };
-void buffer_put(struct byte_buffer *buffer, const void *bytes, size_t n);
-void buffer_put_u32(struct byte_buffer *buffer, uint32_t number);
-void buffer_put_varint(struct byte_buffer *buffer, uint64_t number); /* below 2^35 */
+void column_buffer_put(struct column_buffer *buffer, const void *bytes, size_t n);
+void column_buffer_put_u32(struct column_buffer *buffer, uint32_t number);
+void column_buffer_put_varint(struct column_buffer *buffer, uint64_t number); /* below 2^35 */
 
 /* Appends the shortest form of the set. */
-void row_set_put(struct byte_buffer *out, const struct row_view *view);
+void row_set_put(struct column_buffer *out, const struct row_view *view);
 /* Returns the place behind it, NULL where it does not end before `end`. What it holds is not looked at. */
 const uint8_t *row_set_parse(const uint8_t *at, const uint8_t *end, struct row_set *out);
 /* n different rows below n_rows, in order, and nothing behind them. */

@@ -92,23 +92,23 @@ static int take(struct taker *t, const struct row_set *set, bool maybe)
 /* The sets of values first .. end - 1. */
 static int take_values(struct taker *t, const struct column_table *table, uint32_t first, uint32_t end)
 {
-    struct table_walk walk;
+    struct column_walk walk;
     struct json_value value;
     struct row_set set;
     int rc = 0;
-    table_walk_from(&walk, table, first);
-    for (uint32_t i = first; rc == 0 && i < end && table_next(&walk, &value, &set); i++)
+    column_walk_from(&walk, table, first);
+    for (uint32_t i = first; rc == 0 && i < end && column_walk_next(&walk, &value, &set); i++)
         rc = take(t, &set, false);
     return rc;
 }
 
 /* A mark: nothing, one of the table's, or all. */
-static struct table_mark mark_at(const struct column_table *table, uint32_t i)
+static struct column_mark mark_at(const struct column_table *table, uint32_t i)
 {
     static const struct row_set none = {.form = SET_RUN};
     if (i == 0)
-        return (struct table_mark){0, none};
-    return i <= table->n_marks ? table->marks[i - 1] : (struct table_mark){table->n, table->rows};
+        return (struct column_mark){0, none};
+    return i <= table->n_marks ? table->marks[i - 1] : (struct column_mark){table->n, table->rows};
 }
 
 static uint32_t distance(uint32_t a, uint32_t b)
@@ -116,11 +116,11 @@ static uint32_t distance(uint32_t a, uint32_t b)
     return a > b ? a - b : b - a;
 }
 
-static struct table_mark nearest_mark(const struct column_table *table, uint32_t value)
+static struct column_mark nearest_mark(const struct column_table *table, uint32_t value)
 {
-    struct table_mark best = mark_at(table, 0);
+    struct column_mark best = mark_at(table, 0);
     for (uint32_t i = 1; i <= table->n_marks + 1; i++) {
-        struct table_mark mark = mark_at(table, i);
+        struct column_mark mark = mark_at(table, i);
         if (distance(mark.values, value) < distance(best.values, value))
             best = mark;
     }
@@ -131,7 +131,7 @@ static struct table_mark nearest_mark(const struct column_table *table, uint32_t
  * upper one, less what lies below the lower, corrected by the values in between. */
 static int take_range(struct taker *t, const struct column_table *table, uint32_t first, uint32_t end)
 {
-    struct table_mark low = nearest_mark(table, first), high = nearest_mark(table, end);
+    struct column_mark low = nearest_mark(table, first), high = nearest_mark(table, end);
     if (!t->out || end - first <= distance(low.values, first) + distance(high.values, end))
         return take_values(t, table, first, end);
     struct outcome more = {0}, less = {0};
@@ -160,15 +160,15 @@ static int take_range(struct taker *t, const struct column_table *table, uint32_
 static uint64_t *test_values(const struct taker *t, const struct column_table *table, const struct filter_part *part,
                              bool members, uint64_t *matching)
 {
-    struct table_walk walk;
+    struct column_walk walk;
     struct json_value value;
     struct row_set set;
     uint64_t *verdicts = calloc(table->n / 64 + 1, sizeof *verdicts);
     if (!verdicts)
         return NULL;
     *matching = 0;
-    table_walk_from(&walk, table, 0);
-    for (uint32_t i = 0; table_next(&walk, &value, &set); i++)
+    column_walk_from(&walk, table, 0);
+    for (uint32_t i = 0; column_walk_next(&walk, &value, &set); i++)
         if (members ? filter_test_member(t->s->filter, part, &value) : filter_test(t->s->filter, part, &value)) {
             verdicts[i / 64] |= 1ull << i % 64;
             *matching += set.n;
@@ -179,12 +179,12 @@ static uint64_t *test_values(const struct taker *t, const struct column_table *t
 /* The sets of values with this verdict. */
 static int take_verdict(struct taker *t, const struct column_table *table, const uint64_t *verdicts, bool wanted)
 {
-    struct table_walk walk;
+    struct column_walk walk;
     struct json_value value;
     struct row_set set;
     int rc = 0;
-    table_walk_from(&walk, table, 0);
-    for (uint32_t i = 0; rc == 0 && table_next(&walk, &value, &set); i++)
+    column_walk_from(&walk, table, 0);
+    for (uint32_t i = 0; rc == 0 && column_walk_next(&walk, &value, &set); i++)
         if ((verdicts[i / 64] >> i % 64 & 1) == wanted)
             rc = take(t, &set, false);
     return rc;
@@ -231,8 +231,8 @@ static int take_numbers(struct taker *t, const struct column_table *table, const
         return take(t, &table->rows, true);
     for (uint32_t i = 0; rc == 0 && i < part->n_intervals; i++) {
         const struct filter_interval *interval = filter_interval_of(t->s->filter, part->first_interval + i);
-        uint32_t first = table_bound(table, interval->low, interval->low_open);
-        uint32_t end = table_bound(table, interval->high, !interval->high_open);
+        uint32_t first = column_table_bound(table, interval->low, interval->low_open);
+        uint32_t end = column_table_bound(table, interval->high, !interval->high_open);
         if (first < end)
             rc = take_range(t, table, first, end);
     }
@@ -244,10 +244,10 @@ static int take_text(struct taker *t, const struct column_table *table, uint32_t
     struct row_set set;
     uint32_t bytes;
     const char *wanted = filter_text_of(t->s->filter, text, &bytes);
-    uint32_t i = table_find_text(table, wanted, bytes);
+    uint32_t i = column_table_find_text(table, wanted, bytes);
     if (i == table->n)
         return 0;
-    table_set(table, i, &set);
+    column_table_set(table, i, &set);
     return take(t, &set, false);
 }
 
@@ -273,7 +273,8 @@ static int take_members(struct taker *t, const struct column *c, const struct fi
     if (rc == 0 && numbers->rows.n && numbers->n == 0)
         rc = take(t, &numbers->rows, true);
     else if (rc == 0) {
-        uint32_t first = table_bound(numbers, part->member, false), end = table_bound(numbers, part->member, true);
+        uint32_t first = column_table_bound(numbers, part->member, false),
+                 end = column_table_bound(numbers, part->member, true);
         rc = take_values(t, numbers, first, end);
     }
     if (rc < 0 || texts->rows.n == 0)

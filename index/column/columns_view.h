@@ -15,7 +15,7 @@
 enum table_kind { TABLE_NUMBERS, TABLE_TEXTS, TABLE_MEMBER_NUMBERS, TABLE_MEMBER_TEXTS, TABLES };
 
 /* The rows that have one of the first `values` values: what a range costs is the way to the nearest mark. */
-struct table_mark {
+struct column_mark {
     uint32_t values;
     struct row_set rows;
 };
@@ -30,7 +30,7 @@ struct column_table {
     const uint8_t *sets, *sets_end;
     struct row_set rows; /* with any value */
     uint32_t n_marks;
-    struct table_mark *marks; /* ascending; owned */
+    struct column_mark *marks; /* ascending; owned */
 };
 struct column {
     const char *name;
@@ -56,24 +56,24 @@ struct columns {
 /* The rows of a tenant; false: it has none. */
 bool columns_find_tenant(const struct columns *columns, const struct grant *wanted, struct row_set *rows);
 const struct column *columns_find(const struct columns *columns, const char *name, uint32_t name_bytes);
-double table_number(const struct column_table *table, uint32_t i);
+double column_table_number(const struct column_table *table, uint32_t i);
 /* Text i: *n_bytes of it. */
-const char *table_text(const struct column_table *table, uint32_t i, uint32_t *n_bytes);
-void table_set(const struct column_table *table, uint32_t i, struct row_set *out);
+const char *column_table_text(const struct column_table *table, uint32_t i, uint32_t *n_bytes);
+void column_table_set(const struct column_table *table, uint32_t i, struct row_set *out);
 /* The value's place; n where it is not there. */
-uint32_t table_find_text(const struct column_table *table, const char *text, uint32_t n_bytes);
+uint32_t column_table_find_text(const struct column_table *table, const char *text, uint32_t n_bytes);
 /* The first value that is not below (above: not below and not equal to) the number. */
-uint32_t table_bound(const struct column_table *table, double number, bool above);
+uint32_t column_table_bound(const struct column_table *table, double number, bool above);
 
 /* Walks values and sets in order, from value `first`. */
-struct table_walk {
+struct column_walk {
     const struct column_table *table;
     const uint8_t *text, *set;
     uint32_t next;
 };
-void table_walk_from(struct table_walk *walk, const struct column_table *table, uint32_t first);
+void column_walk_from(struct column_walk *walk, const struct column_table *table, uint32_t first);
 /* False at the end. The value as a filter sees it. */
-bool table_next(struct table_walk *walk, struct json_value *value, struct row_set *set);
+bool column_walk_next(struct column_walk *walk, struct json_value *value, struct row_set *set);
 
 /* -0 before 0: 1 / .x tells them apart. Neither is NaN. */
 static inline int numbers_compare(double a, double b)

@@ -37,7 +37,7 @@ struct texts {
     uint32_t *slots; /* number + 1; 0: free */
     uint64_t *at;    /* n + 1 places in heap */
     uint32_t n, n_slots, room;
-    struct byte_buffer heap;
+    struct column_buffer heap;
 };
 
 static void texts_fini(struct texts *t)
@@ -100,7 +100,7 @@ static int texts_add(struct texts *t, const void *text, uint32_t bytes, uint32_t
         return QUIRE_ENOMEM;
     uint32_t slot = texts_slot(t, text, bytes);
     if (t->slots[slot] == 0) {
-        buffer_put(&t->heap, text, bytes);
+        column_buffer_put(&t->heap, text, bytes);
         if (t->heap.failed)
             return QUIRE_ENOMEM;
         t->slots[slot] = ++t->n;
@@ -143,7 +143,7 @@ struct collector {
     const struct field *field;
     struct collected tables[TABLES];
     uint64_t *rows[ROW_KINDS]; /* bits; owned */
-    struct byte_buffer record;
+    struct column_buffer record;
 };
 
 struct granted {
@@ -485,7 +485,7 @@ static int keep_field(struct writer *w, uint32_t row, struct field *field, const
 struct table_out {
     uint32_t n, width, n_marks;
     double base;
-    struct byte_buffer values, text_groups, set_groups, sets, marks;
+    struct column_buffer values, text_groups, set_groups, sets, marks;
     uint32_t *rows;  /* by value; owned */
     uint64_t *ends;  /* per value the end of its rows; owned */
     uint64_t *below; /* bits: rows of the values so far; owned */
@@ -536,7 +536,7 @@ static void put_number(struct table_out *t, double number)
     else
         stored = (uint64_t)(number - t->base);
     store_u64(bytes, stored);
-    buffer_put(&t->values, bytes, t->width);
+    column_buffer_put(&t->values, bytes, t->width);
 }
 
 /* Values in order with the ends of their rows, and the rows. */
@@ -578,9 +578,9 @@ static int order_texts(struct table_out *t, struct collected *c)
         const uint8_t *text = texts_get(&c->texts, order[i], &bytes);
         place[order[i]] = i;
         if (i % TABLE_GROUP == 0)
-            buffer_put_u32(&t->text_groups, (uint32_t)t->values.n);
-        buffer_put_varint(&t->values, bytes);
-        buffer_put(&t->values, text, bytes);
+            column_buffer_put_u32(&t->text_groups, (uint32_t)t->values.n);
+        column_buffer_put_varint(&t->values, bytes);
+        column_buffer_put(&t->values, text, bytes);
         t->ends[i] = 0;
     }
     /* rows by value: how many, where they begin, and each to its place, after which that is the end */
@@ -608,7 +608,7 @@ static void put_set(struct table_out *t, uint32_t i)
         if (view.n == 0 || t->rows[at] != t->rows[from + view.n - 1])
             t->rows[from + view.n++] = t->rows[at];
     if (i % TABLE_GROUP == 0)
-        buffer_put_u32(&t->set_groups, (uint32_t)t->sets.n);
+        column_buffer_put_u32(&t->set_groups, (uint32_t)t->sets.n);
     row_set_put(&t->sets, &view);
     for (uint64_t at = 0; t->below && at < view.n; at++)
         t->below[view.rows[at] / 64] |= 1ull << view.rows[at] % 64;
@@ -622,14 +622,14 @@ static void put_sets(struct table_out *t, uint64_t n_rows)
         put_set(t, i);
         if (!t->below || t->ends[i] - marked < step || i == t->n - 1)
             continue;
-        buffer_put_u32(&t->marks, i + 1);
+        column_buffer_put_u32(&t->marks, i + 1);
         row_set_put(&t->marks, &below);
         marked = t->ends[i];
         t->n_marks++;
     }
 }
 
-static uint64_t table_bytes(const struct table_out *t)
+static uint64_t written_bytes(const struct table_out *t)
 {
     return t->values.n + t->text_groups.n + t->set_groups.n + t->sets.n + t->marks.n;
 }
@@ -659,7 +659,7 @@ static int make_table(struct writer *w, const struct collector *from, enum table
     put_sets(t, w->n_rows);
     if (t->values.failed || t->text_groups.failed || t->set_groups.failed || t->sets.failed || t->marks.failed)
         return QUIRE_ENOMEM;
-    uint64_t bytes = table_bytes(t), most = learnt_share(w, COLUMN_BYTES_PER_ROW);
+    uint64_t bytes = written_bytes(t), most = learnt_share(w, COLUMN_BYTES_PER_ROW);
     bool learnt = !from->field->declared;
     if (t->values.n > AREA_BYTES_MAX || t->sets.n > AREA_BYTES_MAX ||
         (learnt && (bytes > most || bytes > w->learnt_left)))
@@ -669,23 +669,23 @@ static int make_table(struct writer *w, const struct collector *from, enum table
     return 0;
 }
 
-static void put_bits(struct byte_buffer *out, const uint64_t *bits, uint32_t n_rows)
+static void put_bits(struct column_buffer *out, const uint64_t *bits, uint32_t n_rows)
 {
     struct row_view view = {.bits = bits, .n = bits ? n_rows / 64u + 1 : 0};
     row_set_put(out, &view);
 }
 
-static void put_table(struct byte_buffer *record, size_t header_at, const struct table_out *t, const uint64_t *rows,
+static void put_table(struct column_buffer *record, size_t header_at, const struct table_out *t, const uint64_t *rows,
                       uint32_t n_rows)
 {
     uint64_t base;
     memcpy(&base, &t->base, sizeof base);
-    buffer_put(record, t->values.at, t->values.n);
-    buffer_put(record, t->text_groups.at, t->text_groups.n);
-    buffer_put(record, t->set_groups.at, t->set_groups.n);
-    buffer_put(record, t->sets.at, t->sets.n);
+    column_buffer_put(record, t->values.at, t->values.n);
+    column_buffer_put(record, t->text_groups.at, t->text_groups.n);
+    column_buffer_put(record, t->set_groups.at, t->set_groups.n);
+    column_buffer_put(record, t->sets.at, t->sets.n);
     put_bits(record, rows, n_rows);
-    buffer_put(record, t->marks.at, t->marks.n);
+    column_buffer_put(record, t->marks.at, t->marks.n);
     if (record->failed)
         return;
     uint8_t *header = record->at + header_at;
@@ -714,11 +714,11 @@ static void collector_fini(struct collector *c)
 static int make_record(struct writer *w, struct collector *c)
 {
     static const uint8_t header[COLUMN_HEADER_BYTES];
-    struct byte_buffer *record = &c->record;
+    struct column_buffer *record = &c->record;
     uint32_t name_bytes;
     const uint8_t *name = texts_get(&w->names, c->field->number, &name_bytes);
-    buffer_put(record, header, sizeof header);
-    buffer_put(record, name, name_bytes);
+    column_buffer_put(record, header, sizeof header);
+    column_buffer_put(record, name, name_bytes);
     int rc = 0;
     for (unsigned i = 0; rc == 0 && i < TABLES; i++) {
         struct table_out table = {0};
@@ -810,21 +810,21 @@ static int by_tenant(const void *a, const void *b, void *texts)
     return order ? order : (load_u32(x) > load_u32(y)) - (load_u32(x) < load_u32(y));
 }
 
-static void put_tenant(const struct writer *w, uint32_t number, struct byte_buffer *out)
+static void put_tenant(const struct writer *w, uint32_t number, struct column_buffer *out)
 {
     uint32_t bytes;
     const uint8_t *name = texts_get(&w->tenants, number, &bytes);
     const struct granted *granted = &w->granted[number];
     struct row_view view = {.rows = w->granted_rows + granted->at - granted->n, .n = granted->n};
-    buffer_put_varint(out, bytes - 4);
-    buffer_put(out, name + 4, bytes - 4);
-    buffer_put_varint(out, load_u32(name));
+    column_buffer_put_varint(out, bytes - 4);
+    column_buffer_put(out, name + 4, bytes - 4);
+    column_buffer_put_varint(out, load_u32(name));
     row_set_put(out, &view);
 }
 
 static int write_tenants(struct writer *w, struct section_writer *file)
 {
-    struct byte_buffer groups = {0}, tenants = {0};
+    struct column_buffer groups = {0}, tenants = {0};
     uint32_t *order = malloc(sizeof *order * (w->tenants.n + 1u));
     int rc = order ? 0 : QUIRE_ENOMEM;
     for (uint32_t i = 0; rc == 0 && i < w->tenants.n; i++)
@@ -835,7 +835,7 @@ static int write_tenants(struct writer *w, struct section_writer *file)
         uint8_t at[8];
         store_u64(at, tenants.n);
         if (i % TENANT_GROUP == 0)
-            buffer_put(&groups, at, sizeof at);
+            column_buffer_put(&groups, at, sizeof at);
         put_tenant(w, order[i], &tenants);
     }
     if (rc == 0 && (groups.failed || tenants.failed))

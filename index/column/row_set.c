@@ -31,7 +31,7 @@
 #define COOKIE_NO_RUNS 12346u
 #define OFFSETS_FROM   4u /* chunks from which on a bitmap with runs has offsets */
 
-void buffer_put(struct byte_buffer *b, const void *bytes, size_t n)
+void column_buffer_put(struct column_buffer *b, const void *bytes, size_t n)
 {
     if (b->n + n > b->room && !b->failed) {
         size_t room = b->n + n + b->room / 2 + 64;
@@ -46,24 +46,24 @@ void buffer_put(struct byte_buffer *b, const void *bytes, size_t n)
     b->n += n;
 }
 
-void buffer_put_u32(struct byte_buffer *b, uint32_t number)
+void column_buffer_put_u32(struct column_buffer *b, uint32_t number)
 {
     uint8_t bytes[4];
     store_u32(bytes, number);
-    buffer_put(b, bytes, sizeof bytes);
+    column_buffer_put(b, bytes, sizeof bytes);
 }
 
-static void buffer_put_u16(struct byte_buffer *b, uint32_t number)
+static void column_buffer_put_u16(struct column_buffer *b, uint32_t number)
 {
     uint8_t bytes[2];
     store_u16(bytes, (uint16_t)number);
-    buffer_put(b, bytes, sizeof bytes);
+    column_buffer_put(b, bytes, sizeof bytes);
 }
 
-void buffer_put_varint(struct byte_buffer *b, uint64_t number)
+void column_buffer_put_varint(struct column_buffer *b, uint64_t number)
 {
     uint8_t bytes[VARINT_BYTES_MAX];
-    buffer_put(b, bytes, varint_put(number, bytes));
+    column_buffer_put(b, bytes, varint_put(number, bytes));
 }
 
 /* ---- coding ------------------------------------------------------------------------------------------------------ */
@@ -135,24 +135,24 @@ static bool chunk_next(const struct chunk_view *chunk, uint32_t *at, uint64_t *w
     return true;
 }
 
-static void put_runs(struct byte_buffer *out, const struct chunk_view *chunk)
+static void put_runs(struct column_buffer *out, const struct chunk_view *chunk)
 {
     uint32_t at = 0, row, first = 0, next = UINT32_MAX;
     uint64_t word = 0;
-    buffer_put_u16(out, chunk->runs);
+    column_buffer_put_u16(out, chunk->runs);
     while (chunk_next(chunk, &at, &word, &row)) {
         if (row != next) {
             if (next != UINT32_MAX)
-                buffer_put_u16(out, next - 1 - first);
-            buffer_put_u16(out, row);
+                column_buffer_put_u16(out, next - 1 - first);
+            column_buffer_put_u16(out, row);
             first = row;
         }
         next = row + 1;
     }
-    buffer_put_u16(out, next - 1 - first);
+    column_buffer_put_u16(out, next - 1 - first);
 }
 
-static void put_chunk(struct byte_buffer *out, const struct chunk_view *chunk)
+static void put_chunk(struct column_buffer *out, const struct chunk_view *chunk)
 {
     uint32_t at = 0, row;
     uint64_t word = 0;
@@ -160,45 +160,45 @@ static void put_chunk(struct byte_buffer *out, const struct chunk_view *chunk)
         put_runs(out, chunk);
     } else if (chunk->n <= CHUNK_ARRAY) {
         while (chunk_next(chunk, &at, &word, &row))
-            buffer_put_u16(out, row);
+            column_buffer_put_u16(out, row);
     } else {
         uint8_t bits[CHUNK_BYTES] = {0};
         while (chunk_next(chunk, &at, &word, &row))
             bits[row / 8] = (uint8_t)(bits[row / 8] | 1u << row % 8);
-        buffer_put(out, bits, sizeof bits);
+        column_buffer_put(out, bits, sizeof bits);
     }
 }
 
-static void put_offsets(struct byte_buffer *out, const struct row_view *view, uint32_t from)
+static void put_offsets(struct column_buffer *out, const struct row_view *view, uint32_t from)
 {
     struct chunk_view chunk;
     for (uint64_t at = 0; view_next(view, &at, &chunk); from += chunk_bytes(&chunk))
-        buffer_put_u32(out, from);
+        column_buffer_put_u32(out, from);
 }
 
 /* The portable format. */
-static void put_roaring(struct byte_buffer *out, const struct row_view *view)
+static void put_roaring(struct column_buffer *out, const struct row_view *view)
 {
     struct chunk_view chunk;
     uint32_t n = 0, runs = 0;
     for (uint64_t at = 0; view_next(view, &at, &chunk); n++)
         runs += chunk_is_runs(&chunk);
     uint32_t header = runs ? 4 + (n + 7) / 8 : 8;
-    buffer_put_u32(out, runs ? COOKIE_RUNS | (n - 1) << 16 : COOKIE_NO_RUNS);
+    column_buffer_put_u32(out, runs ? COOKIE_RUNS | (n - 1) << 16 : COOKIE_NO_RUNS);
     if (!runs)
-        buffer_put_u32(out, n);
+        column_buffer_put_u32(out, n);
     uint32_t i = 0;
     uint8_t flags = 0;
     for (uint64_t at = 0; runs && view_next(view, &at, &chunk); i++) {
         flags = (uint8_t)(flags | (unsigned)chunk_is_runs(&chunk) << i % 8);
         if (i % 8 == 7 || i == n - 1) {
-            buffer_put(out, &flags, 1);
+            column_buffer_put(out, &flags, 1);
             flags = 0;
         }
     }
     for (uint64_t at = 0; view_next(view, &at, &chunk);) {
-        buffer_put_u16(out, chunk.key);
-        buffer_put_u16(out, chunk.n - 1);
+        column_buffer_put_u16(out, chunk.key);
+        column_buffer_put_u16(out, chunk.n - 1);
     }
     if (!runs || n >= OFFSETS_FROM)
         put_offsets(out, view, header + 8 * n);
@@ -226,19 +226,19 @@ static void view_rows(const struct row_view *view, uint32_t *rows)
     }
 }
 
-static void put_gaps(struct byte_buffer *out, const uint32_t *rows, uint32_t n)
+static void put_gaps(struct column_buffer *out, const uint32_t *rows, uint32_t n)
 {
     uint8_t bytes[SET_GAPS_MAX * VARINT_BYTES_MAX];
     uint32_t at = varint_put(rows[0], bytes);
     for (uint32_t i = 1; i < n; i++)
         at += varint_put(rows[i] - rows[i - 1] - 1, bytes + at);
-    buffer_put_varint(out, at);
-    buffer_put(out, bytes, at);
+    column_buffer_put_varint(out, at);
+    column_buffer_put(out, bytes, at);
 }
 
-static void put_form(struct byte_buffer *out, uint64_t n, enum set_form form)
+static void put_form(struct column_buffer *out, uint64_t n, enum set_form form)
 {
-    buffer_put_varint(out, n << 2 | form);
+    column_buffer_put_varint(out, n << 2 | form);
 }
 
 /* Whether the rows follow one another; *first: the first. */
@@ -263,16 +263,16 @@ static bool view_is_run(const struct row_view *view, uint32_t *first)
     return true;
 }
 
-void row_set_put(struct byte_buffer *out, const struct row_view *view)
+void row_set_put(struct column_buffer *out, const struct row_view *view)
 {
     uint64_t n = view_count(view);
     uint32_t first = 0, rows[SET_GAPS_MAX];
     if (view_is_run(view, &first)) {
         put_form(out, n, SET_RUN);
-        buffer_put_varint(out, first);
+        column_buffer_put_varint(out, first);
         return;
     }
-    struct byte_buffer roaring = {0};
+    struct column_buffer roaring = {0};
     size_t at = out->n;
     put_roaring(&roaring, view);
     if (n <= SET_GAPS_MAX) {
@@ -283,8 +283,8 @@ void row_set_put(struct byte_buffer *out, const struct row_view *view)
     if (n > SET_GAPS_MAX || out->n - at > roaring.n + 2 * VARINT_BYTES_MAX) {
         out->n = at;
         put_form(out, n, SET_ROARING);
-        buffer_put_varint(out, roaring.n);
-        buffer_put(out, roaring.at, roaring.n);
+        column_buffer_put_varint(out, roaring.n);
+        column_buffer_put(out, roaring.at, roaring.n);
     }
     out->failed |= roaring.failed;
     free(roaring.at);
@@ -294,7 +294,7 @@ void row_set_put(struct byte_buffer *out, const struct row_view *view)
 int row_view_roaring(const struct row_view *view, roaring_bitmap_t **out)
 {
     const struct row_view plain = {.rows = view->rows, .bits = view->bits, .n = view->n, .no_runs = true};
-    struct byte_buffer bytes = {0};
+    struct column_buffer bytes = {0};
     roaring_bitmap_t *made = NULL;
     put_roaring(&bytes, &plain);
     if (!bytes.failed)

@@ -10,7 +10,7 @@
  */
 #include "index/format/format.h"
 #include "index/format/index_kind.h"
-#include "index/format/posting.h"
+#include "index/format/posting_block.h"
 #include "index/vector/rotation.h"
 #include "io/bytes.h"
 #include "io/error.h"
@@ -24,7 +24,7 @@
 
 const unsigned nav_bits[NAV_WIDTHS] = {1, 2, 4, 8};
 
-void params_encode(const struct segment_params *p, uint8_t out[PARAMS_BYTES])
+void format_params_encode(const struct segment_params *p, uint8_t out[PARAMS_BYTES])
 {
     memset(out, 0, PARAMS_BYTES);
     store_u32(out, p->format_version);
@@ -68,7 +68,7 @@ void params_encode(const struct segment_params *p, uint8_t out[PARAMS_BYTES])
     store_u32(out + 204, p->run_rows);
 }
 
-enum quire_type slot_element_type(uint32_t slot)
+enum quire_type format_slot_type(uint32_t slot)
 {
     static const enum quire_type types[] = {[QUIRE_SLOT_F32] = QUIRE_TYPE_F32,
                                             [QUIRE_SLOT_F16] = QUIRE_TYPE_F16,
@@ -83,7 +83,7 @@ enum quire_type slot_element_type(uint32_t slot)
 static int params_check_slots(const struct segment_params *p, struct quire_error *err)
 {
     uint32_t slot_bytes =
-        p->slot == QUIRE_SLOT_Q8 ? p->code_dim : p->dim * (uint32_t)quire_type_bytes(slot_element_type(p->slot));
+        p->slot == QUIRE_SLOT_Q8 ? p->code_dim : p->dim * (uint32_t)quire_type_bytes(format_slot_type(p->slot));
     uint32_t factor_bytes = p->slot == QUIRE_SLOT_Q8 ? 8 : p->metric == QUIRE_METRIC_COSINE ? 4 : 0;
     if (p->slot_bytes != slot_bytes || p->factor_bytes != factor_bytes)
         return error_set(err, QUIRE_ECORRUPT, "parameters name slots of %u + %u bytes, expected %u + %u", p->slot_bytes,
@@ -165,7 +165,7 @@ static int params_check(const struct segment_params *p, struct quire_error *err)
     return rc == 0 ? params_check_slots(p, err) : rc;
 }
 
-int params_decode(const uint8_t in[PARAMS_BYTES], struct segment_params *out, struct quire_error *err)
+int format_params_decode(const uint8_t in[PARAMS_BYTES], struct segment_params *out, struct quire_error *err)
 {
     struct segment_params p = {.format_version = load_u32(in)};
     if (p.format_version != SEGMENT_FORMAT_VERSION)
@@ -225,22 +225,22 @@ static uint64_t page_checksum(const uint8_t *page, uint64_t number, const uint8_
     return XXH3_64bits_withSeed(page, PAGE_PAYLOAD, load_u64(segment_id) + number);
 }
 
-void page_seal(uint8_t page[PAGE_BYTES], uint64_t number, const uint8_t segment_id[16])
+void format_page_seal(uint8_t page[PAGE_BYTES], uint64_t number, const uint8_t segment_id[16])
 {
     store_u64(page + PAGE_PAYLOAD, page_checksum(page, number, segment_id));
 }
 
-bool page_is_valid(const uint8_t page[PAGE_BYTES], uint64_t number, const uint8_t segment_id[16])
+bool format_page_is_valid(const uint8_t page[PAGE_BYTES], uint64_t number, const uint8_t segment_id[16])
 {
     return load_u64(page + PAGE_PAYLOAD) == page_checksum(page, number, segment_id);
 }
 
-uint64_t record_checksum(const void *bytes, size_t n, const uint8_t segment_id[16])
+uint64_t format_record_checksum(const void *bytes, size_t n, const uint8_t segment_id[16])
 {
     return XXH3_64bits_withSeed(bytes, n, load_u64(segment_id));
 }
 
-uint64_t key_hash(const void *key, size_t bytes)
+uint64_t format_key_hash(const void *key, size_t bytes)
 {
     return XXH3_64bits(key, bytes);
 }

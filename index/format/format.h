@@ -32,12 +32,12 @@ enum blocks_section { BLOCKS_BLOCKS = 1 };
 enum codes_section {
     CODES_CENTRES = 1,        /* CENTRE_BITS-bit code of each block's centre */
     CODES_CENTRE_FACTORS = 2, /* per block 3 f32: f, squared length of the decoded centre, spread of |row - centre| */
-    CODES_GROUP_CENTRES = 3,  /* those of groups that are no blocks, where rows of runs lie side by side (groups.h) */
-    CODES_GROUP_FACTORS = 4,
-    CODES_GROUPS = 5,       /* per row u32: its group */
+    CODES_CELL_CENTRES = 3,   /* those of cells that are no blocks, where rows of runs lie side by side (cells.h) */
+    CODES_CELL_FACTORS = 4,
+    CODES_CELLS = 5,        /* per row u32: its cell */
     CODES_NAVIGATION = 16,  /* + bits: one code per row, relative to the decoded centre of its block */
     CODES_NAV_FACTORS = 32, /* + bits: per row 2 f16: A / scale_a, f / scale_f (scales in PARAMS) */
-    CODES_LISTS = 64,       /* per inverted list LIST_ENTRY_BYTES (posting.h) */
+    CODES_LISTS = 64,       /* per inverted list LIST_ENTRY_BYTES (posting_block.h) */
     CODES_HEADS = 65,       /* the graph of their heads (lists.h) */
     CODES_GUESTS = 66       /* per row that is no list's own u32: the list that it is a guest of (lists.h) */
 };
@@ -95,7 +95,7 @@ static inline uint32_t edge_code_bytes_of(uint32_t code_dim)
 }
 
 /* The type of a slot's numbers; of no other slot than those that hold numbers (not of AUTO and Q8). */
-enum quire_type slot_element_type(uint32_t slot);
+enum quire_type format_slot_type(uint32_t slot);
 
 /* Rows of a block: as many as it has slots, but for the last. */
 static inline uint32_t params_block_rows(const struct segment_params *p, uint32_t block)
@@ -104,9 +104,9 @@ static inline uint32_t params_block_rows(const struct segment_params *p, uint32_
     return left < p->slots_per_block ? (uint32_t)left : p->slots_per_block;
 }
 
-void params_encode(const struct segment_params *params, uint8_t out[PARAMS_BYTES]);
+void format_params_encode(const struct segment_params *params, uint8_t out[PARAMS_BYTES]);
 /* Refuses versions it does not know and values out of their limits. */
-int params_decode(const uint8_t in[PARAMS_BYTES], struct segment_params *out, struct quire_error *err);
+int format_params_decode(const uint8_t in[PARAMS_BYTES], struct segment_params *out, struct quire_error *err);
 
 /* One line of META_FILES: which files belong to the segment. */
 #define FILE_ENTRY_BYTES 32u
@@ -122,12 +122,12 @@ struct file_entry {
 #define PAGE_BYTES   4096u
 #define PAGE_PAYLOAD (PAGE_BYTES - 8)
 
-void page_seal(uint8_t page[PAGE_BYTES], uint64_t number, const uint8_t segment_id[16]);
-bool page_is_valid(const uint8_t page[PAGE_BYTES], uint64_t number, const uint8_t segment_id[16]);
+void format_page_seal(uint8_t page[PAGE_BYTES], uint64_t number, const uint8_t segment_id[16]);
+bool format_page_is_valid(const uint8_t page[PAGE_BYTES], uint64_t number, const uint8_t segment_id[16]);
 
 /* A heap record: XXH3-64 of its bytes (seeded with the segment), then the bytes. */
 #define RECORD_HEADER_BYTES 8u
-uint64_t record_checksum(const void *bytes, size_t n, const uint8_t segment_id[16]);
+uint64_t format_record_checksum(const void *bytes, size_t n, const uint8_t segment_id[16]);
 
 /* Key table page: u32 entries, u32 0, then per entry u64 hash, then per entry u32 row. */
 #define BUCKET_ENTRIES_MAX 339u
@@ -137,8 +137,8 @@ uint64_t record_checksum(const void *bytes, size_t n, const uint8_t segment_id[1
 #define ATTRIBUTES_PER_PAGE (PAGE_PAYLOAD / 8)
 #define ATTRIBUTE_BYTES_MAX ((1u << 24) - 1)
 
-uint64_t key_hash(const void *key, size_t bytes);
-static inline uint32_t key_bucket(uint64_t hash, uint32_t buckets)
+uint64_t format_key_hash(const void *key, size_t bytes);
+static inline uint32_t format_key_bucket(uint64_t hash, uint32_t buckets)
 {
     return (uint32_t)(((hash >> 32) * buckets) >> 32);
 }

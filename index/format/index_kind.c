@@ -39,7 +39,7 @@ static double read_us(const char *folder)
     return us;
 }
 
-enum quire_index_kind kind_choose(const struct kind_facts *facts, enum kind_reason *reason)
+enum quire_index_kind index_kind_choose(const struct index_kind_facts *facts, enum kind_reason *reason)
 {
     if (facts->budget == 0 || facts->lists_fit)
         *reason = KIND_LISTS_FIT;
@@ -50,7 +50,7 @@ enum quire_index_kind kind_choose(const struct kind_facts *facts, enum kind_reas
     return *reason == KIND_GRAPH_FITS ? QUIRE_INDEX_PAGEGRAPH : QUIRE_INDEX_SPANN;
 }
 
-const char *kind_reason_text(uint32_t reason)
+const char *index_kind_reason_text(uint32_t reason)
 {
     static const char *const texts[KIND_REASONS] = {
         "it was asked for",

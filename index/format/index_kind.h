@@ -16,7 +16,7 @@ enum kind_reason {
     KIND_REASONS
 };
 
-struct kind_facts {
+struct index_kind_facts {
     uint64_t budget;      /* of searches, bytes; 0: none */
     bool lists_fit;       /* heads and list codes of all rows */
     uint64_t graph_bytes; /* centres and narrowest navigation codes of a page graph */
@@ -24,8 +24,8 @@ struct kind_facts {
 };
 
 /* The rule; measures the device where it decides, for a fifth of a second. */
-enum quire_index_kind kind_choose(const struct kind_facts *facts, enum kind_reason *reason);
+enum quire_index_kind index_kind_choose(const struct index_kind_facts *facts, enum kind_reason *reason);
 /* One sentence. Static storage, never NULL. */
-const char *kind_reason_text(uint32_t reason);
+const char *index_kind_reason_text(uint32_t reason);
 
 #endif

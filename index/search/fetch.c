@@ -54,7 +54,7 @@ static void on_rows_page(struct task *t)
         return;
     }
     uint32_t row = load_u32(t->page + 4 * (input % ROWS_PER_PAGE));
-    if (!page_is_valid(t->page, page, s->segment_id) || row >= s->params.rows) {
+    if (!format_page_is_valid(t->page, page, s->segment_id) || row >= s->params.rows) {
         damaged(t, "page", section_file_io(s->keys), s->rows_at + page * PAGE_BYTES);
         return;
     }
@@ -86,12 +86,12 @@ static void not_found(struct task *t)
 static void on_bucket(struct task *t)
 {
     const struct segment *s = t->segment;
-    uint32_t page = key_bucket(t->hash, s->params.key_buckets);
+    uint32_t page = format_key_bucket(t->hash, s->params.key_buckets);
     if (task_check_read(t, 0, "read of a key page") < 0) {
         fail(t, t->code);
         return;
     }
-    if (!page_is_valid(t->page, page, s->segment_id) || load_u32(t->page) > BUCKET_ENTRIES_MAX) {
+    if (!format_page_is_valid(t->page, page, s->segment_id) || load_u32(t->page) > BUCKET_ENTRIES_MAX) {
         damaged(t, "page", section_file_io(s->keys), s->buckets_at + (uint64_t)page * PAGE_BYTES);
         return;
     }
@@ -122,8 +122,8 @@ static void find_key(struct task *t)
     const struct segment *s = t->segment;
     const struct fetch_request *r = t->fetch;
     if (s->params.user_keys) {
-        t->hash = key_hash(r->key, r->key_bytes);
-        read_page(t, s->keys, s->buckets_at + (uint64_t)key_bucket(t->hash, s->params.key_buckets) * PAGE_BYTES,
+        t->hash = format_key_hash(r->key, r->key_bytes);
+        read_page(t, s->keys, s->buckets_at + (uint64_t)format_key_bucket(t->hash, s->params.key_buckets) * PAGE_BYTES,
                   on_bucket);
     } else if (parse_number(r->key, r->key_bytes, s->params.rows, &t->bucket_at)) {
         read_page(t, s->keys, s->rows_at + t->bucket_at / ROWS_PER_PAGE * (uint64_t)PAGE_BYTES, on_rows_page);
@@ -241,7 +241,7 @@ static void on_attribute_record(struct task *t)
         fail(t, t->code);
         return;
     }
-    if (load_u64(record) != record_checksum(record + RECORD_HEADER_BYTES, t->attribute_bytes, s->segment_id)) {
+    if (load_u64(record) != format_record_checksum(record + RECORD_HEADER_BYTES, t->attribute_bytes, s->segment_id)) {
         damaged(t, "attribute record", section_file_io(s->attributes), at);
         return;
     }
@@ -259,7 +259,7 @@ static void on_attribute_page(struct task *t)
         fail(t, t->code);
         return;
     }
-    if (!page_is_valid(t->page, page, s->segment_id)) {
+    if (!format_page_is_valid(t->page, page, s->segment_id)) {
         damaged(t, "page", section_file_io(s->attributes), s->attribute_index_at + page * PAGE_BYTES);
         return;
     }

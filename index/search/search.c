@@ -1,8 +1,8 @@
 /*
  * search.c - nearest neighbours: seed from block centres, read the blocks that are worth most, follow their edges.
  *
- *   seed   The tree over the centres of all blocks (entry.h) leads to the `effort` nearest blocks (or groups of rows
- *          that were blocks before those of small tenants were put side by side: groups.h). Their rows are
+ *   seed   The tree over the centres of all blocks (entry.h) leads to the `effort` nearest blocks (or cells of rows
+ *          that were blocks before those of small tenants were put side by side: cells.h). Their rows are
  *          scored by their navigation codes, which lie next to each other in memory. The best become candidates: (row,
  *          estimate, sigma). Where a budget leaves no room for codes, a block stands for its rows: how many of them are
  *          near follows from its centre's distance and their spread around it.
@@ -424,11 +424,11 @@ static float current_tau(struct task *t)
 
 /* ---- seed -------------------------------------------------------------------------------------------------------- */
 
-/* The tree by which the search enters: of groups of near rows, which usually are the blocks. */
+/* The tree by which the search enters: of cells of near rows, which usually are the blocks. */
 static const struct entry_tree *entry_of(const struct task *t)
 {
     const struct segment *g = t->segment;
-    return g->groups ? &g->groups->entry : &g->entry;
+    return g->cells ? &g->cells->entry : &g->entry;
 }
 
 /* Scores s->ids[0..n), nodes of a level, and adds them to s->nearest[0..have); returns how many there are then. */
@@ -532,23 +532,23 @@ static uint32_t nearest_blocks(struct task *t, uint32_t want, uint32_t beam)
     return search_narrow(s, n, want);
 }
 
-/* As seed_rows, of groups, whose rows are anywhere. */
+/* As seed_rows, of cells, whose rows are anywhere. */
 static float seed_groups(struct task *t, uint32_t begin, uint32_t end, float limit)
 {
     struct searcher *s = t->searcher;
-    const struct groups *groups = t->segment->groups;
+    const struct cells *cells = t->segment->cells;
     uint32_t n = 0;
     for (uint32_t i = begin; i < end; i++) {
-        uint32_t group = s->nearest[i].row, rows = params_block_rows(&t->segment->params, group);
-        if (bitmap_has(t->probed, group))
+        uint32_t cell = s->nearest[i].row, rows = params_block_rows(&t->segment->params, cell);
+        if (bitmap_has(t->probed, cell))
             continue;
-        bitmap_add(t->probed, group);
+        bitmap_add(t->probed, cell);
         if (n + rows > STEP_ROWS) {
             task_score_rows(t, n);
             search_add_candidates(t, n, &limit);
             n = 0;
         }
-        memcpy(s->ids + n, groups->rows + (size_t)group * groups->capacity, sizeof *s->ids * rows);
+        memcpy(s->ids + n, cells->rows + (size_t)cell * cells->capacity, sizeof *s->ids * rows);
         for (uint32_t r = n; r < n + rows; r++)
             task_prefetch_row(t, s->ids[r]);
         n += rows;
@@ -564,7 +564,7 @@ static float seed_rows(struct task *t, uint32_t begin, uint32_t end, float limit
 {
     struct searcher *s = t->searcher;
     uint32_t n = 0;
-    if (t->segment->groups)
+    if (t->segment->cells)
         return seed_groups(t, begin, end, limit);
     for (uint32_t i = begin; i < end; i++) {
         if (i + PREFETCH_BLOCKS < end)
@@ -888,7 +888,7 @@ static int follow_list(struct task *t, const struct block_view *view, uint32_t l
 {
     struct searcher *s = t->searcher;
     const struct segment_params *p = &t->segment->params;
-    const struct groups *groups = t->segment->groups;
+    const struct cells *cells = t->segment->cells;
     uint32_t block_end = 0, first;
     bool skip = false;
     int edges = block_edges(view, list, s->edges, &first);
@@ -899,10 +899,10 @@ static int follow_list(struct task *t, const struct block_view *view, uint32_t l
                 return QUIRE_ECORRUPT;
             uint32_t block = row / p->slots_per_block;
             block_end = (block + 1) * p->slots_per_block;
-            skip = (!groups && bitmap_has(t->probed, block)) || bitmap_has(t->read, block);
+            skip = (!cells && bitmap_has(t->probed, block)) || bitmap_has(t->read, block);
         }
         uint32_t *recent = &t->recent[row * 2654435761u >> 22 & (RECENT_ROWS - 1)];
-        if (skip || *recent == row || (groups && bitmap_has(t->probed, groups->of[row])))
+        if (skip || *recent == row || (cells && bitmap_has(t->probed, cells->of[row])))
             continue;
         *recent = row;
         s->picks[*n] = first + (uint32_t)i;

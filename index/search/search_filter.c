@@ -96,7 +96,7 @@ bool search_selects_any(const struct selection *s, uint32_t first, uint32_t n)
 
 bool search_selects_entry(const struct selection *s, uint32_t first, uint32_t n)
 {
-    return any_bit(s->groups ? s->groups : s->blocks, first, n);
+    return any_bit(s->cells ? s->cells : s->blocks, first, n);
 }
 
 /* ---- plans ------------------------------------------------------------------------------------------------------- */
@@ -389,16 +389,16 @@ enum seeds search_judge_seeds(struct task *t, uint64_t found)
     return SEEDS_AGAIN;
 }
 
-/* Rows of the selection in a group of near rows, usually a block. */
-static uint32_t selected_in(const struct task *t, uint32_t group)
+/* Rows of the selection in a cell of near rows, usually a block. */
+static uint32_t selected_in(const struct task *t, uint32_t cell)
 {
     const struct segment_params *p = &t->segment->params;
-    const struct groups *groups = t->segment->groups;
-    uint32_t rows = params_block_rows(p, group), found = 0;
-    if (!groups)
-        return search_selects(t->selection, group * p->slots_per_block, rows);
+    const struct cells *cells = t->segment->cells;
+    uint32_t rows = params_block_rows(p, cell), found = 0;
+    if (!cells)
+        return search_selects(t->selection, cell * p->slots_per_block, rows);
     for (uint32_t i = 0; i < rows; i++)
-        found += selection_has(t->selection, groups->rows[(size_t)group * groups->capacity + i]);
+        found += selection_has(t->selection, cells->rows[(size_t)cell * cells->capacity + i]);
     return found;
 }
 

@@ -183,7 +183,7 @@ static int choose_lists(struct task *t, uint32_t n, uint32_t most)
 
 /* ---- rows of a list ---------------------------------------------------------------------------------------------- */
 
-static void scan_posting(struct task *t, const struct candidate *list, const struct posting_view *view)
+static void scan_posting(struct task *t, const struct candidate *list, const struct posting_block_view *view)
 {
     struct searcher *s = t->searcher;
     const f16_t *factors = (const f16_t *)(const void *)view->factors;
@@ -194,7 +194,7 @@ static void scan_posting(struct task *t, const struct candidate *list, const str
         task_score_groups(t, view->groups + (size_t)at * view->group_bytes, factors + 2 * (size_t)first, groups, 0, n,
                           list->distance, list->sigma);
         for (uint32_t i = 0; i < n; i++)
-            s->ids[i] = posting_row(view, first + i);
+            s->ids[i] = posting_block_row(view, first + i);
         search_add_candidates(t, n, &t->lists_limit);
     }
 }
@@ -304,7 +304,7 @@ static void serve_lists(struct searcher *s)
     }
 }
 
-static int open_posting(struct task *t, const struct posting_read *read, int result, struct posting_view *view)
+static int open_posting(struct task *t, const struct posting_read *read, int result, struct posting_block_view *view)
 {
     const struct segment *g = t->segment;
     const char *path = read->op.file->path;
@@ -316,8 +316,8 @@ static int open_posting(struct task *t, const struct posting_read *read, int res
         return code;
     }
     uint32_t list = t->lists[read->list].row;
-    int rc = posting_open(read->buffer, list, &g->lists->entries[list], g->params.code_dim, g->params.list_bits,
-                          g->params.rows, g->segment_id, view, &err);
+    int rc = posting_block_open(read->buffer, list, &g->lists->entries[list], g->params.code_dim, g->params.list_bits,
+                                g->params.rows, g->segment_id, view, &err);
     if (rc < 0)
         task_fail(t, rc, "list %u of %s at offset %llu is damaged: %s", list, path, (unsigned long long)read->op.offset,
                   err.message);
@@ -329,7 +329,7 @@ static void on_posting(struct io_op *op, int result, unsigned flags)
     struct task *t = op->owner;
     struct searcher *s = t->searcher;
     struct posting_read *read = (struct posting_read *)(void *)((char *)op - offsetof(struct posting_read, op));
-    struct posting_view view;
+    struct posting_block_view view;
     uint64_t generation = t->generation;
     (void)flags;
     if (task_waits(t, op, result))
@@ -355,8 +355,8 @@ static void queue_posting(struct task *t, struct posting_read *read)
     const struct segment *g = t->segment;
     const struct segment_params *p = &g->params;
     const struct list_entry *e = &g->lists->entries[t->lists[t->next_list].row];
-    struct posting_shape shape;
-    posting_shape(e->entries, e->own, p->code_dim, p->list_bits, &shape);
+    struct posting_block_shape shape;
+    posting_block_shape(e->entries, e->own, p->code_dim, p->list_bits, &shape);
     read->list = t->next_list++;
     read->op = (struct io_op){.kind = IO_READ,
                               .file = section_file_io(g->postings),

@@ -104,7 +104,7 @@ struct task {
     float query_norm2, rotated_sum;
     struct code_query levels;
     uint32_t dims_capacity;
-    uint8_t *probed, *read; /* bitmaps of blocks; probed: of groups where the search enters by them (groups.h) */
+    uint8_t *probed, *read; /* bitmaps of blocks; probed: of cells where the search enters by them (cells.h) */
     size_t blocks_capacity; /* bytes of each bitmap */
     struct candidate *candidates;
     uint32_t n_candidates, candidates_max, candidates_capacity;
@@ -290,7 +290,7 @@ enum seeds { SEEDS_KEEP, SEEDS_AGAIN, SEEDS_DONE };
 enum seeds search_judge_seeds(struct task *task, uint64_t found);
 /* Rows of the selection in the n blocks of searcher->nearest. */
 uint64_t search_selected_seeds(const struct task *task, uint32_t n);
-/* Whether any row of first .. first + n is in the selection; how many are; whether any of these blocks, or groups, has
+/* Whether any row of first .. first + n is in the selection; how many are; whether any of these blocks, or cells, has
  * one. */
 bool search_selects_any(const struct selection *selection, uint32_t first, uint32_t n);
 uint32_t search_selects(const struct selection *selection, uint32_t first, uint32_t n);

@@ -60,7 +60,7 @@ static int write_entries(struct section_writer *writer, const struct list_entry 
     for (uint32_t at = 0; rc == 0 && at < n; at += 64) {
         uint32_t m = n - at < 64 ? n - at : 64;
         for (uint32_t i = 0; i < m; i++)
-            list_entry_encode(&entries[at + i], bytes + (size_t)i * LIST_ENTRY_BYTES);
+            posting_list_encode(&entries[at + i], bytes + (size_t)i * LIST_ENTRY_BYTES);
         rc = section_write(writer, bytes, (size_t)m * LIST_ENTRY_BYTES, err);
     }
     return rc == 0 ? section_end(writer, err) : rc;
@@ -213,11 +213,12 @@ static int check_entries(const struct lists *lists, const struct segment_params 
     uint64_t rows = 0, page = 0, entries = 0;
     for (uint32_t i = 0; i < lists->n; i++) {
         const struct list_entry *e = &lists->entries[i];
-        struct posting_shape shape;
+        struct posting_block_shape shape;
         uint32_t members = lists_members(lists, i);
         if (e->first != rows || members == 0 || members > e->entries || e->page != page ||
             !(isfinite(e->rms) && e->rms >= 0 && e->radius >= 0) ||
-            !posting_shape(e->entries, e->own, p->code_dim, p->list_bits, &shape) || shape.bytes > p->posting_bytes_max)
+            !posting_block_shape(e->entries, e->own, p->code_dim, p->list_bits, &shape) ||
+            shape.bytes > p->posting_bytes_max)
             return error_set(err, QUIRE_ECORRUPT,
                              "%s: the directory's list %u (rows %u + %u, %u entries, page %u) does not fit", path, i,
                              e->first, e->own, e->entries, e->page);
@@ -250,7 +251,7 @@ static int load_entries(struct lists *lists, const struct segment_params *p, str
     if (rc == 0 && !lists->entries)
         rc = error_set(err, QUIRE_ENOMEM, "no memory for a directory of %u lists", lists->n);
     for (uint32_t i = 0; rc == 0 && i < lists->n; i++)
-        list_entry_decode(bytes + (size_t)i * LIST_ENTRY_BYTES, &lists->entries[i]);
+        posting_list_decode(bytes + (size_t)i * LIST_ENTRY_BYTES, &lists->entries[i]);
     free(bytes);
     return rc == 0 ? check_entries(lists, p, path, err) : rc;
 }
@@ -374,15 +375,15 @@ void lists_close(struct lists *lists)
 uint64_t lists_postings_bytes(const struct lists *lists, const struct segment_params *p)
 {
     const struct list_entry *last = &lists->entries[lists->n - 1];
-    struct posting_shape shape = {.bytes = 0};
-    posting_shape(last->entries, last->own, p->code_dim, p->list_bits, &shape);
+    struct posting_block_shape shape = {.bytes = 0};
+    posting_block_shape(last->entries, last->own, p->code_dim, p->list_bits, &shape);
     return (uint64_t)last->page * SECTION_ALIGN + shape.bytes;
 }
 
 /* ---- resident codes ---------------------------------------------------------------------------------------------- */
 
-static void keep_code(struct lists *lists, const struct segment_params *p, const struct posting_view *view, uint32_t i,
-                      size_t place, uint8_t *code)
+static void keep_code(struct lists *lists, const struct segment_params *p, const struct posting_block_view *view,
+                      uint32_t i, size_t place, uint8_t *code)
 {
     code_group_get(view->groups + (size_t)(i / CODE_GROUP) * view->group_bytes, i % CODE_GROUP, p->code_dim,
                    p->list_bits, code);
@@ -394,7 +395,7 @@ static void keep_code(struct lists *lists, const struct segment_params *p, const
 
 /* The codes of a list's members to their places. Guests stand among the replicas, both ascending; false: one does
  * not. */
-static bool keep_members(struct lists *lists, const struct segment_params *p, const struct posting_view *view,
+static bool keep_members(struct lists *lists, const struct segment_params *p, const struct posting_block_view *view,
                          uint8_t *code)
 {
     uint32_t members = lists_members(lists, view->number), found = view->own;
@@ -402,7 +403,7 @@ static bool keep_members(struct lists *lists, const struct segment_params *p, co
     for (uint32_t i = 0; i < view->own; i++)
         keep_code(lists, p, view, i, place + i, code);
     for (uint32_t i = view->own; i < view->entries && found < members; i++)
-        if (posting_row(view, i) == lists_member(lists, view->number, found))
+        if (posting_block_row(view, i) == lists_member(lists, view->number, found))
             keep_code(lists, p, view, i, place + found++, code);
     return found == members;
 }
@@ -415,8 +416,8 @@ static uint32_t lists_that_fit(const struct lists *lists, const struct segment_p
     *bytes = 0;
     while (first + n < lists->n) {
         const struct list_entry *e = &lists->entries[first + n];
-        struct posting_shape shape;
-        posting_shape(e->entries, e->own, p->code_dim, p->list_bits, &shape);
+        struct posting_block_shape shape;
+        posting_block_shape(e->entries, e->own, p->code_dim, p->list_bits, &shape);
         if (n > 0 && *bytes + shape.bytes > SCAN_BYTES)
             break;
         *bytes += shape.bytes;
@@ -444,10 +445,10 @@ int lists_load_codes(struct lists *lists, const struct segment_params *p, struct
         rc = fs_read_exact(file, buffer, bytes, offset, err);
         for (uint32_t i = 0; rc == 0 && i < n; i++) {
             const struct list_entry *e = &lists->entries[at + i];
-            struct posting_view view;
+            struct posting_block_view view;
             struct quire_error inner = {0};
             const uint8_t *posting = buffer + (size_t)(e->page - lists->entries[at].page) * SECTION_ALIGN;
-            rc = posting_open(posting, at + i, e, p->code_dim, p->list_bits, p->rows, segment_id, &view, &inner);
+            rc = posting_block_open(posting, at + i, e, p->code_dim, p->list_bits, p->rows, segment_id, &view, &inner);
             if (rc == 0 && !keep_members(lists, p, &view, code))
                 rc = error_set(&inner, QUIRE_ECORRUPT, "one of its guests is missing");
             if (rc < 0)

@@ -17,7 +17,7 @@
 #define QUIRE_INDEX_LISTS_H
 
 #include "index/format/format.h"
-#include "index/format/posting.h"
+#include "index/format/posting_block.h"
 #include "index/graph/graph.h"
 #include "index/kernels/kernels.h"
 #include "io/sections.h"

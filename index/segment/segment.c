@@ -123,7 +123,7 @@ static int load_meta(struct opening *o)
         (rc = section_load(meta, entry, params, o->err)) < 0)
         goto out;
     struct quire_error inner = {0};
-    rc = params_decode(params, &s->params, &inner);
+    rc = format_params_decode(params, &s->params, &inner);
     if (rc < 0) {
         error_set(o->err, rc, "%s: %s", o->path, inner.message);
         goto out;
@@ -198,8 +198,8 @@ static int choose_width(struct opening *o, const struct section_file *codes)
     struct segment *s = o->s;
     uint64_t budget = s->info.memory_bytes;
     uint64_t entries = entry_bytes_of(s->params.n_blocks, s->params.code_dim);
-    uint64_t columns = s->info.resident_columns_bytes, groups = groups_bytes_of(&s->params);
-    uint64_t fixed = 4 * s->params.rows + entries + columns + groups, least = 0, reserve = s->info.reserve_bytes;
+    uint64_t columns = s->info.resident_columns_bytes, cells = cells_bytes_of(&s->params);
+    uint64_t fixed = 4 * s->params.rows + entries + columns + cells, least = 0, reserve = s->info.reserve_bytes;
     bool found = false;
     for (unsigned w = 0; w < NAV_WIDTHS && !o->options->edge_codes; w++) {
         if (!section_find(codes, CODES_NAVIGATION + nav_bits[w]) ||
@@ -348,8 +348,8 @@ static int load_codes(struct opening *o)
     rc = entry_init(&s->entry, &s->centres, s->params.code_dim);
     s->info.resident_bytes += s->entry.bytes;
     if (rc == 0 && resident)
-        rc = groups_open(&s->params, codes, &s->groups, o->err);
-    s->info.resident_bytes += s->groups ? s->groups->bytes : 0;
+        rc = cells_open(&s->params, codes, &s->cells, o->err);
+    s->info.resident_bytes += s->cells ? s->cells->bytes : 0;
 out:
     section_file_close(codes);
     return rc;
@@ -429,7 +429,7 @@ static void fill_info(struct segment *s)
     info->slots_per_block = p->slots_per_block;
     info->code_dim = p->code_dim;
     info->index = (enum quire_index_kind)p->index;
-    info->index_reason = kind_reason_text(p->kind_reason);
+    info->index_reason = index_kind_reason_text(p->kind_reason);
     info->n_lists = p->n_lists;
     info->list_entries = p->list_entries;
     info->list_bits = p->list_bits;
@@ -443,7 +443,7 @@ static void fill_info(struct segment *s)
     info->resident_factors_bytes = s->lists ? s->lists->factors_mapped : whole->nav_factors_mapped;
     info->resident_heads_bytes = s->lists ? s->lists->heads_bytes : 0;
     info->resident_entries_bytes =
-        whole->centre_codes_mapped + whole->centre_factors_mapped + s->entry.bytes + (s->groups ? s->groups->bytes : 0);
+        whole->centre_codes_mapped + whole->centre_factors_mapped + s->entry.bytes + (s->cells ? s->cells->bytes : 0);
     info->n_entries = p->n_blocks;
     info->direct_io = section_file_io(s->blocks)->direct;
     info->user_keys = p->user_keys;
@@ -466,7 +466,7 @@ static void segment_free(struct segment *s)
     memory_unmap(s->nav_factors, whole->nav_factors_mapped);
     block_cache_destroy(s->cache);
     entry_fini(&s->entry);
-    groups_close(s->groups);
+    cells_close(s->cells);
     memory_unmap(s->centres.codes, whole->centre_codes_mapped);
     memory_unmap(s->centres.factors, whole->centre_factors_mapped);
     space_fini(&s->space);
@@ -547,14 +547,14 @@ void segment_list_lengths(const struct segment *s, uint32_t *rows, uint32_t *byt
 {
     for (uint32_t i = 0; s->lists && i < s->lists->n; i++) {
         const struct list_entry *e = &s->lists->entries[i];
-        struct posting_shape shape = {.bytes = 0};
-        posting_shape(e->entries, e->own, s->params.code_dim, s->params.list_bits, &shape);
+        struct posting_block_shape shape = {.bytes = 0};
+        posting_block_shape(e->entries, e->own, s->params.code_dim, s->params.list_bits, &shape);
         rows[i] = e->entries;
         bytes[i] = shape.bytes;
     }
 }
 
-float calibration_effort(const struct calibration_point *points, uint32_t n, float recall)
+float segment_curve_effort(const struct calibration_point *points, uint32_t n, float recall)
 {
     if (recall <= points[0].recall)
         return (float)points[0].effort;
@@ -576,7 +576,7 @@ uint32_t segment_effort(const struct segment *s, float recall, uint32_t k)
         const struct calibration_point *p = s->calibration + i;
         for (n = 1; i + n < s->n_calibration && p[n].k == p[0].k; n++)
             ;
-        float here = calibration_effort(p, n, recall);
+        float here = segment_curve_effort(p, n, recall);
         if (effort > 0 && (float)k > before_k && k < p[0].k) {
             float part = (logf((float)k) - logf(before_k)) / (logf((float)p[0].k) - logf(before_k));
             effort = expf(logf(effort) + part * (logf(here) - logf(effort)));
@@ -607,7 +607,7 @@ void segment_slot_vector(const struct segment *s, uint32_t block, const uint8_t 
 {
     const struct segment_params *p = &s->params;
     if (p->slot != QUIRE_SLOT_Q8) {
-        space_floats(slot_element_type(p->slot), slot, p->dim, out);
+        space_floats(format_slot_type(p->slot), slot, p->dim, out);
         if (p->factor_bytes)
             for (uint32_t i = 0; i < p->dim; i++)
                 out[i] *= load_f32(factor);

@@ -72,9 +72,4 @@ void segment_list_lengths(const struct segment *segment, uint32_t *rows, uint32_
 /* The effort that reaches `recall` (0 < recall <= 1) at k, from the calibration curve kept at build. */
 uint32_t segment_effort(const struct segment *segment, float recall, uint32_t k);
 
-/* quire_verify on any file system. */
-int segment_verify(struct io_fs *fs, const char *path, void (*finding)(void *context, const char *sentence),
-                   int (*progress)(void *context, const char *phase, uint64_t done, uint64_t total), void *context,
-                   struct quire_verify_report *report, struct quire_error *err);
-
 #endif

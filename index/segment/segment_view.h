@@ -11,8 +11,8 @@
 #include "index/format/format.h"
 #include "index/kernels/kernels.h"
 #include "index/segment/block_cache.h"
+#include "index/segment/cells.h"
 #include "index/segment/entry.h"
-#include "index/segment/groups.h"
 #include "index/segment/lists.h"
 #include "index/segment/segment.h"
 #include "index/vector/codes.h"
@@ -57,7 +57,7 @@ struct segment {
     uint8_t *nav_codes;         /* rows x nav_bytes; NULL: those of edges, or of lists, are used */
     f16_t *nav_factors;         /* rows x 2; NULL with nav_codes */
     struct lists *lists;        /* directory, heads, codes of inverted lists; NULL: a page graph */
-    struct groups *groups;      /* that searches enter by, beside codes; NULL: blocks are groups of near rows */
+    struct cells *cells;        /* of near rows, that searches enter by, beside codes; NULL: those are the blocks */
     struct entry_level centres; /* of the blocks */
     struct entry_tree entry;    /* over the centres */
 
@@ -86,7 +86,7 @@ static inline float segment_block_rms(const struct segment *s, uint32_t block)
 }
 
 /* Effort on one curve (points of one k, ascending effort), between points on a logarithmic scale. */
-float calibration_effort(const struct calibration_point *points, uint32_t n, float recall);
+float segment_curve_effort(const struct calibration_point *points, uint32_t n, float recall);
 
 /* Whether a budget (0: none) has room for the codes of all rows of inverted lists, beside columns and the rest. */
 bool segment_lists_fit(const struct segment_params *params, uint64_t columns_bytes, uint64_t budget);

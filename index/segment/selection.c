@@ -141,18 +141,18 @@ static bool fill_places(struct selection *s, const struct lists *lists, const ro
     return true;
 }
 
-static bool fill_groups(struct selection *s, const struct groups *groups, const roaring_bitmap_t *rows)
+static bool fill_cells(struct selection *s, const struct cells *cells, const roaring_bitmap_t *rows)
 {
     uint32_t numbers[READ_ROWS], n;
-    s->groups = calloc((groups->n + 63u) / 64 * 8, 1);
-    if (!s->groups)
+    s->cells = calloc((cells->n + 63u) / 64 * 8, 1);
+    if (!s->cells)
         return false;
-    s->all_bytes += groups->n / 8;
+    s->all_bytes += cells->n / 8;
     roaring_uint32_iterator_t at;
     roaring_init_iterator(rows, &at);
     while ((n = roaring_read_uint32_iterator(&at, numbers, READ_ROWS)) > 0)
         for (uint32_t i = 0; i < n; i++)
-            bitmap_add(s->groups, groups->of[numbers[i]]);
+            bitmap_add(s->cells, cells->of[numbers[i]]);
     return true;
 }
 
@@ -168,8 +168,8 @@ int selection_create(const struct segment *segment, const roaring_bitmap_t *rows
     bool made = fill(s, rows) && fill_blocks(s, segment, rows);
     if (made && segment->lists && segment->lists->guests)
         made = fill_places(s, segment->lists, rows);
-    if (made && segment->groups)
-        made = fill_groups(s, segment->groups, rows);
+    if (made && segment->cells)
+        made = fill_cells(s, segment->cells, rows);
     if (!made) {
         selection_unref(s);
         return QUIRE_ENOMEM;
@@ -191,7 +191,7 @@ void selection_unref(struct selection *s)
     free(s->rows);
     free(s->bits);
     free(s->blocks);
-    free(s->groups);
+    free(s->cells);
     free(s->name);
     selection_unref(s->places);
     free(s);
@@ -419,8 +419,8 @@ static int select_rows(const struct segment *segment, const struct filter *filte
     return rc;
 }
 
-int segment_select(struct segment *segment, struct filter *filter, const struct tenant_scope *scope,
-                   const roaring_bitmap_t *keys, struct selection **out, struct quire_error *err)
+int selection_of(struct segment *segment, struct filter *filter, const struct tenant_scope *scope,
+                 const roaring_bitmap_t *keys, struct selection **out, struct quire_error *err)
 {
     uint32_t n_bytes = 0;
     roaring_bitmap_t *rows = NULL;

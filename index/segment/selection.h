@@ -33,7 +33,7 @@ struct selection {
     uint32_t *rows;              /* ascending; NULL: bits */
     uint8_t *bits;               /* a bitmap of n_rows (io/bitmap.h); NULL: rows */
     uint8_t *blocks;             /* a bitmap of the blocks that hold a row */
-    uint8_t *groups;             /* the same of groups, where the segment has them (groups.h); otherwise NULL */
+    uint8_t *cells;              /* the same of cells, where the segment has them (cells.h); otherwise NULL */
     uint32_t n_blocks;           /* in it */
     uint32_t n_runs, run_blocks; /* reads that bring them all, neighbours in one; blocks in those */
     struct selection *places;    /* where inverted lists have guests (lists.h): the same by lists_place */
@@ -47,8 +47,8 @@ struct selection {
 
 /* Rows that `scope` (NULL: all) and `filter` (NULL: all) leave; filter and scope may not both be NULL. keys: see
  * columns_select; a selection with keys is not kept. A segment without columns has no row with attributes or grants. */
-int segment_select(struct segment *segment, struct filter *filter, const struct tenant_scope *scope,
-                   const roaring_bitmap_t *keys, struct selection **out, struct quire_error *err);
+int selection_of(struct segment *segment, struct filter *filter, const struct tenant_scope *scope,
+                 const roaring_bitmap_t *keys, struct selection **out, struct quire_error *err);
 /* From rows: for tests and for lists of rows that are known. The set stays the caller's. */
 int selection_create(const struct segment *segment, const roaring_bitmap_t *rows, bool residual,
                      struct selection **out);

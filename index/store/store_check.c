@@ -14,6 +14,7 @@
 #include "index/format/format.h"
 #include "index/segment/segment_view.h"
 #include "index/store/store_priv.h"
+#include "index/verify/verify.h"
 #include "io/array.h"
 #include "io/error.h"
 #include <stdarg.h>
@@ -59,7 +60,7 @@ struct key_walk {
 
 static int walk_key(struct key_walk *walk, const void *key, uint32_t key_bytes)
 {
-    uint64_t hash = key_hash(key, key_bytes);
+    uint64_t hash = format_key_hash(key, key_bytes);
     if (!walk->doubles) {
         if (!array_reserve(&walk->hashes, &walk->hashes_capacity, walk->n + 1))
             return QUIRE_ENOMEM;
@@ -204,9 +205,10 @@ int store_check_part(struct store_check *check, const struct collection *collect
     struct quire_error reason = {0};
     char *path = store_segment_path(check->store, part->uid);
     uint64_t before = check->report.findings;
+    const struct verify_listener listener = {take_finding, pass_progress, check};
     if (!path)
         return error_set(err, QUIRE_ENOMEM, "no memory for the name of a segment");
-    int rc = segment_verify(check->store->fs, path, take_finding, pass_progress, check, &one, &reason);
+    int rc = verify_segment(check->store->fs, path, &listener, &one, &reason);
     free(path);
     add_report(&check->report.segments_total, &one);
     check->report.segments++;

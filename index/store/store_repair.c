@@ -81,7 +81,7 @@ static bool set_insert(struct hash_set *set, uint64_t hash)
 /* 1: new, 0: it was there, or QUIRE_ENOMEM. */
 static int set_add(struct hash_set *set, const void *key, uint32_t key_bytes)
 {
-    uint64_t hash = key_hash(key, key_bytes);
+    uint64_t hash = format_key_hash(key, key_bytes);
     if (2 * set->n >= set->capacity) {
         struct hash_set bigger = {.capacity = set->capacity ? 2 * set->capacity : 1024};
         bigger.places = calloc(bigger.capacity, sizeof *bigger.places);

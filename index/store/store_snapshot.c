@@ -365,7 +365,7 @@ static int grow_keys(struct adoption *a)
         return QUIRE_ENOMEM;
     for (uint32_t i = 0; i < a->n_buckets; i++)
         for (struct shared_key *key = a->buckets[i], *next; key; key = next) {
-            struct shared_key **bucket = &buckets[key_hash(key->key, key->key_bytes) & (n - 1)];
+            struct shared_key **bucket = &buckets[format_key_hash(key->key, key->key_bytes) & (n - 1)];
             next = key->next;
             key->next = *bucket;
             *bucket = key;
@@ -385,7 +385,7 @@ static int note_key(struct adoption *a, uint64_t part_uid, uint32_t row, const v
     struct shared_key *key = malloc(sizeof *key + n);
     if (!key)
         return QUIRE_ENOMEM;
-    struct shared_key **bucket = &a->buckets[key_hash(bytes, n) & (a->n_buckets - 1)];
+    struct shared_key **bucket = &a->buckets[format_key_hash(bytes, n) & (a->n_buckets - 1)];
     *key = (struct shared_key){.next = *bucket, .part_uid = part_uid, .row = row, .key_bytes = n};
     memcpy(key->key, bytes, n);
     *bucket = key;
@@ -404,7 +404,7 @@ static int note_scanned(void *context, const struct scanned_row *row)
 static int confirm_scanned(void *context, const struct scanned_row *row)
 {
     struct adoption *a = context;
-    struct shared_key *key = a->buckets[key_hash(row->key, row->key_bytes) & (a->n_buckets - 1)];
+    struct shared_key *key = a->buckets[format_key_hash(row->key, row->key_bytes) & (a->n_buckets - 1)];
     for (; key; key = key->next)
         if (key->key_bytes == row->key_bytes && memcmp(key->key, row->key, row->key_bytes) == 0) {
             a->n_confirmed += !key->confirmed;

@@ -47,13 +47,14 @@ void verify_found(struct verification *v, const char *format, ...)
     va_start(arguments, format);
     vsnprintf(sentence, sizeof sentence, format, arguments);
     va_end(arguments);
-    if (v->report.findings++ < FINDINGS_MAX && v->finding)
-        v->finding(v->context, sentence);
+    if (v->report.findings++ < FINDINGS_MAX && v->listener->finding)
+        v->listener->finding(v->listener->context, sentence);
 }
 
 int verify_progress(const struct verification *v, const char *phase, uint64_t done, uint64_t total)
 {
-    return v->progress && v->progress(v->context, phase, done, total) ? QUIRE_ECANCELLED : 0;
+    const struct verify_listener *l = v->listener;
+    return l->progress && l->progress(l->context, phase, done, total) ? QUIRE_ECANCELLED : 0;
 }
 
 static int verify_file(struct verification *v, const char *name, uint32_t kind)
@@ -108,7 +109,7 @@ static int load_pages(struct verification *v, struct section_file *file, uint32_
         pages ? section_read(file, entry, 0, pages, (size_t)entry->bytes, v->err)
               : error_set(v->err, QUIRE_ENOMEM, "no memory for %llu bytes of keys", (unsigned long long)entry->bytes);
     for (uint64_t page = 0; rc == 0 && page < entry->bytes / PAGE_BYTES; page++)
-        if (!page_is_valid(pages + page * PAGE_BYTES, page, v->s->segment_id))
+        if (!format_page_is_valid(pages + page * PAGE_BYTES, page, v->s->segment_id))
             verify_found(v, "page %llu of section %u of %s is damaged: wrong checksum", (unsigned long long)page, id,
                          section_file_io(file)->path);
     if (rc < 0)
@@ -136,7 +137,7 @@ static int load_keys(struct verification *v)
 
 static bool bucket_has(const struct verification *v, uint64_t hash, uint32_t row)
 {
-    const uint8_t *page = v->buckets + (size_t)key_bucket(hash, v->s->params.key_buckets) * PAGE_BYTES;
+    const uint8_t *page = v->buckets + (size_t)format_key_bucket(hash, v->s->params.key_buckets) * PAGE_BYTES;
     uint32_t n = load_u32(page);
     for (uint32_t i = 0; i < n && n <= BUCKET_ENTRIES_MAX; i++)
         if (load_u64(page + 8 + 8 * (size_t)i) == hash && load_u32(page + 8 + 8 * (size_t)n + 4 * (size_t)i) == row)
@@ -153,10 +154,11 @@ static int external_hash(struct verification *v, const struct block_key *key, ui
     int rc = record ? section_read(v->s->keys, entry, key->external_at, record,
                                    RECORD_HEADER_BYTES + (size_t)key->length, &err)
                     : QUIRE_ENOMEM;
-    if (rc == 0 && load_u64(record) != record_checksum(record + RECORD_HEADER_BYTES, key->length, v->s->segment_id))
+    if (rc == 0 &&
+        load_u64(record) != format_record_checksum(record + RECORD_HEADER_BYTES, key->length, v->s->segment_id))
         rc = QUIRE_ECORRUPT;
     if (rc == 0)
-        *hash = key_hash(record + RECORD_HEADER_BYTES, key->length);
+        *hash = format_key_hash(record + RECORD_HEADER_BYTES, key->length);
     free(record);
     return rc;
 }
@@ -176,7 +178,7 @@ static void verify_key(struct verification *v, const struct block_view *view, ui
     if (rc == 0 && !key.bytes)
         rc = external_hash(v, &key, &hash);
     else if (rc == 0)
-        hash = key_hash(key.bytes, key.length);
+        hash = format_key_hash(key.bytes, key.length);
     if (rc < 0)
         verify_found(v, "the key of row %u cannot be read: %s", row, quire_error_text(rc));
     else if (!bucket_has(v, hash, row))
@@ -260,7 +262,7 @@ void verify_slot_vector(struct verification *v, const struct block_view *view, u
             v->rotated[i] = v->centre[i] + f * ((float)at[i] - 127.5f);
         return;
     }
-    space_floats(slot_element_type(p->slot), at, p->dim, v->vector);
+    space_floats(format_slot_type(p->slot), at, p->dim, v->vector);
     space_row(&v->s->space, v->vector, v->rotated);
 }
 
@@ -349,20 +351,20 @@ static int verify_blocks(struct verification *v)
 
 /* ---- reachability ------------------------------------------------------------------------------------------------ */
 
-/* Every group is led to; the rows of each were counted when the index was opened. */
-static int verify_groups(struct verification *v)
+/* Every cell is led to; the rows of each were counted when the index was opened. */
+static int verify_cells(struct verification *v)
 {
-    const struct groups *groups = v->s->groups;
+    const struct cells *cells = v->s->cells;
     struct entry_error error;
-    uint8_t *reached = calloc(groups->n / 8 + 1, 1);
-    int rc = reached ? entry_walk(&groups->entry, reached, &error) : QUIRE_ENOMEM;
+    uint8_t *reached = calloc(cells->n / 8 + 1, 1);
+    int rc = reached ? entry_walk(&cells->entry, reached, &error) : QUIRE_ENOMEM;
     if (rc < 0)
-        error_set(v->err, rc, "no memory to follow the groups of %s", v->s->info.path);
-    for (uint32_t g = 0; rc == 0 && g < groups->n; g++)
+        error_set(v->err, rc, "no memory to follow the cells of %s", v->s->info.path);
+    for (uint32_t g = 0; rc == 0 && g < cells->n; g++)
         if (!bitmap_has(reached, g))
-            verify_found(v, "the rows of group %u cannot be found: no entry leads to it", g);
+            verify_found(v, "the rows of cell %u cannot be found: no entry leads to it", g);
     if (rc == 0 && !(error.worst <= NODE_ERROR_LIMIT))
-        verify_found(v, "entry %u of level %u of the groups is %.3f of its length away from the mean below it",
+        verify_found(v, "entry %u of level %u of the cells is %.3f of its length away from the mean below it",
                      error.node, error.level, error.worst);
     free(reached);
     return rc;
@@ -371,7 +373,7 @@ static int verify_groups(struct verification *v)
 static int verify_entries(struct verification *v)
 {
     struct entry_error error;
-    int rc = v->s->groups ? verify_groups(v) : 0;
+    int rc = v->s->cells ? verify_cells(v) : 0;
     if (rc < 0)
         return rc;
     rc = entry_walk(&v->s->entry, v->reached, &error);
@@ -496,11 +498,10 @@ static int open_narrow(struct verification *v, const char *path)
     return rc < 0 && !is_damage(rc) ? error_set(v->err, rc, "%s", err.message) : 0;
 }
 
-int segment_verify(struct io_fs *fs, const char *path, void (*finding)(void *context, const char *sentence),
-                   int (*progress)(void *context, const char *phase, uint64_t done, uint64_t total), void *context,
+int verify_segment(struct io_fs *fs, const char *path, const struct verify_listener *listener,
                    struct quire_verify_report *report, struct quire_error *err)
 {
-    struct verification v = {.fs = fs, .finding = finding, .progress = progress, .context = context, .err = err};
+    struct verification v = {.fs = fs, .listener = listener, .err = err};
     struct quire_error open_error = {0};
     int rc = open_with(fs, path, 0, &v.s, &open_error); /* the widest code is the one to prove */
     if (is_damage(rc)) {
@@ -541,5 +542,5 @@ int quire_verify(const char *path, void (*finding)(void *context, const char *se
                  int (*progress)(void *context, const char *phase, uint64_t done, uint64_t total), void *context,
                  struct quire_verify_report *report, struct quire_error *err)
 {
-    return segment_verify(fs_real(), path, finding, progress, context, report, err);
+    return verify_segment(fs_real(), path, &(struct verify_listener){finding, progress, context}, report, err);
 }

@@ -64,10 +64,10 @@ static void found_missing(struct comparison *c, const struct column *column, uin
 /* The place of a number, or of the text in c->text; table->n: none. */
 static uint32_t find_number(const struct column_table *table, double number)
 {
-    uint32_t i = table_bound(table, number, false);
-    while (i < table->n && numbers_compare(table_number(table, i), number) < 0)
+    uint32_t i = column_table_bound(table, number, false);
+    while (i < table->n && numbers_compare(column_table_number(table, i), number) < 0)
         i++;
-    return i < table->n && numbers_compare(table_number(table, i), number) == 0 ? i : table->n;
+    return i < table->n && numbers_compare(column_table_number(table, i), number) == 0 ? i : table->n;
 }
 
 static int find_value(struct comparison *c, const struct column_table *table, const struct json_value *value,
@@ -79,7 +79,7 @@ static int find_value(struct comparison *c, const struct column_table *table, co
     }
     int rc = grow((void **)&c->text, &c->text_room, value->bytes + 1u, 1);
     if (rc == 0)
-        *out = table_find_text(table, c->text, json_unescape(value, c->text));
+        *out = column_table_find_text(table, c->text, json_unescape(value, c->text));
     return rc;
 }
 
@@ -101,7 +101,7 @@ static int compare_single(struct comparison *c, uint32_t column, uint32_t row, c
     if (rc < 0)
         return rc;
     if (place < table->n)
-        table_set(table, place, &set);
+        column_table_set(table, place, &set);
     if (place == table->n || !row_set_has(&set, row)) {
         found_missing(c, col, row, member ? "under a member of its list" : "under its value");
         return 0;
@@ -243,7 +243,7 @@ static int compare_row(struct comparison *c, uint32_t row, const char *text, uin
 static bool record_is_sound(const struct comparison *c, uint64_t from, uint32_t bytes)
 {
     const uint8_t *record = c->heap + from;
-    return load_u64(record) == record_checksum(record + RECORD_HEADER_BYTES, bytes, c->v->s->segment_id);
+    return load_u64(record) == format_record_checksum(record + RECORD_HEADER_BYTES, bytes, c->v->s->segment_id);
 }
 
 /* The entry of a row: where its record lies in the heap, and the bytes of its text. False: it has none. */
@@ -320,7 +320,7 @@ static int compare_page(struct comparison *c, uint32_t first)
     uint32_t end = rows - first < ATTRIBUTES_PER_PAGE ? rows : first + ATTRIBUTES_PER_PAGE;
     uint8_t page[PAGE_BYTES];
     int rc = section_read(s->attributes, index, (uint64_t)number * PAGE_BYTES, page, sizeof page, c->v->err);
-    if (rc == 0 && !page_is_valid(page, number, s->segment_id)) {
+    if (rc == 0 && !format_page_is_valid(page, number, s->segment_id)) {
         verify_found(c->v, "page %u of section %d of %s is damaged: wrong checksum", number, ATTRIBUTES_INDEX,
                      section_file_io(s->attributes)->path);
         c->unread = true;
@@ -352,12 +352,12 @@ static int compare_marks(struct comparison *c, const struct column *column, cons
     struct universe all = {NULL, c->columns->n_rows};
     uint64_t *bits = calloc(universe_words(&all), sizeof *bits), *scratch = malloc(universe_words(&all) * sizeof *bits);
     int rc = bits && scratch ? 0 : QUIRE_ENOMEM;
-    struct table_walk walk;
+    struct column_walk walk;
     struct json_value value;
     struct row_set set;
     uint32_t mark = 0;
-    table_walk_from(&walk, table, 0);
-    while (rc == 0 && table_next(&walk, &value, &set)) {
+    column_walk_from(&walk, table, 0);
+    while (rc == 0 && column_walk_next(&walk, &value, &set)) {
         row_set_add(&set, &all, bits);
         if (mark == table->n_marks || table->marks[mark].values != walk.next)
             continue;
@@ -376,12 +376,12 @@ static int compare_marks(struct comparison *c, const struct column *column, cons
 
 static uint64_t pairs_of(const struct column_table *table)
 {
-    struct table_walk walk;
+    struct column_walk walk;
     struct json_value value;
     struct row_set set;
     uint64_t n = 0;
-    table_walk_from(&walk, table, 0);
-    while (table_next(&walk, &value, &set))
+    column_walk_from(&walk, table, 0);
+    while (column_walk_next(&walk, &value, &set))
         n += set.n;
     return n;
 }

@@ -83,7 +83,7 @@ static double element_rounding(const struct segment_params *p)
 {
     bool integers = p->type == QUIRE_TYPE_U8 || p->type == QUIRE_TYPE_I8;
     if (integers || (p->slot != QUIRE_SLOT_F16 && p->slot != QUIRE_SLOT_BF16) ||
-        (uint32_t)slot_element_type(p->slot) == p->type)
+        (uint32_t)format_slot_type(p->slot) == p->type)
         return 0;
     return p->slot == QUIRE_SLOT_F16 ? 0x1p-11 : 0x1p-8;
 }
@@ -219,7 +219,7 @@ static void add_to_spread(struct spread *spread, double distance, double error)
     spread->farthest.high = fmax(spread->farthest.high, distance + error);
 }
 
-static void verify_entry(struct lists_proof *proof, const struct posting_view *posting, uint32_t i,
+static void verify_entry(struct lists_proof *proof, const struct posting_block_view *posting, uint32_t i,
                          const struct block_view *view, uint32_t slot)
 {
     struct verification *v = proof->v;
@@ -240,14 +240,14 @@ static void verify_entry(struct lists_proof *proof, const struct posting_view *p
     measure_code(v, v->rotated, v->decoded, sums.norm2, factors + 2);
     if (!levels_agree(v->rotated, v->decoded, p->code_dim, p->list_bits, error.each))
         verify_found(v, "entry %u of list %u of %s: its code is not one of row %u", i, posting->number,
-                     section_file_io(s->postings)->path, posting_row(posting, i));
+                     section_file_io(s->postings)->path, posting_block_row(posting, i));
     else if (!factors_agree(&sums, error, factors, p->scale_a[s->width], p->scale_f[s->width]))
         verify_found(v, "entry %u of list %u of %s: its factors are not those of row %u", i, posting->number,
-                     section_file_io(s->postings)->path, posting_row(posting, i));
+                     section_file_io(s->postings)->path, posting_block_row(posting, i));
 }
 
 /* The entries whose rows are in the window. */
-static void verify_entries_of(struct lists_proof *proof, const struct posting_view *posting)
+static void verify_entries_of(struct lists_proof *proof, const struct posting_block_view *posting)
 {
     const struct segment *s = proof->v->s;
     uint32_t slots = s->params.slots_per_block;
@@ -256,7 +256,7 @@ static void verify_entries_of(struct lists_proof *proof, const struct posting_vi
     graph_row(s->lists->heads, posting->number, &code, &f, &norm2);
     code_decode(code, s->params.code_dim, 8, f, proof->head);
     for (uint32_t i = 0; i < posting->entries; i++) {
-        uint32_t row = posting_row(posting, i), block = row / slots - proof->first_block;
+        uint32_t row = posting_block_row(posting, i), block = row / slots - proof->first_block;
         if (block < proof->n_blocks && proof->views[block].base)
             verify_entry(proof, posting, i, &proof->views[block], row % slots);
     }
@@ -273,7 +273,7 @@ static bool is_zero(const uint8_t *bytes, size_t n)
 }
 
 /* Places of the last group that no entry has, as bits that are not zero. */
-static bool spare_places_are_zero(const struct lists_proof *proof, const struct posting_view *posting)
+static bool spare_places_are_zero(const struct lists_proof *proof, const struct posting_block_view *posting)
 {
     const struct segment_params *p = &proof->v->s->params;
     for (uint32_t i = posting->entries; i < posting->n_groups * CODE_GROUP; i++) {
@@ -285,8 +285,8 @@ static bool spare_places_are_zero(const struct lists_proof *proof, const struct 
     return true;
 }
 
-static bool rest_is_zero(const struct lists_proof *proof, const struct posting_view *posting,
-                         const struct posting_shape *shape)
+static bool rest_is_zero(const struct lists_proof *proof, const struct posting_block_view *posting,
+                         const struct posting_block_shape *shape)
 {
     const uint8_t *base = proof->posting;
     uint32_t ids = shape->ids + 4 * (posting->entries - posting->own), factors = shape->factors + 4 * posting->entries;
@@ -296,12 +296,12 @@ static bool rest_is_zero(const struct lists_proof *proof, const struct posting_v
            is_zero(base + end, shape->bytes - end) && spare_places_are_zero(proof, posting);
 }
 
-static void count_copies(struct lists_proof *proof, const struct posting_view *posting)
+static void count_copies(struct lists_proof *proof, const struct posting_block_view *posting)
 {
     const struct lists *lists = proof->v->s->lists;
     uint32_t guests = 0;
     for (uint32_t i = posting->own; i < posting->entries; i++) {
-        uint32_t row = posting_row(posting, i);
+        uint32_t row = posting_block_row(posting, i);
         if (row >= lists->first_guest && lists->guest_lists[row - lists->first_guest] == posting->number) {
             guests++;
             continue;
@@ -316,30 +316,30 @@ static void count_copies(struct lists_proof *proof, const struct posting_view *p
     proof->v->report.rows_reachable += posting->own + guests;
 }
 
-static uint64_t windows_of(const struct lists_proof *proof, const struct posting_view *posting)
+static uint64_t windows_of(const struct lists_proof *proof, const struct posting_block_view *posting)
 {
     uint64_t windows = 0, rows = (uint64_t)proof->window_blocks * proof->v->s->params.slots_per_block;
     for (uint32_t i = 0; i < posting->entries; i++)
-        windows |= (uint64_t)1 << posting_row(posting, i) / rows;
+        windows |= (uint64_t)1 << posting_block_row(posting, i) / rows;
     return windows;
 }
 
 /* Reads a posting; in the first pass it is proved. Returns 1 if it is damaged. */
-static int read_posting(struct lists_proof *proof, uint32_t list, bool first, struct posting_view *view)
+static int read_posting(struct lists_proof *proof, uint32_t list, bool first, struct posting_block_view *view)
 {
     struct verification *v = proof->v;
     struct segment *s = v->s;
     const struct segment_params *p = &s->params;
     const struct list_entry *e = &s->lists->entries[list];
-    struct posting_shape shape;
+    struct posting_block_shape shape;
     struct quire_error err = {0};
     uint64_t at = (uint64_t)e->page * SECTION_ALIGN;
-    posting_shape(e->entries, e->own, p->code_dim, p->list_bits, &shape);
+    posting_block_shape(e->entries, e->own, p->code_dim, p->list_bits, &shape);
     int rc = section_read(s->postings, section_find(s->postings, POSTINGS_POSTINGS), at, proof->posting, shape.bytes,
                           v->err);
     if (rc < 0)
         return rc;
-    rc = posting_open(proof->posting, list, e, p->code_dim, p->list_bits, p->rows, s->segment_id, view, &err);
+    rc = posting_block_open(proof->posting, list, e, p->code_dim, p->list_bits, p->rows, s->segment_id, view, &err);
     if (rc < 0) {
         verify_found(v, "list %u of %s at offset %llu is damaged: %s", list, section_file_io(s->postings)->path,
                      (unsigned long long)(s->postings_at + at), err.message);
@@ -382,7 +382,7 @@ static int verify_window(struct lists_proof *proof, uint32_t window)
     uint32_t n = v->s->lists->n;
     int rc = load_window(proof, window);
     for (uint32_t list = 0; rc == 0 && list < n; list++) {
-        struct posting_view view;
+        struct posting_block_view view;
         if (window == 0 || proof->windows[list] >> window & 1) {
             rc = read_posting(proof, list, window == 0, &view);
             proof->windows[list] = rc ? 0 : windows_of(proof, &view);

@@ -5,6 +5,7 @@
 #define QUIRE_INDEX_VERIFY_PRIV_H
 
 #include "index/segment/segment_view.h"
+#include "index/verify/verify.h"
 
 /* Which blocks each block leads to: targets[at[b]..at[b + 1]). */
 struct block_links {
@@ -17,9 +18,7 @@ struct verification {
     struct io_fs *fs;
     struct segment *s;
     struct segment *narrow; /* the same index with the codes that edges carry; NULL: it has no edge codes */
-    void (*finding)(void *context, const char *sentence);
-    int (*progress)(void *context, const char *phase, uint64_t done, uint64_t total);
-    void *context;
+    const struct verify_listener *listener;
     struct quire_verify_report report;
     struct quire_error *err;
     uint8_t *seen;    /* bitmap of input rows */

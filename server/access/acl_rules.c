@@ -368,7 +368,7 @@ static int add_tenant(struct acl_user *user, const char *text, size_t bytes, str
 {
     if (bytes == 0)
         return error_set(err, QUIRE_EINVALID, "tenant: needs the name of a tenant, as in tenant:acme");
-    int rc = tenant_name_check(text, bytes, err);
+    int rc = grants_check_tenant(text, bytes, err);
     if (rc < 0)
         return rc;
     return texts_find(&user->tenants, text, bytes) ? 0 : texts_add(&user->tenants, text, bytes, 0, err);

@@ -19,7 +19,7 @@ bool vector_names_add(struct caller *c, const struct resp_arg *args, uint32_t n,
 {
     struct quire_error err = {0};
     for (uint32_t i = 0; i < n; i++)
-        if (tenant_name_check((const char *)args[i].data, args[i].bytes, &err) < 0) {
+        if (grants_check_tenant((const char *)args[i].data, args[i].bytes, &err) < 0) {
             caller_error(c, "ERR %s", err.message);
             return false;
         }

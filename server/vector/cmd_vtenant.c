@@ -125,7 +125,7 @@ void cmd_vdroptenant(struct caller *c, const struct resp_arg *args, uint32_t n)
     struct quire_error err = {0};
     uint64_t elements = 0, lsn = 0;
     (void)n;
-    if (tenant_name_check((const char *)args[2].data, args[2].bytes, &err) < 0) {
+    if (grants_check_tenant((const char *)args[2].data, args[2].bytes, &err) < 0) {
         caller_error(c, "ERR %s", err.message);
         return;
     }

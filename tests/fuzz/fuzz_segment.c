@@ -11,6 +11,7 @@
 #include "index/column/columns.h"
 #include "index/format/format.h"
 #include "index/search/search.h"
+#include "index/verify/verify.h"
 #include "io/bytes.h"
 #include "tests/fuzz/support_files.h"
 #include "tests/support/fault.h"
@@ -57,7 +58,7 @@ static void seal_pages(const char *name, uint32_t section, uint8_t *bytes, size_
         if (blocks)
             seal_block(bytes + i * PAGE_BYTES, id);
         else if (pages)
-            page_seal(bytes + i * PAGE_BYTES, i, id);
+            format_page_seal(bytes + i * PAGE_BYTES, i, id);
     }
 }
 
@@ -294,7 +295,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (rc == 0)
         use(segment);
     segment_unref(segment);
-    assert_code(segment_verify(fs, "/s", NULL, NULL, NULL, &report, &err), &err);
+    assert_code(verify_segment(fs, "/s", &(struct verify_listener){0}, &report, &err), &err);
     fault_fs_destroy(fs);
     if (file != meta)
         free(file->bytes);

@@ -572,7 +572,7 @@ static void test_all_rows_are_looked_at(void **state)
         struct quire_error err = {0};
         bool done = false;
         assert_int_equal(segment_open(shared.path[kind], NULL, &segment, &err), 0);
-        assert_int_equal(segment_select(segment, filter, NULL, NULL, &selection, &err), 0);
+        assert_int_equal(selection_of(segment, filter, NULL, NULL, &selection, &err), 0);
         assert_true(selection->residual && selection->n > 40);
         spann_lane_open(&lane, QUIRE_ENGINE_AUTO, 0, 4);
         struct filtered_search search = {.segment = segment,

@@ -161,9 +161,9 @@ static void test_limits(void **state)
     assert_int_equal(grants_join(grants, GRANTS_MAX + 1, NULL, 0, &text, &bytes, &err), QUIRE_ELIMIT);
     assert_non_null(strstr(err.message, "1024"));
     memset(long_name, 'x', TENANT_BYTES_MAX + 1);
-    assert_int_equal(tenant_name_check(long_name, TENANT_BYTES_MAX, &err), 0);
-    assert_int_equal(tenant_name_check(long_name, TENANT_BYTES_MAX + 1, &err), QUIRE_ERANGE);
-    assert_int_equal(tenant_name_check("", 0, &err), QUIRE_ERANGE);
+    assert_int_equal(grants_check_tenant(long_name, TENANT_BYTES_MAX, &err), 0);
+    assert_int_equal(grants_check_tenant(long_name, TENANT_BYTES_MAX + 1, &err), QUIRE_ERANGE);
+    assert_int_equal(grants_check_tenant("", 0, &err), QUIRE_ERANGE);
     grants[0] = grant_of(long_name, 0);
     assert_int_equal(grants_join(grants, 1, NULL, 0, &text, &bytes, &err), QUIRE_ERANGE);
     grants[0] = grant_of("a", 0);

@@ -59,7 +59,7 @@ static int on_row(void *context, const struct scanned_row *row)
     bool expected = w->with_keys && w->part->attributes && w->part->attributes[row->id];
     w->without_attributes += expected && !row->attributes;
     size_t row_bytes = data->dim * quire_type_bytes(data->type);
-    if (p->slot != QUIRE_SLOT_Q8 && slot_element_type(p->slot) == data->type)
+    if (p->slot != QUIRE_SLOT_Q8 && format_slot_type(p->slot) == data->type)
         assert_memory_equal(row->slot, data->vectors + row->id * row_bytes, row_bytes);
     double error = support_stored_error(row->vector, data->floats + row->id * data->dim, data->dim,
                                         p->metric == QUIRE_METRIC_COSINE);

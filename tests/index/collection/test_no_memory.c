@@ -240,7 +240,7 @@ static int create_selection(struct segment *segment, const roaring_bitmap_t *row
 static int select_all(struct segment *segment, struct filter *filter)
 {
     struct selection *selection = NULL;
-    int rc = segment_select(segment, filter, NULL, NULL, &selection, NULL);
+    int rc = selection_of(segment, filter, NULL, NULL, &selection, NULL);
     selection_unref(selection);
     return rc;
 }

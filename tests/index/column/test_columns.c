@@ -854,7 +854,7 @@ static void test_sets(void **state)
         uint64_t *bits = calloc(SET_ROWS / 64 + 1, sizeof *bits), *added = calloc(SET_ROWS / 64 + 1, sizeof *added);
         for (uint64_t i = 0; i < n; i++)
             bits[numbers[i] / 64] |= 1ull << numbers[i] % 64;
-        struct byte_buffer one = {0}, two = {0};
+        struct column_buffer one = {0}, two = {0};
         struct row_view of_numbers = {.rows = numbers, .n = n}, of_bits = {.bits = bits, .n = SET_ROWS / 64 + 1};
         struct row_set set;
         row_set_put(&one, &of_numbers);

@@ -560,7 +560,7 @@ static void *select_tenants(void *context)
         struct grant grant = {name, (uint32_t)snprintf(name, sizeof name, "t%u", tenant), 0};
         struct tenant_scope scope = {&grant, 1};
         struct selection *s = NULL;
-        assert_int_equal(segment_select(what->segment, i % 3 ? filter : NULL, &scope, NULL, &s, NULL), 0);
+        assert_int_equal(selection_of(what->segment, i % 3 ? filter : NULL, &scope, NULL, &s, NULL), 0);
         assert_int_equal(s->n, what->counts[tenant]);
         struct selection_walk walk = selection_walk(s, 0);
         while (selection_next(&walk, &row))

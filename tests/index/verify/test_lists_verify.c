@@ -162,7 +162,7 @@ static void test_cancel(void **state)
 struct forgery {
     struct segment *segment;
     struct list_entry entry;
-    struct posting_shape shape;
+    struct posting_block_shape shape;
     uint32_t list;
     char *file;
     uint8_t *bytes, *posting;
@@ -188,7 +188,7 @@ static void forge_begin(struct forgery *f)
     const struct segment_params *p = &f->segment->params;
     f->list = pick_list(f->segment);
     f->entry = f->segment->lists->entries[f->list];
-    assert_true(posting_shape(f->entry.entries, f->entry.own, p->code_dim, p->list_bits, &f->shape));
+    assert_true(posting_block_shape(f->entry.entries, f->entry.own, p->code_dim, p->list_bits, &f->shape));
     f->file = support_path(shared.path, POSTINGS_NAME);
     f->bytes = support_read_file(f->file, &f->n);
     f->posting = f->bytes + f->segment->postings_at + (size_t)f->entry.page * SECTION_ALIGN;
@@ -199,7 +199,7 @@ static struct findings forge_end(struct forgery *f)
 {
     struct quire_verify_report report = {0};
     const struct segment *s = f->segment;
-    posting_seal(f->posting, f->list, &f->entry, s->params.list_bits, &f->shape, s->segment_id);
+    posting_block_seal(f->posting, f->list, &f->entry, s->params.list_bits, &f->shape, s->segment_id);
     support_write_file(f->file, f->bytes, f->n);
     segment_unref(f->segment);
     struct findings found = verify(&report);
@@ -313,7 +313,7 @@ static void lie_replica(struct forgery *f)
 }
 static void lie_whole(struct forgery *f)
 {
-    f->entry.own--; /* the header, which posting_seal writes from it, and not the directory */
+    f->entry.own--; /* the header, which posting_block_seal writes from it, and not the directory */
 }
 
 static void test_lies_about_lists(void **state)

@@ -1,5 +1,5 @@
 /*
- * posting.h - an inverted list on the disk: the rows near a head, each as a short code relative to it.
+ * posting_block.h - an inverted list on the disk: the rows near a head, each as a short code relative to it.
  *
  * A posting is a whole number of 4 KiB pages, read at once. Little-endian; with n entries, the first `own` of which are
  * the rows of the list's cluster, and N = n rounded up to a multiple of 32:
@@ -14,8 +14,8 @@
  *   ..  N / 32 groups of 32 interleaved codes (codes.h, code_group_put); zero to the end
  * Places behind n are zero. A row that stands in several lists has a code relative to each list's head.
  */
-#ifndef QUIRE_INDEX_POSTING_H
-#define QUIRE_INDEX_POSTING_H
+#ifndef QUIRE_INDEX_POSTING_BLOCK_H
+#define QUIRE_INDEX_POSTING_BLOCK_H
 
 #include "index/vector/codes.h"
 
@@ -37,33 +37,34 @@ struct list_entry {
 };
 
 /* Where the parts of a posting lie. */
-struct posting_shape {
+struct posting_block_shape {
     uint32_t ids, factors, groups, n_groups, group_bytes;
     uint32_t bytes; /* of all, a multiple of 4096 */
 };
 /* False: it would be larger than POSTING_BYTES_MAX. */
-bool posting_shape(uint32_t entries, uint32_t own, uint32_t code_dim, unsigned bits, struct posting_shape *out);
+bool posting_block_shape(uint32_t entries, uint32_t own, uint32_t code_dim, unsigned bits,
+                         struct posting_block_shape *out);
 /* The most entries that such a posting of `bytes` holds, if half of them are replicas; at least 1. */
-uint32_t posting_entries_that_fit(uint32_t bytes, uint32_t code_dim, unsigned bits);
+uint32_t posting_block_entries_that_fit(uint32_t bytes, uint32_t code_dim, unsigned bits);
 
 /* A checked view of a posting in memory. Pointers into it. */
-struct posting_view {
+struct posting_block_view {
     uint32_t number, entries, first, own;
     const uint8_t *ids, *factors, *groups;
     uint32_t n_groups, group_bytes;
 };
 /* Writes header and checksum over a posting whose parts are in place and the rest of which is zero. */
-void posting_seal(uint8_t *posting, uint32_t number, const struct list_entry *entry, unsigned bits,
-                  const struct posting_shape *shape, const uint8_t segment_id[16]);
+void posting_block_seal(uint8_t *posting, uint32_t number, const struct list_entry *entry, unsigned bits,
+                        const struct posting_block_shape *shape, const uint8_t segment_id[16]);
 /* Checks that `posting` is what the directory says of list `number`. Without segment_id the checksum counts as proved
  * before. QUIRE_ECORRUPT with a sentence in err that says what is wrong. */
-int posting_open(const uint8_t *posting, uint32_t number, const struct list_entry *entry, uint32_t code_dim,
-                 unsigned bits, uint64_t rows, const uint8_t segment_id[16], struct posting_view *out,
-                 struct quire_error *err);
+int posting_block_open(const uint8_t *posting, uint32_t number, const struct list_entry *entry, uint32_t code_dim,
+                       unsigned bits, uint64_t rows, const uint8_t segment_id[16], struct posting_block_view *out,
+                       struct quire_error *err);
 /* The row of an entry. */
-uint32_t posting_row(const struct posting_view *view, uint32_t i);
+uint32_t posting_block_row(const struct posting_block_view *view, uint32_t i);
 
-void list_entry_encode(const struct list_entry *entry, uint8_t out[LIST_ENTRY_BYTES]);
-void list_entry_decode(const uint8_t in[LIST_ENTRY_BYTES], struct list_entry *out);
+void posting_list_encode(const struct list_entry *entry, uint8_t out[LIST_ENTRY_BYTES]);
+void posting_list_decode(const uint8_t in[LIST_ENTRY_BYTES], struct list_entry *out);
 
 #endif

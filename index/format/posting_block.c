@@ -1,11 +1,11 @@
 /*
- * posting.c - the bytes of an inverted list, written and believed.
+ * posting_block.c - the bytes of an inverted list, written and believed.
  *
  * The directory in memory says how many entries a list has and where it lies, so that a reader knows the size before it
  * reads; header and checksum then prove that the bytes are this list of this segment and whole. Rows are checked
  * against the segment's number of rows once, when the posting is opened, so that whoever scans it need not.
  */
-#include "index/format/posting.h"
+#include "index/format/posting_block.h"
 #include "io/bytes.h"
 #include "io/error.h"
 #include "io/sections.h"
@@ -19,7 +19,8 @@ static uint64_t aligned(uint64_t bytes, uint64_t to)
     return (bytes + to - 1) / to * to;
 }
 
-bool posting_shape(uint32_t entries, uint32_t own, uint32_t code_dim, unsigned bits, struct posting_shape *out)
+bool posting_block_shape(uint32_t entries, uint32_t own, uint32_t code_dim, unsigned bits,
+                         struct posting_block_shape *out)
 {
     uint64_t groups = ((uint64_t)entries + CODE_GROUP - 1) / CODE_GROUP;
     uint64_t group_bytes = code_group_bytes(code_dim, bits);
@@ -28,16 +29,16 @@ bool posting_shape(uint32_t entries, uint32_t own, uint32_t code_dim, unsigned b
     uint64_t bytes = aligned(codes + groups * group_bytes, SECTION_ALIGN);
     if (bytes > POSTING_BYTES_MAX)
         return false;
-    *out = (struct posting_shape){POSTING_HEADER_BYTES, (uint32_t)factors,     (uint32_t)codes,
-                                  (uint32_t)groups,     (uint32_t)group_bytes, (uint32_t)bytes};
+    *out = (struct posting_block_shape){POSTING_HEADER_BYTES, (uint32_t)factors,     (uint32_t)codes,
+                                        (uint32_t)groups,     (uint32_t)group_bytes, (uint32_t)bytes};
     return true;
 }
 
-uint32_t posting_entries_that_fit(uint32_t bytes, uint32_t code_dim, unsigned bits)
+uint32_t posting_block_entries_that_fit(uint32_t bytes, uint32_t code_dim, unsigned bits)
 {
-    struct posting_shape shape;
+    struct posting_block_shape shape;
     uint32_t entries = CODE_GROUP;
-    while (posting_shape(entries + CODE_GROUP, (entries + CODE_GROUP) / 2, code_dim, bits, &shape) &&
+    while (posting_block_shape(entries + CODE_GROUP, (entries + CODE_GROUP) / 2, code_dim, bits, &shape) &&
            shape.bytes <= bytes)
         entries += CODE_GROUP;
     return entries;
@@ -49,8 +50,8 @@ static uint64_t checksum(const uint8_t *posting, uint32_t bytes, const uint8_t s
     return XXH3_64bits_withSeed(posting + 24, bytes - 24, seed);
 }
 
-void posting_seal(uint8_t *posting, uint32_t number, const struct list_entry *entry, unsigned bits,
-                  const struct posting_shape *shape, const uint8_t segment_id[16])
+void posting_block_seal(uint8_t *posting, uint32_t number, const struct list_entry *entry, unsigned bits,
+                        const struct posting_block_shape *shape, const uint8_t segment_id[16])
 {
     memset(posting, 0, POSTING_HEADER_BYTES);
     store_u32(posting, POSTING_MAGIC);
@@ -65,7 +66,7 @@ void posting_seal(uint8_t *posting, uint32_t number, const struct list_entry *en
     store_u64(posting + 16, checksum(posting, shape->bytes, segment_id));
 }
 
-static int check_rows(const struct posting_view *view, uint64_t rows, struct quire_error *err)
+static int check_rows(const struct posting_block_view *view, uint64_t rows, struct quire_error *err)
 {
     uint32_t before = 0, n = view->entries - view->own;
     for (uint32_t i = 0; i < n; i++) {
@@ -78,12 +79,12 @@ static int check_rows(const struct posting_view *view, uint64_t rows, struct qui
     return 0;
 }
 
-int posting_open(const uint8_t *posting, uint32_t number, const struct list_entry *entry, uint32_t code_dim,
-                 unsigned bits, uint64_t rows, const uint8_t segment_id[16], struct posting_view *out,
-                 struct quire_error *err)
+int posting_block_open(const uint8_t *posting, uint32_t number, const struct list_entry *entry, uint32_t code_dim,
+                       unsigned bits, uint64_t rows, const uint8_t segment_id[16], struct posting_block_view *out,
+                       struct quire_error *err)
 {
-    struct posting_shape shape;
-    if (!posting_shape(entry->entries, entry->own, code_dim, bits, &shape))
+    struct posting_block_shape shape;
+    if (!posting_block_shape(entry->entries, entry->own, code_dim, bits, &shape))
         return error_set(err, QUIRE_ECORRUPT, "its directory entry names %u entries, more than a posting holds",
                          entry->entries);
     if (load_u32(posting) != POSTING_MAGIC)
@@ -100,24 +101,24 @@ int posting_open(const uint8_t *posting, uint32_t number, const struct list_entr
                          "it says list %u, %u entries, rows %u + %u, %u bits: expected %u, %u, %u + %u, %u",
                          load_u32(posting + 8), load_u32(posting + 12), load_u32(posting + 24), load_u32(posting + 28),
                          load_u32(posting + 32), number, entry->entries, entry->first, entry->own, bits);
-    *out = (struct posting_view){number,
-                                 entry->entries,
-                                 entry->first,
-                                 entry->own,
-                                 posting + shape.ids,
-                                 posting + shape.factors,
-                                 posting + shape.groups,
-                                 shape.n_groups,
-                                 shape.group_bytes};
+    *out = (struct posting_block_view){number,
+                                       entry->entries,
+                                       entry->first,
+                                       entry->own,
+                                       posting + shape.ids,
+                                       posting + shape.factors,
+                                       posting + shape.groups,
+                                       shape.n_groups,
+                                       shape.group_bytes};
     return check_rows(out, rows, err);
 }
 
-uint32_t posting_row(const struct posting_view *view, uint32_t i)
+uint32_t posting_block_row(const struct posting_block_view *view, uint32_t i)
 {
     return i < view->own ? view->first + i : load_u32(view->ids + 4 * (size_t)(i - view->own));
 }
 
-void list_entry_encode(const struct list_entry *entry, uint8_t out[LIST_ENTRY_BYTES])
+void posting_list_encode(const struct list_entry *entry, uint8_t out[LIST_ENTRY_BYTES])
 {
     store_u32(out, entry->page);
     store_u32(out + 4, entry->entries);
@@ -127,7 +128,7 @@ void list_entry_encode(const struct list_entry *entry, uint8_t out[LIST_ENTRY_BY
     store_f32(out + 20, entry->radius);
 }
 
-void list_entry_decode(const uint8_t in[LIST_ENTRY_BYTES], struct list_entry *out)
+void posting_list_decode(const uint8_t in[LIST_ENTRY_BYTES], struct list_entry *out)
 {
     *out = (struct list_entry){load_u32(in),      load_u32(in + 4),  load_u32(in + 8),
                                load_u32(in + 12), load_f32(in + 16), load_f32(in + 20)};

@@ -1,11 +1,11 @@
 /*
- * groups.c - groups of near rows that do not share a block: written by a build, loaded and checked at opening.
+ * cells.c - cells of near rows that do not share a block: written by a build, loaded and checked at opening.
  *
- * On the disk there is a number per row, its group. The rows of each group follow from it, ascending, so that those
- * which share a block after all are scored together. A group's place among the others is that of the bisection
+ * On the disk there is a number per row, its cell. The rows of each cell follow from it, ascending, so that those
+ * which share a block after all are scored together. A cell's place among the others is that of the bisection
  * (partition.h): the tree over the centres needs near ones to be neighbours, which blocks of runs are not.
  */
-#include "index/segment/groups.h"
+#include "index/segment/cells.h"
 #include "index/vector/codes.h"
 #include "io/bytes.h"
 #include "io/error.h"
@@ -19,7 +19,7 @@ static bool are_there(const struct segment_params *p)
     return p->index == QUIRE_INDEX_PAGEGRAPH && p->run_rows > 0;
 }
 
-uint64_t groups_bytes_of(const struct segment_params *p)
+uint64_t cells_bytes_of(const struct segment_params *p)
 {
     return are_there(p) ? entry_bytes_of(p->n_blocks, p->code_dim) + 2 * sizeof(uint32_t) * p->rows : 0;
 }
@@ -29,7 +29,7 @@ uint64_t groups_bytes_of(const struct segment_params *p)
 static int write_numbers(struct section_writer *writer, const uint32_t *x, uint64_t n, struct quire_error *err)
 {
     uint8_t bytes[4 * WRITE_NUMBERS];
-    int rc = section_begin(writer, CODES_GROUPS, 0, err);
+    int rc = section_begin(writer, CODES_CELLS, 0, err);
     for (uint64_t at = 0; rc == 0 && at < n; at += WRITE_NUMBERS) {
         size_t m = n - at < WRITE_NUMBERS ? (size_t)(n - at) : WRITE_NUMBERS;
         for (size_t i = 0; i < m; i++)
@@ -42,7 +42,7 @@ static int write_numbers(struct section_writer *writer, const uint32_t *x, uint6
 static int write_factors(struct section_writer *writer, const float *x, size_t n, struct quire_error *err)
 {
     uint8_t bytes[4 * WRITE_NUMBERS];
-    int rc = section_begin(writer, CODES_GROUP_FACTORS, 0, err);
+    int rc = section_begin(writer, CODES_CELL_FACTORS, 0, err);
     for (size_t at = 0; rc == 0 && at < n; at += WRITE_NUMBERS) {
         size_t m = n - at < WRITE_NUMBERS ? n - at : WRITE_NUMBERS;
         for (size_t i = 0; i < m; i++)
@@ -52,11 +52,11 @@ static int write_factors(struct section_writer *writer, const float *x, size_t n
     return rc == 0 ? section_end(writer, err) : rc;
 }
 
-int groups_write(struct section_writer *writer, const struct segment_params *p, const uint8_t *codes,
-                 const float *factors, const uint32_t *of, struct quire_error *err)
+int cells_write(struct section_writer *writer, const struct segment_params *p, const uint8_t *codes,
+                const float *factors, const uint32_t *of, struct quire_error *err)
 {
     size_t bytes = (size_t)p->n_blocks * code_bytes_of(p->code_dim, CENTRE_BITS);
-    int rc = section_put(writer, CODES_GROUP_CENTRES, codes, bytes, err);
+    int rc = section_put(writer, CODES_CELL_CENTRES, codes, bytes, err);
     if (rc == 0)
         rc = write_factors(writer, factors, (size_t)p->n_blocks * ENTRY_FACTORS, err);
     return rc == 0 ? write_numbers(writer, of, p->rows, err) : rc;
@@ -76,69 +76,68 @@ static int load(struct section_file *file, uint32_t id, uint64_t bytes, void **o
                 : error_set(err, QUIRE_ENOMEM, "no memory for %llu bytes of %s", (unsigned long long)bytes, path);
 }
 
-static int load_centres(struct groups *g, const struct segment_params *p, struct section_file *codes,
+static int load_centres(struct cells *g, const struct segment_params *p, struct section_file *codes,
                         struct quire_error *err)
 {
     void *bytes = NULL, *factors = NULL;
     size_t n = (size_t)g->n * ENTRY_FACTORS;
-    int rc = load(codes, CODES_GROUP_CENTRES, (uint64_t)g->n * code_bytes_of(p->code_dim, CENTRE_BITS), &bytes, err);
+    int rc = load(codes, CODES_CELL_CENTRES, (uint64_t)g->n * code_bytes_of(p->code_dim, CENTRE_BITS), &bytes, err);
     if (rc == 0)
-        rc = load(codes, CODES_GROUP_FACTORS, 4 * n, &factors, err);
+        rc = load(codes, CODES_CELL_FACTORS, 4 * n, &factors, err);
     g->centres = (struct entry_level){bytes, factors, g->n};
     for (size_t i = 0; rc == 0 && i < n; i++)
         if (!isfinite(g->centres.factors[i] = load_f32((const uint8_t *)&g->centres.factors[i])))
-            rc = error_set(err, QUIRE_ECORRUPT, "%s: the centre of group %zu is not finite",
+            rc = error_set(err, QUIRE_ECORRUPT, "%s: the centre of cell %zu is not finite",
                            section_file_io(codes)->path, i / ENTRY_FACTORS);
     return rc == 0 ? entry_init(&g->entry, &g->centres, p->code_dim) : rc;
 }
 
-/* The rows of each group from the group of each row. */
-static int load_rows(struct groups *g, const struct segment_params *p, struct section_file *codes,
+/* The rows of each cell from the cell of each row. */
+static int load_rows(struct cells *g, const struct segment_params *p, struct section_file *codes,
                      struct quire_error *err)
 {
     void *bytes = NULL;
     uint32_t *filled = calloc(g->n, sizeof *filled), wrong = UINT32_MAX;
     g->rows = malloc(sizeof *g->rows * p->rows);
     int rc = filled && g->rows
-                 ? load(codes, CODES_GROUPS, 4 * p->rows, &bytes, err)
-                 : error_set(err, QUIRE_ENOMEM, "no memory for the groups of %s", section_file_io(codes)->path);
+                 ? load(codes, CODES_CELLS, 4 * p->rows, &bytes, err)
+                 : error_set(err, QUIRE_ENOMEM, "no memory for the cells of %s", section_file_io(codes)->path);
     g->of = bytes;
     for (uint32_t row = 0; rc == 0 && wrong == UINT32_MAX && row < p->rows; row++) {
-        uint32_t group = g->of[row] = load_u32((const uint8_t *)&g->of[row]);
-        if (group >= g->n || filled[group] == params_block_rows(p, group))
+        uint32_t cell = g->of[row] = load_u32((const uint8_t *)&g->of[row]);
+        if (cell >= g->n || filled[cell] == params_block_rows(p, cell))
             wrong = row;
         else
-            g->rows[(size_t)group * g->capacity + filled[group]++] = row;
+            g->rows[(size_t)cell * g->capacity + filled[cell]++] = row;
     }
     if (wrong != UINT32_MAX)
-        rc = error_set(err, QUIRE_ECORRUPT, "%s: row %u is in group %u of %u, or one row too many is",
+        rc = error_set(err, QUIRE_ECORRUPT, "%s: row %u is in cell %u of %u, or one row too many is",
                        section_file_io(codes)->path, wrong, g->of[wrong], g->n);
     free(filled);
     return rc;
 }
 
-int groups_open(const struct segment_params *p, struct section_file *codes, struct groups **out,
-                struct quire_error *err)
+int cells_open(const struct segment_params *p, struct section_file *codes, struct cells **out, struct quire_error *err)
 {
     if (!are_there(p))
         return 0;
-    struct groups *g = calloc(1, sizeof *g);
+    struct cells *g = calloc(1, sizeof *g);
     if (!g)
-        return error_set(err, QUIRE_ENOMEM, "no memory for the groups of %s", section_file_io(codes)->path);
+        return error_set(err, QUIRE_ENOMEM, "no memory for the cells of %s", section_file_io(codes)->path);
     g->n = p->n_blocks;
     g->capacity = p->slots_per_block;
-    g->bytes = groups_bytes_of(p);
+    g->bytes = cells_bytes_of(p);
     int rc = load_rows(g, p, codes, err);
     if (rc == 0)
         rc = load_centres(g, p, codes, err);
     if (rc < 0)
-        groups_close(g);
+        cells_close(g);
     else
         *out = g;
     return rc;
 }
 
-void groups_close(struct groups *g)
+void cells_close(struct cells *g)
 {
     if (!g)
         return;
