@@ -19,6 +19,7 @@
 #include "index/attribute/attribute_schema.h"
 #include "io/bytes.h"
 #include "io/error.h"
+#include <assert.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -66,6 +67,7 @@ static struct attribute_schema *copy_columns(const struct quire_column *columns,
         schema->columns[i].name = memcpy(names, columns[i].name, name_bytes);
         names += name_bytes;
     }
+    assert((size_t)(names - (char *)schema) == bytes);
     qsort(schema->columns, n, sizeof *columns, compare_columns);
     return schema;
 }
@@ -146,6 +148,7 @@ uint8_t *attribute_schema_encode(const struct attribute_schema *schema, uint32_t
         memcpy(at + COLUMN_BYTES, column->name, name_bytes);
         at += COLUMN_BYTES + name_bytes;
     }
+    assert((size_t)(at - out) == bytes);
     *n_bytes = (uint32_t)bytes;
     return out;
 }
@@ -186,6 +189,7 @@ int attribute_schema_decode(const uint8_t *bytes, uint32_t n_bytes, struct attri
     }
     if (rc == 0 && at != n_bytes)
         rc = error_set(err, QUIRE_ECORRUPT, "declared columns: %u bytes follow the last of %u", n_bytes - at, n);
+    assert(rc < 0 || (size_t)(name - names) <= (size_t)n_bytes + n + 1);
     if (rc == 0)
         rc = attribute_schema_create(columns, n, out, err);
     free(names);

@@ -6,6 +6,7 @@
  */
 #include "index/attribute/filter_priv.h"
 #include "io/error.h"
+#include <assert.h>
 #include <stdlib.h>
 
 static void destroy(struct filter *filter)
@@ -39,12 +40,14 @@ int filter_compile(const char *text, size_t bytes, const struct attribute_schema
         destroy(filter);
     else
         *out = filter;
+    assert(rc || (filter->root && filter->n_nodes > 0));
     return rc;
 }
 
 struct filter *filter_ref(struct filter *filter)
 {
-    atomic_fetch_add_explicit(&filter->references, 1, memory_order_relaxed);
+    unsigned before = atomic_fetch_add_explicit(&filter->references, 1, memory_order_relaxed);
+    assert(before > 0);
     return filter;
 }
 
@@ -73,17 +76,20 @@ uint32_t filter_n_fields(const struct filter *filter)
 const char *filter_field(const struct filter *filter, uint32_t i, uint32_t *n_bytes, bool *required)
 {
     *n_bytes = filter->fields[i].bytes;
+    assert(i < filter->n_fields);
     *required = filter->required >> i & 1;
     return filter->fields[i].text;
 }
 
 const struct filter_interval *filter_interval_of(const struct filter *filter, uint32_t i)
 {
+    assert(i < filter->n_intervals);
     return &filter->intervals[i];
 }
 
 const char *filter_text_of(const struct filter *filter, uint32_t i, uint32_t *n_bytes)
 {
+    assert(i < filter->n_texts);
     *n_bytes = filter->texts[i].bytes;
     return filter->texts[i].text;
 }

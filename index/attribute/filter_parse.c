@@ -20,6 +20,7 @@
 #include "index/attribute/filter_priv.h"
 #include "io/error.h"
 #include "io/memory.h"
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -174,6 +175,7 @@ static void append(struct parser *p, enum filter_op op, uint32_t operand, uint32
 {
     struct filter *f = p->filter;
     uint32_t i = f->n_nodes++;
+    assert(i <= p->bytes); /* a node per byte is the space there is */
     struct filter_node *node = &f->nodes[i];
     *node = (struct filter_node){.op = (uint8_t)op, .operand = operand, .first = i, .at = at};
     node->names_key = op == OP_KEY;
@@ -207,6 +209,7 @@ static int append_value(struct parser *p, enum filter_op op, uint32_t operand, u
 
 static uint32_t add_constant(struct parser *p, struct filter_value value)
 {
+    assert(p->filter->n_constants <= p->bytes);
     p->filter->constants[p->filter->n_constants] = value;
     return p->filter->n_constants++;
 }
@@ -273,7 +276,9 @@ static bool fold(struct parser *p, enum filter_op op)
 /* The operator that waits longest gets its operands. */
 static int close_operator(struct parser *p)
 {
+    assert(p->n_waiting > 0);
     struct waiting top = p->waiting[--p->n_waiting];
+    assert(top.op >= OP_NOT && top.op != OP_PARENTHESIS);
     enum filter_op op = top.op == OP_UNEQUAL ? OP_EQUAL : (enum filter_op)top.op;
     uint32_t arity = filter_op_has_two(op) ? 2 : 1;
     if (p->n_values < arity)
@@ -386,6 +391,7 @@ static int read_string(struct parser *p, struct json_value *out)
     raw.bytes = (uint32_t)(p->text + p->at - raw.text);
     *out = (struct json_value){.kind = VALUE_STRING, .text = p->strings, .bytes = json_unescape(&raw, p->strings)};
     p->strings += out->bytes;
+    assert(p->strings <= p->text + 2 * ((size_t)p->bytes + 1));
     p->at++;
     return 0;
 }
@@ -416,6 +422,7 @@ static int take_list(struct parser *p)
             rc = fail(p, p->at, "a number, a \"text\" or ] in a list");
         if (rc)
             return rc;
+        assert(f->n_members <= p->bytes);
         f->n_members++;
         list.n_members++;
         skip_blanks(p);

@@ -14,7 +14,10 @@
  * Not of a test is the other rows, among those that have the field: a field of a TEST is always required.
  */
 #include "index/attribute/filter_priv.h"
+#include "index/format/format.h"
+#include "io/array.h"
 #include "io/memory.h"
+#include <assert.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -45,6 +48,7 @@ static void go_back(struct filter *f, struct mark mark)
 
 static struct filter_part *add_part(struct filter *f, enum filter_part_kind kind)
 {
+    assert(f->n_parts < 2 * f->n_nodes);
     struct filter_part *part = &f->parts[f->n_parts++];
     *part = (struct filter_part){.kind = kind, .first_text = f->n_texts, .first_interval = f->n_intervals};
     return part;
@@ -55,17 +59,10 @@ static struct filter_part *add_part(struct filter *f, enum filter_part_kind kind
 static void add_interval(struct maker *m, struct filter_interval interval)
 {
     struct filter *f = m->filter;
-    if (f->n_intervals == f->intervals_room) {
-        uint32_t room = f->intervals_room ? f->intervals_room * 2 : 8;
-        struct filter_interval *grown = realloc(f->intervals, room * sizeof *grown);
-        if (!grown) {
-            m->no_memory = true;
-            return;
-        }
-        f->intervals = grown;
-        f->intervals_room = room;
-    }
-    f->intervals[f->n_intervals++] = interval;
+    if (array_reserve(&f->intervals, &f->intervals_capacity, f->n_intervals + 1u))
+        f->intervals[f->n_intervals++] = interval;
+    else
+        m->no_memory = true;
 }
 
 static void add_point(struct maker *m, double x)
@@ -101,6 +98,7 @@ static void unite(struct filter *f, uint32_t first)
             last->high_open = next->high_open;
         }
     }
+    assert(kept < n);
     f->n_intervals = first + kept + 1;
 }
 
@@ -136,6 +134,7 @@ static void intersect(struct maker *m, const uint32_t *parts, uint32_t n, uint32
     }
     if (n_from)
         memmove(f->intervals + first, f->intervals + from, n_from * sizeof *f->intervals);
+    assert(first + n_from <= f->n_intervals);
     f->n_intervals = first + n_from;
 }
 
@@ -143,15 +142,14 @@ static void intersect(struct maker *m, const uint32_t *parts, uint32_t n, uint32
 
 static void add_text(struct filter *f, const struct json_value *value)
 {
+    assert(f->n_texts < f->n_constants + f->n_members + 1);
     f->texts[f->n_texts++] = (struct filter_text){.text = value->text, .bytes = value->bytes};
 }
 
 static int compare_texts(const void *a, const void *b)
 {
     const struct filter_text *x = a, *y = b;
-    uint32_t both = x->bytes < y->bytes ? x->bytes : y->bytes;
-    int order = both ? memcmp(x->text, y->text, both) : 0;
-    return order ? order : (x->bytes > y->bytes) - (x->bytes < y->bytes);
+    return format_compare_bytes(x->text, x->bytes, y->text, y->bytes);
 }
 
 /* Those from `first` on, each once; those that the test refuses go, too (part NULL: none). */
@@ -451,6 +449,7 @@ static struct filter_part *make_chain(struct maker *m, uint32_t i)
         if (part->kind != neutral)
             operands[n++] = (uint32_t)(part - f->parts);
     }
+    assert(n <= n_operands && m->n_chain == from + n_operands);
     m->n_chain = from;
     if (n == 0)
         return add_part(f, neutral);

@@ -73,7 +73,7 @@ struct filter {
     struct filter_part *parts;
     struct filter_text *texts; /* of TESTs and of KEYS */
     struct filter_interval *intervals;
-    uint32_t n_parts, n_texts, n_intervals, intervals_room;
+    uint32_t n_parts, n_texts, n_intervals, intervals_capacity;
 };
 
 /* Fills text, nodes, constants, members, fields. */

@@ -100,15 +100,6 @@ static bool follows(struct json_bytes from, const struct json_value *part)
     return true;
 }
 
-static bool has_prefix(const struct json_value *text, const struct json_value *prefix)
-{
-    struct json_bytes from;
-    if (text->kind != VALUE_STRING || prefix->kind != VALUE_STRING)
-        return false;
-    json_bytes_init(&from, text);
-    return follows(from, prefix);
-}
-
 static uint64_t hash_multiply(uint64_t a, uint64_t b)
 {
     unsigned __int128 product = (unsigned __int128)a * b;
@@ -196,12 +187,14 @@ static double arithmetic(enum filter_op op, double a, double b)
     case OP_LESS:
         return a < b;
     default:
+        assert(op == OP_LESS_EQUAL);
         return a <= b;
     }
 }
 
 double filter_apply(enum filter_op op, const struct filter_value *a, const struct filter_value *b)
 {
+    struct json_bytes from;
     switch (op) {
     case OP_NOT:
         return !filter_truth(&a->json);
@@ -210,7 +203,8 @@ double filter_apply(enum filter_op op, const struct filter_value *a, const struc
     case OP_IN:
         return is_in(a, b);
     case OP_PREFIX:
-        return has_prefix(&a->json, &b->json);
+        json_bytes_init(&from, &a->json);
+        return a->json.kind == VALUE_STRING && b->json.kind == VALUE_STRING && follows(from, &b->json);
     case OP_AND:
         return filter_truth(&a->json) && filter_truth(&b->json);
     case OP_OR:
@@ -233,6 +227,7 @@ static struct filter_value load(const struct filter *filter, const struct filter
     if (node->op == OP_KEY)
         return (struct filter_value){.json = {.kind = VALUE_STRING, .text = row->key, .bytes = row->key_bytes}};
     const struct json_value *value = row->single ? row->single : &row->values[node->operand];
+    assert(node->op == OP_FIELD || node->op == OP_EXISTS);
     if (node->op == OP_EXISTS)
         return of_number(value->kind != VALUE_NONE && value->kind != VALUE_NULL);
     return (struct filter_value){.json = *value};
@@ -245,6 +240,7 @@ struct filter_value filter_run(const struct filter *filter, uint32_t first, uint
     for (uint32_t i = first; i < end; i++) {
         const struct filter_node *node = &filter->nodes[i];
         if (node->op < OP_NOT) {
+            assert(n < FILTER_DEPTH_MAX);
             stack[n++] = load(filter, node, row);
             continue;
         }
@@ -252,6 +248,7 @@ struct filter_value filter_run(const struct filter *filter, uint32_t first, uint
         n -= filter_op_has_two(node->op);
         stack[n - 1] = of_number(filter_apply(node->op, &stack[n - 1], &stack[n]));
     }
+    assert(n == 1);
     return stack[0];
 }
 

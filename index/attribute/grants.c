@@ -16,6 +16,7 @@
 #include "index/format/format.h"
 #include "io/bytes.h"
 #include "io/error.h"
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -98,13 +99,8 @@ bool grants_allow(const void *text, uint32_t bytes, const struct tenant_scope *s
 static int by_name(const void *a, const void *b)
 {
     const struct grant *x = a, *y = b;
-    uint32_t least = x->bytes < y->bytes ? x->bytes : y->bytes;
-    int order = memcmp(x->name, y->name, least);
-    if (order)
-        return order;
-    if (x->bytes != y->bytes)
-        return x->bytes < y->bytes ? -1 : 1;
-    return (x->generation < y->generation) - (x->generation > y->generation);
+    int order = format_compare_bytes(x->name, x->bytes, y->name, y->bytes);
+    return order ? order : (x->generation < y->generation) - (x->generation > y->generation);
 }
 
 /* Leaves of each name the latest; returns how many. */
@@ -116,17 +112,6 @@ static uint32_t without_repetition(struct grant *grants, uint32_t n)
             memcmp(grants[i].name, grants[kept - 1].name, grants[i].bytes) != 0)
             grants[kept++] = grants[i];
     return kept;
-}
-
-static int check_joined(uint64_t bytes, uint32_t n, struct quire_error *err)
-{
-    if (n > GRANTS_MAX)
-        return error_set(err, QUIRE_ELIMIT, "%u grants: an element has at most %u; grant it to a common tenant instead",
-                         n, GRANTS_MAX);
-    if (bytes > ATTRIBUTE_BYTES_MAX)
-        return error_set(err, QUIRE_ELIMIT, "attributes and grants of %llu bytes: an element has at most %u",
-                         (unsigned long long)bytes, ATTRIBUTE_BYTES_MAX);
-    return 0;
 }
 
 static char *write_joined(const struct grant *grants, uint32_t n, const char *json, uint32_t json_bytes, uint32_t bytes)
@@ -147,6 +132,7 @@ static char *write_joined(const struct grant *grants, uint32_t n, const char *js
         memcpy(p + GRANT_HEADER_BYTES, grants[i].name, grants[i].bytes);
         p += GRANT_HEADER_BYTES + grants[i].bytes;
     }
+    assert((size_t)(p - (uint8_t *)text) + json_bytes == bytes);
     if (json_bytes)
         memcpy(p, json, json_bytes);
     return text;
@@ -174,17 +160,19 @@ int grants_join(const struct grant *grants, uint32_t n, const char *json, uint32
     }
     for (uint32_t i = 0; i < n; i++)
         bytes += GRANT_HEADER_BYTES + sorted[i].bytes;
-    rc = check_joined(bytes, n, err);
-    if (rc == 0 && bytes) {
-        char *text = write_joined(sorted, n, json, json_bytes, (uint32_t)bytes);
-        rc = text ? 0
-                  : error_set(err, QUIRE_ENOMEM, "no memory for attributes of %llu bytes", (unsigned long long)bytes);
-        if (rc == 0)
-            *out = text;
-    } else if (rc == 0)
-        *out = NULL;
-    if (rc == 0)
+    char *text = NULL;
+    if (n > GRANTS_MAX)
+        rc = error_set(err, QUIRE_ELIMIT, "%u grants: an element has at most %u; grant it to a common tenant instead",
+                       n, GRANTS_MAX);
+    else if (bytes > ATTRIBUTE_BYTES_MAX)
+        rc = error_set(err, QUIRE_ELIMIT, "attributes and grants of %llu bytes: an element has at most %u",
+                       (unsigned long long)bytes, ATTRIBUTE_BYTES_MAX);
+    else if (bytes && !(text = write_joined(sorted, n, json, json_bytes, (uint32_t)bytes)))
+        rc = error_set(err, QUIRE_ENOMEM, "no memory for attributes of %llu bytes", (unsigned long long)bytes);
+    if (rc == 0) {
+        *out = text;
         *out_bytes = (uint32_t)bytes;
+    }
     free(sorted);
     return rc;
 }

@@ -18,6 +18,7 @@
  * stack.
  */
 #include "index/attribute/json_value.h"
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -93,6 +94,7 @@ static double decimal_value(struct decimal *x)
         if (mantissa <= 1ull << 53)
             return x->exponent < 0 ? (double)mantissa / powers[-x->exponent] : (double)mantissa * powers[x->exponent];
     }
+    assert(x->n_digits <= NUMBER_BYTES_MAX);
     x->digits[x->n_digits] = 0;
     snprintf(text, sizeof text, "%se%d", x->digits, x->exponent);
     return strtod(text, NULL);
@@ -300,6 +302,7 @@ void json_walk_object(struct json_walk *walk, const char *json, size_t bytes)
 
 void json_walk_list(struct json_walk *walk, const struct json_value *list)
 {
+    assert(list->kind == VALUE_LIST);
     walk->at = list->text;
     walk->end = list->bytes ? list->text + list->bytes : list->text;
 }
@@ -357,6 +360,7 @@ void json_fields(const char *json, size_t bytes, const struct json_name *names, 
     for (uint32_t i = 0; i < n; i++)
         values[i] = (struct json_value){.kind = VALUE_NONE};
     json_walk_object(&walk, json, bytes);
+    assert(n <= 64);
     while (open && next_name(&walk, &name)) {
         uint32_t i = 0;
         while (i < n && !is_named(&name, &names[i]))
@@ -453,6 +457,7 @@ uint32_t json_unescape(const struct json_value *value, char *out)
         memcpy(out + n, piece, n_piece);
         n += n_piece;
     }
+    assert(n <= value->bytes); /* an escape never grows */
     return n;
 }
 

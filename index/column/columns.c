@@ -14,6 +14,7 @@
 #include "io/bytes.h"
 #include "io/error.h"
 #include "io/sections.h"
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -28,6 +29,7 @@ static uint32_t column_table_groups(const struct column_table *t)
 
 double column_table_number(const struct column_table *t, uint32_t i)
 {
+    assert(i < t->n && !t->texts);
     const uint8_t *at = t->values + (size_t)t->width * i;
     if (t->width == 8) {
         uint64_t bits = load_u64(at);
@@ -52,6 +54,7 @@ static const uint8_t *text_at(const struct column_table *t, const uint8_t *p, co
 
 const char *column_table_text(const struct column_table *t, uint32_t i, uint32_t *n_bytes)
 {
+    assert(i < t->n && t->texts);
     const uint8_t *at = t->values + load_u32(t->text_groups + 4 * (size_t)(i / TABLE_GROUP));
     const char *text = NULL;
     for (uint32_t skip = 0; skip <= i % TABLE_GROUP; skip++)
@@ -61,6 +64,7 @@ const char *column_table_text(const struct column_table *t, uint32_t i, uint32_t
 
 void column_table_set(const struct column_table *t, uint32_t i, struct row_set *out)
 {
+    assert(i < t->n);
     const uint8_t *at = t->sets + load_u32(t->set_groups + 4 * (size_t)(i / TABLE_GROUP));
     for (uint32_t skip = 0; skip <= i % TABLE_GROUP; skip++)
         at = row_set_parse(at, t->sets_end, out);
@@ -72,7 +76,7 @@ uint32_t column_table_find_text(const struct column_table *t, const char *text, 
     while (low < high) { /* the first group that begins behind it */
         uint32_t middle = low + (high - low) / 2, bytes = 0;
         const char *first = column_table_text(t, middle * TABLE_GROUP, &bytes);
-        if (bytes_compare(first, bytes, text, n_bytes) <= 0)
+        if (format_compare_bytes(first, bytes, text, n_bytes) <= 0)
             low = middle + 1;
         else
             high = middle;
@@ -85,7 +89,7 @@ uint32_t column_table_find_text(const struct column_table *t, const char *text, 
         const char *here = NULL;
         uint32_t bytes = 0;
         at = text_at(t, at, &here, &bytes);
-        if (bytes_compare(here, bytes, text, n_bytes) == 0)
+        if (format_compare_bytes(here, bytes, text, n_bytes) == 0)
             return i;
     }
     return t->n;
@@ -102,6 +106,7 @@ uint32_t column_table_bound(const struct column_table *t, double number, bool ab
         else
             high = middle;
     }
+    assert(low <= t->n && (low == 0 || !(column_table_number(t, low - 1) > number)));
     return low;
 }
 
@@ -124,6 +129,7 @@ bool column_walk_next(struct column_walk *walk, struct json_value *value, struct
     const struct column_table *t = walk->table;
     if (walk->next >= t->n)
         return false;
+    assert(walk->set && (!t->texts || walk->text)); /* columns_open has proved all of it */
     *value = (struct json_value){.kind = t->texts ? VALUE_STRING : VALUE_NUMBER};
     if (t->texts)
         walk->text = text_at(t, walk->text, &value->text, &value->bytes);
@@ -167,7 +173,7 @@ static bool texts_are_valid(const struct column_table *t)
         if (i % TABLE_GROUP == 0 && load_u32(t->text_groups + i / TABLE_GROUP * 4ull) != (uint64_t)(at - t->values))
             return false;
         at = text_at(t, at, &text, &bytes);
-        if (!at || (before && bytes_compare(before, before_bytes, text, bytes) >= 0))
+        if (!at || (before && format_compare_bytes(before, before_bytes, text, bytes) >= 0))
             return false;
         before = text;
         before_bytes = bytes;
@@ -277,7 +283,7 @@ static int open_columns(struct columns *columns)
     for (uint32_t i = 0; i < columns->n_columns; i++) {
         struct column *c = &columns->columns[i];
         int rc = open_column(c, &r, columns->n_rows);
-        if (rc == 0 && i && bytes_compare(c[-1].name, c[-1].name_bytes, c->name, c->name_bytes) >= 0)
+        if (rc == 0 && i && format_compare_bytes(c[-1].name, c[-1].name_bytes, c->name, c->name_bytes) >= 0)
             rc = QUIRE_ECORRUPT;
         if (rc < 0)
             return rc;
@@ -305,7 +311,7 @@ static const uint8_t *tenant_at(const struct columns *columns, const uint8_t *p,
 
 static int compare_tenants(const struct grant *a, const struct grant *b)
 {
-    int order = bytes_compare(a->name, a->bytes, b->name, b->bytes);
+    int order = format_compare_bytes(a->name, a->bytes, b->name, b->bytes);
     return order ? order : (a->generation > b->generation) - (a->generation < b->generation);
 }
 
@@ -336,15 +342,10 @@ static int check_tenants(const struct columns *columns)
 
 static int load(struct section_file *file, uint32_t id, uint8_t **out, uint64_t *bytes, struct quire_error *err)
 {
-    const struct section_entry *entry = section_find(file, id);
-    if (!entry)
-        return error_set(err, QUIRE_ECORRUPT, "%s has no section %u", section_file_io(file)->path, id);
-    *bytes = entry->bytes;
-    *out = malloc((size_t)entry->bytes + 1);
-    if (!*out)
-        return error_set(err, QUIRE_ENOMEM, "no memory for %llu bytes of %s", (unsigned long long)entry->bytes,
-                         section_file_io(file)->path);
-    return section_load(file, entry, *out, err);
+    void *section = NULL;
+    int rc = format_section_load(file, id, UINT64_MAX, &section, bytes, err);
+    *out = section;
+    return rc;
 }
 
 static int load_header(struct columns *columns, struct section_file *file, struct quire_error *err)
@@ -445,7 +446,7 @@ const struct column *columns_find(const struct columns *columns, const char *nam
     while (low < high) {
         uint32_t middle = low + (high - low) / 2;
         const struct column *c = &columns->columns[middle];
-        int order = bytes_compare(c->name, c->name_bytes, name, name_bytes);
+        int order = format_compare_bytes(c->name, c->name_bytes, name, name_bytes);
         if (order == 0)
             return c;
         if (order < 0)
@@ -518,19 +519,13 @@ bool columns_find_tenant(const struct columns *columns, const struct grant *want
     return false;
 }
 
-static int by_row(const void *a, const void *b)
-{
-    uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
-    return (x > y) - (x < y);
-}
-
 /* The union of a scope's sets, of `n` rows together, as numbers. */
 static int scope_of_few(const struct columns *columns, const struct tenant_scope *scope, uint64_t n,
                         roaring_bitmap_t **out)
 {
     uint32_t *rows = malloc(sizeof *rows * (n + 1));
     struct row_set set;
-    uint64_t at = 0, kept = 0;
+    uint64_t at = 0;
     if (!rows)
         return QUIRE_ENOMEM;
     for (uint32_t i = 0; i < scope->n; i++)
@@ -538,12 +533,8 @@ static int scope_of_few(const struct columns *columns, const struct tenant_scope
             row_set_rows(&set, rows + at);
             at += set.n;
         }
-    if (scope->n > 1)
-        qsort(rows, at, sizeof *rows, by_row);
-    for (uint64_t i = 0; i < at; i++)
-        if (kept == 0 || rows[i] != rows[kept - 1])
-            rows[kept++] = rows[i];
-    struct row_view view = {.rows = rows, .n = kept};
+    assert(at == n);
+    struct row_view view = {.rows = rows, .n = scope->n > 1 ? row_set_order(rows, at) : at};
     int rc = row_view_roaring(&view, out);
     free(rows);
     return rc;

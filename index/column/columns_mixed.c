@@ -7,6 +7,7 @@
  * themselves have to be asked.
  */
 #include "index/column/columns_priv.h"
+#include <assert.h>
 #include <stdlib.h>
 
 #define FIELDS_MAX 4u
@@ -72,6 +73,7 @@ static struct json_value value_of(const struct column *c, uint32_t value)
 {
     struct json_value out = {.kind = VALUE_NULL};
     uint32_t numbers = c->tables[TABLE_NUMBERS].n;
+    assert(value >= MIXED_NULL && value < MIXED_FIRST + numbers + c->tables[TABLE_TEXTS].n);
     if (value == MIXED_NULL)
         return out;
     value -= MIXED_FIRST;
@@ -161,6 +163,7 @@ int columns_select_mixed(const struct columns *columns, const struct filter *fil
         return 0;
     for (uint32_t i = 0; i < m.n; i++)
         combinations *= m.sizes[i];
+    assert(m.n > 0 && m.n <= FIELDS_MAX && combinations <= COLUMN_TESTS_MAX);
     m.combinations = calloc(n, sizeof *m.combinations);
     m.values = malloc(sizeof *m.values * n);
     m.rows = malloc(sizeof *m.rows * ((size_t)largest_set(&m) + 1));

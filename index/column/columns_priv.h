@@ -9,18 +9,10 @@
 #include "index/format/format.h"
 #include <string.h>
 
-/* Bytewise; of two texts of which one begins like the other the shorter first. */
-static inline int bytes_compare(const void *a, uint32_t a_bytes, const void *b, uint32_t b_bytes)
-{
-    uint32_t least = a_bytes < b_bytes ? a_bytes : b_bytes;
-    int order = least ? memcmp(a, b, least) : 0;
-    return order ? order : (a_bytes > b_bytes) - (a_bytes < b_bytes);
-}
-
 /* Bytes that grow. After a failure nothing more is added and failed stays true. */
 struct column_buffer {
     uint8_t *at; /* owned */
-    size_t n, room;
+    size_t n, capacity;
     bool failed;
 };
 void column_buffer_put(struct column_buffer *buffer, const void *bytes, size_t n);

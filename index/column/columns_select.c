@@ -21,6 +21,7 @@
  */
 #include "index/column/columns_priv.h"
 #include "io/bytes.h"
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -81,6 +82,7 @@ static int take(struct taker *t, const struct row_set *set, bool maybe)
             row_set_add(set, &t->s->universe, *bits);
         return 0;
     }
+    assert(t->n <= t->limit);
     if (set->n > t->limit - t->n)
         return QUIRE_ELIMIT;
     if (t->rows)
@@ -131,6 +133,7 @@ static struct column_mark nearest_mark(const struct column_table *table, uint32_
  * upper one, less what lies below the lower, corrected by the values in between. */
 static int take_range(struct taker *t, const struct column_table *table, uint32_t first, uint32_t end)
 {
+    assert(first < end && end <= table->n);
     struct column_mark low = nearest_mark(table, first), high = nearest_mark(table, end);
     if (!t->out || end - first <= distance(low.values, first) + distance(high.values, end))
         return take_values(t, table, first, end);
@@ -357,22 +360,12 @@ static int select_field(const struct selecting *s, const struct filter_part *par
     return rc;
 }
 
-/* Of several fields: by their values together, where those are few. */
-static int select_mixed(const struct selecting *s, const struct filter_part *part, struct outcome *out)
-{
-    bool decided;
-    out->maybe = empty_bits(s);
-    if (!out->maybe)
-        return QUIRE_ENOMEM;
-    int rc = columns_select_mixed(s->columns, s->filter, part, &s->universe, out->yes, out->maybe, &decided);
-    if (rc == 0 && !decided)
-        fill(s, out->maybe);
-    return rc;
-}
-
 static int select_leaf(const struct selecting *s, const struct filter_part *part, struct outcome *out)
 {
     struct taker taker = {.s = s, .out = out};
+    bool decided = false;
+    int rc;
+    assert(!out->yes && !out->maybe);
     out->yes = empty_bits(s);
     if (!out->yes)
         return QUIRE_ENOMEM;
@@ -388,8 +381,13 @@ static int select_leaf(const struct selecting *s, const struct filter_part *part
     case FILTER_EXISTS:
     case FILTER_NULL:
         return select_field(s, part, out);
-    default:
-        return select_mixed(s, part, out);
+    default: /* several fields: by their values together, where those are few */
+        if (!(out->maybe = empty_bits(s)))
+            return QUIRE_ENOMEM;
+        rc = columns_select_mixed(s->columns, s->filter, part, &s->universe, out->yes, out->maybe, &decided);
+        if (rc == 0 && !decided)
+            fill(s, out->maybe);
+        return rc;
     }
 }
 
@@ -402,6 +400,7 @@ static int combine(const struct selecting *s, bool both, struct outcome *a, cons
 {
     if (!a->maybe && b->maybe && !(a->maybe = empty_bits(s)))
         return QUIRE_ENOMEM;
+    assert(a->yes && b->yes);
     for (size_t i = 0; i < s->words; i++) {
         uint64_t x = a->yes[i], x_maybe = word_of(a->maybe, i), y = b->yes[i], y_maybe = word_of(b->maybe, i);
         a->yes[i] = both ? x & y : x | y;
@@ -488,12 +487,6 @@ static int stored(const roaring_bitmap_t *rows, uint64_t n_rows, struct row_set 
     return n > UINT32_MAX || !row_set_is_valid(out, n_rows) ? QUIRE_EINVALID : 0;
 }
 
-static int by_row(const void *a, const void *b)
-{
-    uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
-    return (x > y) - (x < y);
-}
-
 /* The condition that must hold and leaves the fewest rows, if those are no more than *n. */
 static const struct filter_part *fewest(const struct selecting *s, const struct filter_part *part, uint64_t *n)
 {
@@ -514,7 +507,6 @@ static const struct filter_part *fewest(const struct selecting *s, const struct 
 static int narrow_to_test(struct selecting *s, const struct filter_part *part, uint64_t n, uint32_t **rows)
 {
     struct taker lister = {.s = s, .limit = n, .rows = malloc(sizeof(uint32_t) * (n + 1))};
-    uint64_t kept = 0;
     if (!lister.rows)
         return QUIRE_ENOMEM;
     int rc = take_test(&lister, column_of(s, part->field), part);
@@ -522,12 +514,8 @@ static int narrow_to_test(struct selecting *s, const struct filter_part *part, u
         free(lister.rows);
         return rc;
     }
-    qsort(lister.rows, lister.n, sizeof *lister.rows, by_row);
-    for (uint64_t i = 0; i < lister.n; i++)
-        if (kept == 0 || lister.rows[i] != lister.rows[kept - 1])
-            lister.rows[kept++] = lister.rows[i];
     *rows = lister.rows;
-    s->universe = (struct universe){lister.rows, kept};
+    s->universe = (struct universe){lister.rows, row_set_order(lister.rows, lister.n)};
     return 0;
 }
 
@@ -579,6 +567,7 @@ static int give(const struct selecting *s, struct outcome *result, uint32_t *row
     for (size_t i = 0; rows && i < s->words; i++)
         for (uint64_t word = result->yes[i]; word; word &= word - 1)
             rows[n++] = rows[64 * i + (unsigned)__builtin_ctzll(word)];
+    assert(!rows || (rows == s->universe.rows && n <= s->universe.n));
     struct row_view view = {.rows = rows, .bits = result->yes, .n = rows ? n : s->words};
     int rc = row_view_roaring(&view, out);
     if (rc == 0)

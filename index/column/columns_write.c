@@ -16,9 +16,11 @@
  * the values between mark and bound, a thirtieth of all on average, however long it is and however many values differ.
  */
 #include "index/column/columns_priv.h"
+#include "io/array.h"
 #include "io/bytes.h"
 #include "io/error.h"
 #include "io/sections.h"
+#include <assert.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -36,7 +38,7 @@
 struct texts {
     uint32_t *slots; /* number + 1; 0: free */
     uint64_t *at;    /* n + 1 places in heap */
-    uint32_t n, n_slots, room;
+    uint32_t n, n_slots;
     struct column_buffer heap;
 };
 
@@ -50,6 +52,7 @@ static void texts_fini(struct texts *t)
 
 static const uint8_t *texts_get(const struct texts *t, uint32_t i, uint32_t *bytes)
 {
+    assert(i < t->n);
     *bytes = (uint32_t)(t->at[i + 1] - t->at[i]);
     return t->heap.at + t->at[i];
 }
@@ -60,7 +63,7 @@ static uint32_t texts_slot(const struct texts *t, const void *text, uint32_t byt
     uint32_t slot = (uint32_t)XXH3_64bits(text, bytes) & (t->n_slots - 1), length;
     for (; t->slots[slot]; slot = (slot + 1) & (t->n_slots - 1)) {
         const uint8_t *here = texts_get(t, t->slots[slot] - 1, &length);
-        if (bytes_compare(here, length, text, bytes) == 0)
+        if (format_compare_bytes(here, length, text, bytes) == 0)
             break;
     }
     return slot;
@@ -79,7 +82,6 @@ static int texts_grow(struct texts *t)
     t->at[0] = 0;
     t->slots = slots;
     t->n_slots = n_slots;
-    t->room = n_slots / 2;
     for (uint32_t i = 0; i < t->n; i++) {
         const uint8_t *text = texts_get(t, i, &bytes);
         t->slots[texts_slot(t, text, bytes)] = i + 1;
@@ -96,7 +98,7 @@ static uint32_t texts_find(const struct texts *t, const void *text, uint32_t byt
 
 static int texts_add(struct texts *t, const void *text, uint32_t bytes, uint32_t *number)
 {
-    if (t->n == t->room && texts_grow(t) < 0)
+    if (t->n == t->n_slots / 2 && texts_grow(t) < 0)
         return QUIRE_ENOMEM;
     uint32_t slot = texts_slot(t, text, bytes);
     if (t->slots[slot] == 0) {
@@ -107,6 +109,7 @@ static int texts_add(struct texts *t, const void *text, uint32_t bytes, uint32_t
         t->at[t->n] = t->heap.n;
     }
     *number = t->slots[slot] - 1;
+    assert(*number < t->n && t->n <= t->n_slots / 2 && t->at[t->n] == t->heap.n);
     return 0;
 }
 
@@ -131,8 +134,11 @@ struct text_entry {
 
 struct collected {
     struct texts texts;
-    void *entries; /* of numbers or of texts, by the kind of the table; owned */
-    uint64_t n, room;
+    union {
+        struct number_entry *numbers;
+        struct text_entry *words;
+    }; /* by the kind of the table; owned */
+    size_t n, capacity;
     uint64_t *rows; /* bits; owned */
     bool left_out;
 };
@@ -164,13 +170,13 @@ struct writer {
     uint32_t n_chosen;
     struct texts tenants;    /* u32 generation, then the name */
     struct granted *granted; /* per tenant; owned */
-    uint32_t granted_room;
+    uint32_t granted_capacity;
     uint32_t *granted_rows; /* of all tenants, one after the other; owned */
     uint64_t n_grants;
     struct collector *collectors; /* per chosen; owned */
     uint32_t first, end;          /* those of the chosen whose values are collected this time */
     char *scratch;                /* a text without escapes; owned */
-    size_t scratch_room;
+    size_t scratch_capacity;
     struct quire_error *err;
 };
 
@@ -180,13 +186,8 @@ static const char *plain_text(struct writer *w, const struct json_value *value, 
     *bytes = value->bytes;
     if (!value->escaped)
         return value->text;
-    if (value->bytes > w->scratch_room || !w->scratch) {
-        char *more = realloc(w->scratch, value->bytes + 1u);
-        if (!more)
-            return NULL;
-        w->scratch = more;
-        w->scratch_room = value->bytes + 1u;
-    }
+    if (!array_reserve(&w->scratch, &w->scratch_capacity, value->bytes + 1u))
+        return NULL;
     *bytes = json_unescape(value, w->scratch);
     return w->scratch;
 }
@@ -293,55 +294,50 @@ static int count_field(struct writer *w, uint32_t row, struct field *field, cons
     return 0;
 }
 
-/* The tenant's number; new ones are added. */
-static int find_tenant(struct writer *w, const struct grant *grant, uint32_t *number)
+/* The tenant of a grant, new ones are added; NULL: the row was granted to it before. */
+static int find_tenant(struct writer *w, uint32_t row, const struct grant *grant, struct granted **out)
 {
     uint8_t name[4 + TENANT_BYTES_MAX];
+    uint32_t before = w->tenants.n, number = 0;
+    assert(grant->bytes > 0 && grant->bytes <= TENANT_BYTES_MAX); /* grants_split */
     store_u32(name, grant->generation);
     memcpy(name + 4, grant->name, grant->bytes);
-    uint32_t before = w->tenants.n;
-    if (before == w->granted_room) {
-        uint32_t room = 2 * before + 64;
-        struct granted *more = realloc(w->granted, sizeof *more * room);
-        if (!more)
-            return QUIRE_ENOMEM;
-        w->granted = more;
-        w->granted_room = room;
-    }
-    int rc = texts_add(&w->tenants, name, 4 + grant->bytes, number);
-    if (rc == 0 && w->tenants.n > before)
-        w->granted[*number] = (struct granted){0};
-    return rc;
+    if (!array_reserve(&w->granted, &w->granted_capacity, before + 1u) ||
+        texts_add(&w->tenants, name, 4 + grant->bytes, &number) < 0)
+        return QUIRE_ENOMEM;
+    struct granted *granted = &w->granted[number];
+    if (w->tenants.n > before)
+        *granted = (struct granted){0};
+    *out = granted->seen == row + 1ull ? NULL : granted;
+    granted->seen = row + 1ull;
+    return 0;
 }
 
 static int count_grant(struct writer *w, uint32_t row, const struct grant *grant)
 {
-    uint32_t number = 0;
-    int rc = find_tenant(w, grant, &number);
-    if (rc < 0 || w->granted[number].seen == row + 1ull)
-        return rc;
-    w->granted[number].seen = row + 1ull;
-    w->granted[number].n++;
-    w->n_grants++;
-    return 0;
+    struct granted *granted = NULL;
+    int rc = find_tenant(w, row, grant, &granted);
+    if (granted) {
+        granted->n++;
+        w->n_grants++;
+    }
+    return rc;
 }
 
 static int keep_grant(struct writer *w, uint32_t row, const struct grant *grant)
 {
-    uint32_t number = 0;
-    int rc = find_tenant(w, grant, &number);
-    if (rc < 0 || w->granted[number].seen == row + 1ull)
-        return rc;
-    w->granted[number].seen = row + 1ull;
-    w->granted_rows[w->granted[number].at++] = row;
-    return 0;
+    struct granted *granted = NULL;
+    int rc = find_tenant(w, row, grant, &granted);
+    if (granted)
+        w->granted_rows[granted->at++] = row;
+    return rc;
 }
 
 static int compare_texts(const struct texts *t, uint32_t x, uint32_t y)
 {
     uint32_t x_bytes, y_bytes;
     const uint8_t *a = texts_get(t, x, &x_bytes), *b = texts_get(t, y, &y_bytes);
-    return bytes_compare(a, x_bytes, b, y_bytes);
+    return format_compare_bytes(a, x_bytes, b, y_bytes);
 }
 
 /* Declared ones first, then what most rows have. */
@@ -396,44 +392,22 @@ static int add_bit(const struct writer *w, uint64_t **bits, uint32_t row)
     return 0;
 }
 
-/* Room for one more entry of so many bytes. */
-static int make_room(struct collected *c, size_t entry_bytes)
-{
-    if (c->n < c->room)
-        return 0;
-    uint64_t room = c->n + c->n / 2 + 64;
-    void *more = realloc(c->entries, entry_bytes * room);
-    if (!more)
-        return QUIRE_ENOMEM;
-    c->entries = more;
-    c->room = room;
-    return 0;
-}
-
 static void leave_out(struct collected *c)
 {
     c->left_out = true;
     texts_fini(&c->texts);
-    free(c->entries);
-    c->entries = NULL;
-    c->n = c->room = 0;
-}
-
-static int keep_number(struct collected *c, uint32_t row, double number)
-{
-    if (make_room(c, sizeof(struct number_entry)) < 0)
-        return QUIRE_ENOMEM;
-    ((struct number_entry *)c->entries)[c->n++] = (struct number_entry){number, row};
-    return 0;
+    free(c->numbers);
+    c->numbers = NULL;
+    c->n = c->capacity = 0;
 }
 
 static int keep_text(struct writer *w, struct collected *c, bool learnt, uint32_t row, const struct json_value *value)
 {
     uint32_t bytes = 0, number = 0;
     const char *text = plain_text(w, value, &bytes);
-    if (!text || make_room(c, sizeof(struct text_entry)) < 0 || texts_add(&c->texts, text, bytes, &number) < 0)
+    if (!text || !array_reserve(&c->words, &c->capacity, c->n + 1) || texts_add(&c->texts, text, bytes, &number) < 0)
         return QUIRE_ENOMEM;
-    ((struct text_entry *)c->entries)[c->n++] = (struct text_entry){number, row};
+    c->words[c->n++] = (struct text_entry){number, row};
     if (c->texts.heap.n > AREA_BYTES_MAX || (learnt && c->texts.heap.n > learnt_share(w, COLUMN_BYTES_PER_ROW)))
         leave_out(c);
     return 0;
@@ -448,7 +422,12 @@ static int keep_single(struct writer *w, struct collector *to, uint32_t row, con
     int rc = add_bit(w, &c->rows, row);
     if (rc < 0 || c->left_out)
         return rc;
-    return text ? keep_text(w, c, !to->field->declared, row, value) : keep_number(c, row, value->number);
+    if (text)
+        return keep_text(w, c, !to->field->declared, row, value);
+    if (!array_reserve(&c->numbers, &c->capacity, c->n + 1))
+        return QUIRE_ENOMEM;
+    c->numbers[c->n++] = (struct number_entry){value->number, row};
+    return 0;
 }
 
 static bool is_single(const struct json_value *value)
@@ -472,6 +451,7 @@ static int keep_field(struct writer *w, uint32_t row, struct field *field, const
     if (field->chosen <= w->first || field->chosen > w->end)
         return 0;
     struct collector *to = &w->collectors[field->chosen - 1];
+    assert(to->field == field && row < w->n_rows);
     if (value->kind == VALUE_LIST)
         return keep_list(w, to, row, value);
     if (is_single(value))
@@ -517,6 +497,7 @@ static int by_number(const void *a, const void *b)
 static void choose_width(struct table_out *t, const struct number_entry *entries, uint64_t n)
 {
     double least = entries[0].number, range = entries[n - 1].number - least;
+    assert(n > 0 && !(range < 0)); /* in order */
     t->width = 8;
     if (!(fabs(least) < 9e15) || !(range <= UINT32_MAX))
         return;
@@ -542,7 +523,7 @@ static void put_number(struct table_out *t, double number)
 /* Values in order with the ends of their rows, and the rows. */
 static void order_numbers(struct table_out *t, struct collected *c)
 {
-    struct number_entry *entries = c->entries;
+    struct number_entry *entries = c->numbers;
     qsort(entries, c->n, sizeof *entries, by_number);
     choose_width(t, entries, c->n);
     uint64_t kept = 0;
@@ -566,7 +547,7 @@ static int by_text(const void *a, const void *b, void *texts)
 
 static int order_texts(struct table_out *t, struct collected *c)
 {
-    const struct text_entry *entries = c->entries;
+    const struct text_entry *entries = c->words;
     uint32_t *order = malloc(sizeof *order * c->texts.n), *place = malloc(sizeof *place * c->texts.n);
     int rc = order && place ? 0 : QUIRE_ENOMEM;
     for (uint32_t i = 0; rc == 0 && i < c->texts.n; i++)
@@ -594,6 +575,7 @@ static int order_texts(struct table_out *t, struct collected *c)
     for (uint64_t i = 0; rc == 0 && i < c->n; i++)
         t->rows[t->ends[place[entries[i].text]]++] = entries[i].row;
     t->n = rc == 0 ? c->texts.n : 0;
+    assert(rc < 0 || (at == c->n && t->ends[t->n - 1] == c->n));
     free(order);
     free(place);
     return rc;
@@ -603,6 +585,7 @@ static int order_texts(struct table_out *t, struct collected *c)
 static void put_set(struct table_out *t, uint32_t i)
 {
     uint64_t from = i ? t->ends[i - 1] : 0;
+    assert(from < t->ends[i]); /* no value without a row */
     struct row_view view = {.rows = t->rows + from, .n = 0};
     for (uint64_t at = from; at < t->ends[i]; at++)
         if (view.n == 0 || t->rows[at] != t->rows[from + view.n - 1])
@@ -618,6 +601,7 @@ static void put_sets(struct table_out *t, uint64_t n_rows)
 {
     uint64_t step = t->ends[t->n - 1] / (TABLE_MARKS + 1) + 1, marked = 0;
     struct row_view below = {.bits = t->below, .n = (n_rows + 63) / 64};
+    assert(t->n > 0);
     for (uint32_t i = 0; i < t->n; i++) {
         put_set(t, i);
         if (!t->below || t->ends[i] - marked < step || i == t->n - 1)
@@ -627,11 +611,6 @@ static void put_sets(struct table_out *t, uint64_t n_rows)
         marked = t->ends[i];
         t->n_marks++;
     }
-}
-
-static uint64_t written_bytes(const struct table_out *t)
-{
-    return t->values.n + t->text_groups.n + t->set_groups.n + t->sets.n + t->marks.n;
 }
 
 /* The table of what was collected. Values that take too much room are left out. */
@@ -659,7 +638,8 @@ static int make_table(struct writer *w, const struct collector *from, enum table
     put_sets(t, w->n_rows);
     if (t->values.failed || t->text_groups.failed || t->set_groups.failed || t->sets.failed || t->marks.failed)
         return QUIRE_ENOMEM;
-    uint64_t bytes = written_bytes(t), most = learnt_share(w, COLUMN_BYTES_PER_ROW);
+    uint64_t bytes = t->values.n + t->text_groups.n + t->set_groups.n + t->sets.n + t->marks.n;
+    uint64_t most = learnt_share(w, COLUMN_BYTES_PER_ROW);
     bool learnt = !from->field->declared;
     if (t->values.n > AREA_BYTES_MAX || t->sets.n > AREA_BYTES_MAX ||
         (learnt && (bytes > most || bytes > w->learnt_left)))
@@ -723,6 +703,7 @@ static int make_record(struct writer *w, struct collector *c)
     for (unsigned i = 0; rc == 0 && i < TABLES; i++) {
         struct table_out table = {0};
         rc = make_table(w, c, (enum table_kind)i, &table);
+        assert(rc < 0 || table.n == 0 || !c->tables[i].left_out);
         if (rc == 0)
             put_table(record, 16 + (size_t)COLUMN_TABLE_BYTES * i, &table, c->tables[i].rows, w->n_rows);
         table_out_fini(&table);
@@ -764,6 +745,7 @@ static int collect(struct writer *w)
     }
     do {
         w->end = fit(w, w->first);
+        assert(w->end > w->first || w->n_chosen == 0);
         struct row_visitor visit = {.field = w->n_chosen ? keep_field : NULL, .grant = w->first ? NULL : keep_grant};
         int rc = visit_rows(w, &visit);
         for (; rc == 0 && w->first < w->end; w->first++)
@@ -794,6 +776,7 @@ static int by_name(const void *a, const void *b, void *context)
 
 static int write_records(struct writer *w, struct section_writer *file)
 {
+    assert(w->first == w->n_chosen); /* each has its record */
     qsort_r(w->collectors, w->n_chosen, sizeof *w->collectors, by_name, &w->names);
     int rc = section_begin(file, COLUMNS_RECORDS, 0, w->err);
     for (uint32_t i = 0; rc == 0 && i < w->n_chosen; i++)
@@ -806,7 +789,7 @@ static int by_tenant(const void *a, const void *b, void *texts)
     uint32_t x_bytes, y_bytes;
     const uint8_t *x = texts_get(texts, *(const uint32_t *)a, &x_bytes);
     const uint8_t *y = texts_get(texts, *(const uint32_t *)b, &y_bytes);
-    int order = bytes_compare(x + 4, x_bytes - 4, y + 4, y_bytes - 4);
+    int order = format_compare_bytes(x + 4, x_bytes - 4, y + 4, y_bytes - 4);
     return order ? order : (load_u32(x) > load_u32(y)) - (load_u32(x) < load_u32(y));
 }
 
@@ -815,6 +798,7 @@ static void put_tenant(const struct writer *w, uint32_t number, struct column_bu
     uint32_t bytes;
     const uint8_t *name = texts_get(&w->tenants, number, &bytes);
     const struct granted *granted = &w->granted[number];
+    assert(granted->n > 0 && granted->at >= granted->n && granted->at <= w->n_grants); /* collect has kept all */
     struct row_view view = {.rows = w->granted_rows + granted->at - granted->n, .n = granted->n};
     column_buffer_put_varint(out, bytes - 4);
     column_buffer_put(out, name + 4, bytes - 4);

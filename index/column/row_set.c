@@ -17,6 +17,7 @@
 #include "index/column/columns_priv.h"
 #include "index/vector/row_place.h"
 #include "index/vector/varint.h"
+#include "io/array.h"
 #include "io/bytes.h"
 #include <assert.h>
 #include <stdlib.h>
@@ -33,13 +34,7 @@
 
 void column_buffer_put(struct column_buffer *b, const void *bytes, size_t n)
 {
-    if (b->n + n > b->room && !b->failed) {
-        size_t room = b->n + n + b->room / 2 + 64;
-        uint8_t *more = realloc(b->at, room);
-        b->failed = !more;
-        b->at = more ? more : b->at;
-        b->room = more ? room : b->room;
-    }
+    b->failed = b->failed || !array_reserve(&b->at, &b->capacity, b->n + n);
     if (b->failed || n == 0)
         return;
     memcpy(b->at + b->n, bytes, n);
@@ -98,6 +93,7 @@ static bool view_next(const struct row_view *view, uint64_t *at, struct chunk_vi
         return out->n > 0;
     out->rows = view->rows + *at;
     out->key = out->rows[0] / CHUNK_ROWS;
+    assert(*at == 0 || out->rows[-1] < out->rows[0]);
     for (; *at < view->n && view->rows[*at] / CHUNK_ROWS == out->key; ++*at, out->n++)
         out->runs += out->n == 0 || out->rows[out->n] != out->rows[out->n - 1] + 1;
     return true;
@@ -169,13 +165,6 @@ static void put_chunk(struct column_buffer *out, const struct chunk_view *chunk)
     }
 }
 
-static void put_offsets(struct column_buffer *out, const struct row_view *view, uint32_t from)
-{
-    struct chunk_view chunk;
-    for (uint64_t at = 0; view_next(view, &at, &chunk); from += chunk_bytes(&chunk))
-        column_buffer_put_u32(out, from);
-}
-
 /* The portable format. */
 static void put_roaring(struct column_buffer *out, const struct row_view *view)
 {
@@ -200,8 +189,9 @@ static void put_roaring(struct column_buffer *out, const struct row_view *view)
         column_buffer_put_u16(out, chunk.key);
         column_buffer_put_u16(out, chunk.n - 1);
     }
-    if (!runs || n >= OFFSETS_FROM)
-        put_offsets(out, view, header + 8 * n);
+    uint32_t offset = header + 8 * n;
+    for (uint64_t at = 0; (!runs || n >= OFFSETS_FROM) && view_next(view, &at, &chunk); offset += chunk_bytes(&chunk))
+        column_buffer_put_u32(out, offset);
     for (uint64_t at = 0; view_next(view, &at, &chunk);)
         put_chunk(out, &chunk);
 }
@@ -228,6 +218,7 @@ static void view_rows(const struct row_view *view, uint32_t *rows)
 
 static void put_gaps(struct column_buffer *out, const uint32_t *rows, uint32_t n)
 {
+    assert(n > 0 && n <= SET_GAPS_MAX);
     uint8_t bytes[SET_GAPS_MAX * VARINT_BYTES_MAX];
     uint32_t at = varint_put(rows[0], bytes);
     for (uint32_t i = 1; i < n; i++)
@@ -266,6 +257,7 @@ static bool view_is_run(const struct row_view *view, uint32_t *first)
 void row_set_put(struct column_buffer *out, const struct row_view *view)
 {
     uint64_t n = view_count(view);
+    assert(n <= UINT32_MAX);
     uint32_t first = 0, rows[SET_GAPS_MAX];
     if (view_is_run(view, &first)) {
         put_form(out, n, SET_RUN);
@@ -304,6 +296,24 @@ int row_view_roaring(const struct row_view *view, roaring_bitmap_t **out)
         return QUIRE_ENOMEM;
     *out = made;
     return 0;
+}
+
+static int by_number(const void *a, const void *b)
+{
+    uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+    return (x > y) - (x < y);
+}
+
+uint64_t row_set_order(uint32_t *rows, uint64_t n)
+{
+    uint64_t kept = 0;
+    if (n > 1)
+        qsort(rows, n, sizeof *rows, by_number);
+    for (uint64_t i = 0; i < n; i++)
+        if (kept == 0 || rows[i] != rows[kept - 1])
+            rows[kept++] = rows[i];
+    assert(kept <= n && (kept > 0) == (n > 0));
+    return kept;
 }
 
 /* ---- reading ----------------------------------------------------------------------------------------------------- */
@@ -576,6 +586,7 @@ static void add_gaps(const struct row_set *set, const struct universe *u, uint64
 
 static void add_chunk(const struct chunk *c, uint64_t *bits, size_t words)
 {
+    assert(c->base / 64 < words); /* rows are below n_rows */
     uint64_t *to = bits + c->base / 64;
     size_t room = words - c->base / 64;
     for (uint32_t i = 0; c->kind == CHUNK_IS_ARRAY && i < c->n; i++)

@@ -51,6 +51,9 @@ static uint32_t put_part(uint8_t *block, uint32_t block_bytes, uint32_t *at, con
 void block_write(uint8_t *block, uint32_t block_bytes, const struct block_parts *parts, const uint8_t segment_id[16])
 {
     uint32_t at = BLOCK_HEADER_BYTES;
+    assert(parts->n_slots > 0 &&
+           block_fixed_bytes(parts->n_slots, parts->slot_bytes, parts->factor_bytes, parts->keys_bytes) <= block_bytes);
+    assert(parts->n_edges == 0 || parts->list_slots > 0);
     memset(block, 0, block_bytes);
     store_u32(block, BLOCK_MAGIC);
     block[4] = BLOCK_PAGEGRAPH;
@@ -151,6 +154,7 @@ int block_edges(const struct block_view *view, uint32_t list, uint32_t *out, uin
 {
     const uint8_t *header = view->edges, *p = header + (size_t)view->n_lists * BLOCK_LIST_HEADER_BYTES;
     *first = 0;
+    assert(list < view->n_lists);
     for (uint32_t i = 0; i < list; i++, header += BLOCK_LIST_HEADER_BYTES) {
         *first += load_u16(header);
         p += load_u16(header + 2);
@@ -177,8 +181,10 @@ uint32_t block_edges_encode(const uint32_t *rows, uint32_t n, uint32_t first_row
     bool back = rows[0] < first_row;
     uint64_t distance = back ? first_row - rows[0] - 1 : rows[0] - first_row;
     uint32_t bytes = varint_put(distance << 1 | back, out);
-    for (uint32_t i = 1; i < n; i++)
+    for (uint32_t i = 1; i < n; i++) {
+        assert(rows[i] > rows[i - 1]);
         bytes += varint_put(rows[i] - rows[i - 1], out + bytes);
+    }
     return bytes;
 }
 

@@ -17,10 +17,12 @@
 #include "io/sections.h"
 #include <assert.h>
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 #include <xxhash.h>
 
 #define PARAMS_USED 208u
+#define WRITE_WORDS 1024u
 
 const unsigned nav_bits[NAV_WIDTHS] = {1, 2, 4, 8};
 
@@ -244,6 +246,57 @@ uint64_t format_key_hash(const void *key, size_t bytes)
 {
     return XXH3_64bits(key, bytes);
 }
+
+/* ---- sections ---------------------------------------------------------------------------------------------------- */
+
+int format_section(struct section_file *file, uint32_t id, uint64_t bytes, const struct section_entry **out,
+                   struct quire_error *err)
+{
+    const struct section_entry *entry = section_find(file, id);
+    const char *path = section_file_io(file)->path;
+    if (!entry)
+        return error_set(err, QUIRE_ECORRUPT, "%s has no section %u", path, id);
+    if (bytes != UINT64_MAX && entry->bytes != bytes)
+        return error_set(err, QUIRE_ECORRUPT, "%s: section %u has %llu bytes, expected %llu", path, id,
+                         (unsigned long long)entry->bytes, (unsigned long long)bytes);
+    *out = entry;
+    return 0;
+}
+
+int format_section_load(struct section_file *file, uint32_t id, uint64_t bytes, void **out, uint64_t *n_bytes,
+                        struct quire_error *err)
+{
+    const struct section_entry *entry = NULL;
+    int rc = format_section(file, id, bytes, &entry, err);
+    if (rc < 0)
+        return rc;
+    *out = malloc(entry->bytes + 1);
+    if (!*out)
+        return error_set(err, QUIRE_ENOMEM, "no memory for %llu bytes of %s", (unsigned long long)entry->bytes,
+                         section_file_io(file)->path);
+    if (n_bytes)
+        *n_bytes = entry->bytes;
+    return section_load(file, entry, *out, err);
+}
+
+int format_section_put_words(struct section_writer *writer, uint32_t id, const void *words, uint64_t n,
+                             struct quire_error *err)
+{
+    uint8_t bytes[4 * WRITE_WORDS];
+    int rc = section_begin(writer, id, 0, err);
+    for (uint64_t at = 0; rc == 0 && at < n; at += WRITE_WORDS) {
+        size_t m = n - at < WRITE_WORDS ? (size_t)(n - at) : WRITE_WORDS;
+        for (size_t i = 0; i < m; i++) {
+            uint32_t word;
+            memcpy(&word, (const uint8_t *)words + 4 * (at + i), 4);
+            store_u32(bytes + 4 * i, word);
+        }
+        rc = section_write(writer, bytes, 4 * m, err);
+    }
+    return rc == 0 ? section_end(writer, err) : rc;
+}
+
+/* ---- names and sizes of the public enums -------------------------------------------------------------------------- */
 
 size_t quire_type_bytes(enum quire_type type)
 {

@@ -5,6 +5,7 @@
 #define QUIRE_INDEX_FORMAT_H
 
 #include "quire.h"
+#include <string.h>
 
 /* Raised whenever a file's meaning changes. Each file's superblock carries the container's version, PARAMS this one. */
 #define SEGMENT_FORMAT_VERSION 3u
@@ -142,5 +143,29 @@ static inline uint32_t format_key_bucket(uint64_t hash, uint32_t buckets)
 {
     return (uint32_t)(((hash >> 32) * buckets) >> 32);
 }
+
+/* The order of names and texts in files: bytewise; of two of which one begins like the other the shorter first. */
+static inline int format_compare_bytes(const void *a, uint32_t a_bytes, const void *b, uint32_t b_bytes)
+{
+    uint32_t least = a_bytes < b_bytes ? a_bytes : b_bytes;
+    int order = least ? memcmp(a, b, least) : 0;
+    return order ? order : (a_bytes > b_bytes) - (a_bytes < b_bytes);
+}
+
+/* ---- sections of a segment's files ---- */
+
+struct section_entry;
+struct section_file;
+struct section_writer;
+/* The section, of `bytes` (UINT64_MAX: any number); QUIRE_ECORRUPT names file and section. */
+int format_section(struct section_file *file, uint32_t id, uint64_t bytes, const struct section_entry **out,
+                   struct quire_error *err);
+/* The same in memory, its checksum checked; *out is the caller's to free, also after an error, when it may be NULL.
+ * n_bytes: NULL, or how many there are. */
+int format_section_load(struct section_file *file, uint32_t id, uint64_t bytes, void **out, uint64_t *n_bytes,
+                        struct quire_error *err);
+/* A section of n u32 or f32. */
+int format_section_put_words(struct section_writer *writer, uint32_t id, const void *words, uint64_t n,
+                             struct quire_error *err);
 
 #endif

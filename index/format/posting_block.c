@@ -9,6 +9,7 @@
 #include "io/bytes.h"
 #include "io/error.h"
 #include "io/sections.h"
+#include <assert.h>
 #include <string.h>
 #include <xxhash.h>
 
@@ -27,7 +28,7 @@ bool posting_block_shape(uint32_t entries, uint32_t own, uint32_t code_dim, unsi
     uint64_t factors = POSTING_HEADER_BYTES + aligned(4 * (uint64_t)(entries - own), LINE);
     uint64_t codes = factors + aligned(4 * groups * CODE_GROUP, LINE);
     uint64_t bytes = aligned(codes + groups * group_bytes, SECTION_ALIGN);
-    if (bytes > POSTING_BYTES_MAX)
+    if (own > entries || bytes > POSTING_BYTES_MAX)
         return false;
     *out = (struct posting_block_shape){POSTING_HEADER_BYTES, (uint32_t)factors,     (uint32_t)codes,
                                         (uint32_t)groups,     (uint32_t)group_bytes, (uint32_t)bytes};
@@ -41,6 +42,7 @@ uint32_t posting_block_entries_that_fit(uint32_t bytes, uint32_t code_dim, unsig
     while (posting_block_shape(entries + CODE_GROUP, (entries + CODE_GROUP) / 2, code_dim, bits, &shape) &&
            shape.bytes <= bytes)
         entries += CODE_GROUP;
+    assert(entries % CODE_GROUP == 0);
     return entries;
 }
 
@@ -53,6 +55,7 @@ static uint64_t checksum(const uint8_t *posting, uint32_t bytes, const uint8_t s
 void posting_block_seal(uint8_t *posting, uint32_t number, const struct list_entry *entry, unsigned bits,
                         const struct posting_block_shape *shape, const uint8_t segment_id[16])
 {
+    assert(entry->own <= entry->entries && shape->bytes % SECTION_ALIGN == 0);
     memset(posting, 0, POSTING_HEADER_BYTES);
     store_u32(posting, POSTING_MAGIC);
     posting[4] = POSTING_KIND;
@@ -115,6 +118,7 @@ int posting_block_open(const uint8_t *posting, uint32_t number, const struct lis
 
 uint32_t posting_block_row(const struct posting_block_view *view, uint32_t i)
 {
+    assert(i < view->entries);
     return i < view->own ? view->first + i : load_u32(view->ids + 4 * (size_t)(i - view->own));
 }
 

@@ -41,7 +41,7 @@ struct posting_block_shape {
     uint32_t ids, factors, groups, n_groups, group_bytes;
     uint32_t bytes; /* of all, a multiple of 4096 */
 };
-/* False: it would be larger than POSTING_BYTES_MAX. */
+/* False: it would be larger than POSTING_BYTES_MAX, or has fewer entries than own rows. */
 bool posting_block_shape(uint32_t entries, uint32_t own, uint32_t code_dim, unsigned bits,
                          struct posting_block_shape *out);
 /* The most entries that such a posting of `bytes` holds, if half of them are replicas; at least 1. */

@@ -254,6 +254,7 @@ static void place_remove(struct shard *s, uint32_t tag)
 static void remember(struct shard *s, uint32_t tag)
 {
     struct ghost *g = &s->ghosts[s->next_ghost];
+    assert(s->next_ghost < s->n_ghosts && s->places[place_of(s, tag)].tag == 0);
     if (g->tag != 0)
         place_remove(s, g->tag);
     *g = (struct ghost){.tag = tag, .time = s->time};
@@ -274,6 +275,7 @@ static uint32_t evict(struct shard *s)
             f->uses--;
             continue;
         }
+        assert(frame < s->n_used && f->tag != 0);
         place_remove(s, f->tag);
         s->evicted++;
         return frame;
@@ -292,6 +294,7 @@ static uint32_t frame_for(struct shard *s, uint32_t tag)
         s->remembered++;
         return NONE;
     }
+    assert(p->at & GHOST && s->ghosts[p->at & ~GHOST].tag == tag); /* a block in a frame is not offered a second one */
     if (s->time - s->ghosts[p->at & ~GHOST].time <= s->n_frames / YOUNG_SHARE)
         return NONE;
     return evict(s);
@@ -303,6 +306,7 @@ static void enter(struct shard *s, uint32_t tag, uint32_t frame)
     const struct place *p = &s->places[place_of(s, tag)];
     if (p->tag == tag)
         s->ghosts[p->at & ~GHOST].tag = 0;
+    assert(frame < s->n_used && atomic_load_explicit(&s->frames[frame].users, memory_order_relaxed) == 0);
     place_set(s, tag, frame);
     s->frames[frame].tag = tag;
     s->frames[frame].uses = 0;
@@ -319,6 +323,7 @@ static uint32_t enter_reader(struct shard *s, uint32_t tag)
     if (p->tag != tag || p->at & GHOST)
         return NONE;
     struct frame *f = &s->frames[p->at];
+    assert(p->at < s->n_used && f->tag == tag);
     if (atomic_load_explicit(&f->users, memory_order_acquire) & FILLING)
         return NONE;
     atomic_fetch_add_explicit(&f->users, 1, memory_order_relaxed);
@@ -341,7 +346,8 @@ bool block_cache_get(struct block_cache *cache, uint32_t block, void *to)
     if (frame == NONE)
         return false;
     memcpy(to, frame_bytes(cache, s, frame), cache->block_bytes);
-    atomic_fetch_sub_explicit(&s->frames[frame].users, 1, memory_order_release);
+    unsigned users = atomic_fetch_sub_explicit(&s->frames[frame].users, 1, memory_order_release);
+    assert(users > 0 && !(users & FILLING)); /* nothing took the frame while it was copied from */
     return true;
 }
 
@@ -360,7 +366,8 @@ void block_cache_offer(struct block_cache *cache, uint32_t block, const void *by
     if (frame == NONE)
         return;
     memcpy(frame_bytes(cache, s, frame), bytes, cache->block_bytes);
-    atomic_store_explicit(&s->frames[frame].users, 0, memory_order_release);
+    unsigned users = atomic_exchange_explicit(&s->frames[frame].users, 0, memory_order_release);
+    assert(users == FILLING);
 }
 
 void block_cache_stats(struct block_cache *cache, struct block_cache_stats *out)
@@ -377,6 +384,7 @@ void block_cache_stats(struct block_cache *cache, struct block_cache_stats *out)
         sum.n_frames_used += s->n_used;
         pthread_mutex_unlock(&s->mutex);
     }
+    assert(sum.n_frames_used <= sum.n_frames && sum.evicted <= sum.admitted);
     *out = sum;
 }
 

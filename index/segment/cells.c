@@ -9,10 +9,9 @@
 #include "index/vector/codes.h"
 #include "io/bytes.h"
 #include "io/error.h"
+#include <assert.h>
 #include <math.h>
 #include <stdlib.h>
-
-#define WRITE_NUMBERS 1024u
 
 static bool are_there(const struct segment_params *p)
 {
@@ -26,64 +25,28 @@ uint64_t cells_bytes_of(const struct segment_params *p)
 
 /* ---- writing ----------------------------------------------------------------------------------------------------- */
 
-static int write_numbers(struct section_writer *writer, const uint32_t *x, uint64_t n, struct quire_error *err)
-{
-    uint8_t bytes[4 * WRITE_NUMBERS];
-    int rc = section_begin(writer, CODES_CELLS, 0, err);
-    for (uint64_t at = 0; rc == 0 && at < n; at += WRITE_NUMBERS) {
-        size_t m = n - at < WRITE_NUMBERS ? (size_t)(n - at) : WRITE_NUMBERS;
-        for (size_t i = 0; i < m; i++)
-            store_u32(bytes + 4 * i, x[at + i]);
-        rc = section_write(writer, bytes, 4 * m, err);
-    }
-    return rc == 0 ? section_end(writer, err) : rc;
-}
-
-static int write_factors(struct section_writer *writer, const float *x, size_t n, struct quire_error *err)
-{
-    uint8_t bytes[4 * WRITE_NUMBERS];
-    int rc = section_begin(writer, CODES_CELL_FACTORS, 0, err);
-    for (size_t at = 0; rc == 0 && at < n; at += WRITE_NUMBERS) {
-        size_t m = n - at < WRITE_NUMBERS ? n - at : WRITE_NUMBERS;
-        for (size_t i = 0; i < m; i++)
-            store_f32(bytes + 4 * i, x[at + i]);
-        rc = section_write(writer, bytes, 4 * m, err);
-    }
-    return rc == 0 ? section_end(writer, err) : rc;
-}
-
 int cells_write(struct section_writer *writer, const struct segment_params *p, const uint8_t *codes,
                 const float *factors, const uint32_t *of, struct quire_error *err)
 {
     size_t bytes = (size_t)p->n_blocks * code_bytes_of(p->code_dim, CENTRE_BITS);
+    assert(are_there(p));
     int rc = section_put(writer, CODES_CELL_CENTRES, codes, bytes, err);
     if (rc == 0)
-        rc = write_factors(writer, factors, (size_t)p->n_blocks * ENTRY_FACTORS, err);
-    return rc == 0 ? write_numbers(writer, of, p->rows, err) : rc;
+        rc = format_section_put_words(writer, CODES_CELL_FACTORS, factors, (uint64_t)p->n_blocks * ENTRY_FACTORS, err);
+    return rc == 0 ? format_section_put_words(writer, CODES_CELLS, of, p->rows, err) : rc;
 }
 
 /* ---- opening ----------------------------------------------------------------------------------------------------- */
-
-static int load(struct section_file *file, uint32_t id, uint64_t bytes, void **out, struct quire_error *err)
-{
-    const struct section_entry *entry = section_find(file, id);
-    const char *path = section_file_io(file)->path;
-    if (!entry || entry->bytes != bytes)
-        return error_set(err, QUIRE_ECORRUPT, "%s: section %u has %llu bytes, expected %llu", path, id,
-                         (unsigned long long)(entry ? entry->bytes : 0), (unsigned long long)bytes);
-    *out = malloc(bytes);
-    return *out ? section_load(file, entry, *out, err)
-                : error_set(err, QUIRE_ENOMEM, "no memory for %llu bytes of %s", (unsigned long long)bytes, path);
-}
 
 static int load_centres(struct cells *g, const struct segment_params *p, struct section_file *codes,
                         struct quire_error *err)
 {
     void *bytes = NULL, *factors = NULL;
     size_t n = (size_t)g->n * ENTRY_FACTORS;
-    int rc = load(codes, CODES_CELL_CENTRES, (uint64_t)g->n * code_bytes_of(p->code_dim, CENTRE_BITS), &bytes, err);
+    int rc = format_section_load(codes, CODES_CELL_CENTRES, (uint64_t)g->n * code_bytes_of(p->code_dim, CENTRE_BITS),
+                                 &bytes, NULL, err);
     if (rc == 0)
-        rc = load(codes, CODES_CELL_FACTORS, 4 * n, &factors, err);
+        rc = format_section_load(codes, CODES_CELL_FACTORS, 4 * n, &factors, NULL, err);
     g->centres = (struct entry_level){bytes, factors, g->n};
     for (size_t i = 0; rc == 0 && i < n; i++)
         if (!isfinite(g->centres.factors[i] = load_f32((const uint8_t *)&g->centres.factors[i])))
@@ -100,7 +63,7 @@ static int load_rows(struct cells *g, const struct segment_params *p, struct sec
     uint32_t *filled = calloc(g->n, sizeof *filled), wrong = UINT32_MAX;
     g->rows = malloc(sizeof *g->rows * p->rows);
     int rc = filled && g->rows
-                 ? load(codes, CODES_CELLS, 4 * p->rows, &bytes, err)
+                 ? format_section_load(codes, CODES_CELLS, 4 * p->rows, &bytes, NULL, err)
                  : error_set(err, QUIRE_ENOMEM, "no memory for the cells of %s", section_file_io(codes)->path);
     g->of = bytes;
     for (uint32_t row = 0; rc == 0 && wrong == UINT32_MAX && row < p->rows; row++) {
@@ -130,6 +93,7 @@ int cells_open(const struct segment_params *p, struct section_file *codes, struc
     int rc = load_rows(g, p, codes, err);
     if (rc == 0)
         rc = load_centres(g, p, codes, err);
+    assert(rc < 0 || (g->entry.n_levels > 0 && !*out));
     if (rc < 0)
         cells_close(g);
     else

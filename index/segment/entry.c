@@ -17,6 +17,7 @@
 #include "index/vector/codes.h"
 #include "io/bitmap.h"
 #include "io/memory.h"
+#include <assert.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -45,6 +46,7 @@ uint64_t entry_bytes_of(uint32_t n_blocks, uint32_t code_dim)
 static uint32_t children_of(const struct entry_level *below, uint32_t node)
 {
     uint32_t first = node * ENTRY_FANOUT;
+    assert(first < below->n);
     return below->n - first < ENTRY_FANOUT ? below->n - first : ENTRY_FANOUT;
 }
 
@@ -98,6 +100,7 @@ int entry_init(struct entry_tree *tree, const struct entry_level *blocks, uint32
     while (tree->levels[tree->n_levels - 1].n > ENTRY_TOP_MAX) {
         const struct entry_level *below = &tree->levels[tree->n_levels - 1];
         struct entry_level *level = &tree->levels[tree->n_levels];
+        assert(tree->n_levels < ENTRY_LEVELS_MAX); /* 16^7 * ENTRY_TOP_MAX blocks: more than rows */
         level->n = nodes_above(below->n);
         level->codes = memory_map(level_bytes(tree, level->n), 0);
         if (!level->codes) {
@@ -110,6 +113,7 @@ int entry_init(struct entry_tree *tree, const struct entry_level *blocks, uint32
         tree->n_levels++;
         fill_level(tree, below, level, scratch, scratch + code_dim);
     }
+    assert(tree->levels[tree->n_levels - 1].n <= ENTRY_TOP_MAX);
     free(scratch);
     return 0;
 }
@@ -151,6 +155,7 @@ int entry_walk(const struct entry_tree *tree, uint8_t *reached, struct entry_err
     uint8_t *above = malloc(bytes), *below = calloc(bytes, 1);
     float *scratch = malloc(2 * sizeof(float) * tree->code_dim);
     struct entry_error worst = {0};
+    assert(tree->n_levels > 0);
     int rc = above && below && scratch ? 0 : QUIRE_ENOMEM;
     for (uint32_t i = 0; rc == 0 && i < tree->levels[tree->n_levels - 1].n; i++)
         bitmap_add(below, i);

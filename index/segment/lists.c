@@ -13,6 +13,7 @@
 #include "io/bytes.h"
 #include "io/error.h"
 #include "io/memory.h"
+#include <assert.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -96,25 +97,12 @@ static int write_images(struct section_writer *writer, uint32_t n, const struct 
     return rc;
 }
 
-static int write_guests(struct section_writer *writer, const uint32_t *guest_lists, uint32_t n, struct quire_error *err)
-{
-    uint8_t bytes[4 * 1024];
-    int rc = section_begin(writer, CODES_GUESTS, 0, err);
-    for (uint32_t at = 0; rc == 0 && at < n; at += 1024) {
-        uint32_t m = n - at < 1024 ? n - at : 1024;
-        for (uint32_t i = 0; i < m; i++)
-            store_u32(bytes + 4 * i, guest_lists[at + i]);
-        rc = section_write(writer, bytes, 4 * (size_t)m, err);
-    }
-    return rc == 0 ? section_end(writer, err) : rc;
-}
-
 int lists_write(struct section_writer *writer, const struct list_entry *entries, uint32_t n, const struct graph *heads,
                 struct epochs *epochs, const uint32_t *guest_lists, uint32_t n_guests, struct quire_error *err)
 {
     int rc = write_entries(writer, entries, n, err);
     if (rc == 0 && n_guests > 0)
-        rc = write_guests(writer, guest_lists, n_guests, err);
+        rc = format_section_put_words(writer, CODES_GUESTS, guest_lists, n_guests, err);
     if (rc == 0)
         rc = section_begin(writer, CODES_HEADS, 0, err);
     if (rc == 0)
@@ -123,21 +111,6 @@ int lists_write(struct section_writer *writer, const struct list_entry *entries,
 }
 
 /* ---- opening ----------------------------------------------------------------------------------------------------- */
-
-static int need(struct section_file *file, uint32_t id, const struct section_entry **out, struct quire_error *err)
-{
-    *out = section_find(file, id);
-    return *out ? 0 : error_set(err, QUIRE_ECORRUPT, "%s has no section %u", section_file_io(file)->path, id);
-}
-
-/* A section in memory, which the caller frees. */
-static int load(struct section_file *file, const struct section_entry *entry, uint8_t **out, struct quire_error *err)
-{
-    *out = malloc(entry->bytes + 1);
-    return *out ? section_load(file, entry, *out, err)
-                : error_set(err, QUIRE_ENOMEM, "no memory for %llu bytes of %s", (unsigned long long)entry->bytes,
-                            section_file_io(file)->path);
-}
 
 /* guest_at and guests from the lists of the guests. */
 static int sort_guests(struct lists *lists, uint32_t n, const char *path, struct quire_error *err)
@@ -164,29 +137,23 @@ static int sort_guests(struct lists *lists, uint32_t n, const char *path, struct
 static int load_guests(struct lists *lists, const struct segment_params *p, struct section_file *codes,
                        struct quire_error *err)
 {
-    const struct section_entry *section = NULL;
-    const char *path = section_file_io(codes)->path;
-    uint8_t *bytes = NULL;
+    void *bytes = NULL;
     lists->first_guest = (uint32_t)p->rows - p->run_rows;
     if (p->run_rows == 0)
         return 0;
-    int rc = need(codes, CODES_GUESTS, &section, err);
-    if (rc == 0 && section->bytes != 4 * (uint64_t)p->run_rows)
-        rc = error_set(err, QUIRE_ECORRUPT, "%s: %llu bytes for %u guests of lists", path,
-                       (unsigned long long)section->bytes, p->run_rows);
-    if (rc == 0)
-        rc = load(codes, section, &bytes, err);
-    lists->guest_lists = (uint32_t *)(void *)bytes;
+    int rc = format_section_load(codes, CODES_GUESTS, 4 * (uint64_t)p->run_rows, &bytes, NULL, err);
+    lists->guest_lists = bytes;
     if (rc < 0)
         return rc;
     for (uint32_t i = 0; i < p->run_rows; i++)
-        lists->guest_lists[i] = load_u32(bytes + 4 * (size_t)i);
-    return sort_guests(lists, p->run_rows, path, err);
+        lists->guest_lists[i] = load_u32((const uint8_t *)&lists->guest_lists[i]);
+    return sort_guests(lists, p->run_rows, section_file_io(codes)->path, err);
 }
 
 uint32_t lists_place(const struct lists *lists, uint32_t row, uint32_t *list)
 {
     const uint32_t *ids = lists->guests;
+    assert(row < lists->first_guest || ids);
     uint32_t begin = 0, end = lists->n;
     if (row < lists->first_guest) {
         while (end - begin > 1) { /* the last list that begins at the row or before: later ones of none begin behind */
@@ -199,10 +166,12 @@ uint32_t lists_place(const struct lists *lists, uint32_t row, uint32_t *list)
     *list = lists->guest_lists[row - lists->first_guest];
     begin = lists->guest_at[*list];
     end = lists->guest_at[*list + 1];
+    assert(begin < end); /* it is one of them */
     while (end - begin > 1) {
         uint32_t middle = begin + (end - begin) / 2;
         *(ids[middle] <= row ? &begin : &end) = middle;
     }
+    assert(ids[begin] == row);
     return lists->entries[*list].first + lists->entries[*list].own + begin;
 }
 
@@ -238,22 +207,15 @@ static int check_entries(const struct lists *lists, const struct segment_params 
 static int load_entries(struct lists *lists, const struct segment_params *p, struct section_file *codes,
                         struct quire_error *err)
 {
-    const struct section_entry *section = NULL;
-    uint8_t *bytes = NULL;
-    const char *path = section_file_io(codes)->path;
-    int rc = need(codes, CODES_LISTS, &section, err);
-    if (rc == 0 && section->bytes != (uint64_t)lists->n * LIST_ENTRY_BYTES)
-        rc = error_set(err, QUIRE_ECORRUPT, "%s: a directory of %llu bytes for %u lists", path,
-                       (unsigned long long)section->bytes, lists->n);
-    if (rc == 0)
-        rc = load(codes, section, &bytes, err);
+    void *bytes = NULL;
+    int rc = format_section_load(codes, CODES_LISTS, (uint64_t)lists->n * LIST_ENTRY_BYTES, &bytes, NULL, err);
     lists->entries = rc == 0 ? malloc(sizeof *lists->entries * lists->n) : NULL;
     if (rc == 0 && !lists->entries)
         rc = error_set(err, QUIRE_ENOMEM, "no memory for a directory of %u lists", lists->n);
     for (uint32_t i = 0; rc == 0 && i < lists->n; i++)
-        posting_list_decode(bytes + (size_t)i * LIST_ENTRY_BYTES, &lists->entries[i]);
+        posting_list_decode((const uint8_t *)bytes + (size_t)i * LIST_ENTRY_BYTES, &lists->entries[i]);
     free(bytes);
-    return rc == 0 ? check_entries(lists, p, path, err) : rc;
+    return rc == 0 ? check_entries(lists, p, section_file_io(codes)->path, err) : rc;
 }
 
 static struct graph_root *only_root(void *context, uint32_t row)
@@ -307,18 +269,16 @@ static int measure_norms(struct lists *lists, uint32_t code_dim, struct quire_er
 static int load_heads(struct lists *lists, const struct segment_params *p, struct section_file *codes,
                       struct quire_error *err)
 {
-    const struct section_entry *section = NULL;
     struct graph_mending mending = {.root_of = only_root, .context = lists};
     struct graph_stats stats;
-    uint8_t *bytes = NULL;
+    void *bytes = NULL;
+    uint64_t n_bytes = 0;
     const char *path = section_file_io(codes)->path;
     int rc = lists_graph_create(p->code_dim, p->seed, &lists->epochs, &lists->heads, err);
     if (rc == 0)
-        rc = need(codes, CODES_HEADS, &section, err);
+        rc = format_section_load(codes, CODES_HEADS, UINT64_MAX, &bytes, &n_bytes, err);
     if (rc == 0)
-        rc = load(codes, section, &bytes, err);
-    if (rc == 0)
-        rc = load_images(lists, bytes, section->bytes, path, err);
+        rc = load_images(lists, bytes, n_bytes, path, err);
     free(bytes);
     if (rc == 0 && graph_mend(lists->heads, &mending) < 0)
         rc = error_set(err, QUIRE_ENOMEM, "no memory for the graph of %u heads", lists->n);
@@ -376,6 +336,7 @@ uint64_t lists_postings_bytes(const struct lists *lists, const struct segment_pa
 {
     const struct list_entry *last = &lists->entries[lists->n - 1];
     struct posting_block_shape shape = {.bytes = 0};
+    assert(lists->n > 0);
     posting_block_shape(last->entries, last->own, p->code_dim, p->list_bits, &shape);
     return (uint64_t)last->page * SECTION_ALIGN + shape.bytes;
 }
@@ -399,6 +360,7 @@ static bool keep_members(struct lists *lists, const struct segment_params *p, co
                          uint8_t *code)
 {
     uint32_t members = lists_members(lists, view->number), found = view->own;
+    assert(view->number < lists->n && view->own == lists->entries[view->number].own);
     size_t place = lists_first(lists, view->number);
     for (uint32_t i = 0; i < view->own; i++)
         keep_code(lists, p, view, i, place + i, code);
@@ -442,6 +404,7 @@ int lists_load_codes(struct lists *lists, const struct segment_params *p, struct
     for (uint32_t at = 0, n; rc == 0 && at < lists->n; at += n) {
         uint64_t offset = postings_at + (uint64_t)lists->entries[at].page * SECTION_ALIGN;
         n = lists_that_fit(lists, p, at, &bytes);
+        assert(n > 0 && bytes <= SCAN_BYTES);
         rc = fs_read_exact(file, buffer, bytes, offset, err);
         for (uint32_t i = 0; rc == 0 && i < n; i++) {
             const struct list_entry *e = &lists->entries[at + i];

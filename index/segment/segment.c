@@ -19,6 +19,7 @@
 #include "index/segment/selection.h"
 #include "io/error.h"
 #include "io/memory.h"
+#include <assert.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -50,25 +51,11 @@ static int open_file(struct opening *o, const char *name, uint32_t kind, unsigne
     return rc;
 }
 
-/* The section, or an error that names file and section; `bytes` is the size it must have (UINT64_MAX: any). */
-static int need_section(struct opening *o, struct section_file *file, uint32_t id, uint64_t bytes,
-                        const struct section_entry **out)
-{
-    const struct section_entry *entry = section_find(file, id);
-    if (!entry)
-        return error_set(o->err, QUIRE_ECORRUPT, "%s has no section %u", section_file_io(file)->path, id);
-    if (bytes != UINT64_MAX && entry->bytes != bytes)
-        return error_set(o->err, QUIRE_ECORRUPT, "%s: section %u has %llu bytes, expected %llu",
-                         section_file_io(file)->path, id, (unsigned long long)entry->bytes, (unsigned long long)bytes);
-    *out = entry;
-    return 0;
-}
-
 static int load_mean(struct opening *o, struct section_file *meta)
 {
     struct segment *s = o->s;
     const struct section_entry *entry = NULL;
-    int rc = need_section(o, meta, META_MEAN, 4ull * s->space.work_dim, &entry);
+    int rc = format_section(meta, META_MEAN, 4ull * s->space.work_dim, &entry, o->err);
     if (rc == 0)
         rc = section_load(meta, entry, s->space.mean, o->err);
     for (uint32_t i = 0; rc == 0 && i < s->space.work_dim; i++) {
@@ -83,7 +70,7 @@ static int load_calibration(struct opening *o, struct section_file *meta)
 {
     struct segment *s = o->s;
     const struct section_entry *entry = NULL;
-    int rc = need_section(o, meta, META_CALIBRATION, UINT64_MAX, &entry);
+    int rc = format_section(meta, META_CALIBRATION, UINT64_MAX, &entry, o->err);
     if (rc < 0)
         return rc;
     uint64_t n = entry->bytes / CALIBRATION_POINT_BYTES;
@@ -119,7 +106,7 @@ static int load_meta(struct opening *o)
         return rc;
     s->info.index_bytes = section_file_bytes(meta);
     memcpy(s->segment_id, section_file_segment_id(meta), 16);
-    if ((rc = need_section(o, meta, META_PARAMS, PARAMS_BYTES, &entry)) < 0 ||
+    if ((rc = format_section(meta, META_PARAMS, PARAMS_BYTES, &entry, o->err)) < 0 ||
         (rc = section_load(meta, entry, params, o->err)) < 0)
         goto out;
     struct quire_error inner = {0};
@@ -137,7 +124,7 @@ static int load_meta(struct opening *o)
         goto out;
     s->space.norm2_max = p->norm2_max;
     if ((rc = load_mean(o, meta)) < 0 || (rc = load_calibration(o, meta)) < 0 ||
-        (rc = need_section(o, meta, META_FILES, UINT64_MAX, &entry)) < 0)
+        (rc = format_section(meta, META_FILES, UINT64_MAX, &entry, o->err)) < 0)
         goto out;
     if (entry->bytes > sizeof o->files || entry->bytes % FILE_ENTRY_BYTES) {
         rc = error_set(o->err, QUIRE_ECORRUPT, "%s: list of files of %llu bytes", o->path,
@@ -179,12 +166,13 @@ static int load_resident(struct opening *o, struct section_file *codes, uint32_t
                          size_t *mapped)
 {
     const struct section_entry *entry = NULL;
-    int rc = need_section(o, codes, id, bytes, &entry);
+    int rc = format_section(codes, id, bytes, &entry, o->err);
     if (rc < 0)
         return rc;
     *out = memory_map(bytes, 1);
     if (!*out)
         return error_set(o->err, QUIRE_ENOMEM, "no memory for %llu bytes of %s", (unsigned long long)bytes, CODES_NAME);
+    assert(*mapped == 0);
     *mapped = bytes;
     o->s->info.resident_bytes += bytes;
     return section_load(codes, entry, *out, o->err);
@@ -269,7 +257,7 @@ static int load_lists(struct opening *o, struct section_file *codes)
     if (rc == 0)
         rc = open_listed(o, POSTINGS_NAME, FILE_POSTINGS, &s->postings);
     if (rc == 0)
-        rc = need_section(o, s->postings, POSTINGS_POSTINGS, UINT64_MAX, &entry);
+        rc = format_section(s->postings, POSTINGS_POSTINGS, UINT64_MAX, &entry, o->err);
     if (rc < 0)
         return rc;
     s->postings_at = entry->offset;
@@ -360,6 +348,7 @@ static int make_cache(struct opening *o)
 {
     struct segment *s = o->s;
     uint64_t budget = s->info.memory_bytes, used = s->info.resident_bytes + RESERVE_BYTES;
+    assert(!s->cache && s->centres.codes); /* what is left is known last */
     if (o->options->no_cache || budget == 0 || budget == UINT64_MAX || used >= budget ||
         budget - used < budget / CACHE_SHARE)
         return 0;
@@ -372,46 +361,46 @@ static int make_cache(struct opening *o)
     return rc == QUIRE_ELIMIT || rc == QUIRE_ENOMEM ? 0 : rc;
 }
 
-static int section_offset(struct opening *o, struct section_file *file, uint32_t id, uint64_t bytes, uint64_t *offset,
-                          uint64_t *size)
-{
-    const struct section_entry *entry = NULL;
-    int rc = need_section(o, file, id, bytes, &entry);
-    if (rc == 0) {
-        *offset = entry->offset;
-        if (size)
-            *size = entry->bytes;
-    }
-    return rc;
-}
-
 static int open_disk_parts(struct opening *o)
 {
     struct segment *s = o->s;
     const struct segment_params *p = &s->params;
-    int rc = open_listed(o, BLOCKS_NAME, FILE_BLOCKS, &s->blocks);
-    if (rc == 0)
-        rc = section_offset(o, s->blocks, BLOCKS_BLOCKS, (uint64_t)p->n_blocks * p->block_bytes, &s->blocks_at, NULL);
-    if (rc == 0)
-        rc = open_listed(o, KEYS_NAME, FILE_KEYS, &s->keys);
-    if (rc == 0 && p->user_keys) {
-        rc = section_offset(o, s->keys, KEYS_BUCKETS, (uint64_t)p->key_buckets * PAGE_BYTES, &s->buckets_at, NULL);
+    uint64_t row_pages = (p->rows + ROWS_PER_PAGE - 1) / ROWS_PER_PAGE, unused;
+    uint64_t index_pages = (p->rows + ATTRIBUTES_PER_PAGE - 1) / ATTRIBUTES_PER_PAGE;
+    /* which sections there must be, their bytes (UINT64_MAX: any), and where place and bytes are kept */
+    const struct {
+        bool exists;
+        const char *name;
+        uint32_t kind, section;
+        struct section_file **file;
+        uint64_t bytes, *at, *kept_bytes;
+    } parts[] = {
+        {true, BLOCKS_NAME, FILE_BLOCKS, BLOCKS_BLOCKS, &s->blocks, (uint64_t)p->n_blocks * p->block_bytes,
+         &s->blocks_at, &unused},
+        {p->user_keys, KEYS_NAME, FILE_KEYS, KEYS_BUCKETS, &s->keys, (uint64_t)p->key_buckets * PAGE_BYTES,
+         &s->buckets_at, &unused},
+        {p->user_keys, KEYS_NAME, FILE_KEYS, KEYS_HEAP, &s->keys, UINT64_MAX, &s->heap_at, &s->heap_bytes},
+        {!p->user_keys, KEYS_NAME, FILE_KEYS, KEYS_ROWS, &s->keys, row_pages * PAGE_BYTES, &s->rows_at, &unused},
+        {p->has_attributes, ATTRIBUTES_NAME, FILE_ATTRIBUTES, ATTRIBUTES_INDEX, &s->attributes,
+         index_pages * PAGE_BYTES, &s->attribute_index_at, &unused},
+        {p->has_attributes, ATTRIBUTES_NAME, FILE_ATTRIBUTES, ATTRIBUTES_HEAP, &s->attributes, UINT64_MAX,
+         &s->attribute_heap_at, &s->attribute_heap_bytes},
+    };
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+        const struct section_entry *entry = NULL;
+        int rc = 0;
+        if (!parts[i].exists)
+            continue;
+        if (!*parts[i].file)
+            rc = open_listed(o, parts[i].name, parts[i].kind, parts[i].file);
         if (rc == 0)
-            rc = section_offset(o, s->keys, KEYS_HEAP, UINT64_MAX, &s->heap_at, &s->heap_bytes);
-    } else if (rc == 0) {
-        uint64_t pages = (p->rows + ROWS_PER_PAGE - 1) / ROWS_PER_PAGE;
-        rc = section_offset(o, s->keys, KEYS_ROWS, pages * PAGE_BYTES, &s->rows_at, NULL);
+            rc = format_section(*parts[i].file, parts[i].section, parts[i].bytes, &entry, o->err);
+        if (rc < 0)
+            return rc;
+        *parts[i].at = entry->offset;
+        *parts[i].kept_bytes = entry->bytes;
     }
-    if (rc == 0 && p->has_attributes) {
-        uint64_t pages = (p->rows + ATTRIBUTES_PER_PAGE - 1) / ATTRIBUTES_PER_PAGE;
-        rc = open_listed(o, ATTRIBUTES_NAME, FILE_ATTRIBUTES, &s->attributes);
-        if (rc == 0)
-            rc = section_offset(o, s->attributes, ATTRIBUTES_INDEX, pages * PAGE_BYTES, &s->attribute_index_at, NULL);
-        if (rc == 0)
-            rc = section_offset(o, s->attributes, ATTRIBUTES_HEAP, UINT64_MAX, &s->attribute_heap_at,
-                                &s->attribute_heap_bytes);
-    }
-    return rc;
+    return 0;
 }
 
 static void fill_info(struct segment *s)
@@ -455,6 +444,7 @@ static void fill_info(struct segment *s)
 static void segment_free(struct segment *s)
 {
     struct segment_whole *whole = segment_whole(s);
+    assert(atomic_load_explicit(&whole->references, memory_order_relaxed) <= 1);
     section_file_close(s->blocks);
     section_file_close(s->keys);
     section_file_close(s->attributes);
@@ -505,18 +495,22 @@ int segment_open(const char *path, const struct segment_options *options, struct
         return rc;
     }
     fill_info(o.s);
+    assert(!o.s->lists == !o.s->postings && !o.s->columns == !o.s->params.has_columns);
+    assert(!o.s->nav_codes == !o.s->nav_factors && (!o.s->cells || o.s->nav_codes));
     *out = o.s;
     return 0;
 }
 
 struct segment *segment_ref(struct segment *s)
 {
-    atomic_fetch_add_explicit(&segment_whole(s)->references, 1, memory_order_relaxed);
+    unsigned before = atomic_fetch_add_explicit(&segment_whole(s)->references, 1, memory_order_relaxed);
+    assert(before > 0); /* only who has a reference gives one away */
     return s;
 }
 
 void segment_retire(struct segment *s)
 {
+    assert(atomic_load_explicit(&segment_whole(s)->references, memory_order_relaxed) > 0);
     atomic_store_explicit(&s->retired, true, memory_order_relaxed);
 }
 
@@ -556,6 +550,7 @@ void segment_list_lengths(const struct segment *s, uint32_t *rows, uint32_t *byt
 
 float segment_curve_effort(const struct calibration_point *points, uint32_t n, float recall)
 {
+    assert(n > 0);
     if (recall <= points[0].recall)
         return (float)points[0].effort;
     for (uint32_t i = 1; i < n; i++) {
@@ -598,6 +593,7 @@ uint32_t segment_effort(const struct segment *s, float recall, uint32_t k)
 
 void segment_centre(const struct segment *s, uint32_t block, float *out)
 {
+    assert(block < s->params.n_blocks);
     code_decode(s->centres.codes + (size_t)block * s->entry.code_bytes, s->params.code_dim, CENTRE_BITS,
                 s->centres.factors[ENTRY_FACTORS * (size_t)block], out);
 }

@@ -13,6 +13,7 @@
 #include "index/segment/segment_priv.h"
 #include "index/vector/row_place.h"
 #include "io/error.h"
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 #include <xxhash.h>
@@ -37,24 +38,6 @@ static bool reserve(struct selection *s)
         s->bits = calloc(bytes, 1);
     s->all_bytes += bytes;
     return s->rows || s->bits;
-}
-
-static bool fill(struct selection *s, const roaring_bitmap_t *rows)
-{
-    uint32_t numbers[READ_ROWS], n;
-    s->n = roaring_bitmap_get_cardinality(rows);
-    if (!reserve(s))
-        return false;
-    if (s->rows && s->n)
-        roaring_bitmap_to_uint32_array(rows, s->rows);
-    if (s->rows)
-        return true;
-    roaring_uint32_iterator_t at;
-    roaring_init_iterator(rows, &at);
-    while ((n = roaring_read_uint32_iterator(&at, numbers, READ_ROWS)) > 0)
-        for (uint32_t i = 0; i < n; i++)
-            bitmap_add(s->bits, numbers[i]);
-    return true;
 }
 
 /* Marks the blocks of rows[0..n), which ascend. */
@@ -82,104 +65,99 @@ bool selection_next_run(const struct selection *s, const struct segment *segment
         if (bitmap_has(s->blocks, b))
             last = b;
     *run = (struct block_run){block, last + 1 - block};
+    assert(block >= from && last < p->n_blocks && (run->n <= most || run->n == 1));
     return true;
 }
 
-static bool fill_blocks(struct selection *s, const struct segment *segment, const roaring_bitmap_t *rows)
+/* An empty selection of as many rows; `rows` where it is a list. */
+static struct selection *make_empty(uint64_t n, uint64_t n_rows)
 {
-    uint32_t per_block = segment->params.slots_per_block, n_blocks = segment->params.n_blocks, numbers[READ_ROWS], n;
+    struct selection *s = calloc(1, sizeof *s);
+    if (!s)
+        return NULL;
+    atomic_init(&s->references, 1);
+    s->n = n;
+    s->n_rows = n_rows;
+    s->all_bytes = sizeof *s;
+    if (reserve(s))
+        return s;
+    selection_unref(s);
+    return NULL;
+}
+
+/* What the segment's layout asks for besides the rows: blocks, cells, places in lists. */
+static bool reserve_more(struct selection *s, const struct segment *segment)
+{
+    uint32_t n_blocks = segment->params.n_blocks, n_cells = segment->cells ? segment->cells->n : 0;
     s->blocks = calloc((n_blocks + 63u) / 64 * 8, 1);
-    if (!s->blocks)
-        return false;
     s->all_bytes += n_blocks / 8;
-    roaring_uint32_iterator_t at;
-    roaring_init_iterator(rows, &at);
-    while ((n = roaring_read_uint32_iterator(&at, numbers, READ_ROWS)) > 0)
-        mark_blocks(s, numbers, n, per_block);
-    for (struct block_run run = {0}; selection_next_run(s, segment, run.first + run.n, &run);) {
-        s->n_runs++;
-        s->run_blocks += run.n;
+    if (n_cells) {
+        s->cells = calloc((n_cells + 63u) / 64 * 8, 1);
+        s->all_bytes += n_cells / 8;
     }
-    for (uint32_t i = 0; i < (n_blocks + 7) / 8; i++)
-        s->n_blocks += (uint32_t)__builtin_popcount(s->blocks[i]);
-    return true;
+    if (segment->lists && segment->lists->guests) {
+        s->places = make_empty(s->n, s->n_rows);
+        s->all_bytes += s->places ? s->places->all_bytes : 0;
+        return s->blocks && s->places;
+    }
+    return s->blocks && (s->cells || !n_cells);
 }
 
-static int by_number(const void *a, const void *b)
+/* Takes in numbers[0..n), the next rows, of which `before` came already. */
+static void add_rows(struct selection *s, const struct segment *segment, const uint32_t *numbers, uint32_t n,
+                     uint64_t before)
 {
-    uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
-    return (x > y) - (x < y);
-}
-
-/* The same set by the places of the rows' codes in inverted lists. */
-static bool fill_places(struct selection *s, const struct lists *lists, const roaring_bitmap_t *rows)
-{
-    uint32_t numbers[READ_ROWS], n, list;
-    uint64_t have = 0;
-    struct selection *places = s->places = calloc(1, sizeof *places);
-    if (!places)
-        return false;
-    atomic_init(&places->references, 1);
-    places->n = s->n;
-    places->n_rows = s->n_rows;
-    places->all_bytes = sizeof *places;
-    if (!reserve(places))
-        return false;
-    roaring_uint32_iterator_t at;
-    roaring_init_iterator(rows, &at);
-    while ((n = roaring_read_uint32_iterator(&at, numbers, READ_ROWS)) > 0)
-        for (uint32_t i = 0; i < n; i++) {
-            uint32_t place = lists_place(lists, numbers[i], &list);
-            if (places->rows)
-                places->rows[have++] = place;
-            else
-                bitmap_add(places->bits, place);
-        }
-    if (have > 1)
-        qsort(places->rows, have, sizeof *places->rows, by_number);
-    s->all_bytes += places->all_bytes;
-    return true;
-}
-
-static bool fill_cells(struct selection *s, const struct cells *cells, const roaring_bitmap_t *rows)
-{
-    uint32_t numbers[READ_ROWS], n;
-    s->cells = calloc((cells->n + 63u) / 64 * 8, 1);
-    if (!s->cells)
-        return false;
-    s->all_bytes += cells->n / 8;
-    roaring_uint32_iterator_t at;
-    roaring_init_iterator(rows, &at);
-    while ((n = roaring_read_uint32_iterator(&at, numbers, READ_ROWS)) > 0)
-        for (uint32_t i = 0; i < n; i++)
-            bitmap_add(s->cells, cells->of[numbers[i]]);
-    return true;
+    uint32_t list;
+    assert(n > 0 && before + n <= s->n && numbers[n - 1] < s->n_rows);
+    mark_blocks(s, numbers, n, segment->params.slots_per_block);
+    if (s->rows)
+        memcpy(s->rows + before, numbers, sizeof *numbers * n);
+    for (uint32_t i = 0; s->bits && i < n; i++)
+        bitmap_add(s->bits, numbers[i]);
+    for (uint32_t i = 0; s->cells && i < n; i++)
+        bitmap_add(s->cells, segment->cells->of[numbers[i]]);
+    for (uint32_t i = 0; s->places && i < n; i++) {
+        uint32_t place = lists_place(segment->lists, numbers[i], &list);
+        if (s->places->rows)
+            s->places->rows[before + i] = place;
+        else
+            bitmap_add(s->places->bits, place);
+    }
 }
 
 int selection_create(const struct segment *segment, const roaring_bitmap_t *rows, bool residual, struct selection **out)
 {
-    struct selection *s = calloc(1, sizeof *s);
-    if (!s)
-        return QUIRE_ENOMEM;
-    atomic_init(&s->references, 1);
-    s->n_rows = segment->params.rows;
-    s->residual = residual;
-    s->all_bytes = sizeof *s;
-    bool made = fill(s, rows) && fill_blocks(s, segment, rows);
-    if (made && segment->lists && segment->lists->guests)
-        made = fill_places(s, segment->lists, rows);
-    if (made && segment->cells)
-        made = fill_cells(s, segment->cells, rows);
-    if (!made) {
+    uint32_t numbers[READ_ROWS], n;
+    uint64_t taken = 0;
+    struct selection *s = make_empty(roaring_bitmap_get_cardinality(rows), segment->params.rows);
+    if (!s || !reserve_more(s, segment)) {
         selection_unref(s);
         return QUIRE_ENOMEM;
     }
+    s->residual = residual;
+    roaring_uint32_iterator_t at;
+    roaring_init_iterator(rows, &at);
+    for (; (n = roaring_read_uint32_iterator(&at, numbers, READ_ROWS)) > 0; taken += n)
+        add_rows(s, segment, numbers, n, taken);
+    assert(taken == s->n);
+    if (s->places && s->places->rows) {
+        uint64_t places = row_set_order(s->places->rows, s->n);
+        assert(places == s->n); /* each row has a place of its own */
+    }
+    for (struct block_run run = {0}; selection_next_run(s, segment, run.first + run.n, &run);) {
+        s->n_runs++;
+        s->run_blocks += run.n;
+    }
+    for (uint32_t i = 0; i < (segment->params.n_blocks + 7) / 8; i++)
+        s->n_blocks += (uint32_t)__builtin_popcount(s->blocks[i]);
+    assert(s->n_blocks <= s->run_blocks && s->n_runs <= s->n_blocks && (s->n_runs > 0) == (s->n > 0));
     *out = s;
     return 0;
 }
 
 struct selection *selection_ref(struct selection *s)
 {
+    assert(atomic_load_explicit(&s->references, memory_order_relaxed) > 0);
     atomic_fetch_add_explicit(&s->references, 1, memory_order_relaxed);
     return s;
 }
@@ -206,6 +184,7 @@ uint64_t selection_first(const struct selection *s, uint32_t row)
 
 bool selection_has(const struct selection *s, uint32_t row)
 {
+    assert(row < s->n_rows && !s->bits != !s->rows);
     if (s->bits)
         return bitmap_has(s->bits, row);
     uint64_t at = selection_first(s, row);
@@ -248,12 +227,6 @@ uint64_t selection_living(const struct selection *s, const uint8_t *dead)
 
 /* ---- keeping ----------------------------------------------------------------------------------------------------- */
 
-static char *append(char *to, const void *bytes, size_t n)
-{
-    memcpy(to, bytes, n);
-    return to + n;
-}
-
 /* What tells selections of a segment apart: the tenants with their generations, and the expression. Whether it is
  * `residual` follows from these. NULL without memory. */
 static char *make_name(const struct filter *filter, const struct tenant_scope *scope, uint32_t *n_bytes)
@@ -269,14 +242,15 @@ static char *make_name(const struct filter *filter, const struct tenant_scope *s
     *to++ = (char)((scope ? NAME_SCOPE : 0) | (filter ? NAME_FILTER : 0));
     for (uint32_t i = 0; scope && i < scope->n; i++) {
         const struct grant *tenant = &scope->tenants[i];
-        to = append(to, &tenant->bytes, 4);
-        to = append(to, &tenant->generation, 4);
-        to = append(to, tenant->name, tenant->bytes);
+        to = mempcpy(to, &tenant->bytes, 4);
+        to = mempcpy(to, &tenant->generation, 4);
+        to = mempcpy(to, tenant->name, tenant->bytes);
     }
     *to++ = 0; /* behind the tenants, of which none is empty */
     if (text_bytes)
-        to = append(to, text, text_bytes);
+        to = mempcpy(to, text, text_bytes);
     *n_bytes = (uint32_t)(to - name);
+    assert(*n_bytes <= bytes);
     return name;
 }
 
@@ -304,6 +278,7 @@ static struct selection *take_oldest(struct segment_whole *segment)
             oldest = at;
     struct selection *s = *oldest;
     *oldest = s->next;
+    assert(segment->selections.bytes >= s->all_bytes && segment->selections.n > 0);
     segment->selections.bytes -= s->all_bytes;
     segment->selections.n--;
     return s;
@@ -313,6 +288,7 @@ static void keep(struct segment_whole *segment, struct selection *s)
 {
     struct selection *gone = NULL;
     pthread_mutex_lock(&segment->selections.mutex);
+    assert(s->name && !s->next);
     s->used = ++segment->selections.clock;
     s->next = segment->selections.first;
     segment->selections.first = selection_ref(s);
@@ -348,11 +324,6 @@ void selections_fini(struct segment *of)
 
 /* Sets come from stored ones only: of CRoaring's functions that make or change one, version 0.2 does not look at what
  * its allocations give (row_set.h). */
-static int no_rows(roaring_bitmap_t **out)
-{
-    return row_view_roaring(&(struct row_view){.n = 0}, out);
-}
-
 static int all_rows(uint64_t n, roaring_bitmap_t **out)
 {
     size_t words = (size_t)(n + 63) / 64;
@@ -393,7 +364,9 @@ static int select_bare(const struct segment *segment, const struct filter *filte
     bool named = any && filter && filter_asks_names(filter), only_named = named && keys && root->kind == FILTER_KEYS;
     any = any && (named || filter_matches(filter, NULL, 0, NULL, 0));
     *residual = named && !only_named;
-    return !any ? no_rows(rows) : only_named ? copy_rows(keys, rows) : all_rows(segment->params.rows, rows);
+    return !any         ? row_view_roaring(&(struct row_view){.n = 0}, rows)
+           : only_named ? copy_rows(keys, rows)
+                        : all_rows(segment->params.rows, rows);
 }
 
 static int select_rows(const struct segment *segment, const struct filter *filter, const struct tenant_scope *scope,

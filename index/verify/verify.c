@@ -24,6 +24,7 @@
 #include "index/format/block.h"
 #include "index/segment/segment_view.h"
 #include "index/verify/verify_priv.h"
+#include "io/array.h"
 #include "io/bitmap.h"
 #include "io/error.h"
 #include "io/memory.h"
@@ -83,19 +84,20 @@ static int verify_file(struct verification *v, const char *name, uint32_t kind)
 
 static int verify_files(struct verification *v)
 {
-    int rc = verify_file(v, META_NAME, FILE_META);
-    if (rc == 0)
-        rc = verify_file(v, BLOCKS_NAME, FILE_BLOCKS);
-    if (rc == 0)
-        rc = verify_file(v, CODES_NAME, FILE_CODES);
-    if (rc == 0 && v->s->postings)
-        rc = verify_file(v, POSTINGS_NAME, FILE_POSTINGS);
-    if (rc == 0)
-        rc = verify_file(v, KEYS_NAME, FILE_KEYS);
-    if (rc == 0 && v->s->attributes)
-        rc = verify_file(v, ATTRIBUTES_NAME, FILE_ATTRIBUTES);
-    if (rc == 0 && v->s->columns)
-        rc = verify_file(v, COLUMNS_NAME, FILE_COLUMNS);
+    const struct {
+        const char *name;
+        uint32_t kind;
+        bool exists;
+    } files[FILES_MAX] = {{META_NAME, FILE_META, true},
+                          {BLOCKS_NAME, FILE_BLOCKS, true},
+                          {CODES_NAME, FILE_CODES, true},
+                          {POSTINGS_NAME, FILE_POSTINGS, v->s->postings},
+                          {KEYS_NAME, FILE_KEYS, true},
+                          {ATTRIBUTES_NAME, FILE_ATTRIBUTES, v->s->attributes},
+                          {COLUMNS_NAME, FILE_COLUMNS, v->s->columns}};
+    int rc = 0;
+    for (uint32_t i = 0; rc == 0 && i < FILES_MAX; i++)
+        rc = files[i].exists ? verify_file(v, files[i].name, files[i].kind) : 0;
     return rc;
 }
 
@@ -137,6 +139,7 @@ static int load_keys(struct verification *v)
 
 static bool bucket_has(const struct verification *v, uint64_t hash, uint32_t row)
 {
+    assert(v->buckets && row < v->s->params.rows);
     const uint8_t *page = v->buckets + (size_t)format_key_bucket(hash, v->s->params.key_buckets) * PAGE_BYTES;
     uint32_t n = load_u32(page);
     for (uint32_t i = 0; i < n && n <= BUCKET_ENTRIES_MAX; i++)
@@ -166,6 +169,7 @@ static int external_hash(struct verification *v, const struct block_key *key, ui
 static void verify_key(struct verification *v, const struct block_view *view, uint32_t slot, uint32_t input)
 {
     uint32_t row = view->first_row + slot;
+    assert(!v->places != !v->buckets && input < v->s->params.rows); /* keys are of one kind */
     v->report.keys++;
     if (v->places) {
         if (v->places[input] != row)
@@ -202,23 +206,18 @@ static int add_link(struct verification *v, uint32_t from, uint32_t to)
 {
     struct block_links *l = &v->links;
     uint64_t *n = &l->at[from + 1];
+    assert(from < v->s->params.n_blocks && to < v->s->params.n_blocks && *n >= l->at[from]);
     if (*n > l->at[from] && l->targets[*n - 1] == to)
         return 0; /* edges ascend: those to one block follow each other */
-    if (*n == l->capacity) {
-        uint64_t capacity = l->capacity ? l->capacity + l->capacity / 2 : 4096;
-        uint32_t *more = realloc(l->targets, sizeof *more * capacity);
-        if (!more)
-            return error_set(v->err, QUIRE_ENOMEM, "no memory for %llu links between blocks",
-                             (unsigned long long)capacity);
-        l->targets = more;
-        l->capacity = capacity;
-    }
+    if (!array_reserve(&l->targets, &l->capacity, *n + 1))
+        return error_set(v->err, QUIRE_ENOMEM, "no memory for %llu links between blocks", (unsigned long long)*n + 1);
     l->targets[(*n)++] = to;
     return 0;
 }
 
-/* Edge i of a list, whose rows are v->edges. Returns 1 after a finding that makes the rest of the list worthless. */
-static int verify_edge(struct verification *v, const struct block_view *view, uint32_t list, uint32_t first, int i)
+/* Edge i of a list, whose rows are v->edges. *go_on: false after a finding that makes the rest of the list worthless. */
+static int verify_edge(struct verification *v, const struct block_view *view, uint32_t list, uint32_t first, int i,
+                       bool *go_on)
 {
     const struct segment_params *p = &v->s->params;
     assert(p->slots_per_block > 0); /* params_check */
@@ -227,7 +226,8 @@ static int verify_edge(struct verification *v, const struct block_view *view, ui
         verify_found(
             v, "edge %d of list %u of block %u leads to row %u: outside the index, into its own block or out of order",
             i, list, view->number, to);
-        return 1;
+        *go_on = false;
+        return 0;
     }
     if (v->narrow && !edge_code_is_right(v, view, first + (uint32_t)i, to))
         verify_found(v, "the code of edge %d of list %u of block %u is not that of row %u, to which it leads", i, list,
@@ -242,10 +242,11 @@ static int verify_edges(struct verification *v, const struct block_view *view)
     v->report.edges += view->n_edges;
     for (uint32_t list = 0; list < view->n_lists; list++) {
         int n = block_edges(view, list, v->edges, &first), rc = 0;
+        bool go_on = true;
         if (n < 0)
             verify_found(v, "the edges of block %u do not decode", view->number);
-        for (int i = 0; rc == 0 && i < n; i++)
-            rc = verify_edge(v, view, list, first, i);
+        for (int i = 0; rc == 0 && go_on && i < n; i++)
+            rc = verify_edge(v, view, list, first, i, &go_on);
         if (rc < 0)
             return rc;
     }
@@ -281,6 +282,7 @@ static void verify_code(struct verification *v, const struct block_view *view, u
         wrong += d * d;
         radius += r * r;
     }
+    assert(s->nav_codes && s->nav_factors); /* open_with refuses a page graph without */
     double share = radius > 1e-12 * s->params.norm2_max ? sqrt(wrong / radius) : 0;
     v->error_sum += share * share;
     v->errors++;
@@ -306,6 +308,7 @@ static int verify_block(struct verification *v, const uint8_t *bytes, uint32_t n
                      (unsigned long long)segment_block_offset(s, number), rc < 0 ? err.message : "wrong rows");
         return 0;
     }
+    assert(!bitmap_has(v->sound, number)); /* each block comes once */
     bitmap_add(v->sound, number);
     if (s->lists && view.n_edges)
         verify_found(v, "block %u has %u edges, which an index of inverted lists has not", number, view.n_edges);
@@ -409,6 +412,7 @@ static int count_rows_by_edges(struct verification *v)
     }
     for (uint32_t at = 0; at < n; at++) {
         uint32_t block = queue[at];
+        assert(n <= p->n_blocks && v->links.at[block] <= v->links.at[block + 1]);
         if (bitmap_has(v->sound, block))
             v->report.rows_by_edges += params_block_rows(p, block);
         for (uint64_t i = v->links.at[block]; i < v->links.at[block + 1]; i++)
@@ -502,6 +506,7 @@ int verify_segment(struct io_fs *fs, const char *path, const struct verify_liste
                    struct quire_verify_report *report, struct quire_error *err)
 {
     struct verification v = {.fs = fs, .listener = listener, .err = err};
+    assert(fs && path && listener);
     struct quire_error open_error = {0};
     int rc = open_with(fs, path, 0, &v.s, &open_error); /* the widest code is the one to prove */
     if (is_damage(rc)) {
@@ -527,6 +532,7 @@ int verify_segment(struct io_fs *fs, const char *path, const struct verify_liste
         rc = v.s->lists ? verify_lists(&v) : count_rows_by_edges(&v);
     if (rc == 0)
         rc = verify_columns(&v);
+    assert(rc < 0 || v.report.blocks == v.s->params.n_blocks);
     v.report.code_error = v.errors ? sqrt(v.error_sum / (double)v.errors) : 0;
     release(&v);
     if (report)

@@ -12,8 +12,10 @@
  */
 #include "index/column/columns_view.h"
 #include "index/verify/verify_priv.h"
+#include "io/array.h"
 #include "io/error.h"
 #include "io/memory.h"
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -32,26 +34,12 @@ struct comparison {
     const struct columns *columns;
     struct counted *counted; /* per column; owned */
     uint64_t n_grants;
-    bool unread;   /* some attributes could not be read */
-    uint8_t *heap; /* owned */
-    size_t heap_room;
-    char *text; /* a string without escapes; owned */
-    size_t text_room;
+    bool unread;     /* some attributes could not be read */
+    uint8_t *heap;   /* owned */
+    char *text;      /* a string without escapes; owned */
     uint64_t *pairs; /* of one row: table and value of its list's members; owned */
-    size_t n_pairs, pairs_room;
+    size_t heap_capacity, text_capacity, n_pairs, pairs_capacity;
 };
-
-static int grow(void **room_of, size_t *room, size_t wanted, size_t each)
-{
-    if (wanted <= *room)
-        return 0;
-    void *more = realloc(*room_of, size_mul(wanted + wanted / 2, each));
-    if (!more)
-        return QUIRE_ENOMEM;
-    *room_of = more;
-    *room = wanted + wanted / 2;
-    return 0;
-}
 
 /* ---- values ------------------------------------------------------------------------------------------------------ */
 
@@ -73,14 +61,14 @@ static uint32_t find_number(const struct column_table *table, double number)
 static int find_value(struct comparison *c, const struct column_table *table, const struct json_value *value,
                       uint32_t *out)
 {
-    if (value->kind != VALUE_STRING) {
+    if (value->kind != VALUE_STRING)
         *out = find_number(table, value->number);
-        return 0;
-    }
-    int rc = grow((void **)&c->text, &c->text_room, value->bytes + 1u, 1);
-    if (rc == 0)
+    else if (!array_reserve(&c->text, &c->text_capacity, value->bytes + 1u))
+        return QUIRE_ENOMEM;
+    else
         *out = column_table_find_text(table, c->text, json_unescape(value, c->text));
-    return rc;
+    assert(*out <= table->n);
+    return 0;
 }
 
 /* A number, bool or string of a row, or of its list. */
@@ -106,9 +94,10 @@ static int compare_single(struct comparison *c, uint32_t column, uint32_t row, c
         found_missing(c, col, row, member ? "under a member of its list" : "under its value");
         return 0;
     }
-    if ((rc = grow((void **)&c->pairs, &c->pairs_room, c->n_pairs + 1, sizeof *c->pairs)) == 0)
-        c->pairs[c->n_pairs++] = (uint64_t)kind << 32 | place;
-    return rc;
+    if (!array_reserve(&c->pairs, &c->pairs_capacity, c->n_pairs + 1))
+        return QUIRE_ENOMEM;
+    c->pairs[c->n_pairs++] = (uint64_t)kind << 32 | place;
+    return 0;
 }
 
 static int by_pair(const void *a, const void *b)
@@ -122,8 +111,10 @@ static void count_pairs(struct comparison *c, struct counted *counted)
 {
     if (c->n_pairs > 1)
         qsort(c->pairs, c->n_pairs, sizeof *c->pairs, by_pair);
-    for (size_t i = 0; i < c->n_pairs; i++)
+    for (size_t i = 0; i < c->n_pairs; i++) {
+        assert(c->pairs[i] >> 32 < TABLES);
         counted->pairs[c->pairs[i] >> 32] += i == 0 || c->pairs[i] != c->pairs[i - 1];
+    }
     c->n_pairs = 0;
 }
 
@@ -138,6 +129,7 @@ static int compare_list(struct comparison *c, uint32_t column, uint32_t row, con
     if (!row_set_has(&col->lists, row))
         found_missing(c, col, row, "among the lists");
     counted->lists++;
+    assert(list->kind == VALUE_LIST && c->n_pairs == 0);
     json_walk_list(&walk, list);
     while (rc == 0 && json_next(&walk, NULL, &member)) {
         bool single = member.kind == VALUE_NUMBER || member.kind == VALUE_BOOL || member.kind == VALUE_STRING;
@@ -186,9 +178,8 @@ static int compare_value(struct comparison *c, uint32_t column, uint32_t row, co
 
 static int compare_field(struct comparison *c, uint32_t row, const struct json_value *name, struct json_value value)
 {
-    int rc = grow((void **)&c->text, &c->text_room, name->bytes + 1u, 1);
-    if (rc < 0)
-        return rc;
+    if (!array_reserve(&c->text, &c->text_capacity, name->bytes + 1u))
+        return QUIRE_ENOMEM;
     uint32_t bytes = json_unescape(name, c->text);
     const struct column *column = columns_find(c->columns, c->text, bytes);
     if (!column) {
@@ -239,15 +230,8 @@ static int compare_row(struct comparison *c, uint32_t row, const char *text, uin
 
 /* ---- reading the attributes -------------------------------------------------------------------------------------- */
 
-/* Whether the record in c->heap + from, of so many bytes, has the right checksum. */
-static bool record_is_sound(const struct comparison *c, uint64_t from, uint32_t bytes)
-{
-    const uint8_t *record = c->heap + from;
-    return load_u64(record) == format_record_checksum(record + RECORD_HEADER_BYTES, bytes, c->v->s->segment_id);
-}
-
 /* The entry of a row: where its record lies in the heap, and the bytes of its text. False: it has none. */
-static bool record_of(const uint8_t *page, uint32_t row, uint64_t *at, uint32_t *bytes)
+static bool find_record(const uint8_t *page, uint32_t row, uint64_t *at, uint32_t *bytes)
 {
     uint64_t entry = load_u64(page + 8 * (size_t)(row % ATTRIBUTES_PER_PAGE));
     *at = (entry >> 24) - 1;
@@ -269,7 +253,7 @@ static int next_piece(struct comparison *c, const uint8_t *page, uint32_t first,
     for (; out->end < n; out->end++) {
         uint64_t at;
         uint32_t bytes;
-        if (!record_of(page, out->end, &at, &bytes))
+        if (!find_record(page, out->end, &at, &bytes))
             continue;
         uint64_t behind = at + RECORD_HEADER_BYTES + bytes;
         if (at >= s->attribute_heap_bytes || behind > s->attribute_heap_bytes ||
@@ -292,18 +276,19 @@ static int compare_piece(struct comparison *c, const uint8_t *page, const struct
     if (piece->from == UINT64_MAX)
         return 0;
     size_t n_bytes = (size_t)(piece->to - piece->from);
-    int rc = grow((void **)&c->heap, &c->heap_room, n_bytes, 1);
-    if (rc == 0)
-        rc = section_read(s->attributes, section_find(s->attributes, ATTRIBUTES_HEAP), piece->from, c->heap, n_bytes,
+    if (!array_reserve(&c->heap, &c->heap_capacity, n_bytes))
+        return QUIRE_ENOMEM;
+    int rc = section_read(s->attributes, section_find(s->attributes, ATTRIBUTES_HEAP), piece->from, c->heap, n_bytes,
                           c->v->err);
     for (uint32_t row = piece->first; rc == 0 && row < piece->end; row++) {
         uint64_t at;
         uint32_t bytes;
-        if (!record_of(page, row, &at, &bytes))
+        if (!find_record(page, row, &at, &bytes))
             continue;
-        at -= piece->from;
-        if (record_is_sound(c, at, bytes)) {
-            rc = compare_row(c, row, (const char *)c->heap + at + RECORD_HEADER_BYTES, bytes);
+        assert(at >= piece->from && at + RECORD_HEADER_BYTES + bytes <= piece->to); /* next_piece */
+        const uint8_t *record = c->heap + (at - piece->from), *text = record + RECORD_HEADER_BYTES;
+        if (load_u64(record) == format_record_checksum(text, bytes, s->segment_id)) {
+            rc = compare_row(c, row, (const char *)text, bytes);
         } else {
             verify_found(c->v, "the attributes of row %u of %s are damaged: wrong checksum", row, s->info.path);
             c->unread = true;
@@ -359,6 +344,7 @@ static int compare_marks(struct comparison *c, const struct column *column, cons
     column_walk_from(&walk, table, 0);
     while (rc == 0 && column_walk_next(&walk, &value, &set)) {
         row_set_add(&set, &all, bits);
+        assert(mark == table->n_marks || table->marks[mark].values >= walk.next); /* none is passed */
         if (mark == table->n_marks || table->marks[mark].values != walk.next)
             continue;
         if (!same_rows(&table->marks[mark].rows, bits, scratch, &all))
@@ -426,6 +412,7 @@ static int compare_all(struct comparison *c)
 {
     uint32_t rows = (uint32_t)c->v->s->params.rows;
     int rc = 0;
+    assert(c->columns->n_rows == rows);
     for (uint32_t row = 0; rc == 0 && row < rows; row += ATTRIBUTES_PER_PAGE) {
         rc = compare_page(c, row);
         if (rc == 0)

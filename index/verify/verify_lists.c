@@ -20,6 +20,7 @@
 #include "index/verify/verify_priv.h"
 #include "io/error.h"
 #include "io/memory.h"
+#include <assert.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -300,6 +301,7 @@ static void count_copies(struct lists_proof *proof, const struct posting_block_v
 {
     const struct lists *lists = proof->v->s->lists;
     uint32_t guests = 0;
+    assert(posting->number < lists->n && posting->own <= posting->entries);
     for (uint32_t i = posting->own; i < posting->entries; i++) {
         uint32_t row = posting_block_row(posting, i);
         if (row >= lists->first_guest && lists->guest_lists[row - lists->first_guest] == posting->number) {
@@ -318,14 +320,16 @@ static void count_copies(struct lists_proof *proof, const struct posting_block_v
 
 static uint64_t windows_of(const struct lists_proof *proof, const struct posting_block_view *posting)
 {
+    assert(proof->n_windows <= WINDOWS_MAX);
     uint64_t windows = 0, rows = (uint64_t)proof->window_blocks * proof->v->s->params.slots_per_block;
     for (uint32_t i = 0; i < posting->entries; i++)
         windows |= (uint64_t)1 << posting_block_row(posting, i) / rows;
     return windows;
 }
 
-/* Reads a posting; in the first pass it is proved. Returns 1 if it is damaged. */
-static int read_posting(struct lists_proof *proof, uint32_t list, bool first, struct posting_block_view *view)
+/* Reads a posting block; in the first pass it is proved. *damaged: it cannot be used, and a finding says so. */
+static int read_posting(struct lists_proof *proof, uint32_t list, bool first, struct posting_block_view *view,
+                        bool *damaged)
 {
     struct verification *v = proof->v;
     struct segment *s = v->s;
@@ -334,7 +338,8 @@ static int read_posting(struct lists_proof *proof, uint32_t list, bool first, st
     struct posting_block_shape shape;
     struct quire_error err = {0};
     uint64_t at = (uint64_t)e->page * SECTION_ALIGN;
-    posting_block_shape(e->entries, e->own, p->code_dim, p->list_bits, &shape);
+    bool fits = posting_block_shape(e->entries, e->own, p->code_dim, p->list_bits, &shape);
+    assert(fits && shape.bytes <= p->posting_bytes_max); /* lists_open */
     int rc = section_read(s->postings, section_find(s->postings, POSTINGS_POSTINGS), at, proof->posting, shape.bytes,
                           v->err);
     if (rc < 0)
@@ -343,9 +348,9 @@ static int read_posting(struct lists_proof *proof, uint32_t list, bool first, st
     if (rc < 0) {
         verify_found(v, "list %u of %s at offset %llu is damaged: %s", list, section_file_io(s->postings)->path,
                      (unsigned long long)(s->postings_at + at), err.message);
-        return 1;
+        *damaged = true;
     }
-    if (!first)
+    if (*damaged || !first)
         return 0;
     if (!rest_is_zero(proof, view, &shape))
         verify_found(v, "list %u of %s: what belongs to no entry is not zero", list,
@@ -363,6 +368,7 @@ static int load_window(struct lists_proof *proof, uint32_t window)
     const struct segment_params *p = &s->params;
     uint32_t first = window * proof->window_blocks, n = p->n_blocks - first;
     proof->first_block = first;
+    assert(first < p->n_blocks);
     proof->n_blocks = n = n < proof->window_blocks ? n : proof->window_blocks;
     int rc = section_read(s->blocks, section_find(s->blocks, BLOCKS_BLOCKS), (uint64_t)first * p->block_bytes,
                           proof->blocks, (size_t)n * p->block_bytes, proof->v->err);
@@ -383,12 +389,12 @@ static int verify_window(struct lists_proof *proof, uint32_t window)
     int rc = load_window(proof, window);
     for (uint32_t list = 0; rc == 0 && list < n; list++) {
         struct posting_block_view view;
+        bool damaged = false;
         if (window == 0 || proof->windows[list] >> window & 1) {
-            rc = read_posting(proof, list, window == 0, &view);
-            proof->windows[list] = rc ? 0 : windows_of(proof, &view);
-            if (rc == 0)
+            rc = read_posting(proof, list, window == 0, &view, &damaged);
+            proof->windows[list] = rc < 0 || damaged ? 0 : windows_of(proof, &view);
+            if (rc == 0 && !damaged)
                 verify_entries_of(proof, &view);
-            rc = rc > 0 ? 0 : rc;
         }
         if (rc == 0 && (list % 256 == 255 || list + 1 == n))
             rc = verify_progress(v, "check lists", (uint64_t)window * n + list + 1, (uint64_t)proof->n_windows * n);
@@ -407,6 +413,7 @@ static void verify_spreads(const struct lists_proof *proof)
         const struct list_entry *e = &lists->entries[i];
         const struct spread *spread = &proof->spreads[i];
         double most = sqrt(spread->norms2_high / e->entries) * (1 + SUM_ROUNDING), radius = (double)e->radius;
+        assert(spread->measured <= e->entries);
         if (spread->measured != e->entries)
             continue; /* of a damaged list or block */
         if ((double)e->rms > most)

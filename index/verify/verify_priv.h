@@ -11,7 +11,7 @@
 struct block_links {
     uint64_t *at;
     uint32_t *targets;
-    uint64_t capacity;
+    size_t capacity;
 };
 
 struct verification {

@@ -9,6 +9,7 @@
 #include "io/bytes.h"
 #include "io/random.h"
 #include "io/sections.h"
+#include "tests/index/support_columns.h"
 #include "tests/index/support_index.h"
 #include "tests/sanitized.h"
 #include <inttypes.h>
@@ -53,45 +54,7 @@ void *realloc(void *old, size_t bytes)
 }
 #endif
 
-/* ---- rows -------------------------------------------------------------------------------------------------------- */
-
-struct table {
-    uint32_t n;
-    char **texts; /* with grants; NULL: none */
-    uint32_t *bytes;
-    unsigned asked; /* times that row 0 was asked for */
-};
-
-static void table_init(struct table *t, uint32_t n)
-{
-    *t = (struct table){n, calloc(n, sizeof *t->texts), calloc(n, sizeof *t->bytes), 0};
-    assert_true(t->texts && t->bytes);
-}
-
-static void table_fini(struct table *t)
-{
-    for (uint32_t i = 0; i < t->n; i++)
-        free(t->texts[i]);
-    free(t->texts);
-    free(t->bytes);
-}
-
-static void table_put(struct table *t, uint32_t row, const struct grant *grants, uint32_t n, const char *json)
-{
-    free(t->texts[row]);
-    assert_int_equal(
-        grants_join(grants, n, json, json ? (uint32_t)strlen(json) : 0, &t->texts[row], &t->bytes[row], NULL), 0);
-}
-
-static int give_row(void *context, uint32_t row, const char **text, uint32_t *bytes, struct quire_error *err)
-{
-    struct table *t = context;
-    (void)err;
-    t->asked += row == 0;
-    *text = t->texts[row];
-    *bytes = t->bytes[row];
-    return 0;
-}
+/* ---- files -------------------------------------------------------------------------------------------------------- */
 
 static struct columns *open_file(const char *path, uint32_t n)
 {
@@ -103,39 +66,17 @@ static struct columns *open_file(const char *path, uint32_t n)
     return columns;
 }
 
-static struct columns *write_and_open(struct table *t, const struct attribute_schema *schema, uint64_t learnt,
+static struct columns *write_and_open(struct support_table *t, const struct attribute_schema *schema, uint64_t learnt,
                                       const char *path)
 {
     struct quire_error err = {0};
     bool written = false;
     unlink(path);
-    int rc = columns_write(fs_real(), path, segment_id, t->n, schema, learnt, give_row, t, &written, &err);
+    int rc = columns_write(fs_real(), path, segment_id, t->n, schema, learnt, support_table_give, t, &written, &err);
     if (rc < 0)
         fail_msg("columns_write: %s", err.message);
     assert_true(written);
     return open_file(path, t->n);
-}
-
-struct state {
-    char *folder, *path;
-};
-
-static int setup(void **state)
-{
-    struct state *s = calloc(1, sizeof *s);
-    s->folder = support_folder_make();
-    s->path = support_path(s->folder, "columns");
-    *state = s;
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    struct state *s = *state;
-    support_folder_remove(s->folder);
-    free(s->path);
-    free(s);
-    return 0;
 }
 
 /* ---- what is drawn ----------------------------------------------------------------------------------------------- */
@@ -261,12 +202,12 @@ static char *random_json(struct random *r, uint32_t row)
     return text;
 }
 
-static void random_table(struct random *r, uint32_t n, struct table *t)
+static void random_table(struct random *r, uint32_t n, struct support_table *t)
 {
-    table_init(t, n);
+    support_table_init(t, n);
     for (uint32_t row = 0; row < n; row++) {
         char *json = random_below(r, 10) ? random_json(r, row) : NULL;
-        table_put(t, row, NULL, 0, json);
+        support_table_put(t, row, NULL, 0, json);
         free(json);
     }
 }
@@ -371,7 +312,7 @@ static struct filter *random_filter(struct random *r, const struct attribute_sch
 
 /* ---- comparing --------------------------------------------------------------------------------------------------- */
 
-static bool row_matches(const struct table *t, const struct filter *filter, uint32_t row)
+static bool row_matches(const struct support_table *t, const struct filter *filter, uint32_t row)
 {
     const char *json = NULL;
     char key[16];
@@ -382,7 +323,7 @@ static bool row_matches(const struct table *t, const struct filter *filter, uint
 }
 
 /* The answer is exactly what matches, or where it is residual a superset. Returns whether it was residual. */
-static bool check_select(const struct table *t, const struct columns *columns, const struct filter *filter,
+static bool check_select(const struct support_table *t, const struct columns *columns, const struct filter *filter,
                          const roaring_bitmap_t *within, const roaring_bitmap_t *keys)
 {
     roaring_bitmap_t *rows = NULL;
@@ -438,7 +379,7 @@ static roaring_bitmap_t *rows_of_keys(const struct filter *filter, uint32_t n_ro
     return rows;
 }
 
-static unsigned check_random(struct random *r, const struct table *t, const struct columns *columns,
+static unsigned check_random(struct random *r, const struct support_table *t, const struct columns *columns,
                              const struct attribute_schema *schema, unsigned n)
 {
     unsigned n_residual = 0;
@@ -472,22 +413,22 @@ static struct attribute_schema *declare(void)
 
 static void test_random_expressions(void **state)
 {
-    struct state *s = *state;
+    struct support_columns *s = *state;
     struct random r;
     random_init(&r, 11);
     struct attribute_schema *schemas[2] = {NULL, declare()};
     unsigned n_residual = 0, n = 0;
     for (uint32_t n_rows = 1; n_rows < 4000; n_rows = n_rows * 3 + 1)
         for (unsigned i = 0; i < 2; i++) {
-            struct table t;
+            struct support_table t;
             random_table(&r, n_rows, &t);
             if (!t.texts[0])
-                table_put(&t, 0, NULL, 0, "{}");
+                support_table_put(&t, 0, NULL, 0, "{}");
             struct columns *columns = write_and_open(&t, schemas[i], UINT64_MAX, s->path);
             n_residual += check_random(&r, &t, columns, schemas[i], 250);
             n += 250;
             columns_close(columns);
-            table_fini(&t);
+            support_table_fini(&t);
         }
     attribute_schema_destroy(schemas[1]);
     print_message("%u of %u expressions were residual\n", n_residual, n);
@@ -497,9 +438,9 @@ static void test_random_expressions(void **state)
 /* Learnt columns without room, more columns than are learnt, and one written column among them. */
 static void test_values_left_out(void **state)
 {
-    struct state *s = *state;
+    struct support_columns *s = *state;
     struct random r;
-    struct table t;
+    struct support_table t;
     random_init(&r, 5);
     random_table(&r, 2000, &t);
     struct columns *columns = write_and_open(&t, NULL, 0, s->path);
@@ -514,23 +455,23 @@ static void test_values_left_out(void **state)
     assert_false(check_select(&t, columns, filter, NULL, NULL)); /* where it is, is known nevertheless */
     filter_unref(filter);
     columns_close(columns);
-    table_fini(&t);
+    support_table_fini(&t);
 }
 
 static void test_more_fields_than_columns(void **state)
 {
-    struct state *s = *state;
-    struct table t;
+    struct support_columns *s = *state;
+    struct support_table t;
     char json[COLUMNS_LEARNT_MAX * 24 + 100];
-    table_init(&t, 300);
+    support_table_init(&t, 300);
     for (uint32_t row = 0; row < t.n; row++) {
         size_t at = (size_t)snprintf(json, sizeof json, "{\"seldom\":%u", row % 7);
         for (uint32_t i = 0; i < COLUMNS_LEARNT_MAX && row > 0; i++)
             at += (size_t)snprintf(json + at, sizeof json - at, ",\"f%u\":%u", i, row % (i + 2));
         snprintf(json + at, sizeof json - at, "}");
-        table_put(&t, row, NULL, 0, row % 2 ? strchr(json + 2, ',') ? json : "{}" : NULL);
+        support_table_put(&t, row, NULL, 0, row % 2 ? strchr(json + 2, ',') ? json : "{}" : NULL);
     }
-    table_put(&t, 0, NULL, 0, "{\"lonely\":1}");
+    support_table_put(&t, 0, NULL, 0, "{\"lonely\":1}");
     struct columns *columns = write_and_open(&t, NULL, UINT64_MAX, s->path);
     struct columns_stats stats;
     columns_get_stats(columns, &stats);
@@ -555,35 +496,36 @@ static void test_more_fields_than_columns(void **state)
     filter_unref(filter);
     columns_close(columns);
     attribute_schema_destroy(schema);
-    table_fini(&t);
+    support_table_fini(&t);
 }
 
 static void test_no_attributes(void **state)
 {
-    struct state *s = *state;
-    struct table t;
+    struct support_columns *s = *state;
+    struct support_table t;
     bool written = true;
-    table_init(&t, 10);
-    assert_int_equal(columns_write(fs_real(), s->path, segment_id, t.n, NULL, UINT64_MAX, give_row, &t, &written, NULL),
-                     0);
+    support_table_init(&t, 10);
+    assert_int_equal(
+        columns_write(fs_real(), s->path, segment_id, t.n, NULL, UINT64_MAX, support_table_give, &t, &written, NULL),
+        0);
     assert_false(written);
     assert_int_not_equal(access(s->path, F_OK), 0);
-    table_fini(&t);
+    support_table_fini(&t);
 }
 
 /* A value of its own in each row: ranges of any length are exact, within and without few rows, and take little room. */
 static void test_ranges(void **state)
 {
-    struct state *s = *state;
-    struct table t;
+    struct support_columns *s = *state;
+    struct support_table t;
     struct random r;
     char json[64], text[100];
-    table_init(&t, 100000);
+    support_table_init(&t, 100000);
     random_init(&r, 3);
     for (uint32_t row = 0; row < t.n; row++) {
         uint32_t time = (uint32_t)(row * 7919ull % t.n);
         snprintf(json, sizeof json, "{\"time\":%u,\"x\":%u.5}", 1700000000 + time, time);
-        table_put(&t, row, NULL, 0, json);
+        support_table_put(&t, row, NULL, 0, json);
     }
     struct columns *columns = write_and_open(&t, NULL, UINT64_MAX, s->path);
     struct column_info info;
@@ -617,7 +559,7 @@ static void test_ranges(void **state)
         filter_unref(filter);
     }
     columns_close(columns);
-    table_fini(&t);
+    support_table_fini(&t);
 }
 
 /* Several fields in one test: exact where their values make few combinations, left over where they make many, or where
@@ -636,11 +578,11 @@ static void test_several_fields(void **state)
                  {".a == .mixed", true},
                  {".row > .other", true},
                  {".a == .nowhere", false}};
-    struct state *s = *state;
-    struct table t;
+    struct support_columns *s = *state;
+    struct support_table t;
     struct random r;
     char json[160];
-    table_init(&t, 3000);
+    support_table_init(&t, 3000);
     random_init(&r, 5);
     for (uint32_t row = 0; row < t.n; row++) {
         uint32_t a = (uint32_t)random_below(&r, 9), b = (uint32_t)random_below(&r, 9);
@@ -649,7 +591,7 @@ static void test_several_fields(void **state)
                  : b == 7 ? "\"b\":null,"
                           : (char[]){'"', 'b', '"', ':', (char)('0' + b), ',', 0},
                  b, row, row % 7, row * 3, row % 11 ? "4" : "[4]");
-        table_put(&t, row, NULL, 0, json);
+        support_table_put(&t, row, NULL, 0, json);
     }
     struct columns *columns = write_and_open(&t, NULL, UINT64_MAX, s->path);
     for (size_t i = 0; i < 2 * sizeof cases / sizeof *cases; i++) {
@@ -670,19 +612,19 @@ static void test_several_fields(void **state)
         filter_unref(filter);
     }
     columns_close(columns);
-    table_fini(&t);
+    support_table_fini(&t);
 }
 
 /* More different texts than are tested one by one: an equality is exact, a prefix is left over. */
 static void test_many_texts(void **state)
 {
-    struct state *s = *state;
-    struct table t;
+    struct support_columns *s = *state;
+    struct support_table t;
     char json[64];
-    table_init(&t, COLUMN_TESTS_MAX + 5000);
+    support_table_init(&t, COLUMN_TESTS_MAX + 5000);
     for (uint32_t row = 0; row < t.n; row++) {
         snprintf(json, sizeof json, "{\"id\":\"u%u\"}", row % (COLUMN_TESTS_MAX + 1));
-        table_put(&t, row, NULL, 0, json);
+        support_table_put(&t, row, NULL, 0, json);
     }
     struct columns *columns = write_and_open(&t, NULL, UINT64_MAX, s->path);
     struct filter *filter = compile(".id == \"u4999\" or .id in [\"u0\", \"u\", \"u65536\"]", NULL);
@@ -692,19 +634,19 @@ static void test_many_texts(void **state)
     assert_true(check_select(&t, columns, filter, NULL, NULL));
     filter_unref(filter);
     columns_close(columns);
-    table_fini(&t);
+    support_table_fini(&t);
 }
 
 /* ---- tenants ----------------------------------------------------------------------------------------------------- */
 
 #define SCOPE_TENANTS 40u
 
-static bool row_allowed(const struct table *t, uint32_t row, const struct tenant_scope *scope)
+static bool row_allowed(const struct support_table *t, uint32_t row, const struct tenant_scope *scope)
 {
     return grants_allow(t->texts[row], t->bytes[row], scope);
 }
 
-static void check_scope(const struct table *t, const struct columns *columns, const struct tenant_scope *scope)
+static void check_scope(const struct support_table *t, const struct columns *columns, const struct tenant_scope *scope)
 {
     roaring_bitmap_t *rows = NULL;
     uint64_t n = 0;
@@ -721,14 +663,14 @@ static void check_scope(const struct table *t, const struct columns *columns, co
 
 static void test_scopes(void **state)
 {
-    struct state *s = *state;
+    struct support_columns *s = *state;
     struct random r;
-    struct table t;
+    struct support_table t;
     char names[SCOPE_TENANTS][16];
     random_init(&r, 21);
     for (uint32_t i = 0; i < SCOPE_TENANTS; i++)
         snprintf(names[i], sizeof names[i], i % 2 ? "tenant%u" : "t%u", i);
-    table_init(&t, 5000);
+    support_table_init(&t, 5000);
     for (uint32_t row = 0; row < t.n; row++) {
         struct grant grants[4];
         uint32_t n = (uint32_t)random_below(&r, 5);
@@ -738,7 +680,7 @@ static void test_scopes(void **state)
         }
         if (row >= 2000 && row < 2100)
             grants[0] = (struct grant){"block", 5, 0}, n = 1;
-        table_put(&t, row, grants, n, row % 3 ? "{\"a\":1}" : NULL);
+        support_table_put(&t, row, grants, n, row % 3 ? "{\"a\":1}" : NULL);
     }
     struct columns *columns = write_and_open(&t, NULL, UINT64_MAX, s->path);
     for (unsigned i = 0; i < 200; i++) {
@@ -774,22 +716,22 @@ static void test_scopes(void **state)
     assert_int_equal(n, stats.n_tenants);
     assert_int_equal(sum, stats.n_grants);
     columns_close(columns);
-    table_fini(&t);
+    support_table_fini(&t);
 }
 
 /* 10,000 tenants with sizes by a power law: bytes in memory for each grant. */
 static void test_tenant_bytes(void **state)
 {
-    struct state *s = *state;
+    struct support_columns *s = *state;
     struct random r;
     for (unsigned sparse = 0; sparse < 2; sparse++) {
-        struct table t;
+        struct support_table t;
         uint32_t n_tenants = sparse ? 50000 : 10000;
         double sum = 0, *ends = malloc(sizeof *ends * n_tenants);
         for (uint32_t i = 0; i < n_tenants; i++)
             ends[i] = sum += sparse ? 1 : 1.0 / (i + 1);
         random_init(&r, 9);
-        table_init(&t, 200000);
+        support_table_init(&t, 200000);
         for (uint32_t row = 0; row < t.n; row++) {
             double at = (double)(random_next(&r) >> 11) * 0x1p-53 * sum;
             uint32_t low = 0, high = n_tenants - 1;
@@ -801,7 +743,7 @@ static void test_tenant_bytes(void **state)
             char name[24];
             snprintf(name, sizeof name, "tenant-%05u", low);
             struct grant grant = {name, (uint32_t)strlen(name), low % 3};
-            table_put(&t, row, &grant, 1, NULL);
+            support_table_put(&t, row, &grant, 1, NULL);
         }
         struct columns *columns = write_and_open(&t, NULL, UINT64_MAX, s->path);
         struct columns_stats stats;
@@ -811,103 +753,14 @@ static void test_tenant_bytes(void **state)
         assert_int_equal(stats.n_grants, t.n);
         assert_true(stats.tenant_bytes <= 8 * stats.n_grants);
         columns_close(columns);
-        table_fini(&t);
+        support_table_fini(&t);
         free(ends);
     }
 }
 
-/* ---- stored sets ------------------------------------------------------------------------------------------------- */
-
-#define SET_ROWS 300000u
-
-/* Rows of some pattern: runs, every so many, at random, few. */
-static void draw_set(struct random *r, roaring_bitmap_t *rows)
-{
-    uint64_t pieces = random_below(r, 5);
-    for (uint64_t i = 0; i < pieces; i++) {
-        uint32_t from = (uint32_t)random_below(r, SET_ROWS), to = from + (uint32_t)random_below(r, SET_ROWS - from + 1);
-        uint32_t step = 1u << random_below(r, 14);
-        if (random_below(r, 3) == 0)
-            roaring_bitmap_add_range(rows, from, to);
-        for (uint32_t row = from; row < to; row += step)
-            roaring_bitmap_add(rows, row);
-        for (uint64_t n = random_below(r, 20000); n > 0 && random_below(r, 3) == 0; n--)
-            roaring_bitmap_add(rows, (uint32_t)random_below(r, SET_ROWS));
-    }
-    for (uint64_t n = random_below(r, 3); n > 0; n--)
-        roaring_bitmap_add(rows, (uint32_t)random_below(r, SET_ROWS));
-}
-
-/* What is coded is read back as CRoaring has it, from numbers and from bits, in whole and for a few rows; the portable
- * bytes are what CRoaring writes, to the byte where it has chosen the same containers. */
-static void test_sets(void **state)
-{
-    (void)state;
-    struct random r;
-    uint32_t *numbers = malloc(sizeof *numbers * SET_ROWS), *back = malloc(sizeof *back * SET_ROWS), forms[3] = {0};
-    random_init(&r, 77);
-    for (unsigned trial = 0; trial < 150; trial++) {
-        roaring_bitmap_t *rows = roaring_bitmap_create(), *again = NULL;
-        draw_set(&r, rows);
-        uint64_t n = roaring_bitmap_get_cardinality(rows);
-        roaring_bitmap_to_uint32_array(rows, numbers);
-        uint64_t *bits = calloc(SET_ROWS / 64 + 1, sizeof *bits), *added = calloc(SET_ROWS / 64 + 1, sizeof *added);
-        for (uint64_t i = 0; i < n; i++)
-            bits[numbers[i] / 64] |= 1ull << numbers[i] % 64;
-        struct column_buffer one = {0}, two = {0};
-        struct row_view of_numbers = {.rows = numbers, .n = n}, of_bits = {.bits = bits, .n = SET_ROWS / 64 + 1};
-        struct row_set set;
-        row_set_put(&one, &of_numbers);
-        row_set_put(&two, &of_bits);
-        assert_int_equal(one.n, two.n);
-        assert_memory_equal(one.at, two.at, one.n);
-        assert_ptr_equal(row_set_parse(one.at, one.at + one.n, &set), one.at + one.n);
-        assert_true(row_set_is_valid(&set, SET_ROWS));
-        assert_true(n == 0 || !row_set_is_valid(&set, numbers[n - 1]));
-        assert_int_equal(set.n, n);
-        forms[set.form]++;
-        row_set_rows(&set, back);
-        assert_memory_equal(back, numbers, n * sizeof *back);
-        assert_int_equal(row_set_first(&set), n ? numbers[0] : 0);
-        struct universe all = {NULL, SET_ROWS};
-        row_set_add(&set, &all, added);
-        assert_memory_equal(added, bits, (SET_ROWS / 64 + 1) * sizeof *bits);
-        for (uint32_t i = 0; i < 200; i++) {
-            uint32_t row = (uint32_t)random_below(&r, SET_ROWS);
-            assert_true(row_set_has(&set, row) == roaring_bitmap_contains(rows, row));
-        }
-        assert_int_equal(row_view_roaring(&of_bits, &again), 0);
-        assert_true(roaring_bitmap_equals(rows, again));
-        if (set.form == SET_ROARING) {
-            roaring_bitmap_run_optimize(rows);
-            assert_true((size_t)(set.end - set.at) <= roaring_bitmap_portable_size_in_bytes(rows));
-        }
-        roaring_bitmap_free(rows);
-        roaring_bitmap_free(again);
-        free(bits);
-        free(added);
-        free(one.at);
-        free(two.at);
-    }
-    assert_true(forms[SET_RUN] > 0 && forms[SET_GAPS] > 0 && forms[SET_ROARING] > 10);
-    free(numbers);
-    free(back);
-}
-
 /* ---- damage ------------------------------------------------------------------------------------------------------ */
 
-/* Writes checksums anew, so that only what the bytes mean can tell. */
-static void reseal(uint8_t *file)
-{
-    uint32_t n = load_u32(file + 40);
-    for (uint32_t i = 0; i < n; i++) {
-        uint8_t *entry = file + 72 + 40 * (size_t)i;
-        store_u64(entry + 24, XXH3_64bits(file + load_u64(entry + 8), load_u64(entry + 16)));
-    }
-    store_u64(file + 4088, XXH3_64bits(file, 4088));
-}
-
-static void damage_table(struct table *t)
+static void damage_table(struct support_table *t)
 {
     struct random r;
     random_init(&r, 4);
@@ -915,7 +768,7 @@ static void damage_table(struct table *t)
     for (uint32_t row = 0; row < t->n; row++) {
         struct grant grants[2] = {{"acme", 4, row % 2}, {"globex", 6, 0}};
         char *json = random_json(&r, row);
-        table_put(t, row, grants, row % 3, json);
+        support_table_put(t, row, grants, row % 3, json);
         free(json);
     }
 }
@@ -938,9 +791,9 @@ static void ask(const struct columns *columns, struct filter **filters, unsigned
 
 static void test_flipped_bytes(void **state)
 {
-    struct state *s = *state;
+    struct support_columns *s = *state;
     struct random r;
-    struct table t;
+    struct support_table t;
     size_t bytes = 0;
     unsigned refused = 0, kept = 0, forged = 0;
     damage_table(&t);
@@ -958,7 +811,7 @@ static void test_flipped_bytes(void **state)
         memcpy(file, whole, bytes);
         file[at] ^= (uint8_t)(1 + random_below(&r, 255));
         if (forge)
-            reseal(file);
+            support_reseal(file);
         support_write_file(s->path, file, bytes);
         int rc = columns_open(fs_real(), s->path, segment_id, t.n, &columns, &err);
         if (rc < 0) {
@@ -979,13 +832,13 @@ static void test_flipped_bytes(void **state)
         filter_unref(filters[i]);
     free(file);
     free(whole);
-    table_fini(&t);
+    support_table_fini(&t);
 }
 
 static void test_other_segment(void **state)
 {
-    struct state *s = *state;
-    struct table t;
+    struct support_columns *s = *state;
+    struct support_table t;
     struct columns *columns = NULL;
     struct quire_error err = {0};
     uint64_t bytes = 0;
@@ -1000,190 +853,13 @@ static void test_other_segment(void **state)
                      QUIRE_ECORRUPT);
     assert_int_equal(columns_open(fs_real(), s->path, segment_id, t.n - 1, &columns, &err), QUIRE_ECORRUPT);
     assert_non_null(strstr(err.message, "section"));
-    table_fini(&t);
-}
-
-/* ---- verify ------------------------------------------------------------------------------------------------------ */
-
-#define VERIFY_ROWS 400u
-
-/* The folder's list of files says what its columns are now. */
-static void list_columns(const char *folder)
-{
-    size_t bytes, meta_bytes;
-    char *path = support_path(folder, COLUMNS_NAME), *meta_path = support_path(folder, META_NAME);
-    uint8_t *file = support_read_file(path, &bytes), *meta = support_read_file(meta_path, &meta_bytes);
-    for (uint32_t i = 0; i < load_u32(meta + 40); i++) {
-        const uint8_t *entry = meta + 72 + 40 * (size_t)i;
-        uint8_t *line = meta + load_u64(entry + 8), *end = line + load_u64(entry + 16);
-        for (; load_u32(entry) == META_FILES && line < end; line += FILE_ENTRY_BYTES)
-            if (strcmp((const char *)line, COLUMNS_NAME) == 0) {
-                store_u64(line + 16, bytes);
-                store_u64(line + 24, XXH3_64bits(file, 4096));
-            }
-    }
-    reseal(meta);
-    support_write_file(meta_path, meta, meta_bytes);
-    free(file);
-    free(meta);
-    free(path);
-    free(meta_path);
-}
-
-struct findings {
-    unsigned n;
-    char last[512];
-};
-
-static void on_finding(void *context, const char *sentence)
-{
-    struct findings *findings = context;
-    findings->n++;
-    snprintf(findings->last, sizeof findings->last, "%s", sentence);
-}
-
-/* An index whose input row i has the text of row i: JSON and at most one tenant, acme; *segment: its id. */
-static void build_index(const char *path, const struct table *t, uint8_t segment[16])
-{
-    struct quire_build_options options = support_options(QUIRE_METRIC_L2, QUIRE_SLOT_AUTO);
-    struct support_data data;
-    size_t bytes;
-    support_clusters(t->n, 8, QUIRE_TYPE_F32, 3, &data);
-    const char *json[VERIFY_ROWS], *tenants[VERIFY_ROWS];
-    uint32_t json_bytes[VERIFY_ROWS], n_grants;
-    for (uint32_t row = 0; row < t->n; row++) {
-        assert_int_equal(grants_split(t->texts[row], t->bytes[row], &json[row], &json_bytes[row], &n_grants), 0);
-        tenants[row] = n_grants ? "acme" : NULL;
-    }
-    options.attributes = json;
-    options.attribute_bytes = json_bytes;
-    options.tenants = tenants;
-    support_build(path, &data, &options);
-    support_data_free(&data);
-    char *meta = support_path(path, META_NAME);
-    uint8_t *file = support_read_file(meta, &bytes);
-    memcpy(segment, file + 16, 16);
-    free(file);
-    free(meta);
-}
-
-static void verify_table(struct table *t)
-{
-    table_init(t, VERIFY_ROWS);
-    for (uint32_t row = 0; row < t->n; row++) {
-        const struct grant acme = {"acme", 4, 0};
-        char json[120];
-        snprintf(json, sizeof json, "{\"n\":%u,\"s\":\"s%u\",\"l\":[1,\"a\",%u,1]%s}", row, row % 3, row % 5,
-                 row % 7 ? "" : ",\"z\":null,\"o\":{}");
-        table_put(t, row, &acme, row % 2, row % 10 ? json : NULL);
-    }
-}
-
-/* Columns of other attributes, right by all checksums, are found out by what they say of one row. */
-static void test_verify(void **state)
-{
-    struct state *s = *state;
-    const struct grant acme = {"acme", 4, 0}, globex = {"globex", 6, 0}, later = {"acme", 4, 1};
-    const struct {
-        const struct grant *grant;
-        const char *json, *finding;
-    } changes[] = {{NULL, NULL, NULL},
-                   {&acme, "{\"n\":4,\"s\":\"s0\",\"l\":[1,\"a\",3,1]}", "n "},
-                   {&acme, "{\"n\":3,\"s\":\"s1\",\"l\":[1,\"a\",3,1]}", "s "},
-                   {&acme, "{\"n\":3,\"s\":\"s0\",\"l\":[1,\"a\",4,1]}", "l "},
-                   {&acme, "{\"n\":3,\"s\":\"s0\",\"l\":[1,\"a\",3,1,2]}", "l "},
-                   {&acme, "{\"n\":3,\"s\":\"s0\",\"l\":[1,\"a\",3,1],\"z\":null}", "z "},
-                   {&acme, "{\"n\":null,\"s\":\"s0\",\"l\":[1,\"a\",3,1]}", "n "},
-                   {&acme, "{\"n\":3,\"s\":\"s0\",\"l\":[1,\"a\",3,{}]}", "l "},
-                   {&acme, "{\"n\":3,\"s\":\"s0\"}", "l "},
-                   {&globex, "{\"n\":3,\"s\":\"s0\",\"l\":[1,\"a\",3,1]}", "acme"},
-                   {&later, "{\"n\":3,\"s\":\"s0\",\"l\":[1,\"a\",3,1]}", "acme"}};
-    struct table t;
-    uint8_t segment[16];
-    char *index = support_path(s->folder, "index"), *path = support_path(index, COLUMNS_NAME);
-    verify_table(&t);
-    build_index(index, &t, segment);
-    struct quire_index *open = support_open(index, NULL);
-    uint32_t order[VERIFY_ROWS];
-    for (uint32_t i = 0; i < t.n; i++) {
-        char key[16];
-        int n = snprintf(key, sizeof key, "%u", i);
-        assert_int_equal(quire_lookup(open, key, (size_t)n, &order[i], NULL), 0);
-    }
-    quire_close(open);
-    struct table sorted;
-    table_init(&sorted, t.n);
-    for (uint32_t i = 0; i < t.n; i++) {
-        sorted.texts[order[i]] = t.texts[i];
-        sorted.bytes[order[i]] = t.bytes[i];
-    }
-    for (size_t i = 0; i < SUPPORT_COUNT(changes); i++) {
-        struct findings findings = {0};
-        struct quire_error err = {0};
-        bool written = false;
-        uint32_t row = order[3];
-        char *text = sorted.texts[row];
-        uint32_t bytes = sorted.bytes[row];
-        if (changes[i].json)
-            assert_int_equal(grants_join(changes[i].grant, 1, changes[i].json, (uint32_t)strlen(changes[i].json),
-                                         &sorted.texts[row], &sorted.bytes[row], NULL),
-                             0);
-        unlink(path);
-        assert_int_equal(
-            columns_write(fs_real(), path, segment, t.n, NULL, UINT64_MAX, give_row, &sorted, &written, &err), 0);
-        list_columns(index);
-        int rc = quire_verify(index, on_finding, NULL, &findings, NULL, &err);
-        if (!changes[i].json && (rc || findings.n))
-            fail_msg("nothing is wrong, but: %s %s", findings.last, err.message);
-        if (changes[i].json && (rc != QUIRE_ECORRUPT || !strstr(findings.last, changes[i].finding)))
-            fail_msg("change %zu: %u findings, the last: %s", i, findings.n, findings.last);
-        if (changes[i].json)
-            free(sorted.texts[row]);
-        sorted.texts[row] = text;
-        sorted.bytes[row] = bytes;
-    }
-    free(sorted.texts);
-    free(sorted.bytes);
-    table_fini(&t);
-    free(index);
-    free(path);
-}
-
-/* A declared column whose field is never of its type, and a field that stands first where it is no value: no row has
- * them, and that is no damage. */
-static void test_verify_of_another_type(void **state)
-{
-    struct state *s = *state;
-    const struct quire_column declared[] = {{.name = "age", .type = QUIRE_COLUMN_INTEGER, .indexed = true},
-                                            {.name = "born", .type = QUIRE_COLUMN_TIMESTAMP, .indexed = true}};
-    static const char json[] = "{\"age\":\"seven\",\"born\":[1],\"twice\":[tru],\"twice\":5}";
-    const char *texts[VERIFY_ROWS];
-    uint32_t bytes[VERIFY_ROWS];
-    struct quire_build_options options = support_options(QUIRE_METRIC_L2, QUIRE_SLOT_AUTO);
-    struct findings findings = {0};
-    struct support_data data;
-    struct quire_error err = {0};
-    char *index = support_path(s->folder, "index");
-    support_clusters(VERIFY_ROWS, 8, QUIRE_TYPE_F32, 3, &data);
-    for (uint32_t row = 0; row < VERIFY_ROWS; row++) {
-        texts[row] = json;
-        bytes[row] = sizeof json - 1;
-    }
-    options.attributes = texts;
-    options.attribute_bytes = bytes;
-    options.columns = declared;
-    options.n_columns = SUPPORT_COUNT(declared);
-    support_build(index, &data, &options);
-    if (quire_verify(index, on_finding, NULL, &findings, NULL, &err) != 0)
-        fail_msg("nothing is wrong, but: %s %s", findings.last, err.message);
-    support_data_free(&data);
-    free(index);
+    support_table_fini(&t);
 }
 
 /* ---- without memory ---------------------------------------------------------------------------------------------- */
 
 struct use {
-    struct table *t;
+    struct support_table *t;
     const char *path;
     struct columns *columns;
     struct filter *filter;
@@ -1194,7 +870,8 @@ static int use_write(struct use *u)
 {
     bool written = false;
     unlink(u->path);
-    return columns_write(fs_real(), u->path, segment_id, u->t->n, NULL, UINT64_MAX, give_row, u->t, &written, NULL);
+    return columns_write(fs_real(), u->path, segment_id, u->t->n, NULL, UINT64_MAX, support_table_give, u->t, &written,
+                         NULL);
 }
 
 static int use_open(struct use *u)
@@ -1250,8 +927,8 @@ static void test_no_memory(void **state)
     static const char *const expressions[] = {
         ".n > 10 and not (.s prefix \"a\")", "\"a\" in .l or 3 in .l", ".i >= 1700001000 and .i != 1700002000",
         "exists .rare and .mix == null",     ".many == \"word 7\"",    "not (.nosuch == 1) or .n > .i"};
-    struct state *s = *state;
-    struct table t;
+    struct support_columns *s = *state;
+    struct support_table t;
 #if SANITIZED
     skip();
 #endif
@@ -1272,27 +949,25 @@ static void test_no_memory(void **state)
     }
     roaring_bitmap_free(within);
     columns_close(use.columns);
-    table_fini(&t);
+    support_table_fini(&t);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_sets),
-        cmocka_unit_test_setup_teardown(test_random_expressions, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_values_left_out, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_more_fields_than_columns, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_no_attributes, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_ranges, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_several_fields, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_many_texts, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_scopes, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_tenant_bytes, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_flipped_bytes, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_other_segment, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_verify, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_verify_of_another_type, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_no_memory, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_random_expressions, support_columns_set_up, support_columns_tear_down),
+        cmocka_unit_test_setup_teardown(test_values_left_out, support_columns_set_up, support_columns_tear_down),
+        cmocka_unit_test_setup_teardown(test_more_fields_than_columns, support_columns_set_up,
+                                        support_columns_tear_down),
+        cmocka_unit_test_setup_teardown(test_no_attributes, support_columns_set_up, support_columns_tear_down),
+        cmocka_unit_test_setup_teardown(test_ranges, support_columns_set_up, support_columns_tear_down),
+        cmocka_unit_test_setup_teardown(test_several_fields, support_columns_set_up, support_columns_tear_down),
+        cmocka_unit_test_setup_teardown(test_many_texts, support_columns_set_up, support_columns_tear_down),
+        cmocka_unit_test_setup_teardown(test_scopes, support_columns_set_up, support_columns_tear_down),
+        cmocka_unit_test_setup_teardown(test_tenant_bytes, support_columns_set_up, support_columns_tear_down),
+        cmocka_unit_test_setup_teardown(test_flipped_bytes, support_columns_set_up, support_columns_tear_down),
+        cmocka_unit_test_setup_teardown(test_other_segment, support_columns_set_up, support_columns_tear_down),
+        cmocka_unit_test_setup_teardown(test_no_memory, support_columns_set_up, support_columns_tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
