@@ -17,6 +17,7 @@
  * wrong lines are named at once. ACL SAVE replaces the file (file_replace.h).
  */
 #include "server/access/acl.h"
+#include "io/array.h"
 #include "io/error.h"
 #include "server/process/config.h"
 #include "server/process/file_replace.h"
@@ -66,14 +67,8 @@ static int users_put(struct acl_table *table, struct acl_user *user, struct quir
     }
     if (table->n == ACL_USERS_MAX)
         return error_set(err, QUIRE_ELIMIT, "there are %d users already: delete one first", ACL_USERS_MAX);
-    if (table->n == table->capacity) {
-        size_t capacity = table->capacity ? 2 * table->capacity : 8;
-        struct acl_user **bigger = realloc(table->users, capacity * sizeof(struct acl_user *));
-        if (!bigger)
-            return error_set(err, QUIRE_ENOMEM, "no memory for another user");
-        table->users = bigger;
-        table->capacity = capacity;
-    }
+    if (!array_reserve(&table->users, &table->capacity, table->n + 1))
+        return error_set(err, QUIRE_ENOMEM, "no memory for another user");
     memmove(table->users + at + 1, table->users + at, (table->n - at) * sizeof(struct acl_user *));
     table->users[at] = user;
     table->n++;
@@ -224,7 +219,7 @@ static int read_line(struct acl_table *table, const char *line, size_t bytes, st
 static int read_file(const char *path, struct acl_table *table, struct resp_buffer *problems)
 {
     char *line = NULL;
-    size_t room = 0;
+    size_t line_capacity = 0;
     ssize_t bytes;
     int result = 0;
     FILE *file = fopen(path, "re");
@@ -233,7 +228,7 @@ static int read_file(const char *path, struct acl_table *table, struct resp_buff
         problem(problems, path, 0, strerror(errnum));
         return error_from_errno(errnum);
     }
-    for (unsigned number = 1; (bytes = getline(&line, &room, file)) >= 0; number++) {
+    for (unsigned number = 1; (bytes = getline(&line, &line_capacity, file)) >= 0; number++) {
         struct quire_error err = {0};
         int rc = read_line(table, line, (size_t)bytes, &err);
         if (rc < 0) {

@@ -84,7 +84,7 @@ void acl_log_add(struct acl *acl, char *client, const char *reason, const void *
 {
     struct acl_log_entry *entry = entry_create(client, reason, object, object_bytes, user, user_bytes);
     if (!entry)
-        return; /* without memory the figures of INFO still count it */
+        return; /* without memory the statistics of INFO still count it */
     pthread_mutex_lock(&acl->lock);
     struct acl_log_entry *same = take_same(acl, entry);
     if (same) {

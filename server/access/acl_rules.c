@@ -17,6 +17,7 @@
  * thought of it. Whatever else shows or changes what is everybody's is refused, too.
  */
 #include "index/attribute/grants.h"
+#include "io/array.h"
 #include "io/error.h"
 #include "server/access/acl.h"
 #include "server/access/command_table.h"
@@ -65,14 +66,8 @@ static int texts_add(struct acl_texts *texts, const void *data, size_t bytes, un
 {
     if (texts->n == ACL_ITEMS_MAX)
         return error_set(err, QUIRE_ELIMIT, "a user has at most %d of these", ACL_ITEMS_MAX);
-    if (texts->n == texts->capacity) {
-        unsigned capacity = texts->capacity ? 2 * texts->capacity : 4;
-        struct acl_text *bigger = realloc(texts->items, capacity * sizeof *bigger);
-        if (!bigger)
-            return error_set(err, QUIRE_ENOMEM, "no memory for a user");
-        texts->items = bigger;
-        texts->capacity = capacity;
-    }
+    if (!array_reserve(&texts->items, &texts->capacity, (size_t)texts->n + 1))
+        return error_set(err, QUIRE_ENOMEM, "no memory for a user");
     char *copy = copy_bytes(data, bytes);
     if (!copy)
         return error_set(err, QUIRE_ENOMEM, "no memory for a user");

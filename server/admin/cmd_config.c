@@ -1,11 +1,11 @@
 /*
- * cmd_config.c - CONFIG GET, SET, REWRITE, RESETSTAT: settings and figures while the server runs.
+ * cmd_config.c - CONFIG GET, SET, REWRITE, RESETSTAT: settings and statistics while the server runs.
  *
  * SET takes effect with the next look at a setting, on every lane, since lanes keep no copies. Copies are with the log
  * (its level), the journal (appendfsync), the store (its limits), the user `default` (requirepass) and TLS (what its
  * files hold): they are told, and where they cannot follow nothing is changed. Connections that are open keep what they
  * were given when they came: their keep-alive, their TLS, and that they have authenticated. Files are read and written
- * by the worker: REWRITE, and SET of settings of TLS. RESETSTAT asks every lane to put its own figures to zero; those
+ * by the worker: REWRITE, and SET of settings of TLS. RESETSTAT asks every lane to put its own counts to zero; those
  * of the device go on, since the engine counts them.
  */
 #include "io/error.h"

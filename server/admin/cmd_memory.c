@@ -1,7 +1,7 @@
 /*
  * cmd_memory.c - MEMORY and DEBUG: what is held, per key and in all, and the two means of looking inside.
  *
- * Memory is counted where it can be: the kernel's figures for the process, what keys, strings and hashes take, what
+ * Memory is counted where it can be: the kernel's statistics for the process, what keys, strings and hashes take, what
  * vector sets say they keep resident.
  * Under mimalloc (which only the program links, hence the weak symbols) PURGE and MALLOC-STATS are its own; otherwise
  * those of the C library. PURGE walks the heap, so it takes its time on the lane that was asked.

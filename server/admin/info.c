@@ -1,7 +1,7 @@
 /*
- * info.c - INFO: the server's figures as sections of "name:value" lines.
+ * info.c - INFO: the server's statistics as sections of "name:value" lines.
  *
- * Figures of lanes are read while the lanes go on counting, so sums may be a moment apart; each figure itself is whole.
+ * Statistics are read while the lanes go on counting, so sums may be a moment apart; each number itself is whole.
  * Names that tools know (prometheus-redis-exporter, clients' start-up checks) are Redis's; what is Quire's own stands
  * in section "quire".
  *
@@ -464,13 +464,13 @@ static void cache_line(unsigned number, const struct cache_metric *f, struct res
 
 static void section_cache(const struct server *server, const struct info_totals *sums, struct resp_buffer *text)
 {
-    struct cache_metrics figures;
+    struct cache_metrics metrics;
     struct quire_cache_stats all = {0};
     (void)sums;
-    text->failed |= !cache_metrics_take(server->service.caches, false, &figures);
-    for (uint32_t i = 0; i < figures.n_caches; i++)
-        add_stats(&all, &figures.caches[i].stats);
-    line(text, "caches:%" PRIu64, figures.n_caches + figures.left_out);
+    text->failed |= !cache_metrics_take(server->service.caches, false, &metrics);
+    for (uint32_t i = 0; i < metrics.n_caches; i++)
+        add_stats(&all, &metrics.caches[i].stats);
+    line(text, "caches:%" PRIu64, metrics.n_caches + metrics.left_out);
     line(text, "cache_entries:%" PRIu64, all.entries);
     line(text, "cache_memory_bytes:%" PRIu64, all.memory_bytes);
     line(text, "cache_disk_bytes:%" PRIu64, all.disk_bytes);
@@ -484,9 +484,9 @@ static void section_cache(const struct server *server, const struct info_totals 
     line(text, "cache_tokens_saved:%" PRIu64, all.tokens_saved);
     line(text, "cache_llm_ms_saved:%" PRIu64, all.llm_ms_saved);
     line(text, "cache_cost_saved:%.6g", all.cost_saved);
-    for (uint32_t i = 0; i < figures.n_caches; i++)
-        cache_line(i, &figures.caches[i], text);
-    cache_metrics_fini(&figures);
+    for (uint32_t i = 0; i < metrics.n_caches; i++)
+        cache_line(i, &metrics.caches[i], text);
+    cache_metrics_fini(&metrics);
 }
 
 static void tenant_line(unsigned number, const struct fair_metric *f, struct resp_buffer *text)
@@ -506,22 +506,22 @@ static void tenant_line(unsigned number, const struct fair_metric *f, struct res
 
 static void section_tenants(const struct server *server, const struct info_totals *sums, struct resp_buffer *text)
 {
-    struct fair_metrics figures;
-    text->failed |= !fair_metrics_take((struct service *)(uintptr_t)&server->service, FAIR_METRICS_INFO, &figures);
-    line(text, "tenants:%" PRIu64, figures.tenants);
+    struct fair_metrics metrics;
+    text->failed |= !fair_metrics_take((struct service *)(uintptr_t)&server->service, FAIR_METRICS_INFO, &metrics);
+    line(text, "tenants:%" PRIu64, metrics.tenants);
     line(text, "searches_at_once:%" PRIu64, sums->searches_at_once);
-    line(text, "tenant_queries:%" PRIu64, figures.all.queries);
-    line(text, "tenant_running:%" PRIu64, figures.all.running);
-    line(text, "tenant_waiting:%" PRIu64, figures.all.waiting);
-    line(text, "tenant_failed:%" PRIu64, figures.all.failed);
-    line(text, "tenant_cancelled:%" PRIu64, figures.all.cancelled);
-    line(text, "tenant_refused:%" PRIu64, fair_refused(&figures.all));
-    line(text, "tenant_reads:%" PRIu64, figures.all.reads);
-    line(text, "tenant_cpu_us:%" PRIu64, figures.all.cpu_us);
-    line(text, "tenant_cost_us:%" PRIu64, figures.all.cost_us);
-    for (uint32_t i = 0; i < figures.n; i++)
-        tenant_line(i, &figures.figures[i], text);
-    fair_metrics_fini(&figures);
+    line(text, "tenant_queries:%" PRIu64, metrics.all.queries);
+    line(text, "tenant_running:%" PRIu64, metrics.all.running);
+    line(text, "tenant_waiting:%" PRIu64, metrics.all.waiting);
+    line(text, "tenant_failed:%" PRIu64, metrics.all.failed);
+    line(text, "tenant_cancelled:%" PRIu64, metrics.all.cancelled);
+    line(text, "tenant_refused:%" PRIu64, fair_refused(&metrics.all));
+    line(text, "tenant_reads:%" PRIu64, metrics.all.reads);
+    line(text, "tenant_cpu_us:%" PRIu64, metrics.all.cpu_us);
+    line(text, "tenant_cost_us:%" PRIu64, metrics.all.cost_us);
+    for (uint32_t i = 0; i < metrics.n; i++)
+        tenant_line(i, &metrics.metrics[i], text);
+    fair_metrics_fini(&metrics);
 }
 
 static const struct {

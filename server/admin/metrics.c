@@ -327,14 +327,14 @@ static double series_value(const struct cache_series *series, const struct quire
 }
 
 static void put_families(struct resp_buffer *text, const struct cache_family *families, size_t n_families,
-                         const struct cache_metric *figures, uint32_t n)
+                         const struct cache_metric *metrics, uint32_t n)
 {
     for (size_t i = 0; i < n_families && n > 0; i++) {
         const struct cache_family *family = &families[i];
         head(text, family->name, family->type, family->help);
         for (uint32_t j = 0; j < n; j++) {
             for (unsigned k = 0; k < CACHE_SERIES_MAX && (k == 0 || family->series[k].label); k++) {
-                const struct cache_metric *f = &figures[j];
+                const struct cache_metric *f = &metrics[j];
                 put(text, "%s{cache=\"%s\"", family->name, f->cache);
                 if (families == of_categories)
                     put(text, ",category=\"%s\"", f->category);
@@ -346,17 +346,17 @@ static void put_families(struct resp_buffer *text, const struct cache_family *fa
 
 static void put_caches(struct server *server, struct resp_buffer *text)
 {
-    struct cache_metrics figures;
-    text->failed |= !cache_metrics_take(server->service.caches, true, &figures);
-    number(text, "quire_caches", "gauge", "Semantic caches.", (double)figures.n_caches);
+    struct cache_metrics metrics;
+    text->failed |= !cache_metrics_take(server->service.caches, true, &metrics);
+    number(text, "quire_caches", "gauge", "Semantic caches.", (double)metrics.n_caches);
     number(text, "quire_cache_series_left_out", "gauge", "Caches and categories that are too many to be shown here.",
-           (double)figures.left_out);
+           (double)metrics.left_out);
     number(text, "quire_caches_memory_bytes", "gauge", "What all semantic caches keep in memory.",
            (double)info_cache_bytes(server));
-    put_families(text, of_caches, sizeof of_caches / sizeof *of_caches, figures.caches, figures.n_caches);
-    put_families(text, of_categories, sizeof of_categories / sizeof *of_categories, figures.categories,
-                 figures.n_categories);
-    cache_metrics_fini(&figures);
+    put_families(text, of_caches, sizeof of_caches / sizeof *of_caches, metrics.caches, metrics.n_caches);
+    put_families(text, of_categories, sizeof of_categories / sizeof *of_categories, metrics.categories,
+                 metrics.n_categories);
+    cache_metrics_fini(&metrics);
 }
 
 /* ---- tenants ----------------------------------------------------------------------------------------------------- */
@@ -416,26 +416,26 @@ static void put_tenants(struct server *server, const struct info_totals *f, stru
         {"quire_tenant_waiting", "gauge", "Its searches that wait for their turn.", tenant_waiting},
         {"quire_tenant_wait_p99_seconds", "gauge", "99th percentile of that wait.", tenant_wait},
         {"quire_tenant_latency_p99_seconds", "gauge", "The same of the wait and the search.", tenant_latency}};
-    struct fair_metrics figures;
-    text->failed |= !fair_metrics_take(&server->service, FAIR_METRICS_SCRAPED, &figures);
+    struct fair_metrics metrics;
+    text->failed |= !fair_metrics_take(&server->service, FAIR_METRICS_SCRAPED, &metrics);
     number(text, "quire_tenants", "gauge", "Tenants, and users without one, that are remembered.",
-           (double)figures.tenants);
+           (double)metrics.tenants);
     number(text, "quire_tenant_series_left_out", "gauge", "Tenants that are too many to be shown here.",
-           (double)(figures.tenants - figures.n));
+           (double)(metrics.tenants - metrics.n));
     number(text, "quire_searches_at_once", "gauge", "Searches that lanes run before others wait.",
            (double)f->searches_at_once);
-    for (size_t i = 0; i < sizeof families / sizeof *families && figures.n > 0; i++) {
+    for (size_t i = 0; i < sizeof families / sizeof *families && metrics.n > 0; i++) {
         head(text, families[i].name, families[i].type, families[i].help);
-        for (uint32_t k = 0; k < figures.n; k++)
+        for (uint32_t k = 0; k < metrics.n; k++)
             put(text, "%s{%s=\"%s\"} %.17g\n", families[i].name,
-                figures.figures[k].kind == FAIR_TENANT ? "tenant" : "user", figures.figures[k].name,
-                families[i].value(&figures.figures[k]));
+                metrics.metrics[k].kind == FAIR_TENANT ? "tenant" : "user", metrics.metrics[k].name,
+                families[i].value(&metrics.metrics[k]));
     }
     head(text, "quire_refused_total", "counter", "Requests of all tenants beyond a limit, by the limit.");
     for (unsigned i = 0; i < N_REFUSALS; i++)
         put(text, "quire_refused_total{limit=\"%s\"} %" PRIu64 "\n", fair_refusal_name((enum fair_refusal)i),
-            figures.all.refused[i]);
-    fair_metrics_fini(&figures);
+            metrics.all.refused[i]);
+    fair_metrics_fini(&metrics);
 }
 
 static void put_keys(struct server *server, const struct info_totals *f, struct resp_buffer *text)
@@ -640,7 +640,7 @@ static void on_receive(struct io_op *op, int result, unsigned flags)
     }
     if (h->answered)
         return;
-    size_t room = sizeof h->in - 1 - h->n_in, n = (size_t)result < room ? (size_t)result : room;
+    size_t capacity = sizeof h->in - 1 - h->n_in, n = (size_t)result < capacity ? (size_t)result : capacity;
     memcpy(h->in + h->n_in, op->buffer, n);
     h->n_in += n;
     take(h);

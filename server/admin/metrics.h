@@ -2,7 +2,7 @@
  * metrics.h - /metrics (Prometheus) and /health over HTTP, on a port of their own.
  *
  * Lane 0 serves them; everything here is called on its thread. The port asks for no password: it listens on loopback
- * unless metrics-bind says otherwise, and tells figures and settings that are numbers, no keys, no data.
+ * unless metrics-bind says otherwise, and tells statistics and settings that are numbers, no keys, no data.
  */
 #ifndef QUIRE_SERVER_METRICS_H
 #define QUIRE_SERVER_METRICS_H

@@ -9,6 +9,7 @@
  * snapshot.
  */
 #include "server/admin/snapshot.h"
+#include "io/array.h"
 #include "io/error.h"
 #include "io/fs.h"
 #include "io/journal.h"
@@ -103,7 +104,7 @@ static bool is_snapshot(const char *name)
 
 struct names {
     char **list; /* owned, as each name */
-    size_t n, room;
+    size_t n, capacity;
 };
 
 static int note_name(void *context, const char *name)
@@ -111,14 +112,8 @@ static int note_name(void *context, const char *name)
     struct names *names = context;
     if (!is_snapshot(name))
         return 0;
-    if (names->n == names->room) {
-        size_t room = names->room ? 2 * names->room : 64;
-        char **bigger = realloc(names->list, room * sizeof(char *));
-        if (!bigger)
-            return QUIRE_ENOMEM;
-        names->list = bigger;
-        names->room = room;
-    }
+    if (!array_reserve(&names->list, &names->capacity, names->n + 1))
+        return QUIRE_ENOMEM;
     names->list[names->n] = strdup(name);
     return names->list[names->n] ? (names->n++, 0) : QUIRE_ENOMEM;
 }

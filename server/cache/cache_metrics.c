@@ -1,5 +1,5 @@
 /*
- * cache_metrics.c - the figures of all caches as one array.
+ * cache_metrics.c - the statistics of all caches as one array.
  *
  * Names of caches and categories are any bytes; INFO is lines of fields, and /metrics is UTF-8 in which a series may
  * stand once. So names are written as in URLs: what is no plain character becomes %XX. That keeps different names
@@ -8,6 +8,7 @@
  * How much of it there can be is bounded whatever clients create: what is beyond is counted as left out.
  */
 #include "server/cache/cache_metrics.h"
+#include "io/array.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,7 +23,7 @@ double cache_hit_rate(const struct quire_cache_stats *s)
 struct gathering {
     struct cache_metrics *out;
     struct cache *list[CACHE_METRICS_CACHES_MAX]; /* references */
-    uint32_t n_list, room;
+    uint32_t n_list, capacity;
     struct cache *cache; /* whose categories are gathered */
     bool failed;
 };
@@ -51,16 +52,10 @@ static void note_category(void *context, struct quire_bytes name)
         out->left_out++;
         return;
     }
-    if (out->n_categories == g->room) {
-        uint32_t room = g->room ? 2 * g->room : 16;
-        struct cache_metric *bigger = realloc(out->categories, room * sizeof *bigger);
-        g->failed = !bigger;
-        if (!bigger)
-            return;
-        out->categories = bigger;
-        g->room = room;
-    }
-    /* one that was dropped meanwhile has no figures */
+    g->failed = !array_reserve(&out->categories, &g->capacity, (size_t)out->n_categories + 1);
+    if (g->failed)
+        return;
+    /* one that was dropped meanwhile has no statistics */
     out->n_categories += fill(&out->categories[out->n_categories], g->cache, name);
 }
 
@@ -84,8 +79,8 @@ bool cache_metrics_take(struct caches *caches, bool with_categories, struct cach
     return !g.failed;
 }
 
-void cache_metrics_fini(struct cache_metrics *figures)
+void cache_metrics_fini(struct cache_metrics *metrics)
 {
-    free(figures->caches);
-    free(figures->categories);
+    free(metrics->caches);
+    free(metrics->categories);
 }

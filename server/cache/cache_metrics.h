@@ -1,4 +1,4 @@
-/* cache_metrics.h - the figures of semantic caches: for SC.STATS, INFO and /metrics. */
+/* cache_metrics.h - the statistics of semantic caches: for SC.STATS, INFO and /metrics. */
 #ifndef QUIRE_SERVER_CACHE_METRICS_H
 #define QUIRE_SERVER_CACHE_METRICS_H
 
@@ -49,7 +49,7 @@ struct cache_metrics {
 /* Of all caches and, where wanted, their categories, in the order of their names. caches NULL: there are none. False
  * without memory: what could be taken is there. Ended by cache_metrics_fini. */
 bool cache_metrics_take(struct caches *caches, bool with_categories, struct cache_metrics *out);
-void cache_metrics_fini(struct cache_metrics *figures);
+void cache_metrics_fini(struct cache_metrics *metrics);
 
 /* Share of requests that were answered from an entry; 0 before the first request. */
 double cache_hit_rate(const struct quire_cache_stats *stats);

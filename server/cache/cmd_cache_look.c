@@ -262,7 +262,7 @@ struct entries_call {
     struct cache_reading reading;
     bool scan;
     uint64_t next; /* cursor */
-    uint32_t n, room;
+    uint32_t n, capacity;
     struct cache_entry_info *infos; /* room of them; owned, as items */
     struct cache_text *items;
     struct quire_bytes category; /* of SC.TOP; in bytes */
@@ -342,7 +342,7 @@ static void entries_found(struct worker_call *base)
 }
 
 /* Takes the reference to the cache over. NULL: after an error reply, or without memory for one. */
-static struct entries_call *begin_entries(struct caller *c, struct cache *cache, uint64_t room,
+static struct entries_call *begin_entries(struct caller *c, struct cache *cache, uint64_t capacity,
                                           struct quire_bytes category, bool barrier)
 {
     struct entries_call *call = deferred_begin(c, NULL, sizeof *call + category.n_bytes, barrier);
@@ -351,12 +351,12 @@ static struct entries_call *begin_entries(struct caller *c, struct cache *cache,
         return NULL;
     }
     call->cache = cache;
-    call->room = (uint32_t)room;
-    call->infos = calloc(room, sizeof *call->infos);
-    call->items = calloc(room, sizeof *call->items);
+    call->capacity = (uint32_t)capacity;
+    call->infos = calloc(capacity, sizeof *call->infos);
+    call->items = calloc(capacity, sizeof *call->items);
     call->base.done = entries_found;
     if (!call->infos || !call->items) {
-        error_set(&call->base.error, QUIRE_ENOMEM, "no memory for %u entries", call->room);
+        error_set(&call->base.error, QUIRE_ENOMEM, "no memory for %u entries", call->capacity);
         refuse_entries(&call->base);
         return NULL;
     }
@@ -376,7 +376,7 @@ static void take_number(struct worker_call *base, int n)
 static void find_top(struct worker_call *base)
 {
     struct entries_call *call = (struct entries_call *)base;
-    take_number(base, cache_top(call->cache, call->category, call->infos, call->room, &base->error));
+    take_number(base, cache_top(call->cache, call->category, call->infos, call->capacity, &base->error));
 }
 
 void cmd_sc_top(struct caller *c, const struct resp_arg *args, uint32_t n)
@@ -422,6 +422,6 @@ void cmd_sc_scan(struct caller *c, const struct resp_arg *args, uint32_t n)
         return;
     struct worker_call *base = &call->base;
     call->scan = true;
-    take_number(base, cache_scan(cache, cursor, call->infos, call->room, &call->next, &base->error));
+    take_number(base, cache_scan(cache, cursor, call->infos, call->capacity, &call->next, &base->error));
     entries_found(base);
 }

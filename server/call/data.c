@@ -12,6 +12,7 @@
  */
 #include "server/call/data.h"
 #include "index/segment/segment.h"
+#include "io/array.h"
 #include "io/error.h"
 #include "io/journal.h"
 #include "server/keys/keyspace_log.h"
@@ -69,14 +70,9 @@ struct binding {
 static struct collection *find_bound(void *context, uint64_t uid)
 {
     struct binding *b = context;
-    if (b->n == b->capacity) {
-        size_t capacity = b->capacity ? 2 * b->capacity : 256;
-        uint64_t *bigger = realloc(b->uids, sizeof *bigger * capacity);
-        b->failed = b->failed || !bigger;
-        if (!bigger)
-            return NULL;
-        b->uids = bigger;
-        b->capacity = capacity;
+    if (!array_reserve(&b->uids, &b->capacity, b->n + 1)) {
+        b->failed = true;
+        return NULL;
     }
     b->uids[b->n++] = uid;
     return store_find(b->service->store, uid);

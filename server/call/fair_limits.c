@@ -6,6 +6,7 @@
  * stands. A name or a limit that is given twice is refused: one of the two would be ignored.
  */
 #include "server/call/fair_limits.h"
+#include "io/array.h"
 #include "io/error.h"
 #include <ctype.h>
 #include <inttypes.h>
@@ -23,7 +24,7 @@ struct entry {
 
 struct fair_limit_table {
     struct fair_limits usual;
-    uint32_t n, room;
+    uint32_t n, capacity;
     struct entry *entries; /* sorted */
 };
 
@@ -141,15 +142,9 @@ static struct entry *add_entry(struct fair_limit_table *t, struct quire_error *e
         error_set(err, QUIRE_ELIMIT, "tenant-limits: more than %d entries", FAIR_ENTRIES_MAX);
         return NULL;
     }
-    if (t->n == t->room) {
-        uint32_t room = t->room ? 2 * t->room : 8;
-        struct entry *bigger = realloc(t->entries, room * sizeof *bigger);
-        if (!bigger) {
-            error_set(err, QUIRE_ENOMEM, "no memory for tenant-limits");
-            return NULL;
-        }
-        t->entries = bigger;
-        t->room = room;
+    if (!array_reserve(&t->entries, &t->capacity, (size_t)t->n + 1)) {
+        error_set(err, QUIRE_ENOMEM, "no memory for tenant-limits");
+        return NULL;
     }
     struct entry *e = &t->entries[t->n++];
     *e = (struct entry){.limits.weight = 1};

@@ -1,9 +1,9 @@
 /*
  * fair_metrics.c - what lanes have counted of tenants, added up.
  *
- * There may be thousands of tenants, and names are clients': who reads figures gets those that have cost most, a
+ * There may be thousands of tenants, and names are clients': who reads statistics gets those that have cost most, a
  * bounded number, and the sums over all. A tenant that every lane has forgotten goes on in the sums only. The lock is
- * that of the table of tenants, so the lanes go on counting meanwhile and figures may be a moment apart.
+ * that of the table of tenants, so the lanes go on counting meanwhile and statistics may be a moment apart.
  */
 #include "server/call/fair_metrics.h"
 #include <math.h>
@@ -116,17 +116,17 @@ bool fair_metrics_take(struct service *service, uint32_t most, struct fair_metri
     if (n > 0)
         qsort(all, n, sizeof *all, dearest_first);
     n = n < most ? n : most;
-    out->figures = n ? calloc(n, sizeof *out->figures) : NULL;
-    for (; out->figures && out->n < n; out->n++)
-        fill(service, all[out->n].tenant, &out->figures[out->n]);
+    out->metrics = n ? calloc(n, sizeof *out->metrics) : NULL;
+    for (; out->metrics && out->n < n; out->n++)
+        fill(service, all[out->n].tenant, &out->metrics[out->n]);
     pthread_mutex_unlock(&fair->lock);
     bool whole = all && out->n == n;
     free(all);
     return whole;
 }
 
-void fair_metrics_fini(struct fair_metrics *figures)
+void fair_metrics_fini(struct fair_metrics *metrics)
 {
-    free(figures->figures);
-    memset(figures, 0, sizeof *figures);
+    free(metrics->metrics);
+    memset(metrics, 0, sizeof *metrics);
 }

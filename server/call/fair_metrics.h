@@ -1,4 +1,4 @@
-/* fair_metrics.h - the figures of tenants: for INFO tenants and /metrics. */
+/* fair_metrics.h - the statistics of tenants: for INFO tenants and /metrics. */
 #ifndef QUIRE_SERVER_FAIR_METRICS_H
 #define QUIRE_SERVER_FAIR_METRICS_H
 
@@ -20,12 +20,12 @@ struct fair_metrics {
     uint64_t tenants;     /* that are remembered: tenants and users */
     struct fair_sums all; /* with those that are forgotten */
     uint32_t n;
-    struct fair_metric *figures; /* those that have cost most, the most first; owned */
+    struct fair_metric *metrics; /* those that have cost most, the most first; owned */
 };
 
 /* At most `most` of them. False without memory: the sums are there. Thread-safe. Ended by fair_metrics_fini. */
 bool fair_metrics_take(struct service *service, uint32_t most, struct fair_metrics *out);
-void fair_metrics_fini(struct fair_metrics *figures);
+void fair_metrics_fini(struct fair_metrics *metrics);
 uint64_t fair_refused(const struct fair_sums *sums); /* whatever the limit */
 const char *fair_refusal_name(enum fair_refusal refusal);
 

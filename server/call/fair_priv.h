@@ -51,7 +51,7 @@ struct fair_sums {
 };
 
 struct fair {
-    pthread_mutex_t lock; /* of everything here: taken when a lane meets or forgets a tenant, and by figures */
+    pthread_mutex_t lock; /* of everything here: taken when a lane meets or forgets a tenant, and by statistics */
     struct fair_limit_table *limits;
     _Atomic uint64_t generation; /* of the limits */
     struct fair_tenant *buckets[FAIR_TABLE_BUCKETS];

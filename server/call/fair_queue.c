@@ -20,6 +20,7 @@
  * holds open go, the one that was closed first before the others.
  */
 #include "server/call/fair_queue.h"
+#include "io/array.h"
 #include "io/error.h"
 #include <assert.h>
 #include <stdlib.h>
@@ -36,7 +37,7 @@ struct fair_queue {
     struct fair_queue_config config;
     double clock, highest, mean_cost;
     uint64_t arrivals;
-    uint32_t n_waiting, n_running, n_flows, n_heap, heap_room, bucket_mask;
+    uint32_t n_waiting, n_running, n_flows, n_heap, heap_capacity, bucket_mask;
     struct fair_flow **heap;    /* those with items waiting; the least tag on top */
     struct fair_flow **buckets; /* by name */
     struct fair_flow *idle_first, *idle_last;
@@ -123,15 +124,7 @@ static bool forget_oldest(struct fair_queue *q)
 /* The heap has room for every flow before there is one, so that putting an item cannot fail. */
 static bool reserve_heap(struct fair_queue *q)
 {
-    if (q->n_flows < q->heap_room)
-        return true;
-    uint32_t room = q->heap_room ? 2 * q->heap_room : 16;
-    struct fair_flow **bigger = realloc(q->heap, room * sizeof(struct fair_flow *));
-    if (!bigger)
-        return false;
-    q->heap = bigger;
-    q->heap_room = room;
-    return true;
+    return array_reserve(&q->heap, &q->heap_capacity, (size_t)q->n_flows + 1);
 }
 
 static struct fair_flow *make_flow(struct fair_queue *q, const void *name, uint32_t bytes, uint64_t hash)
@@ -228,7 +221,7 @@ static void sift_down(struct fair_queue *q, uint32_t at)
 
 static void heap_add(struct fair_queue *q, struct fair_flow *f)
 {
-    assert(q->n_heap < q->heap_room);
+    assert(q->n_heap < q->heap_capacity);
     set_place(q, q->n_heap++, f);
     sift_up(q, f->heap_at);
 }

@@ -26,12 +26,12 @@ bool key_write(struct key_call *call, struct caller *c, struct resp_arg key, int
 /* The same without type, and no access: nothing is noted or counted. False where there is no such key; nothing is held
  * then, and no reply given. */
 bool key_peek(struct key_call *call, struct caller *c, struct resp_arg key);
-/* Lets go; behind the reply, which waits for what was logged. */
+/* Unlocks; behind the reply, which waits for what was logged. */
 void key_end(struct key_call *call);
 
 /* False after an error reply: a key that is written to has at most QUIRE_KEY_BYTES_MAX bytes. */
 bool key_fits(struct caller *c, struct resp_arg key);
-/* The reply to a change that failed (rc < 0), after which the keys have been let go; false where rc is 0. */
+/* The reply to a change that failed (rc < 0), after which the keys have been released; false where rc is 0. */
 bool key_failed(struct caller *c, struct keyspace_lock *hold, int rc, const struct quire_error *err);
 void key_reply_wrong_type(struct caller *c);
 /* Notes a hit or a miss of a command that reads. */

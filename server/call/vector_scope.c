@@ -9,6 +9,7 @@
  * began with. The generations of its names (grants.h) are the collection's business.
  */
 #include "server/call/vector_scope.h"
+#include "io/array.h"
 #include "server/call/key_call.h"
 #include <stdlib.h>
 #include <string.h>
@@ -27,15 +28,9 @@ bool vector_names_add(struct caller *c, const struct resp_arg *args, uint32_t n,
         caller_error(c, "ERR a request names at most %u tenants", GRANTS_MAX);
         return false;
     }
-    if (names->n + n > names->room) {
-        uint32_t room = names->n + n > 2 * names->room ? names->n + n : 2 * names->room;
-        struct resp_arg *bigger = realloc(names->items, room * sizeof *bigger);
-        if (!bigger) {
-            caller_error(c, "OOM no memory for %u tenants", room);
-            return false;
-        }
-        names->items = bigger;
-        names->room = room;
+    if (!array_reserve(&names->items, &names->capacity, (size_t)names->n + n)) {
+        caller_error(c, "OOM no memory for %u tenants", names->n + n);
+        return false;
     }
     if (n > 0)
         memcpy(names->items + names->n, args, n * sizeof *args);

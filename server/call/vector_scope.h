@@ -13,7 +13,7 @@
 /* The names behind TENANT as they stand in a request; ended by vector_names_fini. */
 struct tenant_names {
     struct resp_arg *items; /* owned */
-    uint32_t n, room;
+    uint32_t n, capacity;
 };
 /* The name behind args[*at], which is moved to it; false after an error reply. */
 bool vector_names_take(struct caller *c, const struct resp_arg *args, uint32_t n, uint32_t *at,

@@ -1,6 +1,6 @@
 /*
  * latency.c - LATENCY: events over the threshold (HISTORY, LATEST, RESET, GRAPH, DOCTOR) and how long each command
- * takes (HISTOGRAM, from the lanes' figures).
+ * takes (HISTOGRAM, from the lanes' statistics).
  *
  * Events: "command" and "fast-command", answered on the lane's thread; "search", a command on vectors from its request
  * to its reply; "sync", a wait for the device to have written. Each keeps 160 samples, of one second the worst, and the

@@ -37,24 +37,24 @@ struct slowlog {
     size_t n;
 };
 
-static size_t shown_text(char room[ARG_BYTES_SHOWN + 64], const uint8_t *data, size_t bytes)
+static size_t shown_text(char capacity[ARG_BYTES_SHOWN + 64], const uint8_t *data, size_t bytes)
 {
     if (bytes <= ARG_BYTES_SHOWN) {
-        memcpy(room, data, bytes);
+        memcpy(capacity, data, bytes);
         return bytes;
     }
-    memcpy(room, data, ARG_BYTES_SHOWN);
+    memcpy(capacity, data, ARG_BYTES_SHOWN);
     return ARG_BYTES_SHOWN +
-           (size_t)snprintf(room + ARG_BYTES_SHOWN, 64, "... (%zu more bytes)", bytes - ARG_BYTES_SHOWN);
+           (size_t)snprintf(capacity + ARG_BYTES_SHOWN, 64, "... (%zu more bytes)", bytes - ARG_BYTES_SHOWN);
 }
 
 struct slow_args *slowlog_copy(unsigned row, const struct resp_arg *args, uint32_t n)
 {
     char text[ARG_BYTES_SHOWN + 64];
-    uint32_t shown = n > ARGS_SHOWN ? ARGS_SHOWN : n, used = 0, room = 0;
+    uint32_t shown = n > ARGS_SHOWN ? ARGS_SHOWN : n, used = 0, capacity = 0;
     for (uint32_t i = 0; i < shown; i++)
-        room += args[i].bytes > ARG_BYTES_SHOWN ? (uint32_t)sizeof text : args[i].bytes + 40;
-    struct slow_args *copy = malloc(sizeof *copy + room);
+        capacity += args[i].bytes > ARG_BYTES_SHOWN ? (uint32_t)sizeof text : args[i].bytes + 40;
+    struct slow_args *copy = malloc(sizeof *copy + capacity);
     if (!copy)
         return NULL;
     copy->n = shown;

@@ -19,6 +19,7 @@
  * so nothing is gained by one counter for all, which every lane would write to.
  */
 #include "server/keys/keyspace.h"
+#include "io/array.h"
 #include "io/clock.h"
 #include "io/error.h"
 #include "io/memory.h"
@@ -349,15 +350,7 @@ static void sift(struct shard *s, size_t at, struct key_entry *e)
 /* Room for one more. */
 static int reserve_queue(struct shard *s, struct quire_error *err)
 {
-    if (s->n_queue < s->queue_room)
-        return 0;
-    size_t room = s->queue_room ? 2 * s->queue_room : 16;
-    struct key_entry **bigger = realloc(s->queue, room * sizeof(struct key_entry *));
-    if (!bigger)
-        return no_memory(err);
-    s->queue = bigger;
-    s->queue_room = room;
-    return 0;
+    return array_reserve(&s->queue, &s->queue_capacity, s->n_queue + 1) ? 0 : no_memory(err);
 }
 
 static void leave_queue(struct shard *s, struct key_entry *e)

@@ -72,7 +72,7 @@ struct shard {
     struct key_table table;
     _Atomic size_t n_keys;    /* of the table, for those who do not lock */
     struct key_entry **queue; /* heap of the entries that expire, the next first */
-    size_t n_queue, queue_room;
+    size_t n_queue, queue_capacity;
     unsigned __int128 expiries_sum; /* of the queue's expire_ms, for their mean */
     uint64_t version;
 };
@@ -86,7 +86,7 @@ struct keyspace {
     /* has run(argument) called soon on a thread that may take long (freeing millions of fields); NULL: at once */
     void (*later)(void *context, void (*run)(void *argument), void *argument);
     void *later_context;
-    /* a collection has lost its key, which was logged; the reference is taken over; NULL: it is let go */
+    /* a collection has lost its key, which was logged; the reference is taken over; NULL: it is released */
     void (*unbind)(void *context, struct collection *collection);
     void *unbind_context;
     _Atomic uint64_t used_bytes; /* keys, values and tables */

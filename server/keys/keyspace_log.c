@@ -15,6 +15,7 @@
  * Nothing expires while a folder is read; what is over is removed later, with a record, as always.
  */
 #include "server/keys/keyspace_log.h"
+#include "io/array.h"
 #include "io/bytes.h"
 #include "io/error.h"
 #include <assert.h>
@@ -317,16 +318,12 @@ static struct resp_arg take_rest(struct reader *r)
 /* The rest as arguments: with `pairs` field, value, ..., otherwise fields. *out is allocated. */
 static int take_fields(struct reader *r, bool pairs, struct resp_arg **out, uint32_t *n, struct quire_error *err)
 {
-    uint32_t room = 0;
+    uint32_t capacity = 0;
     *out = NULL;
     *n = 0;
     while (!r->broken && r->at < r->end) {
-        if (*n + 2 > room) {
-            struct resp_arg *bigger = realloc(*out, (room = room ? 2 * room : 8) * sizeof *bigger);
-            if (!bigger)
-                return error_set(err, QUIRE_ENOMEM, "no memory for the fields of a hash");
-            *out = bigger;
-        }
+        if (!array_reserve(out, &capacity, (size_t)*n + 2))
+            return error_set(err, QUIRE_ENOMEM, "no memory for the fields of a hash");
         uint32_t field = take_u32(r), value = pairs ? take_u32(r) : 0;
         (*out)[(*n)++] = take_bytes(r, field);
         if (pairs)
@@ -440,7 +437,7 @@ static int read_record(struct keyspace *k, uint8_t kind, uint64_t lsn, const uin
 struct flush {
     uint64_t lsn;
     struct resp_arg *keys;
-    uint32_t n, room;
+    uint32_t n, capacity;
     bool failed;
 };
 
@@ -449,14 +446,9 @@ static void collect_older(void *context, const struct key_entry *e)
     struct flush *f = context;
     if (e->lsn > f->lsn || (e->lsn == f->lsn && e->restored) || f->failed)
         return;
-    if (f->n == f->room) {
-        struct resp_arg *bigger = realloc(f->keys, (f->room = f->room ? 2 * f->room : 64) * sizeof *bigger);
-        if (!bigger) {
-            f->failed = true;
-            return;
-        }
-        f->keys = bigger;
-    }
+    f->failed = !array_reserve(&f->keys, &f->capacity, (size_t)f->n + 1);
+    if (f->failed)
+        return;
     f->keys[f->n++] = (struct resp_arg){e->key, e->node.key_bytes};
 }
 
@@ -502,7 +494,7 @@ int keyspace_replay(void *keyspace, uint8_t kind, uint64_t lsn, const uint8_t *b
 struct shard_dump {
     struct key_log log;
     uint64_t *lsns;
-    unsigned room;
+    unsigned capacity;
 };
 
 static void dump_entry(void *context, const struct key_entry *e)
@@ -512,15 +504,9 @@ static void dump_entry(void *context, const struct key_entry *e)
     keyspace_log_entry(&d->log, (struct resp_arg){e->key, e->node.key_bytes}, e);
     if (d->log.failed)
         return;
-    if (d->log.n_records > d->room) {
-        unsigned room = 2 * d->log.n_records;
-        uint64_t *bigger = realloc(d->lsns, room * sizeof *bigger);
-        if (!bigger) {
-            d->log.failed = true;
-            return;
-        }
-        d->lsns = bigger;
-        d->room = room;
+    if (!array_reserve(&d->lsns, &d->capacity, d->log.n_records)) {
+        d->log.failed = true;
+        return;
     }
     for (unsigned i = first; i < d->log.n_records; i++)
         d->lsns[i] = e->lsn;

@@ -49,7 +49,7 @@ struct client {
     struct resp_buffer out, send_buffer; /* being written, being sent */
     size_t send_buffer_sent;
     uint64_t out_lsn, send_buffer_lsn;    /* do not leave before these are durable */
-    struct client *next_held, *prev_held; /* of the lane's, while `held`: flight waits for its LSN */
+    struct client *next_held, *prev_held; /* of the lane's, while `held`: its send buffer waits for its LSN */
     bool held;
     struct tls_connection *tls; /* NULL: a plain connection */
     struct resp_buffer plain;   /* TLS: replies that are being encrypted into `send_buffer` */

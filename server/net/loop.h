@@ -149,7 +149,8 @@ void loop_end_pause(struct loop *loop);
 /* Puts the lane's statistics to zero, but for those that say what is now. On its thread. */
 void loop_reset_stats(struct loop *loop);
 /* Replies that wait for the journal are looked at again. context: the server. Any thread. */
-void loop_wake_all(void *context); /* How many clients the limit of open files leaves room for. */
+void loop_wake_all(void *context);
+/* How many clients the limit of open files leaves room for. */
 uint64_t loop_clients_possible(const struct server *server);
 
 /* Opens the sockets that `bind`, `port` and `tls-port` name, and those of `metrics-bind` and `metrics-port`. */

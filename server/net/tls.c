@@ -48,7 +48,7 @@ struct tls_connection {
 
 /* ---- the BIO ----------------------------------------------------------------------------------------------------- */
 
-static int bio_read(BIO *bio, char *to, size_t room, size_t *n)
+static int bio_read(BIO *bio, char *to, size_t capacity, size_t *n)
 {
     struct tls_connection *t = BIO_get_data(bio);
     BIO_clear_retry_flags(bio);
@@ -57,7 +57,7 @@ static int bio_read(BIO *bio, char *to, size_t room, size_t *n)
         BIO_set_retry_read(bio);
         return 0;
     }
-    *n = room < t->in_bytes ? room : t->in_bytes;
+    *n = capacity < t->in_bytes ? capacity : t->in_bytes;
     memcpy(to, t->in, *n);
     t->in += *n;
     t->in_bytes -= *n;
@@ -120,12 +120,12 @@ static int check_path(const char *setting, const char *path, bool folder, struct
     return 0;
 }
 
-static int give_password(char *to, int room, int writing, void *context)
+static int give_password(char *to, int capacity, int writing, void *context)
 {
     const char *password = context;
     size_t bytes = strlen(password);
     (void)writing;
-    if (bytes > (size_t)room)
+    if (bytes > (size_t)capacity)
         return 0;
     memcpy(to, password, bytes);
     return (int)bytes;
@@ -342,13 +342,13 @@ void tls_feed(struct tls_connection *t, const void *bytes, size_t n)
     t->in_bytes = n;
 }
 
-long tls_read(struct tls_connection *t, void *plain, size_t room)
+long tls_read(struct tls_connection *t, void *plain, size_t capacity)
 {
     size_t n;
     if (t->failed || t->ended)
         return t->failed ? TLS_FAILED : TLS_ENDED;
     ERR_clear_error();
-    if (SSL_read_ex(t->ssl, plain, room, &n) == 1)
+    if (SSL_read_ex(t->ssl, plain, capacity, &n) == 1)
         return (long)n;
     int why = SSL_get_error(t->ssl, 0);
     if (why == SSL_ERROR_WANT_READ && !t->out.failed)

@@ -32,7 +32,7 @@ enum { TLS_MORE = 0, TLS_ENDED = -1, TLS_FAILED = -2 };
 void tls_feed(struct tls_connection *connection, const void *bytes, size_t n);
 /* Plain bytes: their number, TLS_MORE when all that was fed is used up, TLS_ENDED when the other side said that it will
  * send nothing more, TLS_FAILED when this is not TLS or the other side cannot be trusted (tls_reason). */
-long tls_read(struct tls_connection *connection, void *plain, size_t room);
+long tls_read(struct tls_connection *connection, void *plain, size_t capacity);
 /* Encrypts all of it; false when the connection has failed. Only when tls_is_ready. */
 bool tls_write(struct tls_connection *connection, const void *plain, size_t n);
 /* Whether the handshake is done. */

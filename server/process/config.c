@@ -309,7 +309,7 @@ bool config_setting_holds(const struct config *config, const struct setting *s, 
     return s->kind == KIND_FIXED || atomic_load(number_of(config, s)) == value->number;
 }
 
-const char *config_setting_text(const struct config *config, const struct setting *s, char room[SETTING_TEXT_BYTES])
+const char *config_setting_text(const struct config *config, const struct setting *s, char capacity[SETTING_TEXT_BYTES])
 {
     size_t bytes = 0;
     if (is_text(s))
@@ -321,23 +321,23 @@ const char *config_setting_text(const struct config *config, const struct settin
     uint64_t number = atomic_load(number_of(config, s));
     if (s->kind == KIND_CHOICE) {
         const char *word = choice_at(s->text, number, &bytes);
-        snprintf(room, SETTING_TEXT_BYTES, "%.*s", (int)bytes, word);
+        snprintf(capacity, SETTING_TEXT_BYTES, "%.*s", (int)bytes, word);
     } else if (s->kind == KIND_INTEGER) {
-        snprintf(room, SETTING_TEXT_BYTES, "%lld", (long long)number);
+        snprintf(capacity, SETTING_TEXT_BYTES, "%lld", (long long)number);
     } else {
-        snprintf(room, SETTING_TEXT_BYTES, "%" PRIu64, number);
+        snprintf(capacity, SETTING_TEXT_BYTES, "%" PRIu64, number);
     }
-    return room;
+    return capacity;
 }
 
 /* The value of a list with one more. */
 static int add_to_list(struct config *config, const struct setting *s, const char *value, struct quire_error *err)
 {
     const char *old = atomic_load(text_of(config, s));
-    size_t room = strlen(old) + strlen(value) + 2;
-    char *joined = malloc(room), *kept = NULL;
+    size_t capacity = strlen(old) + strlen(value) + 2;
+    char *joined = malloc(capacity), *kept = NULL;
     if (joined) {
-        snprintf(joined, room, "%s%s%s", old, *old ? "\n" : "", value);
+        snprintf(joined, capacity, "%s%s%s", old, *old ? "\n" : "", value);
         kept = keep_text(config, joined);
     }
     free(joined);
@@ -371,25 +371,26 @@ enum { CHANGES_MAX = 64 };
 
 /* Why a value was not understood, in the words that clients of Redis know. */
 static void explain(const struct setting *s, const char *text, int rc, const struct quire_error *err, char *reason,
-                    size_t room)
+                    size_t capacity)
 {
     bool below = text[0] == '-' && text[1] && text[1 + strspn(text + 1, "0123456789")] == 0;
     bool number = s->kind == KIND_NUMBER || s->kind == KIND_INTEGER || s->kind == KIND_BYTES || s->kind == KIND_OUTPUT;
     if (number && (rc == QUIRE_ERANGE || below)) {
-        snprintf(reason, room, "argument must be between %lld and %lld inclusive", (long long)s->minimum,
+        snprintf(reason, capacity, "argument must be between %lld and %lld inclusive", (long long)s->minimum,
                  (long long)s->maximum);
     } else if (s->kind == KIND_NUMBER || s->kind == KIND_INTEGER) {
-        snprintf(reason, room, "argument couldn't be parsed into an integer");
+        snprintf(reason, capacity, "argument couldn't be parsed into an integer");
     } else if (s->kind == KIND_BYTES) {
-        snprintf(reason, room, "argument must be a memory value");
+        snprintf(reason, capacity, "argument must be a memory value");
     } else if (s->kind == KIND_BOOL) {
-        snprintf(reason, room, "argument must be 'yes' or 'no'");
+        snprintf(reason, capacity, "argument must be 'yes' or 'no'");
     } else if (s->kind == KIND_CHOICE) {
-        int used = snprintf(reason, room, "argument(s) must be one of the following: ");
-        for (const char *p = s->text; *p && (size_t)used + 3 < room; p++)
-            used += snprintf(reason + used, room - (size_t)used, "%s%c", *p == '|' ? "," : "", *p == '|' ? ' ' : *p);
+        int used = snprintf(reason, capacity, "argument(s) must be one of the following: ");
+        for (const char *p = s->text; *p && (size_t)used + 3 < capacity; p++)
+            used +=
+                snprintf(reason + used, capacity - (size_t)used, "%s%c", *p == '|' ? "," : "", *p == '|' ? ' ' : *p);
     } else {
-        snprintf(reason, room, "%s", err->message);
+        snprintf(reason, capacity, "%s", err->message);
     }
 }
 
@@ -529,12 +530,12 @@ static int parse_file(struct config *config, const char *path, struct quire_erro
 {
     struct quire_error inner = {0};
     char *line = NULL;
-    size_t room = 0;
+    size_t capacity = 0;
     int rc = 0;
     FILE *file = fopen(path, "re");
     if (!file)
         return error_set_errno(err, errno, "open", path);
-    for (unsigned number = 1; rc == 0 && getline(&line, &room, file) >= 0; number++) {
+    for (unsigned number = 1; rc == 0 && getline(&line, &capacity, file) >= 0; number++) {
         rc = parse_line(config, line, &inner);
         if (rc < 0 && err) {
             *err = inner;
@@ -586,7 +587,7 @@ void config_each(const struct config *config,
 {
     for (size_t i = 0; i < N_SETTINGS; i++) {
         const struct setting *s = &config_settings[i];
-        char room[SETTING_TEXT_BYTES];
-        visit(context, s->name, config_setting_text(config, s, room), s->help);
+        char capacity[SETTING_TEXT_BYTES];
+        visit(context, s->name, config_setting_text(config, s, capacity), s->help);
     }
 }

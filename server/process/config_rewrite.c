@@ -31,8 +31,8 @@ enum { LINE_NONE = 0 };
 static int find_deciding_lines(FILE *file, unsigned last[N_SETTINGS], bool *marked)
 {
     char *line = NULL, *name, *value;
-    size_t room = 0;
-    for (unsigned number = 1; getline(&line, &room, file) >= 0; number++) {
+    size_t capacity = 0;
+    for (unsigned number = 1; getline(&line, &capacity, file) >= 0; number++) {
         *marked |= strncmp(line, marker, strlen(marker)) == 0;
         config_setting_split(line, &name, &value);
         const struct setting *s = *name ? config_setting_find(name) : NULL;
@@ -82,9 +82,9 @@ static void copy_lines(const struct config *config, FILE *file, const unsigned l
                        struct resp_buffer *out)
 {
     char *line = NULL, text[SETTING_TEXT_BYTES];
-    size_t room = 0;
+    size_t capacity = 0;
     ssize_t bytes;
-    for (unsigned number = 1; (bytes = getline(&line, &room, file)) >= 0; number++) {
+    for (unsigned number = 1; (bytes = getline(&line, &capacity, file)) >= 0; number++) {
         const struct setting *wrong = wrong_setting(config, line, number, last);
         if (wrong)
             put_line(out, wrong->name, config_setting_text(config, wrong, text));

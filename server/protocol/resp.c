@@ -13,6 +13,7 @@
  * them.
  */
 #include "server/protocol/resp.h"
+#include "io/array.h"
 #include <ctype.h>
 #include <math.h>
 #include <stdarg.h>
@@ -32,14 +33,8 @@ static enum resp_status broken(char message[128], const char *text)
 
 static bool add_arg(struct resp_request *r, const uint8_t *data, uint32_t bytes)
 {
-    if (r->n_args == r->capacity) {
-        uint32_t capacity = r->capacity ? 2 * r->capacity : 8;
-        struct resp_arg *bigger = realloc(r->args, sizeof *bigger * capacity);
-        if (!bigger)
-            return false;
-        r->args = bigger;
-        r->capacity = capacity;
-    }
+    if (r->n_args == r->capacity && !array_reserve(&r->args, &r->capacity, (size_t)r->n_args + 1))
+        return false;
     r->args[r->n_args++] = (struct resp_arg){data, bytes};
     return true;
 }

@@ -7,6 +7,7 @@
  * An element may be several tenants', so the numbers may add up to more than the set has. Tenants are counted on the
  * worker's thread: there may be very many.
  */
+#include "io/array.h"
 #include "io/error.h"
 #include "server/call/key_call.h"
 #include "server/vector/cmd_vectors.h"
@@ -25,7 +26,7 @@ struct tenant_count {
 struct tenants_call {
     struct worker_call base;
     struct tenant_count *counts; /* owned */
-    size_t n, room;
+    size_t n, capacity;
     bool failed;          /* no memory */
     struct resp_arg only; /* data NULL: all */
     uint8_t bytes[];
@@ -37,15 +38,9 @@ static void keep_tenant(void *context, const char *name, uint32_t bytes, uint64_
     bool wanted = !call->only.data || (call->only.bytes == bytes && memcmp(call->only.data, name, bytes) == 0);
     if (!wanted || elements == 0 || call->failed)
         return;
-    if (call->n == call->room) {
-        size_t room = call->room ? 2 * call->room : 64;
-        struct tenant_count *bigger = realloc(call->counts, room * sizeof *bigger);
-        call->failed = !bigger;
-        if (!bigger)
-            return;
-        call->counts = bigger;
-        call->room = room;
-    }
+    call->failed = !array_reserve(&call->counts, &call->capacity, call->n + 1);
+    if (call->failed)
+        return;
     char *copy = malloc(bytes ? bytes : 1);
     call->failed = !copy;
     if (!copy)

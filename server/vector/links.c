@@ -2,9 +2,9 @@
  * links.c - the collections of a lane in which too many rows wait for their links.
  *
  * A put is visible at once: rows that wait are compared one by one in every search, ten nanoseconds each. A background
- * thread of the store links them (store_maintain.c), with what the lanes leave of the processor. Only where that falls
- * behind, with more than CROWD of them waiting, the lane that puts links, too, a slice in each of its turns, and its
- * writers put one element a turn; with more than THRONG they wait for milliseconds.
+ * thread of the store links them (store_maintain.c), with what the lanes leave of the processor. Where that is too slow
+ * and more than SOFT_LIMIT rows of a collection wait, the lane links rows, too, a slice in each of its turns, and its
+ * writers put one element in each turn; beyond HARD_LIMIT they wait for milliseconds.
  */
 #include "server/vector/links.h"
 #include "index/search/search.h"

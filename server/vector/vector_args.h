@@ -35,7 +35,7 @@ bool vector_arg_take_number(struct caller *c, const struct resp_arg *args, uint3
 /* The expression behind args[*at], which is moved to it; false after an error reply. */
 bool vector_filter_take(struct caller *c, const struct resp_arg *args, uint32_t n, uint32_t *at, struct resp_arg *out);
 /* Compiles it with the columns that the set declares (NULL: for no set). False after an error reply; otherwise *out is
- * ended by filter_unref before the set is let go. */
+ * ended by filter_unref before the set is released. */
 bool vector_filter_compile(struct caller *c, struct resp_arg expression, const struct collection *collection,
                            struct filter **out);
 

@@ -12,7 +12,7 @@
 bool vector_enter(struct caller *c, const struct vector_view *view, const struct tenant_names *only,
                   struct fair_request *facts, struct fair_pass *pass);
 
-/* Counts a look-up of an element in the figures of INFO. */
+/* Counts a look-up of an element in the statistics of INFO. */
 void vector_count_fetch(struct lane *lane, uint32_t reads);
 
 /* Similarity as VSIM reports it: cosine (1 + cos) / 2; l2 1 / (1 + squared distance); ip the inner product. */

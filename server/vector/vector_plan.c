@@ -9,6 +9,7 @@
  * opens a batch of the journal and then finds the plan ready may rely on it until the batch ends.
  */
 #include "server/vector/vector_plan.h"
+#include "io/array.h"
 #include "io/error.h"
 #include "server/vector/links.h"
 #include <stdlib.h>
@@ -41,13 +42,13 @@ struct vector_plan {
     void *context;
     bool noting, starting;
     struct note *notes;
-    size_t n_notes, notes_room;
+    size_t n_notes, notes_capacity;
     struct resp_arg *renames;
-    size_t n_renames, renames_room;
+    size_t n_renames, renames_capacity;
     struct answer **buckets; /* a power of two of them */
     size_t n_buckets, n_answers, n_missing, n_running;
     struct collection **targets; /* got rows; references */
-    size_t n_targets, targets_room;
+    size_t n_targets, targets_capacity;
     struct quire_error error; /* the first; code 0: none */
 };
 
@@ -96,28 +97,13 @@ static void fail(struct vector_plan *plan, int code, const char *sentence)
         error_set(&plan->error, code, "%s", sentence);
 }
 
-/* Room for one more of `size` bytes in a list of n; false: no memory. */
-static bool make_room(void *list, size_t n, size_t *room, size_t size)
-{
-    void **place = list;
-    if (n < *room)
-        return true;
-    size_t more = *room ? 2 * *room : 64;
-    void *bigger = realloc(*place, more * size);
-    if (!bigger)
-        return false;
-    *place = bigger;
-    *room = more;
-    return true;
-}
-
 /* ---- notes --------------------------------------------------------------------------------------------------------*/
 
 static void plan_note(struct vector_plan *plan, const struct vector_write *w)
 {
     if (w->element.bytes == 0 || w->element.bytes > QUIRE_KEY_BYTES_MAX)
         return; /* will be refused */
-    if (!make_room(&plan->notes, plan->n_notes, &plan->notes_room, sizeof *plan->notes)) {
+    if (!array_reserve(&plan->notes, &plan->notes_capacity, plan->n_notes + 1)) {
         fail(plan, QUIRE_ENOMEM, "no memory to look at the elements of a transaction");
         return;
     }
@@ -129,7 +115,7 @@ static void plan_note(struct vector_plan *plan, const struct vector_write *w)
 
 static void plan_note_rename(struct vector_plan *plan, struct resp_arg from)
 {
-    if (make_room(&plan->renames, plan->n_renames, &plan->renames_room, sizeof *plan->renames))
+    if (array_reserve(&plan->renames, &plan->renames_capacity, plan->n_renames + 1))
         plan->renames[plan->n_renames++] = from;
     else
         fail(plan, QUIRE_ENOMEM, "no memory to look at the keys of a transaction");
@@ -348,7 +334,7 @@ static void keep_target(struct vector_plan *plan, struct collection *target)
             collection_unref(target);
             return;
         }
-    if (target && make_room(&plan->targets, plan->n_targets, &plan->targets_room, sizeof *plan->targets))
+    if (target && array_reserve(&plan->targets, &plan->targets_capacity, plan->n_targets + 1))
         plan->targets[plan->n_targets++] = target;
     else
         collection_unref(target); /* maintenance links it */

@@ -2,7 +2,7 @@
  * vector_write.h - one write to one element of a vector set, from the request to the commit.
  *
  * Under the lock of the key's shard the set is looked up and the write committed, which needs no disk, unless a sealed
- * segment may hold the element (collection.h): then the lock is let go, the disk is asked on the lane's ring, and the
+ * segment may hold the element (collection.h): then the lock is released, the disk is asked on the lane's ring, and the
  * write begins again with what it said. A commit that comes too late, after a seal or a merge, begins again, too.
  */
 #ifndef QUIRE_SERVER_VECTOR_WRITE_H
