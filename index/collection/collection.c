@@ -357,7 +357,7 @@ static void end_place(const struct place *place, uint64_t lsn)
 {
     assert(lsn > 0);
     if (place->table)
-        memtable_kill(place->table->memtable, place->row, lsn);
+        memtable_end(place->table->memtable, place->row, lsn);
     if (place->part)
         part_kill(place->part, place->part_row);
 }
@@ -384,7 +384,7 @@ static int put_row(struct collection *c, const struct place *place, const struct
     struct memtable *newest = c->view->memtables[0]->memtable;
     struct memtable_pending pending;
     assert(lock_is_held(&c->lock) && element->stored && !atomic_load(&c->dropped));
-    assert(c->view->memtables[0]->last_seq == SEQ_MAX); /* it is not frozen */
+    assert(c->view->memtables[0]->last_seq == MEMTABLE_LSN_MAX); /* it is not frozen */
     int rc = memtable_prepare(newest, element->key, element->key_bytes, element->stored, element->attributes,
                               element->attribute_bytes, &pending);
     if (rc < 0)
@@ -395,7 +395,7 @@ static int put_row(struct collection *c, const struct place *place, const struct
         return rc;
     }
     uint32_t row = memtable_commit(newest, &pending, *lsn);
-    assert(memtable_death(newest, row) == SEQ_MAX);
+    assert(memtable_end_lsn(newest, row) == MEMTABLE_LSN_MAX);
     /* in the newest table the put itself has ended the older row */
     struct place rest = *place;
     if (place->newest)
@@ -448,7 +448,7 @@ static int commit_put(struct collection *c, struct collection_put *put, const st
     struct element_text text;
     int rc = find_place(c, put->key, put->key_bytes, &put->located, &place, err);
     if (rc == 0)
-        rc = memtable_check(c->view->memtables[0]->memtable, put->vector, err);
+        rc = memtable_check_vector(c->view->memtables[0]->memtable, put->vector, err);
     if (rc < 0)
         return rc;
     struct element_text old = old_text(&place, put->old_text, put->old_text_bytes);
@@ -519,7 +519,7 @@ int collection_put(struct collection *c, struct collection_put *put, struct quir
         return rc;
     struct view *view = collection_view(c);
     uint8_t *stored = malloc(memtable_stored_bytes(&c->table_config));
-    rc = stored ? memtable_check(view->memtables[0]->memtable, put->vector, err)
+    rc = stored ? memtable_check_vector(view->memtables[0]->memtable, put->vector, err)
                 : error_set(err, QUIRE_ENOMEM, "no memory for a vector");
     if (rc == 0 || rc == QUIRE_ELIMIT)
         rc = memtable_stored(view->memtables[0]->memtable, put->vector, stored);
@@ -547,7 +547,7 @@ static bool may_remove(const struct place *place, const struct located *located,
     if (!place->table || (located->seen_lsn == 0 && !located->matching))
         return true;
     memtable_row(place->table->memtable, place->row, &row);
-    return (located->seen_lsn == 0 || row.birth <= located->seen_lsn) &&
+    return (located->seen_lsn == 0 || row.begin_lsn <= located->seen_lsn) &&
            collection_text_matches(located->matching, row.attributes, row.attribute_bytes, row.key, row.key_bytes);
 }
 
@@ -706,7 +706,7 @@ int collection_freeze(struct collection *c, struct quire_error *err)
     }
     if (view) {
         assert(view->n_memtables == old->n_memtables + 1 && view->generation == old->generation);
-        assert(old->memtables[0]->last_seq == SEQ_MAX); /* it was not frozen before */
+        assert(old->memtables[0]->last_seq == MEMTABLE_LSN_MAX); /* it was not frozen before */
         old->memtables[0]->last_seq = fresh->first_seq = c->last_lsn;
         c->view = view;
         view_unref(old);
@@ -735,8 +735,8 @@ static int carry_ended_rows(const struct collection_edit *edit)
         const struct memtable *memtable = edit->removed_memtables[i]->memtable;
         struct memtable_stats stats;
         memtable_get_stats(memtable, &stats);
-        for (uint32_t r = 0; r < stats.room && rc >= 0; r++)
-            if (edit->memtable_rows_of[i][r] != UINT32_MAX && memtable_death(memtable, r) != SEQ_MAX)
+        for (uint32_t r = 0; r < stats.row_end && rc >= 0; r++)
+            if (edit->memtable_rows_of[i][r] != UINT32_MAX && memtable_end_lsn(memtable, r) != MEMTABLE_LSN_MAX)
                 rc = part_kill(edit->added, edit->memtable_rows_of[i][r]);
     }
     return rc < 0 ? rc : 0;

@@ -321,7 +321,7 @@ static uint64_t rows_in_use(const struct memtable_ref *table)
 {
     struct memtable_stats stats;
     memtable_get_stats(table->memtable, &stats);
-    return stats.room;
+    return stats.row_end;
 }
 
 uint64_t collection_places(const struct collection *constant)
@@ -363,7 +363,7 @@ static void take_place_in_memory(struct place_request *request, uint64_t place, 
         const struct memtable_ref *table = request->view->memtables[i];
         uint64_t rows = rows_in_use(table);
         struct memtable_row row;
-        if (place < rows && memtable_death(table->memtable, (uint32_t)place) == SEQ_MAX) {
+        if (place < rows && memtable_end_lsn(table->memtable, (uint32_t)place) == MEMTABLE_LSN_MAX) {
             memtable_row(table->memtable, (uint32_t)place, &row);
             request->key = row.key;
             request->key_bytes = row.key_bytes;

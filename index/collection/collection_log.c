@@ -259,7 +259,7 @@ static int chunk_add(struct rows_chunk *chunk, const struct memtable *memtable, 
     if (!array_reserve(&chunk->bytes, &chunk->capacity, chunk->n_bytes + more))
         return error_set(chunk->err, QUIRE_ENOMEM, "no memory for a checkpoint's rows");
     uint8_t *to = chunk->bytes + chunk->n_bytes;
-    store_u64(to, row->birth);
+    store_u64(to, row->begin_lsn);
     store_u32(to + 8, row->key_bytes);
     store_u32(to + 12, stored_bytes);
     store_u32(to + 16, row->attribute_bytes);
@@ -280,7 +280,7 @@ static int save_memtable(struct rows_chunk *chunk, const struct memtable *memtab
     struct memtable_stats stats;
     int rc = 0;
     memtable_get_stats(memtable, &stats);
-    for (uint32_t r = 0; r < stats.room && rc == 0; r++) {
+    for (uint32_t r = 0; r < stats.row_end && rc == 0; r++) {
         struct memtable_row row;
         unsigned epoch = epoch_enter(epochs);
         if (memtable_row_at(memtable, r, chunk->lsn, &row))
@@ -440,7 +440,7 @@ static int replay_element(struct collection *c, uint8_t kind, uint64_t lsn, cons
                    ? 0
                    : error_set(err, QUIRE_ECORRUPT, "the journal sets attributes of an element that is not there");
     if (kind == RECORD_REMOVE)
-        memtable_kill(memtable, row, lsn);
+        memtable_end(memtable, row, lsn);
     else if (memtable_set_attributes(memtable, row, e.attributes, e.attribute_bytes) < 0)
         return error_set(err, QUIRE_ENOMEM, "no memory for attributes of the journal");
     return 0;
@@ -453,16 +453,16 @@ static int move_younger(const struct memtable *from, struct memtable *to, uint64
     uint8_t *stored = malloc(stored_bytes);
     int rc = stored ? 0 : QUIRE_ENOMEM;
     memtable_get_stats(from, &stats);
-    for (uint32_t r = 0; r < stats.room && rc >= 0; r++) {
+    for (uint32_t r = 0; r < stats.row_end && rc >= 0; r++) {
         struct memtable_row row;
         uint32_t number;
-        if (memtable_death(from, r) != SEQ_MAX)
+        if (memtable_end_lsn(from, r) != MEMTABLE_LSN_MAX)
             continue;
         memtable_row(from, r, &row);
-        if (row.birth <= sealed)
+        if (row.begin_lsn <= sealed)
             continue;
         memtable_row_stored(from, r, stored);
-        rc = memtable_put(to, row.key, row.key_bytes, stored, true, row.attributes, row.attribute_bytes, row.birth,
+        rc = memtable_put(to, row.key, row.key_bytes, stored, true, row.attributes, row.attribute_bytes, row.begin_lsn,
                           &number);
     }
     free(stored);

@@ -213,7 +213,7 @@ static int scan_table(struct scan_work *s, const struct memtable *memtable, uint
     int rc = 0;
     memtable_get_stats(memtable, &stats);
     s->located.segment_uid = 0;
-    for (uint32_t i = 0; i < stats.room && rc == 0; i++) {
+    for (uint32_t i = 0; i < stats.row_end && rc == 0; i++) {
         uint32_t key_bytes;
         unsigned epoch = epoch_enter(epochs);
         bool found = look_at(s, memtable, i, key, &key_bytes);

@@ -267,7 +267,7 @@ static int keep_row(struct search_work *w, const struct memtable *memtable, cons
     memtable_row(memtable, hit->row, &row);
     if (w->is_filtered && !collection_filter_accepts(w, &row))
         return 0;
-    *f = (struct found){.distance = hit->distance, .part = PART_NONE, .row = hit->row, .begin = row.birth};
+    *f = (struct found){.distance = hit->distance, .part = PART_NONE, .row = hit->row, .begin = row.begin_lsn};
     f->key_at = collection_search_keep_bytes(w, row.key, row.key_bytes);
     f->key_bytes = row.key_bytes;
     if (f->key_at == SIZE_MAX)

@@ -479,7 +479,7 @@ static int end_void_row(struct collection *c, const struct memtable_ref *table, 
 {
     struct memtable_row row;
     uint64_t lsn;
-    if (memtable_death(table->memtable, number) != SEQ_MAX)
+    if (memtable_end_lsn(table->memtable, number) != MEMTABLE_LSN_MAX)
         return 0;
     memtable_row(table->memtable, number, &row);
     if (!collection_text_is_void(c, row.attributes, row.attribute_bytes))
@@ -490,7 +490,7 @@ static int end_void_row(struct collection *c, const struct memtable_ref *table, 
     int rc = collection_append(c, RECORD_REMOVE, record, n_bytes, &lsn, err);
     if (rc < 0)
         return rc;
-    memtable_kill(table->memtable, number, lsn);
+    memtable_end(table->memtable, number, lsn);
     c->last_lsn = lsn;
     atomic_fetch_sub_explicit(&c->n_elements, 1, memory_order_relaxed);
     return 0;
@@ -505,7 +505,7 @@ static bool seems_void(struct collection *c, const struct memtable_ref *table, u
     uint32_t at = 0;
     bool is_void = false;
     unsigned epoch = epoch_enter(epochs);
-    if (memtable_death(table->memtable, number) == SEQ_MAX)
+    if (memtable_end_lsn(table->memtable, number) == MEMTABLE_LSN_MAX)
         memtable_row(table->memtable, number, &row);
     if (row.key && grants_next(row.attributes, row.attribute_bytes, &at, &grant)) {
         pthread_mutex_lock(&c->lock);
@@ -522,7 +522,7 @@ static int remove_void_of_memtable(struct collection *c, const struct memtable_r
     struct memtable_stats stats;
     int rc = 0;
     memtable_get_stats(table->memtable, &stats);
-    for (uint32_t r = 0; r < stats.room && rc == 0; r++) {
+    for (uint32_t r = 0; r < stats.row_end && rc == 0; r++) {
         if (!seems_void(c, table, r))
             continue;
         lock_quiesced(c);

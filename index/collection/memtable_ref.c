@@ -20,7 +20,7 @@ int memtable_ref_create(const struct memtable_config *config, struct memtable_re
         return rc;
     }
     atomic_init(&table->references, 1);
-    table->last_seq = SEQ_MAX;
+    table->last_seq = MEMTABLE_LSN_MAX;
     *out = table;
     return 0;
 }

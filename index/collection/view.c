@@ -113,12 +113,12 @@ int view_each_row(const struct view *view, struct epochs *epochs, uint64_t lsn,
                   void *context)
 {
     int rc = 0;
-    assert(lsn < SEQ_MAX);
+    assert(lsn < MEMTABLE_LSN_MAX);
     for (uint32_t i = 0; i < view->n_memtables && rc == 0; i++) {
         const struct memtable *memtable = view->memtables[i]->memtable;
         struct memtable_stats stats;
         memtable_get_stats(memtable, &stats);
-        for (uint32_t r = 0; r < stats.room && rc == 0; r++) {
+        for (uint32_t r = 0; r < stats.row_end && rc == 0; r++) {
             struct memtable_row row;
             unsigned epoch = epoch_enter(epochs);
             if (memtable_row_at(memtable, r, lsn, &row))

@@ -55,7 +55,7 @@ bool view_is_adoption(const struct collection_edit *edit);
 /* The view after an edit; `fresh`, if given, becomes the newest memtable. NULL without memory. */
 struct view *view_edited(const struct view *old, const struct collection_edit *edit, struct memtable_ref *fresh);
 
-/* Calls visit for each row of a view's memtables that is visible at lsn (SEQ_MAX - 1: that lives now), in an epoch of
+/* Calls visit for each row of a view's memtables that is visible at lsn (MEMTABLE_LSN_MAX - 1: that lives now), in an epoch of
  * its own, so that none is held long; what row points to is valid during the call. Ends with what visit answers if that
  * is not 0. */
 int view_each_row(const struct view *view, struct epochs *epochs, uint64_t lsn,

@@ -3,12 +3,12 @@
  *
  * A put prepares everything that may fail (a slot, a place in the key map, the record, the graph's copy of the code)
  * and then publishes what cannot fail, so that without memory the table is as it was. The new row is published with its
- * birth before the old one gets its death; both are the same sequence number, which no reader's snapshot has reached
- * yet, so no reader sees both or neither. A collection logs between the two: what is in the log is in the table.
+ * begin before the old one gets its end; both are the same LSN, which no reader's snapshot has reached yet, so no reader
+ * sees both or neither. A collection logs between the two: what is in the log is in the table.
  *
- * Giving back: rows die in the order of sequence numbers, so the dead form a queue. A horizon that the caller tells
+ * Giving back: rows end in the order of LSNs, so the dead form a queue. A horizon that the caller tells
  * (no snapshot before it is read any more) holds for readers that enter from then on; a marker goes through the epochs
- * and when it has passed, everything that died at or before its horizon is out of reach (`settled`): only then are rows
+ * and when it has passed, everything that ended at or before its horizon is out of reach (`settled`): only then are rows
  * taken out of the graph. A search that took its snapshot inside its epoch thus never misses a row that was replaced
  * while it was on its way.
  */
@@ -47,14 +47,14 @@ int memtable_create(const struct memtable_config *config, struct memtable **out,
     bool inverse = config->metric == QUIRE_METRIC_COSINE && !table->coded;
     table->kept_bytes = table->stored_bytes + (inverse ? (uint32_t)sizeof(float) : 0);
     table->free_row = table->dead_first = table->dead_last = MEMTABLE_NONE;
-    table_count(table, table);
+    memtable_block_count(table, table);
     if (table->coded) {
         if (space_init(&table->space, config->metric, config->type, config->dim, config->seed) < 0) {
             free(table);
             return error_set(err, QUIRE_ENOMEM, "no memory for the rotation of %u dimensions", config->dim);
         }
-        table_count(table, table->space.mean);
-        table_count(table, table->space.rotation.signs);
+        memtable_block_count(table, table->space.mean);
+        memtable_block_count(table, table->space.rotation.signs);
     }
     *out = table;
     return 0;
@@ -71,8 +71,8 @@ void memtable_destroy(struct memtable *table)
     if (!table)
         return;
     marker_end(table->marker);
-    rows_destroy(table);
-    navigation_destroy(table);
+    memtable_rows_destroy(table);
+    memtable_graph_destroy(table);
     free(table->keys.entries);
     if (table->space.mean)
         space_fini(&table->space);
@@ -81,7 +81,7 @@ void memtable_destroy(struct memtable *table)
 
 /* ---- vectors ----------------------------------------------------------------------------------------------------- */
 
-double floats_norm2(const float *x, uint32_t n)
+double memtable_norm2(const float *x, uint32_t n)
 {
     double sum = 0;
     for (uint32_t i = 0; i < n; i++)
@@ -89,13 +89,13 @@ double floats_norm2(const float *x, uint32_t n)
     return sum;
 }
 
-void table_encode(const struct memtable *table, const void *vector, float *floats, uint8_t *code, float *f,
-                  float *norm2)
+void memtable_encode(const struct memtable *table, const void *vector, float *floats, uint8_t *code, float *f,
+                     float *norm2)
 {
     const struct space *space = &table->space;
     space_floats(table->config.type, vector, table->config.dim, floats);
     space_row(space, floats, floats);
-    *norm2 = (float)floats_norm2(floats, space->code_dim);
+    *norm2 = (float)memtable_norm2(floats, space->code_dim);
     *f = code_encode(floats, space->code_dim, 8, code, NULL, NULL);
 }
 
@@ -106,34 +106,34 @@ int memtable_stored(const struct memtable *table, const void *vector, void *out)
         return 0;
     }
     struct workspace workspace;
-    float *floats = workspace_begin(&workspace, sizeof(float) * table->space.code_dim), f, norm2;
+    float *floats = memtable_workspace_begin(&workspace, sizeof(float) * table->space.code_dim), f, norm2;
     if (floats) {
         uint8_t *code = out;
-        table_encode(table, vector, floats, code, &f, &norm2);
+        memtable_encode(table, vector, floats, code, &f, &norm2);
         store_f32(code + table->space.code_dim, f);
         store_f32(code + table->space.code_dim + sizeof(float), norm2);
     }
-    workspace_end(&workspace);
+    memtable_workspace_end(&workspace);
     return floats ? 0 : QUIRE_ENOMEM;
 }
 
-int memtable_check(const struct memtable *table, const void *vector, struct quire_error *err)
+int memtable_check_vector(const struct memtable *table, const void *vector, struct quire_error *err)
 {
     const struct memtable_config *config = &table->config;
     struct space shape = {.metric = config->metric, .dim = config->dim};
     struct workspace workspace;
-    float *floats = workspace_begin(&workspace, sizeof(float) * config->dim);
+    float *floats = memtable_workspace_begin(&workspace, sizeof(float) * config->dim);
     int rc = floats ? 0 : QUIRE_ENOMEM;
     double norm2 = 0;
     if (floats) {
         space_floats(config->type, vector, config->dim, floats);
         rc = space_check(&shape, floats);
-        norm2 = floats_norm2(floats, config->dim);
+        norm2 = memtable_norm2(floats, config->dim);
     }
-    workspace_end(&workspace);
+    memtable_workspace_end(&workspace);
     if (rc < 0)
         return error_set(err, rc, "%s", quire_error_text(rc));
-    if (config->metric == QUIRE_METRIC_IP && table_navigation(table) && norm2 > table->space.norm2_max)
+    if (config->metric == QUIRE_METRIC_IP && memtable_navigation(table) && norm2 > table->space.norm2_max)
         return error_set(err, QUIRE_ELIMIT, "a vector of length %g is beyond what this table is made for, %g",
                          sqrt(norm2), sqrt(table->space.norm2_max));
     return 0;
@@ -146,7 +146,7 @@ static void keep_vector(const struct memtable *table, const void *vector, float 
     if (table->kept_bytes == table->stored_bytes)
         return;
     space_floats(table->config.type, vector, table->config.dim, floats);
-    double norm2 = floats_norm2(floats, table->config.dim);
+    double norm2 = memtable_norm2(floats, table->config.dim);
     float inverse = norm2 > 0 ? (float)(1 / sqrt(norm2)) : 0;
     memcpy(out + table->stored_bytes, &inverse, sizeof inverse);
 }
@@ -162,17 +162,17 @@ static bool wants_navigation(const struct memtable *table, bool is_new)
 
 /* The record of a vector in the stored form, with its graph row if there is a graph; floats: dim. */
 static int make_record(struct memtable *table, const void *key, uint32_t key_bytes, const void *vector, float *floats,
-                       const void *attributes, uint32_t attribute_bytes, struct record **out)
+                       const void *attributes, uint32_t attribute_bytes, struct memtable_record **out)
 {
-    bool navigated = table_navigation(table) != NULL, has_vector = !table->coded || !navigated;
-    struct attributes *text = attribute_bytes ? attributes_new(table, attributes, attribute_bytes) : NULL;
-    struct record *record = record_new(table, key, key_bytes, has_vector);
+    bool navigated = memtable_navigation(table) != NULL, has_vector = !table->coded || !navigated;
+    struct memtable_text *text = attribute_bytes ? memtable_attributes_new(table, attributes, attribute_bytes) : NULL;
+    struct memtable_record *record = memtable_record_new(table, key, key_bytes, has_vector);
     int rc = record && (text || !attribute_bytes) ? 0 : QUIRE_ENOMEM;
     if (rc == 0 && navigated)
-        rc = navigation_add(table, vector, &record->node);
+        rc = memtable_graph_add(table, vector, &record->node);
     if (rc < 0) {
-        table_free(table, text);
-        table_free(table, record);
+        memtable_block_free(table, text);
+        memtable_block_free(table, record);
         return rc;
     }
     if (has_vector)
@@ -183,15 +183,15 @@ static int make_record(struct memtable *table, const void *key, uint32_t key_byt
 }
 
 /* A living row's end; its key may have another row by now. */
-static void end_life(struct memtable *table, uint32_t row, uint64_t seq)
+static void end_row(struct memtable *table, uint32_t row, uint64_t lsn)
 {
-    struct slot *slot = table_slot(table, row);
-    assert(slot_death(slot) == SEQ_MAX);
-    atomic_store_explicit(&slot->death, seq, memory_order_release);
+    struct slot *slot = memtable_slot(table, row);
+    assert(slot_end_lsn(slot) == MEMTABLE_LSN_MAX);
+    atomic_store_explicit(&slot->end_lsn, lsn, memory_order_release);
     if (table->dead_last == MEMTABLE_NONE)
         table->dead_first = row;
     else
-        slot_record(table_slot(table, table->dead_last))->next_dead = row;
+        slot_record(memtable_slot(table, table->dead_last))->next_dead = row;
     table->dead_last = row;
     atomic_fetch_sub(&table->living, 1);
     atomic_fetch_add(&table->dead, 1);
@@ -202,12 +202,12 @@ static int prepare(struct memtable *table, const void *key, uint32_t key_bytes, 
                    const void *attributes, uint32_t attribute_bytes, struct memtable_pending *out)
 {
     assert(key_bytes <= QUIRE_KEY_BYTES_MAX);
-    out->old = keys_find(table, key, key_bytes);
-    int rc = rows_reserve(table);
+    out->old = memtable_keys_find(table, key, key_bytes);
+    int rc = memtable_rows_reserve(table);
     if (rc == 0 && out->old == MEMTABLE_NONE)
-        rc = keys_reserve(table);
-    if (rc == 0 && !table_navigation(table) && wants_navigation(table, out->old == MEMTABLE_NONE))
-        rc = navigation_begin(table, vector);
+        rc = memtable_keys_reserve(table);
+    if (rc == 0 && !memtable_navigation(table) && wants_navigation(table, out->old == MEMTABLE_NONE))
+        rc = memtable_graph_begin(table, vector);
     return rc == 0 ? make_record(table, key, key_bytes, vector, floats, attributes, attribute_bytes, &out->record) : rc;
 }
 
@@ -220,43 +220,43 @@ int memtable_prepare(struct memtable *table, const void *key, uint32_t key_bytes
                      const void *attributes, uint32_t attribute_bytes, struct memtable_pending *out)
 {
     struct workspace workspace;
-    float *floats = workspace_begin(&workspace, floats_bytes(table));
+    float *floats = memtable_workspace_begin(&workspace, floats_bytes(table));
     int rc = floats ? prepare(table, key, key_bytes, stored, floats, attributes, attribute_bytes, out) : QUIRE_ENOMEM;
-    workspace_end(&workspace);
+    memtable_workspace_end(&workspace);
     return rc;
 }
 
-uint32_t memtable_commit(struct memtable *table, const struct memtable_pending *pending, uint64_t seq)
+uint32_t memtable_commit(struct memtable *table, const struct memtable_pending *pending, uint64_t lsn)
 {
-    assert(seq < SEQ_MAX);
-    uint32_t row = rows_publish(table, pending->record, seq);
+    assert(lsn < MEMTABLE_LSN_MAX);
+    uint32_t row = memtable_rows_publish(table, pending->record, lsn);
     atomic_fetch_add(&table->living, 1);
     if (pending->old == MEMTABLE_NONE) {
-        keys_add(table, row);
+        memtable_keys_add(table, row);
     } else {
-        keys_replace(table, pending->old, row);
-        end_life(table, pending->old, seq);
+        memtable_keys_replace(table, pending->old, row);
+        end_row(table, pending->old, lsn);
     }
-    if (table_navigation(table))
-        navigation_queue(table_navigation(table), row);
+    if (memtable_navigation(table))
+        memtable_graph_queue(memtable_navigation(table), row);
     return row;
 }
 
 void memtable_cancel(struct memtable *table, const struct memtable_pending *pending)
 {
-    struct record *record = pending->record;
-    if (table_navigation(table))
-        navigation_discard(table, record->node);
-    table_free(table, atomic_load_explicit(&record->attributes, memory_order_relaxed));
-    table_free(table, record);
+    struct memtable_record *record = pending->record;
+    if (memtable_navigation(table))
+        memtable_graph_discard(table, record->node);
+    memtable_block_free(table, atomic_load_explicit(&record->attributes, memory_order_relaxed));
+    memtable_block_free(table, record);
 }
 
 int memtable_put(struct memtable *table, const void *key, uint32_t key_bytes, const void *vector, bool stored,
-                 const void *attributes, uint32_t attribute_bytes, uint64_t seq, uint32_t *row)
+                 const void *attributes, uint32_t attribute_bytes, uint64_t lsn, uint32_t *row)
 {
     struct workspace workspace;
     struct memtable_pending pending;
-    uint8_t *memory = workspace_begin(&workspace, floats_bytes(table) + table->stored_bytes);
+    uint8_t *memory = memtable_workspace_begin(&workspace, floats_bytes(table) + table->stored_bytes);
     int rc = memory ? 0 : QUIRE_ENOMEM;
     if (rc == 0 && table->coded && !stored) {
         rc = memtable_stored(table, vector, memory + floats_bytes(table));
@@ -265,37 +265,37 @@ int memtable_put(struct memtable *table, const void *key, uint32_t key_bytes, co
     if (rc == 0)
         rc = prepare(table, key, key_bytes, vector, (float *)(void *)memory, attributes, attribute_bytes, &pending);
     if (rc == 0)
-        *row = memtable_commit(table, &pending, seq);
-    workspace_end(&workspace);
+        *row = memtable_commit(table, &pending, lsn);
+    memtable_workspace_end(&workspace);
     return rc;
 }
 
 uint32_t memtable_find(const struct memtable *table, const void *key, uint32_t key_bytes)
 {
-    return keys_find(table, key, key_bytes);
+    return memtable_keys_find(table, key, key_bytes);
 }
 
-void memtable_kill(struct memtable *table, uint32_t row, uint64_t seq)
+void memtable_end(struct memtable *table, uint32_t row, uint64_t lsn)
 {
-    keys_remove(table, row);
-    end_life(table, row, seq);
+    memtable_keys_remove(table, row);
+    end_row(table, row, lsn);
 }
 
 int memtable_set_attributes(struct memtable *table, uint32_t row, const void *attributes, uint32_t attribute_bytes)
 {
-    struct record *record = slot_record(table_slot(table, row));
-    struct attributes *old = atomic_load_explicit(&record->attributes, memory_order_relaxed);
-    struct retired *retired = old ? retired_new(1) : NULL;
-    struct attributes *text = attribute_bytes ? attributes_new(table, attributes, attribute_bytes) : NULL;
+    struct memtable_record *record = slot_record(memtable_slot(table, row));
+    struct memtable_text *old = atomic_load_explicit(&record->attributes, memory_order_relaxed);
+    struct retired *retired = old ? memtable_retired_new(1) : NULL;
+    struct memtable_text *text = attribute_bytes ? memtable_attributes_new(table, attributes, attribute_bytes) : NULL;
     if ((old && !retired) || (attribute_bytes && !text)) {
-        table_free(table, text);
+        memtable_block_free(table, text);
         free(retired);
         return QUIRE_ENOMEM;
     }
     atomic_store_explicit(&record->attributes, text, memory_order_release);
     if (old) {
-        table_retire(table, retired, old);
-        table_defer(table, retired);
+        memtable_block_retire(table, retired, old);
+        memtable_retired_defer(table, retired);
     }
     return 0;
 }
@@ -336,44 +336,44 @@ static void settle(struct memtable *table, uint64_t horizon)
 static bool has_settled(const struct memtable *table)
 {
     return table->dead_first != MEMTABLE_NONE &&
-           slot_death(table_slot(table, table->dead_first)) <= atomic_load(&table->settled);
+           slot_end_lsn(memtable_slot(table, table->dead_first)) <= atomic_load(&table->settled);
 }
 
 static void release_first(struct memtable *table, struct retired *retired)
 {
     uint32_t row = table->dead_first;
-    struct record *record = slot_record(table_slot(table, row));
+    struct memtable_record *record = slot_record(memtable_slot(table, row));
     table->dead_first = record->next_dead;
     if (table->dead_first == MEMTABLE_NONE)
         table->dead_last = MEMTABLE_NONE;
-    rows_release(table, row);
-    table_retire(table, retired, atomic_load_explicit(&record->attributes, memory_order_relaxed));
-    table_retire(table, retired, record);
+    memtable_rows_release(table, row);
+    memtable_block_retire(table, retired, atomic_load_explicit(&record->attributes, memory_order_relaxed));
+    memtable_block_retire(table, retired, record);
     atomic_fetch_sub(&table->dead, 1);
 }
 
 bool memtable_reclaim(struct memtable *table, struct graph_scratch *scratch, uint64_t horizon)
 {
-    if (table->dead_first == MEMTABLE_NONE || slot_death(table_slot(table, table->dead_first)) > horizon)
+    if (table->dead_first == MEMTABLE_NONE || slot_end_lsn(memtable_slot(table, table->dead_first)) > horizon)
         return false;
     if (!has_settled(table))
         settle(table, horizon);
     if (!has_settled(table))
         return false;
-    bool navigated = table_navigation(table) != NULL;
+    bool navigated = memtable_navigation(table) != NULL;
     uint32_t most = navigated ? RECLAIM_GRAPH : RECLAIM_FLAT;
-    struct retired *retired = retired_new(2 * most);
+    struct retired *retired = memtable_retired_new(2 * most);
     if (!retired)
         return false;
     bool busy = false;
     unsigned slot = epoch_enter(table->config.epochs);
     for (uint32_t i = 0; i < most && has_settled(table) && !busy; i++) {
-        struct record *record = slot_record(table_slot(table, table->dead_first));
-        busy = navigated && !navigation_remove(table, scratch, record);
+        struct memtable_record *record = slot_record(memtable_slot(table, table->dead_first));
+        busy = navigated && !memtable_graph_remove(table, scratch, record);
         if (!busy)
             release_first(table, retired);
     }
-    table_defer(table, retired);
+    memtable_retired_defer(table, retired);
     epoch_exit(table->config.epochs, slot);
     return !busy && has_settled(table);
 }
@@ -382,36 +382,37 @@ bool memtable_reclaim(struct memtable *table, struct graph_scratch *scratch, uin
 
 void memtable_row(const struct memtable *table, uint32_t row, struct memtable_row *out)
 {
-    const struct slot *slot = table_slot(table, row);
-    const struct record *record = slot_record(slot);
-    *out = (struct memtable_row){.birth = SEQ_MAX};
+    const struct slot *slot = memtable_slot(table, row);
+    const struct memtable_record *record = slot_record(slot);
+    *out = (struct memtable_row){.begin_lsn = MEMTABLE_LSN_MAX};
     if (!record)
         return;
-    const struct attributes *attributes = atomic_load_explicit(&record->attributes, memory_order_acquire);
-    out->key = record_key(table, record);
+    const struct memtable_text *attributes = atomic_load_explicit(&record->attributes, memory_order_acquire);
+    out->key = memtable_record_key(table, record);
     out->key_bytes = record->key_bytes;
     out->attributes = attributes ? attributes->text : NULL;
     out->attribute_bytes = attributes ? attributes->bytes : 0;
-    out->death = slot_death(slot);
-    out->birth = slot_birth(slot);
+    out->end_lsn = slot_end_lsn(slot);
+    out->begin_lsn = slot_begin_lsn(slot);
 }
 
 bool memtable_row_at(const struct memtable *table, uint32_t row, uint64_t snapshot, struct memtable_row *out)
 {
-    if (memtable_death(table, row) <= snapshot)
+    if (memtable_end_lsn(table, row) <= snapshot)
         return false;
     memtable_row(table, row, out);
-    return out->birth <= snapshot;
+    return out->begin_lsn <= snapshot;
 }
 
-uint64_t memtable_death(const struct memtable *table, uint32_t row)
+uint64_t memtable_end_lsn(const struct memtable *table, uint32_t row)
 {
-    const struct slot *slot = table_slot(table, row);
-    uint64_t death = slot_death(slot); /* of one whose record is still to come there is nothing to read */
-    return slot_record(slot) ? death : 0;
+    const struct slot *slot = memtable_slot(table, row);
+    uint64_t end_lsn = slot_end_lsn(slot); /* of one whose record is still to come there is nothing to read */
+    return slot_record(slot) ? end_lsn : 0;
 }
 
-const uint8_t *record_code(const struct memtable *table, const struct record *record, float *f, float *norm2)
+const uint8_t *memtable_record_code(const struct memtable *table, const struct memtable_record *record, float *f,
+                                    float *norm2)
 {
     if (record->has_vector) {
         *f = load_f32(record->bytes + table->space.code_dim);
@@ -419,31 +420,31 @@ const uint8_t *record_code(const struct memtable *table, const struct record *re
         return record->bytes;
     }
     const uint8_t *code;
-    graph_row(table_navigation(table)->graph, record->node, &code, f, norm2);
+    graph_row(memtable_navigation(table)->graph, record->node, &code, f, norm2);
     return code;
 }
 
 void memtable_row_stored(const struct memtable *table, uint32_t row, void *out)
 {
-    const struct record *record = slot_record(table_slot(table, row));
+    const struct memtable_record *record = slot_record(memtable_slot(table, row));
     uint8_t *bytes = out;
     if (record->has_vector) {
         memcpy(bytes, record->bytes, table->stored_bytes);
         return;
     }
     float f, norm2;
-    memcpy(bytes, record_code(table, record, &f, &norm2), table->space.code_dim);
+    memcpy(bytes, memtable_record_code(table, record, &f, &norm2), table->space.code_dim);
     store_f32(bytes + table->space.code_dim, f);
     store_f32(bytes + table->space.code_dim + sizeof(float), norm2);
 }
 
 void memtable_vector(const struct memtable *table, uint32_t row, float *scratch, float *out)
 {
-    const struct record *record = slot_record(table_slot(table, row));
+    const struct memtable_record *record = slot_record(memtable_slot(table, row));
     uint32_t dim = table->config.dim;
     if (table->coded) {
         float f, norm2;
-        const uint8_t *code = record_code(table, record, &f, &norm2);
+        const uint8_t *code = memtable_record_code(table, record, &f, &norm2);
         code_decode(code, table->space.code_dim, 8, f, scratch);
         space_restore(&table->space, scratch, out);
         return;
@@ -459,15 +460,15 @@ void memtable_vector(const struct memtable *table, uint32_t row, float *scratch,
 
 const struct space *memtable_space(const struct memtable *table)
 {
-    return table->coded || table_navigation(table) ? &table->space : NULL;
+    return table->coded || memtable_navigation(table) ? &table->space : NULL;
 }
 
 void memtable_get_stats(const struct memtable *table, struct memtable_stats *out)
 {
-    const struct navigation *navigation = table_navigation(table);
+    const struct navigation *navigation = memtable_navigation(table);
     *out = (struct memtable_stats){.rows = atomic_load(&table->living),
                                    .dead = atomic_load(&table->dead),
-                                   .room = atomic_load(&table->room),
+                                   .row_end = atomic_load(&table->row_end),
                                    .bytes = atomic_load(&table->bytes)};
     if (navigation) {
         struct graph_stats stats;
@@ -484,19 +485,19 @@ static int verify_chains(const struct memtable *table, uint32_t n_free, uint32_t
 {
     uint32_t n = 0;
     for (uint32_t row = table->free_row; row != MEMTABLE_NONE && n <= n_free; n++) {
-        if (row >= atomic_load(&table->room) || slot_record(table_slot(table, row)))
+        if (row >= atomic_load(&table->row_end) || slot_record(memtable_slot(table, row)))
             return error_set(reason, QUIRE_ECORRUPT, "row %u is in the chain of free rows but holds something", row);
-        row = (uint32_t)slot_death(table_slot(table, row));
+        row = (uint32_t)slot_end_lsn(memtable_slot(table, row));
     }
     if (n != n_free)
         return error_set(reason, QUIRE_ECORRUPT, "%u rows are free, their chain has %u", n_free, n);
     n = 0;
     uint64_t before = 0;
     for (uint32_t row = table->dead_first; row != MEMTABLE_NONE && n <= n_dead; n++) {
-        const struct slot *slot = table_slot(table, row);
-        if (!slot_record(slot) || slot_death(slot) == SEQ_MAX || slot_death(slot) < before)
+        const struct slot *slot = memtable_slot(table, row);
+        if (!slot_record(slot) || slot_end_lsn(slot) == MEMTABLE_LSN_MAX || slot_end_lsn(slot) < before)
             return error_set(reason, QUIRE_ECORRUPT, "row %u is in the queue of the dead out of its order", row);
-        before = slot_death(slot);
+        before = slot_end_lsn(slot);
         row = slot_record(slot)->next_dead;
     }
     if (n != n_dead)
@@ -504,23 +505,23 @@ static int verify_chains(const struct memtable *table, uint32_t n_free, uint32_t
     return 0;
 }
 
-int memtable_verify(const struct memtable *table, struct quire_error *reason)
+int memtable_check(const struct memtable *table, struct quire_error *reason)
 {
-    uint32_t room = atomic_load(&table->room), n_free = 0, n_dead = 0;
-    for (uint32_t row = 0; row < room; row++) {
-        const struct slot *slot = table_slot(table, row);
+    uint32_t row_end = atomic_load(&table->row_end), n_free = 0, n_dead = 0;
+    for (uint32_t row = 0; row < row_end; row++) {
+        const struct slot *slot = memtable_slot(table, row);
         if (!slot_record(slot))
             n_free++;
-        else if (slot_death(slot) != SEQ_MAX)
+        else if (slot_end_lsn(slot) != MEMTABLE_LSN_MAX)
             n_dead++;
-        if (slot_record(slot) && slot_birth(slot) > slot_death(slot))
+        if (slot_record(slot) && slot_begin_lsn(slot) > slot_end_lsn(slot))
             return error_set(reason, QUIRE_ECORRUPT, "row %u died before it was born", row);
     }
-    if (n_dead != atomic_load(&table->dead) || room - n_free - n_dead != atomic_load(&table->living))
+    if (n_dead != atomic_load(&table->dead) || row_end - n_free - n_dead != atomic_load(&table->living))
         return error_set(reason, QUIRE_ECORRUPT, "of %u rows %u are free and %u dead; counted: %u living, %u dead",
-                         room, n_free, n_dead, atomic_load(&table->living), atomic_load(&table->dead));
+                         row_end, n_free, n_dead, atomic_load(&table->living), atomic_load(&table->dead));
     int rc = verify_chains(table, n_free, n_dead, reason);
     if (rc == 0)
-        rc = keys_verify(table, reason);
-    return rc == 0 && table_navigation(table) ? navigation_verify(table, reason) : rc;
+        rc = memtable_keys_check(table, reason);
+    return rc == 0 && memtable_navigation(table) ? memtable_graph_check(table, reason) : rc;
 }

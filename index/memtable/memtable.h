@@ -1,8 +1,8 @@
 /*
- * memtable.h - the mutable part of a collection: elements in memory, searchable at once, versioned by sequence numbers.
+ * memtable.h - the mutable part of a collection: elements in memory, searchable at once, versioned by LSNs.
  *
- * An element is a key, a vector and attributes. Putting a key again adds a row and ends the older one's life: a row is
- * visible to a reader of snapshot S if birth <= S < death. Sequence numbers are the journal's LSNs.
+ * An element is a key, a vector and attributes. Putting a key again adds a row and ends the older one: a row is visible
+ * to a reader of snapshot S if begin_lsn <= S < end_lsn. The numbers are the journal's LSNs.
  *
  * What is stored of a vector: under cosine with slot Q8 its 8-bit code in the working space (codes.h) and nothing else;
  * otherwise its elements as they came (config.type), and a code beside them to navigate by, once there is a graph. Up
@@ -22,10 +22,10 @@
 
 #define MEMTABLE_FLAT_ROWS 256u
 #define MEMTABLE_NONE      UINT32_MAX
-#define SEQ_MAX            UINT64_MAX
+#define MEMTABLE_LSN_MAX   UINT64_MAX
 
 struct memtable;
-struct record;
+struct memtable_record;
 
 struct memtable_config {
     uint32_t dim;
@@ -43,30 +43,30 @@ void memtable_destroy(struct memtable *table); /* no reader; NULL is fine */
 /* (lock) Checks a vector (elements of config.type, unaligned): NaN and infinity, zero under cosine, and under ip a
  * length so far beyond those before it that it needs a table of its own (QUIRE_ELIMIT: freeze this one, put it in a
  * new one). */
-int memtable_check(const struct memtable *table, const void *vector, struct quire_error *err);
-/* (lock) Adds a row born at seq and ends the life of the key's row, if there is one, at seq. `stored`: vector is in the
+int memtable_check_vector(const struct memtable *table, const void *vector, struct quire_error *err);
+/* (lock) Adds a row that begins at lsn and ends the key's row, if there is one, at lsn. `stored`: vector is in the
  * stored form (memtable_stored_bytes, as memtable_stored gave it), not the user's. *row gets its number. QUIRE_ENOMEM
  * and QUIRE_ELIMIT (2^31 rows) leave everything as it was. */
 int memtable_put(struct memtable *table, const void *key, uint32_t key_bytes, const void *vector, bool stored,
-                 const void *attributes, uint32_t attribute_bytes, uint64_t seq, uint32_t *row);
+                 const void *attributes, uint32_t attribute_bytes, uint64_t lsn, uint32_t *row);
 /* (lock) The two halves of a put of a vector in the stored form, for who must log it in between: all that can fail,
  * then what cannot. One of commit and cancel follows, before any other call for which the lock is needed; cancel inside
  * an epoch. */
 struct memtable_pending {
-    struct record *record;
-    uint32_t old; /* the key's row, whose life commit ends; or MEMTABLE_NONE */
+    struct memtable_record *record;
+    uint32_t old; /* the key's row, which commit ends; or MEMTABLE_NONE */
 };
 int memtable_prepare(struct memtable *table, const void *key, uint32_t key_bytes, const void *stored,
                      const void *attributes, uint32_t attribute_bytes, struct memtable_pending *out);
-uint32_t memtable_commit(struct memtable *table, const struct memtable_pending *pending, uint64_t seq);
+uint32_t memtable_commit(struct memtable *table, const struct memtable_pending *pending, uint64_t lsn);
 void memtable_cancel(struct memtable *table, const struct memtable_pending *pending);
 /* (lock) The living row of a key, or MEMTABLE_NONE. */
 uint32_t memtable_find(const struct memtable *table, const void *key, uint32_t key_bytes);
-/* (lock) Ends a row's life at seq. */
-void memtable_kill(struct memtable *table, uint32_t row, uint64_t seq);
+/* (lock) Ends a row at lsn. */
+void memtable_end(struct memtable *table, uint32_t row, uint64_t lsn);
 /* (lock) Other attributes for a living row, as of now; 0 bytes: none. */
 int memtable_set_attributes(struct memtable *table, uint32_t row, const void *attributes, uint32_t attribute_bytes);
-/* (lock; best outside an epoch) Gives back rows that died at or before `horizon` (the oldest snapshot that is read), a
+/* (lock; best outside an epoch) Gives back rows that ended at or before `horizon` (the oldest snapshot that is read), a
  * bounded number of them per call, once the readers that were inside an epoch when the horizon was told have left.
  * True if more can be given back at once; false if none, or a later call will. */
 bool memtable_reclaim(struct memtable *table, struct graph_scratch *scratch, uint64_t horizon);
@@ -82,14 +82,16 @@ struct memtable_row {
     uint32_t key_bytes;
     const char *attributes; /* NULL: none */
     uint32_t attribute_bytes;
-    uint64_t birth, death; /* death: SEQ_MAX while it lives */
+    uint64_t begin_lsn, end_lsn; /* end_lsn: MEMTABLE_LSN_MAX while it lives */
 };
-/* Any row < stats.room may be asked for: a number that no row has answers birth SEQ_MAX, death 0 and no key. */
+/* Any row < stats.row_end may be asked for: a number that no row has answers begin_lsn MEMTABLE_LSN_MAX, end_lsn 0 and no
+ * key. */
 void memtable_row(const struct memtable *table, uint32_t row, struct memtable_row *out);
 /* The same of a row that is visible at a snapshot; otherwise false, and *out is not to be used. */
 bool memtable_row_at(const struct memtable *table, uint32_t row, uint64_t snapshot, struct memtable_row *out);
-/* When a row number's row died, SEQ_MAX while it lives; 0 for one that is not in use. For any row < stats.room. */
-uint64_t memtable_death(const struct memtable *table, uint32_t row);
+/* The LSN at which a row ended, MEMTABLE_LSN_MAX while it lives; 0 for a number that is not in use. For any row <
+ * stats.row_end. */
+uint64_t memtable_end_lsn(const struct memtable *table, uint32_t row);
 /* Its vector in the stored form: memtable_stored_bytes. A copy, since a code lies in two places. */
 void memtable_row_stored(const struct memtable *table, uint32_t row, void *out);
 /* The row's vector as dim floats, in the user's terms (unit length under cosine). scratch: code_dim floats. */
@@ -124,7 +126,7 @@ int memtable_search(const struct memtable *table, struct graph_scratch *scratch,
 /* Rows it is linked with (VLINKS), nearest first, with the metric's distances; without a graph, or while it waits to be
  * linked: the nearest rows of all. Only those that the test (NULL: all) accepts. Returns how many, or QUIRE_ENOMEM. */
 int memtable_links(const struct memtable *table, uint32_t row, uint64_t snapshot, const struct memtable_test *test,
-                   struct memtable_hit *hits, uint32_t room);
+                   struct memtable_hit *hits, uint32_t hits_max);
 
 /* Links rows that wait, for about budget_us; true if some still wait. Any thread, many at once. */
 bool memtable_link(struct memtable *table, struct graph_scratch *scratch, uint64_t budget_us);
@@ -134,13 +136,13 @@ struct memtable_stats {
     uint32_t rows;     /* living */
     uint32_t dead;     /* not given back yet */
     uint32_t unlinked; /* waiting */
-    uint32_t room;     /* row numbers in use: every row is < this */
+    uint32_t row_end;  /* every row number that is in use is less */
     uint64_t bytes;    /* all memory it holds */
 };
 void memtable_get_stats(const struct memtable *table, struct memtable_stats *out);
 /* The space in which its codes are; NULL as long as there are none. For tests and seals. */
 const struct space *memtable_space(const struct memtable *table);
 /* Proves it while no writer is at work. */
-int memtable_verify(const struct memtable *table, struct quire_error *reason);
+int memtable_check(const struct memtable *table, struct quire_error *reason);
 
 #endif

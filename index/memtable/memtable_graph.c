@@ -8,7 +8,7 @@
  * kept of a vector (coded) the graph's copy becomes the only one, and the record without it takes the record's place.
  *
  * The queue is a ring of row numbers, each record knowing its place in it. Readers walk it without a lock: an entry
- * that was overwritten, or belongs to a row number's earlier life, names a record of another place and is passed over.
+ * that was overwritten, or belongs to an earlier row of that number, names a record of another place and is passed over.
  * A row is in state LINKED only when searches find it in the graph. So whoever walks the queue first and searches the
  * graph then sees every row.
  *
@@ -32,7 +32,7 @@
 
 static struct nodes *nodes_new(struct memtable *table, uint32_t capacity, const struct nodes *from)
 {
-    struct nodes *nodes = table_alloc(table, sizeof *nodes + capacity * sizeof nodes->rows[0]);
+    struct nodes *nodes = memtable_block_alloc(table, sizeof *nodes + capacity * sizeof nodes->rows[0]);
     if (!nodes)
         return NULL;
     nodes->capacity = capacity;
@@ -49,21 +49,21 @@ static int nodes_reserve(struct memtable *table, struct navigation *navigation)
     struct nodes *old = atomic_load_explicit(&navigation->nodes, memory_order_relaxed);
     if (navigation->node_end < old->capacity)
         return 0;
-    struct retired *retired = retired_new(1);
+    struct retired *retired = memtable_retired_new(1);
     struct nodes *nodes = retired ? nodes_new(table, old->capacity + old->capacity / 2, old) : NULL;
     if (!nodes) {
         free(retired);
         return QUIRE_ENOMEM;
     }
     atomic_store_explicit(&navigation->nodes, nodes, memory_order_release);
-    table_retire(table, retired, old);
-    table_defer(table, retired);
+    memtable_block_retire(table, retired, old);
+    memtable_retired_defer(table, retired);
     return 0;
 }
 
 static struct ring *ring_new(struct memtable *table, uint32_t capacity)
 {
-    struct ring *ring = table_alloc(table, sizeof *ring + capacity * sizeof ring->rows[0]);
+    struct ring *ring = memtable_block_alloc(table, sizeof *ring + capacity * sizeof ring->rows[0]);
     if (!ring)
         return NULL;
     ring->mask = capacity - 1;
@@ -78,7 +78,7 @@ static int ring_reserve(struct memtable *table, struct navigation *navigation)
     uint32_t tail = atomic_load(&navigation->tail);
     if (tail - atomic_load(&navigation->head) <= old->mask)
         return 0;
-    struct retired *retired = retired_new(1);
+    struct retired *retired = memtable_retired_new(1);
     struct ring *ring = retired ? ring_new(table, (old->mask + 1) * 2) : NULL;
     if (!ring) {
         free(retired);
@@ -89,8 +89,8 @@ static int ring_reserve(struct memtable *table, struct navigation *navigation)
     pthread_mutex_lock(&navigation->lock);
     atomic_store_explicit(&navigation->ring, ring, memory_order_release);
     pthread_mutex_unlock(&navigation->lock);
-    table_retire(table, retired, old);
-    table_defer(table, retired);
+    memtable_block_retire(table, retired, old);
+    memtable_retired_defer(table, retired);
     return 0;
 }
 
@@ -100,13 +100,13 @@ static int ring_reserve(struct memtable *table, struct navigation *navigation)
 static double longest_norm2(const struct memtable *table, const void *vector, float *floats)
 {
     space_floats(table->config.type, vector, table->config.dim, floats);
-    double longest = floats_norm2(floats, table->config.dim);
-    for (uint32_t row = 0; row < atomic_load(&table->room); row++) {
-        const struct record *record = slot_record(table_slot(table, row));
+    double longest = memtable_norm2(floats, table->config.dim);
+    for (uint32_t row = 0; row < atomic_load(&table->row_end); row++) {
+        const struct memtable_record *record = slot_record(memtable_slot(table, row));
         if (!record)
             continue;
         space_floats(table->config.type, record->bytes, table->config.dim, floats);
-        double norm2 = floats_norm2(floats, table->config.dim);
+        double norm2 = memtable_norm2(floats, table->config.dim);
         longest = norm2 > longest ? norm2 : longest;
     }
     return longest;
@@ -120,8 +120,8 @@ static int set_mean(struct memtable *table, float *floats)
     uint32_t n = 0;
     if (!sum)
         return QUIRE_ENOMEM;
-    for (uint32_t row = 0; row < atomic_load(&table->room); row++) {
-        const struct record *record = slot_record(table_slot(table, row));
+    for (uint32_t row = 0; row < atomic_load(&table->row_end); row++) {
+        const struct memtable_record *record = slot_record(memtable_slot(table, row));
         if (!record)
             continue;
         space_floats(table->config.type, record->bytes, table->config.dim, floats);
@@ -146,19 +146,19 @@ static int space_begin(struct memtable *table, const void *vector)
     if (rc < 0)
         return rc;
     struct workspace workspace;
-    float *floats = workspace_begin(&workspace, sizeof(float) * table->space.code_dim);
+    float *floats = memtable_workspace_begin(&workspace, sizeof(float) * table->space.code_dim);
     rc = floats ? 0 : QUIRE_ENOMEM;
     if (floats && config->metric == QUIRE_METRIC_IP)
         table->space.norm2_max = IP_HEADROOM * longest_norm2(table, vector, floats);
     if (floats && config->metric != QUIRE_METRIC_COSINE)
         rc = set_mean(table, floats);
-    workspace_end(&workspace);
+    memtable_workspace_end(&workspace);
     if (rc < 0) {
         space_fini(&table->space);
         return rc;
     }
-    table_count(table, table->space.mean);
-    table_count(table, table->space.rotation.signs);
+    memtable_block_count(table, table->space.mean);
+    memtable_block_count(table, table->space.rotation.signs);
     return 0;
 }
 
@@ -166,18 +166,18 @@ static void space_undo(struct memtable *table)
 {
     if (table->coded)
         return;
-    table_uncount(table, table->space.mean);
-    table_uncount(table, table->space.rotation.signs);
+    memtable_block_uncount(table, table->space.mean);
+    memtable_block_uncount(table, table->space.rotation.signs);
     space_fini(&table->space);
 }
 
 static void navigation_free(struct memtable *table, struct navigation *navigation)
 {
     graph_destroy(navigation->graph);
-    table_free(table, atomic_load(&navigation->nodes));
-    table_free(table, atomic_load(&navigation->ring));
+    memtable_block_free(table, atomic_load(&navigation->nodes));
+    memtable_block_free(table, atomic_load(&navigation->ring));
     pthread_mutex_destroy(&navigation->lock);
-    table_free(table, navigation);
+    memtable_block_free(table, navigation);
 }
 
 static int navigation_new(struct memtable *table, uint32_t rows, struct navigation **out)
@@ -190,12 +190,12 @@ static int navigation_new(struct memtable *table, uint32_t rows, struct navigati
     uint32_t capacity = RING_MIN;
     while (capacity <= rows)
         capacity *= 2;
-    struct navigation *navigation = table_alloc(table, sizeof *navigation);
+    struct navigation *navigation = memtable_block_alloc(table, sizeof *navigation);
     if (!navigation)
         return QUIRE_ENOMEM;
     memset(navigation, 0, sizeof *navigation);
     if (pthread_mutex_init(&navigation->lock, NULL) != 0) {
-        table_free(table, navigation);
+        memtable_block_free(table, navigation);
         return QUIRE_ENOMEM;
     }
     atomic_init(&navigation->nodes, nodes_new(table, capacity, NULL));
@@ -212,12 +212,12 @@ static int navigation_new(struct memtable *table, uint32_t rows, struct navigati
 }
 
 /* A row's code into the graph; for a coded one also the record without it, which is put into *successor. */
-static int carry_row(struct memtable *table, struct navigation *navigation, struct record *record,
-                     struct record **successor)
+static int carry_row(struct memtable *table, struct navigation *navigation, struct memtable_record *record,
+                     struct memtable_record **successor)
 {
-    struct record *carrier = record;
+    struct memtable_record *carrier = record;
     if (table->coded) {
-        carrier = record_new(table, record_key(table, record), record->key_bytes, false);
+        carrier = memtable_record_new(table, memtable_record_key(table, record), record->key_bytes, false);
         if (!carrier)
             return QUIRE_ENOMEM;
         atomic_init(&carrier->attributes, atomic_load_explicit(&record->attributes, memory_order_relaxed));
@@ -226,7 +226,7 @@ static int carry_row(struct memtable *table, struct navigation *navigation, stru
     *successor = carrier;
     struct workspace workspace;
     uint32_t code_dim = table->space.code_dim;
-    float *floats = workspace_begin(&workspace, (sizeof(float) + 1) * code_dim), f, norm2;
+    float *floats = memtable_workspace_begin(&workspace, (sizeof(float) + 1) * code_dim), f, norm2;
     if (!floats)
         return QUIRE_ENOMEM;
     uint8_t *made = (uint8_t *)(void *)(floats + code_dim);
@@ -234,18 +234,18 @@ static int carry_row(struct memtable *table, struct navigation *navigation, stru
         f = load_f32(record->bytes + code_dim);
         norm2 = load_f32(record->bytes + code_dim + sizeof(float));
     } else {
-        table_encode(table, record->bytes, floats, made, &f, &norm2);
+        memtable_encode(table, record->bytes, floats, made, &f, &norm2);
     }
     int rc = graph_add(navigation->graph, table->coded ? record->bytes : made, f, norm2, &carrier->node);
-    workspace_end(&workspace);
+    memtable_workspace_end(&workspace);
     return rc;
 }
 
 /* Carries all rows; successors[row]: NULL where there is none. */
-static int carry_rows(struct memtable *table, struct navigation *navigation, struct record **successors)
+static int carry_rows(struct memtable *table, struct navigation *navigation, struct memtable_record **successors)
 {
-    for (uint32_t row = 0; row < atomic_load(&table->room); row++) {
-        struct record *record = slot_record(table_slot(table, row));
+    for (uint32_t row = 0; row < atomic_load(&table->row_end); row++) {
+        struct memtable_record *record = slot_record(memtable_slot(table, row));
         int rc = record ? carry_row(table, navigation, record, &successors[row]) : 0;
         if (rc < 0)
             return rc;
@@ -255,41 +255,41 @@ static int carry_rows(struct memtable *table, struct navigation *navigation, str
 
 /* From here on nothing fails. Linkers are kept out until every record is the one that knows its graph row; readers that
  * still see a record with the code find it in the queue as well. */
-static void publish(struct memtable *table, struct navigation *navigation, struct record **successors,
+static void publish(struct memtable *table, struct navigation *navigation, struct memtable_record **successors,
                     struct retired *retired)
 {
-    uint32_t room = atomic_load(&table->room);
+    uint32_t row_end = atomic_load(&table->row_end);
     pthread_mutex_lock(&navigation->lock);
-    for (uint32_t row = 0; row < room; row++) {
+    for (uint32_t row = 0; row < row_end; row++) {
         if (!successors[row])
             continue;
-        navigation_place(navigation, successors[row], row);
-        slot_record(table_slot(table, row))->queued = successors[row]->queued;
-        navigation_queue(navigation, row);
+        memtable_graph_place(navigation, successors[row], row);
+        slot_record(memtable_slot(table, row))->queued = successors[row]->queued;
+        memtable_graph_queue(navigation, row);
     }
     atomic_store_explicit(&table->navigation, navigation, memory_order_release);
-    for (uint32_t row = 0; row < room; row++) {
-        struct slot *slot = table_slot(table, row);
-        struct record *record = slot_record(slot);
+    for (uint32_t row = 0; row < row_end; row++) {
+        struct slot *slot = memtable_slot(table, row);
+        struct memtable_record *record = slot_record(slot);
         if (!successors[row] || successors[row] == record)
             continue;
         atomic_store_explicit(&slot->record, successors[row], memory_order_release);
-        table_retire(table, retired, record);
+        memtable_block_retire(table, retired, record);
     }
     pthread_mutex_unlock(&navigation->lock);
-    table_defer(table, retired);
+    memtable_retired_defer(table, retired);
 }
 
-int navigation_begin(struct memtable *table, const void *vector)
+int memtable_graph_begin(struct memtable *table, const void *vector)
 {
-    uint32_t room = atomic_load(&table->room);
+    uint32_t row_end = atomic_load(&table->row_end);
     struct navigation *navigation = NULL;
-    struct record **successors = calloc(room + 1, sizeof *successors);
-    struct retired *retired = retired_new(room);
+    struct memtable_record **successors = calloc(row_end + 1, sizeof *successors);
+    struct retired *retired = memtable_retired_new(row_end);
     int rc = successors && retired ? space_begin(table, vector) : QUIRE_ENOMEM;
     if (rc < 0)
         goto out;
-    rc = navigation_new(table, room, &navigation);
+    rc = navigation_new(table, row_end, &navigation);
     if (rc == 0)
         rc = carry_rows(table, navigation, successors);
     if (rc == 0) {
@@ -297,8 +297,8 @@ int navigation_begin(struct memtable *table, const void *vector)
         retired = NULL;
         goto out;
     }
-    for (uint32_t row = 0; table->coded && row < room; row++)
-        table_free(table, successors[row]);
+    for (uint32_t row = 0; table->coded && row < row_end; row++)
+        memtable_block_free(table, successors[row]);
     if (navigation)
         navigation_free(table, navigation);
     space_undo(table);
@@ -308,20 +308,20 @@ out:
     return rc;
 }
 
-void navigation_destroy(struct memtable *table)
+void memtable_graph_destroy(struct memtable *table)
 {
-    if (table_navigation(table))
-        navigation_free(table, table_navigation(table));
+    if (memtable_navigation(table))
+        navigation_free(table, memtable_navigation(table));
 }
 
 /* ---- rows -------------------------------------------------------------------------------------------------------- */
 
-int navigation_add(struct memtable *table, const void *vector, uint32_t *node)
+int memtable_graph_add(struct memtable *table, const void *vector, uint32_t *node)
 {
-    struct navigation *navigation = table_navigation(table);
+    struct navigation *navigation = memtable_navigation(table);
     uint32_t code_dim = table->space.code_dim;
     struct workspace workspace;
-    float *floats = workspace_begin(&workspace, (sizeof(float) + 1) * code_dim), f, norm2;
+    float *floats = memtable_workspace_begin(&workspace, (sizeof(float) + 1) * code_dim), f, norm2;
     int rc = floats ? nodes_reserve(table, navigation) : QUIRE_ENOMEM;
     if (rc == 0)
         rc = ring_reserve(table, navigation);
@@ -332,12 +332,12 @@ int navigation_add(struct memtable *table, const void *vector, uint32_t *node)
             f = load_f32(code + code_dim);
             norm2 = load_f32(code + code_dim + sizeof(float));
         } else {
-            table_encode(table, vector, floats, made, &f, &norm2);
+            memtable_encode(table, vector, floats, made, &f, &norm2);
             code = made;
         }
         rc = graph_add(navigation->graph, code, f, norm2, node);
     }
-    workspace_end(&workspace);
+    memtable_workspace_end(&workspace);
     return rc;
 }
 
@@ -347,14 +347,14 @@ static void note_node(struct navigation *navigation, uint32_t node)
         navigation->node_end = node + 1;
 }
 
-void navigation_discard(struct memtable *table, uint32_t node)
+void memtable_graph_discard(struct memtable *table, uint32_t node)
 {
-    struct navigation *navigation = table_navigation(table);
+    struct navigation *navigation = memtable_navigation(table);
     note_node(navigation, node);
     graph_discard(navigation->graph, node);
 }
 
-void navigation_place(struct navigation *navigation, struct record *record, uint32_t row)
+void memtable_graph_place(struct navigation *navigation, struct memtable_record *record, uint32_t row)
 {
     struct nodes *nodes = atomic_load_explicit(&navigation->nodes, memory_order_relaxed);
     assert(record->node < nodes->capacity);
@@ -363,7 +363,7 @@ void navigation_place(struct navigation *navigation, struct record *record, uint
     record->queued = atomic_load_explicit(&navigation->tail, memory_order_relaxed);
 }
 
-void navigation_queue(struct navigation *navigation, uint32_t row)
+void memtable_graph_queue(struct navigation *navigation, uint32_t row)
 {
     struct ring *ring = atomic_load_explicit(&navigation->ring, memory_order_relaxed);
     uint32_t tail = atomic_load_explicit(&navigation->tail, memory_order_relaxed);
@@ -372,15 +372,15 @@ void navigation_queue(struct navigation *navigation, uint32_t row)
     atomic_store_explicit(&navigation->tail, tail + 1, memory_order_release);
 }
 
-static bool become(struct record *record, enum row_state from, enum row_state to)
+static bool become(struct memtable_record *record, enum row_state from, enum row_state to)
 {
     uint8_t expected = (uint8_t)from;
     return atomic_compare_exchange_strong(&record->state, &expected, (uint8_t)to);
 }
 
-bool navigation_remove(struct memtable *table, struct graph_scratch *scratch, struct record *record)
+bool memtable_graph_remove(struct memtable *table, struct graph_scratch *scratch, struct memtable_record *record)
 {
-    struct navigation *navigation = table_navigation(table);
+    struct navigation *navigation = memtable_navigation(table);
     if (become(record, ROW_WAITING, ROW_GONE))
         atomic_fetch_sub(&navigation->waiting, 1);
     else if (!become(record, ROW_LINKED, ROW_GONE) && !become(record, ROW_SKIPPED, ROW_GONE))
@@ -391,12 +391,12 @@ bool navigation_remove(struct memtable *table, struct graph_scratch *scratch, st
 
 /* ---- linking ----------------------------------------------------------------------------------------------------- */
 
-struct slot *queue_slot(const struct memtable *table, const struct navigation *navigation, uint32_t index,
-                        struct record **record, uint32_t *row)
+struct slot *memtable_queue_slot(const struct memtable *table, const struct navigation *navigation, uint32_t index,
+                                 struct memtable_record **record, uint32_t *row)
 {
     struct ring *ring = atomic_load_explicit(&navigation->ring, memory_order_acquire);
     *row = atomic_load_explicit(&ring->rows[index & ring->mask], memory_order_acquire);
-    struct slot *slot = table_slot(table, *row);
+    struct slot *slot = memtable_slot(table, *row);
     *record = slot_record(slot);
     return *record && (*record)->queued == index ? slot : NULL;
 }
@@ -417,9 +417,9 @@ static void pass_finished(const struct memtable *table, struct navigation *navig
     pthread_mutex_lock(&navigation->lock);
     uint32_t head = atomic_load_explicit(&navigation->head, memory_order_relaxed);
     while (head != navigation->next) {
-        struct record *record;
+        struct memtable_record *record;
         uint32_t row;
-        if (queue_slot(table, navigation, head, &record, &row) && record_state(record) <= ROW_LINKING)
+        if (memtable_queue_slot(table, navigation, head, &record, &row) && memtable_record_state(record) <= ROW_LINKING)
             break;
         head++;
     }
@@ -447,12 +447,12 @@ static bool has_unclaimed(struct navigation *navigation)
 static int link_entry(struct memtable *table, struct navigation *navigation, struct graph_scratch *scratch,
                       uint32_t index)
 {
-    struct record *record;
+    struct memtable_record *record;
     uint32_t row;
-    struct slot *slot = queue_slot(table, navigation, index, &record, &row);
+    struct slot *slot = memtable_queue_slot(table, navigation, index, &record, &row);
     if (!slot || !become(record, ROW_WAITING, ROW_LINKING))
         return 0;
-    bool seen = slot_death(slot) > atomic_load(&table->settled);
+    bool seen = slot_end_lsn(slot) > atomic_load(&table->settled);
     int rc = seen ? graph_link(navigation->graph, &navigation->root, scratch, record->node) : 0;
     if (rc == 0)
         atomic_fetch_sub(&navigation->waiting, 1);
@@ -466,7 +466,7 @@ static int link_entry(struct memtable *table, struct navigation *navigation, str
 
 bool memtable_link(struct memtable *table, struct graph_scratch *scratch, uint64_t budget_us)
 {
-    struct navigation *navigation = table_navigation(table);
+    struct navigation *navigation = memtable_navigation(table);
     if (!navigation)
         return false;
     uint64_t until = clock_us() + budget_us;
@@ -486,24 +486,25 @@ bool memtable_link(struct memtable *table, struct graph_scratch *scratch, uint64
 /* ---- proving ----------------------------------------------------------------------------------------------------- */
 
 /* Each record's graph row leads back to it, and what is not linked is in the queue. */
-int navigation_verify(const struct memtable *table, struct quire_error *reason)
+int memtable_graph_check(const struct memtable *table, struct quire_error *reason)
 {
-    const struct navigation *navigation = table_navigation(table);
+    const struct navigation *navigation = memtable_navigation(table);
     const struct nodes *nodes = atomic_load(&navigation->nodes);
     uint32_t waiting = 0, queued = 0;
-    for (uint32_t row = 0; row < atomic_load(&table->room); row++) {
-        const struct record *record = slot_record(table_slot(table, row));
+    for (uint32_t row = 0; row < atomic_load(&table->row_end); row++) {
+        const struct memtable_record *record = slot_record(memtable_slot(table, row));
         if (!record)
             continue;
         if (record->node >= navigation->node_end || atomic_load(&nodes->rows[record->node]) != row)
             return error_set(reason, QUIRE_ECORRUPT, "row %u has graph row %u, which leads elsewhere", row,
                              record->node);
-        waiting += record_state(record) == ROW_WAITING;
+        waiting += memtable_record_state(record) == ROW_WAITING;
     }
     for (uint32_t i = atomic_load(&navigation->head); i != atomic_load(&navigation->tail); i++) {
-        struct record *record;
+        struct memtable_record *record;
         uint32_t row;
-        queued += queue_slot(table, navigation, i, &record, &row) && record_state(record) == ROW_WAITING;
+        queued +=
+            memtable_queue_slot(table, navigation, i, &record, &row) && memtable_record_state(record) == ROW_WAITING;
     }
     if (waiting != queued || waiting != atomic_load(&navigation->waiting))
         return error_set(reason, QUIRE_ECORRUPT, "%u rows wait, %u are in the queue, %u are counted", waiting, queued,

@@ -27,27 +27,29 @@ static uint32_t hash_of(const struct memtable *table, const void *key, uint32_t 
 
 static uint32_t hash_of_row(const struct memtable *table, uint32_t row)
 {
-    const struct record *record = slot_record(table_slot(table, row));
-    return hash_of(table, record_key(table, record), record->key_bytes);
+    const struct memtable_record *record = slot_record(memtable_slot(table, row));
+    return hash_of(table, memtable_record_key(table, record), record->key_bytes);
 }
 
-static bool has_key(const struct memtable *table, const struct record *record, const void *key, uint32_t key_bytes)
+static bool has_key(const struct memtable *table, const struct memtable_record *record, const void *key,
+                    uint32_t key_bytes)
 {
-    return record->key_bytes == key_bytes && (key_bytes == 0 || memcmp(record_key(table, record), key, key_bytes) == 0);
+    return record->key_bytes == key_bytes &&
+           (key_bytes == 0 || memcmp(memtable_record_key(table, record), key, key_bytes) == 0);
 }
 
 static uint32_t scan(const struct memtable *table, const void *key, uint32_t key_bytes)
 {
-    for (uint32_t row = 0; row < atomic_load(&table->room); row++) {
-        const struct slot *slot = table_slot(table, row);
-        const struct record *record = slot_record(slot);
-        if (record && slot_death(slot) == SEQ_MAX && has_key(table, record, key, key_bytes))
+    for (uint32_t row = 0; row < atomic_load(&table->row_end); row++) {
+        const struct slot *slot = memtable_slot(table, row);
+        const struct memtable_record *record = slot_record(slot);
+        if (record && slot_end_lsn(slot) == MEMTABLE_LSN_MAX && has_key(table, record, key, key_bytes))
             return row;
     }
     return MEMTABLE_NONE;
 }
 
-uint32_t keys_find(const struct memtable *table, const void *key, uint32_t key_bytes)
+uint32_t memtable_keys_find(const struct memtable *table, const void *key, uint32_t key_bytes)
 {
     const struct key_map *map = &table->keys;
     if (!map->entries)
@@ -55,7 +57,7 @@ uint32_t keys_find(const struct memtable *table, const void *key, uint32_t key_b
     uint32_t hash = hash_of(table, key, key_bytes);
     for (uint32_t at = hash & map->mask; map->entries[at].row != MEMTABLE_NONE; at = (at + 1) & map->mask) {
         const struct key_entry *entry = &map->entries[at];
-        if (entry->hash == hash && has_key(table, slot_record(table_slot(table, entry->row)), key, key_bytes))
+        if (entry->hash == hash && has_key(table, slot_record(memtable_slot(table, entry->row)), key, key_bytes))
             return entry->row;
     }
     return MEMTABLE_NONE;
@@ -72,7 +74,7 @@ static void insert(struct key_map *map, struct key_entry entry)
 static int resize(struct memtable *table, uint32_t capacity)
 {
     struct key_map old = table->keys, map = {NULL, capacity - 1, old.n};
-    map.entries = table_alloc(table, capacity * sizeof *map.entries);
+    map.entries = memtable_block_alloc(table, capacity * sizeof *map.entries);
     if (!map.entries)
         return QUIRE_ENOMEM;
     memset(map.entries, 0xff, capacity * sizeof *map.entries); /* MEMTABLE_NONE everywhere */
@@ -81,27 +83,27 @@ static int resize(struct memtable *table, uint32_t capacity)
             if (old.entries[i].row != MEMTABLE_NONE)
                 insert(&map, old.entries[i]);
     } else {
-        for (uint32_t row = 0; row < atomic_load(&table->room); row++) {
-            const struct slot *slot = table_slot(table, row);
-            if (slot_record(slot) && slot_death(slot) == SEQ_MAX)
+        for (uint32_t row = 0; row < atomic_load(&table->row_end); row++) {
+            const struct slot *slot = memtable_slot(table, row);
+            if (slot_record(slot) && slot_end_lsn(slot) == MEMTABLE_LSN_MAX)
                 insert(&map, (struct key_entry){row, hash_of_row(table, row)});
         }
     }
-    table_free(table, old.entries);
+    memtable_block_free(table, old.entries);
     table->keys = map;
     return 0;
 }
 
-int keys_reserve(struct memtable *table)
+int memtable_keys_reserve(struct memtable *table)
 {
     const struct key_map *map = &table->keys;
     if (!map->entries)
-        return atomic_load(&table->room) < SCAN_ROWS ? 0 : resize(table, ENTRIES_MIN);
+        return atomic_load(&table->row_end) < SCAN_ROWS ? 0 : resize(table, ENTRIES_MIN);
     uint32_t capacity = map->mask + 1;
     return map->n < capacity / 4 * 3 ? 0 : resize(table, capacity * 2);
 }
 
-void keys_add(struct memtable *table, uint32_t row)
+void memtable_keys_add(struct memtable *table, uint32_t row)
 {
     table->keys.n++;
     if (table->keys.entries)
@@ -119,13 +121,13 @@ static uint32_t place_of(const struct memtable *table, uint32_t row)
     return at;
 }
 
-void keys_replace(struct memtable *table, uint32_t from, uint32_t to)
+void memtable_keys_replace(struct memtable *table, uint32_t from, uint32_t to)
 {
     if (table->keys.entries)
         table->keys.entries[place_of(table, from)].row = to;
 }
 
-void keys_remove(struct memtable *table, uint32_t row)
+void memtable_keys_remove(struct memtable *table, uint32_t row)
 {
     struct key_map *map = &table->keys;
     map->n--;
@@ -144,17 +146,17 @@ void keys_remove(struct memtable *table, uint32_t row)
         (void)resize(table, (map->mask + 1) / 2); /* without memory it stays as large as it is */
 }
 
-int keys_verify(const struct memtable *table, struct quire_error *reason)
+int memtable_keys_check(const struct memtable *table, struct quire_error *reason)
 {
     uint32_t living = atomic_load(&table->living);
     if (table->keys.n != living)
         return error_set(reason, QUIRE_ECORRUPT, "the key map counts %u keys, %u rows live", table->keys.n, living);
-    for (uint32_t row = 0; row < atomic_load(&table->room); row++) {
-        const struct slot *slot = table_slot(table, row);
-        const struct record *record = slot_record(slot);
-        if (!record || slot_death(slot) != SEQ_MAX)
+    for (uint32_t row = 0; row < atomic_load(&table->row_end); row++) {
+        const struct slot *slot = memtable_slot(table, row);
+        const struct memtable_record *record = slot_record(slot);
+        if (!record || slot_end_lsn(slot) != MEMTABLE_LSN_MAX)
             continue;
-        uint32_t found = keys_find(table, record_key(table, record), record->key_bytes);
+        uint32_t found = memtable_keys_find(table, memtable_record_key(table, record), record->key_bytes);
         if (found != row)
             return error_set(reason, QUIRE_ECORRUPT, "the key of living row %u leads to row %u", row, found);
     }

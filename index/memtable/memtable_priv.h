@@ -17,7 +17,7 @@
 
 /* ---- rows -------------------------------------------------------------------------------------------------------- */
 
-struct attributes {
+struct memtable_text {
     uint32_t bytes;
     char text[];
 };
@@ -25,10 +25,10 @@ struct attributes {
 /* Of a row in the graph stage. SKIPPED: never linked, because no reader sees it any more; GONE: taken out. */
 enum row_state { ROW_WAITING, ROW_LINKING, ROW_LINKED, ROW_SKIPPED, ROW_GONE };
 
-struct record {
-    _Atomic(struct attributes *) attributes; /* NULL: none */
-    uint32_t node;                           /* in the graph */
-    uint32_t queued;                         /* its place in the queue; an entry of another place is not of this row */
+struct memtable_record {
+    _Atomic(struct memtable_text *) attributes; /* NULL: none */
+    uint32_t node;                              /* in the graph */
+    uint32_t queued; /* its place in the queue; an entry of another place is not of this row */
     uint32_t next_dead;
     uint16_t key_bytes;
     _Atomic uint8_t state;
@@ -36,12 +36,12 @@ struct record {
     uint8_t bytes[]; /* the stored form; 1 / |x| (float) under cosine unless coded; the key */
 };
 
-/* record is written last and read first: NULL means a row number that is free. Of the numbers, death is read first:
- * when a row number is given back its birth goes before its death, and when it is used again its death comes before its
- * birth, so that no reader takes the birth of one life together with the death of the next. */
+/* record is written last and read first: NULL means a row number that is free. Of the LSNs the end is read first: when a
+ * row number is given back its begin is reset before its end, and when it is used again its end is set before its begin,
+ * so that no reader takes the begin of one row together with the end of the next one of that number. */
 struct slot {
-    _Atomic(struct record *) record;
-    atomic_uint_fast64_t birth, death; /* of a free one: SEQ_MAX, the next free row */
+    _Atomic(struct memtable_record *) record;
+    atomic_uint_fast64_t begin_lsn, end_lsn; /* of a free one: MEMTABLE_LSN_MAX, the next free row */
 };
 
 struct directory {
@@ -112,56 +112,56 @@ struct memtable {
     struct space space; /* mean is NULL until there is one */
     _Atomic(struct navigation *) navigation;
     _Atomic(struct directory *) directory;
-    uint32_t capacity; /* slots */
-    atomic_uint room, living, dead;
-    uint32_t free_row;              /* chain through death */
-    uint32_t dead_first, dead_last; /* by death */
+    uint32_t capacity;                 /* slots */
+    atomic_uint row_end, living, dead; /* row_end: every row number that is in use is less */
+    uint32_t free_row;                 /* chain through end_lsn */
+    uint32_t dead_first, dead_last;    /* by end_lsn */
     struct key_map keys;
     struct marker *marker;
     atomic_uint_fast64_t settled; /* no reader sees a row that died at or before this */
     atomic_uint_fast64_t bytes;
 };
 
-static inline struct slot *table_slot(const struct memtable *table, uint32_t row)
+static inline struct slot *memtable_slot(const struct memtable *table, uint32_t row)
 {
     struct directory *directory = atomic_load_explicit(&table->directory, memory_order_acquire);
     struct slot *chunk = atomic_load_explicit(&directory->chunks[row / CHUNK_ROWS], memory_order_acquire);
     return &chunk[row % CHUNK_ROWS];
 }
 
-static inline struct record *slot_record(const struct slot *slot)
+static inline struct memtable_record *slot_record(const struct slot *slot)
 {
     return atomic_load_explicit(&slot->record, memory_order_acquire);
 }
 
-static inline uint64_t slot_birth(const struct slot *slot)
+static inline uint64_t slot_begin_lsn(const struct slot *slot)
 {
-    return atomic_load_explicit(&slot->birth, memory_order_acquire);
+    return atomic_load_explicit(&slot->begin_lsn, memory_order_acquire);
 }
 
-static inline uint64_t slot_death(const struct slot *slot)
+static inline uint64_t slot_end_lsn(const struct slot *slot)
 {
-    return atomic_load_explicit(&slot->death, memory_order_acquire);
+    return atomic_load_explicit(&slot->end_lsn, memory_order_acquire);
 }
 
 /* Of a slot that has a record. */
 static inline bool slot_visible(const struct slot *slot, uint64_t snapshot)
 {
-    uint64_t death = slot_death(slot);
-    return snapshot < death && slot_birth(slot) <= snapshot;
+    uint64_t end_lsn = slot_end_lsn(slot);
+    return snapshot < end_lsn && slot_begin_lsn(slot) <= snapshot;
 }
 
-static inline struct navigation *table_navigation(const struct memtable *table)
+static inline struct navigation *memtable_navigation(const struct memtable *table)
 {
     return atomic_load_explicit(&table->navigation, memory_order_acquire);
 }
 
-static inline enum row_state record_state(const struct record *record)
+static inline enum row_state memtable_record_state(const struct memtable_record *record)
 {
     return (enum row_state)atomic_load_explicit(&record->state, memory_order_acquire);
 }
 
-static inline const uint8_t *record_key(const struct memtable *table, const struct record *record)
+static inline const uint8_t *memtable_record_key(const struct memtable *table, const struct memtable_record *record)
 {
     return record->bytes + (record->has_vector ? table->kept_bytes : 0);
 }
@@ -176,56 +176,58 @@ struct workspace {
     void *beyond;
     _Alignas(16) uint8_t here[WORKSPACE_BYTES];
 };
-/* NULL without memory. Ended by workspace_end in any case. */
-void *workspace_begin(struct workspace *workspace, size_t bytes);
-void workspace_end(struct workspace *workspace);
+/* NULL without memory. Ended by memtable_workspace_end in any case. */
+void *memtable_workspace_begin(struct workspace *workspace, size_t bytes);
+void memtable_workspace_end(struct workspace *workspace);
 
 /* memtable_rows.c (lock) */
-void *table_alloc(struct memtable *table, size_t bytes); /* counted */
-void table_free(struct memtable *table, void *block);
-void table_count(struct memtable *table, void *block);
-void table_uncount(struct memtable *table, void *block);
-struct retired *retired_new(uint32_t n); /* room for n blocks, none yet */
-void table_retire(struct memtable *table, struct retired *retired, void *block);
-void table_defer(struct memtable *table, struct retired *retired);
-int rows_reserve(struct memtable *table); /* a slot for one row more */
-uint32_t rows_publish(struct memtable *table, struct record *record, uint64_t seq);
-void rows_release(struct memtable *table, uint32_t row);
-struct record *record_new(struct memtable *table, const void *key, uint32_t key_bytes, bool has_vector);
-struct attributes *attributes_new(struct memtable *table, const void *text, uint32_t bytes);
-void rows_destroy(struct memtable *table);
+void *memtable_block_alloc(struct memtable *table, size_t bytes); /* counted */
+void memtable_block_free(struct memtable *table, void *block);
+void memtable_block_count(struct memtable *table, void *block);
+void memtable_block_uncount(struct memtable *table, void *block);
+struct retired *memtable_retired_new(uint32_t n); /* space for n blocks, none yet */
+void memtable_block_retire(struct memtable *table, struct retired *retired, void *block);
+void memtable_retired_defer(struct memtable *table, struct retired *retired);
+int memtable_rows_reserve(struct memtable *table); /* a slot for one row more */
+uint32_t memtable_rows_publish(struct memtable *table, struct memtable_record *record, uint64_t lsn);
+void memtable_rows_release(struct memtable *table, uint32_t row);
+struct memtable_record *memtable_record_new(struct memtable *table, const void *key, uint32_t key_bytes,
+                                            bool has_vector);
+struct memtable_text *memtable_attributes_new(struct memtable *table, const void *text, uint32_t bytes);
+void memtable_rows_destroy(struct memtable *table);
 
 /* memtable_keys.c (lock) */
-uint32_t keys_find(const struct memtable *table, const void *key, uint32_t key_bytes);
-int keys_reserve(struct memtable *table); /* one key more */
-void keys_add(struct memtable *table, uint32_t row);
-void keys_replace(struct memtable *table, uint32_t from, uint32_t to); /* both have the same key */
-void keys_remove(struct memtable *table, uint32_t row);
-int keys_verify(const struct memtable *table, struct quire_error *reason);
+uint32_t memtable_keys_find(const struct memtable *table, const void *key, uint32_t key_bytes);
+int memtable_keys_reserve(struct memtable *table); /* one key more */
+void memtable_keys_add(struct memtable *table, uint32_t row);
+void memtable_keys_replace(struct memtable *table, uint32_t from, uint32_t to); /* both have the same key */
+void memtable_keys_remove(struct memtable *table, uint32_t row);
+int memtable_keys_check(const struct memtable *table, struct quire_error *reason);
 
 /* memtable_graph.c (lock) */
 /* The change to the graph stage. `vector` (in the stored form) is about to be put. */
-int navigation_begin(struct memtable *table, const void *vector);
-void navigation_destroy(struct memtable *table);
+int memtable_graph_begin(struct memtable *table, const void *vector);
+void memtable_graph_destroy(struct memtable *table);
 /* Adds the row's code to the graph. What follows for it cannot fail. */
-int navigation_add(struct memtable *table, const void *vector, uint32_t *node);
-/* Takes back what navigation_add gave. */
-void navigation_discard(struct memtable *table, uint32_t node);
+int memtable_graph_add(struct memtable *table, const void *vector, uint32_t *node);
+/* Takes back what memtable_graph_add gave. */
+void memtable_graph_discard(struct memtable *table, uint32_t node);
 /* Before the row can be seen, and after. */
-void navigation_place(struct navigation *navigation, struct record *record, uint32_t row);
-void navigation_queue(struct navigation *navigation, uint32_t row);
+void memtable_graph_place(struct navigation *navigation, struct memtable_record *record, uint32_t row);
+void memtable_graph_queue(struct navigation *navigation, uint32_t row);
 /* Takes a dead row out; false: it is being linked just now. */
-bool navigation_remove(struct memtable *table, struct graph_scratch *scratch, struct record *record);
-/* The row of a queue entry; NULL if the entry is of an earlier life of it. */
-struct slot *queue_slot(const struct memtable *table, const struct navigation *navigation, uint32_t index,
-                        struct record **record, uint32_t *row);
-int navigation_verify(const struct memtable *table, struct quire_error *reason);
+bool memtable_graph_remove(struct memtable *table, struct graph_scratch *scratch, struct memtable_record *record);
+/* The row of a queue entry; NULL if the entry is of an earlier row of that number. */
+struct slot *memtable_queue_slot(const struct memtable *table, const struct navigation *navigation, uint32_t index,
+                                 struct memtable_record **record, uint32_t *row);
+int memtable_graph_check(const struct memtable *table, struct quire_error *reason);
 
 /* The code of a vector of config.type in the table's space: code_dim bytes, f, norm2. floats: code_dim. */
-void table_encode(const struct memtable *table, const void *vector, float *floats, uint8_t *code, float *f,
-                  float *norm2);
+void memtable_encode(const struct memtable *table, const void *vector, float *floats, uint8_t *code, float *f,
+                     float *norm2);
 /* The code of a row of a coded table, wherever it is. */
-const uint8_t *record_code(const struct memtable *table, const struct record *record, float *f, float *norm2);
-double floats_norm2(const float *x, uint32_t n);
+const uint8_t *memtable_record_code(const struct memtable *table, const struct memtable_record *record, float *f,
+                                    float *norm2);
+double memtable_norm2(const float *x, uint32_t n);
 
 #endif

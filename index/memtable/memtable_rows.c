@@ -7,10 +7,10 @@
  * change in the new chunk afterwards are births and deaths later than the snapshot of any reader of the old one. Beyond
  * CHUNK_ROWS chunks do not move, so that a put never copies more than a directory of 8 bytes per 1024 rows.
  *
- * A row's end has three steps. It dies (its death is set; readers of older snapshots go on). When the horizon has
- * passed its death, and the readers that were inside then have left, nobody can be given it any more (the marker, in
+ * A row's end has three steps. It dies (its end_lsn is set; readers of older snapshots go on). When the horizon has
+ * passed its end_lsn, and the readers that were inside then have left, nobody can be given it any more (the marker, in
  * memtable.c). Then its record goes out of the slot and through the epochs, since readers who walk all rows may still
- * see it, and its number is free at once: whoever reads the number's new life has a birth beyond its snapshot.
+ * see it, and its number is free at once: whoever reads the number's next row has a begin beyond its snapshot.
  *
  * Every block is counted with what malloc really took for it.
  */
@@ -22,13 +22,13 @@
 #define SLOTS_FIRST     4u
 #define ALLOCATION_HEAD 8u /* what malloc keeps beside a block */
 
-void *workspace_begin(struct workspace *workspace, size_t bytes)
+void *memtable_workspace_begin(struct workspace *workspace, size_t bytes)
 {
     workspace->beyond = bytes > sizeof workspace->here ? malloc(bytes) : NULL;
     return bytes > sizeof workspace->here ? workspace->beyond : workspace->here;
 }
 
-void workspace_end(struct workspace *workspace)
+void memtable_workspace_end(struct workspace *workspace)
 {
     free(workspace->beyond);
 }
@@ -40,29 +40,29 @@ static uint64_t block_bytes(void *block)
     return malloc_usable_size(block) + ALLOCATION_HEAD;
 }
 
-void table_count(struct memtable *table, void *block)
+void memtable_block_count(struct memtable *table, void *block)
 {
     atomic_fetch_add_explicit(&table->bytes, block_bytes(block), memory_order_relaxed);
 }
 
-void table_uncount(struct memtable *table, void *block)
+void memtable_block_uncount(struct memtable *table, void *block)
 {
     atomic_fetch_sub_explicit(&table->bytes, block_bytes(block), memory_order_relaxed);
 }
 
-void *table_alloc(struct memtable *table, size_t bytes)
+void *memtable_block_alloc(struct memtable *table, size_t bytes)
 {
     void *block = malloc(bytes);
     if (block)
-        table_count(table, block);
+        memtable_block_count(table, block);
     return block;
 }
 
-void table_free(struct memtable *table, void *block)
+void memtable_block_free(struct memtable *table, void *block)
 {
     if (!block)
         return;
-    table_uncount(table, block);
+    memtable_block_uncount(table, block);
     free(block);
 }
 
@@ -74,7 +74,7 @@ static void free_retired(struct epoch_item *item)
     free(retired);
 }
 
-struct retired *retired_new(uint32_t n)
+struct retired *memtable_retired_new(uint32_t n)
 {
     struct retired *retired = malloc(sizeof *retired + n * sizeof(void *));
     if (retired) {
@@ -84,15 +84,15 @@ struct retired *retired_new(uint32_t n)
     return retired;
 }
 
-void table_retire(struct memtable *table, struct retired *retired, void *block)
+void memtable_block_retire(struct memtable *table, struct retired *retired, void *block)
 {
     if (!block)
         return;
-    table_uncount(table, block);
+    memtable_block_uncount(table, block);
     retired->blocks[retired->n++] = block;
 }
 
-void table_defer(struct memtable *table, struct retired *retired)
+void memtable_retired_defer(struct memtable *table, struct retired *retired)
 {
     epoch_defer(table->config.epochs, &retired->item);
 }
@@ -101,18 +101,18 @@ void table_defer(struct memtable *table, struct retired *retired)
 
 static struct slot *chunk_new(struct memtable *table, uint32_t n, const struct slot *from, uint32_t n_from)
 {
-    struct slot *chunk = table_alloc(table, n * sizeof *chunk);
+    struct slot *chunk = memtable_block_alloc(table, n * sizeof *chunk);
     if (!chunk)
         return NULL;
     for (uint32_t i = 0; i < n; i++) {
         atomic_init(&chunk[i].record, i < n_from ? slot_record(&from[i]) : NULL);
-        atomic_init(&chunk[i].birth, i < n_from ? slot_birth(&from[i]) : SEQ_MAX);
-        atomic_init(&chunk[i].death, i < n_from ? slot_death(&from[i]) : 0);
+        atomic_init(&chunk[i].begin_lsn, i < n_from ? slot_begin_lsn(&from[i]) : MEMTABLE_LSN_MAX);
+        atomic_init(&chunk[i].end_lsn, i < n_from ? slot_end_lsn(&from[i]) : 0);
     }
     return chunk;
 }
 
-/* A directory with room for one chunk more than there are whole ones. */
+/* A directory that has space for one chunk more than there are whole ones. */
 static int directory_reserve(struct memtable *table)
 {
     struct directory *old = atomic_load_explicit(&table->directory, memory_order_relaxed);
@@ -120,10 +120,11 @@ static int directory_reserve(struct memtable *table)
     if (old && (chunks < old->capacity || table->capacity < CHUNK_ROWS))
         return 0;
     uint32_t capacity = old ? old->capacity * 2 : 1;
-    struct retired *retired = old ? retired_new(1) : NULL;
-    struct directory *directory = table_alloc(table, sizeof *directory + capacity * sizeof directory->chunks[0]);
+    struct retired *retired = old ? memtable_retired_new(1) : NULL;
+    struct directory *directory =
+        memtable_block_alloc(table, sizeof *directory + capacity * sizeof directory->chunks[0]);
     if (!directory || (old && !retired)) {
-        table_free(table, directory);
+        memtable_block_free(table, directory);
         free(retired);
         return QUIRE_ENOMEM;
     }
@@ -133,8 +134,8 @@ static int directory_reserve(struct memtable *table)
                     i < chunks ? atomic_load_explicit(&old->chunks[i], memory_order_relaxed) : NULL);
     atomic_store_explicit(&table->directory, directory, memory_order_release);
     if (old) {
-        table_retire(table, retired, old);
-        table_defer(table, retired);
+        memtable_block_retire(table, retired, old);
+        memtable_retired_defer(table, retired);
     }
     return 0;
 }
@@ -146,7 +147,7 @@ static int first_chunk_grow(struct memtable *table)
     struct slot *old = atomic_load_explicit(&directory->chunks[0], memory_order_relaxed);
     uint32_t n = table->capacity ? table->capacity + (table->capacity + 1) / 2 : SLOTS_FIRST;
     n = n < CHUNK_ROWS ? n : CHUNK_ROWS;
-    struct retired *retired = old ? retired_new(1) : NULL;
+    struct retired *retired = old ? memtable_retired_new(1) : NULL;
     struct slot *chunk = old && !retired ? NULL : chunk_new(table, n, old, table->capacity);
     if (!chunk) {
         free(retired);
@@ -155,15 +156,15 @@ static int first_chunk_grow(struct memtable *table)
     atomic_store_explicit(&directory->chunks[0], chunk, memory_order_release);
     table->capacity = n;
     if (old) {
-        table_retire(table, retired, old);
-        table_defer(table, retired);
+        memtable_block_retire(table, retired, old);
+        memtable_retired_defer(table, retired);
     }
     return 0;
 }
 
-int rows_reserve(struct memtable *table)
+int memtable_rows_reserve(struct memtable *table)
 {
-    if (table->free_row != MEMTABLE_NONE || atomic_load(&table->room) < table->capacity)
+    if (table->free_row != MEMTABLE_NONE || atomic_load(&table->row_end) < table->capacity)
         return 0;
     if (table->capacity == MEMTABLE_NONE / CHUNK_ROWS * CHUNK_ROWS)
         return QUIRE_ELIMIT;
@@ -181,43 +182,44 @@ int rows_reserve(struct memtable *table)
     return 0;
 }
 
-/* The number that rows_publish will give. */
+/* The number that memtable_rows_publish will give. */
 static uint32_t row_next(const struct memtable *table)
 {
-    return table->free_row != MEMTABLE_NONE ? table->free_row : atomic_load(&table->room);
+    return table->free_row != MEMTABLE_NONE ? table->free_row : atomic_load(&table->row_end);
 }
 
-uint32_t rows_publish(struct memtable *table, struct record *record, uint64_t seq)
+uint32_t memtable_rows_publish(struct memtable *table, struct memtable_record *record, uint64_t lsn)
 {
     uint32_t row = row_next(table);
-    struct slot *slot = table_slot(table, row);
+    struct slot *slot = memtable_slot(table, row);
     if (table->free_row != MEMTABLE_NONE)
-        table->free_row = (uint32_t)slot_death(slot);
-    atomic_store_explicit(&slot->death, SEQ_MAX, memory_order_release);
-    atomic_store_explicit(&slot->birth, seq, memory_order_relaxed);
-    if (table_navigation(table))
-        navigation_place(table_navigation(table), record, row);
+        table->free_row = (uint32_t)slot_end_lsn(slot);
+    atomic_store_explicit(&slot->end_lsn, MEMTABLE_LSN_MAX, memory_order_release);
+    atomic_store_explicit(&slot->begin_lsn, lsn, memory_order_relaxed);
+    if (memtable_navigation(table))
+        memtable_graph_place(memtable_navigation(table), record, row);
     atomic_store_explicit(&slot->record, record, memory_order_release);
-    if (row == atomic_load(&table->room))
-        atomic_store(&table->room, row + 1);
+    if (row == atomic_load(&table->row_end))
+        atomic_store(&table->row_end, row + 1);
     return row;
 }
 
-void rows_release(struct memtable *table, uint32_t row)
+void memtable_rows_release(struct memtable *table, uint32_t row)
 {
-    struct slot *slot = table_slot(table, row);
+    struct slot *slot = memtable_slot(table, row);
     atomic_store_explicit(&slot->record, NULL, memory_order_release);
-    atomic_store_explicit(&slot->birth, SEQ_MAX, memory_order_release);
-    atomic_store_explicit(&slot->death, table->free_row, memory_order_release);
+    atomic_store_explicit(&slot->begin_lsn, MEMTABLE_LSN_MAX, memory_order_release);
+    atomic_store_explicit(&slot->end_lsn, table->free_row, memory_order_release);
     table->free_row = row;
 }
 
 /* ---- records ----------------------------------------------------------------------------------------------------- */
 
-struct record *record_new(struct memtable *table, const void *key, uint32_t key_bytes, bool has_vector)
+struct memtable_record *memtable_record_new(struct memtable *table, const void *key, uint32_t key_bytes,
+                                            bool has_vector)
 {
     size_t before = has_vector ? table->kept_bytes : 0;
-    struct record *record = table_alloc(table, sizeof *record + before + key_bytes);
+    struct memtable_record *record = memtable_block_alloc(table, sizeof *record + before + key_bytes);
     if (!record)
         return NULL;
     atomic_init(&record->attributes, NULL);
@@ -231,9 +233,9 @@ struct record *record_new(struct memtable *table, const void *key, uint32_t key_
     return record;
 }
 
-struct attributes *attributes_new(struct memtable *table, const void *text, uint32_t bytes)
+struct memtable_text *memtable_attributes_new(struct memtable *table, const void *text, uint32_t bytes)
 {
-    struct attributes *attributes = table_alloc(table, sizeof *attributes + bytes);
+    struct memtable_text *attributes = memtable_block_alloc(table, sizeof *attributes + bytes);
     if (attributes) {
         attributes->bytes = bytes;
         memcpy(attributes->text, text, bytes);
@@ -241,11 +243,11 @@ struct attributes *attributes_new(struct memtable *table, const void *text, uint
     return attributes;
 }
 
-void rows_destroy(struct memtable *table)
+void memtable_rows_destroy(struct memtable *table)
 {
     struct directory *directory = atomic_load(&table->directory);
-    for (uint32_t row = 0; row < atomic_load(&table->room); row++) {
-        struct record *record = slot_record(table_slot(table, row));
+    for (uint32_t row = 0; row < atomic_load(&table->row_end); row++) {
+        struct memtable_record *record = slot_record(memtable_slot(table, row));
         if (record)
             free(atomic_load(&record->attributes));
         free(record);

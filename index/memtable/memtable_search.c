@@ -75,7 +75,7 @@ static void scorer_rotate(struct scorer *s)
     space_query(space, s->query, s->rotated, &norm2);
     for (uint32_t i = 0; i < space->code_dim; i++)
         s->rotated_sum += s->rotated[i];
-    s->work_norm2 = (float)floats_norm2(s->rotated, space->code_dim);
+    s->work_norm2 = (float)memtable_norm2(s->rotated, space->code_dim);
 }
 
 static void scorer_begin(struct scorer *s, const struct memtable *table, const float *query, void *memory)
@@ -85,7 +85,7 @@ static void scorer_begin(struct scorer *s, const struct memtable *table, const f
     s->rotated = memory;
     s->query = s->rotated + code_dim_of(dim + 1);
     s->bytes = (uint8_t *)(void *)(s->query + dim);
-    double norm2 = floats_norm2(query, dim);
+    double norm2 = memtable_norm2(query, dim);
     float scale = table->config.metric == QUIRE_METRIC_COSINE && norm2 > 0 ? (float)(1 / sqrt(norm2)) : 1;
     for (uint32_t i = 0; i < dim; i++)
         s->query[i] = query[i] * scale;
@@ -95,10 +95,10 @@ static void scorer_begin(struct scorer *s, const struct memtable *table, const f
         scorer_rotate(s);
 }
 
-static float score_code(const struct scorer *s, const struct record *record)
+static float score_code(const struct scorer *s, const struct memtable_record *record)
 {
     float f, norm2;
-    const uint8_t *code = record_code(s->table, record, &f, &norm2);
+    const uint8_t *code = memtable_record_code(s->table, record, &f, &norm2);
     float y = kernels()->f32_u8_dot(s->rotated, code, s->table->space.code_dim);
     float d = s->work_norm2 + norm2 - 2 * f * (y - code_half(8) * s->rotated_sum);
     return space_distance(&s->table->space, d, s->norm2);
@@ -131,7 +131,7 @@ static float raw_product(const struct scorer *s, const uint8_t *stored)
     return (l2 ? k->f32_u8_l2 : k->f32_u8_dot)(q, x, config->dim);
 }
 
-static float score(const struct scorer *s, const struct record *record)
+static float score(const struct scorer *s, const struct memtable_record *record)
 {
     if (s->table->coded)
         return score_code(s, record);
@@ -154,7 +154,7 @@ static float score(const struct scorer *s, const struct record *record)
 /* A heap, farthest first; equal distances are ordered by row. */
 struct nearest {
     struct memtable_hit *hits;
-    uint32_t n, room;
+    uint32_t n, capacity;
 };
 
 static bool is_farther(struct memtable_hit a, struct memtable_hit b)
@@ -181,8 +181,8 @@ static void sift_down(struct memtable_hit *hits, uint32_t n, uint32_t at)
 
 static void nearest_offer(struct nearest *nearest, struct memtable_hit hit)
 {
-    if (nearest->n == nearest->room) {
-        if (nearest->room > 0 && is_farther(nearest->hits[0], hit)) {
+    if (nearest->n == nearest->capacity) {
+        if (nearest->capacity > 0 && is_farther(nearest->hits[0], hit)) {
             nearest->hits[0] = hit;
             sift_down(nearest->hits, nearest->n, 0);
         }
@@ -233,7 +233,7 @@ static bool passes(const struct search *search, uint32_t number)
     return row.key && search->test->accepts(search->test->context, &row);
 }
 
-static void consider(struct search *search, uint32_t row, const struct slot *slot, const struct record *record)
+static void consider(struct search *search, uint32_t row, const struct slot *slot, const struct memtable_record *record)
 {
     if (!slot_visible(slot, search->snapshot) || !passes(search, row))
         return;
@@ -246,10 +246,10 @@ static void consider(struct search *search, uint32_t row, const struct slot *slo
 static void scan_rows(struct search *search, uint32_t except)
 {
     const struct memtable *table = search->scorer.table;
-    uint32_t room = atomic_load_explicit(&table->room, memory_order_acquire);
-    for (uint32_t row = 0; row < room; row++) {
-        const struct slot *slot = table_slot(table, row);
-        const struct record *record = slot_record(slot);
+    uint32_t row_end = atomic_load_explicit(&table->row_end, memory_order_acquire);
+    for (uint32_t row = 0; row < row_end; row++) {
+        const struct slot *slot = memtable_slot(table, row);
+        const struct memtable_record *record = slot_record(slot);
         if (record && row != except)
             consider(search, row, slot, record);
     }
@@ -259,10 +259,10 @@ static void scan_rows(struct search *search, uint32_t except)
 static void scan_queue(struct search *search, const struct navigation *navigation, uint32_t head, uint32_t tail)
 {
     for (uint32_t i = head; i != tail; i++) {
-        struct record *record;
+        struct memtable_record *record;
         uint32_t row;
-        const struct slot *slot = queue_slot(search->scorer.table, navigation, i, &record, &row);
-        if (slot && record_state(record) <= ROW_LINKING)
+        const struct slot *slot = memtable_queue_slot(search->scorer.table, navigation, i, &record, &row);
+        if (slot && memtable_record_state(record) <= ROW_LINKING)
             consider(search, row, slot, record);
     }
 }
@@ -277,8 +277,8 @@ static bool is_visible(void *context, uint32_t node)
 {
     const struct search *search = context;
     const struct memtable *table = search->scorer.table;
-    uint32_t row = node_row(table_navigation(table), node);
-    const struct slot *slot = table_slot(table, row);
+    uint32_t row = node_row(memtable_navigation(table), node);
+    const struct slot *slot = memtable_slot(table, row);
     return slot_record(slot) && slot_visible(slot, search->snapshot) && passes(search, row);
 }
 
@@ -288,8 +288,8 @@ static void consider_nominees(struct search *search, const struct navigation *na
 {
     for (uint32_t i = 0; i < n; i++) {
         uint32_t row = node_row(navigation, hits[i].row);
-        const struct slot *slot = table_slot(search->scorer.table, row);
-        const struct record *record = slot_record(slot);
+        const struct slot *slot = memtable_slot(search->scorer.table, row);
+        const struct memtable_record *record = slot_record(slot);
         if (!record)
             continue;
         bool walked = record->queued - head < tail - head;
@@ -312,9 +312,9 @@ static uint32_t beam_of(const struct memtable *table, const struct memtable_quer
 static int search_graph(struct search *search, const struct navigation *navigation, struct graph_scratch *scratch,
                         uint32_t beam)
 {
-    uint32_t k = search->nearest.room, room = beam < 2 * k + SPARE_HITS ? beam : 2 * k + SPARE_HITS;
+    uint32_t k = search->nearest.capacity, capacity = beam < 2 * k + SPARE_HITS ? beam : 2 * k + SPARE_HITS;
     struct workspace workspace;
-    struct graph_hit *hits = workspace_begin(&workspace, room * sizeof *hits);
+    struct graph_hit *hits = memtable_workspace_begin(&workspace, n_max * sizeof *hits);
     if (!search->scorer.table->coded)
         scorer_rotate(&search->scorer);
     int rc = hits ? graph_query(navigation->graph, scratch, search->scorer.rotated) : QUIRE_ENOMEM;
@@ -322,20 +322,20 @@ static int search_graph(struct search *search, const struct navigation *navigati
         uint32_t head = atomic_load_explicit(&navigation->head, memory_order_acquire);
         uint32_t tail = atomic_load_explicit(&navigation->tail, memory_order_acquire);
         scan_queue(search, navigation, head, tail);
-        uint32_t n = graph_search(navigation->graph, &navigation->root, scratch, beam, is_visible, search, hits, room);
+        uint32_t n = graph_search(navigation->graph, &navigation->root, scratch, beam, is_visible, search, hits, n_max);
         consider_nominees(search, navigation, hits, n, head, tail);
     }
-    workspace_end(&workspace);
+    memtable_workspace_end(&workspace);
     return rc;
 }
 
 /* About how many visible rows pass the test; 0 where too few do for a walk. */
-static uint64_t estimate_matches(const struct search *search, uint32_t room)
+static uint64_t estimate_matches(const struct search *search, uint32_t row_end)
 {
     const struct memtable *table = search->scorer.table;
-    uint32_t step = room / SAMPLE_ROWS ? room / SAMPLE_ROWS : 1, n = 0, n_pass = 0;
-    for (uint32_t i = 0; i < SAMPLE_ROWS && i < room; i++) {
-        const struct slot *slot = table_slot(table, i * step);
+    uint32_t step = row_end / SAMPLE_ROWS ? row_end / SAMPLE_ROWS : 1, n = 0, n_pass = 0;
+    for (uint32_t i = 0; i < SAMPLE_ROWS && i < row_end; i++) {
+        const struct slot *slot = memtable_slot(table, i * step);
         if (!slot_record(slot) || !slot_visible(slot, search->snapshot))
             continue;
         n++;
@@ -350,12 +350,12 @@ static uint64_t estimate_matches(const struct search *search, uint32_t room)
 static int search_rows(struct search *search, const struct memtable_query *query, struct graph_scratch *scratch)
 {
     const struct memtable *table = search->scorer.table;
-    const struct navigation *navigation = table_navigation(table);
-    uint32_t beam = beam_of(table, query), room = atomic_load_explicit(&table->room, memory_order_acquire);
+    const struct navigation *navigation = memtable_navigation(table);
+    uint32_t beam = beam_of(table, query), row_end = atomic_load_explicit(&table->row_end, memory_order_acquire);
     uint64_t matches = atomic_load_explicit(&table->living, memory_order_relaxed);
-    bool walks = navigation && !query->exact && room > SCAN_BEAMS * beam;
+    bool walks = navigation && !query->exact && row_end > SCAN_BEAMS * beam;
     if (walks && search->test) {
-        matches = estimate_matches(search, room);
+        matches = estimate_matches(search, row_end);
         walks = matches > 0;
     }
     if (walks) {
@@ -374,14 +374,14 @@ int memtable_search(const struct memtable *table, struct graph_scratch *scratch,
                     struct memtable_hit *hits, struct memtable_work *work)
 {
     struct workspace workspace;
-    void *memory = workspace_begin(&workspace, scorer_bytes(table));
+    void *memory = memtable_workspace_begin(&workspace, scorer_bytes(table));
     struct search search = {.nearest = {hits, 0, query->k}, .snapshot = query->snapshot, .test = query->test};
     int rc = memory ? 0 : QUIRE_ENOMEM;
     if (rc == 0) {
         scorer_begin(&search.scorer, table, query->query, memory);
         rc = search_rows(&search, query, scratch);
     }
-    workspace_end(&workspace);
+    memtable_workspace_end(&workspace);
     if (rc < 0)
         return rc;
     nearest_sort(&search.nearest);
@@ -395,36 +395,37 @@ int memtable_search(const struct memtable *table, struct graph_scratch *scratch,
 #define LINKS_MAX 256u
 
 /* The graph's neighbours of a row. */
-static void consider_links(struct search *search, const struct navigation *navigation, const struct record *record)
+static void consider_links(struct search *search, const struct navigation *navigation,
+                           const struct memtable_record *record)
 {
     uint32_t nodes[LINKS_MAX], n = graph_links(navigation->graph, record->node, nodes, LINKS_MAX);
     for (uint32_t i = 0; i < n; i++) {
         uint32_t row = node_row(navigation, nodes[i]);
-        const struct slot *slot = table_slot(search->scorer.table, row);
-        const struct record *neighbour = slot_record(slot);
+        const struct slot *slot = memtable_slot(search->scorer.table, row);
+        const struct memtable_record *neighbour = slot_record(slot);
         if (neighbour)
             consider(search, row, slot, neighbour);
     }
 }
 
 int memtable_links(const struct memtable *table, uint32_t row, uint64_t snapshot, const struct memtable_test *test,
-                   struct memtable_hit *hits, uint32_t room)
+                   struct memtable_hit *hits, uint32_t hits_max)
 {
     struct workspace workspace;
     size_t dim = table->config.dim, code_dim = code_dim_of(table->config.dim + 1);
-    float *vector = workspace_begin(&workspace, sizeof(float) * (dim + code_dim) + scorer_bytes(table));
-    struct search search = {.nearest = {hits, 0, room}, .snapshot = snapshot, .test = test};
+    float *vector = memtable_workspace_begin(&workspace, sizeof(float) * (dim + code_dim) + scorer_bytes(table));
+    struct search search = {.nearest = {hits, 0, capacity}, .snapshot = snapshot, .test = test};
     if (vector) {
-        const struct navigation *navigation = table_navigation(table);
-        const struct record *record = slot_record(table_slot(table, row));
+        const struct navigation *navigation = memtable_navigation(table);
+        const struct memtable_record *record = slot_record(memtable_slot(table, row));
         memtable_vector(table, row, vector + dim, vector);
         scorer_begin(&search.scorer, table, vector, vector + dim + code_dim);
-        if (navigation && record_state(record) == ROW_LINKED)
+        if (navigation && memtable_record_state(record) == ROW_LINKED)
             consider_links(&search, navigation, record);
         else
             scan_rows(&search, row);
         nearest_sort(&search.nearest);
     }
-    workspace_end(&workspace);
+    memtable_workspace_end(&workspace);
     return vector ? (int)search.nearest.n : QUIRE_ENOMEM;
 }

@@ -163,7 +163,7 @@ static int list_rows(struct rebuild *r)
     for (uint32_t t = 0; t < r->n_memtables; t++) {
         struct memtable_stats stats;
         memtable_get_stats(r->memtables[t]->memtable, &stats);
-        capacity += stats.room;
+        capacity += stats.row_end;
     }
     r->sources = malloc(size_mul(capacity + 1, sizeof *r->sources));
     if (!r->sources)
@@ -171,8 +171,8 @@ static int list_rows(struct rebuild *r)
     for (uint32_t t = 0; t < r->n_memtables; t++) {
         struct memtable_stats stats;
         memtable_get_stats(r->memtables[t]->memtable, &stats);
-        for (uint32_t i = 0; i < stats.room; i++)
-            if (memtable_death(r->memtables[t]->memtable, i) == SEQ_MAX)
+        for (uint32_t i = 0; i < stats.row_end; i++)
+            if (memtable_end_lsn(r->memtables[t]->memtable, i) == MEMTABLE_LSN_MAX)
                 r->sources[r->n_rows++] = (struct source){t, i};
     }
     assert(r->n_rows <= capacity);
@@ -262,10 +262,10 @@ static int split_rows(struct rebuild *r, struct quire_error *err)
     for (uint32_t t = 0; t < r->n_memtables; t++) {
         struct memtable_stats stats;
         memtable_get_stats(r->memtables[t]->memtable, &stats);
-        r->memtable_rows_of[t] = malloc(sizeof(uint32_t) * ((size_t)stats.room + 1));
+        r->memtable_rows_of[t] = malloc(sizeof(uint32_t) * ((size_t)stats.row_end + 1));
         if (!r->memtable_rows_of[t])
             return error_set(err, QUIRE_ENOMEM, "no memory for where rows have gone");
-        memset(r->memtable_rows_of[t], 0xff, sizeof(uint32_t) * ((size_t)stats.room + 1));
+        memset(r->memtable_rows_of[t], 0xff, sizeof(uint32_t) * ((size_t)stats.row_end + 1));
     }
     assert(r->n_rows == 0 || rows_of);
     for (uint32_t i = 0; i < r->n_rows; i++)
@@ -443,7 +443,7 @@ int store_seal_claimed(struct store *store, struct collection *collection, bool 
     for (uint32_t i = 0; i < r.n_memtables; i++) {
         struct memtable_stats stats;
         memtable_get_stats(r.memtables[i]->memtable, &stats);
-        assert(r.memtables[i]->last_seq < SEQ_MAX); /* frozen */
+        assert(r.memtables[i]->last_seq < MEMTABLE_LSN_MAX); /* frozen */
         rows += stats.rows;
     }
     r.parts = calloc(r.view->n_parts + 1u, sizeof(struct part *));

@@ -245,9 +245,9 @@ static int save_tables(struct repair *r)
         const struct memtable *table = view->memtables[t]->memtable;
         struct memtable_stats stats;
         memtable_get_stats(table, &stats);
-        for (uint32_t i = 0; i < stats.room && rc == 0; i++) {
+        for (uint32_t i = 0; i < stats.row_end && rc == 0; i++) {
             struct memtable_row row;
-            if (memtable_death(table, i) != SEQ_MAX)
+            if (memtable_end_lsn(table, i) != MEMTABLE_LSN_MAX)
                 continue;
             memtable_row(table, i, &row);
             memtable_vector(table, i, floats + dim, floats);

@@ -421,7 +421,7 @@ static int note_memory(void *context, const struct memtable *memtable, uint32_t 
 
 static int find_shared(struct adoption *a, struct quire_error *err)
 {
-    int rc = view_each_row(a->view, a->store->epochs, SEQ_MAX - 1, note_memory, a);
+    int rc = view_each_row(a->view, a->store->epochs, MEMTABLE_LSN_MAX - 1, note_memory, a);
     for (uint32_t i = 0; rc == 0 && i < a->view->n_parts; i++) {
         a->scanned = a->view->parts[i];
         rc = segment_scan(a->view->parts[i]->segment, NULL, note_scanned, NULL, a, err);

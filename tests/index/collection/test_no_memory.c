@@ -93,7 +93,7 @@ static void refused_puts_leave_nothing_behind(void **state)
     assert_true(support_equal(&lane, c, &model));
     for (uint32_t key = 0; key < KEYS; key += 7)
         put_with_failures(&lane, c, &model, key);
-    assert_int_equal(memtable_verify(c->view->memtables[0]->memtable, &err), 0);
+    assert_int_equal(memtable_check(c->view->memtables[0]->memtable, &err), 0);
     assert_int_equal(store_compact(store, c, &err), 0);
     for (unsigned opened = 0; opened < 2; opened++) {
         assert_true(support_equal(&lane, c, &model));

@@ -2,7 +2,7 @@
  * test_memtable.c - memtables against a model of plain arrays: every metric and type, old snapshots, the change to the
  * graph, recall, memory, rows given back, threads.
  *
- * The model keeps every version of every element with its birth and death and the user's vector. Exact searches must
+ * The model keeps every version of every element with its begin_lsn and end_lsn and the user's vector. Exact searches must
  * answer the same rows as the model's scan (but for ties), approximate ones nearly so.
  */
 #include "index/kernels/kernels.h"
@@ -30,7 +30,7 @@ struct fixture {
     struct graph_scratch *scratch;
     struct memtable_config config;
     struct memtable *table;
-    uint64_t seq;
+    uint64_t lsn;
 };
 
 static void begin(struct fixture *f, uint32_t dim, enum quire_type type, enum quire_metric metric, enum quire_slot slot)
@@ -53,7 +53,7 @@ static void end(struct fixture *f)
 static void verify(const struct fixture *f)
 {
     struct quire_error reason = {0};
-    if (memtable_verify(f->table, &reason) < 0)
+    if (memtable_check(f->table, &reason) < 0)
         fail_msg("%s", reason.message);
 }
 
@@ -61,7 +61,7 @@ static uint32_t put(struct fixture *f, const void *key, uint32_t key_bytes, cons
 {
     uint32_t row;
     unsigned slot = epoch_enter(f->epochs);
-    assert_int_equal(memtable_put(f->table, key, key_bytes, vector, false, NULL, 0, ++f->seq, &row), 0);
+    assert_int_equal(memtable_put(f->table, key, key_bytes, vector, false, NULL, 0, ++f->lsn, &row), 0);
     epoch_exit(f->epochs, slot);
     return row;
 }
@@ -130,7 +130,7 @@ static void random_vector(uint64_t *state, uint32_t dim, float *x)
 
 struct version {
     uint32_t key, row, attributes; /* attributes: a number, 0: none */
-    uint64_t birth, death;
+    uint64_t begin_lsn, end_lsn;
     float *x;
 };
 
@@ -157,18 +157,18 @@ static void model_put(struct fixture *f, struct model *m, uint32_t key, uint64_t
     convert(f->config.type, v->x, m->dim, elements);
     v->key = key;
     v->attributes = (uint32_t)random_below(random, 3);
-    v->birth = ++f->seq;
-    v->death = SEQ_MAX;
+    v->begin_lsn = ++f->lsn;
+    v->end_lsn = MEMTABLE_LSN_MAX;
     if (m->living[key] != UINT32_MAX)
-        m->versions[m->living[key]].death = v->birth;
+        m->versions[m->living[key]].end_lsn = v->begin_lsn;
     m->living[key] = m->n++;
     uint32_t text_bytes = v->attributes ? (uint32_t)sprintf(text, "{\"n\":%u}", v->attributes) : 0;
     bool as_stored = random_below(random, 2);
-    assert_int_equal(memtable_check(f->table, elements, NULL), 0);
+    assert_int_equal(memtable_check_vector(f->table, elements, NULL), 0);
     assert_int_equal(memtable_stored(f->table, elements, stored), 0);
     unsigned slot = epoch_enter(f->epochs);
     assert_int_equal(memtable_put(f->table, name, key_of(key, name), as_stored ? stored : elements, as_stored, text,
-                                  text_bytes, v->birth, &v->row),
+                                  text_bytes, v->begin_lsn, &v->row),
                      0);
     uint8_t kept[sizeof stored];
     memtable_row_stored(f->table, v->row, kept);
@@ -190,8 +190,8 @@ static void model_change(struct fixture *f, struct model *m, uint32_t key, struc
         assert_int_equal(memtable_set_attributes(f->table, row, text, n), 0);
         return;
     }
-    v->death = ++f->seq;
-    memtable_kill(f->table, row, v->death);
+    v->end_lsn = ++f->lsn;
+    memtable_end(f->table, row, v->end_lsn);
     m->living[key] = UINT32_MAX;
 }
 
@@ -202,7 +202,7 @@ static void check_row(struct fixture *f, const struct version *v)
     memtable_row(f->table, v->row, &row);
     assert_int_equal(row.key_bytes, key_of(v->key, name));
     assert_memory_equal(row.key, name, row.key_bytes);
-    assert_true(row.birth == v->birth && row.death == v->death);
+    assert_true(row.begin_lsn == v->begin_lsn && row.end_lsn == v->end_lsn);
     assert_int_equal(row.attribute_bytes, v->attributes ? sprintf(text, "{\"n\":%u}", v->attributes) : 0);
     if (v->attributes)
         assert_memory_equal(row.attributes, text, row.attribute_bytes);
@@ -229,7 +229,7 @@ static void check_search(struct fixture *f, const struct model *m, bool exact, u
     uint32_t n = search(f, query, K, exact, snapshot, hits);
     for (uint32_t i = 0; i < m->n; i++) {
         const struct version *v = &m->versions[i];
-        if (v->birth > snapshot || v->death <= snapshot)
+        if (v->begin_lsn > snapshot || v->end_lsn <= snapshot)
             continue;
         n_visible++;
         double d = support_distance(m->metric, query, v->x, m->dim);
@@ -258,7 +258,7 @@ static void check_end(struct fixture *f, const struct model *m, uint64_t *state)
 {
     struct memtable_stats stats;
     uint32_t living = 0;
-    while (memtable_reclaim(f->table, f->scratch, f->seq))
+    while (memtable_reclaim(f->table, f->scratch, f->lsn))
         ;
     link_all(f);
     verify(f);
@@ -267,8 +267,8 @@ static void check_end(struct fixture *f, const struct model *m, uint64_t *state)
         living += m->living[i] != UINT32_MAX;
     assert_int_equal(stats.rows, living);
     assert_int_equal(stats.dead, 0);
-    assert_true(stats.room < 2 * KEYS);
-    check_search(f, m, true, f->seq, state);
+    assert_true(stats.row_end < 2 * KEYS);
+    check_search(f, m, true, f->lsn, state);
 }
 
 static void run_model(uint32_t dim, enum quire_type type, enum quire_metric metric, enum quire_slot slot)
@@ -290,13 +290,13 @@ static void run_model(uint32_t dim, enum quire_type type, enum quire_metric metr
         else
             model_change(&f, &m, key, &random);
         if (step % 20 == 7)
-            check_search(&f, &m, step % 40 == 7, f.seq, &state);
+            check_search(&f, &m, step % 40 == 7, f.lsn, &state);
         if (step % 20 == 13)
-            check_search(&f, &m, true, horizon + random_below(&random, f.seq - horizon + 1), &state);
+            check_search(&f, &m, true, horizon + random_below(&random, f.lsn - horizon + 1), &state);
         if (step % 100 == 50 && step > 1000)
             link_all(&f);
         if (step % 150 == 0) {
-            horizon = f.seq > 50 ? f.seq - 50 : 0;
+            horizon = f.lsn > 50 ? f.lsn - 50 : 0;
             while (memtable_reclaim(f.table, f.scratch, horizon))
                 ;
             verify(&f);
@@ -347,7 +347,7 @@ static void test_change_to_the_graph(void **state)
         assert_true((memtable_space(f.table) != NULL) == (i >= MEMTABLE_FLAT_ROWS));
         /* each row is found at once and keeps its number */
         for (uint32_t j = 0; j <= i; j += 37) {
-            assert_int_equal(search(&f, x[j], 1, false, f.seq, hits), 1);
+            assert_int_equal(search(&f, x[j], 1, false, f.lsn, hits), 1);
             assert_true(hits[0].row == j && hits[0].distance == 0);
         }
     }
@@ -356,7 +356,7 @@ static void test_change_to_the_graph(void **state)
         assert_true(hits[i].row < 200);
     link_all(&f);
     verify(&f);
-    uint32_t n = (uint32_t)memtable_links(f.table, 7, f.seq, NULL, hits, 5);
+    uint32_t n = (uint32_t)memtable_links(f.table, 7, f.lsn, NULL, hits, 5);
     assert_int_equal(n, 5);
     for (uint32_t i = 0; i < n; i++) {
         assert_int_not_equal(hits[i].row, 7);
@@ -382,7 +382,7 @@ static double recall_of(struct fixture *f, const struct support_data *data)
         memset(as_ids, 0, sizeof as_ids);
         const float *query = queries + (size_t)i * data->dim;
         unsigned slot = epoch_enter(f->epochs);
-        uint32_t n = search(f, query, K, false, f->seq, hits);
+        uint32_t n = search(f, query, K, false, f->lsn, hits);
         epoch_exit(f->epochs, slot);
         for (uint32_t h = 0; h < n; h++)
             as_ids[h].id = hits[h].row;
@@ -432,7 +432,7 @@ static void test_growing_lengths(void **state)
         random_vector(&gauss, DIM, x);
         for (uint32_t i = 0; i < DIM; i++)
             x[i] *= powf(1.0002f, (float)n);
-        if (memtable_check(f.table, x, &err) < 0)
+        if (memtable_check_vector(f.table, x, &err) < 0)
             break;
         put_number(&f, n, x);
     }
@@ -469,30 +469,30 @@ static void run_reuse(uint32_t keys)
         }
         if (round % 2)
             link_all(&f);
-        reclaim_all(&f, f.seq);
+        reclaim_all(&f, f.lsn);
     }
     memtable_get_stats(f.table, &stats);
     assert_int_equal(stats.rows, keys);
     assert_int_equal(stats.dead, 0);
-    assert_true(stats.room <= 2 * keys); /* of 12 lives of each key */
+    assert_true(stats.row_end <= 2 * keys); /* of 12 lives of each key */
     verify(&f);
     /* a reader inside an epoch keeps its row, whatever happens to it; without one it goes */
     uint32_t number = 3, victim = memtable_find(f.table, &number, sizeof number);
     unsigned slot = epoch_enter(f.epochs);
     memtable_row(f.table, victim, &row);
     const void *key = row.key;
-    memtable_kill(f.table, victim, ++f.seq);
-    reclaim_all(&f, f.seq);
+    memtable_end(f.table, victim, ++f.lsn);
+    reclaim_all(&f, f.lsn);
     memtable_get_stats(f.table, &stats);
     assert_int_equal(stats.dead, 1);
     memtable_row(f.table, victim, &row);
-    assert_true(row.key == key && row.death == f.seq && memcmp(key, &number, sizeof number) == 0);
+    assert_true(row.key == key && row.end_lsn == f.lsn && memcmp(key, &number, sizeof number) == 0);
     epoch_exit(f.epochs, slot);
-    reclaim_all(&f, f.seq);
+    reclaim_all(&f, f.lsn);
     memtable_get_stats(f.table, &stats);
     assert_int_equal(stats.dead, 0);
     memtable_row(f.table, victim, &row);
-    assert_true(row.key == NULL && row.birth == SEQ_MAX && row.death == 0);
+    assert_true(row.key == NULL && row.begin_lsn == MEMTABLE_LSN_MAX && row.end_lsn == 0);
     assert_int_equal(put_number(&f, number, x), victim);
     end(&f);
 }
@@ -540,7 +540,7 @@ enum {
 struct live {
     struct fixture f;
     pthread_mutex_t lock;
-    atomic_uint_fast64_t seq; /* last one that is visible */
+    atomic_uint_fast64_t lsn; /* last one that is visible */
     atomic_bool stop;
     atomic_uint failures, searches;
 };
@@ -594,7 +594,7 @@ static void *search_always(void *context)
         random_vector(&gauss, LIVE_DIM, query);
         unsigned slot = epoch_enter(live->f.epochs);
         struct memtable_query q = {.query = query, .k = all ? LIVE_KEYS : 10, .exact = all, .effort = 20};
-        q.snapshot = atomic_load(&live->seq);
+        q.snapshot = atomic_load(&live->lsn);
         int n = memtable_search(live->f.table, scratch, &q, hits, NULL);
         if ((n != (int)q.k && !all) || !sees_each_once(live, hits, n, all))
             atomic_fetch_add(&live->failures, 1);
@@ -617,13 +617,13 @@ static void write_always(struct live *live)
         uint32_t key = i < LIVE_KEYS ? i : (uint32_t)random_below(&random, LIVE_KEYS), row;
         random_vector(&gauss, LIVE_DIM, x);
         pthread_mutex_lock(&live->lock);
-        uint64_t seq = atomic_load(&live->seq) + 1;
-        assert_int_equal(memtable_put(f->table, &key, sizeof key, x, false, "abc", 3, seq, &row), 0);
+        uint64_t lsn = atomic_load(&live->lsn) + 1;
+        assert_int_equal(memtable_put(f->table, &key, sizeof key, x, false, "abc", 3, lsn, &row), 0);
         if (i % 5 == 0)
             assert_int_equal(memtable_set_attributes(f->table, row, "def", i % 10 ? 3 : 0), 0);
-        atomic_store(&live->seq, seq);
+        atomic_store(&live->lsn, lsn);
         if (i % 16 == 0)
-            memtable_reclaim(f->table, f->scratch, seq);
+            memtable_reclaim(f->table, f->scratch, lsn);
         pthread_mutex_unlock(&live->lock);
     }
 }
@@ -640,7 +640,7 @@ static void run_threads(enum quire_metric metric, enum quire_slot slot)
         random_vector(&gauss, LIVE_DIM, x);
         put_number(&live.f, key, x);
     }
-    atomic_store(&live.seq, live.f.seq);
+    atomic_store(&live.lsn, live.f.lsn);
     for (unsigned i = 0; i < LINKERS; i++)
         assert_int_equal(pthread_create(&linkers[i], NULL, link_always, &live), 0);
     for (unsigned i = 0; i < SEARCHERS; i++)
@@ -653,9 +653,9 @@ static void run_threads(enum quire_metric metric, enum quire_slot slot)
         pthread_join(searchers[i], NULL);
     assert_int_equal(atomic_load(&live.failures), 0);
     assert_true(atomic_load(&live.searches) > 10);
-    reclaim_all(&live.f, atomic_load(&live.seq));
+    reclaim_all(&live.f, atomic_load(&live.lsn));
     link_all(&live.f);
-    reclaim_all(&live.f, atomic_load(&live.seq));
+    reclaim_all(&live.f, atomic_load(&live.lsn));
     verify(&live.f);
     struct memtable_stats stats;
     memtable_get_stats(live.f.table, &stats);
@@ -683,12 +683,12 @@ static void *search_for_dead(void *context)
     while (!atomic_load(&live->stop)) {
         struct memtable_hit hits[CHURN_KEYS];
         unsigned slot = epoch_enter(live->f.epochs);
-        struct memtable_query q = {.query = query, .k = CHURN_KEYS, .exact = true, .snapshot = atomic_load(&live->seq)};
+        struct memtable_query q = {.query = query, .k = CHURN_KEYS, .exact = true, .snapshot = atomic_load(&live->lsn)};
         int n = memtable_search(live->f.table, scratch, &q, hits, NULL);
         for (int i = 0; i < n; i++) {
             struct memtable_row row;
             memtable_row(live->f.table, hits[i].row, &row);
-            if (!row.key || row.birth > q.snapshot || row.death <= q.snapshot)
+            if (!row.key || row.begin_lsn > q.snapshot || row.end_lsn <= q.snapshot)
                 atomic_fetch_add(&live->failures, 1);
         }
         atomic_fetch_add(&live->searches, 1);
@@ -712,13 +712,13 @@ static void test_the_dead_stay_dead(void **state)
         uint32_t key = i % CHURN_KEYS;
         uint32_t old = memtable_find(f->table, &key, sizeof key);
         if (old != MEMTABLE_NONE) {
-            memtable_kill(f->table, old, ++f->seq);
-            atomic_store(&live.seq, f->seq);
-            while (memtable_death(f->table, old) != 0)
-                memtable_reclaim(f->table, f->scratch, f->seq);
+            memtable_end(f->table, old, ++f->lsn);
+            atomic_store(&live.lsn, f->lsn);
+            while (memtable_end_lsn(f->table, old) != 0)
+                memtable_reclaim(f->table, f->scratch, f->lsn);
         }
         put_number(f, key, x);
-        atomic_store(&live.seq, f->seq);
+        atomic_store(&live.lsn, f->lsn);
     }
     atomic_store(&live.stop, true);
     pthread_join(searcher, NULL);
@@ -734,15 +734,15 @@ static void test_refused_vectors(void **state)
     float x[8] = {1, 2, 3, 4, 5, 6, 7, NAN}, zero[8] = {0};
     (void)state;
     begin(&f, 8, QUIRE_TYPE_F32, QUIRE_METRIC_COSINE, QUIRE_SLOT_Q8);
-    assert_int_equal(memtable_check(f.table, x, NULL), QUIRE_ENOTFINITE);
+    assert_int_equal(memtable_check_vector(f.table, x, NULL), QUIRE_ENOTFINITE);
     x[7] = INFINITY;
-    assert_int_equal(memtable_check(f.table, x, NULL), QUIRE_ENOTFINITE);
+    assert_int_equal(memtable_check_vector(f.table, x, NULL), QUIRE_ENOTFINITE);
     x[7] = 8;
-    assert_int_equal(memtable_check(f.table, x, NULL), 0);
-    assert_int_equal(memtable_check(f.table, zero, NULL), QUIRE_EZEROVEC);
+    assert_int_equal(memtable_check_vector(f.table, x, NULL), 0);
+    assert_int_equal(memtable_check_vector(f.table, zero, NULL), QUIRE_EZEROVEC);
     end(&f);
     begin(&f, 8, QUIRE_TYPE_F32, QUIRE_METRIC_L2, QUIRE_SLOT_F32);
-    assert_int_equal(memtable_check(f.table, zero, NULL), 0);
+    assert_int_equal(memtable_check_vector(f.table, zero, NULL), 0);
     end(&f);
 }
 

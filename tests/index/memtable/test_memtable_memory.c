@@ -64,7 +64,7 @@ struct fixture {
     struct graph_scratch *scratch;
     struct memtable_config config;
     struct memtable *table;
-    uint64_t seq, gauss;
+    uint64_t lsn, gauss;
     float x[DIM_MAX];
 };
 
@@ -95,7 +95,7 @@ static int put(struct fixture *f, uint32_t number, uint32_t *row)
 {
     char key[16];
     uint32_t bytes = (uint32_t)sprintf(key, "doc:%u", number);
-    return memtable_put(f->table, key, bytes, f->x, false, number % 2 ? NULL : "{}", number % 2 ? 0 : 2, f->seq + 1,
+    return memtable_put(f->table, key, bytes, f->x, false, number % 2 ? NULL : "{}", number % 2 ? 0 : 2, f->lsn + 1,
                         row);
 }
 
@@ -105,7 +105,7 @@ static void put_rows(struct fixture *f, uint32_t from, uint32_t to)
         uint32_t row;
         next_vector(f);
         assert_int_equal(put(f, i, &row), 0);
-        f->seq++;
+        f->lsn++;
     }
 }
 
@@ -221,18 +221,18 @@ static void run_failing_puts(enum quire_metric metric, enum quire_slot slot)
             assert_true(before.rows == after.rows && before.dead == after.dead && before.room == after.room);
             /* that there is a graph now changes no answer */
             assert_true(before.unlinked == after.unlinked || (before.unlinked == 0 && after.unlinked == after.room));
-            if (memtable_verify(f.table, &reason) < 0)
+            if (memtable_check(f.table, &reason) < 0)
                 fail_msg("%s", reason.message);
             failures++;
         }
-        f.seq++;
+        f.lsn++;
         char name[16];
         assert_int_equal(memtable_find(f.table, name, (uint32_t)sprintf(name, "doc:%u", key)), row);
     }
     if (!SANITIZED)
         assert_true(failures > 320);
     link_all(&f);
-    if (memtable_verify(f.table, &reason) < 0)
+    if (memtable_check(f.table, &reason) < 0)
         fail_msg("%s", reason.message);
     end(&f);
 }
@@ -276,7 +276,7 @@ static void test_searches_do_not_allocate(void **state)
     begin(&f, 64, QUIRE_METRIC_COSINE, QUIRE_SLOT_Q8);
     put_rows(&f, 0, 2000);
     link_all(&f);
-    struct memtable_query query = {.query = f.x, .k = 20, .snapshot = f.seq};
+    struct memtable_query query = {.query = f.x, .k = 20, .snapshot = f.lsn};
     unsigned long before = 0;
     for (uint32_t i = 0; i < 40; i++) {
         if (i == 20)
