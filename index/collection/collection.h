@@ -164,7 +164,7 @@ struct collection_search {
     struct filter *filter;            /* compiled with the collection's schema; a reference is taken; NULL: all */
     const struct tenant_scope *scope; /* copied; NULL: all. The options' filter and tenants are not looked at here */
     bool want_vectors, want_attributes;
-    uint32_t rank;                              /* of its searches in segments: search.h */
+    uint32_t priority;                          /* of its searches in segments: search.h */
     const struct collection_snapshot *snapshot; /* NULL: the present; otherwise kept by the caller until done */
     void (*done)(struct collection_search *search);
     void *owner;

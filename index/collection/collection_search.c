@@ -585,7 +585,7 @@ void collection_search_start_segment(struct search_work *w, struct sub_search *s
                                            .want_vectors = search->want_vectors,
                                            .dead = search->snapshot ? search->snapshot->dead[sub->part] : NULL,
                                            .selection = sub->selection,
-                                           .rank = search->rank,
+                                           .priority = search->priority,
                                            .done = on_segment,
                                            .owner = sub};
     sub->request.options.k = sub->asked;

@@ -3,14 +3,14 @@
  *
  * A put prepares everything that may fail (a slot, a place in the key map, the record, the graph's copy of the code)
  * and then publishes what cannot fail, so that without memory the table is as it was. The new row is published with its
- * begin before the old one gets its end; both are the same LSN, which no reader's snapshot has reached yet, so no reader
- * sees both or neither. A collection logs between the two: what is in the log is in the table.
+ * begin before the old one gets its end; both are the same LSN, which no reader's snapshot has reached yet, so no
+ * reader sees both or neither. A collection logs between the two: what is in the log is in the table.
  *
  * Giving back: rows end in the order of LSNs, so the dead form a queue. A horizon that the caller tells
  * (no snapshot before it is read any more) holds for readers that enter from then on; a marker goes through the epochs
- * and when it has passed, everything that ended at or before its horizon is out of reach (`settled`): only then are rows
- * taken out of the graph. A search that took its snapshot inside its epoch thus never misses a row that was replaced
- * while it was on its way.
+ * and when it has passed, everything that ended at or before its horizon is out of reach (`settled`): only then are
+ * rows taken out of the graph. A search that took its snapshot inside its epoch thus never misses a row that was
+ * replaced while it was on its way.
  */
 #include "index/kernels/kernels.h"
 #include "index/memtable/memtable_priv.h"

@@ -84,8 +84,8 @@ struct memtable_row {
     uint32_t attribute_bytes;
     uint64_t begin_lsn, end_lsn; /* end_lsn: MEMTABLE_LSN_MAX while it lives */
 };
-/* Any row < stats.row_end may be asked for: a number that no row has answers begin_lsn MEMTABLE_LSN_MAX, end_lsn 0 and no
- * key. */
+/* Any row < stats.row_end may be asked for: a number that no row has answers begin_lsn MEMTABLE_LSN_MAX, end_lsn 0 and
+ * no key. */
 void memtable_row(const struct memtable *table, uint32_t row, struct memtable_row *out);
 /* The same of a row that is visible at a snapshot; otherwise false, and *out is not to be used. */
 bool memtable_row_at(const struct memtable *table, uint32_t row, uint64_t snapshot, struct memtable_row *out);

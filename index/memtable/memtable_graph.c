@@ -8,9 +8,9 @@
  * kept of a vector (coded) the graph's copy becomes the only one, and the record without it takes the record's place.
  *
  * The queue is a ring of row numbers, each record knowing its place in it. Readers walk it without a lock: an entry
- * that was overwritten, or belongs to an earlier row of that number, names a record of another place and is passed over.
- * A row is in state LINKED only when searches find it in the graph. So whoever walks the queue first and searches the
- * graph then sees every row.
+ * that was overwritten, or belongs to an earlier row of that number, names a record of another place and is passed
+ * over. A row is in state LINKED only when searches find it in the graph. So whoever walks the queue first and searches
+ * the graph then sees every row.
  *
  * A row that died is not linked when no reader can see it any more; before that it is, since a reader of an older
  * snapshot would find it nowhere else.

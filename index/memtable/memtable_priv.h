@@ -36,9 +36,9 @@ struct memtable_record {
     uint8_t bytes[]; /* the stored form; 1 / |x| (float) under cosine unless coded; the key */
 };
 
-/* record is written last and read first: NULL means a row number that is free. Of the LSNs the end is read first: when a
- * row number is given back its begin is reset before its end, and when it is used again its end is set before its begin,
- * so that no reader takes the begin of one row together with the end of the next one of that number. */
+/* record is written last and read first: NULL means a row number that is free. Of the LSNs the end is read first: when
+ * a row number is given back its begin is reset before its end, and when it is used again its end is set before its
+ * begin, so that no reader takes the begin of one row together with the end of the next one of that number. */
 struct slot {
     _Atomic(struct memtable_record *) record;
     atomic_uint_fast64_t begin_lsn, end_lsn; /* of a free one: MEMTABLE_LSN_MAX, the next free row */

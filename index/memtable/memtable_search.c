@@ -312,7 +312,7 @@ static uint32_t beam_of(const struct memtable *table, const struct memtable_quer
 static int search_graph(struct search *search, const struct navigation *navigation, struct graph_scratch *scratch,
                         uint32_t beam)
 {
-    uint32_t k = search->nearest.capacity, capacity = beam < 2 * k + SPARE_HITS ? beam : 2 * k + SPARE_HITS;
+    uint32_t k = search->nearest.capacity, n_max = beam < 2 * k + SPARE_HITS ? beam : 2 * k + SPARE_HITS;
     struct workspace workspace;
     struct graph_hit *hits = memtable_workspace_begin(&workspace, n_max * sizeof *hits);
     if (!search->scorer.table->coded)
@@ -414,7 +414,7 @@ int memtable_links(const struct memtable *table, uint32_t row, uint64_t snapshot
     struct workspace workspace;
     size_t dim = table->config.dim, code_dim = code_dim_of(table->config.dim + 1);
     float *vector = memtable_workspace_begin(&workspace, sizeof(float) * (dim + code_dim) + scorer_bytes(table));
-    struct search search = {.nearest = {hits, 0, capacity}, .snapshot = snapshot, .test = test};
+    struct search search = {.nearest = {hits, 0, hits_max}, .snapshot = snapshot, .test = test};
     if (vector) {
         const struct navigation *navigation = memtable_navigation(table);
         const struct memtable_record *record = slot_record(memtable_slot(table, row));

@@ -9,73 +9,83 @@
  *
  * Rows come in runs of one block (edges are sorted, seeds are whole blocks), so |q - c|^2 is computed once per run.
  */
-#include "index/search/search_priv.h"
+#include "index/search/task.h"
+#include "io/array.h"
+#include "io/memory.h"
+#include <assert.h>
 #include <math.h>
 #include <string.h>
 
-static bool fits_u8(const float *q, uint32_t dim)
-{
-    for (uint32_t i = 0; i < dim; i++)
-        if (!(q[i] >= 0 && q[i] <= 255 && q[i] == floorf(q[i])))
-            return false;
-    return true;
-}
+#define DIMS_ALIGN 16u /* floats of a cache line */
 
-static bool fits_i8(const float *q, uint32_t dim)
+int score_reserve(struct task *t)
 {
-    for (uint32_t i = 0; i < dim; i++)
-        if (!(q[i] >= -128 && q[i] <= 127 && q[i] == floorf(q[i])))
-            return false;
-    return true;
+    const struct segment_params *p = &t->segment->params;
+    struct query *q = &t->query;
+    struct scratch *s = &t->searcher->scratch;
+    size_t dims = p->code_dim > p->dim + 1 ? p->code_dim : p->dim + 1;
+    if (!array_reserve(&s->slot_distances, &s->slots_capacity, p->slots_per_block))
+        return QUIRE_ENOMEM;
+    if (dims <= q->dims_capacity)
+        return 0;
+    dims = (dims + DIMS_ALIGN - 1) / DIMS_ALIGN * DIMS_ALIGN;
+    float *memory = memory_aligned(64, dims * (3 * sizeof(float) + 2));
+    if (!memory)
+        return QUIRE_ENOMEM;
+    memory_free(q->user);
+    q->user = memory;
+    q->rotated = q->user + dims;
+    q->centre = q->rotated + dims;
+    q->bytes = (uint8_t *)(void *)(q->centre + dims);
+    q->levels.levels = (int8_t *)q->bytes + dims;
+    q->dims_capacity = (uint32_t)dims;
+    return 0;
 }
 
 /* Bytes of an integral query, in the slots' own type. */
-static void set_integral(struct task *t)
+static void set_integral(struct query *q, const struct segment_params *p)
 {
-    const struct segment_params *p = &t->segment->params;
-    t->integral = false;
-    if (p->metric != QUIRE_METRIC_L2)
-        return;
-    if (p->slot == QUIRE_SLOT_U8 && fits_u8(t->query, p->dim)) {
-        for (uint32_t i = 0; i < p->dim; i++)
-            t->query_u8[i] = (uint8_t)t->query[i];
-        t->integral = true;
-    } else if (p->slot == QUIRE_SLOT_I8 && fits_i8(t->query, p->dim)) {
-        for (uint32_t i = 0; i < p->dim; i++)
-            t->query_u8[i] = (uint8_t)(int8_t)t->query[i];
-        t->integral = true;
+    bool is_signed = p->slot == QUIRE_SLOT_I8;
+    float least = is_signed ? -128 : 0, most = is_signed ? 127 : 255;
+    q->integral = p->metric == QUIRE_METRIC_L2 && (is_signed || p->slot == QUIRE_SLOT_U8);
+    for (uint32_t i = 0; q->integral && i < p->dim; i++) {
+        float x = q->user[i];
+        q->integral = x >= least && x <= most && x == floorf(x);
+        if (q->integral)
+            q->bytes[i] = is_signed ? (uint8_t)(int8_t)x : (uint8_t)x;
     }
 }
 
-void task_set_query(struct task *t, const float *query)
+void score_set_query(struct task *t, const float *query)
 {
     const struct segment *s = t->segment;
     const struct segment_params *p = &s->params;
-    float sum = 0, scale = 1;
-    space_query(&s->space, query, t->rotated, &t->query_norm2);
-    code_query_set(&t->levels, t->rotated, p->code_dim);
+    struct query *q = &t->query;
+    assert(q->dims_capacity >= p->code_dim && q->dims_capacity > p->dim);
+    space_query(&s->space, query, q->rotated, &q->norm2);
+    code_query_set(&q->levels, q->rotated, p->code_dim);
+    q->rotated_sum = 0;
     for (uint32_t i = 0; i < p->code_dim; i++)
-        sum += t->rotated[i];
-    t->rotated_sum = sum;
-    if (p->metric == QUIRE_METRIC_COSINE)
-        scale = 1 / sqrtf(t->query_norm2);
+        q->rotated_sum += q->rotated[i];
+    float scale = p->metric == QUIRE_METRIC_COSINE ? 1 / sqrtf(q->norm2) : 1;
     for (uint32_t i = 0; i < p->dim; i++)
-        t->query[i] = query[i] * scale;
-    set_integral(t);
+        q->user[i] = query[i] * scale;
+    set_integral(q, p);
 }
 
-void task_score_centres(struct task *t, const struct entry_level *level, const uint32_t *nodes, uint32_t n, float *out)
+void score_centres(struct task *t, const struct entry_level *level, const uint32_t *nodes, uint32_t n, float *out)
 {
     const struct segment *s = t->segment;
     const float half = code_half(CENTRE_BITS);
     int32_t dots[256];
     for (uint32_t at = 0; at < n; at += 256) {
         uint32_t m = n - at < 256 ? n - at : 256;
-        kernels()->code_dot[kernels_code_index(CENTRE_BITS)](t->levels.levels, level->codes, s->entry.code_bytes,
+        kernels()->code_dot[kernels_code_index(CENTRE_BITS)](t->query.levels.levels, level->codes, s->entry.code_bytes,
                                                              nodes + at, m, s->params.code_dim, dots);
         for (uint32_t i = 0; i < m; i++) {
             const float *factors = level->factors + ENTRY_FACTORS * (size_t)nodes[at + i];
-            float d = t->levels.norm2 + factors[1] - 2 * factors[0] * code_query_dot(&t->levels, dots[i], half);
+            float d =
+                t->query.levels.norm2 + factors[1] - 2 * factors[0] * code_query_dot(&t->query.levels, dots[i], half);
             out[at + i] = d > 0 ? d : 0;
         }
     }
@@ -84,7 +94,7 @@ void task_score_centres(struct task *t, const struct entry_level *level, const u
 /* Cuts s->ids[0..n) into runs of one block each, with the centre's distance and the sigma of its estimates. */
 static void find_runs(struct task *t, uint32_t n)
 {
-    struct searcher *s = t->searcher;
+    struct scratch *s = &t->searcher->scratch;
     const struct segment *g = t->segment;
     uint32_t per_block = g->params.slots_per_block, runs = 0;
     for (uint32_t i = 0; i < n;) {
@@ -94,7 +104,7 @@ static void find_runs(struct task *t, uint32_t n)
         s->run_blocks[runs] = block;
         s->runs[runs++].end = i;
     }
-    task_score_centres(t, &g->centres, s->run_blocks, runs, s->run_distances);
+    score_centres(t, &g->centres, s->run_blocks, runs, s->run_distances);
     for (uint32_t r = 0; r < runs; r++) {
         s->runs[r].centre = s->run_distances[r];
         s->runs[r].sigma = g->sigma_factor * segment_block_rms(g, s->run_blocks[r]) * sqrtf(s->run_distances[r]);
@@ -107,14 +117,14 @@ static struct code_scales estimate_scales(const struct task *t, unsigned width)
 {
     const struct segment_params *p = &t->segment->params;
     return (struct code_scales){.a = p->scale_a[width],
-                                .f = 2 * p->scale_f[width] * t->levels.step,
-                                .middle = code_half(nav_bits[width]) * (float)t->levels.level_sum};
+                                .f = 2 * p->scale_f[width] * t->query.levels.step,
+                                .middle = code_half(nav_bits[width]) * (float)t->query.levels.level_sum};
 }
 
 /* s->estimates from s->dots and s->pairs, the factors of the rows, which have codes of width `width`. */
 static void estimate_runs(struct task *t, unsigned width)
 {
-    struct searcher *s = t->searcher;
+    struct scratch *s = &t->searcher->scratch;
     const f16_t *pairs = (const f16_t *)(const void *)s->pairs;
     struct code_scales scales = estimate_scales(t, width);
     for (uint32_t r = 0, begin = 0; r < s->n_runs; begin = s->runs[r++].end) {
@@ -124,24 +134,24 @@ static void estimate_runs(struct task *t, unsigned width)
     }
 }
 
-void task_score_rows(struct task *t, uint32_t n)
+void score_rows(struct task *t, uint32_t n)
 {
-    struct searcher *s = t->searcher;
+    struct scratch *s = &t->searcher->scratch;
     const struct segment *g = t->segment;
     const uint32_t *factors = (const uint32_t *)(const void *)g->nav_factors; /* a pair of half floats each */
     /* factors take a cache line for each scattered row: ask for them now, they come while the codes are multiplied */
     for (uint32_t i = 0; i < n; i++)
         __builtin_prefetch(&factors[s->ids[i]]);
-    kernels()->code_dot[g->width](t->levels.levels, g->nav_codes, g->nav_bytes, s->ids, n, g->params.code_dim, s->dots);
+    kernels()->code_dot[g->width](t->query.levels.levels, g->nav_codes, g->nav_bytes, s->ids, n, g->params.code_dim,
+                                  s->dots);
     find_runs(t, n);
     for (uint32_t i = 0; i < n; i++)
         s->pairs[i] = factors[s->ids[i]];
     estimate_runs(t, g->width);
 }
 
-void task_prefetch_block_rows(const struct task *t, uint32_t block)
+void score_prefetch_block(const struct segment *g, uint32_t block)
 {
-    const struct segment *g = t->segment;
     size_t first = (size_t)block * g->params.slots_per_block, n = params_block_rows(&g->params, block);
     for (size_t at = 0; at < n * g->nav_bytes; at += 64)
         __builtin_prefetch(g->nav_codes + first * g->nav_bytes + at, 0, 2);
@@ -149,9 +159,9 @@ void task_prefetch_block_rows(const struct task *t, uint32_t block)
         __builtin_prefetch(g->nav_factors + 2 * (first + at), 0, 2);
 }
 
-uint32_t task_score_block_rows(struct task *t, uint32_t block, float centre, uint32_t at)
+uint32_t score_block_rows(struct task *t, uint32_t block, float centre, uint32_t at)
 {
-    struct searcher *s = t->searcher;
+    struct scratch *s = &t->searcher->scratch;
     const struct segment *g = t->segment;
     const struct segment_params *p = &g->params;
     uint32_t first = block * p->slots_per_block, n = params_block_rows(p, block);
@@ -159,7 +169,8 @@ uint32_t task_score_block_rows(struct task *t, uint32_t block, float centre, uin
     scales.base = centre;
     for (uint32_t i = 0; i < n; i++)
         s->ids[at + i] = first + i;
-    kernels()->code_dot[g->width](t->levels.levels, g->nav_codes, g->nav_bytes, s->ids + at, n, p->code_dim, s->dots);
+    kernels()->code_dot[g->width](t->query.levels.levels, g->nav_codes, g->nav_bytes, s->ids + at, n, p->code_dim,
+                                  s->dots);
     kernels()->code_estimates(g->nav_factors + 2 * (size_t)first, s->dots, n, &scales, s->estimates + at);
     s->n_runs = at ? s->n_runs : 0;
     s->runs[s->n_runs++] = (struct scored_run){
@@ -167,31 +178,31 @@ uint32_t task_score_block_rows(struct task *t, uint32_t block, float centre, uin
     return at + n;
 }
 
-void task_score_edges(struct task *t, const struct block_view *view, uint32_t n)
+void score_edges(struct task *t, const struct block_view *view, uint32_t n)
 {
-    struct searcher *s = t->searcher;
+    struct scratch *s = &t->searcher->scratch;
     const struct segment *g = t->segment;
     if (g->nav_codes) {
-        task_score_rows(t, n);
+        score_rows(t, n);
         return;
     }
     uint32_t stride = g->params.edge_code_bytes, code_bytes = stride - EDGE_CODE_FACTOR_BYTES;
-    kernels()->code_dot[EDGE_CODE_WIDTH](t->levels.levels, view->edge_codes, stride, s->picks, n, g->params.code_dim,
-                                         s->dots);
+    kernels()->code_dot[EDGE_CODE_WIDTH](t->query.levels.levels, view->edge_codes, stride, s->picks, n,
+                                         g->params.code_dim, s->dots);
     find_runs(t, n);
     for (uint32_t i = 0; i < n; i++)
         memcpy(&s->pairs[i], view->edge_codes + (size_t)s->picks[i] * stride + code_bytes, EDGE_CODE_FACTOR_BYTES);
     estimate_runs(t, EDGE_CODE_WIDTH);
 }
 
-void task_score_groups(struct task *t, const uint8_t *groups, const f16_t *factors, uint32_t n_groups, uint32_t skip,
-                       uint32_t n, float centre, float rms)
+void score_groups(struct task *t, const uint8_t *groups, const f16_t *factors, uint32_t n_groups, uint32_t skip,
+                  uint32_t n, float centre, float rms)
 {
-    struct searcher *s = t->searcher;
+    struct scratch *s = &t->searcher->scratch;
     const struct segment *g = t->segment;
     struct code_scales scales = estimate_scales(t, g->width);
     scales.base = centre;
-    kernels()->group_dot[g->width](t->levels.levels, groups, g->lists->group_bytes, n_groups, g->params.code_dim,
+    kernels()->group_dot[g->width](t->query.levels.levels, groups, g->lists->group_bytes, n_groups, g->params.code_dim,
                                    s->dots);
     kernels()->code_estimates(factors + 2 * (size_t)skip, s->dots + skip, n, &scales, s->estimates);
     s->runs[0] = (struct scored_run){.end = n, .centre = centre, .sigma = g->sigma_factor * rms * sqrtf(centre)};
@@ -201,12 +212,12 @@ void task_score_groups(struct task *t, const uint8_t *groups, const f16_t *facto
 static void score_q8(struct task *t, const struct block_view *view, float *out)
 {
     const struct segment_params *p = &t->segment->params;
-    segment_centre(t->segment, view->number, t->centre);
-    float centre = kernels()->f32_l2(t->rotated, t->centre, p->code_dim);
+    segment_centre(t->segment, view->number, t->query.centre);
+    float centre = kernels()->f32_l2(t->query.rotated, t->query.centre, p->code_dim);
     for (uint32_t i = 0; i < view->n_slots; i++) {
-        float y = kernels()->f32_u8_dot(t->rotated, view->slots + (size_t)i * p->slot_bytes, p->code_dim);
+        float y = kernels()->f32_u8_dot(t->query.rotated, view->slots + (size_t)i * p->slot_bytes, p->code_dim);
         const uint8_t *factor = view->factors + 8 * (size_t)i;
-        float d = centre + load_f32(factor) - 2 * load_f32(factor + 4) * (y - 127.5f * t->rotated_sum);
+        float d = centre + load_f32(factor) - 2 * load_f32(factor + 4) * (y - 127.5f * t->query.rotated_sum);
         out[i] = d > 0 ? d : 0;
     }
 }
@@ -217,7 +228,7 @@ static float raw_product(const struct task *t, const uint8_t *slot)
     const struct kernels *k = kernels();
     const struct segment_params *p = &t->segment->params;
     bool l2 = p->metric == QUIRE_METRIC_L2;
-    const float *q = t->query;
+    const float *q = t->query.user;
     switch ((enum quire_slot)p->slot) {
     case QUIRE_SLOT_F32:
         return (l2 ? k->f32_l2 : k->f32_dot)(q, (const float *)(const void *)slot, p->dim);
@@ -226,19 +237,21 @@ static float raw_product(const struct task *t, const uint8_t *slot)
     case QUIRE_SLOT_BF16:
         return (l2 ? k->bf16_l2 : k->bf16_dot)(q, (const bf16_t *)(const void *)slot, p->dim);
     case QUIRE_SLOT_I8:
-        if (t->integral)
-            return (float)k->i8_l2((const int8_t *)t->query_u8, (const int8_t *)slot, p->dim);
+        if (t->query.integral)
+            return (float)k->i8_l2((const int8_t *)t->query.bytes, (const int8_t *)slot, p->dim);
         return (l2 ? k->f32_i8_l2 : k->f32_i8_dot)(q, (const int8_t *)slot, p->dim);
     default:
-        if (t->integral)
-            return (float)k->u8_l2(t->query_u8, slot, p->dim);
+        if (t->query.integral)
+            return (float)k->u8_l2(t->query.bytes, slot, p->dim);
         return (l2 ? k->f32_u8_l2 : k->f32_u8_dot)(q, slot, p->dim);
     }
 }
 
-void task_score_slots(struct task *t, const struct block_view *view, float *out)
+void score_slots(struct task *t, const struct block_view *view)
 {
     const struct segment_params *p = &t->segment->params;
+    float *out = t->searcher->scratch.slot_distances;
+    assert(view->n_slots <= t->searcher->scratch.slots_capacity);
     if (p->slot == QUIRE_SLOT_Q8) {
         score_q8(t, view, out);
         return;
@@ -248,7 +261,7 @@ void task_score_slots(struct task *t, const struct block_view *view, float *out)
         if (p->metric == QUIRE_METRIC_COSINE)
             out[i] = 2 - 2 * product * load_f32(view->factors + 4 * (size_t)i);
         else if (p->metric == QUIRE_METRIC_IP)
-            out[i] = space_work_distance(&t->segment->space, -product, t->query_norm2);
+            out[i] = space_work_distance(&t->segment->space, -product, t->query.norm2);
         else
             out[i] = product;
     }

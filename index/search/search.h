@@ -13,6 +13,15 @@
 struct graph_scratch;
 struct searcher;
 struct selection;
+struct task_kind;
+
+/* A request's place in line, from its start to its end; the searcher's. */
+struct task_ticket {
+    struct task_ticket *next;
+    const struct task_kind *kind;
+    struct segment *segment;
+    uint32_t priority;
+};
 
 struct searcher_config {
     unsigned tasks_max; /* tasks that run at once; 0: 32 */
@@ -26,9 +35,9 @@ void searcher_cancel(struct searcher *searcher);
 unsigned searcher_running(const struct searcher *searcher);
 /* Those of them that wait for a task. */
 unsigned searcher_waiting(const struct searcher *searcher);
-/* Steps of searches with a rank whose reads are back: whether there are any; and runs them, one at least, until the
- * time is over. Not from inside a callback. Between calls the engine wants to be polled, so that what has come
- * meanwhile for lower ranks goes first. */
+/* Steps of searches with a priority whose reads are back: whether there are any; and runs them, one at least, until the
+ * time is over. Not from inside a callback. Between calls the engine is to be polled, so that what has come meanwhile
+ * for lower numbers goes first. */
 bool searcher_has_steps(const struct searcher *searcher);
 void searcher_work(struct searcher *searcher, uint64_t time_ns);
 
@@ -69,8 +78,8 @@ struct search_request {
     /* Rows that may be answered, of this segment, kept by the caller until done; NULL: all. Filter and tenants of the
      * options are not looked at here. */
     const struct selection *selection;
-    /* 0: a step runs as soon as its reads are back. Otherwise in searcher_work, the lower ranks first. */
-    uint32_t rank;
+    /* 0: a step runs as soon as its reads are back. Otherwise in searcher_work, the lower numbers first. */
+    uint32_t priority;
     void (*done)(struct search_request *request);
     void *owner;
     /* filled before `done` */
@@ -80,7 +89,7 @@ struct search_request {
     uint32_t n_hits;
     struct quire_search_stats stats;
     /* the searcher's */
-    struct search_request *next;
+    struct task_ticket ticket;
     float *kept_query;
     uint64_t started_ns;
 };
@@ -114,8 +123,8 @@ struct fetch_request {
     const struct search_hit *links; /* rows of its block and out-edges, nearest first, with keys */
     uint32_t n_links;
     uint32_t reads, rounds;
-    uint64_t bytes; /* read */
-    struct fetch_request *next;
+    uint64_t bytes;            /* read */
+    struct task_ticket ticket; /* the searcher's */
 };
 int fetch_start(struct searcher *searcher, struct fetch_request *request, struct quire_error *err);
 

@@ -22,7 +22,8 @@
  * equally far from everything would read on and on for little: so a block must be worth something, and reads are
  * bounded, both in measure of the recall that is asked for.
  */
-#include "index/search/search_priv.h"
+#include "index/search/task.h"
+#include <assert.h>
 #include <math.h>
 #include <string.h>
 
@@ -43,7 +44,6 @@
 #define MISS_SHARE       0.4f  /* of what recall leaves open: estimates are not perfect either */
 #define EFFORT_SPARE     4.0   /* selections do not spread evenly, and what is far from the query lies far apart */
 #define SWITCH_ROWS_MAX  4000000u
-#define DEFAULT_RECALL   0.95f
 #define FEW_ROWS         1000u
 #define FEW_READS        24u
 #define FEW_READS_PER_K  2u
@@ -109,7 +109,7 @@ static bool has_codes(const struct task *t)
 static double scan_ns(const struct task *t)
 {
     const struct segment *g = t->segment;
-    const struct selection *s = t->selection;
+    const struct selection *s = t->search.selection;
     double groups = fmin((double)s->n, (double)s->n_rows / CODE_GROUP);
     if (g->lists)
         return groups * (GROUP_NS + GROUP_BYTE_NS * g->lists->group_bytes) + g->lists->n * HEAD_NS;
@@ -126,21 +126,22 @@ static double reading_ns(const struct task *t, double reads, double blocks)
 /* Reads of a search that chooses its blocks. */
 static double chosen_reads(const struct task *t)
 {
-    return fmin(t->selection->n_blocks, READS_PER_K * t->k + 2);
+    return fmin(t->search.selection->n_blocks, READS_PER_K * t->search.k + 2);
 }
 
 /* The effort of a search without a filter for so many rows that k of them may be answered. */
 static uint32_t raised_effort(const struct task *t)
 {
-    const struct quire_search_options *o = &t->search->options;
-    const struct selection *s = t->selection;
-    double wanted = (double)t->k * (double)s->n_rows / (double)s->n;
+    const struct search *q = &t->search;
+    const struct quire_search_options *o = &q->request->options;
+    const struct selection *s = q->selection;
+    double wanted = (double)q->k * (double)s->n_rows / (double)s->n;
     uint32_t k = wanted < (double)s->n_rows ? (uint32_t)ceil(wanted) : (uint32_t)s->n_rows;
     if (o->recall > 0 || !o->effort)
-        return (uint32_t)fmin(search_effort(t, k) * EFFORT_SPARE, t->effort_end);
+        return (uint32_t)fmin(search_effort(t, k) * EFFORT_SPARE, q->effort_end);
     double factor = (double)segment_effort(t->segment, DEFAULT_RECALL, k) /
-                    (double)segment_effort(t->segment, DEFAULT_RECALL, t->k);
-    return (uint32_t)fmin(o->effort * fmax(factor, 1), t->effort_end);
+                    (double)segment_effort(t->segment, DEFAULT_RECALL, q->k);
+    return (uint32_t)fmin(o->effort * fmax(factor, 1), q->effort_end);
 }
 
 /* Rows that one block or list has on average. */
@@ -153,7 +154,7 @@ static double rows_per_place(const struct task *t)
 static double walk_ns(const struct task *t)
 {
     const struct segment *g = t->segment;
-    double places = fmin(t->effort, t->effort_end), rows = places * rows_per_place(t);
+    double places = fmin(t->search.effort, t->search.effort_end), rows = places * rows_per_place(t);
     if (!g->lists)
         return rows * (SEED_NS + SEED_BYTE_NS * g->nav_bytes) + places * CENTRES_NS;
     double codes = rows * (SEED_NS + SEED_BYTE_NS * g->lists->group_bytes / CODE_GROUP) + g->lists->n * HEAD_NS;
@@ -162,23 +163,24 @@ static double walk_ns(const struct task *t)
 
 static enum quire_plan choose_plan(const struct task *t)
 {
-    const struct quire_search_options *o = &t->search->options;
-    const struct selection *s = t->selection;
+    const struct search *q = &t->search;
+    const struct quire_search_options *o = &q->request->options;
+    const struct selection *s = q->selection;
     if (o->exact)
         return QUIRE_PLAN_BLOCKS;
     double blocks = reading_ns(t, s->n_runs, s->run_blocks) * EXACT_PREFERENCE, walk = walk_ns(t);
-    double scan = has_codes(t) && !t->limited ? scan_ns(t) : INFINITY;
+    double scan = has_codes(t) && !q->limited ? scan_ns(t) : INFINITY;
     double chosen = reading_ns(t, chosen_reads(t), chosen_reads(t));
-    if (!t->limited && blocks <= fmin(scan, walk) + chosen && s->n_runs <= search_reads_left(t, UINT32_MAX))
+    if (!q->limited && blocks <= fmin(scan, walk) + chosen && s->n_runs <= search_reads_left(t, UINT32_MAX))
         return QUIRE_PLAN_BLOCKS;
     return scan <= walk ? QUIRE_PLAN_SCAN : QUIRE_PLAN_FILTERED;
 }
 
 /* ---- blocks ------------------------------------------------------------------------------------------------------ */
 
-static void next_runs(struct task *t);
+static enum step next_runs(struct task *t);
 
-static void score_runs(struct task *t)
+static enum step score_runs(struct task *t)
 {
     struct block_view view;
     for (uint32_t i = 0; i < t->n_reads && t->code == 0; i++) {
@@ -186,37 +188,33 @@ static void score_runs(struct task *t)
             break;
         uint32_t n = t->reads[i].op.bytes / t->segment->params.block_bytes;
         for (uint32_t j = 0; j < n && t->code == 0; j++)
-            if (bitmap_has(t->selection->blocks, t->reads[i].block + j) && task_open_run(t, i, j, &view) == 0 &&
+            if (bitmap_has(t->search.selection->blocks, t->reads[i].block + j) && task_open_run(t, i, j, &view) == 0 &&
                 search_score_block(t, &view) < 0)
                 task_fail(t, QUIRE_ECORRUPT, "a block of %s is damaged: its keys do not decode",
                           section_file_io(t->segment->blocks)->path);
     }
-    if (t->code < 0)
-        task_finish(t, t->code);
-    else
-        next_runs(t);
+    return t->code < 0 ? STEP_DONE : next_runs(t);
 }
 
-static void next_runs(struct task *t)
+static enum step next_runs(struct task *t)
 {
+    struct search *q = &t->search;
     const struct segment *g = t->segment;
-    struct block_run runs[RERANK_MAX], next;
-    uint32_t n = 0, most = search_reads_left(t, RERANK_MAX), all = 0;
+    struct block_run runs[READS_MAX], next;
+    uint32_t n = 0, most = search_reads_left(t, READS_MAX), all = 0;
     bool more;
-    while ((more = selection_next_run(t->selection, g, t->next_block, &next)) && n < most &&
+    while ((more = selection_next_run(q->selection, g, q->next_block, &next)) && n < most &&
            (n == 0 || (uint64_t)(all + next.n) * g->params.block_bytes <= RUN_BYTES_MAX)) {
         runs[n++] = next;
         all += next.n;
-        t->next_block = next.first + next.n;
+        q->next_block = next.first + next.n;
     }
     if (n == 0) {
-        t->stats.exact = t->stats.complete = !more;
-        search_deliver(t);
-        return;
+        q->stats.exact = q->stats.complete = !more;
+        return search_deliver(t);
     }
-    t->stats.rounds++;
-    if (task_read_runs(t, runs, n, score_runs) < 0)
-        task_finish(t, t->code);
+    q->stats.rounds++;
+    return task_read_runs(t, runs, n, score_runs);
 }
 
 /* ---- scan -------------------------------------------------------------------------------------------------------- */
@@ -224,120 +222,112 @@ static void next_runs(struct task *t)
 /* Makes candidates of the selection by its codes. */
 static int scan(struct task *t)
 {
-    struct searcher *s = t->searcher;
-    struct selection_walk walk = selection_walk(t->selection, 0);
+    struct scratch *s = &t->searcher->scratch;
+    struct search *q = &t->search;
+    struct selection_walk walk = selection_walk(q->selection, 0);
     float limit = INFINITY;
     uint32_t n = 0;
-    t->n_candidates = t->n_priors = 0;
-    t->scanning = true;
-    t->stats.plan = QUIRE_PLAN_SCAN;
+    q->n_candidates = q->n_priors = 0;
+    q->scanning = true;
+    q->stats.plan = QUIRE_PLAN_SCAN;
     if (t->segment->lists) {
-        t->lists_limit = INFINITY;
+        q->lists_limit = INFINITY;
         return search_lists_scan(t);
     }
-    t->known_selected = true;
+    q->known_selected = true;
     for (bool more = true; more; n = 0) {
         while (n < STEP_ROWS && (more = selection_next(&walk, &s->ids[n])))
             n++;
-        task_score_rows(t, n);
+        score_rows(t, n);
         search_add_candidates(t, n, &limit);
     }
-    t->known_selected = false;
-    search_trim_candidates(t);
+    q->known_selected = false;
+    search_trim_candidates(q);
     return 0;
 }
 
 /* ---- rounds ------------------------------------------------------------------------------------------------------ */
 
 /* What may be missed, over what may be at the default recall. */
-static float leniency(const struct task *t)
+static float leniency(const struct search *q)
 {
-    return t->missable / ((1 - DEFAULT_RECALL) * MISS_SHARE * (float)t->k);
+    return q->missable / ((1 - DEFAULT_RECALL) * MISS_SHARE * (float)q->k);
 }
 
 /* Of the best blocks those that are worth a read now, best first; returns how many. */
 static uint32_t choose_blocks(struct task *t, uint32_t most, uint32_t *blocks)
 {
-    float gains[RERANK_MAX];
+    struct search *q = &t->search;
+    float gains[READS_MAX];
     double missed = search_compute_gains(t);
     uint32_t n = search_best_blocks(t, most, 0, blocks, gains), taken = 0;
-    bool full = t->n_results == t->k;
-    float least = GAIN_MIN * leniency(t);
-    while (taken < n && ((missed > (double)t->missable && gains[taken] >= least) || (!full && taken == 0)))
+    bool full = q->n_results == q->k;
+    float least = GAIN_MIN * leniency(q);
+    while (taken < n && ((missed > (double)q->missable && gains[taken] >= least) || (!full && taken == 0)))
         missed -= (double)gains[taken++];
     return taken;
 }
 
 static bool may_scan(const struct task *t)
 {
-    return has_codes(t) && !t->limited && !t->scanning && t->selection->n <= SWITCH_ROWS_MAX;
+    const struct search *q = &t->search;
+    return has_codes(t) && !q->limited && !q->scanning && q->selection->n <= SWITCH_ROWS_MAX;
 }
 
 /* What is left of a choice of n blocks: a search by codes that has k answers ends after so many reads, however little
  * the codes tell candidates apart. */
 static uint32_t bounded(const struct task *t, uint32_t n)
 {
-    bool few = t->selection->n <= FEW_ROWS;
-    uint32_t least = few ? FEW_READS : MANY_READS, per_k = (few ? FEW_READS_PER_K : MANY_READS_PER_K) * t->k;
-    double most = (least > per_k ? least : per_k) / sqrt((double)leniency(t)); /* recall 1: infinite */
+    const struct search *q = &t->search;
+    bool few = q->selection->n <= FEW_ROWS;
+    uint32_t least = few ? FEW_READS : MANY_READS, per_k = (few ? FEW_READS_PER_K : MANY_READS_PER_K) * q->k;
+    double most = (least > per_k ? least : per_k) / sqrt((double)leniency(q)); /* recall 1: infinite */
     uint32_t seen = search_blocks_seen(t);
     if (n == 0 || !has_codes(t) || seen + n <= most)
         return n;
     uint32_t left = seen < most ? (uint32_t)most - seen : 0;
-    return left == 0 && t->n_results < t->k ? 1 : left;
+    return left == 0 && q->n_results < q->k ? 1 : left;
 }
 
-/* Looks at more of the index; false: reads are under way, or the task has ended. */
-static bool widen(struct task *t)
+static bool may_widen(const struct search *q)
 {
-    int rc;
-    if (may_scan(t)) {
-        t->stats.switched = true;
-        rc = scan(t);
-    } else {
-        t->selected_seeds = true;
-        t->effort = t->effort < t->effort_end / 2 ? 2 * t->effort : t->effort_end;
-        if (t->segment->lists) {
-            search_lists(t);
-            return false;
-        }
-        rc = search_look_farther(t);
-    }
-    if (rc >= 0)
-        return true;
-    task_finish(t, QUIRE_ENOMEM);
-    return false;
+    return q->n_results < q->k && !q->scanning && q->effort < q->effort_end;
 }
 
-static bool may_widen(const struct task *t)
+enum step search_filtered_round(struct task *t)
 {
-    return t->n_results < t->k && !t->scanning && t->effort < t->effort_end;
-}
-
-void search_filtered_round(struct task *t)
-{
-    uint32_t blocks[RERANK_MAX], most = search_reads_left(t, task_blocks_max(t)), n;
+    struct search *q = &t->search;
+    uint32_t blocks[READS_MAX], most = search_reads_left(t, task_blocks_max(t, q->scanning)), n;
     for (;;) {
-        n = choose_blocks(t, most ? most : 1, blocks);
-        n = bounded(t, n);
-        if (n == 0 && t->n_results < t->k)
+        n = bounded(t, choose_blocks(t, most ? most : 1, blocks));
+        if (n == 0 && q->n_results < q->k)
             n = search_nearest_unread(t, blocks);
-        if (n > 0 || most == 0 || !may_widen(t))
+        if (n > 0 || most == 0 || !may_widen(q))
             break;
-        if (!widen(t))
-            return;
+        int rc;
+        if (may_scan(t)) {
+            q->stats.switched = true;
+            rc = scan(t);
+        } else {
+            q->selected_seeds = true;
+            search_widen(q);
+            if (t->segment->lists)
+                return search_lists(t);
+            rc = search_look_farther(t);
+        }
+        if (rc < 0)
+            return task_no_memory(t);
     }
-    if (most == 0 && (n > 0 || may_widen(t))) {
-        t->stats.complete = false;
-        n = 0;
-    }
-    if (n > 0) {
-        search_read_blocks(t, blocks, n);
-        return;
-    }
-    if (t->limited && t->n_results < t->k)
-        t->stats.complete = false;
-    search_deliver(t);
+    if (n > 0 && most > 0)
+        return search_read_blocks(t, blocks, n);
+    if ((most == 0 && (n > 0 || may_widen(q))) || (q->limited && q->n_results < q->k))
+        q->stats.complete = false;
+    return search_deliver(t);
+}
+
+enum step search_filtered_scan(struct task *t)
+{
+    return scan(t) < 0 ? task_no_memory(t) : search_filtered_round(t);
 }
 
 /* ---- the first step ---------------------------------------------------------------------------------------------- */
@@ -345,104 +335,87 @@ void search_filtered_round(struct task *t)
 /* How many of the k nearest may be missed, by the recall that is asked for or that effort stands for. */
 static float missable_of(const struct task *t)
 {
-    const struct quire_search_options *o = &t->search->options;
+    const struct search *q = &t->search;
+    const struct quire_search_options *o = &q->request->options;
     float recall = o->recall > 0 ? o->recall : DEFAULT_RECALL;
-    double missed = (1 - (double)recall) * t->k * MISS_SHARE;
+    double missed = (1 - (double)recall) * q->k * MISS_SHARE;
     if (o->recall == 0 && o->effort)
-        missed *= (double)segment_effort(t->segment, DEFAULT_RECALL, t->k) / o->effort;
+        missed *= (double)segment_effort(t->segment, DEFAULT_RECALL, q->k) / o->effort;
     return (float)missed;
 }
 
 /* Rows to be looked at for the filter's sake bound the effort. */
 static void limit_effort(struct task *t)
 {
-    uint64_t most = (uint64_t)ceil(t->search->options.filter_effort / rows_per_place(t));
-    t->limited = t->search->options.filter_effort && t->selection->n > t->search->options.filter_effort;
-    if (t->limited && t->effort_end > most)
-        t->effort_end = most ? (uint32_t)most : 1;
-    t->effort = t->effort < t->effort_end ? t->effort : t->effort_end;
+    struct search *q = &t->search;
+    uint64_t most = (uint64_t)ceil(q->request->options.filter_effort / rows_per_place(t));
+    q->limited = q->request->options.filter_effort && q->selection->n > q->request->options.filter_effort;
+    if (q->limited && q->effort_end > most)
+        q->effort_end = most ? (uint32_t)most : 1;
+    q->effort = q->effort < q->effort_end ? q->effort : q->effort_end;
 }
 
-/* Whether as much of the selection is near as an even spread would have. */
-static bool is_near(const struct task *t, uint64_t found)
+enum seeds search_evaluate_seeds(struct task *t, uint64_t found)
 {
-    const struct selection *s = t->selection;
-    double expected = t->effort * rows_per_place(t) * (double)s->n / (double)s->n_rows;
-    return (double)found >= ENOUGH_NEAR * expected || found == s->n;
-}
-
-enum seeds search_judge_seeds(struct task *t, uint64_t found)
-{
-    if (t->selected_seeds || is_near(t, found))
+    struct search *q = &t->search;
+    /* what is near if the selection spreads evenly */
+    double expected = q->effort * rows_per_place(t) * (double)q->selection->n / (double)q->selection->n_rows;
+    assert(found <= q->selection->n || t->segment->lists);
+    if (q->selected_seeds || (double)found >= ENOUGH_NEAR * expected || found == q->selection->n)
         return SEEDS_KEEP;
-    t->stats.switched = true;
-    if (may_scan(t) && scan_ns(t) <= SCAN_PATIENCE * walk_ns(t)) {
-        if (scan(t) < 0)
-            task_finish(t, QUIRE_ENOMEM);
-        else
-            search_filtered_round(t);
-        return SEEDS_DONE;
-    }
-    t->selected_seeds = true;
-    t->effort = (uint32_t)fmin(FAR_EFFORT * t->effort, t->effort_end);
-    t->stats.effort = t->effort;
+    q->stats.switched = true;
+    if (may_scan(t) && scan_ns(t) <= SCAN_PATIENCE * walk_ns(t))
+        return SEEDS_SCAN;
+    q->selected_seeds = true;
+    q->effort = (uint32_t)fmin(FAR_EFFORT * q->effort, q->effort_end);
+    q->stats.effort = q->effort;
     return SEEDS_AGAIN;
-}
-
-/* Rows of the selection in a cell of near rows, usually a block. */
-static uint32_t selected_in(const struct task *t, uint32_t cell)
-{
-    const struct segment_params *p = &t->segment->params;
-    const struct cells *cells = t->segment->cells;
-    uint32_t rows = params_block_rows(p, cell), found = 0;
-    if (!cells)
-        return search_selects(t->selection, cell * p->slots_per_block, rows);
-    for (uint32_t i = 0; i < rows; i++)
-        found += selection_has(t->selection, cells->rows[(size_t)cell * cells->capacity + i]);
-    return found;
 }
 
 uint64_t search_selected_seeds(const struct task *t, uint32_t n)
 {
+    const struct segment_params *p = &t->segment->params;
+    const struct cells *cells = t->segment->cells;
     uint64_t found = 0;
-    for (uint32_t i = 0; i < n; i++)
-        found += selected_in(t, t->searcher->nearest[i].row);
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t cell = t->searcher->found.nearest[i].row, rows = params_block_rows(p, cell);
+        if (!cells)
+            found += search_selects(t->search.selection, cell * p->slots_per_block, rows);
+        for (uint32_t r = 0; cells && r < rows; r++)
+            found += selection_has(t->search.selection, cells->rows[(size_t)cell * cells->capacity + r]);
+    }
     return found;
 }
 
-void search_filtered_begin(struct task *t)
+enum step search_filtered_begin(struct task *t)
 {
+    struct search *q = &t->search;
     const struct segment *g = t->segment;
-    t->stats.matches = t->selection->n;
-    t->effort_end = g->lists ? g->lists->n : g->params.n_blocks;
-    t->k = t->k < t->selection->n ? t->k : (uint32_t)t->selection->n;
-    if (t->k == 0) {
-        t->stats.plan = QUIRE_PLAN_EMPTY;
-        t->stats.exact = true;
-        search_deliver(t);
-        return;
+    q->stats.matches = q->selection->n;
+    q->effort_end = g->lists ? g->lists->n : g->params.n_blocks;
+    q->k = q->k < q->selection->n ? q->k : (uint32_t)q->selection->n;
+    if (q->k == 0) {
+        q->stats.plan = QUIRE_PLAN_EMPTY;
+        q->stats.exact = true;
+        return search_deliver(t);
     }
-    t->missable = missable_of(t);
-    t->effort = search_effort(t, t->k);
-    if (g->lists)
-        search_lists_begin(t);
-    else
-        search_set_theta(t);
-    t->effort = raised_effort(t);
+    q->missable = missable_of(t);
+    q->effort = search_effort(t, q->k);
+    search_set_theta(t);
+    q->effort = raised_effort(t);
     limit_effort(t);
-    t->selected_seeds = t->limited || !has_codes(t);
-    t->stats.plan = choose_plan(t);
-    bool blocks = t->stats.plan == QUIRE_PLAN_BLOCKS;
-    t->stats.effort = blocks ? 0 : t->effort;
-    t->stats.reads_expected = blocks ? t->selection->n_runs : (uint32_t)ceil(chosen_reads(t));
-    if (blocks)
-        next_runs(t);
-    else if (t->stats.plan == QUIRE_PLAN_FILTERED && g->lists)
-        search_lists(t);
-    else if (t->stats.plan == QUIRE_PLAN_FILTERED)
-        search_begin_walk(t);
-    else if (scan(t) < 0)
-        task_finish(t, QUIRE_ENOMEM);
-    else
-        search_filtered_round(t);
+    q->selected_seeds = q->limited || !has_codes(t);
+    q->stats.plan = choose_plan(t);
+    bool blocks = q->stats.plan == QUIRE_PLAN_BLOCKS;
+    q->stats.effort = blocks ? 0 : q->effort;
+    q->stats.reads_expected = blocks ? q->selection->n_runs : (uint32_t)ceil(chosen_reads(t));
+    switch (q->stats.plan) {
+    case QUIRE_PLAN_BLOCKS:
+        return next_runs(t);
+    case QUIRE_PLAN_FILTERED:
+        return g->lists ? search_lists(t) : search_walk(t);
+    default:
+        assert(q->stats.plan == QUIRE_PLAN_SCAN);
+        return search_filtered_scan(t);
+    }
 }

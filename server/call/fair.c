@@ -14,11 +14,11 @@
  * a crowd in progress is a wait that no order can mend: more where the lane idled though searches waited, quickly fewer
  * where it did not (adjust). A share without a search in progress begins one beyond that number.
  *
- * Steps of searches in progress: their ranks are the number of searches of their share that were in progress when they
+ * Steps of searches in progress: their priorities are the number of searches of their share that were in progress when they
  * began, over its weight; the lane's loop looks for what has come between any two steps (lane.c, searcher_work). So
  * the first search of a tenant passes the steps of one that has several in progress, and in each round waits for one
  * of these at most. That is about latency only: who gets how much is decided by who may begin a search, and a tenant
- * that is owed its turn keeps others from beginning. In a lane that is not shared all ranks are 0.
+ * that is owed its turn keeps others from beginning. In a lane that is not shared all priorities are 0.
  *
  * A turn of the lane's loop starts searches for TURN_US of their mean processor time: beginning one computes, and
  * without segments all of it happens then. What is beyond waits in the queue for the next turn, in which requests that
@@ -450,7 +450,7 @@ static void launch(struct lane *lane, struct fair_ticket *ticket)
     struct fair_share *share = ticket->pass->share;
     f->n_started++;
     f->spent_us += share->cpu_us;
-    ticket->rank = is_shared(lane) ? share->flow.n_running * FAIR_WEIGHT_MAX / share->flow.weight : 0;
+    ticket->priority = is_shared(lane) ? share->flow.n_running * FAIR_WEIGHT_MAX / share->flow.weight : 0;
     count_now(share);
     ticket->run(ticket, 0);
 }

@@ -52,7 +52,7 @@ struct fair_ticket {
     struct fair_item item;
     struct fair_pass *pass;
     uint64_t since_us; /* 0: it did not wait */
-    uint32_t rank;     /* when run is called: what its search is to be given (search.h) */
+    uint32_t priority; /* when run is called: what its search is to be given (search.h) */
     /* Set by the caller. code 0: start, and fair_end when it is over. QUIRE_ECANCELLED: it will not be its turn (the
      * client is gone, or the lane stops), nothing more is called for it. */
     void (*run)(struct fair_ticket *ticket, int code);

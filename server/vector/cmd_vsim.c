@@ -337,7 +337,7 @@ static void begin_search(struct fair_ticket *ticket, int code)
                                            .scope = call->base.scope,
                                            .want_attributes = call->options.with_attributes,
                                            .want_vectors = call->options.with_vectors,
-                                           .rank = ticket->rank,
+                                           .priority = ticket->priority,
                                            .done = on_search,
                                            .owner = q};
     if (collection_search_start(call->base.lane->searcher, &q->search, &err) == 0)

@@ -5,7 +5,7 @@
  * count. Sanitizers bring their own allocators, so there the test is left out and says so.
  */
 #include "index/build/build.h"
-#include "index/search/search_priv.h"
+#include "index/search/task.h"
 #include "tests/index/support_spann.h"
 #include "tests/sanitized.h"
 #include "tests/support/fault.h"
@@ -197,8 +197,8 @@ static void test_warm_searches_do_not_allocate(void **state)
     assert_int_equal(searcher_create(lap.lane.engine, &searcher, &lap.lane.searcher, NULL), 0);
     for (unsigned i = 0; i < 4; i++)
         run_lap(&lap);
-    uint64_t postings = lap.lane.searcher->n_postings;
-    assert_true(postings * lap.lane.searcher->posting_bytes <= 2u << 20);
+    uint64_t postings = lap.lane.searcher->postings.n;
+    assert_true(postings * lap.lane.searcher->postings.bytes <= 2u << 20);
     unsigned long before = allocations;
     for (unsigned i = 0; i < 4; i++)
         run_lap(&lap);

@@ -7,7 +7,7 @@
  * gets its answer, although the task that has just ended is the one that serves it.
  */
 #include "index/build/build.h"
-#include "index/search/search_priv.h"
+#include "index/search/task.h"
 #include "io/random.h"
 #include "tests/index/support_spann.h"
 #include "tests/sanitized.h"
@@ -161,7 +161,7 @@ static void run_crowd(struct crowd *c)
     for (unsigned i = 0; i < c->n; i++)
         assert_true(c->jobs[i].done == 1 || c->refused > 0);
     assert_int_equal(searcher_running(c->lane.searcher), 0);
-    assert_null(c->lane.searcher->lists_starving);
+    assert_null(c->lane.searcher->postings.queue.first);
 }
 
 /* What each search answers on a lane of its own. */
@@ -196,10 +196,10 @@ static void test_few_buffers(void **state)
         crowd_init(&crowd, REQUESTS, 1, seed);
         spann_lane_open(&crowd.lane, QUIRE_ENGINE_AUTO, seed, seed % 2 ? 200 : 20);
         start_window(&crowd, 100);
-        assert_non_null(crowd.lane.searcher->lists_starving);
+        assert_non_null(crowd.lane.searcher->postings.queue.first);
         run_crowd(&crowd);
         const struct searcher *s = crowd.lane.searcher;
-        assert_true(s->n_postings >= 8 && (uint64_t)s->n_postings * s->posting_bytes <= 2u << 20);
+        assert_true(s->postings.n >= 8 && (uint64_t)s->postings.n * s->postings.bytes <= 2u << 20);
         check_alone(&crowd);
         spann_lane_close(&crowd.lane);
     }
@@ -280,7 +280,7 @@ static void test_cancel_in_the_middle(void **state)
             assert_true(engine_poll(crowd.lane.engine, 1, UINT64_MAX) >= 0);
         searcher_cancel(crowd.lane.searcher);
         assert_int_equal(searcher_running(crowd.lane.searcher), 0);
-        assert_null(crowd.lane.searcher->lists_starving);
+        assert_null(crowd.lane.searcher->postings.queue.first);
         assert_int_equal(crowd.done + crowd.refused, crowd.started);
         for (unsigned i = 0; i < crowd.started; i++) {
             assert_true(crowd.jobs[i].done <= 1);

@@ -1,5 +1,5 @@
 /*
- * test_search_rank.c - searches with ranks: whose steps go first, that answers are the same, and what cancelling does
+ * test_search_priority.c - searches with priorities: whose steps go first, that answers are the same, and what cancelling does
  * to steps that wait.
  *
  * So that it does not depend on the device who is first, all reads under way are awaited before each step. A step is
@@ -89,13 +89,13 @@ static void on_done(struct search_request *request)
         a->rows[i] = request->hits[i].row;
 }
 
-static void start(struct bench *b, struct asked *a, uint32_t query, uint32_t rank, unsigned *n_done)
+static void start(struct bench *b, struct asked *a, uint32_t query, uint32_t priority, unsigned *n_done)
 {
     *a = (struct asked){.n_done = n_done};
     a->request = (struct search_request){.segment = b->segment,
                                          .query = queries + (size_t)query * DIM,
                                          .options = support_search(K, 0.95f, 0),
-                                         .rank = rank,
+                                         .priority = priority,
                                          .done = on_done,
                                          .owner = a};
     assert_int_equal(search_start(b->searcher, &a->request, NULL), 0);
@@ -121,7 +121,7 @@ static unsigned work_until(struct bench *b, const unsigned *n_done, unsigned wan
     return steps;
 }
 
-/* The one that began last has the lowest rank: it ends first, and meanwhile no other gets a step. */
+/* The one that began last has the lowest number: it ends first, and meanwhile no other gets a step. */
 static void test_order(void **state)
 {
     (void)state;
@@ -147,28 +147,28 @@ static void test_order(void **state)
     }
 }
 
-/* Ranks change when steps are run, not what they find; without one nothing waits for searcher_work. */
+/* Priorities change when steps are run, not what they find; without one nothing waits for searcher_work. */
 static void test_same_answers(void **state)
 {
     (void)state;
     for (size_t kind = 0; kind < SUPPORT_COUNT(kinds); kind++) {
         struct bench b;
-        struct asked plain[N], ranked[N];
-        unsigned n_plain = 0, n_ranked = 0;
+        struct asked plain[N], ordered[N];
+        unsigned n_plain = 0, n_ordered = 0;
         open_bench(&b, kind);
         for (uint32_t i = 0; i < N; i++) {
             start(&b, &plain[i], i, 0, &n_plain);
-            start(&b, &ranked[i], i, 1 + i % 4, &n_ranked);
+            start(&b, &ordered[i], i, 1 + i % 4, &n_ordered);
         }
         while (n_plain < N)
             assert_true(engine_poll(b.engine, 1, UINT64_MAX) >= 0);
-        assert_int_equal(n_ranked, 0);
-        work_until(&b, &n_ranked, N);
+        assert_int_equal(n_ordered, 0);
+        work_until(&b, &n_ordered, N);
         for (uint32_t i = 0; i < N; i++) {
             assert_int_equal(plain[i].request.code, 0);
             assert_int_equal(plain[i].request.n_hits, K);
-            assert_int_equal(ranked[i].request.stats.reads, plain[i].request.stats.reads);
-            assert_memory_equal(ranked[i].rows, plain[i].rows, sizeof plain[i].rows);
+            assert_int_equal(ordered[i].request.stats.reads, plain[i].request.stats.reads);
+            assert_memory_equal(ordered[i].rows, plain[i].rows, sizeof plain[i].rows);
         }
         close_bench(&b);
     }
