@@ -2,7 +2,7 @@
 #ifndef QUIRE_INDEX_SCORE_H
 #define QUIRE_INDEX_SCORE_H
 
-#include "index/segment/segment_priv.h"
+#include "index/segment/segment_view.h"
 #include "index/vector/codes.h"
 
 #define STEP_ROWS 4096u /* rows scored per kernel call */

@@ -218,9 +218,9 @@ static void run_failing_puts(enum quire_metric metric, enum quire_slot slot)
                 break;
             assert_int_equal(rc, QUIRE_ENOMEM);
             memtable_get_stats(f.table, &after);
-            assert_true(before.rows == after.rows && before.dead == after.dead && before.room == after.room);
+            assert_true(before.rows == after.rows && before.dead == after.dead && before.row_end == after.row_end);
             /* that there is a graph now changes no answer */
-            assert_true(before.unlinked == after.unlinked || (before.unlinked == 0 && after.unlinked == after.room));
+            assert_true(before.unlinked == after.unlinked || (before.unlinked == 0 && after.unlinked == after.row_end));
             if (memtable_check(f.table, &reason) < 0)
                 fail_msg("%s", reason.message);
             failures++;
