@@ -60,17 +60,12 @@ int memtable_create(const struct memtable_config *config, struct memtable **out,
     return 0;
 }
 
-static void marker_end(struct marker *marker)
-{
-    if (marker && atomic_exchange(&marker->state, MARKER_ORPHAN) == MARKER_PASSED)
-        free(marker);
-}
-
 void memtable_destroy(struct memtable *table)
 {
     if (!table)
         return;
-    marker_end(table->marker);
+    if (table->marker && atomic_exchange(&table->marker->state, MARKER_ORPHAN) == MARKER_PASSED)
+        free(table->marker);
     memtable_rows_destroy(table);
     memtable_graph_destroy(table);
     free(table->keys.entries);
@@ -139,18 +134,6 @@ int memtable_check_vector(const struct memtable *table, const void *vector, stru
     return 0;
 }
 
-/* What a record keeps of a vector. floats: dim. */
-static void keep_vector(const struct memtable *table, const void *vector, float *floats, uint8_t *out)
-{
-    memcpy(out, vector, table->stored_bytes);
-    if (table->kept_bytes == table->stored_bytes)
-        return;
-    space_floats(table->config.type, vector, table->config.dim, floats);
-    double norm2 = memtable_norm2(floats, table->config.dim);
-    float inverse = norm2 > 0 ? (float)(1 / sqrt(norm2)) : 0;
-    memcpy(out + table->stored_bytes, &inverse, sizeof inverse);
-}
-
 /* ---- putting ----------------------------------------------------------------------------------------------------- */
 
 /* More rows than a search should compare one by one. Dead ones count less: they are only looked at. */
@@ -176,7 +159,13 @@ static int make_record(struct memtable *table, const void *key, uint32_t key_byt
         return rc;
     }
     if (has_vector)
-        keep_vector(table, vector, floats, record->bytes);
+        memcpy(record->bytes, vector, table->stored_bytes);
+    if (has_vector && table->kept_bytes > table->stored_bytes) {
+        space_floats(table->config.type, vector, table->config.dim, floats);
+        double norm2 = memtable_norm2(floats, table->config.dim);
+        float inverse = norm2 > 0 ? (float)(1 / sqrt(norm2)) : 0;
+        memcpy(record->bytes + table->stored_bytes, &inverse, sizeof inverse);
+    }
     atomic_store_explicit(&record->attributes, text, memory_order_relaxed);
     *out = record;
     return 0;
@@ -186,7 +175,8 @@ static int make_record(struct memtable *table, const void *key, uint32_t key_byt
 static void end_row(struct memtable *table, uint32_t row, uint64_t lsn)
 {
     struct slot *slot = memtable_slot(table, row);
-    assert(slot_end_lsn(slot) == MEMTABLE_LSN_MAX);
+    assert(slot_record(slot) && slot_end_lsn(slot) == MEMTABLE_LSN_MAX);
+    assert(atomic_load(&table->living) > 0);
     atomic_store_explicit(&slot->end_lsn, lsn, memory_order_release);
     if (table->dead_last == MEMTABLE_NONE)
         table->dead_first = row;
@@ -202,7 +192,7 @@ static int prepare(struct memtable *table, const void *key, uint32_t key_bytes, 
                    const void *attributes, uint32_t attribute_bytes, struct memtable_pending *out)
 {
     assert(key_bytes <= QUIRE_KEY_BYTES_MAX);
-    out->old = memtable_keys_find(table, key, key_bytes);
+    out->old = memtable_find(table, key, key_bytes);
     int rc = memtable_rows_reserve(table);
     if (rc == 0 && out->old == MEMTABLE_NONE)
         rc = memtable_keys_reserve(table);
@@ -231,6 +221,7 @@ uint32_t memtable_commit(struct memtable *table, const struct memtable_pending *
     assert(lsn < MEMTABLE_LSN_MAX);
     uint32_t row = memtable_rows_publish(table, pending->record, lsn);
     atomic_fetch_add(&table->living, 1);
+    assert(row != pending->old && slot_record(memtable_slot(table, row)) == pending->record);
     if (pending->old == MEMTABLE_NONE) {
         memtable_keys_add(table, row);
     } else {
@@ -270,13 +261,9 @@ int memtable_put(struct memtable *table, const void *key, uint32_t key_bytes, co
     return rc;
 }
 
-uint32_t memtable_find(const struct memtable *table, const void *key, uint32_t key_bytes)
-{
-    return memtable_keys_find(table, key, key_bytes);
-}
-
 void memtable_end(struct memtable *table, uint32_t row, uint64_t lsn)
 {
+    assert(row < atomic_load(&table->row_end));
     memtable_keys_remove(table, row);
     end_row(table, row, lsn);
 }
@@ -284,6 +271,7 @@ void memtable_end(struct memtable *table, uint32_t row, uint64_t lsn)
 int memtable_set_attributes(struct memtable *table, uint32_t row, const void *attributes, uint32_t attribute_bytes)
 {
     struct memtable_record *record = slot_record(memtable_slot(table, row));
+    assert(record && slot_end_lsn(memtable_slot(table, row)) == MEMTABLE_LSN_MAX);
     struct memtable_text *old = atomic_load_explicit(&record->attributes, memory_order_relaxed);
     struct retired *retired = old ? memtable_retired_new(1) : NULL;
     struct memtable_text *text = attribute_bytes ? memtable_attributes_new(table, attributes, attribute_bytes) : NULL;
@@ -293,10 +281,7 @@ int memtable_set_attributes(struct memtable *table, uint32_t row, const void *at
         return QUIRE_ENOMEM;
     }
     atomic_store_explicit(&record->attributes, text, memory_order_release);
-    if (old) {
-        memtable_block_retire(table, retired, old);
-        memtable_retired_defer(table, retired);
-    }
+    memtable_block_replaced(table, retired, old);
     return 0;
 }
 
@@ -339,23 +324,11 @@ static bool has_settled(const struct memtable *table)
            slot_end_lsn(memtable_slot(table, table->dead_first)) <= atomic_load(&table->settled);
 }
 
-static void release_first(struct memtable *table, struct retired *retired)
-{
-    uint32_t row = table->dead_first;
-    struct memtable_record *record = slot_record(memtable_slot(table, row));
-    table->dead_first = record->next_dead;
-    if (table->dead_first == MEMTABLE_NONE)
-        table->dead_last = MEMTABLE_NONE;
-    memtable_rows_release(table, row);
-    memtable_block_retire(table, retired, atomic_load_explicit(&record->attributes, memory_order_relaxed));
-    memtable_block_retire(table, retired, record);
-    atomic_fetch_sub(&table->dead, 1);
-}
-
 bool memtable_reclaim(struct memtable *table, struct graph_scratch *scratch, uint64_t horizon)
 {
     if (table->dead_first == MEMTABLE_NONE || slot_end_lsn(memtable_slot(table, table->dead_first)) > horizon)
         return false;
+    assert(table->dead_last != MEMTABLE_NONE && atomic_load(&table->dead) > 0);
     if (!has_settled(table))
         settle(table, horizon);
     if (!has_settled(table))
@@ -367,11 +340,19 @@ bool memtable_reclaim(struct memtable *table, struct graph_scratch *scratch, uin
         return false;
     bool busy = false;
     unsigned slot = epoch_enter(table->config.epochs);
-    for (uint32_t i = 0; i < most && has_settled(table) && !busy; i++) {
-        struct memtable_record *record = slot_record(memtable_slot(table, table->dead_first));
+    for (uint32_t i = 0; i < most && has_settled(table); i++) {
+        uint32_t row = table->dead_first;
+        struct memtable_record *record = slot_record(memtable_slot(table, row));
         busy = navigated && !memtable_graph_remove(table, scratch, record);
-        if (!busy)
-            release_first(table, retired);
+        if (busy)
+            break;
+        table->dead_first = record->next_dead;
+        if (table->dead_first == MEMTABLE_NONE)
+            table->dead_last = MEMTABLE_NONE;
+        memtable_rows_release(table, row);
+        memtable_block_retire(table, retired, atomic_load_explicit(&record->attributes, memory_order_relaxed));
+        memtable_block_retire(table, retired, record);
+        atomic_fetch_sub(&table->dead, 1);
     }
     memtable_retired_defer(table, retired);
     epoch_exit(table->config.epochs, slot);

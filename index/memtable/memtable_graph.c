@@ -56,8 +56,7 @@ static int nodes_reserve(struct memtable *table, struct navigation *navigation)
         return QUIRE_ENOMEM;
     }
     atomic_store_explicit(&navigation->nodes, nodes, memory_order_release);
-    memtable_block_retire(table, retired, old);
-    memtable_retired_defer(table, retired);
+    memtable_block_replaced(table, retired, old);
     return 0;
 }
 
@@ -89,8 +88,7 @@ static int ring_reserve(struct memtable *table, struct navigation *navigation)
     pthread_mutex_lock(&navigation->lock);
     atomic_store_explicit(&navigation->ring, ring, memory_order_release);
     pthread_mutex_unlock(&navigation->lock);
-    memtable_block_retire(table, retired, old);
-    memtable_retired_defer(table, retired);
+    memtable_block_replaced(table, retired, old);
     return 0;
 }
 
@@ -211,6 +209,27 @@ static int navigation_new(struct memtable *table, uint32_t rows, struct navigati
     return 0;
 }
 
+/* A vector's code into the graph. `vector` is in the stored form, or what a record keeps of it. */
+static int add_code(struct memtable *table, struct navigation *navigation, const void *vector, uint32_t *node)
+{
+    struct workspace workspace;
+    uint32_t code_dim = table->space.code_dim;
+    float *floats = memtable_workspace_begin(&workspace, (sizeof(float) + 1) * code_dim), f, norm2;
+    if (!floats)
+        return QUIRE_ENOMEM;
+    const uint8_t *code = vector;
+    uint8_t *made = (uint8_t *)(void *)(floats + code_dim);
+    if (table->coded) {
+        f = load_f32(code + code_dim);
+        norm2 = load_f32(code + code_dim + sizeof(float));
+    } else {
+        memtable_encode(table, vector, floats, made, &f, &norm2);
+    }
+    int rc = graph_add(navigation->graph, table->coded ? code : made, f, norm2, node);
+    memtable_workspace_end(&workspace);
+    return rc;
+}
+
 /* A row's code into the graph; for a coded one also the record without it, which is put into *successor. */
 static int carry_row(struct memtable *table, struct navigation *navigation, struct memtable_record *record,
                      struct memtable_record **successor)
@@ -224,21 +243,7 @@ static int carry_row(struct memtable *table, struct navigation *navigation, stru
         carrier->next_dead = record->next_dead;
     }
     *successor = carrier;
-    struct workspace workspace;
-    uint32_t code_dim = table->space.code_dim;
-    float *floats = memtable_workspace_begin(&workspace, (sizeof(float) + 1) * code_dim), f, norm2;
-    if (!floats)
-        return QUIRE_ENOMEM;
-    uint8_t *made = (uint8_t *)(void *)(floats + code_dim);
-    if (table->coded) {
-        f = load_f32(record->bytes + code_dim);
-        norm2 = load_f32(record->bytes + code_dim + sizeof(float));
-    } else {
-        memtable_encode(table, record->bytes, floats, made, &f, &norm2);
-    }
-    int rc = graph_add(navigation->graph, table->coded ? record->bytes : made, f, norm2, &carrier->node);
-    memtable_workspace_end(&workspace);
-    return rc;
+    return add_code(table, navigation, record->bytes, &carrier->node);
 }
 
 /* Carries all rows; successors[row]: NULL where there is none. */
@@ -319,26 +324,10 @@ void memtable_graph_destroy(struct memtable *table)
 int memtable_graph_add(struct memtable *table, const void *vector, uint32_t *node)
 {
     struct navigation *navigation = memtable_navigation(table);
-    uint32_t code_dim = table->space.code_dim;
-    struct workspace workspace;
-    float *floats = memtable_workspace_begin(&workspace, (sizeof(float) + 1) * code_dim), f, norm2;
-    int rc = floats ? nodes_reserve(table, navigation) : QUIRE_ENOMEM;
+    int rc = nodes_reserve(table, navigation);
     if (rc == 0)
         rc = ring_reserve(table, navigation);
-    if (rc == 0) {
-        const uint8_t *code = vector;
-        uint8_t *made = (uint8_t *)(void *)(floats + code_dim);
-        if (table->coded) {
-            f = load_f32(code + code_dim);
-            norm2 = load_f32(code + code_dim + sizeof(float));
-        } else {
-            memtable_encode(table, vector, floats, made, &f, &norm2);
-            code = made;
-        }
-        rc = graph_add(navigation->graph, code, f, norm2, node);
-    }
-    memtable_workspace_end(&workspace);
-    return rc;
+    return rc == 0 ? add_code(table, navigation, vector, node) : rc;
 }
 
 static void note_node(struct navigation *navigation, uint32_t node)
@@ -368,6 +357,7 @@ void memtable_graph_queue(struct navigation *navigation, uint32_t row)
     struct ring *ring = atomic_load_explicit(&navigation->ring, memory_order_relaxed);
     uint32_t tail = atomic_load_explicit(&navigation->tail, memory_order_relaxed);
     atomic_store_explicit(&ring->rows[tail & ring->mask], row, memory_order_release);
+    assert(tail - atomic_load(&navigation->head) <= ring->mask);
     atomic_fetch_add(&navigation->waiting, 1);
     atomic_store_explicit(&navigation->tail, tail + 1, memory_order_release);
 }
@@ -381,6 +371,7 @@ static bool become(struct memtable_record *record, enum row_state from, enum row
 bool memtable_graph_remove(struct memtable *table, struct graph_scratch *scratch, struct memtable_record *record)
 {
     struct navigation *navigation = memtable_navigation(table);
+    assert(record->node < navigation->node_end);
     if (become(record, ROW_WAITING, ROW_GONE))
         atomic_fetch_sub(&navigation->waiting, 1);
     else if (!become(record, ROW_LINKED, ROW_GONE) && !become(record, ROW_SKIPPED, ROW_GONE))

@@ -49,7 +49,7 @@ static uint32_t scan(const struct memtable *table, const void *key, uint32_t key
     return MEMTABLE_NONE;
 }
 
-uint32_t memtable_keys_find(const struct memtable *table, const void *key, uint32_t key_bytes)
+uint32_t memtable_find(const struct memtable *table, const void *key, uint32_t key_bytes)
 {
     const struct key_map *map = &table->keys;
     if (!map->entries)
@@ -106,6 +106,7 @@ int memtable_keys_reserve(struct memtable *table)
 void memtable_keys_add(struct memtable *table, uint32_t row)
 {
     table->keys.n++;
+    assert(!table->keys.entries || table->keys.n <= table->keys.mask);
     if (table->keys.entries)
         insert(&table->keys, (struct key_entry){row, hash_of_row(table, row)});
 }
@@ -123,6 +124,7 @@ static uint32_t place_of(const struct memtable *table, uint32_t row)
 
 void memtable_keys_replace(struct memtable *table, uint32_t from, uint32_t to)
 {
+    assert(from != to && hash_of_row(table, from) == hash_of_row(table, to));
     if (table->keys.entries)
         table->keys.entries[place_of(table, from)].row = to;
 }
@@ -130,6 +132,7 @@ void memtable_keys_replace(struct memtable *table, uint32_t from, uint32_t to)
 void memtable_keys_remove(struct memtable *table, uint32_t row)
 {
     struct key_map *map = &table->keys;
+    assert(map->n > 0);
     map->n--;
     if (!map->entries)
         return;
@@ -156,7 +159,7 @@ int memtable_keys_check(const struct memtable *table, struct quire_error *reason
         const struct memtable_record *record = slot_record(slot);
         if (!record || slot_end_lsn(slot) != MEMTABLE_LSN_MAX)
             continue;
-        uint32_t found = memtable_keys_find(table, memtable_record_key(table, record), record->key_bytes);
+        uint32_t found = memtable_find(table, memtable_record_key(table, record), record->key_bytes);
         if (found != row)
             return error_set(reason, QUIRE_ECORRUPT, "the key of living row %u leads to row %u", row, found);
     }

@@ -188,6 +188,8 @@ void memtable_block_uncount(struct memtable *table, void *block);
 struct retired *memtable_retired_new(uint32_t n); /* space for n blocks, none yet */
 void memtable_block_retire(struct memtable *table, struct retired *retired, void *block);
 void memtable_retired_defer(struct memtable *table, struct retired *retired);
+/* A block that readers may hold was replaced: both of it, by a `retired` for one block. NULL, NULL: there was none. */
+void memtable_block_replaced(struct memtable *table, struct retired *retired, void *old);
 int memtable_rows_reserve(struct memtable *table); /* a slot for one row more */
 uint32_t memtable_rows_publish(struct memtable *table, struct memtable_record *record, uint64_t lsn);
 void memtable_rows_release(struct memtable *table, uint32_t row);
@@ -197,7 +199,6 @@ struct memtable_text *memtable_attributes_new(struct memtable *table, const void
 void memtable_rows_destroy(struct memtable *table);
 
 /* memtable_keys.c (lock) */
-uint32_t memtable_keys_find(const struct memtable *table, const void *key, uint32_t key_bytes);
 int memtable_keys_reserve(struct memtable *table); /* one key more */
 void memtable_keys_add(struct memtable *table, uint32_t row);
 void memtable_keys_replace(struct memtable *table, uint32_t from, uint32_t to); /* both have the same key */

@@ -15,6 +15,7 @@
  * Every block is counted with what malloc really took for it.
  */
 #include "index/memtable/memtable_priv.h"
+#include <assert.h>
 #include <malloc.h>
 #include <stdlib.h>
 #include <string.h>
@@ -97,6 +98,15 @@ void memtable_retired_defer(struct memtable *table, struct retired *retired)
     epoch_defer(table->config.epochs, &retired->item);
 }
 
+void memtable_block_replaced(struct memtable *table, struct retired *retired, void *old)
+{
+    assert((retired != NULL) == (old != NULL));
+    if (!old)
+        return;
+    memtable_block_retire(table, retired, old);
+    memtable_retired_defer(table, retired);
+}
+
 /* ---- slots ------------------------------------------------------------------------------------------------------- */
 
 static struct slot *chunk_new(struct memtable *table, uint32_t n, const struct slot *from, uint32_t n_from)
@@ -133,10 +143,7 @@ static int directory_reserve(struct memtable *table)
         atomic_init(&directory->chunks[i],
                     i < chunks ? atomic_load_explicit(&old->chunks[i], memory_order_relaxed) : NULL);
     atomic_store_explicit(&table->directory, directory, memory_order_release);
-    if (old) {
-        memtable_block_retire(table, retired, old);
-        memtable_retired_defer(table, retired);
-    }
+    memtable_block_replaced(table, retired, old);
     return 0;
 }
 
@@ -155,10 +162,7 @@ static int first_chunk_grow(struct memtable *table)
     }
     atomic_store_explicit(&directory->chunks[0], chunk, memory_order_release);
     table->capacity = n;
-    if (old) {
-        memtable_block_retire(table, retired, old);
-        memtable_retired_defer(table, retired);
-    }
+    memtable_block_replaced(table, retired, old);
     return 0;
 }
 
@@ -182,17 +186,14 @@ int memtable_rows_reserve(struct memtable *table)
     return 0;
 }
 
-/* The number that memtable_rows_publish will give. */
-static uint32_t row_next(const struct memtable *table)
-{
-    return table->free_row != MEMTABLE_NONE ? table->free_row : atomic_load(&table->row_end);
-}
-
 uint32_t memtable_rows_publish(struct memtable *table, struct memtable_record *record, uint64_t lsn)
 {
-    uint32_t row = row_next(table);
+    bool is_free = table->free_row != MEMTABLE_NONE;
+    uint32_t row = is_free ? table->free_row : atomic_load(&table->row_end);
+    assert(row < table->capacity && lsn < MEMTABLE_LSN_MAX);
     struct slot *slot = memtable_slot(table, row);
-    if (table->free_row != MEMTABLE_NONE)
+    assert(!slot_record(slot));
+    if (is_free)
         table->free_row = (uint32_t)slot_end_lsn(slot);
     atomic_store_explicit(&slot->end_lsn, MEMTABLE_LSN_MAX, memory_order_release);
     atomic_store_explicit(&slot->begin_lsn, lsn, memory_order_relaxed);
@@ -207,6 +208,7 @@ uint32_t memtable_rows_publish(struct memtable *table, struct memtable_record *r
 void memtable_rows_release(struct memtable *table, uint32_t row)
 {
     struct slot *slot = memtable_slot(table, row);
+    assert(slot_record(slot) && slot_end_lsn(slot) != MEMTABLE_LSN_MAX);
     atomic_store_explicit(&slot->record, NULL, memory_order_release);
     atomic_store_explicit(&slot->begin_lsn, MEMTABLE_LSN_MAX, memory_order_release);
     atomic_store_explicit(&slot->end_lsn, table->free_row, memory_order_release);
