@@ -378,6 +378,7 @@ int memtable_search(const struct memtable *table, struct graph_scratch *scratch,
     struct search search = {.nearest = {hits, 0, query->k}, .snapshot = query->snapshot, .test = query->test};
     int rc = memory ? 0 : QUIRE_ENOMEM;
     if (rc == 0) {
+        assert(!query->test || query->test->accepts);
         scorer_begin(&search.scorer, table, query->query, memory);
         rc = search_rows(&search, query, scratch);
     }

@@ -100,6 +100,7 @@ static enum step next_entry(struct task *t)
 {
     struct fetch *f = &t->fetch;
     uint32_t n = load_u32(f->page);
+    assert(f->request->key && n <= BUCKET_ENTRIES_MAX);
     while (f->entry < n && load_u64(f->page + 8 + 8 * (size_t)f->entry) != f->hash)
         f->entry++;
     if (f->entry == n)

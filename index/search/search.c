@@ -332,6 +332,7 @@ static int reserve(struct task *t)
     if (!q->recent || task_reserve(t) < 0 || !array_reserve(&q->probed, &q->bitmaps_capacity, 2 * bytes) ||
         search_reserve_results(t) < 0 || search_reserve_candidates(t, 0) < 0)
         return QUIRE_ENOMEM;
+    assert(q->k <= q->results_capacity && 2 * q->candidates_max <= q->candidates_capacity);
     q->read = q->probed + bytes;
     memset(q->probed, 0, 2 * bytes);
     memset(q->recent, 0xff, sizeof *q->recent * RECENT_ROWS);

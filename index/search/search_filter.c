@@ -227,6 +227,7 @@ static int scan(struct task *t)
     struct selection_walk walk = selection_walk(q->selection, 0);
     float limit = INFINITY;
     uint32_t n = 0;
+    assert(has_codes(t) && !q->scanning && !q->limited);
     q->n_candidates = q->n_priors = 0;
     q->scanning = true;
     q->stats.plan = QUIRE_PLAN_SCAN;
@@ -298,6 +299,7 @@ enum step search_filtered_round(struct task *t)
 {
     struct search *q = &t->search;
     uint32_t blocks[READS_MAX], most = search_reads_left(t, task_blocks_max(t, q->scanning)), n;
+    assert(q->selection && most <= READS_MAX);
     for (;;) {
         n = bounded(t, choose_blocks(t, most ? most : 1, blocks));
         if (n == 0 && q->n_results < q->k)
@@ -399,6 +401,7 @@ enum step search_filtered_begin(struct task *t)
         q->stats.exact = true;
         return search_deliver(t);
     }
+    assert(q->k <= q->selection->n);
     q->missable = missable_of(t);
     q->effort = search_effort(t, q->k);
     search_set_theta(t);

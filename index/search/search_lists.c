@@ -196,6 +196,7 @@ static void scan_members(struct task *t, const struct candidate *list)
 {
     struct scratch *s = &t->searcher->scratch;
     const struct lists *lists = t->segment->lists;
+    assert(list->row < lists->n);
     uint32_t begin = lists_first(lists, list->row);
     for (uint32_t first = begin, end = begin + lists_members(lists, list->row); first < end;) {
         uint32_t group = first / CODE_GROUP, skip = first % CODE_GROUP, n = end - first;
@@ -435,6 +436,7 @@ enum step search_lists(struct task *t)
         return search_filtered_scan(t);
     if (n < 0 || choose_lists(t, (uint32_t)n, most) < 0)
         return task_no_memory(t);
+    assert(q->n_lists <= q->lists_capacity && !t->waits);
     q->next_list = q->lists_pending = 0;
     if (!lists->codes && q->n_lists > 0) {
         q->stats.rounds++;

@@ -189,6 +189,7 @@ int search_seed_blocks(struct task *t, uint32_t n_blocks)
     if (!array_reserve(&q->priors, &q->priors_capacity, n_blocks) ||
         search_reserve_gains(f, (uint64_t)q->candidates_capacity + n_blocks) < 0)
         return QUIRE_ENOMEM;
+    assert(!g->nav_codes && n_blocks <= q->priors_capacity);
     q->n_priors = n_blocks;
     for (uint32_t i = 0; i < n_blocks; i++) {
         struct candidate c = f->nearest[i];

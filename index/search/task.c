@@ -401,6 +401,7 @@ enum step task_read_blocks(struct task *t, const uint32_t *blocks, uint32_t n,
                            enum step (*on_reads)(struct task *))
 {
     struct task_queue *queue = &t->searcher->frames.queue;
+    assert(!uses_frames(t) || n <= t->searcher->frames.n);
     begin_step(t, n, on_block, on_reads);
     for (uint32_t i = 0; i < n; i++) {
         assert(blocks[i] < t->segment->params.n_blocks);
