@@ -22,6 +22,7 @@
 #include "index/kernels/kernels.h"
 #include "index/memtable/memtable_priv.h"
 #include "index/vector/codes.h"
+#include <assert.h>
 #include <math.h>
 #include <string.h>
 
