@@ -7,6 +7,7 @@
  */
 #include "index/graph/graph.h"
 #include "index/search/task.h"
+#include "io/clock.h"
 #include "io/error.h"
 #include "io/memory.h"
 #include <assert.h>
@@ -182,6 +183,31 @@ unsigned searcher_running(const struct searcher *s)
 unsigned searcher_waiting(const struct searcher *s)
 {
     return s->n_waiting;
+}
+
+bool searcher_has_steps(const struct searcher *s)
+{
+    return s->ready != NULL;
+}
+
+void searcher_work(struct searcher *s, uint64_t time_ns)
+{
+    if (!s->ready)
+        return;
+    uint64_t end_ns = clock_ns() + time_ns;
+    do
+        task_run_ready(s);
+    while (s->ready && clock_ns() < end_ns);
+}
+
+void searcher_cancel(struct searcher *s)
+{
+    s->cancelling = true;
+    task_cancel_waiting(s);
+    while (s->n_running > 0)
+        if (engine_poll(s->engine, 1, UINT64_MAX) < 0)
+            break;
+    s->cancelling = false;
 }
 
 /* ---- segments ---------------------------------------------------------------------------------------------------- */

@@ -288,7 +288,7 @@ bool task_waits(struct task *t, struct io_op *op, int result)
     return true;
 }
 
-static void run_ready(struct searcher *s)
+void task_run_ready(struct searcher *s)
 {
     struct io_op *op = s->ready;
     assert(!s->working);
@@ -297,21 +297,6 @@ static void run_ready(struct searcher *s)
     s->working = true;
     op->done(op, (int)(int64_t)op->state[0], 0);
     s->working = false;
-}
-
-bool searcher_has_steps(const struct searcher *s)
-{
-    return s->ready != NULL;
-}
-
-void searcher_work(struct searcher *s, uint64_t time_ns)
-{
-    if (!s->ready)
-        return;
-    uint64_t end_ns = clock_ns() + time_ns;
-    do
-        run_ready(s);
-    while (s->ready && clock_ns() < end_ns);
 }
 
 /* One read of a step is back; or, of a step without reads, its turn has come. */
@@ -532,14 +517,14 @@ int task_open_run(struct task *t, uint32_t i, uint32_t j, struct block_view *vie
 
 /* ---- cancelling -------------------------------------------------------------------------------------------------- */
 
-void searcher_cancel(struct searcher *s)
+void task_cancel_waiting(struct searcher *s)
 {
     struct task_ticket *waiting[N_LINES];
+    assert(s->cancelling);
     for (unsigned i = 0; i < N_LINES; i++) {
         waiting[i] = s->lines[i].first;
         s->lines[i].first = NULL;
     }
-    s->cancelling = true;
     s->n_waiting = 0;
     for (unsigned i = 0; i < N_LINES; i++)
         for (struct task_ticket *ticket = waiting[i], *next; ticket; ticket = next) {
@@ -547,10 +532,6 @@ void searcher_cancel(struct searcher *s)
             ticket->kind->cancel(ticket);
         }
     while (s->ready)
-        run_ready(s);
+        task_run_ready(s);
     serve_frames(s);
-    while (s->n_running > 0)
-        if (engine_poll(s->engine, 1, UINT64_MAX) < 0)
-            break;
-    s->cancelling = false;
 }

@@ -108,7 +108,7 @@ struct searcher {
     struct graph_scratch *graph_scratch; /* of searches in memtables and heads; made when first needed; owned */
     struct searcher_guest guest;
     bool cancelling;
-    bool working;  /* what is called is called by run_ready */
+    bool working;  /* what is called is called by task_run_ready */
     bool serving;  /* serve_frames is on the stack */
     bool starting; /* start_waiting is on the stack: requests that end at once do not enter it again */
     struct search_scratch found;
@@ -138,6 +138,11 @@ void task_start(struct searcher *searcher, struct task_ticket *ticket);
 /* Grows what the task holds to the segment's sizes; QUIRE_ENOMEM or 0. */
 int task_reserve(struct task *task);
 void task_fini(struct task *task);
+/* Runs the first of the steps that wait by priority; there is one. */
+void task_run_ready(struct searcher *searcher);
+/* While the searcher is cancelling: ends the requests in line, and lets the steps that are ready or wait for frames see
+ * that they are cancelled. */
+void task_cancel_waiting(struct searcher *searcher);
 
 /* Around what goes on with a task outside of its steps' functions: its time is counted, and STEP_DONE ends it. */
 void task_enter(struct task *task);
