@@ -1,5 +1,5 @@
 /*
- * array.c - arrays that grow.
+ * array.c - arrays that grow, and their end.
  *
  * The pointer is read and written by memcpy: a T ** is not a void **, and the compiler may rely on that.
  */
@@ -48,4 +48,10 @@ bool array_reserve_u32(void *items, uint32_t *capacity, size_t need, size_t item
 bool array_reserve_size(void *items, size_t *capacity, size_t need, size_t item_bytes)
 {
     return grow(items, capacity, SIZE_MAX, need, item_bytes);
+}
+
+void array_free_each(void *const *pointers, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        free(pointers[i]);
 }

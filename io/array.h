@@ -26,4 +26,10 @@
 bool array_reserve_u32(void *items, uint32_t *capacity, size_t need, size_t item_bytes);
 bool array_reserve_size(void *items, size_t *capacity, size_t need, size_t item_bytes);
 
+/* free() of each of these pointers: arrays that go together. */
+#define array_free_all(...) array_free_each((void *[]){__VA_ARGS__}, sizeof((void *[]){__VA_ARGS__}) / sizeof(void *))
+
+/* What array_free_all calls. */
+void array_free_each(void *const *pointers, size_t n);
+
 #endif

@@ -21,6 +21,7 @@
 #include "index/column/columns.h"
 #include "index/format/index_kind.h"
 #include "index/format/posting_block.h"
+#include "io/array.h"
 #include "io/bytes.h"
 #include "io/error.h"
 #include <assert.h>
@@ -436,16 +437,8 @@ static void build_fini(struct build *b, int rc)
     fs_close(b->sorted);
     build_close_folder(b, rc);
     space_fini(&b->space);
-    free(b->order);
-    free(b->centres);
-    free(b->centre_codes);
-    free(b->centre_factors);
-    free(b->guest_lists);
-    free(b->cell_codes);
-    free(b->cell_factors);
-    free(b->cell_of);
-    free(b->external_at);
-    free(b->calibration);
+    array_free_all(b->order, b->centres, b->centre_codes, b->centre_factors, b->guest_lists, b->cell_codes,
+                   b->cell_factors, b->cell_of, b->external_at, b->calibration);
 }
 
 /* What a caller that stopped a build is told. */
@@ -522,8 +515,7 @@ int build_merged(struct io_fs *fs, const char *path, const struct quire_input *i
     if (rc < 0 && err && err->code == 0)
         say_stopped(&b, rc);
     build_forget_tenants(&b);
-    free(b.folder);
-    free(b.path);
+    array_free_all(b.folder, b.path);
     return rc;
 }
 

@@ -10,6 +10,7 @@
 #include "index/build/build_priv.h"
 #include "index/cluster/partition.h"
 #include "index/kernels/kernels.h"
+#include "io/array.h"
 #include "io/bitmap.h"
 #include "io/bytes.h"
 #include "io/error.h"
@@ -47,16 +48,8 @@ struct scratch {
 
 static void scratch_fini(struct scratch *s)
 {
-    free(s->table);
-    free(s->targets);
-    free(s->sorted);
-    free(s->edges);
-    free(s->edge_codes);
-    free(s->slots);
-    free(s->factors);
-    free(s->keys);
-    free(s->vector);
-    free(s->rotated);
+    array_free_all(s->table, s->targets, s->sorted, s->edges, s->edge_codes, s->slots, s->factors, s->keys, s->vector,
+                   s->rotated);
 }
 
 static int scratch_init(struct scratch *s, const struct build *b)
@@ -368,7 +361,6 @@ int build_write_blocks(struct build *b, const uint8_t *hidden)
     rc = section_writer_conclude(writer, rc, b->err);
     section_file_close(batch.codes);
     build_edges_part_fini(&batch.edges);
-    free(batch.vectors);
-    free(batch.buffer);
+    array_free_all(batch.vectors, batch.buffer);
     return rc;
 }

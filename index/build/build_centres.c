@@ -7,6 +7,7 @@
 #include "index/build/build_priv.h"
 #include "index/cluster/centre.h"
 #include "index/segment/entry.h"
+#include "io/array.h"
 #include <assert.h>
 #include <stdlib.h>
 
@@ -71,9 +72,7 @@ int build_centres(struct build *b, const char *phase)
 {
     uint32_t dim = b->space.code_dim;
     assert(b->order && b->rows.n == b->n);
-    free(b->centres);
-    free(b->centre_codes);
-    free(b->centre_factors);
+    array_free_all(b->centres, b->centre_codes, b->centre_factors);
     b->centres = malloc(sizeof(float) * b->params.n_blocks * dim);
     b->centre_codes = malloc((size_t)b->params.n_blocks * code_bytes_of(dim, CENTRE_BITS));
     b->centre_factors = calloc((size_t)b->params.n_blocks * 3, sizeof(float));

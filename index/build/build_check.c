@@ -7,6 +7,7 @@
  * of threads nor on the memory; rows far out are left out of it.
  */
 #include "index/build/build_priv.h"
+#include "io/array.h"
 #include "io/error.h"
 #include <assert.h>
 #include <math.h>
@@ -242,9 +243,7 @@ int build_check_input(struct build *b)
     job.farthest2 *= OUTLIER_FACTOR2;
     if (rc == 0)
         rc = find_mean(&job);
-    free(job.sums);
-    free(job.counts);
-    free(job.norms);
+    array_free_all(job.sums, job.counts, job.norms);
     XXH3_freeState(job.hash);
     return rc;
 }

@@ -15,6 +15,7 @@
 #include "index/build/build_priv.h"
 #include "index/kernels/kernels.h"
 #include "index/segment/cells.h"
+#include "io/array.h"
 #include "io/bytes.h"
 #include "io/error.h"
 #include <assert.h>
@@ -77,8 +78,7 @@ static int encode_range(void *context, uint64_t begin, uint64_t end)
         job->f[row] = residual.f;
         job->errors[i] = residual.error;
     }
-    free(x);
-    free(v);
+    array_free_all(x, v);
     return rc;
 }
 
@@ -198,11 +198,7 @@ static int write_widths(struct build *b, struct section_writer *writer)
         if (rc == 0)
             rc = write_factors(&job, writer, width);
     }
-    free(job.vectors);
-    free(job.codes);
-    free(job.a);
-    free(job.f);
-    free(job.errors);
+    array_free_all(job.vectors, job.codes, job.a, job.f, job.errors);
     return rc;
 }
 

@@ -11,6 +11,7 @@
  * A build that may be resumed notes every few seconds how many groups have their edges in the file.
  */
 #include "index/build/build_priv.h"
+#include "io/array.h"
 #include "io/error.h"
 #include <assert.h>
 #include <stdlib.h>
@@ -24,9 +25,7 @@
 
 void build_edges_fini(struct edges *edges)
 {
-    free(edges->ids);
-    free(edges->reverse_at);
-    free(edges->reverse);
+    array_free_all(edges->ids, edges->reverse_at, edges->reverse);
     fs_close(edges->ids_file);
     fs_close(edges->reverse_file);
     memset(edges, 0, sizeof *edges);
@@ -285,8 +284,7 @@ int build_edges_part_init(const struct build *b, uint32_t n, struct edges_part *
 
 void build_edges_part_fini(struct edges_part *part)
 {
-    free(part->buffers[0]);
-    free(part->buffers[1]);
+    array_free_all(part->buffers[0], part->buffers[1]);
     part->buffers[0] = part->buffers[1] = NULL;
 }
 

@@ -9,6 +9,7 @@
  * Sizes of batches depend on the bytes of a row only, neither on threads nor on the budget.
  */
 #include "index/build/build_priv.h"
+#include "io/array.h"
 #include "io/error.h"
 #include <assert.h>
 #include <stdlib.h>
@@ -178,11 +179,7 @@ int build_order_input(struct build *b, const char *phase)
         rc = write_windows(&s);
     bool had_spare = s.spare != NULL;
     fs_close(s.spare);
-    free(s.place);
-    free(s.window);
-    free(s.buffers);
-    free(s.filled);
-    free(s.written);
+    array_free_all(s.place, s.window, s.buffers, s.filled, s.written);
     if (rc == 0 && had_spare)
         rc = build_remove_file(b, WORK_SPARE);
     return rc;

@@ -21,6 +21,7 @@
 #include "index/segment/lists.h"
 #include "index/segment/segment_view.h"
 #include "index/vector/near.h"
+#include "io/array.h"
 #include "io/bytes.h"
 #include "io/error.h"
 #include <assert.h>
@@ -228,13 +229,7 @@ static int list_scratch_init(struct list_scratch *s, const struct build *b, uint
 
 static void list_scratch_fini(struct list_scratch *s)
 {
-    free(s->head);
-    free(s->v);
-    free(s->x);
-    free(s->raw);
-    free(s->code);
-    free(s->rows);
-    free(s->sorted);
+    array_free_all(s->head, s->v, s->x, s->raw, s->code, s->rows, s->sorted);
 }
 
 static int encode_row(const struct build *b, struct list_scratch *s, uint32_t row, struct residual *out)
@@ -340,8 +335,7 @@ static int find_units(struct lists_job *job)
         rc = build_factor_unit(job->a, job->sampled, &b->params.scale_a[job->width]);
     if (rc == 0)
         rc = build_factor_unit(job->f, job->sampled, &b->params.scale_f[job->width]);
-    free(job->a);
-    free(job->f);
+    array_free_all(job->a, job->f);
     return rc;
 }
 
@@ -435,8 +429,6 @@ int build_write_lists(struct build *b, struct section_writer *codes)
     if (rc == 0)
         rc = lists_write(codes, job.entries, b->clusters.n, b->heads, b->epochs, b->guest_lists, b->params.run_rows,
                          b->err);
-    free(job.entries);
-    free(job.errors);
-    free(job.buffer);
+    array_free_all(job.entries, job.errors, job.buffer);
     return rc;
 }

@@ -23,6 +23,7 @@
  */
 #include "index/build/build_priv.h"
 #include "index/cluster/partition.h"
+#include "io/array.h"
 #include "io/error.h"
 #include <assert.h>
 #include <stdlib.h>
@@ -169,8 +170,7 @@ static int move_records(struct move *m, const char *name)
         if (rc == 0)
             rc = build_report(b, PHASE, first + n, b->n);
     }
-    free(m->window);
-    free(m->batch);
+    array_free_all(m->window, m->batch);
     return rc;
 }
 
@@ -313,8 +313,7 @@ static int place_lists(struct placing *p)
     uint32_t *ids = malloc(sizeof *ids * (c->replica_at[c->n] + b->runs.rows)), own = 0;
     b->guest_lists = malloc(sizeof *b->guest_lists * b->runs.rows);
     if (!at || !ids || !b->guest_lists) {
-        free(at);
-        free(ids);
+        array_free_all(at, ids);
         return QUIRE_ENOMEM;
     }
     find_guests(p, at);
@@ -329,8 +328,7 @@ static int place_lists(struct placing *p)
     }
     assert(own == p->n_free && at[c->n] == c->replica_at[c->n] + b->runs.rows);
     c->first[c->n] = own;
-    free(c->replica_at);
-    free(c->replicas);
+    array_free_all(c->replica_at, c->replicas);
     c->replica_at = at;
     c->replicas = ids;
     return 0;
@@ -359,8 +357,7 @@ int build_place_rows(struct build *b)
     /* lists of a build that is resumed behind their writing have nothing more to be told */
     if (rc == 0 && b->clusters.replica_at)
         rc = place_lists(&p);
-    free(p.before);
-    free(p.place);
+    array_free_all(p.before, p.place);
     if (rc == 0)
         rc = build_remove_file(b, WORK_INPUT);
     if (rc == 0)

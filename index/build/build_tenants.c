@@ -7,6 +7,7 @@
  */
 #include "index/attribute/grants.h"
 #include "index/build/build_priv.h"
+#include "io/array.h"
 #include "io/error.h"
 #include <stdlib.h>
 #include <string.h>
@@ -80,7 +81,5 @@ void build_forget_tenants(struct build *b)
 {
     for (uint32_t row = 0; b->texts && row < b->n; row++)
         free(b->texts[row]);
-    free(b->texts);
-    free(b->text_bytes);
-    free(b->runs.of);
+    array_free_all(b->texts, b->text_bytes, b->runs.of);
 }

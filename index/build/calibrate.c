@@ -20,6 +20,7 @@
 #include "index/build/build_priv.h"
 #include "index/search/search.h"
 #include "index/segment/segment_view.h"
+#include "io/array.h"
 #include "io/bitmap.h"
 #include "io/error.h"
 #include "io/random.h"
@@ -232,9 +233,7 @@ static int compute_truth(struct calibration *c)
         if (rc == 0)
             rc = build_report(b, "exact answers (to calibrate)", job.first + job.n, b->n);
     }
-    free(job.vectors);
-    free(job.rows);
-    free(job.queries);
+    array_free_all(job.vectors, job.rows, job.queries);
     return rc;
 }
 
@@ -524,9 +523,7 @@ static int sample_queries(const struct calibration *c, uint32_t each, struct spr
             *found += sample_blocks(c, at + q, near + (size_t)q * b->params.n_blocks, samples + (size_t)(at + q) * each,
                                     each);
     }
-    free(near);
-    free(queries);
-    free(centre);
+    array_free_all(near, queries, centre);
     return rc;
 }
 
@@ -782,10 +779,6 @@ int build_calibrate(struct build *b)
         return QUIRE_ENOMEM;
     c->b = b;
     int rc = measure(c);
-    free(c->held);
-    free(c->bitmap);
-    free(c->truth);
-    free(c->queries);
-    free(c);
+    array_free_all(c->held, c->bitmap, c->truth, c->queries, c);
     return rc;
 }

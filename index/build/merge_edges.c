@@ -8,6 +8,7 @@
  */
 #include "index/build/merge_priv.h"
 #include "index/segment/segment_view.h"
+#include "io/array.h"
 #include "io/error.h"
 #include <stdlib.h>
 #include <string.h>
@@ -31,9 +32,7 @@ int merge_edges_init(struct build_known *known, struct segment *segment)
 
 void merge_edges_fini(struct build_known *known)
 {
-    free(known->list_of);
-    free(known->at);
-    free(known->targets);
+    array_free_all(known->list_of, known->at, known->targets);
     memset(known, 0, sizeof *known);
 }
 

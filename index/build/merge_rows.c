@@ -13,6 +13,7 @@
  */
 #include "index/build/merge_priv.h"
 #include "index/vector/space.h"
+#include "io/array.h"
 #include "io/error.h"
 #include "io/memory.h"
 #include <math.h>
@@ -125,13 +126,8 @@ void merge_input_fini(struct merge_input *input)
     fs_close(input->file);
     if (input->folder)
         fs_remove_folder(input->fs, input->folder, NULL);
-    free(input->folder);
-    free(input->vectors);
-    free(input->floats);
-    free(input->keys);
-    free(input->key_bytes);
-    free(input->attributes);
-    free(input->attribute_bytes);
+    array_free_all(input->folder, input->vectors, input->floats, input->keys, input->key_bytes, input->attributes,
+                   input->attribute_bytes);
     for (struct arena_piece *piece = input->pieces, *next; piece; piece = next) {
         next = piece->next;
         free(piece);

@@ -8,6 +8,7 @@
 #include "index/cluster/centre.h"
 #include "index/kernels/kernels.h"
 #include "index/vector/near.h"
+#include "io/array.h"
 #include <assert.h>
 #include <math.h>
 #include <stdlib.h>
@@ -28,9 +29,7 @@ int centre_scratch_init(struct centre_scratch *s, size_t most, uint32_t dim)
 
 void centre_scratch_fini(struct centre_scratch *s)
 {
-    free(s->rows);
-    free(s->distances);
-    free(s->sorted);
+    array_free_all(s->rows, s->distances, s->sorted);
 }
 
 void centre_take(struct centre_scratch *s, const struct rows *rows, uint32_t first, uint32_t n)

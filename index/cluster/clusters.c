@@ -19,6 +19,7 @@
  * Rows are streamed in windows, in memory as in a file, and every sum is taken in order of rows: both give the same.
  */
 #include "index/cluster/clusters_priv.h"
+#include "io/array.h"
 #include <assert.h>
 #include <float.h>
 #include <math.h>
@@ -48,12 +49,7 @@ int clusters_pass(struct clustering *s, int (*body)(struct clustering *s, const 
 
 static void free_clusters(struct clustering *s)
 {
-    free(s->sizes);
-    free(s->active);
-    free(s->limits);
-    free(s->sums);
-    free(s->counts);
-    free(s->near);
+    array_free_all(s->sizes, s->active, s->limits, s->sums, s->counts, s->near);
     rows_free(&s->centres);
     s->sizes = s->counts = s->near = NULL;
     s->active = NULL;
@@ -87,10 +83,7 @@ static void clustering_fini(struct clustering *s)
 {
     free_clusters(s);
     rows_free(&s->window);
-    free(s->cluster_of);
-    free(s->targets);
-    free(s->ratios);
-    free(s->distances);
+    array_free_all(s->cluster_of, s->targets, s->ratios, s->distances);
 }
 
 static int clustering_init(struct clustering *s)
@@ -169,8 +162,7 @@ static int sum_window(struct clustering *s, const struct rows *rows, uint32_t fi
         sort_members(s, first, rows->n, job.at, job.members);
         rc = parallel_for(s->config->threads, s->n, 64, sum_range, &job, NULL);
     }
-    free(job.at);
-    free(job.members);
+    array_free_all(job.at, job.members);
     return rc;
 }
 
@@ -334,10 +326,8 @@ int clusters_find(struct row_store *store, struct row_store *spare, const struct
 
 void clusters_fini(struct clusters *clusters)
 {
-    free(clusters->first);
-    free(clusters->heads);
+    array_free_all(clusters->first, clusters->heads);
     rows_free(&clusters->points);
-    free(clusters->replica_at);
-    free(clusters->replicas);
+    array_free_all(clusters->replica_at, clusters->replicas);
     memset(clusters, 0, sizeof *clusters);
 }

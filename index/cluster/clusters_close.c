@@ -22,6 +22,7 @@
 #include "index/cluster/centre.h"
 #include "index/cluster/clusters_priv.h"
 #include "index/kernels/kernels.h"
+#include "io/array.h"
 #include <assert.h>
 #include <math.h>
 #include <stdatomic.h>
@@ -60,9 +61,7 @@ struct closing {
 static void closing_fini(struct closing *c)
 {
     rows_free(&c->window);
-    free(c->near);
-    free(c->bins);
-    free(c->found);
+    array_free_all(c->near, c->bins, c->found);
 }
 
 static int closing_init(struct closing *c)
@@ -259,8 +258,7 @@ static int admit_clusters(struct closing *c, uint64_t begin, uint64_t end,
             take(c, c->clusters->first[cluster] + row, admitted, admit(b, c, &rows, row, admitted));
     }
     int rc = b && levels ? 0 : QUIRE_ENOMEM;
-    free(b);
-    free(levels);
+    array_free_all(b, levels);
     return rc;
 }
 
@@ -349,9 +347,7 @@ static int make_lists(struct closing *c)
     }
     if (rc == 0)
         rc = store_lists(c, &l);
-    free(l.replicas);
-    free(l.spare);
-    free(l.kept);
+    array_free_all(l.replicas, l.spare, l.kept);
     return rc;
 }
 

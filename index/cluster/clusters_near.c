@@ -9,6 +9,7 @@
  * not, and its distances are the exact ones of codes (rows.h).
  */
 #include "index/cluster/clusters_priv.h"
+#include "io/array.h"
 #include <assert.h>
 #include <stdlib.h>
 
@@ -35,12 +36,7 @@ struct near_job {
 
 static void scratch_fini(struct near_scratch *s)
 {
-    free(s->levels);
-    free(s->dots);
-    free(s->distances);
-    free(s->ids);
-    free(s->items);
-    free(s->spare);
+    array_free_all(s->levels, s->dots, s->distances, s->ids, s->items, s->spare);
 }
 
 static int scratch_init(struct near_scratch *s, const struct clusters_near *near)
@@ -88,8 +84,7 @@ int clusters_near_init(struct clusters_near *near, const struct rows *points)
         near->iota[i] = i;
     if (rc == 0)
         encode_runs(near, point, mean);
-    free(point);
-    free(mean);
+    array_free_all(point, mean);
     return rc;
 }
 

@@ -9,6 +9,7 @@
  * large.
  */
 #include "index/cluster/clusters_priv.h"
+#include "io/array.h"
 #include <assert.h>
 #include <stdlib.h>
 
@@ -64,10 +65,7 @@ struct buckets {
 static void buckets_fini(struct buckets *b)
 {
     rows_free(&b->held);
-    free(b->inputs);
-    free(b->filled);
-    free(b->written);
-    free(b->window_inputs);
+    array_free_all(b->inputs, b->filled, b->written, b->window_inputs);
 }
 
 static int buckets_init(struct buckets *b, struct clustering *s, uint32_t rows)
@@ -175,8 +173,7 @@ static int sort_files(struct clustering *s)
     }
     for (uint32_t bucket = 0; rc == 0 && bucket < b.n; bucket++)
         rc = finish_bucket(&b, bucket, order, inputs);
-    free(order);
-    free(inputs);
+    array_free_all(order, inputs);
     buckets_fini(&b);
     return rc;
 }

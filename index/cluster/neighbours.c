@@ -29,6 +29,7 @@
 #include "index/cluster/neighbours.h"
 #include "index/kernels/kernels.h"
 #include "index/vector/near.h"
+#include "io/array.h"
 #include <assert.h>
 #include <float.h>
 #include <math.h>
@@ -89,15 +90,7 @@ static uint32_t pool_capacity(const struct neighbours_config *config)
 
 static void scratch_fini(struct scratch *s)
 {
-    free(s->distances);
-    free(s->groups);
-    free(s->spare);
-    free(s->row);
-    free(s->levels);
-    free(s->dots);
-    free(s->pool);
-    free(s->alive);
-    free(s->near_to);
+    array_free_all(s->distances, s->groups, s->spare, s->row, s->levels, s->dots, s->pool, s->alive, s->near_to);
 }
 
 static int scratch_init(struct scratch *s, const struct job *job)
@@ -373,13 +366,7 @@ static uint32_t batch_groups(const struct neighbours_config *config)
 
 static void job_fini(struct job *job, bool owns_rows)
 {
-    free(job->runs);
-    free(job->iota);
-    free(job->near);
-    free(job->n_near);
-    free(job->place);
-    free(job->loaded);
-    free(job->edges);
+    array_free_all(job->runs, job->iota, job->near, job->n_near, job->place, job->loaded, job->edges);
     if (owns_rows)
         rows_free(&job->rows);
 }

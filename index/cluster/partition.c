@@ -19,6 +19,7 @@
  */
 #include "index/cluster/partition_priv.h"
 #include "index/kernels/kernels.h"
+#include "io/array.h"
 #include <assert.h>
 #include <math.h>
 #include <stdlib.h>
@@ -43,12 +44,7 @@ struct partition {
 
 void partition_scratch_fini(struct partition_scratch *s)
 {
-    free(s->sample);
-    free(s->means);
-    free(s->direction);
-    free(s->projection);
-    free(s->positions);
-    free(s->levels);
+    array_free_all(s->sample, s->means, s->direction, s->projection, s->positions, s->levels);
 }
 
 int partition_scratch_init(struct partition_scratch *s, uint32_t code_dim)
@@ -291,10 +287,7 @@ int partition_node(const struct rows *rows, struct node node, const struct parti
         if (rc == 0)
             rc = parallel_report(advance, done);
     }
-    free(p.keys);
-    free(p.spare);
-    free(p.nodes);
-    free(next);
+    array_free_all(p.keys, p.spare, p.nodes, next);
     return rc;
 }
 

@@ -19,6 +19,7 @@
 #include "index/graph/graph_priv.h"
 #include "index/kernels/kernels.h"
 #include "index/vector/codes.h"
+#include "io/array.h"
 #include "io/error.h"
 #include "io/memory.h"
 #include <assert.h>
@@ -51,10 +52,7 @@ int graph_scratch_create(struct graph_scratch **out, struct quire_error *err)
 
 static void free_arrays(struct graph_scratch *scratch)
 {
-    free(scratch->visited.slots);
-    free(scratch->visited.order);
-    free(scratch->best);
-    free(scratch->frontier);
+    array_free_all(scratch->visited.slots, scratch->visited.order, scratch->best, scratch->frontier);
 }
 
 void graph_scratch_destroy(struct graph_scratch *scratch)
@@ -102,10 +100,7 @@ int graph_scratch_reserve(struct graph_scratch *scratch, const struct graph *gra
     uint64_t *best = malloc(capacity * sizeof *best);
     uint64_t *frontier = malloc(capacity * sizeof *frontier);
     if (!slots || !order || !best || !frontier) {
-        free(slots);
-        free(order);
-        free(best);
-        free(frontier);
+        array_free_all(slots, order, best, frontier);
         return QUIRE_ENOMEM;
     }
     free_arrays(scratch);

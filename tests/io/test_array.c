@@ -65,12 +65,26 @@ static void test_refuses_what_cannot_be(void **state)
     free(items);
 }
 
+/* What it leaves is found by the address sanitizer. */
+static void test_frees_all(void **state)
+{
+    (void)state;
+    uint16_t *items = NULL, *none = NULL;
+    uint32_t capacity = 0;
+    struct item *others = malloc(sizeof *others);
+    assert_non_null(others);
+    assert_true(array_reserve(&items, &capacity, 10));
+    array_free_all(items, none, others);
+    array_free_all(none);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_keeps_and_doubles),
         cmocka_unit_test(test_takes_what_is_needed_at_once),
         cmocka_unit_test(test_refuses_what_cannot_be),
+        cmocka_unit_test(test_frees_all),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
