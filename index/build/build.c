@@ -212,52 +212,34 @@ static int list_file(struct build *b, const char *name, uint8_t entry[FILE_ENTRY
     return rc;
 }
 
-static int write_mean(const struct build *b, struct section_writer *writer)
+int build_write_meta(struct build *b, const uint8_t *calibration, size_t calibration_bytes)
 {
-    size_t bytes = sizeof(float) * b->space.work_dim;
-    uint8_t *mean = malloc(bytes);
-    if (!mean)
-        return QUIRE_ENOMEM;
-    for (uint32_t i = 0; i < b->space.work_dim; i++)
-        store_f32(mean + 4 * i, b->space.mean[i]);
-    int rc = section_put(writer, META_MEAN, mean, bytes, b->err);
-    free(mean);
-    return rc;
-}
-
-static int write_files(struct build *b, struct section_writer *writer)
-{
+    struct section_writer *writer = NULL;
     const char *names[6] = {BLOCKS_NAME, CODES_NAME, KEYS_NAME};
-    uint8_t entries[6 * FILE_ENTRY_BYTES];
-    size_t n = 3;
+    uint8_t params[PARAMS_BYTES], files[6 * FILE_ENTRY_BYTES];
+    size_t mean_bytes = sizeof(float) * b->space.work_dim, n = 3;
+    uint8_t *mean = malloc(mean_bytes);
+    int rc = mean ? build_section_writer(b, META_NAME, FILE_META, &writer) : QUIRE_ENOMEM;
+    format_params_encode(&b->params, params);
+    if (rc == 0)
+        rc = section_put(writer, META_PARAMS, params, sizeof params, b->err);
+    for (uint32_t i = 0; mean && i < b->space.work_dim; i++)
+        store_f32(mean + 4 * i, b->space.mean[i]);
+    if (rc == 0)
+        rc = section_put(writer, META_MEAN, mean, mean_bytes, b->err);
+    free(mean);
+    if (rc == 0)
+        rc = section_put(writer, META_CALIBRATION, calibration, calibration_bytes, b->err);
     if (b->options.attributes)
         names[n++] = ATTRIBUTES_NAME;
     if (b->params.has_columns)
         names[n++] = COLUMNS_NAME;
     if (build_is_lists(b))
         names[n++] = POSTINGS_NAME;
-    for (size_t i = 0; i < n; i++) {
-        int rc = list_file(b, names[i], entries + i * FILE_ENTRY_BYTES);
-        if (rc < 0)
-            return rc;
-    }
-    return section_put(writer, META_FILES, entries, n * FILE_ENTRY_BYTES, b->err);
-}
-
-int build_write_meta(struct build *b, const uint8_t *calibration, size_t calibration_bytes)
-{
-    struct section_writer *writer = NULL;
-    uint8_t params[PARAMS_BYTES];
-    int rc = build_section_writer(b, META_NAME, FILE_META, &writer);
-    format_params_encode(&b->params, params);
+    for (size_t i = 0; rc == 0 && i < n; i++)
+        rc = list_file(b, names[i], files + i * FILE_ENTRY_BYTES);
     if (rc == 0)
-        rc = section_put(writer, META_PARAMS, params, sizeof params, b->err);
-    if (rc == 0)
-        rc = write_mean(b, writer);
-    if (rc == 0)
-        rc = section_put(writer, META_CALIBRATION, calibration, calibration_bytes, b->err);
-    if (rc == 0)
-        rc = write_files(b, writer);
+        rc = section_put(writer, META_FILES, files, n * FILE_ENTRY_BYTES, b->err);
     return section_writer_conclude(writer, rc, b->err);
 }
 
@@ -441,17 +423,6 @@ static void build_fini(struct build *b, int rc)
                    b->cell_factors, b->cell_of, b->external_at, b->calibration);
 }
 
-/* What a caller that stopped a build is told. */
-static void say_stopped(const struct build *b, int rc)
-{
-    if (rc == QUIRE_ECANCELLED && b->options.resume && b->state.stage > STAGE_NONE && b->folder)
-        error_set(b->err, rc, "the build was stopped; %s keeps its work: build with resume again to go on", b->folder);
-    else if (rc == QUIRE_ECANCELLED)
-        error_set(b->err, rc, "the build was stopped; nothing was left behind");
-    else
-        error_set(b->err, rc, "%s", quire_error_text(rc));
-}
-
 /* The arguments themselves, before anything is looked at that they say. */
 static int check_arguments(const char *path, const struct quire_input *input, const struct quire_build_options *options,
                            struct quire_error *err)
@@ -468,23 +439,6 @@ static int check_arguments(const char *path, const struct quire_input *input, co
             "quire_build_options_init",
             options->struct_bytes, sizeof *options);
     return 0;
-}
-
-/* The path without slashes at its end, since names for other things are made by appending to it; options, keys,
- * tenants and the space. */
-static int init(struct build *b, const char *path)
-{
-    b->path = strdup(path);
-    if (!b->path)
-        return error_set(b->err, QUIRE_ENOMEM, "no memory to build %s", path);
-    for (size_t n = strlen(b->path); n > 1 && b->path[n - 1] == '/'; n--)
-        b->path[n - 1] = 0;
-    int rc = check_options(b);
-    if (rc == 0)
-        rc = check_keys(b);
-    if (rc == 0)
-        rc = build_take_tenants(b);
-    return rc == 0 ? space_init(&b->space, b->options.metric, b->type, b->dim, b->options.seed) : rc;
 }
 
 int build_merged(struct io_fs *fs, const char *path, const struct quire_input *input,
@@ -505,15 +459,28 @@ int build_merged(struct io_fs *fs, const char *path, const struct quire_input *i
                       .err = err};
     if (err)
         memset(err, 0, sizeof *err);
-    rc = init(&b, path);
+    /* the path without slashes at its end, since names for other things are made by appending to it */
+    b.path = strdup(path);
+    for (size_t n = b.path ? strlen(b.path) : 0; n > 1 && b.path[n - 1] == '/'; n--)
+        b.path[n - 1] = 0;
+    rc = b.path ? check_options(&b) : error_set(err, QUIRE_ENOMEM, "no memory to build %s", path);
+    if (rc == 0)
+        rc = check_keys(&b);
+    if (rc == 0)
+        rc = build_take_tenants(&b);
+    if (rc == 0)
+        rc = space_init(&b.space, b.options.metric, b.type, b.dim, b.options.seed);
     if (rc == 0) {
         rc = run(&b);
         for (uint32_t row = 0; rc == 0 && merge && row < b.n; row++)
             merge->places[b.order[row]] = row;
         build_fini(&b, rc);
     }
-    if (rc < 0 && err && err->code == 0)
-        say_stopped(&b, rc);
+    bool silent = rc < 0 && err && err->code == 0, stopped = silent && rc == QUIRE_ECANCELLED;
+    if (stopped && b.options.resume && b.state.stage > STAGE_NONE && b.folder)
+        error_set(err, rc, "the build was stopped; %s keeps its work: build with resume again to go on", b.folder);
+    else if (silent)
+        error_set(err, rc, "%s", stopped ? "the build was stopped; nothing was left behind" : quire_error_text(rc));
     build_forget_tenants(&b);
     array_free_all(b.folder, b.path);
     return rc;

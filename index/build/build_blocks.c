@@ -303,22 +303,6 @@ static int make_range(void *context, uint64_t begin, uint64_t end)
     return rc;
 }
 
-/* Edge codes belong to all slots of a block at once: a target's code is worth more bytes than a second list saves. */
-static int open_codes(struct batch *batch)
-{
-    struct build *b = batch->b;
-    char *path = build_file_path(b, CODES_NAME);
-    int rc =
-        path ? section_file_open(b->fs, path, FILE_CODES, b->segment_id, FS_READ, &batch->codes, b->err) : QUIRE_ENOMEM;
-    free(path);
-    if (rc < 0)
-        return rc;
-    batch->codes_at = section_find(batch->codes, CODES_NAVIGATION + nav_bits[EDGE_CODE_WIDTH])->offset;
-    batch->factors_at = section_find(batch->codes, CODES_NAV_FACTORS + nav_bits[EDGE_CODE_WIDTH])->offset;
-    batch->list_slots = b->params.slots_per_block;
-    return 0;
-}
-
 int build_write_blocks(struct build *b, const uint8_t *hidden)
 {
     uint32_t block_bytes = b->params.block_bytes, capacity = b->params.slots_per_block;
@@ -335,8 +319,17 @@ int build_write_blocks(struct build *b, const uint8_t *hidden)
     int rc = batch.buffer && batch.vectors ? 0 : QUIRE_ENOMEM;
     if (rc == 0 && !lists)
         rc = build_edges_part_init(b, per_batch * capacity, &batch.edges);
-    if (rc == 0 && b->params.edge_code_bytes)
-        rc = open_codes(&batch);
+    if (rc == 0 && b->params.edge_code_bytes) {
+        char *path = build_file_path(b, CODES_NAME);
+        rc = path ? section_file_open(b->fs, path, FILE_CODES, b->segment_id, FS_READ, &batch.codes, b->err)
+                  : QUIRE_ENOMEM;
+        free(path);
+    }
+    if (batch.codes) { /* codes belong to all slots of a block at once: one is worth more bytes than a second list */
+        batch.codes_at = section_find(batch.codes, CODES_NAVIGATION + nav_bits[EDGE_CODE_WIDTH])->offset;
+        batch.factors_at = section_find(batch.codes, CODES_NAV_FACTORS + nav_bits[EDGE_CODE_WIDTH])->offset;
+        batch.list_slots = capacity;
+    }
     if (rc == 0)
         rc = build_section_writer(b, BLOCKS_NAME, FILE_BLOCKS, &writer);
     if (rc == 0)

@@ -17,44 +17,48 @@ struct centres_job {
     struct rows rows;     /* of the batch */
 };
 
-static void make_centre(const struct centres_job *job, struct centre_scratch *s, uint32_t i)
-{
-    struct build *b = job->b;
-    uint32_t dim = b->space.code_dim, capacity = b->params.slots_per_block, first = i * capacity;
-    uint32_t n = job->rows.n - first < capacity ? job->rows.n - first : capacity;
-    size_t block = (size_t)job->first_block + i;
-    float *centre = b->centres + block * dim, *factors = b->centre_factors + 3 * block;
-    uint8_t *code = b->centre_codes + block * code_bytes_of(dim, CENTRE_BITS);
-    centre_take(s, &job->rows, first, n);
-    centre_find(s, n, dim, centre);
-    factors[0] = code_encode(centre, dim, CENTRE_BITS, code, NULL, NULL);
-    code_decode(code, dim, CENTRE_BITS, factors[0], centre);
-    factors[1] = 0;
-    for (uint32_t d = 0; d < dim; d++)
-        factors[1] += centre[d] * centre[d];
-    factors[2] = centre_rms(s, n, dim, centre);
-}
-
 static int centre_range(void *context, uint64_t begin, uint64_t end)
 {
     const struct centres_job *job = context;
+    struct build *b = job->b;
+    uint32_t dim = b->space.code_dim, capacity = b->params.slots_per_block;
     struct centre_scratch s;
-    int rc = centre_scratch_init(&s, job->b->params.slots_per_block, job->b->space.code_dim);
+    int rc = centre_scratch_init(&s, capacity, dim);
     if (rc < 0)
         return rc;
-    for (uint64_t i = begin; i < end; i++)
-        make_centre(job, &s, (uint32_t)i);
+    for (uint64_t i = begin; i < end; i++) {
+        uint32_t first = (uint32_t)i * capacity;
+        uint32_t n = job->rows.n - first < capacity ? job->rows.n - first : capacity;
+        size_t block = job->first_block + i;
+        float *centre = b->centres + block * dim, *factors = b->centre_factors + 3 * block;
+        uint8_t *code = b->centre_codes + block * code_bytes_of(dim, CENTRE_BITS);
+        centre_take(&s, &job->rows, first, n);
+        centre_find(&s, n, dim, centre);
+        factors[0] = code_encode(centre, dim, CENTRE_BITS, code, NULL, NULL);
+        code_decode(code, dim, CENTRE_BITS, factors[0], centre);
+        factors[1] = 0;
+        for (uint32_t d = 0; d < dim; d++)
+            factors[1] += centre[d] * centre[d];
+        factors[2] = centre_rms(&s, n, dim, centre);
+    }
     centre_scratch_fini(&s);
     return 0;
 }
 
-static int find_centres(struct build *b, const char *phase)
+int build_centres(struct build *b, const char *phase)
 {
     struct centres_job job = {.b = b};
     struct rows window = {0};
-    uint32_t capacity = b->params.slots_per_block;
-    uint32_t blocks = build_batch_rows(b, row_record_bytes(b->space.code_dim)) / capacity + 1;
-    int rc = b->plan.in_files ? rows_alloc(&window, blocks * capacity, b->space.code_dim) : 0;
+    uint32_t dim = b->space.code_dim, capacity = b->params.slots_per_block;
+    uint32_t blocks = build_batch_rows(b, row_record_bytes(dim)) / capacity + 1;
+    assert(b->order && b->rows.n == b->n);
+    array_free_all(b->centres, b->centre_codes, b->centre_factors);
+    b->centres = malloc(sizeof(float) * b->params.n_blocks * dim);
+    b->centre_codes = malloc((size_t)b->params.n_blocks * code_bytes_of(dim, CENTRE_BITS));
+    b->centre_factors = calloc((size_t)b->params.n_blocks * 3, sizeof(float));
+    int rc = b->centres && b->centre_codes && b->centre_factors ? 0 : QUIRE_ENOMEM;
+    if (rc == 0 && b->plan.in_files)
+        rc = rows_alloc(&window, blocks * capacity, dim);
     for (uint32_t at = 0; rc == 0 && at < b->params.n_blocks; at += blocks) {
         uint32_t first = at * capacity, n = b->n - first < blocks * capacity ? b->n - first : blocks * capacity;
         job.first_block = at;
@@ -66,17 +70,6 @@ static int find_centres(struct build *b, const char *phase)
     }
     rows_free(&window);
     return rc;
-}
-
-int build_centres(struct build *b, const char *phase)
-{
-    uint32_t dim = b->space.code_dim;
-    assert(b->order && b->rows.n == b->n);
-    array_free_all(b->centres, b->centre_codes, b->centre_factors);
-    b->centres = malloc(sizeof(float) * b->params.n_blocks * dim);
-    b->centre_codes = malloc((size_t)b->params.n_blocks * code_bytes_of(dim, CENTRE_BITS));
-    b->centre_factors = calloc((size_t)b->params.n_blocks * 3, sizeof(float));
-    return b->centres && b->centre_codes && b->centre_factors ? find_centres(b, phase) : QUIRE_ENOMEM;
 }
 
 int build_decode_centres(struct build *b)

@@ -36,15 +36,6 @@ struct input_job {
     XXH3_state_t *hash;
 };
 
-static void note_bad_row(struct input_job *job, uint64_t row, int code)
-{
-    uint64_t before = atomic_load(&job->bad_row);
-    while (row < before && !atomic_compare_exchange_weak(&job->bad_row, &before, row))
-        ;
-    if (atomic_load(&job->bad_row) == row)
-        atomic_store(&job->bad_code, code);
-}
-
 static bool fits_f16(const float *x, uint32_t dim)
 {
     for (uint32_t i = 0; i < dim; i++)
@@ -67,7 +58,11 @@ static int check_range(void *context, uint64_t begin, uint64_t end)
         if (rc == 0 && b->params.slot == QUIRE_SLOT_F16 && !fits_f16(x, b->dim))
             rc = QUIRE_ERANGE;
         if (rc < 0) {
-            note_bad_row(job, job->batch->first + row, rc);
+            uint64_t bad = job->batch->first + row, before = atomic_load(&job->bad_row);
+            while (bad < before && !atomic_compare_exchange_weak(&job->bad_row, &before, bad))
+                ;
+            if (atomic_load(&job->bad_row) == bad)
+                atomic_store(&job->bad_code, rc);
             break;
         }
         double norm2 = 0;

@@ -98,22 +98,6 @@ static int open_edges(struct build *b)
 
 /* ---- edges known before ------------------------------------------------------------------------------------------ */
 
-/* Rows of the input become rows of the index. */
-static int place_known(struct build *b)
-{
-    struct build_known *known = b->merge->known;
-    uint32_t *places = malloc(sizeof *places * b->n);
-    if (!places)
-        return QUIRE_ENOMEM;
-    for (uint32_t row = 0; row < b->n; row++)
-        places[b->order[row]] = row;
-    for (uint64_t i = 0; i < known->n_targets; i++)
-        if (known->targets[i] != NEIGHBOUR_NONE)
-            known->targets[i] = places[known->targets[i]];
-    free(places);
-    return 0;
-}
-
 static uint32_t known_edges(void *context, uint32_t row, const uint32_t **candidates)
 {
     const struct build *b = context;
@@ -140,8 +124,16 @@ int build_edges(struct build *b)
     assert(b->step == STEP_CENTRES && !build_is_lists(b));
     int rc = open_edges(b);
     if (rc == 0 && b->merge && b->merge->known) {
+        struct build_known *known = b->merge->known;
+        uint32_t *places = malloc(sizeof *places * b->n); /* rows of the input become rows of the index */
+        for (uint32_t row = 0; places && row < b->n; row++)
+            places[b->order[row]] = row;
+        for (uint64_t i = 0; places && i < known->n_targets; i++)
+            if (known->targets[i] != NEIGHBOUR_NONE)
+                known->targets[i] = places[known->targets[i]];
         rows.known = known_edges;
-        rc = place_known(b);
+        rc = places ? 0 : QUIRE_ENOMEM;
+        free(places);
     }
     if (rc < 0 || b->state.linked_groups >= b->params.n_blocks)
         return rc;
@@ -201,16 +193,6 @@ static void turn_edges(void *context, uint32_t first, uint32_t n, const uint32_t
     }
 }
 
-/* The run of targets from `first` on whose reverse edges fit in `most` edges, one at least; returns its end. */
-static uint32_t end_of_run(const struct build *b, uint32_t first, uint32_t most)
-{
-    const uint32_t *at = b->edges.reverse_at;
-    uint32_t end = first + 1;
-    while (end < b->n && at[end + 1] - at[first] <= most && end - first < most)
-        end++;
-    return end;
-}
-
 static int turn_run(struct build *b, struct reverse_job *job, uint32_t *buffer, uint32_t most)
 {
     struct edges *e = &b->edges;
@@ -230,27 +212,6 @@ static int turn_run(struct build *b, struct reverse_job *job, uint32_t *buffer, 
     return rc;
 }
 
-static int turn_all(struct build *b, uint32_t *buffer, uint32_t most)
-{
-    struct edges *e = &b->edges;
-    struct reverse_job job = {.edges = e, .counts = e->reverse_at};
-    int rc = each_edges(b, buffer, most, count_edges, &job);
-    for (uint32_t row = 0; rc == 0 && row < b->n; row++)
-        e->reverse_at[row + 1] += e->reverse_at[row];
-    if (rc == 0 && e->ids) {
-        e->reverse = malloc(sizeof(uint32_t) * ((size_t)e->reverse_at[b->n] + 1));
-        rc = e->reverse ? 0 : QUIRE_ENOMEM;
-    }
-    while (rc == 0 && job.first < b->n) {
-        job.end = end_of_run(b, job.first, b->plan.reverse_edges);
-        rc = turn_run(b, &job, buffer, most);
-        job.first = job.end;
-        if (rc == 0)
-            rc = build_report(b, "turn edges", job.end, b->n);
-    }
-    return rc;
-}
-
 int build_reverse(struct build *b)
 {
     struct edges *e = &b->edges;
@@ -261,8 +222,25 @@ int build_reverse(struct build *b)
     int rc = e->reverse_at && (e->ids || buffer) ? build_remove_file(b, WORK_REVERSE) : QUIRE_ENOMEM;
     if (rc == 0 && !e->ids)
         rc = build_open_work(b, WORK_REVERSE, FS_WRITE | FS_CREATE | FS_EXCLUSIVE, &e->reverse_file);
+    struct reverse_job job = {.edges = e, .counts = e->reverse_at};
     if (rc == 0)
-        rc = turn_all(b, buffer, most);
+        rc = each_edges(b, buffer, most, count_edges, &job);
+    for (uint32_t row = 0; rc == 0 && row < b->n; row++)
+        e->reverse_at[row + 1] += e->reverse_at[row];
+    if (rc == 0 && e->ids) {
+        e->reverse = malloc(sizeof(uint32_t) * ((size_t)e->reverse_at[b->n] + 1));
+        rc = e->reverse ? 0 : QUIRE_ENOMEM;
+    }
+    for (const uint32_t *at = e->reverse_at; rc == 0 && job.first < b->n; job.first = job.end) {
+        /* the run of targets whose reverse edges fit in memory, one at least */
+        uint32_t fit = b->plan.reverse_edges;
+        job.end = job.first + 1;
+        while (job.end < b->n && at[job.end + 1] - at[job.first] <= fit && job.end - job.first < fit)
+            job.end++;
+        rc = turn_run(b, &job, buffer, most);
+        if (rc == 0)
+            rc = build_report(b, "turn edges", job.end, b->n);
+    }
     free(buffer);
     return rc;
 }

@@ -89,28 +89,23 @@ static int clear_entry(void *context, const char *name)
     return strcmp(name, WORK_LOCK) == 0 ? 0 : build_remove_file(context, name);
 }
 
-/* What later stages have begun to write is written anew. */
-static int clear_begun(struct build *b)
-{
-    static const char *const tables[] = {KEYS_NAME, ATTRIBUTES_NAME, COLUMNS_NAME, CODES_NAME, POSTINGS_NAME};
-    enum build_stage stage = b->state.stage;
-    int rc = build_remove_file(b, WORK_SPARE);
-    for (size_t i = 0; rc == 0 && stage < STAGE_TABLES && i < sizeof tables / sizeof *tables; i++)
-        rc = build_remove_file(b, tables[i]);
-    if (rc == 0 && stage < STAGE_WRITTEN)
-        rc = build_remove_file(b, BLOCKS_NAME);
-    return rc == 0 && stage < STAGE_WRITTEN ? build_remove_file(b, META_NAME) : rc;
-}
-
 /* What an earlier run has finished stays, what it has begun and all else goes. */
 static int resume_folder(struct build *b)
 {
+    static const char *const tables[] = {KEYS_NAME, ATTRIBUTES_NAME, COLUMNS_NAME, CODES_NAME, POSTINGS_NAME};
     int rc = take_lock(b);
     if (rc == 0)
         rc = build_load_state(b);
     if (rc == QUIRE_ENOFILE)
         return b->fs->ops->list(b->fs, b->folder, clear_entry, b);
-    return rc == 0 ? clear_begun(b) : rc;
+    enum build_stage stage = b->state.stage;
+    if (rc == 0)
+        rc = build_remove_file(b, WORK_SPARE);
+    for (size_t i = 0; rc == 0 && stage < STAGE_TABLES && i < sizeof tables / sizeof *tables; i++)
+        rc = build_remove_file(b, tables[i]);
+    if (rc == 0 && stage < STAGE_WRITTEN)
+        rc = build_remove_file(b, BLOCKS_NAME);
+    return rc == 0 && stage < STAGE_WRITTEN ? build_remove_file(b, META_NAME) : rc;
 }
 
 static void forget_folder(struct build *b)

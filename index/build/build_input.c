@@ -124,24 +124,6 @@ static int gather_window(struct scatter *s, uint32_t w, uint32_t n, uint8_t *buf
     return 0;
 }
 
-static int write_windows(struct scatter *s)
-{
-    struct build *b = s->b;
-    int rc = 0;
-    for (uint32_t w = 0; rc == 0 && w < s->n_windows; w++)
-        rc = s->spare && s->filled[w] ? flush_window(s, w) : 0;
-    for (uint32_t w = 0; rc == 0 && w < s->n_windows; w++) {
-        uint32_t first = w * s->window_rows, n = b->n - first < s->window_rows ? b->n - first : s->window_rows;
-        if (s->spare)
-            rc = gather_window(s, w, n, s->buffers);
-        size_t bytes = n * b->row_bytes;
-        for (size_t at = 0; rc == 0 && at < bytes; at += BATCH_BYTES)
-            rc = fs_write_exact(b->sorted, s->window + at, bytes - at < BATCH_BYTES ? bytes - at : BATCH_BYTES,
-                                first * b->row_bytes + at, b->err);
-    }
-    return rc;
-}
-
 static int scatter_init(struct scatter *s, struct build *b)
 {
     *s = (struct scatter){.b = b, .window_rows = b->plan.input_rows, .record_bytes = b->row_bytes + PLACE_BYTES};
@@ -175,8 +157,17 @@ int build_order_input(struct build *b, const char *phase)
         rc = build_open_work(b, WORK_INPUT, FS_WRITE | FS_CREATE | FS_EXCLUSIVE, &b->sorted);
     if (rc == 0)
         rc = build_each_input(b, phase, scatter_batch, &s);
-    if (rc == 0)
-        rc = write_windows(&s);
+    for (uint32_t w = 0; rc == 0 && w < s.n_windows; w++)
+        rc = s.spare && s.filled[w] ? flush_window(&s, w) : 0;
+    for (uint32_t w = 0; rc == 0 && w < s.n_windows; w++) {
+        uint32_t first = w * s.window_rows, n = b->n - first < s.window_rows ? b->n - first : s.window_rows;
+        if (s.spare)
+            rc = gather_window(&s, w, n, s.buffers);
+        size_t bytes = n * b->row_bytes;
+        for (size_t at = 0; rc == 0 && at < bytes; at += BATCH_BYTES)
+            rc = fs_write_exact(b->sorted, s.window + at, bytes - at < BATCH_BYTES ? bytes - at : BATCH_BYTES,
+                                first * b->row_bytes + at, b->err);
+    }
     bool had_spare = s.spare != NULL;
     fs_close(s.spare);
     array_free_all(s.place, s.window, s.buffers, s.filled, s.written);

@@ -48,25 +48,6 @@ enum quire_slot build_slot(enum quire_slot wanted, enum quire_type type)
     return type == QUIRE_TYPE_U8 ? QUIRE_SLOT_U8 : type == QUIRE_TYPE_I8 ? QUIRE_SLOT_I8 : QUIRE_SLOT_Q8;
 }
 
-/* A slot holds the user's elements as they are, or floats of some width, or the 8-bit code of anything. */
-static bool slot_suits(enum quire_slot slot, enum quire_type type)
-{
-    switch (slot) {
-    case QUIRE_SLOT_F32:
-    case QUIRE_SLOT_F16:
-    case QUIRE_SLOT_BF16:
-    case QUIRE_SLOT_Q8:
-        return true;
-    case QUIRE_SLOT_I8:
-        return type == QUIRE_TYPE_I8;
-    case QUIRE_SLOT_U8:
-        return type == QUIRE_TYPE_U8;
-    case QUIRE_SLOT_AUTO:
-        break;
-    }
-    return false;
-}
-
 static uint32_t slot_bytes_of(const struct build *b, enum quire_slot slot)
 {
     return slot == QUIRE_SLOT_Q8 ? b->space.code_dim : b->dim * (uint32_t)quire_type_bytes(format_slot_type(slot));
@@ -101,25 +82,20 @@ static uint32_t doubled_for_slots(uint32_t bytes, uint32_t per_slot, uint32_t wa
     return bytes;
 }
 
-/* The options' size, or the default; larger where too few slots would fit. */
-static uint32_t choose_block_bytes(const struct build *b, uint32_t per_slot)
+/* Blocks of the options' size, or the default; larger where too few slots would fit. */
+static void lay_out(const struct build *b, enum quire_slot slot, bool edge_codes, struct segment_params *p)
 {
     bool lists = b->options.index == QUIRE_INDEX_SPANN;
-    uint32_t start = lists ? LISTS_BLOCK_BYTES : BLOCK_BYTES_DEFAULT;
-    uint32_t wanted = lists ? LISTS_SLOTS_MIN : SLOTS_WANTED_MIN;
-    uint32_t bytes = b->options.block_bytes ? b->options.block_bytes : doubled_for_slots(start, per_slot, wanted);
+    uint32_t per_slot = bytes_per_slot(b, slot, edge_codes), bytes = b->options.block_bytes;
     uint32_t least = BLOCK_HEADER_BYTES + PARTS_ROUNDING + per_slot + GROWN_EDGE_BYTES;
+    if (bytes == 0)
+        bytes = lists ? doubled_for_slots(LISTS_BLOCK_BYTES, per_slot, LISTS_SLOTS_MIN)
+                      : doubled_for_slots(BLOCK_BYTES_DEFAULT, per_slot, SLOTS_WANTED_MIN);
     if (slots_that_fit(bytes, per_slot) == 0)
         bytes = (least + QUIRE_BLOCK_BYTES_MIN - 1) / QUIRE_BLOCK_BYTES_MIN * QUIRE_BLOCK_BYTES_MIN;
     assert(bytes <= QUIRE_BLOCK_BYTES_MAX); /* 16,384 floats are 64 KiB, and a key's bytes are few */
-    return bytes;
-}
-
-static void lay_out(const struct build *b, enum quire_slot slot, bool edge_codes, struct segment_params *p)
-{
-    uint32_t per_slot = bytes_per_slot(b, slot, edge_codes);
     p->edge_code_bytes = edge_codes ? edge_code_bytes_of(b->space.code_dim) : 0;
-    p->block_bytes = choose_block_bytes(b, per_slot);
+    p->block_bytes = bytes;
     p->slots_per_block = slots_that_fit(p->block_bytes, per_slot);
     p->n_blocks = (b->n + p->slots_per_block - 1) / p->slots_per_block;
 }
@@ -156,7 +132,9 @@ int build_choose_layout(struct build *b)
 {
     struct segment_params *p = &b->params;
     enum quire_slot slot = build_slot(b->options.slot, b->type);
-    if (!slot_suits(slot, b->type))
+    assert(slot > QUIRE_SLOT_AUTO && slot <= QUIRE_SLOT_BF16);
+    /* A slot holds the user's elements as they are, or floats of some width, or the 8-bit code of anything. */
+    if ((slot == QUIRE_SLOT_I8 && b->type != QUIRE_TYPE_I8) || (slot == QUIRE_SLOT_U8 && b->type != QUIRE_TYPE_U8))
         return error_set(b->err, QUIRE_ETYPE,
                          "slot %s does not suit vectors of type %s: use auto, q8, bf16, f16 or f32",
                          quire_slot_name(slot), quire_type_name(b->type));

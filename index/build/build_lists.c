@@ -83,22 +83,6 @@ bool build_lists_fit(const struct build *b)
 
 /* ---- order ------------------------------------------------------------------------------------------------------- */
 
-static int save_clusters(struct build *b)
-{
-    struct io_file *file = NULL;
-    size_t n = (size_t)b->clusters.n + 1;
-    assert(b->clusters.n > 0 && b->clusters.first[b->clusters.n] == b->n);
-    if (!b->options.resume)
-        return 0;
-    int rc = build_open_work(b, WORK_LISTS, FS_WRITE | FS_CREATE, &file);
-    if (rc == 0)
-        rc = fs_write_exact(file, b->clusters.first, n * sizeof *b->clusters.first, 0, b->err);
-    if (rc == 0)
-        rc = fs_sync(file, b->err);
-    fs_close(file);
-    return rc;
-}
-
 int build_open_lists(struct build *b)
 {
     struct io_file *file = NULL;
@@ -132,6 +116,7 @@ int build_order_lists(struct build *b)
     struct clusters_config config = clusters_config(b);
     struct row_store spare;
     struct progress progress;
+    struct io_file *file = NULL;
     bool in_files = b->plan.in_files;
     assert(build_is_lists(b) && b->order && !b->clusters.first);
     int rc = in_files ? build_open_store(b, &spare, b->n, WORK_SPARE, false) : 0;
@@ -144,7 +129,17 @@ int build_order_lists(struct build *b)
         row_store_close(&spare);
     if (rc == 0 && in_files)
         rc = build_remove_file(b, WORK_SPARE);
-    return rc == 0 ? save_clusters(b) : rc;
+    assert(rc < 0 || (b->clusters.n > 0 && b->clusters.first[b->clusters.n] == b->n));
+    if (rc < 0 || !b->options.resume)
+        return rc;
+    rc = build_open_work(b, WORK_LISTS, FS_WRITE | FS_CREATE, &file);
+    if (rc == 0)
+        rc =
+            fs_write_exact(file, b->clusters.first, ((size_t)b->clusters.n + 1) * sizeof *b->clusters.first, 0, b->err);
+    if (rc == 0)
+        rc = fs_sync(file, b->err);
+    fs_close(file);
+    return rc;
 }
 
 /* ---- heads ------------------------------------------------------------------------------------------------------- */
@@ -227,11 +222,6 @@ static int list_scratch_init(struct list_scratch *s, const struct build *b, uint
     return s->head && s->v && s->x && s->raw && s->code && s->rows && s->sorted ? 0 : QUIRE_ENOMEM;
 }
 
-static void list_scratch_fini(struct list_scratch *s)
-{
-    array_free_all(s->head, s->v, s->x, s->raw, s->code, s->rows, s->sorted);
-}
-
 static int encode_row(const struct build *b, struct list_scratch *s, uint32_t row, struct residual *out)
 {
     const uint8_t *raw;
@@ -292,34 +282,30 @@ static int make_range(void *context, uint64_t begin, uint64_t end)
     int rc = list_scratch_init(&s, job->b, job->longest);
     for (uint64_t i = begin; rc == 0 && i < end; i++)
         rc = make_posting(job, &s, job->first + (uint32_t)i);
-    list_scratch_fini(&s);
+    array_free_all(s.head, s.v, s.x, s.raw, s.code, s.rows, s.sorted);
     return rc;
-}
-
-/* The i-th row of a sample, of the list's own rows if it has any. */
-static uint32_t sample_row(const struct lists_job *job, uint32_t list, uint32_t i)
-{
-    const struct list_entry *e = &job->entries[list];
-    assert(e->entries >= e->own && e->entries > 0);
-    const struct clusters *c = &job->b->clusters;
-    return e->own ? e->first + i % e->own : c->replicas[c->replica_at[list] + i % e->entries];
 }
 
 static int sample_range(void *context, uint64_t begin, uint64_t end)
 {
     struct lists_job *job = context;
     const struct build *b = job->b;
+    const struct clusters *c = &b->clusters;
     struct list_scratch s;
     int rc = list_scratch_init(&s, b, 0);
     for (uint64_t i = begin; rc == 0 && i < end; i++) {
-        uint32_t list = (uint32_t)(i * b->clusters.n / job->sampled);
+        uint32_t list = (uint32_t)(i * c->n / job->sampled), at = (uint32_t)i;
+        const struct list_entry *e = &job->entries[list];
         struct residual residual;
+        assert(e->entries >= e->own && e->entries > 0);
         decode_head(b, list, s.head);
-        rc = encode_row(b, &s, sample_row(job, list, (uint32_t)i), &residual);
+        /* of the list's own rows if it has any */
+        uint32_t row = e->own ? e->first + at % e->own : c->replicas[c->replica_at[list] + at % e->entries];
+        rc = encode_row(b, &s, row, &residual);
         job->a[i] = residual.a;
         job->f[i] = residual.f;
     }
-    list_scratch_fini(&s);
+    array_free_all(s.head, s.v, s.x, s.raw, s.code, s.rows, s.sorted);
     return rc;
 }
 
@@ -366,34 +352,23 @@ static int plan_entries(struct lists_job *job)
     return 0;
 }
 
-/* Lists from `first` on whose postings together take a batch; *bytes: of them. */
-static uint32_t batch_of(const struct lists_job *job, uint32_t first, size_t *bytes)
-{
-    const struct build *b = job->b;
-    uint32_t n = 0;
-    *bytes = 0;
-    while (first + n < b->clusters.n) {
-        const struct list_entry *e = &job->entries[first + n];
-        struct posting_block_shape shape;
-        posting_block_shape(e->entries, e->own, b->space.code_dim, b->params.list_bits, &shape);
-        if (n > 0 && *bytes + shape.bytes > BATCH_BYTES)
-            break;
-        *bytes += shape.bytes;
-        n++;
-    }
-    return n;
-}
-
 static int write_postings(struct lists_job *job)
 {
     struct build *b = job->b;
     struct section_writer *writer = NULL;
-    size_t bytes;
     int rc = build_section_writer(b, POSTINGS_NAME, FILE_POSTINGS, &writer);
     if (rc == 0)
         rc = section_begin(writer, POSTINGS_POSTINGS, SECTION_SELF_CHECKED, b->err);
     for (uint32_t n; rc == 0 && job->first < b->clusters.n; job->first += n) {
-        n = batch_of(job, job->first, &bytes);
+        size_t bytes = 0; /* of the next lists whose postings together take a batch */
+        for (n = 0; job->first + n < b->clusters.n; n++) {
+            const struct list_entry *e = &job->entries[job->first + n];
+            struct posting_block_shape shape;
+            posting_block_shape(e->entries, e->own, b->space.code_dim, b->params.list_bits, &shape);
+            if (n > 0 && bytes + shape.bytes > BATCH_BYTES)
+                break;
+            bytes += shape.bytes;
+        }
         assert(n > 0 && bytes <= BATCH_BYTES + POSTING_BYTES_MAX);
         rc = parallel_for(b->options.threads, n, 4, make_range, job, NULL);
         if (rc == 0)

@@ -96,21 +96,6 @@ static int number_rows(struct placing *p)
     return rc;
 }
 
-/* p->place once more, after rows have changed places again. */
-static int number_again(struct placing *p)
-{
-    const struct build *b = p->b;
-    uint32_t *row_of = malloc(sizeof *row_of * b->n);
-    if (!row_of)
-        return QUIRE_ENOMEM;
-    for (uint32_t row = 0; row < b->n; row++)
-        row_of[b->order[row]] = row;
-    for (uint32_t row = 0; row < b->n; row++)
-        p->place[row] = row_of[p->before[row]];
-    free(row_of);
-    return 0;
-}
-
 /* ---- files ------------------------------------------------------------------------------------------------------- */
 
 /* Records of rows from one file to their places in another. */
@@ -231,7 +216,16 @@ static int cut_free_rows(struct placing *p)
     if (rc == 0 && !b->plan.in_files)
         memcpy(b->order, from, sizeof *from * n);
     free(from);
-    return rc == 0 ? number_again(p) : rc;
+    if (rc < 0)
+        return rc;
+    /* p->place once more: rows have changed places again */
+    uint32_t *row_of = malloc(sizeof *row_of * b->n);
+    for (uint32_t row = 0; row_of && row < b->n; row++)
+        row_of[b->order[row]] = row;
+    for (uint32_t row = 0; row_of && row < b->n; row++)
+        p->place[row] = row_of[p->before[row]];
+    free(row_of);
+    return row_of ? 0 : QUIRE_ENOMEM;
 }
 
 /* ---- edges and lists --------------------------------------------------------------------------------------------- */
@@ -278,49 +272,28 @@ static int by_number(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Which of the rows that a list had are guests now. at: gets where the rows of each list that are not its own begin. */
-static void find_guests(struct placing *p, uint64_t *at)
-{
-    struct build *b = p->b;
-    const struct clusters *c = &b->clusters;
-    for (uint32_t list = 0; list < c->n; list++) {
-        at[list + 1] = at[list] + c->replica_at[list + 1] - c->replica_at[list];
-        for (uint32_t row = c->first[list]; row < c->first[list + 1]; row++)
-            if (p->place[row] >= p->n_free) {
-                b->guest_lists[p->place[row] - p->n_free] = list;
-                at[list + 1]++;
-            }
-    }
-}
-
-static void place_list(struct placing *p, uint32_t list, uint32_t *to)
-{
-    const struct clusters *c = &p->b->clusters;
-    uint32_t n = 0;
-    for (uint64_t i = c->replica_at[list]; i < c->replica_at[list + 1]; i++)
-        to[n++] = p->place[c->replicas[i]];
-    for (uint32_t row = c->first[list]; row < c->first[list + 1]; row++)
-        if (p->place[row] >= p->n_free)
-            to[n++] = p->place[row];
-    qsort(to, n, sizeof *to, by_number);
-}
-
 static int place_lists(struct placing *p)
 {
     struct build *b = p->b;
     struct clusters *c = &b->clusters;
-    uint64_t *at = calloc((size_t)c->n + 1, sizeof *at);
+    uint64_t *at = calloc((size_t)c->n + 1, sizeof *at); /* where the rows of each list that are not its own begin */
     uint32_t *ids = malloc(sizeof *ids * (c->replica_at[c->n] + b->runs.rows)), own = 0;
     b->guest_lists = malloc(sizeof *b->guest_lists * b->runs.rows);
     if (!at || !ids || !b->guest_lists) {
         array_free_all(at, ids);
         return QUIRE_ENOMEM;
     }
-    find_guests(p, at);
-    for (uint32_t list = 0; list < c->n; list++)
-        place_list(p, list, ids + at[list]);
     for (uint32_t list = 0; list < c->n; list++) {
-        uint32_t begin = c->first[list], end = c->first[list + 1];
+        uint32_t begin = c->first[list], end = c->first[list + 1], n = 0, *to = ids + at[list];
+        for (uint64_t i = c->replica_at[list]; i < c->replica_at[list + 1]; i++)
+            to[n++] = p->place[c->replicas[i]];
+        for (uint32_t row = begin; row < end; row++)
+            if (p->place[row] >= p->n_free) { /* a guest from now on */
+                b->guest_lists[p->place[row] - p->n_free] = list;
+                to[n++] = p->place[row];
+            }
+        qsort(to, n, sizeof *to, by_number);
+        at[list + 1] = at[list] + n;
         c->heads[list] = p->place[c->heads[list]];
         c->first[list] = own;
         for (uint32_t row = begin; row < end; row++)

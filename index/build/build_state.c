@@ -80,25 +80,6 @@ static int hash_options(struct build *b)
     return 0;
 }
 
-static void encode_state(const struct build *b, uint8_t page[PAGE_BYTES])
-{
-    memset(page, 0, PAGE_BYTES);
-    memcpy(page, STATE_MAGIC, 8);
-    store_u32(page + 8, STATE_VERSION);
-    store_u32(page + 12, b->state.stage);
-    store_u32(page + 16, b->state.linked_groups);
-    store_u32(page + 20, b->n);
-    store_u64(page + 24, b->state.input_hash);
-    store_u64(page + 32, b->state.options_hash);
-    memcpy(page + 40, b->segment_id, 16);
-    format_params_encode(&b->params, page + STATE_AT_PARAMS);
-    store_u32(page + STATE_AT_CALIBRATION, (uint32_t)b->calibration_bytes);
-    assert(b->calibration_bytes <= PAGE_PAYLOAD - STATE_AT_CALIBRATION - 4);
-    if (b->calibration)
-        memcpy(page + STATE_AT_CALIBRATION + 4, b->calibration, b->calibration_bytes);
-    store_u64(page + PAGE_PAYLOAD, XXH3_64bits(page, PAGE_PAYLOAD));
-}
-
 static int write_state(struct build *b, const uint8_t page[PAGE_BYTES], const char *from, const char *to)
 {
     struct io_file *file = NULL;
@@ -115,13 +96,26 @@ static int write_state(struct build *b, const uint8_t page[PAGE_BYTES], const ch
 
 int build_save_state(struct build *b, enum build_stage stage)
 {
-    uint8_t page[PAGE_BYTES];
+    uint8_t page[PAGE_BYTES] = {0};
     assert(stage > STAGE_NONE && stage <= STAGE_WRITTEN && stage >= b->state.stage);
     b->state.stage = stage;
     if (!b->options.resume)
         return 0;
+    memcpy(page, STATE_MAGIC, 8);
+    store_u32(page + 8, STATE_VERSION);
+    store_u32(page + 12, stage);
+    store_u32(page + 16, b->state.linked_groups);
+    store_u32(page + 20, b->n);
+    store_u64(page + 24, b->state.input_hash);
+    store_u64(page + 32, b->state.options_hash);
+    memcpy(page + 40, b->segment_id, 16);
+    format_params_encode(&b->params, page + STATE_AT_PARAMS);
+    store_u32(page + STATE_AT_CALIBRATION, (uint32_t)b->calibration_bytes);
+    assert(b->calibration_bytes <= PAGE_PAYLOAD - STATE_AT_CALIBRATION - 4);
+    if (b->calibration)
+        memcpy(page + STATE_AT_CALIBRATION + 4, b->calibration, b->calibration_bytes);
+    store_u64(page + PAGE_PAYLOAD, XXH3_64bits(page, PAGE_PAYLOAD));
     char *from = build_file_path(b, WORK_STATE_NEW), *to = build_file_path(b, WORK_STATE);
-    encode_state(b, page);
     int rc = from && to ? build_remove_file(b, WORK_STATE_NEW) : QUIRE_ENOMEM;
     if (rc == 0)
         rc = write_state(b, page, from, to);

@@ -43,8 +43,16 @@ static int join_row(struct build *b, uint32_t row, struct grant *grants)
                                reason.message);
 }
 
-static int join_rows(struct build *b)
+int build_take_tenants(struct build *b)
 {
+    const struct quire_build_options *o = &b->options;
+    for (uint32_t row = 0; !b->merge && o->attributes && row < b->n; row++)
+        if (o->attributes[row] && o->attribute_bytes[row] && o->attributes[row][0] == 1)
+            return error_set(b->err, QUIRE_EINVALID, "attributes of row %u begin with a byte 1: they are not JSON",
+                             row);
+    b->has_tenants = b->merge ? b->merge->tenant_runs : o->tenants != NULL;
+    if (!o->tenants)
+        return 0;
     struct grant *grants = malloc(sizeof *grants * GRANTS_MAX);
     bool any = false;
     b->texts = calloc(b->n, sizeof *b->texts);
@@ -58,23 +66,6 @@ static int join_rows(struct build *b)
     b->options.attributes = any ? (const char *const *)b->texts : NULL;
     b->options.attribute_bytes = any ? b->text_bytes : NULL;
     return rc;
-}
-
-static int check_json(const struct build *b)
-{
-    const struct quire_build_options *o = &b->options;
-    for (uint32_t row = 0; o->attributes && row < b->n; row++)
-        if (o->attributes[row] && o->attribute_bytes[row] && o->attributes[row][0] == 1)
-            return error_set(b->err, QUIRE_EINVALID, "attributes of row %u begin with a byte 1: they are not JSON",
-                             row);
-    return 0;
-}
-
-int build_take_tenants(struct build *b)
-{
-    int rc = b->merge ? 0 : check_json(b);
-    b->has_tenants = b->merge ? b->merge->tenant_runs : b->options.tenants != NULL;
-    return rc == 0 && b->options.tenants ? join_rows(b) : rc;
 }
 
 void build_forget_tenants(struct build *b)

@@ -134,9 +134,10 @@ static bool is_nearer(struct near a, struct near b)
     return a.distance < b.distance || (a.distance == b.distance && a.row < b.row);
 }
 
-static void insert_near(struct near *list, uint32_t k, struct near new)
+/* Into a list of TRUTH_K, if it belongs there. */
+static void insert_near(struct near *list, struct near new)
 {
-    uint32_t at = k - 1;
+    uint32_t at = TRUTH_K - 1;
     if (!is_nearer(new, list[at]))
         return;
     for (; at > 0 && is_nearer(new, list[at - 1]); at--)
@@ -166,15 +167,6 @@ static int rotate_range(void *context, uint64_t begin, uint64_t end)
     return vector ? 0 : QUIRE_ENOMEM;
 }
 
-/* Of m rows from `first` on at these distances, those that belong to a query's nearest into its list. */
-static void insert_rows(const struct calibration *c, struct near *list, const float *distances, uint32_t first,
-                        uint32_t m)
-{
-    for (uint32_t i = 0; i < m; i++)
-        if (distances[i] <= list[TRUTH_K - 1].distance && !bitmap_has(c->bitmap, first + i))
-            insert_near(list, TRUTH_K, (struct near){distances[i], first + i});
-}
-
 /* The batch's rows into the lists of queries begin..end. */
 static int compare_range(void *context, uint64_t begin, uint64_t end)
 {
@@ -185,8 +177,11 @@ static int compare_range(void *context, uint64_t begin, uint64_t end)
     for (uint32_t at = 0; at < job->n; at += COMPARE_ROWS) {
         uint32_t m = job->n - at < COMPARE_ROWS ? job->n - at : COMPARE_ROWS;
         for (uint64_t q = begin; q < end; q++) {
+            struct near *list = c->truth + q * TRUTH_K;
             kernels()->f32_l2_many(job->queries + q * dim, job->rows + (size_t)at * dim, m, dim, distances);
-            insert_rows(c, c->truth + q * TRUTH_K, distances, job->first + at, m);
+            for (uint32_t i = 0, row = job->first + at; i < m; i++, row++)
+                if (distances[i] <= list[TRUTH_K - 1].distance && !bitmap_has(c->bitmap, row))
+                    insert_near(list, (struct near){distances[i], row});
         }
     }
     return 0;
@@ -300,16 +295,6 @@ static int ask(struct ladder *l, uint32_t effort, uint32_t step)
     return l->code;
 }
 
-static int run_point(struct ladder *l, uint32_t effort)
-{
-    int rc = ask(l, effort, 1);
-    assert(l->n_points < LADDER_STEPS_MAX);
-    if (rc == 0)
-        l->points[l->n_points++] =
-            (struct calibration_point){l->k, effort, recall_of(l), (float)l->reads / (float)l->n_queries};
-    return rc;
-}
-
 static float last_recall(const struct ladder *l)
 {
     return l->n_points ? l->points[l->n_points - 1].recall : 0;
@@ -321,9 +306,12 @@ static int climb(struct ladder *l, float recall_wanted, unsigned stride)
     uint32_t flat = 0;
     while (l->n_points < LADDER_STEPS_MAX && last_recall(l) < recall_wanted && flat < LADDER_FLAT) {
         float before = last_recall(l);
-        int rc = run_point(l, l->effort_next);
+        int rc = ask(l, l->effort_next, 1);
         if (rc < 0)
             return rc;
+        assert(l->n_points < LADDER_STEPS_MAX);
+        l->points[l->n_points++] =
+            (struct calibration_point){l->k, l->effort_next, recall_of(l), (float)l->reads / (float)l->n_queries};
         flat = last_recall(l) - before < LADDER_GAIN && l->effort_next > EFFORT_FLAT_MIN ? flat + 1 : 0;
         for (unsigned i = 0; i < stride; i++)
             l->effort_next = l->effort_next < 3 ? l->effort_next + 1 : l->effort_next * 7 / 5;
@@ -332,15 +320,6 @@ static int climb(struct ladder *l, float recall_wanted, unsigned stride)
 }
 
 /* ---- a curve from before ----------------------------------------------------------------------------------------- */
-
-/* The first point of the curve before that lies beyond what was measured. */
-static uint32_t begin_of_rest(const struct ladder *l)
-{
-    uint32_t at = 0;
-    while (at < l->n_before && (l->before[at].effort < l->effort_next || l->before[at].recall <= last_recall(l)))
-        at++;
-    return at;
-}
 
 /* Whether a sample of the queries finds in the middle of the rest what the curve says. */
 static int rest_holds(struct ladder *l, uint32_t begin, bool *holds)
@@ -354,37 +333,28 @@ static int rest_holds(struct ladder *l, uint32_t begin, bool *holds)
     return rc;
 }
 
-/* Begins with the points of the curve before that are below what is measured anew. */
-static void take_begin(struct ladder *l)
-{
-    uint32_t n = 0;
-    while (n < l->n_before && n < LADDER_STEPS_MAX / 2 && l->before[n].recall < RENEWED_FIRST)
-        n++;
-    if (n < 2)
-        return;
-    memcpy(l->points, l->before, sizeof *l->points * (n - 1));
-    l->n_points = n - 1;
-    l->effort_next = l->before[n - 1].effort;
-}
-
-/* Moves the n points that came from the curve before by what the next, which was measured, differs from it. */
-static void shift_begin(struct ladder *l, uint32_t n)
-{
-    if (n == 0 || l->n_points <= n)
-        return;
-    float by = l->points[n].recall - l->before[n].recall;
-    for (uint32_t i = 0; i < n; i++)
-        l->points[i].recall = fminf(fmaxf(l->points[i].recall + by, 0), 1);
-}
-
 static int climb_by(struct ladder *l)
 {
     bool holds = false;
-    take_begin(l);
-    uint32_t taken = l->n_points;
+    /* begins with the points of the curve before that are below what is measured anew */
+    uint32_t below = 0, taken = 0;
+    while (below < l->n_before && below < LADDER_STEPS_MAX / 2 && l->before[below].recall < RENEWED_FIRST)
+        below++;
+    if (below >= 2) {
+        taken = below - 1;
+        memcpy(l->points, l->before, sizeof *l->points * taken);
+        l->effort_next = l->before[taken].effort;
+    }
+    l->n_points = taken;
     int rc = climb(l, RENEWED_LAST, 2);
-    shift_begin(l, taken);
-    uint32_t begin = begin_of_rest(l);
+    /* moves them by what the next, which was measured, differs from that curve */
+    float by = taken > 0 && l->n_points > taken ? l->points[taken].recall - l->before[taken].recall : 0;
+    for (uint32_t i = 0; i < taken && l->n_points > taken; i++)
+        l->points[i].recall = fminf(fmaxf(l->points[i].recall + by, 0), 1);
+    uint32_t begin = 0; /* the first point of the curve before that lies beyond what was measured */
+    while (begin < l->n_before &&
+           (l->before[begin].effort < l->effort_next || l->before[begin].recall <= last_recall(l)))
+        begin++;
     if (rc == 0 && begin < l->n_before && l->n_points + l->n_before - begin <= LADDER_STEPS_MAX)
         rc = rest_holds(l, begin, &holds);
     if (rc < 0 || !holds)
@@ -452,18 +422,6 @@ struct spread_sample {
     uint32_t rows;
 };
 
-static double expected_count(const struct spread_sample *samples, size_t n, double spread)
-{
-    double sum = 0;
-    for (size_t i = 0; i < n; i++) {
-        const struct spread_sample *s = &samples[i];
-        double sigma = 2 * sqrt(s->distance) * s->rms * spread;
-        double z = (s->tau - s->distance - (double)s->rms * s->rms) / (sigma + 1e-30);
-        sum += s->rows * 0.5 * erfc(-z / sqrt(2));
-    }
-    return sum;
-}
-
 static int by_nearness(const void *a, const void *b)
 {
     const struct near *x = a, *y = b;
@@ -491,26 +449,12 @@ static uint32_t sample_blocks(const struct calibration *c, uint32_t query, struc
     return count;
 }
 
-/* Distances of the blocks' centres from queries first..first + n, into near: n x n_blocks. Each centre is decoded once
- * for all of them. */
-static void measure_blocks(const struct calibration *c, const float *queries, uint32_t n, float *centre,
-                           struct near *near)
-{
-    uint32_t dim = c->b->params.code_dim, blocks = c->b->params.n_blocks;
-    for (uint32_t block = 0; block < blocks; block++) {
-        segment_centre(c->segment, block, centre);
-        for (uint32_t q = 0; q < n; q++)
-            near[(size_t)q * blocks + block] =
-                (struct near){kernels()->f32_l2(queries + (size_t)q * dim, centre, dim), block};
-    }
-}
-
 /* The samples of all held-out rows, `each` of one; *found: how many true neighbours lie in them. */
 static int sample_queries(const struct calibration *c, uint32_t each, struct spread_sample *samples, uint64_t *found)
 {
     const struct build *b = c->b;
-    uint32_t dim = b->params.code_dim;
-    struct near *near = malloc(sizeof *near * b->params.n_blocks * SPREAD_QUERIES);
+    uint32_t dim = b->params.code_dim, blocks = b->params.n_blocks;
+    struct near *near = malloc(sizeof *near * blocks * SPREAD_QUERIES); /* of each query all blocks */
     float *queries = malloc(sizeof *queries * dim * SPREAD_QUERIES), *centre = malloc(sizeof *centre * dim), norm2;
     int rc = near && queries && centre ? 0 : QUIRE_ENOMEM;
     *found = 0;
@@ -518,10 +462,14 @@ static int sample_queries(const struct calibration *c, uint32_t each, struct spr
         uint32_t n = c->n_held - at < SPREAD_QUERIES ? c->n_held - at : SPREAD_QUERIES;
         for (uint32_t q = 0; q < n; q++)
             space_query(&b->space, c->queries + (size_t)(at + q) * b->dim, queries + (size_t)q * dim, &norm2);
-        measure_blocks(c, queries, n, centre, near);
+        for (uint32_t block = 0; block < blocks; block++) {
+            segment_centre(c->segment, block, centre); /* decoded once for all of them */
+            for (uint32_t q = 0; q < n; q++)
+                near[(size_t)q * blocks + block] =
+                    (struct near){kernels()->f32_l2(queries + (size_t)q * dim, centre, dim), block};
+        }
         for (uint32_t q = 0; q < n; q++)
-            *found += sample_blocks(c, at + q, near + (size_t)q * b->params.n_blocks, samples + (size_t)(at + q) * each,
-                                    each);
+            *found += sample_blocks(c, at + q, near + (size_t)q * blocks, samples + (size_t)(at + q) * each, each);
     }
     array_free_all(near, queries, centre);
     return rc;
@@ -536,8 +484,14 @@ static int fit_spread(struct calibration *c)
     int rc = samples ? sample_queries(c, each, samples, &found) : QUIRE_ENOMEM;
     double low = 1e-3, high = 1;
     for (int step = 0; rc == 0 && step < SPREAD_STEPS; step++) {
-        double middle = sqrt(low * high);
-        if (expected_count(samples, (size_t)each * c->n_held, middle) < (double)found)
+        double middle = sqrt(low * high), expected = 0;
+        for (size_t i = 0; i < (size_t)each * c->n_held; i++) {
+            const struct spread_sample *s = &samples[i];
+            double sigma = 2 * sqrt(s->distance) * s->rms * middle;
+            double z = (s->tau - s->distance - (double)s->rms * s->rms) / (sigma + 1e-30);
+            expected += s->rows * 0.5 * erfc(-z / sqrt(2));
+        }
+        if (expected < (double)found)
             low = middle;
         else
             high = middle;
@@ -720,19 +674,6 @@ static int search_ladders(struct calibration *c)
     return rc;
 }
 
-/* Under a budget the codes of the index need the memory in which the centres stand decoded. */
-static int search_under_plan(struct calibration *c)
-{
-    struct build *b = c->b;
-    if (!b->plan.in_files)
-        return search_ladders(c);
-    assert(b->centres);
-    free(b->centres);
-    b->centres = NULL;
-    int rc = search_ladders(c);
-    return rc == 0 ? build_decode_centres(b) : rc;
-}
-
 /* Recall must not fall as effort rises: noise of the sample is smoothed by the running maximum. Returns the bytes
  * written. */
 static size_t encode_points(const struct calibration *c, uint8_t *out)
@@ -753,32 +694,34 @@ static size_t encode_points(const struct calibration *c, uint8_t *out)
 }
 
 /* Holds the queries, searches, and keeps the points. */
-static int measure(struct calibration *c)
-{
-    struct build *b = c->b;
-    int rc = choose_held_out(c);
-    bool lists = build_is_lists(b); /* no row leads to another in their blocks */
-    if (rc < 0 || (!lists && (rc = build_write_blocks(b, c->bitmap)) < 0) || (rc = build_write_meta(b, NULL, 0)) < 0 ||
-        (rc = compute_truth(c)) < 0 || (rc = search_under_plan(c)) < 0 ||
-        (!lists && (rc = build_remove_file(b, BLOCKS_NAME)) < 0) || (rc = build_remove_file(b, META_NAME)) < 0)
-        return rc;
-    assert(!b->calibration && b->step == STEP_TABLES);
-    b->calibration = malloc(LADDER_KS * LADDER_STEPS_MAX * CALIBRATION_POINT_BYTES);
-    if (!b->calibration)
-        return QUIRE_ENOMEM;
-    b->calibration_bytes = encode_points(c, b->calibration);
-    return 0;
-}
-
 int build_calibrate(struct build *b)
 {
+    bool lists = build_is_lists(b); /* no row leads to another in their blocks */
     if (b->n < ROWS_MIN)
         return 0;
     struct calibration *c = calloc(1, sizeof *c);
     if (!c)
         return QUIRE_ENOMEM;
     c->b = b;
-    int rc = measure(c);
+    assert(!b->calibration && b->step == STEP_TABLES);
+    int rc = choose_held_out(c);
+    if (rc < 0 || (!lists && (rc = build_write_blocks(b, c->bitmap)) < 0) || (rc = build_write_meta(b, NULL, 0)) < 0 ||
+        (rc = compute_truth(c)) < 0)
+        goto out;
+    if (b->plan.in_files) { /* the codes of the index need the memory in which the centres stand decoded */
+        assert(b->centres);
+        free(b->centres);
+        b->centres = NULL;
+    }
+    if ((rc = search_ladders(c)) < 0 || (b->plan.in_files && (rc = build_decode_centres(b)) < 0) ||
+        (!lists && (rc = build_remove_file(b, BLOCKS_NAME)) < 0) || (rc = build_remove_file(b, META_NAME)) < 0)
+        goto out;
+    b->calibration = malloc(LADDER_KS * LADDER_STEPS_MAX * CALIBRATION_POINT_BYTES);
+    if (b->calibration)
+        b->calibration_bytes = encode_points(c, b->calibration);
+    else
+        rc = QUIRE_ENOMEM;
+out:
     array_free_all(c->held, c->bitmap, c->truth, c->queries, c);
     return rc;
 }

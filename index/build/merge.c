@@ -45,25 +45,17 @@ struct merge {
 
 /* ---- counting ---------------------------------------------------------------------------------------------------- */
 
-static int check_segment(const struct merge *m, const struct segment *s)
-{
-    const struct segment_params *p = &s->params;
-    const struct merge_options *o = m->options;
-    if (p->dim == o->dim && p->metric == (uint32_t)o->build.metric)
-        return 0;
-    return error_set(m->err, QUIRE_EINVALID, "%s has %u dimensions and metric %s, the merge %u and %s", s->info.path,
-                     p->dim, quire_metric_name((enum quire_metric)p->metric), o->dim,
-                     quire_metric_name(o->build.metric));
-}
-
 static int count(struct merge *m)
 {
     uint64_t n = m->rows ? m->rows->n : 0, first = 0;
+    const struct merge_options *o = m->options;
     for (uint32_t p = 0; p < m->n_segments; p++) {
-        int rc = check_segment(m, m->segments[p].segment);
-        if (rc < 0)
-            return rc;
-        uint64_t living = m->segments[p].segment->params.rows;
+        const struct segment *s = m->segments[p].segment;
+        if (s->params.dim != o->dim || s->params.metric != (uint32_t)o->build.metric)
+            return error_set(m->err, QUIRE_EINVALID, "%s has %u dimensions and metric %s, the merge %u and %s",
+                             s->info.path, s->params.dim, quire_metric_name((enum quire_metric)s->params.metric),
+                             o->dim, quire_metric_name(o->build.metric));
+        uint64_t living = s->params.rows;
         for (uint32_t row = 0, end = (uint32_t)living; m->segments[p].dead && row < end; row++)
             living -= bitmap_has(m->segments[p].dead, row);
         first = p == 0 ? living : first;
@@ -210,17 +202,6 @@ static uint64_t build_budget(const struct merge *m)
     return resident.total + (budget > held ? budget - held : 0);
 }
 
-static void place_rows(struct merge *m, const uint32_t *places)
-{
-    for (uint32_t p = 0; p < m->result.n_parts; p++)
-        for (uint32_t row = 0, n = rows_of_part(m, p); row < n; row++) {
-            uint32_t *at = &m->result.rows_of[p][row];
-            assert(*at == UINT32_MAX || *at < m->n);
-            if (*at != UINT32_MAX)
-                *at = places[*at];
-        }
-}
-
 static int build(struct merge *m, const char *path)
 {
     struct quire_build_options options = m->options->build;
@@ -249,8 +230,13 @@ static int build(struct merge *m, const char *path)
     assert(m->input.n == m->n);
     rc = merge.places ? build_merged(m->fs, path, &input, &options, &merge, m->err)
                       : error_set(m->err, QUIRE_ENOMEM, "no memory for the places of %u rows", m->n);
-    if (rc == 0)
-        place_rows(m, merge.places);
+    for (uint32_t p = 0; rc == 0 && p < m->result.n_parts; p++)
+        for (uint32_t row = 0, n = rows_of_part(m, p); row < n; row++) {
+            uint32_t *at = &m->result.rows_of[p][row];
+            assert(*at == UINT32_MAX || *at < m->n);
+            if (*at != UINT32_MAX)
+                *at = merge.places[*at];
+        }
     free(merge.places);
     return rc;
 }

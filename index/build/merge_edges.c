@@ -36,26 +36,19 @@ void merge_edges_fini(struct build_known *known)
     memset(known, 0, sizeof *known);
 }
 
-static int reserve(struct build_known *known, uint64_t more)
-{
-    if (known->n_targets + more <= known->capacity)
-        return 0;
-    uint64_t capacity = known->capacity + known->capacity / 2 + more;
-    uint32_t *targets = realloc(known->targets, sizeof *targets * capacity);
-    if (!targets)
-        return QUIRE_ENOMEM;
-    known->targets = targets;
-    known->capacity = capacity;
-    return 0;
-}
-
 int merge_edges_add(struct build_known *known, struct segment *segment, const struct block_view *view,
                     struct quire_error *err)
 {
     uint64_t rows = segment->params.rows;
     uint32_t first_list = known->n_lists, lists = view->n_lists ? view->n_lists : 1, before;
-    if (reserve(known, view->n_edges) < 0)
-        return error_set(err, QUIRE_ENOMEM, "no memory for the edges of %s", segment->info.path);
+    if (known->n_targets + view->n_edges > known->capacity) { /* by half: budgets count what is there */
+        uint64_t capacity = known->capacity + known->capacity / 2 + view->n_edges;
+        uint32_t *targets = realloc(known->targets, sizeof *targets * capacity);
+        if (!targets)
+            return error_set(err, QUIRE_ENOMEM, "no memory for the edges of %s", segment->info.path);
+        known->targets = targets;
+        known->capacity = capacity;
+    }
     for (uint32_t list = 0; list < lists; list++) {
         uint32_t *to = known->targets + known->n_targets;
         int n = view->n_lists ? block_edges(view, list, to, &before) : 0;

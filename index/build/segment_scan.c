@@ -125,21 +125,6 @@ static int take_damage(struct scan *scan, int rc, const struct quire_error *err)
 
 /* ---- keys and attributes ----------------------------------------------------------------------------------------- */
 
-static int external_key(struct scan *scan, uint32_t row, const struct block_key *key, const uint8_t **out,
-                        struct quire_error *err)
-{
-    const struct segment *s = scan->s;
-    const uint8_t *record;
-    int rc = window_get(&scan->keys, key->external_at, RECORD_HEADER_BYTES + (uint64_t)key->length, &record, err);
-    if (rc < 0)
-        return rc;
-    if (load_u64(record) != format_record_checksum(record + RECORD_HEADER_BYTES, key->length, s->segment_id))
-        return error_set(err, QUIRE_ECORRUPT, "the key of row %u of %s at offset %llu is damaged: wrong checksum", row,
-                         section_file_io(s->keys)->path, (unsigned long long)(s->heap_at + key->external_at));
-    *out = record + RECORD_HEADER_BYTES;
-    return 0;
-}
-
 static int take_key(struct scan *scan, const struct block_view *view, uint32_t slot, struct scanned_row *row,
                     struct quire_error *err)
 {
@@ -152,11 +137,20 @@ static int take_key(struct scan *scan, const struct block_view *view, uint32_t s
     if (block_key(view, slot, &key) < 0)
         return error_set(err, QUIRE_ECORRUPT, "the keys of block %u of %s do not decode", view->number,
                          section_file_io(scan->s->blocks)->path);
-    const uint8_t *bytes = key.bytes;
-    int rc = bytes ? 0 : external_key(scan, row->row, &key, &bytes, err);
-    row->key = bytes;
+    row->key = key.bytes;
     row->key_bytes = key.length;
-    return rc;
+    if (key.bytes)
+        return 0;
+    const struct segment *s = scan->s;
+    const uint8_t *record;
+    int rc = window_get(&scan->keys, key.external_at, RECORD_HEADER_BYTES + (uint64_t)key.length, &record, err);
+    if (rc < 0)
+        return rc;
+    if (load_u64(record) != format_record_checksum(record + RECORD_HEADER_BYTES, key.length, s->segment_id))
+        return error_set(err, QUIRE_ECORRUPT, "the key of row %u of %s at offset %llu is damaged: wrong checksum",
+                         row->row, section_file_io(s->keys)->path, (unsigned long long)(s->heap_at + key.external_at));
+    row->key = record + RECORD_HEADER_BYTES;
+    return 0;
 }
 
 /* The entry of a row in the attribute index; 0: none. A damaged page is told of once. */
@@ -296,48 +290,35 @@ static int visit_all(struct scan *scan)
     return rc;
 }
 
-static int scan_init(struct scan *scan)
-{
-    struct segment *s = scan->s;
-    const struct segment_params *p = &s->params;
-    scan->blocks = memory_aligned(SECTION_ALIGN, p->block_bytes > READ_BYTES ? p->block_bytes : READ_BYTES);
-    scan->rotated = malloc(sizeof(float) * p->code_dim);
-    scan->vector = malloc(sizeof(float) * p->code_dim);
-    scan->page = UINT64_MAX;
-    scan->keys = (struct window){.file = s->keys, .base = s->heap_at, .section_bytes = s->heap_bytes};
-    scan->keys.least = KEY_WINDOW;
-    scan->keys.whole = s->heap_bytes <= KEYS_WHOLE_MAX;
-    if (s->attributes) {
-        uint64_t pages = (p->rows + ATTRIBUTES_PER_PAGE - 1) / ATTRIBUTES_PER_PAGE;
-        scan->attribute_index =
-            (struct window){.file = s->attributes, .base = s->attribute_index_at, .section_bytes = pages * PAGE_BYTES};
-        scan->attribute_index.least = INDEX_WINDOW;
-        scan->attribute_heap = (struct window){
-            .file = s->attributes, .base = s->attribute_heap_at, .section_bytes = s->attribute_heap_bytes};
-        scan->attribute_heap.least = HEAP_WINDOW;
-    }
-    return scan->blocks && scan->rotated && scan->vector
-               ? 0
-               : error_set(scan->err, QUIRE_ENOMEM, "no memory to read %s", s->info.path);
-}
-
 int segment_scan_blocks(struct segment *segment, const uint8_t *dead,
                         int (*visit)(void *context, const struct scanned_row *row),
                         int (*visit_view)(void *context, const struct block_view *view),
                         void (*damaged)(void *context, const char *sentence), void *context, struct quire_error *err)
 {
-    struct scan scan = {.s = segment,
-                        .dead = dead,
-                        .visit = visit,
-                        .visit_view = visit_view,
-                        .damaged = damaged,
-                        .context = context,
-                        .err = err};
+    const struct segment *s = segment;
+    const struct segment_params *p = &s->params;
+    uint64_t index_bytes = (p->rows + ATTRIBUTES_PER_PAGE - 1) / ATTRIBUTES_PER_PAGE * (uint64_t)PAGE_BYTES;
+    struct scan scan = {
+        .s = segment,
+        .dead = dead,
+        .visit = visit,
+        .visit_view = visit_view,
+        .damaged = damaged,
+        .context = context,
+        .err = err,
+        .blocks = memory_aligned(SECTION_ALIGN, p->block_bytes > READ_BYTES ? p->block_bytes : READ_BYTES),
+        .keys = {.file = s->keys, .base = s->heap_at, .section_bytes = s->heap_bytes, .least = KEY_WINDOW},
+        .attribute_index = {s->attributes, s->attribute_index_at, index_bytes, .least = INDEX_WINDOW},
+        .attribute_heap = {s->attributes, s->attribute_heap_at, s->attribute_heap_bytes, .least = HEAP_WINDOW},
+        .rotated = malloc(sizeof(float) * p->code_dim),
+        .vector = malloc(sizeof(float) * p->code_dim),
+        .page = UINT64_MAX};
+    scan.keys.whole = s->heap_bytes <= KEYS_WHOLE_MAX;
     if (err)
         memset(err, 0, sizeof *err);
-    int rc = scan_init(&scan);
-    if (rc == 0)
-        rc = visit_all(&scan);
+    int rc = scan.blocks && scan.rotated && scan.vector
+                 ? visit_all(&scan)
+                 : error_set(err, QUIRE_ENOMEM, "no memory to read %s", s->info.path);
     memory_free(scan.blocks);
     memory_free(scan.keys.buffer);
     memory_free(scan.attribute_index.buffer);
