@@ -39,23 +39,6 @@ void centre_take(struct centre_scratch *s, const struct rows *rows, uint32_t fir
         code_decode(rows->codes + (size_t)(first + r) * dim, dim, 8, rows->f[first + r], s->rows + (size_t)r * dim);
 }
 
-/* The mean of the rows whose distances are at most `limit`. */
-static void mean_within(const struct centre_scratch *s, uint32_t n, uint32_t dim, float limit, float *centre)
-{
-    uint32_t counted = 0;
-    memset(centre, 0, sizeof(float) * dim);
-    for (uint32_t r = 0; r < n; r++) {
-        if (s->distances[r] > limit)
-            continue;
-        counted++;
-        for (uint32_t d = 0; d < dim; d++)
-            centre[d] += s->rows[(size_t)r * dim + d];
-    }
-    assert(counted > 0); /* half of the rows are within the median distance */
-    for (uint32_t d = 0; d < dim; d++)
-        centre[d] /= (float)counted;
-}
-
 /* Measures the distances of all rows from the centre; returns that beyond which a row is far out. */
 static float measure(struct centre_scratch *s, uint32_t n, uint32_t dim, const float *centre)
 {
@@ -71,7 +54,18 @@ void centre_find(struct centre_scratch *s, uint32_t n, uint32_t dim, float *cent
     assert(n > 0);
     memset(s->distances, 0, sizeof(float) * n);
     for (int round = 0; round < CENTRE_ROUNDS && any_far; round++) {
-        mean_within(s, n, dim, limit, centre);
+        uint32_t counted = 0; /* rows within the limit, whose mean is taken */
+        memset(centre, 0, sizeof(float) * dim);
+        for (uint32_t r = 0; r < n; r++) {
+            if (s->distances[r] > limit)
+                continue;
+            counted++;
+            for (uint32_t d = 0; d < dim; d++)
+                centre[d] += s->rows[(size_t)r * dim + d];
+        }
+        assert(counted > 0); /* half of the rows are within the median distance */
+        for (uint32_t d = 0; d < dim; d++)
+            centre[d] /= (float)counted;
         limit = measure(s, n, dim, centre);
         any_far = false;
         for (uint32_t r = 0; r < n; r++)

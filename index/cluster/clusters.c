@@ -79,13 +79,6 @@ int clusters_allocate(struct clustering *s, uint32_t n)
     return 0;
 }
 
-static void clustering_fini(struct clustering *s)
-{
-    free_clusters(s);
-    rows_free(&s->window);
-    array_free_all(s->cluster_of, s->targets, s->ratios, s->distances);
-}
-
 static int clustering_init(struct clustering *s)
 {
     uint32_t n = s->store->n, window = s->config->window_rows < n ? s->config->window_rows : n;
@@ -253,35 +246,6 @@ static int choose_window(struct clustering *s, const struct rows *rows, uint32_t
     return parallel_for(s->config->threads, rows->n, 1024, choose_range, &job, NULL);
 }
 
-/* Makes the moves that still pay, in order of rows. */
-static void move_rows(struct clustering *s)
-{
-    for (uint32_t row = 0; row < s->store->n; row++) {
-        uint32_t to = s->targets[row], from = s->cluster_of[row];
-        if (to == CLUSTER_NONE || s->sizes[to] >= s->config->most ||
-            !(s->ratios[row] * price(s, s->sizes[to] + 1) < price(s, s->sizes[from])))
-            continue;
-        assert(to != from && to < s->n && s->sizes[from] > 0);
-        s->distances[row] *= s->ratios[row];
-        s->cluster_of[row] = to;
-        s->sizes[from]--;
-        s->sizes[to]++;
-    }
-}
-
-static int set_limits(struct clustering *s)
-{
-    double *sums = calloc(s->n, sizeof *sums);
-    if (!sums)
-        return QUIRE_ENOMEM;
-    for (uint32_t row = 0; row < s->store->n; row++)
-        sums[s->cluster_of[row]] += s->distances[row];
-    for (uint32_t c = 0; c < s->n; c++)
-        s->limits[c] = s->sizes[c] ? (float)(FAR * sums[c] / s->sizes[c]) : FLT_MAX;
-    free(sums);
-    return 0;
-}
-
 static int refine(struct clustering *s)
 {
     struct clusters_near near = {0};
@@ -295,8 +259,24 @@ static int refine(struct clustering *s)
         rc = clusters_pass(s, choose_window);
     if (rc < 0)
         return rc;
-    move_rows(s);
-    return set_limits(s);
+    for (uint32_t row = 0; row < s->store->n; row++) { /* the moves that still pay, in order of rows */
+        uint32_t to = s->targets[row], from = s->cluster_of[row];
+        if (to == CLUSTER_NONE || s->sizes[to] >= s->config->most ||
+            !(s->ratios[row] * price(s, s->sizes[to] + 1) < price(s, s->sizes[from])))
+            continue;
+        assert(to != from && to < s->n && s->sizes[from] > 0);
+        s->distances[row] *= s->ratios[row];
+        s->cluster_of[row] = to;
+        s->sizes[from]--;
+        s->sizes[to]++;
+    }
+    double *sums = calloc(s->n, sizeof *sums);
+    for (uint32_t row = 0; sums && row < s->store->n; row++)
+        sums[s->cluster_of[row]] += s->distances[row];
+    for (uint32_t c = 0; sums && c < s->n; c++)
+        s->limits[c] = s->sizes[c] ? (float)(FAR * sums[c] / s->sizes[c]) : FLT_MAX;
+    free(sums);
+    return sums ? 0 : QUIRE_ENOMEM;
 }
 
 int clusters_find(struct row_store *store, struct row_store *spare, const struct clusters_known *known,
@@ -318,7 +298,9 @@ int clusters_find(struct row_store *store, struct row_store *spare, const struct
     if (rc == 0)
         rc = parallel_report(&s.advance, s.advance.total);
     assert(rc < 0 || (clusters->n > 0 && clusters->first[clusters->n] == store->n));
-    clustering_fini(&s);
+    free_clusters(&s);
+    rows_free(&s.window);
+    array_free_all(s.cluster_of, s.targets, s.ratios, s.distances);
     if (rc < 0)
         clusters_fini(clusters);
     return rc;

@@ -58,12 +58,6 @@ struct closing {
     uint64_t n_wanted; /* replicas within the limit */
 };
 
-static void closing_fini(struct closing *c)
-{
-    rows_free(&c->window);
-    array_free_all(c->near, c->bins, c->found);
-}
-
 static int closing_init(struct closing *c)
 {
     struct clusters *clusters = c->clusters;
@@ -187,17 +181,6 @@ static void border_set(struct border *b, const struct closing *c, uint32_t clust
     }
 }
 
-/* Those of the border's points within reach of the row into b->items, nearest first; returns how many. */
-static uint32_t within_reach(struct border *b)
-{
-    float limit = REACH * b->distances[0];
-    uint32_t n = 0;
-    for (uint32_t i = 1; i < b->n; i++)
-        if (b->distances[i] < limit)
-            b->items[n++] = near_of(b->distances[i], i);
-    return near_keep_sorted(b->items, n, n, b->spare);
-}
-
 /* The lists that a row is admitted to, nearest first; returns how many. */
 static uint32_t admit(struct border *b, const struct closing *c, const struct rows *rows, uint32_t row,
                       struct admitted *out)
@@ -206,7 +189,12 @@ static uint32_t admit(struct border *b, const struct closing *c, const struct ro
     uint32_t taken[REPLICAS_MOST + 1] = {0}, n = 0;
     row_query_set(&query, rows, row, b->levels);
     row_query_among(&query, &c->clusters->points, b->ids, b->n, b->dots, b->distances);
-    uint32_t n_near = within_reach(b);
+    float limit = REACH * b->distances[0];
+    uint32_t n_near = 0; /* points within reach of the row, nearest first */
+    for (uint32_t i = 1; i < b->n; i++)
+        if (b->distances[i] < limit)
+            b->items[n_near++] = near_of(b->distances[i], i);
+    near_keep_sorted(b->items, n_near, n_near, b->spare);
     for (uint32_t i = 0; i < n_near && n < REPLICAS_MOST; i++) {
         uint32_t point = (uint32_t)b->items[i];
         bool apart = true;
@@ -298,21 +286,6 @@ static int list_range(void *context, uint64_t begin, uint64_t end)
     return 0;
 }
 
-/* clusters->replica_at from the replicas found, which go to their lists. */
-static void deal_replicas(struct closing *c, near_t *replicas)
-{
-    uint64_t *at = c->clusters->replica_at, sum = 0;
-    assert(c->n_found == c->n_wanted);
-    for (uint64_t i = 0; i < c->n_wanted; i++)
-        at[c->found[i].list]++;
-    for (uint32_t i = 0; i <= c->clusters->n; i++) {
-        sum += at[i];
-        at[i] = sum;
-    }
-    for (uint64_t i = 0; i < c->n_wanted; i++)
-        replicas[--at[c->found[i].list]] = c->found[i].near;
-}
-
 /* Cuts the lists to what they keep; clusters->replicas. */
 static int store_lists(struct closing *c, const struct lists *l)
 {
@@ -342,7 +315,16 @@ static int make_lists(struct closing *c)
                       malloc(sizeof(uint32_t) * c->clusters->n)};
     int rc = l.replicas && l.spare && l.kept ? 0 : QUIRE_ENOMEM;
     if (rc == 0) {
-        deal_replicas(c, l.replicas);
+        uint64_t *at = c->clusters->replica_at, sum = 0;
+        assert(c->n_found == c->n_wanted);
+        for (uint64_t i = 0; i < c->n_wanted; i++)
+            at[c->found[i].list]++;
+        for (uint32_t i = 0; i <= c->clusters->n; i++) {
+            sum += at[i];
+            at[i] = sum;
+        }
+        for (uint64_t i = 0; i < c->n_wanted; i++)
+            l.replicas[--at[c->found[i].list]] = c->found[i].near;
         rc = parallel_for(c->config->threads, c->clusters->n, 64, list_range, &l, NULL);
     }
     if (rc == 0)
@@ -384,6 +366,7 @@ int clusters_close(struct row_store *store, const struct clusters_config *config
         rc = make_lists(&c);
     if (rc == 0)
         rc = parallel_report(&c.advance, c.advance.total);
-    closing_fini(&c);
+    rows_free(&c.window);
+    array_free_all(c.near, c.bins, c.found);
     return rc;
 }

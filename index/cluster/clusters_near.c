@@ -56,22 +56,6 @@ static int scratch_init(struct near_scratch *s, const struct clusters_near *near
     return QUIRE_ENOMEM;
 }
 
-static void encode_runs(struct clusters_near *near, float *point, float *mean)
-{
-    const struct rows *points = near->points;
-    uint32_t dim = points->code_dim;
-    for (uint32_t r = 0; r < near->runs.n; r++) {
-        uint32_t first = r * RUN_POINTS, n = points->n - first < RUN_POINTS ? points->n - first : RUN_POINTS;
-        memset(mean, 0, sizeof *mean * dim);
-        for (uint32_t i = first; i < first + n; i++) {
-            code_decode(points->codes + (size_t)i * dim, dim, 8, points->f[i], point);
-            for (uint32_t d = 0; d < dim; d++)
-                mean[d] += point[d] / (float)n;
-        }
-        rows_encode(&near->runs, r, mean);
-    }
-}
-
 int clusters_near_init(struct clusters_near *near, const struct rows *points)
 {
     uint32_t n_runs = (points->n + RUN_POINTS - 1) / RUN_POINTS;
@@ -82,8 +66,16 @@ int clusters_near_init(struct clusters_near *near, const struct rows *points)
     int rc = point && mean && near->iota ? rows_alloc(&near->runs, n_runs, points->code_dim) : QUIRE_ENOMEM;
     for (uint32_t i = 0; rc == 0 && i < n_runs; i++)
         near->iota[i] = i;
-    if (rc == 0)
-        encode_runs(near, point, mean);
+    for (uint32_t r = 0, dim = points->code_dim; rc == 0 && r < n_runs; r++) {
+        uint32_t first = r * RUN_POINTS, n = points->n - first < RUN_POINTS ? points->n - first : RUN_POINTS;
+        memset(mean, 0, sizeof *mean * dim);
+        for (uint32_t i = first; i < first + n; i++) {
+            code_decode(points->codes + (size_t)i * dim, dim, 8, points->f[i], point);
+            for (uint32_t d = 0; d < dim; d++)
+                mean[d] += point[d] / (float)n;
+        }
+        rows_encode(&near->runs, r, mean);
+    }
     array_free_all(point, mean);
     return rc;
 }
@@ -94,9 +86,10 @@ void clusters_near_fini(struct clusters_near *near)
     free(near->iota);
 }
 
-/* The points of the `probed` nearest runs into s->ids, but for `except`; returns how many. */
-static uint32_t candidates(const struct clusters_near *near, struct near_scratch *s, const struct row_query *query,
-                           uint32_t probed, uint32_t except)
+/* The `keep` nearest points of the `probed` nearest runs into s->items, but for `except`, nearest first; returns how
+ * many. */
+static uint32_t find(const struct clusters_near *near, struct near_scratch *s, const struct row_query *query,
+                     uint32_t probed, uint32_t keep, uint32_t except)
 {
     uint32_t n_runs = near->runs.n, n = 0;
     row_query_range(query, &near->runs, near->iota, s->dots, s->distances);
@@ -109,14 +102,6 @@ static uint32_t candidates(const struct clusters_near *near, struct near_scratch
             if (first + j != except)
                 s->ids[n++] = first + j;
     }
-    return n;
-}
-
-/* The `keep` nearest points into s->items, nearest first; returns how many. */
-static uint32_t find(const struct clusters_near *near, struct near_scratch *s, const struct row_query *query,
-                     uint32_t probed, uint32_t keep, uint32_t except)
-{
-    uint32_t n = candidates(near, s, query, probed, except);
     row_query_among(query, near->points, s->ids, n, s->dots, s->distances);
     for (uint32_t i = 0; i < n; i++)
         s->items[i] = near_of(s->distances[i], s->ids[i]);

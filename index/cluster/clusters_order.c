@@ -38,17 +38,6 @@ static int place_rows(struct clustering *s, struct clusters *clusters)
     return 0;
 }
 
-/* s->order follows the rows, which lie in cluster_of's place afterwards: the row that goes to each new place. */
-static void follow(struct clustering *s)
-{
-    uint32_t n = s->store->n, *from = s->cluster_of, *before = (uint32_t *)(void *)s->ratios;
-    memcpy(before, s->order, sizeof *before * n);
-    for (uint32_t row = 0; row < n; row++) {
-        from[s->targets[row]] = row;
-        s->order[s->targets[row]] = before[row];
-    }
-}
-
 /* ---- in files ---------------------------------------------------------------------------------------------------- */
 
 struct buckets {
@@ -61,12 +50,6 @@ struct buckets {
     uint32_t *window_inputs;
     uint32_t *places; /* per place of the spare file: the new place of the row there */
 };
-
-static void buckets_fini(struct buckets *b)
-{
-    rows_free(&b->held);
-    array_free_all(b->inputs, b->filled, b->written, b->window_inputs);
-}
 
 static int buckets_init(struct buckets *b, struct clustering *s, uint32_t rows)
 {
@@ -95,24 +78,7 @@ static int write_piece(struct buckets *b, uint32_t bucket)
     return rc;
 }
 
-/* Deals n rows of the window out to their buckets. */
-static int deal_window(struct buckets *b, uint32_t first, uint32_t n)
-{
-    struct clustering *s = b->s;
-    int rc = 0;
-    for (uint32_t i = 0; rc == 0 && i < n; i++) {
-        uint32_t place = s->targets[first + i], bucket = place / b->rows;
-        uint32_t at = bucket * b->piece + b->filled[bucket];
-        assert(bucket < b->n && b->filled[bucket] < b->piece);
-        b->places[bucket * b->rows + b->written[bucket] + b->filled[bucket]] = place;
-        b->inputs[at] = b->window_inputs[i];
-        rows_copy(&s->window, i, &b->held, at);
-        if (++b->filled[bucket] == b->piece)
-            rc = write_piece(b, bucket);
-    }
-    return rc;
-}
-
+/* Deals the rows out to their buckets, a window at a time. */
 static int deal(struct buckets *b)
 {
     struct clustering *s = b->s;
@@ -121,8 +87,16 @@ static int deal(struct buckets *b)
     for (uint32_t first = 0; rc == 0 && first < n;) {
         uint32_t now = n - first < s->window.n ? n - first : s->window.n;
         rc = row_store_read(s->store, first, now, &s->window, 0, b->window_inputs);
-        if (rc == 0)
-            rc = deal_window(b, first, now);
+        for (uint32_t i = 0; rc == 0 && i < now; i++) {
+            uint32_t place = s->targets[first + i], bucket = place / b->rows;
+            uint32_t at = bucket * b->piece + b->filled[bucket];
+            assert(bucket < b->n && b->filled[bucket] < b->piece);
+            b->places[bucket * b->rows + b->written[bucket] + b->filled[bucket]] = place;
+            b->inputs[at] = b->window_inputs[i];
+            rows_copy(&s->window, i, &b->held, at);
+            if (++b->filled[bucket] == b->piece)
+                rc = write_piece(b, bucket);
+        }
         if (rc == 0)
             rc = parallel_report(&s->advance, now / 2);
         first += now;
@@ -174,7 +148,8 @@ static int sort_files(struct clustering *s)
     for (uint32_t bucket = 0; rc == 0 && bucket < b.n; bucket++)
         rc = finish_bucket(&b, bucket, order, inputs);
     array_free_all(order, inputs);
-    buckets_fini(&b);
+    rows_free(&b.held);
+    array_free_all(b.inputs, b.filled, b.written, b.window_inputs);
     return rc;
 }
 
@@ -183,6 +158,12 @@ int clusters_order(struct clustering *s, struct clusters *clusters)
     int rc = place_rows(s, clusters);
     if (rc < 0)
         return rc;
-    follow(s);
+    /* s->order follows the rows, which lie in cluster_of's place afterwards: the row that goes to each new place */
+    uint32_t n = s->store->n, *from = s->cluster_of, *before = (uint32_t *)(void *)s->ratios;
+    memcpy(before, s->order, sizeof *before * n);
+    for (uint32_t row = 0; row < n; row++) {
+        from[s->targets[row]] = row;
+        s->order[s->targets[row]] = before[row];
+    }
     return s->store->rows.codes ? rows_permute(&s->store->rows, s->cluster_of) : sort_files(s);
 }

@@ -139,25 +139,18 @@ static int assign(struct clustering *s)
     return rc;
 }
 
-/* The rows of a cluster, in memory. */
-static int gather(struct clustering *s, const uint32_t *members, uint32_t n, struct rows *out)
-{
-    int rc = rows_alloc(out, n, s->store->code_dim);
-    for (uint32_t i = 0; rc == 0 && i < n; i++)
-        if (s->store->rows.codes)
-            rows_copy(&s->store->rows, members[i], out, i);
-        else
-            rc = row_store_read(s->store, members[i], 1, out, i, NULL);
-    return rc;
-}
-
 /* Bisects cluster c: the first part keeps its number, the others get those from *n_clusters on. */
 static int split(struct clustering *s, uint32_t c, const uint32_t *members, uint32_t n, uint32_t *n_clusters)
 {
     struct rows rows = {0};
     struct partition_config config = {balanced(n, s->config->rows), s->config->threads, s->config->seed};
     uint32_t *order = malloc(sizeof *order * n);
-    int rc = order ? gather(s, members, n, &rows) : QUIRE_ENOMEM;
+    int rc = order ? rows_alloc(&rows, n, s->store->code_dim) : QUIRE_ENOMEM;
+    for (uint32_t i = 0; rc == 0 && i < n; i++)
+        if (s->store->rows.codes)
+            rows_copy(&s->store->rows, members[i], &rows, i);
+        else
+            rc = row_store_read(s->store, members[i], 1, &rows, i, NULL);
     if (rc == 0)
         rc = partition_build(&rows, &config, NULL, order);
     for (uint32_t i = 0; rc == 0 && i < n; i++) {

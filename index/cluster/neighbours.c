@@ -116,27 +116,20 @@ static int scratch_init(struct scratch *s, const struct job *job)
 
 /* ---- groups near a group ----------------------------------------------------------------------------------------- */
 
-/* The runs whose groups are compared with the group, its own among them, into s->groups; returns how many. */
-static uint32_t near_runs(const struct job *job, struct scratch *s, uint32_t group)
+/* The nearest groups of a group, its own before all, into `near`; returns how many. */
+static uint32_t near_groups(const struct job *job, struct scratch *s, uint32_t group, uint32_t *near)
 {
+    uint32_t runs[RUNS_PROBED], n_runs = smaller(job->n_runs, RUNS_PROBED), n = 0;
     size_t dim = job->code_dim;
+    /* the runs whose groups are compared with the group, its own among them */
+    memset(s->distances, 0, sizeof(float) * job->n_runs);
     if (job->n_runs > RUNS_PROBED)
         kernels()->f32_l2_many(job->centres + group * dim, job->runs, job->n_runs, dim, s->distances);
-    else
-        memset(s->distances, 0, sizeof(float) * job->n_runs);
     s->distances[group / RUN_GROUPS] = 0;
     for (uint32_t r = 0; r < job->n_runs; r++)
         s->groups[r] = near_of(s->distances[r], r);
     if (job->n_runs > RUNS_PROBED)
         near_select(s->groups, job->n_runs, RUNS_PROBED);
-    return smaller(job->n_runs, RUNS_PROBED);
-}
-
-/* The nearest groups of a group, its own before all, into `near`; returns how many. */
-static uint32_t near_groups(const struct job *job, struct scratch *s, uint32_t group, uint32_t *near)
-{
-    uint32_t runs[RUNS_PROBED], n_runs = near_runs(job, s, group), n = 0;
-    size_t dim = job->code_dim;
     for (uint32_t i = 0; i < n_runs; i++)
         runs[i] = (uint32_t)s->groups[i];
     for (uint32_t i = 0; i < n_runs; i++) {
@@ -254,14 +247,6 @@ static struct nearest search_groups(const struct job *job, struct scratch *s, co
     return nearest;
 }
 
-static bool is_among(const near_t *groups, uint32_t n, uint32_t group)
-{
-    for (uint32_t i = 0; i < n; i++)
-        if ((uint32_t)groups[i] == group)
-            return true;
-    return false;
-}
-
 /* Adds candidates that the row brings, except those of the groups that were searched and those that are far off. */
 static void add_known(const struct job *job, struct scratch *s, const struct row_query *query, uint32_t own_group,
                       uint32_t n_groups, struct nearest *nearest, const uint32_t *known, uint32_t n_known)
@@ -270,9 +255,12 @@ static void add_known(const struct job *job, struct scratch *s, const struct row
     for (uint32_t at = 0; at < n_known;) {
         uint32_t m = 0;
         for (; at < n_known && m < most; at++) {
-            uint32_t group = known[at] / capacity;
-            if (known[at] == NEIGHBOUR_NONE || s->near_to[group] != own_group + 1 ||
-                is_among(s->groups, n_groups, group))
+            uint32_t group = known[at] / capacity, g = 0;
+            if (known[at] == NEIGHBOUR_NONE || s->near_to[group] != own_group + 1)
+                continue;
+            while (g < n_groups && (uint32_t)s->groups[g] != group)
+                g++;
+            if (g < n_groups)
                 continue;
             s->alive[m++] = job->place[group] * capacity + known[at] % capacity;
         }

@@ -232,23 +232,6 @@ static int split_level(struct partition *p, uint32_t n_nodes)
     return 0;
 }
 
-/* The nodes of the next level; leaves (one run) drop out. *rows: of the nodes that were split. */
-static uint32_t next_level(const struct partition *p, uint32_t n, struct node *next, uint64_t *rows)
-{
-    uint32_t n_next = 0, capacity = p->config->capacity;
-    *rows = 0;
-    for (uint32_t i = 0; i < n; i++) {
-        struct node node = p->nodes[i];
-        uint32_t cut = partition_cut(node, capacity);
-        *rows += node.end - node.begin;
-        if (cut - node.begin > PARTITION_RUN)
-            next[n_next++] = (struct node){node.begin, cut};
-        if (node.end - cut > PARTITION_RUN)
-            next[n_next++] = (struct node){cut, node.end};
-    }
-    return n_next;
-}
-
 /* Runs of n rows, or a few more. */
 static uint32_t runs_of(uint32_t n, uint32_t capacity)
 {
@@ -277,9 +260,19 @@ int partition_node(const struct rows *rows, struct node node, const struct parti
     if (n > PARTITION_RUN && rc == 0)
         p.nodes[n_nodes++] = node;
     while (rc == 0 && n_nodes > 0) {
-        uint64_t done;
+        uint64_t done = 0; /* rows of the nodes that were split */
+        uint32_t n_next = 0;
         rc = split_level(&p, n_nodes);
-        n_nodes = next_level(&p, n_nodes, next, &done);
+        for (uint32_t i = 0; i < n_nodes; i++) { /* leaves (one run) drop out */
+            struct node whole = p.nodes[i];
+            uint32_t cut = partition_cut(whole, config->capacity);
+            done += whole.end - whole.begin;
+            if (cut - whole.begin > PARTITION_RUN)
+                next[n_next++] = (struct node){whole.begin, cut};
+            if (whole.end - cut > PARTITION_RUN)
+                next[n_next++] = (struct node){cut, whole.end};
+        }
+        n_nodes = n_next;
         assert(n_nodes <= runs);
         struct node *spare = p.nodes;
         p.nodes = next;

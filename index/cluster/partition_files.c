@@ -65,19 +65,6 @@ static int files_init(struct files *f)
     return rc;
 }
 
-/* The sample of a node, read row by row. */
-static int read_sample(struct files *f, struct row_store *from, struct node node, uint32_t m)
-{
-    uint32_t dim = from->code_dim;
-    int rc = 0;
-    for (uint32_t i = 0; i < m && rc == 0; i++) {
-        rc = row_store_read(from, node.begin + f->scratch.positions[i], 1, &f->window, 0, NULL);
-        if (rc == 0)
-            code_decode(f->window.codes, dim, 8, f->window.f[0], f->scratch.sample + (size_t)i * dim);
-    }
-    return rc;
-}
-
 static int project_range(void *context, uint64_t begin, uint64_t end)
 {
     struct files *f = context;
@@ -138,7 +125,12 @@ static int cut_node(struct files *f, int side, struct node node, uint32_t cut)
     struct random random;
     struct row_store *from = f->stores[side];
     uint32_t n = node.end - node.begin, m = partition_draw(&f->scratch, node, f->config->seed, &random);
-    int rc = read_sample(f, from, node, m);
+    int rc = 0;
+    for (uint32_t i = 0, dim = from->code_dim; i < m && rc == 0; i++) {
+        rc = row_store_read(from, node.begin + f->scratch.positions[i], 1, &f->window, 0, NULL);
+        if (rc == 0)
+            code_decode(f->window.codes, dim, 8, f->window.f[0], f->scratch.sample + (size_t)i * dim);
+    }
     if (rc < 0)
         return rc;
     partition_direction(&f->scratch, m, from->code_dim, &random);

@@ -41,27 +41,6 @@ void row_store_close(struct row_store *store)
     memset(store, 0, sizeof *store);
 }
 
-static uint32_t take_record(const uint8_t *record, struct rows *to, uint32_t at)
-{
-    uint32_t dim = to->code_dim, input;
-    memcpy(to->codes + (size_t)at * dim, record, dim);
-    memcpy(&to->f[at], record + dim, 4);
-    memcpy(&to->norm2[at], record + dim + 4, 4);
-    memcpy(&to->level_sum[at], record + dim + 8, 4);
-    memcpy(&input, record + dim + 12, 4);
-    return input;
-}
-
-static void make_record(const struct rows *from, uint32_t row, uint32_t input, uint8_t *record)
-{
-    uint32_t dim = from->code_dim;
-    memcpy(record, from->codes + (size_t)row * dim, dim);
-    memcpy(record + dim, &from->f[row], 4);
-    memcpy(record + dim + 4, &from->norm2[row], 4);
-    memcpy(record + dim + 8, &from->level_sum[row], 4);
-    memcpy(record + dim + 12, &input, 4);
-}
-
 static uint32_t rows_per_transfer(const struct row_store *store)
 {
     return (uint32_t)(ROW_STORE_BUFFER_BYTES / row_record_bytes(store->code_dim));
@@ -69,14 +48,20 @@ static uint32_t rows_per_transfer(const struct row_store *store)
 
 int row_store_write(struct row_store *store, uint32_t first, const struct rows *from, const uint32_t *inputs)
 {
-    size_t bytes = row_record_bytes(store->code_dim);
+    size_t bytes = row_record_bytes(store->code_dim), dim = store->code_dim;
     uint32_t most = rows_per_transfer(store);
     int rc = 0;
     assert(store->file && first + (uint64_t)from->n <= store->n && from->code_dim == store->code_dim);
     for (uint32_t done = 0; rc == 0 && done < from->n;) {
         uint32_t n = from->n - done < most ? from->n - done : most;
-        for (uint32_t i = 0; i < n; i++)
-            make_record(from, done + i, inputs[done + i], store->buffer + i * bytes);
+        for (uint32_t i = 0, row = done; i < n; i++, row++) {
+            uint8_t *record = store->buffer + i * bytes;
+            memcpy(record, from->codes + row * dim, dim);
+            memcpy(record + dim, &from->f[row], 4);
+            memcpy(record + dim + 4, &from->norm2[row], 4);
+            memcpy(record + dim + 8, &from->level_sum[row], 4);
+            memcpy(record + dim + 12, &inputs[row], 4);
+        }
         rc = fs_write_exact(store->file, store->buffer, n * bytes, (first + (uint64_t)done) * bytes, store->err);
         done += n;
     }
@@ -85,7 +70,7 @@ int row_store_write(struct row_store *store, uint32_t first, const struct rows *
 
 int row_store_read(struct row_store *store, uint32_t first, uint32_t n, struct rows *to, uint32_t at, uint32_t *inputs)
 {
-    size_t bytes = row_record_bytes(store->code_dim);
+    size_t bytes = row_record_bytes(store->code_dim), dim = store->code_dim;
     uint32_t most = rows_per_transfer(store);
     assert(store->file && first + (uint64_t)n <= store->n && at + (uint64_t)n <= to->n);
     for (uint32_t done = 0; done < n;) {
@@ -93,10 +78,14 @@ int row_store_read(struct row_store *store, uint32_t first, uint32_t n, struct r
         int rc = fs_read_exact(store->file, store->buffer, now * bytes, (first + (uint64_t)done) * bytes, store->err);
         if (rc < 0)
             return rc;
-        for (uint32_t i = 0; i < now; i++) {
-            uint32_t input = take_record(store->buffer + i * bytes, to, at + done + i);
+        for (uint32_t i = 0, row = at + done; i < now; i++, row++) {
+            const uint8_t *record = store->buffer + i * bytes;
+            memcpy(to->codes + row * dim, record, dim);
+            memcpy(&to->f[row], record + dim, 4);
+            memcpy(&to->norm2[row], record + dim + 4, 4);
+            memcpy(&to->level_sum[row], record + dim + 8, 4);
             if (inputs)
-                inputs[done + i] = input;
+                memcpy(&inputs[done + i], record + dim + 12, 4);
         }
         done += now;
     }
