@@ -239,22 +239,6 @@ static int new_number(struct graph *graph)
     return 0;
 }
 
-/* A number for a new row. (mutex) */
-static int take_number(struct graph *graph, uint32_t *row)
-{
-    assert(lock_is_held(&graph->mutex) && !graph->placing);
-    assert((graph->free_first == ROW_NONE) == (graph->n_free == 0));
-    if (graph->free_first == ROW_NONE) {
-        *row = graph->n_rows;
-        return new_number(graph);
-    }
-    *row = graph->free_first;
-    graph->free_first = graph_row_state(graph, *row) & ~STATE_GONE;
-    graph->n_free--;
-    assert(graph_row_state(graph, *row) & STATE_GONE);
-    return 0;
-}
-
 /* A number becomes a row without links. */
 void graph_row_fill(struct graph *graph, uint32_t row, const uint8_t *code, float f, float norm2)
 {
@@ -274,8 +258,18 @@ void graph_row_fill(struct graph *graph, uint32_t row, const uint8_t *code, floa
 
 int graph_add(struct graph *graph, const uint8_t *code, float f, float norm2, uint32_t *row)
 {
+    int rc = 0;
     pthread_mutex_lock(&graph->mutex);
-    int rc = take_number(graph, row);
+    assert(!graph->placing && (graph->free_first == ROW_NONE) == (graph->n_free == 0));
+    if (graph->free_first == ROW_NONE) {
+        *row = graph->n_rows;
+        rc = new_number(graph);
+    } else {
+        *row = graph->free_first;
+        graph->free_first = graph_row_state(graph, *row) & ~STATE_GONE;
+        graph->n_free--;
+        assert(graph_row_state(graph, *row) & STATE_GONE);
+    }
     pthread_mutex_unlock(&graph->mutex);
     if (rc == 0)
         graph_row_fill(graph, *row, code, f, norm2);

@@ -300,16 +300,6 @@ static void fetch_links(const struct mend *m, uint32_t row)
     }
 }
 
-static void mend_links(struct mend *m)
-{
-    for (uint32_t row = 0; row < m->n_rows; row++) {
-        fetch_links(m, row + AHEAD);
-        if (m->roots[row])
-            for (unsigned layer = graph_row_layers(m->graph, row) + 1; layer-- > 0;)
-                mend_layer(m, row, layer);
-    }
-}
-
 /* ---- mending: the trees ---- */
 
 static uint32_t top_of(const struct mend *m, uint32_t row)
@@ -410,17 +400,6 @@ static void find_entries(struct mend *m)
     }
 }
 
-static void report_unlinked(struct mend *m)
-{
-    for (uint32_t row = 0; row < m->n_rows; row++) {
-        if (m->roots[row] || (graph_row_state(m->graph, row) & STATE_GONE))
-            continue;
-        m->mending->n_unlinked++;
-        if (m->mending->unlinked)
-            m->mending->unlinked(m->mending->context, row);
-    }
-}
-
 int graph_mend(struct graph *graph, struct graph_mending *mending)
 {
     uint32_t n = graph->n_rows;
@@ -432,7 +411,11 @@ int graph_mend(struct graph *graph, struct graph_mending *mending)
     int rc = m.roots && m.part ? 0 : QUIRE_ENOMEM;
     if (rc == 0) {
         find_roots(&m);
-        mend_links(&m);
+        for (uint32_t row = 0; row < n; row++) {
+            fetch_links(&m, row + AHEAD);
+            for (unsigned layer = m.roots[row] ? graph_row_layers(graph, row) + 1 : 0; layer-- > 0;)
+                mend_layer(&m, row, layer);
+        }
         m.n_parts = m.n_linked;
         grow_trees(&m, LINK_TREE);
         if (m.n_parts > m.n_roots)
@@ -442,7 +425,13 @@ int graph_mend(struct graph *graph, struct graph_mending *mending)
             unlink_parts(&m);
         find_entries(&m);
         atomic_store_explicit(&graph->linked, m.n_linked, memory_order_relaxed);
-        report_unlinked(&m);
+        for (uint32_t row = 0; row < n; row++) {
+            if (m.roots[row] || (graph_row_state(graph, row) & STATE_GONE))
+                continue;
+            mending->n_unlinked++;
+            if (mending->unlinked)
+                mending->unlinked(mending->context, row);
+        }
         graph->loaded = false;
     }
     free(m.roots);

@@ -304,22 +304,12 @@ struct chosen {
     uint32_t n[LAYERS_MAX];
 };
 
-static void choose_best(const struct graph *graph, struct graph_scratch *scratch, unsigned layer, struct chosen *chosen)
-{
-    enum { MOST = 1024 };
-    bool marks[MOST];
-    uint32_t n = scratch->n_best < MOST ? scratch->n_best : MOST;
-    choose(graph, scratch, scratch->best, n, layer ? graph->degree : graph->fill, marks);
-    chosen->n[layer] = 0;
-    for (uint32_t i = 0; i < n; i++)
-        if (marks[i])
-            chosen->rows[layer][chosen->n[layer]++] = near_row(scratch->best[i]);
-}
-
 /* Finds the row's candidates on all its layers; those of the lowest stay in scratch->best. False: it is empty. */
 static bool find_candidates(const struct graph *graph, struct graph_scratch *scratch, uint32_t row,
                             struct chosen *chosen, unsigned *layers)
 {
+    enum { MOST = 1024 };
+    bool marks[MOST];
     unsigned top, own = graph_row_layers(graph, row);
     graph_measure_row(graph, &scratch->row, row);
     if (!graph_enter(graph, scratch->root, scratch, &scratch->row, own, &top))
@@ -329,7 +319,12 @@ static bool find_candidates(const struct graph *graph, struct graph_scratch *scr
         graph_search_layer(graph, scratch,
                            &(struct graph_layer_search){
                                .measure = &scratch->row, .layer = layer, .beam = graph->beam, .copies = COPIES});
-        choose_best(graph, scratch, layer, chosen);
+        uint32_t n = scratch->n_best < MOST ? scratch->n_best : MOST;
+        choose(graph, scratch, scratch->best, n, layer ? graph->degree : graph->fill, marks);
+        chosen->n[layer] = 0;
+        for (uint32_t i = 0; i < n; i++)
+            if (marks[i])
+                chosen->rows[layer][chosen->n[layer]++] = near_row(scratch->best[i]);
     }
     return true;
 }

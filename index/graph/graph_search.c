@@ -21,6 +21,7 @@
 #include "index/vector/codes.h"
 #include "io/array.h"
 #include "io/error.h"
+#include "io/heap.h"
 #include "io/memory.h"
 #include <assert.h>
 #include <stdlib.h>
@@ -50,18 +51,12 @@ int graph_scratch_create(struct graph_scratch **out, struct quire_error *err)
     return 0;
 }
 
-static void free_arrays(struct graph_scratch *scratch)
-{
-    array_free_all(scratch->visited.slots, scratch->visited.order, scratch->best, scratch->frontier);
-}
-
 void graph_scratch_destroy(struct graph_scratch *scratch)
 {
     if (!scratch)
         return;
     memory_free(scratch->query.levels);
-    free_arrays(scratch);
-    free(scratch);
+    array_free_all(scratch->visited.slots, scratch->visited.order, scratch->best, scratch->frontier, scratch);
 }
 
 /* Rows that a search with this beam measures at most. */
@@ -103,7 +98,7 @@ int graph_scratch_reserve(struct graph_scratch *scratch, const struct graph *gra
         array_free_all(slots, order, best, frontier);
         return QUIRE_ENOMEM;
     }
-    free_arrays(scratch);
+    array_free_all(scratch->visited.slots, scratch->visited.order, scratch->best, scratch->frontier);
     scratch->visited = (struct visited){.slots = slots, .order = order};
     scratch->best = best;
     scratch->frontier = frontier;
@@ -141,46 +136,20 @@ static inline uint32_t visited_add(struct visited *visited, uint32_t row)
     return fresh;
 }
 
-/* Places for LINKS_MAX more in half of the table. */
-static void visited_widen(struct visited *visited)
+/* ---- heaps ---- */
+
+static inline bool is_worse(const near_t *a, const near_t *b)
 {
-    uint32_t n = visited->n;
-    if (n + LINKS_MAX <= visited->mask / 2 + 1)
-        return;
-    visited_clear(visited, 2 * (visited->mask + 1));
-    for (visited->n = 0; visited->n < n;)
-        visited_add(visited, visited->order[visited->n]);
+    return *a > *b;
 }
 
-/* ---- heaps: `sign` all ones turns the order round ---- */
-
-static inline void heap_push(uint64_t *heap, uint32_t n, uint64_t key, uint64_t sign)
+static inline bool is_nearer(const near_t *a, const near_t *b)
 {
-    uint32_t at = n;
-    while (at > 0 && (heap[(at - 1) / 2] ^ sign) > (key ^ sign)) {
-        heap[at] = heap[(at - 1) / 2];
-        at = (at - 1) / 2;
-    }
-    heap[at] = key;
+    return *a < *b;
 }
 
-/* Puts a key in the place of the top of n. */
-static inline void heap_replace(uint64_t *heap, uint32_t n, uint64_t key, uint64_t sign)
-{
-    uint32_t at = 0;
-    for (uint32_t child = 1; child < n; child = 2 * at + 1) {
-        if (child + 1 < n && (heap[child + 1] ^ sign) < (heap[child] ^ sign))
-            child++;
-        if ((heap[child] ^ sign) >= (key ^ sign))
-            break;
-        heap[at] = heap[child];
-        at = child;
-    }
-    heap[at] = key;
-}
-
-#define NEAREST_TOP UINT64_C(0)
-#define WORST_TOP   UINT64_MAX
+HEAP_DEFINE(best, near_t, is_worse, HEAP_PLACE_UNKNOWN)
+HEAP_DEFINE(frontier, near_t, is_nearer, HEAP_PLACE_UNKNOWN)
 
 /* ---- measuring ---- */
 
@@ -271,12 +240,18 @@ static uint32_t gather(const struct graph *graph, struct graph_scratch *scratch,
                        uint32_t n)
 {
     uint32_t links[LINKS_MAX], n_links = graph_links_read(graph, row, layer, links);
-    visited_widen(&scratch->visited);
+    struct visited *visited = &scratch->visited;
+    if (visited->n + LINKS_MAX > visited->mask / 2 + 1) { /* places for LINKS_MAX more in half of the table */
+        uint32_t seen = visited->n;
+        visited_clear(visited, 2 * (visited->mask + 1));
+        for (visited->n = 0; visited->n < seen;)
+            visited_add(visited, visited->order[visited->n]);
+    }
     for (uint32_t i = 0; i < n_links; i++) {
         uint32_t link = links[i] & ~LINK_TREE;
         __builtin_prefetch(graph_row_numbers(graph, link));
         scratch->batch[n] = link;
-        n += visited_add(&scratch->visited, link);
+        n += visited_add(visited, link);
     }
     return n;
 }
@@ -299,22 +274,15 @@ static void offer(struct graph_scratch *scratch, const struct graph_layer_search
         return;
     scratch->ties[tie_of(key)].n++;
     if (scratch->n_best == search->beam)
-        heap_replace(scratch->best, scratch->n_best, key, WORST_TOP);
+        best_replace(scratch->best, scratch->n_best, key);
     else
-        heap_push(scratch->best, scratch->n_best++, key, WORST_TOP);
+        best_push(scratch->best, scratch->n_best++, key);
 }
 
 /* Whether the nearest row of the frontier may have neighbours that belong to the best. */
 static bool goes_on(const struct graph_scratch *scratch, const struct graph_layer_search *search)
 {
     return scratch->n_frontier && (scratch->n_best < search->beam || scratch->frontier[0] <= scratch->best[0]);
-}
-
-static uint32_t take_nearest(struct graph_scratch *scratch)
-{
-    uint32_t row = near_row(scratch->frontier[0]), n = --scratch->n_frontier;
-    heap_replace(scratch->frontier, n, scratch->frontier[n], NEAREST_TOP);
-    return row;
 }
 
 /* On upper layers: where the links are. */
@@ -330,28 +298,22 @@ static void fetch_links(const struct graph *graph, uint32_t row, unsigned layer)
 static void expand(const struct graph *graph, struct graph_scratch *scratch, const struct graph_layer_search *search)
 {
     uint32_t n = 0;
-    for (unsigned i = 0; i < WIDTH && goes_on(scratch, search); i++)
-        n = gather(graph, scratch, take_nearest(scratch), search->layer, n);
+    for (unsigned i = 0; i < WIDTH && goes_on(scratch, search); i++) {
+        uint32_t row = near_row(scratch->frontier[0]), left = --scratch->n_frontier;
+        frontier_replace(scratch->frontier, left, scratch->frontier[left]);
+        n = gather(graph, scratch, row, search->layer, n);
+    }
     for (unsigned i = 0; i < WIDTH && i < scratch->n_frontier; i++) /* likely the next ones */
         fetch_links(graph, near_row(scratch->frontier[i]), search->layer);
     graph_measure_rows(graph, scratch, search->measure, scratch->batch, n, scratch->distances);
     for (uint32_t i = 0; i < n; i++) {
         uint64_t key = near_of(scratch->distances[i], scratch->batch[i]);
         if (promising(scratch, search, key)) {
-            heap_push(scratch->frontier, scratch->n_frontier++, key, NEAREST_TOP);
+            frontier_push(scratch->frontier, scratch->n_frontier++, key);
             if (scratch->frontier[0] == key)
                 fetch_links(graph, scratch->batch[i], search->layer);
             offer(scratch, search, key);
         }
-    }
-}
-
-static void sort_best(struct graph_scratch *scratch)
-{
-    for (uint32_t n = scratch->n_best; n > 1; n--) {
-        uint64_t worst = scratch->best[0];
-        heap_replace(scratch->best, n - 1, scratch->best[n - 1], WORST_TOP);
-        scratch->best[n - 1] = worst;
     }
 }
 
@@ -377,7 +339,7 @@ void graph_search_layer(const struct graph *graph, struct graph_scratch *scratch
     while (goes_on(scratch, search) && scratch->visited.n < effort)
         expand(graph, scratch, search);
     assert(scratch->n_best <= search->beam && scratch->n_frontier <= scratch->capacity);
-    sort_best(scratch);
+    best_sort(scratch->best, scratch->n_best);
 }
 
 bool graph_enter(const struct graph *graph, const struct graph_root *root, struct graph_scratch *scratch,
