@@ -43,20 +43,20 @@ int library_cache_begin(struct quire_cache *c, struct quire_error *err)
     return closing ? error_set(err, QUIRE_ECLOSED, "the cache is being closed") : 0;
 }
 
-void library_cache_end(struct quire_cache *c)
+int library_cache_end(struct quire_cache *c, int rc)
 {
     pthread_mutex_lock(&c->mutex);
     assert(c->calls > 0);
     if (--c->calls == 0)
         pthread_cond_broadcast(&c->idle);
     pthread_mutex_unlock(&c->mutex);
+    return rc;
 }
 
-int library_cache_written(struct quire_cache *c, int rc, uint64_t lsn, struct quire_error *err)
+int library_cache_written(struct quire_cache *c, int rc, const uint64_t *lsn, struct quire_error *err)
 {
-    int waited = rc >= 0 && lsn ? journal_wait(store_journal(c->store), lsn, err) : 0;
-    library_cache_end(c);
-    return waited < 0 ? waited : rc;
+    int waited = rc >= 0 && *lsn ? journal_wait(store_journal(c->store), *lsn, err) : 0;
+    return library_cache_end(c, waited < 0 ? waited : rc);
 }
 
 int library_cache_scratch_take(struct quire_cache *c, struct idle_scratch **out, struct quire_error *err)
@@ -153,18 +153,6 @@ static int save(void *context, struct checkpoint *checkpoint, struct quire_error
     return caches_save(c->caches, checkpoint, err);
 }
 
-static int check_options(const struct quire_cache_options *o, struct quire_error *err)
-{
-    int rc = library_struct_validate(o->struct_bytes, sizeof *o, "quire_cache_options", err);
-    if (rc == 0 && (unsigned)o->durability > QUIRE_DURABLE_NO)
-        rc = error_set(err, QUIRE_EINVALID, "unknown durability %d", (int)o->durability);
-    if (rc == 0 && o->n_scope_keys > CACHE_SCOPE_KEYS_MAX)
-        rc = error_set(err, QUIRE_ERANGE, "%u scope keys; at most %u may be", o->n_scope_keys, CACHE_SCOPE_KEYS_MAX);
-    if (rc == 0 && o->n_scope_keys && !o->scope_keys)
-        rc = error_set(err, QUIRE_EINVALID, "n_scope_keys is %u, scope_keys is NULL", o->n_scope_keys);
-    return rc;
-}
-
 /* Without create nothing is made, in a folder that holds other things least of all. */
 static int check_there(const struct quire_cache_options *o, const char *path, struct quire_error *err)
 {
@@ -244,33 +232,6 @@ static int take_cache(struct quire_cache *c, const struct quire_cache_options *o
     return journal_wait(store_journal(c->store), lsn, err);
 }
 
-static int open_folder(struct quire_cache *c, const struct quire_cache_options *o, const char *path,
-                       struct quire_error *err)
-{
-    struct caches_options caches = {.folder = path,
-                                    .guard_folder = o->guard_folder,
-                                    .seed = o->seed,
-                                    .log = pass_log,
-                                    .log_context = c,
-                                    .seal_rows = o->seal_rows};
-    struct store_options store = {.sync = o->durability == QUIRE_DURABLE_ALWAYS ? JOURNAL_ALWAYS
-                                          : o->durability == QUIRE_DURABLE_NO   ? JOURNAL_NO
-                                                                                : JOURNAL_EVERYSEC,
-                                  .no_maintenance = true};
-    struct store_host host = {.restore = restore, .replay = replay, .save = save, .log = pass_log, .context = c};
-    struct store_report report;
-    int rc = check_there(o, path, err);
-    if (rc == 0)
-        rc = caches_create(&caches, &c->caches, err);
-    if (rc == 0)
-        rc = store_open(path, &store, &host, &c->store, &report, err);
-    if (rc == 0)
-        rc = caches_begin(c->caches, store_journal(c->store), err);
-    if (rc == 0)
-        rc = store_begin_maintenance(c->store, err);
-    return rc == 0 ? take_cache(c, o, path, err) : rc;
-}
-
 /* An empty handle. */
 static int make_handle(const struct quire_cache_options *o, struct quire_cache **out, struct quire_error *err)
 {
@@ -299,12 +260,40 @@ int quire_cache_open(const char *path, const struct quire_cache_options *options
     const struct quire_cache_options *o = options ? options : &defaults;
     if (!path || !out)
         return error_set(err, QUIRE_EINVALID, "path and out must be given");
-    int rc = check_options(o, err);
+    int rc = library_struct_validate(o->struct_bytes, sizeof *o, "quire_cache_options", err);
+    if (rc == 0 && (unsigned)o->durability > QUIRE_DURABLE_NO)
+        rc = error_set(err, QUIRE_EINVALID, "unknown durability %d", (int)o->durability);
+    if (rc == 0 && o->n_scope_keys > CACHE_SCOPE_KEYS_MAX)
+        rc = error_set(err, QUIRE_ERANGE, "%u scope keys; at most %u may be", o->n_scope_keys, CACHE_SCOPE_KEYS_MAX);
+    if (rc == 0 && o->n_scope_keys && !o->scope_keys)
+        rc = error_set(err, QUIRE_EINVALID, "n_scope_keys is %u, scope_keys is NULL", o->n_scope_keys);
     if (rc == 0)
         rc = make_handle(o, &c, err);
     if (rc < 0)
         return rc;
-    rc = open_folder(c, o, path, err);
+    struct caches_options caches = {.folder = path,
+                                    .guard_folder = o->guard_folder,
+                                    .seed = o->seed,
+                                    .log = pass_log,
+                                    .log_context = c,
+                                    .seal_rows = o->seal_rows};
+    struct store_options store = {.sync = o->durability == QUIRE_DURABLE_ALWAYS ? JOURNAL_ALWAYS
+                                          : o->durability == QUIRE_DURABLE_NO   ? JOURNAL_NO
+                                                                                : JOURNAL_EVERYSEC,
+                                  .no_maintenance = true};
+    struct store_host host = {.restore = restore, .replay = replay, .save = save, .log = pass_log, .context = c};
+    struct store_report report;
+    rc = check_there(o, path, err);
+    if (rc == 0)
+        rc = caches_create(&caches, &c->caches, err);
+    if (rc == 0)
+        rc = store_open(path, &store, &host, &c->store, &report, err);
+    if (rc == 0)
+        rc = caches_begin(c->caches, store_journal(c->store), err);
+    if (rc == 0)
+        rc = store_begin_maintenance(c->store, err);
+    if (rc == 0)
+        rc = take_cache(c, o, path, err);
     if (rc < 0)
         quire_cache_close(c, NULL);
     else
@@ -535,8 +524,7 @@ int quire_cache_get(struct quire_cache *c, const struct quire_cache_query *query
         rc = library_cache_begin(c, err);
     if (rc < 0)
         return rc;
-    rc = answer_question(c, query, &decision, err);
-    library_cache_end(c);
+    rc = library_cache_end(c, answer_question(c, query, &decision, err));
     if (rc == 0)
         *answer = decision.answer;
     return rc;
@@ -572,7 +560,7 @@ int quire_cache_put(struct quire_cache *c, const struct quire_cache_entry *entry
     if (rc == 0)
         rc = cache_put(c->cache, scratch->scratch, entry, &made, err);
     library_cache_scratch_put(c, scratch);
-    rc = library_cache_written(c, rc, made.lsn, err);
+    rc = library_cache_written(c, rc, &made.lsn, err);
     if (rc == 0)
         *result = made;
     return rc;
@@ -586,19 +574,11 @@ int quire_cache_negative(struct quire_cache *c, const struct quire_cache_query *
     int rc = check_pieces(query->scope, query->n_scope, "scope", err);
     if (rc == 0)
         rc = library_cache_begin(c, err);
-    if (rc < 0)
-        return rc;
-    rc = cache_negative(c->cache, query, ttl_ms, lease, err);
-    library_cache_end(c);
-    return rc;
+    return rc < 0 ? rc : library_cache_end(c, cache_negative(c->cache, query, ttl_ms, lease, err));
 }
 
 int quire_cache_fail(struct quire_cache *c, struct quire_bytes lease, struct quire_error *err)
 {
     int rc = library_cache_begin(c, err);
-    if (rc < 0)
-        return rc;
-    rc = cache_fail(c->cache, lease, err);
-    library_cache_end(c);
-    return rc;
+    return rc < 0 ? rc : library_cache_end(c, cache_fail(c->cache, lease, err));
 }

@@ -32,10 +32,10 @@ struct quire_cache {
 
 /* QUIRE_EINVALID: no handle; QUIRE_ECLOSED. */
 int library_cache_begin(struct quire_cache *c, struct quire_error *err);
-void library_cache_end(struct quire_cache *c);
+int library_cache_end(struct quire_cache *c, int rc); /* returns rc */
 /* The same, with the number of a write that is waited for as the durability asks (0: nothing was written). Returns rc,
  * or what the wait has come to. */
-int library_cache_written(struct quire_cache *c, int rc, uint64_t lsn, struct quire_error *err);
+int library_cache_written(struct quire_cache *c, int rc, const uint64_t *lsn, struct quire_error *err);
 int library_cache_scratch_take(struct quire_cache *c, struct idle_scratch **out, struct quire_error *err);
 void library_cache_scratch_put(struct quire_cache *c, struct idle_scratch *scratch); /* NULL is fine */
 enum library_cache_found {

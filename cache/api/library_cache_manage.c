@@ -41,20 +41,15 @@ int quire_cache_set_category(struct quire_cache *c, struct quire_bytes category,
     if (n && !words)
         return error_set(err, QUIRE_EINVALID, "n is %u, words is NULL", n);
     int rc = library_cache_begin(c, err);
-    if (rc < 0)
-        return rc;
-    rc = cache_set_category(c->cache, category, words, n, &lsn, err);
-    return library_cache_written(c, rc, lsn, err);
+    return rc < 0 ? rc
+                  : library_cache_written(c, cache_set_category(c->cache, category, words, n, &lsn, err), &lsn, err);
 }
 
 int quire_cache_drop_category(struct quire_cache *c, struct quire_bytes category, struct quire_error *err)
 {
     uint64_t lsn = 0;
     int rc = library_cache_begin(c, err);
-    if (rc < 0)
-        return rc;
-    rc = cache_drop_category(c->cache, category, &lsn, err);
-    return library_cache_written(c, rc, lsn, err);
+    return rc < 0 ? rc : library_cache_written(c, cache_drop_category(c->cache, category, &lsn, err), &lsn, err);
 }
 
 /* ---- labels ------------------------------------------------------------------------------------------------------ */
@@ -63,10 +58,7 @@ int quire_cache_feedback(struct quire_cache *c, uint64_t id, bool good, double s
 {
     uint64_t lsn = 0;
     int rc = library_cache_begin(c, err);
-    if (rc < 0)
-        return rc;
-    rc = cache_feedback(c->cache, id, good, similarity, &lsn, err);
-    return library_cache_written(c, rc, lsn, err);
+    return rc < 0 ? rc : library_cache_written(c, cache_feedback(c->cache, id, good, similarity, &lsn, err), &lsn, err);
 }
 
 static struct quire_bytes copy_piece(uint8_t **to, struct quire_bytes piece)
@@ -120,7 +112,7 @@ int quire_cache_audit_pop(struct quire_cache *c, struct quire_cache_audit *out, 
         if (found == LIBRARY_CACHE_READ)
             document_read_end(&read);
     }
-    library_cache_end(c);
+    library_cache_end(c, rc);
     quire_cache_audit_free(&pair);
     if (rc < 0 && err)
         *err = reason;
@@ -138,37 +130,16 @@ void quire_cache_audit_free(struct quire_cache_audit *audit)
 int quire_cache_audit_put(struct quire_cache *c, uint64_t number, bool right, struct quire_error *err)
 {
     int rc = library_cache_begin(c, err);
-    if (rc < 0)
-        return rc;
-    rc = cache_audit_put(c->cache, number, right, err);
-    library_cache_end(c);
-    return rc;
+    return rc < 0 ? rc : library_cache_end(c, cache_audit_put(c->cache, number, right, err));
 }
 
 int quire_cache_load(struct quire_cache *c, struct quire_bytes model, double x, uint64_t ex_ms, struct quire_error *err)
 {
     int rc = library_cache_begin(c, err);
-    if (rc < 0)
-        return rc;
-    rc = cache_load(c->cache, model, x, ex_ms, err);
-    library_cache_end(c);
-    return rc;
+    return rc < 0 ? rc : library_cache_end(c, cache_load(c->cache, model, x, ex_ms, err));
 }
 
 /* ---- entries that go, or stay ------------------------------------------------------------------------------------ */
-
-static int check_selector(const struct quire_cache_selector *s, struct quire_error *err)
-{
-    bool named = s->by == QUIRE_CACHE_BY_TAG || s->by == QUIRE_CACHE_BY_CATEGORY || s->by == QUIRE_CACHE_BY_SCOPE ||
-                 s->by == QUIRE_CACHE_BY_MODEL || s->by == QUIRE_CACHE_BY_ENCODER;
-    if (named && s->n && !s->names)
-        return error_set(err, QUIRE_EINVALID, "n is %u, names is NULL: nothing is invalidated", s->n);
-    if (s->by == QUIRE_CACHE_BY_ID && s->n && !s->ids)
-        return error_set(err, QUIRE_EINVALID, "n is %u, ids is NULL: nothing is invalidated", s->n);
-    if (s->by == QUIRE_CACHE_BY_NEAR && !s->vector)
-        return error_set(err, QUIRE_EINVALID, "vector must be given: nothing is invalidated");
-    return 0;
-}
 
 int quire_cache_invalidate(struct quire_cache *c, const struct quire_cache_selector *selector, bool dry_run,
                            uint64_t *n, struct quire_error *err)
@@ -177,16 +148,23 @@ int quire_cache_invalidate(struct quire_cache *c, const struct quire_cache_selec
     uint64_t lsn = 0, count = 0;
     if (!selector || !n)
         return error_set(err, QUIRE_EINVALID, "selector and n must be given: nothing is invalidated");
-    int rc = check_selector(selector, err);
-    if (rc == 0)
-        rc = library_cache_begin(c, err);
+    bool named = selector->by == QUIRE_CACHE_BY_TAG || selector->by == QUIRE_CACHE_BY_CATEGORY ||
+                 selector->by == QUIRE_CACHE_BY_SCOPE || selector->by == QUIRE_CACHE_BY_MODEL ||
+                 selector->by == QUIRE_CACHE_BY_ENCODER;
+    if (named && selector->n && !selector->names)
+        return error_set(err, QUIRE_EINVALID, "n is %u, names is NULL: nothing is invalidated", selector->n);
+    if (selector->by == QUIRE_CACHE_BY_ID && selector->n && !selector->ids)
+        return error_set(err, QUIRE_EINVALID, "n is %u, ids is NULL: nothing is invalidated", selector->n);
+    if (selector->by == QUIRE_CACHE_BY_NEAR && !selector->vector)
+        return error_set(err, QUIRE_EINVALID, "vector must be given: nothing is invalidated");
+    int rc = library_cache_begin(c, err);
     if (rc < 0)
         return rc;
     rc = library_cache_scratch_take(c, &scratch, err);
     if (rc == 0)
         rc = cache_invalidate(c->cache, scratch->scratch, selector, dry_run, &count, &lsn, err);
     library_cache_scratch_put(c, scratch);
-    rc = library_cache_written(c, rc, lsn, err);
+    rc = library_cache_written(c, rc, &lsn, err);
     if (rc == 0)
         *n = count;
     return rc;
@@ -196,30 +174,21 @@ int quire_cache_remove(struct quire_cache *c, uint64_t id, struct quire_error *e
 {
     uint64_t lsn = 0;
     int rc = library_cache_begin(c, err);
-    if (rc < 0)
-        return rc;
-    rc = cache_remove(c->cache, id, &lsn, err);
-    return library_cache_written(c, rc, lsn, err);
+    return rc < 0 ? rc : library_cache_written(c, cache_remove(c->cache, id, &lsn, err), &lsn, err);
 }
 
 int quire_cache_touch(struct quire_cache *c, uint64_t id, uint64_t ttl_ms, struct quire_error *err)
 {
     uint64_t lsn = 0;
     int rc = library_cache_begin(c, err);
-    if (rc < 0)
-        return rc;
-    rc = cache_touch(c->cache, id, ttl_ms, &lsn, err);
-    return library_cache_written(c, rc, lsn, err);
+    return rc < 0 ? rc : library_cache_written(c, cache_touch(c->cache, id, ttl_ms, &lsn, err), &lsn, err);
 }
 
 int quire_cache_pin(struct quire_cache *c, uint64_t id, bool pinned, struct quire_error *err)
 {
     uint64_t lsn = 0;
     int rc = library_cache_begin(c, err);
-    if (rc < 0)
-        return rc;
-    rc = cache_pin(c->cache, id, pinned, &lsn, err);
-    return library_cache_written(c, rc, lsn, err);
+    return rc < 0 ? rc : library_cache_written(c, cache_pin(c->cache, id, pinned, &lsn, err), &lsn, err);
 }
 
 /* ---- insight ----------------------------------------------------------------------------------------------------- */
@@ -233,8 +202,7 @@ int quire_cache_get_stats(struct quire_cache *c, struct quire_bytes category, st
     int rc = library_cache_begin(c, err);
     if (rc < 0)
         return rc;
-    rc = cache_get_stats(c->cache, category, &stats, err);
-    library_cache_end(c);
+    rc = library_cache_end(c, cache_get_stats(c->cache, category, &stats, err));
     if (rc == 0)
         *out = stats;
     return rc;
@@ -249,8 +217,7 @@ int quire_cache_tune(struct quire_cache *c, struct quire_bytes category, double 
     int rc = library_cache_begin(c, err);
     if (rc < 0)
         return rc;
-    rc = cache_tune(c->cache, category, delta, &tune, err);
-    library_cache_end(c);
+    rc = library_cache_end(c, cache_tune(c->cache, category, delta, &tune, err));
     if (rc == 0)
         *out = tune;
     return rc;
@@ -261,11 +228,7 @@ int quire_cache_export(struct quire_cache *c, void **bytes, size_t *n, struct qu
     if (!bytes || !n)
         return error_set(err, QUIRE_EINVALID, "bytes and n must be given");
     int rc = library_cache_begin(c, err);
-    if (rc < 0)
-        return rc;
-    rc = cache_export(c->cache, bytes, n, err);
-    library_cache_end(c);
-    return rc;
+    return rc < 0 ? rc : library_cache_end(c, cache_export(c->cache, bytes, n, err));
 }
 
 int quire_cache_import(struct quire_cache *c, const void *bytes, size_t n, struct quire_error *err)
@@ -273,9 +236,5 @@ int quire_cache_import(struct quire_cache *c, const void *bytes, size_t n, struc
     if (!bytes)
         return error_set(err, QUIRE_EINVALID, "bytes must be given");
     int rc = library_cache_begin(c, err);
-    if (rc < 0)
-        return rc;
-    rc = cache_import(c->cache, bytes, n, err);
-    library_cache_end(c);
-    return rc;
+    return rc < 0 ? rc : library_cache_end(c, cache_import(c->cache, bytes, n, err));
 }

@@ -226,7 +226,7 @@ struct cache_histogram {
 };
 int cache_get_histogram(struct cache *cache, struct quire_bytes category, struct cache_histogram *out,
                         struct quire_error *err);
-/* Proves while nothing else runs that all structures agree. QUIRE_ECORRUPT, with what is wrong in *reason. */
+/* Checks, while nothing else runs, that all structures agree. QUIRE_ECORRUPT, with what is wrong in *reason. */
 int cache_check(struct cache *cache, struct quire_error *reason);
 /* What is known of an entry without its document. */
 struct cache_entry_info {

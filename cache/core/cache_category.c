@@ -139,36 +139,17 @@ int cache_category_put(struct cache *cache, struct quire_bytes name, const struc
     return 0;
 }
 
-static int check_name(struct quire_bytes name, struct quire_error *err)
-{
-    bool good = name.n_bytes >= 1 && name.n_bytes <= NAME_BYTES_MAX;
-    for (size_t i = 0; i < name.n_bytes && good; i++)
-        good = ((const uint8_t *)name.data)[i] > ' ';
-    return good ? 0
-                : error_set(err, QUIRE_ERANGE,
-                            "the name of a category has 1 to %u bytes, without blanks; this one has %zu",
-                            NAME_BYTES_MAX, name.n_bytes);
-}
-
-/* Shares with those of this category as they would be. (lock) */
-static int check_shares(struct cache *cache, uint32_t number, const struct category_settings *settings,
-                        struct quire_error *err)
-{
-    uint32_t n = number < cache->n_categories ? cache->n_categories : cache->n_categories + 1;
-    double before = cache->quotas[number].min_share;
-    cache->quotas[number].min_share = settings->min_share_pct / 100;
-    int rc = quota_check_shares(cache->quotas, n, err);
-    cache->quotas[number].min_share = before;
-    return rc;
-}
-
 int cache_set_category(struct cache *cache, struct quire_bytes name, const struct quire_bytes *arguments, uint32_t n,
                        uint64_t *lsn, struct quire_error *err)
 {
     struct category_settings settings;
-    int rc = check_name(name, err);
-    if (rc < 0)
-        return rc;
+    bool good = name.n_bytes >= 1 && name.n_bytes <= NAME_BYTES_MAX;
+    for (size_t i = 0; i < name.n_bytes && good; i++)
+        good = ((const uint8_t *)name.data)[i] > ' ';
+    if (!good)
+        return error_set(err, QUIRE_ERANGE,
+                         "the name of a category has 1 to %u bytes, without blanks; this one has %zu", NAME_BYTES_MAX,
+                         name.n_bytes);
     pthread_mutex_lock(&cache->lock);
     uint32_t number = find_name(cache, name);
     category_defaults(&settings);
@@ -176,12 +157,18 @@ int cache_set_category(struct cache *cache, struct quire_bytes name, const struc
         settings = cache_category_at(cache, number)->settings;
     else
         number = cache->n_categories;
-    rc = category_apply(&settings, arguments, n, err);
+    int rc = category_apply(&settings, arguments, n, err);
     if (rc == 0 && number == CACHE_CATEGORIES_MAX)
         rc = error_set(err, QUIRE_ELIMIT, "a cache may have at most %u categories, removed ones included: make another",
                        CACHE_CATEGORIES_MAX);
-    if (rc == 0)
-        rc = check_shares(cache, number, &settings, err);
+    if (rc == 0) {
+        /* Shares with those of this category as they would be. */
+        uint32_t quota_n = number < cache->n_categories ? cache->n_categories : cache->n_categories + 1;
+        double before = cache->quotas[number].min_share;
+        cache->quotas[number].min_share = settings.min_share_pct / 100;
+        rc = quota_check_shares(cache->quotas, quota_n, err);
+        cache->quotas[number].min_share = before;
+    }
     if (rc == 0)
         rc = cache_log_category(cache, number, name, &settings, lsn, err);
     if (rc == 0)

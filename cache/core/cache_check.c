@@ -1,4 +1,4 @@
-/* cache_check.c - proves that what a cache keeps in several places agrees, while nothing else runs. */
+/* cache_check.c - checks that what a cache keeps in several places agrees, while nothing else runs. */
 #include "cache/core/sealed.h"
 #include "io/error.h"
 #include <stdlib.h>
@@ -25,7 +25,7 @@ static int check_entry(const struct cache *cache, uint32_t row, struct counted *
     groups[e->group].n++;
     groups[e->group].listed += (word & ENTRY_LISTED) != 0;
     categories[group->category].n++;
-    categories[group->category].bytes += cache_entry_cost_bytes(e);
+    categories[group->category].bytes += cache_entry_document(e).bytes;
     return 0;
 }
 
@@ -59,20 +59,6 @@ static int check_category(const struct cache *cache, uint32_t number, const stru
     return 0;
 }
 
-static int check_graph(struct cache *cache, struct quire_error *reason)
-{
-    const struct graph_root **roots = malloc(sizeof *roots * (cache->n_groups + 1u));
-    uint32_t n = 0;
-    if (!roots)
-        return error_set(reason, QUIRE_ENOMEM, "no memory to check a cache");
-    for (uint32_t i = 0; i < cache->n_groups; i++)
-        if (cache->groups[i])
-            roots[n++] = &cache->groups[i]->root;
-    int rc = graph_check(cache->graph, roots, n, reason);
-    free(roots);
-    return rc;
-}
-
 int cache_check(struct cache *cache, struct quire_error *reason)
 {
     struct counted *groups = calloc(cache->n_groups + 1u, sizeof *groups);
@@ -92,8 +78,15 @@ int cache_check(struct cache *cache, struct quire_error *reason)
     if (rc == 0 && (all.n != cache->quota.used.entries || all.bytes != cache->quota.used.bytes))
         rc = error_set(reason, QUIRE_ECORRUPT, "the cache counts %llu entries, there are %llu",
                        (unsigned long long)cache->quota.used.entries, (unsigned long long)all.n);
+    const struct graph_root **roots = malloc(sizeof *roots * (cache->n_groups + 1u));
+    uint32_t n_roots = 0;
+    for (uint32_t i = 0; i < cache->n_groups && roots; i++)
+        if (cache->groups[i])
+            roots[n_roots++] = &cache->groups[i]->root;
     if (rc == 0)
-        rc = check_graph(cache, reason);
+        rc = roots ? graph_check(cache->graph, roots, n_roots, reason)
+                   : error_set(reason, QUIRE_ENOMEM, "no memory to check a cache");
+    free(roots);
     if (rc == 0)
         rc = sealed_check(cache, reason);
     free(groups);

@@ -69,14 +69,9 @@ void cache_entry_set_expire(struct cache_entry *e, uint64_t expire)
     atomic_store_explicit(&e->word, (word & ~EXPIRE_NEVER) | expire, memory_order_release);
 }
 
-uint64_t cache_entry_cost_bytes(const struct cache_entry *e)
-{
-    return cache_entry_document(e).bytes;
-}
-
 double cache_entry_saved(const struct cache *cache, const struct cache_entry *e)
 {
-    uint64_t bytes = cache_entry_cost_bytes(e);
+    uint64_t bytes = cache_entry_document(e).bytes;
     return bytes ? (double)blob_head(&cache->blobs, e->blob)->cost / (double)bytes : 0;
 }
 

@@ -150,44 +150,6 @@ struct cache_lookup {
     double stale_similarity;
 };
 
-static int check_query(const struct cache *cache, const struct quire_cache_query *query, struct quire_error *err)
-{
-    if (!(query->similarity >= 0 && query->similarity <= 1))
-        return error_set(err, QUIRE_ERANGE,
-                         "similarity %g; it is a cosine of 0 to 1, higher is nearer, and neither a distance nor a "
-                         "percentage",
-                         query->similarity);
-    if (query->n_need > CACHE_TAGS_MAX)
-        return error_set(err, QUIRE_ERANGE, "%u tags are needed; at most %u may be", query->n_need, CACHE_TAGS_MAX);
-    if (query->text.n_bytes > CACHE_TEXT_BYTES_MAX)
-        return error_set(err, QUIRE_ERANGE, "a text of %zu bytes; it may have at most %u: give the last user text only",
-                         query->text.n_bytes, CACHE_TEXT_BYTES_MAX);
-    return cache_check_encoder(cache, query->encoder, err);
-}
-
-static int lookup_init(struct cache_lookup *l, struct quire_error *err)
-{
-    const struct quire_cache_query *query = l->query;
-    int rc = check_query(l->cache, query, err);
-    if (rc == 0)
-        rc = cache_scratch_fit(l->scratch, l->cache, err);
-    if (rc == 0 && query->vector)
-        rc = cache_vector(l->cache, l->scratch, query->vector, err);
-    if (rc == 0 && query->vector &&
-        graph_query(l->cache->graph, l->scratch->graph, l->scratch->floats + l->scratch->floats_capacity) < 0)
-        rc = error_set(err, QUIRE_ENOMEM, "no memory for a query");
-    if (rc < 0)
-        return rc;
-    l->exact = cache_hash_of(query->hash.n_bytes ? query->hash : query->text);
-    l->compat = cache_hash_of(query->compat);
-    l->out->exact = l->exact;
-    for (uint32_t i = 0; i < query->n_need; i++)
-        l->need[i] = cache_tag_hash(query->need[i]);
-    if (query->text.n_bytes)
-        l->n_features = guard_features(l->cache->of->guards, query->text, l->scratch->features);
-    return 0;
-}
-
 /* ---- candidates -------------------------------------------------------------------------------------------------- */
 
 /* What is said of a candidate, whatever its similarity. */
@@ -200,19 +162,6 @@ struct opinion {
     char why[160]; /* GUARDED */
 };
 
-static bool has_tags(const struct blob_head *head, const uint64_t *need, uint32_t n)
-{
-    const uint64_t *tags = blob_tags(head);
-    for (uint32_t i = 0; i < n; i++) {
-        bool found = false;
-        for (uint32_t t = 0; t < head->n_tags && !found; t++)
-            found = memcmp(&tags[t], &need[i], sizeof *need) == 0;
-        if (!found)
-            return false;
-    }
-    return true;
-}
-
 /* What an entry's state says to it; STALE: it may answer only where nothing fresh does. (lock) */
 static enum verdict verdict_of_state(const struct cache_lookup *l, uint32_t row)
 {
@@ -223,8 +172,15 @@ static enum verdict verdict_of_state(const struct cache_lookup *l, uint32_t row)
         return EXPIRED;
     if (l->query->max_age_ms && l->now > created && l->now - created > l->query->max_age_ms)
         return TOO_OLD;
-    if (!has_tags(blob_head(&l->cache->blobs, e->blob), l->need, l->query->n_need))
-        return LACKS_TAGS;
+    const struct blob_head *head = blob_head(&l->cache->blobs, e->blob);
+    const uint64_t *tags = blob_tags(head);
+    for (uint32_t i = 0; i < l->query->n_need; i++) {
+        bool found = false;
+        for (uint32_t t = 0; t < head->n_tags && !found; t++)
+            found = memcmp(&tags[t], &l->need[i], sizeof *l->need) == 0;
+        if (!found)
+            return LACKS_TAGS;
+    }
     return stale ? STALE : FITS;
 }
 
@@ -265,38 +221,11 @@ static void count_bin(uint64_t *bins, double similarity)
     bins[bin < CACHE_HISTOGRAM_BINS ? bin : CACHE_HISTOGRAM_BINS - 1]++;
 }
 
-/* Whether the counters know a candidate, of this search or of one before. */
-static bool was_counted(const struct cache_lookup *l, uint32_t i)
-{
-    if (!l->found || i < l->counted)
-        return i < l->counted;
-    const struct graph_hit *hit = &l->scratch->hits[i];
-    return !cache_entry_is_sealed(l->cache, hit->row) || hit->distance <= l->found->counted_distance;
-}
-
 static void note_stale(struct cache_lookup *l, uint32_t row, double similarity)
 {
     l->stale_row = row;
     l->stale_id = cache_entry_id(cache_entry_at(l->cache, row), row);
     l->stale_similarity = similarity;
-}
-
-/* What an opinion does to the answer and, where it is a new one, to the counters. (lock) */
-static void note_opinion(struct cache_lookup *l, const struct opinion *o, uint32_t row, double similarity, bool is_new)
-{
-    struct category *cat = l->category;
-    bool near_enough = similarity >= l->answer->threshold;
-    l->answer->guards_skipped |= o->guards_skipped;
-    cat->counters.vetoed += o->verdict == VETOED && is_new && near_enough;
-    cat->counters.guarded += o->verdict == GUARDED && is_new && near_enough;
-    if (o->verdict == GUARDED && is_new)
-        count_bin(cat->histogram.guarded, similarity);
-    if (o->verdict == GUARDED && !l->answer->guard) {
-        l->answer->guard = guard_name(o->guard);
-        memcpy(l->answer->guard_why, o->why, sizeof l->answer->guard_why);
-    }
-    if (o->verdict == STALE && l->stale_row == UINT32_MAX && near_enough)
-        note_stale(l, row, similarity);
 }
 
 /* The first candidate that may answer, as far as it is near enough; UINT32_MAX: none. (lock) */
@@ -313,7 +242,22 @@ static uint32_t first_fit(struct cache_lookup *l, double *similarity)
         double s = cache_similarity_of(l->scratch->hits[i].distance);
         const struct opinion opinion = evaluate(l, row, s);
         const char *name = names[opinion.verdict];
-        note_opinion(l, &opinion, row, s, !was_counted(l, i));
+        /* what it does to the answer and, where no search before has given it to the counters, to those */
+        bool is_new = i >= l->counted && (!l->found || (cache_entry_is_sealed(l->cache, row) &&
+                                                        l->scratch->hits[i].distance > l->found->counted_distance));
+        struct category *cat = l->category;
+        bool near_enough = s >= l->answer->threshold;
+        l->answer->guards_skipped |= opinion.guards_skipped;
+        cat->counters.vetoed += opinion.verdict == VETOED && is_new && near_enough;
+        cat->counters.guarded += opinion.verdict == GUARDED && is_new && near_enough;
+        if (opinion.verdict == GUARDED && is_new)
+            count_bin(cat->histogram.guarded, s);
+        if (opinion.verdict == GUARDED && !l->answer->guard) {
+            l->answer->guard = guard_name(opinion.guard);
+            memcpy(l->answer->guard_why, opinion.why, sizeof l->answer->guard_why);
+        }
+        if (opinion.verdict == STALE && l->stale_row == UINT32_MAX && near_enough)
+            note_stale(l, row, s);
         if (opinion.verdict == FITS && found == UINT32_MAX) {
             found = row;
             *similarity = s;
@@ -621,28 +565,6 @@ static struct quire_bytes model_of(const struct quire_cache_query *query)
     return (struct quire_bytes){NULL, 0};
 }
 
-/* Category, key of the group, threshold, and the counts of what may change meanwhile. (lock) */
-static int look_category(struct cache_lookup *l, struct quire_error *err)
-{
-    struct cache *cache = l->cache;
-    struct group_key *key = &l->scratch->key;
-    int rc = cache_category_number(cache, l->query->category, &l->number, err);
-    if (rc < 0)
-        return rc;
-    l->category = cache_category_at(cache, l->number);
-    l->out->category = l->number;
-    l->stale_ms = l->category->settings.stale_ms;
-    rc = group_key_make(cache, &l->category->settings, l->query->scope, l->query->n_scope, key, err);
-    if (rc < 0)
-        return rc;
-    group_key_finish(key, l->number, l->compat);
-    l->lam = load_lam(&cache->load, model_of(l->query), l->now);
-    l->answer->threshold = fmax(cache_threshold_of(cache, l->number, l->lam), l->query->similarity);
-    l->arrivals = cache->arrivals[key->hash & 255];
-    l->apart = cache->apart;
-    return 0;
-}
-
 /* Why no entry is looked for, as a reason for people; NULL: one is. (lock) */
 static const char *early_end(struct cache_lookup *l, enum quire_cache_status *status)
 {
@@ -677,27 +599,29 @@ static bool look_exact(struct cache_lookup *l)
     return true;
 }
 
-/* Rows of the graph of the group's entries that are not linked, into scratch->rows. False: no memory. (lock) */
-static bool copy_rows(struct cache_lookup *l)
-{
-    struct cache_scratch *scratch = l->scratch;
-    if (!array_reserve(&scratch->rows, &scratch->rows_capacity, l->group->n_rows))
-        return false;
-    for (uint32_t i = 0; i < l->group->n_rows; i++)
-        scratch->rows[i] = cache_entry_graph_row(l->cache, l->group->rows[i]);
-    scratch->n_rows = l->group->n_rows;
-    return true;
-}
-
 enum look { LOOK_DECIDED, LOOK_SEARCH };
 
 /* The first stretch: what is decided without measuring, and otherwise what is to be measured. (lock) */
 static int look(struct cache_lookup *l, struct quire_error *err)
 {
     enum quire_cache_status status;
-    int rc = look_category(l, err);
+    /* Category, key of the group, threshold, and the counts of what may change meanwhile. */
+    struct cache *cache = l->cache;
+    struct group_key *key = &l->scratch->key;
+    int rc = cache_category_number(cache, l->query->category, &l->number, err);
     if (rc < 0)
         return rc;
+    l->category = cache_category_at(cache, l->number);
+    l->out->category = l->number;
+    l->stale_ms = l->category->settings.stale_ms;
+    rc = group_key_make(cache, &l->category->settings, l->query->scope, l->query->n_scope, key, err);
+    if (rc < 0)
+        return rc;
+    group_key_finish(key, l->number, l->compat);
+    l->lam = load_lam(&cache->load, model_of(l->query), l->now);
+    l->answer->threshold = fmax(cache_threshold_of(cache, l->number, l->lam), l->query->similarity);
+    l->arrivals = cache->arrivals[key->hash & 255];
+    l->apart = cache->apart;
     const char *reason = early_end(l, &status);
     if (reason) {
         end(l, status, reason);
@@ -710,9 +634,12 @@ static int look(struct cache_lookup *l, struct quire_error *err)
         return LOOK_DECIDED;
     }
     l->near = l->group && l->query->vector && l->category->settings.mode != CATEGORY_EXACT;
-    l->scratch->n_rows = 0;
-    if (l->near && !copy_rows(l))
-        return error_set(err, QUIRE_ENOMEM, "no memory to look at %u entries", l->group->n_rows);
+    struct cache_scratch *scratch = l->scratch;
+    scratch->n_rows = l->near ? l->group->n_rows : 0; /* entries that are not linked: their rows of the graph */
+    if (!array_reserve(&scratch->rows, &scratch->rows_capacity, scratch->n_rows))
+        return error_set(err, QUIRE_ENOMEM, "no memory to look at %u entries", scratch->n_rows);
+    for (uint32_t i = 0; i < scratch->n_rows; i++)
+        scratch->rows[i] = cache_entry_graph_row(cache, l->group->rows[i]);
     l->linked = l->near && group_linked(l->group) > 0;
     return LOOK_SEARCH;
 }
@@ -783,9 +710,34 @@ static int lookup(struct cache_lookup *l, struct quire_error *err)
     l->answer = &l->out->answer;
     if (atomic_load_explicit(&cache->closed, memory_order_acquire))
         return error_set(err, QUIRE_ECLOSED, "the cache was dropped or closed");
-    int rc = lookup_init(l, err);
+    const struct quire_cache_query *query = l->query;
+    if (!(query->similarity >= 0 && query->similarity <= 1))
+        return error_set(err, QUIRE_ERANGE,
+                         "similarity %g; it is a cosine of 0 to 1, higher is nearer, and neither a distance nor a "
+                         "percentage",
+                         query->similarity);
+    if (query->n_need > CACHE_TAGS_MAX)
+        return error_set(err, QUIRE_ERANGE, "%u tags are needed; at most %u may be", query->n_need, CACHE_TAGS_MAX);
+    if (query->text.n_bytes > CACHE_TEXT_BYTES_MAX)
+        return error_set(err, QUIRE_ERANGE, "a text of %zu bytes; it may have at most %u: give the last user text only",
+                         query->text.n_bytes, CACHE_TEXT_BYTES_MAX);
+    int rc = cache_check_encoder(l->cache, query->encoder, err);
+    if (rc == 0)
+        rc = cache_scratch_fit(l->scratch, l->cache, err);
+    if (rc == 0 && query->vector)
+        rc = cache_vector(l->cache, l->scratch, query->vector, err);
+    if (rc == 0 && query->vector &&
+        graph_query(l->cache->graph, l->scratch->graph, l->scratch->floats + l->scratch->floats_capacity) < 0)
+        rc = error_set(err, QUIRE_ENOMEM, "no memory for a query");
     if (rc < 0)
         return rc;
+    l->exact = cache_hash_of(query->hash.n_bytes ? query->hash : query->text);
+    l->compat = cache_hash_of(query->compat);
+    l->out->exact = l->exact;
+    for (uint32_t i = 0; i < query->n_need; i++)
+        l->need[i] = cache_tag_hash(query->need[i]);
+    if (query->text.n_bytes)
+        l->n_features = guard_features(l->cache->of->guards, query->text, l->scratch->features);
     unsigned slot = epoch_enter(cache->of->epochs);
     rc = lookup_run(l, err);
     epoch_exit(cache->of->epochs, slot);
@@ -869,34 +821,6 @@ uint32_t cache_chunks(const uint8_t *bytes, uint32_t n)
     return bytes && document_decode(bytes, n, &document, &n_bytes, NULL) == 0 ? document.n_chunks : 0;
 }
 
-/* A cost has the digits that it was given with: 0.01f is not .00999999977. */
-static double decimal_of(float x)
-{
-    char text[32];
-    snprintf(text, sizeof text, "%.7g", (double)x);
-    return strtod(text, NULL);
-}
-
-/* What an answer saves, or an audit costs. (lock) */
-static void count_saved(struct category *cat, const struct quire_cache_answer *answer)
-{
-    if (answer->status == QUIRE_CACHE_AUDIT) {
-        cat->counters.cost_audits += answer->cost;
-        return;
-    }
-    cat->counters.tokens_saved += answer->tokens_in + answer->tokens_out;
-    cat->counters.llm_ms_saved += answer->llm_ms;
-    cat->counters.cost_saved += answer->cost;
-}
-
-static void lose(struct cache *cache, uint32_t row)
-{
-    uint64_t lsn;
-    cache_category_at(cache, cache->groups[cache_entry_at(cache, row)->group]->category)->counters.lost++;
-    cache_log_gone(cache, &row, 1, &lsn, NULL); /* where it cannot be logged it is found lost again after a restart */
-    cache_entry_die(cache, row);
-}
-
 /* Whether a document is what its entry says: of the same scope and compat hash. Entries and documents are restored from
  * different files; this is the last look before an answer leaves. (lock) */
 static bool is_of_entry(const struct cache *cache, uint32_t row, const struct document *document)
@@ -942,8 +866,17 @@ int cache_finish(struct cache *cache, struct cache_decision *decision, const uin
         answer->tokens_in = document.tokens_in;
         answer->tokens_out = document.tokens_out;
         answer->llm_ms = document.llm_ms;
-        answer->cost = decimal_of(document.cost);
-        count_saved(cat, answer);
+        /* A cost has the digits that it was given with: 0.01f is not .00999999977. */
+        char text[32];
+        snprintf(text, sizeof text, "%.7g", (double)document.cost);
+        answer->cost = strtod(text, NULL);
+        if (answer->status == QUIRE_CACHE_AUDIT) {
+            cat->counters.cost_audits += answer->cost;
+        } else {
+            cat->counters.tokens_saved += answer->tokens_in + answer->tokens_out;
+            cat->counters.llm_ms_saved += answer->llm_ms;
+            cat->counters.cost_saved += answer->cost;
+        }
     } else { /* what was counted when it was decided is taken back: it does not answer after all */
         cat->counters.requests--;
         cat->counters.hits -= answer->status == QUIRE_CACHE_HIT;
@@ -957,8 +890,13 @@ int cache_finish(struct cache *cache, struct cache_decision *decision, const uin
         atomic_fetch_and(&cache_entry_at(cache, row)->word, ~ENTRY_EXACT);
     } else if (row != UINT32_MAX && !whole) {
         struct document_at at = cache_entry_document(cache_entry_at(cache, row));
-        if (at.segment == decision->at.segment && at.unit == decision->at.unit) /* it was not moved meanwhile */
-            lose(cache, row);
+        if (at.segment == decision->at.segment && at.unit == decision->at.unit) { /* it was not moved meanwhile */
+            uint64_t lsn;
+            cache_category_at(cache, cache->groups[cache_entry_at(cache, row)->group]->category)->counters.lost++;
+            /* where it cannot be logged it is found lost again after a restart */
+            cache_log_gone(cache, &row, 1, &lsn, NULL);
+            cache_entry_die(cache, row);
+        }
     }
     histogram_add(&cat->get_us, clock_us() - decision->begun_us);
     pthread_mutex_unlock(&cache->lock);

@@ -302,9 +302,7 @@ uint32_t cache_entry_find(const struct cache *cache, uint64_t id);
 uint32_t cache_entry_find_exact(const struct cache *cache, const struct group *group, struct hash128 exact);
 void cache_entry_link_exact(struct cache *cache, uint32_t row);
 void cache_entry_unlink_exact(struct cache *cache, uint32_t row);
-int cache_entries_reserve(struct cache *cache, uint32_t n); /* rows 0 .. n-1 have memory (lock) */
-/* What an entry costs its category: bytes of its document. */
-uint64_t cache_entry_cost_bytes(const struct cache_entry *e);
+int cache_entries_reserve(struct cache *cache, uint32_t n);                       /* rows 0 .. n-1 have memory (lock) */
 double cache_entry_saved(const struct cache *cache, const struct cache_entry *e); /* USD per byte, for EVICT cost */
 /* Expires at ms since BASE_MS; the rest of the word stays. (lock) */
 void cache_entry_set_expire(struct cache_entry *e, uint64_t expire);
@@ -402,6 +400,12 @@ static inline int cache_compare_bytes(struct quire_bytes a, struct quire_bytes b
     size_t n = a.n_bytes < b.n_bytes ? a.n_bytes : b.n_bytes;
     int by_bytes = n ? memcmp(a.data, b.data, n) : 0;
     return by_bytes ? by_bytes : (a.n_bytes > b.n_bytes) - (a.n_bytes < b.n_bytes);
+}
+/* Of numbers of 64 bits, for qsort. */
+static inline int cache_compare_numbers(const void *left, const void *right)
+{
+    uint64_t a = *(const uint64_t *)left, b = *(const uint64_t *)right;
+    return (a > b) - (a < b);
 }
 double cache_threshold_of(struct cache *cache, uint32_t number, double lam); /* (lock) */
 /* A new pair that waits for a label; its number. (lock) */

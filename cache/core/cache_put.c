@@ -43,48 +43,24 @@ struct put {
 
 /* ---- preparing --------------------------------------------------------------------------------------------------- */
 
-static int check_entry(const struct cache *cache, const struct quire_cache_entry *entry, struct quire_error *err)
-{
-    if (entry->n_tags > CACHE_TAGS_MAX)
-        return error_set(err, QUIRE_ERANGE, "%u tags; an entry may have at most %u", entry->n_tags, CACHE_TAGS_MAX);
-    if (entry->text.n_bytes > CACHE_TEXT_BYTES_MAX)
-        return error_set(err, QUIRE_ERANGE, "a text of %zu bytes; it may have at most %u: give the last user text only",
-                         entry->text.n_bytes, CACHE_TEXT_BYTES_MAX);
-    if (entry->n_chunks == 0)
-        return error_set(err, QUIRE_EINVALID, "an entry needs a value: VALUE, or CHUNKS of at least one");
-    if (!isfinite(entry->cost) || entry->cost < 0)
-        return error_set(err, QUIRE_ERANGE, "a cost of %g USD; it must be 0 or more", entry->cost);
-    if (!entry->vector && entry->hash.n_bytes == 0 && entry->text.n_bytes == 0)
-        return error_set(err, QUIRE_EINVALID, "neither a vector nor a hash nor a text: nothing could ever find it");
-    return cache_check_encoder(cache, entry->encoder, err);
-}
-
-static void fill_blob(struct put *p)
-{
-    const struct quire_cache_entry *entry = p->entry;
-    struct cache_scratch *scratch = p->scratch;
-    uint32_t n = entry->text.n_bytes ? guard_features(p->cache->of->guards, entry->text, scratch->features) : 0;
-    p->head = (struct blob_head){.n_features = (uint16_t)n,
-                                 .n_tags = (uint8_t)entry->n_tags,
-                                 .model = entry->model.n_bytes ? (uint32_t)cache_tag_hash(entry->model) | 1 : 0,
-                                 .cost = (float)entry->cost};
-    if (n == 0 && entry->n_tags == 0 && p->head.model == 0 && entry->cost <= 0)
-        return;
-    for (uint32_t i = 0; i < entry->n_tags; i++)
-        p->tags[i] = cache_tag_hash(entry->tags[i]);
-    memcpy(p->blob, &p->head, sizeof p->head);
-    memcpy(p->blob + sizeof p->head, p->tags, sizeof *p->tags * entry->n_tags);
-    memcpy(p->blob + sizeof p->head + sizeof *p->tags * entry->n_tags, scratch->features, n);
-    p->n_blob = blob_bytes(&p->head);
-}
-
 /* Vector, code, and a row. */
 static int prepare(struct put *p, struct quire_error *err)
 {
     struct cache *cache = p->cache;
     struct cache_scratch *scratch = p->scratch;
     uint32_t code_dim = cache->space.code_dim;
-    int rc = check_entry(cache, p->entry, err);
+    if (p->entry->n_tags > CACHE_TAGS_MAX)
+        return error_set(err, QUIRE_ERANGE, "%u tags; an entry may have at most %u", p->entry->n_tags, CACHE_TAGS_MAX);
+    if (p->entry->text.n_bytes > CACHE_TEXT_BYTES_MAX)
+        return error_set(err, QUIRE_ERANGE, "a text of %zu bytes; it may have at most %u: give the last user text only",
+                         p->entry->text.n_bytes, CACHE_TEXT_BYTES_MAX);
+    if (p->entry->n_chunks == 0)
+        return error_set(err, QUIRE_EINVALID, "an entry needs a value: VALUE, or CHUNKS of at least one");
+    if (!isfinite(p->entry->cost) || p->entry->cost < 0)
+        return error_set(err, QUIRE_ERANGE, "a cost of %g USD; it must be 0 or more", p->entry->cost);
+    if (!p->entry->vector && p->entry->hash.n_bytes == 0 && p->entry->text.n_bytes == 0)
+        return error_set(err, QUIRE_EINVALID, "neither a vector nor a hash nor a text: nothing could ever find it");
+    int rc = cache_check_encoder(cache, p->entry->encoder, err);
     if (rc == 0)
         rc = cache_scratch_fit(scratch, cache, err);
     if (rc == 0 && p->entry->vector)
@@ -98,7 +74,20 @@ static int prepare(struct put *p, struct quire_error *err)
     p->norm2 = p->entry->vector ? 1 : 0;
     p->exact = cache_hash_of(p->entry->hash.n_bytes ? p->entry->hash : p->entry->text);
     p->compat = cache_hash_of(p->entry->compat);
-    fill_blob(p);
+    const struct quire_cache_entry *entry = p->entry;
+    uint32_t n = entry->text.n_bytes ? guard_features(p->cache->of->guards, entry->text, scratch->features) : 0;
+    p->head = (struct blob_head){.n_features = (uint16_t)n,
+                                 .n_tags = (uint8_t)entry->n_tags,
+                                 .model = entry->model.n_bytes ? (uint32_t)cache_tag_hash(entry->model) | 1 : 0,
+                                 .cost = (float)entry->cost};
+    if (n != 0 || entry->n_tags != 0 || p->head.model != 0 || entry->cost > 0) {
+        for (uint32_t i = 0; i < entry->n_tags; i++)
+            p->tags[i] = cache_tag_hash(entry->tags[i]);
+        memcpy(p->blob, &p->head, sizeof p->head);
+        memcpy(p->blob + sizeof p->head, p->tags, sizeof *p->tags * entry->n_tags);
+        memcpy(p->blob + sizeof p->head + sizeof *p->tags * entry->n_tags, scratch->features, n);
+        p->n_blob = blob_bytes(&p->head);
+    }
     rc = graph_add(cache->graph, scratch->code, p->f, p->norm2, &p->graph_row);
     if (rc < 0)
         return error_set(err, rc, "no memory for another entry of %u dimensions", cache->config.dim);
@@ -107,6 +96,13 @@ static int prepare(struct put *p, struct quire_error *err)
 }
 
 /* ---- admitting --------------------------------------------------------------------------------------------------- */
+
+/* The living entry of the same hash; UINT32_MAX: none. (lock) */
+static uint32_t same_hash(const struct put *p)
+{
+    const struct group *group = group_find(p->cache, &p->scratch->key);
+    return group && p->exact.high ? cache_entry_find_exact(p->cache, group, p->exact) : UINT32_MAX;
+}
 
 /* What a lease that is over, or was overtaken, means for its answer. (lock) */
 static bool is_outdated(const struct put *p)
@@ -123,17 +119,8 @@ static bool is_outdated(const struct put *p)
                               .vector = entry->vector ? p->scratch->floats : NULL};
     if (cache_invalidated_since(p->cache, p->lease_epoch, &facts))
         return true;
-    const struct group *group = group_find(p->cache, &p->scratch->key);
-    uint32_t row = p->lease == LEASE_DEAD && group && p->exact.high ? cache_entry_find_exact(p->cache, group, p->exact)
-                                                                    : UINT32_MAX;
+    uint32_t row = p->lease == LEASE_DEAD ? same_hash(p) : UINT32_MAX;
     return row != UINT32_MAX && cache_entry_created(cache_entry_at(p->cache, row)) + BASE_MS >= p->lease_ms;
-}
-
-/* The living entry of the same hash; UINT32_MAX: none. (lock) */
-static uint32_t same_hash(const struct put *p)
-{
-    const struct group *group = group_find(p->cache, &p->scratch->key);
-    return group && p->exact.high ? cache_entry_find_exact(p->cache, group, p->exact) : UINT32_MAX;
 }
 
 /* Whether it may be stored at all; sets the outcome where not. (lock) */
@@ -220,48 +207,6 @@ static int admit(struct put *p, struct quire_error *err)
     return ADMITTED;
 }
 
-/* ---- the document ------------------------------------------------------------------------------------------------ */
-
-static int append_document(struct put *p, struct quire_error *err)
-{
-    const struct quire_cache_entry *entry = p->entry;
-    struct quire_pair pairs[CACHE_SCOPE_KEYS_MAX];
-    uint32_t n_pairs = 0, at = 0;
-    while (n_pairs < CACHE_SCOPE_KEYS_MAX &&
-           group_scope_pair(p->scratch->key.scope, p->scratch->key.n_scope, &at, &pairs[n_pairs]))
-        n_pairs++;
-    struct document document = {.id = (p->created & UINT32_MAX) << ID_SHIFT | p->row,
-                                .created_ms = p->created + BASE_MS,
-                                .expire_ms = p->expire == EXPIRE_NEVER ? UINT64_MAX : p->expire + BASE_MS,
-                                .exact = p->exact,
-                                .compat = p->compat,
-                                .category = p->category->name,
-                                .text = entry->text,
-                                .model = entry->model,
-                                .scope = pairs,
-                                .n_scope = n_pairs,
-                                .tags = entry->tags,
-                                .n_tags = entry->n_tags,
-                                .chunks = entry->chunks,
-                                .n_chunks = entry->n_chunks,
-                                .tokens_in = entry->tokens_in,
-                                .tokens_out = entry->tokens_out,
-                                .llm_ms = entry->llm_ms,
-                                .cost = (float)entry->cost};
-    size_t n = document_bytes(&document);
-    if (n == 0 || n / DOCUMENT_UNIT > UINT16_MAX)
-        return error_set(err, QUIRE_ELIMIT, "an answer with what belongs to it may have at most %u bytes",
-                         DOCUMENT_BYTES_MAX - DOCUMENT_UNIT);
-    uint8_t *bytes = malloc(n);
-    if (!bytes)
-        return error_set(err, QUIRE_ENOMEM, "no memory for an answer of %zu bytes", n);
-    document_encode(&document, bytes);
-    int rc = document_log_append(p->cache->documents, bytes, (uint32_t)n, document.expire_ms, &p->at, err);
-    free(bytes);
-    p->has_document = rc == 0;
-    return rc;
-}
-
 /* ---- publishing -------------------------------------------------------------------------------------------------- */
 
 /* Gives up entries until there is room. False: nobody can give any. (lock) */
@@ -302,21 +247,6 @@ static int remove_row(struct put *p, uint32_t row, struct quire_error *err)
     p->replaces = true;
     cache_entry_die(p->cache, row);
     return 0;
-}
-
-/* What this answer replaces goes first, so that nothing else is given up for its room: the entry of the same hash, and
- * the stale one that its lease is to renew, which may have been put in other words. Also where the new one does not fit
- * then: the old one is not the answer any more. (lock) */
-static int remove_old(struct put *p, struct quire_error *err)
-{
-    struct cache *cache = p->cache;
-    uint32_t old = same_hash(p);
-    int rc = old == UINT32_MAX ? 0 : remove_row(p, old, err);
-    uint64_t renewed = p->lease == LEASE_VALID ? lease_refreshes(cache->leases, p->entry->lease) : 0;
-    old = renewed ? cache_entry_find(cache, renewed) : UINT32_MAX;
-    if (rc < 0 || old == UINT32_MAX || (cache_entry_word(cache, old) & EXPIRE_NEVER) > p->now)
-        return rc;
-    return remove_row(p, old, err);
 }
 
 /* Everything that can fail, then the log, then the entry. (lock) */
@@ -380,7 +310,16 @@ static int try_publish(struct put *p, struct quire_error *err)
     bool fits = false;
     if (!may_store(p))
         return 0;
-    int rc = remove_old(p, err);
+    /* What this answer replaces goes first, so that nothing else is given up for its room: the entry of the same hash,
+     * and the stale one that its lease is to renew, which may have been put in other words. Also where the new one
+     * does not fit then: the old one is not the answer any more. */
+    struct cache *cache = p->cache;
+    uint32_t old = same_hash(p);
+    int rc = old == UINT32_MAX ? 0 : remove_row(p, old, err);
+    uint64_t renewed = p->lease == LEASE_VALID ? lease_refreshes(cache->leases, p->entry->lease) : 0;
+    old = renewed ? cache_entry_find(cache, renewed) : UINT32_MAX;
+    if (rc == 0 && old != UINT32_MAX && (cache_entry_word(cache, old) & EXPIRE_NEVER) <= p->now)
+        rc = remove_row(p, old, err);
     if (rc == 0)
         rc = make_capacity(p, &fits, err);
     if (rc < 0)
@@ -390,29 +329,6 @@ static int try_publish(struct put *p, struct quire_error *err)
     p->category->counters.no_room++;
     p->result->outcome = QUIRE_CACHE_NO_ROOM;
     return 0;
-}
-
-static void release(struct put *p)
-{
-    struct cache *cache = p->cache;
-    if (p->has_document)
-        document_log_drop(cache->documents, &p->at);
-    if (p->has_row) { /* first: the graph may give its row to someone else at once */
-        pthread_mutex_lock(&cache->lock);
-        cache_entry_give(cache, p->row);
-        pthread_mutex_unlock(&cache->lock);
-    }
-    if (p->has_graph_row && p->linked)
-        graph_remove(cache->graph, &p->group->root, p->scratch->graph, p->graph_row);
-    else if (p->has_graph_row)
-        graph_discard(cache->graph, p->graph_row);
-    if (!p->group)
-        return;
-    pthread_mutex_lock(&cache->lock);
-    assert(p->group->pending > 0);
-    p->group->pending--;
-    group_release(cache, p->group);
-    pthread_mutex_unlock(&cache->lock);
 }
 
 static int put(struct put *p, struct quire_error *err)
@@ -428,7 +344,41 @@ static int put(struct put *p, struct quire_error *err)
         return rc;
     if (p->linked && graph_link(cache->graph, &p->group->root, p->scratch->graph, p->graph_row) < 0)
         return error_set(err, QUIRE_ENOMEM, "no memory to link another entry");
-    rc = append_document(p, err);
+    const struct quire_cache_entry *entry = p->entry;
+    struct quire_pair pairs[CACHE_SCOPE_KEYS_MAX];
+    uint32_t n_pairs = 0, at = 0;
+    while (n_pairs < CACHE_SCOPE_KEYS_MAX &&
+           group_scope_pair(p->scratch->key.scope, p->scratch->key.n_scope, &at, &pairs[n_pairs]))
+        n_pairs++;
+    struct document document = {.id = (p->created & UINT32_MAX) << ID_SHIFT | p->row,
+                                .created_ms = p->created + BASE_MS,
+                                .expire_ms = p->expire == EXPIRE_NEVER ? UINT64_MAX : p->expire + BASE_MS,
+                                .exact = p->exact,
+                                .compat = p->compat,
+                                .category = p->category->name,
+                                .text = entry->text,
+                                .model = entry->model,
+                                .scope = pairs,
+                                .n_scope = n_pairs,
+                                .tags = entry->tags,
+                                .n_tags = entry->n_tags,
+                                .chunks = entry->chunks,
+                                .n_chunks = entry->n_chunks,
+                                .tokens_in = entry->tokens_in,
+                                .tokens_out = entry->tokens_out,
+                                .llm_ms = entry->llm_ms,
+                                .cost = (float)entry->cost};
+    size_t n = document_bytes(&document);
+    if (n == 0 || n / DOCUMENT_UNIT > UINT16_MAX)
+        return error_set(err, QUIRE_ELIMIT, "an answer with what belongs to it may have at most %u bytes",
+                         DOCUMENT_BYTES_MAX - DOCUMENT_UNIT);
+    uint8_t *bytes = malloc(n);
+    if (!bytes)
+        return error_set(err, QUIRE_ENOMEM, "no memory for an answer of %zu bytes", n);
+    document_encode(&document, bytes);
+    rc = document_log_append(p->cache->documents, bytes, (uint32_t)n, document.expire_ms, &p->at, err);
+    free(bytes);
+    p->has_document = rc == 0;
     if (rc < 0)
         return rc;
     pthread_mutex_lock(&cache->lock);
@@ -466,7 +416,24 @@ int cache_put(struct cache *cache, struct cache_scratch *scratch, const struct q
         return rc;
     unsigned slot = epoch_enter(cache->of->epochs);
     rc = put(&p, err);
-    release(&p);
+    if (p.has_document)
+        document_log_drop(cache->documents, &p.at);
+    if (p.has_row) { /* first: the graph may give its row to someone else at once */
+        pthread_mutex_lock(&cache->lock);
+        cache_entry_give(cache, p.row);
+        pthread_mutex_unlock(&cache->lock);
+    }
+    if (p.has_graph_row && p.linked)
+        graph_remove(cache->graph, &p.group->root, scratch->graph, p.graph_row);
+    else if (p.has_graph_row)
+        graph_discard(cache->graph, p.graph_row);
+    if (p.group) {
+        pthread_mutex_lock(&cache->lock);
+        assert(p.group->pending > 0);
+        p.group->pending--;
+        group_release(cache, p.group);
+        pthread_mutex_unlock(&cache->lock);
+    }
     epoch_exit(cache->of->epochs, slot);
     if (p.lease == LEASE_VALID && rc == 0)
         result->woken = lease_done(cache->leases, entry->lease);

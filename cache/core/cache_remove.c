@@ -36,9 +36,9 @@ void cache_entry_join(struct cache *cache, uint32_t row, struct group *group, bo
     group->n++;
     group->scope->entries++;
     cache->quota.used.entries++;
-    cache->quota.used.bytes += cache_entry_cost_bytes(e);
+    cache->quota.used.bytes += cache_entry_document(e).bytes;
     cache->quotas[group->category].used.entries++;
-    cache->quotas[group->category].used.bytes += cache_entry_cost_bytes(e);
+    cache->quotas[group->category].used.bytes += cache_entry_document(e).bytes;
     if (word & ENTRY_PINNED) {
         cat->pinned++;
     } else {
@@ -245,28 +245,6 @@ static bool is_selected(const struct selection *s, uint32_t row)
     return s->everything;
 }
 
-static int check_names(const struct quire_cache_selector *selector, struct quire_error *err)
-{
-    uint32_t least = selector->by == QUIRE_CACHE_BY_SCOPE ? 2 : 1;
-    if (selector->by < QUIRE_CACHE_BY_ID || selector->by > QUIRE_CACHE_BY_ALL)
-        return error_set(err, QUIRE_EINVALID, "an invalidation needs a selector; ALL is the word for everything");
-    if (selector->by == QUIRE_CACHE_BY_ID && (selector->n == 0 || !selector->ids))
-        return error_set(err, QUIRE_EINVALID, "no id is given: nothing is invalidated");
-    if (selector->by == QUIRE_CACHE_BY_NEAR && !selector->vector)
-        return error_set(err, QUIRE_EINVALID, "no vector is given: nothing is invalidated");
-    if (selector->by == QUIRE_CACHE_BY_BEFORE && selector->age_ms == 0)
-        return error_set(err, QUIRE_EINVALID, "an age of 0 selects everything; ALL is the word for it");
-    bool named = selector->by != QUIRE_CACHE_BY_ID && selector->by != QUIRE_CACHE_BY_NEAR &&
-                 selector->by != QUIRE_CACHE_BY_BEFORE && selector->by != QUIRE_CACHE_BY_ALL;
-    if (named && (selector->n < least || !selector->names))
-        return error_set(err, QUIRE_EINVALID, "%u names are given, %u are needed: nothing is invalidated", selector->n,
-                         least);
-    for (uint32_t i = 0; named && i < selector->n; i++)
-        if (selector->names[i].n_bytes == 0)
-            return error_set(err, QUIRE_EINVALID, "an empty name selects nothing; ALL is the word for everything");
-    return 0;
-}
-
 static int set_near(struct selection *s, struct quire_error *err)
 {
     struct cache *cache = s->cache;
@@ -287,24 +265,30 @@ static int set_near(struct selection *s, struct quire_error *err)
     return 0;
 }
 
-/* By its own name: a misspelt one must not empty "*". */
-static int set_category(struct selection *s, struct quire_error *err)
-{
-    pthread_mutex_lock(&s->cache->lock);
-    int rc = cache_category_find(s->cache, s->selector->names[0], &s->made.category, err);
-    pthread_mutex_unlock(&s->cache->lock);
-    return rc;
-}
-
 /* What is remembered of a selector. */
 static int selection_set(struct selection *s, struct quire_error *err)
 {
     const struct quire_cache_selector *selector = s->selector;
     uint64_t now = cache_now(s->cache);
-    int rc = check_names(selector, err);
+    uint32_t least = selector->by == QUIRE_CACHE_BY_SCOPE ? 2 : 1;
+    if (selector->by < QUIRE_CACHE_BY_ID || selector->by > QUIRE_CACHE_BY_ALL)
+        return error_set(err, QUIRE_EINVALID, "an invalidation needs a selector; ALL is the word for everything");
+    if (selector->by == QUIRE_CACHE_BY_ID && (selector->n == 0 || !selector->ids))
+        return error_set(err, QUIRE_EINVALID, "no id is given: nothing is invalidated");
+    if (selector->by == QUIRE_CACHE_BY_NEAR && !selector->vector)
+        return error_set(err, QUIRE_EINVALID, "no vector is given: nothing is invalidated");
+    if (selector->by == QUIRE_CACHE_BY_BEFORE && selector->age_ms == 0)
+        return error_set(err, QUIRE_EINVALID, "an age of 0 selects everything; ALL is the word for it");
+    bool named = selector->by != QUIRE_CACHE_BY_ID && selector->by != QUIRE_CACHE_BY_NEAR &&
+                 selector->by != QUIRE_CACHE_BY_BEFORE && selector->by != QUIRE_CACHE_BY_ALL;
+    if (named && (selector->n < least || !selector->names))
+        return error_set(err, QUIRE_EINVALID, "%u names are given, %u are needed: nothing is invalidated", selector->n,
+                         least);
+    for (uint32_t i = 0; named && i < selector->n; i++)
+        if (selector->names[i].n_bytes == 0)
+            return error_set(err, QUIRE_EINVALID, "an empty name selects nothing; ALL is the word for everything");
+    int rc = 0;
     s->made.by = selector->by;
-    if (rc < 0)
-        return rc;
     switch (selector->by) {
     case QUIRE_CACHE_BY_TAG:
         s->made.n = selector->n;
@@ -312,7 +296,11 @@ static int selection_set(struct selection *s, struct quire_error *err)
             s->made.hashes[i] = cache_tag_hash(selector->names[i]);
         break;
     case QUIRE_CACHE_BY_CATEGORY:
-        return set_category(s, err);
+        /* By its own name: a misspelt one must not empty "*". */
+        pthread_mutex_lock(&s->cache->lock);
+        rc = cache_category_find(s->cache, s->selector->names[0], &s->made.category, err);
+        pthread_mutex_unlock(&s->cache->lock);
+        return rc;
     case QUIRE_CACHE_BY_SCOPE:
         s->pair = (struct quire_pair){selector->names[0], selector->names[1]};
         s->made.n = 1;
@@ -431,54 +419,26 @@ static int remove_rows(struct cache *cache, const uint32_t *rows, uint32_t n, ui
     return rc;
 }
 
-/* Looks at a batch of rows; those selected die unless it is a dry run. (takes the lock) */
-static int scan_batch(const struct selection *s, uint32_t first, bool dry_run, uint64_t *n, uint64_t *lsn, bool *end,
-                      struct quire_error *err)
-{
-    struct cache *cache = s->cache;
-    uint32_t rows[SCAN_BATCH], n_rows = 0;
-    unsigned slot = epoch_enter(cache->of->epochs);
-    pthread_mutex_lock(&cache->lock);
-    uint32_t last = cache->n_rows - first < SCAN_BATCH ? cache->n_rows : first + SCAN_BATCH;
-    for (uint32_t row = first; row < last; row++)
-        if (is_selected(s, row))
-            rows[n_rows++] = row;
-    *end = last == cache->n_rows;
-    int rc = n_rows && !dry_run ? remove_rows(cache, rows, n_rows, lsn, err) : 0;
-    pthread_mutex_unlock(&cache->lock);
-    epoch_exit(cache->of->epochs, slot);
-    *n += rc == 0 ? n_rows : 0;
-    return rc;
-}
-
-/* Of ids that a search has brought; those that still live die unless it is a dry run. (takes the lock) */
-static int take_found(const struct selection *s, const uint64_t *ids, uint32_t n_ids, bool dry_run, uint64_t *n,
-                      uint64_t *lsn, struct quire_error *err)
-{
-    struct cache *cache = s->cache;
-    uint32_t rows[SCAN_BATCH], n_rows = 0;
-    pthread_mutex_lock(&cache->lock);
-    for (uint32_t i = 0; i < n_ids; i++) {
-        uint32_t row = cache_entry_find(cache, ids[i]);
-        if (row != UINT32_MAX)
-            rows[n_rows++] = row;
-    }
-    int rc = n_rows && !dry_run ? remove_rows(cache, rows, n_rows, lsn, err) : 0;
-    pthread_mutex_unlock(&cache->lock);
-    *n += rc == 0 ? n_rows : 0;
-    return rc;
-}
-
+/* Looks at all rows, a batch at a time; those selected die unless it is a dry run. (takes the lock) */
 static int scan_all(const struct selection *s, bool dry_run, uint64_t *n, uint64_t *lsn, struct quire_error *err)
 {
+    struct cache *cache = s->cache;
     int rc = 0;
     bool end = false;
     for (uint32_t first = 0; rc == 0 && !end; first += SCAN_BATCH) {
-        pthread_mutex_lock(&s->cache->lock);
-        end = first >= s->cache->n_rows;
-        pthread_mutex_unlock(&s->cache->lock);
-        if (!end)
-            rc = scan_batch(s, first, dry_run, n, lsn, &end, err);
+        uint32_t rows[SCAN_BATCH], n_rows = 0;
+        unsigned slot = epoch_enter(cache->of->epochs);
+        pthread_mutex_lock(&cache->lock);
+        assert(first <= cache->n_rows);
+        uint32_t last = cache->n_rows - first < SCAN_BATCH ? cache->n_rows : first + SCAN_BATCH;
+        for (uint32_t row = first; row < last; row++)
+            if (is_selected(s, row))
+                rows[n_rows++] = row;
+        end = last == cache->n_rows;
+        rc = n_rows && !dry_run ? remove_rows(cache, rows, n_rows, lsn, err) : 0;
+        pthread_mutex_unlock(&cache->lock);
+        epoch_exit(cache->of->epochs, slot);
+        *n += rc == 0 ? n_rows : 0;
     }
     return rc;
 }
@@ -498,7 +458,17 @@ static int scan_near(const struct selection *s, bool dry_run, uint64_t *n, uint6
         rc = sealed_near(cache, s->scratch->floats, s->selector->similarity, &ids, &n_ids, err);
     for (size_t first = 0; rc == 0 && first < n_ids; first += SCAN_BATCH) {
         size_t some = n_ids - first < SCAN_BATCH ? n_ids - first : SCAN_BATCH;
-        rc = take_found(s, ids + first, (uint32_t)some, dry_run, n, lsn, err);
+        /* Of ids that a search has brought; those that still live die unless it is a dry run. */
+        uint32_t rows[SCAN_BATCH], n_rows = 0;
+        pthread_mutex_lock(&cache->lock);
+        for (size_t i = 0; i < some; i++) {
+            uint32_t row = cache_entry_find(cache, ids[first + i]);
+            if (row != UINT32_MAX)
+                rows[n_rows++] = row;
+        }
+        rc = n_rows && !dry_run ? remove_rows(cache, rows, n_rows, lsn, err) : 0;
+        pthread_mutex_unlock(&cache->lock);
+        *n += rc == 0 ? n_rows : 0;
     }
     free(ids);
     pthread_mutex_lock(&cache->lock);
@@ -516,54 +486,25 @@ int cache_empty_category(struct cache *cache, uint32_t number, uint64_t *lsn, st
     return scan_all(&s, false, &n, lsn, err);
 }
 
-/* (lock) */
-static int take_ids(struct selection *s, bool dry_run, uint64_t *n, uint64_t *lsn, struct quire_error *err)
-{
-    struct cache *cache = s->cache;
-    int rc = 0;
-    for (uint32_t i = 0; i < s->selector->n && rc == 0; i++) {
-        uint32_t row = cache_entry_find(cache, s->selector->ids[i]);
-        if (row == UINT32_MAX)
-            continue;
-        *n += 1;
-        if (dry_run)
-            continue;
-        rc = cache_log_gone(cache, &row, 1, lsn, err);
-        if (rc < 0)
-            break;
-        struct cache_counters *counters =
-            &cache_category_at(cache, cache->groups[cache_entry_at(cache, row)->group]->category)->counters;
-        counters->removed += s->single;
-        counters->invalidated += !s->single;
-        cache_entry_die(cache, row);
-    }
-    return rc;
-}
-
-/* What is remembered of entries that are about to go: their group and forty bits of their hash; of one without a hash,
- * its group, for all answers without. (lock) */
-static void remember_ids(struct selection *s)
-{
-    struct cache *cache = s->cache;
-    for (uint32_t i = 0; i < s->selector->n; i++) {
-        uint32_t row = cache_entry_find(cache, s->selector->ids[i]);
-        const struct cache_entry *e = row == UINT32_MAX ? NULL : cache_entry_at(cache, row);
-        if (!e)
-            continue;
-        uint64_t question = cache->groups[e->group]->key ^ (e->exact | (uint64_t)e->exact_high << 32);
-        if (s->made.n < INVALIDATION_HASHES)
-            s->made.hashes[s->made.n] = question & ((UINT64_C(1) << 40) - 1);
-        s->made.n++;
-    }
-}
-
 /* The epoch rises before anything goes: what was computed before is outdated from now on. */
 static int raise_epoch(struct selection *s, uint64_t *lsn, struct quire_error *err)
 {
     struct cache *cache = s->cache;
     pthread_mutex_lock(&cache->lock);
-    if (s->selector->by == QUIRE_CACHE_BY_ID)
-        remember_ids(s);
+    if (s->selector->by == QUIRE_CACHE_BY_ID) {
+        /* What is remembered of entries that are about to go: their group and forty bits of their hash; of one without
+         * a hash, its group, for all answers without. */
+        for (uint32_t i = 0; i < s->selector->n; i++) {
+            uint32_t row = cache_entry_find(cache, s->selector->ids[i]);
+            const struct cache_entry *e = row == UINT32_MAX ? NULL : cache_entry_at(cache, row);
+            if (!e)
+                continue;
+            uint64_t question = cache->groups[e->group]->key ^ (e->exact | (uint64_t)e->exact_high << 32);
+            if (s->made.n < INVALIDATION_HASHES)
+                s->made.hashes[s->made.n] = question & ((UINT64_C(1) << 40) - 1);
+            s->made.n++;
+        }
+    }
     bool selects_nothing = (s->selector->by == QUIRE_CACHE_BY_ID && s->made.n == 0) ||
                            (s->selector->by == QUIRE_CACHE_BY_ENCODER && !s->everything);
     if (selects_nothing) { /* and outdates nothing: only so many epochs are remembered */
@@ -594,7 +535,20 @@ static int invalidate(struct selection *s, bool dry_run, uint64_t *n, uint64_t *
         rc = raise_epoch(s, lsn, err);
     if (rc == 0 && s->selector->by == QUIRE_CACHE_BY_ID) {
         pthread_mutex_lock(&cache->lock);
-        rc = take_ids(s, dry_run, &count, lsn, err);
+        for (uint32_t i = 0; i < s->selector->n && rc == 0; i++) {
+            uint32_t row = cache_entry_find(cache, s->selector->ids[i]);
+            count += row != UINT32_MAX;
+            if (row == UINT32_MAX || dry_run)
+                continue;
+            rc = cache_log_gone(cache, &row, 1, lsn, err);
+            if (rc < 0)
+                break;
+            struct cache_counters *counters =
+                &cache_category_at(cache, cache->groups[cache_entry_at(cache, row)->group]->category)->counters;
+            counters->removed += s->single;
+            counters->invalidated += !s->single;
+            cache_entry_die(cache, row);
+        }
         pthread_mutex_unlock(&cache->lock);
     } else if (rc == 0 && s->selector->by == QUIRE_CACHE_BY_NEAR) {
         rc = scan_near(s, dry_run, &count, lsn, err);

@@ -275,17 +275,6 @@ static int take_rows(struct cache *cache, struct reader *r, uint64_t lsn, struct
     return rc < 0 || r->bad || r->left ? corrupt(r, "rows", lsn, err) : 0;
 }
 
-/* The vector of an entry into its row of the graph, in whose place may be another one's. */
-static int place_code(struct cache *cache, uint32_t graph_row, struct quire_bytes code, float f, float norm2)
-{
-    int rc = graph_place(cache->graph, graph_row, code.data, f, norm2);
-    if (rc == QUIRE_EEXISTS) {
-        graph_unplace(cache->graph, graph_row);
-        rc = graph_place(cache->graph, graph_row, code.data, f, norm2);
-    }
-    return rc;
-}
-
 /* The checkpoint may know the entry and not the row of the graph, or the other way round. */
 static int take_put(struct cache *cache, struct reader *r, uint64_t lsn, struct quire_error *err)
 {
@@ -314,8 +303,14 @@ static int take_put(struct cache *cache, struct reader *r, uint64_t lsn, struct 
         return corrupt(r, "an entry", lsn, err);
     if (is_new)
         rc = cache_entry_set_place(cache, row, (struct place){0, graph_row ^ row});
-    if (rc == 0 && lsn > row_lsn(cache, graph_row))
-        rc = place_code(cache, graph_row, code, f, norm2);
+    if (rc == 0 && lsn > row_lsn(cache, graph_row)) {
+        /* The vector of an entry into its row of the graph, in whose place may be another one's. */
+        rc = graph_place(cache->graph, graph_row, code.data, f, norm2);
+        if (rc == QUIRE_EEXISTS) {
+            graph_unplace(cache->graph, graph_row);
+            rc = graph_place(cache->graph, graph_row, code.data, f, norm2);
+        }
+    }
     return rc < 0 ? error_set(err, rc, "no memory for %u entries", row + 1) : 0;
 }
 
@@ -483,12 +478,6 @@ static void mark_unlinked(void *context, uint32_t graph_row)
     atomic_fetch_or(&cache_entry_at(cache, cache_graph_row_entry(cache, cache->apart, graph_row))->word, ENTRY_LISTED);
 }
 
-static int by_number(const void *left, const void *right)
-{
-    uint64_t a = *(const uint64_t *)left, b = *(const uint64_t *)right;
-    return (a > b) - (a < b);
-}
-
 /* Rows that live by the time they came: created << 24 and the row below would not fit into 64 bits, so the seconds. */
 static int sorted_rows(const struct cache *cache, uint64_t **out, uint32_t *n)
 {
@@ -500,22 +489,9 @@ static int sorted_rows(const struct cache *cache, uint64_t **out, uint32_t *n)
         if (cache_entry_word(cache, row) & ENTRY_LIVE)
             rows[(*n)++] = cache_entry_created(cache_entry_at(cache, row)) / 1000 << 32 | row;
     if (*n)
-        qsort(rows, *n, sizeof *rows, by_number);
+        qsort(rows, *n, sizeof *rows, cache_compare_numbers);
     *out = rows;
     return 0;
-}
-
-/* A row that does not live joins the list of dead rows without having been joined to anything else. */
-static void reclaim_later(struct cache *cache, uint32_t row, struct group *group)
-{
-    struct cache_entry *e = cache_entry_at(cache, row);
-    forget_row(cache, row);
-    assert(cache_entry_word(cache, row) == 0 && e->blob == 0);
-    atomic_store(&e->word, ENTRY_TAKEN);
-    e->chain = cache->dead_rows;
-    cache->dead_rows = row + 1;
-    cache->n_dead_rows++;
-    group->pending++;
 }
 
 static int join_row(struct cache *cache, uint32_t row, uint64_t now, struct quire_error *err)
@@ -541,7 +517,14 @@ static int join_row(struct cache *cache, uint32_t row, uint64_t now, struct quir
             cat->counters.lost++;
             cache_log_gone(cache, &row, 1, &lsn, NULL); /* where it cannot be logged it is found lost again */
         }
-        reclaim_later(cache, row, group);
+        /* A row that does not live joins the list of dead rows without having been joined to anything else. */
+        forget_row(cache, row);
+        assert(cache_entry_word(cache, row) == 0 && e->blob == 0);
+        atomic_store(&e->word, ENTRY_TAKEN);
+        e->chain = cache->dead_rows;
+        cache->dead_rows = row + 1;
+        cache->n_dead_rows++;
+        group->pending++;
         return 0;
     }
     bool linked = !(atomic_fetch_and(&e->word, ~(ENTRY_LISTED | ENTRY_TAKEN)) & ENTRY_LISTED);

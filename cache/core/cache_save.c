@@ -46,77 +46,6 @@ static struct cache_record *next(struct saving *s, uint8_t kind)
     return &s->items[s->n++].record;
 }
 
-/* (lock) */
-static void collect(struct cache *cache, struct saving *s)
-{
-    struct cache_record *r;
-    assert(lock_is_held(&cache->lock));
-    s->lsn = journal_last_lsn(cache->of->journal);
-    if ((r = next(s, CACHE_LOG_CACHE)))
-        cache_record_cache(r, cache);
-    for (uint32_t i = 0; i < cache->n_categories && !s->failed; i++) {
-        const struct category *cat = cache->categories[i];
-        if ((r = next(s, CACHE_LOG_CATEGORY)))
-            cache_record_category(r, cache, i, cat->name, &cat->settings);
-        if ((r = next(s, CACHE_LOG_CURVE)))
-            cache_record_curve(r, cache, i);
-        if (cat->dropped && (r = next(s, CACHE_LOG_CATEGORY_DROP))) {
-            cache_record_begin(r, cache);
-            cache_record_u32(r, i);
-        }
-    }
-    for (uint32_t i = 0; i < INVALIDATIONS_MAX && !s->failed; i++)
-        if (cache->invalidations[i].epoch && (r = next(s, CACHE_LOG_EPOCH)))
-            cache_record_epoch(r, cache, &cache->invalidations[i]);
-    for (uint32_t i = 0; i < cache->n_groups && !s->failed; i++)
-        if (cache->groups[i] && cache->groups[i]->logged && (r = next(s, CACHE_LOG_GROUP)))
-            cache_record_group(r, cache, cache->groups[i]);
-    for (uint32_t i = 0; i < cache->n_sealed && !s->failed; i++)
-        if ((r = next(s, CACHE_LOG_SEALED)))
-            cache_record_sealed(r, cache, cache->sealed[i], NULL, 0);
-}
-
-static int write_collected(struct saving *s, struct checkpoint *checkpoint, struct quire_error *err)
-{
-    int rc = s->failed ? error_set(err, QUIRE_ENOMEM, "no memory to save a cache") : 0;
-    for (uint32_t i = 0; i < s->n; i++) {
-        struct saved *item = &s->items[i];
-        if (rc == 0)
-            rc = item->record.failed ? error_set(err, QUIRE_ENOMEM, "no memory to save a cache")
-                                     : journal_checkpoint_put(checkpoint, item->kind, s->lsn, item->record.bytes,
-                                                              (uint32_t)item->record.n, err);
-        cache_record_end(&item->record);
-    }
-    free(s->items);
-    return rc;
-}
-
-/* u64 cache, u32 first row, u32 rows; u32 bytes of the graph's image, image; each row: u8 1 and the entry, or u8 2, the
- * entry and its place, or u8 0. (lock; inside an epoch) */
-static void take_rows(struct cache *cache, uint32_t first, uint32_t n, uint8_t *image, struct cache_record *r)
-{
-    assert(lock_is_held(&cache->lock) && n > 0 && n <= IMAGE_ROWS && first % IMAGE_ROWS == 0);
-    size_t n_image = graph_image_save(cache->graph, first, n, image);
-    cache_record_begin(r, cache);
-    cache_record_u32(r, first);
-    cache_record_u32(r, n);
-    cache_record_bytes(r, image, n_image);
-    for (uint32_t row = first; row < first + n; row++) {
-        const struct cache_entry *e = cache_entry_at(cache, row);
-        uint64_t word = cache_entry_word(cache, row);
-        cache_record_u8(r, !(word & ENTRY_LIVE) ? 0 : cache->apart ? 2 : 1);
-        if (!(word & ENTRY_LIVE))
-            continue;
-        const struct blob_head *head = blob_head(&cache->blobs, e->blob);
-        cache_record_entry(r, e, word, (const uint8_t *)head, e->blob ? blob_bytes(head) : 0);
-        if (cache->apart) {
-            cache_record_u32(r, cache_entry_place(cache, row).segment);
-            cache_record_u32(r, cache_entry_is_sealed(cache, row) ? cache_entry_place(cache, row).row
-                                                                  : cache_entry_graph_row(cache, row));
-        }
-    }
-}
-
 static int save_rows(struct cache *cache, struct checkpoint *checkpoint, struct quire_error *err)
 {
     int rc = 0;
@@ -134,8 +63,30 @@ static int save_rows(struct cache *cache, struct checkpoint *checkpoint, struct 
         uint32_t end = cache->n_rows; /* no row of the graph that an entry has is above it */
         uint32_t n = end <= first ? 0 : end - first < IMAGE_ROWS ? end - first : IMAGE_ROWS;
         uint64_t lsn = journal_last_lsn(cache->of->journal);
-        if (n)
-            take_rows(cache, first, n, image, &r);
+        if (n) {
+            /* u64 cache, u32 first row, u32 rows; u32 bytes of the graph's image, image; each row: u8 1 and the entry,
+             * or u8 2, the entry and its place, or u8 0. (lock; inside an epoch) */
+            assert(lock_is_held(&cache->lock) && n > 0 && n <= IMAGE_ROWS && first % IMAGE_ROWS == 0);
+            size_t n_image = graph_image_save(cache->graph, first, n, image);
+            cache_record_begin(&r, cache);
+            cache_record_u32(&r, first);
+            cache_record_u32(&r, n);
+            cache_record_bytes(&r, image, n_image);
+            for (uint32_t row = first; row < first + n; row++) {
+                const struct cache_entry *e = cache_entry_at(cache, row);
+                uint64_t word = cache_entry_word(cache, row);
+                cache_record_u8(&r, !(word & ENTRY_LIVE) ? 0 : cache->apart ? 2 : 1);
+                if (!(word & ENTRY_LIVE))
+                    continue;
+                const struct blob_head *head = blob_head(&cache->blobs, e->blob);
+                cache_record_entry(&r, e, word, (const uint8_t *)head, e->blob ? blob_bytes(head) : 0);
+                if (cache->apart) {
+                    cache_record_u32(&r, cache_entry_place(cache, row).segment);
+                    cache_record_u32(&r, cache_entry_is_sealed(cache, row) ? cache_entry_place(cache, row).row
+                                                                           : cache_entry_graph_row(cache, row));
+                }
+            }
+        }
         pthread_mutex_unlock(&cache->lock);
         epoch_exit(cache->of->epochs, slot);
         if (n == 0)
@@ -152,9 +103,42 @@ static int save_one(struct cache *cache, struct checkpoint *checkpoint, struct q
 {
     struct saving s = {0};
     pthread_mutex_lock(&cache->lock);
-    collect(cache, &s);
+    struct cache_record *r;
+    assert(lock_is_held(&cache->lock));
+    s.lsn = journal_last_lsn(cache->of->journal);
+    if ((r = next(&s, CACHE_LOG_CACHE)))
+        cache_record_cache(r, cache);
+    for (uint32_t i = 0; i < cache->n_categories && !s.failed; i++) {
+        const struct category *cat = cache->categories[i];
+        if ((r = next(&s, CACHE_LOG_CATEGORY)))
+            cache_record_category(r, cache, i, cat->name, &cat->settings);
+        if ((r = next(&s, CACHE_LOG_CURVE)))
+            cache_record_curve(r, cache, i);
+        if (cat->dropped && (r = next(&s, CACHE_LOG_CATEGORY_DROP))) {
+            cache_record_begin(r, cache);
+            cache_record_u32(r, i);
+        }
+    }
+    for (uint32_t i = 0; i < INVALIDATIONS_MAX && !s.failed; i++)
+        if (cache->invalidations[i].epoch && (r = next(&s, CACHE_LOG_EPOCH)))
+            cache_record_epoch(r, cache, &cache->invalidations[i]);
+    for (uint32_t i = 0; i < cache->n_groups && !s.failed; i++)
+        if (cache->groups[i] && cache->groups[i]->logged && (r = next(&s, CACHE_LOG_GROUP)))
+            cache_record_group(r, cache, cache->groups[i]);
+    for (uint32_t i = 0; i < cache->n_sealed && !s.failed; i++)
+        if ((r = next(&s, CACHE_LOG_SEALED)))
+            cache_record_sealed(r, cache, cache->sealed[i], NULL, 0);
     pthread_mutex_unlock(&cache->lock);
-    int rc = write_collected(&s, checkpoint, err);
+    int rc = s.failed ? error_set(err, QUIRE_ENOMEM, "no memory to save a cache") : 0;
+    for (uint32_t i = 0; i < s.n; i++) {
+        struct saved *item = &s.items[i];
+        if (rc == 0)
+            rc = item->record.failed ? error_set(err, QUIRE_ENOMEM, "no memory to save a cache")
+                                     : journal_checkpoint_put(checkpoint, item->kind, s.lsn, item->record.bytes,
+                                                              (uint32_t)item->record.n, err);
+        cache_record_end(&item->record);
+    }
+    free(s.items);
     return rc == 0 ? save_rows(cache, checkpoint, err) : rc;
 }
 

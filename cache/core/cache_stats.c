@@ -162,17 +162,6 @@ int cache_info(struct cache *cache, uint64_t id, struct cache_entry_info *out, s
     return row != UINT32_MAX ? 0 : error_set(err, QUIRE_ENOTFOUND, "no entry %016llx", (unsigned long long)id);
 }
 
-static void keep_most(struct cache_entry_info *out, uint32_t *n, uint32_t capacity, const struct cache_entry_info *info)
-{
-    assert(*n <= capacity && capacity > 0);
-    if (*n == capacity && info->hits <= out[capacity - 1].hits)
-        return;
-    uint32_t at = *n < capacity ? (*n)++ : capacity - 1;
-    for (; at > 0 && out[at - 1].hits < info->hits; at--)
-        out[at] = out[at - 1];
-    out[at] = *info;
-}
-
 int cache_top(struct cache *cache, struct quire_bytes category, struct cache_entry_info *out, uint32_t n,
               struct quire_error *err)
 {
@@ -184,7 +173,13 @@ int cache_top(struct cache *cache, struct quire_bytes category, struct cache_ent
         if ((cache_entry_word(cache, row) & ENTRY_LIVE) &&
             cache->groups[cache_entry_at(cache, row)->group]->category == number) {
             describe(cache, row, &info);
-            keep_most(out, &kept, n, &info);
+            assert(kept <= n && n > 0);
+            if (kept != n || info.hits > out[n - 1].hits) {
+                uint32_t at = kept < n ? kept++ : n - 1;
+                for (; at > 0 && out[at - 1].hits < info.hits; at--)
+                    out[at] = out[at - 1];
+                out[at] = info;
+            }
         }
         if (row % LOOK_BATCH == LOOK_BATCH - 1) { /* others get a turn */
             pthread_mutex_unlock(&cache->lock);

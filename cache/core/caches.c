@@ -446,27 +446,21 @@ static void log_curves(struct cache *cache, bool all)
     pthread_mutex_unlock(&cache->lock);
 }
 
-/* True: there is more to do at once. */
-static bool work_on(struct cache *cache, struct cache_scratch *scratch, uint64_t *due_ms)
-{
-    uint64_t due = lease_tick(cache->leases, cache_now(cache) + BASE_MS);
-    uint32_t reclaimed = cache_reclaim(cache, scratch, RECLAIMS_A_ROUND);
-    uint32_t linked = groups_link(cache, scratch, LINKS_A_ROUND);
-    uint32_t expired = cache_expire(cache, EXPIRE_ROWS / 20);
-    log_curves(cache, false);
-    if (due < *due_ms)
-        *due_ms = due ? due : 1;
-    return reclaimed == RECLAIMS_A_ROUND || linked == LINKS_A_ROUND || expired > EXPIRE_ROWS / 40;
-}
-
 uint64_t caches_work(struct caches *caches)
 {
     uint32_t n;
     uint64_t due = TICK_MS;
     struct cache **all = caches_list(caches, &n);
     for (uint32_t i = 0; i < n; i++) {
-        if (caches->scratch && work_on(all[i], caches->scratch, &due))
-            due = 0;
+        uint64_t lease_due = lease_tick(all[i]->leases, cache_now(all[i]) + BASE_MS);
+        uint32_t reclaimed = cache_reclaim(all[i], caches->scratch, RECLAIMS_A_ROUND);
+        uint32_t linked = groups_link(all[i], caches->scratch, LINKS_A_ROUND);
+        uint32_t expired = cache_expire(all[i], EXPIRE_ROWS / 20);
+        log_curves(all[i], false);
+        if (lease_due < due)
+            due = lease_due ? lease_due : 1;
+        if (reclaimed == RECLAIMS_A_ROUND || linked == LINKS_A_ROUND || expired > EXPIRE_ROWS / 40)
+            due = 0; /* there is more to do at once */
         if (caches->options.no_thread) {
             document_log_work(all[i]->documents, NULL);
             seal_work(all[i], caches->seal_scratch);
@@ -583,22 +577,6 @@ static int find_orphan(void *context, const char *name)
     return 1;
 }
 
-static int remove_orphans(struct caches *caches, struct quire_error *err)
-{
-    char path[4096];
-    int rc = 0;
-    for (struct orphans o = {.caches = caches, .found = true}; rc == 0 && o.found;) {
-        snprintf(path, sizeof path, "%s/documents", caches->folder);
-        o.found = false;
-        caches->options.fs->ops->list(caches->options.fs, path, find_orphan, &o);
-        if (!o.found)
-            break;
-        documents_path(caches->folder, strtoull(o.name, NULL, 16), path, sizeof path);
-        rc = fs_remove_folder(caches->options.fs, path, err);
-    }
-    return rc;
-}
-
 /* Folders of segments that no cache names: of a seal that was not finished, or emptied ones. Names first: what is
  * removed while a folder is read may be seen twice or never. */
 struct leftovers {
@@ -621,25 +599,6 @@ static int find_leftover(void *context, const char *name)
     return l->names[l->n] ? (int)(l->n++, 0) : QUIRE_ENOMEM;
 }
 
-static int remove_leftovers(struct caches *caches, struct quire_error *err)
-{
-    struct io_fs *fs = caches->options.fs;
-    struct leftovers l = {.caches = caches};
-    char path[4096];
-    snprintf(path, sizeof path, "%s/" SEALED_NAME, caches->folder);
-    int rc = fs->ops->list(fs, path, find_leftover, &l);
-    if (rc < 0)
-        error_set(err, rc, "cannot list %s: %s", path, quire_error_text(rc));
-    for (size_t i = 0; i < l.n; i++) {
-        snprintf(path, sizeof path, "%s/" SEALED_NAME "/%s", caches->folder, l.names[i]);
-        if (rc == 0)
-            rc = fs_remove_folder(fs, path, err);
-        free(l.names[i]);
-    }
-    free(l.names);
-    return rc;
-}
-
 static int make_folder(const struct caches *caches, const char *name, struct quire_error *err)
 {
     char path[4096];
@@ -653,8 +612,18 @@ int caches_begin(struct caches *caches, struct journal *journal, struct quire_er
     int rc = make_folder(caches, "documents", err);
     if (rc == 0)
         rc = make_folder(caches, SEALED_NAME, err);
-    if (rc == 0)
-        rc = remove_orphans(caches, err);
+    if (rc == 0) {
+        char orphan[4096];
+        for (struct orphans o = {.caches = caches, .found = true}; rc == 0 && o.found;) {
+            snprintf(orphan, sizeof orphan, "%s/documents", caches->folder);
+            o.found = false;
+            caches->options.fs->ops->list(caches->options.fs, orphan, find_orphan, &o);
+            if (!o.found)
+                break;
+            documents_path(caches->folder, strtoull(o.name, NULL, 16), orphan, sizeof orphan);
+            rc = fs_remove_folder(caches->options.fs, orphan, err);
+        }
+    }
     assert(!caches->begun);
     caches->journal = journal; /* entries without documents are removed for good */
     for (uint32_t i = 0; i < caches->n && rc == 0; i++) {
@@ -662,8 +631,22 @@ int caches_begin(struct caches *caches, struct journal *journal, struct quire_er
         if (rc == 0)
             rc = cache_restore_end(caches->all[i], err);
     }
-    if (rc == 0)
-        rc = remove_leftovers(caches, err);
+    if (rc == 0) {
+        struct io_fs *fs = caches->options.fs;
+        struct leftovers l = {.caches = caches};
+        char path[4096];
+        snprintf(path, sizeof path, "%s/" SEALED_NAME, caches->folder);
+        rc = fs->ops->list(fs, path, find_leftover, &l);
+        if (rc < 0)
+            error_set(err, rc, "cannot list %s: %s", path, quire_error_text(rc));
+        for (size_t i = 0; i < l.n; i++) {
+            snprintf(path, sizeof path, "%s/" SEALED_NAME "/%s", caches->folder, l.names[i]);
+            if (rc == 0)
+                rc = fs_remove_folder(fs, path, err);
+            free(l.names[i]);
+        }
+        free(l.names);
+    }
     for (uint32_t i = 0; i < caches->n && rc == 0; i++)
         rc = cache_log_dead_rows(caches->all[i], err);
     for (uint32_t i = 0; i < caches->n && rc == 0; i++)

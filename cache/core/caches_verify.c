@@ -2,7 +2,7 @@
  * caches_verify.c - see caches_verify.h.
  *
  * Before the restored rows are joined, the places of all documents that living entries point to are listed, sorted.
- * Then each segment is read once, and each document that proves itself is looked up among them. What is left over is
+ * Then each segment is read once, and each document that is whole is looked up among them. What is left over is
  * assessed by where it should lie:
  *   - behind the end of its file, or zeros that no document follows: it was never written, since documents are written
  *     in the order of their places;
@@ -12,13 +12,14 @@
  *
  * For a repair each segment is linked, or copied without what is damaged (document_rescue).
  *
- * Segments of sealed vectors are opened with the rows, proved like those of collections, and for a repair linked if
+ * Segments of sealed vectors are opened with the rows, checked like those of collections, and for a repair linked if
  * they are whole. Entries of those that are not go when the new folder is opened.
  */
 #include "cache/core/caches_verify.h"
 #include "cache/core/sealed.h"
 #include "cache/document/document_scan.h"
 #include "index/verify/verify.h"
+#include "io/array.h"
 #include "io/error.h"
 #include <stdarg.h>
 #include <stdio.h>
@@ -75,7 +76,7 @@ __attribute__((format(printf, 2, 3))) static void note(struct verifying *p, cons
 
 static int no_memory(struct verifying *p)
 {
-    return error_set(p->err, QUIRE_ENOMEM, "no memory to prove the caches of %s", p->caches->folder);
+    return error_set(p->err, QUIRE_ENOMEM, "no memory to check the caches of %s", p->caches->folder);
 }
 
 static int name_length(const struct cache *cache)
@@ -89,18 +90,6 @@ static const char *name_of(const struct cache *cache)
 }
 
 /* ---- where documents should be ----------------------------------------------------------------------------------- */
-
-/* Whether a row holds an entry that would be served, or joined at least. */
-static bool is_served(const struct cache *cache, uint32_t row, uint64_t now)
-{
-    uint64_t word = cache_entry_word(cache, row), expire = word & EXPIRE_NEVER;
-    uint32_t number = cache_entry_at(cache, row)->group;
-    const struct group *group = number < cache->n_groups ? cache->groups[number] : NULL;
-    if (!(word & ENTRY_LIVE) || !group)
-        return false;
-    const struct category *cat = cache_category_at(cache, group->category);
-    return !cat->dropped && (expire == EXPIRE_NEVER || expire + cat->settings.stale_ms > now);
-}
 
 static int by_place(const void *a, const void *b)
 {
@@ -118,7 +107,14 @@ static int list_places(struct verifying *p)
     if (!p->places)
         return no_memory(p);
     for (uint32_t row = 0; row < cache->n_rows; row++) {
-        if (!is_served(cache, row, now))
+        /* only of an entry that would be served, or joined at least */
+        uint64_t word = cache_entry_word(cache, row), expire = word & EXPIRE_NEVER;
+        uint32_t number = cache_entry_at(cache, row)->group;
+        const struct group *group = number < cache->n_groups ? cache->groups[number] : NULL;
+        if (!(word & ENTRY_LIVE) || !group)
+            continue;
+        const struct category *cat = cache_category_at(cache, group->category);
+        if (cat->dropped || (expire != EXPIRE_NEVER && expire + cat->settings.stale_ms <= now))
             continue;
         struct document_at at = cache_entry_document(cache_entry_at(cache, row));
         p->places[p->n_places++] = (struct document_place){cache_entry_id(cache_entry_at(cache, row), row), at.segment,
@@ -153,14 +149,8 @@ static int note_number(void *context, const char *name)
     uint32_t number = document_log_parse_name(name);
     if (number == 0)
         return 0;
-    if (p->n_numbers == p->numbers_capacity) {
-        uint32_t capacity = p->numbers_capacity ? 2 * p->numbers_capacity : 64;
-        uint32_t *numbers = realloc(p->numbers, sizeof *numbers * capacity);
-        if (!numbers)
-            return no_memory(p);
-        p->numbers = numbers;
-        p->numbers_capacity = capacity;
-    }
+    if (!array_reserve(&p->numbers, &p->numbers_capacity, p->n_numbers + (size_t)1))
+        return no_memory(p);
     p->numbers[p->n_numbers++] = number;
     return 0;
 }
@@ -200,50 +190,6 @@ static int visit(void *context, const struct document *document, uint32_t unit)
     return 0;
 }
 
-/* Says once per segment what its entries lack. */
-static void assess_segment(struct verifying *p, const struct document_segment *segment, const char *path)
-{
-    uint64_t damaged = 0, lost = 0, all = 0;
-    const struct document_place *first = NULL;
-    for (uint32_t i = first_place(p, p->number, 0); i < p->n_places && p->places[i].segment == p->number; i++) {
-        const struct document_place *place = &p->places[i];
-        uint64_t begin = (uint64_t)place->unit * DOCUMENT_UNIT;
-        all++;
-        if (place->state == PLACE_FOUND)
-            continue;
-        /* begins behind all that is written of the file, or is cut off by its end */
-        bool cut = begin + place->bytes > segment->bytes || (begin >= segment->end && segment->damaged_units == 0);
-        bool never = place->state == PLACE_MISSING && !segment->header_damaged && cut;
-        first = first || never ? first : place;
-        damaged += !never;
-        lost += never;
-    }
-    if (damaged)
-        found(p,
-              "%s: the documents of %llu of its %llu entries do not prove themselves; the first is that of entry "
-              "%016llx at offset %llu",
-              path, (unsigned long long)damaged, (unsigned long long)all, (unsigned long long)first->id,
-              (unsigned long long)first->unit * DOCUMENT_UNIT);
-    else if (segment->damaged_units)
-        note(p, "%s: %llu units of %u bytes are no documents, and no entry needs them", path,
-             (unsigned long long)segment->damaged_units, DOCUMENT_UNIT);
-    p->report->entries_damaged += damaged;
-    p->report->entries_lost += lost;
-}
-
-/* The segment in the new folder: all of it, or what is whole. */
-static int save_segment(struct verifying *p, const struct document_segment *segment, const char *path, const char *name)
-{
-    struct io_fs *fs = p->caches->options.fs;
-    char *to = document_log_path(p->to, name);
-    bool whole = segment->has_header && segment->damaged_units == 0;
-    int rc = to ? 0 : no_memory(p);
-    if (rc == 0 && (!whole || fs->ops->link(fs, path, to) < 0))
-        rc = document_rescue(fs, path, to, p->number, p->err);
-    free(to);
-    return rc;
-}
-
 static int verify_document_segment(struct verifying *p)
 {
     struct document_segment segment;
@@ -260,10 +206,45 @@ static int verify_document_segment(struct verifying *p)
     }
     if (rc == 0 && segment.header_damaged)
         found(p, "%s: its header is damaged: the server would remove it", path);
-    if (rc == 0)
-        assess_segment(p, &segment, path);
-    if (rc == 0 && p->to && segment.documents > 0)
-        rc = save_segment(p, &segment, path, name);
+    if (rc == 0) {
+        /* Says once per segment what its entries lack. */
+        uint64_t damaged = 0, lost = 0, all = 0;
+        const struct document_place *first = NULL;
+        for (uint32_t i = first_place(p, p->number, 0); i < p->n_places && p->places[i].segment == p->number; i++) {
+            const struct document_place *place = &p->places[i];
+            uint64_t begin = (uint64_t)place->unit * DOCUMENT_UNIT;
+            all++;
+            if (place->state == PLACE_FOUND)
+                continue;
+            /* begins behind all that is written of the file, or is cut off by its end */
+            bool cut = begin + place->bytes > segment.bytes || (begin >= segment.end && segment.damaged_units == 0);
+            bool never = place->state == PLACE_MISSING && !segment.header_damaged && cut;
+            first = first || never ? first : place;
+            damaged += !never;
+            lost += never;
+        }
+        if (damaged)
+            found(p,
+                  "%s: the documents of %llu of its %llu entries are not whole; the first is that of entry "
+                  "%016llx at offset %llu",
+                  path, (unsigned long long)damaged, (unsigned long long)all, (unsigned long long)first->id,
+                  (unsigned long long)first->unit * DOCUMENT_UNIT);
+        else if (segment.damaged_units)
+            note(p, "%s: %llu units of %u bytes are no documents, and no entry needs them", path,
+                 (unsigned long long)segment.damaged_units, DOCUMENT_UNIT);
+        p->report->entries_damaged += damaged;
+        p->report->entries_lost += lost;
+    }
+    if (rc == 0 && p->to && segment.documents > 0) {
+        /* The segment in the new folder: all of it, or what is whole. */
+        struct io_fs *fs = p->caches->options.fs;
+        char *to = document_log_path(p->to, name);
+        bool whole = segment.has_header && segment.damaged_units == 0;
+        rc = to ? 0 : no_memory(p);
+        if (rc == 0 && (!whole || fs->ops->link(fs, path, to) < 0))
+            rc = document_rescue(fs, path, to, p->number, p->err);
+        free(to);
+    }
     free(path);
     return rc == QUIRE_ENOMEM ? no_memory(p) : rc;
 }
@@ -313,8 +294,6 @@ static int verify_documents(struct verifying *p)
     return rc;
 }
 
-/* ---- a cache ----------------------------------------------------------------------------------------------------- */
-
 /* ---- sealed vectors ---------------------------------------------------------------------------------------------- */
 
 static void hear_warning(void *context, bool warning, const char *line)
@@ -327,14 +306,6 @@ static void hear_warning(void *context, bool warning, const char *line)
 static void hear_finding(void *context, const char *sentence)
 {
     found(context, "%s", sentence);
-}
-
-static int link_whole(struct verifying *p, const char *from, uint32_t number)
-{
-    char *to = sealed_path(p->proof->to, p->cache->uid, number);
-    int rc = to ? store_link_folder(p->caches->options.fs, from, to, true, p->err) : no_memory(p);
-    free(to);
-    return rc;
 }
 
 static int verify_sealed(struct verifying *p)
@@ -353,30 +324,18 @@ static int verify_sealed(struct verifying *p)
                 found(p, "%s", reason.message);
             rc = 0;
         }
-        if (whole && p->proof->to)
-            rc = link_whole(p, path, number);
+        if (whole && p->proof->to) {
+            char *to = sealed_path(p->proof->to, p->cache->uid, number);
+            rc = to ? store_link_folder(p->caches->options.fs, path, to, true, p->err) : no_memory(p);
+            free(to);
+        }
         p->report->sealed_segments++;
         free(path);
     }
     return rc;
 }
 
-/* Opened as a server would, but for writing: all that it keeps in several places agrees. */
-static int verify_structure(struct verifying *p)
-{
-    struct quire_error reason = {0};
-    int rc = cache_open_documents(p->cache, &reason);
-    p->caches->options.log = hear_warning; /* of segments that are lost */
-    p->caches->options.log_context = p;
-    if (rc == 0)
-        rc = cache_restore_end(p->cache, &reason);
-    p->caches->options.log = NULL;
-    if (rc == 0)
-        rc = cache_check(p->cache, &reason);
-    if (rc < 0 && rc != QUIRE_ENOMEM)
-        found(p, "cache '%.*s': %s", name_length(p->cache), name_of(p->cache), reason.message);
-    return rc == QUIRE_ENOMEM ? no_memory(p) : 0;
-}
+/* ---- a cache ----------------------------------------------------------------------------------------------------- */
 
 static int verify_cache(struct verifying *p, struct cache *cache)
 {
@@ -389,8 +348,21 @@ static int verify_cache(struct verifying *p, struct cache *cache)
         rc = no_memory(p);
     if (rc == 0)
         rc = verify_documents(p);
-    if (rc == 0)
-        rc = verify_structure(p);
+    if (rc == 0) {
+        /* Opened as a server would, but for writing: all that it keeps in several places agrees. */
+        struct quire_error reason = {0};
+        rc = cache_open_documents(p->cache, &reason);
+        p->caches->options.log = hear_warning; /* of segments that are lost */
+        p->caches->options.log_context = p;
+        if (rc == 0)
+            rc = cache_restore_end(p->cache, &reason);
+        p->caches->options.log = NULL;
+        if (rc == 0)
+            rc = cache_check(p->cache, &reason);
+        if (rc < 0 && rc != QUIRE_ENOMEM)
+            found(p, "cache '%.*s': %s", name_length(p->cache), name_of(p->cache), reason.message);
+        rc = rc == QUIRE_ENOMEM ? no_memory(p) : 0;
+    }
     if (rc == 0)
         rc = verify_sealed(p);
     p->report->caches++;
@@ -442,12 +414,6 @@ static int make_target_folder(struct verifying *p, const char *name)
     return rc;
 }
 
-static int make_target(struct verifying *p)
-{
-    int rc = make_target_folder(p, "documents");
-    return rc == 0 ? make_target_folder(p, SEALED_NAME) : rc;
-}
-
 /* Segments that were linked for a cache. */
 static void discard_sealed(const struct verifying *p, const struct cache *cache)
 {
@@ -487,7 +453,9 @@ int caches_verify(struct caches *caches, const struct caches_proof *proof, struc
     struct io_fs *fs = caches->options.fs;
     char *folder = NULL;
     *report = (struct caches_report){0};
-    int rc = make_target(&p);
+    int rc = make_target_folder(&p, "documents");
+    if (rc == 0)
+        rc = make_target_folder(&p, SEALED_NAME);
     for (uint32_t i = 0; i < caches->n && rc == 0; i++)
         rc = verify_cache(&p, caches->all[i]);
     if (rc == 0 && asprintf(&folder, "%s/documents", caches->folder) < 0)

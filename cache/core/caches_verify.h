@@ -1,9 +1,9 @@
 /*
- * caches_verify.h - proofs of the caches of a data folder that nobody has open, and saving their documents from one
+ * caches_verify.h - checks of the caches of a data folder that nobody has open, and saving their documents from one
  * that is damaged: for `quire verify` and `quire repair`.
  *
  * The caches were made with caches_options.read_only, and took in the folder's records by caches_restore and
- * caches_replay. caches_verify proves what they became (cache_check), every document of every segment, and that each
+ * caches_replay. caches_verify checks what they became (cache_check), every document of every segment, and that each
  * entry's document is there and is its own. Nothing is written but what `to` asks for. Afterwards only caches_destroy
  * may be called.
  *
@@ -20,7 +20,7 @@ struct caches_proof {
     void (*note)(void *context, const char *sentence);    /* none; may be NULL, as progress */
     int (*progress)(void *context, const char *phase, uint64_t done, uint64_t total); /* other than 0: ECANCELLED */
     void *context;
-    const char *to; /* repair: the new data folder, which gets all documents that are whole; NULL: a proof only */
+    const char *to; /* repair: the new data folder, which gets all documents that are whole; NULL: a check only */
 };
 
 struct caches_report {

@@ -18,17 +18,6 @@
 
 /* ---- scopes in canonical form ------------------------------------------------------------------------------------ */
 
-static void write_pair(struct group_key *key, const struct quire_pair *pair)
-{
-    uint8_t *at = key->scope + key->n_scope;
-    uint16_t sizes[2] = {(uint16_t)pair->key.n_bytes, (uint16_t)pair->value.n_bytes};
-    memcpy(at, sizes, sizeof sizes);
-    memcpy(at + sizeof sizes, pair->key.data, sizes[0]);
-    memcpy(at + sizeof sizes + sizes[0], pair->value.data, sizes[1]);
-    key->n_scope += (uint32_t)sizeof sizes + sizes[0] + sizes[1];
-    assert(key->n_scope <= sizeof key->scope);
-}
-
 bool group_scope_pair(const uint8_t *bytes, uint32_t n, uint32_t *at, struct quire_pair *pair)
 {
     uint16_t sizes[2];
@@ -51,39 +40,6 @@ static bool has_key(const struct quire_pair *const *pairs, uint32_t n, struct qu
     return false;
 }
 
-static int check_pair(const struct cache *cache, const struct quire_pair *pair, struct quire_error *err)
-{
-    const struct cache_config *config = &cache->config;
-    bool known = config->n_scope_keys == 0;
-    for (uint32_t i = 0; i < config->n_scope_keys && !known; i++)
-        known = bytes_equal(config->scope_keys[i], pair->key);
-    if (pair->key.n_bytes == 0 || pair->key.n_bytes > CATEGORY_SCOPE_KEY_BYTES || pair->value.n_bytes == 0 ||
-        pair->value.n_bytes > 1024)
-        return error_set(err, QUIRE_ERANGE,
-                         "a scope has a key of %zu and a value of %zu bytes; keys have 1 to %u, values 1 to 1024",
-                         pair->key.n_bytes, pair->value.n_bytes, CATEGORY_SCOPE_KEY_BYTES);
-    if (!known)
-        return error_set(err, QUIRE_EINVALID, "scope key '%.*s' is not one of this cache's; SC.INFO lists them",
-                         (int)pair->key.n_bytes, (const char *)pair->key.data);
-    return 0;
-}
-
-static int check_required(const struct cache *cache, const struct category_settings *settings,
-                          const struct quire_pair *const *pairs, uint32_t n, struct quire_error *err)
-{
-    for (uint32_t i = 0; i < cache->config.n_scope_keys && cache->config.require_scope; i++)
-        if (!has_key(pairs, n, cache->config.scope_keys[i]))
-            return error_set(err, QUIRE_EINVALID,
-                             "scope key '%.*s' is missing: this cache requires it (SCOPE key value)",
-                             (int)cache->config.scope_keys[i].n_bytes, (const char *)cache->config.scope_keys[i].data);
-    for (uint32_t i = 0; i < settings->n_scope_keys; i++)
-        if (!has_key(pairs, n, bytes_of(settings->scope_keys[i])))
-            return error_set(err, QUIRE_EINVALID,
-                             "scope key '%s' is missing: this category requires it (SCOPE key value)",
-                             settings->scope_keys[i]);
-    return 0;
-}
-
 int group_key_make(const struct cache *cache, const struct category_settings *settings, const struct quire_pair *scope,
                    uint32_t n_scope, struct group_key *key, struct quire_error *err)
 {
@@ -94,9 +50,18 @@ int group_key_make(const struct cache *cache, const struct category_settings *se
         return error_set(err, QUIRE_ERANGE, "a scope of %u pairs; it may have at most %u", n_scope,
                          CACHE_SCOPE_KEYS_MAX);
     for (uint32_t i = 0; i < n_scope; i++) {
-        int rc = check_pair(cache, &scope[i], err);
-        if (rc < 0)
-            return rc;
+        const struct cache_config *config = &cache->config;
+        bool known = config->n_scope_keys == 0;
+        for (uint32_t k = 0; k < config->n_scope_keys && !known; k++)
+            known = bytes_equal(config->scope_keys[k], scope[i].key);
+        if (scope[i].key.n_bytes == 0 || scope[i].key.n_bytes > CATEGORY_SCOPE_KEY_BYTES ||
+            scope[i].value.n_bytes == 0 || scope[i].value.n_bytes > 1024)
+            return error_set(err, QUIRE_ERANGE,
+                             "a scope has a key of %zu and a value of %zu bytes; keys have 1 to %u, values 1 to 1024",
+                             scope[i].key.n_bytes, scope[i].value.n_bytes, CATEGORY_SCOPE_KEY_BYTES);
+        if (!known)
+            return error_set(err, QUIRE_EINVALID, "scope key '%.*s' is not one of this cache's; SC.INFO lists them",
+                             (int)scope[i].key.n_bytes, (const char *)scope[i].key.data);
         uint32_t at = i;
         for (; at > 0 && cache_compare_bytes(scope[i].key, sorted[at - 1]->key) < 0; at--)
             sorted[at] = sorted[at - 1];
@@ -110,9 +75,25 @@ int group_key_make(const struct cache *cache, const struct category_settings *se
         if (i > 0 && cache_compare_bytes(sorted[i]->key, sorted[i - 1]->key) == 0)
             return error_set(err, QUIRE_EINVALID, "scope key '%.*s' is given twice", (int)sorted[i]->key.n_bytes,
                              (const char *)sorted[i]->key.data);
-        write_pair(key, sorted[i]);
+        uint8_t *to = key->scope + key->n_scope;
+        uint16_t sizes[2] = {(uint16_t)sorted[i]->key.n_bytes, (uint16_t)sorted[i]->value.n_bytes};
+        memcpy(to, sizes, sizeof sizes);
+        memcpy(to + sizeof sizes, sorted[i]->key.data, sizes[0]);
+        memcpy(to + sizeof sizes + sizes[0], sorted[i]->value.data, sizes[1]);
+        key->n_scope += (uint32_t)sizeof sizes + sizes[0] + sizes[1];
+        assert(key->n_scope <= sizeof key->scope);
     }
-    return check_required(cache, settings, sorted, n_scope, err);
+    for (uint32_t i = 0; i < cache->config.n_scope_keys && cache->config.require_scope; i++)
+        if (!has_key(sorted, n_scope, cache->config.scope_keys[i]))
+            return error_set(err, QUIRE_EINVALID,
+                             "scope key '%.*s' is missing: this cache requires it (SCOPE key value)",
+                             (int)cache->config.scope_keys[i].n_bytes, (const char *)cache->config.scope_keys[i].data);
+    for (uint32_t i = 0; i < settings->n_scope_keys; i++)
+        if (!has_key(sorted, n_scope, bytes_of(settings->scope_keys[i])))
+            return error_set(err, QUIRE_EINVALID,
+                             "scope key '%s' is missing: this category requires it (SCOPE key value)",
+                             settings->scope_keys[i]);
+    return 0;
 }
 
 void group_key_finish(struct group_key *key, uint32_t category, struct hash128 compat)
@@ -177,20 +158,6 @@ static struct scope *scope_make(struct cache *cache, const struct group_key *key
     return scope;
 }
 
-static void scope_release(struct cache *cache, struct scope *scope)
-{
-    if (scope->groups)
-        return;
-    assert(scope->entries == 0 && cache->n_scopes > 0);
-    struct scope **at = &cache->scope_buckets[scope->hash & (cache->n_scope_buckets - 1)];
-    while (*at != scope)
-        at = &(*at)->next;
-    *at = scope->next;
-    cache->n_scopes--;
-    cache->group_bytes -= sizeof *scope + scope->n_bytes;
-    free(scope);
-}
-
 /* ---- groups ---- */
 
 struct group *group_find(const struct cache *cache, const struct group_key *key)
@@ -202,23 +169,17 @@ struct group *group_find(const struct cache *cache, const struct group_key *key)
     return NULL;
 }
 
-/* Numbers below n have a place; new ones are free. */
-static bool reserve_groups(struct cache *cache, uint32_t n)
-{
-    uint32_t before = cache->groups_capacity;
-    if (!array_reserve(&cache->groups, &cache->groups_capacity, n))
-        return false;
-    memset(cache->groups + before, 0, sizeof *cache->groups * (cache->groups_capacity - before));
-    return true;
-}
-
 struct group *group_make(struct cache *cache, const struct group_key *key, uint32_t number)
 {
     if (number == UINT32_MAX)
         for (number = cache->first_free_group; number < cache->n_groups && cache->groups[number];)
             number++;
     struct group *group = number < GROUPS_MAX ? calloc(1, sizeof *group) : NULL;
-    struct scope *scope = group && reserve_groups(cache, number + 1) ? scope_make(cache, key) : NULL;
+    uint32_t before = cache->groups_capacity;
+    bool has_place = group && array_reserve(&cache->groups, &cache->groups_capacity, number + (size_t)1);
+    if (cache->groups_capacity > before) /* new numbers are free */
+        memset(cache->groups + before, 0, sizeof *cache->groups * (cache->groups_capacity - before));
+    struct scope *scope = has_place ? scope_make(cache, key) : NULL;
     if (!scope) {
         free(group);
         return NULL;
@@ -270,7 +231,16 @@ void group_release(struct cache *cache, struct group *group)
     cache->groups_living--;
     cache->group_bytes -= sizeof *group + group->rows_capacity * sizeof *group->rows;
     group->scope->groups--;
-    scope_release(cache, group->scope);
+    if (!group->scope->groups) {
+        assert(group->scope->entries == 0 && cache->n_scopes > 0);
+        struct scope **place = &cache->scope_buckets[group->scope->hash & (cache->n_scope_buckets - 1)];
+        while (*place != group->scope)
+            place = &(*place)->next;
+        *place = group->scope->next;
+        cache->n_scopes--;
+        cache->group_bytes -= sizeof *group->scope + group->scope->n_bytes;
+        free(group->scope);
+    }
     group->item.run = free_group;
     epoch_defer(cache->of->epochs, &group->item);
 }

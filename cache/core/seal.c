@@ -155,13 +155,6 @@ static struct group *choose_merge(struct cache *cache)
 
 /* ---- the rows of a seal ------------------------------------------------------------------------------------------ */
 
-static bool is_row_of(const struct seal *s, uint32_t row)
-{
-    uint64_t word = cache_entry_word(s->cache, row);
-    return (word & (ENTRY_LIVE | ENTRY_VECTOR)) == (ENTRY_LIVE | ENTRY_VECTOR) &&
-           cache_entry_at(s->cache, row)->group == s->group->number && !cache_entry_is_sealed(s->cache, row);
-}
-
 /* Calls visit for each entry of the group whose vector is in memory, until it says false. (takes the lock) */
 static void each_row(struct seal *s, bool (*visit)(struct seal *s, uint32_t row, void *context), void *context)
 {
@@ -169,9 +162,12 @@ static void each_row(struct seal *s, bool (*visit)(struct seal *s, uint32_t row,
     bool more = true;
     for (uint32_t first = 0; more; first += LOOK_BATCH) {
         pthread_mutex_lock(&cache->lock);
-        for (uint32_t row = first; row < first + LOOK_BATCH && row < cache->n_rows && more; row++)
-            if (is_row_of(s, row))
+        for (uint32_t row = first; row < first + LOOK_BATCH && row < cache->n_rows && more; row++) {
+            uint64_t word = cache_entry_word(cache, row), has_vector = ENTRY_LIVE | ENTRY_VECTOR;
+            if ((word & has_vector) == has_vector && cache_entry_at(cache, row)->group == s->group->number &&
+                !cache_entry_is_sealed(cache, row))
                 more = visit(s, row, context);
+        }
         more = more && first + LOOK_BATCH < cache->n_rows;
         pthread_mutex_unlock(&cache->lock);
     }
@@ -201,12 +197,6 @@ static bool take_row(struct seal *s, uint32_t row, void *context)
     return s->n_rows < s->rows_capacity;
 }
 
-static int by_number(const void *left, const void *right)
-{
-    uint64_t a = *(const uint64_t *)left, b = *(const uint64_t *)right;
-    return (a > b) - (a < b);
-}
-
 /* The older half of the group, as samples tell which that is: sorting all would take memory, which is short. */
 static int list_rows(struct seal *s, struct quire_error *err)
 {
@@ -222,7 +212,7 @@ static int list_rows(struct seal *s, struct quire_error *err)
         samples->step = n / SAMPLES + 1;
         each_row(s, take_sample, samples);
         if (samples->n)
-            qsort(samples->created, samples->n, sizeof *samples->created, by_number);
+            qsort(samples->created, samples->n, sizeof *samples->created, cache_compare_numbers);
         uint64_t at = n ? (uint64_t)samples->n * s->rows_capacity / n : 0;
         s->until = samples->n ? samples->created[at < samples->n ? at : samples->n - 1] : 0;
         if (s->rows_capacity && samples->n)
@@ -387,17 +377,6 @@ static int join(struct seal *s, struct quire_error *err)
 
 /* ---- moving ------------------------------------------------------------------------------------------------------ */
 
-/* The lock, at a moment at which vectors may leave the memory. */
-static void lock_for_seal(struct cache *cache)
-{
-    pthread_mutex_lock(&cache->lock);
-    while (cache->near_scans) {
-        pthread_mutex_unlock(&cache->lock);
-        nanosleep(&(struct timespec){.tv_nsec = NEAR_WAIT_US * 1000}, NULL);
-        pthread_mutex_lock(&cache->lock);
-    }
-}
-
 /* (lock) Those of a batch whose entries still have their vectors in memory come first, are logged and moved; how many
  * or an error. */
 static int move_some(struct seal *s, struct sealing *batch, uint32_t n, struct quire_error *err)
@@ -433,7 +412,13 @@ static int move_rows(struct seal *s, struct quire_error *err)
         s->rows[i].segment_row = s->result.rows_of[0][i];
     for (uint32_t first = 0; first < s->n_rows && moved >= 0; first += MOVE_BATCH) {
         uint32_t n = s->n_rows - first < MOVE_BATCH ? s->n_rows - first : MOVE_BATCH;
-        lock_for_seal(cache);
+        /* The lock, at a moment at which vectors may leave the memory. */
+        pthread_mutex_lock(&cache->lock);
+        while (cache->near_scans) {
+            pthread_mutex_unlock(&cache->lock);
+            nanosleep(&(struct timespec){.tv_nsec = NEAR_WAIT_US * 1000}, NULL);
+            pthread_mutex_lock(&cache->lock);
+        }
         moved = move_some(s, s->rows + first, n, err);
         pthread_mutex_unlock(&cache->lock);
         for (int i = 0; i < moved; i++) { /* the group stays: it is held */
@@ -454,30 +439,6 @@ static uint32_t part_of(const struct seal *s, uint32_t number)
     return p;
 }
 
-/* (lock) Entries of rows first .. last - 1 that are in one of the parts. */
-static int move_between(struct seal *s, uint32_t first, uint32_t last, struct quire_error *err)
-{
-    struct cache *cache = s->cache;
-    struct sealing batch[MOVE_BATCH];
-    uint32_t n = 0;
-    assert(lock_is_held(&cache->lock) && s->added && last - first <= MOVE_BATCH);
-    for (uint32_t row = first; row < last; row++) {
-        struct place place = cache_entry_place(cache, row);
-        uint32_t p = part_of(s, place.segment);
-        if ((cache_entry_word(cache, row) & ENTRY_LIVE) && p < s->n_parts &&
-            s->result.rows_of[p][place.row] != UINT32_MAX)
-            batch[n++] =
-                (struct sealing){cache_entry_id(cache_entry_at(cache, row), row), 0, s->result.rows_of[p][place.row]};
-    }
-    int rc = n ? cache_log_sealed(cache, s->added, batch, n, err) : 0;
-    for (uint32_t i = 0; i < n && rc == 0; i++) {
-        struct place place = cache_entry_place(cache, (uint32_t)batch[i].id);
-        bitmap_add(s->moved[part_of(s, place.segment)], place.row); /* what could not be logged has not moved */
-        sealed_place(cache, (uint32_t)batch[i].id, s->added, batch[i].segment_row);
-    }
-    return rc;
-}
-
 static int move_parts(struct seal *s, struct quire_error *err)
 {
     struct cache *cache = s->cache;
@@ -486,7 +447,25 @@ static int move_parts(struct seal *s, struct quire_error *err)
     for (uint32_t first = 0; rc == 0 && !end; first += MOVE_BATCH) {
         pthread_mutex_lock(&cache->lock);
         end = first + MOVE_BATCH >= cache->n_rows;
-        rc = move_between(s, first, end ? cache->n_rows : first + MOVE_BATCH, err);
+        /* entries of rows first .. last - 1 that are in one of the parts */
+        uint32_t last = end ? cache->n_rows : first + MOVE_BATCH;
+        struct sealing batch[MOVE_BATCH];
+        uint32_t n = 0;
+        assert(lock_is_held(&cache->lock) && s->added && last - first <= MOVE_BATCH);
+        for (uint32_t row = first; row < last; row++) {
+            struct place place = cache_entry_place(cache, row);
+            uint32_t from = part_of(s, place.segment);
+            if ((cache_entry_word(cache, row) & ENTRY_LIVE) && from < s->n_parts &&
+                s->result.rows_of[from][place.row] != UINT32_MAX)
+                batch[n++] = (struct sealing){cache_entry_id(cache_entry_at(cache, row), row), 0,
+                                              s->result.rows_of[from][place.row]};
+        }
+        rc = n ? cache_log_sealed(cache, s->added, batch, n, err) : 0;
+        for (uint32_t i = 0; i < n && rc == 0; i++) {
+            struct place place = cache_entry_place(cache, (uint32_t)batch[i].id);
+            bitmap_add(s->moved[part_of(s, place.segment)], place.row); /* what could not be logged has not moved */
+            sealed_place(cache, (uint32_t)batch[i].id, s->added, batch[i].segment_row);
+        }
         if (rc < 0) { /* it could not be logged to its end: rows whose entries have moved are dead where they were */
             for (uint32_t p = 0; p < s->n_parts; p++)
                 for (uint32_t row = 0; row < s->parts[p]->n_rows; row++)
@@ -500,22 +479,6 @@ static int move_parts(struct seal *s, struct quire_error *err)
 }
 
 /* ---- all of it --------------------------------------------------------------------------------------------------- */
-
-/* (takes the lock) */
-static void retire_empty(struct seal *s)
-{
-    struct cache *cache = s->cache;
-    pthread_mutex_lock(&cache->lock);
-    for (uint32_t i = 0; i < s->n_parts; i++)
-        if (s->parts[i]->n_living == 0 && sealed_find(cache, s->parts[i]->number))
-            sealed_retire(cache, s->parts[i]);
-    if (s->added && s->added->n_living == 0 && sealed_find(cache, s->added->number))
-        sealed_retire(cache, s->added);
-    assert(s->group->pending > 0);
-    s->group->pending--;
-    group_release(cache, s->group);
-    pthread_mutex_unlock(&cache->lock);
-}
 
 static int run(struct seal *s, bool merge, struct quire_error *err)
 {
@@ -554,7 +517,16 @@ bool seal_work(struct cache *cache, struct cache_scratch *scratch)
     if (!s.group)
         return false;
     int rc = run(&s, merge, &err);
-    retire_empty(&s);
+    pthread_mutex_lock(&cache->lock);
+    for (uint32_t i = 0; i < s.n_parts; i++)
+        if (s.parts[i]->n_living == 0 && sealed_find(cache, s.parts[i]->number))
+            sealed_retire(cache, s.parts[i]);
+    if (s.added && s.added->n_living == 0 && sealed_find(cache, s.added->number))
+        sealed_retire(cache, s.added);
+    assert(s.group->pending > 0);
+    s.group->pending--;
+    group_release(cache, s.group);
+    pthread_mutex_unlock(&cache->lock);
     bool done = rc == 0 && s.added;
     *(merge ? &cache->merge_failed_ms : &cache->seal_failed_ms) = rc < 0 ? now : 0;
     if (rc < 0 && rc != QUIRE_ECANCELLED) {

@@ -181,9 +181,13 @@ int sealed_remove_folder(const struct cache *cache, uint32_t number, struct quir
     return rc;
 }
 
-/* Retired segments that only the cache refers to. */
-static struct sealed *take_retired(struct cache *cache)
+void sealed_remove_retired(struct cache *cache)
 {
+    struct caches *caches = cache->of;
+    struct quire_error err = {0};
+    if (pthread_mutex_trylock(&caches->removal) != 0) /* a snapshot links them */
+        return;
+    /* Retired segments that only the cache refers to. */
     struct sealed *list = NULL;
     pthread_mutex_lock(&cache->lock);
     for (struct sealed **at = &cache->retired, *sealed; (sealed = *at);) {
@@ -196,16 +200,6 @@ static struct sealed *take_retired(struct cache *cache)
         list = sealed;
     }
     pthread_mutex_unlock(&cache->lock);
-    return list;
-}
-
-void sealed_remove_retired(struct cache *cache)
-{
-    struct caches *caches = cache->of;
-    struct quire_error err = {0};
-    if (pthread_mutex_trylock(&caches->removal) != 0) /* a snapshot links them */
-        return;
-    struct sealed *list = take_retired(cache);
     int rc = list && caches->journal ? journal_sync(caches->journal, &err) : 0;
     while (list) {
         struct sealed *sealed = list;
@@ -311,12 +305,6 @@ static int note_places(struct cache *cache, struct quire_error *err)
     return 0;
 }
 
-static bool is_loss(int rc)
-{
-    return rc == QUIRE_ECORRUPT || rc == QUIRE_ENOFILE || rc == QUIRE_EFORMAT || rc == QUIRE_ETRUNCATED ||
-           rc == QUIRE_EVERSION;
-}
-
 /* What is lost costs its entries, as lost documents do: they can be computed again. */
 static int open_named(struct cache *cache, struct quire_error *err)
 {
@@ -332,7 +320,8 @@ static int open_named(struct cache *cache, struct quire_error *err)
             i++;
             continue;
         }
-        if (rc < 0 && !is_loss(rc))
+        if (rc < 0 && !(rc == QUIRE_ECORRUPT || rc == QUIRE_ENOFILE || rc == QUIRE_EFORMAT || rc == QUIRE_ETRUNCATED ||
+                        rc == QUIRE_EVERSION))
             return error_set(err, rc, "%s", reason.message);
         if (rc < 0)
             caches_say(cache->of, true, reason.message);

@@ -133,7 +133,7 @@ void sealed_place(struct cache *cache, uint32_t row, struct sealed *sealed, uint
 void sealed_revive(struct cache *cache, uint32_t row, struct sealed *sealed, uint32_t segment_row);
 /* An entry dies: its row does, too. Nothing where it is in memory. */
 void sealed_kill(struct cache *cache, uint32_t row);
-/* Proves that tables, bitmaps, counts and the keys on the disk agree with the entries. (nothing else runs) */
+/* Checks that tables, bitmaps, counts and the keys on the disk agree with the entries. (nothing else runs) */
 int sealed_check(struct cache *cache, struct quire_error *reason);
 /* After a folder was read: opens the segments that entries are in; entries of those that are lost go. (no lock) */
 int sealed_restore_end(struct cache *cache, struct quire_error *err);

@@ -152,42 +152,16 @@ static int visit(void *context, const struct scanned_row *row)
     return 0;
 }
 
-static int by_id(const void *left, const void *right)
-{
-    uint64_t a = *(const uint64_t *)left, b = *(const uint64_t *)right;
-    return (a > b) - (a < b);
-}
-
-/* Of an entry that is being moved from one segment to another both rows were seen. */
-static void sort_ids(struct near_scan *scan)
-{
-    size_t n = 0;
-    if (scan->n)
-        qsort(scan->ids, scan->n, sizeof *scan->ids, by_id);
-    for (size_t i = 0; i < scan->n; i++)
-        if (i == 0 || scan->ids[i] != scan->ids[n - 1])
-            scan->ids[n++] = scan->ids[i];
-    scan->n = n;
-}
-
-/* References to all segments of the cache; NULL: no memory. */
-static struct sealed **list_all(struct cache *cache, uint32_t *n)
-{
-    pthread_mutex_lock(&cache->lock);
-    struct sealed **all = malloc(sizeof(struct sealed *) * (cache->n_sealed + 1u));
-    *n = all ? cache->n_sealed : 0;
-    for (uint32_t i = 0; i < *n; i++)
-        all[i] = sealed_ref(cache->sealed[i]);
-    pthread_mutex_unlock(&cache->lock);
-    return all;
-}
-
 int sealed_near(struct cache *cache, const float *unit, double similarity, uint64_t **ids, size_t *n,
                 struct quire_error *err)
 {
     struct near_scan scan = {.unit = unit, .similarity = similarity, .dim = cache->config.dim};
-    uint32_t n_all;
-    struct sealed **all = list_all(cache, &n_all);
+    pthread_mutex_lock(&cache->lock);
+    struct sealed **all = malloc(sizeof(struct sealed *) * (cache->n_sealed + 1u)); /* references */
+    uint32_t n_all = all ? cache->n_sealed : 0;
+    for (uint32_t i = 0; i < n_all; i++)
+        all[i] = sealed_ref(cache->sealed[i]);
+    pthread_mutex_unlock(&cache->lock);
     int rc = all ? 0 : QUIRE_ENOMEM;
     struct quire_error reason = {0};
     for (uint32_t i = 0; i < n_all; i++) {
@@ -200,8 +174,14 @@ int sealed_near(struct cache *cache, const float *unit, double similarity, uint6
         free(scan.ids);
         return error_set(err, rc, "%s", reason.code ? reason.message : "no memory to look at all sealed vectors");
     }
-    sort_ids(&scan);
+    /* Of an entry that is being moved from one segment to another both rows were seen. */
+    size_t n_ids = 0;
+    if (scan.n)
+        qsort(scan.ids, scan.n, sizeof *scan.ids, cache_compare_numbers);
+    for (size_t i = 0; i < scan.n; i++)
+        if (i == 0 || scan.ids[i] != scan.ids[n_ids - 1])
+            scan.ids[n_ids++] = scan.ids[i];
     *ids = scan.ids;
-    *n = scan.n;
+    *n = n_ids;
     return 0;
 }

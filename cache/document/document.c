@@ -8,7 +8,7 @@
  *
  * Valid if and only if: magic; a length that is a multiple of DOCUMENT_UNIT, at most DOCUMENT_BYTES_MAX and within the
  * bytes given; XXH3-64 of all but the checksum itself; a table inside the document; ends that never fall, the first not
- * before the end of the table; fewer than DOCUMENT_UNIT bytes behind the last. The structure is proved although the
+ * before the end of the table; fewer than DOCUMENT_UNIT bytes behind the last. The structure is checked although the
  * checksum holds, since bytes that somebody made on purpose have a right checksum as well.
  */
 #include "cache/document/document.h"
@@ -147,22 +147,6 @@ static bool pieces_right(const uint8_t *bytes, uint64_t n_bytes, uint64_t n_piec
     return n_bytes - end < DOCUMENT_UNIT;
 }
 
-static void decode_header(const uint8_t *bytes, struct document *out)
-{
-    *out = (struct document){.id = load_u64(bytes + ID_AT),
-                             .created_ms = load_u64(bytes + CREATED_AT),
-                             .expire_ms = load_u64(bytes + EXPIRE_AT),
-                             .exact = load_hash(bytes + EXACT_AT),
-                             .compat = load_hash(bytes + COMPAT_AT),
-                             .n_scope = load_u32(bytes + N_SCOPE_AT),
-                             .n_tags = load_u32(bytes + N_TAGS_AT),
-                             .n_chunks = load_u32(bytes + N_CHUNKS_AT),
-                             .tokens_in = load_u32(bytes + TOKENS_IN_AT),
-                             .tokens_out = load_u32(bytes + TOKENS_OUT_AT),
-                             .llm_ms = load_u32(bytes + LLM_MS_AT),
-                             .cost = load_f32(bytes + COST_AT)};
-}
-
 int document_decode(const uint8_t *bytes, size_t n, struct document *out, size_t *n_bytes, struct quire_error *err)
 {
     uint32_t length = n >= DOCUMENT_PEEK_BYTES ? document_peek(bytes) : 0;
@@ -171,8 +155,18 @@ int document_decode(const uint8_t *bytes, size_t n, struct document *out, size_t
                          length ? "its end is missing" : "no header of one", n, length);
     if (XXH3_64bits(bytes + MAGIC_AT, length - MAGIC_AT) != load_u64(bytes + CHECKSUM_AT))
         return error_set(err, QUIRE_ECORRUPT, "a document of %u bytes does not have its checksum", length);
-    struct document document;
-    decode_header(bytes, &document);
+    struct document document = {.id = load_u64(bytes + ID_AT),
+                                .created_ms = load_u64(bytes + CREATED_AT),
+                                .expire_ms = load_u64(bytes + EXPIRE_AT),
+                                .exact = load_hash(bytes + EXACT_AT),
+                                .compat = load_hash(bytes + COMPAT_AT),
+                                .n_scope = load_u32(bytes + N_SCOPE_AT),
+                                .n_tags = load_u32(bytes + N_TAGS_AT),
+                                .n_chunks = load_u32(bytes + N_CHUNKS_AT),
+                                .tokens_in = load_u32(bytes + TOKENS_IN_AT),
+                                .tokens_out = load_u32(bytes + TOKENS_OUT_AT),
+                                .llm_ms = load_u32(bytes + LLM_MS_AT),
+                                .cost = load_f32(bytes + COST_AT)};
     if (!pieces_right(bytes, length, pieces_of(&document)))
         return error_set(err, QUIRE_ECORRUPT, "a document of %u bytes has pieces outside of it", length);
     document.packed = (struct quire_bytes){bytes, length};

@@ -1,7 +1,7 @@
 /*
  * document.h - an answer as it lies in the document log: its bytes, and what identifies it.
  *
- * A document carries everything that its entry in memory has only a short form of, so that a reader proves with one
+ * A document carries everything that its entry in memory has only a short form of, so that a reader checks with one
  * read that it holds what was asked for: whole hashes, the scope in words, the entry's id. All of it stands under one
  * checksum. Numbers are little-endian. docs/format.md gives every byte.
  */
@@ -36,9 +36,9 @@ struct document {
 size_t document_bytes(const struct document *document);
 /* Writes exactly document_bytes(). */
 void document_encode(const struct document *document, uint8_t *out);
-/* What the first DOCUMENT_PEEK_BYTES of a document say that it takes; 0: these begin none. Proves nothing. */
+/* What the first DOCUMENT_PEEK_BYTES of a document say that it takes; 0: these begin none. Checks nothing. */
 uint32_t document_peek(const uint8_t bytes[DOCUMENT_PEEK_BYTES]);
-/* Proves the checksum and every length of `n` bytes that begin with a document, and fills *out with what points into
+/* Verifies the checksum and every length of `n` bytes that begin with a document, and fills *out with what points into
  * them; arrays (scope, tags, chunks) are read by the functions below. *n_bytes: what it takes. QUIRE_ECORRUPT. */
 int document_decode(const uint8_t *bytes, size_t n, struct document *out, size_t *n_bytes, struct quire_error *err);
 /* Of decoded documents, i below its count. */

@@ -9,7 +9,7 @@
  *
  * Rules:
  *   1. A segment is written by the process that made it, from front to back, and by no later one. Opening reads the
- *      first page of each and takes the file's size for its end; what a crash left of the last documents proves itself
+ *      first page of each and takes the file's size for its end; what a crash left of the last documents is checked
  *      when it is read.
  *   2. The log counts what lives in a segment and knows no single document. The host tells it: append and adopt count
  *      up, drop counts down, and a segment of which nothing lives is removed.
@@ -133,30 +133,6 @@ static int by_number(const void *a, const void *b)
     return (*first)->number < (*second)->number ? -1 : (*first)->number > (*second)->number;
 }
 
-/* Opens a file that is there; one without a whole header holds nothing and goes with the first round. */
-static int open_one(struct document_log *log, struct document_log_segment *segment, uint8_t *page,
-                    struct quire_error *err)
-{
-    char name[LOG_NAME_BYTES];
-    bool damaged = false;
-    document_log_segment_name(name, segment->number);
-    char *path = document_log_path(log->folder, name);
-    int rc = path ? 0 : error_set(err, QUIRE_ENOMEM, "no memory to open the segments of %s", log->folder);
-    if (rc == 0)
-        rc = fs_open(log->fs, path, FS_READ | FS_DIRECT, &segment->file, err);
-    ssize_t n = rc == 0 ? log->fs->ops->read(segment->file, page, LOG_HEADER_BYTES, 0) : 0;
-    if (n < 0)
-        rc = error_set(err, (int)n, "cannot read %s: %s", path, quire_error_text((int)n));
-    if (rc == 0)
-        rc = document_log_header_decode(path, page, (size_t)n, segment, &damaged, err);
-    if (rc > 0)
-        segment->bytes = segment->disk = segment->synced = segment->file->bytes / DOCUMENT_UNIT * DOCUMENT_UNIT;
-    if (damaged)
-        document_log_say(log, true, "%s has a damaged header: its documents are lost, the file will be removed", path);
-    free(path);
-    return rc < 0 ? rc : 0;
-}
-
 static int open_segments(struct document_log *log, struct quire_error *err)
 {
     uint8_t *page = memory_aligned(LOG_PAGE, LOG_HEADER_BYTES);
@@ -167,29 +143,34 @@ static int open_segments(struct document_log *log, struct quire_error *err)
         error_set(err, rc, "cannot list %s: %s", log->folder, quire_error_text(rc));
     if (log->n_segments)
         qsort(log->segments, log->n_segments, sizeof(struct document_log_segment *), by_number);
-    for (size_t i = 0; rc == 0 && i < log->n_segments; i++)
-        rc = open_one(log, log->segments[i], page, err);
+    for (size_t i = 0; rc == 0 && i < log->n_segments; i++) {
+        /* Opens a file that is there; one without a whole header holds nothing and goes with the first round. */
+        struct document_log_segment *segment = log->segments[i];
+        char name[LOG_NAME_BYTES];
+        bool damaged = false;
+        document_log_segment_name(name, segment->number);
+        char *path = document_log_path(log->folder, name);
+        rc = path ? 0 : error_set(err, QUIRE_ENOMEM, "no memory to open the segments of %s", log->folder);
+        if (rc == 0)
+            rc = fs_open(log->fs, path, FS_READ | FS_DIRECT, &segment->file, err);
+        ssize_t n = rc == 0 ? log->fs->ops->read(segment->file, page, LOG_HEADER_BYTES, 0) : 0;
+        if (n < 0)
+            rc = error_set(err, (int)n, "cannot read %s: %s", path, quire_error_text((int)n));
+        if (rc == 0)
+            rc = document_log_header_decode(path, page, (size_t)n, segment, &damaged, err);
+        if (rc > 0)
+            segment->bytes = segment->disk = segment->synced = segment->file->bytes / DOCUMENT_UNIT * DOCUMENT_UNIT;
+        if (damaged)
+            document_log_say(log, true, "%s has a damaged header: its documents are lost, the file will be removed",
+                             path);
+        free(path);
+        rc = rc < 0 ? rc : 0;
+    }
     memory_free(page);
     uint64_t seconds = document_log_now_ms(log) / 1000, next = seconds < UINT32_MAX ? seconds : UINT32_MAX;
     uint32_t highest = log->n_segments ? log->segments[log->n_segments - 1]->number : 0;
     log->next_number = next > highest ? (uint32_t)next : highest + 1;
     return rc;
-}
-
-/* Makes the folder, durably. */
-static int make_folder(struct document_log *log, struct quire_error *err)
-{
-    int rc = log->fs->ops->mkdir(log->fs, log->folder);
-    if (rc == 0) {
-        char *parent = strdup(log->folder), *slash = parent ? strrchr(parent, '/') : NULL;
-        if (slash)
-            slash[slash == parent] = '\0';
-        rc = parent ? log->fs->ops->sync_dir(log->fs, slash ? parent : ".") : QUIRE_ENOMEM;
-        free(parent);
-    }
-    if (rc == 0 || rc == QUIRE_EEXISTS)
-        return 0;
-    return error_set(err, rc, "cannot make the folder %s: %s", log->folder, quire_error_text(rc));
 }
 
 static int take_options(struct document_log *log, const struct document_log_options *options, struct quire_error *err)
@@ -254,8 +235,20 @@ int document_log_open(const struct document_log_options *options, struct documen
     pthread_mutex_init(&log->lock, NULL);
     pthread_mutex_init(&log->work, NULL);
     int rc = take_options(log, options, err);
-    if (rc == 0 && !log->options.read_only)
-        rc = make_folder(log, err);
+    if (rc == 0 && !log->options.read_only) {
+        /* Makes the folder, durably. */
+        rc = log->fs->ops->mkdir(log->fs, log->folder);
+        if (rc == 0) {
+            char *parent = strdup(log->folder), *slash = parent ? strrchr(parent, '/') : NULL;
+            if (slash)
+                slash[slash == parent] = '\0';
+            rc = parent ? log->fs->ops->sync_dir(log->fs, slash ? parent : ".") : QUIRE_ENOMEM;
+            free(parent);
+        }
+        rc = rc == 0 || rc == QUIRE_EEXISTS
+                 ? 0
+                 : error_set(err, rc, "cannot make the folder %s: %s", log->folder, quire_error_text(rc));
+    }
     if (rc == 0)
         rc = open_segments(log, err);
     if (rc < 0) {
@@ -342,20 +335,6 @@ int document_log_work(struct document_log *log, struct quire_error *err)
 
 /* ---- links ------------------------------------------------------------------------------------------------------- */
 
-static int link_segment(struct document_log *log, const char *to, const struct document_log_segment *segment,
-                        struct quire_error *err)
-{
-    char name[LOG_NAME_BYTES];
-    document_log_segment_name(name, segment->number);
-    char *old_path = document_log_path(log->folder, name), *new_path = document_log_path(to, name);
-    int rc = old_path && new_path ? log->fs->ops->link(log->fs, old_path, new_path) : QUIRE_ENOMEM;
-    if (rc < 0)
-        error_set(err, rc, "cannot link %s/%s into %s: %s", log->folder, name, to, quire_error_text(rc));
-    free(old_path);
-    free(new_path);
-    return rc;
-}
-
 static int link_all(struct document_log *log, const char *to, struct quire_error *err)
 {
     int rc = log->fs->ops->mkdir(log->fs, to);
@@ -367,8 +346,16 @@ static int link_all(struct document_log *log, const char *to, struct quire_error
         pthread_mutex_unlock(&log->lock);
         if (!segment)
             break;
-        if (segment->disk > 0)
-            rc = link_segment(log, to, segment, err);
+        if (segment->disk > 0) {
+            char name[LOG_NAME_BYTES];
+            document_log_segment_name(name, segment->number);
+            char *old_path = document_log_path(log->folder, name), *new_path = document_log_path(to, name);
+            rc = old_path && new_path ? log->fs->ops->link(log->fs, old_path, new_path) : QUIRE_ENOMEM;
+            if (rc < 0)
+                error_set(err, rc, "cannot link %s/%s into %s: %s", log->folder, name, to, quire_error_text(rc));
+            free(old_path);
+            free(new_path);
+        }
     }
     if (rc == 0) {
         rc = log->fs->ops->sync_dir(log->fs, to);

@@ -88,55 +88,22 @@ static bool has_capacity(const struct document_log *log, const struct document_l
     return segment->bytes == LOG_HEADER_BYTES || segment->bytes + bytes <= log->options.segment_bytes;
 }
 
-/* The open segment that was appended to longest ago. */
-static struct document_log_segment *oldest_open(const struct document_log *log)
-{
-    struct document_log_segment *oldest = log->open[0];
-    for (unsigned i = 1; i < log->n_open; i++)
-        if (log->open[i]->appended_ms < oldest->appended_ms)
-            oldest = log->open[i];
-    return oldest;
-}
-
-static struct document_log_segment *nearest_open(const struct document_log *log, unsigned class)
-{
-    struct document_log_segment *nearest = log->open[0];
-    for (unsigned i = 1; i < log->n_open; i++)
-        if (abs((int)log->open[i]->class - (int)class) < abs((int)nearest->class - (int)class))
-            nearest = log->open[i];
-    return nearest;
-}
-
-static struct document_log_segment *open_segment(struct document_log *log, unsigned class, uint64_t now_ms)
-{
-    struct document_log_segment *segment = log->next_number ? calloc(1, sizeof *segment) : NULL;
-    if (!segment)
-        return NULL;
-    *segment = (struct document_log_segment){.number = log->next_number,
-                                             .class = class,
-                                             .open = true,
-                                             .bytes = LOG_HEADER_BYTES,
-                                             .created_ms = now_ms,
-                                             .appended_ms = now_ms};
-    if (document_log_enter_segment(log, segment) < 0) {
-        free(segment);
-        return NULL;
-    }
-    assert(log->n_open < log->options.groups);
-    log->next_number++;
-    log->open[log->n_open++] = segment;
-    return segment;
-}
-
 /* The segment that a document goes to; NULL without memory. */
 static struct document_log_segment *pick_segment(struct document_log *log, unsigned class, uint32_t bytes,
                                                  uint64_t now_ms)
 {
-    struct document_log_segment *segment = log->n_open ? nearest_open(log, class) : NULL;
+    struct document_log_segment *segment = log->n_open ? log->open[0] : NULL; /* the nearest class */
+    for (unsigned i = 1; i < log->n_open; i++)
+        if (abs((int)log->open[i]->class - (int)class) < abs((int)segment->class - (int)class))
+            segment = log->open[i];
     if (segment && segment->class == class && !is_aged(segment, now_ms) && has_capacity(log, segment, bytes))
         return segment;
     if (segment && segment->class != class && log->n_open == log->options.groups) {
-        struct document_log_segment *oldest = oldest_open(log);
+        /* The open segment that was appended to longest ago. */
+        struct document_log_segment *oldest = log->open[0];
+        for (unsigned i = 1; i < log->n_open; i++)
+            if (log->open[i]->appended_ms < oldest->appended_ms)
+                oldest = log->open[i];
         bool idle = now_ms > oldest->appended_ms && now_ms - oldest->appended_ms > IDLE_MS;
         if (!idle && oldest->bytes < log->options.segment_bytes / 2 && has_capacity(log, segment, bytes))
             return segment;
@@ -145,7 +112,23 @@ static struct document_log_segment *pick_segment(struct document_log *log, unsig
     } else if (segment && segment->class == class) {
         document_log_close_segment(log, segment);
     }
-    return open_segment(log, class, now_ms);
+    struct document_log_segment *opened = log->next_number ? calloc(1, sizeof *opened) : NULL;
+    if (!opened)
+        return NULL;
+    *opened = (struct document_log_segment){.number = log->next_number,
+                                            .class = class,
+                                            .open = true,
+                                            .bytes = LOG_HEADER_BYTES,
+                                            .created_ms = now_ms,
+                                            .appended_ms = now_ms};
+    if (document_log_enter_segment(log, opened) < 0) {
+        free(opened);
+        return NULL;
+    }
+    assert(log->n_open < log->options.groups);
+    log->next_number++;
+    log->open[log->n_open++] = opened;
+    return opened;
 }
 
 /* ---- appending --------------------------------------------------------------------------------------------------- */
@@ -162,31 +145,6 @@ static int check_append(const struct document_log *log, uint32_t bytes, struct q
                          "the disk is behind: %llu bytes of documents wait to be written, at most %llu may: try again",
                          (unsigned long long)log->stats.buffered_bytes, (unsigned long long)log->options.buffer_bytes);
     return 0;
-}
-
-static void enter(struct document_log *log, struct document_log_segment *segment, struct resident *resident,
-                  uint64_t expire_ms, uint64_t now_ms)
-{
-    uint64_t before = log->stats.buffered_bytes,
-             expire = document_log_never_expires(expire_ms) ? UINT64_MAX : expire_ms;
-    assert(lock_is_held(&log->lock) && segment->open && segment->bytes % DOCUMENT_UNIT == 0);
-    resident->segment = segment->number;
-    resident->unit = (uint32_t)(segment->bytes / DOCUMENT_UNIT);
-    resident->pending = true;
-    document_log_index_add(log, resident);
-    document_log_list_push(&segment->queue, resident);
-    segment->bytes += resident->bytes;
-    segment->live_bytes += resident->bytes;
-    segment->documents++;
-    segment->appended_ms = now_ms;
-    if (expire > segment->last_expire_ms)
-        segment->last_expire_ms = expire;
-    log->stats.appended_bytes += resident->bytes;
-    log->stats.buffered_bytes += resident->bytes;
-    if (before == 0)
-        log->filled_ns = clock_ns();
-    if (before == 0 || (before < LOG_WRITE_BYTES && log->stats.buffered_bytes >= LOG_WRITE_BYTES))
-        pthread_cond_signal(&log->wake);
 }
 
 int document_log_append(struct document_log *log, const uint8_t *document, uint32_t bytes, uint64_t expire_ms,
@@ -207,7 +165,26 @@ int document_log_append(struct document_log *log, const uint8_t *document, uint3
     struct document_log_segment *segment =
         rc < 0 ? NULL : pick_segment(log, class_of(expire_ms, now_ms), bytes, now_ms);
     if (segment) {
-        enter(log, segment, resident, expire_ms, now_ms);
+        uint64_t before = log->stats.buffered_bytes,
+                 expire = document_log_never_expires(expire_ms) ? UINT64_MAX : expire_ms;
+        assert(lock_is_held(&log->lock) && segment->open && segment->bytes % DOCUMENT_UNIT == 0);
+        resident->segment = segment->number;
+        resident->unit = (uint32_t)(segment->bytes / DOCUMENT_UNIT);
+        resident->pending = true;
+        document_log_index_add(log, resident);
+        document_log_list_push(&segment->queue, resident);
+        segment->bytes += resident->bytes;
+        segment->live_bytes += resident->bytes;
+        segment->documents++;
+        segment->appended_ms = now_ms;
+        if (expire > segment->last_expire_ms)
+            segment->last_expire_ms = expire;
+        log->stats.appended_bytes += resident->bytes;
+        log->stats.buffered_bytes += resident->bytes;
+        if (before == 0)
+            log->filled_ns = clock_ns();
+        if (before == 0 || (before < LOG_WRITE_BYTES && log->stats.buffered_bytes >= LOG_WRITE_BYTES))
+            pthread_cond_signal(&log->wake);
         *at = (struct document_at){resident->segment, resident->unit, bytes};
     } else if (rc == 0) {
         rc = error_set(err, log->next_number ? QUIRE_ENOMEM : QUIRE_ELIMIT,
@@ -239,21 +216,6 @@ bool document_log_adopt(struct document_log *log, const struct document_at *at)
     return there;
 }
 
-/* Gives the place of the last document of a queue back, where nothing of it can be on the disk. */
-static void take_back(struct document_log *log, struct document_log_segment *segment, const struct document_at *at)
-{
-    struct resident *last = segment->queue.last;
-    uint64_t offset = (uint64_t)at->unit * DOCUMENT_UNIT;
-    if (!segment->open || !last || last->unit != at->unit || segment->disk > offset)
-        return;
-    assert(last->pending && !last->indexed && log->stats.buffered_bytes >= last->bytes);
-    document_log_list_remove(&segment->queue, last);
-    last->pending = false;
-    segment->bytes -= last->bytes;
-    log->stats.buffered_bytes -= last->bytes;
-    document_log_release(last);
-}
-
 static void drop(struct document_log *log, const struct document_at *at, bool again)
 {
     pthread_mutex_lock(&log->lock);
@@ -263,8 +225,19 @@ static void drop(struct document_log *log, const struct document_at *at, bool ag
     segment->live_bytes -= at->bytes;
     segment->drops++;
     document_log_forget(log, at);
-    if (again)
-        take_back(log, segment, at);
+    if (again) {
+        /* Gives the place of the last document of a queue back, where nothing of it can be on the disk. */
+        struct resident *last = segment->queue.last;
+        uint64_t offset = (uint64_t)at->unit * DOCUMENT_UNIT;
+        if (segment->open && last && last->unit == at->unit && segment->disk <= offset) {
+            assert(last->pending && !last->indexed && log->stats.buffered_bytes >= last->bytes);
+            document_log_list_remove(&segment->queue, last);
+            last->pending = false;
+            segment->bytes -= last->bytes;
+            log->stats.buffered_bytes -= last->bytes;
+            document_log_release(last);
+        }
+    }
     if (segment->documents == 0 && !segment->open && log->begun) {
         log->ripe = true;
         pthread_cond_signal(&log->wake);

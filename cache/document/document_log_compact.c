@@ -5,13 +5,13 @@
  * soon anyway: at least a minute and an eighth of its class's TTL must be left, else waiting is cheaper. Of those the
  * one goes of which the least share lives; one per round.
  *
- * The segment is read from front to back. The log does not know which of its documents live; each that proves itself
+ * The segment is read from front to back. The log does not know which of its documents live; each that is whole
  * is appended as a new one would be, and the host is asked (moved). Where it says no, the copy is dropped, and as a
  * rule not even written. Between documents there may be damage: then the reading goes on with the next unit at which a
- * document proves itself. Bytes inside of a damaged document that look like one do no harm, since no entry of the host
+ * document is whole. Bytes inside of a damaged document that look like one do no harm, since no entry of the host
  * points there.
  *
- * What lives and was not moved stays counted, and so the segment stays: a document that does not prove itself, whose
+ * What lives and was not moved stays counted, and so the segment stays: a document that is not whole, whose
  * readers find out, or one whose place the host has been told but not yet noted. For the latter it is tried again,
  * three times in all.
  */
@@ -36,45 +36,6 @@ static bool is_worth(const struct document_log_segment *segment, uint64_t now_ms
     return segment->last_expire_ms > now_ms && segment->last_expire_ms - now_ms > soon;
 }
 
-/* The segment of which the least share lives. */
-static struct document_log_segment *choose(struct document_log *log)
-{
-    uint64_t now_ms = document_log_now_ms(log);
-    struct document_log_segment *best = NULL;
-    pthread_mutex_lock(&log->lock);
-    for (size_t i = 0; log->begun && i < log->n_segments; i++) {
-        struct document_log_segment *segment = log->segments[i];
-        if (is_worth(segment, now_ms) && (!best || (double)segment->live_bytes / (double)segment->bytes <
-                                                       (double)best->live_bytes / (double)best->bytes))
-            best = segment;
-    }
-    pthread_mutex_unlock(&log->lock);
-    return best;
-}
-
-/* Copies a document and asks the host. */
-static int move_document(struct document_log *log, const struct document *document, const struct document_at *from,
-                         struct quire_error *err)
-{
-    struct document_at to;
-    const uint8_t *bytes = document->packed.data;
-    int rc = document_log_append(log, bytes, from->bytes, document->expire_ms, &to, err);
-    if (rc == QUIRE_EBUSY && (rc = document_log_write_all(log, err)) == 0)
-        rc = document_log_append(log, bytes, from->bytes, document->expire_ms, &to, err);
-    if (rc < 0)
-        return rc;
-    if (!log->options.moved(log->options.moved_context, document->id, from, &to)) {
-        document_log_drop_copy(log, &to);
-        return 0;
-    }
-    document_log_drop(log, from);
-    pthread_mutex_lock(&log->lock);
-    log->stats.moved_bytes += from->bytes;
-    bool write = log->stats.buffered_bytes >= WRITE_EVERY;
-    pthread_mutex_unlock(&log->lock);
-    return write ? document_log_write_all(log, err) : 0;
-}
-
 /* Moves the document at an offset, if one is there; *next: where to look then. */
 static int visit(struct document_log *log, const struct document_log_segment *segment, struct document_window *window,
                  uint64_t offset, uint64_t *next, struct quire_error *err)
@@ -87,7 +48,24 @@ static int visit(struct document_log *log, const struct document_log_segment *se
     uint32_t length = (uint32_t)document.packed.n_bytes;
     struct document_at from = {segment->number, (uint32_t)(offset / DOCUMENT_UNIT), length};
     *next = offset + length;
-    return move_document(log, &document, &from, err);
+    /* Copies a document and asks the host. */
+    struct document_at to;
+    const uint8_t *bytes = document.packed.data;
+    rc = document_log_append(log, bytes, from.bytes, document.expire_ms, &to, err);
+    if (rc == QUIRE_EBUSY && (rc = document_log_write_all(log, err)) == 0)
+        rc = document_log_append(log, bytes, from.bytes, document.expire_ms, &to, err);
+    if (rc < 0)
+        return rc;
+    if (!log->options.moved(log->options.moved_context, document.id, &from, &to)) {
+        document_log_drop_copy(log, &to);
+        return 0;
+    }
+    document_log_drop(log, &from);
+    pthread_mutex_lock(&log->lock);
+    log->stats.moved_bytes += from.bytes;
+    bool write = log->stats.buffered_bytes >= WRITE_EVERY;
+    pthread_mutex_unlock(&log->lock);
+    return write ? document_log_write_all(log, err) : 0;
 }
 
 /* Whether something lives in it still, and nobody waits for the log's end. */
@@ -102,7 +80,18 @@ static bool goes_on(struct document_log *log, const struct document_log_segment 
 int document_log_compact(struct document_log *log, struct quire_error *err)
 {
     bool may = log->options.moved && clock_ns() >= log->compact_ns;
-    struct document_log_segment *segment = may ? choose(log) : NULL;
+    struct document_log_segment *segment = NULL; /* of which the least share lives */
+    if (may) {
+        uint64_t now_ms = document_log_now_ms(log);
+        pthread_mutex_lock(&log->lock);
+        for (size_t i = 0; log->begun && i < log->n_segments; i++) {
+            struct document_log_segment *at = log->segments[i];
+            if (is_worth(at, now_ms) && (!segment || (double)at->live_bytes / (double)at->bytes <
+                                                         (double)segment->live_bytes / (double)segment->bytes))
+                segment = at;
+        }
+        pthread_mutex_unlock(&log->lock);
+    }
     struct document_window window = {0};
     struct quire_error why = {0};
     int rc = 0;

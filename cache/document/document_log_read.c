@@ -179,23 +179,6 @@ static struct resident *take_resident(struct document_log *log, const struct doc
     return resident;
 }
 
-static int read_memory(struct document_log *log, const struct document_at *at, struct resident *resident,
-                       struct document_read *out, struct quire_error *err)
-{
-    uint8_t *copy = memory_aligned(64, at->bytes);
-    if (copy)
-        memcpy(copy, resident->data, at->bytes);
-    pthread_mutex_lock(&log->lock);
-    assert(resident->copies > 0);
-    resident->copies--;
-    document_log_release(resident);
-    pthread_mutex_unlock(&log->lock);
-    if (!copy)
-        return error_set(err, QUIRE_ENOMEM, "no memory for a document of %u bytes", at->bytes);
-    *out = (struct document_read){.log = log, .at = *at, .buffer = copy, .bytes = copy};
-    return DOCUMENT_IN_MEMORY;
-}
-
 /* A segment that has the document on the disk, with one read more under way; or NULL. */
 static struct document_log_segment *take_segment(struct document_log *log, const struct document_at *at)
 {
@@ -208,23 +191,6 @@ static struct document_log_segment *take_segment(struct document_log *log, const
     return segment;
 }
 
-static int read_disk(struct document_log *log, const struct document_at *at, struct document_log_segment *segment,
-                     uint32_t drops, struct document_read *out, struct quire_error *err)
-{
-    uint64_t offset = (uint64_t)at->unit * DOCUMENT_UNIT, begin = offset / LOG_PAGE * LOG_PAGE;
-    uint32_t bytes = (uint32_t)((offset + at->bytes - begin + LOG_PAGE - 1) / LOG_PAGE * LOG_PAGE);
-    struct document_read read = {.log = log, .at = *at, .segment = segment, .drops = drops};
-    read.buffer = memory_aligned(LOG_PAGE, bytes);
-    if (!read.buffer) {
-        document_read_end(&read);
-        return error_set(err, QUIRE_ENOMEM, "no memory for a read of %u bytes", bytes);
-    }
-    read.op =
-        (struct io_op){.kind = IO_READ, .file = segment->file, .buffer = read.buffer, .bytes = bytes, .offset = begin};
-    *out = read;
-    return DOCUMENT_ON_DISK;
-}
-
 int document_read_begin(struct document_log *log, const struct document_at *at, struct document_read *out,
                         struct quire_error *err)
 {
@@ -233,32 +199,36 @@ int document_read_begin(struct document_log *log, const struct document_at *at, 
     struct document_log_segment *segment = resident ? NULL : take_segment(log, at);
     uint32_t drops = segment ? segment->drops : 0;
     pthread_mutex_unlock(&log->lock);
-    if (resident)
-        return read_memory(log, at, resident, out, err);
-    if (segment)
-        return read_disk(log, at, segment, drops, out, err);
+    if (resident) {
+        uint8_t *copy = memory_aligned(64, at->bytes);
+        if (copy)
+            memcpy(copy, resident->data, at->bytes);
+        pthread_mutex_lock(&log->lock);
+        assert(resident->copies > 0);
+        resident->copies--;
+        document_log_release(resident);
+        pthread_mutex_unlock(&log->lock);
+        if (!copy)
+            return error_set(err, QUIRE_ENOMEM, "no memory for a document of %u bytes", at->bytes);
+        *out = (struct document_read){.log = log, .at = *at, .buffer = copy, .bytes = copy};
+        return DOCUMENT_IN_MEMORY;
+    }
+    if (segment) {
+        uint64_t offset = (uint64_t)at->unit * DOCUMENT_UNIT, begin = offset / LOG_PAGE * LOG_PAGE;
+        uint32_t bytes = (uint32_t)((offset + at->bytes - begin + LOG_PAGE - 1) / LOG_PAGE * LOG_PAGE);
+        struct document_read read = {.log = log, .at = *at, .segment = segment, .drops = drops};
+        read.buffer = memory_aligned(LOG_PAGE, bytes);
+        if (!read.buffer) {
+            document_read_end(&read);
+            return error_set(err, QUIRE_ENOMEM, "no memory for a read of %u bytes", bytes);
+        }
+        read.op = (struct io_op){
+            .kind = IO_READ, .file = segment->file, .buffer = read.buffer, .bytes = bytes, .offset = begin};
+        *out = read;
+        return DOCUMENT_ON_DISK;
+    }
     return error_set(err, QUIRE_ENOTFOUND, "there is no document at unit %u of segment %u: it was dropped", at->unit,
                      at->segment);
-}
-
-/* Keeps what was read, unless something of its segment was dropped meanwhile: it may have been this document. */
-static void keep_hot(struct document_read *read)
-{
-    struct document_log *log = read->log;
-    const struct document_log_segment *segment = read->segment;
-    struct resident *resident =
-        hot_takes(log, read->at.bytes) ? document_log_resident_new(&read->at, read->bytes) : NULL;
-    if (!resident)
-        return;
-    pthread_mutex_lock(&log->lock);
-    if (!segment->gone && segment->drops == read->drops &&
-        !document_log_index_find(log, read->at.segment, read->at.unit)) {
-        document_log_index_add(log, resident);
-        hot_add(log, resident);
-        resident = NULL;
-    }
-    pthread_mutex_unlock(&log->lock);
-    free(resident);
 }
 
 int document_read_bytes(struct document_read *read, int result, struct quire_error *err)
@@ -273,7 +243,22 @@ int document_read_bytes(struct document_read *read, int result, struct quire_err
                          "read of %s at offset %llu gave %d bytes of the %u up to the document's end",
                          read->op.file->path, (unsigned long long)read->op.offset, result, skip + read->at.bytes);
     read->bytes = read->buffer + skip;
-    keep_hot(read);
+    /* Keeps what was read, unless something of its segment was dropped meanwhile: it may have been this document. */
+    struct document_log *log = read->log;
+    const struct document_log_segment *segment = read->segment;
+    struct resident *resident =
+        hot_takes(log, read->at.bytes) ? document_log_resident_new(&read->at, read->bytes) : NULL;
+    if (resident) {
+        pthread_mutex_lock(&log->lock);
+        if (!segment->gone && segment->drops == read->drops &&
+            !document_log_index_find(log, read->at.segment, read->at.unit)) {
+            document_log_index_add(log, resident);
+            hot_add(log, resident);
+            resident = NULL;
+        }
+        pthread_mutex_unlock(&log->lock);
+        free(resident);
+    }
     return 0;
 }
 

@@ -31,30 +31,6 @@
 
 /* ---- writing ----------------------------------------------------------------------------------------------------- */
 
-static int make_file(struct document_log *log, struct document_log_segment *segment, struct quire_error *err)
-{
-    char name[LOG_NAME_BYTES];
-    struct io_file *file = NULL;
-    document_log_segment_name(name, segment->number);
-    char *path = document_log_path(log->folder, name);
-    segment->tail = segment->tail ? segment->tail : malloc(LOG_PAGE);
-    int rc = path && segment->tail ? 0 : error_set(err, QUIRE_ENOMEM, "no memory to make a segment in %s", log->folder);
-    if (rc == 0) {
-        unsigned flags = FS_WRITE | FS_CREATE | FS_DIRECT;
-        rc = fs_open(log->fs, path, flags | (segment->made ? 0 : FS_EXCLUSIVE), &file, err);
-        /* an opening that failed may have made the file; one that is somebody else's is never written to */
-        segment->made = segment->made || rc != QUIRE_EEXISTS;
-        log->names_dirty = true;
-    }
-    if (rc == 0) {
-        pthread_mutex_lock(&log->lock);
-        segment->file = file;
-        pthread_mutex_unlock(&log->lock);
-    }
-    free(path);
-    return rc;
-}
-
 /* Fills the buffer with what is to be written from the page of segment->disk on; answers where the documents in it end.
  * `first` is the first that waits; they go on to `target`. Only appending runs at the same time, behind them. */
 static uint64_t gather(struct document_log *log, const struct document_log_segment *segment,
@@ -110,22 +86,50 @@ static int write_once(struct document_log *log, struct document_log_segment *seg
 static int write_segment(struct document_log *log, struct document_log_segment *segment, uint64_t target,
                          struct quire_error *err)
 {
-    int rc = segment->file ? 0 : make_file(log, segment, err);
+    int rc = 0;
+    if (!segment->file) {
+        char name[LOG_NAME_BYTES];
+        struct io_file *file = NULL;
+        document_log_segment_name(name, segment->number);
+        char *path = document_log_path(log->folder, name);
+        segment->tail = segment->tail ? segment->tail : malloc(LOG_PAGE);
+        rc = path && segment->tail ? 0 : error_set(err, QUIRE_ENOMEM, "no memory to make a segment in %s", log->folder);
+        if (rc == 0) {
+            unsigned flags = FS_WRITE | FS_CREATE | FS_DIRECT;
+            rc = fs_open(log->fs, path, flags | (segment->made ? 0 : FS_EXCLUSIVE), &file, err);
+            /* an opening that failed may have made the file; one that is somebody else's is never written to */
+            segment->made = segment->made || rc != QUIRE_EEXISTS;
+            log->names_dirty = true;
+        }
+        if (rc == 0) {
+            pthread_mutex_lock(&log->lock);
+            segment->file = file;
+            pthread_mutex_unlock(&log->lock);
+        }
+        free(path);
+    }
     while (rc == 0 && segment->disk < target)
         rc = write_once(log, segment, target, err);
     return rc;
 }
 
-/* The next segment from *i on that has documents waiting, up to *target; NULL: none. */
-static struct document_log_segment *next_waiting(struct document_log *log, size_t *i, uint64_t *target)
+enum next { NEXT_WAITING, NEXT_DIRTY, NEXT_DEAD };
+
+/* The next segment from *i on that has documents waiting, bytes that are not synced, or nothing that lives; NULL: none.
+ * *bytes: its length at that moment. */
+static struct document_log_segment *next_segment(struct document_log *log, enum next which, size_t *i, uint64_t *bytes)
 {
     struct document_log_segment *found = NULL;
     pthread_mutex_lock(&log->lock);
-    for (; !found && *i < log->n_segments; ++*i)
-        if (log->segments[*i]->queue.first) {
-            found = log->segments[*i];
-            *target = found->bytes;
+    for (; !found && *i < log->n_segments; ++*i) {
+        struct document_log_segment *segment = log->segments[*i];
+        bool waiting = segment->queue.first != NULL, dirty = segment->synced < segment->disk;
+        bool dead = log->begun && segment->documents == 0 && !segment->open && segment->keep_syncs == 0;
+        if (which == NEXT_WAITING ? waiting : which == NEXT_DIRTY ? dirty : dead) {
+            found = segment;
+            *bytes = segment->bytes;
         }
+    }
     pthread_mutex_unlock(&log->lock);
     return found;
 }
@@ -136,7 +140,7 @@ int document_log_write_all(struct document_log *log, struct quire_error *err)
     size_t i = 0;
     int rc = 0;
     struct document_log_segment *segment;
-    while ((segment = next_waiting(log, &i, &target))) {
+    while ((segment = next_segment(log, NEXT_WAITING, &i, &target))) {
         struct quire_error why;
         int written = write_segment(log, segment, target, &why);
         if (written < 0 && rc == 0) {
@@ -153,43 +157,14 @@ int document_log_write_all(struct document_log *log, struct quire_error *err)
 
 /* ---- syncing ----------------------------------------------------------------------------------------------------- */
 
-/* Counts a sync for the segments that wait for some; answers whether any still does. Where all is written, the page for
- * the next write goes. */
-static bool count_sync(struct document_log *log)
-{
-    assert(lock_is_held(&log->lock));
-    bool more = false;
-    for (size_t i = 0; i < log->n_segments; i++) {
-        struct document_log_segment *segment = log->segments[i];
-        if (segment->keep_syncs && --segment->keep_syncs == 0)
-            log->ripe = true;
-        more = more || segment->keep_syncs;
-        if (!segment->open && !segment->queue.first) {
-            free(segment->tail);
-            segment->tail = NULL;
-        }
-    }
-    return more;
-}
-
-static struct document_log_segment *next_dirty(struct document_log *log, size_t *i)
-{
-    struct document_log_segment *found = NULL;
-    pthread_mutex_lock(&log->lock);
-    for (; !found && *i < log->n_segments; ++*i)
-        if (log->segments[*i]->synced < log->segments[*i]->disk)
-            found = log->segments[*i];
-    pthread_mutex_unlock(&log->lock);
-    return found;
-}
-
 /* Syncs all that is written. */
 static int sync_all(struct document_log *log, struct quire_error *err)
 {
+    uint64_t bytes;
     size_t i = 0;
     int rc = 0;
     struct document_log_segment *segment;
-    while (rc == 0 && (segment = next_dirty(log, &i))) {
+    while (rc == 0 && (segment = next_segment(log, NEXT_DIRTY, &i, &bytes))) {
         rc = fs_sync(segment->file, err);
         assert(segment->synced <= segment->disk);
         if (rc == 0)
@@ -204,8 +179,20 @@ static int sync_all(struct document_log *log, struct quire_error *err)
     }
     pthread_mutex_lock(&log->lock);
     log->synced_ns = clock_ns();
-    if (rc == 0)
-        log->dirty = count_sync(log);
+    if (rc == 0) {
+        /* one sync more for the segments that wait for some; where all is written, the page for the next write goes */
+        log->dirty = false;
+        for (i = 0; i < log->n_segments; i++) {
+            struct document_log_segment *written = log->segments[i];
+            if (written->keep_syncs && --written->keep_syncs == 0)
+                log->ripe = true;
+            log->dirty = log->dirty || written->keep_syncs;
+            if (!written->open && !written->queue.first) {
+                free(written->tail);
+                written->tail = NULL;
+            }
+        }
+    }
     pthread_mutex_unlock(&log->lock);
     return rc;
 }
@@ -244,35 +231,6 @@ int document_log_flush(struct document_log *log, struct quire_error *err)
 
 /* ---- removing ---------------------------------------------------------------------------------------------------- */
 
-static void close_gone(struct document_log *log)
-{
-    for (struct document_log_segment **at = &log->gone; *at;) {
-        struct document_log_segment *segment = *at;
-        pthread_mutex_lock(&log->lock);
-        bool idle = segment->reads == 0;
-        pthread_mutex_unlock(&log->lock);
-        if (idle) {
-            *at = segment->next_gone;
-            document_log_free_segment(log, segment);
-        } else {
-            at = &segment->next_gone;
-        }
-    }
-}
-
-static struct document_log_segment *next_dead(struct document_log *log, size_t *i)
-{
-    struct document_log_segment *found = NULL;
-    pthread_mutex_lock(&log->lock);
-    for (; log->begun && !found && *i < log->n_segments; ++*i) {
-        struct document_log_segment *segment = log->segments[*i];
-        if (segment->documents == 0 && !segment->open && segment->keep_syncs == 0)
-            found = segment;
-    }
-    pthread_mutex_unlock(&log->lock);
-    return found;
-}
-
 static int unlink_segment(struct document_log *log, const struct document_log_segment *segment)
 {
     char name[LOG_NAME_BYTES];
@@ -291,8 +249,9 @@ static int unlink_segment(struct document_log *log, const struct document_log_se
 void document_log_remove_dead(struct document_log *log)
 {
     struct document_log_segment *segment;
+    uint64_t bytes;
     size_t i = 0;
-    while ((segment = next_dead(log, &i))) {
+    while ((segment = next_segment(log, NEXT_DEAD, &i, &bytes))) {
         if (segment->made && unlink_segment(log, segment) < 0)
             break;
         pthread_mutex_lock(&log->lock);
@@ -309,7 +268,18 @@ void document_log_remove_dead(struct document_log *log)
         log->gone = segment;
         i--;
     }
-    close_gone(log);
+    for (struct document_log_segment **at = &log->gone; *at;) {
+        struct document_log_segment *gone = *at;
+        pthread_mutex_lock(&log->lock);
+        bool idle = gone->reads == 0;
+        pthread_mutex_unlock(&log->lock);
+        if (idle) {
+            *at = gone->next_gone;
+            document_log_free_segment(log, gone);
+        } else {
+            at = &gone->next_gone;
+        }
+    }
 }
 
 /* ---- the thread -------------------------------------------------------------------------------------------------- */

@@ -2,7 +2,7 @@
  * document_scan.c - see document_scan.h.
  *
  * The file is read through a window of a megabyte or one document, whichever is more, at page boundaries, since it may
- * have been opened with O_DIRECT. A document is proved by its checksum, not by where the last one ended: what follows
+ * have been opened with O_DIRECT. A document is told by its checksum, not by where the last one ended: what follows
  * damage is found again.
  *
  * What is rescued keeps its place, so that entries need not be told; the header is written anew, without an end of
@@ -68,41 +68,6 @@ int document_check_at(struct document_window *window, const struct io_file *file
 
 /* ---- a file ------------------------------------------------------------------------------------------------------ */
 
-static int read_header(struct document_window *window, const struct io_file *file, uint32_t number,
-                       struct document_segment *out, struct quire_error *err)
-{
-    struct document_log_segment segment = {.number = number};
-    size_t there = 0;
-    int rc = slide(window, file, 0, LOG_HEADER_BYTES, &there, err);
-    if (rc == 0)
-        rc = document_log_header_decode(file->path, window->bytes, there, &segment, &out->header_damaged, err);
-    out->has_header = rc > 0;
-    return rc < 0 ? rc : 0;
-}
-
-static int scan_file(struct io_file *file, uint32_t number,
-                     int (*visit)(void *context, const struct document *document, uint32_t unit), void *context,
-                     struct document_segment *out, struct quire_error *err)
-{
-    struct document_window window = {0};
-    out->bytes = file->bytes;
-    int rc = read_header(&window, file, number, out, err);
-    for (uint64_t offset = LOG_HEADER_BYTES; rc == 0 && offset < out->bytes;) {
-        struct document document;
-        rc = document_check_at(&window, file, out->bytes, offset, &document, err);
-        uint64_t next = offset + (rc > 0 ? document.packed.n_bytes : DOCUMENT_UNIT);
-        if (rc > 0) {
-            out->documents++;
-            out->end = next;
-            rc = visit(context, &document, (uint32_t)(offset / DOCUMENT_UNIT));
-        }
-        offset = next;
-    }
-    out->damaged_units = window.damaged_units;
-    memory_free(window.bytes);
-    return rc;
-}
-
 int document_scan(struct io_fs *fs, const char *path, uint32_t number,
                   int (*visit)(void *context, const struct document *document, uint32_t unit), void *context,
                   struct document_segment *out, struct quire_error *err)
@@ -110,8 +75,30 @@ int document_scan(struct io_fs *fs, const char *path, uint32_t number,
     struct io_file *file = NULL;
     *out = (struct document_segment){0};
     int rc = fs_open(fs, path, FS_READ | FS_DIRECT, &file, err);
-    if (rc == 0)
-        rc = scan_file(file, number, visit, context, out, err);
+    if (rc == 0) {
+        struct document_window window = {0};
+        out->bytes = file->bytes;
+        struct document_log_segment segment = {.number = number};
+        size_t there = 0;
+        rc = slide(&window, file, 0, LOG_HEADER_BYTES, &there, err);
+        if (rc == 0)
+            rc = document_log_header_decode(file->path, window.bytes, there, &segment, &out->header_damaged, err);
+        out->has_header = rc > 0;
+        rc = rc < 0 ? rc : 0;
+        for (uint64_t offset = LOG_HEADER_BYTES; rc == 0 && offset < out->bytes;) {
+            struct document found;
+            rc = document_check_at(&window, file, out->bytes, offset, &found, err);
+            uint64_t next = offset + (rc > 0 ? found.packed.n_bytes : DOCUMENT_UNIT);
+            if (rc > 0) {
+                out->documents++;
+                out->end = next;
+                rc = visit(context, &found, (uint32_t)(offset / DOCUMENT_UNIT));
+            }
+            offset = next;
+        }
+        out->damaged_units = window.damaged_units;
+        memory_free(window.bytes);
+    }
     fs_close(file);
     return rc;
 }

@@ -1,9 +1,9 @@
 /*
- * document_scan.h - reads a segment of documents from front to back: for compaction, and for proofs of a folder that
+ * document_scan.h - reads a segment of documents from front to back: for compaction, and for checks of a folder that
  * nobody has open.
  *
- * Between documents there may be damage: then the reading goes on with the next unit at which a document proves
- * itself. Bytes inside of a damaged document that look like one do no harm: no entry points there.
+ * Between documents there may be damage: then the reading goes on with the next unit at which a document is
+ * whole. Bytes inside of a damaged document that look like one do no harm: no entry points there.
  */
 #ifndef QUIRE_CACHE_DOCUMENT_SCAN_H
 #define QUIRE_CACHE_DOCUMENT_SCAN_H
@@ -37,7 +37,7 @@ int document_check_at(struct document_window *window, const struct io_file *file
 
 struct document_segment {
     uint64_t bytes;         /* of the file */
-    uint64_t documents;     /* that prove themselves */
+    uint64_t documents;     /* that are whole */
     uint64_t end;           /* of the last of these; 0: there is none */
     uint64_t damaged_units; /* behind the header, neither documents nor zeros */
     bool has_header;        /* a whole one; without, the server reads nothing of it */
@@ -50,7 +50,7 @@ int document_scan(struct io_fs *fs, const char *path, uint32_t number,
                   int (*visit)(void *context, const struct document *document, uint32_t unit), void *context,
                   struct document_segment *out, struct quire_error *err);
 
-/* Makes the new file `to`: a header for segment `number`, and the documents of `from` that prove themselves, each where
+/* Makes the new file `to`: a header for segment `number`, and the documents of `from` that are whole, each where
  * it was; zeros elsewhere. Synced but for its name. */
 int document_rescue(struct io_fs *fs, const char *from, const char *to, uint32_t number, struct quire_error *err);
 

@@ -124,29 +124,24 @@ static bool numbers_agree(const struct features *mine, const struct features *th
 
 /* ---- the others -------------------------------------------------------------------------------------------------- */
 
-/* A side of a pair that only we have, where they have only the other side. */
-static bool pairs_agree(const struct features *mine, const struct features *theirs, struct record *odd)
-{
-    struct record record;
-    for (uint32_t at = 0; next_of(mine, RECORD_PAIR, &at, &record);) {
-        char flipped[256];
-        memcpy(flipped, record.payload, record.bytes);
-        flipped[0] ^= 1; /* '0' and '1' */
-        struct record other = {RECORD_PAIR, record.bytes, flipped};
-        if (!has(mine, &other) && !has(theirs, &record) && has(theirs, &other)) {
-            *odd = record;
-            return false;
-        }
-    }
-    return true;
-}
-
 static bool negations_agree(const struct features *mine, const struct features *theirs, struct record *odd)
 {
     uint32_t at = 0;
     if (next_of(mine, RECORD_NOT, &at, odd) && !has_tag(theirs, RECORD_NOT))
         return false;
-    return pairs_agree(mine, theirs, odd);
+    /* A side of a pair that only we have, where they have only the other side. */
+    struct record pair;
+    for (at = 0; next_of(mine, RECORD_PAIR, &at, &pair);) {
+        char flipped[256];
+        memcpy(flipped, pair.payload, pair.bytes);
+        flipped[0] ^= 1; /* '0' and '1' */
+        struct record other = {RECORD_PAIR, pair.bytes, flipped};
+        if (!has(mine, &other) && !has(theirs, &pair) && has(theirs, &other)) {
+            *odd = pair;
+            return false;
+        }
+    }
+    return true;
 }
 
 static bool has_literal(const struct features *features, const struct record *wanted)
@@ -173,34 +168,29 @@ static bool lacks(const struct features *mine, const struct features *theirs, st
     return any;
 }
 
-static bool orders_agree(const struct features *mine, const struct features *theirs, struct record *odd)
-{
-    struct record record;
-    for (uint32_t at = 0; next_of(mine, RECORD_ORDER, &at, &record);) {
-        char reversed[256];
-        const char *sign = memchr(record.payload, '>', record.bytes);
-        uint32_t left = sign ? (uint32_t)(sign - record.payload) : 0, right = record.bytes - left - 1u;
-        if (!sign)
-            continue;
-        memcpy(reversed, sign + 1, right);
-        reversed[right] = '>';
-        memcpy(reversed + right + 1, record.payload, left);
-        struct record other = {RECORD_ORDER, record.bytes, reversed};
-        if (has(theirs, &other) && !has(mine, &other)) {
-            *odd = record;
-            return false;
-        }
-    }
-    return true;
-}
-
 static bool literals_agree(const struct features *mine, const struct features *theirs, struct record *odd)
 {
     struct record ignored;
     bool required, other;
     if (lacks(mine, theirs, odd, &required) && (required || lacks(theirs, mine, &ignored, &other)))
         return false;
-    return orders_agree(mine, theirs, odd);
+    struct record order;
+    for (uint32_t at = 0; next_of(mine, RECORD_ORDER, &at, &order);) {
+        char reversed[256];
+        const char *sign = memchr(order.payload, '>', order.bytes);
+        uint32_t left = sign ? (uint32_t)(sign - order.payload) : 0, right = order.bytes - left - 1u;
+        if (!sign)
+            continue;
+        memcpy(reversed, sign + 1, right);
+        reversed[right] = '>';
+        memcpy(reversed + right + 1, order.payload, left);
+        struct record wanted = {RECORD_ORDER, order.bytes, reversed};
+        if (has(theirs, &wanted) && !has(mine, &wanted)) {
+            *odd = order;
+            return false;
+        }
+    }
+    return true;
 }
 
 /* t0730 or t1930 beside t0730? */

@@ -14,6 +14,8 @@
  * ... before it. A number of four digits from 1500 to 2099 is a year unless a unit follows.
  */
 #include "cache/guard/guard_priv.h"
+#include <assert.h>
+#include <stdarg.h>
 #include <stdio.h>
 
 /* Words that anything here may begin with. */
@@ -25,9 +27,15 @@
 #define YEAR_MIN 1500
 #define YEAR_MAX 2099
 
-static void emit_text(struct guard_reader *r, const char *text)
+__attribute__((format(printf, 2, 3))) static void emit(struct guard_reader *r, const char *format, ...)
 {
-    guard_emit(r, RECORD_DATE, text, strlen(text));
+    char text[GUARD_PAYLOAD];
+    va_list arguments;
+    va_start(arguments, format);
+    int bytes = vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    assert(bytes >= 0 && (size_t)bytes < sizeof text);
+    guard_emit(r, RECORD_DATE, text, (size_t)bytes);
 }
 
 /* The whole number that token i is in digits; -1: it is none. */
@@ -60,20 +68,6 @@ static bool joined(const struct guard_reader *r, uint32_t i, char sign)
 
 /* ---- days, months, years ----------------------------------------------------------------------------------------- */
 
-static void emit_day(struct guard_reader *r, int month, int day)
-{
-    char text[16];
-    snprintf(text, sizeof text, "%02d%02d", month, day);
-    emit_text(r, text);
-}
-
-static void emit_year(struct guard_reader *r, int year)
-{
-    char text[16];
-    snprintf(text, sizeof text, "%04d", year);
-    emit_text(r, text);
-}
-
 static bool is_year(const struct guard_reader *r, uint32_t i)
 {
     uint32_t n;
@@ -99,8 +93,8 @@ static uint32_t date_in_digits(struct guard_reader *r, uint32_t i)
     }
     if (year < YEAR_MIN || year > YEAR_MAX || month < 1 || month > 12 || day < 1 || day > 31)
         return 0;
-    emit_year(r, year);
-    emit_day(r, month, day);
+    emit(r, "%04d", year);
+    emit(r, "%02d%02d", month, day);
     return 3;
 }
 
@@ -134,16 +128,14 @@ static uint32_t date_in_words(struct guard_reader *r, uint32_t i)
     const struct guard_meaning *month = month_at(r, i, true);
     uint32_t n = month ? day_at(r, i + 1, &day) : 0;
     if (n) {
-        emit_day(r, (int)month->value, day);
+        emit(r, "%02d%02d", (int)month->value, day);
         return 1 + n;
     }
     if (month) {
-        char text[8];
         if (month->kind == MEANS_MONTH_LIKE && !(i > 0 && any_of(r, i - 1, company)) &&
             !(r->tokens[i].capital && !r->tokens[i].opens && !r->titled && !r->shouting))
             return 0;
-        snprintf(text, sizeof text, "%02d", (int)month->value);
-        emit_text(r, text);
+        emit(r, "%02d", (int)month->value);
         return 1;
     }
     n = day_at(r, i, &day);
@@ -151,21 +143,19 @@ static uint32_t date_in_words(struct guard_reader *r, uint32_t i)
     month = n ? month_at(r, i + n + of, true) : NULL;
     if (!month || (month->kind == MEANS_MONTH_LIKE && of == 0 && r->tokens[i].kind == TOKEN_WORD))
         return 0;
-    emit_day(r, (int)month->value, day);
+    emit(r, "%02d%02d", (int)month->value, day);
     return n + of + 1;
 }
 
 /* the 80s, 1920s */
 static uint32_t decade(struct guard_reader *r, uint32_t i)
 {
-    char text[16];
     int value = digits_at(r, i);
     if (value < 0 || value % 10 != 0 || !joined(r, i + 1, 0) ||
         !(guard_is(r, i + 1, "s") || guard_is(r, i + 1, "'s")) ||
         !((value >= 20 && value < 100) || (value >= YEAR_MIN && value <= YEAR_MAX)))
         return 0;
-    snprintf(text, sizeof text, "%ds", value < 100 ? 1900 + value : value);
-    emit_text(r, text);
+    emit(r, "%ds", value < 100 ? 1900 + value : value);
     return 2;
 }
 
@@ -191,7 +181,6 @@ static char half_of_day(const struct guard_reader *r, uint32_t i, uint32_t *n)
 /* Emits a time, for which token `next` may say the half of the day. The tokens taken from there. */
 static uint32_t emit_time(struct guard_reader *r, int hour, int minute, bool is_24h, uint32_t next)
 {
-    char text[16];
     uint32_t n;
     char half = half_of_day(r, next, &n);
     if (!half)
@@ -199,8 +188,7 @@ static uint32_t emit_time(struct guard_reader *r, int hour, int minute, bool is_
     if (half && hour <= 12)
         hour = hour % 12 + (half == 'p' ? 12 : 0);
     bool open = !half && !is_24h && hour >= 1 && hour <= 12;
-    snprintf(text, sizeof text, "t%02d%02d%s", hour, minute, open ? "?" : "");
-    emit_text(r, text);
+    emit(r, "t%02d%02d%s", hour, minute, open ? "?" : "");
     return n;
 }
 
@@ -272,11 +260,8 @@ static uint32_t time_at(struct guard_reader *r, uint32_t i)
 
 static bool emit_meaning(struct guard_reader *r, const char *before, const struct guard_meaning *means)
 {
-    char text[GUARD_PAYLOAD];
     struct quire_bytes name = guard_meaning_text(r->tables, means);
-    int bytes = snprintf(text, sizeof text, "%s%.*s", before, (int)(name.n_bytes < 30 ? name.n_bytes : 30),
-                         (const char *)name.data);
-    guard_emit(r, RECORD_DATE, text, (size_t)bytes);
+    emit(r, "%s%.*s", before, (int)(name.n_bytes < 30 ? name.n_bytes : 30), (const char *)name.data);
     return true;
 }
 
@@ -309,8 +294,8 @@ static uint32_t word_at(struct guard_reader *r, uint32_t i)
     uint32_t n = 1;
     const struct guard_meaning *means = guard_match(r, i, MEANS_DAY, &n);
     if (means && guard_is(r, i, "tonight")) {
-        emit_text(r, "today");
-        emit_text(r, "evening");
+        emit(r, "today");
+        emit(r, "evening");
         return 1;
     }
     if (means) {
@@ -321,13 +306,11 @@ static uint32_t word_at(struct guard_reader *r, uint32_t i)
         return emit_meaning(r, direction_before(r, i), means);
     if ((means = guard_token_means(r, i, MEANS_PART)) != NULL) {
         if (i > 0 && guard_is(r, i - 1, "this"))
-            emit_text(r, "today");
+            emit(r, "today");
         return guard_is(r, i - 1, "good") && i > 0 ? 1 : emit_meaning(r, direction_before(r, i), means);
     }
     if ((means = guard_token_means(r, i, MEANS_CLOCK)) != NULL) {
-        char text[16];
-        snprintf(text, sizeof text, "t%02d%02d", (int)means->value / 60 % 24, (int)means->value % 60);
-        emit_text(r, text);
+        emit(r, "t%02d%02d", (int)means->value / 60 % 24, (int)means->value % 60);
         return 1;
     }
     return period_at(r, i);
@@ -349,7 +332,7 @@ void guard_read_dates(struct guard_reader *r)
         n = n ? n : time_at(r, i);
         n = n ? n : date_in_words(r, i);
         if (n == 0 && token->kind == TOKEN_NUMBER && is_year(r, i)) {
-            emit_year(r, digits_at(r, i));
+            emit(r, "%04d", digits_at(r, i));
             n = 1;
         }
         n = n || token->kind == TOKEN_NUMBER ? n : word_at(r, i);

@@ -50,14 +50,6 @@ static uint32_t known_name(struct guard_reader *r, uint32_t i)
     return unit_n;
 }
 
-/* Hi Anna, - a name that is only addressed. */
-static bool is_addressed(const struct guard_reader *r, uint32_t i)
-{
-    return i > 0 && r->tokens[i].closes &&
-           (guard_is(r, i - 1, "hi") || guard_is(r, i - 1, "hello") || guard_is(r, i - 1, "hey") ||
-            guard_is(r, i - 1, "dear") || guard_is(r, i - 1, "thanks"));
-}
-
 static bool is_ordinary(const struct guard_reader *r, uint32_t i)
 {
     return guard_token_means(r, i, MEANS_ORDINARY) || guard_token_means(r, i, MEANS_STOPWORD);
@@ -102,37 +94,6 @@ static struct quire_bytes canonical(const struct guard_reader *r, uint32_t i)
     return guard_token_text(r, i);
 }
 
-static void emit_order(struct guard_reader *r, uint32_t left, uint32_t right)
-{
-    char payload[GUARD_PAYLOAD];
-    struct quire_bytes a = canonical(r, left), b = canonical(r, right);
-    int bytes = snprintf(payload, sizeof payload, "%.*s>%.*s", (int)(a.n_bytes < 22 ? a.n_bytes : 22),
-                         (const char *)a.data, (int)(b.n_bytes < 22 ? b.n_bytes : 22), (const char *)b.data);
-    if (!bytes_equal(a, b))
-        guard_emit(r, RECORD_ORDER, payload, (size_t)bytes);
-}
-
-static void read_order(struct guard_reader *r)
-{
-    bool turns = false;
-    for (uint32_t i = 0; i < r->n_tokens; i++) {
-        turns |= guard_token_means(r, i, MEANS_TURNS) != NULL;
-        uint32_t n = 0;
-        if (i == 0 || r->tokens[i].used || !guard_match(r, i, MEANS_BETWEEN, &n))
-            continue;
-        uint32_t left = i - 1, right = i + n;
-        while (right < r->n_tokens && is_article(r, right))
-            right++;
-        if (right >= r->n_tokens || is_article(r, left))
-            continue;
-        bool named = r->tokens[left].named && r->tokens[right].named;
-        if (!named && !turns)
-            continue;
-        bool backwards = guard_is(r, i, "from");
-        emit_order(r, backwards ? right : left, backwards ? left : right);
-    }
-}
-
 void guard_read_literals(struct guard_reader *r)
 {
     for (uint32_t i = 0; i < r->n_tokens; i++) {
@@ -143,7 +104,9 @@ void guard_read_literals(struct guard_reader *r)
             continue;
         if (token->kind == TOKEN_LITERAL)
             emit(r, 's', guard_token_text(r, i));
-        else if (is_addressed(r, i))
+        else if (i > 0 && r->tokens[i].closes &&
+                 (guard_is(r, i - 1, "hi") || guard_is(r, i - 1, "hello") || guard_is(r, i - 1, "hey") ||
+                  guard_is(r, i - 1, "dear") || guard_is(r, i - 1, "thanks")))
             continue;
         else if ((n = known_name(r, i)) > 0)
             ;
@@ -157,5 +120,26 @@ void guard_read_literals(struct guard_reader *r)
             r->tokens[t].used = r->tokens[t].named = true;
         i += n - 1;
     }
-    read_order(r);
+    bool turns = false;
+    for (uint32_t i = 0; i < r->n_tokens; i++) {
+        turns |= guard_token_means(r, i, MEANS_TURNS) != NULL;
+        uint32_t order_n = 0;
+        if (i == 0 || r->tokens[i].used || !guard_match(r, i, MEANS_BETWEEN, &order_n))
+            continue;
+        uint32_t left = i - 1, right = i + order_n;
+        while (right < r->n_tokens && is_article(r, right))
+            right++;
+        if (right >= r->n_tokens || is_article(r, left))
+            continue;
+        bool named = r->tokens[left].named && r->tokens[right].named;
+        if (!named && !turns)
+            continue;
+        bool backwards = guard_is(r, i, "from");
+        char payload[GUARD_PAYLOAD];
+        struct quire_bytes a = canonical(r, backwards ? right : left), b = canonical(r, backwards ? left : right);
+        int bytes = snprintf(payload, sizeof payload, "%.*s>%.*s", (int)(a.n_bytes < 22 ? a.n_bytes : 22),
+                             (const char *)a.data, (int)(b.n_bytes < 22 ? b.n_bytes : 22), (const char *)b.data);
+        if (!bytes_equal(a, b))
+            guard_emit(r, RECORD_ORDER, payload, (size_t)bytes);
+    }
 }

@@ -32,15 +32,6 @@ static bool is_negation(const struct guard_reader *r, uint32_t i)
     return r->tokens[i].kind == TOKEN_WORD && ends_in(guard_token_text(r, i), "n't");
 }
 
-static void emit_side(struct guard_reader *r, const struct guard_meaning *pair)
-{
-    char payload[GUARD_PAYLOAD];
-    struct quire_bytes name = guard_meaning_text(r->tables, pair);
-    payload[0] = pair->value == 0 ? '0' : '1';
-    memcpy(payload + 1, name.data, name.n_bytes);
-    guard_emit(r, RECORD_PAIR, payload, name.n_bytes + 1);
-}
-
 /* Every pair that a word or phrase is of. */
 static bool emit_pairs(struct guard_reader *r, const struct guard_word *word)
 {
@@ -48,7 +39,11 @@ static bool emit_pairs(struct guard_reader *r, const struct guard_word *word)
     for (uint32_t m = guard_may_mean(word, 1u << MEANS_PAIR) ? word->meanings : 0; m != 0;
          m = r->tables->meanings[m].next)
         if (r->tables->meanings[m].kind == MEANS_PAIR) {
-            emit_side(r, &r->tables->meanings[m]);
+            char payload[GUARD_PAYLOAD];
+            struct quire_bytes name = guard_meaning_text(r->tables, &r->tables->meanings[m]);
+            payload[0] = r->tables->meanings[m].value == 0 ? '0' : '1';
+            memcpy(payload + 1, name.data, name.n_bytes);
+            guard_emit(r, RECORD_PAIR, payload, name.n_bytes + 1);
             any = true;
         }
     return any;
@@ -121,26 +116,6 @@ static uint32_t read_phrase(struct guard_reader *r, uint32_t i)
     return best_n;
 }
 
-static void read_pairs(struct guard_reader *r)
-{
-    for (uint32_t i = 0; i < r->n_tokens; i++) {
-        const struct guard_token *token = &r->tokens[i];
-        uint32_t except_n = 0;
-        if (token->kind != TOKEN_WORD)
-            continue;
-        if (guard_match(r, i, MEANS_EXCEPT, &except_n)) {
-            i += except_n - 1;
-            continue;
-        }
-        if (token->word && token->word->gap)
-            read_gap(r, i);
-        uint32_t n = read_phrase(r, i);
-        if (n == 0 && token->bytes > 4)
-            read_stem(r, i);
-        i += n > 1 ? n - 1 : 0;
-    }
-}
-
 void guard_read_negations(struct guard_reader *r)
 {
     bool found = false;
@@ -158,5 +133,20 @@ void guard_read_negations(struct guard_reader *r)
         guard_emit(r, RECORD_NOT, word.data, word.n_bytes);
         found = true;
     }
-    read_pairs(r);
+    for (uint32_t i = 0; i < r->n_tokens; i++) {
+        const struct guard_token *token = &r->tokens[i];
+        uint32_t except_n = 0;
+        if (token->kind != TOKEN_WORD)
+            continue;
+        if (guard_match(r, i, MEANS_EXCEPT, &except_n)) {
+            i += except_n - 1;
+            continue;
+        }
+        if (token->word && token->word->gap)
+            read_gap(r, i);
+        uint32_t pair_n = read_phrase(r, i);
+        if (pair_n == 0 && token->bytes > 4)
+            read_stem(r, i);
+        i += pair_n > 1 ? pair_n - 1 : 0;
+    }
 }

@@ -204,17 +204,6 @@ bool guard_number_at(const struct guard_reader *r, uint32_t i, struct guard_numb
     return true;
 }
 
-static void drop_zeros(char *text)
-{
-    size_t n = strlen(text);
-    if (!strchr(text, '.'))
-        return;
-    while (n && text[n - 1] == '0')
-        text[--n] = 0;
-    if (n && text[n - 1] == '.')
-        text[n - 1] = 0;
-}
-
 static void use(struct guard_reader *r, uint32_t i, uint32_t n)
 {
     for (uint32_t t = i; t < i + n; t++)
@@ -226,7 +215,13 @@ static void emit(struct guard_reader *r, struct guard_number *number, const stru
     char payload[GUARD_PAYLOAD + 1];
     struct quire_bytes name = {"", 0};
     if (unit) {
-        drop_zeros(number->text);
+        size_t n = strlen(number->text);
+        if (strchr(number->text, '.')) {
+            while (n && number->text[n - 1] == '0')
+                number->text[--n] = 0;
+            if (n && number->text[n - 1] == '.')
+                number->text[n - 1] = 0;
+        }
         number->weak |= number->value == 1;
         if (unit->kind != MEANS_DEGREE)
             name = guard_meaning_text(r->tables, unit);
@@ -235,15 +230,6 @@ static void emit(struct guard_reader *r, struct guard_number *number, const stru
         snprintf(payload, sizeof payload, "%c%s%s%.*s", number->weak ? 'w' : 's', number->text, name.n_bytes ? " " : "",
                  (int)(name.n_bytes < 16 ? name.n_bytes : 16), (const char *)name.data);
     guard_emit(r, RECORD_NUMBER, payload, (size_t)bytes);
-}
-
-/* "First" before another number says where it lies, not how many: the first ten rows. */
-static bool is_silent(const struct guard_reader *r, uint32_t i, const struct guard_number *number, uint32_t n)
-{
-    struct guard_number next;
-    uint32_t next_n;
-    return number->ordinal && number->value == 1 && r->tokens[i].kind == TOKEN_WORD &&
-           guard_number_at(r, i + n, &next, &next_n);
 }
 
 /* "An hour" is one hour, weakly. The tokens taken. */
@@ -261,18 +247,6 @@ static uint32_t read_article(struct guard_reader *r, uint32_t i)
     return 1 + n;
 }
 
-/* "Minus" before a number, unless it stands between two. */
-static void read_sign(const struct guard_reader *r, uint32_t i, struct guard_number *number)
-{
-    bool negative = i > 0 && guard_is(r, i - 1, "minus") &&
-                    (i == 1 || (r->tokens[i - 2].kind != TOKEN_NUMBER && !r->tokens[i - 2].named));
-    if (!negative || number->value <= 0)
-        return;
-    memmove(number->text + 1, number->text, sizeof number->text - 1);
-    number->text[0] = '-';
-    number->text[sizeof number->text - 1] = 0;
-}
-
 void guard_read_numbers(struct guard_reader *r)
 {
     for (uint32_t i = 0; i < r->n_tokens; i++) {
@@ -282,11 +256,22 @@ void guard_read_numbers(struct guard_reader *r)
             i += article_n ? article_n - 1 : 0;
             continue;
         }
-        if (is_silent(r, i, &number, n)) {
+        /* "First" before another number says where it lies, not how many: the first ten rows. */
+        struct guard_number next;
+        uint32_t next_n;
+        if (number.ordinal && number.value == 1 && r->tokens[i].kind == TOKEN_WORD &&
+            guard_number_at(r, i + n, &next, &next_n)) {
             r->tokens[i].used = true;
             continue;
         }
-        read_sign(r, i, &number);
+        /* "Minus" before a number, unless it stands between two. */
+        bool negative = i > 0 && guard_is(r, i - 1, "minus") &&
+                        (i == 1 || (r->tokens[i - 2].kind != TOKEN_NUMBER && !r->tokens[i - 2].named));
+        if (negative && number.value > 0) {
+            memmove(number.text + 1, number.text, sizeof number.text - 1);
+            number.text[0] = '-';
+            number.text[sizeof number.text - 1] = 0;
+        }
         const struct guard_meaning *unit = NULL;
         uint32_t from = i;
         if (i > 0 && !r->tokens[i - 1].used && guard_token_means(r, i - 1, MEANS_CURRENCY)) {

@@ -15,6 +15,7 @@
  * After loading nothing is written any more, so any number of threads may read.
  */
 #include "cache/guard/guard_priv.h"
+#include "io/array.h"
 #include "io/error.h"
 #include "io/fs.h"
 #include <assert.h>
@@ -95,23 +96,6 @@ const struct guard_meaning *guard_means(const struct guard_tables *tables, const
     return NULL;
 }
 
-/* Doubles an array until `needed` items fit. */
-static int grow(void *array, uint32_t *capacity, uint64_t needed, size_t item_bytes)
-{
-    void **items = array;
-    uint64_t n = *capacity ? *capacity : 1024;
-    while (n < needed)
-        n *= 2;
-    if (n == *capacity)
-        return 0;
-    void *more = n > UINT32_MAX / 2 ? NULL : realloc(*items, n * item_bytes);
-    if (!more)
-        return QUIRE_ENOMEM;
-    *items = more;
-    *capacity = (uint32_t)n;
-    return 0;
-}
-
 static int grow_slots(struct guard_tables *tables)
 {
     uint32_t n = tables->n_slots ? 2 * tables->n_slots : 8192;
@@ -132,7 +116,7 @@ static int grow_slots(struct guard_tables *tables)
 /* Copies bytes to the end of the tables' own; their offset, or NO_WORD. */
 static uint32_t keep(struct guard_tables *tables, const void *data, size_t bytes)
 {
-    if (grow(&tables->bytes, &tables->bytes_capacity, (uint64_t)tables->n_bytes + bytes, 1) < 0)
+    if (!array_reserve(&tables->bytes, &tables->bytes_capacity, tables->n_bytes + bytes))
         return NO_WORD;
     memcpy(tables->bytes + tables->n_bytes, data, bytes);
     tables->n_bytes += (uint32_t)bytes;
@@ -182,8 +166,7 @@ static int mean(struct guard_tables *tables, struct quire_bytes key, enum guard_
     uint32_t slot = intern(tables, key.data, key.n_bytes);
     uint32_t at = keep(tables, text.data, text.n_bytes);
     if (slot == NO_WORD || at == NO_WORD ||
-        grow(&tables->meanings, &tables->meanings_capacity, (uint64_t)tables->n_meanings + 2,
-             sizeof *tables->meanings) < 0)
+        !array_reserve(&tables->meanings, &tables->meanings_capacity, tables->n_meanings + (size_t)2))
         return QUIRE_ENOMEM;
     tables->meanings[++tables->n_meanings] = (struct guard_meaning){.value = value,
                                                                     .next = tables->slots[slot].meanings,
@@ -256,41 +239,6 @@ static int mean_list(const struct place *at, struct quire_bytes list, enum guard
     return 0;
 }
 
-static int parse_pair(const struct place *at, struct quire_bytes line)
-{
-    struct quire_bytes left, right = line, rest, firsts[2];
-    char name[2 * GUARD_KEY_BYTES + 2];
-    if (!cut(&right, '|', &left) || memchr(right.data, '|', right.n_bytes))
-        return complain(at, "two sides and one bar are expected: on, turn on | off, turn off", line);
-    rest = left;
-    if (!cut(&rest, ',', &firsts[0]))
-        firsts[0] = left;
-    rest = right;
-    if (!cut(&rest, ',', &firsts[1]))
-        firsts[1] = right;
-    for (unsigned i = 0; i < 2; i++) {
-        int rc = check_word(at, firsts[i]);
-        if (rc < 0)
-            return rc;
-        if (firsts[i].n_bytes > 20 || memchr(firsts[i].data, '/', firsts[i].n_bytes))
-            return complain(at, "the first word of a side names it: at most 20 bytes and no \"/\"", firsts[i]);
-    }
-    int bytes = snprintf(name, sizeof name, "%.*s/%.*s", (int)firsts[0].n_bytes, (const char *)firsts[0].data,
-                         (int)firsts[1].n_bytes, (const char *)firsts[1].data);
-    struct quire_bytes text = {name, (size_t)bytes};
-    int rc = mean_list(at, left, MEANS_PAIR, text, 0);
-    return rc < 0 ? rc : mean_list(at, right, MEANS_PAIR, text, 1);
-}
-
-static const struct section *find_section(const char *file, struct quire_bytes name)
-{
-    for (unsigned i = 0; i < sizeof sections / sizeof *sections; i++)
-        if (strcmp(sections[i].file, file) == 0 &&
-            (bytes_equal(bytes_of(sections[i].name), name) || (sections[i].name[0] == '*' && name.n_bytes == 2)))
-            return &sections[i];
-    return NULL;
-}
-
 static int parse_number(const struct place *at, struct quire_bytes text, double *out)
 {
     char copy[32], *end;
@@ -309,11 +257,37 @@ static int parse_line(const struct place *at, struct quire_bytes line)
     struct quire_bytes name, list = line, canonical = {NULL, 0};
     double value = 0;
     int rc;
-    if (strcmp(at->file, "antonyms.txt") == 0)
-        return parse_pair(at, line);
+    if (strcmp(at->file, "antonyms.txt") == 0) {
+        struct quire_bytes left, right = line, rest, firsts[2];
+        char names[2 * GUARD_KEY_BYTES + 2];
+        if (!cut(&right, '|', &left) || memchr(right.data, '|', right.n_bytes))
+            return complain(at, "two sides and one bar are expected: on, turn on | off, turn off", line);
+        rest = left;
+        if (!cut(&rest, ',', &firsts[0]))
+            firsts[0] = left;
+        rest = right;
+        if (!cut(&rest, ',', &firsts[1]))
+            firsts[1] = right;
+        for (unsigned i = 0; i < 2; i++) {
+            rc = check_word(at, firsts[i]);
+            if (rc < 0)
+                return rc;
+            if (firsts[i].n_bytes > 20 || memchr(firsts[i].data, '/', firsts[i].n_bytes))
+                return complain(at, "the first word of a side names it: at most 20 bytes and no \"/\"", firsts[i]);
+        }
+        int bytes = snprintf(names, sizeof names, "%.*s/%.*s", (int)firsts[0].n_bytes, (const char *)firsts[0].data,
+                             (int)firsts[1].n_bytes, (const char *)firsts[1].data);
+        struct quire_bytes text = {names, (size_t)bytes};
+        rc = mean_list(at, left, MEANS_PAIR, text, 0);
+        return rc < 0 ? rc : mean_list(at, right, MEANS_PAIR, text, 1);
+    }
     if (!cut(&list, ':', &name))
         return complain(at, "\"section: word, word\" is expected", line);
-    const struct section *section = find_section(at->file, name);
+    const struct section *section = NULL;
+    for (unsigned i = 0; i < sizeof sections / sizeof *sections && !section; i++)
+        if (strcmp(sections[i].file, at->file) == 0 &&
+            (bytes_equal(bytes_of(sections[i].name), name) || (sections[i].name[0] == '*' && name.n_bytes == 2)))
+            section = &sections[i];
     if (!section)
         return complain(at, "this file has no such section", name);
     bool has_canonical = cut(&list, '=', &canonical);
@@ -330,24 +304,17 @@ static int parse_line(const struct place *at, struct quire_bytes line)
     return mean_list(at, list, section->kind, canonical, 0);
 }
 
-/* A '#' begins a comment at the begin of a line and after a blank. */
-static struct quire_bytes without_comment(struct quire_bytes line)
-{
-    const char *at = line.data;
-    for (size_t i = 0; i < line.n_bytes; i++)
-        if (at[i] == '#' && (i == 0 || at[i - 1] == ' ' || at[i - 1] == '\t'))
-            return (struct quire_bytes){at, i};
-    return line;
-}
-
 static int parse_file(struct place at, const void *data, size_t n_bytes)
 {
     struct quire_bytes rest = {data, n_bytes}, line;
     for (bool more = true; more;) {
         const char *end = rest.n_bytes ? memchr(rest.data, '\n', rest.n_bytes) : NULL;
         size_t bytes = end ? (size_t)(end - (const char *)rest.data) : rest.n_bytes;
-        line = (struct quire_bytes){rest.data, bytes};
-        line = trim(without_comment(line));
+        const char *text = rest.data;
+        size_t kept = 0; /* a '#' begins a comment at the begin of a line and after a blank */
+        while (kept < bytes && !(text[kept] == '#' && (kept == 0 || text[kept - 1] == ' ' || text[kept - 1] == '\t')))
+            kept++;
+        line = trim((struct quire_bytes){text, kept});
         at.line++;
         int rc = line.n_bytes ? parse_line(&at, line) : 0;
         if (rc < 0)

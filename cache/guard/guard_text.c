@@ -229,17 +229,23 @@ static enum literal_case literal_shape(struct splitter *s, uint32_t from, uint32
     return guard_lookup(s->r->tables, copy, bytes) ? NO_LITERAL : LITERAL_FOLDED;
 }
 
-/* Hyphens of a code go: W-2 is W2. The new end. */
-static uint32_t drop_hyphens(char *text, uint32_t from, uint32_t to)
+/* All of one sign go. The new end. */
+static uint32_t drop(char *text, uint32_t from, uint32_t to, char sign)
 {
     uint32_t n = from;
     for (uint32_t i = from; i < to; i++)
-        if (!is_letter(text[i]) && !is_digit(text[i]) && text[i] != '-')
-            return to;
-    for (uint32_t i = from; i < to; i++)
-        if (text[i] != '-')
+        if (text[i] != sign)
             text[n++] = text[i];
     return n;
+}
+
+/* Hyphens of a code go: W-2 is W2. The new end. */
+static uint32_t drop_hyphens(char *text, uint32_t from, uint32_t to)
+{
+    for (uint32_t i = from; i < to; i++)
+        if (!is_letter(text[i]) && !is_digit(text[i]) && text[i] != '-')
+            return to;
+    return drop(text, from, to, '-');
 }
 
 static void add_literal(struct splitter *s, uint32_t from, uint32_t to, enum literal_case how)
@@ -357,16 +363,6 @@ static void split_words(struct splitter *s, uint32_t from, uint32_t to)
     }
 }
 
-/* Dots of abbreviations go: a.m. is am. The new end. */
-static uint32_t drop_dots(char *text, uint32_t from, uint32_t to)
-{
-    uint32_t n = from;
-    for (uint32_t i = from; i < to; i++)
-        if (text[i] != '.')
-            text[n++] = text[i];
-    return n;
-}
-
 static void split_piece(struct splitter *s, uint32_t from, uint32_t to)
 {
     char *text = s->text;
@@ -389,8 +385,8 @@ static void split_piece(struct splitter *s, uint32_t from, uint32_t to)
             split_number(s, from, end, false);
         else if (shape.digits)
             add_literal(s, from, end, LITERAL_FOLDED);
-        else if (shape.other_dot && shape.short_parts)
-            split_words(s, from, drop_dots(text, from, end));
+        else if (shape.other_dot && shape.short_parts) /* a.m. is am */
+            split_words(s, from, drop(text, from, end, '.'));
         else
             split_words(s, from, end);
     }
@@ -414,18 +410,6 @@ static uint32_t closing_quote(const struct splitter *s, uint32_t from)
             return i > from + 1 ? i : 0;
     }
     return 0;
-}
-
-static void add_quoted(struct splitter *s, uint32_t from, uint32_t to)
-{
-    while (from < to && strchr(" .,;?!", s->text[from]))
-        from++;
-    while (to > from && strchr(" .,;?!", s->text[to - 1]))
-        to--;
-    if (to == from)
-        return;
-    lower(s->text + from, to - from);
-    add(s, from, to, TOKEN_LITERAL, ' ');
 }
 
 void guard_split(struct guard_reader *r)
@@ -452,7 +436,15 @@ void guard_split(struct guard_reader *r)
         }
         uint32_t close = c == '"' || c == '`' || c == '\'' ? closing_quote(&s, i) : 0;
         if (close) {
-            add_quoted(&s, i + 1, close);
+            uint32_t from = i + 1, to = close;
+            while (from < to && strchr(" .,;?!", s.text[from]))
+                from++;
+            while (to > from && strchr(" .,;?!", s.text[to - 1]))
+                to--;
+            if (to != from) {
+                lower(s.text + from, to - from);
+                add(&s, from, to, TOKEN_LITERAL, ' ');
+            }
             i = close + 1;
             continue;
         }

@@ -40,20 +40,6 @@ static void put_above(struct deadlines *deadlines, uint32_t place, struct deadli
     put(deadlines, place, item);
 }
 
-static void put_below(struct deadlines *deadlines, uint32_t place, struct deadline item)
-{
-    for (;;) {
-        uint64_t child = 2ull * place + 1;
-        if (child + 1 < deadlines->n && deadlines->items[child + 1].at_ms < deadlines->items[child].at_ms)
-            child++;
-        if (child >= deadlines->n || deadlines->items[child].at_ms >= item.at_ms)
-            break;
-        put(deadlines, place, deadlines->items[child]);
-        place = (uint32_t)child;
-    }
-    put(deadlines, place, item);
-}
-
 void deadlines_add(struct deadlines *deadlines, uint64_t at_ms, void *owner, uint32_t *place)
 {
     assert(deadlines->n < deadlines->max);
@@ -67,10 +53,20 @@ void deadlines_remove(struct deadlines *deadlines, uint32_t place)
     struct deadline last = deadlines->items[--deadlines->n];
     if (place == deadlines->n)
         return;
-    if (last.at_ms < deadlines->items[place].at_ms)
+    if (last.at_ms < deadlines->items[place].at_ms) {
         put_above(deadlines, place, last);
-    else
-        put_below(deadlines, place, last);
+    } else {
+        for (;;) {
+            uint64_t child = 2ull * place + 1;
+            if (child + 1 < deadlines->n && deadlines->items[child + 1].at_ms < deadlines->items[child].at_ms)
+                child++;
+            if (child >= deadlines->n || deadlines->items[child].at_ms >= last.at_ms)
+                break;
+            put(deadlines, place, deadlines->items[child]);
+            place = (uint32_t)child;
+        }
+        put(deadlines, place, last);
+    }
 }
 
 void *deadlines_due(const struct deadlines *deadlines, uint64_t now_ms)

@@ -73,16 +73,6 @@ struct wakes {
 
 /* ---- a table ----------------------------------------------------------------------------------------------------- */
 
-static int check_options(const struct lease_options *options, struct quire_error *err)
-{
-    if (options->leases_max > LEASES_MAX)
-        return error_set(err, QUIRE_ERANGE, "%u leases in flight: at most %u are possible", options->leases_max,
-                         LEASES_MAX);
-    if (!options->secret[0] && !options->secret[1])
-        return error_set(err, QUIRE_EINVALID, "the secret of lease tokens is 0: give 16 random bytes");
-    return 0;
-}
-
 static int allocate(struct lease_table *table, uint32_t waiters_max)
 {
     uint32_t n = table->leases_max;
@@ -122,9 +112,11 @@ static void release(struct lease_table *table)
 
 int lease_table_create(const struct lease_options *options, struct lease_table **out, struct quire_error *err)
 {
-    int rc = check_options(options, err);
-    if (rc != 0)
-        return rc;
+    if (options->leases_max > LEASES_MAX)
+        return error_set(err, QUIRE_ERANGE, "%u leases in flight: at most %u are possible", options->leases_max,
+                         LEASES_MAX);
+    if (!options->secret[0] && !options->secret[1])
+        return error_set(err, QUIRE_EINVALID, "the secret of lease tokens is 0: give 16 random bytes");
     struct lease_table *table = calloc(1, sizeof *table);
     if (!table)
         return error_set(err, QUIRE_ENOMEM, "no memory for leases");
@@ -137,8 +129,8 @@ int lease_table_create(const struct lease_options *options, struct lease_table *
         table->mask = table->mask * 2 + 1;
     uint32_t waiters_max = options->waiters_max ? options->waiters_max : WAITERS_USUAL;
     if (allocate(table, waiters_max) != 0 || pthread_mutex_init(&table->lock, NULL) != 0) {
-        rc = error_set(err, QUIRE_ENOMEM, "no memory for %u leases of dimension %u and %u waiters: take fewer",
-                       table->leases_max, table->dim, waiters_max);
+        int rc = error_set(err, QUIRE_ENOMEM, "no memory for %u leases of dimension %u and %u waiters: take fewer",
+                           table->leases_max, table->dim, waiters_max);
         release(table);
         return rc;
     }

@@ -80,11 +80,6 @@ static void *field_of(struct category_settings *settings, const struct row *row)
     return (char *)settings + row->place;
 }
 
-static double decimal_of(const struct category_settings *settings, const struct row *row)
-{
-    return *(const double *)(const void *)((const char *)settings + row->place);
-}
-
 /* Of all kinds that are whole numbers. Enumerations are unsigned ints to this compiler, as the ABI has it. */
 static uint64_t whole_of(const struct category_settings *settings, const struct row *row)
 {
@@ -339,18 +334,6 @@ static int parse_keys(struct parse *p, const struct row *row)
 
 _Static_assert(CATEGORY_SCOPE_KEY_BYTES == WORD_BYTES, "a scope key is a word");
 
-static int parse_loadmax(struct parse *p, const struct row *row)
-{
-    double limit, factor;
-    int rc = parse_decimal(p, row, 0, 1, "a budget where RISK is in force and a similarity where SIM is", &limit);
-    rc = rc < 0 ? rc : parse_decimal(p, row, 0, row->most, "how many times itself TTL may grow by", &factor);
-    if (rc < 0)
-        return rc;
-    p->settings.load_risk_max = limit;
-    p->settings.load_ttl_factor = factor;
-    return 0;
-}
-
 static int parse_row(struct parse *p, const struct row *row)
 {
     switch (row->kind) {
@@ -370,7 +353,14 @@ static int parse_row(struct parse *p, const struct row *row)
     case KIND_LOADMAX:
         break;
     }
-    return parse_loadmax(p, row);
+    double limit, factor;
+    int rc = parse_decimal(p, row, 0, 1, "a budget where RISK is in force and a similarity where SIM is", &limit);
+    rc = rc < 0 ? rc : parse_decimal(p, row, 0, row->most, "how many times itself TTL may grow by", &factor);
+    if (rc < 0)
+        return rc;
+    p->settings.load_risk_max = limit;
+    p->settings.load_ttl_factor = factor;
+    return 0;
 }
 
 /* ---- what settings say together ---------------------------------------------------------------------------------- */
@@ -492,39 +482,6 @@ static void print_keys(char text[VALUE_BYTES], const struct category_settings *s
         used += (size_t)snprintf(text + used, VALUE_BYTES - used, "%s%s", used ? " " : "", s->scope_keys[i]);
 }
 
-static void print_row(const struct category_settings *s, const struct row *row, char text[VALUE_BYTES])
-{
-    size_t bytes = 0;
-    const char *choice;
-    int n;
-    switch (row->kind) {
-    case KIND_DECIMAL:
-        print_decimal(text, VALUE_BYTES, decimal_of(s, row));
-        break;
-    case KIND_WHOLE:
-    case KIND_SMALL:
-    case KIND_BYTES:
-        snprintf(text, VALUE_BYTES, "%" PRIu64, whole_of(s, row));
-        break;
-    case KIND_CHOICE:
-    case KIND_SWITCH:
-        choice = choice_at(row->kind == KIND_SWITCH ? "no|yes" : row->text, whole_of(s, row), &bytes);
-        snprintf(text, VALUE_BYTES, "%.*s", (int)bytes, choice);
-        break;
-    case KIND_GUARDS:
-        print_guards(text, s->guards);
-        break;
-    case KIND_KEYS:
-        print_keys(text, s);
-        break;
-    case KIND_LOADMAX:
-        n = print_decimal(text, VALUE_BYTES, s->load_risk_max);
-        text[n++] = ' ';
-        print_decimal(text + n, VALUE_BYTES - (size_t)n, s->load_ttl_factor);
-        break;
-    }
-}
-
 void category_each(const struct category_settings *settings,
                    void (*emit)(void *context, const char *word, const char *value), void *context)
 {
@@ -536,7 +493,35 @@ void category_each(const struct category_settings *settings,
         size_t n = strlen(row->word);
         for (size_t i = 0; i <= n; i++)
             word[i] = (char)tolower((unsigned char)row->word[i]);
-        print_row(settings, row, value);
+        size_t bytes = 0;
+        const char *choice;
+        int used;
+        switch (row->kind) {
+        case KIND_DECIMAL:
+            print_decimal(value, VALUE_BYTES, *(const double *)(const void *)((const char *)settings + row->place));
+            break;
+        case KIND_WHOLE:
+        case KIND_SMALL:
+        case KIND_BYTES:
+            snprintf(value, VALUE_BYTES, "%" PRIu64, whole_of(settings, row));
+            break;
+        case KIND_CHOICE:
+        case KIND_SWITCH:
+            choice = choice_at(row->kind == KIND_SWITCH ? "no|yes" : row->text, whole_of(settings, row), &bytes);
+            snprintf(value, VALUE_BYTES, "%.*s", (int)bytes, choice);
+            break;
+        case KIND_GUARDS:
+            print_guards(value, settings->guards);
+            break;
+        case KIND_KEYS:
+            print_keys(value, settings);
+            break;
+        case KIND_LOADMAX:
+            used = print_decimal(value, VALUE_BYTES, settings->load_risk_max);
+            value[used++] = ' ';
+            print_decimal(value + used, VALUE_BYTES - (size_t)used, settings->load_ttl_factor);
+            break;
+        }
         emit(context, word, value);
     }
 }

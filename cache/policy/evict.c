@@ -139,31 +139,6 @@ static double worth_left(const struct evict_order *order, const struct evict_lin
     return cost - (uint16_t)(clock_in_units(order->clock, cost) - links->at) * (cost / AGE_UNITS);
 }
 
-static void add_by_cost(struct evict_order *order, uint32_t entry, double saved_per_byte)
-{
-    unsigned list = saved_per_byte > 0 ? claim(order, step_of_cost(saved_per_byte)) : 0; /* NaN is unknown */
-    if (list > 0)
-        links_of(order, entry)->at = clock_in_units(order->clock, cost_of(order, list));
-    append(order, entry, list);
-}
-
-static uint32_t cheapest(const struct evict_order *order)
-{
-    uint32_t best = EVICT_NONE;
-    double best_left = 0;
-    if (order->filled & 1)
-        return order->first[0];
-    for (uint64_t rest = order->filled; rest; rest &= rest - 1) {
-        uint32_t head = order->first[__builtin_ctzll(rest)];
-        double left = worth_left(order, links_of(order, head));
-        if (best == EVICT_NONE || left < best_left) {
-            best = head;
-            best_left = left;
-        }
-    }
-    return best;
-}
-
 /* ---- frequency --------------------------------------------------------------------------------------------------- */
 
 static int64_t log_of_uses(unsigned uses)
@@ -176,15 +151,6 @@ static void add_by_frequency(struct evict_order *order, uint32_t entry, unsigned
     assert(uses >= 1 && uses <= USES_MAX);
     links_of(order, entry)->uses = (uint16_t)uses;
     append(order, entry, claim(order, (int64_t)order->clock + 1 + log_of_uses(uses)));
-}
-
-/* The uses that count after those of an entry have aged, and one more. */
-static unsigned uses_with_one_more(const struct evict_order *order, const struct evict_links *links)
-{
-    int64_t fresh = (int64_t)order->clock + 1 + log_of_uses(links->uses);
-    int64_t aged = fresh - step_of(order, links->level);
-    unsigned uses = aged > 15 ? 0 : aged > 0 ? (unsigned)links->uses >> aged : links->uses;
-    return uses < USES_MAX ? uses + 1 : USES_MAX;
 }
 
 /* ---- uses -------------------------------------------------------------------------------------------------------- */
@@ -200,16 +166,6 @@ uint64_t evict_hits(const struct evict_links *links)
         return links->hits;
     unsigned steps = links->hits - EXACT_HITS;
     return (8ull + steps % 8) << (steps / 8 + 1);
-}
-
-static void count_hit(struct evict_order *order, struct evict_links *links)
-{
-    struct random random = {order->random};
-    if (links->hits >= HITS_MOST)
-        return;
-    if (links->hits < EXACT_HITS || random_below(&random, 2ull << (links->hits - EXACT_HITS) / 8) == 0)
-        links->hits++;
-    order->random = random.state;
 }
 
 /* ---- the order --------------------------------------------------------------------------------------------------- */
@@ -232,21 +188,37 @@ void evict_init(struct evict_order *order, enum category_evict policy,
 
 void evict_add(struct evict_order *order, uint32_t entry, double saved_per_byte)
 {
-    if (order->policy == EVICT_LFU)
+    if (order->policy == EVICT_LFU) {
         add_by_frequency(order, entry, 1);
-    else if (order->policy == EVICT_COST)
-        add_by_cost(order, entry, saved_per_byte);
-    else
+    } else if (order->policy == EVICT_COST) {
+        unsigned list = saved_per_byte > 0 ? claim(order, step_of_cost(saved_per_byte)) : 0; /* NaN is unknown */
+        if (list > 0)
+            links_of(order, entry)->at = clock_in_units(order->clock, cost_of(order, list));
+        append(order, entry, list);
+    } else {
         append(order, entry, 0);
+    }
 }
 
 void evict_used(struct evict_order *order, uint32_t entry, double saved_per_byte)
 {
     struct evict_links *links = links_of(order, entry);
-    count_hit(order, links);
+    struct random random = {order->random};
+    if (links->hits < HITS_MOST) {
+        if (links->hits < EXACT_HITS || random_below(&random, 2ull << (links->hits - EXACT_HITS) / 8) == 0)
+            links->hits++;
+        order->random = random.state;
+    }
     if (links->level == EVICT_UNLISTED)
         return;
-    unsigned uses = order->policy == EVICT_LFU ? uses_with_one_more(order, links) : 0;
+    unsigned uses = 0;
+    /* The uses that count after those of an entry have aged, and one more. */
+    if (order->policy == EVICT_LFU) {
+        int64_t fresh = (int64_t)order->clock + 1 + log_of_uses(links->uses);
+        int64_t aged = fresh - step_of(order, links->level);
+        unsigned level = aged > 15 ? 0 : aged > 0 ? (unsigned)links->uses >> aged : links->uses;
+        uses = level < USES_MAX ? level + 1 : USES_MAX;
+    }
     evict_remove(order, entry);
     if (order->policy == EVICT_LFU)
         add_by_frequency(order, entry, uses);
@@ -261,8 +233,21 @@ uint32_t evict_victim(const struct evict_order *order)
         return EVICT_NONE;
     if (order->policy == EVICT_LRU)
         return order->first[0];
-    if (order->policy == EVICT_COST)
-        return cheapest(order);
+    if (order->policy == EVICT_COST) {
+        uint32_t best = EVICT_NONE;
+        double best_left = 0;
+        if (order->filled & 1)
+            return order->first[0];
+        for (uint64_t rest = order->filled; rest; rest &= rest - 1) {
+            uint32_t head = order->first[__builtin_ctzll(rest)];
+            double left = worth_left(order, links_of(order, head));
+            if (best == EVICT_NONE || left < best_left) {
+                best = head;
+                best_left = left;
+            }
+        }
+        return best;
+    }
     return order->first[list_of(order->base + __builtin_ctzll(filled_steps(order)))];
 }
 

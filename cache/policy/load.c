@@ -205,11 +205,6 @@ static bool few_answers(const struct breaker_window *w, uint32_t questions_least
     return questions >= questions_least && marked(w->answers, w->hits) * PER_ANSWER <= questions;
 }
 
-static bool no_hits(const struct breaker_window *w, double usual)
-{
-    return w->hits == 0 && usual >= USUAL_LEAST && w->requests * log1p(-usual) < log(CHANCE);
-}
-
 /* Lets the rate of the window count for what is usual. */
 static void learn_usual(struct breaker *breaker)
 {
@@ -277,7 +272,7 @@ bool load_breaker_count(struct breaker *breaker, bool served, uint64_t question,
         mark(w->answers, answer);
     if (breaker->state == BREAKER_HALF_OPEN)
         return w->requests >= TRIAL && end_trial(breaker, now_ms);
-    if (no_hits(w, breaker->usual)) {
+    if (w->hits == 0 && breaker->usual >= USUAL_LEAST && w->requests * log1p(-breaker->usual) < log(CHANCE)) {
         open_breaker(breaker, BREAKER_NO_HITS, now_ms);
         return true;
     }

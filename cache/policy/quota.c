@@ -37,39 +37,6 @@ static bool gives_nothing(const struct quota_category *c)
     return c->empty_handed || c->used.entries == 0;
 }
 
-static uint32_t most_over(const struct quota *quota, const struct quota_category *categories, uint32_t n, uint32_t asks,
-                          uint64_t bytes)
-{
-    bool bytes_short = is_over(quota->used.bytes, bytes, quota->max.bytes);
-    bool entries_short = is_over(quota->used.entries, 1, quota->max.entries);
-    /* If nobody is over their share who could give, the one that asks replaces one of its own. */
-    uint32_t victim = QUOTA_NONE, last_resort = gives_nothing(&categories[asks]) ? QUOTA_NONE : asks;
-    double victim_over = 0;
-    for (uint32_t i = 0; i < n; i++) {
-        const struct quota_category *c = &categories[i];
-        double over = 0;
-        if (gives_nothing(c))
-            continue;
-        if (bytes_short) {
-            double used = (double)c->used.bytes + (i == asks ? (double)bytes : 0);
-            over = excess(used, c->min_share, quota->max.bytes);
-        }
-        if (entries_short) {
-            double used = (double)c->used.entries + (i == asks ? 1 : 0);
-            double of_entries = excess(used, c->min_share, quota->max.entries);
-            over = of_entries > over ? of_entries : over;
-        }
-        if (over <= 0)
-            continue;
-        if (victim == QUOTA_NONE || c->priority < categories[victim].priority ||
-            (c->priority == categories[victim].priority && over > victim_over)) {
-            victim = i;
-            victim_over = over;
-        }
-    }
-    return victim == QUOTA_NONE ? last_resort : victim;
-}
-
 uint32_t quota_victim(const struct quota *quota, const struct quota_category *categories, uint32_t n, uint32_t asks,
                       uint64_t bytes, enum quota_cause *cause, bool *fits)
 {
@@ -84,7 +51,34 @@ uint32_t quota_victim(const struct quota *quota, const struct quota_category *ca
     }
     if (is_over(quota->used.bytes, bytes, quota->max.bytes) || is_over(quota->used.entries, 1, quota->max.entries)) {
         *cause = QUOTA_CACHE;
-        return most_over(quota, categories, n, asks, bytes);
+        bool bytes_short = is_over(quota->used.bytes, bytes, quota->max.bytes);
+        bool entries_short = is_over(quota->used.entries, 1, quota->max.entries);
+        /* If nobody is over their share who could give, the one that asks replaces one of its own. */
+        uint32_t victim = QUOTA_NONE, last_resort = gives_nothing(&categories[asks]) ? QUOTA_NONE : asks;
+        double victim_over = 0;
+        for (uint32_t i = 0; i < n; i++) {
+            const struct quota_category *cat = &categories[i];
+            double over = 0;
+            if (gives_nothing(cat))
+                continue;
+            if (bytes_short) {
+                double used = (double)cat->used.bytes + (i == asks ? (double)bytes : 0);
+                over = excess(used, cat->min_share, quota->max.bytes);
+            }
+            if (entries_short) {
+                double used = (double)cat->used.entries + (i == asks ? 1 : 0);
+                double of_entries = excess(used, cat->min_share, quota->max.entries);
+                over = of_entries > over ? of_entries : over;
+            }
+            if (over <= 0)
+                continue;
+            if (victim == QUOTA_NONE || cat->priority < categories[victim].priority ||
+                (cat->priority == categories[victim].priority && over > victim_over)) {
+                victim = i;
+                victim_over = over;
+            }
+        }
+        return victim == QUOTA_NONE ? last_resort : victim;
     }
     *fits = true;
     return QUOTA_NONE;

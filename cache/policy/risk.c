@@ -76,17 +76,12 @@ double risk_threshold(struct risk_curve *curve, const struct risk_settings *sett
     return curve->tau;
 }
 
-static bool is_fit_due(const struct risk_state *state)
-{
-    uint64_t part = state->stats.requests / REBUILD_PART;
-    return state->since >= (part < RISK_REBUILD_MIN ? RISK_REBUILD_MIN : part < REBUILD_MAX ? part : REBUILD_MAX);
-}
-
 enum risk_verdict risk_request(struct risk_curve *curve, const struct risk_settings *settings, double best,
                                double random, double *weight)
 {
     struct risk_state *state = &curve->state;
-    if (is_fit_due(state))
+    uint64_t part = state->stats.requests / REBUILD_PART;
+    if (state->since >= (part < RISK_REBUILD_MIN ? RISK_REBUILD_MIN : part < REBUILD_MAX ? part : REBUILD_MAX))
         risk_fit(curve, settings);
     state->since++;
     state->stats.requests++;

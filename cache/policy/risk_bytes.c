@@ -67,29 +67,6 @@ uint32_t risk_save(const struct risk_curve *curve, uint8_t out[RISK_BYTES])
     return BYTES;
 }
 
-static void read_state(const uint8_t *bytes, struct risk_state *state)
-{
-    struct risk_stats *stats = &state->stats;
-    uint64_t *counts[] = {&stats->requests, &stats->labels,       &stats->wrong_labels,
-                          &stats->audits,   &stats->miss_samples, &stats->feedback};
-    uint64_t wrong_served = load_u64(bytes + 64);
-    for (unsigned i = 0; i < 6; i++)
-        *counts[i] = load_u64(bytes + 16 + 8 * i);
-    memcpy(&stats->wrong_served, &wrong_served, sizeof wrong_served);
-    state->since = load_u32(bytes + 72);
-    state->belief_weight = load_f32(bytes + 76);
-    state->window = load_f32(bytes + 80);
-    state->experience = load_f32(bytes + 84);
-    const uint8_t *at = bytes + 88;
-    float *arrays[ARRAYS] = {state->seen,     state->labels, state->wrong,       state->bad,
-                             state->estimate, state->bound,  state->probability, state->rate};
-    for (unsigned array = 0; array < ARRAYS; array++)
-        for (unsigned bin = 0; bin < RISK_BINS; bin++, at += 4)
-            arrays[array][bin] = load_f32(at);
-    for (unsigned i = 0; i < RISK_BELIEFS; i++, at += 4)
-        state->belief[i] = load_f32(at);
-}
-
 static bool is_count(double x)
 {
     return x >= 0 && x <= 0x1p53; /* false for NaN */
@@ -120,23 +97,6 @@ static const char *fault_of(const struct risk_state *state)
     return sum == 0 || fabs(sum - 1) < 1e-3 ? NULL : "beliefs that do not sum to 1";
 }
 
-/* As experience: counts are lowered, nothing of this category has happened yet, and a fit is due. */
-static void make_experience(struct risk_state *state)
-{
-    float scale = state->window > IMPORT_WINDOW ? IMPORT_WINDOW / state->window : 1;
-    float requests = (float)state->stats.requests + state->experience;
-    for (unsigned bin = 0; bin < RISK_BINS; bin++) {
-        state->seen[bin] *= scale;
-        state->labels[bin] *= IMPORT_LABELS;
-        state->wrong[bin] *= IMPORT_LABELS;
-        state->bad[bin] = 0;
-    }
-    state->window *= scale;
-    state->experience = requests < IMPORT_REQUESTS ? requests : IMPORT_REQUESTS;
-    state->stats = (struct risk_stats){0};
-    state->since = RISK_REBUILD_MIN;
-}
-
 int risk_load(struct risk_curve *curve, const uint8_t *bytes, uint32_t n, bool imported, struct quire_error *err)
 {
     struct risk_state state = {0};
@@ -149,12 +109,43 @@ int risk_load(struct risk_curve *curve, const uint8_t *bytes, uint32_t n, bool i
         return error_set(err, QUIRE_EFORMAT, "a curve has %u bytes, these are %u", BYTES, n);
     if (load_u64(bytes + 8) != XXH3_64bits(bytes + HASHED_AT, BYTES - HASHED_AT))
         return error_set(err, QUIRE_EFORMAT, "the curve's checksum is wrong: the bytes were changed on their way");
-    read_state(bytes, &state);
+    struct risk_stats *stats = &state.stats;
+    uint64_t *counts[] = {&stats->requests, &stats->labels,       &stats->wrong_labels,
+                          &stats->audits,   &stats->miss_samples, &stats->feedback};
+    uint64_t wrong_served = load_u64(bytes + 64);
+    for (unsigned i = 0; i < 6; i++)
+        *counts[i] = load_u64(bytes + 16 + 8 * i);
+    memcpy(&stats->wrong_served, &wrong_served, sizeof wrong_served);
+    state.since = load_u32(bytes + 72);
+    state.belief_weight = load_f32(bytes + 76);
+    state.window = load_f32(bytes + 80);
+    state.experience = load_f32(bytes + 84);
+    const uint8_t *at = bytes + 88;
+    float *arrays[ARRAYS] = {state.seen,     state.labels, state.wrong,       state.bad,
+                             state.estimate, state.bound,  state.probability, state.rate};
+    for (unsigned array = 0; array < ARRAYS; array++)
+        for (unsigned bin = 0; bin < RISK_BINS; bin++, at += 4)
+            arrays[array][bin] = load_f32(at);
+    for (unsigned i = 0; i < RISK_BELIEFS; i++, at += 4)
+        state.belief[i] = load_f32(at);
     const char *fault = fault_of(&state);
     if (fault)
         return error_set(err, QUIRE_EFORMAT, "the curve holds %s that cannot be", fault);
-    if (imported)
-        make_experience(&state);
+    if (imported) {
+        /* As experience: counts are lowered, nothing of this category has happened yet, and a fit is due. */
+        float scale = state.window > IMPORT_WINDOW ? IMPORT_WINDOW / state.window : 1;
+        float requests = (float)state.stats.requests + state.experience;
+        for (unsigned bin = 0; bin < RISK_BINS; bin++) {
+            state.seen[bin] *= scale;
+            state.labels[bin] *= IMPORT_LABELS;
+            state.wrong[bin] *= IMPORT_LABELS;
+            state.bad[bin] = 0;
+        }
+        state.window *= scale;
+        state.experience = requests < IMPORT_REQUESTS ? requests : IMPORT_REQUESTS;
+        state.stats = (struct risk_stats){0};
+        state.since = RISK_REBUILD_MIN;
+    }
     risk_pool_add(curve->pool, &curve->state, -1);
     curve->state = state;
     curve->tau_delta = -1;

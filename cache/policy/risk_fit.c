@@ -299,16 +299,6 @@ static void draw_bound(const struct fit *fit, struct risk_state *state)
         state->estimate[bin] = state->bound[bin] = 1;
 }
 
-static double hit_scale(const double value[RISK_BINS], const struct risk_state *state, double tau, double audit)
-{
-    double hits = 0, sum = 0;
-    for (unsigned bin = risk_bin(tau); bin < RISK_BINS; bin++) {
-        hits += (double)state->seen[bin];
-        sum += (double)state->seen[bin] * value[bin];
-    }
-    return sum > 0 ? audit * hits / sum : 0;
-}
-
 /* What share of the requests of each bin is to be labelled until the next fit. */
 static void choose_labels(const struct fit *fit, const struct risk_settings *settings, double tau,
                           struct risk_state *state)
@@ -327,7 +317,15 @@ static void choose_labels(const struct fit *fit, const struct risk_settings *set
     double early = LABEL_REQUESTS / (requests + LABEL_REQUESTS);
     double rate = fmin(LABEL_MOST, LABEL_RATE + LABEL_EARLY * early * early);
     double scale = need > 0 ? rate * (double)state->window / need : 1;
-    double hits = settings->audit > 0 && tau <= 1 ? hit_scale(value, state, tau, settings->audit) : scale;
+    double hits = scale;
+    if (settings->audit > 0 && tau <= 1) {
+        double all_hits = 0, sum = 0;
+        for (unsigned bin = risk_bin(tau); bin < RISK_BINS; bin++) {
+            all_hits += (double)state->seen[bin];
+            sum += (double)state->seen[bin] * value[bin];
+        }
+        hits = sum > 0 ? settings->audit * all_hits / sum : 0;
+    }
     for (unsigned bin = 0; bin < RISK_BINS; bin++) {
         bool hit = bin * (double)RISK_BIN_WIDTH >= tau - 1e-9;
         double share = bin < fit->low_bin ? 0 : value[bin] * (hit ? hits : scale);

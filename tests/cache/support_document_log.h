@@ -42,7 +42,7 @@ int host_put(struct doc_host *host, uint64_t expire_ms, struct quire_error *err)
 void host_put_many(struct doc_host *host, unsigned n, uint64_t expire_ms);
 void host_drop(struct doc_host *host, unsigned id);
 /* Reads what lies at a place: 0 where it is just what was put in as `id`, QUIRE_ENOTFOUND, QUIRE_ESHORTREAD, QUIRE_EIO,
- * or QUIRE_ECORRUPT where it proves to be damaged. Anything else fails the test. */
+ * or QUIRE_ECORRUPT where it is damaged. Anything else fails the test. */
 int host_read_at(struct doc_host *host, unsigned id, const struct document_at *at);
 /* Every document that lives reads back right. */
 void host_check(struct doc_host *host);

@@ -1,5 +1,5 @@
 /*
- * test_caches_verify.c - proofs of the caches of a folder, and saving their documents: what is whole counts, each kind
+ * test_caches_verify.c - checks of the caches of a folder, and saving their documents: what is whole counts, each kind
  * of damage is found, what a crash leaves is none, and entries whose documents were saved answer in the new folder.
  */
 #include "cache/core/caches_verify.h"

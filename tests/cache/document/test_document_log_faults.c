@@ -3,7 +3,7 @@
  *
  * The power goes at every n-th call of a run of puts, drops, compactions and syncs. What the host's journal knew at the
  * last sync is then opened again: a document that was put in before it and not dropped since reads back; of all others
- * a place gives that very document, or nothing that proves itself. Full disks and failing calls: what was appended is
+ * a place gives that very document, or nothing that is whole. Full disks and failing calls: what was appended is
  * readable all the time, and is on the disk when the disk works again.
  */
 #include "io/clock.h"
