@@ -111,25 +111,17 @@ void cache_audits_free(struct cache *cache)
     free(cache->audits);
 }
 
-/* (lock) */
-static struct audit *oldest_waiting(struct cache *cache)
-{
-    uint64_t first = cache->next_audit > AUDITS_MAX ? cache->next_audit - AUDITS_MAX + 1 : 1;
-    if (cache->next_pop < first)
-        cache->next_pop = first;
-    for (; cache->next_pop <= cache->next_audit; cache->next_pop++) {
-        struct audit *a = audit_at(cache, cache->next_pop);
-        if (a->number == cache->next_pop && !a->popped)
-            return a;
-    }
-    return NULL;
-}
-
 int cache_audit_pop(struct cache *cache, struct quire_cache_audit *out, struct document_at *at, struct quire_error *err)
 {
     int rc = error_set(err, QUIRE_ENOTFOUND, "no pair waits for a label");
     pthread_mutex_lock(&cache->lock);
-    struct audit *a = oldest_waiting(cache);
+    uint64_t first = cache->next_audit > AUDITS_MAX ? cache->next_audit - AUDITS_MAX + 1 : 1;
+    if (cache->next_pop < first)
+        cache->next_pop = first;
+    struct audit *a = audit_at(cache, cache->next_pop); /* the oldest that waits */
+    while (cache->next_pop <= cache->next_audit && (a->number != cache->next_pop || a->popped))
+        a = audit_at(cache, ++cache->next_pop);
+    a = cache->next_pop <= cache->next_audit ? a : NULL;
     uint8_t *memory = a ? malloc(a->n_text + 1u) : NULL;
     if (memory) {
         uint32_t row = cache_entry_find(cache, a->id);

@@ -478,22 +478,6 @@ static void mark_unlinked(void *context, uint32_t graph_row)
     atomic_fetch_or(&cache_entry_at(cache, cache_graph_row_entry(cache, cache->apart, graph_row))->word, ENTRY_LISTED);
 }
 
-/* Rows that live by the time they came: created << 24 and the row below would not fit into 64 bits, so the seconds. */
-static int sorted_rows(const struct cache *cache, uint64_t **out, uint32_t *n)
-{
-    uint64_t *rows = malloc(sizeof *rows * (cache->n_rows ? cache->n_rows : 1));
-    *n = 0;
-    if (!rows)
-        return QUIRE_ENOMEM;
-    for (uint32_t row = 0; row < cache->n_rows; row++)
-        if (cache_entry_word(cache, row) & ENTRY_LIVE)
-            rows[(*n)++] = cache_entry_created(cache_entry_at(cache, row)) / 1000 << 32 | row;
-    if (*n)
-        qsort(rows, *n, sizeof *rows, cache_compare_numbers);
-    *out = rows;
-    return 0;
-}
-
 static int join_row(struct cache *cache, uint32_t row, uint64_t now, struct quire_error *err)
 {
     struct cache_entry *e = cache_entry_at(cache, row);
@@ -545,11 +529,17 @@ int cache_restore_end(struct cache *cache, struct quire_error *err)
     if (rc < 0)
         return rc;
     rc = graph_mend(cache->graph, &mending);
-    if (rc == 0)
-        rc = sorted_rows(cache, &rows, &n);
+    if (rc == 0 && !(rows = malloc(sizeof *rows * (cache->n_rows ? cache->n_rows : 1))))
+        rc = QUIRE_ENOMEM;
     if (rc < 0)
         return error_set(err, rc, "no memory to open a cache of %u entries", cache->n_rows);
     graph_place_end(cache->graph);
+    /* those that live, by the seconds they came at: created << 24 and the row below would not fit into 64 bits */
+    for (uint32_t row = 0; row < cache->n_rows; row++)
+        if (cache_entry_word(cache, row) & ENTRY_LIVE)
+            rows[n++] = cache_entry_created(cache_entry_at(cache, row)) / 1000 << 32 | row;
+    if (n)
+        qsort(rows, n, sizeof *rows, cache_compare_numbers);
     for (uint32_t i = 0; i < n && rc == 0; i++)
         rc = join_row(cache, (uint32_t)rows[i], now, err);
     free(rows);

@@ -208,16 +208,6 @@ int cache_scan(struct cache *cache, uint64_t cursor, struct cache_entry_info *ou
 
 /* ---- scopes ------------------------------------------------------------------------------------------------------ */
 
-static void print_scope(const struct scope *scope, char *text, size_t capacity)
-{
-    struct quire_pair pair;
-    size_t n = 0;
-    text[0] = 0;
-    for (uint32_t at = 0; group_scope_pair(scope->bytes, scope->n_bytes, &at, &pair) && n < capacity;)
-        n += (size_t)snprintf(text + n, capacity - n, "%s%.*s=%.*s", n ? " " : "", (int)pair.key.n_bytes,
-                              (const char *)pair.key.data, (int)pair.value.n_bytes, (const char *)pair.value.data);
-}
-
 uint32_t cache_top_scopes(struct cache *cache, struct cache_scope_stats *out, uint32_t capacity)
 {
     uint32_t n = 0;
@@ -229,7 +219,13 @@ uint32_t cache_top_scopes(struct cache *cache, struct cache_scope_stats *out, ui
             uint32_t at = n < capacity ? n++ : capacity - 1;
             for (; at > 0 && out[at - 1].entries < scope->entries; at--)
                 out[at] = out[at - 1];
-            print_scope(scope, out[at].text, sizeof out[at].text);
+            struct quire_pair pair;
+            size_t used = 0, most = sizeof out[at].text;
+            out[at].text[0] = 0;
+            for (uint32_t p = 0; group_scope_pair(scope->bytes, scope->n_bytes, &p, &pair) && used < most;)
+                used += (size_t)snprintf(out[at].text + used, most - used, "%s%.*s=%.*s", used ? " " : "",
+                                         (int)pair.key.n_bytes, (const char *)pair.key.data, (int)pair.value.n_bytes,
+                                         (const char *)pair.value.data);
             out[at].entries = scope->entries;
             out[at].requests = scope->requests;
             out[at].hits = scope->hits;

@@ -133,20 +133,6 @@ static struct document_log_segment *pick_segment(struct document_log *log, unsig
 
 /* ---- appending --------------------------------------------------------------------------------------------------- */
 
-static int check_append(const struct document_log *log, uint32_t bytes, struct quire_error *err)
-{
-    if (log->failure.code < 0) {
-        if (err)
-            *err = log->failure;
-        return log->failure.code;
-    }
-    if (log->stats.buffered_bytes + bytes > log->options.buffer_bytes)
-        return error_set(err, QUIRE_EBUSY,
-                         "the disk is behind: %llu bytes of documents wait to be written, at most %llu may: try again",
-                         (unsigned long long)log->stats.buffered_bytes, (unsigned long long)log->options.buffer_bytes);
-    return 0;
-}
-
 int document_log_append(struct document_log *log, const uint8_t *document, uint32_t bytes, uint64_t expire_ms,
                         struct document_at *at, struct quire_error *err)
 {
@@ -161,7 +147,13 @@ int document_log_append(struct document_log *log, const uint8_t *document, uint3
         return error_set(err, QUIRE_ENOMEM, "no memory for a document of %u bytes", bytes);
     uint64_t now_ms = document_log_now_ms(log);
     pthread_mutex_lock(&log->lock);
-    int rc = check_append(log, bytes, err);
+    int rc = log->failure.code;
+    if (rc < 0 && err)
+        *err = log->failure;
+    if (rc == 0 && log->stats.buffered_bytes + bytes > log->options.buffer_bytes)
+        rc = error_set(err, QUIRE_EBUSY,
+                       "the disk is behind: %llu bytes of documents wait to be written, at most %llu may: try again",
+                       (unsigned long long)log->stats.buffered_bytes, (unsigned long long)log->options.buffer_bytes);
     struct document_log_segment *segment =
         rc < 0 ? NULL : pick_segment(log, class_of(expire_ms, now_ms), bytes, now_ms);
     if (segment) {

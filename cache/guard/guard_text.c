@@ -120,14 +120,6 @@ static struct guard_token *add(struct splitter *s, uint32_t from, uint32_t to, e
     return token;
 }
 
-/* The capital that a word begins with; of two bytes in Latin-1 and Cyrillic. */
-static bool begins_with_capital(const char *text, uint32_t bytes)
-{
-    unsigned char first = (unsigned char)text[0], second = bytes > 1 ? (unsigned char)text[1] : 0;
-    return is_upper(text[0]) || (first == 0xc3 && second >= 0x80 && second <= 0x9e) ||
-           (first == 0xd0 && second >= 0x90 && second <= 0xaf);
-}
-
 static void add_word(struct splitter *s, uint32_t from, uint32_t to, char joint)
 {
     char *text = s->text;
@@ -146,7 +138,10 @@ static void add_word(struct splitter *s, uint32_t from, uint32_t to, char joint)
         letters--;
     }
     struct guard_token *token = add(s, from, to, TOKEN_WORD, joint);
-    token->capital = begins_with_capital(text + from, to - from);
+    /* a capital has two bytes in Latin-1 and Cyrillic */
+    unsigned char first = (unsigned char)text[from], second = to - from > 1 ? (unsigned char)text[from + 1] : 0;
+    token->capital = is_upper(text[from]) || (first == 0xc3 && second >= 0x80 && second <= 0x9e) ||
+                     (first == 0xd0 && second >= 0x90 && second <= 0xaf);
     token->all_caps = capitals >= 2 && capitals == letters;
     token->possessive = possessive;
     if (token->all_caps && !s->r->shouting)
@@ -288,11 +283,6 @@ static bool is_number_suffix(const struct guard_tables *tables, const char *text
            guard_means(tables, word, MEANS_DEGREE) || guard_means(tables, word, MEANS_SCALE);
 }
 
-static bool is_currency_sign(const struct guard_tables *tables, const char *text, uint32_t bytes)
-{
-    return bytes && bytes <= 4 && guard_means(tables, guard_lookup(tables, text, bytes), MEANS_CURRENCY);
-}
-
 static uint32_t end_of_letters(const char *text, uint32_t from, uint32_t to)
 {
     uint32_t i = from;
@@ -321,7 +311,8 @@ static bool split_number(struct splitter *s, uint32_t from, uint32_t to, bool dr
             joint = 0;
         } else if (is_letter(text[i]) || text[i] == '%' || text[i] == '\'' || text[i] == '$') {
             end = text[i] == '$' ? i + 1 : end_of_letters(text, i, to);
-            bool sign = joint == ' ' && is_currency_sign(s->r->tables, text + i, end - i);
+            bool sign = joint == ' ' && end > i && end - i <= 4 &&
+                        guard_means(s->r->tables, guard_lookup(s->r->tables, text + i, end - i), MEANS_CURRENCY);
             if (joint == 0 && !(after_digits && is_number_suffix(s->r->tables, text + i, end - i)))
                 return false;
             if (joint == ' ' && !sign)

@@ -415,15 +415,6 @@ static int check_together(const struct category_settings *s, struct quire_error 
     return 0;
 }
 
-/* "MODE SIM ...", for a message. */
-static const char *all_words(char text[256])
-{
-    size_t used = 0;
-    for (const struct row *row = rows; row < rows + N_ROWS; row++)
-        used += (size_t)snprintf(text + used, 256 - used, "%s%s", used ? " " : "", row->word);
-    return text;
-}
-
 int category_apply(struct category_settings *settings, const struct quire_bytes *words, uint32_t n,
                    struct quire_error *err)
 {
@@ -431,9 +422,13 @@ int category_apply(struct category_settings *settings, const struct quire_bytes 
     char word[WORD_BYTES], all[256];
     while (p.next < n) {
         const struct row *row = find_row(words[p.next]);
-        if (!row)
+        if (!row) {
+            size_t used = 0;
+            for (row = rows; row < rows + N_ROWS; row++)
+                used += (size_t)snprintf(all + used, sizeof all - used, "%s%s", used ? " " : "", row->word);
             return error_set(err, QUIRE_EINVALID, "'%s' is not a setting of a category: give one of %s",
-                             shown(words[p.next], word), all_words(all));
+                             shown(words[p.next], word), all);
+        }
         if (p.given >> (row - rows) & 1)
             return error_set(err, QUIRE_EINVALID, "%s is given twice: give each setting once", row->word);
         p.given |= 1ull << (row - rows);
