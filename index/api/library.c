@@ -11,6 +11,7 @@
 #include "index/segment/segment_view.h"
 #include "index/vector/parallel.h"
 #include "io/error.h"
+#include <assert.h>
 #include <math.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -55,8 +56,7 @@ int library_struct_validate(size_t given, size_t known, const char *name, struct
 
 void quire_open_options_init(struct quire_open_options *options)
 {
-    memset(options, 0, sizeof *options);
-    options->struct_bytes = sizeof *options;
+    *options = (struct quire_open_options){.struct_bytes = sizeof *options};
 }
 
 int quire_open(const char *path, const struct quire_open_options *options, struct quire_index **out,
@@ -137,9 +137,7 @@ uint32_t quire_calibration(const struct quire_index *index, struct quire_calibra
 
 void quire_search_options_init(struct quire_search_options *options)
 {
-    memset(options, 0, sizeof *options);
-    options->struct_bytes = sizeof *options;
-    options->k = 10;
+    *options = (struct quire_search_options){.struct_bytes = sizeof *options, .k = 10};
 }
 
 /* ---- batches ----------------------------------------------------------------------------------------------------- */
@@ -176,6 +174,7 @@ struct batch_lane {
 
 static void copy_hits(const struct filtered_search *search, struct quire_hit *hits, uint32_t *n_hits)
 {
+    assert(search->n_hits <= search->options.k);
     for (uint32_t i = 0; i < search->n_hits; i++)
         hits[i] = (struct quire_hit){search->hits[i].id, search->hits[i].row, search->hits[i].distance};
     *n_hits = search->n_hits;
@@ -195,6 +194,7 @@ static void batch_done(struct filtered_search *search)
 {
     struct batch_slot *slot = search->owner;
     struct batch *batch = slot->lane->batch;
+    assert(slot->busy && slot->lane->running > 0 && slot->query < batch->n);
     slot->busy = false;
     slot->lane->running--;
     if (search->code < 0) {
@@ -210,6 +210,7 @@ static void batch_start(struct batch_slot *slot)
 {
     struct batch *batch = slot->lane->batch;
     struct quire_error error = {0};
+    assert(!slot->busy && slot->lane->running < batch->inflight);
     if (atomic_load(&batch->code) < 0 || (slot->query = atomic_fetch_add(&batch->next, 1)) >= batch->n)
         return;
     uint32_t dim = segment_info(batch->index->segment)->dim;
@@ -252,6 +253,7 @@ static void *batch_run(void *argument)
             searcher_cancel(lane->lane->searcher);
         }
     } while (lane->running > 0 || batch_has_more(batch));
+    assert(atomic_load(&batch->code) < 0 || atomic_load(&batch->next) >= batch->n);
     return NULL;
 }
 
@@ -260,8 +262,9 @@ int library_search_validate(const struct quire_search_options *options, struct q
     int rc = library_struct_validate(options->struct_bytes, sizeof *options, "quire_search_options", err);
     if (rc < 0)
         return rc;
-    if (options->k == 0 || options->k > QUIRE_K_MAX)
-        return error_set(err, QUIRE_ERANGE, "k is %u: it must be 1..%u", options->k, QUIRE_K_MAX);
+    rc = search_options_validate(options, err);
+    if (rc < 0)
+        return rc;
     if (options->n_tenants > 0 && !options->tenants)
         return error_set(err, QUIRE_EINVALID, "n_tenants is %u, but tenants is NULL", options->n_tenants);
     return 0;
@@ -342,8 +345,7 @@ int quire_search(struct quire_index *index, const float *query, const struct qui
 
 void quire_loop_options_init(struct quire_loop_options *options)
 {
-    memset(options, 0, sizeof *options);
-    options->struct_bytes = sizeof *options;
+    *options = (struct quire_loop_options){.struct_bytes = sizeof *options};
 }
 
 int quire_loop_create(const struct quire_loop_options *options, struct quire_loop **out, struct quire_error *err)
@@ -395,9 +397,19 @@ static void loop_done(struct filtered_search *done)
     loop_search_free(search);
 }
 
-static int loop_search_make(struct quire_index *index, const float *query, const struct quire_search_options *options,
-                            struct loop_search **out, struct quire_error *err)
+int quire_loop_search(struct quire_loop *loop, struct quire_index *index, const float *query,
+                      const struct quire_search_options *options, quire_search_callback *callback, void *context,
+                      struct quire_error *err)
 {
+    struct quire_search_options defaults;
+    if (!loop || !index || !query || !callback)
+        return error_set(err, QUIRE_EINVALID, "loop, index, query and callback must be given");
+    quire_search_options_init(&defaults);
+    if (!options)
+        options = &defaults;
+    int rc = library_search_validate(options, err);
+    if (rc < 0)
+        return rc;
     struct loop_search *search = calloc(1, sizeof *search);
     const struct segment_info *info = segment_info(index->segment);
     if (!search)
@@ -405,34 +417,14 @@ static int loop_search_make(struct quire_index *index, const float *query, const
     search->segment = segment_ref(index->segment);
     search->hits = malloc(sizeof *search->hits * (options->k < info->rows ? options->k : info->rows));
     search->query = malloc(sizeof *query * info->dim);
-    int rc = search->hits && search->query
-                 ? library_restriction_make(index->segment, &index->lanes, options, &search->restriction, err)
-                 : error_set(err, QUIRE_ENOMEM, "no memory for a search with k %u", options->k);
+    rc = search->hits && search->query
+             ? library_restriction_make(index->segment, &index->lanes, options, &search->restriction, err)
+             : error_set(err, QUIRE_ENOMEM, "no memory for a search with k %u", options->k);
     if (rc < 0) {
         loop_search_free(search);
         return rc;
     }
     memcpy(search->query, query, sizeof *query * info->dim);
-    *out = search;
-    return 0;
-}
-
-int quire_loop_search(struct quire_loop *loop, struct quire_index *index, const float *query,
-                      const struct quire_search_options *options, quire_search_callback *callback, void *context,
-                      struct quire_error *err)
-{
-    struct quire_search_options defaults;
-    struct loop_search *search = NULL;
-    if (!loop || !index || !query || !callback)
-        return error_set(err, QUIRE_EINVALID, "loop, index, query and callback must be given");
-    quire_search_options_init(&defaults);
-    if (!options)
-        options = &defaults;
-    int rc = library_search_validate(options, err);
-    if (rc == 0)
-        rc = loop_search_make(index, query, options, &search, err);
-    if (rc < 0)
-        return rc;
     search->loop = loop;
     search->callback = callback;
     search->context = context;
@@ -476,33 +468,28 @@ struct fetch_answer {
     struct quire_error *err;
 };
 
-static void copy_attributes(struct fetch_answer *a, const struct fetch_request *request)
+static int copy_attributes(const struct fetch_answer *a, const struct fetch_request *request)
 {
     size_t capacity = *a->text_bytes;
     const char *json = NULL;
     uint32_t bytes = 0, n_grants = 0;
     if (grants_split(request->attributes, request->attributes ? request->attributes_bytes : 0, &json, &bytes,
-                     &n_grants) < 0) {
-        a->code =
-            error_set(a->err, QUIRE_ECORRUPT, "the attributes of row %u do not begin as they should", request->row);
-        return;
-    }
-    if (bytes == 0) {
-        a->code = error_set(a->err, QUIRE_ENOTFOUND, "row %u has no attributes", request->row);
-        return;
-    }
+                     &n_grants) < 0)
+        return error_set(a->err, QUIRE_ECORRUPT, "the attributes of row %u do not begin as they should", request->row);
+    if (bytes == 0)
+        return error_set(a->err, QUIRE_ENOTFOUND, "row %u has no attributes", request->row);
     *a->text_bytes = bytes;
     if (bytes > capacity)
-        a->code =
-            error_set(a->err, QUIRE_ELIMIT, "the attributes have %u bytes, there is room for %zu", bytes, capacity);
-    else
-        memcpy(a->text, json, bytes);
+        return error_set(a->err, QUIRE_ELIMIT, "the attributes have %u bytes, there is room for %zu", bytes, capacity);
+    memcpy(a->text, json, bytes);
+    return 0;
 }
 
 /* Copies what was asked for while the task still holds it. */
 static void fetch_done(struct fetch_request *request)
 {
     struct fetch_answer *a = request->owner;
+    assert(!a->done);
     a->done = true;
     a->code = request->code;
     if (request->code < 0) {
@@ -519,7 +506,7 @@ static void fetch_done(struct fetch_request *request)
         *a->key_bytes = request->found_key_bytes;
     }
     if (a->text_bytes)
-        copy_attributes(a, request);
+        a->code = copy_attributes(a, request);
 }
 
 static int fetch_blocking(struct quire_index *index, struct fetch_request *request, struct fetch_answer *answer,
@@ -539,6 +526,7 @@ static int fetch_blocking(struct quire_index *index, struct fetch_request *reque
     rc = fetch_start(lane->searcher, request, err);
     if (rc == 0)
         lane_run(lane, &answer->done);
+    assert(rc < 0 || answer->done);
     lane_pool_put(&index->lanes, lane);
     return rc < 0 ? rc : answer->code;
 }
@@ -547,10 +535,9 @@ int quire_lookup(struct quire_index *index, const void *key, size_t key_bytes, u
 {
     struct fetch_answer answer = {.row = row};
     struct fetch_request request = {.key = key};
-    if (!key || key_bytes == 0 || key_bytes > QUIRE_KEY_BYTES_MAX)
-        return error_set(err, QUIRE_ERANGE, "a key has 1..%u bytes, not %zu", QUIRE_KEY_BYTES_MAX, key_bytes);
+    int rc = library_key_validate(key, key_bytes, err);
     request.key_bytes = (uint32_t)key_bytes;
-    return fetch_blocking(index, &request, &answer, err);
+    return rc < 0 ? rc : fetch_blocking(index, &request, &answer, err);
 }
 
 int quire_key(struct quire_index *index, uint32_t row, void *key, size_t *key_bytes, struct quire_error *err)

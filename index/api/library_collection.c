@@ -17,6 +17,7 @@
 #include "index/store/store_check.h"
 #include "index/vector/space.h"
 #include "io/error.h"
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -42,8 +43,7 @@ struct quire_snapshot {
 
 void quire_collection_options_init(struct quire_collection_options *options)
 {
-    memset(options, 0, sizeof *options);
-    options->struct_bytes = sizeof *options;
+    *options = (struct quire_collection_options){.struct_bytes = sizeof *options};
 }
 
 static void pass_log(void *context, bool warning, const char *line)
@@ -62,41 +62,28 @@ static void find_first(void *context, struct collection *collection)
     }
 }
 
-static enum journal_sync sync_of(enum quire_durability durability)
+static int compare_config(const struct collection *c, const struct quire_collection_options *o, const char *path,
+                          struct quire_error *err)
 {
-    return durability == QUIRE_DURABLE_ALWAYS ? JOURNAL_ALWAYS
-           : durability == QUIRE_DURABLE_NO   ? JOURNAL_NO
-                                              : JOURNAL_EVERYSEC;
-}
-
-static int compare_columns(const struct attribute_schema *have, const struct quire_collection_options *o,
-                           const char *path, struct quire_error *err)
-{
-    bool same = o->n_columns == 0 || o->n_columns == have->n;
-    for (uint32_t i = 0; same && i < o->n_columns; i++) {
-        const struct quire_column *wanted = &o->columns[i];
-        const struct quire_column *there = attribute_schema_find(have, wanted->name, strlen(wanted->name));
-        same = there && there->type == wanted->type && there->indexed == wanted->indexed;
-    }
-    return same
-               ? 0
-               : error_set(err, QUIRE_EINVALID,
-                           "%s has other declared columns (%u of them): they are fixed when it is made", path, have->n);
-}
-
-static int compare_config(const struct collection_config *have, const struct quire_collection_options *o,
-                          const char *path, struct quire_error *err)
-{
+    const struct collection_config *have = collection_config(c);
+    const struct attribute_schema *schema = collection_schema(c);
     if (o->tenants && !have->tenants)
         return error_set(err, QUIRE_EINVALID, "%s was made without tenants: its elements may be nobody's", path);
-    if (o->dim == 0)
-        return 0;
-    if (have->dim != o->dim)
+    if (o->dim && have->dim != o->dim)
         return error_set(err, QUIRE_EDIM, "%s has dimension %u, not %u", path, have->dim, o->dim);
-    if (have->type != o->type || have->metric != o->metric)
+    if (o->dim && (have->type != o->type || have->metric != o->metric))
         return error_set(err, QUIRE_ETYPE, "%s holds %s under %s, not %s under %s", path, quire_type_name(have->type),
                          quire_metric_name(have->metric), quire_type_name(o->type), quire_metric_name(o->metric));
-    return 0;
+    bool same = o->n_columns == 0 || o->n_columns == schema->n;
+    for (uint32_t i = 0; same && i < o->n_columns; i++) {
+        const struct quire_column *wanted = &o->columns[i];
+        const struct quire_column *there = attribute_schema_find(schema, wanted->name, strlen(wanted->name));
+        same = there && there->type == wanted->type && there->indexed == wanted->indexed;
+    }
+    return same ? 0
+                : error_set(err, QUIRE_EINVALID,
+                            "%s has other declared columns (%u of them): they are fixed when it is made", path,
+                            schema->n);
 }
 
 /* The one collection of the store, found or made. */
@@ -114,10 +101,8 @@ static int take_collection(struct quire_collection *c, const struct quire_collec
     struct attribute_schema *schema = NULL;
     uint64_t lsn;
     store_each(c->store, find_first, &c->collection);
-    if (c->collection) {
-        int same = compare_config(collection_config(c->collection), o, path, err);
-        return same == 0 ? compare_columns(collection_schema(c->collection), o, path, err) : same;
-    }
+    if (c->collection)
+        return compare_config(c->collection, o, path, err);
     if (!o->create)
         return error_set(err, QUIRE_ENOFILE, "%s holds no collection: open it with create", path);
     int rc = collection_config_validate(&config, err);
@@ -158,7 +143,11 @@ static int refuse_record(void *context, uint8_t kind, uint64_t lsn, const uint8_
 static int open_store(struct quire_collection *c, const struct quire_collection_options *o, const char *path,
                       struct quire_error *err)
 {
-    struct store_options options = {.sync = sync_of(o->durability),
+    static const enum journal_sync syncs[] = {[QUIRE_DURABLE_ALWAYS] = JOURNAL_ALWAYS,
+                                              [QUIRE_DURABLE_EVERYSEC] = JOURNAL_EVERYSEC,
+                                              [QUIRE_DURABLE_NO] = JOURNAL_NO};
+    assert(o->durability < sizeof syncs / sizeof *syncs);
+    struct store_options options = {.sync = syncs[o->durability],
                                     .memtable_bytes = o->memtable_bytes,
                                     .segment_memory_bytes = o->memory_bytes,
                                     .disk_bytes = o->disk_bytes,
@@ -229,6 +218,7 @@ static int run_fetch(struct quire_collection *c, struct collection_fetch *fetch,
     rc = collection_fetch_start(lane->searcher, fetch, err);
     if (rc == 0)
         lane_run(lane, done);
+    assert(rc < 0 || *done);
     lane_pool_put(&c->lanes, lane);
     return rc;
 }
@@ -249,13 +239,12 @@ static void old_row_free(struct old_row *old)
 {
     free(old->vector);
     free(old->text);
-    old->vector = NULL;
-    old->text = NULL;
 }
 
 static void on_old_row(struct collection_fetch *fetch)
 {
     struct old_row *old = fetch->owner;
+    assert(!old->done && !old->vector && !old->text);
     old->done = true;
     old->code = fetch->code;
     old->error = fetch->error;
@@ -310,11 +299,13 @@ static int locate(struct quire_collection *c, const void *key, uint32_t key_byte
                : fetch_old_row(c, key, key_bytes, false, want_text, old, err);
 }
 
-/* Links what waits, the element just put among it, and lets maintenance catch up where it is behind. */
-static void help_maintenance(struct quire_collection *c)
+/* Links what waits, the element just put among it, lets maintenance catch up where it is behind, and waits for the
+ * write's LSN. */
+static int finish_write(struct quire_collection *c, uint64_t lsn, struct quire_error *err)
 {
     const struct timespec pause = {.tv_nsec = BEHIND_PAUSE_NS};
     struct search_lane *lane;
+    assert(lsn > 0);
     /* without a lane the background links it: the write itself has succeeded */
     if (collection_unlinked(c->collection) > 0 && lane_pool_take(&c->lanes, 1, &lane, NULL) == 0) {
         struct graph_scratch *scratch = searcher_graph_scratch(lane->searcher);
@@ -324,11 +315,6 @@ static void help_maintenance(struct quire_collection *c)
     }
     for (unsigned i = 0; i < BEHIND_PAUSES && store_is_behind(c->store); i++)
         nanosleep(&pause, NULL);
-}
-
-static int finish_write(struct quire_collection *c, uint64_t lsn, struct quire_error *err)
-{
-    help_maintenance(c);
     return journal_wait(store_journal(c->store), lsn, err);
 }
 
@@ -337,19 +323,6 @@ int library_key_validate(const void *key, size_t key_bytes, struct quire_error *
     if (!key || key_bytes == 0 || key_bytes > QUIRE_KEY_BYTES_MAX)
         return error_set(err, QUIRE_ERANGE, "a key has 1..%u bytes, not %zu", QUIRE_KEY_BYTES_MAX, key_bytes);
     return 0;
-}
-
-static int put_once(struct quire_collection *c, struct collection_put *put, struct quire_error *err)
-{
-    struct old_row old;
-    int rc = locate(c, put->key, put->key_bytes, put->keep_attributes || put->keep_grants, &old, err);
-    put->located = old.located;
-    put->old_text = old.text;
-    put->old_text_bytes = old.text_bytes;
-    if (rc == 0)
-        rc = collection_put(c->collection, put, err);
-    old_row_free(&old);
-    return rc;
 }
 
 /* scope: on whose behalf; NULL: of nobody, grants stay as they are. */
@@ -374,9 +347,16 @@ static int put_element(struct quire_collection *c, const void *key, size_t key_b
                                  .n_grants = scope ? scope->n : 0,
                                  .keep_grants = true,
                                  .scope = scope};
-    do
-        rc = put_once(c, &put, err);
-    while (rc == QUIRE_ESTALE);
+    do {
+        struct old_row old;
+        rc = locate(c, key, put.key_bytes, true, &old, err);
+        put.located = old.located;
+        put.old_text = old.text;
+        put.old_text_bytes = old.text_bytes;
+        if (rc == 0)
+            rc = collection_put(c->collection, &put, err);
+        old_row_free(&old);
+    } while (rc == QUIRE_ESTALE);
     if (rc == 0 && was_new)
         *was_new = put.was_new;
     return rc == 0 ? finish_write(c, put.lsn, err) : rc;
@@ -512,6 +492,7 @@ struct get_answer {
 static void on_fetched(struct collection_fetch *fetch)
 {
     struct get_answer *a = fetch->owner;
+    assert(!a->done && fetch->code <= 0);
     a->done = true;
     a->code = fetch->code;
     if (fetch->code < 0) {
@@ -599,6 +580,7 @@ static int copy_result(const struct collection_search *search, uint32_t dim, str
             to += rounded(sizeof(float) * dim);
         }
     }
+    assert(to == result->bytes + total);
     result->n = search->n_hits;
     return 0;
 }
@@ -606,6 +588,7 @@ static int copy_result(const struct collection_search *search, uint32_t dim, str
 static void on_search(struct collection_search *search)
 {
     struct search_answer *a = search->owner;
+    assert(!a->done && a->result && a->result->n == 0);
     a->done = true;
     a->code = search->code;
     if (search->code < 0 && a->err)
@@ -618,33 +601,12 @@ static void on_search(struct collection_search *search)
         *a->stats = search->stats;
 }
 
-/* On a lane of the pool, into a new result. */
-static int run_search(struct quire_collection *c, struct collection_search *search, struct search_answer *answer,
-                      struct quire_error *err)
-{
-    struct search_lane *lane;
-    answer->result = calloc(1, sizeof *answer->result);
-    if (!answer->result)
-        return error_set(err, QUIRE_ENOMEM, "no memory for a result");
-    int rc = lane_pool_take(&c->lanes, 1, &lane, err);
-    if (rc == 0) {
-        rc = collection_search_start(lane->searcher, search, err);
-        if (rc == 0) {
-            lane_run(lane, &answer->done);
-            rc = answer->code;
-        }
-        lane_pool_put(&c->lanes, lane);
-    }
-    if (rc < 0)
-        quire_result_free(answer->result);
-    return rc;
-}
-
 int quire_collection_search(struct quire_collection *c, const struct quire_snapshot *snapshot, const float *query,
                             const struct quire_search_options *options, unsigned with, struct quire_result **result,
                             struct quire_search_stats *stats, struct quire_error *err)
 {
     struct quire_search_options o;
+    struct search_lane *lane;
     struct chosen chosen;
     quire_search_options_init(&o);
     if (options)
@@ -660,7 +622,10 @@ int quire_collection_search(struct quire_collection *c, const struct quire_snaps
         rc = library_choose(c, &(struct quire_where){o.filter, o.filter_bytes, o.tenants, o.n_tenants}, &chosen, err);
     if (rc < 0)
         return rc;
-    struct search_answer answer = {.stats = stats, .err = err, .dim = collection_config(c->collection)->dim};
+    struct search_answer answer = {.result = calloc(1, sizeof *answer.result),
+                                   .stats = stats,
+                                   .err = err,
+                                   .dim = collection_config(c->collection)->dim};
     struct collection_search search = {.collection = c->collection,
                                        .query = query,
                                        .options = o,
@@ -671,9 +636,20 @@ int quire_collection_search(struct quire_collection *c, const struct quire_snaps
                                        .snapshot = snapshot ? snapshot->snapshot : NULL,
                                        .done = on_search,
                                        .owner = &answer};
-    rc = run_search(c, &search, &answer, err);
+    rc = answer.result ? lane_pool_take(&c->lanes, 1, &lane, err)
+                       : error_set(err, QUIRE_ENOMEM, "no memory for a result");
+    if (rc == 0) {
+        rc = collection_search_start(lane->searcher, &search, err);
+        if (rc == 0) {
+            lane_run(lane, &answer.done);
+            rc = answer.code;
+        }
+        lane_pool_put(&c->lanes, lane);
+    }
     library_chosen_free(&chosen);
-    if (rc == 0)
+    if (rc < 0)
+        quire_result_free(answer.result);
+    else
         *result = answer.result;
     return rc;
 }

@@ -12,6 +12,7 @@
 #include "index/segment/segment_view.h"
 #include "index/segment/selection.h"
 #include "io/error.h"
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -73,25 +74,6 @@ static void on_found(struct fetch_request *request)
     *(bool *)request->owner = true;
 }
 
-/* QUIRE_ENOTFOUND: no row has it. */
-static int find_row(struct search_lane *lane, struct segment *segment, const char *key, uint32_t key_bytes,
-                    uint32_t *row, struct quire_error *err)
-{
-    bool done = false;
-    struct fetch_request request = {
-        .segment = segment, .key = key, .key_bytes = key_bytes, .done = on_found, .owner = &done};
-    if (key_bytes == 0 || key_bytes > QUIRE_KEY_BYTES_MAX)
-        return QUIRE_ENOTFOUND;
-    int rc = fetch_start(lane->searcher, &request, err);
-    if (rc < 0)
-        return rc;
-    lane_run(lane, &done);
-    if (request.code < 0 && err)
-        *err = request.error;
-    *row = request.row;
-    return request.code;
-}
-
 static int find_keys(struct segment *segment, struct lane_pool *lanes, const struct filter *filter,
                      roaring_bitmap_t **out, struct quire_error *err)
 {
@@ -104,12 +86,20 @@ static int find_keys(struct segment *segment, struct lane_pool *lanes, const str
     if (!rows)
         rc = error_set(err, QUIRE_ENOMEM, "no memory for the rows of %u keys", n);
     for (uint32_t i = 0; rc == 0 && i < n; i++) {
-        uint32_t bytes, row = 0;
-        const char *key = filter_key(filter, i, &bytes);
-        rc = find_row(lane, segment, key, bytes, &row, err);
-        if (rc == 0)
-            roaring_bitmap_add(rows, row);
-        rc = rc == QUIRE_ENOTFOUND ? 0 : rc;
+        bool done = false;
+        struct fetch_request request = {.segment = segment, .done = on_found, .owner = &done};
+        request.key = filter_key(filter, i, &request.key_bytes);
+        if (request.key_bytes == 0 || request.key_bytes > QUIRE_KEY_BYTES_MAX)
+            continue;
+        rc = fetch_start(lane->searcher, &request, err);
+        if (rc < 0)
+            break;
+        lane_run(lane, &done);
+        assert(done);
+        if (request.code == 0)
+            roaring_bitmap_add(rows, request.row);
+        else if (request.code != QUIRE_ENOTFOUND)
+            rc = error_set(err, request.code, "%s", request.error.message);
     }
     lane_pool_put(lanes, lane);
     if (rc == 0)
@@ -144,6 +134,7 @@ int library_restriction_make(struct segment *segment, struct lane_pool *lanes, c
     if (keys)
         roaring_bitmap_free(keys);
     free(scope.tenants);
+    assert(rc < 0 || made.selection);
     if (rc < 0)
         library_restriction_end(&made);
     else

@@ -7,6 +7,7 @@
  */
 #include "index/api/library_priv.h"
 #include "io/error.h"
+#include <assert.h>
 #include <stdlib.h>
 
 /* ---- tenants ----------------------------------------------------------------------------------------------------- */
@@ -23,14 +24,10 @@ static int change_grants(struct quire_collection *c, const void *key, size_t key
         rc = library_scope_of(tenants, n_tenants, &names, err);
     if (rc < 0)
         return rc;
+    assert(names.n == n_tenants && names.tenants);
     struct collection_change change = {.key = key, .key_bytes = (uint32_t)key_bytes};
-    if (revoke) {
-        change.revoke = names.tenants;
-        change.n_revoke = names.n;
-    } else {
-        change.grant = names.tenants;
-        change.n_grant = names.n;
-    }
+    *(revoke ? &change.revoke : &change.grant) = names.tenants;
+    *(revoke ? &change.n_revoke : &change.n_grant) = names.n;
     rc = library_change(c, &change, err);
     if (rc == 0 && n_changed)
         *n_changed = change.n_changed;
@@ -93,11 +90,26 @@ const struct tenant_scope *library_chosen_scope(const struct chosen *chosen)
     return chosen->names.tenants ? &chosen->names : NULL;
 }
 
+/* A scan of what was chosen, on a lane of the pool. */
+static int run_scan(struct quire_collection *c, const struct chosen *chosen, struct collection_scan *scan,
+                    struct quire_error *err)
+{
+    struct search_lane *lane;
+    int rc = lane_pool_take(&c->lanes, 1, &lane, err);
+    if (rc < 0)
+        return rc;
+    scan->collection = c->collection;
+    scan->filter = chosen->filter;
+    scan->scope = library_chosen_scope(chosen);
+    rc = collection_scan(lane, scan, err);
+    lane_pool_put(&c->lanes, lane);
+    return rc;
+}
+
 int quire_count(struct quire_collection *c, const struct quire_where *where, uint64_t *n, struct quire_error *err)
 {
     static const struct quire_where all;
     struct chosen chosen;
-    struct search_lane *lane;
     if (!c || !n)
         return error_set(err, QUIRE_EINVALID, "collection and n must be given");
     int rc = library_choose(c, where ? where : &all, &chosen, err);
@@ -107,15 +119,10 @@ int quire_count(struct quire_collection *c, const struct quire_where *where, uin
         *n = library_chosen_scope(&chosen) ? collection_count_scope(c->collection, library_chosen_scope(&chosen))
                                            : collection_count(c->collection);
     } else {
-        rc = lane_pool_take(&c->lanes, 1, &lane, err);
-        if (rc == 0) {
-            struct collection_scan scan = {
-                .collection = c->collection, .filter = chosen.filter, .scope = library_chosen_scope(&chosen)};
-            rc = collection_scan(lane, &scan, err);
-            lane_pool_put(&c->lanes, lane);
-            if (rc == 0)
-                *n = scan.n;
-        }
+        struct collection_scan scan = {.want_keys = false};
+        rc = run_scan(c, &chosen, &scan, err);
+        if (rc == 0)
+            *n = scan.n;
     }
     library_chosen_free(&chosen);
     return rc;
@@ -133,6 +140,7 @@ static int remove_match(void *context, const void *key, uint32_t key_bytes, cons
 {
     struct removal *r = context;
     struct located matching = *located;
+    assert(r->chosen->filter || r->chosen->names.tenants); /* never all of them */
     bool removed = false;
     uint64_t lsn = 0;
     matching.matching = r->chosen->filter;
@@ -144,28 +152,6 @@ static int remove_match(void *context, const void *key, uint32_t key_bytes, cons
     }
     r->n += rc == 0 && removed;
     r->lsn = lsn > r->lsn ? lsn : r->lsn;
-    return rc;
-}
-
-/* Elements whose place has changed between scan and removal are found by the next scan. */
-static int remove_matches(struct removal *r, struct quire_error *err)
-{
-    const struct chosen *chosen = r->chosen;
-    struct search_lane *lane;
-    int rc = lane_pool_take(&r->c->lanes, 1, &lane, err);
-    if (rc < 0)
-        return rc;
-    do {
-        struct collection_scan scan = {.collection = r->c->collection,
-                                       .filter = chosen->filter,
-                                       .scope = library_chosen_scope(chosen),
-                                       .want_keys = true,
-                                       .visit = remove_match,
-                                       .context = r};
-        r->stale = false;
-        rc = collection_scan(lane, &scan, err);
-    } while (rc == 0 && r->stale);
-    lane_pool_put(&r->c->lanes, lane);
     return rc;
 }
 
@@ -186,7 +172,11 @@ int quire_remove_where(struct quire_collection *c, const struct quire_where *whe
     if (rc < 0)
         return rc;
     removal.chosen = &chosen;
-    rc = remove_matches(&removal, err);
+    do { /* elements whose place has changed between scan and removal are found by the next scan */
+        struct collection_scan scan = {.want_keys = true, .visit = remove_match, .context = &removal};
+        removal.stale = false;
+        rc = run_scan(c, &chosen, &scan, err);
+    } while (rc == 0 && removal.stale);
     library_chosen_free(&chosen);
     if (n)
         *n = removal.n;

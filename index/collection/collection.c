@@ -74,20 +74,6 @@ int collection_config_decode(const uint8_t in[COLLECTION_CONFIG_BYTES], struct c
     return rc;
 }
 
-static int check_slot(struct collection_config *c, struct quire_error *err)
-{
-    bool bytes = c->type == QUIRE_TYPE_I8 || c->type == QUIRE_TYPE_U8;
-    enum quire_slot own = c->type == QUIRE_TYPE_I8 ? QUIRE_SLOT_I8 : QUIRE_SLOT_U8;
-    if (c->slot == QUIRE_SLOT_AUTO)
-        c->slot = bytes ? own : QUIRE_SLOT_Q8;
-    if (c->slot == QUIRE_SLOT_I8 && !bytes)
-        c->slot = QUIRE_SLOT_Q8;
-    if (bytes && c->slot != own)
-        return error_set(err, QUIRE_EINVALID, "slots of %s do not hold vectors of %s", quire_slot_name(c->slot),
-                         quire_type_name(c->type));
-    return 0;
-}
-
 int collection_config_validate(struct collection_config *c, struct quire_error *err)
 {
     if (c->dim == 0 || c->dim > QUIRE_DIM_MAX)
@@ -111,7 +97,16 @@ int collection_config_validate(struct collection_config *c, struct quire_error *
         return error_set(err, QUIRE_ERANGE,
                          "degree %u (at most 256), build beam %u (4096), M %u (2 to 64), EF %u (4096)", c->degree,
                          c->build_beam, c->link_degree, c->link_beam);
-    return check_slot(c, err);
+    bool bytes = c->type == QUIRE_TYPE_I8 || c->type == QUIRE_TYPE_U8;
+    enum quire_slot own = c->type == QUIRE_TYPE_I8 ? QUIRE_SLOT_I8 : QUIRE_SLOT_U8;
+    if (c->slot == QUIRE_SLOT_AUTO)
+        c->slot = bytes ? own : QUIRE_SLOT_Q8;
+    if (c->slot == QUIRE_SLOT_I8 && !bytes)
+        c->slot = QUIRE_SLOT_Q8;
+    if (bytes && c->slot != own)
+        return error_set(err, QUIRE_EINVALID, "slots of %s do not hold vectors of %s", quire_slot_name(c->slot),
+                         quire_type_name(c->type));
+    return 0;
 }
 
 int collection_vector_validate(const struct collection_config *config, const float *vector, uint32_t n,
@@ -130,18 +125,6 @@ int collection_vector_validate(const struct collection_config *config, const flo
 
 /* ---- create and destroy ------------------------------------------------------------------------------------------ */
 
-static struct memtable_config memtable_config_of(const struct collection_config *c, struct epochs *epochs)
-{
-    return (struct memtable_config){.dim = c->dim,
-                                    .type = c->type,
-                                    .metric = c->metric,
-                                    .slot = c->slot,
-                                    .degree = c->link_degree,
-                                    .beam = c->link_beam,
-                                    .seed = c->seed,
-                                    .epochs = epochs};
-}
-
 int collection_create(const struct collection_host *host, size_t host_bytes, uint64_t uid,
                       const struct collection_config *config, struct attribute_schema *schema, uint64_t last_lsn,
                       struct collection **out, struct quire_error *err)
@@ -150,7 +133,14 @@ int collection_create(const struct collection_host *host, size_t host_bytes, uin
     assert(host && host->epochs && schema);
     if (!c)
         return error_set(err, QUIRE_ENOMEM, "no memory for a collection");
-    c->table_config = memtable_config_of(config, host->epochs);
+    c->table_config = (struct memtable_config){.dim = config->dim,
+                                               .type = config->type,
+                                               .metric = config->metric,
+                                               .slot = config->slot,
+                                               .degree = config->link_degree,
+                                               .beam = config->link_beam,
+                                               .seed = config->seed,
+                                               .epochs = host->epochs};
     int rc = view_create(&c->table_config, &c->view, err);
     if (rc < 0) {
         free(c);
@@ -244,11 +234,6 @@ void collection_wake(struct collection *c)
         c->host->wake(c->host->context, c);
 }
 
-static int admit(const struct collection *c, struct quire_error *err)
-{
-    return c->host->admit ? c->host->admit(c->host->context, c, err) : 0;
-}
-
 int collection_append(struct collection *c, uint8_t kind, uint8_t *bytes, uint32_t n_bytes, uint64_t *lsn,
                       struct quire_error *err)
 {
@@ -294,7 +279,7 @@ int collection_log_drop(struct collection *c, uint64_t *lsn, struct quire_error 
 
 /* ---- writing ----------------------------------------------------------------------------------------------------- */
 
-static int check_key(uint32_t key_bytes, struct quire_error *err)
+int collection_check_key(uint32_t key_bytes, struct quire_error *err)
 {
     if (key_bytes == 0 || key_bytes > QUIRE_KEY_BYTES_MAX)
         return error_set(err, QUIRE_ERANGE, "an element's name has 1..%u bytes, not %u", QUIRE_KEY_BYTES_MAX,
@@ -302,11 +287,13 @@ static int check_key(uint32_t key_bytes, struct quire_error *err)
     return 0;
 }
 
-static int check_attributes(uint32_t bytes, struct quire_error *err)
+/* Whether a write may begin: its key, the bytes of its attributes, and what the host says. */
+static int admit(const struct collection *c, uint32_t key_bytes, uint32_t attribute_bytes, struct quire_error *err)
 {
-    if (bytes > ATTRIBUTE_BYTES_MAX)
-        return error_set(err, QUIRE_ERANGE, "attributes of %u bytes: at most %u", bytes, ATTRIBUTE_BYTES_MAX);
-    return 0;
+    int rc = collection_check_key(key_bytes, err);
+    if (rc == 0 && attribute_bytes > ATTRIBUTE_BYTES_MAX)
+        rc = error_set(err, QUIRE_ERANGE, "attributes of %u bytes: at most %u", attribute_bytes, ATTRIBUTE_BYTES_MAX);
+    return rc == 0 && c->host->admit ? c->host->admit(c->host->context, c, err) : rc;
 }
 
 /* Where the living row of a key is. */
@@ -498,8 +485,9 @@ static int lock_and_put(struct collection *c, struct collection_put *put, const 
     struct tenant_scope *scope = NULL;
     unsigned epoch = epoch_enter(epochs);
     pthread_mutex_lock(&c->lock);
-    int rc = collection_scope_resolve_locked(c, put->scope, &scope);
-    rc = rc < 0 ? error_set(err, rc, "no memory for a scope") : commit_put(c, put, scope, stored, err);
+    int rc = collection_scope_resolve_locked(c, put->scope, &scope, err);
+    if (rc == 0)
+        rc = commit_put(c, put, scope, stored, err);
     if (rc == 0)
         watch_memtable(c);
     pthread_mutex_unlock(&c->lock);
@@ -510,11 +498,7 @@ static int lock_and_put(struct collection *c, struct collection_put *put, const 
 
 int collection_put(struct collection *c, struct collection_put *put, struct quire_error *err)
 {
-    int rc = check_key(put->key_bytes, err);
-    if (rc == 0)
-        rc = check_attributes(put->attributes ? put->attribute_bytes : 0, err);
-    if (rc == 0)
-        rc = admit(c, err);
+    int rc = admit(c, put->key_bytes, put->attributes ? put->attribute_bytes : 0, err);
     if (rc < 0)
         return rc;
     struct view *view = collection_view(c);
@@ -576,23 +560,33 @@ int collection_remove(struct collection *c, const void *key, uint32_t key_bytes,
                       const struct tenant_scope *scope, bool *removed, uint64_t *lsn, struct quire_error *err)
 {
     struct tenant_scope *resolved = NULL;
-    int rc = check_key(key_bytes, err);
+    int rc = collection_check_key(key_bytes, err);
     *removed = false;
     if (rc < 0)
         return rc;
     pthread_mutex_lock(&c->lock);
-    rc = collection_scope_resolve_locked(c, scope, &resolved);
-    rc = rc < 0 ? error_set(err, rc, "no memory for a scope")
-                : commit_remove(c, key, key_bytes, located, resolved, removed, lsn, err);
+    rc = collection_scope_resolve_locked(c, scope, &resolved, err);
+    if (rc == 0)
+        rc = commit_remove(c, key, key_bytes, located, resolved, removed, lsn, err);
     pthread_mutex_unlock(&c->lock);
     free(resolved);
     return rc;
 }
 
-/* An element of a frozen table, whose rows are being copied, goes to the newest table with its new attributes. */
-static int move_with_attributes(struct collection *c, const struct place *place, struct record_element *element,
-                                uint64_t *lsn, struct quire_error *err)
+static int write_text(struct collection *c, const struct place *place, struct record_element *element, uint64_t *lsn,
+                      struct quire_error *err)
 {
+    assert(lock_is_held(&c->lock) && place->table);
+    if (place->newest) {
+        int rc = log_element(c, RECORD_ATTRIBUTES, element, lsn, err);
+        if (rc == 0)
+            rc = memtable_set_attributes(place->table->memtable, place->row, element->attributes,
+                                         element->attribute_bytes);
+        if (rc == 0)
+            c->last_lsn = *lsn;
+        return rc;
+    }
+    /* an element of a frozen table, whose rows are being copied, goes to the newest one */
     element->stored_bytes = memtable_stored_bytes(&c->table_config);
     uint8_t *stored = malloc(element->stored_bytes);
     if (!stored)
@@ -601,20 +595,6 @@ static int move_with_attributes(struct collection *c, const struct place *place,
     element->stored = stored;
     int rc = put_row(c, place, element, lsn, err);
     free(stored);
-    return rc;
-}
-
-static int write_text(struct collection *c, const struct place *place, struct record_element *element, uint64_t *lsn,
-                      struct quire_error *err)
-{
-    assert(lock_is_held(&c->lock) && place->table);
-    if (!place->newest)
-        return move_with_attributes(c, place, element, lsn, err);
-    int rc = log_element(c, RECORD_ATTRIBUTES, element, lsn, err);
-    if (rc == 0)
-        rc = memtable_set_attributes(place->table->memtable, place->row, element->attributes, element->attribute_bytes);
-    if (rc == 0)
-        c->last_lsn = *lsn;
     return rc;
 }
 
@@ -649,19 +629,16 @@ int collection_change(struct collection *c, struct collection_change *change, st
 {
     struct epochs *epochs = c->host->epochs;
     struct tenant_scope *scope = NULL;
-    int rc = check_key(change->key_bytes, err);
+    int rc = admit(c, change->key_bytes, change->set_attributes ? change->attribute_bytes : 0, err);
     change->lsn = 0;
     change->n_changed = 0;
-    if (rc == 0 && change->set_attributes)
-        rc = check_attributes(change->attribute_bytes, err);
-    if (rc == 0)
-        rc = admit(c, err);
     if (rc < 0)
         return rc;
     unsigned epoch = epoch_enter(epochs);
     pthread_mutex_lock(&c->lock);
-    rc = collection_scope_resolve_locked(c, change->scope, &scope);
-    rc = rc < 0 ? error_set(err, rc, "no memory for a scope") : commit_change(c, change, scope, err);
+    rc = collection_scope_resolve_locked(c, change->scope, &scope, err);
+    if (rc == 0)
+        rc = commit_change(c, change, scope, err);
     pthread_mutex_unlock(&c->lock);
     epoch_exit(epochs, epoch);
     free(scope);
@@ -733,37 +710,12 @@ static int carry_ended_rows(const struct collection_edit *edit)
     }
     for (uint32_t i = 0; i < edit->n_removed_memtables; i++) {
         const struct memtable *memtable = edit->removed_memtables[i]->memtable;
-        struct memtable_stats stats;
-        memtable_get_stats(memtable, &stats);
-        for (uint32_t r = 0; r < stats.row_end && rc >= 0; r++)
+        uint32_t rows = view_memtable_rows(memtable);
+        for (uint32_t r = 0; r < rows && rc >= 0; r++)
             if (edit->memtable_rows_of[i][r] != UINT32_MAX && memtable_end_lsn(memtable, r) != MEMTABLE_LSN_MAX)
                 rc = part_kill(edit->added, edit->memtable_rows_of[i][r]);
     }
     return rc < 0 ? rc : 0;
-}
-
-/* Up to which number the memtables that go held everything; 0: none goes. */
-static uint64_t sealed_lsn(const struct collection_edit *edit)
-{
-    uint64_t last = 0;
-    for (uint32_t i = 0; i < edit->n_removed_memtables; i++)
-        if (edit->removed_memtables[i]->last_seq > last)
-            last = edit->removed_memtables[i]->last_seq;
-    return last;
-}
-
-/* The record that ends a row which an adopted index replaces. */
-static int encode_end(struct collection *c, const struct replaced_row *r, struct place *place,
-                      struct journal_record *record, struct quire_error *err)
-{
-    struct record_element element = {.key = r->key, .key_bytes = r->key_bytes};
-    int rc = find_place(c, r->key, r->key_bytes, &r->located, place, err);
-    if (rc < 0)
-        return rc;
-    name_place(place, &element);
-    record->kind = RECORD_REMOVE;
-    record->bytes = collection_record_element(c->uid, &element, &record->n_bytes);
-    return record->bytes ? 0 : QUIRE_ENOMEM;
 }
 
 /* One frame, so that all of it is there or nothing: the ends of what an adopted index replaces, then the edit.
@@ -774,11 +726,24 @@ static int log_edit(struct collection *c, const struct collection_edit *edit, st
     uint32_t n = edit->n_replaced;
     struct journal_record *records = calloc(n + 1, sizeof *records);
     int rc = records ? 0 : QUIRE_ENOMEM;
-    for (uint32_t i = 0; i < n && rc == 0; i++)
-        rc = encode_end(c, &edit->replaced[i], &places[i], &records[i], err);
+    for (uint32_t i = 0; i < n && rc == 0; i++) {
+        const struct replaced_row *row = &edit->replaced[i];
+        struct record_element element = {.key = row->key, .key_bytes = row->key_bytes};
+        rc = find_place(c, row->key, row->key_bytes, &row->located, &places[i], err);
+        if (rc < 0)
+            break;
+        name_place(&places[i], &element);
+        records[i].kind = RECORD_REMOVE;
+        records[i].bytes = collection_record_element(c->uid, &element, &records[i].n_bytes);
+        rc = records[i].bytes ? 0 : QUIRE_ENOMEM;
+    }
+    uint64_t sealed_lsn = 0; /* up to which number the memtables that go held everything; 0: none goes */
+    for (uint32_t i = 0; i < edit->n_removed_memtables; i++)
+        if (edit->removed_memtables[i]->last_seq > sealed_lsn)
+            sealed_lsn = edit->removed_memtables[i]->last_seq;
     if (rc == 0) {
         records[n].kind = RECORD_EDIT;
-        records[n].bytes = collection_record_edit(c->uid, edit, sealed_lsn(edit), &records[n].n_bytes);
+        records[n].bytes = collection_record_edit(c->uid, edit, sealed_lsn, &records[n].n_bytes);
         rc = records[n].bytes ? journal_append(c->host->journal, records, n + 1, lsn, err) : QUIRE_ENOMEM;
     }
     for (uint32_t i = 0; records && i <= n; i++)
@@ -870,10 +835,8 @@ bool collection_reclaim(struct collection *c, struct graph_scratch *scratch)
 
 int collection_pin(struct collection *c, uint64_t *lsn)
 {
-    int rc = 0;
     pthread_mutex_lock(&c->lock);
-    if (!array_reserve(&c->pins, &c->pins_capacity, c->n_pins + 1u))
-        rc = QUIRE_ENOMEM;
+    int rc = array_reserve(&c->pins, &c->pins_capacity, c->n_pins + 1u) ? 0 : QUIRE_ENOMEM;
     if (rc == 0)
         c->pins[c->n_pins++] = *lsn = c->last_lsn;
     pthread_mutex_unlock(&c->lock);
@@ -907,20 +870,6 @@ uint64_t collection_horizon(const struct collection *c)
 
 /* ---- statistics -------------------------------------------------------------------------------------------------- */
 
-static void add_part(const struct part *part, struct collection_stats *out)
-{
-    const struct segment_info *info = segment_info(part->segment);
-    struct block_cache_stats cache;
-    segment_cache_stats(part->segment, &cache);
-    out->segment_rows += info->rows;
-    out->dead_rows += atomic_load_explicit(&part->n_dead, memory_order_relaxed);
-    out->resident_bytes += part_bytes(part);
-    out->cache_bytes += info->cache_bytes;
-    out->cache_hits += cache.hits;
-    out->cache_misses += cache.misses;
-    out->disk_bytes += info->index_bytes;
-}
-
 void collection_get_stats(const struct collection *constant, struct collection_stats *out)
 {
     struct collection *c = (struct collection *)constant; /* its lock and its view's count are all that changes */
@@ -937,11 +886,20 @@ void collection_get_stats(const struct collection *constant, struct collection_s
         out->unlinked += stats.unlinked;
         out->memtable_bytes += stats.bytes;
     }
-    for (uint32_t i = 0; i < view->n_parts; i++)
-        add_part(view->parts[i], out);
-    pthread_mutex_lock(&c->lock);
-    out->last_lsn = c->last_lsn;
-    pthread_mutex_unlock(&c->lock);
+    for (uint32_t i = 0; i < view->n_parts; i++) {
+        const struct part *part = view->parts[i];
+        const struct segment_info *info = segment_info(part->segment);
+        struct block_cache_stats cache;
+        segment_cache_stats(part->segment, &cache);
+        out->segment_rows += info->rows;
+        out->dead_rows += atomic_load_explicit(&part->n_dead, memory_order_relaxed);
+        out->resident_bytes += part_bytes(part);
+        out->cache_bytes += info->cache_bytes;
+        out->cache_hits += cache.hits;
+        out->cache_misses += cache.misses;
+        out->disk_bytes += info->index_bytes;
+    }
+    out->last_lsn = collection_last_lsn(c);
     out->seals = atomic_load_explicit(&c->n_seals, memory_order_relaxed);
     out->merges = atomic_load_explicit(&c->n_merges, memory_order_relaxed);
     view_unref(view);

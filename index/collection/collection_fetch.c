@@ -61,16 +61,6 @@ static void walk_begin(struct part_walk *walk, struct searcher *searcher, struct
     walk_on(walk);
 }
 
-static struct located located_by(const struct part_walk *walk, bool found)
-{
-    struct located located = {.generation = walk->view->generation};
-    if (found) {
-        located.segment_uid = walk->view->parts[walk->next_part]->uid;
-        located.row = walk->fetch.row;
-    }
-    return located;
-}
-
 /* ---- locate ------------------------------------------------------------------------------------------------------ */
 
 bool collection_locate_now(struct collection *c, const void *key, uint32_t key_bytes, struct located *out)
@@ -93,18 +83,9 @@ struct copied {
     float *vector, *scratch;
 };
 
-static void copied_free(struct copied *copied)
-{
-    free(copied->links);
-    free(copied->rows);
-    free(copied->vector);
-    free(copied->scratch);
-}
-
 static bool is_allowed(void *context, const struct memtable_row *row)
 {
-    const struct tenant_scope *scope = context;
-    return grants_allow(row->attributes, row->attribute_bytes, scope);
+    return grants_allow(row->attributes, row->attribute_bytes, context);
 }
 
 /* The vectors' distance in the user's terms from that in the working space. */
@@ -147,11 +128,6 @@ static int take_text(struct collection_fetch *f, const char *text, uint32_t byte
     return 0;
 }
 
-static void set_not_found(struct collection_fetch *f)
-{
-    f->code = error_set(&f->error, QUIRE_ENOTFOUND, "there is no such element");
-}
-
 /* Fills the fetch from a memtable's row. Inside an epoch: keys and attributes are the row's own. */
 static int take_row(struct collection_fetch *f, const struct memtable *memtable, uint32_t number, uint64_t snapshot,
                     struct copied *copied)
@@ -160,10 +136,8 @@ static int take_row(struct collection_fetch *f, const struct memtable *memtable,
     struct memtable_row row;
     memtable_row(memtable, number, &row);
     f->in_memory = true;
-    if (!grants_allow(row.attributes, row.attribute_bytes, f->resolved)) {
-        set_not_found(f);
-        return f->code;
-    }
+    if (!grants_allow(row.attributes, row.attribute_bytes, f->resolved))
+        return error_set(&f->error, QUIRE_ENOTFOUND, "there is no such element");
     int rc = take_text(f, row.attributes, row.attribute_bytes);
     if (rc < 0 || (!f->want_vector && !f->want_links))
         return rc;
@@ -210,24 +184,11 @@ static bool fetch_from_memory(struct collection_fetch *f, struct view **view)
         end_fetch(f);
     }
     epoch_exit(epochs, epoch);
-    copied_free(&copied);
+    free(copied.links);
+    free(copied.rows);
+    free(copied.vector);
+    free(copied.scratch);
     return found;
-}
-
-/* Links that have died since the segment was made are left out. */
-static int take_links(struct collection_fetch *f, const struct part *part, const struct fetch_request *fetch,
-                      struct collection_hit **out)
-{
-    struct collection_hit *links = calloc(fetch->n_links + 1, sizeof *links);
-    if (!links)
-        return QUIRE_ENOMEM;
-    for (uint32_t i = 0; i < fetch->n_links; i++)
-        if (!part_is_dead(part, fetch->links[i].row) && part_allows(part, fetch->links[i].row, f->resolved))
-            links[f->n_links++] = (struct collection_hit){.key = fetch->links[i].key,
-                                                          .key_bytes = fetch->links[i].key_bytes,
-                                                          .distance = fetch->links[i].distance};
-    f->links = *out = links;
-    return 0;
 }
 
 static void finish_sealed(struct collection_fetch *f, bool found)
@@ -237,19 +198,30 @@ static void finish_sealed(struct collection_fetch *f, bool found)
     struct collection_hit *links = NULL;
     f->code = fetch->code;
     f->error = fetch->error;
-    f->located = located_by(walk, found);
+    f->located = (struct located){.generation = walk->view->generation};
     f->reads = fetch->reads;
     f->rounds = fetch->rounds;
     f->bytes = fetch->bytes;
     assert(found == (fetch->code == 0));
     const struct part *part = found ? walk->view->parts[walk->next_part] : NULL;
+    if (found) {
+        f->located.segment_uid = part->uid;
+        f->located.row = fetch->row;
+    }
     if (found && !part_allows(part, fetch->row, f->resolved)) {
-        set_not_found(f);
+        f->code = error_set(&f->error, QUIRE_ENOTFOUND, "there is no such element");
     } else if (found) {
         f->vector = fetch->vector;
         f->code = take_text(f, fetch->attributes, fetch->attributes_bytes);
-        if (f->code == 0 && f->want_links && take_links(f, part, fetch, &links) < 0)
+        if (f->code == 0 && f->want_links && !(links = calloc(fetch->n_links + 1, sizeof *links)))
             f->code = error_set(&f->error, QUIRE_ENOMEM, "no memory for links");
+        /* those that have died since the segment was made are left out */
+        for (uint32_t i = 0; links && i < fetch->n_links; i++)
+            if (!part_is_dead(part, fetch->links[i].row) && part_allows(part, fetch->links[i].row, f->resolved))
+                links[f->n_links++] = (struct collection_hit){.key = fetch->links[i].key,
+                                                              .key_bytes = fetch->links[i].key_bytes,
+                                                              .distance = fetch->links[i].distance};
+        f->links = links;
     }
     struct view *view = walk->view;
     end_fetch(f);
@@ -284,9 +256,9 @@ int collection_fetch_start(struct searcher *searcher, struct collection_fetch *f
 {
     struct part_walk *walk = &f->walk;
     struct view *view;
-    if (f->key_bytes == 0 || f->key_bytes > QUIRE_KEY_BYTES_MAX)
-        return error_set(err, QUIRE_ERANGE, "an element's name has 1..%u bytes, not %u", QUIRE_KEY_BYTES_MAX,
-                         f->key_bytes);
+    int rc = collection_check_key(f->key_bytes, err);
+    if (rc < 0)
+        return rc;
     memset(walk, 0, sizeof *walk);
     f->code = 0;
     memset(&f->error, 0, sizeof f->error);
@@ -296,8 +268,9 @@ int collection_fetch_start(struct searcher *searcher, struct collection_fetch *f
     f->attribute_bytes = f->n_links = f->reads = f->rounds = 0;
     f->bytes = 0;
     f->in_memory = false;
-    if (collection_scope_resolve(f->collection, f->scope, &f->resolved) < 0)
-        return error_set(err, QUIRE_ENOMEM, "no memory for a scope");
+    rc = collection_scope_resolve(f->collection, f->scope, &f->resolved, err);
+    if (rc < 0)
+        return rc;
     walk->searcher = searcher;
     walk->ended = on_fetched;
     walk->owner = f;
@@ -317,13 +290,6 @@ int collection_fetch_start(struct searcher *searcher, struct collection_fetch *f
 
 /* ---- places ------------------------------------------------------------------------------------------------------ */
 
-static uint64_t rows_in_use(const struct memtable_ref *table)
-{
-    struct memtable_stats stats;
-    memtable_get_stats(table->memtable, &stats);
-    return stats.row_end;
-}
-
 uint64_t collection_places(const struct collection *constant)
 {
     struct view *view = collection_view((struct collection *)constant);
@@ -331,7 +297,7 @@ uint64_t collection_places(const struct collection *constant)
     for (uint32_t i = 0; i < view->n_parts; i++)
         n += segment_info(view->parts[i]->segment)->rows;
     for (uint32_t i = 0; i < view->n_memtables; i++)
-        n += rows_in_use(view->memtables[i]);
+        n += view_memtable_rows(view->memtables[i]->memtable);
     view_unref(view);
     return n;
 }
@@ -360,11 +326,10 @@ static void take_place_in_memory(struct place_request *request, uint64_t place, 
     struct epochs *epochs = request->collection->host->epochs;
     unsigned epoch = epoch_enter(epochs);
     for (uint32_t i = 0; i < request->view->n_memtables; i++) {
-        const struct memtable_ref *table = request->view->memtables[i];
-        uint64_t rows = rows_in_use(table);
+        const struct memtable *memtable = request->view->memtables[i]->memtable;
+        uint64_t rows = view_memtable_rows(memtable);
         struct memtable_row row;
-        if (place < rows && memtable_end_lsn(table->memtable, (uint32_t)place) == MEMTABLE_LSN_MAX) {
-            memtable_row(table->memtable, (uint32_t)place, &row);
+        if (place < rows && memtable_row_at(memtable, (uint32_t)place, MEMTABLE_LSN_MAX - 1, &row)) {
             request->key = row.key;
             request->key_bytes = row.key_bytes;
             end_place_request(request, grants_allow(row.attributes, row.attribute_bytes, scope) ? 0 : QUIRE_ENOTFOUND);
@@ -410,9 +375,9 @@ static int start_place(struct searcher *searcher, struct place_request *request,
 int collection_place_start(struct searcher *searcher, struct place_request *request, struct quire_error *err)
 {
     struct tenant_scope *scope = NULL;
-    if (collection_scope_resolve(request->collection, request->scope, &scope) < 0)
-        return error_set(err, QUIRE_ENOMEM, "no memory for a scope");
-    int rc = start_place(searcher, request, scope, err);
+    int rc = collection_scope_resolve(request->collection, request->scope, &scope, err);
+    if (rc == 0)
+        rc = start_place(searcher, request, scope, err);
     free(scope);
     return rc;
 }

@@ -54,8 +54,9 @@ int collection_filter_begin(struct search_work *w, struct quire_error *err)
     w->is_filtered = search->filter || search->scope;
     if (!w->is_filtered)
         return 0;
-    if (collection_scope_resolve(search->collection, search->scope, &w->scope) < 0)
-        return error_set(err, QUIRE_ENOMEM, "no memory for a scope");
+    int rc = collection_scope_resolve(search->collection, search->scope, &w->scope, err);
+    if (rc < 0)
+        return rc;
     w->filter = search->filter ? filter_ref(search->filter) : NULL;
     const struct filter_part *names = names_of(w);
     if (names && names->n_keys > NAMES_MAX) {
@@ -117,31 +118,25 @@ static void on_name(struct fetch_request *fetch)
 }
 
 /* The next name and a part that may have it. */
-static bool next_name(struct search_work *w, const struct filter_part *names, const char **key, uint32_t *key_bytes)
-{
-    for (; w->key_part < w->view->n_parts; w->key_part++, w->key_next = 0)
-        while (w->key_next < names->n_keys) {
-            *key = filter_key(w->filter, names->first_key + w->key_next++, key_bytes);
-            if (*key_bytes > 0 && *key_bytes <= QUIRE_KEY_BYTES_MAX &&
-                part_may_have(w->view->parts[w->key_part], *key, *key_bytes))
-                return true;
-        }
-    return false;
-}
-
 static bool start_name(struct search_work *w, struct attribute_fetch *a)
 {
-    const char *key;
-    uint32_t key_bytes;
-    if (!next_name(w, names_of(w), &key, &key_bytes))
-        return false;
-    a->hit = w->key_part;
-    w->n_pending++;
-    a->request = (struct fetch_request){
-        .segment = w->view->parts[w->key_part]->segment, .key = key, .key_bytes = key_bytes, .done = on_name};
-    if (!collection_search_fetch(w, a))
-        w->n_pending--;
-    return true;
+    const struct filter_part *names = names_of(w);
+    for (; w->key_part < w->view->n_parts; w->key_part++, w->key_next = 0)
+        while (w->key_next < names->n_keys) {
+            const struct part *part = w->view->parts[w->key_part];
+            uint32_t key_bytes;
+            const char *key = filter_key(w->filter, names->first_key + w->key_next++, &key_bytes);
+            if (key_bytes == 0 || key_bytes > QUIRE_KEY_BYTES_MAX || !part_may_have(part, key, key_bytes))
+                continue;
+            a->hit = w->key_part;
+            w->n_pending++;
+            a->request =
+                (struct fetch_request){.segment = part->segment, .key = key, .key_bytes = key_bytes, .done = on_name};
+            if (!collection_search_fetch(w, a))
+                w->n_pending--;
+            return true;
+        }
+    return false;
 }
 
 static void look_up(struct search_work *w)
@@ -180,27 +175,19 @@ int collection_filter_select(struct search_work *w, struct sub_search *sub, stru
     return 0;
 }
 
-static roaring_bitmap_t *rows_of(const struct selection *selection)
-{
-    roaring_bitmap_t *rows = roaring_bitmap_create();
-    if (!rows)
-        return NULL;
-    if (selection->rows)
-        roaring_bitmap_add_many(rows, selection->n, selection->rows);
-    else
-        for (uint64_t row = 0; row < selection->n_rows; row++)
-            if (bitmap_has(selection->bits, (uint32_t)row))
-                roaring_bitmap_add(rows, (uint32_t)row);
-    return rows;
-}
-
 /* Without the rows that have been seen: those of the last answer. */
 static int exclude_seen(struct search_work *w, struct sub_search *sub)
 {
-    roaring_bitmap_t *rows = rows_of(sub->selection);
+    const struct selection *selection = sub->selection;
+    roaring_bitmap_t *rows = roaring_bitmap_create();
     struct selection *rest = NULL;
     if (!rows)
         return QUIRE_ENOMEM;
+    if (selection->rows)
+        roaring_bitmap_add_many(rows, selection->n, selection->rows);
+    for (uint64_t row = 0; !selection->rows && row < selection->n_rows; row++)
+        if (bitmap_has(selection->bits, (uint32_t)row))
+            roaring_bitmap_add(rows, (uint32_t)row);
     for (uint32_t i = 0; i < w->n_found; i++)
         if (w->found[i].part == sub->part)
             roaring_bitmap_remove(rows, w->found[i].row);
@@ -218,13 +205,10 @@ static void ask_more(struct search_work *w, struct sub_search *sub)
 {
     bool enough = w->search->code < 0 || sub->n_matched >= w->k || sub->request.n_hits < sub->asked ||
                   sub->selection->n <= sub->asked;
-    if (enough) {
-        w->n_pending--;
-        return;
-    }
-    int rc = exclude_seen(w, sub);
-    if (rc < 0) {
+    int rc = enough ? 0 : exclude_seen(w, sub);
+    if (rc < 0)
         collection_search_fail(w, rc, NULL);
+    if (enough || rc < 0) {
         w->n_pending--;
         return;
     }

@@ -72,6 +72,18 @@ uint8_t *collection_record_element(uint64_t uid, const struct record_element *e,
     return bytes;
 }
 
+/* The rows of a part that are dead, u32 each. (lock): they do not change meanwhile. */
+static uint8_t *append_dead(uint8_t *to, const struct part *part)
+{
+    uint64_t n = atomic_load_explicit(&part->n_dead, memory_order_relaxed);
+    for (uint64_t row = 0; n > 0 && row < part->dead_capacity; row++)
+        if (part_is_dead(part, (uint32_t)row)) {
+            store_u32(to, (uint32_t)row);
+            to += 4;
+        }
+    return to;
+}
+
 uint8_t *collection_record_edit(uint64_t uid, const struct collection_edit *edit, uint64_t sealed_lsn,
                                 uint32_t *n_bytes)
 {
@@ -90,12 +102,8 @@ uint8_t *collection_record_edit(uint64_t uid, const struct collection_edit *edit
     uint8_t *to = bytes + EDIT_HEADER_BYTES;
     for (uint32_t i = 0; i < edit->n_removed_parts; i++, to += 8)
         store_u64(to, edit->removed_parts[i]->uid);
-    for (uint64_t row = 0; n_dead > 0 && row < added->dead_capacity; row++)
-        if (part_is_dead(added, (uint32_t)row)) {
-            store_u32(to, (uint32_t)row);
-            to += 4;
-        }
-    assert(to == bytes + total); /* tombstones do not change meanwhile: (lock) */
+    to = added ? append_dead(to, added) : to;
+    assert(to == bytes + total);
     return bytes;
 }
 
@@ -146,21 +154,9 @@ uint8_t *collection_record_void_rows(uint64_t uid, uint64_t part_uid, const uint
 
 /* ---- the state for a checkpoint ---------------------------------------------------------------------------------- */
 
-/* Of schema and dropped tenants; 0: there are neither. */
-static uint64_t names_bytes(const struct collection *c, uint32_t schema_bytes)
-{
-    uint32_t n = atomic_load(&c->n_former);
-    uint64_t total = 8 + (uint64_t)schema_bytes;
-    for (uint32_t i = 0; i < n; i++)
-        total += FORMER_BYTES + c->former[i].bytes;
-    return n || schema_bytes ? total : 0;
-}
-
 static uint8_t *encode_names(const struct collection *c, const uint8_t *schema, uint32_t schema_bytes, uint8_t *to)
 {
     uint32_t n = atomic_load(&c->n_former);
-    if (n == 0 && schema_bytes == 0)
-        return to;
     store_u32(to, schema_bytes);
     to = append(to + 4, schema, schema_bytes);
     store_u32(to, n);
@@ -181,31 +177,17 @@ static uint32_t dead_bytes(const struct part *part, enum dead_form *form)
     return (uint32_t)(list < bitmap ? list : bitmap);
 }
 
-static uint8_t *encode_part(const struct part *part, uint8_t *to)
-{
-    enum dead_form form;
-    uint32_t bytes = dead_bytes(part, &form);
-    store_u64(to, part->uid);
-    store_u32(to + 8, form);
-    store_u32(to + 12, bytes);
-    to += STATE_PART_BYTES;
-    if (form == DEAD_BITMAP)
-        return append(to, part->dead, bytes);
-    for (uint64_t row = 0; bytes > 0 && row < part->dead_capacity; row++)
-        if (part_is_dead(part, (uint32_t)row)) {
-            store_u32(to, (uint32_t)row);
-            to += 4;
-        }
-    return to;
-}
-
 /* Under the lock: tombstones do not change meanwhile. */
 static uint8_t *encode_state(const struct collection *c, uint32_t *n_bytes)
 {
     const struct view *view = c->view;
     uint32_t schema_bytes = 0;
     uint8_t *schema = c->schema->n ? attribute_schema_encode(c->schema, &schema_bytes) : NULL;
-    uint64_t names = names_bytes(c, schema_bytes), total = STATE_HEADER_BYTES + names;
+    uint32_t n_former = atomic_load(&c->n_former);
+    uint64_t names = n_former || schema_bytes ? 8 + (uint64_t)schema_bytes : 0; /* 0: there are neither */
+    for (uint32_t i = 0; i < n_former; i++)
+        names += FORMER_BYTES + c->former[i].bytes;
+    uint64_t total = STATE_HEADER_BYTES + names;
     enum dead_form form;
     for (uint32_t i = 0; i < view->n_parts; i++)
         total += STATE_PART_BYTES + dead_bytes(view->parts[i], &form);
@@ -217,9 +199,17 @@ static uint8_t *encode_state(const struct collection *c, uint32_t *n_bytes)
         collection_config_encode(&c->config, bytes + 8);
         store_u32(bytes + 8 + COLLECTION_CONFIG_BYTES, view->n_parts);
         store_u32(bytes + 12 + COLLECTION_CONFIG_BYTES, (uint32_t)names);
-        uint8_t *to = encode_names(c, schema, schema_bytes, bytes + STATE_HEADER_BYTES);
-        for (uint32_t i = 0; i < view->n_parts; i++)
-            to = encode_part(view->parts[i], to);
+        uint8_t *to = bytes + STATE_HEADER_BYTES;
+        to = names ? encode_names(c, schema, schema_bytes, to) : to;
+        for (uint32_t i = 0; i < view->n_parts; i++) {
+            const struct part *part = view->parts[i];
+            uint32_t n = dead_bytes(part, &form);
+            store_u64(to, part->uid);
+            store_u32(to + 8, form);
+            store_u32(to + 12, n);
+            to += STATE_PART_BYTES;
+            to = form == DEAD_BITMAP ? append(to, part->dead, n) : append_dead(to, part);
+        }
         assert(to == bytes + total);
     }
     free(schema);
@@ -277,10 +267,9 @@ static int chunk_add(struct rows_chunk *chunk, const struct memtable *memtable, 
 static int save_memtable(struct rows_chunk *chunk, const struct memtable *memtable)
 {
     struct epochs *epochs = chunk->collection->host->epochs;
-    struct memtable_stats stats;
+    uint32_t rows = view_memtable_rows(memtable);
     int rc = 0;
-    memtable_get_stats(memtable, &stats);
-    for (uint32_t r = 0; r < stats.row_end && rc == 0; r++) {
+    for (uint32_t r = 0; r < rows && rc == 0; r++) {
         struct memtable_row row;
         unsigned epoch = epoch_enter(epochs);
         if (memtable_row_at(memtable, r, chunk->lsn, &row))
@@ -375,32 +364,25 @@ int collection_record_config(uint8_t kind, const uint8_t *bytes, uint32_t n, uin
                               : attribute_schema_create(NULL, 0, schema, err);
 }
 
-/* Grants that are not well-formed would be read past their end. */
-static int check_text(const void *text, uint32_t bytes, struct quire_error *err)
+/* lengths: u32 of key, vector, attributes; those lie at `bytes`, before `end`. Returns how many bytes they are. Grants
+ * that are not well-formed would be read past their end. */
+static int64_t decode_element(const uint8_t *lengths, const uint8_t *bytes, const uint8_t *end, const char *what,
+                              struct record_element *e, struct quire_error *err)
 {
     const char *json;
     uint32_t json_bytes, n;
-    if (grants_split(text, bytes, &json, &json_bytes, &n) < 0)
+    e->key_bytes = load_u32(lengths);
+    e->stored_bytes = load_u32(lengths + 4);
+    e->attribute_bytes = load_u32(lengths + 8);
+    uint64_t total = (uint64_t)e->key_bytes + e->stored_bytes + e->attribute_bytes;
+    if (total > (uint64_t)(end - bytes) || e->key_bytes == 0 || e->key_bytes > QUIRE_KEY_BYTES_MAX)
+        return bad_record(what, err);
+    e->key = bytes;
+    e->stored = bytes + e->key_bytes;
+    e->attributes = e->attribute_bytes ? bytes + e->key_bytes + e->stored_bytes : NULL;
+    if (grants_split(e->attributes, e->attribute_bytes, &json, &json_bytes, &n) < 0)
         return error_set(err, QUIRE_ECORRUPT, "a journal record holds an element whose grants are damaged");
-    return 0;
-}
-
-static int decode_element(const uint8_t *bytes, uint32_t n, struct record_element *e, struct quire_error *err)
-{
-    if (n < ELEMENT_HEADER_BYTES)
-        return bad_record("an element's", err);
-    *e = (struct record_element){.ended_uid = load_u64(bytes + 8),
-                                 .ended_row = load_u32(bytes + 16),
-                                 .key_bytes = load_u32(bytes + 20),
-                                 .stored_bytes = load_u32(bytes + 24),
-                                 .attribute_bytes = load_u32(bytes + 28)};
-    uint64_t rest = (uint64_t)e->key_bytes + e->stored_bytes + e->attribute_bytes;
-    if (rest != n - ELEMENT_HEADER_BYTES || e->key_bytes == 0 || e->key_bytes > QUIRE_KEY_BYTES_MAX)
-        return bad_record("an element's", err);
-    e->key = bytes + ELEMENT_HEADER_BYTES;
-    e->stored = bytes + ELEMENT_HEADER_BYTES + e->key_bytes;
-    e->attributes = e->attribute_bytes ? (const uint8_t *)e->stored + e->stored_bytes : NULL;
-    return check_text(e->attributes, e->attribute_bytes, err);
+    return (int64_t)total;
 }
 
 static int kill_sealed(struct collection *c, uint64_t uid, uint32_t row, struct quire_error *err)
@@ -425,11 +407,15 @@ static int put_stored(struct collection *c, const struct record_element *e, uint
 static int replay_element(struct collection *c, uint8_t kind, uint64_t lsn, const uint8_t *bytes, uint32_t n,
                           struct quire_error *err)
 {
+    static const char what[] = "an element's";
     struct record_element e = {.key = NULL};
     struct memtable *memtable = c->view->memtables[0]->memtable;
-    int rc = decode_element(bytes, n, &e, err);
-    if (rc == 0)
-        rc = kill_sealed(c, e.ended_uid, e.ended_row, err);
+    if (n < ELEMENT_HEADER_BYTES)
+        return bad_record(what, err);
+    int64_t read = decode_element(bytes + 20, bytes + ELEMENT_HEADER_BYTES, bytes + n, what, &e, err);
+    if (read >= 0 && read != n - ELEMENT_HEADER_BYTES)
+        return bad_record(what, err);
+    int rc = read < 0 ? (int)read : kill_sealed(c, load_u64(bytes + 8), load_u32(bytes + 16), err);
     if (rc < 0)
         return rc;
     if (kind == RECORD_PUT)
@@ -449,17 +435,13 @@ static int replay_element(struct collection *c, uint8_t kind, uint64_t lsn, cons
 /* The rows of a memtable that began after `sealed` go to another. */
 static int move_younger(const struct memtable *from, struct memtable *to, uint64_t sealed, uint32_t stored_bytes)
 {
-    struct memtable_stats stats;
     uint8_t *stored = malloc(stored_bytes);
+    uint32_t rows = view_memtable_rows(from);
     int rc = stored ? 0 : QUIRE_ENOMEM;
-    memtable_get_stats(from, &stats);
-    for (uint32_t r = 0; r < stats.row_end && rc >= 0; r++) {
+    for (uint32_t r = 0; r < rows && rc >= 0; r++) {
         struct memtable_row row;
         uint32_t number;
-        if (memtable_end_lsn(from, r) != MEMTABLE_LSN_MAX)
-            continue;
-        memtable_row(from, r, &row);
-        if (row.begin_lsn <= sealed)
+        if (!memtable_row_at(from, r, MEMTABLE_LSN_MAX - 1, &row) || row.begin_lsn <= sealed)
             continue;
         memtable_row_stored(from, r, stored);
         rc = memtable_put(to, row.key, row.key_bytes, stored, true, row.attributes, row.attribute_bytes, row.begin_lsn,
@@ -560,30 +542,24 @@ static int take_former(struct collection *c, const char *name, uint32_t bytes, u
     return 0;
 }
 
-static int restore_names(struct collection *c, const struct state_names *names, struct quire_error *err)
-{
-    const uint8_t *at = names->former;
-    int rc = 0;
-    for (uint32_t i = 0; i < names->n_former && rc == 0; i++) {
-        if (names->end - at < (ptrdiff_t)FORMER_BYTES || (size_t)(names->end - at) - FORMER_BYTES < load_u32(at + 4))
-            return bad_record("a collection's state", err);
-        uint32_t bytes = load_u32(at + 4);
-        rc = take_former(c, (const char *)at + FORMER_BYTES, bytes, load_u32(at), err);
-        at += FORMER_BYTES + bytes;
-    }
-    return rc == 0 && at && at != names->end ? bad_record("a collection's state", err) : rc;
-}
-
 static int restore_state(struct collection *c, uint64_t lsn, const uint8_t *bytes, uint32_t n, struct quire_error *err)
 {
     struct state_names names;
     int rc = find_names(bytes, n, &names, err);
-    if (rc == 0)
-        rc = restore_names(c, &names, err);
+    const uint8_t *at = rc == 0 ? names.former : NULL, *end = bytes + n;
+    for (uint32_t i = 0; rc == 0 && i < names.n_former; i++) {
+        if (names.end - at < (ptrdiff_t)FORMER_BYTES || (size_t)(names.end - at) - FORMER_BYTES < load_u32(at + 4))
+            return bad_record("a collection's state", err);
+        uint32_t name_bytes = load_u32(at + 4);
+        rc = take_former(c, (const char *)at + FORMER_BYTES, name_bytes, load_u32(at), err);
+        at += FORMER_BYTES + name_bytes;
+    }
+    if (rc == 0 && at && at != names.end)
+        rc = bad_record("a collection's state", err);
     if (rc < 0)
         return rc;
     uint32_t n_parts = load_u32(bytes + 8 + COLLECTION_CONFIG_BYTES);
-    const uint8_t *at = names.end, *end = bytes + n;
+    at = names.end;
     for (uint32_t i = 0; i < n_parts && rc == 0; i++)
         rc = restore_part(c, &at, end, err);
     if (rc == 0 && at != end)
@@ -611,29 +587,22 @@ static int replay_void_rows(struct collection *c, const uint8_t *bytes, uint32_t
 
 static int restore_rows(struct collection *c, const uint8_t *bytes, uint32_t n, struct quire_error *err)
 {
+    static const char what[] = "rows of a checkpoint";
     if (n < ROWS_HEADER_BYTES)
-        return bad_record("rows of a checkpoint", err);
+        return bad_record(what, err);
     uint32_t rows = load_u32(bytes + 8);
     const uint8_t *at = bytes + ROWS_HEADER_BYTES, *end = bytes + n;
     int rc = 0;
     for (uint32_t i = 0; i < rows && rc == 0; i++) {
+        struct record_element e = {.key = NULL};
         if (end - at < (ptrdiff_t)ROW_HEADER_BYTES)
-            return bad_record("rows of a checkpoint", err);
-        struct record_element e = {.key = at + ROW_HEADER_BYTES,
-                                   .key_bytes = load_u32(at + 8),
-                                   .stored_bytes = load_u32(at + 12),
-                                   .attribute_bytes = load_u32(at + 16)};
-        uint64_t begin = load_u64(at), rest = (uint64_t)e.key_bytes + e.stored_bytes + e.attribute_bytes;
-        if (rest > (uint64_t)(end - at) - ROW_HEADER_BYTES || e.key_bytes == 0 || e.key_bytes > QUIRE_KEY_BYTES_MAX)
-            return bad_record("rows of a checkpoint", err);
-        e.stored = (const uint8_t *)e.key + e.key_bytes;
-        e.attributes = e.attribute_bytes ? (const uint8_t *)e.stored + e.stored_bytes : NULL;
-        rc = check_text(e.attributes, e.attribute_bytes, err);
+            return bad_record(what, err);
+        int64_t read = decode_element(at + 8, at + ROW_HEADER_BYTES, end, what, &e, err);
+        rc = read < 0 ? (int)read : put_stored(c, &e, load_u64(at), err);
         if (rc == 0)
-            rc = put_stored(c, &e, begin, err);
-        at += ROW_HEADER_BYTES + rest;
+            at += ROW_HEADER_BYTES + (uint64_t)read;
     }
-    return rc == 0 && at != end ? bad_record("rows of a checkpoint", err) : rc;
+    return rc == 0 && at != end ? bad_record(what, err) : rc;
 }
 
 int collection_replay(struct collection *c, uint8_t kind, bool restored, uint64_t lsn, const uint8_t *bytes, uint32_t n,
@@ -664,9 +633,9 @@ int collection_replay(struct collection *c, uint8_t kind, bool restored, uint64_
 
 void collection_recount(struct collection *c)
 {
+    struct memtable_stats stats;
     uint64_t n = 0;
     for (uint32_t i = 0; i < c->view->n_memtables; i++) {
-        struct memtable_stats stats;
         memtable_get_stats(c->view->memtables[i]->memtable, &stats);
         n += stats.rows;
     }

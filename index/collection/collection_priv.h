@@ -73,6 +73,8 @@ uint8_t *collection_record_drop_tenant(uint64_t uid, const char *name, uint32_t 
 uint8_t *collection_record_void_rows(uint64_t uid, uint64_t part_uid, const uint32_t *rows, uint32_t n,
                                      uint32_t *n_bytes);
 
+/* QUIRE_ERANGE with a sentence. */
+int collection_check_key(uint32_t key_bytes, struct quire_error *err);
 /* Tells the host that there is something to do. */
 void collection_wake(struct collection *collection);
 /* (lock) Appends one record, whose bytes it frees; NULL bytes: there was no memory for them. *lsn of its frame. */
@@ -88,10 +90,10 @@ int collection_set_generation(struct collection *collection, const char *name, u
 void collection_tenants_free(struct collection *collection);
 /* A copy of a scope with the generations of the present, for one request; freed by free(). A scope that is NULL gives
  * NULL, and 0. (lock): the collection's is held. */
-int collection_scope_resolve(struct collection *collection, const struct tenant_scope *scope,
-                             struct tenant_scope **out);
+int collection_scope_resolve(struct collection *collection, const struct tenant_scope *scope, struct tenant_scope **out,
+                             struct quire_error *err);
 int collection_scope_resolve_locked(const struct collection *collection, const struct tenant_scope *scope,
-                                    struct tenant_scope **out);
+                                    struct tenant_scope **out, struct quire_error *err);
 /* (lock) Whether an element's text has grants, and all of them are void. */
 bool collection_text_is_void(const struct collection *collection, const void *text, uint32_t bytes);
 

@@ -28,7 +28,6 @@ struct scan_work {
     struct collection_snapshot *snapshot;
     const struct part *part;
     uint8_t *rows; /* that are to be looked at: a bitmap; owned */
-    uint64_t next; /* of them */
     bool residual;
     struct located located;
     struct search_lane *lane;
@@ -72,15 +71,6 @@ static void on_row(struct fetch_request *fetch)
         s->code = take(s, fetch->found_key, fetch->found_key_bytes);
 }
 
-static bool next_row(struct scan_work *s, uint32_t *row)
-{
-    uint64_t n = segment_info(s->part->segment)->rows;
-    while (s->next < n && !bitmap_has(s->rows, (uint32_t)s->next))
-        s->next++;
-    *row = (uint32_t)s->next;
-    return s->next++ < n;
-}
-
 static void start_row(struct scan_work *s, struct row_fetch *f, uint32_t row)
 {
     assert(!f->busy && s->n_busy < FETCHES);
@@ -103,15 +93,14 @@ static void start_row(struct scan_work *s, struct row_fetch *f, uint32_t row)
 
 static int fetch_rows(struct scan_work *s)
 {
-    uint32_t row;
-    bool more = true;
-    while (more || s->n_busy > 0) {
+    uint64_t next = 0, n = segment_info(s->part->segment)->rows;
+    while ((s->code == 0 && next < n) || s->n_busy > 0) {
         s->has_ended = false;
-        for (unsigned i = 0; i < FETCHES && more; i++)
-            while (more && !s->fetches[i].busy) {
-                more = s->code == 0 && next_row(s, &row);
-                if (more)
-                    start_row(s, &s->fetches[i], row);
+        for (unsigned i = 0; i < FETCHES; i++)
+            while (s->code == 0 && next < n && !s->fetches[i].busy) {
+                if (bitmap_has(s->rows, (uint32_t)next))
+                    start_row(s, &s->fetches[i], (uint32_t)next);
+                next++;
             }
         if (s->n_busy > 0)
             lane_run(s->lane, &s->has_ended);
@@ -131,28 +120,6 @@ static int on_scanned(void *context, const struct scanned_row *row)
     return take(s, row->key, row->key_bytes);
 }
 
-/* All of it forward; what is not to be looked at is passed for dead. */
-static int scan_rows(struct scan_work *s)
-{
-    uint64_t bytes = (segment_info(s->part->segment)->rows + 7) / 8;
-    for (uint64_t i = 0; i < bytes; i++)
-        s->rows[i] = (uint8_t)~s->rows[i];
-    return segment_scan(s->part->segment, s->rows, on_scanned, NULL, s, s->err);
-}
-
-/* Into s->rows: what the selection (NULL: all) has that is alive; how many. */
-static uint64_t list_rows(struct scan_work *s, const struct selection *selection, const uint8_t *dead)
-{
-    uint64_t n = segment_info(s->part->segment)->rows, count = 0;
-    memset(s->rows, 0, (size_t)(n + 7) / 8 + 1);
-    for (uint64_t row = 0; row < n; row++)
-        if (!bitmap_has(dead, (uint32_t)row) && (!selection || selection_has(selection, (uint32_t)row))) {
-            bitmap_add(s->rows, (uint32_t)row);
-            count++;
-        }
-    return count;
-}
-
 static int visit_part(struct scan_work *s, const struct selection *selection, const uint8_t *dead)
 {
     const struct segment_info *info = segment_info(s->part->segment);
@@ -164,62 +131,49 @@ static int visit_part(struct scan_work *s, const struct selection *selection, co
         s->scan->n += selection ? selection_living(selection, dead) : living;
         return 0;
     }
-    s->rows = malloc((size_t)(info->rows + 7) / 8 + 1);
+    size_t bytes = (size_t)(info->rows + 7) / 8 + 1;
+    uint64_t n = 0; /* rows that live and, with a selection, are in it */
+    s->rows = calloc(1, bytes);
     if (!s->rows)
         return error_set(s->err, QUIRE_ENOMEM, "no memory to go through a segment");
-    uint64_t n = list_rows(s, selection, dead);
-    s->next = 0;
-    int rc = n == 0 ? 0 : n > info->n_blocks ? scan_rows(s) : fetch_rows(s);
+    for (uint64_t row = 0; row < info->rows; row++)
+        if (!bitmap_has(dead, (uint32_t)row) && (!selection || selection_has(selection, (uint32_t)row))) {
+            bitmap_add(s->rows, (uint32_t)row);
+            n++;
+        }
+    int rc = n > 0 && n <= info->n_blocks ? fetch_rows(s) : 0;
+    if (n > info->n_blocks) { /* all of it forward; what is not to be looked at is passed for dead */
+        for (size_t i = 0; i < bytes; i++)
+            s->rows[i] = (uint8_t)~s->rows[i];
+        rc = segment_scan(s->part->segment, s->rows, on_scanned, NULL, s, s->err);
+    }
     assert(s->n_busy == 0);
     free(s->rows);
     s->rows = NULL;
     return rc;
 }
 
-static int scan_part(struct scan_work *s, uint32_t i)
-{
-    struct selection *selection = NULL;
-    int rc = 0;
-    s->part = s->snapshot->view->parts[i];
-    s->located.segment_uid = s->part->uid;
-    if (s->scan->filter || s->scope)
-        rc = selection_of(s->part->segment, s->scan->filter, s->scope, NULL, &selection, s->err);
-    if (rc == 0)
-        rc = visit_part(s, selection, s->snapshot->dead[i]);
-    selection_unref(selection);
-    return rc;
-}
-
 /* ---- memtables --------------------------------------------------------------------------------------------------- */
 
-/* Whether the row is there and matches; its key is copied. In an epoch. */
-static bool look_at(struct scan_work *s, const struct memtable *memtable, uint32_t number, uint8_t *key,
-                    uint32_t *key_bytes)
-{
-    struct memtable_row row;
-    if (!memtable_row_at(memtable, number, s->snapshot->lsn, &row) ||
-        !grants_allow(row.attributes, row.attribute_bytes, s->scope) ||
-        !collection_text_matches(s->scan->filter, row.attributes, row.attribute_bytes, row.key, row.key_bytes))
-        return false;
-    memcpy(key, row.key, row.key_bytes);
-    *key_bytes = row.key_bytes;
-    return true;
-}
-
+/* key: space for one. */
 static int scan_table(struct scan_work *s, const struct memtable *memtable, uint8_t *key)
 {
     struct epochs *epochs = s->scan->collection->host->epochs;
-    struct memtable_stats stats;
+    uint32_t rows = view_memtable_rows(memtable);
     int rc = 0;
-    memtable_get_stats(memtable, &stats);
     s->located.segment_uid = 0;
-    for (uint32_t i = 0; i < stats.row_end && rc == 0; i++) {
-        uint32_t key_bytes;
+    for (uint32_t i = 0; i < rows && rc == 0; i++) {
+        struct memtable_row row;
         unsigned epoch = epoch_enter(epochs);
-        bool found = look_at(s, memtable, i, key, &key_bytes);
+        bool found =
+            memtable_row_at(memtable, i, s->snapshot->lsn, &row) &&
+            grants_allow(row.attributes, row.attribute_bytes, s->scope) &&
+            collection_text_matches(s->scan->filter, row.attributes, row.attribute_bytes, row.key, row.key_bytes);
+        if (found)
+            memcpy(key, row.key, row.key_bytes);
         epoch_exit(epochs, epoch);
         if (found)
-            rc = take(s, key, key_bytes);
+            rc = take(s, key, row.key_bytes);
     }
     return rc;
 }
@@ -230,8 +184,16 @@ static int scan_all(struct scan_work *s)
     uint8_t *key = malloc(QUIRE_KEY_BYTES_MAX);
     int rc = key ? 0 : error_set(s->err, QUIRE_ENOMEM, "no memory for a key");
     s->located = (struct located){.generation = view->generation, .seen_lsn = s->snapshot->lsn};
-    for (uint32_t i = 0; rc == 0 && i < view->n_parts; i++)
-        rc = scan_part(s, i);
+    for (uint32_t i = 0; rc == 0 && i < view->n_parts; i++) {
+        struct selection *selection = NULL;
+        s->part = view->parts[i];
+        s->located.segment_uid = s->part->uid;
+        if (s->scan->filter || s->scope)
+            rc = selection_of(s->part->segment, s->scan->filter, s->scope, NULL, &selection, s->err);
+        if (rc == 0)
+            rc = visit_part(s, selection, s->snapshot->dead[i]);
+        selection_unref(selection);
+    }
     for (uint32_t i = 0; rc == 0 && i < view->n_memtables; i++)
         rc = scan_table(s, view->memtables[i]->memtable, key);
     free(key);
@@ -242,7 +204,7 @@ int collection_scan(struct search_lane *lane, struct collection_scan *scan, stru
 {
     struct scan_work *s = calloc(1, sizeof *s);
     scan->n = scan->reads = 0;
-    if (!s || collection_scope_resolve(scan->collection, scan->scope, &s->scope) < 0) {
+    if (!s || collection_scope_resolve(scan->collection, scan->scope, &s->scope, err) < 0) {
         free(s);
         return error_set(err, QUIRE_ENOMEM, "no memory to go through a collection");
     }

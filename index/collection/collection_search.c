@@ -42,55 +42,37 @@ size_t collection_search_keep_bytes(struct search_work *w, const void *bytes, si
     return at;
 }
 
-static void work_free(struct search_work *w)
-{
-    free(w->subs);
-    free(w->query);
-    free(w->found);
-    free(w->bytes);
-    free(w->memtable_hits);
-    free(w->hits);
-    free(w->scratch);
-    free(w);
-}
-
 /* The works that a lane keeps for its next searches are the guest of its searcher. */
 static void free_works(void *first)
 {
     for (struct search_work *w = first, *next; w; w = next) {
         next = w->next_free;
-        work_free(w);
+        free(w->subs);
+        free(w->query);
+        free(w->found);
+        free(w->bytes);
+        free(w->memtable_hits);
+        free(w->hits);
+        free(w->scratch);
+        free(w);
     }
-}
-
-static struct search_work *take_work(struct searcher *s)
-{
-    struct searcher_guest *guest = searcher_guest(s);
-    struct search_work *w = guest->data;
-    if (!w)
-        return calloc(1, sizeof *w);
-    guest->data = w->next_free;
-    return w;
 }
 
 /* Of one work: a search for very many does not leave its memory with the lane, which keeps as many works as it had
  * searches at once. */
 #define BYTES_KEPT (1u << 18)
 
-static size_t bytes_held(const struct search_work *w)
-{
-    return w->bytes_capacity + w->found_capacity * sizeof *w->found + w->hits_capacity * sizeof *w->hits +
-           w->memtable_hits_capacity * sizeof *w->memtable_hits + w->subs_capacity * sizeof *w->subs +
-           (w->query_capacity + w->scratch_capacity) * sizeof(float);
-}
-
 static void give_back(struct searcher *s, struct search_work *w)
 {
-    if (bytes_held(w) > BYTES_KEPT) {
-        work_free(w);
+    struct searcher_guest *guest = searcher_guest(s);
+    size_t bytes = w->bytes_capacity + w->found_capacity * sizeof *w->found + w->hits_capacity * sizeof *w->hits +
+                   w->memtable_hits_capacity * sizeof *w->memtable_hits + w->subs_capacity * sizeof *w->subs +
+                   (w->query_capacity + w->scratch_capacity) * sizeof(float);
+    w->next_free = NULL;
+    if (bytes > BYTES_KEPT) {
+        free_works(w);
         return;
     }
-    struct searcher_guest *guest = searcher_guest(s);
     w->next_free = guest->data;
     *guest = (struct searcher_guest){w, free_works};
 }
@@ -124,22 +106,6 @@ static void deliver(struct search_work *w)
     view_unref(w->view);
     give_back(s, w);
     collection_unref(c);
-}
-
-static void fill_hits(struct search_work *w)
-{
-    const struct collection_search *search = w->search;
-    for (uint32_t i = 0; i < w->n_found; i++) {
-        const struct found *f = &w->found[i];
-        w->hits[i] = (struct collection_hit){.key = w->bytes + f->key_at,
-                                             .key_bytes = f->key_bytes,
-                                             .distance = f->distance,
-                                             .attribute_bytes = f->attribute_bytes};
-        if (f->attribute_bytes)
-            w->hits[i].attributes = (const char *)w->bytes + f->attributes_at;
-        if (search->want_vectors)
-            w->hits[i].vector = (const float *)(const void *)(w->bytes + f->vector_at);
-    }
 }
 
 /* ---- attributes of sealed rows ----------------------------------------------------------------------------------- */
@@ -242,7 +208,17 @@ static void fetch_attributes(struct search_work *w)
         w->attributes[i].rounds = 0;
     }
     w->search->stats.rounds += rounds;
-    fill_hits(w);
+    for (uint32_t i = 0; i < w->n_found; i++) {
+        const struct found *f = &w->found[i];
+        w->hits[i] = (struct collection_hit){.key = w->bytes + f->key_at,
+                                             .key_bytes = f->key_bytes,
+                                             .distance = f->distance,
+                                             .attribute_bytes = f->attribute_bytes};
+        if (f->attribute_bytes)
+            w->hits[i].attributes = (const char *)w->bytes + f->attributes_at;
+        if (w->search->want_vectors)
+            w->hits[i].vector = (const float *)(const void *)(w->bytes + f->vector_at);
+    }
     deliver(w);
 }
 
@@ -307,27 +283,7 @@ static int search_memtable(struct search_work *w, const struct memtable_ref *tab
     return 0;
 }
 
-/* The memtables of the view, and those of `now` that are not among them. */
-static int search_memtables(struct search_work *w, const struct view *now, uint64_t snapshot)
-{
-    int rc = 0;
-    for (uint32_t i = 0; i < w->view->n_memtables && rc == 0; i++)
-        rc = search_memtable(w, w->view->memtables[i], snapshot);
-    for (uint32_t i = 0; i < now->n_memtables && rc == 0; i++)
-        if (!view_has_memtable(w->view, now->memtables[i]))
-            rc = search_memtable(w, now->memtables[i], snapshot);
-    return rc;
-}
-
 /* ---- bringing it together ---------------------------------------------------------------------------------------- */
-
-static bool has_died(const struct search_work *w, const struct found *f)
-{
-    const struct collection_snapshot *snapshot = w->search->snapshot;
-    if (snapshot)
-        return snapshot->dead[f->part] && bitmap_has(snapshot->dead[f->part], f->row);
-    return part_is_dead(w->view->parts[f->part], f->row);
-}
 
 /* Step 2. *now is released by the caller. *died: how many hits have. */
 static uint64_t take_snapshot(struct search_work *w, struct view **now, uint32_t *died)
@@ -341,7 +297,7 @@ static uint64_t take_snapshot(struct search_work *w, struct view **now, uint32_t
     }
     pthread_mutex_lock(&c->lock);
     for (uint32_t i = 0; i < w->n_found; i++)
-        if (!has_died(w, &w->found[i]))
+        if (!part_is_dead(w->view->parts[w->found[i].part], w->found[i].row))
             w->found[n++] = w->found[i];
     *died = w->n_found - n;
     w->n_found = n;
@@ -359,20 +315,19 @@ static int by_distance(const void *left, const void *right)
     return a->begin != b->begin ? (a->begin > b->begin ? -1 : 1) : a->row < b->row ? -1 : a->row > b->row;
 }
 
-/* By key, the youngest version first. */
-static int by_key(const void *left, const void *right, void *context)
+static int compare_keys(const struct found *a, const struct found *b, const uint8_t *bytes)
 {
-    const struct found *a = left, *b = right;
-    const uint8_t *bytes = context;
     if (a->key_bytes != b->key_bytes)
         return a->key_bytes < b->key_bytes ? -1 : 1;
-    int order = memcmp(bytes + a->key_at, bytes + b->key_at, a->key_bytes);
-    return order ? order : a->begin > b->begin ? -1 : a->begin < b->begin;
+    return memcmp(bytes + a->key_at, bytes + b->key_at, a->key_bytes);
 }
 
-static bool is_same_key(const struct search_work *w, const struct found *a, const struct found *b)
+/* By key, the youngest version first. */
+static int by_key(const void *left, const void *right, void *bytes)
 {
-    return a->key_bytes == b->key_bytes && memcmp(w->bytes + a->key_at, w->bytes + b->key_at, a->key_bytes) == 0;
+    const struct found *a = left, *b = right;
+    int order = compare_keys(a, b, bytes);
+    return order ? order : a->begin > b->begin ? -1 : a->begin < b->begin;
 }
 
 /* Of an element that was found in two versions the younger one stays. */
@@ -382,7 +337,7 @@ static void drop_older_versions(struct search_work *w)
     if (w->n_found)
         qsort_r(w->found, w->n_found, sizeof *w->found, by_key, w->bytes);
     for (uint32_t i = 0; i < w->n_found; i++)
-        if (n == 0 || !is_same_key(w, &w->found[n - 1], &w->found[i]))
+        if (n == 0 || compare_keys(&w->found[n - 1], &w->found[i], w->bytes) != 0)
             w->found[n++] = w->found[i];
     w->n_found = n;
 }
@@ -417,12 +372,6 @@ static void begin_again(struct search_work *w, struct view *view)
     deliver(w);
 }
 
-/* Whether hits that have died leave a gap: in what is exact, or where there are too few. */
-static bool leave_gap(struct search_work *w, uint32_t died)
-{
-    return died > 0 && (w->search->options.exact || w->n_found < w->k) && w->n_deaths++ < DEATHS_MAX;
-}
-
 /* Steps 2 and 3. Whether the search must begin again, on *now, whose reference is the caller's. */
 static bool add_memtables(struct search_work *w, struct view **now)
 {
@@ -433,7 +382,13 @@ static bool add_memtables(struct search_work *w, struct view **now)
     unsigned epoch = epoch_enter(epochs);
     uint64_t lsn = take_snapshot(w, now, &died);
     bool whole = views_meet(w->view, *now);
-    if (whole && search_memtables(w, *now, lsn) < 0)
+    int rc = 0;
+    for (uint32_t i = 0; i < w->view->n_memtables && whole && rc == 0; i++)
+        rc = search_memtable(w, w->view->memtables[i], lsn);
+    for (uint32_t i = 0; i < (*now)->n_memtables && whole && rc == 0; i++)
+        if (!view_has_memtable(w->view, (*now)->memtables[i]))
+            rc = search_memtable(w, (*now)->memtables[i], lsn);
+    if (rc < 0)
         collection_search_fail(w, QUIRE_ENOMEM, NULL);
     epoch_exit(epochs, epoch);
     if (*now != w->view)
@@ -442,7 +397,10 @@ static bool add_memtables(struct search_work *w, struct view **now)
         error_set(&err, QUIRE_EBUSY, "segments came and went %u times during a search: try again", VIEWS_MAX);
         collection_search_fail(w, QUIRE_EBUSY, &err);
     }
-    return w->search->code == 0 && (!whole || leave_gap(w, died));
+    if (w->search->code < 0 || !whole)
+        return w->search->code == 0;
+    /* hits that have died leave a gap in what is exact, or where there are too few */
+    return died > 0 && (w->search->options.exact || w->n_found < w->k) && w->n_deaths++ < DEATHS_MAX;
 }
 
 /* All segments have answered: step 2 and what follows. */
@@ -562,17 +520,6 @@ static void on_segment(struct search_request *request)
     collection_search_release(w);
 }
 
-/* What is left of reads_max is shared by all segments. */
-static uint32_t reads_each(const struct search_work *w)
-{
-    const struct collection_search *search = w->search;
-    uint32_t n = w->view->n_parts, most = search->options.reads_max;
-    uint64_t left = most > search->stats.reads ? most - search->stats.reads : 0;
-    if (most == 0)
-        return 0;
-    return left > n ? (uint32_t)left / (n ? n : 1) : 1;
-}
-
 void collection_search_start_segment(struct search_work *w, struct sub_search *sub)
 {
     struct collection_search *search = w->search;
@@ -599,7 +546,9 @@ void collection_search_start_segment(struct search_work *w, struct sub_search *s
 
 void collection_search_start_segments(struct search_work *w)
 {
-    uint32_t n = w->view->n_parts, reads_max = reads_each(w);
+    /* what is left of reads_max is shared by all segments */
+    uint32_t n = w->view->n_parts, most = w->search->options.reads_max, read = w->search->stats.reads;
+    uint32_t left = most > read ? most - read : 0, reads_max = most == 0 ? 0 : left > n ? left / (n ? n : 1) : 1;
     assert(w->n_pending == 0 && w->n_found == 0);
     collection_search_pin(w);
     w->n_pending = n;
@@ -626,30 +575,6 @@ void collection_search_start_segments(struct search_work *w)
 
 /* ---- the call ---------------------------------------------------------------------------------------------------- */
 
-static int check(const struct collection_search *search, struct quire_error *err)
-{
-    const struct collection_config *config = &search->collection->config;
-    const struct quire_search_options *o = &search->options;
-    if (o->k == 0 || o->k > QUIRE_K_MAX)
-        return error_set(err, QUIRE_ERANGE, "k is %u: it must be 1..%u", o->k, QUIRE_K_MAX);
-    if (!(o->recall >= 0 && o->recall <= 1))
-        return error_set(err, QUIRE_ERANGE, "recall is %g: it must be above 0 and at most 1", (double)o->recall);
-    return collection_vector_validate(config, search->query, config->dim, err);
-}
-
-static int reserve_work(struct search_work *w, const struct collection_config *config)
-{
-    uint32_t code_dim = config->dim + 64 > 2 * config->dim ? config->dim + 64 : 2 * config->dim;
-    uint32_t k = w->k;
-    if (!array_reserve(&w->subs, &w->subs_capacity, w->view->n_parts) ||
-        !array_reserve(&w->query, &w->query_capacity, config->dim) ||
-        !array_reserve(&w->scratch, &w->scratch_capacity, code_dim) ||
-        !array_reserve(&w->memtable_hits, &w->memtable_hits_capacity, k))
-        return QUIRE_ENOMEM;
-    return 0;
-}
-
-/* For a pass over w->view. */
 static int prepare(struct search_work *w)
 {
     struct collection_search *search = w->search;
@@ -667,17 +592,28 @@ static int prepare(struct search_work *w)
     w->search->n_list_segments = 0;
     for (uint32_t i = 0; i < w->view->n_parts; i++)
         w->search->n_list_segments += segment_info(w->view->parts[i]->segment)->index == QUIRE_INDEX_SPANN;
-    return reserve_work(w, &search->collection->config);
+    uint32_t dim = search->collection->config.dim, code_dim = dim + 64 > 2 * dim ? dim + 64 : 2 * dim;
+    bool reserved = array_reserve(&w->subs, &w->subs_capacity, w->view->n_parts) &&
+                    array_reserve(&w->query, &w->query_capacity, dim) &&
+                    array_reserve(&w->scratch, &w->scratch_capacity, code_dim) &&
+                    array_reserve(&w->memtable_hits, &w->memtable_hits_capacity, w->k);
+    return reserved ? 0 : QUIRE_ENOMEM;
 }
 
 int collection_search_start(struct searcher *s, struct collection_search *search, struct quire_error *err)
 {
-    int rc = check(search, err);
-    struct search_work *w = rc == 0 ? take_work(s) : NULL;
-    if (rc == 0 && !w)
-        rc = error_set(err, QUIRE_ENOMEM, "no memory for a search");
+    const struct collection_config *config = &search->collection->config;
+    int rc = search_options_validate(&search->options, err);
+    if (rc == 0)
+        rc = collection_vector_validate(config, search->query, config->dim, err);
     if (rc < 0)
         return rc;
+    struct searcher_guest *guest = searcher_guest(s);
+    struct search_work *w = guest->data;
+    if (w)
+        guest->data = w->next_free;
+    else if (!(w = calloc(1, sizeof *w)))
+        return error_set(err, QUIRE_ENOMEM, "no memory for a search");
     w->searcher = s;
     w->search = search;
     rc = collection_filter_begin(w, err);
@@ -698,7 +634,7 @@ int collection_search_start(struct searcher *s, struct collection_search *search
         give_back(s, w);
         return error_set(err, QUIRE_ENOMEM, "no memory for a search with k %u", search->options.k);
     }
-    memcpy(w->query, search->query, sizeof(float) * search->collection->config.dim);
+    memcpy(w->query, search->query, sizeof(float) * config->dim);
     collection_ref(search->collection);
     search->work = w;
     begin_pass(w);

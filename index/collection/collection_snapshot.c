@@ -10,21 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int copy_tombstones(struct collection_snapshot *s)
-{
-    s->dead = calloc(s->view->n_parts + 1, sizeof *s->dead);
-    if (!s->dead)
-        return QUIRE_ENOMEM;
-    for (uint32_t i = 0; i < s->view->n_parts; i++) {
-        const struct part *part = s->view->parts[i];
-        s->dead[i] = malloc(part->dead_capacity / 8);
-        if (!s->dead[i])
-            return QUIRE_ENOMEM;
-        memcpy(s->dead[i], part->dead, part->dead_capacity / 8);
-    }
-    return 0;
-}
-
 int collection_snapshot_open(struct collection *c, struct collection_snapshot **out, struct quire_error *err)
 {
     struct collection_snapshot *s = calloc(1, sizeof *s);
@@ -38,7 +23,16 @@ int collection_snapshot_open(struct collection *c, struct collection_snapshot **
     s->view = view_ref(c->view);
     s->lsn = c->last_lsn;
     s->n_elements = collection_count(c);
-    int rc = copy_tombstones(s);
+    s->dead = calloc(s->view->n_parts + 1, sizeof *s->dead);
+    int rc = s->dead ? 0 : QUIRE_ENOMEM;
+    for (uint32_t i = 0; i < s->view->n_parts && rc == 0; i++) {
+        const struct part *part = s->view->parts[i];
+        s->dead[i] = malloc(part->dead_capacity / 8);
+        if (s->dead[i])
+            memcpy(s->dead[i], part->dead, part->dead_capacity / 8);
+        else
+            rc = QUIRE_ENOMEM;
+    }
     assert(s->lsn >= s->pin);
     pthread_mutex_unlock(&c->lock);
     if (rc < 0) {

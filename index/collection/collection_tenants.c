@@ -102,7 +102,7 @@ uint32_t collection_tenant_generation(struct collection *c, const char *name, ui
 /* ---- scopes ------------------------------------------------------------------------------------------------------ */
 
 int collection_scope_resolve_locked(const struct collection *c, const struct tenant_scope *scope,
-                                    struct tenant_scope **out)
+                                    struct tenant_scope **out, struct quire_error *err)
 {
     *out = NULL;
     if (!scope)
@@ -113,7 +113,7 @@ int collection_scope_resolve_locked(const struct collection *c, const struct ten
         bytes += scope->tenants[i].bytes;
     struct tenant_scope *copy = malloc(bytes);
     if (!copy)
-        return QUIRE_ENOMEM;
+        return error_set(err, QUIRE_ENOMEM, "no memory for a scope");
     char *name = (char *)copy + names_at;
     copy->tenants = (struct grant *)(void *)(copy + 1);
     copy->n = scope->n;
@@ -127,13 +127,14 @@ int collection_scope_resolve_locked(const struct collection *c, const struct ten
     return 0;
 }
 
-int collection_scope_resolve(struct collection *c, const struct tenant_scope *scope, struct tenant_scope **out)
+int collection_scope_resolve(struct collection *c, const struct tenant_scope *scope, struct tenant_scope **out,
+                             struct quire_error *err)
 {
     *out = NULL;
     if (!scope)
         return 0;
     pthread_mutex_lock(&c->lock);
-    int rc = collection_scope_resolve_locked(c, scope, out);
+    int rc = collection_scope_resolve_locked(c, scope, out, err);
     pthread_mutex_unlock(&c->lock);
     return rc;
 }
@@ -179,7 +180,7 @@ uint64_t collection_count_scope(struct collection *c, const struct tenant_scope 
     if (!scope)
         return collection_count(c);
     /* without memory nothing is visible */
-    if (collection_scope_resolve(c, scope, &resolved) < 0 || count_resolved(c, resolved, &n) < 0)
+    if (collection_scope_resolve(c, scope, &resolved, NULL) < 0 || count_resolved(c, resolved, &n) < 0)
         n = 0;
     free(resolved);
     return n;
@@ -244,7 +245,8 @@ static int add_count(struct tenant_counts *counts, const struct grant *grant, ui
     return 0;
 }
 
-static int add_row(void *context, const struct memtable *memtable, uint32_t number, const struct memtable_row *row)
+static int count_row_of_all(void *context, const struct memtable *memtable, uint32_t number,
+                            const struct memtable_row *row)
 {
     (void)memtable, (void)number;
     struct grant grant;
@@ -288,7 +290,7 @@ int collection_each_tenant(struct collection *c,
     for (uint32_t i = 0; rc == 0 && i < s->view->n_parts; i++)
         rc = add_part(&counts, s->view->parts[i], s->dead[i]);
     if (rc == 0)
-        rc = view_each_row(s->view, c->host->epochs, s->lsn, add_row, &counts);
+        rc = view_each_row(s->view, c->host->epochs, s->lsn, count_row_of_all, &counts);
     collection_snapshot_close(s);
     for (uint32_t i = 0; i < counts.capacity; i++) {
         if (rc == 0 && counts.places[i].name)
@@ -474,15 +476,12 @@ static int remove_void_of_part(struct collection *c, struct part *part, struct q
 }
 
 /* (lock, in an epoch) Removes the row if it still is the key's and nobody's. */
-static int end_void_row(struct collection *c, const struct memtable_ref *table, uint32_t number,
-                        struct quire_error *err)
+static int end_void_row(struct collection *c, struct memtable *memtable, uint32_t number, struct quire_error *err)
 {
     struct memtable_row row;
     uint64_t lsn;
-    if (memtable_end_lsn(table->memtable, number) != MEMTABLE_LSN_MAX)
-        return 0;
-    memtable_row(table->memtable, number, &row);
-    if (!collection_text_is_void(c, row.attributes, row.attribute_bytes))
+    if (!memtable_row_at(memtable, number, MEMTABLE_LSN_MAX - 1, &row) ||
+        !collection_text_is_void(c, row.attributes, row.attribute_bytes))
         return 0;
     struct record_element element = {.key = row.key, .key_bytes = row.key_bytes};
     uint32_t n_bytes;
@@ -490,45 +489,37 @@ static int end_void_row(struct collection *c, const struct memtable_ref *table, 
     int rc = collection_append(c, RECORD_REMOVE, record, n_bytes, &lsn, err);
     if (rc < 0)
         return rc;
-    memtable_end(table->memtable, number, lsn);
+    memtable_end(memtable, number, lsn);
     c->last_lsn = lsn;
     atomic_fetch_sub_explicit(&c->n_elements, 1, memory_order_relaxed);
     return 0;
 }
 
-/* Whether the row seems to be nobody's. */
-static bool seems_void(struct collection *c, const struct memtable_ref *table, uint32_t number)
-{
-    struct epochs *epochs = c->host->epochs;
-    struct memtable_row row = {.key = NULL};
-    struct grant grant;
-    uint32_t at = 0;
-    bool is_void = false;
-    unsigned epoch = epoch_enter(epochs);
-    if (memtable_end_lsn(table->memtable, number) == MEMTABLE_LSN_MAX)
-        memtable_row(table->memtable, number, &row);
-    if (row.key && grants_next(row.attributes, row.attribute_bytes, &at, &grant)) {
-        pthread_mutex_lock(&c->lock);
-        is_void = collection_text_is_void(c, row.attributes, row.attribute_bytes);
-        pthread_mutex_unlock(&c->lock);
-    }
-    epoch_exit(epochs, epoch);
-    return is_void;
-}
-
 static int remove_void_of_memtable(struct collection *c, const struct memtable_ref *table, struct quire_error *err)
 {
     struct epochs *epochs = c->host->epochs;
-    struct memtable_stats stats;
+    struct memtable *memtable = table->memtable;
+    uint32_t rows = view_memtable_rows(memtable);
     int rc = 0;
-    memtable_get_stats(table->memtable, &stats);
-    for (uint32_t r = 0; r < stats.row_end && rc == 0; r++) {
-        if (!seems_void(c, table, r))
+    for (uint32_t r = 0; r < rows && rc == 0; r++) {
+        struct memtable_row row;
+        struct grant grant;
+        uint32_t at = 0;
+        bool seems_void = false;
+        unsigned epoch = epoch_enter(epochs);
+        if (memtable_row_at(memtable, r, MEMTABLE_LSN_MAX - 1, &row) &&
+            grants_next(row.attributes, row.attribute_bytes, &at, &grant)) {
+            pthread_mutex_lock(&c->lock);
+            seems_void = collection_text_is_void(c, row.attributes, row.attribute_bytes);
+            pthread_mutex_unlock(&c->lock);
+        }
+        epoch_exit(epochs, epoch);
+        if (!seems_void)
             continue;
         lock_quiesced(c);
-        unsigned epoch = epoch_enter(epochs);
+        epoch = epoch_enter(epochs);
         if (!atomic_load(&c->dropped) && view_has_memtable(c->view, table))
-            rc = end_void_row(c, table, r, err);
+            rc = end_void_row(c, memtable, r, err);
         epoch_exit(epochs, epoch);
         unlock_quiesced(c);
     }

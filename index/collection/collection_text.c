@@ -49,10 +49,11 @@ bool collection_text_matches(const struct filter *filter, const void *text, uint
            filter_matches(filter, json, json_bytes, key, key_bytes);
 }
 
-static uint32_t granted_find(const struct granted *granted, const char *name, uint32_t bytes)
+/* Its place among n grants; n: it is not there. */
+static uint32_t find_name(const struct grant *grants, uint32_t n, const char *name, uint32_t bytes)
 {
     uint32_t i = 0;
-    while (i < granted->n && (granted->items[i].bytes != bytes || memcmp(granted->items[i].name, name, bytes) != 0))
+    while (i < n && (grants[i].bytes != bytes || memcmp(grants[i].name, name, bytes) != 0))
         i++;
     return i;
 }
@@ -60,7 +61,7 @@ static uint32_t granted_find(const struct granted *granted, const char *name, ui
 /* Whether it was not there before. */
 static bool granted_add(struct granted *granted, const struct grant *grant, uint32_t generation)
 {
-    if (granted_find(granted, grant->name, grant->bytes) < granted->n)
+    if (find_name(granted->items, granted->n, grant->name, grant->bytes) < granted->n)
         return false;
     assert(granted->n < granted->capacity);
     granted->items[granted->n++] = (struct grant){grant->name, grant->bytes, generation};
@@ -88,14 +89,6 @@ static int granted_init(struct granted *granted, const struct collection *c, con
     return 0;
 }
 
-static bool scope_has(const struct tenant_scope *scope, const char *name, uint32_t bytes)
-{
-    for (uint32_t i = 0; i < scope->n; i++)
-        if (scope->tenants[i].bytes == bytes && memcmp(scope->tenants[i].name, name, bytes) == 0)
-            return true;
-    return false;
-}
-
 static int check_names(const struct tenant_scope *scope, const struct grant *grants, uint32_t n,
                        struct quire_error *err)
 {
@@ -103,7 +96,7 @@ static int check_names(const struct tenant_scope *scope, const struct grant *gra
         int rc = grants_check_tenant(grants[i].name, grants[i].bytes, err);
         if (rc < 0)
             return rc;
-        if (scope && !scope_has(scope, grants[i].name, grants[i].bytes))
+        if (scope && find_name(scope->tenants, scope->n, grants[i].name, grants[i].bytes) == scope->n)
             return error_set(err, QUIRE_EPERM, "this user is not bound to tenant %.*s", (int)grants[i].bytes,
                              grants[i].name);
     }
@@ -128,16 +121,6 @@ static int grant_by_default(const struct collection *c, const struct tenant_scop
     return 0;
 }
 
-static int join(const struct granted *granted, const char *json, uint32_t json_bytes, struct element_text *out,
-                struct quire_error *err)
-{
-    int rc = grants_join(granted->items, granted->n, json, json_bytes, &out->owned, &out->bytes, err);
-    out->text = out->owned;
-    if (rc == 0 && !out->owned)
-        out->bytes = 0;
-    return rc;
-}
-
 static int join_put(struct collection *c, const struct collection_put *put, const struct tenant_scope *scope,
                     const struct element_text *old, const char *json, uint32_t json_bytes, struct element_text *out,
                     struct quire_error *err)
@@ -155,7 +138,8 @@ static int join_put(struct collection *c, const struct collection_put *put, cons
         granted_add(&granted, &put->grants[i], collection_generation(c, put->grants[i].name, put->grants[i].bytes));
     rc = grant_by_default(c, scope, &granted, err);
     if (rc == 0)
-        rc = join(&granted, json, json_bytes, out, err);
+        rc = grants_join(granted.items, granted.n, json, json_bytes, &out->owned, &out->bytes, err);
+    out->text = out->owned;
     free(granted.items);
     return rc;
 }
@@ -193,30 +177,12 @@ int collection_text_of_put(struct collection *c, const struct collection_put *pu
 
 /* ---- changes ----------------------------------------------------------------------------------------------------- */
 
-static void apply(const struct collection *c, const struct collection_change *change, struct granted *granted,
-                  uint32_t *n_changed)
-{
-    *n_changed = 0;
-    for (uint32_t i = 0; i < change->n_grant; i++) {
-        const struct grant *grant = &change->grant[i];
-        *n_changed += granted_add(granted, grant, collection_generation(c, grant->name, grant->bytes));
-    }
-    for (uint32_t i = 0; i < change->n_revoke; i++) {
-        uint32_t at = granted_find(granted, change->revoke[i].name, change->revoke[i].bytes);
-        if (at == granted->n)
-            continue;
-        granted->items[at] = granted->items[--granted->n];
-        *n_changed += 1;
-    }
-}
-
 int collection_text_of_change(const struct collection *c, const struct collection_change *change, const void *text,
                               uint32_t bytes, char **out, uint32_t *out_bytes, uint32_t *n_changed,
                               struct quire_error *err)
 {
     assert(lock_is_held(&c->lock));
     struct granted granted;
-    struct element_text joined = {.text = NULL};
     const char *json = NULL;
     uint32_t json_bytes = 0, n_old = 0, n_void = 0;
     int rc = grants_split(text, bytes, &json, &json_bytes, &n_old);
@@ -229,7 +195,18 @@ int collection_text_of_change(const struct collection *c, const struct collectio
         return rc;
     if (granted_init(&granted, c, text, bytes, change->n_grant, &n_void) < 0)
         return error_set(err, QUIRE_ENOMEM, "no memory for the grants of an element");
-    apply(c, change, &granted, n_changed);
+    *n_changed = 0;
+    for (uint32_t i = 0; i < change->n_grant; i++) {
+        const struct grant *grant = &change->grant[i];
+        *n_changed += granted_add(&granted, grant, collection_generation(c, grant->name, grant->bytes));
+    }
+    for (uint32_t i = 0; i < change->n_revoke; i++) {
+        uint32_t at = find_name(granted.items, granted.n, change->revoke[i].name, change->revoke[i].bytes);
+        if (at == granted.n)
+            continue;
+        granted.items[at] = granted.items[--granted.n];
+        *n_changed += 1;
+    }
     if (change->set_attributes) {
         json = change->attributes;
         json_bytes = change->attributes ? change->attribute_bytes : 0;
@@ -238,13 +215,9 @@ int collection_text_of_change(const struct collection *c, const struct collectio
         rc = error_set(err, QUIRE_EINVALID,
                        "every element of this set is some tenant's: grant it to another one first, or remove it");
     if (rc == 0)
-        rc = join(&granted, json, json_bytes, &joined, err);
+        rc = grants_join(granted.items, granted.n, json, json_bytes, out, out_bytes, err);
     free(granted.items);
-    if (rc < 0)
-        return rc;
-    *out = joined.owned;
-    *out_bytes = joined.bytes;
-    return 0;
+    return rc;
 }
 
 int collection_changed_text(struct collection *c, const struct collection_change *change, const void *text,
@@ -253,10 +226,8 @@ int collection_changed_text(struct collection *c, const struct collection_change
 {
     struct tenant_scope *scope = NULL;
     pthread_mutex_lock(&c->lock);
-    int rc = collection_scope_resolve_locked(c, change->scope, &scope);
-    if (rc < 0)
-        rc = error_set(err, rc, "no memory for a scope");
-    else if (!grants_allow(text, text_bytes, scope) || collection_text_is_void(c, text, text_bytes))
+    int rc = collection_scope_resolve_locked(c, change->scope, &scope, err);
+    if (rc == 0 && (!grants_allow(text, text_bytes, scope) || collection_text_is_void(c, text, text_bytes)))
         rc = error_set(err, QUIRE_ENOTFOUND, "there is no such element");
     if (rc == 0)
         rc = collection_text_of_change(c, change, text, text_bytes, out, out_bytes, n_changed, err);

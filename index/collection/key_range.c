@@ -11,6 +11,7 @@
 #include "io/array.h"
 #include "io/bitmap.h"
 #include "io/error.h"
+#include "io/heap.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -37,29 +38,11 @@ static int compare_keys(const void *left, const void *right)
     return compare(a->bytes, a->n_bytes, b->bytes, b->n_bytes);
 }
 
-static void swap(struct range_key *a, struct range_key *b)
+static inline bool key_is_greater(const struct range_key *a, const struct range_key *b)
 {
-    struct range_key c = *a;
-    *a = *b;
-    *b = c;
+    return compare_keys(a, b) > 0;
 }
-
-static void sift_up(struct range_key *heap, uint64_t at)
-{
-    for (; at > 0 && compare_keys(&heap[at], &heap[(at - 1) / 2]) > 0; at = (at - 1) / 2)
-        swap(&heap[at], &heap[(at - 1) / 2]);
-}
-
-static void sift_down(struct range_key *heap, uint64_t n)
-{
-    for (uint64_t at = 0, child; (child = 2 * at + 1) < n; at = child) {
-        if (child + 1 < n && compare_keys(&heap[child + 1], &heap[child]) > 0)
-            child++;
-        if (compare_keys(&heap[child], &heap[at]) <= 0)
-            break;
-        swap(&heap[child], &heap[at]);
-    }
-}
+HEAP_DEFINE(keys, struct range_key, key_is_greater, HEAP_PLACE_UNKNOWN)
 
 static int keep(struct key_range *range, const uint8_t *key, uint32_t n)
 {
@@ -77,11 +60,9 @@ static int keep(struct key_range *range, const uint8_t *key, uint32_t n)
     memcpy(copy, key, n);
     if (full) {
         free(range->keys[0].bytes);
-        range->keys[0] = (struct range_key){copy, n};
-        sift_down(range->keys, range->n);
+        keys_replace(range->keys, range->n, (struct range_key){copy, n});
     } else {
-        range->keys[range->n] = (struct range_key){copy, n};
-        sift_up(range->keys, range->n++);
+        keys_push(range->keys, range->n++, (struct range_key){copy, n});
     }
     return 0;
 }
@@ -94,12 +75,12 @@ static int on_sealed(void *context, const struct scanned_row *row)
 /* What is not to be read of a part: its dead, and what the scope hides. Owned by the caller. */
 static int hide_others(const struct part *part, const uint8_t *dead, const struct tenant_scope *scope, uint8_t **out)
 {
-    uint64_t n = segment_info(part->segment)->rows;
+    size_t bytes = (size_t)(segment_info(part->segment)->rows + 7) / 8 + 1;
     roaring_bitmap_t *rows = NULL;
-    uint8_t *hidden = malloc((size_t)(n + 7) / 8 + 1);
+    uint8_t *hidden = malloc(bytes);
     int rc = hidden ? part_scope_rows(part, scope, dead, &rows) : QUIRE_ENOMEM;
     if (rc == 0) {
-        memset(hidden, 0xff, (size_t)(n + 7) / 8 + 1);
+        memset(hidden, 0xff, bytes);
         roaring_uint32_iterator_t *at = roaring_create_iterator(rows);
         rc = at ? 0 : QUIRE_ENOMEM;
         for (; at && at->has_value; roaring_advance_uint32_iterator(at))
@@ -112,18 +93,6 @@ static int hide_others(const struct part *part, const uint8_t *dead, const struc
         free(hidden);
     else
         *out = hidden;
-    return rc;
-}
-
-static int scan_part(struct key_range *range, const struct collection_snapshot *snapshot, uint32_t i,
-                     const struct tenant_scope *scope, struct quire_error *err)
-{
-    const struct part *part = snapshot->view->parts[i];
-    uint8_t *hidden = NULL;
-    int rc = scope ? hide_others(part, snapshot->dead[i], scope, &hidden) : 0;
-    if (rc == 0)
-        rc = segment_scan(part->segment, scope ? hidden : snapshot->dead[i], on_sealed, NULL, range, err);
-    free(hidden);
     return rc;
 }
 
@@ -147,11 +116,17 @@ int key_range_read(struct collection *collection, struct key_range *range, struc
     struct tenant_scope *scope = NULL;
     range->keys = NULL;
     range->n = range->capacity = 0;
-    int rc = collection_scope_resolve(collection, range->scope, &scope);
+    int rc = collection_scope_resolve(collection, range->scope, &scope, err);
     if (rc == 0)
         rc = collection_snapshot_open(collection, &snapshot, err);
-    for (uint32_t i = 0; rc == 0 && i < snapshot->view->n_parts; i++)
-        rc = scan_part(range, snapshot, i, scope, err);
+    for (uint32_t i = 0; rc == 0 && i < snapshot->view->n_parts; i++) {
+        const struct part *part = snapshot->view->parts[i];
+        uint8_t *hidden = NULL;
+        rc = scope ? hide_others(part, snapshot->dead[i], scope, &hidden) : 0;
+        if (rc == 0)
+            rc = segment_scan(part->segment, scope ? hidden : snapshot->dead[i], on_sealed, NULL, range, err);
+        free(hidden);
+    }
     struct memory_walk walk = {range, scope};
     if (rc == 0)
         rc = view_each_row(snapshot->view, collection->host->epochs, snapshot->lsn, on_memory, &walk);

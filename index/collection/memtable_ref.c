@@ -27,7 +27,8 @@ int memtable_ref_create(const struct memtable_config *config, struct memtable_re
 
 struct memtable_ref *memtable_ref_hold(struct memtable_ref *table)
 {
-    atomic_fetch_add_explicit(&table->references, 1, memory_order_relaxed);
+    unsigned before = atomic_fetch_add_explicit(&table->references, 1, memory_order_relaxed);
+    assert(before > 0);
     return table;
 }
 

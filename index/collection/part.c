@@ -125,13 +125,6 @@ static uint32_t *filter_block(uint64_t *filter, uint64_t blocks, uint64_t hash)
     return (uint32_t *)(void *)filter + FILTER_WORDS * (((hash >> 32) * blocks) >> 32);
 }
 
-static void filter_add(struct part *part, uint64_t hash)
-{
-    uint32_t *block = filter_block(part->filter, part->filter_blocks, hash);
-    for (unsigned i = 0; i < FILTER_WORDS; i++)
-        block[i] |= filter_bit(hash, i);
-}
-
 bool part_may_have(const struct part *part, const void *key, uint32_t key_bytes)
 {
     if (!part->filter)
@@ -152,23 +145,11 @@ static int add_page(struct part *part, const uint8_t *page, uint64_t number, str
         return error_set(err, QUIRE_ECORRUPT, "key page %llu of %s at offset %llu is damaged: wrong checksum",
                          (unsigned long long)number, section_file_io(s->keys)->path,
                          (unsigned long long)(s->buckets_at + number * PAGE_BYTES));
-    for (uint32_t i = 0; i < n; i++)
-        filter_add(part, load_u64(page + 8 + 8 * (size_t)i));
-    return 0;
-}
-
-static int fill_filter(struct part *part, uint8_t *pages, struct quire_error *err)
-{
-    const struct segment *s = part->segment;
-    uint32_t n = s->params.key_buckets;
-    for (uint32_t at = 0; at < n; at += PAGES_AT_ONCE) {
-        uint32_t some = n - at < PAGES_AT_ONCE ? n - at : PAGES_AT_ONCE;
-        int rc = fs_read_exact(section_file_io(s->keys), pages, (size_t)some * PAGE_BYTES,
-                               s->buckets_at + (uint64_t)at * PAGE_BYTES, err);
-        for (uint32_t i = 0; i < some && rc == 0; i++)
-            rc = add_page(part, pages + (size_t)i * PAGE_BYTES, at + i, err);
-        if (rc < 0)
-            return rc;
+    for (uint32_t i = 0; i < n; i++) {
+        uint64_t hash = load_u64(page + 8 + 8 * (size_t)i);
+        uint32_t *block = filter_block(part->filter, part->filter_blocks, hash);
+        for (unsigned k = 0; k < FILTER_WORDS; k++)
+            block[k] |= filter_bit(hash, k);
     }
     return 0;
 }
@@ -176,25 +157,24 @@ static int fill_filter(struct part *part, uint8_t *pages, struct quire_error *er
 static int make_filter(struct part *part, struct quire_error *err)
 {
     const struct segment *s = part->segment;
+    uint32_t n = s->params.key_buckets;
     if (!s->params.user_keys)
         return 0;
     part->filter_blocks = s->params.rows / FILTER_BLOCK_ROWS + 1;
     part->filter = calloc(part->filter_blocks, FILTER_WORDS * sizeof(uint32_t));
     uint8_t *pages = memory_aligned(4096, (size_t)PAGES_AT_ONCE * PAGE_BYTES);
-    int rc = part->filter && pages ? fill_filter(part, pages, err)
+    int rc = part->filter && pages ? 0
                                    : error_set(err, QUIRE_ENOMEM, "no memory for a filter of %llu keys",
                                                (unsigned long long)s->params.rows);
+    for (uint32_t at = 0; at < n && rc == 0; at += PAGES_AT_ONCE) {
+        uint32_t some = n - at < PAGES_AT_ONCE ? n - at : PAGES_AT_ONCE;
+        rc = fs_read_exact(section_file_io(s->keys), pages, (size_t)some * PAGE_BYTES,
+                           s->buckets_at + (uint64_t)at * PAGE_BYTES, err);
+        for (uint32_t i = 0; i < some && rc == 0; i++)
+            rc = add_page(part, pages + (size_t)i * PAGE_BYTES, at + i, err);
+    }
     memory_free(pages);
     return rc;
-}
-
-/* Tombstones that were collected before must be of rows that there are. */
-static int check_tombstones(const struct part *part, uint64_t rows, const char *path, struct quire_error *err)
-{
-    if (part->dead_end <= rows)
-        return 0;
-    return error_set(err, QUIRE_ECORRUPT, "row %llu of %s is said to be dead, but there are %llu rows",
-                     (unsigned long long)(part->dead_end - 1), path, (unsigned long long)rows);
 }
 
 int part_open(struct part *part, const char *path, const struct segment_options *options, struct quire_error *err)
@@ -204,7 +184,9 @@ int part_open(struct part *part, const char *path, const struct segment_options 
     if (rc < 0)
         return rc;
     uint64_t rows = segment_info(part->segment)->rows;
-    rc = check_tombstones(part, rows, path, err);
+    if (part->dead_end > rows) /* tombstones that were collected before must be of rows that there are */
+        rc = error_set(err, QUIRE_ECORRUPT, "row %llu of %s is said to be dead, but there are %llu rows",
+                       (unsigned long long)(part->dead_end - 1), path, (unsigned long long)rows);
     if (rc == 0 && reserve_rows(part, rows) < 0)
         rc = error_set(err, QUIRE_ENOMEM, "no memory for the tombstones of %llu rows", (unsigned long long)rows);
     if (rc == 0)

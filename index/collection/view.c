@@ -107,6 +107,13 @@ struct view *view_edited(const struct view *old, const struct collection_edit *e
     return view;
 }
 
+uint32_t view_memtable_rows(const struct memtable *memtable)
+{
+    struct memtable_stats stats;
+    memtable_get_stats(memtable, &stats);
+    return stats.row_end;
+}
+
 int view_each_row(const struct view *view, struct epochs *epochs, uint64_t lsn,
                   int (*visit)(void *context, const struct memtable *memtable, uint32_t number,
                                const struct memtable_row *row),
@@ -116,9 +123,8 @@ int view_each_row(const struct view *view, struct epochs *epochs, uint64_t lsn,
     assert(lsn < MEMTABLE_LSN_MAX);
     for (uint32_t i = 0; i < view->n_memtables && rc == 0; i++) {
         const struct memtable *memtable = view->memtables[i]->memtable;
-        struct memtable_stats stats;
-        memtable_get_stats(memtable, &stats);
-        for (uint32_t r = 0; r < stats.row_end && rc == 0; r++) {
+        uint32_t rows = view_memtable_rows(memtable);
+        for (uint32_t r = 0; r < rows && rc == 0; r++) {
             struct memtable_row row;
             unsigned epoch = epoch_enter(epochs);
             if (memtable_row_at(memtable, r, lsn, &row))

@@ -55,6 +55,9 @@ bool view_is_adoption(const struct collection_edit *edit);
 /* The view after an edit; `fresh`, if given, becomes the newest memtable. NULL without memory. */
 struct view *view_edited(const struct view *old, const struct collection_edit *edit, struct memtable_ref *fresh);
 
+/* How many row numbers a memtable has used: 0.. are those that may be asked for. */
+uint32_t view_memtable_rows(const struct memtable *memtable);
+
 /* Calls visit for each row of a view's memtables that is visible at lsn (MEMTABLE_LSN_MAX - 1: that lives now), in an epoch of
  * its own, so that none is held long; what row points to is valid during the call. Ends with what visit answers if that
  * is not 0. */

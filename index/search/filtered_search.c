@@ -15,6 +15,7 @@
 #include "index/search/filtered_search.h"
 #include "io/clock.h"
 #include "io/error.h"
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -74,6 +75,7 @@ static void fail(struct filtered_search *s, int code, const struct quire_error *
 static void end(struct filtered_search *s)
 {
     struct filtered_work *w = s->work;
+    assert(w->n_busy == 0 && (s->code < 0 || w->n_hits <= s->options.k));
     s->hits = s->code == 0 ? w->hits : NULL;
     s->n_hits = s->code == 0 ? w->n_hits : 0;
     s->stats.latency_ns = clock_ns() - w->started_ns;
@@ -115,35 +117,32 @@ static void add_stats(struct quire_search_stats *to, const struct quire_search_s
 
 static void advance(struct filtered_search *s);
 
-static bool row_matches(const struct filtered_search *s, const struct fetch_request *fetch, int *code)
-{
-    const char *json = NULL;
-    uint32_t bytes = 0, n_grants = 0;
-    *code = grants_split(fetch->attributes, fetch->attributes ? fetch->attributes_bytes : 0, &json, &bytes, &n_grants);
-    return *code == 0 && filter_matches(s->filter, json, bytes, fetch->found_key, fetch->found_key_bytes);
-}
-
 static void on_attributes(struct fetch_request *fetch)
 {
     struct row_fetch *place = fetch->owner;
     struct filtered_search *s = place->search;
     struct filtered_work *w = s->work;
-    int code = fetch->code;
+    struct quire_error err = {0};
+    const char *json = NULL;
+    uint32_t bytes = 0, n_grants = 0;
+    assert(place->busy && w->n_busy > 0 && roaring_bitmap_contains(w->tested, fetch->row));
     place->busy = false;
     w->n_busy--;
     s->stats.reads += fetch->reads;
     s->stats.bytes += fetch->bytes;
     place->rounds += fetch->rounds;
-    if (code < 0) {
-        fail(s, code, &fetch->error);
-    } else if (row_matches(s, fetch, &code)) {
-        roaring_bitmap_add(w->matched, fetch->row);
-        w->n_matched++;
+    int code = fetch->code < 0 ? 0
+                               : grants_split(fetch->attributes, fetch->attributes ? fetch->attributes_bytes : 0, &json,
+                                              &bytes, &n_grants);
+    if (fetch->code < 0) {
+        fail(s, fetch->code, &fetch->error);
     } else if (code < 0) {
-        struct quire_error err = {0};
         error_set(&err, code, "the attributes of row %u of %s do not begin as they should", fetch->row,
                   segment_info(s->segment)->path);
         fail(s, code, &err);
+    } else if (filter_matches(s->filter, json, bytes, fetch->found_key, fetch->found_key_bytes)) {
+        roaring_bitmap_add(w->matched, fetch->row);
+        w->n_matched++;
     }
     if (!w->filling)
         advance(s);
@@ -168,18 +167,11 @@ static bool next_row(struct filtered_search *s, uint32_t *row)
     return false;
 }
 
-static bool may_look(struct filtered_search *s)
-{
-    struct filtered_work *w = s->work;
-    if (s->options.filter_effort && w->n_tested >= s->options.filter_effort)
-        w->stopped = true;
-    return s->code == 0 && !w->stopped;
-}
-
 static void fetch_row(struct filtered_search *s, struct row_fetch *place, uint32_t row)
 {
     struct filtered_work *w = s->work;
     struct quire_error err = {0};
+    assert(!place->busy && w->n_busy < FETCHES);
     place->search = s;
     place->busy = true;
     w->n_busy++;
@@ -202,10 +194,15 @@ static void fill_places(struct filtered_search *s)
 {
     struct filtered_work *w = s->work;
     uint32_t row;
+    assert(!w->filling);
     w->filling = true;
     for (unsigned i = 0; i < FETCHES; i++)
-        while (!w->fetches[i].busy && may_look(s) && next_row(s, &row))
+        while (!w->fetches[i].busy && s->code == 0 && !w->stopped) {
+            w->stopped = s->options.filter_effort && w->n_tested >= s->options.filter_effort;
+            if (w->stopped || !next_row(s, &row))
+                break;
             fetch_row(s, &w->fetches[i], row);
+        }
     w->filling = false;
 }
 
@@ -249,20 +246,6 @@ static void ask(struct filtered_search *s)
     }
 }
 
-/* As many as should hold k matches, by what was seen. */
-static void ask_for_more(struct filtered_search *s)
-{
-    struct filtered_work *w = s->work;
-    uint64_t asked = w->asked, wanted = asked * RAISE_MAX;
-    if (w->n_matched > 0) {
-        uint64_t promised = (uint64_t)s->options.k * w->n_hits * 3 / 2 / w->n_matched;
-        wanted = promised < wanted ? promised : wanted;
-    }
-    wanted = wanted < asked * RAISE_MIN ? asked * RAISE_MIN : wanted;
-    w->asked = bounded(s, wanted);
-    ask(s);
-}
-
 /* Every row has been looked at: the search is asked for those that match. */
 static void ask_for_rechecked(struct filtered_search *s)
 {
@@ -296,7 +279,16 @@ static void finish_round(struct filtered_search *s)
     } else if (w->all_rows) {
         ask_for_rechecked(s);
     } else if (w->asked < bounded(s, UINT64_MAX)) {
-        ask_for_more(s);
+        /* as many as should hold k matches, by what was seen */
+        uint64_t asked = w->asked, wanted = asked * RAISE_MAX;
+        if (w->n_matched > 0) {
+            uint64_t promised = (uint64_t)s->options.k * w->n_hits * 3 / 2 / w->n_matched;
+            wanted = promised < wanted ? promised : wanted;
+        }
+        wanted = wanted < asked * RAISE_MIN ? asked * RAISE_MIN : wanted;
+        w->asked = bounded(s, wanted);
+        assert(w->asked > asked);
+        ask(s);
     } else {
         w->all_rows = true;
         advance(s);
@@ -310,20 +302,6 @@ static void advance(struct filtered_search *s)
         finish_round(s);
 }
 
-static int keep_hits(struct filtered_work *w, const struct search_request *request)
-{
-    struct search_hit *hits = realloc(w->hits, sizeof *hits * ((size_t)request->n_hits + 1));
-    if (!hits)
-        return QUIRE_ENOMEM;
-    w->hits = hits;
-    if (request->n_hits > 0)
-        memcpy(hits, request->hits, sizeof *hits * request->n_hits);
-    w->n_hits = request->n_hits;
-    w->next = 0;
-    w->n_matched = 0;
-    return 0;
-}
-
 static void on_hits(struct search_request *request)
 {
     struct filtered_search *s = request->owner;
@@ -335,11 +313,19 @@ static void on_hits(struct search_request *request)
         end(s);
         return;
     }
-    if (keep_hits(w, request) < 0) {
+    assert(w->n_busy == 0 && request->n_hits <= w->asked);
+    struct search_hit *hits = realloc(w->hits, sizeof *hits * ((size_t)request->n_hits + 1));
+    if (!hits) {
         fail(s, error_set(&err, QUIRE_ENOMEM, "no memory for %u hits", request->n_hits), &err);
         end(s);
         return;
     }
+    w->hits = hits;
+    if (request->n_hits > 0)
+        memcpy(hits, request->hits, sizeof *hits * request->n_hits);
+    w->n_hits = request->n_hits;
+    w->next = 0;
+    w->n_matched = 0;
     if (w->rechecked) {
         end(s);
         return;

@@ -4,6 +4,7 @@
  */
 #include "index/search/lane_pool.h"
 #include "io/error.h"
+#include <assert.h>
 #include <stdlib.h>
 
 void lane_destroy(struct search_lane *lane)
@@ -58,24 +59,24 @@ void lane_pool_fini(struct lane_pool *pool)
 
 int lane_pool_take(struct lane_pool *pool, unsigned tasks, struct search_lane **out, struct quire_error *err)
 {
-    struct search_lane *found = NULL;
+    assert(tasks > 0);
     pthread_mutex_lock(&pool->mutex);
-    for (struct search_lane **at = &pool->idle; *at && !found; at = &(*at)->next)
-        if ((*at)->tasks >= tasks) {
-            found = *at;
-            *at = found->next;
-            break;
-        }
+    struct search_lane **at = &pool->idle;
+    while (*at && (*at)->tasks < tasks)
+        at = &(*at)->next;
+    struct search_lane *found = *at;
+    if (found)
+        *at = found->next;
     pthread_mutex_unlock(&pool->mutex);
-    if (found) {
-        *out = found;
-        return 0;
-    }
-    return lane_create(pool->kind, pool->reads_max, tasks, out, err);
+    if (!found)
+        return lane_create(pool->kind, pool->reads_max, tasks, out, err);
+    *out = found;
+    return 0;
 }
 
 void lane_pool_put(struct lane_pool *pool, struct search_lane *lane)
 {
+    assert(searcher_running(lane->searcher) == 0);
     pthread_mutex_lock(&pool->mutex);
     lane->next = pool->idle;
     pool->idle = lane;

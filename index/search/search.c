@@ -382,14 +382,21 @@ static void cancel(struct task_ticket *ticket)
     request->done(request);
 }
 
-static int check(const struct search_request *request, struct quire_error *err)
+int search_options_validate(const struct quire_search_options *o, struct quire_error *err)
 {
-    const struct quire_search_options *o = &request->options;
     if (o->k == 0 || o->k > QUIRE_K_MAX)
         return error_set(err, QUIRE_ERANGE, "k is %u: it must be 1..%u", o->k, QUIRE_K_MAX);
     if (!(o->recall >= 0 && o->recall <= 1))
         return error_set(err, QUIRE_ERANGE, "recall is %g: it must be above 0 and at most 1", (double)o->recall);
-    int rc = space_check(&request->segment->space, request->query);
+    return 0;
+}
+
+static int check(const struct search_request *request, struct quire_error *err)
+{
+    int rc = search_options_validate(&request->options, err);
+    if (rc < 0)
+        return rc;
+    rc = space_check(&request->segment->space, request->query);
     if (rc == QUIRE_ENOTFINITE)
         return error_set(err, rc, "the query holds NaN, infinity or values too large to square");
     if (rc == QUIRE_EZEROVEC)

@@ -94,6 +94,8 @@ struct search_request {
     uint64_t started_ns;
 };
 
+/* QUIRE_ERANGE, with a sentence, for a k or a recall out of range. */
+int search_options_validate(const struct quire_search_options *options, struct quire_error *err);
 /* 0 when the task was started or waits (done will run exactly once), or a negative QUIRE_E at once for a bad request
  * (dimension is not checked here: the query has dim floats), without done. */
 int search_start(struct searcher *searcher, struct search_request *request, struct quire_error *err);

@@ -240,47 +240,37 @@ char *store_segment_path(const struct store *store, uint64_t uid)
 
 /* ---- making and dropping ----------------------------------------------------------------------------------------- */
 
-/* (lock) The record that makes it, then the table: who reads the log finds it before all that is written about it. */
-static int append_create(struct store *store, struct collection *c, uint64_t *lsn, struct quire_error *err)
-{
-    if (add_locked(store, c) < 0)
-        return error_set(err, QUIRE_ENOMEM, "no memory for another collection");
-    int rc = collection_log_create(c, lsn, err);
-    if (rc < 0)
-        take_out_locked(store, c);
-    return rc;
-}
-
-static int make_collection(struct store *store, const struct collection_config *config,
-                           const struct attribute_schema *schema, struct collection **out, struct quire_error *err)
-{
-    struct attribute_schema *copy = NULL;
-    int rc = attribute_schema_create(schema ? schema->columns : NULL, schema ? schema->n : 0, &copy, err);
-    if (rc < 0)
-        return rc;
-    pthread_mutex_lock(&store->lock);
-    uint64_t uid = store->next_collection++;
-    pthread_mutex_unlock(&store->lock);
-    rc = collection_create(&store->as_host, sizeof(struct upkeep), uid, config, copy, 0, out, err);
-    if (rc < 0)
-        attribute_schema_destroy(copy);
-    return rc;
-}
-
 int store_create_collection(struct store *store, const struct collection_config *config,
                             const struct attribute_schema *schema, struct collection **out, uint64_t *lsn,
                             struct quire_error *err)
 {
     struct collection_config checked = *config;
+    struct attribute_schema *copy = NULL;
     struct collection *c = NULL;
     int rc = collection_config_validate(&checked, err);
     if (rc == 0)
-        rc = make_collection(store, &checked, schema, &c, err);
+        rc = attribute_schema_create(schema ? schema->columns : NULL, schema ? schema->n : 0, &copy, err);
     if (rc < 0)
         return rc;
-    collection_ref(c); /* one is the table's, one the caller's */
     pthread_mutex_lock(&store->lock);
-    rc = append_create(store, c, lsn, err);
+    uint64_t uid = store->next_collection++;
+    pthread_mutex_unlock(&store->lock);
+    rc = collection_create(&store->as_host, sizeof(struct upkeep), uid, &checked, copy, 0, &c, err);
+    if (rc < 0) {
+        attribute_schema_destroy(copy);
+        return rc;
+    }
+    collection_ref(c); /* one is the table's, one the caller's */
+    /* the record that makes it, then the table: who reads the log finds it before all that is written about it */
+    pthread_mutex_lock(&store->lock);
+    rc = add_locked(store, c);
+    if (rc < 0) {
+        error_set(err, rc, "no memory for another collection");
+    } else {
+        rc = collection_log_create(c, lsn, err);
+        if (rc < 0)
+            take_out_locked(store, c);
+    }
     pthread_mutex_unlock(&store->lock);
     if (rc < 0) {
         collection_unref(c);
@@ -375,24 +365,6 @@ static unsigned backlog_of(const struct store *store, const struct upkeep *u)
     return behind || u->counted.n_parts > o->segments_max ? BACKLOG_SOFT : BACKLOG_NONE;
 }
 
-/* (lock) What a view's memtables and parts take. */
-static void measure(const struct view *view, struct upkeep *u)
-{
-    memset(&u->counted, 0, sizeof u->counted);
-    for (uint32_t i = 0; i < view->n_memtables; i++) {
-        struct memtable_stats stats;
-        memtable_get_stats(view->memtables[i]->memtable, &stats);
-        u->counted.memtable_bytes += stats.bytes;
-        u->counted.memtable_rows += stats.rows;
-        u->counted.unlinked += stats.unlinked;
-    }
-    for (uint32_t i = 0; i < view->n_parts; i++) {
-        u->counted.resident_bytes += part_bytes(view->parts[i]);
-        u->counted.disk_bytes += segment_info(view->parts[i]->segment)->index_bytes;
-    }
-    u->counted.n_parts = view->n_parts;
-}
-
 void store_count(struct store *store, struct collection *c)
 {
     bool flags[UINT8_MAX];
@@ -404,7 +376,18 @@ void store_count(struct store *store, struct collection *c)
     pthread_mutex_lock(&store->lock);
     if (store_lookup(store, collection_uid(c)) == c) { /* not dropped */
         add_counted(store, u, false);
-        measure(view, u);
+        memset(&u->counted, 0, sizeof u->counted);
+        for (uint32_t i = 0; i < view->n_memtables; i++) {
+            struct memtable_stats stats;
+            memtable_get_stats(view->memtables[i]->memtable, &stats);
+            u->counted.memtable_bytes += stats.bytes;
+            u->counted.memtable_rows += stats.rows;
+        }
+        for (uint32_t i = 0; i < view->n_parts; i++) {
+            u->counted.resident_bytes += part_bytes(view->parts[i]);
+            u->counted.disk_bytes += segment_info(view->parts[i]->segment)->index_bytes;
+        }
+        u->counted.n_parts = view->n_parts;
         u->due = due;
         atomic_store(&u->backlog, backlog_of(store, u));
         add_counted(store, u, true);

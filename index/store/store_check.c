@@ -123,18 +123,6 @@ static int by_key(const void *a, const void *b)
     return memcmp(x->key, y->key, x->key_bytes);
 }
 
-static void tell_doubles(struct key_walk *walk)
-{
-    uint64_t uid = collection_uid(walk->snapshot->collection);
-    if (walk->n_twice)
-        qsort(walk->twice, walk->n_twice, sizeof *walk->twice, by_key);
-    for (uint64_t i = 1; i < walk->n_twice; i++)
-        if (by_key(&walk->twice[i - 1], &walk->twice[i]) == 0)
-            store_found(walk->check, "element %.*s of collection %llu is there twice",
-                        walk->twice[i].key_bytes > 100 ? 100 : (int)walk->twice[i].key_bytes,
-                        (const char *)walk->twice[i].key, (unsigned long long)uid);
-}
-
 /* Hashes that are there twice move to the front of the sorted ones. */
 static void find_doubles(struct key_walk *walk)
 {
@@ -151,20 +139,26 @@ static void find_doubles(struct key_walk *walk)
 /* Each living key once, and as many as the collection counts. */
 static int check_keys(struct store_check *check, const struct collection_snapshot *snapshot, struct quire_error *err)
 {
+    unsigned long long uid = collection_uid(snapshot->collection);
     struct key_walk walk = {.check = check, .snapshot = snapshot};
     int rc = walk_keys(&walk, err);
     if (rc == 0 && walk.n != snapshot->n_elements)
-        store_found(check, "collection %llu counts %llu elements, and has %llu",
-                    (unsigned long long)collection_uid(snapshot->collection), (unsigned long long)snapshot->n_elements,
-                    (unsigned long long)walk.n);
+        store_found(check, "collection %llu counts %llu elements, and has %llu", uid,
+                    (unsigned long long)snapshot->n_elements, (unsigned long long)walk.n);
     check->report.elements += walk.n;
     if (rc == 0 && walk.n > 1)
         find_doubles(&walk);
     if (rc == 0 && walk.n_doubles > 0) {
         walk.doubles = walk.hashes;
         rc = walk_keys(&walk, err);
-        tell_doubles(&walk);
+        if (walk.n_twice)
+            qsort(walk.twice, walk.n_twice, sizeof *walk.twice, by_key);
     }
+    for (size_t i = 1; i < walk.n_twice; i++)
+        if (by_key(&walk.twice[i - 1], &walk.twice[i]) == 0)
+            store_found(check, "element %.*s of collection %llu is there twice",
+                        walk.twice[i].key_bytes > 100 ? 100 : (int)walk.twice[i].key_bytes,
+                        (const char *)walk.twice[i].key, uid);
     for (uint64_t i = 0; i < walk.n_twice; i++)
         free(walk.twice[i].key);
     free(walk.twice);
@@ -220,25 +214,19 @@ int store_check_part(struct store_check *check, const struct collection *collect
     return 0;
 }
 
-static void check_fit(struct store_check *check, const struct collection *c, const struct part *part)
-{
-    const struct segment_info *info = segment_info(part->segment);
-    if (info->dim != collection_config(c)->dim || info->metric != collection_config(c)->metric)
-        store_found(check, "segment %llu has %u dimensions and metric %s, its collection %llu %u and %s",
-                    (unsigned long long)part->uid, info->dim, quire_metric_name(info->metric),
-                    (unsigned long long)collection_uid(c), collection_config(c)->dim,
-                    quire_metric_name(collection_config(c)->metric));
-}
-
 static int check_collection(struct store_check *check, struct collection *c, struct quire_error *err)
 {
+    const struct collection_config *config = collection_config(c);
     struct collection_snapshot *snapshot = NULL;
     int rc = collection_snapshot_open(c, &snapshot, err);
     for (uint32_t i = 0; rc == 0 && i < snapshot->view->n_parts; i++) {
         const struct part *part = snapshot->view->parts[i];
+        const struct segment_info *info = part->segment ? segment_info(part->segment) : NULL;
         rc = store_check_part(check, c, part, err);
-        if (rc == 0 && part->segment)
-            check_fit(check, c, part);
+        if (rc == 0 && info && (info->dim != config->dim || info->metric != config->metric))
+            store_found(check, "segment %llu has %u dimensions and metric %s, its collection %llu %u and %s",
+                        (unsigned long long)part->uid, info->dim, quire_metric_name(info->metric),
+                        (unsigned long long)collection_uid(c), config->dim, quire_metric_name(config->metric));
     }
     if (rc == 0)
         rc = check_keys(check, snapshot, err);
@@ -279,31 +267,10 @@ static int open_parts(struct store_check *check, struct collection *c)
     return rc == QUIRE_ENOMEM ? rc : 0;
 }
 
-static int read_records(struct store_check *check, struct quire_error *err)
-{
-    struct store *store = check->store;
-    struct store_recovery recovery = {.store = store, .lenient = true, .lost = take_finding, .context = check};
-    struct journal_reader reader = store_reader(&recovery);
-    int rc = journal_read(store->fs, store->path, &reader, true, take_finding, check, NULL, err);
-    rc = store_recovery_end(&recovery, rc, err);
-    check->report.records = recovery.records;
-    return rc;
-}
-
 static int list_entry(void *context, const char *name)
 {
     *(bool *)context |= strcmp(name, LOCK_NAME) == 0;
     return 0;
-}
-
-/* A copy that was never opened has no lock, and nobody who holds it. */
-static int lock_if_there(struct store *store, struct quire_error *err)
-{
-    bool there = false;
-    int rc = store->fs->ops->list(store->fs, store->path, list_entry, &there);
-    if (rc < 0)
-        return error_set(err, rc, "cannot read the data folder %s: %s", store->path, quire_error_text(rc));
-    return there ? store_lock_folder(store, false, err) : 0;
 }
 
 int store_read_folder(struct store_check *check, const struct store_host *host, struct quire_error *err)
@@ -311,15 +278,26 @@ int store_read_folder(struct store_check *check, const struct store_host *host, 
     struct store_options options = {.fs = check->request->fs, .no_maintenance = true};
     struct collection **list = NULL;
     uint32_t n = 0;
+    bool has_lock = false;
     assert(!check->store);
     int rc = store_alloc(check->request->path, &options, host, &check->store, err);
     if (rc < 0)
         return rc;
-    rc = lock_if_there(check->store, err);
+    struct store *store = check->store;
+    rc = store->fs->ops->list(store->fs, store->path, list_entry, &has_lock);
+    if (rc < 0)
+        error_set(err, rc, "cannot read the data folder %s: %s", store->path, quire_error_text(rc));
+    else if (has_lock) /* a copy that was never opened has no lock, and nobody who holds it */
+        rc = store_lock_folder(store, false, err);
+    if (rc == 0) {
+        struct store_recovery recovery = {.store = store, .lenient = true, .lost = take_finding, .context = check};
+        struct journal_reader reader = store_reader(&recovery);
+        rc = journal_read(store->fs, store->path, &reader, true, take_finding, check, NULL, err);
+        rc = store_recovery_end(&recovery, rc, err);
+        check->report.records = recovery.records;
+    }
     if (rc == 0)
-        rc = read_records(check, err);
-    if (rc == 0)
-        rc = store_list(check->store, &list, &n, err);
+        rc = store_list(store, &list, &n, err);
     for (uint32_t i = 0; rc == 0 && i < n; i++) {
         rc = open_parts(check, list[i]);
         collection_recount(list[i]);

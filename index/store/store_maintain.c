@@ -162,19 +162,14 @@ static int upkeep_pass(struct maintainer *m, struct quire_error *err)
 
 /* ---- seals and checkpoints --------------------------------------------------------------------------------------- */
 
-static bool is_pressed(const struct store *store)
-{
-    uint64_t limit = atomic_load(&store->memory_max);
-    return limit &&
-           (store->memtable_bytes > limit / 2 || store->memtable_bytes + store->resident_bytes > limit / 4 * 3);
-}
-
 /* (lock) The collection for which one of `bits` is due and that nobody works on, or under pressure that with the
  * largest memtable. */
 static struct collection *choose(struct store *store, unsigned bit)
 {
     struct collection *best = NULL;
-    bool pressed = bit == BUSY_SEAL && is_pressed(store);
+    uint64_t limit = atomic_load(&store->memory_max);
+    bool pressed = bit == BUSY_SEAL && limit &&
+                   (store->memtable_bytes > limit / 2 || store->memtable_bytes + store->resident_bytes > limit / 4 * 3);
     assert(lock_is_held(&store->lock) && (bit == BUSY_SEAL || bit == BUSY_MERGE));
     uint64_t now = store_now_ms();
     if (store->n_due[bit == BUSY_MERGE] == 0 && !pressed)
@@ -214,23 +209,18 @@ static int serve(struct store *store, unsigned bit, struct quire_error *err)
     return rc < 0 ? rc : 1;
 }
 
-static int save_counters(struct store *store, struct checkpoint *checkpoint, struct quire_error *err)
-{
-    uint8_t bytes[16];
-    pthread_mutex_lock(&store->lock);
-    store_u64(bytes, store->next_collection);
-    store_u64(bytes + 8, store->next_segment);
-    pthread_mutex_unlock(&store->lock);
-    return journal_checkpoint_put(checkpoint, RECORD_COUNTERS, journal_last_lsn(store->journal), bytes, sizeof bytes,
-                                  err);
-}
-
 /* Collections are listed after the checkpoint has begun: one that is made later is in the log that follows it. */
 static int save_all(struct store *store, struct checkpoint *checkpoint, struct quire_error *err)
 {
     struct collection **list = NULL;
     uint32_t n = 0;
-    int rc = save_counters(store, checkpoint, err);
+    uint8_t counters[16];
+    pthread_mutex_lock(&store->lock);
+    store_u64(counters, store->next_collection);
+    store_u64(counters + 8, store->next_segment);
+    pthread_mutex_unlock(&store->lock);
+    int rc = journal_checkpoint_put(checkpoint, RECORD_COUNTERS, journal_last_lsn(store->journal), counters,
+                                    sizeof counters, err);
     if (rc == 0 && store->host.save)
         rc = store->host.save(store->host.context, checkpoint, err);
     if (rc == 0)
@@ -324,14 +314,6 @@ static int merge_pass(struct maintainer *m, struct quire_error *err)
 
 /* ---- threads ----------------------------------------------------------------------------------------------------- */
 
-/* The kernel's priorities are of threads, whatever POSIX says. Where they are refused the thread runs as others do. */
-static void lower_priority(void)
-{
-    struct sched_param none = {.sched_priority = 0};
-    pthread_setschedparam(pthread_self(), SCHED_BATCH, &none);
-    setpriority(PRIO_PROCESS, (id_t)syscall(SYS_gettid), BACKGROUND_NICE);
-}
-
 /* Until something wakes the store (n_wakes is no longer `seen`) or so much time has gone. */
 static void sleep_until_woken(struct store *store, uint64_t seen, uint64_t ms)
 {
@@ -358,33 +340,29 @@ static uint64_t wakes(struct store *store)
     return n;
 }
 
-/* Counting all collections in its turn; answers how long the thread may sleep. */
-static uint64_t count_in_turn(struct maintainer *m, uint64_t *next_ms)
-{
-    struct quire_error err = {0};
-    uint64_t started = clock_us();
-    if (store_now_ms() < *next_ms)
-        return *next_ms - store_now_ms();
-    upkeep_all(m, &err);
-    uint64_t pause = (clock_us() - started) * COUNT_TIME_SHARE / 1000;
-    pause = pause > COUNT_PAUSE_MS ? pause : COUNT_PAUSE_MS;
-    *next_ms = store_now_ms() + pause;
-    return pause;
-}
-
 static void *maintain(void *context)
 {
     struct maintainer *m = context;
     struct store *store = m->store;
     uint64_t next_ms = 0;
-    lower_priority();
+    /* the kernel's priorities are of threads, whatever POSIX says; where they are refused the thread runs as others do */
+    struct sched_param none = {.sched_priority = 0};
+    pthread_setschedparam(pthread_self(), SCHED_BATCH, &none);
+    setpriority(PRIO_PROCESS, (id_t)syscall(SYS_gettid), BACKGROUND_NICE);
     while (!atomic_load(&store->stopping)) {
         struct quire_error err = {0};
         uint64_t seen = wakes(store), pause = IDLE_MS;
         atomic_fetch_add(&store->passes_begun, 1);
         int rc = m->pass(m, &err);
-        if (m->pass == upkeep_pass)
-            pause = count_in_turn(m, &next_ms);
+        if (m->pass == upkeep_pass) { /* all collections are counted in their turn */
+            uint64_t started = clock_us();
+            if (store_now_ms() >= next_ms) {
+                upkeep_all(m, &err);
+                pause = (clock_us() - started) * COUNT_TIME_SHARE / 1000;
+                next_ms = store_now_ms() + (pause > COUNT_PAUSE_MS ? pause : COUNT_PAUSE_MS);
+            }
+            pause = next_ms > store_now_ms() ? next_ms - store_now_ms() : 0;
+        }
         atomic_fetch_add(&store->passes_ended, 1);
         if (rc <= 0)
             sleep_until_woken(store, rc < 0 ? wakes(store) : seen, pause);
@@ -468,18 +446,15 @@ static bool is_due(struct store *store)
     return due || (!waits && checkpoint_is_due(store, 1));
 }
 
-/* No pass has begun since one that ended before all of this was looked at, so none was under way. */
-static bool is_settled(struct store *store)
-{
-    uint64_t ended = atomic_load(&store->passes_ended);
-    return !is_due(store) && atomic_load(&store->passes_begun) == ended;
-}
-
 int store_settle(struct store *store, struct quire_error *err)
 {
     const struct timespec pause = {.tv_nsec = 2000000};
     int rc = 0;
-    while (rc >= 0 && !is_settled(store)) {
+    while (rc >= 0) {
+        uint64_t ended = atomic_load(&store->passes_ended);
+        /* no pass has begun since one that ended before all of this was looked at, so none was under way */
+        if (!is_due(store) && atomic_load(&store->passes_begun) == ended)
+            break;
         if (store->options.no_maintenance)
             rc = store_maintain(store, err);
         else

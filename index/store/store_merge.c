@@ -58,12 +58,6 @@ static uint64_t budget_of(const struct store *store, const struct collection *c)
                                               : store->options.segment_memory_bytes;
 }
 
-static uint64_t taken_by(const struct part *part)
-{
-    const struct segment_info *info = segment_info(part->segment);
-    return info->memory_bytes == UINT64_MAX ? info->resident_bytes : info->memory_bytes;
-}
-
 uint64_t store_share(const struct store *store, const struct collection *collection, struct part *const *others,
                      uint32_t n, uint64_t rows)
 {
@@ -71,8 +65,9 @@ uint64_t store_share(const struct store *store, const struct collection *collect
     if (budget == 0)
         return UINT64_MAX;
     for (uint32_t i = 0; i < n; i++) {
-        total += segment_info(others[i]->segment)->rows;
-        taken += taken_by(others[i]);
+        const struct segment_info *info = segment_info(others[i]->segment);
+        total += info->rows;
+        taken += info->memory_bytes == UINT64_MAX ? info->resident_bytes : info->memory_bytes;
     }
     uint64_t left = taken < budget ? (budget - taken) / 4 * 3 : 0;
     uint64_t share = (uint64_t)((double)budget * ((double)rows / (double)total));
@@ -105,31 +100,6 @@ static int ask_stop(void *context, const char *phase, uint64_t done, uint64_t to
     return atomic_load(&r->store->stopping) || collection_is_dropped(r->collection);
 }
 
-static struct merge_options merge_options_of(struct rebuild *r)
-{
-    const struct collection_config *config = collection_config(r->collection);
-    struct merge_options options = {
-        .fs = r->store->fs, .type = config->type, .dim = config->dim, .tenant_runs = config->tenants};
-    quire_build_options_init(&options.build);
-    options.build.metric = config->metric;
-    options.build.index = config->index;
-    options.build.slot = config->slot;
-    options.build.block_bytes = config->block_bytes;
-    options.build.code_bits = config->code_bits;
-    options.build.degree = config->degree;
-    options.build.build_beam = config->build_beam;
-    options.build.seed = config->seed;
-    options.build.threads = r->store->options.threads;
-    /* a bound is kept by files that are mapped: files in memory are none */
-    options.build.build_memory_bytes = r->store->fs == fs_real() ? r->store->options.build_memory_bytes : 0;
-    options.build.memory_bytes = budget_of(r->store, r->collection);
-    options.build.columns = collection_schema(r->collection)->columns;
-    options.build.n_columns = collection_schema(r->collection)->n;
-    options.build.progress = ask_stop;
-    options.build.context = r;
-    return options;
-}
-
 /* ---- rows -------------------------------------------------------------------------------------------------------- */
 
 /* Whether memtables keep codes and no vectors (memtable.h). */
@@ -160,18 +130,14 @@ static void give_row(void *context, uint32_t i, void *vector, const void **key, 
 static int list_rows(struct rebuild *r)
 {
     uint64_t capacity = 0;
-    for (uint32_t t = 0; t < r->n_memtables; t++) {
-        struct memtable_stats stats;
-        memtable_get_stats(r->memtables[t]->memtable, &stats);
-        capacity += stats.row_end;
-    }
+    for (uint32_t t = 0; t < r->n_memtables; t++)
+        capacity += view_memtable_rows(r->memtables[t]->memtable);
     r->sources = malloc(size_mul(capacity + 1, sizeof *r->sources));
     if (!r->sources)
         return QUIRE_ENOMEM;
     for (uint32_t t = 0; t < r->n_memtables; t++) {
-        struct memtable_stats stats;
-        memtable_get_stats(r->memtables[t]->memtable, &stats);
-        for (uint32_t i = 0; i < stats.row_end; i++)
+        uint32_t rows = view_memtable_rows(r->memtables[t]->memtable);
+        for (uint32_t i = 0; i < rows; i++)
             if (memtable_end_lsn(r->memtables[t]->memtable, i) == MEMTABLE_LSN_MAX)
                 r->sources[r->n_rows++] = (struct source){t, i};
     }
@@ -185,21 +151,6 @@ static int by_living(const void *a, const void *b)
     return x > y ? -1 : x < y;
 }
 
-/* Tombstones as of now, so that what dies afterwards is seen by collection_publish. */
-static int copy_tombstones(struct rebuild *r)
-{
-    for (uint32_t i = 0; i < r->n_parts; i++) {
-        struct part *part = r->parts[i];
-        uint64_t rows = segment_info(part->segment)->rows;
-        r->dead[i] = malloc((size_t)(rows + 7) / 8);
-        if (!r->dead[i])
-            return QUIRE_ENOMEM;
-        collection_copy_dead(r->collection, part, r->dead[i], (size_t)(rows + 7) / 8);
-        r->segments[i] = (struct merge_segment){.segment = part->segment, .dead = r->dead[i]};
-    }
-    return 0;
-}
-
 static int gather(struct rebuild *r, struct quire_error *err)
 {
     const struct collection_config *config = collection_config(r->collection);
@@ -209,8 +160,17 @@ static int gather(struct rebuild *r, struct quire_error *err)
     r->memtable_rows_of = calloc(r->n_memtables + 1u, sizeof *r->memtable_rows_of);
     r->scratch = malloc(sizeof(float) * (size_mul(config->dim, 2) + 1024));
     int rc = r->segments && r->dead && r->memtable_rows_of && r->scratch ? 0 : QUIRE_ENOMEM;
-    if (rc == 0)
-        rc = copy_tombstones(r);
+    /* tombstones as of now, so that what dies afterwards is seen by collection_publish */
+    for (uint32_t i = 0; i < r->n_parts && rc == 0; i++) {
+        struct part *part = r->parts[i];
+        size_t bytes = (size_t)(segment_info(part->segment)->rows + 7) / 8;
+        r->dead[i] = malloc(bytes);
+        if (r->dead[i])
+            collection_copy_dead(r->collection, part, r->dead[i], bytes);
+        else
+            rc = QUIRE_ENOMEM;
+        r->segments[i] = (struct merge_segment){.segment = part->segment, .dead = r->dead[i]};
+    }
     if (rc == 0)
         rc = list_rows(r);
     return rc < 0 ? error_set(err, rc, "no memory to list the rows of a new segment") : 0;
@@ -220,10 +180,28 @@ static int gather(struct rebuild *r, struct quire_error *err)
 
 static int write_segment(struct rebuild *r, struct quire_error *err)
 {
-    struct merge_options options = merge_options_of(r);
+    const struct collection_config *config = collection_config(r->collection);
+    struct merge_options options = {
+        .fs = r->store->fs, .type = config->type, .dim = config->dim, .tenant_runs = config->tenants};
+    quire_build_options_init(&options.build);
+    options.build.metric = config->metric;
+    options.build.index = config->index;
+    options.build.slot = config->slot;
+    options.build.block_bytes = config->block_bytes;
+    options.build.code_bits = config->code_bits;
+    options.build.degree = config->degree;
+    options.build.build_beam = config->build_beam;
+    options.build.seed = config->seed;
+    options.build.threads = r->store->options.threads;
+    /* a bound is kept by files that are mapped: files in memory are none */
+    options.build.build_memory_bytes = r->store->fs == fs_real() ? r->store->options.build_memory_bytes : 0;
+    options.build.memory_bytes = budget_of(r->store, r->collection);
+    options.build.columns = collection_schema(r->collection)->columns;
+    options.build.n_columns = collection_schema(r->collection)->n;
+    options.build.progress = ask_stop;
+    options.build.context = r;
     struct merge_rows rows = {.n = r->n_rows,
-                              .type =
-                                  keeps_codes(r->collection) ? QUIRE_TYPE_F32 : collection_config(r->collection)->type,
+                              .type = keeps_codes(r->collection) ? QUIRE_TYPE_F32 : config->type,
                               .row = give_row,
                               .context = r};
     r->uid = store_new_segment(r->store);
@@ -260,12 +238,11 @@ static int split_rows(struct rebuild *r, struct quire_error *err)
 {
     const uint32_t *rows_of = r->n_rows ? r->result.rows_of[r->n_parts] : NULL;
     for (uint32_t t = 0; t < r->n_memtables; t++) {
-        struct memtable_stats stats;
-        memtable_get_stats(r->memtables[t]->memtable, &stats);
-        r->memtable_rows_of[t] = malloc(sizeof(uint32_t) * ((size_t)stats.row_end + 1));
+        size_t bytes = sizeof(uint32_t) * ((size_t)view_memtable_rows(r->memtables[t]->memtable) + 1);
+        r->memtable_rows_of[t] = malloc(bytes);
         if (!r->memtable_rows_of[t])
             return error_set(err, QUIRE_ENOMEM, "no memory for where rows have gone");
-        memset(r->memtable_rows_of[t], 0xff, sizeof(uint32_t) * ((size_t)stats.row_end + 1));
+        memset(r->memtable_rows_of[t], 0xff, bytes);
     }
     assert(r->n_rows == 0 || rows_of);
     for (uint32_t i = 0; i < r->n_rows; i++)
@@ -285,19 +262,6 @@ int store_publish(struct store *store, struct collection *collection, const stru
         store_mark_removed(store, edit->removed_parts[i]);
     pthread_mutex_unlock(&store->publish);
     return rc;
-}
-
-static int exchange(struct rebuild *r, struct quire_error *err)
-{
-    struct collection_edit edit = {.removed_parts = r->parts,
-                                   .n_removed_parts = r->n_parts,
-                                   .removed_memtables = r->memtables,
-                                   .n_removed_memtables = r->n_memtables,
-                                   .added = r->added,
-                                   .rows_of = r->result.rows_of,
-                                   .memtable_rows_of = r->memtable_rows_of};
-    uint64_t lsn;
-    return store_publish(r->store, r->collection, &edit, &lsn, err);
 }
 
 static void rebuild_fini(struct rebuild *r, int rc)
@@ -331,8 +295,17 @@ static int rebuild(struct rebuild *r, struct quire_error *err)
         rc = open_added(r, err);
     if (rc == 0)
         rc = split_rows(r, err);
-    if (rc == 0)
-        rc = exchange(r, err);
+    if (rc == 0) {
+        struct collection_edit edit = {.removed_parts = r->parts,
+                                       .n_removed_parts = r->n_parts,
+                                       .removed_memtables = r->memtables,
+                                       .n_removed_memtables = r->n_memtables,
+                                       .added = r->added,
+                                       .rows_of = r->result.rows_of,
+                                       .memtable_rows_of = r->memtable_rows_of};
+        uint64_t lsn;
+        rc = store_publish(r->store, r->collection, &edit, &lsn, err);
+    }
     uint64_t rows = r->result.rows;
     rebuild_fini(r, rc);
     r->result.rows = rows; /* for the log */
@@ -353,11 +326,6 @@ bool store_seal_is_due(const struct store *store, const struct view *view)
     bool full = stats.bytes > limit && (stats.rows >= SEAL_ROWS_MIN || stats.bytes > 4 * limit);
     bool empty = stats.rows == 0 && stats.bytes > EMPTY_BYTES_MAX;
     return full || empty || frozen_rows >= SEAL_ROWS_MIN || view->n_memtables > SEAL_TABLES_MAX;
-}
-
-static bool has_many_dead(const struct part *part)
-{
-    return atomic_load(&part->n_dead) * MERGE_DEAD_SHARE > segment_info(part->segment)->rows;
 }
 
 struct candidate {
@@ -384,11 +352,11 @@ uint32_t store_plan_merge(const struct view *view, bool *flags)
         sum += candidates[taken].living;
         flags[candidates[taken++].part] = true;
     }
-    for (uint32_t i = 0; taken == 0 && i < n; i++)
-        if (has_many_dead(view->parts[candidates[i].part])) {
-            flags[candidates[i].part] = true;
-            taken = 1;
-        }
+    for (uint32_t i = 0; taken == 0 && i < n; i++) {
+        const struct part *part = view->parts[candidates[i].part];
+        taken = atomic_load(&part->n_dead) * MERGE_DEAD_SHARE > segment_info(part->segment)->rows;
+        flags[candidates[i].part] = taken > 0;
+    }
     return taken;
 }
 

@@ -29,20 +29,10 @@
 
 /* ---- the lock ---------------------------------------------------------------------------------------------------- */
 
-static int lock_taken(const char *path, struct io_file *file, struct quire_error *err)
-{
-    char owner[24] = "";
-    ssize_t n = file->fs->ops->read(file, owner, sizeof owner - 1, 0);
-    owner[n > 0 ? n : 0] = 0;
-    owner[strspn(owner, "0123456789")] = 0;
-    return error_set(err, QUIRE_EBUSY, "%s is open in process %s: stop it, or choose another folder", path,
-                     owner[0] ? owner : "(unknown)");
-}
-
 /* A file in memory has no locks, and no second process. */
 int store_lock_folder(struct store *store, bool create, struct quire_error *err)
 {
-    char *path, owner[24];
+    char *path, owner[24] = "";
     struct io_file *file = NULL;
     if (asprintf(&path, "%s/" LOCK_NAME, store->path) < 0)
         return QUIRE_ENOMEM;
@@ -50,9 +40,16 @@ int store_lock_folder(struct store *store, bool create, struct quire_error *err)
     free(path);
     if (rc < 0)
         return rc;
-    if (file->fd >= 0 && flock(file->fd, LOCK_EX | LOCK_NB) < 0)
-        rc = errno == EWOULDBLOCK ? lock_taken(store->path, file, err)
-                                  : error_set_errno(err, errno, "lock", store->path);
+    bool is_locked = file->fd < 0 || flock(file->fd, LOCK_EX | LOCK_NB) == 0;
+    if (!is_locked && errno == EWOULDBLOCK) {
+        ssize_t read = file->fs->ops->read(file, owner, sizeof owner - 1, 0);
+        owner[read > 0 ? read : 0] = 0;
+        owner[strspn(owner, "0123456789")] = 0;
+        rc = error_set(err, QUIRE_EBUSY, "%s is open in process %s: stop it, or choose another folder", store->path,
+                       owner[0] ? owner : "(unknown)");
+    } else if (!is_locked) {
+        rc = error_set_errno(err, errno, "lock", store->path);
+    }
     int n = snprintf(owner, sizeof owner, "%d\n", (int)getpid());
     if (rc == 0)
         rc = store->fs->ops->truncate(file, 0);
@@ -73,21 +70,16 @@ static int make_folder(struct io_fs *fs, const char *path, struct quire_error *e
                : error_set(err, rc, "cannot make the data folder %s: %s", path, quire_error_text(rc));
 }
 
-static int sync_parent(struct io_fs *fs, const char *path, struct quire_error *err)
-{
-    const char *slash = strrchr(path, '/');
-    char *parent = !slash ? strdup(".") : slash == path ? strdup("/") : strndup(path, (size_t)(slash - path));
-    int rc = parent ? store_sync_folder(fs, parent, err) : QUIRE_ENOMEM;
-    free(parent);
-    return rc;
-}
-
 /* Both folders outlive a power cut before a record names something in them. */
 static int make_folders(struct store *store, struct quire_error *err)
 {
-    int rc = make_folder(store->fs, store->path, err);
-    if (rc == 0)
-        rc = sync_parent(store->fs, store->path, err);
+    const char *path = store->path, *slash = strrchr(path, '/');
+    int rc = make_folder(store->fs, path, err);
+    if (rc == 0) {
+        char *parent = !slash ? strdup(".") : slash == path ? strdup("/") : strndup(path, (size_t)(slash - path));
+        rc = parent ? store_sync_folder(store->fs, parent, err) : QUIRE_ENOMEM;
+        free(parent);
+    }
     if (rc == 0 || rc == QUIRE_EEXISTS)
         rc = make_folder(store->fs, store->segments, err);
     return rc == 0 || rc == QUIRE_EEXISTS ? store_sync_folder(store->fs, store->path, err) : rc;
@@ -126,26 +118,6 @@ static int make_collection(struct store_recovery *r, uint8_t kind, uint64_t lsn,
     return rc;
 }
 
-static int drop_collection(struct store_recovery *r, uint64_t uid)
-{
-    struct collection *c = store_lookup(r->store, uid);
-    if (c) {
-        store_take_out(r->store, c);
-        collection_unref(c);
-    }
-    return uid_add(&r->dropped, uid);
-}
-
-/* The numbers of parts that this record brought, so that none is given out again. */
-static void see_parts(struct store *store, struct collection *c)
-{
-    struct view *view = collection_view(c);
-    for (uint32_t i = 0; i < view->n_parts; i++)
-        if (view->parts[i]->uid >= store->next_segment)
-            store->next_segment = view->parts[i]->uid + 1;
-    view_unref(view);
-}
-
 static int take_counters(struct store *store, const uint8_t *bytes, uint32_t n, struct quire_error *err)
 {
     if (n != 16)
@@ -173,15 +145,23 @@ static int take_record(struct store_recovery *r, uint8_t kind, bool restored, ui
         store->next_collection = uid + 1;
     if (rc < 0 || kind == RECORD_CREATE)
         return rc;
-    if (kind == RECORD_DROP)
-        return drop_collection(r, uid);
     struct collection *c = store_lookup(store, uid);
-    if (!c)
-        return uid_add(&r->orphans, uid);
+    if (c && kind == RECORD_DROP) {
+        store_take_out(store, c);
+        collection_unref(c);
+    }
+    if (!c || kind == RECORD_DROP)
+        return uid_add(kind == RECORD_DROP ? &r->dropped : &r->orphans, uid);
     rc = collection_replay(c, kind, restored, lsn, bytes, n, err);
-    if (rc == 0 && (kind == RECORD_EDIT || kind == RECORD_STATE))
-        see_parts(store, c);
-    return rc;
+    if (rc < 0 || (kind != RECORD_EDIT && kind != RECORD_STATE))
+        return rc;
+    /* the numbers of parts that this record brought are not given out again */
+    struct view *view = collection_view(c);
+    for (uint32_t i = 0; i < view->n_parts; i++)
+        if (view->parts[i]->uid >= store->next_segment)
+            store->next_segment = view->parts[i]->uid + 1;
+    view_unref(view);
+    return 0;
 }
 
 static int give_record(struct store_recovery *r, uint8_t kind, bool restored, uint64_t lsn, const uint8_t *bytes,
@@ -225,33 +205,26 @@ int store_compare_u64(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-/* A uid that nobody made and nobody dropped. */
-static int find_orphan(struct store_recovery *r, struct quire_error *err)
+int store_recovery_end(struct store_recovery *r, int rc, struct quire_error *err)
 {
     if (r->dropped.n)
         qsort(r->dropped.items, r->dropped.n, sizeof(uint64_t), store_compare_u64);
-    for (size_t i = 0; i < r->orphans.n; i++) {
+    for (size_t i = 0; i < r->orphans.n && rc == 0; i++) { /* a uid that nobody made, and nobody dropped? */
         const uint64_t *uid = &r->orphans.items[i];
+        struct quire_error reason = {0};
         if (r->dropped.n && bsearch(uid, r->dropped.items, r->dropped.n, sizeof *uid, store_compare_u64))
             continue;
-        struct quire_error reason = {0};
-        int rc = error_set(&reason, QUIRE_ECORRUPT,
-                           "records are about collection %llu, and none makes it: `quire repair` saves the others",
-                           (unsigned long long)*uid);
-        if (!r->lenient)
-            return error_set(err, rc, "%s", reason.message);
-        r->lost(r->context, reason.message);
+        error_set(&reason, QUIRE_ECORRUPT,
+                  "records are about collection %llu, and none makes it: `quire repair` saves the others",
+                  (unsigned long long)*uid);
+        if (r->lenient)
+            r->lost(r->context, reason.message);
+        else
+            rc = error_set(err, QUIRE_ECORRUPT, "%s", reason.message);
     }
-    return 0;
-}
-
-int store_recovery_end(struct store_recovery *recovery, int rc, struct quire_error *err)
-{
-    if (rc == 0)
-        rc = find_orphan(recovery, err);
-    free(recovery->orphans.items);
-    free(recovery->dropped.items);
-    recovery->orphans = recovery->dropped = (struct uid_list){0};
+    free(r->orphans.items);
+    free(r->dropped.items);
+    r->orphans = r->dropped = (struct uid_list){0};
     return rc;
 }
 
@@ -271,7 +244,6 @@ struct opening {
     pthread_mutex_t lock; /* error */
     struct quire_error error;
     uint64_t *uids; /* n_parts, ascending */
-    uint64_t removed;
 };
 
 static int list_parts(struct opening *o, struct quire_error *err)
@@ -354,60 +326,23 @@ static int open_parts(struct opening *o, struct quire_error *err)
                   : 0;
 }
 
-/* Rows that live, now that the sizes of parts are known. */
-static void count_elements(struct opening *o, struct store_report *report)
-{
-    for (uint32_t i = 0; i < o->n_collections; i++) {
-        struct collection *c = o->collections[i];
-        collection_recount(c);
-        report->elements += collection_count(c);
-        store_count(o->store, c);
-    }
-    report->collections = o->n_collections;
-    report->segments = o->n_parts;
-}
-
-struct folder_walk {
-    int (*visit)(void *context, const char *name, uint64_t uid);
-    void *context;
-};
-
-static int walk_entry(void *context, const char *name)
-{
-    const struct folder_walk *walk = context;
-    size_t digits = strspn(name, "0123456789");
-    const char *rest = name + digits;
-    if (digits == 0)
-        return 0;
-    if (strncmp(rest, BUILDING_MARK, strlen(BUILDING_MARK)) == 0 ||
-        strncmp(rest, MERGING_MARK, strlen(MERGING_MARK)) == 0)
-        return walk->visit(walk->context, name, 0);
-    return *rest == 0 ? walk->visit(walk->context, name, strtoull(name, NULL, 10)) : 0;
-}
-
-int store_each_folder(struct io_fs *fs, const char *segments,
-                      int (*visit)(void *context, const char *name, uint64_t uid), void *context,
-                      struct quire_error *err)
-{
-    struct folder_walk walk = {visit, context};
-    int rc = fs->ops->list(fs, segments, walk_entry, &walk);
-    return rc < 0 ? error_set(err, rc, "cannot read folder %s: %s", segments, quire_error_text(rc)) : rc;
-}
-
 /* What is removed while a folder is read may be seen twice or never: names first. */
-struct names {
-    struct opening *opening;
+struct folder_names {
+    bool (*keep)(void *context, uint64_t uid);
+    void *context;
     char **items;
     size_t n, capacity;
 };
 
-static int keep_name(void *context, const char *name, uint64_t uid)
+static int note_folder(void *context, const char *name)
 {
-    struct names *names = context;
-    const struct opening *o = names->opening;
-    if (uid >= o->store->next_segment)
-        o->store->next_segment = uid + 1;
-    if (uid && o->n_parts && bsearch(&uid, o->uids, o->n_parts, sizeof uid, store_compare_u64))
+    struct folder_names *names = context;
+    size_t digits = strspn(name, "0123456789");
+    const char *rest = name + digits;
+    bool is_unfinished = strncmp(rest, BUILDING_MARK, strlen(BUILDING_MARK)) == 0 ||
+                         strncmp(rest, MERGING_MARK, strlen(MERGING_MARK)) == 0;
+    if (digits == 0 || (*rest && !is_unfinished) ||
+        (names->keep && names->keep(names->context, is_unfinished ? 0 : strtoull(name, NULL, 10))))
         return 0;
     if (!array_reserve(&names->items, &names->capacity, names->n + 1))
         return QUIRE_ENOMEM;
@@ -415,23 +350,35 @@ static int keep_name(void *context, const char *name, uint64_t uid)
     return names->items[names->n] ? (int)(names->n++, 0) : QUIRE_ENOMEM;
 }
 
-/* Removes folders that no collection names. */
-static int remove_unnamed(struct opening *o, struct quire_error *err)
+int store_remove_segments(struct io_fs *fs, const char *segments, bool (*keep)(void *context, uint64_t uid),
+                          void *context, uint64_t *removed, struct quire_error *err)
 {
-    struct names names = {.opening = o};
-    int rc = store_each_folder(o->store->fs, o->store->segments, keep_name, &names, err);
+    struct folder_names names = {.keep = keep, .context = context};
+    int rc = fs->ops->list(fs, segments, note_folder, &names);
+    if (rc < 0)
+        error_set(err, rc, "cannot read folder %s: %s", segments, quire_error_text(rc));
     for (size_t i = 0; i < names.n; i++) {
         char *path = NULL;
-        if (rc == 0 && asprintf(&path, "%s/%s", o->store->segments, names.items[i]) < 0)
+        if (rc == 0 && asprintf(&path, "%s/%s", segments, names.items[i]) < 0)
             rc = QUIRE_ENOMEM;
         if (rc == 0)
-            rc = fs_remove_folder(o->store->fs, path, err);
-        o->removed += rc == 0;
+            rc = fs_remove_folder(fs, path, err);
+        if (removed)
+            *removed += rc == 0;
         free(path);
         free(names.items[i]);
     }
     free(names.items);
     return rc;
+}
+
+/* A segment that a collection names; the numbers of all that are there are not given out again. */
+static bool is_named(void *context, uint64_t uid)
+{
+    const struct opening *o = context;
+    if (uid >= o->store->next_segment)
+        o->store->next_segment = uid + 1;
+    return uid && o->n_parts && bsearch(&uid, o->uids, o->n_parts, sizeof uid, store_compare_u64);
 }
 
 static int open_segments(struct store *store, struct store_report *report, struct quire_error *err)
@@ -441,10 +388,14 @@ static int open_segments(struct store *store, struct store_report *report, struc
     if (rc == 0)
         rc = open_parts(&o, err);
     if (rc == 0)
-        rc = remove_unnamed(&o, err);
-    if (rc == 0)
-        count_elements(&o, report);
-    report->removed_folders = o.removed;
+        rc = store_remove_segments(store->fs, store->segments, is_named, &o, &report->removed_folders, err);
+    for (uint32_t i = 0; rc == 0 && i < o.n_collections; i++) {
+        collection_recount(o.collections[i]); /* now that the sizes of parts are known */
+        report->elements += collection_count(o.collections[i]);
+        store_count(store, o.collections[i]);
+    }
+    report->collections = o.n_collections;
+    report->segments = o.n_parts;
     for (uint32_t i = 0; o.views && i < o.n_collections; i++)
         view_unref(o.views[i]);
     store_list_free(o.collections, o.n_collections);
@@ -528,19 +479,6 @@ void store_free(struct store *store)
     free(store);
 }
 
-static int recover(struct store *store, struct store_report *report, struct quire_error *err)
-{
-    assert(!store->journal && store->lock_file);
-    struct store_recovery recovery = {.store = store};
-    struct journal_reader reader = store_reader(&recovery);
-    struct journal_options options = {.sync = store->options.sync};
-    int rc = journal_open(store->fs, store->path, &options, &reader, &store->journal, &report->journal, err);
-    store->as_host.journal = store->journal;
-    rc = store_recovery_end(&recovery, rc, err);
-    report->rows_replayed = recovery.records;
-    return rc == 0 ? open_segments(store, report, err) : rc;
-}
-
 int store_open(const char *path, const struct store_options *options, const struct store_host *host, struct store **out,
                struct store_report *report, struct quire_error *err)
 {
@@ -553,8 +491,18 @@ int store_open(const char *path, const struct store_options *options, const stru
     rc = make_folders(store, err);
     if (rc == 0)
         rc = store_lock_folder(store, true, err);
+    if (rc == 0) {
+        assert(!store->journal && store->lock_file);
+        struct store_recovery recovery = {.store = store};
+        struct journal_reader reader = store_reader(&recovery);
+        struct journal_options journal = {.sync = store->options.sync};
+        rc = journal_open(store->fs, store->path, &journal, &reader, &store->journal, &found.journal, err);
+        store->as_host.journal = store->journal;
+        rc = store_recovery_end(&recovery, rc, err);
+        found.rows_replayed = recovery.records;
+    }
     if (rc == 0)
-        rc = recover(store, &found, err);
+        rc = open_segments(store, &found, err);
     if (rc == 0) {
         store_apply_limits(store);
         rc = store_start_maintenance(store, err);

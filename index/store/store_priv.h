@@ -44,7 +44,7 @@ struct upkeep {
     unsigned due;            /* the same bits: what it should do */
     struct {
         uint64_t memtable_bytes, resident_bytes, disk_bytes;
-        uint32_t n_parts, memtable_rows, unlinked;
+        uint32_t n_parts, memtable_rows;
     } counted;           /* when the store looked last; its totals are sums of these */
     unsigned n_failures; /* of maintenance, one after the other */
     uint64_t retry_ms;   /* when maintenance that failed is tried again */
@@ -147,10 +147,10 @@ void store_log(struct store *store, bool warning, const char *format, ...) __att
 
 /* ---- store_open.c ------------------------------------------------------------------------------------------------ */
 
-/* Calls visit with the uid of every folder in segments/; with 0 for what is being made. */
-int store_each_folder(struct io_fs *fs, const char *segments,
-                      int (*visit)(void *context, const char *name, uint64_t uid), void *context,
-                      struct quire_error *err);
+/* Removes the folders of segments/ but those that `keep` (NULL: none) says are to stay, by their uid; 0 for what was
+ * being made. Adds to *removed (may be NULL) how many. */
+int store_remove_segments(struct io_fs *fs, const char *segments, bool (*keep)(void *context, uint64_t uid),
+                          void *context, uint64_t *removed, struct quire_error *err);
 
 /* What the records of a folder make, without a journal that is open: of recovery, verification and repair. */
 struct store_recovery {

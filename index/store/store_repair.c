@@ -53,6 +53,7 @@ struct repair {
     const struct part *part;
     uint8_t *dead;       /* of a part that is taken over: rows to be marked */
     void *vector;        /* a vector in the collection's type */
+    float *floats;       /* one in floats, and the scratch to decode it */
     uint64_t n_elements; /* that were saved */
     struct quire_error *err;
 };
@@ -164,15 +165,6 @@ static void free_records(struct host_records *list)
 
 /* ---- elements ---------------------------------------------------------------------------------------------------- */
 
-/* A memtable that is full is sealed at once: nobody else does it. */
-static int seal_if_full(struct repair *r)
-{
-    struct view *view = collection_view(r->target);
-    bool due = store_seal_is_due(r->to, view);
-    view_unref(view);
-    return due ? store_seal(r->to, r->target, r->err) : 0;
-}
-
 /* Into put what a text holds: JSON, and the grants that are not void, which are the caller's to free. 0: nobody's any
  * more. */
 static int take_text(struct repair *r, const char *text, uint32_t bytes, struct collection_put *put,
@@ -199,15 +191,6 @@ static int take_text(struct repair *r, const char *text, uint32_t bytes, struct 
     return n == 0 || put->n_grants > 0;
 }
 
-static int put_and_sync(struct repair *r, struct collection_put *put)
-{
-    int rc = collection_put(r->target, put, r->err);
-    if (rc != QUIRE_EBUSY) /* otherwise more than the journal's buffer holds */
-        return rc;
-    rc = journal_sync(r->to->journal, r->err);
-    return rc == 0 ? collection_put(r->target, put, r->err) : rc;
-}
-
 static int put_element(struct repair *r, const void *key, uint32_t key_bytes, const float *floats, const char *text,
                        uint32_t text_bytes)
 {
@@ -222,7 +205,12 @@ static int put_element(struct repair *r, const void *key, uint32_t key_bytes, co
     view_unref(view);
     int somebodys = take_text(r, text, text_bytes, &put, &grants);
     if (somebodys > 0)
-        rc = put_and_sync(r, &put);
+        rc = collection_put(r->target, &put, r->err);
+    if (rc == QUIRE_EBUSY) { /* more than the journal's buffer holds */
+        rc = journal_sync(r->to->journal, r->err);
+        if (rc == 0)
+            rc = collection_put(r->target, &put, r->err);
+    }
     free(grants);
     if (somebodys <= 0)
         return somebodys;
@@ -231,32 +219,21 @@ static int put_element(struct repair *r, const void *key, uint32_t key_bytes, co
                     (const char *)key, (unsigned long long)collection_uid(r->source), quire_error_text(rc));
         return 0;
     }
-    r->n_elements += rc == 0;
-    return rc == 0 ? seal_if_full(r) : rc;
+    if (rc < 0)
+        return rc;
+    r->n_elements++;
+    /* a memtable that is full is sealed at once: nobody else does it */
+    view = collection_view(r->target);
+    bool is_full = store_seal_is_due(r->to, view);
+    view_unref(view);
+    return is_full ? store_seal(r->to, r->target, r->err) : 0;
 }
 
-static int save_tables(struct repair *r)
+static int save_memory(void *context, const struct memtable *memtable, uint32_t number, const struct memtable_row *row)
 {
-    struct view *view = collection_view(r->source);
-    uint32_t dim = collection_config(r->source)->dim;
-    float *floats = malloc(sizeof(float) * (3 * (size_t)dim + 1024)); /* a vector, and the scratch to decode it */
-    int rc = floats ? 0 : error_set(r->err, QUIRE_ENOMEM, "no memory for a vector");
-    for (uint32_t t = 0; t < view->n_memtables && rc == 0; t++) {
-        const struct memtable *table = view->memtables[t]->memtable;
-        struct memtable_stats stats;
-        memtable_get_stats(table, &stats);
-        for (uint32_t i = 0; i < stats.row_end && rc == 0; i++) {
-            struct memtable_row row;
-            if (memtable_end_lsn(table, i) != MEMTABLE_LSN_MAX)
-                continue;
-            memtable_row(table, i, &row);
-            memtable_vector(table, i, floats + dim, floats);
-            rc = put_element(r, row.key, row.key_bytes, floats, row.attributes, row.attribute_bytes);
-        }
-    }
-    free(floats);
-    view_unref(view);
-    return rc;
+    struct repair *r = context;
+    memtable_vector(memtable, number, r->floats + collection_config(r->source)->dim, r->floats);
+    return put_element(r, row->key, row->key_bytes, r->floats, row->attributes, row->attribute_bytes);
 }
 
 /* ---- segments ---------------------------------------------------------------------------------------------------- */
@@ -349,18 +326,6 @@ static int by_age(const void *a, const void *b)
     return x > y ? -1 : x < y;
 }
 
-static int save_parts(struct repair *r)
-{
-    struct view *view = collection_view(r->source);
-    int rc = 0;
-    if (view->n_parts)
-        qsort(view->parts, view->n_parts, sizeof(struct part *), by_age);
-    for (uint32_t i = 0; i < view->n_parts && rc == 0; i++)
-        rc = save_part(r, view->parts[i]);
-    view_unref(view);
-    return rc;
-}
-
 /* ---- collections ------------------------------------------------------------------------------------------------- */
 
 static int save_collection(struct repair *r)
@@ -371,14 +336,20 @@ static int save_collection(struct repair *r)
     int rc = store_create_collection(r->to, config, collection_schema(r->source), &r->target, &lsn, r->err);
     if (rc < 0)
         return rc;
+    struct view *view = collection_view(r->source);
     r->vector = malloc(size_mul(config->dim, quire_type_bytes(config->type)));
-    rc = r->vector ? collection_take_dropped_tenants(r->target, r->source, r->err)
-                   : error_set(r->err, QUIRE_ENOMEM, "no memory for a vector");
+    r->floats = malloc(sizeof(float) * (3 * (size_t)config->dim + 1024));
+    rc = r->vector && r->floats ? collection_take_dropped_tenants(r->target, r->source, r->err)
+                                : error_set(r->err, QUIRE_ENOMEM, "no memory for a vector");
     if (rc == 0)
-        rc = save_tables(r);
-    if (rc == 0)
-        rc = save_parts(r);
+        rc = view_each_row(view, r->from->epochs, MEMTABLE_LSN_MAX - 1, save_memory, r);
+    if (view->n_parts)
+        qsort(view->parts, view->n_parts, sizeof(struct part *), by_age);
+    for (uint32_t i = 0; i < view->n_parts && rc == 0; i++)
+        rc = save_part(r, view->parts[i]);
+    view_unref(view);
     free(r->vector);
+    free(r->floats);
     free(r->seen.places);
     r->seen = (struct hash_set){0};
     collection_unref(r->target);
@@ -407,19 +378,6 @@ static int save_collections(struct repair *r)
     return rc;
 }
 
-/* Numbers that the damaged folder gave out are not given out again. */
-static int fill(struct repair *r)
-{
-    int rc = store_checkpoint(r->to, r->err);
-    if (rc == 0)
-        rc = append_log(r);
-    if (rc == 0)
-        rc = save_collections(r);
-    if (r->to->next_collection < r->from->next_collection)
-        r->to->next_collection = r->from->next_collection;
-    return rc;
-}
-
 static int write_folder(struct repair *r, const char *path)
 {
     struct store_options options = {.fs = r->from->fs, .no_maintenance = true};
@@ -427,7 +385,14 @@ static int write_folder(struct repair *r, const char *path)
     int rc = store_open(path, &options, &host, &r->to, NULL, r->err);
     if (rc < 0)
         return rc;
-    rc = fill(r);
+    rc = store_checkpoint(r->to, r->err);
+    if (rc == 0)
+        rc = append_log(r);
+    if (rc == 0)
+        rc = save_collections(r);
+    /* numbers that the damaged folder gave out are not given out again */
+    if (r->to->next_collection < r->from->next_collection)
+        r->to->next_collection = r->from->next_collection;
     int closed = store_close(r->to, rc == 0 ? r->err : NULL);
     return rc < 0 ? rc : closed;
 }

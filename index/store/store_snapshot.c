@@ -29,18 +29,6 @@
 
 /* ---- links ------------------------------------------------------------------------------------------------------- */
 
-static int copy_bytes(struct io_file *from, struct io_file *to, uint8_t *buffer, struct quire_error *err)
-{
-    int rc = 0;
-    for (uint64_t at = 0; rc == 0 && at < from->bytes; at += COPY_BYTES) {
-        size_t n = from->bytes - at < COPY_BYTES ? (size_t)(from->bytes - at) : COPY_BYTES;
-        rc = fs_read_exact(from, buffer, n, at, err);
-        if (rc == 0)
-            rc = fs_write_exact(to, buffer, n, at, err);
-    }
-    return rc == 0 ? fs_sync(to, err) : rc;
-}
-
 static int copy_file(struct io_fs *fs, const char *from, const char *to, struct quire_error *err)
 {
     struct io_file *source = NULL, *target = NULL;
@@ -48,8 +36,14 @@ static int copy_file(struct io_fs *fs, const char *from, const char *to, struct 
     int rc = buffer ? fs_open(fs, from, FS_READ, &source, err) : QUIRE_ENOMEM;
     if (rc == 0)
         rc = fs_open(fs, to, FS_WRITE | FS_CREATE | FS_EXCLUSIVE, &target, err);
+    for (uint64_t at = 0; rc == 0 && at < source->bytes; at += COPY_BYTES) {
+        size_t n = source->bytes - at < COPY_BYTES ? (size_t)(source->bytes - at) : COPY_BYTES;
+        rc = fs_read_exact(source, buffer, n, at, err);
+        if (rc == 0)
+            rc = fs_write_exact(target, buffer, n, at, err);
+    }
     if (rc == 0)
-        rc = copy_bytes(source, target, buffer, err);
+        rc = fs_sync(target, err);
     fs_close(source);
     fs_close(target);
     free(buffer);
@@ -110,21 +104,6 @@ struct copy {
     uint32_t n_views;
 };
 
-/* All parts that the log can name, pinned by references to views. */
-static int pin_parts(struct copy *copy, struct quire_error *err)
-{
-    struct collection **list = NULL;
-    uint32_t n = 0;
-    int rc = store_list(copy->store, &list, &n, err);
-    copy->views = rc == 0 ? calloc(n + 1u, sizeof(struct view *)) : NULL;
-    if (rc == 0 && !copy->views)
-        rc = error_set(err, QUIRE_ENOMEM, "no memory to list the segments of %u collections", n);
-    for (uint32_t i = 0; rc == 0 && i < n; i++)
-        copy->views[copy->n_views++] = collection_view(list[i]);
-    store_list_free(list, n);
-    return rc;
-}
-
 static int link_parts(struct copy *copy, const struct view *view, struct quire_error *err)
 {
     int rc = 0;
@@ -143,12 +122,21 @@ static int link_parts(struct copy *copy, const struct view *view, struct quire_e
 static int fill_copy(struct copy *copy, uint64_t *lsn, struct quire_error *err)
 {
     struct io_fs *fs = copy->store->fs;
+    struct collection **list = NULL;
+    uint32_t n = 0;
     assert(lock_is_held(&copy->store->checkpoint) && lock_is_held(&copy->store->publish));
     int rc = make_folder(fs, copy->folder, err);
     if (rc == 0)
         rc = make_folder(fs, copy->segments, err);
     if (rc == 0)
-        rc = pin_parts(copy, err);
+        rc = store_list(copy->store, &list, &n, err);
+    /* all parts that the log can name are pinned by references to views */
+    copy->views = rc == 0 ? calloc(n + 1u, sizeof(struct view *)) : NULL;
+    if (rc == 0 && !copy->views)
+        rc = error_set(err, QUIRE_ENOMEM, "no memory to list the segments of %u collections", n);
+    for (uint32_t i = 0; rc == 0 && i < n; i++)
+        copy->views[copy->n_views++] = collection_view(list[i]);
+    store_list_free(list, n);
     if (rc == 0)
         rc = journal_snapshot(copy->store->journal, copy->folder, lsn, err);
     for (uint32_t i = 0; rc == 0 && i < copy->n_views; i++)
@@ -158,31 +146,12 @@ static int fill_copy(struct copy *copy, uint64_t *lsn, struct quire_error *err)
     return rc;
 }
 
-struct discarding {
-    struct io_fs *fs;
-    const char *segments;
-};
-
-static int discard_segment(void *context, const char *name, uint64_t uid)
-{
-    const struct discarding *discarding = context;
-    char *path;
-    (void)uid;
-    if (asprintf(&path, "%s/%s", discarding->segments, name) < 0)
-        return QUIRE_ENOMEM;
-    int rc = fs_remove_folder(discarding->fs, path, NULL);
-    free(path);
-    return rc;
-}
-
 void store_discard_folder(struct io_fs *fs, const char *folder)
 {
-    struct discarding discarding = {.fs = fs};
     char *segments;
     if (asprintf(&segments, "%s/" SEGMENTS_NAME, folder) < 0)
         return;
-    discarding.segments = segments;
-    store_each_folder(fs, segments, discard_segment, &discarding, NULL);
+    store_remove_segments(fs, segments, NULL, NULL, NULL, NULL);
     fs->ops->rmdir(fs, segments);
     fs_remove_folder(fs, folder, NULL);
     free(segments);
@@ -304,40 +273,24 @@ static int check_tenants(const struct adoption *a, const struct segment *segment
     return collection_config(a->collection)->tenants ? every_row_is_granted(segment, err) : 0;
 }
 
-/* Looks at the index where it is, before anything is linked. */
-static int look_at_index(const struct adoption *a, const char *path, uint64_t *rows, struct quire_error *err)
-{
-    struct segment_options options = {.fs = a->store->fs, .memory_bytes = UINT64_MAX};
-    struct segment *segment = NULL;
-    int rc = segment_open(path, &options, &segment, err);
-    if (rc < 0)
-        return rc;
-    *rows = segment_info(segment)->rows;
-    rc = check_index(segment_info(segment), collection_config(a->collection), err);
-    if (rc == 0)
-        rc = check_tenants(a, segment, err);
-    segment_unref(segment);
-    return rc;
-}
-
-static int open_adopted(struct adoption *a, uint64_t uid, uint64_t rows, struct quire_error *err)
-{
-    struct view *view = collection_view(a->collection);
-    uint64_t share = store_share(a->store, a->collection, view->parts, view->n_parts, rows);
-    view_unref(view);
-    int rc = part_create(uid, &a->part, err);
-    return rc == 0 ? store_open_part(a->store, a->part, share, err) : rc;
-}
-
 /* Links to the files of `quire build` under a number of this store. */
 static int link_index(struct adoption *a, const char *path, struct quire_error *err)
 {
     struct io_fs *fs = a->store->fs;
     uint64_t rows = 0, uid = store_new_segment(a->store);
     char *to = store_segment_path(a->store, uid), *building = NULL;
+    struct segment_options options = {.fs = fs, .memory_bytes = UINT64_MAX};
+    struct segment *segment = NULL;
     int rc = to && asprintf(&building, "%s" BUILDING_MARK, to) >= 0
-                 ? look_at_index(a, path, &rows, err)
+                 ? segment_open(path, &options, &segment, err)
                  : error_set(err, QUIRE_ENOMEM, "no memory to adopt %s", path);
+    if (rc == 0) { /* it is looked at where it is, before anything is linked */
+        rows = segment_info(segment)->rows;
+        rc = check_index(segment_info(segment), collection_config(a->collection), err);
+        if (rc == 0)
+            rc = check_tenants(a, segment, err);
+        segment_unref(segment);
+    }
     if (rc == 0) {
         rc = store_link_folder(fs, path, building, true, err);
         if (rc == 0)
@@ -346,7 +299,12 @@ static int link_index(struct adoption *a, const char *path, struct quire_error *
             fs_remove_folder(fs, building, NULL);
     }
     if (rc == 0) {
-        rc = open_adopted(a, uid, rows, err);
+        struct view *view = collection_view(a->collection);
+        uint64_t share = store_share(a->store, a->collection, view->parts, view->n_parts, rows);
+        view_unref(view);
+        rc = part_create(uid, &a->part, err);
+        if (rc == 0)
+            rc = store_open_part(a->store, a->part, share, err);
         if (rc < 0)
             fs_remove_folder(fs, to, NULL);
     }
@@ -444,32 +402,23 @@ static void forget_keys(struct adoption *a)
     a->n_buckets = a->n_keys = a->n_confirmed = 0;
 }
 
-/* The rows whose elements it replaces, owned by the caller; NULL without memory. */
-static struct replaced_row *list_shared(const struct adoption *a)
-{
-    struct replaced_row *rows = calloc(a->n_confirmed + 1, sizeof *rows);
-    uint32_t n = 0;
-    for (uint32_t i = 0; rows && i < a->n_buckets; i++)
-        for (const struct shared_key *key = a->buckets[i]; key; key = key->next)
-            if (key->confirmed)
-                rows[n++] = (struct replaced_row){
-                    key->key,
-                    key->key_bytes,
-                    {.generation = a->view->generation, .segment_uid = key->part_uid, .row = key->row}};
-    assert(!rows || n == a->n_confirmed);
-    return rows;
-}
-
 /* (publish) One frame, in a batch because that is let in whatever its size. QUIRE_EBUSY, with nothing changed, when the
  * collection was written to since `seen`. Writers and searches of this collection wait while the shared elements change
  * hands: about a microsecond for each. */
 static int commit_adoption(struct adoption *a, uint64_t seen, uint64_t *lsn, struct quire_error *err)
 {
     assert(lock_is_held(&a->store->publish));
-    struct replaced_row *replaced = list_shared(a);
-    struct collection_edit edit = {
-        .added = a->part, .replaced = replaced, .n_replaced = a->n_confirmed, .seen_lsn = seen};
+    struct replaced_row *replaced = calloc(a->n_confirmed + 1, sizeof *replaced);
+    struct collection_edit edit = {.added = a->part, .replaced = replaced, .seen_lsn = seen};
     uint64_t frame;
+    for (uint32_t i = 0; replaced && i < a->n_buckets; i++)
+        for (const struct shared_key *key = a->buckets[i]; key; key = key->next)
+            if (key->confirmed)
+                replaced[edit.n_replaced++] = (struct replaced_row){
+                    key->key,
+                    key->key_bytes,
+                    {.generation = a->view->generation, .segment_uid = key->part_uid, .row = key->row}};
+    assert(!replaced || edit.n_replaced == a->n_confirmed);
     int rc = replaced ? journal_batch_begin(a->store->journal, err)
                       : error_set(err, QUIRE_ENOMEM, "no memory for the keys that index and set share");
     if (rc == 0) {
