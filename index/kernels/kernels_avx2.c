@@ -200,15 +200,15 @@ KERNEL_INLINE int32_t sum_bytes(const void *a_row, const void *b_row, size_t dim
 /* ---- sums of four registers at once ------------------------------------------------------------------------------ */
 
 /* Lane r of the result is the sum of s[r]. */
-KERNEL_INLINE __m128i reduce_four(__m256i s0, __m256i s1, __m256i s2, __m256i s3)
+KERNEL_INLINE __m128i reduce_four(const __m256i s[4])
 {
-    __m256i all = _mm256_hadd_epi32(_mm256_hadd_epi32(s0, s1), _mm256_hadd_epi32(s2, s3));
+    __m256i all = _mm256_hadd_epi32(_mm256_hadd_epi32(s[0], s[1]), _mm256_hadd_epi32(s[2], s[3]));
     return _mm_add_epi32(_mm256_castsi256_si128(all), _mm256_extracti128_si256(all, 1));
 }
 
-KERNEL_INLINE void store_four(float *out, size_t n, __m256 s0, __m256 s1, __m256 s2, __m256 s3)
+KERNEL_INLINE void store_four(float *out, size_t n, const floats s[4])
 {
-    __m256 all = _mm256_hadd_ps(_mm256_hadd_ps(s0, s1), _mm256_hadd_ps(s2, s3));
+    __m256 all = _mm256_hadd_ps(_mm256_hadd_ps(s[0], s[1]), _mm256_hadd_ps(s[2], s[3]));
     _mm_maskstore_ps(out, first4(n), _mm_add_ps(_mm256_castps256_ps128(all), _mm256_extractf128_ps(all, 1)));
 }
 
@@ -223,15 +223,13 @@ KERNEL_INLINE __m256i add_8(__m256i sum, const uint8_t *code, __m256i q0, __m256
 
 KERNEL_INLINE __m128i sum_rows_8(const int8_t *query, const uint8_t *const row[4], size_t bytes)
 {
-    __m256i s0 = _mm256_setzero_si256(), s1 = s0, s2 = s0, s3 = s0;
+    __m256i s[4] = {0};
     for (size_t i = 0; i < bytes; i += 32) {
         __m256i q0 = _mm256_cvtepi8_epi16(load_128(query + i)), q1 = _mm256_cvtepi8_epi16(load_128(query + i + 16));
-        s0 = add_8(s0, row[0] + i, q0, q1);
-        s1 = add_8(s1, row[1] + i, q0, q1);
-        s2 = add_8(s2, row[2] + i, q0, q1);
-        s3 = add_8(s3, row[3] + i, q0, q1);
+        for (size_t r = 0; r < 4; r++)
+            s[r] = add_8(s[r], row[r] + i, q0, q1);
     }
-    return reduce_four(s0, s1, s2, s3);
+    return reduce_four(s);
 }
 
 /* Adds what the lowest `bits` bits of each byte of *code make with plane q, and shifts the next ones down. */
@@ -242,44 +240,37 @@ KERNEL_INLINE __m256i add_plane(__m256i sum, __m256i *code, __m256i q, int bits)
     return _mm256_add_epi16(sum, _mm256_maddubs_epi16(levels, q));
 }
 
-/* Adds a block of up to 32 bytes of four rows to sums[4]; c0 .. c3 are the codes. */
-KERNEL_INLINE void add_block(__m256i sums[4], const int8_t *planes, __m256i c0, __m256i c1, __m256i c2, __m256i c3,
-                             int bits)
+/* Adds a block of up to 32 bytes of four rows to sums[4]. */
+KERNEL_INLINE void add_block(__m256i sums[4], const int8_t *planes, __m256i code[4], int bits)
 {
     const __m256i ones = _mm256_set1_epi16(1);
-    __m256i s0 = _mm256_setzero_si256(), s1 = s0, s2 = s0, s3 = s0;
+    __m256i s[4] = {0};
     for (int plane = 0; plane < 8 / bits; plane++) {
         __m256i q = _mm256_load_si256((const void *)(planes + 32 * plane));
-        s0 = add_plane(s0, &c0, q, bits);
-        s1 = add_plane(s1, &c1, q, bits);
-        s2 = add_plane(s2, &c2, q, bits);
-        s3 = add_plane(s3, &c3, q, bits);
+        for (size_t r = 0; r < 4; r++)
+            s[r] = add_plane(s[r], &code[r], q, bits);
     }
-    sums[0] = _mm256_add_epi32(sums[0], _mm256_madd_epi16(s0, ones));
-    sums[1] = _mm256_add_epi32(sums[1], _mm256_madd_epi16(s1, ones));
-    sums[2] = _mm256_add_epi32(sums[2], _mm256_madd_epi16(s2, ones));
-    sums[3] = _mm256_add_epi32(sums[3], _mm256_madd_epi16(s3, ones));
-}
-
-KERNEL_INLINE __m256i load_words(const uint8_t *at, __m256i mask)
-{
-    return _mm256_maskload_epi32((const void *)at, mask);
+    for (size_t r = 0; r < 4; r++)
+        sums[r] = _mm256_add_epi32(sums[r], _mm256_madd_epi16(s[r], ones));
 }
 
 /* 1, 2 and 4 bits; `query` in planes. `bytes` is a multiple of 4, since dim is one of 32. */
 KERNEL_INLINE __m128i sum_rows_planes(const int8_t *query, const uint8_t *const row[4], size_t bytes, int bits)
 {
-    __m256i sums[4] = {_mm256_setzero_si256(), _mm256_setzero_si256(), _mm256_setzero_si256(), _mm256_setzero_si256()};
+    __m256i sums[4] = {0}, code[4];
     size_t i = 0;
-    for (; i + 32 <= bytes; i += 32, query += 256 / bits)
-        add_block(sums, query, load_256(row[0] + i), load_256(row[1] + i), load_256(row[2] + i), load_256(row[3] + i),
-                  bits);
+    for (; i + 32 <= bytes; i += 32, query += 256 / bits) {
+        for (size_t r = 0; r < 4; r++)
+            code[r] = load_256(row[r] + i);
+        add_block(sums, query, code, bits);
+    }
     if (i < bytes) {
         __m256i mask = first8((bytes - i) / 4);
-        add_block(sums, query, load_words(row[0] + i, mask), load_words(row[1] + i, mask), load_words(row[2] + i, mask),
-                  load_words(row[3] + i, mask), bits);
+        for (size_t r = 0; r < 4; r++)
+            code[r] = _mm256_maskload_epi32((const void *)(row[r] + i), mask);
+        add_block(sums, query, code, bits);
     }
-    return reduce_four(sums[0], sums[1], sums[2], sums[3]);
+    return reduce_four(sums);
 }
 
 /* out[i] = sum of row i, or += with `add`. */
@@ -384,8 +375,8 @@ KERNEL_INLINE void dot_groups(const int8_t *q, const uint8_t *groups, size_t str
 
 KERNEL_INLINE void halves_of(const char *from, char *to)
 {
-    const int nearest = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
-    _mm_storeu_si128((void *)to, _mm256_cvtps_ph(load_floats(from), nearest));
+    __m128i halves = _mm256_cvtps_ph(load_floats(from), _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+    _mm_storeu_si128((void *)to, halves);
 }
 
 KERNEL_INLINE void floats_of_halves(const char *from, char *to)

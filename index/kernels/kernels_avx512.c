@@ -195,19 +195,19 @@ KERNEL_INLINE int32_t sum_bytes(const void *a_row, const void *b_row, size_t dim
 /* ---- sums of four registers at once ------------------------------------------------------------------------------ */
 
 /* Lane r of the result is the sum of s[r]. */
-KERNEL_INLINE __m128i reduce_four(__m512i s0, __m512i s1, __m512i s2, __m512i s3)
+KERNEL_INLINE __m128i reduce_four(const __m512i s[4])
 {
-    __m512i s01 = _mm512_add_epi32(_mm512_unpacklo_epi32(s0, s1), _mm512_unpackhi_epi32(s0, s1));
-    __m512i s23 = _mm512_add_epi32(_mm512_unpacklo_epi32(s2, s3), _mm512_unpackhi_epi32(s2, s3));
+    __m512i s01 = _mm512_add_epi32(_mm512_unpacklo_epi32(s[0], s[1]), _mm512_unpackhi_epi32(s[0], s[1]));
+    __m512i s23 = _mm512_add_epi32(_mm512_unpacklo_epi32(s[2], s[3]), _mm512_unpackhi_epi32(s[2], s[3]));
     __m512i all = _mm512_add_epi32(_mm512_unpacklo_epi64(s01, s23), _mm512_unpackhi_epi64(s01, s23));
     __m256i half = _mm256_add_epi32(_mm512_castsi512_si256(all), _mm512_extracti64x4_epi64(all, 1));
     return _mm_add_epi32(_mm256_castsi256_si128(half), _mm256_extracti128_si256(half, 1));
 }
 
-KERNEL_INLINE void store_four(float *out, size_t n, __m512 s0, __m512 s1, __m512 s2, __m512 s3)
+KERNEL_INLINE void store_four(float *out, size_t n, const floats s[4])
 {
-    __m512 s01 = _mm512_add_ps(_mm512_unpacklo_ps(s0, s1), _mm512_unpackhi_ps(s0, s1));
-    __m512 s23 = _mm512_add_ps(_mm512_unpacklo_ps(s2, s3), _mm512_unpackhi_ps(s2, s3));
+    __m512 s01 = _mm512_add_ps(_mm512_unpacklo_ps(s[0], s[1]), _mm512_unpackhi_ps(s[0], s[1]));
+    __m512 s23 = _mm512_add_ps(_mm512_unpacklo_ps(s[2], s[3]), _mm512_unpackhi_ps(s[2], s[3]));
     __m512 all = _mm512_add_ps(_mm512_shuffle_ps(s01, s23, 0x44), _mm512_shuffle_ps(s01, s23, 0xee));
     __m256 half = _mm256_add_ps(_mm512_castps512_ps256(all), _mm512_extractf32x8_ps(all, 1));
     _mm_mask_storeu_ps(out, (__mmask8)first16(n),
@@ -218,36 +218,33 @@ KERNEL_INLINE void store_four(float *out, size_t n, __m512 s0, __m512 s1, __m512
 
 KERNEL_INLINE __m128i sum_rows_8(const int8_t *query, const uint8_t *const row[4], size_t bytes)
 {
-    __m512i s0 = _mm512_setzero_si512(), s1 = s0, s2 = s0, s3 = s0, t0 = s0, t1 = s0, t2 = s0, t3 = s0;
+    __m512i s[4] = {0}, t[4] = {0};
     size_t i = 0;
     for (; i + 128 <= bytes; i += 128) {
         __m512i q = _mm512_loadu_si512(query + i), p = _mm512_loadu_si512(query + i + 64);
-        s0 = _mm512_dpbusd_epi32(s0, _mm512_loadu_si512(row[0] + i), q);
-        s1 = _mm512_dpbusd_epi32(s1, _mm512_loadu_si512(row[1] + i), q);
-        s2 = _mm512_dpbusd_epi32(s2, _mm512_loadu_si512(row[2] + i), q);
-        s3 = _mm512_dpbusd_epi32(s3, _mm512_loadu_si512(row[3] + i), q);
-        t0 = _mm512_dpbusd_epi32(t0, _mm512_loadu_si512(row[0] + i + 64), p);
-        t1 = _mm512_dpbusd_epi32(t1, _mm512_loadu_si512(row[1] + i + 64), p);
-        t2 = _mm512_dpbusd_epi32(t2, _mm512_loadu_si512(row[2] + i + 64), p);
-        t3 = _mm512_dpbusd_epi32(t3, _mm512_loadu_si512(row[3] + i + 64), p);
+        for (size_t r = 0; r < 4; r++) {
+            s[r] = _mm512_dpbusd_epi32(s[r], _mm512_loadu_si512(row[r] + i), q);
+            t[r] = _mm512_dpbusd_epi32(t[r], _mm512_loadu_si512(row[r] + i + 64), p);
+        }
     }
-    while (i < bytes) {
+    for (; i < bytes; i += 64) {
         __mmask64 mask = bytes - i < 64 ? first64(bytes - i) : ~0ull;
         __m512i q = _mm512_maskz_loadu_epi8(mask, query + i);
-        s0 = _mm512_dpbusd_epi32(s0, _mm512_maskz_loadu_epi8(mask, row[0] + i), q);
-        s1 = _mm512_dpbusd_epi32(s1, _mm512_maskz_loadu_epi8(mask, row[1] + i), q);
-        s2 = _mm512_dpbusd_epi32(s2, _mm512_maskz_loadu_epi8(mask, row[2] + i), q);
-        s3 = _mm512_dpbusd_epi32(s3, _mm512_maskz_loadu_epi8(mask, row[3] + i), q);
-        i += 64;
+        for (size_t r = 0; r < 4; r++)
+            s[r] = _mm512_dpbusd_epi32(s[r], _mm512_maskz_loadu_epi8(mask, row[r] + i), q);
     }
-    return reduce_four(_mm512_add_epi32(s0, t0), _mm512_add_epi32(s1, t1), _mm512_add_epi32(s2, t2),
-                       _mm512_add_epi32(s3, t3));
+    for (size_t r = 0; r < 4; r++)
+        s[r] = _mm512_add_epi32(s[r], t[r]);
+    return reduce_four(s);
 }
 
-/* The sum of a row from its planes in the low nibbles and its planes in the high ones, which count 16 times. */
-KERNEL_INLINE __m512i add_high(__m512i low, __m512i high)
+/* The sums of four rows from those of their planes in the low nibbles and of those in the high ones, which count 16
+ * times. */
+KERNEL_INLINE __m128i reduce_nibbles(__m512i low[4], const __m512i high[4])
 {
-    return _mm512_add_epi32(low, _mm512_srai_epi32(high, 4));
+    for (size_t r = 0; r < 4; r++)
+        low[r] = _mm512_add_epi32(low[r], _mm512_srai_epi32(high[r], 4));
+    return reduce_four(low);
 }
 
 /* Adds 64 bytes of 4-bit codes of one row. */
@@ -260,84 +257,65 @@ KERNEL_INLINE void add_4(__m512i *low, __m512i *high, __m512i code, __m512i q0, 
 
 KERNEL_INLINE __m128i sum_rows_4(const int8_t *query, const uint8_t *const row[4], size_t bytes)
 {
-    __m512i s0 = _mm512_setzero_si512(), s1 = s0, s2 = s0, s3 = s0, t0 = s0, t1 = s0, t2 = s0, t3 = s0;
+    __m512i low[4] = {0}, high[4] = {0};
     size_t i = 0;
     for (; i + 64 <= bytes; i += 64) {
         __m512i q0 = _mm512_load_si512(query + 2 * i), q1 = _mm512_load_si512(query + 2 * i + 64);
-        add_4(&s0, &t0, _mm512_loadu_si512(row[0] + i), q0, q1);
-        add_4(&s1, &t1, _mm512_loadu_si512(row[1] + i), q0, q1);
-        add_4(&s2, &t2, _mm512_loadu_si512(row[2] + i), q0, q1);
-        add_4(&s3, &t3, _mm512_loadu_si512(row[3] + i), q0, q1);
+        for (size_t r = 0; r < 4; r++)
+            add_4(&low[r], &high[r], _mm512_loadu_si512(row[r] + i), q0, q1);
     }
     if (i < bytes) {
         __mmask64 mask = first64(bytes - i);
         __m512i q0 = _mm512_load_si512(query + 2 * i), q1 = _mm512_load_si512(query + 2 * i + 64);
-        add_4(&s0, &t0, _mm512_maskz_loadu_epi8(mask, row[0] + i), q0, q1);
-        add_4(&s1, &t1, _mm512_maskz_loadu_epi8(mask, row[1] + i), q0, q1);
-        add_4(&s2, &t2, _mm512_maskz_loadu_epi8(mask, row[2] + i), q0, q1);
-        add_4(&s3, &t3, _mm512_maskz_loadu_epi8(mask, row[3] + i), q0, q1);
+        for (size_t r = 0; r < 4; r++)
+            add_4(&low[r], &high[r], _mm512_maskz_loadu_epi8(mask, row[r] + i), q0, q1);
     }
-    return reduce_four(add_high(s0, t0), add_high(s1, t1), add_high(s2, t2), add_high(s3, t3));
+    return reduce_nibbles(low, high);
 }
 
-/* Adds 64 bytes of 2-bit codes of one row: even planes as they are, odd ones after a shift of 2, so that two sums do.
- */
-KERNEL_INLINE void add_2(__m512i *low, __m512i *high, __m512i code, const __m512i q[4])
-{
-    const __m512i m0 = _mm512_set1_epi8(0x03), m2 = _mm512_set1_epi8(0x30);
-    __m512i shifted = _mm512_srli_epi16(code, 2);
-    *low = _mm512_dpbusd_epi32(*low, _mm512_and_si512(code, m0), q[0]);
-    *high = _mm512_dpbusd_epi32(*high, _mm512_and_si512(code, m2), q[2]);
-    *low = _mm512_dpbusd_epi32(*low, _mm512_and_si512(shifted, m0), q[1]);
-    *high = _mm512_dpbusd_epi32(*high, _mm512_and_si512(shifted, m2), q[3]);
-}
-
+/* 64 bytes of 2-bit codes of a row: even planes as they are, odd ones after a shift of 2, so that two sums do. */
 KERNEL_INLINE __m128i sum_rows_2(const int8_t *query, const uint8_t *const row[4], size_t bytes)
 {
-    __m512i s0 = _mm512_setzero_si512(), s1 = s0, s2 = s0, s3 = s0, t0 = s0, t1 = s0, t2 = s0, t3 = s0;
+    const __m512i m0 = _mm512_set1_epi8(0x03), m2 = _mm512_set1_epi8(0x30);
+    __m512i low[4] = {0}, high[4] = {0};
     for (size_t i = 0; i < bytes; i += 64, query += 256) {
         __mmask64 mask = bytes - i < 64 ? first64(bytes - i) : ~0ull;
         const __m512i q[4] = {_mm512_load_si512(query), _mm512_load_si512(query + 64), _mm512_load_si512(query + 128),
                               _mm512_load_si512(query + 192)};
-        add_2(&s0, &t0, _mm512_maskz_loadu_epi8(mask, row[0] + i), q);
-        add_2(&s1, &t1, _mm512_maskz_loadu_epi8(mask, row[1] + i), q);
-        add_2(&s2, &t2, _mm512_maskz_loadu_epi8(mask, row[2] + i), q);
-        add_2(&s3, &t3, _mm512_maskz_loadu_epi8(mask, row[3] + i), q);
+        for (size_t r = 0; r < 4; r++) {
+            __m512i code = _mm512_maskz_loadu_epi8(mask, row[r] + i), shifted = _mm512_srli_epi16(code, 2);
+            low[r] = _mm512_dpbusd_epi32(low[r], _mm512_and_si512(code, m0), q[0]);
+            high[r] = _mm512_dpbusd_epi32(high[r], _mm512_and_si512(code, m2), q[2]);
+            low[r] = _mm512_dpbusd_epi32(low[r], _mm512_and_si512(shifted, m0), q[1]);
+            high[r] = _mm512_dpbusd_epi32(high[r], _mm512_and_si512(shifted, m2), q[3]);
+        }
     }
-    return reduce_four(add_high(s0, t0), add_high(s1, t1), add_high(s2, t2), add_high(s3, t3));
+    return reduce_nibbles(low, high);
 }
 
-KERNEL_INLINE __m512i add_1(__m512i sum, uint64_t code, __m512i q)
-{
-    return _mm512_dpbusd_epi32(sum, _mm512_set1_epi8(1), _mm512_maskz_mov_epi8(code, q));
-}
-
-KERNEL_INLINE uint64_t bits_of(const uint8_t *code, size_t bytes)
+/* Adds `bytes` <= 8 bytes of 1-bit codes of one row. */
+KERNEL_INLINE __m512i add_1(__m512i sum, const uint8_t *code, size_t bytes, __m512i q)
 {
     uint64_t bits = 0;
     memcpy(&bits, code, bytes);
-    return bits;
+    return _mm512_dpbusd_epi32(sum, _mm512_set1_epi8(1), _mm512_maskz_mov_epi8(bits, q));
 }
 
 KERNEL_INLINE __m128i sum_rows_1(const int8_t *query, const uint8_t *const row[4], size_t bytes)
 {
-    __m512i s0 = _mm512_setzero_si512(), s1 = s0, s2 = s0, s3 = s0;
+    __m512i s[4] = {0};
     size_t i = 0;
     for (; i + 8 <= bytes; i += 8) {
         __m512i q = _mm512_loadu_si512(query + 8 * i);
-        s0 = add_1(s0, bits_of(row[0] + i, 8), q);
-        s1 = add_1(s1, bits_of(row[1] + i, 8), q);
-        s2 = add_1(s2, bits_of(row[2] + i, 8), q);
-        s3 = add_1(s3, bits_of(row[3] + i, 8), q);
+        for (size_t r = 0; r < 4; r++)
+            s[r] = add_1(s[r], row[r] + i, 8, q);
     }
     if (i < bytes) { /* 4 bytes: dim is a multiple of 32 */
         __m512i q = _mm512_zextsi256_si512(_mm256_loadu_si256((const void *)(query + 8 * i)));
-        s0 = add_1(s0, bits_of(row[0] + i, 4), q);
-        s1 = add_1(s1, bits_of(row[1] + i, 4), q);
-        s2 = add_1(s2, bits_of(row[2] + i, 4), q);
-        s3 = add_1(s3, bits_of(row[3] + i, 4), q);
+        for (size_t r = 0; r < 4; r++)
+            s[r] = add_1(s[r], row[r] + i, 4, q);
     }
-    return reduce_four(s0, s1, s2, s3);
+    return reduce_four(s);
 }
 
 /* The sums of four rows; `bytes` of each, `query` in planes (at 1 and 8 bits as given). */

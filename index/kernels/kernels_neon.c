@@ -163,11 +163,11 @@ KERNEL_INLINE float sum_floats(const float *a_row, const void *b_row, size_t dim
     return vaddvq_f32(vaddq_f32(vaddq_f32(sum.val[0], sum.val[1]), vaddq_f32(sum.val[2], sum.val[3])));
 }
 
-/* Lane r of what is stored is the sum of sr. */
-KERNEL_INLINE void store_four(float *out, size_t n, floats s0, floats s1, floats s2, floats s3)
+/* Lane r of what is stored is the sum of s[r]. */
+KERNEL_INLINE void store_four(float *out, size_t n, const floats s[4])
 {
     char four[16];
-    store_floats(four, vpaddq_f32(vpaddq_f32(s0, s1), vpaddq_f32(s2, s3)));
+    store_floats(four, vpaddq_f32(vpaddq_f32(s[0], s[1]), vpaddq_f32(s[2], s[3])));
     memcpy((char *)out, four, n * sizeof(float));
 }
 

@@ -7,7 +7,7 @@
  *   load_floats(at), load_first(at, n)     from any address; the first n < LANES and zeros
  *   store_floats(at, x), splat_floats(x)
  *   add_term(sum, a, b, l2)                sum + (a - b)^2 with l2, sum + a b without
- *   store_four(out, n, s0, s1, s2, s3)     the sums of the lanes of each, the first n of them
+ *   store_four(out, n, s)                  the sums of the lanes of each of s[4], the first n of them
  *   in_planes(bits), split_planes(q, dim, planes, bits), sum_batch(query, batch, bits, add, out)
  *   CONVERTED; halves_of, floats_of_halves, uppers_of, floats_of_uppers (from, to)   so many elements at any addresses
  *   mix_lanes(x), BLOCK_REGISTERS          the stages of a transform inside a register; so many go through them at once
@@ -28,25 +28,22 @@ static void f32_l2_many(const float *q_row, const float *base, size_t n, size_t 
     const size_t bytes = dim * sizeof(float);
     for (size_t row = 0; row < n; row += 4) {
         size_t left = n - row < 4 ? n - row : 4, at = 0;
-        const char *r0 = (const char *)base + row * bytes, *r1 = left > 1 ? r0 + bytes : r0;
-        const char *r2 = left > 2 ? r1 + bytes : r1, *r3 = left > 3 ? r2 + bytes : r2;
-        floats s0 = splat_floats(0), s1 = s0, s2 = s0, s3 = s0;
+        const char *r[4] = {(const char *)base + row * bytes};
+        floats s[4] = {{0}};
+        for (size_t i = 1; i < 4; i++)
+            r[i] = left > i ? r[i - 1] + bytes : r[i - 1];
         for (; at + FLOATS_BYTES <= bytes; at += FLOATS_BYTES) {
             floats x = load_floats(q + at);
-            s0 = add_term(s0, x, load_floats(r0 + at), true);
-            s1 = add_term(s1, x, load_floats(r1 + at), true);
-            s2 = add_term(s2, x, load_floats(r2 + at), true);
-            s3 = add_term(s3, x, load_floats(r3 + at), true);
+            for (size_t i = 0; i < 4; i++)
+                s[i] = add_term(s[i], x, load_floats(r[i] + at), true);
         }
         if (at < bytes) {
             size_t last = (bytes - at) / sizeof(float);
             floats x = load_first(q + at, last);
-            s0 = add_term(s0, x, load_first(r0 + at, last), true);
-            s1 = add_term(s1, x, load_first(r1 + at, last), true);
-            s2 = add_term(s2, x, load_first(r2 + at, last), true);
-            s3 = add_term(s3, x, load_first(r3 + at, last), true);
+            for (size_t i = 0; i < 4; i++)
+                s[i] = add_term(s[i], x, load_first(r[i] + at, last), true);
         }
-        store_four(out + row, left, s0, s1, s2, s3);
+        store_four(out + row, left, s);
     }
 }
 
