@@ -205,5 +205,6 @@ void engine_add_note(struct engine *engine, const char *text)
 {
     size_t n = strlen(engine->note);
     assert(n < sizeof engine->note);
-    snprintf(engine->note + n, sizeof engine->note - n, "%s%s", n ? "; " : "", text);
+    int bytes = snprintf(engine->note + n, sizeof engine->note - n, "%s%s", n ? "; " : "", text);
+    assert(bytes >= 0); /* cut where it is too long */
 }
