@@ -115,11 +115,9 @@ static int take_collection(struct quire_collection *c, const struct quire_collec
 }
 
 /* Without create nothing is made, in a folder that holds other things least of all. */
-static int check_there(const struct quire_collection_options *o, const char *path, struct quire_error *err)
+static int check_there(const char *path, struct quire_error *err)
 {
     char *segments;
-    if (o->create)
-        return 0;
     if (access(path, F_OK) != 0)
         return error_set(err, QUIRE_ENOFILE, "%s is not there: open it with create to make a collection", path);
     if (asprintf(&segments, "%s/" SEGMENTS_NAME, path) < 0)
@@ -153,10 +151,8 @@ static int open_store(struct quire_collection *c, const struct quire_collection_
                                     .disk_bytes = o->disk_bytes,
                                     .threads = o->threads};
     struct store_host host = {.restore = refuse_record, .replay = refuse_record, .log = pass_log, .context = c};
-    int rc = check_there(o, path, err);
-    if (rc < 0)
-        return rc;
-    return store_open(path, &options, &host, &c->store, &c->report, err);
+    int rc = o->create ? 0 : check_there(path, err);
+    return rc < 0 ? rc : store_open(path, &options, &host, &c->store, &c->report, err);
 }
 
 int quire_collection_open(const char *path, const struct quire_collection_options *options,

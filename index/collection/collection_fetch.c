@@ -88,29 +88,6 @@ static bool is_allowed(void *context, const struct memtable_row *row)
     return grants_allow(row->attributes, row->attribute_bytes, context);
 }
 
-/* The vectors' distance in the user's terms from that in the working space. */
-static int copy_links(struct collection_fetch *f, const struct memtable *memtable, uint32_t row, uint64_t snapshot,
-                      struct copied *copied)
-{
-    copied->rows = calloc(f->links_max + 1, sizeof *copied->rows);
-    copied->links = calloc(f->links_max + 1, sizeof *copied->links);
-    if (!copied->rows || !copied->links)
-        return QUIRE_ENOMEM;
-    const struct memtable_test test = {is_allowed, f->resolved};
-    int n = memtable_links(memtable, row, snapshot, f->resolved ? &test : NULL, copied->rows, f->links_max);
-    if (n < 0)
-        return n;
-    f->n_links = (uint32_t)n;
-    for (uint32_t i = 0; i < f->n_links; i++) {
-        struct memtable_row link;
-        memtable_row(memtable, copied->rows[i].row, &link);
-        copied->links[i] =
-            (struct collection_hit){.key = link.key, .key_bytes = link.key_bytes, .distance = copied->rows[i].distance};
-    }
-    f->links = copied->links;
-    return 0;
-}
-
 /* Of an element's text what is wanted of it. */
 static int take_text(struct collection_fetch *f, const char *text, uint32_t bytes)
 {
@@ -147,7 +124,24 @@ static int take_row(struct collection_fetch *f, const struct memtable *memtable,
         return QUIRE_ENOMEM;
     memtable_vector(memtable, number, copied->scratch, copied->vector);
     f->vector = copied->vector;
-    return f->want_links ? copy_links(f, memtable, number, snapshot, copied) : 0;
+    if (!f->want_links)
+        return 0;
+    /* the vectors' distance in the user's terms from that in the working space */
+    copied->rows = calloc(f->links_max + 1, sizeof *copied->rows);
+    copied->links = calloc(f->links_max + 1, sizeof *copied->links);
+    if (!copied->rows || !copied->links)
+        return QUIRE_ENOMEM;
+    const struct memtable_test test = {is_allowed, f->resolved};
+    int n = memtable_links(memtable, number, snapshot, f->resolved ? &test : NULL, copied->rows, f->links_max);
+    for (int i = 0; i < n; i++) {
+        struct memtable_row link;
+        memtable_row(memtable, copied->rows[i].row, &link);
+        copied->links[i] =
+            (struct collection_hit){.key = link.key, .key_bytes = link.key_bytes, .distance = copied->rows[i].distance};
+    }
+    f->n_links = n < 0 ? 0 : (uint32_t)n;
+    f->links = n < 0 ? NULL : copied->links;
+    return n < 0 ? n : 0;
 }
 
 /* The fetch is the caller's again within `done`. */

@@ -19,6 +19,7 @@
 #include "io/array.h"
 #include "io/bitmap.h"
 #include "io/error.h"
+#include "io/hash.h"
 #include "io/memory.h"
 #include <stdlib.h>
 #include <string.h>
@@ -194,52 +195,43 @@ struct tenant_count {
     uint64_t elements;
 };
 
+static inline bool count_is_set(const struct tenant_count *count)
+{
+    return count->name != NULL;
+}
+
+static inline uint64_t count_hash(const struct tenant_count *count)
+{
+    return format_key_hash(count->name, count->bytes);
+}
+
+static inline bool count_is_same(const struct tenant_count *a, const struct tenant_count *b)
+{
+    return compare_names(a->name, a->bytes, b->name, b->bytes) == 0;
+}
+HASH_DEFINE(count_table, struct tenant_count, count_is_set, count_hash, count_is_same)
+
 struct tenant_counts {
     struct collection *collection;
-    struct tenant_count *places;
-    uint32_t n, capacity; /* a power of two */
+    struct count_table table;
 };
-
-static struct tenant_count *count_place(struct tenant_count *places, uint32_t capacity, const char *name,
-                                        uint32_t bytes)
-{
-    uint64_t at = format_key_hash(name, bytes) & (capacity - 1);
-    assert(capacity > 0 && (capacity & (capacity - 1)) == 0);
-    while (places[at].name && (places[at].bytes != bytes || memcmp(places[at].name, name, bytes) != 0))
-        at = (at + 1) & (capacity - 1);
-    return &places[at];
-}
-
-static int grow_counts(struct tenant_counts *counts)
-{
-    uint32_t capacity = counts->capacity ? 2 * counts->capacity : 64;
-    struct tenant_count *bigger = calloc(capacity, sizeof *bigger);
-    if (!bigger)
-        return QUIRE_ENOMEM;
-    for (uint32_t i = 0; i < counts->capacity; i++)
-        if (counts->places[i].name)
-            *count_place(bigger, capacity, counts->places[i].name, counts->places[i].bytes) = counts->places[i];
-    free(counts->places);
-    counts->places = bigger;
-    counts->capacity = capacity;
-    return 0;
-}
 
 static int add_count(struct tenant_counts *counts, const struct grant *grant, uint64_t elements)
 {
     if (elements == 0 ||
         grant->generation != collection_tenant_generation(counts->collection, grant->name, grant->bytes))
         return 0;
-    if (4 * counts->n >= 3 * counts->capacity && grow_counts(counts) < 0)
-        return QUIRE_ENOMEM;
-    struct tenant_count *place = count_place(counts->places, counts->capacity, grant->name, grant->bytes);
-    if (!place->name) {
-        place->name = malloc((size_t)grant->bytes + 1);
-        if (!place->name)
+    struct tenant_count count = {.name = (char *)(uintptr_t)grant->name, .bytes = grant->bytes};
+    struct tenant_count *place = count_table_find(&counts->table, &count);
+    if (!place) {
+        count.name = malloc((size_t)grant->bytes + 1);
+        if (count.name)
+            memcpy(count.name, grant->name, grant->bytes);
+        place = count.name ? count_table_add(&counts->table, count) : NULL;
+        if (!place) {
+            free(count.name);
             return QUIRE_ENOMEM;
-        memcpy(place->name, grant->name, grant->bytes);
-        place->bytes = grant->bytes;
-        counts->n++;
+        }
     }
     place->elements += elements;
     return 0;
@@ -292,12 +284,13 @@ int collection_each_tenant(struct collection *c,
     if (rc == 0)
         rc = view_each_row(s->view, c->host->epochs, s->lsn, count_row_of_all, &counts);
     collection_snapshot_close(s);
-    for (uint32_t i = 0; i < counts.capacity; i++) {
-        if (rc == 0 && counts.places[i].name)
-            visit(context, counts.places[i].name, counts.places[i].bytes, counts.places[i].elements);
-        free(counts.places[i].name);
+    for (uint64_t i = 0; i < counts.table.capacity; i++) {
+        const struct tenant_count *count = &counts.table.places[i];
+        if (rc == 0 && count_is_set(count))
+            visit(context, count->name, count->bytes, count->elements);
+        free(count->name);
     }
-    free(counts.places);
+    free(counts.table.places);
     return rc < 0 ? error_set(err, rc, "no memory to count the elements of all tenants") : 0;
 }
 

@@ -123,19 +123,6 @@ static int by_key(const void *a, const void *b)
     return memcmp(x->key, y->key, x->key_bytes);
 }
 
-/* Hashes that are there twice move to the front of the sorted ones. */
-static void find_doubles(struct key_walk *walk)
-{
-    uint64_t n = 0;
-    assert(walk->n > 1 && !walk->doubles);
-    qsort(walk->hashes, walk->n, sizeof *walk->hashes, store_compare_u64);
-    for (uint64_t i = 1; i < walk->n; i++)
-        if (walk->hashes[i] == walk->hashes[i - 1] && (n == 0 || walk->hashes[n - 1] != walk->hashes[i]))
-            walk->hashes[n++] = walk->hashes[i];
-    assert(n <= walk->n / 2);
-    walk->n_doubles = n;
-}
-
 /* Each living key once, and as many as the collection counts. */
 static int check_keys(struct store_check *check, const struct collection_snapshot *snapshot, struct quire_error *err)
 {
@@ -146,8 +133,14 @@ static int check_keys(struct store_check *check, const struct collection_snapsho
         store_found(check, "collection %llu counts %llu elements, and has %llu", uid,
                     (unsigned long long)snapshot->n_elements, (unsigned long long)walk.n);
     check->report.elements += walk.n;
-    if (rc == 0 && walk.n > 1)
-        find_doubles(&walk);
+    if (walk.n > 1)
+        qsort(walk.hashes, walk.n, sizeof *walk.hashes, store_compare_u64);
+    /* those that are there twice move to the front of the sorted ones */
+    for (size_t i = 1; rc == 0 && i < walk.n; i++)
+        if (walk.hashes[i] == walk.hashes[i - 1] &&
+            (walk.n_doubles == 0 || walk.hashes[walk.n_doubles - 1] != walk.hashes[i]))
+            walk.hashes[walk.n_doubles++] = walk.hashes[i];
+    assert(walk.n_doubles <= walk.n / 2 && !walk.doubles);
     if (rc == 0 && walk.n_doubles > 0) {
         walk.doubles = walk.hashes;
         rc = walk_keys(&walk, err);

@@ -21,6 +21,7 @@
 #include "index/store/store_priv.h"
 #include "io/bitmap.h"
 #include "io/error.h"
+#include "io/hash.h"
 #include "io/memory.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -37,11 +38,22 @@ struct host_records {
     struct host_record *first, **end;
 };
 
-/* An open-addressed set of hashes; 0 stands for an empty place, and hash 0 for 1. */
-struct hash_set {
-    uint64_t *places;
-    uint64_t n, capacity;
-};
+/* Keys by their hashes; 0 stands for an empty place, and hash 0 for 1. */
+static inline bool hash_is_set(const uint64_t *hash)
+{
+    return *hash != 0;
+}
+
+static inline uint64_t hash_itself(const uint64_t *hash)
+{
+    return *hash;
+}
+
+static inline bool hash_is_same(const uint64_t *a, const uint64_t *b)
+{
+    return *a == *b;
+}
+HASH_DEFINE(hash_set, uint64_t, hash_is_set, hash_itself, hash_is_same)
 
 struct repair {
     struct store_check check;       /* of the damaged folder; its findings are what is lost */
@@ -66,35 +78,14 @@ static void lose(void *context, const char *sentence)
 
 /* ---- keys that are there ----------------------------------------------------------------------------------------- */
 
-static bool set_insert(struct hash_set *set, uint64_t hash)
-{
-    uint64_t at = hash & (set->capacity - 1);
-    assert(hash && set->n < set->capacity);
-    while (set->places[at] && set->places[at] != hash)
-        at = (at + 1) & (set->capacity - 1);
-    if (set->places[at])
-        return false;
-    set->places[at] = hash;
-    set->n++;
-    return true;
-}
-
 /* 1: new, 0: it was there, or QUIRE_ENOMEM. */
 static int set_add(struct hash_set *set, const void *key, uint32_t key_bytes)
 {
     uint64_t hash = format_key_hash(key, key_bytes);
-    if (2 * set->n >= set->capacity) {
-        struct hash_set bigger = {.capacity = set->capacity ? 2 * set->capacity : 1024};
-        bigger.places = calloc(bigger.capacity, sizeof *bigger.places);
-        if (!bigger.places)
-            return QUIRE_ENOMEM;
-        for (uint64_t i = 0; i < set->capacity; i++)
-            if (set->places[i])
-                set_insert(&bigger, set->places[i]);
-        free(set->places);
-        *set = bigger;
-    }
-    return set_insert(set, hash ? hash : 1);
+    hash = hash ? hash : 1;
+    if (hash_set_find(set, &hash))
+        return 0;
+    return hash_set_add(set, hash) ? 1 : QUIRE_ENOMEM;
 }
 
 /* ---- the host's records ------------------------------------------------------------------------------------------ */

@@ -19,6 +19,7 @@
 #include "index/store/store_priv.h"
 #include "io/clock.h"
 #include "io/error.h"
+#include "io/hash.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -194,12 +195,27 @@ int store_snapshot(struct store *store, const char *to, uint64_t *lsn, struct qu
 
 /* A key that the collection has and the filter of the adopted part may have. */
 struct shared_key {
-    struct shared_key *next; /* of the same bucket */
-    uint64_t part_uid;       /* 0: in a memtable */
+    uint64_t part_uid; /* 0: in a memtable */
     uint32_t row, key_bytes;
-    bool confirmed;
-    uint8_t key[];
+    uint8_t *key; /* owned; NULL: an empty place */
+    bool is_confirmed;
 };
+
+static inline bool shared_is_set(const struct shared_key *shared)
+{
+    return shared->key != NULL;
+}
+
+static inline uint64_t shared_hash(const struct shared_key *shared)
+{
+    return format_key_hash(shared->key, shared->key_bytes);
+}
+
+static inline bool shared_is_same(const struct shared_key *a, const struct shared_key *b)
+{
+    return a->key_bytes == b->key_bytes && memcmp(a->key, b->key, a->key_bytes) == 0;
+}
+HASH_DEFINE(shared_keys, struct shared_key, shared_is_set, shared_hash, shared_is_same)
 
 struct adoption {
     struct store *store;
@@ -207,8 +223,8 @@ struct adoption {
     struct view *view; /* whose rows were looked at */
     struct part *part; /* the adopted one */
     const struct part *scanned;
-    struct shared_key **buckets;
-    uint32_t n_buckets, n_keys, n_confirmed;
+    struct shared_keys keys;
+    uint32_t n_confirmed;
 };
 
 static int refuse(const struct segment_info *info, const char *what, const char *index, const char *own,
@@ -315,40 +331,19 @@ static int link_index(struct adoption *a, const char *path, struct quire_error *
 
 /* ---- keys that both have ----------------------------------------------------------------------------------------- */
 
-static int grow_keys(struct adoption *a)
-{
-    uint32_t n = a->n_buckets ? 2 * a->n_buckets : 1024;
-    struct shared_key **buckets = calloc(n, sizeof(struct shared_key *));
-    if (!buckets)
-        return QUIRE_ENOMEM;
-    for (uint32_t i = 0; i < a->n_buckets; i++)
-        for (struct shared_key *key = a->buckets[i], *next; key; key = next) {
-            struct shared_key **bucket = &buckets[format_key_hash(key->key, key->key_bytes) & (n - 1)];
-            next = key->next;
-            key->next = *bucket;
-            *bucket = key;
-        }
-    free(a->buckets);
-    a->buckets = buckets;
-    a->n_buckets = n;
-    return 0;
-}
-
+/* A key that is noted twice was written to meanwhile: the adoption begins again. */
 static int note_key(struct adoption *a, uint64_t part_uid, uint32_t row, const void *bytes, uint32_t n)
 {
-    if (!part_may_have(a->part, bytes, n))
+    struct shared_key shared = {.part_uid = part_uid, .row = row, .key_bytes = n, .key = (uint8_t *)(uintptr_t)bytes};
+    if (!part_may_have(a->part, bytes, n) || shared_keys_find(&a->keys, &shared))
         return 0;
-    if (a->n_keys >= a->n_buckets && grow_keys(a) < 0)
-        return QUIRE_ENOMEM;
-    struct shared_key *key = malloc(sizeof *key + n);
-    if (!key)
-        return QUIRE_ENOMEM;
-    struct shared_key **bucket = &a->buckets[format_key_hash(bytes, n) & (a->n_buckets - 1)];
-    *key = (struct shared_key){.next = *bucket, .part_uid = part_uid, .row = row, .key_bytes = n};
-    memcpy(key->key, bytes, n);
-    *bucket = key;
-    a->n_keys++;
-    return 0;
+    shared.key = malloc(n);
+    if (shared.key)
+        memcpy(shared.key, bytes, n);
+    if (shared.key && shared_keys_add(&a->keys, shared))
+        return 0;
+    free(shared.key);
+    return QUIRE_ENOMEM;
 }
 
 static int note_scanned(void *context, const struct scanned_row *row)
@@ -362,12 +357,12 @@ static int note_scanned(void *context, const struct scanned_row *row)
 static int confirm_scanned(void *context, const struct scanned_row *row)
 {
     struct adoption *a = context;
-    struct shared_key *key = a->buckets[format_key_hash(row->key, row->key_bytes) & (a->n_buckets - 1)];
-    for (; key; key = key->next)
-        if (key->key_bytes == row->key_bytes && memcmp(key->key, row->key, row->key_bytes) == 0) {
-            a->n_confirmed += !key->confirmed;
-            key->confirmed = true;
-        }
+    const struct shared_key like = {.key = (uint8_t *)(uintptr_t)row->key, .key_bytes = row->key_bytes};
+    struct shared_key *shared = shared_keys_find(&a->keys, &like);
+    if (shared && !shared->is_confirmed) {
+        a->n_confirmed++;
+        shared->is_confirmed = true;
+    }
     return 0;
 }
 
@@ -375,31 +370,6 @@ static int note_memory(void *context, const struct memtable *memtable, uint32_t 
 {
     (void)memtable, (void)number;
     return note_key(context, 0, 0, row->key, row->key_bytes);
-}
-
-static int find_shared(struct adoption *a, struct quire_error *err)
-{
-    int rc = view_each_row(a->view, a->store->epochs, MEMTABLE_LSN_MAX - 1, note_memory, a);
-    for (uint32_t i = 0; rc == 0 && i < a->view->n_parts; i++) {
-        a->scanned = a->view->parts[i];
-        rc = segment_scan(a->view->parts[i]->segment, NULL, note_scanned, NULL, a, err);
-    }
-    if (rc == 0 && a->n_keys > 0)
-        rc = segment_scan(a->part->segment, NULL, confirm_scanned, NULL, a, err);
-    return rc == QUIRE_ENOMEM ? error_set(err, rc, "no memory for the keys that index and set share") : rc;
-}
-
-static void forget_keys(struct adoption *a)
-{
-    for (uint32_t i = 0; i < a->n_buckets; i++)
-        while (a->buckets[i]) {
-            struct shared_key *key = a->buckets[i];
-            a->buckets[i] = key->next;
-            free(key);
-        }
-    free(a->buckets);
-    a->buckets = NULL;
-    a->n_buckets = a->n_keys = a->n_confirmed = 0;
 }
 
 /* (publish) One frame, in a batch because that is let in whatever its size. QUIRE_EBUSY, with nothing changed, when the
@@ -411,13 +381,14 @@ static int commit_adoption(struct adoption *a, uint64_t seen, uint64_t *lsn, str
     struct replaced_row *replaced = calloc(a->n_confirmed + 1, sizeof *replaced);
     struct collection_edit edit = {.added = a->part, .replaced = replaced, .seen_lsn = seen};
     uint64_t frame;
-    for (uint32_t i = 0; replaced && i < a->n_buckets; i++)
-        for (const struct shared_key *key = a->buckets[i]; key; key = key->next)
-            if (key->confirmed)
-                replaced[edit.n_replaced++] = (struct replaced_row){
-                    key->key,
-                    key->key_bytes,
-                    {.generation = a->view->generation, .segment_uid = key->part_uid, .row = key->row}};
+    for (uint64_t i = 0; replaced && i < a->keys.capacity; i++) {
+        const struct shared_key *shared = &a->keys.places[i];
+        if (shared->is_confirmed)
+            replaced[edit.n_replaced++] = (struct replaced_row){
+                shared->key,
+                shared->key_bytes,
+                {.generation = a->view->generation, .segment_uid = shared->part_uid, .row = shared->row}};
+    }
     assert(!replaced || edit.n_replaced == a->n_confirmed);
     int rc = replaced ? journal_batch_begin(a->store->journal, err)
                       : error_set(err, QUIRE_ENOMEM, "no memory for the keys that index and set share");
@@ -439,7 +410,15 @@ static int adopt_claimed(struct adoption *a, const char *path, uint64_t *lsn, st
     for (unsigned try = 0; again; try++) {
         uint64_t seen = collection_last_lsn(a->collection);
         a->view = collection_view(a->collection);
-        rc = find_shared(a, err);
+        rc = view_each_row(a->view, a->store->epochs, MEMTABLE_LSN_MAX - 1, note_memory, a);
+        for (uint32_t i = 0; rc == 0 && i < a->view->n_parts; i++) {
+            a->scanned = a->view->parts[i];
+            rc = segment_scan(a->view->parts[i]->segment, NULL, note_scanned, NULL, a, err);
+        }
+        if (rc == 0 && a->keys.n > 0)
+            rc = segment_scan(a->part->segment, NULL, confirm_scanned, NULL, a, err);
+        if (rc == QUIRE_ENOMEM)
+            error_set(err, rc, "no memory for the keys that index and set share");
         if (rc == 0) {
             const struct store_host *host = &a->store->host;
             pthread_mutex_lock(&a->store->publish);
@@ -451,7 +430,11 @@ static int adopt_claimed(struct adoption *a, const char *path, uint64_t *lsn, st
             pthread_mutex_unlock(&a->store->publish);
         }
         again = rc == QUIRE_EBUSY && try + 1 < ADOPT_TRIES;
-        forget_keys(a);
+        for (uint64_t i = 0; i < a->keys.capacity; i++)
+            free(a->keys.places[i].key);
+        free(a->keys.places);
+        a->keys = (struct shared_keys){0};
+        a->n_confirmed = 0;
         view_unref(a->view);
     }
     if (rc < 0 && a->part && a->part->segment)
