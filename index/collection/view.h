@@ -58,9 +58,9 @@ struct view *view_edited(const struct view *old, const struct collection_edit *e
 /* How many row numbers a memtable has used: 0.. are those that may be asked for. */
 uint32_t view_memtable_rows(const struct memtable *memtable);
 
-/* Calls visit for each row of a view's memtables that is visible at lsn (MEMTABLE_LSN_MAX - 1: that lives now), in an epoch of
- * its own, so that none is held long; what row points to is valid during the call. Ends with what visit answers if that
- * is not 0. */
+/* Calls visit for each row of a view's memtables that is visible at lsn (MEMTABLE_LSN_MAX - 1: that lives now), in an
+ * epoch of its own, so that none is held long; what row points to is valid during the call. Ends with what visit
+ * answers if that is not 0. */
 int view_each_row(const struct view *view, struct epochs *epochs, uint64_t lsn,
                   int (*visit)(void *context, const struct memtable *memtable, uint32_t number,
                                const struct memtable_row *row),

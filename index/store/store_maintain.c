@@ -345,7 +345,7 @@ static void *maintain(void *context)
     struct maintainer *m = context;
     struct store *store = m->store;
     uint64_t next_ms = 0;
-    /* the kernel's priorities are of threads, whatever POSIX says; where they are refused the thread runs as others do */
+    /* the kernel's priorities are of threads, whatever POSIX says; where they are refused it runs as others do */
     struct sched_param none = {.sched_priority = 0};
     pthread_setschedparam(pthread_self(), SCHED_BATCH, &none);
     setpriority(PRIO_PROCESS, (id_t)syscall(SYS_gettid), BACKGROUND_NICE);
