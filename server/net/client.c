@@ -26,6 +26,7 @@
  * after the engine has delivered its completions.
  */
 #include "server/net/client.h"
+#include "io/array.h"
 #include "io/journal.h"
 #include <arpa/inet.h>
 #include <assert.h>
@@ -136,24 +137,20 @@ static void leave_held(struct client *c)
         atomic_store(&loop->holds_replies, false);
 }
 
-static void join_held(struct client *c)
-{
-    struct loop *loop = c->loop;
-    c->held = true;
-    c->next_held = loop->held;
-    if (c->next_held)
-        c->next_held->prev_held = c;
-    loop->held = c;
-    atomic_store(&loop->holds_replies, true);
-}
-
 /* Whether the send buffer has to wait for its LSN. */
 static bool send_buffer_waits(struct client *c)
 {
     if (!c->held && is_durable(c, c->send_buffer_lsn))
         return false;
-    if (!c->held)
-        join_held(c);
+    struct loop *loop = c->loop;
+    if (!c->held) {
+        c->held = true;
+        c->next_held = loop->held;
+        if (c->next_held)
+            c->next_held->prev_held = c;
+        loop->held = c;
+        atomic_store(&loop->holds_replies, true);
+    }
     /* looked at again behind the note that somebody waits (holds_replies): the journal notes what is durable, then
      * looks for who waits; all four are sequentially consistent, so that one of the two sees the other */
     if (is_durable(c, c->send_buffer_lsn))
@@ -328,18 +325,6 @@ static void add_pending(struct client *c, struct pending *p)
     c->n_pending++;
 }
 
-/* More than the client may leave unread is not kept: it will be closed. */
-static struct resp_buffer *last_of_group(struct client *c)
-{
-    struct pending *last = c->group->last;
-    if (last->out.bytes > c->loop->server->service.config->output_buffer_max) {
-        resp_buffer_fini(&last->out);
-        last->out.failed = true;
-    }
-    last->out.protocol = c->caller.protocol;
-    return &last->out;
-}
-
 struct resp_buffer *client_reply(struct client *c)
 {
     client_mark(c);
@@ -350,8 +335,16 @@ struct resp_buffer *client_reply(struct client *c)
     }
     if (!c->first && !c->group)
         return &c->out;
-    if (c->group && c->group->last && !c->group->last->deferred)
-        return last_of_group(c);
+    if (c->group && c->group->last && !c->group->last->deferred) {
+        struct resp_buffer *last = &c->group->last->out;
+        if (last->bytes > c->loop->server->service.config->output_buffer_max) {
+            /* more than the client may leave unread is not kept: it will be closed */
+            resp_buffer_fini(last);
+            last->failed = true;
+        }
+        last->protocol = c->caller.protocol;
+        return last;
+    }
     struct pending *p = calloc(1, sizeof *p);
     if (!p) {
         /* without the place in line the order would be lost */
@@ -446,14 +439,6 @@ static void flush_pending(struct client *c)
 
 /* ---- requests ---------------------------------------------------------------------------------------------------- */
 
-static struct resp_limits limits_of(const struct client *c)
-{
-    /* before AUTH a client gets little room, as in Redis */
-    uint64_t bulk = c->authenticated ? c->loop->server->service.config->bulk_max : 16384;
-    return (struct resp_limits){
-        .bulk_bytes_max = bulk, .args_max = c->authenticated ? ARGS_MAX : 10, .inline_bytes_max = 65536};
-}
-
 static size_t held_bytes(const struct client *c)
 {
     return c->out.bytes + c->send_buffer.bytes - c->send_buffer_sent + c->pending_bytes + c->plain.bytes -
@@ -484,7 +469,12 @@ static size_t consume(struct client *c, const uint8_t *bytes, size_t n)
     while (at < n && takes_requests(c)) {
         size_t used = 0, need = 1;
         char message[128];
-        struct resp_limits limits = limits_of(c);
+        /* before AUTH a client may send little, as in Redis */
+        struct resp_limits limits = {
+            .bulk_bytes_max = c->authenticated ? loop->server->service.config->bulk_max : 16384,
+            .args_max = c->authenticated ? ARGS_MAX : 10,
+            .inline_bytes_max = 65536,
+        };
         enum resp_status status = resp_parse(bytes + at, n - at, &limits, &loop->request, &used, &need, message);
         if (status == RESP_MORE) {
             c->need = need;
@@ -521,29 +511,11 @@ static bool keep(struct client *c, const uint8_t *bytes, size_t n)
         c->in_start = 0;
         c->in_bytes = have;
     }
-    if (c->in_bytes + n > c->in_capacity) {
-        size_t capacity = c->in_capacity ? c->in_capacity : 1024;
-        while (capacity < c->in_bytes + n)
-            capacity *= 2;
-        uint8_t *bigger = realloc(c->in, capacity);
-        if (!bigger)
-            return false;
-        c->in = bigger;
-        c->in_capacity = capacity;
-    }
+    if (!array_reserve(&c->in, &c->in_capacity, c->in_bytes + n < 1024 ? 1024 : c->in_bytes + n))
+        return false;
     memcpy(c->in + c->in_bytes, bytes, n);
     c->in_bytes += n;
     return true;
-}
-
-static void drop_input(struct client *c)
-{
-    c->in_start = c->in_bytes = 0;
-    if (c->in_capacity > KEEP_BUFFER_BYTES) {
-        free(c->in);
-        c->in = NULL;
-        c->in_capacity = 0;
-    }
 }
 
 /* Runs requests out of `in`. */
@@ -553,8 +525,14 @@ static void consume_kept(struct client *c)
     if (have == 0 || have < c->need || !takes_requests(c))
         return;
     c->in_start += consume(c, c->in + c->in_start, have);
-    if (c->in_start == c->in_bytes)
-        drop_input(c);
+    if (c->in_start < c->in_bytes)
+        return;
+    c->in_start = c->in_bytes = 0;
+    if (c->in_capacity > KEEP_BUFFER_BYTES) {
+        free(c->in);
+        c->in = NULL;
+        c->in_capacity = 0;
+    }
 }
 
 void client_take_bytes(struct client *c, const uint8_t *bytes, size_t n)
@@ -644,16 +622,6 @@ static void on_receive(struct io_op *op, int result, unsigned flags)
 
 /* ---- sending, and the end ---------------------------------------------------------------------------------------- */
 
-static void send_more(struct client *c)
-{
-    c->sent_ms = c->loop->lane.now_ms;
-    c->send.buffer = c->send_buffer.data + c->send_buffer_sent;
-    size_t left = c->send_buffer.bytes - c->send_buffer_sent;
-    c->send.bytes = left > (1u << 30) ? 1u << 30 : (uint32_t)left;
-    c->sending = true;
-    engine_queue(c->loop->lane.engine, &c->send);
-}
-
 static void on_send(struct io_op *op, int result, unsigned flags)
 {
     struct client *c = op->owner;
@@ -670,30 +638,32 @@ static void on_send(struct io_op *op, int result, unsigned flags)
     client_mark(c);
 }
 
-/* Exchanges what was sent for what is to be sent. */
-static void next_send_buffer(struct client *c)
-{
-    struct resp_buffer sent = c->send_buffer;
-    if (sent.capacity > KEEP_BUFFER_BYTES)
-        resp_buffer_fini(&sent);
-    sent.bytes = 0;
-    c->send_buffer = c->out;
-    c->send_buffer_sent = 0;
-    c->send_buffer_lsn = c->out_lsn;
-    c->out_lsn = 0;
-    c->out = sent;
-}
-
 static void send_replies(struct client *c)
 {
     if (c->sending || c->state == CLIENT_DEAD || c->state == CLIENT_LINGERING)
         return;
-    if (c->send_buffer_sent == c->send_buffer.bytes && c->tls)
+    if (c->send_buffer_sent == c->send_buffer.bytes && c->tls) {
         client_tls_next_send_buffer(c);
-    else if (c->send_buffer_sent == c->send_buffer.bytes)
-        next_send_buffer(c);
-    if (c->send_buffer_sent < c->send_buffer.bytes && c->state != CLIENT_DEAD && !send_buffer_waits(c))
-        send_more(c);
+    } else if (c->send_buffer_sent == c->send_buffer.bytes) {
+        /* what was sent is exchanged for what is to be sent */
+        struct resp_buffer sent = c->send_buffer;
+        if (sent.capacity > KEEP_BUFFER_BYTES)
+            resp_buffer_fini(&sent);
+        sent.bytes = 0;
+        c->send_buffer = c->out;
+        c->send_buffer_sent = 0;
+        c->send_buffer_lsn = c->out_lsn;
+        c->out_lsn = 0;
+        c->out = sent;
+    }
+    size_t left = c->send_buffer.bytes - c->send_buffer_sent;
+    if (left == 0 || c->state == CLIENT_DEAD || send_buffer_waits(c))
+        return;
+    c->sent_ms = c->loop->lane.now_ms;
+    c->send.buffer = c->send_buffer.data + c->send_buffer_sent;
+    c->send.bytes = left > (1u << 30) ? 1u << 30 : (uint32_t)left;
+    c->sending = true;
+    engine_queue(c->loop->lane.engine, &c->send);
 }
 
 static void check_output(struct client *c)

@@ -70,35 +70,29 @@ void client_tls_received(struct client *c, const uint8_t *bytes, size_t n)
         client_mark(c);
 }
 
-/* Encrypts the next part of the replies. */
-static bool encrypt(struct client *c)
-{
-    if (c->plain_sent == c->plain.bytes) {
-        struct resp_buffer used = c->plain;
-        if (used.capacity > KEEP_BYTES)
-            resp_buffer_fini(&used);
-        used.bytes = 0;
-        c->plain = c->out;
-        c->plain_sent = 0;
-        c->send_buffer_lsn = c->out_lsn; /* for all parts: the first waits, the others find it durable */
-        c->out_lsn = 0;
-        c->out = used;
-    }
-    size_t left = c->plain.bytes - c->plain_sent, part = left < PART_BYTES ? left : PART_BYTES;
-    if (part > 0 && !tls_write(c->tls, c->plain.data + c->plain_sent, part))
-        return false;
-    c->plain_sent += part;
-    return true;
-}
-
 void client_tls_next_send_buffer(struct client *c)
 {
     if (c->send_buffer.capacity > KEEP_BYTES)
         resp_buffer_fini(&c->send_buffer);
     c->send_buffer.bytes = c->send_buffer_sent = 0;
-    if (tls_is_ready(c->tls) && !encrypt(c)) {
-        client_kill(c);
-        return;
+    if (tls_is_ready(c->tls)) {
+        if (c->plain_sent == c->plain.bytes) {
+            struct resp_buffer used = c->plain;
+            if (used.capacity > KEEP_BYTES)
+                resp_buffer_fini(&used);
+            used.bytes = 0;
+            c->plain = c->out;
+            c->plain_sent = 0;
+            c->send_buffer_lsn = c->out_lsn; /* for all parts: the first waits, the others find it durable */
+            c->out_lsn = 0;
+            c->out = used;
+        }
+        size_t left = c->plain.bytes - c->plain_sent, part = left < PART_BYTES ? left : PART_BYTES;
+        if (part > 0 && !tls_write(c->tls, c->plain.data + c->plain_sent, part)) {
+            client_kill(c);
+            return;
+        }
+        c->plain_sent += part;
     }
     if (tls_has_output(c->tls))
         tls_take_output(c->tls, &c->send_buffer);

@@ -126,24 +126,6 @@ static void on_arrival(struct lane *lane, struct message *message)
     client_create(loop, fd, tls);
 }
 
-static void set_socket_options(const struct config *config, int fd)
-{
-    int one = 1, idle = (int)config->tcp_keepalive;
-    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
-    if (idle > 0) {
-        setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &one, sizeof one);
-        setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof idle);
-    }
-}
-
-static bool full(struct server *server)
-{
-    uint64_t n = 0;
-    for (unsigned i = 0; i < server->service.n_lanes; i++)
-        n += atomic_load(&server->loops[i].n_clients);
-    return n >= server->service.config->maxclients;
-}
-
 static void refuse(struct server *server, int fd, bool tls)
 {
     static const char text[] = "-ERR max number of clients reached\r\n";
@@ -159,7 +141,12 @@ static void distribute(struct server *server, int fd, bool tls)
     for (unsigned i = 1; i < server->service.n_lanes; i++)
         if (atomic_load(&server->loops[i].n_clients) < atomic_load(&best->n_clients))
             best = &server->loops[i];
-    set_socket_options(server->service.config, fd);
+    int one = 1, idle = (int)server->service.config->tcp_keepalive;
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+    if (idle > 0) {
+        setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &one, sizeof one);
+        setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof idle);
+    }
     if (best->lane.index == 0) {
         atomic_fetch_add(&best->n_clients, 1);
         client_create(best, fd, tls);
@@ -175,30 +162,30 @@ static void distribute(struct server *server, int fd, bool tls)
     lane_post(&best->lane, &a->message);
 }
 
-static void complain_of_accept(struct loop *loop, int code)
-{
-    if (code == QUIRE_ECANCELLED || loop->lane.now_ms - loop->last_complaint_ms < 1000)
-        return;
-    loop->last_complaint_ms = loop->lane.now_ms;
-    log_line(loop->server->service.log, LOG_LEVEL_WARNING, "accepting connections fails: %s%s", quire_error_text(code),
-             code == QUIRE_ELIMIT ? " of open files: raise ulimit -n or lower maxclients" : "");
-}
-
 static void on_accept(struct io_op *op, int result, unsigned flags)
 {
     struct loop *loop = op->owner;
-    bool tls = loop->server->listeners_tls[op - loop->accepts];
+    struct server *server = loop->server;
+    bool tls = server->listeners_tls[op - loop->accepts];
+    uint64_t n = 0;
     if (!(flags & IO_MORE))
         loop->accepting[op - loop->accepts] = false;
     if (result < 0) {
-        complain_of_accept(loop, result);
-    } else if (loop->stopping) {
-        close(result);
-    } else if (full(loop->server)) {
-        refuse(loop->server, result, tls);
-    } else {
-        distribute(loop->server, result, tls);
+        if (result == QUIRE_ECANCELLED || loop->lane.now_ms - loop->last_complaint_ms < 1000)
+            return;
+        loop->last_complaint_ms = loop->lane.now_ms;
+        log_line(server->service.log, LOG_LEVEL_WARNING, "accepting connections fails: %s%s", quire_error_text(result),
+                 result == QUIRE_ELIMIT ? " of open files: raise ulimit -n or lower maxclients" : "");
+        return;
     }
+    for (unsigned i = 0; i < server->service.n_lanes; i++)
+        n += atomic_load(&server->loops[i].n_clients);
+    if (loop->stopping)
+        close(result);
+    else if (n >= server->service.config->maxclients)
+        refuse(server, result, tls);
+    else
+        distribute(server, result, tls);
 }
 
 /* Also again, a tick after accepting failed. */
@@ -215,15 +202,6 @@ static void start_accepting(struct loop *loop)
 }
 
 /* ---- time -------------------------------------------------------------------------------------------------------- */
-
-static void close_stuck(struct loop *loop, struct client *c)
-{
-    log_line(loop->server->service.log, LOG_LEVEL_WARNING,
-             "client %llu does not read its replies (a quarter of client-output-buffer-limit waits): closed",
-             (unsigned long long)c->caller.id);
-    stat_add(&loop->lane.stats.closed_output_limit, 1);
-    client_abort(c);
-}
 
 /* Commands of the last second, by all lanes. RESETSTAT in between counts as none. */
 static void measure_rate(struct server *server, uint64_t now_ms)
@@ -254,12 +232,17 @@ static void scan_clients(struct loop *loop)
         bool stop = loop->stopping && loop->lane.now_ms >= loop->stop_deadline_ms;
         if (idle)
             stat_add(&loop->lane.stats.closed_idle, 1);
-        if (late && c->state == CLIENT_OPEN && !c->eof)
-            close_stuck(loop, c);
-        else if (client_tls_is_late(c))
+        if (late && c->state == CLIENT_OPEN && !c->eof) {
+            log_line(loop->server->service.log, LOG_LEVEL_WARNING,
+                     "client %llu does not read its replies (a quarter of client-output-buffer-limit waits): closed",
+                     (unsigned long long)c->caller.id);
+            stat_add(&loop->lane.stats.closed_output_limit, 1);
             client_abort(c);
-        else if (late || idle || stop)
+        } else if (client_tls_is_late(c)) {
+            client_abort(c);
+        } else if (late || idle || stop) {
             client_kill(c);
+        }
     }
     bool ends = loop->stopping && loop->lane.now_ms >= loop->stop_deadline_ms;
     fair_expire(&loop->lane, ends);
@@ -421,41 +404,14 @@ static unsigned wanted_completions(struct loop *loop)
     return loop->wanted;
 }
 
-/* Keys whose time is over, in this lane's share of the shards; and the clock of last accesses. */
-static void tend_keys(struct loop *loop)
-{
-    struct server *server = loop->server;
-    loop->last_expire_ms = loop->lane.now_ms;
-    if (loop->lane.index == 0)
-        atomic_store_explicit(&server->service.keyspace.second, (unsigned)(loop->lane.now_ms / 1000),
-                              memory_order_relaxed);
-    keyspace_expire_due(&server->service.keyspace, loop->lane.index, server->service.n_lanes, &loop->expire_next,
-                        EXPIRE_US);
-}
-
-/* Steps that stand back for others: what was queued for those is the device's meanwhile. */
-static void work_on_steps(struct loop *loop)
-{
-    if (!searcher_has_steps(loop->lane.searcher))
-        return;
-    engine_flush(loop->lane.engine);
-    searcher_work(loop->lane.searcher, STEPS_NS);
-}
-
-/* Whether a hook has more to do at once. */
-static bool work_on_hooks(struct loop *loop)
-{
-    bool busy = false;
-    EACH_HOOK(loop, work, busy |= hook->work(&loop->lane))
-    return busy;
-}
-
 /* Waits for completions, whose callbacks parse requests and step searches. */
 static void poll_engine(struct loop *loop)
 {
     struct lane *lane = &loop->lane;
     unsigned wanted = wanted_completions(loop);
-    bool busy = work_on_hooks(loop) || loop->resting || fair_is_ready(lane) || searcher_has_steps(lane->searcher);
+    bool busy = false;
+    EACH_HOOK(loop, work, busy |= hook->work(lane))
+    busy = busy || loop->resting || fair_is_ready(lane) || searcher_has_steps(lane->searcher);
     uint64_t before_us = engine_stats(lane->engine)->reads_in_flight ? clock_us() : 0;
     int rc = engine_poll(lane->engine, busy ? 0 : wanted, busy ? 0 : wanted > 1 ? BATCH_US : UINT64_MAX);
     if (rc < 0) {
@@ -473,12 +429,22 @@ static void turn(struct loop *loop)
 {
     struct lane *lane = &loop->lane;
     poll_engine(loop);
-    work_on_steps(loop);
+    if (searcher_has_steps(lane->searcher)) {
+        /* steps that stand back for others: what was queued for those is the device's meanwhile */
+        engine_flush(lane->engine);
+        searcher_work(lane->searcher, STEPS_NS);
+    }
     stat_set(&loop->turned_ms, lane->now_ms);
     lane_enter(lane);
     loop_run_messages(loop);
-    if (lane->now_ms - loop->last_expire_ms >= EXPIRE_MS)
-        tend_keys(loop);
+    if (lane->now_ms - loop->last_expire_ms >= EXPIRE_MS) {
+        /* keys whose time is over, in this lane's share of the shards; and the clock of last accesses */
+        struct keyspace *keyspace = &loop->server->service.keyspace;
+        loop->last_expire_ms = lane->now_ms;
+        if (lane->index == 0)
+            atomic_store_explicit(&keyspace->second, (unsigned)(lane->now_ms / 1000), memory_order_relaxed);
+        keyspace_expire_due(keyspace, lane->index, lane->service->n_lanes, &loop->expire_next, EXPIRE_US);
+    }
     if (lane->now_ms - loop->last_scan_ms >= SCAN_MS ||
         (loop->stopping && lane->now_ms - loop->last_scan_ms >= SCAN_MS / 10))
         scan_clients(loop);
@@ -501,18 +467,6 @@ static bool goes_on(const struct loop *loop)
         return true;
     EACH_HOOK(loop, busy, busy |= hook->busy(&loop->lane))
     return busy;
-}
-
-static void serve(struct loop *loop)
-{
-    loop->timer = (struct io_op){.kind = IO_TIMER, .timeout_us = TICK_US, .done = on_timer, .owner = loop};
-    engine_queue(loop->lane.engine, &loop->timer);
-    if (loop->lane.index == 0)
-        start_accepting(loop);
-    EACH_HOOK(loop, tick, hook->tick(&loop->lane))
-    while (goes_on(loop))
-        turn(loop);
-    loop->stopped = true;
 }
 
 uint64_t loop_clients_possible(const struct server *s)
@@ -595,7 +549,14 @@ static void *run_lane(void *context)
     loop->lane.now_us = loop->window_us = clock_us();
     loop->lane.now_ms = loop->lane.now_us / 1000;
     loop->wanted = 1;
-    serve(loop);
+    loop->timer = (struct io_op){.kind = IO_TIMER, .timeout_us = TICK_US, .done = on_timer, .owner = loop};
+    engine_queue(loop->lane.engine, &loop->timer);
+    if (loop->lane.index == 0)
+        start_accepting(loop);
+    EACH_HOOK(loop, tick, hook->tick(&loop->lane))
+    while (goes_on(loop))
+        turn(loop);
+    loop->stopped = true;
     close_lane(loop);
     return NULL;
 }

@@ -81,17 +81,6 @@ static long bio_ctrl(BIO *bio, int command, long number, void *pointer)
     return command == BIO_CTRL_FLUSH || command == BIO_CTRL_PUSH || command == BIO_CTRL_POP;
 }
 
-static BIO_METHOD *make_method(void)
-{
-    /* A type of our own; numbers that OpenSSL would give out end after some servers in one process. */
-    BIO_METHOD *method = BIO_meth_new(BIO_TYPE_SOURCE_SINK | 120, "lane");
-    if (method && BIO_meth_set_read_ex(method, bio_read) && BIO_meth_set_write_ex(method, bio_write) &&
-        BIO_meth_set_ctrl(method, bio_ctrl))
-        return method;
-    BIO_meth_free(method);
-    return NULL;
-}
-
 /* ---- the context ------------------------------------------------------------------------------------------------- */
 
 /* OpenSSL's word for what went wrong first; what follows it in the queue says where. */
@@ -206,8 +195,15 @@ static int use_protocols(SSL_CTX *context, const struct config *config, struct q
     return 0;
 }
 
-static void use_sessions(SSL_CTX *context, const struct config *config)
+static int make_context(const struct config *config, SSL_CTX **out, struct quire_error *err)
 {
+    ERR_clear_error();
+    SSL_CTX *context = SSL_CTX_new(TLS_server_method());
+    if (!context)
+        return error_set(err, QUIRE_ENOMEM, "no TLS context: %s", first_reason());
+    SSL_CTX_set_options(context, SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_COMPRESSION);
+    SSL_CTX_set_mode(context, SSL_MODE_RELEASE_BUFFERS);
+    SSL_CTX_set_dh_auto(context, 1);
     static const unsigned char name[] = "quire";
     SSL_CTX_set_session_id_context(context, name, sizeof name - 1);
     if (config->tls_session_caching) {
@@ -219,18 +215,6 @@ static void use_sessions(SSL_CTX *context, const struct config *config)
         SSL_CTX_set_options(context, SSL_OP_NO_TICKET);
         SSL_CTX_set_num_tickets(context, 0);
     }
-}
-
-static int make_context(const struct config *config, SSL_CTX **out, struct quire_error *err)
-{
-    ERR_clear_error();
-    SSL_CTX *context = SSL_CTX_new(TLS_server_method());
-    if (!context)
-        return error_set(err, QUIRE_ENOMEM, "no TLS context: %s", first_reason());
-    SSL_CTX_set_options(context, SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_COMPRESSION);
-    SSL_CTX_set_mode(context, SSL_MODE_RELEASE_BUFFERS);
-    SSL_CTX_set_dh_auto(context, 1);
-    use_sessions(context, config);
     int rc = use_protocols(context, config, err);
     if (rc == 0)
         rc = use_certificate(context, config, err);
@@ -252,9 +236,12 @@ int tls_create(const struct config *config, struct tls **out, struct quire_error
     if (!tls)
         return error_set(err, QUIRE_ENOMEM, "no memory for TLS");
     pthread_mutex_init(&tls->lock, NULL);
-    tls->method = make_method();
-    int rc = tls->method ? make_context(config, &tls->context, err)
-                         : error_set(err, QUIRE_ENOMEM, "no memory for TLS: %s", first_reason());
+    /* A type of our own; numbers that OpenSSL would give out end after some servers in one process. */
+    BIO_METHOD *method = tls->method = BIO_meth_new(BIO_TYPE_SOURCE_SINK | 120, "lane");
+    int rc = method && BIO_meth_set_read_ex(method, bio_read) && BIO_meth_set_write_ex(method, bio_write) &&
+                     BIO_meth_set_ctrl(method, bio_ctrl)
+                 ? make_context(config, &tls->context, err)
+                 : error_set(err, QUIRE_ENOMEM, "no memory for TLS: %s", first_reason());
     if (rc < 0) {
         tls_destroy(tls);
         return rc;

@@ -144,26 +144,20 @@ bool config_is_secret(const char *name, size_t bytes)
 
 /* ---- values ------------------------------------------------------------------------------------------------------ */
 
-/* The factor of a unit, 0 where it is unknown. */
-static uint64_t unit_factor(const char *unit)
+/* A number, with a unit where the setting is a size. */
+static int parse_number(const struct setting *s, const char *text, struct setting_value *out, struct quire_error *err)
 {
     static const struct {
         const char *unit;
         uint64_t factor;
     } units[] = {{"", 1},        {"b", 1},         {"k", 1000},       {"kb", 1u << 10},
                  {"m", 1000000}, {"mb", 1u << 20}, {"g", 1000000000}, {"gb", 1u << 30}};
-    for (size_t i = 0; i < sizeof units / sizeof *units; i++)
-        if (strcasecmp(units[i].unit, unit) == 0)
-            return units[i].factor;
-    return 0;
-}
-
-static int parse_number(const struct setting *s, const char *text, struct setting_value *out, struct quire_error *err)
-{
     char *end;
     errno = 0;
     unsigned long long number = strtoull(text, &end, 10);
-    uint64_t factor = s->kind == KIND_NUMBER ? *end == 0 : unit_factor(end);
+    uint64_t factor = 0;
+    for (size_t i = 0; i < (s->kind == KIND_NUMBER ? 1 : sizeof units / sizeof *units) && factor == 0; i++)
+        factor = strcasecmp(units[i].unit, end) == 0 ? units[i].factor : 0;
     if (!isdigit((unsigned char)text[0]) || factor == 0)
         return error_set(err, QUIRE_EINVALID, "%s: '%.64s' is not a %s", s->name, text,
                          s->kind == KIND_NUMBER ? "whole number" : "size (such as 1048576, 512kb, 64mb, 2gb)");
@@ -330,36 +324,25 @@ const char *config_setting_text(const struct config *config, const struct settin
     return capacity;
 }
 
-/* The value of a list with one more. */
-static int add_to_list(struct config *config, const struct setting *s, const char *value, struct quire_error *err)
-{
-    const char *old = atomic_load(text_of(config, s));
-    size_t capacity = strlen(old) + strlen(value) + 2;
-    char *joined = malloc(capacity), *kept = NULL;
-    if (joined) {
-        snprintf(joined, capacity, "%s%s%s", old, *old ? "\n" : "", value);
-        kept = keep_text(config, joined);
-    }
-    free(joined);
-    if (!kept)
-        return error_set(err, QUIRE_ENOMEM, "no memory for %s", s->name);
-    put_value(config, s, NULL, kept);
-    return 0;
-}
-
 int config_set(struct config *config, const char *name, const char *value, struct quire_error *err)
 {
     const struct setting *s = config_setting_find(name);
     struct setting_value parsed;
-    char *text = NULL;
+    char *text = NULL, *joined = NULL;
     if (!s)
         return error_set(err, QUIRE_ENOTFOUND, "unknown setting '%.64s'; quire-server --help lists them", name);
     int rc = config_setting_parse(config, s, value, &parsed, err);
     if (rc < 0)
         return rc;
-    if (s->kind == KIND_LIST)
-        return add_to_list(config, s, value, err);
-    if (is_text(s) && !(text = keep_text(config, value)))
+    if (s->kind == KIND_LIST) {
+        /* the list with one more */
+        const char *old = atomic_load(text_of(config, s));
+        text = asprintf(&joined, "%s%s%s", old, *old ? "\n" : "", value) < 0 ? NULL : keep_text(config, joined);
+        free(joined);
+    } else if (is_text(s)) {
+        text = keep_text(config, value);
+    }
+    if (is_text(s) && !text)
         return error_set(err, QUIRE_ENOMEM, "no memory for %s", s->name);
     put_value(config, s, &parsed, text);
     return 0;
@@ -425,16 +408,6 @@ static int check_change(const struct config *config, const struct config_change 
     return rc;
 }
 
-/* The value in force, as put_value takes it. */
-static char *get_value(const struct config *config, const struct setting *s, struct setting_value *value)
-{
-    *value = (struct setting_value){0};
-    if (is_text(s))
-        return atomic_load(text_of(config, s));
-    value->number = s->kind == KIND_BOOL ? atomic_load(flag_of(config, s)) : atomic_load(number_of(config, s));
-    return NULL;
-}
-
 struct planned_change {
     const struct setting *setting;
     struct setting_value value, old_value;
@@ -447,8 +420,14 @@ static int put_changes(struct config *config, struct planned_change *planned, co
 {
     struct quire_error err = {0};
     for (size_t i = 0; i < n; i++) {
-        planned[i].old_text = get_value(config, planned[i].setting, &planned[i].old_value);
-        put_value(config, planned[i].setting, &planned[i].value, planned[i].text);
+        struct planned_change *p = &planned[i];
+        if (is_text(p->setting))
+            p->old_text = atomic_load(text_of(config, p->setting));
+        else if (p->setting->kind == KIND_BOOL)
+            p->old_value.number = atomic_load(flag_of(config, p->setting));
+        else
+            p->old_value.number = atomic_load(number_of(config, p->setting));
+        put_value(config, p->setting, &p->value, p->text);
     }
     int rc = host && host->apply ? host->apply(host->context, changes, n, &refusal->index, &err) : 0;
     if (rc == 0)
@@ -487,13 +466,6 @@ int config_change(struct config *config, const struct config_change *changes, si
 
 /* ---- file and command line --------------------------------------------------------------------------------------- */
 
-/* Puts file and line before what went wrong. */
-static int locate(struct quire_error *err, int rc, const char *path, unsigned line)
-{
-    struct quire_error inner = *err;
-    return error_set(err, rc, "%s, line %u: %.300s", path, line, inner.message);
-}
-
 static char *trim(char *text)
 {
     while (isspace((unsigned char)*text))
@@ -519,13 +491,6 @@ void config_setting_split(char *line, char **name, char **value)
     *value = **name ? trim(*value) : *name;
 }
 
-static int parse_line(struct config *config, char *line, struct quire_error *err)
-{
-    char *name, *value;
-    config_setting_split(line, &name, &value);
-    return *name ? config_set(config, name, value, err) : 0;
-}
-
 static int parse_file(struct config *config, const char *path, struct quire_error *err)
 {
     struct quire_error inner = {0};
@@ -536,11 +501,11 @@ static int parse_file(struct config *config, const char *path, struct quire_erro
     if (!file)
         return error_set_errno(err, errno, "open", path);
     for (unsigned number = 1; rc == 0 && getline(&line, &capacity, file) >= 0; number++) {
-        rc = parse_line(config, line, &inner);
-        if (rc < 0 && err) {
-            *err = inner;
-            locate(err, rc, path, number);
-        }
+        char *name, *value;
+        config_setting_split(line, &name, &value);
+        rc = *name ? config_set(config, name, value, &inner) : 0;
+        if (rc < 0)
+            error_set(err, rc, "%s, line %u: %.300s", path, number, inner.message);
     }
     if (rc == 0 && ferror(file))
         rc = error_set_errno(err, errno, "read", path);

@@ -26,15 +26,6 @@ struct config {
 #define CHOICE(field, ...)  _Atomic uint64_t field;
 #define FIXED(...)
 #include "server/process/config.def"
-#undef STRING
-#undef LIST
-#undef NUMBER
-#undef INTEGER
-#undef BYTES
-#undef OUTPUT
-#undef BOOL
-#undef CHOICE
-#undef FIXED
     char *file;                /* real path of the file it was read from; NULL: none. Owned */
     bool port_found;           /* `port` was 0 and is what the system chose: CONFIG REWRITE leaves the 0 alone */
     struct config_text *texts; /* every text that a field has held; owned */

@@ -40,15 +40,6 @@ enum {
 #define CHOICE(...)  +1
 #define FIXED(...)   +1
 #include "server/process/config.def"
-#undef STRING
-#undef LIST
-#undef NUMBER
-#undef INTEGER
-#undef BYTES
-#undef OUTPUT
-#undef BOOL
-#undef CHOICE
-#undef FIXED
 };
 
 extern const struct setting config_settings[N_SETTINGS];
@@ -66,8 +57,9 @@ int config_setting_parse(const struct config *config, const struct setting *s, c
                          struct setting_value *out, struct quire_error *err);
 /* Whether the value is the one in force. */
 bool config_setting_holds(const struct config *config, const struct setting *s, const struct setting_value *value);
-/* The value in force as text, perhaps in `room`. */
-const char *config_setting_text(const struct config *config, const struct setting *s, char room[SETTING_TEXT_BYTES]);
+/* The value in force as text, perhaps in `capacity`. */
+const char *config_setting_text(const struct config *config, const struct setting *s,
+                                char capacity[SETTING_TEXT_BYTES]);
 /* Cuts a line of a file, in place: its name ("": a comment or nothing) and value. */
 void config_setting_split(char *line, char **name, char **value);
 
