@@ -100,8 +100,8 @@ static bool good_name(const char *name, size_t bytes)
     return bytes > 0 && bytes <= ACL_RULE_BYTES_MAX;
 }
 
-/* The default user where nobody described it. */
-static int make_default(const struct config *config, struct acl_user **out, struct quire_error *err)
+/* Adds the default user where nobody described it. */
+static int add_default(struct acl_table *table, const struct config *config, struct quire_error *err)
 {
     static const char *const open_rules[] = {"on", "nopass", "allkeys", "allchannels", "allcommands"};
     char password[ACL_RULE_BYTES_MAX + 1];
@@ -115,12 +115,11 @@ static int make_default(const struct config *config, struct acl_user **out, stru
                  ? acl_user_apply(user, password, (size_t)bytes, err)
                  : error_set(err, QUIRE_ELIMIT, "requirepass: at most %d bytes", ACL_RULE_BYTES_MAX - 1);
     }
-    if (rc < 0) {
+    if (rc == 0)
+        rc = users_put(table, user, err);
+    if (rc < 0)
         acl_user_release(user);
-        return rc;
-    }
-    *out = user;
-    return 0;
+    return rc;
 }
 
 /* The next word of a line; its bytes, 0 at the end. */
@@ -134,9 +133,8 @@ static size_t next_word(const char **at, const char *end)
     return bytes;
 }
 
-/* "NAME RULE ..." into a user that is not in the table yet. */
-static int user_of_line(const struct acl_table *table, const char *at, size_t bytes, struct acl_user **out,
-                        struct quire_error *err)
+/* Adds the user that "NAME RULE ..." describes. */
+static int add_line(struct acl_table *table, const char *at, size_t bytes, struct quire_error *err)
 {
     const char *end = at + bytes;
     struct quire_error inner = {0};
@@ -155,18 +153,6 @@ static int user_of_line(const struct acl_table *table, const char *at, size_t by
             error_set(err, rc, "user %.64s: '%.*s': %s", user->name,
                       *at == '>' || *at == '<' ? 1 : (word < 64 ? (int)word : 64), at, inner.message);
     }
-    if (rc < 0) {
-        acl_user_release(user);
-        return rc;
-    }
-    *out = user;
-    return 0;
-}
-
-static int add_line(struct acl_table *table, const char *line, size_t bytes, struct quire_error *err)
-{
-    struct acl_user *user = NULL;
-    int rc = user_of_line(table, line, bytes, &user, err);
     if (rc == 0)
         rc = users_put(table, user, err);
     if (rc < 0)
@@ -177,15 +163,7 @@ static int add_line(struct acl_table *table, const char *line, size_t bytes, str
 /* Gives users their ids, and makes sure of the default one. */
 static int complete(struct acl *acl, struct acl_table *table, struct quire_error *err)
 {
-    struct acl_user *user = NULL;
-    int rc = 0;
-    if (!users_find(table, "default", 7)) {
-        rc = make_default(acl->config, &user, err);
-        if (rc == 0)
-            rc = users_put(table, user, err);
-        if (rc < 0)
-            acl_user_release(user);
-    }
+    int rc = users_find(table, "default", 7) ? 0 : add_default(table, acl->config, err);
     for (size_t i = 0; i < table->n && rc == 0; i++) {
         const struct acl_user *old = users_find(&acl->table, table->users[i]->name, table->users[i]->name_bytes);
         table->users[i]->id = old ? old->id : ++acl->next_id;
@@ -204,18 +182,7 @@ static void problem(struct resp_buffer *problems, const char *path, unsigned lin
         resp_raw(problems, message, (size_t)bytes < sizeof message ? (size_t)bytes : sizeof message - 1);
 }
 
-/* One line of the file: empty, a comment, or "user NAME RULE ...". */
-static int read_line(struct acl_table *table, const char *line, size_t bytes, struct quire_error *err)
-{
-    const char *at = line, *end = line + bytes;
-    size_t word = next_word(&at, end);
-    if (word == 0 || *at == '#')
-        return 0;
-    if (word != 4 || strncmp(at, "user", 4) != 0)
-        return error_set(err, QUIRE_EINVALID, "line should start with user keyword followed by the username");
-    return add_line(table, at + 4, (size_t)(end - at) - 4, err);
-}
-
+/* Its lines are empty, comments, or "user NAME RULE ...". */
 static int read_file(const char *path, struct acl_table *table, struct resp_buffer *problems)
 {
     char *line = NULL;
@@ -230,7 +197,13 @@ static int read_file(const char *path, struct acl_table *table, struct resp_buff
     }
     for (unsigned number = 1; (bytes = getline(&line, &line_capacity, file)) >= 0; number++) {
         struct quire_error err = {0};
-        int rc = read_line(table, line, (size_t)bytes, &err);
+        const char *at = line, *end = line + bytes;
+        size_t word = next_word(&at, end);
+        if (word == 0 || *at == '#')
+            continue;
+        int rc = word == 4 && strncmp(at, "user", 4) == 0
+                     ? add_line(table, at + 4, (size_t)(end - at) - 4, &err)
+                     : error_set(&err, QUIRE_EINVALID, "line should start with user keyword followed by the username");
         if (rc < 0) {
             problem(problems, path, number, err.message);
             result = rc;
@@ -245,7 +218,11 @@ static int read_file(const char *path, struct acl_table *table, struct resp_buff
     return result;
 }
 
-static void publish(struct acl *acl);
+static void publish(struct acl *acl)
+{
+    if (acl->changed)
+        acl->changed(acl->changed_context);
+}
 
 int acl_load(struct acl *acl, struct resp_buffer *problems)
 {
@@ -271,21 +248,16 @@ int acl_load(struct acl *acl, struct resp_buffer *problems)
     return rc;
 }
 
-static void describe_all(struct acl *acl, struct resp_buffer *text)
-{
-    pthread_mutex_lock(&acl->lock);
-    for (size_t i = 0; i < acl->table.n; i++) {
-        acl_user_describe(acl->table.users[i], text);
-        resp_raw(text, "\n", 1);
-    }
-    pthread_mutex_unlock(&acl->lock);
-}
-
 int acl_save(struct acl *acl, struct quire_error *err)
 {
     const char *path = acl->config->aclfile;
     struct resp_buffer text = {.protocol = 2};
-    describe_all(acl, &text);
+    pthread_mutex_lock(&acl->lock);
+    for (size_t i = 0; i < acl->table.n; i++) {
+        acl_user_describe(acl->table.users[i], &text);
+        resp_raw(&text, "\n", 1);
+    }
+    pthread_mutex_unlock(&acl->lock);
     int rc = text.failed ? error_set(err, QUIRE_ENOMEM, "no memory for the text of %s", path)
                          : file_replace(path, text.data, text.bytes, S_IRUSR | S_IWUSR, err);
     resp_buffer_fini(&text);
@@ -343,18 +315,14 @@ void acl_fini(struct acl *acl)
 
 /* ---- changes ----------------------------------------------------------------------------------------------------- */
 
-static void publish(struct acl *acl)
+int acl_change(struct acl *acl, struct resp_arg name, const struct resp_arg *rules, uint32_t n, struct quire_error *err)
 {
-    if (acl->changed)
-        acl->changed(acl->changed_context);
-}
-
-static int change_locked(struct acl *acl, struct resp_arg name, const struct resp_arg *rules, uint32_t n,
-                         struct quire_error *err)
-{
+    if (!good_name((const char *)name.data, name.bytes))
+        return error_set(err, QUIRE_EINVALID, "Usernames can't contain spaces or null characters");
+    struct quire_error inner = {0};
+    pthread_mutex_lock(&acl->lock);
     const struct acl_user *old = users_find(&acl->table, name.data, name.bytes);
     struct acl_user *user = old ? acl_user_copy(old) : acl_user_create(name.data, name.bytes);
-    struct quire_error inner = {0};
     int rc = user ? 0 : error_set(err, QUIRE_ENOMEM, "no memory for a user");
     for (uint32_t i = 0; i < n && rc == 0; i++) {
         rc = acl_user_apply(user, rules[i].data, rules[i].bytes, &inner);
@@ -369,15 +337,6 @@ static int change_locked(struct acl *acl, struct resp_arg name, const struct res
         acl_user_release(user);
     else
         atomic_fetch_add_explicit(&acl->generation, 1, memory_order_release);
-    return rc;
-}
-
-int acl_change(struct acl *acl, struct resp_arg name, const struct resp_arg *rules, uint32_t n, struct quire_error *err)
-{
-    if (!good_name((const char *)name.data, name.bytes))
-        return error_set(err, QUIRE_EINVALID, "Usernames can't contain spaces or null characters");
-    pthread_mutex_lock(&acl->lock);
-    int rc = change_locked(acl, name, rules, n, err);
     pthread_mutex_unlock(&acl->lock);
     if (rc == 0)
         publish(acl);
@@ -412,14 +371,23 @@ bool acl_delete(struct acl *acl, struct resp_arg name)
     return there;
 }
 
-struct acl_user *acl_find(struct acl *acl, const void *name, size_t bytes)
+struct acl_user *acl_fetch(struct acl *acl, const void *name, size_t bytes, uint64_t id, uint64_t *generation)
 {
     pthread_mutex_lock(&acl->lock);
     struct acl_user *user = users_find(&acl->table, name, bytes);
+    if (user && id != 0 && user->id != id)
+        user = NULL;
     if (user)
         acl_user_retain(user);
+    *generation = atomic_load_explicit(&acl->generation, memory_order_relaxed);
     pthread_mutex_unlock(&acl->lock);
     return user;
+}
+
+struct acl_user *acl_find(struct acl *acl, const void *name, size_t bytes)
+{
+    uint64_t generation;
+    return acl_fetch(acl, name, bytes, 0, &generation);
 }
 
 void acl_each(struct acl *acl, void (*visit)(void *context, const struct acl_user *user), void *context)
@@ -436,17 +404,4 @@ bool acl_default_is_open(struct acl *acl)
     bool open = user->on && user->nopass;
     acl_user_release(user);
     return open;
-}
-
-struct acl_user *acl_fetch(struct acl *acl, const void *name, size_t bytes, uint64_t id, uint64_t *generation)
-{
-    pthread_mutex_lock(&acl->lock);
-    struct acl_user *user = users_find(&acl->table, name, bytes);
-    if (user && id != 0 && user->id != id)
-        user = NULL;
-    if (user)
-        acl_user_retain(user);
-    *generation = atomic_load_explicit(&acl->generation, memory_order_relaxed);
-    pthread_mutex_unlock(&acl->lock);
-    return user;
 }

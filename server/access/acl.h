@@ -23,6 +23,7 @@ enum {
     ACL_USERS_MAX = 100000,     /* in the table */
     ACL_ITEMS_MAX = 1024,       /* passwords, patterns, channels, tenants, rules: of each, per user */
     ACL_RULE_BYTES_MAX = 4096,  /* of one rule, and of a user's name */
+    ACL_LISTS = 5,              /* of texts, that a user has */
     ACL_DIGEST_TEXT_BYTES = 64, /* a SHA-256 in lower-case hexadecimal digits */
     ACL_PATTERN_READ = 1,
     ACL_PATTERN_WRITE = 2
@@ -50,9 +51,14 @@ struct acl_user {
     bool all_commands;                   /* rules are exceptions from +@all, not from -@all */
     bool everything;                     /* no request of theirs needs a look: every command, every key, no tenants */
     uint64_t allowed[ACL_ROWS_MAX / 64]; /* a bit per row of the command table */
-    struct acl_texts passwords;          /* SHA-256 as hexadecimal text */
-    struct acl_texts keys, channels, tenants;
-    struct acl_texts rules; /* of commands and categories, in the order they hold */
+    union {
+        struct acl_texts lists[ACL_LISTS];
+        struct {
+            struct acl_texts passwords; /* SHA-256 as hexadecimal text */
+            struct acl_texts keys, channels, tenants;
+            struct acl_texts rules; /* of commands and categories, in the order they hold */
+        };
+    };
 };
 
 enum acl_verdict { ACL_ALLOWED, ACL_DENIED_COMMAND, ACL_DENIED_KEY, ACL_DENIED_TENANT };

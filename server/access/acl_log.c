@@ -23,32 +23,10 @@ static char *shown(const void *data, size_t bytes)
 
 static void entry_free(struct acl_log_entry *entry)
 {
-    if (!entry)
-        return;
     free(entry->object);
     free(entry->user_name);
     free(entry->client);
     free(entry);
-}
-
-static struct acl_log_entry *entry_create(char *client, const char *reason, const void *object, size_t object_bytes,
-                                          const void *user, size_t user_bytes)
-{
-    struct acl_log_entry *entry = calloc(1, sizeof *entry);
-    if (!entry) {
-        free(client);
-        return NULL;
-    }
-    entry->reason = reason;
-    entry->object = shown(object, object_bytes);
-    entry->user_name = shown(user, user_bytes);
-    entry->client = client;
-    entry->count = 1;
-    entry->created_ms = entry->updated_ms = clock_wall_ms();
-    if (entry->object && entry->user_name && entry->client)
-        return entry;
-    entry_free(entry);
-    return NULL;
 }
 
 /* Takes out of the list an entry that is about the same as `like`; NULL where there is none. */
@@ -82,9 +60,21 @@ static void drop_oldest(struct acl *acl, size_t most)
 void acl_log_add(struct acl *acl, char *client, const char *reason, const void *object, size_t object_bytes,
                  const void *user, size_t user_bytes)
 {
-    struct acl_log_entry *entry = entry_create(client, reason, object, object_bytes, user, user_bytes);
-    if (!entry)
+    struct acl_log_entry *entry = calloc(1, sizeof *entry);
+    if (!entry) {
+        free(client);
         return; /* without memory the statistics of INFO still count it */
+    }
+    entry->reason = reason;
+    entry->object = shown(object, object_bytes);
+    entry->user_name = shown(user, user_bytes);
+    entry->client = client;
+    entry->count = 1;
+    entry->created_ms = entry->updated_ms = clock_wall_ms();
+    if (!entry->object || !entry->user_name || !client) {
+        entry_free(entry);
+        return;
+    }
     pthread_mutex_lock(&acl->lock);
     struct acl_log_entry *same = take_same(acl, entry);
     if (same) {
@@ -110,29 +100,6 @@ void acl_log_reset(struct acl *acl)
     pthread_mutex_unlock(&acl->lock);
 }
 
-static void put_entry(struct resp_buffer *out, const struct acl_log_entry *entry, uint64_t now_ms)
-{
-    const char *const texts[][2] = {
-        {"reason", entry->reason}, {"context", "toplevel"}, {"object", entry->object}, {"username", entry->user_name}};
-    resp_map(out, 10);
-    resp_text(out, "count");
-    resp_integer(out, (long long)entry->count);
-    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
-        resp_text(out, texts[i][0]);
-        resp_text(out, texts[i][1]);
-    }
-    resp_text(out, "age-seconds");
-    resp_double(out, (double)(now_ms > entry->created_ms ? now_ms - entry->created_ms : 0) / 1000);
-    resp_text(out, "client-info");
-    resp_text(out, entry->client);
-    resp_text(out, "entry-id");
-    resp_integer(out, (long long)entry->id);
-    resp_text(out, "timestamp-created");
-    resp_integer(out, (long long)entry->created_ms);
-    resp_text(out, "timestamp-last-updated");
-    resp_integer(out, (long long)entry->updated_ms);
-}
-
 void acl_log_reply(struct acl *acl, struct resp_buffer *out, uint64_t most)
 {
     uint64_t now_ms = clock_wall_ms();
@@ -140,7 +107,24 @@ void acl_log_reply(struct acl *acl, struct resp_buffer *out, uint64_t most)
     size_t n = most < acl->n_log ? (size_t)most : acl->n_log;
     const struct acl_log_entry *entry = acl->log;
     resp_array(out, n);
-    for (size_t i = 0; i < n; i++, entry = entry->next)
-        put_entry(out, entry, now_ms);
+    for (size_t i = 0; i < n; i++, entry = entry->next) {
+        const char *const texts[][2] = {{"reason", entry->reason},
+                                        {"context", "toplevel"},
+                                        {"object", entry->object},
+                                        {"username", entry->user_name}};
+        resp_map(out, 10);
+        resp_field(out, "count", (long long)entry->count);
+        for (size_t k = 0; k < sizeof texts / sizeof *texts; k++) {
+            resp_text(out, texts[k][0]);
+            resp_text(out, texts[k][1]);
+        }
+        resp_text(out, "age-seconds");
+        resp_double(out, (double)(now_ms > entry->created_ms ? now_ms - entry->created_ms : 0) / 1000);
+        resp_text(out, "client-info");
+        resp_text(out, entry->client);
+        resp_field(out, "entry-id", (long long)entry->id);
+        resp_field(out, "timestamp-created", (long long)entry->created_ms);
+        resp_field(out, "timestamp-last-updated", (long long)entry->updated_ms);
+    }
     pthread_mutex_unlock(&acl->lock);
 }

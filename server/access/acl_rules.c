@@ -82,14 +82,6 @@ static void texts_remove(struct acl_texts *texts, struct acl_text *item)
     memmove(item, item + 1, (size_t)(texts->items + texts->n - item) * sizeof *item);
 }
 
-static int texts_copy(struct acl_texts *to, const struct acl_texts *from)
-{
-    int rc = 0;
-    for (unsigned i = 0; i < from->n && rc == 0; i++)
-        rc = texts_add(to, from->items[i].data, from->items[i].bytes, from->items[i].flags, NULL);
-    return rc;
-}
-
 /* ---- create and destroy ------------------------------------------------------------------------------------------ */
 
 struct acl_user *acl_user_create(const void *name, size_t name_bytes)
@@ -119,12 +111,15 @@ struct acl_user *acl_user_copy(const struct acl_user *user)
     copy->all_commands = user->all_commands;
     copy->everything = user->everything;
     memcpy(copy->allowed, user->allowed, sizeof copy->allowed);
-    if (texts_copy(&copy->passwords, &user->passwords) == 0 && texts_copy(&copy->keys, &user->keys) == 0 &&
-        texts_copy(&copy->channels, &user->channels) == 0 && texts_copy(&copy->tenants, &user->tenants) == 0 &&
-        texts_copy(&copy->rules, &user->rules) == 0)
-        return copy;
-    acl_user_release(copy);
-    return NULL;
+    const struct acl_texts *from = user->lists;
+    for (unsigned l = 0; l < ACL_LISTS; l++)
+        for (unsigned i = 0; i < from[l].n; i++)
+            if (texts_add(&copy->lists[l], from[l].items[i].data, from[l].items[i].bytes, from[l].items[i].flags,
+                          NULL)) {
+                acl_user_release(copy);
+                return NULL;
+            }
+    return copy;
 }
 
 void acl_user_retain(struct acl_user *user)
@@ -136,13 +131,57 @@ void acl_user_release(struct acl_user *user)
 {
     if (!user || atomic_fetch_sub_explicit(&user->references, 1, memory_order_acq_rel) != 1)
         return;
-    texts_clear(&user->passwords);
-    texts_clear(&user->keys);
-    texts_clear(&user->channels);
-    texts_clear(&user->tenants);
-    texts_clear(&user->rules);
+    for (unsigned l = 0; l < ACL_LISTS; l++)
+        texts_clear(&user->lists[l]);
     free(user->name);
     free(user);
+}
+
+/* ---- rules that are words ---------------------------------------------------------------------------------------- */
+
+/* The flag that a word sets or clears, and the list that it empties. Some words of Redis's have nothing to act on here:
+ * there are no selectors, and nothing is restored from dumps. */
+#define AT(field) offsetof(struct acl_user, field)
+static const struct {
+    const char *word;
+    bool on;
+    size_t flag, texts; /* in struct acl_user; 0: none */
+} words[] = {{"on", true, AT(on), 0},
+             {"off", false, AT(on), 0},
+             {"nopass", true, AT(nopass), AT(passwords)},
+             {"resetpass", false, AT(nopass), AT(passwords)},
+             {"allkeys", true, AT(all_keys), AT(keys)},
+             {"resetkeys", false, AT(all_keys), AT(keys)},
+             {"allchannels", true, AT(all_channels), AT(channels)},
+             {"resetchannels", false, AT(all_channels), AT(channels)},
+             {"allcommands", true, AT(all_commands), AT(rules)},
+             {"nocommands", false, AT(all_commands), AT(rules)},
+             {"resettenants", false, 0, AT(tenants)},
+             {"clearselectors", false, 0, 0},
+             {"sanitize-payload", false, 0, 0},
+             {"skip-sanitize-payload", false, 0, 0}};
+
+static bool is_word(const char *word, const char *rule, size_t bytes)
+{
+    return strlen(word) == bytes && strncasecmp(word, rule, bytes) == 0;
+}
+
+/* False where the rule is none of the words. "reset" is all those that take something away. */
+static bool apply_word(struct acl_user *user, const char *rule, size_t bytes)
+{
+    bool reset = is_word("reset", rule, bytes), known = reset;
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
+        if (!is_word(words[i].word, rule, bytes) && (!reset || words[i].on))
+            continue;
+        known = true;
+        if (words[i].texts)
+            texts_clear((struct acl_texts *)(void *)((char *)user + words[i].texts));
+        if (words[i].flag)
+            *(bool *)((char *)user + words[i].flag) = words[i].on;
+        if (words[i].flag == AT(all_commands))
+            memset(user->allowed, words[i].on ? 0xff : 0, sizeof user->allowed);
+    }
+    return known;
 }
 
 /* ---- commands and categories ------------------------------------------------------------------------------------- */
@@ -158,85 +197,45 @@ static void allow_row(struct acl_user *user, unsigned row, bool allow)
     user->allowed[row / 64] = allow ? user->allowed[row / 64] | bit : user->allowed[row / 64] & ~bit;
 }
 
-static void allow_all(struct acl_user *user, bool allow)
-{
-    user->all_commands = allow;
-    memset(user->allowed, allow ? 0xff : 0, sizeof user->allowed);
-    texts_clear(&user->rules);
-}
-
-static void allow_category(struct acl_user *user, unsigned category, bool allow)
-{
-    for (unsigned row = 0; row < n_commands; row++)
-        if (command_in_category(&commands[row], category))
-            allow_row(user, row, allow);
-}
-
-/* The row itself, and those of its sub-commands. */
-static void allow_command(struct acl_user *user, unsigned row, bool allow)
-{
-    allow_row(user, row, allow);
-    for (unsigned sub = row + 1; sub < n_commands && command_is_sub(&commands[sub], &commands[row]); sub++)
-        allow_row(user, sub, allow);
-}
-
 /* Puts a rule behind the others and takes away those that it makes meaningless. */
-static int add_rule(struct acl_user *user, const char *words, bool allow, struct quire_error *err)
+static int add_rule(struct acl_user *user, const char *text, bool allow, struct quire_error *err)
 {
-    size_t bytes = strlen(words);
+    size_t bytes = strlen(text);
     for (unsigned i = user->rules.n; i-- > 0;) {
         const struct acl_text *rule = &user->rules.items[i];
         bool under = rule->bytes > bytes && rule->data[bytes] == '|';
-        if ((rule->bytes == bytes || under) && memcmp(rule->data, words, bytes) == 0)
+        if ((rule->bytes == bytes || under) && memcmp(rule->data, text, bytes) == 0)
             texts_remove(&user->rules, &user->rules.items[i]);
     }
-    return texts_add(&user->rules, words, bytes, allow, err);
+    return texts_add(&user->rules, text, bytes, allow, err);
 }
 
-static int find_row(const char *name, size_t bytes)
-{
-    for (unsigned row = 0; row < n_commands; row++)
-        if (commands[row].name_bytes == bytes && strncasecmp(commands[row].name, name, bytes) == 0)
-            return (int)row;
-    return -1;
-}
-
-static int unknown_command(struct quire_error *err)
-{
-    return error_set(err, QUIRE_ENOTFOUND, "Unknown command or category name in ACL");
-}
-
-static int apply_category(struct acl_user *user, const char *name, size_t bytes, bool allow, struct quire_error *err)
-{
-    char words[40];
-    if (bytes == 3 && strncasecmp(name, "all", 3) == 0) {
-        allow_all(user, allow);
-        return 0;
-    }
-    int category = command_category_find(name, bytes);
-    if (category < 0)
-        return unknown_command(err);
-    snprintf(words, sizeof words, "@%s", command_category_name((unsigned)category));
-    int rc = add_rule(user, words, allow, err);
-    if (rc == 0)
-        allow_category(user, (unsigned)category, allow);
-    return rc;
-}
-
-/* "get", "config|get" or "@read". */
+/* "get" with its sub-commands, "config|get" or "@read". */
 static int apply_command(struct acl_user *user, const char *name, size_t bytes, bool allow, struct quire_error *err)
 {
-    if (bytes > 0 && name[0] == '@')
-        return apply_category(user, name + 1, bytes - 1, allow, err);
-    const char *bar = memchr(name, '|', bytes);
-    if (bar && memchr(bar + 1, '|', bytes - (size_t)(bar + 1 - name)))
-        return error_set(err, QUIRE_EINVALID, "Allowing first-arg of a subcommand is not supported");
-    int row = find_row(name, bytes);
-    if (row < 0)
-        return unknown_command(err);
-    int rc = add_rule(user, commands[row].name, allow, err);
-    if (rc == 0)
-        allow_command(user, (unsigned)row, allow);
+    char text[40];
+    int category = -1, row = -1;
+    if (bytes > 0 && name[0] == '@') {
+        if (is_word("@all", name, bytes)) {
+            apply_word(user, allow ? "allcommands" : "nocommands", allow ? 11 : 10);
+            return 0;
+        }
+        category = command_category_find(name + 1, bytes - 1);
+    } else {
+        const char *bar = memchr(name, '|', bytes);
+        if (bar && memchr(bar + 1, '|', bytes - (size_t)(bar + 1 - name)))
+            return error_set(err, QUIRE_EINVALID, "Allowing first-arg of a subcommand is not supported");
+        row = command_find(name, bytes);
+    }
+    if (category < 0 && row < 0)
+        return error_set(err, QUIRE_ENOTFOUND, "Unknown command or category name in ACL");
+    snprintf(text, sizeof text, "%s%s", row < 0 ? "@" : "",
+             row < 0 ? command_category_name((unsigned)category) : commands[row].name);
+    int rc = add_rule(user, text, allow, err);
+    for (unsigned i = 0; i < n_commands && rc == 0; i++)
+        if (row < 0 ? command_in_category(&commands[i], (unsigned)category)
+                    : i == (unsigned)row || command_is_sub(&commands[i], &commands[row]))
+            allow_row(user, i, allow);
     return rc;
 }
 
@@ -250,31 +249,22 @@ static void digest_text(const void *password, size_t bytes, char text[ACL_DIGEST
         snprintf(text + 2 * i, 3, "%02x", digest[i]);
 }
 
-static int check_digest(const char *text, size_t bytes, struct quire_error *err)
-{
-    bool good = bytes == ACL_DIGEST_TEXT_BYTES;
-    for (size_t i = 0; i < bytes && good; i++)
-        good = (text[i] >= '0' && text[i] <= '9') || (text[i] >= 'a' && text[i] <= 'f');
-    return good ? 0
-                : error_set(err, QUIRE_EINVALID,
-                            "The password hash must be exactly 64 characters and contain only lowercase hexadecimal "
-                            "characters");
-}
-
 /* ">password", "<password", "#digest", "!digest". */
 static int apply_password(struct acl_user *user, char kind, const char *text, size_t bytes, struct quire_error *err)
 {
     char digest[ACL_DIGEST_TEXT_BYTES + 1] = "";
-    int rc = 0;
     if (kind == '#' || kind == '!') {
-        rc = check_digest(text, bytes, err);
-        if (rc == 0)
-            memcpy(digest, text, bytes);
+        bool good = bytes == ACL_DIGEST_TEXT_BYTES;
+        for (size_t i = 0; i < bytes && good; i++)
+            good = text[i] && strchr("0123456789abcdef", text[i]);
+        if (!good)
+            return error_set(err, QUIRE_EINVALID,
+                             "The password hash must be exactly 64 characters and contain only lowercase hexadecimal "
+                             "characters");
+        memcpy(digest, text, bytes);
     } else {
         digest_text(text, bytes, digest);
     }
-    if (rc < 0)
-        return rc;
     struct acl_text *there = texts_find(&user->passwords, digest, ACL_DIGEST_TEXT_BYTES);
     if (kind == '<' || kind == '!') {
         if (!there)
@@ -283,7 +273,7 @@ static int apply_password(struct acl_user *user, char kind, const char *text, si
         texts_remove(&user->passwords, there);
         return 0;
     }
-    rc = there ? 0 : texts_add(&user->passwords, digest, ACL_DIGEST_TEXT_BYTES, 0, err);
+    int rc = there ? 0 : texts_add(&user->passwords, digest, ACL_DIGEST_TEXT_BYTES, 0, err);
     if (rc == 0)
         user->nopass = false;
     return rc;
@@ -364,130 +354,12 @@ static int add_tenant(struct acl_user *user, const char *text, size_t bytes, str
     if (bytes == 0)
         return error_set(err, QUIRE_EINVALID, "tenant: needs the name of a tenant, as in tenant:acme");
     int rc = grants_check_tenant(text, bytes, err);
-    if (rc < 0)
+    if (rc < 0 || texts_find(&user->tenants, text, bytes))
         return rc;
-    return texts_find(&user->tenants, text, bytes) ? 0 : texts_add(&user->tenants, text, bytes, 0, err);
+    return texts_add(&user->tenants, text, bytes, 0, err);
 }
 
-/* ---- rules that are words ---------------------------------------------------------------------------------------- */
-
-static void word_on(struct acl_user *user)
-{
-    user->on = true;
-}
-
-static void word_off(struct acl_user *user)
-{
-    user->on = false;
-}
-
-static void word_resetpass(struct acl_user *user)
-{
-    texts_clear(&user->passwords);
-    user->nopass = false;
-}
-
-static void word_nopass(struct acl_user *user)
-{
-    texts_clear(&user->passwords);
-    user->nopass = true;
-}
-
-static void word_resetkeys(struct acl_user *user)
-{
-    texts_clear(&user->keys);
-    user->all_keys = false;
-}
-
-static void word_allkeys(struct acl_user *user)
-{
-    texts_clear(&user->keys);
-    user->all_keys = true;
-}
-
-static void word_resetchannels(struct acl_user *user)
-{
-    texts_clear(&user->channels);
-    user->all_channels = false;
-}
-
-static void word_allchannels(struct acl_user *user)
-{
-    texts_clear(&user->channels);
-    user->all_channels = true;
-}
-
-static void word_allcommands(struct acl_user *user)
-{
-    allow_all(user, true);
-}
-
-static void word_nocommands(struct acl_user *user)
-{
-    allow_all(user, false);
-}
-
-static void word_resettenants(struct acl_user *user)
-{
-    texts_clear(&user->tenants);
-}
-
-static void word_reset(struct acl_user *user)
-{
-    word_off(user);
-    word_resetpass(user);
-    word_resetkeys(user);
-    word_resetchannels(user);
-    word_nocommands(user);
-    word_resettenants(user);
-}
-
-/* Rules of Redis's that have nothing to act on here: there are no selectors, and nothing is restored from dumps. */
-static void word_without_effect(struct acl_user *user)
-{
-    (void)user;
-}
-
-static const struct {
-    const char *word;
-    void (*apply)(struct acl_user *user);
-} words[] = {{"on", word_on},
-             {"off", word_off},
-             {"nopass", word_nopass},
-             {"resetpass", word_resetpass},
-             {"allkeys", word_allkeys},
-             {"resetkeys", word_resetkeys},
-             {"allchannels", word_allchannels},
-             {"resetchannels", word_resetchannels},
-             {"allcommands", word_allcommands},
-             {"nocommands", word_nocommands},
-             {"resettenants", word_resettenants},
-             {"reset", word_reset},
-             {"clearselectors", word_without_effect},
-             {"sanitize-payload", word_without_effect},
-             {"skip-sanitize-payload", word_without_effect}};
-
-static int apply_word(struct acl_user *user, const char *rule, size_t bytes, struct quire_error *err)
-{
-    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
-        if (strlen(words[i].word) == bytes && strncasecmp(words[i].word, rule, bytes) == 0) {
-            words[i].apply(user);
-            return 0;
-        }
-    if (bytes >= 7 && strncasecmp(rule, "tenant:", 7) == 0)
-        return add_tenant(user, rule + 7, bytes - 7, err);
-    if (bytes > 0 && rule[0] == '(')
-        return error_set(err, QUIRE_EUNSUPPORTED,
-                         "Selectors are not supported: give the permissions to the user itself, or to a second user");
-    return syntax_error(err);
-}
-
-static void judge_everything(struct acl_user *user)
-{
-    user->everything = user->all_keys && user->tenants.n == 0;
-    for (unsigned row = 0; row < n_commands && user->everything; row++)
-        user->everything = is_allowed(user, row);
-}
+/* ---- one rule -------------------------------------------------------------------------------------------------- */
 
 /* What a line of a file could not hold. A password may be anything: only its digest is kept. */
 static bool has_blank(const char *rule, size_t bytes)
@@ -517,9 +389,18 @@ int acl_user_apply(struct acl_user *user, const void *text, size_t bytes, struct
         rc = add_channel(user, rule + 1, bytes - 1, err);
     else if (kind == '+' || kind == '-')
         rc = apply_command(user, rule + 1, bytes - 1, kind == '+', err);
+    else if (apply_word(user, rule, bytes))
+        rc = 0;
+    else if (bytes >= 7 && strncasecmp(rule, "tenant:", 7) == 0)
+        rc = add_tenant(user, rule + 7, bytes - 7, err);
+    else if (kind == '(')
+        rc = error_set(err, QUIRE_EUNSUPPORTED,
+                       "Selectors are not supported: give the permissions to the user itself, or to a second user");
     else
-        rc = apply_word(user, rule, bytes, err);
-    judge_everything(user);
+        rc = syntax_error(err);
+    user->everything = user->all_keys && user->tenants.n == 0;
+    for (unsigned row = 0; row < n_commands && user->everything; row++)
+        user->everything = is_allowed(user, row);
     return rc;
 }
 

@@ -19,30 +19,12 @@ struct span {
     const char *at, *end;
 };
 
-/* The end of the item at `at`: a bracketed group or a word. */
-static const char *item_end(const char *at, const char *end)
-{
-    int depth = 0;
-    for (; at < end; at++) {
-        depth += *at == '[' || *at == '(';
-        depth -= *at == ']' || *at == ')';
-        if (depth == 0 && (at + 1 == end || at[1] == ' ' || at[1] == '|'))
-            return at + 1;
-    }
-    return end;
-}
-
 static bool is_token(struct span s)
 {
     for (const char *p = s.at; p < s.end; p++)
         if (!isupper((unsigned char)*p) && !isdigit((unsigned char)*p) && *p != '-')
             return false;
     return s.at < s.end;
-}
-
-static bool is_dots(struct span s)
-{
-    return s.end - s.at == 3 && memcmp(s.at, "...", 3) == 0;
 }
 
 /* The next word or group of a list; false at its end. */
@@ -53,8 +35,37 @@ static bool next_item(struct span *list, struct span *item)
     if (list->at >= list->end)
         return false;
     item->at = list->at;
-    item->end = list->at = item_end(list->at, list->end);
+    for (int depth = 0; list->at < list->end; list->at++) {
+        depth += *list->at == '[' || *list->at == '(';
+        depth -= *list->at == ']' || *list->at == ')';
+        if (depth == 0 && (list->at + 1 == list->end || list->at[1] == ' ' || list->at[1] == '|')) {
+            list->at++;
+            break;
+        }
+    }
+    item->end = list->at;
     return true;
+}
+
+/* What stands before the next bar at depth 0, or all that is left. */
+static struct span take_alternative(struct span *list)
+{
+    struct span taken = *list;
+    for (int depth = 0; list->at < list->end; list->at++) {
+        depth += *list->at == '[' || *list->at == '(';
+        depth -= *list->at == ']' || *list->at == ')';
+        if (depth == 0 && *list->at == '|')
+            break;
+    }
+    taken.end = list->at;
+    list->at += list->at < list->end;
+    return taken;
+}
+
+/* Whether a list is "a|b|c". */
+static bool has_bar(struct span list)
+{
+    return take_alternative(&(struct span){list.at, list.end}).end < list.end;
 }
 
 /* One argument: an item with what belongs to it. */
@@ -62,19 +73,6 @@ struct argument {
     struct span item, token, inside;
     bool optional, multiple, alternatives;
 };
-
-/* Whether a list is "a|b|c": a bar at depth 0. */
-static bool has_bar(struct span list)
-{
-    int depth = 0;
-    for (const char *p = list.at; p < list.end; p++) {
-        depth += *p == '[' || *p == '(';
-        depth -= *p == ']' || *p == ')';
-        if (depth == 0 && *p == '|')
-            return true;
-    }
-    return false;
-}
 
 static bool next_argument(struct span *list, struct argument *a)
 {
@@ -91,7 +89,7 @@ static bool next_argument(struct span *list, struct argument *a)
         a->token = a->item;
     }
     rest = *list;
-    if (next_item(&rest, &ahead) && is_dots(ahead)) {
+    if (next_item(&rest, &ahead) && ahead.end - ahead.at == 3 && memcmp(ahead.at, "...", 3) == 0) {
         a->multiple = true;
         *list = rest;
     }
@@ -205,21 +203,6 @@ static void put_one(struct resp_buffer *out, struct span list, bool optional, bo
         put_parts(out, list, "block", optional, multiple);
 }
 
-static struct span take_alternative(struct span *list)
-{
-    int depth = 0;
-    struct span taken = *list;
-    for (; list->at < list->end; list->at++) {
-        depth += *list->at == '[' || *list->at == '(';
-        depth -= *list->at == ']' || *list->at == ')';
-        if (depth == 0 && *list->at == '|')
-            break;
-    }
-    taken.end = list->at;
-    list->at += list->at < list->end;
-    return taken;
-}
-
 static void put_list(struct resp_buffer *out, struct span list)
 {
     struct argument a;
@@ -235,11 +218,6 @@ static void put_list(struct resp_buffer *out, struct span list)
     resp_array(out, count_arguments(list));
     while (next_argument(&list, &a))
         put_one(out, a.inside, a.optional, a.multiple);
-}
-
-bool command_has_arguments(const struct command *command)
-{
-    return command->syntax[0] != 0;
 }
 
 void command_docs_arguments(struct resp_buffer *out, const struct command *command)

@@ -55,7 +55,6 @@ bool command_is_sub(const struct command *command, const struct command *contain
 bool command_arg_is_secret(unsigned row, const struct resp_arg *args, uint32_t i);
 
 /* The structured arguments of COMMAND DOCS, from the row's syntax; nothing where there are none. */
-bool command_has_arguments(const struct command *command);
 void command_docs_arguments(struct resp_buffer *out, const struct command *command);
 
 /* ---- access: command_access.c ------------------------------------------------------------------------------------ */

@@ -54,31 +54,17 @@ static void add_line(void *context, const struct acl_user *user)
     resp_buffer_fini(&line);
 }
 
-static void reply_lines(struct client *c, bool names_only)
+/* LIST and USERS. */
+void cmd_acl_list(struct caller *caller, const struct resp_arg *args, uint32_t n)
 {
-    struct lines lines = {.text = {.protocol = 2}, .names_only = names_only};
-    acl_each(&c->loop->server->acl, add_line, &lines);
-    struct resp_buffer *out = client_reply(c);
+    struct lines lines = {.text = {.protocol = 2}, .names_only = arg_is(args[1], "USERS")};
+    (void)n;
+    acl_each(&client_of(caller)->loop->server->acl, add_line, &lines);
+    struct resp_buffer *out = caller_reply(caller);
     resp_array(out, lines.n);
     resp_raw(out, lines.text.data, lines.text.bytes);
     out->failed |= lines.text.failed;
     resp_buffer_fini(&lines.text);
-}
-
-void cmd_acl_list(struct caller *caller, const struct resp_arg *args, uint32_t n)
-{
-    struct client *c = client_of(caller);
-    (void)args;
-    (void)n;
-    reply_lines(c, false);
-}
-
-void cmd_acl_users(struct caller *caller, const struct resp_arg *args, uint32_t n)
-{
-    struct client *c = client_of(caller);
-    (void)args;
-    (void)n;
-    reply_lines(c, true);
 }
 
 /* A field whose value one of acl_user_... writes. */
@@ -158,23 +144,21 @@ void cmd_acl_deluser(struct caller *caller, const struct resp_arg *args, uint32_
 
 void cmd_acl_genpass(struct caller *caller, const struct resp_arg *args, uint32_t n)
 {
-    struct client *c = client_of(caller);
     enum { BITS_MAX = 4096 };
     uint8_t bytes[BITS_MAX / 8];
     char text[BITS_MAX / 4 + 1];
     long long bits = 256;
     if (n > 3) {
-        caller_error(&c->caller, "ERR wrong number of arguments for 'acl|genpass' command");
+        caller_error(caller, "ERR wrong number of arguments for 'acl|genpass' command");
         return;
     }
     if (n == 3 && !arg_integer(args[2], &bits)) {
-        caller_error(&c->caller, "ERR value is not an integer or out of range");
+        caller_error(caller, "ERR value is not an integer or out of range");
         return;
     }
     if (bits <= 0 || bits > BITS_MAX) {
-        caller_error(&c->caller,
-                     "ERR ACL GENPASS argument must be the number of bits for the output password, a positive "
-                     "number up to 4096");
+        caller_error(caller, "ERR ACL GENPASS argument must be the number of bits for the output password, a positive "
+                             "number up to 4096");
         return;
     }
     size_t digits = (size_t)(bits + 3) / 4, filled = 0, wanted = (digits + 1) / 2;
@@ -184,79 +168,61 @@ void cmd_acl_genpass(struct caller *caller, const struct resp_arg *args, uint32_
     }
     for (size_t i = 0; i < wanted; i++)
         snprintf(text + 2 * i, 3, "%02x", bytes[i]);
-    resp_bulk(client_reply(c), text, digits);
+    resp_bulk(caller_reply(caller), text, digits);
 }
 
 /* ---- questions --------------------------------------------------------------------------------------------------- */
 
-static void list_category(struct client *c, unsigned category)
-{
-    size_t count = 0;
-    struct resp_buffer *out = client_reply(c);
-    for (unsigned row = 0; row < n_commands; row++)
-        count += command_in_category(&commands[row], category);
-    resp_array(out, count);
-    for (unsigned row = 0; row < n_commands; row++)
-        if (command_in_category(&commands[row], category))
-            resp_text(out, commands[row].name);
-}
-
 void cmd_acl_cat(struct caller *caller, const struct resp_arg *args, uint32_t n)
 {
-    struct client *c = client_of(caller);
     unsigned count = 0;
     int category = n == 3 ? command_category_find(args[2].data, args[2].bytes) : -1;
     if (n > 3) {
-        caller_error(&c->caller, "ERR wrong number of arguments for 'acl|cat' command");
+        caller_error(caller, "ERR wrong number of arguments for 'acl|cat' command");
         return;
     }
-    if (category >= 0) {
-        list_category(c, (unsigned)category);
+    if (n == 3 && category < 0) {
+        caller_error(caller, "ERR Unknown category '%.*s'", ARG_SHOWN(args[2], 128u));
         return;
     }
-    if (n == 3) {
-        caller_error(&c->caller, "ERR Unknown category '%.*s'", ARG_SHOWN(args[2], 128u));
+    struct resp_buffer *out = caller_reply(caller);
+    if (category < 0) {
+        while (command_category_name(count))
+            count++;
+        resp_array(out, count);
+        for (unsigned i = 0; i < count; i++)
+            resp_text(out, command_category_name(i));
         return;
     }
-    struct resp_buffer *out = client_reply(c);
-    while (command_category_name(count))
-        count++;
+    for (unsigned row = 0; row < n_commands; row++)
+        count += command_in_category(&commands[row], (unsigned)category);
     resp_array(out, count);
-    for (unsigned i = 0; i < count; i++)
-        resp_text(out, command_category_name(i));
-}
-
-static void dryrun_as(struct client *c, const struct acl_user *user, const struct resp_arg *args, uint32_t n)
-{
-    char sentence[512];
-    uint32_t key_at = 0;
-    int row = command_find_request(args, n);
-    if (row < 0) {
-        caller_error(&c->caller, "ERR Command '%.*s' not found", ARG_SHOWN(args[0], 128u));
-        return;
-    }
-    if (!command_arity_fits(&commands[row], n)) {
-        caller_error(&c->caller, "ERR wrong number of arguments for '%s' command", commands[row].name);
-        return;
-    }
-    enum acl_verdict verdict = acl_user_check(user, (unsigned)row, args, n, &key_at);
-    if (verdict == ACL_ALLOWED) {
-        resp_simple(client_reply(c), "OK");
-        return;
-    }
-    acl_denial(sentence, sizeof sentence, user, verdict, (unsigned)row, args[key_at], true);
-    resp_text(client_reply(c), sentence);
+    for (unsigned row = 0; row < n_commands; row++)
+        if (command_in_category(&commands[row], (unsigned)category))
+            resp_text(out, commands[row].name);
 }
 
 void cmd_acl_dryrun(struct caller *caller, const struct resp_arg *args, uint32_t n)
 {
-    struct client *c = client_of(caller);
-    struct acl_user *user = acl_find(&c->loop->server->acl, args[2].data, args[2].bytes);
+    char sentence[512];
+    uint32_t key_at = 0;
+    struct acl_user *user = acl_find(&client_of(caller)->loop->server->acl, args[2].data, args[2].bytes);
+    int row = command_find_request(args + 3, n - 3);
     if (!user) {
-        caller_error(&c->caller, "ERR User '%.*s' not found", ARG_SHOWN(args[2], 128u));
-        return;
+        caller_error(caller, "ERR User '%.*s' not found", ARG_SHOWN(args[2], 128u));
+    } else if (row < 0) {
+        caller_error(caller, "ERR Command '%.*s' not found", ARG_SHOWN(args[3], 128u));
+    } else if (!command_arity_fits(&commands[row], n - 3)) {
+        caller_error(caller, "ERR wrong number of arguments for '%s' command", commands[row].name);
+    } else {
+        enum acl_verdict verdict = acl_user_check(user, (unsigned)row, args + 3, n - 3, &key_at);
+        if (verdict == ACL_ALLOWED) {
+            resp_simple(caller_reply(caller), "OK");
+        } else {
+            acl_denial(sentence, sizeof sentence, user, verdict, (unsigned)row, args[3 + key_at], true);
+            resp_text(caller_reply(caller), sentence);
+        }
     }
-    dryrun_as(c, user, args + 3, n - 3);
     acl_user_release(user);
 }
 
@@ -322,37 +288,24 @@ static void file_job(struct job *job)
     lane_post(&call->loop->lane, &call->message);
 }
 
-static void begin_file_call(struct client *c, bool save)
+/* LOAD and SAVE. */
+void cmd_acl_file(struct caller *caller, const struct resp_arg *args, uint32_t n)
 {
+    struct client *c = client_of(caller);
+    (void)n;
     if (c->loop->server->service.config->aclfile[0] == 0) {
-        caller_error(&c->caller,
+        caller_error(caller,
                      "ERR This Redis instance is not configured to use an ACL file. You may want to specify users "
                      "via the ACL SETUSER command and then issue a CONFIG REWRITE (assuming you have a Redis "
                      "configuration file set) in order to store users in the Redis configuration.");
         return;
     }
-    struct file_call *call = caller_defer(&c->caller, sizeof *call, true);
+    struct file_call *call = caller_defer(caller, sizeof *call, true);
     if (!call)
         return;
     call->loop = c->loop;
-    call->save = save;
+    call->save = arg_is(args[1], "SAVE");
     call->problems.protocol = 2;
     call->job.run = file_job;
     worker_post(&c->loop->server->service.worker, &call->job);
-}
-
-void cmd_acl_load(struct caller *caller, const struct resp_arg *args, uint32_t n)
-{
-    struct client *c = client_of(caller);
-    (void)args;
-    (void)n;
-    begin_file_call(c, false);
-}
-
-void cmd_acl_save(struct caller *caller, const struct resp_arg *args, uint32_t n)
-{
-    struct client *c = client_of(caller);
-    (void)args;
-    (void)n;
-    begin_file_call(c, true);
 }

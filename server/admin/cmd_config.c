@@ -264,10 +264,5 @@ void cmd_config_resetstat(struct caller *caller, const struct resp_arg *args, ui
     struct client *c = client_of(caller);
     (void)args;
     (void)n;
-    struct gather *g = gather_begin(c, sizeof *g);
-    if (!g)
-        return;
-    g->work = reset_lane;
-    g->finish = reset_done;
-    gather_start(g);
+    gather_ask(c, reset_lane, reset_done);
 }

@@ -40,19 +40,18 @@ static uint64_t key_memory(const struct key_entry *entry)
 
 void cmd_memory_usage(struct caller *caller, const struct resp_arg *args, uint32_t n)
 {
-    struct client *c = client_of(caller);
     struct key_call call;
     long long samples;
     if (n != 3 && !(n == 5 && arg_is(args[3], "SAMPLES"))) {
-        caller_error(&c->caller, "ERR syntax error");
+        caller_error(caller, "ERR syntax error");
     } else if (n == 5 && !arg_integer(args[4], &samples)) {
-        caller_error(&c->caller, "ERR value is not an integer or out of range");
+        caller_error(caller, "ERR value is not an integer or out of range");
     } else if (n == 5 && samples < 0) {
-        caller_error(&c->caller, "ERR syntax error");
-    } else if (!key_peek(&call, &c->caller, args[2])) {
-        resp_null(client_reply(c));
+        caller_error(caller, "ERR syntax error");
+    } else if (!key_peek(&call, caller, args[2])) {
+        resp_null(caller_reply(caller));
     } else {
-        resp_integer(client_reply(c), (long long)key_memory(call.entry));
+        resp_integer(caller_reply(caller), (long long)key_memory(call.entry));
         key_end(&call);
     }
 }
@@ -76,12 +75,6 @@ static void take_totals(struct server *server, struct memory_totals *f)
         f->clients += atomic_load(&server->loops[i].n_clients);
 }
 
-static void put_count(struct resp_buffer *out, const char *name, uint64_t value)
-{
-    resp_text(out, name);
-    resp_integer(out, (long long)value);
-}
-
 void cmd_memory_stats(struct caller *caller, const struct resp_arg *args, uint32_t n)
 {
     struct client *c = client_of(caller);
@@ -92,17 +85,17 @@ void cmd_memory_stats(struct caller *caller, const struct resp_arg *args, uint32
     uint64_t rest = f.resident.anonymous > f.dataset ? f.resident.anonymous - f.dataset : 0;
     struct resp_buffer *out = client_reply(c);
     resp_map(out, 9);
-    put_count(out, "peak.allocated", f.resident.peak);
-    put_count(out, "total.allocated", f.resident.anonymous);
-    put_count(out, "overhead.total", rest);
-    put_count(out, "keys.count", f.keys);
-    put_count(out, "keys.bytes-per-key", f.keys ? f.dataset / f.keys : 0);
-    put_count(out, "dataset.bytes", f.dataset);
+    resp_field(out, "peak.allocated", (long long)f.resident.peak);
+    resp_field(out, "total.allocated", (long long)f.resident.anonymous);
+    resp_field(out, "overhead.total", (long long)rest);
+    resp_field(out, "keys.count", (long long)f.keys);
+    resp_field(out, "keys.bytes-per-key", (long long)(f.keys ? f.dataset / f.keys : 0));
+    resp_field(out, "dataset.bytes", (long long)f.dataset);
     resp_text(out, "dataset.percentage");
     resp_double(out, f.resident.anonymous ? 100.0 * (double)f.dataset / (double)f.resident.anonymous : 0);
     resp_text(out, "peak.percentage");
     resp_double(out, f.resident.peak ? 100.0 * (double)f.resident.total / (double)f.resident.peak : 0);
-    put_count(out, "rss", f.resident.total);
+    resp_field(out, "rss", (long long)f.resident.total);
 }
 
 void cmd_memory_doctor(struct caller *caller, const struct resp_arg *args, uint32_t n)
@@ -133,14 +126,13 @@ void cmd_memory_doctor(struct caller *caller, const struct resp_arg *args, uint3
 
 void cmd_memory_purge(struct caller *caller, const struct resp_arg *args, uint32_t n)
 {
-    struct client *c = client_of(caller);
     (void)args;
     (void)n;
     if (mi_collect)
         mi_collect(true);
     else
         malloc_trim(0);
-    resp_simple(client_reply(c), "OK");
+    resp_simple(caller_reply(caller), "OK");
 }
 
 static void add_text(const char *text, void *context)
@@ -150,7 +142,6 @@ static void add_text(const char *text, void *context)
 
 void cmd_memory_malloc_stats(struct caller *caller, const struct resp_arg *args, uint32_t n)
 {
-    struct client *c = client_of(caller);
     struct resp_buffer text = {.protocol = 2};
     (void)args;
     (void)n;
@@ -163,7 +154,7 @@ void cmd_memory_malloc_stats(struct caller *caller, const struct resp_arg *args,
                  m.arena, m.hblkhd, m.hblks, m.uordblks, m.fordblks);
         add_text(line, &text);
     }
-    resp_verbatim(client_reply(c), (const char *)text.data, text.bytes);
+    resp_verbatim(caller_reply(caller), (const char *)text.data, text.bytes);
     resp_buffer_fini(&text);
 }
 
@@ -171,18 +162,14 @@ void cmd_memory_malloc_stats(struct caller *caller, const struct resp_arg *args,
 
 enum { DEBUG_NO, DEBUG_LOCAL, DEBUG_YES, SLEEP_MAX = 3600 };
 
-static bool is_local(const struct client *c)
-{
-    char address[CLIENT_ADDRESS_BYTES];
-    client_address(c, false, address);
-    return strncmp(address, "127.", 4) == 0 || strncmp(address, "[::1]:", 6) == 0;
-}
-
 /* false after an error reply */
 static bool may_debug(struct client *c)
 {
+    char address[CLIENT_ADDRESS_BYTES];
     uint64_t who = c->loop->server->service.config->debug_command;
-    if (who == DEBUG_YES || (who == DEBUG_LOCAL && is_local(c)))
+    client_address(c, false, address);
+    bool local = strncmp(address, "127.", 4) == 0 || strncmp(address, "[::1]:", 6) == 0;
+    if (who == DEBUG_YES || (who == DEBUG_LOCAL && local))
         return true;
     caller_error(
         &c->caller,

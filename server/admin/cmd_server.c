@@ -15,17 +15,6 @@
 
 /* ---- COMMAND ----------------------------------------------------------------------------------------------------- */
 
-static void put_words(struct resp_buffer *out, const char *const *words, const bool *present, unsigned n)
-{
-    size_t count = 0;
-    for (unsigned i = 0; i < n; i++)
-        count += present[i];
-    resp_set(out, count);
-    for (unsigned i = 0; i < n; i++)
-        if (present[i])
-            resp_simple(out, words[i]);
-}
-
 static unsigned count_subs(unsigned row)
 {
     unsigned n = 0;
@@ -34,13 +23,20 @@ static unsigned count_subs(unsigned row)
     return n;
 }
 
-static void put_flags(struct resp_buffer *out, const struct command *command)
+static void put_flags(struct resp_buffer *out, unsigned flags)
 {
-    static const char *const flags[] = {"readonly", "write", "fast", "admin", "no_auth", "denyoom", "no_multi"};
-    const bool present[] = {command->flags & CMD_READ,    command->flags & CMD_WRITE,  command->flags & CMD_FAST,
-                            command->flags & CMD_ADMIN,   command->flags & CMD_NOAUTH, command->flags & CMD_DENYOOM,
-                            command->flags & CMD_NO_MULTI};
-    put_words(out, flags, present, 7);
+    static const struct {
+        unsigned flag;
+        const char *name;
+    } names[] = {{CMD_READ, "readonly"},  {CMD_WRITE, "write"},     {CMD_FAST, "fast"},        {CMD_ADMIN, "admin"},
+                 {CMD_NOAUTH, "no_auth"}, {CMD_DENYOOM, "denyoom"}, {CMD_NO_MULTI, "no_multi"}};
+    size_t count = 0;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        count += (flags & names[i].flag) != 0;
+    resp_set(out, count);
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (flags & names[i].flag)
+            resp_simple(out, names[i].name);
 }
 
 static void put_categories(struct resp_buffer *out, const struct command *command)
@@ -65,7 +61,7 @@ static void put_command(struct resp_buffer *out, unsigned row)
     resp_array(out, 10);
     resp_text(out, command->name);
     resp_integer(out, command->arity);
-    put_flags(out, command);
+    put_flags(out, command->flags);
     resp_integer(out, command->first_key);
     resp_integer(out, command->last_key);
     resp_integer(out, command->key_step);
@@ -85,36 +81,18 @@ static unsigned count_top(void)
     return n;
 }
 
-static void put_all(struct client *c, struct resp_buffer *out)
-{
-    (void)c;
-    resp_array(out, count_top());
-    for (unsigned row = 0; row < n_commands; row++)
-        if (!strchr(commands[row].name, '|'))
-            put_command(out, row);
-}
-
+/* COMMAND and COMMAND INFO: all commands, or those that are named. */
 void cmd_command(struct caller *caller, const struct resp_arg *args, uint32_t n)
 {
-    struct client *c = client_of(caller);
-    (void)args;
-    (void)n;
-    put_all(c, client_reply(c));
-}
-
-void cmd_command_info(struct caller *caller, const struct resp_arg *args, uint32_t n)
-{
-    struct client *c = client_of(caller);
     if (n > COMMANDS_MAX + 2) {
-        caller_error(&c->caller, "ERR more than %d names", COMMANDS_MAX);
+        caller_error(caller, "ERR more than %d names", COMMANDS_MAX);
         return;
     }
-    struct resp_buffer *out = client_reply(c);
-    if (n == 2) {
-        put_all(c, out);
-        return;
-    }
-    resp_array(out, n - 2);
+    struct resp_buffer *out = caller_reply(caller);
+    resp_array(out, n > 2 ? n - 2 : count_top());
+    for (unsigned row = 0; row < n_commands && n <= 2; row++)
+        if (!strchr(commands[row].name, '|'))
+            put_command(out, row);
     for (uint32_t i = 2; i < n; i++) {
         int row = command_find(args[i].data, args[i].bytes);
         if (row < 0)
@@ -126,50 +104,34 @@ void cmd_command_info(struct caller *caller, const struct resp_arg *args, uint32
 
 void cmd_command_count(struct caller *caller, const struct resp_arg *args, uint32_t n)
 {
-    struct client *c = client_of(caller);
     (void)args;
     (void)n;
-    resp_integer(client_reply(c), count_top());
+    resp_integer(caller_reply(caller), count_top());
 }
 
 /* COMMAND LIST FILTERBY (MODULE name | ACLCAT category | PATTERN glob). */
-struct list_filter {
-    struct resp_arg module, category, pattern; /* data NULL: not asked for */
-};
-
-static bool passes(const struct list_filter *f, unsigned row)
-{
-    if (f->pattern.data)
-        return glob_matches((const char *)f->pattern.data, f->pattern.bytes, commands[row].name);
-    if (!f->category.data)
-        return !f->module.data; /* no command is a module's */
-    int category = command_category_find(f->category.data, f->category.bytes);
-    return category >= 0 && command_in_category(&commands[row], (unsigned)category);
-}
-
 void cmd_command_list(struct caller *caller, const struct resp_arg *args, uint32_t n)
 {
-    struct client *c = client_of(caller);
-    struct list_filter filter = {0};
-    struct resp_arg *place = NULL;
+    bool filter = n == 5 && arg_is(args[2], "FILTERBY"), module = filter && arg_is(args[3], "MODULE");
+    bool by_category = filter && arg_is(args[3], "ACLCAT"), by_pattern = filter && arg_is(args[3], "PATTERN");
+    int category = by_category ? command_category_find(args[4].data, args[4].bytes) : -1;
+    bool shown[COMMANDS_MAX];
     unsigned count = 0;
-    if (n == 5 && arg_is(args[2], "FILTERBY"))
-        place = arg_is(args[3], "MODULE")    ? &filter.module
-                : arg_is(args[3], "ACLCAT")  ? &filter.category
-                : arg_is(args[3], "PATTERN") ? &filter.pattern
-                                             : NULL;
-    if (n != 2 && !place) {
-        caller_error(&c->caller, "ERR syntax error");
+    if (n != 2 && !module && !by_category && !by_pattern) {
+        caller_error(caller, "ERR syntax error");
         return;
     }
-    if (place)
-        *place = args[4];
-    for (unsigned row = 0; row < n_commands; row++)
-        count += (place || !strchr(commands[row].name, '|')) && passes(&filter, row);
-    struct resp_buffer *out = client_reply(c);
+    for (unsigned row = 0; row < n_commands; row++) {
+        const char *name = commands[row].name;
+        shown[row] = by_pattern    ? glob_matches((const char *)args[4].data, args[4].bytes, name)
+                     : by_category ? category >= 0 && command_in_category(&commands[row], (unsigned)category)
+                                   : !module && !strchr(name, '|'); /* no command is a module's */
+        count += shown[row];
+    }
+    struct resp_buffer *out = caller_reply(caller);
     resp_set(out, count);
     for (unsigned row = 0; row < n_commands; row++)
-        if ((place || !strchr(commands[row].name, '|')) && passes(&filter, row))
+        if (shown[row])
             resp_text(out, commands[row].name);
 }
 
@@ -177,7 +139,7 @@ static void put_docs(struct resp_buffer *out, unsigned row)
 {
     const struct command *command = &commands[row];
     unsigned subs = count_subs(row);
-    bool arguments = command_has_arguments(command);
+    bool arguments = command->syntax[0] != 0;
     resp_text(out, command->name);
     resp_map(out, 3 + (arguments ? 1u : 0u) + (subs ? 1u : 0u));
     resp_text(out, "summary");
@@ -200,13 +162,12 @@ static void put_docs(struct resp_buffer *out, unsigned row)
 
 void cmd_command_docs(struct caller *caller, const struct resp_arg *args, uint32_t n)
 {
-    struct client *c = client_of(caller);
     unsigned found = 0;
     if (n > COMMANDS_MAX + 2) {
-        caller_error(&c->caller, "ERR more than %d names", COMMANDS_MAX);
+        caller_error(caller, "ERR more than %d names", COMMANDS_MAX);
         return;
     }
-    struct resp_buffer *out = client_reply(c);
+    struct resp_buffer *out = caller_reply(caller);
     for (uint32_t i = 2; i < n; i++)
         found += command_find(args[i].data, args[i].bytes) >= 0;
     resp_map(out, n == 2 ? count_top() : found);
@@ -223,9 +184,8 @@ void cmd_command_docs(struct caller *caller, const struct resp_arg *args, uint32
 /* HELP of any container, from its rows. */
 void cmd_help(struct caller *caller, const struct resp_arg *args, uint32_t n)
 {
-    struct client *c = client_of(caller);
     (void)n;
-    struct resp_buffer *out = client_reply(c);
+    struct resp_buffer *out = caller_reply(caller);
     unsigned row = (unsigned)command_find(args[0].data, args[0].bytes);
     unsigned subs = count_subs(row);
     char line[256];
@@ -255,13 +215,12 @@ void cmd_info(struct caller *caller, const struct resp_arg *args, uint32_t n)
 
 void cmd_time(struct caller *caller, const struct resp_arg *args, uint32_t n)
 {
-    struct client *c = client_of(caller);
     struct timespec now;
     char text[32];
     (void)args;
     (void)n;
     clock_gettime(CLOCK_REALTIME, &now);
-    struct resp_buffer *out = client_reply(c);
+    struct resp_buffer *out = caller_reply(caller);
     resp_array(out, 2);
     snprintf(text, sizeof text, "%lld", (long long)now.tv_sec);
     resp_text(out, text);
@@ -272,18 +231,16 @@ void cmd_time(struct caller *caller, const struct resp_arg *args, uint32_t n)
 /* As Redis without modules: RedisInsight asks before its first screen. */
 void cmd_module_list(struct caller *caller, const struct resp_arg *args, uint32_t n)
 {
-    struct client *c = client_of(caller);
     (void)args;
     (void)n;
-    resp_array(client_reply(c), 0);
+    resp_array(caller_reply(caller), 0);
 }
 
 void cmd_role(struct caller *caller, const struct resp_arg *args, uint32_t n)
 {
-    struct client *c = client_of(caller);
     (void)args;
     (void)n;
-    struct resp_buffer *out = client_reply(c);
+    struct resp_buffer *out = caller_reply(caller);
     resp_array(out, 3);
     resp_text(out, "master");
     resp_integer(out, 0);
@@ -325,53 +282,39 @@ void cmd_shutdown(struct caller *caller, const struct resp_arg *args, uint32_t n
 
 /* ---- COMMAND GETKEYS, GETKEYSANDFLAGS ---------------------------------------------------------------------------- */
 
-static void put_access(struct resp_buffer *out, unsigned access)
+void cmd_command_getkeys(struct caller *caller, const struct resp_arg *args, uint32_t n)
 {
-    resp_set(out, access == (CMD_READ | CMD_WRITE) ? 3 : 2);
-    resp_simple(out, access & CMD_WRITE ? "RW" : "RO");
-    if (access & CMD_READ)
-        resp_simple(out, "access");
-    if (access & CMD_WRITE)
-        resp_simple(out, "update");
-}
-
-static void get_keys(struct client *c, const struct resp_arg *args, uint32_t n, bool with_flags)
-{
-    int row = command_find_request(args, n);
+    bool with_flags = arg_is(args[1], "GETKEYSANDFLAGS");
+    int row = command_find_request(args + 2, n - 2);
     if (row < 0) {
-        caller_error(&c->caller, "ERR Invalid command specified");
+        caller_error(caller, "ERR Invalid command specified");
         return;
     }
     const struct command *command = &commands[row];
     if (command->first_key == 0) {
-        caller_error(&c->caller, "ERR The command has no key arguments");
+        caller_error(caller, "ERR The command has no key arguments");
         return;
     }
-    if (!command_arity_fits(command, n)) {
-        caller_error(&c->caller, "ERR Invalid number of arguments specified for command");
+    if (!command_arity_fits(command, n - 2)) {
+        caller_error(caller, "ERR Invalid number of arguments specified for command");
         return;
     }
-    struct command_keys keys = command_keys(command, n);
-    struct resp_buffer *out = client_reply(c);
+    struct command_keys keys = command_keys(command, n - 2);
+    unsigned access = command_key_access(command, args + 2, n - 2);
+    struct resp_buffer *out = caller_reply(caller);
     resp_array(out, keys.n);
     for (uint32_t i = 0; i < keys.n; i++) {
-        const struct resp_arg *key = &args[keys.first + i * keys.step];
+        const struct resp_arg *key = &args[2 + keys.first + i * keys.step];
         if (with_flags)
             resp_array(out, 2);
         resp_bulk(out, key->data, key->bytes);
-        if (with_flags)
-            put_access(out, command_key_access(command, args, n));
+        if (!with_flags)
+            continue;
+        resp_set(out, access == (CMD_READ | CMD_WRITE) ? 3 : 2);
+        resp_simple(out, access & CMD_WRITE ? "RW" : "RO");
+        if (access & CMD_READ)
+            resp_simple(out, "access");
+        if (access & CMD_WRITE)
+            resp_simple(out, "update");
     }
-}
-
-void cmd_command_getkeys(struct caller *caller, const struct resp_arg *args, uint32_t n)
-{
-    struct client *c = client_of(caller);
-    get_keys(c, args + 2, n - 2, false);
-}
-
-void cmd_command_getkeysandflags(struct caller *caller, const struct resp_arg *args, uint32_t n)
-{
-    struct client *c = client_of(caller);
-    get_keys(c, args + 2, n - 2, true);
 }

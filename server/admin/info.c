@@ -27,15 +27,20 @@
 
 #define REDIS_COMPATIBLE_VERSION "7.2.0"
 
-static void line(struct resp_buffer *text, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* What sections are written from and to. */
+struct page {
+    struct server *server;
+    struct resp_buffer *text;
+    struct info_totals sums;
+};
 
-static void line(struct resp_buffer *text, const char *format, ...)
+__attribute__((format(printf, 2, 3))) static void line(struct page *p, const char *format, ...)
 {
     va_list arguments;
     va_start(arguments, format);
-    resp_format(text, format, arguments);
+    resp_format(p->text, format, arguments);
     va_end(arguments);
-    resp_raw(text, "\r\n", 2);
+    resp_raw(p->text, "\r\n", 2);
 }
 
 void info_sum(const struct server *server, struct info_totals *sums)
@@ -65,46 +70,40 @@ static double latency_us(const struct info_totals *sums, double share)
 
 /* ---- sections ---------------------------------------------------------------------------------------------------- */
 
-static const char *program_path(char *room, size_t bytes)
-{
-    ssize_t n = readlink("/proc/self/exe", room, bytes - 1);
-    room[n > 0 ? n : 0] = 0;
-    return room;
-}
-
-static void section_server(const struct server *server, const struct info_totals *sums, struct resp_buffer *text)
+static void section_server(struct page *p)
 {
     struct timespec now;
     struct utsname system;
-    char room[1024];
-    (void)sums;
+    char path[1024];
+    ssize_t n = readlink("/proc/self/exe", path, sizeof path - 1);
+    path[n > 0 ? n : 0] = 0;
     clock_gettime(CLOCK_REALTIME, &now);
-    uint64_t seconds = (uint64_t)now.tv_sec - server->started_ms / 1000;
-    line(text, "redis_version:%s", REDIS_COMPATIBLE_VERSION);
-    line(text, "quire_version:%s", quire_version());
-    line(text, "redis_mode:standalone");
+    uint64_t seconds = (uint64_t)now.tv_sec - p->server->started_ms / 1000;
+    line(p, "redis_version:%s", REDIS_COMPATIBLE_VERSION);
+    line(p, "quire_version:%s", quire_version());
+    line(p, "redis_mode:standalone");
     if (uname(&system) == 0)
-        line(text, "os:%s %s %s", system.sysname, system.release, system.machine);
-    line(text, "arch_bits:%zu", 8 * sizeof(void *));
-    line(text, "process_id:%d", (int)getpid());
-    line(text, "run_id:%s", server->run_id);
-    line(text, "tcp_port:%u", server->port);
-    line(text, "server_time_usec:%lld", (long long)now.tv_sec * 1000000 + now.tv_nsec / 1000);
-    line(text, "uptime_in_seconds:%" PRIu64, seconds);
-    line(text, "uptime_in_days:%" PRIu64, seconds / 86400);
-    line(text, "executable:%s", program_path(room, sizeof room));
-    line(text, "config_file:%s", server->service.config->file ? server->service.config->file : "");
+        line(p, "os:%s %s %s", system.sysname, system.release, system.machine);
+    line(p, "arch_bits:%zu", 8 * sizeof(void *));
+    line(p, "process_id:%d", (int)getpid());
+    line(p, "run_id:%s", p->server->run_id);
+    line(p, "tcp_port:%u", p->server->port);
+    line(p, "server_time_usec:%lld", (long long)now.tv_sec * 1000000 + now.tv_nsec / 1000);
+    line(p, "uptime_in_seconds:%" PRIu64, seconds);
+    line(p, "uptime_in_days:%" PRIu64, seconds / 86400);
+    line(p, "executable:%s", path);
+    line(p, "config_file:%s", p->server->service.config->file ? p->server->service.config->file : "");
 }
 
-static void section_clients(const struct server *server, const struct info_totals *sums, struct resp_buffer *text)
+static void section_clients(struct page *p)
 {
-    line(text, "connected_clients:%" PRIu64, sums->clients);
-    line(text, "connected_clients_tls:%" PRIu64, sums->tls_clients);
-    line(text, "maxclients:%" PRIu64, server->service.config->maxclients);
-    line(text, "blocked_clients:0");
-    line(text, "tracking_clients:0");
-    line(text, "monitor_clients:%u", atomic_load(&server->n_monitors));
-    line(text, "client_recent_max_output_buffer:%" PRIu64, sums->output_bytes_peak);
+    line(p, "connected_clients:%" PRIu64, p->sums.clients);
+    line(p, "connected_clients_tls:%" PRIu64, p->sums.tls_clients);
+    line(p, "maxclients:%" PRIu64, p->server->service.config->maxclients);
+    line(p, "blocked_clients:0");
+    line(p, "tracking_clients:0");
+    line(p, "monitor_clients:%u", atomic_load(&p->server->n_monitors));
+    line(p, "client_recent_max_output_buffer:%" PRIu64, p->sums.output_bytes_peak);
 }
 
 static void sum_memory(void *context, const struct key_entry *entry)
@@ -152,109 +151,98 @@ static const char *human(uint64_t bytes, char text[32])
     return text;
 }
 
-static void section_memory(const struct server *server, const struct info_totals *sums, struct resp_buffer *text)
+static void section_memory(struct page *p)
 {
     struct memory_resident resident;
-    uint64_t indexes = info_index_bytes((struct server *)(uintptr_t)server), most = server->service.config->maxmemory;
-    char room[32];
-    (void)sums;
+    uint64_t indexes = info_index_bytes(p->server), most = p->server->service.config->maxmemory;
+    char shown[32];
     memory_resident(&resident);
-    line(text, "used_memory:%" PRIu64, resident.anonymous);
-    line(text, "used_memory_human:%s", human(resident.anonymous, room));
-    line(text, "used_memory_rss:%" PRIu64, resident.total);
-    line(text, "used_memory_rss_human:%s", human(resident.total, room));
-    line(text, "used_memory_peak:%" PRIu64, resident.peak);
-    line(text, "used_memory_peak_human:%s", human(resident.peak, room));
-    line(text, "used_memory_dataset:%" PRIu64, (uint64_t)atomic_load(&server->service.keyspace.used_bytes));
-    line(text, "used_memory_indexes:%" PRIu64, indexes);
-    line(text, "used_memory_caches:%" PRIu64, info_cache_bytes((struct server *)(uintptr_t)server));
-    line(text, "maxmemory:%" PRIu64, most);
-    line(text, "maxmemory_human:%s", human(most, room));
-    line(text, "maxmemory_policy:noeviction");
-    line(text, "mem_fragmentation_ratio:%.2f",
+    line(p, "used_memory:%" PRIu64, resident.anonymous);
+    line(p, "used_memory_human:%s", human(resident.anonymous, shown));
+    line(p, "used_memory_rss:%" PRIu64, resident.total);
+    line(p, "used_memory_rss_human:%s", human(resident.total, shown));
+    line(p, "used_memory_peak:%" PRIu64, resident.peak);
+    line(p, "used_memory_peak_human:%s", human(resident.peak, shown));
+    line(p, "used_memory_dataset:%" PRIu64, (uint64_t)atomic_load(&p->server->service.keyspace.used_bytes));
+    line(p, "used_memory_indexes:%" PRIu64, indexes);
+    line(p, "used_memory_caches:%" PRIu64, info_cache_bytes(p->server));
+    line(p, "maxmemory:%" PRIu64, most);
+    line(p, "maxmemory_human:%s", human(most, shown));
+    line(p, "maxmemory_policy:noeviction");
+    line(p, "mem_fragmentation_ratio:%.2f",
          resident.anonymous ? (double)resident.total / (double)resident.anonymous : 0.0);
-    line(text, "mem_allocator:%s", cmd_memory_allocator());
+    line(p, "mem_allocator:%s", cmd_memory_allocator());
 }
 
-static void put_snapshots(struct server *server, struct resp_buffer *text)
-{
-    struct snapshots *s = server->snapshots;
-    pthread_mutex_lock(&s->lock);
-    struct snapshots now = *s;
-    pthread_mutex_unlock(&s->lock);
-    uint64_t last_lsn = server->service.journal ? journal_last_lsn(server->service.journal) : 0;
-    line(text, "rdb_changes_since_last_save:%" PRIu64, last_lsn > now.lsn ? last_lsn - now.lsn : 0);
-    line(text, "rdb_bgsave_in_progress:%d", now.running > 0);
-    line(text, "rdb_last_save_time:%" PRIu64, now.last_s);
-    line(text, "rdb_last_bgsave_status:%s", now.failed ? "err" : "ok");
-    line(text, "rdb_last_bgsave_time_sec:%" PRId64, now.seconds);
-    line(text, "rdb_current_bgsave_time_sec:%" PRId64, now.begun_s ? (int64_t)time(NULL) - (int64_t)now.begun_s : -1);
-    line(text, "rdb_saves:%" PRIu64, now.saves);
-}
-
-static void section_persistence(const struct server *server, const struct info_totals *sums, struct resp_buffer *text)
+static void section_persistence(struct page *p)
 {
     struct journal_stats log;
     struct store_stats stats;
     struct quire_error err;
-    (void)sums;
-    line(text, "loading:0");
-    line(text, "async_loading:0");
-    put_snapshots((struct server *)(uintptr_t)server, text);
-    line(text, "aof_enabled:%d", server->service.journal != NULL);
-    if (!server->service.store)
+    line(p, "loading:0");
+    line(p, "async_loading:0");
+    pthread_mutex_lock(&p->server->snapshots->lock);
+    struct snapshots now = *p->server->snapshots;
+    pthread_mutex_unlock(&p->server->snapshots->lock);
+    uint64_t last_lsn = p->server->service.journal ? journal_last_lsn(p->server->service.journal) : 0;
+    line(p, "rdb_changes_since_last_save:%" PRIu64, last_lsn > now.lsn ? last_lsn - now.lsn : 0);
+    line(p, "rdb_bgsave_in_progress:%d", now.running > 0);
+    line(p, "rdb_last_save_time:%" PRIu64, now.last_s);
+    line(p, "rdb_last_bgsave_status:%s", now.failed ? "err" : "ok");
+    line(p, "rdb_last_bgsave_time_sec:%" PRId64, now.seconds);
+    line(p, "rdb_current_bgsave_time_sec:%" PRId64, now.begun_s ? (int64_t)time(NULL) - (int64_t)now.begun_s : -1);
+    line(p, "rdb_saves:%" PRIu64, now.saves);
+    line(p, "aof_enabled:%d", p->server->service.journal != NULL);
+    if (!p->server->service.store)
         return;
-    journal_get_stats(server->service.journal, &log);
-    store_get_stats(server->service.store, &stats);
-    line(text, "aof_rewrite_in_progress:%d", stats.checkpointing);
-    line(text, "aof_last_write_status:%s", journal_health(server->service.journal, &err) == 0 ? "ok" : "err");
-    line(text, "aof_current_size:%" PRIu64, log.log_bytes + log.checkpoint_bytes);
-    line(text, "aof_base_size:%" PRIu64, log.checkpoint_bytes);
-    line(text, "aof_buffer_length:%" PRIu64, log.unwritten_bytes);
-    line(text, "aof_rewrites:%" PRIu64, stats.checkpoints);
+    journal_get_stats(p->server->service.journal, &log);
+    store_get_stats(p->server->service.store, &stats);
+    line(p, "aof_rewrite_in_progress:%d", stats.checkpointing);
+    line(p, "aof_last_write_status:%s", journal_health(p->server->service.journal, &err) == 0 ? "ok" : "err");
+    line(p, "aof_current_size:%" PRIu64, log.log_bytes + log.checkpoint_bytes);
+    line(p, "aof_base_size:%" PRIu64, log.checkpoint_bytes);
+    line(p, "aof_buffer_length:%" PRIu64, log.unwritten_bytes);
+    line(p, "aof_rewrites:%" PRIu64, stats.checkpoints);
 }
 
-static void section_stats(const struct server *server, const struct info_totals *sums, struct resp_buffer *text)
+static void section_stats(struct page *p)
 {
-    line(text, "total_connections_received:%" PRIu64, sums->connections);
-    line(text, "total_connections_tls:%" PRIu64, sums->tls_connections);
-    line(text, "tls_failures:%" PRIu64, sums->tls_failures);
-    line(text, "total_commands_processed:%" PRIu64, sums->commands);
-    line(text, "total_net_input_bytes:%" PRIu64, sums->net_input_bytes);
-    line(text, "total_net_output_bytes:%" PRIu64, sums->net_output_bytes);
-    line(text, "instantaneous_ops_per_sec:%" PRIu64, stat_get(&server->ops_per_second));
-    line(text, "rejected_connections:%" PRIu64, (uint64_t)atomic_load(&server->rejected_connections));
-    line(text, "client_output_buffer_limit_disconnections:%" PRIu64, sums->closed_output_limit);
-    line(text, "client_query_buffer_limit_disconnections:%" PRIu64, sums->closed_query_limit);
-    line(text, "protocol_error_disconnections:%" PRIu64, sums->closed_protocol);
-    line(text, "idle_disconnections:%" PRIu64, sums->closed_idle);
-    line(text, "expired_keys:%" PRIu64, (uint64_t)atomic_load(&server->service.keyspace.expired));
-    line(text, "keyspace_hits:%" PRIu64, sums->keyspace_hits);
-    line(text, "keyspace_misses:%" PRIu64, sums->keyspace_misses);
-    line(text, "total_error_replies:%" PRIu64, sums->error_replies);
-    line(text, "acl_access_denied_auth:%" PRIu64, sums->auth_failures);
-    line(text, "acl_access_denied_cmd:%" PRIu64, sums->acl_denied_commands);
-    line(text, "acl_access_denied_key:%" PRIu64, sums->acl_denied_keys);
+    line(p, "total_connections_received:%" PRIu64, p->sums.connections);
+    line(p, "total_connections_tls:%" PRIu64, p->sums.tls_connections);
+    line(p, "tls_failures:%" PRIu64, p->sums.tls_failures);
+    line(p, "total_commands_processed:%" PRIu64, p->sums.commands);
+    line(p, "total_net_input_bytes:%" PRIu64, p->sums.net_input_bytes);
+    line(p, "total_net_output_bytes:%" PRIu64, p->sums.net_output_bytes);
+    line(p, "instantaneous_ops_per_sec:%" PRIu64, stat_get(&p->server->ops_per_second));
+    line(p, "rejected_connections:%" PRIu64, (uint64_t)atomic_load(&p->server->rejected_connections));
+    line(p, "client_output_buffer_limit_disconnections:%" PRIu64, p->sums.closed_output_limit);
+    line(p, "client_query_buffer_limit_disconnections:%" PRIu64, p->sums.closed_query_limit);
+    line(p, "protocol_error_disconnections:%" PRIu64, p->sums.closed_protocol);
+    line(p, "idle_disconnections:%" PRIu64, p->sums.closed_idle);
+    line(p, "expired_keys:%" PRIu64, (uint64_t)atomic_load(&p->server->service.keyspace.expired));
+    line(p, "keyspace_hits:%" PRIu64, p->sums.keyspace_hits);
+    line(p, "keyspace_misses:%" PRIu64, p->sums.keyspace_misses);
+    line(p, "total_error_replies:%" PRIu64, p->sums.error_replies);
+    line(p, "acl_access_denied_auth:%" PRIu64, p->sums.auth_failures);
+    line(p, "acl_access_denied_cmd:%" PRIu64, p->sums.acl_denied_commands);
+    line(p, "acl_access_denied_key:%" PRIu64, p->sums.acl_denied_keys);
 }
 
-static void section_replication(const struct server *server, const struct info_totals *sums, struct resp_buffer *text)
+static void section_replication(struct page *p)
 {
-    (void)sums;
-    line(text, "role:master");
-    line(text, "connected_slaves:0");
-    line(text, "master_replid:%s", server->run_id);
-    line(text, "master_repl_offset:0");
+    line(p, "role:master");
+    line(p, "connected_slaves:0");
+    line(p, "master_replid:%s", p->server->run_id);
+    line(p, "master_repl_offset:0");
 }
 
-static void section_cpu(const struct server *server, const struct info_totals *sums, struct resp_buffer *text)
+static void section_cpu(struct page *p)
 {
     struct rusage usage;
-    (void)server;
-    (void)sums;
     if (getrusage(RUSAGE_SELF, &usage) < 0)
         return;
-    line(text, "used_cpu_sys:%lld.%06ld", (long long)usage.ru_stime.tv_sec, (long)usage.ru_stime.tv_usec);
-    line(text, "used_cpu_user:%lld.%06ld", (long long)usage.ru_utime.tv_sec, (long)usage.ru_utime.tv_usec);
+    line(p, "used_cpu_sys:%lld.%06ld", (long long)usage.ru_stime.tv_sec, (long)usage.ru_stime.tv_usec);
+    line(p, "used_cpu_user:%lld.%06ld", (long long)usage.ru_utime.tv_sec, (long)usage.ru_utime.tv_usec);
 }
 
 void info_row(const struct server *server, unsigned row, struct info_row_totals *out)
@@ -269,14 +257,13 @@ void info_row(const struct server *server, unsigned row, struct info_row_totals 
     }
 }
 
-static void section_commandstats(const struct server *server, const struct info_totals *sums, struct resp_buffer *text)
+static void section_commandstats(struct page *p)
 {
-    (void)sums;
     for (unsigned row = 0; row < n_commands; row++) {
         struct info_row_totals f;
-        info_row(server, row, &f);
+        info_row(p->server, row, &f);
         if (f.calls + f.rejected)
-            line(text,
+            line(p,
                  "cmdstat_%s:calls=%" PRIu64 ",usec=%" PRIu64 ",usec_per_call=%.2f,rejected_calls=%" PRIu64
                  ",failed_calls=%" PRIu64,
                  commands[row].name, f.calls, f.us, f.calls ? (double)f.us / (double)f.calls : 0.0, f.rejected,
@@ -284,17 +271,16 @@ static void section_commandstats(const struct server *server, const struct info_
     }
 }
 
-static void section_latencystats(const struct server *server, const struct info_totals *sums, struct resp_buffer *text)
+static void section_latencystats(struct page *p)
 {
-    (void)sums;
     for (unsigned row = 0; row < n_commands; row++) {
         struct histogram all;
         _Atomic uint64_t counts[ROW_BUCKETS] = {0};
         histogram_init(&all, counts, ROW_SUB_BITS, ROW_BITS);
-        for (unsigned i = 0; i < server->service.n_lanes; i++)
-            histogram_merge(&all, &server->loops[i].lane.stats.commands_by_row[row].latency);
+        for (unsigned i = 0; i < p->server->service.n_lanes; i++)
+            histogram_merge(&all, &p->server->loops[i].lane.stats.commands_by_row[row].latency);
         if (histogram_count(&all))
-            line(text, "latency_percentiles_usec_%s:p50=%.3f,p99=%.3f,p99.9=%.3f", commands[row].name,
+            line(p, "latency_percentiles_usec_%s:p50=%.3f,p99=%.3f,p99.9=%.3f", commands[row].name,
                  histogram_percentile(&all, 0.5), histogram_percentile(&all, 0.99), histogram_percentile(&all, 0.999));
     }
 }
@@ -330,127 +316,101 @@ void info_errors(const struct server *server, void (*visit)(void *context, const
     }
 }
 
-static void error_line(void *text, const char *code, uint64_t count)
+static void error_line(void *page, const char *code, uint64_t count)
 {
-    line(text, "errorstat_%s:count=%" PRIu64, code, count);
+    line(page, "errorstat_%s:count=%" PRIu64, code, count);
 }
 
-static void section_errorstats(const struct server *server, const struct info_totals *sums, struct resp_buffer *text)
+static void section_errorstats(struct page *p)
 {
-    (void)sums;
-    info_errors(server, error_line, text);
+    info_errors(p->server, error_line, p);
 }
 
-static void section_modules(const struct server *server, const struct info_totals *sums, struct resp_buffer *text)
+static void section_cluster(struct page *p)
 {
-    (void)server;
-    (void)sums;
-    (void)text; /* there are none; clients look for the section */
+    line(p, "cluster_enabled:0");
 }
 
-static void section_cluster(const struct server *server, const struct info_totals *sums, struct resp_buffer *text)
-{
-    (void)server;
-    (void)sums;
-    line(text, "cluster_enabled:0");
-}
-
-static void section_keyspace(const struct server *server, const struct info_totals *sums, struct resp_buffer *text)
+static void section_keyspace(struct page *p)
 {
     struct keyspace_expiries expiries;
-    size_t keys = keyspace_count(&server->service.keyspace);
-    (void)sums;
-    keyspace_get_expiries((struct keyspace *)(uintptr_t)&server->service.keyspace, &expiries);
+    size_t keys = keyspace_count(&p->server->service.keyspace);
+    keyspace_get_expiries(&p->server->service.keyspace, &expiries);
     if (keys)
-        line(text, "db0:keys=%zu,expires=%" PRIu64 ",avg_ttl=%" PRIu64, keys, expiries.keys, expiries.mean_ms);
+        line(p, "db0:keys=%zu,expires=%" PRIu64 ",avg_ttl=%" PRIu64, keys, expiries.keys, expiries.mean_ms);
 }
 
-static void journal_lines(const struct server *server, struct resp_buffer *text)
+static void journal_lines(struct page *p)
 {
     struct journal_stats s;
-    if (!server->service.journal)
+    if (!p->server->service.journal)
         return;
-    journal_get_stats(server->service.journal, &s);
-    line(text, "log_frames:%" PRIu64, s.frames);
-    line(text, "log_bytes:%" PRIu64, s.log_bytes);
-    line(text, "log_files:%" PRIu64, s.log_files);
-    line(text, "log_unwritten_bytes:%" PRIu64, s.unwritten_bytes);
-    line(text, "log_syncs:%" PRIu64, s.syncs);
-    line(text, "log_sync_us:mean=%.0f,max=%" PRIu64, s.syncs ? (double)s.sync_us / (double)s.syncs : 0.0,
-         s.sync_us_max);
-    line(text, "log_failures:%" PRIu64, s.failures);
-    line(text, "checkpoint_bytes:%" PRIu64, s.checkpoint_bytes);
+    journal_get_stats(p->server->service.journal, &s);
+    line(p, "log_frames:%" PRIu64, s.frames);
+    line(p, "log_bytes:%" PRIu64, s.log_bytes);
+    line(p, "log_files:%" PRIu64, s.log_files);
+    line(p, "log_unwritten_bytes:%" PRIu64, s.unwritten_bytes);
+    line(p, "log_syncs:%" PRIu64, s.syncs);
+    line(p, "log_sync_us:mean=%.0f,max=%" PRIu64, s.syncs ? (double)s.sync_us / (double)s.syncs : 0.0, s.sync_us_max);
+    line(p, "log_failures:%" PRIu64, s.failures);
+    line(p, "checkpoint_bytes:%" PRIu64, s.checkpoint_bytes);
 }
 
-static void store_lines(const struct server *server, struct resp_buffer *text)
+static void store_lines(struct page *p)
 {
     struct store_stats s;
-    if (!server->service.store)
+    if (!p->server->service.store)
         return;
-    store_get_stats(server->service.store, &s);
-    line(text, "collections:%" PRIu64, s.collections);
-    line(text, "segments:%" PRIu64, s.segments);
-    line(text, "memtable_bytes:%" PRIu64, s.memtable_bytes);
-    line(text, "resident_bytes:%" PRIu64, s.resident_bytes);
-    line(text, "disk_bytes:%" PRIu64, s.disk_bytes);
-    line(text, "seals:%" PRIu64, s.seals);
-    line(text, "merges:%" PRIu64, s.merges);
-    line(text, "checkpoints:%" PRIu64, s.checkpoints);
-    line(text, "rows_sealed:%" PRIu64, s.rows_sealed);
-    line(text, "rows_merged:%" PRIu64, s.rows_merged);
-    line(text, "store_failures:%" PRIu64, s.failures);
-    line(text, "writers_wait:%d", store_is_behind(server->service.store));
+    store_get_stats(p->server->service.store, &s);
+    line(p, "collections:%" PRIu64, s.collections);
+    line(p, "segments:%" PRIu64, s.segments);
+    line(p, "memtable_bytes:%" PRIu64, s.memtable_bytes);
+    line(p, "resident_bytes:%" PRIu64, s.resident_bytes);
+    line(p, "disk_bytes:%" PRIu64, s.disk_bytes);
+    line(p, "seals:%" PRIu64, s.seals);
+    line(p, "merges:%" PRIu64, s.merges);
+    line(p, "checkpoints:%" PRIu64, s.checkpoints);
+    line(p, "rows_sealed:%" PRIu64, s.rows_sealed);
+    line(p, "rows_merged:%" PRIu64, s.rows_merged);
+    line(p, "store_failures:%" PRIu64, s.failures);
+    line(p, "writers_wait:%d", store_is_behind(p->server->service.store));
 }
 
-static void section_quire(const struct server *server, const struct info_totals *sums, struct resp_buffer *text)
+static void section_quire(struct page *p)
 {
-    double searches = sums->searches ? (double)sums->searches : 1;
-    struct loop *loop = &server->loops[0];
-    line(text, "lanes:%u", server->service.n_lanes);
+    double searches = p->sums.searches ? (double)p->sums.searches : 1;
+    struct loop *loop = &p->server->loops[0];
+    line(p, "lanes:%u", p->server->service.n_lanes);
     pthread_mutex_lock(&loop->inbox_lock);
-    line(text, "engine:%s", loop->engine_name);
-    line(text, "engine_note:%s", loop->engine_note);
+    line(p, "engine:%s", loop->engine_name);
+    line(p, "engine_note:%s", loop->engine_note);
     pthread_mutex_unlock(&loop->inbox_lock);
-    line(text, "cpu:%s", kernels()->name);
-    line(text, "searches:%" PRIu64, sums->searches);
-    line(text, "search_errors:%" PRIu64, sums->search_errors);
-    line(text, "search_reads:%" PRIu64, sums->search_reads);
-    line(text, "reads_per_search:%.2f", (double)sums->search_reads / searches);
-    line(text, "rounds_per_search:%.2f", (double)sums->search_rounds / searches);
-    line(text, "step_us_per_search:%.1f", (double)sums->search_cpu_ns / searches / 1000);
-    line(text, "search_latency_us:p50=%.0f,p99=%.0f,p99.9=%.0f", latency_us(sums, 0.5), latency_us(sums, 0.99),
-         latency_us(sums, 0.999));
-    line(text, "fetches:%" PRIu64, sums->fetches);
-    line(text, "fetch_reads:%" PRIu64, sums->fetch_reads);
-    line(text, "device_reads:%" PRIu64, sums->engine_reads);
-    line(text, "device_read_bytes:%" PRIu64, sums->engine_read_bytes);
-    line(text, "device_read_errors:%" PRIu64, sums->engine_read_errors);
-    line(text, "reads_in_flight:%" PRIu64, sums->reads_in_flight);
-    line(text, "reads_in_flight_peak_sum:%" PRIu64, sums->reads_in_flight_peak);
-    line(text, "reads_waiting:%" PRIu64, sums->reads_waiting);
-    line(text, "submissions:%" PRIu64, sums->engine_submissions);
-    store_lines(server, text);
-    journal_lines(server, text);
+    line(p, "cpu:%s", kernels()->name);
+    line(p, "searches:%" PRIu64, p->sums.searches);
+    line(p, "search_errors:%" PRIu64, p->sums.search_errors);
+    line(p, "search_reads:%" PRIu64, p->sums.search_reads);
+    line(p, "reads_per_search:%.2f", (double)p->sums.search_reads / searches);
+    line(p, "rounds_per_search:%.2f", (double)p->sums.search_rounds / searches);
+    line(p, "step_us_per_search:%.1f", (double)p->sums.search_cpu_ns / searches / 1000);
+    line(p, "search_latency_us:p50=%.0f,p99=%.0f,p99.9=%.0f", latency_us(&p->sums, 0.5), latency_us(&p->sums, 0.99),
+         latency_us(&p->sums, 0.999));
+    line(p, "fetches:%" PRIu64, p->sums.fetches);
+    line(p, "fetch_reads:%" PRIu64, p->sums.fetch_reads);
+    line(p, "device_reads:%" PRIu64, p->sums.engine_reads);
+    line(p, "device_read_bytes:%" PRIu64, p->sums.engine_read_bytes);
+    line(p, "device_read_errors:%" PRIu64, p->sums.engine_read_errors);
+    line(p, "reads_in_flight:%" PRIu64, p->sums.reads_in_flight);
+    line(p, "reads_in_flight_peak_sum:%" PRIu64, p->sums.reads_in_flight_peak);
+    line(p, "reads_waiting:%" PRIu64, p->sums.reads_waiting);
+    line(p, "submissions:%" PRIu64, p->sums.engine_submissions);
+    store_lines(p);
+    journal_lines(p);
 }
 
-static void add_stats(struct quire_cache_stats *sum, const struct quire_cache_stats *s)
-{
-#define X(name) sum->name += s->name;
-    CACHE_COUNTS(X)
-#undef X
-    sum->cost_saved += s->cost_saved;
-    sum->cost_audits += s->cost_audits;
-}
-
-static uint64_t entries_gone(const struct quire_cache_stats *s)
-{
-    return s->evicted_own + s->evicted_cache + s->expired + s->invalidated + s->replaced + s->removed + s->lost;
-}
-
-static void cache_line(unsigned number, const struct cache_metric *f, struct resp_buffer *text)
+static void cache_line(struct page *p, unsigned number, const struct cache_metric *f)
 {
     const struct quire_cache_stats *s = &f->stats;
-    line(text,
+    line(p,
          "cache%u:name=%s,entries=%" PRIu64 ",memory_bytes=%" PRIu64 ",disk_bytes=%" PRIu64 ",requests=%" PRIu64
          ",hits=%" PRIu64 ",exact=%" PRIu64 ",stale=%" PRIu64 ",audits=%" PRIu64 ",misses=%" PRIu64 ",negative=%" PRIu64
          ",bypassed=%" PRIu64 ",hit_rate=%.4f,stored=%" PRIu64 ",evicted=%" PRIu64 ",expired=%" PRIu64
@@ -462,37 +422,43 @@ static void cache_line(unsigned number, const struct cache_metric *f, struct res
          s->cost_saved, s->get_p50_us, s->get_p99_us, s->get_p999_us);
 }
 
-static void section_cache(const struct server *server, const struct info_totals *sums, struct resp_buffer *text)
+static void section_cache(struct page *p)
 {
     struct cache_metrics metrics;
     struct quire_cache_stats all = {0};
-    (void)sums;
-    text->failed |= !cache_metrics_take(server->service.caches, false, &metrics);
+    p->text->failed |= !cache_metrics_take(p->server->service.caches, false, &metrics);
+    for (uint32_t i = 0; i < metrics.n_caches; i++) {
+        const struct quire_cache_stats *s = &metrics.caches[i].stats;
+#define X(name) all.name += s->name;
+        CACHE_COUNTS(X)
+#undef X
+        all.cost_saved += s->cost_saved;
+        all.cost_audits += s->cost_audits;
+    }
+    line(p, "caches:%" PRIu64, metrics.n_caches + metrics.left_out);
+    line(p, "cache_entries:%" PRIu64, all.entries);
+    line(p, "cache_memory_bytes:%" PRIu64, all.memory_bytes);
+    line(p, "cache_disk_bytes:%" PRIu64, all.disk_bytes);
+    line(p, "cache_sealed_entries:%" PRIu64, all.sealed_entries);
+    line(p, "cache_sealed_disk_bytes:%" PRIu64, all.sealed_disk_bytes);
+    line(p, "cache_sealed_memory_bytes:%" PRIu64, all.sealed_memory_bytes);
+    line(p, "cache_requests:%" PRIu64, all.requests);
+    line(p, "cache_hits:%" PRIu64, all.hits + all.exact + all.stale);
+    line(p, "cache_hit_rate:%.4f", cache_hit_rate(&all));
+    line(p, "cache_entries_gone:%" PRIu64,
+         all.evicted_own + all.evicted_cache + all.expired + all.invalidated + all.replaced + all.removed + all.lost);
+    line(p, "cache_tokens_saved:%" PRIu64, all.tokens_saved);
+    line(p, "cache_llm_ms_saved:%" PRIu64, all.llm_ms_saved);
+    line(p, "cache_cost_saved:%.6g", all.cost_saved);
     for (uint32_t i = 0; i < metrics.n_caches; i++)
-        add_stats(&all, &metrics.caches[i].stats);
-    line(text, "caches:%" PRIu64, metrics.n_caches + metrics.left_out);
-    line(text, "cache_entries:%" PRIu64, all.entries);
-    line(text, "cache_memory_bytes:%" PRIu64, all.memory_bytes);
-    line(text, "cache_disk_bytes:%" PRIu64, all.disk_bytes);
-    line(text, "cache_sealed_entries:%" PRIu64, all.sealed_entries);
-    line(text, "cache_sealed_disk_bytes:%" PRIu64, all.sealed_disk_bytes);
-    line(text, "cache_sealed_memory_bytes:%" PRIu64, all.sealed_memory_bytes);
-    line(text, "cache_requests:%" PRIu64, all.requests);
-    line(text, "cache_hits:%" PRIu64, all.hits + all.exact + all.stale);
-    line(text, "cache_hit_rate:%.4f", cache_hit_rate(&all));
-    line(text, "cache_entries_gone:%" PRIu64, entries_gone(&all));
-    line(text, "cache_tokens_saved:%" PRIu64, all.tokens_saved);
-    line(text, "cache_llm_ms_saved:%" PRIu64, all.llm_ms_saved);
-    line(text, "cache_cost_saved:%.6g", all.cost_saved);
-    for (uint32_t i = 0; i < metrics.n_caches; i++)
-        cache_line(i, &metrics.caches[i], text);
+        cache_line(p, i, &metrics.caches[i]);
     cache_metrics_fini(&metrics);
 }
 
-static void tenant_line(unsigned number, const struct fair_metric *f, struct resp_buffer *text)
+static void tenant_line(struct page *p, unsigned number, const struct fair_metric *f)
 {
     const struct fair_sums *s = &f->sums;
-    line(text,
+    line(p,
          "tenant%u:%s=%s,weight=%" PRIu64 ",queries=%" PRIu64 ",running=%" PRIu64 ",waiting=%" PRIu64 ",failed=%" PRIu64
          ",cancelled=%" PRIu64 ",refused=%" PRIu64 ",refused_rate=%" PRIu64 ",refused_k=%" PRIu64
          ",refused_effort=%" PRIu64 ",refused_filter_bytes=%" PRIu64 ",refused_concurrent=%" PRIu64 ",reads=%" PRIu64
@@ -504,29 +470,29 @@ static void tenant_line(unsigned number, const struct fair_metric *f, struct res
          s->cost_us, f->wait_p50_us, f->wait_p99_us, f->latency_p50_us, f->latency_p99_us);
 }
 
-static void section_tenants(const struct server *server, const struct info_totals *sums, struct resp_buffer *text)
+static void section_tenants(struct page *p)
 {
     struct fair_metrics metrics;
-    text->failed |= !fair_metrics_take((struct service *)(uintptr_t)&server->service, FAIR_METRICS_INFO, &metrics);
-    line(text, "tenants:%" PRIu64, metrics.tenants);
-    line(text, "searches_at_once:%" PRIu64, sums->searches_at_once);
-    line(text, "tenant_queries:%" PRIu64, metrics.all.queries);
-    line(text, "tenant_running:%" PRIu64, metrics.all.running);
-    line(text, "tenant_waiting:%" PRIu64, metrics.all.waiting);
-    line(text, "tenant_failed:%" PRIu64, metrics.all.failed);
-    line(text, "tenant_cancelled:%" PRIu64, metrics.all.cancelled);
-    line(text, "tenant_refused:%" PRIu64, fair_refused(&metrics.all));
-    line(text, "tenant_reads:%" PRIu64, metrics.all.reads);
-    line(text, "tenant_cpu_us:%" PRIu64, metrics.all.cpu_us);
-    line(text, "tenant_cost_us:%" PRIu64, metrics.all.cost_us);
+    p->text->failed |= !fair_metrics_take(&p->server->service, FAIR_METRICS_INFO, &metrics);
+    line(p, "tenants:%" PRIu64, metrics.tenants);
+    line(p, "searches_at_once:%" PRIu64, p->sums.searches_at_once);
+    line(p, "tenant_queries:%" PRIu64, metrics.all.queries);
+    line(p, "tenant_running:%" PRIu64, metrics.all.running);
+    line(p, "tenant_waiting:%" PRIu64, metrics.all.waiting);
+    line(p, "tenant_failed:%" PRIu64, metrics.all.failed);
+    line(p, "tenant_cancelled:%" PRIu64, metrics.all.cancelled);
+    line(p, "tenant_refused:%" PRIu64, fair_refused(&metrics.all));
+    line(p, "tenant_reads:%" PRIu64, metrics.all.reads);
+    line(p, "tenant_cpu_us:%" PRIu64, metrics.all.cpu_us);
+    line(p, "tenant_cost_us:%" PRIu64, metrics.all.cost_us);
     for (uint32_t i = 0; i < metrics.n; i++)
-        tenant_line(i, &metrics.metrics[i], text);
+        tenant_line(p, i, &metrics.metrics[i]);
     fair_metrics_fini(&metrics);
 }
 
 static const struct {
     const char *name, *title;
-    void (*write)(const struct server *server, const struct info_totals *sums, struct resp_buffer *text);
+    void (*write)(struct page *page); /* NULL: nothing; clients look for the section */
     bool by_default;
 } sections[] = {{"server", "Server", section_server, true},
                 {"clients", "Clients", section_clients, true},
@@ -535,7 +501,7 @@ static const struct {
                 {"stats", "Stats", section_stats, true},
                 {"replication", "Replication", section_replication, true},
                 {"cpu", "CPU", section_cpu, true},
-                {"modules", "Modules", section_modules, true},
+                {"modules", "Modules", NULL, true},
                 {"commandstats", "Commandstats", section_commandstats, false},
                 {"errorstats", "Errorstats", section_errorstats, true},
                 {"latencystats", "Latencystats", section_latencystats, false},
@@ -547,8 +513,8 @@ static const struct {
 
 void info_write(struct server *server, const struct resp_arg *wanted, uint32_t n, struct resp_buffer *text)
 {
-    struct info_totals sums;
-    info_sum(server, &sums);
+    struct page page = {server, text, {0}};
+    info_sum(server, &page.sums);
     for (size_t s = 0; s < sizeof sections / sizeof *sections; s++) {
         bool show = n == 0 && sections[s].by_default;
         for (uint32_t i = 0; i < n; i++)
@@ -558,7 +524,8 @@ void info_write(struct server *server, const struct resp_arg *wanted, uint32_t n
             continue;
         if (text->bytes > 0)
             resp_raw(text, "\r\n", 2);
-        line(text, "# %s", sections[s].title);
-        sections[s].write(server, &sums, text);
+        line(&page, "# %s", sections[s].title);
+        if (sections[s].write)
+            sections[s].write(&page);
     }
 }

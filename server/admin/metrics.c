@@ -66,9 +66,7 @@ void metrics_fini(struct server *server)
 
 /* ---- the text ---------------------------------------------------------------------------------------------------- */
 
-static void put(struct resp_buffer *text, const char *format, ...) __attribute__((format(printf, 2, 3)));
-
-static void put(struct resp_buffer *text, const char *format, ...)
+__attribute__((format(printf, 2, 3))) static void put(struct resp_buffer *text, const char *format, ...)
 {
     va_list arguments;
     va_start(arguments, format);
@@ -76,15 +74,32 @@ static void put(struct resp_buffer *text, const char *format, ...)
     va_end(arguments);
 }
 
-static void head(struct resp_buffer *text, const char *name, const char *type, const char *help)
+/* Counters are those whose name ends so, as Prometheus has it; all others are gauges. */
+static void head(struct resp_buffer *text, const char *name, const char *help)
 {
-    put(text, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, type);
+    size_t bytes = strlen(name);
+    bool counter = bytes > 6 && strcmp(name + bytes - 6, "_total") == 0;
+    put(text, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, counter ? "counter" : "gauge");
 }
 
-static void number(struct resp_buffer *text, const char *name, const char *type, const char *help, double value)
+static void number(struct resp_buffer *text, const char *name, const char *help, double value)
 {
-    head(text, name, type, help);
+    head(text, name, help);
     put(text, "%s %.17g\n", name, value);
+}
+
+/* A number of a command, a tenant, a cache or a category: its labels beside those of the names, and where it lies. */
+struct series {
+    const char *label; /* "" or ",cause=\"expired\"" */
+    size_t place;
+    bool is_double;
+    double scale;
+};
+
+static double series_value(const struct series *series, const void *of)
+{
+    const void *at = (const char *)of + series->place;
+    return series->scale * (series->is_double ? *(const double *)at : (double)*(const uint64_t *)at);
 }
 
 /* A label's value: what the format escapes is escaped. */
@@ -104,7 +119,7 @@ static void put_server(struct server *server, const struct info_totals *f, struc
 {
     struct rusage usage;
     struct loop *loop = &server->loops[0];
-    head(text, "quire_info", "gauge", "Version and engine.");
+    head(text, "quire_info", "Version and engine.");
     put(text, "quire_info{version=\"");
     put_label(text, quire_version());
     put(text, "\",run_id=\"%s\",engine=\"", server->run_id);
@@ -112,30 +127,30 @@ static void put_server(struct server *server, const struct info_totals *f, struc
     put_label(text, loop->engine_name);
     pthread_mutex_unlock(&loop->inbox_lock);
     put(text, "\",lanes=\"%u\"} 1\n", server->service.n_lanes);
-    number(text, "process_start_time_seconds", "gauge", "When the server was started, seconds since 1970.",
+    number(text, "process_start_time_seconds", "When the server was started, seconds since 1970.",
            (double)server->started_ms / 1000);
     if (getrusage(RUSAGE_SELF, &usage) == 0)
-        number(text, "process_cpu_seconds_total", "counter", "Processor time of user and system.",
+        number(text, "process_cpu_seconds_total", "Processor time of user and system.",
                (double)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) +
                    (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) * 1e-6);
-    number(text, "quire_healthy", "gauge", "1 while /health says ok.", atomic_load(&server->unhealthy) ? 0 : 1);
-    number(text, "quire_connected_clients", "gauge", "Clients connected.", (double)f->clients);
-    number(text, "quire_connections_total", "counter", "Connections accepted.", (double)f->connections);
-    number(text, "quire_connections_rejected_total", "counter", "Connections refused for maxclients.",
+    number(text, "quire_healthy", "1 while /health says ok.", atomic_load(&server->unhealthy) ? 0 : 1);
+    number(text, "quire_connected_clients", "Clients connected.", (double)f->clients);
+    number(text, "quire_connections_total", "Connections accepted.", (double)f->connections);
+    number(text, "quire_connections_rejected_total", "Connections refused for maxclients.",
            (double)atomic_load(&server->rejected_connections));
-    head(text, "quire_connections_closed_total", "counter", "Connections that the server closed, by reason.");
+    head(text, "quire_connections_closed_total", "Connections that the server closed, by reason.");
     put(text, "quire_connections_closed_total{reason=\"output_limit\"} %" PRIu64 "\n", f->closed_output_limit);
     put(text, "quire_connections_closed_total{reason=\"query_limit\"} %" PRIu64 "\n", f->closed_query_limit);
     put(text, "quire_connections_closed_total{reason=\"protocol\"} %" PRIu64 "\n", f->closed_protocol);
     put(text, "quire_connections_closed_total{reason=\"idle\"} %" PRIu64 "\n", f->closed_idle);
-    number(text, "quire_auth_failures_total", "counter", "Wrong passwords.", (double)f->auth_failures);
-    head(text, "quire_acl_denied_total", "counter", "Requests that the user had no right to, by what was denied.");
+    number(text, "quire_auth_failures_total", "Wrong passwords.", (double)f->auth_failures);
+    head(text, "quire_acl_denied_total", "Requests that the user had no right to, by what was denied.");
     put(text, "quire_acl_denied_total{what=\"command\"} %" PRIu64 "\n", f->acl_denied_commands);
     put(text, "quire_acl_denied_total{what=\"key\"} %" PRIu64 "\n", f->acl_denied_keys);
-    number(text, "quire_tls_clients", "gauge", "Clients connected by TLS.", (double)f->tls_clients);
-    number(text, "quire_tls_failures_total", "counter", "Connections that TLS refused.", (double)f->tls_failures);
-    number(text, "quire_net_input_bytes_total", "counter", "Bytes received from clients.", (double)f->net_input_bytes);
-    number(text, "quire_net_output_bytes_total", "counter", "Bytes sent to clients.", (double)f->net_output_bytes);
+    number(text, "quire_tls_clients", "Clients connected by TLS.", (double)f->tls_clients);
+    number(text, "quire_tls_failures_total", "Connections that TLS refused.", (double)f->tls_failures);
+    number(text, "quire_net_input_bytes_total", "Bytes received from clients.", (double)f->net_input_bytes);
+    number(text, "quire_net_output_bytes_total", "Bytes sent to clients.", (double)f->net_output_bytes);
 }
 
 static void put_error(void *text, const char *code, uint64_t count)
@@ -145,49 +160,34 @@ static void put_error(void *text, const char *code, uint64_t count)
     put(text, "\"} %" PRIu64 "\n", count);
 }
 
-/* One family of the commands that were called; the figure is picked by `which`. */
-static void put_by_command(const struct server *server, struct resp_buffer *text, const char *name, const char *help,
-                           double (*which)(const struct info_row_totals *))
-{
-    head(text, name, "counter", help);
-    for (unsigned row = 0; row < n_commands; row++) {
-        struct info_row_totals f;
-        info_row(server, row, &f);
-        if (f.calls + f.rejected)
-            put(text, "%s{command=\"%s\"} %.17g\n", name, commands[row].name, which(&f));
-    }
-}
-
-static double calls_of(const struct info_row_totals *f)
-{
-    return (double)f->calls;
-}
-
-static double seconds_of(const struct info_row_totals *f)
-{
-    return (double)f->us * 1e-6;
-}
-
-static double failures_of(const struct info_row_totals *f)
-{
-    return (double)f->failed;
-}
-
-static double rejections_of(const struct info_row_totals *f)
-{
-    return (double)f->rejected;
-}
-
 static void put_commands(struct server *server, const struct info_totals *f, struct resp_buffer *text)
 {
-    number(text, "quire_commands_processed_total", "counter", "Requests, whatever became of them.",
-           (double)f->commands);
-    put_by_command(server, text, "quire_commands_total", "Calls of each command.", calls_of);
-    put_by_command(server, text, "quire_command_seconds_total",
-                   "Time of each command; of one that waits for the disk, from its request to its reply.", seconds_of);
-    put_by_command(server, text, "quire_command_failures_total", "Calls that ended in an error.", failures_of);
-    put_by_command(server, text, "quire_command_rejections_total", "Requests refused before they ran.", rejections_of);
-    head(text, "quire_errors_total", "counter", "Error replies by their code.");
+    static const struct {
+        const char *name, *help;
+        struct series series;
+    } families[] = {
+        {"quire_commands_total", "Calls of each command.", {"", offsetof(struct info_row_totals, calls), false, 1}},
+        {"quire_command_seconds_total",
+         "Time of each command; of one that waits for the disk, from its request to its reply.",
+         {"", offsetof(struct info_row_totals, us), false, 1e-6}},
+        {"quire_command_failures_total",
+         "Calls that ended in an error.",
+         {"", offsetof(struct info_row_totals, failed), false, 1}},
+        {"quire_command_rejections_total",
+         "Requests refused before they ran.",
+         {"", offsetof(struct info_row_totals, rejected), false, 1}}};
+    number(text, "quire_commands_processed_total", "Requests, whatever became of them.", (double)f->commands);
+    for (size_t i = 0; i < sizeof families / sizeof *families; i++) {
+        head(text, families[i].name, families[i].help);
+        for (unsigned row = 0; row < n_commands; row++) {
+            struct info_row_totals totals;
+            info_row(server, row, &totals);
+            if (totals.calls + totals.rejected)
+                put(text, "%s{command=\"%s\"} %.17g\n", families[i].name, commands[row].name,
+                    series_value(&families[i].series, &totals));
+        }
+    }
+    head(text, "quire_errors_total", "Error replies by their code.");
     info_errors(server, put_error, text);
 }
 
@@ -195,52 +195,30 @@ static void put_searches(const struct info_totals *f, struct resp_buffer *text)
 {
     enum { LEAST_POWER = 5, MOST_POWER = 24 }; /* 32 us to 17 s */
     static const char name[] = "quire_search_latency_seconds";
-    head(text, name, "histogram", "Time of a search on the index, from its start to its result.");
+    put(text, "# HELP %s Time of a search on the index, from its start to its result.\n# TYPE %s histogram\n", name,
+        name);
     for (unsigned power = LEAST_POWER; power <= MOST_POWER; power++)
         put(text, "%s_bucket{le=\"%.9g\"} %" PRIu64 "\n", name, (double)(1u << power) * 1e-6,
             histogram_below(&f->latency, 1u << power));
     uint64_t count = histogram_count(&f->latency);
     put(text, "%s_bucket{le=\"+Inf\"} %" PRIu64 "\n", name, count);
     put(text, "%s_sum %.17g\n%s_count %" PRIu64 "\n", name, (double)stat_get(&f->latency.sum) * 1e-6, name, count);
-    number(text, "quire_searches_total", "counter", "Searches that ended well.", (double)f->searches);
-    number(text, "quire_search_errors_total", "counter", "Searches that failed.", (double)f->search_errors);
-    number(text, "quire_search_reads_total", "counter", "Blocks read by searches.", (double)f->search_reads);
-    number(text, "quire_search_rounds_total", "counter", "Times that searches waited for the device.",
-           (double)f->search_rounds);
-    number(text, "quire_fetches_total", "counter", "Look-ups of single elements.", (double)f->fetches);
-    number(text, "quire_device_reads_total", "counter", "Reads of files.", (double)f->engine_reads);
-    number(text, "quire_device_read_bytes_total", "counter", "Bytes read of files.", (double)f->engine_read_bytes);
-    number(text, "quire_device_read_errors_total", "counter", "Reads that failed.", (double)f->engine_read_errors);
-    number(text, "quire_device_reads_in_flight", "gauge", "Reads that the device works on.",
-           (double)f->reads_in_flight);
-    number(text, "quire_device_reads_waiting", "gauge", "Reads that wait for reads-in-flight.",
-           (double)f->reads_waiting);
-}
-
-static void put_memory(struct server *server, struct resp_buffer *text)
-{
-    struct memory_resident resident;
-    memory_resident(&resident);
-    number(text, "process_resident_memory_bytes", "gauge", "Resident memory as the kernel counts it.",
-           (double)resident.total);
-    number(text, "quire_anonymous_memory_bytes", "gauge", "Resident memory that is no file's: codes, buffers, heap.",
-           (double)resident.anonymous);
-    number(text, "quire_peak_memory_bytes", "gauge", "The most that was resident.", (double)resident.peak);
-    number(text, "quire_index_memory_bytes", "gauge", "What all vector sets keep in memory.",
-           (double)info_index_bytes(server));
+    number(text, "quire_searches_total", "Searches that ended well.", (double)f->searches);
+    number(text, "quire_search_errors_total", "Searches that failed.", (double)f->search_errors);
+    number(text, "quire_search_reads_total", "Blocks read by searches.", (double)f->search_reads);
+    number(text, "quire_search_rounds_total", "Times that searches waited for the device.", (double)f->search_rounds);
+    number(text, "quire_fetches_total", "Look-ups of single elements.", (double)f->fetches);
+    number(text, "quire_device_reads_total", "Reads of files.", (double)f->engine_reads);
+    number(text, "quire_device_read_bytes_total", "Bytes read of files.", (double)f->engine_read_bytes);
+    number(text, "quire_device_read_errors_total", "Reads that failed.", (double)f->engine_read_errors);
+    number(text, "quire_device_reads_in_flight", "Reads that the device works on.", (double)f->reads_in_flight);
+    number(text, "quire_device_reads_waiting", "Reads that wait for reads-in-flight.", (double)f->reads_waiting);
 }
 
 /* ---- semantic caches --------------------------------------------------------------------------------------------- */
 
 enum { CACHE_SERIES_MAX = 7 };
 
-/* A figure of a cache or a category: its labels beside those of the names, and where it lies. */
-struct cache_series {
-    const char *label; /* "" or ",cause=\"expired\"" */
-    size_t place;      /* in struct quire_cache_stats */
-    bool is_double;
-    double scale;
-};
 #define COUNT(label, field)                                                                                            \
     {                                                                                                                  \
         label, offsetof(struct quire_cache_stats, field), false, 1                                                     \
@@ -255,83 +233,69 @@ struct cache_series {
     }
 
 struct cache_family {
-    const char *name, *type, *help;
-    struct cache_series series[CACHE_SERIES_MAX]; /* one without a label ends them, but for the first */
+    const char *name, *help;
+    struct series series[CACHE_SERIES_MAX]; /* one without a label ends them, but for the first */
 };
 
 static const struct cache_family of_caches[] = {
-    {"quire_cache_memory_bytes", "gauge", "Memory of a semantic cache.", {COUNT("", memory_bytes)}},
-    {"quire_cache_disk_bytes", "gauge", "Its document log.", {COUNT("", disk_bytes)}},
-    {"quire_cache_document_bytes", "gauge", "Living documents in it.", {COUNT("", document_bytes)}},
-    {"quire_cache_sealed_entries", "gauge", "Entries whose vectors lie on the disk.", {COUNT("", sealed_entries)}},
-    {"quire_cache_sealed_disk_bytes", "gauge", "Segments of vectors on the disk.", {COUNT("", sealed_disk_bytes)}},
-    {"quire_cache_sealed_memory_bytes", "gauge", "What those keep in memory.", {COUNT("", sealed_memory_bytes)}},
+    {"quire_cache_memory_bytes", "Memory of a semantic cache.", {COUNT("", memory_bytes)}},
+    {"quire_cache_disk_bytes", "Its document log.", {COUNT("", disk_bytes)}},
+    {"quire_cache_document_bytes", "Living documents in it.", {COUNT("", document_bytes)}},
+    {"quire_cache_sealed_entries", "Entries whose vectors lie on the disk.", {COUNT("", sealed_entries)}},
+    {"quire_cache_sealed_disk_bytes", "Segments of vectors on the disk.", {COUNT("", sealed_disk_bytes)}},
+    {"quire_cache_sealed_memory_bytes", "What those keep in memory.", {COUNT("", sealed_memory_bytes)}},
     {"quire_cache_get_seconds",
-     "gauge",
      "Quantiles of the time that lookups took.",
      {NUMBER(",quantile=\"0.5\"", get_p50_us, 1e-6), NUMBER(",quantile=\"0.99\"", get_p99_us, 1e-6),
       NUMBER(",quantile=\"0.999\"", get_p999_us, 1e-6)}},
     {"quire_cache_put_seconds",
-     "gauge",
      "Quantiles of the time that stores took.",
      {NUMBER(",quantile=\"0.5\"", put_p50_us, 1e-6), NUMBER(",quantile=\"0.99\"", put_p99_us, 1e-6),
       NUMBER(",quantile=\"0.999\"", put_p999_us, 1e-6)}},
 };
 
 static const struct cache_family of_categories[] = {
-    {"quire_cache_entries", "gauge", "Entries.", {COUNT("", entries)}},
-    {"quire_cache_pinned", "gauge", "Entries that are pinned.", {COUNT("", pinned)}},
+    {"quire_cache_entries", "Entries.", {COUNT("", entries)}},
+    {"quire_cache_pinned", "Entries that are pinned.", {COUNT("", pinned)}},
     {"quire_cache_requests_total",
-     "counter",
      "Lookups, by what came of them.",
      {COUNT(",outcome=\"hit\"", hits), COUNT(",outcome=\"exact\"", exact), COUNT(",outcome=\"stale\"", stale),
       COUNT(",outcome=\"audit\"", audits), COUNT(",outcome=\"miss\"", misses), COUNT(",outcome=\"negative\"", negative),
       COUNT(",outcome=\"bypass\"", bypassed)}},
-    {"quire_cache_waits_total", "counter", "Lookups that waited for an answer in flight.", {COUNT("", waited)}},
+    {"quire_cache_waits_total", "Lookups that waited for an answer in flight.", {COUNT("", waited)}},
     {"quire_cache_puts_total",
-     "counter",
      "Answers offered, by what came of them.",
      {COUNT(",outcome=\"stored\"", stored), COUNT(",outcome=\"not_admitted\"", not_admitted),
       COUNT(",outcome=\"outdated\"", outdated), COUNT(",outcome=\"no_room\"", no_room)}},
     {"quire_cache_entries_gone_total",
-     "counter",
      "Entries that went, by cause.",
      {COUNT(",cause=\"evicted_own\"", evicted_own), COUNT(",cause=\"evicted_cache\"", evicted_cache),
       COUNT(",cause=\"expired\"", expired), COUNT(",cause=\"invalidated\"", invalidated),
       COUNT(",cause=\"replaced\"", replaced), COUNT(",cause=\"removed\"", removed), COUNT(",cause=\"lost\"", lost)}},
     {"quire_cache_kept_back_total",
-     "counter",
      "Candidates that were near enough and not served, by what kept them back.",
      {COUNT(",by=\"guard\"", guarded), COUNT(",by=\"veto\"", vetoed)}},
-    {"quire_cache_labels_total", "counter", "Verdicts on answers.", {COUNT("", labels)}},
-    {"quire_cache_false_hits_total", "counter", "Wrong answers among those with a verdict.", {COUNT("", false_hits)}},
+    {"quire_cache_labels_total", "Verdicts on answers.", {COUNT("", labels)}},
+    {"quire_cache_false_hits_total", "Wrong answers among those with a verdict.", {COUNT("", false_hits)}},
     {"quire_cache_feedback_total",
-     "counter",
      "SC.FEEDBACK by its verdict.",
      {COUNT(",verdict=\"good\"", feedback_good), COUNT(",verdict=\"bad\"", feedback_bad)}},
-    {"quire_cache_tokens_saved_total", "counter", "Tokens of answers that were served.", {COUNT("", tokens_saved)}},
+    {"quire_cache_tokens_saved_total", "Tokens of answers that were served.", {COUNT("", tokens_saved)}},
     {"quire_cache_model_seconds_saved_total",
-     "counter",
      "Time of the model that answers took which were served.",
      {SCALED("", llm_ms_saved, 1e-3)}},
-    {"quire_cache_cost_saved_dollars_total", "counter", "What they cost.", {NUMBER("", cost_saved, 1)}},
-    {"quire_cache_cost_audits_dollars_total", "counter", "What audits cost.", {NUMBER("", cost_audits, 1)}},
-    {"quire_cache_threshold", "gauge", "Similarity from which entries are served.", {NUMBER("", threshold, 1)}},
-    {"quire_cache_load", "gauge", "How far load relaxes the error budget, 0 to 1.", {NUMBER("", lam, 1)}},
+    {"quire_cache_cost_saved_dollars_total", "What they cost.", {NUMBER("", cost_saved, 1)}},
+    {"quire_cache_cost_audits_dollars_total", "What audits cost.", {NUMBER("", cost_audits, 1)}},
+    {"quire_cache_threshold", "Similarity from which entries are served.", {NUMBER("", threshold, 1)}},
+    {"quire_cache_load", "How far load relaxes the error budget, 0 to 1.", {NUMBER("", lam, 1)}},
 };
-
-static double series_value(const struct cache_series *series, const struct quire_cache_stats *stats)
-{
-    const void *at = (const char *)stats + series->place;
-    return series->scale * (series->is_double ? *(const double *)at : (double)*(const uint64_t *)at);
-}
 
 static void put_families(struct resp_buffer *text, const struct cache_family *families, size_t n_families,
                          const struct cache_metric *metrics, uint32_t n)
 {
     for (size_t i = 0; i < n_families && n > 0; i++) {
         const struct cache_family *family = &families[i];
-        head(text, family->name, family->type, family->help);
+        head(text, family->name, family->help);
         for (uint32_t j = 0; j < n; j++) {
             for (unsigned k = 0; k < CACHE_SERIES_MAX && (k == 0 || family->series[k].label); k++) {
                 const struct cache_metric *f = &metrics[j];
@@ -348,10 +312,10 @@ static void put_caches(struct server *server, struct resp_buffer *text)
 {
     struct cache_metrics metrics;
     text->failed |= !cache_metrics_take(server->service.caches, true, &metrics);
-    number(text, "quire_caches", "gauge", "Semantic caches.", (double)metrics.n_caches);
-    number(text, "quire_cache_series_left_out", "gauge", "Caches and categories that are too many to be shown here.",
+    number(text, "quire_caches", "Semantic caches.", (double)metrics.n_caches);
+    number(text, "quire_cache_series_left_out", "Caches and categories that are too many to be shown here.",
            (double)metrics.left_out);
-    number(text, "quire_caches_memory_bytes", "gauge", "What all semantic caches keep in memory.",
+    number(text, "quire_caches_memory_bytes", "What all semantic caches keep in memory.",
            (double)info_cache_bytes(server));
     put_families(text, of_caches, sizeof of_caches / sizeof *of_caches, metrics.caches, metrics.n_caches);
     put_families(text, of_categories, sizeof of_categories / sizeof *of_categories, metrics.categories,
@@ -361,77 +325,43 @@ static void put_caches(struct server *server, struct resp_buffer *text)
 
 /* ---- tenants ----------------------------------------------------------------------------------------------------- */
 
-static double tenant_queries(const struct fair_metric *f)
-{
-    return (double)f->sums.queries;
-}
-
-static double tenant_refused(const struct fair_metric *f)
-{
-    return (double)fair_refused(&f->sums);
-}
-
-static double tenant_reads(const struct fair_metric *f)
-{
-    return (double)f->sums.reads;
-}
-
-static double tenant_cpu(const struct fair_metric *f)
-{
-    return (double)f->sums.cpu_us * 1e-6;
-}
-
-static double tenant_cost(const struct fair_metric *f)
-{
-    return (double)f->sums.cost_us * 1e-6;
-}
-
-static double tenant_waiting(const struct fair_metric *f)
-{
-    return (double)f->sums.waiting;
-}
-
-static double tenant_wait(const struct fair_metric *f)
-{
-    return f->wait_p99_us * 1e-6;
-}
-
-static double tenant_latency(const struct fair_metric *f)
-{
-    return f->latency_p99_us * 1e-6;
-}
+#define TENANT(field, is_double, scale)                                                                                \
+    {                                                                                                                  \
+        "", offsetof(struct fair_metric, field), is_double, scale                                                      \
+    }
 
 static void put_tenants(struct server *server, const struct info_totals *f, struct resp_buffer *text)
 {
     static const struct {
-        const char *name, *type, *help;
-        double (*value)(const struct fair_metric *);
+        const char *name, *help;
+        struct series series; /* scale 0: all that was refused */
     } families[] = {
-        {"quire_tenant_queries_total", "counter", "Searches of a tenant that ended well.", tenant_queries},
-        {"quire_tenant_refused_total", "counter", "Requests beyond a limit of the tenant.", tenant_refused},
-        {"quire_tenant_reads_total", "counter", "Blocks read by its searches.", tenant_reads},
-        {"quire_tenant_cpu_seconds_total", "counter", "Processor time of its searches.", tenant_cpu},
-        {"quire_tenant_cost_seconds_total", "counter", "What they cost: processor, and waiting for the disk.",
-         tenant_cost},
-        {"quire_tenant_waiting", "gauge", "Its searches that wait for their turn.", tenant_waiting},
-        {"quire_tenant_wait_p99_seconds", "gauge", "99th percentile of that wait.", tenant_wait},
-        {"quire_tenant_latency_p99_seconds", "gauge", "The same of the wait and the search.", tenant_latency}};
+        {"quire_tenant_queries_total", "Searches of a tenant that ended well.", TENANT(sums.queries, false, 1)},
+        {"quire_tenant_refused_total", "Requests beyond a limit of the tenant.", TENANT(sums.refused, false, 0)},
+        {"quire_tenant_reads_total", "Blocks read by its searches.", TENANT(sums.reads, false, 1)},
+        {"quire_tenant_cpu_seconds_total", "Processor time of its searches.", TENANT(sums.cpu_us, false, 1e-6)},
+        {"quire_tenant_cost_seconds_total", "What they cost: processor, and waiting for the disk.",
+         TENANT(sums.cost_us, false, 1e-6)},
+        {"quire_tenant_waiting", "Its searches that wait for their turn.", TENANT(sums.waiting, false, 1)},
+        {"quire_tenant_wait_p99_seconds", "99th percentile of that wait.", TENANT(wait_p99_us, true, 1e-6)},
+        {"quire_tenant_latency_p99_seconds", "The same of the wait and the search.",
+         TENANT(latency_p99_us, true, 1e-6)}};
     struct fair_metrics metrics;
     text->failed |= !fair_metrics_take(&server->service, FAIR_METRICS_SCRAPED, &metrics);
-    number(text, "quire_tenants", "gauge", "Tenants, and users without one, that are remembered.",
-           (double)metrics.tenants);
-    number(text, "quire_tenant_series_left_out", "gauge", "Tenants that are too many to be shown here.",
+    number(text, "quire_tenants", "Tenants, and users without one, that are remembered.", (double)metrics.tenants);
+    number(text, "quire_tenant_series_left_out", "Tenants that are too many to be shown here.",
            (double)(metrics.tenants - metrics.n));
-    number(text, "quire_searches_at_once", "gauge", "Searches that lanes run before others wait.",
-           (double)f->searches_at_once);
+    number(text, "quire_searches_at_once", "Searches that lanes run before others wait.", (double)f->searches_at_once);
     for (size_t i = 0; i < sizeof families / sizeof *families && metrics.n > 0; i++) {
-        head(text, families[i].name, families[i].type, families[i].help);
-        for (uint32_t k = 0; k < metrics.n; k++)
-            put(text, "%s{%s=\"%s\"} %.17g\n", families[i].name,
-                metrics.metrics[k].kind == FAIR_TENANT ? "tenant" : "user", metrics.metrics[k].name,
-                families[i].value(&metrics.metrics[k]));
+        const struct series *series = &families[i].series;
+        head(text, families[i].name, families[i].help);
+        for (uint32_t k = 0; k < metrics.n; k++) {
+            const struct fair_metric *m = &metrics.metrics[k];
+            put(text, "%s{%s=\"%s\"} %.17g\n", families[i].name, m->kind == FAIR_TENANT ? "tenant" : "user", m->name,
+                series->scale > 0 ? series_value(series, m) : (double)fair_refused(&m->sums));
+        }
     }
-    head(text, "quire_refused_total", "counter", "Requests of all tenants beyond a limit, by the limit.");
+    head(text, "quire_refused_total", "Requests of all tenants beyond a limit, by the limit.");
     for (unsigned i = 0; i < N_REFUSALS; i++)
         put(text, "quire_refused_total{limit=\"%s\"} %" PRIu64 "\n", fair_refusal_name((enum fair_refusal)i),
             metrics.all.refused[i]);
@@ -440,13 +370,13 @@ static void put_tenants(struct server *server, const struct info_totals *f, stru
 
 static void put_keys(struct server *server, const struct info_totals *f, struct resp_buffer *text)
 {
-    number(text, "quire_keys", "gauge", "Keys.", (double)keyspace_count(&server->service.keyspace));
-    number(text, "quire_keyspace_bytes", "gauge", "Keys, strings and hashes with their tables; see maxmemory.",
+    number(text, "quire_keys", "Keys.", (double)keyspace_count(&server->service.keyspace));
+    number(text, "quire_keyspace_bytes", "Keys, strings and hashes with their tables; see maxmemory.",
            (double)atomic_load(&server->service.keyspace.used_bytes));
-    number(text, "quire_keyspace_hits_total", "counter", "Keys that were there when a command read them.",
+    number(text, "quire_keyspace_hits_total", "Keys that were there when a command read them.",
            (double)f->keyspace_hits);
-    number(text, "quire_keyspace_misses_total", "counter", "Keys that were not.", (double)f->keyspace_misses);
-    number(text, "quire_expired_keys_total", "counter", "Keys removed because their time was over.",
+    number(text, "quire_keyspace_misses_total", "Keys that were not.", (double)f->keyspace_misses);
+    number(text, "quire_expired_keys_total", "Keys removed because their time was over.",
            (double)atomic_load(&server->service.keyspace.expired));
 }
 
@@ -456,14 +386,14 @@ static void put_journal(struct server *server, struct resp_buffer *text)
     if (!server->service.journal)
         return;
     journal_get_stats(server->service.journal, &s);
-    number(text, "quire_log_bytes", "gauge", "Log since the last checkpoint.", (double)s.log_bytes);
-    number(text, "quire_log_unwritten_bytes", "gauge", "Log in memory, not written yet.", (double)s.unwritten_bytes);
-    number(text, "quire_log_frames_total", "counter", "Frames written to the log.", (double)s.frames);
-    number(text, "quire_log_written_bytes_total", "counter", "Bytes written to the log.", (double)s.bytes);
-    number(text, "quire_log_syncs_total", "counter", "Syncs of the log.", (double)s.syncs);
-    number(text, "quire_log_sync_seconds_total", "counter", "Time of these syncs.", (double)s.sync_us * 1e-6);
-    number(text, "quire_log_failures_total", "counter", "Writes and syncs of the log that failed.", (double)s.failures);
-    number(text, "quire_checkpoint_bytes", "gauge", "The last checkpoint.", (double)s.checkpoint_bytes);
+    number(text, "quire_log_bytes", "Log since the last checkpoint.", (double)s.log_bytes);
+    number(text, "quire_log_unwritten_bytes", "Log in memory, not written yet.", (double)s.unwritten_bytes);
+    number(text, "quire_log_frames_total", "Frames written to the log.", (double)s.frames);
+    number(text, "quire_log_written_bytes_total", "Bytes written to the log.", (double)s.bytes);
+    number(text, "quire_log_syncs_total", "Syncs of the log.", (double)s.syncs);
+    number(text, "quire_log_sync_seconds_total", "Time of these syncs.", (double)s.sync_us * 1e-6);
+    number(text, "quire_log_failures_total", "Writes and syncs of the log that failed.", (double)s.failures);
+    number(text, "quire_checkpoint_bytes", "The last checkpoint.", (double)s.checkpoint_bytes);
 }
 
 static void put_store(struct server *server, struct resp_buffer *text)
@@ -472,15 +402,14 @@ static void put_store(struct server *server, struct resp_buffer *text)
     if (!server->service.store)
         return;
     store_get_stats(server->service.store, &s);
-    number(text, "quire_collections", "gauge", "Vector sets.", (double)s.collections);
-    number(text, "quire_segments", "gauge", "Sealed segments.", (double)s.segments);
-    number(text, "quire_memtable_bytes", "gauge", "Elements in memory, not sealed yet.", (double)s.memtable_bytes);
-    number(text, "quire_disk_bytes", "gauge", "The folder of data; see maxdisk.", (double)s.disk_bytes);
-    number(text, "quire_seals_total", "counter", "Memtables sealed to segments.", (double)s.seals);
-    number(text, "quire_merges_total", "counter", "Merges of segments.", (double)s.merges);
-    number(text, "quire_checkpoints_total", "counter", "Checkpoints written.", (double)s.checkpoints);
-    number(text, "quire_store_failures_total", "counter", "Seals, merges and checkpoints that failed.",
-           (double)s.failures);
+    number(text, "quire_collections", "Vector sets.", (double)s.collections);
+    number(text, "quire_segments", "Sealed segments.", (double)s.segments);
+    number(text, "quire_memtable_bytes", "Elements in memory, not sealed yet.", (double)s.memtable_bytes);
+    number(text, "quire_disk_bytes", "The folder of data; see maxdisk.", (double)s.disk_bytes);
+    number(text, "quire_seals_total", "Memtables sealed to segments.", (double)s.seals);
+    number(text, "quire_merges_total", "Merges of segments.", (double)s.merges);
+    number(text, "quire_checkpoints_total", "Checkpoints written.", (double)s.checkpoints);
+    number(text, "quire_store_failures_total", "Seals, merges and checkpoints that failed.", (double)s.failures);
 }
 
 static void put_setting(void *context, const char *name, const char *value, const char *help)
@@ -503,13 +432,19 @@ void metrics_write(struct server *server, struct resp_buffer *text)
     put_server(server, &f, text);
     put_commands(server, &f, text);
     put_searches(&f, text);
-    put_memory(server, text);
+    struct memory_resident resident;
+    memory_resident(&resident);
+    number(text, "process_resident_memory_bytes", "Resident memory as the kernel counts it.", (double)resident.total);
+    number(text, "quire_anonymous_memory_bytes", "Resident memory that is no file's: codes, buffers, heap.",
+           (double)resident.anonymous);
+    number(text, "quire_peak_memory_bytes", "The most that was resident.", (double)resident.peak);
+    number(text, "quire_index_memory_bytes", "What all vector sets keep in memory.", (double)info_index_bytes(server));
     put_keys(server, &f, text);
     put_journal(server, text);
     put_store(server, text);
     put_caches(server, text);
     put_tenants(server, &f, text);
-    head(text, "quire_setting", "gauge", "Settings that are numbers; yes is 1, no is 0.");
+    head(text, "quire_setting", "Settings that are numbers; yes is 1, no is 0.");
     config_each(server->service.config, put_setting, text);
 }
 
@@ -689,26 +624,21 @@ static void tick(struct lane *lane)
     }
 }
 
-/* What /health and LATENCY say of the journal. */
-static void watch_journal(struct server *server)
-{
-    struct quire_error err;
-    if (!server->service.journal)
-        return;
-    int code = journal_health(server->service.journal, &err);
-    atomic_store(&server->unhealthy, code == 0                ? NULL
-                                     : code == QUIRE_ENOSPACE ? "writes are refused: the disk is full"
-                                                              : "writes are refused: the log cannot be written");
-    latency_add(server, "sync", journal_take_sync_us(server->service.journal));
-}
-
 static void scan(struct lane *lane, bool all)
 {
     struct server *server = loop_of(lane)->server;
     struct http_client *next;
     if (lane->index != 0)
         return;
-    watch_journal(server);
+    if (server->service.journal) {
+        /* what /health and LATENCY say of the journal */
+        struct quire_error err;
+        int code = journal_health(server->service.journal, &err);
+        atomic_store(&server->unhealthy, code == 0                ? NULL
+                                         : code == QUIRE_ENOSPACE ? "writes are refused: the disk is full"
+                                                                  : "writes are refused: the log cannot be written");
+        latency_add(server, "sync", journal_take_sync_us(server->service.journal));
+    }
     for (struct http_client *h = server->metrics->clients; h; h = next) {
         next = h->next;
         if (all || lane->now_ms >= h->deadline_ms)

@@ -188,34 +188,25 @@ static int make_in(struct server *server, const char *folder, uint64_t *lsn, str
     return rc;
 }
 
-static void begin(struct snapshots *s)
+int snapshot_make(struct server *server, uint64_t *lsn, struct quire_error *err)
 {
+    struct snapshots *s = server->snapshots;
     pthread_mutex_lock(&s->lock);
     s->begun_s = now_s();
     pthread_mutex_unlock(&s->lock);
-}
-
-static void finish(struct snapshots *s, int rc, uint64_t lsn)
-{
+    char *folder = snapshot_folder(server->service.config, err);
+    int rc = folder ? make_in(server, folder, lsn, err) : err->code;
+    free(folder);
     pthread_mutex_lock(&s->lock);
     s->seconds = (int64_t)(now_s() - s->begun_s);
     s->begun_s = 0;
     s->failed = rc < 0;
     if (rc == 0) {
         s->last_s = now_s();
-        s->lsn = lsn;
+        s->lsn = *lsn;
         s->saves++;
     }
     pthread_mutex_unlock(&s->lock);
-}
-
-int snapshot_make(struct server *server, uint64_t *lsn, struct quire_error *err)
-{
-    begin(server->snapshots);
-    char *folder = snapshot_folder(server->service.config, err);
-    int rc = folder ? make_in(server, folder, lsn, err) : err->code;
-    free(folder);
-    finish(server->snapshots, rc, *lsn);
     if (rc < 0)
         log_line(server->service.log, LOG_LEVEL_WARNING, "no snapshot: %s", err->message);
     return rc;

@@ -16,35 +16,29 @@
 
 /* ---- a client as a line ------------------------------------------------------------------------------------------ */
 
-static void write_flags(const struct client *c, char text[16])
-{
-    size_t n = 0;
-    if (c->monitor)
-        text[n++] = 'O';
-    if (transaction_is_open(c))
-        text[n++] = 'x';
-    if (c->state == CLIENT_DRAINING || c->state == CLIENT_LINGERING)
-        text[n++] = 'c';
-    if (c->state == CLIENT_DEAD)
-        text[n++] = 'A';
-    if (c->no_evict)
-        text[n++] = 'e';
-    if (c->no_touch)
-        text[n++] = 'T';
-    if (n == 0)
-        text[n++] = 'N';
-    text[n] = 0;
-}
-
 static void put_client(struct resp_buffer *out, const struct client *c)
 {
-    char line[2048], theirs[CLIENT_ADDRESS_BYTES], ours[CLIENT_ADDRESS_BYTES], flags[16];
+    char line[2048], theirs[CLIENT_ADDRESS_BYTES], ours[CLIENT_ADDRESS_BYTES], flags[16] = "";
+    size_t n_flags = 0;
     uint64_t now = c->loop->lane.now_ms, in = c->in_bytes - c->in_start;
     uint64_t held = c->out.bytes + c->send_buffer.bytes - c->send_buffer_sent + c->pending_bytes;
     uint64_t memory = sizeof *c + c->in_capacity + c->out.capacity + c->send_buffer.capacity + c->pending_bytes;
     client_address(c, false, theirs);
     client_address(c, true, ours);
-    write_flags(c, flags);
+    const struct {
+        bool set;
+        char flag;
+    } states[] = {{c->monitor, 'O'},
+                  {transaction_is_open(c), 'x'},
+                  {c->state == CLIENT_DRAINING || c->state == CLIENT_LINGERING, 'c'},
+                  {c->state == CLIENT_DEAD, 'A'},
+                  {c->no_evict, 'e'},
+                  {c->no_touch, 'T'}};
+    for (size_t i = 0; i < sizeof states / sizeof *states; i++)
+        if (states[i].set)
+            flags[n_flags++] = states[i].flag;
+    if (n_flags == 0)
+        flags[n_flags++] = 'N';
     int n = snprintf(line, sizeof line,
                      "id=%llu addr=%s laddr=%s fd=%d name=%s age=%llu idle=%llu flags=%s db=0 sub=0 psub=0 ssub=0 "
                      "multi=%ld qbuf=%llu qbuf-free=%llu argv-mem=0 multi-mem=0 rbs=%llu rbp=%llu obl=%llu oll=%u "
@@ -91,19 +85,14 @@ struct client_call {
     uint64_t ids[];
 };
 
-static bool has_id(const struct client_call *call, uint64_t id)
-{
-    for (uint32_t i = 0; i < call->filter.n_ids; i++)
-        if (call->ids[i] == id)
-            return true;
-    return false;
-}
-
 static bool is_wanted(const struct client_call *call, const struct client *c)
 {
     const struct filter *f = &call->filter;
     char text[CLIENT_ADDRESS_BYTES];
-    if (c->state == CLIENT_DEAD || (f->by_id && !has_id(call, c->caller.id)) || f->type == TYPE_NOBODY ||
+    bool named = !f->by_id;
+    for (uint32_t i = 0; i < f->n_ids && !named; i++)
+        named = call->ids[i] == c->caller.id;
+    if (c->state == CLIENT_DEAD || !named || f->type == TYPE_NOBODY ||
         (f->skip_me && c == client_of(call->gather.pending.caller)))
         return false;
     if (f->age_s && (c->loop->lane.now_ms - c->created_ms) / 1000 < f->age_s)
@@ -187,14 +176,12 @@ void cmd_client_list(struct caller *caller, const struct resp_arg *args, uint32_
         caller_error(&c->caller, "ERR syntax error");
         return;
     }
-    struct client_call *call = gather_begin(c, sizeof *call + filter.n_ids * sizeof *call->ids);
+    struct client_call *call = gather_begin(c, sizeof *call + filter.n_ids * sizeof *call->ids, list_lane, reply_list);
     if (!call)
         return;
     call->filter = filter;
     for (uint32_t i = 0; i < filter.n_ids && arg_integer(args[3 + i], &id); i++)
         call->ids[i] = (uint64_t)id;
-    call->gather.work = list_lane;
-    call->gather.finish = reply_list;
     gather_start(&call->gather);
 }
 
@@ -228,19 +215,6 @@ static void reply_kill(struct gather *gather)
         client_end(client_of(gather->pending.caller));
 }
 
-/* Any user that there is; false after an error reply. */
-static bool take_user(struct client *c, struct resp_arg name, struct filter *f)
-{
-    struct acl_user *user = acl_find(&c->loop->server->acl, name.data, name.bytes);
-    if (!user) {
-        caller_error(&c->caller, "ERR No such user '%.*s'", ARG_SHOWN(name, 128u));
-        return false;
-    }
-    f->user_id = user->id;
-    acl_user_release(user);
-    return true;
-}
-
 /* The pair args[i], args[i + 1]; false after an error reply. */
 static bool take_kill_option(struct client *c, const struct resp_arg *args, uint32_t i, struct filter *f, uint64_t *id)
 {
@@ -265,7 +239,12 @@ static bool take_kill_option(struct client *c, const struct resp_arg *args, uint
     } else if (arg_is(name, "LADDR")) {
         take_text(value, f->local, sizeof f->local);
     } else if (arg_is(name, "USER")) {
-        right = take_user(c, value, f);
+        struct acl_user *user = acl_find(&c->loop->server->acl, value.data, value.bytes);
+        right = user != NULL;
+        if (!right)
+            caller_error(&c->caller, "ERR No such user '%.*s'", ARG_SHOWN(value, 128u));
+        f->user_id = right ? user->id : 0;
+        acl_user_release(user);
     } else if (arg_is(name, "SKIPME") && (arg_is(value, "yes") || arg_is(value, "no"))) {
         f->skip_me = arg_is(value, "yes");
     } else {
@@ -290,14 +269,12 @@ void cmd_client_kill(struct caller *caller, const struct resp_arg *args, uint32_
         if (!take_kill_option(c, args, i, &filter, &id))
             return;
     filter.n_ids = filter.by_id;
-    struct client_call *call = gather_begin(c, sizeof *call + sizeof *call->ids);
+    struct client_call *call = gather_begin(c, sizeof *call + sizeof *call->ids, kill_lane, reply_kill);
     if (!call)
         return;
     call->filter = filter;
     call->ids[0] = id;
     call->old_form = n == 3;
-    call->gather.work = kill_lane;
-    call->gather.finish = reply_kill;
     gather_start(&call->gather);
 }
 
@@ -341,23 +318,13 @@ static void resume_lane(struct gather *gather, struct gather_part *part, struct 
     loop_end_pause(loop);
 }
 
-static void reply_ok(struct gather *gather)
-{
-    resp_simple(&gather->pending.out, "OK");
-}
-
 void cmd_client_unpause(struct caller *caller, const struct resp_arg *args, uint32_t n)
 {
     struct client *c = client_of(caller);
     (void)args;
     (void)n;
     atomic_store(&c->loop->server->pause_until_ms, 0);
-    struct gather *g = gather_begin(c, sizeof *g);
-    if (!g)
-        return;
-    g->work = resume_lane;
-    g->finish = reply_ok;
-    gather_start(g);
+    gather_ask(c, resume_lane, gather_reply_ok);
 }
 
 /* ---- this connection --------------------------------------------------------------------------------------------- */
@@ -378,47 +345,33 @@ void cmd_client_reply(struct caller *caller, const struct resp_arg *args, uint32
     }
 }
 
-static void set_flag(struct client *c, struct resp_arg arg, bool *flag)
+/* NO-EVICT and NO-TOUCH. */
+void cmd_client_flag(struct caller *caller, const struct resp_arg *args, uint32_t n)
 {
-    bool on = arg_is(arg, "ON");
-    if (!on && !arg_is(arg, "OFF")) {
-        caller_error(&c->caller, "ERR syntax error");
+    struct client *c = client_of(caller);
+    bool on = arg_is(args[2], "ON");
+    (void)n;
+    if (!on && !arg_is(args[2], "OFF")) {
+        caller_error(caller, "ERR syntax error");
         return;
     }
-    *flag = on;
-    resp_simple(client_reply(c), "OK");
-}
-
-void cmd_client_no_evict(struct caller *caller, const struct resp_arg *args, uint32_t n)
-{
-    struct client *c = client_of(caller);
-    (void)n;
-    set_flag(c, args[2], &c->no_evict);
-}
-
-void cmd_client_no_touch(struct caller *caller, const struct resp_arg *args, uint32_t n)
-{
-    struct client *c = client_of(caller);
-    (void)n;
-    set_flag(c, args[2], &c->no_touch);
+    *(arg_is(args[1], "NO-EVICT") ? &c->no_evict : &c->no_touch) = on;
+    resp_simple(caller_reply(caller), "OK");
 }
 
 void cmd_client_getredir(struct caller *caller, const struct resp_arg *args, uint32_t n)
 {
-    struct client *c = client_of(caller);
     (void)args;
     (void)n;
-    resp_integer(client_reply(c), -1); /* as Redis: tracking is not on */
+    resp_integer(caller_reply(caller), -1); /* as Redis: tracking is not on */
 }
 
 void cmd_client_tracking(struct caller *caller, const struct resp_arg *args, uint32_t n)
 {
-    struct client *c = client_of(caller);
     if (n == 3 && arg_is(args[2], "OFF"))
-        resp_simple(client_reply(c), "OK");
+        resp_simple(caller_reply(caller), "OK");
     else if (arg_is(args[2], "ON"))
-        caller_error(&c->caller,
-                     "ERR CLIENT TRACKING is not supported: this server does not follow what clients cache");
+        caller_error(caller, "ERR CLIENT TRACKING is not supported: this server does not follow what clients cache");
     else
-        caller_error(&c->caller, "ERR syntax error");
+        caller_error(caller, "ERR syntax error");
 }

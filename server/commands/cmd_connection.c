@@ -39,15 +39,14 @@ void cmd_quit(struct caller *caller, const struct resp_arg *args, uint32_t n)
 
 void cmd_select(struct caller *caller, const struct resp_arg *args, uint32_t n)
 {
-    struct client *c = client_of(caller);
     long long index;
     (void)n;
     if (!arg_integer(args[1], &index))
-        caller_error(&c->caller, "ERR value is not an integer or out of range");
+        caller_error(caller, "ERR value is not an integer or out of range");
     else if (index != 0)
-        caller_error(&c->caller, "ERR DB index is out of range");
+        caller_error(caller, "ERR DB index is out of range");
     else
-        resp_simple(client_reply(c), "OK");
+        resp_simple(caller_reply(caller), "OK");
 }
 
 /* ---- who is there ------------------------------------------------------------------------------------------------ */
@@ -68,19 +67,13 @@ void cmd_auth(struct caller *caller, const struct resp_arg *args, uint32_t n)
         caller_error(&c->caller, "WRONGPASS invalid username-password pair or user is disabled.");
 }
 
-/* Whether a name may stand in logs and lists: printable, no blanks. */
-static bool good_name(struct resp_arg name)
-{
-    for (uint32_t i = 0; i < name.bytes; i++)
-        if (name.data[i] <= ' ' || name.data[i] > '~')
-            return false;
-    return name.bytes <= 256;
-}
-
-/* Replaces *place by the argument; "" takes it away. */
+/* Replaces *place by a name that may stand in logs and lists: printable, no blanks; "" takes it away. */
 static bool set_name(struct client *c, char **place, struct resp_arg name, const char *what)
 {
-    if (!good_name(name)) {
+    bool good = name.bytes <= 256;
+    for (uint32_t i = 0; i < name.bytes && good; i++)
+        good = name.data[i] > ' ' && name.data[i] <= '~';
+    if (!good) {
         caller_error(&c->caller,
                      "ERR %s cannot contain spaces, newlines or special characters, and has at most 256 bytes.", what);
         return false;
@@ -95,64 +88,32 @@ static bool set_name(struct client *c, char **place, struct resp_arg name, const
     return true;
 }
 
-struct hello {
-    long long protocol;
-    const struct resp_arg *user, *password, *name;
-};
-
-static bool parse_hello(struct client *c, const struct resp_arg *args, uint32_t n, struct hello *h)
-{
-    if (n > 1 && (!arg_integer(args[1], &h->protocol))) {
-        caller_error(&c->caller, "ERR Protocol version is not an integer or out of range");
-        return false;
-    }
-    if (n > 1 && h->protocol != 2 && h->protocol != 3) {
-        caller_error(&c->caller, "NOPROTO unsupported protocol version");
-        return false;
-    }
-    for (uint32_t i = 2; i < n;) {
-        if (arg_is(args[i], "AUTH") && i + 2 < n) {
-            h->user = &args[i + 1];
-            h->password = &args[i + 2];
-            i += 3;
-        } else if (arg_is(args[i], "SETNAME") && i + 1 < n) {
-            h->name = &args[i + 1];
-            i += 2;
-        } else {
-            caller_error(&c->caller, "ERR Syntax error in HELLO option '%.*s'", ARG_SHOWN(args[i], 64u));
-            return false;
-        }
-    }
-    return true;
-}
-
-static void greet(struct client *c)
-{
-    struct resp_buffer *out = client_reply(c);
-    resp_map(out, 7);
-    resp_text(out, "server");
-    resp_text(out, "quire");
-    resp_text(out, "version");
-    resp_text(out, QUIRE_VERSION_STRING);
-    resp_text(out, "proto");
-    resp_integer(out, c->caller.protocol);
-    resp_text(out, "id");
-    resp_integer(out, (long long)c->caller.id);
-    resp_text(out, "mode");
-    resp_text(out, "standalone");
-    resp_text(out, "role");
-    resp_text(out, "master");
-    resp_text(out, "modules");
-    resp_array(out, 0);
-}
-
 void cmd_hello(struct caller *caller, const struct resp_arg *args, uint32_t n)
 {
     struct client *c = client_of(caller);
-    struct hello h = {.protocol = c->caller.protocol};
-    if (!parse_hello(c, args, n, &h))
+    const struct resp_arg *user = NULL, *name = NULL;
+    long long protocol = c->caller.protocol;
+    if (n > 1 && (!arg_integer(args[1], &protocol))) {
+        caller_error(&c->caller, "ERR Protocol version is not an integer or out of range");
         return;
-    if (h.user && !client_authenticate(c, *h.user, *h.password)) {
+    }
+    if (protocol != 2 && protocol != 3) {
+        caller_error(&c->caller, "NOPROTO unsupported protocol version");
+        return;
+    }
+    for (uint32_t i = 2; i < n;) {
+        if (arg_is(args[i], "AUTH") && i + 2 < n) {
+            user = &args[i + 1];
+            i += 3;
+        } else if (arg_is(args[i], "SETNAME") && i + 1 < n) {
+            name = &args[i + 1];
+            i += 2;
+        } else {
+            caller_error(&c->caller, "ERR Syntax error in HELLO option '%.*s'", ARG_SHOWN(args[i], 64u));
+            return;
+        }
+    }
+    if (user && !client_authenticate(c, user[0], user[1])) {
         caller_error(&c->caller, "WRONGPASS invalid username-password pair or user is disabled.");
         return;
     }
@@ -163,10 +124,23 @@ void cmd_hello(struct caller *caller, const struct resp_arg *args, uint32_t n)
                      "version at the same time");
         return;
     }
-    if (h.name && !set_name(c, &c->name, *h.name, "Client names"))
+    if (name && !set_name(c, &c->name, *name, "Client names"))
         return;
-    c->caller.protocol = (int)h.protocol;
-    greet(c);
+    c->caller.protocol = (int)protocol;
+    struct resp_buffer *out = client_reply(c);
+    resp_map(out, 7);
+    resp_text(out, "server");
+    resp_text(out, "quire");
+    resp_text(out, "version");
+    resp_text(out, QUIRE_VERSION_STRING);
+    resp_field(out, "proto", c->caller.protocol);
+    resp_field(out, "id", (long long)c->caller.id);
+    resp_text(out, "mode");
+    resp_text(out, "standalone");
+    resp_text(out, "role");
+    resp_text(out, "master");
+    resp_text(out, "modules");
+    resp_array(out, 0);
 }
 
 void cmd_reset(struct caller *caller, const struct resp_arg *args, uint32_t n)

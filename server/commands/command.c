@@ -25,24 +25,19 @@
 
 /* ---- running ----------------------------------------------------------------------------------------------------- */
 
-static void reject_unknown(struct client *c, const struct resp_arg *args, uint32_t n)
-{
-    char words[140] = "";
-    size_t used = 0;
-    for (uint32_t i = 1; i < n && used < 128; i++) {
-        int more = snprintf(words + used, sizeof words - used, "'%.*s' ", ARG_SHOWN(args[i], 64u));
-        used += more > 0 ? (size_t)more : 0;
-    }
-    resp_error(client_reply(c), "ERR unknown command '%.*s', with args beginning with: %s", ARG_SHOWN(args[0], 128u),
-               words);
-}
-
 /* The row of a request, or -1 after an error reply. */
 static int route(struct client *c, const struct resp_arg *args, uint32_t n)
 {
     int row = command_find_top(args[0].data, args[0].bytes);
     if (row < 0) {
-        reject_unknown(c, args, n);
+        char words[140] = "";
+        size_t used = 0;
+        for (uint32_t i = 1; i < n && used < 128; i++) {
+            int more = snprintf(words + used, sizeof words - used, "'%.*s' ", ARG_SHOWN(args[i], 64u));
+            used += more > 0 ? (size_t)more : 0;
+        }
+        resp_error(client_reply(c), "ERR unknown command '%.*s', with args beginning with: %s",
+                   ARG_SHOWN(args[0], 128u), words);
         return -1;
     }
     bool container = (unsigned)row + 1 < n_commands && command_is_sub(&commands[row + 1], &commands[row]);
@@ -106,9 +101,11 @@ static const uint8_t *reply_since(const struct client *c, const struct reply_mar
     return out->data + begin;
 }
 
-/* Counts an error by its first word. */
-static void count_code(struct loop *loop, const uint8_t *reply, size_t bytes)
+/* Counts a reply that is an error, by its first word; row: of the command that ran, -1: none did. */
+static void count_error(struct loop *loop, int row, const uint8_t *reply, size_t bytes)
 {
+    if (bytes == 0 || reply[0] != '-')
+        return;
     struct lane_stats *stats = &loop->lane.stats;
     unsigned n = atomic_load_explicit(&stats->n_errors, memory_order_relaxed), i = 0;
     char code[sizeof stats->errors->code];
@@ -118,6 +115,8 @@ static void count_code(struct loop *loop, const uint8_t *reply, size_t bytes)
     memcpy(code, reply + 1, length);
     code[length] = 0;
     stat_add(&stats->error_replies, 1);
+    if (row >= 0)
+        stat_add(&stats->commands_by_row[row].failed, 1);
     while (i < n && strcmp(stats->errors[i].code, code) != 0)
         i++;
     if (i == ERRORS_MAX)
@@ -127,16 +126,6 @@ static void count_code(struct loop *loop, const uint8_t *reply, size_t bytes)
         atomic_store_explicit(&stats->n_errors, n + 1, memory_order_release);
     }
     stat_add(&stats->errors[i].count, 1);
-}
-
-/* Counts a reply that is an error; row: of the command that ran, -1: none did. */
-static void count_error(struct loop *loop, int row, const uint8_t *reply, size_t bytes)
-{
-    if (bytes == 0 || reply[0] != '-')
-        return;
-    count_code(loop, reply, bytes);
-    if (row >= 0)
-        stat_add(&loop->lane.stats.commands_by_row[row].failed, 1);
 }
 
 /* ---- time -------------------------------------------------------------------------------------------------------- */
@@ -260,15 +249,6 @@ static bool run_in_multi(struct client *c, const struct resp_arg *args, uint32_t
     return admitted >= 0 && !transaction_takes(c, (unsigned)row);
 }
 
-static bool run_alone(struct client *c, const struct resp_arg *args, uint32_t n)
-{
-    int row;
-    if (route_and_admit(c, args, n, &row) < 0)
-        return false;
-    command_call(c, (unsigned)row, args, n);
-    return true;
-}
-
 void command_run(struct client *c, const struct resp_arg *args, uint32_t n)
 {
     struct loop *loop = c->loop;
@@ -278,7 +258,16 @@ void command_run(struct client *c, const struct resp_arg *args, uint32_t n)
     c->reply_skip = false;
     loop->discard.bytes = 0;
     stat_add(&loop->lane.stats.commands, 1);
-    if (!(transaction_is_open(c) ? run_in_multi(c, args, n) : run_alone(c, args, n))) {
+    bool ran;
+    if (transaction_is_open(c)) {
+        ran = run_in_multi(c, args, n);
+    } else {
+        int row;
+        ran = route_and_admit(c, args, n, &row) >= 0;
+        if (ran)
+            command_call(c, (unsigned)row, args, n);
+    }
+    if (!ran) {
         /* refused, or queued: what it took is nobody's */
         const uint8_t *reply = reply_since(c, &mark, &bytes);
         count_error(loop, -1, reply, bytes);

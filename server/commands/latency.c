@@ -240,17 +240,6 @@ static const char *advice_for(const char *event)
     return "a command kept its lane busy: SLOWLOG GET names it; everything else on that lane waited";
 }
 
-static void diagnose(const struct latency_event *e, struct resp_buffer *text)
-{
-    char line[600];
-    uint64_t sum = 0;
-    for (uint32_t i = 0; i < e->n; i++)
-        sum += e->samples[i].ms;
-    int bytes = snprintf(line, sizeof line, "%s: %u samples, mean %llu ms, worst %u ms: %s.\n", e->name, e->n,
-                         (unsigned long long)(e->n ? sum / e->n : 0), e->worst_ms, advice_for(e->name));
-    resp_raw(text, line, (size_t)bytes);
-}
-
 void latency_doctor(struct caller *caller, const struct resp_arg *args, uint32_t n)
 {
     struct client *c = client_of(caller);
@@ -262,8 +251,16 @@ void latency_doctor(struct caller *caller, const struct resp_arg *args, uint32_t
     (void)args;
     (void)n;
     pthread_mutex_lock(&l->lock);
-    for (unsigned i = 0; i < l->n_events; i++)
-        diagnose(&l->events[i], &text);
+    for (unsigned i = 0; i < l->n_events; i++) {
+        const struct latency_event *e = &l->events[i];
+        char line[600];
+        uint64_t sum = 0;
+        for (uint32_t k = 0; k < e->n; k++)
+            sum += e->samples[k].ms;
+        int bytes = snprintf(line, sizeof line, "%s: %u samples, mean %llu ms, worst %u ms: %s.\n", e->name, e->n,
+                             (unsigned long long)(e->n ? sum / e->n : 0), e->worst_ms, advice_for(e->name));
+        resp_raw(&text, line, (size_t)bytes);
+    }
     pthread_mutex_unlock(&l->lock);
     if (text.bytes == 0 && c->loop->server->service.config->latency_ms == 0)
         resp_raw(&text, off, sizeof off - 1);
@@ -277,26 +274,19 @@ void latency_doctor(struct caller *caller, const struct resp_arg *args, uint32_t
 
 enum { POWERS = ROW_BITS + 1 };
 
-/* Calls of a row that took less than 2^i us; returns all calls. */
-static uint64_t cumulate(const struct server *server, unsigned row, uint64_t below[POWERS])
-{
-    memset(below, 0, POWERS * sizeof *below);
-    for (unsigned lane = 0; lane < server->service.n_lanes; lane++)
-        for (unsigned i = 0; i < POWERS; i++)
-            below[i] += histogram_below(&server->loops[lane].lane.stats.commands_by_row[row].latency, 1ull << i);
-    return below[POWERS - 1];
-}
-
+/* How many calls of a row took less than 2^i us, where that changes. */
 static void put_histogram(struct resp_buffer *out, const struct server *server, unsigned row)
 {
-    uint64_t below[POWERS], calls = cumulate(server, row, below);
+    uint64_t below[POWERS] = {0};
     unsigned n = 0;
-    for (unsigned i = 0; i < POWERS; i++)
+    for (unsigned i = 0; i < POWERS; i++) {
+        for (unsigned lane = 0; lane < server->service.n_lanes; lane++)
+            below[i] += histogram_below(&server->loops[lane].lane.stats.commands_by_row[row].latency, 1ull << i);
         n += below[i] > (i ? below[i - 1] : 0);
+    }
     resp_text(out, commands[row].name);
     resp_map(out, 2);
-    resp_text(out, "calls");
-    resp_integer(out, (long long)calls);
+    resp_field(out, "calls", (long long)below[POWERS - 1]);
     resp_text(out, "histogram_usec");
     resp_map(out, n);
     for (unsigned i = 0; i < POWERS; i++)

@@ -73,12 +73,6 @@ struct slow_args *slowlog_copy(unsigned row, const struct resp_arg *args, uint32
     return copy;
 }
 
-static void free_entry(struct slow_entry *e)
-{
-    free(e->args);
-    free(e);
-}
-
 static void trim(struct slowlog *log, size_t most)
 {
     while (log->n > most) {
@@ -87,7 +81,8 @@ static void trim(struct slowlog *log, size_t most)
         if (!log->first)
             log->last = NULL;
         log->n--;
-        free_entry(oldest);
+        free(oldest->args);
+        free(oldest);
     }
 }
 
@@ -136,15 +131,10 @@ void slowlog_add(struct client *c, unsigned row, uint64_t us, const struct pendi
     trim(log, most);
 }
 
-static void clear(struct loop *loop)
+void slowlog_end(struct loop *loop)
 {
     if (loop->slowlog)
         trim(loop->slowlog, 0);
-}
-
-void slowlog_end(struct loop *loop)
-{
-    clear(loop);
     free(loop->slowlog);
     loop->slowlog = NULL;
 }
@@ -247,12 +237,10 @@ void slowlog_get(struct caller *caller, const struct resp_arg *args, uint32_t n)
         caller_error(&c->caller, "ERR count should be greater than or equal to -1");
         return;
     }
-    struct slowlog_call *call = gather_begin(c, sizeof *call);
+    struct slowlog_call *call = gather_begin(c, sizeof *call, collect, reply_entries);
     if (!call)
         return;
     call->wanted = wanted < 0 ? SIZE_MAX : (size_t)wanted;
-    call->gather.work = collect;
-    call->gather.finish = reply_entries;
     gather_start(&call->gather);
 }
 
@@ -272,23 +260,8 @@ static void clear_entries(struct gather *gather, struct gather_part *part, struc
 {
     (void)gather;
     (void)part;
-    clear(loop);
-}
-
-static void reply_ok(struct gather *gather)
-{
-    resp_simple(&gather->pending.out, "OK");
-}
-
-static void ask_lanes(struct client *c, void (*work)(struct gather *, struct gather_part *, struct loop *),
-                      void (*finish)(struct gather *))
-{
-    struct gather *g = gather_begin(c, sizeof *g);
-    if (!g)
-        return;
-    g->work = work;
-    g->finish = finish;
-    gather_start(g);
+    if (loop->slowlog)
+        trim(loop->slowlog, 0);
 }
 
 void slowlog_len(struct caller *caller, const struct resp_arg *args, uint32_t n)
@@ -296,7 +269,7 @@ void slowlog_len(struct caller *caller, const struct resp_arg *args, uint32_t n)
     struct client *c = client_of(caller);
     (void)args;
     (void)n;
-    ask_lanes(c, count_entries, reply_length);
+    gather_ask(c, count_entries, reply_length);
 }
 
 void slowlog_reset(struct caller *caller, const struct resp_arg *args, uint32_t n)
@@ -304,5 +277,5 @@ void slowlog_reset(struct caller *caller, const struct resp_arg *args, uint32_t 
     struct client *c = client_of(caller);
     (void)args;
     (void)n;
-    ask_lanes(c, clear_entries, reply_ok);
+    gather_ask(c, clear_entries, gather_reply_ok);
 }

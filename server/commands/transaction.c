@@ -71,21 +71,15 @@ static void free_queue(struct transaction *t)
     t->n = 0;
 }
 
-static void free_watched(struct transaction *t)
-{
-    for (struct watched *w = t->watched, *next; w; w = next) {
-        next = w->next;
-        free(w);
-    }
-    t->watched = NULL;
-}
-
 static void transaction_free(struct transaction *t)
 {
     if (!t)
         return;
     free_queue(t);
-    free_watched(t);
+    for (struct watched *w = t->watched, *next; w; w = next) {
+        next = w->next;
+        free(w);
+    }
     free(t);
 }
 
@@ -138,24 +132,6 @@ bool transaction_would_write(const struct client *c, unsigned row)
     return commands[row].run == transaction_exec && (c->transaction->flags & CMD_WRITE);
 }
 
-static struct queued *copy_request(unsigned row, const struct resp_arg *args, uint32_t n, uint64_t bytes)
-{
-    struct queued *q = malloc(bytes);
-    if (!q)
-        return NULL;
-    uint8_t *to = (uint8_t *)&q->args[n];
-    q->next = NULL;
-    q->row = row;
-    q->n = n;
-    for (uint32_t i = 0; i < n; i++) {
-        q->args[i] = (struct resp_arg){to, args[i].bytes};
-        if (args[i].bytes > 0)
-            memcpy(to, args[i].data, args[i].bytes);
-        to += args[i].bytes;
-    }
-    return q;
-}
-
 /* No request is kept any more that will not be run. */
 static void taint(struct transaction *t)
 {
@@ -182,11 +158,21 @@ void transaction_queue(struct client *c, unsigned row, const struct resp_arg *ar
         taint(t);
         return;
     }
-    struct queued *q = copy_request(row, args, n, bytes);
+    struct queued *q = malloc(bytes);
     if (!q) {
         caller_error(&c->caller, "OOM no memory to queue a command");
         taint(t);
         return;
+    }
+    uint8_t *to = (uint8_t *)&q->args[n];
+    q->next = NULL;
+    q->row = row;
+    q->n = n;
+    for (uint32_t i = 0; i < n; i++) {
+        q->args[i] = (struct resp_arg){to, args[i].bytes};
+        if (args[i].bytes > 0)
+            memcpy(to, args[i].data, args[i].bytes);
+        to += args[i].bytes;
     }
     if (t->last)
         t->last->next = q;
@@ -410,17 +396,6 @@ static enum outcome run_in_batch(struct exec_call *x)
     return ready ? RAN : AGAIN;
 }
 
-static enum outcome run_alone(struct exec_call *x)
-{
-    struct loop *loop = x->loop;
-    lane_enter(&loop->lane);
-    gate_close(&loop->server->service.gate, loop->lane.index);
-    enum outcome outcome = run_in_batch(x);
-    gate_open(&loop->server->service.gate, loop->lane.index);
-    lane_leave(&loop->lane);
-    return outcome;
-}
-
 /* Goes on until the disk must be waited for, or to the end. */
 static void go_on(void *context)
 {
@@ -435,7 +410,12 @@ static void go_on(void *context)
             end(x);
             return;
         }
-        outcome = run_alone(x);
+        struct lane *lane = &x->loop->lane;
+        lane_enter(lane);
+        gate_close(&lane->service->gate, lane->index);
+        outcome = run_in_batch(x);
+        gate_open(&lane->service->gate, lane->index);
+        lane_leave(lane);
     } while (outcome == AGAIN);
     if (outcome == REFUSED) {
         end(x);
@@ -471,24 +451,6 @@ static struct vector_plan *make_plan(struct exec_call *x)
     return plan;
 }
 
-static void start(struct client *c, struct transaction *t)
-{
-    struct exec_call *x = caller_defer(&c->caller, sizeof *x, true);
-    if (!x) {
-        transaction_free(t);
-        return;
-    }
-    x->loop = c->loop;
-    x->transaction = t;
-    x->group = (struct reply_group){.n_waiting = 1, .done = on_replies};
-    if (t->asks_disk && c->loop->server->service.store && !(x->plan = make_plan(x))) {
-        resp_error(&x->pending.out, "EXECABORT Transaction discarded because of: OOM no memory for its plan");
-        end(x);
-        return;
-    }
-    go_on(x);
-}
-
 void transaction_exec(struct caller *caller, const struct resp_arg *args, uint32_t n)
 {
     struct client *c = client_of(caller);
@@ -513,5 +475,18 @@ void transaction_exec(struct caller *caller, const struct resp_arg *args, uint32
         return;
     }
     c->transaction = NULL;
-    start(c, t);
+    struct exec_call *x = caller_defer(caller, sizeof *x, true);
+    if (!x) {
+        transaction_free(t);
+        return;
+    }
+    x->loop = c->loop;
+    x->transaction = t;
+    x->group = (struct reply_group){.n_waiting = 1, .done = on_replies};
+    if (t->asks_disk && c->loop->server->service.store && !(x->plan = make_plan(x))) {
+        resp_error(&x->pending.out, "EXECABORT Transaction discarded because of: OOM no memory for its plan");
+        end(x);
+        return;
+    }
+    go_on(x);
 }

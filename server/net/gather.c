@@ -3,7 +3,7 @@
  *
  * The asking lane does its own part at once; the others get a message each. Whoever finishes last posts the answer to
  * the asking lane, which cannot have ended: its client's reply is pending, and a lane outlives its clients. Other lanes
- * may have ended while the server stops: lane_reach says so, and their part stays empty.
+ * may have ended while the server stops: loop_reach says so, and their part stays empty.
  */
 #include "server/net/gather.h"
 #include <stdlib.h>
@@ -33,7 +33,7 @@ static void on_part(struct lane *lane, struct message *message)
     part_done(part->gather);
 }
 
-void *gather_begin(struct client *c, size_t bytes)
+void *gather_begin(struct client *c, size_t bytes, gather_work *work, gather_finish *finish)
 {
     const struct server *server = c->loop->server;
     struct gather_part *parts = calloc(server->service.n_lanes, sizeof *parts);
@@ -45,6 +45,8 @@ void *gather_begin(struct client *c, size_t bytes)
     }
     g->asker = c->loop;
     g->back.run = on_back;
+    g->work = work;
+    g->finish = finish;
     g->parts = parts;
     g->n_parts = server->service.n_lanes;
     atomic_init(&g->left, server->service.n_lanes);
@@ -66,6 +68,18 @@ void gather_start(struct gather *g)
             part_done(g);
     /* the last one that may touch g: with it the answer is under way */
     on_part(&g->asker->lane, &parts[own].message);
+}
+
+void gather_ask(struct client *c, gather_work *work, gather_finish *finish)
+{
+    struct gather *g = gather_begin(c, sizeof *g, work, finish);
+    if (g)
+        gather_start(g);
+}
+
+void gather_reply_ok(struct gather *g)
+{
+    resp_simple(&g->pending.out, "OK");
 }
 
 uint64_t gather_count(const struct gather *g)

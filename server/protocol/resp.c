@@ -326,6 +326,12 @@ void resp_text(struct resp_buffer *out, const char *text)
     resp_bulk(out, text, strlen(text));
 }
 
+void resp_field(struct resp_buffer *out, const char *name, long long value)
+{
+    resp_text(out, name);
+    resp_integer(out, value);
+}
+
 void resp_null(struct resp_buffer *out)
 {
     resp_raw(out, out->protocol == 3 ? "_\r\n" : "$-1\r\n", out->protocol == 3 ? 3 : 5);

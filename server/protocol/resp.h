@@ -59,6 +59,7 @@ void resp_error(struct resp_buffer *out, const char *format, ...) __attribute__(
 /* An error of the library, with the code that fits. */
 void resp_quire_error(struct resp_buffer *out, const struct quire_error *err);
 void resp_integer(struct resp_buffer *out, long long value);
+void resp_field(struct resp_buffer *out, const char *name, long long value); /* of a map: its name, then the number */
 void resp_bulk(struct resp_buffer *out, const void *data, size_t bytes);
 void resp_text(struct resp_buffer *out, const char *text);
 void resp_null(struct resp_buffer *out);       /* RESP2: null bulk */

@@ -265,7 +265,6 @@ static void test_documentation_of_every_row(void **state)
     for (unsigned i = 0; i < n_commands; i++) {
         const struct command *c = &commands[i];
         size_t counts[2];
-        assert_int_equal(command_has_arguments(c), c->syntax[0] != 0);
         for (int protocol = 2; protocol <= 3; protocol++) {
             struct resp_buffer out = {.protocol = protocol};
             unsigned leaves = 0;
