@@ -525,25 +525,6 @@ static void answer_line(struct http_client *h, const char *status, const char *a
     resp_buffer_fini(&body);
 }
 
-static void route(struct http_client *h, const char *method, const char *path)
-{
-    struct server *server = h->loop->server;
-    const char *unhealthy = atomic_load(&server->unhealthy);
-    bool get = strcmp(method, "GET") == 0;
-    if (!get && strcmp(method, "HEAD") != 0) {
-        answer_line(h, "405 Method Not Allowed", "Allow: GET, HEAD\r\n", true, "only GET and HEAD");
-    } else if (strcmp(path, "/metrics") == 0) {
-        struct resp_buffer body = {.protocol = 2};
-        metrics_write(server, &body);
-        answer(h, "200 OK", "text/plain; version=0.0.4; charset=utf-8", "", get, &body);
-        resp_buffer_fini(&body);
-    } else if (strcmp(path, "/health") == 0) {
-        answer_line(h, unhealthy ? "503 Service Unavailable" : "200 OK", "", get, unhealthy ? unhealthy : "ok");
-    } else {
-        answer_line(h, "404 Not Found", "", get, "there are /metrics and /health");
-    }
-}
-
 /* Answers once the request's head is whole. */
 static void take(struct http_client *h)
 {
@@ -561,7 +542,21 @@ static void take(struct http_client *h)
         return;
     }
     path[strcspn(path, "?#")] = 0;
-    route(h, method, path);
+    struct server *server = h->loop->server;
+    const char *unhealthy = atomic_load(&server->unhealthy);
+    bool get = strcmp(method, "GET") == 0;
+    if (!get && strcmp(method, "HEAD") != 0) {
+        answer_line(h, "405 Method Not Allowed", "Allow: GET, HEAD\r\n", true, "only GET and HEAD");
+    } else if (strcmp(path, "/metrics") == 0) {
+        struct resp_buffer body = {.protocol = 2};
+        metrics_write(server, &body);
+        answer(h, "200 OK", "text/plain; version=0.0.4; charset=utf-8", "", get, &body);
+        resp_buffer_fini(&body);
+    } else if (strcmp(path, "/health") == 0) {
+        answer_line(h, unhealthy ? "503 Service Unavailable" : "200 OK", "", get, unhealthy ? unhealthy : "ok");
+    } else {
+        answer_line(h, "404 Not Found", "", get, "there are /metrics and /health");
+    }
 }
 
 static void on_receive(struct io_op *op, int result, unsigned flags)

@@ -124,10 +124,10 @@ static bool take_type(struct client *c, struct resp_arg arg, enum client_type *o
     return *out != TYPE_ANY;
 }
 
-static void take_text(struct resp_arg arg, char *out, size_t room)
+static void take_text(struct resp_arg arg, char *out, size_t capacity)
 {
     /* what is longer than any address or name is like none */
-    size_t bytes = arg.bytes < room ? arg.bytes : room - 1;
+    size_t bytes = arg.bytes < capacity ? arg.bytes : capacity - 1;
     memcpy(out, arg.data, bytes);
     out[bytes] = 0;
 }

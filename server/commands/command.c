@@ -191,16 +191,6 @@ void command_end_timing(struct loop *loop)
     end_run(loop);
 }
 
-/* A command was answered at once. */
-static void time_command(struct client *c, unsigned row)
-{
-    struct loop *loop = c->loop;
-    loop->run_row = row;
-    loop->run_n++;
-    if (loop->times_each || coarse_us() != loop->stamp_coarse_us)
-        note_slow(c, row, end_run(loop), NULL);
-}
-
 /* ---- one request ------------------------------------------------------------------------------------------------- */
 
 /* Whether a request of this row may run, after an error reply where not. */
@@ -295,10 +285,15 @@ void command_call(struct client *c, unsigned row, const struct resp_arg *args, u
     commands[row].run(&c->caller, args, n);
     const uint8_t *reply = reply_since(c, &mark, &bytes);
     count_error(loop, (int)row, reply, bytes);
-    if (reply)
-        time_command(c, row);
-    else
+    if (reply) {
+        /* answered at once */
+        loop->run_row = row;
+        loop->run_n++;
+        if (loop->times_each || coarse_us() != loop->stamp_coarse_us)
+            note_slow(c, row, end_run(loop), NULL);
+    } else {
         stamp(loop);
+    }
     loop->args = outer_args;
     loop->n_args = outer_n;
 }
