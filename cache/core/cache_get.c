@@ -138,6 +138,7 @@ struct cache_lookup {
     struct category *category;
     struct group *group; /* NULL: none is there */
     bool near, linked;   /* what is near is looked for; its graph is to be searched */
+    uint32_t n_rows;     /* of scratch->rows: those of the group that are not linked */
     uint32_t n_hits, arrivals;
     uint32_t counted;           /* candidates that the counters know: a wider search gives them again */
     bool woken;                 /* the second one of a request, which has waited: it is counted already */
@@ -326,8 +327,8 @@ static void search(struct cache_lookup *l, uint32_t capacity)
     float distances[BATCH];
     assert(capacity <= CANDIDATES_MAX);
     l->n_hits = 0;
-    for (uint32_t i = 0; i < scratch->n_rows; i += BATCH) {
-        uint32_t n = scratch->n_rows - i < BATCH ? scratch->n_rows - i : BATCH;
+    for (uint32_t i = 0; i < l->n_rows; i += BATCH) {
+        uint32_t n = l->n_rows - i < BATCH ? l->n_rows - i : BATCH;
         graph_score(l->cache->graph, scratch->graph, scratch->rows + i, n, distances);
         for (uint32_t k = 0; k < n; k++)
             if (is_living(l, scratch->rows[i + k]))
@@ -335,7 +336,7 @@ static void search(struct cache_lookup *l, uint32_t capacity)
     }
     uint32_t n = l->linked ? search_linked(l, of_graph, capacity) : 0;
     for (uint32_t i = 0; i < n; i++)
-        if (scratch->n_rows == 0 || !among(hits, l->n_hits, of_graph[i].row))
+        if (l->n_rows == 0 || !among(hits, l->n_hits, of_graph[i].row))
             keep_hit(hits, &l->n_hits, capacity, of_graph[i]);
     l->full = l->n_hits == capacity;
 }
@@ -635,10 +636,10 @@ static int look(struct cache_lookup *l, struct quire_error *err)
     }
     l->near = l->group && l->query->vector && l->category->settings.mode != CATEGORY_EXACT;
     struct cache_scratch *scratch = l->scratch;
-    scratch->n_rows = l->near ? l->group->n_rows : 0; /* entries that are not linked: their rows of the graph */
-    if (!array_reserve(&scratch->rows, &scratch->rows_capacity, scratch->n_rows))
-        return error_set(err, QUIRE_ENOMEM, "no memory to look at %u entries", scratch->n_rows);
-    for (uint32_t i = 0; i < scratch->n_rows; i++)
+    l->n_rows = l->near ? l->group->n_rows : 0;
+    if (!array_reserve(&scratch->rows, &scratch->rows_capacity, l->n_rows))
+        return error_set(err, QUIRE_ENOMEM, "no memory to look at %u entries", l->n_rows);
+    for (uint32_t i = 0; i < l->n_rows; i++)
         scratch->rows[i] = cache_entry_graph_row(cache, l->group->rows[i]);
     l->linked = l->near && group_linked(l->group) > 0;
     return LOOK_SEARCH;
@@ -653,7 +654,7 @@ static int search_and_evaluate(struct cache_lookup *l, bool last)
     for (uint32_t capacity = CANDIDATES_FIRST;; capacity *= 4) {
         double similarity = -1;
         l->n_hits = 0;
-        if (l->scratch->n_rows || l->linked)
+        if (l->n_rows || l->linked)
             search(l, capacity);
         pthread_mutex_lock(&l->cache->lock);
         if (l->stale_row != UINT32_MAX && cache_entry_find(l->cache, l->stale_id) == UINT32_MAX)

@@ -265,7 +265,7 @@ struct cache_scratch {
     float *floats; /* code_dim, twice: the unit vector and the rotated one */
     uint32_t floats_capacity;
     uint32_t *rows; /* of a group, copied; owned */
-    uint32_t n_rows, rows_capacity;
+    uint32_t rows_capacity;
     struct graph_hit hits[2 * CANDIDATES_MAX]; /* nearest first; the second half is for those of the graph */
     uint8_t code[QUIRE_DIM_MAX + 64];
     uint8_t features[GUARD_BYTES];
@@ -322,9 +322,9 @@ static inline uint32_t group_linked(const struct group *group)
 {
     return atomic_load_explicit(&group->root.linked, memory_order_acquire);
 }
-/* Room for one more of group->rows. (lock) */
+/* Space for one more of group->rows. (lock) */
 int group_reserve(struct cache *cache, struct group *group);
-void group_list(struct cache *cache, struct group *group, uint32_t row);   /* room was reserved (lock) */
+void group_list(struct cache *cache, struct group *group, uint32_t row);   /* space was reserved (lock) */
 void group_unlist(struct cache *cache, struct group *group, uint32_t row); /* (lock) */
 /* Frees a group without entries when no reader is left. (lock) */
 void group_release(struct cache *cache, struct group *group);
@@ -361,7 +361,7 @@ void cache_memory_use(const struct cache *cache, uint64_t *used, uint64_t *capac
 /* Takes a living entry out of everything but the graph, which cache_reclaim does later. It has been logged. (lock) */
 void cache_entry_die(struct cache *cache, uint32_t row);
 /* The opposite: an entry whose word, group, document and blob are set takes its places. linked: its row is in the graph
- * of the group. Room in group->rows was reserved where it is not. (lock) */
+ * of the group. Space in group->rows was reserved where it is not. (lock) */
 void cache_entry_join(struct cache *cache, uint32_t row, struct group *group, bool linked);
 /* Takes at most `most` dead rows out of the graph; returns how many. (without the lock) */
 uint32_t cache_reclaim(struct cache *cache, struct cache_scratch *scratch, uint32_t most);
@@ -386,7 +386,7 @@ void cache_invalidation_push(struct cache *cache, const struct invalidation *inv
 
 /* ---- what both get and put do: cache_get.c ----------------------------------------------------------------------- */
 
-/* The unit vector (floats) and the rotated one (floats + room): QUIRE_ENOTFINITE, EZEROVEC. */
+/* The unit vector (scratch->floats) and the rotated one (behind floats_capacity): QUIRE_ENOTFINITE, EZEROVEC. */
 int cache_vector(const struct cache *cache, struct cache_scratch *scratch, const void *vector, struct quire_error *err);
 struct hash128 cache_hash_of(struct quire_bytes bytes); /* never 0; of none: 0 */
 uint64_t cache_tag_hash(struct quire_bytes tag);

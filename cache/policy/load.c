@@ -77,7 +77,7 @@ static struct load_model *find_model(struct load *load, struct quire_bytes name)
 }
 
 /* A place for a model: a new one, or that of the one whose time is over and whose load has faded most. */
-static struct load_model *make_room(struct load *load, uint64_t now_ms)
+static struct load_model *make_place(struct load *load, uint64_t now_ms)
 {
     struct load_model *best = NULL;
     if (load->n < LOAD_MODELS_MAX)
@@ -101,7 +101,7 @@ int load_told(struct load *load, struct quire_bytes name, double x, uint64_t ex_
         return error_set(err, QUIRE_ERANGE, "load %g is out of range: 0 (idle) to 1 (full), no percentage", x);
     struct load_model *model = find_model(load, name);
     if (!model) {
-        model = make_room(load, now_ms);
+        model = make_place(load, now_ms);
         if (!model)
             return error_set(err, QUIRE_ELIMIT,
                              "loads of %u models are in force, the most there can be: let some end first",

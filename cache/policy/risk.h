@@ -60,7 +60,7 @@ struct risk_point {
     double wrong;     /* estimated share of requests that it would serve wrongly */
     double bound;     /* the upper bound that the rule compares with delta */
 };
-/* Points of the curve from 1.0 down to the floor, one per bin that holds anything; returns how many (<= room). */
+/* Points of the curve from 1.0 down to the floor, one per bin that holds anything; returns how many (<= capacity). */
 uint32_t risk_points(const struct risk_curve *curve, const struct risk_settings *settings, struct risk_point *points,
                      uint32_t capacity);
 struct risk_stats {
