@@ -321,7 +321,7 @@ int main(int argc, char **argv)
                                              .threads = b.threads,
                                              .seed = 1,
                                              .points_are_heads = b.heads,
-                                             .room = UINT32_MAX};
+                                             .window_rows = UINT32_MAX};
             measure(&b, &config);
         }
     space_fini(&b.space);
