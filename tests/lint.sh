@@ -31,13 +31,26 @@ for f in "${sources[@]}"; do
     [[ $first == "/*"* ]] || complain "$f does not begin with a comment"
 done
 
-# arrows point down: io <- index <- cache <- server
-found=$(grep -rnE --include='*.[ch]' '#include "(index|cache|server|datasets)/' io
-    grep -rnE --include='*.[ch]' '#include "(cache|server|datasets)/' index
-    grep -rnE --include='*.[ch]' '#include "(server|datasets)/' cache
-    grep -rnE --include='*.[ch]' '#include "(io|index|cache|server|datasets)/' include
-    grep -rnE --include='*.[ch]' '#include "datasets/' server)
-[[ -z $found ]] || complain "a layer includes one above it" "$found"
+# arrows between rooms point down (tests/rooms.txt); calls are the test layout/arrows, which needs objects
+found=$(python3 tests/rooms.py includes)
+[[ -z $found ]] || complain "a room includes what it may not use" "$found"
+
+# sizes: files, and folders
+mapfile -t c_files < <(printf '%s\n' "${sources[@]}" | grep '\.c$')
+found=$(wc -l "${c_files[@]}" | awk '$1 > 1000 && $2 != "total" { print $2 ": " $1 " lines" }')
+[[ -z $found ]] || complain "a .c above 1,000 lines: part it" "$found"
+found=$(printf '%s\n' "${c_files[@]}" | xargs -n1 dirname | sort | uniq -c | awk '$1 > 25 { print $2 ": " $1 " files" }')
+[[ -z $found ]] || complain "a folder with more than 25 .c files: give it rooms" "$found"
+
+# every room of the product says what it is for
+found=$(printf '%s\n' "${c_files[@]}" | grep -vE '^(tests|docs)/' | xargs -n1 dirname | sort -u |
+    while read -r folder; do [[ -f $folder/README.md ]] || echo "$folder"; done)
+[[ -z $found ]] || complain "a room without a README.md" "$found"
+
+# assertions: at least 8 in a thousand lines of io, index and cache
+read -r asserted lines < <(printf '%s\n' "${sources[@]}" | grep -E '^(io|index|cache)/' | xargs cat |
+    awk '{ asserted += gsub(/(^|[^a-z_])assert\(/, "") } END { print asserted + 0, NR }')
+((asserted * 1000 >= lines * 8)) || complain "$asserted assertions in $lines lines of io, index and cache; at least 8 in 1,000"
 
 # file names are unique, but for the READMEs
 found=$(git ls-files --cached --others --exclude-standard '*.c' '*.h' | xargs -n1 basename | sort | uniq -d)
