@@ -209,7 +209,7 @@ void cmd_debug_object(struct caller *caller, const struct resp_arg *args, uint32
         caller_error(&c->caller, "ERR no such key");
         return;
     }
-    unsigned idle_s = atomic_load_explicit(&call.hold.keyspace->second, memory_order_relaxed) - call.entry->used_s;
+    unsigned idle_s = atomic_load_explicit(&call.lock.keyspace->second, memory_order_relaxed) - call.entry->used_s;
     snprintf(text, sizeof text,
              "Value at:%p refcount:1 encoding:%s serializedlength:%" PRIu64 " lru:%u lru_seconds_idle:%u",
              (const void *)call.entry, key_encoding(call.entry), key_memory(call.entry), call.entry->used_s, idle_s);

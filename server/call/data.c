@@ -268,31 +268,31 @@ static int config_of(const char *path, uint64_t memory_bytes, struct collection_
 /* The set of a key, with a reference; NULL where there is none. */
 static int find_set(struct service *s, struct resp_arg name, struct collection **out, struct quire_error *err)
 {
-    struct keyspace_lock hold;
+    struct keyspace_lock lock;
     struct key key = keyspace_key(&s->keyspace, name);
-    keyspace_lock_key(&hold, &s->keyspace, &key);
-    const struct key_entry *entry = keyspace_find(&hold, &key);
+    keyspace_lock_key(&lock, &s->keyspace, &key);
+    const struct key_entry *entry = keyspace_find(&lock, &key);
     bool other = entry && entry->type != KEY_VECTOR_SET;
     *out = entry && !other ? collection_ref(entry->set) : NULL;
-    keyspace_unlock(&hold);
+    keyspace_unlock(&lock);
     return other ? error_set(err, QUIRE_EEXISTS, "Target key name already exists, and is no vector set") : 0;
 }
 
 static int bind_new(struct service *s, struct resp_arg name, struct collection *collection, uint64_t *lsn,
                     struct quire_error *err)
 {
-    struct keyspace_lock hold;
+    struct keyspace_lock lock;
     struct key_entry *entry;
     struct key key = keyspace_key(&s->keyspace, name);
     enter_gate(s);
-    keyspace_lock_key(&hold, &s->keyspace, &key);
-    int rc = keyspace_find_to_write(&hold, &key, &entry, err);
+    keyspace_lock_key(&lock, &s->keyspace, &key);
+    int rc = keyspace_find_to_write(&lock, &key, &entry, err);
     if (rc == 0 && entry)
         rc = error_set(err, QUIRE_EEXISTS, "Target key name already exists: it was made meanwhile");
-    if (rc == 0 && (rc = keyspace_set_vectors(&hold, &key, collection, err)) == 0)
+    if (rc == 0 && (rc = keyspace_set_vectors(&lock, &key, collection, err)) == 0)
         collection_ref(collection); /* the key's */
-    *lsn = hold.lsn > *lsn ? hold.lsn : *lsn;
-    keyspace_unlock(&hold);
+    *lsn = lock.lsn > *lsn ? lock.lsn : *lsn;
+    keyspace_unlock(&lock);
     leave_gate(s);
     return rc;
 }

@@ -23,11 +23,11 @@ bool key_fits(struct caller *c, struct resp_arg key)
     return false;
 }
 
-bool key_failed(struct caller *c, struct keyspace_lock *hold, int rc, const struct quire_error *err)
+bool key_failed(struct caller *c, struct keyspace_lock *lock, int rc, const struct quire_error *err)
 {
     if (rc == 0)
         return false;
-    keyspace_unlock(hold);
+    keyspace_unlock(lock);
     if (rc == QUIRE_ENOMEM)
         caller_error(c, "OOM %s", err->message);
     else if (rc == QUIRE_ELIMIT || rc == QUIRE_EUNSUPPORTED)
@@ -41,7 +41,7 @@ static bool has_type(struct key_call *call, int type)
 {
     if (!call->entry || type == KEY_ANY || call->entry->type == type)
         return true;
-    keyspace_unlock(&call->hold);
+    keyspace_unlock(&call->lock);
     key_reply_wrong_type(call->caller);
     return false;
 }
@@ -52,25 +52,25 @@ static void begin(struct key_call *call, struct caller *c, struct resp_arg key, 
     call->caller = c;
     call->writes = writes;
     call->key = keyspace_key(keyspace, key);
-    keyspace_lock_key(&call->hold, keyspace, &call->key);
+    keyspace_lock_key(&call->lock, keyspace, &call->key);
 }
 
 bool key_read(struct key_call *call, struct caller *c, struct resp_arg key, int type)
 {
     begin(call, c, key, false);
-    call->entry = keyspace_find(&call->hold, &call->key);
+    call->entry = keyspace_find(&call->lock, &call->key);
     key_count_look_up(c, call->entry);
     if (call->entry)
-        keyspace_used(&call->hold, call->entry);
+        keyspace_used(&call->lock, call->entry);
     return has_type(call, type);
 }
 
 bool key_peek(struct key_call *call, struct caller *c, struct resp_arg key)
 {
     begin(call, c, key, false);
-    call->entry = keyspace_find(&call->hold, &call->key);
+    call->entry = keyspace_find(&call->lock, &call->key);
     if (!call->entry)
-        keyspace_unlock(&call->hold);
+        keyspace_unlock(&call->lock);
     return call->entry != NULL;
 }
 
@@ -80,15 +80,15 @@ bool key_write(struct key_call *call, struct caller *c, struct resp_arg key, int
     if (!key_fits(c, key))
         return false;
     begin(call, c, key, true);
-    int rc = keyspace_find_to_write(&call->hold, &call->key, &call->entry, &err);
-    return !key_failed(c, &call->hold, rc, &err) && has_type(call, type);
+    int rc = keyspace_find_to_write(&call->lock, &call->key, &call->entry, &err);
+    return !key_failed(c, &call->lock, rc, &err) && has_type(call, type);
 }
 
 void key_end(struct key_call *call)
 {
-    keyspace_unlock(&call->hold);
+    keyspace_unlock(&call->lock);
     if (call->writes)
-        caller_wait_lsn(call->caller, call->hold.lsn);
+        caller_wait_lsn(call->caller, call->lock.lsn);
 }
 
 bool key_exists(struct caller *c, struct resp_arg key)

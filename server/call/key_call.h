@@ -9,7 +9,7 @@
 /* A command on one key, from key_read or key_write to key_end. */
 struct key_call {
     struct caller *caller;
-    struct keyspace_lock hold;
+    struct keyspace_lock lock;
     struct key key;
     struct key_entry *entry; /* NULL: there is none */
     bool writes;
@@ -32,7 +32,7 @@ void key_end(struct key_call *call);
 /* False after an error reply: a key that is written to has at most QUIRE_KEY_BYTES_MAX bytes. */
 bool key_fits(struct caller *c, struct resp_arg key);
 /* The reply to a change that failed (rc < 0), after which the keys have been released; false where rc is 0. */
-bool key_failed(struct caller *c, struct keyspace_lock *hold, int rc, const struct quire_error *err);
+bool key_failed(struct caller *c, struct keyspace_lock *lock, int rc, const struct quire_error *err);
 void key_reply_wrong_type(struct caller *c);
 /* Notes a hit or a miss of a command that reads. */
 void key_count_look_up(struct caller *c, bool found);

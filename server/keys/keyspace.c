@@ -3,7 +3,7 @@
  *
  * A key's shard is the top byte of its hash, its bucket the low bits. The hash is seeded, so that nobody can choose
  * keys that all fall together. Locks are held for microseconds: what takes long (large values to free, cleared tables)
- * is collected in the hold and freed when nothing is held any more, on the worker where there is one.
+ * is collected in the lock and freed when it is released, on the worker where there is one.
  *
  * A change has three steps. 1. All memory that it needs: a new entry, room in the queue of expiries, fields. 2. The
  * frame of the journal. 3. The change itself, which cannot fail. Undoing a change whose frame was refused would be the
@@ -198,54 +198,54 @@ struct key keyspace_key(const struct keyspace *k, struct resp_arg arg)
     return (struct key){arg.data, arg.bytes, XXH3_64bits_withSeed(arg.data, arg.bytes, k->seed)};
 }
 
-static void begin_hold(struct keyspace_lock *hold, struct keyspace *k)
+static void begin_lock(struct keyspace_lock *lock, struct keyspace *k)
 {
-    *hold = (struct keyspace_lock){.keyspace = k};
+    *lock = (struct keyspace_lock){.keyspace = k};
 }
 
-static void mark_shard(struct keyspace_lock *hold, unsigned shard)
+static void mark_shard(struct keyspace_lock *lock, unsigned shard)
 {
-    hold->shards[shard / 64] |= 1ull << shard % 64;
+    lock->shards[shard / 64] |= 1ull << shard % 64;
 }
 
-static void lock_marked(struct keyspace_lock *hold)
+static void lock_marked(struct keyspace_lock *lock)
 {
     for (unsigned w = 0; w < KEYSPACE_SHARDS / 64; w++)
-        for (uint64_t rest = hold->shards[w]; rest; rest &= rest - 1)
-            pthread_mutex_lock(&hold->keyspace->shards[64 * w + (unsigned)__builtin_ctzll(rest)].lock);
+        for (uint64_t rest = lock->shards[w]; rest; rest &= rest - 1)
+            pthread_mutex_lock(&lock->keyspace->shards[64 * w + (unsigned)__builtin_ctzll(rest)].lock);
 }
 
-void keyspace_lock_shard(struct keyspace_lock *hold, struct keyspace *k, unsigned shard)
+void keyspace_lock_shard(struct keyspace_lock *lock, struct keyspace *k, unsigned shard)
 {
-    begin_hold(hold, k);
-    mark_shard(hold, shard);
+    begin_lock(lock, k);
+    mark_shard(lock, shard);
     pthread_mutex_lock(&k->shards[shard].lock);
 }
 
-void keyspace_lock_key(struct keyspace_lock *hold, struct keyspace *k, const struct key *key)
+void keyspace_lock_key(struct keyspace_lock *lock, struct keyspace *k, const struct key *key)
 {
-    keyspace_lock_shard(hold, k, shard_number(key->hash));
+    keyspace_lock_shard(lock, k, shard_number(key->hash));
 }
 
-void keyspace_lock_args(struct keyspace_lock *hold, struct keyspace *k, const struct resp_arg *args, uint32_t n,
+void keyspace_lock_args(struct keyspace_lock *lock, struct keyspace *k, const struct resp_arg *args, uint32_t n,
                         uint32_t step)
 {
-    begin_hold(hold, k);
+    begin_lock(lock, k);
     for (uint32_t i = 0; i < n; i += step)
-        mark_shard(hold, shard_number(keyspace_key(k, args[i]).hash));
-    lock_marked(hold);
+        mark_shard(lock, shard_number(keyspace_key(k, args[i]).hash));
+    lock_marked(lock);
 }
 
-void keyspace_lock_all(struct keyspace_lock *hold, struct keyspace *k)
+void keyspace_lock_all(struct keyspace_lock *lock, struct keyspace *k)
 {
-    begin_hold(hold, k);
-    memset(hold->shards, 0xff, sizeof hold->shards);
-    lock_marked(hold);
+    begin_lock(lock, k);
+    memset(lock->shards, 0xff, sizeof lock->shards);
+    lock_marked(lock);
 }
 
-static bool holds(const struct keyspace_lock *hold, uint64_t hash)
+static bool holds(const struct keyspace_lock *lock, uint64_t hash)
 {
-    return hold->shards[shard_number(hash) / 64] >> shard_number(hash) % 64 & 1;
+    return lock->shards[shard_number(hash) / 64] >> shard_number(hash) % 64 & 1;
 }
 
 static void free_cleared(void *argument)
@@ -291,35 +291,35 @@ static void run_later(const struct keyspace *k, void (*run)(void *argument), voi
         run(argument);
 }
 
-void keyspace_unlock(struct keyspace_lock *hold)
+void keyspace_unlock(struct keyspace_lock *lock)
 {
     for (unsigned w = 0; w < KEYSPACE_SHARDS / 64; w++)
-        for (uint64_t rest = hold->shards[w]; rest; rest &= rest - 1)
-            pthread_mutex_unlock(&hold->keyspace->shards[64 * w + (unsigned)__builtin_ctzll(rest)].lock);
-    for (struct key_entry *e = hold->removed, *next; e; e = next) {
+        for (uint64_t rest = lock->shards[w]; rest; rest &= rest - 1)
+            pthread_mutex_unlock(&lock->keyspace->shards[64 * w + (unsigned)__builtin_ctzll(rest)].lock);
+    for (struct key_entry *e = lock->removed, *next; e; e = next) {
         next = entry_of(e->node.next);
-        unbind(hold->keyspace, e);
+        unbind(lock->keyspace, e);
         if (e->type == KEY_HASH && e->hash && hash_count(e->hash) >= LONG_HASH)
-            run_later(hold->keyspace, free_removed, e);
+            run_later(lock->keyspace, free_removed, e);
         else
             keyspace_entry_free(e);
     }
-    if (hold->cleared)
-        unbind_cleared(hold->keyspace, hold->cleared);
-    if (hold->cleared)
-        run_later(hold->keyspace, free_cleared, hold->cleared);
+    if (lock->cleared)
+        unbind_cleared(lock->keyspace, lock->cleared);
+    if (lock->cleared)
+        run_later(lock->keyspace, free_cleared, lock->cleared);
 }
 
-uint64_t keyspace_now(struct keyspace_lock *hold)
+uint64_t keyspace_now(struct keyspace_lock *lock)
 {
-    if (!hold->now_ms)
-        hold->now_ms = hold->keyspace->clock_ms(hold->keyspace->clock_context);
-    return hold->now_ms;
+    if (!lock->now_ms)
+        lock->now_ms = lock->keyspace->clock_ms(lock->keyspace->clock_context);
+    return lock->now_ms;
 }
 
-void keyspace_used(struct keyspace_lock *hold, struct key_entry *entry)
+void keyspace_used(struct keyspace_lock *lock, struct key_entry *entry)
 {
-    entry->used_s = atomic_load_explicit(&hold->keyspace->second, memory_order_relaxed);
+    entry->used_s = atomic_load_explicit(&lock->keyspace->second, memory_order_relaxed);
 }
 
 /* ---- the queue of expiries --------------------------------------------------------------------------------------- */
@@ -388,138 +388,138 @@ static void account(struct keyspace *k, uint64_t before, uint64_t after)
         atomic_fetch_add_explicit(&k->used_bytes, after - before, memory_order_relaxed);
 }
 
-static struct key_entry *find_any(const struct keyspace_lock *hold, const struct key *key)
+static struct key_entry *find_any(const struct keyspace_lock *lock, const struct key *key)
 {
-    assert(holds(hold, key->hash));
-    return entry_of(key_table_find(&shard_of(hold->keyspace, key->hash)->table, key->data, key->bytes, key->hash));
+    assert(holds(lock, key->hash));
+    return entry_of(key_table_find(&shard_of(lock->keyspace, key->hash)->table, key->data, key->bytes, key->hash));
 }
 
-static void unlink_entry(struct keyspace_lock *hold, struct key_entry *e)
+static void unlink_entry(struct keyspace_lock *lock, struct key_entry *e)
 {
-    struct shard *s = shard_of(hold->keyspace, e->node.hash);
+    struct shard *s = shard_of(lock->keyspace, e->node.hash);
     uint64_t before = key_table_bytes(&s->table) + keyspace_entry_bytes(e);
     if (e->expire_ms)
         leave_queue(s, e);
     key_table_remove(&s->table, &e->node);
     atomic_store_explicit(&s->n_keys, s->table.n, memory_order_relaxed);
-    account(hold->keyspace, before, key_table_bytes(&s->table));
-    e->node.next = hold->removed ? &hold->removed->node : NULL;
-    hold->removed = e;
+    account(lock->keyspace, before, key_table_bytes(&s->table));
+    e->node.next = lock->removed ? &lock->removed->node : NULL;
+    lock->removed = e;
 }
 
-static void changed(struct keyspace_lock *hold, struct key_entry *e, uint64_t lsn)
+static void changed(struct keyspace_lock *lock, struct key_entry *e, uint64_t lsn)
 {
-    e->version = ++shard_of(hold->keyspace, e->node.hash)->version;
+    e->version = ++shard_of(lock->keyspace, e->node.hash)->version;
     e->lsn = lsn;
     e->restored = false;
-    keyspace_used(hold, e);
-    hold->lsn = lsn > hold->lsn ? lsn : hold->lsn;
+    keyspace_used(lock, e);
+    lock->lsn = lsn > lock->lsn ? lsn : lock->lsn;
 }
 
 /* Puts a fresh entry in its table, in place of what has its key; room in the queue was reserved. */
-static void link_entry(struct keyspace_lock *hold, struct key_entry *fresh, uint64_t lsn)
+static void link_entry(struct keyspace_lock *lock, struct key_entry *fresh, uint64_t lsn)
 {
     struct key key = key_of(fresh);
-    struct shard *s = shard_of(hold->keyspace, key.hash);
-    struct key_entry *old = find_any(hold, &key);
+    struct shard *s = shard_of(lock->keyspace, key.hash);
+    struct key_entry *old = find_any(lock, &key);
     uint64_t expire_ms = fresh->expire_ms;
     if (old)
-        unlink_entry(hold, old);
+        unlink_entry(lock, old);
     uint64_t before = key_table_bytes(&s->table);
     key_table_insert(&s->table, &fresh->node);
     atomic_store_explicit(&s->n_keys, s->table.n, memory_order_relaxed);
-    account(hold->keyspace, before, key_table_bytes(&s->table) + keyspace_entry_bytes(fresh));
+    account(lock->keyspace, before, key_table_bytes(&s->table) + keyspace_entry_bytes(fresh));
     fresh->expire_ms = 0;
     set_expiry(s, fresh, expire_ms);
-    changed(hold, fresh, lsn);
+    changed(lock, fresh, lsn);
 }
 
-int keyspace_put(struct keyspace_lock *hold, struct key_entry *fresh, struct quire_error *err)
+int keyspace_put(struct keyspace_lock *lock, struct key_entry *fresh, struct quire_error *err)
 {
-    int rc = fresh->expire_ms ? reserve_queue(shard_of(hold->keyspace, fresh->node.hash), err) : 0;
+    int rc = fresh->expire_ms ? reserve_queue(shard_of(lock->keyspace, fresh->node.hash), err) : 0;
     if (rc == 0)
-        link_entry(hold, fresh, 0);
+        link_entry(lock, fresh, 0);
     return rc;
 }
 
 /* Removes one whose time is over, and says so in the log. */
-static int remove_over(struct keyspace_lock *hold, struct key_entry *e, struct quire_error *err)
+static int remove_over(struct keyspace_lock *lock, struct key_entry *e, struct quire_error *err)
 {
     struct key_log log;
     uint64_t lsn = 0;
-    keyspace_log_begin(&log, hold->keyspace);
+    keyspace_log_begin(&log, lock->keyspace);
     keyspace_log_delete(&log, arg_of(e));
     int rc = keyspace_log_commit(&log, &lsn, err);
     if (rc < 0)
         return rc;
-    unlink_entry(hold, e);
-    hold->lsn = lsn > hold->lsn ? lsn : hold->lsn;
-    atomic_fetch_add_explicit(&hold->keyspace->expired, 1, memory_order_relaxed);
+    unlink_entry(lock, e);
+    lock->lsn = lsn > lock->lsn ? lsn : lock->lsn;
+    atomic_fetch_add_explicit(&lock->keyspace->expired, 1, memory_order_relaxed);
     return 0;
 }
 
-int keyspace_find_to_write(struct keyspace_lock *hold, const struct key *key, struct key_entry **out,
+int keyspace_find_to_write(struct keyspace_lock *lock, const struct key *key, struct key_entry **out,
                            struct quire_error *err)
 {
-    struct key_entry *e = find_any(hold, key);
+    struct key_entry *e = find_any(lock, key);
     int rc = 0;
-    if (e && e->expire_ms && keyspace_entry_is_over(e, keyspace_now(hold))) {
-        rc = remove_over(hold, e, err);
+    if (e && e->expire_ms && keyspace_entry_is_over(e, keyspace_now(lock))) {
+        rc = remove_over(lock, e, err);
         e = NULL;
     }
     *out = e;
     return rc;
 }
 
-struct key_entry *keyspace_find(struct keyspace_lock *hold, const struct key *key)
+struct key_entry *keyspace_find(struct keyspace_lock *lock, const struct key *key)
 {
     struct key_entry *e;
-    return keyspace_find_to_write(hold, key, &e, NULL) == 0 ? e : NULL;
+    return keyspace_find_to_write(lock, key, &e, NULL) == 0 ? e : NULL;
 }
 
 /* ---- changes of strings ------------------------------------------------------------------------------------------ */
 
 /* Room in the queue for an expiry that the entry (NULL: a new one) does not have yet. */
-static int reserve_expiry(const struct keyspace_lock *hold, uint64_t hash, const struct key_entry *entry,
+static int reserve_expiry(const struct keyspace_lock *lock, uint64_t hash, const struct key_entry *entry,
                           uint64_t expire_ms, struct quire_error *err)
 {
     if (!expire_ms || (entry && entry->expire_ms))
         return 0;
-    return reserve_queue(shard_of(hold->keyspace, hash), err);
+    return reserve_queue(shard_of(lock->keyspace, hash), err);
 }
 
 /* The value takes the old one's place; *value gets that. */
-static void swap_value(struct keyspace_lock *hold, struct key_entry *e, struct value **value)
+static void swap_value(struct keyspace_lock *lock, struct key_entry *e, struct value **value)
 {
     struct value *old = e->string;
-    account(hold->keyspace, old->capacity, (*value)->capacity);
+    account(lock->keyspace, old->capacity, (*value)->capacity);
     e->string = *value;
     *value = old;
 }
 
-int keyspace_set_string(struct keyspace_lock *hold, const struct key *key, struct key_entry *entry, struct value *value,
+int keyspace_set_string(struct keyspace_lock *lock, const struct key *key, struct key_entry *entry, struct value *value,
                         uint64_t expire_ms, struct quire_error *err)
 {
     struct key_entry *same = entry && entry->type == KEY_STRING ? entry : NULL, *fresh = NULL;
     struct key_log log;
     uint64_t lsn = 0;
-    int rc = reserve_expiry(hold, key->hash, same, expire_ms, err);
-    if (rc == 0 && !same && !(fresh = keyspace_entry_create(hold->keyspace, key, KEY_STRING)))
+    int rc = reserve_expiry(lock, key->hash, same, expire_ms, err);
+    if (rc == 0 && !same && !(fresh = keyspace_entry_create(lock->keyspace, key, KEY_STRING)))
         rc = no_memory(err);
     if (rc == 0) {
-        keyspace_log_begin(&log, hold->keyspace);
+        keyspace_log_begin(&log, lock->keyspace);
         keyspace_log_set(&log, (struct resp_arg){key->data, key->bytes}, (struct resp_arg){value->data, value->bytes},
                          expire_ms);
         rc = keyspace_log_commit(&log, &lsn, err);
     }
     if (rc == 0 && same) {
-        swap_value(hold, same, &value);
-        set_expiry(shard_of(hold->keyspace, key->hash), same, expire_ms);
-        changed(hold, same, lsn);
+        swap_value(lock, same, &value);
+        set_expiry(shard_of(lock->keyspace, key->hash), same, expire_ms);
+        changed(lock, same, lsn);
     } else if (rc == 0) {
         fresh->string = value;
         fresh->expire_ms = expire_ms;
-        link_entry(hold, fresh, lsn);
+        link_entry(lock, fresh, lsn);
         return 0;
     }
     free(fresh);
@@ -555,15 +555,15 @@ static struct key_entry *make_strings(const struct keyspace *k, const struct res
     return first;
 }
 
-int keyspace_set_strings(struct keyspace_lock *hold, const struct resp_arg *pairs, uint32_t n_pairs,
+int keyspace_set_strings(struct keyspace_lock *lock, const struct resp_arg *pairs, uint32_t n_pairs,
                          struct quire_error *err)
 {
-    struct key_entry *fresh = make_strings(hold->keyspace, pairs, n_pairs), *in_order = NULL, *next;
+    struct key_entry *fresh = make_strings(lock->keyspace, pairs, n_pairs), *in_order = NULL, *next;
     struct key_log log;
     uint64_t lsn = 0;
     if (!fresh)
         return no_memory(err);
-    keyspace_log_begin(&log, hold->keyspace);
+    keyspace_log_begin(&log, lock->keyspace);
     for (uint32_t i = 0; i < n_pairs; i++)
         keyspace_log_set(&log, pairs[2 * i], pairs[2 * i + 1], 0);
     int rc = keyspace_log_commit(&log, &lsn, err);
@@ -578,7 +578,7 @@ int keyspace_set_strings(struct keyspace_lock *hold, const struct resp_arg *pair
     }
     for (; in_order; in_order = next) {
         next = entry_of(in_order->node.next);
-        link_entry(hold, in_order, lsn);
+        link_entry(lock, in_order, lsn);
     }
     return 0;
 }
@@ -596,7 +596,7 @@ static struct value *with_room(const struct key_entry *e, uint32_t n)
     return copy;
 }
 
-int keyspace_append(struct keyspace_lock *hold, struct key_entry *e, const void *bytes, uint32_t n,
+int keyspace_append(struct keyspace_lock *lock, struct key_entry *e, const void *bytes, uint32_t n,
                     struct quire_error *err)
 {
     struct value *value = with_room(e, n), *own = e->string;
@@ -604,7 +604,7 @@ int keyspace_append(struct keyspace_lock *hold, struct key_entry *e, const void 
     uint64_t lsn = 0;
     if (!value)
         return no_memory(err);
-    keyspace_log_begin(&log, hold->keyspace);
+    keyspace_log_begin(&log, lock->keyspace);
     keyspace_log_append(&log, arg_of(e), (struct resp_arg){bytes, n});
     int rc = keyspace_log_commit(&log, &lsn, err);
     if (rc == 0) {
@@ -612,8 +612,8 @@ int keyspace_append(struct keyspace_lock *hold, struct key_entry *e, const void 
             memcpy(value->data + value->bytes, bytes, n);
         value->bytes += n;
         if (value != own)
-            swap_value(hold, e, &value);
-        changed(hold, e, lsn);
+            swap_value(lock, e, &value);
+        changed(lock, e, lsn);
     }
     if (value != e->string)
         keyspace_value_unref(value);
@@ -633,16 +633,16 @@ static struct key_entry *make_hash(const struct keyspace *k, const struct key *k
     return e;
 }
 
-int keyspace_hash_set(struct keyspace_lock *hold, const struct key *key, struct key_entry *entry,
+int keyspace_hash_set(struct keyspace_lock *lock, const struct key *key, struct key_entry *entry,
                       const struct resp_arg *pairs, uint32_t n_pairs, uint32_t *n_new, struct quire_error *err)
 {
-    struct key_entry *e = entry ? entry : make_hash(hold->keyspace, key);
+    struct key_entry *e = entry ? entry : make_hash(lock->keyspace, key);
     struct hash_spare spare = {0};
     struct key_log log;
     uint64_t lsn = 0, before = e ? keyspace_entry_bytes(e) : 0;
     int rc = e && hash_reserve(e->hash, pairs, n_pairs, &spare) == 0 ? 0 : no_memory(err);
     if (rc == 0) {
-        keyspace_log_begin(&log, hold->keyspace);
+        keyspace_log_begin(&log, lock->keyspace);
         keyspace_log_hash_set(&log, (struct resp_arg){key->data, key->bytes}, pairs, n_pairs);
         rc = keyspace_log_commit(&log, &lsn, err);
     }
@@ -651,20 +651,20 @@ int keyspace_hash_set(struct keyspace_lock *hold, const struct key *key, struct 
         *n_new += hash_set(e->hash, pairs[2 * i], pairs[2 * i + 1], &spare);
     hash_spare_end(&spare);
     if (entry)
-        account(hold->keyspace, before, keyspace_entry_bytes(e));
+        account(lock->keyspace, before, keyspace_entry_bytes(e));
     if (rc < 0) {
         if (!entry && e)
             keyspace_entry_free(e);
         return rc;
     }
     if (entry)
-        changed(hold, e, lsn);
+        changed(lock, e, lsn);
     else
-        link_entry(hold, e, lsn);
+        link_entry(lock, e, lsn);
     return 0;
 }
 
-int keyspace_hash_delete(struct keyspace_lock *hold, struct key_entry *e, const struct resp_arg *fields, uint32_t n,
+int keyspace_hash_delete(struct keyspace_lock *lock, struct key_entry *e, const struct resp_arg *fields, uint32_t n,
                          uint32_t *n_gone, struct quire_error *err)
 {
     uint64_t lsn = 0, before = keyspace_entry_bytes(e);
@@ -676,30 +676,30 @@ int keyspace_hash_delete(struct keyspace_lock *hold, struct key_entry *e, const 
         any = hash_get(e->hash, fields[i], &value);
     if (!any)
         return 0;
-    keyspace_log_begin(&log, hold->keyspace);
+    keyspace_log_begin(&log, lock->keyspace);
     keyspace_log_hash_delete(&log, arg_of(e), fields, n);
     int rc = keyspace_log_commit(&log, &lsn, err);
     if (rc < 0)
         return rc;
     for (uint32_t i = 0; i < n; i++)
         *n_gone += hash_delete(e->hash, fields[i]);
-    account(hold->keyspace, before, keyspace_entry_bytes(e));
-    changed(hold, e, lsn);
+    account(lock->keyspace, before, keyspace_entry_bytes(e));
+    changed(lock, e, lsn);
     if (hash_count(e->hash) == 0)
-        unlink_entry(hold, e);
+        unlink_entry(lock, e);
     return 0;
 }
 
-int keyspace_set_vectors(struct keyspace_lock *hold, const struct key *key, struct collection *set,
+int keyspace_set_vectors(struct keyspace_lock *lock, const struct key *key, struct collection *set,
                          struct quire_error *err)
 {
-    struct key_entry *fresh = keyspace_entry_create(hold->keyspace, key, KEY_VECTOR_SET);
+    struct key_entry *fresh = keyspace_entry_create(lock->keyspace, key, KEY_VECTOR_SET);
     struct resp_arg name = {key->data, key->bytes};
     struct key_log log;
     uint64_t lsn = 0;
     if (!fresh)
         return no_memory(err);
-    keyspace_log_begin(&log, hold->keyspace);
+    keyspace_log_begin(&log, lock->keyspace);
     keyspace_log_vectors(&log, name, collection_uid(set));
     int rc = keyspace_log_commit(&log, &lsn, err);
     if (rc < 0) {
@@ -707,18 +707,18 @@ int keyspace_set_vectors(struct keyspace_lock *hold, const struct key *key, stru
         return rc;
     }
     fresh->set = set;
-    link_entry(hold, fresh, lsn);
+    link_entry(lock, fresh, lsn);
     return 0;
 }
 
-int keyspace_set_unbound(struct keyspace_lock *hold, const struct key *key, uint64_t uid, struct quire_error *err)
+int keyspace_set_unbound(struct keyspace_lock *lock, const struct key *key, uint64_t uid, struct quire_error *err)
 {
-    struct key_entry *fresh = keyspace_entry_create(hold->keyspace, key, KEY_VECTOR_SET);
+    struct key_entry *fresh = keyspace_entry_create(lock->keyspace, key, KEY_VECTOR_SET);
     if (!fresh)
         return no_memory(err);
     fresh->uid = uid;
     fresh->unbound = true;
-    link_entry(hold, fresh, 0);
+    link_entry(lock, fresh, 0);
     return 0;
 }
 
@@ -746,24 +746,24 @@ void keyspace_bind(struct keyspace *k, struct collection *(*find)(void *context,
     struct binding b = {find, context, NULL};
     for (unsigned i = 0; i < KEYSPACE_SHARDS; i++)
         do {
-            struct keyspace_lock hold;
+            struct keyspace_lock lock;
             b.lost = NULL;
-            keyspace_lock_shard(&hold, k, i);
+            keyspace_lock_shard(&lock, k, i);
             key_table_each(&k->shards[i].table, bind_node, &b);
             if (b.lost)
-                unlink_entry(&hold, b.lost);
-            keyspace_unlock(&hold);
+                unlink_entry(&lock, b.lost);
+            keyspace_unlock(&lock);
         } while (b.lost);
 }
 
-void keyspace_touch(struct keyspace_lock *hold, struct key_entry *entry, uint64_t lsn)
+void keyspace_touch(struct keyspace_lock *lock, struct key_entry *entry, uint64_t lsn)
 {
-    changed(hold, entry, lsn);
+    changed(lock, entry, lsn);
 }
 
 /* ---- changes of keys --------------------------------------------------------------------------------------------- */
 
-int keyspace_delete(struct keyspace_lock *hold, const struct resp_arg *keys, uint32_t n, uint32_t *n_gone,
+int keyspace_delete(struct keyspace_lock *lock, const struct resp_arg *keys, uint32_t n, uint32_t *n_gone,
                     struct quire_error *err)
 {
     struct key_entry *e;
@@ -771,10 +771,10 @@ int keyspace_delete(struct keyspace_lock *hold, const struct resp_arg *keys, uin
     uint64_t lsn = 0;
     int rc = 0;
     *n_gone = 0;
-    keyspace_log_begin(&log, hold->keyspace);
+    keyspace_log_begin(&log, lock->keyspace);
     for (uint32_t i = 0; i < n && rc == 0; i++) {
-        struct key key = keyspace_key(hold->keyspace, keys[i]);
-        rc = keyspace_find_to_write(hold, &key, &e, err);
+        struct key key = keyspace_key(lock->keyspace, keys[i]);
+        rc = keyspace_find_to_write(lock, &key, &e, err);
         if (e)
             keyspace_log_delete(&log, keys[i]);
     }
@@ -785,20 +785,20 @@ int keyspace_delete(struct keyspace_lock *hold, const struct resp_arg *keys, uin
     if (rc < 0)
         return rc;
     for (uint32_t i = 0; i < n; i++) {
-        struct key key = keyspace_key(hold->keyspace, keys[i]);
-        e = find_any(hold, &key);
+        struct key key = keyspace_key(lock->keyspace, keys[i]);
+        e = find_any(lock, &key);
         if (!e)
             continue;
-        unlink_entry(hold, e);
+        unlink_entry(lock, e);
         (*n_gone)++;
     }
-    hold->lsn = lsn > hold->lsn ? lsn : hold->lsn;
+    lock->lsn = lsn > lock->lsn ? lsn : lock->lsn;
     return 0;
 }
 
-int keyspace_clear(struct keyspace_lock *hold, struct quire_error *err)
+int keyspace_clear(struct keyspace_lock *lock, struct quire_error *err)
 {
-    struct keyspace *k = hold->keyspace;
+    struct keyspace *k = lock->keyspace;
     struct key_table *tables = malloc(KEYSPACE_SHARDS * sizeof *tables);
     struct key_log log;
     uint64_t lsn = 0;
@@ -820,41 +820,41 @@ int keyspace_clear(struct keyspace_lock *hold, struct quire_error *err)
         atomic_store_explicit(&s->n_keys, 0, memory_order_relaxed);
     }
     atomic_store_explicit(&k->used_bytes, 0, memory_order_relaxed);
-    hold->cleared = tables;
-    hold->lsn = lsn > hold->lsn ? lsn : hold->lsn;
+    lock->cleared = tables;
+    lock->lsn = lsn > lock->lsn ? lsn : lock->lsn;
     return 0;
 }
 
-int keyspace_expire(struct keyspace_lock *hold, struct key_entry *e, uint64_t expire_ms, struct quire_error *err)
+int keyspace_expire(struct keyspace_lock *lock, struct key_entry *e, uint64_t expire_ms, struct quire_error *err)
 {
     struct key_log log;
     uint64_t lsn = 0;
-    if (expire_ms && expire_ms <= keyspace_now(hold)) {
+    if (expire_ms && expire_ms <= keyspace_now(lock)) {
         uint32_t n_gone;
         struct resp_arg key = arg_of(e);
-        return keyspace_delete(hold, &key, 1, &n_gone, err);
+        return keyspace_delete(lock, &key, 1, &n_gone, err);
     }
-    int rc = reserve_expiry(hold, e->node.hash, e, expire_ms, err);
+    int rc = reserve_expiry(lock, e->node.hash, e, expire_ms, err);
     if (rc < 0)
         return rc;
-    keyspace_log_begin(&log, hold->keyspace);
+    keyspace_log_begin(&log, lock->keyspace);
     keyspace_log_expire(&log, arg_of(e), expire_ms);
     rc = keyspace_log_commit(&log, &lsn, err);
     if (rc < 0)
         return rc;
-    set_expiry(shard_of(hold->keyspace, e->node.hash), e, expire_ms);
-    changed(hold, e, lsn);
+    set_expiry(shard_of(lock->keyspace, e->node.hash), e, expire_ms);
+    changed(lock, e, lsn);
     return 0;
 }
 
 /* Logs that `to` has become what `from` is; with `moved` that `from` is gone, too. */
-static int log_transfer(struct keyspace_lock *hold, const struct key *to, const struct key_entry *from, bool moved,
+static int log_transfer(struct keyspace_lock *lock, const struct key *to, const struct key_entry *from, bool moved,
                         uint64_t *lsn, struct quire_error *err)
 {
     struct resp_arg name = {to->data, to->bytes};
     struct key_log log;
-    keyspace_log_begin(&log, hold->keyspace);
-    if (find_any(hold, to))
+    keyspace_log_begin(&log, lock->keyspace);
+    if (find_any(lock, to))
         keyspace_log_delete(&log, name);
     keyspace_log_entry(&log, name, from);
     if (moved)
@@ -862,18 +862,18 @@ static int log_transfer(struct keyspace_lock *hold, const struct key *to, const 
     return keyspace_log_commit(&log, lsn, err);
 }
 
-int keyspace_rename(struct keyspace_lock *hold, struct key_entry *e, const struct key *to, struct quire_error *err)
+int keyspace_rename(struct keyspace_lock *lock, struct key_entry *e, const struct key *to, struct quire_error *err)
 {
     uint64_t lsn = 0, expire_ms = e->expire_ms;
-    struct key_entry *fresh = keyspace_entry_create(hold->keyspace, to, e->type);
-    int rc = fresh ? reserve_expiry(hold, to->hash, NULL, expire_ms, err) : no_memory(err);
+    struct key_entry *fresh = keyspace_entry_create(lock->keyspace, to, e->type);
+    int rc = fresh ? reserve_expiry(lock, to->hash, NULL, expire_ms, err) : no_memory(err);
     if (rc == 0)
-        rc = log_transfer(hold, to, e, true, &lsn, err);
+        rc = log_transfer(lock, to, e, true, &lsn, err);
     if (rc < 0) {
         free(fresh);
         return rc;
     }
-    unlink_entry(hold, e);
+    unlink_entry(lock, e);
     switch ((enum key_type)e->type) {
     case KEY_STRING:
         fresh->string = e->string;
@@ -892,16 +892,16 @@ int keyspace_rename(struct keyspace_lock *hold, struct key_entry *e, const struc
         break;
     }
     fresh->expire_ms = expire_ms;
-    link_entry(hold, fresh, lsn);
+    link_entry(lock, fresh, lsn);
     return 0;
 }
 
-int keyspace_copy(struct keyspace_lock *hold, const struct key_entry *e, const struct key *to, struct quire_error *err)
+int keyspace_copy(struct keyspace_lock *lock, const struct key_entry *e, const struct key *to, struct quire_error *err)
 {
     uint64_t lsn = 0;
     if (e->type == KEY_VECTOR_SET)
         return error_set(err, QUIRE_EUNSUPPORTED, "COPY of a vector set is not supported");
-    struct key_entry *fresh = keyspace_entry_create(hold->keyspace, to, e->type);
+    struct key_entry *fresh = keyspace_entry_create(lock->keyspace, to, e->type);
     if (!fresh)
         return no_memory(err);
     if (e->type == KEY_STRING)
@@ -909,15 +909,15 @@ int keyspace_copy(struct keyspace_lock *hold, const struct key_entry *e, const s
     else
         fresh->hash = hash_copy(e->hash);
     bool copied = e->type == KEY_STRING ? fresh->string != NULL : fresh->hash != NULL;
-    int rc = copied ? reserve_expiry(hold, to->hash, NULL, e->expire_ms, err) : no_memory(err);
+    int rc = copied ? reserve_expiry(lock, to->hash, NULL, e->expire_ms, err) : no_memory(err);
     if (rc == 0)
-        rc = log_transfer(hold, to, e, false, &lsn, err);
+        rc = log_transfer(lock, to, e, false, &lsn, err);
     if (rc < 0) {
         keyspace_entry_free(fresh);
         return rc;
     }
     fresh->expire_ms = e->expire_ms;
-    link_entry(hold, fresh, lsn);
+    link_entry(lock, fresh, lsn);
     return 0;
 }
 
@@ -925,12 +925,12 @@ int keyspace_copy(struct keyspace_lock *hold, const struct key_entry *e, const s
 
 uint64_t keyspace_version(struct keyspace *k, struct resp_arg arg)
 {
-    struct keyspace_lock hold;
+    struct keyspace_lock lock;
     struct key key = keyspace_key(k, arg);
-    keyspace_lock_key(&hold, k, &key);
-    const struct key_entry *e = keyspace_find(&hold, &key);
+    keyspace_lock_key(&lock, k, &key);
+    const struct key_entry *e = keyspace_find(&lock, &key);
     uint64_t version = e ? e->version : 0;
-    keyspace_unlock(&hold);
+    keyspace_unlock(&lock);
     return version;
 }
 
@@ -938,14 +938,14 @@ uint64_t keyspace_version(struct keyspace *k, struct resp_arg arg)
 static int expire_some(struct keyspace *k, unsigned shard)
 {
     struct shard *s = &k->shards[shard];
-    struct keyspace_lock hold;
+    struct keyspace_lock lock;
     int rc = 0, n = 0;
-    keyspace_lock_shard(&hold, k, shard);
-    while (rc == 0 && n < DUE_PER_LOCK && s->n_queue > 0 && keyspace_entry_is_over(s->queue[0], keyspace_now(&hold))) {
-        rc = remove_over(&hold, s->queue[0], NULL);
+    keyspace_lock_shard(&lock, k, shard);
+    while (rc == 0 && n < DUE_PER_LOCK && s->n_queue > 0 && keyspace_entry_is_over(s->queue[0], keyspace_now(&lock))) {
+        rc = remove_over(&lock, s->queue[0], NULL);
         n++;
     }
-    keyspace_unlock(&hold);
+    keyspace_unlock(&lock);
     return rc < 0 ? rc : n == DUE_PER_LOCK;
 }
 

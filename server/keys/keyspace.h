@@ -111,23 +111,23 @@ struct keyspace_lock {
 };
 
 struct key keyspace_key(const struct keyspace *keyspace, struct resp_arg arg);
-void keyspace_lock_key(struct keyspace_lock *hold, struct keyspace *keyspace, const struct key *key);
+void keyspace_lock_key(struct keyspace_lock *lock, struct keyspace *keyspace, const struct key *key);
 /* The shards of args[0], args[step], ... below n. */
-void keyspace_lock_args(struct keyspace_lock *hold, struct keyspace *keyspace, const struct resp_arg *args, uint32_t n,
+void keyspace_lock_args(struct keyspace_lock *lock, struct keyspace *keyspace, const struct resp_arg *args, uint32_t n,
                         uint32_t step);
-void keyspace_lock_shard(struct keyspace_lock *hold, struct keyspace *keyspace, unsigned shard);
-void keyspace_lock_all(struct keyspace_lock *hold, struct keyspace *keyspace);
-void keyspace_unlock(struct keyspace_lock *hold);
-/* The wall clock, the same for all that one hold sees. */
-uint64_t keyspace_now(struct keyspace_lock *hold);
+void keyspace_lock_shard(struct keyspace_lock *lock, struct keyspace *keyspace, unsigned shard);
+void keyspace_lock_all(struct keyspace_lock *lock, struct keyspace *keyspace);
+void keyspace_unlock(struct keyspace_lock *lock);
+/* The wall clock, the same for all that is done under one lock. */
+uint64_t keyspace_now(struct keyspace_lock *lock);
 
 /* The living entry of a key whose shard is held, or NULL. */
-struct key_entry *keyspace_find(struct keyspace_lock *hold, const struct key *key);
+struct key_entry *keyspace_find(struct keyspace_lock *lock, const struct key *key);
 /* The same for one who will write: fails where an expired entry could not be removed. */
-int keyspace_find_to_write(struct keyspace_lock *hold, const struct key *key, struct key_entry **out,
+int keyspace_find_to_write(struct keyspace_lock *lock, const struct key *key, struct key_entry **out,
                            struct quire_error *err);
 /* Notes an access, for OBJECT IDLETIME. */
-void keyspace_used(struct keyspace_lock *hold, struct key_entry *entry);
+void keyspace_used(struct keyspace_lock *lock, struct key_entry *entry);
 
 /* ---- changes ----------------------------------------------------------------------------------------------------- */
 
@@ -135,39 +135,39 @@ void keyspace_used(struct keyspace_lock *hold, struct key_entry *entry);
  * `entry` is what keyspace_find_to_write gave. */
 
 /* Sets a string, whatever was there. The value is taken over, also on failure. */
-int keyspace_set_string(struct keyspace_lock *hold, const struct key *key, struct key_entry *entry, struct value *value,
+int keyspace_set_string(struct keyspace_lock *lock, const struct key *key, struct key_entry *entry, struct value *value,
                         uint64_t expire_ms, struct quire_error *err);
 /* n pairs (key, value), all or none, without expiry. */
-int keyspace_set_strings(struct keyspace_lock *hold, const struct resp_arg *pairs, uint32_t n_pairs,
+int keyspace_set_strings(struct keyspace_lock *lock, const struct resp_arg *pairs, uint32_t n_pairs,
                          struct quire_error *err);
 /* Adds bytes to a string. */
-int keyspace_append(struct keyspace_lock *hold, struct key_entry *entry, const void *bytes, uint32_t n,
+int keyspace_append(struct keyspace_lock *lock, struct key_entry *entry, const void *bytes, uint32_t n,
                     struct quire_error *err);
 /* Sets fields; entry NULL: of a new hash. *n_new gets how many were new. */
-int keyspace_hash_set(struct keyspace_lock *hold, const struct key *key, struct key_entry *entry,
+int keyspace_hash_set(struct keyspace_lock *lock, const struct key *key, struct key_entry *entry,
                       const struct resp_arg *pairs, uint32_t n_pairs, uint32_t *n_new, struct quire_error *err);
 /* Removes fields; the hash too when none is left. */
-int keyspace_hash_delete(struct keyspace_lock *hold, struct key_entry *entry, const struct resp_arg *fields, uint32_t n,
+int keyspace_hash_delete(struct keyspace_lock *lock, struct key_entry *entry, const struct resp_arg *fields, uint32_t n,
                          uint32_t *n_gone, struct quire_error *err);
 /* Puts a vector set under a key, whatever was there; taken over on success only. */
-int keyspace_set_vectors(struct keyspace_lock *hold, const struct key *key, struct collection *set,
+int keyspace_set_vectors(struct keyspace_lock *lock, const struct key *key, struct collection *set,
                          struct quire_error *err);
 /* The same while a folder is read, by the collection's number. */
-int keyspace_set_unbound(struct keyspace_lock *hold, const struct key *key, uint64_t uid, struct quire_error *err);
+int keyspace_set_unbound(struct keyspace_lock *lock, const struct key *key, uint64_t uid, struct quire_error *err);
 /* Removes those of n keys that exist, in one frame; *n_gone gets how many. */
-int keyspace_delete(struct keyspace_lock *hold, const struct resp_arg *keys, uint32_t n, uint32_t *n_gone,
+int keyspace_delete(struct keyspace_lock *lock, const struct resp_arg *keys, uint32_t n, uint32_t *n_gone,
                     struct quire_error *err);
 /* Removes all keys. All shards are held. */
-int keyspace_clear(struct keyspace_lock *hold, struct quire_error *err);
+int keyspace_clear(struct keyspace_lock *lock, struct quire_error *err);
 /* 0: never. A time that is over removes the key, and entry is gone. */
-int keyspace_expire(struct keyspace_lock *hold, struct key_entry *entry, uint64_t expire_ms, struct quire_error *err);
+int keyspace_expire(struct keyspace_lock *lock, struct key_entry *entry, uint64_t expire_ms, struct quire_error *err);
 /* The entry under another key, whatever was there. */
-int keyspace_rename(struct keyspace_lock *hold, struct key_entry *entry, const struct key *to, struct quire_error *err);
+int keyspace_rename(struct keyspace_lock *lock, struct key_entry *entry, const struct key *to, struct quire_error *err);
 /* A copy under another key, whatever was there. QUIRE_EUNSUPPORTED for vector sets. */
-int keyspace_copy(struct keyspace_lock *hold, const struct key_entry *entry, const struct key *to,
+int keyspace_copy(struct keyspace_lock *lock, const struct key_entry *entry, const struct key *to,
                   struct quire_error *err);
 /* The value of the key changed in a way that its own part of the program logged, at this LSN (0: not logged). */
-void keyspace_touch(struct keyspace_lock *hold, struct key_entry *entry, uint64_t lsn);
+void keyspace_touch(struct keyspace_lock *lock, struct key_entry *entry, uint64_t lsn);
 
 /* When a folder has been read: gives each such key its collection, as find(context, uid) answers with a reference. A
  * key whose collection is gone goes, too: the log has ended between the two. */
@@ -194,7 +194,7 @@ uint64_t keyspace_entry_bytes(const struct key_entry *entry);
 /* Whether its time was over at now_ms. */
 bool keyspace_entry_is_over(const struct key_entry *entry, uint64_t now_ms);
 /* A key at random, held; NULL (and nothing held) where there is none. */
-struct key_entry *keyspace_random(struct keyspace_lock *hold, struct keyspace *keyspace, uint64_t random);
+struct key_entry *keyspace_random(struct keyspace_lock *lock, struct keyspace *keyspace, uint64_t random);
 
 struct keyspace_expiries {
     uint64_t keys;    /* that expire */
@@ -211,6 +211,6 @@ void keyspace_expire_due(struct keyspace *keyspace, unsigned first, unsigned ste
 struct key_entry *keyspace_entry_create(const struct keyspace *keyspace, const struct key *key, enum key_type type);
 void keyspace_entry_free(struct key_entry *entry);
 /* Puts it in its table, in place of whatever has its key. QUIRE_ENOMEM for one that expires: then it is not in it. */
-int keyspace_put(struct keyspace_lock *hold, struct key_entry *entry, struct quire_error *err);
+int keyspace_put(struct keyspace_lock *lock, struct key_entry *entry, struct quire_error *err);
 
 #endif

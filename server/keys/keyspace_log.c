@@ -332,35 +332,35 @@ static int take_fields(struct reader *r, bool pairs, struct resp_arg **out, uint
     return 0;
 }
 
-static int apply_set(struct keyspace_lock *hold, const struct key *key, struct key_entry *e, struct reader *r,
+static int apply_set(struct keyspace_lock *lock, const struct key *key, struct key_entry *e, struct reader *r,
                      uint64_t expire_ms, struct quire_error *err)
 {
     struct resp_arg bytes = take_rest(r);
     struct value *value = keyspace_value_create(bytes.data, bytes.bytes, bytes.bytes);
     if (!value)
         return error_set(err, QUIRE_ENOMEM, "no memory for a value");
-    return keyspace_set_string(hold, key, e, value, expire_ms, err);
+    return keyspace_set_string(lock, key, e, value, expire_ms, err);
 }
 
-static int apply_append(struct keyspace_lock *hold, const struct key *key, struct key_entry *e, struct reader *r,
+static int apply_append(struct keyspace_lock *lock, const struct key *key, struct key_entry *e, struct reader *r,
                         struct quire_error *err)
 {
     if (!e)
-        return apply_set(hold, key, e, r, 0, err);
+        return apply_set(lock, key, e, r, 0, err);
     struct resp_arg bytes = take_rest(r);
-    return keyspace_append(hold, e, bytes.data, bytes.bytes, err);
+    return keyspace_append(lock, e, bytes.data, bytes.bytes, err);
 }
 
-static int apply_fields(struct keyspace_lock *hold, const struct key *key, struct key_entry *e, struct reader *r,
+static int apply_fields(struct keyspace_lock *lock, const struct key *key, struct key_entry *e, struct reader *r,
                         bool set, struct quire_error *err)
 {
     struct resp_arg *fields;
     uint32_t n, done;
     int rc = take_fields(r, set, &fields, &n, err);
     if (rc == 0 && !r->broken && n > 0 && set)
-        rc = keyspace_hash_set(hold, key, e, fields, n / 2, &done, err);
+        rc = keyspace_hash_set(lock, key, e, fields, n / 2, &done, err);
     else if (rc == 0 && !r->broken && n > 0 && e)
-        rc = keyspace_hash_delete(hold, e, fields, n, &done, err);
+        rc = keyspace_hash_delete(lock, e, fields, n, &done, err);
     free(fields);
     return rc;
 }
@@ -373,25 +373,25 @@ static bool fits(enum key_log_kind kind, const struct key_entry *e)
 }
 
 /* One record about one key. `number` is what stood before the key. */
-static int apply(struct keyspace_lock *hold, enum key_log_kind kind, const struct key *key, struct key_entry *e,
+static int apply(struct keyspace_lock *lock, enum key_log_kind kind, const struct key *key, struct key_entry *e,
                  uint64_t number, struct reader *r, struct quire_error *err)
 {
     struct resp_arg name = {key->data, key->bytes};
     uint32_t n_gone;
     switch (kind) {
     case KEY_LOG_SET:
-        return apply_set(hold, key, e, r, number, err);
+        return apply_set(lock, key, e, r, number, err);
     case KEY_LOG_APPEND:
-        return apply_append(hold, key, e, r, err);
+        return apply_append(lock, key, e, r, err);
     case KEY_LOG_HASH_SET:
     case KEY_LOG_HASH_DELETE:
-        return apply_fields(hold, key, e, r, kind == KEY_LOG_HASH_SET, err);
+        return apply_fields(lock, key, e, r, kind == KEY_LOG_HASH_SET, err);
     case KEY_LOG_DELETE:
-        return keyspace_delete(hold, &name, 1, &n_gone, err);
+        return keyspace_delete(lock, &name, 1, &n_gone, err);
     case KEY_LOG_EXPIRE:
-        return e ? keyspace_expire(hold, e, number, err) : 0;
+        return e ? keyspace_expire(lock, e, number, err) : 0;
     case KEY_LOG_VECTORS:
-        return keyspace_set_unbound(hold, key, number, err);
+        return keyspace_set_unbound(lock, key, number, err);
     case KEY_LOG_FLUSH:
         break;
     }
@@ -411,26 +411,26 @@ static int read_record(struct keyspace *k, uint8_t kind, uint64_t lsn, const uin
     bool numbered = kind == KEY_LOG_SET || kind == KEY_LOG_EXPIRE || kind == KEY_LOG_VECTORS;
     uint64_t number = numbered ? take_u64(&r) : 0;
     struct resp_arg name = take_key(&r);
-    struct keyspace_lock hold;
+    struct keyspace_lock lock;
     if (r.broken || kind > KEY_LOG_VECTORS)
         return bad_record(kind, lsn, err);
     struct key key = keyspace_key(k, name);
-    keyspace_lock_key(&hold, k, &key);
-    hold.now_ms = 1; /* nothing is over yet */
-    struct key_entry *e = keyspace_find(&hold, &key);
+    keyspace_lock_key(&lock, k, &key);
+    lock.now_ms = 1; /* nothing is over yet */
+    struct key_entry *e = keyspace_find(&lock, &key);
     int rc = 0;
     if (restore || !e || e->lsn < lsn || (e->lsn == lsn && !e->restored)) {
-        rc = fits((enum key_log_kind)kind, e) ? apply(&hold, (enum key_log_kind)kind, &key, e, number, &r, err)
+        rc = fits((enum key_log_kind)kind, e) ? apply(&lock, (enum key_log_kind)kind, &key, e, number, &r, err)
                                               : bad_record(kind, lsn, err);
         if (rc == 0 && (r.broken || r.at != r.end))
             rc = bad_record(kind, lsn, err);
-        e = keyspace_find(&hold, &key);
+        e = keyspace_find(&lock, &key);
         if (e) {
             e->lsn = lsn;
             e->restored = restore;
         }
     }
-    keyspace_unlock(&hold);
+    keyspace_unlock(&lock);
     return rc;
 }
 
@@ -458,16 +458,16 @@ static int replay_flush(struct keyspace *k, uint64_t lsn, struct quire_error *er
     int rc = 0;
     for (unsigned i = 0; i < KEYSPACE_SHARDS && rc == 0; i++) {
         struct flush f = {.lsn = lsn};
-        struct keyspace_lock hold;
+        struct keyspace_lock lock;
         uint32_t n_gone;
         keyspace_each_of(k, i, collect_older, &f);
         if (f.failed)
             rc = error_set(err, QUIRE_ENOMEM, "no memory to replay FLUSHALL");
         if (rc == 0 && f.n > 0) {
-            keyspace_lock_args(&hold, k, f.keys, f.n, 1);
-            hold.now_ms = 1;
-            rc = keyspace_delete(&hold, f.keys, f.n, &n_gone, err);
-            keyspace_unlock(&hold);
+            keyspace_lock_args(&lock, k, f.keys, f.n, 1);
+            lock.now_ms = 1;
+            rc = keyspace_delete(&lock, f.keys, f.n, &n_gone, err);
+            keyspace_unlock(&lock);
         }
         free(f.keys);
     }

@@ -91,20 +91,20 @@ static unsigned shard_of_place(const struct keyspace *k, size_t place)
     return shard;
 }
 
-struct key_entry *keyspace_random(struct keyspace_lock *hold, struct keyspace *k, uint64_t random)
+struct key_entry *keyspace_random(struct keyspace_lock *lock, struct keyspace *k, uint64_t random)
 {
     size_t n;
     /* a bound, where keys that are over cannot be removed */
     for (unsigned i = 0; i < RANDOM_TRIES && (n = keyspace_count(k)) > 0; i++) {
         unsigned shard = shard_of_place(k, random % n);
-        keyspace_lock_shard(hold, k, shard);
+        keyspace_lock_shard(lock, k, shard);
         random = random * 0xd1342543de82ef95u + 1;
         struct key_entry *e = entry_of(key_table_random(&k->shards[shard].table, random >> 8, random >> 40));
         struct key key = e ? (struct key){e->key, e->node.key_bytes, e->node.hash} : (struct key){0};
-        e = e ? keyspace_find(hold, &key) : NULL;
+        e = e ? keyspace_find(lock, &key) : NULL;
         if (e)
             return e;
-        keyspace_unlock(hold);
+        keyspace_unlock(lock);
         random = random * 0xd1342543de82ef95u + 1;
     }
     return NULL;

@@ -90,8 +90,8 @@ static void expire(struct caller *c, const struct resp_arg *args, uint32_t n, en
         return;
     uint64_t new_at = at > 0 ? (uint64_t)at : 1;
     bool sets = call.entry && holds_for(&o, call.entry->expire_ms, new_at);
-    int rc = sets ? keyspace_expire(&call.hold, call.entry, new_at, &err) : 0;
-    if (key_failed(c, &call.hold, rc, &err))
+    int rc = sets ? keyspace_expire(&call.lock, call.entry, new_at, &err) : 0;
+    if (key_failed(c, &call.lock, rc, &err))
         return;
     resp_integer(caller_reply(c), sets);
     key_end(&call);
@@ -125,8 +125,8 @@ void cmd_persist(struct caller *c, const struct resp_arg *args, uint32_t n)
     if (!key_write(&call, c, args[1], KEY_ANY))
         return;
     bool had = call.entry && call.entry->expire_ms;
-    int rc = had ? keyspace_expire(&call.hold, call.entry, 0, &err) : 0;
-    if (key_failed(c, &call.hold, rc, &err))
+    int rc = had ? keyspace_expire(&call.lock, call.entry, 0, &err) : 0;
+    if (key_failed(c, &call.lock, rc, &err))
         return;
     resp_integer(caller_reply(c), had);
     key_end(&call);
@@ -144,7 +144,7 @@ static void reply_expiry(struct caller *c, struct resp_arg name, enum expiry_uni
     if (call.entry)
         answer = call.entry->expire_ms ? (long long)call.entry->expire_ms : -1;
     if (answer > 0 && (unit == EXPIRY_SECONDS || unit == EXPIRY_MILLISECONDS))
-        answer -= (long long)keyspace_now(&call.hold);
+        answer -= (long long)keyspace_now(&call.lock);
     if (answer >= 0 && in_seconds(unit))
         answer = unit == EXPIRY_SECONDS ? answer / 1000 + (answer % 1000 >= 500) : answer / 1000;
     resp_integer(caller_reply(c), answer);

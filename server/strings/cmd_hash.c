@@ -162,8 +162,8 @@ void cmd_hset(struct caller *c, const struct resp_arg *args, uint32_t n)
     }
     if (!key_write(&call, c, args[1], KEY_HASH))
         return;
-    int rc = keyspace_hash_set(&call.hold, &call.key, call.entry, args + 2, (n - 2) / 2, &n_new, &err);
-    if (key_failed(c, &call.hold, rc, &err))
+    int rc = keyspace_hash_set(&call.lock, &call.key, call.entry, args + 2, (n - 2) / 2, &n_new, &err);
+    if (key_failed(c, &call.lock, rc, &err))
         return;
     resp_integer(caller_reply(c), n_new);
     key_end(&call);
@@ -180,8 +180,8 @@ void cmd_hsetnx(struct caller *c, const struct resp_arg *args, uint32_t n)
         return;
     int rc = 0;
     if (!get_field(&call, args[2], &value))
-        rc = keyspace_hash_set(&call.hold, &call.key, call.entry, args + 2, 1, &n_new, &err);
-    if (key_failed(c, &call.hold, rc, &err))
+        rc = keyspace_hash_set(&call.lock, &call.key, call.entry, args + 2, 1, &n_new, &err);
+    if (key_failed(c, &call.lock, rc, &err))
         return;
     resp_integer(caller_reply(c), n_new);
     key_end(&call);
@@ -194,8 +194,8 @@ void cmd_hdel(struct caller *c, const struct resp_arg *args, uint32_t n)
     uint32_t n_gone = 0;
     if (!key_write(&call, c, args[1], KEY_HASH))
         return;
-    int rc = call.entry ? keyspace_hash_delete(&call.hold, call.entry, args + 2, n - 2, &n_gone, &err) : 0;
-    if (key_failed(c, &call.hold, rc, &err))
+    int rc = call.entry ? keyspace_hash_delete(&call.lock, call.entry, args + 2, n - 2, &n_gone, &err) : 0;
+    if (key_failed(c, &call.lock, rc, &err))
         return;
     resp_integer(caller_reply(c), n_gone);
     key_end(&call);
@@ -227,14 +227,14 @@ void cmd_hincrby(struct caller *c, const struct resp_arg *args, uint32_t n)
         return;
     const char *wrong = add_to_field(&call, args[2], more, &sum);
     if (wrong) {
-        keyspace_unlock(&call.hold);
+        keyspace_unlock(&call.lock);
         caller_error(c, "%s", wrong);
         return;
     }
     uint32_t bytes = (uint32_t)snprintf(text, sizeof text, "%lld", sum);
     struct resp_arg pair[2] = {args[2], {(const uint8_t *)text, bytes}};
-    int rc = keyspace_hash_set(&call.hold, &call.key, call.entry, pair, 1, &n_new, &err);
-    if (key_failed(c, &call.hold, rc, &err))
+    int rc = keyspace_hash_set(&call.lock, &call.key, call.entry, pair, 1, &n_new, &err);
+    if (key_failed(c, &call.lock, rc, &err))
         return;
     resp_integer(caller_reply(c), sum);
     key_end(&call);

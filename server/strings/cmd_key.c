@@ -27,18 +27,18 @@ void cmd_type(struct caller *c, const struct resp_arg *args, uint32_t n)
 
 static void count_existing(struct caller *c, const struct resp_arg *args, uint32_t n)
 {
-    struct keyspace_lock hold;
+    struct keyspace_lock lock;
     long long found = 0;
-    keyspace_lock_args(&hold, &c->lane->service->keyspace, args + 1, n - 1, 1);
+    keyspace_lock_args(&lock, &c->lane->service->keyspace, args + 1, n - 1, 1);
     for (uint32_t i = 1; i < n; i++) {
-        struct key key = keyspace_key(hold.keyspace, args[i]);
-        struct key_entry *entry = keyspace_find(&hold, &key);
+        struct key key = keyspace_key(lock.keyspace, args[i]);
+        struct key_entry *entry = keyspace_find(&lock, &key);
         key_count_look_up(c, entry);
         if (entry)
-            keyspace_used(&hold, entry);
+            keyspace_used(&lock, entry);
         found += entry != NULL;
     }
-    keyspace_unlock(&hold);
+    keyspace_unlock(&lock);
     resp_integer(caller_reply(c), found);
 }
 
@@ -54,23 +54,23 @@ void cmd_touch(struct caller *c, const struct resp_arg *args, uint32_t n)
 
 void cmd_del(struct caller *c, const struct resp_arg *args, uint32_t n)
 {
-    struct keyspace_lock hold;
+    struct keyspace_lock lock;
     struct quire_error err;
     uint32_t n_gone;
-    keyspace_lock_args(&hold, &c->lane->service->keyspace, args + 1, n - 1, 1);
-    int rc = keyspace_delete(&hold, args + 1, n - 1, &n_gone, &err);
-    if (key_failed(c, &hold, rc, &err))
+    keyspace_lock_args(&lock, &c->lane->service->keyspace, args + 1, n - 1, 1);
+    int rc = keyspace_delete(&lock, args + 1, n - 1, &n_gone, &err);
+    if (key_failed(c, &lock, rc, &err))
         return;
-    keyspace_unlock(&hold);
+    keyspace_unlock(&lock);
     resp_integer(caller_reply(c), n_gone);
-    caller_wait_lsn(c, hold.lsn);
+    caller_wait_lsn(c, lock.lsn);
 }
 
 /* ---- from one key to another ------------------------------------------------------------------------------------- */
 
 /* Two keys, held, both looked up. False after an error reply. */
 struct key_pair {
-    struct keyspace_lock hold;
+    struct keyspace_lock lock;
     struct key to_key;
     struct key_entry *from, *to;
 };
@@ -80,13 +80,13 @@ static bool hold_pair(struct key_pair *pair, struct caller *c, const struct resp
     struct quire_error err;
     if (!key_fits(c, keys[1]))
         return false;
-    keyspace_lock_args(&pair->hold, &c->lane->service->keyspace, keys, 2, 1);
-    struct key from = keyspace_key(pair->hold.keyspace, keys[0]);
-    pair->to_key = keyspace_key(pair->hold.keyspace, keys[1]);
-    int rc = keyspace_find_to_write(&pair->hold, &from, &pair->from, &err);
+    keyspace_lock_args(&pair->lock, &c->lane->service->keyspace, keys, 2, 1);
+    struct key from = keyspace_key(pair->lock.keyspace, keys[0]);
+    pair->to_key = keyspace_key(pair->lock.keyspace, keys[1]);
+    int rc = keyspace_find_to_write(&pair->lock, &from, &pair->from, &err);
     if (rc == 0)
-        rc = keyspace_find_to_write(&pair->hold, &pair->to_key, &pair->to, &err);
-    return !key_failed(c, &pair->hold, rc, &err);
+        rc = keyspace_find_to_write(&pair->lock, &pair->to_key, &pair->to, &err);
+    return !key_failed(c, &pair->lock, rc, &err);
 }
 
 static void rename_key(struct caller *c, const struct resp_arg *args, bool only_new)
@@ -96,20 +96,20 @@ static void rename_key(struct caller *c, const struct resp_arg *args, bool only_
     if (!hold_pair(&pair, c, args + 1))
         return;
     if (!pair.from) {
-        keyspace_unlock(&pair.hold);
+        keyspace_unlock(&pair.lock);
         caller_error(c, "ERR no such key");
         return;
     }
     bool renames = pair.from != pair.to && !(only_new && pair.to);
-    int rc = renames ? keyspace_rename(&pair.hold, pair.from, &pair.to_key, &err) : 0;
-    if (key_failed(c, &pair.hold, rc, &err))
+    int rc = renames ? keyspace_rename(&pair.lock, pair.from, &pair.to_key, &err) : 0;
+    if (key_failed(c, &pair.lock, rc, &err))
         return;
-    keyspace_unlock(&pair.hold);
+    keyspace_unlock(&pair.lock);
     if (only_new)
         resp_integer(caller_reply(c), renames);
     else
         resp_simple(caller_reply(c), "OK");
-    caller_wait_lsn(c, pair.hold.lsn);
+    caller_wait_lsn(c, pair.lock.lsn);
 }
 
 void cmd_rename(struct caller *c, const struct resp_arg *args, uint32_t n)
@@ -163,31 +163,31 @@ void cmd_copy(struct caller *c, const struct resp_arg *args, uint32_t n)
     if (!hold_pair(&pair, c, args + 1))
         return;
     bool copies = pair.from && (replace || !pair.to);
-    int rc = copies ? keyspace_copy(&pair.hold, pair.from, &pair.to_key, &err) : 0;
-    if (key_failed(c, &pair.hold, rc, &err))
+    int rc = copies ? keyspace_copy(&pair.lock, pair.from, &pair.to_key, &err) : 0;
+    if (key_failed(c, &pair.lock, rc, &err))
         return;
-    keyspace_unlock(&pair.hold);
+    keyspace_unlock(&pair.lock);
     resp_integer(caller_reply(c), copies);
-    caller_wait_lsn(c, pair.hold.lsn);
+    caller_wait_lsn(c, pair.lock.lsn);
 }
 
 /* ---- all keys ---------------------------------------------------------------------------------------------------- */
 
 void cmd_flushall(struct caller *c, const struct resp_arg *args, uint32_t n)
 {
-    struct keyspace_lock hold;
+    struct keyspace_lock lock;
     struct quire_error err;
     if (n > 2 || (n == 2 && !arg_is(args[1], "ASYNC") && !arg_is(args[1], "SYNC"))) {
         caller_error(c, "ERR syntax error");
         return;
     }
-    keyspace_lock_all(&hold, &c->lane->service->keyspace);
-    int rc = keyspace_clear(&hold, &err);
-    if (key_failed(c, &hold, rc, &err))
+    keyspace_lock_all(&lock, &c->lane->service->keyspace);
+    int rc = keyspace_clear(&lock, &err);
+    if (key_failed(c, &lock, rc, &err))
         return;
-    keyspace_unlock(&hold);
+    keyspace_unlock(&lock);
     resp_simple(caller_reply(c), "OK");
-    caller_wait_lsn(c, hold.lsn);
+    caller_wait_lsn(c, lock.lsn);
 }
 
 void cmd_flushdb(struct caller *c, const struct resp_arg *args, uint32_t n)
@@ -232,7 +232,7 @@ void cmd_object_idletime(struct caller *c, const struct resp_arg *args, uint32_t
     (void)n;
     if (!find_object(&call, c, args[2]))
         return;
-    unsigned now_s = atomic_load_explicit(&call.hold.keyspace->second, memory_order_relaxed);
+    unsigned now_s = atomic_load_explicit(&call.lock.keyspace->second, memory_order_relaxed);
     resp_integer(caller_reply(c), now_s - call.entry->used_s);
     key_end(&call);
 }

@@ -115,14 +115,14 @@ void cmd_keys(struct caller *c, const struct resp_arg *args, uint32_t n)
 
 void cmd_randomkey(struct caller *c, const struct resp_arg *args, uint32_t n)
 {
-    struct keyspace_lock hold;
+    struct keyspace_lock lock;
     (void)args;
     (void)n;
-    const struct key_entry *entry = keyspace_random(&hold, &c->lane->service->keyspace, random_mix(clock_ns()));
+    const struct key_entry *entry = keyspace_random(&lock, &c->lane->service->keyspace, random_mix(clock_ns()));
     if (!entry) {
         resp_null(caller_reply(c));
         return;
     }
     resp_bulk(caller_reply(c), entry->key, entry->node.key_bytes);
-    keyspace_unlock(&hold);
+    keyspace_unlock(&lock);
 }

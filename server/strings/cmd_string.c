@@ -52,22 +52,22 @@ void cmd_strlen(struct caller *c, const struct resp_arg *args, uint32_t n)
 
 void cmd_mget(struct caller *c, const struct resp_arg *args, uint32_t n)
 {
-    struct keyspace_lock hold;
+    struct keyspace_lock lock;
     struct resp_buffer *out = caller_reply(c);
     resp_array(out, n - 1);
-    keyspace_lock_args(&hold, &c->lane->service->keyspace, args + 1, n - 1, 1);
+    keyspace_lock_args(&lock, &c->lane->service->keyspace, args + 1, n - 1, 1);
     for (uint32_t i = 1; i < n; i++) {
-        struct key key = keyspace_key(hold.keyspace, args[i]);
-        struct key_entry *entry = keyspace_find(&hold, &key);
+        struct key key = keyspace_key(lock.keyspace, args[i]);
+        struct key_entry *entry = keyspace_find(&lock, &key);
         key_count_look_up(c, entry);
         if (entry)
-            keyspace_used(&hold, entry);
+            keyspace_used(&lock, entry);
         if (entry && entry->type == KEY_STRING)
             resp_bulk(out, entry->string->data, entry->string->bytes);
         else
             resp_null(out);
     }
-    keyspace_unlock(&hold);
+    keyspace_unlock(&lock);
 }
 
 /* ---- SET --------------------------------------------------------------------------------------------------------- */
@@ -144,10 +144,10 @@ static void set_string(struct caller *c, struct resp_arg name, struct resp_arg b
         expire_ms = call.entry->expire_ms;
     int rc = 0;
     if (sets)
-        rc = keyspace_set_string(&call.hold, &call.key, call.entry, value, expire_ms, &err);
+        rc = keyspace_set_string(&call.lock, &call.key, call.entry, value, expire_ms, &err);
     else
         keyspace_value_unref(value);
-    if (!key_failed(c, &call.hold, rc, &err)) {
+    if (!key_failed(c, &call.lock, rc, &err)) {
         struct resp_buffer *out = caller_reply(c);
         if (o->get && before)
             resp_bulk(out, before->data, before->bytes);
@@ -199,7 +199,7 @@ void cmd_getset(struct caller *c, const struct resp_arg *args, uint32_t n)
 
 void cmd_mset(struct caller *c, const struct resp_arg *args, uint32_t n)
 {
-    struct keyspace_lock hold;
+    struct keyspace_lock lock;
     struct quire_error err;
     if (n % 2 == 0) {
         caller_error(c, "ERR wrong number of arguments for 'mset' command");
@@ -208,13 +208,13 @@ void cmd_mset(struct caller *c, const struct resp_arg *args, uint32_t n)
     for (uint32_t i = 1; i < n; i += 2)
         if (!key_fits(c, args[i]))
             return;
-    keyspace_lock_args(&hold, &c->lane->service->keyspace, args + 1, n - 1, 2);
-    int rc = keyspace_set_strings(&hold, args + 1, n / 2, &err);
-    if (key_failed(c, &hold, rc, &err))
+    keyspace_lock_args(&lock, &c->lane->service->keyspace, args + 1, n - 1, 2);
+    int rc = keyspace_set_strings(&lock, args + 1, n / 2, &err);
+    if (key_failed(c, &lock, rc, &err))
         return;
-    keyspace_unlock(&hold);
+    keyspace_unlock(&lock);
     resp_simple(caller_reply(c), "OK");
-    caller_wait_lsn(c, hold.lsn);
+    caller_wait_lsn(c, lock.lsn);
 }
 
 void cmd_getdel(struct caller *c, const struct resp_arg *args, uint32_t n)
@@ -227,8 +227,8 @@ void cmd_getdel(struct caller *c, const struct resp_arg *args, uint32_t n)
         return;
     key_count_look_up(c, call.entry);
     struct value *value = call.entry ? keyspace_value_ref(call.entry->string) : NULL;
-    int rc = value ? keyspace_delete(&call.hold, args + 1, 1, &n_gone, &err) : 0;
-    if (!key_failed(c, &call.hold, rc, &err)) {
+    int rc = value ? keyspace_delete(&call.lock, args + 1, 1, &n_gone, &err) : 0;
+    if (!key_failed(c, &call.lock, rc, &err)) {
         if (value)
             resp_bulk(caller_reply(c), value->data, value->bytes);
         else
@@ -248,16 +248,16 @@ void cmd_append(struct caller *c, const struct resp_arg *args, uint32_t n)
         return;
     uint64_t bytes = (uint64_t)args[2].bytes + (call.entry ? call.entry->string->bytes : 0);
     if (bytes > c->lane->service->config->bulk_max) {
-        keyspace_unlock(&call.hold);
+        keyspace_unlock(&call.lock);
         caller_error(c, "ERR string exceeds maximum allowed size (proto-max-bulk-len)");
         return;
     }
     if (call.entry) {
-        rc = keyspace_append(&call.hold, call.entry, args[2].data, args[2].bytes, &err);
+        rc = keyspace_append(&call.lock, call.entry, args[2].data, args[2].bytes, &err);
     } else {
-        rc = keyspace_set_strings(&call.hold, args + 1, 1, &err);
+        rc = keyspace_set_strings(&call.lock, args + 1, 1, &err);
     }
-    if (key_failed(c, &call.hold, rc, &err))
+    if (key_failed(c, &call.lock, rc, &err))
         return;
     resp_integer(caller_reply(c), (long long)bytes);
     key_end(&call);
@@ -274,25 +274,25 @@ static void add_to_number(struct caller *c, struct resp_arg name, long long more
     if (!key_write(&call, c, name, KEY_STRING))
         return;
     if (call.entry && !arg_integer((struct resp_arg){call.entry->string->data, call.entry->string->bytes}, &number)) {
-        keyspace_unlock(&call.hold);
+        keyspace_unlock(&call.lock);
         caller_error(c, "ERR value is not an integer or out of range");
         return;
     }
     if (__builtin_add_overflow(number, more, &number)) {
-        keyspace_unlock(&call.hold);
+        keyspace_unlock(&call.lock);
         caller_error(c, "ERR increment or decrement would overflow");
         return;
     }
     uint32_t bytes = (uint32_t)snprintf(text, sizeof text, "%lld", number);
     struct value *value = keyspace_value_create(text, bytes, bytes);
     if (!value) {
-        keyspace_unlock(&call.hold);
+        keyspace_unlock(&call.lock);
         caller_error(c, "OOM no memory for a number");
         return;
     }
     int rc =
-        keyspace_set_string(&call.hold, &call.key, call.entry, value, call.entry ? call.entry->expire_ms : 0, &err);
-    if (key_failed(c, &call.hold, rc, &err))
+        keyspace_set_string(&call.lock, &call.key, call.entry, value, call.entry ? call.entry->expire_ms : 0, &err);
+    if (key_failed(c, &call.lock, rc, &err))
         return;
     resp_integer(caller_reply(c), number);
     key_end(&call);

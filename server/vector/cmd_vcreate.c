@@ -128,7 +128,7 @@ static bool take_setting(struct caller *c, const struct resp_arg *args, uint32_t
 }
 
 /* The set is made under its key, in one frame. */
-static int create(struct service *service, struct keyspace_lock *hold, const struct key *key,
+static int create(struct service *service, struct keyspace_lock *lock, const struct key *key,
                   const struct collection_config *config, const struct attribute_schema *schema,
                   struct quire_error *err)
 {
@@ -137,7 +137,7 @@ static int create(struct service *service, struct keyspace_lock *hold, const str
     int rc = store_create_collection(service->store, config, schema, &collection, &lsn, err);
     if (rc < 0)
         return rc;
-    rc = keyspace_set_vectors(hold, key, collection, err); /* takes the reference over */
+    rc = keyspace_set_vectors(lock, key, collection, err); /* takes the reference over */
     if (rc < 0) {
         store_drop_collection(service->store, collection, &lsn, NULL);
         collection_unref(collection);
@@ -151,12 +151,12 @@ static int create_in_batch(struct caller *c, struct resp_arg name, const struct 
                            const struct attribute_schema *schema, uint64_t *lsn, struct quire_error *err)
 {
     struct service *service = c->lane->service;
-    struct keyspace_lock hold;
+    struct keyspace_lock lock;
     struct key_entry *entry;
     struct key key = keyspace_key(&service->keyspace, name);
     bool begun = false;
-    keyspace_lock_key(&hold, &service->keyspace, &key);
-    int rc = keyspace_find_to_write(&hold, &key, &entry, err);
+    keyspace_lock_key(&lock, &service->keyspace, &key);
+    int rc = keyspace_find_to_write(&lock, &key, &entry, err);
     if (rc == 0 && entry)
         rc = error_set(err, QUIRE_EEXISTS, "Target key name already exists");
     if (rc == 0 && !journal_in_batch(service->journal)) {
@@ -164,10 +164,10 @@ static int create_in_batch(struct caller *c, struct resp_arg name, const struct 
         begun = rc == 0;
     }
     if (rc == 0)
-        rc = create(service, &hold, &key, config, schema, err);
-    *lsn = hold.lsn;
+        rc = create(service, &lock, &key, config, schema, err);
+    *lsn = lock.lsn;
     int end = begun ? journal_batch_end(service->journal, lsn, rc == 0 ? err : NULL) : 0;
-    keyspace_unlock(&hold);
+    keyspace_unlock(&lock);
     return rc < 0 ? rc : end;
 }
 

@@ -129,10 +129,10 @@ void cmd_vdroptenant(struct caller *c, const struct resp_arg *args, uint32_t n)
     int rc = call.entry ? collection_drop_tenant(call.entry->set, (const char *)args[2].data, args[2].bytes, &elements,
                                                  &lsn, &err)
                         : 0;
-    if (key_failed(c, &call.hold, rc, &err))
+    if (key_failed(c, &call.lock, rc, &err))
         return;
     if (lsn)
-        keyspace_touch(&call.hold, call.entry, lsn);
+        keyspace_touch(&call.lock, call.entry, lsn);
     resp_integer(caller_reply(c), (long long)elements);
     key_end(&call);
 }

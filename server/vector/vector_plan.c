@@ -199,13 +199,13 @@ static void look_at(struct vector_plan *plan, const struct note *note, struct co
 /* The set under a key, with a reference; NULL where there is none. */
 static struct collection *set_of(const struct vector_plan *plan, struct resp_arg name)
 {
-    struct keyspace_lock hold;
+    struct keyspace_lock lock;
     struct keyspace *keyspace = &plan->lane->service->keyspace;
     struct key key = keyspace_key(keyspace, name);
-    keyspace_lock_key(&hold, keyspace, &key);
-    const struct key_entry *entry = keyspace_find(&hold, &key);
+    keyspace_lock_key(&lock, keyspace, &key);
+    const struct key_entry *entry = keyspace_find(&lock, &key);
     struct collection *set = entry && entry->type == KEY_VECTOR_SET ? collection_ref(entry->set) : NULL;
-    keyspace_unlock(&hold);
+    keyspace_unlock(&lock);
     return set;
 }
 

@@ -155,7 +155,7 @@ static int put_vector(struct collection *c, struct vector_write *w, const float 
 }
 
 /* The set is made, bound to its key and gets its element. Inside a batch. */
-static int create_and_put(struct service *service, struct vector_write *w, struct keyspace_lock *hold,
+static int create_and_put(struct service *service, struct vector_write *w, struct keyspace_lock *lock,
                           const struct key *key, struct quire_error *err)
 {
     struct collection *c;
@@ -165,7 +165,7 @@ static int create_and_put(struct service *service, struct vector_write *w, struc
     int rc = store_create_collection(service->store, &w->config, NULL, &c, &lsn, err);
     if (rc < 0)
         return rc;
-    rc = keyspace_set_vectors(hold, key, c, err);
+    rc = keyspace_set_vectors(lock, key, c, err);
     if (rc < 0) {
         store_drop_collection(service->store, c, &lsn, NULL);
     } else {
@@ -173,7 +173,7 @@ static int create_and_put(struct service *service, struct vector_write *w, struc
         w->located = (struct located){.generation = 1};
         rc = put_vector(c, w, w->vector, w->n_numbers, &was_new, err);
         if (rc < 0)
-            keyspace_delete(hold, &w->key, 1, &gone, NULL);
+            keyspace_delete(lock, &w->key, 1, &gone, NULL);
     }
     if (rc == 0)
         w->target = collection_ref(c);
@@ -201,7 +201,7 @@ static int end_batch(struct service *service, bool own, int rc, struct vector_wr
     return rc < 0 ? rc : end;
 }
 
-static int add_to_new(struct service *service, struct vector_write *w, struct keyspace_lock *hold,
+static int add_to_new(struct service *service, struct vector_write *w, struct keyspace_lock *lock,
                       const struct key *key, struct resp_buffer *out)
 {
     struct quire_error err = {0};
@@ -219,7 +219,7 @@ static int add_to_new(struct service *service, struct vector_write *w, struct ke
         rc = begin_batch(service, &own, &err);
     if (rc < 0)
         return refuse(out, &err);
-    rc = create_and_put(service, w, hold, key, &err);
+    rc = create_and_put(service, w, lock, key, &err);
     rc = end_batch(service, own, rc, w, &err);
     if (rc < 0)
         return refuse(out, &err);
@@ -239,7 +239,7 @@ static int add(struct collection *c, struct vector_write *w, struct resp_buffer 
 }
 
 static int remove_element(struct service *service, struct collection *c, struct vector_write *w,
-                          struct keyspace_lock *hold, struct resp_buffer *out, struct quire_error *err)
+                          struct keyspace_lock *lock, struct resp_buffer *out, struct quire_error *err)
 {
     bool removed = false, own = false, last = collection_count(c) == 1;
     uint32_t gone;
@@ -248,7 +248,7 @@ static int remove_element(struct service *service, struct collection *c, struct 
         return rc;
     rc = collection_remove(c, w->element.data, w->element.bytes, &w->located, w->scope, &removed, &w->lsn, err);
     if (rc == 0 && removed && collection_count(c) == 0)
-        rc = keyspace_delete(hold, &w->key, 1, &gone, err);
+        rc = keyspace_delete(lock, &w->key, 1, &gone, err);
     if (last)
         rc = end_batch(service, own, rc, w, err);
     if (rc == 0)
@@ -306,15 +306,15 @@ static int change(struct collection *c, struct vector_write *w, struct resp_buff
 }
 
 /* Under the shard of the key. QUIRE_ESTALE: locate again. */
-static int commit(struct service *service, struct vector_write *w, struct keyspace_lock *hold, struct key_entry *entry,
+static int commit(struct service *service, struct vector_write *w, struct keyspace_lock *lock, struct key_entry *entry,
                   struct resp_buffer *out, struct quire_error *err)
 {
     struct collection *c = entry->set;
     int rc = w->kind == VECTOR_ADD      ? add(c, w, out, err)
-             : w->kind == VECTOR_REMOVE ? remove_element(service, c, w, hold, out, err)
+             : w->kind == VECTOR_REMOVE ? remove_element(service, c, w, lock, out, err)
                                         : change(c, w, out, err);
-    if (rc == 0 && w->lsn && keyspace_find(hold, &(struct key){w->key.data, w->key.bytes, entry->node.hash}) == entry) {
-        keyspace_touch(hold, entry, w->lsn);
+    if (rc == 0 && w->lsn && keyspace_find(lock, &(struct key){w->key.data, w->key.bytes, entry->node.hash}) == entry) {
+        keyspace_touch(lock, entry, w->lsn);
         if (w->kind != VECTOR_REMOVE)
             w->target = collection_ref(c);
     }
@@ -322,7 +322,7 @@ static int commit(struct service *service, struct vector_write *w, struct keyspa
 }
 
 /* 1: the disk must be asked. */
-static int locate_and_commit(struct service *service, struct vector_write *w, struct keyspace_lock *hold,
+static int locate_and_commit(struct service *service, struct vector_write *w, struct keyspace_lock *lock,
                              struct key_entry *entry, struct resp_buffer *out)
 {
     struct quire_error err = {0};
@@ -345,7 +345,7 @@ static int locate_and_commit(struct service *service, struct vector_write *w, st
         }
         w->located.seen_lsn = w->seen_lsn;
         w->located.matching = w->matching;
-        int rc = commit(service, w, hold, entry, out, &err);
+        int rc = commit(service, w, lock, entry, out, &err);
         if (rc != QUIRE_ESTALE)
             return rc < 0 ? refuse(out, &err) : 0;
         w->is_located = false;
@@ -375,14 +375,14 @@ static void reply_nothing(const struct vector_write *w, struct resp_buffer *out)
 int vector_write_try(struct service *service, struct vector_write *w, struct resp_buffer *out)
 {
     struct quire_error err = {0};
-    struct keyspace_lock hold;
+    struct keyspace_lock lock;
     struct key_entry *entry;
     struct key key = keyspace_key(&service->keyspace, w->key);
     int rc;
     w->target = NULL;
     w->lsn = 0;
-    keyspace_lock_key(&hold, &service->keyspace, &key);
-    if (keyspace_find_to_write(&hold, &key, &entry, &err) < 0) {
+    keyspace_lock_key(&lock, &service->keyspace, &key);
+    if (keyspace_find_to_write(&lock, &key, &entry, &err) < 0) {
         rc = refuse(out, &err);
     } else if (entry && entry->type != KEY_VECTOR_SET && !w->only_uid) {
         resp_error(out, "WRONGTYPE Operation against a key holding the wrong kind of value");
@@ -391,16 +391,16 @@ int vector_write_try(struct service *service, struct vector_write *w, struct res
         w->is_gone = true;
         rc = 0;
     } else if (entry) {
-        rc = locate_and_commit(service, w, &hold, entry, out);
+        rc = locate_and_commit(service, w, &lock, entry, out);
     } else if (w->kind == VECTOR_ADD) {
-        rc = add_to_new(service, w, &hold, &key, out);
+        rc = add_to_new(service, w, &lock, &key, out);
     } else {
         reply_nothing(w, out);
         rc = 0;
     }
-    if (hold.lsn > w->lsn)
-        w->lsn = hold.lsn;
-    keyspace_unlock(&hold);
+    if (lock.lsn > w->lsn)
+        w->lsn = lock.lsn;
+    keyspace_unlock(&lock);
     return rc;
 }
 

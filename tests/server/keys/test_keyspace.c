@@ -38,7 +38,7 @@ static struct resp_arg arg(const char *text)
 }
 
 /* Look-up and hold of one key. */
-static struct key_entry *hold(struct keyspace_lock *h, struct keyspace *k, const char *name)
+static struct key_entry *lock(struct keyspace_lock *h, struct keyspace *k, const char *name)
 {
     struct key key = keyspace_key(k, arg(name));
     keyspace_lock_key(h, k, &key);
@@ -50,7 +50,7 @@ static int set(struct keyspace *k, const char *name, const char *text, uint64_t 
     struct keyspace_lock h;
     struct quire_error err;
     struct key key = keyspace_key(k, arg(name));
-    struct key_entry *e = hold(&h, k, name);
+    struct key_entry *e = lock(&h, k, name);
     struct value *value = keyspace_value_create(text, (uint32_t)strlen(text), (uint32_t)strlen(text));
     int rc = value ? keyspace_set_string(&h, &key, e, value, expire_ms, &err) : QUIRE_ENOMEM;
     keyspace_unlock(&h);
@@ -73,7 +73,7 @@ static uint32_t del(struct keyspace *k, const char *name)
 static bool there(struct keyspace *k, const char *name)
 {
     struct keyspace_lock h;
-    bool found = hold(&h, k, name);
+    bool found = lock(&h, k, name);
     keyspace_unlock(&h);
     return found;
 }
@@ -277,7 +277,7 @@ static void test_memory_comes_back(void **state)
         assert_int_equal(set(&k, name, "some text", i % 3 ? 0 : test_now_ms + 10), 0);
         snprintf(name, sizeof name, "h%u", i);
         struct key key = keyspace_key(&k, arg(name));
-        assert_null(hold(&h, &k, name));
+        assert_null(lock(&h, &k, name));
         assert_int_equal(keyspace_hash_set(&h, &key, NULL, fields, 2, &n, &err), 0);
         keyspace_unlock(&h);
     }
@@ -310,7 +310,7 @@ static void test_versions(void **state)
     for (unsigned i = 0; i < 5; i++) {
         assert_int_equal(i == 2 ? 0 : set(&k, "k", "v", 0), 0);
         if (i == 2) {
-            struct key_entry *e = hold(&h, &k, "k");
+            struct key_entry *e = lock(&h, &k, "k");
             assert_int_equal(keyspace_expire(&h, e, test_now_ms + 1000, &err), 0);
             keyspace_unlock(&h);
         }
@@ -341,7 +341,7 @@ static void add_one(struct crowd *w, const char *name)
     struct quire_error err;
     char text[24] = "0";
     struct key key = keyspace_key(w->k, arg(name));
-    struct key_entry *e = hold(&h, w->k, name);
+    struct key_entry *e = lock(&h, w->k, name);
     if (e) {
         memcpy(text, e->string->data, e->string->bytes);
         text[e->string->bytes] = 0;
@@ -434,7 +434,7 @@ static void test_threads(void **state)
         struct keyspace_lock h;
         char name[16];
         snprintf(name, sizeof name, "counter%u", i);
-        const struct key_entry *e = hold(&h, &k, name);
+        const struct key_entry *e = lock(&h, &k, name);
         assert_non_null(e);
         char text[24] = "";
         memcpy(text, e->string->data, e->string->bytes);
@@ -660,7 +660,7 @@ static void test_a_checkpoint_gives_way(void **in)
     begin(&k);
     struct saver saver = {.k = &k, .journal = open_journal(folder, &k)};
     assert_int_equal(set(&k, "key", "value", 0), 0);
-    assert_non_null(hold(&h, &k, "key"));
+    assert_non_null(lock(&h, &k, "key"));
     assert_int_equal(pthread_create(&thread, NULL, save_keys, &saver), 0);
     for (unsigned i = 0; i < 400; i++) {
         assert_int_equal(journal_batch_begin(saver.journal, &err), 0);
