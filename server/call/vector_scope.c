@@ -96,27 +96,23 @@ bool vector_scope_is_bound(const struct caller *c)
     return c->n_tenants > 0;
 }
 
-static bool is_bound_to(const struct caller *c, struct resp_arg name)
-{
-    for (uint32_t i = 0; i < c->n_tenants; i++) {
-        struct resp_arg tenant = c->lane->host->tenant(c, i);
-        if (tenant.bytes == name.bytes && memcmp(tenant.data, name.data, name.bytes) == 0)
-            return true;
-    }
-    return false;
-}
-
 bool vector_scope_of(struct caller *c, const struct tenant_names *only, struct tenant_scope **out)
 {
     uint32_t n = only ? only->n : 0;
     *out = NULL;
     if (n == 0 && c->n_tenants == 0)
         return true;
-    for (uint32_t i = 0; i < n && c->n_tenants > 0; i++)
-        if (!is_bound_to(c, only->items[i])) {
+    for (uint32_t i = 0; i < n && c->n_tenants > 0; i++) {
+        bool bound = false;
+        for (uint32_t k = 0; k < c->n_tenants && !bound; k++) {
+            struct resp_arg tenant = c->lane->host->tenant(c, k), name = only->items[i];
+            bound = tenant.bytes == name.bytes && memcmp(tenant.data, name.data, name.bytes) == 0;
+        }
+        if (!bound) {
             caller_error(c, "NOPERM this user is bound to other tenants");
             return false;
         }
+    }
     *out = n > 0 ? make_scope(n, name_of_argument, only) : make_scope(c->n_tenants, name_of_user, c);
     if (!*out)
         caller_error(c, "OOM no memory for the tenants of a request");
@@ -125,23 +121,24 @@ bool vector_scope_of(struct caller *c, const struct tenant_names *only, struct t
 
 /* ---- sets -------------------------------------------------------------------------------------------------------- */
 
-int vector_view_begin(struct caller *c, struct resp_arg key, const struct tenant_names *only, struct vector_view *out)
+enum vector_view_found vector_view_begin(struct caller *c, struct resp_arg key, const struct tenant_names *only,
+                                         struct vector_view *out)
 {
     struct key_call call;
     *out = (struct vector_view){0};
     if (!vector_scope_of(c, only, &out->scope))
-        return -1;
+        return VIEW_REFUSED;
     if (!key_read(&call, c, key, KEY_VECTOR_SET)) {
         vector_view_end(out);
-        return -1;
+        return VIEW_REFUSED;
     }
-    bool found = call.entry != NULL;
-    if (found)
+    if (call.entry)
         out->collection = collection_ref(call.entry->set);
     key_end(&call);
-    if (!found)
-        vector_view_end(out);
-    return found;
+    if (out->collection)
+        return VIEW_SET;
+    vector_view_end(out);
+    return VIEW_NO_SET;
 }
 
 void vector_view_end(struct vector_view *view)

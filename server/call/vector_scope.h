@@ -35,9 +35,14 @@ struct vector_view {
     struct collection *collection; /* a reference */
     struct tenant_scope *scope;    /* NULL: all; owned */
 };
-/* The set under a key: 1, and *out is ended by vector_view_end; 0 where there is no key; -1 after an error reply
- * (WRONGTYPE, NOPERM). only: as of vector_scope_of. */
-int vector_view_begin(struct caller *c, struct resp_arg key, const struct tenant_names *only, struct vector_view *out);
+enum vector_view_found {
+    VIEW_REFUSED, /* after an error reply: WRONGTYPE, NOPERM */
+    VIEW_NO_SET,  /* there is no key; no reply yet */
+    VIEW_SET
+};
+/* The set under a key; where there is one *out is ended by vector_view_end. only: as of vector_scope_of. */
+enum vector_view_found vector_view_begin(struct caller *c, struct resp_arg key, const struct tenant_names *only,
+                                         struct vector_view *out);
 void vector_view_end(struct vector_view *view);
 /* Living elements that may be seen; 0 where there is no set. In memory: about a bit per sealed row with a scope. */
 uint64_t vector_view_count(const struct vector_view *view);

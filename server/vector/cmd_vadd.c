@@ -23,31 +23,23 @@ enum { LINKS_MOST = 64, BEAM_MOST = 4096 };
 
 /* ---- VADD -------------------------------------------------------------------------------------------------------- */
 
-static bool take_quantisation(struct caller *c, struct resp_arg arg, struct vector_write *w, bool *taken)
-{
-    bool plain = arg_is(arg, "NOQUANT"), bin = arg_is(arg, "BIN");
-    *taken = plain || bin || arg_is(arg, "Q8");
-    if (!*taken)
-        return true;
-    if (w->slot_given) {
-        caller_error(c, "ERR syntax error: give one of NOQUANT, Q8 and BIN");
-        return false;
-    }
-    w->slot_given = true;
-    w->config.slot = plain ? QUIRE_SLOT_F32 : QUIRE_SLOT_Q8;
-    w->config.code_bits = bin ? 1 : 0;
-    return true;
-}
-
 /* One option at args[*at], moving *at to its last word. */
 static bool take_option(struct caller *c, const struct resp_arg *args, uint32_t n, uint32_t *at, struct vector_write *w,
                         struct tenant_names *tenants)
 {
     long long integer = 0;
-    bool quantisation;
-    if (!take_quantisation(c, args[*at], w, &quantisation))
-        return false;
-    if (quantisation || arg_is(args[*at], "CAS"))
+    bool plain = arg_is(args[*at], "NOQUANT"), bin = arg_is(args[*at], "BIN");
+    if (plain || bin || arg_is(args[*at], "Q8")) {
+        if (w->slot_given) {
+            caller_error(c, "ERR syntax error: give one of NOQUANT, Q8 and BIN");
+            return false;
+        }
+        w->slot_given = true;
+        w->config.slot = plain ? QUIRE_SLOT_F32 : QUIRE_SLOT_Q8;
+        w->config.code_bits = bin ? 1 : 0;
+        return true;
+    }
+    if (arg_is(args[*at], "CAS"))
         return true;
     if (arg_is(args[*at], "EF")) {
         if (!vector_arg_take_integer(c, args, n, at, 1, BEAM_MOST, &integer))
@@ -69,60 +61,34 @@ static bool take_option(struct caller *c, const struct resp_arg *args, uint32_t 
     return true;
 }
 
-/* What stands before the vector and the vector itself; *at stands at the element afterwards. */
-static bool take_vector(struct caller *c, const struct resp_arg *args, uint32_t n, uint32_t *at, struct vector_write *w,
-                        struct vector_arg *vector)
-{
-    long long reduce = 0;
-    *at = 2;
-    if (arg_is(args[2], "REDUCE")) {
-        if (!vector_arg_take_integer(c, args, n, at, 1, QUIRE_DIM_MAX, &reduce))
-            return false;
-        ++*at;
-    }
-    if (!vector_arg_take(c, args, n, at, false, vector))
-        return false;
-    if (*at >= n) {
-        caller_error(c, "ERR wrong number of arguments for 'vadd' command");
-        return false;
-    }
-    w->n_numbers = vector_arg_dim(vector);
-    w->config.dim = reduce ? (uint32_t)reduce : w->n_numbers;
-    w->config.input_dim = reduce && (uint32_t)reduce != w->n_numbers ? w->n_numbers : 0;
-    if (w->config.dim > w->n_numbers) {
-        caller_error(c, "ERR REDUCE to %u: the vector has %u numbers", w->config.dim, w->n_numbers);
-        return false;
-    }
-    return true;
-}
-
-/* Runs the write whose options have been read. */
-static void add(struct caller *c, struct vector_write *w, const struct vector_arg *vector,
-                const struct tenant_names *tenants)
-{
-    struct quire_error err = {0};
-    float *numbers = malloc(sizeof(float) * w->n_numbers);
-    if (!numbers)
-        caller_error(c, "OOM no memory for a vector of %u numbers", w->n_numbers);
-    else if (!vector_arg_numbers(vector, numbers, &err))
-        caller_error(c, "ERR %s", err.message);
-    else if (tenants->n == 0 || vector_scope_of(c, tenants, &w->tenants)) {
-        w->vector = numbers;
-        vector_write_run(c, w);
-    }
-    free(numbers);
-}
-
 void cmd_vadd(struct caller *c, const struct resp_arg *args, uint32_t n)
 {
     struct vector_write w = {.kind = VECTOR_ADD, .key = args[1]};
     struct tenant_names tenants = {0};
     struct vector_arg vector;
-    uint32_t at;
+    struct quire_error err = {0};
+    long long reduce = 0;
+    uint32_t at = 2;
     w.config = (struct collection_config){
         .type = QUIRE_TYPE_F32, .metric = QUIRE_METRIC_COSINE, .slot = QUIRE_SLOT_Q8, .seed = random_mix(clock_us())};
-    if (!take_vector(c, args, n, &at, &w, &vector))
+    if (arg_is(args[2], "REDUCE")) {
+        if (!vector_arg_take_integer(c, args, n, &at, 1, QUIRE_DIM_MAX, &reduce))
+            return;
+        at++;
+    }
+    if (!vector_arg_take(c, args, n, &at, false, &vector))
         return;
+    if (at >= n) {
+        caller_error(c, "ERR wrong number of arguments for 'vadd' command");
+        return;
+    }
+    w.n_numbers = vector_arg_dim(&vector);
+    w.config.dim = reduce ? (uint32_t)reduce : w.n_numbers;
+    w.config.input_dim = reduce && (uint32_t)reduce != w.n_numbers ? w.n_numbers : 0;
+    if (w.config.dim > w.n_numbers) {
+        caller_error(c, "ERR REDUCE to %u: the vector has %u numbers", w.config.dim, w.n_numbers);
+        return;
+    }
     w.element = args[at];
     if (w.element.bytes == 0 || w.element.bytes > QUIRE_KEY_BYTES_MAX) {
         caller_error(c, "ERR an element's name has 1 to %u bytes", QUIRE_KEY_BYTES_MAX);
@@ -131,8 +97,16 @@ void cmd_vadd(struct caller *c, const struct resp_arg *args, uint32_t n)
     bool right = true;
     for (at++; at < n && right; at++)
         right = take_option(c, args, n, &at, &w, &tenants);
-    if (right)
-        add(c, &w, &vector, &tenants);
+    float *numbers = right ? malloc(sizeof(float) * w.n_numbers) : NULL;
+    if (right && !numbers)
+        caller_error(c, "OOM no memory for a vector of %u numbers", w.n_numbers);
+    else if (right && !vector_arg_numbers(&vector, numbers, &err))
+        caller_error(c, "ERR %s", err.message);
+    else if (right && (tenants.n == 0 || vector_scope_of(c, &tenants, &w.tenants))) {
+        w.vector = numbers;
+        vector_write_run(c, &w);
+    }
+    free(numbers);
     vector_names_fini(&tenants);
 }
 

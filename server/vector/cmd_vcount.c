@@ -21,12 +21,6 @@
 #include <string.h>
 #include <time.h>
 
-struct where_options {
-    struct resp_arg expression; /* data NULL: none */
-    struct tenant_names tenants;
-    bool dry_run;
-};
-
 struct where_call {
     struct worker_call base;
     struct filter *filter; /* a reference */
@@ -40,98 +34,38 @@ struct where_call {
     uint8_t bytes[]; /* the key */
 };
 
-/* ---- the request ------------------------------------------------------------------------------------------------- */
-
-static bool take_options(struct caller *c, const struct resp_arg *args, uint32_t n, bool removes,
-                         struct where_options *o)
-{
-    bool right = true;
-    for (uint32_t at = 2; at < n && right; at++) {
-        if (arg_is(args[at], "FILTER")) {
-            right = vector_filter_take(c, args, n, &at, &o->expression);
-        } else if (arg_is(args[at], "TENANT")) {
-            right = vector_names_take(c, args, n, &at, &o->tenants);
-        } else if (removes && arg_is(args[at], "DRYRUN")) {
-            o->dry_run = true;
-        } else {
-            caller_error(c, "ERR syntax error at '%.*s'", ARG_SHOWN(args[at], 64u));
-            right = false;
-        }
-    }
-    if (right && removes && !o->expression.data) {
-        caller_error(c, "ERR syntax error: VDELWHERE key FILTER expression [TENANT tenant] [DRYRUN]");
-        right = false;
-    }
-    return right;
-}
-
-/* Takes view, filter and pass over. NULL without memory. */
-static struct where_call *begin_call(struct caller *c, struct resp_arg key, struct vector_view *view,
-                                     struct filter *filter, struct fair_pass *pass)
-{
-    struct where_call *call = deferred_begin(c, view, sizeof *call + key.bytes, true);
-    if (!call) {
-        fair_leave(pass);
-        filter_unref(filter);
-        return NULL;
-    }
-    call->pass = *pass;
-    call->filter = filter;
-    call->refusal.protocol = c->protocol;
-    call->key = (struct resp_arg){call->bytes, key.bytes};
-    if (key.bytes > 0)
-        memcpy(call->bytes, key.data, key.bytes);
-    return call;
-}
-
 /* ---- on the worker's thread -------------------------------------------------------------------------------------- */
-
-static struct service *service_of(const struct where_call *call)
-{
-    return call->base.base.lane->service;
-}
-
-/* The segments have changed: what the scan has seen is looked at again. As vector_scan_look_again. */
-static int look_again(struct where_call *call, struct vector_write *w, struct quire_error *err)
-{
-    int rc = call->looking ? 0 : vector_scan_open(QUIRE_ENGINE_AUTO, &call->looking, err);
-    if (rc == 0)
-        rc = vector_scan_look_again(call->looking, &call->scan, w->element.data, w->element.bytes, &w->located,
-                                    &w->seen_lsn, err);
-    w->located_uid = w->only_uid;
-    w->is_located = rc > 0;
-    collection_unref(w->target);
-    w->target = NULL;
-    return rc;
-}
 
 /* As VREM would; more than once where segments change meanwhile. */
 static int remove_located(struct where_call *call, struct vector_write *w, struct resp_buffer *reply,
                           struct quire_error *err)
 {
-    struct service *service = service_of(call);
+    struct service *service = call->base.base.lane->service;
     for (;;) {
         gate_enter(&service->gate, service->n_lanes);
-        int more = vector_write_try(service, w, reply);
+        enum vector_write_result result = vector_write_try(service, w, reply);
         gate_leave(&service->gate, service->n_lanes);
-        int rc = more ? look_again(call, w, err) : 0;
+        if (result == VECTOR_WRITE_DONE)
+            return 0;
+        /* the segments have changed: what the scan has seen is looked at again */
+        int rc = call->looking ? 0 : vector_scan_open(QUIRE_ENGINE_AUTO, &call->looking, err);
+        if (rc == 0)
+            rc = vector_scan_look_again(call->looking, &call->scan, w->element.data, w->element.bytes, &w->located,
+                                        &w->seen_lsn, err);
+        w->located_uid = w->only_uid;
+        w->is_located = rc > 0;
+        collection_unref(w->target);
+        w->target = NULL;
         if (rc <= 0)
             return rc;
     }
-}
-
-static void wait_for_the_store(const struct store *store)
-{
-    const struct timespec pause = {.tv_nsec = 10 * 1000 * 1000};
-    if (store_is_behind(store))
-        nanosleep(&pause, NULL);
 }
 
 /* Removes what the scan has seen; ends the scan where the set is gone or nothing can be written. */
 static int remove_seen(void *context, const void *key, uint32_t key_bytes, const struct located *located)
 {
     struct where_call *call = context;
-    struct service *service = service_of(call);
+    const struct timespec pause = {.tv_nsec = 10 * 1000 * 1000};
     struct quire_error err = {0};
     uint64_t uid = collection_uid(call->base.base.collection);
     struct resp_buffer reply = {.protocol = 2};
@@ -154,7 +88,8 @@ static int remove_seen(void *context, const void *key, uint32_t key_bytes, const
     call->n += w.removed;
     if (w.lsn > call->base.lsn)
         call->base.lsn = w.lsn;
-    wait_for_the_store(service->store);
+    if (store_is_behind(call->base.base.lane->service->store))
+        nanosleep(&pause, NULL);
     if (rc < 0)
         call->base.error = err;
     return w.is_gone ? QUIRE_ENOTFOUND : rc;
@@ -206,51 +141,65 @@ static void done(struct worker_call *base)
 
 /* ---- the commands ------------------------------------------------------------------------------------------------ */
 
-static void run(struct caller *c, const struct resp_arg *args, const struct where_options *o, bool removes)
+static void count_or_remove(struct caller *c, const struct resp_arg *args, uint32_t n, bool removes)
 {
-    struct vector_view view;
-    struct fair_request facts = {.n_queries = 1, .filter_bytes = o->expression.bytes};
-    struct fair_pass pass;
+    struct resp_arg expression = {0}, key = args[1];
+    struct tenant_names tenants = {0};
+    struct vector_view view = {0};
+    struct fair_pass pass = {0};
     struct filter *filter = NULL;
-    int found = vector_view_begin(c, args[1], &o->tenants, &view);
-    if (found < 0)
-        return;
-    if (!vector_enter(c, &view, &o->tenants, &facts, &pass)) {
-        vector_view_end(&view);
-        return;
+    bool dry_run = false, right = true;
+    for (uint32_t at = 2; at < n && right; at++) {
+        if (arg_is(args[at], "FILTER")) {
+            right = vector_filter_take(c, args, n, &at, &expression);
+        } else if (arg_is(args[at], "TENANT")) {
+            right = vector_names_take(c, args, n, &at, &tenants);
+        } else if (removes && arg_is(args[at], "DRYRUN")) {
+            dry_run = true;
+        } else {
+            caller_error(c, "ERR syntax error at '%.*s'", ARG_SHOWN(args[at], 64u));
+            right = false;
+        }
     }
-    bool right = !o->expression.data || vector_filter_compile(c, o->expression, view.collection, &filter);
-    if (right && (!found || !filter))
+    if (right && removes && !expression.data) {
+        caller_error(c, "ERR syntax error: VDELWHERE key FILTER expression [TENANT tenant] [DRYRUN]");
+        right = false;
+    }
+    struct fair_request facts = {.n_queries = 1, .filter_bytes = expression.bytes};
+    right = right && vector_view_begin(c, key, &tenants, &view) != VIEW_REFUSED;
+    bool entered = right && vector_enter(c, &view, &tenants, &facts, &pass);
+    right = entered && (!expression.data || vector_filter_compile(c, expression, view.collection, &filter));
+    vector_names_fini(&tenants);
+    struct where_call *call = NULL;
+    if (right && view.collection && filter)
+        call = deferred_begin(c, &view, sizeof *call + key.bytes, true);
+    else if (right)
         resp_integer(caller_reply(c), (long long)vector_view_count(&view));
-    if (!right || !found || !filter) {
-        fair_leave(&pass);
+    if (!call) {
+        if (entered)
+            fair_leave(&pass);
         filter_unref(filter);
         vector_view_end(&view);
         return;
     }
-    struct where_call *call = begin_call(c, args[1], &view, filter, &pass);
-    if (!call)
-        return;
-    call->removes = removes && !o->dry_run;
+    call->pass = pass;
+    call->filter = filter;
+    call->refusal.protocol = c->protocol;
+    call->key = (struct resp_arg){call->bytes, key.bytes};
+    if (key.bytes > 0)
+        memcpy(call->bytes, key.data, key.bytes);
+    call->removes = removes && !dry_run;
     call->base.work = work;
     call->base.done = done;
     worker_call_start(&call->base);
 }
 
-static void take_and_run(struct caller *c, const struct resp_arg *args, uint32_t n, bool removes)
-{
-    struct where_options o = {0};
-    if (take_options(c, args, n, removes, &o))
-        run(c, args, &o, removes);
-    vector_names_fini(&o.tenants);
-}
-
 void cmd_vcount(struct caller *c, const struct resp_arg *args, uint32_t n)
 {
-    take_and_run(c, args, n, false);
+    count_or_remove(c, args, n, false);
 }
 
 void cmd_vdelwhere(struct caller *c, const struct resp_arg *args, uint32_t n)
 {
-    take_and_run(c, args, n, true);
+    count_or_remove(c, args, n, true);
 }

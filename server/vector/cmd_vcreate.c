@@ -23,22 +23,17 @@ struct settings {
     uint32_t n_columns;
 };
 
-/* The place of a word in a list of names, or -1. */
-static int choose(struct resp_arg arg, const char *const *names, int n)
-{
-    for (int i = 0; i < n; i++)
-        if (names[i] && arg_is(arg, names[i]))
-            return i;
-    return -1;
-}
-
 /* The word behind args[*at], which is moved to it; of: what it is of, for the error reply. */
 static bool take_kind(struct caller *c, const struct resp_arg *args, uint32_t n, uint32_t *at, const char *const *names,
                       int n_names, const char *of, int *out)
 {
     struct resp_arg option = args[*at];
-    if (++*at < n && (*out = choose(args[*at], names, n_names)) >= 0)
-        return true;
+    ++*at;
+    for (int i = 0; i < n_names && *at < n; i++)
+        if (names[i] && arg_is(args[*at], names[i])) {
+            *out = i;
+            return true;
+        }
     char list[128] = "";
     for (int i = 0; i < n_names; i++)
         if (names[i]) {
@@ -127,33 +122,16 @@ static bool take_setting(struct caller *c, const struct resp_arg *args, uint32_t
     return right;
 }
 
-/* The set is made under its key, in one frame. */
-static int create(struct service *service, struct keyspace_lock *lock, const struct key *key,
-                  const struct collection_config *config, const struct attribute_schema *schema,
-                  struct quire_error *err)
-{
-    struct collection *collection;
-    uint64_t lsn;
-    int rc = store_create_collection(service->store, config, schema, &collection, &lsn, err);
-    if (rc < 0)
-        return rc;
-    rc = keyspace_set_vectors(lock, key, collection, err); /* takes the reference over */
-    if (rc < 0) {
-        store_drop_collection(service->store, collection, &lsn, NULL);
-        collection_unref(collection);
-    }
-    return rc;
-}
-
-/* The key is held before the batch is begun, as every write does: who waits for open batches must not wait for one
+/* The set is made under its key, in one frame. The key is locked before the batch is begun, as every write does: who waits for open batches must not wait for one
  * that waits for a key. */
-static int create_in_batch(struct caller *c, struct resp_arg name, const struct collection_config *config,
-                           const struct attribute_schema *schema, uint64_t *lsn, struct quire_error *err)
+static int create(struct caller *c, struct resp_arg name, const struct collection_config *config,
+                  const struct attribute_schema *schema, uint64_t *lsn, struct quire_error *err)
 {
     struct service *service = c->lane->service;
     struct keyspace_lock lock;
     struct key_entry *entry;
     struct key key = keyspace_key(&service->keyspace, name);
+    struct collection *collection;
     bool begun = false;
     keyspace_lock_key(&lock, &service->keyspace, &key);
     int rc = keyspace_find_to_write(&lock, &key, &entry, err);
@@ -164,7 +142,11 @@ static int create_in_batch(struct caller *c, struct resp_arg name, const struct 
         begun = rc == 0;
     }
     if (rc == 0)
-        rc = create(service, &lock, &key, config, schema, err);
+        rc = store_create_collection(service->store, config, schema, &collection, lsn, err);
+    if (rc == 0 && (rc = keyspace_set_vectors(&lock, &key, collection, err)) < 0) { /* takes the reference over */
+        store_drop_collection(service->store, collection, lsn, NULL);
+        collection_unref(collection);
+    }
     *lsn = lock.lsn;
     int end = begun ? journal_batch_end(service->journal, lsn, rc == 0 ? err : NULL) : 0;
     keyspace_unlock(&lock);
@@ -192,7 +174,7 @@ static void create_set(struct caller *c, struct resp_arg name, struct settings *
     if (rc == 0)
         rc = collection_config_validate(&s->config, &err);
     if (rc == 0)
-        rc = create_in_batch(c, name, &s->config, schema, &lsn, &err);
+        rc = create(c, name, &s->config, schema, &lsn, &err);
     attribute_schema_destroy(schema);
     if (rc < 0) {
         resp_quire_error(caller_reply(c), &err);

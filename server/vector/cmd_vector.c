@@ -42,6 +42,19 @@ unsigned vector_links(const struct collection_config *config)
     return config->link_degree ? config->link_degree : LINKS_USUAL;
 }
 
+void vector_count_fetch(struct lane *lane, uint32_t reads)
+{
+    stat_add(&lane->stats.fetches, 1);
+    stat_add(&lane->stats.fetch_reads, reads);
+}
+
+void vector_put_numbers(struct resp_buffer *out, const float *vector, uint32_t dim)
+{
+    resp_array(out, dim);
+    for (uint32_t i = 0; i < dim; i++)
+        resp_double(out, (double)vector[i]);
+}
+
 double vector_score(enum quire_metric metric, float distance)
 {
     double d = (double)distance;
@@ -62,7 +75,7 @@ void cmd_vcard(struct caller *c, const struct resp_arg *args, uint32_t n)
 {
     (void)n;
     struct vector_view view;
-    if (vector_view_begin(c, args[1], NULL, &view) < 0)
+    if (vector_view_begin(c, args[1], NULL, &view) == VIEW_REFUSED)
         return;
     resp_integer(caller_reply(c), (long long)vector_view_count(&view));
     vector_view_end(&view);
@@ -72,10 +85,10 @@ void cmd_vdim(struct caller *c, const struct resp_arg *args, uint32_t n)
 {
     (void)n;
     struct vector_view view;
-    int found = vector_view_begin(c, args[1], NULL, &view);
-    if (found > 0)
+    enum vector_view_found found = vector_view_begin(c, args[1], NULL, &view);
+    if (found == VIEW_SET)
         resp_integer(caller_reply(c), collection_config(view.collection)->dim);
-    else if (found == 0)
+    else if (found == VIEW_NO_SET)
         caller_error(c, "ERR key does not exist");
     vector_view_end(&view);
 }
@@ -86,7 +99,7 @@ static void put_text(struct resp_buffer *out, const char *name, const char *valu
     resp_text(out, value);
 }
 
-static void put_integer(struct resp_buffer *out, const char *name, uint64_t value)
+void vector_put_count(struct resp_buffer *out, const char *name, uint64_t value)
 {
     resp_text(out, name);
     resp_integer(out, (long long)value);
@@ -104,9 +117,33 @@ static const char *quantisation_name(const struct collection_config *config)
     }
 }
 
-/* The declared columns: name, type, whether rows are indexed by it. */
-static void put_attributes(struct resp_buffer *out, const struct attribute_schema *schema)
+void cmd_vinfo(struct caller *c, const struct resp_arg *args, uint32_t n)
 {
+    enum { FOR_ALL = 12, STATISTICS = 14 };
+    (void)n;
+    struct vector_view view;
+    enum vector_view_found found = vector_view_begin(c, args[1], NULL, &view);
+    if (found == VIEW_NO_SET)
+        resp_null_array(caller_reply(c));
+    if (found != VIEW_SET)
+        return;
+    struct resp_buffer *out = caller_reply(c);
+    const struct collection_config *config = collection_config(view.collection);
+    const struct attribute_schema *schema = collection_schema(view.collection);
+    resp_map(out, FOR_ALL + (view.scope ? 0 : STATISTICS));
+    /* what everybody may know of a set */
+    put_text(out, "quant-type", quantisation_name(config));
+    vector_put_count(out, "hnsw-m", vector_links(config));
+    vector_put_count(out, "vector-dim", config->dim);
+    vector_put_count(out, "projection-input-dim", config->input_dim);
+    vector_put_count(out, "size", vector_view_count(&view));
+    vector_put_count(out, "vset-uid", collection_uid(view.collection));
+    put_text(out, "metric", quire_metric_name(config->metric));
+    put_text(out, "index", quire_index_kind_name(collection_index_kind(view.collection)));
+    put_text(out, "vector-type", quire_type_name(config->type));
+    put_text(out, "slot-type", quire_slot_name(config->slot));
+    vector_put_count(out, "tenants", config->tenants);
+    /* the declared columns: name, type, whether rows are indexed by it */
     resp_text(out, "attributes");
     resp_array(out, schema->n);
     for (uint32_t i = 0; i < schema->n; i++) {
@@ -115,62 +152,25 @@ static void put_attributes(struct resp_buffer *out, const struct attribute_schem
         resp_text(out, quire_column_type_name(schema->columns[i].type));
         resp_text(out, schema->columns[i].indexed ? "indexed" : "not-indexed");
     }
-}
-
-/* What everybody may know of a set. */
-static void put_nature(struct resp_buffer *out, const struct vector_view *view)
-{
-    const struct collection_config *config = collection_config(view->collection);
-    put_text(out, "quant-type", quantisation_name(config));
-    put_integer(out, "hnsw-m", vector_links(config));
-    put_integer(out, "vector-dim", config->dim);
-    put_integer(out, "projection-input-dim", config->input_dim);
-    put_integer(out, "size", vector_view_count(view));
-    put_integer(out, "vset-uid", collection_uid(view->collection));
-    put_text(out, "metric", quire_metric_name(config->metric));
-    put_text(out, "index", quire_index_kind_name(collection_index_kind(view->collection)));
-    put_text(out, "vector-type", quire_type_name(config->type));
-    put_text(out, "slot-type", quire_slot_name(config->slot));
-    put_integer(out, "tenants", config->tenants);
-    put_attributes(out, collection_schema(view->collection));
-}
-
-/* What is everybody's together. */
-static void put_statistics(struct resp_buffer *out, const struct vector_view *view)
-{
-    struct collection_stats stats;
-    collection_get_stats(view->collection, &stats);
-    put_integer(out, "memory-budget", collection_config(view->collection)->memory_bytes);
-    put_integer(out, "memory-rows", stats.memtable_rows);
-    put_integer(out, "memory-bytes", stats.memtable_bytes);
-    put_integer(out, "unlinked-rows", stats.unlinked);
-    put_integer(out, "segments", stats.segments);
-    put_integer(out, "segment-rows", stats.segment_rows);
-    put_integer(out, "dead-rows", stats.dead_rows);
-    put_integer(out, "resident-bytes", stats.resident_bytes);
-    put_integer(out, "cache-bytes", stats.cache_bytes);
-    put_integer(out, "cache-hits", stats.cache_hits);
-    put_integer(out, "cache-misses", stats.cache_misses);
-    put_integer(out, "disk-bytes", stats.disk_bytes);
-    put_integer(out, "raw-bytes", stats.raw_bytes);
-    put_integer(out, "merges", stats.merges);
-}
-
-void cmd_vinfo(struct caller *c, const struct resp_arg *args, uint32_t n)
-{
-    enum { NATURE = 12, FIGURES = 14 };
-    (void)n;
-    struct vector_view view;
-    int found = vector_view_begin(c, args[1], NULL, &view);
-    struct resp_buffer *out = found >= 0 ? caller_reply(c) : NULL;
-    if (found == 0)
-        resp_null_array(out);
-    if (found <= 0)
-        return;
-    resp_map(out, NATURE + (view.scope ? 0 : FIGURES));
-    put_nature(out, &view);
-    if (!view.scope)
-        put_statistics(out, &view);
+    /* what is everybody's together */
+    if (!view.scope) {
+        struct collection_stats stats;
+        collection_get_stats(view.collection, &stats);
+        vector_put_count(out, "memory-budget", config->memory_bytes);
+        vector_put_count(out, "memory-rows", stats.memtable_rows);
+        vector_put_count(out, "memory-bytes", stats.memtable_bytes);
+        vector_put_count(out, "unlinked-rows", stats.unlinked);
+        vector_put_count(out, "segments", stats.segments);
+        vector_put_count(out, "segment-rows", stats.segment_rows);
+        vector_put_count(out, "dead-rows", stats.dead_rows);
+        vector_put_count(out, "resident-bytes", stats.resident_bytes);
+        vector_put_count(out, "cache-bytes", stats.cache_bytes);
+        vector_put_count(out, "cache-hits", stats.cache_hits);
+        vector_put_count(out, "cache-misses", stats.cache_misses);
+        vector_put_count(out, "disk-bytes", stats.disk_bytes);
+        vector_put_count(out, "raw-bytes", stats.raw_bytes);
+        vector_put_count(out, "merges", stats.merges);
+    }
     vector_view_end(&view);
 }
 
@@ -185,44 +185,6 @@ struct element_call {
     struct collection_fetch fetch;
     uint8_t key[];
 };
-
-static void put_vector(struct resp_buffer *out, const float *vector, uint32_t dim)
-{
-    resp_array(out, dim);
-    for (uint32_t i = 0; i < dim; i++)
-        resp_double(out, (double)vector[i]);
-}
-
-/* As Redis: the kind of the numbers, the numbers, the length the vector had before it was normalised. */
-static void put_raw(struct resp_buffer *out, const float *vector, uint32_t dim)
-{
-    resp_array(out, 3);
-    resp_simple(out, "f32");
-    resp_bulk(out, vector, dim * sizeof(float));
-    resp_double(out, 1);
-}
-
-/* One layer, as the graph has one. */
-static void put_links(struct resp_buffer *out, const struct collection_fetch *f, enum quire_metric metric,
-                      bool with_scores)
-{
-    resp_array(out, 1);
-    if (with_scores)
-        resp_map(out, f->n_links);
-    else
-        resp_array(out, f->n_links);
-    for (uint32_t i = 0; i < f->n_links; i++) {
-        resp_bulk(out, f->links[i].key, f->links[i].key_bytes);
-        if (with_scores)
-            resp_double(out, vector_score(metric, f->links[i].distance));
-    }
-}
-
-void vector_count_fetch(struct lane *lane, uint32_t reads)
-{
-    stat_add(&lane->stats.fetches, 1);
-    stat_add(&lane->stats.fetch_reads, reads);
-}
 
 /* What a missing key or element answers is the same. */
 static void put_missing(struct resp_buffer *out, enum element_kind kind)
@@ -241,22 +203,36 @@ static void on_element(struct collection_fetch *f)
     struct resp_buffer *out = &call->base.pending.out;
     const struct collection_config *config = collection_config(f->collection);
     vector_count_fetch(call->base.lane, f->reads);
-    if (f->code < 0 && f->code != QUIRE_ENOTFOUND)
+    if (f->code < 0 && f->code != QUIRE_ENOTFOUND) {
         resp_quire_error(out, &f->error);
-    else if (f->code < 0)
+    } else if (f->code < 0) {
         put_missing(out, call->kind);
-    else if (call->kind == ELEMENT_MEMBER)
+    } else if (call->kind == ELEMENT_MEMBER) {
         resp_bool(out, true);
-    else if (call->kind == ELEMENT_VECTOR)
-        put_vector(out, f->vector, config->dim);
-    else if (call->kind == ELEMENT_RAW)
-        put_raw(out, f->vector, config->dim);
-    else if (call->kind == ELEMENT_LINKS)
-        put_links(out, f, config->metric, call->with_scores);
-    else if (f->attribute_bytes)
+    } else if (call->kind == ELEMENT_VECTOR) {
+        vector_put_numbers(out, f->vector, config->dim);
+    } else if (call->kind == ELEMENT_RAW) {
+        /* as Redis: the kind of the numbers, the numbers, the length the vector had before it was normalised */
+        resp_array(out, 3);
+        resp_simple(out, "f32");
+        resp_bulk(out, f->vector, config->dim * sizeof(float));
+        resp_double(out, 1);
+    } else if (call->kind == ELEMENT_LINKS) {
+        resp_array(out, 1); /* one layer, as the graph has one */
+        if (call->with_scores)
+            resp_map(out, f->n_links);
+        else
+            resp_array(out, f->n_links);
+        for (uint32_t i = 0; i < f->n_links; i++) {
+            resp_bulk(out, f->links[i].key, f->links[i].key_bytes);
+            if (call->with_scores)
+                resp_double(out, vector_score(config->metric, f->links[i].distance));
+        }
+    } else if (f->attribute_bytes) {
         resp_bulk(out, f->attributes, f->attribute_bytes);
-    else
+    } else {
         resp_null(out);
+    }
     deferred_end(&call->base);
 }
 
@@ -265,10 +241,10 @@ static void start_element(struct caller *c, const struct resp_arg *args, enum el
 {
     struct quire_error err = {0};
     struct vector_view view;
-    int found = vector_view_begin(c, args[1], NULL, &view);
-    if (found < 0)
+    enum vector_view_found found = vector_view_begin(c, args[1], NULL, &view);
+    if (found == VIEW_REFUSED)
         return;
-    if (!found || args[2].bytes == 0 || args[2].bytes > QUIRE_KEY_BYTES_MAX) {
+    if (found == VIEW_NO_SET || args[2].bytes == 0 || args[2].bytes > QUIRE_KEY_BYTES_MAX) {
         put_missing(caller_reply(c), kind);
         vector_view_end(&view);
         return;

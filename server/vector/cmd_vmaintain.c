@@ -29,10 +29,10 @@ enum { FINDINGS_MAX = 100 };
 static void *begin_on_set(struct caller *c, struct resp_arg key, size_t bytes, void (*work)(struct worker_call *call))
 {
     struct vector_view view;
-    int found = vector_view_begin(c, key, NULL, &view);
-    if (found == 0)
+    enum vector_view_found found = vector_view_begin(c, key, NULL, &view);
+    if (found == VIEW_NO_SET)
         caller_error(c, "ERR key does not exist");
-    if (found <= 0)
+    if (found != VIEW_SET)
         return NULL;
     struct worker_call *call = deferred_begin(c, &view, bytes, true);
     if (call)
@@ -165,10 +165,10 @@ void cmd_vrange(struct caller *c, const struct resp_arg *args, uint32_t n)
         caller_error(c, "ERR syntax error: VRANGE key start end [count]");
         return;
     }
-    int found = vector_view_begin(c, args[1], NULL, &view);
-    if (found == 0)
+    enum vector_view_found found = vector_view_begin(c, args[1], NULL, &view);
+    if (found == VIEW_NO_SET)
         resp_array(caller_reply(c), 0);
-    if (found <= 0)
+    if (found != VIEW_SET)
         return;
     struct range_call *call = deferred_begin(c, &view, sizeof *call + args[2].bytes + args[3].bytes + 2, true);
     if (!call)
@@ -231,25 +231,14 @@ static void load(struct worker_call *base)
     free(real);
 }
 
-static bool take_memory(struct caller *c, const struct resp_arg *args, uint32_t n, uint64_t *memory_bytes)
-{
-    long long bytes;
-    if (n == 3)
-        return true;
-    if (n == 5 && arg_is(args[3], "MEMORY") && arg_integer(args[4], &bytes) && bytes > 0) {
-        *memory_bytes = (uint64_t)bytes;
-        return true;
-    }
-    caller_error(c, "ERR syntax error at '%.*s': VLOAD key path [MEMORY bytes]", ARG_SHOWN(args[3], 64u));
-    return false;
-}
-
 void cmd_vload(struct caller *c, const struct resp_arg *args, uint32_t n)
 {
     const struct config *config = c->lane->service->config;
-    uint64_t memory_bytes = config->memory;
-    if (!take_memory(c, args, n, &memory_bytes))
+    long long memory_bytes = 0;
+    if (n > 3 && !(n == 5 && arg_is(args[3], "MEMORY") && arg_integer(args[4], &memory_bytes) && memory_bytes > 0)) {
+        caller_error(c, "ERR syntax error at '%.*s': VLOAD key path [MEMORY bytes]", ARG_SHOWN(args[3], 64u));
         return;
+    }
     if (args[1].bytes == 0 || args[1].bytes > QUIRE_KEY_BYTES_MAX) {
         caller_error(c, "ERR a key has 1 to %u bytes", QUIRE_KEY_BYTES_MAX);
         return;
@@ -274,7 +263,7 @@ void cmd_vload(struct caller *c, const struct resp_arg *args, uint32_t n)
     memcpy(call->bytes + args[1].bytes, args[2].data, args[2].bytes);
     call->key = (struct resp_arg){call->bytes, args[1].bytes};
     call->path = (char *)call->bytes + args[1].bytes;
-    call->memory_bytes = memory_bytes;
+    call->memory_bytes = n == 5 ? (uint64_t)memory_bytes : config->memory;
     call->base.work = load;
     worker_call_start(&call->base);
 }

@@ -42,24 +42,20 @@ static struct lottery lottery_of(uint64_t n, bool repeat, uint64_t seed)
     return lottery;
 }
 
-static uint64_t permute_once(const struct lottery *l, uint64_t x)
-{
-    uint64_t mask = ((uint64_t)1 << l->half_bits) - 1, left = x >> l->half_bits, right = x & mask;
-    for (uint64_t round = 0; round < 4; round++) {
-        uint64_t next = left ^ (random_mix(right + l->seed + (round << 56)) & mask);
-        left = right;
-        right = next;
-    }
-    return left << l->half_bits | right;
-}
-
 static uint64_t lottery_draw(const struct lottery *l, uint64_t i)
 {
+    uint64_t mask = ((uint64_t)1 << l->half_bits) - 1;
     if (l->repeat)
         return random_mix(l->seed + i * 0x9e3779b97f4a7c15ull) % l->n;
-    do
-        i = permute_once(l, i);
-    while (i >= l->n);
+    do {
+        uint64_t left = i >> l->half_bits, right = i & mask;
+        for (uint64_t round = 0; round < 4; round++) {
+            uint64_t next = left ^ (random_mix(right + l->seed + (round << 56)) & mask);
+            left = right;
+            right = next;
+        }
+        i = left << l->half_bits | right;
+    } while (i >= l->n);
     return i;
 }
 
@@ -113,21 +109,6 @@ static void on_random(struct place_request *request)
     start_random(call);
 }
 
-static void end_random(struct random_call *call)
-{
-    struct resp_buffer *out = &call->base.pending.out;
-    if (call->code < 0)
-        resp_quire_error(out, &call->error);
-    else if (call->single && call->given == 0)
-        resp_null(out);
-    else if (!call->single)
-        resp_array(out, call->given);
-    if (call->code == 0)
-        resp_raw(out, call->keys.data, call->keys.bytes);
-    resp_buffer_fini(&call->keys);
-    deferred_end(&call->base);
-}
-
 /* Keeps the window full; ends the call with the last place. */
 static void start_random(struct random_call *call)
 {
@@ -150,8 +131,19 @@ static void start_random(struct random_call *call)
         }
     }
     call->starting = false;
-    if (call->running == 0 && !random_goes_on(call))
-        end_random(call);
+    if (call->running > 0 || random_goes_on(call))
+        return;
+    struct resp_buffer *out = &call->base.pending.out;
+    if (call->code < 0)
+        resp_quire_error(out, &call->error);
+    else if (call->single && call->given == 0)
+        resp_null(out);
+    else if (!call->single)
+        resp_array(out, call->given);
+    if (call->code == 0)
+        resp_raw(out, call->keys.data, call->keys.bytes);
+    resp_buffer_fini(&call->keys);
+    deferred_end(&call->base);
 }
 
 static void begin_random(struct caller *c, struct vector_view *view, const struct wish *wish)
@@ -285,29 +277,6 @@ static void begin_pick(struct caller *c, struct vector_view *view, const struct 
 
 /* ---- the command ------------------------------------------------------------------------------------------------- */
 
-/* Places that must be tried on average, if a client sees `own` of the set's. */
-static uint64_t expected_tries(const struct wish *wish, uint64_t own, uint64_t places)
-{
-    if (!wish->repeat && wish->n >= own / 2)
-        return places;
-    return wish->n * (places / own + 1);
-}
-
-static void begin(struct caller *c, struct vector_view *view, struct wish *wish)
-{
-    uint64_t own = view->scope ? vector_view_count(view) : 0;
-    if (own > 0) {
-        wish->tries = expected_tries(wish, own, collection_places(view->collection));
-        if (wish->tries > TRIES_MAX) {
-            begin_pick(c, view, wish, own);
-            return;
-        }
-    }
-    if (view->scope && own == 0)
-        wish->n = 0;
-    begin_random(c, view, wish);
-}
-
 void cmd_vrandmember(struct caller *c, const struct resp_arg *args, uint32_t n)
 {
     long long count = 1;
@@ -320,15 +289,24 @@ void cmd_vrandmember(struct caller *c, const struct resp_arg *args, uint32_t n)
         return;
     }
     struct vector_view view;
-    int found = vector_view_begin(c, args[1], NULL, &view);
-    if (found < 0)
+    enum vector_view_found found = vector_view_begin(c, args[1], NULL, &view);
+    if (found == VIEW_REFUSED)
         return;
-    if (found && count != 0) {
+    if (found == VIEW_SET && count != 0) {
         struct wish wish = {.n = (uint64_t)(count < 0 ? -count : count),
                             .repeat = count < 0 || n == 2,
                             .single = n == 2,
                             .seed = random_mix(clock_us() ^ c->id << 40 ^ (uint64_t)(uintptr_t)view.collection)};
-        begin(c, &view, &wish);
+        uint64_t own = view.scope ? vector_view_count(&view) : 0, places = own ? collection_places(view.collection) : 0;
+        /* places that must be tried on average where the client sees only some of the elements */
+        if (own > 0)
+            wish.tries = !wish.repeat && wish.n >= own / 2 ? places : wish.n * (places / own + 1);
+        if (view.scope && own == 0)
+            wish.n = 0;
+        if (wish.tries > TRIES_MAX)
+            begin_pick(c, &view, &wish, own);
+        else
+            begin_random(c, &view, &wish);
         return;
     }
     vector_view_end(&view);

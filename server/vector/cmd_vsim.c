@@ -33,7 +33,7 @@ enum {
     QUERIES_MAX = 10000
 };
 
-enum { VECTOR_ROOM = 16 }; /* queries of one VMSIM that run at once */
+enum { QUERIES_AT_ONCE = 16 }; /* of one VMSIM */
 
 struct vsim_options {
     bool with_scores, with_attributes, with_vectors, explain;
@@ -68,23 +68,6 @@ struct vsim_call {
 
 /* ---- options ----------------------------------------------------------------------------------------------------- */
 
-/* One option that says which elements may be answered. */
-static bool take_choice(struct caller *c, const struct resp_arg *args, uint32_t n, uint32_t *at, struct vsim_options *o)
-{
-    long long integer = 0;
-    if (arg_is(args[*at], "FILTER"))
-        return vector_filter_take(c, args, n, at, &o->expression);
-    if (arg_is(args[*at], "TENANT"))
-        return vector_names_take(c, args, n, at, &o->tenants);
-    if (arg_is(args[*at], "FILTER-EF")) {
-        bool right = vector_arg_take_integer(c, args, n, at, 0, UINT32_MAX, &integer);
-        o->search.filter_effort = (uint32_t)integer;
-        return right;
-    }
-    caller_error(c, "ERR syntax error at '%.*s'", ARG_SHOWN(args[*at], 64u));
-    return false;
-}
-
 /* One option at args[*at], moving *at to its last word. */
 static bool take_option(struct caller *c, const struct resp_arg *args, uint32_t n, uint32_t *at, struct vsim_options *o)
 {
@@ -92,6 +75,10 @@ static bool take_option(struct caller *c, const struct resp_arg *args, uint32_t 
     double number = 0;
     struct resp_arg arg = args[*at];
     bool right = true;
+    if (arg_is(arg, "FILTER"))
+        return vector_filter_take(c, args, n, at, &o->expression);
+    if (arg_is(arg, "TENANT"))
+        return vector_names_take(c, args, n, at, &o->tenants);
     if (arg_is(arg, "WITHSCORES"))
         o->with_scores = true;
     else if (arg_is(arg, "WITHATTRIBS"))
@@ -115,8 +102,13 @@ static bool take_option(struct caller *c, const struct resp_arg *args, uint32_t 
         o->search.recall = (float)number;
     else if (right && arg_is(arg, "EPSILON") && (right = vector_arg_take_number(c, args, n, at, 0, 1e30, &number)))
         o->least_score = 1 - number;
-    else if (right)
-        right = take_choice(c, args, n, at, o);
+    else if (right && arg_is(arg, "FILTER-EF") &&
+             (right = vector_arg_take_integer(c, args, n, at, 0, UINT32_MAX, &integer)))
+        o->search.filter_effort = (uint32_t)integer;
+    else if (right) {
+        caller_error(c, "ERR syntax error at '%.*s'", ARG_SHOWN(arg, 64u));
+        return false;
+    }
     return right;
 }
 
@@ -140,25 +132,6 @@ static bool take_options(struct caller *c, const struct resp_arg *args, uint32_t
 
 /* ---- reply ------------------------------------------------------------------------------------------------------- */
 
-static void put_details(const struct vsim_options *o, const struct collection_config *config,
-                        const struct collection_hit *hit, struct resp_buffer *out)
-{
-    unsigned n = (unsigned)o->with_scores + (unsigned)o->with_attributes + (unsigned)o->with_vectors;
-    if (n > 1 && out->protocol == 3)
-        resp_array(out, n);
-    if (o->with_scores)
-        resp_double(out, vector_score(config->metric, hit->distance));
-    if (o->with_attributes && hit->attribute_bytes)
-        resp_bulk(out, hit->attributes, hit->attribute_bytes);
-    else if (o->with_attributes)
-        resp_null(out);
-    if (!o->with_vectors)
-        return;
-    resp_array(out, config->dim);
-    for (uint32_t i = 0; i < config->dim; i++)
-        resp_double(out, (double)hit->vector[i]);
-}
-
 /* RESP2: one flat list. RESP3: a map where there is more than the elements, of several things a list each. */
 static void put_hits(const struct vsim_query *q, struct resp_buffer *out)
 {
@@ -174,16 +147,19 @@ static void put_hits(const struct vsim_query *q, struct resp_buffer *out)
     else
         resp_array(out, (size_t)n * (1 + details));
     for (uint32_t i = 0; i < n; i++) {
-        resp_bulk(out, s->hits[i].key, s->hits[i].key_bytes);
-        if (details)
-            put_details(o, config, &s->hits[i], out);
+        const struct collection_hit *hit = &s->hits[i];
+        resp_bulk(out, hit->key, hit->key_bytes);
+        if (details > 1 && out->protocol == 3)
+            resp_array(out, details);
+        if (o->with_scores)
+            resp_double(out, vector_score(config->metric, hit->distance));
+        if (o->with_attributes && hit->attribute_bytes)
+            resp_bulk(out, hit->attributes, hit->attribute_bytes);
+        else if (o->with_attributes)
+            resp_null(out);
+        if (o->with_vectors)
+            vector_put_numbers(out, hit->vector, config->dim);
     }
-}
-
-static void put_count(struct resp_buffer *out, const char *name, uint64_t value)
-{
-    resp_text(out, name);
-    resp_integer(out, (long long)value);
 }
 
 /* n_lists: segments of inverted lists among n_segments. */
@@ -206,24 +182,24 @@ static void put_explanation(const struct vsim_query *q, struct resp_buffer *out)
     resp_text(out, plan_of(q->call, s->plan, q->search.n_segments, q->search.n_list_segments));
     resp_text(out, "result");
     resp_text(out, s->exact ? "exact" : s->complete ? "complete" : "partial");
-    put_count(out, "matches", s->matches);
-    put_count(out, "reads-expected", s->reads_expected);
+    vector_put_count(out, "matches", s->matches);
+    vector_put_count(out, "reads-expected", s->reads_expected);
     resp_text(out, "switched");
     resp_bool(out, s->switched);
-    put_count(out, "reads", s->reads + q->fetch.reads);
-    put_count(out, "bytes", s->bytes + q->fetch.bytes);
-    put_count(out, "rounds", s->rounds + q->fetch.rounds);
-    put_count(out, "rows-scored", s->rows_scored);
-    put_count(out, "codes-scored", s->codes_scored);
-    put_count(out, "effort", s->effort);
-    put_count(out, "segments", q->search.n_segments);
-    put_count(out, "memory-rows-scored", q->search.memtable_rows_scored);
-    put_count(out, "latency-us", s->latency_ns / 1000);
-    put_count(out, "step-us", s->cpu_ns / 1000);
+    vector_put_count(out, "reads", s->reads + q->fetch.reads);
+    vector_put_count(out, "bytes", s->bytes + q->fetch.bytes);
+    vector_put_count(out, "rounds", s->rounds + q->fetch.rounds);
+    vector_put_count(out, "rows-scored", s->rows_scored);
+    vector_put_count(out, "codes-scored", s->codes_scored);
+    vector_put_count(out, "effort", s->effort);
+    vector_put_count(out, "segments", q->search.n_segments);
+    vector_put_count(out, "memory-rows-scored", q->search.memtable_rows_scored);
+    vector_put_count(out, "latency-us", s->latency_ns / 1000);
+    vector_put_count(out, "step-us", s->cpu_ns / 1000);
 }
 
 /* For SLOWLOG: sums over the queries; the plan is that of the query that read the most. */
-static void describe(const struct pending *p, char *text, size_t room)
+static void describe(const struct pending *p, char *text, size_t capacity)
 {
     const struct vsim_call *call = (const struct vsim_call *)(const void *)p;
     const struct vsim_query *worst = &call->queries[0];
@@ -242,27 +218,12 @@ static void describe(const struct pending *p, char *text, size_t room)
         n_segments += q->search.n_segments;
         n_lists += q->search.n_list_segments;
     }
-    int bytes = snprintf(text, room, "%s reads=%llu rounds=%llu effort=%u",
+    int bytes = snprintf(text, capacity, "%s reads=%llu rounds=%llu effort=%u",
                          plan_of(call, worst->search.stats.plan, n_segments, n_lists), (unsigned long long)reads,
                          (unsigned long long)rounds, effort);
-    if ((call->filter || call->base.scope) && bytes > 0 && (size_t)bytes < room)
-        snprintf(text + bytes, room - (size_t)bytes, " matches=%llu reads-expected=%llu switched=%u",
+    if ((call->filter || call->base.scope) && bytes > 0 && (size_t)bytes < capacity)
+        snprintf(text + bytes, capacity - (size_t)bytes, " matches=%llu reads-expected=%llu switched=%u",
                  (unsigned long long)matches, (unsigned long long)expected, switched);
-}
-
-static void count_search(const struct vsim_query *q)
-{
-    struct lane_stats *stats = &q->call->base.lane->stats;
-    const struct quire_search_stats *s = &q->search.stats;
-    if (q->search.code < 0) {
-        stat_add(&stats->search_errors, 1);
-        return;
-    }
-    stat_add(&stats->searches, 1);
-    stat_add(&stats->search_reads, s->reads);
-    stat_add(&stats->search_rounds, s->rounds);
-    stat_add(&stats->search_cpu_ns, s->cpu_ns);
-    histogram_add(&stats->latency, s->latency_ns / 1000);
 }
 
 /* ---- the call ---------------------------------------------------------------------------------------------------- */
@@ -305,12 +266,18 @@ static void query_failed(struct vsim_query *q, const struct quire_error *err)
 static void on_search(struct collection_search *search)
 {
     struct vsim_query *q = search->owner;
-    count_search(q);
+    struct lane_stats *stats = &q->call->base.lane->stats;
     fair_end(&q->ticket, &search->stats);
     if (search->code < 0) {
+        stat_add(&stats->search_errors, 1);
         query_failed(q, &search->error);
         return;
     }
+    stat_add(&stats->searches, 1);
+    stat_add(&stats->search_reads, search->stats.reads);
+    stat_add(&stats->search_rounds, search->stats.rounds);
+    stat_add(&stats->search_cpu_ns, search->stats.cpu_ns);
+    histogram_add(&stats->latency, search->stats.latency_ns / 1000);
     if (q->call->options.explain)
         resp_array(&q->out, 2);
     put_hits(q, &q->out);
@@ -358,8 +325,7 @@ static void search(struct vsim_query *q)
 static void on_element(struct collection_fetch *fetch)
 {
     struct vsim_query *q = fetch->owner;
-    stat_add(&q->call->base.lane->stats.fetches, 1);
-    stat_add(&q->call->base.lane->stats.fetch_reads, fetch->reads);
+    vector_count_fetch(q->call->base.lane, fetch->reads);
     if (fetch->code == 0) {
         /* it may have to wait for its turn */
         size_t bytes = sizeof(float) * collection_config(fetch->collection)->dim;
@@ -376,37 +342,31 @@ static void on_element(struct collection_fetch *fetch)
     query_failed(q, &fetch->error);
 }
 
-static void start_query(struct vsim_query *q)
-{
-    struct vsim_call *call = q->call;
-    struct quire_error err = {0};
-    if (!q->element) {
-        search(q);
-        return;
-    }
-    q->fetch = (struct collection_fetch){.collection = call->base.collection,
-                                         .scope = call->base.scope,
-                                         .key = q->element,
-                                         .key_bytes = q->vector.element.bytes,
-                                         .want_vector = true,
-                                         .done = on_element,
-                                         .owner = q};
-    if (collection_fetch_start(call->base.lane->searcher, &q->fetch, &err) < 0)
-        query_failed(q, &err);
-}
-
 /* Keeps some queries going; ends the call with the last. */
 static void start_more(struct vsim_call *call)
 {
+    struct quire_error err = {0};
     if (call->starting)
         return;
     call->starting = true;
-    while (call->n_started < call->n && call->n_running < VECTOR_ROOM) {
+    while (call->n_started < call->n && call->n_running < QUERIES_AT_ONCE) {
         struct vsim_query *q = &call->queries[call->n_started++];
         if (q->out.bytes > 0)
             continue; /* refused */
         call->n_running++;
-        start_query(q);
+        if (!q->element) {
+            search(q);
+            continue;
+        }
+        q->fetch = (struct collection_fetch){.collection = call->base.collection,
+                                             .scope = call->base.scope,
+                                             .key = q->element,
+                                             .key_bytes = q->vector.element.bytes,
+                                             .want_vector = true,
+                                             .done = on_element,
+                                             .owner = q};
+        if (collection_fetch_start(call->base.lane->searcher, &q->fetch, &err) < 0)
+            query_failed(q, &err);
     }
     call->starting = false;
     if (call->n_running == 0)
@@ -418,9 +378,9 @@ static int fill_query(struct vsim_query *q, const struct collection_config *conf
                       struct quire_error *err)
 {
     uint32_t dim = vector_arg_dim(vector);
-    int fit = vector->element.data ? 1 : vector_fits(config, dim);
+    enum vector_fit fit = vector->element.data ? VECTOR_FITS : vector_fits(config, dim);
     q->vector = *vector;
-    if (!fit)
+    if (fit == VECTOR_FITS_NOT)
         return error_set(err, QUIRE_EDIM, "Vector dimension mismatch - got %u but set has %u", dim,
                          config->input_dim ? config->input_dim : config->dim);
     if (vector->element.data && (vector->element.bytes == 0 || vector->element.bytes > QUIRE_KEY_BYTES_MAX))
@@ -436,48 +396,41 @@ static int fill_query(struct vsim_query *q, const struct collection_config *conf
         return error_set(err, QUIRE_ENOMEM, "no memory for a query");
     if (!vector_arg_numbers(vector, q->numbers, err))
         return err->code;
-    if (fit == 2 && vector_reduce(config, q->numbers, q->numbers) < 0)
+    if (fit == VECTOR_FITS_REDUCED && vector_reduce(config, q->numbers, q->numbers) < 0)
         return error_set(err, QUIRE_ENOMEM, "no memory to reduce a query");
     return 0;
 }
 
-/* Whether the limits let the client search so; false after an error reply. */
-static bool enter(struct caller *c, const struct vector_view *view, const struct vsim_options *o, uint32_t n,
-                  struct fair_pass *pass)
+/* A call of n queries on the set under a key; VIEW_REFUSED also without memory. */
+static enum vector_view_found begin_call(struct caller *c, struct resp_arg key, const struct vsim_options *o,
+                                         uint32_t n, struct vsim_call **out)
 {
+    struct vector_view view;
+    struct fair_pass pass;
+    struct vsim_call *call = NULL;
+    struct filter *filter = NULL;
     struct fair_request facts = {.n_queries = n,
                                  .k = o->search.k,
                                  .effort = o->search.effort,
                                  .recall = o->search.recall,
                                  .exact = o->search.exact,
                                  .filter_bytes = o->expression.bytes};
-    return vector_enter(c, view, &o->tenants, &facts, pass);
-}
-
-/* A call of n queries on the set under a key: 1; 0 where there is none; -1 without memory, or after an error reply. */
-static int begin_call(struct caller *c, struct resp_arg key, const struct vsim_options *o, uint32_t n,
-                      struct vsim_call **out)
-{
-    struct vector_view view;
-    struct fair_pass pass;
-    struct vsim_call *call = NULL;
-    struct filter *filter = NULL;
-    int found = vector_view_begin(c, key, &o->tenants, &view);
-    if (found < 0)
-        return -1;
-    if (!enter(c, &view, o, n, &pass)) {
+    enum vector_view_found found = vector_view_begin(c, key, &o->tenants, &view);
+    if (found == VIEW_REFUSED)
+        return VIEW_REFUSED;
+    if (!vector_enter(c, &view, &o->tenants, &facts, &pass)) {
         vector_view_end(&view);
-        return -1;
+        return VIEW_REFUSED;
     }
     bool right = !o->expression.data || vector_filter_compile(c, o->expression, view.collection, &filter);
-    if (right && found)
+    if (right && found == VIEW_SET)
         call = deferred_begin(c, &view, sizeof *call + n * sizeof *call->queries, false);
     else
         vector_view_end(&view);
     if (!call) {
         filter_unref(filter);
         fair_leave(&pass);
-        return right && !found ? 0 : -1;
+        return right && found == VIEW_NO_SET ? VIEW_NO_SET : VIEW_REFUSED;
     }
     call->pass = pass;
     call->base.pending.describe = describe;
@@ -491,20 +444,29 @@ static int begin_call(struct caller *c, struct resp_arg key, const struct vsim_o
         call->queries[i].out.protocol = c->protocol;
     }
     *out = call;
-    return 1;
+    return VIEW_SET;
 }
 
-static void vsim(struct caller *c, struct resp_arg key, const struct vector_arg *vector, const struct vsim_options *o)
+/* VSIM: one vector; with `many` VMSIM. */
+static void run_queries(struct caller *c, struct resp_arg key, const struct vector_arg *vectors, uint32_t n, bool many,
+                        const struct vsim_options *o)
 {
     struct quire_error err = {0};
     struct vsim_call *call;
-    int found = begin_call(c, key, o, 1, &call);
-    if (found == 0)
-        resp_array(caller_reply(c), 0);
-    if (found <= 0)
+    enum vector_view_found found = begin_call(c, key, o, n, &call);
+    if (found == VIEW_NO_SET) {
+        struct resp_buffer *out = caller_reply(c);
+        if (many)
+            resp_array(out, n);
+        for (uint32_t i = 0; i < n; i++)
+            resp_array(out, 0);
+    }
+    if (found != VIEW_SET)
         return;
-    if (fill_query(&call->queries[0], collection_config(call->base.collection), vector, &err) < 0)
-        resp_quire_error(&call->queries[0].out, &err);
+    for (uint32_t i = 0; i < n; i++)
+        if (fill_query(&call->queries[i], collection_config(call->base.collection), &vectors[i], &err) < 0)
+            resp_quire_error(&call->queries[i].out, &err);
+    call->many = many;
     start_more(call);
 }
 
@@ -514,31 +476,8 @@ void cmd_vsim(struct caller *c, const struct resp_arg *args, uint32_t n)
     struct vector_arg vector;
     uint32_t at = 2;
     if (vector_arg_take(c, args, n, &at, true, &vector) && take_options(c, args, n, at, &o))
-        vsim(c, args[1], &vector, &o);
+        run_queries(c, args[1], &vector, 1, false, &o);
     vector_names_fini(&o.tenants);
-}
-
-static void vmsim(struct caller *c, struct resp_arg key, const struct vector_arg *vectors, uint32_t count,
-                  const struct vsim_options *o)
-{
-    struct quire_error err = {0};
-    struct vsim_call *call;
-    int found = begin_call(c, key, o, count, &call);
-    if (found == 0) {
-        struct resp_buffer *out = caller_reply(c);
-        resp_array(out, count);
-        for (uint32_t i = 0; i < count; i++)
-            resp_array(out, 0);
-    }
-    if (found <= 0)
-        return;
-    for (uint32_t i = 0; i < count; i++) {
-        struct vsim_query *q = &call->queries[i];
-        if (fill_query(q, collection_config(call->base.collection), &vectors[i], &err) < 0 && q->out.bytes == 0)
-            resp_quire_error(&q->out, &err);
-    }
-    call->many = true;
-    start_more(call);
 }
 
 /* VMSIM key num (ELE element | FP32 vector | VALUES num value ...) ... [the options of VSIM]: one reply per query. */
@@ -558,7 +497,7 @@ void cmd_vmsim(struct caller *c, const struct resp_arg *args, uint32_t n)
     for (long long i = 0; i < count && right; i++)
         right = vector_arg_take(c, args, n, &at, true, &vectors[i]);
     if (right && take_options(c, args, n, at, &o))
-        vmsim(c, args[1], vectors, (uint32_t)count, &o);
+        run_queries(c, args[1], vectors, (uint32_t)count, true, &o);
     vector_names_fini(&o.tenants);
     free(vectors);
 }

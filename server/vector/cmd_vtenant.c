@@ -94,10 +94,10 @@ void cmd_vtenants(struct caller *c, const struct resp_arg *args, uint32_t n)
         caller_error(c, "ERR syntax error: VTENANTS key [tenant]");
         return;
     }
-    int found = vector_view_begin(c, args[1], NULL, &view);
-    if (found == 0)
+    enum vector_view_found found = vector_view_begin(c, args[1], NULL, &view);
+    if (found == VIEW_NO_SET)
         resp_map(caller_reply(c), 0);
-    if (found <= 0)
+    if (found != VIEW_SET)
         return;
     uint32_t name_bytes = n == 3 ? args[2].bytes : 0;
     struct tenants_call *call = deferred_begin(c, &view, sizeof *call + name_bytes, true);

@@ -12,13 +12,6 @@
 
 enum { SOFT_LIMIT = 512, HARD_LIMIT = 1024, LINK_SLICE_US = 150 };
 
-static void link_now(struct lane *lane, struct collection *collection, uint64_t budget_us)
-{
-    struct graph_scratch *scratch = searcher_graph_scratch(lane->searcher);
-    if (scratch)
-        collection_link(collection, scratch, budget_us);
-}
-
 enum links_pace links_add(struct lane *lane, struct collection *collection)
 {
     uint32_t waiting = collection_unlinked(collection);
@@ -41,7 +34,9 @@ static bool work(struct lane *lane)
     if (lane->n_links == 0)
         return false;
     struct collection *collection = lane->links[--lane->n_links];
-    link_now(lane, collection, LINK_SLICE_US);
+    struct graph_scratch *scratch = searcher_graph_scratch(lane->searcher);
+    if (scratch)
+        collection_link(collection, scratch, LINK_SLICE_US);
     collection_unref(collection);
     return true;
 }

@@ -43,45 +43,33 @@ bool vector_arg_take_number(struct caller *c, const struct resp_arg *args, uint3
     return false;
 }
 
-static bool take_blob(struct caller *c, struct resp_arg blob, struct vector_arg *out)
-{
-    if (blob.bytes == 0 || blob.bytes % sizeof(float) || blob.bytes / sizeof(float) > QUIRE_DIM_MAX) {
-        caller_error(c,
-                     "ERR invalid vector specification: a FP32 vector of %u bytes is not a row of 1 to %u 4-byte "
-                     "numbers",
-                     blob.bytes, QUIRE_DIM_MAX);
-        return false;
-    }
-    out->blob = blob;
-    return true;
-}
-
-static bool take_values(struct caller *c, const struct resp_arg *args, uint32_t n, uint32_t at, struct vector_arg *out)
-{
-    long long count;
-    if (!arg_integer(args[at + 1], &count) || count < 1 || count > QUIRE_DIM_MAX || n - at - 2 < (uint32_t)count) {
-        caller_error(c, "ERR invalid vector specification: VALUES needs a count from 1 to %u and as many numbers",
-                     QUIRE_DIM_MAX);
-        return false;
-    }
-    out->values = args + at + 2;
-    out->n_values = (uint32_t)count;
-    return true;
-}
-
 bool vector_arg_take(struct caller *c, const struct resp_arg *args, uint32_t n, uint32_t *at, bool elements,
                      struct vector_arg *out)
 {
     uint32_t first = *at;
+    long long count;
     memset(out, 0, sizeof *out);
     if (first + 1 < n && elements && arg_is(args[first], "ELE")) {
         out->element = args[first + 1];
     } else if (first + 1 < n && arg_is(args[first], "FP32")) {
-        if (!take_blob(c, args[first + 1], out))
+        struct resp_arg blob = args[first + 1];
+        if (blob.bytes == 0 || blob.bytes % sizeof(float) || blob.bytes / sizeof(float) > QUIRE_DIM_MAX) {
+            caller_error(c,
+                         "ERR invalid vector specification: a FP32 vector of %u bytes is not a row of 1 to %u 4-byte "
+                         "numbers",
+                         blob.bytes, QUIRE_DIM_MAX);
             return false;
+        }
+        out->blob = blob;
     } else if (first + 1 < n && arg_is(args[first], "VALUES")) {
-        if (!take_values(c, args, n, first, out))
+        if (!arg_integer(args[first + 1], &count) || count < 1 || count > QUIRE_DIM_MAX ||
+            n - first - 2 < (uint32_t)count) {
+            caller_error(c, "ERR invalid vector specification: VALUES needs a count from 1 to %u and as many numbers",
+                         QUIRE_DIM_MAX);
             return false;
+        }
+        out->values = args + first + 2;
+        out->n_values = (uint32_t)count;
     } else {
         caller_error(c, "ERR invalid vector specification: %sFP32 vector or VALUES num value ...",
                      elements ? "ELE element, " : "");
@@ -136,9 +124,11 @@ bool vector_filter_compile(struct caller *c, struct resp_arg expression, const s
     return rc == 0;
 }
 
-int vector_fits(const struct collection_config *config, uint32_t dim)
+enum vector_fit vector_fits(const struct collection_config *config, uint32_t dim)
 {
-    return dim == config->dim ? 1 : config->input_dim && dim == config->input_dim ? 2 : 0;
+    if (dim == config->dim)
+        return VECTOR_FITS;
+    return config->input_dim && dim == config->input_dim ? VECTOR_FITS_REDUCED : VECTOR_FITS_NOT;
 }
 
 int vector_reduce(const struct collection_config *config, const float *vector, float *out)

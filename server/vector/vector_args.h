@@ -42,7 +42,8 @@ bool vector_filter_compile(struct caller *c, struct resp_arg expression, const s
 /* A vector of more dimensions brought to those of a set that was made with REDUCE: a random rotation, of which the
  * first coordinates are kept (Johnson and Lindenstrauss 1984; Ailon and Chazelle 2006). out: config->dim floats. */
 int vector_reduce(const struct collection_config *config, const float *vector, float *out);
-/* Whether a vector of so many numbers fits a set: 1 as it is, 2 by vector_reduce, 0 not. */
-int vector_fits(const struct collection_config *config, uint32_t dim);
+/* Whether a vector of so many numbers fits a set: not, as it is, or by vector_reduce. */
+enum vector_fit { VECTOR_FITS_NOT, VECTOR_FITS, VECTOR_FITS_REDUCED };
+enum vector_fit vector_fits(const struct collection_config *config, uint32_t dim);
 
 #endif

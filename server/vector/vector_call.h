@@ -15,6 +15,10 @@ bool vector_enter(struct caller *c, const struct vector_view *view, const struct
 /* Counts a look-up of an element in the statistics of INFO. */
 void vector_count_fetch(struct lane *lane, uint32_t reads);
 
+/* A count with its name; a vector as an array of numbers. */
+void vector_put_count(struct resp_buffer *out, const char *name, uint64_t value);
+void vector_put_numbers(struct resp_buffer *out, const float *vector, uint32_t dim);
+
 /* Similarity as VSIM reports it: cosine (1 + cos) / 2; l2 1 / (1 + squared distance); ip the inner product. */
 double vector_score(enum quire_metric metric, float distance);
 

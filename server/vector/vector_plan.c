@@ -12,6 +12,7 @@
 #include "io/array.h"
 #include "io/error.h"
 #include "server/vector/links.h"
+#include "server/vector/vector_call.h"
 #include <stdlib.h>
 #include <string.h>
 #include <xxhash.h>
@@ -62,15 +63,6 @@ static struct vector_plan *plan_create(struct lane *lane, void (*go_on)(void *co
     return plan;
 }
 
-static void forget_content(struct answer *a)
-{
-    free(a->text);
-    free(a->vector);
-    a->text = NULL;
-    a->vector = NULL;
-    a->text_bytes = 0;
-}
-
 static void plan_destroy(struct vector_plan *plan)
 {
     if (!plan)
@@ -79,7 +71,8 @@ static void plan_destroy(struct vector_plan *plan)
         for (struct answer *a = plan->buckets[i], *next; a; a = next) {
             next = a->next;
             collection_unref(a->collection);
-            forget_content(a);
+            free(a->text);
+            free(a->vector);
             free(a);
         }
     while (plan->n_targets > 0)
@@ -98,20 +91,6 @@ static void fail(struct vector_plan *plan, int code, const char *sentence)
 }
 
 /* ---- notes --------------------------------------------------------------------------------------------------------*/
-
-static void plan_note(struct vector_plan *plan, const struct vector_write *w)
-{
-    if (w->element.bytes == 0 || w->element.bytes > QUIRE_KEY_BYTES_MAX)
-        return; /* will be refused */
-    if (!array_reserve(&plan->notes, &plan->notes_capacity, plan->n_notes + 1)) {
-        fail(plan, QUIRE_ENOMEM, "no memory to look at the elements of a transaction");
-        return;
-    }
-    plan->notes[plan->n_notes++] = (struct note){.key = w->key,
-                                                 .element = w->element,
-                                                 .want_text = vector_write_wants_text(w),
-                                                 .want_vector = vector_write_wants_vector(w)};
-}
 
 static void plan_note_rename(struct vector_plan *plan, struct resp_arg from)
 {
@@ -138,30 +117,25 @@ static struct answer *find(const struct vector_plan *plan, const struct collecti
     return a;
 }
 
-static bool grow(struct vector_plan *plan)
-{
-    size_t n = plan->n_buckets ? 2 * plan->n_buckets : 64;
-    struct answer **buckets = calloc(n, sizeof(struct answer *));
-    if (!buckets)
-        return false;
-    for (size_t i = 0; i < plan->n_buckets; i++)
-        for (struct answer *a = plan->buckets[i], *next; a; a = next) {
-            next = a->next;
-            a->next = buckets[a->hash & (n - 1)];
-            buckets[a->hash & (n - 1)] = a;
-        }
-    free(plan->buckets);
-    plan->buckets = buckets;
-    plan->n_buckets = n;
-    return true;
-}
-
 /* A new one, not asked for yet. NULL without memory. */
 static struct answer *add(struct vector_plan *plan, struct collection *collection, struct resp_arg element,
                           uint64_t hash)
 {
-    if (plan->n_answers >= plan->n_buckets && !grow(plan))
-        return NULL;
+    if (plan->n_answers >= plan->n_buckets) {
+        size_t n = plan->n_buckets ? 2 * plan->n_buckets : 64;
+        struct answer **buckets = calloc(n, sizeof(struct answer *));
+        if (!buckets)
+            return NULL;
+        for (size_t i = 0; i < plan->n_buckets; i++)
+            for (struct answer *a = plan->buckets[i], *next; a; a = next) {
+                next = a->next;
+                a->next = buckets[a->hash & (n - 1)];
+                buckets[a->hash & (n - 1)] = a;
+            }
+        free(plan->buckets);
+        plan->buckets = buckets;
+        plan->n_buckets = n;
+    }
     struct answer *a = calloc(1, sizeof *a);
     if (!a)
         return NULL;
@@ -230,77 +204,50 @@ static bool plan_is_ready(struct vector_plan *plan)
 
 /* ---- the disk -----------------------------------------------------------------------------------------------------*/
 
-/* What the commit will need of a sealed element. */
-static bool keep_content(struct answer *a)
-{
-    const struct collection_fetch *f = &a->fetch;
-    size_t vector_bytes = sizeof(float) * collection_config(a->collection)->dim;
-    forget_content(a);
-    a->located = f->located;
-    a->there = true;
-    if (f->code < 0 || f->in_memory)
-        return true;
-    if (f->attribute_bytes) {
-        a->text = malloc(f->attribute_bytes);
-        if (!a->text)
-            return false;
-        memcpy(a->text, f->attributes, f->attribute_bytes);
-        a->text_bytes = f->attribute_bytes;
-    }
-    if (f->want_vector) {
-        a->vector = malloc(vector_bytes);
-        if (!a->vector)
-            return false;
-        memcpy(a->vector, f->vector, vector_bytes);
-    }
-    return true;
-}
-
 static void on_answer(struct collection_fetch *fetch)
 {
     struct answer *a = fetch->owner;
     struct vector_plan *plan = a->plan;
-    stat_add(&plan->lane->stats.fetches, 1);
-    stat_add(&plan->lane->stats.fetch_reads, fetch->reads);
-    if (fetch->code < 0 && fetch->code != QUIRE_ENOTFOUND)
+    vector_count_fetch(plan->lane, fetch->reads);
+    if (fetch->code < 0 && fetch->code != QUIRE_ENOTFOUND) {
         fail(plan, fetch->code, fetch->error.message);
-    else if (!keep_content(a))
-        fail(plan, QUIRE_ENOMEM, "no memory for what an element has");
+    } else {
+        a->located = fetch->located;
+        a->there = true;
+        if (!vector_write_keep(fetch, &a->text, &a->text_bytes, &a->vector))
+            fail(plan, QUIRE_ENOMEM, "no memory for what an element has");
+    }
     plan->n_running--;
     if (plan->n_running == 0 && !plan->starting)
         plan->go_on(plan->context);
 }
 
-static void fetch(struct answer *a)
-{
-    struct vector_plan *plan = a->plan;
-    struct quire_error err = {0};
-    a->missing = false;
-    a->fetch = (struct collection_fetch){.collection = a->collection,
-                                         .key = a->element.data,
-                                         .key_bytes = a->element.bytes,
-                                         .want_attributes = a->want_text,
-                                         .want_grants = true,
-                                         .want_vector = a->want_vector,
-                                         .done = on_answer,
-                                         .owner = a};
-    plan->n_running++;
-    int rc = collection_fetch_start(plan->lane->searcher, &a->fetch, &err);
-    if (rc == 0)
-        return;
-    plan->n_running--;
-    fail(plan, rc, err.message);
-}
-
 static bool plan_ask(struct vector_plan *plan)
 {
+    struct quire_error err = {0};
     if (plan_is_ready(plan))
         return true;
     plan->starting = true;
     for (size_t i = 0; i < plan->n_buckets && plan->n_missing > 0; i++)
-        for (struct answer *a = plan->buckets[i]; a; a = a->next)
-            if (a->missing)
-                fetch(a);
+        for (struct answer *a = plan->buckets[i]; a; a = a->next) {
+            if (!a->missing)
+                continue;
+            a->missing = false;
+            a->fetch = (struct collection_fetch){.collection = a->collection,
+                                                 .key = a->element.data,
+                                                 .key_bytes = a->element.bytes,
+                                                 .want_attributes = a->want_text,
+                                                 .want_grants = true,
+                                                 .want_vector = a->want_vector,
+                                                 .done = on_answer,
+                                                 .owner = a};
+            plan->n_running++;
+            int rc = collection_fetch_start(plan->lane->searcher, &a->fetch, &err);
+            if (rc == 0)
+                continue;
+            plan->n_running--;
+            fail(plan, rc, err.message);
+        }
     plan->n_missing = 0;
     plan->starting = false;
     return plan->n_running == 0;
@@ -327,34 +274,34 @@ bool vector_plan_find(const struct vector_plan *plan, const struct collection *c
     return true;
 }
 
-static void keep_target(struct vector_plan *plan, struct collection *target)
-{
-    for (size_t i = 0; target && i < plan->n_targets; i++)
-        if (plan->targets[i] == target) {
-            collection_unref(target);
-            return;
-        }
-    if (target && array_reserve(&plan->targets, &plan->targets_capacity, plan->n_targets + 1))
-        plan->targets[plan->n_targets++] = target;
-    else
-        collection_unref(target); /* maintenance links it */
-}
-
 void vector_plan_run(struct caller *c, struct vector_write *w)
 {
     struct vector_plan *plan = c->plan;
+    if (plan->noting && (w->element.bytes == 0 || w->element.bytes > QUIRE_KEY_BYTES_MAX))
+        return; /* will be refused */
     if (plan->noting) {
-        plan_note(plan, w);
+        if (array_reserve(&plan->notes, &plan->notes_capacity, plan->n_notes + 1))
+            plan->notes[plan->n_notes++] = (struct note){.key = w->key,
+                                                         .element = w->element,
+                                                         .want_text = vector_write_wants_text(w),
+                                                         .want_vector = vector_write_wants_vector(w)};
+        else
+            fail(plan, QUIRE_ENOMEM, "no memory to look at the elements of a transaction");
         return;
     }
     w->plan = plan;
-    struct resp_buffer *out = caller_reply(c);
-    if (!vector_write_try(c->lane->service, w, out)) {
-        keep_target(plan, w->target);
+    if (vector_write_try(c->lane->service, w, caller_reply(c)) == VECTOR_WRITE_ASKS_DISK) {
+        collection_unref(w->target);
+        caller_error(c, "ERR the set's segments were exchanged while the transaction ran: this write was not made");
         return;
     }
-    collection_unref(w->target);
-    caller_error(c, "ERR the set's segments were exchanged while the transaction ran: this write was not made");
+    bool known = false;
+    for (size_t i = 0; i < plan->n_targets; i++)
+        known = known || plan->targets[i] == w->target;
+    if (w->target && !known && array_reserve(&plan->targets, &plan->targets_capacity, plan->n_targets + 1))
+        plan->targets[plan->n_targets++] = w->target;
+    else
+        collection_unref(w->target); /* known, or maintenance links it */
 }
 
 static void plan_link(struct vector_plan *plan)

@@ -21,7 +21,7 @@ enum { SLICE_WRITES = 4 }; /* of one client in a turn of its lane */
 /* ---- errors ------------------------------------------------------------------------------------------------------ */
 
 /* What the log does not take is told as Redis tells it. */
-static int refuse(struct resp_buffer *out, const struct quire_error *err)
+static void refuse(struct resp_buffer *out, const struct quire_error *err)
 {
     if (err->code == QUIRE_EPERM)
         resp_error(out, "NOPERM %s", err->message);
@@ -29,27 +29,6 @@ static int refuse(struct resp_buffer *out, const struct quire_error *err)
         resp_error(out, "MISCONF Errors writing to the log: %s", err->message);
     else
         resp_quire_error(out, err);
-    return 0;
-}
-
-/* Whether a set that is there is what the command asks for. */
-static bool fits(const struct vector_write *w, const struct collection_config *have, struct resp_buffer *out)
-{
-    uint32_t asked = w->config.input_dim ? w->config.dim : have->dim;
-    if (w->slot_given && (w->config.slot != have->slot || (w->config.code_bits == 1) != (have->code_bits == 1))) {
-        resp_error(out, "ERR asked quantization mismatch with existing vector set");
-        return false;
-    }
-    if (w->degree_given && w->config.link_degree != vector_links(have)) {
-        resp_error(out, "ERR asked M value mismatch with existing vector set");
-        return false;
-    }
-    if (asked != have->dim || !vector_fits(have, w->n_numbers)) {
-        resp_error(out, "ERR Vector dimension mismatch - got %u but set has %u", w->n_numbers,
-                   have->input_dim ? have->input_dim : have->dim);
-        return false;
-    }
-    return true;
 }
 
 /* ---- the vector in the elements of the set ----------------------------------------------------------------------- */
@@ -99,27 +78,14 @@ static uint32_t n_names_of(const struct tenant_scope *tenants)
     return tenants ? tenants->n : 0;
 }
 
-/* What VSETATTR, VGRANT and VREVOKE ask for. */
-static struct collection_change change_of(const struct vector_write *w)
-{
-    const struct tenant_scope *grant = w->kind == VECTOR_GRANT ? w->tenants : NULL;
-    const struct tenant_scope *revoke = w->kind == VECTOR_REVOKE ? w->tenants : NULL;
-    return (struct collection_change){.key = w->element.data,
-                                      .key_bytes = w->element.bytes,
-                                      .set_attributes = w->kind == VECTOR_ATTRIBUTES,
-                                      .attributes = w->attributes.data,
-                                      .attribute_bytes = w->attributes.bytes,
-                                      .grant = names_of(grant),
-                                      .n_grant = n_names_of(grant),
-                                      .revoke = names_of(revoke),
-                                      .n_revoke = n_names_of(revoke),
-                                      .scope = w->scope};
-}
-
-static int put(struct collection *c, struct vector_write *w, const void *elements, bool *was_new,
-               struct quire_error *err)
+static int put_vector(struct collection *c, struct vector_write *w, const float *vector, uint32_t n, bool *was_new,
+                      struct quire_error *err)
 {
     bool again = w->kind != VECTOR_ADD;
+    void *elements;
+    int rc = make_elements(collection_config(c), vector, n, &elements, err);
+    if (rc < 0)
+        return rc;
     struct collection_put put = {.key = w->element.data,
                                  .key_bytes = w->element.bytes,
                                  .vector = elements,
@@ -134,50 +100,12 @@ static int put(struct collection *c, struct vector_write *w, const void *element
                                  .scope = again ? NULL : w->scope, /* the change has been looked at */
                                  .condition = again ? PUT_ONLY_SEALED : PUT_ALWAYS,
                                  .located = w->located};
-    int rc = collection_put(c, &put, err);
+    rc = collection_put(c, &put, err);
     if (rc == 0) {
         w->lsn = put.lsn;
         *was_new = put.was_new;
     }
-    return rc;
-}
-
-static int put_vector(struct collection *c, struct vector_write *w, const float *vector, uint32_t n, bool *was_new,
-                      struct quire_error *err)
-{
-    void *elements;
-    int rc = make_elements(collection_config(c), vector, n, &elements, err);
-    if (rc < 0)
-        return rc;
-    rc = put(c, w, elements, was_new, err);
     free(elements);
-    return rc;
-}
-
-/* The set is made, bound to its key and gets its element. Inside a batch. */
-static int create_and_put(struct service *service, struct vector_write *w, struct keyspace_lock *lock,
-                          const struct key *key, struct quire_error *err)
-{
-    struct collection *c;
-    uint64_t lsn;
-    bool was_new;
-    uint32_t gone;
-    int rc = store_create_collection(service->store, &w->config, NULL, &c, &lsn, err);
-    if (rc < 0)
-        return rc;
-    rc = keyspace_set_vectors(lock, key, c, err);
-    if (rc < 0) {
-        store_drop_collection(service->store, c, &lsn, NULL);
-    } else {
-        collection_ref(c); /* the key's */
-        w->located = (struct located){.generation = 1};
-        rc = put_vector(c, w, w->vector, w->n_numbers, &was_new, err);
-        if (rc < 0)
-            keyspace_delete(lock, &w->key, 1, &gone, NULL);
-    }
-    if (rc == 0)
-        w->target = collection_ref(c);
-    collection_unref(c);
     return rc;
 }
 
@@ -201,37 +129,69 @@ static int end_batch(struct service *service, bool own, int rc, struct vector_wr
     return rc < 0 ? rc : end;
 }
 
-static int add_to_new(struct service *service, struct vector_write *w, struct keyspace_lock *lock,
-                      const struct key *key, struct resp_buffer *out)
+/* The set is made, bound to its key and gets its element, in one batch. */
+static void add_to_new(struct service *service, struct vector_write *w, struct keyspace_lock *lock,
+                       const struct key *key, struct resp_buffer *out)
 {
     struct quire_error err = {0};
-    bool own;
+    struct collection *c = NULL;
+    uint64_t lsn;
+    uint32_t gone;
+    bool own, was_new;
     if (!service->store) {
         resp_error(out, "ERR vector sets need a data folder: start the server with --dir FOLDER");
-        return 0;
+        return;
     }
     int rc = collection_config_validate(&w->config, &err);
-    if (rc == 0 && !vector_fits(&w->config, w->n_numbers))
+    if (rc == 0 && vector_fits(&w->config, w->n_numbers) == VECTOR_FITS_NOT)
         rc = error_set(&err, QUIRE_EDIM, "REDUCE to %u: the vector has %u numbers", w->config.dim, w->n_numbers);
     if (rc == 0)
         rc = collection_vector_validate(&w->config, w->vector, w->n_numbers, &err);
     if (rc == 0)
         rc = begin_batch(service, &own, &err);
-    if (rc < 0)
-        return refuse(out, &err);
-    rc = create_and_put(service, w, lock, key, &err);
+    if (rc < 0) {
+        refuse(out, &err);
+        return;
+    }
+    rc = store_create_collection(service->store, &w->config, NULL, &c, &lsn, &err);
+    if (rc == 0 && (rc = keyspace_set_vectors(lock, key, c, &err)) < 0) {
+        store_drop_collection(service->store, c, &lsn, NULL);
+    } else if (rc == 0) {
+        collection_ref(c); /* the key's */
+        w->located = (struct located){.generation = 1};
+        rc = put_vector(c, w, w->vector, w->n_numbers, &was_new, &err);
+        if (rc < 0)
+            keyspace_delete(lock, &w->key, 1, &gone, NULL);
+    }
+    if (rc == 0)
+        w->target = collection_ref(c);
+    collection_unref(c);
     rc = end_batch(service, own, rc, w, &err);
     if (rc < 0)
-        return refuse(out, &err);
-    resp_bool(out, true);
-    return 0;
+        refuse(out, &err);
+    else
+        resp_bool(out, true);
 }
 
 static int add(struct collection *c, struct vector_write *w, struct resp_buffer *out, struct quire_error *err)
 {
+    const struct collection_config *have = collection_config(c);
+    uint32_t asked = w->config.input_dim ? w->config.dim : have->dim;
     bool was_new;
-    if (!fits(w, collection_config(c), out))
+    /* whether a set that is there is what the command asks for */
+    if (w->slot_given && (w->config.slot != have->slot || (w->config.code_bits == 1) != (have->code_bits == 1))) {
+        resp_error(out, "ERR asked quantization mismatch with existing vector set");
         return 0;
+    }
+    if (w->degree_given && w->config.link_degree != vector_links(have)) {
+        resp_error(out, "ERR asked M value mismatch with existing vector set");
+        return 0;
+    }
+    if (asked != have->dim || vector_fits(have, w->n_numbers) == VECTOR_FITS_NOT) {
+        resp_error(out, "ERR Vector dimension mismatch - got %u but set has %u", w->n_numbers,
+                   have->input_dim ? have->input_dim : have->dim);
+        return 0;
+    }
     int rc = put_vector(c, w, w->vector, w->n_numbers, &was_new, err);
     if (rc == 0)
         resp_bool(out, was_new);
@@ -288,9 +248,21 @@ static int change_sealed(struct collection *c, struct vector_write *w, struct co
     return rc;
 }
 
+/* What VSETATTR, VGRANT and VREVOKE ask for. */
 static int change(struct collection *c, struct vector_write *w, struct resp_buffer *out, struct quire_error *err)
 {
-    struct collection_change asked = change_of(w);
+    const struct tenant_scope *grant = w->kind == VECTOR_GRANT ? w->tenants : NULL;
+    const struct tenant_scope *revoke = w->kind == VECTOR_REVOKE ? w->tenants : NULL;
+    struct collection_change asked = {.key = w->element.data,
+                                      .key_bytes = w->element.bytes,
+                                      .set_attributes = w->kind == VECTOR_ATTRIBUTES,
+                                      .attributes = w->attributes.data,
+                                      .attribute_bytes = w->attributes.bytes,
+                                      .grant = names_of(grant),
+                                      .n_grant = n_names_of(grant),
+                                      .revoke = names_of(revoke),
+                                      .n_revoke = n_names_of(revoke),
+                                      .scope = w->scope};
     int rc = collection_change(c, &asked, err);
     bool there = rc == 0;
     if (there)
@@ -305,31 +277,17 @@ static int change(struct collection *c, struct vector_write *w, struct resp_buff
     return 0;
 }
 
-/* Under the shard of the key. QUIRE_ESTALE: locate again. */
-static int commit(struct service *service, struct vector_write *w, struct keyspace_lock *lock, struct key_entry *entry,
-                  struct resp_buffer *out, struct quire_error *err)
-{
-    struct collection *c = entry->set;
-    int rc = w->kind == VECTOR_ADD      ? add(c, w, out, err)
-             : w->kind == VECTOR_REMOVE ? remove_element(service, c, w, lock, out, err)
-                                        : change(c, w, out, err);
-    if (rc == 0 && w->lsn && keyspace_find(lock, &(struct key){w->key.data, w->key.bytes, entry->node.hash}) == entry) {
-        keyspace_touch(lock, entry, w->lsn);
-        if (w->kind != VECTOR_REMOVE)
-            w->target = collection_ref(c);
-    }
-    return rc;
-}
-
-/* 1: the disk must be asked. */
-static int locate_and_commit(struct service *service, struct vector_write *w, struct keyspace_lock *lock,
-                             struct key_entry *entry, struct resp_buffer *out)
+/* Under the shard of the key, of which `entry` is the set. */
+static enum vector_write_result locate_and_commit(struct service *service, struct vector_write *w,
+                                                  struct keyspace_lock *lock, struct key_entry *entry,
+                                                  struct resp_buffer *out)
 {
     struct quire_error err = {0};
     struct collection *c = entry->set;
+    const struct key key = {w->key.data, w->key.bytes, entry->node.hash};
     if (w->element.bytes == 0 || w->element.bytes > QUIRE_KEY_BYTES_MAX) {
         resp_error(out, "ERR an element's name has 1 to %u bytes", QUIRE_KEY_BYTES_MAX);
-        return 0;
+        return VECTOR_WRITE_DONE;
     }
     for (;;) {
         if (!w->is_located || w->located_uid != collection_uid(c)) {
@@ -340,14 +298,23 @@ static int locate_and_commit(struct service *service, struct vector_write *w, st
                          (w->plan && vector_plan_find(w->plan, c, w));
             if (!known) {
                 w->target = collection_ref(c);
-                return 1;
+                return VECTOR_WRITE_ASKS_DISK;
             }
         }
         w->located.seen_lsn = w->seen_lsn;
         w->located.matching = w->matching;
-        int rc = commit(service, w, lock, entry, out, &err);
+        int rc = w->kind == VECTOR_ADD      ? add(c, w, out, &err)
+                 : w->kind == VECTOR_REMOVE ? remove_element(service, c, w, lock, out, &err)
+                                            : change(c, w, out, &err);
+        if (rc == 0 && w->lsn && keyspace_find(lock, &key) == entry) {
+            keyspace_touch(lock, entry, w->lsn);
+            if (w->kind != VECTOR_REMOVE)
+                w->target = collection_ref(c);
+        }
+        if (rc < 0 && rc != QUIRE_ESTALE)
+            refuse(out, &err);
         if (rc != QUIRE_ESTALE)
-            return rc < 0 ? refuse(out, &err) : 0;
+            return VECTOR_WRITE_DONE;
         w->is_located = false;
         w->plan = NULL;
     }
@@ -363,45 +330,59 @@ bool vector_write_wants_vector(const struct vector_write *w)
     return w->kind != VECTOR_ADD && w->kind != VECTOR_REMOVE;
 }
 
-/* There is no such set. */
-static void reply_nothing(const struct vector_write *w, struct resp_buffer *out)
-{
-    if (w->kind == VECTOR_REMOVE)
-        resp_bool(out, false);
-    else
-        reply_change(w, false, 0, out);
-}
-
-int vector_write_try(struct service *service, struct vector_write *w, struct resp_buffer *out)
+enum vector_write_result vector_write_try(struct service *service, struct vector_write *w, struct resp_buffer *out)
 {
     struct quire_error err = {0};
     struct keyspace_lock lock;
     struct key_entry *entry;
     struct key key = keyspace_key(&service->keyspace, w->key);
-    int rc;
+    enum vector_write_result result = VECTOR_WRITE_DONE;
     w->target = NULL;
     w->lsn = 0;
     keyspace_lock_key(&lock, &service->keyspace, &key);
-    if (keyspace_find_to_write(&lock, &key, &entry, &err) < 0) {
-        rc = refuse(out, &err);
-    } else if (entry && entry->type != KEY_VECTOR_SET && !w->only_uid) {
+    if (keyspace_find_to_write(&lock, &key, &entry, &err) < 0)
+        refuse(out, &err);
+    else if (entry && entry->type != KEY_VECTOR_SET && !w->only_uid)
         resp_error(out, "WRONGTYPE Operation against a key holding the wrong kind of value");
-        rc = 0;
-    } else if (w->only_uid && (!entry || entry->type != KEY_VECTOR_SET || collection_uid(entry->set) != w->only_uid)) {
+    else if (w->only_uid && (!entry || entry->type != KEY_VECTOR_SET || collection_uid(entry->set) != w->only_uid))
         w->is_gone = true;
-        rc = 0;
-    } else if (entry) {
-        rc = locate_and_commit(service, w, &lock, entry, out);
-    } else if (w->kind == VECTOR_ADD) {
-        rc = add_to_new(service, w, &lock, &key, out);
-    } else {
-        reply_nothing(w, out);
-        rc = 0;
-    }
+    else if (entry)
+        result = locate_and_commit(service, w, &lock, entry, out);
+    else if (w->kind == VECTOR_ADD)
+        add_to_new(service, w, &lock, &key, out);
+    else if (w->kind == VECTOR_REMOVE)
+        resp_bool(out, false);
+    else
+        reply_change(w, false, 0, out);
     if (lock.lsn > w->lsn)
         w->lsn = lock.lsn;
     keyspace_unlock(&lock);
-    return rc;
+    return result;
+}
+
+bool vector_write_keep(const struct collection_fetch *fetch, char **text, uint32_t *text_bytes, float **vector)
+{
+    size_t vector_bytes = sizeof(float) * collection_config(fetch->collection)->dim;
+    bool sealed = fetch->code == 0 && !fetch->in_memory;
+    free(*text);
+    free(*vector);
+    *text = NULL;
+    *text_bytes = 0;
+    *vector = NULL;
+    if (sealed && fetch->attribute_bytes) {
+        *text = malloc(fetch->attribute_bytes);
+        if (!*text)
+            return false;
+        memcpy(*text, fetch->attributes, fetch->attribute_bytes);
+        *text_bytes = fetch->attribute_bytes;
+    }
+    if (sealed && fetch->want_vector) {
+        *vector = malloc(vector_bytes);
+        if (!*vector)
+            return false;
+        memcpy(*vector, fetch->vector, vector_bytes);
+    }
+    return true;
 }
 
 /* ---- for a client ------------------------------------------------------------------------------------------------ */
@@ -419,10 +400,11 @@ struct deferred_write {
 static void ask_disk(struct deferred_write *d);
 
 /* For SLOWLOG. */
-static void describe(const struct pending *p, char *text, size_t room)
+static void describe(const struct pending *p, char *text, size_t capacity)
 {
     const struct deferred_write *d = (const struct deferred_write *)(const void *)p;
-    snprintf(text, room, "fetch reads=%llu rounds=%llu", (unsigned long long)d->reads, (unsigned long long)d->rounds);
+    snprintf(text, capacity, "fetch reads=%llu rounds=%llu", (unsigned long long)d->reads,
+             (unsigned long long)d->rounds);
 }
 
 static void release_write(struct vector_write *w)
@@ -443,62 +425,35 @@ static void finish(struct deferred_write *d)
     deferred_end(&d->base);
 }
 
-/* What the commit will need of a sealed element. */
-static bool keep_answer(struct deferred_write *d)
-{
-    const struct collection_fetch *f = &d->fetch;
-    uint32_t dim = collection_config(f->collection)->dim;
-    struct vector_write *w = &d->write;
-    w->is_located = true;
-    w->located_uid = collection_uid(f->collection);
-    w->located = f->located;
-    free(d->text);
-    free(d->vector);
-    d->text = NULL;
-    d->vector = NULL;
-    if (f->code == 0 && !f->in_memory && f->attribute_bytes) {
-        d->text = malloc(f->attribute_bytes);
-        if (!d->text)
-            return false;
-        memcpy(d->text, f->attributes, f->attribute_bytes);
-    }
-    if (f->code == 0 && !f->in_memory && f->want_vector) {
-        d->vector = malloc(sizeof(float) * dim);
-        if (!d->vector)
-            return false;
-        memcpy(d->vector, f->vector, sizeof(float) * dim);
-    }
-    w->old_text = d->text;
-    w->old_text_bytes = d->text ? f->attribute_bytes : 0;
-    w->old_vector = d->vector;
-    return true;
-}
-
 static void on_answer(struct collection_fetch *fetch)
 {
     struct deferred_write *d = fetch->owner;
+    struct vector_write *w = &d->write;
     struct resp_buffer *out = &d->base.pending.out;
-    stat_add(&d->base.lane->stats.fetches, 1);
-    stat_add(&d->base.lane->stats.fetch_reads, fetch->reads);
+    vector_count_fetch(d->base.lane, fetch->reads);
     d->reads += fetch->reads;
     d->rounds += fetch->rounds;
-    bool failed = fetch->code < 0 && fetch->code != QUIRE_ENOTFOUND;
-    if (failed)
+    w->is_located = true;
+    w->located_uid = collection_uid(fetch->collection);
+    w->located = fetch->located;
+    if (fetch->code < 0 && fetch->code != QUIRE_ENOTFOUND)
         resp_quire_error(out, &fetch->error);
-    else if (!keep_answer(d))
+    else if (!vector_write_keep(fetch, &d->text, &w->old_text_bytes, &d->vector))
         resp_error(out, "OOM no memory to replace an element");
-    failed = out->bytes > 0;
+    w->old_text = d->text;
+    w->old_vector = d->vector;
+    bool failed = out->bytes > 0;
     collection_unref(d->base.collection);
     d->base.collection = NULL;
     if (failed) {
-        d->write.target = NULL;
+        w->target = NULL;
         finish(d);
         return;
     }
     lane_enter(d->base.lane);
-    int more = vector_write_try(d->base.lane->service, &d->write, out);
+    enum vector_write_result result = vector_write_try(d->base.lane->service, w, out);
     lane_leave(d->base.lane);
-    if (more)
+    if (result == VECTOR_WRITE_ASKS_DISK)
         ask_disk(d);
     else
         finish(d);
@@ -570,7 +525,7 @@ void vector_write_run(struct caller *c, struct vector_write *w)
         release_write(w);
         return;
     }
-    if (vector_write_try(c->lane->service, w, &out)) {
+    if (vector_write_try(c->lane->service, w, &out) == VECTOR_WRITE_ASKS_DISK) {
         resp_buffer_fini(&out);
         defer(c, w);
         return;

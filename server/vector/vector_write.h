@@ -43,9 +43,16 @@ struct vector_write {
     uint64_t lsn;              /* what the reply must wait for; 0: nothing was written */
 };
 
-/* 0: done, the reply stands in out. 1: the disk must be asked for write->element in write->target. On a lane, inside
- * the gate. */
-int vector_write_try(struct service *service, struct vector_write *write, struct resp_buffer *out);
+enum vector_write_result {
+    VECTOR_WRITE_DONE,     /* the reply stands in out */
+    VECTOR_WRITE_ASKS_DISK /* it must be asked for write->element in write->target */
+};
+/* On a lane, inside the gate. */
+enum vector_write_result vector_write_try(struct service *service, struct vector_write *write, struct resp_buffer *out);
+
+/* Copies what was fetched of a sealed element, text (grants and attributes) and vector, in place of what was kept
+ * before; NULL: there is none, or it is in memory. False without memory. */
+bool vector_write_keep(const struct collection_fetch *fetch, char **text, uint32_t *text_bytes, float **vector);
 
 /* What else than its place the write must know of an element that is sealed. */
 bool vector_write_wants_text(const struct vector_write *write);
