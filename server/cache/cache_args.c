@@ -128,83 +128,6 @@ static int needs_value(const char *word, const char *what, struct quire_error *e
     return error_set(err, QUIRE_EINVALID, "syntax error: %s needs %s", word, what);
 }
 
-static int take_bytes(struct taking *t, const struct option *o, struct quire_error *err)
-{
-    if (t->at + 1 >= t->n)
-        return needs_value(o->word, "a value", err);
-    struct resp_arg arg = t->args[t->at + 1];
-    if (o->most && arg.bytes > o->most)
-        return error_set(err, QUIRE_ELIMIT, "%s has %u bytes, more than %llu: give the last text of the user only",
-                         o->word, arg.bytes, (unsigned long long)o->most);
-    if (arg.bytes == 0 && o->place == AT(hash))
-        return error_set(err, QUIRE_EINVALID, "HASH is empty: leave it out, or give the hash of the request");
-    *(struct quire_bytes *)(void *)((char *)t->out + o->place) = cache_arg_bytes(arg);
-    t->out->has_value |= o->place == AT(value);
-    t->at += 2;
-    return 0;
-}
-
-static int take_integer(struct taking *t, const struct option *o, struct quire_error *err)
-{
-    if (t->at + 1 >= t->n)
-        return needs_value(o->word, "a value", err);
-    int rc = cache_arg_integer(o->word, t->args[t->at + 1], o->least, o->most,
-                               (uint64_t *)(void *)((char *)t->out + o->place), err);
-    t->at += 2;
-    return rc;
-}
-
-static int take_number(struct taking *t, const struct option *o, struct quire_error *err)
-{
-    if (t->at + 1 >= t->n)
-        return needs_value(o->word, "a value", err);
-    int rc = cache_arg_number(o->word, t->args[t->at + 1], (double)o->most,
-                              (double *)(void *)((char *)t->out + o->place), err);
-    t->at += 2;
-    return rc;
-}
-
-static int take_pairs(struct taking *t, struct quire_error *err)
-{
-    struct cache_args *out = t->out;
-    uint32_t first = ++t->at;
-    while (t->at < t->n && (t->at == first || !find_option(t->command, t->args[t->at]))) {
-        struct resp_arg key = t->args[t->at];
-        if (t->at + 1 >= t->n)
-            return error_set(err, QUIRE_EINVALID, "syntax error: SCOPE has a key '%.*s' without a value",
-                             ARG_SHOWN(key, (unsigned)SHOWN));
-        if (out->n_scope == CACHE_SCOPE_KEYS_MAX)
-            return error_set(err, QUIRE_ELIMIT, "SCOPE has more than %u pairs: join some of them to one",
-                             CACHE_SCOPE_KEYS_MAX);
-        out->scope[out->n_scope++] = (struct quire_pair){cache_arg_bytes(key), cache_arg_bytes(t->args[t->at + 1])};
-        t->at += 2;
-    }
-    return t->at == first ? needs_value("SCOPE", "keys and values", err) : 0;
-}
-
-static int take_words(struct taking *t, const struct option *o, struct quire_error *err)
-{
-    struct cache_args *out = t->out;
-    uint32_t first = ++t->at;
-    for (; t->at < t->n && (t->at == first || !find_option(t->command, t->args[t->at])); t->at++) {
-        if (out->n_tags == CACHE_TAGS_MAX)
-            return error_set(err, QUIRE_ELIMIT, "%s has more than %u tags: give fewer", o->word, CACHE_TAGS_MAX);
-        out->tags[out->n_tags++] = cache_arg_bytes(t->args[t->at]);
-    }
-    return t->at == first ? needs_value(o->word, "tags", err) : 0;
-}
-
-static int take_tokens(struct taking *t, struct quire_error *err)
-{
-    if (t->at + 2 >= t->n)
-        return needs_value("TOKENS", "two numbers: those that went in and those that came out", err);
-    int rc = cache_arg_integer("TOKENS in", t->args[t->at + 1], 0, UINT32_MAX, &t->out->tokens_in, err);
-    if (rc == 0)
-        rc = cache_arg_integer("TOKENS out", t->args[t->at + 2], 0, UINT32_MAX, &t->out->tokens_out, err);
-    t->at += 3;
-    return rc;
-}
-
 static int take_chunks(struct taking *t, struct quire_error *err)
 {
     uint64_t n = 0;
@@ -228,26 +151,78 @@ static int take_chunks(struct taking *t, struct quire_error *err)
     return 0;
 }
 
+/* A text, or one number. */
+static int take_value(struct taking *t, const struct option *o, struct quire_error *err)
+{
+    void *place = (char *)t->out + o->place;
+    if (t->at + 1 >= t->n)
+        return needs_value(o->word, "a value", err);
+    struct resp_arg arg = t->args[t->at + 1];
+    t->at += 2;
+    if (o->kind == TAKES_INTEGER)
+        return cache_arg_integer(o->word, arg, o->least, o->most, place, err);
+    if (o->kind == TAKES_NUMBER)
+        return cache_arg_number(o->word, arg, (double)o->most, place, err);
+    if (o->most && arg.bytes > o->most)
+        return error_set(err, QUIRE_ELIMIT, "%s has %u bytes, more than %llu: give the last text of the user only",
+                         o->word, arg.bytes, (unsigned long long)o->most);
+    if (arg.bytes == 0 && o->place == AT(hash))
+        return error_set(err, QUIRE_EINVALID, "HASH is empty: leave it out, or give the hash of the request");
+    *(struct quire_bytes *)place = cache_arg_bytes(arg);
+    t->out->has_value |= o->place == AT(value);
+    return 0;
+}
+
+/* Pairs of a scope, or tags: up to the next option of the command. */
+static int take_list(struct taking *t, const struct option *o, struct quire_error *err)
+{
+    struct cache_args *out = t->out;
+    uint32_t first = ++t->at;
+    while (t->at < t->n && (t->at == first || !find_option(t->command, t->args[t->at]))) {
+        struct resp_arg word = t->args[t->at];
+        if (o->kind == TAKES_WORDS) {
+            if (out->n_tags == CACHE_TAGS_MAX)
+                return error_set(err, QUIRE_ELIMIT, "%s has more than %u tags: give fewer", o->word, CACHE_TAGS_MAX);
+            out->tags[out->n_tags++] = cache_arg_bytes(word);
+            t->at++;
+            continue;
+        }
+        if (t->at + 1 >= t->n)
+            return error_set(err, QUIRE_EINVALID, "syntax error: SCOPE has a key '%.*s' without a value",
+                             ARG_SHOWN(word, (unsigned)SHOWN));
+        if (out->n_scope == CACHE_SCOPE_KEYS_MAX)
+            return error_set(err, QUIRE_ELIMIT, "SCOPE has more than %u pairs: join some of them to one",
+                             CACHE_SCOPE_KEYS_MAX);
+        out->scope[out->n_scope++] = (struct quire_pair){cache_arg_bytes(word), cache_arg_bytes(t->args[t->at + 1])};
+        t->at += 2;
+    }
+    return t->at == first ? needs_value(o->word, o->kind == TAKES_WORDS ? "tags" : "keys and values", err) : 0;
+}
+
 static int take_option(struct taking *t, struct quire_error *err)
 {
     struct resp_arg arg = t->args[t->at];
     const struct option *o = find_option(t->command, arg);
+    int rc;
     if (!o)
         return error_set(err, QUIRE_EINVALID, "syntax error at '%.*s': no option of this command",
                          ARG_SHOWN(arg, (unsigned)SHOWN));
     switch (o->kind) {
     case TAKES_BYTES:
-        return take_bytes(t, o, err);
     case TAKES_INTEGER:
-        return take_integer(t, o, err);
     case TAKES_NUMBER:
-        return take_number(t, o, err);
+        return take_value(t, o, err);
     case TAKES_PAIRS:
-        return take_pairs(t, err);
     case TAKES_WORDS:
-        return take_words(t, o, err);
+        return take_list(t, o, err);
     case TAKES_TOKENS:
-        return take_tokens(t, err);
+        if (t->at + 2 >= t->n)
+            return needs_value("TOKENS", "two numbers: those that went in and those that came out", err);
+        rc = cache_arg_integer("TOKENS in", t->args[t->at + 1], 0, UINT32_MAX, &t->out->tokens_in, err);
+        if (rc == 0)
+            rc = cache_arg_integer("TOKENS out", t->args[t->at + 2], 0, UINT32_MAX, &t->out->tokens_out, err);
+        t->at += 3;
+        return rc;
     case TAKES_CHUNKS:
         return take_chunks(t, err);
     case IS_FLAG:
@@ -260,32 +235,6 @@ static int take_option(struct taking *t, struct quire_error *err)
 
 /* ---- all of them ------------------------------------------------------------------------------------------------- */
 
-static int align_vector(struct cache_args *a, struct quire_error *err)
-{
-    if (!a->vector.data || (uintptr_t)a->vector.data % NUMBER_ALIGN == 0)
-        return 0;
-    a->vector_copy = malloc(a->vector.n_bytes);
-    if (!a->vector_copy)
-        return error_set(err, QUIRE_ENOMEM, "no memory for a vector");
-    a->vector.data = memcpy(a->vector_copy, a->vector.data, a->vector.n_bytes);
-    return 0;
-}
-
-static int check(const struct cache_args *a, enum cache_command command, const struct cache_config *config,
-                 struct quire_error *err)
-{
-    if (a->category.n_bytes == 0)
-        return error_set(err, QUIRE_EINVALID, "a category is needed: CAT name (SC.CAT.LIST shows those there are)");
-    if (command != CACHE_PUT && !a->hash.n_bytes && !a->vector.data && !a->text.n_bytes)
-        return error_set(err, QUIRE_EINVALID, "there is nothing to look for: give %s",
-                         command == CACHE_GET ? "HASH, VEC or TEXT" : "HASH or TEXT");
-    if (command == CACHE_PUT && !a->has_value && !a->chunks)
-        return error_set(err, QUIRE_EINVALID, "there is no answer: give VALUE blob or CHUNKS n chunk ...");
-    if (a->has_value && a->chunks)
-        return error_set(err, QUIRE_EINVALID, "VALUE and CHUNKS are two ways to give the answer: give one");
-    return a->vector.data ? cache_check_vector(config, a->vector.n_bytes, err) : 0;
-}
-
 int cache_args_take(struct cache_args *out, enum cache_command command, const struct cache_config *config,
                     const struct resp_arg *args, uint32_t n, struct quire_error *err)
 {
@@ -293,9 +242,27 @@ int cache_args_take(struct cache_args *out, enum cache_command command, const st
     int rc = 0;
     while (rc == 0 && t.at < n)
         rc = take_option(&t, err);
-    if (rc == 0)
-        rc = check(out, command, config, err);
-    return rc == 0 ? align_vector(out, err) : rc;
+    if (rc < 0)
+        return rc;
+    if (out->category.n_bytes == 0)
+        return error_set(err, QUIRE_EINVALID, "a category is needed: CAT name (SC.CAT.LIST shows those there are)");
+    if (command != CACHE_PUT && !out->hash.n_bytes && !out->vector.data && !out->text.n_bytes)
+        return error_set(err, QUIRE_EINVALID, "there is nothing to look for: give %s",
+                         command == CACHE_GET ? "HASH, VEC or TEXT" : "HASH or TEXT");
+    if (command == CACHE_PUT && !out->has_value && !out->chunks)
+        return error_set(err, QUIRE_EINVALID, "there is no answer: give VALUE blob or CHUNKS n chunk ...");
+    if (out->has_value && out->chunks)
+        return error_set(err, QUIRE_EINVALID, "VALUE and CHUNKS are two ways to give the answer: give one");
+    if (!out->vector.data)
+        return 0;
+    rc = cache_check_vector(config, out->vector.n_bytes, err);
+    if (rc < 0 || (uintptr_t)out->vector.data % NUMBER_ALIGN == 0)
+        return rc;
+    out->vector_copy = malloc(out->vector.n_bytes);
+    if (!out->vector_copy)
+        return error_set(err, QUIRE_ENOMEM, "no memory for a vector");
+    out->vector.data = memcpy(out->vector_copy, out->vector.data, out->vector.n_bytes);
+    return 0;
 }
 
 void cache_args_fini(struct cache_args *args)

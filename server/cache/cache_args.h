@@ -52,7 +52,7 @@ static inline struct quire_bytes cache_arg_bytes(struct resp_arg arg)
     return (struct quire_bytes){arg.data, arg.bytes};
 }
 
-/* Milliseconds that a request may wait, and that an answer may live. */
+/* Milliseconds that a request may wait, and of the TTL of an answer. */
 #define CACHE_WAIT_MS_MAX 600000u
 #define CACHE_TTL_MS_MAX  3153600000000ull /* a hundred years */
 

@@ -8,6 +8,7 @@
  */
 #include "server/cache/cache_call.h"
 #include "io/error.h"
+#include <ctype.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,22 +26,14 @@ struct cache *cache_call_find(struct caller *c, struct resp_arg name)
     return cache;
 }
 
-static int hex_digit(uint8_t c)
-{
-    return c >= '0' && c <= '9'   ? c - '0'
-           : c >= 'a' && c <= 'f' ? c - 'a' + 10
-           : c >= 'A' && c <= 'F' ? c - 'A' + 10
-                                  : -1;
-}
-
 int cache_arg_id(struct resp_arg arg, uint64_t *out, struct quire_error *err)
 {
     uint64_t id = 0;
     bool right = arg.bytes == ID_DIGITS;
     for (uint32_t i = 0; right && i < ID_DIGITS; i++) {
-        int digit = hex_digit(arg.data[i]);
-        right = digit >= 0;
-        id = id << 4 | (uint64_t)(digit & 15);
+        unsigned lower = arg.data[i] | 32u, digit = lower >= 'a' ? lower - 'a' + 10 : lower - '0';
+        right = isxdigit(arg.data[i]);
+        id = id << 4 | (digit & 15);
     }
     if (!right)
         return error_set(err, QUIRE_EINVALID, "'%.*s' is not an id: give the 16 hexadecimal digits of a reply",
@@ -49,9 +42,45 @@ int cache_arg_id(struct resp_arg arg, uint64_t *out, struct quire_error *err)
     return 0;
 }
 
+int cache_arg_option(const struct resp_arg *args, uint32_t n, uint32_t at, const char *word, const char *syntax,
+                     struct quire_error *err)
+{
+    if (n == at || (n == at + 2 && arg_is(args[at], word)))
+        return 0;
+    return error_set(err, QUIRE_EINVALID, "syntax error at '%.*s': %s", ARG_SHOWN(args[at], 64u), syntax);
+}
+
 void cache_reply_error(struct caller *c, const struct quire_error *err)
 {
     resp_quire_error(caller_reply(c), err);
+}
+
+void cache_reply_ok(struct caller *c, int rc, uint64_t lsn, const struct quire_error *err)
+{
+    if (rc < 0) {
+        cache_reply_error(c, err);
+        return;
+    }
+    resp_simple(caller_reply(c), "OK");
+    caller_wait_lsn(c, lsn);
+}
+
+void cache_reply_number(struct caller *c, int rc, uint64_t number, uint64_t lsn, const struct quire_error *err)
+{
+    if (rc < 0) {
+        cache_reply_error(c, err);
+        return;
+    }
+    resp_integer(caller_reply(c), (long long)number);
+    caller_wait_lsn(c, lsn);
+}
+
+void cache_reply_whether(struct caller *c, int rc, uint64_t lsn, const struct quire_error *err)
+{
+    if (rc == QUIRE_ENOTFOUND)
+        cache_reply_number(c, 0, 0, 0, err);
+    else
+        cache_reply_number(c, rc, 1, lsn, err);
 }
 
 /* ---- parts of replies -------------------------------------------------------------------------------------------- */
@@ -143,33 +172,28 @@ static void on_read(struct io_op *op, int result, unsigned flags)
     start_more(r);
 }
 
-/* Begins the read of an item; whether it goes on. */
-static bool start_item(struct cache_reading *r, struct cache_read_slot *slot, uint32_t item)
-{
-    int rc = r->items[item].at.segment ? document_read_begin(r->log, &r->items[item].at, &slot->read, NULL)
-                                       : QUIRE_ENOTFOUND;
-    if (rc == 1) {
-        take_document(r, &r->items[item], slot->read.bytes);
-        document_read_end(&slot->read);
-    }
-    if (rc != 0)
-        return false;
-    slot->reading = r;
-    slot->item = item;
-    slot->busy = true;
-    slot->read.op.done = on_read;
-    slot->read.op.owner = slot;
-    engine_queue(r->lane->engine, &slot->read.op);
-    return true;
-}
-
 static void start_more(struct cache_reading *r)
 {
-    uint32_t slot = 0;
+    uint32_t at = 0;
     while (r->next < r->n && r->running < CACHE_READS) {
-        while (r->slots[slot].busy)
-            slot++;
-        r->running += start_item(r, &r->slots[slot], r->next++);
+        while (r->slots[at].busy)
+            at++;
+        struct cache_read_slot *slot = &r->slots[at];
+        struct cache_text *item = &r->items[r->next];
+        slot->item = r->next++;
+        int rc = item->at.segment ? document_read_begin(r->log, &item->at, &slot->read, NULL) : QUIRE_ENOTFOUND;
+        if (rc == DOCUMENT_IN_MEMORY) {
+            take_document(r, item, slot->read.bytes);
+            document_read_end(&slot->read);
+        }
+        if (rc != DOCUMENT_ON_DISK)
+            continue;
+        slot->reading = r;
+        slot->busy = true;
+        slot->read.op.done = on_read;
+        slot->read.op.owner = slot;
+        r->running++;
+        engine_queue(r->lane->engine, &slot->read.op);
     }
     if (r->running == 0)
         r->done(r);

@@ -12,8 +12,18 @@
 struct cache *cache_call_find(struct caller *c, struct resp_arg name);
 /* 16 hexadecimal digits. */
 int cache_arg_id(struct resp_arg arg, uint64_t *out, struct quire_error *err);
+/* 0 where the request ends at args[at], or an option `word` with one value does; otherwise an error with the syntax. */
+int cache_arg_option(const struct resp_arg *args, uint32_t n, uint32_t at, const char *word, const char *syntax,
+                     struct quire_error *err);
+
 /* An error reply. */
 void cache_reply_error(struct caller *c, const struct quire_error *err);
+/* OK, which waits for the lsn, or the error. */
+void cache_reply_ok(struct caller *c, int rc, uint64_t lsn, const struct quire_error *err);
+/* 1, which waits for the lsn, 0 where there was no such thing (QUIRE_ENOTFOUND), or the error. */
+void cache_reply_whether(struct caller *c, int rc, uint64_t lsn, const struct quire_error *err);
+/* A number, which waits for the lsn, or the error. */
+void cache_reply_number(struct caller *c, int rc, uint64_t number, uint64_t lsn, const struct quire_error *err);
 
 /* Names and values of maps. */
 void cache_reply_bytes(struct resp_buffer *out, struct quire_bytes bytes);
@@ -24,7 +34,7 @@ void cache_field_text(struct resp_buffer *out, const char *name, const char *val
 /* NULL for what is empty. */
 void cache_field_bytes(struct resp_buffer *out, const char *name, struct quire_bytes value);
 void cache_field_id(struct resp_buffer *out, const char *name, uint64_t id);
-/* What is left of a life that ends at expire_ms (UINT64_MAX: never), as replies say it: -1 without an end. */
+/* What is left of a TTL that ends at expire_ms (UINT64_MAX: never), as replies say it: -1 without an end. */
 long long cache_ttl(uint64_t expire_ms, uint64_t now_ms);
 
 /* ---- documents of several entries -------------------------------------------------------------------------------- */

@@ -72,74 +72,48 @@ static void lookup_fini(struct lookup *l)
     cache_unref(l->cache);
 }
 
-/* ---- the reply --------------------------------------------------------------------------------------------------- */
-
-static bool has_entry(const struct quire_cache_answer *a)
-{
-    return a->status == QUIRE_CACHE_HIT || a->status == QUIRE_CACHE_EXACT || a->status == QUIRE_CACHE_STALE ||
-           a->status == QUIRE_CACHE_AUDIT;
-}
-
-static void put_entry(const struct quire_cache_answer *a, struct resp_buffer *out)
-{
-    cache_field_id(out, "id", a->id);
-    cache_field_integer(out, "age_ms", (long long)a->age_ms);
-    cache_field_integer(out, "ttl_ms", (long long)a->ttl_ms);
-    cache_field_integer(out, "tokens_in", a->tokens_in);
-    cache_field_integer(out, "tokens_out", a->tokens_out);
-    cache_field_integer(out, "llm_ms", a->llm_ms);
-    cache_field_double(out, "cost", a->cost);
-    cache_field_bytes(out, "model", a->model);
-    cache_field_bytes(out, "text", a->text);
-    if (a->n_chunks <= 1) {
-        resp_text(out, "value");
-        resp_bulk(out, a->value.data, a->value.n_bytes);
-        return;
-    }
-    resp_text(out, "chunks");
-    resp_array(out, a->n_chunks);
-    for (uint32_t i = 0; i < a->n_chunks; i++)
-        resp_bulk(out, a->chunks[i].data, a->chunks[i].n_bytes);
-}
-
-static void put_candidates(const struct quire_cache_answer *a, struct resp_buffer *out)
-{
-    resp_text(out, "candidates");
-    resp_array(out, a->n_candidates);
-    for (uint32_t i = 0; i < a->n_candidates; i++) {
-        const struct quire_cache_candidate *candidate = &a->candidates[i];
-        resp_map(out, 4);
-        cache_field_id(out, "id", candidate->id);
-        cache_field_double(out, "similarity", (double)candidate->similarity);
-        cache_field_text(out, "verdict", candidate->verdict);
-        cache_field_text(out, "why", candidate->why);
-    }
-}
-
-static void put_guard(const struct quire_cache_answer *a, struct resp_buffer *out)
-{
-    resp_text(out, "guard");
-    if (a->guard)
-        resp_text(out, a->guard_why);
-    else
-        resp_null(out);
-}
-
-static void put_answer(const struct lookup *l, struct resp_buffer *out)
+/* The answer; rc below 0: what went wrong. */
+static void put_answer(const struct lookup *l, int rc, const struct quire_error *err, struct resp_buffer *out)
 {
     enum { ALWAYS = 7, OF_ENTRY = 10 };
     const struct quire_cache_answer *a = &l->decision.answer;
-    bool entry = has_entry(a), lease = a->lease[0] != 0, waited = l->waited || a->waited_ms > 0;
+    bool entry = a->status == QUIRE_CACHE_HIT || a->status == QUIRE_CACHE_EXACT || a->status == QUIRE_CACHE_STALE ||
+                 a->status == QUIRE_CACHE_AUDIT;
+    bool lease = a->lease[0] != 0, waited = l->waited || a->waited_ms > 0;
+    if (rc < 0) {
+        resp_quire_error(out, err);
+        return;
+    }
     resp_map(out, ALWAYS + (entry ? OF_ENTRY : 0u) + (size_t)lease + (a->audit != 0) + (size_t)waited +
                       (size_t)l->query.explain);
     cache_field_text(out, "status", quire_cache_status_name(a->status));
     cache_field_text(out, "reason", a->reason ? a->reason : "");
     cache_field_double(out, "similarity", a->similarity < 0 ? -1 : a->similarity);
     cache_field_double(out, "threshold", a->threshold);
-    put_guard(a, out);
+    resp_text(out, "guard");
+    if (a->guard)
+        resp_text(out, a->guard_why);
+    else
+        resp_null(out);
     cache_field_integer(out, "guards_skipped", a->guards_skipped);
-    if (entry)
-        put_entry(a, out);
+    if (entry) {
+        cache_field_id(out, "id", a->id);
+        cache_field_integer(out, "age_ms", (long long)a->age_ms);
+        cache_field_integer(out, "ttl_ms", (long long)a->ttl_ms);
+        cache_field_integer(out, "tokens_in", a->tokens_in);
+        cache_field_integer(out, "tokens_out", a->tokens_out);
+        cache_field_integer(out, "llm_ms", a->llm_ms);
+        cache_field_double(out, "cost", a->cost);
+        cache_field_bytes(out, "model", a->model);
+        cache_field_bytes(out, "text", a->text);
+        resp_text(out, a->n_chunks <= 1 ? "value" : "chunks");
+        if (a->n_chunks <= 1)
+            resp_bulk(out, a->value.data, a->value.n_bytes);
+        else
+            resp_array(out, a->n_chunks);
+        for (uint32_t i = 0; a->n_chunks > 1 && i < a->n_chunks; i++)
+            resp_bulk(out, a->chunks[i].data, a->chunks[i].n_bytes);
+    }
     cache_field_bytes(out, "lease", bytes_of(a->lease));
     if (lease)
         cache_field_integer(out, "lease_ms", (long long)a->lease_ms);
@@ -147,33 +121,20 @@ static void put_answer(const struct lookup *l, struct resp_buffer *out)
         cache_field_integer(out, "audit", (long long)a->audit);
     if (waited)
         cache_field_integer(out, "waited_ms", (long long)a->waited_ms);
-    if (l->query.explain)
-        put_candidates(a, out);
-}
-
-/* rc: below 0: what went wrong. */
-static void put_reply(const struct lookup *l, int rc, const struct quire_error *err, struct resp_buffer *out)
-{
-    if (rc < 0)
-        resp_quire_error(out, err);
-    else
-        put_answer(l, out);
+    if (!l->query.explain)
+        return;
+    resp_text(out, "candidates");
+    resp_array(out, a->n_candidates);
+    for (uint32_t i = 0; i < a->n_candidates; i++) {
+        resp_map(out, 4);
+        cache_field_id(out, "id", a->candidates[i].id);
+        cache_field_double(out, "similarity", (double)a->candidates[i].similarity);
+        cache_field_text(out, "verdict", a->candidates[i].verdict);
+        cache_field_text(out, "why", a->candidates[i].why);
+    }
 }
 
 /* ---- documents --------------------------------------------------------------------------------------------------- */
-
-/* Entries that are found go while they are read, one after the other: enough of it. */
-static void give_up(struct lookup *l)
-{
-    double threshold = l->decision.answer.threshold;
-    bool skipped = l->decision.answer.guards_skipped;
-    memset(&l->decision, 0, sizeof l->decision);
-    l->decision.answer.status = QUIRE_CACHE_MISS;
-    l->decision.answer.reason = "the answers that were found went away while they were read";
-    l->decision.answer.similarity = -1;
-    l->decision.answer.threshold = threshold;
-    l->decision.answer.guards_skipped = skipped;
-}
 
 /* What a request needs next; a negative number is an error. */
 enum get_next {
@@ -197,7 +158,14 @@ static int take_document(struct lookup *l, const uint8_t *bytes, struct quire_er
         document_read_end(&l->read);
     l->reading = false;
     if (++l->tries == TRIES_MAX) {
-        give_up(l);
+        /* entries that are found go while they are read, one after the other: enough of it */
+        const struct quire_cache_answer old = l->decision.answer;
+        memset(&l->decision, 0, sizeof l->decision);
+        l->decision.answer.status = QUIRE_CACHE_MISS;
+        l->decision.answer.reason = "the answers that were found went away while they were read";
+        l->decision.answer.similarity = -1;
+        l->decision.answer.threshold = old.threshold;
+        l->decision.answer.guards_skipped = old.guards_skipped;
         return GET_DECIDED;
     }
     l->may_wait = false;
@@ -247,21 +215,6 @@ static void leave_waits(struct get_call *call)
     call->next = call->prev = NULL;
 }
 
-static bool is_gone(const struct caller *c)
-{
-    return c->leaving;
-}
-
-/* A disk that fails would fill the log: a line a second tells as much. */
-static void complain(struct lane *lane, const struct quire_error *err)
-{
-    if (lane->now_ms - lane->last_cache_complaint_ms < COMPLAIN_MS)
-        return;
-    lane->last_cache_complaint_ms = lane->now_ms;
-    log_line(lane->service->log, LOG_LEVEL_WARNING, "an answer of a cache cannot be read and is removed: %s",
-             err->message);
-}
-
 static void on_read(struct io_op *op, int result, unsigned flags)
 {
     struct get_call *call = op->owner;
@@ -269,8 +222,12 @@ static void on_read(struct io_op *op, int result, unsigned flags)
     struct quire_error err = {0};
     (void)flags;
     int rc = document_read_bytes(&l->read, result, &err);
-    if (rc < 0)
-        complain(l->lane, &err);
+    if (rc < 0 && l->lane->now_ms - l->lane->last_cache_complaint_ms >= COMPLAIN_MS) {
+        /* a disk that fails would fill the log: a line a second tells as much */
+        l->lane->last_cache_complaint_ms = l->lane->now_ms;
+        log_line(l->lane->service->log, LOG_LEVEL_WARNING, "an answer of a cache cannot be read and is removed: %s",
+                 err.message);
+    }
     rc = take_document(l, rc < 0 ? NULL : l->read.bytes, &err);
     go_on(call, rc == GET_DECIDED ? settle(l, CACHE_DECIDED, &err) : rc, &err);
 }
@@ -282,7 +239,7 @@ static void on_found(void *owner)
     struct get_call *call = owner;
     struct lookup *l = &call->lookup;
     struct quire_error err = {0};
-    bool gone = is_gone(call->pending.caller), may_wait = l->may_wait && !gone;
+    bool gone = call->pending.caller->leaving, may_wait = l->may_wait && !gone;
     l->query.no_lease |= gone;
     if (may_wait)
         join_waits(call);
@@ -309,7 +266,7 @@ static void go_on(struct get_call *call, int rc, struct quire_error *err)
         engine_queue(l->lane->engine, &l->read.op);
         return;
     }
-    put_reply(l, rc, err, &call->pending.out);
+    put_answer(l, rc, err, &call->pending.out);
     lookup_fini(l);
     caller_done(&call->pending);
 }
@@ -335,7 +292,7 @@ static void woken(struct get_call *call, enum lease_wake how)
     struct quire_error err = {0};
     leave_waits(call);
     l->waited = true;
-    if (how == LEASE_LEAD && is_gone(call->pending.caller)) {
+    if (how == LEASE_LEAD && call->pending.caller->leaving) {
         cache_fail(l->cache, bytes_of(call->waiter.token), &err);
         how = LEASE_CLOSED;
     }
@@ -428,6 +385,6 @@ void cmd_sc_get(struct caller *c, const struct resp_arg *args, uint32_t n)
             cache_search_free(search);
         return;
     }
-    put_reply(&l, rc, &err, caller_reply(c));
+    put_answer(&l, rc, &err, caller_reply(c));
     lookup_fini(&l);
 }

@@ -70,21 +70,6 @@ void cmd_sc_cat_list(struct caller *c, const struct resp_arg *args, uint32_t n)
     cache_unref(cache);
 }
 
-static void put_settings(const struct cache_config *config, struct resp_buffer *out)
-{
-    cache_field_bytes(out, "name", config->name);
-    cache_field_integer(out, "dim", config->dim);
-    cache_field_text(out, "type", quire_type_name(config->type));
-    cache_field_bytes(out, "encoder", config->encoder);
-    cache_field_integer(out, "memory", (long long)config->memory_bytes);
-    cache_field_integer(out, "disk", (long long)config->disk_bytes);
-    resp_text(out, "scope");
-    resp_array(out, config->n_scope_keys);
-    for (uint32_t i = 0; i < config->n_scope_keys; i++)
-        resp_bulk(out, config->scope_keys[i].data, config->scope_keys[i].n_bytes);
-    cache_field_integer(out, "require_scope", config->require_scope);
-}
-
 void cmd_sc_info(struct caller *c, const struct resp_arg *args, uint32_t n)
 {
     struct quire_error err = {0};
@@ -99,7 +84,18 @@ void cmd_sc_info(struct caller *c, const struct resp_arg *args, uint32_t n)
     } else {
         struct resp_buffer *out = caller_reply(c);
         resp_map(out, 18);
-        put_settings(cache_get_config(cache), out);
+        const struct cache_config *config = cache_get_config(cache);
+        cache_field_bytes(out, "name", config->name);
+        cache_field_integer(out, "dim", config->dim);
+        cache_field_text(out, "type", quire_type_name(config->type));
+        cache_field_bytes(out, "encoder", config->encoder);
+        cache_field_integer(out, "memory", (long long)config->memory_bytes);
+        cache_field_integer(out, "disk", (long long)config->disk_bytes);
+        resp_text(out, "scope");
+        resp_array(out, config->n_scope_keys);
+        for (uint32_t i = 0; i < config->n_scope_keys; i++)
+            resp_bulk(out, config->scope_keys[i].data, config->scope_keys[i].n_bytes);
+        cache_field_integer(out, "require_scope", config->require_scope);
         resp_text(out, "categories");
         cache_each_category(cache, add_category, &names);
         put_names(&names, out);
@@ -117,33 +113,6 @@ void cmd_sc_info(struct caller *c, const struct resp_arg *args, uint32_t n)
 }
 
 /* ---- SC.STATS, SC.HIST, SC.TUNE ---------------------------------------------------------------------------------- */
-
-/* The n scopes that have the most entries. */
-static void put_scopes(struct cache *cache, struct resp_buffer *out)
-{
-    struct cache_scope_stats scopes[SCOPES_SHOWN];
-    uint32_t n = cache_top_scopes(cache, scopes, SCOPES_SHOWN);
-    resp_text(out, "scopes");
-    resp_array(out, n);
-    for (uint32_t i = 0; i < n; i++) {
-        resp_map(out, 4);
-        cache_field_text(out, "scope", scopes[i].text);
-        cache_field_integer(out, "entries", (long long)scopes[i].entries);
-        cache_field_integer(out, "requests", (long long)scopes[i].requests);
-        cache_field_integer(out, "hits", (long long)scopes[i].hits);
-    }
-}
-
-static void put_stats(const struct quire_cache_stats *s, struct resp_buffer *out)
-{
-#define X(name) cache_field_integer(out, #name, (long long)s->name);
-    CACHE_COUNTS(X)
-#undef X
-#define X(name) cache_field_double(out, #name, s->name);
-    CACHE_NUMBERS(X)
-#undef X
-    cache_field_double(out, "hit_rate", cache_hit_rate(s));
-}
 
 void cmd_sc_stats(struct caller *c, const struct resp_arg *args, uint32_t n)
 {
@@ -167,11 +136,28 @@ void cmd_sc_stats(struct caller *c, const struct resp_arg *args, uint32_t n)
     if (rc < 0) {
         cache_reply_error(c, &err);
     } else {
+        struct cache_scope_stats scopes[SCOPES_SHOWN]; /* those that have the most entries */
+        uint32_t n_scopes = n == 2 ? cache_top_scopes(cache, scopes, SCOPES_SHOWN) : 0;
         struct resp_buffer *out = caller_reply(c);
         resp_map(out, FIELDS + (n == 2));
-        put_stats(&stats, out);
-        if (n == 2)
-            put_scopes(cache, out);
+#define X(name) cache_field_integer(out, #name, (long long)stats.name);
+        CACHE_COUNTS(X)
+#undef X
+#define X(name) cache_field_double(out, #name, stats.name);
+        CACHE_NUMBERS(X)
+#undef X
+        cache_field_double(out, "hit_rate", cache_hit_rate(&stats));
+        if (n == 2) {
+            resp_text(out, "scopes");
+            resp_array(out, n_scopes);
+        }
+        for (uint32_t i = 0; i < n_scopes; i++) {
+            resp_map(out, 4);
+            cache_field_text(out, "scope", scopes[i].text);
+            cache_field_integer(out, "entries", (long long)scopes[i].entries);
+            cache_field_integer(out, "requests", (long long)scopes[i].requests);
+            cache_field_integer(out, "hits", (long long)scopes[i].hits);
+        }
     }
     cache_unref(cache);
 }
@@ -211,25 +197,6 @@ void cmd_sc_hist(struct caller *c, const struct resp_arg *args, uint32_t n)
     cache_unref(cache);
 }
 
-static void put_tune(const struct quire_cache_tune *tune, struct resp_buffer *out)
-{
-    resp_map(out, 5);
-    cache_field_double(out, "threshold", tune->threshold);
-    cache_field_double(out, "delta", tune->delta);
-    cache_field_integer(out, "requests", (long long)tune->requests);
-    cache_field_integer(out, "labels", (long long)tune->labels);
-    resp_text(out, "points");
-    resp_array(out, tune->n);
-    for (uint32_t i = 0; i < tune->n; i++) {
-        const struct quire_cache_point *p = &tune->points[i];
-        resp_array(out, 4);
-        resp_double(out, p->similarity);
-        resp_double(out, p->served);
-        resp_double(out, p->wrong);
-        resp_double(out, p->bound);
-    }
-}
-
 /* With RISK delta: what would be chosen for it. */
 void cmd_sc_tune(struct caller *c, const struct resp_arg *args, uint32_t n)
 {
@@ -239,18 +206,30 @@ void cmd_sc_tune(struct caller *c, const struct resp_arg *args, uint32_t n)
     struct cache *cache = cache_call_find(c, args[1]);
     if (!cache)
         return;
-    int rc = n == 3 || (n == 5 && arg_is(args[3], "RISK"))
-                 ? 0
-                 : error_set(&err, QUIRE_EINVALID, "syntax error at '%.*s': SC.TUNE cache category [RISK delta]",
-                             ARG_SHOWN(args[3], 64u));
+    int rc = cache_arg_option(args, n, 3, "RISK", "SC.TUNE cache category [RISK delta]", &err);
     if (rc == 0 && n == 5)
         rc = cache_arg_number("RISK", args[4], 1, &delta, &err);
     if (rc == 0)
         rc = cache_tune(cache, cache_arg_bytes(args[2]), delta, &tune, &err);
-    if (rc != 0)
+    if (rc != 0) {
         cache_reply_error(c, &err);
-    else
-        put_tune(&tune, caller_reply(c));
+    } else {
+        struct resp_buffer *out = caller_reply(c);
+        resp_map(out, 5);
+        cache_field_double(out, "threshold", tune.threshold);
+        cache_field_double(out, "delta", tune.delta);
+        cache_field_integer(out, "requests", (long long)tune.requests);
+        cache_field_integer(out, "labels", (long long)tune.labels);
+        resp_text(out, "points");
+        resp_array(out, tune.n);
+        for (uint32_t i = 0; i < tune.n; i++) {
+            resp_array(out, 4);
+            resp_double(out, tune.points[i].similarity);
+            resp_double(out, tune.points[i].served);
+            resp_double(out, tune.points[i].wrong);
+            resp_double(out, tune.points[i].bound);
+        }
+    }
     cache_unref(cache);
 }
 
@@ -263,27 +242,11 @@ struct entries_call {
     bool scan;
     uint64_t next; /* cursor */
     uint32_t n, capacity;
-    struct cache_entry_info *infos; /* room of them; owned, as items */
+    struct cache_entry_info *infos; /* owned, as items */
     struct cache_text *items;
     struct quire_bytes category; /* of SC.TOP; in bytes */
     uint8_t bytes[];
 };
-
-static void put_entry(const struct entries_call *call, uint32_t i, uint64_t now_ms, struct resp_buffer *out)
-{
-    const struct cache_entry_info *info = &call->infos[i];
-    const struct cache_text *item = &call->items[i];
-    resp_map(out, 7 + (size_t)call->scan);
-    cache_field_id(out, "id", info->id);
-    cache_field_integer(out, "hits", info->hits);
-    cache_field_integer(out, "age_ms", now_ms > info->created_ms ? (long long)(now_ms - info->created_ms) : 0);
-    cache_field_integer(out, "ttl_ms", cache_ttl(info->expire_ms, now_ms));
-    cache_field_integer(out, "bytes", info->document_bytes);
-    cache_field_integer(out, "pinned", info->pinned);
-    cache_field_bytes(out, "text", (struct quire_bytes){item->bytes, item->text});
-    if (call->scan)
-        cache_field_bytes(out, "category", info->category);
-}
 
 static void end_entries(struct entries_call *call)
 {
@@ -307,23 +270,21 @@ static void on_entries_read(struct cache_reading *reading)
         resp_text(out, cursor);
     }
     resp_array(out, call->n);
-    for (uint32_t i = 0; i < call->n; i++)
-        put_entry(call, i, now_ms, out);
+    for (uint32_t i = 0; i < call->n; i++) {
+        const struct cache_entry_info *info = &call->infos[i];
+        uint64_t created_ms = info->created_ms;
+        resp_map(out, 7 + (size_t)call->scan);
+        cache_field_id(out, "id", info->id);
+        cache_field_integer(out, "hits", info->hits);
+        cache_field_integer(out, "age_ms", now_ms > created_ms ? (long long)(now_ms - created_ms) : 0);
+        cache_field_integer(out, "ttl_ms", cache_ttl(info->expire_ms, now_ms));
+        cache_field_integer(out, "bytes", info->document_bytes);
+        cache_field_integer(out, "pinned", info->pinned);
+        cache_field_bytes(out, "text", (struct quire_bytes){call->items[i].bytes, call->items[i].text});
+        if (call->scan)
+            cache_field_bytes(out, "category", info->category);
+    }
     end_entries(call);
-}
-
-/* The entries are known: their questions are read. */
-static void read_entries(struct worker_call *base)
-{
-    struct entries_call *call = (struct entries_call *)base;
-    for (uint32_t i = 0; i < call->n; i++)
-        call->items[i] = (struct cache_text){.id = call->infos[i].id, .at = call->infos[i].at};
-    call->reading = (struct cache_reading){.lane = base->base.lane,
-                                           .log = cache_documents(call->cache),
-                                           .items = call->items,
-                                           .n = call->n,
-                                           .done = on_entries_read};
-    cache_reading_start(&call->reading);
 }
 
 static void refuse_entries(struct worker_call *base)
@@ -333,12 +294,23 @@ static void refuse_entries(struct worker_call *base)
     end_entries(call);
 }
 
+/* The entries are known, base->code of them, or it is an error: their questions are read. */
 static void entries_found(struct worker_call *base)
 {
-    if (base->code < 0)
+    struct entries_call *call = (struct entries_call *)base;
+    if (base->code < 0) {
         refuse_entries(base);
-    else
-        read_entries(base);
+        return;
+    }
+    call->n = (uint32_t)base->code;
+    for (uint32_t i = 0; i < call->n; i++)
+        call->items[i] = (struct cache_text){.id = call->infos[i].id, .at = call->infos[i].at};
+    call->reading = (struct cache_reading){.lane = base->base.lane,
+                                           .log = cache_documents(call->cache),
+                                           .items = call->items,
+                                           .n = call->n,
+                                           .done = on_entries_read};
+    cache_reading_start(&call->reading);
 }
 
 /* Takes the reference to the cache over. NULL: after an error reply, or without memory for one. */
@@ -366,17 +338,10 @@ static struct entries_call *begin_entries(struct caller *c, struct cache *cache,
     return call;
 }
 
-static void take_number(struct worker_call *base, int n)
-{
-    struct entries_call *call = (struct entries_call *)base;
-    base->code = n < 0 ? n : 0;
-    call->n = n < 0 ? 0 : (uint32_t)n;
-}
-
 static void find_top(struct worker_call *base)
 {
     struct entries_call *call = (struct entries_call *)base;
-    take_number(base, cache_top(call->cache, call->category, call->infos, call->capacity, &base->error));
+    base->code = cache_top(call->cache, call->category, call->infos, call->capacity, &base->error);
 }
 
 void cmd_sc_top(struct caller *c, const struct resp_arg *args, uint32_t n)
@@ -406,10 +371,9 @@ void cmd_sc_scan(struct caller *c, const struct resp_arg *args, uint32_t n)
     struct cache *cache = cache_call_find(c, args[1]);
     if (!cache)
         return;
-    int rc = n == 3 || (n == 5 && arg_is(args[3], "COUNT"))
-                 ? cache_arg_integer("the cursor", args[2], 0, INT64_MAX, &cursor, &err)
-                 : error_set(&err, QUIRE_EINVALID, "syntax error at '%.*s': SC.SCAN cache cursor [COUNT n]",
-                             ARG_SHOWN(args[3], 64u));
+    int rc = cache_arg_option(args, n, 3, "COUNT", "SC.SCAN cache cursor [COUNT n]", &err);
+    if (rc == 0)
+        rc = cache_arg_integer("the cursor", args[2], 0, INT64_MAX, &cursor, &err);
     if (rc == 0 && n == 5)
         rc = cache_arg_integer("COUNT", args[4], 1, ENTRIES_MAX, &count, &err);
     if (rc < 0) {
@@ -422,6 +386,6 @@ void cmd_sc_scan(struct caller *c, const struct resp_arg *args, uint32_t n)
         return;
     struct worker_call *base = &call->base;
     call->scan = true;
-    take_number(base, cache_scan(cache, cursor, call->infos, call->capacity, &call->next, &base->error));
+    base->code = cache_scan(cache, cursor, call->infos, call->capacity, &call->next, &base->error);
     entries_found(base);
 }

@@ -19,20 +19,6 @@
 
 enum { WORDS_MAX = 256 }; /* of SC.CAT.SET */
 
-/* A single line: OK, 1 or 0; or the error. */
-static void reply_done(struct caller *c, int rc, const char *ok, uint64_t lsn, const struct quire_error *err)
-{
-    if (rc < 0 && (ok || rc != QUIRE_ENOTFOUND)) {
-        cache_reply_error(c, err);
-        return;
-    }
-    if (ok)
-        resp_simple(caller_reply(c), ok);
-    else
-        resp_integer(caller_reply(c), rc >= 0);
-    caller_wait_lsn(c, lsn);
-}
-
 /* ---- SC.CREATE, SC.DROP ------------------------------------------------------------------------------------------ */
 
 /* Options of SC.CREATE as they are taken: args[at] is the word. */
@@ -51,31 +37,6 @@ static bool is_create_option(struct resp_arg arg)
     return false;
 }
 
-static int take_type(struct resp_arg arg, enum quire_type *type, struct quire_error *err)
-{
-    static const enum quire_type types[] = {QUIRE_TYPE_F32, QUIRE_TYPE_F16, QUIRE_TYPE_I8};
-    for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
-        if (!arg_is(arg, quire_type_name(types[i])))
-            continue;
-        *type = types[i];
-        return 0;
-    }
-    return error_set(err, QUIRE_EINVALID, "TYPE is '%.*s': say f32, f16 or i8", ARG_SHOWN(arg, 64u));
-}
-
-/* The first word behind SCOPE is a key whatever it says. */
-static int take_scope_keys(struct creating *t, struct quire_error *err)
-{
-    uint32_t first = ++t->at;
-    for (; t->at < t->n && (t->at == first || !is_create_option(t->args[t->at])); t->at++) {
-        if (t->config.n_scope_keys == CACHE_SCOPE_KEYS_MAX)
-            return error_set(err, QUIRE_ELIMIT, "SCOPE has more than %u keys: join some of them to one",
-                             CACHE_SCOPE_KEYS_MAX);
-        t->config.scope_keys[t->config.n_scope_keys++] = cache_arg_bytes(t->args[t->at]);
-    }
-    return t->at == first ? error_set(err, QUIRE_EINVALID, "syntax error: SCOPE needs keys") : 0;
-}
-
 static int take_create_option(struct creating *t, struct quire_error *err)
 {
     struct resp_arg word = t->args[t->at];
@@ -83,8 +44,16 @@ static int take_create_option(struct creating *t, struct quire_error *err)
     int rc;
     if (!is_create_option(word))
         return error_set(err, QUIRE_EINVALID, "syntax error at '%.*s': no option of SC.CREATE", ARG_SHOWN(word, 64u));
-    if (arg_is(word, "SCOPE"))
-        return take_scope_keys(t, err);
+    if (arg_is(word, "SCOPE")) {
+        uint32_t first = ++t->at; /* a key whatever it says */
+        for (; t->at < t->n && (t->at == first || !is_create_option(t->args[t->at])); t->at++) {
+            if (t->config.n_scope_keys == CACHE_SCOPE_KEYS_MAX)
+                return error_set(err, QUIRE_ELIMIT, "SCOPE has more than %u keys: join some of them to one",
+                                 CACHE_SCOPE_KEYS_MAX);
+            t->config.scope_keys[t->config.n_scope_keys++] = cache_arg_bytes(t->args[t->at]);
+        }
+        return t->at == first ? error_set(err, QUIRE_EINVALID, "syntax error: SCOPE needs keys") : 0;
+    }
     if (arg_is(word, "REQUIRESCOPE")) {
         t->config.require_scope = true;
         t->at++;
@@ -94,8 +63,15 @@ static int take_create_option(struct creating *t, struct quire_error *err)
         return error_set(err, QUIRE_EINVALID, "syntax error: %.*s needs a value", ARG_SHOWN(word, 64u));
     struct resp_arg value = t->args[t->at + 1];
     t->at += 2;
-    if (arg_is(word, "TYPE"))
-        return take_type(value, &t->config.type, err);
+    if (arg_is(word, "TYPE")) {
+        static const enum quire_type types[] = {QUIRE_TYPE_F32, QUIRE_TYPE_F16, QUIRE_TYPE_I8};
+        for (size_t i = 0; i < sizeof types / sizeof *types; i++)
+            if (arg_is(value, quire_type_name(types[i]))) {
+                t->config.type = types[i];
+                return 0;
+            }
+        return error_set(err, QUIRE_EINVALID, "TYPE is '%.*s': say f32, f16 or i8", ARG_SHOWN(value, 64u));
+    }
     if (arg_is(word, "MEMORY"))
         return cache_arg_integer("MEMORY", value, 1, 1ull << 46, &t->config.memory_bytes, err);
     if (arg_is(word, "DISK"))
@@ -124,7 +100,7 @@ void cmd_sc_create(struct caller *c, const struct resp_arg *args, uint32_t n)
         rc = error_set(&err, QUIRE_EINVALID, "DIM is missing: how many dimensions the encoder's vectors have");
     if (rc == 0)
         rc = caches_add(caches, &t.config, &lsn, &err);
-    reply_done(c, rc, "OK", lsn, &err);
+    cache_reply_ok(c, rc, lsn, &err);
 }
 
 void cmd_sc_drop(struct caller *c, const struct resp_arg *args, uint32_t n)
@@ -134,7 +110,7 @@ void cmd_sc_drop(struct caller *c, const struct resp_arg *args, uint32_t n)
     struct caches *caches = c->lane->service->caches;
     (void)n;
     int rc = caches ? caches_drop(caches, cache_arg_bytes(args[1]), &lsn, &err) : QUIRE_ENOTFOUND;
-    reply_done(c, rc, NULL, rc < 0 ? 0 : lsn, &err);
+    cache_reply_whether(c, rc, lsn, &err);
 }
 
 /* ---- SC.CAT.SET, GET, DEL ---------------------------------------------------------------------------------------- */
@@ -173,7 +149,7 @@ void cmd_sc_cat_set(struct caller *c, const struct resp_arg *args, uint32_t n)
     int rc = part_words(args + 3, n - 3, words, &n_words, &err);
     if (rc == 0)
         rc = cache_set_category(cache, cache_arg_bytes(args[2]), words, n_words, &lsn, &err);
-    reply_done(c, rc, "OK", lsn, &err);
+    cache_reply_ok(c, rc, lsn, &err);
     cache_unref(cache);
 }
 
@@ -220,7 +196,7 @@ void cmd_sc_cat_del(struct caller *c, const struct resp_arg *args, uint32_t n)
     if (!cache)
         return;
     int rc = cache_drop_category(cache, cache_arg_bytes(args[2]), &lsn, &err);
-    reply_done(c, rc, NULL, rc < 0 ? 0 : lsn, &err);
+    cache_reply_whether(c, rc, lsn, &err);
     cache_unref(cache);
 }
 
@@ -233,17 +209,16 @@ void cmd_sc_load(struct caller *c, const struct resp_arg *args, uint32_t n)
     struct cache *cache = cache_call_find(c, args[1]);
     if (!cache)
         return;
-    int rc = n == 4 || (n == 6 && arg_is(args[4], "EX"))
-                 ? cache_arg_number("the load", args[3], 1, &x, &err)
-                 : error_set(&err, QUIRE_EINVALID, "syntax error at '%.*s': SC.LOAD cache model x [EX seconds]",
-                             ARG_SHOWN(args[4], 64u));
+    int rc = cache_arg_option(args, n, 4, "EX", "SC.LOAD cache model x [EX seconds]", &err);
+    if (rc == 0)
+        rc = cache_arg_number("the load", args[3], 1, &x, &err);
     if (rc == 0 && n == 6)
         rc = cache_arg_number("EX", args[5], 86400, &seconds, &err);
     if (rc == 0 && n == 6 && seconds * 1000 < 1)
         rc = error_set(&err, QUIRE_ERANGE, "EX is '%.*s': give at least 0.001 seconds", ARG_SHOWN(args[5], 64u));
     if (rc == 0)
         rc = cache_load(cache, cache_arg_bytes(args[2]), x, (uint64_t)(seconds * 1000), &err);
-    reply_done(c, rc, "OK", 0, &err);
+    cache_reply_ok(c, rc, 0, &err);
     cache_unref(cache);
 }
 
@@ -272,10 +247,7 @@ void cmd_sc_import(struct caller *c, const struct resp_arg *args, uint32_t n)
     if (!cache)
         return;
     int taken = cache_import(cache, args[2].data, args[2].bytes, &err);
-    if (taken < 0)
-        cache_reply_error(c, &err);
-    else
-        resp_integer(caller_reply(c), taken);
+    cache_reply_number(c, taken, (uint64_t)taken, 0, &err);
     cache_unref(cache);
 }
 
@@ -310,44 +282,21 @@ static const struct selector *find_selector(struct resp_arg arg)
     return NULL;
 }
 
-static int take_ids(struct invalidation *v, const struct resp_arg *args, uint32_t n, struct quire_error *err)
-{
-    int rc = 0;
-    v->ids = malloc(n * sizeof *v->ids);
-    if (!v->ids)
-        return error_set(err, QUIRE_ENOMEM, "no memory for %u ids", n);
-    for (uint32_t i = 0; i < n && rc == 0; i++)
-        rc = cache_arg_id(args[i], &v->ids[i], err);
-    v->selector.ids = v->ids;
-    v->selector.n = n;
-    return rc;
-}
-
-static int take_names(struct invalidation *v, const struct resp_arg *args, uint32_t n, struct quire_error *err)
-{
-    if (n > CACHE_TAGS_MAX)
-        return error_set(err, QUIRE_ELIMIT, "%u names, more than %u: invalidate them in several calls", n,
-                         CACHE_TAGS_MAX);
-    for (uint32_t i = 0; i < n; i++) {
-        if (v->selector.by == QUIRE_CACHE_BY_TAG && i > 0 && find_selector(args[i]))
-            return error_set(err, QUIRE_EINVALID,
-                             "syntax error at '%.*s': give one selector (a tag of this name must come first)",
-                             ARG_SHOWN(args[i], 64u));
-        v->names[i] = cache_arg_bytes(args[i]);
-    }
-    v->selector.names = v->names;
-    v->selector.n = n;
-    return 0;
-}
-
 /* The values of a selector: n of them. */
 static int take_values(struct invalidation *v, const struct cache_config *config, const struct resp_arg *args,
                        uint32_t n, struct quire_error *err)
 {
-    int rc;
+    int rc = 0;
     switch (v->selector.by) {
     case QUIRE_CACHE_BY_ID:
-        return take_ids(v, args, n, err);
+        v->ids = malloc(n * sizeof *v->ids);
+        if (!v->ids)
+            return error_set(err, QUIRE_ENOMEM, "no memory for %u ids", n);
+        for (uint32_t i = 0; i < n && rc == 0; i++)
+            rc = cache_arg_id(args[i], &v->ids[i], err);
+        v->selector.ids = v->ids;
+        v->selector.n = n;
+        return rc;
     case QUIRE_CACHE_BY_NEAR:
         v->vector = cache_arg_bytes(args[0]);
         rc = cache_check_vector(config, args[0].bytes, err);
@@ -363,7 +312,19 @@ static int take_values(struct invalidation *v, const struct cache_config *config
     case QUIRE_CACHE_BY_ENCODER:
         break;
     }
-    return take_names(v, args, n, err);
+    if (n > CACHE_TAGS_MAX)
+        return error_set(err, QUIRE_ELIMIT, "%u names, more than %u: invalidate them in several calls", n,
+                         CACHE_TAGS_MAX);
+    for (uint32_t i = 0; i < n; i++) {
+        if (v->selector.by == QUIRE_CACHE_BY_TAG && i > 0 && find_selector(args[i]))
+            return error_set(err, QUIRE_EINVALID,
+                             "syntax error at '%.*s': give one selector (a tag of this name must come first)",
+                             ARG_SHOWN(args[i], 64u));
+        v->names[i] = cache_arg_bytes(args[i]);
+    }
+    v->selector.names = v->names;
+    v->selector.n = n;
+    return 0;
 }
 
 /* args: what follows the name of the cache. DRYRUN stands first or last; what a selector needs is its own, whatever it
@@ -475,12 +436,7 @@ void cmd_sc_invalidate(struct caller *c, const struct resp_arg *args, uint32_t n
     }
     if (rc == 0)
         rc = cache_invalidate(cache, c->lane->cache_scratch, &what.selector, what.dry_run, &gone, &lsn, &err);
-    if (rc < 0) {
-        cache_reply_error(c, &err);
-    } else {
-        resp_integer(caller_reply(c), (long long)gone);
-        caller_wait_lsn(c, lsn);
-    }
+    cache_reply_number(c, rc, gone, lsn, &err);
     free(what.ids);
     cache_unref(cache);
 }

@@ -18,22 +18,6 @@ enum { AUDITS_MAX = 100, AUDIT_REPLY_BYTES = 16 << 20 };
 
 /* ---- SC.PUT, SC.NEG, SC.FAIL ------------------------------------------------------------------------------------- */
 
-static void put_outcome(const struct quire_cache_put_result *r, struct resp_buffer *out)
-{
-    bool lives =
-        r->outcome == QUIRE_CACHE_STORED || r->outcome == QUIRE_CACHE_REPLACED || r->outcome == QUIRE_CACHE_EXISTS;
-    resp_map(out, 5);
-    cache_field_text(out, "outcome", quire_cache_put_outcome_name(r->outcome));
-    resp_text(out, "id");
-    if (lives)
-        cache_reply_id(out, r->id);
-    else
-        resp_null(out);
-    cache_field_integer(out, "ttl_ms", lives ? cache_ttl(r->expire_ms, clock_wall_ms()) : 0);
-    cache_field_integer(out, "evicted", r->evicted);
-    cache_field_integer(out, "woken", r->woken);
-}
-
 void cmd_sc_put(struct caller *c, const struct resp_arg *args, uint32_t n)
 {
     struct quire_error err = {0};
@@ -50,7 +34,19 @@ void cmd_sc_put(struct caller *c, const struct resp_arg *args, uint32_t n)
     if (rc < 0) {
         cache_reply_error(c, &err);
     } else {
-        put_outcome(&result, caller_reply(c));
+        struct resp_buffer *out = caller_reply(c);
+        bool there = result.outcome == QUIRE_CACHE_STORED || result.outcome == QUIRE_CACHE_REPLACED ||
+                     result.outcome == QUIRE_CACHE_EXISTS;
+        resp_map(out, 5);
+        cache_field_text(out, "outcome", quire_cache_put_outcome_name(result.outcome));
+        resp_text(out, "id");
+        if (there)
+            cache_reply_id(out, result.id);
+        else
+            resp_null(out);
+        cache_field_integer(out, "ttl_ms", there ? cache_ttl(result.expire_ms, clock_wall_ms()) : 0);
+        cache_field_integer(out, "evicted", result.evicted);
+        cache_field_integer(out, "woken", result.woken);
         caller_wait_lsn(c, result.lsn);
     }
     cache_args_fini(&taken);
@@ -69,24 +65,9 @@ void cmd_sc_neg(struct caller *c, const struct resp_arg *args, uint32_t n)
     cache_args_query(&taken, &query);
     if (rc == 0)
         rc = cache_negative(cache, &query, taken.ttl_ms, taken.lease, &err);
-    if (rc < 0)
-        cache_reply_error(c, &err);
-    else
-        resp_simple(caller_reply(c), "OK");
+    cache_reply_ok(c, rc, 0, &err);
     cache_args_fini(&taken);
     cache_unref(cache);
-}
-
-/* Replies 1, 0 where there was no such thing, or the error; waits for the lsn of what was done. */
-static void reply_whether(struct caller *c, int rc, uint64_t lsn, const struct quire_error *err)
-{
-    if (rc < 0 && rc != QUIRE_ENOTFOUND) {
-        cache_reply_error(c, err);
-        return;
-    }
-    resp_integer(caller_reply(c), rc >= 0);
-    if (rc >= 0)
-        caller_wait_lsn(c, lsn);
 }
 
 void cmd_sc_fail(struct caller *c, const struct resp_arg *args, uint32_t n)
@@ -96,7 +77,7 @@ void cmd_sc_fail(struct caller *c, const struct resp_arg *args, uint32_t n)
     (void)n;
     if (!cache)
         return;
-    reply_whether(c, cache_fail(cache, cache_arg_bytes(args[2]), &err), 0, &err);
+    cache_reply_whether(c, cache_fail(cache, cache_arg_bytes(args[2]), &err), 0, &err);
     cache_unref(cache);
 }
 
@@ -110,40 +91,25 @@ static int take_verdict(struct resp_arg arg, bool *good, struct quire_error *err
                : error_set(err, QUIRE_EINVALID, "syntax error at '%.*s': say GOOD or BAD", ARG_SHOWN(arg, 64u));
 }
 
-/* A verdict at args[at], then [SIM s]; -1 where that is not given. */
-static int take_feedback(const struct resp_arg *args, uint32_t n, uint64_t *id, bool *good, double *similarity,
-                         struct quire_error *err)
-{
-    *similarity = -1;
-    int rc = cache_arg_id(args[2], id, err);
-    if (rc == 0)
-        rc = take_verdict(args[3], good, err);
-    if (rc < 0 || n == 4)
-        return rc;
-    if (n != 6 || !arg_is(args[4], "SIM"))
-        return error_set(err, QUIRE_EINVALID, "syntax error at '%.*s': SC.FEEDBACK cache id GOOD|BAD [SIM s]",
-                         ARG_SHOWN(args[4], 64u));
-    return cache_arg_number("SIM", args[5], 1, similarity, err);
-}
-
 void cmd_sc_feedback(struct caller *c, const struct resp_arg *args, uint32_t n)
 {
     struct quire_error err = {0};
     uint64_t id, lsn = 0;
-    double similarity;
+    double similarity = -1; /* not given */
     bool good = false;
     struct cache *cache = cache_call_find(c, args[1]);
     if (!cache)
         return;
-    int rc = take_feedback(args, n, &id, &good, &similarity, &err);
+    int rc = cache_arg_id(args[2], &id, &err);
+    if (rc == 0)
+        rc = take_verdict(args[3], &good, &err);
+    if (rc == 0)
+        rc = cache_arg_option(args, n, 4, "SIM", "SC.FEEDBACK cache id GOOD|BAD [SIM s]", &err);
+    if (rc == 0 && n == 6)
+        rc = cache_arg_number("SIM", args[5], 1, &similarity, &err);
     if (rc == 0)
         rc = cache_feedback(cache, id, good, similarity, &lsn, &err);
-    if (rc < 0) {
-        cache_reply_error(c, &err);
-    } else {
-        resp_simple(caller_reply(c), "OK");
-        caller_wait_lsn(c, lsn);
-    }
+    cache_reply_ok(c, rc, lsn, &err);
     cache_unref(cache);
 }
 
@@ -193,24 +159,6 @@ static void on_audits_read(struct cache_reading *reading)
     end_audits(call);
 }
 
-/* Takes up to `most` pairs. */
-static int pop_audits(struct audit_call *call, uint64_t most, struct quire_error *err)
-{
-    uint64_t bytes = 0;
-    while (call->n < most && bytes < AUDIT_REPLY_BYTES) {
-        struct cache_text *item = &call->items[call->n];
-        struct quire_cache_audit *audit = &call->audits[call->n];
-        int rc = cache_audit_pop(call->cache, audit, &item->at, err);
-        if (rc < 0)
-            return rc == QUIRE_ENOTFOUND || call->n > 0 ? 0 : rc;
-        item->id = audit->id;
-        item->at.segment = item->at.bytes ? item->at.segment : 0;
-        bytes += item->at.bytes;
-        call->n++;
-    }
-    return 0;
-}
-
 void cmd_sc_audit_pop(struct caller *c, const struct resp_arg *args, uint32_t n)
 {
     struct quire_error err = {0};
@@ -218,10 +166,7 @@ void cmd_sc_audit_pop(struct caller *c, const struct resp_arg *args, uint32_t n)
     struct cache *cache = cache_call_find(c, args[2]);
     if (!cache)
         return;
-    int rc = n == 3 || (n == 5 && arg_is(args[3], "COUNT"))
-                 ? 0
-                 : error_set(&err, QUIRE_EINVALID, "syntax error at '%.*s': SC.AUDIT POP cache [COUNT n]",
-                             ARG_SHOWN(args[3], 64u));
+    int rc = cache_arg_option(args, n, 3, "COUNT", "SC.AUDIT POP cache [COUNT n]", &err);
     if (rc == 0 && n == 5)
         rc = cache_arg_integer("COUNT", args[4], 1, AUDITS_MAX, &most, &err);
     struct audit_call *call = rc == 0 ? deferred_begin(c, NULL, sizeof *call, false) : NULL;
@@ -232,8 +177,19 @@ void cmd_sc_audit_pop(struct caller *c, const struct resp_arg *args, uint32_t n)
         return;
     }
     call->cache = cache;
-    rc = pop_audits(call, most, &err);
-    if (rc < 0) {
+    for (uint64_t bytes = 0; rc == 0 && call->n < most && bytes < AUDIT_REPLY_BYTES;) {
+        struct cache_text *item = &call->items[call->n];
+        struct quire_cache_audit *audit = &call->audits[call->n];
+        rc = cache_audit_pop(cache, audit, &item->at, &err);
+        if (rc < 0)
+            break;
+        item->id = audit->id;
+        item->at.segment = item->at.bytes ? item->at.segment : 0;
+        bytes += item->at.bytes;
+        call->n++;
+    }
+    /* what has been taken is shown whatever follows */
+    if (rc < 0 && rc != QUIRE_ENOTFOUND && call->n == 0) {
         resp_quire_error(&call->base.pending.out, &err);
         end_audits(call);
         return;
@@ -261,10 +217,7 @@ void cmd_sc_audit_put(struct caller *c, const struct resp_arg *args, uint32_t n)
         rc = take_verdict(args[4], &right, &err);
     if (rc == 0)
         rc = cache_audit_put(cache, number, right, &err);
-    if (rc < 0)
-        cache_reply_error(c, &err);
-    else
-        resp_simple(caller_reply(c), "OK");
+    cache_reply_ok(c, rc, 0, &err);
     cache_unref(cache);
 }
 
@@ -277,15 +230,14 @@ void cmd_sc_touch(struct caller *c, const struct resp_arg *args, uint32_t n)
     struct cache *cache = cache_call_find(c, args[1]);
     if (!cache)
         return;
-    int rc = n == 3 || (n == 5 && arg_is(args[3], "TTL"))
-                 ? cache_arg_id(args[2], &id, &err)
-                 : error_set(&err, QUIRE_EINVALID, "syntax error at '%.*s': SC.TOUCH cache id [TTL ms]",
-                             ARG_SHOWN(args[3], 64u));
+    int rc = cache_arg_option(args, n, 3, "TTL", "SC.TOUCH cache id [TTL ms]", &err);
+    if (rc == 0)
+        rc = cache_arg_id(args[2], &id, &err);
     if (rc == 0 && n == 5)
         rc = cache_arg_integer("TTL", args[4], 1, CACHE_TTL_MS_MAX, &ttl_ms, &err);
     if (rc == 0)
         rc = cache_touch(cache, id, ttl_ms, &lsn, &err);
-    reply_whether(c, rc, lsn, &err);
+    cache_reply_whether(c, rc, lsn, &err);
     cache_unref(cache);
 }
 
@@ -299,7 +251,7 @@ static void set_pinned(struct caller *c, const struct resp_arg *args, bool pinne
     int rc = cache_arg_id(args[2], &id, &err);
     if (rc == 0)
         rc = cache_pin(cache, id, pinned, &lsn, &err);
-    reply_whether(c, rc, lsn, &err);
+    cache_reply_whether(c, rc, lsn, &err);
     cache_unref(cache);
 }
 

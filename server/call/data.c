@@ -56,8 +56,7 @@ static void on_unbind(void *context, struct collection *collection)
     worker_post(&s->worker, &d->job);
 }
 
-/* ---- binding ------------------------------------------------------------------------------------------------------
- * */
+/* ---- binding ----------------------------------------------------------------------------------------------------- */
 
 struct binding {
     struct service *service;
@@ -153,18 +152,6 @@ static void log_event(void *context, bool warning, const char *line)
     log_line(s->log, warning ? LOG_LEVEL_WARNING : LOG_LEVEL_NOTICE, "%s", line);
 }
 
-static void log_report(const struct service *s, const struct store_report *r)
-{
-    log_line(
-        s->log, LOG_LEVEL_NOTICE,
-        "data folder %s: %llu collections, %llu elements, %llu segments; replayed %llu records (%llu bytes of log) "
-        "in %.3f s%s",
-        s->config->dir, (unsigned long long)r->collections, (unsigned long long)r->elements,
-        (unsigned long long)r->segments, (unsigned long long)r->journal.records,
-        (unsigned long long)r->journal.log_bytes, (double)r->duration_us / 1e6,
-        r->journal.torn_bytes ? "; cut a torn end of the log" : "");
-}
-
 static void close_store(void *context)
 {
     struct service *s = context;
@@ -172,25 +159,6 @@ static void close_store(void *context)
     if (store_close(s->store, &err) < 0)
         log_line(s->log, LOG_LEVEL_WARNING, "the last writes may be lost: %s", err.message);
     s->store = NULL;
-}
-
-static int create_caches(struct service *s, struct quire_error *err)
-{
-    const char *guards = s->config->cache_guards;
-    struct caches_options options = {.folder = s->config->dir,
-                                     .guard_folder = guards[0] ? guards : NULL,
-                                     .log = log_event,
-                                     .log_context = s,
-                                     .seal_rows = (uint32_t)s->config->cache_seal_rows};
-    int rc = caches_create(&options, &s->caches, err);
-    return rc == 0 ? cache_scratch_create(&s->cache_scratch, err) : rc;
-}
-
-static int begin_caches(struct service *s, struct quire_error *err)
-{
-    int rc = caches_begin(s->caches, store_journal(s->store), err);
-    s->caches_begun = rc == 0;
-    return rc;
 }
 
 void data_journal_set(struct service *s, struct journal *journal, void (*close_it)(void *context), void *context)
@@ -222,9 +190,16 @@ int data_open(struct service *s, struct quire_error *err)
                                     .threads = (unsigned)config->build_threads,
                                     .checkpoint_bytes = config->checkpoint_bytes,
                                     .no_maintenance = true};
+    struct caches_options caches = {.folder = config->dir,
+                                    .guard_folder = config->cache_guards[0] ? config->cache_guards : NULL,
+                                    .log = log_event,
+                                    .log_context = s,
+                                    .seal_rows = (uint32_t)config->cache_seal_rows};
     if (config->dir[0] == 0)
         return 0;
-    int rc = create_caches(s, err);
+    int rc = caches_create(&caches, &s->caches, err);
+    if (rc == 0)
+        rc = cache_scratch_create(&s->cache_scratch, err);
     if (rc < 0)
         return rc;
     rc = store_open(config->dir, &options, &host, &s->store, &report, err);
@@ -232,11 +207,19 @@ int data_open(struct service *s, struct quire_error *err)
         return rc;
     s->keyspace.unbind = on_unbind;
     s->keyspace.unbind_context = s;
-    log_report(s, &report);
+    log_line(
+        s->log, LOG_LEVEL_NOTICE,
+        "data folder %s: %llu collections, %llu elements, %llu segments; replayed %llu records (%llu bytes of log) "
+        "in %.3f s%s",
+        config->dir, (unsigned long long)report.collections, (unsigned long long)report.elements,
+        (unsigned long long)report.segments, (unsigned long long)report.journal.records,
+        (unsigned long long)report.journal.log_bytes, (double)report.duration_us / 1e6,
+        report.journal.torn_bytes ? "; cut a torn end of the log" : "");
     data_journal_set(s, store_journal(s->store), close_store, s);
     rc = bind_keys(s, err);
     if (rc == 0)
-        rc = begin_caches(s, err);
+        rc = caches_begin(s->caches, store_journal(s->store), err);
+    s->caches_begun = rc == 0;
     /* a checkpoint writes keys and caches: none before they are whole */
     return rc == 0 ? store_begin_maintenance(s->store, err) : rc;
 }
@@ -265,19 +248,6 @@ static int config_of(const char *path, uint64_t memory_bytes, struct collection_
     return collection_config_validate(out, err);
 }
 
-/* The set of a key, with a reference; NULL where there is none. */
-static int find_set(struct service *s, struct resp_arg name, struct collection **out, struct quire_error *err)
-{
-    struct keyspace_lock lock;
-    struct key key = keyspace_key(&s->keyspace, name);
-    keyspace_lock_key(&lock, &s->keyspace, &key);
-    const struct key_entry *entry = keyspace_find(&lock, &key);
-    bool other = entry && entry->type != KEY_VECTOR_SET;
-    *out = entry && !other ? collection_ref(entry->set) : NULL;
-    keyspace_unlock(&lock);
-    return other ? error_set(err, QUIRE_EEXISTS, "Target key name already exists, and is no vector set") : 0;
-}
-
 static int bind_new(struct service *s, struct resp_arg name, struct collection *collection, uint64_t *lsn,
                     struct quire_error *err)
 {
@@ -303,14 +273,17 @@ int data_adopt(struct service *s, struct resp_arg name, const char *path, uint64
     struct collection *set;
     struct collection_config config;
     uint64_t made = 0;
-    int rc = find_set(s, name, &set, err);
-    if (rc == 0 && set) {
+    bool other;
+    int rc;
+    set = keyspace_get_vectors(&s->keyspace, name, &other);
+    if (other)
+        return error_set(err, QUIRE_EEXISTS, "Target key name already exists, and is no vector set");
+    if (set) {
         rc = store_adopt(s->store, set, path, lsn, err);
         collection_unref(set);
         return rc;
     }
-    if (rc == 0)
-        rc = config_of(path, memory_bytes, &config, err);
+    rc = config_of(path, memory_bytes, &config, err);
     if (rc == 0)
         rc = store_create_collection(s->store, &config, NULL, &set, &made, err);
     if (rc < 0)

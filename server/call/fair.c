@@ -44,8 +44,8 @@
 
 enum {
     SHARES_MAX = 4096, /* tenants that a lane remembers */
-    ROOM_PARTS = 8,    /* of the room that is left for waiting searches a tenant may take one part */
-    ROOM_LEAST = 16,
+    QUEUE_PARTS = 8,   /* of the places that are left for waiting searches a tenant may take one part */
+    QUEUE_LEAST = 16,
     TURN_US = 250,        /* of the searches that one turn begins */
     SHARED_US = 10000000, /* how long a lane counts as shared after another has asked */
     WINDOW_US = 5000,     /* between two looks at what reads cost, and how many should run */
@@ -138,16 +138,6 @@ static struct fair_tenant **bucket_of(struct fair *fair, const char *key, uint32
     return &fair->buckets[XXH3_64bits(key, bytes) % FAIR_TABLE_BUCKETS];
 }
 
-static struct fair_stats *make_stats(void)
-{
-    struct fair_stats *s = calloc(1, sizeof *s);
-    if (!s)
-        return NULL;
-    histogram_init(&s->wait, s->wait_counts, FAIR_SUB_BITS, FAIR_BITS);
-    histogram_init(&s->latency, s->latency_counts, FAIR_SUB_BITS, FAIR_BITS);
-    return s;
-}
-
 /* Under the lock. The tenant of a key (its kind, then its name), made where there is none. */
 static struct fair_tenant *find_tenant(struct service *service, const char *key, uint32_t bytes)
 {
@@ -194,9 +184,13 @@ static bool bind(struct lane *lane, struct fair_share *share)
     const char *key = fair_flow_name(&share->flow, &bytes);
     pthread_mutex_lock(&service->fair->lock);
     struct fair_tenant *t = find_tenant(service, key, bytes);
-    if (t && !t->lanes[lane->index])
-        t->lanes[lane->index] = make_stats();
-    share->stats = t ? t->lanes[lane->index] : NULL;
+    struct fair_stats *stats = t ? t->lanes[lane->index] : NULL;
+    if (t && !stats && (stats = calloc(1, sizeof *stats))) {
+        histogram_init(&stats->wait, stats->wait_counts, FAIR_SUB_BITS, FAIR_BITS);
+        histogram_init(&stats->latency, stats->latency_counts, FAIR_SUB_BITS, FAIR_BITS);
+        t->lanes[lane->index] = stats;
+    }
+    share->stats = stats;
     share->tenant = share->stats ? t : NULL;
     if (share->tenant)
         t->references++;
@@ -220,18 +214,7 @@ static void forget_share(void *context, struct fair_flow *flow)
     pthread_mutex_unlock(&lane->service->fair->lock);
 }
 
-static void renew_limits(struct lane *lane, struct fair_share *share)
-{
-    struct fair *fair = lane->service->fair;
-    const struct fair_tenant *t = share->tenant;
-    pthread_mutex_lock(&fair->lock);
-    share->limits = *fair_limits_find(fair->limits, t->kind, t->name, t->bytes);
-    share->generation = atomic_load(&fair->generation);
-    pthread_mutex_unlock(&fair->lock);
-    share->flow.weight = (uint32_t)share->limits.weight;
-}
-
-/* The share that a request counts for, open. */
+/* The share that a request counts for, open, with the limits in force. */
 static struct fair_share *open_share(struct caller *caller, const struct fair_request *request)
 {
     struct lane *lane = caller->lane;
@@ -244,6 +227,7 @@ static struct fair_share *open_share(struct caller *caller, const struct fair_re
     memcpy(key + 1, name, bytes);
     struct fair_flow *flow = fair_queue_open(lane->fair->queue, key, (uint32_t)bytes + 1, &is_new);
     struct fair_share *share = (struct fair_share *)(void *)flow;
+    struct fair *fair = lane->service->fair;
     if (!share)
         return NULL;
     /* without a tenant: there was no memory when it was made */
@@ -251,8 +235,14 @@ static struct fair_share *open_share(struct caller *caller, const struct fair_re
         fair_queue_close(lane->fair->queue, flow);
         return NULL;
     }
-    if (share->generation != atomic_load_explicit(&lane->service->fair->generation, memory_order_acquire))
-        renew_limits(lane, share);
+    if (share->generation == atomic_load_explicit(&fair->generation, memory_order_acquire))
+        return share;
+    const struct fair_tenant *t = share->tenant;
+    pthread_mutex_lock(&fair->lock);
+    share->limits = *fair_limits_find(fair->limits, t->kind, t->name, t->bytes);
+    share->generation = atomic_load(&fair->generation);
+    pthread_mutex_unlock(&fair->lock);
+    share->flow.weight = (uint32_t)share->limits.weight;
     return share;
 }
 
@@ -456,27 +446,28 @@ static void launch(struct lane *lane, struct fair_ticket *ticket)
 }
 
 /* How many of a tenant may wait: the more wait in all, the fewer (dynamic thresholds: Choudhury and Hahne, 1998). So
- * one that floods fills an eighth of the lane's room, and a hundred of them together leave some to the next. */
+ * one that floods fills an eighth of the lane's queue, and a hundred of them together leave some to the next. */
 static uint32_t waiting_most(const struct lane_fair *f)
 {
     uint32_t all = fair_queue_waiting(f->queue), left = all < LANE_WAITING_MAX ? LANE_WAITING_MAX - all : 0;
-    return left / ROOM_PARTS > ROOM_LEAST ? left / ROOM_PARTS : ROOM_LEAST;
+    return left / QUEUE_PARTS > QUEUE_LEAST ? left / QUEUE_PARTS : QUEUE_LEAST;
 }
 
+/* Clients that wait for the share's backlog go on where that has halved. */
 static void release_clients(struct lane *lane, struct fair_share *share)
 {
+    if (!share->backlogged || share->flow.n_waiting > waiting_most(lane->fair) / 2)
+        return;
     share->backlogged = false;
     lane->host->release(lane, share);
 }
 
 static void drop_ticket(struct lane *lane, struct fair_ticket *ticket)
 {
-    const struct lane_fair *f = lane->fair;
     struct fair_share *share = ticket->pass->share;
     stat_add(&share->stats->cancelled, 1);
     count_now(share);
-    if (share->backlogged && share->flow.n_waiting <= waiting_most(f) / 2)
-        release_clients(lane, share);
+    release_clients(lane, share);
     ticket->run(ticket, QUIRE_ECANCELLED);
 }
 
@@ -489,8 +480,7 @@ static void dispatch(struct lane *lane)
     f->dispatching = true;
     while ((share = (struct fair_share *)(void *)fair_queue_next(f->queue)) && may_start(lane, share)) {
         struct fair_ticket *ticket = (struct fair_ticket *)(void *)fair_queue_take(f->queue);
-        if (share->backlogged && share->flow.n_waiting <= waiting_most(f) / 2)
-            release_clients(lane, share);
+        release_clients(lane, share);
         if (ticket->pass->caller->gone) {
             fair_queue_undo(f->queue, &ticket->item);
             drop_ticket(lane, ticket);
@@ -628,14 +618,6 @@ static void adjust(struct lane *lane, double idle)
     f->at_once = f->at_once < AT_ONCE_LEAST ? AT_ONCE_LEAST : f->at_once;
 }
 
-/* The processor time of this thread. */
-static uint64_t thread_us(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-    return (uint64_t)t.tv_sec * 1000000u + (uint64_t)t.tv_nsec / 1000u;
-}
-
 /* A lane that waits in a system call may be working there (handing reads over), one that uses no processor may have
  * been kept from it by others: it idled for no longer than either says. */
 void fair_note_wait(struct lane *lane, uint64_t before_us, uint64_t after_us)
@@ -646,7 +628,10 @@ void fair_note_wait(struct lane *lane, uint64_t before_us, uint64_t after_us)
     if (passed_us < WINDOW_US)
         return;
     uint64_t reads = engine_stats(lane->engine)->reads, n = reads - f->window_reads;
-    uint64_t busy_us = thread_us() - f->window_busy_us, off_us = passed_us > busy_us ? passed_us - busy_us : 0;
+    struct timespec cpu;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &cpu);
+    uint64_t busy_us = (uint64_t)cpu.tv_sec * 1000000u + (uint64_t)cpu.tv_nsec / 1000u - f->window_busy_us;
+    uint64_t off_us = passed_us > busy_us ? passed_us - busy_us : 0;
     uint64_t idle_us = off_us < f->waited_us ? off_us : f->waited_us;
     if (n >= WINDOW_READS) {
         double us = (double)idle_us / (double)n;
@@ -668,24 +653,24 @@ static bool is_gone(void *context, const struct fair_item *item)
     return *all || ticket->pass->caller->gone;
 }
 
-struct sweep {
+struct expiring {
     bool all; /* first */
     struct lane *lane;
 };
 
 static void drop_item(void *context, struct fair_item *item)
 {
-    const struct sweep *sweep = context;
-    drop_ticket(sweep->lane, (struct fair_ticket *)(void *)item);
+    const struct expiring *expiring = context;
+    drop_ticket(expiring->lane, (struct fair_ticket *)(void *)item);
 }
 
 void fair_expire(struct lane *lane, bool all)
 {
-    struct sweep sweep = {all, lane};
+    struct expiring expiring = {all, lane};
     struct lane_fair *f = lane->fair;
     f->closed |= all;
     if (fair_queue_waiting(f->queue) > 0)
-        fair_queue_drop(f->queue, is_gone, drop_item, &sweep);
+        fair_queue_drop(f->queue, is_gone, drop_item, &expiring);
 }
 
 void fair_reset_stats(struct lane *lane)

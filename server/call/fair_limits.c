@@ -136,21 +136,6 @@ static int by_name(const void *left, const void *right)
     return compare(a->kind, a->name, a->bytes, right);
 }
 
-static struct entry *add_entry(struct fair_limit_table *t, struct quire_error *err)
-{
-    if (t->n == FAIR_ENTRIES_MAX) {
-        error_set(err, QUIRE_ELIMIT, "tenant-limits: more than %d entries", FAIR_ENTRIES_MAX);
-        return NULL;
-    }
-    if (!array_reserve(&t->entries, &t->capacity, (size_t)t->n + 1)) {
-        error_set(err, QUIRE_ENOMEM, "no memory for tenant-limits");
-        return NULL;
-    }
-    struct entry *e = &t->entries[t->n++];
-    *e = (struct entry){.limits.weight = 1};
-    return e;
-}
-
 /* The words up to the next ';', which *at then stands behind. Nothing but blanks is no entry. */
 static int parse_entry(struct fair_limit_table *t, const char **at, struct quire_error *err)
 {
@@ -159,8 +144,13 @@ static int parse_entry(struct fair_limit_table *t, const char **at, struct quire
     *at = *end ? end + 1 : end;
     if (p >= end)
         return 0;
-    struct entry *e = add_entry(t, err);
-    int rc = e ? 0 : QUIRE_ENOMEM;
+    if (t->n == FAIR_ENTRIES_MAX)
+        return error_set(err, QUIRE_ELIMIT, "tenant-limits: more than %d entries", FAIR_ENTRIES_MAX);
+    if (!array_reserve(&t->entries, &t->capacity, (size_t)t->n + 1))
+        return error_set(err, QUIRE_ENOMEM, "no memory for tenant-limits");
+    struct entry *e = &t->entries[t->n++];
+    *e = (struct entry){.limits.weight = 1};
+    int rc = 0;
     for (bool first = true; rc == 0 && p < end; first = false) {
         size_t bytes = strcspn(p, " \t;");
         rc = first ? parse_name(p, bytes, e, err) : parse_limit(p, bytes, e, err);

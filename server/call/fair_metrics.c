@@ -54,45 +54,12 @@ static double percentile(const struct histogram *h, double share)
     return isnan(us) ? 0 : us;
 }
 
-static void fill(const struct service *service, const struct fair_tenant *t, struct fair_metric *f)
-{
-    _Atomic uint64_t wait_counts[FAIR_BUCKETS] = {0}, latency_counts[FAIR_BUCKETS] = {0};
-    struct histogram wait, latency;
-    histogram_init(&wait, wait_counts, FAIR_SUB_BITS, FAIR_BITS);
-    histogram_init(&latency, latency_counts, FAIR_SUB_BITS, FAIR_BITS);
-    label_write((struct quire_bytes){t->name, t->bytes}, f->name);
-    f->kind = t->kind;
-    f->limits = *fair_limits_find(service->fair->limits, t->kind, t->name, t->bytes);
-    sum_lanes(service, t, &f->sums);
-    for (unsigned i = 0; i < service->n_lanes; i++) {
-        if (!t->lanes[i])
-            continue;
-        histogram_merge(&wait, &t->lanes[i]->wait);
-        histogram_merge(&latency, &t->lanes[i]->latency);
-    }
-    f->wait_p50_us = percentile(&wait, 0.5);
-    f->wait_p99_us = percentile(&wait, 0.99);
-    f->latency_p50_us = percentile(&latency, 0.5);
-    f->latency_p99_us = percentile(&latency, 0.99);
-}
-
 static int dearest_first(const void *left, const void *right)
 {
     const struct candidate *a = left, *b = right;
     if (a->cost_us != b->cost_us)
         return a->cost_us < b->cost_us ? 1 : -1;
     return (a->queries < b->queries) - (a->queries > b->queries);
-}
-
-static void add_sums(struct fair_sums *to, const struct fair_sums *s)
-{
-#define X(name) to->name += s->name;
-    FAIR_COUNTS(X)
-#undef X
-    to->running += s->running;
-    to->waiting += s->waiting;
-    for (unsigned i = 0; i < N_REFUSALS; i++)
-        to->refused[i] += s->refused[i];
 }
 
 bool fair_metrics_take(struct service *service, uint32_t most, struct fair_metrics *out)
@@ -109,7 +76,13 @@ bool fair_metrics_take(struct service *service, uint32_t most, struct fair_metri
         for (const struct fair_tenant *t = fair->buckets[i]; t; t = t->next) {
             struct fair_sums sums;
             sum_lanes(service, t, &sums);
-            add_sums(&out->all, &sums);
+#define X(name) out->all.name += sums.name;
+            FAIR_COUNTS(X)
+#undef X
+            out->all.running += sums.running;
+            out->all.waiting += sums.waiting;
+            for (unsigned k = 0; k < N_REFUSALS; k++)
+                out->all.refused[k] += sums.refused[k];
             if (all)
                 all[n++] = (struct candidate){t, sums.cost_us, sums.queries + fair_refused(&sums)};
         }
@@ -117,8 +90,27 @@ bool fair_metrics_take(struct service *service, uint32_t most, struct fair_metri
         qsort(all, n, sizeof *all, dearest_first);
     n = n < most ? n : most;
     out->metrics = n ? calloc(n, sizeof *out->metrics) : NULL;
-    for (; out->metrics && out->n < n; out->n++)
-        fill(service, all[out->n].tenant, &out->metrics[out->n]);
+    for (; out->metrics && out->n < n; out->n++) {
+        const struct fair_tenant *t = all[out->n].tenant;
+        struct fair_metric *m = &out->metrics[out->n];
+        _Atomic uint64_t wait_counts[FAIR_BUCKETS] = {0}, latency_counts[FAIR_BUCKETS] = {0};
+        struct histogram wait, latency;
+        histogram_init(&wait, wait_counts, FAIR_SUB_BITS, FAIR_BITS);
+        histogram_init(&latency, latency_counts, FAIR_SUB_BITS, FAIR_BITS);
+        for (unsigned i = 0; i < service->n_lanes; i++)
+            if (t->lanes[i]) {
+                histogram_merge(&wait, &t->lanes[i]->wait);
+                histogram_merge(&latency, &t->lanes[i]->latency);
+            }
+        label_write((struct quire_bytes){t->name, t->bytes}, m->name);
+        m->kind = t->kind;
+        m->limits = *fair_limits_find(fair->limits, t->kind, t->name, t->bytes);
+        sum_lanes(service, t, &m->sums);
+        m->wait_p50_us = percentile(&wait, 0.5);
+        m->wait_p99_us = percentile(&wait, 0.99);
+        m->latency_p50_us = percentile(&latency, 0.5);
+        m->latency_p99_us = percentile(&latency, 0.99);
+    }
     pthread_mutex_unlock(&fair->lock);
     bool whole = all && out->n == n;
     free(all);

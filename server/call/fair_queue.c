@@ -16,12 +16,13 @@
  *
  * When nothing waits or runs the clock steps beyond every tag: a flow that was alone is not made to pay for it later.
  *
- * A flow that is forgotten to make room loses what its tag was ahead of the clock, a few items' cost; flows that nobody
+ * A flow that is forgotten in favour of a new one loses what its tag was ahead of the clock, a few items' cost; flows that nobody
  * holds open go, the one that was closed first before the others.
  */
 #include "server/call/fair_queue.h"
 #include "io/array.h"
 #include "io/error.h"
+#include "io/heap.h"
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
@@ -32,6 +33,19 @@
 #define QUEUE_SHARE   0.015625   /* of the newest item in the mean of all, which new flows begin with */
 #define FLOWS_LIMIT   (1u << 24) /* of flows_max */
 #define BUCKETS_LEAST 64u
+
+static inline bool flow_is_before(struct fair_flow *const *left, struct fair_flow *const *right)
+{
+    const struct fair_flow *a = *left, *b = *right;
+    return a->tag < b->tag || (a->tag <= b->tag && a->arrival < b->arrival);
+}
+
+static inline void flow_is_at(struct fair_flow *const *flow, size_t at)
+{
+    (*flow)->heap_at = (uint32_t)at;
+}
+
+HEAP_DEFINE(flows, struct fair_flow *, flow_is_before, flow_is_at)
 
 struct fair_queue {
     struct fair_queue_config config;
@@ -99,37 +113,23 @@ static void idle_remove(struct fair_queue *q, struct fair_flow *f)
     f->idle_next = f->idle_prev = NULL;
 }
 
-static void idle_add(struct fair_queue *q, struct fair_flow *f)
-{
-    f->idle_prev = q->idle_last;
-    *(q->idle_last ? &q->idle_last->idle_next : &q->idle_first) = f;
-    q->idle_last = f;
-}
-
-static bool forget_oldest(struct fair_queue *q)
-{
-    struct fair_flow *f = q->idle_first;
-    if (!f)
-        return false;
-    idle_remove(q, f);
-    struct fair_flow **at = &q->buckets[f->hash & q->bucket_mask];
-    while (*at != f)
-        at = &(*at)->chain;
-    *at = f->chain;
-    q->n_flows--;
-    free_flow(q, f);
-    return true;
-}
-
-/* The heap has room for every flow before there is one, so that putting an item cannot fail. */
-static bool reserve_heap(struct fair_queue *q)
-{
-    return array_reserve(&q->heap, &q->heap_capacity, (size_t)q->n_flows + 1);
-}
-
+/* In place of the one that was closed first where there are flows_max. */
 static struct fair_flow *make_flow(struct fair_queue *q, const void *name, uint32_t bytes, uint64_t hash)
 {
-    if ((q->n_flows == q->config.flows_max && !forget_oldest(q)) || !reserve_heap(q))
+    if (q->n_flows == q->config.flows_max) {
+        struct fair_flow *oldest = q->idle_first;
+        if (!oldest)
+            return NULL;
+        idle_remove(q, oldest);
+        struct fair_flow **at = &q->buckets[oldest->hash & q->bucket_mask];
+        while (*at != oldest)
+            at = &(*at)->chain;
+        *at = oldest->chain;
+        q->n_flows--;
+        free_flow(q, oldest);
+    }
+    /* the heap has space for every flow before there is one, so that putting an item cannot fail */
+    if (!array_reserve(&q->heap, &q->heap_capacity, (size_t)q->n_flows + 1))
         return NULL;
     struct fair_flow *f = calloc(1, q->config.flow_bytes);
     char *copy = f ? malloc((size_t)bytes + 1) : NULL;
@@ -174,68 +174,15 @@ void fair_queue_close(struct fair_queue *q, struct fair_flow *f)
     if (--f->n_open > 0)
         return;
     assert(f->n_waiting == 0 && f->n_running == 0);
-    idle_add(q, f);
+    f->idle_prev = q->idle_last;
+    *(q->idle_last ? &q->idle_last->idle_next : &q->idle_first) = f;
+    q->idle_last = f;
 }
 
 const char *fair_flow_name(const struct fair_flow *f, uint32_t *bytes)
 {
     *bytes = f->name_bytes;
     return f->name;
-}
-
-/* ---- the heap ---------------------------------------------------------------------------------------------------- */
-
-static bool is_before(const struct fair_flow *a, const struct fair_flow *b)
-{
-    return a->tag < b->tag || (a->tag <= b->tag && a->arrival < b->arrival);
-}
-
-static void set_place(struct fair_queue *q, uint32_t at, struct fair_flow *f)
-{
-    q->heap[at] = f;
-    f->heap_at = at;
-}
-
-static void sift_up(struct fair_queue *q, uint32_t at)
-{
-    struct fair_flow *f = q->heap[at];
-    for (; at > 0 && is_before(f, q->heap[(at - 1) / 2]); at = (at - 1) / 2)
-        set_place(q, at, q->heap[(at - 1) / 2]);
-    set_place(q, at, f);
-}
-
-static void sift_down(struct fair_queue *q, uint32_t at)
-{
-    struct fair_flow *f = q->heap[at];
-    for (;;) {
-        uint32_t child = 2 * at + 1;
-        if (child + 1 < q->n_heap && is_before(q->heap[child + 1], q->heap[child]))
-            child++;
-        if (child >= q->n_heap || !is_before(q->heap[child], f))
-            break;
-        set_place(q, at, q->heap[child]);
-        at = child;
-    }
-    set_place(q, at, f);
-}
-
-static void heap_add(struct fair_queue *q, struct fair_flow *f)
-{
-    assert(q->n_heap < q->heap_capacity);
-    set_place(q, q->n_heap++, f);
-    sift_up(q, f->heap_at);
-}
-
-static void heap_remove(struct fair_queue *q, struct fair_flow *f)
-{
-    uint32_t at = f->heap_at;
-    struct fair_flow *last = q->heap[--q->n_heap];
-    f->heap_at = NOT_QUEUED;
-    if (last == f)
-        return;
-    set_place(q, at, last);
-    sift_up(q, at);
-    sift_down(q, last->heap_at);
 }
 
 /* ---- items ------------------------------------------------------------------------------------------------------- */
@@ -258,6 +205,12 @@ static void charge(struct fair_queue *q, struct fair_flow *f, struct fair_item *
     q->n_running++;
 }
 
+static void leave_heap(struct fair_queue *q, struct fair_flow *f)
+{
+    flows_remove(q->heap, q->n_heap--, f->heap_at);
+    f->heap_at = NOT_QUEUED;
+}
+
 static void unlink_item(struct fair_queue *q, struct fair_item *item)
 {
     struct fair_flow *f = item->flow;
@@ -278,7 +231,8 @@ void fair_queue_put(struct fair_queue *q, struct fair_flow *f, struct fair_item 
     if (f->n_waiting++ > 0)
         return;
     activate(q, f);
-    heap_add(q, f);
+    assert(q->n_heap < q->heap_capacity);
+    flows_push(q->heap, q->n_heap++, f);
 }
 
 struct fair_flow *fair_queue_next(const struct fair_queue *q)
@@ -296,9 +250,9 @@ struct fair_item *fair_queue_take(struct fair_queue *q)
     charge(q, f, item);
     f->arrival = ++q->arrivals; /* behind those of the same tag that have not been served */
     if (f->n_waiting > 0)
-        sift_down(q, f->heap_at);
+        flows_sink(q->heap, q->n_heap, f->heap_at);
     else
-        heap_remove(q, f);
+        leave_heap(q, f);
     return item;
 }
 
@@ -321,8 +275,8 @@ static void settle(struct fair_queue *q, struct fair_item *item, double cost)
         q->clock = q->highest;
     if (f->heap_at == NOT_QUEUED)
         return;
-    sift_up(q, f->heap_at);
-    sift_down(q, f->heap_at);
+    flows_rise(q->heap, f->heap_at);
+    flows_sink(q->heap, q->n_heap, f->heap_at);
 }
 
 void fair_queue_end(struct fair_queue *q, struct fair_item *item, double cost)
@@ -346,7 +300,7 @@ void fair_queue_cancel(struct fair_queue *q, struct fair_item *item)
     assert(f->n_waiting > 0);
     unlink_item(q, item);
     if (f->n_waiting == 0)
-        heap_remove(q, f);
+        leave_heap(q, f);
     if (q->n_running == 0 && q->n_waiting == 0)
         q->clock = q->highest;
 }
@@ -402,8 +356,6 @@ static bool check_flow(const struct fair_queue *q, const struct fair_flow *f, co
         return *reason = "a flow is in the heap without items, or has items and is not", false;
     if (n > 0 && (f->heap_at >= q->n_heap || q->heap[f->heap_at] != f))
         return *reason = "a flow is not where it says", false;
-    if (n > 0 && f->heap_at > 0 && is_before(f, q->heap[(f->heap_at - 1) / 2]))
-        return *reason = "the heap is out of order", false;
     if (f->n_open == 0 && (n > 0 || f->n_running > 0))
         return *reason = "a closed flow has items", false;
     if (f->tag > q->highest && f->tag > q->clock)
@@ -424,6 +376,8 @@ bool fair_queue_check(const struct fair_queue *q, const char **reason)
         }
     for (const struct fair_flow *f = q->idle_first; f; f = f->idle_next)
         n_idle++;
+    if (!flows_check(q->heap, q->n_heap))
+        return *reason = "the heap is out of order", false;
     if (n_idle != n_closed)
         return *reason = "the list of closed flows is not complete", false;
     if (n_flows != q->n_flows || n_waiting != q->n_waiting || n_running != q->n_running)

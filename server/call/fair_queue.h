@@ -9,7 +9,7 @@
  *   flow    what one tenant asks for: its items leave in the order in which they came
  *   item    a request: waits (fair_queue_put), is taken (fair_queue_take) and ends (fair_queue_end) or is cancelled
  *
- * Flows are found by their names; one that nobody holds open is kept until room is wanted.
+ * Flows are found by their names; one that nobody holds open is kept until its place is wanted.
  */
 #ifndef QUIRE_INDEX_FAIR_QUEUE_H
 #define QUIRE_INDEX_FAIR_QUEUE_H
@@ -43,7 +43,7 @@ struct fair_queue_config {
     uint32_t flows_max;
     size_t flow_bytes; /* sizeof struct fair_flow or more; zeroed when a flow is made */
     uint64_t seed;     /* of the names' hash */
-    /* A flow is about to be freed: to make room, or since the queue is destroyed. May be NULL. */
+    /* A flow is about to be freed: since another needs its place, or the queue is destroyed. May be NULL. */
     void (*forget)(void *context, struct fair_flow *flow);
     void *context;
 };

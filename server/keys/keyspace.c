@@ -5,7 +5,7 @@
  * keys that all fall together. Locks are held for microseconds: what takes long (large values to free, cleared tables)
  * is collected in the lock and freed when it is released, on the worker where there is one.
  *
- * A change has three steps. 1. All memory that it needs: a new entry, room in the queue of expiries, fields. 2. The
+ * A change has three steps. 1. All memory that it needs: a new entry, space in the queue of expiries, fields. 2. The
  * frame of the journal. 3. The change itself, which cannot fail. Undoing a change whose frame was refused would be the
  * other way; but then readers of other keys of one frame could see what never happened.
  *
@@ -22,6 +22,7 @@
 #include "io/array.h"
 #include "io/clock.h"
 #include "io/error.h"
+#include "io/heap.h"
 #include "io/memory.h"
 #include "server/keys/keyspace_log.h"
 #include <assert.h>
@@ -31,6 +32,18 @@
 #include <xxhash.h>
 
 enum { DUE_PER_LOCK = 64, LONG_HASH = 1024 };
+
+static inline bool expires_before(struct key_entry *const *a, struct key_entry *const *b)
+{
+    return (*a)->expire_ms < (*b)->expire_ms;
+}
+
+static inline void expiry_is_at(struct key_entry *const *e, size_t at)
+{
+    (*e)->queue_at = (uint32_t)at;
+}
+
+HEAP_DEFINE(expiries, struct key_entry *, expires_before, expiry_is_at)
 
 static uint64_t wall_clock_ms(void *context)
 {
@@ -106,11 +119,6 @@ static struct key_entry *entry_of(struct table_node *node)
     return (struct key_entry *)(void *)node;
 }
 
-static struct key key_of(const struct key_entry *e)
-{
-    return (struct key){e->key, e->node.key_bytes, e->node.hash};
-}
-
 static struct resp_arg arg_of(const struct key_entry *e)
 {
     return (struct resp_arg){e->key, e->node.key_bytes};
@@ -133,13 +141,6 @@ bool keyspace_entry_is_over(const struct key_entry *e, uint64_t now_ms)
 
 /* ---- create and destroy ------------------------------------------------------------------------------------------ */
 
-static void init_shard(struct shard *s)
-{
-    memset(s, 0, sizeof *s);
-    pthread_mutex_init(&s->lock, NULL);
-    key_table_init(&s->table, offsetof(struct key_entry, key));
-}
-
 int keyspace_init(struct keyspace *k, struct quire_error *err)
 {
     memset(k, 0, sizeof *k);
@@ -149,8 +150,11 @@ int keyspace_init(struct keyspace *k, struct quire_error *err)
     k->shards = memory_aligned(64, KEYSPACE_SHARDS * sizeof *k->shards);
     if (!k->shards)
         return error_set(err, QUIRE_ENOMEM, "no memory for the keyspace");
-    for (unsigned i = 0; i < KEYSPACE_SHARDS; i++)
-        init_shard(&k->shards[i]);
+    memset(k->shards, 0, KEYSPACE_SHARDS * sizeof *k->shards);
+    for (unsigned i = 0; i < KEYSPACE_SHARDS; i++) {
+        pthread_mutex_init(&k->shards[i].lock, NULL);
+        key_table_init(&k->shards[i].table, offsetof(struct key_entry, key));
+    }
     return 0;
 }
 
@@ -181,7 +185,7 @@ const char *__tsan_default_options(void)
 }
 #endif
 
-/* ---- holding ----------------------------------------------------------------------------------------------------- */
+/* ---- locks ------------------------------------------------------------------------------------------------------- */
 
 static unsigned shard_number(uint64_t hash)
 {
@@ -243,11 +247,6 @@ void keyspace_lock_all(struct keyspace_lock *lock, struct keyspace *k)
     lock_marked(lock);
 }
 
-static bool holds(const struct keyspace_lock *lock, uint64_t hash)
-{
-    return lock->shards[shard_number(hash) / 64] >> shard_number(hash) % 64 & 1;
-}
-
 static void free_cleared(void *argument)
 {
     struct key_table *tables = argument;
@@ -270,12 +269,6 @@ static void unbind(const struct keyspace *k, struct key_entry *e)
 static void unbind_node(void *context, struct table_node *node)
 {
     unbind(context, entry_of(node));
-}
-
-static void unbind_cleared(struct keyspace *k, struct key_table *tables)
-{
-    for (unsigned i = 0; i < KEYSPACE_SHARDS; i++)
-        key_table_each(&tables[i], unbind_node, k);
 }
 
 static void free_removed(void *argument)
@@ -304,8 +297,8 @@ void keyspace_unlock(struct keyspace_lock *lock)
         else
             keyspace_entry_free(e);
     }
-    if (lock->cleared)
-        unbind_cleared(lock->keyspace, lock->cleared);
+    for (unsigned i = 0; lock->cleared && i < KEYSPACE_SHARDS; i++)
+        key_table_each(&lock->cleared[i], unbind_node, lock->keyspace);
     if (lock->cleared)
         run_later(lock->keyspace, free_cleared, lock->cleared);
 }
@@ -324,30 +317,7 @@ void keyspace_used(struct keyspace_lock *lock, struct key_entry *entry)
 
 /* ---- the queue of expiries --------------------------------------------------------------------------------------- */
 
-static void place_in_queue(struct shard *s, size_t at, struct key_entry *e)
-{
-    s->queue[at] = e;
-    e->queue_at = (uint32_t)at;
-}
-
-/* Finds the place of e, which may stand at `at`, by moving others. */
-static void sift(struct shard *s, size_t at, struct key_entry *e)
-{
-    while (at > 0 && s->queue[(at - 1) / 2]->expire_ms > e->expire_ms) {
-        place_in_queue(s, at, s->queue[(at - 1) / 2]);
-        at = (at - 1) / 2;
-    }
-    for (size_t child; (child = 2 * at + 1) < s->n_queue; at = child) {
-        if (child + 1 < s->n_queue && s->queue[child + 1]->expire_ms < s->queue[child]->expire_ms)
-            child++;
-        if (s->queue[child]->expire_ms >= e->expire_ms)
-            break;
-        place_in_queue(s, at, s->queue[child]);
-    }
-    place_in_queue(s, at, e);
-}
-
-/* Room for one more. */
+/* Space for one more. */
 static int reserve_queue(struct shard *s, struct quire_error *err)
 {
     return array_reserve(&s->queue, &s->queue_capacity, s->n_queue + 1) ? 0 : no_memory(err);
@@ -356,14 +326,12 @@ static int reserve_queue(struct shard *s, struct quire_error *err)
 static void leave_queue(struct shard *s, struct key_entry *e)
 {
     assert(e->queue_at < s->n_queue && s->queue[e->queue_at] == e);
-    struct key_entry *last = s->queue[--s->n_queue];
-    if (last != e)
-        sift(s, e->queue_at, last);
+    expiries_remove(s->queue, s->n_queue--, e->queue_at);
     s->expiries_sum -= e->expire_ms;
     e->expire_ms = 0;
 }
 
-/* Room was reserved where it had none before. */
+/* Space was reserved where it had no expiry before. */
 static void set_expiry(struct shard *s, struct key_entry *e, uint64_t expire_ms)
 {
     bool queued = e->expire_ms;
@@ -375,9 +343,12 @@ static void set_expiry(struct shard *s, struct key_entry *e, uint64_t expire_ms)
     s->expiries_sum += expire_ms;
     s->expiries_sum -= e->expire_ms;
     e->expire_ms = expire_ms;
-    if (!queued)
-        s->n_queue++;
-    sift(s, queued ? e->queue_at : s->n_queue - 1, e);
+    if (!queued) {
+        expiries_push(s->queue, s->n_queue++, e);
+        return;
+    }
+    expiries_rise(s->queue, e->queue_at);
+    expiries_sink(s->queue, s->n_queue, e->queue_at);
 }
 
 /* ---- the table --------------------------------------------------------------------------------------------------- */
@@ -390,7 +361,8 @@ static void account(struct keyspace *k, uint64_t before, uint64_t after)
 
 static struct key_entry *find_any(const struct keyspace_lock *lock, const struct key *key)
 {
-    assert(holds(lock, key->hash));
+    unsigned shard = shard_number(key->hash);
+    assert(lock->shards[shard / 64] >> shard % 64 & 1); /* it is locked */
     return entry_of(key_table_find(&shard_of(lock->keyspace, key->hash)->table, key->data, key->bytes, key->hash));
 }
 
@@ -416,10 +388,10 @@ static void changed(struct keyspace_lock *lock, struct key_entry *e, uint64_t ls
     lock->lsn = lsn > lock->lsn ? lsn : lock->lsn;
 }
 
-/* Puts a fresh entry in its table, in place of what has its key; room in the queue was reserved. */
+/* Puts a fresh entry in its table, in place of what has its key; space in the queue was reserved. */
 static void link_entry(struct keyspace_lock *lock, struct key_entry *fresh, uint64_t lsn)
 {
-    struct key key = key_of(fresh);
+    struct key key = {fresh->key, fresh->node.key_bytes, fresh->node.hash};
     struct shard *s = shard_of(lock->keyspace, key.hash);
     struct key_entry *old = find_any(lock, &key);
     uint64_t expire_ms = fresh->expire_ms;
@@ -479,7 +451,7 @@ struct key_entry *keyspace_find(struct keyspace_lock *lock, const struct key *ke
 
 /* ---- changes of strings ------------------------------------------------------------------------------------------ */
 
-/* Room in the queue for an expiry that the entry (NULL: a new one) does not have yet. */
+/* Space in the queue for an expiry that the entry (NULL: a new one) does not have yet. */
 static int reserve_expiry(const struct keyspace_lock *lock, uint64_t hash, const struct key_entry *entry,
                           uint64_t expire_ms, struct quire_error *err)
 {
@@ -583,27 +555,20 @@ int keyspace_set_strings(struct keyspace_lock *lock, const struct resp_arg *pair
     return 0;
 }
 
-/* A value that holds the entry's and has room for n more: its own, or a copy with room to grow. */
-static struct value *with_room(const struct key_entry *e, uint32_t n)
-{
-    uint64_t bytes = (uint64_t)e->string->bytes + n, capacity = bytes + bytes / 2;
-    if (atomic_load_explicit(&e->string->references, memory_order_acquire) == 1 && bytes <= e->string->capacity)
-        return e->string;
-    struct value *copy =
-        keyspace_value_create(NULL, e->string->bytes, (uint32_t)(capacity < UINT32_MAX ? capacity : bytes));
-    if (copy)
-        memcpy(copy->data, e->string->data, e->string->bytes);
-    return copy;
-}
-
 int keyspace_append(struct keyspace_lock *lock, struct key_entry *e, const void *bytes, uint32_t n,
                     struct quire_error *err)
 {
-    struct value *value = with_room(e, n), *own = e->string;
+    struct value *own = e->string, *value = own;
+    uint64_t sum = (uint64_t)own->bytes + n, capacity = sum + sum / 2;
     struct key_log log;
     uint64_t lsn = 0;
-    if (!value)
-        return no_memory(err);
+    /* its own where nobody else reads that and it is long enough, otherwise a copy that may grow */
+    if (atomic_load_explicit(&own->references, memory_order_acquire) != 1 || sum > own->capacity) {
+        value = keyspace_value_create(NULL, own->bytes, (uint32_t)(capacity < UINT32_MAX ? capacity : sum));
+        if (!value)
+            return no_memory(err);
+        memcpy(value->data, own->data, own->bytes);
+    }
     keyspace_log_begin(&log, lock->keyspace);
     keyspace_log_append(&log, arg_of(e), (struct resp_arg){bytes, n});
     int rc = keyspace_log_commit(&log, &lsn, err);
@@ -622,25 +587,16 @@ int keyspace_append(struct keyspace_lock *lock, struct key_entry *e, const void 
 
 /* ---- changes of hashes and vector sets --------------------------------------------------------------------------- */
 
-/* An entry with an empty hash, in no table. */
-static struct key_entry *make_hash(const struct keyspace *k, const struct key *key)
-{
-    struct key_entry *e = keyspace_entry_create(k, key, KEY_HASH);
-    if (e && !(e->hash = hash_create(k->seed))) {
-        free(e);
-        return NULL;
-    }
-    return e;
-}
-
 int keyspace_hash_set(struct keyspace_lock *lock, const struct key *key, struct key_entry *entry,
                       const struct resp_arg *pairs, uint32_t n_pairs, uint32_t *n_new, struct quire_error *err)
 {
-    struct key_entry *e = entry ? entry : make_hash(lock->keyspace, key);
+    struct key_entry *e = entry ? entry : keyspace_entry_create(lock->keyspace, key, KEY_HASH);
     struct hash_spare spare = {0};
     struct key_log log;
+    if (e && !entry)
+        e->hash = hash_create(lock->keyspace->seed);
     uint64_t lsn = 0, before = e ? keyspace_entry_bytes(e) : 0;
-    int rc = e && hash_reserve(e->hash, pairs, n_pairs, &spare) == 0 ? 0 : no_memory(err);
+    int rc = e && e->hash && hash_reserve(e->hash, pairs, n_pairs, &spare) == 0 ? 0 : no_memory(err);
     if (rc == 0) {
         keyspace_log_begin(&log, lock->keyspace);
         keyspace_log_hash_set(&log, (struct resp_arg){key->data, key->bytes}, pairs, n_pairs);
@@ -759,6 +715,18 @@ void keyspace_bind(struct keyspace *k, struct collection *(*find)(void *context,
 void keyspace_touch(struct keyspace_lock *lock, struct key_entry *entry, uint64_t lsn)
 {
     changed(lock, entry, lsn);
+}
+
+struct collection *keyspace_get_vectors(struct keyspace *k, struct resp_arg name, bool *other)
+{
+    struct keyspace_lock lock;
+    struct key key = keyspace_key(k, name);
+    keyspace_lock_key(&lock, k, &key);
+    const struct key_entry *e = keyspace_find(&lock, &key);
+    *other = e && e->type != KEY_VECTOR_SET;
+    struct collection *set = e && !*other ? collection_ref(e->set) : NULL;
+    keyspace_unlock(&lock);
+    return set;
 }
 
 /* ---- changes of keys --------------------------------------------------------------------------------------------- */
@@ -934,21 +902,6 @@ uint64_t keyspace_version(struct keyspace *k, struct resp_arg arg)
     return version;
 }
 
-/* Removes up to DUE_PER_LOCK that are due; 1 where there may be more, 0 where not. */
-static int expire_some(struct keyspace *k, unsigned shard)
-{
-    struct shard *s = &k->shards[shard];
-    struct keyspace_lock lock;
-    int rc = 0, n = 0;
-    keyspace_lock_shard(&lock, k, shard);
-    while (rc == 0 && n < DUE_PER_LOCK && s->n_queue > 0 && keyspace_entry_is_over(s->queue[0], keyspace_now(&lock))) {
-        rc = remove_over(&lock, s->queue[0], NULL);
-        n++;
-    }
-    keyspace_unlock(&lock);
-    return rc < 0 ? rc : n == DUE_PER_LOCK;
-}
-
 void keyspace_expire_due(struct keyspace *k, unsigned first, unsigned step, unsigned *next, uint64_t budget_us)
 {
     uint64_t end_us = clock_us() + budget_us;
@@ -956,9 +909,23 @@ void keyspace_expire_due(struct keyspace *k, unsigned first, unsigned step, unsi
         return;
     for (unsigned done = 0; done <= (KEYSPACE_SHARDS - 1 - first) / step; done++) {
         unsigned shard = first + *next * step;
-        int more = 1;
-        while (more > 0 && clock_us() < end_us)
-            more = expire_some(k, shard);
+        struct shard *s = &k->shards[shard];
+        bool more = true;
+        /* some at a time, so that nobody waits long for the shard */
+        while (more && clock_us() < end_us) {
+            struct keyspace_lock lock;
+            int rc = 0, n = 0;
+            keyspace_lock_shard(&lock, k, shard);
+            for (; rc == 0 && n < DUE_PER_LOCK && s->n_queue > 0; n += rc == 0) {
+                if (!keyspace_entry_is_over(s->queue[0], keyspace_now(&lock)))
+                    break;
+                rc = remove_over(&lock, s->queue[0], NULL);
+            }
+            keyspace_unlock(&lock);
+            if (rc < 0)
+                return;
+            more = n == DUE_PER_LOCK;
+        }
         if (more)
             return;
         *next = shard + step < KEYSPACE_SHARDS ? *next + 1 : 0;

@@ -36,7 +36,7 @@ struct value {
     uint32_t bytes, capacity;
     uint8_t data[];
 };
-/* `bytes` of data (NULL: not filled yet), room for `capacity` >= bytes. NULL without memory. */
+/* `bytes` of data (NULL: not filled yet), capacity >= bytes. NULL without memory. */
 struct value *keyspace_value_create(const void *data, uint32_t bytes, uint32_t capacity);
 struct value *keyspace_value_ref(struct value *value);
 void keyspace_value_unref(struct value *value);
@@ -98,9 +98,9 @@ int keyspace_init(struct keyspace *keyspace, struct quire_error *err);
 /* Frees what there is; nobody uses it any more, and lanes have ended. */
 void keyspace_fini(struct keyspace *keyspace);
 
-/* ---- holding ----------------------------------------------------------------------------------------------------- */
+/* ---- locks ------------------------------------------------------------------------------------------------------- */
 
-/* What a command holds: begun by keyspace_lock..., ended by keyspace_unlock. */
+/* The shards that a command has locked: begun by keyspace_lock..., ended by keyspace_unlock. */
 struct keyspace_lock {
     struct keyspace *keyspace;
     uint64_t shards[KEYSPACE_SHARDS / 64];
@@ -168,6 +168,9 @@ int keyspace_copy(struct keyspace_lock *lock, const struct key_entry *entry, con
                   struct quire_error *err);
 /* The value of the key changed in a way that its own part of the program logged, at this LSN (0: not logged). */
 void keyspace_touch(struct keyspace_lock *lock, struct key_entry *entry, uint64_t lsn);
+
+/* The vector set of a key, with a reference; NULL where there is none. *other: the key holds something else. */
+struct collection *keyspace_get_vectors(struct keyspace *keyspace, struct resp_arg key, bool *other);
 
 /* When a folder has been read: gives each such key its collection, as find(context, uid) answers with a reference. A
  * key whose collection is gone goes, too: the log has ended between the two. */

@@ -100,7 +100,7 @@ static void plan_note_rename(struct vector_plan *plan, struct resp_arg from)
         fail(plan, QUIRE_ENOMEM, "no memory to look at the keys of a transaction");
 }
 
-/* ---- answers ------------------------------------------------------------------------------------------------------*/
+/* ---- answers ----------------------------------------------------------------------------------------------------- */
 
 static uint64_t hash_of(const struct collection *collection, struct resp_arg element)
 {
@@ -170,19 +170,6 @@ static void look_at(struct vector_plan *plan, const struct note *note, struct co
     plan->n_missing++;
 }
 
-/* The set under a key, with a reference; NULL where there is none. */
-static struct collection *set_of(const struct vector_plan *plan, struct resp_arg name)
-{
-    struct keyspace_lock lock;
-    struct keyspace *keyspace = &plan->lane->service->keyspace;
-    struct key key = keyspace_key(keyspace, name);
-    keyspace_lock_key(&lock, keyspace, &key);
-    const struct key_entry *entry = keyspace_find(&lock, &key);
-    struct collection *set = entry && entry->type == KEY_VECTOR_SET ? collection_ref(entry->set) : NULL;
-    keyspace_unlock(&lock);
-    return set;
-}
-
 static void look_at_all(struct vector_plan *plan, struct collection *set, const struct note *only)
 {
     for (size_t i = 0; set && !only && i < plan->n_notes; i++)
@@ -194,11 +181,13 @@ static void look_at_all(struct vector_plan *plan, struct collection *set, const 
 
 static bool plan_is_ready(struct vector_plan *plan)
 {
+    struct keyspace *keyspace = &plan->lane->service->keyspace;
+    bool other;
     plan->noting = false;
     for (size_t i = 0; i < plan->n_notes; i++)
-        look_at_all(plan, set_of(plan, plan->notes[i].key), &plan->notes[i]);
+        look_at_all(plan, keyspace_get_vectors(keyspace, plan->notes[i].key, &other), &plan->notes[i]);
     for (size_t i = 0; i < plan->n_renames; i++)
-        look_at_all(plan, set_of(plan, plan->renames[i]), NULL);
+        look_at_all(plan, keyspace_get_vectors(keyspace, plan->renames[i], &other), NULL);
     return plan->n_missing == 0 && plan->error.code == 0;
 }
 
