@@ -14,8 +14,8 @@
  * a crowd in progress is a wait that no order can mend: more where the lane idled though searches waited, quickly fewer
  * where it did not (adjust). A share without a search in progress begins one beyond that number.
  *
- * Steps of searches in progress: their priorities are the number of searches of their share that were in progress when they
- * began, over its weight; the lane's loop looks for what has come between any two steps (lane.c, searcher_work). So
+ * Steps of searches in progress: their priorities are the number of searches of their share that were in progress when
+ * they began, over its weight; the lane's loop looks for what has come between any two steps (searcher_work). So
  * the first search of a tenant passes the steps of one that has several in progress, and in each round waits for one
  * of these at most. That is about latency only: who gets how much is decided by who may begin a search, and a tenant
  * that is owed its turn keeps others from beginning. In a lane that is not shared all priorities are 0.

@@ -16,8 +16,8 @@
  *
  * When nothing waits or runs the clock steps beyond every tag: a flow that was alone is not made to pay for it later.
  *
- * A flow that is forgotten in favour of a new one loses what its tag was ahead of the clock, a few items' cost; flows that nobody
- * holds open go, the one that was closed first before the others.
+ * A flow that is forgotten in favour of a new one loses what its tag was ahead of the clock, a few items' cost; flows
+ * that nobody has open go, the one that was closed first before the others.
  */
 #include "server/call/fair_queue.h"
 #include "io/array.h"

@@ -122,8 +122,8 @@ static bool take_setting(struct caller *c, const struct resp_arg *args, uint32_t
     return right;
 }
 
-/* The set is made under its key, in one frame. The key is locked before the batch is begun, as every write does: who waits for open batches must not wait for one
- * that waits for a key. */
+/* The set is made under its key, in one frame. The key is locked before the batch is begun, as every write
+ * does: who waits for open batches must not wait for one that waits for a key. */
 static int create(struct caller *c, struct resp_arg name, const struct collection_config *config,
                   const struct attribute_schema *schema, uint64_t *lsn, struct quire_error *err)
 {
