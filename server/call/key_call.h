@@ -1,5 +1,5 @@
 /*
- * key_call.h - what the commands of keys share: looking a key up for a command, and letting it go behind the reply.
+ * key_call.h - what the commands of keys share: looking a key up for a command, and unlocking it behind the reply.
  */
 #ifndef QUIRE_SERVER_KEY_CALL_H
 #define QUIRE_SERVER_KEY_CALL_H
@@ -17,14 +17,14 @@ struct key_call {
 
 enum { KEY_ANY = -1 };
 
-/* Looks the key up, holds it, and counts a hit or a miss; `type` is an enum key_type or KEY_ANY. False after an error
- * reply (WRONGTYPE), with nothing held. */
+/* Looks the key up, locks it, and counts a hit or a miss; `type` is an enum key_type or KEY_ANY. False after an error
+ * reply (WRONGTYPE), with nothing locked. */
 bool key_read(struct key_call *call, struct caller *c, struct resp_arg key, int type);
 /* The same for a command that may change it; nothing is counted. Also false for a key that is too long, and where a key
  * that is over could not be removed. */
 bool key_write(struct key_call *call, struct caller *c, struct resp_arg key, int type);
-/* The same without type, and no access: nothing is noted or counted. False where there is no such key; nothing is held
- * then, and no reply given. */
+/* The same without type, and no access: nothing is noted or counted. False where there is no such key; nothing is
+ * locked then, and no reply given. */
 bool key_peek(struct key_call *call, struct caller *c, struct resp_arg key);
 /* Unlocks; behind the reply, which waits for what was logged. */
 void key_end(struct key_call *call);

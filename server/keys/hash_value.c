@@ -118,17 +118,6 @@ static bool set_small(struct hash *h, struct resp_arg field, struct resp_arg val
     return !there;
 }
 
-static bool delete_small(struct hash *h, struct resp_arg field)
-{
-    struct small_pair old;
-    if (!find_small(h, field, &old))
-        return false;
-    memmove(h->small + old.at, h->small + old.end, h->small_bytes - old.end);
-    h->small_bytes -= old.end - old.at;
-    h->small_fields--;
-    return true;
-}
-
 /* ---- large ------------------------------------------------------------------------------------------------------- */
 
 static uint64_t hash_of(const struct hash *h, struct resp_arg field)
@@ -146,20 +135,6 @@ static size_t node_bytes(const struct hash_node *node)
     return sizeof *node + node->node.key_bytes + node->value_bytes;
 }
 
-static struct hash_node *make_node(const struct hash *h, struct resp_arg field, struct resp_arg value)
-{
-    struct hash_node *node = malloc(sizeof *node + field.bytes + value.bytes);
-    if (!node)
-        return NULL;
-    node->node = (struct table_node){.hash = hash_of(h, field), .key_bytes = field.bytes};
-    node->value_bytes = value.bytes;
-    if (field.bytes > 0)
-        memcpy(node->data, field.data, field.bytes);
-    if (value.bytes > 0)
-        memcpy(node->data + field.bytes, value.data, value.bytes);
-    return node;
-}
-
 static void remove_node(struct hash *h, struct hash_node *node)
 {
     key_table_remove(&h->table, &node->node);
@@ -173,11 +148,6 @@ static void insert_node(struct hash *h, struct hash_node *node)
     h->nodes_bytes += node_bytes(node);
 }
 
-static struct resp_arg field_of(const struct hash_node *node)
-{
-    return (struct resp_arg){node->data, node->node.key_bytes};
-}
-
 static struct resp_arg value_of(const struct hash_node *node)
 {
     return (struct resp_arg){node->data + node->node.key_bytes, node->value_bytes};
@@ -185,9 +155,15 @@ static struct resp_arg value_of(const struct hash_node *node)
 
 static bool add_spare(const struct hash *h, struct hash_spare *spare, struct resp_arg field, struct resp_arg value)
 {
-    struct hash_node *node = make_node(h, field, value);
+    struct hash_node *node = malloc(sizeof *node + field.bytes + value.bytes);
     if (!node)
         return false;
+    node->node = (struct table_node){.hash = hash_of(h, field), .key_bytes = field.bytes};
+    node->value_bytes = value.bytes;
+    if (field.bytes > 0)
+        memcpy(node->data, field.data, field.bytes);
+    if (value.bytes > 0)
+        memcpy(node->data + field.bytes, value.data, value.bytes);
     if (spare->last)
         spare->last->node.next = &node->node;
     else
@@ -243,26 +219,22 @@ static bool stays_small(const struct hash *h, const struct resp_arg *pairs, uint
     return true;
 }
 
-static int reserve_small(struct hash *h, uint32_t more)
-{
-    if (h->small_capacity - h->small_bytes >= more)
-        return 0;
-    uint32_t capacity = h->small_bytes + more;
-    capacity += h->small_bytes > 0 ? capacity / 2 : 0;
-    uint8_t *bigger = realloc(h->small, capacity);
-    if (!bigger)
-        return QUIRE_ENOMEM;
-    h->small = bigger;
-    h->small_capacity = capacity;
-    return 0;
-}
-
 int hash_reserve(struct hash *h, const struct resp_arg *pairs, uint32_t n_pairs, struct hash_spare *spare)
 {
-    uint32_t bytes;
+    uint32_t more;
     *spare = (struct hash_spare){0};
-    if (!h->large && stays_small(h, pairs, n_pairs, &bytes))
-        return reserve_small(h, bytes);
+    if (!h->large && stays_small(h, pairs, n_pairs, &more)) {
+        if (h->small_capacity - h->small_bytes >= more)
+            return 0;
+        uint32_t capacity = h->small_bytes + more;
+        capacity += h->small_bytes > 0 ? capacity / 2 : 0;
+        uint8_t *bigger = realloc(h->small, capacity);
+        if (!bigger)
+            return QUIRE_ENOMEM;
+        h->small = bigger;
+        h->small_capacity = capacity;
+        return 0;
+    }
     int rc = h->large ? 0 : make_large(h);
     for (uint32_t i = 0; i < n_pairs && rc == 0; i++)
         rc = add_spare(h, spare, pairs[2 * i], pairs[2 * i + 1]) ? 0 : QUIRE_ENOMEM;
@@ -290,12 +262,16 @@ bool hash_set(struct hash *h, struct resp_arg field, struct resp_arg value, stru
 
 bool hash_delete(struct hash *h, struct resp_arg field)
 {
-    if (!h->large)
-        return delete_small(h, field);
-    struct hash_node *old = find_large(h, field);
+    struct small_pair pair;
+    struct hash_node *old = h->large ? find_large(h, field) : NULL;
     if (old)
         remove_node(h, old);
-    return old;
+    if (h->large || !find_small(h, field, &pair))
+        return old;
+    memmove(h->small + pair.at, h->small + pair.end, h->small_bytes - pair.end);
+    h->small_bytes -= pair.end - pair.at;
+    h->small_fields--;
+    return true;
 }
 
 /* ---- reading ----------------------------------------------------------------------------------------------------- */
@@ -327,7 +303,7 @@ static void visit_node(void *context, struct table_node *node)
     struct visitor *v = context;
     const struct hash_node *pair = (const struct hash_node *)(const void *)node;
     v->visited++;
-    v->visit(v->context, field_of(pair), value_of(pair));
+    v->visit(v->context, (struct resp_arg){pair->data, node->key_bytes}, value_of(pair));
 }
 
 void hash_each(const struct hash *h, hash_visit *visit, void *context)

@@ -90,7 +90,7 @@ static void add_key(struct key_log *log, struct resp_arg key)
     add_bytes(log, key.data, key.bytes);
 }
 
-/* Whether there is a journal, and room for the record that begins here. */
+/* Whether there is a journal, and memory for the record that begins here. */
 static bool begin_record(struct key_log *log, enum key_log_kind kind)
 {
     if (!log->journal || log->failed)
@@ -342,15 +342,6 @@ static int apply_set(struct keyspace_lock *lock, const struct key *key, struct k
     return keyspace_set_string(lock, key, e, value, expire_ms, err);
 }
 
-static int apply_append(struct keyspace_lock *lock, const struct key *key, struct key_entry *e, struct reader *r,
-                        struct quire_error *err)
-{
-    if (!e)
-        return apply_set(lock, key, e, r, 0, err);
-    struct resp_arg bytes = take_rest(r);
-    return keyspace_append(lock, e, bytes.data, bytes.bytes, err);
-}
-
 static int apply_fields(struct keyspace_lock *lock, const struct key *key, struct key_entry *e, struct reader *r,
                         bool set, struct quire_error *err)
 {
@@ -365,24 +356,20 @@ static int apply_fields(struct keyspace_lock *lock, const struct key *key, struc
     return rc;
 }
 
-static bool fits(enum key_log_kind kind, const struct key_entry *e)
-{
-    if (e && kind == KEY_LOG_APPEND)
-        return e->type == KEY_STRING;
-    return !e || (kind != KEY_LOG_HASH_SET && kind != KEY_LOG_HASH_DELETE) || e->type == KEY_HASH;
-}
-
 /* One record about one key. `number` is what stood before the key. */
 static int apply(struct keyspace_lock *lock, enum key_log_kind kind, const struct key *key, struct key_entry *e,
                  uint64_t number, struct reader *r, struct quire_error *err)
 {
-    struct resp_arg name = {key->data, key->bytes};
+    struct resp_arg name = {key->data, key->bytes}, bytes;
     uint32_t n_gone;
     switch (kind) {
     case KEY_LOG_SET:
         return apply_set(lock, key, e, r, number, err);
     case KEY_LOG_APPEND:
-        return apply_append(lock, key, e, r, err);
+        if (!e)
+            return apply_set(lock, key, e, r, 0, err);
+        bytes = take_rest(r);
+        return keyspace_append(lock, e, bytes.data, bytes.bytes, err);
     case KEY_LOG_HASH_SET:
     case KEY_LOG_HASH_DELETE:
         return apply_fields(lock, key, e, r, kind == KEY_LOG_HASH_SET, err);
@@ -420,8 +407,9 @@ static int read_record(struct keyspace *k, uint8_t kind, uint64_t lsn, const uin
     struct key_entry *e = keyspace_find(&lock, &key);
     int rc = 0;
     if (restore || !e || e->lsn < lsn || (e->lsn == lsn && !e->restored)) {
-        rc = fits((enum key_log_kind)kind, e) ? apply(&lock, (enum key_log_kind)kind, &key, e, number, &r, err)
-                                              : bad_record(kind, lsn, err);
+        bool of_hash = kind == KEY_LOG_HASH_SET || kind == KEY_LOG_HASH_DELETE;
+        bool fits = !e || ((kind != KEY_LOG_APPEND || e->type == KEY_STRING) && (!of_hash || e->type == KEY_HASH));
+        rc = fits ? apply(&lock, (enum key_log_kind)kind, &key, e, number, &r, err) : bad_record(kind, lsn, err);
         if (rc == 0 && (r.broken || r.at != r.end))
             rc = bad_record(kind, lsn, err);
         e = keyspace_find(&lock, &key);
@@ -512,27 +500,22 @@ static void dump_entry(void *context, const struct key_entry *e)
         d->lsns[i] = e->lsn;
 }
 
-/* A moment at which no batch is open and nobody holds the shard. Neither may be waited for with the other in hand: a
- * command begins a batch while it holds a key, a transaction holds keys while its batch is open. So this one gives
- * way. */
-static void dump_shard(struct keyspace *k, unsigned shard, struct shard_dump *d)
+static int save_shard(struct keyspace *k, unsigned shard, struct checkpoint *checkpoint, struct quire_error *err)
 {
     const struct timespec pause = {.tv_nsec = 50000};
+    struct shard_dump d = {.lsns = NULL};
+    int rc = 0;
+    keyspace_log_begin(&d.log, k);
+    /* A moment at which no batch is open and nobody holds the shard. Neither may be waited for with the other in hand:
+     * a command begins a batch while it holds a key, a transaction holds keys while its batch is open. So this one
+     * gives way. */
     for (bool done = false; !done;) {
         journal_quiesce_begin(k->journal);
-        done = keyspace_try_each_of(k, shard, dump_entry, d);
+        done = keyspace_try_each_of(k, shard, dump_entry, &d);
         journal_quiesce_end(k->journal);
         if (!done)
             nanosleep(&pause, NULL);
     }
-}
-
-static int save_shard(struct keyspace *k, unsigned shard, struct checkpoint *checkpoint, struct quire_error *err)
-{
-    struct shard_dump d = {.lsns = NULL};
-    int rc = 0;
-    keyspace_log_begin(&d.log, k);
-    dump_shard(k, shard, &d);
     if (d.log.failed)
         rc = error_set(err, QUIRE_ENOMEM, "no memory to write keys into a checkpoint");
     else if (too_long(&d.log))

@@ -78,25 +78,19 @@ void keyspace_each(struct keyspace *k, keyspace_visit *visit, void *context)
         keyspace_each_of(k, i, visit, context);
 }
 
-/* The shard that holds the place-th of all keys, about: others may come and go. */
-static unsigned shard_of_place(const struct keyspace *k, size_t place)
-{
-    unsigned shard = 0;
-    for (; shard < KEYSPACE_SHARDS - 1; shard++) {
-        size_t n = atomic_load_explicit(&k->shards[shard].n_keys, memory_order_relaxed);
-        if (place < n)
-            break;
-        place -= n;
-    }
-    return shard;
-}
-
 struct key_entry *keyspace_random(struct keyspace_lock *lock, struct keyspace *k, uint64_t random)
 {
     size_t n;
     /* a bound, where keys that are over cannot be removed */
     for (unsigned i = 0; i < RANDOM_TRIES && (n = keyspace_count(k)) > 0; i++) {
-        unsigned shard = shard_of_place(k, random % n);
+        /* the shard that holds the place-th of all keys, about: others may come and go */
+        size_t place = random % n, in_shard;
+        unsigned shard = 0;
+        for (; shard < KEYSPACE_SHARDS - 1; shard++, place -= in_shard) {
+            in_shard = atomic_load_explicit(&k->shards[shard].n_keys, memory_order_relaxed);
+            if (place < in_shard)
+                break;
+        }
         keyspace_lock_shard(lock, k, shard);
         random = random * 0xd1342543de82ef95u + 1;
         struct key_entry *e = entry_of(key_table_random(&k->shards[shard].table, random >> 8, random >> 40));

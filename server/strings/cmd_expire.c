@@ -71,13 +71,6 @@ static bool take_conditions(struct caller *c, const struct resp_arg *args, uint3
     return true;
 }
 
-/* A key without an expiry counts as one that never ends. */
-static bool holds_for(const struct conditions *o, uint64_t now_at, uint64_t new_at)
-{
-    return !(o->none && now_at) && !(o->some && !now_at) && !(o->later && (!now_at || new_at <= now_at)) &&
-           !(o->earlier && now_at && new_at >= now_at);
-}
-
 static void expire(struct caller *c, const struct resp_arg *args, uint32_t n, enum expiry_unit unit)
 {
     struct conditions o;
@@ -89,7 +82,10 @@ static void expire(struct caller *c, const struct resp_arg *args, uint32_t n, en
     if (!key_write(&call, c, args[1], KEY_ANY))
         return;
     uint64_t new_at = at > 0 ? (uint64_t)at : 1;
-    bool sets = call.entry && holds_for(&o, call.entry->expire_ms, new_at);
+    uint64_t now_at = call.entry ? call.entry->expire_ms : 0;
+    /* a key without an expiry counts as one that never ends */
+    bool sets = call.entry && !(o.none && now_at) && !(o.some && !now_at) &&
+                !(o.later && (!now_at || new_at <= now_at)) && !(o.earlier && now_at && new_at >= now_at);
     int rc = sets ? keyspace_expire(&call.lock, call.entry, new_at, &err) : 0;
     if (key_failed(c, &call.lock, rc, &err))
         return;

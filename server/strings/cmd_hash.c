@@ -201,21 +201,12 @@ void cmd_hdel(struct caller *c, const struct resp_arg *args, uint32_t n)
     key_end(&call);
 }
 
-/* The field's number plus `more`; NULL, or what is wrong. */
-static const char *add_to_field(const struct key_call *call, struct resp_arg field, long long more, long long *sum)
-{
-    struct resp_arg value;
-    *sum = 0;
-    if (get_field(call, field, &value) && !arg_integer(value, sum))
-        return "ERR hash value is not an integer";
-    return __builtin_add_overflow(*sum, more, sum) ? "ERR increment or decrement would overflow" : NULL;
-}
-
 void cmd_hincrby(struct caller *c, const struct resp_arg *args, uint32_t n)
 {
     struct key_call call;
     struct quire_error err;
-    long long more, sum;
+    struct resp_arg value;
+    long long more, sum = 0;
     uint32_t n_new;
     char text[24];
     (void)n;
@@ -225,7 +216,11 @@ void cmd_hincrby(struct caller *c, const struct resp_arg *args, uint32_t n)
     }
     if (!key_write(&call, c, args[1], KEY_HASH))
         return;
-    const char *wrong = add_to_field(&call, args[2], more, &sum);
+    const char *wrong = NULL;
+    if (get_field(&call, args[2], &value) && !arg_integer(value, &sum))
+        wrong = "ERR hash value is not an integer";
+    else if (__builtin_add_overflow(sum, more, &sum))
+        wrong = "ERR increment or decrement would overflow";
     if (wrong) {
         keyspace_unlock(&call.lock);
         caller_error(c, "%s", wrong);

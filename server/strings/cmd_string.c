@@ -15,29 +15,26 @@
 
 enum { COPY_BYTES_MAX = 16384 }; /* longer values are copied when the lock is gone */
 
-static void reply_value(struct caller *c, const struct key_entry *entry)
-{
-    if (entry)
-        resp_bulk(caller_reply(c), entry->string->data, entry->string->bytes);
-    else
-        resp_null(caller_reply(c));
-}
-
 void cmd_get(struct caller *c, const struct resp_arg *args, uint32_t n)
 {
     struct key_call call;
     (void)n;
     if (!key_read(&call, c, args[1], KEY_STRING))
         return;
-    if (!call.entry || call.entry->string->bytes <= COPY_BYTES_MAX) {
-        reply_value(c, call.entry);
+    struct value *value = call.entry ? call.entry->string : NULL;
+    bool longer = value && value->bytes > COPY_BYTES_MAX;
+    if (longer) {
+        keyspace_value_ref(value);
         key_end(&call);
-        return;
     }
-    struct value *value = keyspace_value_ref(call.entry->string);
-    key_end(&call);
-    resp_bulk(caller_reply(c), value->data, value->bytes);
-    keyspace_value_unref(value);
+    if (value)
+        resp_bulk(caller_reply(c), value->data, value->bytes);
+    else
+        resp_null(caller_reply(c));
+    if (longer)
+        keyspace_value_unref(value);
+    else
+        key_end(&call);
 }
 
 void cmd_strlen(struct caller *c, const struct resp_arg *args, uint32_t n)
