@@ -259,7 +259,8 @@ static bool document_moved(void *context, uint64_t id, const struct document_at 
     bool moved = false;
     pthread_mutex_lock(&cache->lock);
     uint32_t row = cache_entry_find(cache, id);
-    if (row != UINT32_MAX) {
+    /* of a closed cache nothing is logged any more: the journal may be gone */
+    if (row != UINT32_MAX && !atomic_load(&cache->closed)) {
         struct cache_entry *e = cache_entry_at(cache, row);
         moved = e->segment == from->segment && e->unit == from->unit && cache_log_moved(cache, row, to, NULL) == 0;
         if (moved)
@@ -679,7 +680,9 @@ void caches_end(struct caches *caches)
     for (uint32_t i = 0; i < n; i++) {
         if (caches->begun && !atomic_load(&all[i]->closed))
             log_curves(all[i], true);
+        pthread_mutex_lock(&all[i]->lock); /* whoever logs a move is done, or sees it */
         atomic_store(&all[i]->closed, true);
+        pthread_mutex_unlock(&all[i]->lock);
         lease_table_close(all[i]->leases);
         cache_unref(all[i]);
     }

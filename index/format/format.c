@@ -296,7 +296,7 @@ int format_section_put_words(struct section_writer *writer, uint32_t id, const v
     return rc == 0 ? section_end(writer, err) : rc;
 }
 
-/* ---- names and sizes of the public enums -------------------------------------------------------------------------- */
+/* ---- names and sizes of the public enums ------------------------------------------------------------------------- */
 
 size_t quire_type_bytes(enum quire_type type)
 {

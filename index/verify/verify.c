@@ -215,7 +215,7 @@ static int add_link(struct verification *v, uint32_t from, uint32_t to)
     return 0;
 }
 
-/* Edge i of a list, whose rows are v->edges. *go_on: false after a finding that makes the rest of the list worthless. */
+/* Edge i of a list, whose rows are v->edges. *go_on: false after a finding that makes the rest of it worthless. */
 static int verify_edge(struct verification *v, const struct block_view *view, uint32_t list, uint32_t first, int i,
                        bool *go_on)
 {

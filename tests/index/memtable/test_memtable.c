@@ -2,8 +2,8 @@
  * test_memtable.c - memtables against a model of plain arrays: every metric and type, old snapshots, the change to the
  * graph, recall, memory, rows given back, threads.
  *
- * The model keeps every version of every element with its begin_lsn and end_lsn and the user's vector. Exact searches must
- * answer the same rows as the model's scan (but for ties), approximate ones nearly so.
+ * The model keeps every version of every element with its begin_lsn and end_lsn and the user's vector. Exact searches
+ * must answer the same rows as the model's scan (but for ties), approximate ones nearly so.
  */
 #include "index/kernels/kernels.h"
 #include "index/memtable/memtable.h"

@@ -1,6 +1,6 @@
 /*
- * test_search_priority.c - searches with priorities: whose steps go first, that answers are the same, and what cancelling does
- * to steps that wait.
+ * test_search_priority.c - searches with priorities: whose steps go first, that answers are the same, and what
+ * cancelling does to steps that wait.
  *
  * So that it does not depend on the device who is first, all reads under way are awaited before each step. A step is
  * counted as one call of searcher_work without time: it hands one read on.
