@@ -111,13 +111,3 @@ void memory_resident(struct memory_resident *out)
     out->file = status_field(text, "\nRssFile:");
     out->peak = status_field(text, "\nVmHWM:");
 }
-
-void memory_reset_peak(void)
-{
-    int fd = open("/proc/self/clear_refs", O_WRONLY | O_CLOEXEC);
-    if (fd < 0)
-        return;
-    ssize_t n = write(fd, "5", 1);
-    (void)n; /* a kernel that does not allow it keeps the old peak */
-    close(fd);
-}

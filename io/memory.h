@@ -39,7 +39,5 @@ struct memory_resident {
     uint64_t total, anonymous, file, peak;
 };
 void memory_resident(struct memory_resident *out);
-/* Sets the kernel's peak (VmHWM) back to the present size, where it allows that. */
-void memory_reset_peak(void);
 
 #endif

@@ -188,7 +188,6 @@ struct collection_snapshot;
 int collection_snapshot_open(struct collection *collection, struct collection_snapshot **out, struct quire_error *err);
 void collection_snapshot_close(struct collection_snapshot *snapshot); /* NULL is fine */
 uint64_t collection_snapshot_count(const struct collection_snapshot *snapshot);
-uint64_t collection_snapshot_lsn(const struct collection_snapshot *snapshot);
 
 /* Inside of requests that ask the segments for a key, one after the other. */
 struct part_walk {

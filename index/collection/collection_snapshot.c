@@ -60,8 +60,3 @@ uint64_t collection_snapshot_count(const struct collection_snapshot *s)
 {
     return s->n_elements;
 }
-
-uint64_t collection_snapshot_lsn(const struct collection_snapshot *s)
-{
-    return s->lsn;
-}

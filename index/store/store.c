@@ -66,16 +66,6 @@ struct journal *store_journal(struct store *store)
     return store->journal;
 }
 
-struct epochs *store_epochs(struct store *store)
-{
-    return store->epochs;
-}
-
-const char *store_path(const struct store *store)
-{
-    return store->path;
-}
-
 /* ---- the table --------------------------------------------------------------------------------------------------- */
 
 static struct collection **bucket_of(const struct store *store, uint64_t uid)

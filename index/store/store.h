@@ -73,8 +73,6 @@ void store_end_maintenance(struct store *store);
 int store_close(struct store *store, struct quire_error *err);
 
 struct journal *store_journal(struct store *store);
-struct epochs *store_epochs(struct store *store);
-const char *store_path(const struct store *store);
 
 /* A new, empty collection. schema: declared columns, copied; NULL: none. The caller gets a reference, the store keeps
  * one. *lsn of its record. */

@@ -91,11 +91,6 @@ void key_end(struct key_call *call)
         caller_wait_lsn(call->caller, call->lock.lsn);
 }
 
-bool key_exists(struct caller *c, struct resp_arg key)
-{
-    return keyspace_version(&c->lane->service->keyspace, key) != 0;
-}
-
 enum { EMBSTR_BYTES_MAX = 44 };
 
 /* The names Redis has for what is stored much the same here. */

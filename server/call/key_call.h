@@ -36,7 +36,6 @@ bool key_failed(struct caller *c, struct keyspace_lock *lock, int rc, const stru
 void key_reply_wrong_type(struct caller *c);
 /* Notes a hit or a miss of a command that reads. */
 void key_count_look_up(struct caller *c, bool found);
-bool key_exists(struct caller *c, struct resp_arg key);
 /* How the value is stored, as OBJECT ENCODING says it. */
 const char *key_encoding(const struct key_entry *entry);
 

@@ -91,11 +91,6 @@ static struct grant name_of_user(const void *from, uint32_t i)
     return (struct grant){.name = (const char *)name.data, .bytes = name.bytes};
 }
 
-bool vector_scope_is_bound(const struct caller *c)
-{
-    return c->n_tenants > 0;
-}
-
 bool vector_scope_of(struct caller *c, const struct tenant_names *only, struct tenant_scope **out)
 {
     uint32_t n = only ? only->n : 0;

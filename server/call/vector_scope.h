@@ -22,8 +22,6 @@ bool vector_names_take(struct caller *c, const struct resp_arg *args, uint32_t n
 bool vector_names_add(struct caller *c, const struct resp_arg *args, uint32_t n, struct tenant_names *names);
 void vector_names_fini(struct tenant_names *names);
 
-/* Whether the client's user is bound to tenants. */
-bool vector_scope_is_bound(const struct caller *c);
 /* What the client may see of vector sets: *out is NULL for all of it, otherwise the tenants that its user is bound to,
  * or those of `only` (NULL or without names: not narrowed), in one block for free(). With names it is also a list of
  * tenants that the client may grant elements to. False after an error reply: NOPERM where the user is bound to others

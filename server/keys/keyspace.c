@@ -406,14 +406,6 @@ static void link_entry(struct keyspace_lock *lock, struct key_entry *fresh, uint
     changed(lock, fresh, lsn);
 }
 
-int keyspace_put(struct keyspace_lock *lock, struct key_entry *fresh, struct quire_error *err)
-{
-    int rc = fresh->expire_ms ? reserve_queue(shard_of(lock->keyspace, fresh->node.hash), err) : 0;
-    if (rc == 0)
-        link_entry(lock, fresh, 0);
-    return rc;
-}
-
 /* Removes one whose time is over, and says so in the log. */
 static int remove_over(struct keyspace_lock *lock, struct key_entry *e, struct quire_error *err)
 {

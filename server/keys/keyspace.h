@@ -213,7 +213,5 @@ void keyspace_expire_due(struct keyspace *keyspace, unsigned first, unsigned ste
 /* An entry in no table. NULL without memory. The value is the caller's to set. */
 struct key_entry *keyspace_entry_create(const struct keyspace *keyspace, const struct key *key, enum key_type type);
 void keyspace_entry_free(struct key_entry *entry);
-/* Puts it in its table, in place of whatever has its key. QUIRE_ENOMEM for one that expires: then it is not in it. */
-int keyspace_put(struct keyspace_lock *lock, struct key_entry *entry, struct quire_error *err);
 
 #endif
