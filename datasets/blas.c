@@ -119,7 +119,7 @@ int blas_orthonormalise(const struct blas *blas, float *a, int n, int width, str
     float *tau = malloc(size_mul((size_t)width, sizeof *tau));
     float *work = malloc(size_mul((size_t)capacity, sizeof *work));
     if (!tau || !work) {
-        rc = error_set(err, QUIRE_ENOMEM, "no memory for the work room of a QR factorisation");
+        rc = error_set(err, QUIRE_ENOMEM, "no memory for the workspace of a QR factorisation");
         goto out;
     }
     blas->sgelqf(&width, &n, a, &width, tau, work, &capacity, &info);
@@ -148,7 +148,7 @@ int blas_eigen_symmetric(const struct blas *blas, float *a, int n, float *values
     float *work = malloc(size_mul((size_t)capacity, sizeof *work));
     int *iwork = malloc(size_mul((size_t)iroom, sizeof *iwork));
     if (!work || !iwork) {
-        rc = error_set(err, QUIRE_ENOMEM, "no memory for the work room of an eigenvalue problem");
+        rc = error_set(err, QUIRE_ENOMEM, "no memory for the workspace of an eigenvalue problem");
         goto out;
     }
     blas->ssyevd("V", "L", &n, a, &n, values, work, &capacity, iwork, &iroom, &info, 1, 1);

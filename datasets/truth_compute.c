@@ -4,7 +4,7 @@
  * Queries are taken a few at a time and the base in blocks that stay in the second-level cache, so that a block read
  * from memory serves all of those queries. u8 against u8 and i8 against i8 are compared in whole numbers, which are
  * exact. Everything else is compared by kernels that round, so their order is taken as a first guess only: some more
- * rows than k are kept, their distances are computed again in double, and the guess counts as proven when no row
+ * rows than k are kept, their distances are computed again in double, and the guess counts as confirmed when no row
  * outside can reach the k-th distance within the kernels' error bound. Where ties or near-ties leave that open, the
  * query runs a second time and every row within the bound is compared in double. So the answer is a function of the
  * input alone, not of the processor: it is ordered by (distance before it is rounded to f32, row).

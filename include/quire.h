@@ -528,7 +528,7 @@ QUIRE_API void quire_result_free(struct quire_result *result); /* NULL is fine *
 
 /* The collection as it is now, for searches, whatever is written afterwards: which elements there are, and their
  * vectors (attributes of elements in memory are those of the present). Takes microseconds and a bit per sealed row.
- * What is removed meanwhile keeps its room until it is closed. Many searches may use one at once; none does when it is
+ * What is removed meanwhile keeps its space until it is closed. Many searches may use one at once; none does when it is
  * closed, before its collection. */
 QUIRE_API int quire_snapshot_open(struct quire_collection *collection, struct quire_snapshot **out,
                                   struct quire_error *err);
@@ -582,7 +582,7 @@ struct quire_cache_options {
     enum quire_durability durability;
     const char *guard_folder; /* tables that add to the built-in ones; NULL: none */
     enum quire_engine_kind engine;
-    uint64_t seed; /* of what is drawn at random: audits, lives; 0: another one each time */
+    uint64_t seed; /* of what is drawn at random: audits, TTLs; 0: another one each time */
     void (*log)(void *context, bool warning, const char *line);
     void *context;
     /* Vectors of one scope and category that stay in memory when nine tenths of it are used: the older half of more
@@ -657,7 +657,7 @@ struct quire_cache_answer {
     const char *guard;  /* that kept the best candidate back: "number", ...; NULL: none did */
     char guard_why[160];
     bool guards_skipped;                 /* no text was given */
-    uint64_t age_ms, ttl_ms;             /* of the entry; what is left of its life */
+    uint64_t age_ms, ttl_ms;             /* of the entry; what is left of its TTL */
     char lease[QUIRE_CACHE_TOKEN_BYTES]; /* "": none */
     uint64_t lease_ms;                   /* until its deadline */
     uint64_t audit;                      /* number to label it by; 0: none */
@@ -815,7 +815,7 @@ QUIRE_API int quire_cache_tune(struct quire_cache *cache, struct quire_bytes cat
 QUIRE_API int quire_cache_export(struct quire_cache *cache, void **bytes, size_t *n, struct quire_error *err);
 QUIRE_API int quire_cache_import(struct quire_cache *cache, const void *bytes, size_t n, struct quire_error *err);
 
-/* ---- proving an index -------------------------------------------------------------------------------------------- */
+/* ---- verifying an index ------------------------------------------------------------------------------------------ */
 
 struct quire_verify_report {
     uint64_t files, sections, blocks, rows, edges, keys; /* looked at */
@@ -828,7 +828,7 @@ struct quire_verify_report {
     double code_error;     /* rms of |decoded code - stored vector| / |stored vector - centre of its block or list| */
     double code_error_max; /* the worst one */
 };
-/* Reads every byte of an index and proves it: sizes and checksums of all files, every block, each input row exactly
+/* Reads every byte of an index and checks it: sizes and checksums of all files, every block, each input row exactly
  * once, every edge inside the index and its code, if edges carry codes, that of its target, every key found under its
  * row, every navigation code near its vector, every row in a block to which the entry tree leads. Of inverted lists:
  * the graph of their heads, every list, every code in them that of its row's vector. Blocks that no edge
@@ -845,10 +845,10 @@ struct quire_calibration_point {
     float recall, reads; /* of held-out rows, less two standard errors; blocks read per query */
 };
 /* Measured with the widest codes; under a budget that loads narrower ones, efforts are scaled to what those need, reads
- * are not. Copies at most `room` points (ordered by k, then effort) and returns how many there are; 0: the index is too
- * small to have been calibrated. */
+ * are not. Copies at most `capacity` points (ordered by k, then effort) and returns how many there are; 0: the index is
+ * too small to have been calibrated. */
 QUIRE_API uint32_t quire_calibration(const struct quire_index *index, struct quire_calibration_point *points,
-                                     uint32_t room);
+                                     uint32_t capacity);
 
 #ifdef __cplusplus
 }

@@ -25,9 +25,9 @@ struct histogram {
     uint32_t n_buckets, sub_bits;
 };
 
-/* Empties nothing: `counts` are HISTOGRAM_BUCKETS(sub_bits, value_bits) zeros, borrowed for the histogram's life. They
- * are not touched, so pages of them that no value falls into cost no memory. sub_bits < value_bits <= 64, sub_bits at
- * most 16. */
+/* Empties nothing: `counts` are HISTOGRAM_BUCKETS(sub_bits, value_bits) zeros, borrowed for as long as the histogram is
+ * used. They are not touched, so pages of them that no value falls into cost no memory. sub_bits < value_bits <= 64,
+ * sub_bits at most 16. */
 void histogram_init(struct histogram *h, _Atomic uint64_t *counts, unsigned sub_bits, unsigned value_bits);
 void histogram_add(struct histogram *h, uint64_t value);
 void histogram_add_many(struct histogram *h, uint64_t value, uint64_t times);

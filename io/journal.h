@@ -61,7 +61,7 @@ struct journal_report {
 };
 
 /* Opens the journal of an existing folder, new or old, replays it and starts a log. Errors: QUIRE_ECORRUPT where a
- * frame is damaged or missing that was durable, as later ones, the next log or the checkpoint prove (file, offset and
+ * frame is damaged or missing that was durable, as later ones, the next log or the checkpoint show (file, offset and
  * LSNs named, remedy: repair), those of the reader and of the file system. What the last log has behind its first
  * invalid frame is torn otherwise, and ignored for ever. What is replayed is durable. One journal per folder at a time:
  * the caller sees to it. */

@@ -1,7 +1,7 @@
 /*
  * journal_format.c - the bytes and names of a journal's files, for those who write them.
  *
- * A frame proves three things by itself: that its header is whole (a checksum over it), that its payload is the one
+ * A frame shows three things by itself: that its header is whole (a checksum over it), that its payload is the one
  * that belongs to this header (the payload's checksum stands in the header), and that it was written to this very file
  * (the file's random id stands in the header). Without the last, blocks that a file system hands out again could pass
  * for frames. The id is in each frame, and not only the seed of a checksum, so that frames can still be told apart when

@@ -132,7 +132,7 @@ struct journal {
     bool thread_started;
     uint8_t *buffer;              /* BUFFER_BYTES: what one write gathers. The writer's */
     struct log_file log;          /* the writer's */
-    struct journal_stats written; /* the writer's: figures not added to stats yet */
+    struct journal_stats written; /* the writer's: counts not added to stats yet */
     void (*notify)(void *context);
     void *notify_context;
 

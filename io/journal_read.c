@@ -203,7 +203,7 @@ static int scan_search(struct scan *scan, uint64_t at, bool (*accept)(const stru
 }
 
 /* A frame that knows `lsn` as durable. */
-static bool accept_proof(const struct found *found, uint64_t lsn)
+static bool accept_knowing(const struct found *found, uint64_t lsn)
 {
     return found->header.known >= lsn && found->header.number > lsn;
 }
@@ -340,7 +340,7 @@ static int resume(const struct walk *walk, struct scan *scan, struct stretch *s,
                   struct quire_error *err)
 {
     if (s->may_be_torn) {
-        int rc = scan_search(scan, s->at, accept_proof, s->next, found, err);
+        int rc = scan_search(scan, s->at, accept_knowing, s->next, found, err);
         if (rc <= 0)
             return rc < 0 ? rc : count_torn(scan, s->at, &walk->report->torn_bytes, err);
     }

@@ -213,7 +213,7 @@ static void release_done(struct journal *j)
     release(j, atomic_load(&j->sync) == JOURNAL_NO ? j->written_lsn : atomic_load(&j->synced_lsn));
 }
 
-/* The figures of the calls made without the lock. */
+/* The counts of the calls made without the lock. */
 static void add_written(struct journal *j)
 {
     struct journal_stats *to = &j->stats, *from = &j->written;

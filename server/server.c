@@ -1,5 +1,5 @@
 /*
- * server.c - the server's life: what is opened in which order, and closed in the reverse.
+ * server.c - start and stop of the server: what is opened in which order, and closed in the reverse.
  *
  * Start: files limit, sockets (so that a port in use is known at once), worker, indexes to load, lanes. All lanes are
  * created before the first serves; when one cannot be, the reason is returned and nothing has been served.

@@ -3,7 +3,7 @@
  *
  * It stands where the server stands when it opens the folder, so that a record which would keep the server from
  * starting is found here. Records of others (keys) are none of its business. When all has been read, and while the
- * folder is still locked, the caches are proved, and for a repair their documents saved.
+ * folder is still locked, the caches are checked, and for a repair their documents saved.
  */
 #include "tools/cli_caches.h"
 #include <string.h>
@@ -34,12 +34,12 @@ static int replay(void *context, uint8_t kind, uint64_t lsn, const uint8_t *byte
 static int complete(void *context, const char *folder, struct quire_error *err)
 {
     struct cli_caches *c = context;
-    struct caches_proof proof = {.finding = cli_put_finding,
+    struct caches_check check = {.finding = cli_put_finding,
                                  .note = on_note,
                                  .progress = cli_progress,
                                  .context = c->cli,
                                  .to = c->saves ? folder : NULL};
-    return caches_verify(c->caches, &proof, &c->report, err);
+    return caches_verify(c->caches, &check, &c->report, err);
 }
 
 int cli_caches_open(struct cli_caches *caches, struct cli *cli, const char *folder, bool saves, struct quire_error *err)

@@ -58,7 +58,7 @@ static int by_size(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Rows or bytes of all postings. */
+/* Rows or bytes of all posting blocks. */
 static void report_lengths(struct cli *cli, json_t *lists, const char *name, uint32_t *sizes, uint32_t n)
 {
     json_t *lengths = json_object();

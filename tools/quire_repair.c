@@ -2,8 +2,8 @@
  * quire_repair.c - `quire repair`: a new data folder with all that a damaged one still holds.
  *
  * The damaged folder is only read, and stays as it is. What is whole is taken over, by hard links where that is
- * possible; of damaged segments each element that proves itself is saved; of a damaged log every frame that does; of
- * damaged documents of semantic caches the whole ones, where they were. Each thing that is lost is a line. The new
+ * possible; of damaged segments each element that passes its checks is saved; of a damaged log every frame that does;
+ * of damaged documents of semantic caches the whole ones, where they were. Each thing that is lost is a line. The new
  * folder appears under its name when it is whole: exit code 0 where nothing was lost, 3 where something was.
  */
 #include "index/store/store_check.h"

@@ -5,7 +5,7 @@
  * magic numbers end with 3. A folder without a meta file is no index, and a newer format version is no damage: these
  * end with 1.
  *
- * A data folder of the server or of a live collection is told by its LOCK or its segments, and proved as a whole: its
+ * A data folder of the server or of a live collection is told by its LOCK or its segments, and checked as a whole: its
  * log, each segment, semantic caches with their documents, and that they fit together. It must not be open: the lock
  * says so.
  */

@@ -4,7 +4,7 @@
  *   prepare   vector, code, features, tags, hashes; a row of the graph, which nobody finds yet
  *   admit     (lock) category, lease, what was invalidated meanwhile, what is there already; the group is held
  *   link      into the group's graph where it has one; the document is appended to its log
- *   publish   (lock) room is made: entries over their share die; it is logged, and lives
+ *   publish   (lock) space is made: entries over their share die; it is logged, and lives
  *   after     leases end, who waits is woken; as many dead rows as were made are taken out of the graph
  *
  * What the two stretches under the lock have found is looked at again in the second where it may have changed: the
@@ -209,7 +209,7 @@ static int admit(struct put *p, struct quire_error *err)
 
 /* ---- publishing -------------------------------------------------------------------------------------------------- */
 
-/* Gives up entries until there is room. False: nobody can give any. (lock) */
+/* Gives up entries until there is space. False: nobody can give any. (lock) */
 static int make_capacity(struct put *p, bool *fits, struct quire_error *err)
 {
     struct cache *cache = p->cache;
@@ -310,7 +310,7 @@ static int try_publish(struct put *p, struct quire_error *err)
     bool fits = false;
     if (!may_store(p))
         return 0;
-    /* What this answer replaces goes first, so that nothing else is given up for its room: the entry of the same hash,
+    /* What this answer replaces goes first, so that nothing else is given up for its space: the entry of the same hash,
      * and the stale one that its lease is to renew, which may have been put in other words. Also where the new one
      * does not fit then: the old one is not the answer any more. */
     struct cache *cache = p->cache;

@@ -36,7 +36,7 @@ struct document_place {
 
 struct verifying {
     struct caches *caches;
-    const struct caches_proof *proof;
+    const struct caches_check *check;
     struct caches_report *report;
     struct quire_error *err;
     /* of one cache */
@@ -61,7 +61,7 @@ __attribute__((format(printf, 2, 3))) static void found(struct verifying *p, con
 {
     va_list arguments;
     va_start(arguments, format);
-    tell(p->proof->finding, p->proof->context, format, arguments);
+    tell(p->check->finding, p->check->context, format, arguments);
     va_end(arguments);
     p->report->findings++;
 }
@@ -70,7 +70,7 @@ __attribute__((format(printf, 2, 3))) static void note(struct verifying *p, cons
 {
     va_list arguments;
     va_start(arguments, format);
-    tell(p->proof->note, p->proof->context, format, arguments);
+    tell(p->check->note, p->check->context, format, arguments);
     va_end(arguments);
 }
 
@@ -279,7 +279,7 @@ static int verify_documents(struct verifying *p)
     for (uint32_t i = 0; rc == 0 && i < p->n_numbers; i++) {
         p->number = p->numbers[i];
         rc = verify_document_segment(p);
-        if (rc == 0 && p->proof->progress && p->proof->progress(p->proof->context, "documents", i + 1, p->n_numbers))
+        if (rc == 0 && p->check->progress && p->check->progress(p->check->context, "documents", i + 1, p->n_numbers))
             rc = error_set(p->err, QUIRE_ECANCELLED, "interrupted");
     }
     if (rc == 0)
@@ -324,8 +324,8 @@ static int verify_sealed(struct verifying *p)
                 found(p, "%s", reason.message);
             rc = 0;
         }
-        if (whole && p->proof->to) {
-            char *to = sealed_path(p->proof->to, p->cache->uid, number);
+        if (whole && p->check->to) {
+            char *to = sealed_path(p->check->to, p->cache->uid, number);
             rc = to ? store_link_folder(p->caches->options.fs, path, to, true, p->err) : no_memory(p);
             free(to);
         }
@@ -344,7 +344,7 @@ static int verify_cache(struct verifying *p, struct cache *cache)
     p->cache = cache;
     if (asprintf(&p->from, "%s/documents/%016llx", p->caches->folder, uid) < 0)
         rc = no_memory(p);
-    if (rc == 0 && p->proof->to && asprintf(&p->to, "%s/documents/%016llx", p->proof->to, uid) < 0)
+    if (rc == 0 && p->check->to && asprintf(&p->to, "%s/documents/%016llx", p->check->to, uid) < 0)
         rc = no_memory(p);
     if (rc == 0)
         rc = verify_documents(p);
@@ -370,7 +370,7 @@ static int verify_cache(struct verifying *p, struct cache *cache)
     free(p->to);
     free(p->places);
     free(p->numbers);
-    *p = (struct verifying){.caches = p->caches, .proof = p->proof, .report = p->report, .err = p->err};
+    *p = (struct verifying){.caches = p->caches, .check = p->check, .report = p->report, .err = p->err};
     return rc;
 }
 
@@ -403,9 +403,9 @@ static int make_target_folder(struct verifying *p, const char *name)
 {
     struct io_fs *fs = p->caches->options.fs;
     char *path;
-    if (!p->proof->to)
+    if (!p->check->to)
         return 0;
-    if (asprintf(&path, "%s/%s", p->proof->to, name) < 0)
+    if (asprintf(&path, "%s/%s", p->check->to, name) < 0)
         return no_memory(p);
     int rc = fs->ops->mkdir(fs, path);
     if (rc < 0)
@@ -418,7 +418,7 @@ static int make_target_folder(struct verifying *p, const char *name)
 static void discard_sealed(const struct verifying *p, const struct cache *cache)
 {
     for (uint32_t i = 0; i < cache->n_sealed; i++) {
-        char *path = sealed_path(p->proof->to, cache->uid, cache->sealed[i]->number);
+        char *path = sealed_path(p->check->to, cache->uid, cache->sealed[i]->number);
         if (path)
             fs_remove_folder(p->caches->options.fs, path, NULL);
         free(path);
@@ -431,25 +431,25 @@ static void discard_target(const struct verifying *p)
     struct io_fs *fs = p->caches->options.fs;
     char *path;
     for (uint32_t i = 0; i < p->caches->n; i++)
-        if (asprintf(&path, "%s/documents/%016llx", p->proof->to, (unsigned long long)p->caches->all[i]->uid) >= 0) {
+        if (asprintf(&path, "%s/documents/%016llx", p->check->to, (unsigned long long)p->caches->all[i]->uid) >= 0) {
             fs_remove_folder(fs, path, NULL);
             free(path);
             discard_sealed(p, p->caches->all[i]);
         }
-    if (asprintf(&path, "%s/" SEALED_NAME, p->proof->to) >= 0) {
+    if (asprintf(&path, "%s/" SEALED_NAME, p->check->to) >= 0) {
         fs->ops->rmdir(fs, path);
         free(path);
     }
-    if (asprintf(&path, "%s/documents", p->proof->to) >= 0) {
+    if (asprintf(&path, "%s/documents", p->check->to) >= 0) {
         fs->ops->rmdir(fs, path);
         free(path);
     }
 }
 
-int caches_verify(struct caches *caches, const struct caches_proof *proof, struct caches_report *report,
+int caches_verify(struct caches *caches, const struct caches_check *check, struct caches_report *report,
                   struct quire_error *err)
 {
-    struct verifying p = {.caches = caches, .proof = proof, .report = report, .err = err};
+    struct verifying p = {.caches = caches, .check = check, .report = report, .err = err};
     struct io_fs *fs = caches->options.fs;
     char *folder = NULL;
     *report = (struct caches_report){0};
@@ -469,7 +469,7 @@ int caches_verify(struct caches *caches, const struct caches_proof *proof, struc
     if (rc == 0)
         fs->ops->list(fs, folder, look_at_sealed, &p);
     free(folder);
-    if (rc < 0 && proof->to)
+    if (rc < 0 && check->to)
         discard_target(&p);
     return rc;
 }

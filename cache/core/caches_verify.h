@@ -15,7 +15,7 @@
 
 #include "cache/core/cache.h"
 
-struct caches_proof {
+struct caches_check {
     void (*finding)(void *context, const char *sentence); /* damage */
     void (*note)(void *context, const char *sentence);    /* none; may be NULL, as progress */
     int (*progress)(void *context, const char *phase, uint64_t done, uint64_t total); /* other than 0: ECANCELLED */
@@ -31,7 +31,7 @@ struct caches_report {
 };
 
 /* Errors: QUIRE_ECANCELLED, ENOMEM, EIO and those of writing to `to`; damage is none. */
-int caches_verify(struct caches *caches, const struct caches_proof *proof, struct caches_report *report,
+int caches_verify(struct caches *caches, const struct caches_check *check, struct caches_report *report,
                   struct quire_error *err);
 
 #endif

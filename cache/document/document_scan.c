@@ -6,7 +6,7 @@
  * damage is found again.
  *
  * What is rescued keeps its place, so that entries need not be told; the header is written anew, without an end of
- * life: it is only used to tell when a segment's last document expires.
+ * TTL: it is only used to tell when a segment's last document expires.
  */
 #include "cache/document/document_log_priv.h"
 #include "io/error.h"

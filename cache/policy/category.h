@@ -34,7 +34,7 @@ struct category_settings {
     unsigned guards;      /* bits of guard.h; all */
     double load_risk_max; /* budget (or with SIM, the lowest threshold: see load.h) under full load; 0: no adaptation */
     double load_ttl_factor; /* TTL grows to ttl * (1 + factor * load) */
-    bool sliding;           /* a hit extends the life of its entry by its TTL, up to TTLMAX */
+    bool sliding;           /* a hit extends its entry's time to live by its TTL, up to TTLMAX */
     unsigned n_scope_keys;  /* that a request must carry */
     char scope_keys[CATEGORY_SCOPE_KEYS_MAX][CATEGORY_SCOPE_KEY_BYTES];
 };

@@ -52,7 +52,7 @@ void evict_used(struct evict_order *order, uint32_t entry, double saved_per_byte
 void evict_remove(struct evict_order *order, uint32_t entry); /* no effect if it is in none */
 /* The next one to go, EVICT_NONE if there is none; it stays in the order. */
 uint32_t evict_victim(const struct evict_order *order);
-/* Called when the victim is given up for room, before evict_remove: the clock moves. */
+/* Called when the victim is given up for space, before evict_remove: the clock moves. */
 void evict_taken(struct evict_order *order, uint32_t entry);
 /* How often an entry was used since it was made, whatever the policy: exact up to 16, beyond within a factor of two
  * (more than 99 of 100 times). */

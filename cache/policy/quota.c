@@ -10,7 +10,7 @@
  * refusal means that the entry is larger than a limit, or that the category has nothing to give itself and all the rest
  * is pinned or guaranteed to others.
  *
- * A category of low priority without any entries still gets a foot in the door, by the rule: it takes the room of
+ * A category of low priority without any entries still gets a foot in the door, by the rule: it takes the space of
  * others' borrowing. With its next entry it is over its share itself, has the lowest priority, and gives up its own.
  */
 #include "cache/policy/quota.h"

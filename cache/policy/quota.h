@@ -2,7 +2,7 @@
  * quota.h - who gives up an entry when a cache, or a category, is full.
  *
  * Bytes and entries are limited for the cache as a whole and, by its settings, for a category. A category has a
- * guaranteed share (MINSHARE) of both; above it, it borrows what is free. When the cache is full, room comes from a
+ * guaranteed share (MINSHARE) of both; above it, it borrows what is free. When the cache is full, space comes from a
  * category that is over its guaranteed share of what is short: of those the one with the lowest priority, and among
  * equals the one that is over it the most. The category that asks may itself be the one: it counts with the new entry,
  * and gives up its own where nobody else can. A category that is over its own quota gives up its own. Nobody at or

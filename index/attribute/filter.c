@@ -1,5 +1,5 @@
 /*
- * filter.c - a compiled filter: its life, and what others may read of it.
+ * filter.c - a compiled filter: making and freeing it, and what others may read of it.
  *
  * A filter is made once per query or command and then only read; the last of its users frees it. It keeps the text it
  * was made of, into which field names point.

@@ -103,9 +103,9 @@ bool filter_test(const struct filter *filter, const struct filter_part *part, co
 /* is_member: whether a list with this member matches. */
 bool filter_test_member(const struct filter *filter, const struct filter_part *part, const struct json_value *member);
 
-/* The fields of a MIXED; false: more than room, or it asks for the element's name as well. */
-bool filter_part_fields(const struct filter *filter, const struct filter_part *part, uint32_t *fields, uint32_t room,
-                        uint32_t *n);
+/* The fields of a MIXED; false: more than capacity, or it asks for the element's name as well. */
+bool filter_part_fields(const struct filter *filter, const struct filter_part *part, uint32_t *fields,
+                        uint32_t capacity, uint32_t *n);
 /* Whether values make a MIXED true: values[i] of field i, for those of its fields; each as of filter_test. */
 bool filter_test_several(const struct filter *filter, const struct filter_part *part, const struct json_value *values);
 

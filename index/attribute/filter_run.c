@@ -284,15 +284,15 @@ bool filter_test_member(const struct filter *filter, const struct filter_part *p
     return filter_equal(&filter->constants[filter->nodes[part->first].operand].json, member);
 }
 
-bool filter_part_fields(const struct filter *filter, const struct filter_part *part, uint32_t *fields, uint32_t room,
-                        uint32_t *n)
+bool filter_part_fields(const struct filter *filter, const struct filter_part *part, uint32_t *fields,
+                        uint32_t capacity, uint32_t *n)
 {
     const struct filter_node *last = &filter->nodes[part->end - 1];
     *n = 0;
     for (uint32_t i = 0; i < filter->n_fields; i++) {
         if (!(last->fields >> i & 1))
             continue;
-        if (*n == room)
+        if (*n == capacity)
             return false;
         fields[(*n)++] = i;
     }

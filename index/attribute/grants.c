@@ -1,7 +1,7 @@
 /*
  * grants.c - the text of an element: grants, then JSON.
  *
- * The text comes from disk and from journals, so grants_split proves all of it before anything else walks it: the
+ * The text comes from disk and from journals, so grants_split checks all of it before anything else walks it: the
  * marker byte, the number, each length against the stated bytes, and that they end where the JSON begins. What walks a
  * text afterwards (grants_next, grants_allow, on the path of every candidate of a search) relies on that but never
  * reads behind its end.

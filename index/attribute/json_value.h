@@ -1,10 +1,10 @@
 /*
  * json_value.h - single values out of an element's attributes, without building a tree of them.
  *
- * Attributes are JSON text that users gave; nothing has proved it well-formed, so every function takes any bytes: what
- * is no object has no fields, and where the end of a value cannot be told the object ends. Only top-level fields are
- * looked at. What is taken and what is not is the same as in Redis's vector sets (docs/filters.md). Nothing is
- * allocated, nothing recurses. Thread-safe.
+ * Attributes are JSON text that users gave; nothing has checked that it is well-formed, so every function takes any
+ * bytes: what is no object has no fields, and where the end of a value cannot be told the object ends. Only top-level
+ * fields are looked at. What is taken and what is not is the same as in Redis's vector sets (docs/filters.md). Nothing
+ * is allocated, nothing recurses. Thread-safe.
  */
 #ifndef QUIRE_INDEX_JSON_VALUE_H
 #define QUIRE_INDEX_JSON_VALUE_H

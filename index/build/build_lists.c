@@ -1,5 +1,5 @@
 /*
- * build_lists.c - inverted lists: clusters, the graph of their heads, and the postings.
+ * build_lists.c - inverted lists: clusters, the graph of their heads, and the posting blocks.
  *
  * Rows are ordered by cluster (clusters.h), so a list's own rows are consecutive and their full vectors fill a few
  * blocks: what a search reads again after the lists falls together. Rows of small tenants stand elsewhere and are
@@ -70,7 +70,8 @@ static bool bits_fit(const struct build *b, unsigned bits)
     return segment_lists_fit(&trial.params, build_columns_bytes(b), b->options.memory_bytes);
 }
 
-/* Four per dimension; two where their codes fit into that memory, but not those of four: no posting is read then. */
+/* Four per dimension; two where their codes fit into that memory, but not those of four: no posting block is read then.
+ * */
 unsigned build_list_bits(const struct build *b)
 {
     return !bits_fit(b, LIST_BITS) && bits_fit(b, LIST_BITS / 2) ? LIST_BITS / 2 : LIST_BITS;
@@ -189,7 +190,7 @@ static void decode_head(const struct build *b, uint32_t list, float *out)
     code_decode(code, b->space.code_dim, 8, f, out);
 }
 
-/* ---- postings ---------------------------------------------------------------------------------------------------- */
+/* ---- posting blocks ---------------------------------------------------------------------------------------------- */
 
 struct lists_job {
     struct build *b;
@@ -197,7 +198,7 @@ struct lists_job {
     double *errors;             /* per list, summed over its entries */
     uint32_t width, longest;    /* entries of the longest list */
     uint32_t first;             /* list of the batch */
-    uint8_t *buffer;            /* the batch's postings */
+    uint8_t *buffer;            /* the batch's posting blocks */
     uint32_t sampled;           /* rows of the sample */
     float *a, *f;               /* of the sample */
 };
@@ -360,7 +361,7 @@ static int write_postings(struct lists_job *job)
     if (rc == 0)
         rc = section_begin(writer, POSTINGS_POSTINGS, SECTION_SELF_CHECKED, b->err);
     for (uint32_t n; rc == 0 && job->first < b->clusters.n; job->first += n) {
-        size_t bytes = 0; /* of the next lists whose postings together take a batch */
+        size_t bytes = 0; /* of the next lists whose posting blocks together take a batch */
         for (n = 0; job->first + n < b->clusters.n; n++) {
             const struct list_entry *e = &job->entries[job->first + n];
             struct posting_block_shape shape;

@@ -11,6 +11,7 @@
  *                   enters by (cells.h). What remains outside of runs is cut into whole blocks once more, as
  *                   partition.c does: rows that shared a block with rows of runs would otherwise lie across two.
  *   inverted lists  a row of a run stays in the list that it was put in, as a guest: its number stands in the posting
+ *   block
  *                   like that of a replica (lists.h). A list's own rows follow one another, whatever was taken out
  *                   between them.
  *

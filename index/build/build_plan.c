@@ -5,7 +5,8 @@
  * a cut, places of reverse edges), buffers of a fixed size, and one share that may be smaller or larger: rows that are
  * partitioned in memory, vectors that change places, rows among which edges are sought, edges that are turned round,
  * codes of the index that is searched to calibrate it. A budget is given to each step as a whole, less what stands
- * already; where the smallest share of some step does not fit, the build is refused with the figure that would do.
+ * already; where the smallest share of some step does not fit, the build is refused with the number of bytes that would
+ * do.
  *
  * The budget counts resident memory of the process, as the kernel does: what is resident when the build begins is
  * counted, and PROGRAM_BYTES for code that is not touched before, stacks and the allocator's own.

@@ -1,5 +1,5 @@
 /*
- * columns.c - the file `columns` read back: proved once, then looked up.
+ * columns.c - the file `columns` read back: checked once, then looked up.
  *
  * The sections are kept in memory as they lie in the file. Opening walks all of it: lengths add up, values ascend, each
  * set holds rows of the segment in order, every offset leads where the walk came by. What is used afterwards relies on
@@ -129,7 +129,7 @@ bool column_walk_next(struct column_walk *walk, struct json_value *value, struct
     const struct column_table *t = walk->table;
     if (walk->next >= t->n)
         return false;
-    assert(walk->set && (!t->texts || walk->text)); /* columns_open has proved all of it */
+    assert(walk->set && (!t->texts || walk->text)); /* columns_open has checked all of it */
     *value = (struct json_value){.kind = t->texts ? VALUE_STRING : VALUE_NUMBER};
     if (t->texts)
         walk->text = text_at(t, walk->text, &value->text, &value->bytes);
@@ -140,7 +140,7 @@ bool column_walk_next(struct column_walk *walk, struct json_value *value, struct
     return true;
 }
 
-/* ---- opening: proof ---------------------------------------------------------------------------------------------- */
+/* ---- opening: checks --------------------------------------------------------------------------------------------- */
 
 /* Bytes that are taken from a record one after the other; at is NULL once they did not suffice. */
 struct reader {

@@ -1,6 +1,6 @@
 /*
  * columns_priv.h - what writing, opening and selecting by columns share beyond columns_view.h: how sets are coded and
- * proved, and the sizes of what is stored.
+ * checked, and the sizes of what is stored.
  */
 #ifndef QUIRE_INDEX_COLUMNS_PRIV_H
 #define QUIRE_INDEX_COLUMNS_PRIV_H

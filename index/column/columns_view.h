@@ -21,7 +21,7 @@ struct column_mark {
 };
 struct column_table {
     bool texts;
-    uint32_t n;     /* values; 0 where rows has some: they take too much room and are left out */
+    uint32_t n;     /* values; 0 where rows has some: they take too much space and are left out */
     uint32_t width; /* numbers: 1, 2, 4: of unsigned numbers above base; 8: f64 */
     double base;
     const uint8_t *values, *values_end;

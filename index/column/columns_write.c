@@ -29,7 +29,7 @@
 #define FIELDS_MAX           4096u       /* different names that are looked at; others are left out */
 #define COLLECT_BYTES        (64u << 20) /* of values in memory at a time */
 #define LEARNT_BYTES_PER_ROW 64u         /* of all learnt columns together */
-#define LEARNT_BYTES_LEAST   65536u      /* room that small segments have anyhow */
+#define LEARNT_BYTES_LEAST   65536u      /* what small segments may use anyhow */
 #define AREA_BYTES_MAX       UINT32_MAX  /* of a table's values, and of its sets */
 
 /* ---- names, and numbers for them --------------------------------------------------------------------------------- */
@@ -613,7 +613,7 @@ static void put_sets(struct table_out *t, uint64_t n_rows)
     }
 }
 
-/* The table of what was collected. Values that take too much room are left out. */
+/* The table of what was collected. Values that take too much space are left out. */
 static int make_table(struct writer *w, const struct collector *from, enum table_kind kind, struct table_out *t)
 {
     struct collected *c = (struct collected *)&from->tables[kind];

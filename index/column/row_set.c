@@ -1,5 +1,5 @@
 /*
- * row_set.c - sets of rows as they are stored: coding, proof, and adding them to a working set.
+ * row_set.c - sets of rows as they are stored: coding, checks, and adding them to a working set.
  *
  * A stored set has one of three forms, whichever is shortest:
  *   run      rows that follow one another: the first
@@ -8,8 +8,8 @@
  *            Optimized Software Library"): per 65,536 rows an array, a bitmap or runs
  * Gaps must be read from the start, which is why long sets are not kept so even where that would be shorter.
  *
- * The walk over a Roaring bitmap never reads behind its end, whatever it holds; row_set_is_valid proves the rest once,
- * when a file is opened: CRoaring's own reader proves sizes but neither order nor counts.
+ * The walk over a Roaring bitmap never reads behind its end, whatever it holds; row_set_is_valid checks the rest once,
+ * when a file is opened: CRoaring's own reader checks sizes but neither order nor counts.
  *
  * A working set is a bitmap over a universe: all rows of the segment, or the few that are left. In the latter the sets
  * are looked up by the universe's rows, so that the cost follows the smaller of the two.
@@ -588,14 +588,14 @@ static void add_chunk(const struct chunk *c, uint64_t *bits, size_t words)
 {
     assert(c->base / 64 < words); /* rows are below n_rows */
     uint64_t *to = bits + c->base / 64;
-    size_t room = words - c->base / 64;
+    size_t n_words = words - c->base / 64;
     for (uint32_t i = 0; c->kind == CHUNK_IS_ARRAY && i < c->n; i++)
         bits_add(to, load_u16(c->at + 2 * (size_t)i));
     for (uint32_t i = 0; c->kind == CHUNK_IS_RUNS && i < c->runs; i++) {
         uint64_t row = load_u16(c->at + 4 * (size_t)i);
         bits_add_range(to, row, row + load_u16(c->at + 4 * (size_t)i + 2) + 1);
     }
-    for (uint32_t i = 0; c->kind == CHUNK_IS_BITS && i < CHUNK_WORDS && i < room; i++)
+    for (uint32_t i = 0; c->kind == CHUNK_IS_BITS && i < CHUNK_WORDS && i < n_words; i++)
         to[i] |= load_u64(c->at + 8 * (size_t)i);
 }
 

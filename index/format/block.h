@@ -18,7 +18,7 @@
  *   52  u32 offset of keys        per slot: LEB128 of (length * 2 + external), then the bytes, or if external the u64
  *                                 offset of the key in the keys file's heap
  *   56  u32 bytes of edges        60 u32 bytes of keys
- * Valid if and only if: magic, kind and version are known, the checksum is right (which also proves that it is the
+ * Valid if and only if: magic, kind and version are known, the checksum is right (which also shows that it is the
  * block of this number and segment that was asked for), and every part lies inside the block.
  */
 #ifndef QUIRE_INDEX_BLOCK_H
@@ -71,8 +71,8 @@ struct block_parts {
 uint32_t block_fixed_bytes(uint32_t n_slots, uint32_t slot_bytes, uint32_t factor_bytes, uint32_t keys_bytes);
 /* Fills block_bytes at `block`. The parts must fit (asserted). */
 void block_write(uint8_t *block, uint32_t block_bytes, const struct block_parts *parts, const uint8_t segment_id[16]);
-/* Checks and opens; without segment_id the checksum counts as proved before. QUIRE_ECORRUPT with a sentence in err that
- * says what is wrong (the caller adds file and offset). */
+/* Checks and opens; without segment_id the checksum counts as checked before. QUIRE_ECORRUPT with a sentence in err
+ * that says what is wrong (the caller adds file and offset). */
 int block_open(const uint8_t *block, const struct block_shape *shape, uint32_t number, const uint8_t segment_id[16],
                struct block_view *out, struct quire_error *err);
 

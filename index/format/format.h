@@ -85,7 +85,7 @@ struct segment_params {
     /* inverted lists; 0 in a page graph */
     uint32_t n_lists;
     uint32_t list_bits; /* of their codes; scales, error and effort factor (resident over read) under this width */
-    uint32_t posting_bytes_max; /* of the longest posting */
+    uint32_t posting_bytes_max; /* of the longest posting block */
     uint64_t list_entries;
     uint32_t run_rows; /* of small tenants, the last ones: in groups of blocks that are not theirs, guests of lists */
 };

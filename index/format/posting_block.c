@@ -2,8 +2,8 @@
  * posting_block.c - the bytes of an inverted list, written and believed.
  *
  * The directory in memory says how many entries a list has and where it lies, so that a reader knows the size before it
- * reads; header and checksum then prove that the bytes are this list of this segment and whole. Rows are checked
- * against the segment's number of rows once, when the posting is opened, so that whoever scans it need not.
+ * reads; header and checksum then show that the bytes are this list of this segment and whole. Rows are checked
+ * against the segment's number of rows once, when the posting block is opened, so that whoever scans it need not.
  */
 #include "index/format/posting_block.h"
 #include "io/bytes.h"
@@ -88,7 +88,7 @@ int posting_block_open(const uint8_t *posting, uint32_t number, const struct lis
 {
     struct posting_block_shape shape;
     if (!posting_block_shape(entry->entries, entry->own, code_dim, bits, &shape))
-        return error_set(err, QUIRE_ECORRUPT, "its directory entry names %u entries, more than a posting holds",
+        return error_set(err, QUIRE_ECORRUPT, "its directory entry names %u entries, more than a posting block holds",
                          entry->entries);
     if (load_u32(posting) != POSTING_MAGIC)
         return error_set(err, QUIRE_ECORRUPT, "it begins with %08x, not with \"QPST\"", load_u32(posting));

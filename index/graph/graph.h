@@ -146,7 +146,7 @@ struct graph_stats {
     uint64_t bytes, distances;
 };
 void graph_get_stats(const struct graph *graph, struct graph_stats *out);
-/* Proves the structure while nothing else runs: links both ways, within range, none to free rows, none from one root's
+/* Checks the structure while nothing else runs: links both ways, within range, none to free rows, none from one root's
  * rows to another's, every linked row reachable from the entry of one root. roots: all that have linked rows, in any
  * order; others may be among them. *reason: what is wrong. */
 int graph_check(const struct graph *graph, const struct graph_root *const *roots, uint32_t n_roots,

@@ -459,7 +459,7 @@ void memtable_get_stats(const struct memtable *table, struct memtable_stats *out
     }
 }
 
-/* ---- proving ----------------------------------------------------------------------------------------------------- */
+/* ---- checking ---------------------------------------------------------------------------------------------------- */
 
 /* The chain of free rows, and then the queue of the dead. */
 static int verify_chains(const struct memtable *table, uint32_t n_free, uint32_t n_dead, struct quire_error *reason)

@@ -142,7 +142,7 @@ struct memtable_stats {
 void memtable_get_stats(const struct memtable *table, struct memtable_stats *out);
 /* The space in which its codes are; NULL as long as there are none. For tests and seals. */
 const struct space *memtable_space(const struct memtable *table);
-/* Proves it while no writer is at work. */
+/* Checks it while no writer is at work. */
 int memtable_check(const struct memtable *table, struct quire_error *reason);
 
 #endif

@@ -474,7 +474,7 @@ bool memtable_link(struct memtable *table, struct graph_scratch *scratch, uint64
     return false;
 }
 
-/* ---- proving ----------------------------------------------------------------------------------------------------- */
+/* ---- checking ---------------------------------------------------------------------------------------------------- */
 
 /* Each record's graph row leads back to it, and what is not linked is in the queue. */
 int memtable_graph_check(const struct memtable *table, struct quire_error *reason)

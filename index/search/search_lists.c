@@ -245,7 +245,7 @@ static void stop_asking(struct task *t)
 /* Nobody has a buffer that could come back, and there is no memory for one. */
 static void fail_without_buffer(struct task *t)
 {
-    task_fail(t, QUIRE_ENOMEM, "no memory for a posting of %u bytes", t->segment->params.posting_bytes_max);
+    task_fail(t, QUIRE_ENOMEM, "no memory for a posting block of %u bytes", t->segment->params.posting_bytes_max);
     stop_asking(t);
 }
 

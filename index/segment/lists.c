@@ -5,9 +5,9 @@
  * read and not a minute of linking. An image is trusted in nothing (graph_image_load, graph_mend): what does not agree
  * is an error here, because a sealed file has no business to be half right.
  *
- * Resident codes are made of the postings, which are read forward once: 32 consecutive rows share a group whatever
- * lists they belong to, since a list's own rows are consecutive. So nothing is padded, and a scan of a list looks at
- * the groups that its rows are in.
+ * Resident codes are made of the posting blocks, which are read forward once: 32 consecutive rows share a group
+ * whatever lists they belong to, since a list's own rows are consecutive. So nothing is padded, and a scan of a list
+ * looks at the groups that its rows are in.
  */
 #include "index/segment/lists.h"
 #include "io/bytes.h"
@@ -21,7 +21,7 @@
 #define IMAGE_ROWS   4096u
 #define HEADS_DEGREE 16u
 #define HEADS_BEAM   120u
-#define SCAN_BYTES   (4u << 20) /* of postings that are read at once while codes are loaded */
+#define SCAN_BYTES   (4u << 20) /* of posting blocks that are read at once while codes are loaded */
 
 static uint32_t groups_of(uint64_t rows)
 {
@@ -71,16 +71,16 @@ static int write_images(struct section_writer *writer, uint32_t n, const struct 
                         struct quire_error *err)
 {
     uint8_t head[4], *image = NULL;
-    size_t room = 0;
+    size_t capacity = 0;
     store_u32(head, IMAGE_ROWS);
     int rc = section_write(writer, head, 4, err);
     unsigned slot = epoch_enter(epochs);
     for (uint32_t at = 0; rc == 0 && at < n; at += IMAGE_ROWS) {
         uint32_t m = n - at < IMAGE_ROWS ? n - at : IMAGE_ROWS;
         size_t most = graph_image_bytes(heads, at, m);
-        if (most > room) {
+        if (most > capacity) {
             free(image);
-            image = malloc(room = most);
+            image = malloc(capacity = most);
         }
         if (!image) {
             rc = error_set(err, QUIRE_ENOMEM, "no memory for an image of %u heads", m);
@@ -175,7 +175,7 @@ uint32_t lists_place(const struct lists *lists, uint32_t row, uint32_t *list)
     return lists->entries[*list].first + lists->entries[*list].own + begin;
 }
 
-/* Lists follow each other without gaps, and so do their postings. */
+/* Lists follow each other without gaps, and so do their posting blocks. */
 static int check_entries(const struct lists *lists, const struct segment_params *p, const char *path,
                          struct quire_error *err)
 {

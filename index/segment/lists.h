@@ -7,7 +7,7 @@
  *
  * Each row is a member of one list, and has replicas in others. The own rows of a list are consecutive; a segment in
  * which the rows of small tenants lie side by side (build_place.c) has these behind all others, and they are guests:
- * members by number, which stand in the posting like replicas. CODES_GUESTS says which list each is a guest of.
+ * members by number, which stand in the posting block like replicas. CODES_GUESTS says which list each is a guest of.
  *
  * Resident codes are those of members, replicas left out, by list: first its own rows, then its guests, ascending. They
  * are in groups of 32 interleaved codes, whatever lists they belong to, factors beside them. Without guests that is the
@@ -34,7 +34,7 @@ struct lists {
     uint32_t *guest_lists; /* per guest its list; NULL: there are none; owned */
     uint32_t *guest_at;    /* n + 1: those of list i are guests[guest_at[i]] .. guests[guest_at[i + 1]]; owned */
     uint32_t *guests;      /* rows; ascending in a list; owned */
-    uint8_t *codes;        /* groups of 32 rows; memory_map; NULL: read with the postings */
+    uint8_t *codes;        /* groups of 32 rows; memory_map; NULL: read with the posting blocks */
     f16_t *factors;        /* rows x 2, in groups of 32; NULL likewise */
     size_t codes_mapped, factors_mapped;
     uint32_t group_bytes;
@@ -78,11 +78,11 @@ int lists_write(struct section_writer *writer, const struct list_entry *entries,
  * one list, own rows in order; the graph is mended. Errors name file and list. */
 int lists_open(const struct segment_params *params, struct section_file *codes, struct lists **out,
                struct quire_error *err);
-/* Reads all postings and keeps the codes of the rows' own lists. */
+/* Reads all posting blocks and keeps the codes of the rows' own lists. */
 int lists_load_codes(struct lists *lists, const struct segment_params *params, struct section_file *postings,
                      uint64_t postings_at, const uint8_t segment_id[16], struct quire_error *err);
 void lists_close(struct lists *lists); /* NULL is fine */
-/* Of all postings on the disk. */
+/* Of all posting blocks on the disk. */
 uint64_t lists_postings_bytes(const struct lists *lists, const struct segment_params *params);
 
 #endif

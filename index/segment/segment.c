@@ -2,9 +2,9 @@
  * segment.c - opening a segment: which files, what of them stays in memory, and what is refused.
  *
  * Order: meta (parameters, mean, calibration, list of files), then each file's superblock against that list, then the
- * resident parts, whose checksums are proved while they are read. Blocks, key pages and heaps are checked when a search
- * reads them. A file that belongs to another segment, an older copy, is refused by its segment id and by the checksum
- * of its superblock.
+ * resident parts, whose checksums are verified while they are read. Blocks, key pages and heaps are checked when a
+ * search reads them. A file that belongs to another segment, an older copy, is refused by its segment id and by the
+ * checksum of its superblock.
  *
  * The budget: centres are always resident; the widest navigation code that fits next to them and a reserve for block
  * buffers is loaded with its factors, and what then is left keeps hot blocks. When not even the 1-bit code fits, the

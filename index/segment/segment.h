@@ -66,7 +66,7 @@ void segment_cache_stats(const struct segment *segment, struct block_cache_stats
 const struct segment_info *segment_info(const struct segment *segment);
 /* Columns and tenants, as long as the segment is; NULL: no row has attributes or grants. */
 const struct columns *segment_columns(const struct segment *segment);
-/* Of each inverted list the rows in it, replicas included, and the bytes of its posting: n_lists numbers each. */
+/* Of each inverted list the rows in it, replicas included, and the bytes of its posting block: n_lists numbers each. */
 void segment_list_lengths(const struct segment *segment, uint32_t *rows, uint32_t *bytes);
 
 /* The effort that reaches `recall` (0 < recall <= 1) at k, from the calibration curve kept at build. */

@@ -92,7 +92,7 @@ float segment_curve_effort(const struct calibration_point *points, uint32_t n, f
 bool segment_lists_fit(const struct segment_params *params, uint64_t columns_bytes, uint64_t budget);
 
 /* Effort needed with the codes in use over that with the widest. In lists it is known for resident codes, of a row one;
- * the postings with their replicas need less. */
+ * the posting blocks with their replicas need less. */
 static inline float segment_effort_factor(const struct segment *s)
 {
     if (s->lists)

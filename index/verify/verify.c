@@ -1,7 +1,7 @@
 /*
  * verify.c - quire_verify: read everything, believe nothing.
  *
- * Opening already proves the superblocks, the list of files and the resident parts. Then every section that has a
+ * Opening already checks the superblocks, the list of files and the resident parts. Then every section that has a
  * checksum is read whole, and the self-checked ones page by page and block by block. Against each other: input row
  * numbers form a permutation, edges are ascending rows of this index and none leads into its own block, the key table
  * finds each row under its key, and the widest navigation code of each row decodes near the vector in its slot (2.5
@@ -13,8 +13,8 @@
  * reach is counted too, from the block nearest to the mean: it says how good the graph is, not whether the index is
  * sound. For that the blocks that each block leads to are kept in memory, 4 bytes each: a fraction of the codes.
  *
- * An index of inverted lists has its codes in the postings, which verify_lists.c proves; every row stands in its own
- * list, and is reachable if that can be read and its head is linked.
+ * An index of inverted lists has its codes in the posting blocks, which verify_lists.c checks; every row stands in its
+ * own list, and is reachable if that can be read and its head is linked.
  *
  * Columns and tenants are derived anew from the attributes (verify_columns.c).
  *
@@ -475,8 +475,8 @@ static bool is_damage(int code)
 }
 
 /* Opens with codes of `bits` bits (0: the widest) and no budget. A page graph that has none of them is damaged: without
- * a budget opening makes do with the codes of edges. Of inverted lists no posting is read, so that a damaged one is a
- * finding like any other. */
+ * a budget opening makes do with the codes of edges. Of inverted lists no posting block is read, so that a damaged one
+ * is a finding like any other. */
 static int open_with(struct io_fs *fs, const char *path, unsigned bits, struct segment **out, struct quire_error *err)
 {
     struct segment_options options = {.memory_bytes = UINT64_MAX, .code_bits = bits, .read_lists = true, .fs = fs};
@@ -508,7 +508,7 @@ int verify_segment(struct io_fs *fs, const char *path, const struct verify_liste
     struct verification v = {.fs = fs, .listener = listener, .err = err};
     assert(fs && path && listener);
     struct quire_error open_error = {0};
-    int rc = open_with(fs, path, 0, &v.s, &open_error); /* the widest code is the one to prove */
+    int rc = open_with(fs, path, 0, &v.s, &open_error); /* the widest code is the one to check */
     if (is_damage(rc)) {
         verify_found(&v, "%s", open_error.message);
         if (report)

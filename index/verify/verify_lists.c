@@ -1,9 +1,9 @@
 /*
- * verify_lists.c - proves inverted lists: heads, postings, and every code in them against the row that it stands for.
+ * verify_lists.c - checks inverted lists: heads, posting blocks, and every code against the row that it stands for.
  *
- * Opening has proved the directory: each row of the segment is a member of exactly one list, and the postings follow
- * each other without gaps. Here the graph of the heads is checked (graph_check), then each posting: checksum and
- * shape, guests and replicas that are other rows in ascending order, all guests, no row in more than
+ * Opening has checked the directory: each row of the segment is a member of exactly one list, and the posting blocks
+ * follow each other without gaps. Here the graph of the heads is checked (graph_check), then each posting block:
+ * checksum and shape, guests and replicas that are other rows in ascending order, all guests, no row in more than
  * POSTING_COPIES_MAX lists, zeros where nothing stands. The radius of a list is that of its farthest entry.
  *
  * A code and its two factors must be what docs/format.md says of the residual r = row - head: some step s gives every
@@ -14,8 +14,8 @@
  * this error, so that a sound index has no finding whatever machine wrote it.
  *
  * Replicas are rows from anywhere. Blocks are therefore held a window of rows at a time; the first pass over the
- * postings notes which windows each list has rows of, the others read only the lists of theirs. Memory: one window, a
- * byte per row, 40 per list.
+ * posting blocks notes which windows each list has rows of, the others read only the lists of theirs. Memory: one
+ * window, a byte per row, 40 per list.
  */
 #include "index/verify/verify_priv.h"
 #include "io/error.h"
@@ -45,7 +45,7 @@ struct spread {
     struct interval farthest;
 };
 
-struct lists_proof {
+struct lists_check {
     struct verification *v;
     uint64_t *windows;      /* per list: which windows it has rows of; 0: damaged */
     struct spread *spreads; /* per list */
@@ -220,10 +220,10 @@ static void add_to_spread(struct spread *spread, double distance, double error)
     spread->farthest.high = fmax(spread->farthest.high, distance + error);
 }
 
-static void verify_entry(struct lists_proof *proof, const struct posting_block_view *posting, uint32_t i,
+static void verify_entry(struct lists_check *check, const struct posting_block_view *posting, uint32_t i,
                          const struct block_view *view, uint32_t slot)
 {
-    struct verification *v = proof->v;
+    struct verification *v = check->v;
     const struct segment *s = v->s;
     const struct segment_params *p = &s->params;
     const uint8_t *factors = posting->factors + 4 * (size_t)i;
@@ -232,12 +232,12 @@ static void verify_entry(struct lists_proof *proof, const struct posting_block_v
     verify_slot_vector(v, view, slot);
     struct slot_error error = slot_error(v, view, slot);
     for (uint32_t d = 0; d < p->code_dim; d++)
-        v->rotated[d] -= proof->head[d];
+        v->rotated[d] -= check->head[d];
     code_group_get(posting->groups + (size_t)(i / CODE_GROUP) * posting->group_bytes, i % CODE_GROUP, p->code_dim,
-                   p->list_bits, proof->code);
-    code_decode(proof->code, p->code_dim, p->list_bits, 1, v->decoded);
-    struct code_sums sums = sum_up(v->rotated, v->decoded, proof->head, p->code_dim);
-    add_to_spread(&proof->spreads[posting->number], sqrt(sums.norm2), error.length);
+                   p->list_bits, check->code);
+    code_decode(check->code, p->code_dim, p->list_bits, 1, v->decoded);
+    struct code_sums sums = sum_up(v->rotated, v->decoded, check->head, p->code_dim);
+    add_to_spread(&check->spreads[posting->number], sqrt(sums.norm2), error.length);
     measure_code(v, v->rotated, v->decoded, sums.norm2, factors + 2);
     if (!levels_agree(v->rotated, v->decoded, p->code_dim, p->list_bits, error.each))
         verify_found(v, "entry %u of list %u of %s: its code is not one of row %u", i, posting->number,
@@ -248,22 +248,22 @@ static void verify_entry(struct lists_proof *proof, const struct posting_block_v
 }
 
 /* The entries whose rows are in the window. */
-static void verify_entries_of(struct lists_proof *proof, const struct posting_block_view *posting)
+static void verify_entries_of(struct lists_check *check, const struct posting_block_view *posting)
 {
-    const struct segment *s = proof->v->s;
+    const struct segment *s = check->v->s;
     uint32_t slots = s->params.slots_per_block;
     const uint8_t *code;
     float f, norm2;
     graph_row(s->lists->heads, posting->number, &code, &f, &norm2);
-    code_decode(code, s->params.code_dim, 8, f, proof->head);
+    code_decode(code, s->params.code_dim, 8, f, check->head);
     for (uint32_t i = 0; i < posting->entries; i++) {
-        uint32_t row = posting_block_row(posting, i), block = row / slots - proof->first_block;
-        if (block < proof->n_blocks && proof->views[block].base)
-            verify_entry(proof, posting, i, &proof->views[block], row % slots);
+        uint32_t row = posting_block_row(posting, i), block = row / slots - check->first_block;
+        if (block < check->n_blocks && check->views[block].base)
+            verify_entry(check, posting, i, &check->views[block], row % slots);
     }
 }
 
-/* ---- a posting --------------------------------------------------------------------------------------------------- */
+/* ---- a posting block --------------------------------------------------------------------------------------------- */
 
 static bool is_zero(const uint8_t *bytes, size_t n)
 {
@@ -274,32 +274,32 @@ static bool is_zero(const uint8_t *bytes, size_t n)
 }
 
 /* Places of the last group that no entry has, as bits that are not zero. */
-static bool spare_places_are_zero(const struct lists_proof *proof, const struct posting_block_view *posting)
+static bool spare_places_are_zero(const struct lists_check *check, const struct posting_block_view *posting)
 {
-    const struct segment_params *p = &proof->v->s->params;
+    const struct segment_params *p = &check->v->s->params;
     for (uint32_t i = posting->entries; i < posting->n_groups * CODE_GROUP; i++) {
         code_group_get(posting->groups + (size_t)(i / CODE_GROUP) * posting->group_bytes, i % CODE_GROUP, p->code_dim,
-                       p->list_bits, proof->code);
-        if (!is_zero(proof->code, code_bytes_of(p->code_dim, p->list_bits)))
+                       p->list_bits, check->code);
+        if (!is_zero(check->code, code_bytes_of(p->code_dim, p->list_bits)))
             return false;
     }
     return true;
 }
 
-static bool rest_is_zero(const struct lists_proof *proof, const struct posting_block_view *posting,
+static bool rest_is_zero(const struct lists_check *check, const struct posting_block_view *posting,
                          const struct posting_block_shape *shape)
 {
-    const uint8_t *base = proof->posting;
+    const uint8_t *base = check->posting;
     uint32_t ids = shape->ids + 4 * (posting->entries - posting->own), factors = shape->factors + 4 * posting->entries;
     uint32_t end = shape->groups + shape->n_groups * shape->group_bytes;
     return load_u16(base + 6) == 0 && is_zero(base + 40, POSTING_HEADER_BYTES - 40) &&
            is_zero(base + ids, shape->factors - ids) && is_zero(base + factors, shape->groups - factors) &&
-           is_zero(base + end, shape->bytes - end) && spare_places_are_zero(proof, posting);
+           is_zero(base + end, shape->bytes - end) && spare_places_are_zero(check, posting);
 }
 
-static void count_copies(struct lists_proof *proof, const struct posting_block_view *posting)
+static void count_copies(struct lists_check *check, const struct posting_block_view *posting)
 {
-    const struct lists *lists = proof->v->s->lists;
+    const struct lists *lists = check->v->s->lists;
     uint32_t guests = 0;
     assert(posting->number < lists->n && posting->own <= posting->entries);
     for (uint32_t i = posting->own; i < posting->entries; i++) {
@@ -308,30 +308,30 @@ static void count_copies(struct lists_proof *proof, const struct posting_block_v
             guests++;
             continue;
         }
-        if (proof->copies[row] < POSTING_COPIES_MAX && ++proof->copies[row] == POSTING_COPIES_MAX)
-            verify_found(proof->v, "row %u stands in list %u and in %u others: more than %u", row, posting->number,
+        if (check->copies[row] < POSTING_COPIES_MAX && ++check->copies[row] == POSTING_COPIES_MAX)
+            verify_found(check->v, "row %u stands in list %u and in %u others: more than %u", row, posting->number,
                          POSTING_COPIES_MAX, POSTING_COPIES_MAX);
     }
     if (guests != lists_guests(lists, posting->number))
-        verify_found(proof->v, "list %u has %u of its %u guests", posting->number, guests,
+        verify_found(check->v, "list %u has %u of its %u guests", posting->number, guests,
                      lists_guests(lists, posting->number));
-    proof->v->report.rows_reachable += posting->own + guests;
+    check->v->report.rows_reachable += posting->own + guests;
 }
 
-static uint64_t windows_of(const struct lists_proof *proof, const struct posting_block_view *posting)
+static uint64_t windows_of(const struct lists_check *check, const struct posting_block_view *posting)
 {
-    assert(proof->n_windows <= WINDOWS_MAX);
-    uint64_t windows = 0, rows = (uint64_t)proof->window_blocks * proof->v->s->params.slots_per_block;
+    assert(check->n_windows <= WINDOWS_MAX);
+    uint64_t windows = 0, rows = (uint64_t)check->window_blocks * check->v->s->params.slots_per_block;
     for (uint32_t i = 0; i < posting->entries; i++)
         windows |= (uint64_t)1 << posting_block_row(posting, i) / rows;
     return windows;
 }
 
-/* Reads a posting block; in the first pass it is proved. *damaged: it cannot be used, and a finding says so. */
-static int read_posting(struct lists_proof *proof, uint32_t list, bool first, struct posting_block_view *view,
+/* Reads a posting block; in the first pass it is checked. *damaged: it cannot be used, and a finding says so. */
+static int read_posting(struct lists_check *check, uint32_t list, bool first, struct posting_block_view *view,
                         bool *damaged)
 {
-    struct verification *v = proof->v;
+    struct verification *v = check->v;
     struct segment *s = v->s;
     const struct segment_params *p = &s->params;
     const struct list_entry *e = &s->lists->entries[list];
@@ -340,11 +340,11 @@ static int read_posting(struct lists_proof *proof, uint32_t list, bool first, st
     uint64_t at = (uint64_t)e->page * SECTION_ALIGN;
     bool fits = posting_block_shape(e->entries, e->own, p->code_dim, p->list_bits, &shape);
     assert(fits && shape.bytes <= p->posting_bytes_max); /* lists_open */
-    int rc = section_read(s->postings, section_find(s->postings, POSTINGS_POSTINGS), at, proof->posting, shape.bytes,
+    int rc = section_read(s->postings, section_find(s->postings, POSTINGS_POSTINGS), at, check->posting, shape.bytes,
                           v->err);
     if (rc < 0)
         return rc;
-    rc = posting_block_open(proof->posting, list, e, p->code_dim, p->list_bits, p->rows, s->segment_id, view, &err);
+    rc = posting_block_open(check->posting, list, e, p->code_dim, p->list_bits, p->rows, s->segment_id, view, &err);
     if (rc < 0) {
         verify_found(v, "list %u of %s at offset %llu is damaged: %s", list, section_file_io(s->postings)->path,
                      (unsigned long long)(s->postings_at + at), err.message);
@@ -352,52 +352,52 @@ static int read_posting(struct lists_proof *proof, uint32_t list, bool first, st
     }
     if (*damaged || !first)
         return 0;
-    if (!rest_is_zero(proof, view, &shape))
+    if (!rest_is_zero(check, view, &shape))
         verify_found(v, "list %u of %s: what belongs to no entry is not zero", list,
                      section_file_io(s->postings)->path);
-    count_copies(proof, view);
+    count_copies(check, view);
     v->report.list_entries += e->entries;
     return 0;
 }
 
 /* ---- windows ----------------------------------------------------------------------------------------------------- */
 
-static int load_window(struct lists_proof *proof, uint32_t window)
+static int load_window(struct lists_check *check, uint32_t window)
 {
-    struct segment *s = proof->v->s;
+    struct segment *s = check->v->s;
     const struct segment_params *p = &s->params;
-    uint32_t first = window * proof->window_blocks, n = p->n_blocks - first;
-    proof->first_block = first;
+    uint32_t first = window * check->window_blocks, n = p->n_blocks - first;
+    check->first_block = first;
     assert(first < p->n_blocks);
-    proof->n_blocks = n = n < proof->window_blocks ? n : proof->window_blocks;
+    check->n_blocks = n = n < check->window_blocks ? n : check->window_blocks;
     int rc = section_read(s->blocks, section_find(s->blocks, BLOCKS_BLOCKS), (uint64_t)first * p->block_bytes,
-                          proof->blocks, (size_t)n * p->block_bytes, proof->v->err);
+                          check->blocks, (size_t)n * p->block_bytes, check->v->err);
     for (uint32_t b = 0; rc == 0 && b < n; b++) {
-        struct block_view *view = &proof->views[b];
+        struct block_view *view = &check->views[b];
         /* a damaged block is a finding already */
-        if (!bitmap_has(proof->v->sound, first + b) ||
-            block_open(proof->blocks + (size_t)b * p->block_bytes, &s->shape, first + b, s->segment_id, view, NULL) < 0)
+        if (!bitmap_has(check->v->sound, first + b) ||
+            block_open(check->blocks + (size_t)b * p->block_bytes, &s->shape, first + b, s->segment_id, view, NULL) < 0)
             view->base = NULL;
     }
     return rc;
 }
 
-static int verify_window(struct lists_proof *proof, uint32_t window)
+static int verify_window(struct lists_check *check, uint32_t window)
 {
-    struct verification *v = proof->v;
+    struct verification *v = check->v;
     uint32_t n = v->s->lists->n;
-    int rc = load_window(proof, window);
+    int rc = load_window(check, window);
     for (uint32_t list = 0; rc == 0 && list < n; list++) {
         struct posting_block_view view;
         bool damaged = false;
-        if (window == 0 || proof->windows[list] >> window & 1) {
-            rc = read_posting(proof, list, window == 0, &view, &damaged);
-            proof->windows[list] = rc < 0 || damaged ? 0 : windows_of(proof, &view);
+        if (window == 0 || check->windows[list] >> window & 1) {
+            rc = read_posting(check, list, window == 0, &view, &damaged);
+            check->windows[list] = rc < 0 || damaged ? 0 : windows_of(check, &view);
             if (rc == 0 && !damaged)
-                verify_entries_of(proof, &view);
+                verify_entries_of(check, &view);
         }
         if (rc == 0 && (list % 256 == 255 || list + 1 == n))
-            rc = verify_progress(v, "check lists", (uint64_t)window * n + list + 1, (uint64_t)proof->n_windows * n);
+            rc = verify_progress(v, "check lists", (uint64_t)window * n + list + 1, (uint64_t)check->n_windows * n);
     }
     return rc;
 }
@@ -406,21 +406,21 @@ static int verify_window(struct lists_proof *proof, uint32_t window)
 
 /* The radius is that of the farthest entry, which exact bounds rely on. A list's spread counts what lies far out as
  * less: it is never above the plain mean. */
-static void verify_spreads(const struct lists_proof *proof)
+static void verify_spreads(const struct lists_check *check)
 {
-    const struct lists *lists = proof->v->s->lists;
+    const struct lists *lists = check->v->s->lists;
     for (uint32_t i = 0; i < lists->n; i++) {
         const struct list_entry *e = &lists->entries[i];
-        const struct spread *spread = &proof->spreads[i];
+        const struct spread *spread = &check->spreads[i];
         double most = sqrt(spread->norms2_high / e->entries) * (1 + SUM_ROUNDING), radius = (double)e->radius;
         assert(spread->measured <= e->entries);
         if (spread->measured != e->entries)
             continue; /* of a damaged list or block */
         if ((double)e->rms > most)
-            verify_found(proof->v, "list %u has spread %g in the directory, but its rows are %g from its head", i,
+            verify_found(check->v, "list %u has spread %g in the directory, but its rows are %g from its head", i,
                          (double)e->rms, most);
         if (radius < spread->farthest.low * (1 - SUM_ROUNDING) || radius > spread->farthest.high * (1 + SUM_ROUNDING))
-            verify_found(proof->v, "list %u has radius %g in the directory, but its farthest row is %g from its head",
+            verify_found(check->v, "list %u has radius %g in the directory, but its farthest row is %g from its head",
                          i, radius, spread->farthest.low);
     }
 }
@@ -433,52 +433,52 @@ static void verify_heads(struct verification *v)
         verify_found(v, "the graph of the heads of %s: %s", v->s->info.path, reason.message);
 }
 
-static int proof_init(struct lists_proof *proof)
+static int lists_check_init(struct lists_check *check)
 {
-    const struct segment_params *p = &proof->v->s->params;
+    const struct segment_params *p = &check->v->s->params;
     uint32_t n = p->n_lists, least = (p->n_blocks + WINDOWS_MAX - 1) / WINDOWS_MAX,
              most = WINDOW_BYTES / p->block_bytes;
-    proof->window_blocks = least > most ? least : most < p->n_blocks ? most : p->n_blocks;
-    proof->n_windows = (p->n_blocks + proof->window_blocks - 1) / proof->window_blocks;
-    proof->windows = calloc(n, sizeof *proof->windows);
-    proof->spreads = calloc(n, sizeof *proof->spreads);
-    proof->copies = calloc(p->rows, 1);
-    proof->blocks = memory_aligned(SECTION_ALIGN, (size_t)proof->window_blocks * p->block_bytes);
-    proof->views = calloc(proof->window_blocks, sizeof *proof->views);
-    proof->posting = memory_aligned(SECTION_ALIGN, p->posting_bytes_max);
-    proof->head = malloc(sizeof *proof->head * p->code_dim);
-    proof->code = malloc(p->code_dim);
-    return proof->windows && proof->spreads && proof->copies && proof->blocks && proof->views && proof->posting &&
-                   proof->head && proof->code
+    check->window_blocks = least > most ? least : most < p->n_blocks ? most : p->n_blocks;
+    check->n_windows = (p->n_blocks + check->window_blocks - 1) / check->window_blocks;
+    check->windows = calloc(n, sizeof *check->windows);
+    check->spreads = calloc(n, sizeof *check->spreads);
+    check->copies = calloc(p->rows, 1);
+    check->blocks = memory_aligned(SECTION_ALIGN, (size_t)check->window_blocks * p->block_bytes);
+    check->views = calloc(check->window_blocks, sizeof *check->views);
+    check->posting = memory_aligned(SECTION_ALIGN, p->posting_bytes_max);
+    check->head = malloc(sizeof *check->head * p->code_dim);
+    check->code = malloc(p->code_dim);
+    return check->windows && check->spreads && check->copies && check->blocks && check->views && check->posting &&
+                   check->head && check->code
                ? 0
-               : error_set(proof->v->err, QUIRE_ENOMEM, "no memory to verify %u lists", n);
+               : error_set(check->v->err, QUIRE_ENOMEM, "no memory to verify %u lists", n);
 }
 
-static void proof_fini(struct lists_proof *proof)
+static void lists_check_fini(struct lists_check *check)
 {
-    free(proof->windows);
-    free(proof->spreads);
-    free(proof->copies);
-    memory_free(proof->blocks);
-    free(proof->views);
-    memory_free(proof->posting);
-    free(proof->head);
-    free(proof->code);
+    free(check->windows);
+    free(check->spreads);
+    free(check->copies);
+    memory_free(check->blocks);
+    free(check->views);
+    memory_free(check->posting);
+    free(check->head);
+    free(check->code);
 }
 
 int verify_lists(struct verification *v)
 {
-    struct lists_proof proof = {.v = v};
+    struct lists_check check = {.v = v};
     struct lists *lists = v->s->lists;
     v->report.lists = lists->n;
     verify_heads(v);
-    int rc = proof_init(&proof);
+    int rc = lists_check_init(&check);
     unsigned slot = epoch_enter(lists->epochs);
-    for (uint32_t window = 0; rc == 0 && window < proof.n_windows; window++)
-        rc = verify_window(&proof, window);
+    for (uint32_t window = 0; rc == 0 && window < check.n_windows; window++)
+        rc = verify_window(&check, window);
     epoch_exit(lists->epochs, slot);
     if (rc == 0)
-        verify_spreads(&proof);
-    proof_fini(&proof);
+        verify_spreads(&check);
+    lists_check_fini(&check);
     return rc;
 }

@@ -43,7 +43,7 @@ int verify_progress(const struct verification *v, const char *phase, uint64_t do
  * slot's own elements in v->vector unless they are an 8-bit code. */
 void verify_slot_vector(struct verification *v, const struct block_view *view, uint32_t slot);
 
-/* verify_lists.c: heads, directory and postings, after all blocks were looked at. */
+/* verify_lists.c: heads, directory and posting blocks, after all blocks were looked at. */
 int verify_lists(struct verification *v);
 /* verify_columns.c: columns and tenants against the attributes. */
 int verify_columns(struct verification *v);

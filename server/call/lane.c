@@ -63,7 +63,7 @@ int lane_stats_init(struct lane *lane, struct quire_error *err)
     histogram_init(&stats->latency, stats->latency_counts, LATENCY_SUB_BITS, LATENCY_BITS);
     stats->row_counts = calloc(COMMANDS_MAX * ROW_BUCKETS, sizeof *stats->row_counts);
     if (!stats->row_counts)
-        return error_set(err, QUIRE_ENOMEM, "no memory for the figures of lane %u", lane->index);
+        return error_set(err, QUIRE_ENOMEM, "no memory for the statistics of lane %u", lane->index);
     for (unsigned row = 0; row < COMMANDS_MAX; row++)
         histogram_init(&stats->commands_by_row[row].latency, stats->row_counts + row * ROW_BUCKETS, ROW_SUB_BITS,
                        ROW_BITS);

@@ -5,7 +5,7 @@
  * whether the rest replaces the file or changes it in places (one byte: how many bytes follow, three: where, then
  * those), bit 5 whether checksums are left wrong, which they mostly are refused for. Bit 6: no limit of memory; of
  * lists, all codes in memory. Made right are the checksums of pages, blocks, postings, sections and files. Then it is
- * opened, scanned, proved, searched and asked, columns, too: answers or an error with a sentence, nothing else.
+ * opened, scanned, verified, searched and asked, columns, too: answers or an error with a sentence, nothing else.
  */
 #include "index/build/merge.h"
 #include "index/column/columns.h"

@@ -1,5 +1,5 @@
 /*
- * support_world.c - a mutable graph and what was put into it, with its structure proven on demand.
+ * support_world.c - a mutable graph and what was put into it, with its structure checked on demand.
  */
 #include "tests/index/support_world.h"
 #include "index/graph/graph_priv.h"

@@ -692,7 +692,7 @@ static void test_checkpoint(void **state)
     close_journal(host);
 }
 
-/* A checkpoint that knows frames proves that they were durable: where they are gone it is damage and no torn end, also
+/* A checkpoint that knows frames shows that they were durable: where they are gone it is damage and no torn end, also
  * if nothing comes after them. Otherwise their LSNs would be given out again, and what has them would be left out when
  * it is replayed over records that seem to know it. */
 static void test_frames_that_a_checkpoint_knows(void **state)

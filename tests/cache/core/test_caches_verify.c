@@ -59,9 +59,9 @@ static int replay(void *context, uint8_t kind, uint64_t lsn, const uint8_t *byte
 static int complete(void *context, const char *folder, struct quire_error *err)
 {
     struct reading *r = context;
-    struct caches_proof proof = {
+    struct caches_check check = {
         .finding = hear_finding, .note = hear_note, .context = r, .to = r->saves ? folder : NULL};
-    return caches_verify(r->caches, &proof, &r->report, err);
+    return caches_verify(r->caches, &check, &r->report, err);
 }
 
 static uint64_t clock_of(void *context)

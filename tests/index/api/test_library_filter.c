@@ -468,7 +468,7 @@ static void test_loop(void **state)
     }
 }
 
-/* A loop that goes while searches prove their hits: each callback comes, nothing is left behind (under ASan). */
+/* A loop that goes while searches recheck their hits: each callback comes, nothing is left behind (under ASan). */
 static void on_cancelled(void *context, int code, const struct quire_hit *hits, uint32_t n_hits,
                          const struct quire_search_stats *stats, const struct quire_error *err)
 {

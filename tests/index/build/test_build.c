@@ -1,7 +1,7 @@
 /*
  * test_build.c - quire_build over odd shapes, and what it refuses.
  *
- * Every index that is built is proved by quire_verify and asked for its own rows. A build that fails must leave
+ * Every index that is built is checked by quire_verify and asked for its own rows. A build that fails must leave
  * nothing: neither the folder, nor one half-written next to it, so each failing test counts the entries of the parent
  * folder. A limit on files is played by RLIMIT_FSIZE, in a child process, so that the limit ends with it; a full or
  * broken disk by the file system of io/fault.h, which fails at any call and loses what is not durable.
@@ -32,7 +32,7 @@ static void print_finding(void *context, const char *sentence)
     print_error("finding: %s\n", sentence);
 }
 
-static void prove(const char *path, const struct support_data *data)
+static void verify(const char *path, const struct support_data *data)
 {
     struct quire_verify_report report;
     struct quire_error err;
@@ -80,7 +80,7 @@ static void check_build(const struct support_data *data, enum quire_metric metri
     struct quire_build_options options = support_options(metric, slot);
     support_build(path, data, &options);
     assert_int_equal(support_count_entries(folder), 1);
-    prove(path, data);
+    verify(path, data);
     ask_for_rows(path, data, metric);
     free(path);
     support_folder_remove(folder);
@@ -138,7 +138,7 @@ static void test_vector_larger_than_a_block(void **state)
         struct quire_build_options options = support_options(QUIRE_METRIC_L2, QUIRE_SLOT_F32);
         options.block_bytes = cases[i].asked;
         support_build(path, &data, &options);
-        prove(path, &data);
+        verify(path, &data);
         ask_for_rows(path, &data, QUIRE_METRIC_L2);
         struct quire_index *index = support_open(path, NULL);
         quire_get_info(index, &info);
@@ -181,7 +181,7 @@ static void test_outlier(void **state)
     char *folder = support_folder_make(), *path = support_path(folder, "index");
     struct quire_build_options options = support_options(QUIRE_METRIC_L2, QUIRE_SLOT_AUTO);
     support_build(path, &data, &options);
-    prove(path, &data);
+    verify(path, &data);
     struct quire_index *index = support_open(path, NULL);
     float *queries = support_queries(&data, 30, 5);
     double recall = 0;
@@ -429,7 +429,7 @@ static void test_trailing_slash(void **state)
         fail_msg("build in \"index//\": %s", a.err.message);
     assert_int_equal(again, QUIRE_EEXISTS);
     assert_int_equal(left, 1);
-    prove(path, &a.data);
+    verify(path, &a.data);
     a.path = path;
     free(slash);
     attempt_fini(&a);
@@ -486,7 +486,7 @@ static void test_bad_keys(void **state)
     expect_refusal(&a, QUIRE_ERANGE, "65536");
     key_bytes[9]--;
     assert_int_equal(attempt_build(&a), 0);
-    prove(a.path, &a.data);
+    verify(a.path, &a.data);
     free(large);
     attempt_fini(&a);
 }
@@ -577,7 +577,7 @@ static void test_file_size_limit(void **state)
         assert_int_equal(support_count_entries(a.folder), 0);
         assert_true(limit < 10000000);
     }
-    prove(a.path, &a.data);
+    verify(a.path, &a.data);
     attempt_fini(&a);
 }
 
@@ -665,7 +665,7 @@ static bool prove_in(struct io_fs *fs, struct attempt *a)
     fault_each_file(fs, copy_out, a);
     bool is_there = support_count_entries(a->path) > 0;
     if (is_there)
-        prove(a->path, &a->data);
+        verify(a->path, &a->data);
     assert_int_equal(fs_remove_folder(fs_real(), a->path, NULL), 0);
     return is_there;
 }

@@ -120,7 +120,7 @@ struct contents {
     struct quire_info info;
 };
 
-static void prove(const char *path, uint32_t rows)
+static void verify(const char *path, uint32_t rows)
 {
     struct quire_verify_report report;
     struct quire_error err;
@@ -130,12 +130,12 @@ static void prove(const char *path, uint32_t rows)
     assert_int_equal(report.findings, 0);
 }
 
-/* Takes the contents of the index at the job's path, which is proved and removed. */
+/* Takes the contents of the index at the job's path, which is verified and removed. */
 static struct contents take_contents(struct job *job)
 {
     struct contents c;
     char *blocks = support_path(job->path, BLOCKS_NAME), *codes = support_path(job->path, CODES_NAME);
-    prove(job->path, job->data.rows);
+    verify(job->path, job->data.rows);
     assert_int_equal(support_count_entries(job->folder), 1);
     struct quire_index *index = support_open(job->path, NULL);
     quire_get_info(index, &c.info);
@@ -274,7 +274,7 @@ static void test_input_that_fails(void **state)
         assert_int_equal(support_count_entries(job.folder), 0);
     }
     assert_int_equal(n, 7); /* six passes over one batch */
-    prove(job.path, 300);
+    verify(job.path, 300);
     job_fini(&job);
 }
 
@@ -427,7 +427,7 @@ static void test_odd_work_folders(void **state)
     job.stop_phase = 0;
     assert_int_equal(job_build(&job), 0);
     assert_true(has_phase(&job, "partition"));
-    prove(job.path, 1500);
+    verify(job.path, 1500);
     assert_int_equal(support_count_entries(job.folder), 1);
     free(page);
     free(state_path);

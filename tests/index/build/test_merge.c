@@ -2,7 +2,7 @@
  * test_merge.c - what goes into a merge comes out of it: each living row once, where rows_of says, with its vector, key
  * and attributes, and found by searches as in an index that is built anew.
  *
- * Every result is proved by quire_verify, scanned row by row and searched against brute force over the vectors that
+ * Every result is checked by quire_verify, scanned row by row and searched against brute force over the vectors that
  * went in.
  */
 #include "index/segment/segment_view.h"
@@ -229,7 +229,7 @@ static uint64_t rows_to_reuse(const struct scene *s, uint64_t rows)
     return 2 * (uint64_t)living >= rows && 2 * living >= all ? living : 0;
 }
 
-/* Merges, and proves everything about the result. Returns the recall. */
+/* Merges, and checks everything about the result. Returns the recall. */
 static double merge_and_prove(struct scene *s, double error_max)
 {
     struct merge_result result;

@@ -2,7 +2,7 @@
  * test_tenant_layout.c - rows of small tenants lie side by side, in both kinds of index, and nothing else suffers.
  *
  * What lies where is read back row by row from the segment: the rows of each tenant are counted from the grants in the
- * attributes, and those of a tenant that should have a run must be numbers without a gap. Every index is proved by
+ * attributes, and those of a tenant that should have a run must be numbers without a gap. Every index is checked by
  * quire_verify, and searches of everything are held against brute force and against the same rows built without
  * tenants.
  */

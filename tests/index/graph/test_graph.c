@@ -1,5 +1,5 @@
 /*
- * test_graph.c - the mutable graph against brute force, and its structure proven after everything that is done to it.
+ * test_graph.c - the mutable graph against brute force, and its structure checked after everything that is done to it.
  *
  * Data: random, tight clusters (a beam that starts in the wrong one must find the right one), and thousands of copies
  * of one row (nothing is in another direction). Truth is by the same codes (graph_score), so recall is the graph's

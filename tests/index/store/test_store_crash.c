@@ -3,7 +3,7 @@
  * attributes, a tenant that is dropped, a second collection that is dropped, seals, merges, checkpoints, snapshots.
  *
  * After each cut the folder is opened again: it holds every write that was acknowledged, each as a whole, and of those
- * that were not a prefix in their order; it proves itself; and writes go on in it. A snapshot whose call had come back
+ * that were not a prefix in their order; it verifies; and writes go on in it. A snapshot whose call had come back
  * is there as it was taken.
  *
  * QUIRE_CRASH_STEP=n cuts at every n-th call only (1 tries all: minutes). Without it the step is chosen so that the

@@ -1,5 +1,5 @@
 /*
- * test_lists_verify.c - what quire_verify proves of inverted lists: a sound index has no finding, and each lie that a
+ * test_lists_verify.c - what quire_verify checks of inverted lists: a sound index has no finding, and each lie that a
  * forger can tell under right checksums is one.
  *
  * Sound ones are built of every kind of slot, metric and width, because the error that a slot leaves open is another in

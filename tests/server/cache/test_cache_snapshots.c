@@ -62,10 +62,10 @@ static void no_finding(void *context, const char *sentence)
 
 static int complete(void *caches, const char *folder, struct quire_error *err)
 {
-    struct caches_proof proof = {.finding = no_finding, .note = no_finding};
+    struct caches_check check = {.finding = no_finding, .note = no_finding};
     struct caches_report report;
     (void)folder;
-    int rc = caches_verify(caches, &proof, &report, err);
+    int rc = caches_verify(caches, &check, &report, err);
     assert_int_equal(report.caches, 1);
     assert_int_equal(report.entries_lost + report.entries_damaged, 0);
     return rc;
