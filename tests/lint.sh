@@ -46,6 +46,8 @@ found=$(printf '%s\n' "${c_files[@]}" | xargs -n1 dirname | sort | uniq -c | awk
 found=$(printf '%s\n' "${c_files[@]}" | grep -vE '^(tests|docs)/' | xargs -n1 dirname | sort -u |
     while read -r folder; do [[ -f $folder/README.md ]] || echo "$folder"; done)
 [[ -z $found ]] || complain "a room without a README.md" "$found"
+found=$(python3 tests/rooms.py readmes)
+[[ -z $found ]] || complain "a source that its room's README.md does not name" "$found"
 
 # assertions: at least 8 in a thousand lines of io, index and cache
 read -r asserted lines < <(printf '%s\n' "${sources[@]}" | grep -E '^(io|index|cache)/' | xargs cat |

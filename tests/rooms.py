@@ -2,6 +2,7 @@
 """rooms.py - proves tests/rooms.txt: who includes and who calls whom, room by room.
 
     rooms.py includes            by the #include lines of the sources
+    rooms.py readmes             sources that the README of their room does not name
     rooms.py symbols BUILD_DIR   by what the objects of a build define and call (nm)
     rooms.py names BUILD_DIR     external functions that do not begin with the name of their module
 
@@ -72,6 +73,21 @@ def check_includes():
             elif target != room and match[1].endswith('_priv.h'):
                 errors.append(where + f'{match[1]} is private to {target}')
             used[room].add(target)
+    return errors
+
+
+def check_readmes():
+    """A README names a file by its whole name, by its stem between backticks, or as stem.{c,h}."""
+    errors, texts = [], {}
+    for source in tracked():
+        room, stem = room_of(source), os.path.splitext(os.path.basename(source))[0]
+        if room == 'include':
+            continue
+        if room not in texts:
+            path = os.path.join(ROOT, room, 'README.md')
+            texts[room] = open(path, encoding='utf-8').read() if os.path.exists(path) else ''
+        if not re.search(r'\b' + re.escape(stem) + r'\.(c|h|def|\{)|`' + re.escape(stem) + '`', texts[room]):
+            errors.append(f'{source}: {room}/README.md does not name it')
     return errors
 
 
@@ -147,7 +163,7 @@ def check_names(build):
 
 
 def main(arguments):
-    checks = {'includes': (1, check_includes), 'symbols': (2, check_symbols), 'names': (2, check_names)}
+    checks = {'includes': (1, check_includes), 'readmes': (1, check_readmes), 'symbols': (2, check_symbols), 'names': (2, check_names)}
     if not arguments or arguments[0] not in checks or len(arguments) != checks[arguments[0]][0]:
         print(__doc__, file=sys.stderr)
         return 2
