@@ -20,6 +20,8 @@
 #include "server/command_rows.h"
 #include "server/commands/command.h"
 #include "server/commands/latency.h"
+#include "server/keys/gate.h"
+#include "server/keys/keyspace.h"
 #include "server/net/tls.h"
 #include "server/vector/links.h"
 #include "server/vector/vector_plan.h"

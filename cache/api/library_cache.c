@@ -17,7 +17,11 @@
  * next checkpoint.
  */
 #include "cache/api/library_cache.h"
+#include "cache/document/document_log.h"
+#include "cache/guard/text.h"
+#include "cache/lease/lease.h"
 #include "index/api/library.h"
+#include "index/store/store.h"
 #include "io/clock.h"
 #include "io/error.h"
 #include <assert.h>

@@ -5,6 +5,8 @@
  * filled in a copy first, so that a call that fails leaves the caller's untouched.
  */
 #include "cache/api/library_cache.h"
+#include "cache/document/document.h"
+#include "cache/document/document_log.h"
 #include "io/error.h"
 #include <stdlib.h>
 #include <string.h>

@@ -6,6 +6,7 @@
  * it does not name is removed when the caches begin.
  */
 #include "cache/core/sealed.h"
+#include "index/segment/segment.h"
 #include "io/array.h"
 #include "io/error.h"
 #include "io/lock.h"

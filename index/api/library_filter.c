@@ -8,6 +8,7 @@
  * that such a filter is as exact and as cheap as one by columns.
  */
 #include "index/api/library_priv.h"
+#include "index/column/columns.h"
 #include "index/search/lane_pool.h"
 #include "index/segment/segment_view.h"
 #include "index/segment/selection.h"

@@ -13,6 +13,8 @@
  * that callbacks do not enter again (filling).
  */
 #include "index/search/filtered_search.h"
+#include "index/attribute/filter.h"
+#include "index/attribute/grants.h"
 #include "io/clock.h"
 #include "io/error.h"
 #include <assert.h>

@@ -9,6 +9,7 @@
  *
  * Rows come in runs of one block (edges are sorted, seeds are whole blocks), so |q - c|^2 is computed once per run.
  */
+#include "index/kernels/kernels.h"
 #include "index/search/task.h"
 #include "io/array.h"
 #include "io/memory.h"

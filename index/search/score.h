@@ -2,6 +2,7 @@
 #ifndef QUIRE_INDEX_SCORE_H
 #define QUIRE_INDEX_SCORE_H
 
+#include "index/kernels/kernels.h"
 #include "index/segment/segment_view.h"
 #include "index/vector/codes.h"
 

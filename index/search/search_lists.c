@@ -14,6 +14,7 @@
  * A task takes a buffer per list and gives it back when that is scanned; where the lane has none left the rest of
  * the lists wait, first come first served. That is no further round: nothing depends on what came before.
  */
+#include "index/kernels/kernels.h"
 #include "index/search/task.h"
 #include "io/array.h"
 #include "io/bitmap.h"

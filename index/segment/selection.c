@@ -9,6 +9,7 @@
  * lies between costs less than a read of its own (RUN_GAP_BYTES; docs/performance.md has the device's prices).
  */
 #include "index/segment/selection.h"
+#include "index/attribute/filter.h"
 #include "index/column/row_set.h"
 #include "index/segment/segment_priv.h"
 #include "index/vector/row_place.h"

@@ -13,6 +13,8 @@
  * appendfsync says. A part has its `gone` set when it has left its view for good, so parts that are released because
  * the store closes keep their files.
  */
+#include "index/attribute/attribute_schema.h"
+#include "index/memtable/memtable.h"
 #include "index/store/store_priv.h"
 #include "io/bytes.h"
 #include "io/clock.h"

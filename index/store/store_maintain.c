@@ -17,6 +17,7 @@
  * memtable is sealed before it is full; of memtables with fewer than SEAL_ROWS_MIN rows none is: thousands of small
  * segments would take more than they give back.
  */
+#include "index/graph/graph.h"
 #include "index/store/store_priv.h"
 #include "io/bytes.h"
 #include "io/clock.h"

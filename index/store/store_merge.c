@@ -21,6 +21,7 @@
  * A budget of resident memory is a collection's; its parts share it. A part gets its share by rows, but at most three
  * quarters of what the others leave: the next one needs some, too. At opening all shares are dealt anew.
  */
+#include "index/memtable/memtable.h"
 #include "index/store/store_priv.h"
 #include "io/clock.h"
 #include "io/error.h"

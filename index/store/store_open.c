@@ -13,6 +13,7 @@
  *
  * Rows of memtables are not linked here: searches compare them until maintenance has.
  */
+#include "index/attribute/attribute_schema.h"
 #include "index/format/format.h"
 #include "index/store/store_priv.h"
 #include "index/vector/parallel.h"

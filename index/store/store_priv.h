@@ -13,6 +13,7 @@
 
 #include "index/build/merge.h"
 #include "index/collection/collection_host.h"
+#include "index/memtable/memtable.h"
 #include "index/store/store.h"
 #include "index/store/store_check.h"
 #include "io/lock.h"

@@ -16,7 +16,9 @@
  *
  * The new folder is made under another name and renamed at the end: it is there whole or not at all.
  */
+#include "index/attribute/grants.h"
 #include "index/format/format.h"
+#include "index/memtable/memtable.h"
 #include "index/segment/segment_view.h"
 #include "index/store/store_priv.h"
 #include "io/bitmap.h"

@@ -15,6 +15,7 @@
  */
 #include "index/column/columns.h"
 #include "index/format/format.h"
+#include "index/memtable/memtable.h"
 #include "index/segment/segment_view.h"
 #include "index/store/store_priv.h"
 #include "io/clock.h"

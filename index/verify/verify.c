@@ -22,7 +22,10 @@
  */
 #include "index/column/columns.h"
 #include "index/format/block.h"
+#include "index/kernels/kernels.h"
 #include "index/segment/segment_view.h"
+#include "index/vector/codes.h"
+#include "index/vector/space.h"
 #include "index/verify/verify_priv.h"
 #include "io/array.h"
 #include "io/bitmap.h"

@@ -10,6 +10,9 @@
  * for their size are none. What of the attributes cannot be read is a finding of its own, and the counts are not
  * compared then.
  */
+#include "index/attribute/attribute_schema.h"
+#include "index/attribute/grants.h"
+#include "index/attribute/json_value.h"
 #include "index/column/columns_view.h"
 #include "index/verify/verify_priv.h"
 #include "io/array.h"

@@ -17,6 +17,9 @@
  * posting blocks notes which windows each list has rows of, the others read only the lists of theirs. Memory: one
  * window, a byte per row, 40 per list.
  */
+#include "index/graph/graph.h"
+#include "index/kernels/kernels.h"
+#include "index/vector/codes.h"
 #include "index/verify/verify_priv.h"
 #include "io/error.h"
 #include "io/memory.h"

@@ -8,8 +8,11 @@
  * A connection whose user changes itself away (deletes or switches off its own user) still gets its reply.
  */
 #include "io/error.h"
+#include "server/access/acl.h"
+#include "server/access/command_table.h"
 #include "server/admin/cmd_admin.h"
 #include "server/commands/command.h"
+#include "server/process/log.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -8,13 +8,17 @@
  * by the worker: REWRITE, and SET of settings of TLS. RESETSTAT asks every lane to put its own counts to zero; those
  * of the device go on, since the engine counts them.
  */
+#include "index/store/store.h"
 #include "io/error.h"
 #include "io/journal.h"
+#include "server/access/acl.h"
 #include "server/admin/cmd_admin.h"
 #include "server/call/fair.h"
 #include "server/call/worker_call.h"
 #include "server/net/gather.h"
 #include "server/net/tls.h"
+#include "server/process/config.h"
+#include "server/process/log.h"
 #include "server/protocol/glob.h"
 #include <stdio.h>
 #include <stdlib.h>

@@ -8,10 +8,12 @@
  *
  * key_memory is the one place that knows how much a key of each type takes.
  */
+#include "index/collection/collection.h"
 #include "io/memory.h"
 #include "server/admin/cmd_admin.h"
 #include "server/admin/info.h"
 #include "server/call/key_call.h"
+#include "server/keys/keyspace.h"
 #include <inttypes.h>
 #include <malloc.h>
 #include <math.h>

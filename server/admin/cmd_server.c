@@ -4,9 +4,11 @@
  * COMMAND answers what Redis 7 answers, entry by entry, from the one table; redis-cli builds its hints from it and
  * cluster clients their routing.
  */
+#include "server/access/command_table.h"
 #include "server/admin/cmd_admin.h"
 #include "server/admin/info.h"
 #include "server/commands/command.h"
+#include "server/process/log.h"
 #include "server/protocol/glob.h"
 #include <stdio.h>
 #include <string.h>

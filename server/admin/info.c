@@ -8,12 +8,17 @@
  * redis_version tells clients which commands' behaviour to expect, not whose server this is: that is quire_version.
  */
 #include "server/admin/info.h"
+#include "cache/core/cache.h"
+#include "index/collection/collection.h"
 #include "index/kernels/kernels.h"
+#include "index/store/store.h"
 #include "io/journal.h"
 #include "io/memory.h"
+#include "server/access/command_table.h"
 #include "server/admin/snapshot.h"
 #include "server/cache/cache_metrics.h"
 #include "server/call/fair_metrics.h"
+#include "server/keys/keyspace.h"
 #include "server/net/client.h"
 #include <inttypes.h>
 #include <math.h>

@@ -13,14 +13,19 @@
  * percent wide) have an edge: so each bucket is exact.
  */
 #include "server/admin/metrics.h"
+#include "cache/document/document.h"
+#include "index/store/store.h"
 #include "io/error.h"
 #include "io/journal.h"
 #include "io/memory.h"
+#include "server/access/command_table.h"
 #include "server/admin/info.h"
 #include "server/cache/cache_metrics.h"
 #include "server/call/fair_metrics.h"
 #include "server/commands/latency.h"
+#include "server/keys/keyspace.h"
 #include "server/net/loop.h"
+#include "server/process/config.h"
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -9,6 +9,8 @@
  * snapshot.
  */
 #include "server/admin/snapshot.h"
+#include "cache/core/cache.h"
+#include "index/store/store.h"
 #include "io/array.h"
 #include "io/error.h"
 #include "io/fs.h"
@@ -16,6 +18,7 @@
 #include "server/admin/cmd_admin.h"
 #include "server/call/worker_call.h"
 #include "server/net/client.h"
+#include "server/process/log.h"
 #include <ctype.h>
 #include <errno.h>
 #include <ftw.h>

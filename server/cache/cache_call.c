@@ -7,6 +7,8 @@
  * reason to remove them, the next hit will.
  */
 #include "server/cache/cache_call.h"
+#include "cache/document/document.h"
+#include "cache/document/document_log.h"
 #include "io/error.h"
 #include <ctype.h>
 #include <inttypes.h>

@@ -26,10 +26,14 @@
  * The call belongs to the lane. The thread that wakes it writes `how` and posts its message; it does not touch it
  * afterwards. Between cache_get and the message the lane does not touch what the wake writes.
  */
+#include "cache/document/document_log.h"
+#include "cache/guard/text.h"
+#include "cache/lease/lease.h"
 #include "io/error.h"
 #include "server/cache/cache_call.h"
 #include "server/cache/cmd_caches.h"
 #include "server/call/fair.h"
+#include "server/process/log.h"
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -9,6 +9,7 @@
  * SC.CAT.GET shows settings as names and values, where the values of lists are words with blanks between them.
  * SC.CAT.SET parts its arguments at blanks, so that it takes what SC.CAT.GET has shown.
  */
+#include "cache/policy/category.h"
 #include "io/error.h"
 #include "server/cache/cache_call.h"
 #include "server/cache/cmd_caches.h"

@@ -9,6 +9,7 @@
  * began with. The generations of its names (grants.h) are the collection's business.
  */
 #include "server/call/vector_scope.h"
+#include "index/attribute/grants.h"
 #include "io/array.h"
 #include "server/call/key_call.h"
 #include <stdlib.h>

@@ -6,6 +6,8 @@
  * is a moment in time that all lanes look at before they run a request: what must wait stays in its client's buffer,
  * and its socket fills, as when a lane is crowded.
  */
+#include "server/access/acl.h"
+#include "server/access/command_table.h"
 #include "server/commands/cmd_clients.h"
 #include "server/commands/command.h"
 #include "server/commands/transaction.h"

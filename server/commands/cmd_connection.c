@@ -3,6 +3,7 @@
  *
  * Who may be a user, and with which password, is acl.c's business.
  */
+#include "server/access/acl.h"
 #include "server/commands/cmd_clients.h"
 #include "server/commands/command.h"
 #include "server/commands/transaction.h"

@@ -10,6 +10,7 @@
  */
 #include "server/commands/command.h"
 #include "io/journal.h"
+#include "server/access/command_table.h"
 #include "server/commands/cmd_clients.h"
 #include "server/commands/latency.h"
 #include "server/commands/monitor.h"

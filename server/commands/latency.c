@@ -8,6 +8,7 @@
  */
 #include "server/commands/latency.h"
 #include "io/error.h"
+#include "server/access/command_table.h"
 #include "server/commands/cmd_clients.h"
 #include "server/commands/command.h"
 #include "server/net/client.h"

@@ -11,6 +11,7 @@
  * it.
  */
 #include "server/commands/monitor.h"
+#include "server/access/command_table.h"
 #include "server/commands/cmd_clients.h"
 #include <stdio.h>
 #include <stdlib.h>

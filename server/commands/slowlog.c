@@ -7,6 +7,7 @@
  * request is gone when it ends. Others cost nothing unless they are slow.
  */
 #include "server/commands/slowlog.h"
+#include "server/access/command_table.h"
 #include "server/commands/cmd_clients.h"
 #include "server/commands/command.h"
 #include "server/net/gather.h"

@@ -21,8 +21,11 @@
  */
 #include "server/commands/transaction.h"
 #include "io/journal.h"
+#include "server/access/command_table.h"
 #include "server/commands/cmd_clients.h"
 #include "server/commands/command.h"
+#include "server/keys/gate.h"
+#include "server/keys/keyspace.h"
 #include <stdlib.h>
 #include <string.h>
 

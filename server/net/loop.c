@@ -12,9 +12,11 @@
  *
  * A timer of 100 ms keeps the clock of idle lanes and looks for clients whose time is over.
  */
+#include "index/search/search.h"
 #include "io/error.h"
 #include "io/journal.h"
 #include "server/call/fair.h"
+#include "server/keys/keyspace.h"
 #include "server/net/client.h"
 #include <assert.h>
 #include <errno.h>

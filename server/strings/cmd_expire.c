@@ -4,6 +4,7 @@
  * A time that is over removes the key at once and answers 1, as Redis does. Whatever came before 1970 is over.
  */
 #include "server/call/key_call.h"
+#include "server/keys/keyspace.h"
 #include "server/strings/cmd_strings.h"
 #include "server/strings/expiry.h"
 

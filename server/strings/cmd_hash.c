@@ -4,6 +4,8 @@
  * Replies that are as long as the hash are written under its shard's lock; HSCAN goes through a large one in steps.
  */
 #include "server/call/key_call.h"
+#include "server/keys/hash_value.h"
+#include "server/keys/keyspace.h"
 #include "server/strings/cmd_strings.h"
 #include "server/strings/scan_options.h"
 #include <stdio.h>

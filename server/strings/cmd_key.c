@@ -5,6 +5,7 @@
  * it, after DEL as after UNLINK, and after FLUSHALL SYNC as after ASYNC: a lane never waits for it.
  */
 #include "server/call/key_call.h"
+#include "server/keys/keyspace.h"
 #include "server/strings/cmd_strings.h"
 #include <string.h>
 

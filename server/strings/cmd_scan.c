@@ -8,6 +8,7 @@
 #include "io/clock.h"
 #include "io/random.h"
 #include "server/call/key_call.h"
+#include "server/keys/keyspace.h"
 #include "server/protocol/glob.h"
 #include "server/strings/cmd_strings.h"
 #include "server/strings/scan_options.h"

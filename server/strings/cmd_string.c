@@ -7,6 +7,7 @@
  * Numbers are kept as text, as clients see them: INCR of one that is there costs a value of 21 bytes.
  */
 #include "server/call/key_call.h"
+#include "server/keys/keyspace.h"
 #include "server/strings/cmd_strings.h"
 #include "server/strings/expiry.h"
 #include <limits.h>

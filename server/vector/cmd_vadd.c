@@ -13,6 +13,7 @@
  * writes to what it can see only, and grants to its own tenants only.
  */
 #include "io/random.h"
+#include "server/protocol/arg.h"
 #include "server/vector/cmd_vectors.h"
 #include "server/vector/vector_call.h"
 #include "server/vector/vector_write.h"

@@ -13,6 +13,10 @@
  * segments were exchanged meanwhile the element is looked at again. While the store is behind with seals and merges the
  * worker waits between removals, as writers do.
  */
+#include "index/store/store.h"
+#include "server/keys/gate.h"
+#include "server/protocol/arg.h"
+#include "server/protocol/resp.h"
 #include "server/vector/cmd_vectors.h"
 #include "server/vector/vector_call.h"
 #include "server/vector/vector_scan.h"

@@ -7,8 +7,12 @@
  * ATTR declares a field of the elements' attributes, which is then read as that type (attribute_schema.h); a field that
  * nobody declares is learnt when segments are made. TENANTS: every element must be granted to somebody.
  */
+#include "index/store/store.h"
 #include "io/error.h"
 #include "io/random.h"
+#include "server/keys/keyspace.h"
+#include "server/protocol/arg.h"
+#include "server/protocol/resp.h"
 #include "server/vector/cmd_vectors.h"
 #include "server/vector/vector_args.h"
 #include "server/vector/vector_call.h"

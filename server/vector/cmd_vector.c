@@ -6,6 +6,8 @@
  * reply is deferred and built when the fetch is done.
  */
 #include "index/segment/block_cache.h"
+#include "server/protocol/arg.h"
+#include "server/protocol/resp.h"
 #include "server/vector/cmd_vectors.h"
 #include "server/vector/vector_call.h"
 #include <stdio.h>

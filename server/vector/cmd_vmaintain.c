@@ -12,8 +12,11 @@
  * those of other clients do not.
  */
 #include "index/collection/key_range.h"
+#include "index/store/store.h"
 #include "io/error.h"
 #include "server/call/data.h"
+#include "server/protocol/arg.h"
+#include "server/protocol/resp.h"
 #include "server/vector/cmd_vectors.h"
 #include "server/vector/vector_call.h"
 #include <errno.h>

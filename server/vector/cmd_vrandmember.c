@@ -12,6 +12,8 @@
  */
 #include "io/error.h"
 #include "io/random.h"
+#include "server/protocol/arg.h"
+#include "server/protocol/resp.h"
 #include "server/vector/cmd_vectors.h"
 #include "server/vector/vector_call.h"
 #include "server/vector/vector_scan.h"

@@ -19,6 +19,8 @@
 #include "index/attribute/filter.h"
 #include "io/error.h"
 #include "server/call/fair.h"
+#include "server/protocol/arg.h"
+#include "server/protocol/resp.h"
 #include "server/vector/cmd_vectors.h"
 #include "server/vector/vector_args.h"
 #include "server/vector/vector_call.h"

@@ -10,6 +10,8 @@
 #include "io/array.h"
 #include "io/error.h"
 #include "server/call/key_call.h"
+#include "server/keys/keyspace.h"
+#include "server/protocol/resp.h"
 #include "server/vector/cmd_vectors.h"
 #include "server/vector/vector_call.h"
 #include <stdlib.h>

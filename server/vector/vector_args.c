@@ -11,6 +11,8 @@
 #include "server/vector/vector_args.h"
 #include "index/vector/rotation.h"
 #include "io/error.h"
+#include "server/protocol/arg.h"
+#include "server/protocol/resp.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

@@ -11,6 +11,7 @@
 #include "server/vector/vector_plan.h"
 #include "io/array.h"
 #include "io/error.h"
+#include "server/keys/keyspace.h"
 #include "server/vector/links.h"
 #include "server/vector/vector_call.h"
 #include <stdlib.h>

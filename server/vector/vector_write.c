@@ -6,8 +6,11 @@
  * (keyspace.c); a commit never reaches such a collection, since every commit is made under the shard of its key.
  */
 #include "server/vector/vector_write.h"
+#include "index/store/store.h"
 #include "index/vector/space.h"
 #include "io/error.h"
+#include "server/keys/keyspace.h"
+#include "server/protocol/resp.h"
 #include "server/vector/links.h"
 #include "server/vector/vector_call.h"
 #include "server/vector/vector_plan.h"
