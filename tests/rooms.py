@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """rooms.py - proves tests/rooms.txt: who includes and who calls whom, room by room.
 
-    rooms.py includes            by the #include lines of the sources
+    rooms.py includes            by the #include lines of the sources: nothing that rooms.txt does not allow, and
+                                 every arrow that it allows is used
     rooms.py readmes             sources that the README of their room does not name
     rooms.py symbols BUILD_DIR   by what the objects of a build define and call (nm)
     rooms.py names BUILD_DIR     external functions that do not begin with the name of their module
@@ -24,29 +25,45 @@ def tracked():
     return [n for n in names if not n.startswith(('tests/', 'docs/')) and os.path.exists(os.path.join(ROOT, n))]
 
 
+def read(source):
+    with open(os.path.join(ROOT, source), encoding='utf-8') as file:
+        return file.read()
+
+
+def code_of(source):
+    """Its text without comments and strings."""
+    return re.sub(r'/\*.*?\*/|"(\\.|[^"\\\n])*"', ' ', read(source), flags=re.S)
+
+
 def read_rooms():
     """Room -> rooms that it may use. Errors: a line of the wrong form, an arrow that goes up."""
     rooms, errors = {}, []
-    for number, line in enumerate(open(os.path.join(ROOT, 'tests/rooms.txt'), encoding='utf-8'), 1):
-        line = line.split('#')[0].strip()
-        if not line:
+    text = re.sub(r'#.*', '', open(os.path.join(ROOT, 'tests/rooms.txt'), encoding='utf-8').read())
+    for line in re.sub(r'\n +', ' ', text).splitlines():
+        if not line.strip():
             continue
         name, colon, uses = line.partition(':')
         if not colon or name in rooms:
-            errors.append(f'rooms.txt:{number}: not "room: rooms", or named twice')
+            errors.append(f'rooms.txt: {name}: not "room: rooms", or named twice')
             continue
-        allowed = set()
-        for use in uses.split():
-            found = {r for r in rooms if use.endswith('/*') and r.startswith(use[:-1])} or {use} & rooms.keys()
-            if not found:
-                errors.append(f'rooms.txt:{number}: {name} uses {use}, which does not stand above it')
-            allowed |= found
-        rooms[name] = allowed
+        errors += [f'rooms.txt: {name} uses {use}, which does not stand above it'
+                   for use in uses.split() if use not in rooms]
+        rooms[name] = set(uses.split()) & rooms.keys()
     return rooms, errors
 
 
 def room_of(path):
     return os.path.dirname(path)
+
+
+def public_functions(sources):
+    """quire_ function -> the room that defines it: include/quire.h declares what many rooms define."""
+    found = {}
+    for source in sources:
+        if source.endswith('.c'):
+            for name in re.findall(r'^[a-z][\w *]*?\b(quire_\w+)\(', read(source), re.M):
+                found[name] = room_of(source)
+    return found
 
 
 def check_includes():
@@ -55,10 +72,11 @@ def check_includes():
     folders = {room_of(s) for s in sources if room_of(s) != 'include'}
     errors += [f'{f}: a folder of sources that rooms.txt does not name' for f in sorted(folders - rooms.keys())]
     errors += [f'{r}: named in rooms.txt, and has no sources' for r in sorted(rooms.keys() - folders)]
+    public = public_functions(sources)
     used = collections.defaultdict(set)
     for source in sources:
         room = room_of(source)
-        for number, line in enumerate(open(os.path.join(ROOT, source), encoding='utf-8'), 1):
+        for number, line in enumerate(read(source).splitlines(), 1):
             match = re.match(r'\s*#\s*include\s+"([^"]+)"', line)
             if not match or match[1] == 'quire.h':
                 continue
@@ -73,6 +91,10 @@ def check_includes():
             elif target != room and match[1].endswith('_priv.h'):
                 errors.append(where + f'{match[1]} is private to {target}')
             used[room].add(target)
+        names = re.findall(r'(?<!struct )(?<!enum )\bquire_\w+', code_of(source))
+        used[room] |= {public[name] for name in names if name in public}
+    errors += [f'rooms.txt: {room}: {use} is allowed and unused'
+               for room, uses in rooms.items() for use in sorted(uses - used[room])]
     return errors
 
 
@@ -141,7 +163,7 @@ def declaring_headers(sources):
     found = collections.defaultdict(set)
     for source in sources:
         if source.endswith('.h'):
-            text = open(os.path.join(ROOT, source), encoding='utf-8').read()
+            text = read(source)
             for name in re.findall(r'\b([a-z]\w+)\(', text):
                 found[name].add(source)
     return found

@@ -6,6 +6,7 @@
  * that is not there go to it.
  */
 #include "cache/core/sealed.h"
+#include "cache/guard/text.h"
 #include "io/error.h"
 #include "io/lock.h"
 #include <assert.h>

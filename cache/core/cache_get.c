@@ -21,6 +21,7 @@
  * Whatever is served is counted here, and what it saves when its document was read (cache_finish).
  */
 #include "cache/core/sealed.h"
+#include "cache/guard/text.h"
 #include "index/vector/codes.h"
 #include "io/array.h"
 #include "io/clock.h"

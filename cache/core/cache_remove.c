@@ -9,6 +9,7 @@
  * invalidations the last INVALIDATIONS_MAX are remembered: an older lease brings nothing back at all.
  */
 #include "cache/core/sealed.h"
+#include "cache/guard/text.h"
 #include "io/error.h"
 #include "io/lock.h"
 #include <assert.h>

@@ -10,6 +10,7 @@
  * and takes them out of rows; a search looks at both meanwhile. Linked entries stay linked when others go.
  */
 #include "cache/core/sealed.h"
+#include "cache/guard/text.h"
 #include "io/array.h"
 #include "io/error.h"
 #include <assert.h>

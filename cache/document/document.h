@@ -8,7 +8,7 @@
 #ifndef QUIRE_CACHE_DOCUMENT_H
 #define QUIRE_CACHE_DOCUMENT_H
 
-#include "cache/guard/text.h"
+#include "quire.h"
 
 #define DOCUMENT_BYTES_MAX  (16u << 20) /* encoded */
 #define DOCUMENT_PEEK_BYTES 16u

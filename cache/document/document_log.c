@@ -26,6 +26,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #define SEGMENT_BYTES_MAX (1ull << 28) /* a cache keeps 24 bits of a place, in units of DOCUMENT_UNIT */
 #define NAME_END          ".docs"

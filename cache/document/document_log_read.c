@@ -17,6 +17,7 @@
 #include "io/memory.h"
 #include "io/random.h"
 #include <stdlib.h>
+#include <string.h>
 
 #define HOT_SHARE 4u /* a document above 1/4 of the cache would only push the others out */
 

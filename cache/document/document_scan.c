@@ -11,6 +11,7 @@
 #include "cache/document/document_log_priv.h"
 #include "io/error.h"
 #include "io/memory.h"
+#include <string.h>
 
 #define WINDOW_MIN (1u << 20)
 

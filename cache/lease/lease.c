@@ -29,6 +29,7 @@
 #include <assert.h>
 #include <pthread.h>
 #include <stdlib.h>
+#include <string.h>
 
 #define LEASES_USUAL  4096u
 #define WAITERS_USUAL 65536u

@@ -11,7 +11,6 @@
 #include "index/api/library_priv.h"
 #include "index/collection/collection.h"
 #include "index/format/format.h"
-#include "index/graph/graph.h"
 #include "index/search/lane_pool.h"
 #include "index/search/search.h"
 #include "index/store/store_check.h"

@@ -13,7 +13,6 @@
  * percent wide) have an edge: so each bucket is exact.
  */
 #include "server/admin/metrics.h"
-#include "cache/document/document.h"
 #include "index/store/store.h"
 #include "io/error.h"
 #include "io/journal.h"

@@ -3,7 +3,6 @@
 #define QUIRE_SERVER_CACHE_METRICS_H
 
 #include "cache/core/cache.h"
-#include "cache/document/document.h"
 #include "server/protocol/label.h"
 
 /* Fields of struct quire_cache_stats, in the order in which they are shown. */

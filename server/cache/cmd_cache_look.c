@@ -4,7 +4,6 @@
  * SC.TOP looks at every entry, which is the worker's; SC.SCAN at as many as its reply holds. Both show the questions of
  * entries, which lie in their documents: these are read by the lane's engine before the reply is written.
  */
-#include "cache/document/document.h"
 #include "io/error.h"
 #include "server/cache/cache_call.h"
 #include "server/cache/cache_metrics.h"

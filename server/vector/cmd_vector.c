@@ -5,7 +5,6 @@
  * What is known without the disk is answered at once. The rest (VEMB, VISMEMBER, VLINKS, VGETATTR) is one fetch: the
  * reply is deferred and built when the fetch is done.
  */
-#include "index/segment/block_cache.h"
 #include "server/protocol/arg.h"
 #include "server/protocol/resp.h"
 #include "server/vector/cmd_vectors.h"

@@ -1,5 +1,6 @@
 /* support_document.c - see support_document.h. */
 #include "tests/cache/support_document.h"
+#include "cache/guard/text.h"
 #include "io/random.h"
 #include <stdlib.h>
 

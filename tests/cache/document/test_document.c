@@ -5,6 +5,7 @@
  * with a right checksum and wrong lengths are forged, since the checksum alone must not be what keeps reads inside.
  */
 #include "cache/document/document.h"
+#include "cache/guard/text.h"
 #include "io/bytes.h"
 #include "io/random.h"
 #include <setjmp.h>

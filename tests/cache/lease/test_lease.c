@@ -4,6 +4,7 @@
  * The waiters of most tests write down how they were woken (struct person). Tokens are told apart from others' and
  * from made-up ones; SipHash is compared with the vectors of its paper.
  */
+#include "cache/guard/text.h"
 #include "cache/lease/lease.h"
 #include "cache/lease/lease_token.h"
 #include <setjmp.h>

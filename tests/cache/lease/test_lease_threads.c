@@ -7,6 +7,7 @@
  *  - a question has one leader: two tokens that were granted for it are never in force at the same time;
  *  - at the end nobody waits, and the counters agree with what the threads counted.
  */
+#include "cache/guard/text.h"
 #include "cache/lease/lease.h"
 #include "io/random.h"
 #include "tests/sanitized.h"
