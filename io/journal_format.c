@@ -75,7 +75,8 @@ int journal_random_id(uint64_t *id, struct quire_error *err)
 
 #define LSN_DIGITS 20u
 
-enum journal_name journal_parse_name(const char *name, uint64_t *lsn)
+/* What an entry of the folder is, and its LSN. */
+static enum journal_name parse_name(const char *name, uint64_t *lsn)
 {
     static const struct {
         const char *text;
@@ -118,7 +119,7 @@ static int list_visit(void *context, const char *name)
 {
     struct journal_files *files = context;
     uint64_t lsn;
-    switch (journal_parse_name(name, &lsn)) {
+    switch (parse_name(name, &lsn)) {
     case NAME_LOG:
         return add_lsn(&files->logs, &files->n_logs, &files->logs_capacity, lsn);
     case NAME_CHECKPOINT:
@@ -167,7 +168,7 @@ static int remove_visit(void *context, const char *name)
 {
     const struct removal *removal = context;
     uint64_t lsn;
-    enum journal_name kind = journal_parse_name(name, &lsn);
+    enum journal_name kind = parse_name(name, &lsn);
     bool useless = kind == NAME_TEMPORARY ? removal->temporary : kind != NAME_OTHER && lsn < removal->lsn;
     char *path;
     if (useless && asprintf(&path, "%s/%s", removal->folder, name) >= 0) {

@@ -66,8 +66,6 @@ int journal_random_id(uint64_t *id, struct quire_error *err);
 
 enum journal_name { NAME_OTHER, NAME_LOG, NAME_CHECKPOINT, NAME_TEMPORARY };
 
-/* What an entry of the folder is, and its LSN. */
-enum journal_name journal_parse_name(const char *name, uint64_t *lsn);
 /* folder/log-<lsn>, folder/checkpoint-<lsn>, with ".tmp" behind it if asked for; owned by the caller. NULL without
  * memory. */
 char *journal_path(const char *folder, enum journal_name kind, uint64_t lsn, bool temporary);
@@ -176,8 +174,6 @@ void journal_frame_free(struct frame *frame);
  * return. */
 int journal_begin_log(struct journal *journal, uint64_t first_lsn, struct frame *frame, const struct frame *last,
                       struct quire_error *err);
-/* Writes the end frame of the journal's log, all of which is synced. */
-int journal_end_log(struct journal *journal, uint64_t next_lsn, struct quire_error *err);
 /* The thread. */
 void *journal_writer(void *context);
 /* An error where an own batch is open: waiting would not end. */

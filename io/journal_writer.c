@@ -176,7 +176,8 @@ int journal_begin_log(struct journal *j, uint64_t first_lsn, struct frame *frame
     return rc;
 }
 
-int journal_end_log(struct journal *j, uint64_t next_lsn, struct quire_error *err)
+/* Writes the end frame of the journal's log, all of which is synced. */
+static int end_log(struct journal *j, uint64_t next_lsn, struct quire_error *err)
 {
     uint8_t end[FRAME_HEADER_BYTES];
     journal_frame_header(end, &(struct frame_header){.magic = END_MAGIC,
@@ -376,7 +377,7 @@ static void step_rotate(struct journal *j)
     int rc = synced ? 0 : sync_log(j, &j->log, &err);
     synced = rc == 0;
     if (rc == 0 && !fresh)
-        rc = journal_end_log(j, first, &err);
+        rc = end_log(j, first, &err);
     if (rc == 0 && !fresh) {
         old = j->log;
         rc = journal_begin_log(j, first, NULL, NULL, &err);
@@ -532,7 +533,7 @@ void *journal_writer(void *context)
     pthread_mutex_unlock(&j->lock);
     /* all is synced: where the end frame is missing, the next opening does without it */
     if (j->log.file)
-        journal_end_log(j, next_lsn, NULL);
+        end_log(j, next_lsn, NULL);
     fs_close(j->log.file);
     return NULL;
 }

@@ -345,7 +345,7 @@ void cli_catch_signals(void)
     signal(SIGXFSZ, SIG_IGN);
 }
 
-bool cli_interrupted(void)
+static bool interrupted(void)
 {
     return signals > 0;
 }
@@ -426,7 +426,7 @@ static void draw_bar(struct cli *cli, uint64_t done, uint64_t total, uint64_t no
 int cli_progress(void *context, const char *phase, uint64_t done, uint64_t total)
 {
     struct cli *cli = context;
-    if (cli_interrupted())
+    if (interrupted())
         return 1;
     if (!cli->bar)
         return 0;

@@ -135,7 +135,6 @@ json_t *cli_put_row(struct cli *cli, json_t *object, const char *array);
 
 /* SIGINT, SIGTERM and SIGHUP set a flag; the third one kills. Writing beyond a file size limit becomes an error. */
 void cli_catch_signals(void);
-bool cli_interrupted(void);
 /* A progress callback of the library; context is the struct cli. 1 when interrupted. */
 int cli_progress(void *context, const char *phase, uint64_t done, uint64_t total);
 /* The same for what computes ground truth, which has no phases. */
@@ -157,7 +156,6 @@ struct cli_lines {
     const void **start;
     uint32_t *bytes;
 };
-int cli_lines_load(const char *path, struct cli_lines *out, struct quire_error *err);
 void cli_lines_free(struct cli_lines *lines);
 
 /* One line per row of `base`, or QUIRE_EINVALID; what: "one key". */

@@ -74,7 +74,7 @@ static uint64_t cut_lines(const char *text, size_t bytes, struct cli_lines *line
     return n;
 }
 
-int cli_lines_load(const char *path, struct cli_lines *out, struct quire_error *err)
+static int load_lines(const char *path, struct cli_lines *out, struct quire_error *err)
 {
     struct cli_lines lines = {0};
     size_t bytes = 0;
@@ -110,7 +110,7 @@ void cli_lines_free(struct cli_lines *lines)
 int cli_lines_load_rows(const char *path, const char *what, const char *base, uint64_t rows, struct cli_lines *out,
                         struct quire_error *err)
 {
-    int rc = cli_lines_load(path, out, err);
+    int rc = load_lines(path, out, err);
     if (rc == 0 && out->n != rows) {
         rc = error_set(err, QUIRE_EINVALID, "%s has %llu lines, but %s has %llu rows: give %s per row", path,
                        (unsigned long long)out->n, base, (unsigned long long)rows, what);

@@ -25,7 +25,6 @@ enum eval_policy {
     EVAL_IMPORTED,     /* RISK, with the curves of another run */
     EVAL_POLICIES
 };
-extern const char *const eval_policy_names[EVAL_POLICIES];
 extern const char *const eval_order_names[EVAL_ORDERS];
 
 struct eval_options {
@@ -46,10 +45,6 @@ struct eval_options {
 struct eval_served {
     uint64_t requests, served, wrong;
 };
-/* The lowest threshold (for most served) whose wrong answers are at most delta of the requests, among those of a
- * category (UINT32_MAX: all); above 1 where none is. QUIRE_ENOMEM. */
-int eval_hindsight_threshold(const struct stream_request *requests, uint32_t n, uint32_t category, double delta,
-                             double *threshold, struct quire_error *err);
 /* What thresholds, one per category, would have served of requests. */
 struct eval_served eval_hindsight_served(const struct stream_request *requests, uint32_t n, const double *thresholds);
 

@@ -26,8 +26,10 @@ static int by_similarity_down(const void *a, const void *b)
     return x->similarity > y->similarity ? -1 : x->similarity < y->similarity;
 }
 
-int eval_hindsight_threshold(const struct stream_request *requests, uint32_t n, uint32_t category, double delta,
-                             double *threshold, struct quire_error *err)
+/* The lowest threshold (for most served) whose wrong answers are at most delta of the requests, among those of a
+ * category (UINT32_MAX: all); above 1 where none is. QUIRE_ENOMEM. */
+static int hindsight_threshold(const struct stream_request *requests, uint32_t n, uint32_t category, double delta,
+                               double *threshold, struct quire_error *err)
 {
     struct pair *pairs = calloc(n ? n : 1, sizeof *pairs);
     uint32_t all = 0, count = 0, wrong = 0;
@@ -66,10 +68,10 @@ struct eval_served eval_hindsight_served(const struct stream_request *requests, 
 static int find_thresholds(const struct stream_data *data, const struct stream_request *requests, uint32_t n,
                            double delta, double *one, double *own, struct quire_error *err)
 {
-    int rc = eval_hindsight_threshold(requests, n, UINT32_MAX, delta, &one[0], err);
+    int rc = hindsight_threshold(requests, n, UINT32_MAX, delta, &one[0], err);
     for (uint32_t c = 0; rc == 0 && c < data->n_categories; c++) {
         one[c] = one[0];
-        rc = eval_hindsight_threshold(requests, n, c, delta, &own[c], err);
+        rc = hindsight_threshold(requests, n, c, delta, &own[c], err);
     }
     return rc;
 }

@@ -11,7 +11,7 @@
 #include <math.h>
 #include <string.h>
 
-const char *const eval_policy_names[EVAL_POLICIES] = {"static", "per-category", "risk", "imported"};
+static const char *const policy_names[EVAL_POLICIES] = {"static", "per-category", "risk", "imported"};
 const char *const eval_order_names[EVAL_ORDERS] = {"random", "bursty", "drifting"};
 
 static const char *const timing_names[EVAL_TIMINGS] = {"get: hit", "get: exact", "get: miss", "get: audit", "put"};
@@ -28,7 +28,7 @@ static json_t *begin_row(struct cli *cli, const char *array, const struct eval_g
     cli_put_text(cli, row, "order", eval_order_names[g->order]);
     cli_put_real(cli, row, "delta", g->delta);
     if (with_policy)
-        cli_put_text(cli, row, "policy", eval_policy_names[g->policy]);
+        cli_put_text(cli, row, "policy", policy_names[g->policy]);
     return row;
 }
 
@@ -200,7 +200,7 @@ static struct eval_line *add_line(struct eval_figure *figure, const char *name, 
 
 void eval_figure_add_group(struct eval_figure *figure, const struct eval_group *g, uint32_t delta)
 {
-    struct eval_line *line = add_line(figure, eval_policy_names[g->policy], delta);
+    struct eval_line *line = add_line(figure, policy_names[g->policy], delta);
     for (uint32_t s = 0; s < g->options->n_seeds; s++)
         for (uint32_t i = 0; i < EVAL_SECTIONS; i++) {
             const struct eval_counts *counts = &g->results[s].sections[i];

@@ -34,7 +34,8 @@ int cache_entry_set_veto(struct cache *cache, uint32_t row, float veto)
     return 0;
 }
 
-int cache_entry_veto(struct cache *cache, uint32_t row, double similarity, uint64_t *lsn, struct quire_error *err)
+/* Raises an entry's own threshold just above a similarity that was wrong. (lock) */
+static int veto_entry(struct cache *cache, uint32_t row, double similarity, uint64_t *lsn, struct quire_error *err)
 {
     assert(lock_is_held(&cache->lock) && (cache_entry_word(cache, row) & ENTRY_LIVE));
     float old = blob_head(&cache->blobs, cache_entry_at(cache, row)->blob)->veto;
@@ -61,7 +62,7 @@ int cache_feedback(struct cache *cache, uint64_t id, bool good, double similarit
                  ? error_set(err, QUIRE_ENOTFOUND, "no entry %016llx: it has gone meanwhile", (unsigned long long)id)
                  : 0;
     if (rc == 0 && !good)
-        rc = cache_entry_veto(cache, row, similarity, lsn, err);
+        rc = veto_entry(cache, row, similarity, lsn, err);
     if (rc == 0) {
         struct category *cat = cache_category_at(cache, cache->groups[cache_entry_at(cache, row)->group]->category);
         cat->counters.feedback_good += good;
@@ -165,7 +166,7 @@ int cache_audit_put(struct cache *cache, uint64_t number, bool right, struct qui
         unsigned bin = (unsigned)(similarity * 100 + 0.5);
         (right ? cat->histogram.right : cat->histogram.wrong)[bin < CACHE_HISTOGRAM_BINS ? bin : 0]++;
         if (!right && row != UINT32_MAX && a->source == RISK_AUDIT)
-            rc = cache_entry_veto(cache, row, similarity, &lsn, err);
+            rc = veto_entry(cache, row, similarity, &lsn, err);
         a->number = 0;
         free(a->text);
         a->text = NULL;

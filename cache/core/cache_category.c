@@ -45,7 +45,7 @@ int cache_category_number(const struct cache *cache, struct quire_bytes name, ui
 
 /* ---- quotas ------------------------------------------------------------------------------------------------------ */
 
-void cache_category_refresh_quota(struct cache *cache, uint32_t number)
+static void refresh_quota(struct cache *cache, uint32_t number)
 {
     const struct category_settings *s = &cache_category_at(cache, number)->settings;
     struct quota_category *quota = &cache->quotas[number];
@@ -134,7 +134,7 @@ int cache_category_put(struct cache *cache, struct quire_bytes name, const struc
         evict_change(&cat->order, settings->evict);
     }
     cat->settings = *settings;
-    cache_category_refresh_quota(cache, number);
+    refresh_quota(cache, number);
     if (bytes_equal(name, bytes_of("*")))
         cache->fallback = number;
     return 0;

@@ -29,7 +29,8 @@ void cache_record_begin(struct cache_record *r, const struct cache *cache)
     cache_record_u64(r, cache->uid);
 }
 
-uint8_t *cache_record_take(struct cache_record *r, size_t n)
+/* Room for n more, NULL: no memory. */
+static uint8_t *take(struct cache_record *r, size_t n)
 {
     if (r->n + n > r->capacity && !r->failed) {
         size_t capacity = 2 * r->capacity > r->n + n ? 2 * r->capacity : r->n + n;
@@ -49,7 +50,7 @@ uint8_t *cache_record_take(struct cache_record *r, size_t n)
 #define PUT(name, type, bytes, store)                                                                                  \
     void cache_record_##name(struct cache_record *r, type x)                                                           \
     {                                                                                                                  \
-        uint8_t *at = cache_record_take(r, bytes);                                                                     \
+        uint8_t *at = take(r, bytes);                                                                                  \
         if (at)                                                                                                        \
             store;                                                                                                     \
     }
@@ -63,7 +64,7 @@ PUT(f32, float, 4, store_f32(at, x))
 void cache_record_bytes(struct cache_record *r, const void *bytes, size_t n)
 {
     cache_record_u32(r, (uint32_t)n);
-    uint8_t *at = cache_record_take(r, n);
+    uint8_t *at = take(r, n);
     if (at && n)
         memcpy(at, bytes, n);
 }

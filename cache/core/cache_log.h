@@ -12,7 +12,6 @@ struct cache_record {
     uint8_t first[1024];
 };
 void cache_record_begin(struct cache_record *r, const struct cache *cache);
-uint8_t *cache_record_take(struct cache_record *r, size_t n); /* room for n more, NULL: no memory */
 void cache_record_u8(struct cache_record *r, uint8_t x);
 void cache_record_u32(struct cache_record *r, uint32_t x);
 void cache_record_u64(struct cache_record *r, uint64_t x);

@@ -347,7 +347,6 @@ int cache_category_put(struct cache *cache, struct quire_bytes name, const struc
 void cache_category_drop(struct cache *cache,
                          uint32_t number); /* from what is found; its entries are the caller's (lock) */
 void cache_categories_free(struct cache *cache);
-void cache_category_refresh_quota(struct cache *cache, uint32_t number);
 /* Shares of the cache's memory for documents: those that wait for the disk, and those read lately. */
 uint64_t cache_buffer_bytes(const struct cache *cache);
 uint64_t cache_hot_bytes(const struct cache *cache);
@@ -414,8 +413,6 @@ uint64_t cache_audit_push(struct cache *cache, uint32_t category, uint64_t id, e
 void cache_audits_free(struct cache *cache);
 /* Sets it, unlogged. (lock) QUIRE_ENOMEM */
 int cache_entry_set_veto(struct cache *cache, uint32_t row, float veto);
-/* Raises an entry's own threshold just above a similarity that was wrong. (lock) */
-int cache_entry_veto(struct cache *cache, uint32_t row, double similarity, uint64_t *lsn, struct quire_error *err);
 
 /* ---- the journal: cache_log.c ------------------------------------------------------------------------------------ */
 

@@ -27,7 +27,7 @@
 
 /* ---- classes ----------------------------------------------------------------------------------------------------- */
 
-bool document_log_never_expires(uint64_t expire_ms)
+static bool never_expires(uint64_t expire_ms)
 {
     return expire_ms == 0 || expire_ms == UINT64_MAX;
 }
@@ -46,7 +46,7 @@ uint64_t document_log_class_open_ms(unsigned class)
 
 static unsigned class_of(uint64_t expire_ms, uint64_t now_ms)
 {
-    if (document_log_never_expires(expire_ms))
+    if (never_expires(expire_ms))
         return LOG_CLASS_NEVER;
     uint64_t ttl = expire_ms > now_ms ? expire_ms - now_ms : 0;
     unsigned class = 0;
@@ -57,7 +57,8 @@ static unsigned class_of(uint64_t expire_ms, uint64_t now_ms)
 
 /* ---- segments ---------------------------------------------------------------------------------------------------- */
 
-void document_log_close_segment(struct document_log *log, struct document_log_segment *segment)
+/* Ends appending to a segment. Under `lock`. */
+static void close_segment(struct document_log *log, struct document_log_segment *segment)
 {
     uint32_t before = log->n_open;
     assert(lock_is_held(&log->lock) && segment->open);
@@ -80,7 +81,7 @@ void document_log_close_aged(struct document_log *log, uint64_t now_ms)
 {
     for (unsigned i = log->n_open; i-- > 0;)
         if (is_aged(log->open[i], now_ms))
-            document_log_close_segment(log, log->open[i]);
+            close_segment(log, log->open[i]);
 }
 
 static bool has_capacity(const struct document_log *log, const struct document_log_segment *segment, uint32_t bytes)
@@ -108,9 +109,9 @@ static struct document_log_segment *pick_segment(struct document_log *log, unsig
         if (!idle && oldest->bytes < log->options.segment_bytes / 2 && has_capacity(log, segment, bytes))
             return segment;
         segment = idle || oldest->bytes >= log->options.segment_bytes / 2 ? oldest : segment;
-        document_log_close_segment(log, segment);
+        close_segment(log, segment);
     } else if (segment && segment->class == class) {
-        document_log_close_segment(log, segment);
+        close_segment(log, segment);
     }
     struct document_log_segment *opened = log->next_number ? calloc(1, sizeof *opened) : NULL;
     if (!opened)
@@ -157,8 +158,7 @@ int document_log_append(struct document_log *log, const uint8_t *document, uint3
     struct document_log_segment *segment =
         rc < 0 ? NULL : pick_segment(log, class_of(expire_ms, now_ms), bytes, now_ms);
     if (segment) {
-        uint64_t before = log->stats.buffered_bytes,
-                 expire = document_log_never_expires(expire_ms) ? UINT64_MAX : expire_ms;
+        uint64_t before = log->stats.buffered_bytes, expire = never_expires(expire_ms) ? UINT64_MAX : expire_ms;
         assert(lock_is_held(&log->lock) && segment->open && segment->bytes % DOCUMENT_UNIT == 0);
         resident->segment = segment->number;
         resident->unit = (uint32_t)(segment->bytes / DOCUMENT_UNIT);

@@ -121,9 +121,6 @@ void document_log_free_segment(struct document_log *log, struct document_log_seg
 uint64_t document_log_class_ttl_ms(unsigned class);
 /* How long a segment of a class takes documents. */
 uint64_t document_log_class_open_ms(unsigned class);
-bool document_log_never_expires(uint64_t expire_ms);
-/* Ends appending to a segment. Under `lock`. */
-void document_log_close_segment(struct document_log *log, struct document_log_segment *segment);
 /* Ends segments whose time is over. Under `lock`. */
 void document_log_close_aged(struct document_log *log, uint64_t now_ms);
 
@@ -137,8 +134,6 @@ void document_log_list_remove(struct resident_list *list, struct resident *resid
 struct resident *document_log_resident_new(const struct document_at *at, const uint8_t *bytes);
 /* All under `lock`. */
 void document_log_index_add(struct document_log *log, struct resident *resident);
-struct resident *document_log_index_find(const struct document_log *log, uint32_t segment, uint32_t unit);
-void document_log_index_remove(struct document_log *log, struct resident *resident);
 /* A document is not to be found any more; of the hot ones it is freed. */
 void document_log_forget(struct document_log *log, const struct document_at *at);
 /* Frees the hot ones of a segment. */

@@ -71,7 +71,7 @@ void document_log_index_add(struct document_log *log, struct resident *resident)
     *bucket = resident;
 }
 
-struct resident *document_log_index_find(const struct document_log *log, uint32_t segment, uint32_t unit)
+static struct resident *index_find(const struct document_log *log, uint32_t segment, uint32_t unit)
 {
     struct resident *resident = *bucket_of(log, segment, unit);
     while (resident && (resident->segment != segment || resident->unit != unit))
@@ -79,7 +79,7 @@ struct resident *document_log_index_find(const struct document_log *log, uint32_
     return resident;
 }
 
-void document_log_index_remove(struct document_log *log, struct resident *resident)
+static void index_remove(struct document_log *log, struct resident *resident)
 {
     struct resident **at = bucket_of(log, resident->segment, resident->unit);
     assert(resident->indexed);
@@ -107,7 +107,7 @@ static void hot_remove(struct document_log *log, struct resident *resident)
     assert(!resident->pending && log->stats.hot_bytes >= hot_cost(resident));
     document_log_list_remove(&log->hot, resident);
     log->stats.hot_bytes -= hot_cost(resident);
-    document_log_index_remove(log, resident);
+    index_remove(log, resident);
     document_log_release(resident);
 }
 
@@ -128,10 +128,10 @@ static bool hot_takes(const struct document_log *log, uint64_t bytes)
 
 void document_log_forget(struct document_log *log, const struct document_at *at)
 {
-    struct resident *resident = document_log_index_find(log, at->segment, at->unit);
+    struct resident *resident = index_find(log, at->segment, at->unit);
     assert(lock_is_held(&log->lock));
     if (resident && resident->pending)
-        document_log_index_remove(log, resident);
+        index_remove(log, resident);
     else if (resident)
         hot_remove(log, resident);
 }
@@ -157,7 +157,7 @@ void document_log_settle_first(struct document_log *log, struct document_log_seg
         return;
     }
     if (resident->indexed)
-        document_log_index_remove(log, resident);
+        index_remove(log, resident);
     document_log_release(resident);
 }
 
@@ -166,7 +166,7 @@ void document_log_settle_first(struct document_log *log, struct document_log_seg
 /* A document in memory that is counted as being copied, or NULL. */
 static struct resident *take_resident(struct document_log *log, const struct document_at *at)
 {
-    struct resident *resident = document_log_index_find(log, at->segment, at->unit);
+    struct resident *resident = index_find(log, at->segment, at->unit);
     if (!resident || resident->bytes != at->bytes)
         return NULL;
     log->stats.hot_hits++;
@@ -251,8 +251,7 @@ int document_read_bytes(struct document_read *read, int result, struct quire_err
         hot_takes(log, read->at.bytes) ? document_log_resident_new(&read->at, read->bytes) : NULL;
     if (resident) {
         pthread_mutex_lock(&log->lock);
-        if (!segment->gone && segment->drops == read->drops &&
-            !document_log_index_find(log, read->at.segment, read->at.unit)) {
+        if (!segment->gone && segment->drops == read->drops && !index_find(log, read->at.segment, read->at.unit)) {
             document_log_index_add(log, resident);
             hot_add(log, resident);
             resident = NULL;

@@ -15,7 +15,7 @@
  *
  * Every array has room for one entry per byte of the text: a token has at least one byte and makes one node, != has two
  * and makes two. Nothing recurses. Operators that wait and values that wait are limited, which limits the stack of
- * filter_run as well.
+ * filter_run.c as well.
  */
 #include "index/attribute/filter_priv.h"
 #include "io/error.h"

@@ -88,14 +88,10 @@ struct filter_row {
     const void *key;
     uint32_t key_bytes;
 };
-/* The value of nodes first .. end - 1. */
-struct filter_value filter_run(const struct filter *filter, uint32_t first, uint32_t end, const struct filter_row *row);
 /* One operation on values; a and b are equal for OP_NOT. */
 double filter_apply(enum filter_op op, const struct filter_value *a, const struct filter_value *b);
 bool filter_truth(const struct json_value *value);
 double filter_number(const struct json_value *value);
-/* == of two values. */
-bool filter_equal(const struct json_value *a, const struct json_value *b);
 
 static inline bool filter_op_has_two(enum filter_op op)
 {

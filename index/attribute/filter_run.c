@@ -77,7 +77,8 @@ bool filter_truth(const struct json_value *value)
     return value->kind != VALUE_NULL;
 }
 
-bool filter_equal(const struct json_value *a, const struct json_value *b)
+/* == of two values. */
+static bool values_equal(const struct json_value *a, const struct json_value *b)
 {
     if (a->kind == VALUE_STRING && b->kind == VALUE_STRING)
         return json_same_text(a, b);
@@ -154,11 +155,11 @@ static bool is_in(const struct filter_value *a, const struct filter_value *b)
     if (b->json.kind != VALUE_LIST)
         return a->json.kind == VALUE_STRING && b->json.kind == VALUE_STRING && has_part(&b->json, &a->json);
     for (uint32_t i = 0; i < b->n_members; i++)
-        if (filter_equal(&a->json, &b->members[i]))
+        if (values_equal(&a->json, &b->members[i]))
             return true;
     json_walk_list(&walk, &b->json);
     while (json_next(&walk, NULL, &member))
-        if (filter_equal(&a->json, &member))
+        if (values_equal(&a->json, &member))
             return true;
     return false;
 }
@@ -199,7 +200,7 @@ double filter_apply(enum filter_op op, const struct filter_value *a, const struc
     case OP_NOT:
         return !filter_truth(&a->json);
     case OP_EQUAL:
-        return filter_equal(&a->json, &b->json);
+        return values_equal(&a->json, &b->json);
     case OP_IN:
         return is_in(a, b);
     case OP_PREFIX:
@@ -233,7 +234,9 @@ static struct filter_value load(const struct filter *filter, const struct filter
     return (struct filter_value){.json = *value};
 }
 
-struct filter_value filter_run(const struct filter *filter, uint32_t first, uint32_t end, const struct filter_row *row)
+/* The value of nodes first .. end - 1. */
+static struct filter_value run_nodes(const struct filter *filter, uint32_t first, uint32_t end,
+                                     const struct filter_row *row)
 {
     struct filter_value stack[FILTER_DEPTH_MAX];
     uint32_t n = 0;
@@ -266,7 +269,7 @@ bool filter_matches(const struct filter *filter, const char *json, uint32_t json
         if ((filter->required >> i & 1) && !fits)
             return false;
     }
-    struct filter_value value = filter_run(filter, 0, filter->n_nodes, &row);
+    struct filter_value value = run_nodes(filter, 0, filter->n_nodes, &row);
     return filter_truth(&value.json);
 }
 
@@ -275,13 +278,13 @@ bool filter_test(const struct filter *filter, const struct filter_part *part, co
     struct filter_row row = {.single = value};
     if (value->kind == VALUE_NONE || value->kind == VALUE_OBJECT)
         return false;
-    struct filter_value result = filter_run(filter, part->first, part->end, &row);
+    struct filter_value result = run_nodes(filter, part->first, part->end, &row);
     return filter_truth(&result.json);
 }
 
 bool filter_test_member(const struct filter *filter, const struct filter_part *part, const struct json_value *member)
 {
-    return filter_equal(&filter->constants[filter->nodes[part->first].operand].json, member);
+    return values_equal(&filter->constants[filter->nodes[part->first].operand].json, member);
 }
 
 bool filter_part_fields(const struct filter *filter, const struct filter_part *part, uint32_t *fields,
@@ -302,6 +305,6 @@ bool filter_part_fields(const struct filter *filter, const struct filter_part *p
 bool filter_test_several(const struct filter *filter, const struct filter_part *part, const struct json_value *values)
 {
     struct filter_row row = {.values = values};
-    struct filter_value result = filter_run(filter, part->first, part->end, &row);
+    struct filter_value result = run_nodes(filter, part->first, part->end, &row);
     return filter_truth(&result.json);
 }

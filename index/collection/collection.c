@@ -811,6 +811,17 @@ void collection_copy_dead(struct collection *c, const struct part *part, uint8_t
     pthread_mutex_unlock(&c->lock);
 }
 
+/* The oldest pin, or the last LSN: (lock) rows that ended at or before it can be given back. */
+static uint64_t horizon_of(const struct collection *c)
+{
+    uint64_t horizon = c->last_lsn;
+    assert(lock_is_held(&c->lock));
+    for (uint32_t i = 0; i < c->n_pins; i++)
+        if (c->pins[i] < horizon)
+            horizon = c->pins[i];
+    return horizon;
+}
+
 bool collection_reclaim(struct collection *c, struct graph_scratch *scratch)
 {
     struct memtable_stats stats;
@@ -821,7 +832,7 @@ bool collection_reclaim(struct collection *c, struct graph_scratch *scratch)
         memtable_get_stats(newest, &stats);
         before = i == 0 ? stats.dead : before;
         if (stats.dead > 0)
-            memtable_reclaim(newest, scratch, collection_horizon(c));
+            memtable_reclaim(newest, scratch, horizon_of(c));
         memtable_get_stats(newest, &stats);
         pthread_mutex_unlock(&c->lock);
         if (stats.dead == 0)
@@ -856,16 +867,6 @@ void collection_unpin(struct collection *c, uint64_t lsn)
     if (stats.dead > 0) /* what the pin kept can go, also if nobody writes again */
         collection_wake(c);
     pthread_mutex_unlock(&c->lock);
-}
-
-uint64_t collection_horizon(const struct collection *c)
-{
-    uint64_t horizon = c->last_lsn;
-    assert(lock_is_held(&c->lock));
-    for (uint32_t i = 0; i < c->n_pins; i++)
-        if (c->pins[i] < horizon)
-            horizon = c->pins[i];
-    return horizon;
 }
 
 /* ---- statistics -------------------------------------------------------------------------------------------------- */

@@ -47,8 +47,6 @@ struct collection {
 /* Keeps rows that end after *lsn (the present) readable until collection_unpin. */
 int collection_pin(struct collection *collection, uint64_t *lsn);
 void collection_unpin(struct collection *collection, uint64_t lsn);
-/* The oldest pin, or the last LSN: (lock) rows that ended at or before it can be given back. */
-uint64_t collection_horizon(const struct collection *collection);
 
 /* What a PUT, REMOVE or ATTRIBUTES record says. Pointers are the caller's, or into the record's bytes. */
 struct record_element {

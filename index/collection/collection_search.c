@@ -31,7 +31,8 @@
 
 /* ---- memory ------------------------------------------------------------------------------------------------------ */
 
-size_t collection_search_keep_bytes(struct search_work *w, const void *bytes, size_t n)
+/* Their place in work->bytes, aligned for floats; bytes NULL: only the space for them. SIZE_MAX without memory. */
+static size_t keep_bytes(struct search_work *w, const void *bytes, size_t n)
 {
     size_t at = (w->n_bytes + 7) / 8 * 8; /* aligned for floats */
     if (!array_reserve(&w->bytes, &w->bytes_capacity, at + n + 1))
@@ -121,7 +122,7 @@ void collection_search_keep_json(struct search_work *w, struct found *f, const c
         return;
     }
     f->has_text = true;
-    f->attributes_at = collection_search_keep_bytes(w, json, f->attribute_bytes);
+    f->attributes_at = keep_bytes(w, json, f->attribute_bytes);
     if (f->attributes_at == SIZE_MAX)
         collection_search_fail(w, QUIRE_ENOMEM, NULL);
 }
@@ -244,14 +245,14 @@ static int keep_row(struct search_work *w, const struct memtable *memtable, cons
     if (w->is_filtered && !collection_filter_accepts(w, &row))
         return 0;
     *f = (struct found){.distance = hit->distance, .part = PART_NONE, .row = hit->row, .begin = row.begin_lsn};
-    f->key_at = collection_search_keep_bytes(w, row.key, row.key_bytes);
+    f->key_at = keep_bytes(w, row.key, row.key_bytes);
     f->key_bytes = row.key_bytes;
     if (f->key_at == SIZE_MAX)
         return QUIRE_ENOMEM;
     if (w->search->want_attributes && row.attributes)
         collection_search_keep_json(w, f, row.attributes, row.attribute_bytes);
     if (w->search->want_vectors) {
-        f->vector_at = collection_search_keep_bytes(w, NULL, sizeof(float) * w->search->collection->config.dim);
+        f->vector_at = keep_bytes(w, NULL, sizeof(float) * w->search->collection->config.dim);
         if (f->vector_at == SIZE_MAX)
             return QUIRE_ENOMEM;
         memtable_vector(memtable, hit->row, w->scratch, (float *)(void *)(w->bytes + f->vector_at));
@@ -448,11 +449,10 @@ static int keep_hits(struct search_work *w, const struct sub_search *sub)
         const struct search_hit *hit = &r->hits[i];
         struct found *f = &w->found[w->n_found];
         *f = (struct found){.distance = hit->distance, .part = sub->part, .row = hit->row};
-        f->key_at = collection_search_keep_bytes(w, hit->key, hit->key_bytes);
+        f->key_at = keep_bytes(w, hit->key, hit->key_bytes);
         f->key_bytes = hit->key_bytes;
         if (w->search->want_vectors)
-            f->vector_at =
-                collection_search_keep_bytes(w, hit->vector, sizeof(float) * w->search->collection->config.dim);
+            f->vector_at = keep_bytes(w, hit->vector, sizeof(float) * w->search->collection->config.dim);
         if (f->key_at == SIZE_MAX || f->vector_at == SIZE_MAX)
             return QUIRE_ENOMEM;
         w->n_found++;

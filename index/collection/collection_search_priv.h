@@ -80,8 +80,6 @@ struct search_work {
 };
 
 /* collection_search.c */
-/* Their place in work->bytes, aligned for floats; bytes NULL: only the space for them. SIZE_MAX without memory. */
-size_t collection_search_keep_bytes(struct search_work *work, const void *bytes, size_t n);
 /* The first error counts; error may be NULL. */
 void collection_search_fail(struct search_work *work, int code, const struct quire_error *error);
 /* Starts a->request, whose owner is a; false: it could not, which is noted in the search, and a is free. */

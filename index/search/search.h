@@ -41,11 +41,8 @@ unsigned searcher_waiting(const struct searcher *searcher);
 bool searcher_has_steps(const struct searcher *searcher);
 void searcher_work(struct searcher *searcher, uint64_t time_ns);
 
-/* A lane's first task on a segment registers its files and takes a reference. This lets both go: call it on each lane
- * when a segment is to be closed before the searcher is; no task of this lane may be using it. */
-void searcher_forget(struct searcher *searcher, struct segment *segment);
-/* The same for every segment that was retired (segment_retire) and that no task of this lane uses. Cheap; to be called
- * now and then. */
+/* A lane's first task on a segment registers its files and takes a reference. This lets both go for every segment that
+ * was retired (segment_retire) and that no task of this lane uses. Cheap; to be called now and then. */
 void searcher_sweep(struct searcher *searcher);
 
 /* The lane's scratch for searches in graphs in memory, or NULL without memory. */

@@ -114,12 +114,29 @@ int searcher_create(struct engine *engine, const struct searcher_config *config,
     return 0;
 }
 
+/* Lets go of the files of a segment and of its reference; no task may be using it. */
+static void forget(struct searcher *s, struct segment *segment)
+{
+    for (struct attachment **at = &s->attachments; *at; at = &(*at)->next)
+        if ((*at)->segment == segment) {
+            struct attachment *gone = *at;
+            *at = gone->next;
+            engine_detach(s->engine, section_file_io(segment->blocks));
+            engine_detach(s->engine, section_file_io(segment->keys));
+            if (segment->postings)
+                engine_detach(s->engine, section_file_io(segment->postings));
+            free(gone);
+            segment_unref(segment);
+            return;
+        }
+}
+
 void searcher_destroy(struct searcher *s)
 {
     if (!s)
         return;
     while (s->attachments)
-        searcher_forget(s, s->attachments->segment);
+        forget(s, s->attachments->segment);
     for (unsigned i = 0; s->tasks && i < s->n_tasks; i++)
         task_fini(&s->tasks[i]);
     if (s->guest.data)
@@ -255,22 +272,6 @@ int searcher_attach(struct searcher *s, struct segment *segment, struct quire_er
     return 0;
 }
 
-void searcher_forget(struct searcher *s, struct segment *segment)
-{
-    for (struct attachment **at = &s->attachments; *at; at = &(*at)->next)
-        if ((*at)->segment == segment) {
-            struct attachment *gone = *at;
-            *at = gone->next;
-            engine_detach(s->engine, section_file_io(segment->blocks));
-            engine_detach(s->engine, section_file_io(segment->keys));
-            if (segment->postings)
-                engine_detach(s->engine, section_file_io(segment->postings));
-            free(gone);
-            segment_unref(segment);
-            return;
-        }
-}
-
 static bool is_used(const struct searcher *s, const struct segment *segment)
 {
     for (unsigned i = 0; i < s->n_tasks; i++)
@@ -288,6 +289,6 @@ void searcher_sweep(struct searcher *s)
     for (struct attachment *a = s->attachments, *next; a; a = next) {
         next = a->next;
         if (atomic_load_explicit(&a->segment->retired, memory_order_relaxed) && !is_used(s, a->segment))
-            searcher_forget(s, a->segment);
+            forget(s, a->segment);
     }
 }

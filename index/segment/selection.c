@@ -156,7 +156,7 @@ int selection_create(const struct segment *segment, const roaring_bitmap_t *rows
     return 0;
 }
 
-struct selection *selection_ref(struct selection *s)
+static struct selection *selection_ref(struct selection *s)
 {
     assert(atomic_load_explicit(&s->references, memory_order_relaxed) > 0);
     atomic_fetch_add_explicit(&s->references, 1, memory_order_relaxed);

@@ -52,7 +52,6 @@ int selection_of(struct segment *segment, struct filter *filter, const struct te
 /* From rows: for tests and for lists of rows that are known. The set stays the caller's. */
 int selection_create(const struct segment *segment, const roaring_bitmap_t *rows, bool residual,
                      struct selection **out);
-struct selection *selection_ref(struct selection *selection);
 void selection_unref(struct selection *selection); /* NULL is fine */
 /* Place of the first row >= `row`, in a selection with a list. */
 uint64_t selection_first(const struct selection *selection, uint32_t row);

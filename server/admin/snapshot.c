@@ -191,7 +191,8 @@ static int make_in(struct server *server, const char *folder, uint64_t *lsn, str
     return rc;
 }
 
-int snapshot_make(struct server *server, uint64_t *lsn, struct quire_error *err)
+/* Makes one; *lsn is its. Blocks. Any thread, one at a time. */
+static int make_snapshot(struct server *server, uint64_t *lsn, struct quire_error *err)
 {
     struct snapshots *s = server->snapshots;
     pthread_mutex_lock(&s->lock);
@@ -246,7 +247,7 @@ static void save(struct worker_call *call)
 {
     struct server *server = loop_of(call->base.lane)->server;
     uint64_t lsn = 0;
-    call->code = snapshot_make(server, &lsn, &call->error);
+    call->code = make_snapshot(server, &lsn, &call->error);
     end_running(server);
 }
 
@@ -276,7 +277,7 @@ static void save_in_background(struct job *job)
     struct background *b = (struct background *)(void *)job;
     struct quire_error err = {0};
     uint64_t lsn = 0;
-    snapshot_make(b->server, &lsn, &err); /* has logged what went wrong, and INFO tells */
+    make_snapshot(b->server, &lsn, &err); /* has logged what went wrong, and INFO tells */
     end_running(b->server);
     free(b);
 }

@@ -26,7 +26,5 @@ struct snapshots {
 /* After the data folder was opened. */
 int snapshots_init(struct server *server, struct quire_error *err);
 void snapshots_fini(struct server *server);
-/* Makes one; *lsn is its. Blocks. Any thread, one at a time. */
-int snapshot_make(struct server *server, uint64_t *lsn, struct quire_error *err);
 
 #endif

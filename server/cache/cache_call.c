@@ -87,7 +87,7 @@ void cache_reply_whether(struct caller *c, int rc, uint64_t lsn, const struct qu
 
 /* ---- parts of replies -------------------------------------------------------------------------------------------- */
 
-void cache_reply_bytes(struct resp_buffer *out, struct quire_bytes bytes)
+static void reply_bytes(struct resp_buffer *out, struct quire_bytes bytes)
 {
     if (bytes.n_bytes)
         resp_bulk(out, bytes.data, bytes.n_bytes);
@@ -123,7 +123,7 @@ void cache_field_text(struct resp_buffer *out, const char *name, const char *val
 void cache_field_bytes(struct resp_buffer *out, const char *name, struct quire_bytes value)
 {
     resp_text(out, name);
-    cache_reply_bytes(out, value);
+    reply_bytes(out, value);
 }
 
 void cache_field_id(struct resp_buffer *out, const char *name, uint64_t id)

@@ -26,7 +26,6 @@ void cache_reply_whether(struct caller *c, int rc, uint64_t lsn, const struct qu
 void cache_reply_number(struct caller *c, int rc, uint64_t number, uint64_t lsn, const struct quire_error *err);
 
 /* Names and values of maps. */
-void cache_reply_bytes(struct resp_buffer *out, struct quire_bytes bytes);
 void cache_reply_id(struct resp_buffer *out, uint64_t id);
 void cache_field_integer(struct resp_buffer *out, const char *name, long long value);
 void cache_field_double(struct resp_buffer *out, const char *name, double value);

@@ -4,7 +4,7 @@
 #include "server/call/key_call.h"
 #include "io/error.h"
 
-void key_reply_wrong_type(struct caller *c)
+static void reply_wrong_type(struct caller *c)
 {
     caller_error(c, "WRONGTYPE Operation against a key holding the wrong kind of value");
 }
@@ -42,7 +42,7 @@ static bool has_type(struct key_call *call, int type)
     if (!call->entry || type == KEY_ANY || call->entry->type == type)
         return true;
     keyspace_unlock(&call->lock);
-    key_reply_wrong_type(call->caller);
+    reply_wrong_type(call->caller);
     return false;
 }
 

@@ -240,7 +240,8 @@ static bool run_in_multi(struct client *c, const struct resp_arg *args, uint32_t
     return admitted >= 0 && !transaction_takes(c, (unsigned)row);
 }
 
-void command_run(struct client *c, const struct resp_arg *args, uint32_t n)
+/* Runs one request. */
+static void command_run(struct client *c, const struct resp_arg *args, uint32_t n)
 {
     struct loop *loop = c->loop;
     struct reply_mark mark = mark_reply(c);
@@ -306,7 +307,8 @@ static void on_deferred(struct client *c, struct pending *p)
         p->slow = slowlog_copy(c->row, loop->args, loop->n_args);
 }
 
-void command_ended(struct client *c, struct pending *p)
+/* Counts a deferred command: from its request to its reply. */
+static void command_ended(struct client *c, struct pending *p)
 {
     struct loop *loop = c->loop;
     struct command_stats *stats = &loop->lane.stats.commands_by_row[p->row];
@@ -317,7 +319,8 @@ void command_ended(struct client *c, struct pending *p)
     note_slow(c, p->row, us, p);
 }
 
-bool command_must_wait(const struct client *c, const struct resp_arg *args, uint32_t n)
+/* Whether a request waits for the end of CLIENT PAUSE. */
+static bool command_must_wait(const struct client *c, const struct resp_arg *args, uint32_t n)
 {
     const struct server *server = c->loop->server;
     uint64_t until = atomic_load_explicit(&server->pause_until_ms, memory_order_relaxed);

@@ -89,7 +89,8 @@ void keyspace_value_unref(struct value *v)
         free(v);
 }
 
-struct key_entry *keyspace_entry_create(const struct keyspace *k, const struct key *key, enum key_type type)
+/* An entry in no table. NULL without memory. The value is the caller's to set. */
+static struct key_entry *entry_create(const struct keyspace *k, const struct key *key, enum key_type type)
 {
     struct key_entry *e = malloc(sizeof *e + key->bytes);
     if (!e)
@@ -103,7 +104,7 @@ struct key_entry *keyspace_entry_create(const struct keyspace *k, const struct k
     return e;
 }
 
-void keyspace_entry_free(struct key_entry *e)
+static void entry_destroy(struct key_entry *e)
 {
     if (e->type == KEY_STRING)
         keyspace_value_unref(e->string);
@@ -161,7 +162,7 @@ int keyspace_init(struct keyspace *k, struct quire_error *err)
 static void free_entry(void *context, struct table_node *node)
 {
     (void)context;
-    keyspace_entry_free(entry_of(node));
+    entry_destroy(entry_of(node));
 }
 
 void keyspace_fini(struct keyspace *k)
@@ -273,7 +274,7 @@ static void unbind_node(void *context, struct table_node *node)
 
 static void free_removed(void *argument)
 {
-    keyspace_entry_free(argument);
+    entry_destroy(argument);
 }
 
 static void run_later(const struct keyspace *k, void (*run)(void *argument), void *argument)
@@ -295,7 +296,7 @@ void keyspace_unlock(struct keyspace_lock *lock)
         if (e->type == KEY_HASH && e->hash && hash_count(e->hash) >= LONG_HASH)
             run_later(lock->keyspace, free_removed, e);
         else
-            keyspace_entry_free(e);
+            entry_destroy(e);
     }
     for (unsigned i = 0; lock->cleared && i < KEYSPACE_SHARDS; i++)
         key_table_each(&lock->cleared[i], unbind_node, lock->keyspace);
@@ -468,7 +469,7 @@ int keyspace_set_string(struct keyspace_lock *lock, const struct key *key, struc
     struct key_log log;
     uint64_t lsn = 0;
     int rc = reserve_expiry(lock, key->hash, same, expire_ms, err);
-    if (rc == 0 && !same && !(fresh = keyspace_entry_create(lock->keyspace, key, KEY_STRING)))
+    if (rc == 0 && !same && !(fresh = entry_create(lock->keyspace, key, KEY_STRING)))
         rc = no_memory(err);
     if (rc == 0) {
         keyspace_log_begin(&log, lock->keyspace);
@@ -495,7 +496,7 @@ static void free_chain(struct key_entry *e)
 {
     for (struct key_entry *next; e; e = next) {
         next = entry_of(e->node.next);
-        keyspace_entry_free(e);
+        entry_destroy(e);
     }
 }
 
@@ -505,7 +506,7 @@ static struct key_entry *make_strings(const struct keyspace *k, const struct res
     struct key_entry *first = NULL;
     for (uint32_t i = 0; i < n_pairs; i++) {
         struct key key = keyspace_key(k, pairs[2 * i]);
-        struct key_entry *e = keyspace_entry_create(k, &key, KEY_STRING);
+        struct key_entry *e = entry_create(k, &key, KEY_STRING);
         if (e)
             e->string = keyspace_value_create(pairs[2 * i + 1].data, pairs[2 * i + 1].bytes, pairs[2 * i + 1].bytes);
         if (!e || !e->string) {
@@ -582,7 +583,7 @@ int keyspace_append(struct keyspace_lock *lock, struct key_entry *e, const void 
 int keyspace_hash_set(struct keyspace_lock *lock, const struct key *key, struct key_entry *entry,
                       const struct resp_arg *pairs, uint32_t n_pairs, uint32_t *n_new, struct quire_error *err)
 {
-    struct key_entry *e = entry ? entry : keyspace_entry_create(lock->keyspace, key, KEY_HASH);
+    struct key_entry *e = entry ? entry : entry_create(lock->keyspace, key, KEY_HASH);
     struct hash_spare spare = {0};
     struct key_log log;
     if (e && !entry)
@@ -602,7 +603,7 @@ int keyspace_hash_set(struct keyspace_lock *lock, const struct key *key, struct 
         account(lock->keyspace, before, keyspace_entry_bytes(e));
     if (rc < 0) {
         if (!entry && e)
-            keyspace_entry_free(e);
+            entry_destroy(e);
         return rc;
     }
     if (entry)
@@ -641,7 +642,7 @@ int keyspace_hash_delete(struct keyspace_lock *lock, struct key_entry *e, const 
 int keyspace_set_vectors(struct keyspace_lock *lock, const struct key *key, struct collection *set,
                          struct quire_error *err)
 {
-    struct key_entry *fresh = keyspace_entry_create(lock->keyspace, key, KEY_VECTOR_SET);
+    struct key_entry *fresh = entry_create(lock->keyspace, key, KEY_VECTOR_SET);
     struct resp_arg name = {key->data, key->bytes};
     struct key_log log;
     uint64_t lsn = 0;
@@ -661,7 +662,7 @@ int keyspace_set_vectors(struct keyspace_lock *lock, const struct key *key, stru
 
 int keyspace_set_unbound(struct keyspace_lock *lock, const struct key *key, uint64_t uid, struct quire_error *err)
 {
-    struct key_entry *fresh = keyspace_entry_create(lock->keyspace, key, KEY_VECTOR_SET);
+    struct key_entry *fresh = entry_create(lock->keyspace, key, KEY_VECTOR_SET);
     if (!fresh)
         return no_memory(err);
     fresh->uid = uid;
@@ -825,7 +826,7 @@ static int log_transfer(struct keyspace_lock *lock, const struct key *to, const 
 int keyspace_rename(struct keyspace_lock *lock, struct key_entry *e, const struct key *to, struct quire_error *err)
 {
     uint64_t lsn = 0, expire_ms = e->expire_ms;
-    struct key_entry *fresh = keyspace_entry_create(lock->keyspace, to, e->type);
+    struct key_entry *fresh = entry_create(lock->keyspace, to, e->type);
     int rc = fresh ? reserve_expiry(lock, to->hash, NULL, expire_ms, err) : no_memory(err);
     if (rc == 0)
         rc = log_transfer(lock, to, e, true, &lsn, err);
@@ -861,7 +862,7 @@ int keyspace_copy(struct keyspace_lock *lock, const struct key_entry *e, const s
     uint64_t lsn = 0;
     if (e->type == KEY_VECTOR_SET)
         return error_set(err, QUIRE_EUNSUPPORTED, "COPY of a vector set is not supported");
-    struct key_entry *fresh = keyspace_entry_create(lock->keyspace, to, e->type);
+    struct key_entry *fresh = entry_create(lock->keyspace, to, e->type);
     if (!fresh)
         return no_memory(err);
     if (e->type == KEY_STRING)
@@ -873,7 +874,7 @@ int keyspace_copy(struct keyspace_lock *lock, const struct key_entry *e, const s
     if (rc == 0)
         rc = log_transfer(lock, to, e, false, &lsn, err);
     if (rc < 0) {
-        keyspace_entry_free(fresh);
+        entry_destroy(fresh);
         return rc;
     }
     fresh->expire_ms = e->expire_ms;

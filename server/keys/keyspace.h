@@ -208,10 +208,4 @@ void keyspace_get_expiries(struct keyspace *keyspace, struct keyspace_expiries *
  * caller, 0 at first) remembers where it stopped. */
 void keyspace_expire_due(struct keyspace *keyspace, unsigned first, unsigned step, unsigned *next, uint64_t budget_us);
 
-/* ---- for keyspace_log.c ------------------------------------------------------------------------------------------ */
-
-/* An entry in no table. NULL without memory. The value is the caller's to set. */
-struct key_entry *keyspace_entry_create(const struct keyspace *keyspace, const struct key *key, enum key_type type);
-void keyspace_entry_free(struct key_entry *entry);
-
 #endif
