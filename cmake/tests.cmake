@@ -1,5 +1,13 @@
 # tests.cmake - test programs, fuzzers, measurements and scripts; ctest names are FOLDER/PROGRAM.
 
+# seconds that a test program and a script may take, on a machine that does other work as well
+set(program_seconds 300)
+set(script_factor 1)
+if(QUIRE_SANITIZE)
+  set(program_seconds 1800)
+  set(script_factor 3)
+endif()
+
 # ---- tests: tests/<folder>/test_<name>.c is one cmocka program, linked with that folder and what lies below ---------
 if(TARGET PkgConfig::CMOCKA)
   # the disk and the engine that fail on demand: tests/support, in no program that ships
@@ -24,7 +32,7 @@ if(TARGET PkgConfig::CMOCKA)
       quire_compile_options(${name})
       target_compile_definitions(${name} PRIVATE QUIRE_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
       add_test(NAME ${place}/${name} COMMAND ${name})
-      set_tests_properties(${place}/${name} PROPERTIES TIMEOUT 300)
+      set_tests_properties(${place}/${name} PROPERTIES TIMEOUT ${program_seconds})
     endforeach()
   endfunction()
   quire_tests(io quire_io)
@@ -75,6 +83,7 @@ endif()
 function(quire_script name script seconds)
   if(EXISTS ${PROJECT_SOURCE_DIR}/${script})
     add_test(NAME ${name} COMMAND bash ${PROJECT_SOURCE_DIR}/${script} ${PROJECT_BINARY_DIR})
+    math(EXPR seconds "${seconds} * ${script_factor}")
     set_tests_properties(${name} PROPERTIES TIMEOUT ${seconds} RUN_SERIAL ON)
     if(QUIRE_SANITIZE)
       set_tests_properties(${name} PROPERTIES ENVIRONMENT "QUIRE_SANITIZE_FLAGS=-fsanitize=${QUIRE_SANITIZE}")
