@@ -122,10 +122,9 @@ uint64_t journal_take_sync_us(struct journal *journal);
 
 /* A checkpoint: begin ends the current log file and starts another at LSN L; put writes the host's state, in any number
  * of records; finish syncs, also the frames appended so far, publishes it, and removes the logs before L and the older
- * checkpoint. One at a time (QUIRE_EBUSY). From one maintenance thread; appends go on meanwhile. */
+ * checkpoint. L is the first LSN that is replayed after it (journal_stats.checkpoint_lsn). One at a time (QUIRE_EBUSY).
+ * From one maintenance thread; appends go on meanwhile. */
 int journal_checkpoint_begin(struct journal *journal, struct checkpoint **out, struct quire_error *err);
-/* L: the first LSN that is replayed after this checkpoint. */
-uint64_t journal_checkpoint_lsn(const struct checkpoint *checkpoint);
 int journal_checkpoint_put(struct checkpoint *checkpoint, uint8_t kind, uint64_t lsn, const void *bytes, uint32_t n,
                            struct quire_error *err);
 int journal_checkpoint_finish(struct checkpoint *checkpoint, struct quire_error *err); /* frees it, also on failure */

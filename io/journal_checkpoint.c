@@ -166,11 +166,6 @@ int journal_checkpoint_begin(struct journal *j, struct checkpoint **out, struct 
     return rc;
 }
 
-uint64_t journal_checkpoint_lsn(const struct checkpoint *c)
-{
-    return c->lsn;
-}
-
 int journal_checkpoint_put(struct checkpoint *c, uint8_t kind, uint64_t lsn, const void *bytes, uint32_t n,
                            struct quire_error *err)
 {

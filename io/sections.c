@@ -175,11 +175,6 @@ int section_put(struct section_writer *w, uint32_t id, const void *data, size_t 
     return rc == 0 ? section_end(w, err) : rc;
 }
 
-uint64_t section_tell(const struct section_writer *w)
-{
-    return w->open ? w->entries[w->n_entries].bytes : 0;
-}
-
 static void encode_superblock(const struct section_writer *w, uint64_t file_bytes, uint8_t *out)
 {
     assert(w->n_entries <= SECTIONS_MAX && file_bytes % SECTION_ALIGN == 0);

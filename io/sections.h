@@ -42,8 +42,6 @@ int section_write(struct section_writer *writer, const void *data, size_t bytes,
 int section_end(struct section_writer *writer, struct quire_error *err);
 /* A whole section at once. */
 int section_put(struct section_writer *writer, uint32_t id, const void *data, size_t bytes, struct quire_error *err);
-/* Offset that the next section_write of this section will have, counted from the section's start. */
-uint64_t section_tell(const struct section_writer *writer);
 /* Writes the superblock, syncs, closes and frees the writer, also on failure. */
 int section_writer_finish(struct section_writer *writer, struct quire_error *err);
 /* Closes and removes the half-written file. */

@@ -8,6 +8,7 @@
 #define QUIRE_TESTS_FILTER_BY_PARTS_H
 
 #include "index/attribute/filter.h"
+#include "tests/json_one.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -28,7 +29,7 @@ static inline struct json_value parts_value(const struct parts_row *row, uint32_
     bool required;
     const char *name = filter_field(row->filter, field, &bytes, &required);
     return attribute_typed(attribute_schema_find(row->schema, name, bytes),
-                           json_field(row->json, row->json_bytes, name, bytes));
+                           json_one(row->json, row->json_bytes, name, bytes));
 }
 
 static inline bool parts_in_intervals(const struct filter *filter, const struct filter_part *part, double x)

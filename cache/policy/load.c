@@ -23,7 +23,6 @@
 #include "io/random.h"
 #include <assert.h>
 #include <math.h>
-#include <stdio.h>
 
 #define LOAD_LO    0.6  /* below it a model has room for bursts: queueing time is about x / (1 - x) */
 #define LOAD_HI    0.9  /* above it queueing time explodes: everything that is allowed is used */
@@ -227,7 +226,6 @@ static void open_breaker(struct breaker *breaker, enum breaker_cause cause, uint
     breaker->state = BREAKER_OPEN;
     breaker->cause = (uint8_t)cause;
     breaker->open_until_ms = now_ms + (ms < OPEN_MS_MOST ? ms : OPEN_MS_MOST);
-    breaker->seen = breaker->window;
     breaker->window = (struct breaker_window){0};
 }
 
@@ -285,17 +283,4 @@ bool load_breaker_count(struct breaker *breaker, bool served, uint64_t question,
         *w = (struct breaker_window){0};
     }
     return false;
-}
-
-void load_breaker_explain(const struct breaker *breaker, char text[128])
-{
-    const struct breaker_window *seen = &breaker->seen;
-    char usual[32] = "not known";
-    text[0] = 0;
-    if (breaker->trips == 0)
-        return;
-    if (breaker->usual >= 0)
-        snprintf(usual, sizeof usual, "%.2f", breaker->usual);
-    snprintf(text, 128, "%u of %u requests were hits: %u different questions, %u entries; usual %s", seen->hits,
-             seen->requests, marked(seen->questions, seen->requests), marked(seen->answers, seen->hits), usual);
 }

@@ -57,8 +57,7 @@ struct breaker_window {
 };
 struct breaker {
     struct breaker_window window;
-    struct breaker_window seen; /* the window that opened it last */
-    double usual;               /* hit rate that was usual, slowly following; negative: not known */
+    double usual; /* hit rate that was usual, slowly following; negative: not known */
     uint64_t open_until_ms;
     uint32_t trips, trips_in_row; /* times it opened; of these without closing in between */
     uint32_t turn;                /* of those that ask while it is half open */
@@ -71,7 +70,5 @@ bool load_breaker_allows(struct breaker *breaker, uint64_t now_ms);
  * asked; answer: which entry served it (any number that is the entry's own; not looked at unless served). True when the
  * breaker has just opened. */
 bool load_breaker_count(struct breaker *breaker, bool served, uint64_t question, uint64_t answer, uint64_t now_ms);
-/* Why it opened last: "412 of 412 requests were hits: 380 different questions, 2 entries; usual 0.31". "" if never. */
-void load_breaker_explain(const struct breaker *breaker, char text[128]);
 
 #endif

@@ -372,14 +372,6 @@ void json_fields(const char *json, size_t bytes, const struct json_name *names, 
     }
 }
 
-struct json_value json_field(const char *json, size_t bytes, const char *name, size_t name_bytes)
-{
-    struct json_value value;
-    struct json_name one = {.text = name, .bytes = (uint32_t)name_bytes};
-    json_fields(json, bytes, &one, 1, &value);
-    return value;
-}
-
 /* ---- strings ----------------------------------------------------------------------------------------------------- */
 
 /* The four hexadecimal digits of a \u at `at`, or -1. */

@@ -31,11 +31,8 @@ struct json_value {
     bool escaped;     /* STRING: it has escapes, which json_unescape takes out */
 };
 
-/* The field of this name, the first of them; VALUE_NONE where there is none, or it is not well-formed. A name with
- * escapes is compared without them. */
-struct json_value json_field(const char *json, size_t bytes, const char *name, size_t name_bytes);
-
-/* The same for several names, none of them twice, in one pass; n <= JSON_FIELDS_MAX. */
+/* The fields of these names, the first of each; VALUE_NONE where there is none, or it is not well-formed. A name with
+ * escapes is compared without them. One pass; no name twice, n <= JSON_FIELDS_MAX. */
 #define JSON_FIELDS_MAX 64u
 struct json_name {
     const char *text;

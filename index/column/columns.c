@@ -422,22 +422,6 @@ static uint64_t column_bytes(uint64_t n_columns, uint64_t records_bytes)
     return n_columns * sizeof(struct column) + records_bytes;
 }
 
-int columns_bytes_of(struct io_fs *fs, const char *path, uint64_t *bytes, struct quire_error *err)
-{
-    struct section_file *file = NULL;
-    struct columns header = {0};
-    uint64_t sum = sizeof header;
-    int rc = section_file_open(fs, path, FILE_COLUMNS, NULL, FS_READ, &file, err);
-    if (rc == 0)
-        rc = load_header(&header, file, err);
-    for (uint32_t i = 0; rc == 0 && i < section_count(file); i++)
-        sum += section_at(file, i)->id == COLUMNS_HEADER ? 0 : section_at(file, i)->bytes;
-    section_file_close(file);
-    if (rc == 0)
-        *bytes = column_bytes(header.n_columns, sum);
-    return rc;
-}
-
 /* ---- looking up -------------------------------------------------------------------------------------------------- */
 
 const struct column *columns_find(const struct columns *columns, const char *name, uint32_t name_bytes)

@@ -45,8 +45,6 @@ int columns_write(struct io_fs *fs, const char *path, const uint8_t segment_id[1
 int columns_open(struct io_fs *fs, const char *path, const uint8_t segment_id[16], uint32_t n_rows,
                  struct columns **out, struct quire_error *err);
 void columns_close(struct columns *columns); /* NULL is fine */
-/* Bytes in memory, as columns_open would need them: from the file alone, for budgets. */
-int columns_bytes_of(struct io_fs *fs, const char *path, uint64_t *bytes, struct quire_error *err);
 
 struct columns_stats {
     uint32_t n_columns, n_tenants;

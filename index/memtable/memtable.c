@@ -439,11 +439,6 @@ void memtable_vector(const struct memtable *table, uint32_t row, float *scratch,
         out[i] *= inverse;
 }
 
-const struct space *memtable_space(const struct memtable *table)
-{
-    return table->coded || memtable_navigation(table) ? &table->space : NULL;
-}
-
 void memtable_get_stats(const struct memtable *table, struct memtable_stats *out)
 {
     const struct navigation *navigation = memtable_navigation(table);

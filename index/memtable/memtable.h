@@ -140,8 +140,6 @@ struct memtable_stats {
     uint64_t bytes;    /* all memory it holds */
 };
 void memtable_get_stats(const struct memtable *table, struct memtable_stats *out);
-/* The space in which its codes are; NULL as long as there are none. For tests and seals. */
-const struct space *memtable_space(const struct memtable *table);
 /* Checks it while no writer is at work. */
 int memtable_check(const struct memtable *table, struct quire_error *reason);
 

@@ -337,11 +337,6 @@ uint32_t fair_queue_running(const struct fair_queue *q)
     return q->n_running;
 }
 
-uint32_t fair_queue_flows(const struct fair_queue *q)
-{
-    return q->n_flows;
-}
-
 /* ---- check ------------------------------------------------------------------------------------------------------- */
 
 static bool check_flow(const struct fair_queue *q, const struct fair_flow *f, const char **reason)

@@ -74,7 +74,6 @@ void fair_queue_cancel(struct fair_queue *queue, struct fair_item *item);
 
 uint32_t fair_queue_waiting(const struct fair_queue *queue); /* items of all flows */
 uint32_t fair_queue_running(const struct fair_queue *queue);
-uint32_t fair_queue_flows(const struct fair_queue *queue); /* remembered */
 /* Items that wait and that `gone` says are not wanted any more, cancelled and handed to `drop`, which may put others.
  * O(flows + items). */
 void fair_queue_drop(struct fair_queue *queue, bool (*gone)(void *context, const struct fair_item *item),

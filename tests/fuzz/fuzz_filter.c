@@ -7,6 +7,7 @@
  * (tests/filter_by_parts.h), and walking the fields finds the values that asking for each finds.
  */
 #include "tests/filter_by_parts.h"
+#include "tests/json_one.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -56,7 +57,7 @@ static void check_walk(const char *json, uint32_t bytes)
         require(plain && name.kind == VALUE_STRING);
         uint32_t plain_bytes = json_unescape(&name, plain);
         require(plain_bytes <= name.bytes);
-        struct json_value found = json_field(json, bytes, plain, plain_bytes);
+        struct json_value found = json_one(json, bytes, plain, plain_bytes);
         struct json_value first = first_named(json, bytes, &name);
         require(same_value(&found, &first));
         free(plain);

@@ -225,11 +225,9 @@ static unsigned ask(struct traffic *t, unsigned n, double rate, uint64_t questio
 
 static void assert_closed(const struct traffic *t)
 {
-    if (t->breaker.state != BREAKER_CLOSED || t->breaker.trips) {
-        char text[128];
-        load_breaker_explain(&t->breaker, text);
-        fail_msg("open: %s", text);
-    }
+    if (t->breaker.state != BREAKER_CLOSED || t->breaker.trips)
+        fail_msg("it opened %u times, last for %s", t->breaker.trips,
+                 t->breaker.cause == BREAKER_NO_HITS ? "no hits" : "few answers");
 }
 
 /* What a healthy cache may look like. */
@@ -279,13 +277,10 @@ static void test_one_answer(void **state)
     (void)state;
     struct traffic t = traffic(7);
     ask(&t, 1, 0, 1u << 30, 1); /* whatever was asked first made the entry */
-    assert_int_equal(ask(&t, 1000, 1, 1u << 30, 1), 1);
+    assert_int_equal(ask(&t, 199, 1, 1u << 30, 1), 0);
+    assert_int_equal(ask(&t, 801, 1, 1u << 30, 1), 1);
     assert_int_equal(t.breaker.state, BREAKER_OPEN);
     assert_int_equal(t.breaker.cause, BREAKER_FEW_ANSWERS);
-    char text[128];
-    load_breaker_explain(&t.breaker, text);
-    assert_non_null(strstr(text, "200 of 200 requests were hits"));
-    assert_non_null(strstr(text, " 1 entries"));
 }
 
 static void test_no_hits(void **state)
@@ -294,15 +289,10 @@ static void test_no_hits(void **state)
     static const double usual[] = {0.08, 0.3, 0.9};
     for (unsigned i = 0; i < 3; i++) {
         struct traffic t = traffic(8 + i);
-        char text[128];
-        load_breaker_explain(&t.breaker, text);
-        assert_string_equal(text, "");
         ask(&t, 20000, usual[i], 5000, 3000);
         assert_closed(&t);
         assert_int_equal(ask(&t, 1200, 0, 5000, 3000), 1);
         assert_int_equal(t.breaker.cause, BREAKER_NO_HITS);
-        load_breaker_explain(&t.breaker, text);
-        assert_true(strncmp(text, "0 of ", 5) == 0);
         assert_near(t.breaker.usual, usual[i], 0.15);
     }
 }

@@ -7,6 +7,7 @@
  */
 #include "index/attribute/attribute_schema.h"
 #include "io/random.h"
+#include "tests/json_one.h"
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -44,7 +45,7 @@ static void describe(const struct json_value *value, char out[200])
 static void assert_field(const char *json, const char *name, const char *expected)
 {
     char found[200], *copy = exact(json, strlen(json));
-    struct json_value value = json_field(copy, strlen(json), name, strlen(name));
+    struct json_value value = json_one(copy, strlen(json), name, strlen(name));
     describe(&value, found);
     if (strcmp(found, expected) != 0)
         fail_msg("%s of %s: %s, not %s", name, json, found, expected);
@@ -156,8 +157,8 @@ static void test_deep_nesting_is_no_danger(void **state)
     memset(json + n + DEPTH, ']', DEPTH);
     n += 2 * DEPTH;
     json[n++] = '}';
-    assert_int_equal(json_field(json, n, "a", 1).kind, VALUE_LIST);
-    assert_int_equal(json_field(json, n - 2, "a", 1).kind, VALUE_NONE);
+    assert_int_equal(json_one(json, n, "a", 1).kind, VALUE_LIST);
+    assert_int_equal(json_one(json, n - 2, "a", 1).kind, VALUE_NONE);
     free(json);
 }
 
@@ -202,7 +203,7 @@ static void test_several_fields_at_once(void **state)
                 names[n++] = (struct json_name){.text = all[i], .bytes = 1};
         json_fields(json, strlen(json), names, n, values);
         for (uint32_t i = 0; i < n; i++) {
-            struct json_value one = json_field(json, strlen(json), names[i].text, 1);
+            struct json_value one = json_one(json, strlen(json), names[i].text, 1);
             assert_int_equal(one.kind, values[i].kind);
             assert_ptr_equal(one.text, values[i].text);
             assert_true(one.number == values[i].number);
@@ -460,7 +461,7 @@ static void assert_typed(enum quire_column_type type, const char *json, const ch
 {
     struct quire_column column = {.name = "a", .type = type};
     char found[200];
-    struct json_value value = attribute_typed(&column, json_field(json, strlen(json), "a", 1));
+    struct json_value value = attribute_typed(&column, json_one(json, strlen(json), "a", 1));
     describe(&value, found);
     if (strcmp(found, expected) != 0)
         fail_msg("%s as %s: %s, not %s", json, quire_column_type_name(type), found, expected);

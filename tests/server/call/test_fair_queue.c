@@ -290,7 +290,6 @@ static void test_forgetting(void **state)
     assert_int_equal(fair_queue_create(&config, &q, &err), 0);
     struct fair_flow *a = open_flow(q, "a"), *b = open_flow(q, "b"), *c = open_flow(q, "c"), *d = open_flow(q, "d");
     assert_null(fair_queue_open(q, "e", 1, &is_new)); /* all are open */
-    assert_int_equal(fair_queue_flows(q), 4);
     fair_queue_close(q, c);
     fair_queue_close(q, a);
     struct fair_flow *e = fair_queue_open(q, "e", 1, &is_new);
