@@ -8,7 +8,7 @@
 #define QUIRE_CACHE_LIBRARY_CACHE_H
 
 #include "cache/core/cache.h"
-#include "index/search/lane_pool.h"
+#include "index/search/search_lane.h"
 #include <pthread.h>
 
 struct idle_scratch {

@@ -1,13 +1,13 @@
 /*
  * library.c - the calls of quire.h over segments, searchers and engines.
  *
- * A handle holds a segment and a pool of lanes (lane_pool.h) for blocking calls. The batch call gives each of its
+ * A handle holds a segment and a pool of lanes (search_lane.h) for blocking calls. The batch call gives each of its
  * lanes a thread and shares the queries out by an atomic counter. A loop (quire_loop) is a lane that the caller drives.
  * Filter and tenants are made a selection of rows (library_filter.c) once for all queries of a call.
  */
 #include "index/api/library_priv.h"
 #include "index/search/filtered_search.h"
-#include "index/search/lane_pool.h"
+#include "index/search/search_lane.h"
 #include "index/segment/segment_view.h"
 #include "index/vector/parallel.h"
 #include "io/error.h"

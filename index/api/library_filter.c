@@ -9,7 +9,7 @@
  */
 #include "index/api/library_priv.h"
 #include "index/column/columns.h"
-#include "index/search/lane_pool.h"
+#include "index/search/search_lane.h"
 #include "index/segment/segment_view.h"
 #include "index/segment/selection.h"
 #include "io/error.h"

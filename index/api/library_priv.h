@@ -5,7 +5,7 @@
 #include "index/api/library.h"
 #include "index/attribute/filter.h"
 #include "index/collection/collection.h"
-#include "index/search/lane_pool.h"
+#include "index/search/search_lane.h"
 #include "index/store/store.h"
 
 struct selection;

@@ -11,7 +11,7 @@
 #include "index/attribute/filter.h"
 #include "index/build/merge.h"
 #include "index/collection/collection_priv.h"
-#include "index/search/lane_pool.h"
+#include "index/search/search_lane.h"
 #include "index/segment/segment_view.h"
 #include "index/segment/selection.h"
 #include "io/bitmap.h"

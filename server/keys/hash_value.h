@@ -6,7 +6,7 @@
 #ifndef QUIRE_SERVER_HASH_VALUE_H
 #define QUIRE_SERVER_HASH_VALUE_H
 
-#include "server/keys/key_table.h"
+#include "server/keys/node_table.h"
 #include "server/protocol/resp.h"
 
 /* Up to so many fields, none of them nor a value longer than so many bytes, lie in one piece of memory and are searched

@@ -2,7 +2,7 @@
  * cmd_scan.c - SCAN, KEYS, RANDOMKEY: going through all keys, shard by shard.
  *
  * A key that exists from the call with cursor 0 to the one that answers 0 is returned at least once, whatever happens
- * to others meanwhile; one that comes or goes in between may be returned or not (key_table.c says why). KEYS locks one
+ * to others meanwhile; one that comes or goes in between may be returned or not (node_table.c says why). KEYS locks one
  * shard after the other, so it is no picture of one moment either: a key that is renamed meanwhile may be missed.
  */
 #include "io/clock.h"

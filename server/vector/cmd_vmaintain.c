@@ -11,7 +11,7 @@
  * client must not be able to have the server open other files. Requests that a client sent behind one of these wait,
  * those of other clients do not.
  */
-#include "index/collection/key_range.h"
+#include "index/collection/collection_range.h"
 #include "index/store/store.h"
 #include "io/error.h"
 #include "server/call/data.h"

@@ -1,13 +1,13 @@
 /*
  * vector_scan.c - blocking calls on collections, for the worker's thread.
  *
- * A lane of the library (lane_pool.h: an engine and a searcher that the calling thread drives itself) is not a lane of
+ * A lane of the library (search_lane.h: an engine and a searcher that the calling thread drives itself) is not a lane of
  * the server (server/call/lane.h): this file is where the two meet, and it includes the former only. A lane is made per
  * command: that takes less time than the first of its reads.
  */
 #include "server/vector/vector_scan.h"
 #include "index/attribute/filter.h"
-#include "index/search/lane_pool.h"
+#include "index/search/search_lane.h"
 #include <stdlib.h>
 
 int vector_scan_open(enum quire_engine_kind kind, struct vector_scanner **out, struct quire_error *err)

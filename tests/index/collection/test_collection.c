@@ -6,7 +6,7 @@
  * with every bit of its lengths flipped: it must be refused with a sentence, without reading a byte that is not there.
  */
 #include "index/collection/collection_priv.h"
-#include "index/collection/key_range.h"
+#include "index/collection/collection_range.h"
 #include "index/store/store_priv.h"
 #include "io/bytes.h"
 #include "io/fs.h"

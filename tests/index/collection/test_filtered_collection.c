@@ -5,7 +5,7 @@
  */
 #include "index/attribute/filter.h"
 #include "index/collection/collection_priv.h"
-#include "index/search/lane_pool.h"
+#include "index/search/search_lane.h"
 #include "index/segment/selection.h"
 #include "index/store/store_priv.h"
 #include "tests/index/support_store.h"

@@ -9,8 +9,8 @@
  * Of dropped tenants' elements those that nobody else has may be seen for a while by who sees all, never by others.
  */
 #include "index/attribute/filter.h"
-#include "index/collection/key_range.h"
-#include "index/search/lane_pool.h"
+#include "index/collection/collection_range.h"
+#include "index/search/search_lane.h"
 #include "index/store/store_priv.h"
 #include "io/random.h"
 #include "tests/index/support_store.h"

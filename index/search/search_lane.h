@@ -1,6 +1,6 @@
-/* lane_pool.h - lanes for blocking calls: an engine with a searcher each, kept from one call to the next. */
-#ifndef QUIRE_INDEX_LANE_POOL_H
-#define QUIRE_INDEX_LANE_POOL_H
+/* search_lane.h - lanes for blocking calls: an engine with a searcher each, kept from one call to the next. */
+#ifndef QUIRE_INDEX_SEARCH_LANE_H
+#define QUIRE_INDEX_SEARCH_LANE_H
 
 #include "index/search/search.h"
 #include <pthread.h>

@@ -1,10 +1,10 @@
 /*
- * key_table.h - a chained hash table of nodes that carry their key: the keys of a shard, the fields of a large hash.
+ * node_table.h - a chained hash table of nodes that carry their key: the keys of a shard, the fields of a large hash.
  *
  * Not thread-safe: whoever owns it locks.
  */
-#ifndef QUIRE_SERVER_KEY_TABLE_H
-#define QUIRE_SERVER_KEY_TABLE_H
+#ifndef QUIRE_SERVER_NODE_TABLE_H
+#define QUIRE_SERVER_NODE_TABLE_H
 
 #include <stdbool.h>
 #include <stddef.h>

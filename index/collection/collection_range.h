@@ -1,6 +1,6 @@
-/* key_range.h - the elements of a collection whose keys lie between two bounds, in the order of their bytes. */
-#ifndef QUIRE_INDEX_KEY_RANGE_H
-#define QUIRE_INDEX_KEY_RANGE_H
+/* collection_range.h - the elements of a collection whose keys lie between two bounds, in the order of their bytes. */
+#ifndef QUIRE_INDEX_COLLECTION_RANGE_H
+#define QUIRE_INDEX_COLLECTION_RANGE_H
 
 #include "index/collection/collection.h"
 

@@ -1,8 +1,8 @@
 /*
- * lane_pool.c - a blocking call takes a lane from the pool, or makes one when all are taken, drives it until its
+ * search_lane.c - a blocking call takes a lane from the pool, or makes one when all are taken, drives it until its
  * request is done, and puts it back; so calls of many threads run at once and none makes a ring per query.
  */
-#include "index/search/lane_pool.h"
+#include "index/search/search_lane.h"
 #include "io/error.h"
 #include <assert.h>
 #include <stdlib.h>

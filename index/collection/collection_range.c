@@ -1,11 +1,11 @@
 /*
- * key_range.c - keys in order, out of a collection that keeps them in the order of its vectors.
+ * collection_range.c - keys in order, out of a collection that keeps them in the order of its vectors.
  *
  * Every key of a snapshot is looked at. Of those in the range the `count` smallest are kept in a max-heap, so that a
  * short answer takes little memory however large the collection is; in the end it is sorted. Under a scope only the
  * rows that it lets be seen are looked at.
  */
-#include "index/collection/key_range.h"
+#include "index/collection/collection_range.h"
 #include "index/build/merge.h"
 #include "index/collection/collection_priv.h"
 #include "io/array.h"

@@ -1,5 +1,5 @@
 /*
- * key_table.c - chains in a power of two of buckets, doubled and halved at once.
+ * node_table.c - chains in a power of two of buckets, doubled and halved at once.
  *
  * Growing relinks every node in one go; hashes are kept in the nodes, so that costs a walk and no hashing. The keyspace
  * has 256 such tables, so that a step of growth concerns 1/256 of the keys; a hash has one, and adding its ten
@@ -10,7 +10,7 @@
  * what was visited before stays visited, and what was not is still to come. When it shrinks, a bucket that was half
  * visited is visited again: nodes may come twice, none is left out.
  */
-#include "server/keys/key_table.h"
+#include "server/keys/node_table.h"
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
