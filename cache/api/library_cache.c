@@ -102,10 +102,10 @@ int library_cache_read(struct quire_cache *c, const struct document_at *at, stru
         return rc == QUIRE_ENOMEM ? rc : LIBRARY_CACHE_NOT_THERE;
     if (rc == DOCUMENT_IN_MEMORY)
         return LIBRARY_CACHE_READ;
-    rc = lane_pool_take(&c->lanes, 1, &lane, err);
+    rc = search_lane_pool_take(&c->lanes, 1, &lane, err);
     if (rc == 0) {
         int result = engine_run(lane->engine, &read->op);
-        lane_pool_put(&c->lanes, lane);
+        search_lane_pool_put(&c->lanes, lane);
         rc = document_read_bytes(read, result, err) < 0 ? LIBRARY_CACHE_NOT_THERE : LIBRARY_CACHE_READ;
     }
     if (rc != LIBRARY_CACHE_READ)
@@ -242,7 +242,7 @@ static int make_handle(const struct quire_cache_options *o, struct quire_cache *
     struct quire_cache *c = calloc(1, sizeof *c);
     if (!c)
         return error_set(err, QUIRE_ENOMEM, "no memory for a cache");
-    int rc = lane_pool_init(&c->lanes, o->engine, 0, err);
+    int rc = search_lane_pool_init(&c->lanes, o->engine, 0, err);
     if (rc < 0) {
         free(c);
         return rc;
@@ -331,7 +331,7 @@ int quire_cache_close(struct quire_cache *c, struct quire_error *err)
         free(c->free);
         c->free = next;
     }
-    lane_pool_fini(&c->lanes);
+    search_lane_pool_fini(&c->lanes);
     pthread_cond_destroy(&c->idle);
     pthread_mutex_destroy(&c->mutex);
     free(c);
@@ -416,14 +416,14 @@ static int search_now(struct quire_cache *c, struct cache_decision *d, struct qu
 {
     struct search_lane *lane;
     bool done = false;
-    int rc = lane_pool_take(&c->lanes, 1, &lane, err);
+    int rc = search_lane_pool_take(&c->lanes, 1, &lane, err);
     if (rc < 0) {
         cache_search_free(d->search);
         return rc;
     }
     cache_search_start(d->search, lane->searcher, search_done, &done);
-    lane_run(lane, &done);
-    lane_pool_put(&c->lanes, lane);
+    search_lane_run(lane, &done);
+    search_lane_pool_put(&c->lanes, lane);
     return 0;
 }
 

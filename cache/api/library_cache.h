@@ -20,7 +20,7 @@ struct quire_cache {
     struct store *store;
     struct caches *caches;
     struct cache *cache; /* a reference */
-    struct lane_pool lanes;
+    struct search_lane_pool lanes;
     pthread_mutex_t mutex;     /* of the rest; never held over I/O */
     pthread_cond_t idle;       /* calls has become 0 */
     struct idle_scratch *free; /* scratches that no call has */

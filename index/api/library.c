@@ -23,7 +23,7 @@
 struct quire_index {
     struct segment *segment;
     struct quire_open_options options;
-    struct lane_pool lanes;
+    struct search_lane_pool lanes;
 };
 
 struct quire_loop {
@@ -78,7 +78,7 @@ int quire_open(const char *path, const struct quire_open_options *options, struc
                                               .no_cache = index->options.no_cache};
     rc = segment_open(path, &segment_options, &index->segment, err);
     if (rc == 0) {
-        rc = lane_pool_init(&index->lanes, index->options.engine, index->options.reads_max, err);
+        rc = search_lane_pool_init(&index->lanes, index->options.engine, index->options.reads_max, err);
         if (rc < 0)
             segment_unref(index->segment);
     }
@@ -93,7 +93,7 @@ void quire_close(struct quire_index *index)
 {
     if (!index)
         return;
-    lane_pool_fini(&index->lanes);
+    search_lane_pool_fini(&index->lanes);
     segment_unref(index->segment);
     free(index);
 }
@@ -282,7 +282,7 @@ static int batch_lanes(struct batch *batch, unsigned n_lanes, struct quire_error
         struct batch_lane *lane = &lanes[taken];
         lane->batch = batch;
         lane->slots = calloc(batch->inflight, sizeof *lane->slots);
-        rc = lane->slots ? lane_pool_take(&batch->index->lanes, batch->inflight, &lane->lane, err)
+        rc = lane->slots ? search_lane_pool_take(&batch->index->lanes, batch->inflight, &lane->lane, err)
                          : error_set(err, QUIRE_ENOMEM, "no memory for %u queries in flight", batch->inflight);
         for (unsigned i = 0; rc == 0 && i < batch->inflight; i++)
             lane->slots[i].lane = lane;
@@ -297,7 +297,7 @@ static int batch_lanes(struct batch *batch, unsigned n_lanes, struct quire_error
     for (unsigned i = 0; i < started; i++)
         pthread_join(threads[i], NULL);
     for (unsigned i = 0; i < taken; i++) {
-        lane_pool_put(&batch->index->lanes, lanes[i].lane);
+        search_lane_pool_put(&batch->index->lanes, lanes[i].lane);
         free(lanes[i].slots);
     }
     return rc;
@@ -360,7 +360,7 @@ int quire_loop_create(const struct quire_loop_options *options, struct quire_loo
     if (options)
         loop->options = *options;
     unsigned inflight = loop->options.inflight ? loop->options.inflight : INFLIGHT_DEFAULT;
-    rc = lane_create(loop->options.engine, loop->options.reads_max, inflight, &loop->lane, err);
+    rc = search_lane_create(loop->options.engine, loop->options.reads_max, inflight, &loop->lane, err);
     if (rc < 0)
         free(loop);
     else
@@ -372,7 +372,7 @@ void quire_loop_destroy(struct quire_loop *loop)
 {
     if (!loop)
         return;
-    lane_destroy(loop->lane);
+    search_lane_destroy(loop->lane);
     free(loop);
 }
 
@@ -520,14 +520,14 @@ static int fetch_blocking(struct quire_index *index, struct fetch_request *reque
     request->segment = index->segment;
     request->done = fetch_done;
     request->owner = answer;
-    int rc = lane_pool_take(&index->lanes, 1, &lane, err);
+    int rc = search_lane_pool_take(&index->lanes, 1, &lane, err);
     if (rc < 0)
         return rc;
     rc = fetch_start(lane->searcher, request, err);
     if (rc == 0)
-        lane_run(lane, &answer->done);
+        search_lane_run(lane, &answer->done);
     assert(rc < 0 || answer->done);
-    lane_pool_put(&index->lanes, lane);
+    search_lane_pool_put(&index->lanes, lane);
     return rc < 0 ? rc : answer->code;
 }
 

@@ -174,7 +174,7 @@ int quire_collection_open(const char *path, const struct quire_collection_option
         return error_set(err, QUIRE_ENOMEM, "no memory to open %s", path);
     c->log = o->log;
     c->context = o->context;
-    rc = lane_pool_init(&c->lanes, o->engine, o->reads_max, err);
+    rc = search_lane_pool_init(&c->lanes, o->engine, o->reads_max, err);
     if (rc < 0) {
         free(c);
         return rc;
@@ -193,7 +193,7 @@ int quire_collection_close(struct quire_collection *c, struct quire_error *err)
 {
     if (!c)
         return 0;
-    lane_pool_fini(&c->lanes);
+    search_lane_pool_fini(&c->lanes);
     collection_unref(c->collection);
     int rc = c->store ? store_close(c->store, err) : 0;
     free(c);
@@ -207,14 +207,14 @@ static int run_fetch(struct quire_collection *c, struct collection_fetch *fetch,
                      struct quire_error *err)
 {
     struct search_lane *lane;
-    int rc = lane_pool_take(&c->lanes, 1, &lane, err);
+    int rc = search_lane_pool_take(&c->lanes, 1, &lane, err);
     if (rc < 0)
         return rc;
     rc = collection_fetch_start(lane->searcher, fetch, err);
     if (rc == 0)
-        lane_run(lane, done);
+        search_lane_run(lane, done);
     assert(rc < 0 || *done);
-    lane_pool_put(&c->lanes, lane);
+    search_lane_pool_put(&c->lanes, lane);
     return rc;
 }
 
@@ -302,11 +302,11 @@ static int finish_write(struct quire_collection *c, uint64_t lsn, struct quire_e
     struct search_lane *lane;
     assert(lsn > 0);
     /* without a lane the background links it: the write itself has succeeded */
-    if (collection_unlinked(c->collection) > 0 && lane_pool_take(&c->lanes, 1, &lane, NULL) == 0) {
+    if (collection_unlinked(c->collection) > 0 && search_lane_pool_take(&c->lanes, 1, &lane, NULL) == 0) {
         struct graph_scratch *scratch = searcher_graph_scratch(lane->searcher);
         if (scratch)
             collection_link(c->collection, scratch, LINK_BUDGET_US);
-        lane_pool_put(&c->lanes, lane);
+        search_lane_pool_put(&c->lanes, lane);
     }
     for (unsigned i = 0; i < BEHIND_PAUSES && store_is_behind(c->store); i++)
         nanosleep(&pause, NULL);
@@ -631,15 +631,15 @@ int quire_collection_search(struct quire_collection *c, const struct quire_snaps
                                        .snapshot = snapshot ? snapshot->snapshot : NULL,
                                        .done = on_search,
                                        .owner = &answer};
-    rc = answer.result ? lane_pool_take(&c->lanes, 1, &lane, err)
+    rc = answer.result ? search_lane_pool_take(&c->lanes, 1, &lane, err)
                        : error_set(err, QUIRE_ENOMEM, "no memory for a result");
     if (rc == 0) {
         rc = collection_search_start(lane->searcher, &search, err);
         if (rc == 0) {
-            lane_run(lane, &answer.done);
+            search_lane_run(lane, &answer.done);
             rc = answer.code;
         }
-        lane_pool_put(&c->lanes, lane);
+        search_lane_pool_put(&c->lanes, lane);
     }
     library_chosen_free(&chosen);
     if (rc < 0)

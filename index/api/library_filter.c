@@ -75,12 +75,12 @@ static void on_found(struct fetch_request *request)
     *(bool *)request->owner = true;
 }
 
-static int find_keys(struct segment *segment, struct lane_pool *lanes, const struct filter *filter,
+static int find_keys(struct segment *segment, struct search_lane_pool *lanes, const struct filter *filter,
                      roaring_bitmap_t **out, struct quire_error *err)
 {
     uint32_t n = count_keys(filter_root(filter));
     struct search_lane *lane;
-    int rc = n > 0 ? lane_pool_take(lanes, 1, &lane, err) : 0;
+    int rc = n > 0 ? search_lane_pool_take(lanes, 1, &lane, err) : 0;
     if (rc < 0 || n == 0)
         return rc;
     roaring_bitmap_t *rows = roaring_bitmap_create();
@@ -95,14 +95,14 @@ static int find_keys(struct segment *segment, struct lane_pool *lanes, const str
         rc = fetch_start(lane->searcher, &request, err);
         if (rc < 0)
             break;
-        lane_run(lane, &done);
+        search_lane_run(lane, &done);
         assert(done);
         if (request.code == 0)
             roaring_bitmap_add(rows, request.row);
         else if (request.code != QUIRE_ENOTFOUND)
             rc = error_set(err, request.code, "%s", request.error.message);
     }
-    lane_pool_put(lanes, lane);
+    search_lane_pool_put(lanes, lane);
     if (rc == 0)
         *out = rows;
     else if (rows)
@@ -112,8 +112,8 @@ static int find_keys(struct segment *segment, struct lane_pool *lanes, const str
 
 /* ---- all of it --------------------------------------------------------------------------------------------------- */
 
-int library_restriction_make(struct segment *segment, struct lane_pool *lanes, const struct quire_search_options *o,
-                             struct restriction *out, struct quire_error *err)
+int library_restriction_make(struct segment *segment, struct search_lane_pool *lanes,
+                             const struct quire_search_options *o, struct restriction *out, struct quire_error *err)
 {
     struct restriction made = {0};
     struct tenant_scope scope = {0};

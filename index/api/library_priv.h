@@ -24,7 +24,7 @@ struct restriction {
 };
 /* Compiles, and selects from the columns. Keys that the filter names are looked up on a lane of the pool. *out is ended
  * by library_restriction_end. */
-int library_restriction_make(struct segment *segment, struct lane_pool *lanes,
+int library_restriction_make(struct segment *segment, struct search_lane_pool *lanes,
                              const struct quire_search_options *options, struct restriction *out,
                              struct quire_error *err);
 void library_restriction_end(struct restriction *restriction);
@@ -34,7 +34,7 @@ void library_restriction_end(struct restriction *restriction);
 struct quire_collection {
     struct store *store;
     struct collection *collection;
-    struct lane_pool lanes;
+    struct search_lane_pool lanes;
     struct store_report report;
     void (*log)(void *context, bool warning, const char *line);
     void *context;

@@ -95,14 +95,14 @@ static int run_scan(struct quire_collection *c, const struct chosen *chosen, str
                     struct quire_error *err)
 {
     struct search_lane *lane;
-    int rc = lane_pool_take(&c->lanes, 1, &lane, err);
+    int rc = search_lane_pool_take(&c->lanes, 1, &lane, err);
     if (rc < 0)
         return rc;
     scan->collection = c->collection;
     scan->filter = chosen->filter;
     scan->scope = library_chosen_scope(chosen);
     rc = collection_scan(lane, scan, err);
-    lane_pool_put(&c->lanes, lane);
+    search_lane_pool_put(&c->lanes, lane);
     return rc;
 }
 

@@ -22,9 +22,9 @@ static int compare(const uint8_t *a, uint32_t n_a, const uint8_t *b, uint32_t n_
     return order ? order : n_a < n_b ? -1 : n_a > n_b;
 }
 
-static bool is_inside(const struct key_range *range, const uint8_t *key, uint32_t n)
+static bool is_inside(const struct collection_range *range, const uint8_t *key, uint32_t n)
 {
-    const struct key_bound *first = &range->first, *last = &range->last;
+    const struct range_bound *first = &range->first, *last = &range->last;
     if (first->greatest || last->least)
         return false;
     int low = first->least ? 1 : compare(key, n, first->bytes, first->n_bytes);
@@ -44,7 +44,7 @@ static inline bool key_is_greater(const struct range_key *a, const struct range_
 }
 HEAP_DEFINE(keys, struct range_key, key_is_greater, HEAP_PLACE_UNKNOWN)
 
-static int keep(struct key_range *range, const uint8_t *key, uint32_t n)
+static int keep(struct collection_range *range, const uint8_t *key, uint32_t n)
 {
     if (!is_inside(range, key, n) || range->count == 0)
         return 0;
@@ -97,7 +97,7 @@ static int hide_others(const struct part *part, const uint8_t *dead, const struc
 }
 
 struct memory_walk {
-    struct key_range *range;
+    struct collection_range *range;
     const struct tenant_scope *scope;
 };
 
@@ -110,7 +110,7 @@ static int on_memory(void *context, const struct memtable *memtable, uint32_t nu
                : 0;
 }
 
-int key_range_read(struct collection *collection, struct key_range *range, struct quire_error *err)
+int collection_range_read(struct collection *collection, struct collection_range *range, struct quire_error *err)
 {
     struct collection_snapshot *snapshot = NULL;
     struct tenant_scope *scope = NULL;
@@ -135,13 +135,13 @@ int key_range_read(struct collection *collection, struct key_range *range, struc
     if (rc == QUIRE_ENOMEM)
         error_set(err, rc, "no memory for the names of %llu elements", (unsigned long long)range->n);
     if (rc < 0)
-        key_range_fini(range);
+        collection_range_fini(range);
     else if (range->n > 0)
         qsort(range->keys, range->n, sizeof *range->keys, compare_keys);
     return rc;
 }
 
-void key_range_fini(struct key_range *range)
+void collection_range_fini(struct collection_range *range)
 {
     for (uint64_t i = 0; i < range->n; i++)
         free(range->keys[i].bytes);

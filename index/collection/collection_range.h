@@ -4,7 +4,7 @@
 
 #include "index/collection/collection.h"
 
-struct key_bound {
+struct range_bound {
     bool least, greatest; /* before, behind all keys */
     bool open;            /* the key itself is not in the range */
     const uint8_t *bytes;
@@ -16,18 +16,18 @@ struct range_key {
     uint32_t n_bytes;
 };
 
-struct key_range {
-    struct key_bound first, last;
+struct collection_range {
+    struct range_bound first, last;
     uint64_t count;                   /* at most so many */
     const struct tenant_scope *scope; /* only keys of elements that it lets be seen; NULL: all */
-    /* out: in order; ended by key_range_fini */
+    /* out: in order; ended by collection_range_fini */
     struct range_key *keys;
     size_t n, capacity;
 };
 
 /* Reads every block of the collection, as it is when the call begins. Blocks: not for lanes. Memory: the keys that are
  * answered. */
-int key_range_read(struct collection *collection, struct key_range *range, struct quire_error *err);
-void key_range_fini(struct key_range *range);
+int collection_range_read(struct collection *collection, struct collection_range *range, struct quire_error *err);
+void collection_range_fini(struct collection_range *range);
 
 #endif

@@ -103,7 +103,7 @@ static int fetch_rows(struct scan_work *s)
                 next++;
             }
         if (s->n_busy > 0)
-            lane_run(s->lane, &s->has_ended);
+            search_lane_run(s->lane, &s->has_ended);
     }
     return s->code;
 }

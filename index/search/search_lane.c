@@ -7,7 +7,7 @@
 #include <assert.h>
 #include <stdlib.h>
 
-void lane_destroy(struct search_lane *lane)
+void search_lane_destroy(struct search_lane *lane)
 {
     if (!lane)
         return;
@@ -20,8 +20,8 @@ void lane_destroy(struct search_lane *lane)
     free(lane);
 }
 
-int lane_create(enum quire_engine_kind kind, unsigned reads_max, unsigned tasks, struct search_lane **out,
-                struct quire_error *err)
+int search_lane_create(enum quire_engine_kind kind, unsigned reads_max, unsigned tasks, struct search_lane **out,
+                       struct quire_error *err)
 {
     struct engine_config engine_config = {.kind = kind, .reads_max = reads_max};
     struct searcher_config config = {.tasks_max = tasks};
@@ -33,31 +33,33 @@ int lane_create(enum quire_engine_kind kind, unsigned reads_max, unsigned tasks,
     if (rc == 0)
         rc = searcher_create(lane->engine, &config, &lane->searcher, err);
     if (rc < 0)
-        lane_destroy(lane);
+        search_lane_destroy(lane);
     else
         *out = lane;
     return rc;
 }
 
-int lane_pool_init(struct lane_pool *pool, enum quire_engine_kind kind, unsigned reads_max, struct quire_error *err)
+int search_lane_pool_init(struct search_lane_pool *pool, enum quire_engine_kind kind, unsigned reads_max,
+                          struct quire_error *err)
 {
-    *pool = (struct lane_pool){.kind = kind, .reads_max = reads_max};
+    *pool = (struct search_lane_pool){.kind = kind, .reads_max = reads_max};
     if (pthread_mutex_init(&pool->mutex, NULL) != 0)
         return error_set(err, QUIRE_ENOMEM, "no memory for a mutex");
     return 0;
 }
 
-void lane_pool_fini(struct lane_pool *pool)
+void search_lane_pool_fini(struct search_lane_pool *pool)
 {
     while (pool->idle) {
         struct search_lane *lane = pool->idle;
         pool->idle = lane->next;
-        lane_destroy(lane);
+        search_lane_destroy(lane);
     }
     pthread_mutex_destroy(&pool->mutex);
 }
 
-int lane_pool_take(struct lane_pool *pool, unsigned tasks, struct search_lane **out, struct quire_error *err)
+int search_lane_pool_take(struct search_lane_pool *pool, unsigned tasks, struct search_lane **out,
+                          struct quire_error *err)
 {
     assert(tasks > 0);
     pthread_mutex_lock(&pool->mutex);
@@ -69,12 +71,12 @@ int lane_pool_take(struct lane_pool *pool, unsigned tasks, struct search_lane **
         *at = found->next;
     pthread_mutex_unlock(&pool->mutex);
     if (!found)
-        return lane_create(pool->kind, pool->reads_max, tasks, out, err);
+        return search_lane_create(pool->kind, pool->reads_max, tasks, out, err);
     *out = found;
     return 0;
 }
 
-void lane_pool_put(struct lane_pool *pool, struct search_lane *lane)
+void search_lane_pool_put(struct search_lane_pool *pool, struct search_lane *lane)
 {
     assert(searcher_running(lane->searcher) == 0);
     pthread_mutex_lock(&pool->mutex);
@@ -85,7 +87,7 @@ void lane_pool_put(struct lane_pool *pool, struct search_lane *lane)
     pthread_mutex_unlock(&pool->mutex);
 }
 
-void lane_run(struct search_lane *lane, const bool *done)
+void search_lane_run(struct search_lane *lane, const bool *done)
 {
     while (!*done)
         if (engine_poll(lane->engine, 1, UINT64_MAX) < 0)

@@ -12,25 +12,27 @@ struct search_lane {
     struct search_lane *next;
 };
 
-struct lane_pool {
+struct search_lane_pool {
     enum quire_engine_kind kind;
     unsigned reads_max;
     pthread_mutex_t mutex; /* never held over I/O */
     struct search_lane *idle;
 };
 
-int lane_create(enum quire_engine_kind kind, unsigned reads_max, unsigned tasks, struct search_lane **out,
-                struct quire_error *err);
+int search_lane_create(enum quire_engine_kind kind, unsigned reads_max, unsigned tasks, struct search_lane **out,
+                       struct quire_error *err);
 /* Ends what is under way with QUIRE_ECANCELLED. NULL is fine. */
-void lane_destroy(struct search_lane *lane);
+void search_lane_destroy(struct search_lane *lane);
 
-int lane_pool_init(struct lane_pool *pool, enum quire_engine_kind kind, unsigned reads_max, struct quire_error *err);
-void lane_pool_fini(struct lane_pool *pool);
+int search_lane_pool_init(struct search_lane_pool *pool, enum quire_engine_kind kind, unsigned reads_max,
+                          struct quire_error *err);
+void search_lane_pool_fini(struct search_lane_pool *pool);
 /* A lane with at least `tasks` tasks from the pool, or a new one. Thread-safe. */
-int lane_pool_take(struct lane_pool *pool, unsigned tasks, struct search_lane **out, struct quire_error *err);
+int search_lane_pool_take(struct search_lane_pool *pool, unsigned tasks, struct search_lane **out,
+                          struct quire_error *err);
 /* Gives it back; idle lanes release segments that were retired. */
-void lane_pool_put(struct lane_pool *pool, struct search_lane *lane);
+void search_lane_pool_put(struct search_lane_pool *pool, struct search_lane *lane);
 /* Drives a lane until *done; what was started there is cancelled if the engine fails. */
-void lane_run(struct search_lane *lane, const bool *done);
+void search_lane_run(struct search_lane *lane, const bool *done);
 
 #endif

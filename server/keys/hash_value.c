@@ -3,7 +3,7 @@
  *
  * Small: [bytes of field][field][bytes of value][value], ... in the order of their first HSET, lengths in one byte. At
  * most 128 x 130 bytes are searched, which costs less than the cache misses of a table, and a hash of three fields
- * takes some 100 bytes. Large: a node of its own per field in a key_table. A large hash that loses fields stays large.
+ * takes some 100 bytes. Large: a node of its own per field in a node_table. A large hash that loses fields stays large.
  *
  * A change is logged before it is made (keyspace.c), so it must not fail then: hash_reserve gets all the memory first,
  * and also turns a small hash into a large one where the new fields need that.
@@ -25,7 +25,7 @@ struct hash {
     bool large;
     uint32_t small_fields, small_bytes, small_capacity;
     uint8_t *small;
-    struct key_table table;
+    struct node_table table;
     size_t nodes_bytes;
 };
 
@@ -35,7 +35,7 @@ struct hash *hash_create(uint64_t seed)
     if (!h)
         return NULL;
     h->seed = seed;
-    key_table_init(&h->table, offsetof(struct hash_node, data));
+    node_table_init(&h->table, offsetof(struct hash_node, data));
     return h;
 }
 
@@ -49,8 +49,8 @@ void hash_destroy(struct hash *h)
 {
     if (!h)
         return;
-    key_table_each(&h->table, free_node, NULL);
-    key_table_fini(&h->table);
+    node_table_each(&h->table, free_node, NULL);
+    node_table_fini(&h->table);
     free(h->small);
     free(h);
 }
@@ -62,7 +62,7 @@ size_t hash_count(const struct hash *h)
 
 size_t hash_memory_bytes(const struct hash *h)
 {
-    return sizeof *h + h->small_capacity + key_table_bytes(&h->table) + h->nodes_bytes;
+    return sizeof *h + h->small_capacity + node_table_bytes(&h->table) + h->nodes_bytes;
 }
 
 bool hash_is_large(const struct hash *h)
@@ -127,7 +127,7 @@ static uint64_t hash_of(const struct hash *h, struct resp_arg field)
 
 static struct hash_node *find_large(const struct hash *h, struct resp_arg field)
 {
-    return (struct hash_node *)(void *)key_table_find(&h->table, field.data, field.bytes, hash_of(h, field));
+    return (struct hash_node *)(void *)node_table_find(&h->table, field.data, field.bytes, hash_of(h, field));
 }
 
 static size_t node_bytes(const struct hash_node *node)
@@ -137,14 +137,14 @@ static size_t node_bytes(const struct hash_node *node)
 
 static void remove_node(struct hash *h, struct hash_node *node)
 {
-    key_table_remove(&h->table, &node->node);
+    node_table_remove(&h->table, &node->node);
     h->nodes_bytes -= node_bytes(node);
     free(node);
 }
 
 static void insert_node(struct hash *h, struct hash_node *node)
 {
-    key_table_insert(&h->table, &node->node);
+    node_table_insert(&h->table, &node->node);
     h->nodes_bytes += node_bytes(node);
 }
 
@@ -312,7 +312,7 @@ void hash_each(const struct hash *h, hash_visit *visit, void *context)
     struct small_pair pair;
     for (uint32_t at = 0; pair_at(h, at, &pair); at = pair.end)
         visit(context, pair.field, pair.value);
-    key_table_each(&h->table, visit_node, &v);
+    node_table_each(&h->table, visit_node, &v);
 }
 
 uint64_t hash_scan(const struct hash *h, uint64_t cursor, uint64_t count, hash_visit *visit, void *context)
@@ -324,7 +324,7 @@ uint64_t hash_scan(const struct hash *h, uint64_t cursor, uint64_t count, hash_v
     }
     uint64_t buckets = 0;
     do
-        cursor = key_table_scan(&h->table, cursor, visit_node, &v);
+        cursor = node_table_scan(&h->table, cursor, visit_node, &v);
     while (cursor && v.visited < count && ++buckets < 10 * count);
     return cursor;
 }

@@ -42,7 +42,7 @@ bool hash_delete(struct hash *hash, struct resp_arg field);
 typedef void hash_visit(void *context, struct resp_arg field, struct resp_arg value);
 void hash_each(const struct hash *hash, hash_visit *visit, void *context);
 /* At least `count` fields (all of a small hash) from the cursor on; returns the next, 0 at the end.
- * See key_table_scan. */
+ * See node_table_scan. */
 uint64_t hash_scan(const struct hash *hash, uint64_t cursor, uint64_t count, hash_visit *visit, void *context);
 
 #endif

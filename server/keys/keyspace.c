@@ -154,7 +154,7 @@ int keyspace_init(struct keyspace *k, struct quire_error *err)
     memset(k->shards, 0, KEYSPACE_SHARDS * sizeof *k->shards);
     for (unsigned i = 0; i < KEYSPACE_SHARDS; i++) {
         pthread_mutex_init(&k->shards[i].lock, NULL);
-        key_table_init(&k->shards[i].table, offsetof(struct key_entry, key));
+        node_table_init(&k->shards[i].table, offsetof(struct key_entry, key));
     }
     return 0;
 }
@@ -168,8 +168,8 @@ static void free_entry(void *context, struct table_node *node)
 void keyspace_fini(struct keyspace *k)
 {
     for (unsigned i = 0; k->shards && i < KEYSPACE_SHARDS; i++) {
-        key_table_each(&k->shards[i].table, free_entry, NULL);
-        key_table_fini(&k->shards[i].table);
+        node_table_each(&k->shards[i].table, free_entry, NULL);
+        node_table_fini(&k->shards[i].table);
         free(k->shards[i].queue);
         pthread_mutex_destroy(&k->shards[i].lock);
     }
@@ -250,10 +250,10 @@ void keyspace_lock_all(struct keyspace_lock *lock, struct keyspace *k)
 
 static void free_cleared(void *argument)
 {
-    struct key_table *tables = argument;
+    struct node_table *tables = argument;
     for (unsigned i = 0; i < KEYSPACE_SHARDS; i++) {
-        key_table_each(&tables[i], free_entry, NULL);
-        key_table_fini(&tables[i]);
+        node_table_each(&tables[i], free_entry, NULL);
+        node_table_fini(&tables[i]);
     }
     free(tables);
 }
@@ -299,7 +299,7 @@ void keyspace_unlock(struct keyspace_lock *lock)
             entry_destroy(e);
     }
     for (unsigned i = 0; lock->cleared && i < KEYSPACE_SHARDS; i++)
-        key_table_each(&lock->cleared[i], unbind_node, lock->keyspace);
+        node_table_each(&lock->cleared[i], unbind_node, lock->keyspace);
     if (lock->cleared)
         run_later(lock->keyspace, free_cleared, lock->cleared);
 }
@@ -364,18 +364,18 @@ static struct key_entry *find_any(const struct keyspace_lock *lock, const struct
 {
     unsigned shard = shard_number(key->hash);
     assert(lock->shards[shard / 64] >> shard % 64 & 1); /* it is locked */
-    return entry_of(key_table_find(&shard_of(lock->keyspace, key->hash)->table, key->data, key->bytes, key->hash));
+    return entry_of(node_table_find(&shard_of(lock->keyspace, key->hash)->table, key->data, key->bytes, key->hash));
 }
 
 static void unlink_entry(struct keyspace_lock *lock, struct key_entry *e)
 {
     struct shard *s = shard_of(lock->keyspace, e->node.hash);
-    uint64_t before = key_table_bytes(&s->table) + keyspace_entry_bytes(e);
+    uint64_t before = node_table_bytes(&s->table) + keyspace_entry_bytes(e);
     if (e->expire_ms)
         leave_queue(s, e);
-    key_table_remove(&s->table, &e->node);
+    node_table_remove(&s->table, &e->node);
     atomic_store_explicit(&s->n_keys, s->table.n, memory_order_relaxed);
-    account(lock->keyspace, before, key_table_bytes(&s->table));
+    account(lock->keyspace, before, node_table_bytes(&s->table));
     e->node.next = lock->removed ? &lock->removed->node : NULL;
     lock->removed = e;
 }
@@ -398,10 +398,10 @@ static void link_entry(struct keyspace_lock *lock, struct key_entry *fresh, uint
     uint64_t expire_ms = fresh->expire_ms;
     if (old)
         unlink_entry(lock, old);
-    uint64_t before = key_table_bytes(&s->table);
-    key_table_insert(&s->table, &fresh->node);
+    uint64_t before = node_table_bytes(&s->table);
+    node_table_insert(&s->table, &fresh->node);
     atomic_store_explicit(&s->n_keys, s->table.n, memory_order_relaxed);
-    account(lock->keyspace, before, key_table_bytes(&s->table) + keyspace_entry_bytes(fresh));
+    account(lock->keyspace, before, node_table_bytes(&s->table) + keyspace_entry_bytes(fresh));
     fresh->expire_ms = 0;
     set_expiry(s, fresh, expire_ms);
     changed(lock, fresh, lsn);
@@ -698,7 +698,7 @@ void keyspace_bind(struct keyspace *k, struct collection *(*find)(void *context,
             struct keyspace_lock lock;
             b.lost = NULL;
             keyspace_lock_shard(&lock, k, i);
-            key_table_each(&k->shards[i].table, bind_node, &b);
+            node_table_each(&k->shards[i].table, bind_node, &b);
             if (b.lost)
                 unlink_entry(&lock, b.lost);
             keyspace_unlock(&lock);
@@ -760,7 +760,7 @@ int keyspace_delete(struct keyspace_lock *lock, const struct resp_arg *keys, uin
 int keyspace_clear(struct keyspace_lock *lock, struct quire_error *err)
 {
     struct keyspace *k = lock->keyspace;
-    struct key_table *tables = malloc(KEYSPACE_SHARDS * sizeof *tables);
+    struct node_table *tables = malloc(KEYSPACE_SHARDS * sizeof *tables);
     struct key_log log;
     uint64_t lsn = 0;
     if (!tables)
@@ -775,7 +775,7 @@ int keyspace_clear(struct keyspace_lock *lock, struct quire_error *err)
     for (unsigned i = 0; i < KEYSPACE_SHARDS; i++) {
         struct shard *s = &k->shards[i];
         tables[i] = s->table;
-        key_table_init(&s->table, s->table.key_at);
+        node_table_init(&s->table, s->table.key_at);
         s->n_queue = 0;
         s->expiries_sum = 0;
         atomic_store_explicit(&s->n_keys, 0, memory_order_relaxed);

@@ -69,7 +69,7 @@ struct key_entry {
 
 struct shard {
     _Alignas(64) pthread_mutex_t lock;
-    struct key_table table;
+    struct node_table table;
     _Atomic size_t n_keys;    /* of the table, for those who do not lock */
     struct key_entry **queue; /* heap of the entries that expire, the next first */
     size_t n_queue, queue_capacity;
@@ -104,10 +104,10 @@ void keyspace_fini(struct keyspace *keyspace);
 struct keyspace_lock {
     struct keyspace *keyspace;
     uint64_t shards[KEYSPACE_SHARDS / 64];
-    uint64_t now_ms;           /* 0: not looked at yet */
-    uint64_t lsn;              /* the highest of what was appended; 0: nothing was */
-    struct key_entry *removed; /* to be freed when nothing is held any more */
-    struct key_table *cleared; /* the same, of all shards */
+    uint64_t now_ms;            /* 0: not looked at yet */
+    uint64_t lsn;               /* the highest of what was appended; 0: nothing was */
+    struct key_entry *removed;  /* to be freed when nothing is held any more */
+    struct node_table *cleared; /* the same, of all shards */
 };
 
 struct key keyspace_key(const struct keyspace *keyspace, struct resp_arg arg);

@@ -42,7 +42,7 @@ uint64_t keyspace_scan(struct keyspace *k, uint64_t cursor, uint64_t count, keys
     while (v.visited < count && buckets < SCAN_EMPTY_MAX * count + KEYSPACE_SHARDS) {
         pthread_mutex_lock(&k->shards[shard].lock);
         do
-            in_shard = key_table_scan(&k->shards[shard].table, in_shard, visit_node, &v);
+            in_shard = node_table_scan(&k->shards[shard].table, in_shard, visit_node, &v);
         while (in_shard && v.visited < count && ++buckets < SCAN_EMPTY_MAX * count + KEYSPACE_SHARDS);
         pthread_mutex_unlock(&k->shards[shard].lock);
         if (in_shard)
@@ -58,7 +58,7 @@ void keyspace_each_of(struct keyspace *k, unsigned shard, keyspace_visit *visit,
 {
     struct visitor v = {visit, context, 0};
     pthread_mutex_lock(&k->shards[shard].lock);
-    key_table_each(&k->shards[shard].table, visit_node, &v);
+    node_table_each(&k->shards[shard].table, visit_node, &v);
     pthread_mutex_unlock(&k->shards[shard].lock);
 }
 
@@ -67,7 +67,7 @@ bool keyspace_try_each_of(struct keyspace *k, unsigned shard, keyspace_visit *vi
     struct visitor v = {visit, context, 0};
     if (pthread_mutex_trylock(&k->shards[shard].lock) != 0)
         return false;
-    key_table_each(&k->shards[shard].table, visit_node, &v);
+    node_table_each(&k->shards[shard].table, visit_node, &v);
     pthread_mutex_unlock(&k->shards[shard].lock);
     return true;
 }
@@ -93,7 +93,7 @@ struct key_entry *keyspace_random(struct keyspace_lock *lock, struct keyspace *k
         }
         keyspace_lock_shard(lock, k, shard);
         random = random * 0xd1342543de82ef95u + 1;
-        struct key_entry *e = entry_of(key_table_random(&k->shards[shard].table, random >> 8, random >> 40));
+        struct key_entry *e = entry_of(node_table_random(&k->shards[shard].table, random >> 8, random >> 40));
         struct key key = e ? (struct key){e->key, e->node.key_bytes, e->node.hash} : (struct key){0};
         e = e ? keyspace_find(lock, &key) : NULL;
         if (e)

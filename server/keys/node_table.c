@@ -17,23 +17,23 @@
 
 enum { BUCKETS_MIN = 16 };
 
-static struct table_node **buckets_of(const struct key_table *t)
+static struct table_node **buckets_of(const struct node_table *t)
 {
     return t->buckets ? t->buckets : (struct table_node **)(uintptr_t)&t->single;
 }
 
-void key_table_init(struct key_table *t, size_t key_at)
+void node_table_init(struct node_table *t, size_t key_at)
 {
-    *t = (struct key_table){.n_buckets = 1, .key_at = key_at};
+    *t = (struct node_table){.n_buckets = 1, .key_at = key_at};
 }
 
-void key_table_fini(struct key_table *t)
+void node_table_fini(struct node_table *t)
 {
     free(t->buckets);
-    key_table_init(t, t->key_at);
+    node_table_init(t, t->key_at);
 }
 
-struct table_node *key_table_find(const struct key_table *t, const void *key, uint32_t key_bytes, uint64_t hash)
+struct table_node *node_table_find(const struct node_table *t, const void *key, uint32_t key_bytes, uint64_t hash)
 {
     struct table_node *node = buckets_of(t)[hash & (t->n_buckets - 1)];
     while (node && !(node->hash == hash && node->key_bytes == key_bytes &&
@@ -42,7 +42,7 @@ struct table_node *key_table_find(const struct key_table *t, const void *key, ui
     return node;
 }
 
-static void resize(struct key_table *t, size_t n_buckets)
+static void resize(struct node_table *t, size_t n_buckets)
 {
     struct table_node **to = calloc(n_buckets, sizeof(struct table_node *));
     if (!to)
@@ -60,7 +60,7 @@ static void resize(struct key_table *t, size_t n_buckets)
     t->single = NULL;
 }
 
-void key_table_insert(struct key_table *t, struct table_node *node)
+void node_table_insert(struct node_table *t, struct table_node *node)
 {
     if (t->n >= t->n_buckets)
         resize(t, t->n_buckets < BUCKETS_MIN ? BUCKETS_MIN : 2 * t->n_buckets);
@@ -70,7 +70,7 @@ void key_table_insert(struct key_table *t, struct table_node *node)
     t->n++;
 }
 
-void key_table_remove(struct key_table *t, struct table_node *node)
+void node_table_remove(struct node_table *t, struct table_node *node)
 {
     struct table_node **at = &buckets_of(t)[node->hash & (t->n_buckets - 1)];
     while (*at != node) {
@@ -84,7 +84,7 @@ void key_table_remove(struct key_table *t, struct table_node *node)
         resize(t, t->n_buckets / 4 < BUCKETS_MIN ? BUCKETS_MIN : t->n_buckets / 4);
 }
 
-size_t key_table_bytes(const struct key_table *t)
+size_t node_table_bytes(const struct node_table *t)
 {
     return t->buckets ? t->n_buckets * sizeof(struct table_node *) : 0;
 }
@@ -97,7 +97,7 @@ static void visit_bucket(struct table_node *node, void (*visit)(void *context, s
     }
 }
 
-void key_table_each(const struct key_table *t, void (*visit)(void *context, struct table_node *node), void *context)
+void node_table_each(const struct node_table *t, void (*visit)(void *context, struct table_node *node), void *context)
 {
     for (size_t i = 0; i < t->n_buckets; i++)
         visit_bucket(buckets_of(t)[i], visit, context);
@@ -111,15 +111,15 @@ static uint64_t reverse_bits(uint64_t v)
     return __builtin_bswap64(v);
 }
 
-uint64_t key_table_scan(const struct key_table *t, uint64_t cursor,
-                        void (*visit)(void *context, struct table_node *node), void *context)
+uint64_t node_table_scan(const struct node_table *t, uint64_t cursor,
+                         void (*visit)(void *context, struct table_node *node), void *context)
 {
     uint64_t mask = t->n_buckets - 1;
     visit_bucket(buckets_of(t)[cursor & mask], visit, context);
     return reverse_bits(reverse_bits(cursor | ~mask) + 1);
 }
 
-struct table_node *key_table_random(const struct key_table *t, uint64_t random_bucket, uint64_t random_node)
+struct table_node *node_table_random(const struct node_table *t, uint64_t random_bucket, uint64_t random_node)
 {
     size_t mask = t->n_buckets - 1, at = random_bucket & mask, length = 0;
     if (t->n == 0)

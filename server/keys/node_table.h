@@ -17,33 +17,33 @@ struct table_node {
     uint32_t key_bytes;
 };
 
-struct key_table {
+struct node_table {
     struct table_node **buckets; /* NULL: one bucket, `single` */
     struct table_node *single;
     size_t n_buckets, n; /* a power of two; nodes */
     size_t key_at;
 };
 
-void key_table_init(struct key_table *table, size_t key_at);
+void node_table_init(struct node_table *table, size_t key_at);
 /* Frees the table, not its nodes. */
-void key_table_fini(struct key_table *table);
+void node_table_fini(struct node_table *table);
 
-struct table_node *key_table_find(const struct key_table *table, const void *key, uint32_t key_bytes, uint64_t hash);
+struct table_node *node_table_find(const struct node_table *table, const void *key, uint32_t key_bytes, uint64_t hash);
 /* The key is not there yet. Never fails: without memory chains grow instead of the table. */
-void key_table_insert(struct key_table *table, struct table_node *node);
+void node_table_insert(struct node_table *table, struct table_node *node);
 /* Takes a node out that is there. */
-void key_table_remove(struct key_table *table, struct table_node *node);
+void node_table_remove(struct node_table *table, struct table_node *node);
 /* Of the table itself, without its nodes. */
-size_t key_table_bytes(const struct key_table *table);
+size_t node_table_bytes(const struct node_table *table);
 
 /* Calls visit for each node; it may free the node. */
-void key_table_each(const struct key_table *table, void (*visit)(void *context, struct table_node *node),
-                    void *context);
+void node_table_each(const struct node_table *table, void (*visit)(void *context, struct table_node *node),
+                     void *context);
 /* Visits one bucket and returns the next cursor; begins and ends with 0. A node that is there from the first call to
  * the last is visited at least once, however the table grows or shrinks in between. */
-uint64_t key_table_scan(const struct key_table *table, uint64_t cursor,
-                        void (*visit)(void *context, struct table_node *node), void *context);
+uint64_t node_table_scan(const struct node_table *table, uint64_t cursor,
+                         void (*visit)(void *context, struct table_node *node), void *context);
 /* Any node, by two random numbers; NULL when empty. Those of long chains come a little less often. */
-struct table_node *key_table_random(const struct key_table *table, uint64_t random_bucket, uint64_t random_node);
+struct table_node *node_table_random(const struct node_table *table, uint64_t random_bucket, uint64_t random_node);
 
 #endif

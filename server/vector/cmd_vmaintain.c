@@ -124,14 +124,14 @@ void cmd_vcheck(struct caller *c, const struct resp_arg *args, uint32_t n)
 
 struct range_call {
     struct worker_call base;
-    struct key_range range;
+    struct collection_range range;
     uint8_t bytes[];
 };
 
 static void range(struct worker_call *base)
 {
     struct range_call *call = (struct range_call *)base;
-    base->code = key_range_read(base->base.collection, &call->range, &base->error);
+    base->code = collection_range_read(base->base.collection, &call->range, &base->error);
 }
 
 static void reply_range(struct worker_call *base, struct resp_buffer *out)
@@ -140,11 +140,11 @@ static void reply_range(struct worker_call *base, struct resp_buffer *out)
     resp_array(out, call->range.n);
     for (uint64_t i = 0; i < call->range.n; i++)
         resp_bulk(out, call->range.keys[i].bytes, call->range.keys[i].n_bytes);
-    key_range_fini(&call->range);
+    collection_range_fini(&call->range);
 }
 
 /* "[name", "(name", "-" or "+": one end of the range. */
-static bool take_end(struct resp_arg arg, uint8_t **to, struct key_bound *out)
+static bool take_end(struct resp_arg arg, uint8_t **to, struct range_bound *out)
 {
     memset(out, 0, sizeof *out);
     out->least = arg.bytes == 1 && arg.data[0] == '-';

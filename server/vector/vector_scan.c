@@ -13,7 +13,7 @@
 int vector_scan_open(enum quire_engine_kind kind, struct vector_scanner **out, struct quire_error *err)
 {
     struct search_lane *lane;
-    int rc = lane_create(kind, 0, 1, &lane, err);
+    int rc = search_lane_create(kind, 0, 1, &lane, err);
     if (rc == 0)
         *out = (struct vector_scanner *)(void *)lane;
     return rc;
@@ -21,7 +21,7 @@ int vector_scan_open(enum quire_engine_kind kind, struct vector_scanner **out, s
 
 void vector_scan_close(struct vector_scanner *lane)
 {
-    lane_destroy((struct search_lane *)(void *)lane);
+    search_lane_destroy((struct search_lane *)(void *)lane);
 }
 
 int vector_scan_run(struct vector_scanner *lane, struct collection_scan *scan, struct quire_error *err)
@@ -60,7 +60,7 @@ int vector_scan_look_again(struct vector_scanner *opened, const struct collectio
     int rc = collection_fetch_start(lane->searcher, &look.fetch, err);
     if (rc < 0)
         return rc;
-    lane_run(lane, &look.done);
+    search_lane_run(lane, &look.done);
     if (look.fetch.code < 0 && look.fetch.code != QUIRE_ENOTFOUND) {
         if (err)
             *err = look.fetch.error;

@@ -303,7 +303,7 @@ static int by_text(const void *left, const void *right)
     return strcmp(left, right);
 }
 
-static bool bound_holds(const struct key_bound *bound, const char *key, bool is_first)
+static bool bound_holds(const struct range_bound *bound, const char *key, bool is_first)
 {
     if (bound->least || bound->greatest)
         return bound->least == is_first;
@@ -333,18 +333,18 @@ static void keys_come_in_the_order_of_their_bytes(void **in)
     {                                                                                                                  \
         .bytes = (const uint8_t *)(text), .n_bytes = sizeof(text) - 1, .open = is_open                                 \
     }
-    static const struct key_bound bounds[] = {
+    static const struct range_bound bounds[] = {
         {.least = true},        {.greatest = true},     BOUND("key-5", false),   BOUND("key-5", true),
         BOUND("key-50", false), BOUND("key-500", true), BOUND("key-450", false), BOUND("a", false),
         BOUND("z", true),       BOUND("key-", false),
     };
     static const uint64_t counts[] = {0, 1, 7, 64, 65, KEYS, UINT64_MAX};
     for (size_t b = 0; b < SUPPORT_COUNT(bounds) * SUPPORT_COUNT(bounds) * SUPPORT_COUNT(counts); b++) {
-        struct key_range range = {.first = bounds[b % SUPPORT_COUNT(bounds)],
-                                  .last = bounds[b / SUPPORT_COUNT(bounds) % SUPPORT_COUNT(bounds)],
-                                  .count = counts[b / SUPPORT_COUNT(bounds) / SUPPORT_COUNT(bounds)]};
+        struct collection_range range = {.first = bounds[b % SUPPORT_COUNT(bounds)],
+                                         .last = bounds[b / SUPPORT_COUNT(bounds) % SUPPORT_COUNT(bounds)],
+                                         .count = counts[b / SUPPORT_COUNT(bounds) / SUPPORT_COUNT(bounds)]};
         uint64_t found = 0;
-        assert_int_equal(key_range_read(s->c, &range, NULL), 0);
+        assert_int_equal(collection_range_read(s->c, &range, NULL), 0);
         for (uint32_t i = 0; i < n_keys && found < range.count; i++) {
             if (!bound_holds(&range.first, keys[i], true) || !bound_holds(&range.last, keys[i], false))
                 continue;
@@ -354,7 +354,7 @@ static void keys_come_in_the_order_of_their_bytes(void **in)
             found++;
         }
         assert_int_equal(range.n, found);
-        key_range_fini(&range);
+        collection_range_fini(&range);
     }
     free(keys);
 }

@@ -589,17 +589,17 @@ static void scan(struct question *q, bool want_keys)
 
 static void range(struct question *q)
 {
-    struct key_range r = {
+    struct collection_range r = {
         .first.least = true, .last.greatest = true, .count = KEYS + 5, .scope = q->scoped ? &q->scope.scope : NULL};
     struct quire_error err = {0};
     q->expression = NULL;
     memset(q->seen, 0, sizeof q->seen);
     q->n = q->n_ghosts = 0;
-    assert_int_equal(key_range_read(q->m->c, &r, &err), 0);
+    assert_int_equal(collection_range_read(q->m->c, &r, &err), 0);
     for (uint64_t i = 0; i < r.n; i++)
         see(q, r.keys[i].bytes, r.keys[i].n_bytes);
     assert_int_equal(q->n - q->n_ghosts, count(q));
-    key_range_fini(&r);
+    collection_range_fini(&r);
 }
 
 static void on_place(struct place_request *p)
